@@ -1,0 +1,104 @@
+/**
+ * The errors of the domain: a plain sentence for people, a code for the transport, a reason for machines,
+ * and the payload that belongs to the reason. Only `rpc/` turns them into Connect errors and `rest/` into bodies.
+ */
+import type { MessageInitShape } from "@bufbuild/protobuf";
+import type {
+  AmbiguousSchema,
+  CommandFailedSchema,
+  FieldViolationSchema,
+  InvalidRequestSchema,
+  JobOwnedSchema,
+  LicenseRequiredSchema,
+  OwnedByAppSchema,
+  TokenDeniedSchema,
+} from "../gen/svc/v1/error_pb.ts";
+import type { ErrorDetailReason } from "../gen/svc/v1/words.ts";
+
+/** The canonical codes, as Connect spells them. */
+export type ErrorCode =
+  | "canceled"
+  | "unknown"
+  | "invalid_argument"
+  | "deadline_exceeded"
+  | "not_found"
+  | "already_exists"
+  | "permission_denied"
+  | "resource_exhausted"
+  | "failed_precondition"
+  | "aborted"
+  | "out_of_range"
+  | "unimplemented"
+  | "internal"
+  | "unavailable"
+  | "data_loss"
+  | "unauthenticated";
+
+/** The reasons that carry a payload, with its shape. */
+export interface ReasonPayloads {
+  token_denied: MessageInitShape<typeof TokenDeniedSchema>;
+  license_required: MessageInitShape<typeof LicenseRequiredSchema>;
+  ambiguous: MessageInitShape<typeof AmbiguousSchema>;
+  invalid_request: MessageInitShape<typeof InvalidRequestSchema>;
+  owned_by_app: MessageInitShape<typeof OwnedByAppSchema>;
+  job_owned: MessageInitShape<typeof JobOwnedSchema>;
+  build_failed: MessageInitShape<typeof CommandFailedSchema>;
+  start_failed: MessageInitShape<typeof CommandFailedSchema>;
+}
+
+/** The payload that goes with reason `R`; `undefined` for a reason that says everything. */
+export type ReasonPayload<R extends ErrorDetailReason> = R extends keyof ReasonPayloads
+  ? ReasonPayloads[R]
+  : undefined;
+
+/** A field and what is wrong with it. */
+export type FieldViolation = MessageInitShape<typeof FieldViolationSchema>;
+
+export interface SvcErrorOptions<R extends ErrorDetailReason> {
+  /** The payload of the reason. */
+  payload?: ReasonPayload<R>;
+  /** What led to it: logged, never sent. */
+  cause?: unknown;
+}
+
+/** An error that is meant for the caller: its message is one plain sentence that says what to do or which bound broke. */
+export class SvcError<R extends ErrorDetailReason = ErrorDetailReason> extends Error {
+  readonly code: ErrorCode;
+  readonly reason: R;
+  readonly payload: ReasonPayload<R> | undefined;
+
+  constructor(code: ErrorCode, reason: R, message: string, options: SvcErrorOptions<R> = {}) {
+    super(message, "cause" in options ? { cause: options.cause } : undefined);
+    this.name = "SvcError";
+    this.code = code;
+    this.reason = reason;
+    this.payload = options.payload;
+  }
+}
+
+/** `not_found`: nothing of that name, or nothing that this caller may see. */
+export function notFound(kind: string, name: string): SvcError<"not_found"> {
+  return new SvcError("not_found", "not_found", `no ${kind} "${name}"`);
+}
+
+/** `invalid_argument` with one violation per field; the message joins them. */
+export function invalidRequest(violations: readonly FieldViolation[]): SvcError<"invalid_request"> {
+  const message = violations.map((v) => `${v.field ?? ""}: ${v.description ?? ""}`).join("; ");
+  return new SvcError("invalid_argument", "invalid_request", message, {
+    payload: { violations: [...violations] },
+  });
+}
+
+/** `invalid_argument` about one field. */
+export function invalidField(field: string, description: string): SvcError<"invalid_request"> {
+  return invalidRequest([{ field, description }]);
+}
+
+/** `failed_precondition`: the state does not allow it now (REST 409). */
+export function failedPrecondition<R extends ErrorDetailReason>(
+  reason: R,
+  message: string,
+  options: SvcErrorOptions<R> = {},
+): SvcError<R> {
+  return new SvcError("failed_precondition", reason, message, options);
+}
