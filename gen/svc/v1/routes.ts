@@ -1,0 +1,163 @@
+import type { Route } from "../../../src/rest/route.ts";
+import { AppService } from "./app_pb.ts";
+import { DaemonService } from "./daemon_pb.ts";
+
+// Generated from proto/ by src/codegen/protoc-gen-svc-rest.ts; `npm run gen` writes it.
+
+/** Every REST route of the contract, templates parsed. */
+export const routes: readonly Route[] = [
+  {
+    httpMethod: "GET",
+    template: {"source":"/v1/apps","segments":["v1","apps"],"verb":"","variables":[]},
+    method: AppService.method.listApps,
+    body: "",
+    responseBody: "",
+  },
+  {
+    httpMethod: "POST",
+    template: {"source":"/v1/apps","segments":["v1","apps"],"verb":"","variables":[]},
+    method: AppService.method.installApp,
+    body: "*",
+    responseBody: "",
+  },
+  {
+    httpMethod: "GET",
+    template: {"source":"/v1/apps/{id}","segments":["v1","apps","*"],"verb":"","variables":[{"fieldPath":["id"],"start":2,"end":3,"rest":false,"multi":false}]},
+    method: AppService.method.getApp,
+    body: "",
+    responseBody: "",
+  },
+  {
+    httpMethod: "DELETE",
+    template: {"source":"/v1/apps/{id}","segments":["v1","apps","*"],"verb":"","variables":[{"fieldPath":["id"],"start":2,"end":3,"rest":false,"multi":false}]},
+    method: AppService.method.removeApp,
+    body: "",
+    responseBody: "",
+  },
+  {
+    httpMethod: "GET",
+    template: {"source":"/v1/apps/{id}/disk","segments":["v1","apps","*","disk"],"verb":"","variables":[{"fieldPath":["id"],"start":2,"end":3,"rest":false,"multi":false}]},
+    method: AppService.method.getAppDisk,
+    body: "",
+    responseBody: "",
+  },
+  {
+    httpMethod: "GET",
+    template: {"source":"/v1/apps/{id}/image","segments":["v1","apps","*","image"],"verb":"","variables":[{"fieldPath":["id"],"start":2,"end":3,"rest":false,"multi":false}]},
+    method: AppService.method.getAppImage,
+    body: "",
+    responseBody: "",
+  },
+  {
+    httpMethod: "POST",
+    template: {"source":"/v1/apps/{id}/repull","segments":["v1","apps","*","repull"],"verb":"","variables":[{"fieldPath":["id"],"start":2,"end":3,"rest":false,"multi":false}]},
+    method: AppService.method.repullApp,
+    body: "*",
+    responseBody: "",
+  },
+  {
+    httpMethod: "GET",
+    template: {"source":"/v1/apps/{id}/ports","segments":["v1","apps","*","ports"],"verb":"","variables":[{"fieldPath":["id"],"start":2,"end":3,"rest":false,"multi":false}]},
+    method: AppService.method.listAppPorts,
+    body: "",
+    responseBody: "",
+  },
+  {
+    httpMethod: "POST",
+    template: {"source":"/v1/apps/{id}/upgrade","segments":["v1","apps","*","upgrade"],"verb":"","variables":[{"fieldPath":["id"],"start":2,"end":3,"rest":false,"multi":false}]},
+    method: AppService.method.upgradeApp,
+    body: "*",
+    responseBody: "",
+  },
+  {
+    httpMethod: "POST",
+    template: {"source":"/v1/apps/{id}/clone","segments":["v1","apps","*","clone"],"verb":"","variables":[{"fieldPath":["id"],"start":2,"end":3,"rest":false,"multi":false}]},
+    method: AppService.method.cloneApp,
+    body: "*",
+    responseBody: "",
+  },
+  {
+    httpMethod: "POST",
+    template: {"source":"/v1/apps/{id}/start","segments":["v1","apps","*","start"],"verb":"","variables":[{"fieldPath":["id"],"start":2,"end":3,"rest":false,"multi":false}]},
+    method: AppService.method.startApp,
+    body: "*",
+    responseBody: "",
+  },
+  {
+    httpMethod: "POST",
+    template: {"source":"/v1/apps/{id}/stop","segments":["v1","apps","*","stop"],"verb":"","variables":[{"fieldPath":["id"],"start":2,"end":3,"rest":false,"multi":false}]},
+    method: AppService.method.stopApp,
+    body: "*",
+    responseBody: "",
+  },
+  {
+    httpMethod: "POST",
+    template: {"source":"/v1/apps/{id}/restart","segments":["v1","apps","*","restart"],"verb":"","variables":[{"fieldPath":["id"],"start":2,"end":3,"rest":false,"multi":false}]},
+    method: AppService.method.restartApp,
+    body: "*",
+    responseBody: "",
+  },
+  {
+    httpMethod: "GET",
+    template: {"source":"/v1/apps/{id}/logs","segments":["v1","apps","*","logs"],"verb":"","variables":[{"fieldPath":["id"],"start":2,"end":3,"rest":false,"multi":false}]},
+    method: AppService.method.getAppLogs,
+    body: "",
+    responseBody: "",
+  },
+  {
+    httpMethod: "GET",
+    template: {"source":"/v1/apps/{id}/settings","segments":["v1","apps","*","settings"],"verb":"","variables":[{"fieldPath":["id"],"start":2,"end":3,"rest":false,"multi":false}]},
+    method: AppService.method.getAppSettings,
+    body: "",
+    responseBody: "",
+  },
+  {
+    httpMethod: "PUT",
+    template: {"source":"/v1/apps/{id}/settings","segments":["v1","apps","*","settings"],"verb":"","variables":[{"fieldPath":["id"],"start":2,"end":3,"rest":false,"multi":false}]},
+    method: AppService.method.updateAppSettings,
+    body: "*",
+    responseBody: "",
+  },
+  {
+    httpMethod: "POST",
+    template: {"source":"/v1/apps/{app_id}/console-token","segments":["v1","apps","*","console-token"],"verb":"","variables":[{"fieldPath":["app_id"],"start":2,"end":3,"rest":false,"multi":false}]},
+    method: AppService.method.issueConsoleToken,
+    body: "*",
+    responseBody: "",
+  },
+  {
+    httpMethod: "GET",
+    template: {"source":"/v1/disk","segments":["v1","disk"],"verb":"","variables":[]},
+    method: AppService.method.getDiskReport,
+    body: "",
+    responseBody: "",
+  },
+  {
+    httpMethod: "GET",
+    template: {"source":"/v1/ports","segments":["v1","ports"],"verb":"","variables":[]},
+    method: AppService.method.getPortReport,
+    body: "",
+    responseBody: "",
+  },
+  {
+    httpMethod: "GET",
+    template: {"source":"/v1/stats","segments":["v1","stats"],"verb":"","variables":[]},
+    method: AppService.method.getAppStats,
+    body: "",
+    responseBody: "",
+  },
+  {
+    httpMethod: "GET",
+    template: {"source":"/v1/stacks","segments":["v1","stacks"],"verb":"","variables":[]},
+    method: AppService.method.listStacks,
+    body: "",
+    responseBody: "",
+  },
+  {
+    httpMethod: "GET",
+    template: {"source":"/v1/status","segments":["v1","status"],"verb":"","variables":[]},
+    method: DaemonService.method.getStatus,
+    body: "",
+    responseBody: "",
+  },
+];

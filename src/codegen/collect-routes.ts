@@ -1,0 +1,157 @@
+/** From `google.api.http` to the REST route table, refusing what could never work. */
+import { ScalarType } from "@bufbuild/protobuf";
+import type { DescField, DescMessage, DescMethod, DescService } from "@bufbuild/protobuf";
+import type { HttpRule } from "../../gen/google/api/http_pb.ts";
+import type { Route } from "../rest/route.ts";
+import { parseTemplate } from "../rest/template.ts";
+import type { TemplateVariable } from "../rest/template.ts";
+
+/** A binding of the contract that cannot be served, named by its method. */
+export class RouteError extends Error {
+  constructor(method: DescMethod, problem: string) {
+    super(`${method.parent.typeName}.${method.name}: ${problem}`);
+    this.name = "RouteError";
+  }
+}
+
+/**
+ * Every route of `services`, in the order of the contract.
+ * @throws RouteError for a bad template, a variable, body or response_body that names no fitting field,
+ *   a payload where HTTP has none, and two routes that take the same requests.
+ */
+export function collectRoutes(
+  services: Iterable<DescService>,
+  httpRule: (method: DescMethod) => HttpRule | undefined,
+): Route[] {
+  const routes: Route[] = [];
+  const taken = new Map<string, Route>();
+  for (const service of services) {
+    for (const method of service.methods) {
+      const rule = httpRule(method);
+      if (rule === undefined) continue;
+      for (const binding of [rule, ...rule.additionalBindings]) {
+        if (binding !== rule && binding.additionalBindings.length > 0) {
+          throw new RouteError(method, "additional_bindings cannot have additional_bindings");
+        }
+        const route = createRoute(method, binding);
+        const shape = `${route.httpMethod} /${route.template.segments.join("/")}:${route.template.verb}`;
+        const other = taken.get(shape);
+        if (other !== undefined) {
+          throw new RouteError(
+            method,
+            `${route.httpMethod} ${route.template.source} takes the same requests as ` +
+              `${other.httpMethod} ${other.template.source} of ${other.method.parent.typeName}.${other.method.name}`,
+          );
+        }
+        taken.set(shape, route);
+        routes.push(route);
+      }
+    }
+  }
+  return routes;
+}
+
+function createRoute(method: DescMethod, rule: HttpRule): Route {
+  const [httpMethod, source] = patternOf(method, rule);
+  let route: Route;
+  try {
+    route = {
+      httpMethod,
+      template: parseTemplate(source),
+      method,
+      body: rule.body,
+      responseBody: rule.responseBody,
+    };
+  } catch (error) {
+    throw new RouteError(method, error instanceof Error ? error.message : String(error));
+  }
+  for (const variable of route.template.variables) checkVariable(route, variable);
+  checkBody(route);
+  checkStreams(route);
+  return route;
+}
+
+function patternOf(method: DescMethod, rule: HttpRule): [httpMethod: string, template: string] {
+  const { pattern } = rule;
+  if (pattern.case === undefined) throw new RouteError(method, "google.api.http has no path");
+  if (pattern.case !== "custom") return [pattern.case.toUpperCase(), pattern.value];
+  const { kind, path } = pattern.value;
+  if (!/^[A-Z]+$/.test(kind)) {
+    throw new RouteError(method, `the custom kind "${kind}" must be an upper-case HTTP method`);
+  }
+  return [kind, path];
+}
+
+/** Well-known messages whose JSON is one string, number or boolean. */
+const scalarMessages = new Set(
+  ["Timestamp", "Duration", "FieldMask"]
+    .concat(
+      ["Bool", "Bytes", "Double", "Float", "Int32", "Int64", "String", "UInt32", "UInt64"].map(
+        (n) => `${n}Value`,
+      ),
+    )
+    .map((name) => `google.protobuf.${name}`),
+);
+
+function checkVariable(route: Route, variable: TemplateVariable): void {
+  const name = variable.fieldPath.join(".");
+  let message: DescMessage | undefined = route.method.input;
+  let field: DescField | undefined;
+  for (const part of variable.fieldPath) {
+    if (message === undefined) break;
+    field = message.fields.find((candidate) => candidate.name === part);
+    if (field === undefined) {
+      throw new RouteError(route.method, `the path variable "${name}" is no field of ${message.typeName}`);
+    }
+    message = field.fieldKind === "message" ? field.message : undefined;
+    if (part !== variable.fieldPath.at(-1) && message === undefined) {
+      throw new RouteError(
+        route.method,
+        `the path variable "${name}" goes through "${part}", which is no message`,
+      );
+    }
+  }
+  const isScalar = field?.fieldKind === "scalar" || field?.fieldKind === "enum";
+  if (!isScalar && !(message !== undefined && scalarMessages.has(message.typeName))) {
+    throw new RouteError(route.method, `the path variable "${name}" is not a single value`);
+  }
+  if (variable.multi && field?.fieldKind === "scalar" && field.scalar !== ScalarType.STRING) {
+    throw new RouteError(
+      route.method,
+      `the path variable "${name}" takes several segments and must be a string`,
+    );
+  }
+}
+
+function checkBody({ method, body, responseBody, httpMethod, template }: Route): void {
+  if (body !== "" && (httpMethod === "GET" || httpMethod === "HEAD")) {
+    throw new RouteError(method, `${httpMethod} has no body`);
+  }
+  if (body !== "" && body !== "*") {
+    if (!method.input.fields.some((field) => field.name === body)) {
+      throw new RouteError(method, `body "${body}" is no field of ${method.input.typeName}`);
+    }
+    if (template.variables.some((variable) => variable.fieldPath.join(".") === body)) {
+      throw new RouteError(method, `"${body}" is both the body and a path variable`);
+    }
+  }
+  if (responseBody !== "" && !method.output.fields.some((field) => field.name === responseBody)) {
+    throw new RouteError(method, `response_body "${responseBody}" is no field of ${method.output.typeName}`);
+  }
+}
+
+/** A stream of requests is raw bytes over REST, and there is no way to have streams in both directions. */
+function checkStreams({ method, body }: Route): void {
+  if (method.methodKind === "bidi_streaming") {
+    throw new RouteError(method, "a stream in both directions cannot have a REST route");
+  }
+  if (method.methodKind !== "client_streaming") return;
+  const bodyField = method.input.fields.find((field) => field.name === body);
+  const bodyMessage = body === "*" ? method.input : bodyField?.message;
+  if (bodyMessage?.typeName !== "google.api.HttpBody") {
+    throw new RouteError(
+      method,
+      "a stream of requests needs a google.api.HttpBody as its body to have a REST route",
+    );
+  }
+}

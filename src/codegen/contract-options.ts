@@ -1,0 +1,47 @@
+/**
+ * The options that our contract puts on methods and fields, read through the descriptors of the files at hand
+ * instead of through generated code, so that the generator never needs its own output.
+ */
+import { getOption, hasOption } from "@bufbuild/protobuf";
+import type { DescExtension, DescField, DescFile, DescMethod } from "@bufbuild/protobuf";
+import type { HttpRule } from "../../gen/google/api/http_pb.ts";
+import type { FieldRules } from "../../gen/svc/v1/rules_pb.ts";
+
+/** Who may call a method, as `svc.v1.AccessLevel` names it. */
+export type Access = "USER" | "ROOT" | "PRIMARY";
+
+export interface ContractOptions {
+  /** `google.api.http`; undefined for a method without a route. */
+  httpRule(method: DescMethod): HttpRule | undefined;
+  /** `svc.v1.access`; undefined when it is missing or unspecified. */
+  access(method: DescMethod): Access | undefined;
+  /** `svc.v1.capability`; empty for the base. */
+  capability(method: DescMethod): string;
+  /** `svc.v1.rules`. */
+  rules(field: DescField): FieldRules | undefined;
+  /** Whether `google.api.field_behavior` has REQUIRED. */
+  isRequired(field: DescField): boolean;
+}
+
+const requiredBehavior = 2;
+const accessLevels: readonly (Access | undefined)[] = [undefined, "USER", "ROOT", "PRIMARY"];
+
+/** Finds the options' definitions among `files`; an option that no file defines is set nowhere. */
+export function readContractOptions(files: Iterable<DescFile>): ContractOptions {
+  const extensions = new Map<string, DescExtension>();
+  for (const file of files) {
+    for (const extension of file.extensions) extensions.set(extension.typeName, extension);
+  }
+  const option = (element: DescMethod | DescField, name: string): unknown => {
+    const extension = extensions.get(name);
+    return extension && hasOption(element, extension) ? getOption(element, extension) : undefined;
+  };
+  return {
+    httpRule: (method) => option(method, "google.api.http") as HttpRule | undefined,
+    access: (method) => accessLevels[(option(method, "svc.v1.access") as number | undefined) ?? 0],
+    capability: (method) => (option(method, "svc.v1.capability") as string | undefined) ?? "",
+    rules: (field) => option(field, "svc.v1.rules") as FieldRules | undefined,
+    isRequired: (field) =>
+      ((option(field, "google.api.field_behavior") as number[] | undefined) ?? []).includes(requiredBehavior),
+  };
+}

@@ -1,0 +1,123 @@
+/**
+ * `npm run gen`: everything that follows from proto/ is written to gen/ and openapi/.
+ * All of it is built in a temporary directory first and only what changed is replaced, so that a failure leaves
+ * the checkout as it was. With `--check` nothing is written: it fails when a committed file is not what comes out.
+ */
+import { spawn } from "node:child_process";
+import { mkdir, mkdtemp, readFile, readdir, rename, rm, writeFile } from "node:fs/promises";
+import { tmpdir } from "node:os";
+import { dirname, join } from "node:path";
+import { parse } from "yaml";
+import { finishOpenApi } from "./finish-openapi.ts";
+
+interface BufTemplate {
+  plugins: { local: string | string[] }[];
+}
+
+const root = join(import.meta.dirname, "../..");
+const check = process.argv.includes("--check");
+const scratch = await mkdtemp(join(tmpdir(), "svc-gen-"));
+try {
+  await generate(scratch);
+  const stale = [...(await replaceChanged("gen", true)), ...(await replaceChanged("openapi", false))];
+  if (check && stale.length > 0) {
+    console.error(`Not what \`npm run gen\` writes: ${stale.join(", ")}`);
+    process.exitCode = 1;
+  } else if (!check) {
+    console.log(stale.length === 0 ? "Nothing changed." : `Wrote ${stale.join(", ")}`);
+  }
+} catch (error) {
+  console.error(error instanceof Error ? error.message : error);
+  process.exitCode = 1;
+} finally {
+  await rm(scratch, { recursive: true, force: true });
+}
+
+async function generate(outDir: string): Promise<void> {
+  const template = parse(await readFile(join(root, "buf.gen.yaml"), "utf8")) as BufTemplate;
+  const hasGo = await succeeds("go", ["version"]);
+  if (!hasGo) {
+    console.log(
+      "Go is not installed: openapi/openapi.json is finished from the committed openapi/base.json.",
+    );
+    template.plugins = template.plugins.filter((plugin) => plugin.local[0] !== "go");
+    await copy("openapi/base.json", outDir);
+  }
+  const descriptors = join(outDir, "gen/svc.binpb");
+  await mkdir(dirname(descriptors), { recursive: true });
+  await Promise.all([
+    run("buf", ["generate", "--template", JSON.stringify(template), "--output", outDir]),
+    run("buf", ["build", "--path", "proto/svc", "--output", descriptors]),
+  ]);
+
+  const base = JSON.parse(await readFile(join(outDir, "openapi/base.json"), "utf8")) as unknown;
+  const document = finishOpenApi(base, await readFile(descriptors));
+  await writeFile(join(outDir, "openapi/openapi.json"), `${JSON.stringify(document, undefined, 2)}\n`);
+  await run("openapi-typescript", [
+    join(outDir, "openapi/openapi.json"),
+    "--output",
+    join(outDir, "gen/openapi.ts"),
+  ]);
+}
+
+/**
+ * Brings `directory` of the checkout in line with the scratch directory (only says so under `--check`).
+ * @param whole remove files that nobody generates any more
+ * @returns the paths that differed
+ */
+async function replaceChanged(directory: string, whole: boolean): Promise<string[]> {
+  const differing: string[] = [];
+  const fresh = await filesBelow(join(scratch, directory));
+  for (const file of fresh) {
+    const path = join(directory, file);
+    const wanted = await readFile(join(scratch, path));
+    const present = await readFile(join(root, path)).catch(() => undefined);
+    if (present !== undefined && wanted.equals(present)) continue;
+    differing.push(path);
+    if (check) continue;
+    await mkdir(dirname(join(root, path)), { recursive: true });
+    await writeFile(join(root, `${path}.new`), wanted);
+    await rename(join(root, `${path}.new`), join(root, path));
+  }
+  const gone = whole ? (await filesBelow(join(root, directory))).filter((file) => !fresh.includes(file)) : [];
+  for (const file of gone) {
+    differing.push(join(directory, file));
+    if (!check) await rm(join(root, directory, file));
+  }
+  return differing;
+}
+
+async function filesBelow(directory: string): Promise<string[]> {
+  const entries = await readdir(directory, { recursive: true, withFileTypes: true }).catch(() => []);
+  return entries
+    .filter((entry) => entry.isFile())
+    .map((entry) => join(entry.parentPath, entry.name).slice(directory.length + 1))
+    .sort();
+}
+
+async function copy(path: string, outDir: string): Promise<void> {
+  await mkdir(dirname(join(outDir, path)), { recursive: true });
+  await writeFile(join(outDir, path), await readFile(join(root, path)));
+}
+
+/** Runs a tool of the checkout in its root. @throws Error with what the tool printed, when it fails. */
+async function run(command: string, args: readonly string[]): Promise<void> {
+  const { code, output } = await capture(command, args);
+  if (code !== 0) throw new Error(output.trim() || `${command} ended with ${code}`);
+}
+
+async function succeeds(command: string, args: readonly string[]): Promise<boolean> {
+  return (await capture(command, args).catch(() => undefined))?.code === 0;
+}
+
+function capture(command: string, args: readonly string[]): Promise<{ code: number | null; output: string }> {
+  return new Promise((resolve, reject) => {
+    const path = `${join(root, "node_modules/.bin")}:${process.env["PATH"] ?? ""}`;
+    const child = spawn(command, args, { cwd: root, env: { ...process.env, PATH: path } });
+    const chunks: Buffer[] = [];
+    child.stdout.on("data", (chunk: Buffer) => chunks.push(chunk));
+    child.stderr.on("data", (chunk: Buffer) => chunks.push(chunk));
+    child.once("error", reject);
+    child.once("close", (code) => resolve({ code, output: Buffer.concat(chunks).toString() }));
+  });
+}
