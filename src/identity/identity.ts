@@ -1,0 +1,241 @@
+/**
+ * Work done as a user: nothing inside a user's tree is touched by the daemon itself. Each method here runs in a
+ * helper process that has the user's uid, gid, all groups, no capabilities and `no_new_privs`, so the kernel decides.
+ * A daemon that is not root uses the same helper with its own identity, and refuses any other uid.
+ *
+ * Paths: every operation on files takes a `root` (absolute, chosen by the daemon) and a `path` beneath it, relative
+ * or absolute; `"."` is the root itself. No symlink below `root` is ever followed: a path that crosses one fails with
+ * `failed_precondition`. NUL bytes, `..` and paths outside of `root` fail with `invalid_argument`.
+ *
+ * Errors of all methods, as {@link SvcError}: `not_found` (ENOENT), `already_exists`, `permission_denied`,
+ * `failed_precondition` (a symlink, a wrong kind of file, a directory that is not empty), `resource_exhausted`
+ * (disk or quota full, a bound of the request), `canceled`, `deadline_exceeded`, `unavailable` (the helper died).
+ * Messages name paths relative to `root`.
+ */
+import type { Readable, Writable } from "node:stream";
+import type { User } from "./user.ts";
+
+/** What every request may carry. */
+export interface RequestOptions {
+  /** Ends the work early; the request then fails with `canceled`. */
+  signal?: AbortSignal;
+  /** Milliseconds until the work is cancelled and fails with `deadline_exceeded`. */
+  timeoutMs?: number;
+}
+
+export type EntryType = "file" | "directory" | "symlink" | "other";
+
+/** One entry of the file system as `lstat` shows it. */
+export interface EntryInfo {
+  type: EntryType;
+  /** Apparent size in bytes. */
+  sizeBytes: number;
+  /** Permission bits, such as `0o644`. */
+  mode: number;
+  uid: number;
+  gid: number;
+  /** Last modification, milliseconds since the epoch. */
+  modifiedMs: number;
+}
+
+/** A name in a directory; names that are not UTF-8 are left out of listings. */
+export interface ListedEntry {
+  name: string;
+  type: EntryType;
+}
+
+/** A place beneath a root. */
+export interface Place {
+  /** Absolute path that bounds the walk; it may itself be reached through symlinks. */
+  root: string;
+  /** Path beneath `root`. */
+  path: string;
+}
+
+export interface ReadFileOptions extends RequestOptions {
+  /** More than this is `resource_exhausted`; at most and by default 8 MiB. */
+  maxBytes?: number;
+}
+
+export interface WriteFileOptions extends RequestOptions {
+  /** Exact permission bits. Default 0o600. */
+  mode?: number;
+}
+
+export interface MakeDirsOptions extends RequestOptions {
+  /** Exact permission bits of each directory that is made. Default 0o700. */
+  mode?: number;
+}
+
+export interface ListOptions extends RequestOptions {
+  /** More entries than this is `resource_exhausted`. Default 10,000. */
+  maxEntries?: number;
+}
+
+export interface CopyProgress {
+  doneBytes: number;
+  /** Known once the source has been measured. */
+  totalBytes?: number;
+}
+
+export interface CopyTreeOptions extends RequestOptions {
+  /** Paths relative to the source that are left out with everything beneath them. */
+  exclude?: readonly string[];
+  /** At most ten times a second. */
+  onProgress?: (progress: CopyProgress) => void;
+  /** Wait until the copy is on disk. Default true. */
+  sync?: boolean;
+}
+
+export interface CopyResult {
+  /** Allocated bytes of the copied files, hard links counted once. */
+  copiedBytes: number;
+  /** Regular files, symlinks and directories. */
+  entries: number;
+}
+
+export interface ExtractTarOptions extends RequestOptions {
+  /** More bytes of archive than this is `resource_exhausted`. Default 8 GiB. */
+  maxBytes?: number;
+}
+
+export interface ReadTailOptions extends RequestOptions {
+  /** At least 1. */
+  maxLines: number;
+  /** Bounds the answer; older lines are dropped first. At most and by default 8 MiB. */
+  maxBytes?: number;
+}
+
+export interface Tail {
+  /** The last lines in order, each ending with a newline (but for an unfinished last one). */
+  data: Buffer;
+  /** Whether `maxBytes` was met before `maxLines`. */
+  truncated: boolean;
+}
+
+export interface RunCommandOptions extends RequestOptions {
+  /** Absolute; entered with the user's identity. Default `/`. */
+  cwd?: string;
+  /** Added to the clean base environment (PATH, HOME, USER, LOGNAME, SHELL, LANG, TMPDIR). */
+  env?: Readonly<Record<string, string>>;
+  /** 0o022 (default) or 0o077, say. */
+  umask?: number;
+  /** Fed to standard input; without it, input is `/dev/null`. */
+  stdin?: Readable | Uint8Array;
+  /** Takes standard output raw, with backpressure, instead of `stdout` of the result and `onLine`. Never ended. */
+  stdout?: Writable;
+  /** Each finished line of output, without its newline; lines longer than 16 KiB come in pieces. */
+  onLine?: (line: string, stream: "stdout" | "stderr") => void;
+  /** Bytes kept of each of stdout and stderr: the last ones. Default 1 MiB, at most 6 MiB. */
+  maxOutputBytes?: number;
+}
+
+export interface CommandResult {
+  /** `null` when a signal ended it. */
+  exitCode: number | null;
+  /** Such as `SIGKILL`; `null` when it exited by itself. */
+  signal: string | null;
+  /** The last `maxOutputBytes` of each. */
+  stdout: string;
+  stderr: string;
+  /** Whether something of stdout or stderr was dropped. */
+  truncated: boolean;
+}
+
+export interface SpawnDetachedOptions extends RequestOptions {
+  /** Absolute; entered with the user's identity. Default `/`. */
+  cwd?: string;
+  env?: Readonly<Record<string, string>>;
+  umask?: number;
+  /** Written to standard input, which is then closed: a way for configuration that neither argv nor environment shows. At most 1 MiB. */
+  stdin?: string;
+  /** Where stdout and stderr are appended (created 0600). Default: `/dev/null`. */
+  log?: Place;
+}
+
+export interface DetachedProcess {
+  pid: number;
+  /** Field 22 of `/proc/<pid>/stat`: with the boot id it names the process for good. */
+  startTicks: number;
+}
+
+/** One user's hands. Get it with {@link Identities.as}; it stays valid, its helper is started when needed. */
+export interface Identity {
+  readonly user: User;
+
+  /** `lstat`; `undefined` when nothing is there. */
+  stat(root: string, path: string, options?: RequestOptions): Promise<EntryInfo | undefined>;
+  /** The names of a directory, sorted by code unit. */
+  list(root: string, path: string, options?: ListOptions): Promise<ListedEntry[]>;
+  /** A whole regular file. FIFOs, devices, directories and symlinks are refused at once. */
+  readFile(root: string, path: string, options?: ReadFileOptions): Promise<Buffer>;
+  /** Replaces a file atomically and durably: temporary file, fsync, rename, fsync of the directory. At most 8 MiB. */
+  writeFile(root: string, path: string, data: string | Uint8Array, options?: WriteFileOptions): Promise<void>;
+  /** Makes each directory and its missing parents; one that exists is left as it is. Durable. */
+  makeDirs(root: string, paths: readonly string[], options?: MakeDirsOptions): Promise<void>;
+  /** `rename(2)`, durable. Replaces a file or an empty directory. */
+  rename(root: string, from: string, to: string, options?: RequestOptions): Promise<void>;
+  /** Removes a file or a whole tree; nothing there is fine. For the root itself (`"."`) only its content goes. */
+  removeTree(root: string, path: string, options?: RequestOptions): Promise<{ freedBytes: number }>;
+  /** Allocated bytes of each path, hard links counted once over all of them; 0 for what is not there. */
+  measure(root: string, paths: readonly string[], options?: RequestOptions): Promise<number[]>;
+  /**
+   * Copies a tree with modes, times, symlinks (as they are), hard links, holes and reflinks where the file system has them.
+   * `to` must not exist, or be an empty directory. What was copied stays when it fails: the caller removes it.
+   */
+  copyTree(from: Place, to: Place, options?: CopyTreeOptions): Promise<CopyResult>;
+  /** Unpacks an uncompressed tar stream into a directory, which is made when missing. Owner and special bits are not restored. */
+  extractTar(root: string, path: string, archive: Readable, options?: ExtractTarOptions): Promise<void>;
+  /** The last lines of files given oldest first, read backwards. Files that are missing are skipped. */
+  readTail(root: string, files: readonly string[], options: ReadTailOptions): Promise<Tail>;
+  /** The bytes of a regular file from `offset` on, with backpressure. Destroying the stream ends the work. */
+  openRead(root: string, path: string, options?: RequestOptions & { offset?: number }): Readable;
+
+  /**
+   * Runs a program in its own session to its end. On cancel, deadline or death of the daemon its process group gets
+   * SIGTERM, 5 s later SIGKILL; whatever carries its `SVC_RUN_ID` in the environment is killed too, also after a normal end.
+   * A non-zero exit is a result, not an error. @throws `not_found` when there is no such program or cwd.
+   */
+  runCommand(argv: readonly string[], options?: RunCommandOptions): Promise<CommandResult>;
+  /** Starts a program in its own session that outlives the daemon. Resolves when it has been executed. */
+  spawnDetached(argv: readonly string[], options?: SpawnDetachedOptions): Promise<DetachedProcess>;
+}
+
+/** All identities of the daemon. */
+export interface Identities extends AsyncDisposable {
+  /** The daemon's own uid. */
+  readonly selfUid: number;
+  /**
+   * Looks the user up; starts nothing yet.
+   * @throws `failed_precondition` for a uid without a passwd entry, `permission_denied` for another's uid when the daemon is not root.
+   */
+  as(uid: number): Promise<Identity>;
+  /**
+   * Makes a directory that belongs to `uid` in a directory of the daemon's own, such as `<store>/apps/<id>`.
+   * The parent must not be writable by others. @throws `already_exists`.
+   */
+  createOwnedDir(path: string, uid: number, mode?: number): Promise<void>;
+  /** Empties such a directory with its owner's identity, then removes it. Nothing there is fine. */
+  removeOwnedDir(path: string, uid: number, options?: RequestOptions): Promise<{ freedBytes: number }>;
+}
+
+export interface IdentitiesOptions {
+  /** Default: the process's own. */
+  selfUid?: number;
+  /** Default: `helper.mjs` beside this module. Must be readable by every user. */
+  helperPath?: string;
+  /** The node that runs helpers. Default: the one that runs the daemon. */
+  nodePath?: string;
+  /** PATH of helpers and commands. Default: the usual system directories. */
+  searchPath?: string;
+  /** Where `setpriv` is looked for. Default: the usual system directories. */
+  setprivDirs?: readonly string[];
+  /** Helpers alive at once. Default 32. */
+  maxHelpers?: number;
+  /** Milliseconds until a helper without work is stopped. Default 30,000. */
+  idleMs?: number;
+  /** Warnings: a helper that died or failed its check. */
+  log?: (message: string, details: Record<string, unknown>) => void;
+}
+
+export declare function createIdentities(options?: IdentitiesOptions): Identities;
