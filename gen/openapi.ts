@@ -31,6 +31,66 @@ export interface paths {
         patch?: never;
         trace?: never;
     };
+    "/v1/apps/{app_id}/backups": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        /**
+         * CreateBackup
+         * @description Builds one archive and pushes it to every storage; answers with one result per storage.
+         */
+        post: operations["svc.v1.BackupService.CreateBackup"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/v1/apps/{app_id}/backups/restore": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        /**
+         * RestoreBackup
+         * @description Restores an archive into its app. `app_running` (failed_precondition) without `stop_app` when it runs.
+         */
+        post: operations["svc.v1.BackupService.RestoreBackup"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/v1/apps/{app_id}/backups/{storage}/{name}": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        post?: never;
+        /**
+         * DeleteBackup
+         * @description Deletes one archive.
+         */
+        delete: operations["svc.v1.BackupService.DeleteBackup"];
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
     "/v1/apps/{app_id}/console-token": {
         parameters: {
             query?: never;
@@ -303,6 +363,70 @@ export interface paths {
         patch?: never;
         trace?: never;
     };
+    "/v1/backups": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /**
+         * ListBackups
+         * @description Archives of one or all visible apps on one or all storages.
+         */
+        get: operations["svc.v1.BackupService.ListBackups"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/v1/backups/storages": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /**
+         * ListBackupStorages
+         * @description The storages, local first, without credentials. A regular user sees names and kinds.
+         */
+        get: operations["svc.v1.BackupService.ListBackupStorages"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/v1/backups/storages/{name}": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        /**
+         * UpsertBackupStorage
+         * @description Makes or replaces a storage. One with another `managed_by` is not replaced: `protected` (failed_precondition).
+         */
+        put: operations["svc.v1.BackupService.UpsertBackupStorage"];
+        post?: never;
+        /**
+         * RemoveBackupStorage
+         * @description Removes a storage's entry; its archives stay where they are.
+         */
+        delete: operations["svc.v1.BackupService.RemoveBackupStorage"];
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
     "/v1/disk": {
         parameters: {
             query?: never;
@@ -323,6 +447,411 @@ export interface paths {
         patch?: never;
         trace?: never;
     };
+    "/v1/docker/containers": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /**
+         * ListContainers
+         * @description The containers of the host, with the app that owns them where there is one.
+         */
+        get: operations["svc.v1.DockerService.ListContainers"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/v1/docker/control": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        /**
+         * ControlContainer
+         * @description Controls one container or the members of a compose project. `owned_by_app` (failed_precondition) for a container of
+         *      an installed app or of its compose project.
+         */
+        post: operations["svc.v1.DockerService.ControlContainer"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/v1/docker/disk-usage": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /**
+         * GetDockerDiskUsage
+         * @description What images, containers, volumes and the build cache take. Expensive: on demand, not for polling.
+         */
+        get: operations["svc.v1.DockerService.GetDockerDiskUsage"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/v1/docker/images": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /**
+         * ListImages
+         * @description The images of the host.
+         */
+        get: operations["svc.v1.DockerService.ListImages"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/v1/docker/networks": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /**
+         * ListNetworks
+         * @description The networks of the host: inventory only.
+         */
+        get: operations["svc.v1.DockerService.ListNetworks"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/v1/docker/prune": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        /**
+         * PruneDocker
+         * @description Removes unused items one at a time; what an installed app still needs is passed over, with the reason.
+         */
+        post: operations["svc.v1.DockerService.PruneDocker"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/v1/docker/stats": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /**
+         * ListContainerStats
+         * @description CPU, memory, network and block usage, all sampled in one window of about 500 ms.
+         */
+        get: operations["svc.v1.DockerService.ListContainerStats"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/v1/docker/volumes": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /**
+         * ListVolumes
+         * @description The named volumes of the host.
+         */
+        get: operations["svc.v1.DockerService.ListVolumes"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/v1/files": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /**
+         * ListDirectory
+         * @description Entries of a directory, by name.
+         */
+        get: operations["svc.v1.FileService.ListDirectory"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/v1/files/archive": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        /**
+         * CreateArchive
+         * @description Packs paths into an archive.
+         */
+        post: operations["svc.v1.FileService.CreateArchive"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/v1/files/attributes": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        /**
+         * SetPathAttributes
+         * @description Sets mode, owner and group.
+         */
+        post: operations["svc.v1.FileService.SetPathAttributes"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/v1/files/content": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /**
+         * ReadFile
+         * @description Downloads a file; REST answers its bare bytes.
+         */
+        get: operations["svc.v1.FileService.ReadFile"];
+        /**
+         * WriteFile
+         * @description Uploads a file; REST takes its bare bytes. The first message names the target, all carry content.
+         */
+        put: operations["svc.v1.FileService.WriteFile"];
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/v1/files/copy": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        /**
+         * CopyPath
+         * @description Copies a file or a whole directory.
+         */
+        post: operations["svc.v1.FileService.CopyPath"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/v1/files/delete": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        /**
+         * DeletePaths
+         * @description Deletes files and directories with all they hold.
+         */
+        post: operations["svc.v1.FileService.DeletePaths"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/v1/files/directory": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        /**
+         * CreateDirectory
+         * @description Makes a directory.
+         */
+        post: operations["svc.v1.FileService.CreateDirectory"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/v1/files/identities": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /**
+         * ListSystemIdentities
+         * @description The local users and groups.
+         */
+        get: operations["svc.v1.FileService.ListSystemIdentities"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/v1/files/move": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        /**
+         * MovePath
+         * @description Moves or renames.
+         */
+        post: operations["svc.v1.FileService.MovePath"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/v1/files/stat": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /**
+         * StatPath
+         * @description One file, directory or link; a link is not followed.
+         */
+        get: operations["svc.v1.FileService.StatPath"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/v1/metrics": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /**
+         * GetSystemMetrics
+         * @description The newest system sample. `not_ready` (unavailable) until the first one exists.
+         */
+        get: operations["svc.v1.MonitorService.GetSystemMetrics"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/v1/metrics/history": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /**
+         * GetMetricsHistory
+         * @description Samples from the ring buffer, oldest to newest.
+         */
+        get: operations["svc.v1.MonitorService.GetMetricsHistory"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
     "/v1/ports": {
         parameters: {
             query?: never;
@@ -335,6 +864,172 @@ export interface paths {
          * @description The visible apps and the ports that they declare.
          */
         get: operations["svc.v1.AppService.GetPortReport"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/v1/ports/listening": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /**
+         * ListListeningPorts
+         * @description The ports that processes of the host really listen on, from the kernel's network tables, with their
+         *      container and app where the caller may see them.
+         */
+        get: operations["svc.v1.MonitorService.ListListeningPorts"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/v1/processes": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /**
+         * ListProcesses
+         * @description The processes of the host, as far as the kernel shows them to the caller, by pid.
+         */
+        get: operations["svc.v1.ProcessService.ListProcesses"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/v1/processes/{pid}/signal": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        /**
+         * SignalProcess
+         * @description Sends a signal. `denied` (permission_denied) for pid 1, the daemon itself and kernel threads; `not_found` when the
+         *      pid is gone; `pid_reused` (failed_precondition) when its start marker is another.
+         */
+        post: operations["svc.v1.ProcessService.SignalProcess"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/v1/schedules": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /**
+         * ListSchedules
+         * @description Jobs with their next firing and last run, by owner and id.
+         */
+        get: operations["svc.v1.ScheduleService.ListSchedules"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/v1/schedules/managed/{managed_by}": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        /**
+         * ReplaceManagedSchedules
+         * @description Replaces all jobs of one `managed_by`. Other jobs are never touched: when an id is one of theirs, nothing is written (`job_owned`).
+         */
+        put: operations["svc.v1.ScheduleService.ReplaceManagedSchedules"];
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/v1/schedules/{id}": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        /**
+         * UpsertSchedule
+         * @description Makes or replaces a job. `job_owned` (failed_precondition) when it belongs to another `managed_by`.
+         */
+        put: operations["svc.v1.ScheduleService.UpsertSchedule"];
+        post?: never;
+        /**
+         * RemoveSchedule
+         * @description Removes a job and its runs.
+         */
+        delete: operations["svc.v1.ScheduleService.RemoveSchedule"];
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/v1/schedules/{id}/run": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        /**
+         * RunSchedule
+         * @description Starts a run and answers without waiting for it. While one goes, answers that one with `started: false`.
+         */
+        post: operations["svc.v1.ScheduleService.RunSchedule"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/v1/schedules/{id}/runs": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /**
+         * ListScheduleRuns
+         * @description Runs of a job, newest first; at most 50 are kept.
+         */
+        get: operations["svc.v1.ScheduleService.ListScheduleRuns"];
         put?: never;
         post?: never;
         delete?: never;
@@ -403,10 +1098,187 @@ export interface paths {
         patch?: never;
         trace?: never;
     };
+    "/v1/system/reboot": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        /**
+         * RebootSystem
+         * @description Reboots the host, after the caller has its answer.
+         */
+        post: operations["svc.v1.SystemService.RebootSystem"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/v1/token": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /**
+         * GetTokenStatus
+         * @description Kind of the presented identity, counters and the rotation window; never token material.
+         */
+        get: operations["svc.v1.TokenService.GetTokenStatus"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/v1/token/access": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        /**
+         * IssueAccessToken
+         * @description Mints an access token. It lives in the daemon's memory alone. At most 1,000 at once (`too_many`, resource_exhausted).
+         */
+        post: operations["svc.v1.TokenService.IssueAccessToken"];
+        /**
+         * RevokeAccessTokens
+         * @description Ends all access tokens.
+         */
+        delete: operations["svc.v1.TokenService.RevokeAccessTokens"];
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/v1/token/rotate": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        /**
+         * RotatePrimaryToken
+         * @description Makes a new primary token and ends all access tokens. The replaced one works until the window closes.
+         */
+        post: operations["svc.v1.TokenService.RotatePrimaryToken"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/v1/token/rotate/commit": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        /**
+         * CommitPrimaryTokenRotation
+         * @description Closes the rotation window: the replaced token ends now. `token_denied` when presented with the replaced token.
+         */
+        post: operations["svc.v1.TokenService.CommitPrimaryTokenRotation"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
 }
 export type webhooks = Record<string, never>;
 export interface components {
     schemas: {
+        /**
+         * google.api.HttpBody
+         * @description Message that represents an arbitrary HTTP body. It should only be used for
+         *      payload formats that can't be represented as JSON, such as raw binary or
+         *      an HTML page.
+         *
+         *
+         *      This message can be used both in streaming and non-streaming API methods in
+         *      the request as well as the response.
+         *
+         *      It can be used as a top-level request field, which is convenient if one
+         *      wants to extract parameters from either the URL or HTTP template into the
+         *      request fields and also want access to the raw HTTP body.
+         *
+         *      Example:
+         *
+         *          message GetResourceRequest {
+         *            // A unique request id.
+         *            string request_id = 1;
+         *
+         *            // The raw HTTP body is bound to this field.
+         *            google.api.HttpBody http_body = 2;
+         *
+         *          }
+         *
+         *          service ResourceService {
+         *            rpc GetResource(GetResourceRequest)
+         *              returns (google.api.HttpBody);
+         *            rpc UpdateResource(google.api.HttpBody)
+         *              returns (google.protobuf.Empty);
+         *
+         *          }
+         *
+         *      Example with streaming methods:
+         *
+         *          service CaldavService {
+         *            rpc GetCalendar(stream google.api.HttpBody)
+         *              returns (stream google.api.HttpBody);
+         *            rpc UpdateCalendar(stream google.api.HttpBody)
+         *              returns (stream google.api.HttpBody);
+         *
+         *          }
+         *
+         *      Use of this type only changes how the request and response bodies are
+         *      handled, all other features will continue to work unchanged.
+         */
+        "google.api.HttpBody": {
+            /**
+             * content_type
+             * @description The HTTP Content-Type header value specifying the content type of the body.
+             */
+            contentType?: string;
+            /**
+             * data
+             * Format: byte
+             * @description The HTTP request/response body as raw binary.
+             */
+            data?: string;
+            /**
+             * extensions
+             * @description Application specific response metadata. Must be set in the first response
+             *      for streaming APIs.
+             */
+            extensions?: components["schemas"]["google.protobuf.Any"][];
+        };
+        /** @description Contains an arbitrary serialized message along with a @type that describes the type of the serialized message. */
+        "google.protobuf.Any": {
+            type?: string;
+            /** Format: binary */
+            value?: string;
+        } & {
+            [key: string]: unknown;
+        };
         /**
          * google.protobuf.ListValue
          * @description Represents a JSON array.
@@ -1046,6 +1918,114 @@ export interface components {
             sampled_at?: components["schemas"]["google.protobuf.Timestamp"];
         };
         /**
+         * svc.v1.BackupArchive
+         * @description An archive.
+         */
+        "svc.v1.BackupArchive": {
+            /**
+             * name
+             * @description Its name on the storage.
+             */
+            name?: string;
+            /**
+             * storage
+             * @description Name of the storage.
+             */
+            storage?: string;
+            /**
+             * app_id
+             * @description Id of the app.
+             */
+            app_id?: string;
+            /**
+             * size_bytes
+             * Format: int64
+             * @description Its size in bytes.
+             */
+            size_bytes?: number | string;
+            /**
+             * created_at
+             * @description When it was made.
+             */
+            created_at?: components["schemas"]["google.protobuf.Timestamp"];
+        };
+        /**
+         * svc.v1.BackupResult
+         * @description What became of the archive on one storage.
+         */
+        "svc.v1.BackupResult": {
+            /**
+             * storage
+             * @description Name of the storage.
+             */
+            storage?: string;
+            /**
+             * name
+             * @description Name of the archive; empty when it failed.
+             */
+            name?: string;
+            /**
+             * size_bytes
+             * Format: int64
+             * @description Its size in bytes.
+             */
+            size_bytes?: number | string;
+            /**
+             * error
+             * @description What went wrong; empty when it succeeded.
+             */
+            error?: string;
+            /**
+             * removed
+             * @description Names of older archives that were removed.
+             */
+            removed?: string[];
+        };
+        /**
+         * svc.v1.BackupStorage
+         * @description A place that keeps archives.
+         */
+        "svc.v1.BackupStorage": {
+            /**
+             * name
+             * @description Its name.
+             */
+            name?: string;
+            /**
+             * managed_by
+             * @description Who manages the entry; empty for the operator.
+             */
+            managed_by?: string;
+        } & ({
+            /**
+             * local
+             * @description A directory of the host.
+             */
+            local: components["schemas"]["svc.v1.LocalLocation"];
+        } | {
+            /**
+             * s3
+             * @description A bucket. Credentials read as `"***"`.
+             */
+            s3: components["schemas"]["svc.v1.S3Location"];
+        });
+        /**
+         * svc.v1.BackupStorageError
+         * @description A storage that could not be asked.
+         */
+        "svc.v1.BackupStorageError": {
+            /**
+             * storage
+             * @description Name of the storage.
+             */
+            storage?: string;
+            /**
+             * error
+             * @description What went wrong, one sentence.
+             */
+            error?: string;
+        };
+        /**
          * svc.v1.Caller
          * @description Who the daemon takes the caller for.
          */
@@ -1127,6 +2107,404 @@ export interface components {
             source_running?: boolean;
         };
         /**
+         * svc.v1.CommitPrimaryTokenRotationRequest
+         * @description Nothing to say.
+         */
+        "svc.v1.CommitPrimaryTokenRotationRequest": Record<string, never>;
+        /**
+         * svc.v1.CommitPrimaryTokenRotationResponse
+         * @description The window is closed.
+         */
+        "svc.v1.CommitPrimaryTokenRotationResponse": {
+            /**
+             * committed
+             * @description False: no window was open.
+             */
+            committed?: boolean;
+        };
+        /**
+         * svc.v1.Container
+         * @description A container of the host.
+         */
+        "svc.v1.Container": {
+            /**
+             * id
+             * @description Its id.
+             */
+            id?: string;
+            /**
+             * name
+             * @description Its name.
+             */
+            name?: string;
+            /**
+             * image
+             * @description The image reference it was made from.
+             */
+            image?: string;
+            /**
+             * image_id
+             * @description Id of the image.
+             */
+            imageId?: string;
+            /**
+             * state
+             * @description The engine's state word.
+             */
+            state?: string;
+            /**
+             * status
+             * @description The engine's status line.
+             */
+            status?: string;
+            /**
+             * created_at
+             * @description When it was made.
+             */
+            createdAt?: components["schemas"]["google.protobuf.Timestamp"];
+            /**
+             * ports
+             * @description Its published ports.
+             */
+            ports?: components["schemas"]["svc.v1.ContainerPort"][];
+            /**
+             * compose_project
+             * @description Its compose project.
+             */
+            composeProject?: string | null;
+            /**
+             * compose_service
+             * @description Its compose service.
+             */
+            composeService?: string | null;
+            /**
+             * app_id
+             * @description Id of the app that owns it.
+             */
+            appId?: string | null;
+            /**
+             * size_bytes
+             * Format: int64
+             * @description Size of its writable layer in bytes; only with `size=1`.
+             */
+            sizeBytes?: number | string | null;
+        };
+        /**
+         * svc.v1.ContainerPort
+         * @description A port of a container.
+         */
+        "svc.v1.ContainerPort": {
+            /**
+             * protocol
+             * @description `tcp`, `udp` or `sctp`.
+             */
+            protocol?: string;
+            /**
+             * container_port
+             * @description The number inside.
+             */
+            containerPort?: number;
+            /**
+             * host_port
+             * @description The number on the host; absent when not published.
+             */
+            hostPort?: number | null;
+            /**
+             * host_address
+             * @description The host's address it is bound to.
+             */
+            hostAddress?: string | null;
+        };
+        /**
+         * svc.v1.ContainerStats
+         * @description What one container uses.
+         */
+        "svc.v1.ContainerStats": {
+            /**
+             * id
+             * @description Its id.
+             */
+            id?: string;
+            /**
+             * name
+             * @description Its name.
+             */
+            name?: string;
+            /**
+             * cpu_percent
+             * Format: double
+             * @description Processor time in percent of one processor.
+             */
+            cpuPercent?: number;
+            /**
+             * memory_bytes
+             * Format: int64
+             * @description Memory in bytes, without the page cache.
+             */
+            memoryBytes?: number | string;
+            /**
+             * memory_limit_bytes
+             * Format: int64
+             * @description Its memory limit in bytes; absent without one.
+             */
+            memoryLimitBytes?: number | string | null;
+            /**
+             * network_received_bytes
+             * Format: int64
+             * @description Bytes received.
+             */
+            networkReceivedBytes?: number | string;
+            /**
+             * network_sent_bytes
+             * Format: int64
+             * @description Bytes sent.
+             */
+            networkSentBytes?: number | string;
+            /**
+             * block_read_bytes
+             * Format: int64
+             * @description Bytes read from block devices.
+             */
+            blockReadBytes?: number | string;
+            /**
+             * block_written_bytes
+             * Format: int64
+             * @description Bytes written to block devices.
+             */
+            blockWrittenBytes?: number | string;
+        };
+        /**
+         * svc.v1.ControlContainerRequest
+         * @description Which container, what to do.
+         */
+        "svc.v1.ControlContainerRequest": {
+            /**
+             * action
+             * @description What to do. For a project, members to which it does not apply are passed over; start goes oldest first, stop newest first.
+             */
+            action: string;
+        } & ({
+            /**
+             * compose_project
+             * @description Name of a compose project.
+             */
+            composeProject: string;
+        } | {
+            /**
+             * container
+             * @description Id, unambiguous prefix of an id, or name.
+             */
+            container: string;
+        });
+        /**
+         * svc.v1.ControlContainerResponse
+         * @description What was done.
+         */
+        "svc.v1.ControlContainerResponse": {
+            /**
+             * controlled
+             * @description The containers it was done to, in order.
+             */
+            controlled?: components["schemas"]["svc.v1.ControlledContainer"][];
+            /**
+             * skipped
+             * @description The members it did not apply to, each with the reason.
+             */
+            skipped?: components["schemas"]["svc.v1.SkippedItem"][];
+        };
+        /**
+         * svc.v1.ControlledContainer
+         * @description A container that was controlled.
+         */
+        "svc.v1.ControlledContainer": {
+            /**
+             * id
+             * @description Its id.
+             */
+            id?: string;
+            /**
+             * name
+             * @description Its name.
+             */
+            name?: string;
+        };
+        /**
+         * svc.v1.CopyPathRequest
+         * @description What to copy where.
+         */
+        "svc.v1.CopyPathRequest": {
+            /**
+             * from
+             * @description Absolute path of what is copied.
+             */
+            from: string;
+            /**
+             * to
+             * @description Absolute path of the copy.
+             */
+            to: string;
+            /**
+             * overwrite
+             * @description True: replace what is there.
+             */
+            overwrite?: boolean;
+        };
+        /**
+         * svc.v1.CopyPathResponse
+         * @description The copy.
+         */
+        "svc.v1.CopyPathResponse": {
+            /**
+             * entry
+             * @description The copy.
+             */
+            entry?: components["schemas"]["svc.v1.FileEntry"];
+            /**
+             * copied_bytes
+             * Format: int64
+             * @description Bytes that were copied.
+             */
+            copied_bytes?: number | string;
+        };
+        /**
+         * svc.v1.CreateArchiveRequest
+         * @description What to pack.
+         */
+        "svc.v1.CreateArchiveRequest": {
+            /**
+             * paths
+             * @description Absolute paths of what is packed.
+             */
+            paths: string[];
+            /**
+             * target
+             * @description Absolute path of the archive.
+             */
+            target: string;
+            /**
+             * format
+             * @description The format; by the target's name when empty.
+             */
+            format?: string;
+            /**
+             * overwrite
+             * @description True: replace what is there.
+             */
+            overwrite?: boolean;
+        };
+        /**
+         * svc.v1.CreateBackupRequest
+         * @description What to back up, where to.
+         */
+        "svc.v1.CreateBackupRequest": {
+            /**
+             * app_id
+             * @description Id of the app.
+             */
+            app_id: string;
+            /**
+             * storages
+             * @description Names of storages; when empty those of the app's policy, else the local one.
+             */
+            storages?: string[];
+            /**
+             * keep
+             * @description How many archives to keep on each storage; at least 1. All when absent.
+             */
+            keep?: number | null;
+        };
+        /**
+         * svc.v1.CreateBackupResponse
+         * @description One result per storage.
+         */
+        "svc.v1.CreateBackupResponse": {
+            /**
+             * results
+             * @description In the order asked for.
+             */
+            results?: components["schemas"]["svc.v1.BackupResult"][];
+        };
+        /**
+         * svc.v1.CreateDirectoryRequest
+         * @description The directory to make.
+         */
+        "svc.v1.CreateDirectoryRequest": {
+            /**
+             * path
+             * @description Absolute path.
+             */
+            path: string;
+            /**
+             * parents
+             * @description True: missing parents too, and no failure when it is there already.
+             */
+            parents?: boolean;
+            /**
+             * mode
+             * @description Permission bits in octal; 0755 when empty.
+             */
+            mode?: string;
+        };
+        /**
+         * svc.v1.DeleteBackupRequest
+         * @description The archive to delete.
+         */
+        "svc.v1.DeleteBackupRequest": {
+            /**
+             * app_id
+             * @description Id of the app.
+             */
+            app_id: string;
+            /**
+             * storage
+             * @description Name of the storage.
+             */
+            storage: string;
+            /**
+             * name
+             * @description Name of the archive.
+             */
+            name: string;
+        };
+        /**
+         * svc.v1.DeleteBackupResponse
+         * @description The archive is gone.
+         */
+        "svc.v1.DeleteBackupResponse": {
+            /**
+             * name
+             * @description Name of the archive.
+             */
+            name?: string;
+        };
+        /**
+         * svc.v1.DeletePathsRequest
+         * @description What to delete.
+         */
+        "svc.v1.DeletePathsRequest": {
+            /**
+             * paths
+             * @description Absolute paths.
+             */
+            paths: string[];
+        };
+        /**
+         * svc.v1.DeletePathsResponse
+         * @description What was deleted.
+         */
+        "svc.v1.DeletePathsResponse": {
+            /**
+             * deleted
+             * @description Paths that are gone.
+             */
+            deleted?: string[];
+            /**
+             * failed
+             * @description Paths that stay, each with the reason.
+             */
+            failed?: components["schemas"]["svc.v1.PathFailure"][];
+        };
+        /**
          * svc.v1.DiskReport
          * @description Disk footprints.
          */
@@ -1141,6 +2519,101 @@ export interface components {
              * @description The filesystem that holds the app store.
              */
             filesystem?: components["schemas"]["svc.v1.Filesystem"];
+        };
+        /**
+         * svc.v1.DockerDiskCategory
+         * @description One category.
+         */
+        "svc.v1.DockerDiskCategory": {
+            /**
+             * count
+             * @description How many items.
+             */
+            count?: number;
+            /**
+             * size_bytes
+             * Format: int64
+             * @description What they take, in bytes.
+             */
+            sizeBytes?: number | string;
+        };
+        /**
+         * svc.v1.DockerDiskUsage
+         * @description Disk usage in four categories.
+         */
+        "svc.v1.DockerDiskUsage": {
+            /**
+             * images
+             * @description Images.
+             */
+            images?: components["schemas"]["svc.v1.DockerDiskCategory"];
+            /**
+             * containers
+             * @description Writable layers of containers.
+             */
+            containers?: components["schemas"]["svc.v1.DockerDiskCategory"];
+            /**
+             * volumes
+             * @description Volumes.
+             */
+            volumes?: components["schemas"]["svc.v1.DockerDiskCategory"];
+            /**
+             * build_cache
+             * @description Build cache.
+             */
+            buildCache?: components["schemas"]["svc.v1.DockerDiskCategory"];
+        };
+        /**
+         * svc.v1.FileEntry
+         * @description A file, directory or link.
+         */
+        "svc.v1.FileEntry": {
+            /**
+             * name
+             * @description Its name.
+             */
+            name?: string;
+            /**
+             * path
+             * @description Its absolute path.
+             */
+            path?: string;
+            /**
+             * type
+             * @description What it is.
+             */
+            type?: string;
+            /**
+             * size_bytes
+             * Format: int64
+             * @description Its size in bytes.
+             */
+            size_bytes?: number | string;
+            /**
+             * mode
+             * @description Its permission bits in octal, such as `0644`.
+             */
+            mode?: string;
+            /**
+             * owner
+             * @description Its owner's name; the number where the host has no name.
+             */
+            owner?: string;
+            /**
+             * group
+             * @description Its group's name; the number where the host has no name.
+             */
+            group?: string;
+            /**
+             * modified_at
+             * @description When it was last written.
+             */
+            modified_at?: components["schemas"]["google.protobuf.Timestamp"];
+            /**
+             * link_target
+             * @description Where a link points.
+             */
+            link_target?: string | null;
         };
         /**
          * svc.v1.Filesystem
@@ -1165,6 +2638,45 @@ export interface components {
              * @description Left for others than root, in bytes.
              */
             available_bytes?: number | string;
+        };
+        /**
+         * svc.v1.FilesystemMetrics
+         * @description A mounted filesystem.
+         */
+        "svc.v1.FilesystemMetrics": {
+            /**
+             * path
+             * @description Where it is mounted.
+             */
+            path?: string;
+            /**
+             * device
+             * @description Its device.
+             */
+            device?: string;
+            /**
+             * type
+             * @description Its type, such as `ext4`.
+             */
+            type?: string;
+            /**
+             * size_bytes
+             * Format: int64
+             * @description All of it, in bytes.
+             */
+            sizeBytes?: number | string;
+            /**
+             * used_bytes
+             * Format: int64
+             * @description In use, in bytes.
+             */
+            usedBytes?: number | string;
+            /**
+             * available_bytes
+             * Format: int64
+             * @description Left for others than root, in bytes.
+             */
+            availableBytes?: number | string;
         };
         /**
          * svc.v1.GetAppDiskRequest
@@ -1264,6 +2776,38 @@ export interface components {
          */
         "svc.v1.GetDiskReportRequest": Record<string, never>;
         /**
+         * svc.v1.GetDockerDiskUsageRequest
+         * @description Nothing to say.
+         */
+        "svc.v1.GetDockerDiskUsageRequest": Record<string, never>;
+        /**
+         * svc.v1.GetMetricsHistoryRequest
+         * @description Which samples.
+         */
+        "svc.v1.GetMetricsHistoryRequest": {
+            /**
+             * limit
+             * @description How many of the newest samples; 1 to 10000, default all.
+             */
+            limit?: number | null;
+        };
+        /**
+         * svc.v1.GetMetricsHistoryResponse
+         * @description Samples.
+         */
+        "svc.v1.GetMetricsHistoryResponse": {
+            /**
+             * samples
+             * @description Oldest to newest.
+             */
+            samples?: components["schemas"]["svc.v1.SystemMetrics"][];
+            /**
+             * interval_secs
+             * @description Seconds between two samples.
+             */
+            intervalSecs?: number;
+        };
+        /**
          * svc.v1.GetPortReportRequest
          * @description Nothing to say.
          */
@@ -1313,6 +2857,68 @@ export interface components {
              * @description Who the daemon takes the caller for.
              */
             caller?: components["schemas"]["svc.v1.Caller"];
+        };
+        /**
+         * svc.v1.GetSystemMetricsRequest
+         * @description Nothing to say.
+         */
+        "svc.v1.GetSystemMetricsRequest": Record<string, never>;
+        /**
+         * svc.v1.GetTokenStatusRequest
+         * @description Nothing to say.
+         */
+        "svc.v1.GetTokenStatusRequest": Record<string, never>;
+        /**
+         * svc.v1.Image
+         * @description An image of the host.
+         */
+        "svc.v1.Image": {
+            /**
+             * id
+             * @description Its id.
+             */
+            id?: string;
+            /**
+             * tags
+             * @description Its tags.
+             */
+            tags?: string[];
+            /**
+             * digests
+             * @description Its registry digests.
+             */
+            digests?: string[];
+            /**
+             * size_bytes
+             * Format: int64
+             * @description Its size in bytes.
+             */
+            sizeBytes?: number | string;
+            /**
+             * created_at
+             * @description When it was made.
+             */
+            createdAt?: components["schemas"]["google.protobuf.Timestamp"];
+            /**
+             * containers
+             * @description Containers that use it.
+             */
+            containers?: number;
+            /**
+             * dangling
+             * @description True: no tag names it.
+             */
+            dangling?: boolean;
+            /**
+             * svc_protected
+             * @description True: an installed app still runs it.
+             */
+            svcProtected?: boolean;
+            /**
+             * protected_reason
+             * @description Why it is protected; empty when it is not.
+             */
+            protectedReason?: string;
         };
         /**
          * svc.v1.InstallAppEvent
@@ -1371,6 +2977,73 @@ export interface components {
              * @description Chosen settings to begin with; the package's defaults for the rest.
              */
             settings?: components["schemas"]["google.protobuf.Struct"];
+        };
+        /**
+         * svc.v1.InterfaceMetrics
+         * @description A network interface. Rates are over the time since the sample before.
+         */
+        "svc.v1.InterfaceMetrics": {
+            /**
+             * name
+             * @description Name, such as `eth0`.
+             */
+            name?: string;
+            /**
+             * received_bytes
+             * Format: int64
+             * @description Bytes received since the interface came up.
+             */
+            receivedBytes?: number | string;
+            /**
+             * sent_bytes
+             * Format: int64
+             * @description Bytes sent since the interface came up.
+             */
+            sentBytes?: number | string;
+            /**
+             * received_per_sec
+             * Format: double
+             * @description Bytes received per second.
+             */
+            receivedPerSec?: number;
+            /**
+             * sent_per_sec
+             * Format: double
+             * @description Bytes sent per second.
+             */
+            sentPerSec?: number;
+        };
+        /**
+         * svc.v1.IssueAccessTokenRequest
+         * @description The token to mint.
+         */
+        "svc.v1.IssueAccessTokenRequest": {
+            /**
+             * ttl_secs
+             * @description Lifetime in seconds: 1 to 86400, default 600.
+             */
+            ttl_secs?: number | null;
+            /**
+             * label
+             * @description What it is for, shown in the log.
+             */
+            label?: string;
+        };
+        /**
+         * svc.v1.IssueAccessTokenResponse
+         * @description An access token.
+         */
+        "svc.v1.IssueAccessTokenResponse": {
+            /**
+             * token
+             * @description The token: shown this once.
+             */
+            token?: string;
+            /**
+             * expires_at
+             * @description When it ends.
+             */
+            expires_at?: components["schemas"]["google.protobuf.Timestamp"];
         };
         /**
          * svc.v1.IssueConsoleTokenRequest
@@ -1459,6 +3132,304 @@ export interface components {
             next_page_token?: string;
         };
         /**
+         * svc.v1.ListBackupStoragesRequest
+         * @description Nothing to say.
+         */
+        "svc.v1.ListBackupStoragesRequest": Record<string, never>;
+        /**
+         * svc.v1.ListBackupStoragesResponse
+         * @description Storages.
+         */
+        "svc.v1.ListBackupStoragesResponse": {
+            /**
+             * storages
+             * @description The local one first, the others by name.
+             */
+            storages?: components["schemas"]["svc.v1.BackupStorage"][];
+        };
+        /**
+         * svc.v1.ListBackupsRequest
+         * @description Which archives.
+         */
+        "svc.v1.ListBackupsRequest": {
+            /**
+             * app_id
+             * @description Id of an app; all visible ones when empty.
+             */
+            app_id?: string;
+            /**
+             * storage
+             * @description Name of a storage; all when empty.
+             */
+            storage?: string;
+            /**
+             * limit
+             * @description Most archives to answer with; 1 to 1000, default 1000.
+             */
+            limit?: number | null;
+            /**
+             * page_token
+             * @description `next_page_token` of the page before.
+             */
+            page_token?: string;
+        };
+        /**
+         * svc.v1.ListBackupsResponse
+         * @description A page of archives.
+         */
+        "svc.v1.ListBackupsResponse": {
+            /**
+             * backups
+             * @description Newest first.
+             */
+            backups?: components["schemas"]["svc.v1.BackupArchive"][];
+            /**
+             * errors
+             * @description Storages that could not be asked.
+             */
+            errors?: components["schemas"]["svc.v1.BackupStorageError"][];
+            /**
+             * next_page_token
+             * @description Pass it as `page_token` for the next page; empty on the last.
+             */
+            next_page_token?: string;
+        };
+        /**
+         * svc.v1.ListContainerStatsRequest
+         * @description Which containers to sample.
+         */
+        "svc.v1.ListContainerStatsRequest": {
+            /**
+             * ids
+             * @description Ids of containers; empty: every running one.
+             */
+            ids?: string[];
+        };
+        /**
+         * svc.v1.ListContainerStatsResponse
+         * @description Samples.
+         */
+        "svc.v1.ListContainerStatsResponse": {
+            /**
+             * stats
+             * @description One entry per container, by name.
+             */
+            stats?: components["schemas"]["svc.v1.ContainerStats"][];
+        };
+        /**
+         * svc.v1.ListContainersRequest
+         * @description Which containers.
+         */
+        "svc.v1.ListContainersRequest": {
+            /**
+             * all
+             * @description True: stopped ones too.
+             */
+            all?: boolean;
+            /**
+             * size
+             * @description True: the size of the writable layers too. Expensive.
+             */
+            size?: boolean;
+        };
+        /**
+         * svc.v1.ListContainersResponse
+         * @description Containers.
+         */
+        "svc.v1.ListContainersResponse": {
+            /**
+             * containers
+             * @description By name.
+             */
+            containers?: components["schemas"]["svc.v1.Container"][];
+        };
+        /**
+         * svc.v1.ListDirectoryRequest
+         * @description Which directory.
+         */
+        "svc.v1.ListDirectoryRequest": {
+            /**
+             * path
+             * @description Absolute path.
+             */
+            path: string;
+            /**
+             * hidden
+             * @description True: entries whose name begins with a dot too.
+             */
+            hidden?: boolean;
+            /**
+             * limit
+             * @description Most entries to answer with; 1 to 10000, default 1000.
+             */
+            limit?: number | null;
+            /**
+             * page_token
+             * @description `next_page_token` of the page before.
+             */
+            page_token?: string;
+        };
+        /**
+         * svc.v1.ListDirectoryResponse
+         * @description A page of entries.
+         */
+        "svc.v1.ListDirectoryResponse": {
+            /**
+             * directory
+             * @description The directory itself.
+             */
+            directory?: components["schemas"]["svc.v1.FileEntry"];
+            /**
+             * entries
+             * @description Its entries, by name.
+             */
+            entries?: components["schemas"]["svc.v1.FileEntry"][];
+            /**
+             * next_page_token
+             * @description Pass it as `page_token` for the next page; empty on the last.
+             */
+            next_page_token?: string;
+        };
+        /**
+         * svc.v1.ListImagesRequest
+         * @description Nothing to say.
+         */
+        "svc.v1.ListImagesRequest": Record<string, never>;
+        /**
+         * svc.v1.ListImagesResponse
+         * @description Images.
+         */
+        "svc.v1.ListImagesResponse": {
+            /**
+             * images
+             * @description By first tag.
+             */
+            images?: components["schemas"]["svc.v1.Image"][];
+        };
+        /**
+         * svc.v1.ListListeningPortsRequest
+         * @description Nothing to say.
+         */
+        "svc.v1.ListListeningPortsRequest": Record<string, never>;
+        /**
+         * svc.v1.ListListeningPortsResponse
+         * @description Listening ports.
+         */
+        "svc.v1.ListListeningPortsResponse": {
+            /**
+             * ports
+             * @description By port, protocol and address.
+             */
+            ports?: components["schemas"]["svc.v1.ListeningPort"][];
+        };
+        /**
+         * svc.v1.ListNetworksRequest
+         * @description Nothing to say.
+         */
+        "svc.v1.ListNetworksRequest": Record<string, never>;
+        /**
+         * svc.v1.ListNetworksResponse
+         * @description Networks.
+         */
+        "svc.v1.ListNetworksResponse": {
+            /**
+             * networks
+             * @description By name.
+             */
+            networks?: components["schemas"]["svc.v1.Network"][];
+        };
+        /**
+         * svc.v1.ListProcessesRequest
+         * @description Which processes.
+         */
+        "svc.v1.ListProcessesRequest": {
+            /**
+             * kernel_threads
+             * @description True: kernel threads too.
+             */
+            kernelThreads?: boolean;
+        };
+        /**
+         * svc.v1.ListProcessesResponse
+         * @description Processes.
+         */
+        "svc.v1.ListProcessesResponse": {
+            /**
+             * processes
+             * @description By pid.
+             */
+            processes?: components["schemas"]["svc.v1.Process"][];
+        };
+        /**
+         * svc.v1.ListScheduleRunsRequest
+         * @description Which runs.
+         */
+        "svc.v1.ListScheduleRunsRequest": {
+            /**
+             * id
+             * @description Id of the job.
+             */
+            id: string;
+            /**
+             * limit
+             * @description How many; 1 to 50, default 50.
+             */
+            limit?: number | null;
+            /**
+             * owner
+             * @description Root only: the uid whose job it is; the caller's own when absent.
+             */
+            owner?: number | null;
+        };
+        /**
+         * svc.v1.ListScheduleRunsResponse
+         * @description Runs.
+         */
+        "svc.v1.ListScheduleRunsResponse": {
+            /**
+             * runs
+             * @description Newest first.
+             */
+            runs?: components["schemas"]["svc.v1.ScheduleRun"][];
+        };
+        /**
+         * svc.v1.ListSchedulesRequest
+         * @description Which jobs.
+         */
+        "svc.v1.ListSchedulesRequest": {
+            /**
+             * managed_by
+             * @description Only jobs of this owner; all when absent. Empty: the operator's.
+             */
+            managed_by?: string | null;
+            /**
+             * limit
+             * @description Most jobs to answer with; 1 to 1000, default 1000.
+             */
+            limit?: number | null;
+            /**
+             * page_token
+             * @description `next_page_token` of the page before.
+             */
+            page_token?: string;
+        };
+        /**
+         * svc.v1.ListSchedulesResponse
+         * @description A page of jobs.
+         */
+        "svc.v1.ListSchedulesResponse": {
+            /**
+             * schedules
+             * @description By owner and id.
+             */
+            schedules?: components["schemas"]["svc.v1.Schedule"][];
+            /**
+             * next_page_token
+             * @description Pass it as `page_token` for the next page; empty on the last.
+             */
+            next_page_token?: string;
+        };
+        /**
          * svc.v1.ListStacksRequest
          * @description Nothing to say.
          */
@@ -1473,6 +3444,95 @@ export interface components {
              * @description By name.
              */
             stacks?: components["schemas"]["svc.v1.Stack"][];
+        };
+        /**
+         * svc.v1.ListSystemIdentitiesRequest
+         * @description Nothing to say.
+         */
+        "svc.v1.ListSystemIdentitiesRequest": Record<string, never>;
+        /**
+         * svc.v1.ListSystemIdentitiesResponse
+         * @description Local users and groups.
+         */
+        "svc.v1.ListSystemIdentitiesResponse": {
+            /**
+             * users
+             * @description By name.
+             */
+            users?: components["schemas"]["svc.v1.SystemUser"][];
+            /**
+             * groups
+             * @description By name.
+             */
+            groups?: components["schemas"]["svc.v1.SystemGroup"][];
+        };
+        /**
+         * svc.v1.ListVolumesRequest
+         * @description Nothing to say.
+         */
+        "svc.v1.ListVolumesRequest": Record<string, never>;
+        /**
+         * svc.v1.ListVolumesResponse
+         * @description Volumes.
+         */
+        "svc.v1.ListVolumesResponse": {
+            /**
+             * volumes
+             * @description By name.
+             */
+            volumes?: components["schemas"]["svc.v1.Volume"][];
+        };
+        /**
+         * svc.v1.ListeningPort
+         * @description A port that a process listens on.
+         */
+        "svc.v1.ListeningPort": {
+            /**
+             * protocol
+             * @description `tcp` or `udp`.
+             */
+            protocol?: string;
+            /**
+             * address
+             * @description The address it is bound to, such as `0.0.0.0` or `::1`.
+             */
+            address?: string;
+            /**
+             * port
+             * @description The number.
+             */
+            port?: number;
+            /**
+             * pid
+             * @description The process; absent where the caller may not see it.
+             */
+            pid?: number | null;
+            /**
+             * process
+             * @description Name of the process.
+             */
+            process?: string | null;
+            /**
+             * container
+             * @description Name of the container that it runs in.
+             */
+            container?: string | null;
+            /**
+             * app_id
+             * @description Id of the app that it belongs to.
+             */
+            appId?: string | null;
+        };
+        /**
+         * svc.v1.LocalLocation
+         * @description A directory of the host.
+         */
+        "svc.v1.LocalLocation": {
+            /**
+             * dir
+             * @description Its absolute path.
+             */
+            dir: string;
         };
         /**
          * svc.v1.LogLine
@@ -1496,6 +3556,79 @@ export interface components {
             text?: string;
         };
         /**
+         * svc.v1.MovePathRequest
+         * @description What to move where.
+         */
+        "svc.v1.MovePathRequest": {
+            /**
+             * from
+             * @description Absolute path of what is moved.
+             */
+            from: string;
+            /**
+             * to
+             * @description Absolute path it gets.
+             */
+            to: string;
+            /**
+             * overwrite
+             * @description True: replace what is there.
+             */
+            overwrite?: boolean;
+        };
+        /**
+         * svc.v1.Network
+         * @description A network of the host.
+         */
+        "svc.v1.Network": {
+            /**
+             * id
+             * @description Its id.
+             */
+            id?: string;
+            /**
+             * name
+             * @description Its name.
+             */
+            name?: string;
+            /**
+             * driver
+             * @description Its driver.
+             */
+            driver?: string;
+            /**
+             * scope
+             * @description Its scope.
+             */
+            scope?: string;
+            /**
+             * subnets
+             * @description Its subnets.
+             */
+            subnets?: string[];
+            /**
+             * internal
+             * @description True: nothing outside can be reached from it.
+             */
+            internal?: boolean;
+        };
+        /**
+         * svc.v1.PathFailure
+         * @description A path that stays.
+         */
+        "svc.v1.PathFailure": {
+            /**
+             * path
+             * @description The path.
+             */
+            path?: string;
+            /**
+             * error
+             * @description Why, one sentence.
+             */
+            error?: string;
+        };
+        /**
          * svc.v1.PortReport
          * @description Apps and their ports.
          */
@@ -1505,6 +3638,80 @@ export interface components {
              * @description The visible apps, by id.
              */
             apps?: components["schemas"]["svc.v1.AppPorts"][];
+        };
+        /**
+         * svc.v1.Process
+         * @description A process of the host.
+         */
+        "svc.v1.Process": {
+            /**
+             * pid
+             * @description Its id.
+             */
+            pid?: number;
+            /**
+             * parent_pid
+             * @description Its parent's id.
+             */
+            parentPid?: number;
+            /**
+             * name
+             * @description Its name.
+             */
+            name?: string;
+            /**
+             * command
+             * @description Its command line, at most 4 KiB; empty for kernel threads.
+             */
+            command?: string;
+            /**
+             * cpu_percent
+             * Format: double
+             * @description Processor time since the sample before, in percent of one processor.
+             */
+            cpuPercent?: number;
+            /**
+             * rss_bytes
+             * Format: int64
+             * @description Resident memory in bytes.
+             */
+            rssBytes?: number | string;
+            /**
+             * user
+             * @description Its user's name; the number where the host has no name.
+             */
+            user?: string;
+            /**
+             * state
+             * @description The kernel's state letter, such as `S` or `R`.
+             */
+            state?: string;
+            /**
+             * started_at
+             * @description When it started.
+             */
+            startedAt?: components["schemas"]["google.protobuf.Timestamp"];
+            /**
+             * start_ticks
+             * Format: int64
+             * @description Start marker: clock ticks between the host's start and its own. With the pid it names one process for good.
+             */
+            startTicks?: number | string;
+            /**
+             * container
+             * @description Name of the container that it runs in.
+             */
+            container?: string | null;
+            /**
+             * app_id
+             * @description Id of the app that it belongs to.
+             */
+            appId?: string | null;
+            /**
+             * kernel_thread
+             * @description True: a kernel thread.
+             */
+            kernelThread?: boolean;
         };
         /**
          * svc.v1.Progress
@@ -1535,6 +3742,126 @@ export interface components {
             total_bytes?: number | string | null;
         };
         /**
+         * svc.v1.PruneDockerRequest
+         * @description What to prune.
+         */
+        "svc.v1.PruneDockerRequest": {
+            /**
+             * target
+             * @description What to remove.
+             */
+            target: string;
+            /**
+             * dry_run
+             * @description True: compute the same plan, remove nothing.
+             */
+            dryRun?: boolean;
+            /**
+             * dangling_only
+             * @description Images: true removes untagged ones only. Volumes: true removes anonymous ones only. Must be said.
+             */
+            danglingOnly: boolean | null;
+        };
+        /**
+         * svc.v1.PruneDockerResponse
+         * @description What was removed, or would be.
+         */
+        "svc.v1.PruneDockerResponse": {
+            /**
+             * removed
+             * @description Removed items.
+             */
+            removed?: components["schemas"]["svc.v1.PrunedItem"][];
+            /**
+             * skipped
+             * @description Items that stay, each with the reason.
+             */
+            skipped?: components["schemas"]["svc.v1.SkippedItem"][];
+            /**
+             * freed_bytes
+             * Format: int64
+             * @description Bytes that were freed, or would be.
+             */
+            freedBytes?: number | string;
+            /**
+             * dry_run
+             * @description True: nothing was removed.
+             */
+            dryRun?: boolean;
+        };
+        /**
+         * svc.v1.PrunedItem
+         * @description A removed item.
+         */
+        "svc.v1.PrunedItem": {
+            /**
+             * id
+             * @description Its id.
+             */
+            id?: string;
+            /**
+             * name
+             * @description Its name; empty when it has none.
+             */
+            name?: string;
+            /**
+             * size_bytes
+             * Format: int64
+             * @description Its size in bytes.
+             */
+            sizeBytes?: number | string;
+        };
+        /**
+         * svc.v1.ReadFileRequest
+         * @description Which file, from where.
+         */
+        "svc.v1.ReadFileRequest": {
+            /**
+             * path
+             * @description Absolute path.
+             */
+            path: string;
+            /**
+             * offset
+             * Format: int64
+             * @description The first byte to send.
+             */
+            offset?: number | string;
+        };
+        /**
+         * svc.v1.ReadFileResponse
+         * @description A piece of a file.
+         */
+        "svc.v1.ReadFileResponse": {
+            /**
+             * content
+             * @description The bytes; the first one carries the content type.
+             */
+            content?: components["schemas"]["google.api.HttpBody"];
+            /**
+             * size_bytes
+             * Format: int64
+             * @description Size of the whole file in bytes; in the first message.
+             */
+            size_bytes?: number | string | null;
+        };
+        /**
+         * svc.v1.RebootSystemRequest
+         * @description Nothing to say.
+         */
+        "svc.v1.RebootSystemRequest": Record<string, never>;
+        /**
+         * svc.v1.RebootSystemResponse
+         * @description The reboot is on its way.
+         */
+        "svc.v1.RebootSystemResponse": {
+            /**
+             * delay_secs
+             * @description Seconds until it begins.
+             */
+            delay_secs?: number;
+        };
+        /**
          * svc.v1.RemoveAppRequest
          * @description Which app to remove.
          */
@@ -1561,6 +3888,76 @@ export interface components {
              * @description Bytes that were freed on disk.
              */
             freed_bytes?: number | string;
+        };
+        /**
+         * svc.v1.RemoveBackupStorageRequest
+         * @description The storage to remove.
+         */
+        "svc.v1.RemoveBackupStorageRequest": {
+            /**
+             * name
+             * @description Its name.
+             */
+            name: string;
+            /**
+             * managed_by
+             * @description When given: remove it only if it carries this marker.
+             */
+            managed_by?: string;
+        };
+        /**
+         * svc.v1.RemoveBackupStorageResponse
+         * @description The entry is gone.
+         */
+        "svc.v1.RemoveBackupStorageResponse": {
+            /**
+             * name
+             * @description Its name.
+             */
+            name?: string;
+        };
+        /**
+         * svc.v1.RemoveScheduleRequest
+         * @description The job to remove.
+         */
+        "svc.v1.RemoveScheduleRequest": {
+            /**
+             * id
+             * @description Its id.
+             */
+            id: string;
+            /**
+             * owner
+             * @description Root only: the uid whose job it is; the caller's own when absent.
+             */
+            owner?: number | null;
+        };
+        /**
+         * svc.v1.RemoveScheduleResponse
+         * @description The job is gone.
+         */
+        "svc.v1.RemoveScheduleResponse": {
+            /**
+             * id
+             * @description Its id.
+             */
+            id?: string;
+        };
+        /**
+         * svc.v1.ReplaceManagedSchedulesRequest
+         * @description All jobs of one owner.
+         */
+        "svc.v1.ReplaceManagedSchedulesRequest": {
+            /**
+             * managed_by
+             * @description The owner.
+             */
+            managed_by: string;
+            /**
+             * schedules
+             * @description Its jobs; an empty list removes all of them.
+             */
+            schedules?: components["schemas"]["svc.v1.Schedule"][];
         };
         /**
          * svc.v1.RepullAppRequest
@@ -1609,6 +4006,454 @@ export interface components {
              * @description Id of the app.
              */
             id: string;
+        };
+        /**
+         * svc.v1.RestoreBackupRequest
+         * @description The archive to restore.
+         */
+        "svc.v1.RestoreBackupRequest": {
+            /**
+             * app_id
+             * @description Id of the app.
+             */
+            app_id: string;
+            /**
+             * storage
+             * @description Name of the storage.
+             */
+            storage: string;
+            /**
+             * name
+             * @description Name of the archive.
+             */
+            name: string;
+            /**
+             * stop_app
+             * @description True: stop a running app, restore, start it again.
+             */
+            stop_app?: boolean;
+        };
+        /**
+         * svc.v1.RestoreBackupResponse
+         * @description The archive is restored.
+         */
+        "svc.v1.RestoreBackupResponse": {
+            /**
+             * app_id
+             * @description Id of the app.
+             */
+            app_id?: string;
+            /**
+             * restored_bytes
+             * Format: int64
+             * @description Bytes that were restored.
+             */
+            restored_bytes?: number | string;
+            /**
+             * restarted
+             * @description True: the app was started again.
+             */
+            restarted?: boolean;
+        };
+        /**
+         * svc.v1.RevokeAccessTokensRequest
+         * @description Nothing to say.
+         */
+        "svc.v1.RevokeAccessTokensRequest": Record<string, never>;
+        /**
+         * svc.v1.RevokeAccessTokensResponse
+         * @description What ended.
+         */
+        "svc.v1.RevokeAccessTokensResponse": {
+            /**
+             * revoked
+             * @description How many tokens were ended.
+             */
+            revoked?: number;
+        };
+        /**
+         * svc.v1.RotatePrimaryTokenRequest
+         * @description How to rotate.
+         */
+        "svc.v1.RotatePrimaryTokenRequest": {
+            /**
+             * grace_secs
+             * @description Seconds that the replaced token goes on working: 0 to 86400, default 300.
+             */
+            grace_secs?: number | null;
+        };
+        /**
+         * svc.v1.RotatePrimaryTokenResponse
+         * @description The new primary token.
+         */
+        "svc.v1.RotatePrimaryTokenResponse": {
+            /**
+             * token
+             * @description The token: shown this once.
+             */
+            token?: string;
+            /**
+             * grace_until
+             * @description When the replaced one ends.
+             */
+            grace_until?: components["schemas"]["google.protobuf.Timestamp"];
+            /**
+             * revoked
+             * @description Access tokens that were ended.
+             */
+            revoked?: number;
+        };
+        /**
+         * svc.v1.RunScheduleRequest
+         * @description The job to run.
+         */
+        "svc.v1.RunScheduleRequest": {
+            /**
+             * id
+             * @description Its id.
+             */
+            id: string;
+            /**
+             * owner
+             * @description Root only: the uid whose job it is; the caller's own when absent.
+             */
+            owner?: number | null;
+        };
+        /**
+         * svc.v1.RunScheduleResponse
+         * @description The run.
+         */
+        "svc.v1.RunScheduleResponse": {
+            /**
+             * started
+             * @description False: a run was going already, it is the one answered.
+             */
+            started?: boolean;
+            /**
+             * run
+             * @description The run.
+             */
+            run?: components["schemas"]["svc.v1.ScheduleRun"];
+        };
+        /**
+         * svc.v1.S3Location
+         * @description A bucket of an S3 server.
+         */
+        "svc.v1.S3Location": {
+            /**
+             * endpoint
+             * @description The server's URL.
+             */
+            endpoint: string;
+            /**
+             * region
+             * @description The region.
+             */
+            region?: string;
+            /**
+             * bucket
+             * @description The bucket.
+             */
+            bucket: string;
+            /**
+             * access_key
+             * @description The key's id. Written, never read: `"***"` keeps the stored one.
+             */
+            access_key?: string;
+            /**
+             * secret_key
+             * @description The key's secret. Written, never read: `"***"` keeps the stored one.
+             */
+            secret_key?: string;
+            /**
+             * prefix
+             * @description What all names in the bucket begin with.
+             */
+            prefix?: string;
+        };
+        /**
+         * svc.v1.Schedule
+         * @description A job.
+         */
+        "svc.v1.Schedule": {
+            /**
+             * id
+             * @description Its id, unique with its owner's uid.
+             */
+            id: string;
+            /**
+             * trigger
+             * @description `hourly`, `daily@HH:MM`, `HH:MM`, or five cron fields: minute hour day-of-month month day-of-week.
+             */
+            trigger: string;
+            /**
+             * utc
+             * @description True: the trigger is read in UTC instead of the node's local time.
+             */
+            utc?: boolean;
+            /**
+             * enabled
+             * @description False: the job does not fire. Absent means true.
+             */
+            enabled?: boolean | null;
+            /**
+             * comment
+             * @description A note for people.
+             */
+            comment?: string;
+            /**
+             * managed_by
+             * @description Who manages it; empty for the operator.
+             */
+            managed_by?: string;
+            /**
+             * action
+             * @description What it does.
+             */
+            action: components["schemas"]["svc.v1.ScheduleAction"];
+            /**
+             * timeout
+             * @description Seconds a run may take: 1 to 3600, default 600.
+             */
+            timeout?: number | null;
+            /**
+             * keep
+             * @description For backups: how many archives to keep; at least 1.
+             */
+            keep?: number | null;
+            /**
+             * owner_uid
+             * @description The owner's user id. Output only.
+             */
+            owner_uid?: number;
+            /**
+             * next_run_unix
+             * Format: int64
+             * @description The next firing in seconds since 1970; absent when there is none within a year or the job is disabled. Output only.
+             */
+            next_run_unix?: number | string | null;
+            /**
+             * last_run
+             * @description The newest run. Output only.
+             */
+            last_run?: components["schemas"]["svc.v1.ScheduleRun"];
+            /**
+             * skipped
+             * @description Firings that were skipped because a run was still going. Output only.
+             */
+            skipped?: number;
+        };
+        /**
+         * svc.v1.ScheduleAction
+         * @description What a job does.
+         */
+        "svc.v1.ScheduleAction": {
+            /**
+             * type
+             * @description Which action.
+             */
+            type: string;
+            /**
+             * app
+             * @description Id of the app, for `app_*`, `backup` and, if wanted, `shell`.
+             */
+            app?: string;
+            /**
+             * storages
+             * @description Names of storages, for `backup`.
+             */
+            storages?: string[];
+            /**
+             * keep
+             * @description How many archives to keep, for `backup`; at least 1.
+             */
+            keep?: number | null;
+            /**
+             * command
+             * @description The command, for `shell`: run by `/bin/sh -c`.
+             */
+            command?: string;
+            /**
+             * url
+             * @description The URL, for `http`.
+             */
+            url?: string;
+            /**
+             * method
+             * @description The method, for `http`; GET when empty.
+             */
+            method?: string;
+            /**
+             * headers
+             * @description The headers, for `http`. Values are written, never read: `"***"` keeps the stored one.
+             */
+            headers?: {
+                [key: string]: string;
+            };
+            /**
+             * body
+             * @description The body, for `http`.
+             */
+            body?: string;
+        };
+        /** svc.v1.ScheduleAction.HeadersEntry */
+        "svc.v1.ScheduleAction.HeadersEntry": {
+            /** key */
+            key?: string;
+            /** value */
+            value?: string;
+        };
+        /**
+         * svc.v1.ScheduleRun
+         * @description A run of a job.
+         */
+        "svc.v1.ScheduleRun": {
+            /**
+             * id
+             * @description Its number, unique on the node.
+             */
+            id?: string;
+            /**
+             * job_id
+             * @description Id of the job.
+             */
+            job_id?: string;
+            /**
+             * trigger
+             * @description What started it.
+             */
+            trigger?: string;
+            /**
+             * status
+             * @description How it is, or how it ended. INTERRUPTED: the daemon ended while it ran.
+             */
+            status?: string;
+            /**
+             * started_at
+             * @description When it started.
+             */
+            started_at?: components["schemas"]["google.protobuf.Timestamp"];
+            /**
+             * ended_at
+             * @description When it ended; absent while it runs.
+             */
+            ended_at?: components["schemas"]["google.protobuf.Timestamp"];
+            /**
+             * exit_code
+             * Format: int32
+             * @description Exit code of a command.
+             */
+            exit_code?: number | null;
+            /**
+             * http_status
+             * @description Status of an HTTP answer.
+             */
+            http_status?: number | null;
+            /**
+             * output
+             * @description What it printed, at most 64 KiB: head and tail where it was more.
+             */
+            output?: string;
+            /**
+             * error
+             * @description What went wrong, at most 64 KiB; empty when nothing did.
+             */
+            error?: string;
+            /**
+             * truncated
+             * @description True: output or error is not whole.
+             */
+            truncated?: boolean;
+        };
+        /**
+         * svc.v1.SetPathAttributesRequest
+         * @description What to set.
+         */
+        "svc.v1.SetPathAttributesRequest": {
+            /**
+             * path
+             * @description Absolute path.
+             */
+            path: string;
+            /**
+             * mode
+             * @description Permission bits in octal; unchanged when empty.
+             */
+            mode?: string;
+            /**
+             * owner
+             * @description The owner's name; unchanged when empty.
+             */
+            owner?: string;
+            /**
+             * group
+             * @description The group's name; unchanged when empty.
+             */
+            group?: string;
+            /**
+             * recursive
+             * @description True: all that is below it too.
+             */
+            recursive?: boolean;
+        };
+        /**
+         * svc.v1.SignalProcessRequest
+         * @description Which process, which signal.
+         */
+        "svc.v1.SignalProcessRequest": {
+            /**
+             * pid
+             * @description Id of the process.
+             */
+            pid: number;
+            /**
+             * signal
+             * @description The signal.
+             */
+            signal: string;
+            /**
+             * expected_start_ticks
+             * Format: int64
+             * @description `startTicks` of the process that is meant; without it the pid alone names it.
+             */
+            expectedStartTicks?: number | string | null;
+        };
+        /**
+         * svc.v1.SignalProcessResponse
+         * @description The signal was sent.
+         */
+        "svc.v1.SignalProcessResponse": {
+            /**
+             * pid
+             * @description Id of the process.
+             */
+            pid?: number;
+            /**
+             * signal
+             * @description The signal that was sent.
+             */
+            signal?: string;
+        };
+        /**
+         * svc.v1.SkippedItem
+         * @description An item that stays.
+         */
+        "svc.v1.SkippedItem": {
+            /**
+             * id
+             * @description Its id.
+             */
+            id?: string;
+            /**
+             * name
+             * @description Its name; empty when it has none.
+             */
+            name?: string;
+            /**
+             * reason
+             * @description Why it stays.
+             */
+            reason?: string;
         };
         /**
          * svc.v1.Stack
@@ -1664,6 +4509,17 @@ export interface components {
             id: string;
         };
         /**
+         * svc.v1.StatPathRequest
+         * @description Which path.
+         */
+        "svc.v1.StatPathRequest": {
+            /**
+             * path
+             * @description Absolute path.
+             */
+            path: string;
+        };
+        /**
          * svc.v1.StopAppRequest
          * @description Which app.
          */
@@ -1689,6 +4545,154 @@ export interface components {
              * @description Least seconds between two frames; below 1 counts as 1.
              */
             min_interval_secs?: number;
+        };
+        /**
+         * svc.v1.SystemGroup
+         * @description A local group.
+         */
+        "svc.v1.SystemGroup": {
+            /**
+             * name
+             * @description Name.
+             */
+            name?: string;
+            /**
+             * gid
+             * @description Group id.
+             */
+            gid?: number;
+        };
+        /**
+         * svc.v1.SystemMetrics
+         * @description One sample of the system.
+         */
+        "svc.v1.SystemMetrics": {
+            /**
+             * sampled_at
+             * @description When the sample was taken.
+             */
+            sampledAt?: components["schemas"]["google.protobuf.Timestamp"];
+            /**
+             * cpu_percent
+             * Format: double
+             * @description Busy share of all processors together, 0 to 100.
+             */
+            cpuPercent?: number;
+            /**
+             * cpu_count
+             * @description Number of processors.
+             */
+            cpuCount?: number;
+            /**
+             * load1
+             * Format: double
+             * @description Load average of the last minute.
+             */
+            load1?: number;
+            /**
+             * load5
+             * Format: double
+             * @description Load average of the last 5 minutes.
+             */
+            load5?: number;
+            /**
+             * load15
+             * Format: double
+             * @description Load average of the last 15 minutes.
+             */
+            load15?: number;
+            /**
+             * memory_total_bytes
+             * Format: int64
+             * @description Memory of the host, in bytes.
+             */
+            memoryTotalBytes?: number | string;
+            /**
+             * memory_available_bytes
+             * Format: int64
+             * @description Memory that could be given to programs without swapping, in bytes.
+             */
+            memoryAvailableBytes?: number | string;
+            /**
+             * swap_total_bytes
+             * Format: int64
+             * @description Swap of the host, in bytes.
+             */
+            swapTotalBytes?: number | string;
+            /**
+             * swap_used_bytes
+             * Format: int64
+             * @description Swap in use, in bytes.
+             */
+            swapUsedBytes?: number | string;
+            /**
+             * filesystems
+             * @description Mounted filesystems that hold data.
+             */
+            filesystems?: components["schemas"]["svc.v1.FilesystemMetrics"][];
+            /**
+             * interfaces
+             * @description Network interfaces but loopback.
+             */
+            interfaces?: components["schemas"]["svc.v1.InterfaceMetrics"][];
+            /**
+             * uptime_secs
+             * Format: int64
+             * @description Seconds since the host started.
+             */
+            uptimeSecs?: number | string;
+        };
+        /**
+         * svc.v1.SystemUser
+         * @description A local user.
+         */
+        "svc.v1.SystemUser": {
+            /**
+             * name
+             * @description Name.
+             */
+            name?: string;
+            /**
+             * uid
+             * @description User id.
+             */
+            uid?: number;
+            /**
+             * gid
+             * @description Id of the primary group.
+             */
+            gid?: number;
+        };
+        /**
+         * svc.v1.TokenStatus
+         * @description The state of the tokens.
+         */
+        "svc.v1.TokenStatus": {
+            /**
+             * kind
+             * @description What the caller presented; `peer` is a root peer of the socket.
+             */
+            kind?: string;
+            /**
+             * access_tokens
+             * @description Live access tokens.
+             */
+            access_tokens?: number;
+            /**
+             * rotation_open
+             * @description True: a rotation window is open.
+             */
+            rotation_open?: boolean;
+            /**
+             * grace_until
+             * @description When the window closes by itself; absent while none is open.
+             */
+            grace_until?: components["schemas"]["google.protobuf.Timestamp"];
+            /**
+             * primary_digest
+             * @description The first 12 hex digits of the primary token's SHA-256.
+             */
+            primary_digest?: string;
         };
         /**
          * svc.v1.UpdateAppSettingsRequest
@@ -1766,6 +4770,131 @@ export interface components {
             to?: string;
         };
         /**
+         * svc.v1.UpsertBackupStorageRequest
+         * @description The storage to write.
+         */
+        "svc.v1.UpsertBackupStorageRequest": {
+            /**
+             * name
+             * @description Its name.
+             */
+            name: string;
+            /**
+             * managed_by
+             * @description Who manages the entry; empty for the operator.
+             */
+            managed_by?: string;
+        } & ({
+            /**
+             * local
+             * @description A directory of the host.
+             */
+            local: components["schemas"]["svc.v1.LocalLocation"];
+        } | {
+            /**
+             * s3
+             * @description A bucket.
+             */
+            s3: components["schemas"]["svc.v1.S3Location"];
+        });
+        /**
+         * svc.v1.UpsertScheduleRequest
+         * @description The job to write.
+         */
+        "svc.v1.UpsertScheduleRequest": {
+            /**
+             * id
+             * @description Its id.
+             */
+            id: string;
+            /**
+             * trigger
+             * @description See `Schedule.trigger`.
+             */
+            trigger: string;
+            /**
+             * utc
+             * @description See `Schedule.utc`.
+             */
+            utc?: boolean;
+            /**
+             * enabled
+             * @description See `Schedule.enabled`.
+             */
+            enabled?: boolean | null;
+            /**
+             * comment
+             * @description See `Schedule.comment`.
+             */
+            comment?: string;
+            /**
+             * managed_by
+             * @description The claimed owner: must equal the stored one.
+             */
+            managed_by?: string;
+            /**
+             * action
+             * @description See `Schedule.action`.
+             */
+            action: components["schemas"]["svc.v1.ScheduleAction"];
+            /**
+             * timeout
+             * @description See `Schedule.timeout`.
+             */
+            timeout?: number | null;
+            /**
+             * keep
+             * @description See `Schedule.keep`.
+             */
+            keep?: number | null;
+            /**
+             * owner
+             * @description Root only: the uid whose job it is; the caller's own when absent.
+             */
+            owner?: number | null;
+        };
+        /**
+         * svc.v1.Volume
+         * @description A named volume of the host.
+         */
+        "svc.v1.Volume": {
+            /**
+             * name
+             * @description Its name.
+             */
+            name?: string;
+            /**
+             * driver
+             * @description Its driver.
+             */
+            driver?: string;
+            /**
+             * created_at
+             * @description When it was made.
+             */
+            createdAt?: components["schemas"]["google.protobuf.Timestamp"];
+            /**
+             * anonymous
+             * @description True: made without a name.
+             */
+            anonymous?: boolean;
+            /**
+             * containers
+             * @description Containers that use it.
+             */
+            containers?: number;
+            /**
+             * svc_protected
+             * @description True: an installed app's settings declare it.
+             */
+            svcProtected?: boolean;
+            /**
+             * protected_reason
+             * @description Why it is protected; empty when it is not.
+             */
+            protectedReason?: string;
+        };
+        /**
          * svc.v1.VolumeDisk
          * @description What one custom volume takes on disk.
          */
@@ -1781,6 +4910,32 @@ export interface components {
              * @description Allocated bytes.
              */
             size_bytes?: number | string;
+        };
+        /**
+         * svc.v1.WriteFileRequest
+         * @description A piece of a file.
+         */
+        "svc.v1.WriteFileRequest": {
+            /**
+             * path
+             * @description Absolute path of the directory, or of the file when `name` is empty; in the first message.
+             */
+            path: string;
+            /**
+             * name
+             * @description Name of the file in the directory; in the first message.
+             */
+            name?: string;
+            /**
+             * overwrite
+             * @description True: replace what is there; in the first message.
+             */
+            overwrite?: boolean;
+            /**
+             * content
+             * @description The bytes.
+             */
+            content?: components["schemas"]["google.api.HttpBody"];
         };
     };
     responses: never;
@@ -1836,6 +4991,114 @@ export interface operations {
                 };
                 content: {
                     "application/json": components["schemas"]["svc.v1.App"];
+                };
+            };
+        };
+    };
+    "svc.v1.BackupService.CreateBackup": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                /** @description Id of the app. */
+                app_id: string;
+            };
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                "application/json": {
+                    /**
+                     * storages
+                     * @description Names of storages; when empty those of the app's policy, else the local one.
+                     */
+                    storages?: string[];
+                    /**
+                     * keep
+                     * @description How many archives to keep on each storage; at least 1. All when absent.
+                     */
+                    keep?: number | null;
+                };
+            };
+        };
+        responses: {
+            /** @description Success */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["svc.v1.CreateBackupResponse"];
+                };
+            };
+        };
+    };
+    "svc.v1.BackupService.RestoreBackup": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                /** @description Id of the app. */
+                app_id: string;
+            };
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                "application/json": {
+                    /**
+                     * storage
+                     * @description Name of the storage.
+                     */
+                    storage: string;
+                    /**
+                     * name
+                     * @description Name of the archive.
+                     */
+                    name: string;
+                    /**
+                     * stop_app
+                     * @description True: stop a running app, restore, start it again.
+                     */
+                    stop_app?: boolean;
+                };
+            };
+        };
+        responses: {
+            /** @description Success */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["svc.v1.RestoreBackupResponse"];
+                };
+            };
+        };
+    };
+    "svc.v1.BackupService.DeleteBackup": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                /** @description Id of the app. */
+                app_id: string;
+                /** @description Name of the storage. */
+                storage: string;
+                /** @description Name of the archive. */
+                name: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description Success */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["svc.v1.DeleteBackupResponse"];
                 };
             };
         };
@@ -2233,6 +5496,126 @@ export interface operations {
             };
         };
     };
+    "svc.v1.BackupService.ListBackups": {
+        parameters: {
+            query?: {
+                /** @description Id of an app; all visible ones when empty. */
+                app_id?: string;
+                /** @description Name of a storage; all when empty. */
+                storage?: string;
+                /** @description Most archives to answer with; 1 to 1000, default 1000. */
+                limit?: number;
+                /** @description `next_page_token` of the page before. */
+                page_token?: string;
+            };
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description Success */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["svc.v1.ListBackupsResponse"];
+                };
+            };
+        };
+    };
+    "svc.v1.BackupService.ListBackupStorages": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description Success */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["svc.v1.ListBackupStoragesResponse"];
+                };
+            };
+        };
+    };
+    "svc.v1.BackupService.UpsertBackupStorage": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                /** @description Its name. */
+                name: string;
+            };
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                "application/json": {
+                    /**
+                     * managed_by
+                     * @description Who manages the entry; empty for the operator.
+                     */
+                    managed_by?: string;
+                } & ({
+                    /**
+                     * local
+                     * @description A directory of the host.
+                     */
+                    local: components["schemas"]["svc.v1.LocalLocation"];
+                } | {
+                    /**
+                     * s3
+                     * @description A bucket.
+                     */
+                    s3: components["schemas"]["svc.v1.S3Location"];
+                });
+            };
+        };
+        responses: {
+            /** @description Success */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["svc.v1.BackupStorage"];
+                };
+            };
+        };
+    };
+    "svc.v1.BackupService.RemoveBackupStorage": {
+        parameters: {
+            query?: {
+                /** @description When given: remove it only if it carries this marker. */
+                managed_by?: string;
+            };
+            header?: never;
+            path: {
+                /** @description Its name. */
+                name: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description Success */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["svc.v1.RemoveBackupStorageResponse"];
+                };
+            };
+        };
+    };
     "svc.v1.AppService.GetDiskReport": {
         parameters: {
             query?: never;
@@ -2253,6 +5636,498 @@ export interface operations {
             };
         };
     };
+    "svc.v1.DockerService.ListContainers": {
+        parameters: {
+            query?: {
+                /** @description True: stopped ones too. */
+                all?: boolean;
+                /** @description True: the size of the writable layers too. Expensive. */
+                size?: boolean;
+            };
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description Success */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["svc.v1.ListContainersResponse"];
+                };
+            };
+        };
+    };
+    "svc.v1.DockerService.ControlContainer": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                "application/json": components["schemas"]["svc.v1.ControlContainerRequest"];
+            };
+        };
+        responses: {
+            /** @description Success */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["svc.v1.ControlContainerResponse"];
+                };
+            };
+        };
+    };
+    "svc.v1.DockerService.GetDockerDiskUsage": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description Success */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["svc.v1.DockerDiskUsage"];
+                };
+            };
+        };
+    };
+    "svc.v1.DockerService.ListImages": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description Success */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["svc.v1.ListImagesResponse"];
+                };
+            };
+        };
+    };
+    "svc.v1.DockerService.ListNetworks": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description Success */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["svc.v1.ListNetworksResponse"];
+                };
+            };
+        };
+    };
+    "svc.v1.DockerService.PruneDocker": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                "application/json": components["schemas"]["svc.v1.PruneDockerRequest"];
+            };
+        };
+        responses: {
+            /** @description Success */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["svc.v1.PruneDockerResponse"];
+                };
+            };
+        };
+    };
+    "svc.v1.DockerService.ListContainerStats": {
+        parameters: {
+            query?: {
+                /** @description Ids of containers; empty: every running one. */
+                ids?: string[];
+            };
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description Success */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["svc.v1.ListContainerStatsResponse"];
+                };
+            };
+        };
+    };
+    "svc.v1.DockerService.ListVolumes": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description Success */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["svc.v1.ListVolumesResponse"];
+                };
+            };
+        };
+    };
+    "svc.v1.FileService.ListDirectory": {
+        parameters: {
+            query: {
+                /** @description Absolute path. */
+                path: string;
+                /** @description True: entries whose name begins with a dot too. */
+                hidden?: boolean;
+                /** @description Most entries to answer with; 1 to 10000, default 1000. */
+                limit?: number;
+                /** @description `next_page_token` of the page before. */
+                page_token?: string;
+            };
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description Success */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["svc.v1.ListDirectoryResponse"];
+                };
+            };
+        };
+    };
+    "svc.v1.FileService.CreateArchive": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                "application/json": components["schemas"]["svc.v1.CreateArchiveRequest"];
+            };
+        };
+        responses: {
+            /** @description Success */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["svc.v1.FileEntry"];
+                };
+            };
+        };
+    };
+    "svc.v1.FileService.SetPathAttributes": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                "application/json": components["schemas"]["svc.v1.SetPathAttributesRequest"];
+            };
+        };
+        responses: {
+            /** @description Success */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["svc.v1.FileEntry"];
+                };
+            };
+        };
+    };
+    "svc.v1.FileService.ReadFile": {
+        parameters: {
+            query: {
+                /** @description Absolute path. */
+                path: string;
+                /** @description The first byte to send. */
+                offset?: number | string;
+            };
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description Success */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["google.api.HttpBody"];
+                };
+            };
+        };
+    };
+    "svc.v1.FileService.WriteFile": {
+        parameters: {
+            query: {
+                /** @description Absolute path of the directory, or of the file when `name` is empty; in the first message. */
+                path: string;
+                /** @description Name of the file in the directory; in the first message. */
+                name?: string;
+                /** @description True: replace what is there; in the first message. */
+                overwrite?: boolean;
+            };
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /** @description The bytes. */
+        requestBody?: {
+            content: {
+                "application/json": components["schemas"]["google.api.HttpBody"];
+            };
+        };
+        responses: {
+            /** @description Success */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["svc.v1.FileEntry"];
+                };
+            };
+        };
+    };
+    "svc.v1.FileService.CopyPath": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                "application/json": components["schemas"]["svc.v1.CopyPathRequest"];
+            };
+        };
+        responses: {
+            /** @description Success */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["svc.v1.CopyPathResponse"];
+                };
+            };
+        };
+    };
+    "svc.v1.FileService.DeletePaths": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                "application/json": components["schemas"]["svc.v1.DeletePathsRequest"];
+            };
+        };
+        responses: {
+            /** @description Success */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["svc.v1.DeletePathsResponse"];
+                };
+            };
+        };
+    };
+    "svc.v1.FileService.CreateDirectory": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                "application/json": components["schemas"]["svc.v1.CreateDirectoryRequest"];
+            };
+        };
+        responses: {
+            /** @description Success */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["svc.v1.FileEntry"];
+                };
+            };
+        };
+    };
+    "svc.v1.FileService.ListSystemIdentities": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description Success */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["svc.v1.ListSystemIdentitiesResponse"];
+                };
+            };
+        };
+    };
+    "svc.v1.FileService.MovePath": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                "application/json": components["schemas"]["svc.v1.MovePathRequest"];
+            };
+        };
+        responses: {
+            /** @description Success */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["svc.v1.FileEntry"];
+                };
+            };
+        };
+    };
+    "svc.v1.FileService.StatPath": {
+        parameters: {
+            query: {
+                /** @description Absolute path. */
+                path: string;
+            };
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description Success */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["svc.v1.FileEntry"];
+                };
+            };
+        };
+    };
+    "svc.v1.MonitorService.GetSystemMetrics": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description Success */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["svc.v1.SystemMetrics"];
+                };
+            };
+        };
+    };
+    "svc.v1.MonitorService.GetMetricsHistory": {
+        parameters: {
+            query?: {
+                /** @description How many of the newest samples; 1 to 10000, default all. */
+                limit?: number;
+            };
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description Success */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["svc.v1.GetMetricsHistoryResponse"];
+                };
+            };
+        };
+    };
     "svc.v1.AppService.GetPortReport": {
         parameters: {
             query?: never;
@@ -2269,6 +6144,308 @@ export interface operations {
                 };
                 content: {
                     "application/json": components["schemas"]["svc.v1.PortReport"];
+                };
+            };
+        };
+    };
+    "svc.v1.MonitorService.ListListeningPorts": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description Success */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["svc.v1.ListListeningPortsResponse"];
+                };
+            };
+        };
+    };
+    "svc.v1.ProcessService.ListProcesses": {
+        parameters: {
+            query?: {
+                /** @description True: kernel threads too. */
+                kernelThreads?: boolean;
+            };
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description Success */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["svc.v1.ListProcessesResponse"];
+                };
+            };
+        };
+    };
+    "svc.v1.ProcessService.SignalProcess": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                /** @description Id of the process. */
+                pid: number;
+            };
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                "application/json": {
+                    /**
+                     * signal
+                     * @description The signal.
+                     */
+                    signal: string;
+                    /**
+                     * expected_start_ticks
+                     * Format: int64
+                     * @description `startTicks` of the process that is meant; without it the pid alone names it.
+                     */
+                    expectedStartTicks?: number | string | null;
+                };
+            };
+        };
+        responses: {
+            /** @description Success */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["svc.v1.SignalProcessResponse"];
+                };
+            };
+        };
+    };
+    "svc.v1.ScheduleService.ListSchedules": {
+        parameters: {
+            query?: {
+                /** @description Only jobs of this owner; all when absent. Empty: the operator's. */
+                managed_by?: string;
+                /** @description Most jobs to answer with; 1 to 1000, default 1000. */
+                limit?: number;
+                /** @description `next_page_token` of the page before. */
+                page_token?: string;
+            };
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description Success */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["svc.v1.ListSchedulesResponse"];
+                };
+            };
+        };
+    };
+    "svc.v1.ScheduleService.ReplaceManagedSchedules": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                /** @description The owner. */
+                managed_by: string;
+            };
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                "application/json": {
+                    /**
+                     * schedules
+                     * @description Its jobs; an empty list removes all of them.
+                     */
+                    schedules?: components["schemas"]["svc.v1.Schedule"][];
+                };
+            };
+        };
+        responses: {
+            /** @description Success */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["svc.v1.ListSchedulesResponse"];
+                };
+            };
+        };
+    };
+    "svc.v1.ScheduleService.UpsertSchedule": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                /** @description Its id. */
+                id: string;
+            };
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                "application/json": {
+                    /**
+                     * trigger
+                     * @description See `Schedule.trigger`.
+                     */
+                    trigger: string;
+                    /**
+                     * utc
+                     * @description See `Schedule.utc`.
+                     */
+                    utc?: boolean;
+                    /**
+                     * enabled
+                     * @description See `Schedule.enabled`.
+                     */
+                    enabled?: boolean | null;
+                    /**
+                     * comment
+                     * @description See `Schedule.comment`.
+                     */
+                    comment?: string;
+                    /**
+                     * managed_by
+                     * @description The claimed owner: must equal the stored one.
+                     */
+                    managed_by?: string;
+                    /**
+                     * action
+                     * @description See `Schedule.action`.
+                     */
+                    action: components["schemas"]["svc.v1.ScheduleAction"];
+                    /**
+                     * timeout
+                     * @description See `Schedule.timeout`.
+                     */
+                    timeout?: number | null;
+                    /**
+                     * keep
+                     * @description See `Schedule.keep`.
+                     */
+                    keep?: number | null;
+                    /**
+                     * owner
+                     * @description Root only: the uid whose job it is; the caller's own when absent.
+                     */
+                    owner?: number | null;
+                };
+            };
+        };
+        responses: {
+            /** @description Success */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["svc.v1.Schedule"];
+                };
+            };
+        };
+    };
+    "svc.v1.ScheduleService.RemoveSchedule": {
+        parameters: {
+            query?: {
+                /** @description Root only: the uid whose job it is; the caller's own when absent. */
+                owner?: number;
+            };
+            header?: never;
+            path: {
+                /** @description Its id. */
+                id: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description Success */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["svc.v1.RemoveScheduleResponse"];
+                };
+            };
+        };
+    };
+    "svc.v1.ScheduleService.RunSchedule": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                /** @description Its id. */
+                id: string;
+            };
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                "application/json": {
+                    /**
+                     * owner
+                     * @description Root only: the uid whose job it is; the caller's own when absent.
+                     */
+                    owner?: number | null;
+                };
+            };
+        };
+        responses: {
+            /** @description Success */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["svc.v1.RunScheduleResponse"];
+                };
+            };
+        };
+    };
+    "svc.v1.ScheduleService.ListScheduleRuns": {
+        parameters: {
+            query?: {
+                /** @description How many; 1 to 50, default 50. */
+                limit?: number;
+                /** @description Root only: the uid whose job it is; the caller's own when absent. */
+                owner?: number;
+            };
+            header?: never;
+            path: {
+                /** @description Id of the job. */
+                id: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description Success */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["svc.v1.ListScheduleRunsResponse"];
                 };
             };
         };
@@ -2332,6 +6509,142 @@ export interface operations {
                 };
                 content: {
                     "application/json": components["schemas"]["svc.v1.GetStatusResponse"];
+                };
+            };
+        };
+    };
+    "svc.v1.SystemService.RebootSystem": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                "application/json": components["schemas"]["svc.v1.RebootSystemRequest"];
+            };
+        };
+        responses: {
+            /** @description Success */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["svc.v1.RebootSystemResponse"];
+                };
+            };
+        };
+    };
+    "svc.v1.TokenService.GetTokenStatus": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description Success */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["svc.v1.TokenStatus"];
+                };
+            };
+        };
+    };
+    "svc.v1.TokenService.IssueAccessToken": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                "application/json": components["schemas"]["svc.v1.IssueAccessTokenRequest"];
+            };
+        };
+        responses: {
+            /** @description Success */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["svc.v1.IssueAccessTokenResponse"];
+                };
+            };
+        };
+    };
+    "svc.v1.TokenService.RevokeAccessTokens": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description Success */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["svc.v1.RevokeAccessTokensResponse"];
+                };
+            };
+        };
+    };
+    "svc.v1.TokenService.RotatePrimaryToken": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                "application/json": components["schemas"]["svc.v1.RotatePrimaryTokenRequest"];
+            };
+        };
+        responses: {
+            /** @description Success */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["svc.v1.RotatePrimaryTokenResponse"];
+                };
+            };
+        };
+    };
+    "svc.v1.TokenService.CommitPrimaryTokenRotation": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                "application/json": components["schemas"]["svc.v1.CommitPrimaryTokenRotationRequest"];
+            };
+        };
+        responses: {
+            /** @description Success */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["svc.v1.CommitPrimaryTokenRotationResponse"];
                 };
             };
         };

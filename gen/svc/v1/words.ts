@@ -44,7 +44,55 @@ export type IssueConsoleTokenRequestSession = (typeof IssueConsoleTokenRequestSe
 export const GetStatusResponseModes = ["system","user"] as const;
 export type GetStatusResponseMode = (typeof GetStatusResponseModes)[number];
 
+/** The words of `svc.v1.ContainerPort.protocol`. */
+export const ContainerPortProtocols = ["tcp","udp","sctp"] as const;
+export type ContainerPortProtocol = (typeof ContainerPortProtocols)[number];
+
+/** The words of `svc.v1.PruneDockerRequest.target`. */
+export const PruneDockerRequestTargets = ["images","volumes","build_cache"] as const;
+export type PruneDockerRequestTarget = (typeof PruneDockerRequestTargets)[number];
+
+/** The words of `svc.v1.ControlContainerRequest.action`. */
+export const ControlContainerRequestActions = ["start","stop","restart","pause","unpause","remove"] as const;
+export type ControlContainerRequestAction = (typeof ControlContainerRequestActions)[number];
+
 /** The words of `svc.v1.ErrorDetail.reason`. */
 export const ErrorDetailReasons = ["unauthenticated","token_denied","root_required","not_found","already_exists","invalid_request","body_too_large","unsupported_media_type","method_not_allowed","host_denied","origin_denied","license_required","ambiguous","package_invalid","source_failed","git_failed","build_failed","start_failed","app_running","app_not_running","app_busy","pinned_image","owned_by_app","protected","job_owned","pid_reused","denied","too_many","disk_full","not_ready","not_implemented","canceled","deadline_exceeded","unavailable","internal"] as const;
 export type ErrorDetailReason = (typeof ErrorDetailReasons)[number];
+
+/** The words of `svc.v1.FileEntry.type`. */
+export const FileEntryTypes = ["file","directory","symlink","socket","fifo","block_device","char_device"] as const;
+export type FileEntryType = (typeof FileEntryTypes)[number];
+
+/** The words of `svc.v1.CreateArchiveRequest.format`. */
+export const CreateArchiveRequestFormats = ["tar.gz","tar.zst","zip"] as const;
+export type CreateArchiveRequestFormat = (typeof CreateArchiveRequestFormats)[number];
+
+/** The words of `svc.v1.ListeningPort.protocol`. */
+export const ListeningPortProtocols = ["tcp","udp"] as const;
+export type ListeningPortProtocol = (typeof ListeningPortProtocols)[number];
+
+/** The words of `svc.v1.SignalProcessRequest.signal`. */
+export const SignalProcessRequestSignals = ["term","kill","hup","int","stop","cont","usr1","usr2"] as const;
+export type SignalProcessRequestSignal = (typeof SignalProcessRequestSignals)[number];
+
+/** The words of `svc.v1.ScheduleAction.type`. */
+export const ScheduleActionTypes = ["node_reboot","app_start","app_stop","app_restart","app_update","backup","shell","http"] as const;
+export type ScheduleActionType = (typeof ScheduleActionTypes)[number];
+
+/** The words of `svc.v1.ScheduleAction.method`. */
+export const ScheduleActionMethods = ["GET","POST","PUT","PATCH","DELETE","HEAD"] as const;
+export type ScheduleActionMethod = (typeof ScheduleActionMethods)[number];
+
+/** The words of `svc.v1.ScheduleRun.trigger`. */
+export const ScheduleRunTriggers = ["schedule","manual"] as const;
+export type ScheduleRunTrigger = (typeof ScheduleRunTriggers)[number];
+
+/** The words of `svc.v1.ScheduleRun.status`. */
+export const ScheduleRunStatuses = ["RUNNING","SUCCEEDED","FAILED","TIMED_OUT","CANCELED","INTERRUPTED"] as const;
+export type ScheduleRunStatus = (typeof ScheduleRunStatuses)[number];
+
+/** The words of `svc.v1.TokenStatus.kind`. */
+export const TokenStatusKinds = ["primary","replaced","peer"] as const;
+export type TokenStatusKind = (typeof TokenStatusKinds)[number];
 
