@@ -1,0 +1,50 @@
+/** Who calls: stamped on every request by the transport, read by handlers (S 2.1, D10). */
+import { createContextKey } from "@connectrpc/connect";
+import type { ContextValues, HandlerContext } from "@connectrpc/connect";
+
+/**
+ * How the caller was identified. `peer`: kernel credentials of a unix socket; `primary`, `replaced` (the primary
+ * token that a rotation in its grace window replaced) and `access`: a bearer token; `local`: in this very process.
+ */
+export type IdentityKind = "peer" | "primary" | "replaced" | "access" | "local";
+
+export interface UserContext {
+  /** The caller's user id; token callers act as the daemon's own user. */
+  readonly uid: number;
+  /** The caller's name; empty when the host has none for the uid. */
+  readonly user: string;
+  /** True: sees and manages everybody's applications. */
+  readonly root: boolean;
+  readonly kind: IdentityKind;
+  /** Who owns what this call creates: the uid, or the user that a root peer names with `X-Svc-Sudo-Uid`. */
+  readonly ownerUid: number;
+  /** First 12 hex digits of the presented token's SHA-256. */
+  readonly tokenDigest?: string;
+  /** The uid that the kernel reports for a socket peer. */
+  readonly peerUid?: number;
+  /** Aborts when the identity ends before the call does: its token expired or was revoked. */
+  readonly ended?: AbortSignal;
+}
+
+/** Under which the transport files the caller in Connect's context values. */
+export const userContextKey = createContextKey<UserContext | undefined>(undefined, {
+  description: "svc user",
+});
+
+/** Under which the transport files the request's id, which logs, audit records and internal errors carry. */
+export const requestIdKey = createContextKey<string>("", { description: "svc request id" });
+
+/**
+ * The caller of a call.
+ * @throws Error when no transport has identified one: a defect of ours, answered as an internal error.
+ */
+export function userOf(context: Pick<HandlerContext, "values">): UserContext {
+  return userIn(context.values);
+}
+
+/** As {@link userOf}, from the bare values. */
+export function userIn(values: ContextValues): UserContext {
+  const user = values.get(userContextKey);
+  if (user === undefined) throw new Error("the call carries no identity");
+  return user;
+}
