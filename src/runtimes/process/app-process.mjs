@@ -1,0 +1,144 @@
+/**
+ * Starts the main process of an app, in a session of its own, and carries its output to the log.
+ */
+import { execFile, spawn } from "node:child_process";
+import { closeSync, constants, openSync, unlinkSync } from "node:fs";
+import { Socket } from "node:net";
+import { promisify } from "node:util";
+import { readProcess } from "./process-table.mjs";
+
+/** @import { LogWriter } from "./log-writer.mjs" */
+/** @import { SupervisorSpec } from "./supervisor-types.ts" */
+
+/**
+ * @typedef {object} AppExit
+ * @property {number | null} code
+ * @property {NodeJS.Signals | null} signal
+ * @property {string} [error] why it could not be run at all
+ */
+
+/**
+ * @typedef {object} AppProcess
+ * @property {number | undefined} pid `undefined` when it could not be run
+ * @property {number} startTicks
+ * @property {Promise<AppExit>} exited
+ * @property {(timeoutMs: number) => Promise<void>} drain resolves when all output of the app is in the log
+ */
+
+const CHUNK_BYTES = 64 * 1024;
+const PIPES = /** @type {const} */ ([
+  { path: "stdout.pipe", source: "o" },
+  { path: "stderr.pipe", source: "e" },
+]);
+
+/**
+ * Makes the pipes for stdout and stderr in the working directory. They are named pipes and not the socket pairs that
+ * Node makes by itself, because a program cannot open `/dev/stdout` when that is a socket.
+ */
+export async function makeOutputPipes() {
+  for (const { path } of PIPES) {
+    try {
+      unlinkSync(path);
+    } catch {
+      // There is none of an earlier start.
+    }
+  }
+  await promisify(execFile)("mkfifo", ["-m", "600", ...PIPES.map(({ path }) => path)]);
+}
+
+/**
+ * @param {SupervisorSpec} spec
+ * @param {LogWriter} log
+ * @returns {AppProcess}
+ */
+export function startApp(spec, log) {
+  const outputs = PIPES.map(({ path, source }) => openOutput(path, source, log));
+  const child = spawnApp(
+    spec,
+    outputs.map(({ writeEnd }) => writeEnd),
+  );
+  for (const { writeEnd } of outputs) closeSync(writeEnd);
+  return {
+    pid: child.pid,
+    startTicks: (child.pid !== undefined && readProcess(child.pid)?.startTicks) || 0,
+    exited: child.exited,
+    drain: async (timeoutMs) => {
+      const timer = setTimeout(() => {
+        for (const { socket } of outputs) socket.destroy();
+      }, timeoutMs);
+      await Promise.all(outputs.map(({ ended }) => ended));
+      clearTimeout(timer);
+    },
+  };
+}
+
+/**
+ * @param {SupervisorSpec} spec
+ * @param {number[]} outputs descriptors for stdout and stderr
+ * @returns {{ pid: number | undefined, exited: Promise<AppExit> }}
+ */
+function spawnApp(spec, outputs) {
+  const [program = "", ...args] = launchCommand(spec);
+  try {
+    const child = spawn(program, args, {
+      cwd: spec.cwd,
+      env: { ...spec.env, SVC_RUN_ID: spec.runId },
+      detached: true,
+      stdio: ["ignore", ...outputs],
+    });
+    const exited = new Promise((/** @type {(exit: AppExit) => void} */ resolve) => {
+      child.once("error", (error) => resolve({ code: null, signal: null, error: error.message }));
+      child.once("exit", (code, signal) => resolve({ code, signal }));
+    });
+    return { pid: child.pid, exited };
+  } catch (error) {
+    return { pid: undefined, exited: Promise.resolve({ code: null, signal: null, error: String(error) }) };
+  }
+}
+
+/**
+ * The app's command behind what moves it into its cgroup and sets its limits before it is executed, each of which
+ * replaces itself with the next.
+ * @param {SupervisorSpec} spec
+ * @returns {string[]}
+ */
+function launchCommand({ argv, cgroup, limits: { openFiles } }) {
+  const limited =
+    openFiles === undefined ? argv : ["prlimit", `--nofile=${openFiles}:${openFiles}`, "--", ...argv];
+  if (cgroup === null) return limited;
+  return ["/bin/sh", "-c", 'echo 0 > "$0" && exec "$@"', `${cgroup}/app/cgroup.procs`, ...limited];
+}
+
+/**
+ * Opens both ends of a pipe and writes what arrives to the log, reading on only when it has been written.
+ * @param {string} path
+ * @param {"o" | "e"} source
+ * @param {LogWriter} log
+ */
+function openOutput(path, source, log) {
+  // Non-blocking, or the open would wait for a writer.
+  const readEnd = openSync(path, constants.O_RDONLY | constants.O_NONBLOCK);
+  const writeEnd = openSync(path, constants.O_WRONLY);
+  const buffer = Buffer.allocUnsafeSlow(CHUNK_BYTES);
+  const socket = new Socket(
+    /** @type {import("node:net").SocketConstructorOpts} */ ({
+      fd: readEnd,
+      readable: true,
+      writable: false,
+      // One buffer for all chunks: a flood of output leaves no garbage.
+      onread: {
+        buffer,
+        callback: (/** @type {number} */ length) => {
+          void log.write(source, buffer.subarray(0, length)).then(() => socket.resume());
+          return false;
+        },
+      },
+    }),
+  );
+  socket.on("error", () => undefined);
+  const ended = new Promise((/** @type {(value: void) => void} */ resolve) => {
+    socket.once("close", () => void log.finishLine(source).then(resolve));
+  });
+  socket.resume();
+  return { writeEnd, socket, ended };
+}

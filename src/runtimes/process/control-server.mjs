@@ -1,0 +1,241 @@
+/**
+ * The private socket of a supervisor: newline-delimited JSON, described in supervisor-types.ts.
+ *
+ * Who may connect is the kernel's decision: the socket is 0600 in a 0700 directory of the owner, so only the owner
+ * and root reach it.
+ */
+import { chmodSync, unlinkSync } from "node:fs";
+import { connect, createServer } from "node:net";
+import { LogReader, tailPosition } from "./log-reader.mjs";
+
+/** @import { Server, Socket } from "node:net" */
+/** @import { LogWriter } from "./log-writer.mjs" */
+/** @import { HelloMessage, SupervisorMessage, SupervisorRequest, SupervisorState } from "./supervisor-types.ts" */
+
+/** Relative to the run directory, the working directory of the supervisor: the whole path may be too long for a socket. */
+export const SOCKET_NAME = "supervisor.sock";
+export const PROTOCOL_VERSION = 1;
+
+const MAX_REQUEST_BYTES = 64 * 1024;
+const MAX_CONNECTIONS = 64;
+/** A subscriber that lets more than this pile up is cut off. */
+const MAX_UNREAD_BYTES = 1024 * 1024;
+
+/**
+ * @typedef {object} Controlled what the socket gives access to
+ * @property {() => SupervisorState} state
+ * @property {(graceMs: number | undefined) => void} stop
+ * @property {() => Promise<void>} reload
+ * @property {LogWriter} log
+ */
+
+export class ControlServer {
+  #hello;
+  #controlled;
+  /** @type {Server} */
+  #server;
+  /** @type {Set<Socket>} */
+  #connections = new Set();
+  /** @type {Set<Socket>} */
+  #subscribers = new Set();
+  /** @type {Set<() => void>} */
+  #followers = new Set();
+
+  /**
+   * @param {Omit<HelloMessage, "type" | "protocol">} identity
+   * @param {Controlled} controlled
+   */
+  constructor(identity, controlled) {
+    this.#hello = {
+      type: /** @type {const} */ ("hello"),
+      protocol: { min: 1, max: PROTOCOL_VERSION },
+      ...identity,
+    };
+    this.#controlled = controlled;
+    this.#server = createServer((socket) => this.#accept(socket));
+    this.#server.maxConnections = MAX_CONNECTIONS;
+  }
+
+  /** Takes the socket's name, a stale one's too. @throws when another supervisor answers on it */
+  async listen() {
+    try {
+      await this.#bind();
+    } catch (error) {
+      if (/** @type {NodeJS.ErrnoException} */ (error).code !== "EADDRINUSE") throw error;
+      if (await answers()) throw new Error("another supervisor runs in this directory", { cause: error });
+      unlinkSync(SOCKET_NAME);
+      await this.#bind();
+    }
+    chmodSync(SOCKET_NAME, 0o600);
+  }
+
+  /** Tells every subscriber the state. */
+  publishState() {
+    for (const socket of this.#subscribers) this.#sendState(socket);
+  }
+
+  /** Lets followers read on. */
+  publishLog() {
+    for (const advance of this.#followers) advance();
+  }
+
+  /** Closes the socket once what was sent has been taken, or after a second. */
+  async close() {
+    this.#server.close();
+    for (const socket of this.#connections) socket.end();
+    const deadline = setTimeout(() => {
+      for (const socket of this.#connections) socket.destroy();
+    }, 1000);
+    await Promise.all(
+      [...this.#connections].map((socket) => new Promise((resolve) => socket.once("close", resolve))),
+    );
+    clearTimeout(deadline);
+  }
+
+  /** @returns {Promise<void>} */
+  #bind() {
+    return new Promise((resolve, reject) => {
+      this.#server.once("error", reject);
+      this.#server.listen(SOCKET_NAME, () => {
+        this.#server.off("error", reject);
+        resolve();
+      });
+    });
+  }
+
+  /** @param {Socket} socket */
+  #accept(socket) {
+    this.#connections.add(socket);
+    socket.on("error", () => undefined);
+    socket.once("close", () => {
+      this.#connections.delete(socket);
+      this.#subscribers.delete(socket);
+    });
+    socket.setEncoding("utf8");
+    let unread = "";
+    socket.on("data", (/** @type {string} */ text) => {
+      const lines = (unread + text).split("\n");
+      unread = lines.pop() ?? "";
+      for (const line of lines) void this.#answer(socket, line);
+      if (unread.length > MAX_REQUEST_BYTES) socket.destroy();
+    });
+    send(socket, this.#hello);
+  }
+
+  /**
+   * @param {Socket} socket
+   * @param {string} line
+   */
+  async #answer(socket, line) {
+    let id = 0;
+    try {
+      /** @type {unknown} */
+      const parsed = JSON.parse(line);
+      const request = /** @type {SupervisorRequest} */ (parsed);
+      id = request.id;
+      if (request.protocol !== PROTOCOL_VERSION)
+        throw new Error(`protocol ${request.protocol} is not spoken here`);
+      await this.#perform(socket, request);
+    } catch (error) {
+      send(socket, {
+        type: "reply",
+        id,
+        ok: false,
+        error: error instanceof Error ? error.message : String(error),
+      });
+    }
+  }
+
+  /**
+   * @param {Socket} socket
+   * @param {SupervisorRequest} request
+   */
+  async #perform(socket, request) {
+    const done = /** @type {const} */ ({ type: "reply", id: request.id, ok: true });
+    switch (request.cmd) {
+      case "status":
+        send(socket, { ...done, state: this.#controlled.state() });
+        break;
+      case "stop":
+        this.#controlled.stop(request.graceMs);
+        send(socket, done);
+        break;
+      case "reload":
+        await this.#controlled.reload();
+        send(socket, done);
+        break;
+      case "subscribe":
+        send(socket, done);
+        this.#subscribers.add(socket);
+        this.#sendState(socket);
+        break;
+      case "follow":
+        await this.#follow(socket, request);
+        break;
+      default:
+        throw new Error("unknown command");
+    }
+  }
+
+  /** @param {Socket} socket */
+  #sendState(socket) {
+    if (socket.writableLength > MAX_UNREAD_BYTES) socket.destroy();
+    else send(socket, { type: "state", state: this.#controlled.state() });
+  }
+
+  /**
+   * Sends the log from a position on, at the speed of the reader, until it goes away.
+   * @param {Socket} socket
+   * @param {{ id: number, from?: number, tail?: number }} request
+   */
+  async #follow(socket, { id, from, tail }) {
+    const { log } = this.#controlled;
+    const end = log.position;
+    const position =
+      from === undefined ? await tailPosition(log.directory, tail ?? 0, end) : Math.min(from, end);
+    send(socket, { type: "reply", id, ok: true });
+
+    const reader = new LogReader(log.directory, position);
+    let advance = Promise.withResolvers().resolve;
+    const wake = () => advance(undefined);
+    this.#followers.add(wake);
+    socket.on("drain", wake);
+    socket.once("close", wake);
+    try {
+      while (socket.writable) {
+        const news = Promise.withResolvers();
+        advance = news.resolve;
+        const part = socket.writableNeedDrain ? undefined : await reader.next(log.position);
+        if (part === undefined) await news.promise;
+        else if (part.text === null) send(socket, { type: "gap", from: part.from, to: part.to });
+        else send(socket, { type: "log", from: part.from, to: part.to, text: part.text });
+      }
+    } finally {
+      this.#followers.delete(wake);
+      await reader.close();
+    }
+  }
+}
+
+/**
+ * @param {Socket} socket
+ * @param {SupervisorMessage} message
+ */
+function send(socket, message) {
+  if (socket.writable) socket.write(`${JSON.stringify(message)}\n`);
+}
+
+/**
+ * Whether anybody listens on the socket.
+ * @returns {Promise<boolean>}
+ */
+function answers() {
+  return new Promise((resolve) => {
+    const socket = connect(SOCKET_NAME);
+    socket.once("connect", () => {
+      socket.destroy();
+      resolve(true);
+    });
+    socket.once("error", () => resolve(false));
+  });
+}

@@ -1,0 +1,268 @@
+/**
+ * Writes an app's log, see log-files.mjs for its form.
+ */
+import { close, fstat, ftruncate, mkdir, open, read, unlink, write } from "node:fs";
+import { promisify } from "node:util";
+import { MAX_LINE_BYTES, MAX_RECORD_BYTES, PREFIX_BYTES, listLogFiles, logFileName } from "./log-files.mjs";
+
+const [closeFile, statFile, truncateFile, makeDirectory, openFile, readFile, removeFile, writeFile] = [
+  promisify(close),
+  promisify(fstat),
+  promisify(ftruncate),
+  promisify(mkdir),
+  promisify(open),
+  promisify(read),
+  promisify(unlink),
+  promisify(write),
+];
+
+/** @typedef {"o" | "e" | "s"} Source */
+
+const NEWLINE = 10;
+const BUFFER_BYTES = 4 * MAX_RECORD_BYTES;
+const LAST_LINES = 20;
+const LAST_LINE_CHARS = 1024;
+
+/**
+ * Appends stamped records, one writer at a time: who awaits `write` before reading on is slowed down to the speed of
+ * the disk, and memory stays at one buffer. What the disk does not take is dropped and counted.
+ */
+export class LogWriter {
+  #directory;
+  #maxBytes;
+  #maxFiles;
+  #onAdvance;
+  #buffer = Buffer.allocUnsafeSlow(BUFFER_BYTES);
+  #used = 0;
+  #records = 0;
+  #droppedRecords = 0;
+  /** Unfinished lines by source. @type {Record<Source, Buffer>} */
+  #pending = { o: Buffer.alloc(0), e: Buffer.alloc(0), s: Buffer.alloc(0) };
+  /** @type {Promise<void>} */
+  #turn = Promise.resolve();
+  /** @type {number | undefined} */
+  #file;
+  #start = 0;
+  #size = 0;
+  /** @type {string[]} */
+  #lastLines = [];
+
+  /**
+   * @param {object} options
+   * @param {string} options.directory
+   * @param {number} options.maxBytes bound of one file
+   * @param {number} options.maxFiles files kept, the current one included
+   * @param {() => void} [options.onAdvance] called whenever `position` has grown
+   */
+  constructor({ directory, maxBytes, maxFiles, onAdvance = () => undefined }) {
+    this.#directory = directory;
+    this.#maxBytes = maxBytes;
+    this.#maxFiles = maxFiles;
+    this.#onAdvance = onAdvance;
+  }
+
+  get directory() {
+    return this.#directory;
+  }
+
+  /** Position after the last record. */
+  get position() {
+    return this.#start + this.#size;
+  }
+
+  /** Finds where the log ends, so that `position` is known before the first record. Never rejects. */
+  open() {
+    return this.#inTurn(async () => {
+      this.#file ??= await this.#openLatest();
+    });
+  }
+
+  /**
+   * Takes other bounds from the next record on.
+   * @param {{ maxBytes: number, maxFiles: number }} bounds
+   */
+  setBounds({ maxBytes, maxFiles }) {
+    this.#maxBytes = maxBytes;
+    this.#maxFiles = maxFiles;
+  }
+
+  /** The app's latest lines, 20 at most, each cut at 1,024 characters; forgotten by {@link forgetLines}. */
+  get lastLines() {
+    return [...this.#lastLines];
+  }
+
+  /** Lets `lastLines` begin anew, for the next start of the app. */
+  forgetLines() {
+    this.#lastLines = [];
+  }
+
+  /**
+   * Appends what the app wrote. The chunk may be reused once this resolves. Never rejects.
+   * @param {Source} source
+   * @param {Buffer} chunk
+   * @returns {Promise<void>}
+   */
+  write(source, chunk) {
+    return this.#inTurn(() => this.#append(source, chunk));
+  }
+
+  /**
+   * Ends the unfinished line of a source, if there is one.
+   * @param {Source} source
+   */
+  finishLine(source) {
+    return this.#inTurn(async () => {
+      if (this.#pending[source].length > 0) await this.#append(source, Buffer.from("\n"));
+    });
+  }
+
+  /**
+   * Appends a record of the supervisor's own.
+   * @param {string} text one line
+   */
+  note(text) {
+    return this.write("s", Buffer.from(`${text}\n`));
+  }
+
+  /** Resolves when all that was given before has been written or dropped. */
+  close() {
+    return this.#inTurn(async () => {
+      if (this.#file !== undefined) await closeFile(this.#file);
+      this.#file = undefined;
+    });
+  }
+
+  /** @param {() => Promise<void>} work */
+  #inTurn(work) {
+    const turn = this.#turn.then(work);
+    this.#turn = turn.catch(() => undefined);
+    return this.#turn;
+  }
+
+  /**
+   * @param {Source} source
+   * @param {Buffer} chunk
+   */
+  async #append(source, chunk) {
+    const prefix = Buffer.from(`${new Date().toISOString()} ${source} `, "latin1");
+    const pieceLetter = source.toUpperCase().charCodeAt(0);
+    let from = 0;
+    while (from < chunk.length) {
+      const newline = chunk.indexOf(NEWLINE, from);
+      const pending = this.#pending[source];
+      const end = Math.min(newline === -1 ? chunk.length : newline, from + MAX_LINE_BYTES - pending.length);
+      const whole = end === newline;
+      if (!whole && pending.length + end - from < MAX_LINE_BYTES) {
+        this.#pending[source] = Buffer.concat([pending, chunk.subarray(from, end)]);
+        break;
+      }
+      if (this.#used + MAX_RECORD_BYTES > BUFFER_BYTES) await this.#flush();
+      prefix.copy(this.#buffer, this.#used);
+      if (!whole) this.#buffer[this.#used + PREFIX_BYTES - 2] = pieceLetter;
+      this.#used += PREFIX_BYTES;
+      this.#used += pending.copy(this.#buffer, this.#used);
+      this.#used += chunk.copy(this.#buffer, this.#used, from, end);
+      this.#buffer[this.#used++] = NEWLINE;
+      this.#records++;
+      if (pending.length > 0) this.#pending[source] = Buffer.alloc(0);
+      from = whole ? end + 1 : end;
+    }
+    await this.#flush();
+  }
+
+  async #flush() {
+    if (this.#used === 0) return;
+    const records = this.#buffer.subarray(0, this.#used);
+    this.#rememberLines(records);
+    if (this.#droppedRecords > 0) {
+      const text = `dropped ${this.#droppedRecords} lines: the disk did not take them`;
+      const marker = Buffer.from(`${new Date().toISOString()} s ${text}\n`);
+      if (await this.#store(marker)) this.#droppedRecords = 0;
+    }
+    if (!(await this.#store(records))) this.#droppedRecords += this.#records;
+    this.#used = 0;
+    this.#records = 0;
+    this.#onAdvance();
+  }
+
+  /**
+   * Writes whole records at the end of the log, or nothing of them.
+   * @param {Buffer} records
+   * @returns {Promise<boolean>} whether they were written
+   */
+  async #store(records) {
+    try {
+      const file = await this.#fileFor(records.length);
+      for (let done = 0; done < records.length;) {
+        done += (await writeFile(file, records, done, records.length - done, this.#size + done)).bytesWritten;
+      }
+      this.#size += records.length;
+      return true;
+    } catch {
+      // The disk is full or broken. Half a record must not stay: positions name the start of one.
+      if (this.#file !== undefined) await truncateFile(this.#file, this.#size).catch(() => undefined);
+      return false;
+    }
+  }
+
+  /**
+   * The file to append `length` bytes to: the current one, or a new one when it would grow too long.
+   * @param {number} length
+   */
+  async #fileFor(length) {
+    this.#file ??= await this.#openLatest();
+    if (this.#size === 0 || this.#size + length <= this.#maxBytes) return this.#file;
+    const position = this.position;
+    const files = await listLogFiles(this.#directory);
+    // Old files go first: on a full disk that is what makes room for the new one.
+    for (const { path } of files.slice(0, Math.max(0, files.length - this.#maxFiles + 1))) {
+      await removeFile(path).catch(() => undefined);
+    }
+    const next = await openFile(`${this.#directory}/${logFileName(position)}`, "w", 0o600);
+    await closeFile(this.#file);
+    [this.#file, this.#start, this.#size] = [next, position, 0];
+    return next;
+  }
+
+  async #openLatest() {
+    await makeDirectory(this.#directory, { recursive: true, mode: 0o700 });
+    const latest = (await listLogFiles(this.#directory)).at(-1);
+    const start = latest?.start ?? 0;
+    const file = await openFile(`${this.#directory}/${logFileName(start)}`, latest ? "r+" : "w+", 0o600);
+    this.#start = start;
+    this.#size = await endOfRecords(file);
+    return file;
+  }
+
+  /** @param {Buffer} records */
+  #rememberLines(records) {
+    const lines = [];
+    for (let end = records.length; end > 0 && lines.length < LAST_LINES;) {
+      const start = end < 2 ? 0 : records.lastIndexOf(NEWLINE, end - 2) + 1;
+      const source = String.fromCharCode(records[start + PREFIX_BYTES - 2] ?? 0);
+      if (source !== "s") {
+        const text = records.toString(
+          "utf8",
+          start + PREFIX_BYTES,
+          Math.min(end - 1, start + PREFIX_BYTES + 4 * LAST_LINE_CHARS),
+        );
+        lines.unshift(text.slice(0, LAST_LINE_CHARS));
+      }
+      end = start;
+    }
+    this.#lastLines = [...this.#lastLines, ...lines].slice(-LAST_LINES);
+  }
+}
+
+/**
+ * Where the last whole record ends: a crash may have left part of another behind, which is cut off.
+ * @param {number} file
+ */
+async function endOfRecords(file) {
+  const { size } = await statFile(file);
+  const tail = Buffer.alloc(Math.min(size, MAX_RECORD_BYTES));
+  await readFile(file, tail, 0, tail.length, size - tail.length);
+  const end = size - tail.length + tail.lastIndexOf(NEWLINE) + 1;
+  if (end < size) await truncateFile(file, end);
+  return end;
+}

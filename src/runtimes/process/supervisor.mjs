@@ -1,0 +1,315 @@
+/**
+ * The supervisor of one app: a small process with the identity of the app's owner that outlives the daemon. It runs
+ * the app, writes its log, restarts it, probes its health, records its exits and ends all of its processes.
+ *
+ * Started in the app's run directory, where it reads `spec.json` and leaves `state.json`, log and socket:
+ *
+ * - `node supervisor.mjs` supervises until the app is stopped or has crashed for good.
+ * - `node supervisor.mjs sweep` ends what a supervisor that was killed left behind, and prints `{"leftover": n}`.
+ *
+ * Everything is loaded at the start: an upgrade of svc may replace these files while it runs.
+ */
+import { readFileSync } from "node:fs";
+import { setTimeout as sleep } from "node:timers/promises";
+import { makeOutputPipes, startApp } from "./app-process.mjs";
+import { ControlServer } from "./control-server.mjs";
+import { endProcesses } from "./ending.mjs";
+import { HealthCheck } from "./health-check.mjs";
+import { LogWriter } from "./log-writer.mjs";
+import { readProcess } from "./process-table.mjs";
+import { RestartPolicy } from "./restart-policy.mjs";
+import { StateFile } from "./state-file.mjs";
+
+/** @import { AppExit, AppProcess } from "./app-process.mjs" */
+/** @import { SupervisorPhase, SupervisorSpec, SupervisorState } from "./supervisor-types.ts" */
+
+const EXITS_KEPT = 10;
+/** How long output may trickle in after the last process of the app has ended. */
+const DRAIN_MS = 1000;
+const CGROUP_WAIT_MS = 5000;
+
+class Supervisor {
+  #spec;
+  #state;
+  #log;
+  #server;
+  #policy;
+  #run;
+  /** @type {StateFile<SupervisorState>} */
+  #stateFile = new StateFile(".", "state.json");
+  #stop = new AbortController();
+  /** @type {number | undefined} */
+  #stopGraceMs;
+
+  /** @param {SupervisorSpec} spec */
+  constructor(spec) {
+    this.#spec = spec;
+    this.#state = initialState(spec);
+    this.#policy = new RestartPolicy(spec.restart);
+    this.#run = {
+      runId: spec.runId,
+      uid: process.getuid?.() ?? 0,
+      sessions: new Set(),
+      exclude: process.pid,
+    };
+    this.#log = new LogWriter({
+      directory: spec.logDir,
+      maxBytes: spec.logMaxBytes,
+      maxFiles: spec.logMaxFiles,
+      onAdvance: () => this.#server.publishLog(),
+    });
+    const { appId, runId, svcVersion } = spec;
+    const { bootId, supervisor } = this.#state;
+    this.#server = new ControlServer(
+      { svcVersion, appId, runId, bootId, ...supervisor },
+      {
+        state: () => this.#state,
+        stop: (graceMs) => this.stop(graceMs),
+        reload: () => this.#reload(),
+        log: this.#log,
+      },
+    );
+  }
+
+  /** @param {number} [graceMs] instead of what the spec says */
+  stop(graceMs) {
+    this.#stopGraceMs = graceMs;
+    this.#stop.abort();
+  }
+
+  /** @param {string} text */
+  note(text) {
+    return this.#log.note(text);
+  }
+
+  /** Supervises the app to its end. */
+  async supervise() {
+    await this.#server.listen();
+    await this.#log.open();
+    try {
+      await makeOutputPipes();
+      if (this.#spec.cgroup !== null) await waitForCgroup(this.#spec.cgroup);
+      await this.#runUntilDone();
+    } catch (error) {
+      this.#state.startFailed = !this.#state.settled;
+      this.#become("CRASHED", `it could not be supervised: ${String(error)}`);
+    }
+    await this.#finish();
+  }
+
+  async #runUntilDone() {
+    for (;;) {
+      const exit = await this.#runOnce();
+      if (this.#stop.signal.aborted) {
+        this.#become("STOPPED");
+        return;
+      }
+      if (!this.#state.settled) {
+        this.#state.startFailed = true;
+        this.#become("CRASHED", `it ended right after its start: ${describeExit(exit)}`);
+        return;
+      }
+      const next = this.#policy.next(exit, monotonicMs());
+      if ("giveUp" in next) {
+        this.#become(next.failed ? "CRASHED" : "STOPPED", `${describeExit(exit)}; ${next.giveUp}`);
+        return;
+      }
+      this.#become("STARTING", `${describeExit(exit)}; it starts again in ${next.delayMs} ms`);
+      await this.#changed();
+      await this.#log.note(this.#state.reason ?? "");
+      try {
+        await sleep(next.delayMs, undefined, { signal: this.#stop.signal });
+      } catch {
+        this.#become("STOPPED");
+        return;
+      }
+      this.#state.restarts++;
+    }
+  }
+
+  /** Runs the app once, until each of its processes has ended and all of its output is in the log. */
+  async #runOnce() {
+    this.#log.forgetLines();
+    const startedMs = monotonicMs();
+    const app = startApp(this.#spec, this.#log);
+    this.#run.sessions = new Set(app.pid === undefined ? [] : [app.pid]);
+    const startedAt = new Date().toISOString();
+    this.#state.app = app.pid === undefined ? null : { pid: app.pid, startTicks: app.startTicks, startedAt };
+    this.#state.health = this.#spec.health && "starting";
+    this.#become("STARTING");
+    const health = this.#spec.health && this.#watchHealth(this.#spec.health);
+    const settle = setTimeout(() => this.#settled(), this.#spec.settleMs);
+    await this.#changed();
+
+    await Promise.race([app.exited, aborted(this.#stop.signal)]);
+    clearTimeout(settle);
+    health?.stop();
+    if (this.#stop.signal.aborted) {
+      this.#become("STOPPING");
+      void this.#changed();
+    }
+    const exit = await this.#endRun(app);
+    this.#state.app = null;
+    this.#state.health = null;
+    const lastLines = this.#log.lastLines;
+    const at = new Date().toISOString();
+    this.#state.exits.push({ ...exit, at, ranMs: Math.round(monotonicMs() - startedMs), lastLines });
+    this.#state.exits = this.#state.exits.slice(-EXITS_KEPT);
+    return exit;
+  }
+
+  /**
+   * Ends whatever runs yet: all of the app when it is to stop, or what its main process left behind.
+   * @param {AppProcess} app
+   * @returns {Promise<AppExit>}
+   */
+  async #endRun(app) {
+    const { signal, graceMs } = this.#spec.stop;
+    const cgroup = this.#spec.cgroup && `${this.#spec.cgroup}/app`;
+    this.#state.leftover = await endProcesses(this.#run, {
+      signal,
+      graceMs: this.#stopGraceMs ?? graceMs,
+      cgroup,
+    });
+    // Without anything left the exit is a matter of being told; a process that cannot die is not waited for.
+    const exit = await Promise.race([app.exited, sleep(DRAIN_MS, undefined, { ref: false })]);
+    await app.drain(DRAIN_MS);
+    return exit ?? { code: null, signal: null, error: "its main process does not end" };
+  }
+
+  /** @param {NonNullable<SupervisorSpec["health"]>} health */
+  #watchHealth(health) {
+    return new HealthCheck(this.#spec, health, (state) => {
+      this.#state.health = state;
+      void this.#changed();
+    });
+  }
+
+  #settled() {
+    this.#state.settled = true;
+    this.#become("RUNNING");
+    void this.#changed();
+  }
+
+  /**
+   * @param {SupervisorPhase} phase
+   * @param {string} [reason]
+   */
+  #become(phase, reason) {
+    this.#state.phase = phase;
+    if (reason === undefined) delete this.#state.reason;
+    else this.#state.reason = reason;
+  }
+
+  /** Makes the state durable, then known. A disk that is full delays neither the app nor the news. */
+  async #changed() {
+    await this.#stateFile.save(this.#state).catch(() => undefined);
+    this.#server.publishState();
+  }
+
+  async #reload() {
+    const { appId, runId } = this.#spec;
+    this.#spec = { ...readSpec(), appId, runId };
+    this.#policy.update(this.#spec.restart);
+    this.#log.setBounds({ maxBytes: this.#spec.logMaxBytes, maxFiles: this.#spec.logMaxFiles });
+    await this.#log.note("took over a changed specification");
+  }
+
+  async #finish() {
+    if (this.#state.reason !== undefined) await this.#log.note(this.#state.reason);
+    await this.#log.close();
+    this.#state.final = true;
+    await this.#changed();
+    await this.#server.close();
+  }
+}
+
+/**
+ * @param {SupervisorSpec} spec
+ * @returns {SupervisorState}
+ */
+function initialState({ appId, runId }) {
+  return {
+    version: 1,
+    appId,
+    runId,
+    bootId: readFileSync("/proc/sys/kernel/random/boot_id", "latin1").trim(),
+    supervisor: { pid: process.pid, startTicks: readProcess(process.pid)?.startTicks ?? 0 },
+    phase: "STARTING",
+    startFailed: false,
+    settled: false,
+    app: null,
+    restarts: 0,
+    health: null,
+    exits: [],
+    leftover: 0,
+    final: false,
+  };
+}
+
+/** @returns {SupervisorSpec} */
+function readSpec() {
+  /** @type {unknown} */
+  const spec = JSON.parse(readFileSync("spec.json", "utf8"));
+  const { version } = /** @type {{ version: unknown }} */ (spec);
+  if (version !== 1) throw new Error(`spec.json has version ${String(version)}, not 1`);
+  return /** @type {SupervisorSpec} */ (spec);
+}
+
+/** Milliseconds that no change of the wall clock moves. */
+function monotonicMs() {
+  return process.uptime() * 1000;
+}
+
+/** @param {AppExit} exit */
+function describeExit({ code, signal, error }) {
+  if (error !== undefined) return error;
+  return signal === null ? `it exited with code ${code}` : `it was ended by ${signal}`;
+}
+
+/**
+ * @param {AbortSignal} signal
+ * @returns {Promise<void>}
+ */
+function aborted(signal) {
+  return new Promise((resolve) => {
+    if (signal.aborted) resolve();
+    else signal.addEventListener("abort", () => resolve(), { once: true });
+  });
+}
+
+/**
+ * Waits until the daemon has moved this process into its cgroup: from there the app can be moved on, from outside not.
+ * @param {string} cgroup
+ */
+async function waitForCgroup(cgroup) {
+  const deadline = monotonicMs() + CGROUP_WAIT_MS;
+  for (;;) {
+    const path = /^0::(.*)$/m.exec(readFileSync("/proc/self/cgroup", "utf8"))?.[1];
+    if (path !== undefined && path !== "/" && `${cgroup}/supervisor`.endsWith(path)) return;
+    if (monotonicMs() > deadline) throw new Error(`the supervisor was not moved into ${cgroup}`);
+    await sleep(5);
+  }
+}
+
+async function sweep() {
+  const { runId, stop } = readSpec();
+  const run = { runId, uid: process.getuid?.() ?? 0, sessions: new Set(), exclude: process.pid };
+  const leftover = await endProcesses(run, stop);
+  process.stdout.write(`${JSON.stringify({ leftover })}\n`);
+}
+
+async function main() {
+  // What the app inherits; the files made here have modes of their own.
+  process.umask(0o022);
+  if (process.argv[2] === "sweep") return sweep();
+  const supervisor = new Supervisor(readSpec());
+  process.on("SIGHUP", () => undefined);
+  process.on("SIGTERM", () => supervisor.stop());
+  process.on("SIGINT", () => supervisor.stop());
+  // The app must not end because of a fault here.
+  process.on("uncaughtException", (error) => void supervisor.note(`fault in the supervisor: ${error.stack}`));
+  await supervisor.supervise();
+}
+
+await main();
