@@ -1,0 +1,30 @@
+/**
+ * Executor leases (D25): an operation's row names the process that executes it, and the operation is live for as long
+ * as exactly that process exists. No heartbeat, so a stopped or swapped-out executor never loses its work.
+ */
+import { readBootId } from "../lib/boot-id.ts";
+import { readProcessIdentity, type ProcessIdentity } from "../lib/process-identity.ts";
+
+/** A process in one boot of the host: what `operations` and `runs` keep in `boot_id`, `pid` and `start_ticks`. */
+export interface Executor extends ProcessIdentity {
+  bootId: string;
+}
+
+/** This process as an executor. */
+export async function currentExecutor(procDir = "/proc"): Promise<Executor> {
+  const [bootId, identity] = await Promise.all([
+    readBootId(procDir),
+    readProcessIdentity(process.pid, procDir),
+  ]);
+  if (identity === undefined) throw new Error(`${procDir} does not show this process (pid ${process.pid})`);
+  return { bootId, ...identity };
+}
+
+/** Whether the process still runs: false after it ended, after a reboot, and when another process has its pid now. */
+export async function isExecutorAlive(executor: Executor, procDir = "/proc"): Promise<boolean> {
+  const [bootId, identity] = await Promise.all([
+    readBootId(procDir),
+    readProcessIdentity(executor.pid, procDir),
+  ]);
+  return bootId === executor.bootId && identity?.startTicks === executor.startTicks;
+}

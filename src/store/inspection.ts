@@ -1,0 +1,64 @@
+import { lstatSync } from "node:fs";
+import { DatabaseSync } from "node:sqlite";
+import { SvcError } from "../errors.ts";
+import { sqliteFailure } from "./sqlite-failure.ts";
+
+/** Marks a database as ours: "svc" and a one, in `PRAGMA application_id`. */
+export const applicationId = 0x73766301;
+
+/** What is there: `sound` carries the schema's version, `corrupt` what is wrong. */
+export type Inspection =
+  | { condition: "missing" }
+  | { condition: "corrupt"; problem: string }
+  | { condition: "sound"; version: number };
+
+/**
+ * Looks at the database at `path` without changing it: whose it is, its version, and the structure of every page and
+ * row (`PRAGMA quick_check`, which also runs the schema's CHECKs).
+ *
+ * @param maxBytes a larger file's pages are not read
+ * @throws SvcError failed_precondition for a database newer than `knownVersion`
+ */
+export function inspectDatabase(
+  path: string,
+  knownVersion: number,
+  maxBytes = Number.POSITIVE_INFINITY,
+): Inspection {
+  const stats = lstatSync(path, { throwIfNoEntry: false });
+  if (stats === undefined) return { condition: "missing" };
+  // A database takes its place with a whole schema in it, so an empty one has lost it.
+  if (stats.size === 0) return { condition: "corrupt", problem: "the file is empty" };
+  let database: DatabaseSync | undefined;
+  try {
+    database = new DatabaseSync(path, { readOnly: true, timeout: 1_000 });
+    if (pragma(database, "application_id") !== applicationId) {
+      return { condition: "corrupt", problem: "the file is not a database of svc" };
+    }
+    const version = Number(pragma(database, "user_version"));
+    if (version < 1) return { condition: "corrupt", problem: `the schema's version is ${version}` };
+    if (version > knownVersion) {
+      throw new SvcError(
+        "failed_precondition",
+        "not_ready",
+        `${path} has version ${version} and this svc knows versions up to ${knownVersion}; use the newer svc`,
+      );
+    }
+    if (stats.size <= maxBytes) {
+      const verdict = pragma(database, "quick_check(1)");
+      if (verdict !== "ok") return { condition: "corrupt", problem: String(verdict) };
+    }
+    return { condition: "sound", version };
+  } catch (error) {
+    if (sqliteFailure(error) === "corrupt") {
+      return { condition: "corrupt", problem: (error as Error).message };
+    }
+    throw error;
+  } finally {
+    database?.close();
+  }
+}
+
+/** The first value that a pragma answers. */
+export function pragma(database: DatabaseSync, name: string): unknown {
+  return Object.values(database.prepare(`PRAGMA ${name}`).get() ?? {})[0];
+}

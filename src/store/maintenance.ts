@@ -1,0 +1,50 @@
+import { once } from "node:events";
+import { Worker } from "node:worker_threads";
+import { SvcError } from "../errors.ts";
+import type { MaintenanceReply, MaintenanceTask, WorkerRole } from "./messages.ts";
+import { receivedError } from "./thread-errors.ts";
+
+/** Runs what reads or writes the whole database, each task in a thread of its own that ends with it. */
+export class Maintenance {
+  readonly #workerUrl: URL;
+  readonly #dir: string;
+  readonly #migrations: readonly string[];
+  readonly #timeoutMs: number;
+
+  /** @param timeoutMs how long a task may take */
+  constructor(workerUrl: URL, dir: string, migrations: readonly string[], timeoutMs: number) {
+    this.#workerUrl = workerUrl;
+    this.#dir = dir;
+    this.#migrations = migrations;
+    this.#timeoutMs = timeoutMs;
+  }
+
+  /** @throws SvcError what the task threw; deadline_exceeded */
+  async run(task: MaintenanceTask): Promise<Exclude<MaintenanceReply, { kind: "error" }>> {
+    const workerData: WorkerRole = {
+      role: "maintenance",
+      dir: this.#dir,
+      migrations: this.#migrations,
+      task,
+    };
+    const worker = new Worker(this.#workerUrl, { name: `store-${task.kind}`, workerData, env: {} });
+    const ended = once(worker, "exit");
+    try {
+      const signal = AbortSignal.timeout(this.#timeoutMs);
+      const [reply] = (await once(worker, "message", { signal })) as [MaintenanceReply];
+      // Its connections are closed by then, so nothing of it meets what the caller does next.
+      await ended;
+      if (reply.kind === "error") throw receivedError(reply);
+      return reply;
+    } catch (error) {
+      if (!(error instanceof Error) || error.name !== "AbortError") throw error;
+      void worker.terminate();
+      throw new SvcError(
+        "deadline_exceeded",
+        "deadline_exceeded",
+        `the store's ${task.kind} did not end within ${this.#timeoutMs / 1_000} s; see whether its disk answers`,
+        { cause: error },
+      );
+    }
+  }
+}

@@ -1,0 +1,77 @@
+/** What an error of node:sqlite means to the store (result codes: sqlite.org/rescode.html). */
+import { SvcError } from "../errors.ts";
+
+/** `busy`: another process holds the lock. `full`: no room on the disk. `corrupt`: the file is not a sound database. */
+export type SqliteFailure = "busy" | "full" | "corrupt" | "unique" | "constraint" | "other";
+
+const SQLITE_BUSY = 5;
+const SQLITE_CORRUPT = 11;
+const SQLITE_FULL = 13;
+const SQLITE_CONSTRAINT = 19;
+const SQLITE_NOTADB = 26;
+const SQLITE_CONSTRAINT_PRIMARYKEY = 1555;
+const SQLITE_CONSTRAINT_UNIQUE = 2067;
+const SQLITE_CONSTRAINT_ROWID = 2579;
+/** The index of the write-ahead log could not grow; nothing but a full disk was seen to cause it. */
+const SQLITE_IOERR_SHMSIZE = 4874;
+
+/** Undefined for what SQLite did not raise, `ENOSPC` and `EDQUOT` of the file system excepted. */
+export function sqliteFailure(error: unknown): SqliteFailure | undefined {
+  if (!(error instanceof Error)) return undefined;
+  const { code, errcode } = error as Error & { code?: string; errcode?: number };
+  if (code === "ENOSPC" || code === "EDQUOT") return "full";
+  if (code !== "ERR_SQLITE_ERROR" || errcode === undefined) return undefined;
+  switch (errcode) {
+    case SQLITE_CONSTRAINT_PRIMARYKEY:
+    case SQLITE_CONSTRAINT_UNIQUE:
+    case SQLITE_CONSTRAINT_ROWID:
+      return "unique";
+    case SQLITE_IOERR_SHMSIZE:
+      return "full";
+  }
+  // The low byte is the primary code, the rest says more about it.
+  switch (errcode & 0xff) {
+    case SQLITE_BUSY:
+      return "busy";
+    case SQLITE_FULL:
+      return "full";
+    case SQLITE_CORRUPT:
+    case SQLITE_NOTADB:
+      return "corrupt";
+    case SQLITE_CONSTRAINT:
+      return "constraint";
+    default:
+      return "other";
+  }
+}
+
+/** The error for a caller: `unavailable`, `resource_exhausted`, `data_loss` or `internal`, with `error` as its cause. */
+export function storeError(error: unknown): SvcError {
+  if (error instanceof SvcError) return error as SvcError;
+  switch (sqliteFailure(error)) {
+    case "busy":
+      return new SvcError("unavailable", "unavailable", "the store is busy in another process; try again", {
+        cause: error,
+      });
+    case "full":
+      return diskFull(error);
+    case "corrupt":
+      return new SvcError(
+        "data_loss",
+        "internal",
+        "the store's database is damaged; restart svc to bring back the last good snapshot",
+        { cause: error },
+      );
+    default:
+      return new SvcError("internal", "internal", "the store could not do this", { cause: error });
+  }
+}
+
+export function diskFull(cause?: unknown): SvcError<"disk_full"> {
+  return new SvcError(
+    "resource_exhausted",
+    "disk_full",
+    "the disk that holds the store is full; free some room or remove an app, then try again",
+    { cause },
+  );
+}

@@ -1,0 +1,31 @@
+import type { DatabaseSync, StatementSync } from "node:sqlite";
+
+/** Prepared statements by their text, the least recently used one forgotten first. */
+export class StatementCache {
+  readonly #database: DatabaseSync;
+  readonly #limit: number;
+  readonly #statements = new Map<string, StatementSync>();
+
+  /** @param limit how many statements to keep; each is a few KiB outside of the JavaScript heap */
+  constructor(database: DatabaseSync, limit = 128) {
+    this.#database = database;
+    this.#limit = limit;
+  }
+
+  prepare(sql: string): StatementSync {
+    let statement = this.#statements.get(sql);
+    if (statement === undefined) {
+      statement = this.#database.prepare(sql);
+      if (this.#statements.size >= this.#limit) {
+        for (const oldest of this.#statements.keys()) {
+          this.#statements.delete(oldest);
+          break;
+        }
+      }
+    } else {
+      this.#statements.delete(sql);
+    }
+    this.#statements.set(sql, statement);
+    return statement;
+  }
+}

@@ -1,0 +1,97 @@
+/**
+ * The files of a store and who may own them. What is checked here is never opened: closing a file descriptor of an
+ * SQLite database drops every lock that this process holds on it (sqlite.org/howtocorrupt.html, 2.2).
+ */
+import { closeSync, constants, fchmodSync, fsyncSync, openSync } from "node:fs";
+import { chmod, lstat, mkdir } from "node:fs/promises";
+import { join } from "node:path";
+import { SvcError } from "../errors.ts";
+
+/** Absolute paths of everything that a store keeps in its directory. */
+export interface StoreFiles {
+  dir: string;
+  database: string;
+  /** The last good snapshot of the database. */
+  snapshot: string;
+  /** Held shared by every process that has the store open, exclusively by the one that repairs or migrates it. */
+  lock: string;
+  /** Room on the disk for essential writes: see reserve.ts. */
+  reserve: string;
+}
+
+export function storeFiles(dir: string): StoreFiles {
+  return {
+    dir,
+    database: join(dir, "svc.db"),
+    snapshot: join(dir, "svc.db.bak"),
+    lock: join(dir, "svc.lock"),
+    reserve: join(dir, "reserve"),
+  };
+}
+
+/** How SQLite names the files beside a database: its write-ahead log and the index into it. */
+export const companionSuffixes = ["-wal", "-shm"] as const;
+
+/** What temporary files are called until they are whole; a crash may leave them behind. */
+export const temporaryPrefix = "svc.db.tmp-";
+
+/**
+ * Makes the directory if need be, and sees that nobody else can put files in it and that the store's files in it are
+ * plain files of this user's, readable by nobody else.
+ *
+ * A missing directory becomes 0700, or 0711 for root: apps live below it and their owners must get there.
+ *
+ * @throws SvcError failed_precondition when a file is a link or another user's
+ */
+export async function secureStoreFiles(files: StoreFiles): Promise<void> {
+  const uid = process.geteuid?.() ?? 0;
+  await mkdir(files.dir, { recursive: true, mode: uid === 0 ? 0o711 : 0o700 });
+  const dir = await lstat(files.dir);
+  if (!dir.isDirectory()) throw refused(files.dir, "is not a directory of its own");
+  if (dir.uid !== uid) throw refused(files.dir, `belongs to uid ${dir.uid} and not to uid ${uid}`);
+  if ((dir.mode & 0o022) !== 0) await chmod(files.dir, dir.mode & 0o7755);
+  const plainFiles = [
+    files.database,
+    ...companionSuffixes.map((suffix) => files.database + suffix),
+    files.snapshot,
+    files.lock,
+    files.reserve,
+  ];
+  await Promise.all(plainFiles.map((path) => securePlainFile(path, uid)));
+}
+
+async function securePlainFile(path: string, uid: number): Promise<void> {
+  const stats = await lstat(path).catch((error: unknown) => {
+    if ((error as NodeJS.ErrnoException).code === "ENOENT") return undefined;
+    throw error;
+  });
+  if (stats === undefined) return;
+  if (!stats.isFile()) throw refused(path, "is not a plain file");
+  if (stats.nlink > 1) throw refused(path, "has a second name");
+  if (stats.uid !== uid) throw refused(path, `belongs to uid ${stats.uid} and not to uid ${uid}`);
+  if ((stats.mode & 0o077) !== 0) await chmod(path, 0o600);
+}
+
+function refused(path: string, problem: string): SvcError {
+  return new SvcError("failed_precondition", "denied", `${path} ${problem}; move it away and start again`);
+}
+
+/** Makes an empty file that only its owner may read, whatever the umask; @throws EEXIST, for a dangling link too */
+export function createOwnerOnly(path: string): void {
+  const fd = openSync(path, constants.O_CREAT | constants.O_EXCL | constants.O_WRONLY, 0o600);
+  try {
+    fchmodSync(fd, 0o600);
+  } finally {
+    closeSync(fd);
+  }
+}
+
+/** Makes a rename or a new name in `path`'s directory, or the content of the file `path`, survive a power cut. */
+export function fsyncPath(path: string): void {
+  const fd = openSync(path, constants.O_RDONLY);
+  try {
+    fsyncSync(fd);
+  } finally {
+    closeSync(fd);
+  }
+}

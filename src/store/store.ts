@@ -1,0 +1,258 @@
+/**
+ * The daemon's state (D25): one SQLite database that the daemon and the CLI share. Reads run on the calling thread,
+ * writes on one thread of their own; no transaction is open across I/O.
+ */
+import { lstat, unlink } from "node:fs/promises";
+import { ChangeWatch } from "./change-watch.ts";
+import { inspectDatabase } from "./inspection.ts";
+import { Maintenance } from "./maintenance.ts";
+import type { Restoration, SqlValue, Statement, StatementResult } from "./messages.ts";
+import { migrations as releasedMigrations } from "./migrations.ts";
+import { PresenceLock } from "./presence-lock.ts";
+import { Reader } from "./reader.ts";
+import { isReserveMissing } from "./reserve.ts";
+import { isSnapshotStale, snapshotAgeMs } from "./snapshot.ts";
+import { sqliteFailure, storeError } from "./sqlite-failure.ts";
+import { secureStoreFiles, storeFiles, type StoreFiles } from "./store-files.ts";
+import { deadlineIn, WriteQueue } from "./write-queue.ts";
+
+export type { Restoration, SqlValue, Statement, StatementResult } from "./messages.ts";
+export { StoreConflict } from "./write-queue.ts";
+
+/** Where a store tells what nobody asked for; pino's loggers fit. */
+export interface StoreLog {
+  warn(details: object, message: string): void;
+}
+
+export interface StoreOptions {
+  /** Absolute; made if missing (0711 for root, else 0700). */
+  dir: string;
+  /** For the names of quarantined files. */
+  clock?: { now(): number };
+  log?: StoreLog;
+  /** The entry point of the worker threads, where the sources were bundled. */
+  workerUrl?: URL;
+  /** How long a write may wait for its turn, in milliseconds; by default 10,000. */
+  writeTimeoutMs?: number;
+  /** How many writes may wait; essential ones may be twice as many. By default 1,024. */
+  writeQueueLimit?: number;
+  /** How often commits of other processes are looked for while somebody listens, in milliseconds; by default 250. */
+  changePollMs?: number;
+  /** How often the snapshot is brought up to date if need be, in milliseconds; by default 5 minutes. */
+  housekeepingIntervalMs?: number;
+  /** The steps of the schema; other than the released ones in tests only. */
+  migrations?: readonly string[];
+}
+
+export interface WriteOptions {
+  /** For what frees room or records what has happened (stop, remove, prune, states): works on a full disk too. */
+  essential?: boolean;
+  /** How long to wait for its turn, in milliseconds. */
+  timeoutMs?: number;
+}
+
+export interface Store extends AsyncDisposable {
+  /** What was restored when the store was opened; the caller should tell people. */
+  readonly restoration: Restoration | undefined;
+
+  /**
+   * The first row that `sql` answers. Blocks the calling thread, so: small, indexed queries.
+   *
+   * @throws SvcError data_loss for a damaged database
+   */
+  // The rows' type is the caller's knowledge of its own SQL.
+  // eslint-disable-next-line @typescript-eslint/no-unnecessary-type-parameters
+  get<T>(sql: string, ...params: SqlValue[]): T | undefined;
+
+  /** All rows that `sql` answers; as `get`. */
+  all<T>(sql: string, ...params: SqlValue[]): T[];
+
+  /**
+   * Commits the statements as a whole; resolves when they are durable, with one result each. On an error nothing of
+   * them was kept. Order is kept between writes of one process.
+   *
+   * @throws StoreConflict when a statement's `changes` or a constraint does not hold
+   * @throws SvcError resource_exhausted (disk_full, or too_many writes wait), unavailable (the database was busy until
+   *   the timeout), internal
+   */
+  write(statements: readonly Statement[], options?: WriteOptions): Promise<StatementResult[]>;
+
+  /** Calls `listener` after commits: at once after this process's, within a second after others'; several may be one. */
+  onChange(listener: () => void): Disposable;
+
+  /** Brings the snapshot up to date and makes the reserve again if there is room; happens by itself from time to time. */
+  housekeep(): Promise<void>;
+}
+
+/** A larger database is inspected in a thread of its own instead: this much takes some 10 ms. */
+const inlineInspectionBytes = 8 * 1024 * 1024;
+const lockWaitMs = 5_000;
+const maintenanceTimeoutMs = 10 * 60_000;
+const batchLimit = 256;
+/** Time for the daemon to come up before the first housekeeping. */
+const firstHousekeepingMs = 10_000;
+
+/**
+ * Opens the store, making, restoring or migrating it as need be; see prepare.ts.
+ *
+ * @throws SvcError data_loss for a damaged database without a good snapshot; failed_precondition for a newer database
+ *   or for files that are not this user's own; unavailable when another process is in the way of a repair
+ */
+export async function openStore(options: StoreOptions): Promise<Store> {
+  const { dir, migrations = releasedMigrations, clock = Date } = options;
+  const workerUrl = options.workerUrl ?? new URL("./worker.ts", import.meta.url);
+  const files = storeFiles(dir);
+  const maintenance = new Maintenance(workerUrl, dir, migrations, maintenanceTimeoutMs);
+  await secureStoreFiles(files);
+  const lock = new PresenceLock(files.lock, lockWaitMs);
+  try {
+    await lock.share();
+    let restoration: Restoration | undefined;
+    if (!(await isReady(files, migrations.length, maintenance))) {
+      await lock.exclude();
+      const reply = await maintenance.run({ kind: "prepare", nowMs: clock.now() });
+      if (reply.kind === "prepared") restoration = reply.restoration;
+      await lock.share();
+    }
+    if (restoration !== undefined) {
+      options.log?.warn(restoration, "the database was damaged and its last good snapshot was restored");
+    }
+    return new SqliteStore(
+      files,
+      lock,
+      await openReader(files),
+      maintenance,
+      workerUrl,
+      restoration,
+      options,
+    );
+  } catch (error) {
+    lock[Symbol.dispose]();
+    throw storeError(error);
+  }
+}
+
+/** Whether the database is sound and of today's schema. */
+async function isReady(files: StoreFiles, version: number, maintenance: Maintenance): Promise<boolean> {
+  const found = inspectDatabase(files.database, version, inlineInspectionBytes);
+  if (found.condition !== "sound" || found.version !== version) return false;
+  if ((await lstat(files.database)).size <= inlineInspectionBytes) return true;
+  const reply = await maintenance.run({ kind: "inspect" });
+  return reply.kind === "inspected" && !reply.corrupt;
+}
+
+/** Opening needs some KiB of disk; on a full one the reserve is for that too, else nothing could be removed. */
+async function openReader(files: StoreFiles): Promise<Reader> {
+  try {
+    return new Reader(files.database);
+  } catch (error) {
+    if (sqliteFailure(error) !== "full") throw error;
+    await unlink(files.reserve);
+    return new Reader(files.database);
+  }
+}
+
+class SqliteStore implements Store {
+  readonly restoration: Restoration | undefined;
+  readonly #files: StoreFiles;
+  readonly #lock: PresenceLock;
+  readonly #reader: Reader;
+  readonly #writes: WriteQueue;
+  readonly #changes: ChangeWatch;
+  readonly #maintenance: Maintenance;
+  readonly #log: StoreLog | undefined;
+  readonly #writeTimeoutMs: number;
+  readonly #housekeepingIntervalMs: number;
+  readonly #timers: NodeJS.Timeout[];
+  #housekeeping: Promise<void> | undefined;
+  #closed = false;
+
+  constructor(
+    files: StoreFiles,
+    lock: PresenceLock,
+    reader: Reader,
+    maintenance: Maintenance,
+    workerUrl: URL,
+    restoration: Restoration | undefined,
+    options: StoreOptions,
+  ) {
+    this.restoration = restoration;
+    this.#files = files;
+    this.#lock = lock;
+    this.#reader = reader;
+    this.#maintenance = maintenance;
+    this.#log = options.log;
+    this.#writeTimeoutMs = options.writeTimeoutMs ?? 10_000;
+    this.#changes = new ChangeWatch({
+      dataVersion: () => reader.dataVersion(),
+      pollMs: options.changePollMs ?? 250,
+      onError: (error) => this.#log?.warn({ err: error }, "a listener to the store failed"),
+    });
+    this.#writes = new WriteQueue({
+      workerUrl,
+      dir: files.dir,
+      limit: options.writeQueueLimit ?? 1_024,
+      batchLimit,
+      onCommit: () => this.#changes.notify(),
+    });
+    const intervalMs = options.housekeepingIntervalMs ?? 5 * 60_000;
+    this.#housekeepingIntervalMs = intervalMs;
+    const housekeep = (): void => void this.#housekeepQuietly();
+    this.#timers = [
+      setTimeout(housekeep, Math.min(firstHousekeepingMs, intervalMs)).unref(),
+      setInterval(housekeep, intervalMs).unref(),
+    ];
+  }
+
+  // eslint-disable-next-line @typescript-eslint/no-unnecessary-type-parameters
+  get<T>(sql: string, ...params: SqlValue[]): T | undefined {
+    return this.#reader.get(sql, params) as T | undefined;
+  }
+
+  all<T>(sql: string, ...params: SqlValue[]): T[] {
+    return this.#reader.all(sql, params) as T[];
+  }
+
+  async write(statements: readonly Statement[], options: WriteOptions = {}): Promise<StatementResult[]> {
+    const { essential = false, timeoutMs = this.#writeTimeoutMs } = options;
+    return await this.#writes.push({ statements, essential, deadlineMs: deadlineIn(timeoutMs) });
+  }
+
+  onChange(listener: () => void): Disposable {
+    return this.#changes.listen(listener);
+  }
+
+  async housekeep(): Promise<void> {
+    if (!isSnapshotStale(this.#files) && !isReserveMissing(this.#files)) return;
+    this.#housekeeping ??= this.#maintenance
+      .run({ kind: "housekeep" })
+      .then(() => undefined)
+      .finally(() => (this.#housekeeping = undefined));
+    await this.#housekeeping;
+  }
+
+  async #housekeepQuietly(): Promise<void> {
+    try {
+      await this.housekeep();
+    } catch (error) {
+      this.#log?.warn(
+        { err: error },
+        "the store's snapshot or reserve could not be made; trying again later",
+      );
+    }
+  }
+
+  async [Symbol.asyncDispose](): Promise<void> {
+    if (this.#closed) return;
+    this.#closed = true;
+    for (const timer of this.#timers) clearTimeout(timer);
+    this.#changes[Symbol.dispose]();
+    // A command that comes and goes has no timer to make its snapshots.
+    if (snapshotAgeMs(this.#files) > this.#housekeepingIntervalMs) await this.#housekeepQuietly();
+    else await this.#housekeeping?.catch(() => undefined);
+    // Before the writer, so that the writer is the last one and folds the log into the database.
+    this.#reader[Symbol.dispose]();
+    await this.#writes[Symbol.asyncDispose]();
+    this.#lock[Symbol.dispose]();
+  }
+}

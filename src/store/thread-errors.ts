@@ -1,0 +1,20 @@
+/** SvcErrors on their way between threads, where an object arrives without its class. */
+import { inspect } from "node:util";
+import { SvcError } from "../errors.ts";
+import type { ErrorMessage } from "./messages.ts";
+import { storeError } from "./sqlite-failure.ts";
+
+export function errorMessage(error: unknown): ErrorMessage {
+  const { code, reason, message, cause } = storeError(error);
+  return {
+    kind: "error",
+    code,
+    reason,
+    message,
+    ...(cause === undefined ? {} : { cause: inspect(cause) }),
+  };
+}
+
+export function receivedError({ code, reason, message, cause }: ErrorMessage): SvcError {
+  return new SvcError(code, reason, message, cause === undefined ? {} : { cause });
+}

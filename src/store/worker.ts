@@ -1,0 +1,62 @@
+/** The entry point of the store's threads: the writer that lives as long as the store, and short maintenance tasks. */
+import { parentPort, workerData, type MessagePort } from "node:worker_threads";
+import { inspectDatabase } from "./inspection.ts";
+import type {
+  MaintenanceReply,
+  MaintenanceTask,
+  WorkerRole,
+  WriterCommand,
+  WriterReply,
+} from "./messages.ts";
+import { prepareDatabase } from "./prepare.ts";
+import { makeReserve } from "./reserve.ts";
+import { isSnapshotStale, takeSnapshot } from "./snapshot.ts";
+import { storeFiles, type StoreFiles } from "./store-files.ts";
+import { errorMessage } from "./thread-errors.ts";
+import { Writer } from "./writer.ts";
+
+function serveWrites(port: MessagePort, files: StoreFiles): void {
+  const writer = new Writer(files);
+  port.on("message", (command: WriterCommand) => {
+    if (command.kind === "close") {
+      writer[Symbol.dispose]();
+      port.close();
+      return;
+    }
+    port.postMessage({ outcomes: writer.commit(command.requests) } satisfies WriterReply);
+  });
+}
+
+function maintain(files: StoreFiles, migrations: readonly string[], task: MaintenanceTask): MaintenanceReply {
+  switch (task.kind) {
+    case "inspect": {
+      const { condition } = inspectDatabase(files.database, migrations.length);
+      return { kind: "inspected", corrupt: condition !== "sound" };
+    }
+    case "prepare": {
+      const restoration = prepareDatabase(files, migrations, task.nowMs);
+      return { kind: "prepared", ...(restoration === undefined ? {} : { restoration }) };
+    }
+    case "housekeep":
+      if (isSnapshotStale(files)) takeSnapshot(files, migrations.length);
+      makeReserve(files);
+      return { kind: "housekept" };
+  }
+}
+
+function main(port: MessagePort, role: WorkerRole): void {
+  const files = storeFiles(role.dir);
+  if (role.role === "writer") {
+    serveWrites(port, files);
+    return;
+  }
+  let reply: MaintenanceReply;
+  try {
+    reply = maintain(files, role.migrations, role.task);
+  } catch (error) {
+    reply = errorMessage(error);
+  }
+  port.postMessage(reply);
+}
+
+if (parentPort !== null) main(parentPort, workerData as WorkerRole);

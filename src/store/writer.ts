@@ -1,0 +1,171 @@
+/** The one connection of this process that writes; lives in the writer's thread, where blocking harms nobody. */
+import { DatabaseSync } from "node:sqlite";
+import { SvcError } from "../errors.ts";
+import {
+  monotonicMs,
+  type Row,
+  type Statement,
+  type StatementResult,
+  type WriteFailure,
+  type WriteOutcome,
+  type WriteRequest,
+} from "./messages.ts";
+import { giveUpReserve, isReserveInUse } from "./reserve.ts";
+import { diskFull, sqliteFailure, storeError } from "./sqlite-failure.ts";
+import { StatementCache } from "./statement-cache.ts";
+import type { StoreFiles } from "./store-files.ts";
+import { errorMessage } from "./thread-errors.ts";
+
+/** How long one attempt waits for another process; between attempts, requests past their deadline are let go. */
+const lockWaitMs = 100;
+/** The write-ahead log is cut back to this after a burst. */
+const maxIdleLogBytes = 16 * 1024 * 1024;
+
+export class Writer implements Disposable {
+  readonly #files: StoreFiles;
+  readonly #database: DatabaseSync;
+  readonly #statements: StatementCache;
+
+  constructor(files: StoreFiles) {
+    this.#files = files;
+    this.#database = new DatabaseSync(files.database, { timeout: lockWaitMs });
+    // Temporary tables in memory: a full /tmp must not fail a write.
+    this.#database.exec(
+      `PRAGMA synchronous = FULL; PRAGMA temp_store = MEMORY; PRAGMA journal_size_limit = ${maxIdleLogBytes}`,
+    );
+    this.#statements = new StatementCache(this.#database);
+  }
+
+  /**
+   * Commits the requests in one transaction, each whole or not at all. Where the transaction itself fails (a full disk,
+   * a bad page), each request is tried again alone, so that none suffers from its neighbours.
+   */
+  commit(requests: readonly WriteRequest[]): WriteOutcome[] {
+    const outcomes = new Map<WriteRequest, WriteOutcome>();
+    const reserveInUse = isReserveInUse(this.#files);
+    const admitted: WriteRequest[] = [];
+    for (const request of requests) {
+      if (reserveInUse && !request.essential) outcomes.set(request, failed(diskFull()));
+      else admitted.push(request);
+    }
+    try {
+      this.#commitTogether(admitted, outcomes);
+    } catch (error) {
+      for (const request of admitted) {
+        if (admitted.length === 1) this.#settleAlone(request, outcomes, error);
+        else this.#commitAlone(request, outcomes);
+      }
+    }
+    return requests.map((request) => outcomes.get(request) ?? failed(new Error("a request was left out")));
+  }
+
+  #commitAlone(request: WriteRequest, outcomes: Map<WriteRequest, WriteOutcome>): void {
+    try {
+      this.#commitTogether([request], outcomes);
+    } catch (error) {
+      this.#settleAlone(request, outcomes, error);
+    }
+  }
+
+  /** After `error` undid the request's own transaction. */
+  #settleAlone(request: WriteRequest, outcomes: Map<WriteRequest, WriteOutcome>, error: unknown): void {
+    if (sqliteFailure(error) === "full" && request.essential && giveUpReserve(this.#files)) {
+      this.#commitAlone(request, outcomes);
+    } else {
+      outcomes.set(request, failed(error));
+    }
+  }
+
+  /** @throws what undid the transaction and with it every request */
+  #commitTogether(requests: readonly WriteRequest[], outcomes: Map<WriteRequest, WriteOutcome>): void {
+    try {
+      const begun = this.#begin(requests, outcomes);
+      if (begun.length === 0) return;
+      const settled = begun.map((request) => [request, this.#apply(request)] as const);
+      this.#database.exec("COMMIT");
+      for (const [request, outcome] of settled) outcomes.set(request, outcome);
+    } catch (error) {
+      if (this.#database.isTransaction) this.#database.exec("ROLLBACK");
+      throw error;
+    }
+  }
+
+  /** Takes the write lock; answers the requests whose deadline had not passed by then. */
+  #begin(
+    requests: readonly WriteRequest[],
+    outcomes: Map<WriteRequest, WriteOutcome>,
+  ): readonly WriteRequest[] {
+    let waiting = requests;
+    for (;;) {
+      const now = monotonicMs();
+      waiting = waiting.filter((request) => {
+        if (request.deadlineMs > now) return true;
+        outcomes.set(request, failed(busyTooLong));
+        return false;
+      });
+      if (waiting.length === 0) return waiting;
+      try {
+        this.#database.exec("BEGIN IMMEDIATE");
+        return waiting;
+      } catch (error) {
+        if (sqliteFailure(error) !== "busy") throw error;
+      }
+    }
+  }
+
+  /** Runs one request inside the transaction; a failure undoes its statements alone. @throws when it undid all */
+  #apply(request: WriteRequest): WriteOutcome {
+    this.#database.exec("SAVEPOINT request");
+    let failure: WriteFailure | undefined;
+    const results: StatementResult[] = [];
+    for (const [index, statement] of request.statements.entries()) {
+      try {
+        const result = this.#run(statement);
+        results.push(result);
+        if (statement.changes !== undefined && statement.changes !== result.changes) {
+          const message = `statement ${index} changed ${result.changes} rows and not ${statement.changes}`;
+          failure = { kind: "conflict", statementIndex: index, reason: "changes", message };
+        }
+      } catch (error) {
+        if (!this.#database.isTransaction || sqliteFailure(error) === "full") throw error;
+        failure = statementFailure(error, index);
+      }
+      if (failure !== undefined) break;
+    }
+    if (failure !== undefined) this.#database.exec("ROLLBACK TO request");
+    this.#database.exec("RELEASE request");
+    return failure === undefined ? { results } : { failure };
+  }
+
+  #run({ sql, params = [] }: Statement): StatementResult {
+    const statement = this.#statements.prepare(sql);
+    if (statement.columns().length === 0) {
+      const { changes, lastInsertRowid } = statement.run(...params);
+      return { changes: Number(changes), lastInsertRowid: Number(lastInsertRowid) };
+    }
+    const rows = statement.all(...params) as Row[];
+    const last = this.#statements.prepare("SELECT last_insert_rowid() AS id").get();
+    return { changes: rows.length, lastInsertRowid: Number(last?.["id"]), rows };
+  }
+
+  /** Folds the write-ahead log into the database when no other connection is left. */
+  [Symbol.dispose](): void {
+    this.#database.close();
+  }
+}
+
+const busyTooLong = new SvcError(
+  "unavailable",
+  "unavailable",
+  "the store was busy with other writes for too long and nothing was changed; try again",
+);
+
+function statementFailure(error: unknown, statementIndex: number): WriteFailure {
+  const reason = sqliteFailure(error);
+  if (reason !== "unique" && reason !== "constraint") return errorMessage(storeError(error));
+  return { kind: "conflict", statementIndex, reason, message: (error as Error).message };
+}
+
+function failed(error: unknown): WriteOutcome {
+  return { failure: errorMessage(storeError(error)) };
+}
