@@ -1,0 +1,228 @@
+/** From the text of `svc.yaml` to a {@link Manifest}, or to sentences that name file, line and key. */
+import { readFile } from "node:fs/promises";
+import type { ValidateFunction } from "ajv";
+import { SvcError } from "../errors.ts";
+import type { ReasonPayload } from "../errors.ts";
+import type { CommandDocument, HealthDocument, ManifestDocument } from "./manifest-document.ts";
+import { manifestProblems } from "./manifest-rules.ts";
+import { manifestFileName } from "./manifest.ts";
+import type { BackupPolicy, Command, HealthCheck, Manifest, Runtime } from "./manifest.ts";
+import { parseDuration, parseSize } from "./quantities.ts";
+import { compileSchema, schemaProblems } from "./schema-problems.ts";
+import { mergeDefaults } from "./settings.ts";
+import type { SettingsValidator } from "./settings-validator.ts";
+import { readYaml } from "./yaml-document.ts";
+import type { Problem, YamlDocument } from "./yaml-document.ts";
+
+/** A manifest is at most this long. */
+export const maxManifestBytes = 256 * 1024;
+
+const bounds = { maxBytes: maxManifestBytes, maxTokens: 20_000, maxDepth: 32, maxValues: 10_000 };
+
+export interface ManifestParser {
+  /**
+   * @param file how messages name it. Default `svc.yaml`.
+   * @throws SvcError `invalid_argument` `package_invalid` with every problem, its line and key.
+   */
+  parse: (text: string, file?: string) => Promise<Manifest>;
+}
+
+/** A parser that compiles the schema once, when the first manifest comes. Defaults of settings are held against their schema too. */
+export function createManifestParser(validator: SettingsValidator): ManifestParser {
+  let compiled: Promise<ValidateFunction> | undefined;
+  return {
+    async parse(text, file = manifestFileName) {
+      compiled ??= loadSchema();
+      const validate = await compiled;
+      const result = readYaml(text, bounds);
+      if ("problems" in result) throw packageInvalid(file, result.problems);
+      const shape = schemaProblems(validate, result.document);
+      if (shape.length > 0) throw packageInvalid(file, shape);
+      const manifest = fromDocument(result.document, file);
+      await checkDefaults(validator, manifest, result.document, file);
+      return manifest;
+    },
+  };
+}
+
+async function loadSchema(): Promise<ValidateFunction> {
+  const text = await readFile(new URL("manifest.schema.json", import.meta.url), "utf8");
+  return compileSchema(JSON.parse(text) as object);
+}
+
+function fromDocument(document: YamlDocument, file: string): Manifest {
+  // The schema has just said that it has this shape; a test holds type and schema together.
+  const written = document.value as unknown as ManifestDocument;
+  const problems = manifestProblems(written).map(({ path, message }): Problem => ({
+    line: document.lineOf(path),
+    message,
+  }));
+  if (problems.length > 0) throw packageInvalid(file, problems);
+  return normalise(written);
+}
+
+/** A default that its own schema refuses would fail every install: better told to the author. */
+async function checkDefaults(
+  validator: SettingsValidator,
+  manifest: Manifest,
+  document: YamlDocument,
+  file: string,
+): Promise<void> {
+  const { settings } = manifest;
+  if (settings === undefined) return;
+  try {
+    await validator.validate(
+      { ...manifest, settings: { ...settings, required: [] } },
+      mergeDefaults(manifest, {}),
+    );
+  } catch (error) {
+    if (!(error instanceof SvcError) || error.reason !== "invalid_request") throw error;
+    const { violations } = error.payload as ReasonPayload<"invalid_request">;
+    const problems = (violations ?? []).map(({ field = "", description = "" }): Problem => {
+      const name = /^values\.([^.[]+)/.exec(field)?.[1] ?? "";
+      const line = document.lineOf(["settings", "properties", name, "default"]);
+      return { line, message: `the default of the setting "${name}" ${description}` };
+    });
+    throw packageInvalid(file, problems);
+  }
+}
+
+/** `invalid_argument` `package_invalid`: what is wrong in a file of a package. */
+export function packageInvalid(file: string, problems: readonly Problem[]): SvcError<"package_invalid"> {
+  const list = problems.map(({ line, message }) => `line ${line}: ${message}`).join("; ");
+  return new SvcError("invalid_argument", "package_invalid", `${file}: ${list}`);
+}
+
+function normalise(written: ManifestDocument): Manifest {
+  const { health, backup, console, migrate, settings, stop, restart, limits } = written;
+  return {
+    id: written.id,
+    name: written.name,
+    version: written.version,
+    summary: written.summary ?? "",
+    homepage: written.homepage ?? "",
+    runtime: runtimeOf(written),
+    ...(settings && { settings }),
+    ports: (written.ports ?? []).map(({ container_port: containerPort, ...port }) => ({
+      name: port.name,
+      protocol: port.protocol ?? "tcp",
+      ...defined({ default: port.default, setting: port.setting, containerPort }),
+    })),
+    volumes: (written.volumes ?? []).map((volume) => ({
+      name: volume.name,
+      path: volume.path ?? volume.name,
+      backup: volume.backup ?? true,
+      excludes: volume.excludes ?? [],
+    })),
+    ...(health && { health: healthOf(health) }),
+    stop: { signal: stop?.signal ?? "SIGTERM", graceMs: duration(stop?.grace, 10_000) },
+    restart: {
+      policy: restart?.policy ?? "on-failure",
+      delayMs: duration(restart?.delay, 1_000),
+      maxDelayMs: duration(restart?.max_delay, 60_000),
+      maxAttempts: restart?.max_attempts ?? 10,
+      resetAfterMs: duration(restart?.reset_after, 600_000),
+    },
+    limits: defined({
+      memoryBytes: limits?.memory === undefined ? undefined : parseSize(limits.memory),
+      cpus: limits?.cpus,
+      openFiles: limits?.open_files,
+    }),
+    ...(backup && {
+      backup: {
+        storages: backup.storages ?? [],
+        mode: backup.mode ?? "live",
+        ...defined({
+          trigger: backup.trigger,
+          keep: backup.keep,
+          dump: backup.dump && commandOf(backup.dump),
+          restore: backup.restore && commandOf(backup.restore),
+        }),
+      } satisfies BackupPolicy,
+    }),
+    ...(console && { console: { argv: console.exec } }),
+    permissions: written.permissions ?? [],
+    ...(migrate && { migrate: commandOf(migrate) }),
+  };
+}
+
+function runtimeOf(written: ManifestDocument): Runtime {
+  const { process, docker, compose, service } = written;
+  if (process) {
+    return {
+      kind: "process",
+      argv: process.exec,
+      build: (process.build ?? []).map(commandOf),
+      env: process.env ?? {},
+      workingDir: process.working_dir ?? ".",
+    };
+  }
+  if (docker) {
+    return {
+      kind: "docker",
+      env: docker.env ?? {},
+      privileged: docker.privileged ?? false,
+      network: docker.network ?? "bridge",
+      pid: docker.pid ?? "container",
+      ipc: docker.ipc ?? "container",
+      devices: docker.devices ?? [],
+      capabilities: docker.capabilities ?? [],
+      mounts: docker.mounts ?? [],
+      ...defined({
+        image: docker.image,
+        build: docker.build,
+        entrypoint: docker.entrypoint,
+        command: docker.command,
+        user: docker.user,
+        workingDir: docker.working_dir,
+      }),
+    };
+  }
+  if (compose) {
+    return { kind: "compose", file: compose.file, profiles: compose.profiles ?? [], env: compose.env ?? {} };
+  }
+  if (service) {
+    return {
+      kind: "service",
+      unit: service.unit,
+      build: (service.build ?? []).map(commandOf),
+      env: service.env ?? {},
+    };
+  }
+  throw new TypeError("a manifest without a runtime passed the rules");
+}
+
+function commandOf(command: CommandDocument): Command {
+  return {
+    argv: command.exec,
+    workingDir: command.working_dir ?? ".",
+    env: command.env ?? {},
+    timeoutMs: duration(command.timeout, 600_000),
+  };
+}
+
+function healthOf(health: HealthDocument): HealthCheck {
+  const { http, tcp, exec } = health;
+  return {
+    probe: http
+      ? { kind: "http", port: http.port, path: http.path ?? "/" }
+      : tcp
+        ? { kind: "tcp", port: tcp.port }
+        : { kind: "exec", argv: exec ?? [] },
+    startPeriodMs: duration(health.start_period, 10_000),
+    intervalMs: duration(health.interval, 10_000),
+    timeoutMs: duration(health.timeout, 5_000),
+    retries: health.retries ?? 3,
+  };
+}
+
+function duration(text: string | undefined, defaultMs: number): number {
+  return text === undefined ? defaultMs : (parseDuration(text) ?? defaultMs);
+}
+
+type Defined<T> = { [K in keyof T]?: Exclude<T[K], undefined> };
+
+/** Leaves out what is undefined, as exact optional properties want it. */
+function defined<T extends object>(values: T): Defined<T> {
+  return Object.fromEntries(Object.entries(values).filter(([, value]) => value !== undefined)) as Defined<T>;
+}

@@ -1,0 +1,193 @@
+/** What a manifest must obey beyond its schema: rules that tie one part of it to another. */
+import type { CommandDocument, DockerDocument, ManifestDocument, Permission } from "./manifest-document.ts";
+import { placeholdersIn } from "./placeholders.ts";
+import { settingsProblems } from "./settings-rules.ts";
+import type { DocumentPath } from "./yaml-document.ts";
+
+/** A broken rule and the place in the manifest that breaks it. */
+export interface RuleProblem {
+  path: DocumentPath;
+  message: string;
+}
+
+const runtimes = ["process", "docker", "compose", "service"] as const;
+
+/** Every rule that `manifest` breaks; none when it is fine. */
+export function manifestProblems(manifest: ManifestDocument): RuleProblem[] {
+  return [
+    ...runtimeProblems(manifest),
+    ...nameProblems(manifest),
+    ...portProblems(manifest),
+    ...volumeProblems(manifest),
+    ...healthProblems(manifest),
+    ...placeholderProblems(manifest),
+    ...settingsProblems(manifest, templatesOf(manifest)),
+    ...permissionProblems(manifest),
+  ];
+}
+
+function runtimeProblems(manifest: ManifestDocument): RuleProblem[] {
+  const [first, ...others] = runtimes.filter((name) => manifest[name] !== undefined);
+  if (first === undefined) {
+    return [{ path: [], message: `one of the keys ${runtimes.join(", ")} must say how the package runs` }];
+  }
+  const problems = others.map((name): RuleProblem => ({
+    path: [name],
+    message: `"${name}" beside "${first}": a package runs in one way only`,
+  }));
+  const { docker } = manifest;
+  if (docker && (docker.image === undefined) === (docker.build === undefined)) {
+    problems.push({ path: ["docker"], message: `docker needs exactly one of "image" and "build"` });
+  }
+  return problems;
+}
+
+function nameProblems(manifest: ManifestDocument): RuleProblem[] {
+  return (["ports", "volumes"] as const).flatMap((list) => {
+    const seen = new Set<string>();
+    return (manifest[list] ?? []).flatMap(({ name }, index): RuleProblem[] => {
+      if (!seen.has(name)) {
+        seen.add(name);
+        return [];
+      }
+      return [{ path: [list, index, "name"], message: `${list}: the name "${name}" appears twice` }];
+    });
+  });
+}
+
+function portProblems(manifest: ManifestDocument): RuleProblem[] {
+  return (manifest.ports ?? []).flatMap((port, index): RuleProblem[] => {
+    const path = ["ports", index];
+    if ((port.default === undefined) === (port.setting === undefined)) {
+      return [{ path, message: `the port "${port.name}" needs exactly one of "default" and "setting"` }];
+    }
+    if (port.setting === undefined) return [];
+    const setting = own(manifest.settings?.properties, port.setting);
+    if (setting === undefined) {
+      return [
+        { path: [...path, "setting"], message: `the port "${port.name}" names no setting "${port.setting}"` },
+      ];
+    }
+    if (setting.type !== "integer") {
+      const message = `the setting "${port.setting}" gives a port number, so its type must be integer`;
+      return [{ path: ["settings", "properties", port.setting], message }];
+    }
+    return [];
+  });
+}
+
+function volumeProblems(manifest: ManifestDocument): RuleProblem[] {
+  return (manifest.volumes ?? []).flatMap(({ name, path }, index): RuleProblem[] => {
+    const where = ["volumes", index, "path"];
+    const absolute = path?.startsWith("/") ?? false;
+    if (path?.split("/").includes("..")) {
+      return [{ path: where, message: `the path "${path}" of the volume "${name}" has ".."` }];
+    }
+    if (manifest.docker && !absolute) {
+      return [{ path: where, message: `the volume "${name}" needs an absolute path in the container` }];
+    }
+    if (!manifest.docker && absolute) {
+      return [{ path: where, message: `the path of the volume "${name}" must be relative` }];
+    }
+    return [];
+  });
+}
+
+function healthProblems(manifest: ManifestDocument): RuleProblem[] {
+  const { health } = manifest;
+  if (health === undefined) return [];
+  const probes = (["http", "tcp", "exec"] as const).filter((probe) => health[probe] !== undefined);
+  if (probes.length !== 1) {
+    return [{ path: ["health"], message: `health needs exactly one of "http", "tcp" and "exec"` }];
+  }
+  const port = health.http?.port ?? health.tcp?.port;
+  if (port === undefined || (manifest.ports ?? []).some(({ name }) => name === port)) return [];
+  return [{ path: ["health", probes[0] ?? "http", "port"], message: `health names no port "${port}"` }];
+}
+
+/** A piece of text in which placeholders are expanded. */
+export interface Template {
+  path: DocumentPath;
+  text: string;
+}
+
+/** Every text of `manifest` in which placeholders are expanded. */
+function templatesOf(manifest: ManifestDocument): Template[] {
+  const { process, docker, compose, service, migrate, health, console, backup } = manifest;
+  return [
+    ...argvTemplates(["process", "exec"], process?.exec),
+    ...envTemplates(["process", "env"], process?.env),
+    ...commandTemplates(["process", "build"], process?.build),
+    ...argvTemplates(["docker", "command"], docker?.command),
+    ...envTemplates(["docker", "env"], docker?.env),
+    ...envTemplates(["compose", "env"], compose?.env),
+    ...envTemplates(["service", "env"], service?.env),
+    ...commandTemplates(["service", "build"], service?.build),
+    ...oneCommand(["migrate"], migrate),
+    ...oneCommand(["backup", "dump"], backup?.dump),
+    ...oneCommand(["backup", "restore"], backup?.restore),
+    ...argvTemplates(["health", "exec"], health?.exec),
+    ...argvTemplates(["console", "exec"], console?.exec),
+  ];
+}
+
+function argvTemplates(path: DocumentPath, argv: readonly string[] = []): Template[] {
+  return argv.map((text, index) => ({ path: [...path, index], text }));
+}
+
+function envTemplates(path: DocumentPath, env: Readonly<Record<string, string>> = {}): Template[] {
+  return Object.entries(env).map(([name, text]) => ({ path: [...path, name], text }));
+}
+
+function commandTemplates(path: DocumentPath, commands: readonly CommandDocument[] = []): Template[] {
+  return commands.flatMap((command, index) => oneCommand([...path, index], command));
+}
+
+function oneCommand(path: DocumentPath, command: CommandDocument | undefined): Template[] {
+  if (command === undefined) return [];
+  return [...argvTemplates([...path, "exec"], command.exec), ...envTemplates([...path, "env"], command.env)];
+}
+
+function placeholderProblems(manifest: ManifestDocument): RuleProblem[] {
+  const known = new Set([
+    ...["id", "name", "repo", "data"],
+    ...(manifest.ports ?? []).map(({ name }) => `ports.${name}`),
+    ...(manifest.volumes ?? []).map(({ name }) => `volumes.${name}`),
+    ...Object.keys(manifest.settings?.properties ?? {}).map((name) => `settings.${name}`),
+  ]);
+  return templatesOf(manifest).flatMap(({ path, text }) =>
+    placeholdersIn(text)
+      .filter((name) => !known.has(name))
+      .map((name) => ({
+        path,
+        message: `the placeholder \${${name}} means nothing here; known: ${[...known].join(", ")}`,
+      })),
+  );
+}
+
+function permissionProblems(manifest: ManifestDocument): RuleProblem[] {
+  const granted = new Set(manifest.permissions ?? []);
+  return (manifest.docker ? dockerAsks(manifest.docker) : [])
+    .filter(({ needs }) => !needs.some((permission) => granted.has(permission)))
+    .map(({ key, needs }) => ({
+      path: ["docker", key],
+      message: `docker.${key} asks for the host: add "${needs.join('" or "')}" to permissions`,
+    }));
+}
+
+function dockerAsks(docker: DockerDocument): { key: string; needs: Permission[] }[] {
+  const asks: [boolean, string, Permission[]][] = [
+    [docker.privileged === true, "privileged", ["privileged"]],
+    [docker.network === "host", "network", ["host_network"]],
+    [docker.pid === "host", "pid", ["host_pid"]],
+    [docker.ipc === "host", "ipc", ["host_ipc"]],
+    [(docker.devices ?? []).length > 0, "devices", ["devices"]],
+    [(docker.capabilities ?? []).length > 0, "capabilities", ["capabilities"]],
+    [(docker.mounts ?? []).length > 0, "mounts", ["host_mounts", "engine_socket"]],
+  ];
+  return asks.flatMap(([asked, key, needs]) => (asked ? [{ key, needs }] : []));
+}
+
+function own<T>(record: Readonly<Record<string, T>> | undefined, key: string): T | undefined {
+  return record !== undefined && Object.hasOwn(record, key) ? record[key] : undefined;
+}

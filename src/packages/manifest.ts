@@ -1,0 +1,156 @@
+/**
+ * The manifest of a package as the rest of svc uses it: defaults filled in, durations in milliseconds, sizes in
+ * bytes. It is plain JSON, so it can be stored as it is. `manifest.schema.json` says what authors write.
+ */
+import type {
+  DockerBuildDocument,
+  MountDocument,
+  Permission,
+  SettingDocument,
+  SettingsDocument,
+} from "./manifest-document.ts";
+
+/** The file at the root of every package. */
+export const manifestFileName = "svc.yaml";
+
+export interface Command {
+  /** Program and arguments; may hold placeholders. */
+  argv: string[];
+  /** Relative to the package's root; `"."` is the root. */
+  workingDir: string;
+  env: Record<string, string>;
+  timeoutMs: number;
+}
+
+export interface ProcessRuntime {
+  kind: "process";
+  argv: string[];
+  build: Command[];
+  env: Record<string, string>;
+  /** Relative to the package's root. */
+  workingDir: string;
+}
+
+export interface DockerRuntime {
+  kind: "docker";
+  /** Exactly one of `image` and `build` is present. */
+  image?: string;
+  build?: DockerBuildDocument;
+  entrypoint?: string[];
+  command?: string[];
+  env: Record<string, string>;
+  user?: string;
+  workingDir?: string;
+  privileged: boolean;
+  network: "bridge" | "none" | "host";
+  pid: "container" | "host";
+  ipc: "container" | "host";
+  devices: string[];
+  capabilities: string[];
+  mounts: MountDocument[];
+}
+
+export interface ComposeRuntime {
+  kind: "compose";
+  file: string;
+  profiles: string[];
+  env: Record<string, string>;
+}
+
+export interface ServiceRuntime {
+  kind: "service";
+  unit: string;
+  build: Command[];
+  env: Record<string, string>;
+}
+
+export type Runtime = ProcessRuntime | DockerRuntime | ComposeRuntime | ServiceRuntime;
+
+export interface ManifestPort {
+  name: string;
+  protocol: "tcp" | "udp";
+  /** Exactly one of `default` and `setting` is present. */
+  default?: number;
+  setting?: string;
+  /** Docker only. */
+  containerPort?: number;
+}
+
+export interface ManifestVolume {
+  name: string;
+  /** Docker: absolute, in the container. Else: relative to the app's `volumes/`. */
+  path: string;
+  backup: boolean;
+  excludes: string[];
+}
+
+export interface HealthCheck {
+  probe:
+    | { kind: "http"; port: string; path: string }
+    | { kind: "tcp"; port: string }
+    | { kind: "exec"; argv: string[] };
+  startPeriodMs: number;
+  intervalMs: number;
+  timeoutMs: number;
+  retries: number;
+}
+
+export interface RestartPolicy {
+  policy: "always" | "on-failure" | "never";
+  delayMs: number;
+  maxDelayMs: number;
+  /** 0: never gives up. */
+  maxAttempts: number;
+  resetAfterMs: number;
+}
+
+export interface BackupPolicy {
+  trigger?: string;
+  storages: string[];
+  keep?: number;
+  mode: "live" | "pause" | "stop";
+  dump?: Command;
+  restore?: Command;
+}
+
+export interface Manifest {
+  id: string;
+  name: string;
+  version: string;
+  summary: string;
+  homepage: string;
+  runtime: Runtime;
+  /** As the author wrote it; absent when the package defines none. */
+  settings?: SettingsDocument;
+  ports: ManifestPort[];
+  volumes: ManifestVolume[];
+  health?: HealthCheck;
+  stop: { signal: NodeJS.Signals; graceMs: number };
+  restart: RestartPolicy;
+  limits: { memoryBytes?: number; cpus?: number; openFiles?: number };
+  backup?: BackupPolicy;
+  console?: { argv: string[] };
+  permissions: Permission[];
+  migrate?: Command;
+}
+
+/** The settings that a manifest defines, by name, in the author's order. */
+export function settingsOf(manifest: Pick<Manifest, "settings">): [string, SettingDocument][] {
+  return Object.entries(manifest.settings?.properties ?? {});
+}
+
+const permissionSentences: Readonly<Record<Permission, string>> = {
+  privileged: "It runs privileged: it can do everything that root can.",
+  host_network: "It uses the host's network directly.",
+  host_pid: "It sees and can signal the host's processes.",
+  host_ipc: "It shares the host's inter-process communication.",
+  devices: "It uses devices of the host.",
+  capabilities: "It has capabilities beyond those of an ordinary container.",
+  host_mounts: "It reads or writes directories of the host.",
+  engine_socket: "It controls the container engine, and so the host.",
+};
+
+/** What the package asks of the host beyond the usual, one sentence each. */
+export function describePermissions(manifest: Pick<Manifest, "permissions">): string[] {
+  return manifest.permissions.map((permission) => permissionSentences[permission]);
+}

@@ -1,0 +1,59 @@
+/** The settings section of a manifest as plain JSON Schema, for clients and for ajv. */
+import type { SettingDocument, SettingPartDocument } from "./manifest-document.ts";
+import { settingsOf } from "./manifest.ts";
+import type { Manifest } from "./manifest.ts";
+import type { JsonValue } from "./yaml-document.ts";
+
+export type JsonObject = Record<string, JsonValue>;
+
+/** Whether ECMAScript can read `pattern` (with Unicode semantics, as JSON Schema asks for). */
+export function isPattern(pattern: string): boolean {
+  try {
+    return new RegExp(pattern, "u") instanceof RegExp;
+  } catch {
+    return false;
+  }
+}
+
+/**
+ * The schema that S 2.3 answers: where values go is left out, `secret` is JSON Schema's `writeOnly`.
+ * `null` when the package defines no settings.
+ */
+export function settingsSchema(manifest: Pick<Manifest, "settings">): JsonObject | null {
+  const { settings } = manifest;
+  if (settings === undefined) return null;
+  const { title, description, required } = settings;
+  return {
+    type: "object",
+    ...(title !== undefined && { title }),
+    ...(description !== undefined && { description }),
+    properties: Object.fromEntries(
+      settingsOf(manifest).map(([name, setting]) => [name, schemaOfSetting(setting)]),
+    ),
+    ...(required !== undefined && { required }),
+    additionalProperties: false,
+  };
+}
+
+function schemaOfSetting(setting: SettingDocument): JsonObject {
+  const { env: _env, arg: _arg, file: _file, secret, ...part } = setting;
+  return { ...schemaOfPart(part), ...(secret === true && { writeOnly: true }) };
+}
+
+function schemaOfPart(part: SettingPartDocument): JsonObject {
+  const { items, properties, ...keywords } = part;
+  return {
+    ...(withoutExtensions(keywords) as JsonObject),
+    ...(items && { items: schemaOfPart(items) }),
+    ...(properties && {
+      properties: Object.fromEntries(
+        Object.entries(properties).map(([name, child]) => [name, schemaOfPart(child)]),
+      ),
+      additionalProperties: false,
+    }),
+  };
+}
+
+function withoutExtensions(keywords: object): object {
+  return Object.fromEntries(Object.entries(keywords).filter(([key]) => !key.startsWith("x-")));
+}

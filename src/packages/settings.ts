@@ -1,0 +1,145 @@
+/** From the values that a user chose to what the app gets: environment, arguments, files and ports. */
+import type { SettingDocument } from "./manifest-document.ts";
+import { settingsOf } from "./manifest.ts";
+import type { Manifest } from "./manifest.ts";
+import { expandPlaceholders, placeholdersIn } from "./placeholders.ts";
+import type { JsonObject } from "./settings-schema.ts";
+import type { JsonValue } from "./yaml-document.ts";
+
+/** What stands for a secret that is set, in every answer. */
+export const secretMask = "***";
+
+/** A file that svc writes in the app's data directory at every start. */
+export interface SettingsFile {
+  /** Relative to the data directory. */
+  path: string;
+  content: string;
+}
+
+export interface ResolvedSettings {
+  env: Record<string, string>;
+  /** Appended to the command, in the order of the manifest. */
+  args: string[];
+  files: SettingsFile[];
+  /** The text of every value, by setting: what `${settings.NAME}` means. */
+  texts: Record<string, string>;
+}
+
+export interface ResolvedPort {
+  name: string;
+  protocol: "tcp" | "udp";
+  port: number;
+}
+
+/** `values` over the defaults of the manifest. Settings without either are absent. */
+export function mergeDefaults(manifest: Pick<Manifest, "settings">, values: JsonObject): JsonObject {
+  const defaults = settingsOf(manifest).flatMap(([name, setting]): [string, JsonValue][] =>
+    setting.default === undefined ? [] : [[name, structuredClone(setting.default) as JsonValue]],
+  );
+  return { ...Object.fromEntries(defaults), ...values };
+}
+
+/** Where the values go. `values` may lack defaults; they must have passed validation. */
+export function resolveSettings(manifest: Pick<Manifest, "settings">, values: JsonObject): ResolvedSettings {
+  const merged = mergeDefaults(manifest, values);
+  const env: Record<string, string> = {};
+  const args: string[] = [];
+  const texts: Record<string, string> = {};
+  const writer = new FileWriter();
+  for (const [name, setting] of settingsOf(manifest)) {
+    const value = merged[name];
+    texts[name] = value === undefined ? "" : textOf(value);
+    if (value === undefined || value === null) continue;
+    if (setting.env !== undefined) env[setting.env] = textOf(value);
+    if (setting.arg !== undefined) args.push(...argsOf([setting.arg].flat(), value));
+    if (setting.file !== undefined) writer.add(setting.file, value);
+  }
+  return { env, args, texts, files: writer.files() };
+}
+
+/** Text as it is, `true` and `false`, numbers in decimal, everything else as JSON. */
+function textOf(value: JsonValue): string {
+  return typeof value === "string" ? value : JSON.stringify(value);
+}
+
+function argsOf(templates: readonly string[], value: JsonValue): string[] {
+  const takesValue = templates.some((template) => placeholdersIn(template).includes("value"));
+  if (!takesValue) return value === true ? templates.map((template) => expandPlaceholders(template, {})) : [];
+  return [value]
+    .flat()
+    .flatMap((item) => templates.map((template) => expandPlaceholders(template, { value: textOf(item) })));
+}
+
+/** Collects what settings say about files: a whole text, or places in a JSON document. */
+class FileWriter {
+  readonly #texts = new Map<string, string>();
+  readonly #documents = new Map<string, JsonObject>();
+
+  add({ path, pointer }: NonNullable<SettingDocument["file"]>, value: JsonValue): void {
+    if (pointer === undefined) {
+      this.#texts.set(path, textOf(value));
+      return;
+    }
+    const document = this.#documents.get(path) ?? {};
+    this.#documents.set(path, document);
+    const steps = pointer.split("/").slice(1);
+    const last = unescapePointer(steps.pop() ?? "");
+    let place = document;
+    for (const step of steps.map(unescapePointer)) {
+      const next = Object.hasOwn(place, step) ? place[step] : undefined;
+      const child = typeof next === "object" && next !== null && !Array.isArray(next) ? next : {};
+      place[step] = child;
+      place = child;
+    }
+    place[last] = value;
+  }
+
+  files(): SettingsFile[] {
+    const texts = [...this.#texts].map(([path, content]) => ({ path, content }));
+    const documents = [...this.#documents].map(([path, document]) => ({
+      path,
+      content: `${JSON.stringify(document, undefined, 2)}\n`,
+    }));
+    return [...texts, ...documents];
+  }
+}
+
+function unescapePointer(step: string): string {
+  return step.replaceAll("~1", "/").replaceAll("~0", "~");
+}
+
+/** The ports that the app binds with these values. A port whose setting has no value is left out. */
+export function resolvePorts(
+  manifest: Pick<Manifest, "settings" | "ports">,
+  values: JsonObject,
+): ResolvedPort[] {
+  const merged = mergeDefaults(manifest, values);
+  return manifest.ports.flatMap(({ name, protocol, default: fixed, setting }) => {
+    const port = setting === undefined ? fixed : merged[setting];
+    return typeof port === "number" ? [{ name, protocol, port }] : [];
+  });
+}
+
+/** `values` for an answer: secrets that are set read `"***"`. */
+export function maskSecrets(manifest: Pick<Manifest, "settings">, values: JsonObject): JsonObject {
+  const masked = settingsOf(manifest)
+    .filter(([name, { secret }]) => secret === true && Object.hasOwn(values, name))
+    .map(([name]) => [name, secretMask] as const);
+  return { ...values, ...Object.fromEntries(masked) };
+}
+
+/** Values as a client sent them: a secret written back as `"***"` keeps what `stored` has. */
+export function keepMaskedSecrets(
+  manifest: Pick<Manifest, "settings">,
+  values: JsonObject,
+  stored: JsonObject,
+): JsonObject {
+  const kept = { ...values };
+  for (const [name, { secret }] of settingsOf(manifest)) {
+    if (secret !== true || values[name] !== secretMask) continue;
+    const before = stored[name];
+    if (before === undefined) Reflect.deleteProperty(kept, name);
+    else kept[name] = before;
+  }
+  return kept;
+}

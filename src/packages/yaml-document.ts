@@ -1,0 +1,170 @@
+/**
+ * YAML from strangers, read with bounds (T33): size, tokens, depth and the number of values that aliases may
+ * expand to are capped before anything grows, and every value keeps the line it stands on for the messages.
+ */
+import { isAlias, isMap, isScalar, isSeq, Lexer, LineCounter, parseDocument } from "yaml";
+import type { Node, Pair, ParsedNode } from "yaml";
+
+export type JsonValue = null | boolean | number | string | JsonValue[] | { [key: string]: JsonValue };
+
+/** Where in a document a value stands: object keys and array indexes from the root. */
+export type DocumentPath = readonly (string | number)[];
+
+/** Something wrong in a document, at a line counted from 1. */
+export interface Problem {
+  line: number;
+  message: string;
+}
+
+export interface YamlBounds {
+  /** Length of the text in UTF-8 bytes. */
+  maxBytes: number;
+  /** Lexer tokens; what composing costs grows with it. */
+  maxTokens: number;
+  /** Nesting of maps and lists. */
+  maxDepth: number;
+  /** Values after aliases are expanded. */
+  maxValues: number;
+}
+
+/** A parsed document: plain JSON values, and the line of each. */
+export interface YamlDocument {
+  value: JsonValue;
+  /** The line of the key (or list item) at `path`, or of the nearest value above it that the text has. */
+  lineOf: (path: DocumentPath) => number;
+}
+
+export type YamlResult = { document: YamlDocument } | { problems: Problem[] };
+
+const KEYS_THAT_CONFUSE_JAVASCRIPT = new Set(["__proto__", "constructor", "prototype"]);
+
+/** Reads one YAML 1.2 document (core schema); answers the problems instead of throwing. */
+export function readYaml(text: string, bounds: YamlBounds): YamlResult {
+  const sizeBytes = Buffer.byteLength(text);
+  if (sizeBytes > bounds.maxBytes) {
+    return refuse(1, `${sizeBytes} bytes are more than the ${bounds.maxBytes} allowed`);
+  }
+  if (hasMoreTokens(text, bounds.maxTokens)) {
+    return refuse(1, `the document has more than the ${bounds.maxTokens} YAML tokens allowed`);
+  }
+  const lines = new LineCounter();
+  // Pretty errors quote the text around each error: slow on hostile input, and a leak of what the file says.
+  // The parser's own check of unique keys is quadratic; ours below is not.
+  const parsed = parseDocument(text, { lineCounter: lines, prettyErrors: false, uniqueKeys: false });
+  const lineAt = (offset: number | undefined): number =>
+    offset === undefined ? 1 : lines.linePos(offset).line;
+  const [first] = parsed.errors;
+  if (first !== undefined) return refuse(lineAt(first.pos[0]), sentence(first.message));
+
+  const reader = new NodeReader(bounds, lineAt);
+  const value = parsed.contents === null ? null : reader.read(parsed.contents, 0);
+  if (reader.problems.length > 0) return { problems: reader.problems };
+  return { document: { value, lineOf: (path) => lineAt(offsetOf(parsed.contents, path)) } };
+}
+
+function refuse(line: number, message: string): YamlResult {
+  return { problems: [{ line, message }] };
+}
+
+function sentence(message: string): string {
+  return message.includes("call stack") ? "the document is nested too deep" : message;
+}
+
+function hasMoreTokens(text: string, max: number): boolean {
+  let count = 0;
+  for (const _ of new Lexer().lex(text)) {
+    count += 1;
+    if (count > max) return true;
+  }
+  return false;
+}
+
+/** Turns nodes into JSON values; ends at the first bound that breaks. */
+class NodeReader {
+  readonly problems: Problem[] = [];
+  readonly #bounds: YamlBounds;
+  readonly #lineAt: (offset: number | undefined) => number;
+  readonly #anchors = new Map<string, ParsedNode>();
+  #values = 0;
+
+  constructor(bounds: YamlBounds, lineAt: (offset: number | undefined) => number) {
+    this.#bounds = bounds;
+    this.#lineAt = lineAt;
+  }
+
+  read(node: ParsedNode | null, depth: number): JsonValue {
+    if (node === null || this.problems.length > 0) return null;
+    this.#values += 1;
+    if (this.#values > this.#bounds.maxValues) {
+      return this.#problem(node, `more than ${this.#bounds.maxValues} values, aliases expanded`);
+    }
+    if (depth > this.#bounds.maxDepth) {
+      return this.#problem(node, `nested deeper than ${this.#bounds.maxDepth} levels`);
+    }
+    if (isAlias(node)) {
+      const target = this.#anchors.get(node.source);
+      if (target === undefined)
+        return this.#problem(node, `the alias *${node.source} names no anchor above it`);
+      return this.read(target, depth + 1);
+    }
+    if (node.anchor !== undefined) this.#anchors.set(node.anchor, node);
+    if (isMap(node)) return this.#readMap(node.items, depth);
+    if (isSeq(node)) return node.items.map((item) => this.read(item, depth + 1));
+    return this.#readScalar(node);
+  }
+
+  #readMap(pairs: readonly Pair<ParsedNode, ParsedNode | null>[], depth: number): JsonValue {
+    const entries = new Map<string, JsonValue>();
+    for (const { key, value } of pairs) {
+      const name = keyText(key);
+      if (name === undefined) return this.#problem(key, "keys must be plain text");
+      if (KEYS_THAT_CONFUSE_JAVASCRIPT.has(name)) return this.#problem(key, `the key "${name}" is reserved`);
+      if (entries.has(name)) return this.#problem(key, `the key "${name}" appears twice`);
+      entries.set(name, this.read(value, depth + 1));
+    }
+    return Object.fromEntries(entries);
+  }
+
+  #readScalar(node: ParsedNode): JsonValue {
+    const value: unknown = isScalar(node) ? node.value : undefined;
+    if (value === null || typeof value === "string" || typeof value === "boolean") return value;
+    if (typeof value === "number" && Number.isFinite(value)) return value;
+    return this.#problem(node, "the value is not text, a number, true, false or null");
+  }
+
+  #problem(node: ParsedNode, message: string): null {
+    if (this.problems.length === 0) {
+      this.problems.push({ line: this.#lineAt(node.range[0]), message });
+    }
+    return null;
+  }
+}
+
+function keyText(key: ParsedNode): string | undefined {
+  if (!isScalar(key)) return undefined;
+  const value: unknown = key.value;
+  if (typeof value === "string") return value;
+  return typeof value === "number" || typeof value === "boolean" ? String(value) : undefined;
+}
+
+/** The offset of the deepest key or item of `path` that the text itself has. */
+function offsetOf(root: ParsedNode | null, path: DocumentPath): number | undefined {
+  let node: Node | null = root;
+  let offset = root?.range[0];
+  for (const step of path) {
+    if (isMap(node)) {
+      const pair = (node.items as Pair<ParsedNode, ParsedNode | null>[]).find(
+        ({ key }) => keyText(key) === String(step),
+      );
+      if (pair === undefined) return offset;
+      offset = pair.key.range[0];
+      node = pair.value;
+    } else if (isSeq(node) && typeof step === "number") {
+      const item = node.items[step] as ParsedNode | undefined;
+      if (item === undefined) return offset;
+      offset = item.range[0];
+      node = item;
+    } else return offset;
+  }
+  return offset;
+}
