@@ -30,7 +30,9 @@ export function collectWordLists(
         for (const name of [list.listName, list.typeName]) {
           const other = lists.get(name);
           if (other !== undefined)
-            throw new Error(`${name} would be the words of both ${other.field} and ${field}`);
+            throw new Error(
+              `${name} would be the words of both ${other.field.toString()} and ${field.toString()}`,
+            );
           lists.set(name, list);
         }
       }
@@ -43,9 +45,10 @@ function wordListOf(field: DescField, rules: FieldRules | undefined): WordList |
   const ofItems = field.fieldKind === "list" || field.fieldKind === "map";
   const words = (ofItems ? rules?.items?.in : rules?.in) ?? [];
   if (words.length === 0) return undefined;
-  if (field.scalar !== ScalarType.STRING) throw new Error(`${field}: the rule "in" needs a string field`);
+  if (field.scalar !== ScalarType.STRING)
+    throw new Error(`${field.toString()}: the rule "in" needs a string field`);
   const repeated = words.find((word, index) => words.indexOf(word) !== index);
-  if (repeated !== undefined) throw new Error(`${field}: the word "${repeated}" is there twice`);
+  if (repeated !== undefined) throw new Error(`${field.toString()}: the word "${repeated}" is there twice`);
 
   const name =
     pascalCase(field.parent.typeName.slice(field.parent.file.proto.package.length + 1)) +

@@ -1,0 +1,128 @@
+/** Streams over REST: raw uploads and downloads (google.api.HttpBody) and newline-delimited JSON, with backpressure both ways. */
+import type { DescMessage, Message } from "@bufbuild/protobuf";
+import { create } from "@bufbuild/protobuf";
+import { withRawBody } from "./bind.ts";
+import { clientGone } from "./errors.ts";
+import { findField } from "./explain-json.ts";
+import type { JsonWriter } from "./json-writer.ts";
+import type { RestCall, RestRequest, RestResponse } from "./rest-pipeline.ts";
+import type { Route } from "./route.ts";
+
+/** The raw bytes of a google.api.HttpBody. */
+interface RawBody extends Message {
+  readonly contentType: string;
+  readonly data: Uint8Array;
+}
+
+/**
+ * The messages of an upload: path and query fields ride in the first one, each has the next piece of the body.
+ * An empty body is one message without bytes. The next piece is read when the handler asks for it.
+ * @throws SvcError `canceled` when the client goes away before the end
+ */
+export async function* uploadMessages(
+  route: Route,
+  first: Message,
+  request: RestRequest,
+): AsyncGenerator<Message> {
+  const contentType = String(request.headers["content-type"] ?? "");
+  let message = first;
+  let isFirst = true;
+  try {
+    // The request outlives a handler that stops reading: its answer still has to go out.
+    for await (const chunk of request.iterator({ destroyOnReturn: false })) {
+      yield withRawBody(route, message, isFirst ? contentType : "", chunk as Uint8Array);
+      message = create(route.method.input);
+      isFirst = false;
+    }
+  } catch (error) {
+    throw request.destroyed ? clientGone() : error;
+  }
+  if (isFirst) yield withRawBody(route, first, contentType, new Uint8Array());
+}
+
+/** The raw body that a message of the route's answer is or holds; undefined for routes that answer with JSON. */
+export function rawAnswer({ method, responseBody }: Route, message: Message): RawBody | undefined {
+  if (responseBody === "") return message as RawBody;
+  const field = findField(method.output, responseBody);
+  return field && (message as unknown as Record<string, RawBody | undefined>)[field.localName];
+}
+
+/** Whether a route answers with raw bytes. */
+export function hasRawAnswer({ method, responseBody }: Route): boolean {
+  const message: DescMessage | undefined =
+    responseBody === "" ? method.output : findField(method.output, responseBody)?.message;
+  return message?.typeName === "google.api.HttpBody";
+}
+
+/** Status and headers of a raw answer: its content type is the message's, the rest what the handler put on the call. */
+export function sendRawHead(response: RestResponse, call: RestCall, raw: RawBody | undefined): void {
+  const headers = answerHeaders(call);
+  headers["content-type"] =
+    raw?.contentType === undefined || raw.contentType === "" ? "application/octet-stream" : raw.contentType;
+  response.writeHead(headers["content-range"] === undefined ? 200 : 206, headers);
+}
+
+/** The headers that every answer has, and those that the handler asked for. */
+export function answerHeaders(call: RestCall): Record<string, string | number> {
+  const headers: Record<string, string | number> = {
+    "x-content-type-options": "nosniff",
+    "cache-control": "no-store",
+  };
+  for (const [name, value] of call.responseHeader ?? []) headers[name] = value;
+  return headers;
+}
+
+/**
+ * Sends a stream of answers: raw bytes, or a line of JSON each. Nothing is sent before the first message, so that an error
+ * up to there still has its status; after it, an error can only end the connection.
+ * @param headOnly send the headers that the first message makes, and end the stream there
+ */
+export async function sendStream(
+  {
+    route,
+    response,
+    call,
+    writer,
+  }: { route: Route; response: RestResponse; call: RestCall; writer: JsonWriter },
+  messages: AsyncIterable<Message>,
+  headOnly: boolean,
+): Promise<void> {
+  const isRaw = hasRawAnswer(route);
+  const sendHead = (message: Message | undefined): void => {
+    if (isRaw) sendRawHead(response, call, message && rawAnswer(route, message));
+    else response.writeHead(200, { ...answerHeaders(call), "content-type": "application/x-ndjson" });
+  };
+  for await (const message of messages) {
+    if (!response.headersSent) sendHead(message);
+    if (headOnly) break;
+    const chunk = isRaw
+      ? (rawAnswer(route, message)?.data ?? new Uint8Array())
+      : `${answerText(writer, route, message)}\n`;
+    if (chunk.length > 0) await write(response, chunk);
+  }
+  if (!response.headersSent) sendHead(undefined);
+  response.end();
+}
+
+/** The JSON of a message of the route's answer. */
+export function answerText(writer: JsonWriter, { method, responseBody }: Route, message: Message): string {
+  const field = responseBody === "" ? undefined : findField(method.output, responseBody);
+  return field === undefined ? writer.message(method.output, message) : writer.field(field, message);
+}
+
+/** Writes, and waits while the client does not read. @throws SvcError `canceled` when it goes away meanwhile */
+function write(response: RestResponse, chunk: Uint8Array | string): Promise<void> | undefined {
+  if (response.write(chunk)) return undefined;
+  return new Promise((resolve, reject) => {
+    const onDrain = (): void => {
+      response.removeListener("close", onClose);
+      resolve();
+    };
+    const onClose = (): void => {
+      response.removeListener("drain", onDrain);
+      reject(clientGone());
+    };
+    response.once("drain", onDrain);
+    response.once("close", onClose);
+  });
+}

@@ -1,0 +1,88 @@
+/** Errors as REST answers them: `{"error", "code", "reason", "<reason>": payload}` and a status. */
+import { create } from "@bufbuild/protobuf";
+import type { DescMessage } from "@bufbuild/protobuf";
+import {
+  AmbiguousSchema,
+  CommandFailedSchema,
+  InternalErrorSchema,
+  InvalidRequestSchema,
+  JobOwnedSchema,
+  LicenseRequiredSchema,
+  OwnedByAppSchema,
+  TokenDeniedSchema,
+} from "../../gen/svc/v1/error_pb.ts";
+import type { ErrorDetailReason } from "../../gen/svc/v1/words.ts";
+import { SvcError } from "../errors.ts";
+import type { ErrorCode } from "../errors.ts";
+import type { JsonWriter } from "./json-writer.ts";
+
+/** The status of each code. */
+export const statusByCode: Readonly<Record<ErrorCode, number>> = {
+  invalid_argument: 400,
+  out_of_range: 400,
+  unauthenticated: 401,
+  permission_denied: 403,
+  not_found: 404,
+  already_exists: 409,
+  failed_precondition: 409,
+  aborted: 409,
+  resource_exhausted: 429,
+  canceled: 499,
+  internal: 500,
+  unknown: 500,
+  data_loss: 500,
+  unimplemented: 501,
+  unavailable: 503,
+  deadline_exceeded: 504,
+};
+
+/** The reasons for which HTTP has a status that no code has. */
+export const statusByReason: Readonly<Partial<Record<ErrorDetailReason, number>>> = {
+  method_not_allowed: 405,
+  body_too_large: 413,
+  unsupported_media_type: 415,
+};
+
+/** The payload of each reason that has one; such a reason is always a key of the body. */
+export const payloadByReason: Readonly<Partial<Record<ErrorDetailReason, DescMessage>>> = {
+  token_denied: TokenDeniedSchema,
+  license_required: LicenseRequiredSchema,
+  ambiguous: AmbiguousSchema,
+  invalid_request: InvalidRequestSchema,
+  owned_by_app: OwnedByAppSchema,
+  job_owned: JobOwnedSchema,
+  internal: InternalErrorSchema,
+  build_failed: CommandFailedSchema,
+  start_failed: CommandFailedSchema,
+};
+
+/** An error as an answer. */
+export interface ErrorAnswer {
+  readonly status: number;
+  readonly headers: Readonly<Record<string, string>>;
+  /** JSON text. */
+  readonly body: string;
+}
+
+/** @param allow the HTTP methods that the path does have, for a 405 */
+export function errorAnswer(writer: JsonWriter, error: SvcError, allow?: readonly string[]): ErrorAnswer {
+  const { code, reason, message } = error;
+  const status = statusByReason[reason] ?? statusByCode[code];
+  const headers: Record<string, string> = {};
+  if (status === 401) headers["www-authenticate"] = 'Bearer realm="svc"';
+  if (allow !== undefined) headers["allow"] = allow.join(", ");
+
+  const body = JSON.stringify({ error: message, code, reason });
+  const payloadType = payloadByReason[reason];
+  if (payloadType === undefined) return { status, headers, body };
+  const payload = writer.message(
+    payloadType,
+    create(payloadType, error.payload as Record<string, unknown> | undefined),
+  );
+  return { status, headers, body: `${body.slice(0, -1)},${JSON.stringify(reason)}:${payload}}` };
+}
+
+/** `canceled`: the other side is gone. */
+export function clientGone(): SvcError<"canceled"> {
+  return new SvcError("canceled", "canceled", "the client went away");
+}

@@ -1,0 +1,110 @@
+/** Query parameters, bound to the fields that neither the path nor the body takes. */
+import type { DescField, DescMessage, JsonValue } from "@bufbuild/protobuf";
+import type { FieldViolation } from "../errors.ts";
+import { findField, unknownField } from "./explain-json.ts";
+import { TextValueError, jsonFromText, textKindOf } from "./text-value.ts";
+
+/** A field, from the request message down, and its value. */
+export interface BoundValue {
+  readonly fields: readonly DescField[];
+  readonly value: JsonValue;
+}
+
+/**
+ * Reads a query (without its question mark) against `message`. Names are JSON names or those of the contract, dotted for
+ * fields of messages; a repeated field may be repeated and separated by commas. What is wrong goes to `violations`.
+ */
+export function readQuery(message: DescMessage, query: string, violations: FieldViolation[]): BoundValue[] {
+  const texts = new Map<string, { fields: readonly DescField[]; name: string; texts: string[] }>();
+  for (const pair of query.split("&")) {
+    if (pair === "") continue;
+    const equals = pair.indexOf("=");
+    const name = decode(equals < 0 ? pair : pair.slice(0, equals));
+    const text = equals < 0 ? "" : decode(pair.slice(equals + 1));
+    if (name === undefined || text === undefined) {
+      violations.push({ field: name ?? pair, description: "its escapes are broken or not UTF-8" });
+      continue;
+    }
+    const fields = resolve(message, name, violations);
+    if (fields === undefined) continue;
+    const key = fields.map((field) => field.number).join(".");
+    const entry = texts.get(key) ?? { fields, name, texts: [] };
+    entry.texts.push(text);
+    texts.set(key, entry);
+  }
+  checkOneofs(texts.values(), violations);
+  return [...texts.values()].flatMap((entry) => bind(entry, violations));
+}
+
+/** The fields that a dotted name walks through. */
+function resolve(message: DescMessage, name: string, violations: FieldViolation[]): DescField[] | undefined {
+  const fields: DescField[] = [];
+  let within: DescMessage | undefined = message;
+  for (const part of name.split(".")) {
+    const field: DescField | undefined = within && findField(within, part);
+    if (field === undefined) {
+      violations.push(unknownField(within ?? message, name));
+      return undefined;
+    }
+    fields.push(field);
+    within = field.fieldKind === "message" && textKindOf(field) === undefined ? field.message : undefined;
+  }
+  return fields;
+}
+
+function bind(
+  { fields, name, texts }: { fields: readonly DescField[]; name: string; texts: readonly string[] },
+  violations: FieldViolation[],
+): BoundValue[] {
+  const field = fields.at(-1);
+  const kind = field && textKindOf(field);
+  if (field === undefined || kind === undefined) {
+    violations.push({ field: name, description: "an object cannot be given as a query parameter" });
+    return [];
+  }
+  try {
+    if (field.fieldKind === "list") {
+      const items = texts.flatMap((text) => text.split(",")).filter((item) => item !== "");
+      return [{ fields, value: items.map((item) => jsonFromText(kind, item)) }];
+    }
+    if (texts.length > 1) throw new TextValueError(`given ${texts.length} times, and takes one value`);
+    return [{ fields, value: jsonFromText(kind, texts[0] ?? "") }];
+  } catch (error) {
+    if (!(error instanceof TextValueError)) throw error;
+    violations.push({ field: name, description: error.message });
+    return [];
+  }
+}
+
+function checkOneofs(
+  entries: Iterable<{ fields: readonly DescField[]; name: string }>,
+  violations: FieldViolation[],
+): void {
+  const chosen = new Map<string, string>();
+  for (const { fields, name } of entries) {
+    let group = "";
+    for (const field of fields) {
+      if (field.oneof !== undefined) {
+        const key = `${group}/${field.oneof.name}`;
+        const other = chosen.get(key);
+        const member = `${group}/${field.name}`;
+        if (other !== undefined && other !== member) {
+          violations.push({
+            field: name,
+            description: `only one of the fields of "${field.oneof.name}" may be there`,
+          });
+        }
+        chosen.set(key, member);
+      }
+      group = `${group}/${field.name}`;
+    }
+  }
+}
+
+function decode(text: string): string | undefined {
+  try {
+    return decodeURIComponent(text.replaceAll("+", " "));
+  } catch {
+    return undefined;
+  }
+}

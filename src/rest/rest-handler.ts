@@ -1,0 +1,239 @@
+/** REST over node's `http` and `http2` servers: path → route → gate → body → message → pipeline → answer. */
+import type { Message } from "@bufbuild/protobuf";
+import { SvcError, invalidField, notFound } from "../errors.ts";
+import { bindRequest, hasRawBody, withRawBody } from "./bind.ts";
+import {
+  answerHeaders,
+  answerText,
+  hasRawAnswer,
+  rawAnswer,
+  sendRawHead,
+  sendStream,
+  uploadMessages,
+} from "./body-streams.ts";
+import { clientGone, errorAnswer } from "./errors.ts";
+import { JsonWriter } from "./json-writer.ts";
+import { parseJsonText } from "./json-text.ts";
+import { pathProblem } from "./path.ts";
+import { declaredSize, discardBody, mediaType, readBody } from "./request-body.ts";
+import type { BodyLimits } from "./request-body.ts";
+import type { RestCall, RestPipeline, RestRequest, RestResponse } from "./rest-pipeline.ts";
+import type { Route } from "./route.ts";
+import { createRouter } from "./router.ts";
+import type { RouteMatch } from "./router.ts";
+
+export interface RestHandlerOptions<Call extends RestCall> {
+  readonly routes: Iterable<Route>;
+  readonly pipeline: RestPipeline<Call>;
+  /** Paths below it are REST's, whether a route has them or not. Default `/v1/`. */
+  readonly prefix?: string;
+  /** Default 1 MiB; uploads have no bound here. */
+  readonly maxBodyBytes?: number;
+  /** Default 30 s. */
+  readonly bodyTimeoutMs?: number;
+  /** Aborts the signal of every call under way. */
+  readonly shutdownSignal?: AbortSignal;
+  /** Logs an error that is meant for nobody, and makes the one that the caller gets: `internal`, with a request id. */
+  readonly internalError: (error: unknown, request: RestRequest) => SvcError;
+}
+
+/**
+ * Serves a request, or answers `false` when its path is not REST's. The promise never rejects; it resolves when the
+ * answer has been handed over.
+ */
+export type RestHandler = (request: RestRequest, response: RestResponse) => false | Promise<void>;
+
+/** A REST handler for HTTP/1.1 and HTTP/2 servers alike. */
+export function createRestHandler<Call extends RestCall>(options: RestHandlerOptions<Call>): RestHandler {
+  const prefix = options.prefix ?? "/v1/";
+  const server = new RestServer(options);
+  return (request, response) =>
+    request.url?.startsWith(prefix) === true && server.serve(request, response, request.url);
+}
+
+class RestServer<Call extends RestCall> {
+  readonly #pipeline: RestPipeline<Call>;
+  readonly #router;
+  readonly #writer = new JsonWriter();
+  readonly #limits: BodyLimits;
+  readonly #internalError: RestHandlerOptions<Call>["internalError"];
+  /** The calls under way. */
+  readonly #live = new Set<AbortController>();
+
+  constructor(options: RestHandlerOptions<Call>) {
+    this.#pipeline = options.pipeline;
+    this.#router = createRouter(options.routes);
+    this.#limits = {
+      maxBodyBytes: options.maxBodyBytes ?? 1024 * 1024,
+      bodyTimeoutMs: options.bodyTimeoutMs ?? 30_000,
+    };
+    this.#internalError = options.internalError;
+    const { shutdownSignal } = options;
+    shutdownSignal?.addEventListener("abort", () => {
+      for (const controller of this.#live) controller.abort(shutdownSignal.reason);
+    });
+  }
+
+  async serve(request: RestRequest, response: RestResponse, url: string): Promise<void> {
+    const controller = new AbortController();
+    this.#live.add(controller);
+    const onClose = (): void => controller.abort(clientGone());
+    response.once("close", onClose);
+    response.on("error", onClose);
+    try {
+      await this.#answer(request, response, url, controller.signal);
+    } catch (error) {
+      this.#fail(request, response, error);
+    } finally {
+      response.removeListener("close", onClose);
+      this.#live.delete(controller);
+    }
+  }
+
+  async #answer(
+    request: RestRequest,
+    response: RestResponse,
+    url: string,
+    signal: AbortSignal,
+  ): Promise<void> {
+    const question = url.indexOf("?");
+    const path = question < 0 ? url : url.slice(0, question);
+    const problem = pathProblem(path, { escapedSlash: "allow" });
+    if (problem !== undefined) throw invalidField("", `the path is not canonical: ${problem}`);
+
+    const httpMethod = request.method ?? "";
+    const match = this.#router.match(httpMethod, path);
+    const call = await this.#pipeline.gate(
+      match.kind === "route" ? match.route.method : undefined,
+      request,
+      signal,
+    );
+    if (match.kind === "not_found") throw notFound("route", `${httpMethod} ${path}`);
+    if (match.kind === "method_not_allowed") throw new MethodNotAllowed(httpMethod, path, match.allow);
+
+    const query = question < 0 ? "" : url.slice(question + 1);
+    await this.#dispatch(match, { request, response, query, call });
+  }
+
+  async #dispatch(
+    { route, segments }: Extract<RouteMatch, { kind: "route" }>,
+    {
+      request,
+      response,
+      query,
+      call,
+    }: { request: RestRequest; response: RestResponse; query: string; call: Call },
+  ): Promise<void> {
+    const { method } = route;
+    const headOnly = request.method === "HEAD";
+    if (method.methodKind === "client_streaming") {
+      const first = bindRequest({ route, segments, query, body: undefined });
+      const answer = await this.#pipeline.clientStream(method, uploadMessages(route, first, request), call);
+      this.#sendMessage(route, request, response, call, answer);
+      return;
+    }
+    const message = await this.#readMessage(route, segments, query, request);
+    if (method.methodKind === "server_streaming") {
+      const messages = this.#pipeline.serverStream(method, message, call);
+      await sendStream({ route, response, call, writer: this.#writer }, messages, headOnly);
+    } else {
+      this.#sendMessage(route, request, response, call, await this.#pipeline.unary(method, message, call));
+    }
+  }
+
+  async #readMessage(
+    route: Route,
+    segments: readonly string[],
+    query: string,
+    request: RestRequest,
+  ): Promise<Message> {
+    const isRaw = hasRawBody(route);
+    if (!isRaw) checkContentType(request);
+    const bytes = await readBody(request, this.#limits);
+    if (isRaw) {
+      const message = bindRequest({ route, segments, query, body: undefined });
+      return withRawBody(route, message, String(request.headers["content-type"] ?? ""), bytes);
+    }
+    if (bytes.length === 0) return bindRequest({ route, segments, query, body: undefined });
+    if (route.body === "") throw invalidField("", `${request.method ?? ""} takes no body here`);
+    if (mediaType(request) === "") throw unsupportedMediaType("a body without a content type");
+    return bindRequest({ route, segments, query, body: parseJsonText(bytes) });
+  }
+
+  #sendMessage(
+    route: Route,
+    request: RestRequest,
+    response: RestResponse,
+    call: Call,
+    message: Message,
+  ): void {
+    discardBody(request, response);
+    if (hasRawAnswer(route)) {
+      const raw = rawAnswer(route, message);
+      sendRawHead(response, call, raw);
+      response.end(request.method === "HEAD" ? undefined : raw?.data);
+      return;
+    }
+    sendJson(request, response, 200, answerHeaders(call), answerText(this.#writer, route, message));
+  }
+
+  #fail(request: RestRequest, response: RestResponse, error: unknown): void {
+    if (response.headersSent) {
+      // The status is out: only a broken connection can still say that this is not the whole answer.
+      response.destroy();
+      return;
+    }
+    discardBody(request, response);
+    const known = error instanceof SvcError ? error : this.#internalError(error, request);
+    const allow = error instanceof MethodNotAllowed ? error.allow : undefined;
+    const { status, headers, body } = errorAnswer(this.#writer, known, allow);
+    sendJson(request, response, status, { ...answerHeaders({}), ...headers }, body);
+  }
+}
+
+class MethodNotAllowed extends SvcError<"method_not_allowed"> {
+  readonly allow: readonly string[];
+
+  constructor(httpMethod: string, path: string, allow: readonly string[]) {
+    super(
+      "unimplemented",
+      "method_not_allowed",
+      `${path} does not take ${httpMethod}, but ${allow.join(", ")}`,
+    );
+    this.allow = allow;
+  }
+}
+
+/** What changes something is JSON or nothing at all, whoever makes a browser send it. */
+function checkContentType(request: RestRequest): void {
+  const isRead = request.method === "GET" || request.method === "HEAD";
+  const type = mediaType(request);
+  if (type !== "" && type !== "application/json" && !(isRead && declaredSize(request) === 0)) {
+    throw unsupportedMediaType(`"${type}"`);
+  }
+  const encoding = request.headers["content-encoding"];
+  if (encoding !== undefined && encoding !== "identity")
+    throw unsupportedMediaType(`content encoding "${String(encoding)}"`);
+}
+
+function unsupportedMediaType(what: string): SvcError {
+  return new SvcError(
+    "invalid_argument",
+    "unsupported_media_type",
+    `${what} is not taken here; send application/json`,
+  );
+}
+
+function sendJson(
+  request: RestRequest,
+  response: RestResponse,
+  status: number,
+  headers: Record<string, string | number>,
+  text: string,
+): void {
+  const bytes = Buffer.from(text);
+  headers["content-type"] = "application/json";
+  headers["content-length"] = bytes.length;
+  response.writeHead(status, headers);
+  response.end(request.method === "HEAD" ? undefined : bytes);
+}

@@ -1,0 +1,140 @@
+/**
+ * Finds the route of a request: a tree of segments in which a literal goes before `*` and `*` before `**`, whatever the
+ * order of the routes. Where a path matches and the HTTP method does not, the search goes on.
+ */
+import { decodeSegment, decodeSegments } from "./path.ts";
+import type { Route } from "./route.ts";
+import type { TemplateVariable } from "./template.ts";
+
+/** What a path leads to. */
+export type RouteMatch =
+  | { readonly kind: "route"; readonly route: Route; readonly segments: readonly string[] }
+  | { readonly kind: "method_not_allowed"; readonly allow: readonly string[] }
+  | { readonly kind: "not_found" };
+
+export interface Router {
+  /**
+   * @param httpMethod upper-case; HEAD takes the route of GET where it has none of its own
+   * @param path a canonical raw path, see `pathProblem`
+   */
+  match(httpMethod: string, path: string): RouteMatch;
+}
+
+interface Node {
+  readonly literals: Map<string, Node>;
+  any: Node | undefined;
+  /** Routes that end here, by verb (empty: none) and HTTP method. */
+  readonly ends: Endings;
+  /** Routes that take everything from here on. */
+  readonly rests: Endings;
+}
+
+type Endings = Map<string, Map<string, Route>>;
+
+/** @param routes free of duplicates, as the generator makes sure of */
+export function createRouter(routes: Iterable<Route>): Router {
+  const root = createNode();
+  const verbs = new Set<string>();
+  for (const route of routes) {
+    insert(root, route);
+    if (route.template.verb !== "") verbs.add(route.template.verb);
+  }
+  return { match: (httpMethod, path) => match(root, verbs, httpMethod, path) };
+}
+
+/** The text that a variable takes from the raw segments of a match. */
+export function captureVariable(variable: TemplateVariable, segments: readonly string[]): string {
+  if (!variable.multi) return decodeSegment(segments[variable.start] ?? "");
+  return decodeSegments(segments.slice(variable.start, variable.rest ? undefined : variable.end).join("/"));
+}
+
+function createNode(): Node {
+  return { literals: new Map(), any: undefined, ends: new Map(), rests: new Map() };
+}
+
+function insert(root: Node, route: Route): void {
+  let node = root;
+  let endings: Endings | undefined;
+  for (const segment of route.template.segments) {
+    if (segment === "**") {
+      endings = node.rests;
+    } else if (segment === "*") {
+      node = node.any ??= createNode();
+    } else {
+      let next = node.literals.get(segment);
+      if (next === undefined) node.literals.set(segment, (next = createNode()));
+      node = next;
+    }
+  }
+  endings ??= node.ends;
+  const { verb } = route.template;
+  const byMethod = endings.get(verb) ?? new Map<string, Route>();
+  byMethod.set(route.httpMethod, route);
+  endings.set(verb, byMethod);
+}
+
+function match(root: Node, verbs: ReadonlySet<string>, httpMethod: string, path: string): RouteMatch {
+  const segments = path.split("/");
+  segments.shift();
+  const search = new Search(httpMethod, segments);
+
+  // A verb is one only where a route has it: in `/images/sha256:abc` the colon is data.
+  const last = segments.at(-1) ?? "";
+  const colon = last.lastIndexOf(":");
+  const verb = colon < 0 ? "" : last.slice(colon + 1);
+  if (colon >= 0 && verbs.has(verb)) {
+    const withoutVerb = [...segments.slice(0, -1), last.slice(0, colon)];
+    const found = new Search(httpMethod, withoutVerb, verb, search.allow);
+    if (found.run(root)) return found.result();
+  }
+  search.run(root);
+  return search.result();
+}
+
+class Search {
+  readonly #httpMethod: string;
+  readonly #segments: readonly string[];
+  readonly #verb: string;
+  #route: Route | undefined;
+  /** HTTP methods of the routes whose path matched. */
+  readonly allow: Set<string>;
+
+  constructor(httpMethod: string, segments: readonly string[], verb = "", allow = new Set<string>()) {
+    this.#httpMethod = httpMethod;
+    this.#segments = segments;
+    this.#verb = verb;
+    this.allow = allow;
+  }
+
+  run(root: Node): boolean {
+    return this.#walk(root, 0);
+  }
+
+  result(): RouteMatch {
+    if (this.#route !== undefined) return { kind: "route", route: this.#route, segments: this.#segments };
+    if (this.allow.size === 0) return { kind: "not_found" };
+    if (this.allow.has("GET")) this.allow.add("HEAD");
+    return { kind: "method_not_allowed", allow: [...this.allow].sort() };
+  }
+
+  #walk(node: Node, index: number): boolean {
+    const segment = this.#segments[index];
+    if (segment === undefined) return this.#take(node.ends) || this.#take(node.rests);
+    if (segment === "") return false;
+    const literal = node.literals.get(decodeSegment(segment));
+    if (literal !== undefined && this.#walk(literal, index + 1)) return true;
+    if (node.any !== undefined && this.#walk(node.any, index + 1)) return true;
+    return node.rests.size > 0 && !this.#segments.includes("", index) && this.#take(node.rests);
+  }
+
+  #take(endings: Endings): boolean {
+    if (endings.size === 0) return false;
+    const byMethod = endings.get(this.#verb);
+    if (byMethod === undefined) return false;
+    this.#route =
+      byMethod.get(this.#httpMethod) ?? (this.#httpMethod === "HEAD" ? byMethod.get("GET") : undefined);
+    if (this.#route !== undefined) return true;
+    for (const httpMethod of byMethod.keys()) this.allow.add(httpMethod);
+    return false;
+  }
+}
