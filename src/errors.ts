@@ -7,6 +7,7 @@ import type {
   AmbiguousSchema,
   CommandFailedSchema,
   FieldViolationSchema,
+  InternalErrorSchema,
   InvalidRequestSchema,
   JobOwnedSchema,
   LicenseRequiredSchema,
@@ -42,6 +43,7 @@ export interface ReasonPayloads {
   invalid_request: MessageInitShape<typeof InvalidRequestSchema>;
   owned_by_app: MessageInitShape<typeof OwnedByAppSchema>;
   job_owned: MessageInitShape<typeof JobOwnedSchema>;
+  internal: MessageInitShape<typeof InternalErrorSchema>;
   build_failed: MessageInitShape<typeof CommandFailedSchema>;
   start_failed: MessageInitShape<typeof CommandFailedSchema>;
 }
@@ -56,7 +58,7 @@ export type FieldViolation = MessageInitShape<typeof FieldViolationSchema>;
 
 export interface SvcErrorOptions<R extends ErrorDetailReason> {
   /** The payload of the reason. */
-  payload?: ReasonPayload<R>;
+  payload?: ReasonPayload<R> | undefined;
   /** What led to it: logged, never sent. */
   cause?: unknown;
 }

@@ -1,7 +1,8 @@
 /**
  * The one way from any transport to a handler: access level, validation, handler, error mapping, audit (D2, D8).
- * The transport has put identity and request id on the call before.
+ * The transport has identified the caller before.
  */
+import { create } from "@bufbuild/protobuf";
 import type {
   DescMessage,
   DescMethod,
@@ -9,23 +10,28 @@ import type {
   DescMethodServerStreaming,
   DescMethodUnary,
   DescService,
+  Message,
+  MessageInitShape,
   MessageShape,
 } from "@bufbuild/protobuf";
 import type { ConnectRouter, HandlerContext, ServiceImpl } from "@connectrpc/connect";
+import { methodPolicies } from "../../gen/svc/v1/methods.ts";
 import type { MethodPolicy } from "../../gen/svc/v1/methods.ts";
-import type { ErrorCode } from "../errors.ts";
+import type { SvcError } from "../errors.ts";
+import { checkAccess, methodName } from "./access.ts";
+import { auditLine, auditTarget } from "./audit.ts";
+import type { AuditRecord } from "./audit.ts";
+import { collectCapabilities, indexMethods } from "./bound-service.ts";
+import type { BoundService, Handler, MethodEntry } from "./bound-service.ts";
+import { CallContext } from "./call-context.ts";
+import type { CallContextInit } from "./call-context.ts";
+import { connectErrorOf } from "./connect-errors.ts";
+import { errorOfAbort, isSvcError, shownError } from "./error-mapping.ts";
+import { closeIterator, peekFirst } from "./first-message.ts";
+import type { FirstMessage } from "./first-message.ts";
+import { createValidator } from "./rules.ts";
+import { requestIdKey, userOf } from "./user-context.ts";
 import type { UserContext } from "./user-context.ts";
-
-/** A service of the contract with the handlers that implement it. Make it with {@link implement}. */
-export interface BoundService {
-  readonly service: DescService;
-  readonly impl: ServiceImpl<DescService>;
-}
-
-/** Ties handlers to their service; every method must be there, `unimplemented` included. */
-export function implement<S extends DescService>(service: S, impl: ServiceImpl<S>): BoundService {
-  return { service, impl: impl as ServiceImpl<DescService> };
-}
 
 /** What a transport outside of Connect says about a call. */
 export interface Call {
@@ -35,26 +41,9 @@ export interface Call {
   /** Such as `rest` or `in-memory`. */
   readonly protocolName: string;
   /** Aborts when the client goes away. The pipeline adds shutdown, deadline and the end of the token. */
-  readonly signal?: AbortSignal;
+  readonly signal?: AbortSignal | undefined;
   /** Milliseconds that the client gives the call. */
-  readonly timeoutMs?: number;
-}
-
-/** One changing call, for the log and later the audit table. */
-export interface AuditRecord {
-  readonly requestId: string;
-  /** Full name, such as `svc.v1.AppService/StartApp`. */
-  readonly method: string;
-  readonly protocolName: string;
-  readonly user: UserContext;
-  /** What the request names, such as an app's id; empty when nothing does. */
-  readonly target: string;
-  /** `ok` or the code of the error. */
-  readonly result: "ok" | ErrorCode;
-  /** The reason of the error. */
-  readonly reason?: string;
-  /** Milliseconds from the gate to the end of the handler. */
-  readonly durationMs: number;
+  readonly timeoutMs?: number | undefined;
 }
 
 /** What the pipeline logs to; pino's logger fits. */
@@ -66,18 +55,16 @@ export interface PipelineLog {
 export interface PipelineOptions {
   readonly services: readonly BoundService[];
   readonly log: PipelineLog;
-  /** Takes one record for every changing call (those without `NO_SIDE_EFFECTS`), refused ones included. Must not throw. */
-  readonly audit?: (record: AuditRecord) => void;
+  /** Takes one record for every changing call (those without `NO_SIDE_EFFECTS`), refused ones included. */
+  readonly audit?: ((record: AuditRecord) => void) | undefined;
   /** Ends all running calls; abort it with the error that they should end with. */
-  readonly shutdownSignal?: AbortSignal;
+  readonly shutdownSignal?: AbortSignal | undefined;
   /** Policies of the methods by full name. Default: the contract's. A method without one is refused at creation. */
-  readonly policies?: Readonly<Record<string, MethodPolicy>>;
-  /** Largest `timeoutMs` that a client may ask for. Default: one day. */
-  readonly maxTimeoutMs?: number;
+  readonly policies?: Readonly<Record<string, MethodPolicy>> | undefined;
 }
 
 export interface Pipeline {
-  /** Sorted capability strings of the methods that are implemented. */
+  /** Sorted capability strings of the methods that are implemented (S 9). */
   readonly capabilities: readonly string[];
   /** Registers every method on a Connect router. */
   readonly routes: (router: ConnectRouter) => void;
@@ -87,7 +74,7 @@ export interface Pipeline {
    * Whether `user` may call `method`, before anything of the request's body is read.
    * @throws SvcError `permission_denied` with reason `token_denied` or `root_required`.
    */
-  gate(method: DescMethod, user: UserContext, requestId?: string): void;
+  gate(method: DescMethod, user: UserContext, requestId?: string, protocolName?: string): void;
   /** Calls a unary method. @throws SvcError and nothing else; so do the others. */
   invokeUnary<I extends DescMessage, O extends DescMessage>(
     method: DescMethodUnary<I, O>,
@@ -108,4 +95,208 @@ export interface Pipeline {
   ): Promise<MessageShape<O>>;
 }
 
-export declare function createPipeline(options: PipelineOptions): Pipeline;
+/** @throws Error when a method has no handler or no policy */
+export function createPipeline(options: PipelineOptions): Pipeline {
+  const { services, log, audit, shutdownSignal } = options;
+  const entries = indexMethods(services, options.policies ?? methodPolicies);
+  const validator = createValidator();
+  const running = new Set<CallContext>();
+  shutdownSignal?.addEventListener("abort", () => {
+    for (const context of running) context.abort(shutdownSignal.reason);
+  });
+
+  function entryOf(method: DescMethod): MethodEntry {
+    const entry = entries.get(method);
+    if (entry === undefined) throw new Error(`no handler for ${methodName(method)}`);
+    return entry;
+  }
+
+  function begin(init: CallContextInit): CallContext {
+    const context = new CallContext(init);
+    running.add(context);
+    if (shutdownSignal?.aborted === true) context.abort(shutdownSignal.reason);
+    return context;
+  }
+
+  function end(context: CallContext): void {
+    running.delete(context);
+    context.end();
+  }
+
+  function note(
+    { name, isChanging }: MethodEntry,
+    caller: Pick<CallContext, "user" | "requestId" | "protocolName">,
+    startMs: number,
+    request: Message | undefined,
+    error?: SvcError,
+  ): void {
+    if (error?.code === "internal") {
+      const details = { requestId: caller.requestId, method: name, err: error.cause ?? error };
+      log.error(details, "a call failed unexpectedly");
+    }
+    if (!isChanging) return;
+    const record: AuditRecord = {
+      requestId: caller.requestId,
+      method: name,
+      protocolName: caller.protocolName,
+      user: caller.user,
+      target: auditTarget(request),
+      result: error?.code ?? "ok",
+      ...(error === undefined ? {} : { reason: error.reason }),
+      durationMs: Math.round(performance.now() - startMs),
+    };
+    log.info(auditLine(record), "changing call");
+    try {
+      audit?.(record);
+    } catch (err) {
+      log.error({ requestId: caller.requestId, method: name, err }, "the audit record was not taken");
+    }
+  }
+
+  /** One answer, from one message or a stream of them. */
+  async function single(
+    entry: MethodEntry,
+    init: CallContextInit,
+    input: Message | AsyncIterable<Message>,
+  ): Promise<Message> {
+    const startMs = performance.now();
+    const context = begin(init);
+    const { method } = entry;
+    let request: Message | undefined;
+    let stream: FirstMessage | undefined;
+
+    const work = (async () => {
+      checkAccess(method, entry.access, context.user);
+      if (Symbol.asyncIterator in input) {
+        stream = await peekFirst(input);
+        request = stream.first ?? create(method.input);
+      } else {
+        request = input;
+      }
+      validator.check(method.input, request);
+      const output = await entry.handler(stream?.all ?? request, context);
+      return create(method.output, output as MessageInitShape<DescMessage>);
+    })();
+    // What the handler came to is noted also when the caller has left before.
+    const noted = work.then(
+      (message) => {
+        note(entry, context, startMs, request);
+        return message;
+      },
+      (thrown: unknown) => {
+        const error = shownError(thrown, context.requestId, context.isAborted ? context.signal : undefined);
+        note(entry, context, startMs, request, error);
+        throw error;
+      },
+    );
+    try {
+      return await context.race(noted);
+    } finally {
+      end(context);
+      stream?.close();
+    }
+  }
+
+  /** Many answers. */
+  async function* many(
+    entry: MethodEntry,
+    init: CallContextInit,
+    input: Message | AsyncIterable<Message>,
+  ): AsyncGenerator<Message> {
+    const startMs = performance.now();
+    const context = begin(init);
+    const { method } = entry;
+    const request = Symbol.asyncIterator in input ? undefined : input;
+    let iterator: AsyncIterator<unknown> | undefined;
+    let failure: SvcError | undefined;
+    let isDone = false;
+    try {
+      checkAccess(method, entry.access, context.user);
+      if (request !== undefined) validator.check(method.input, request);
+      const output = entry.handler(input, context) as AsyncIterable<unknown>;
+      iterator = output[Symbol.asyncIterator]();
+      for (;;) {
+        const next = await context.race(iterator.next());
+        if (next.done === true) break;
+        yield create(method.output, next.value as MessageInitShape<DescMessage>);
+      }
+      isDone = true;
+    } catch (thrown) {
+      failure = shownError(thrown, context.requestId, context.isAborted ? context.signal : undefined);
+      throw failure;
+    } finally {
+      end(context);
+      // Not awaited: a generator that hangs in its `next` would hold its `return` up as well.
+      if (!isDone) void closeIterator(iterator);
+      note(entry, context, startMs, request, failure ?? (isDone ? undefined : errorOfAbort(undefined)));
+    }
+  }
+
+  function gate(method: DescMethod, user: UserContext, requestId = "", protocolName = ""): void {
+    const entry = entryOf(method);
+    try {
+      checkAccess(method, entry.access, user);
+    } catch (error) {
+      note(entry, { user, requestId, protocolName }, performance.now(), undefined, error as SvcError);
+      throw error;
+    }
+  }
+
+  return {
+    capabilities: collectCapabilities(services, options.policies),
+
+    routes(router) {
+      for (const { service } of services) {
+        const methods = service.methods.map((method) => [method.localName, connectHandler(entryOf(method))]);
+        router.service(service, Object.fromEntries(methods) as Partial<ServiceImpl<DescService>>);
+      }
+    },
+
+    requestGate(context) {
+      const user = userOf(context);
+      try {
+        gate(context.method, user, context.values.get(requestIdKey), context.protocolName);
+      } catch (error) {
+        throw isSvcError(error) ? connectErrorOf(error) : error;
+      }
+    },
+
+    gate,
+
+    invokeUnary: (method, request, call) =>
+      single(entryOf(method), { ...call, method }, request) as Promise<never>,
+    invokeServerStream: (method, request, call) =>
+      many(entryOf(method), { ...call, method }, request) as AsyncIterable<never>,
+    invokeClientStream: (method, requests, call) =>
+      single(entryOf(method), { ...call, method }, requests) as Promise<never>,
+  };
+
+  /** The two shapes in which Connect calls handlers. */
+  function connectHandler(entry: MethodEntry): Handler {
+    const initOf = (context: HandlerContext): CallContextInit => ({
+      method: entry.method,
+      user: userOf(context),
+      requestId: context.values.get(requestIdKey),
+      protocolName: context.protocolName,
+      signal: context.signal,
+      connect: context,
+    });
+    const kind = entry.method.methodKind;
+    if (kind === "unary" || kind === "client_streaming") {
+      return async (input, context) => {
+        try {
+          return await single(entry, initOf(context), input as Message);
+        } catch (error) {
+          throw connectErrorOf(error as SvcError);
+        }
+      };
+    }
+    return async function* (input, context) {
+      try {
+        yield* many(entry, initOf(context), input as Message);
+      } catch (error) {
+        throw connectErrorOf(error as SvcError);
+      }
+    };
+  }
+}

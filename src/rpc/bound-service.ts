@@ -1,0 +1,74 @@
+/** Services with their handlers, and the methods they make up. */
+import type { DescMethod, DescService } from "@bufbuild/protobuf";
+import { MethodOptions_IdempotencyLevel } from "@bufbuild/protobuf/wkt";
+import type { HandlerContext, ServiceImpl } from "@connectrpc/connect";
+import { methodPolicies } from "../../gen/svc/v1/methods.ts";
+import type { MethodPolicy } from "../../gen/svc/v1/methods.ts";
+import { methodName } from "./access.ts";
+import { unimplemented } from "./unimplemented.ts";
+
+/** A service of the contract with the handlers that implement it. Make it with {@link implement}. */
+export interface BoundService {
+  readonly service: DescService;
+  /** Handlers by the method's local name; the types were checked when they were bound. */
+  readonly impl: Readonly<Record<string, unknown>>;
+}
+
+/** Ties handlers to their service; every method must be there, if only as `unimplemented`. */
+export function implement<S extends DescService>(service: S, impl: ServiceImpl<S>): BoundService {
+  return { service, impl };
+}
+
+/** A handler with its types taken off. */
+export type Handler = (input: unknown, context: HandlerContext) => unknown;
+
+/** A method, ready to be called. */
+export interface MethodEntry {
+  readonly method: DescMethod;
+  /** Full name. */
+  readonly name: string;
+  readonly access: MethodPolicy["access"];
+  /** Not marked `NO_SIDE_EFFECTS`. */
+  readonly isChanging: boolean;
+  readonly handler: Handler;
+}
+
+/** @throws Error when a method has no handler or no policy: nothing is open by omission. */
+export function indexMethods(
+  services: readonly BoundService[],
+  policies: Readonly<Record<string, MethodPolicy>>,
+): Map<DescMethod, MethodEntry> {
+  const entries = new Map<DescMethod, MethodEntry>();
+  for (const { service, impl } of services) {
+    for (const method of service.methods) {
+      const name = methodName(method);
+      const policy = policies[name];
+      const handler = impl[method.localName];
+      if (policy === undefined) throw new Error(`${name} has no access policy`);
+      if (typeof handler !== "function") throw new Error(`${name} has no handler`);
+      entries.set(method, {
+        method,
+        name,
+        access: policy.access,
+        isChanging: method.idempotency !== MethodOptions_IdempotencyLevel.NO_SIDE_EFFECTS,
+        handler: handler.bind(impl) as Handler,
+      });
+    }
+  }
+  return entries;
+}
+
+/** The capability strings that a set of services offers, sorted: those of the methods that are not `unimplemented` (S 9). */
+export function collectCapabilities(
+  services: readonly BoundService[],
+  policies: Readonly<Record<string, MethodPolicy>> = methodPolicies,
+): string[] {
+  const found = new Set<string>();
+  for (const { service, impl } of services) {
+    for (const method of service.methods) {
+      const capability = policies[methodName(method)]?.capability ?? "";
+      if (capability !== "" && impl[method.localName] !== unimplemented) found.add(capability);
+    }
+  }
+  return [...found].sort();
+}

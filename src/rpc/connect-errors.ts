@@ -1,0 +1,120 @@
+/** `SvcError` to `ConnectError` with one `svc.v1.ErrorDetail`, and back for clients (D7). */
+import { create } from "@bufbuild/protobuf";
+import type { DescMessage, Message } from "@bufbuild/protobuf";
+import { Code, ConnectError } from "@connectrpc/connect";
+import {
+  AmbiguousSchema,
+  CommandFailedSchema,
+  ErrorDetailSchema,
+  InternalErrorSchema,
+  InvalidRequestSchema,
+  JobOwnedSchema,
+  LicenseRequiredSchema,
+  OwnedByAppSchema,
+  TokenDeniedSchema,
+} from "../../gen/svc/v1/error_pb.ts";
+import type { ErrorDetail } from "../../gen/svc/v1/error_pb.ts";
+import { ErrorDetailReasons } from "../../gen/svc/v1/words.ts";
+import type { ErrorDetailReason } from "../../gen/svc/v1/words.ts";
+import { SvcError } from "../errors.ts";
+import type { ErrorCode, ReasonPayload, ReasonPayloads } from "../errors.ts";
+
+const codes: Readonly<Record<ErrorCode, Code>> = {
+  canceled: Code.Canceled,
+  unknown: Code.Unknown,
+  invalid_argument: Code.InvalidArgument,
+  deadline_exceeded: Code.DeadlineExceeded,
+  not_found: Code.NotFound,
+  already_exists: Code.AlreadyExists,
+  permission_denied: Code.PermissionDenied,
+  resource_exhausted: Code.ResourceExhausted,
+  failed_precondition: Code.FailedPrecondition,
+  aborted: Code.Aborted,
+  out_of_range: Code.OutOfRange,
+  unimplemented: Code.Unimplemented,
+  internal: Code.Internal,
+  unavailable: Code.Unavailable,
+  data_loss: Code.DataLoss,
+  unauthenticated: Code.Unauthenticated,
+};
+
+const codeNames = new Map(Object.entries(codes).map(([name, code]) => [code, name as ErrorCode]));
+
+/** What a code means when nobody gave a reason. */
+const reasonByCode: Readonly<Record<ErrorCode, ErrorDetailReason>> = {
+  invalid_argument: "invalid_request",
+  out_of_range: "invalid_request",
+  unauthenticated: "unauthenticated",
+  permission_denied: "denied",
+  not_found: "not_found",
+  already_exists: "already_exists",
+  failed_precondition: "not_ready",
+  aborted: "unavailable",
+  resource_exhausted: "too_many",
+  canceled: "canceled",
+  internal: "internal",
+  unknown: "internal",
+  data_loss: "internal",
+  unimplemented: "not_implemented",
+  unavailable: "unavailable",
+  deadline_exceeded: "deadline_exceeded",
+};
+
+/** Which member of `ErrorDetail.payload` a reason fills, and with what. */
+const payloadOf: Readonly<
+  Record<keyof ReasonPayloads, { name: NonNullable<ErrorDetail["payload"]["case"]>; schema: DescMessage }>
+> = {
+  token_denied: { name: "tokenDenied", schema: TokenDeniedSchema },
+  license_required: { name: "licenseRequired", schema: LicenseRequiredSchema },
+  ambiguous: { name: "ambiguous", schema: AmbiguousSchema },
+  invalid_request: { name: "invalidRequest", schema: InvalidRequestSchema },
+  owned_by_app: { name: "ownedByApp", schema: OwnedByAppSchema },
+  job_owned: { name: "jobOwned", schema: JobOwnedSchema },
+  internal: { name: "internal", schema: InternalErrorSchema },
+  build_failed: { name: "commandFailed", schema: CommandFailedSchema },
+  start_failed: { name: "commandFailed", schema: CommandFailedSchema },
+};
+
+/** Connect's number of a code. */
+export function connectCode(code: ErrorCode): Code {
+  return codes[code];
+}
+
+/** The code's name, as D8 and REST spell it. */
+export function codeName(code: Code): ErrorCode {
+  return codeNames.get(code) ?? "unknown";
+}
+
+/** The detail that rides with an error on Connect and gRPC. A reason with a payload always carries it, empty if need be. */
+export function errorDetailOf(error: SvcError): ErrorDetail {
+  const { reason } = error;
+  if (!(reason in payloadOf)) return create(ErrorDetailSchema, { reason });
+  const { name, schema } = payloadOf[reason as keyof ReasonPayloads];
+  const value = create(schema, (error.payload ?? {}) as Record<string, unknown>);
+  return create(ErrorDetailSchema, { reason, payload: { case: name, value } as ErrorDetail["payload"] });
+}
+
+/** The error as Connect sends it. Its cause stays behind. */
+export function connectErrorOf(error: SvcError): ConnectError {
+  return new ConnectError(error.message, codes[error.code], undefined, [
+    { desc: ErrorDetailSchema, value: errorDetailOf(error) },
+  ]);
+}
+
+/** What a client got, as the error that the daemon threw; one without our detail gets the reason that its code implies. */
+export function svcErrorOf(error: ConnectError): SvcError {
+  const code = codeName(error.code);
+  const detail = error.findDetails(ErrorDetailSchema)[0];
+  if (detail === undefined || !isReason(detail.reason)) {
+    return new SvcError(code, reasonByCode[code], error.rawMessage, { cause: error });
+  }
+  const payload: Message | undefined = detail.payload.value;
+  return new SvcError(code, detail.reason, error.rawMessage, {
+    cause: error,
+    ...(payload === undefined ? {} : { payload: payload as ReasonPayload<ErrorDetailReason> & object }),
+  });
+}
+
+function isReason(word: string): word is ErrorDetailReason {
+  return (ErrorDetailReasons as readonly string[]).includes(word);
+}

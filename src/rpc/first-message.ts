@@ -1,0 +1,43 @@
+/** A request stream whose first message is looked at before the handler gets the whole. */
+import type { Message } from "@bufbuild/protobuf";
+
+export interface FirstMessage {
+  /** `undefined` for an empty stream. */
+  readonly first: Message | undefined;
+  /** The whole stream, its first message included. */
+  readonly all: AsyncIterable<Message>;
+  /** Tells the sender that nobody reads on. */
+  close(): void;
+}
+
+export async function peekFirst(stream: AsyncIterable<Message>): Promise<FirstMessage> {
+  const iterator = stream[Symbol.asyncIterator]();
+  const head = await iterator.next();
+  let isFirst = true;
+  const all: AsyncIterableIterator<Message> = {
+    [Symbol.asyncIterator]: () => all,
+    next() {
+      if (!isFirst) return iterator.next();
+      isFirst = false;
+      return Promise.resolve(head);
+    },
+    async return() {
+      await closeIterator(iterator);
+      return { done: true, value: undefined };
+    },
+  };
+  return {
+    first: head.done === true ? undefined : head.value,
+    all,
+    close: () => void closeIterator(iterator),
+  };
+}
+
+/** Ends an iterator early; what it throws while doing so concerns nobody any more. */
+export async function closeIterator(iterator: AsyncIterator<unknown> | undefined): Promise<void> {
+  try {
+    await iterator?.return?.();
+  } catch {
+    // Its call already has an answer.
+  }
+}

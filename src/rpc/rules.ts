@@ -1,0 +1,244 @@
+/**
+ * Checks requests against what the contract says about their fields: `google.api.field_behavior = REQUIRED` and
+ * `(svc.v1.rules)`. Each message type is compiled once, at its first use. One violation per field, named by its path
+ * in JSON names (D2).
+ */
+import { ScalarType, getOption, hasOption } from "@bufbuild/protobuf";
+import { FeatureSet_FieldPresence } from "@bufbuild/protobuf/wkt";
+import type { DescField, DescMessage, Message } from "@bufbuild/protobuf";
+import { FieldBehavior, field_behavior } from "../../gen/google/api/field_behavior_pb.ts";
+import { rules as rulesOption } from "../../gen/svc/v1/rules_pb.ts";
+import type { FieldRules } from "../../gen/svc/v1/rules_pb.ts";
+import { invalidRequest } from "../errors.ts";
+import type { FieldViolation } from "../errors.ts";
+import { compileValueCheck } from "./value-rules.ts";
+import type { ValueCheck } from "./value-rules.ts";
+
+/** An answer names at most this many broken fields: a request must not be able to make it huge. */
+const maxViolations = 64;
+
+/** Nested messages deeper than this are refused; protobuf-es reads binary messages of any depth. */
+const maxDepth = 32;
+
+export interface Validator {
+  /** The broken rules of `message`, empty for none. */
+  violations(type: DescMessage, message: Message): FieldViolation[];
+  /** @throws SvcError `invalid_request` with one violation per broken field */
+  check(type: DescMessage, message: Message): void;
+}
+
+type Fields = Readonly<Record<string, unknown>>;
+
+class Report {
+  readonly violations: FieldViolation[] = [];
+  get full(): boolean {
+    return this.violations.length >= maxViolations;
+  }
+  add(field: string, description: string): void {
+    if (!this.full) this.violations.push({ field, description });
+  }
+}
+
+/** Checks one field of a message that lies at `path` (empty, or ending with a dot). */
+type FieldCheck = (message: Fields, path: string, depth: number, report: Report) => void;
+
+/** Checks one value that is there. */
+type NestedCheck = (value: unknown, path: string, depth: number, report: Report) => void;
+
+export function createValidator(): Validator {
+  const compiled = new Map<DescMessage, readonly FieldCheck[]>();
+
+  function checksOf(type: DescMessage): readonly FieldCheck[] {
+    let checks = compiled.get(type);
+    if (checks === undefined) {
+      checks = type.fields.flatMap((field) => compileField(field, checkMessage) ?? []);
+      compiled.set(type, checks);
+    }
+    return checks;
+  }
+
+  function checkMessage(
+    type: DescMessage,
+    message: unknown,
+    path: string,
+    depth: number,
+    report: Report,
+  ): void {
+    if (depth > maxDepth) {
+      report.add(path, `must not nest deeper than ${maxDepth} messages`);
+      return;
+    }
+    const prefix = path === "" ? "" : `${path}.`;
+    for (const check of checksOf(type)) {
+      if (report.full) return;
+      check(message as Fields, prefix, depth, report);
+    }
+  }
+
+  function violations(type: DescMessage, message: Message): FieldViolation[] {
+    const report = new Report();
+    checkMessage(type, message, "", 0, report);
+    return report.violations;
+  }
+
+  return {
+    violations,
+    check(type, message) {
+      const found = violations(type, message);
+      if (found.length > 0) throw invalidRequest(found);
+    },
+  };
+}
+
+type MessageCheck = (
+  type: DescMessage,
+  message: unknown,
+  path: string,
+  depth: number,
+  report: Report,
+) => void;
+
+/** `undefined` for a field that nothing can be wrong with. */
+function compileField(field: DescField, checkMessage: MessageCheck): FieldCheck | undefined {
+  const rules = hasOption(field, rulesOption) ? getOption(field, rulesOption) : undefined;
+  const isRequired = getOption(field, field_behavior).includes(FieldBehavior.REQUIRED);
+  const content = compileContent(field, rules, checkMessage);
+  if (!isRequired && content === undefined) return undefined;
+
+  const read = reader(field);
+  const isAbsent = absence(field, isRequired);
+  return (message, prefix, depth, report) => {
+    const value = read(message);
+    if (!isAbsent(value)) content?.(value, prefix + field.jsonName, depth, report);
+    else if (isRequired) report.add(prefix + field.jsonName, "is required");
+  };
+}
+
+function reader(field: DescField): (message: Fields) => unknown {
+  const { oneof, localName } = field;
+  if (oneof === undefined) return (message) => message[localName];
+  return (message) => {
+    const chosen = message[oneof.localName] as { case?: string; value?: unknown };
+    return chosen.case === localName ? chosen.value : undefined;
+  };
+}
+
+/**
+ * When a value counts as not given. A number or bool without presence is always there when it is required: its zero is
+ * a value, which the rules judge.
+ */
+function absence(field: DescField, isRequired: boolean): (value: unknown) => boolean {
+  if (field.fieldKind === "list") return (value) => (value as unknown[]).length === 0;
+  if (field.fieldKind === "map") return (value) => isEmpty(value as object);
+  const hasPresence =
+    field.fieldKind === "message" ||
+    field.oneof !== undefined ||
+    field.presence !== FeatureSet_FieldPresence.IMPLICIT;
+  if (hasPresence) return (value) => value === undefined;
+  const isText =
+    field.fieldKind === "scalar" && (field.scalar === ScalarType.STRING || field.scalar === ScalarType.BYTES);
+  if (isText) return (value) => (value as string | Uint8Array).length === 0;
+  return isRequired ? () => false : (value) => value === 0 || value === 0n || value === false;
+}
+
+function isEmpty(map: object): boolean {
+  for (const key in map) if (Object.hasOwn(map, key)) return false;
+  return true;
+}
+
+function compileContent(
+  field: DescField,
+  rules: FieldRules | undefined,
+  checkMessage: MessageCheck,
+): NestedCheck | undefined {
+  const isSecret = field.proto.options?.debugRedact === true;
+  switch (field.fieldKind) {
+    case "message":
+      return compileNested(field.message, checkMessage);
+    case "list":
+      return compileList(
+        rules,
+        field.listKind === "message"
+          ? compileNested(field.message, checkMessage)
+          : asNested(compileValueCheck(rules?.items, isSecret)),
+      );
+    case "map":
+      return compileMap(
+        rules,
+        asNested(compileValueCheck(rules?.keys, false)),
+        field.mapKind === "message"
+          ? compileNested(field.message, checkMessage)
+          : asNested(compileValueCheck(rules?.items, isSecret)),
+      );
+    default:
+      return asNested(compileValueCheck(rules, isSecret));
+  }
+}
+
+/** The well-known types have no rules of ours, and `Struct` would be walked for nothing. */
+function compileNested(type: DescMessage, checkMessage: MessageCheck): NestedCheck | undefined {
+  if (type.typeName.startsWith("google.protobuf.")) return undefined;
+  return (value, path, depth, report) => checkMessage(type, value, path, depth + 1, report);
+}
+
+function asNested(check: ValueCheck | undefined): NestedCheck | undefined {
+  if (check === undefined) return undefined;
+  return (value, path, _depth, report) => {
+    const description = check(value);
+    if (description !== undefined) report.add(path, description);
+  };
+}
+
+/** `undefined` when the number of entries is in order. */
+function countViolation(count: number, rules: FieldRules | undefined): string | undefined {
+  if (rules?.minItems !== undefined && count < rules.minItems) {
+    return `must have at least ${rules.minItems} entries, not ${count}`;
+  }
+  if (rules?.maxItems !== undefined && count > rules.maxItems) {
+    return `must have at most ${rules.maxItems} entries, not ${count}`;
+  }
+  return undefined;
+}
+
+function compileList(
+  rules: FieldRules | undefined,
+  element: NestedCheck | undefined,
+): NestedCheck | undefined {
+  if (rules === undefined && element === undefined) return undefined;
+  return (value, path, depth, report) => {
+    const list = value as readonly unknown[];
+    const violation = countViolation(list.length, rules);
+    if (violation !== undefined) {
+      report.add(path, violation);
+      return;
+    }
+    if (element === undefined) return;
+    for (const [index, entry] of list.entries()) {
+      if (report.full) return;
+      element(entry, `${path}[${index}]`, depth, report);
+    }
+  };
+}
+
+function compileMap(
+  rules: FieldRules | undefined,
+  key: NestedCheck | undefined,
+  element: NestedCheck | undefined,
+): NestedCheck | undefined {
+  if (rules === undefined && element === undefined) return undefined;
+  return (value, path, depth, report) => {
+    const entries = Object.entries(value as Record<string, unknown>);
+    const violation = countViolation(entries.length, rules);
+    if (violation !== undefined) {
+      report.add(path, violation);
+      return;
+    }
+    for (const [name, entry] of entries) {
+      if (report.full) return;
+      const entryPath = `${path}[${JSON.stringify(name.slice(0, 64))}]`;
+      const before = report.violations.length;
+      key?.(name, entryPath, depth, report);
+      if (report.violations.length === before) element?.(entry, entryPath, depth, report);
+    }
+  };
+}

@@ -1,0 +1,72 @@
+/** The rules of single values: numbers, strings, bytes. */
+import type { FieldRules } from "../../gen/svc/v1/rules_pb.ts";
+import { quoteValue } from "./quote-value.ts";
+
+/** What is wrong with a value, as the rest of a sentence that begins with the field's name; `undefined` for nothing. */
+export type ValueCheck = (value: unknown) => string | undefined;
+
+/**
+ * `undefined` when the rules say nothing about a single value.
+ * @param isSecret the value must not be repeated
+ */
+export function compileValueCheck(rules: FieldRules | undefined, isSecret: boolean): ValueCheck | undefined {
+  if (rules === undefined) return undefined;
+  const shown = (value: unknown): string => (isSecret ? "" : `, not ${quoteValue(value)}`);
+  const checks: ValueCheck[] = [];
+  const { gte, lte, minLen, maxLen, pattern } = rules;
+
+  if (rules.in.length > 0) {
+    const words = new Set(rules.in);
+    const list = rules.in.join(", ");
+    checks.push((v) => (words.has(v as string) ? undefined : `must be one of ${list}${shown(v)}`));
+  }
+  if (gte !== undefined) {
+    checks.push((v) => (Number(v) >= gte ? undefined : `must be at least ${gte}${shown(v)}`));
+  }
+  if (lte !== undefined) {
+    checks.push((v) => (Number(v) <= lte ? undefined : `must be at most ${lte}${shown(v)}`));
+  }
+  if (minLen !== undefined) {
+    checks.push((v) => (lengthOf(v) >= minLen ? undefined : tooShort(v, minLen)));
+  }
+  if (maxLen !== undefined) {
+    // Code units are never fewer than characters, so most values need no counting.
+    checks.push((v) => (sizeOf(v) <= maxLen || lengthOf(v) <= maxLen ? undefined : tooLong(v, maxLen)));
+  }
+  if (pattern !== undefined) {
+    const whole = new RegExp(`^(?:${pattern})$`, "u");
+    checks.push((v) => (whole.test(v as string) ? undefined : `must match ${pattern}${shown(v)}`));
+  }
+  if (checks.length <= 1) return checks[0];
+  return (value) => {
+    for (const check of checks) {
+      const description = check(value);
+      if (description !== undefined) return description;
+    }
+    return undefined;
+  };
+}
+
+function sizeOf(value: unknown): number {
+  return (value as string | Uint8Array).length;
+}
+
+/** Characters of a string, bytes of bytes. */
+function lengthOf(value: unknown): number {
+  if (typeof value !== "string") return sizeOf(value);
+  let characters = 0;
+  for (const _character of value) characters++;
+  return characters;
+}
+
+function unitOf(value: unknown): string {
+  return typeof value === "string" ? "characters" : "bytes";
+}
+
+function tooShort(value: unknown, bound: number): string {
+  return `must have at least ${bound} ${unitOf(value)}, not ${lengthOf(value)}`;
+}
+
+function tooLong(value: unknown, bound: number): string {
+  return `must have at most ${bound} ${unitOf(value)}, not ${lengthOf(value)}`;
+}
