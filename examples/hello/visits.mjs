@@ -30,8 +30,6 @@ export async function createVisits(file) {
       }
       return visits;
     },
-    /** Resolves when the latest number is in the file. */
-    saved: () => writing,
   };
 }
 

@@ -1,0 +1,117 @@
+/**
+ * `npm run check [NAME …]`: everything about the sources that is not a test. Each check prints one line with its time,
+ * a failed one also what its tool said; the last line sums up. With names: only those.
+ */
+import { execFile } from "node:child_process";
+import { mkdtemp, rm, writeFile } from "node:fs/promises";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import { promisify } from "node:util";
+import { missing } from "./optional.ts";
+
+interface Outcome {
+  isGood: boolean;
+  /** What the tool said. */
+  text: string;
+  /** What else to say beside the name. */
+  note?: string;
+}
+
+const root = join(import.meta.dirname, "..");
+const checkTimeoutMs = 10 * 60_000;
+
+const checks: Record<string, () => Promise<Outcome>> = {
+  types: () => tool("tsc", "-p", "."),
+  lint: () => tool("eslint", "--max-warnings=0", "."),
+  format: () => tool("prettier", "--check", "--log-level=warn", "."),
+  unused: () => tool("knip", "--no-progress"),
+  "buf-lint": () => tool("buf", "lint", "--path", "proto/svc"),
+  "buf-breaking": checkBreaking,
+  generated: () => tool("node", "src/codegen/generate.ts", "--check"),
+  imports: () => tool("ava", "test/architecture/**/*.test.ts"),
+};
+
+const wanted = process.argv.slice(2);
+const unknown = wanted.find((name) => !Object.hasOwn(checks, name));
+if (unknown !== undefined) {
+  console.error(`No check "${unknown}": there are ${Object.keys(checks).join(", ")}.`);
+  process.exit(2);
+}
+for (const line of await missing({ go: "openapi/base.json is taken as committed, not generated afresh." })) {
+  console.log(line);
+}
+const chosen = Object.entries(checks).filter(([name]) => wanted.length === 0 || wanted.includes(name));
+const failed: string[] = [];
+const waiting = chosen.values();
+// Two at a time: the slow ones use one processor each, and small machines have two.
+await Promise.all([performAll(), performAll()]);
+console.log(
+  failed.length === 0
+    ? `All ${chosen.length} checks passed.`
+    : `${failed.length} of ${chosen.length} checks failed: ${failed.join(", ")}.`,
+);
+process.exitCode = failed.length === 0 ? 0 : 1;
+
+async function performAll(): Promise<void> {
+  for (const [name, perform] of waiting) {
+    const startedAt = performance.now();
+    const { isGood, text, note } = await perform();
+    const seconds = ((performance.now() - startedAt) / 1000).toFixed(1);
+    console.log(`${isGood ? "✔" : "✘"} ${name}${note === undefined ? "" : ` ${note}`} (${seconds} s)`);
+    if (isGood) continue;
+    failed.push(name);
+    console.log(text.trimEnd().replaceAll(/^/gm, "    "));
+  }
+}
+
+/** Runs one of the project's tools from the top of the checkout. */
+async function tool(program: string, ...args: string[]): Promise<Outcome> {
+  const { error, stdout, stderr } = await run(join(root, "node_modules/.bin", program), args);
+  return { isGood: error === undefined, text: `${stdout.toString()}${stderr.toString() || (error ?? "")}` };
+}
+
+/**
+ * The contract may only grow: held against the latest release, before the first one against the last commit.
+ * Against the descriptor set committed there, because its sources alone lack what they import from node_modules.
+ */
+async function checkBreaking(): Promise<Outcome> {
+  const tag = await git("describe", "--tags", "--match", "v[0-9]*", "--abbrev=0");
+  const base = tag?.toString().trim() ?? "HEAD";
+  const descriptors = await git("show", `${base}:gen/svc.binpb`);
+  if (descriptors === undefined) {
+    return { isGood: true, text: "", note: `skipped: there is no contract in ${base} to hold it against` };
+  }
+  const scratch = await mkdtemp(join(tmpdir(), "svc-check-"));
+  try {
+    const file = join(scratch, "base.binpb");
+    await writeFile(file, descriptors);
+    const outcome = await tool("buf", "breaking", "--path", "proto/svc", "--against", file);
+    return { ...outcome, note: `against ${base}` };
+  } finally {
+    await rm(scratch, { recursive: true, force: true });
+  }
+}
+
+/** What git prints; undefined when it fails, such as before the first tag or outside of a repository. */
+async function git(...args: string[]): Promise<Buffer | undefined> {
+  // The checkout may be another user's, such as in a container.
+  const { error, stdout } = await run("git", ["-c", `safe.directory=${root}`, ...args]);
+  return error === undefined ? stdout : undefined;
+}
+
+async function run(
+  program: string,
+  args: string[],
+): Promise<{ error?: string; stdout: Buffer; stderr: Buffer }> {
+  try {
+    return await promisify(execFile)(program, args, {
+      cwd: root,
+      encoding: "buffer",
+      maxBuffer: 64 * 1024 * 1024,
+      timeout: checkTimeoutMs,
+    });
+  } catch (error) {
+    const { message, stdout, stderr } = error as Error & { stdout: Buffer; stderr: Buffer };
+    return { error: message, stdout, stderr };
+  }
+}

@@ -1,0 +1,42 @@
+/** What this machine may lack, and what is left out without it: one line each. */
+import { access, constants } from "node:fs/promises";
+import { delimiter, join } from "node:path";
+
+interface Optional {
+  /** What it is called. */
+  name: string;
+  isThere: () => Promise<boolean>;
+}
+
+const root: Optional = { name: "root", isThere: () => Promise.resolve(process.getuid?.() === 0) };
+const docker: Optional = { name: "Docker", isThere: () => canConnectTo("/var/run/docker.sock") };
+const go: Optional = { name: "Go", isThere: () => isInPath("go") };
+const git: Optional = { name: "git", isThere: () => isInPath("git") };
+const python: Optional = { name: "Python", isThere: () => isInPath("python3") };
+
+/** Lines such as `No Docker: …`, one for each key of `leftOut` that is missing here. */
+export async function missing(leftOut: Partial<Record<keyof typeof all, string>>): Promise<string[]> {
+  const lines: string[] = [];
+  for (const [key, consequence] of Object.entries(leftOut)) {
+    const optional = all[key as keyof typeof all];
+    if (!(await optional.isThere())) lines.push(`No ${optional.name}: ${consequence}`);
+  }
+  return lines;
+}
+
+const all = { root, docker, go, git, python };
+
+async function canConnectTo(socket: string): Promise<boolean> {
+  return access(socket, constants.R_OK | constants.W_OK).then(
+    () => true,
+    () => false,
+  );
+}
+
+async function isInPath(program: string): Promise<boolean> {
+  const tries = (process.env["PATH"] ?? "")
+    .split(delimiter)
+    .filter((dir) => dir !== "")
+    .map((dir) => access(join(dir, program), constants.X_OK));
+  return (await Promise.allSettled(tries)).some(({ status }) => status === "fulfilled");
+}

@@ -1,0 +1,47 @@
+/** Reading what AVA writes with `--tap` (Test Anything Protocol 13). */
+
+/** One test point, or something that failed outside of a test, such as an uncaught exception. */
+export interface TestPoint {
+  outcome: "passed" | "failed" | "skipped";
+  /** `file › title`; the reason of a skip is part of the title. */
+  title: string;
+}
+
+export interface TestCounts {
+  passed: number;
+  failed: number;
+  skipped: number;
+}
+
+export interface TapSummary {
+  counts: TestCounts;
+  points: readonly TestPoint[];
+  /** The plan at its end has been read: the runner did not die halfway. */
+  isWhole: boolean;
+}
+
+/** The test point of a line; undefined for comments, diagnostics and the plan. */
+export function parseTestPoint(line: string): TestPoint | undefined {
+  const match = /^(not )?ok \d+ - (.*?)(?: # (SKIP|TODO).*)?$/.exec(line);
+  if (match === null) return undefined;
+  const [, not, title = "", directive] = match;
+  const outcome = directive !== undefined ? "skipped" : not === undefined ? "passed" : "failed";
+  return { outcome, title };
+}
+
+/** Counts a whole TAP stream. */
+export function summarizeTap(text: string): TapSummary {
+  const lines = text.split("\n");
+  const points = lines.map(parseTestPoint).filter((point) => point !== undefined);
+  const count = (outcome: TestPoint["outcome"]) => points.filter((point) => point.outcome === outcome).length;
+  return {
+    counts: { passed: count("passed"), failed: count("failed"), skipped: count("skipped") },
+    points,
+    isWhole: lines.some((line) => /^1\.\.\d+$/.test(line)),
+  };
+}
+
+/** The line that a run ends with. */
+export function formatCounts({ passed, failed, skipped }: TestCounts): string {
+  return `${passed} passed, ${failed} failed, ${skipped} skipped`;
+}
