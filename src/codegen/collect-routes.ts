@@ -1,6 +1,7 @@
 /** From `google.api.http` to the REST route table, refusing what could never work. */
 import { ScalarType } from "@bufbuild/protobuf";
 import type { DescField, DescMessage, DescMethod, DescService } from "@bufbuild/protobuf";
+import { METHODS } from "node:http";
 import type { HttpRule } from "../../gen/google/api/http_pb.ts";
 import type { Route } from "../rest/route.ts";
 import { parseTemplate } from "../rest/template.ts";
@@ -76,9 +77,8 @@ function patternOf(method: DescMethod, rule: HttpRule): [httpMethod: string, tem
   if (pattern.case === undefined) throw new RouteError(method, "google.api.http has no path");
   if (pattern.case !== "custom") return [pattern.case.toUpperCase(), pattern.value];
   const { kind, path } = pattern.value;
-  if (!/^[A-Z]+$/.test(kind)) {
-    throw new RouteError(method, `the custom kind "${kind}" must be an upper-case HTTP method`);
-  }
+  if (!METHODS.includes(kind))
+    throw new RouteError(method, `the custom kind "${kind}" is no HTTP method that Node knows`);
   return [kind, path];
 }
 

@@ -10,6 +10,7 @@ import type { FieldViolation } from "../errors.ts";
 /** More would only make an answer out of a bad request's size. */
 const maxViolations = 50;
 const maxShownCharacters = 60;
+const maxShownNames = 16;
 
 /** One violation for each field of `json` that `message` cannot take, at most 50; never empty. */
 export function explainJson(message: DescMessage, json: JsonValue): FieldViolation[] {
@@ -25,8 +26,9 @@ export function findField(message: DescMessage, name: string): DescField | undef
 /** A violation about a name that `message` does not have. */
 export function unknownField(message: DescMessage, field: string): FieldViolation {
   const known = message.fields.map((candidate) => candidate.jsonName);
-  const hint = known.length === 0 ? "nothing is expected here" : `known are ${known.join(", ")}`;
-  return { field, description: `unknown field; ${hint}` };
+  if (known.length === 0) return { field, description: "unknown field; there is none here" };
+  const hint = known.length > maxShownNames ? "" : `; known are ${known.join(", ")}`;
+  return { field, description: `unknown field${hint}` };
 }
 
 function* explainMessage(message: DescMessage, json: JsonValue, path: string): Generator<FieldViolation> {

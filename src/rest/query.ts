@@ -32,7 +32,6 @@ export function readQuery(message: DescMessage, query: string, violations: Field
     entry.texts.push(text);
     texts.set(key, entry);
   }
-  checkOneofs(texts.values(), violations);
   return [...texts.values()].flatMap((entry) => bind(entry, violations));
 }
 
@@ -73,31 +72,6 @@ function bind(
     if (!(error instanceof TextValueError)) throw error;
     violations.push({ field: name, description: error.message });
     return [];
-  }
-}
-
-function checkOneofs(
-  entries: Iterable<{ fields: readonly DescField[]; name: string }>,
-  violations: FieldViolation[],
-): void {
-  const chosen = new Map<string, string>();
-  for (const { fields, name } of entries) {
-    let group = "";
-    for (const field of fields) {
-      if (field.oneof !== undefined) {
-        const key = `${group}/${field.oneof.name}`;
-        const other = chosen.get(key);
-        const member = `${group}/${field.name}`;
-        if (other !== undefined && other !== member) {
-          violations.push({
-            field: name,
-            description: `only one of the fields of "${field.oneof.name}" may be there`,
-          });
-        }
-        chosen.set(key, member);
-      }
-      group = `${group}/${field.name}`;
-    }
   }
 }
 

@@ -184,7 +184,7 @@ class RestServer<Call extends RestCall> {
       return;
     }
     discardBody(request, response);
-    const known = error instanceof SvcError ? error : this.#internalError(error, request);
+    const known: SvcError = error instanceof SvcError ? error : this.#internalError(error, request);
     const allow = error instanceof MethodNotAllowed ? error.allow : undefined;
     const { status, headers, body } = errorAnswer(this.#writer, known, allow);
     sendJson(request, response, status, { ...answerHeaders({}), ...headers }, body);

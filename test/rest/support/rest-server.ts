@@ -1,0 +1,195 @@
+/** REST on real HTTP/1.1 and cleartext HTTP/2 servers, with a pipeline that remembers what it was called with. */
+import { create, fromJson, toJson } from "@bufbuild/protobuf";
+import type { DescMessage, DescMethod, JsonValue, Message } from "@bufbuild/protobuf";
+import { once } from "node:events";
+import http from "node:http";
+import http2 from "node:http2";
+import type { AddressInfo } from "node:net";
+import { SvcError } from "../../../src/errors.ts";
+import { createRestHandler } from "../../../src/rest/rest-handler.ts";
+import type { RestHandlerOptions } from "../../../src/rest/rest-handler.ts";
+import type { RestCall, RestPipeline, RestRequest } from "../../../src/rest/rest-pipeline.ts";
+import type { Route } from "../../../src/rest/route.ts";
+
+export interface RecordingCall extends RestCall {
+  readonly responseHeader: Headers;
+  readonly signal: AbortSignal;
+}
+
+/** Answers with what `answer` says (default: the request itself) and keeps the last call. */
+export class RecordingPipeline implements RestPipeline<RecordingCall> {
+  method: string | undefined;
+  /** The request as JSON, defaults left out. */
+  message: JsonValue | undefined;
+  /** The pieces of an upload. */
+  pieces: Message[] = [];
+  gates: (string | undefined)[] = [];
+  refuse: ((method: DescMethod | undefined) => void) | undefined;
+  answer:
+    ((method: DescMethod, message: Message, call: RecordingCall) => Promise<Message> | Message) | undefined;
+  stream: ((method: DescMethod, message: Message, call: RecordingCall) => AsyncIterable<Message>) | undefined;
+  upload: ((messages: AsyncIterable<Message>, call: RecordingCall) => Promise<void>) | undefined;
+
+  gate(method: DescMethod | undefined, _request: RestRequest, signal: AbortSignal): RecordingCall {
+    this.gates.push(method?.name);
+    this.refuse?.(method);
+    return { signal, responseHeader: new Headers() };
+  }
+
+  async unary(method: DescMethod, message: Message, call: RecordingCall): Promise<Message> {
+    this.#record(method, message);
+    if (this.answer !== undefined) return await this.answer(method, message, call);
+    return method.output === method.input ? message : create(method.output);
+  }
+
+  serverStream(method: DescMethod, message: Message, call: RecordingCall): AsyncIterable<Message> {
+    this.#record(method, message);
+    if (this.stream === undefined) throw new Error("no stream is set");
+    return this.stream(method, message, call);
+  }
+
+  async clientStream(
+    method: DescMethod,
+    messages: AsyncIterable<Message>,
+    call: RecordingCall,
+  ): Promise<Message> {
+    this.method = method.name;
+    this.pieces = [];
+    if (this.upload !== undefined) await this.upload(messages, call);
+    else for await (const message of messages) this.pieces.push(message);
+    return create(method.output);
+  }
+
+  #record(method: DescMethod, message: Message): void {
+    this.method = method.name;
+    this.message = toJson(method.input, message);
+  }
+}
+
+export interface Answer {
+  readonly status: number;
+  readonly headers: Readonly<Record<string, string>>;
+  readonly body: Buffer;
+}
+
+export interface HttpRequest {
+  readonly method: string;
+  readonly path: string;
+  readonly headers?: Readonly<Record<string, string>>;
+  readonly body?: string | Uint8Array | undefined;
+}
+
+export type Protocol = "HTTP/1.1" | "h2c";
+
+export interface RestServer extends AsyncDisposable {
+  readonly pipeline: RecordingPipeline;
+  readonly internalErrors: unknown[];
+  readonly port: number;
+  send(request: HttpRequest): Promise<Answer>;
+}
+
+export async function startRestServer(
+  protocol: Protocol,
+  routes: readonly Route[],
+  options: Partial<RestHandlerOptions<RecordingCall>> = {},
+): Promise<RestServer> {
+  const pipeline = new RecordingPipeline();
+  const internalErrors: unknown[] = [];
+  const handler = createRestHandler({
+    routes,
+    pipeline,
+    internalError: (error) => {
+      internalErrors.push(error);
+      return new SvcError("internal", "internal", "something went wrong", { payload: { requestId: "r-1" } });
+    },
+    ...options,
+  });
+  const listener = (
+    request: http.IncomingMessage | http2.Http2ServerRequest,
+    response: http.ServerResponse | http2.Http2ServerResponse,
+  ): void => {
+    if (handler(request, response) === false) {
+      response.statusCode = 418;
+      response.end();
+    }
+  };
+  const server = protocol === "HTTP/1.1" ? http.createServer(listener) : http2.createServer(listener);
+  server.listen(0, "127.0.0.1");
+  await once(server, "listening");
+  const { port } = server.address() as AddressInfo;
+  const client =
+    protocol === "HTTP/1.1" ? new http.Agent({ keepAlive: true }) : http2.connect(`http://127.0.0.1:${port}`);
+  return {
+    pipeline,
+    internalErrors,
+    port,
+    send: (request) =>
+      client instanceof http.Agent ? sendHttp1(port, client, request) : sendHttp2(client, request),
+    async [Symbol.asyncDispose]() {
+      client.destroy();
+      if (server instanceof http.Server) server.closeAllConnections();
+      server.close();
+      await once(server, "close");
+    },
+  };
+}
+
+function sendHttp1(
+  port: number,
+  agent: http.Agent,
+  { method, path, headers, body }: HttpRequest,
+): Promise<Answer> {
+  return new Promise((resolve, reject) => {
+    const length = body === undefined ? {} : { "content-length": String(Buffer.byteLength(body)) };
+    const request = http.request({
+      port,
+      host: "127.0.0.1",
+      agent,
+      method,
+      path,
+      headers: { ...length, ...headers },
+    });
+    request.on("error", reject).on("response", (response) => {
+      const chunks: Buffer[] = [];
+      response.on("data", (chunk: Buffer) => chunks.push(chunk)).on("error", reject);
+      response.on("end", () => {
+        const flat = Object.entries(response.headers).map(([name, value]) => [name, String(value)]);
+        const answer = {
+          status: response.statusCode ?? 0,
+          headers: Object.fromEntries(flat) as Record<string, string>,
+        };
+        resolve({ ...answer, body: Buffer.concat(chunks) });
+      });
+    });
+    request.end(body);
+  });
+}
+
+function sendHttp2(
+  session: http2.ClientHttp2Session,
+  { method, path, headers, body }: HttpRequest,
+): Promise<Answer> {
+  return new Promise((resolve, reject) => {
+    const stream = session.request(
+      { ":method": method, ":path": path, ...headers },
+      { endStream: body === undefined },
+    );
+    let status = 0;
+    let answerHeaders: Record<string, string> = {};
+    const chunks: Buffer[] = [];
+    stream.on("response", (received) => {
+      status = received[":status"] ?? 0;
+      answerHeaders = Object.fromEntries(
+        Object.entries(received).map(([name, value]) => [name, String(value)]),
+      );
+    });
+    stream.on("data", (chunk: Buffer) => chunks.push(chunk)).on("error", reject);
+    stream.on("end", () => resolve({ status, headers: answerHeaders, body: Buffer.concat(chunks) }));
+    if (body !== undefined) stream.end(body);
+  });
+}
+
+/** A message of `type` from its JSON. */
+export function messageOf(type: DescMessage, json: JsonValue): Message {
+  return fromJson(type, json);
+}
