@@ -20,6 +20,7 @@ const MAX_REQUEST_BYTES = 64 * 1024;
 const MAX_CONNECTIONS = 64;
 /** A subscriber that lets more than this pile up is cut off. */
 const MAX_UNREAD_BYTES = 1024 * 1024;
+const CLOSE_MS = 5000;
 
 /**
  * @typedef {object} Controlled what the socket gives access to
@@ -38,8 +39,11 @@ export class ControlServer {
   #connections = new Set();
   /** @type {Set<Socket>} */
   #subscribers = new Set();
-  /** @type {Set<() => void>} */
+  /** Called when the log has grown. @type {Set<() => void>} */
   #followers = new Set();
+  /** @type {Set<Socket>} */
+  #following = new Set();
+  #closing = false;
 
   /**
    * @param {Omit<HelloMessage, "type" | "protocol">} identity
@@ -79,13 +83,15 @@ export class ControlServer {
     for (const advance of this.#followers) advance();
   }
 
-  /** Closes the socket once what was sent has been taken, or after a second. */
+  /** Frees the socket's name at once, and ends once each client has taken what is meant for it, or after some seconds. */
   async close() {
     this.#server.close();
-    for (const socket of this.#connections) socket.end();
+    this.#closing = true;
+    for (const socket of this.#connections) if (!this.#following.has(socket)) socket.end();
+    this.publishLog();
     const deadline = setTimeout(() => {
       for (const socket of this.#connections) socket.destroy();
-    }, 1000);
+    }, CLOSE_MS);
     await Promise.all(
       [...this.#connections].map((socket) => new Promise((resolve) => socket.once("close", resolve))),
     );
@@ -195,6 +201,7 @@ export class ControlServer {
       from === undefined ? await tailPosition(log.directory, tail ?? 0, end) : Math.min(from, end);
     send(socket, { type: "reply", id, ok: true });
 
+    this.#following.add(socket);
     const reader = new LogReader(log.directory, position);
     let advance = Promise.withResolvers().resolve;
     const wake = () => advance(undefined);
@@ -206,12 +213,15 @@ export class ControlServer {
         const news = Promise.withResolvers();
         advance = news.resolve;
         const part = socket.writableNeedDrain ? undefined : await reader.next(log.position);
+        if (part === undefined && this.#closing && !socket.writableNeedDrain) break;
         if (part === undefined) await news.promise;
         else if (part.text === null) send(socket, { type: "gap", from: part.from, to: part.to });
         else send(socket, { type: "log", from: part.from, to: part.to, text: part.text });
       }
     } finally {
       this.#followers.delete(wake);
+      this.#following.delete(socket);
+      socket.end();
       await reader.close();
     }
   }

@@ -293,10 +293,24 @@ async function waitForCgroup(cgroup) {
 }
 
 async function sweep() {
-  const { runId, stop } = readSpec();
+  endSupervisor();
+  const { runId, stop, cgroup } = readSpec();
   const run = { runId, uid: process.getuid?.() ?? 0, sessions: new Set(), exclude: process.pid };
-  const leftover = await endProcesses(run, stop);
+  const leftover = await endProcesses(run, { ...stop, cgroup: cgroup && `${cgroup}/app` });
   process.stdout.write(`${JSON.stringify({ leftover })}\n`);
+}
+
+/** Ends a supervisor that hangs, or it would start the app again. */
+function endSupervisor() {
+  try {
+    /** @type {unknown} */
+    const state = JSON.parse(readFileSync("state.json", "utf8"));
+    const { supervisor } = /** @type {SupervisorState} */ (state);
+    if (readProcess(supervisor.pid)?.startTicks === supervisor.startTicks)
+      process.kill(supervisor.pid, "SIGKILL");
+  } catch {
+    // There is no state, or it was ended in between.
+  }
 }
 
 async function main() {

@@ -1,0 +1,199 @@
+import { readFile, readdir, stat } from "node:fs/promises";
+import { setTimeout as sleep } from "node:timers/promises";
+import { mapBounded } from "./map-bounded.ts";
+import { parseStat, type ProcessEntry } from "./process-table.mjs";
+
+/** The processes of one run of an app. */
+export interface SampledRun {
+  appId: string;
+  ownerUid: number;
+  runId: string;
+  /** The main process, when there is one: its session is the app's. */
+  pid?: number;
+}
+
+/** What an app uses, all of its processes together. */
+export interface ProcessUsage {
+  /** Over the sampling window; 100 is one core. */
+  cpuPercent: number;
+  /** Proportional set size, or resident set size of processes that do not show it. */
+  memoryBytes: number;
+  processes: number;
+}
+
+export interface SamplerOptions {
+  procDir?: string;
+  /** Length of the sampling window. */
+  windowMs?: number;
+  /** Monotonic. */
+  nowMs?: () => number;
+}
+
+/** `USER_HZ`, 100 on every architecture that Node supports. */
+const TICKS_PER_SECOND = 100;
+const PAGE_BYTES = 4096;
+const READS_AT_ONCE = 64;
+/** `smaps_rollup` walks page tables in the kernel: few at a time leave the other reads room. */
+const MEMORY_READS_AT_ONCE = 2;
+
+/** Measures the processes of apps, all in one window. */
+export class ProcessSampler {
+  readonly #procDir: string;
+  readonly #windowMs: number;
+  readonly #nowMs: () => number;
+  /** The cookie of each process that had to be asked for it; a process keeps it for life. */
+  #cookies = new Map<number, { startTicks: number; runId: string | undefined }>();
+
+  constructor({ procDir = "/proc", windowMs = 500, nowMs = () => performance.now() }: SamplerOptions = {}) {
+    this.#procDir = procDir;
+    this.#windowMs = windowMs;
+    this.#nowMs = nowMs;
+  }
+
+  /**
+   * Measures over one window, however many runs there are.
+   * @returns by app id; an app without a process that can be seen is absent
+   */
+  async sample(runs: readonly SampledRun[], signal?: AbortSignal): Promise<Map<string, ProcessUsage>> {
+    const members = await this.members(runs);
+    const all = [...members.values()].flat();
+    const beforeMs = this.#nowMs();
+    const before = new Map(all.map((entry) => [entry.pid, entry]));
+
+    const window = sleep(this.#windowMs, undefined, signal && { signal });
+    const memory = new Map<number, number>();
+    await Promise.all([
+      window,
+      mapBounded(all, MEMORY_READS_AT_ONCE, async (entry) =>
+        memory.set(entry.pid, await this.#memoryOf(entry)),
+      ),
+    ]);
+
+    const after = new Map<number, ProcessEntry>();
+    const elapsedSecs = (this.#nowMs() - beforeMs) / 1000;
+    await mapBounded(all, READS_AT_ONCE, async ({ pid, startTicks }) => {
+      const entry = await this.#read(pid);
+      if (entry?.startTicks === startTicks) after.set(pid, entry);
+    });
+
+    const usage = new Map<string, ProcessUsage>();
+    for (const [appId, entries] of members) {
+      let ticks = 0;
+      let memoryBytes = 0;
+      for (const { pid } of entries) {
+        ticks += Math.max(0, (after.get(pid)?.cpuTicks ?? 0) - (before.get(pid)?.cpuTicks ?? 0));
+        memoryBytes += memory.get(pid) ?? 0;
+      }
+      const cpuPercent = ((ticks / TICKS_PER_SECOND) * 100) / elapsedSecs;
+      usage.set(appId, {
+        cpuPercent: Math.round(cpuPercent * 10) / 10,
+        memoryBytes,
+        processes: entries.length,
+      });
+    }
+    return usage;
+  }
+
+  /** The living processes of each run, by app id: its session, who carries its cookie, and their descendants. */
+  async members(runs: readonly SampledRun[]): Promise<Map<string, ProcessEntry[]>> {
+    const table = await this.#readTable();
+    const sessions = new Map(runs.flatMap((run) => (run.pid === undefined ? [] : [[run.pid, run]])));
+    const byRunId = new Map(runs.map((run) => [run.runId, run]));
+    const owners = new Set(runs.map(({ ownerUid }) => ownerUid));
+    const byPid = new Map(table.map((entry) => [entry.pid, entry]));
+    const runOf = new Map<number, SampledRun | undefined>();
+
+    const strangers: ProcessEntry[] = [];
+    for (const entry of table) {
+      const run = sessions.get(entry.sid);
+      if (run) runOf.set(entry.pid, run);
+      else strangers.push(entry);
+    }
+    await mapBounded(strangers, READS_AT_ONCE, async (entry) => {
+      const runId = await this.#cookieOf(entry, owners);
+      const run = runId === undefined ? undefined : byRunId.get(runId);
+      if (run) runOf.set(entry.pid, run);
+    });
+    this.#forgetDead(byPid);
+
+    const members = new Map<string, ProcessEntry[]>();
+    for (const entry of table) {
+      const run = nearestRun(entry, byPid, runOf);
+      if (run === undefined) continue;
+      const entries = members.get(run.appId);
+      if (entries) entries.push(entry);
+      else members.set(run.appId, [entry]);
+    }
+    return members;
+  }
+
+  async #readTable(): Promise<ProcessEntry[]> {
+    const pids = (await readdir(this.#procDir)).map(Number).filter((pid) => Number.isInteger(pid) && pid > 1);
+    const entries = await mapBounded(pids, READS_AT_ONCE, (pid) => this.#read(pid));
+    return entries.filter((entry) => entry !== undefined);
+  }
+
+  async #read(pid: number): Promise<ProcessEntry | undefined> {
+    try {
+      const entry = parseStat(await readFile(`${this.#procDir}/${pid}/stat`, "latin1"));
+      return entry.state === "Z" || entry.state === "X" || entry.sid === 0 ? undefined : entry;
+    } catch {
+      return undefined;
+    }
+  }
+
+  async #cookieOf(
+    { pid, startTicks }: ProcessEntry,
+    owners: ReadonlySet<number>,
+  ): Promise<string | undefined> {
+    const known = this.#cookies.get(pid);
+    if (known?.startTicks === startTicks) return known.runId;
+    try {
+      const { uid } = await stat(`${this.#procDir}/${pid}`);
+      // Not remembered: the owners that are asked for differ from sample to sample.
+      if (!owners.has(uid)) return undefined;
+      const environ = await readFile(`${this.#procDir}/${pid}/environ`, "latin1");
+      const runId = /(?:^|\0)SVC_RUN_ID=([^\0]*)\0/.exec(environ)?.[1];
+      this.#cookies.set(pid, { startTicks, runId });
+      return runId;
+    } catch {
+      return undefined;
+    }
+  }
+
+  #forgetDead(living: ReadonlyMap<number, unknown>): void {
+    for (const pid of this.#cookies.keys()) if (!living.has(pid)) this.#cookies.delete(pid);
+  }
+
+  async #memoryOf({ pid, rssPages }: ProcessEntry): Promise<number> {
+    try {
+      const rollup = await readFile(`${this.#procDir}/${pid}/smaps_rollup`, "latin1");
+      const pssKib = /^Pss:\s+(\d+) kB/m.exec(rollup)?.[1];
+      if (pssKib !== undefined) return Number(pssKib) * 1024;
+    } catch {
+      // Ended, or not ours to look into: the size of its resident pages is open to all.
+    }
+    return rssPages * PAGE_BYTES;
+  }
+}
+
+/** The run of a process or else of its nearest ancestor that has one. */
+function nearestRun(
+  entry: ProcessEntry,
+  byPid: ReadonlyMap<number, ProcessEntry>,
+  runOf: Map<number, SampledRun | undefined>,
+): SampledRun | undefined {
+  const path: number[] = [];
+  let run: SampledRun | undefined;
+  for (let at: ProcessEntry | undefined = entry; at !== undefined; at = byPid.get(at.ppid)) {
+    if (runOf.has(at.pid)) {
+      run = runOf.get(at.pid);
+      break;
+    }
+    path.push(at.pid);
+    // Guards against a cycle, which a table read while pids are reused can show.
+    runOf.set(at.pid, undefined);
+  }
+  for (const pid of path) runOf.set(pid, run);
+  return run;
+}

@@ -1,0 +1,395 @@
+import { randomUUID } from "node:crypto";
+import { setTimeout as sleep } from "node:timers/promises";
+import { SvcError } from "../../errors.ts";
+import type { Identities, Identity } from "../../identity/identity.ts";
+import { readProcessIdentity } from "../../lib/process-identity.ts";
+import type { Cgroups } from "./cgroup.ts";
+import { neverStarted, statusOf, type ProcessStatus } from "./process-status.ts";
+import { connectSupervisor, type PeerUid, type SupervisorConnection } from "./supervisor-connection.ts";
+import { parseState } from "./supervisor-messages.ts";
+import type { SupervisorSpec, SupervisorState } from "./supervisor-types.ts";
+
+/** Where an app runs, and as whom. */
+export interface ProcessAppRef {
+  id: string;
+  /** Supervisor and app have this identity. */
+  ownerUid: number;
+  /** `<store>/run/<id>`: the owner's, 0700, in a directory that only the daemon can write. */
+  runDir: string;
+}
+
+/** What an app runs; the rest of the supervisor's specification is the runtime's own. */
+export type ProcessSpec = Omit<
+  SupervisorSpec,
+  "version" | "svcVersion" | "appId" | "runId" | "logDir" | "cgroup" | "settleMs"
+>;
+
+export interface SupervisionOptions {
+  identities: Identities;
+  peerUid: PeerUid;
+  /** `/proc/sys/kernel/random/boot_id`. */
+  bootId: string;
+  svcVersion: string;
+  /** Path of node; every owner must be able to execute it. */
+  nodePath: string;
+  /** Path of `supervisor.mjs`; every owner must be able to read it. */
+  supervisorPath: string;
+  /** An app that exits this soon after its start has failed to start. */
+  settleMs: number;
+  /** The daemon's own cgroup subtree, where it has one. */
+  cgroups?: Cgroups;
+  log: (message: string, details: Record<string, unknown>) => void;
+}
+
+/** Where the supervisor keeps the log, in the run directory. */
+export const LOG_DIR = "logs";
+
+const SUPERVISOR_START_MS = 15_000;
+/** On top of the grace period: SIGKILL, the last output, the last state. */
+const END_MARGIN_MS = 20_000;
+/** How long a supervisor that was just being started by an earlier daemon may take to show up. */
+const LATE_START_MS = 1500;
+const RECONNECT_ATTEMPTS = 5;
+const MAX_STATE_BYTES = 1024 * 1024;
+
+/** One app and its supervisor, from the daemon's side. Operations on it come one at a time; watching goes on all the time. */
+export class SupervisedApp {
+  readonly ref: ProcessAppRef;
+  readonly #options: SupervisionOptions;
+  readonly #onChange: (status: ProcessStatus) => void;
+  readonly #waiting = new Set<() => void>();
+  #status: ProcessStatus = neverStarted;
+  #state: SupervisorState | undefined;
+  #connection: SupervisorConnection | undefined;
+  #detached = false;
+
+  constructor(ref: ProcessAppRef, options: SupervisionOptions, onChange: (status: ProcessStatus) => void) {
+    this.ref = ref;
+    this.#options = options;
+    this.#onChange = onChange;
+  }
+
+  get status(): ProcessStatus {
+    return this.#status;
+  }
+
+  /** The supervisor's own account of the latest run, when one is known. */
+  get state(): SupervisorState | undefined {
+    return this.#state;
+  }
+
+  /** See {@link ProcessRuntime.start}. */
+  async start(spec: ProcessSpec): Promise<void> {
+    if (await this.#attach()) return;
+    const { identities, cgroups, log, nodePath, supervisorPath, settleMs, svcVersion } = this.#options;
+    const { id, runDir, ownerUid } = this.ref;
+    const owner = await identities.as(ownerUid);
+    await this.#endLeftovers(spec.stop.graceMs);
+
+    const cgroup = cgroups ? await cgroups.create(id, owner.user, spec.limits) : null;
+    const runId = randomUUID();
+    const whole: SupervisorSpec = {
+      ...spec,
+      version: 1,
+      svcVersion,
+      appId: id,
+      runId,
+      logDir: LOG_DIR,
+      cgroup,
+      settleMs,
+    };
+    await owner.writeFile(runDir, "spec.json", JSON.stringify(whole));
+    // What the last run left would pass for this one's, should the supervisor die before it writes its own.
+    await owner.removeTree(runDir, "state.json");
+    const { pid } = await owner.spawnDetached([nodePath, supervisorPath], {
+      cwd: runDir,
+      log: { root: runDir, path: "supervisor.err" },
+    });
+    if (cgroup !== null) await cgroups?.enter(cgroup, pid);
+    log("supervisor started", { app: id, pid });
+
+    const deadline = Date.now() + SUPERVISOR_START_MS;
+    for (let delayMs = 5; !(await this.#attach()); delayMs = Math.min(50, delayMs * 2)) {
+      if (this.#state?.runId === runId) break;
+      if (Date.now() > deadline || (await readProcessIdentity(pid)) === undefined) {
+        throw await this.#noSupervisor(owner, runId);
+      }
+      await sleep(delayMs);
+    }
+    await this.#until(() => {
+      const state = this.#state?.runId === runId ? this.#state : undefined;
+      if (state?.startFailed === true && state.final) throw startFailed(id, state);
+      return state?.settled;
+    }, settleMs + SUPERVISOR_START_MS);
+  }
+
+  /** See {@link ProcessRuntime.stop}. */
+  async stop(graceMs?: number): Promise<void> {
+    const longestMs = (graceMs ?? 60_000) + END_MARGIN_MS;
+    if (await this.#attach()) {
+      const connection = this.#connection;
+      await connection?.request({ cmd: "stop", ...(graceMs !== undefined && { graceMs }) });
+      await this.#until(() => this.#connection !== connection || undefined, longestMs);
+    }
+    await this.#endLeftovers(graceMs ?? 10_000);
+    await this.#options.cgroups?.remove(this.ref.id);
+    if (this.#status.leftover > 0) {
+      throw new SvcError(
+        "unavailable",
+        "unavailable",
+        `${this.#status.leftover} processes of app "${this.ref.id}" do not end, not even by SIGKILL; they wait for the kernel`,
+      );
+    }
+  }
+
+  /** See {@link ProcessRuntime.adopt}. */
+  async adopt(): Promise<ProcessStatus> {
+    if (await this.#attach()) return this.#status;
+    const owner = await this.#options.identities.as(this.ref.ownerUid);
+    let state = await this.#readState(owner);
+    if (state === undefined && (await owner.stat(this.ref.runDir, "spec.json")) !== undefined) {
+      const deadline = Date.now() + LATE_START_MS;
+      while (state === undefined && Date.now() < deadline) {
+        await sleep(50);
+        if (await this.#attach()) return this.#status;
+        state = await this.#readState(owner);
+      }
+    }
+    await this.#judge(state);
+    return this.#status;
+  }
+
+  /** Resolves once the app runs and its health check, if it has one, has passed. */
+  async waitHealthy(timeoutMs: number, signal?: AbortSignal): Promise<void> {
+    const { id } = this.ref;
+    const restartsBefore = this.#status.restarts;
+    await this.#until(
+      () => {
+        const { state, health, restarts, reason } = this.#status;
+        const ended = state !== "RUNNING" && state !== "STARTING";
+        if (this.#state && (ended || restarts > restartsBefore || health === "unhealthy")) {
+          const why = health === "unhealthy" ? "its health check fails" : (reason ?? "it ended");
+          throw startFailed(id, { ...this.#state, reason: why });
+        }
+        return (state === "RUNNING" && (health === undefined || health === "healthy")) || undefined;
+      },
+      timeoutMs,
+      signal,
+    );
+  }
+
+  /** Asks the supervisor to take over a changed specification. */
+  async reload(spec: ProcessSpec): Promise<void> {
+    if (!(await this.#attach()) || this.#state === undefined) return;
+    const { runDir, ownerUid } = this.ref;
+    const owner = await this.#options.identities.as(ownerUid);
+    const current = JSON.parse((await owner.readFile(runDir, "spec.json")).toString()) as SupervisorSpec;
+    await owner.writeFile(runDir, "spec.json", JSON.stringify({ ...current, ...spec }));
+    await this.#connection?.request({ cmd: "reload" });
+  }
+
+  /** Lets go of the app, which goes on. */
+  detach(): void {
+    this.#detached = true;
+    this.#connection?.close();
+  }
+
+  /** Whether a supervisor is there; connects to it when that is not so yet. */
+  async #attach(): Promise<boolean> {
+    if (this.#connection && this.#state?.final !== true) return true;
+    const { id, runDir, ownerUid } = this.ref;
+    const connection = await connectSupervisor({ runDir, ownerUid, peerUid: this.#options.peerUid });
+    if (connection === undefined) return false;
+    const first = Promise.withResolvers<boolean>();
+    this.#connection = connection;
+    void connection
+      .watch((state) => {
+        this.#accept(state);
+        first.resolve(!state.final);
+      })
+      .catch((error: unknown) => this.#options.log("talk with a supervisor failed", { app: id, error }))
+      .finally(() => {
+        first.resolve(false);
+        if (this.#connection === connection) void this.#disconnected(connection);
+      });
+    return first.promise;
+  }
+
+  async #disconnected(connection: SupervisorConnection): Promise<void> {
+    const { id, ownerUid } = this.ref;
+    try {
+      if (this.#detached || this.#state?.final === true) return;
+      this.#connection = undefined;
+      const owner = await this.#options.identities.as(ownerUid);
+      const { pid, startTicks } = connection.hello;
+      for (let attempt = 0; attempt < RECONNECT_ATTEMPTS; attempt++) {
+        const state = await this.#readState(owner);
+        const alive = (await readProcessIdentity(pid))?.startTicks === startTicks;
+        if (state?.final === true || !alive) {
+          await this.#judge(state);
+          return;
+        }
+        if (await this.#attach()) return;
+        await sleep(50 * 2 ** attempt);
+      }
+      this.#become({ ...this.#status, state: "UNKNOWN", reason: "its supervisor does not answer" });
+    } catch (error) {
+      this.#options.log("cannot tell what became of an app", { app: id, error });
+      this.#become({ ...this.#status, state: "UNKNOWN", reason: "what became of it cannot be told" });
+    } finally {
+      if (this.#connection === connection) this.#connection = undefined;
+      this.#wake();
+    }
+  }
+
+  /** Takes the status from `state.json` where no supervisor answers. */
+  async #judge(state: SupervisorState | undefined): Promise<void> {
+    this.#state = state;
+    if (state === undefined) {
+      this.#become(neverStarted);
+    } else if (state.final) {
+      this.#become(statusOf(state));
+    } else if (state.bootId !== this.#options.bootId) {
+      this.#become({
+        ...statusOf({
+          ...state,
+          app: null,
+          health: null,
+          phase: "STOPPED",
+          reason: "the machine was rebooted",
+        }),
+        interruptedByReboot: true,
+      });
+    } else {
+      const { pid, startTicks } = state.supervisor;
+      const alive = (await readProcessIdentity(pid))?.startTicks === startTicks;
+      const reason = alive ? "its supervisor does not answer" : "its supervisor was killed";
+      this.#become({ ...statusOf({ ...state, health: null, reason }), state: alive ? "UNKNOWN" : "CRASHED" });
+    }
+  }
+
+  /** Ends what an earlier run left behind without a supervisor, with the owner's identity. */
+  async #endLeftovers(graceMs: number): Promise<void> {
+    const { identities, bootId, nodePath, supervisorPath, log } = this.#options;
+    const { id, runDir, ownerUid } = this.ref;
+    const owner = await identities.as(ownerUid);
+    const state = await this.#readState(owner);
+    if (state === undefined && (await owner.stat(runDir, "spec.json")) === undefined) return;
+    let leftover = 0;
+    if (state === undefined || (state.bootId === bootId && (!state.final || state.leftover > 0))) {
+      const { stdout, stderr } = await owner.runCommand([nodePath, supervisorPath, "sweep"], {
+        cwd: runDir,
+        timeoutMs: graceMs + END_MARGIN_MS,
+      });
+      leftover = Number(/"leftover":(\d+)/.exec(stdout)?.[1] ?? Number.NaN);
+      if (Number.isNaN(leftover)) {
+        log("sweep failed", { app: id, stderr });
+        throw new SvcError("internal", "internal", `what app "${id}" left running could not be ended`);
+      }
+    }
+    if (state === undefined) return;
+    const { reason: _, ...rest } = state;
+    const ended: SupervisorState = {
+      ...rest,
+      phase: "STOPPED",
+      app: null,
+      health: null,
+      leftover,
+      final: true,
+    };
+    await owner.writeFile(runDir, "state.json", JSON.stringify(ended));
+    this.#accept(ended);
+  }
+
+  async #readState(owner: Identity): Promise<SupervisorState | undefined> {
+    const { id, runDir } = this.ref;
+    let json: string;
+    try {
+      json = (await owner.readFile(runDir, "state.json", { maxBytes: MAX_STATE_BYTES })).toString();
+    } catch (error) {
+      if (error instanceof SvcError && error.code === "not_found") return undefined;
+      throw error;
+    }
+    const state = parseState(json);
+    if (state === undefined) this.#options.log("damaged state.json is passed over", { app: id });
+    return state;
+  }
+
+  async #noSupervisor(owner: Identity, runId: string): Promise<SvcError> {
+    const { id, runDir } = this.ref;
+    const state = await this.#readState(owner);
+    if (state?.runId === runId && state.startFailed) {
+      this.#accept(state);
+      return startFailed(id, state);
+    }
+    const tail = await owner.readTail(runDir, ["supervisor.err"], { maxLines: 20 });
+    const lines = tail.data.toString().split("\n").filter(Boolean);
+    return new SvcError(
+      "failed_precondition",
+      "start_failed",
+      `the supervisor of app "${id}" did not start`,
+      {
+        payload: { signal: "", lastLines: lines },
+      },
+    );
+  }
+
+  #accept(state: SupervisorState): void {
+    this.#state = state;
+    this.#become(statusOf(state));
+  }
+
+  #become(status: ProcessStatus): void {
+    this.#status = status;
+    this.#wake();
+    this.#onChange(status);
+  }
+
+  #wake(): void {
+    for (const wake of this.#waiting) wake();
+  }
+
+  /** Waits until `check` gives something, asking at each change; what it throws is thrown. */
+  async #until<T>(
+    check: () => T | undefined,
+    timeoutMs: number,
+    signal?: AbortSignal,
+  ): Promise<NonNullable<T>> {
+    const deadline = AbortSignal.timeout(timeoutMs);
+    const either = signal ? AbortSignal.any([signal, deadline]) : deadline;
+    for (;;) {
+      const change = Promise.withResolvers<undefined>();
+      const wake = (): void => change.resolve(undefined);
+      const result = check();
+      if (result) return result;
+      if (either.aborted) throw waitEnded(this.ref.id, timeoutMs, signal);
+      this.#waiting.add(wake);
+      either.addEventListener("abort", wake, { once: true });
+      await change.promise;
+      this.#waiting.delete(wake);
+      either.removeEventListener("abort", wake);
+    }
+  }
+}
+
+function waitEnded(id: string, timeoutMs: number, signal: AbortSignal | undefined): SvcError {
+  return signal?.aborted === true
+    ? new SvcError("canceled", "canceled", `waiting for app "${id}" was canceled`)
+    : new SvcError("deadline_exceeded", "deadline_exceeded", `app "${id}" took longer than ${timeoutMs} ms`);
+}
+
+function startFailed(id: string, { exits, reason }: SupervisorState): SvcError<"start_failed"> {
+  const exit = exits.at(-1);
+  return new SvcError(
+    "failed_precondition",
+    "start_failed",
+    `app "${id}" did not start: ${reason ?? "it ended at once"}; see its logs`,
+    {
+      payload: {
+        ...(typeof exit?.code === "number" && { exitCode: exit.code }),
+        signal: exit?.signal ?? "",
+        lastLines: exit?.lastLines ?? [],
+      },
+    },
+  );
+}

@@ -1,0 +1,199 @@
+import { constants } from "node:fs";
+import { open } from "node:fs/promises";
+import { connect, type Socket } from "node:net";
+import { SvcError } from "../../errors.ts";
+import { MAX_MESSAGE_LENGTH, parseMessage } from "./supervisor-messages.ts";
+import type {
+  HelloMessage,
+  LogEvent,
+  LogGapEvent,
+  SupervisorCommand,
+  SupervisorMessage,
+  SupervisorState,
+} from "./supervisor-types.ts";
+
+/** The version of the protocol that this daemon speaks. */
+const PROTOCOL_VERSION = 1;
+/** `O_PATH` of open(2): a handle on the directory's place, with no right to read it. */
+const O_PATH = 0o10000000;
+const DEFAULT_TIMEOUT_MS = 5000;
+
+/** Uid of the process at the other end of a unix socket (SO_PEERCRED); undefined when the kernel does not say. */
+export type PeerUid = (socket: Socket) => number | undefined;
+
+export interface ConnectOptions {
+  /** The app's run directory, in which the socket lies. */
+  runDir: string;
+  /** Whoever else answers is not talked to. */
+  ownerUid: number;
+  peerUid: PeerUid;
+  timeoutMs?: number;
+}
+
+/**
+ * Connects to the supervisor of an app.
+ *
+ * The path of the socket may be longer than a socket address can be, and a part of it belongs to the owner: it is
+ * reached through a handle of the run directory, and who listens there is asked of the kernel before a byte is sent.
+ * @returns undefined when no supervisor listens
+ * @throws SvcError `unavailable` when something else answers, or nothing in time
+ */
+export async function connectSupervisor(options: ConnectOptions): Promise<SupervisorConnection | undefined> {
+  const { runDir, ownerUid, peerUid, timeoutMs = DEFAULT_TIMEOUT_MS } = options;
+  const signal = AbortSignal.timeout(timeoutMs);
+  const socket = await openSocket(runDir, signal);
+  if (socket === undefined) return undefined;
+  const uid = peerUid(socket);
+  if (uid !== ownerUid) {
+    socket.destroy();
+    throw unavailable(
+      `the supervisor's socket in ${runDir} belongs to uid ${String(uid)}, not to ${ownerUid}`,
+    );
+  }
+  const messages = readMessages(socket);
+  const giveUp = () => socket.destroy();
+  signal.addEventListener("abort", giveUp, { once: true });
+  try {
+    const first = await messages.next();
+    if (first.done === true) return undefined;
+    if (first.value.type !== "hello") throw unavailable(`what listens in ${runDir} is no supervisor`);
+    const { min, max } = first.value.protocol;
+    if (min > PROTOCOL_VERSION || max < PROTOCOL_VERSION) {
+      throw unavailable(
+        `the supervisor in ${runDir} speaks protocol ${min} to ${max}, this svc speaks ${PROTOCOL_VERSION}`,
+      );
+    }
+    return new SupervisorConnection(socket, messages, first.value);
+  } catch (error) {
+    socket.destroy();
+    throw error;
+  } finally {
+    signal.removeEventListener("abort", giveUp);
+  }
+}
+
+/** A conversation with one supervisor. Either {@link watch} or {@link follow} reads it, never both. */
+export class SupervisorConnection {
+  readonly hello: HelloMessage;
+  readonly #socket: Socket;
+  readonly #messages: AsyncGenerator<SupervisorMessage, void>;
+  readonly #replies = new Map<number, PromiseWithResolvers<undefined>>();
+  #lastId = 0;
+
+  constructor(socket: Socket, messages: AsyncGenerator<SupervisorMessage, void>, hello: HelloMessage) {
+    this.#socket = socket;
+    this.#messages = messages;
+    this.hello = hello;
+  }
+
+  /**
+   * Subscribes, and reports each state from now on, the present one first.
+   * @returns when the supervisor has closed the connection
+   */
+  async watch(onState: (state: SupervisorState) => void): Promise<void> {
+    this.#send({ cmd: "subscribe" });
+    try {
+      for await (const message of this.#messages) {
+        if (message.type === "state") onState(message.state);
+        else if (message.type === "reply") this.#settle(message);
+      }
+    } finally {
+      for (const { reject } of this.#replies.values()) reject(unavailable("the supervisor went away"));
+      this.#replies.clear();
+    }
+  }
+
+  /** Asks for something while {@link watch} runs. @throws SvcError `unavailable` when it is refused or not answered in time */
+  async request(command: SupervisorCommand, timeoutMs = DEFAULT_TIMEOUT_MS): Promise<void> {
+    const reply = Promise.withResolvers<undefined>();
+    const id = this.#send(command);
+    this.#replies.set(id, reply);
+    const timer = setTimeout(() => {
+      reply.reject(unavailable(`the supervisor did not answer within ${timeoutMs} ms`));
+    }, timeoutMs);
+    try {
+      await reply.promise;
+    } finally {
+      clearTimeout(timer);
+      this.#replies.delete(id);
+    }
+  }
+
+  /** The log from a position on, or from the last `tail` records on, as it grows, at the speed of who iterates. */
+  async *follow(start: { from: number } | { tail: number }): AsyncGenerator<LogEvent | LogGapEvent, void> {
+    this.#send({ cmd: "follow", ...start });
+    for await (const message of this.#messages) {
+      if (message.type === "log" || message.type === "gap") yield message;
+      else if (message.type === "reply" && !message.ok) throw unavailable(`no log: ${message.error}`);
+    }
+  }
+
+  /** Ends the conversation; the app goes on. */
+  close(): void {
+    this.#socket.destroy();
+  }
+
+  #send(command: SupervisorCommand): number {
+    const id = ++this.#lastId;
+    this.#socket.write(`${JSON.stringify({ ...command, id, protocol: PROTOCOL_VERSION })}\n`);
+    return id;
+  }
+
+  #settle(message: Extract<SupervisorMessage, { type: "reply" }>): void {
+    const reply = this.#replies.get(message.id);
+    if (message.ok) reply?.resolve(undefined);
+    else reply?.reject(unavailable(`the supervisor refused: ${message.error}`));
+  }
+}
+
+async function openSocket(runDir: string, signal: AbortSignal): Promise<Socket | undefined> {
+  let directory;
+  try {
+    directory = await open(runDir, O_PATH | constants.O_DIRECTORY | constants.O_NOFOLLOW);
+  } catch (error) {
+    if ((error as NodeJS.ErrnoException).code === "ENOENT") return undefined;
+    throw unavailable(`cannot enter ${runDir}`, error);
+  }
+  try {
+    return await new Promise<Socket | undefined>((resolve, reject) => {
+      const socket = connect(`/proc/self/fd/${directory.fd}/supervisor.sock`);
+      const expire = () => socket.destroy(unavailable(`nothing answered in ${runDir} in time`));
+      signal.addEventListener("abort", expire, { once: true });
+      socket.once("connect", () => {
+        signal.removeEventListener("abort", expire);
+        resolve(socket);
+      });
+      socket.on("error", (error: NodeJS.ErrnoException) => {
+        signal.removeEventListener("abort", expire);
+        if (error.code === "ENOENT" || error.code === "ECONNREFUSED") resolve(undefined);
+        else reject(error);
+      });
+    });
+  } finally {
+    await directory.close();
+  }
+}
+
+/** The messages on a socket, one line each; ends when the socket does. */
+async function* readMessages(socket: Socket): AsyncGenerator<SupervisorMessage, void> {
+  socket.setEncoding("utf8");
+  let unread = "";
+  try {
+    for await (const chunk of socket as AsyncIterable<string>) {
+      const lines = (unread + chunk).split("\n");
+      unread = lines.pop() ?? "";
+      for (const line of lines) {
+        const message = parseMessage(line);
+        if (message !== undefined) yield message;
+      }
+      if (unread.length > MAX_MESSAGE_LENGTH) return;
+    }
+  } catch (error) {
+    // A connection that broke has ended; faults of the reader itself are not of this kind.
+    if ((error as NodeJS.ErrnoException).code === undefined) throw error;
+  }
+}
+
+function unavailable(message: string, cause?: unknown): SvcError<"unavailable"> {
+  return new SvcError("unavailable", "unavailable", message, cause === undefined ? {} : { cause });
+}

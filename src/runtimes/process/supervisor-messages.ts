@@ -1,0 +1,144 @@
+/**
+ * Reads what a supervisor says. It runs with the identity of the app's owner, who may put anything in its place: each
+ * value is checked and bounded, and what is not understood is left out.
+ */
+import type {
+  ExitRecord,
+  HealthState,
+  HelloMessage,
+  SupervisorMessage,
+  SupervisorPhase,
+  SupervisorState,
+} from "./supervisor-types.ts";
+
+/** Longest line of the protocol, in UTF-16 units: a full part of the log in which each byte is escaped fits. */
+export const MAX_MESSAGE_LENGTH = 2 * 1024 * 1024;
+
+const PHASES: readonly SupervisorPhase[] = ["STARTING", "RUNNING", "STOPPING", "STOPPED", "CRASHED"];
+const HEALTH: readonly HealthState[] = ["starting", "healthy", "unhealthy"];
+const MAX_TEXT = 4096;
+const MAX_LINE = 1024;
+const MAX_LINES = 20;
+const MAX_EXITS = 10;
+
+type Fields = Record<string, unknown>;
+
+/** One line of the protocol; undefined for what this version does not know or understand. */
+export function parseMessage(line: string): SupervisorMessage | undefined {
+  const fields = parseObject(line);
+  switch (fields?.["type"]) {
+    case "hello":
+      return parseHello(fields);
+    case "reply":
+      return parseReply(fields);
+    case "state": {
+      const state = toState(fields["state"]);
+      return state && { type: "state", state };
+    }
+    case "log": {
+      const [from, to, content] = [count(fields["from"]), count(fields["to"]), fields["text"]];
+      return typeof content === "string" ? { type: "log", from, to, text: content } : undefined;
+    }
+    case "gap":
+      return { type: "gap", from: count(fields["from"]), to: count(fields["to"]) };
+    default:
+      return undefined;
+  }
+}
+
+/** The content of `state.json`; undefined when it is damaged. */
+export function parseState(json: string): SupervisorState | undefined {
+  return toState(parseObject(json));
+}
+
+function parseHello(fields: Fields): HelloMessage {
+  const protocol = isObject(fields["protocol"]) ? fields["protocol"] : {};
+  return {
+    type: "hello",
+    protocol: { min: count(protocol["min"]), max: count(protocol["max"]) },
+    svcVersion: text(fields["svcVersion"]),
+    appId: text(fields["appId"]),
+    runId: text(fields["runId"]),
+    bootId: text(fields["bootId"]),
+    pid: count(fields["pid"]),
+    startTicks: count(fields["startTicks"]),
+  };
+}
+
+function parseReply(fields: Fields): SupervisorMessage {
+  const id = count(fields["id"]);
+  if (fields["ok"] !== true) return { type: "reply", id, ok: false, error: text(fields["error"]) };
+  const state = toState(fields["state"]);
+  return { type: "reply", id, ok: true, ...(state && { state }) };
+}
+
+function toState(value: unknown): SupervisorState | undefined {
+  if (!isObject(value)) return undefined;
+  const phase = PHASES.find((word) => word === value["phase"]);
+  const { supervisor, app, exits } = value as { supervisor: unknown; app: unknown; exits: unknown };
+  if (phase === undefined || !isObject(supervisor)) return undefined;
+  return {
+    version: 1,
+    appId: text(value["appId"]),
+    runId: text(value["runId"]),
+    bootId: text(value["bootId"]),
+    supervisor: { pid: count(supervisor["pid"]), startTicks: count(supervisor["startTicks"]) },
+    phase,
+    ...(typeof value["reason"] === "string" && { reason: text(value["reason"]) }),
+    startFailed: value["startFailed"] === true,
+    settled: value["settled"] === true,
+    app: isObject(app)
+      ? { pid: count(app["pid"]), startTicks: count(app["startTicks"]), startedAt: instant(app["startedAt"]) }
+      : null,
+    restarts: count(value["restarts"]),
+    health: HEALTH.find((word) => word === value["health"]) ?? null,
+    exits: Array.isArray(exits) ? exits.slice(-MAX_EXITS).filter(isObject).map(toExit) : [],
+    leftover: count(value["leftover"]),
+    final: value["final"] === true,
+  };
+}
+
+function toExit(fields: Fields): ExitRecord {
+  const { code, signal, lastLines, error } = fields as Record<
+    "code" | "signal" | "lastLines" | "error",
+    unknown
+  >;
+  return {
+    code: typeof code === "number" && Number.isInteger(code) && code >= 0 && code <= 255 ? code : null,
+    signal:
+      typeof signal === "string" && /^SIG[A-Z0-9]{2,10}$/.test(signal) ? (signal as NodeJS.Signals) : null,
+    at: instant(fields["at"]),
+    ranMs: count(fields["ranMs"]),
+    lastLines: Array.isArray(lastLines)
+      ? lastLines.slice(-MAX_LINES).map((line) => text(line).slice(0, MAX_LINE))
+      : [],
+    ...(typeof error === "string" && { error: text(error) }),
+  };
+}
+
+function parseObject(json: string): Fields | undefined {
+  try {
+    const value: unknown = JSON.parse(json);
+    return isObject(value) ? value : undefined;
+  } catch {
+    return undefined;
+  }
+}
+
+function isObject(value: unknown): value is Fields {
+  return typeof value === "object" && value !== null && !Array.isArray(value);
+}
+
+function text(value: unknown): string {
+  return typeof value === "string" ? value.slice(0, MAX_TEXT) : "";
+}
+
+function count(value: unknown): number {
+  return typeof value === "number" && Number.isSafeInteger(value) && value >= 0 ? value : 0;
+}
+
+/** RFC 3339, or the epoch for what is no instant. */
+function instant(value: unknown): string {
+  const ms = Date.parse(text(value));
+  return new Date(Number.isNaN(ms) ? 0 : ms).toISOString();
+}
