@@ -1,0 +1,101 @@
+/**
+ * Apps outlive the daemon (decisions 15): what an earlier one left running is taken over, what a reboot of the host
+ * ended is started again, and from then on the record follows what the runtime sees.
+ */
+import { setTimeout as wait } from "node:timers/promises";
+import { mapBounded } from "../lib/map-bounded.ts";
+import type { AppRuntime, RunnableApp, RuntimeStatus } from "../runtimes/runtime.ts";
+import type { Store } from "../store/store.ts";
+import { patchApp, type AppPatch, type AppRecord } from "./app-record.ts";
+import type { AppRegistry } from "./app-registry.ts";
+import type { Lifecycle } from "./lifecycle.ts";
+
+export interface AdoptionOptions {
+  store: Store;
+  registry: AppRegistry;
+  lifecycle: Lifecycle;
+  runtimes: readonly AppRuntime[];
+  runtimeOf: (app: AppRecord) => AppRuntime;
+  runnable: (app: AppRecord) => RunnableApp;
+  log: { warn(details: object, message: string): void };
+}
+
+const adoptedAtOnce = 32;
+/** How long a listing waits for adoption before it shows what was last known. */
+const listingGraceMs = 2_000;
+
+export class Adoption implements Disposable {
+  readonly #options: AdoptionOptions;
+  readonly #subscriptions: Disposable[] = [];
+  readonly #pending = new Map<string, Promise<void>>();
+  #all: Promise<unknown> = Promise.resolve();
+
+  constructor(options: AdoptionOptions) {
+    this.#options = options;
+  }
+
+  /** Begins; resolves when every app is taken over. Never rejects. */
+  async start(): Promise<void> {
+    const { registry, runtimes } = this.#options;
+    for (const runtime of runtimes) this.#subscriptions.push(runtime.onChange((id) => this.#follow(id)));
+    // Whoever was stopped stays stopped: there is nothing to find out, and a thousand of them cost nothing.
+    const wanted = registry.all().filter((app) => app.desired === "running");
+    this.#all = mapBounded(wanted, adoptedAtOnce, (app) => this.#adopt(app));
+    await this.#all;
+  }
+
+  /** Resolves when it is known what runs of this app. */
+  async of(id: string): Promise<void> {
+    await this.#pending.get(id);
+  }
+
+  /** Resolves when it is known what runs, or after a grace. */
+  async settled(): Promise<void> {
+    if (this.#pending.size === 0) return;
+    await Promise.race([this.#all, wait(listingGraceMs, undefined, { ref: false })]);
+  }
+
+  async #adopt(app: AppRecord): Promise<void> {
+    const adopted = this.#take(app).catch((error: unknown) => {
+      this.#options.log.warn({ err: error, appId: app.id }, "an app that should run could not be taken over");
+    });
+    this.#pending.set(app.id, adopted);
+    await adopted;
+    this.#pending.delete(app.id);
+  }
+
+  async #take(app: AppRecord): Promise<void> {
+    const { runtimeOf, runnable, lifecycle } = this.#options;
+    const found = await runtimeOf(app).adopt(runnable(app));
+    // A reboot ended it without a word, so it starts again; one that ended by itself stays as it ended.
+    if (found === "lost") await lifecycle.start(app);
+    else this.#follow(app.id);
+  }
+
+  /** Writes down what the runtime says, so that the next daemon and the other commands know it. */
+  #follow(id: string): void {
+    const { store, registry, runtimeOf, log } = this.#options;
+    const app = registry.get(id);
+    if (app === undefined || registry.operationOf(id) !== undefined) return;
+    const status = runtimeOf(app).status(id);
+    const patch = status === undefined ? undefined : settledPatch(app, status);
+    if (patch === undefined) return;
+    store.write([patchApp(id, patch)], { essential: true }).catch((error: unknown) => {
+      log.warn({ err: error, appId: id }, "the state of an app could not be recorded");
+    });
+    registry.invalidate();
+  }
+
+  [Symbol.dispose](): void {
+    for (const subscription of this.#subscriptions) subscription[Symbol.dispose]();
+  }
+}
+
+/** What of a status is worth a write: a settled state other than the recorded one. */
+function settledPatch(app: AppRecord, { state, reason }: RuntimeStatus): AppPatch | undefined {
+  if (app.state === "INSTALLING" || state === app.state) return undefined;
+  if (state === "RUNNING" || state === "CRASHED") return { state, stateReason: reason };
+  // The app ended by itself and its policy does not restart it.
+  if (state === "STOPPED") return { state, stateReason: reason, desired: "stopped" };
+  return undefined;
+}

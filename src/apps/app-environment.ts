@@ -1,0 +1,75 @@
+/** What an app's commands see: directories, ports and settings, as placeholders and as environment. */
+import { join } from "node:path";
+import { expandPlaceholders, type PlaceholderScope } from "../packages/placeholders.ts";
+import type { Command } from "../packages/manifest.ts";
+import { resolvePorts, resolveSettings } from "../packages/settings.ts";
+import type { RunnableApp } from "../runtimes/runtime.ts";
+import { appTree } from "./app-paths.ts";
+
+/** A command with everything filled in. */
+export interface PreparedCommand {
+  readonly argv: readonly string[];
+  /** Absolute. */
+  readonly cwd: string;
+  readonly env: Readonly<Record<string, string>>;
+}
+
+/** The meaning of every placeholder for this app. */
+export function placeholderScope(app: RunnableApp): PlaceholderScope {
+  const { manifest, directory } = app;
+  const scope: Record<string, string> = {
+    id: app.id,
+    name: app.name,
+    repo: join(directory, appTree.repo),
+    data: join(directory, appTree.data),
+  };
+  for (const volume of manifest.volumes) {
+    scope[`volumes.${volume.name}`] = join(directory, appTree.volumes, volume.path);
+  }
+  for (const { name, port } of resolvePorts(manifest, app.settings)) scope[`ports.${name}`] = String(port);
+  for (const [name, text] of Object.entries(resolveSettings(manifest, app.settings).texts)) {
+    scope[`settings.${name}`] = text;
+  }
+  return scope;
+}
+
+/** What every command of the app finds in its environment, beside the owner's base environment. */
+function appEnvironment(app: RunnableApp): Record<string, string> {
+  return {
+    SVC_APP_ID: app.id,
+    SVC_APP_DIR: app.directory,
+    SVC_DATA_DIR: join(app.directory, appTree.data),
+  };
+}
+
+/** A build or migration step, ready to run in the checkout. */
+export function prepareStep(app: RunnableApp, command: Command): PreparedCommand {
+  const scope = placeholderScope(app);
+  const expand = (text: string): string => expandPlaceholders(text, scope);
+  return {
+    argv: command.argv.map(expand),
+    cwd: join(app.directory, appTree.repo, command.workingDir),
+    env: { ...appEnvironment(app), ...mapValues(command.env, expand) },
+  };
+}
+
+/**
+ * The app's own command.
+ * @throws Error for an app that does not run as processes.
+ */
+export function prepareProcess(app: RunnableApp): PreparedCommand {
+  const { runtime } = app.manifest;
+  if (runtime.kind !== "process") throw new Error(`app ${app.id} runs as ${runtime.kind}`);
+  const scope = placeholderScope(app);
+  const expand = (text: string): string => expandPlaceholders(text, scope);
+  const settings = resolveSettings(app.manifest, app.settings);
+  return {
+    argv: [...runtime.argv.map(expand), ...settings.args],
+    cwd: join(app.directory, appTree.repo, runtime.workingDir),
+    env: { ...mapValues(runtime.env, expand), ...settings.env, ...appEnvironment(app) },
+  };
+}
+
+function mapValues(values: Readonly<Record<string, string>>, map: (value: string) => string) {
+  return Object.fromEntries(Object.entries(values).map(([key, value]) => [key, map(value)]));
+}

@@ -1,0 +1,37 @@
+/** Where an app's things lie (decisions 19). */
+import { join } from "node:path";
+
+export interface AppPaths {
+  /** `<store>/apps`: root's own, one directory per app. */
+  readonly appsDir: string;
+  /** `<store>/run`: root's own, one directory per app. */
+  readonly runDir: string;
+  /** The app's own tree, which belongs to the uid that runs it. */
+  appDir(id: string): string;
+  /** Logs, exit codes and supervisor state of the app; belongs to the same uid, 0700. */
+  appRunDir(id: string): string;
+}
+
+export function createAppPaths(storeDir: string): AppPaths {
+  const appsDir = join(storeDir, "apps");
+  const runDir = join(storeDir, "run");
+  return {
+    appsDir,
+    runDir,
+    appDir: (id) => join(appsDir, id),
+    appRunDir: (id) => join(runDir, id),
+  };
+}
+
+/** Names inside an app's directory. */
+export const appTree = {
+  /** The checkout with what its build made. */
+  repo: "repo",
+  /** The version before, kept while an upgrade is not proven. */
+  previousRepo: "repo.previous",
+  data: "data",
+  /** The data as it was before a migration, kept until it succeeded. */
+  previousData: "data.previous",
+  volumes: "volumes",
+  logs: "logs",
+} as const;

@@ -1,0 +1,102 @@
+/** The installed apps as the database has them, kept in memory and read again when somebody wrote. */
+import { notFound } from "../errors.ts";
+import type { Store } from "../store/store.ts";
+import { recordOfRow, type AppRecord, type AppRow } from "./app-record.ts";
+import { operationOfRow, type Operation, type OperationRow } from "./operations.ts";
+
+/** Who asks: the part of the transport's user context that the apps go by. */
+export interface AppCaller {
+  readonly uid: number;
+  /** True: sees and manages everybody's apps. */
+  readonly root: boolean;
+  /** Who owns what is created. */
+  readonly ownerUid: number;
+}
+
+export class AppRegistry implements Disposable {
+  readonly #store: Store;
+  readonly #subscription: Disposable;
+  #apps = new Map<string, AppRecord>();
+  #operations = new Map<string, Operation>();
+  #stale = true;
+
+  constructor(store: Store) {
+    this.#store = store;
+    this.#subscription = store.onChange(() => this.invalidate());
+  }
+
+  /** To be called after an own write: what is asked next must see it. */
+  invalidate(): void {
+    this.#stale = true;
+  }
+
+  /** All apps, by id. */
+  all(): AppRecord[] {
+    this.#refresh();
+    return [...this.#apps.values()];
+  }
+
+  /** The apps that the caller may see, by id. */
+  visible(caller: AppCaller): AppRecord[] {
+    const apps = this.all();
+    return caller.root ? apps : apps.filter((app) => app.ownerUid === caller.uid);
+  }
+
+  get(id: string): AppRecord | undefined {
+    this.#refresh();
+    return this.#apps.get(id);
+  }
+
+  /** @throws SvcError `not_found` for an app that is not there, or not the caller's. */
+  find(id: string, caller: AppCaller): AppRecord {
+    const app = this.get(id);
+    if (app === undefined || !(caller.root || app.ownerUid === caller.uid)) throw notFound("app", id);
+    return app;
+  }
+
+  /** The operation that holds the app. */
+  operationOf(id: string): Operation | undefined {
+    this.#refresh();
+    return this.#operations.get(id);
+  }
+
+  /** Reads what changed: the row versions of all apps, and the rows of those that are new or written. */
+  #refresh(): void {
+    if (!this.#stale) return;
+    this.#stale = false;
+    const known = this.#apps;
+    const versions = this.#store.all<{ id: string; updated_at: number }>(
+      "SELECT id, updated_at FROM apps ORDER BY id",
+    );
+    // The first time, and when most are new, one pass over all rows beats asking for each.
+    const changed = versions.filter(({ id, updated_at }) => known.get(id)?.rowVersion !== updated_at);
+    const fresh = new Map<string, AppRecord>();
+    if (changed.length > versions.length / 2) {
+      for (const row of this.#store.all<AppRow>("SELECT * FROM apps ORDER BY id")) {
+        fresh.set(row.id, recordOfRow(row));
+      }
+    } else {
+      const changedIds = new Set(changed.map(({ id }) => id));
+      for (const { id } of versions) {
+        const record = changedIds.has(id) ? this.#read(id) : known.get(id);
+        if (record !== undefined) fresh.set(id, record);
+      }
+    }
+    this.#apps = fresh;
+    this.#operations = new Map(
+      this.#store
+        .all<OperationRow>("SELECT * FROM operations")
+        .map(operationOfRow)
+        .map((operation) => [operation.appId, operation]),
+    );
+  }
+
+  #read(id: string): AppRecord | undefined {
+    const row = this.#store.get<AppRow>("SELECT * FROM apps WHERE id = ?", id);
+    return row === undefined ? undefined : recordOfRow(row);
+  }
+
+  [Symbol.dispose](): void {
+    this.#subscription[Symbol.dispose]();
+  }
+}

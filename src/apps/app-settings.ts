@@ -1,0 +1,79 @@
+/** Reading and replacing an app's chosen settings. */
+import { invalidField } from "../errors.ts";
+import type { JsonObject } from "../lib/json.ts";
+import type { Manifest } from "../packages/manifest.ts";
+import { keepMaskedSecrets, maskSecrets, mergeDefaults } from "../packages/settings.ts";
+import { settingsSchema } from "../packages/settings-schema.ts";
+import type { SettingsValidator } from "../packages/settings-validator.ts";
+import { patchApp, type AppRecord } from "./app-record.ts";
+import type { AppRegistry } from "./app-registry.ts";
+import { needsRestart } from "./app-view.ts";
+import type { Operations } from "./operations.ts";
+
+export interface SettingsView {
+  /** JSON Schema; null when the package defines no settings. */
+  schema: JsonObject | null;
+  /** Chosen values over the defaults; secrets read `"***"`. */
+  values: JsonObject;
+  restartRequired: boolean;
+}
+
+export interface AppSettingsOptions {
+  registry: AppRegistry;
+  operations: Operations;
+  validator: SettingsValidator;
+  isUp: (app: AppRecord) => boolean;
+  now: () => number;
+}
+
+export class AppSettings {
+  readonly #options: AppSettingsOptions;
+
+  constructor(options: AppSettingsOptions) {
+    this.#options = options;
+  }
+
+  view(app: AppRecord): SettingsView {
+    const { manifest } = app;
+    return {
+      schema: settingsSchema(manifest),
+      values: maskSecrets(manifest, mergeDefaults(manifest, app.settings)),
+      restartRequired: this.#options.isUp(app) && needsRestart(app),
+    };
+  }
+
+  /**
+   * Replaces the chosen values; what the package does not define or its schema refuses changes nothing.
+   * @throws SvcError `invalid_request` with one violation per field, `app_busy`
+   */
+  async replace(app: AppRecord, values: JsonObject): Promise<void> {
+    const { registry, operations, now } = this.#options;
+    const operation = await operations.begin({ appId: app.id, kind: "settings", phase: "write" });
+    try {
+      registry.invalidate();
+      const held = registry.get(app.id) ?? app;
+      const chosen = keepMaskedSecrets(held.manifest, values, held.settings);
+      await this.validate(held.manifest, chosen);
+      await operations.end(operation, [
+        patchApp(app.id, { settings: chosen, changedAtMs: now(), revision: held.revision + 1 }),
+      ]);
+    } catch (error) {
+      await operations.end(operation);
+      throw error;
+    } finally {
+      registry.invalidate();
+    }
+  }
+
+  /** @throws SvcError `invalid_request` with one violation per field. */
+  async validate(manifest: Manifest, values: JsonObject): Promise<void> {
+    if (manifest.settings === undefined) {
+      const [unknown] = Object.keys(values);
+      if (unknown !== undefined) {
+        throw invalidField(`values.${unknown}`, `is no setting: ${manifest.name} defines none`);
+      }
+      return;
+    }
+    await this.#options.validator.validate(manifest, mergeDefaults(manifest, values));
+  }
+}

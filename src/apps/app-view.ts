@@ -1,0 +1,109 @@
+/** An app as the contract shows it: the record, what holds it, and what its runtime knows. */
+import type { MessageInitShape } from "@bufbuild/protobuf";
+import { timestampFromMs } from "@bufbuild/protobuf/wkt";
+import type { AppSchema } from "../../gen/svc/v1/app_pb.ts";
+import type { AppState } from "../../gen/svc/v1/words.ts";
+import { resolvePorts } from "../packages/settings.ts";
+import type { RuntimeLimit, RuntimeStatus } from "../runtimes/runtime.ts";
+import type { AppRecord } from "./app-record.ts";
+import type { Operation } from "./operations.ts";
+
+export type AppView = MessageInitShape<typeof AppSchema>;
+
+export interface ViewParts {
+  app: AppRecord;
+  operation: Operation | undefined;
+  /** What the runtime knows; absent before it has adopted the app. */
+  status: RuntimeStatus | undefined;
+  limits: readonly RuntimeLimit[];
+  ownerName: string;
+  directory: string;
+}
+
+export function viewApp({ app, operation, status, limits, ownerName, directory }: ViewParts): AppView {
+  const { manifest } = app;
+  const { state, reason } = stateOf(app, operation, status);
+  const isUp = state === "RUNNING" || state === "STARTING";
+  const exitCode = status?.exitCode ?? app.failure?.exitCode;
+  const exitSignal = status?.exitSignal ?? app.failure?.signal;
+  return {
+    id: app.id,
+    name: app.name,
+    packageId: app.packageId,
+    summary: manifest.summary,
+    homepage: manifest.homepage,
+    runtime: app.runtime,
+    version: app.version,
+    state,
+    stateReason: reason,
+    health: isUp ? (status?.health ?? "none") : "none",
+    ownerUid: app.ownerUid,
+    owner: ownerName,
+    origin: app.origin,
+    createdAt: timestampFromMs(app.createdAtMs),
+    updatedAt: timestampFromMs(app.changedAtMs),
+    ...(isUp && status?.startedAtMs !== undefined && { startedAt: timestampFromMs(status.startedAtMs) }),
+    ...(exitCode !== undefined && { exitCode }),
+    ...(exitSignal !== undefined && { exitSignal }),
+    restarts: status?.restarts ?? 0,
+    ports: resolvePorts(manifest, app.settings),
+    directory,
+    lastLines:
+      state === "FAILED" || state === "CRASHED"
+        ? [...(app.failure?.lastLines ?? status?.lastLines ?? [])]
+        : [],
+    limits: [...limits],
+    ...(operation !== undefined && {
+      operation: {
+        kind: operation.kind,
+        phase: operation.phase,
+        startedAt: timestampFromMs(operation.startedAtMs),
+      },
+    }),
+    enabled: app.desired === "running",
+    restartRequired: isUp && needsRestart(app),
+  };
+}
+
+/** Whether settings changed since the app was started. */
+export function needsRestart(app: AppRecord): boolean {
+  return app.desired === "running" && app.startedRevision !== app.revision;
+}
+
+/** An operation that changes the app's state shows as it; else what the runtime says, else what was last known. */
+export function stateOf(
+  app: AppRecord,
+  operation: Operation | undefined,
+  status: RuntimeStatus | undefined,
+): { state: AppState; reason: string } {
+  const underway = operation === undefined ? undefined : stateDuring(operation);
+  if (underway !== undefined) return { state: underway, reason: "" };
+  if (app.state === "FAILED" && app.desired === "stopped")
+    return { state: "FAILED", reason: app.stateReason };
+  if (status !== undefined && app.state !== "INSTALLING")
+    return { state: status.state, reason: status.reason };
+  return { state: app.state, reason: app.stateReason };
+}
+
+function stateDuring(operation: Operation): AppState | undefined {
+  switch (operation.kind) {
+    case "install":
+      return "INSTALLING";
+    case "clone":
+      return operation.detail.lockOnly === true ? undefined : "INSTALLING";
+    case "start":
+      return "STARTING";
+    case "stop":
+      return "STOPPING";
+    case "restart":
+      return operation.phase === "stop" ? "STOPPING" : "STARTING";
+    case "upgrade":
+      return "UPGRADING";
+    case "remove":
+      return "REMOVING";
+    case "restore":
+      return "RESTORING";
+    case "settings":
+      return undefined;
+  }
+}

@@ -1,0 +1,329 @@
+/** The installed applications: what handlers call. Everything here goes by who asks: another user's app is not found. */
+import type { MessageInitShape } from "@bufbuild/protobuf";
+import type { AppCountersSchema } from "../../gen/svc/v1/daemon_pb.ts";
+import type { AppState } from "../../gen/svc/v1/words.ts";
+import type { Identities } from "../identity/identity.ts";
+import type { JsonObject } from "../lib/json.ts";
+import { Ticker } from "../lib/ticker.ts";
+import type { PackageResolver } from "../packages/package-resolver.ts";
+import type { SettingsValidator } from "../packages/settings-validator.ts";
+import { resolvePorts, type ResolvedPort } from "../packages/settings.ts";
+import type { AppRuntime, LogChunk, RunnableApp } from "../runtimes/runtime.ts";
+import type { Executor } from "../store/executors.ts";
+import type { Store } from "../store/store.ts";
+import { Adoption } from "./adoption.ts";
+import type { AppRecord, NewApp } from "./app-record.ts";
+import { AppRegistry, type AppCaller } from "./app-registry.ts";
+import { AppReports } from "./app-reports.ts";
+import { AppSettings, type SettingsView } from "./app-settings.ts";
+import { stateOf, viewApp, type AppView } from "./app-view.ts";
+import type { AppPaths } from "./app-paths.ts";
+import { Cloner, type CloneResult } from "./clone.ts";
+import { Installer, type InstallRequest } from "./install.ts";
+import { Lifecycle } from "./lifecycle.ts";
+import { Operations } from "./operations.ts";
+import { decodePageToken, encodePageToken } from "./page-token.ts";
+import type { WorkOptions } from "./progress.ts";
+import { Recovery } from "./recovery.ts";
+import { Remover } from "./removal.ts";
+import { Upgrader, type UpgradeResult } from "./upgrade.ts";
+
+export interface AppsLog {
+  info(details: object, message: string): void;
+  warn(details: object, message: string): void;
+  error(details: object, message: string): void;
+}
+
+export interface AppsOptions {
+  store: Store;
+  executor: Executor;
+  identities: Identities;
+  packages: PackageResolver;
+  settings: SettingsValidator;
+  /** By the manifest's word for them. */
+  runtimes: ReadonlyMap<string, AppRuntime>;
+  paths: AppPaths;
+  /** The name of a uid; empty when the host has none. */
+  userName: (uid: number) => Promise<string>;
+  /** The uid that an owner's apps belong to and run as. */
+  runUidOf: (ownerUid: number) => Promise<number>;
+  now: () => number;
+  log: AppsLog;
+}
+
+/** How often operations of processes that ended are looked for. */
+const sweepIntervalMs = 5_000;
+
+export interface ListOptions {
+  /** 1 to 1000. */
+  limit: number;
+  /** Empty for the first page. */
+  pageToken: string;
+}
+
+export class Apps implements AsyncDisposable {
+  readonly #options: AppsOptions;
+  readonly #registry: AppRegistry;
+  readonly #installer: Installer;
+  readonly #upgrader: Upgrader;
+  readonly #cloner: Cloner;
+  readonly #remover: Remover;
+  readonly #lifecycle: Lifecycle;
+  readonly #recovery: Recovery;
+  readonly #adoption: Adoption;
+  readonly #settings: AppSettings;
+  readonly #reports: AppReports;
+  #starting: Promise<void> = Promise.resolve();
+  #sweeper: Ticker | undefined;
+
+  constructor(options: AppsOptions) {
+    this.#options = options;
+    const { store, executor, identities, packages, paths, runUidOf, now, log } = options;
+    const registry = new AppRegistry(store);
+    const operations = new Operations({
+      store,
+      executor,
+      now,
+      recover: (operation) => this.#recovery.recover(operation),
+    });
+    const shared = {
+      store,
+      registry,
+      operations,
+      identities,
+      packages,
+      paths,
+      runtimes: [...options.runtimes.values()],
+      runtimeOf: (app: AppRecord) => this.#runtimeOf(app),
+      runnable: (app: NewApp) => this.#runnable(app),
+      now,
+      log,
+    };
+    const settings = new AppSettings({
+      ...shared,
+      validator: options.settings,
+      isUp: (app) => this.#isUp(app),
+    });
+    const lifecycle = new Lifecycle(shared);
+    const installer = new Installer({
+      ...shared,
+      settings,
+      runUidOf,
+      supported: new Set(options.runtimes.keys()),
+    });
+    const upgrader = new Upgrader({ ...shared, settings });
+    const remover = new Remover(shared);
+    this.#registry = registry;
+    this.#settings = settings;
+    this.#lifecycle = lifecycle;
+    this.#installer = installer;
+    this.#upgrader = upgrader;
+    this.#remover = remover;
+    this.#cloner = new Cloner({ ...shared, installer });
+    this.#recovery = new Recovery({ ...shared, installer, upgrader, remover, lifecycle });
+    this.#adoption = new Adoption({ ...shared, lifecycle });
+    this.#reports = new AppReports(shared);
+  }
+
+  /**
+   * Takes over what runs, and brings to rest what a process that died left behind. Returns at once: both go on beside the
+   * first answers, and who needs their outcome waits for it.
+   */
+  start(): void {
+    this.#starting = this.#adoption.start().then(() => this.#sweep());
+    this.#sweeper = new Ticker(sweepIntervalMs, () => this.#sweep());
+  }
+
+  /** How many of the caller's apps are in which condition. */
+  async counters(caller: AppCaller): Promise<MessageInitShape<typeof AppCountersSchema>> {
+    await this.#adoption.settled();
+    const counters = { total: 0, running: 0, stopped: 0, failed: 0, busy: 0, unknown: 0 };
+    for (const app of this.#registry.visible(caller)) {
+      counters.total++;
+      counters[counterOf[this.#stateOf(app)]]++;
+    }
+    return counters;
+  }
+
+  /** A page of the caller's apps, by id. @throws SvcError `invalid_request` for a foreign page token. */
+  async list(caller: AppCaller, options: ListOptions): Promise<{ apps: AppView[]; nextPageToken: string }> {
+    await this.#adoption.settled();
+    const after = decodePageToken(options.pageToken);
+    const rest = this.#registry.visible(caller).filter((app) => app.id > after);
+    const page = rest.slice(0, options.limit);
+    const last = page.at(-1);
+    return {
+      apps: await Promise.all(page.map((app) => this.#view(app))),
+      nextPageToken: last === undefined || page.length === rest.length ? "" : encodePageToken(last.id),
+    };
+  }
+
+  async get(id: string, caller: AppCaller): Promise<AppView> {
+    return this.#view(await this.#find(id, caller));
+  }
+
+  /** @throws SvcError see {@link Installer.install} */
+  async install(request: InstallRequest, caller: AppCaller, work: WorkOptions): Promise<AppView> {
+    return this.get(await this.#installer.install(request, caller, work), caller);
+  }
+
+  /** Resolves with the bytes that were freed. @throws SvcError see {@link Remover.remove} */
+  async remove(id: string, caller: AppCaller): Promise<number> {
+    return this.#remover.remove(await this.#find(id, caller));
+  }
+
+  /** @throws SvcError see {@link Lifecycle.start} */
+  async startApp(id: string, caller: AppCaller): Promise<AppView> {
+    await this.#lifecycle.start(await this.#find(id, caller));
+    return this.get(id, caller);
+  }
+
+  /** @throws SvcError see {@link Lifecycle.stop} */
+  async stopApp(id: string, caller: AppCaller): Promise<AppView> {
+    await this.#lifecycle.stop(await this.#find(id, caller));
+    return this.get(id, caller);
+  }
+
+  async restartApp(id: string, caller: AppCaller): Promise<AppView> {
+    await this.#lifecycle.restart(await this.#find(id, caller));
+    return this.get(id, caller);
+  }
+
+  /** @throws SvcError see {@link Upgrader.upgrade} */
+  async upgrade(id: string, version: string, caller: AppCaller, work: WorkOptions): Promise<UpgradeResult> {
+    return this.#upgrader.upgrade(await this.#find(id, caller), version, work);
+  }
+
+  /** @throws SvcError see {@link Cloner.clone} */
+  async clone(id: string, name: string, caller: AppCaller, work: WorkOptions): Promise<CloneResult> {
+    return this.#cloner.clone(await this.#find(id, caller), name, work);
+  }
+
+  async settings(id: string, caller: AppCaller): Promise<SettingsView> {
+    return this.#settings.view(await this.#find(id, caller));
+  }
+
+  /** @throws SvcError see {@link AppSettings.replace} */
+  async replaceSettings(id: string, values: JsonObject, caller: AppCaller): Promise<SettingsView> {
+    await this.#settings.replace(await this.#find(id, caller), values);
+    return this.settings(id, caller);
+  }
+
+  async ports(id: string, caller: AppCaller): Promise<ResolvedPort[]> {
+    const app = await this.#find(id, caller);
+    return resolvePorts(app.manifest, app.settings);
+  }
+
+  portReport(caller: AppCaller): ReturnType<AppReports["portReport"]> {
+    return this.#reports.portReport(this.#registry.visible(caller));
+  }
+
+  async disk(id: string, caller: AppCaller, signal: AbortSignal): ReturnType<AppReports["disk"]> {
+    return this.#reports.disk(await this.#find(id, caller), signal);
+  }
+
+  diskReport(caller: AppCaller, signal: AbortSignal): ReturnType<AppReports["diskReport"]> {
+    return this.#reports.diskReport(this.#registry.visible(caller), signal);
+  }
+
+  /** @param ids which of the visible apps; empty for all of them */
+  async stats(
+    ids: readonly string[],
+    caller: AppCaller,
+    signal: AbortSignal,
+  ): ReturnType<AppReports["stats"]> {
+    await this.#adoption.settled();
+    const visible = this.#registry.visible(caller);
+    const chosen = new Set(ids);
+    return this.#reports.stats(
+      ids.length === 0 ? visible : visible.filter((app) => chosen.has(app.id)),
+      signal,
+    );
+  }
+
+  /** The last lines of the log. */
+  async logs(id: string, tail: number, caller: AppCaller, signal: AbortSignal): Promise<LogChunk> {
+    const app = await this.#find(id, caller);
+    return this.#runtimeOf(app).logs(this.#runnable(app), { tail, signal });
+  }
+
+  /** The last lines of the log and then each new one, until `signal` aborts. */
+  async *followLogs(
+    id: string,
+    tail: number,
+    caller: AppCaller,
+    signal: AbortSignal,
+  ): AsyncIterable<LogChunk> {
+    const app = await this.#find(id, caller);
+    yield* this.#runtimeOf(app).followLogs(this.#runnable(app), { tail, signal });
+  }
+
+  /** The app, once it is known what runs of it. */
+  async #find(id: string, caller: AppCaller): Promise<AppRecord> {
+    this.#registry.find(id, caller);
+    await this.#adoption.of(id);
+    return this.#registry.find(id, caller);
+  }
+
+  async #view(app: AppRecord): Promise<AppView> {
+    const runtime = this.#runtimeOf(app);
+    return viewApp({
+      app,
+      operation: this.#registry.operationOf(app.id),
+      status: runtime.status(app.id),
+      limits: runtime.limits(this.#runnable(app)),
+      ownerName: await this.#options.userName(app.ownerUid),
+      directory: this.#options.paths.appDir(app.id),
+    });
+  }
+
+  #stateOf(app: AppRecord): AppState {
+    return stateOf(app, this.#registry.operationOf(app.id), this.#runtimeOf(app).status(app.id)).state;
+  }
+
+  #isUp(app: AppRecord): boolean {
+    const state = this.#runtimeOf(app).status(app.id)?.state;
+    return state === "RUNNING" || state === "STARTING";
+  }
+
+  #runtimeOf(app: Pick<AppRecord, "id" | "runtime">): AppRuntime {
+    const runtime = this.#options.runtimes.get(app.runtime);
+    if (runtime === undefined) throw new Error(`app ${app.id} needs the runtime ${app.runtime}`);
+    return runtime;
+  }
+
+  #runnable(app: NewApp): RunnableApp {
+    const { paths } = this.#options;
+    const { id, name, runUid: uid, manifest, settings } = app;
+    return { id, name, uid, directory: paths.appDir(id), runDir: paths.appRunDir(id), manifest, settings };
+  }
+
+  async #sweep(): Promise<void> {
+    try {
+      await this.#recovery.sweep();
+    } catch (error) {
+      this.#options.log.error({ err: error }, "operations that were left behind could not be looked for");
+    }
+  }
+
+  async [Symbol.asyncDispose](): Promise<void> {
+    await this.#starting;
+    await this.#sweeper?.[Symbol.asyncDispose]();
+    this.#adoption[Symbol.dispose]();
+    this.#registry[Symbol.dispose]();
+  }
+}
+
+const counterOf = {
+  RUNNING: "running",
+  STOPPED: "stopped",
+  FAILED: "failed",
+  CRASHED: "failed",
+  INSTALLING: "busy",
+  STARTING: "busy",
+  STOPPING: "busy",
+  UPGRADING: "busy",
+  RESTORING: "busy",
+  REMOVING: "busy",
+  UNKNOWN: "unknown",
+} as const satisfies Record<AppState, string>;

@@ -1,0 +1,184 @@
+/** From a spec to an installed app that is stopped, or to nothing at all (decisions 11, 16-19). */
+import { failedPrecondition, SvcError } from "../errors.ts";
+import type { Identities } from "../identity/identity.ts";
+import type { JsonObject } from "../lib/json.ts";
+import { describePermissions } from "../packages/manifest.ts";
+import type { PackageResolver, ResolvedPackage } from "../packages/package-resolver.ts";
+import type { RunnableApp } from "../runtimes/runtime.ts";
+import { StoreConflict } from "../store/store.ts";
+import { deleteApp, insertApp, patchApp, type NewApp } from "./app-record.ts";
+import type { AppCaller, AppRegistry } from "./app-registry.ts";
+import type { AppPaths } from "./app-paths.ts";
+import type { AppSettings } from "./app-settings.ts";
+import type { Operation, Operations } from "./operations.ts";
+import type { WorkOptions } from "./progress.ts";
+import { layOutRelease } from "./release.ts";
+
+/** What to install; see `InstallAppRequest`. Texts are empty where they are not given. */
+export interface InstallRequest {
+  spec: string;
+  source: string;
+  name: string;
+  branch: string;
+  tag: string;
+  licenseAck: boolean;
+  settings: JsonObject;
+}
+
+export interface InstallerOptions {
+  registry: AppRegistry;
+  operations: Operations;
+  identities: Identities;
+  packages: PackageResolver;
+  settings: AppSettings;
+  paths: AppPaths;
+  runnable: (app: NewApp) => RunnableApp;
+  /** The uid that an owner's apps belong to and run as. */
+  runUidOf: (ownerUid: number) => Promise<number>;
+  /** Runtimes that this daemon has. */
+  supported: ReadonlySet<string>;
+  now: () => number;
+}
+
+export class Installer {
+  readonly #options: InstallerOptions;
+
+  constructor(options: InstallerOptions) {
+    this.#options = options;
+  }
+
+  /**
+   * Installs a package; resolves with the new app's id.
+   * @throws SvcError `license_required`, `ambiguous`, `package_invalid`, `git_failed`, `source_failed`, `build_failed`,
+   *   `invalid_request` for settings that the package refuses; nothing of it stays then.
+   */
+  async install(request: InstallRequest, caller: AppCaller, work: WorkOptions): Promise<string> {
+    const { packages, settings, runUidOf, supported } = this.#options;
+    const runUid = await runUidOf(caller.ownerUid);
+    const resolved = await packages.resolve(request, { uid: caller.ownerUid }, work);
+    const { manifest } = resolved;
+    if (!request.licenseAck) requireAcknowledgement(resolved);
+    if (!supported.has(manifest.runtime.kind)) throw missingRuntime(resolved);
+    await settings.validate(manifest, request.settings);
+    const nowMs = this.#options.now();
+    return this.create(
+      (id) => ({
+        id,
+        ownerUid: caller.ownerUid,
+        runUid,
+        name: request.name === "" ? manifest.name : request.name,
+        runtime: manifest.runtime.kind,
+        packageId: manifest.id,
+        origin: resolved.origin,
+        version: resolved.version,
+        manifest,
+        settings: request.settings,
+        desired: "stopped",
+        state: "INSTALLING",
+        stateReason: "",
+        createdAtMs: nowMs,
+        changedAtMs: nowMs,
+        revision: 1,
+        startedRevision: 0,
+        failure: null,
+      }),
+      "install",
+      manifest.id,
+      async (app) => layOutRelease(this.#options.identities, app, resolved, work),
+    );
+  }
+
+  /**
+   * Takes a free id, fills the new app's directory by `fill`, and shows the app as STOPPED; or leaves nothing.
+   * Resolves with the id.
+   */
+  async create(
+    describe: (id: string) => NewApp,
+    kind: "install" | "clone",
+    baseId: string,
+    fill: (app: RunnableApp) => Promise<void>,
+  ): Promise<string> {
+    const { operations, registry, identities, paths, runnable } = this.#options;
+    const operation = await this.#reserve(describe, kind, baseId);
+    const id = operation.appId;
+    const app = describe(id);
+    try {
+      await identities.createOwnedDir(paths.appDir(id), app.runUid, 0o700);
+      await identities.createOwnedDir(paths.appRunDir(id), app.runUid, 0o700);
+      await fill(runnable(app));
+      await operations.end(operation, [patchApp(id, { state: "STOPPED" })]);
+    } catch (error) {
+      await this.undo(operation);
+      throw error;
+    } finally {
+      operations.release(operation);
+      registry.invalidate();
+    }
+    return id;
+  }
+
+  /** Removes what an install or a clone has made so far; also what recovery does with one that was left behind. */
+  async undo(operation: Operation): Promise<void> {
+    const { operations, identities, paths } = this.#options;
+    const id = operation.appId;
+    const { runUid } = operation.detail;
+    if (runUid !== undefined) {
+      await identities.removeOwnedDir(paths.appDir(id), runUid);
+      await identities.removeOwnedDir(paths.appRunDir(id), runUid);
+    }
+    await operations.end(operation, [deleteApp(id)]);
+  }
+
+  /** Writes the app under the first free id: `base`, `base-2`, `base-3`, …; a clone never gets the bare one. */
+  async #reserve(
+    describe: (id: string) => NewApp,
+    kind: "install" | "clone",
+    baseId: string,
+  ): Promise<Operation> {
+    const { operations, registry } = this.#options;
+    for (let n = kind === "install" ? 1 : 2; ; n++) {
+      const id = n === 1 ? baseId : `${baseId}-${n}`;
+      if (registry.get(id) !== undefined || registry.operationOf(id) !== undefined) continue;
+      const app = describe(id);
+      try {
+        return await operations.begin({
+          appId: id,
+          kind,
+          phase: "create",
+          detail: { runUid: app.runUid },
+          statements: [insertApp(app)],
+        });
+      } catch (error) {
+        // Somebody took the id in this very moment.
+        const taken =
+          error instanceof StoreConflict || (error instanceof SvcError && error.reason === "app_busy");
+        if (!taken) throw error;
+        registry.invalidate();
+      }
+    }
+  }
+}
+
+function requireAcknowledgement(resolved: ResolvedPackage): void {
+  const permissions = describePermissions(resolved.manifest);
+  const { licenses } = resolved;
+  if (licenses.length === 0 && permissions.length === 0) return;
+  const what = [
+    ...(licenses.length > 0 ? [`ships ${licenses.map((license) => license.name).join(", ")}`] : []),
+    ...(permissions.length > 0 ? ["asks for permissions on the host"] : []),
+  ].join(" and ");
+  throw failedPrecondition(
+    "license_required",
+    `${resolved.manifest.name} ${what}: read it, and install again with license_ack true to accept`,
+    { payload: { licenses: [...licenses], permissions } },
+  );
+}
+
+function missingRuntime(resolved: ResolvedPackage): SvcError {
+  const { name, runtime } = resolved.manifest;
+  return new SvcError(
+    "unimplemented",
+    "not_implemented",
+    `${name} runs on the ${runtime.kind} runtime, which this daemon does not have`,
+  );
+}

@@ -1,0 +1,210 @@
+/**
+ * One operation per app at a time, across the daemon and every CLI that works in-process: a row of `operations` with a
+ * unique app id is the lock, and the process that it names is the lease (decisions 25).
+ */
+import type { AppOperationKind } from "../../gen/svc/v1/words.ts";
+import { failedPrecondition, notFound } from "../errors.ts";
+import { isExecutorAlive, type Executor } from "../store/executors.ts";
+import { StoreConflict, type Statement, type Store } from "../store/store.ts";
+
+/** An operation under way. */
+export interface Operation {
+  readonly id: number;
+  readonly appId: string;
+  readonly kind: AppOperationKind;
+  /** How far it is: what recovery goes by. */
+  phase: string;
+  /** What recovery needs to know beside the phase. */
+  readonly detail: OperationDetail;
+  readonly executor: Executor;
+  readonly startedAtMs: number;
+}
+
+export interface OperationDetail {
+  /** The uid that the app's files belong to, for an app that has no row any more. */
+  runUid?: number;
+  /** A clone's lock on its source: nothing to undo. */
+  lockOnly?: boolean;
+}
+
+export interface BeginOptions {
+  appId: string;
+  kind: AppOperationKind;
+  phase: string;
+  detail?: OperationDetail;
+  /** Written in the same transaction. */
+  statements?: readonly Statement[];
+}
+
+/** A row of `operations` as SQLite answers it. */
+export interface OperationRow {
+  id: number;
+  app_id: string;
+  kind: string;
+  phase: string;
+  detail: string;
+  boot_id: string;
+  pid: number;
+  start_ticks: number;
+  started_at: number;
+}
+
+export function operationOfRow(row: OperationRow): Operation {
+  return {
+    id: row.id,
+    appId: row.app_id,
+    kind: row.kind as AppOperationKind,
+    phase: row.phase,
+    detail: JSON.parse(row.detail) as OperationDetail,
+    executor: { bootId: row.boot_id, pid: row.pid, startTicks: row.start_ticks },
+    startedAtMs: row.started_at,
+  };
+}
+
+export interface OperationsOptions {
+  store: Store;
+  executor: Executor;
+  now: () => number;
+  /** Brings an app to rest whose operation died with its process; ends that operation. */
+  recover: (operation: Operation) => Promise<void>;
+}
+
+export class Operations {
+  readonly #store: Store;
+  readonly #executor: Executor;
+  readonly #now: () => number;
+  readonly #recover: (operation: Operation) => Promise<void>;
+  /** Ids of the operations that this process really executes: a row of ours that is not among them was left behind. */
+  readonly #live = new Set<number>();
+
+  constructor(options: OperationsOptions) {
+    this.#store = options.store;
+    this.#executor = options.executor;
+    this.#now = options.now;
+    this.#recover = options.recover;
+  }
+
+  /** All operations that the store knows, live or left behind. */
+  all(): Operation[] {
+    return this.#store.all<OperationRow>("SELECT * FROM operations").map(operationOfRow);
+  }
+
+  of(appId: string): Operation | undefined {
+    const row = this.#store.get<OperationRow>("SELECT * FROM operations WHERE app_id = ?", appId);
+    return row === undefined ? undefined : operationOfRow(row);
+  }
+
+  /**
+   * Takes the app's lock. An operation whose process is gone is recovered first.
+   * @throws SvcError `app_busy` while another operation is live, `not_found` when a statement of `statements` changes a
+   *   row that is gone; StoreConflict when it adds one that is there.
+   */
+  async begin(options: BeginOptions): Promise<Operation> {
+    const { appId, kind, phase, detail = {}, statements = [] } = options;
+    const startedAtMs = this.#now();
+    const { bootId, pid, startTicks } = this.#executor;
+    const insert: Statement = {
+      sql: `INSERT INTO operations (app_id, kind, phase, detail, boot_id, pid, start_ticks, started_at)
+            VALUES (?, ?, ?, ?, ?, ?, ?, ?) RETURNING id`,
+      params: [appId, kind, phase, JSON.stringify(detail), bootId, pid, startTicks, startedAtMs],
+    };
+    for (let attempt = 1; ; attempt++) {
+      try {
+        const [inserted] = await this.#store.write([insert, ...statements], { essential: true });
+        const id = Number(inserted?.rows?.[0]?.["id"]);
+        this.#live.add(id);
+        return { id, appId, kind, phase, detail, executor: this.#executor, startedAtMs };
+      } catch (error) {
+        if (!(error instanceof StoreConflict)) throw error;
+        if (error.statementIndex > 0) throw error.reason === "changes" ? notFound("app", appId) : error;
+        const holder = this.of(appId);
+        if (holder === undefined) continue;
+        if (attempt > 2 || (await this.isLive(holder))) throw busy(holder);
+        await this.#recover(holder);
+      }
+    }
+  }
+
+  /** Whether somebody still executes it. */
+  async isLive(operation: Operation): Promise<boolean> {
+    const { bootId, pid, startTicks } = operation.executor;
+    const own = this.#executor;
+    if (pid === own.pid && startTicks === own.startTicks && bootId === own.bootId) {
+      return this.#live.has(operation.id);
+    }
+    return isExecutorAlive(operation.executor);
+  }
+
+  /** Records how far it is, with what belongs to that point, in one transaction. */
+  async enter(operation: Operation, phase: string, statements: readonly Statement[] = []): Promise<void> {
+    await this.#store.write(
+      [
+        {
+          sql: "UPDATE operations SET phase = ? WHERE id = ?",
+          params: [phase, operation.id],
+          changes: 1,
+        },
+        ...statements,
+      ],
+      { essential: true },
+    );
+    operation.phase = phase;
+  }
+
+  /** Gives the lock back, with the outcome in the same transaction. */
+  async end(operation: Operation, statements: readonly Statement[] = []): Promise<void> {
+    try {
+      await this.#store.write([...statements, endOperation(operation)], { essential: true });
+    } finally {
+      // If the write failed, the row is left behind and whoever wants the app next recovers it.
+      this.#live.delete(operation.id);
+    }
+  }
+
+  /** Takes a row over that its process left behind, so that nobody else recovers it too. False: somebody was quicker. */
+  async adopt(operation: Operation): Promise<boolean> {
+    const { executor } = operation;
+    const { bootId, pid, startTicks } = this.#executor;
+    const [adopted] = await this.#store.write(
+      [
+        {
+          sql: `UPDATE operations SET boot_id = ?, pid = ?, start_ticks = ?
+                WHERE id = ? AND boot_id = ? AND pid = ? AND start_ticks = ?`,
+          params: [bootId, pid, startTicks, operation.id, executor.bootId, executor.pid, executor.startTicks],
+        },
+      ],
+      { essential: true },
+    );
+    if (adopted?.changes !== 1 || this.#live.has(operation.id)) return false;
+    this.#live.add(operation.id);
+    return true;
+  }
+
+  /** Lets go of an adopted operation that could not be ended: the next sweep may try again. */
+  release(operation: Operation): void {
+    this.#live.delete(operation.id);
+  }
+}
+
+function endOperation(operation: Operation): Statement {
+  return { sql: "DELETE FROM operations WHERE id = ?", params: [operation.id] };
+}
+
+const doing: Record<AppOperationKind, string> = {
+  install: "being installed",
+  upgrade: "being upgraded",
+  clone: "being cloned",
+  remove: "being removed",
+  start: "being started",
+  stop: "being stopped",
+  restart: "being restarted",
+  settings: "getting new settings",
+  restore: "being restored",
+};
+
+function busy(operation: Operation) {
+  return failedPrecondition(
+    "app_busy",
+    `app "${operation.appId}" is ${doing[operation.kind]}; try again when that has ended`,
+  );
+}

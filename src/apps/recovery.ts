@@ -1,0 +1,83 @@
+/** What becomes of an operation whose process died in it (decisions 14, 18, 25; threats 45, 53). */
+import type { Installer } from "./install.ts";
+import type { Lifecycle } from "./lifecycle.ts";
+import type { Operation, Operations } from "./operations.ts";
+import type { Remover } from "./removal.ts";
+import type { Upgrader } from "./upgrade.ts";
+import type { AppRegistry } from "./app-registry.ts";
+import { SvcError } from "../errors.ts";
+
+export interface RecoveryOptions {
+  registry: AppRegistry;
+  operations: Operations;
+  installer: Installer;
+  upgrader: Upgrader;
+  remover: Remover;
+  lifecycle: Lifecycle;
+  log: { info(details: object, message: string): void; error(details: object, message: string): void };
+}
+
+export class Recovery {
+  readonly #options: RecoveryOptions;
+
+  constructor(options: RecoveryOptions) {
+    this.#options = options;
+  }
+
+  /** Brings every app to rest whose operation nobody executes any more. */
+  async sweep(): Promise<void> {
+    const { operations } = this.#options;
+    for (const operation of operations.all()) {
+      if (await operations.isLive(operation)) continue;
+      await this.recover(operation);
+    }
+  }
+
+  /** Undoes what was not acknowledged, and finishes what was promised to go on. A failure is logged; the next sweep tries again. */
+  async recover(operation: Operation): Promise<void> {
+    const { operations, registry, log } = this.#options;
+    if (!(await operations.adopt(operation))) return;
+    const { appId, kind, phase } = operation;
+    log.info(
+      { appId, kind, phase },
+      "an operation was left behind by a process that ended; bringing the app to rest",
+    );
+    try {
+      await this.#settle(operation);
+    } catch (error) {
+      if (error instanceof SvcError && error.reason === "start_failed") return;
+      log.error(
+        { err: error, appId, kind, phase },
+        "an operation that was left behind could not be brought to rest",
+      );
+    } finally {
+      operations.release(operation);
+      registry.invalidate();
+    }
+  }
+
+  async #settle(operation: Operation): Promise<void> {
+    const { operations, registry, installer, upgrader, remover, lifecycle } = this.#options;
+    const isThere = registry.get(operation.appId) !== undefined;
+    switch (operation.kind) {
+      case "install":
+        return installer.undo(operation);
+      case "clone":
+        return operation.detail.lockOnly === true ? operations.end(operation) : installer.undo(operation);
+      case "upgrade":
+        return upgrader.restore(operation);
+      case "remove":
+        await remover.finish(operation);
+        return;
+      case "stop":
+        return isThere ? lifecycle.finishStop(operation) : operations.end(operation);
+      case "start":
+        return isThere ? lifecycle.finishStart(operation) : operations.end(operation);
+      case "restart":
+        return isThere ? lifecycle.finishRestart(operation) : operations.end(operation);
+      case "settings":
+      case "restore":
+        return operations.end(operation);
+    }
+  }
+}

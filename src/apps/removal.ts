@@ -1,0 +1,74 @@
+/** Ends an app and all it has. Begun, it goes on to its end, across a restart of the daemon too. */
+import type { Identities } from "../identity/identity.ts";
+import type { AppRuntime, RunnableApp } from "../runtimes/runtime.ts";
+import { deleteApp, patchApp, type AppRecord } from "./app-record.ts";
+import type { AppPaths } from "./app-paths.ts";
+import type { AppRegistry } from "./app-registry.ts";
+import type { Operation, Operations } from "./operations.ts";
+
+export interface RemoverOptions {
+  registry: AppRegistry;
+  operations: Operations;
+  identities: Identities;
+  paths: AppPaths;
+  runtimeOf: (app: AppRecord) => AppRuntime;
+  runnable: (app: AppRecord) => RunnableApp;
+}
+
+export class Remover {
+  readonly #options: RemoverOptions;
+
+  constructor(options: RemoverOptions) {
+    this.#options = options;
+  }
+
+  /**
+   * Stops the app and removes it with all its data; resolves with the bytes that were freed.
+   * @throws SvcError `app_busy`
+   */
+  async remove(app: AppRecord): Promise<number> {
+    const operation = await this.#options.operations.begin({
+      appId: app.id,
+      kind: "remove",
+      phase: "stop",
+      detail: { runUid: app.runUid },
+      statements: [patchApp(app.id, { desired: "stopped" })],
+    });
+    return this.finish(operation);
+  }
+
+  /** The rest of a removal under its lock; also what recovery does with one that was left behind. */
+  async finish(operation: Operation): Promise<number> {
+    const { operations, identities, paths, registry, runtimeOf, runnable } = this.#options;
+    const id = operation.appId;
+    try {
+      const app = registry.get(id);
+      if (app !== undefined && operation.phase === "stop") {
+        await runtimeOf(app).stop(runnable(app));
+        await operations.enter(operation, "delete");
+      }
+      const uid = operation.detail.runUid ?? app?.runUid ?? identities.selfUid;
+      const tree = await identities.removeOwnedDir(paths.appDir(id), uid);
+      const run = await identities.removeOwnedDir(paths.appRunDir(id), uid);
+      await operations.end(operation, [deleteApp(id)]);
+      if (app !== undefined) runtimeOf(app).forget(id);
+      return tree.freedBytes + run.freedBytes;
+    } catch (error) {
+      // What is left of it stays removable: the app is shown with its reason.
+      await operations.end(
+        operation,
+        registry.get(id) === undefined
+          ? []
+          : [
+              patchApp(id, {
+                state: "FAILED",
+                stateReason: "it could not be removed whole; remove it again",
+              }),
+            ],
+      );
+      throw error;
+    } finally {
+      registry.invalidate();
+    }
+  }
+}

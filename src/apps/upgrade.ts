@@ -1,0 +1,176 @@
+/**
+ * From one version to the next, or back to the old one as it was. The old checkout is set aside by a rename, the new one
+ * is built in its place (builds may remember their path), and only the last write makes it the app's version.
+ */
+import { failedPrecondition } from "../errors.ts";
+import type { Identities, Identity } from "../identity/identity.ts";
+import type { PackageResolver, ResolvedPackage } from "../packages/package-resolver.ts";
+import type { AppRuntime, RunnableApp } from "../runtimes/runtime.ts";
+import { patchApp, type AppRecord } from "./app-record.ts";
+import type { AppRegistry } from "./app-registry.ts";
+import type { AppSettings } from "./app-settings.ts";
+import { appTree, type AppPaths } from "./app-paths.ts";
+import type { Operation, Operations } from "./operations.ts";
+import type { WorkOptions } from "./progress.ts";
+import { layOutRelease, runStep } from "./release.ts";
+
+export interface UpgradeResult {
+  id: string;
+  upToDate: boolean;
+  from: string;
+  to: string;
+}
+
+export interface UpgraderOptions {
+  registry: AppRegistry;
+  operations: Operations;
+  identities: Identities;
+  packages: PackageResolver;
+  settings: AppSettings;
+  paths: AppPaths;
+  runtimeOf: (app: AppRecord) => AppRuntime;
+  runnable: (app: AppRecord) => RunnableApp;
+  now: () => number;
+  log: { warn(details: object, message: string): void };
+}
+
+/** How far an upgrade is. Before `switch` nothing has changed; from `done` on the new version is the app's. */
+type UpgradePhase = "fetch" | "switch" | "done";
+
+export class Upgrader {
+  readonly #options: UpgraderOptions;
+
+  constructor(options: UpgraderOptions) {
+    this.#options = options;
+  }
+
+  /**
+   * @param version the tag to go to; empty for the newest tag, or the head of the tracked branch
+   * @throws SvcError `app_running`, `app_busy`, `package_invalid`, `git_failed`, `build_failed`, and `invalid_request` when
+   *   the new version refuses the kept settings; the old version stays as it was then.
+   */
+  async upgrade(app: AppRecord, version: string, work: WorkOptions): Promise<UpgradeResult> {
+    const { operations, registry } = this.#options;
+    this.#requireStopped(app);
+    const operation = await operations.begin({
+      appId: app.id,
+      kind: "upgrade",
+      phase: "fetch" satisfies UpgradePhase,
+      detail: { runUid: app.runUid },
+    });
+    try {
+      return await this.#run(operation, version, work);
+    } catch (error) {
+      await this.restore(operation);
+      throw error;
+    } finally {
+      operations.release(operation);
+      registry.invalidate();
+    }
+  }
+
+  async #run(operation: Operation, version: string, work: WorkOptions): Promise<UpgradeResult> {
+    const { operations, registry, identities, packages, settings, runnable, now, log } = this.#options;
+    registry.invalidate();
+    const app = registry.get(operation.appId);
+    if (app === undefined) throw new Error(`the upgrade holds no app "${operation.appId}"`);
+    // Somebody may have started it between the first look and the lock.
+    this.#requireStopped(app);
+    const resolved = await packages.resolveUpgrade(app.origin, version, { uid: app.ownerUid }, work);
+    if (isSameRelease(app, resolved)) {
+      await operations.end(operation);
+      return { id: app.id, upToDate: true, from: app.version, to: app.version };
+    }
+    this.#requireSamePackage(app, resolved);
+    await settings.validate(resolved.manifest, app.settings);
+    const next = runnable({ ...app, manifest: resolved.manifest });
+    await operations.enter(operation, "switch" satisfies UpgradePhase);
+    const identity = await identities.as(app.runUid);
+    await this.#setAside(identity, next);
+    await layOutRelease(identities, next, resolved, work);
+    if (resolved.manifest.migrate !== undefined) {
+      await runStep(identities, next, resolved.manifest.migrate, "migrate", work);
+    }
+    // The new version is the app's from this write on; a client that goes away changes nothing any more.
+    work.signal?.throwIfAborted();
+    await operations.enter(operation, "done" satisfies UpgradePhase, [
+      patchApp(app.id, {
+        origin: resolved.origin,
+        version: resolved.version,
+        manifest: resolved.manifest,
+        changedAtMs: now(),
+        revision: app.revision + 1,
+        state: "STOPPED",
+        stateReason: "",
+        failure: null,
+      }),
+    ]);
+    try {
+      await this.restore(operation);
+    } catch (error) {
+      // The upgrade holds; only the old version is still on the disk. The next sweep removes it.
+      log.warn({ err: error, appId: app.id }, "the version before an upgrade could not be removed");
+    }
+    return { id: app.id, upToDate: false, from: app.version, to: resolved.version };
+  }
+
+  /**
+   * Ends an upgrade wherever it is: before `done` the old version is put back, from then on what is left of it is removed.
+   * Also what recovery does with one that was left behind; doing it twice does no harm.
+   */
+  async restore(operation: Operation): Promise<void> {
+    const { operations, identities, paths } = this.#options;
+    const directory = paths.appDir(operation.appId);
+    const identity = await identities.as(operation.detail.runUid ?? identities.selfUid);
+    const phase = operation.phase as UpgradePhase;
+    if (phase === "switch") {
+      await putBack(identity, directory, appTree.previousRepo, appTree.repo);
+      await putBack(identity, directory, appTree.previousData, appTree.data);
+    }
+    if (phase === "done") {
+      await identity.removeTree(directory, appTree.previousRepo);
+      await identity.removeTree(directory, appTree.previousData);
+    }
+    await operations.end(operation);
+  }
+
+  /** Renames the old checkout aside, and copies the data if the new version is going to migrate them. */
+  async #setAside(identity: Identity, next: RunnableApp): Promise<void> {
+    const { directory } = next;
+    if (next.manifest.migrate !== undefined) {
+      // Under another name until it is whole, so that a copy cut short is never put back over the data.
+      const copying = `${appTree.previousData}.copying`;
+      await identity.removeTree(directory, copying);
+      await identity.copyTree({ root: directory, path: appTree.data }, { root: directory, path: copying });
+      await identity.rename(directory, copying, appTree.previousData);
+    }
+    await identity.rename(directory, appTree.repo, appTree.previousRepo);
+  }
+
+  #requireStopped(app: AppRecord): void {
+    const state = this.#options.runtimeOf(app).status(app.id)?.state ?? "STOPPED";
+    if (state === "STOPPED" || state === "FAILED" || state === "CRASHED") return;
+    throw failedPrecondition("app_running", `app "${app.id}" is running; stop it before upgrading it`);
+  }
+
+  #requireSamePackage(app: AppRecord, resolved: ResolvedPackage): void {
+    const { id, runtime } = resolved.manifest;
+    if (id === app.packageId && runtime.kind === app.runtime) return;
+    throw failedPrecondition(
+      "package_invalid",
+      `version ${resolved.version} of "${app.packageId}" says it is "${id}" on the ${runtime.kind} runtime; ` +
+        `it cannot replace an app on the ${app.runtime} runtime`,
+    );
+  }
+}
+
+/** A directory has no history, so it is always taken afresh. */
+function isSameRelease(app: AppRecord, resolved: ResolvedPackage): boolean {
+  return resolved.origin.kind === "git" && resolved.origin.commit === app.origin.commit;
+}
+
+async function putBack(identity: Identity, directory: string, from: string, to: string): Promise<void> {
+  if ((await identity.stat(directory, from)) === undefined) return;
+  await identity.removeTree(directory, to);
+  await identity.rename(directory, from, to);
+}

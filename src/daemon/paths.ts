@@ -1,0 +1,36 @@
+/** Where svc keeps its things when the configuration does not say: system mode for root, XDG directories for anybody else (decisions 10). */
+import { join } from "node:path";
+
+/** What the paths follow from. */
+export interface PathEnvironment {
+  uid: number;
+  home: string;
+  env: Readonly<Record<string, string | undefined>>;
+}
+
+export interface DefaultPaths {
+  configFile: string;
+  storeDir: string;
+  socket: string;
+}
+
+/** The XDG base directory of `variable`, else `fallback` below the home; a relative value counts as unset (XDG Base Directory Specification). */
+function xdgDir(environment: PathEnvironment, variable: string, fallback: string): string {
+  const value = environment.env[variable];
+  return value?.startsWith("/") === true ? value : join(environment.home, fallback);
+}
+
+export function defaultPaths(environment: PathEnvironment): DefaultPaths {
+  if (environment.uid === 0) {
+    return { configFile: "/etc/svc/svc.toml", storeDir: "/var/lib/svc", socket: "/run/svc/svc.sock" };
+  }
+  const storeDir = join(xdgDir(environment, "XDG_STATE_HOME", ".local/state"), "svc");
+  const runtimeDir = environment.env["XDG_RUNTIME_DIR"];
+  return {
+    configFile: join(xdgDir(environment, "XDG_CONFIG_HOME", ".config"), "svc", "svc.toml"),
+    storeDir,
+    // The state directory is private too, where the session gives no runtime directory.
+    socket:
+      runtimeDir?.startsWith("/") === true ? join(runtimeDir, "svc", "svc.sock") : join(storeDir, "svc.sock"),
+  };
+}
