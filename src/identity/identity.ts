@@ -13,7 +13,14 @@
  * Messages name paths relative to `root`.
  */
 import type { Readable, Writable } from "node:stream";
-import type { User } from "./user.ts";
+import { fileURLToPath } from "node:url";
+import { SvcError } from "../errors.ts";
+import { HelperPool } from "./helper-pool.ts";
+import { HelperProcess } from "./helper-process.ts";
+import { launchAs, systemDirs } from "./launch.ts";
+import { isOwnedDir, makeOwnedDir, removeEmptyDir } from "./owned-dir.ts";
+import { type User, type Users, createUsers } from "./user.ts";
+import { UserIdentity } from "./user-identity.ts";
 
 /** What every request may carry. */
 export interface RequestOptions {
@@ -220,8 +227,6 @@ export interface Identities extends AsyncDisposable {
 }
 
 export interface IdentitiesOptions {
-  /** Default: the process's own. */
-  selfUid?: number;
   /** Default: `helper.mjs` beside this module. Must be readable by every user. */
   helperPath?: string;
   /** The node that runs helpers. Default: the one that runs the daemon. */
@@ -234,8 +239,78 @@ export interface IdentitiesOptions {
   maxHelpers?: number;
   /** Milliseconds until a helper without work is stopped. Default 30,000. */
   idleMs?: number;
-  /** Warnings: a helper that died or failed its check. */
+  /** Default: a look-up of its own through `getent`. */
+  users?: Users;
+  /** Warnings: a helper that died. */
   log?: (message: string, details: Record<string, unknown>) => void;
 }
 
-export declare function createIdentities(options?: IdentitiesOptions): Identities;
+export function createIdentities(options: IdentitiesOptions = {}): Identities {
+  const {
+    helperPath = fileURLToPath(new URL("helper.mjs", import.meta.url)),
+    nodePath = process.execPath,
+    searchPath = systemDirs.join(":"),
+    setprivDirs = systemDirs,
+    users = createUsers(),
+    log = () => undefined,
+  } = options;
+  const selfUid = process.geteuid?.() ?? -1;
+  const selfGid = process.getegid?.() ?? -1;
+
+  async function startHelper(uid: number): Promise<HelperProcess> {
+    const user = await users.byUid(uid);
+    const dropped = uid !== selfUid;
+    const expected = dropped
+      ? { uid, gid: user.gid, groups: await users.groupsOf(user), dropped }
+      : { uid, gid: selfGid, groups: [], dropped };
+    const argv = [nodePath, helperPath, JSON.stringify(expected)];
+    const launch = await launchAs(user, { argv, searchPath, setprivDirs, drop: dropped });
+    try {
+      return await HelperProcess.start(launch, expected, user.name);
+    } catch (error) {
+      // The user may have changed since it was looked up: the next attempt looks again.
+      users.forget();
+      throw error;
+    }
+  }
+
+  const pool = new HelperPool({
+    start: startHelper,
+    maxHelpers: options.maxHelpers ?? 32,
+    idleMs: options.idleMs ?? 30_000,
+    log,
+  });
+
+  async function findUser(uid: number): Promise<User> {
+    const user = await users.byUid(uid);
+    if (selfUid !== 0 && uid !== selfUid) {
+      throw new SvcError(
+        "permission_denied",
+        "denied",
+        `svc runs as uid ${selfUid} and cannot act as uid ${uid}: only a daemon of root can`,
+      );
+    }
+    return user;
+  }
+
+  async function identityOf(uid: number): Promise<Identity> {
+    return new UserIdentity(await findUser(uid), (request) => pool.request(uid, request));
+  }
+
+  return {
+    selfUid,
+    as: identityOf,
+    async createOwnedDir(path, uid, mode = 0o700) {
+      await makeOwnedDir(path, await findUser(uid), mode, selfUid);
+    },
+    async removeOwnedDir(path, uid, requestOptions) {
+      if (!(await isOwnedDir(path, uid, selfUid))) return { freedBytes: 0 };
+      const identity = await identityOf(uid);
+      const { freedBytes } = await identity.removeTree(path, ".", requestOptions);
+      return { freedBytes: freedBytes + (await removeEmptyDir(path)) };
+    },
+    async [Symbol.asyncDispose]() {
+      await pool[Symbol.asyncDispose]();
+    },
+  };
+}

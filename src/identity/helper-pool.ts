@@ -1,0 +1,182 @@
+/** At most one helper per user, started when needed and stopped when idle; a bounded number of them. */
+import { SvcError } from "../errors.ts";
+import type { HelperProcess } from "./helper-process.ts";
+import type { HelperAnswer, HelperRequest } from "./pending-request.ts";
+
+/** Requests that one helper works on at a time. */
+const maxActive = 64;
+/** Requests of one user that wait. */
+const maxWaiting = 1024;
+/** Helpers started for one request before it fails with the death of the last. */
+const maxAttempts = 3;
+/** Milliseconds for the clean-up after a helper that died. */
+const killRunsMs = 30_000;
+
+export interface HelperPoolOptions {
+  start: (uid: number) => Promise<HelperProcess>;
+  maxHelpers: number;
+  idleMs: number;
+  log: (message: string, details: Record<string, unknown>) => void;
+}
+
+/** The helper of one user and those who want it. */
+interface Slot {
+  uid: number;
+  helper: Promise<HelperProcess> | undefined;
+  active: number;
+  waiting: (() => void)[];
+  idleTimer: NodeJS.Timeout | undefined;
+}
+
+export class HelperPool implements AsyncDisposable {
+  readonly #options: HelperPoolOptions;
+  readonly #slots = new Map<number, Slot>();
+  /** Users without a place among `maxHelpers`, in order. */
+  readonly #queue: (() => void)[] = [];
+  /** Helpers on their way out, clean-ups: awaited at the end. */
+  readonly #chores = new Set<Promise<unknown>>();
+  #closed = false;
+
+  constructor(options: HelperPoolOptions) {
+    this.#options = options;
+  }
+
+  /** @throws SvcError `resource_exhausted` when too much waits already; whatever the request ends with. */
+  async request(uid: number, request: HelperRequest): Promise<HelperAnswer> {
+    const slot = await this.#enter(uid, request);
+    try {
+      const helper = await this.#helperOf(slot);
+      return await helper.request(request);
+    } finally {
+      this.#leave(slot);
+    }
+  }
+
+  async [Symbol.asyncDispose](): Promise<void> {
+    this.#closed = true;
+    for (const slot of this.#slots.values()) this.#retire(slot);
+    for (const wake of this.#queue.splice(0)) wake();
+    while (this.#chores.size > 0) await Promise.allSettled(this.#chores);
+  }
+
+  async #enter(uid: number, request: HelperRequest): Promise<Slot> {
+    const deadline = performance.now() + request.timeoutMs;
+    for (;;) {
+      this.#assertOpen();
+      const slot = this.#slots.get(uid) ?? this.#newSlot(uid);
+      if (slot && slot.active < maxActive) {
+        slot.active += 1;
+        clearTimeout(slot.idleTimer);
+        return slot;
+      }
+      await this.#wait(slot?.waiting ?? this.#queue, request, deadline);
+    }
+  }
+
+  /** A place for a user without one, for which an idle helper may have to go. */
+  #newSlot(uid: number): Slot | undefined {
+    if (this.#slots.size >= this.#options.maxHelpers) {
+      const idle = this.#slots.values().find((slot) => slot.active === 0);
+      if (!idle) return undefined;
+      this.#retire(idle);
+    }
+    const slot: Slot = { uid, helper: undefined, active: 0, waiting: [], idleTimer: undefined };
+    this.#slots.set(uid, slot);
+    return slot;
+  }
+
+  #leave(slot: Slot): void {
+    slot.active -= 1;
+    const next = slot.waiting.shift();
+    if (next) next();
+    else if (slot.active === 0 && this.#slots.get(slot.uid) === slot) {
+      slot.idleTimer = setTimeout(() => this.#retire(slot), this.#options.idleMs).unref();
+      this.#queue.shift()?.();
+    }
+  }
+
+  async #helperOf(slot: Slot): Promise<HelperProcess> {
+    for (let attempt = 1; ; attempt++) {
+      this.#assertOpen();
+      const starting = (slot.helper ??= this.#start(slot));
+      const helper = await starting;
+      if (!helper.dead || attempt === maxAttempts) return helper;
+      // Of those who find it dead the first one starts the next.
+      if (slot.helper === starting) slot.helper = undefined;
+    }
+  }
+
+  async #start(slot: Slot): Promise<HelperProcess> {
+    try {
+      const helper = await this.#options.start(slot.uid);
+      void helper.ended.then(({ reason, runIds }) => this.#afterEnd(slot, reason, runIds));
+      return helper;
+    } catch (error) {
+      slot.helper = undefined;
+      throw error;
+    }
+  }
+
+  /** A helper that dies leaves its commands running: its successor ends them. */
+  #afterEnd(slot: Slot, reason: string, runIds: string[]): void {
+    if (this.#slots.get(slot.uid) !== slot) return;
+    slot.helper = undefined;
+    this.#options.log("a helper process died", { uid: slot.uid, reason, runs: runIds.length });
+    if (runIds.length === 0 || this.#closed) return;
+    const request = { op: "killRuns", args: { runIds }, subject: "cleaning up", timeoutMs: killRunsMs };
+    this.#chore(
+      this.request(slot.uid, request).catch((error: unknown) => {
+        this.#options.log("commands of a dead helper could not be ended", { uid: slot.uid, error });
+      }),
+    );
+  }
+
+  #retire(slot: Slot): void {
+    clearTimeout(slot.idleTimer);
+    this.#slots.delete(slot.uid);
+    for (const wake of slot.waiting.splice(0)) wake();
+    if (slot.helper) this.#chore(slot.helper.then((helper) => helper.close()).catch(() => undefined));
+  }
+
+  #chore(work: Promise<unknown>): void {
+    const chore = work.finally(() => this.#chores.delete(chore));
+    this.#chores.add(chore);
+  }
+
+  async #wait(queue: (() => void)[], { signal, subject }: HelperRequest, deadline: number): Promise<void> {
+    if (queue.length >= maxWaiting) {
+      throw new SvcError(
+        "resource_exhausted",
+        "too_many",
+        `${subject}: too much work is waiting; try again later`,
+      );
+    }
+    const turn = Promise.withResolvers<undefined>();
+    const wake = () => turn.resolve(undefined);
+    const abort = () => turn.reject(new SvcError("canceled", "canceled", `${subject}: canceled`));
+    const timer = setTimeout(
+      () =>
+        turn.reject(new SvcError("deadline_exceeded", "deadline_exceeded", `${subject}: waited too long`)),
+      Math.max(0, deadline - performance.now()),
+    );
+    queue.push(wake);
+    signal?.addEventListener("abort", abort);
+    if (signal?.aborted) abort();
+    try {
+      await turn.promise;
+    } catch (error) {
+      // A turn that came too late for this one is another's.
+      if (!queue.includes(wake)) queue.shift()?.();
+      throw error;
+    } finally {
+      clearTimeout(timer);
+      signal?.removeEventListener("abort", abort);
+      const index = queue.indexOf(wake);
+      if (index >= 0) queue.splice(index, 1);
+    }
+  }
+
+  #assertOpen(): void {
+    if (this.#closed) throw new SvcError("unavailable", "unavailable", "svc is stopping");
+  }
+}

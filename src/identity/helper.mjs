@@ -1,0 +1,159 @@
+/**
+ * The program that works as a user. It is started with that user's identity, makes sure that it has it, and then does
+ * what the daemon asks for over its standard input and output (`frames.mjs`), many things at a time. When the daemon goes
+ * away it ends its work, kills the commands that it runs, and exits.
+ *
+ * Argument: the identity it must have, as JSON of `ExpectedIdentity`.
+ *
+ * From the daemon: `{id, op, args}` with data, `{id, chunk}` with data, `{id, end}`, `{id, ack}`, `{id, cancel}`.
+ * To the daemon: `{hello}` once, then `{id, event}`, `{id, chunk}` with data, `{id, ack}`, and `{id, ok, value}` with data
+ * or `{id, error}` to end a request.
+ */
+import { readFileSync } from "node:fs";
+import { Socket } from "node:net";
+import { ChunkInbox, ChunkOutbox } from "./helper/chunk-flow.mjs";
+import { closeInheritedDescriptors } from "./helper/descriptors.mjs";
+import { FrameDecoder, encodeFrame } from "./helper/frames.mjs";
+import { RequestError, hasCode } from "./helper/request-error.mjs";
+import { operations } from "./helper/requests.mjs";
+import { identityMismatch } from "./helper/verify.mjs";
+
+/** Exit status when the identity is not the expected one (EX_NOPERM of sysexits.h). */
+const wrongIdentity = 77;
+
+/** @typedef {import("./helper/frames.mjs").Header} Header */
+/** @typedef {{ stop: AbortController, inbox: ChunkInbox, outbox: ChunkOutbox, done: Promise<void> }} Work */
+
+/** One connection to the daemon. */
+class Service {
+  // Not process.stdout, whose writes to a pipe are synchronous: a slow daemon would stop all work.
+  #out = new Socket({ fd: 1, readable: false, writable: true });
+  #decoder = new FrameDecoder();
+  /** @type {Map<number, Work>} */
+  #work = new Map();
+  /** @type {PromiseWithResolvers<void> | undefined} */
+  #drain;
+  #ending = false;
+
+  start() {
+    const end = () => void this.#end();
+    this.#out.on("error", end);
+    this.#out.on("drain", () => this.#drain?.resolve());
+    process.stdin.on("data", (piece) => this.#receive(/** @type {Buffer} */ (piece)));
+    process.stdin.on("end", end);
+    process.stdin.on("error", end);
+    process.on("SIGTERM", end);
+    this.#send({ hello: process.pid });
+  }
+
+  /** @param {Buffer} piece */
+  #receive(piece) {
+    for (const { header, data } of this.#decoder.push(piece)) {
+      const { id } = header;
+      if (id === undefined) continue;
+      if (typeof header["op"] === "string") {
+        this.#begin(id, header["op"], header["args"], data);
+        continue;
+      }
+      // Of a request that has ended meanwhile.
+      const work = this.#work.get(id);
+      if (!work) continue;
+      if (header["chunk"]) work.inbox.push(data);
+      else if (header["end"]) work.inbox.end();
+      else if (header["cancel"]) work.stop.abort(new DOMException("canceled", "AbortError"));
+      else if (header["ack"]) work.outbox.acknowledged(Number(header["ack"]));
+    }
+  }
+
+  /**
+   * @param {number} id
+   * @param {string} op
+   * @param {unknown} args
+   * @param {Buffer} data
+   */
+  #begin(id, op, args, data) {
+    const stop = new AbortController();
+    const { signal } = stop;
+    const inbox = new ChunkInbox((bytes) => this.#send({ id, ack: bytes }), signal);
+    const outbox = new ChunkOutbox((chunk) => this.#send({ id, chunk: true }, chunk), signal);
+    const call = {
+      data,
+      input: inbox,
+      signal,
+      emit: async (/** @type {Record<string, unknown>} */ event) => this.#sendWithRoom({ id, event }),
+      output: (/** @type {Buffer} */ bytes) => outbox.send(bytes),
+    };
+    const done = this.#answer(id, op, args, call).finally(() => this.#work.delete(id));
+    this.#work.set(id, { stop, inbox, outbox, done });
+  }
+
+  /**
+   * @param {number} id
+   * @param {string} op
+   * @param {unknown} args
+   * @param {import("./helper/requests.mjs").Call} call
+   */
+  async #answer(id, op, args, call) {
+    try {
+      const run = operations.get(op);
+      if (!run) throw new RequestError("INVALID", `no operation "${op}"`);
+      const { value, data } = await run(args, call);
+      this.#send({ id, ok: true, value }, data);
+    } catch (error) {
+      this.#send({ id, error: describe(error) });
+    }
+  }
+
+  /** @param {Header} header */
+  async #sendWithRoom(header) {
+    if (this.#send(header)) return;
+    this.#drain ??= Promise.withResolvers();
+    await this.#drain.promise;
+    this.#drain = undefined;
+  }
+
+  /**
+   * @param {Header} header
+   * @param {Uint8Array} [data]
+   * @returns {boolean} Whether there is room for more.
+   */
+  #send(header, data) {
+    return this.#out.destroyed || this.#out.write(encodeFrame(header, data));
+  }
+
+  async #end() {
+    if (this.#ending) return;
+    this.#ending = true;
+    this.#out.destroy();
+    this.#drain?.resolve();
+    const work = [...this.#work.values()];
+    for (const { stop } of work) stop.abort(new Error("the daemon has gone away"));
+    await Promise.allSettled(work.map(({ done }) => done));
+    process.exit();
+  }
+}
+
+/** @param {unknown} error */
+function describe(error) {
+  if (hasCode(error, "ABORT_ERR") || (error instanceof Error && error.name === "AbortError")) {
+    return { code: "CANCELED", message: "canceled" };
+  }
+  if (error instanceof RangeError) return { code: "LIMIT", message: error.message };
+  if (!(error instanceof Error)) return { code: "UNKNOWN", message: String(error) };
+  const code = "code" in error && typeof error.code === "string" ? error.code : "UNKNOWN";
+  return { code, message: error.message.slice(0, 8192) };
+}
+
+/** @type {unknown} */
+const expected = JSON.parse(process.argv[2] ?? "{}");
+const mismatch = identityMismatch(
+  readFileSync("/proc/self/status", "latin1"),
+  /** @type {import("./helper/verify.mjs").ExpectedIdentity} */ (expected),
+);
+if (mismatch !== undefined) {
+  process.stderr.write(`wrong identity: ${mismatch}\n`);
+  process.exit(wrongIdentity);
+}
+closeInheritedDescriptors();
+process.umask(0o022);
+new Service().start();

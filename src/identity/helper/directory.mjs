@@ -1,0 +1,183 @@
+/**
+ * Directories by descriptor. Node has no `openat(2)`; `/proc/self/fd/<fd>/<name>` is the same: the kernel goes straight to
+ * the open directory, so no part of a path can be swapped for a symlink on the way, and no path is ever too long.
+ *
+ * Names are strings of one character per byte (latin1), since a name need not be UTF-8.
+ */
+import {
+  chmodSync,
+  closeSync,
+  constants,
+  fstatSync,
+  fsyncSync,
+  lstatSync,
+  mkdirSync,
+  openSync,
+  opendirSync,
+} from "node:fs";
+import { RequestError, hasCode } from "./request-error.mjs";
+
+// Linux's own, and not among node's constants: names a place without any right to its content.
+const O_PATH = 0o10000000;
+const { O_DIRECTORY, O_NOFOLLOW, O_RDONLY } = constants;
+
+/**
+ * The path of a name in an open directory.
+ * @param {number} fd
+ * @param {string} name
+ */
+export function at(fd, name) {
+  return Buffer.from(`/proc/self/fd/${fd}/${name}`, "latin1");
+}
+
+/**
+ * The path that reopens a descriptor.
+ * @param {number} fd
+ */
+export function reopen(fd) {
+  return `/proc/self/fd/${fd}`;
+}
+
+/**
+ * A descriptor of a directory that is no symlink.
+ * @param {number} parent
+ * @param {string} name
+ * @throws RequestError `SYMLINK`; ENOENT, ENOTDIR and EACCES as the kernel has them.
+ */
+export function openSubdirectory(parent, name) {
+  try {
+    return openSync(at(parent, name), O_PATH | O_DIRECTORY | O_NOFOLLOW);
+  } catch (error) {
+    if (hasCode(error, "ENOTDIR", "ELOOP") && lstatSync(at(parent, name)).isSymbolicLink()) {
+      throw new RequestError("SYMLINK", "symbolic links are not followed");
+    }
+    throw error;
+  }
+}
+
+/**
+ * A descriptor of whatever has that name, a symlink itself included, without opening it: no device wakes up and no FIFO waits.
+ * @param {number} parent
+ * @param {string} name
+ */
+export function openPlace(parent, name) {
+  return openSync(at(parent, name), O_PATH | O_NOFOLLOW);
+}
+
+/**
+ * Makes the entry of a directory durable.
+ * @param {number} fd
+ */
+export function syncDirectory(fd) {
+  const readable = openSync(reopen(fd), O_RDONLY | O_DIRECTORY);
+  try {
+    fsyncSync(readable);
+  } finally {
+    closeSync(readable);
+  }
+}
+
+/**
+ * The names in a directory, read in portions.
+ * @param {number} fd
+ * @returns {Generator<string, void, void>}
+ */
+export function* namesIn(fd) {
+  const dir = opendirSync(reopen(fd), { encoding: "latin1", bufferSize: 256 });
+  try {
+    for (let entry = dir.readSync(); entry; entry = dir.readSync()) yield entry.name;
+  } finally {
+    dir.closeSync();
+  }
+}
+
+/** @typedef {{ root: string, path: string }} Place A root and a path beneath it, as a request has them. */
+
+/**
+ * The names of a path beneath a root.
+ * @param {Place} place
+ * @returns {string[]}
+ * @throws RequestError `INVALID` for NUL, `..`, lone surrogates, a root that is not absolute, a path outside of it.
+ */
+export function namesBelow({ root, path }) {
+  for (const text of [root, path]) {
+    if (typeof text !== "string" || text.includes("\0") || !text.isWellFormed()) {
+      throw new RequestError("INVALID", "no valid path");
+    }
+    if (text.split("/").includes("..")) throw new RequestError("INVALID", 'must not contain ".."');
+  }
+  if (!root.startsWith("/")) throw new RequestError("INVALID", "the root must be absolute");
+  const names = split(path);
+  if (!path.startsWith("/")) return names;
+  const above = split(root);
+  if (above.some((name, index) => names[index] !== name)) {
+    throw new RequestError("INVALID", "lies outside of the root");
+  }
+  return names.slice(above.length);
+}
+
+/** @param {string} path */
+function split(path) {
+  return path
+    .split("/")
+    .filter((name) => name !== "" && name !== ".")
+    .map((name) => Buffer.from(name).toString("latin1"));
+}
+
+/**
+ * Works in the directory at a place, and closes it afterwards.
+ * @template T
+ * @param {Place} place
+ * @param {(fd: number) => T} work
+ * @param {{ make?: number }} [options] `make`: permission bits of directories to make where they are missing.
+ * @returns {Promise<Awaited<T>>}
+ */
+export async function inDirectory(place, work, { make } = {}) {
+  const names = namesBelow(place);
+  let fd = openSync(place.root, O_PATH | O_DIRECTORY);
+  try {
+    for (const name of names) {
+      const next = make === undefined ? openSubdirectory(fd, name) : makeSubdirectory(fd, name, make);
+      closeSync(fd);
+      fd = next;
+    }
+    return await work(fd);
+  } finally {
+    closeSync(fd);
+  }
+}
+
+/**
+ * Works with the parent directory of a place and its name there.
+ * @template T
+ * @param {Place} place
+ * @param {(parent: number, name: string) => T} work
+ * @returns {Promise<Awaited<T>>}
+ * @throws RequestError `INVALID` for the root itself, whose parent is out of bounds.
+ */
+export async function inParent(place, work) {
+  const names = namesBelow(place);
+  const name = names.at(-1);
+  if (name === undefined) throw new RequestError("INVALID", "the root itself cannot be meant");
+  const parentPath = Buffer.from(names.slice(0, -1).join("/"), "latin1").toString();
+  return inDirectory({ root: place.root, path: parentPath }, (parent) => work(parent, name));
+}
+
+/**
+ * @param {number} parent
+ * @param {string} name
+ * @param {number} mode
+ */
+function makeSubdirectory(parent, name, mode) {
+  try {
+    mkdirSync(at(parent, name), mode);
+  } catch (error) {
+    if (!hasCode(error, "EEXIST")) throw error;
+    return openSubdirectory(parent, name);
+  }
+  const fd = openSubdirectory(parent, name);
+  // The umask has had its say: the mode asked for is exact.
+  if ((fstatSync(fd).mode & 0o7777) !== mode) chmodSync(reopen(fd), mode);
+  syncDirectory(parent);
+  return fd;
+}

@@ -1,0 +1,156 @@
+/** How much space trees take: allocated bytes, as du(1) counts them. */
+import { fstatSync, lstatSync } from "node:fs";
+import { at, inDirectory, inParent, namesBelow, namesIn } from "./directory.mjs";
+import { hasCode } from "./request-error.mjs";
+import { runInSlices } from "./slices.mjs";
+import { Trail } from "./trail.mjs";
+
+/** @typedef {import("./directory.mjs").Place} Place */
+/** @typedef {import("node:fs").Stats} Stats */
+
+/**
+ * @param {{ root: string, paths: string[] }} args
+ * @param {AbortSignal} signal
+ * @returns {Promise<number[]>} Bytes of each path; a hard link is counted in the first that has it.
+ */
+export async function measure({ root, paths }, signal) {
+  const measurement = new Measurement();
+  const sizes = [];
+  for (const path of paths) {
+    const before = measurement.allocatedBytes;
+    try {
+      await measurePlace(measurement, { root, path }, signal);
+    } catch (error) {
+      if (!hasCode(error, "ENOENT", "ENOTDIR")) throw error;
+    }
+    sizes.push(measurement.allocatedBytes - before);
+  }
+  return sizes;
+}
+
+/**
+ * @param {Measurement} measurement
+ * @param {Place} place
+ * @param {AbortSignal} signal
+ */
+async function measurePlace(measurement, place, signal) {
+  if (namesBelow(place).length === 0) {
+    return inDirectory(place, (fd) => runInSlices(measurement.directory(fd), signal));
+  }
+  return inParent(place, (parent, name) => {
+    if (!lstatSync(at(parent, name)).isDirectory()) {
+      measurement.count(parent, name);
+      return;
+    }
+    return inDirectory(place, (fd) => runInSlices(measurement.directory(fd), signal));
+  });
+}
+
+export class Measurement {
+  allocatedBytes = 0;
+  entries = 0;
+  #excluded;
+  /** @type {Set<string>} */
+  #hardLinks = new Set();
+
+  /** @param {ReadonlySet<string>} [excluded] Paths (latin1) relative to a measured directory that are left out. */
+  constructor(excluded = new Set()) {
+    this.#excluded = excluded;
+  }
+
+  /**
+   * Walks a directory without following symlinks. What its owner may not read counts as what `lstat` says of it.
+   * @param {number} start
+   * @returns {Generator<undefined, void, void>}
+   */
+  *directory(start) {
+    const trail = new Trail(start);
+    try {
+      this.#add(fstatSync(start));
+      const levels = [{ path: "", subdirectories: yield* this.#countAll(trail, "") }];
+      for (let level = levels.at(-1); level; level = levels.at(-1)) {
+        const name = level.subdirectories.pop();
+        if (name === undefined) {
+          levels.pop();
+          if (levels.length > 0) trail.leave();
+        } else if (tryEnter(trail, name)) {
+          const path = this.#excluded.size > 0 ? `${level.path}${name}/` : "";
+          levels.push({ path, subdirectories: yield* this.#countAll(trail, path) });
+        }
+      }
+    } finally {
+      trail.close();
+    }
+  }
+
+  /**
+   * Counts one entry.
+   * @param {number} parent
+   * @param {string} name
+   * @returns {boolean} Whether it is a directory.
+   */
+  count(parent, name) {
+    try {
+      const path = at(parent, name);
+      const stats = lstatSync(path);
+      if (stats.isDirectory()) {
+        this.#add(stats);
+        return true;
+      }
+      if (stats.nlink > 1) {
+        // Inode numbers may be above 2^53.
+        const { dev, ino } = lstatSync(path, { bigint: true });
+        const link = `${dev}:${ino}`;
+        if (this.#hardLinks.has(link)) {
+          this.entries += 1;
+          return false;
+        }
+        this.#hardLinks.add(link);
+      }
+      this.#add(stats);
+    } catch (error) {
+      if (!hasCode(error, "ENOENT", "EACCES")) throw error;
+    }
+    return false;
+  }
+
+  /** @param {Stats} stats */
+  #add(stats) {
+    this.allocatedBytes += stats.blocks * 512;
+    this.entries += 1;
+  }
+
+  /**
+   * @param {Trail} trail
+   * @param {string} path
+   * @returns {Generator<undefined, string[], void>} The subdirectories.
+   */
+  *#countAll(trail, path) {
+    const subdirectories = [];
+    try {
+      for (const name of namesIn(trail.fd)) {
+        if (this.#excluded.has(path + name)) continue;
+        if (this.count(trail.fd, name)) subdirectories.push(name);
+        yield;
+      }
+    } catch (error) {
+      if (!hasCode(error, "EACCES")) throw error;
+    }
+    return subdirectories;
+  }
+}
+
+/**
+ * @param {Trail} trail
+ * @param {string} name
+ * @returns {boolean} Whether there still is such a directory, to be left again.
+ */
+function tryEnter(trail, name) {
+  try {
+    trail.enter(name);
+    return true;
+  } catch (error) {
+    if (hasCode(error, "ENOENT", "ENOTDIR", "SYMLINK", "EACCES")) return false;
+    throw error;
+  }
+}

@@ -1,0 +1,176 @@
+/** What a helper can do: one entry per operation, from the arguments of a request to its answer. */
+import { copyTree } from "./copy-tree.mjs";
+import { inDirectory, reopen } from "./directory.mjs";
+import * as files from "./files.mjs";
+import { measure } from "./measure.mjs";
+import { LastBytes, LineSplitter } from "./output.mjs";
+import { readTail } from "./read-tail.mjs";
+import { removeTree } from "./remove-tree.mjs";
+import { runToEnd } from "./run-command.mjs";
+import { killRuns } from "./run-cookie.mjs";
+import { spawnDetached } from "./spawn-detached.mjs";
+
+const readBlockBytes = 256 << 10;
+
+/** @typedef {import("./directory.mjs").Place} Place */
+
+/**
+ * @typedef {object} Call What surrounds the arguments of a request.
+ * @property {Buffer} data Raw bytes that came with it.
+ * @property {AsyncIterable<Buffer>} input A stream of bytes from the daemon.
+ * @property {(event: Record<string, unknown>) => Promise<void>} emit Tells of progress; resolves when there is room for more.
+ * @property {(bytes: Buffer) => Promise<void>} output Streams bytes to the daemon; resolves when there is room for more.
+ * @property {AbortSignal} signal
+ */
+
+/** @typedef {{ value?: unknown, data?: Buffer }} Answer */
+
+/**
+ * @typedef {object} RunArgs
+ * @property {string[]} argv
+ * @property {string} cwd
+ * @property {Record<string, string>} env
+ * @property {number} umask
+ * @property {Place} [within] A directory that is entered without following symlinks, instead of `cwd`.
+ * @property {string} runId
+ * @property {boolean} input Whether standard input is streamed in.
+ * @property {boolean} output Whether standard output is streamed out.
+ * @property {boolean} lines Whether lines are told of as they come.
+ * @property {number} maxOutputBytes
+ */
+
+/**
+ * @template Args
+ * @param {(args: Args, call: Call) => Promise<Answer>} run
+ * @returns {(args: unknown, call: Call) => Promise<Answer>}
+ */
+function operation(run) {
+  // The daemon is trusted, and types its requests.
+  return (args, call) => run(/** @type {Args} */ (args), call);
+}
+
+/** @type {ReadonlyMap<string, (args: unknown, call: Call) => Promise<Answer>>} */
+export const operations = new Map(
+  Object.entries({
+    stat: operation(async (/** @type {Place} */ args) => ({ value: await files.stat(args) })),
+
+    list: operation(async (/** @type {Place & { maxEntries: number }} */ args) => ({
+      data: Buffer.from(JSON.stringify(await files.list(args))),
+    })),
+
+    readFile: operation(async (/** @type {Place & { maxBytes: number }} */ args, { signal }) => ({
+      data: await files.readFile(args, signal),
+    })),
+
+    writeFile: operation(async (/** @type {Place & { mode: number }} */ args, { data }) => {
+      await files.writeFile(args, data);
+      return {};
+    }),
+
+    makeDirs: operation(
+      async (/** @type {{ root: string, paths: string[], mode: number }} */ args, { signal }) => {
+        await files.makeDirs(args, signal);
+        return {};
+      },
+    ),
+
+    rename: operation(async (/** @type {{ root: string, from: string, to: string }} */ args) => {
+      await files.rename(args);
+      return {};
+    }),
+
+    removeTree: operation(async (/** @type {Place} */ args, { signal }) => ({
+      value: await removeTree(args, signal),
+    })),
+
+    measure: operation(async (/** @type {{ root: string, paths: string[] }} */ args, { signal }) => ({
+      value: await measure(args, signal),
+    })),
+
+    copyTree: operation(async (/** @type {import("./copy-tree.mjs").CopyArgs} */ args, { emit, signal }) => ({
+      value: await copyTree(args, (progress) => void emit({ progress }), signal),
+    })),
+
+    readTail: operation(
+      async (
+        /** @type {{ root: string, files: string[], maxLines: number, maxBytes: number }} */ args,
+        { signal },
+      ) => {
+        const { data, truncated } = await readTail(args, signal);
+        return { value: { truncated }, data };
+      },
+    ),
+
+    openRead: operation(async (/** @type {Place & { offset: number }} */ { offset, ...place }, call) => {
+      await using file = await files.openRegular(place);
+      const buffer = Buffer.allocUnsafe(readBlockBytes);
+      for (let position = offset; ;) {
+        const { bytesRead } = await file.read(buffer, 0, buffer.length, position);
+        if (bytesRead === 0) return {};
+        await call.output(buffer.subarray(0, bytesRead));
+        position += bytesRead;
+      }
+    }),
+
+    runCommand: operation(runCommand),
+
+    spawnDetached: operation(
+      async (
+        /** @type {import("./spawn.mjs").Program & import("./spawn-detached.mjs").DetachedArgs} */ args,
+        { signal },
+      ) => ({ value: await spawnDetached(args, signal) }),
+    ),
+
+    killRuns: operation(async (/** @type {{ runIds: string[] }} */ { runIds }) => ({
+      value: await killRuns(runIds),
+    })),
+  }),
+);
+
+/**
+ * @param {RunArgs} args
+ * @param {Call} call
+ * @returns {Promise<Answer>}
+ */
+async function runCommand({ within, ...args }, call) {
+  if (!within) return runCommandIn(args, call);
+  return inDirectory(within, (fd) => runCommandIn({ ...args, cwd: reopen(fd) }, call));
+}
+
+/**
+ * @param {RunArgs} args
+ * @param {Call} call
+ * @returns {Promise<Answer>}
+ */
+async function runCommandIn({ input, output, lines, maxOutputBytes, ...program }, call) {
+  const kept = { stdout: new LastBytes(maxOutputBytes), stderr: new LastBytes(maxOutputBytes) };
+  const splitters = { stdout: new LineSplitter(), stderr: new LineSplitter() };
+  const tell = async (/** @type {"stdout" | "stderr"} */ stream, /** @type {string[]} */ texts) => {
+    if (lines && texts.length > 0) await call.emit({ stream, lines: texts });
+  };
+  const take = (/** @type {"stdout" | "stderr"} */ stream) => async (/** @type {Buffer} */ chunk) => {
+    kept[stream].push(chunk);
+    if (lines) await tell(stream, splitters[stream].push(chunk));
+  };
+  const result = await runToEnd(
+    program,
+    {
+      ...(input && { stdin: call.input }),
+      stdout: output ? (chunk) => call.output(chunk) : take("stdout"),
+      stderr: take("stderr"),
+    },
+    call.signal,
+  );
+  await tell("stdout", splitters.stdout.end());
+  await tell("stderr", splitters.stderr.end());
+  const stdout = kept.stdout.bytes();
+  const stderr = kept.stderr.bytes();
+  return {
+    value: {
+      ...result,
+      stdoutBytes: stdout.length,
+      truncated: kept.stdout.dropped || kept.stderr.dropped,
+    },
+    data: Buffer.concat([stdout, stderr]),
+  };
+}

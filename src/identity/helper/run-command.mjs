@@ -1,0 +1,138 @@
+/** A program run to its end, with all that it starts. */
+import { finished } from "node:stream/promises";
+import { setTimeout as sleep } from "node:timers/promises";
+import { hasCode } from "./request-error.mjs";
+import { killRuns, runIdVariable } from "./run-cookie.mjs";
+import { spawnSession } from "./spawn.mjs";
+
+/** Milliseconds between SIGTERM and SIGKILL. */
+const graceMs = 5_000;
+/** Milliseconds for the pipes to run dry after the last process has ended. */
+const drainMs = 2_000;
+
+/** @typedef {import("./spawn.mjs").Program} Program */
+/** @typedef {import("node:child_process").StdioOptions} StdioOptions */
+/** @typedef {import("node:child_process").ChildProcess} ChildProcess */
+
+/**
+ * @typedef {object} Streams
+ * @property {AsyncIterable<Buffer>} [stdin]
+ * @property {(chunk: Buffer) => void | Promise<void>} stdout The pipe is read on when it resolves.
+ * @property {(chunk: Buffer) => void | Promise<void>} stderr
+ * @property {number[]} [descriptors] Handed down as 3, 4, …
+ * @property {(pid: number) => void} [started]
+ */
+
+/**
+ * Runs a program in its own session; afterwards nothing that it started is left.
+ * @param {Program & { runId: string }} program
+ * @param {Streams} streams
+ * @param {AbortSignal} signal SIGTERM for the process group, SIGKILL 5 s later; then its reason is thrown.
+ * @returns {Promise<{ exitCode: number | null, signal: string | null }>}
+ */
+export async function runToEnd({ runId, ...program }, streams, signal) {
+  signal.throwIfAborted();
+  /** @type {StdioOptions} */
+  const stdio = [streams.stdin ? "pipe" : "ignore", "pipe", "pipe", ...(streams.descriptors ?? [])];
+  const child = await spawnSession({ ...program, env: { ...program.env, [runIdVariable]: runId } }, stdio);
+  const ended = new AbortController();
+  /** @type {Promise<{ exitCode: number | null, signal: string | null }>} */
+  const exit = new Promise((resolve) => {
+    if (child.exitCode !== null || child.signalCode !== null) {
+      resolve({ exitCode: child.exitCode, signal: child.signalCode });
+    } else {
+      child.once("exit", (exitCode, signalName) => resolve({ exitCode, signal: signalName }));
+    }
+  });
+  const stop = () => void terminate(child, ended.signal);
+  signal.addEventListener("abort", stop, { once: true });
+  if (signal.aborted) stop();
+  if (child.pid !== undefined) streams.started?.(child.pid);
+  const feeding = feed(child, streams.stdin);
+  const reading = Promise.all([forward(child.stdout, streams.stdout), forward(child.stderr, streams.stderr)]);
+  // Looked at below; must not count as unhandled until then.
+  reading.catch(() => undefined);
+  try {
+    const result = await exit;
+    ended.abort();
+    signalGroup(child, "SIGKILL");
+    await killRuns([runId]);
+    await Promise.race([reading, sleep(drainMs, undefined, { ref: false })]);
+    signal.throwIfAborted();
+    return result;
+  } finally {
+    signal.removeEventListener("abort", stop);
+    child.stdin?.destroy();
+    child.stdout?.destroy();
+    child.stderr?.destroy();
+    await feeding;
+  }
+}
+
+/**
+ * @param {ChildProcess} child
+ * @param {AbortSignal} ended
+ */
+async function terminate(child, ended) {
+  signalGroup(child, "SIGTERM");
+  try {
+    await sleep(graceMs, undefined, { signal: ended });
+    signalGroup(child, "SIGKILL");
+  } catch {
+    // It has ended in time.
+  }
+}
+
+/**
+ * @param {ChildProcess} child
+ * @param {NodeJS.Signals} signalName
+ */
+function signalGroup({ pid }, signalName) {
+  if (pid === undefined) return;
+  try {
+    process.kill(-pid, signalName);
+  } catch (error) {
+    if (!hasCode(error, "ESRCH", "EPERM")) throw error;
+  }
+}
+
+/**
+ * @param {ChildProcess} child
+ * @param {AsyncIterable<Buffer> | undefined} chunks
+ */
+async function feed({ stdin }, chunks) {
+  if (!stdin || !chunks) return;
+  // A program need not read its input to the end.
+  stdin.on("error", () => undefined);
+  try {
+    for await (const chunk of chunks) {
+      if (stdin.destroyed) return;
+      if (!stdin.write(chunk)) await Promise.race([once(stdin, "drain"), once(stdin, "close")]);
+    }
+    stdin.end();
+    await finished(stdin);
+  } catch {
+    stdin.destroy();
+  }
+}
+
+/**
+ * @param {import("node:events").EventEmitter} emitter
+ * @param {string} event
+ */
+function once(emitter, event) {
+  return new Promise((resolve) => emitter.once(event, resolve));
+}
+
+/**
+ * @param {import("node:stream").Readable | null} pipe
+ * @param {(chunk: Buffer) => void | Promise<void>} take
+ */
+async function forward(pipe, take) {
+  if (!pipe) return;
+  try {
+    for await (const chunk of /** @type {AsyncIterable<Buffer>} */ (pipe)) await take(chunk);
+  } catch (error) {
+    if (!hasCode(error, "ERR_STREAM_PREMATURE_CLOSE")) throw error;
+  }
+}

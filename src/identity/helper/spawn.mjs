@@ -1,0 +1,66 @@
+/** Starting programs, with what their user chose: environment, directory, umask. */
+import { spawn } from "node:child_process";
+import { once } from "node:events";
+import { statSync } from "node:fs";
+import { RequestError, hasCode } from "./request-error.mjs";
+
+/**
+ * @typedef {object} Program
+ * @property {string[]} argv
+ * @property {string} cwd
+ * @property {Record<string, string>} env Added to the helper's own, which is the clean base.
+ * @property {number} umask
+ */
+
+/**
+ * Starts a program as leader of a session of its own and waits until it is executed.
+ * @param {Program} program
+ * @param {import("node:child_process").StdioOptions} stdio
+ * @throws RequestError `NO_COMMAND`, `NO_CWD`, `INVALID`; EACCES and the like as the kernel has them.
+ */
+export async function spawnSession({ argv, cwd, env, umask }, stdio) {
+  const [command, ...args] = argv;
+  if (!command) throw new RequestError("INVALID", "the command is empty");
+  if (!cwd.startsWith("/")) throw new RequestError("INVALID", `directory "${cwd}" must be absolute`);
+  const before = process.umask(umask);
+  let child;
+  try {
+    child = spawn(command, args, { cwd, env: { ...process.env, ...env }, stdio, detached: true });
+  } catch (error) {
+    throw spawnFailure(error, command, cwd);
+  } finally {
+    // spawn() forks before it returns; the umask of the helper's own work is never another one.
+    process.umask(before);
+  }
+  try {
+    await once(child, "spawn");
+  } catch (error) {
+    throw spawnFailure(error, command, cwd);
+  }
+  return child;
+}
+
+/**
+ * @param {unknown} error
+ * @param {string} command
+ * @param {string} cwd
+ */
+function spawnFailure(error, command, cwd) {
+  if (hasCode(error, "ERR_INVALID_ARG_VALUE")) {
+    return new RequestError("INVALID", "arguments and environment must not contain NUL");
+  }
+  if (!hasCode(error, "ENOENT", "ENOTDIR", "EACCES")) return error;
+  // The kernel's answer does not say whether the program or the directory is meant.
+  if (!isDirectory(cwd)) return new RequestError("NO_CWD", `directory "${cwd}" cannot be entered`);
+  const why = hasCode(error, "EACCES") ? "may not be executed" : "is not installed";
+  return new RequestError("NO_COMMAND", `program "${command}" ${why}`);
+}
+
+/** @param {string} path */
+function isDirectory(path) {
+  try {
+    return statSync(`${path}/.`).isDirectory();
+  } catch {
+    return false;
+  }
+}

@@ -1,0 +1,77 @@
+/** The way down into a tree, by descriptors, at any depth with a bounded number of them. */
+import { closeSync, fstatSync } from "node:fs";
+import { openSubdirectory } from "./directory.mjs";
+import { RequestError } from "./request-error.mjs";
+
+/** Levels that keep their descriptor; those above are found again through `..` and must be the same directory still. */
+const keptLevels = 64;
+
+/** @typedef {import("node:fs").Stats} Stats */
+
+export class Trail {
+  /** @type {{ fd: number | undefined, stats: Stats }[]} */
+  #levels = [];
+
+  /** @param {number} fd Where it starts; stays the caller's. */
+  constructor(fd) {
+    this.#levels.push({ fd, stats: fstatSync(fd) });
+  }
+
+  get #last() {
+    const last = this.#levels.at(-1);
+    if (last?.fd === undefined) throw new RequestError("MOVED", "was moved while it was walked");
+    return { fd: last.fd, stats: last.stats };
+  }
+
+  /** The descriptor of the directory that was entered last. */
+  get fd() {
+    return this.#last.fd;
+  }
+
+  /** What that directory was when it was entered. */
+  get stats() {
+    return this.#last.stats;
+  }
+
+  /** Directories below the start. */
+  get depth() {
+    return this.#levels.length - 1;
+  }
+
+  /** @param {string} name */
+  enter(name) {
+    const fd = openSubdirectory(this.fd, name);
+    this.#levels.push({ fd, stats: fstatSync(fd) });
+    const far = this.#levels[this.#levels.length - keptLevels];
+    // The start is the caller's descriptor.
+    if (far?.fd !== undefined && far !== this.#levels[0]) {
+      closeSync(far.fd);
+      far.fd = undefined;
+    }
+  }
+
+  leave() {
+    const { fd } = this.#last;
+    const above = this.#levels.at(-2);
+    if (above === undefined) throw new RangeError("the start cannot be left");
+    try {
+      if (above.fd === undefined) {
+        const parent = openSubdirectory(fd, "..");
+        const { dev, ino } = fstatSync(parent);
+        if (dev !== above.stats.dev || ino !== above.stats.ino) {
+          closeSync(parent);
+          throw new RequestError("MOVED", "was moved while it was walked");
+        }
+        above.fd = parent;
+      }
+    } finally {
+      this.#levels.pop();
+      closeSync(fd);
+    }
+  }
+
+  /** Closes all but the start. */
+  close() {
+    for (const { fd } of this.#levels.splice(1)) if (fd !== undefined) closeSync(fd);
+  }
+}

@@ -1,0 +1,162 @@
+/** One request under way at a helper: its streams, its deadline, its cancellation. */
+import type { Readable } from "node:stream";
+import { SvcError } from "../errors.ts";
+import { ChunkInbox, ChunkOutbox } from "./helper/chunk-flow.mjs";
+import type { Header } from "./helper/frames.mjs";
+import { toSvcError } from "./helper-errors.ts";
+
+/** Milliseconds a helper has to end cancelled work, the 5 s between SIGTERM and SIGKILL of a command included. */
+export const cancelMs = 10_000;
+
+export interface HelperRequest {
+  op: string;
+  args: unknown;
+  /** For error sentences: a path relative to its root, a command. */
+  subject: string;
+  data?: Uint8Array;
+  signal?: AbortSignal | undefined;
+  timeoutMs: number;
+  onEvent?: ((event: unknown) => void) | undefined;
+  /** Streamed to the helper; destroyed when the request ends before it. */
+  input?: Readable | undefined;
+  /** Takes what the helper streams back. */
+  output?: ((chunk: Buffer) => Promise<void>) | undefined;
+  /** The run to clean up after, should the helper die in it. */
+  runId?: string;
+}
+
+export interface HelperAnswer {
+  value: unknown;
+  data: Buffer;
+}
+
+export interface RequestChannel {
+  send: (header: Header, data?: Uint8Array) => void;
+  /** Called when cancelled work does not end. */
+  giveUp: () => void;
+}
+
+export class PendingRequest {
+  readonly #id: number;
+  readonly #request: HelperRequest;
+  readonly #channel: RequestChannel;
+  readonly #answer = Promise.withResolvers<HelperAnswer>();
+  readonly #canceled = Promise.withResolvers<never>();
+  /** Aborted when the request is over: ends the streams, the timers and the listeners. */
+  readonly #over = new AbortController();
+  readonly #outbox: ChunkOutbox;
+  readonly #inbox: ChunkInbox;
+  #isCanceled = false;
+  #isAnswered = false;
+
+  constructor(id: number, request: HelperRequest, channel: RequestChannel) {
+    this.#id = id;
+    this.#request = request;
+    this.#channel = channel;
+    this.#outbox = new ChunkOutbox((chunk) => channel.send({ id, chunk: true }, chunk), this.#over.signal);
+    this.#inbox = new ChunkInbox((bytes) => channel.send({ id, ack: bytes }), this.#over.signal);
+    // Both are looked at by run(), which may be waiting for the other one.
+    this.#answer.promise.catch(() => undefined);
+    this.#canceled.promise.catch(() => undefined);
+  }
+
+  get runId(): string | undefined {
+    return this.#request.runId;
+  }
+
+  /** Sends the request and waits for its end. A cancelled one ends when the helper says so: nobody cleans up beside work that goes on. */
+  async run(): Promise<HelperAnswer> {
+    const { op, args, data, input, signal, timeoutMs, subject } = this.#request;
+    const onAbort = () => this.cancel(canceledBy(signal, subject));
+    const deadline = setTimeout(() => {
+      const message = `${subject} took longer than ${timeoutMs} ms`;
+      this.cancel(new SvcError("deadline_exceeded", "deadline_exceeded", message));
+    }, timeoutMs);
+    try {
+      if (signal?.aborted) throw canceledBy(signal, subject);
+      signal?.addEventListener("abort", onAbort);
+      this.#channel.send({ id: this.#id, op, args }, data);
+      void this.#sendInput();
+      const outputTaken = this.#takeOutput();
+      const answer = await this.#answer.promise;
+      // All of the output has arrived before the answer did, but it may not have been taken yet.
+      this.#inbox.end();
+      await Promise.race([outputTaken, this.#canceled.promise]);
+      return answer;
+    } catch (error) {
+      // Whatever the helper made of a cancelled request, its caller learns why it was cancelled.
+      if (this.#isCanceled) await this.#canceled.promise;
+      throw error;
+    } finally {
+      clearTimeout(deadline);
+      signal?.removeEventListener("abort", onAbort);
+      this.#over.abort(new Error("the request is over"));
+      input?.destroy();
+    }
+  }
+
+  cancel(reason: unknown): void {
+    if (this.#isCanceled || this.#over.signal.aborted) return;
+    this.#isCanceled = true;
+    this.#canceled.reject(reason);
+    if (this.#isAnswered) return;
+    this.#channel.send({ id: this.#id, cancel: true });
+    const late = setTimeout(this.#channel.giveUp, cancelMs);
+    this.#over.signal.addEventListener("abort", () => clearTimeout(late));
+  }
+
+  /** The helper is gone. */
+  fail(error: SvcError): void {
+    this.#isAnswered = true;
+    this.#answer.reject(error);
+  }
+
+  /** @throws Error when the helper breaks the protocol. */
+  receive(header: Header, data: Buffer): void {
+    if (header["chunk"]) this.#inbox.push(data);
+    else if (header["ack"]) this.#outbox.acknowledged(Number(header["ack"]));
+    else if (header["event"]) this.#tell(header["event"]);
+    else {
+      this.#isAnswered = true;
+      if (header["ok"]) this.#answer.resolve({ value: header["value"], data });
+      else this.#answer.reject(toSvcError(header["error"], this.#request.subject));
+    }
+  }
+
+  #tell(event: unknown): void {
+    try {
+      this.#request.onEvent?.(event);
+    } catch (error) {
+      this.cancel(error);
+    }
+  }
+
+  async #sendInput(): Promise<void> {
+    const { input } = this.#request;
+    if (!input) return;
+    try {
+      for await (const bytes of input as AsyncIterable<Uint8Array>) await this.#outbox.send(bytes);
+      this.#channel.send({ id: this.#id, end: true });
+    } catch (error) {
+      // Without effect once the request is over, which is what ends the input of one that needs no more of it.
+      this.cancel(error);
+    }
+  }
+
+  async #takeOutput(): Promise<void> {
+    const { output } = this.#request;
+    if (!output) return;
+    try {
+      for await (const chunk of this.#inbox) await output(chunk);
+    } catch (error) {
+      this.cancel(error);
+    }
+  }
+}
+
+function canceledBy(signal: AbortSignal | undefined, subject: string): SvcError {
+  const cause: unknown = signal?.reason;
+  // A caller that gives a reason of the domain's means it.
+  if (cause instanceof SvcError) return cause as SvcError;
+  return new SvcError("canceled", "canceled", `${subject}: canceled`, { cause });
+}

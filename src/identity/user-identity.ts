@@ -1,0 +1,274 @@
+/** The typed face of one user's helper. */
+import { randomUUID } from "node:crypto";
+import { once } from "node:events";
+import { isAbsolute, relative } from "node:path";
+import { PassThrough, Readable, Transform, type Writable } from "node:stream";
+import { SvcError, failedPrecondition } from "../errors.ts";
+import * as answers from "./answers.ts";
+import { maxDataBytes } from "./helper/frames.mjs";
+import type {
+  CommandResult,
+  CopyResult,
+  CopyTreeOptions,
+  DetachedProcess,
+  EntryInfo,
+  ExtractTarOptions,
+  Identity,
+  ListOptions,
+  ListedEntry,
+  MakeDirsOptions,
+  Place,
+  ReadFileOptions,
+  ReadTailOptions,
+  RequestOptions,
+  RunCommandOptions,
+  SpawnDetachedOptions,
+  Tail,
+  WriteFileOptions,
+} from "./identity.ts";
+import type { HelperAnswer, HelperRequest } from "./pending-request.ts";
+import type { User } from "./user.ts";
+
+/** Milliseconds for what is small, for a walk over a tree, for work of any size. */
+const quickMs = 30_000;
+const walkMs = 10 * 60_000;
+const longMs = 60 * 60_000;
+
+/** Most bytes of a file that travels in one message. */
+const maxFileBytes = maxDataBytes / 2;
+const maxOutputBytes = 6 << 20;
+const maxArchiveBytes = 8 * 2 ** 30;
+
+/** Sends a request to the helper of a user. */
+export type Ask = (request: HelperRequest) => Promise<HelperAnswer>;
+
+/** A request but for its deadline and signal, which come from the caller's options. */
+type Work = Omit<HelperRequest, "timeoutMs" | "signal">;
+
+export class UserIdentity implements Identity {
+  readonly user: User;
+  readonly #ask: Ask;
+
+  constructor(user: User, ask: Ask) {
+    this.user = user;
+    this.#ask = ask;
+  }
+
+  async stat(root: string, path: string, options: RequestOptions = {}): Promise<EntryInfo | undefined> {
+    const work = { op: "stat", args: { root, path }, subject: shown(root, path) };
+    return answers.readEntryInfo((await this.#do(work, quickMs, options)).value);
+  }
+
+  async list(root: string, path: string, options: ListOptions = {}): Promise<ListedEntry[]> {
+    const { maxEntries = 10_000 } = options;
+    const work = { op: "list", args: { root, path, maxEntries }, subject: shown(root, path) };
+    return answers.readListing((await this.#do(work, quickMs, options)).data);
+  }
+
+  async readFile(root: string, path: string, options: ReadFileOptions = {}): Promise<Buffer> {
+    const maxBytes = Math.min(options.maxBytes ?? maxFileBytes, maxFileBytes);
+    const work = { op: "readFile", args: { root, path, maxBytes }, subject: shown(root, path) };
+    return (await this.#do(work, quickMs, options)).data;
+  }
+
+  async writeFile(
+    root: string,
+    path: string,
+    content: string | Uint8Array,
+    options: WriteFileOptions = {},
+  ): Promise<void> {
+    const data = typeof content === "string" ? Buffer.from(content) : content;
+    const subject = shown(root, path);
+    if (data.length > maxFileBytes) throw tooLarge(subject, maxFileBytes);
+    const { mode = 0o600 } = options;
+    await this.#do({ op: "writeFile", args: { root, path, mode }, data, subject }, quickMs, options);
+  }
+
+  async makeDirs(root: string, paths: readonly string[], options: MakeDirsOptions = {}): Promise<void> {
+    const { mode = 0o700 } = options;
+    const subject = paths.map((path) => shown(root, path)).join(", ");
+    await this.#do({ op: "makeDirs", args: { root, paths, mode }, subject }, quickMs, options);
+  }
+
+  async rename(root: string, from: string, to: string, options: RequestOptions = {}): Promise<void> {
+    const subject = `${shown(root, from)} to ${shown(root, to)}`;
+    await this.#do({ op: "rename", args: { root, from, to }, subject }, quickMs, options);
+  }
+
+  async removeTree(
+    root: string,
+    path: string,
+    options: RequestOptions = {},
+  ): Promise<{ freedBytes: number }> {
+    const work = { op: "removeTree", args: { root, path }, subject: shown(root, path) };
+    return answers.readFreed((await this.#do(work, walkMs, options)).value);
+  }
+
+  async measure(root: string, paths: readonly string[], options: RequestOptions = {}): Promise<number[]> {
+    const subject = paths.map((path) => shown(root, path)).join(", ");
+    const { value } = await this.#do({ op: "measure", args: { root, paths }, subject }, walkMs, options);
+    return answers.readSizes(value, paths.length);
+  }
+
+  async copyTree(from: Place, to: Place, options: CopyTreeOptions = {}): Promise<CopyResult> {
+    const { exclude = [], sync = true, onProgress } = options;
+    const runId = randomUUID();
+    const work = {
+      op: "copyTree",
+      args: { from, to, exclude, sync, runId },
+      subject: shown(from.root, from.path),
+      runId,
+      onEvent: onProgress && ((event: unknown) => onProgress(answers.readCopyProgress(event))),
+    };
+    return answers.readCopyResult((await this.#do(work, longMs, options)).value);
+  }
+
+  async extractTar(
+    root: string,
+    path: string,
+    archive: Readable,
+    options: ExtractTarOptions = {},
+  ): Promise<void> {
+    const { maxBytes = maxArchiveBytes, ...limits } = options;
+    await this.makeDirs(root, [path], limits);
+    // Without -p, tar drops special bits; names that lead out of the directory are its to refuse.
+    const argv = ["tar", "--extract", "--no-same-owner", "--no-same-permissions", "--file=-"];
+    const stdin = atMost(archive, maxBytes, shown(root, path));
+    const { exitCode, stderr } = await this.#run(argv, { ...limits, stdin }, { root, path });
+    if (exitCode !== 0) {
+      throw failedPrecondition("denied", `the archive cannot be unpacked: ${stderr.trim().slice(-1024)}`);
+    }
+  }
+
+  async readTail(root: string, files: readonly string[], options: ReadTailOptions): Promise<Tail> {
+    const { maxLines } = options;
+    const maxBytes = Math.min(options.maxBytes ?? maxFileBytes, maxFileBytes);
+    const subject = files.map((path) => shown(root, path)).join(", ");
+    const args = { root, files, maxLines, maxBytes };
+    const { value, data } = await this.#do({ op: "readTail", args, subject }, quickMs, options);
+    return { data, truncated: answers.readTruncated(value) };
+  }
+
+  openRead(root: string, path: string, options: RequestOptions & { offset?: number } = {}): Readable {
+    const { offset = 0, signal, ...limits } = options;
+    const gone = new AbortController();
+    const bytes = new PassThrough({
+      destroy(error, done) {
+        gone.abort();
+        done(error);
+      },
+    });
+    const work = {
+      op: "openRead",
+      args: { root, path, offset },
+      subject: shown(root, path),
+      output: writeTo(bytes),
+    };
+    const signals = signal ? AbortSignal.any([gone.signal, signal]) : gone.signal;
+    this.#do(work, longMs, { ...limits, signal: signals }).then(
+      () => bytes.end(),
+      (error: unknown) => bytes.destroy(error instanceof Error ? error : new Error(String(error))),
+    );
+    return bytes;
+  }
+
+  async runCommand(argv: readonly string[], options: RunCommandOptions = {}): Promise<CommandResult> {
+    return this.#run(argv, options);
+  }
+
+  async spawnDetached(argv: readonly string[], options: SpawnDetachedOptions = {}): Promise<DetachedProcess> {
+    const { cwd = "/", env = {}, umask = 0o022, stdin, log } = options;
+    const args = { argv, cwd, env, umask, stdin, log };
+    const work = { op: "spawnDetached", args, subject: argv[0] ?? "" };
+    return answers.readDetached((await this.#do(work, quickMs, options)).value);
+  }
+
+  async #run(argv: readonly string[], options: RunCommandOptions, within?: Place): Promise<CommandResult> {
+    const { cwd = "/", env = {}, umask = 0o022, stdin, stdout, onLine } = options;
+    const runId = randomUUID();
+    const args = {
+      argv,
+      cwd,
+      within,
+      env,
+      umask,
+      runId,
+      input: stdin !== undefined,
+      output: stdout !== undefined,
+      lines: onLine !== undefined,
+      maxOutputBytes: Math.min(options.maxOutputBytes ?? 1 << 20, maxOutputBytes),
+    };
+    const work = {
+      op: "runCommand",
+      args,
+      subject: argv[0] ?? "",
+      runId,
+      // One element, not its bytes one by one.
+      input: stdin instanceof Uint8Array ? Readable.from([stdin]) : stdin,
+      output: stdout && writeTo(stdout),
+      onEvent: onLine && tellLines(onLine),
+    };
+    return answers.readCommandResult(await this.#do(work, longMs, options));
+  }
+
+  #do(
+    work: Work,
+    defaultMs: number,
+    { signal, timeoutMs = defaultMs }: RequestOptions,
+  ): Promise<HelperAnswer> {
+    return this.#ask({ ...work, signal, timeoutMs });
+  }
+}
+
+function tellLines(onLine: NonNullable<RunCommandOptions["onLine"]>): (event: unknown) => void {
+  return (event) => {
+    const { stream, lines } = answers.readLines(event);
+    for (const line of lines) onLine(line, stream);
+  };
+}
+
+/** How a path appears in sentences: beneath its root, never the daemon's own directories. */
+function shown(root: string, path: string): string {
+  const below = isAbsolute(path) ? relative(root, path) : path;
+  return below.startsWith("../") ? path : below || ".";
+}
+
+function tooLarge(subject: string, maxBytes: number): SvcError {
+  return new SvcError("resource_exhausted", "too_many", `${subject} is larger than ${maxBytes} bytes`);
+}
+
+function atMost(source: Readable, maxBytes: number, subject: string): Readable {
+  let passed = 0;
+  const bounded = new Transform({
+    transform(chunk: Buffer, _encoding, done) {
+      passed += chunk.length;
+      if (passed > maxBytes) done(tooLarge(`the archive for ${subject}`, maxBytes));
+      else done(null, chunk);
+    },
+    destroy(error, done) {
+      source.destroy();
+      done(error);
+    },
+  });
+  source.once("error", (error) => bounded.destroy(error));
+  return source.pipe(bounded);
+}
+
+function writeTo(stream: Writable): (chunk: Buffer) => Promise<void> {
+  return async (chunk) => {
+    if (stream.write(chunk)) return;
+    if (stream.destroyed) throw stream.errored ?? new Error("the stream that takes the output was closed");
+    const settled = new AbortController();
+    try {
+      // "close" without an error must end the wait as well.
+      await Promise.race([
+        once(stream, "drain", { signal: settled.signal }),
+        once(stream, "close", { signal: settled.signal }).then(() => {
+          throw new Error("the stream that takes the output was closed");
+        }),
+      ]);
+    } finally {
+      settled.abort();
+    }
+  };
+}
