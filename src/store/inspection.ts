@@ -2,6 +2,7 @@ import { lstatSync } from "node:fs";
 import { DatabaseSync } from "node:sqlite";
 import { SvcError } from "../errors.ts";
 import { sqliteFailure } from "./sqlite-failure.ts";
+import { companionSuffixes } from "./store-files.ts";
 
 /** Marks a database as ours: "svc" and a one, in `PRAGMA application_id`. */
 export const applicationId = 0x73766301;
@@ -13,8 +14,8 @@ export type Inspection =
   | { condition: "sound"; version: number };
 
 /**
- * Looks at the database at `path` without changing it: whose it is, its version, and the structure of every page and
- * row (`PRAGMA quick_check`, which also runs the schema's CHECKs).
+ * Looks at the database at `path` without changing it: whose it is, its version, and the structure of every page,
+ * row and index (`PRAGMA integrity_check`, which also runs the schema's CHECKs).
  *
  * @param maxBytes a larger file's pages are not read
  * @throws SvcError failed_precondition for a database newer than `knownVersion`
@@ -43,8 +44,14 @@ export function inspectDatabase(
         `${path} has version ${version} and this svc knows versions up to ${knownVersion}; use the newer svc`,
       );
     }
+    // SQLite reads a page that is cut short as if zeros followed. Only a checkpoint that broke off makes one by right,
+    // and then the log still has the whole page.
+    const log = lstatSync(path + companionSuffixes[0], { throwIfNoEntry: false });
+    if (stats.size % Number(pragma(database, "page_size")) !== 0 && (log?.size ?? 0) === 0) {
+      return { condition: "corrupt", problem: `${stats.size} bytes are no whole number of pages` };
+    }
     if (stats.size <= maxBytes) {
-      const verdict = pragma(database, "quick_check(1)");
+      const verdict = pragma(database, "integrity_check(1)");
       if (verdict !== "ok") return { condition: "corrupt", problem: String(verdict) };
     }
     return { condition: "sound", version };

@@ -52,7 +52,8 @@ export interface ErrorMessage {
   cause?: string;
 }
 
-export type WriteOutcome = { results: StatementResult[] } | { failure: WriteFailure };
+/** `postponed`: not begun and not too late either; the writer wants to be asked again. */
+export type WriteOutcome = { results: StatementResult[] } | { failure: WriteFailure } | { postponed: true };
 
 /** To the writer: one batch at a time, answered with one outcome per request; `close` is answered with its exit. */
 export type WriterCommand = { kind: "batch"; requests: WriteRequest[] } | { kind: "close" };

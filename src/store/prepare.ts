@@ -27,8 +27,9 @@ export function prepareDatabase(
     restoration = restoreSnapshot(files, migrations.length, found.problem, nowMs);
   } else if (found.condition === "missing") {
     // A snapshot or a log without a database is what is left of one, not a new store.
-    const remains = [files.snapshot, files.database + companionSuffixes[0]].find(exists);
-    if (remains === undefined) createDatabase(files, migrations);
+    const log = lstatSync(files.database + companionSuffixes[0], { throwIfNoEntry: false });
+    const isNew = !exists(files.snapshot) && (log === undefined || log.size === 0);
+    if (isNew) createDatabase(files, migrations);
     else restoration = restoreSnapshot(files, migrations.length, "the file is gone", nowMs);
   }
   if (migrate(files.database, migrations) || !exists(files.snapshot)) snapshotIfPossible(files, migrations);
@@ -116,7 +117,8 @@ function migrate(path: string, migrations: readonly string[]): boolean {
     }
     return from < migrations.length;
   } catch (error) {
-    if (sqliteFailure(error) !== "other") throw storeError(error);
+    const failure = sqliteFailure(error);
+    if (failure === "full" || failure === "busy" || failure === "corrupt") throw storeError(error);
     throw new SvcError(
       "internal",
       "internal",

@@ -25,7 +25,6 @@ export class PresenceLock implements Disposable {
       if ((error as NodeJS.ErrnoException).code !== "EEXIST") throw error;
     }
     this.#database = new DatabaseSync(path, { timeout: 0 });
-    this.#database.exec("PRAGMA journal_mode = MEMORY");
     this.#waitMs = waitMs;
   }
 
@@ -51,7 +50,8 @@ export class PresenceLock implements Disposable {
     for (;;) {
       if (this.#database.isTransaction) this.#database.exec("ROLLBACK");
       try {
-        this.#database.exec(sql);
+        // In memory: an exclusive hold would make a journal file. This reads the database, so it too may find it locked.
+        this.#database.exec(`PRAGMA journal_mode = MEMORY; ${sql}`);
         return;
       } catch (error) {
         if (sqliteFailure(error) !== "busy") throw error;

@@ -50,11 +50,9 @@ export function isReserveMissing(files: StoreFiles): boolean {
   return !existsSync(files.reserve);
 }
 
-/** Gives the room back to the disk; false when it was given up before. */
-export function giveUpReserve(files: StoreFiles): boolean {
-  const existed = !isReserveMissing(files);
+/** Gives the room back to the disk. */
+export function giveUpReserve(files: StoreFiles): void {
   rmSync(files.reserve, { force: true });
-  return existed;
 }
 
 /** Whether what is free now is what the reserve was for, and thus for essential writes alone. */

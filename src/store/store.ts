@@ -2,7 +2,8 @@
  * The daemon's state (D25): one SQLite database that the daemon and the CLI share. Reads run on the calling thread,
  * writes on one thread of their own; no transaction is open across I/O.
  */
-import { lstat, unlink } from "node:fs/promises";
+import { lstat } from "node:fs/promises";
+import { SvcError } from "../errors.ts";
 import { ChangeWatch } from "./change-watch.ts";
 import { inspectDatabase } from "./inspection.ts";
 import { Maintenance } from "./maintenance.ts";
@@ -10,7 +11,7 @@ import type { Restoration, SqlValue, Statement, StatementResult } from "./messag
 import { migrations as releasedMigrations } from "./migrations.ts";
 import { PresenceLock } from "./presence-lock.ts";
 import { Reader } from "./reader.ts";
-import { isReserveMissing } from "./reserve.ts";
+import { giveUpReserve, isReserveMissing } from "./reserve.ts";
 import { isSnapshotStale, snapshotAgeMs } from "./snapshot.ts";
 import { sqliteFailure, storeError } from "./sqlite-failure.ts";
 import { secureStoreFiles, storeFiles, type StoreFiles } from "./store-files.ts";
@@ -120,7 +121,7 @@ export async function openStore(options: StoreOptions): Promise<Store> {
     return new SqliteStore(
       files,
       lock,
-      await openReader(files),
+      withReserve(files, () => new Reader(files.database)),
       maintenance,
       workerUrl,
       restoration,
@@ -134,21 +135,21 @@ export async function openStore(options: StoreOptions): Promise<Store> {
 
 /** Whether the database is sound and of today's schema. */
 async function isReady(files: StoreFiles, version: number, maintenance: Maintenance): Promise<boolean> {
-  const found = inspectDatabase(files.database, version, inlineInspectionBytes);
+  const found = withReserve(files, () => inspectDatabase(files.database, version, inlineInspectionBytes));
   if (found.condition !== "sound" || found.version !== version) return false;
   if ((await lstat(files.database)).size <= inlineInspectionBytes) return true;
   const reply = await maintenance.run({ kind: "inspect" });
   return reply.kind === "inspected" && !reply.corrupt;
 }
 
-/** Opening needs some KiB of disk; on a full one the reserve is for that too, else nothing could be removed. */
-async function openReader(files: StoreFiles): Promise<Reader> {
+/** Opening needs some KiB of disk for the log's index; on a full disk the reserve is for that too. */
+function withReserve<T>(files: StoreFiles, open: () => T): T {
   try {
-    return new Reader(files.database);
+    return open();
   } catch (error) {
     if (sqliteFailure(error) !== "full") throw error;
-    await unlink(files.reserve);
-    return new Reader(files.database);
+    giveUpReserve(files);
+    return open();
   }
 }
 
@@ -165,7 +166,7 @@ class SqliteStore implements Store {
   readonly #housekeepingIntervalMs: number;
   readonly #timers: NodeJS.Timeout[];
   #housekeeping: Promise<void> | undefined;
-  #closed = false;
+  #closing: Promise<void> | undefined;
 
   constructor(
     files: StoreFiles,
@@ -214,6 +215,9 @@ class SqliteStore implements Store {
   }
 
   async write(statements: readonly Statement[], options: WriteOptions = {}): Promise<StatementResult[]> {
+    if (this.#closing !== undefined) {
+      throw new SvcError("unavailable", "unavailable", "svc is stopping and writes no more");
+    }
     const { essential = false, timeoutMs = this.#writeTimeoutMs } = options;
     return await this.#writes.push({ statements, essential, deadlineMs: deadlineIn(timeoutMs) });
   }
@@ -242,9 +246,12 @@ class SqliteStore implements Store {
     }
   }
 
-  async [Symbol.asyncDispose](): Promise<void> {
-    if (this.#closed) return;
-    this.#closed = true;
+  [Symbol.asyncDispose](): Promise<void> {
+    this.#closing ??= this.#close();
+    return this.#closing;
+  }
+
+  async #close(): Promise<void> {
     for (const timer of this.#timers) clearTimeout(timer);
     this.#changes[Symbol.dispose]();
     // A command that comes and goes has no timer to make its snapshots.

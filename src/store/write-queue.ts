@@ -56,7 +56,6 @@ export class WriteQueue implements AsyncDisposable {
   #inFlight: QueuedWrite[] = [];
   #worker: Worker | undefined;
   #dispatchQueued = false;
-  #closed = false;
   #drained: (() => void) | undefined;
 
   constructor(options: WriteQueueOptions) {
@@ -73,7 +72,6 @@ export class WriteQueue implements AsyncDisposable {
    * @throws SvcError resource_exhausted too_many when too many writes wait already
    */
   async push(request: WriteRequest): Promise<StatementResult[]> {
-    if (this.#closed) throw new SvcError("unavailable", "unavailable", "svc is stopping and writes no more");
     const { limit } = this.#options;
     if (this.#pending >= (request.essential ? 2 * limit : limit)) {
       throw new SvcError(
@@ -147,12 +145,15 @@ export class WriteQueue implements AsyncDisposable {
     const settled = this.#inFlight;
     this.#inFlight = [];
     if (outcomes.some((outcome) => "results" in outcome)) this.#options.onCommit();
-    for (const [index, { resolve, reject }] of settled.entries()) {
+    const postponed: QueuedWrite[] = [];
+    for (const [index, write] of settled.entries()) {
       const outcome = outcomes[index];
-      if (outcome === undefined) reject(new Error("the store's writer left a write unanswered"));
-      else if ("results" in outcome) resolve(outcome.results);
-      else reject(failureError(outcome.failure));
+      if (outcome === undefined) write.reject(new Error("the store's writer left a write unanswered"));
+      else if ("results" in outcome) write.resolve(outcome.results);
+      else if ("failure" in outcome) write.reject(failureError(outcome.failure));
+      else postponed.push(write);
     }
+    this.#waiting.unshift(...postponed);
     this.#dispatch();
   }
 
@@ -163,9 +164,8 @@ export class WriteQueue implements AsyncDisposable {
     this.#dispatch();
   }
 
-  /** Refuses new writes, waits for those under way (each has its deadline) and ends the thread. */
+  /** Waits for the writes under way (each has its deadline) and ends the thread; nothing is pushed any more. */
   async [Symbol.asyncDispose](): Promise<void> {
-    this.#closed = true;
     if (this.#pending > 0) await new Promise<void>((resolve) => (this.#drained = resolve));
     const worker = this.#worker;
     if (worker === undefined) return;

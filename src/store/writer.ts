@@ -50,28 +50,22 @@ export class Writer implements Disposable {
     }
     try {
       this.#commitTogether(admitted, outcomes);
-    } catch (error) {
-      for (const request of admitted) {
-        if (admitted.length === 1) this.#settleAlone(request, outcomes, error);
-        else this.#commitAlone(request, outcomes);
-      }
+    } catch {
+      for (const request of admitted) this.#commitAlone(request, outcomes);
     }
     return requests.map((request) => outcomes.get(request) ?? failed(new Error("a request was left out")));
   }
 
   #commitAlone(request: WriteRequest, outcomes: Map<WriteRequest, WriteOutcome>): void {
     try {
-      this.#commitTogether([request], outcomes);
+      try {
+        this.#commitTogether([request], outcomes);
+      } catch (error) {
+        if (sqliteFailure(error) !== "full" || !request.essential) throw error;
+        giveUpReserve(this.#files);
+        this.#commitTogether([request], outcomes);
+      }
     } catch (error) {
-      this.#settleAlone(request, outcomes, error);
-    }
-  }
-
-  /** After `error` undid the request's own transaction. */
-  #settleAlone(request: WriteRequest, outcomes: Map<WriteRequest, WriteOutcome>, error: unknown): void {
-    if (sqliteFailure(error) === "full" && request.essential && giveUpReserve(this.#files)) {
-      this.#commitAlone(request, outcomes);
-    } else {
       outcomes.set(request, failed(error));
     }
   }
@@ -90,23 +84,25 @@ export class Writer implements Disposable {
     }
   }
 
-  /** Takes the write lock; answers the requests whose deadline had not passed by then. */
+  /**
+   * Takes the write lock for those of the requests that may still begin. When others have it past the deadline of some,
+   * those are refused and the rest handed back, so that nobody's answer waits for a neighbour with more patience.
+   */
   #begin(
     requests: readonly WriteRequest[],
     outcomes: Map<WriteRequest, WriteOutcome>,
   ): readonly WriteRequest[] {
-    let waiting = requests;
     for (;;) {
       const now = monotonicMs();
-      waiting = waiting.filter((request) => {
-        if (request.deadlineMs > now) return true;
-        outcomes.set(request, failed(busyTooLong));
-        return false;
-      });
-      if (waiting.length === 0) return waiting;
+      const late = requests.filter(({ deadlineMs }) => deadlineMs <= now);
+      if (late.length > 0) {
+        for (const request of requests) outcomes.set(request, { postponed: true });
+        for (const request of late) outcomes.set(request, failed(busyTooLong));
+        return [];
+      }
       try {
         this.#database.exec("BEGIN IMMEDIATE");
-        return waiting;
+        return requests;
       } catch (error) {
         if (sqliteFailure(error) !== "busy") throw error;
       }

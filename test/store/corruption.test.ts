@@ -1,0 +1,224 @@
+import { randomInt } from "node:crypto";
+import { copyFile, lstat, open, readFile, readdir, rename, rm, truncate, writeFile } from "node:fs/promises";
+import { join } from "node:path";
+import { DatabaseSync } from "node:sqlite";
+import test from "ava";
+import { SvcError } from "../../src/errors.ts";
+import { openStore, type Statement } from "../../src/store/store.ts";
+import { startFixture } from "./support/processes.ts";
+import { keys, put, temporaryDir, until } from "./support/temporary-store.ts";
+
+const pageBytes = 4_096;
+const appCount = 200;
+
+function insertApp(id: string): Statement {
+  return {
+    sql: "INSERT INTO apps VALUES (?, 1000, ?, 'process', 'p', ?, '{}', 'running', 'RUNNING', NULL, 1, 1)",
+    params: [id, `app ${id}`, JSON.stringify({ origin: "x".repeat(700) })],
+  };
+}
+
+/** A closed store with some apps and a snapshot of them all, and one meta row that is not in the snapshot. */
+async function closedStore(): Promise<AsyncDisposable & { path: string; database: string; pages: number }> {
+  const dir = await temporaryDir();
+  {
+    await using store = await openStore({ dir: dir.path });
+    await store.write(Array.from({ length: appCount }, (_, n) => insertApp(`app-${n}`)));
+    await store.housekeep();
+    await store.write([put("later")]);
+  }
+  const database = join(dir.path, "svc.db");
+  return { ...dir, database, pages: (await lstat(database)).size / pageBytes };
+}
+
+/** Every file with what is in it, without the companions that a look at the database makes. */
+async function contents(dir: string): Promise<Map<string, Buffer>> {
+  const names = (await readdir(dir)).filter((name) => !/-(wal|shm)$/.test(name)).toSorted();
+  return new Map(
+    await Promise.all(names.map(async (name) => [name, await readFile(join(dir, name))] as const)),
+  );
+}
+
+async function quarantined(dir: string): Promise<string[]> {
+  return (await readdir(dir)).filter((name) => name.includes(".corrupt-")).toSorted();
+}
+
+test.serial(
+  "a database truncated at any page, or inside one, gives way to the snapshot and is kept",
+  async (t) => {
+    await using original = await closedStore();
+    t.true(original.pages > 30, `${original.pages} pages`);
+    const whole = await readFile(original.database);
+    const cuts = [0, 1, 2, 3, 7, original.pages >> 1, original.pages - 2, original.pages - 1].flatMap(
+      (page) => [page * pageBytes, page * pageBytes + 100, page * pageBytes + pageBytes - 1],
+    );
+    for (const sizeBytes of cuts) {
+      await using dir = await temporaryDir();
+      await copyFile(join(original.path, "svc.db.bak"), join(dir.path, "svc.db.bak"));
+      await writeFile(join(dir.path, "svc.db"), whole.subarray(0, sizeBytes));
+      const warnings: object[] = [];
+      await using store = await openStore({
+        dir: dir.path,
+        clock: { now: () => Date.UTC(2026, 0, 2, 3, 4, 5) },
+        log: { warn: (details) => warnings.push(details) },
+      });
+      const quarantine = `${join(dir.path, "svc.db")}.corrupt-2026-01-02T03-04-05.000Z`;
+      t.like(store.restoration, { quarantine }, `cut at ${sizeBytes}`);
+      t.deepEqual(warnings, [store.restoration]);
+      t.is(store.get<{ n: number }>("SELECT count(*) AS n FROM apps")?.n, appCount);
+      t.deepEqual(keys(store), []);
+      t.deepEqual(await readFile(quarantine), whole.subarray(0, sizeBytes));
+      t.is((await lstat(join(dir.path, "svc.db"))).mode & 0o777, 0o600);
+      await store.write([put("goes on")]);
+    }
+  },
+);
+
+test.serial(
+  "flipped bits never end in fewer apps: they are found, or hit nothing but one value or free space",
+  async (t) => {
+    t.timeout(240_000);
+    await using original = await closedStore();
+    const whole = await readFile(original.database);
+    const flips = [
+      // The header, byte by byte where SQLite gives it a meaning; then anywhere.
+      ...[0, 16, 18, 20, 21, 28, 44, 56, 63, 68, 71, 100, 101, 103, 105],
+      ...Array.from({ length: 25 }, () => randomInt(100, whole.length)),
+    ];
+    let found = 0;
+    for (const offset of flips) {
+      await using dir = await temporaryDir();
+      await copyFile(join(original.path, "svc.db.bak"), join(dir.path, "svc.db.bak"));
+      const damaged = Buffer.from(whole);
+      const bit = randomInt(0, 8);
+      damaged[offset] = (damaged[offset] ?? 0) ^ (1 << bit);
+      await writeFile(join(dir.path, "svc.db"), damaged);
+      const label = `byte ${offset}, bit ${bit}`;
+      try {
+        await using store = await openStore({ dir: dir.path });
+        t.is(store.get<{ n: number }>("SELECT count(*) AS n FROM apps")?.n, appCount, label);
+        t.is(store.all("SELECT * FROM apps").length, appCount, label);
+        if (store.restoration === undefined) continue;
+        found++;
+        t.deepEqual(await readFile(store.restoration.quarantine ?? ""), damaged, label);
+      } catch (error) {
+        // A flip that makes the version a greater one.
+        t.true(offset >= 60 && offset < 64, `${label}: ${String(error)}`);
+        found++;
+      }
+    }
+    t.log(`${found} of ${flips.length} flips found`);
+    t.true(found > 5);
+  },
+);
+
+test("a damaged page under a living log is found, and the log is kept with it and never replayed", async (t) => {
+  await using dir = await temporaryDir();
+  const database = join(dir.path, "svc.db");
+  await using original = await closedStore();
+  await copyFile(join(original.path, "svc.db.bak"), join(dir.path, "svc.db.bak"));
+  await copyFile(original.database, database);
+  {
+    // Killed, so that its log stays.
+    await using writer = startFixture("append", [dir.path, "x"]);
+    await until(() => writer.lines().length > 5, 60_000);
+  }
+  const file = await open(database, "r+");
+  for (let page = 1; page < original.pages; page += 2)
+    await file.write(Buffer.alloc(64, 0xff), 0, 64, page * pageBytes);
+  await file.close();
+  await using store = await openStore({ dir: dir.path });
+  t.truthy(store.restoration);
+  t.is(store.get<{ n: number }>("SELECT count(*) AS n FROM apps")?.n, appCount);
+  t.deepEqual(keys(store), []);
+  t.true((await quarantined(dir.path)).some((name) => name.endsWith("-wal")));
+});
+
+for (const { title, damage } of [
+  { title: "a truncated one", damage: (path: string) => truncate(path, 5_000) },
+  { title: "an empty one", damage: (path: string) => truncate(path, 0) },
+  { title: "a missing one", damage: (path: string) => rm(path) },
+]) {
+  test(`without a good snapshot, ${title} is refused again and again, and nothing is touched`, async (t) => {
+    await using original = await closedStore();
+    const snapshot = join(original.path, "svc.db.bak");
+    await damage(original.database);
+    await truncate(snapshot, 5_000);
+    const before = await contents(original.path);
+    for (let attempt = 0; attempt < 2; attempt++) {
+      await t.throwsAsync(openStore({ dir: original.path }), {
+        instanceOf: SvcError,
+        code: "data_loss",
+        message: /cannot be replaced by its snapshot .*svc\.db\.bak \(it is damaged too/,
+      });
+    }
+    t.deepEqual(await contents(original.path), before);
+    if (!before.has("svc.db")) return;
+    await rm(snapshot);
+    await t.throwsAsync(openStore({ dir: original.path }), { code: "data_loss", message: /there is none/ });
+  });
+}
+
+test("a lost database comes back from its snapshot", async (t) => {
+  await using original = await closedStore();
+  await rm(original.database);
+  await using store = await openStore({ dir: original.path });
+  t.is(store.restoration?.quarantine, undefined);
+  t.is(store.get<{ n: number }>("SELECT count(*) AS n FROM apps")?.n, appCount);
+});
+
+test("another program's database is not taken for ours", async (t) => {
+  await using dir = await temporaryDir();
+  const foreign = new DatabaseSync(join(dir.path, "svc.db"));
+  foreign.exec("CREATE TABLE theirs (x); PRAGMA user_version = 1");
+  foreign.close();
+  await t.throwsAsync(openStore({ dir: dir.path }), {
+    code: "data_loss",
+    message: /is not a database of svc/,
+  });
+});
+
+test("a database that another process has open is not replaced under it", async (t) => {
+  await using original = await closedStore();
+  await using writer = startFixture("append", [original.path, "x"]);
+  await until(() => writer.lines().length > 0, 60_000);
+  await rename(original.database, join(original.path, "elsewhere"));
+  await t.throwsAsync(openStore({ dir: original.path }), {
+    code: "unavailable",
+    message: /another svc process has it open/,
+  });
+});
+
+test("a damaged database does not replace a good snapshot", async (t) => {
+  await using original = await closedStore();
+  const snapshot = join(original.path, "svc.db.bak");
+  const good = await readFile(snapshot);
+  await using store = await openStore({ dir: original.path });
+  const file = await open(original.database, "r+");
+  for (let page = 2; page < original.pages; page += 2)
+    await file.write(Buffer.alloc(64, 0xff), 0, 64, page * pageBytes);
+  await file.close();
+  await t.throwsAsync(store.housekeep(), { instanceOf: SvcError });
+  t.deepEqual(await readFile(snapshot), good);
+  t.throws(() => store.all("SELECT * FROM apps"), { instanceOf: SvcError, code: "data_loss" });
+});
+
+test("the snapshot follows the database and is left alone while nothing changes", async (t) => {
+  await using dir = await temporaryDir();
+  await using store = await openStore({ dir: dir.path, housekeepingIntervalMs: 50 });
+  const snapshot = join(dir.path, "svc.db.bak");
+  await store.write([put("a")]);
+  const rows = (): unknown[] => {
+    const copy = new DatabaseSync(snapshot, { readOnly: true });
+    try {
+      return copy.prepare("SELECT key FROM meta").all();
+    } finally {
+      copy.close();
+    }
+  };
+  await until(() => rows().length === 1);
+  await store.housekeep();
+  const { ino } = await lstat(snapshot);
+  await store.housekeep();
+  t.is((await lstat(snapshot)).ino, ino);
+});

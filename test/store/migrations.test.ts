@@ -1,0 +1,71 @@
+import { join } from "node:path";
+import { DatabaseSync } from "node:sqlite";
+import test from "ava";
+import { SvcError } from "../../src/errors.ts";
+import { migrations } from "../../src/store/migrations.ts";
+import { openStore } from "../../src/store/store.ts";
+import { startFixture } from "./support/processes.ts";
+import { keys, put, temporaryDir, until } from "./support/temporary-store.ts";
+
+const next = [
+  ...migrations,
+  "CREATE TABLE later (x INTEGER NOT NULL) STRICT; INSERT INTO meta VALUES ('step', '')",
+];
+
+test("an older database takes the steps it lacks, once, keeps its rows and gets a snapshot", async (t) => {
+  await using dir = await temporaryDir();
+  {
+    await using store = await openStore({ dir: dir.path });
+    await store.write([put("a")]);
+  }
+  for (let attempt = 0; attempt < 2; attempt++) {
+    await using store = await openStore({ dir: dir.path, migrations: next });
+    t.deepEqual(keys(store), ["a", "step"]);
+    t.deepEqual(store.all("SELECT * FROM later"), []);
+  }
+  const snapshot = new DatabaseSync(join(dir.path, "svc.db.bak"), { readOnly: true });
+  t.is(snapshot.prepare("PRAGMA user_version").get()?.["user_version"], next.length);
+  snapshot.close();
+});
+
+for (const { title, step } of [
+  { title: "is not SQL", step: "CREATE TABLE later (x); nonsense" },
+  {
+    title: "leaves rows that refer to nothing",
+    step: "CREATE TABLE later (x REFERENCES apps (id)); INSERT INTO later VALUES ('none')",
+  },
+]) {
+  test(`a step that ${title} is undone and refused`, async (t) => {
+    await using dir = await temporaryDir();
+    await (await openStore({ dir: dir.path }))[Symbol.asyncDispose]();
+    await t.throwsAsync(openStore({ dir: dir.path, migrations: [...migrations, step] }), {
+      instanceOf: SvcError,
+      code: "internal",
+      message: /could not be migrated to version \d+ and is as it was/,
+    });
+    await using store = await openStore({ dir: dir.path });
+    t.deepEqual(store.all("SELECT 1 FROM sqlite_schema WHERE name = 'later'"), []);
+  });
+}
+
+test("a newer database is refused and left alone", async (t) => {
+  await using dir = await temporaryDir();
+  await (await openStore({ dir: dir.path, migrations: next }))[Symbol.asyncDispose]();
+  await t.throwsAsync(openStore({ dir: dir.path }), {
+    instanceOf: SvcError,
+    code: "failed_precondition",
+    message: new RegExp(`has version ${next.length} and this svc knows versions up to ${migrations.length}`),
+  });
+  await using store = await openStore({ dir: dir.path, migrations: next });
+  t.is(store.restoration, undefined);
+});
+
+test("a database is not migrated under a process that runs on the older schema", async (t) => {
+  await using dir = await temporaryDir();
+  await using writer = startFixture("append", [dir.path, "x"]);
+  await until(() => writer.lines().length > 0, 60_000);
+  await t.throwsAsync(openStore({ dir: dir.path, migrations: next }), {
+    code: "unavailable",
+    message: /another svc process has it open; stop that one/,
+  });
+});

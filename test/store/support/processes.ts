@@ -1,0 +1,31 @@
+import { spawn, type ChildProcessByStdio } from "node:child_process";
+import { once } from "node:events";
+import type { Readable, Writable } from "node:stream";
+import { fileURLToPath } from "node:url";
+
+/** A fixture program of this folder, run by this Node; ended with the scope it is used in. */
+export interface Fixture extends AsyncDisposable {
+  child: ChildProcessByStdio<Writable, Readable, null>;
+  /** What it has printed so far. */
+  lines(): string[];
+  /** Its exit code, or the signal that ended it. */
+  exited: Promise<number | NodeJS.Signals>;
+}
+
+export function startFixture(name: string, args: readonly string[]): Fixture {
+  const path = fileURLToPath(new URL(`./${name}.ts`, import.meta.url));
+  const child = spawn(process.execPath, [path, ...args], { stdio: ["pipe", "pipe", "inherit"] });
+  let output = "";
+  child.stdout.setEncoding("utf8").on("data", (chunk: string) => (output += chunk));
+  const exited = once(child, "close").then(([code, signal]) => (code ?? signal) as number | NodeJS.Signals);
+  return {
+    child,
+    // A line counts when it is whole.
+    lines: () => output.split("\n").slice(0, -1),
+    exited,
+    async [Symbol.asyncDispose]() {
+      child.kill("SIGKILL");
+      await exited;
+    },
+  };
+}

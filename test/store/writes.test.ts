@@ -1,0 +1,204 @@
+import { join } from "node:path";
+import { fileURLToPath, pathToFileURL } from "node:url";
+import test from "ava";
+import { build } from "esbuild";
+import { SvcError } from "../../src/errors.ts";
+import { openStore, StoreConflict } from "../../src/store/store.ts";
+import { startFixture } from "./support/processes.ts";
+import { keys, put, temporaryDir, temporaryStore, until } from "./support/temporary-store.ts";
+
+test("a write is read back at once, and after opening the store again", async (t) => {
+  await using dir = await temporaryDir();
+  {
+    await using store = await openStore({ dir: dir.path });
+    await store.write([put("a", "1")]);
+    t.is(store.get<{ value: string }>("SELECT value FROM meta WHERE key = ?", "a")?.value, "1");
+    t.is(store.get("SELECT value FROM meta WHERE key = ?", "b"), undefined);
+  }
+  await using store = await openStore({ dir: dir.path });
+  t.deepEqual(keys(store), ["a"]);
+  t.is(store.restoration, undefined);
+});
+
+test("each statement answers its changes, its row id and the rows of RETURNING", async (t) => {
+  await using temporary = await temporaryStore();
+  const insert =
+    "INSERT INTO operations (app_id, kind, phase, boot_id, pid, start_ticks, started_at) VALUES (?, 'start', '', 'b', 1, 2, 3)";
+  const [first, second, updated, selected] = await temporary.store.write([
+    { sql: insert, params: ["a"] },
+    { sql: `${insert} RETURNING id, app_id`, params: ["b"], changes: 1 },
+    { sql: "UPDATE operations SET phase = 'x'", changes: 2 },
+    { sql: "SELECT app_id FROM operations WHERE phase = ? ORDER BY id", params: ["x"] },
+  ]);
+  t.like(first, { changes: 1, lastInsertRowid: 1 });
+  t.deepEqual(second, { changes: 1, lastInsertRowid: 2, rows: [{ id: 2, app_id: "b" }] });
+  t.like(updated, { changes: 2 });
+  t.deepEqual(selected?.rows, [{ app_id: "a" }, { app_id: "b" }]);
+});
+
+for (const { title, statements, index, reason } of [
+  {
+    title: "an UPDATE that finds no row",
+    statements: [put("b"), { sql: "UPDATE meta SET value = 'x' WHERE key = 'none'", changes: 1 }],
+    index: 1,
+    reason: "changes",
+  },
+  {
+    title: "an UPDATE that finds too many rows",
+    statements: [put("b"), { sql: "UPDATE meta SET value = 'x'", changes: 1 }],
+    index: 1,
+    reason: "changes",
+  },
+  { title: "a key that is taken", statements: [put("b"), put("c"), put("a")], index: 2, reason: "unique" },
+  {
+    title: "a value that a CHECK refuses",
+    statements: [
+      put("b"),
+      {
+        sql: "INSERT INTO apps VALUES ('x', 0, 'x', 'process', 'x', '{', '{}', 'running', 'RUNNING', NULL, 0, 0)",
+      },
+    ],
+    index: 1,
+    reason: "constraint",
+  },
+]) {
+  test(`${title} undoes the whole write and no other`, async (t) => {
+    await using temporary = await temporaryStore();
+    const { store } = temporary;
+    await store.write([put("a")]);
+    const [before, refused, after] = await Promise.allSettled([
+      store.write([put("before")]),
+      store.write(statements),
+      store.write([put("after")]),
+    ]);
+    t.is(before.status, "fulfilled");
+    t.is(after.status, "fulfilled");
+    t.is(refused.status, "rejected");
+    const error = (refused as PromiseRejectedResult).reason as StoreConflict;
+    t.true(error instanceof StoreConflict);
+    t.like(error, { statementIndex: index, reason });
+    t.deepEqual(keys(store), ["a", "after", "before"]);
+  });
+}
+
+test("a statement that is no SQL is an internal error and undoes its write alone", async (t) => {
+  await using temporary = await temporaryStore();
+  const { store } = temporary;
+  const results = await Promise.allSettled([
+    store.write([put("a"), { sql: "INSERT INTO nowhere VALUES (1)" }]),
+    store.write([put("b")]),
+  ]);
+  t.is(results[0].status, "rejected");
+  t.like((results[0] as PromiseRejectedResult).reason as SvcError, { name: "SvcError", code: "internal" });
+  t.is(results[1].status, "fulfilled");
+  t.deepEqual(keys(store), ["b"]);
+});
+
+test("a value that cannot be sent to the writer fails its write and the next one works", async (t) => {
+  await using temporary = await temporaryStore();
+  const { store } = temporary;
+  const unsendable = (() => 1) as unknown as string;
+  await t.throwsAsync(store.write([{ sql: "SELECT ?", params: [unsendable] }]), { code: "internal" });
+  await store.write([put("a")]);
+  t.deepEqual(keys(store), ["a"]);
+});
+
+test("of two operations on one app, the second is a conflict", async (t) => {
+  await using temporary = await temporaryStore();
+  const insert =
+    "INSERT INTO operations (app_id, kind, phase, boot_id, pid, start_ticks, started_at) VALUES ('a', 'start', '', 'b', 1, 2, 3)";
+  const results = await Promise.allSettled([1, 2].map(() => temporary.store.write([{ sql: insert }])));
+  t.is(results[0]?.status, "fulfilled");
+  t.like((results[1] as PromiseRejectedResult).reason as StoreConflict, {
+    reason: "unique",
+    statementIndex: 0,
+  });
+});
+
+test("writes are kept in the order they were made, and many of them share a commit", async (t) => {
+  await using temporary = await temporaryStore();
+  const { store } = temporary;
+  await store.write([put("counter", "0")]);
+  const count = 1_000;
+  let commits = 0;
+  using _listener = store.onChange(() => commits++);
+  await Promise.all(
+    Array.from({ length: count }, (_, n) =>
+      store.write([
+        {
+          sql: "UPDATE meta SET value = ? WHERE key = 'counter' AND value = ?",
+          params: [String(n + 1), String(n)],
+          changes: 1,
+        },
+      ]),
+    ),
+  );
+  t.is(store.get<{ value: string }>("SELECT value FROM meta")?.value, String(count));
+  t.true(commits <= 10, `${commits} commits for ${count} writes`);
+});
+
+test("a full queue refuses with too_many, essential writes only at twice the bound", async (t) => {
+  await using temporary = await temporaryStore({ writeQueueLimit: 5 });
+  const { store } = temporary;
+  const results = await Promise.allSettled([
+    ...Array.from({ length: 7 }, (_, n) => store.write([put(`n${n}`)])),
+    ...Array.from({ length: 7 }, (_, n) => store.write([put(`e${n}`)], { essential: true })),
+  ]);
+  const refused = results.flatMap((result, index) => (result.status === "rejected" ? [index] : []));
+  t.deepEqual(refused, [5, 6, 12, 13]);
+  t.like((results[5] as PromiseRejectedResult).reason as SvcError, {
+    code: "resource_exhausted",
+    reason: "too_many",
+  });
+  t.is(keys(store).length, 10);
+});
+
+test("a write that another process keeps waiting past its deadline is unavailable and changes nothing", async (t) => {
+  await using temporary = await temporaryStore();
+  const { store, dir } = temporary;
+  await using holder = startFixture("hold", [`${dir}/svc.db`]);
+  await until(() => holder.lines().includes("held"));
+  const patient = store.write([put("patient")]);
+  await t.throwsAsync(store.write([put("hasty")], { timeoutMs: 300 }), {
+    instanceOf: SvcError,
+    code: "unavailable",
+  });
+  holder.child.stdin.end();
+  await patient;
+  t.deepEqual(keys(store), ["held", "patient"]);
+});
+
+test("closing finishes the writes under way and refuses new ones", async (t) => {
+  await using dir = await temporaryDir();
+  const store = await openStore({ dir: dir.path });
+  const writes = Array.from({ length: 300 }, (_, n) => store.write([put(`k${n}`)]));
+  const closed = store[Symbol.asyncDispose]();
+  await t.throwsAsync(store.write([put("late")]), { code: "unavailable" });
+  await Promise.all([...writes, closed, store[Symbol.asyncDispose]()]);
+  await using again = await openStore({ dir: dir.path });
+  t.is(keys(again).length, 300);
+});
+
+test("a bundled worker works where its address is given", async (t) => {
+  await using dir = await temporaryDir();
+  const outfile = join(dir.path, "worker.mjs");
+  const entry = fileURLToPath(new URL("../../src/store/worker.ts", import.meta.url));
+  await build({
+    entryPoints: [entry],
+    outfile,
+    bundle: true,
+    platform: "node",
+    format: "esm",
+    logLevel: "error",
+  });
+  await using temporary = await temporaryStore({ workerUrl: pathToFileURL(outfile) });
+  await temporary.store.write([put("a")]);
+  t.deepEqual(keys(temporary.store), ["a"]);
+});
+
+test("the calling thread cannot write", async (t) => {
+  await using temporary = await temporaryStore();
+  t.throws(() => temporary.store.all("INSERT INTO meta VALUES ('a', '') RETURNING key"), {
+    message: /readonly/,
+  });
+});
