@@ -16,16 +16,19 @@ const longestTimerMs = 2 ** 31 - 1;
 /** What an ended call's signal aborts with; shared, as making an error for each call is the dearest part of ending it. */
 const callIsOver = new SvcError("canceled", "canceled", "the call is over");
 
-export interface CallContextInit {
-  readonly method: DescMethod;
+/** What a transport says about a call. */
+export interface Call {
   readonly user: UserContext;
+  /** Shown in logs, audit records and internal errors. */
   readonly requestId: string;
+  /** Such as `rest`, `in-memory` or `grpc`. */
   readonly protocolName: string;
-  /** The client's own abort; on Connect its deadline and the shutdown too. */
+  /** Aborts when the client goes away. The pipeline adds shutdown, deadline and the end of the token. */
   readonly signal?: AbortSignal | undefined;
+  /** Milliseconds that the client gives the call. */
   readonly timeoutMs?: number | undefined;
-  /** Connect's own context, where there is one. */
-  readonly connect?: HandlerContext | undefined;
+  /** Opens the answer's headers, when a handler wants to set some. */
+  readonly openResponseHeader?: (() => Headers) | undefined;
 }
 
 export class CallContext implements HandlerContext {
@@ -39,6 +42,7 @@ export class CallContext implements HandlerContext {
   readonly requestId: string;
 
   readonly #connect: HandlerContext | undefined;
+  readonly #openResponseHeader: (() => Headers) | undefined;
   readonly #sources: readonly AbortSignal[];
   readonly #onSourceAbort = (event: Event): void => this.abort((event.target as AbortSignal).reason);
   readonly #timer: NodeJS.Timeout | undefined;
@@ -47,28 +51,32 @@ export class CallContext implements HandlerContext {
   #reason: unknown;
   #isAborted = false;
   #onAbort: ((error: SvcError) => void) | undefined;
-  #headers: { request: Headers; response: Headers; trailer: Headers } | undefined;
+  #requestHeader: Headers | undefined;
+  #responseHeader: Headers | undefined;
+  #responseTrailer: Headers | undefined;
 
-  constructor(init: CallContextInit) {
-    this.method = init.method;
-    this.service = init.method.parent;
-    this.protocolName = init.protocolName;
-    this.requestMethod = init.connect?.requestMethod ?? "POST";
-    this.url = init.connect?.url ?? "";
-    this.user = init.user;
-    this.requestId = init.requestId;
+  /** @param connect Connect's own context, where there is one; `call.signal` is then its signal, deadline included */
+  constructor(method: DescMethod, call: Call, connect?: HandlerContext) {
+    const { user, requestId } = call;
+    this.method = method;
+    this.service = method.parent;
+    this.protocolName = call.protocolName;
+    this.requestMethod = connect?.requestMethod ?? "POST";
+    this.url = connect?.url ?? "";
+    this.user = user;
+    this.requestId = requestId;
     this.values =
-      init.connect?.values ??
-      createContextValues().set(userContextKey, init.user).set(requestIdKey, init.requestId);
-    this.#connect = init.connect;
-    this.#sources = [init.signal, init.user.ended].filter((signal) => signal !== undefined);
+      connect?.values ?? createContextValues().set(userContextKey, user).set(requestIdKey, requestId);
+    this.#connect = connect;
+    this.#openResponseHeader = call.openResponseHeader;
+    this.#sources = [call.signal, user.ended].filter((signal) => signal !== undefined);
     for (const source of this.#sources) {
       if (source.aborted) this.abort(source.reason);
       else source.addEventListener("abort", this.#onSourceAbort);
     }
-    if (init.timeoutMs !== undefined) {
-      this.#deadline = Date.now() + init.timeoutMs;
-      const delayMs = Math.min(Math.max(init.timeoutMs, 0), longestTimerMs);
+    if (call.timeoutMs !== undefined) {
+      this.#deadline = Date.now() + call.timeoutMs;
+      const delayMs = Math.min(Math.max(call.timeoutMs, 0), longestTimerMs);
       this.#timer = setTimeout(() => this.abort(deadlineExceeded()), delayMs);
     }
   }
@@ -90,15 +98,18 @@ export class CallContext implements HandlerContext {
   }
 
   get requestHeader(): Headers {
-    return this.#connect?.requestHeader ?? this.#ownHeaders().request;
+    return this.#connect?.requestHeader ?? (this.#requestHeader ??= new Headers());
   }
 
   get responseHeader(): Headers {
-    return this.#connect?.responseHeader ?? this.#ownHeaders().response;
+    return (
+      this.#connect?.responseHeader ??
+      (this.#responseHeader ??= this.#openResponseHeader?.() ?? new Headers())
+    );
   }
 
   get responseTrailer(): Headers {
-    return this.#connect?.responseTrailer ?? this.#ownHeaders().trailer;
+    return this.#connect?.responseTrailer ?? (this.#responseTrailer ??= new Headers());
   }
 
   /** Aborts the signal and whatever {@link race} waits for. Only the first reason counts. */
@@ -123,11 +134,6 @@ export class CallContext implements HandlerContext {
       if (this.#isAborted) reject(errorOfAbort(this.#reason));
       work.then(resolve, reject);
     });
-  }
-
-  #ownHeaders(): { request: Headers; response: Headers; trailer: Headers } {
-    this.#headers ??= { request: new Headers(), response: new Headers(), trailer: new Headers() };
-    return this.#headers;
   }
 
   #release(): void {

@@ -6,17 +6,16 @@ import { create } from "@bufbuild/protobuf";
 import type {
   DescMessage,
   DescMethod,
-  DescMethodClientStreaming,
-  DescMethodServerStreaming,
   DescMethodStreaming,
   Message,
   MessageInitShape,
 } from "@bufbuild/protobuf";
 import type { Transport } from "@connectrpc/connect";
 import { SvcError } from "../errors.ts";
+import type { Call } from "./call-context.ts";
 import { connectErrorOf } from "./connect-errors.ts";
 import { isSvcError } from "./error-mapping.ts";
-import type { Call, Pipeline } from "./pipeline.ts";
+import type { Pipeline } from "./pipeline.ts";
 import type { UserContext } from "./user-context.ts";
 
 export interface InMemoryTransportOptions {
@@ -66,11 +65,7 @@ async function* streamMessages(
   try {
     switch (method.methodKind) {
       case "client_streaming":
-        yield await pipeline.invokeClientStream(
-          method,
-          createEach(method.input, input),
-          call,
-        );
+        yield await pipeline.invokeClientStream(method, createEach(method.input, input), call);
         return;
       case "server_streaming":
         for await (const request of createEach(method.input, input)) {

@@ -24,7 +24,7 @@ import type { AuditRecord } from "./audit.ts";
 import { collectCapabilities, indexMethods } from "./bound-service.ts";
 import type { BoundService, Handler, MethodEntry } from "./bound-service.ts";
 import { CallContext } from "./call-context.ts";
-import type { CallContextInit } from "./call-context.ts";
+import type { Call } from "./call-context.ts";
 import { connectErrorOf } from "./connect-errors.ts";
 import { errorOfAbort, isSvcError, shownError } from "./error-mapping.ts";
 import { closeIterator, peekFirst } from "./first-message.ts";
@@ -32,19 +32,6 @@ import type { FirstMessage } from "./first-message.ts";
 import { createValidator } from "./rules.ts";
 import { requestIdKey, userOf } from "./user-context.ts";
 import type { UserContext } from "./user-context.ts";
-
-/** What a transport outside of Connect says about a call. */
-export interface Call {
-  readonly user: UserContext;
-  /** Shown in logs, audit records and internal errors. */
-  readonly requestId: string;
-  /** Such as `rest` or `in-memory`. */
-  readonly protocolName: string;
-  /** Aborts when the client goes away. The pipeline adds shutdown, deadline and the end of the token. */
-  readonly signal?: AbortSignal | undefined;
-  /** Milliseconds that the client gives the call. */
-  readonly timeoutMs?: number | undefined;
-}
 
 /** What the pipeline logs to; pino's logger fits. */
 export interface PipelineLog {
@@ -111,8 +98,8 @@ export function createPipeline(options: PipelineOptions): Pipeline {
     return entry;
   }
 
-  function begin(init: CallContextInit): CallContext {
-    const context = new CallContext(init);
+  function begin(method: DescMethod, call: Call, connect?: HandlerContext): CallContext {
+    const context = new CallContext(method, call, connect);
     running.add(context);
     if (shutdownSignal?.aborted === true) context.abort(shutdownSignal.reason);
     return context;
@@ -156,12 +143,13 @@ export function createPipeline(options: PipelineOptions): Pipeline {
   /** One answer, from one message or a stream of them. */
   async function single(
     entry: MethodEntry,
-    init: CallContextInit,
     input: Message | AsyncIterable<Message>,
+    call: Call,
+    connect?: HandlerContext,
   ): Promise<Message> {
     const startMs = performance.now();
-    const context = begin(init);
     const { method } = entry;
+    const context = begin(method, call, connect);
     let request: Message | undefined;
     let stream: FirstMessage | undefined;
 
@@ -200,12 +188,13 @@ export function createPipeline(options: PipelineOptions): Pipeline {
   /** Many answers. */
   async function* many(
     entry: MethodEntry,
-    init: CallContextInit,
     input: Message | AsyncIterable<Message>,
+    call: Call,
+    connect?: HandlerContext,
   ): AsyncGenerator<Message> {
     const startMs = performance.now();
-    const context = begin(init);
     const { method } = entry;
+    const context = begin(method, call, connect);
     const request = Symbol.asyncIterator in input ? undefined : input;
     let iterator: AsyncIterator<unknown> | undefined;
     let failure: SvcError | undefined;
@@ -263,29 +252,25 @@ export function createPipeline(options: PipelineOptions): Pipeline {
 
     gate,
 
-    invokeUnary: (method, request, call) =>
-      single(entryOf(method), { ...call, method }, request) as Promise<never>,
+    invokeUnary: (method, request, call) => single(entryOf(method), request, call) as Promise<never>,
     invokeServerStream: (method, request, call) =>
-      many(entryOf(method), { ...call, method }, request) as AsyncIterable<never>,
-    invokeClientStream: (method, requests, call) =>
-      single(entryOf(method), { ...call, method }, requests) as Promise<never>,
+      many(entryOf(method), request, call) as AsyncIterable<never>,
+    invokeClientStream: (method, requests, call) => single(entryOf(method), requests, call) as Promise<never>,
   };
 
   /** The two shapes in which Connect calls handlers. */
   function connectHandler(entry: MethodEntry): Handler {
-    const initOf = (context: HandlerContext): CallContextInit => ({
-      method: entry.method,
+    const callOf = (context: HandlerContext): Call => ({
       user: userOf(context),
       requestId: context.values.get(requestIdKey),
       protocolName: context.protocolName,
       signal: context.signal,
-      connect: context,
     });
     const kind = entry.method.methodKind;
     if (kind === "unary" || kind === "client_streaming") {
       return async (input, context) => {
         try {
-          return await single(entry, initOf(context), input as Message);
+          return await single(entry, input as Message, callOf(context), context);
         } catch (error) {
           throw connectErrorOf(error as SvcError);
         }
@@ -293,7 +278,7 @@ export function createPipeline(options: PipelineOptions): Pipeline {
     }
     return async function* (input, context) {
       try {
-        yield* many(entry, initOf(context), input as Message);
+        yield* many(entry, input as Message, callOf(context), context);
       } catch (error) {
         throw connectErrorOf(error as SvcError);
       }
