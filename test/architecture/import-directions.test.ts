@@ -1,0 +1,164 @@
+/** A request walks one way through few rooms: who may import what, as CONTRIBUTING.md has it. */
+import test from "ava";
+import ts from "typescript";
+import { folderOf, importsOf, listSources, parseSource } from "./sources.ts";
+import type { ImportEdge } from "./sources.ts";
+
+interface Direction {
+  /** Folders of `src/`, `gen`, or single files that it may use at run time. */
+  uses: string[];
+  /** Folders of which it may know the types. */
+  knows?: string[];
+}
+
+const domain = [
+  "apps",
+  "packages",
+  "runtimes",
+  "identity",
+  "tokens",
+  "host",
+  "scheduler",
+  "backups",
+  "docker",
+  "files",
+];
+const rooms = ["transport", "rest", "rpc", "handlers", "store", ...domain];
+/** Every folder may use these. */
+const ground = ["errors.ts", "lib", "gen"];
+
+const directions: Record<string, Direction> = {
+  "main.ts": { uses: [...ground, "daemon", "cli"] },
+  "errors.ts": { uses: [], knows: ["gen"] },
+  lib: { uses: [] },
+  store: { uses: ["errors.ts", "lib"], knows: ["gen"] },
+  rest: { uses: ground, knows: ["rpc"] },
+  rpc: { uses: ground, knows: ["tokens", "identity"] },
+  transport: { uses: [...ground, "rest", "rpc"], knows: ["tokens", "identity"] },
+  handlers: { uses: [...ground, ...domain, "rpc"], knows: ["daemon"] },
+  daemon: { uses: [...ground, ...rooms] },
+  cli: { uses: [...ground, "src/rest/json-writer.ts"], knows: ["rpc"] },
+  codegen: { uses: ["gen", "rest"] },
+  build: { uses: ["lib"] },
+  ...Object.fromEntries(domain.map((folder) => [folder, { uses: [...ground, "store", ...domain] }])),
+};
+
+/** The only door from the command line to the daemon, opened when no socket is there. */
+const inProcess = "src/cli/in-process.ts";
+
+/** Packages that belong to some folders. */
+const packageHomes: [name: RegExp, folders: string[]][] = [
+  [/^express$/, ["transport"]],
+  [/^@connectrpc\//, ["transport", "rpc", "handlers", "daemon", "cli"]],
+  [/^commander$/, ["cli"]],
+  [/^pino$/, ["daemon"]],
+  [/^node:sqlite$/, ["store"]],
+  [/^esbuild$/, ["build"]],
+];
+
+const files = await listSources();
+const sources = await Promise.all(files.map(parseSource));
+const edges = sources.flatMap(importsOf);
+
+test("every folder of src/ has its directions written down", (t) => {
+  t.deepEqual(
+    [...new Set(files.map(folderOf))].filter((folder) => directions[folder] === undefined),
+    [],
+  );
+});
+
+for (const [folder, direction] of Object.entries(directions)) {
+  test(`${folder} imports only what it may`, (t) => {
+    const strays = edges
+      .filter((edge) => folderOf(edge.from) === folder && edge.from !== inProcess)
+      .filter((edge) => isStray(edge, folder, direction));
+    t.deepEqual(strays.map(describe), []);
+  });
+}
+
+function isStray(edge: ImportEdge, folder: string, { uses, knows = [] }: Direction): boolean {
+  const target = edge.to.startsWith("src/")
+    ? folderOf(edge.to)
+    : edge.to.startsWith("gen/")
+      ? "gen"
+      : undefined;
+  if (target === undefined || target === folder) return false;
+  if (uses.includes(target) || uses.includes(edge.to)) return false;
+  return !(edge.isTypeOnly && knows.includes(target));
+}
+
+test("packages stay in the folders that they belong to", (t) => {
+  const strays = edges.filter((edge) => {
+    if (edge.isTypeOnly) return false;
+    const home = packageHomes.find(([name]) => name.test(edge.to));
+    return home !== undefined && !home[1].includes(folderOf(edge.from));
+  });
+  t.deepEqual(strays.map(describe), []);
+});
+
+test("the domain knows neither Connect nor Express, not even their types", (t) => {
+  const strays = edges.filter(
+    ({ from, to }) => domain.includes(folderOf(from)) && /^(@connectrpc\/|express$)/.test(to),
+  );
+  t.deepEqual(strays.map(describe), []);
+});
+
+test("the command line reaches the daemon only through in-process.ts, loaded when needed", (t) => {
+  const strays = edges.filter((edge) => edge.to === inProcess && !edge.isTypeOnly && !edge.isLazy);
+  t.deepEqual(strays.map(describe), []);
+});
+
+test("programs of their own are plain JavaScript with node: imports only", (t) => {
+  const strays = edges.filter(
+    ({ from, to, isTypeOnly }) =>
+      from.endsWith(".mjs") && !isTypeOnly && !to.startsWith("node:") && !/^src\/.*\.mjs$/.test(to),
+  );
+  t.deepEqual(strays.map(describe), []);
+});
+
+/** Started as processes of their own, so that arguments and environment are how they are spoken to. */
+const programs = /^src\/(main\.ts|identity\/helper.*\.mjs|runtimes\/process\/.*\.mjs|(codegen|build)\/.*)$/;
+
+test("process.argv and process.env are read by programs alone", (t) => {
+  const readers = sources.filter(({ fileName }) => !programs.test(fileName)).flatMap(readsOfProcess);
+  t.deepEqual(readers, []);
+});
+
+/** Places such as `src/x.ts:3 process.env`. */
+function readsOfProcess(source: ts.SourceFile): string[] {
+  const places: string[] = [];
+  function visit(node: ts.Node): void {
+    const isRead =
+      ts.isPropertyAccessExpression(node) &&
+      node.expression.getText(source) === "process" &&
+      ["argv", "env", "execArgv"].includes(node.name.text) &&
+      !isShadowed(node);
+    if (isRead) {
+      const { line } = source.getLineAndCharacterOfPosition(node.getStart());
+      places.push(`${source.fileName}:${line + 1} ${node.getText(source)}`);
+    }
+    ts.forEachChild(node, visit);
+  }
+  visit(source);
+  return places;
+}
+
+function describe({ from, line, to }: ImportEdge): string {
+  return `${from}:${line} imports ${to}`;
+}
+
+/** Whether a function around the node calls something of its own `process`, such as a manifest's section. */
+function isShadowed(node: ts.Node): boolean {
+  for (let scope: ts.Node = node; !ts.isSourceFile(scope); scope = scope.parent) {
+    if (ts.isFunctionLike(scope) && declaresProcess(scope)) return true;
+  }
+  return false;
+}
+
+function declaresProcess(node: ts.Node): boolean {
+  const isDeclaration =
+    (ts.isVariableDeclaration(node) || ts.isParameter(node) || ts.isBindingElement(node)) &&
+    ts.isIdentifier(node.name) &&
+    node.name.text === "process";
+  return isDeclaration || (ts.forEachChild(node, declaresProcess) ?? false);
+}
