@@ -12,99 +12,23 @@ export interface paths {
             cookie?: never;
         };
         /**
-         * ListApps
+         * The apps that the caller may see, by id.
          * @description The apps that the caller may see, by id.
+         *
+         *     Access: any identified caller; a regular user sees and changes what is their own.
          */
-        get: operations["svc.v1.AppService.ListApps"];
+        get: operations["listApps"];
         put?: never;
         /**
-         * InstallApp
+         * Installs a package from a source, a git URL or a directory;
          * @description Installs a package from a source, a git URL or a directory; answers when it is installed (stopped).
-         *      Fails with `license_required` when the package ships a license that is not acknowledged, `ambiguous` when the
-         *      spec means several packages, `package_invalid`, `git_failed`, `source_failed` or `build_failed`. A failure leaves nothing behind.
-         *      A client that goes away cancels the install, until its last step has begun.
+         *     Fails with `license_required` when the package ships a license that is not acknowledged, `ambiguous` when the
+         *     spec means several packages, `package_invalid`, `git_failed`, `source_failed` or `build_failed`. A failure leaves nothing behind.
+         *     A client that goes away cancels the install, until its last step has begun.
+         *
+         *     Access: any identified caller; a regular user sees and changes what is their own.
          */
-        post: operations["svc.v1.AppService.InstallApp"];
-        delete?: never;
-        options?: never;
-        head?: never;
-        patch?: never;
-        trace?: never;
-    };
-    "/v1/apps/{app_id}/backups": {
-        parameters: {
-            query?: never;
-            header?: never;
-            path?: never;
-            cookie?: never;
-        };
-        get?: never;
-        put?: never;
-        /**
-         * CreateBackup
-         * @description Builds one archive and pushes it to every storage; answers with one result per storage.
-         */
-        post: operations["svc.v1.BackupService.CreateBackup"];
-        delete?: never;
-        options?: never;
-        head?: never;
-        patch?: never;
-        trace?: never;
-    };
-    "/v1/apps/{app_id}/backups/restore": {
-        parameters: {
-            query?: never;
-            header?: never;
-            path?: never;
-            cookie?: never;
-        };
-        get?: never;
-        put?: never;
-        /**
-         * RestoreBackup
-         * @description Restores an archive into its app. `app_running` (failed_precondition) without `stop_app` when it runs.
-         */
-        post: operations["svc.v1.BackupService.RestoreBackup"];
-        delete?: never;
-        options?: never;
-        head?: never;
-        patch?: never;
-        trace?: never;
-    };
-    "/v1/apps/{app_id}/backups/{storage}/{name}": {
-        parameters: {
-            query?: never;
-            header?: never;
-            path?: never;
-            cookie?: never;
-        };
-        get?: never;
-        put?: never;
-        post?: never;
-        /**
-         * DeleteBackup
-         * @description Deletes one archive.
-         */
-        delete: operations["svc.v1.BackupService.DeleteBackup"];
-        options?: never;
-        head?: never;
-        patch?: never;
-        trace?: never;
-    };
-    "/v1/apps/{app_id}/console-token": {
-        parameters: {
-            query?: never;
-            header?: never;
-            path?: never;
-            cookie?: never;
-        };
-        get?: never;
-        put?: never;
-        /**
-         * IssueConsoleToken
-         * @description A console token: single use, valid 30 seconds, bound to the app and the session type.
-         */
-        post: operations["svc.v1.AppService.IssueConsoleToken"];
+        post: operations["installApp"];
         delete?: never;
         options?: never;
         head?: never;
@@ -119,38 +43,21 @@ export interface paths {
             cookie?: never;
         };
         /**
-         * GetApp
+         * One app.
          * @description One app.
+         *
+         *     Access: any identified caller; a regular user sees and changes what is their own.
          */
-        get: operations["svc.v1.AppService.GetApp"];
+        get: operations["getApp"];
         put?: never;
         post?: never;
         /**
-         * RemoveApp
+         * Stops the app and removes it with all its data.
          * @description Stops the app and removes it with all its data. Goes on when the client goes away.
+         *
+         *     Access: any identified caller; a regular user sees and changes what is their own.
          */
-        delete: operations["svc.v1.AppService.RemoveApp"];
-        options?: never;
-        head?: never;
-        patch?: never;
-        trace?: never;
-    };
-    "/v1/apps/{id}/clone": {
-        parameters: {
-            query?: never;
-            header?: never;
-            path?: never;
-            cookie?: never;
-        };
-        get?: never;
-        put?: never;
-        /**
-         * CloneApp
-         * @description Makes a full copy under the next free `<id>-N`, always stopped. Cloning a running app is allowed:
-         *      its files are copied as they are, which `source_running` says.
-         */
-        post: operations["svc.v1.AppService.CloneApp"];
-        delete?: never;
+        delete: operations["removeApp"];
         options?: never;
         head?: never;
         patch?: never;
@@ -164,10 +71,14 @@ export interface paths {
             cookie?: never;
         };
         /**
-         * GetAppDisk
+         * What the app takes on disk:
          * @description What the app takes on disk: image, repository, data, custom volumes. Measured at the call.
+         *
+         *     Access: any identified caller; a regular user sees and changes what is their own.
+         *
+         *     Capability: `app.disk`.
          */
-        get: operations["svc.v1.AppService.GetAppDisk"];
+        get: operations["getAppDisk"];
         put?: never;
         post?: never;
         delete?: never;
@@ -184,50 +95,12 @@ export interface paths {
             cookie?: never;
         };
         /**
-         * GetAppImage
+         * The container image of an app on the docker runtime;
          * @description The container image of an app on the docker runtime; an empty object for the other runtimes.
+         *
+         *     Access: any identified caller; a regular user sees and changes what is their own.
          */
-        get: operations["svc.v1.AppService.GetAppImage"];
-        put?: never;
-        post?: never;
-        delete?: never;
-        options?: never;
-        head?: never;
-        patch?: never;
-        trace?: never;
-    };
-    "/v1/apps/{id}/logs": {
-        parameters: {
-            query?: never;
-            header?: never;
-            path?: never;
-            cookie?: never;
-        };
-        /**
-         * GetAppLogs
-         * @description The last lines of the app's log, oldest first.
-         */
-        get: operations["svc.v1.AppService.GetAppLogs"];
-        put?: never;
-        post?: never;
-        delete?: never;
-        options?: never;
-        head?: never;
-        patch?: never;
-        trace?: never;
-    };
-    "/v1/apps/{id}/ports": {
-        parameters: {
-            query?: never;
-            header?: never;
-            path?: never;
-            cookie?: never;
-        };
-        /**
-         * ListAppPorts
-         * @description The ports that the app publishes, resolved from its settings; for a stopped app those of its next start.
-         */
-        get: operations["svc.v1.AppService.ListAppPorts"];
+        get: operations["getAppImage"];
         put?: never;
         post?: never;
         delete?: never;
@@ -246,96 +119,37 @@ export interface paths {
         get?: never;
         put?: never;
         /**
-         * RepullApp
+         * Pulls the app's image afresh and restarts a running app if it changed.
          * @description Pulls the app's image afresh and restarts a running app if it changed.
-         *      `pinned_image` (failed_precondition) for a pinned tag, a digest, a locally built image, or an app without an image.
+         *     `pinned_image` (failed_precondition) for a pinned tag, a digest, a locally built image, or an app without an image.
+         *
+         *     Access: any identified caller; a regular user sees and changes what is their own.
          */
-        post: operations["svc.v1.AppService.RepullApp"];
+        post: operations["repullApp"];
         delete?: never;
         options?: never;
         head?: never;
         patch?: never;
         trace?: never;
     };
-    "/v1/apps/{id}/restart": {
+    "/v1/apps/{id}/ports": {
         parameters: {
             query?: never;
             header?: never;
             path?: never;
             cookie?: never;
         };
-        get?: never;
+        /**
+         * The ports that the app publishes, resolved from its settings;
+         * @description The ports that the app publishes, resolved from its settings; for a stopped app those of its next start.
+         *
+         *     Access: any identified caller; a regular user sees and changes what is their own.
+         *
+         *     Capability: `app.ports`.
+         */
+        get: operations["listAppPorts"];
         put?: never;
-        /**
-         * RestartApp
-         * @description Stops the app, if it runs, and starts it.
-         */
-        post: operations["svc.v1.AppService.RestartApp"];
-        delete?: never;
-        options?: never;
-        head?: never;
-        patch?: never;
-        trace?: never;
-    };
-    "/v1/apps/{id}/settings": {
-        parameters: {
-            query?: never;
-            header?: never;
-            path?: never;
-            cookie?: never;
-        };
-        /**
-         * GetAppSettings
-         * @description The settings that the package defines and the values chosen for this app.
-         */
-        get: operations["svc.v1.AppService.GetAppSettings"];
-        /**
-         * UpdateAppSettings
-         * @description Replaces the chosen values. Keys that the package does not define and values that its schema refuses are
-         *      `invalid_request`, one violation per field, and change nothing. A running app takes them up at its next start.
-         */
-        put: operations["svc.v1.AppService.UpdateAppSettings"];
         post?: never;
-        delete?: never;
-        options?: never;
-        head?: never;
-        patch?: never;
-        trace?: never;
-    };
-    "/v1/apps/{id}/start": {
-        parameters: {
-            query?: never;
-            header?: never;
-            path?: never;
-            cookie?: never;
-        };
-        get?: never;
-        put?: never;
-        /**
-         * StartApp
-         * @description Starts the app; a running one stays as it is. Answers when it runs; `start_failed` with its last lines when it ends at once.
-         */
-        post: operations["svc.v1.AppService.StartApp"];
-        delete?: never;
-        options?: never;
-        head?: never;
-        patch?: never;
-        trace?: never;
-    };
-    "/v1/apps/{id}/stop": {
-        parameters: {
-            query?: never;
-            header?: never;
-            path?: never;
-            cookie?: never;
-        };
-        get?: never;
-        put?: never;
-        /**
-         * StopApp
-         * @description Stops every process of the app; a stopped one stays as it is. Goes on when the client goes away.
-         */
-        post: operations["svc.v1.AppService.StopApp"];
         delete?: never;
         options?: never;
         head?: never;
@@ -352,11 +166,280 @@ export interface paths {
         get?: never;
         put?: never;
         /**
-         * UpgradeApp
+         * Upgrades a stopped app (`app_running` otherwise) to the newest tag, to the tracked branch of a direct-repository
+         *     install, or to `version`.
          * @description Upgrades a stopped app (`app_running` otherwise) to the newest tag, to the tracked branch of a direct-repository
-         *      install, or to `version`. Answers when the new version is in place; a failure leaves the old version as it was.
+         *     install, or to `version`. Answers when the new version is in place; a failure leaves the old version as it was.
+         *
+         *     Access: any identified caller; a regular user sees and changes what is their own.
+         *
+         *     Capability: `app.upgrade`.
          */
-        post: operations["svc.v1.AppService.UpgradeApp"];
+        post: operations["upgradeApp"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/v1/apps/{id}/clone": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        /**
+         * Makes a full copy under the next free `<id>-N`, always stopped.
+         * @description Makes a full copy under the next free `<id>-N`, always stopped. Cloning a running app is allowed:
+         *     its files are copied as they are, which `source_running` says.
+         *
+         *     Access: any identified caller; a regular user sees and changes what is their own.
+         *
+         *     Capability: `app.clone`.
+         */
+        post: operations["cloneApp"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/v1/apps/{id}/start": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        /**
+         * Starts the app;
+         * @description Starts the app; a running one stays as it is. Answers when it runs; `start_failed` with its last lines when it ends at once.
+         *
+         *     Access: any identified caller; a regular user sees and changes what is their own.
+         */
+        post: operations["startApp"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/v1/apps/{id}/stop": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        /**
+         * Stops every process of the app;
+         * @description Stops every process of the app; a stopped one stays as it is. Goes on when the client goes away.
+         *
+         *     Access: any identified caller; a regular user sees and changes what is their own.
+         */
+        post: operations["stopApp"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/v1/apps/{id}/restart": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        /**
+         * Stops the app, if it runs, and starts it.
+         * @description Stops the app, if it runs, and starts it.
+         *
+         *     Access: any identified caller; a regular user sees and changes what is their own.
+         */
+        post: operations["restartApp"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/v1/apps/{id}/logs": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /**
+         * The last lines of the app's log, oldest first.
+         * @description The last lines of the app's log, oldest first.
+         *
+         *     Access: any identified caller; a regular user sees and changes what is their own.
+         */
+        get: operations["getAppLogs"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/v1/apps/{id}/settings": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /**
+         * The settings that the package defines and the values chosen for this app.
+         * @description The settings that the package defines and the values chosen for this app.
+         *
+         *     Access: any identified caller; a regular user sees and changes what is their own.
+         *
+         *     Capability: `app.settings`.
+         */
+        get: operations["getAppSettings"];
+        /**
+         * Replaces the chosen values.
+         * @description Replaces the chosen values. Keys that the package does not define and values that its schema refuses are
+         *     `invalid_request`, one violation per field, and change nothing. A running app takes them up at its next start.
+         *
+         *     Access: any identified caller; a regular user sees and changes what is their own.
+         *
+         *     Capability: `app.settings`.
+         */
+        put: operations["updateAppSettings"];
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/v1/apps/{app_id}/console-token": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        /**
+         * A console token:
+         * @description A console token: single use, valid 30 seconds, bound to the app and the session type.
+         *
+         *     Access: any identified caller; a regular user sees and changes what is their own.
+         *
+         *     Capability: `console.exec`.
+         */
+        post: operations["issueConsoleToken"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/v1/disk": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /**
+         * Disk footprints of the visible apps, largest first, and the capacity of the filesystem of the app store.
+         * @description Disk footprints of the visible apps, largest first, and the capacity of the filesystem of the app store.
+         *
+         *     Access: any identified caller; a regular user sees and changes what is their own.
+         *
+         *     Capability: `app.disk`.
+         */
+        get: operations["getDiskReport"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/v1/ports": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /**
+         * The visible apps and the ports that they declare.
+         * @description The visible apps and the ports that they declare.
+         *
+         *     Access: any identified caller; a regular user sees and changes what is their own.
+         *
+         *     Capability: `app.ports`.
+         */
+        get: operations["getPortReport"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/v1/stats": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /**
+         * CPU, memory, disk and network of the visible running apps, sampled in one window of about 500 ms.
+         * @description CPU, memory, disk and network of the visible running apps, sampled in one window of about 500 ms.
+         *
+         *     Access: any identified caller; a regular user sees and changes what is their own.
+         *
+         *     Capability: `app.stats`.
+         */
+        get: operations["getAppStats"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/v1/stacks": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /**
+         * The compose projects of the visible apps.
+         * @description The compose projects of the visible apps.
+         *
+         *     Access: any identified caller; a regular user sees and changes what is their own.
+         */
+        get: operations["listStacks"];
+        put?: never;
+        post?: never;
         delete?: never;
         options?: never;
         head?: never;
@@ -371,10 +454,14 @@ export interface paths {
             cookie?: never;
         };
         /**
-         * ListBackups
+         * Archives of one or all visible apps on one or all storages.
          * @description Archives of one or all visible apps on one or all storages.
+         *
+         *     Access: any identified caller; a regular user sees and changes what is their own.
+         *
+         *     Capability: `backups`.
          */
-        get: operations["svc.v1.BackupService.ListBackups"];
+        get: operations["listBackups"];
         put?: never;
         post?: never;
         delete?: never;
@@ -391,10 +478,14 @@ export interface paths {
             cookie?: never;
         };
         /**
-         * ListBackupStorages
+         * The storages, local first, without credentials.
          * @description The storages, local first, without credentials. A regular user sees names and kinds.
+         *
+         *     Access: any identified caller; a regular user sees and changes what is their own.
+         *
+         *     Capability: `backups`.
          */
-        get: operations["svc.v1.BackupService.ListBackupStorages"];
+        get: operations["listBackupStorages"];
         put?: never;
         post?: never;
         delete?: never;
@@ -412,22 +503,102 @@ export interface paths {
         };
         get?: never;
         /**
-         * UpsertBackupStorage
+         * Makes or replaces a storage.
          * @description Makes or replaces a storage. One with another `managed_by` is not replaced: `protected` (failed_precondition).
+         *
+         *     Access: a root context (a root peer on the socket, or any bearer token).
+         *
+         *     Capability: `backups`.
          */
-        put: operations["svc.v1.BackupService.UpsertBackupStorage"];
+        put: operations["upsertBackupStorage"];
         post?: never;
         /**
-         * RemoveBackupStorage
+         * Removes a storage's entry;
          * @description Removes a storage's entry; its archives stay where they are.
+         *
+         *     Access: a root context (a root peer on the socket, or any bearer token).
+         *
+         *     Capability: `backups`.
          */
-        delete: operations["svc.v1.BackupService.RemoveBackupStorage"];
+        delete: operations["removeBackupStorage"];
         options?: never;
         head?: never;
         patch?: never;
         trace?: never;
     };
-    "/v1/disk": {
+    "/v1/apps/{app_id}/backups": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        /**
+         * Builds one archive and pushes it to every storage;
+         * @description Builds one archive and pushes it to every storage; answers with one result per storage.
+         *
+         *     Access: any identified caller; a regular user sees and changes what is their own.
+         *
+         *     Capability: `backups`.
+         */
+        post: operations["createBackup"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/v1/apps/{app_id}/backups/restore": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        /**
+         * Restores an archive into its app.
+         * @description Restores an archive into its app. `app_running` (failed_precondition) without `stop_app` when it runs.
+         *
+         *     Access: any identified caller; a regular user sees and changes what is their own.
+         *
+         *     Capability: `backups`.
+         */
+        post: operations["restoreBackup"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/v1/apps/{app_id}/backups/{storage}/{name}": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        post?: never;
+        /**
+         * Deletes one archive.
+         * @description Deletes one archive.
+         *
+         *     Access: any identified caller; a regular user sees and changes what is their own.
+         *
+         *     Capability: `backups`.
+         */
+        delete: operations["deleteBackup"];
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/v1/status": {
         parameters: {
             query?: never;
             header?: never;
@@ -435,10 +606,12 @@ export interface paths {
             cookie?: never;
         };
         /**
-         * GetDiskReport
-         * @description Disk footprints of the visible apps, largest first, and the capacity of the filesystem of the app store.
+         * Version, capabilities and the counters of the apps that the caller may see.
+         * @description Version, capabilities and the counters of the apps that the caller may see.
+         *
+         *     Access: any identified caller; a regular user sees and changes what is their own.
          */
-        get: operations["svc.v1.AppService.GetDiskReport"];
+        get: operations["getStatus"];
         put?: never;
         post?: never;
         delete?: never;
@@ -455,10 +628,14 @@ export interface paths {
             cookie?: never;
         };
         /**
-         * ListContainers
+         * The containers of the host, with the app that owns them where there is one.
          * @description The containers of the host, with the app that owns them where there is one.
+         *
+         *     Access: a root context (a root peer on the socket, or any bearer token).
+         *
+         *     Capability: `docker`.
          */
-        get: operations["svc.v1.DockerService.ListContainers"];
+        get: operations["listContainers"];
         put?: never;
         post?: never;
         delete?: never;
@@ -467,28 +644,7 @@ export interface paths {
         patch?: never;
         trace?: never;
     };
-    "/v1/docker/control": {
-        parameters: {
-            query?: never;
-            header?: never;
-            path?: never;
-            cookie?: never;
-        };
-        get?: never;
-        put?: never;
-        /**
-         * ControlContainer
-         * @description Controls one container or the members of a compose project. `owned_by_app` (failed_precondition) for a container of
-         *      an installed app or of its compose project.
-         */
-        post: operations["svc.v1.DockerService.ControlContainer"];
-        delete?: never;
-        options?: never;
-        head?: never;
-        patch?: never;
-        trace?: never;
-    };
-    "/v1/docker/disk-usage": {
+    "/v1/docker/stats": {
         parameters: {
             query?: never;
             header?: never;
@@ -496,10 +652,14 @@ export interface paths {
             cookie?: never;
         };
         /**
-         * GetDockerDiskUsage
-         * @description What images, containers, volumes and the build cache take. Expensive: on demand, not for polling.
+         * CPU, memory, network and block usage, all sampled in one window of about 500 ms.
+         * @description CPU, memory, network and block usage, all sampled in one window of about 500 ms.
+         *
+         *     Access: a root context (a root peer on the socket, or any bearer token).
+         *
+         *     Capability: `docker`.
          */
-        get: operations["svc.v1.DockerService.GetDockerDiskUsage"];
+        get: operations["listContainerStats"];
         put?: never;
         post?: never;
         delete?: never;
@@ -516,10 +676,38 @@ export interface paths {
             cookie?: never;
         };
         /**
-         * ListImages
+         * The images of the host.
          * @description The images of the host.
+         *
+         *     Access: a root context (a root peer on the socket, or any bearer token).
+         *
+         *     Capability: `docker`.
          */
-        get: operations["svc.v1.DockerService.ListImages"];
+        get: operations["listImages"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/v1/docker/volumes": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /**
+         * The named volumes of the host.
+         * @description The named volumes of the host.
+         *
+         *     Access: a root context (a root peer on the socket, or any bearer token).
+         *
+         *     Capability: `docker`.
+         */
+        get: operations["listVolumes"];
         put?: never;
         post?: never;
         delete?: never;
@@ -536,10 +724,38 @@ export interface paths {
             cookie?: never;
         };
         /**
-         * ListNetworks
+         * The networks of the host:
          * @description The networks of the host: inventory only.
+         *
+         *     Access: a root context (a root peer on the socket, or any bearer token).
+         *
+         *     Capability: `docker`.
          */
-        get: operations["svc.v1.DockerService.ListNetworks"];
+        get: operations["listNetworks"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/v1/docker/disk-usage": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /**
+         * What images, containers, volumes and the build cache take.
+         * @description What images, containers, volumes and the build cache take. Expensive: on demand, not for polling.
+         *
+         *     Access: a root context (a root peer on the socket, or any bearer token).
+         *
+         *     Capability: `docker`.
+         */
+        get: operations["getDockerDiskUsage"];
         put?: never;
         post?: never;
         delete?: never;
@@ -558,50 +774,39 @@ export interface paths {
         get?: never;
         put?: never;
         /**
-         * PruneDocker
+         * Removes unused items one at a time;
          * @description Removes unused items one at a time; what an installed app still needs is passed over, with the reason.
+         *
+         *     Access: a root context (a root peer on the socket, or any bearer token).
+         *
+         *     Capability: `docker`.
          */
-        post: operations["svc.v1.DockerService.PruneDocker"];
+        post: operations["pruneDocker"];
         delete?: never;
         options?: never;
         head?: never;
         patch?: never;
         trace?: never;
     };
-    "/v1/docker/stats": {
+    "/v1/docker/control": {
         parameters: {
             query?: never;
             header?: never;
             path?: never;
             cookie?: never;
         };
-        /**
-         * ListContainerStats
-         * @description CPU, memory, network and block usage, all sampled in one window of about 500 ms.
-         */
-        get: operations["svc.v1.DockerService.ListContainerStats"];
+        get?: never;
         put?: never;
-        post?: never;
-        delete?: never;
-        options?: never;
-        head?: never;
-        patch?: never;
-        trace?: never;
-    };
-    "/v1/docker/volumes": {
-        parameters: {
-            query?: never;
-            header?: never;
-            path?: never;
-            cookie?: never;
-        };
         /**
-         * ListVolumes
-         * @description The named volumes of the host.
+         * Controls one container or the members of a compose project.
+         * @description Controls one container or the members of a compose project. `owned_by_app` (failed_precondition) for a container of
+         *     an installed app or of its compose project.
+         *
+         *     Access: a root context (a root peer on the socket, or any bearer token).
+         *
+         *     Capability: `docker.control`.
          */
-        get: operations["svc.v1.DockerService.ListVolumes"];
-        put?: never;
-        post?: never;
+        post: operations["controlContainer"];
         delete?: never;
         options?: never;
         head?: never;
@@ -616,10 +821,14 @@ export interface paths {
             cookie?: never;
         };
         /**
-         * ListDirectory
+         * Entries of a directory, by name.
          * @description Entries of a directory, by name.
+         *
+         *     Access: any identified caller; a regular user sees and changes what is their own.
+         *
+         *     Capability: `files`.
          */
-        get: operations["svc.v1.FileService.ListDirectory"];
+        get: operations["listDirectory"];
         put?: never;
         post?: never;
         delete?: never;
@@ -628,104 +837,24 @@ export interface paths {
         patch?: never;
         trace?: never;
     };
-    "/v1/files/archive": {
+    "/v1/files/stat": {
         parameters: {
             query?: never;
             header?: never;
             path?: never;
             cookie?: never;
         };
-        get?: never;
+        /**
+         * One file, directory or link;
+         * @description One file, directory or link; a link is not followed.
+         *
+         *     Access: any identified caller; a regular user sees and changes what is their own.
+         *
+         *     Capability: `files`.
+         */
+        get: operations["statPath"];
         put?: never;
-        /**
-         * CreateArchive
-         * @description Packs paths into an archive.
-         */
-        post: operations["svc.v1.FileService.CreateArchive"];
-        delete?: never;
-        options?: never;
-        head?: never;
-        patch?: never;
-        trace?: never;
-    };
-    "/v1/files/attributes": {
-        parameters: {
-            query?: never;
-            header?: never;
-            path?: never;
-            cookie?: never;
-        };
-        get?: never;
-        put?: never;
-        /**
-         * SetPathAttributes
-         * @description Sets mode, owner and group.
-         */
-        post: operations["svc.v1.FileService.SetPathAttributes"];
-        delete?: never;
-        options?: never;
-        head?: never;
-        patch?: never;
-        trace?: never;
-    };
-    "/v1/files/content": {
-        parameters: {
-            query?: never;
-            header?: never;
-            path?: never;
-            cookie?: never;
-        };
-        /**
-         * ReadFile
-         * @description Downloads a file; REST answers its bare bytes.
-         */
-        get: operations["svc.v1.FileService.ReadFile"];
-        /**
-         * WriteFile
-         * @description Uploads a file; REST takes its bare bytes. The first message names the target, all carry content.
-         */
-        put: operations["svc.v1.FileService.WriteFile"];
         post?: never;
-        delete?: never;
-        options?: never;
-        head?: never;
-        patch?: never;
-        trace?: never;
-    };
-    "/v1/files/copy": {
-        parameters: {
-            query?: never;
-            header?: never;
-            path?: never;
-            cookie?: never;
-        };
-        get?: never;
-        put?: never;
-        /**
-         * CopyPath
-         * @description Copies a file or a whole directory.
-         */
-        post: operations["svc.v1.FileService.CopyPath"];
-        delete?: never;
-        options?: never;
-        head?: never;
-        patch?: never;
-        trace?: never;
-    };
-    "/v1/files/delete": {
-        parameters: {
-            query?: never;
-            header?: never;
-            path?: never;
-            cookie?: never;
-        };
-        get?: never;
-        put?: never;
-        /**
-         * DeletePaths
-         * @description Deletes files and directories with all they hold.
-         */
-        post: operations["svc.v1.FileService.DeletePaths"];
         delete?: never;
         options?: never;
         head?: never;
@@ -742,30 +871,14 @@ export interface paths {
         get?: never;
         put?: never;
         /**
-         * CreateDirectory
+         * Makes a directory.
          * @description Makes a directory.
+         *
+         *     Access: any identified caller; a regular user sees and changes what is their own.
+         *
+         *     Capability: `files`.
          */
-        post: operations["svc.v1.FileService.CreateDirectory"];
-        delete?: never;
-        options?: never;
-        head?: never;
-        patch?: never;
-        trace?: never;
-    };
-    "/v1/files/identities": {
-        parameters: {
-            query?: never;
-            header?: never;
-            path?: never;
-            cookie?: never;
-        };
-        /**
-         * ListSystemIdentities
-         * @description The local users and groups.
-         */
-        get: operations["svc.v1.FileService.ListSystemIdentities"];
-        put?: never;
-        post?: never;
+        post: operations["createDirectory"];
         delete?: never;
         options?: never;
         head?: never;
@@ -782,17 +895,93 @@ export interface paths {
         get?: never;
         put?: never;
         /**
-         * MovePath
+         * Moves or renames.
          * @description Moves or renames.
+         *
+         *     Access: any identified caller; a regular user sees and changes what is their own.
+         *
+         *     Capability: `files`.
          */
-        post: operations["svc.v1.FileService.MovePath"];
+        post: operations["movePath"];
         delete?: never;
         options?: never;
         head?: never;
         patch?: never;
         trace?: never;
     };
-    "/v1/files/stat": {
+    "/v1/files/copy": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        /**
+         * Copies a file or a whole directory.
+         * @description Copies a file or a whole directory.
+         *
+         *     Access: any identified caller; a regular user sees and changes what is their own.
+         *
+         *     Capability: `files`.
+         */
+        post: operations["copyPath"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/v1/files/delete": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        /**
+         * Deletes files and directories with all they hold.
+         * @description Deletes files and directories with all they hold.
+         *
+         *     Access: any identified caller; a regular user sees and changes what is their own.
+         *
+         *     Capability: `files`.
+         */
+        post: operations["deletePaths"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/v1/files/archive": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        /**
+         * Packs paths into an archive.
+         * @description Packs paths into an archive.
+         *
+         *     Access: any identified caller; a regular user sees and changes what is their own.
+         *
+         *     Capability: `files`.
+         */
+        post: operations["createArchive"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/v1/files/content": {
         parameters: {
             query?: never;
             header?: never;
@@ -800,10 +989,70 @@ export interface paths {
             cookie?: never;
         };
         /**
-         * StatPath
-         * @description One file, directory or link; a link is not followed.
+         * Downloads a file;
+         * @description Downloads a file; REST answers its bare bytes.
+         *
+         *     Access: any identified caller; a regular user sees and changes what is their own.
+         *
+         *     Capability: `files`.
          */
-        get: operations["svc.v1.FileService.StatPath"];
+        get: operations["readFile"];
+        /**
+         * Uploads a file;
+         * @description Uploads a file; REST takes its bare bytes. The first message names the target, all carry content.
+         *
+         *     Access: any identified caller; a regular user sees and changes what is their own.
+         *
+         *     Capability: `files`.
+         */
+        put: operations["writeFile"];
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/v1/files/attributes": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        /**
+         * Sets mode, owner and group.
+         * @description Sets mode, owner and group.
+         *
+         *     Access: any identified caller; a regular user sees and changes what is their own.
+         *
+         *     Capability: `files`.
+         */
+        post: operations["setPathAttributes"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/v1/files/identities": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /**
+         * The local users and groups.
+         * @description The local users and groups.
+         *
+         *     Access: any identified caller; a regular user sees and changes what is their own.
+         *
+         *     Capability: `files`.
+         */
+        get: operations["listSystemIdentities"];
         put?: never;
         post?: never;
         delete?: never;
@@ -820,10 +1069,14 @@ export interface paths {
             cookie?: never;
         };
         /**
-         * GetSystemMetrics
+         * The newest system sample.
          * @description The newest system sample. `not_ready` (unavailable) until the first one exists.
+         *
+         *     Access: any identified caller; a regular user sees and changes what is their own.
+         *
+         *     Capability: `metrics`.
          */
-        get: operations["svc.v1.MonitorService.GetSystemMetrics"];
+        get: operations["getSystemMetrics"];
         put?: never;
         post?: never;
         delete?: never;
@@ -840,30 +1093,14 @@ export interface paths {
             cookie?: never;
         };
         /**
-         * GetMetricsHistory
+         * Samples from the ring buffer, oldest to newest.
          * @description Samples from the ring buffer, oldest to newest.
+         *
+         *     Access: any identified caller; a regular user sees and changes what is their own.
+         *
+         *     Capability: `metrics`.
          */
-        get: operations["svc.v1.MonitorService.GetMetricsHistory"];
-        put?: never;
-        post?: never;
-        delete?: never;
-        options?: never;
-        head?: never;
-        patch?: never;
-        trace?: never;
-    };
-    "/v1/ports": {
-        parameters: {
-            query?: never;
-            header?: never;
-            path?: never;
-            cookie?: never;
-        };
-        /**
-         * GetPortReport
-         * @description The visible apps and the ports that they declare.
-         */
-        get: operations["svc.v1.AppService.GetPortReport"];
+        get: operations["getMetricsHistory"];
         put?: never;
         post?: never;
         delete?: never;
@@ -880,11 +1117,16 @@ export interface paths {
             cookie?: never;
         };
         /**
-         * ListListeningPorts
+         * The ports that processes of the host really listen on, from the kernel's network tables, with their
+         *     container and app where the caller may see them.
          * @description The ports that processes of the host really listen on, from the kernel's network tables, with their
-         *      container and app where the caller may see them.
+         *     container and app where the caller may see them.
+         *
+         *     Access: any identified caller; a regular user sees and changes what is their own.
+         *
+         *     Capability: `ports.listening`.
          */
-        get: operations["svc.v1.MonitorService.ListListeningPorts"];
+        get: operations["listListeningPorts"];
         put?: never;
         post?: never;
         delete?: never;
@@ -901,10 +1143,14 @@ export interface paths {
             cookie?: never;
         };
         /**
-         * ListProcesses
+         * The processes of the host, as far as the kernel shows them to the caller, by pid.
          * @description The processes of the host, as far as the kernel shows them to the caller, by pid.
+         *
+         *     Access: any identified caller; a regular user sees and changes what is their own.
+         *
+         *     Capability: `processes`.
          */
-        get: operations["svc.v1.ProcessService.ListProcesses"];
+        get: operations["listProcesses"];
         put?: never;
         post?: never;
         delete?: never;
@@ -923,11 +1169,15 @@ export interface paths {
         get?: never;
         put?: never;
         /**
-         * SignalProcess
+         * Sends a signal.
          * @description Sends a signal. `denied` (permission_denied) for pid 1, the daemon itself and kernel threads; `not_found` when the
-         *      pid is gone; `pid_reused` (failed_precondition) when its start marker is another.
+         *     pid is gone; `pid_reused` (failed_precondition) when its start marker is another.
+         *
+         *     Access: a root context (a root peer on the socket, or any bearer token).
+         *
+         *     Capability: `processes`.
          */
-        post: operations["svc.v1.ProcessService.SignalProcess"];
+        post: operations["signalProcess"];
         delete?: never;
         options?: never;
         head?: never;
@@ -942,31 +1192,15 @@ export interface paths {
             cookie?: never;
         };
         /**
-         * ListSchedules
+         * Jobs with their next firing and last run, by owner and id.
          * @description Jobs with their next firing and last run, by owner and id.
+         *
+         *     Access: any identified caller; a regular user sees and changes what is their own.
+         *
+         *     Capability: `schedules`.
          */
-        get: operations["svc.v1.ScheduleService.ListSchedules"];
+        get: operations["listSchedules"];
         put?: never;
-        post?: never;
-        delete?: never;
-        options?: never;
-        head?: never;
-        patch?: never;
-        trace?: never;
-    };
-    "/v1/schedules/managed/{managed_by}": {
-        parameters: {
-            query?: never;
-            header?: never;
-            path?: never;
-            cookie?: never;
-        };
-        get?: never;
-        /**
-         * ReplaceManagedSchedules
-         * @description Replaces all jobs of one `managed_by`. Other jobs are never touched: when an id is one of theirs, nothing is written (`job_owned`).
-         */
-        put: operations["svc.v1.ScheduleService.ReplaceManagedSchedules"];
         post?: never;
         delete?: never;
         options?: never;
@@ -983,16 +1217,48 @@ export interface paths {
         };
         get?: never;
         /**
-         * UpsertSchedule
+         * Makes or replaces a job.
          * @description Makes or replaces a job. `job_owned` (failed_precondition) when it belongs to another `managed_by`.
+         *
+         *     Access: any identified caller; a regular user sees and changes what is their own.
+         *
+         *     Capability: `schedules`.
          */
-        put: operations["svc.v1.ScheduleService.UpsertSchedule"];
+        put: operations["upsertSchedule"];
         post?: never;
         /**
-         * RemoveSchedule
+         * Removes a job and its runs.
          * @description Removes a job and its runs.
+         *
+         *     Access: any identified caller; a regular user sees and changes what is their own.
+         *
+         *     Capability: `schedules`.
          */
-        delete: operations["svc.v1.ScheduleService.RemoveSchedule"];
+        delete: operations["removeSchedule"];
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/v1/schedules/managed/{managed_by}": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        /**
+         * Replaces all jobs of one `managed_by`.
+         * @description Replaces all jobs of one `managed_by`. Other jobs are never touched: when an id is one of theirs, nothing is written (`job_owned`).
+         *
+         *     Access: a root context (a root peer on the socket, or any bearer token).
+         *
+         *     Capability: `schedules`.
+         */
+        put: operations["replaceManagedSchedules"];
+        post?: never;
+        delete?: never;
         options?: never;
         head?: never;
         patch?: never;
@@ -1008,10 +1274,14 @@ export interface paths {
         get?: never;
         put?: never;
         /**
-         * RunSchedule
+         * Starts a run and answers without waiting for it.
          * @description Starts a run and answers without waiting for it. While one goes, answers that one with `started: false`.
+         *
+         *     Access: any identified caller; a regular user sees and changes what is their own.
+         *
+         *     Capability: `schedules`.
          */
-        post: operations["svc.v1.ScheduleService.RunSchedule"];
+        post: operations["runSchedule"];
         delete?: never;
         options?: never;
         head?: never;
@@ -1026,70 +1296,14 @@ export interface paths {
             cookie?: never;
         };
         /**
-         * ListScheduleRuns
+         * Runs of a job, newest first;
          * @description Runs of a job, newest first; at most 50 are kept.
+         *
+         *     Access: any identified caller; a regular user sees and changes what is their own.
+         *
+         *     Capability: `schedules`.
          */
-        get: operations["svc.v1.ScheduleService.ListScheduleRuns"];
-        put?: never;
-        post?: never;
-        delete?: never;
-        options?: never;
-        head?: never;
-        patch?: never;
-        trace?: never;
-    };
-    "/v1/stacks": {
-        parameters: {
-            query?: never;
-            header?: never;
-            path?: never;
-            cookie?: never;
-        };
-        /**
-         * ListStacks
-         * @description The compose projects of the visible apps.
-         */
-        get: operations["svc.v1.AppService.ListStacks"];
-        put?: never;
-        post?: never;
-        delete?: never;
-        options?: never;
-        head?: never;
-        patch?: never;
-        trace?: never;
-    };
-    "/v1/stats": {
-        parameters: {
-            query?: never;
-            header?: never;
-            path?: never;
-            cookie?: never;
-        };
-        /**
-         * GetAppStats
-         * @description CPU, memory, disk and network of the visible running apps, sampled in one window of about 500 ms.
-         */
-        get: operations["svc.v1.AppService.GetAppStats"];
-        put?: never;
-        post?: never;
-        delete?: never;
-        options?: never;
-        head?: never;
-        patch?: never;
-        trace?: never;
-    };
-    "/v1/status": {
-        parameters: {
-            query?: never;
-            header?: never;
-            path?: never;
-            cookie?: never;
-        };
-        /**
-         * GetStatus
-         * @description Version, capabilities and the counters of the apps that the caller may see.
-         */
-        get: operations["svc.v1.DaemonService.GetStatus"];
+        get: operations["listScheduleRuns"];
         put?: never;
         post?: never;
         delete?: never;
@@ -1108,10 +1322,14 @@ export interface paths {
         get?: never;
         put?: never;
         /**
-         * RebootSystem
+         * Reboots the host, after the caller has its answer.
          * @description Reboots the host, after the caller has its answer.
+         *
+         *     Access: the primary token, or a root peer on the socket.
+         *
+         *     Capability: `system.reboot`.
          */
-        post: operations["svc.v1.SystemService.RebootSystem"];
+        post: operations["rebootSystem"];
         delete?: never;
         options?: never;
         head?: never;
@@ -1126,10 +1344,14 @@ export interface paths {
             cookie?: never;
         };
         /**
-         * GetTokenStatus
+         * Kind of the presented identity, counters and the rotation window;
          * @description Kind of the presented identity, counters and the rotation window; never token material.
+         *
+         *     Access: the primary token, or a root peer on the socket.
+         *
+         *     Capability: `tokens`.
          */
-        get: operations["svc.v1.TokenService.GetTokenStatus"];
+        get: operations["getTokenStatus"];
         put?: never;
         post?: never;
         delete?: never;
@@ -1148,15 +1370,23 @@ export interface paths {
         get?: never;
         put?: never;
         /**
-         * IssueAccessToken
+         * Mints an access token.
          * @description Mints an access token. It lives in the daemon's memory alone. At most 1,000 at once (`too_many`, resource_exhausted).
+         *
+         *     Access: the primary token, or a root peer on the socket.
+         *
+         *     Capability: `tokens`.
          */
-        post: operations["svc.v1.TokenService.IssueAccessToken"];
+        post: operations["issueAccessToken"];
         /**
-         * RevokeAccessTokens
+         * Ends all access tokens.
          * @description Ends all access tokens.
+         *
+         *     Access: the primary token, or a root peer on the socket.
+         *
+         *     Capability: `tokens`.
          */
-        delete: operations["svc.v1.TokenService.RevokeAccessTokens"];
+        delete: operations["revokeAccessTokens"];
         options?: never;
         head?: never;
         patch?: never;
@@ -1172,10 +1402,14 @@ export interface paths {
         get?: never;
         put?: never;
         /**
-         * RotatePrimaryToken
+         * Makes a new primary token and ends all access tokens.
          * @description Makes a new primary token and ends all access tokens. The replaced one works until the window closes.
+         *
+         *     Access: the primary token, or a root peer on the socket.
+         *
+         *     Capability: `tokens`.
          */
-        post: operations["svc.v1.TokenService.RotatePrimaryToken"];
+        post: operations["rotatePrimaryToken"];
         delete?: never;
         options?: never;
         head?: never;
@@ -1192,10 +1426,14 @@ export interface paths {
         get?: never;
         put?: never;
         /**
-         * CommitPrimaryTokenRotation
+         * Closes the rotation window:
          * @description Closes the rotation window: the replaced token ends now. `token_denied` when presented with the replaced token.
+         *
+         *     Access: the primary token, or a root peer on the socket.
+         *
+         *     Capability: `tokens`.
          */
-        post: operations["svc.v1.TokenService.CommitPrimaryTokenRotation"];
+        post: operations["commitPrimaryTokenRotation"];
         delete?: never;
         options?: never;
         head?: never;
@@ -1206,3739 +1444,1628 @@ export interface paths {
 export type webhooks = Record<string, never>;
 export interface components {
     schemas: {
-        /**
-         * google.api.HttpBody
-         * @description Message that represents an arbitrary HTTP body. It should only be used for
-         *      payload formats that can't be represented as JSON, such as raw binary or
-         *      an HTML page.
-         *
-         *
-         *      This message can be used both in streaming and non-streaming API methods in
-         *      the request as well as the response.
-         *
-         *      It can be used as a top-level request field, which is convenient if one
-         *      wants to extract parameters from either the URL or HTTP template into the
-         *      request fields and also want access to the raw HTTP body.
-         *
-         *      Example:
-         *
-         *          message GetResourceRequest {
-         *            // A unique request id.
-         *            string request_id = 1;
-         *
-         *            // The raw HTTP body is bound to this field.
-         *            google.api.HttpBody http_body = 2;
-         *
-         *          }
-         *
-         *          service ResourceService {
-         *            rpc GetResource(GetResourceRequest)
-         *              returns (google.api.HttpBody);
-         *            rpc UpdateResource(google.api.HttpBody)
-         *              returns (google.protobuf.Empty);
-         *
-         *          }
-         *
-         *      Example with streaming methods:
-         *
-         *          service CaldavService {
-         *            rpc GetCalendar(stream google.api.HttpBody)
-         *              returns (stream google.api.HttpBody);
-         *            rpc UpdateCalendar(stream google.api.HttpBody)
-         *              returns (stream google.api.HttpBody);
-         *
-         *          }
-         *
-         *      Use of this type only changes how the request and response bodies are
-         *      handled, all other features will continue to work unchanged.
-         */
-        "google.api.HttpBody": {
+        /** @description Why a request failed. */
+        Error: {
+            /** @description One plain sentence for people. */
+            error: string;
             /**
-             * content_type
-             * @description The HTTP Content-Type header value specifying the content type of the body.
+             * @description The code, as Connect and gRPC have it.
+             * @enum {string}
              */
-            contentType?: string;
+            code: "invalid_argument" | "out_of_range" | "unauthenticated" | "permission_denied" | "not_found" | "already_exists" | "failed_precondition" | "aborted" | "resource_exhausted" | "canceled" | "internal" | "unknown" | "data_loss" | "unimplemented" | "unavailable" | "deadline_exceeded";
             /**
-             * data
-             * Format: byte
-             * @description The HTTP request/response body as raw binary.
+             * @description A machine word to switch on.
+             * @enum {string}
              */
-            data?: string;
-            /**
-             * extensions
-             * @description Application specific response metadata. Must be set in the first response
-             *      for streaming APIs.
-             */
-            extensions?: components["schemas"]["google.protobuf.Any"][];
+            reason: "unauthenticated" | "token_denied" | "root_required" | "not_found" | "already_exists" | "invalid_request" | "body_too_large" | "unsupported_media_type" | "method_not_allowed" | "host_denied" | "origin_denied" | "license_required" | "ambiguous" | "package_invalid" | "source_failed" | "git_failed" | "build_failed" | "start_failed" | "app_running" | "app_not_running" | "app_busy" | "pinned_image" | "owned_by_app" | "protected" | "job_owned" | "pid_reused" | "denied" | "too_many" | "disk_full" | "not_ready" | "not_implemented" | "canceled" | "deadline_exceeded" | "unavailable" | "internal";
+            /** @description Payload of `token_denied`. */
+            token_denied?: components["schemas"]["TokenDenied"];
+            /** @description Payload of `license_required`. */
+            license_required?: components["schemas"]["LicenseRequired"];
+            /** @description Payload of `ambiguous`. */
+            ambiguous?: components["schemas"]["Ambiguous"];
+            /** @description Payload of `invalid_request`. */
+            invalid_request?: components["schemas"]["InvalidRequest"];
+            /** @description Payload of `owned_by_app`. */
+            owned_by_app?: components["schemas"]["OwnedByApp"];
+            /** @description Payload of `job_owned`. */
+            job_owned?: components["schemas"]["JobOwned"];
+            /** @description Payload of `internal`. */
+            internal?: components["schemas"]["InternalError"];
+            /** @description Payload of `build_failed`. */
+            build_failed?: components["schemas"]["CommandFailed"];
+            /** @description Payload of `start_failed`. */
+            start_failed?: components["schemas"]["CommandFailed"];
+        } & (unknown & unknown & unknown & unknown & unknown & unknown & unknown & unknown & unknown);
+        /** @description More than one package answers to the requested spec. */
+        Ambiguous: {
+            /** @description The packages to choose from; pass one `spec` to install it. */
+            candidates: components["schemas"]["PackageCandidate"][];
         };
-        /** @description Contains an arbitrary serialized message along with a @type that describes the type of the serialized message. */
-        "google.protobuf.Any": {
-            type?: string;
-            /** Format: binary */
-            value?: string;
-        } & {
-            [key: string]: unknown;
-        };
-        /**
-         * google.protobuf.ListValue
-         * @description Represents a JSON array.
-         */
-        "google.protobuf.ListValue": {
+        /** @description An installed application. */
+        App: {
+            /** @description Unique on the host: the package's id, or that with `-2`, `-3`, … for further installs and clones. */
+            id: string;
+            /** @description Display name. */
+            name: string;
+            /** @description Id of the package it was installed from. */
+            package_id: string;
+            /** @description One line about the package. */
+            summary: string;
+            /** @description The project's home page; empty when the package names none. */
+            homepage: string;
             /**
-             * values
-             * @description Repeated field of dynamically typed values.
-             */
-            values?: components["schemas"]["google.protobuf.Value"][];
-        };
-        /**
-         * google.protobuf.NullValue
-         * @description Represents a JSON `null`.
-         *
-         *      `NullValue` is a sentinel, using an enum with only one value to represent
-         *      the null value for the `Value` type union.
-         *
-         *      A field of type `NullValue` with any value other than `0` is considered
-         *      invalid. Most ProtoJSON serializers will emit a Value with a `null_value` set
-         *      as a JSON `null` regardless of the integer value, and so will round trip to
-         *      a `0` value.
-         * @enum {string}
-         */
-        "google.protobuf.NullValue": "NULL_VALUE";
-        /**
-         * @description Represents a JSON object.
-         *
-         *      An unordered key-value map, intending to perfectly capture the semantics of a
-         *      JSON object. This enables parsing any arbitrary JSON payload as a message
-         *      field in ProtoJSON format.
-         *
-         *      This follows RFC 8259 guidelines for interoperable JSON: notably this type
-         *      cannot represent large Int64 values or `NaN`/`Infinity` numbers,
-         *      since the JSON format generally does not support those values in its number
-         *      type.
-         *
-         *      If you do not intend to parse arbitrary JSON into your message, a custom
-         *      typed message should be preferred instead of using this type.
-         */
-        "google.protobuf.Struct": {
-            [key: string]: components["schemas"]["google.protobuf.Value"];
-        };
-        /** google.protobuf.Struct.FieldsEntry */
-        "google.protobuf.Struct.FieldsEntry": {
-            /** key */
-            key?: string;
-            /** value */
-            value?: components["schemas"]["google.protobuf.Value"];
-        };
-        /**
-         * Format: date-time
-         * @description A Timestamp represents a point in time independent of any time zone or local
-         *      calendar, encoded as a count of seconds and fractions of seconds at
-         *      nanosecond resolution. The count is relative to an epoch at UTC midnight on
-         *      January 1, 1970, in the proleptic Gregorian calendar which extends the
-         *      Gregorian calendar backwards to year one.
-         *
-         *      All minutes are 60 seconds long. Leap seconds are "smeared" so that no leap
-         *      second table is needed for interpretation, using a [24-hour linear
-         *      smear](https://developers.google.com/time/smear).
-         *
-         *      The range is from 0001-01-01T00:00:00Z to 9999-12-31T23:59:59.999999999Z. By
-         *      restricting to that range, we ensure that we can convert to and from [RFC
-         *      3339](https://www.ietf.org/rfc/rfc3339.txt) date strings.
-         *
-         *      # Examples
-         *
-         *      Example 1: Compute Timestamp from POSIX `time()`.
-         *
-         *          Timestamp timestamp;
-         *          timestamp.set_seconds(time(NULL));
-         *          timestamp.set_nanos(0);
-         *
-         *      Example 2: Compute Timestamp from POSIX `gettimeofday()`.
-         *
-         *          struct timeval tv;
-         *          gettimeofday(&tv, NULL);
-         *
-         *          Timestamp timestamp;
-         *          timestamp.set_seconds(tv.tv_sec);
-         *          timestamp.set_nanos(tv.tv_usec * 1000);
-         *
-         *      Example 3: Compute Timestamp from Win32 `GetSystemTimeAsFileTime()`.
-         *
-         *          FILETIME ft;
-         *          GetSystemTimeAsFileTime(&ft);
-         *          UINT64 ticks = (((UINT64)ft.dwHighDateTime) << 32) | ft.dwLowDateTime;
-         *
-         *          // A Windows tick is 100 nanoseconds. Windows epoch 1601-01-01T00:00:00Z
-         *          // is 11644473600 seconds before Unix epoch 1970-01-01T00:00:00Z.
-         *          Timestamp timestamp;
-         *          timestamp.set_seconds((INT64) ((ticks / 10000000) - 11644473600LL));
-         *          timestamp.set_nanos((INT32) ((ticks % 10000000) * 100));
-         *
-         *      Example 4: Compute Timestamp from Java `System.currentTimeMillis()`.
-         *
-         *          long millis = System.currentTimeMillis();
-         *
-         *          Timestamp timestamp = Timestamp.newBuilder().setSeconds(millis / 1000)
-         *              .setNanos((int) ((millis % 1000) * 1000000)).build();
-         *
-         *      Example 5: Compute Timestamp from Java `Instant.now()`.
-         *
-         *          Instant now = Instant.now();
-         *
-         *          Timestamp timestamp =
-         *              Timestamp.newBuilder().setSeconds(now.getEpochSecond())
-         *                  .setNanos(now.getNano()).build();
-         *
-         *      Example 6: Compute Timestamp from current time in Python.
-         *
-         *          timestamp = Timestamp()
-         *          timestamp.GetCurrentTime()
-         *
-         *      # JSON Mapping
-         *
-         *      In JSON format, the Timestamp type is encoded as a string in the
-         *      [RFC 3339](https://www.ietf.org/rfc/rfc3339.txt) format. That is, the
-         *      format is "{year}-{month}-{day}T{hour}:{min}:{sec}[.{frac_sec}]Z"
-         *      where {year} is always expressed using four digits while {month}, {day},
-         *      {hour}, {min}, and {sec} are zero-padded to two digits each. The fractional
-         *      seconds, which can go up to 9 digits (i.e. up to 1 nanosecond resolution),
-         *      are optional. The "Z" suffix indicates the timezone ("UTC"); the timezone
-         *      is required. A ProtoJSON serializer should always use UTC (as indicated by
-         *      "Z") when printing the Timestamp type and a ProtoJSON parser should be
-         *      able to accept both UTC and other timezones (as indicated by an offset).
-         *
-         *      For example, "2017-01-15T01:30:15.01Z" encodes 15.01 seconds past
-         *      01:30 UTC on January 15, 2017.
-         *
-         *      In JavaScript, one can convert a Date object to this format using the
-         *      standard
-         *      [toISOString()](https://developer.mozilla.org/en-US/docs/Web/JavaScript/Reference/Global_Objects/Date/toISOString)
-         *      method. In Python, a standard `datetime.datetime` object can be converted
-         *      to this format using
-         *      [`strftime`](https://docs.python.org/2/library/time.html#time.strftime) with
-         *      the time format spec '%Y-%m-%dT%H:%M:%S.%fZ'. Likewise, in Java, one can use
-         *      the Joda Time's [`ISODateTimeFormat.dateTime()`](
-         *      http://joda-time.sourceforge.net/apidocs/org/joda/time/format/ISODateTimeFormat.html#dateTime()
-         *      ) to obtain a formatter capable of generating timestamps in this format.
-         * @example 2023-01-15T01:30:15.01Z
-         * @example 2024-12-25T12:00:00Z
-         */
-        "google.protobuf.Timestamp": string;
-        /**
-         * @description Represents a JSON value.
-         *
-         *      `Value` represents a dynamically typed value which can be either
-         *      null, a number, a string, a boolean, a recursive struct value, or a
-         *      list of values. A producer of value is expected to set one of these
-         *      variants. Absence of any variant is an invalid state.
-         */
-        "google.protobuf.Value": null | number | string | boolean | unknown[] | {
-            [key: string]: unknown;
-        };
-        /**
-         * svc.v1.App
-         * @description An installed application.
-         */
-        "svc.v1.App": {
-            /**
-             * id
-             * @description Unique on the host: the package's id, or that with `-2`, `-3`, … for further installs and clones.
-             */
-            id?: string;
-            /**
-             * name
-             * @description Display name.
-             */
-            name?: string;
-            /**
-             * package_id
-             * @description Id of the package it was installed from.
-             */
-            package_id?: string;
-            /**
-             * summary
-             * @description One line about the package.
-             */
-            summary?: string;
-            /**
-             * homepage
-             * @description The project's home page; empty when the package names none.
-             */
-            homepage?: string;
-            /**
-             * runtime
              * @description What runs it.
+             * @enum {string}
              */
-            runtime?: string;
+            runtime: "process" | "docker" | "compose" | "service";
+            /** @description The installed version: the tag, else the short commit, else the manifest's version. */
+            version: string;
             /**
-             * version
-             * @description The installed version: the tag, else the short commit, else the manifest's version.
-             */
-            version?: string;
-            /**
-             * state
              * @description The lifecycle state. FAILED: its last start or install failed. CRASHED: it exited by itself and its restart
-             *      policy gave up. UNKNOWN: its engine cannot be asked.
+             *     policy gave up. UNKNOWN: its engine cannot be asked.
+             * @enum {string}
              */
-            state?: string;
+            state: "INSTALLING" | "STOPPED" | "STARTING" | "RUNNING" | "STOPPING" | "UPGRADING" | "RESTORING" | "REMOVING" | "FAILED" | "CRASHED" | "UNKNOWN";
+            /** @description Why it is in this state, one sentence; empty where the state says everything. */
+            state_reason: string;
             /**
-             * state_reason
-             * @description Why it is in this state, one sentence; empty where the state says everything.
-             */
-            state_reason?: string;
-            /**
-             * health
              * @description What its health check says; `none` without a check or while it does not run.
+             * @enum {string}
              */
-            health?: string;
+            health: "none" | "starting" | "healthy" | "unhealthy";
+            /** @description The owner's user id. */
+            owner_uid: number;
+            /** @description The owner's name; empty when the host has none for the uid. */
+            owner: string;
+            /** @description Where the package came from. */
+            origin?: components["schemas"]["AppOrigin"];
             /**
-             * owner_uid
-             * @description The owner's user id.
-             */
-            owner_uid?: number;
-            /**
-             * owner
-             * @description The owner's name; empty when the host has none for the uid.
-             */
-            owner?: string;
-            /**
-             * origin
-             * @description Where the package came from.
-             */
-            origin?: components["schemas"]["svc.v1.AppOrigin"];
-            /**
-             * created_at
+             * Format: date-time
              * @description When it was installed.
              */
-            created_at?: components["schemas"]["google.protobuf.Timestamp"];
+            created_at?: string;
             /**
-             * updated_at
+             * Format: date-time
              * @description When it was last upgraded or its settings changed.
              */
-            updated_at?: components["schemas"]["google.protobuf.Timestamp"];
+            updated_at?: string;
             /**
-             * started_at
+             * Format: date-time
              * @description When the running process started; absent while it does not run.
              */
-            started_at?: components["schemas"]["google.protobuf.Timestamp"];
+            started_at?: string;
             /**
-             * exit_code
              * Format: int32
              * @description Exit code of the last process that ended by itself; absent when none did.
              */
-            exit_code?: number | null;
-            /**
-             * exit_signal
-             * @description Signal that ended the last process, such as `SIGKILL`; absent when none did.
-             */
-            exit_signal?: string | null;
-            /**
-             * restarts
-             * @description How often the supervisor restarted it since its last start.
-             */
-            restarts?: number;
-            /**
-             * ports
-             * @description The ports that it publishes.
-             */
-            ports?: components["schemas"]["svc.v1.AppPort"][];
-            /**
-             * directory
-             * @description Its directory on the host.
-             */
-            directory?: string;
-            /**
-             * last_lines
-             * @description The last lines before it failed or crashed, at most 20.
-             */
-            last_lines?: string[];
-            /**
-             * limits
-             * @description The limits of the manifest, and whether the kernel enforces them here.
-             */
-            limits?: components["schemas"]["svc.v1.AppLimit"][];
-            /**
-             * operation
-             * @description The operation under way; absent when there is none.
-             */
-            operation?: components["schemas"]["svc.v1.AppOperation"];
-            /**
-             * enabled
-             * @description True: it is meant to run, and starts again after a reboot of the host.
-             */
-            enabled?: boolean;
-            /**
-             * restart_required
-             * @description True: settings changed since it started; a restart takes them up.
-             */
-            restart_required?: boolean;
+            exit_code?: number;
+            /** @description Signal that ended the last process, such as `SIGKILL`; absent when none did. */
+            exit_signal?: string;
+            /** @description How often the supervisor restarted it since its last start. */
+            restarts: number;
+            /** @description The ports that it publishes. */
+            ports: components["schemas"]["AppPort"][];
+            /** @description Its directory on the host. */
+            directory: string;
+            /** @description The last lines before it failed or crashed, at most 20. */
+            last_lines: string[];
+            /** @description The limits of the manifest, and whether the kernel enforces them here. */
+            limits: components["schemas"]["AppLimit"][];
+            /** @description The operation under way; absent when there is none. */
+            operation?: components["schemas"]["AppOperation"];
+            /** @description True: it is meant to run, and starts again after a reboot of the host. */
+            enabled: boolean;
+            /** @description True: settings changed since it started; a restart takes them up. */
+            restart_required: boolean;
         };
-        /**
-         * svc.v1.AppCounters
-         * @description How many apps are in which condition.
-         */
-        "svc.v1.AppCounters": {
-            /**
-             * total
-             * @description All of them.
-             */
-            total?: number;
-            /**
-             * running
-             * @description RUNNING.
-             */
-            running?: number;
-            /**
-             * stopped
-             * @description STOPPED.
-             */
-            stopped?: number;
-            /**
-             * failed
-             * @description FAILED or CRASHED.
-             */
-            failed?: number;
-            /**
-             * busy
-             * @description In an operation: INSTALLING, STARTING, STOPPING, UPGRADING, RESTORING or REMOVING.
-             */
-            busy?: number;
-            /**
-             * unknown
-             * @description UNKNOWN: the engine that runs them cannot be asked.
-             */
-            unknown?: number;
+        /** @description How many apps are in which condition. */
+        AppCounters: {
+            /** @description All of them. */
+            total: number;
+            /** @description RUNNING. */
+            running: number;
+            /** @description STOPPED. */
+            stopped: number;
+            /** @description FAILED or CRASHED. */
+            failed: number;
+            /** @description In an operation: INSTALLING, STARTING, STOPPING, UPGRADING, RESTORING or REMOVING. */
+            busy: number;
+            /** @description UNKNOWN: the engine that runs them cannot be asked. */
+            unknown: number;
         };
-        /**
-         * svc.v1.AppDisk
-         * @description What an app takes on disk, in allocated bytes.
-         */
-        "svc.v1.AppDisk": {
+        /** @description What an app takes on disk, in allocated bytes. */
+        AppDisk: {
+            /** @description Id of the app. */
+            id: string;
+            /** @description Display name of the app. */
+            name: string;
             /**
-             * id
-             * @description Id of the app.
-             */
-            id?: string;
-            /**
-             * name
-             * @description Display name of the app.
-             */
-            name?: string;
-            /**
-             * image_bytes
              * Format: int64
              * @description Its image; absent when it runs from none.
              */
-            image_bytes?: number | string | null;
+            image_bytes?: number;
             /**
-             * repository_bytes
              * Format: int64
              * @description The checkout with what its build made.
              */
-            repository_bytes?: number | string;
+            repository_bytes: number;
             /**
-             * data_bytes
              * Format: int64
              * @description The app's data and logs.
              */
-            data_bytes?: number | string;
+            data_bytes: number;
             /**
-             * volumes_bytes
              * Format: int64
              * @description Its custom volumes together.
              */
-            volumes_bytes?: number | string;
+            volumes_bytes: number;
+            /** @description Each custom volume. */
+            volumes: components["schemas"]["VolumeDisk"][];
             /**
-             * volumes
-             * @description Each custom volume.
-             */
-            volumes?: components["schemas"]["svc.v1.VolumeDisk"][];
-            /**
-             * total_bytes
              * Format: int64
              * @description All of the above together.
              */
-            total_bytes?: number | string;
+            total_bytes: number;
         };
-        /**
-         * svc.v1.AppImage
-         * @description The image of an app on the docker runtime. All fields are absent on the other runtimes.
-         */
-        "svc.v1.AppImage": {
+        /** @description The image of an app on the docker runtime. All fields are absent on the other runtimes. */
+        AppImage: {
+            /** @description The image reference, such as `registry.example/app:1`. */
+            reference?: string;
+            /** @description The version that the image states, or its tag. */
+            version?: string;
+            /** @description Digest of the local image. */
+            local_digest?: string;
+            /** @description Digest in the registry; only with `checkRemote=true`. */
+            remote_digest?: string;
             /**
-             * reference
-             * @description The image reference, such as `registry.example/app:1`.
-             */
-            reference?: string | null;
-            /**
-             * version
-             * @description The version that the image states, or its tag.
-             */
-            version?: string | null;
-            /**
-             * local_digest
-             * @description Digest of the local image.
-             */
-            local_digest?: string | null;
-            /**
-             * remote_digest
-             * @description Digest in the registry; only with `checkRemote=true`.
-             */
-            remote_digest?: string | null;
-            /**
-             * freshness
              * @description How the two compare; only with `checkRemote=true`.
+             * @enum {string}
              */
-            freshness?: string | null;
-            /**
-             * freshness_reason
-             * @description Why freshness is `unknown`.
-             */
-            freshness_reason?: string | null;
+            freshness?: "current" | "outdated" | "unknown";
+            /** @description Why freshness is `unknown`. */
+            freshness_reason?: string;
         };
-        /**
-         * svc.v1.AppLimit
-         * @description A limit of the manifest.
-         */
-        "svc.v1.AppLimit": {
+        /** @description A limit of the manifest. */
+        AppLimit: {
             /**
-             * name
              * @description What is limited.
+             * @enum {string}
              */
-            name?: string;
+            name: "memory" | "cpus" | "open_files";
             /**
-             * value
              * Format: double
              * @description The bound: bytes, processors or descriptors.
              */
-            value?: number;
-            /**
-             * enforced
-             * @description False: this host gives svc no means to enforce it.
-             */
-            enforced?: boolean;
+            value: number;
+            /** @description False: this host gives svc no means to enforce it. */
+            enforced: boolean;
         };
-        /**
-         * svc.v1.AppLogs
-         * @description Lines of an app's log.
-         */
-        "svc.v1.AppLogs": {
+        /** @description Lines of an app's log. */
+        AppLogs: {
+            /** @description Oldest first. */
+            lines: components["schemas"]["LogLine"][];
+            /** @description True: fewer lines than asked for, because together they pass 8 MiB. */
+            truncated: boolean;
             /**
-             * lines
-             * @description Oldest first.
-             */
-            lines?: components["schemas"]["svc.v1.LogLine"][];
-            /**
-             * truncated
-             * @description True: fewer lines than asked for, because together they pass 8 MiB.
-             */
-            truncated?: boolean;
-            /**
-             * dropped
              * Format: int64
-             * @description Lines that were left out because the reader or the disk was too slow for them.
+             * @description Bytes of the log that were rotated away before this reader got to them; the lines follow the gap.
              */
-            dropped?: number | string;
+            missed_bytes: number;
         };
-        /**
-         * svc.v1.AppOperation
-         * @description An operation under way.
-         */
-        "svc.v1.AppOperation": {
+        /** @description An operation under way. */
+        AppOperation: {
             /**
-             * kind
              * @description Which one.
+             * @enum {string}
              */
-            kind?: string;
+            kind: "install" | "upgrade" | "clone" | "remove" | "start" | "stop" | "restart" | "settings" | "restore";
+            /** @description What it is doing now, a few words. */
+            phase: string;
             /**
-             * phase
-             * @description What it is doing now, a few words.
-             */
-            phase?: string;
-            /**
-             * started_at
+             * Format: date-time
              * @description When it began.
              */
-            started_at?: components["schemas"]["google.protobuf.Timestamp"];
+            started_at?: string;
         };
-        /**
-         * svc.v1.AppOrigin
-         * @description Where an app's package came from.
-         */
-        "svc.v1.AppOrigin": {
+        /** @description Where an app's package came from. */
+        AppOrigin: {
             /**
-             * kind
              * @description `git`: a repository. `directory`: a package directory without history.
+             * @enum {string}
              */
-            kind?: string;
-            /**
-             * url
-             * @description The repository's URL without credentials, or the directory's path.
-             */
-            url?: string;
-            /**
-             * source
-             * @description The source whose index named the package; empty for a URL or a path.
-             */
-            source?: string;
-            /**
-             * branch
-             * @description The branch that is tracked; empty when a tag is installed.
-             */
-            branch?: string;
-            /**
-             * tag
-             * @description The tag that is installed; empty when a branch is tracked.
-             */
-            tag?: string;
-            /**
-             * commit
-             * @description The installed commit; empty for a directory.
-             */
-            commit?: string;
+            kind: "git" | "directory";
+            /** @description The repository's URL without credentials, or the directory's path. */
+            url: string;
+            /** @description The source whose index named the package; empty for a URL or a path. */
+            source: string;
+            /** @description The branch that is tracked; empty when a tag is installed. */
+            branch: string;
+            /** @description The tag that is installed; empty when a branch is tracked. */
+            tag: string;
+            /** @description The installed commit; empty for a directory. */
+            commit: string;
         };
-        /**
-         * svc.v1.AppPort
-         * @description A port that an app publishes.
-         */
-        "svc.v1.AppPort": {
+        /** @description A port that an app publishes. */
+        AppPort: {
+            /** @description Name from the manifest. */
+            name: string;
             /**
-             * name
-             * @description Name from the manifest.
-             */
-            name?: string;
-            /**
-             * protocol
              * @description `tcp` or `udp`.
+             * @enum {string}
              */
-            protocol?: string;
-            /**
-             * port
-             * @description The number, resolved from the settings.
-             */
-            port?: number;
+            protocol: "tcp" | "udp";
+            /** @description The number, resolved from the settings. */
+            port: number;
         };
-        /**
-         * svc.v1.AppPorts
-         * @description The ports of one app.
-         */
-        "svc.v1.AppPorts": {
-            /**
-             * id
-             * @description Id of the app.
-             */
-            id?: string;
-            /**
-             * name
-             * @description Display name of the app.
-             */
-            name?: string;
-            /**
-             * ports
-             * @description Its ports, in the manifest's order.
-             */
-            ports?: components["schemas"]["svc.v1.AppPort"][];
+        /** @description The ports of one app. */
+        AppPorts: {
+            /** @description Id of the app. */
+            id: string;
+            /** @description Display name of the app. */
+            name: string;
+            /** @description Its ports, in the manifest's order. */
+            ports: components["schemas"]["AppPort"][];
         };
-        /**
-         * svc.v1.AppSettings
-         * @description The settings of an app.
-         */
-        "svc.v1.AppSettings": {
-            /**
-             * schema
-             * @description JSON Schema of the settings, as the package defines it; null when it defines none.
-             */
-            schema?: components["schemas"]["google.protobuf.Value"];
-            /**
-             * values
-             * @description The chosen values with the defaults merged in. Secrets read as `"***"`.
-             */
-            values?: components["schemas"]["google.protobuf.Struct"];
-            /**
-             * restart_required
-             * @description True: the app runs on other values than these until it is restarted.
-             */
-            restart_required?: boolean;
+        /** @description The settings of an app. */
+        AppSettings: {
+            /** @description JSON Schema of the settings, as the package defines it; null when it defines none. */
+            schema?: unknown;
+            /** @description The chosen values with the defaults merged in. Secrets read as `"***"`. */
+            values?: {
+                [key: string]: unknown;
+            };
+            /** @description True: the app runs on other values than these until it is restarted. */
+            restart_required: boolean;
         };
-        /**
-         * svc.v1.AppStats
-         * @description What one app uses. What cannot be measured is absent.
-         */
-        "svc.v1.AppStats": {
+        /** @description What one app uses. What cannot be measured is absent. */
+        AppStats: {
+            /** @description Id of the app. */
+            id: string;
             /**
-             * id
-             * @description Id of the app.
-             */
-            id?: string;
-            /**
-             * cpu_percent
              * Format: double
              * @description Processor time in the window, in percent of one processor: 150 is one and a half.
              */
-            cpu_percent?: number | null;
+            cpu_percent?: number;
             /**
-             * memory_bytes
              * Format: int64
              * @description Resident memory of all its processes, in bytes.
              */
-            memory_bytes?: number | string | null;
+            memory_bytes?: number;
+            /** @description How many processes it has. */
+            processes?: number;
             /**
-             * processes
-             * @description How many processes it has.
-             */
-            processes?: number | null;
-            /**
-             * disk_read_bytes
              * Format: int64
              * @description Bytes read from storage since it started.
              */
-            disk_read_bytes?: number | string | null;
+            disk_read_bytes?: number;
             /**
-             * disk_written_bytes
              * Format: int64
              * @description Bytes written to storage since it started.
              */
-            disk_written_bytes?: number | string | null;
+            disk_written_bytes?: number;
             /**
-             * network_received_bytes
              * Format: int64
              * @description Bytes received since it started.
              */
-            network_received_bytes?: number | string | null;
+            network_received_bytes?: number;
             /**
-             * network_sent_bytes
              * Format: int64
              * @description Bytes sent since it started.
              */
-            network_sent_bytes?: number | string | null;
+            network_sent_bytes?: number;
             /**
-             * sampled_at
+             * Format: date-time
              * @description When the window ended.
              */
-            sampled_at?: components["schemas"]["google.protobuf.Timestamp"];
+            sampled_at?: string;
         };
-        /**
-         * svc.v1.BackupArchive
-         * @description An archive.
-         */
-        "svc.v1.BackupArchive": {
+        /** @description An archive. */
+        BackupArchive: {
+            /** @description Its name on the storage. */
+            name: string;
+            /** @description Name of the storage. */
+            storage: string;
+            /** @description Id of the app. */
+            app_id: string;
             /**
-             * name
-             * @description Its name on the storage.
-             */
-            name?: string;
-            /**
-             * storage
-             * @description Name of the storage.
-             */
-            storage?: string;
-            /**
-             * app_id
-             * @description Id of the app.
-             */
-            app_id?: string;
-            /**
-             * size_bytes
              * Format: int64
              * @description Its size in bytes.
              */
-            size_bytes?: number | string;
+            size_bytes: number;
             /**
-             * created_at
+             * Format: date-time
              * @description When it was made.
              */
-            created_at?: components["schemas"]["google.protobuf.Timestamp"];
+            created_at?: string;
         };
-        /**
-         * svc.v1.BackupResult
-         * @description What became of the archive on one storage.
-         */
-        "svc.v1.BackupResult": {
+        /** @description What became of the archive on one storage. */
+        BackupResult: {
+            /** @description Name of the storage. */
+            storage: string;
+            /** @description Name of the archive; empty when it failed. */
+            name: string;
             /**
-             * storage
-             * @description Name of the storage.
-             */
-            storage?: string;
-            /**
-             * name
-             * @description Name of the archive; empty when it failed.
-             */
-            name?: string;
-            /**
-             * size_bytes
              * Format: int64
              * @description Its size in bytes.
              */
-            size_bytes?: number | string;
-            /**
-             * error
-             * @description What went wrong; empty when it succeeded.
-             */
-            error?: string;
-            /**
-             * removed
-             * @description Names of older archives that were removed.
-             */
-            removed?: string[];
+            size_bytes: number;
+            /** @description What went wrong; empty when it succeeded. */
+            error: string;
+            /** @description Names of older archives that were removed. */
+            removed: string[];
         };
-        /**
-         * svc.v1.BackupStorage
-         * @description A place that keeps archives.
-         */
-        "svc.v1.BackupStorage": {
-            /**
-             * name
-             * @description Its name.
-             */
-            name?: string;
-            /**
-             * managed_by
-             * @description Who manages the entry; empty for the operator.
-             */
-            managed_by?: string;
-        } & ({
-            /**
-             * local
-             * @description A directory of the host.
-             */
-            local: components["schemas"]["svc.v1.LocalLocation"];
-        } | {
-            /**
-             * s3
-             * @description A bucket. Credentials read as `"***"`.
-             */
-            s3: components["schemas"]["svc.v1.S3Location"];
-        });
-        /**
-         * svc.v1.BackupStorageError
-         * @description A storage that could not be asked.
-         */
-        "svc.v1.BackupStorageError": {
-            /**
-             * storage
-             * @description Name of the storage.
-             */
-            storage?: string;
-            /**
-             * error
-             * @description What went wrong, one sentence.
-             */
-            error?: string;
+        /** @description A place that keeps archives. */
+        BackupStorage: {
+            /** @description Its name. */
+            name: string;
+            /** @description Who manages the entry; empty for the operator. */
+            managed_by: string;
+            /** @description A bucket. Credentials read as `"***"`. */
+            s3?: components["schemas"]["S3Location"];
+            /** @description A directory of the host. */
+            local?: components["schemas"]["LocalLocation"];
+        } & unknown;
+        /** @description A storage that could not be asked. */
+        BackupStorageError: {
+            /** @description Name of the storage. */
+            storage: string;
+            /** @description What went wrong, one sentence. */
+            error: string;
         };
-        /**
-         * svc.v1.Caller
-         * @description Who the daemon takes the caller for.
-         */
-        "svc.v1.Caller": {
-            /**
-             * uid
-             * @description The user id. A token acts as the daemon's own user.
-             */
-            uid?: number;
-            /**
-             * user
-             * @description The user's name; empty when the host has none for the uid.
-             */
-            user?: string;
-            /**
-             * root
-             * @description True: sees and manages everybody's apps.
-             */
-            root?: boolean;
+        /** @description Who the daemon takes the caller for. */
+        Caller: {
+            /** @description The user id. A token acts as the daemon's own user. */
+            uid: number;
+            /** @description The user's name; empty when the host has none for the uid. */
+            user: string;
+            /** @description True: sees and manages everybody's apps. */
+            root: boolean;
         };
-        /**
-         * svc.v1.CloneAppEvent
-         * @description Progress of a clone, at last its result.
-         */
-        "svc.v1.CloneAppEvent": {
-            /**
-             * progress
-             * @description What is being copied.
-             */
-            progress: components["schemas"]["svc.v1.Progress"];
-        } | {
-            /**
-             * result
-             * @description The result: the last event.
-             */
-            result: components["schemas"]["svc.v1.CloneAppResponse"];
-        };
-        /**
-         * svc.v1.CloneAppRequest
-         * @description Which app, and the name of the copy.
-         */
-        "svc.v1.CloneAppRequest": {
-            /**
-             * id
-             * @description Id of the app to copy.
-             */
+        /** @description The copy. */
+        CloneAppResponse: {
+            /** @description Id of the copy: `<id>-N`. */
             id: string;
+            /** @description Display name of the copy. */
+            name: string;
             /**
-             * name
-             * @description Display name of the copy; the new id when empty.
-             */
-            name?: string;
-        };
-        /**
-         * svc.v1.CloneAppResponse
-         * @description The copy.
-         */
-        "svc.v1.CloneAppResponse": {
-            /**
-             * id
-             * @description Id of the copy: `<id>-N`.
-             */
-            id?: string;
-            /**
-             * name
-             * @description Display name of the copy.
-             */
-            name?: string;
-            /**
-             * copied_bytes
              * Format: int64
              * @description Bytes that were copied.
              */
-            copied_bytes?: number | string;
-            /**
-             * source_running
-             * @description True: the app was running, its files were copied as they were at that moment.
-             */
-            source_running?: boolean;
+            copied_bytes: number;
+            /** @description True: the app was running, its files were copied as they were at that moment. */
+            source_running: boolean;
         };
-        /**
-         * svc.v1.CommitPrimaryTokenRotationRequest
-         * @description Nothing to say.
-         */
-        "svc.v1.CommitPrimaryTokenRotationRequest": Record<string, never>;
-        /**
-         * svc.v1.CommitPrimaryTokenRotationResponse
-         * @description The window is closed.
-         */
-        "svc.v1.CommitPrimaryTokenRotationResponse": {
+        /** @description A command of the package failed. */
+        CommandFailed: {
             /**
-             * committed
-             * @description False: no window was open.
+             * Format: int32
+             * @description The exit code, when the command exited by itself.
              */
-            committed?: boolean;
+            exit_code?: number;
+            /** @description The signal that ended it, such as `SIGKILL`; empty when it exited by itself. */
+            signal: string;
+            /** @description The last lines that it printed, at most 20. */
+            last_lines: string[];
         };
-        /**
-         * svc.v1.Container
-         * @description A container of the host.
-         */
-        "svc.v1.Container": {
+        /** @description Nothing to say. */
+        CommitPrimaryTokenRotationRequest: Record<string, never>;
+        /** @description The window is closed. */
+        CommitPrimaryTokenRotationResponse: {
+            /** @description False: no window was open. */
+            committed: boolean;
+        };
+        /** @description A container of the host. */
+        Container: {
+            /** @description Its id. */
+            id: string;
+            /** @description Its name. */
+            name: string;
+            /** @description The image reference it was made from. */
+            image: string;
+            /** @description Id of the image. */
+            imageId: string;
+            /** @description The engine's state word. */
+            state: string;
+            /** @description The engine's status line. */
+            status: string;
             /**
-             * id
-             * @description Its id.
-             */
-            id?: string;
-            /**
-             * name
-             * @description Its name.
-             */
-            name?: string;
-            /**
-             * image
-             * @description The image reference it was made from.
-             */
-            image?: string;
-            /**
-             * image_id
-             * @description Id of the image.
-             */
-            imageId?: string;
-            /**
-             * state
-             * @description The engine's state word.
-             */
-            state?: string;
-            /**
-             * status
-             * @description The engine's status line.
-             */
-            status?: string;
-            /**
-             * created_at
+             * Format: date-time
              * @description When it was made.
              */
-            createdAt?: components["schemas"]["google.protobuf.Timestamp"];
+            createdAt?: string;
+            /** @description Its published ports. */
+            ports: components["schemas"]["ContainerPort"][];
+            /** @description Its compose project. */
+            composeProject?: string;
+            /** @description Its compose service. */
+            composeService?: string;
+            /** @description Id of the app that owns it. */
+            appId?: string;
             /**
-             * ports
-             * @description Its published ports.
-             */
-            ports?: components["schemas"]["svc.v1.ContainerPort"][];
-            /**
-             * compose_project
-             * @description Its compose project.
-             */
-            composeProject?: string | null;
-            /**
-             * compose_service
-             * @description Its compose service.
-             */
-            composeService?: string | null;
-            /**
-             * app_id
-             * @description Id of the app that owns it.
-             */
-            appId?: string | null;
-            /**
-             * size_bytes
              * Format: int64
              * @description Size of its writable layer in bytes; only with `size=1`.
              */
-            sizeBytes?: number | string | null;
+            sizeBytes?: number;
         };
-        /**
-         * svc.v1.ContainerPort
-         * @description A port of a container.
-         */
-        "svc.v1.ContainerPort": {
+        /** @description A port of a container. */
+        ContainerPort: {
             /**
-             * protocol
              * @description `tcp`, `udp` or `sctp`.
+             * @enum {string}
              */
-            protocol?: string;
-            /**
-             * container_port
-             * @description The number inside.
-             */
-            containerPort?: number;
-            /**
-             * host_port
-             * @description The number on the host; absent when not published.
-             */
-            hostPort?: number | null;
-            /**
-             * host_address
-             * @description The host's address it is bound to.
-             */
-            hostAddress?: string | null;
+            protocol: "tcp" | "udp" | "sctp";
+            /** @description The number inside. */
+            containerPort: number;
+            /** @description The number on the host; absent when not published. */
+            hostPort?: number;
+            /** @description The host's address it is bound to. */
+            hostAddress?: string;
         };
-        /**
-         * svc.v1.ContainerStats
-         * @description What one container uses.
-         */
-        "svc.v1.ContainerStats": {
+        /** @description What one container uses. */
+        ContainerStats: {
+            /** @description Its id. */
+            id: string;
+            /** @description Its name. */
+            name: string;
             /**
-             * id
-             * @description Its id.
-             */
-            id?: string;
-            /**
-             * name
-             * @description Its name.
-             */
-            name?: string;
-            /**
-             * cpu_percent
              * Format: double
              * @description Processor time in percent of one processor.
              */
-            cpuPercent?: number;
+            cpuPercent: number;
             /**
-             * memory_bytes
              * Format: int64
              * @description Memory in bytes, without the page cache.
              */
-            memoryBytes?: number | string;
+            memoryBytes: number;
             /**
-             * memory_limit_bytes
              * Format: int64
              * @description Its memory limit in bytes; absent without one.
              */
-            memoryLimitBytes?: number | string | null;
+            memoryLimitBytes?: number;
             /**
-             * network_received_bytes
              * Format: int64
              * @description Bytes received.
              */
-            networkReceivedBytes?: number | string;
+            networkReceivedBytes: number;
             /**
-             * network_sent_bytes
              * Format: int64
              * @description Bytes sent.
              */
-            networkSentBytes?: number | string;
+            networkSentBytes: number;
             /**
-             * block_read_bytes
              * Format: int64
              * @description Bytes read from block devices.
              */
-            blockReadBytes?: number | string;
+            blockReadBytes: number;
             /**
-             * block_written_bytes
              * Format: int64
              * @description Bytes written to block devices.
              */
-            blockWrittenBytes?: number | string;
+            blockWrittenBytes: number;
         };
-        /**
-         * svc.v1.ControlContainerRequest
-         * @description Which container, what to do.
-         */
-        "svc.v1.ControlContainerRequest": {
+        /** @description Which container, what to do. */
+        ControlContainerRequest: {
+            /** @description Id, unambiguous prefix of an id, or name. */
+            container?: string;
+            /** @description Name of a compose project. */
+            composeProject?: string;
             /**
-             * action
              * @description What to do. For a project, members to which it does not apply are passed over; start goes oldest first, stop newest first.
+             * @enum {string}
              */
-            action: string;
-        } & ({
-            /**
-             * compose_project
-             * @description Name of a compose project.
-             */
-            composeProject: string;
-        } | {
-            /**
-             * container
-             * @description Id, unambiguous prefix of an id, or name.
-             */
-            container: string;
-        });
-        /**
-         * svc.v1.ControlContainerResponse
-         * @description What was done.
-         */
-        "svc.v1.ControlContainerResponse": {
-            /**
-             * controlled
-             * @description The containers it was done to, in order.
-             */
-            controlled?: components["schemas"]["svc.v1.ControlledContainer"][];
-            /**
-             * skipped
-             * @description The members it did not apply to, each with the reason.
-             */
-            skipped?: components["schemas"]["svc.v1.SkippedItem"][];
+            action: "start" | "stop" | "restart" | "pause" | "unpause" | "remove";
+        } & unknown;
+        /** @description What was done. */
+        ControlContainerResponse: {
+            /** @description The containers it was done to, in order. */
+            controlled: components["schemas"]["ControlledContainer"][];
+            /** @description The members it did not apply to, each with the reason. */
+            skipped: components["schemas"]["SkippedItem"][];
         };
-        /**
-         * svc.v1.ControlledContainer
-         * @description A container that was controlled.
-         */
-        "svc.v1.ControlledContainer": {
-            /**
-             * id
-             * @description Its id.
-             */
-            id?: string;
-            /**
-             * name
-             * @description Its name.
-             */
-            name?: string;
+        /** @description A container that was controlled. */
+        ControlledContainer: {
+            /** @description Its id. */
+            id: string;
+            /** @description Its name. */
+            name: string;
         };
-        /**
-         * svc.v1.CopyPathRequest
-         * @description What to copy where.
-         */
-        "svc.v1.CopyPathRequest": {
-            /**
-             * from
-             * @description Absolute path of what is copied.
-             */
+        /** @description What to copy where. */
+        CopyPathRequest: {
+            /** @description Absolute path of what is copied. */
             from: string;
-            /**
-             * to
-             * @description Absolute path of the copy.
-             */
+            /** @description Absolute path of the copy. */
             to: string;
-            /**
-             * overwrite
-             * @description True: replace what is there.
-             */
+            /** @description True: replace what is there. */
             overwrite?: boolean;
         };
-        /**
-         * svc.v1.CopyPathResponse
-         * @description The copy.
-         */
-        "svc.v1.CopyPathResponse": {
+        /** @description The copy. */
+        CopyPathResponse: {
+            /** @description The copy. */
+            entry?: components["schemas"]["FileEntry"];
             /**
-             * entry
-             * @description The copy.
-             */
-            entry?: components["schemas"]["svc.v1.FileEntry"];
-            /**
-             * copied_bytes
              * Format: int64
              * @description Bytes that were copied.
              */
-            copied_bytes?: number | string;
+            copied_bytes: number;
         };
-        /**
-         * svc.v1.CreateArchiveRequest
-         * @description What to pack.
-         */
-        "svc.v1.CreateArchiveRequest": {
-            /**
-             * paths
-             * @description Absolute paths of what is packed.
-             */
+        /** @description What to pack. */
+        CreateArchiveRequest: {
+            /** @description Absolute paths of what is packed. */
             paths: string[];
-            /**
-             * target
-             * @description Absolute path of the archive.
-             */
+            /** @description Absolute path of the archive. */
             target: string;
             /**
-             * format
              * @description The format; by the target's name when empty.
+             * @enum {string}
              */
-            format?: string;
-            /**
-             * overwrite
-             * @description True: replace what is there.
-             */
+            format?: "tar.gz" | "tar.zst" | "zip";
+            /** @description True: replace what is there. */
             overwrite?: boolean;
         };
-        /**
-         * svc.v1.CreateBackupRequest
-         * @description What to back up, where to.
-         */
-        "svc.v1.CreateBackupRequest": {
-            /**
-             * app_id
-             * @description Id of the app.
-             */
-            app_id: string;
-            /**
-             * storages
-             * @description Names of storages; when empty those of the app's policy, else the local one.
-             */
-            storages?: string[];
-            /**
-             * keep
-             * @description How many archives to keep on each storage; at least 1. All when absent.
-             */
-            keep?: number | null;
+        /** @description One result per storage. */
+        CreateBackupResponse: {
+            /** @description In the order asked for. */
+            results: components["schemas"]["BackupResult"][];
         };
-        /**
-         * svc.v1.CreateBackupResponse
-         * @description One result per storage.
-         */
-        "svc.v1.CreateBackupResponse": {
-            /**
-             * results
-             * @description In the order asked for.
-             */
-            results?: components["schemas"]["svc.v1.BackupResult"][];
-        };
-        /**
-         * svc.v1.CreateDirectoryRequest
-         * @description The directory to make.
-         */
-        "svc.v1.CreateDirectoryRequest": {
-            /**
-             * path
-             * @description Absolute path.
-             */
+        /** @description The directory to make. */
+        CreateDirectoryRequest: {
+            /** @description Absolute path. */
             path: string;
-            /**
-             * parents
-             * @description True: missing parents too, and no failure when it is there already.
-             */
+            /** @description True: missing parents too, and no failure when it is there already. */
             parents?: boolean;
-            /**
-             * mode
-             * @description Permission bits in octal; 0755 when empty.
-             */
+            /** @description Permission bits in octal; 0755 when empty. */
             mode?: string;
         };
-        /**
-         * svc.v1.DeleteBackupRequest
-         * @description The archive to delete.
-         */
-        "svc.v1.DeleteBackupRequest": {
-            /**
-             * app_id
-             * @description Id of the app.
-             */
-            app_id: string;
-            /**
-             * storage
-             * @description Name of the storage.
-             */
-            storage: string;
-            /**
-             * name
-             * @description Name of the archive.
-             */
+        /** @description The archive is gone. */
+        DeleteBackupResponse: {
+            /** @description Name of the archive. */
             name: string;
         };
-        /**
-         * svc.v1.DeleteBackupResponse
-         * @description The archive is gone.
-         */
-        "svc.v1.DeleteBackupResponse": {
-            /**
-             * name
-             * @description Name of the archive.
-             */
-            name?: string;
-        };
-        /**
-         * svc.v1.DeletePathsRequest
-         * @description What to delete.
-         */
-        "svc.v1.DeletePathsRequest": {
-            /**
-             * paths
-             * @description Absolute paths.
-             */
+        /** @description What to delete. */
+        DeletePathsRequest: {
+            /** @description Absolute paths. */
             paths: string[];
         };
-        /**
-         * svc.v1.DeletePathsResponse
-         * @description What was deleted.
-         */
-        "svc.v1.DeletePathsResponse": {
-            /**
-             * deleted
-             * @description Paths that are gone.
-             */
-            deleted?: string[];
-            /**
-             * failed
-             * @description Paths that stay, each with the reason.
-             */
-            failed?: components["schemas"]["svc.v1.PathFailure"][];
+        /** @description What was deleted. */
+        DeletePathsResponse: {
+            /** @description Paths that are gone. */
+            deleted: string[];
+            /** @description Paths that stay, each with the reason. */
+            failed: components["schemas"]["PathFailure"][];
         };
-        /**
-         * svc.v1.DiskReport
-         * @description Disk footprints.
-         */
-        "svc.v1.DiskReport": {
-            /**
-             * apps
-             * @description The visible apps, largest first.
-             */
-            apps?: components["schemas"]["svc.v1.AppDisk"][];
-            /**
-             * filesystem
-             * @description The filesystem that holds the app store.
-             */
-            filesystem?: components["schemas"]["svc.v1.Filesystem"];
+        /** @description Disk footprints. */
+        DiskReport: {
+            /** @description The visible apps, largest first. */
+            apps: components["schemas"]["AppDisk"][];
+            /** @description The filesystem that holds the app store. */
+            filesystem?: components["schemas"]["Filesystem"];
         };
-        /**
-         * svc.v1.DockerDiskCategory
-         * @description One category.
-         */
-        "svc.v1.DockerDiskCategory": {
+        /** @description One category. */
+        DockerDiskCategory: {
+            /** @description How many items. */
+            count: number;
             /**
-             * count
-             * @description How many items.
-             */
-            count?: number;
-            /**
-             * size_bytes
              * Format: int64
              * @description What they take, in bytes.
              */
-            sizeBytes?: number | string;
+            sizeBytes: number;
         };
-        /**
-         * svc.v1.DockerDiskUsage
-         * @description Disk usage in four categories.
-         */
-        "svc.v1.DockerDiskUsage": {
-            /**
-             * images
-             * @description Images.
-             */
-            images?: components["schemas"]["svc.v1.DockerDiskCategory"];
-            /**
-             * containers
-             * @description Writable layers of containers.
-             */
-            containers?: components["schemas"]["svc.v1.DockerDiskCategory"];
-            /**
-             * volumes
-             * @description Volumes.
-             */
-            volumes?: components["schemas"]["svc.v1.DockerDiskCategory"];
-            /**
-             * build_cache
-             * @description Build cache.
-             */
-            buildCache?: components["schemas"]["svc.v1.DockerDiskCategory"];
+        /** @description Disk usage in four categories. */
+        DockerDiskUsage: {
+            /** @description Images. */
+            images?: components["schemas"]["DockerDiskCategory"];
+            /** @description Writable layers of containers. */
+            containers?: components["schemas"]["DockerDiskCategory"];
+            /** @description Volumes. */
+            volumes?: components["schemas"]["DockerDiskCategory"];
+            /** @description Build cache. */
+            buildCache?: components["schemas"]["DockerDiskCategory"];
         };
-        /**
-         * svc.v1.FileEntry
-         * @description A file, directory or link.
-         */
-        "svc.v1.FileEntry": {
+        /** @description A field and what is wrong with it. */
+        FieldViolation: {
+            /** @description Path of the field in JSON names, such as `action.url` or `values["port"]`. */
+            field: string;
+            /** @description One sentence that names the value and the bound. */
+            description: string;
+        };
+        /** @description A file, directory or link. */
+        FileEntry: {
+            /** @description Its name. */
+            name: string;
+            /** @description Its absolute path. */
+            path: string;
             /**
-             * name
-             * @description Its name.
-             */
-            name?: string;
-            /**
-             * path
-             * @description Its absolute path.
-             */
-            path?: string;
-            /**
-             * type
              * @description What it is.
+             * @enum {string}
              */
-            type?: string;
+            type: "file" | "directory" | "symlink" | "socket" | "fifo" | "block_device" | "char_device";
             /**
-             * size_bytes
              * Format: int64
              * @description Its size in bytes.
              */
-            size_bytes?: number | string;
+            size_bytes: number;
+            /** @description Its permission bits in octal, such as `0644`. */
+            mode: string;
+            /** @description Its owner's name; the number where the host has no name. */
+            owner: string;
+            /** @description Its group's name; the number where the host has no name. */
+            group: string;
             /**
-             * mode
-             * @description Its permission bits in octal, such as `0644`.
-             */
-            mode?: string;
-            /**
-             * owner
-             * @description Its owner's name; the number where the host has no name.
-             */
-            owner?: string;
-            /**
-             * group
-             * @description Its group's name; the number where the host has no name.
-             */
-            group?: string;
-            /**
-             * modified_at
+             * Format: date-time
              * @description When it was last written.
              */
-            modified_at?: components["schemas"]["google.protobuf.Timestamp"];
-            /**
-             * link_target
-             * @description Where a link points.
-             */
-            link_target?: string | null;
+            modified_at?: string;
+            /** @description Where a link points. */
+            link_target?: string;
         };
-        /**
-         * svc.v1.Filesystem
-         * @description A filesystem's capacity.
-         */
-        "svc.v1.Filesystem": {
+        /** @description A filesystem's capacity. */
+        Filesystem: {
             /**
-             * size_bytes
              * Format: int64
              * @description All of it, in bytes.
              */
-            size_bytes?: number | string;
+            size_bytes: number;
             /**
-             * used_bytes
              * Format: int64
              * @description In use, in bytes.
              */
-            used_bytes?: number | string;
+            used_bytes: number;
             /**
-             * available_bytes
              * Format: int64
              * @description Left for others than root, in bytes.
              */
-            available_bytes?: number | string;
+            available_bytes: number;
         };
-        /**
-         * svc.v1.FilesystemMetrics
-         * @description A mounted filesystem.
-         */
-        "svc.v1.FilesystemMetrics": {
+        /** @description A mounted filesystem. */
+        FilesystemMetrics: {
+            /** @description Where it is mounted. */
+            path: string;
+            /** @description Its device. */
+            device: string;
+            /** @description Its type, such as `ext4`. */
+            type: string;
             /**
-             * path
-             * @description Where it is mounted.
-             */
-            path?: string;
-            /**
-             * device
-             * @description Its device.
-             */
-            device?: string;
-            /**
-             * type
-             * @description Its type, such as `ext4`.
-             */
-            type?: string;
-            /**
-             * size_bytes
              * Format: int64
              * @description All of it, in bytes.
              */
-            sizeBytes?: number | string;
+            sizeBytes: number;
             /**
-             * used_bytes
              * Format: int64
              * @description In use, in bytes.
              */
-            usedBytes?: number | string;
+            usedBytes: number;
             /**
-             * available_bytes
              * Format: int64
              * @description Left for others than root, in bytes.
              */
-            availableBytes?: number | string;
+            availableBytes: number;
         };
-        /**
-         * svc.v1.GetAppDiskRequest
-         * @description Which app.
-         */
-        "svc.v1.GetAppDiskRequest": {
-            /**
-             * id
-             * @description Id of the app.
-             */
-            id: string;
+        /** @description Samples. */
+        GetAppStatsResponse: {
+            /** @description One entry per running app, by id. */
+            stats: components["schemas"]["AppStats"][];
         };
-        /**
-         * svc.v1.GetAppImageRequest
-         * @description Which app's image.
-         */
-        "svc.v1.GetAppImageRequest": {
-            /**
-             * id
-             * @description Id of the app.
-             */
-            id: string;
-            /**
-             * check_remote
-             * @description True: ask the registry for its digest and say how fresh the local image is.
-             */
-            checkRemote?: boolean;
+        /** @description Samples. */
+        GetMetricsHistoryResponse: {
+            /** @description Oldest to newest. */
+            samples: components["schemas"]["SystemMetrics"][];
+            /** @description Seconds between two samples. */
+            intervalSecs: number;
         };
-        /**
-         * svc.v1.GetAppLogsRequest
-         * @description Which log lines.
-         */
-        "svc.v1.GetAppLogsRequest": {
+        /** @description The state of the daemon. */
+        GetStatusResponse: {
+            /** @description Version of the daemon: a semantic version. */
+            version: string;
+            /** @description Feature strings, sorted. A string appears once the operation behind it ships; it is never renamed or removed. */
+            capabilities: string[];
+            /** @description Counters of the apps that the caller may see. */
+            apps?: components["schemas"]["AppCounters"];
             /**
-             * id
-             * @description Id of the app.
-             */
-            id: string;
-            /**
-             * tail
-             * @description How many of the last lines; 0 to 100000, default 100. A followed log with 0 starts with the next line.
-             */
-            tail?: number | null;
-            /**
-             * timestamps
-             * @description True: each line carries its time.
-             */
-            timestamps?: boolean;
-        };
-        /**
-         * svc.v1.GetAppRequest
-         * @description Which app.
-         */
-        "svc.v1.GetAppRequest": {
-            /**
-             * id
-             * @description Id of the app.
-             */
-            id: string;
-        };
-        /**
-         * svc.v1.GetAppSettingsRequest
-         * @description Which app.
-         */
-        "svc.v1.GetAppSettingsRequest": {
-            /**
-             * id
-             * @description Id of the app.
-             */
-            id: string;
-        };
-        /**
-         * svc.v1.GetAppStatsRequest
-         * @description Which apps to sample.
-         */
-        "svc.v1.GetAppStatsRequest": {
-            /**
-             * ids
-             * @description Ids of apps; empty: every visible app. An id that is not visible is passed over.
-             */
-            ids?: string[];
-        };
-        /**
-         * svc.v1.GetAppStatsResponse
-         * @description Samples.
-         */
-        "svc.v1.GetAppStatsResponse": {
-            /**
-             * stats
-             * @description One entry per running app, by id.
-             */
-            stats?: components["schemas"]["svc.v1.AppStats"][];
-        };
-        /**
-         * svc.v1.GetDiskReportRequest
-         * @description Nothing to say.
-         */
-        "svc.v1.GetDiskReportRequest": Record<string, never>;
-        /**
-         * svc.v1.GetDockerDiskUsageRequest
-         * @description Nothing to say.
-         */
-        "svc.v1.GetDockerDiskUsageRequest": Record<string, never>;
-        /**
-         * svc.v1.GetMetricsHistoryRequest
-         * @description Which samples.
-         */
-        "svc.v1.GetMetricsHistoryRequest": {
-            /**
-             * limit
-             * @description How many of the newest samples; 1 to 10000, default all.
-             */
-            limit?: number | null;
-        };
-        /**
-         * svc.v1.GetMetricsHistoryResponse
-         * @description Samples.
-         */
-        "svc.v1.GetMetricsHistoryResponse": {
-            /**
-             * samples
-             * @description Oldest to newest.
-             */
-            samples?: components["schemas"]["svc.v1.SystemMetrics"][];
-            /**
-             * interval_secs
-             * @description Seconds between two samples.
-             */
-            intervalSecs?: number;
-        };
-        /**
-         * svc.v1.GetPortReportRequest
-         * @description Nothing to say.
-         */
-        "svc.v1.GetPortReportRequest": Record<string, never>;
-        /**
-         * svc.v1.GetStatusRequest
-         * @description Nothing to say.
-         */
-        "svc.v1.GetStatusRequest": Record<string, never>;
-        /**
-         * svc.v1.GetStatusResponse
-         * @description The state of the daemon.
-         */
-        "svc.v1.GetStatusResponse": {
-            /**
-             * version
-             * @description Version of the daemon: a semantic version.
-             */
-            version?: string;
-            /**
-             * capabilities
-             * @description Feature strings, sorted. A string appears once the operation behind it ships; it is never renamed or removed.
-             */
-            capabilities?: string[];
-            /**
-             * apps
-             * @description Counters of the apps that the caller may see.
-             */
-            apps?: components["schemas"]["svc.v1.AppCounters"];
-            /**
-             * mode
              * @description `system`: for all users of the host; `user`: one user's own daemon.
+             * @enum {string}
              */
-            mode?: string;
+            mode: "system" | "user";
+            /** @description Host name of the node. */
+            hostname: string;
             /**
-             * hostname
-             * @description Host name of the node.
-             */
-            hostname?: string;
-            /**
-             * started_at
+             * Format: date-time
              * @description When the daemon started.
              */
-            started_at?: components["schemas"]["google.protobuf.Timestamp"];
-            /**
-             * caller
-             * @description Who the daemon takes the caller for.
-             */
-            caller?: components["schemas"]["svc.v1.Caller"];
+            started_at?: string;
+            /** @description Who the daemon takes the caller for. */
+            caller?: components["schemas"]["Caller"];
         };
-        /**
-         * svc.v1.GetSystemMetricsRequest
-         * @description Nothing to say.
-         */
-        "svc.v1.GetSystemMetricsRequest": Record<string, never>;
-        /**
-         * svc.v1.GetTokenStatusRequest
-         * @description Nothing to say.
-         */
-        "svc.v1.GetTokenStatusRequest": Record<string, never>;
-        /**
-         * svc.v1.Image
-         * @description An image of the host.
-         */
-        "svc.v1.Image": {
+        /** @description An image of the host. */
+        Image: {
+            /** @description Its id. */
+            id: string;
+            /** @description Its tags. */
+            tags: string[];
+            /** @description Its registry digests. */
+            digests: string[];
             /**
-             * id
-             * @description Its id.
-             */
-            id?: string;
-            /**
-             * tags
-             * @description Its tags.
-             */
-            tags?: string[];
-            /**
-             * digests
-             * @description Its registry digests.
-             */
-            digests?: string[];
-            /**
-             * size_bytes
              * Format: int64
              * @description Its size in bytes.
              */
-            sizeBytes?: number | string;
+            sizeBytes: number;
             /**
-             * created_at
+             * Format: date-time
              * @description When it was made.
              */
-            createdAt?: components["schemas"]["google.protobuf.Timestamp"];
-            /**
-             * containers
-             * @description Containers that use it.
-             */
-            containers?: number;
-            /**
-             * dangling
-             * @description True: no tag names it.
-             */
-            dangling?: boolean;
-            /**
-             * svc_protected
-             * @description True: an installed app still runs it.
-             */
-            svcProtected?: boolean;
-            /**
-             * protected_reason
-             * @description Why it is protected; empty when it is not.
-             */
-            protectedReason?: string;
+            createdAt?: string;
+            /** @description Containers that use it. */
+            containers: number;
+            /** @description True: no tag names it. */
+            dangling: boolean;
+            /** @description True: an installed app still runs it. */
+            svcProtected: boolean;
+            /** @description Why it is protected; empty when it is not. */
+            protectedReason: string;
         };
-        /**
-         * svc.v1.InstallAppEvent
-         * @description Progress of an install, at last its result.
-         */
-        "svc.v1.InstallAppEvent": {
-            /**
-             * app
-             * @description The installed app: the last event.
-             */
-            app: components["schemas"]["svc.v1.App"];
-        } | {
-            /**
-             * progress
-             * @description What is being done.
-             */
-            progress: components["schemas"]["svc.v1.Progress"];
-        };
-        /**
-         * svc.v1.InstallAppRequest
-         * @description What to install.
-         */
-        "svc.v1.InstallAppRequest": {
-            /**
-             * spec
-             * @description A package id, `source/id`, either with `@tag`; a git URL (https, ssh, file); or an absolute path of a package directory.
-             */
+        /** @description What to install. */
+        InstallAppRequest: {
+            /** @description A package id, `source/id`, either with `@tag`; a git URL (https, ssh, file); or an absolute path of a package directory. */
             spec: string;
-            /**
-             * source
-             * @description Name of the source to look in; all of them when empty.
-             */
+            /** @description Name of the source to look in; all of them when empty. */
             source?: string;
-            /**
-             * name
-             * @description Display name; the package's when empty.
-             */
+            /** @description Display name; the package's when empty. */
             name?: string;
-            /**
-             * branch
-             * @description Branch to install and to track. Not together with `tag`.
-             */
+            /** @description Branch to install and to track. Not together with `tag`. */
             branch?: string;
-            /**
-             * tag
-             * @description Tag to install; the newest semantic version without pre-releases when neither is given.
-             */
+            /** @description Tag to install; the newest semantic version without pre-releases when neither is given. */
             tag?: string;
-            /**
-             * license_ack
-             * @description True: the caller accepts the licenses and permissions that `license_required` listed.
-             */
+            /** @description True: the caller accepts the licenses and permissions that `license_required` listed. */
             license_ack?: boolean;
-            /**
-             * settings
-             * @description Chosen settings to begin with; the package's defaults for the rest.
-             */
-            settings?: components["schemas"]["google.protobuf.Struct"];
+            /** @description Chosen settings to begin with; the package's defaults for the rest. */
+            settings?: {
+                [key: string]: unknown;
+            };
         };
-        /**
-         * svc.v1.InterfaceMetrics
-         * @description A network interface. Rates are over the time since the sample before.
-         */
-        "svc.v1.InterfaceMetrics": {
+        /** @description A network interface. Rates are over the time since the sample before. */
+        InterfaceMetrics: {
+            /** @description Name, such as `eth0`. */
+            name: string;
             /**
-             * name
-             * @description Name, such as `eth0`.
-             */
-            name?: string;
-            /**
-             * received_bytes
              * Format: int64
              * @description Bytes received since the interface came up.
              */
-            receivedBytes?: number | string;
+            receivedBytes: number;
             /**
-             * sent_bytes
              * Format: int64
              * @description Bytes sent since the interface came up.
              */
-            sentBytes?: number | string;
+            sentBytes: number;
             /**
-             * received_per_sec
              * Format: double
              * @description Bytes received per second.
              */
-            receivedPerSec?: number;
+            receivedPerSec: number;
             /**
-             * sent_per_sec
              * Format: double
              * @description Bytes sent per second.
              */
-            sentPerSec?: number;
+            sentPerSec: number;
         };
-        /**
-         * svc.v1.IssueAccessTokenRequest
-         * @description The token to mint.
-         */
-        "svc.v1.IssueAccessTokenRequest": {
-            /**
-             * ttl_secs
-             * @description Lifetime in seconds: 1 to 86400, default 600.
-             */
-            ttl_secs?: number | null;
-            /**
-             * label
-             * @description What it is for, shown in the log.
-             */
+        /** @description Something went wrong inside the daemon; its log has the cause under this id. */
+        InternalError: {
+            /** @description The request id to search the daemon's log for. */
+            request_id: string;
+        };
+        /** @description The request breaks rules of the contract or of the domain. */
+        InvalidRequest: {
+            /** @description One entry per broken rule. */
+            violations: components["schemas"]["FieldViolation"][];
+        };
+        /** @description The token to mint. */
+        IssueAccessTokenRequest: {
+            /** @description Lifetime in seconds: 1 to 86400, default 600. */
+            ttl_secs?: number;
+            /** @description What it is for, shown in the log. */
             label?: string;
         };
-        /**
-         * svc.v1.IssueAccessTokenResponse
-         * @description An access token.
-         */
-        "svc.v1.IssueAccessTokenResponse": {
+        /** @description An access token. */
+        IssueAccessTokenResponse: {
+            /** @description The token: shown this once. */
+            token: string;
             /**
-             * token
-             * @description The token: shown this once.
-             */
-            token?: string;
-            /**
-             * expires_at
+             * Format: date-time
              * @description When it ends.
              */
-            expires_at?: components["schemas"]["google.protobuf.Timestamp"];
+            expires_at?: string;
         };
-        /**
-         * svc.v1.IssueConsoleTokenRequest
-         * @description What the token is for.
-         */
-        "svc.v1.IssueConsoleTokenRequest": {
+        /** @description A console token. */
+        IssueConsoleTokenResponse: {
+            /** @description The token: shown this once. */
+            token: string;
             /**
-             * app_id
-             * @description Id of the app.
-             */
-            app_id: string;
-            /**
-             * session
-             * @description `logs`: the output. `attach`: the output and the input.
-             */
-            session: string;
-        };
-        /**
-         * svc.v1.IssueConsoleTokenResponse
-         * @description A console token.
-         */
-        "svc.v1.IssueConsoleTokenResponse": {
-            /**
-             * token
-             * @description The token: shown this once.
-             */
-            token?: string;
-            /**
-             * expires_at
+             * Format: date-time
              * @description When it ends, if it is not used before.
              */
-            expires_at?: components["schemas"]["google.protobuf.Timestamp"];
+            expires_at?: string;
         };
-        /**
-         * svc.v1.ListAppPortsRequest
-         * @description Which app.
-         */
-        "svc.v1.ListAppPortsRequest": {
-            /**
-             * id
-             * @description Id of the app.
-             */
-            id: string;
+        /** @description A job with this id belongs to another owner. */
+        JobOwned: {
+            /** @description Ids of the jobs that are in the way. */
+            ids: string[];
+            /** @description The owner of the jobs; empty for the operator. */
+            managed_by: string;
         };
-        /**
-         * svc.v1.ListAppPortsResponse
-         * @description The ports of an app.
-         */
-        "svc.v1.ListAppPortsResponse": {
-            /**
-             * ports
-             * @description In the manifest's order.
-             */
-            ports?: components["schemas"]["svc.v1.AppPort"][];
+        /** @description One license file of a package. */
+        LicenseFile: {
+            /** @description File name at the root of the package, such as `LICENSE`. */
+            name: string;
+            /** @description The first 64 KiB of the text. */
+            text: string;
+            /** @description SHA-256 of the whole file, lower-case hex. */
+            sha256: string;
         };
-        /**
-         * svc.v1.ListAppsRequest
-         * @description Which apps.
-         */
-        "svc.v1.ListAppsRequest": {
-            /**
-             * limit
-             * @description Most apps to answer with; 1 to 1000, default 1000.
-             */
-            limit?: number | null;
-            /**
-             * page_token
-             * @description `next_page_token` of the page before.
-             */
-            page_token?: string;
+        /** @description The package ships licenses that must be acknowledged with `license_ack: true` before it is installed. */
+        LicenseRequired: {
+            /** @description The license files at the root of the package, in name order. */
+            licenses: components["schemas"]["LicenseFile"][];
+            /** @description What the package asks of the host beyond the usual, one sentence each; acknowledged together with the licenses. */
+            permissions: string[];
         };
-        /**
-         * svc.v1.ListAppsResponse
-         * @description A page of apps.
-         */
-        "svc.v1.ListAppsResponse": {
-            /**
-             * apps
-             * @description The apps, by id.
-             */
-            apps?: components["schemas"]["svc.v1.App"][];
-            /**
-             * next_page_token
-             * @description Pass it as `page_token` for the next page; empty on the last.
-             */
-            next_page_token?: string;
+        /** @description The ports of an app. */
+        ListAppPortsResponse: {
+            /** @description In the manifest's order. */
+            ports: components["schemas"]["AppPort"][];
         };
-        /**
-         * svc.v1.ListBackupStoragesRequest
-         * @description Nothing to say.
-         */
-        "svc.v1.ListBackupStoragesRequest": Record<string, never>;
-        /**
-         * svc.v1.ListBackupStoragesResponse
-         * @description Storages.
-         */
-        "svc.v1.ListBackupStoragesResponse": {
-            /**
-             * storages
-             * @description The local one first, the others by name.
-             */
-            storages?: components["schemas"]["svc.v1.BackupStorage"][];
+        /** @description A page of apps. */
+        ListAppsResponse: {
+            /** @description The apps, by id. */
+            apps: components["schemas"]["App"][];
+            /** @description Pass it as `page_token` for the next page; empty on the last. */
+            next_page_token: string;
         };
-        /**
-         * svc.v1.ListBackupsRequest
-         * @description Which archives.
-         */
-        "svc.v1.ListBackupsRequest": {
-            /**
-             * app_id
-             * @description Id of an app; all visible ones when empty.
-             */
-            app_id?: string;
-            /**
-             * storage
-             * @description Name of a storage; all when empty.
-             */
-            storage?: string;
-            /**
-             * limit
-             * @description Most archives to answer with; 1 to 1000, default 1000.
-             */
-            limit?: number | null;
-            /**
-             * page_token
-             * @description `next_page_token` of the page before.
-             */
-            page_token?: string;
+        /** @description Storages. */
+        ListBackupStoragesResponse: {
+            /** @description The local one first, the others by name. */
+            storages: components["schemas"]["BackupStorage"][];
         };
-        /**
-         * svc.v1.ListBackupsResponse
-         * @description A page of archives.
-         */
-        "svc.v1.ListBackupsResponse": {
-            /**
-             * backups
-             * @description Newest first.
-             */
-            backups?: components["schemas"]["svc.v1.BackupArchive"][];
-            /**
-             * errors
-             * @description Storages that could not be asked.
-             */
-            errors?: components["schemas"]["svc.v1.BackupStorageError"][];
-            /**
-             * next_page_token
-             * @description Pass it as `page_token` for the next page; empty on the last.
-             */
-            next_page_token?: string;
+        /** @description A page of archives. */
+        ListBackupsResponse: {
+            /** @description Newest first. */
+            backups: components["schemas"]["BackupArchive"][];
+            /** @description Storages that could not be asked. */
+            errors: components["schemas"]["BackupStorageError"][];
+            /** @description Pass it as `page_token` for the next page; empty on the last. */
+            next_page_token: string;
         };
-        /**
-         * svc.v1.ListContainerStatsRequest
-         * @description Which containers to sample.
-         */
-        "svc.v1.ListContainerStatsRequest": {
-            /**
-             * ids
-             * @description Ids of containers; empty: every running one.
-             */
-            ids?: string[];
+        /** @description Samples. */
+        ListContainerStatsResponse: {
+            /** @description One entry per container, by name. */
+            stats: components["schemas"]["ContainerStats"][];
         };
-        /**
-         * svc.v1.ListContainerStatsResponse
-         * @description Samples.
-         */
-        "svc.v1.ListContainerStatsResponse": {
-            /**
-             * stats
-             * @description One entry per container, by name.
-             */
-            stats?: components["schemas"]["svc.v1.ContainerStats"][];
+        /** @description Containers. */
+        ListContainersResponse: {
+            /** @description By name. */
+            containers: components["schemas"]["Container"][];
         };
-        /**
-         * svc.v1.ListContainersRequest
-         * @description Which containers.
-         */
-        "svc.v1.ListContainersRequest": {
-            /**
-             * all
-             * @description True: stopped ones too.
-             */
-            all?: boolean;
-            /**
-             * size
-             * @description True: the size of the writable layers too. Expensive.
-             */
-            size?: boolean;
+        /** @description A page of entries. */
+        ListDirectoryResponse: {
+            /** @description The directory itself. */
+            directory?: components["schemas"]["FileEntry"];
+            /** @description Its entries, by name. */
+            entries: components["schemas"]["FileEntry"][];
+            /** @description Pass it as `page_token` for the next page; empty on the last. */
+            next_page_token: string;
         };
-        /**
-         * svc.v1.ListContainersResponse
-         * @description Containers.
-         */
-        "svc.v1.ListContainersResponse": {
-            /**
-             * containers
-             * @description By name.
-             */
-            containers?: components["schemas"]["svc.v1.Container"][];
+        /** @description Images. */
+        ListImagesResponse: {
+            /** @description By first tag. */
+            images: components["schemas"]["Image"][];
         };
-        /**
-         * svc.v1.ListDirectoryRequest
-         * @description Which directory.
-         */
-        "svc.v1.ListDirectoryRequest": {
-            /**
-             * path
-             * @description Absolute path.
-             */
-            path: string;
-            /**
-             * hidden
-             * @description True: entries whose name begins with a dot too.
-             */
-            hidden?: boolean;
-            /**
-             * limit
-             * @description Most entries to answer with; 1 to 10000, default 1000.
-             */
-            limit?: number | null;
-            /**
-             * page_token
-             * @description `next_page_token` of the page before.
-             */
-            page_token?: string;
+        /** @description Listening ports. */
+        ListListeningPortsResponse: {
+            /** @description By port, protocol and address. */
+            ports: components["schemas"]["ListeningPort"][];
         };
-        /**
-         * svc.v1.ListDirectoryResponse
-         * @description A page of entries.
-         */
-        "svc.v1.ListDirectoryResponse": {
-            /**
-             * directory
-             * @description The directory itself.
-             */
-            directory?: components["schemas"]["svc.v1.FileEntry"];
-            /**
-             * entries
-             * @description Its entries, by name.
-             */
-            entries?: components["schemas"]["svc.v1.FileEntry"][];
-            /**
-             * next_page_token
-             * @description Pass it as `page_token` for the next page; empty on the last.
-             */
-            next_page_token?: string;
+        /** @description Networks. */
+        ListNetworksResponse: {
+            /** @description By name. */
+            networks: components["schemas"]["Network"][];
         };
-        /**
-         * svc.v1.ListImagesRequest
-         * @description Nothing to say.
-         */
-        "svc.v1.ListImagesRequest": Record<string, never>;
-        /**
-         * svc.v1.ListImagesResponse
-         * @description Images.
-         */
-        "svc.v1.ListImagesResponse": {
-            /**
-             * images
-             * @description By first tag.
-             */
-            images?: components["schemas"]["svc.v1.Image"][];
+        /** @description Processes. */
+        ListProcessesResponse: {
+            /** @description By pid. */
+            processes: components["schemas"]["Process"][];
         };
-        /**
-         * svc.v1.ListListeningPortsRequest
-         * @description Nothing to say.
-         */
-        "svc.v1.ListListeningPortsRequest": Record<string, never>;
-        /**
-         * svc.v1.ListListeningPortsResponse
-         * @description Listening ports.
-         */
-        "svc.v1.ListListeningPortsResponse": {
-            /**
-             * ports
-             * @description By port, protocol and address.
-             */
-            ports?: components["schemas"]["svc.v1.ListeningPort"][];
+        /** @description Runs. */
+        ListScheduleRunsResponse: {
+            /** @description Newest first. */
+            runs: components["schemas"]["ScheduleRun"][];
         };
-        /**
-         * svc.v1.ListNetworksRequest
-         * @description Nothing to say.
-         */
-        "svc.v1.ListNetworksRequest": Record<string, never>;
-        /**
-         * svc.v1.ListNetworksResponse
-         * @description Networks.
-         */
-        "svc.v1.ListNetworksResponse": {
-            /**
-             * networks
-             * @description By name.
-             */
-            networks?: components["schemas"]["svc.v1.Network"][];
+        /** @description A page of jobs. */
+        ListSchedulesResponse: {
+            /** @description By owner and id. */
+            schedules: components["schemas"]["Schedule"][];
+            /** @description Pass it as `page_token` for the next page; empty on the last. */
+            next_page_token: string;
         };
-        /**
-         * svc.v1.ListProcessesRequest
-         * @description Which processes.
-         */
-        "svc.v1.ListProcessesRequest": {
-            /**
-             * kernel_threads
-             * @description True: kernel threads too.
-             */
-            kernelThreads?: boolean;
+        /** @description Compose projects. */
+        ListStacksResponse: {
+            /** @description By name. */
+            stacks: components["schemas"]["Stack"][];
         };
-        /**
-         * svc.v1.ListProcessesResponse
-         * @description Processes.
-         */
-        "svc.v1.ListProcessesResponse": {
-            /**
-             * processes
-             * @description By pid.
-             */
-            processes?: components["schemas"]["svc.v1.Process"][];
+        /** @description Local users and groups. */
+        ListSystemIdentitiesResponse: {
+            /** @description By name. */
+            users: components["schemas"]["SystemUser"][];
+            /** @description By name. */
+            groups: components["schemas"]["SystemGroup"][];
         };
-        /**
-         * svc.v1.ListScheduleRunsRequest
-         * @description Which runs.
-         */
-        "svc.v1.ListScheduleRunsRequest": {
-            /**
-             * id
-             * @description Id of the job.
-             */
-            id: string;
-            /**
-             * limit
-             * @description How many; 1 to 50, default 50.
-             */
-            limit?: number | null;
-            /**
-             * owner
-             * @description Root only: the uid whose job it is; the caller's own when absent.
-             */
-            owner?: number | null;
+        /** @description Volumes. */
+        ListVolumesResponse: {
+            /** @description By name. */
+            volumes: components["schemas"]["Volume"][];
         };
-        /**
-         * svc.v1.ListScheduleRunsResponse
-         * @description Runs.
-         */
-        "svc.v1.ListScheduleRunsResponse": {
+        /** @description A port that a process listens on. */
+        ListeningPort: {
             /**
-             * runs
-             * @description Newest first.
-             */
-            runs?: components["schemas"]["svc.v1.ScheduleRun"][];
-        };
-        /**
-         * svc.v1.ListSchedulesRequest
-         * @description Which jobs.
-         */
-        "svc.v1.ListSchedulesRequest": {
-            /**
-             * managed_by
-             * @description Only jobs of this owner; all when absent. Empty: the operator's.
-             */
-            managed_by?: string | null;
-            /**
-             * limit
-             * @description Most jobs to answer with; 1 to 1000, default 1000.
-             */
-            limit?: number | null;
-            /**
-             * page_token
-             * @description `next_page_token` of the page before.
-             */
-            page_token?: string;
-        };
-        /**
-         * svc.v1.ListSchedulesResponse
-         * @description A page of jobs.
-         */
-        "svc.v1.ListSchedulesResponse": {
-            /**
-             * schedules
-             * @description By owner and id.
-             */
-            schedules?: components["schemas"]["svc.v1.Schedule"][];
-            /**
-             * next_page_token
-             * @description Pass it as `page_token` for the next page; empty on the last.
-             */
-            next_page_token?: string;
-        };
-        /**
-         * svc.v1.ListStacksRequest
-         * @description Nothing to say.
-         */
-        "svc.v1.ListStacksRequest": Record<string, never>;
-        /**
-         * svc.v1.ListStacksResponse
-         * @description Compose projects.
-         */
-        "svc.v1.ListStacksResponse": {
-            /**
-             * stacks
-             * @description By name.
-             */
-            stacks?: components["schemas"]["svc.v1.Stack"][];
-        };
-        /**
-         * svc.v1.ListSystemIdentitiesRequest
-         * @description Nothing to say.
-         */
-        "svc.v1.ListSystemIdentitiesRequest": Record<string, never>;
-        /**
-         * svc.v1.ListSystemIdentitiesResponse
-         * @description Local users and groups.
-         */
-        "svc.v1.ListSystemIdentitiesResponse": {
-            /**
-             * users
-             * @description By name.
-             */
-            users?: components["schemas"]["svc.v1.SystemUser"][];
-            /**
-             * groups
-             * @description By name.
-             */
-            groups?: components["schemas"]["svc.v1.SystemGroup"][];
-        };
-        /**
-         * svc.v1.ListVolumesRequest
-         * @description Nothing to say.
-         */
-        "svc.v1.ListVolumesRequest": Record<string, never>;
-        /**
-         * svc.v1.ListVolumesResponse
-         * @description Volumes.
-         */
-        "svc.v1.ListVolumesResponse": {
-            /**
-             * volumes
-             * @description By name.
-             */
-            volumes?: components["schemas"]["svc.v1.Volume"][];
-        };
-        /**
-         * svc.v1.ListeningPort
-         * @description A port that a process listens on.
-         */
-        "svc.v1.ListeningPort": {
-            /**
-             * protocol
              * @description `tcp` or `udp`.
+             * @enum {string}
              */
-            protocol?: string;
-            /**
-             * address
-             * @description The address it is bound to, such as `0.0.0.0` or `::1`.
-             */
-            address?: string;
-            /**
-             * port
-             * @description The number.
-             */
-            port?: number;
-            /**
-             * pid
-             * @description The process; absent where the caller may not see it.
-             */
-            pid?: number | null;
-            /**
-             * process
-             * @description Name of the process.
-             */
-            process?: string | null;
-            /**
-             * container
-             * @description Name of the container that it runs in.
-             */
-            container?: string | null;
-            /**
-             * app_id
-             * @description Id of the app that it belongs to.
-             */
-            appId?: string | null;
+            protocol: "tcp" | "udp";
+            /** @description The address it is bound to, such as `0.0.0.0` or `::1`. */
+            address: string;
+            /** @description The number. */
+            port: number;
+            /** @description The process; absent where the caller may not see it. */
+            pid?: number;
+            /** @description Name of the process. */
+            process?: string;
+            /** @description Name of the container that it runs in. */
+            container?: string;
+            /** @description Id of the app that it belongs to. */
+            appId?: string;
         };
-        /**
-         * svc.v1.LocalLocation
-         * @description A directory of the host.
-         */
-        "svc.v1.LocalLocation": {
-            /**
-             * dir
-             * @description Its absolute path.
-             */
+        /** @description A directory of the host. */
+        LocalLocation: {
+            /** @description Its absolute path. */
             dir: string;
         };
-        /**
-         * svc.v1.LogLine
-         * @description One line of an app's log.
-         */
-        "svc.v1.LogLine": {
+        /** @description One line of an app's log. */
+        LogLine: {
             /**
-             * time
+             * Format: date-time
              * @description When the app printed it; only with `timestamps=true`.
              */
-            time?: components["schemas"]["google.protobuf.Timestamp"];
+            time?: string;
             /**
-             * stream
              * @description Where the app printed it; `svc` is the supervisor speaking.
+             * @enum {string}
              */
-            stream?: string;
-            /**
-             * text
-             * @description The line without its line feed; bytes that are no UTF-8 are replaced by U+FFFD.
-             */
-            text?: string;
+            stream: "stdout" | "stderr" | "svc";
+            /** @description The line without its line feed; bytes that are no UTF-8 are replaced by U+FFFD. */
+            text: string;
         };
-        /**
-         * svc.v1.MovePathRequest
-         * @description What to move where.
-         */
-        "svc.v1.MovePathRequest": {
-            /**
-             * from
-             * @description Absolute path of what is moved.
-             */
+        /** @description What to move where. */
+        MovePathRequest: {
+            /** @description Absolute path of what is moved. */
             from: string;
-            /**
-             * to
-             * @description Absolute path it gets.
-             */
+            /** @description Absolute path it gets. */
             to: string;
-            /**
-             * overwrite
-             * @description True: replace what is there.
-             */
+            /** @description True: replace what is there. */
             overwrite?: boolean;
         };
-        /**
-         * svc.v1.Network
-         * @description A network of the host.
-         */
-        "svc.v1.Network": {
-            /**
-             * id
-             * @description Its id.
-             */
-            id?: string;
-            /**
-             * name
-             * @description Its name.
-             */
-            name?: string;
-            /**
-             * driver
-             * @description Its driver.
-             */
-            driver?: string;
-            /**
-             * scope
-             * @description Its scope.
-             */
-            scope?: string;
-            /**
-             * subnets
-             * @description Its subnets.
-             */
-            subnets?: string[];
-            /**
-             * internal
-             * @description True: nothing outside can be reached from it.
-             */
-            internal?: boolean;
+        /** @description A network of the host. */
+        Network: {
+            /** @description Its id. */
+            id: string;
+            /** @description Its name. */
+            name: string;
+            /** @description Its driver. */
+            driver: string;
+            /** @description Its scope. */
+            scope: string;
+            /** @description Its subnets. */
+            subnets: string[];
+            /** @description True: nothing outside can be reached from it. */
+            internal: boolean;
         };
-        /**
-         * svc.v1.PathFailure
-         * @description A path that stays.
-         */
-        "svc.v1.PathFailure": {
-            /**
-             * path
-             * @description The path.
-             */
-            path?: string;
-            /**
-             * error
-             * @description Why, one sentence.
-             */
-            error?: string;
+        /** @description The container belongs to an installed app and is controlled through it. */
+        OwnedByApp: {
+            /** @description Id of the app. */
+            app_id: string;
         };
-        /**
-         * svc.v1.PortReport
-         * @description Apps and their ports.
-         */
-        "svc.v1.PortReport": {
-            /**
-             * apps
-             * @description The visible apps, by id.
-             */
-            apps?: components["schemas"]["svc.v1.AppPorts"][];
+        /** @description A package that an ambiguous spec could mean. */
+        PackageCandidate: {
+            /** @description What to pass as `spec` to mean this one, such as `main/hello`. */
+            spec: string;
+            /** @description The source that lists it. */
+            source: string;
+            /** @description The package id. */
+            id: string;
+            /** @description The display name. */
+            name: string;
+            /** @description One line about it. */
+            summary: string;
         };
-        /**
-         * svc.v1.Process
-         * @description A process of the host.
-         */
-        "svc.v1.Process": {
+        /** @description A path that stays. */
+        PathFailure: {
+            /** @description The path. */
+            path: string;
+            /** @description Why, one sentence. */
+            error: string;
+        };
+        /** @description Apps and their ports. */
+        PortReport: {
+            /** @description The visible apps, by id. */
+            apps: components["schemas"]["AppPorts"][];
+        };
+        /** @description A process of the host. */
+        Process: {
+            /** @description Its id. */
+            pid: number;
+            /** @description Its parent's id. */
+            parentPid: number;
+            /** @description Its name. */
+            name: string;
+            /** @description Its command line, at most 4 KiB; empty for kernel threads. */
+            command: string;
             /**
-             * pid
-             * @description Its id.
-             */
-            pid?: number;
-            /**
-             * parent_pid
-             * @description Its parent's id.
-             */
-            parentPid?: number;
-            /**
-             * name
-             * @description Its name.
-             */
-            name?: string;
-            /**
-             * command
-             * @description Its command line, at most 4 KiB; empty for kernel threads.
-             */
-            command?: string;
-            /**
-             * cpu_percent
              * Format: double
              * @description Processor time since the sample before, in percent of one processor.
              */
-            cpuPercent?: number;
+            cpuPercent: number;
             /**
-             * rss_bytes
              * Format: int64
              * @description Resident memory in bytes.
              */
-            rssBytes?: number | string;
+            rssBytes: number;
+            /** @description Its user's name; the number where the host has no name. */
+            user: string;
+            /** @description The kernel's state letter, such as `S` or `R`. */
+            state: string;
             /**
-             * user
-             * @description Its user's name; the number where the host has no name.
-             */
-            user?: string;
-            /**
-             * state
-             * @description The kernel's state letter, such as `S` or `R`.
-             */
-            state?: string;
-            /**
-             * started_at
+             * Format: date-time
              * @description When it started.
              */
-            startedAt?: components["schemas"]["google.protobuf.Timestamp"];
+            startedAt?: string;
             /**
-             * start_ticks
              * Format: int64
              * @description Start marker: clock ticks between the host's start and its own. With the pid it names one process for good.
              */
-            startTicks?: number | string;
-            /**
-             * container
-             * @description Name of the container that it runs in.
-             */
-            container?: string | null;
-            /**
-             * app_id
-             * @description Id of the app that it belongs to.
-             */
-            appId?: string | null;
-            /**
-             * kernel_thread
-             * @description True: a kernel thread.
-             */
-            kernelThread?: boolean;
+            startTicks: number;
+            /** @description Name of the container that it runs in. */
+            container?: string;
+            /** @description Id of the app that it belongs to. */
+            appId?: string;
+            /** @description True: a kernel thread. */
+            kernelThread: boolean;
         };
-        /**
-         * svc.v1.Progress
-         * @description Progress of long work.
-         */
-        "svc.v1.Progress": {
+        /** @description What to prune. */
+        PruneDockerRequest: {
             /**
-             * step
-             * @description The step it is in, a word such as `fetch`, `build` or `copy`.
-             */
-            step?: string;
-            /**
-             * message
-             * @description A line for people: what happens, or what the step printed.
-             */
-            message?: string;
-            /**
-             * done_bytes
-             * Format: int64
-             * @description Bytes done in this step; absent where it is not counted in bytes.
-             */
-            done_bytes?: number | string | null;
-            /**
-             * total_bytes
-             * Format: int64
-             * @description Bytes that this step has to do; absent while not known.
-             */
-            total_bytes?: number | string | null;
-        };
-        /**
-         * svc.v1.PruneDockerRequest
-         * @description What to prune.
-         */
-        "svc.v1.PruneDockerRequest": {
-            /**
-             * target
              * @description What to remove.
+             * @enum {string}
              */
-            target: string;
-            /**
-             * dry_run
-             * @description True: compute the same plan, remove nothing.
-             */
+            target: "images" | "volumes" | "build_cache";
+            /** @description True: compute the same plan, remove nothing. */
             dryRun?: boolean;
-            /**
-             * dangling_only
-             * @description Images: true removes untagged ones only. Volumes: true removes anonymous ones only. Must be said.
-             */
-            danglingOnly: boolean | null;
+            /** @description Images: true removes untagged ones only. Volumes: true removes anonymous ones only. Must be said. */
+            danglingOnly: boolean;
         };
-        /**
-         * svc.v1.PruneDockerResponse
-         * @description What was removed, or would be.
-         */
-        "svc.v1.PruneDockerResponse": {
+        /** @description What was removed, or would be. */
+        PruneDockerResponse: {
+            /** @description Removed items. */
+            removed: components["schemas"]["PrunedItem"][];
+            /** @description Items that stay, each with the reason. */
+            skipped: components["schemas"]["SkippedItem"][];
             /**
-             * removed
-             * @description Removed items.
-             */
-            removed?: components["schemas"]["svc.v1.PrunedItem"][];
-            /**
-             * skipped
-             * @description Items that stay, each with the reason.
-             */
-            skipped?: components["schemas"]["svc.v1.SkippedItem"][];
-            /**
-             * freed_bytes
              * Format: int64
              * @description Bytes that were freed, or would be.
              */
-            freedBytes?: number | string;
-            /**
-             * dry_run
-             * @description True: nothing was removed.
-             */
-            dryRun?: boolean;
+            freedBytes: number;
+            /** @description True: nothing was removed. */
+            dryRun: boolean;
         };
-        /**
-         * svc.v1.PrunedItem
-         * @description A removed item.
-         */
-        "svc.v1.PrunedItem": {
+        /** @description A removed item. */
+        PrunedItem: {
+            /** @description Its id. */
+            id: string;
+            /** @description Its name; empty when it has none. */
+            name: string;
             /**
-             * id
-             * @description Its id.
-             */
-            id?: string;
-            /**
-             * name
-             * @description Its name; empty when it has none.
-             */
-            name?: string;
-            /**
-             * size_bytes
              * Format: int64
              * @description Its size in bytes.
              */
-            sizeBytes?: number | string;
+            sizeBytes: number;
         };
-        /**
-         * svc.v1.ReadFileRequest
-         * @description Which file, from where.
-         */
-        "svc.v1.ReadFileRequest": {
-            /**
-             * path
-             * @description Absolute path.
-             */
-            path: string;
-            /**
-             * offset
-             * Format: int64
-             * @description The first byte to send.
-             */
-            offset?: number | string;
+        /** @description Nothing to say. */
+        RebootSystemRequest: Record<string, never>;
+        /** @description The reboot is on its way. */
+        RebootSystemResponse: {
+            /** @description Seconds until it begins. */
+            delay_secs: number;
         };
-        /**
-         * svc.v1.ReadFileResponse
-         * @description A piece of a file.
-         */
-        "svc.v1.ReadFileResponse": {
-            /**
-             * content
-             * @description The bytes; the first one carries the content type.
-             */
-            content?: components["schemas"]["google.api.HttpBody"];
-            /**
-             * size_bytes
-             * Format: int64
-             * @description Size of the whole file in bytes; in the first message.
-             */
-            size_bytes?: number | string | null;
-        };
-        /**
-         * svc.v1.RebootSystemRequest
-         * @description Nothing to say.
-         */
-        "svc.v1.RebootSystemRequest": Record<string, never>;
-        /**
-         * svc.v1.RebootSystemResponse
-         * @description The reboot is on its way.
-         */
-        "svc.v1.RebootSystemResponse": {
-            /**
-             * delay_secs
-             * @description Seconds until it begins.
-             */
-            delay_secs?: number;
-        };
-        /**
-         * svc.v1.RemoveAppRequest
-         * @description Which app to remove.
-         */
-        "svc.v1.RemoveAppRequest": {
-            /**
-             * id
-             * @description Id of the app.
-             */
+        /** @description What was removed. */
+        RemoveAppResponse: {
+            /** @description Id of the app. */
             id: string;
-        };
-        /**
-         * svc.v1.RemoveAppResponse
-         * @description What was removed.
-         */
-        "svc.v1.RemoveAppResponse": {
             /**
-             * id
-             * @description Id of the app.
-             */
-            id?: string;
-            /**
-             * freed_bytes
              * Format: int64
              * @description Bytes that were freed on disk.
              */
-            freed_bytes?: number | string;
+            freed_bytes: number;
         };
-        /**
-         * svc.v1.RemoveBackupStorageRequest
-         * @description The storage to remove.
-         */
-        "svc.v1.RemoveBackupStorageRequest": {
-            /**
-             * name
-             * @description Its name.
-             */
+        /** @description The entry is gone. */
+        RemoveBackupStorageResponse: {
+            /** @description Its name. */
             name: string;
-            /**
-             * managed_by
-             * @description When given: remove it only if it carries this marker.
-             */
-            managed_by?: string;
         };
-        /**
-         * svc.v1.RemoveBackupStorageResponse
-         * @description The entry is gone.
-         */
-        "svc.v1.RemoveBackupStorageResponse": {
-            /**
-             * name
-             * @description Its name.
-             */
-            name?: string;
-        };
-        /**
-         * svc.v1.RemoveScheduleRequest
-         * @description The job to remove.
-         */
-        "svc.v1.RemoveScheduleRequest": {
-            /**
-             * id
-             * @description Its id.
-             */
-            id: string;
-            /**
-             * owner
-             * @description Root only: the uid whose job it is; the caller's own when absent.
-             */
-            owner?: number | null;
-        };
-        /**
-         * svc.v1.RemoveScheduleResponse
-         * @description The job is gone.
-         */
-        "svc.v1.RemoveScheduleResponse": {
-            /**
-             * id
-             * @description Its id.
-             */
-            id?: string;
-        };
-        /**
-         * svc.v1.ReplaceManagedSchedulesRequest
-         * @description All jobs of one owner.
-         */
-        "svc.v1.ReplaceManagedSchedulesRequest": {
-            /**
-             * managed_by
-             * @description The owner.
-             */
-            managed_by: string;
-            /**
-             * schedules
-             * @description Its jobs; an empty list removes all of them.
-             */
-            schedules?: components["schemas"]["svc.v1.Schedule"][];
-        };
-        /**
-         * svc.v1.RepullAppRequest
-         * @description Which app.
-         */
-        "svc.v1.RepullAppRequest": {
-            /**
-             * id
-             * @description Id of the app.
-             */
+        /** @description The job is gone. */
+        RemoveScheduleResponse: {
+            /** @description Its id. */
             id: string;
         };
-        /**
-         * svc.v1.RepullAppResponse
-         * @description What the pull changed.
-         */
-        "svc.v1.RepullAppResponse": {
-            /**
-             * id
-             * @description Id of the app.
-             */
-            id?: string;
-            /**
-             * changed
-             * @description True: the image changed.
-             */
-            changed?: boolean;
-            /**
-             * restarted
-             * @description True: the app was restarted on the new image.
-             */
-            restarted?: boolean;
-            /**
-             * digest
-             * @description Digest of the local image now.
-             */
-            digest?: string;
-        };
-        /**
-         * svc.v1.RestartAppRequest
-         * @description Which app.
-         */
-        "svc.v1.RestartAppRequest": {
-            /**
-             * id
-             * @description Id of the app.
-             */
+        /** @description What the pull changed. */
+        RepullAppResponse: {
+            /** @description Id of the app. */
             id: string;
+            /** @description True: the image changed. */
+            changed: boolean;
+            /** @description True: the app was restarted on the new image. */
+            restarted: boolean;
+            /** @description Digest of the local image now. */
+            digest: string;
         };
-        /**
-         * svc.v1.RestoreBackupRequest
-         * @description The archive to restore.
-         */
-        "svc.v1.RestoreBackupRequest": {
-            /**
-             * app_id
-             * @description Id of the app.
-             */
+        /** @description The archive is restored. */
+        RestoreBackupResponse: {
+            /** @description Id of the app. */
             app_id: string;
             /**
-             * storage
-             * @description Name of the storage.
-             */
-            storage: string;
-            /**
-             * name
-             * @description Name of the archive.
-             */
-            name: string;
-            /**
-             * stop_app
-             * @description True: stop a running app, restore, start it again.
-             */
-            stop_app?: boolean;
-        };
-        /**
-         * svc.v1.RestoreBackupResponse
-         * @description The archive is restored.
-         */
-        "svc.v1.RestoreBackupResponse": {
-            /**
-             * app_id
-             * @description Id of the app.
-             */
-            app_id?: string;
-            /**
-             * restored_bytes
              * Format: int64
              * @description Bytes that were restored.
              */
-            restored_bytes?: number | string;
-            /**
-             * restarted
-             * @description True: the app was started again.
-             */
-            restarted?: boolean;
+            restored_bytes: number;
+            /** @description True: the app was started again. */
+            restarted: boolean;
         };
-        /**
-         * svc.v1.RevokeAccessTokensRequest
-         * @description Nothing to say.
-         */
-        "svc.v1.RevokeAccessTokensRequest": Record<string, never>;
-        /**
-         * svc.v1.RevokeAccessTokensResponse
-         * @description What ended.
-         */
-        "svc.v1.RevokeAccessTokensResponse": {
-            /**
-             * revoked
-             * @description How many tokens were ended.
-             */
-            revoked?: number;
+        /** @description What ended. */
+        RevokeAccessTokensResponse: {
+            /** @description How many tokens were ended. */
+            revoked: number;
         };
-        /**
-         * svc.v1.RotatePrimaryTokenRequest
-         * @description How to rotate.
-         */
-        "svc.v1.RotatePrimaryTokenRequest": {
-            /**
-             * grace_secs
-             * @description Seconds that the replaced token goes on working: 0 to 86400, default 300.
-             */
-            grace_secs?: number | null;
+        /** @description How to rotate. */
+        RotatePrimaryTokenRequest: {
+            /** @description Seconds that the replaced token goes on working: 0 to 86400, default 300. */
+            grace_secs?: number;
         };
-        /**
-         * svc.v1.RotatePrimaryTokenResponse
-         * @description The new primary token.
-         */
-        "svc.v1.RotatePrimaryTokenResponse": {
+        /** @description The new primary token. */
+        RotatePrimaryTokenResponse: {
+            /** @description The token: shown this once. */
+            token: string;
             /**
-             * token
-             * @description The token: shown this once.
-             */
-            token?: string;
-            /**
-             * grace_until
+             * Format: date-time
              * @description When the replaced one ends.
              */
-            grace_until?: components["schemas"]["google.protobuf.Timestamp"];
-            /**
-             * revoked
-             * @description Access tokens that were ended.
-             */
-            revoked?: number;
+            grace_until?: string;
+            /** @description Access tokens that were ended. */
+            revoked: number;
         };
-        /**
-         * svc.v1.RunScheduleRequest
-         * @description The job to run.
-         */
-        "svc.v1.RunScheduleRequest": {
-            /**
-             * id
-             * @description Its id.
-             */
-            id: string;
-            /**
-             * owner
-             * @description Root only: the uid whose job it is; the caller's own when absent.
-             */
-            owner?: number | null;
+        /** @description The run. */
+        RunScheduleResponse: {
+            /** @description False: a run was going already, it is the one answered. */
+            started: boolean;
+            /** @description The run. */
+            run?: components["schemas"]["ScheduleRun"];
         };
-        /**
-         * svc.v1.RunScheduleResponse
-         * @description The run.
-         */
-        "svc.v1.RunScheduleResponse": {
-            /**
-             * started
-             * @description False: a run was going already, it is the one answered.
-             */
-            started?: boolean;
-            /**
-             * run
-             * @description The run.
-             */
-            run?: components["schemas"]["svc.v1.ScheduleRun"];
-        };
-        /**
-         * svc.v1.S3Location
-         * @description A bucket of an S3 server.
-         */
-        "svc.v1.S3Location": {
-            /**
-             * endpoint
-             * @description The server's URL.
-             */
+        /** @description A bucket of an S3 server. */
+        S3Location: {
+            /** @description The server's URL. */
             endpoint: string;
-            /**
-             * region
-             * @description The region.
-             */
+            /** @description The region. */
             region?: string;
-            /**
-             * bucket
-             * @description The bucket.
-             */
+            /** @description The bucket. */
             bucket: string;
-            /**
-             * access_key
-             * @description The key's id. Written, never read: `"***"` keeps the stored one.
-             */
+            /** @description The key's id. Written, never read: `"***"` keeps the stored one. */
             access_key?: string;
-            /**
-             * secret_key
-             * @description The key's secret. Written, never read: `"***"` keeps the stored one.
-             */
+            /** @description The key's secret. Written, never read: `"***"` keeps the stored one. */
             secret_key?: string;
-            /**
-             * prefix
-             * @description What all names in the bucket begin with.
-             */
+            /** @description What all names in the bucket begin with. */
             prefix?: string;
         };
-        /**
-         * svc.v1.Schedule
-         * @description A job.
-         */
-        "svc.v1.Schedule": {
-            /**
-             * id
-             * @description Its id, unique with its owner's uid.
-             */
+        /** @description A job. */
+        Schedule: {
+            /** @description Its id, unique with its owner's uid. */
             id: string;
-            /**
-             * trigger
-             * @description `hourly`, `daily@HH:MM`, `HH:MM`, or five cron fields: minute hour day-of-month month day-of-week.
-             */
+            /** @description `hourly`, `daily@HH:MM`, `HH:MM`, or five cron fields: minute hour day-of-month month day-of-week. */
             trigger: string;
-            /**
-             * utc
-             * @description True: the trigger is read in UTC instead of the node's local time.
-             */
+            /** @description True: the trigger is read in UTC instead of the node's local time. */
             utc?: boolean;
-            /**
-             * enabled
-             * @description False: the job does not fire. Absent means true.
-             */
-            enabled?: boolean | null;
-            /**
-             * comment
-             * @description A note for people.
-             */
+            /** @description False: the job does not fire. Absent means true. */
+            enabled?: boolean;
+            /** @description A note for people. */
             comment?: string;
-            /**
-             * managed_by
-             * @description Who manages it; empty for the operator.
-             */
+            /** @description Who manages it; empty for the operator. */
             managed_by?: string;
-            /**
-             * action
-             * @description What it does.
-             */
-            action: components["schemas"]["svc.v1.ScheduleAction"];
-            /**
-             * timeout
-             * @description Seconds a run may take: 1 to 3600, default 600.
-             */
-            timeout?: number | null;
-            /**
-             * keep
-             * @description For backups: how many archives to keep; at least 1.
-             */
-            keep?: number | null;
-            /**
-             * owner_uid
-             * @description The owner's user id. Output only.
-             */
+            /** @description What it does. */
+            action: components["schemas"]["ScheduleAction"];
+            /** @description Seconds a run may take: 1 to 3600, default 600. */
+            timeout?: number;
+            /** @description For backups: how many archives to keep; at least 1. */
+            keep?: number;
+            /** @description The owner's user id. Output only. */
             owner_uid?: number;
             /**
-             * next_run_unix
              * Format: int64
              * @description The next firing in seconds since 1970; absent when there is none within a year or the job is disabled. Output only.
              */
-            next_run_unix?: number | string | null;
-            /**
-             * last_run
-             * @description The newest run. Output only.
-             */
-            last_run?: components["schemas"]["svc.v1.ScheduleRun"];
-            /**
-             * skipped
-             * @description Firings that were skipped because a run was still going. Output only.
-             */
+            next_run_unix?: number;
+            /** @description The newest run. Output only. */
+            last_run?: components["schemas"]["ScheduleRun"];
+            /** @description Firings that were skipped because a run was still going. Output only. */
             skipped?: number;
         };
-        /**
-         * svc.v1.ScheduleAction
-         * @description What a job does.
-         */
-        "svc.v1.ScheduleAction": {
+        /** @description What a job does. */
+        ScheduleAction: {
             /**
-             * type
              * @description Which action.
+             * @enum {string}
              */
-            type: string;
-            /**
-             * app
-             * @description Id of the app, for `app_*`, `backup` and, if wanted, `shell`.
-             */
+            type: "node_reboot" | "app_start" | "app_stop" | "app_restart" | "app_update" | "backup" | "shell" | "http";
+            /** @description Id of the app, for `app_*`, `backup` and, if wanted, `shell`. */
             app?: string;
-            /**
-             * storages
-             * @description Names of storages, for `backup`.
-             */
+            /** @description Names of storages, for `backup`. */
             storages?: string[];
-            /**
-             * keep
-             * @description How many archives to keep, for `backup`; at least 1.
-             */
-            keep?: number | null;
-            /**
-             * command
-             * @description The command, for `shell`: run by `/bin/sh -c`.
-             */
+            /** @description How many archives to keep, for `backup`; at least 1. */
+            keep?: number;
+            /** @description The command, for `shell`: run by `/bin/sh -c`. */
             command?: string;
-            /**
-             * url
-             * @description The URL, for `http`.
-             */
+            /** @description The URL, for `http`. */
             url?: string;
             /**
-             * method
              * @description The method, for `http`; GET when empty.
+             * @enum {string}
              */
-            method?: string;
-            /**
-             * headers
-             * @description The headers, for `http`. Values are written, never read: `"***"` keeps the stored one.
-             */
+            method?: "GET" | "POST" | "PUT" | "PATCH" | "DELETE" | "HEAD";
+            /** @description The headers, for `http`. Values are written, never read: `"***"` keeps the stored one. */
             headers?: {
                 [key: string]: string;
             };
-            /**
-             * body
-             * @description The body, for `http`.
-             */
+            /** @description The body, for `http`. */
             body?: string;
         };
-        /** svc.v1.ScheduleAction.HeadersEntry */
-        "svc.v1.ScheduleAction.HeadersEntry": {
-            /** key */
-            key?: string;
-            /** value */
-            value?: string;
-        };
-        /**
-         * svc.v1.ScheduleRun
-         * @description A run of a job.
-         */
-        "svc.v1.ScheduleRun": {
-            /**
-             * id
-             * @description Its number, unique on the node.
-             */
+        /** @description A run of a job. */
+        ScheduleRun: {
+            /** @description Its number, unique on the node. */
             id?: string;
-            /**
-             * job_id
-             * @description Id of the job.
-             */
+            /** @description Id of the job. */
             job_id?: string;
             /**
-             * trigger
              * @description What started it.
+             * @enum {string}
              */
-            trigger?: string;
+            trigger?: "schedule" | "manual";
             /**
-             * status
              * @description How it is, or how it ended. INTERRUPTED: the daemon ended while it ran.
+             * @enum {string}
              */
-            status?: string;
+            status?: "RUNNING" | "SUCCEEDED" | "FAILED" | "TIMED_OUT" | "CANCELED" | "INTERRUPTED";
             /**
-             * started_at
+             * Format: date-time
              * @description When it started.
              */
-            started_at?: components["schemas"]["google.protobuf.Timestamp"];
+            started_at?: string;
             /**
-             * ended_at
+             * Format: date-time
              * @description When it ended; absent while it runs.
              */
-            ended_at?: components["schemas"]["google.protobuf.Timestamp"];
+            ended_at?: string;
             /**
-             * exit_code
              * Format: int32
              * @description Exit code of a command.
              */
-            exit_code?: number | null;
-            /**
-             * http_status
-             * @description Status of an HTTP answer.
-             */
-            http_status?: number | null;
-            /**
-             * output
-             * @description What it printed, at most 64 KiB: head and tail where it was more.
-             */
+            exit_code?: number;
+            /** @description Status of an HTTP answer. */
+            http_status?: number;
+            /** @description What it printed, at most 64 KiB: head and tail where it was more. */
             output?: string;
-            /**
-             * error
-             * @description What went wrong, at most 64 KiB; empty when nothing did.
-             */
+            /** @description What went wrong, at most 64 KiB; empty when nothing did. */
             error?: string;
-            /**
-             * truncated
-             * @description True: output or error is not whole.
-             */
+            /** @description True: output or error is not whole. */
             truncated?: boolean;
         };
-        /**
-         * svc.v1.SetPathAttributesRequest
-         * @description What to set.
-         */
-        "svc.v1.SetPathAttributesRequest": {
-            /**
-             * path
-             * @description Absolute path.
-             */
+        /** @description What to set. */
+        SetPathAttributesRequest: {
+            /** @description Absolute path. */
             path: string;
-            /**
-             * mode
-             * @description Permission bits in octal; unchanged when empty.
-             */
+            /** @description Permission bits in octal; unchanged when empty. */
             mode?: string;
-            /**
-             * owner
-             * @description The owner's name; unchanged when empty.
-             */
+            /** @description The owner's name; unchanged when empty. */
             owner?: string;
-            /**
-             * group
-             * @description The group's name; unchanged when empty.
-             */
+            /** @description The group's name; unchanged when empty. */
             group?: string;
-            /**
-             * recursive
-             * @description True: all that is below it too.
-             */
+            /** @description True: all that is below it too. */
             recursive?: boolean;
         };
-        /**
-         * svc.v1.SignalProcessRequest
-         * @description Which process, which signal.
-         */
-        "svc.v1.SignalProcessRequest": {
-            /**
-             * pid
-             * @description Id of the process.
-             */
+        /** @description The signal was sent. */
+        SignalProcessResponse: {
+            /** @description Id of the process. */
             pid: number;
-            /**
-             * signal
-             * @description The signal.
-             */
+            /** @description The signal that was sent. */
             signal: string;
-            /**
-             * expected_start_ticks
-             * Format: int64
-             * @description `startTicks` of the process that is meant; without it the pid alone names it.
-             */
-            expectedStartTicks?: number | string | null;
         };
-        /**
-         * svc.v1.SignalProcessResponse
-         * @description The signal was sent.
-         */
-        "svc.v1.SignalProcessResponse": {
-            /**
-             * pid
-             * @description Id of the process.
-             */
-            pid?: number;
-            /**
-             * signal
-             * @description The signal that was sent.
-             */
-            signal?: string;
-        };
-        /**
-         * svc.v1.SkippedItem
-         * @description An item that stays.
-         */
-        "svc.v1.SkippedItem": {
-            /**
-             * id
-             * @description Its id.
-             */
-            id?: string;
-            /**
-             * name
-             * @description Its name; empty when it has none.
-             */
-            name?: string;
-            /**
-             * reason
-             * @description Why it stays.
-             */
-            reason?: string;
-        };
-        /**
-         * svc.v1.Stack
-         * @description A compose project.
-         */
-        "svc.v1.Stack": {
-            /**
-             * name
-             * @description Name of the project.
-             */
-            name?: string;
-            /**
-             * app_id
-             * @description Id of the app that it belongs to.
-             */
-            app_id?: string;
-            /**
-             * services
-             * @description Its services, by name.
-             */
-            services?: components["schemas"]["svc.v1.StackService"][];
-        };
-        /**
-         * svc.v1.StackService
-         * @description A service of a compose project.
-         */
-        "svc.v1.StackService": {
-            /**
-             * name
-             * @description Name of the service.
-             */
-            name?: string;
-            /**
-             * state
-             * @description State of its container, in the engine's word.
-             */
-            state?: string;
-            /**
-             * container
-             * @description Id of its container.
-             */
-            container?: string;
-        };
-        /**
-         * svc.v1.StartAppRequest
-         * @description Which app.
-         */
-        "svc.v1.StartAppRequest": {
-            /**
-             * id
-             * @description Id of the app.
-             */
+        /** @description An item that stays. */
+        SkippedItem: {
+            /** @description Its id. */
             id: string;
+            /** @description Its name; empty when it has none. */
+            name: string;
+            /** @description Why it stays. */
+            reason: string;
         };
-        /**
-         * svc.v1.StatPathRequest
-         * @description Which path.
-         */
-        "svc.v1.StatPathRequest": {
-            /**
-             * path
-             * @description Absolute path.
-             */
-            path: string;
+        /** @description A compose project. */
+        Stack: {
+            /** @description Name of the project. */
+            name: string;
+            /** @description Id of the app that it belongs to. */
+            app_id: string;
+            /** @description Its services, by name. */
+            services: components["schemas"]["StackService"][];
         };
-        /**
-         * svc.v1.StopAppRequest
-         * @description Which app.
-         */
-        "svc.v1.StopAppRequest": {
-            /**
-             * id
-             * @description Id of the app.
-             */
-            id: string;
+        /** @description A service of a compose project. */
+        StackService: {
+            /** @description Name of the service. */
+            name: string;
+            /** @description State of its container, in the engine's word. */
+            state: string;
+            /** @description Id of its container. */
+            container: string;
         };
-        /**
-         * svc.v1.StreamAppStatsRequest
-         * @description Which apps to sample, how often.
-         */
-        "svc.v1.StreamAppStatsRequest": {
-            /**
-             * ids
-             * @description Ids of apps; empty: every visible app, new ones included.
-             */
-            ids?: string[];
-            /**
-             * min_interval_secs
-             * @description Least seconds between two frames; below 1 counts as 1.
-             */
-            min_interval_secs?: number;
+        /** @description A local group. */
+        SystemGroup: {
+            /** @description Name. */
+            name: string;
+            /** @description Group id. */
+            gid: number;
         };
-        /**
-         * svc.v1.SystemGroup
-         * @description A local group.
-         */
-        "svc.v1.SystemGroup": {
+        /** @description One sample of the system. */
+        SystemMetrics: {
             /**
-             * name
-             * @description Name.
-             */
-            name?: string;
-            /**
-             * gid
-             * @description Group id.
-             */
-            gid?: number;
-        };
-        /**
-         * svc.v1.SystemMetrics
-         * @description One sample of the system.
-         */
-        "svc.v1.SystemMetrics": {
-            /**
-             * sampled_at
+             * Format: date-time
              * @description When the sample was taken.
              */
-            sampledAt?: components["schemas"]["google.protobuf.Timestamp"];
+            sampledAt?: string;
             /**
-             * cpu_percent
              * Format: double
              * @description Busy share of all processors together, 0 to 100.
              */
-            cpuPercent?: number;
+            cpuPercent: number;
+            /** @description Number of processors. */
+            cpuCount: number;
             /**
-             * cpu_count
-             * @description Number of processors.
-             */
-            cpuCount?: number;
-            /**
-             * load1
              * Format: double
              * @description Load average of the last minute.
              */
-            load1?: number;
+            load1: number;
             /**
-             * load5
              * Format: double
              * @description Load average of the last 5 minutes.
              */
-            load5?: number;
+            load5: number;
             /**
-             * load15
              * Format: double
              * @description Load average of the last 15 minutes.
              */
-            load15?: number;
+            load15: number;
             /**
-             * memory_total_bytes
              * Format: int64
              * @description Memory of the host, in bytes.
              */
-            memoryTotalBytes?: number | string;
+            memoryTotalBytes: number;
             /**
-             * memory_available_bytes
              * Format: int64
              * @description Memory that could be given to programs without swapping, in bytes.
              */
-            memoryAvailableBytes?: number | string;
+            memoryAvailableBytes: number;
             /**
-             * swap_total_bytes
              * Format: int64
              * @description Swap of the host, in bytes.
              */
-            swapTotalBytes?: number | string;
+            swapTotalBytes: number;
             /**
-             * swap_used_bytes
              * Format: int64
              * @description Swap in use, in bytes.
              */
-            swapUsedBytes?: number | string;
+            swapUsedBytes: number;
+            /** @description Mounted filesystems that hold data. */
+            filesystems: components["schemas"]["FilesystemMetrics"][];
+            /** @description Network interfaces but loopback. */
+            interfaces: components["schemas"]["InterfaceMetrics"][];
             /**
-             * filesystems
-             * @description Mounted filesystems that hold data.
-             */
-            filesystems?: components["schemas"]["svc.v1.FilesystemMetrics"][];
-            /**
-             * interfaces
-             * @description Network interfaces but loopback.
-             */
-            interfaces?: components["schemas"]["svc.v1.InterfaceMetrics"][];
-            /**
-             * uptime_secs
              * Format: int64
              * @description Seconds since the host started.
              */
-            uptimeSecs?: number | string;
+            uptimeSecs: number;
         };
-        /**
-         * svc.v1.SystemUser
-         * @description A local user.
-         */
-        "svc.v1.SystemUser": {
-            /**
-             * name
-             * @description Name.
-             */
-            name?: string;
-            /**
-             * uid
-             * @description User id.
-             */
-            uid?: number;
-            /**
-             * gid
-             * @description Id of the primary group.
-             */
-            gid?: number;
+        /** @description A local user. */
+        SystemUser: {
+            /** @description Name. */
+            name: string;
+            /** @description User id. */
+            uid: number;
+            /** @description Id of the primary group. */
+            gid: number;
         };
-        /**
-         * svc.v1.TokenStatus
-         * @description The state of the tokens.
-         */
-        "svc.v1.TokenStatus": {
+        /** @description The presented token is recognised but may not do this. */
+        TokenDenied: Record<string, never>;
+        /** @description The state of the tokens. */
+        TokenStatus: {
             /**
-             * kind
              * @description What the caller presented; `peer` is a root peer of the socket.
+             * @enum {string}
              */
-            kind?: string;
+            kind: "primary" | "replaced" | "peer";
+            /** @description Live access tokens. */
+            access_tokens: number;
+            /** @description True: a rotation window is open. */
+            rotation_open: boolean;
             /**
-             * access_tokens
-             * @description Live access tokens.
-             */
-            access_tokens?: number;
-            /**
-             * rotation_open
-             * @description True: a rotation window is open.
-             */
-            rotation_open?: boolean;
-            /**
-             * grace_until
+             * Format: date-time
              * @description When the window closes by itself; absent while none is open.
              */
-            grace_until?: components["schemas"]["google.protobuf.Timestamp"];
-            /**
-             * primary_digest
-             * @description The first 12 hex digits of the primary token's SHA-256.
-             */
-            primary_digest?: string;
+            grace_until?: string;
+            /** @description The first 12 hex digits of the primary token's SHA-256. */
+            primary_digest: string;
         };
-        /**
-         * svc.v1.UpdateAppSettingsRequest
-         * @description The new values.
-         */
-        "svc.v1.UpdateAppSettingsRequest": {
-            /**
-             * id
-             * @description Id of the app.
-             */
+        /** @description What the upgrade did. */
+        UpgradeAppResponse: {
+            /** @description Id of the app. */
             id: string;
-            /**
-             * values
-             * @description The chosen values: they replace all earlier ones. A secret written as `"***"` keeps its value.
-             */
-            values: components["schemas"]["google.protobuf.Struct"];
+            /** @description True: nothing newer was there, nothing changed. */
+            up_to_date: boolean;
+            /** @description The version before. */
+            from: string;
+            /** @description The version now. */
+            to: string;
         };
-        /**
-         * svc.v1.UpgradeAppEvent
-         * @description Progress of an upgrade, at last its result.
-         */
-        "svc.v1.UpgradeAppEvent": {
-            /**
-             * progress
-             * @description What is being done.
-             */
-            progress: components["schemas"]["svc.v1.Progress"];
-        } | {
-            /**
-             * result
-             * @description The result: the last event.
-             */
-            result: components["schemas"]["svc.v1.UpgradeAppResponse"];
-        };
-        /**
-         * svc.v1.UpgradeAppRequest
-         * @description Which app, and to what.
-         */
-        "svc.v1.UpgradeAppRequest": {
-            /**
-             * id
-             * @description Id of the app.
-             */
-            id: string;
-            /**
-             * version
-             * @description The tag to go to; without it the newest tag, or the head of the tracked branch.
-             */
-            version?: string;
-        };
-        /**
-         * svc.v1.UpgradeAppResponse
-         * @description What the upgrade did.
-         */
-        "svc.v1.UpgradeAppResponse": {
-            /**
-             * id
-             * @description Id of the app.
-             */
-            id?: string;
-            /**
-             * up_to_date
-             * @description True: nothing newer was there, nothing changed.
-             */
-            up_to_date?: boolean;
-            /**
-             * from
-             * @description The version before.
-             */
-            from?: string;
-            /**
-             * to
-             * @description The version now.
-             */
-            to?: string;
-        };
-        /**
-         * svc.v1.UpsertBackupStorageRequest
-         * @description The storage to write.
-         */
-        "svc.v1.UpsertBackupStorageRequest": {
-            /**
-             * name
-             * @description Its name.
-             */
+        /** @description A named volume of the host. */
+        Volume: {
+            /** @description Its name. */
             name: string;
+            /** @description Its driver. */
+            driver: string;
             /**
-             * managed_by
-             * @description Who manages the entry; empty for the operator.
-             */
-            managed_by?: string;
-        } & ({
-            /**
-             * local
-             * @description A directory of the host.
-             */
-            local: components["schemas"]["svc.v1.LocalLocation"];
-        } | {
-            /**
-             * s3
-             * @description A bucket.
-             */
-            s3: components["schemas"]["svc.v1.S3Location"];
-        });
-        /**
-         * svc.v1.UpsertScheduleRequest
-         * @description The job to write.
-         */
-        "svc.v1.UpsertScheduleRequest": {
-            /**
-             * id
-             * @description Its id.
-             */
-            id: string;
-            /**
-             * trigger
-             * @description See `Schedule.trigger`.
-             */
-            trigger: string;
-            /**
-             * utc
-             * @description See `Schedule.utc`.
-             */
-            utc?: boolean;
-            /**
-             * enabled
-             * @description See `Schedule.enabled`.
-             */
-            enabled?: boolean | null;
-            /**
-             * comment
-             * @description See `Schedule.comment`.
-             */
-            comment?: string;
-            /**
-             * managed_by
-             * @description The claimed owner: must equal the stored one.
-             */
-            managed_by?: string;
-            /**
-             * action
-             * @description See `Schedule.action`.
-             */
-            action: components["schemas"]["svc.v1.ScheduleAction"];
-            /**
-             * timeout
-             * @description See `Schedule.timeout`.
-             */
-            timeout?: number | null;
-            /**
-             * keep
-             * @description See `Schedule.keep`.
-             */
-            keep?: number | null;
-            /**
-             * owner
-             * @description Root only: the uid whose job it is; the caller's own when absent.
-             */
-            owner?: number | null;
-        };
-        /**
-         * svc.v1.Volume
-         * @description A named volume of the host.
-         */
-        "svc.v1.Volume": {
-            /**
-             * name
-             * @description Its name.
-             */
-            name?: string;
-            /**
-             * driver
-             * @description Its driver.
-             */
-            driver?: string;
-            /**
-             * created_at
+             * Format: date-time
              * @description When it was made.
              */
-            createdAt?: components["schemas"]["google.protobuf.Timestamp"];
-            /**
-             * anonymous
-             * @description True: made without a name.
-             */
-            anonymous?: boolean;
-            /**
-             * containers
-             * @description Containers that use it.
-             */
-            containers?: number;
-            /**
-             * svc_protected
-             * @description True: an installed app's settings declare it.
-             */
-            svcProtected?: boolean;
-            /**
-             * protected_reason
-             * @description Why it is protected; empty when it is not.
-             */
-            protectedReason?: string;
+            createdAt?: string;
+            /** @description True: made without a name. */
+            anonymous: boolean;
+            /** @description Containers that use it. */
+            containers: number;
+            /** @description True: an installed app's settings declare it. */
+            svcProtected: boolean;
+            /** @description Why it is protected; empty when it is not. */
+            protectedReason: string;
         };
-        /**
-         * svc.v1.VolumeDisk
-         * @description What one custom volume takes on disk.
-         */
-        "svc.v1.VolumeDisk": {
+        /** @description What one custom volume takes on disk. */
+        VolumeDisk: {
+            /** @description Name from the manifest. */
+            name: string;
             /**
-             * name
-             * @description Name from the manifest.
-             */
-            name?: string;
-            /**
-             * size_bytes
              * Format: int64
              * @description Allocated bytes.
              */
-            size_bytes?: number | string;
-        };
-        /**
-         * svc.v1.WriteFileRequest
-         * @description A piece of a file.
-         */
-        "svc.v1.WriteFileRequest": {
-            /**
-             * path
-             * @description Absolute path of the directory, or of the file when `name` is empty; in the first message.
-             */
-            path: string;
-            /**
-             * name
-             * @description Name of the file in the directory; in the first message.
-             */
-            name?: string;
-            /**
-             * overwrite
-             * @description True: replace what is there; in the first message.
-             */
-            overwrite?: boolean;
-            /**
-             * content
-             * @description The bytes.
-             */
-            content?: components["schemas"]["google.api.HttpBody"];
+            size_bytes: number;
         };
     };
-    responses: never;
+    responses: {
+        /** @description The request breaks the contract: `invalid_request` names each field. */
+        InvalidRequest: {
+            headers: {
+                [name: string]: unknown;
+            };
+            content: {
+                "application/json": components["schemas"]["Error"];
+            };
+        };
+        /** @description No recognised bearer token, or a peer that is nobody here: `unauthenticated`. */
+        Unauthenticated: {
+            headers: {
+                /** @description `Bearer` */
+                "WWW-Authenticate"?: string;
+                [name: string]: unknown;
+            };
+            content: {
+                "application/json": components["schemas"]["Error"];
+            };
+        };
+        /** @description The caller may not do this: `token_denied`, `root_required`, `denied`, or `host_denied` and `origin_denied` for what came by way of a browser. */
+        Denied: {
+            headers: {
+                [name: string]: unknown;
+            };
+            content: {
+                "application/json": components["schemas"]["Error"];
+            };
+        };
+        /** @description There is no such thing, or none that this caller may see: `not_found`. */
+        NotFound: {
+            headers: {
+                [name: string]: unknown;
+            };
+            content: {
+                "application/json": components["schemas"]["Error"];
+            };
+        };
+        /** @description The state of things is in the way; the reason says which. */
+        Conflict: {
+            headers: {
+                [name: string]: unknown;
+            };
+            content: {
+                "application/json": components["schemas"]["Error"];
+            };
+        };
+        /** @description The body is larger than 1 MiB: `body_too_large`. */
+        BodyTooLarge: {
+            headers: {
+                [name: string]: unknown;
+            };
+            content: {
+                "application/json": components["schemas"]["Error"];
+            };
+        };
+        /** @description The body is not JSON: `unsupported_media_type`. */
+        UnsupportedMediaType: {
+            headers: {
+                [name: string]: unknown;
+            };
+            content: {
+                "application/json": components["schemas"]["Error"];
+            };
+        };
+        /** @description A bound on requests, tokens or connections is reached: `too_many`. */
+        TooMany: {
+            headers: {
+                [name: string]: unknown;
+            };
+            content: {
+                "application/json": components["schemas"]["Error"];
+            };
+        };
+        /** @description Something broke inside the daemon: its log has the cause under the request id of `internal`. */
+        Internal: {
+            headers: {
+                [name: string]: unknown;
+            };
+            content: {
+                "application/json": components["schemas"]["Error"];
+            };
+        };
+        /** @description This daemon does not offer the method; see `capabilities` of the status: `not_implemented`. */
+        NotImplemented: {
+            headers: {
+                [name: string]: unknown;
+            };
+            content: {
+                "application/json": components["schemas"]["Error"];
+            };
+        };
+        /** @description Not now: `not_ready`, `unavailable`. */
+        Unavailable: {
+            headers: {
+                [name: string]: unknown;
+            };
+            content: {
+                "application/json": components["schemas"]["Error"];
+            };
+        };
+        /** @description It took too long: `deadline_exceeded`. */
+        DeadlineExceeded: {
+            headers: {
+                [name: string]: unknown;
+            };
+            content: {
+                "application/json": components["schemas"]["Error"];
+            };
+        };
+    };
     parameters: never;
     requestBodies: never;
     headers: never;
@@ -4946,7 +3073,7 @@ export interface components {
 }
 export type $defs = Record<string, never>;
 export interface operations {
-    "svc.v1.AppService.ListApps": {
+    listApps: {
         parameters: {
             query?: {
                 /** @description Most apps to answer with; 1 to 1000, default 1000. */
@@ -4960,18 +3087,27 @@ export interface operations {
         };
         requestBody?: never;
         responses: {
-            /** @description Success */
+            /** @description Done. */
             200: {
                 headers: {
                     [name: string]: unknown;
                 };
                 content: {
-                    "application/json": components["schemas"]["svc.v1.ListAppsResponse"];
+                    "application/json": components["schemas"]["ListAppsResponse"];
                 };
             };
+            400: components["responses"]["InvalidRequest"];
+            401: components["responses"]["Unauthenticated"];
+            403: components["responses"]["Denied"];
+            404: components["responses"]["NotFound"];
+            429: components["responses"]["TooMany"];
+            500: components["responses"]["Internal"];
+            501: components["responses"]["NotImplemented"];
+            503: components["responses"]["Unavailable"];
+            504: components["responses"]["DeadlineExceeded"];
         };
     };
-    "svc.v1.AppService.InstallApp": {
+    installApp: {
         parameters: {
             query?: never;
             header?: never;
@@ -4980,163 +3116,34 @@ export interface operations {
         };
         requestBody: {
             content: {
-                "application/json": components["schemas"]["svc.v1.InstallAppRequest"];
+                "application/json": components["schemas"]["InstallAppRequest"];
             };
         };
         responses: {
-            /** @description Success */
+            /** @description Done. */
             200: {
                 headers: {
                     [name: string]: unknown;
                 };
                 content: {
-                    "application/json": components["schemas"]["svc.v1.App"];
+                    "application/json": components["schemas"]["App"];
                 };
             };
+            400: components["responses"]["InvalidRequest"];
+            401: components["responses"]["Unauthenticated"];
+            403: components["responses"]["Denied"];
+            404: components["responses"]["NotFound"];
+            409: components["responses"]["Conflict"];
+            413: components["responses"]["BodyTooLarge"];
+            415: components["responses"]["UnsupportedMediaType"];
+            429: components["responses"]["TooMany"];
+            500: components["responses"]["Internal"];
+            501: components["responses"]["NotImplemented"];
+            503: components["responses"]["Unavailable"];
+            504: components["responses"]["DeadlineExceeded"];
         };
     };
-    "svc.v1.BackupService.CreateBackup": {
-        parameters: {
-            query?: never;
-            header?: never;
-            path: {
-                /** @description Id of the app. */
-                app_id: string;
-            };
-            cookie?: never;
-        };
-        requestBody: {
-            content: {
-                "application/json": {
-                    /**
-                     * storages
-                     * @description Names of storages; when empty those of the app's policy, else the local one.
-                     */
-                    storages?: string[];
-                    /**
-                     * keep
-                     * @description How many archives to keep on each storage; at least 1. All when absent.
-                     */
-                    keep?: number | null;
-                };
-            };
-        };
-        responses: {
-            /** @description Success */
-            200: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/json": components["schemas"]["svc.v1.CreateBackupResponse"];
-                };
-            };
-        };
-    };
-    "svc.v1.BackupService.RestoreBackup": {
-        parameters: {
-            query?: never;
-            header?: never;
-            path: {
-                /** @description Id of the app. */
-                app_id: string;
-            };
-            cookie?: never;
-        };
-        requestBody: {
-            content: {
-                "application/json": {
-                    /**
-                     * storage
-                     * @description Name of the storage.
-                     */
-                    storage: string;
-                    /**
-                     * name
-                     * @description Name of the archive.
-                     */
-                    name: string;
-                    /**
-                     * stop_app
-                     * @description True: stop a running app, restore, start it again.
-                     */
-                    stop_app?: boolean;
-                };
-            };
-        };
-        responses: {
-            /** @description Success */
-            200: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/json": components["schemas"]["svc.v1.RestoreBackupResponse"];
-                };
-            };
-        };
-    };
-    "svc.v1.BackupService.DeleteBackup": {
-        parameters: {
-            query?: never;
-            header?: never;
-            path: {
-                /** @description Id of the app. */
-                app_id: string;
-                /** @description Name of the storage. */
-                storage: string;
-                /** @description Name of the archive. */
-                name: string;
-            };
-            cookie?: never;
-        };
-        requestBody?: never;
-        responses: {
-            /** @description Success */
-            200: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/json": components["schemas"]["svc.v1.DeleteBackupResponse"];
-                };
-            };
-        };
-    };
-    "svc.v1.AppService.IssueConsoleToken": {
-        parameters: {
-            query?: never;
-            header?: never;
-            path: {
-                /** @description Id of the app. */
-                app_id: string;
-            };
-            cookie?: never;
-        };
-        requestBody: {
-            content: {
-                "application/json": {
-                    /**
-                     * session
-                     * @description `logs`: the output. `attach`: the output and the input.
-                     */
-                    session: string;
-                };
-            };
-        };
-        responses: {
-            /** @description Success */
-            200: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/json": components["schemas"]["svc.v1.IssueConsoleTokenResponse"];
-                };
-            };
-        };
-    };
-    "svc.v1.AppService.GetApp": {
+    getApp: {
         parameters: {
             query?: never;
             header?: never;
@@ -5148,18 +3155,27 @@ export interface operations {
         };
         requestBody?: never;
         responses: {
-            /** @description Success */
+            /** @description Done. */
             200: {
                 headers: {
                     [name: string]: unknown;
                 };
                 content: {
-                    "application/json": components["schemas"]["svc.v1.App"];
+                    "application/json": components["schemas"]["App"];
                 };
             };
+            400: components["responses"]["InvalidRequest"];
+            401: components["responses"]["Unauthenticated"];
+            403: components["responses"]["Denied"];
+            404: components["responses"]["NotFound"];
+            429: components["responses"]["TooMany"];
+            500: components["responses"]["Internal"];
+            501: components["responses"]["NotImplemented"];
+            503: components["responses"]["Unavailable"];
+            504: components["responses"]["DeadlineExceeded"];
         };
     };
-    "svc.v1.AppService.RemoveApp": {
+    removeApp: {
         parameters: {
             query?: never;
             header?: never;
@@ -5171,51 +3187,29 @@ export interface operations {
         };
         requestBody?: never;
         responses: {
-            /** @description Success */
+            /** @description Done. */
             200: {
                 headers: {
                     [name: string]: unknown;
                 };
                 content: {
-                    "application/json": components["schemas"]["svc.v1.RemoveAppResponse"];
+                    "application/json": components["schemas"]["RemoveAppResponse"];
                 };
             };
+            400: components["responses"]["InvalidRequest"];
+            401: components["responses"]["Unauthenticated"];
+            403: components["responses"]["Denied"];
+            404: components["responses"]["NotFound"];
+            409: components["responses"]["Conflict"];
+            415: components["responses"]["UnsupportedMediaType"];
+            429: components["responses"]["TooMany"];
+            500: components["responses"]["Internal"];
+            501: components["responses"]["NotImplemented"];
+            503: components["responses"]["Unavailable"];
+            504: components["responses"]["DeadlineExceeded"];
         };
     };
-    "svc.v1.AppService.CloneApp": {
-        parameters: {
-            query?: never;
-            header?: never;
-            path: {
-                /** @description Id of the app to copy. */
-                id: string;
-            };
-            cookie?: never;
-        };
-        requestBody: {
-            content: {
-                "application/json": {
-                    /**
-                     * name
-                     * @description Display name of the copy; the new id when empty.
-                     */
-                    name?: string;
-                };
-            };
-        };
-        responses: {
-            /** @description Success */
-            200: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/json": components["schemas"]["svc.v1.CloneAppResponse"];
-                };
-            };
-        };
-    };
-    "svc.v1.AppService.GetAppDisk": {
+    getAppDisk: {
         parameters: {
             query?: never;
             header?: never;
@@ -5227,18 +3221,27 @@ export interface operations {
         };
         requestBody?: never;
         responses: {
-            /** @description Success */
+            /** @description Done. */
             200: {
                 headers: {
                     [name: string]: unknown;
                 };
                 content: {
-                    "application/json": components["schemas"]["svc.v1.AppDisk"];
+                    "application/json": components["schemas"]["AppDisk"];
                 };
             };
+            400: components["responses"]["InvalidRequest"];
+            401: components["responses"]["Unauthenticated"];
+            403: components["responses"]["Denied"];
+            404: components["responses"]["NotFound"];
+            429: components["responses"]["TooMany"];
+            500: components["responses"]["Internal"];
+            501: components["responses"]["NotImplemented"];
+            503: components["responses"]["Unavailable"];
+            504: components["responses"]["DeadlineExceeded"];
         };
     };
-    "svc.v1.AppService.GetAppImage": {
+    getAppImage: {
         parameters: {
             query?: {
                 /** @description True: ask the registry for its digest and say how fresh the local image is. */
@@ -5253,18 +3256,279 @@ export interface operations {
         };
         requestBody?: never;
         responses: {
-            /** @description Success */
+            /** @description Done. */
             200: {
                 headers: {
                     [name: string]: unknown;
                 };
                 content: {
-                    "application/json": components["schemas"]["svc.v1.AppImage"];
+                    "application/json": components["schemas"]["AppImage"];
+                };
+            };
+            400: components["responses"]["InvalidRequest"];
+            401: components["responses"]["Unauthenticated"];
+            403: components["responses"]["Denied"];
+            404: components["responses"]["NotFound"];
+            429: components["responses"]["TooMany"];
+            500: components["responses"]["Internal"];
+            501: components["responses"]["NotImplemented"];
+            503: components["responses"]["Unavailable"];
+            504: components["responses"]["DeadlineExceeded"];
+        };
+    };
+    repullApp: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                /** @description Id of the app. */
+                id: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description Done. */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["RepullAppResponse"];
+                };
+            };
+            400: components["responses"]["InvalidRequest"];
+            401: components["responses"]["Unauthenticated"];
+            403: components["responses"]["Denied"];
+            404: components["responses"]["NotFound"];
+            409: components["responses"]["Conflict"];
+            415: components["responses"]["UnsupportedMediaType"];
+            429: components["responses"]["TooMany"];
+            500: components["responses"]["Internal"];
+            501: components["responses"]["NotImplemented"];
+            503: components["responses"]["Unavailable"];
+            504: components["responses"]["DeadlineExceeded"];
+        };
+    };
+    listAppPorts: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                /** @description Id of the app. */
+                id: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description Done. */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ListAppPortsResponse"];
+                };
+            };
+            400: components["responses"]["InvalidRequest"];
+            401: components["responses"]["Unauthenticated"];
+            403: components["responses"]["Denied"];
+            404: components["responses"]["NotFound"];
+            429: components["responses"]["TooMany"];
+            500: components["responses"]["Internal"];
+            501: components["responses"]["NotImplemented"];
+            503: components["responses"]["Unavailable"];
+            504: components["responses"]["DeadlineExceeded"];
+        };
+    };
+    upgradeApp: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                /** @description Id of the app. */
+                id: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: {
+            content: {
+                "application/json": {
+                    /** @description The tag to go to; without it the newest tag, or the head of the tracked branch. */
+                    version?: string;
                 };
             };
         };
+        responses: {
+            /** @description Done. */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["UpgradeAppResponse"];
+                };
+            };
+            400: components["responses"]["InvalidRequest"];
+            401: components["responses"]["Unauthenticated"];
+            403: components["responses"]["Denied"];
+            404: components["responses"]["NotFound"];
+            409: components["responses"]["Conflict"];
+            413: components["responses"]["BodyTooLarge"];
+            415: components["responses"]["UnsupportedMediaType"];
+            429: components["responses"]["TooMany"];
+            500: components["responses"]["Internal"];
+            501: components["responses"]["NotImplemented"];
+            503: components["responses"]["Unavailable"];
+            504: components["responses"]["DeadlineExceeded"];
+        };
     };
-    "svc.v1.AppService.GetAppLogs": {
+    cloneApp: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                /** @description Id of the app to copy. */
+                id: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: {
+            content: {
+                "application/json": {
+                    /** @description Display name of the copy; the new id when empty. */
+                    name?: string;
+                };
+            };
+        };
+        responses: {
+            /** @description Done. */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["CloneAppResponse"];
+                };
+            };
+            400: components["responses"]["InvalidRequest"];
+            401: components["responses"]["Unauthenticated"];
+            403: components["responses"]["Denied"];
+            404: components["responses"]["NotFound"];
+            409: components["responses"]["Conflict"];
+            413: components["responses"]["BodyTooLarge"];
+            415: components["responses"]["UnsupportedMediaType"];
+            429: components["responses"]["TooMany"];
+            500: components["responses"]["Internal"];
+            501: components["responses"]["NotImplemented"];
+            503: components["responses"]["Unavailable"];
+            504: components["responses"]["DeadlineExceeded"];
+        };
+    };
+    startApp: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                /** @description Id of the app. */
+                id: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description Done. */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["App"];
+                };
+            };
+            400: components["responses"]["InvalidRequest"];
+            401: components["responses"]["Unauthenticated"];
+            403: components["responses"]["Denied"];
+            404: components["responses"]["NotFound"];
+            409: components["responses"]["Conflict"];
+            415: components["responses"]["UnsupportedMediaType"];
+            429: components["responses"]["TooMany"];
+            500: components["responses"]["Internal"];
+            501: components["responses"]["NotImplemented"];
+            503: components["responses"]["Unavailable"];
+            504: components["responses"]["DeadlineExceeded"];
+        };
+    };
+    stopApp: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                /** @description Id of the app. */
+                id: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description Done. */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["App"];
+                };
+            };
+            400: components["responses"]["InvalidRequest"];
+            401: components["responses"]["Unauthenticated"];
+            403: components["responses"]["Denied"];
+            404: components["responses"]["NotFound"];
+            409: components["responses"]["Conflict"];
+            415: components["responses"]["UnsupportedMediaType"];
+            429: components["responses"]["TooMany"];
+            500: components["responses"]["Internal"];
+            501: components["responses"]["NotImplemented"];
+            503: components["responses"]["Unavailable"];
+            504: components["responses"]["DeadlineExceeded"];
+        };
+    };
+    restartApp: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                /** @description Id of the app. */
+                id: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description Done. */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["App"];
+                };
+            };
+            400: components["responses"]["InvalidRequest"];
+            401: components["responses"]["Unauthenticated"];
+            403: components["responses"]["Denied"];
+            404: components["responses"]["NotFound"];
+            409: components["responses"]["Conflict"];
+            415: components["responses"]["UnsupportedMediaType"];
+            429: components["responses"]["TooMany"];
+            500: components["responses"]["Internal"];
+            501: components["responses"]["NotImplemented"];
+            503: components["responses"]["Unavailable"];
+            504: components["responses"]["DeadlineExceeded"];
+        };
+    };
+    getAppLogs: {
         parameters: {
             query?: {
                 /** @description How many of the last lines; 0 to 100000, default 100. A followed log with 0 starts with the next line. */
@@ -5281,18 +3545,27 @@ export interface operations {
         };
         requestBody?: never;
         responses: {
-            /** @description Success */
+            /** @description Done. */
             200: {
                 headers: {
                     [name: string]: unknown;
                 };
                 content: {
-                    "application/json": components["schemas"]["svc.v1.AppLogs"];
+                    "application/json": components["schemas"]["AppLogs"];
                 };
             };
+            400: components["responses"]["InvalidRequest"];
+            401: components["responses"]["Unauthenticated"];
+            403: components["responses"]["Denied"];
+            404: components["responses"]["NotFound"];
+            429: components["responses"]["TooMany"];
+            500: components["responses"]["Internal"];
+            501: components["responses"]["NotImplemented"];
+            503: components["responses"]["Unavailable"];
+            504: components["responses"]["DeadlineExceeded"];
         };
     };
-    "svc.v1.AppService.ListAppPorts": {
+    getAppSettings: {
         parameters: {
             query?: never;
             header?: never;
@@ -5304,87 +3577,27 @@ export interface operations {
         };
         requestBody?: never;
         responses: {
-            /** @description Success */
+            /** @description Done. */
             200: {
                 headers: {
                     [name: string]: unknown;
                 };
                 content: {
-                    "application/json": components["schemas"]["svc.v1.ListAppPortsResponse"];
+                    "application/json": components["schemas"]["AppSettings"];
                 };
             };
+            400: components["responses"]["InvalidRequest"];
+            401: components["responses"]["Unauthenticated"];
+            403: components["responses"]["Denied"];
+            404: components["responses"]["NotFound"];
+            429: components["responses"]["TooMany"];
+            500: components["responses"]["Internal"];
+            501: components["responses"]["NotImplemented"];
+            503: components["responses"]["Unavailable"];
+            504: components["responses"]["DeadlineExceeded"];
         };
     };
-    "svc.v1.AppService.RepullApp": {
-        parameters: {
-            query?: never;
-            header?: never;
-            path: {
-                /** @description Id of the app. */
-                id: string;
-            };
-            cookie?: never;
-        };
-        requestBody?: never;
-        responses: {
-            /** @description Success */
-            200: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/json": components["schemas"]["svc.v1.RepullAppResponse"];
-                };
-            };
-        };
-    };
-    "svc.v1.AppService.RestartApp": {
-        parameters: {
-            query?: never;
-            header?: never;
-            path: {
-                /** @description Id of the app. */
-                id: string;
-            };
-            cookie?: never;
-        };
-        requestBody?: never;
-        responses: {
-            /** @description Success */
-            200: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/json": components["schemas"]["svc.v1.App"];
-                };
-            };
-        };
-    };
-    "svc.v1.AppService.GetAppSettings": {
-        parameters: {
-            query?: never;
-            header?: never;
-            path: {
-                /** @description Id of the app. */
-                id: string;
-            };
-            cookie?: never;
-        };
-        requestBody?: never;
-        responses: {
-            /** @description Success */
-            200: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/json": components["schemas"]["svc.v1.AppSettings"];
-                };
-            };
-        };
-    };
-    "svc.v1.AppService.UpdateAppSettings": {
+    updateAppSettings: {
         parameters: {
             query?: never;
             header?: never;
@@ -5397,79 +3610,44 @@ export interface operations {
         requestBody: {
             content: {
                 "application/json": {
-                    /**
-                     * values
-                     * @description The chosen values: they replace all earlier ones. A secret written as `"***"` keeps its value.
-                     */
-                    values: components["schemas"]["google.protobuf.Struct"];
+                    /** @description The chosen values: they replace all earlier ones. A secret written as `"***"` keeps its value. */
+                    values: {
+                        [key: string]: unknown;
+                    };
                 };
             };
         };
         responses: {
-            /** @description Success */
+            /** @description Done. */
             200: {
                 headers: {
                     [name: string]: unknown;
                 };
                 content: {
-                    "application/json": components["schemas"]["svc.v1.AppSettings"];
+                    "application/json": components["schemas"]["AppSettings"];
                 };
             };
+            400: components["responses"]["InvalidRequest"];
+            401: components["responses"]["Unauthenticated"];
+            403: components["responses"]["Denied"];
+            404: components["responses"]["NotFound"];
+            409: components["responses"]["Conflict"];
+            413: components["responses"]["BodyTooLarge"];
+            415: components["responses"]["UnsupportedMediaType"];
+            429: components["responses"]["TooMany"];
+            500: components["responses"]["Internal"];
+            501: components["responses"]["NotImplemented"];
+            503: components["responses"]["Unavailable"];
+            504: components["responses"]["DeadlineExceeded"];
         };
     };
-    "svc.v1.AppService.StartApp": {
+    issueConsoleToken: {
         parameters: {
             query?: never;
             header?: never;
             path: {
                 /** @description Id of the app. */
-                id: string;
-            };
-            cookie?: never;
-        };
-        requestBody?: never;
-        responses: {
-            /** @description Success */
-            200: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/json": components["schemas"]["svc.v1.App"];
-                };
-            };
-        };
-    };
-    "svc.v1.AppService.StopApp": {
-        parameters: {
-            query?: never;
-            header?: never;
-            path: {
-                /** @description Id of the app. */
-                id: string;
-            };
-            cookie?: never;
-        };
-        requestBody?: never;
-        responses: {
-            /** @description Success */
-            200: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/json": components["schemas"]["svc.v1.App"];
-                };
-            };
-        };
-    };
-    "svc.v1.AppService.UpgradeApp": {
-        parameters: {
-            query?: never;
-            header?: never;
-            path: {
-                /** @description Id of the app. */
-                id: string;
+                app_id: string;
             };
             cookie?: never;
         };
@@ -5477,26 +3655,157 @@ export interface operations {
             content: {
                 "application/json": {
                     /**
-                     * version
-                     * @description The tag to go to; without it the newest tag, or the head of the tracked branch.
+                     * @description `logs`: the output. `attach`: the output and the input.
+                     * @enum {string}
                      */
-                    version?: string;
+                    session: "logs" | "attach";
                 };
             };
         };
         responses: {
-            /** @description Success */
+            /** @description Done. */
             200: {
                 headers: {
                     [name: string]: unknown;
                 };
                 content: {
-                    "application/json": components["schemas"]["svc.v1.UpgradeAppResponse"];
+                    "application/json": components["schemas"]["IssueConsoleTokenResponse"];
                 };
             };
+            400: components["responses"]["InvalidRequest"];
+            401: components["responses"]["Unauthenticated"];
+            403: components["responses"]["Denied"];
+            404: components["responses"]["NotFound"];
+            409: components["responses"]["Conflict"];
+            413: components["responses"]["BodyTooLarge"];
+            415: components["responses"]["UnsupportedMediaType"];
+            429: components["responses"]["TooMany"];
+            500: components["responses"]["Internal"];
+            501: components["responses"]["NotImplemented"];
+            503: components["responses"]["Unavailable"];
+            504: components["responses"]["DeadlineExceeded"];
         };
     };
-    "svc.v1.BackupService.ListBackups": {
+    getDiskReport: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description Done. */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["DiskReport"];
+                };
+            };
+            400: components["responses"]["InvalidRequest"];
+            401: components["responses"]["Unauthenticated"];
+            403: components["responses"]["Denied"];
+            404: components["responses"]["NotFound"];
+            429: components["responses"]["TooMany"];
+            500: components["responses"]["Internal"];
+            501: components["responses"]["NotImplemented"];
+            503: components["responses"]["Unavailable"];
+            504: components["responses"]["DeadlineExceeded"];
+        };
+    };
+    getPortReport: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description Done. */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["PortReport"];
+                };
+            };
+            400: components["responses"]["InvalidRequest"];
+            401: components["responses"]["Unauthenticated"];
+            403: components["responses"]["Denied"];
+            404: components["responses"]["NotFound"];
+            429: components["responses"]["TooMany"];
+            500: components["responses"]["Internal"];
+            501: components["responses"]["NotImplemented"];
+            503: components["responses"]["Unavailable"];
+            504: components["responses"]["DeadlineExceeded"];
+        };
+    };
+    getAppStats: {
+        parameters: {
+            query?: {
+                /** @description Ids of apps; empty: every visible app. An id that is not visible is passed over. Separated by commas; may also be repeated. */
+                ids?: string[];
+            };
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description Done. */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["GetAppStatsResponse"];
+                };
+            };
+            400: components["responses"]["InvalidRequest"];
+            401: components["responses"]["Unauthenticated"];
+            403: components["responses"]["Denied"];
+            404: components["responses"]["NotFound"];
+            429: components["responses"]["TooMany"];
+            500: components["responses"]["Internal"];
+            501: components["responses"]["NotImplemented"];
+            503: components["responses"]["Unavailable"];
+            504: components["responses"]["DeadlineExceeded"];
+        };
+    };
+    listStacks: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description Done. */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ListStacksResponse"];
+                };
+            };
+            400: components["responses"]["InvalidRequest"];
+            401: components["responses"]["Unauthenticated"];
+            403: components["responses"]["Denied"];
+            404: components["responses"]["NotFound"];
+            429: components["responses"]["TooMany"];
+            500: components["responses"]["Internal"];
+            501: components["responses"]["NotImplemented"];
+            503: components["responses"]["Unavailable"];
+            504: components["responses"]["DeadlineExceeded"];
+        };
+    };
+    listBackups: {
         parameters: {
             query?: {
                 /** @description Id of an app; all visible ones when empty. */
@@ -5514,18 +3823,27 @@ export interface operations {
         };
         requestBody?: never;
         responses: {
-            /** @description Success */
+            /** @description Done. */
             200: {
                 headers: {
                     [name: string]: unknown;
                 };
                 content: {
-                    "application/json": components["schemas"]["svc.v1.ListBackupsResponse"];
+                    "application/json": components["schemas"]["ListBackupsResponse"];
                 };
             };
+            400: components["responses"]["InvalidRequest"];
+            401: components["responses"]["Unauthenticated"];
+            403: components["responses"]["Denied"];
+            404: components["responses"]["NotFound"];
+            429: components["responses"]["TooMany"];
+            500: components["responses"]["Internal"];
+            501: components["responses"]["NotImplemented"];
+            503: components["responses"]["Unavailable"];
+            504: components["responses"]["DeadlineExceeded"];
         };
     };
-    "svc.v1.BackupService.ListBackupStorages": {
+    listBackupStorages: {
         parameters: {
             query?: never;
             header?: never;
@@ -5534,18 +3852,27 @@ export interface operations {
         };
         requestBody?: never;
         responses: {
-            /** @description Success */
+            /** @description Done. */
             200: {
                 headers: {
                     [name: string]: unknown;
                 };
                 content: {
-                    "application/json": components["schemas"]["svc.v1.ListBackupStoragesResponse"];
+                    "application/json": components["schemas"]["ListBackupStoragesResponse"];
                 };
             };
+            400: components["responses"]["InvalidRequest"];
+            401: components["responses"]["Unauthenticated"];
+            403: components["responses"]["Denied"];
+            404: components["responses"]["NotFound"];
+            429: components["responses"]["TooMany"];
+            500: components["responses"]["Internal"];
+            501: components["responses"]["NotImplemented"];
+            503: components["responses"]["Unavailable"];
+            504: components["responses"]["DeadlineExceeded"];
         };
     };
-    "svc.v1.BackupService.UpsertBackupStorage": {
+    upsertBackupStorage: {
         parameters: {
             query?: never;
             header?: never;
@@ -5555,42 +3882,43 @@ export interface operations {
             };
             cookie?: never;
         };
-        requestBody: {
+        requestBody?: {
             content: {
                 "application/json": {
-                    /**
-                     * managed_by
-                     * @description Who manages the entry; empty for the operator.
-                     */
+                    /** @description Who manages the entry; empty for the operator. */
                     managed_by?: string;
-                } & ({
-                    /**
-                     * local
-                     * @description A directory of the host.
-                     */
-                    local: components["schemas"]["svc.v1.LocalLocation"];
-                } | {
-                    /**
-                     * s3
-                     * @description A bucket.
-                     */
-                    s3: components["schemas"]["svc.v1.S3Location"];
-                });
+                    /** @description A bucket. */
+                    s3?: components["schemas"]["S3Location"];
+                    /** @description A directory of the host. */
+                    local?: components["schemas"]["LocalLocation"];
+                } & unknown;
             };
         };
         responses: {
-            /** @description Success */
+            /** @description Done. */
             200: {
                 headers: {
                     [name: string]: unknown;
                 };
                 content: {
-                    "application/json": components["schemas"]["svc.v1.BackupStorage"];
+                    "application/json": components["schemas"]["BackupStorage"];
                 };
             };
+            400: components["responses"]["InvalidRequest"];
+            401: components["responses"]["Unauthenticated"];
+            403: components["responses"]["Denied"];
+            404: components["responses"]["NotFound"];
+            409: components["responses"]["Conflict"];
+            413: components["responses"]["BodyTooLarge"];
+            415: components["responses"]["UnsupportedMediaType"];
+            429: components["responses"]["TooMany"];
+            500: components["responses"]["Internal"];
+            501: components["responses"]["NotImplemented"];
+            503: components["responses"]["Unavailable"];
+            504: components["responses"]["DeadlineExceeded"];
         };
     };
-    "svc.v1.BackupService.RemoveBackupStorage": {
+    removeBackupStorage: {
         parameters: {
             query?: {
                 /** @description When given: remove it only if it carries this marker. */
@@ -5605,18 +3933,157 @@ export interface operations {
         };
         requestBody?: never;
         responses: {
-            /** @description Success */
+            /** @description Done. */
             200: {
                 headers: {
                     [name: string]: unknown;
                 };
                 content: {
-                    "application/json": components["schemas"]["svc.v1.RemoveBackupStorageResponse"];
+                    "application/json": components["schemas"]["RemoveBackupStorageResponse"];
+                };
+            };
+            400: components["responses"]["InvalidRequest"];
+            401: components["responses"]["Unauthenticated"];
+            403: components["responses"]["Denied"];
+            404: components["responses"]["NotFound"];
+            409: components["responses"]["Conflict"];
+            415: components["responses"]["UnsupportedMediaType"];
+            429: components["responses"]["TooMany"];
+            500: components["responses"]["Internal"];
+            501: components["responses"]["NotImplemented"];
+            503: components["responses"]["Unavailable"];
+            504: components["responses"]["DeadlineExceeded"];
+        };
+    };
+    createBackup: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                /** @description Id of the app. */
+                app_id: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: {
+            content: {
+                "application/json": {
+                    /** @description Names of storages; when empty those of the app's policy, else the local one. */
+                    storages?: string[];
+                    /** @description How many archives to keep on each storage; at least 1. All when absent. */
+                    keep?: number;
                 };
             };
         };
+        responses: {
+            /** @description Done. */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["CreateBackupResponse"];
+                };
+            };
+            400: components["responses"]["InvalidRequest"];
+            401: components["responses"]["Unauthenticated"];
+            403: components["responses"]["Denied"];
+            404: components["responses"]["NotFound"];
+            409: components["responses"]["Conflict"];
+            413: components["responses"]["BodyTooLarge"];
+            415: components["responses"]["UnsupportedMediaType"];
+            429: components["responses"]["TooMany"];
+            500: components["responses"]["Internal"];
+            501: components["responses"]["NotImplemented"];
+            503: components["responses"]["Unavailable"];
+            504: components["responses"]["DeadlineExceeded"];
+        };
     };
-    "svc.v1.AppService.GetDiskReport": {
+    restoreBackup: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                /** @description Id of the app. */
+                app_id: string;
+            };
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                "application/json": {
+                    /** @description Name of the storage. */
+                    storage: string;
+                    /** @description Name of the archive. */
+                    name: string;
+                    /** @description True: stop a running app, restore, start it again. */
+                    stop_app?: boolean;
+                };
+            };
+        };
+        responses: {
+            /** @description Done. */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["RestoreBackupResponse"];
+                };
+            };
+            400: components["responses"]["InvalidRequest"];
+            401: components["responses"]["Unauthenticated"];
+            403: components["responses"]["Denied"];
+            404: components["responses"]["NotFound"];
+            409: components["responses"]["Conflict"];
+            413: components["responses"]["BodyTooLarge"];
+            415: components["responses"]["UnsupportedMediaType"];
+            429: components["responses"]["TooMany"];
+            500: components["responses"]["Internal"];
+            501: components["responses"]["NotImplemented"];
+            503: components["responses"]["Unavailable"];
+            504: components["responses"]["DeadlineExceeded"];
+        };
+    };
+    deleteBackup: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                /** @description Id of the app. */
+                app_id: string;
+                /** @description Name of the storage. */
+                storage: string;
+                /** @description Name of the archive. */
+                name: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description Done. */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["DeleteBackupResponse"];
+                };
+            };
+            400: components["responses"]["InvalidRequest"];
+            401: components["responses"]["Unauthenticated"];
+            403: components["responses"]["Denied"];
+            404: components["responses"]["NotFound"];
+            409: components["responses"]["Conflict"];
+            415: components["responses"]["UnsupportedMediaType"];
+            429: components["responses"]["TooMany"];
+            500: components["responses"]["Internal"];
+            501: components["responses"]["NotImplemented"];
+            503: components["responses"]["Unavailable"];
+            504: components["responses"]["DeadlineExceeded"];
+        };
+    };
+    getStatus: {
         parameters: {
             query?: never;
             header?: never;
@@ -5625,18 +4092,27 @@ export interface operations {
         };
         requestBody?: never;
         responses: {
-            /** @description Success */
+            /** @description Done. */
             200: {
                 headers: {
                     [name: string]: unknown;
                 };
                 content: {
-                    "application/json": components["schemas"]["svc.v1.DiskReport"];
+                    "application/json": components["schemas"]["GetStatusResponse"];
                 };
             };
+            400: components["responses"]["InvalidRequest"];
+            401: components["responses"]["Unauthenticated"];
+            403: components["responses"]["Denied"];
+            404: components["responses"]["NotFound"];
+            429: components["responses"]["TooMany"];
+            500: components["responses"]["Internal"];
+            501: components["responses"]["NotImplemented"];
+            503: components["responses"]["Unavailable"];
+            504: components["responses"]["DeadlineExceeded"];
         };
     };
-    "svc.v1.DockerService.ListContainers": {
+    listContainers: {
         parameters: {
             query?: {
                 /** @description True: stopped ones too. */
@@ -5650,129 +4126,30 @@ export interface operations {
         };
         requestBody?: never;
         responses: {
-            /** @description Success */
+            /** @description Done. */
             200: {
                 headers: {
                     [name: string]: unknown;
                 };
                 content: {
-                    "application/json": components["schemas"]["svc.v1.ListContainersResponse"];
+                    "application/json": components["schemas"]["ListContainersResponse"];
                 };
             };
+            400: components["responses"]["InvalidRequest"];
+            401: components["responses"]["Unauthenticated"];
+            403: components["responses"]["Denied"];
+            404: components["responses"]["NotFound"];
+            429: components["responses"]["TooMany"];
+            500: components["responses"]["Internal"];
+            501: components["responses"]["NotImplemented"];
+            503: components["responses"]["Unavailable"];
+            504: components["responses"]["DeadlineExceeded"];
         };
     };
-    "svc.v1.DockerService.ControlContainer": {
-        parameters: {
-            query?: never;
-            header?: never;
-            path?: never;
-            cookie?: never;
-        };
-        requestBody: {
-            content: {
-                "application/json": components["schemas"]["svc.v1.ControlContainerRequest"];
-            };
-        };
-        responses: {
-            /** @description Success */
-            200: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/json": components["schemas"]["svc.v1.ControlContainerResponse"];
-                };
-            };
-        };
-    };
-    "svc.v1.DockerService.GetDockerDiskUsage": {
-        parameters: {
-            query?: never;
-            header?: never;
-            path?: never;
-            cookie?: never;
-        };
-        requestBody?: never;
-        responses: {
-            /** @description Success */
-            200: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/json": components["schemas"]["svc.v1.DockerDiskUsage"];
-                };
-            };
-        };
-    };
-    "svc.v1.DockerService.ListImages": {
-        parameters: {
-            query?: never;
-            header?: never;
-            path?: never;
-            cookie?: never;
-        };
-        requestBody?: never;
-        responses: {
-            /** @description Success */
-            200: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/json": components["schemas"]["svc.v1.ListImagesResponse"];
-                };
-            };
-        };
-    };
-    "svc.v1.DockerService.ListNetworks": {
-        parameters: {
-            query?: never;
-            header?: never;
-            path?: never;
-            cookie?: never;
-        };
-        requestBody?: never;
-        responses: {
-            /** @description Success */
-            200: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/json": components["schemas"]["svc.v1.ListNetworksResponse"];
-                };
-            };
-        };
-    };
-    "svc.v1.DockerService.PruneDocker": {
-        parameters: {
-            query?: never;
-            header?: never;
-            path?: never;
-            cookie?: never;
-        };
-        requestBody: {
-            content: {
-                "application/json": components["schemas"]["svc.v1.PruneDockerRequest"];
-            };
-        };
-        responses: {
-            /** @description Success */
-            200: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/json": components["schemas"]["svc.v1.PruneDockerResponse"];
-                };
-            };
-        };
-    };
-    "svc.v1.DockerService.ListContainerStats": {
+    listContainerStats: {
         parameters: {
             query?: {
-                /** @description Ids of containers; empty: every running one. */
+                /** @description Ids of containers; empty: every running one. Separated by commas; may also be repeated. */
                 ids?: string[];
             };
             header?: never;
@@ -5781,18 +4158,27 @@ export interface operations {
         };
         requestBody?: never;
         responses: {
-            /** @description Success */
+            /** @description Done. */
             200: {
                 headers: {
                     [name: string]: unknown;
                 };
                 content: {
-                    "application/json": components["schemas"]["svc.v1.ListContainerStatsResponse"];
+                    "application/json": components["schemas"]["ListContainerStatsResponse"];
                 };
             };
+            400: components["responses"]["InvalidRequest"];
+            401: components["responses"]["Unauthenticated"];
+            403: components["responses"]["Denied"];
+            404: components["responses"]["NotFound"];
+            429: components["responses"]["TooMany"];
+            500: components["responses"]["Internal"];
+            501: components["responses"]["NotImplemented"];
+            503: components["responses"]["Unavailable"];
+            504: components["responses"]["DeadlineExceeded"];
         };
     };
-    "svc.v1.DockerService.ListVolumes": {
+    listImages: {
         parameters: {
             query?: never;
             header?: never;
@@ -5801,18 +4187,186 @@ export interface operations {
         };
         requestBody?: never;
         responses: {
-            /** @description Success */
+            /** @description Done. */
             200: {
                 headers: {
                     [name: string]: unknown;
                 };
                 content: {
-                    "application/json": components["schemas"]["svc.v1.ListVolumesResponse"];
+                    "application/json": components["schemas"]["ListImagesResponse"];
                 };
             };
+            400: components["responses"]["InvalidRequest"];
+            401: components["responses"]["Unauthenticated"];
+            403: components["responses"]["Denied"];
+            404: components["responses"]["NotFound"];
+            429: components["responses"]["TooMany"];
+            500: components["responses"]["Internal"];
+            501: components["responses"]["NotImplemented"];
+            503: components["responses"]["Unavailable"];
+            504: components["responses"]["DeadlineExceeded"];
         };
     };
-    "svc.v1.FileService.ListDirectory": {
+    listVolumes: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description Done. */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ListVolumesResponse"];
+                };
+            };
+            400: components["responses"]["InvalidRequest"];
+            401: components["responses"]["Unauthenticated"];
+            403: components["responses"]["Denied"];
+            404: components["responses"]["NotFound"];
+            429: components["responses"]["TooMany"];
+            500: components["responses"]["Internal"];
+            501: components["responses"]["NotImplemented"];
+            503: components["responses"]["Unavailable"];
+            504: components["responses"]["DeadlineExceeded"];
+        };
+    };
+    listNetworks: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description Done. */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ListNetworksResponse"];
+                };
+            };
+            400: components["responses"]["InvalidRequest"];
+            401: components["responses"]["Unauthenticated"];
+            403: components["responses"]["Denied"];
+            404: components["responses"]["NotFound"];
+            429: components["responses"]["TooMany"];
+            500: components["responses"]["Internal"];
+            501: components["responses"]["NotImplemented"];
+            503: components["responses"]["Unavailable"];
+            504: components["responses"]["DeadlineExceeded"];
+        };
+    };
+    getDockerDiskUsage: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description Done. */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["DockerDiskUsage"];
+                };
+            };
+            400: components["responses"]["InvalidRequest"];
+            401: components["responses"]["Unauthenticated"];
+            403: components["responses"]["Denied"];
+            404: components["responses"]["NotFound"];
+            429: components["responses"]["TooMany"];
+            500: components["responses"]["Internal"];
+            501: components["responses"]["NotImplemented"];
+            503: components["responses"]["Unavailable"];
+            504: components["responses"]["DeadlineExceeded"];
+        };
+    };
+    pruneDocker: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                "application/json": components["schemas"]["PruneDockerRequest"];
+            };
+        };
+        responses: {
+            /** @description Done. */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["PruneDockerResponse"];
+                };
+            };
+            400: components["responses"]["InvalidRequest"];
+            401: components["responses"]["Unauthenticated"];
+            403: components["responses"]["Denied"];
+            404: components["responses"]["NotFound"];
+            409: components["responses"]["Conflict"];
+            413: components["responses"]["BodyTooLarge"];
+            415: components["responses"]["UnsupportedMediaType"];
+            429: components["responses"]["TooMany"];
+            500: components["responses"]["Internal"];
+            501: components["responses"]["NotImplemented"];
+            503: components["responses"]["Unavailable"];
+            504: components["responses"]["DeadlineExceeded"];
+        };
+    };
+    controlContainer: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                "application/json": components["schemas"]["ControlContainerRequest"];
+            };
+        };
+        responses: {
+            /** @description Done. */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ControlContainerResponse"];
+                };
+            };
+            400: components["responses"]["InvalidRequest"];
+            401: components["responses"]["Unauthenticated"];
+            403: components["responses"]["Denied"];
+            404: components["responses"]["NotFound"];
+            409: components["responses"]["Conflict"];
+            413: components["responses"]["BodyTooLarge"];
+            415: components["responses"]["UnsupportedMediaType"];
+            429: components["responses"]["TooMany"];
+            500: components["responses"]["Internal"];
+            501: components["responses"]["NotImplemented"];
+            503: components["responses"]["Unavailable"];
+            504: components["responses"]["DeadlineExceeded"];
+        };
+    };
+    listDirectory: {
         parameters: {
             query: {
                 /** @description Absolute path. */
@@ -5830,72 +4384,31 @@ export interface operations {
         };
         requestBody?: never;
         responses: {
-            /** @description Success */
+            /** @description Done. */
             200: {
                 headers: {
                     [name: string]: unknown;
                 };
                 content: {
-                    "application/json": components["schemas"]["svc.v1.ListDirectoryResponse"];
+                    "application/json": components["schemas"]["ListDirectoryResponse"];
                 };
             };
+            400: components["responses"]["InvalidRequest"];
+            401: components["responses"]["Unauthenticated"];
+            403: components["responses"]["Denied"];
+            404: components["responses"]["NotFound"];
+            429: components["responses"]["TooMany"];
+            500: components["responses"]["Internal"];
+            501: components["responses"]["NotImplemented"];
+            503: components["responses"]["Unavailable"];
+            504: components["responses"]["DeadlineExceeded"];
         };
     };
-    "svc.v1.FileService.CreateArchive": {
-        parameters: {
-            query?: never;
-            header?: never;
-            path?: never;
-            cookie?: never;
-        };
-        requestBody: {
-            content: {
-                "application/json": components["schemas"]["svc.v1.CreateArchiveRequest"];
-            };
-        };
-        responses: {
-            /** @description Success */
-            200: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/json": components["schemas"]["svc.v1.FileEntry"];
-                };
-            };
-        };
-    };
-    "svc.v1.FileService.SetPathAttributes": {
-        parameters: {
-            query?: never;
-            header?: never;
-            path?: never;
-            cookie?: never;
-        };
-        requestBody: {
-            content: {
-                "application/json": components["schemas"]["svc.v1.SetPathAttributesRequest"];
-            };
-        };
-        responses: {
-            /** @description Success */
-            200: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/json": components["schemas"]["svc.v1.FileEntry"];
-                };
-            };
-        };
-    };
-    "svc.v1.FileService.ReadFile": {
+    statPath: {
         parameters: {
             query: {
                 /** @description Absolute path. */
                 path: string;
-                /** @description The first byte to send. */
-                offset?: number | string;
             };
             header?: never;
             path?: never;
@@ -5903,18 +4416,241 @@ export interface operations {
         };
         requestBody?: never;
         responses: {
-            /** @description Success */
+            /** @description Done. */
             200: {
                 headers: {
                     [name: string]: unknown;
                 };
                 content: {
-                    "application/json": components["schemas"]["google.api.HttpBody"];
+                    "application/json": components["schemas"]["FileEntry"];
                 };
             };
+            400: components["responses"]["InvalidRequest"];
+            401: components["responses"]["Unauthenticated"];
+            403: components["responses"]["Denied"];
+            404: components["responses"]["NotFound"];
+            429: components["responses"]["TooMany"];
+            500: components["responses"]["Internal"];
+            501: components["responses"]["NotImplemented"];
+            503: components["responses"]["Unavailable"];
+            504: components["responses"]["DeadlineExceeded"];
         };
     };
-    "svc.v1.FileService.WriteFile": {
+    createDirectory: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                "application/json": components["schemas"]["CreateDirectoryRequest"];
+            };
+        };
+        responses: {
+            /** @description Done. */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["FileEntry"];
+                };
+            };
+            400: components["responses"]["InvalidRequest"];
+            401: components["responses"]["Unauthenticated"];
+            403: components["responses"]["Denied"];
+            404: components["responses"]["NotFound"];
+            409: components["responses"]["Conflict"];
+            413: components["responses"]["BodyTooLarge"];
+            415: components["responses"]["UnsupportedMediaType"];
+            429: components["responses"]["TooMany"];
+            500: components["responses"]["Internal"];
+            501: components["responses"]["NotImplemented"];
+            503: components["responses"]["Unavailable"];
+            504: components["responses"]["DeadlineExceeded"];
+        };
+    };
+    movePath: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                "application/json": components["schemas"]["MovePathRequest"];
+            };
+        };
+        responses: {
+            /** @description Done. */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["FileEntry"];
+                };
+            };
+            400: components["responses"]["InvalidRequest"];
+            401: components["responses"]["Unauthenticated"];
+            403: components["responses"]["Denied"];
+            404: components["responses"]["NotFound"];
+            409: components["responses"]["Conflict"];
+            413: components["responses"]["BodyTooLarge"];
+            415: components["responses"]["UnsupportedMediaType"];
+            429: components["responses"]["TooMany"];
+            500: components["responses"]["Internal"];
+            501: components["responses"]["NotImplemented"];
+            503: components["responses"]["Unavailable"];
+            504: components["responses"]["DeadlineExceeded"];
+        };
+    };
+    copyPath: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                "application/json": components["schemas"]["CopyPathRequest"];
+            };
+        };
+        responses: {
+            /** @description Done. */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["CopyPathResponse"];
+                };
+            };
+            400: components["responses"]["InvalidRequest"];
+            401: components["responses"]["Unauthenticated"];
+            403: components["responses"]["Denied"];
+            404: components["responses"]["NotFound"];
+            409: components["responses"]["Conflict"];
+            413: components["responses"]["BodyTooLarge"];
+            415: components["responses"]["UnsupportedMediaType"];
+            429: components["responses"]["TooMany"];
+            500: components["responses"]["Internal"];
+            501: components["responses"]["NotImplemented"];
+            503: components["responses"]["Unavailable"];
+            504: components["responses"]["DeadlineExceeded"];
+        };
+    };
+    deletePaths: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                "application/json": components["schemas"]["DeletePathsRequest"];
+            };
+        };
+        responses: {
+            /** @description Done. */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["DeletePathsResponse"];
+                };
+            };
+            400: components["responses"]["InvalidRequest"];
+            401: components["responses"]["Unauthenticated"];
+            403: components["responses"]["Denied"];
+            404: components["responses"]["NotFound"];
+            409: components["responses"]["Conflict"];
+            413: components["responses"]["BodyTooLarge"];
+            415: components["responses"]["UnsupportedMediaType"];
+            429: components["responses"]["TooMany"];
+            500: components["responses"]["Internal"];
+            501: components["responses"]["NotImplemented"];
+            503: components["responses"]["Unavailable"];
+            504: components["responses"]["DeadlineExceeded"];
+        };
+    };
+    createArchive: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                "application/json": components["schemas"]["CreateArchiveRequest"];
+            };
+        };
+        responses: {
+            /** @description Done. */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["FileEntry"];
+                };
+            };
+            400: components["responses"]["InvalidRequest"];
+            401: components["responses"]["Unauthenticated"];
+            403: components["responses"]["Denied"];
+            404: components["responses"]["NotFound"];
+            409: components["responses"]["Conflict"];
+            413: components["responses"]["BodyTooLarge"];
+            415: components["responses"]["UnsupportedMediaType"];
+            429: components["responses"]["TooMany"];
+            500: components["responses"]["Internal"];
+            501: components["responses"]["NotImplemented"];
+            503: components["responses"]["Unavailable"];
+            504: components["responses"]["DeadlineExceeded"];
+        };
+    };
+    readFile: {
+        parameters: {
+            query: {
+                /** @description Absolute path. */
+                path: string;
+                /** @description The first byte to send. */
+                offset?: number;
+            };
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description Done. */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "*/*": string;
+                };
+            };
+            400: components["responses"]["InvalidRequest"];
+            401: components["responses"]["Unauthenticated"];
+            403: components["responses"]["Denied"];
+            404: components["responses"]["NotFound"];
+            429: components["responses"]["TooMany"];
+            500: components["responses"]["Internal"];
+            501: components["responses"]["NotImplemented"];
+            503: components["responses"]["Unavailable"];
+            504: components["responses"]["DeadlineExceeded"];
+        };
+    };
+    writeFile: {
         parameters: {
             query: {
                 /** @description Absolute path of the directory, or of the file when `name` is empty; in the first message. */
@@ -5928,25 +4664,36 @@ export interface operations {
             path?: never;
             cookie?: never;
         };
-        /** @description The bytes. */
+        /** @description The bare bytes, of any type. */
         requestBody?: {
             content: {
-                "application/json": components["schemas"]["google.api.HttpBody"];
+                "*/*": string;
             };
         };
         responses: {
-            /** @description Success */
+            /** @description Done. */
             200: {
                 headers: {
                     [name: string]: unknown;
                 };
                 content: {
-                    "application/json": components["schemas"]["svc.v1.FileEntry"];
+                    "application/json": components["schemas"]["FileEntry"];
                 };
             };
+            400: components["responses"]["InvalidRequest"];
+            401: components["responses"]["Unauthenticated"];
+            403: components["responses"]["Denied"];
+            404: components["responses"]["NotFound"];
+            409: components["responses"]["Conflict"];
+            415: components["responses"]["UnsupportedMediaType"];
+            429: components["responses"]["TooMany"];
+            500: components["responses"]["Internal"];
+            501: components["responses"]["NotImplemented"];
+            503: components["responses"]["Unavailable"];
+            504: components["responses"]["DeadlineExceeded"];
         };
     };
-    "svc.v1.FileService.CopyPath": {
+    setPathAttributes: {
         parameters: {
             query?: never;
             header?: never;
@@ -5955,70 +4702,34 @@ export interface operations {
         };
         requestBody: {
             content: {
-                "application/json": components["schemas"]["svc.v1.CopyPathRequest"];
+                "application/json": components["schemas"]["SetPathAttributesRequest"];
             };
         };
         responses: {
-            /** @description Success */
+            /** @description Done. */
             200: {
                 headers: {
                     [name: string]: unknown;
                 };
                 content: {
-                    "application/json": components["schemas"]["svc.v1.CopyPathResponse"];
+                    "application/json": components["schemas"]["FileEntry"];
                 };
             };
+            400: components["responses"]["InvalidRequest"];
+            401: components["responses"]["Unauthenticated"];
+            403: components["responses"]["Denied"];
+            404: components["responses"]["NotFound"];
+            409: components["responses"]["Conflict"];
+            413: components["responses"]["BodyTooLarge"];
+            415: components["responses"]["UnsupportedMediaType"];
+            429: components["responses"]["TooMany"];
+            500: components["responses"]["Internal"];
+            501: components["responses"]["NotImplemented"];
+            503: components["responses"]["Unavailable"];
+            504: components["responses"]["DeadlineExceeded"];
         };
     };
-    "svc.v1.FileService.DeletePaths": {
-        parameters: {
-            query?: never;
-            header?: never;
-            path?: never;
-            cookie?: never;
-        };
-        requestBody: {
-            content: {
-                "application/json": components["schemas"]["svc.v1.DeletePathsRequest"];
-            };
-        };
-        responses: {
-            /** @description Success */
-            200: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/json": components["schemas"]["svc.v1.DeletePathsResponse"];
-                };
-            };
-        };
-    };
-    "svc.v1.FileService.CreateDirectory": {
-        parameters: {
-            query?: never;
-            header?: never;
-            path?: never;
-            cookie?: never;
-        };
-        requestBody: {
-            content: {
-                "application/json": components["schemas"]["svc.v1.CreateDirectoryRequest"];
-            };
-        };
-        responses: {
-            /** @description Success */
-            200: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/json": components["schemas"]["svc.v1.FileEntry"];
-                };
-            };
-        };
-    };
-    "svc.v1.FileService.ListSystemIdentities": {
+    listSystemIdentities: {
         parameters: {
             query?: never;
             header?: never;
@@ -6027,65 +4738,27 @@ export interface operations {
         };
         requestBody?: never;
         responses: {
-            /** @description Success */
+            /** @description Done. */
             200: {
                 headers: {
                     [name: string]: unknown;
                 };
                 content: {
-                    "application/json": components["schemas"]["svc.v1.ListSystemIdentitiesResponse"];
+                    "application/json": components["schemas"]["ListSystemIdentitiesResponse"];
                 };
             };
+            400: components["responses"]["InvalidRequest"];
+            401: components["responses"]["Unauthenticated"];
+            403: components["responses"]["Denied"];
+            404: components["responses"]["NotFound"];
+            429: components["responses"]["TooMany"];
+            500: components["responses"]["Internal"];
+            501: components["responses"]["NotImplemented"];
+            503: components["responses"]["Unavailable"];
+            504: components["responses"]["DeadlineExceeded"];
         };
     };
-    "svc.v1.FileService.MovePath": {
-        parameters: {
-            query?: never;
-            header?: never;
-            path?: never;
-            cookie?: never;
-        };
-        requestBody: {
-            content: {
-                "application/json": components["schemas"]["svc.v1.MovePathRequest"];
-            };
-        };
-        responses: {
-            /** @description Success */
-            200: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/json": components["schemas"]["svc.v1.FileEntry"];
-                };
-            };
-        };
-    };
-    "svc.v1.FileService.StatPath": {
-        parameters: {
-            query: {
-                /** @description Absolute path. */
-                path: string;
-            };
-            header?: never;
-            path?: never;
-            cookie?: never;
-        };
-        requestBody?: never;
-        responses: {
-            /** @description Success */
-            200: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/json": components["schemas"]["svc.v1.FileEntry"];
-                };
-            };
-        };
-    };
-    "svc.v1.MonitorService.GetSystemMetrics": {
+    getSystemMetrics: {
         parameters: {
             query?: never;
             header?: never;
@@ -6094,18 +4767,27 @@ export interface operations {
         };
         requestBody?: never;
         responses: {
-            /** @description Success */
+            /** @description Done. */
             200: {
                 headers: {
                     [name: string]: unknown;
                 };
                 content: {
-                    "application/json": components["schemas"]["svc.v1.SystemMetrics"];
+                    "application/json": components["schemas"]["SystemMetrics"];
                 };
             };
+            400: components["responses"]["InvalidRequest"];
+            401: components["responses"]["Unauthenticated"];
+            403: components["responses"]["Denied"];
+            404: components["responses"]["NotFound"];
+            429: components["responses"]["TooMany"];
+            500: components["responses"]["Internal"];
+            501: components["responses"]["NotImplemented"];
+            503: components["responses"]["Unavailable"];
+            504: components["responses"]["DeadlineExceeded"];
         };
     };
-    "svc.v1.MonitorService.GetMetricsHistory": {
+    getMetricsHistory: {
         parameters: {
             query?: {
                 /** @description How many of the newest samples; 1 to 10000, default all. */
@@ -6117,18 +4799,27 @@ export interface operations {
         };
         requestBody?: never;
         responses: {
-            /** @description Success */
+            /** @description Done. */
             200: {
                 headers: {
                     [name: string]: unknown;
                 };
                 content: {
-                    "application/json": components["schemas"]["svc.v1.GetMetricsHistoryResponse"];
+                    "application/json": components["schemas"]["GetMetricsHistoryResponse"];
                 };
             };
+            400: components["responses"]["InvalidRequest"];
+            401: components["responses"]["Unauthenticated"];
+            403: components["responses"]["Denied"];
+            404: components["responses"]["NotFound"];
+            429: components["responses"]["TooMany"];
+            500: components["responses"]["Internal"];
+            501: components["responses"]["NotImplemented"];
+            503: components["responses"]["Unavailable"];
+            504: components["responses"]["DeadlineExceeded"];
         };
     };
-    "svc.v1.AppService.GetPortReport": {
+    listListeningPorts: {
         parameters: {
             query?: never;
             header?: never;
@@ -6137,38 +4828,27 @@ export interface operations {
         };
         requestBody?: never;
         responses: {
-            /** @description Success */
+            /** @description Done. */
             200: {
                 headers: {
                     [name: string]: unknown;
                 };
                 content: {
-                    "application/json": components["schemas"]["svc.v1.PortReport"];
+                    "application/json": components["schemas"]["ListListeningPortsResponse"];
                 };
             };
+            400: components["responses"]["InvalidRequest"];
+            401: components["responses"]["Unauthenticated"];
+            403: components["responses"]["Denied"];
+            404: components["responses"]["NotFound"];
+            429: components["responses"]["TooMany"];
+            500: components["responses"]["Internal"];
+            501: components["responses"]["NotImplemented"];
+            503: components["responses"]["Unavailable"];
+            504: components["responses"]["DeadlineExceeded"];
         };
     };
-    "svc.v1.MonitorService.ListListeningPorts": {
-        parameters: {
-            query?: never;
-            header?: never;
-            path?: never;
-            cookie?: never;
-        };
-        requestBody?: never;
-        responses: {
-            /** @description Success */
-            200: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/json": components["schemas"]["svc.v1.ListListeningPortsResponse"];
-                };
-            };
-        };
-    };
-    "svc.v1.ProcessService.ListProcesses": {
+    listProcesses: {
         parameters: {
             query?: {
                 /** @description True: kernel threads too. */
@@ -6180,18 +4860,27 @@ export interface operations {
         };
         requestBody?: never;
         responses: {
-            /** @description Success */
+            /** @description Done. */
             200: {
                 headers: {
                     [name: string]: unknown;
                 };
                 content: {
-                    "application/json": components["schemas"]["svc.v1.ListProcessesResponse"];
+                    "application/json": components["schemas"]["ListProcessesResponse"];
                 };
             };
+            400: components["responses"]["InvalidRequest"];
+            401: components["responses"]["Unauthenticated"];
+            403: components["responses"]["Denied"];
+            404: components["responses"]["NotFound"];
+            429: components["responses"]["TooMany"];
+            500: components["responses"]["Internal"];
+            501: components["responses"]["NotImplemented"];
+            503: components["responses"]["Unavailable"];
+            504: components["responses"]["DeadlineExceeded"];
         };
     };
-    "svc.v1.ProcessService.SignalProcess": {
+    signalProcess: {
         parameters: {
             query?: never;
             header?: never;
@@ -6205,32 +4894,43 @@ export interface operations {
             content: {
                 "application/json": {
                     /**
-                     * signal
                      * @description The signal.
+                     * @enum {string}
                      */
-                    signal: string;
+                    signal: "term" | "kill" | "hup" | "int" | "stop" | "cont" | "usr1" | "usr2";
                     /**
-                     * expected_start_ticks
                      * Format: int64
                      * @description `startTicks` of the process that is meant; without it the pid alone names it.
                      */
-                    expectedStartTicks?: number | string | null;
+                    expectedStartTicks?: number;
                 };
             };
         };
         responses: {
-            /** @description Success */
+            /** @description Done. */
             200: {
                 headers: {
                     [name: string]: unknown;
                 };
                 content: {
-                    "application/json": components["schemas"]["svc.v1.SignalProcessResponse"];
+                    "application/json": components["schemas"]["SignalProcessResponse"];
                 };
             };
+            400: components["responses"]["InvalidRequest"];
+            401: components["responses"]["Unauthenticated"];
+            403: components["responses"]["Denied"];
+            404: components["responses"]["NotFound"];
+            409: components["responses"]["Conflict"];
+            413: components["responses"]["BodyTooLarge"];
+            415: components["responses"]["UnsupportedMediaType"];
+            429: components["responses"]["TooMany"];
+            500: components["responses"]["Internal"];
+            501: components["responses"]["NotImplemented"];
+            503: components["responses"]["Unavailable"];
+            504: components["responses"]["DeadlineExceeded"];
         };
     };
-    "svc.v1.ScheduleService.ListSchedules": {
+    listSchedules: {
         parameters: {
             query?: {
                 /** @description Only jobs of this owner; all when absent. Empty: the operator's. */
@@ -6246,51 +4946,27 @@ export interface operations {
         };
         requestBody?: never;
         responses: {
-            /** @description Success */
+            /** @description Done. */
             200: {
                 headers: {
                     [name: string]: unknown;
                 };
                 content: {
-                    "application/json": components["schemas"]["svc.v1.ListSchedulesResponse"];
+                    "application/json": components["schemas"]["ListSchedulesResponse"];
                 };
             };
+            400: components["responses"]["InvalidRequest"];
+            401: components["responses"]["Unauthenticated"];
+            403: components["responses"]["Denied"];
+            404: components["responses"]["NotFound"];
+            429: components["responses"]["TooMany"];
+            500: components["responses"]["Internal"];
+            501: components["responses"]["NotImplemented"];
+            503: components["responses"]["Unavailable"];
+            504: components["responses"]["DeadlineExceeded"];
         };
     };
-    "svc.v1.ScheduleService.ReplaceManagedSchedules": {
-        parameters: {
-            query?: never;
-            header?: never;
-            path: {
-                /** @description The owner. */
-                managed_by: string;
-            };
-            cookie?: never;
-        };
-        requestBody: {
-            content: {
-                "application/json": {
-                    /**
-                     * schedules
-                     * @description Its jobs; an empty list removes all of them.
-                     */
-                    schedules?: components["schemas"]["svc.v1.Schedule"][];
-                };
-            };
-        };
-        responses: {
-            /** @description Success */
-            200: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/json": components["schemas"]["svc.v1.ListSchedulesResponse"];
-                };
-            };
-        };
-    };
-    "svc.v1.ScheduleService.UpsertSchedule": {
+    upsertSchedule: {
         parameters: {
             query?: never;
             header?: never;
@@ -6303,67 +4979,52 @@ export interface operations {
         requestBody: {
             content: {
                 "application/json": {
-                    /**
-                     * trigger
-                     * @description See `Schedule.trigger`.
-                     */
+                    /** @description See `Schedule.trigger`. */
                     trigger: string;
-                    /**
-                     * utc
-                     * @description See `Schedule.utc`.
-                     */
+                    /** @description See `Schedule.utc`. */
                     utc?: boolean;
-                    /**
-                     * enabled
-                     * @description See `Schedule.enabled`.
-                     */
-                    enabled?: boolean | null;
-                    /**
-                     * comment
-                     * @description See `Schedule.comment`.
-                     */
+                    /** @description See `Schedule.enabled`. */
+                    enabled?: boolean;
+                    /** @description See `Schedule.comment`. */
                     comment?: string;
-                    /**
-                     * managed_by
-                     * @description The claimed owner: must equal the stored one.
-                     */
+                    /** @description The claimed owner: must equal the stored one. */
                     managed_by?: string;
-                    /**
-                     * action
-                     * @description See `Schedule.action`.
-                     */
-                    action: components["schemas"]["svc.v1.ScheduleAction"];
-                    /**
-                     * timeout
-                     * @description See `Schedule.timeout`.
-                     */
-                    timeout?: number | null;
-                    /**
-                     * keep
-                     * @description See `Schedule.keep`.
-                     */
-                    keep?: number | null;
-                    /**
-                     * owner
-                     * @description Root only: the uid whose job it is; the caller's own when absent.
-                     */
-                    owner?: number | null;
+                    /** @description See `Schedule.action`. */
+                    action: components["schemas"]["ScheduleAction"];
+                    /** @description See `Schedule.timeout`. */
+                    timeout?: number;
+                    /** @description See `Schedule.keep`. */
+                    keep?: number;
+                    /** @description Root only: the uid whose job it is; the caller's own when absent. */
+                    owner?: number;
                 };
             };
         };
         responses: {
-            /** @description Success */
+            /** @description Done. */
             200: {
                 headers: {
                     [name: string]: unknown;
                 };
                 content: {
-                    "application/json": components["schemas"]["svc.v1.Schedule"];
+                    "application/json": components["schemas"]["Schedule"];
                 };
             };
+            400: components["responses"]["InvalidRequest"];
+            401: components["responses"]["Unauthenticated"];
+            403: components["responses"]["Denied"];
+            404: components["responses"]["NotFound"];
+            409: components["responses"]["Conflict"];
+            413: components["responses"]["BodyTooLarge"];
+            415: components["responses"]["UnsupportedMediaType"];
+            429: components["responses"]["TooMany"];
+            500: components["responses"]["Internal"];
+            501: components["responses"]["NotImplemented"];
+            503: components["responses"]["Unavailable"];
+            504: components["responses"]["DeadlineExceeded"];
         };
     };
-    "svc.v1.ScheduleService.RemoveSchedule": {
+    removeSchedule: {
         parameters: {
             query?: {
                 /** @description Root only: the uid whose job it is; the caller's own when absent. */
@@ -6378,18 +5039,71 @@ export interface operations {
         };
         requestBody?: never;
         responses: {
-            /** @description Success */
+            /** @description Done. */
             200: {
                 headers: {
                     [name: string]: unknown;
                 };
                 content: {
-                    "application/json": components["schemas"]["svc.v1.RemoveScheduleResponse"];
+                    "application/json": components["schemas"]["RemoveScheduleResponse"];
+                };
+            };
+            400: components["responses"]["InvalidRequest"];
+            401: components["responses"]["Unauthenticated"];
+            403: components["responses"]["Denied"];
+            404: components["responses"]["NotFound"];
+            409: components["responses"]["Conflict"];
+            415: components["responses"]["UnsupportedMediaType"];
+            429: components["responses"]["TooMany"];
+            500: components["responses"]["Internal"];
+            501: components["responses"]["NotImplemented"];
+            503: components["responses"]["Unavailable"];
+            504: components["responses"]["DeadlineExceeded"];
+        };
+    };
+    replaceManagedSchedules: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                /** @description The owner. */
+                managed_by: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: {
+            content: {
+                "application/json": {
+                    /** @description Its jobs; an empty list removes all of them. */
+                    schedules?: components["schemas"]["Schedule"][];
                 };
             };
         };
+        responses: {
+            /** @description Done. */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ListSchedulesResponse"];
+                };
+            };
+            400: components["responses"]["InvalidRequest"];
+            401: components["responses"]["Unauthenticated"];
+            403: components["responses"]["Denied"];
+            404: components["responses"]["NotFound"];
+            409: components["responses"]["Conflict"];
+            413: components["responses"]["BodyTooLarge"];
+            415: components["responses"]["UnsupportedMediaType"];
+            429: components["responses"]["TooMany"];
+            500: components["responses"]["Internal"];
+            501: components["responses"]["NotImplemented"];
+            503: components["responses"]["Unavailable"];
+            504: components["responses"]["DeadlineExceeded"];
+        };
     };
-    "svc.v1.ScheduleService.RunSchedule": {
+    runSchedule: {
         parameters: {
             query?: never;
             header?: never;
@@ -6399,30 +5113,39 @@ export interface operations {
             };
             cookie?: never;
         };
-        requestBody: {
+        requestBody?: {
             content: {
                 "application/json": {
-                    /**
-                     * owner
-                     * @description Root only: the uid whose job it is; the caller's own when absent.
-                     */
-                    owner?: number | null;
+                    /** @description Root only: the uid whose job it is; the caller's own when absent. */
+                    owner?: number;
                 };
             };
         };
         responses: {
-            /** @description Success */
+            /** @description Done. */
             200: {
                 headers: {
                     [name: string]: unknown;
                 };
                 content: {
-                    "application/json": components["schemas"]["svc.v1.RunScheduleResponse"];
+                    "application/json": components["schemas"]["RunScheduleResponse"];
                 };
             };
+            400: components["responses"]["InvalidRequest"];
+            401: components["responses"]["Unauthenticated"];
+            403: components["responses"]["Denied"];
+            404: components["responses"]["NotFound"];
+            409: components["responses"]["Conflict"];
+            413: components["responses"]["BodyTooLarge"];
+            415: components["responses"]["UnsupportedMediaType"];
+            429: components["responses"]["TooMany"];
+            500: components["responses"]["Internal"];
+            501: components["responses"]["NotImplemented"];
+            503: components["responses"]["Unavailable"];
+            504: components["responses"]["DeadlineExceeded"];
         };
     };
-    "svc.v1.ScheduleService.ListScheduleRuns": {
+    listScheduleRuns: {
         parameters: {
             query?: {
                 /** @description How many; 1 to 50, default 50. */
@@ -6439,18 +5162,27 @@ export interface operations {
         };
         requestBody?: never;
         responses: {
-            /** @description Success */
+            /** @description Done. */
             200: {
                 headers: {
                     [name: string]: unknown;
                 };
                 content: {
-                    "application/json": components["schemas"]["svc.v1.ListScheduleRunsResponse"];
+                    "application/json": components["schemas"]["ListScheduleRunsResponse"];
                 };
             };
+            400: components["responses"]["InvalidRequest"];
+            401: components["responses"]["Unauthenticated"];
+            403: components["responses"]["Denied"];
+            404: components["responses"]["NotFound"];
+            429: components["responses"]["TooMany"];
+            500: components["responses"]["Internal"];
+            501: components["responses"]["NotImplemented"];
+            503: components["responses"]["Unavailable"];
+            504: components["responses"]["DeadlineExceeded"];
         };
     };
-    "svc.v1.AppService.ListStacks": {
+    rebootSystem: {
         parameters: {
             query?: never;
             header?: never;
@@ -6459,41 +5191,29 @@ export interface operations {
         };
         requestBody?: never;
         responses: {
-            /** @description Success */
+            /** @description Done. */
             200: {
                 headers: {
                     [name: string]: unknown;
                 };
                 content: {
-                    "application/json": components["schemas"]["svc.v1.ListStacksResponse"];
+                    "application/json": components["schemas"]["RebootSystemResponse"];
                 };
             };
+            400: components["responses"]["InvalidRequest"];
+            401: components["responses"]["Unauthenticated"];
+            403: components["responses"]["Denied"];
+            404: components["responses"]["NotFound"];
+            409: components["responses"]["Conflict"];
+            415: components["responses"]["UnsupportedMediaType"];
+            429: components["responses"]["TooMany"];
+            500: components["responses"]["Internal"];
+            501: components["responses"]["NotImplemented"];
+            503: components["responses"]["Unavailable"];
+            504: components["responses"]["DeadlineExceeded"];
         };
     };
-    "svc.v1.AppService.GetAppStats": {
-        parameters: {
-            query?: {
-                /** @description Ids of apps; empty: every visible app. An id that is not visible is passed over. */
-                ids?: string[];
-            };
-            header?: never;
-            path?: never;
-            cookie?: never;
-        };
-        requestBody?: never;
-        responses: {
-            /** @description Success */
-            200: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/json": components["schemas"]["svc.v1.GetAppStatsResponse"];
-                };
-            };
-        };
-    };
-    "svc.v1.DaemonService.GetStatus": {
+    getTokenStatus: {
         parameters: {
             query?: never;
             header?: never;
@@ -6502,42 +5222,63 @@ export interface operations {
         };
         requestBody?: never;
         responses: {
-            /** @description Success */
+            /** @description Done. */
             200: {
                 headers: {
                     [name: string]: unknown;
                 };
                 content: {
-                    "application/json": components["schemas"]["svc.v1.GetStatusResponse"];
+                    "application/json": components["schemas"]["TokenStatus"];
                 };
             };
+            400: components["responses"]["InvalidRequest"];
+            401: components["responses"]["Unauthenticated"];
+            403: components["responses"]["Denied"];
+            404: components["responses"]["NotFound"];
+            429: components["responses"]["TooMany"];
+            500: components["responses"]["Internal"];
+            501: components["responses"]["NotImplemented"];
+            503: components["responses"]["Unavailable"];
+            504: components["responses"]["DeadlineExceeded"];
         };
     };
-    "svc.v1.SystemService.RebootSystem": {
+    issueAccessToken: {
         parameters: {
             query?: never;
             header?: never;
             path?: never;
             cookie?: never;
         };
-        requestBody: {
+        requestBody?: {
             content: {
-                "application/json": components["schemas"]["svc.v1.RebootSystemRequest"];
+                "application/json": components["schemas"]["IssueAccessTokenRequest"];
             };
         };
         responses: {
-            /** @description Success */
+            /** @description Done. */
             200: {
                 headers: {
                     [name: string]: unknown;
                 };
                 content: {
-                    "application/json": components["schemas"]["svc.v1.RebootSystemResponse"];
+                    "application/json": components["schemas"]["IssueAccessTokenResponse"];
                 };
             };
+            400: components["responses"]["InvalidRequest"];
+            401: components["responses"]["Unauthenticated"];
+            403: components["responses"]["Denied"];
+            404: components["responses"]["NotFound"];
+            409: components["responses"]["Conflict"];
+            413: components["responses"]["BodyTooLarge"];
+            415: components["responses"]["UnsupportedMediaType"];
+            429: components["responses"]["TooMany"];
+            500: components["responses"]["Internal"];
+            501: components["responses"]["NotImplemented"];
+            503: components["responses"]["Unavailable"];
+            504: components["responses"]["DeadlineExceeded"];
         };
     };
-    "svc.v1.TokenService.GetTokenStatus": {
+    revokeAccessTokens: {
         parameters: {
             query?: never;
             header?: never;
@@ -6546,42 +5287,65 @@ export interface operations {
         };
         requestBody?: never;
         responses: {
-            /** @description Success */
+            /** @description Done. */
             200: {
                 headers: {
                     [name: string]: unknown;
                 };
                 content: {
-                    "application/json": components["schemas"]["svc.v1.TokenStatus"];
+                    "application/json": components["schemas"]["RevokeAccessTokensResponse"];
                 };
             };
+            400: components["responses"]["InvalidRequest"];
+            401: components["responses"]["Unauthenticated"];
+            403: components["responses"]["Denied"];
+            404: components["responses"]["NotFound"];
+            409: components["responses"]["Conflict"];
+            415: components["responses"]["UnsupportedMediaType"];
+            429: components["responses"]["TooMany"];
+            500: components["responses"]["Internal"];
+            501: components["responses"]["NotImplemented"];
+            503: components["responses"]["Unavailable"];
+            504: components["responses"]["DeadlineExceeded"];
         };
     };
-    "svc.v1.TokenService.IssueAccessToken": {
+    rotatePrimaryToken: {
         parameters: {
             query?: never;
             header?: never;
             path?: never;
             cookie?: never;
         };
-        requestBody: {
+        requestBody?: {
             content: {
-                "application/json": components["schemas"]["svc.v1.IssueAccessTokenRequest"];
+                "application/json": components["schemas"]["RotatePrimaryTokenRequest"];
             };
         };
         responses: {
-            /** @description Success */
+            /** @description Done. */
             200: {
                 headers: {
                     [name: string]: unknown;
                 };
                 content: {
-                    "application/json": components["schemas"]["svc.v1.IssueAccessTokenResponse"];
+                    "application/json": components["schemas"]["RotatePrimaryTokenResponse"];
                 };
             };
+            400: components["responses"]["InvalidRequest"];
+            401: components["responses"]["Unauthenticated"];
+            403: components["responses"]["Denied"];
+            404: components["responses"]["NotFound"];
+            409: components["responses"]["Conflict"];
+            413: components["responses"]["BodyTooLarge"];
+            415: components["responses"]["UnsupportedMediaType"];
+            429: components["responses"]["TooMany"];
+            500: components["responses"]["Internal"];
+            501: components["responses"]["NotImplemented"];
+            503: components["responses"]["Unavailable"];
+            504: components["responses"]["DeadlineExceeded"];
         };
     };
-    "svc.v1.TokenService.RevokeAccessTokens": {
+    commitPrimaryTokenRotation: {
         parameters: {
             query?: never;
             header?: never;
@@ -6590,63 +5354,26 @@ export interface operations {
         };
         requestBody?: never;
         responses: {
-            /** @description Success */
+            /** @description Done. */
             200: {
                 headers: {
                     [name: string]: unknown;
                 };
                 content: {
-                    "application/json": components["schemas"]["svc.v1.RevokeAccessTokensResponse"];
+                    "application/json": components["schemas"]["CommitPrimaryTokenRotationResponse"];
                 };
             };
-        };
-    };
-    "svc.v1.TokenService.RotatePrimaryToken": {
-        parameters: {
-            query?: never;
-            header?: never;
-            path?: never;
-            cookie?: never;
-        };
-        requestBody: {
-            content: {
-                "application/json": components["schemas"]["svc.v1.RotatePrimaryTokenRequest"];
-            };
-        };
-        responses: {
-            /** @description Success */
-            200: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/json": components["schemas"]["svc.v1.RotatePrimaryTokenResponse"];
-                };
-            };
-        };
-    };
-    "svc.v1.TokenService.CommitPrimaryTokenRotation": {
-        parameters: {
-            query?: never;
-            header?: never;
-            path?: never;
-            cookie?: never;
-        };
-        requestBody: {
-            content: {
-                "application/json": components["schemas"]["svc.v1.CommitPrimaryTokenRotationRequest"];
-            };
-        };
-        responses: {
-            /** @description Success */
-            200: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/json": components["schemas"]["svc.v1.CommitPrimaryTokenRotationResponse"];
-                };
-            };
+            400: components["responses"]["InvalidRequest"];
+            401: components["responses"]["Unauthenticated"];
+            403: components["responses"]["Denied"];
+            404: components["responses"]["NotFound"];
+            409: components["responses"]["Conflict"];
+            415: components["responses"]["UnsupportedMediaType"];
+            429: components["responses"]["TooMany"];
+            500: components["responses"]["Internal"];
+            501: components["responses"]["NotImplemented"];
+            503: components["responses"]["Unavailable"];
+            504: components["responses"]["DeadlineExceeded"];
         };
     };
 }

@@ -22,16 +22,3 @@ export function createAppPaths(storeDir: string): AppPaths {
     appRunDir: (id) => join(runDir, id),
   };
 }
-
-/** Names inside an app's directory. */
-export const appTree = {
-  /** The checkout with what its build made. */
-  repo: "repo",
-  /** The version before, kept while an upgrade is not proven. */
-  previousRepo: "repo.previous",
-  data: "data",
-  /** The data as it was before a migration, kept until it succeeded. */
-  previousData: "data.previous",
-  volumes: "volumes",
-  logs: "logs",
-} as const;

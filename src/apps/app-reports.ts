@@ -14,7 +14,8 @@ import { mapBounded } from "../lib/map-bounded.ts";
 import { resolvePorts } from "../packages/settings.ts";
 import type { AppRuntime, RunnableApp, RuntimeUsage } from "../runtimes/runtime.ts";
 import type { AppRecord } from "./app-record.ts";
-import { appTree, type AppPaths } from "./app-paths.ts";
+import type { AppPaths } from "./app-paths.ts";
+import { appTree } from "../runtimes/app-tree.ts";
 
 export interface AppReportsOptions {
   identities: Identities;

@@ -2,7 +2,8 @@
 import type { Identities } from "../identity/identity.ts";
 import type { AppRuntime } from "../runtimes/runtime.ts";
 import type { AppRecord } from "./app-record.ts";
-import { appTree, type AppPaths } from "./app-paths.ts";
+import type { AppPaths } from "./app-paths.ts";
+import { appTree } from "../runtimes/app-tree.ts";
 import type { AppRegistry } from "./app-registry.ts";
 import type { Installer } from "./install.ts";
 import type { Operations } from "./operations.ts";

@@ -5,8 +5,8 @@ import type { Identities } from "../identity/identity.ts";
 import type { ResolvedPackage } from "../packages/package-resolver.ts";
 import type { Command } from "../packages/manifest.ts";
 import type { RunnableApp } from "../runtimes/runtime.ts";
-import { prepareStep } from "./app-environment.ts";
-import { appTree } from "./app-paths.ts";
+import { prepareStep } from "../runtimes/app-environment.ts";
+import { appTree } from "../runtimes/app-tree.ts";
 import type { OnProgress, WorkOptions } from "./progress.ts";
 
 /** Lines of a failed command that its error carries. */

@@ -50,8 +50,8 @@ export class Remover {
       const uid = operation.detail.runUid ?? app?.runUid ?? identities.selfUid;
       const tree = await identities.removeOwnedDir(paths.appDir(id), uid);
       const run = await identities.removeOwnedDir(paths.appRunDir(id), uid);
-      await operations.end(operation, [deleteApp(id)]);
       if (app !== undefined) runtimeOf(app).forget(id);
+      await operations.end(operation, [deleteApp(id)]);
       return tree.freedBytes + run.freedBytes;
     } catch (error) {
       // What is left of it stays removable: the app is shown with its reason.

@@ -48,8 +48,8 @@ export interface LogChunk {
   readonly lines: readonly LogRecord[];
   /** True: fewer lines than asked for, because together they pass the byte bound. */
   readonly truncated: boolean;
-  /** Lines left out because the reader or the disk was too slow. */
-  readonly dropped: number;
+  /** Bytes of the log that were rotated away before this reader got to them; the lines follow the gap. */
+  readonly missedBytes: number;
 }
 
 /** What one app uses; what cannot be measured is absent. */

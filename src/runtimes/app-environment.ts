@@ -3,8 +3,8 @@ import { join } from "node:path";
 import { expandPlaceholders, type PlaceholderScope } from "../packages/placeholders.ts";
 import type { Command } from "../packages/manifest.ts";
 import { resolvePorts, resolveSettings } from "../packages/settings.ts";
-import type { RunnableApp } from "../runtimes/runtime.ts";
-import { appTree } from "./app-paths.ts";
+import type { RunnableApp } from "./runtime.ts";
+import { appTree } from "./app-tree.ts";
 
 /** A command with everything filled in. */
 export interface PreparedCommand {

@@ -1,0 +1,156 @@
+/** AppService: one domain call per method. */
+import type { JsonObject as ProtoJsonObject } from "@bufbuild/protobuf";
+import type { ServiceImpl } from "@connectrpc/connect";
+import { timestampFromMs } from "@bufbuild/protobuf/wkt";
+import type { AppService, InstallAppRequest } from "../../gen/svc/v1/app_pb.ts";
+import type { Apps } from "../apps/apps.ts";
+import type { InstallRequest } from "../apps/install.ts";
+import type { UpgradeResult } from "../apps/upgrade.ts";
+import type { CloneResult } from "../apps/clone.ts";
+import type { SettingsView } from "../apps/app-settings.ts";
+import { failedPrecondition } from "../errors.ts";
+import type { JsonObject } from "../lib/json.ts";
+import type { LogChunk } from "../runtimes/runtime.ts";
+import { unimplemented } from "../rpc/unimplemented.ts";
+import { userOf } from "../rpc/user-context.ts";
+import { progressEvents } from "./progress-events.ts";
+import { statsFrames } from "./stats-frames.ts";
+
+const defaultPageSize = 1000;
+const defaultTail = 100;
+
+export function createAppService(apps: Apps): ServiceImpl<typeof AppService> {
+  return {
+    listApps: ({ limit = defaultPageSize, pageToken }, context) =>
+      apps.list(userOf(context), { limit, pageToken }),
+
+    installApp: (request, context) =>
+      apps.install(installRequest(request), userOf(context), { signal: context.signal }),
+
+    installAppStream: (request, context) =>
+      progressEvents(
+        (onProgress) =>
+          apps.install(installRequest(request), userOf(context), { signal: context.signal, onProgress }),
+        (app) => ({ event: { case: "app", value: app } as const }),
+      ),
+
+    getApp: ({ id }, context) => apps.get(id, userOf(context)),
+
+    removeApp: async ({ id }, context) => ({
+      id,
+      freedBytes: BigInt(await apps.remove(id, userOf(context))),
+    }),
+
+    getAppDisk: ({ id }, context) => apps.disk(id, userOf(context), context.signal),
+
+    // Only apps on the docker runtime have an image; for the others every field is absent.
+    getAppImage: async ({ id }, context) => {
+      await apps.get(id, userOf(context));
+      return {};
+    },
+
+    repullApp: async ({ id }, context) => {
+      const app = await apps.get(id, userOf(context));
+      throw failedPrecondition(
+        "pinned_image",
+        `app "${id}" runs on the ${app.runtime ?? ""} runtime and has no image to pull; upgrade it instead`,
+      );
+    },
+
+    listAppPorts: async ({ id }, context) => ({ ports: await apps.ports(id, userOf(context)) }),
+
+    upgradeApp: async ({ id, version }, context) =>
+      upgradeResponse(await apps.upgrade(id, version, userOf(context), { signal: context.signal })),
+
+    upgradeAppStream: ({ id, version }, context) =>
+      progressEvents(
+        (onProgress) => apps.upgrade(id, version, userOf(context), { signal: context.signal, onProgress }),
+        (result) => ({ event: { case: "result", value: upgradeResponse(result) } as const }),
+      ),
+
+    cloneApp: async ({ id, name }, context) =>
+      cloneResponse(await apps.clone(id, name, userOf(context), { signal: context.signal })),
+
+    cloneAppStream: ({ id, name }, context) =>
+      progressEvents(
+        (onProgress) => apps.clone(id, name, userOf(context), { signal: context.signal, onProgress }),
+        (result) => ({ event: { case: "result", value: cloneResponse(result) } as const }),
+      ),
+
+    startApp: ({ id }, context) => apps.startApp(id, userOf(context)),
+
+    stopApp: ({ id }, context) => apps.stopApp(id, userOf(context)),
+
+    restartApp: ({ id }, context) => apps.restartApp(id, userOf(context)),
+
+    getAppLogs: async ({ id, tail = defaultTail, timestamps }, context) =>
+      logsMessage(await apps.logs(id, tail, userOf(context), context.signal), timestamps),
+
+    streamAppLogs: async function* ({ id, tail = defaultTail, timestamps }, context) {
+      for await (const chunk of apps.followLogs(id, tail, userOf(context), context.signal)) {
+        yield logsMessage(chunk, timestamps);
+      }
+    },
+
+    getAppSettings: async ({ id }, context) => settingsMessage(await apps.settings(id, userOf(context))),
+
+    updateAppSettings: async ({ id, values = {} }, context) =>
+      settingsMessage(await apps.replaceSettings(id, values as JsonObject, userOf(context))),
+
+    issueConsoleToken: unimplemented,
+
+    getDiskReport: (_request, context) => apps.diskReport(userOf(context), context.signal),
+
+    getPortReport: (_request, context) => apps.portReport(userOf(context)),
+
+    getAppStats: async ({ ids }, context) => ({
+      stats: await apps.stats(ids, userOf(context), context.signal),
+    }),
+
+    streamAppStats: ({ ids, minIntervalSecs }, context) =>
+      statsFrames(
+        () => apps.stats(ids, userOf(context), context.signal),
+        Math.max(1, minIntervalSecs) * 1000,
+        context.signal,
+      ),
+
+    // Compose projects come with the compose runtime; until then nobody has one.
+    listStacks: () => ({ stacks: [] }),
+  };
+}
+
+function installRequest(request: InstallAppRequest): InstallRequest {
+  const { spec, source, name, branch, tag, licenseAck, settings = {} } = request;
+  return { spec, source, name, branch, tag, licenseAck, settings: settings as JsonObject };
+}
+
+function upgradeResponse({ id, upToDate, from, to }: UpgradeResult) {
+  return { id, upToDate, from, to };
+}
+
+function cloneResponse({ id, name, copiedBytes, sourceRunning }: CloneResult) {
+  return { id, name, copiedBytes: BigInt(copiedBytes), sourceRunning };
+}
+
+function settingsMessage({ schema, values, restartRequired }: SettingsView) {
+  return {
+    schema:
+      schema === null
+        ? { kind: { case: "nullValue" as const, value: 0 as const } }
+        : { kind: { case: "structValue" as const, value: schema as ProtoJsonObject } },
+    values: values as ProtoJsonObject,
+    restartRequired,
+  };
+}
+
+function logsMessage({ lines, truncated, missedBytes }: LogChunk, timestamps: boolean) {
+  return {
+    lines: lines.map(({ timeMs, stream, text }) => ({
+      stream,
+      text,
+      ...(timestamps && { time: timestampFromMs(timeMs) }),
+    })),
+    truncated,
+    missedBytes: BigInt(missedBytes),
+  };
+}

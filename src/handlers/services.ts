@@ -1,0 +1,43 @@
+/** Every service of the contract with its handlers. */
+import { AppService } from "../../gen/svc/v1/app_pb.ts";
+import { BackupService } from "../../gen/svc/v1/backup_pb.ts";
+import { DaemonService } from "../../gen/svc/v1/daemon_pb.ts";
+import { DockerService } from "../../gen/svc/v1/docker_pb.ts";
+import { FileService } from "../../gen/svc/v1/file_pb.ts";
+import { MonitorService } from "../../gen/svc/v1/monitor_pb.ts";
+import { ProcessService } from "../../gen/svc/v1/process_pb.ts";
+import { ScheduleService } from "../../gen/svc/v1/schedule_pb.ts";
+import { SystemService } from "../../gen/svc/v1/system_pb.ts";
+import { TokenService } from "../../gen/svc/v1/token_pb.ts";
+import type { Apps } from "../apps/apps.ts";
+import { implement, type BoundService } from "../rpc/bound-service.ts";
+import { createAppService } from "./app-service.ts";
+import { createBackupService } from "./backup-service.ts";
+import { createDaemonService, type DaemonFacts } from "./daemon-service.ts";
+import { createDockerService } from "./docker-service.ts";
+import { createFileService } from "./file-service.ts";
+import { createMonitorService } from "./monitor-service.ts";
+import { createProcessService } from "./process-service.ts";
+import { createScheduleService } from "./schedule-service.ts";
+import { createSystemService } from "./system-service.ts";
+import { createTokenService } from "./token-service.ts";
+
+export interface Domain {
+  apps: Apps;
+  facts: DaemonFacts;
+}
+
+export function bindServices({ apps, facts }: Domain): BoundService[] {
+  return [
+    implement(AppService, createAppService(apps)),
+    implement(BackupService, createBackupService()),
+    implement(DaemonService, createDaemonService(apps, facts)),
+    implement(DockerService, createDockerService()),
+    implement(FileService, createFileService()),
+    implement(MonitorService, createMonitorService()),
+    implement(ProcessService, createProcessService()),
+    implement(ScheduleService, createScheduleService()),
+    implement(SystemService, createSystemService()),
+    implement(TokenService, createTokenService()),
+  ];
+}
