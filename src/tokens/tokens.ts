@@ -1,14 +1,15 @@
-/** What the front door asks of tokens; the primary token answers it today, access tokens and rotation join behind it. */
+/** What the front door asks of tokens: the primary token answers it; access tokens and rotation join behind it (S 2.9, D12). */
 
 export interface AuthenticatedToken {
+  /** `replaced`: the primary token that a rotation in its grace window replaced. */
   readonly kind: "primary" | "replaced" | "access";
-  /** First 12 hex digits of the token's SHA-256: names it in logs, never opens anything. */
+  /** First 12 hex digits of the token's SHA-256: names it in logs, opens nothing. */
   readonly digest: string;
-  /** Aborts when the token expires or is revoked, so that its streams end too. */
+  /** Aborts when the token expires or is revoked, so that its calls end with it (T 10). */
   readonly ended?: AbortSignal;
 }
 
 export interface Tokens {
-  /** Recognises a presented bearer token in constant time; `null` for any other string. */
+  /** Recognises a presented bearer token, in constant time; `null` for any other string. */
   authenticate(presented: string): AuthenticatedToken | null;
 }

@@ -1,0 +1,82 @@
+/** From what a connection and a request show to the caller's UserContext (S 5.1, 5.2, D10). */
+import { SvcError, invalidField } from "../errors.ts";
+import type { UserContext } from "../rpc/user-context.ts";
+import type { Tokens } from "../tokens/tokens.ts";
+
+/** Where a connection comes from, known at accept. */
+export type Origin =
+  | { readonly kind: "tcp"; readonly address: string }
+  | { readonly kind: "peer"; readonly uid: number; readonly user: string };
+
+type RequestHeaders = Readonly<Record<string, string | string[] | undefined>>;
+
+export interface IdentityOptions {
+  readonly mode: "system" | "user";
+  readonly selfUid: number;
+  /** The daemon's own user name. */
+  readonly selfName: string;
+  readonly tokens: Tokens;
+}
+
+export interface IdentityResolver {
+  /** Whether a peer may connect at all: in `user` mode only the daemon's own uid and root. */
+  acceptsPeer(uid: number): boolean;
+  /**
+   * The caller of one request.
+   * @throws SvcError `unauthenticated` without a recognised token on TCP; `invalid_argument` for a root peer's sudo uid that is none
+   */
+  identify(origin: Origin, headers: RequestHeaders): UserContext;
+}
+
+/** 2^32-1 means "no uid" to the kernel. */
+const maxUid = 2 ** 32 - 2;
+
+export function createIdentityResolver(options: IdentityOptions): IdentityResolver {
+  const { mode, selfUid, selfName, tokens } = options;
+  const isRoot = (uid: number): boolean => uid === 0 || (mode === "user" && uid === selfUid);
+
+  return {
+    acceptsPeer: (uid) => mode === "system" || isRoot(uid),
+
+    identify(origin, headers) {
+      if (origin.kind === "tcp") return bearer(headers["authorization"]);
+      const { uid, user } = origin;
+      const root = isRoot(uid);
+      // Attribution only, and root's word alone: nothing in a request makes anyone more than the kernel says.
+      const sudoUid = root && uid === 0 ? headers["x-svc-sudo-uid"] : undefined;
+      const ownerUid = sudoUid === undefined ? uid : parseSudoUid(sudoUid);
+      return { uid, user, root, kind: "peer", ownerUid, peerUid: uid };
+    },
+  };
+
+  function bearer(header: string | string[] | undefined): UserContext {
+    const presented = typeof header === "string" ? /^bearer +(\S+) *$/i.exec(header)?.[1] : undefined;
+    if (presented === undefined) {
+      throw unauthenticated("send the token as `Authorization: Bearer TOKEN`");
+    }
+    const token = tokens.authenticate(presented);
+    if (token === null) throw unauthenticated("the token is not known here");
+    return {
+      uid: selfUid,
+      user: selfName,
+      root: true,
+      kind: token.kind,
+      ownerUid: selfUid,
+      tokenDigest: token.digest,
+      ...(token.ended === undefined ? {} : { ended: token.ended }),
+    };
+  }
+}
+
+function unauthenticated(message: string): SvcError {
+  return new SvcError("unauthenticated", "unauthenticated", message);
+}
+
+/** Digits only: signs, blanks, other bases, exponents, lists and what wraps around to root are refused (T 3). */
+function parseSudoUid(value: string | string[]): number {
+  const uid = typeof value === "string" && /^(?:0|[1-9][0-9]{0,9})$/.test(value) ? Number(value) : -1;
+  if (uid < 0 || uid > maxUid) {
+    throw invalidField("X-Svc-Sudo-Uid", `must be one number from 0 to ${maxUid}`);
+  }
+  return uid;
+}

@@ -1,0 +1,141 @@
+/**
+ * The file of the unix socket: in place at once with its final mode, a stale one replaced, a live daemon's never taken
+ * (a lock that the kernel releases with its holder, and a connect that nobody answers), and only the own one removed.
+ */
+import { constants } from "node:fs";
+import { chmod, lstat, mkdir, open, rename, unlink } from "node:fs/promises";
+import type { FileHandle } from "node:fs/promises";
+import { connect } from "node:net";
+import type { Server } from "node:net";
+import { dirname } from "node:path";
+import { SvcError } from "../errors.ts";
+import { loadLibc } from "./libc.ts";
+
+export interface SocketFileOptions {
+  /** Absolute. */
+  readonly path: string;
+  /** 0o666 for everybody's daemon, 0o600 for one user's. */
+  readonly mode: number;
+  /** Mode of the directory, when it has to be made. */
+  readonly directoryMode: number;
+}
+
+/** `sun_path` of unix(7) holds 108 bytes with its end; the socket is made under a name that is longer by `.new`. */
+const maxPathBytes = 103;
+const probeTimeoutMs = 2000;
+const lockExclusive = 2;
+const lockNonBlocking = 4;
+
+/** A bound socket; disposing removes its file and lets go of the lock, and leaves the server to its owner. */
+export class SocketFile implements AsyncDisposable {
+  readonly path: string;
+  readonly #lock: FileHandle;
+  readonly #identity: { readonly dev: number; readonly ino: number };
+
+  private constructor(path: string, lock: FileHandle, identity: { dev: number; ino: number }) {
+    this.path = path;
+    this.#lock = lock;
+    this.#identity = identity;
+  }
+
+  /**
+   * Makes `server` listen.
+   * @throws SvcError `unavailable` when another daemon serves the path; what the system says for anything else
+   */
+  static async listen(server: Server, options: SocketFileOptions): Promise<SocketFile> {
+    const { path } = options;
+    if (Buffer.byteLength(path) > maxPathBytes) {
+      throw new Error(`the path of the socket has more than ${maxPathBytes} bytes: ${path}`);
+    }
+    await prepareDirectory(dirname(path), options.directoryMode);
+    const lock = await takeLock(path);
+    try {
+      await refuseLiveSocket(path);
+      const fresh = `${path}.new`;
+      await removeIfThere(fresh);
+      await listenOn(server, fresh);
+      await chmod(fresh, options.mode);
+      // Bound elsewhere and moved: nobody ever meets the socket with another mode, and a stale file goes in the same step.
+      const { dev, ino } = await lstat(fresh);
+      await rename(fresh, path);
+      return new SocketFile(path, lock, { dev, ino });
+    } catch (error) {
+      await lock.close();
+      throw error;
+    }
+  }
+
+  async [Symbol.asyncDispose](): Promise<void> {
+    const found = await lstat(this.path).catch(() => undefined);
+    if (found?.ino === this.#identity.ino && found.dev === this.#identity.dev) await removeIfThere(this.path);
+    await this.#lock.close();
+  }
+}
+
+async function prepareDirectory(directory: string, mode: number): Promise<void> {
+  await mkdir(directory, { recursive: true, mode });
+  const stats = await lstat(directory);
+  const isOpenToAll = (stats.mode & 0o002) !== 0 && (stats.mode & 0o1000) === 0;
+  if (isOpenToAll) throw new Error(`everybody may replace files in ${directory}`);
+}
+
+/** The lock file stays when its holder goes: removing it would let two daemons lock two files of one name. */
+async function takeLock(path: string): Promise<FileHandle> {
+  const flock = loadLibc().func("int flock(int fd, int operation)");
+  const handle = await open(
+    `${path}.lock`,
+    constants.O_RDWR | constants.O_CREAT | constants.O_NOFOLLOW,
+    0o600,
+  );
+  if (flock(handle.fd, lockExclusive | lockNonBlocking) === 0) return handle;
+  await handle.close();
+  throw inUse(path);
+}
+
+async function refuseLiveSocket(path: string): Promise<void> {
+  const stats = await lstat(path).catch((error: unknown) => {
+    if ((error as NodeJS.ErrnoException).code === "ENOENT") return undefined;
+    throw error;
+  });
+  if (stats === undefined) return;
+  if (!stats.isSocket()) throw new Error(`${path} is not a socket; remove it or name another path`);
+  if (await isAnswered(path)) throw inUse(path);
+}
+
+/** Whether somebody listens. Only a refusal says no: a full queue or a timeout is a busy daemon. */
+function isAnswered(path: string): Promise<boolean> {
+  return new Promise((resolve) => {
+    const socket = connect(path);
+    const settle = (answer: boolean): void => {
+      socket.destroy();
+      resolve(answer);
+    };
+    socket.setTimeout(probeTimeoutMs, () => settle(true));
+    socket.once("connect", () => settle(true));
+    socket.once("error", (error: NodeJS.ErrnoException) =>
+      settle(error.code !== "ECONNREFUSED" && error.code !== "ENOENT"),
+    );
+  });
+}
+
+function listenOn(server: Server, path: string): Promise<void> {
+  return new Promise((resolve, reject) => {
+    server.once("error", reject);
+    server.listen(path, () => {
+      server.off("error", reject);
+      resolve();
+    });
+  });
+}
+
+async function removeIfThere(path: string): Promise<void> {
+  try {
+    await unlink(path);
+  } catch (error) {
+    if ((error as NodeJS.ErrnoException).code !== "ENOENT") throw error;
+  }
+}
+
+function inUse(path: string): SvcError {
+  return new SvcError("unavailable", "unavailable", `another daemon serves ${path}`);
+}
