@@ -1,0 +1,142 @@
+/**
+ * `npm start`: a daemon to try svc with, in the foreground, for any user. All that it writes lies in `.svc/` of the
+ * checkout: stop and remove the apps, then remove that directory, and it never was.
+ */
+import { spawn } from "node:child_process";
+import type { ChildProcess } from "node:child_process";
+import { once } from "node:events";
+import { mkdir, open, readFile, stat, writeFile } from "node:fs/promises";
+import { join, relative } from "node:path";
+import { setTimeout as sleep } from "node:timers/promises";
+import { pathToFileURL } from "node:url";
+import { missing } from "../.ci/optional.ts";
+import { isListening, pickPort, placeSocket } from "./try/addresses.ts";
+import { createHelloRepository } from "./try/hello-repository.ts";
+
+const root = join(import.meta.dirname, "..");
+const examples = import.meta.dirname;
+const stateDir = join(root, ".svc");
+const configFile = join(stateDir, "svc.toml");
+const logFile = join(stateDir, "daemon.log");
+const helloRepository = join(stateDir, "hello.git");
+const preferredPort = 8420;
+const startTimeoutMs = 30_000;
+const pollMs = 50;
+const uid = process.getuid?.() ?? -1;
+
+try {
+  await run();
+} catch (error) {
+  console.error(error instanceof Error ? error.message : error);
+  process.exitCode = 1;
+}
+
+async function run(): Promise<void> {
+  await claimStateDir();
+  const socket = await placeSocket(stateDir, uid);
+  if (await isListening(socket)) {
+    throw new Error(
+      `A daemon already listens on ${socket}: use it, or stop it first with Ctrl-C where it runs.`,
+    );
+  }
+  const port = await pickPort(preferredPort);
+  await writeFile(configFile, configuration(port, socket));
+
+  const lacks = await missing({
+    root: "the daemon serves you alone, and apps run as you.",
+    docker: "packages that are containers cannot run; none of the examples is one.",
+    git: "packages cannot be installed from git URLs.",
+    python: "the example radicale cannot be installed.",
+    go: "only `npm run gen` would use it.",
+  });
+  for (const line of lacks) console.log(line);
+  if (port !== preferredPort) console.log(`Port ${preferredPort} is taken: using ${port}.`);
+  if (uid === 0)
+    console.log(
+      "You are root: so are the apps that you install, until [apps] root_runs_as names an account.",
+    );
+  if (!lacks.some((line) => line.startsWith("No git")))
+    await createHelloRepository(examples, helloRepository);
+
+  const daemon = await startDaemon();
+  const ended = once(daemon, "exit") as Promise<[number | null, NodeJS.Signals | null]>;
+  for (const signal of ["SIGINT", "SIGTERM", "SIGHUP"] as const) {
+    process.on(signal, () => daemon.kill("SIGTERM"));
+  }
+  const isUp = await Promise.race([ended.then(() => false), untilListening(socket, daemon)]);
+  if (isUp) console.log(welcome(port, socket));
+  const [exitCode, signal] = await ended;
+  if (exitCode === 0) return;
+  const lastLines = (await readFile(logFile, "utf8")).trimEnd().split("\n").slice(-10).join("\n");
+  throw new Error(
+    `${lastLines}\nThe daemon ended with ${signal ?? `exit code ${String(exitCode)}`}; its log is ${logFile}.`,
+  );
+}
+
+/** Private for a user; under root other users may come by. */
+async function claimStateDir(): Promise<void> {
+  await mkdir(stateDir, { recursive: true, mode: uid === 0 ? 0o755 : 0o700 });
+  const { uid: owner } = await stat(stateDir);
+  if (owner !== uid) {
+    throw new Error(
+      `${stateDir} belongs to uid ${owner} and you are uid ${uid}: start as that user, or remove it.`,
+    );
+  }
+}
+
+function configuration(port: number, socket: string): string {
+  // A JSON string is a TOML basic string too.
+  return `# Written by \`npm start\` each time; for a daemon of your own, copy it and run \`svc daemon --config FILE\`.
+[api]
+listen = "127.0.0.1:${port}"
+socket = ${JSON.stringify(socket)}
+
+[store]
+dir = ${JSON.stringify(join(stateDir, "store"))}
+
+[[sources]]
+name = "examples"
+url = ${JSON.stringify(examples)}
+`;
+}
+
+/** In a session of its own, so that Ctrl-C comes once, from here. */
+async function startDaemon(): Promise<ChildProcess> {
+  const log = await open(logFile, "w", 0o600);
+  try {
+    return spawn(process.execPath, [join(root, "src/main.ts"), "daemon", "--config", configFile], {
+      cwd: root,
+      detached: true,
+      stdio: ["ignore", log.fd, log.fd],
+    });
+  } finally {
+    await log.close();
+  }
+}
+
+async function untilListening(socket: string, daemon: ChildProcess): Promise<boolean> {
+  for (let waitedMs = 0; waitedMs < startTimeoutMs; waitedMs += pollMs) {
+    if (daemon.exitCode !== null || daemon.signalCode !== null) return false;
+    if (await isListening(socket)) return true;
+    await sleep(pollMs);
+  }
+  console.log(`The daemon does not answer yet; its log is ${logFile}.`);
+  return false;
+}
+
+function welcome(port: number, socket: string): string {
+  return `
+svc is running. Ctrl-C stops it; apps go on, and the next start finds them.
+  REST, Connect, gRPC  http://127.0.0.1:${port}  (token in ${relative(root, join(stateDir, "api.token"))})
+  unix socket          ${socket}
+  log                  ${relative(root, logFile)}
+
+Try in another terminal, in this directory:
+  npm run -s svc -- install hello
+  npm run -s svc -- app start hello
+  curl http://127.0.0.1:8080
+
+hello is also a git repository, with the tags v1.0.0 and v1.1.0 to upgrade between:
+  ${pathToFileURL(helloRepository).href}
+`;
+}
