@@ -1,6 +1,7 @@
 /** Holds a document against a JSON Schema, and says what is wrong in sentences with lines. */
 import type { ErrorObject, ValidateFunction } from "ajv";
-import type { DocumentPath, JsonValue, Problem, YamlDocument } from "./yaml-document.ts";
+import type { JsonValue } from "../lib/json.ts";
+import type { DocumentPath, Problem, YamlDocument } from "./yaml-document.ts";
 
 /** More than this many problems help nobody. */
 const maxProblems = 20;
@@ -18,6 +19,7 @@ export async function compileSchema(schema: object): Promise<ValidateFunction> {
     allowUnionTypes: true,
     strictTypes: false,
     strictRequired: false,
+    inlineRefs: false,
   });
   ajv.addKeyword("x-expected");
   return ajv.compile(schema);

@@ -7,10 +7,10 @@ import { createHash } from "node:crypto";
 import type { ErrorObject, ValidateFunction } from "ajv";
 import { invalidRequest, SvcError } from "../errors.ts";
 import type { FieldViolation } from "../errors.ts";
+import type { JsonObject } from "../lib/json.ts";
 import { createBoundedCaller } from "./bounded-call.ts";
 import type { Manifest } from "./manifest.ts";
 import { settingsSchema } from "./settings-schema.ts";
-import type { JsonObject } from "./settings-schema.ts";
 
 /** Values as JSON are at most this long. */
 const maxValuesBytes = 256 * 1024;

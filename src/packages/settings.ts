@@ -1,10 +1,9 @@
 /** From the values that a user chose to what the app gets: environment, arguments, files and ports. */
+import type { JsonObject, JsonValue } from "../lib/json.ts";
 import type { SettingDocument } from "./manifest-document.ts";
 import { settingsOf } from "./manifest.ts";
 import type { Manifest } from "./manifest.ts";
 import { expandPlaceholders, placeholdersIn } from "./placeholders.ts";
-import type { JsonObject } from "./settings-schema.ts";
-import type { JsonValue } from "./yaml-document.ts";
 
 /** What stands for a secret that is set, in every answer. */
 export const secretMask = "***";

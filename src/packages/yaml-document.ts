@@ -4,8 +4,7 @@
  */
 import { isAlias, isMap, isScalar, isSeq, Lexer, LineCounter, parseDocument } from "yaml";
 import type { Node, Pair, ParsedNode } from "yaml";
-
-export type JsonValue = null | boolean | number | string | JsonValue[] | { [key: string]: JsonValue };
+import type { JsonValue } from "../lib/json.ts";
 
 /** Where in a document a value stands: object keys and array indexes from the root. */
 export type DocumentPath = readonly (string | number)[];

@@ -1,0 +1,110 @@
+/** A package in a directory of this host, read with the identity of whoever asks for it (D17, T52). */
+import { PassThrough } from "node:stream";
+import type { Identities, Identity, RequestOptions } from "../identity/identity.ts";
+import { isLicenseName, licenseText, maxLicenseBytes, maxLicenses } from "./licenses.ts";
+import type { LicenseText } from "./licenses.ts";
+import { maxManifestBytes } from "./manifest-parser.ts";
+import type { ManifestParser } from "./manifest-parser.ts";
+import { manifestFileName } from "./manifest.ts";
+import { missingManifest } from "./package-errors.ts";
+import type { ResolvedPackage } from "./package-resolver.ts";
+import type { PackageWork } from "./package-work.ts";
+import { SvcError } from "../errors.ts";
+
+export interface DirectoryPlace {
+  /** Absolute. */
+  path: string;
+  source: string;
+  callerUid: number;
+  identities: Identities;
+  manifests: ManifestParser;
+}
+
+/** What is left out of a copy: the history of a checkout is not part of the package. */
+const excluded = [".git"];
+
+/** Reads the manifest and the licenses of a directory. @throws SvcError `package_invalid`, `not_found`, `permission_denied`. */
+export async function openDirectory(
+  place: DirectoryPlace,
+  { signal }: PackageWork,
+): Promise<ResolvedPackage> {
+  const { path, source, callerUid, identities, manifests } = place;
+  const reader = await identities.as(callerUid);
+  const options = signal ? { signal } : {};
+  const text = await reader
+    .readFile(path, manifestFileName, { ...options, maxBytes: maxManifestBytes })
+    .catch((error: unknown) => missingManifest(error, path));
+  const manifest = await manifests.parse(text.toString());
+  return {
+    manifest,
+    origin: { kind: "directory", url: path, source, branch: "", tag: "", commit: "" },
+    version: manifest.version,
+    licenses: await readLicenses(reader, path, options),
+    async exportTo(uid, root, target, work = {}) {
+      const workOptions = work.signal ? { signal: work.signal } : {};
+      const owner = await identities.as(uid);
+      if (uid === callerUid) {
+        const from = { root: path, path: "." };
+        await owner.copyTree(from, { root, path: target }, { ...workOptions, exclude: excluded });
+      } else await copyAcross(reader, path, owner, root, target, workOptions);
+    },
+  };
+}
+
+async function readLicenses(reader: Identity, path: string, options: RequestOptions): Promise<LicenseText[]> {
+  const names = (await reader.list(path, ".", options))
+    .filter(({ type, name }) => type === "file" && isLicenseName(name))
+    .map(({ name }) => name)
+    .slice(0, maxLicenses);
+  const licenses: LicenseText[] = [];
+  for (const name of names) {
+    const data = await reader.readFile(path, name, { ...options, maxBytes: maxLicenseBytes });
+    licenses.push(licenseText(name, data));
+  }
+  return licenses;
+}
+
+/** One user reads, another writes: the files cross as a tar, and neither sees more than is theirs. */
+async function copyAcross(
+  reader: Identity,
+  path: string,
+  owner: Identity,
+  root: string,
+  target: string,
+  { signal }: RequestOptions,
+): Promise<void> {
+  const archive = new PassThrough();
+  const failed = new AbortController();
+  const both = { signal: signal ? AbortSignal.any([signal, failed.signal]) : failed.signal };
+  const argv = [
+    "tar",
+    "-c",
+    "-f",
+    "-",
+    "-C",
+    path,
+    ...excluded.map((name) => `--exclude=./${name}`),
+    "--",
+    ".",
+  ];
+  const sent = reader
+    .runCommand(argv, { ...both, cwd: "/", stdout: archive })
+    .then(({ exitCode, stderr }) => {
+      if (exitCode === 0) archive.end();
+      else
+        throw new SvcError(
+          "permission_denied",
+          "package_invalid",
+          `${path} cannot be read whole: ${stderr.trim()}`,
+        );
+    });
+  const received = owner.extractTar(root, target, archive, both);
+  try {
+    await Promise.all([sent, received]);
+  } catch (error) {
+    failed.abort();
+    archive.destroy();
+    await Promise.allSettled([sent, received]);
+    throw error;
+  }
+}

@@ -1,0 +1,68 @@
+/** An index file over https, or over http on this machine. */
+import { SvcError } from "../errors.ts";
+import { isLoopback } from "./git-url.ts";
+import { maxIndexBytes } from "./source-index.ts";
+
+const maxRedirects = 5;
+
+/** Whether a source's URL is that of an index file: http or https, and the path ends in `.yaml` or `.yml`. */
+export function isIndexUrl(url: string): boolean {
+  return /^https?:\/\/[^?#]*\.ya?ml$/.test(url);
+}
+
+/**
+ * The text of an index.
+ * @throws SvcError `unavailable` `source_failed`, `canceled`, `deadline_exceeded`.
+ */
+export async function fetchIndex(url: string, timeoutMs: number, signal?: AbortSignal): Promise<string> {
+  const deadline = AbortSignal.timeout(timeoutMs);
+  const ending = signal ? AbortSignal.any([signal, deadline]) : deadline;
+  try {
+    return await readText(await follow(url, ending));
+  } catch (error) {
+    if (signal?.aborted) throw new SvcError("canceled", "canceled", `fetching ${url} was canceled`);
+    if (error instanceof SvcError) throw error;
+    const why = deadline.aborted ? `did not answer within ${timeoutMs} ms` : "cannot be reached";
+    throw new SvcError("unavailable", "source_failed", `${url} ${why}`, { cause: error });
+  }
+}
+
+/** Follows redirects by hand: each hop must be as safe as the first. */
+async function follow(url: string, signal: AbortSignal): Promise<Response> {
+  let target = new URL(url);
+  for (let hop = 0; hop <= maxRedirects; hop++) {
+    if (target.protocol !== "https:" && !(target.protocol === "http:" && isLoopback(target.hostname))) {
+      throw failed(`${target.origin} is not https`);
+    }
+    const response = await fetch(target, {
+      redirect: "manual",
+      signal,
+      headers: { accept: "application/yaml, text/*" },
+    });
+    const location = response.headers.get("location");
+    if (response.status < 300 || response.status > 399 || location === null) {
+      if (response.ok) return response;
+      await response.body?.cancel();
+      throw failed(`${url} answers ${response.status}`);
+    }
+    await response.body?.cancel();
+    target = new URL(location, target);
+  }
+  throw failed(`${url} redirects more than ${maxRedirects} times`);
+}
+
+async function readText(response: Response): Promise<string> {
+  const chunks: Uint8Array[] = [];
+  let sizeBytes = 0;
+  const body: AsyncIterable<Uint8Array> | null = response.body;
+  for await (const chunk of body ?? []) {
+    sizeBytes += chunk.length;
+    if (sizeBytes > maxIndexBytes) throw failed(`the index is longer than ${maxIndexBytes} bytes`);
+    chunks.push(chunk);
+  }
+  return Buffer.concat(chunks).toString();
+}
+
+function failed(message: string): SvcError<"source_failed"> {
+  return new SvcError("unavailable", "source_failed", message);
+}

@@ -1,0 +1,49 @@
+/** What git says when it fails, as an error that says what to do. */
+import { SvcError } from "../errors.ts";
+import { redactUrls } from "./git-url.ts";
+
+/** The error for a git that ended with these lines on standard error. */
+export function gitFailure(subject: string, stderr: readonly string[]): SvcError<"git_failed"> {
+  const text = redactUrls(stderr.join("\n"));
+  const cause = new Error(text);
+  const name = redactUrls(subject);
+  const fail = (
+    code: "failed_precondition" | "permission_denied" | "unavailable" | "invalid_argument",
+    message: string,
+  ) => new SvcError(code, "git_failed", message, { cause });
+  if (/dubious ownership|unsafe repository/.test(text)) {
+    return fail("permission_denied", `${name} belongs to another user: only its owner may install from it`);
+  }
+  if (/Host key verification failed/.test(text)) {
+    return fail(
+      "failed_precondition",
+      `the host of ${name} is not known: add its key to the daemon's known_hosts`,
+    );
+  }
+  if (
+    /could not read (Username|Password)|Authentication failed|Permission denied \(|HTTP Basic|returned error: 40[13]/.test(
+      text,
+    )
+  ) {
+    return fail(
+      "failed_precondition",
+      `${name} asks for credentials that the daemon does not have, or does not exist`,
+    );
+  }
+  if (
+    /not appear to be a git repository|[Rr]epository (.* )?not found|not a git repository|returned error: 404/.test(
+      text,
+    )
+  ) {
+    return fail("failed_precondition", `there is no git repository at ${name}`);
+  }
+  if (/fsck error|unpack-objects|index-pack (failed|died)|bad object|corrupt/.test(text)) {
+    return fail("failed_precondition", `${name} sent objects that are not sound: ${lastLine(stderr)}`);
+  }
+  return fail("unavailable", `git failed with ${name}: ${lastLine(stderr)}`);
+}
+
+function lastLine(stderr: readonly string[]): string {
+  const telling = stderr.findLast((line) => /^(fatal|error): /.test(line)) ?? stderr.at(-1) ?? "no message";
+  return redactUrls(telling.replace(/^(fatal|error): /, ""));
+}

@@ -1,0 +1,69 @@
+/** A package in a git repository. */
+import type { Identities } from "../identity/identity.ts";
+import type { GitCheckout } from "./git-repositories.ts";
+import type { GitUrl } from "./git-url.ts";
+import { isLicenseName, licenseText, maxLicenseBytes, maxLicenses } from "./licenses.ts";
+import type { LicenseText } from "./licenses.ts";
+import { maxManifestBytes } from "./manifest-parser.ts";
+import type { ManifestParser } from "./manifest-parser.ts";
+import { manifestFileName } from "./manifest.ts";
+import { missingManifest } from "./package-errors.ts";
+import type { ResolvedPackage } from "./package-resolver.ts";
+import type { PackageWork } from "./package-work.ts";
+
+/** Hex digits of a commit that make a version. */
+const shortCommit = 12;
+
+export class GitPackages {
+  readonly #identities: Identities;
+  readonly #manifests: ManifestParser;
+
+  constructor(identities: Identities, manifests: ManifestParser) {
+    this.#identities = identities;
+    this.#manifests = manifests;
+  }
+
+  /** Reads the manifest and the licenses of a checkout. @throws SvcError `package_invalid`. */
+  async open(
+    checkout: GitCheckout,
+    { gitUrl, source, directory }: { gitUrl: GitUrl; source: string; directory?: string },
+    { signal }: PackageWork,
+  ): Promise<ResolvedPackage> {
+    const { branch, tag, commit } = checkout.revision;
+    const text = await checkout
+      .readFile(manifestFileName, maxManifestBytes, signal)
+      .catch((error: unknown) => missingManifest(error, gitUrl.url));
+    const identities = this.#identities;
+    return {
+      manifest: await this.#manifests.parse(text.toString()),
+      origin: {
+        kind: "git",
+        url: gitUrl.url,
+        source,
+        branch,
+        tag,
+        commit,
+        ...(directory !== undefined && { directory }),
+      },
+      version: tag === "" ? commit.slice(0, shortCommit) : tag,
+      licenses: await readLicenses(checkout, signal),
+      async exportTo(uid, root, path, work = {}) {
+        const identity = await identities.as(uid);
+        const options = work.signal && { signal: work.signal };
+        await identity.extractTar(root, path, checkout.exportTar(work.signal), options);
+      },
+    };
+  }
+}
+
+async function readLicenses(checkout: GitCheckout, signal: AbortSignal | undefined): Promise<LicenseText[]> {
+  const files = (await checkout.entries(signal))
+    .filter(({ type, name }) => type === "file" && isLicenseName(name))
+    .toSorted((a, b) => (a.name < b.name ? -1 : 1))
+    .slice(0, maxLicenses);
+  const licenses: LicenseText[] = [];
+  for (const { name } of files) {
+    licenses.push(licenseText(name, await checkout.readFile(name, maxLicenseBytes, signal)));
+  }
+  return licenses;
+}

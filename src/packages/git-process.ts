@@ -1,0 +1,179 @@
+/** Runs git as the daemon: on repositories of its own cache and on remote ones, never in a user's directory. */
+import { spawn } from "node:child_process";
+import type { ChildProcess } from "node:child_process";
+import { once } from "node:events";
+import type { Readable, Writable } from "node:stream";
+import { pipeline } from "node:stream/promises";
+import { SvcError } from "../errors.ts";
+import { gitCommand } from "./git-command.ts";
+import type { GitEnvironment } from "./git-command.ts";
+import type { GitTransport } from "./git-url.ts";
+import { gitFailure } from "./git-failure.ts";
+
+export interface GitRunOptions {
+  /** What the work is about, for messages: a URL. */
+  subject: string;
+  /** Milliseconds until it is killed. */
+  timeoutMs: number;
+  signal?: AbortSignal;
+  transport?: GitTransport;
+  stdin?: Readable;
+  /** Takes standard output instead of the result; ended when git succeeds, destroyed when it does not. */
+  stdout?: Writable;
+  /** More standard output than this fails. Default 16 MiB; without meaning for `stdout`. */
+  maxOutputBytes?: number;
+  /** Each line of standard error; carriage returns end lines too. */
+  onStderrLine?: (line: string) => void;
+}
+
+const keptStderrLines = 20;
+
+export interface GitProcess {
+  /**
+   * Runs git to its end; answers its standard output.
+   * @throws SvcError `git_failed`, `canceled`, `deadline_exceeded`, `resource_exhausted`.
+   */
+  run: (args: readonly string[], options: GitRunOptions) => Promise<Buffer>;
+}
+
+export function createGitProcess(environment: GitEnvironment): GitProcess {
+  return {
+    async run(args, options) {
+      if (options.signal?.aborted) throw canceled(options.subject);
+      const { argv, env } = gitCommand(args, environment, options.transport);
+      const [program = "git", ...rest] = argv;
+      // A group of its own: git's helpers (ssh, remote-https, index-pack) end with it.
+      const child = spawn(program, rest, { env, cwd: "/", detached: true, stdio: ["pipe", "pipe", "pipe"] });
+      return new GitRun(child, options).result();
+    },
+  };
+}
+
+class GitRun {
+  readonly #child: ChildProcess;
+  readonly #options: GitRunOptions;
+  readonly #stderr: string[] = [];
+  readonly #output: Buffer[] = [];
+  #outputBytes = 0;
+  #failure: unknown;
+
+  constructor(child: ChildProcess, options: GitRunOptions) {
+    this.#child = child;
+    this.#options = options;
+  }
+
+  async result(): Promise<Buffer> {
+    const { signal, timeoutMs, subject } = this.#options;
+    const deadline = setTimeout(() => this.#end(timedOut(subject, timeoutMs)), timeoutMs);
+    const cancel = (): void => this.#end(canceled(subject));
+    signal?.addEventListener("abort", cancel, { once: true });
+    try {
+      const [[code]] = await Promise.all([this.#exit(), this.#feed(), this.#collect(), this.#listen()]);
+      if (this.#failure !== undefined) throw this.#failure as Error;
+      if (code !== 0) throw gitFailure(subject, this.#stderr);
+      this.#options.stdout?.end();
+      return Buffer.concat(this.#output);
+    } catch (error) {
+      this.#end(error);
+      this.#options.stdout?.destroy(this.#failure as Error);
+      throw this.#failure;
+    } finally {
+      clearTimeout(deadline);
+      signal?.removeEventListener("abort", cancel);
+    }
+  }
+
+  async #exit(): Promise<[number | null]> {
+    try {
+      return (await once(this.#child, "close")) as [number | null];
+    } catch (cause) {
+      const message =
+        (cause as NodeJS.ErrnoException).code === "ENOENT"
+          ? "git is not installed on this host"
+          : "git cannot be started";
+      throw new SvcError("failed_precondition", "git_failed", message, { cause });
+    }
+  }
+
+  async #feed(): Promise<void> {
+    const { stdin } = this.#child;
+    if (stdin === null) return;
+    if (this.#options.stdin === undefined) {
+      stdin.on("error", () => undefined).end();
+      return;
+    }
+    await this.#until(
+      pipeline(this.#options.stdin, stdin),
+      (error) => (error as NodeJS.ErrnoException).code === "EPIPE",
+    );
+  }
+
+  async #collect(): Promise<void> {
+    const { stdout } = this.#child;
+    if (stdout === null) return;
+    if (this.#options.stdout !== undefined) {
+      await this.#until(pipeline(stdout, this.#options.stdout, { end: false }));
+      return;
+    }
+    const max = this.#options.maxOutputBytes ?? 16 * 2 ** 20;
+    stdout.on("data", (chunk: Buffer) => {
+      this.#outputBytes += chunk.length;
+      if (this.#outputBytes <= max) this.#output.push(chunk);
+      else this.#end(tooMuch(this.#options.subject, max));
+    });
+    await this.#until(once(stdout, "close"));
+  }
+
+  async #listen(): Promise<void> {
+    const { stderr } = this.#child;
+    if (stderr === null) return;
+    let rest = "";
+    stderr.setEncoding("utf8").on("data", (chunk: string) => {
+      const lines = (rest + chunk).split(/[\r\n]+/);
+      rest = (lines.pop() ?? "").slice(-4096);
+      for (const line of lines) this.#stderrLine(line);
+    });
+    await this.#until(once(stderr, "close"));
+    this.#stderrLine(rest);
+  }
+
+  #stderrLine(line: string): void {
+    if (line === "") return;
+    this.#stderr.push(line.slice(0, 1024));
+    if (this.#stderr.length > keptStderrLines) this.#stderr.shift();
+    this.#options.onStderrLine?.(line);
+  }
+
+  /** Waits for a stream of the child; when it breaks, the child ends and its own failure is told first. */
+  async #until(work: Promise<unknown>, harmless: (error: unknown) => boolean = () => false): Promise<void> {
+    try {
+      await work;
+    } catch (error) {
+      if (!harmless(error)) this.#end(error);
+    }
+  }
+
+  #end(failure: unknown): void {
+    this.#failure ??= failure;
+    const { pid, exitCode, signalCode } = this.#child;
+    if (pid === undefined || exitCode !== null || signalCode !== null) return;
+    try {
+      process.kill(-pid, "SIGKILL");
+    } catch {
+      this.#child.kill("SIGKILL");
+    }
+  }
+}
+
+function timedOut(subject: string, timeoutMs: number): SvcError {
+  const message = `git took longer than ${Math.round(timeoutMs / 1000)} s with ${subject}`;
+  return new SvcError("deadline_exceeded", "deadline_exceeded", message);
+}
+
+function canceled(subject: string): SvcError {
+  return new SvcError("canceled", "canceled", `fetching ${subject} was canceled`);
+}
+
+function tooMuch(subject: string, max: number): SvcError {
+  return new SvcError("resource_exhausted", "git_failed", `git says more than ${max} bytes about ${subject}`);
+}

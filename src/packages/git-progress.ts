@@ -1,0 +1,39 @@
+/** Git's progress lines as progress of ours. */
+import type { OnPackageProgress } from "./package-work.ts";
+
+const units: Readonly<Record<string, number>> = { bytes: 1, KiB: 2 ** 10, MiB: 2 ** 20, GiB: 2 ** 30 };
+
+export interface FetchProgress {
+  /** Such as `Receiving objects: 45%`. */
+  message: string;
+  /** Bytes received so far. */
+  doneBytes?: bigint;
+}
+
+/** Reads a line such as `Receiving objects:  45% (9/20), 1.20 MiB | 2.00 MiB/s`; `undefined` for any other. */
+export function parseGitProgress(line: string): FetchProgress | undefined {
+  const [, phase, percent, amount, unit = ""] =
+    /^(?:remote: )?([A-Z][a-z]+(?: [a-z]+)*): +(\d{1,3})% \(\d+\/\d+\)(?:, ([\d.]+) (bytes|KiB|MiB|GiB))?/.exec(
+      line,
+    ) ?? [];
+  if (phase === undefined) return undefined;
+  const message = `${phase}: ${percent ?? "0"}%`;
+  return amount === undefined
+    ? { message }
+    : { message, doneBytes: BigInt(Math.round(Number(amount) * (units[unit] ?? 1))) };
+}
+
+/** Passes git's progress on, at most ten times a second. */
+export function forwardGitProgress(
+  onProgress: OnPackageProgress | undefined,
+  now: () => number,
+): ((line: string) => void) | undefined {
+  if (onProgress === undefined) return undefined;
+  let nextMs = -Infinity;
+  return (line) => {
+    const progress = parseGitProgress(line);
+    if (progress === undefined || now() < nextMs) return;
+    nextMs = now() + 100;
+    onProgress({ step: "fetch", ...progress });
+  };
+}

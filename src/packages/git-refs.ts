@@ -1,0 +1,94 @@
+/** Branches and tags of a repository, and which of them is meant. */
+import semver from "semver";
+import { SvcError } from "../errors.ts";
+import type { RevisionWish } from "./spec.ts";
+
+/** What `git ls-remote --symref` shows. */
+export interface RemoteRefs {
+  /** The branch that HEAD points to, when it says so. */
+  defaultBranch?: string;
+  /** Branch name → commit. */
+  branches: ReadonlyMap<string, string>;
+  /** Tag name → object that it points to in the end: the commit. */
+  tags: ReadonlyMap<string, string>;
+}
+
+/** One version of a repository: the branch that is tracked, or the tag that is installed. */
+export interface Revision {
+  branch: string;
+  tag: string;
+  /** Full object id, as the remote said it. */
+  commit: string;
+}
+
+/** Reads the output of `git ls-remote --symref`; lines of any other form are skipped. */
+export function parseLsRemote(output: string): RemoteRefs {
+  const branches = new Map<string, string>();
+  const tags = new Map<string, string>();
+  let defaultBranch: string | undefined;
+  for (const line of output.split("\n")) {
+    const head = /^ref: refs\/heads\/(\S+)\tHEAD$/.exec(line)?.[1];
+    if (head !== undefined) defaultBranch = head;
+    const [, oid, kind, name] = /^([0-9a-f]{40}|[0-9a-f]{64})\trefs\/(heads|tags)\/(\S+)$/.exec(line) ?? [];
+    if (oid === undefined || name === undefined) continue;
+    // The peeled line of an annotated tag follows its own and wins.
+    if (kind === "tags") tags.set(name.replace(/\^\{\}$/, ""), oid);
+    else branches.set(name, oid);
+  }
+  return { branches, tags, ...(defaultBranch !== undefined && { defaultBranch }) };
+}
+
+/** The tag with the highest semantic version; pre-releases and other tags do not count. A leading `v` is fine. */
+export function newestTag(tags: Iterable<string>): string | undefined {
+  let newest: { tag: string; version: semver.SemVer } | undefined;
+  for (const tag of tags) {
+    const version = semver.parse(tag);
+    if (version === null || version.prerelease.length > 0) continue;
+    if (newest === undefined || version.compare(newest.version) > 0) newest = { tag, version };
+  }
+  return newest?.tag;
+}
+
+/** Whether tag `a` is a higher semantic version than tag `b`; `undefined` when one of them is none. */
+export function isNewerTag(a: string, b: string): boolean | undefined {
+  const [versionA, versionB] = [semver.parse(a), semver.parse(b)];
+  return versionA === null || versionB === null ? undefined : versionA.compare(versionB) > 0;
+}
+
+/**
+ * Picks what was wished for; without a wish the newest tag, and where there is none, the default branch.
+ * A tag is found with and without its leading `v`.
+ * @throws SvcError `not_found` that names the repository and what is missing.
+ */
+export function pickRevision(refs: RemoteRefs, wish: RevisionWish, url: string): Revision {
+  if (wish.branch !== undefined) return branchRevision(refs, wish.branch, url);
+  if (wish.tag !== undefined) {
+    const tag = [wish.tag, `v${wish.tag}`].find((name) => refs.tags.has(name));
+    if (tag === undefined) throw missing(`no tag "${wish.tag}" in ${url}${known("tags", refs.tags)}`);
+    return { branch: "", tag, commit: refs.tags.get(tag) ?? "" };
+  }
+  const tag = newestTag(refs.tags.keys());
+  if (tag !== undefined) return { branch: "", tag, commit: refs.tags.get(tag) ?? "" };
+  const [only] = refs.branches.size === 1 ? refs.branches.keys() : [];
+  const branch = refs.defaultBranch ?? only;
+  if (branch === undefined)
+    throw missing(`${url} has neither a version tag nor a default branch: name a branch`);
+  return branchRevision(refs, branch, url);
+}
+
+function branchRevision(refs: RemoteRefs, branch: string, url: string): Revision {
+  const commit = refs.branches.get(branch);
+  if (commit === undefined)
+    throw missing(`no branch "${branch}" in ${url}${known("branches", refs.branches)}`);
+  return { branch, tag: "", commit };
+}
+
+function known(kind: string, refs: ReadonlyMap<string, string>): string {
+  const names = [...refs.keys()];
+  if (names.length === 0) return `; it has no ${kind}`;
+  return `; its ${kind}: ${names.slice(-5).join(", ")}${names.length > 5 ? ", …" : ""}`;
+}
+
+function missing(message: string): SvcError<"not_found"> {
+  return new SvcError("not_found", "not_found", message);
+}

@@ -1,0 +1,149 @@
+/** Git repositories as packages and sources use them: pick a version, look into it, export it. */
+import type { Readable } from "node:stream";
+import { SvcError } from "../errors.ts";
+import type { Identities } from "../identity/identity.ts";
+import { GitCache } from "./git-cache.ts";
+import type { CachedCommit, TreeEntry } from "./git-cache.ts";
+import type { GitEnvironment } from "./git-command.ts";
+import { createGitProcess } from "./git-process.ts";
+import { pickRevision } from "./git-refs.ts";
+import type { RemoteRefs, Revision } from "./git-refs.ts";
+import { defaultGitLimits, localRemote, networkRemote } from "./git-remote.ts";
+import type { GitLimits, GitRemote } from "./git-remote.ts";
+import type { GitUrl } from "./git-url.ts";
+import type { PackageWork } from "./package-work.ts";
+import type { RevisionWish } from "./spec.ts";
+
+export interface GitRepositoriesOptions {
+  /** The daemon's own cache of commits. */
+  cacheDirectory: string;
+  identities: Identities;
+  environment?: GitEnvironment;
+  limits?: Partial<GitLimits>;
+  now: () => number;
+}
+
+export class GitRepositories {
+  readonly #options: GitRepositoriesOptions;
+  readonly #limits: GitLimits;
+  readonly #git;
+  readonly #cache: GitCache;
+
+  constructor(options: GitRepositoriesOptions) {
+    this.#options = options;
+    this.#limits = { ...defaultGitLimits, ...options.limits };
+    this.#git = createGitProcess(options.environment ?? {});
+    this.#cache = new GitCache({
+      directory: options.cacheDirectory,
+      git: this.#git,
+      limits: this.#limits,
+      now: options.now,
+    });
+  }
+
+  /** @param uid who asks: a repository on this host is read with their identity, and cached for them alone. */
+  open(gitUrl: GitUrl, uid: number): GitRepository {
+    const { path } = gitUrl;
+    if (path === undefined) {
+      return new GitRepository(networkRemote(gitUrl, this.#git, this.#limits), "network", this.#cache);
+    }
+    const remote = localRemote(
+      { ...gitUrl, path },
+      {
+        git: this.#git,
+        environment: this.#options.environment ?? {},
+        identities: this.#options.identities,
+        uid,
+        limits: this.#limits,
+      },
+    );
+    return new GitRepository(remote, `uid ${uid}`, this.#cache);
+  }
+}
+
+export class GitRepository {
+  readonly #remote: GitRemote;
+  readonly #scope: string;
+  readonly #cache: GitCache;
+
+  constructor(remote: GitRemote, scope: string, cache: GitCache) {
+    this.#remote = remote;
+    this.#scope = scope;
+    this.#cache = cache;
+  }
+
+  get url(): string {
+    return this.#remote.gitUrl.url;
+  }
+
+  /** Branches and tags as they are now. */
+  listRefs({ signal, onProgress }: PackageWork): Promise<RemoteRefs> {
+    onProgress?.({ step: "resolve", message: `Asking ${this.url} for its versions` });
+    return this.#remote.listRefs(signal);
+  }
+
+  /** The files of what is wished for; of the newest version without a wish. */
+  async checkout(wish: RevisionWish, work: PackageWork, directory = "."): Promise<GitCheckout> {
+    const refs = await this.listRefs(work);
+    return this.checkoutRevision(pickRevision(refs, wish, this.url), work, directory);
+  }
+
+  async checkoutRevision(revision: Revision, work: PackageWork, directory = "."): Promise<GitCheckout> {
+    work.onProgress?.({
+      step: "fetch",
+      message: `Fetching ${revision.tag || revision.branch} of ${this.url}`,
+    });
+    const commit = await this.#cache.commit(this.#remote, this.#scope, revision, work);
+    const tree = await this.#cache.subtree(commit, directory, this.url, work.signal);
+    return new GitCheckout(this.#cache, commit, tree, { ...revision, commit: commit.commit }, this.url);
+  }
+}
+
+/** The files of one revision (or of a directory in it), read from the daemon's cache. */
+export class GitCheckout {
+  readonly revision: Revision;
+  readonly #cache: GitCache;
+  readonly #commit: CachedCommit;
+  readonly #tree: string;
+  readonly #url: string;
+
+  constructor(cache: GitCache, commit: CachedCommit, tree: string, revision: Revision, url: string) {
+    this.#cache = cache;
+    this.#commit = commit;
+    this.#tree = tree;
+    this.#url = url;
+    this.revision = revision;
+  }
+
+  /** The entries of its root. */
+  entries(signal?: AbortSignal): Promise<TreeEntry[]> {
+    return this.#cache.entries(this.#commit, this.#tree, this.#url, signal);
+  }
+
+  /**
+   * A regular file of the root.
+   * @throws SvcError `not_found`; `failed_precondition` for what is no regular file; `resource_exhausted` above `maxBytes`.
+   */
+  async readFile(name: string, maxBytes: number, signal?: AbortSignal): Promise<Buffer> {
+    const entry = (await this.entries(signal)).find((candidate) => candidate.name === name);
+    if (entry === undefined)
+      throw new SvcError("not_found", "not_found", `there is no ${name} in ${this.#url}`);
+    if (entry.type !== "file") {
+      throw new SvcError(
+        "failed_precondition",
+        "package_invalid",
+        `${name} in ${this.#url} is no regular file`,
+      );
+    }
+    if (entry.sizeBytes > maxBytes) {
+      const message = `${name} in ${this.#url} is longer than the ${maxBytes} bytes allowed`;
+      throw new SvcError("resource_exhausted", "package_invalid", message);
+    }
+    return this.#cache.readBlob(this.#commit, entry.oid, this.#url, signal);
+  }
+
+  /** All files as an uncompressed tar. */
+  exportTar(signal?: AbortSignal): Readable {
+    return this.#cache.exportTar(this.#commit, this.#tree, this.#url, signal);
+  }
+}

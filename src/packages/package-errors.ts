@@ -1,0 +1,10 @@
+/** Errors that packages of every kind share. */
+import { SvcError } from "../errors.ts";
+import { manifestFileName } from "./manifest.ts";
+
+/** Turns the failure to find a manifest into one that says what is missing; throws any other as it is. */
+export function missingManifest(error: unknown, place: string): never {
+  if (!(error instanceof SvcError) || error.code !== "not_found") throw error;
+  const message = `there is no ${manifestFileName} in ${place}: it is not a package`;
+  throw new SvcError("invalid_argument", "package_invalid", message, { cause: error });
+}

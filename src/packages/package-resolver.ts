@@ -1,0 +1,178 @@
+/** From what a user asks for to a package that can be installed: the one door to this folder for `apps/`. */
+import { invalidField, SvcError } from "../errors.ts";
+import type { Identities } from "../identity/identity.ts";
+import { openDirectory } from "./directory-package.ts";
+import { GitPackages } from "./git-package.ts";
+import type { GitRepositories } from "./git-repositories.ts";
+import { isNewerTag, newestTag, pickRevision } from "./git-refs.ts";
+import type { RemoteRefs, Revision } from "./git-refs.ts";
+import { parseGitUrl } from "./git-url.ts";
+import type { GitUrl } from "./git-url.ts";
+import type { LicenseText } from "./licenses.ts";
+import type { ManifestParser } from "./manifest-parser.ts";
+import type { Manifest } from "./manifest.ts";
+import type { PackageWork } from "./package-work.ts";
+import type { Sources } from "./sources.ts";
+import { isRefName, parseSpec } from "./spec.ts";
+import type { PackageRequest, RevisionWish } from "./spec.ts";
+
+/** Where a package came from; texts are empty where they do not apply. Plain JSON, kept with the app for its upgrades. */
+export interface PackageOrigin {
+  kind: "git" | "directory";
+  /** The repository's URL, or the absolute path of the directory. */
+  url: string;
+  /** The directory of the package in its repository; absent for the root. */
+  directory?: string;
+  source: string;
+  /** The branch that is tracked; empty when a tag is installed. */
+  branch: string;
+  tag: string;
+  commit: string;
+}
+
+export interface ResolvedPackage {
+  readonly manifest: Manifest;
+  readonly origin: PackageOrigin;
+  /** The tag, else the short commit, else the manifest's version. */
+  readonly version: string;
+  /** In name order. */
+  readonly licenses: readonly LicenseText[];
+  /**
+   * Lays the files out in `path` beneath `root` (made when missing, else empty) with the identity of `uid`.
+   * The package itself is read with the identity of whoever resolved it.
+   */
+  exportTo: (uid: number, root: string, path: string, work?: PackageWork) => Promise<void>;
+}
+
+/** Who asks. */
+export interface PackageCaller {
+  readonly uid: number;
+}
+
+export interface PackageResolverOptions {
+  identities: Identities;
+  git: GitRepositories;
+  sources: Sources;
+  manifests: ManifestParser;
+}
+
+export class PackageResolver {
+  readonly #options: PackageResolverOptions;
+  readonly #gitPackages: GitPackages;
+
+  constructor(options: PackageResolverOptions) {
+    this.#options = options;
+    this.#gitPackages = new GitPackages(options.identities, options.manifests);
+  }
+
+  /**
+   * Finds the package that a request means, and reads its manifest and licenses.
+   * @throws SvcError `invalid_request`, `not_found`, `ambiguous`, `source_failed`, `git_failed`, `package_invalid`.
+   */
+  async resolve(
+    request: PackageRequest,
+    caller: PackageCaller,
+    work: PackageWork = {},
+  ): Promise<ResolvedPackage> {
+    const spec = parseSpec(request);
+    if (spec.kind === "directory") return this.#directory(spec.path, "", caller, work);
+    if (spec.kind === "git")
+      return this.#fromGit({ gitUrl: spec.gitUrl, source: "" }, spec.revision, caller, work);
+    const listed = await this.#options.sources.find(spec.name, spec.source, caller.uid, work);
+    const { place, source } = listed;
+    if (place.kind === "directory") {
+      refuseRevision(spec.revision, listed.id);
+      return this.#directory(place.path, source, caller, work);
+    }
+    if (place.kind === "git")
+      return this.#fromGit({ gitUrl: place.gitUrl, source }, spec.revision, caller, work);
+    refuseRevision(spec.revision, listed.id);
+    return this.#gitDirectory({ gitUrl: place.gitUrl, source, directory: place.directory }, caller, work);
+  }
+
+  /**
+   * What an upgrade of an app with this origin installs: `version` (a tag) when it is given, else the newest tag or
+   * the head of the tracked branch; a directory is taken afresh. Where nothing is newer, it is the installed one again.
+   */
+  async resolveUpgrade(
+    origin: PackageOrigin,
+    version: string,
+    caller: PackageCaller,
+    work: PackageWork = {},
+  ): Promise<ResolvedPackage> {
+    const { source, directory } = origin;
+    if (origin.kind === "directory" || directory !== undefined) {
+      if (version !== "")
+        throw invalidField("version", `"${version}": a directory has no versions to choose from`);
+    } else if (version !== "" && !isRefName(version)) {
+      throw invalidField("version", `${JSON.stringify(version)} is no tag name`);
+    }
+    if (origin.kind === "directory") return this.#directory(origin.url, source, caller, work);
+    const gitUrl = storedUrl(origin);
+    if (directory !== undefined) return this.#gitDirectory({ gitUrl, source, directory }, caller, work);
+    const repository = this.#options.git.open(gitUrl, caller.uid);
+    const refs = await repository.listRefs(work);
+    const revision = upgradeRevision(refs, origin, version);
+    return this.#gitPackages.open(
+      await repository.checkoutRevision(revision, work),
+      { gitUrl, source },
+      work,
+    );
+  }
+
+  async #fromGit(
+    place: { gitUrl: GitUrl; source: string },
+    wish: RevisionWish,
+    caller: PackageCaller,
+    work: PackageWork,
+  ): Promise<ResolvedPackage> {
+    const repository = this.#options.git.open(place.gitUrl, caller.uid);
+    return this.#gitPackages.open(await repository.checkout(wish, work), place, work);
+  }
+
+  /** A package in a directory of a source's own repository has no tags of its own: the default branch is tracked. */
+  async #gitDirectory(
+    place: { gitUrl: GitUrl; source: string; directory: string },
+    caller: PackageCaller,
+    work: PackageWork,
+  ): Promise<ResolvedPackage> {
+    const repository = this.#options.git.open(place.gitUrl, caller.uid);
+    const refs = await repository.listRefs(work);
+    const revision = pickRevision({ ...refs, tags: new Map() }, {}, repository.url);
+    const checkout = await repository.checkoutRevision(revision, work, place.directory);
+    return this.#gitPackages.open(checkout, place, work);
+  }
+
+  #directory(
+    path: string,
+    source: string,
+    caller: PackageCaller,
+    work: PackageWork,
+  ): Promise<ResolvedPackage> {
+    const { identities, manifests } = this.#options;
+    return openDirectory({ path, source, callerUid: caller.uid, identities, manifests }, work);
+  }
+}
+
+function refuseRevision({ branch, tag }: RevisionWish, id: string): void {
+  const name = branch ?? tag;
+  if (name === undefined) return;
+  const field = branch === undefined ? "tag" : "branch";
+  throw invalidField(field, `"${name}": the package "${id}" is a directory without versions`);
+}
+
+/** An upgrade never goes back by itself, nor from a newer tag to an older one. */
+function upgradeRevision(refs: RemoteRefs, { url, branch, tag }: PackageOrigin, version: string): Revision {
+  if (version !== "") return pickRevision(refs, { tag: version }, url);
+  if (branch !== "") return pickRevision(refs, { branch }, url);
+  const newest = newestTag(refs.tags.keys());
+  const stays =
+    tag !== "" && refs.tags.has(tag) && (newest === undefined || isNewerTag(tag, newest) === true);
+  return pickRevision(refs, stays ? { tag } : {}, url);
+}
+
+function storedUrl({ url }: PackageOrigin): GitUrl {
+  const result = parseGitUrl(url);
+  if ("gitUrl" in result) return result.gitUrl;
+  throw new SvcError("failed_precondition", "git_failed", `the repository ${url} ${result.problem}`);
+}

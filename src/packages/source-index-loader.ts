@@ -1,0 +1,140 @@
+/** Brings the index of a source: from a directory, over http, or from a git repository; the last good one when that fails. */
+import { createHash } from "node:crypto";
+import { mkdir, readFile, rename, writeFile } from "node:fs/promises";
+import { join } from "node:path";
+import { SvcError } from "../errors.ts";
+import type { Identities } from "../identity/identity.ts";
+import { fetchIndex, isIndexUrl } from "./fetch-index.ts";
+import type { GitRepositories } from "./git-repositories.ts";
+import { parseGitUrl, redactUrls } from "./git-url.ts";
+import type { GitUrl } from "./git-url.ts";
+import type { PackageWork } from "./package-work.ts";
+import type { SourceConfig } from "./sources.ts";
+import { indexFileName, maxIndexBytes } from "./source-index.ts";
+import type { IndexParser, SourceIndex } from "./source-index.ts";
+
+/** What the relative directories of an index are relative to. */
+export type IndexBase =
+  { kind: "directory"; path: string } | { kind: "git"; gitUrl: GitUrl } | { kind: "http" };
+
+export interface LoadedIndex {
+  index: SourceIndex;
+  base: IndexBase;
+}
+
+export interface SourceIndexLoader {
+  /** @throws SvcError `source_failed` that names the source. */
+  load: (source: SourceConfig, uid: number, work: PackageWork) => Promise<LoadedIndex>;
+}
+
+export interface SourceIndexLoaderOptions {
+  /** The daemon's own; holds the last good index of each remote source. */
+  cacheDirectory: string;
+  identities: Identities;
+  git: GitRepositories;
+  parser: IndexParser;
+  now: () => number;
+  /** How long a remote index is taken as it is. Default 60,000. */
+  freshMs?: number;
+  /** Milliseconds for one http request. Default 20,000. */
+  timeoutMs?: number;
+  /** Told when a source fails and its last good index is used instead. */
+  onStale?: (source: string, error: unknown) => void;
+}
+
+export function createSourceIndexLoader(options: SourceIndexLoaderOptions): SourceIndexLoader {
+  const {
+    cacheDirectory,
+    identities,
+    git,
+    parser,
+    now,
+    freshMs = 60_000,
+    timeoutMs = 20_000,
+    onStale,
+  } = options;
+  const fresh = new Map<string, { loaded: LoadedIndex; untilMs: number }>();
+
+  async function parse(source: SourceConfig, text: string): Promise<SourceIndex> {
+    const result = await parser.parse(text);
+    if ("index" in result) return result.index;
+    const list = result.problems.map(({ line, message }) => `line ${line}: ${message}`).join("; ");
+    throw sourceFailed(source, `its ${indexFileName} is not valid: ${list}`, "failed_precondition");
+  }
+
+  /** Directories belong to somebody: they are read with the identity of whoever asks, and never cached. */
+  async function loadDirectory(source: SourceConfig, uid: number, work: PackageWork): Promise<LoadedIndex> {
+    const identity = await identities.as(uid);
+    const data = await identity.readFile(source.url, indexFileName, {
+      maxBytes: maxIndexBytes,
+      ...(work.signal && { signal: work.signal }),
+    });
+    return { index: await parse(source, data.toString()), base: { kind: "directory", path: source.url } };
+  }
+
+  async function fetchText(source: SourceConfig, uid: number, work: PackageWork): Promise<string> {
+    if (isIndexUrl(source.url)) return fetchIndex(source.url, timeoutMs, work.signal);
+    const repository = git.open(gitUrlOf(source), uid);
+    const checkout = await repository.checkout({}, work);
+    return (await checkout.readFile(indexFileName, maxIndexBytes, work.signal)).toString();
+  }
+
+  async function loadRemote(source: SourceConfig, uid: number, work: PackageWork): Promise<LoadedIndex> {
+    const hit = fresh.get(source.url);
+    if (hit !== undefined && hit.untilMs > now()) return hit.loaded;
+    const base: IndexBase = isIndexUrl(source.url)
+      ? { kind: "http" }
+      : { kind: "git", gitUrl: gitUrlOf(source) };
+    const file = join(cacheDirectory, `${createHash("sha256").update(source.url).digest("hex")}.yaml`);
+    let text: string | undefined;
+    try {
+      text = await fetchText(source, uid, work);
+      const loaded = { index: await parse(source, text), base };
+      await save(file, text);
+      fresh.set(source.url, { loaded, untilMs: now() + freshMs });
+      return loaded;
+    } catch (error) {
+      if (error instanceof SvcError && error.code === "canceled") throw error;
+      const lastGood = await readFile(file, "utf8").catch(() => undefined);
+      if (lastGood === undefined) throw error;
+      onStale?.(source.name, error);
+      return { index: await parse(source, lastGood), base };
+    }
+  }
+
+  async function save(file: string, text: string): Promise<void> {
+    await mkdir(cacheDirectory, { recursive: true, mode: 0o700 });
+    const temporary = `${file}.${process.pid}`;
+    await writeFile(temporary, text, { mode: 0o600 });
+    await rename(temporary, file);
+  }
+
+  return {
+    async load(source, uid, work) {
+      try {
+        const local = source.url.startsWith("/");
+        return await (local ? loadDirectory(source, uid, work) : loadRemote(source, uid, work));
+      } catch (error) {
+        if (error instanceof SvcError && (error.reason === "source_failed" || error.code === "canceled"))
+          throw error;
+        const message = error instanceof SvcError ? error.message : "its index cannot be read";
+        throw sourceFailed(source, message, "unavailable", error);
+      }
+    },
+  };
+}
+
+function gitUrlOf(source: SourceConfig): GitUrl {
+  const result = parseGitUrl(source.url);
+  if ("gitUrl" in result) return result.gitUrl;
+  throw sourceFailed(source, `its url "${redactUrls(source.url)}" ${result.problem}`, "failed_precondition");
+}
+
+function sourceFailed(
+  source: SourceConfig,
+  why: string,
+  code: "unavailable" | "failed_precondition",
+  cause?: unknown,
+): SvcError<"source_failed"> {
+  return new SvcError(code, "source_failed", `the source "${source.name}" failed: ${why}`, { cause });
+}

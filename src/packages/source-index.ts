@@ -1,0 +1,87 @@
+/** `index.yaml` of a source. Its shape is told by `index.schema.json`. */
+import { readFile } from "node:fs/promises";
+import type { ValidateFunction } from "ajv";
+import { parseGitUrl } from "./git-url.ts";
+import type { GitUrl } from "./git-url.ts";
+import { compileSchema, schemaProblems } from "./schema-problems.ts";
+import { readYaml } from "./yaml-document.ts";
+import type { Problem } from "./yaml-document.ts";
+
+/** The file that makes a directory, a repository or a URL a source. */
+export const indexFileName = "index.yaml";
+
+/** An index is at most this long. */
+export const maxIndexBytes = 1024 * 1024;
+
+const bounds = { maxBytes: maxIndexBytes, maxTokens: 80_000, maxDepth: 16, maxValues: 80_000 };
+
+/** Where an index says that a package is. */
+export type IndexedPlace = { gitUrl: GitUrl } | { directory: string };
+
+export interface IndexedPackage {
+  id: string;
+  /** Display name; the id when the index has none. */
+  name: string;
+  summary: string;
+  place: IndexedPlace;
+}
+
+export interface SourceIndex {
+  packages: IndexedPackage[];
+}
+
+export type IndexResult = { index: SourceIndex } | { problems: Problem[] };
+
+interface IndexDocument {
+  packages: Record<string, { repo?: string; directory?: string; name?: string; summary?: string }>;
+}
+
+export interface IndexParser {
+  parse: (text: string) => Promise<IndexResult>;
+}
+
+/** A parser that compiles the schema once, when the first index comes. */
+export function createIndexParser(): IndexParser {
+  let compiled: Promise<ValidateFunction> | undefined;
+  return {
+    async parse(text) {
+      compiled ??= loadSchema();
+      const validate = await compiled;
+      const result = readYaml(text, bounds);
+      if ("problems" in result) return result;
+      const { document } = result;
+      const shape = schemaProblems(validate, document);
+      if (shape.length > 0) return { problems: shape };
+      const problems: Problem[] = [];
+      const packages: IndexedPackage[] = [];
+      // The schema has just said that it has this shape.
+      for (const [id, entry] of Object.entries((document.value as unknown as IndexDocument).packages)) {
+        const place = placeOf(entry);
+        if ("problem" in place)
+          problems.push({ line: document.lineOf(["packages", id]), message: `${id}: ${place.problem}` });
+        else packages.push({ id, name: entry.name ?? id, summary: entry.summary ?? "", place });
+      }
+      return problems.length > 0 ? { problems } : { index: { packages } };
+    },
+  };
+}
+
+async function loadSchema(): Promise<ValidateFunction> {
+  const text = await readFile(new URL("index.schema.json", import.meta.url), "utf8");
+  return compileSchema(JSON.parse(text) as object);
+}
+
+function placeOf({
+  repo,
+  directory,
+}: {
+  repo?: string;
+  directory?: string;
+}): IndexedPlace | { problem: string } {
+  if (repo !== undefined && directory === undefined) {
+    const result = parseGitUrl(repo);
+    return "problem" in result ? { problem: `the repo ${result.problem}` } : { gitUrl: result.gitUrl };
+  }
+  if (directory !== undefined && repo === undefined) return { directory };
+  return { problem: `exactly one of "repo" and "directory" must say where the package is` };
+}

@@ -1,0 +1,139 @@
+/** The configured sources, and finding packages in them by id or display name (D17). */
+import { join } from "node:path";
+import { failedPrecondition, invalidField, SvcError } from "../errors.ts";
+import type { GitUrl } from "./git-url.ts";
+import type { IndexedPackage } from "./source-index.ts";
+import type { LoadedIndex, SourceIndexLoader } from "./source-index-loader.ts";
+import type { PackageWork } from "./package-work.ts";
+
+/** One entry of `[[sources]]`. */
+export interface SourceConfig {
+  readonly name: string;
+  /** A git URL, the https URL of an index file, or the absolute path of a directory. */
+  readonly url: string;
+}
+
+/** A package of a source and where it is. */
+export interface ListedPackage {
+  source: string;
+  id: string;
+  name: string;
+  summary: string;
+  place: ListedPlace;
+}
+
+export type ListedPlace =
+  | { kind: "git"; gitUrl: GitUrl }
+  /** A directory in the repository that holds the index. */
+  | { kind: "git-directory"; gitUrl: GitUrl; directory: string }
+  | { kind: "directory"; path: string };
+
+export interface SourcesOptions {
+  sources: readonly SourceConfig[];
+  loader: SourceIndexLoader;
+}
+
+export class Sources {
+  readonly #options: SourcesOptions;
+
+  constructor(options: SourcesOptions) {
+    this.#options = options;
+  }
+
+  /**
+   * The one package that `name` means: an id, else a display name, in one source or in all.
+   * A source that cannot be read does not keep the others from being searched.
+   * @param uid who asks: directories are read with their identity.
+   * @throws SvcError `ambiguous` with the candidates, `not_found`, `source_failed` when a source that may have it cannot be read.
+   */
+  async find(
+    name: string,
+    source: string | undefined,
+    uid: number,
+    work: PackageWork,
+  ): Promise<ListedPackage> {
+    const searched = this.#choose(source);
+    const results = await Promise.all(searched.map(async (config) => this.#search(config, uid, work)));
+    const failures = results.flatMap((result) => ("failure" in result ? [result.failure] : []));
+    const listed = results.flatMap((result) => ("packages" in result ? result.packages : []));
+    const byId = listed.filter(({ id }) => id === name);
+    const matches =
+      byId.length > 0 ? byId : listed.filter((entry) => plainName(entry.name) === plainName(name));
+    const [match, ...others] = matches;
+    if (match === undefined) {
+      const [failure] = failures;
+      throw failure ?? this.#nothingFound(name, source);
+    }
+    if (others.length > 0) throw ambiguous(name, matches);
+    return match;
+  }
+
+  #choose(source: string | undefined): readonly SourceConfig[] {
+    const { sources } = this.#options;
+    if (source === undefined) return sources;
+    const chosen = sources.filter(({ name }) => name === source);
+    if (chosen.length > 0) return chosen;
+    const known = sources.map(({ name }) => name).join(", ");
+    throw invalidField(
+      "source",
+      `no source "${source}" is configured; there ${known === "" ? "is none" : `are: ${known}`}`,
+    );
+  }
+
+  async #search(
+    config: SourceConfig,
+    uid: number,
+    work: PackageWork,
+  ): Promise<{ packages: ListedPackage[] } | { failure: SvcError }> {
+    try {
+      const loaded = await this.#options.loader.load(config, uid, work);
+      return {
+        packages: loaded.index.packages.flatMap((entry) => {
+          const place = placeOf(entry, loaded);
+          return place === undefined ? [] : [{ ...entry, source: config.name, place }];
+        }),
+      };
+    } catch (error) {
+      if (isSourceFailure(error)) return { failure: error };
+      throw error;
+    }
+  }
+
+  #nothingFound(name: string, source: string | undefined): SvcError {
+    const { sources } = this.#options;
+    const where =
+      source ??
+      (sources.length === 0 ? "no source is configured" : sources.map((config) => config.name).join(", "));
+    return new SvcError("not_found", "not_found", `no package "${name}" in the sources (${where})`);
+  }
+}
+
+function isSourceFailure(error: unknown): error is SvcError<"source_failed"> {
+  return error instanceof SvcError && error.reason === "source_failed";
+}
+
+/** Display names are compared without case, and with hyphens for spaces: a spec has no spaces. */
+function plainName(name: string): string {
+  return name.toLowerCase().replaceAll(/\s+/g, "-");
+}
+
+function placeOf({ place }: IndexedPackage, { base }: LoadedIndex): ListedPlace | undefined {
+  if ("gitUrl" in place) return { kind: "git", gitUrl: place.gitUrl };
+  if (base.kind === "directory") return { kind: "directory", path: join(base.path, place.directory) };
+  if (base.kind === "git") return { kind: "git-directory", gitUrl: base.gitUrl, directory: place.directory };
+  return undefined;
+}
+
+function ambiguous(name: string, matches: readonly ListedPackage[]): SvcError<"ambiguous"> {
+  const candidates = matches.map(({ source, id, name: displayName, summary }) => ({
+    spec: `${source}/${id}`,
+    source,
+    id,
+    name: displayName,
+    summary,
+  }));
+  const specs = candidates.map(({ spec }) => spec).join(", ");
+  return failedPrecondition("ambiguous", `"${name}" means several packages: choose one of ${specs}`, {
+    payload: { candidates },
+  });
+}

@@ -1,0 +1,173 @@
+import test from "ava";
+import fc from "fast-check";
+import { SvcError } from "../../src/errors.ts";
+import { redactUrls } from "../../src/packages/git-url.ts";
+import { isRefName, parseSpec } from "../../src/packages/spec.ts";
+import type { PackageRequest, PackageSpec } from "../../src/packages/spec.ts";
+
+const accepted: [request: PackageRequest, spec: PackageSpec][] = [
+  [{ spec: "hello" }, { kind: "listed", name: "hello", revision: {} }],
+  [{ spec: "Node-RED" }, { kind: "listed", name: "Node-RED", revision: {} }],
+  [{ spec: "main/hello" }, { kind: "listed", name: "hello", source: "main", revision: {} }],
+  [
+    { spec: "hello", source: "main" },
+    { kind: "listed", name: "hello", source: "main", revision: {} },
+  ],
+  [
+    { spec: "main/hello", source: "main" },
+    { kind: "listed", name: "hello", source: "main", revision: {} },
+  ],
+  [{ spec: "hello@v1.2.0" }, { kind: "listed", name: "hello", revision: { tag: "v1.2.0" } }],
+  [{ spec: "main/hello@1" }, { kind: "listed", name: "hello", source: "main", revision: { tag: "1" } }],
+  [
+    { spec: "hello", tag: "v1", branch: "" },
+    { kind: "listed", name: "hello", revision: { tag: "v1" } },
+  ],
+  [
+    { spec: "hello", branch: "fix/a" },
+    { kind: "listed", name: "hello", revision: { branch: "fix/a" } },
+  ],
+  [
+    { spec: "https://Git.Example/a/b.git", tag: "v1" },
+    {
+      kind: "git",
+      gitUrl: { transport: "https", url: "https://git.example/a/b.git" },
+      revision: { tag: "v1" },
+    },
+  ],
+  [
+    { spec: "ssh://git@host:2222/a/b" },
+    { kind: "git", gitUrl: { transport: "ssh", url: "ssh://git@host:2222/a/b" }, revision: {} },
+  ],
+  [
+    { spec: "git@host.example:a/b.git" },
+    { kind: "git", gitUrl: { transport: "ssh", url: "git@host.example:a/b.git" }, revision: {} },
+  ],
+  [
+    { spec: "http://127.0.0.1:3000/a.git" },
+    { kind: "git", gitUrl: { transport: "http", url: "http://127.0.0.1:3000/a.git" }, revision: {} },
+  ],
+  [
+    { spec: "https://[::1]/a.git" },
+    { kind: "git", gitUrl: { transport: "https", url: "https://[::1]/a.git" }, revision: {} },
+  ],
+  [
+    { spec: "file:///srv/my%20repo.git" },
+    {
+      kind: "git",
+      gitUrl: { transport: "file", url: "file:///srv/my%20repo.git", path: "/srv/my repo.git" },
+      revision: {},
+    },
+  ],
+  [{ spec: "/srv/packages/hello/" }, { kind: "directory", path: "/srv/packages/hello" }],
+  [{ spec: "/srv/my packages/hello" }, { kind: "directory", path: "/srv/my packages/hello" }],
+];
+
+for (const [request, spec] of accepted) {
+  test(`accepted: ${JSON.stringify(request)}`, (t) => {
+    t.deepEqual(parseSpec(request), spec);
+  });
+}
+
+const refused: [request: PackageRequest, field: string, message: RegExp][] = [
+  [{ spec: "" }, "spec", /is empty/],
+  [{ spec: "-hello" }, "spec", /looks like an option/],
+  [{ spec: "--upload-pack=touch /tmp/x" }, "spec", /looks like an option/],
+  [{ spec: "ext::sh -c whoami" }, "spec", /white space/],
+  [{ spec: "ext::sh" }, "spec", /helper program/],
+  [{ spec: "fd::7" }, "spec", /helper program/],
+  [{ spec: "git://host/a" }, "spec", /scheme "git"/],
+  [{ spec: "http://host.example/a" }, "spec", /use https/],
+  [{ spec: "http://127.0.0.1.evil.example/a" }, "spec", /use https/],
+  [{ spec: "ssh://-oProxyCommand=x/a" }, "spec", /no valid host/],
+  [{ spec: "ssh://-oProxyCommand=x@host/a" }, "spec", /user name/],
+  [{ spec: "-oProxyCommand=x:a" }, "spec", /option/],
+  [{ spec: "git@-oProxyCommand:a" }, "spec", /no valid host/],
+  [{ spec: "git@host:-a" }, "spec", /looks like an option/],
+  [{ spec: "git@host:a;b" }, "spec", /characters/],
+  [{ spec: "https://host/$(id)" }, "spec", /characters/],
+  [{ spec: "https://host/a/../b" }, "spec", /"\.\."/],
+  [{ spec: "https://host" }, "spec", /scheme:\/\/host\/path/],
+  [{ spec: "https://host/a?token=x" }, "spec", /characters/],
+  [{ spec: "https://me:hunter2@host/a" }, "spec", /credentials/],
+  [{ spec: "ssh://me:hunter2@host/a" }, "spec", /password/],
+  [{ spec: "file://host/a" }, "spec", /absolute path/],
+  [{ spec: "file:///a/../../etc" }, "spec", /"\.\."/],
+  [{ spec: "file:///a%00b" }, "spec", /control/],
+  [{ spec: "/a/../b" }, "spec", /"\.\."/],
+  [{ spec: "/a\nb" }, "spec", /control/],
+  [{ spec: "hello\0" }, "spec", /control/],
+  [{ spec: "hello world" }, "spec", /no package id/],
+  [{ spec: "a/b/c" }, "spec", /no package id/],
+  [{ spec: "hello@" }, "spec", /no tag name/],
+  [{ spec: "hello@-x" }, "spec", /no tag name/],
+  [{ spec: "hello", branch: "a", tag: "b" }, "branch", /not both/],
+  [{ spec: "hello@v1", tag: "v1" }, "tag", /has a tag already/],
+  [{ spec: "hello@v1", branch: "main" }, "branch", /has a tag already/],
+  [{ spec: "hello", branch: "--output=x" }, "branch", /no branch name/],
+  [{ spec: "hello", tag: "a..b" }, "tag", /no tag name/],
+  [{ spec: "main/hello", source: "other" }, "source", /differs/],
+  [{ spec: "/srv/a", source: "main" }, "source", /no history/],
+  [{ spec: "/srv/a", tag: "v1" }, "tag", /no history/],
+  [{ spec: "https://host/a", source: "main" }, "source", /in no source/],
+];
+
+for (const [request, field, message] of refused) {
+  test(`refused: ${JSON.stringify(request)}`, (t) => {
+    const error = t.throws(() => parseSpec(request), {
+      instanceOf: SvcError,
+      message,
+    }) as SvcError<"invalid_request">;
+    t.is(error.code, "invalid_argument");
+    t.is(error.payload?.violations?.[0]?.field, field);
+    t.notRegex(error.message, /hunter2/, "credentials are redacted");
+  });
+}
+
+test("T35: whatever is accepted is safe as an argument of git and of ssh", (t) => {
+  const nasty = fc.constantFrom(
+    ..."$`;|&<>(){}'\"\\ \t\n\0-=@:/.%#?*!~^[]",
+    "ext::",
+    "--upload-pack=",
+    "-o",
+    "..",
+  );
+  const word = fc
+    .array(fc.oneof(nasty, fc.constantFrom("a", "b1", "host")), { maxLength: 8 })
+    .map((s) => s.join(""));
+  const spec = fc.oneof(
+    word,
+    fc
+      .tuple(fc.constantFrom("https://", "ssh://", "file:///", "git@", "ext::", "http://"), word, word)
+      .map((p) => p.join("")),
+    fc
+      .tuple(fc.constantFrom("https://host/", "ssh://git@host/", "git@host:", "a@", "main/"), word)
+      .map((p) => p.join("")),
+    fc.string(),
+  );
+  fc.assert(
+    fc.property(spec, fc.option(word, { nil: undefined }), (text, tag) => {
+      let parsed: PackageSpec;
+      try {
+        parsed = parseSpec({ spec: text, ...(tag !== undefined && { tag }) });
+      } catch (error) {
+        return error instanceof SvcError && error.code === "invalid_argument";
+      }
+      if (parsed.kind === "directory") return parsed.path.startsWith("/") && !parsed.path.includes("\0");
+      const { branch, tag: wanted } = parsed.revision;
+      if (![branch, wanted].every((name) => name === undefined || isRefName(name))) return false;
+      if (parsed.kind === "listed") return /^[A-Za-z0-9][A-Za-z0-9._+-]*$/.test(parsed.name);
+      const { transport, url } = parsed.gitUrl;
+      if (transport === "file") return parsed.gitUrl.path?.startsWith("/") === true;
+      return (
+        !url.startsWith("-") && !url.includes("::") && !/[\s$`;|&<>(){}'"\\*?#!^]|:-|\/-[^/]*$^|@-/.test(url)
+      );
+    }),
+    { numRuns: 20_000 },
+  );
+  t.pass();
+});
+
+test("urls in messages lose their credentials", (t) => {
+  t.is(redactUrls("fatal: https://me:pw@host/a?token=x failed"), "fatal: https://***@host/a?*** failed");
+});
