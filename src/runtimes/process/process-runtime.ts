@@ -2,58 +2,32 @@
  * The embedded runtime: apps as plain processes, each with a supervisor of its own that outlives the daemon.
  */
 import { SvcError } from "../../errors.ts";
+import { baseEnvironment, systemDirs } from "../../identity/launch.ts";
+import type { AppRuntime, LogChunk, RunnableApp, RuntimeLimit, RuntimeUsage } from "../runtime.ts";
 import { logFileStart } from "./log-files.mjs";
-import { parseRecords, type LogGap, type LogLine } from "./log-lines.ts";
-import { mapBounded } from "./map-bounded.ts";
-import { ProcessSampler, type ProcessUsage } from "./process-sampler.ts";
-import { neverStarted, type ProcessStatus } from "./process-status.ts";
-import {
-  LOG_DIR,
-  SupervisedApp,
-  type ProcessAppRef,
-  type ProcessSpec,
-  type SupervisionOptions,
-} from "./supervised-app.ts";
+import { parseRecords } from "./log-lines.ts";
+import { ProcessSampler } from "./process-sampler.ts";
+import { processSpec } from "./process-spec.ts";
+import type { ProcessStatus } from "./process-status.ts";
+import { LOG_DIR, SupervisedApp, type ProcessAppRef, type SupervisionOptions } from "./supervised-app.ts";
 import { connectSupervisor } from "./supervisor-connection.ts";
 
 export interface ProcessRuntimeOptions extends SupervisionOptions {
+  /** PATH of apps, ahead of what they set themselves. Default: the usual system directories. */
+  searchPath?: string;
   /** Default: one over `/proc` with a window of 500 ms. */
   sampler?: ProcessSampler;
 }
 
-export interface LogOptions {
-  /** The last so many lines, at least 1. */
-  tail: number;
-  /** Only lines read from the app at this instant or later. */
-  since?: Date;
-  signal?: AbortSignal;
-}
-
-export interface FollowOptions {
-  /** How many lines that are there already come first. */
-  tail: number;
-  signal: AbortSignal;
-}
-
-/** Whether each limit that was asked for holds on this machine. */
-export interface LimitEnforcement {
-  memory: boolean;
-  cpus: boolean;
-  openFiles: boolean;
-}
-
-export type StatusListener = (appId: string, status: ProcessStatus) => void;
-
-const ADOPTIONS_AT_ONCE = 64;
-/** A supervisor that reports more often is heard this seldom. */
+/** A supervisor that reports more often than this is heard this seldom. */
 const NOTIFY_MS = 50;
 
 /** Runs apps as processes. Operations on one app come one at a time; the caller sees to that. */
-export class ProcessRuntime implements AsyncDisposable {
+export class ProcessRuntime implements AppRuntime {
   readonly #options: ProcessRuntimeOptions;
   readonly #sampler: ProcessSampler;
   readonly #apps = new Map<string, SupervisedApp>();
-  readonly #listeners = new Set<StatusListener>();
+  readonly #listeners = new Set<(id: string) => void>();
   readonly #changed = new Map<string, NodeJS.Timeout>();
 
   constructor(options: ProcessRuntimeOptions) {
@@ -66,14 +40,15 @@ export class ProcessRuntime implements AsyncDisposable {
    * @returns once the main process has lived for `settleMs`; health is another matter, see {@link waitHealthy}
    * @throws SvcError `start_failed` with exit code, signal and last lines when it ended by then
    */
-  async start(app: ProcessAppRef & { spec: ProcessSpec }): Promise<void> {
-    const { runDir, ownerUid } = app;
+  async start(app: RunnableApp): Promise<void> {
+    const { identities, searchPath = systemDirs.join(":") } = this.#options;
+    const { user } = await identities.as(app.uid);
     try {
-      await this.#options.identities.createOwnedDir(runDir, ownerUid, 0o700);
+      await identities.createOwnedDir(app.runDir, app.uid, 0o700);
     } catch (error) {
       if (!(error instanceof SvcError && error.code === "already_exists")) throw error;
     }
-    await this.#supervised(app).start(app.spec);
+    await this.#supervised(app).start(processSpec(app, baseEnvironment(user, searchPath)));
   }
 
   /**
@@ -81,120 +56,100 @@ export class ProcessRuntime implements AsyncDisposable {
    * left as it is. It must not be interrupted, so it takes no signal.
    * @throws SvcError `unavailable` when some process cannot be ended
    */
-  async stop(app: ProcessAppRef, { graceMs }: { graceMs?: number } = {}): Promise<void> {
-    await this.#supervised(app).stop(graceMs);
-  }
-
-  /** Stops and starts: the app gets the supervisor of this version of svc. Fails as both do. */
-  async restart(app: ProcessAppRef & { spec: ProcessSpec }): Promise<void> {
-    await this.stop(app);
-    await this.start(app);
-  }
-
-  /** What is known of an app, without asking anybody; current to within a second for one that was started or adopted. */
-  status(appId: string): ProcessStatus {
-    return this.#apps.get(appId)?.status ?? neverStarted;
+  async stop(app: RunnableApp): Promise<void> {
+    await this.#supervised(app).stop(app.manifest.stop.graceMs);
   }
 
   /**
-   * Finds out how an app fares that an earlier daemon started, and watches it from now on. Its supervisor may live, may
-   * have ended with a last word, may have been killed (`CRASHED`; what it left is ended by the next start or stop), or
-   * may have gone down with the machine (`interruptedByReboot`).
-   * @throws SvcError when the supervisor or the owner's files cannot be reached
+   * Finds out how an app fares that an earlier daemon started, and watches it from now on. `ended` also when its
+   * supervisor was killed: the state is then CRASHED, and what it left running is ended by the next start or stop.
+   * @throws SvcError when its supervisor or its owner's files cannot be reached
    */
-  async adopt(app: ProcessAppRef): Promise<ProcessStatus> {
-    return this.#supervised(app).adopt();
+  async adopt(app: RunnableApp): Promise<"running" | "ended" | "lost"> {
+    const { state, lostInReboot } = await this.#supervised(app).adopt();
+    if (lostInReboot) return "lost";
+    return state === "RUNNING" || state === "STARTING" || state === "STOPPING" ? "running" : "ended";
   }
 
-  /** Adopts many apps at once; one that cannot be asked is `UNKNOWN` with the reason. */
-  async adoptAll(apps: readonly ProcessAppRef[]): Promise<Map<string, ProcessStatus>> {
-    const statuses = await mapBounded(
-      apps,
-      ADOPTIONS_AT_ONCE,
-      async (app): Promise<[string, ProcessStatus]> => {
-        try {
-          return [app.id, await this.adopt(app)];
-        } catch (error) {
-          this.#options.log("app could not be adopted", { app: app.id, error });
-          const reason = error instanceof Error ? error.message : String(error);
-          return [app.id, { ...neverStarted, state: "UNKNOWN", reason }];
-        }
-      },
-    );
-    return new Map(statuses);
+  status(id: string): ProcessStatus | undefined {
+    return this.#apps.get(id)?.status;
   }
 
   /**
    * Resolves when the app runs and its health check, if it has one, has passed.
    * @throws SvcError `start_failed` when it ends, restarts or turns unhealthy; `deadline_exceeded`, `canceled`
    */
-  async waitHealthy(appId: string, timeoutMs: number, signal?: AbortSignal): Promise<void> {
-    const app = this.#apps.get(appId);
-    if (app === undefined)
-      throw new SvcError("failed_precondition", "app_not_running", `app "${appId}" does not run`);
+  async waitHealthy(id: string, timeoutMs: number, signal?: AbortSignal): Promise<void> {
+    const app = this.#apps.get(id);
+    if (app === undefined) {
+      throw new SvcError("failed_precondition", "app_not_running", `app "${id}" does not run`);
+    }
     await app.waitHealthy(timeoutMs, signal);
   }
 
-  /** Hands a running app's supervisor a changed specification: log bounds and restarts at once, the command at its next start. */
-  async reload(app: ProcessAppRef & { spec: ProcessSpec }): Promise<void> {
-    await this.#supervised(app).reload(app.spec);
-  }
-
-  /** Removes what the runtime keeps of a stopped app, its logs included. */
-  async remove(app: ProcessAppRef): Promise<void> {
-    await this.#supervised(app).stop();
-    this.#forget(app.id);
-    await this.#options.identities.removeOwnedDir(app.runDir, app.ownerUid);
-  }
-
-  /** Calls back soon after each change of a status, from within or without. @returns what ends it */
-  onChange(listener: StatusListener): () => void {
+  /** Called soon after each change, several in quick succession being one. */
+  onChange(listener: (id: string) => void): Disposable {
     this.#listeners.add(listener);
-    return () => this.#listeners.delete(listener);
+    return { [Symbol.dispose]: () => void this.#listeners.delete(listener) };
   }
 
-  /** Which limits hold on this machine. */
-  get enforces(): LimitEnforcement {
-    return { ...(this.#options.cgroups?.enforces ?? { memory: false, cpus: false }), openFiles: true };
+  forget(id: string): void {
+    this.#apps.get(id)?.detach();
+    this.#apps.delete(id);
+    clearTimeout(this.#changed.get(id));
+    this.#changed.delete(id);
   }
 
-  /** What apps use, all of them in one window of 500 ms; those that do not run are absent. */
-  async stats(appIds: readonly string[], signal?: AbortSignal): Promise<Map<string, ProcessUsage>> {
-    const runs = appIds.flatMap((appId) => {
-      const app = this.#apps.get(appId);
-      const state = app?.state;
-      if (app === undefined || state === undefined || state.final) return [];
-      const { runId, app: main } = state;
-      return [{ appId, ownerUid: app.ref.ownerUid, runId, ...(main && { pid: main.pid }) }];
+  limits({ manifest: { limits } }: RunnableApp): RuntimeLimit[] {
+    const enforces = this.#options.cgroups?.enforces ?? { memory: false, cpus: false };
+    const all = [
+      { name: "memory", value: limits.memoryBytes, enforced: enforces.memory },
+      { name: "cpus", value: limits.cpus, enforced: enforces.cpus },
+      { name: "open_files", value: limits.openFiles, enforced: true },
+    ] as const;
+    return all.flatMap(({ value, ...limit }) => (value === undefined ? [] : [{ ...limit, value }]));
+  }
+
+  /** Memory is the proportional set size of all processes together; a network share cannot be told. */
+  async stats(apps: readonly RunnableApp[], signal?: AbortSignal): Promise<Map<string, RuntimeUsage>> {
+    const runs = apps.flatMap(({ id, uid }) => {
+      const state = this.#apps.get(id)?.state;
+      if (state === undefined || state.final) return [];
+      return [{ appId: id, ownerUid: uid, runId: state.runId, ...(state.app && { pid: state.app.pid }) }];
     });
     return this.#sampler.sample(runs, signal);
   }
 
-  /** The last lines of an app's log, oldest first, read with its owner's identity from the end of the files. */
-  async logs({ runDir, ownerUid }: ProcessAppRef, { tail, since, signal }: LogOptions): Promise<LogLine[]> {
-    const owner = await this.#options.identities.as(ownerUid);
+  /** Read with the owner's identity, from the end of the files. */
+  async logs(
+    { runDir, uid }: RunnableApp,
+    { tail, signal }: { tail: number; signal?: AbortSignal },
+  ): Promise<LogChunk> {
     const request = signal && { signal };
-    if ((await owner.stat(runDir, LOG_DIR, request)) === undefined) return [];
+    const owner = await this.#options.identities.as(uid);
+    if (tail < 1 || (await owner.stat(runDir, LOG_DIR, request)) === undefined) {
+      return { lines: [], truncated: false, missedBytes: 0 };
+    }
     const files = (await owner.list(runDir, LOG_DIR, request))
       .filter(({ name, type }) => type === "file" && logFileStart(name) !== undefined)
       .map(({ name }) => `${LOG_DIR}/${name}`);
-    const { data } = await owner.readTail(runDir, files, { maxLines: tail, ...request });
-    const lines = parseRecords(data.toString());
-    return since === undefined ? lines : lines.filter(({ at }) => Date.parse(at) >= since.getTime());
+    const { data, truncated } = await owner.readTail(runDir, files, { maxLines: tail, ...request });
+    return { lines: parseRecords(data.toString()), truncated, missedBytes: 0 };
   }
 
   /**
-   * The last lines and then each new one, none twice and none left out; ends when the app stops. Whoever iterates
-   * slowly slows nobody else down, and learns by a {@link LogGap} what was rotated away meanwhile.
+   * No line twice and none left out between tail and news; ends when the app stops. Who iterates slowly slows nobody
+   * else down: what is rotated away meanwhile is counted as `missedBytes`.
    */
   async *followLogs(
-    app: ProcessAppRef,
-    { tail, signal }: FollowOptions,
-  ): AsyncGenerator<LogLine | LogGap, void> {
-    const { runDir, ownerUid } = app;
-    const connection = await connectSupervisor({ runDir, ownerUid, peerUid: this.#options.peerUid });
+    app: RunnableApp,
+    { tail, signal }: { tail: number; signal: AbortSignal },
+  ): AsyncGenerator<LogChunk, void> {
+    const { runDir, uid } = app;
+    const { peerUid } = this.#options;
+    const connection = await connectSupervisor({ runDir, ownerUid: uid, peerUid });
     if (connection === undefined) {
-      if (tail > 0) yield* await this.logs(app, { tail, signal });
+      yield await this.logs(app, { tail, signal });
       return;
     }
     const close = (): void => connection.close();
@@ -202,8 +157,9 @@ export class ProcessRuntime implements AsyncDisposable {
     try {
       if (signal.aborted) return;
       for await (const event of connection.follow({ tail })) {
-        if (event.type === "gap") yield { missedBytes: event.to - event.from };
-        else yield* parseRecords(event.text);
+        const isGap = event.type === "gap";
+        const lines = isGap ? [] : parseRecords(event.text);
+        yield { lines, truncated: false, missedBytes: isGap ? event.to - event.from : 0 };
       }
     } finally {
       signal.removeEventListener("abort", close);
@@ -213,33 +169,24 @@ export class ProcessRuntime implements AsyncDisposable {
 
   /** Lets go of all apps, which go on. */
   async [Symbol.asyncDispose](): Promise<void> {
-    for (const id of [...this.#apps.keys()]) this.#forget(id);
+    for (const id of [...this.#apps.keys()]) this.forget(id);
     await Promise.resolve();
   }
 
-  #supervised(ref: ProcessAppRef): SupervisedApp {
-    const known = this.#apps.get(ref.id);
-    if (known?.ref.runDir === ref.runDir && known.ref.ownerUid === ref.ownerUid) return known;
+  #supervised({ id, uid, runDir }: ProcessAppRef): SupervisedApp {
+    const known = this.#apps.get(id);
+    if (known?.ref.runDir === runDir && known.ref.uid === uid) return known;
     known?.detach();
-    const { id, ownerUid, runDir } = ref;
-    const app = new SupervisedApp({ id, ownerUid, runDir }, this.#options, () => this.#announce(id));
+    const app = new SupervisedApp({ id, uid, runDir }, this.#options, () => this.#announce(id));
     this.#apps.set(id, app);
     return app;
-  }
-
-  #forget(id: string): void {
-    this.#apps.get(id)?.detach();
-    this.#apps.delete(id);
-    clearTimeout(this.#changed.get(id));
-    this.#changed.delete(id);
   }
 
   #announce(id: string): void {
     if (this.#changed.has(id)) return;
     const timer = setTimeout(() => {
       this.#changed.delete(id);
-      const status = this.status(id);
-      for (const listener of this.#listeners) listener(id, status);
+      for (const listener of this.#listeners) listener(id);
     }, NOTIFY_MS);
     this.#changed.set(id, timer.unref());
   }

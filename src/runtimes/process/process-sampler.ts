@@ -1,6 +1,7 @@
 import { readFile, readdir, stat } from "node:fs/promises";
 import { setTimeout as sleep } from "node:timers/promises";
-import { mapBounded } from "./map-bounded.ts";
+import { mapBounded } from "../../lib/map-bounded.ts";
+import type { RuntimeUsage } from "../runtime.ts";
 import { parseStat, type ProcessEntry } from "./process-table.mjs";
 
 /** The processes of one run of an app. */
@@ -10,15 +11,6 @@ export interface SampledRun {
   runId: string;
   /** The main process, when there is one: its session is the app's. */
   pid?: number;
-}
-
-/** What an app uses, all of its processes together. */
-export interface ProcessUsage {
-  /** Over the sampling window; 100 is one core. */
-  cpuPercent: number;
-  /** Proportional set size, or resident set size of processes that do not show it. */
-  memoryBytes: number;
-  processes: number;
 }
 
 export interface SamplerOptions {
@@ -54,7 +46,7 @@ export class ProcessSampler {
    * Measures over one window, however many runs there are.
    * @returns by app id; an app without a process that can be seen is absent
    */
-  async sample(runs: readonly SampledRun[], signal?: AbortSignal): Promise<Map<string, ProcessUsage>> {
+  async sample(runs: readonly SampledRun[], signal?: AbortSignal): Promise<Map<string, RuntimeUsage>> {
     const members = await this.members(runs);
     const all = [...members.values()].flat();
     const beforeMs = this.#nowMs();
@@ -76,7 +68,7 @@ export class ProcessSampler {
       if (entry?.startTicks === startTicks) after.set(pid, entry);
     });
 
-    const usage = new Map<string, ProcessUsage>();
+    const usage = new Map<string, RuntimeUsage>();
     for (const [appId, entries] of members) {
       let ticks = 0;
       let memoryBytes = 0;

@@ -2,13 +2,13 @@
 
 /**
  * Decides whether and when an app that exited by itself runs again: exponential back-off with jitter, and an end to it
- * when too many restarts fall into one window.
+ * after too many restarts in a row.
  */
 export class RestartPolicy {
   #spec;
   #random;
-  /** Times of the restarts in the current window, milliseconds on the caller's monotonic clock. @type {number[]} */
-  #restarts = [];
+  /** Restarts since the app last ran for `resetAfterMs`. */
+  #restarts = 0;
 
   /**
    * @param {RestartSpec} spec
@@ -25,25 +25,22 @@ export class RestartPolicy {
   }
 
   /**
-   * @param {Pick<ExitRecord, "code">} exit
-   * @param {number} nowMs
+   * @param {Pick<ExitRecord, "code" | "ranMs">} exit
    * @returns {{ delayMs: number } | { giveUp: string, failed: boolean }} `failed` is false when the app ended as it was meant to
    */
-  next(exit, nowMs) {
-    const { policy, backoffMs, maxBackoffMs, maxRestarts, windowMs } = this.#spec;
+  next(exit) {
+    const { policy, backoffMs, maxBackoffMs, maxRestarts, resetAfterMs } = this.#spec;
     const failed = exit.code !== 0;
     if (policy === "never" || (policy === "on-failure" && !failed)) {
-      return { giveUp: `it exited and its restart policy is ${policy}`, failed };
+      return { giveUp: `its restart policy is ${policy}`, failed };
     }
-    this.#restarts = this.#restarts.filter((at) => nowMs - at < windowMs);
-    if (this.#restarts.length >= maxRestarts) {
-      return {
-        giveUp: `it exited ${maxRestarts + 1} times within ${Math.round(windowMs / 1000)} s`,
-        failed: true,
-      };
+    if (exit.ranMs >= resetAfterMs) this.#restarts = 0;
+    if (maxRestarts > 0 && this.#restarts >= maxRestarts) {
+      return { giveUp: `it was restarted ${this.#restarts} times in a row`, failed: true };
     }
-    const full = Math.min(maxBackoffMs, backoffMs * 2 ** this.#restarts.length);
-    this.#restarts.push(nowMs);
+    // A large exponent is infinite at worst, which the bound takes care of.
+    const full = Math.min(maxBackoffMs, backoffMs * 2 ** this.#restarts);
+    this.#restarts++;
     // Between half and all of it, so that apps which failed together do not come back together.
     return { delayMs: Math.round(full * (0.5 + this.#random() / 2)) };
   }

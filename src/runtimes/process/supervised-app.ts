@@ -3,26 +3,16 @@ import { setTimeout as sleep } from "node:timers/promises";
 import { SvcError } from "../../errors.ts";
 import type { Identities, Identity } from "../../identity/identity.ts";
 import { readProcessIdentity } from "../../lib/process-identity.ts";
+import type { RunnableApp } from "../runtime.ts";
 import type { Cgroups } from "./cgroup.ts";
 import { neverStarted, statusOf, type ProcessStatus } from "./process-status.ts";
+import type { ProcessSpec } from "./process-spec.ts";
 import { connectSupervisor, type PeerUid, type SupervisorConnection } from "./supervisor-connection.ts";
 import { parseState } from "./supervisor-messages.ts";
 import type { SupervisorSpec, SupervisorState } from "./supervisor-types.ts";
 
-/** Where an app runs, and as whom. */
-export interface ProcessAppRef {
-  id: string;
-  /** Supervisor and app have this identity. */
-  ownerUid: number;
-  /** `<store>/run/<id>`: the owner's, 0700, in a directory that only the daemon can write. */
-  runDir: string;
-}
-
-/** What an app runs; the rest of the supervisor's specification is the runtime's own. */
-export type ProcessSpec = Omit<
-  SupervisorSpec,
-  "version" | "svcVersion" | "appId" | "runId" | "logDir" | "cgroup" | "settleMs"
->;
+/** Where an app runs, and as whom: supervisor and app have the identity of `uid`, which owns `runDir` alone (0700). */
+export type ProcessAppRef = Pick<RunnableApp, "id" | "uid" | "runDir">;
 
 export interface SupervisionOptions {
   identities: Identities;
@@ -82,8 +72,8 @@ export class SupervisedApp {
   async start(spec: ProcessSpec): Promise<void> {
     if (await this.#attach()) return;
     const { identities, cgroups, log, nodePath, supervisorPath, settleMs, svcVersion } = this.#options;
-    const { id, runDir, ownerUid } = this.ref;
-    const owner = await identities.as(ownerUid);
+    const { id, runDir, uid } = this.ref;
+    const owner = await identities.as(uid);
     await this.#endLeftovers(spec.stop.graceMs);
 
     const cgroup = cgroups ? await cgroups.create(id, owner.user, spec.limits) : null;
@@ -145,7 +135,7 @@ export class SupervisedApp {
   /** See {@link ProcessRuntime.adopt}. */
   async adopt(): Promise<ProcessStatus> {
     if (await this.#attach()) return this.#status;
-    const owner = await this.#options.identities.as(this.ref.ownerUid);
+    const owner = await this.#options.identities.as(this.ref.uid);
     let state = await this.#readState(owner);
     if (state === undefined && (await owner.stat(this.ref.runDir, "spec.json")) !== undefined) {
       const deadline = Date.now() + LATE_START_MS;
@@ -168,10 +158,10 @@ export class SupervisedApp {
         const { state, health, restarts, reason } = this.#status;
         const ended = state !== "RUNNING" && state !== "STARTING";
         if (this.#state && (ended || restarts > restartsBefore || health === "unhealthy")) {
-          const why = health === "unhealthy" ? "its health check fails" : (reason ?? "it ended");
+          const why = health === "unhealthy" ? "its health check fails" : reason;
           throw startFailed(id, { ...this.#state, reason: why });
         }
-        return (state === "RUNNING" && (health === undefined || health === "healthy")) || undefined;
+        return (state === "RUNNING" && (health === "none" || health === "healthy")) || undefined;
       },
       timeoutMs,
       signal,
@@ -181,8 +171,8 @@ export class SupervisedApp {
   /** Asks the supervisor to take over a changed specification. */
   async reload(spec: ProcessSpec): Promise<void> {
     if (!(await this.#attach()) || this.#state === undefined) return;
-    const { runDir, ownerUid } = this.ref;
-    const owner = await this.#options.identities.as(ownerUid);
+    const { runDir, uid } = this.ref;
+    const owner = await this.#options.identities.as(uid);
     const current = JSON.parse((await owner.readFile(runDir, "spec.json")).toString()) as SupervisorSpec;
     await owner.writeFile(runDir, "spec.json", JSON.stringify({ ...current, ...spec }));
     await this.#connection?.request({ cmd: "reload" });
@@ -197,8 +187,8 @@ export class SupervisedApp {
   /** Whether a supervisor is there; connects to it when that is not so yet. */
   async #attach(): Promise<boolean> {
     if (this.#connection && this.#state?.final !== true) return true;
-    const { id, runDir, ownerUid } = this.ref;
-    const connection = await connectSupervisor({ runDir, ownerUid, peerUid: this.#options.peerUid });
+    const { id, runDir, uid } = this.ref;
+    const connection = await connectSupervisor({ runDir, ownerUid: uid, peerUid: this.#options.peerUid });
     if (connection === undefined) return false;
     const first = Promise.withResolvers<boolean>();
     this.#connection = connection;
@@ -216,11 +206,11 @@ export class SupervisedApp {
   }
 
   async #disconnected(connection: SupervisorConnection): Promise<void> {
-    const { id, ownerUid } = this.ref;
+    const { id, uid } = this.ref;
     try {
       if (this.#detached || this.#state?.final === true) return;
       this.#connection = undefined;
-      const owner = await this.#options.identities.as(ownerUid);
+      const owner = await this.#options.identities.as(uid);
       const { pid, startTicks } = connection.hello;
       for (let attempt = 0; attempt < RECONNECT_ATTEMPTS; attempt++) {
         const state = await this.#readState(owner);
@@ -258,7 +248,7 @@ export class SupervisedApp {
           phase: "STOPPED",
           reason: "the machine was rebooted",
         }),
-        interruptedByReboot: true,
+        lostInReboot: true,
       });
     } else {
       const { pid, startTicks } = state.supervisor;
@@ -271,8 +261,8 @@ export class SupervisedApp {
   /** Ends what an earlier run left behind without a supervisor, with the owner's identity. */
   async #endLeftovers(graceMs: number): Promise<void> {
     const { identities, bootId, nodePath, supervisorPath, log } = this.#options;
-    const { id, runDir, ownerUid } = this.ref;
-    const owner = await identities.as(ownerUid);
+    const { id, runDir, uid } = this.ref;
+    const owner = await identities.as(uid);
     const state = await this.#readState(owner);
     if (state === undefined && (await owner.stat(runDir, "spec.json")) === undefined) return;
     let leftover = 0;

@@ -18,8 +18,8 @@ const PROTOCOL_VERSION = 1;
 const O_PATH = 0o10000000;
 const DEFAULT_TIMEOUT_MS = 5000;
 
-/** Uid of the process at the other end of a unix socket (SO_PEERCRED); undefined when the kernel does not say. */
-export type PeerUid = (socket: Socket) => number | undefined;
+/** Uid of the process at the other end of a unix socket (SO_PEERCRED). @throws when the kernel does not say */
+export type PeerUid = (socket: Socket) => number;
 
 export interface ConnectOptions {
   /** The app's run directory, in which the socket lies. */
@@ -43,17 +43,14 @@ export async function connectSupervisor(options: ConnectOptions): Promise<Superv
   const signal = AbortSignal.timeout(timeoutMs);
   const socket = await openSocket(runDir, signal);
   if (socket === undefined) return undefined;
-  const uid = peerUid(socket);
-  if (uid !== ownerUid) {
-    socket.destroy();
-    throw unavailable(
-      `the supervisor's socket in ${runDir} belongs to uid ${String(uid)}, not to ${ownerUid}`,
-    );
-  }
   const messages = readMessages(socket);
   const giveUp = () => socket.destroy();
   signal.addEventListener("abort", giveUp, { once: true });
   try {
+    const uid = peerUid(socket);
+    if (uid !== ownerUid) {
+      throw unavailable(`the supervisor's socket in ${runDir} is of uid ${uid}, not of ${ownerUid}`);
+    }
     const first = await messages.next();
     if (first.done === true) return undefined;
     if (first.value.type !== "hello") throw unavailable(`what listens in ${runDir} is no supervisor`);

@@ -36,9 +36,10 @@ export interface RestartSpec {
   backoffMs: number;
   /** Upper bound of the wait. */
   maxBackoffMs: number;
-  /** More restarts than this within `windowMs` and the supervisor gives up. */
+  /** After so many restarts without a run of `resetAfterMs` the supervisor gives up; 0: never. */
   maxRestarts: number;
-  windowMs: number;
+  /** An app that has run this long starts afresh: back-off and count begin anew. */
+  resetAfterMs: number;
 }
 
 export interface LimitSpec {

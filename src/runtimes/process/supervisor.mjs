@@ -109,7 +109,7 @@ class Supervisor {
         this.#become("CRASHED", `it ended right after its start: ${describeExit(exit)}`);
         return;
       }
-      const next = this.#policy.next(exit, monotonicMs());
+      const next = this.#policy.next(exit);
       if ("giveUp" in next) {
         this.#become(next.failed ? "CRASHED" : "STOPPED", `${describeExit(exit)}; ${next.giveUp}`);
         return;
@@ -153,9 +153,9 @@ class Supervisor {
     this.#state.health = null;
     const lastLines = this.#log.lastLines;
     const at = new Date().toISOString();
-    this.#state.exits.push({ ...exit, at, ranMs: Math.round(monotonicMs() - startedMs), lastLines });
-    this.#state.exits = this.#state.exits.slice(-EXITS_KEPT);
-    return exit;
+    const record = { ...exit, at, ranMs: Math.round(monotonicMs() - startedMs), lastLines };
+    this.#state.exits = [...this.#state.exits, record].slice(-EXITS_KEPT);
+    return record;
   }
 
   /**

@@ -1,0 +1,52 @@
+import type { HealthCheck } from "../../packages/manifest.ts";
+import { expandPlaceholders } from "../../packages/placeholders.ts";
+import { resolvePorts } from "../../packages/settings.ts";
+import { placeholderScope, prepareProcess } from "../app-environment.ts";
+import type { RunnableApp } from "../runtime.ts";
+import type { HealthSpec, SupervisorSpec } from "./supervisor-types.ts";
+
+/** What an app runs; the rest of the supervisor's specification is the runtime's own. */
+export type ProcessSpec = Omit<
+  SupervisorSpec,
+  "version" | "svcVersion" | "appId" | "runId" | "logDir" | "cgroup" | "settleMs"
+>;
+
+const LOG_MAX_BYTES = 10 * 1024 * 1024;
+const LOG_MAX_FILES = 5;
+
+/** What the manifest says, as the supervisor needs it. */
+export function processSpec(app: RunnableApp, baseEnv: Readonly<Record<string, string>>): ProcessSpec {
+  const { argv, env, cwd } = prepareProcess(app);
+  const { stop, restart, limits, health } = app.manifest;
+  return {
+    argv: [...argv],
+    env: { ...baseEnv, ...env },
+    cwd,
+    logMaxBytes: LOG_MAX_BYTES,
+    logMaxFiles: LOG_MAX_FILES,
+    stop,
+    restart: {
+      policy: restart.policy,
+      backoffMs: restart.delayMs,
+      maxBackoffMs: restart.maxDelayMs,
+      maxRestarts: restart.maxAttempts,
+      resetAfterMs: restart.resetAfterMs,
+    },
+    health: health ? healthSpec(app, health) : null,
+    limits,
+  };
+}
+
+/** Null when the probe names a port that no setting gives a number to: there is nothing to ask then. */
+function healthSpec(app: RunnableApp, health: HealthCheck): HealthSpec | null {
+  const scope = placeholderScope(app);
+  const expand = (text: string): string => expandPlaceholders(text, scope);
+  const { probe, startPeriodMs, intervalMs, timeoutMs, retries } = health;
+  const timing = { startPeriodMs, intervalMs, timeoutMs, retries };
+  if (probe.kind === "exec") return { exec: { argv: probe.argv.map(expand) }, ...timing };
+  const port = resolvePorts(app.manifest, app.settings).find(({ name }) => name === probe.port)?.port;
+  if (port === undefined) return null;
+  return probe.kind === "tcp"
+    ? { tcp: { port }, ...timing }
+    : { http: { port, path: expand(probe.path) }, ...timing };
+}
