@@ -12,7 +12,7 @@ export interface paths {
             cookie?: never;
         };
         /**
-         * The apps that the caller may see, by id.
+         * The apps that the caller may see, by id
          * @description The apps that the caller may see, by id.
          *
          *     Access: any identified caller; a regular user sees and changes what is their own.
@@ -20,7 +20,7 @@ export interface paths {
         get: operations["listApps"];
         put?: never;
         /**
-         * Installs a package from a source, a git URL or a directory;
+         * Installs a package from a source, a git URL or a directory
          * @description Installs a package from a source, a git URL or a directory; answers when it is installed (stopped).
          *     Fails with `license_required` when the package ships a license that is not acknowledged, `ambiguous` when the
          *     spec means several packages, `package_invalid`, `git_failed`, `source_failed` or `build_failed`. A failure leaves nothing behind.
@@ -43,7 +43,7 @@ export interface paths {
             cookie?: never;
         };
         /**
-         * One app.
+         * One app
          * @description One app.
          *
          *     Access: any identified caller; a regular user sees and changes what is their own.
@@ -52,7 +52,7 @@ export interface paths {
         put?: never;
         post?: never;
         /**
-         * Stops the app and removes it with all its data.
+         * Stops the app and removes it with all its data
          * @description Stops the app and removes it with all its data. Goes on when the client goes away.
          *
          *     Access: any identified caller; a regular user sees and changes what is their own.
@@ -71,7 +71,7 @@ export interface paths {
             cookie?: never;
         };
         /**
-         * What the app takes on disk:
+         * What the app takes on disk
          * @description What the app takes on disk: image, repository, data, custom volumes. Measured at the call.
          *
          *     Access: any identified caller; a regular user sees and changes what is their own.
@@ -95,7 +95,7 @@ export interface paths {
             cookie?: never;
         };
         /**
-         * The container image of an app on the docker runtime;
+         * The container image of an app on the docker runtime
          * @description The container image of an app on the docker runtime; an empty object for the other runtimes.
          *
          *     Access: any identified caller; a regular user sees and changes what is their own.
@@ -119,7 +119,7 @@ export interface paths {
         get?: never;
         put?: never;
         /**
-         * Pulls the app's image afresh and restarts a running app if it changed.
+         * Pulls the app's image afresh and restarts a running app if it changed
          * @description Pulls the app's image afresh and restarts a running app if it changed.
          *     `pinned_image` (failed_precondition) for a pinned tag, a digest, a locally built image, or an app without an image.
          *
@@ -140,7 +140,7 @@ export interface paths {
             cookie?: never;
         };
         /**
-         * The ports that the app publishes, resolved from its settings;
+         * The ports that the app publishes, resolved from its settings
          * @description The ports that the app publishes, resolved from its settings; for a stopped app those of its next start.
          *
          *     Access: any identified caller; a regular user sees and changes what is their own.
@@ -167,7 +167,7 @@ export interface paths {
         put?: never;
         /**
          * Upgrades a stopped app (`app_running` otherwise) to the newest tag, to the tracked branch of a direct-repository
-         *     install, or to `version`.
+         *     install, or to `version`
          * @description Upgrades a stopped app (`app_running` otherwise) to the newest tag, to the tracked branch of a direct-repository
          *     install, or to `version`. Answers when the new version is in place; a failure leaves the old version as it was.
          *
@@ -192,7 +192,7 @@ export interface paths {
         get?: never;
         put?: never;
         /**
-         * Makes a full copy under the next free `<id>-N`, always stopped.
+         * Makes a full copy under the next free `<id>-N`, always stopped
          * @description Makes a full copy under the next free `<id>-N`, always stopped. Cloning a running app is allowed:
          *     its files are copied as they are, which `source_running` says.
          *
@@ -217,7 +217,7 @@ export interface paths {
         get?: never;
         put?: never;
         /**
-         * Starts the app;
+         * Starts the app
          * @description Starts the app; a running one stays as it is. Answers when it runs; `start_failed` with its last lines when it ends at once.
          *
          *     Access: any identified caller; a regular user sees and changes what is their own.
@@ -239,7 +239,7 @@ export interface paths {
         get?: never;
         put?: never;
         /**
-         * Stops every process of the app;
+         * Stops every process of the app
          * @description Stops every process of the app; a stopped one stays as it is. Goes on when the client goes away.
          *
          *     Access: any identified caller; a regular user sees and changes what is their own.
@@ -261,7 +261,7 @@ export interface paths {
         get?: never;
         put?: never;
         /**
-         * Stops the app, if it runs, and starts it.
+         * Stops the app, if it runs, and starts it
          * @description Stops the app, if it runs, and starts it.
          *
          *     Access: any identified caller; a regular user sees and changes what is their own.
@@ -281,7 +281,7 @@ export interface paths {
             cookie?: never;
         };
         /**
-         * The last lines of the app's log, oldest first.
+         * The last lines of the app's log, oldest first
          * @description The last lines of the app's log, oldest first.
          *
          *     Access: any identified caller; a regular user sees and changes what is their own.
@@ -303,7 +303,7 @@ export interface paths {
             cookie?: never;
         };
         /**
-         * The settings that the package defines and the values chosen for this app.
+         * The settings that the package defines and the values chosen for this app
          * @description The settings that the package defines and the values chosen for this app.
          *
          *     Access: any identified caller; a regular user sees and changes what is their own.
@@ -312,7 +312,7 @@ export interface paths {
          */
         get: operations["getAppSettings"];
         /**
-         * Replaces the chosen values.
+         * Replaces the chosen values
          * @description Replaces the chosen values. Keys that the package does not define and values that its schema refuses are
          *     `invalid_request`, one violation per field, and change nothing. A running app takes them up at its next start.
          *
@@ -338,7 +338,7 @@ export interface paths {
         get?: never;
         put?: never;
         /**
-         * A console token:
+         * A console token
          * @description A console token: single use, valid 30 seconds, bound to the app and the session type.
          *
          *     Access: any identified caller; a regular user sees and changes what is their own.
@@ -360,7 +360,7 @@ export interface paths {
             cookie?: never;
         };
         /**
-         * Disk footprints of the visible apps, largest first, and the capacity of the filesystem of the app store.
+         * Disk footprints of the visible apps, largest first, and the capacity of the filesystem of the app store
          * @description Disk footprints of the visible apps, largest first, and the capacity of the filesystem of the app store.
          *
          *     Access: any identified caller; a regular user sees and changes what is their own.
@@ -384,7 +384,7 @@ export interface paths {
             cookie?: never;
         };
         /**
-         * The visible apps and the ports that they declare.
+         * The visible apps and the ports that they declare
          * @description The visible apps and the ports that they declare.
          *
          *     Access: any identified caller; a regular user sees and changes what is their own.
@@ -408,7 +408,7 @@ export interface paths {
             cookie?: never;
         };
         /**
-         * CPU, memory, disk and network of the visible running apps, sampled in one window of about 500 ms.
+         * CPU, memory, disk and network of the visible running apps, sampled in one window of about 500 ms
          * @description CPU, memory, disk and network of the visible running apps, sampled in one window of about 500 ms.
          *
          *     Access: any identified caller; a regular user sees and changes what is their own.
@@ -432,7 +432,7 @@ export interface paths {
             cookie?: never;
         };
         /**
-         * The compose projects of the visible apps.
+         * The compose projects of the visible apps
          * @description The compose projects of the visible apps.
          *
          *     Access: any identified caller; a regular user sees and changes what is their own.
@@ -454,7 +454,7 @@ export interface paths {
             cookie?: never;
         };
         /**
-         * Archives of one or all visible apps on one or all storages.
+         * Archives of one or all visible apps on one or all storages
          * @description Archives of one or all visible apps on one or all storages.
          *
          *     Access: any identified caller; a regular user sees and changes what is their own.
@@ -478,7 +478,7 @@ export interface paths {
             cookie?: never;
         };
         /**
-         * The storages, local first, without credentials.
+         * The storages, local first, without credentials
          * @description The storages, local first, without credentials. A regular user sees names and kinds.
          *
          *     Access: any identified caller; a regular user sees and changes what is their own.
@@ -503,7 +503,7 @@ export interface paths {
         };
         get?: never;
         /**
-         * Makes or replaces a storage.
+         * Makes or replaces a storage
          * @description Makes or replaces a storage. One with another `managed_by` is not replaced: `protected` (failed_precondition).
          *
          *     Access: a root context (a root peer on the socket, or any bearer token).
@@ -513,7 +513,7 @@ export interface paths {
         put: operations["upsertBackupStorage"];
         post?: never;
         /**
-         * Removes a storage's entry;
+         * Removes a storage's entry
          * @description Removes a storage's entry; its archives stay where they are.
          *
          *     Access: a root context (a root peer on the socket, or any bearer token).
@@ -536,7 +536,7 @@ export interface paths {
         get?: never;
         put?: never;
         /**
-         * Builds one archive and pushes it to every storage;
+         * Builds one archive and pushes it to every storage
          * @description Builds one archive and pushes it to every storage; answers with one result per storage.
          *
          *     Access: any identified caller; a regular user sees and changes what is their own.
@@ -560,7 +560,7 @@ export interface paths {
         get?: never;
         put?: never;
         /**
-         * Restores an archive into its app.
+         * Restores an archive into its app
          * @description Restores an archive into its app. `app_running` (failed_precondition) without `stop_app` when it runs.
          *
          *     Access: any identified caller; a regular user sees and changes what is their own.
@@ -585,7 +585,7 @@ export interface paths {
         put?: never;
         post?: never;
         /**
-         * Deletes one archive.
+         * Deletes one archive
          * @description Deletes one archive.
          *
          *     Access: any identified caller; a regular user sees and changes what is their own.
@@ -606,7 +606,7 @@ export interface paths {
             cookie?: never;
         };
         /**
-         * Version, capabilities and the counters of the apps that the caller may see.
+         * Version, capabilities and the counters of the apps that the caller may see
          * @description Version, capabilities and the counters of the apps that the caller may see.
          *
          *     Access: any identified caller; a regular user sees and changes what is their own.
@@ -628,7 +628,7 @@ export interface paths {
             cookie?: never;
         };
         /**
-         * The containers of the host, with the app that owns them where there is one.
+         * The containers of the host, with the app that owns them where there is one
          * @description The containers of the host, with the app that owns them where there is one.
          *
          *     Access: a root context (a root peer on the socket, or any bearer token).
@@ -652,7 +652,7 @@ export interface paths {
             cookie?: never;
         };
         /**
-         * CPU, memory, network and block usage, all sampled in one window of about 500 ms.
+         * CPU, memory, network and block usage, all sampled in one window of about 500 ms
          * @description CPU, memory, network and block usage, all sampled in one window of about 500 ms.
          *
          *     Access: a root context (a root peer on the socket, or any bearer token).
@@ -676,7 +676,7 @@ export interface paths {
             cookie?: never;
         };
         /**
-         * The images of the host.
+         * The images of the host
          * @description The images of the host.
          *
          *     Access: a root context (a root peer on the socket, or any bearer token).
@@ -700,7 +700,7 @@ export interface paths {
             cookie?: never;
         };
         /**
-         * The named volumes of the host.
+         * The named volumes of the host
          * @description The named volumes of the host.
          *
          *     Access: a root context (a root peer on the socket, or any bearer token).
@@ -724,7 +724,7 @@ export interface paths {
             cookie?: never;
         };
         /**
-         * The networks of the host:
+         * The networks of the host
          * @description The networks of the host: inventory only.
          *
          *     Access: a root context (a root peer on the socket, or any bearer token).
@@ -748,7 +748,7 @@ export interface paths {
             cookie?: never;
         };
         /**
-         * What images, containers, volumes and the build cache take.
+         * What images, containers, volumes and the build cache take
          * @description What images, containers, volumes and the build cache take. Expensive: on demand, not for polling.
          *
          *     Access: a root context (a root peer on the socket, or any bearer token).
@@ -774,7 +774,7 @@ export interface paths {
         get?: never;
         put?: never;
         /**
-         * Removes unused items one at a time;
+         * Removes unused items one at a time
          * @description Removes unused items one at a time; what an installed app still needs is passed over, with the reason.
          *
          *     Access: a root context (a root peer on the socket, or any bearer token).
@@ -798,7 +798,7 @@ export interface paths {
         get?: never;
         put?: never;
         /**
-         * Controls one container or the members of a compose project.
+         * Controls one container or the members of a compose project
          * @description Controls one container or the members of a compose project. `owned_by_app` (failed_precondition) for a container of
          *     an installed app or of its compose project.
          *
@@ -821,7 +821,7 @@ export interface paths {
             cookie?: never;
         };
         /**
-         * Entries of a directory, by name.
+         * Entries of a directory, by name
          * @description Entries of a directory, by name.
          *
          *     Access: any identified caller; a regular user sees and changes what is their own.
@@ -845,7 +845,7 @@ export interface paths {
             cookie?: never;
         };
         /**
-         * One file, directory or link;
+         * One file, directory or link
          * @description One file, directory or link; a link is not followed.
          *
          *     Access: any identified caller; a regular user sees and changes what is their own.
@@ -871,7 +871,7 @@ export interface paths {
         get?: never;
         put?: never;
         /**
-         * Makes a directory.
+         * Makes a directory
          * @description Makes a directory.
          *
          *     Access: any identified caller; a regular user sees and changes what is their own.
@@ -895,7 +895,7 @@ export interface paths {
         get?: never;
         put?: never;
         /**
-         * Moves or renames.
+         * Moves or renames
          * @description Moves or renames.
          *
          *     Access: any identified caller; a regular user sees and changes what is their own.
@@ -919,7 +919,7 @@ export interface paths {
         get?: never;
         put?: never;
         /**
-         * Copies a file or a whole directory.
+         * Copies a file or a whole directory
          * @description Copies a file or a whole directory.
          *
          *     Access: any identified caller; a regular user sees and changes what is their own.
@@ -943,7 +943,7 @@ export interface paths {
         get?: never;
         put?: never;
         /**
-         * Deletes files and directories with all they hold.
+         * Deletes files and directories with all they hold
          * @description Deletes files and directories with all they hold.
          *
          *     Access: any identified caller; a regular user sees and changes what is their own.
@@ -967,7 +967,7 @@ export interface paths {
         get?: never;
         put?: never;
         /**
-         * Packs paths into an archive.
+         * Packs paths into an archive
          * @description Packs paths into an archive.
          *
          *     Access: any identified caller; a regular user sees and changes what is their own.
@@ -989,7 +989,7 @@ export interface paths {
             cookie?: never;
         };
         /**
-         * Downloads a file;
+         * Downloads a file
          * @description Downloads a file; REST answers its bare bytes.
          *
          *     Access: any identified caller; a regular user sees and changes what is their own.
@@ -998,7 +998,7 @@ export interface paths {
          */
         get: operations["readFile"];
         /**
-         * Uploads a file;
+         * Uploads a file
          * @description Uploads a file; REST takes its bare bytes. The first message names the target, all carry content.
          *
          *     Access: any identified caller; a regular user sees and changes what is their own.
@@ -1023,7 +1023,7 @@ export interface paths {
         get?: never;
         put?: never;
         /**
-         * Sets mode, owner and group.
+         * Sets mode, owner and group
          * @description Sets mode, owner and group.
          *
          *     Access: any identified caller; a regular user sees and changes what is their own.
@@ -1045,7 +1045,7 @@ export interface paths {
             cookie?: never;
         };
         /**
-         * The local users and groups.
+         * The local users and groups
          * @description The local users and groups.
          *
          *     Access: any identified caller; a regular user sees and changes what is their own.
@@ -1069,7 +1069,7 @@ export interface paths {
             cookie?: never;
         };
         /**
-         * The newest system sample.
+         * The newest system sample
          * @description The newest system sample. `not_ready` (unavailable) until the first one exists.
          *
          *     Access: any identified caller; a regular user sees and changes what is their own.
@@ -1093,7 +1093,7 @@ export interface paths {
             cookie?: never;
         };
         /**
-         * Samples from the ring buffer, oldest to newest.
+         * Samples from the ring buffer, oldest to newest
          * @description Samples from the ring buffer, oldest to newest.
          *
          *     Access: any identified caller; a regular user sees and changes what is their own.
@@ -1118,7 +1118,7 @@ export interface paths {
         };
         /**
          * The ports that processes of the host really listen on, from the kernel's network tables, with their
-         *     container and app where the caller may see them.
+         *     container and app where the caller may see them
          * @description The ports that processes of the host really listen on, from the kernel's network tables, with their
          *     container and app where the caller may see them.
          *
@@ -1143,7 +1143,7 @@ export interface paths {
             cookie?: never;
         };
         /**
-         * The processes of the host, as far as the kernel shows them to the caller, by pid.
+         * The processes of the host, as far as the kernel shows them to the caller, by pid
          * @description The processes of the host, as far as the kernel shows them to the caller, by pid.
          *
          *     Access: any identified caller; a regular user sees and changes what is their own.
@@ -1169,7 +1169,7 @@ export interface paths {
         get?: never;
         put?: never;
         /**
-         * Sends a signal.
+         * Sends a signal
          * @description Sends a signal. `denied` (permission_denied) for pid 1, the daemon itself and kernel threads; `not_found` when the
          *     pid is gone; `pid_reused` (failed_precondition) when its start marker is another.
          *
@@ -1192,7 +1192,7 @@ export interface paths {
             cookie?: never;
         };
         /**
-         * Jobs with their next firing and last run, by owner and id.
+         * Jobs with their next firing and last run, by owner and id
          * @description Jobs with their next firing and last run, by owner and id.
          *
          *     Access: any identified caller; a regular user sees and changes what is their own.
@@ -1217,7 +1217,7 @@ export interface paths {
         };
         get?: never;
         /**
-         * Makes or replaces a job.
+         * Makes or replaces a job
          * @description Makes or replaces a job. `job_owned` (failed_precondition) when it belongs to another `managed_by`.
          *
          *     Access: any identified caller; a regular user sees and changes what is their own.
@@ -1227,7 +1227,7 @@ export interface paths {
         put: operations["upsertSchedule"];
         post?: never;
         /**
-         * Removes a job and its runs.
+         * Removes a job and its runs
          * @description Removes a job and its runs.
          *
          *     Access: any identified caller; a regular user sees and changes what is their own.
@@ -1249,7 +1249,7 @@ export interface paths {
         };
         get?: never;
         /**
-         * Replaces all jobs of one `managed_by`.
+         * Replaces all jobs of one `managed_by`
          * @description Replaces all jobs of one `managed_by`. Other jobs are never touched: when an id is one of theirs, nothing is written (`job_owned`).
          *
          *     Access: a root context (a root peer on the socket, or any bearer token).
@@ -1274,7 +1274,7 @@ export interface paths {
         get?: never;
         put?: never;
         /**
-         * Starts a run and answers without waiting for it.
+         * Starts a run and answers without waiting for it
          * @description Starts a run and answers without waiting for it. While one goes, answers that one with `started: false`.
          *
          *     Access: any identified caller; a regular user sees and changes what is their own.
@@ -1296,7 +1296,7 @@ export interface paths {
             cookie?: never;
         };
         /**
-         * Runs of a job, newest first;
+         * Runs of a job, newest first
          * @description Runs of a job, newest first; at most 50 are kept.
          *
          *     Access: any identified caller; a regular user sees and changes what is their own.
@@ -1322,7 +1322,7 @@ export interface paths {
         get?: never;
         put?: never;
         /**
-         * Reboots the host, after the caller has its answer.
+         * Reboots the host, after the caller has its answer
          * @description Reboots the host, after the caller has its answer.
          *
          *     Access: the primary token, or a root peer on the socket.
@@ -1344,7 +1344,7 @@ export interface paths {
             cookie?: never;
         };
         /**
-         * Kind of the presented identity, counters and the rotation window;
+         * Kind of the presented identity, counters and the rotation window
          * @description Kind of the presented identity, counters and the rotation window; never token material.
          *
          *     Access: the primary token, or a root peer on the socket.
@@ -1370,7 +1370,7 @@ export interface paths {
         get?: never;
         put?: never;
         /**
-         * Mints an access token.
+         * Mints an access token
          * @description Mints an access token. It lives in the daemon's memory alone. At most 1,000 at once (`too_many`, resource_exhausted).
          *
          *     Access: the primary token, or a root peer on the socket.
@@ -1379,7 +1379,7 @@ export interface paths {
          */
         post: operations["issueAccessToken"];
         /**
-         * Ends all access tokens.
+         * Ends all access tokens
          * @description Ends all access tokens.
          *
          *     Access: the primary token, or a root peer on the socket.
@@ -1402,7 +1402,7 @@ export interface paths {
         get?: never;
         put?: never;
         /**
-         * Makes a new primary token and ends all access tokens.
+         * Makes a new primary token and ends all access tokens
          * @description Makes a new primary token and ends all access tokens. The replaced one works until the window closes.
          *
          *     Access: the primary token, or a root peer on the socket.
@@ -1426,7 +1426,7 @@ export interface paths {
         get?: never;
         put?: never;
         /**
-         * Closes the rotation window:
+         * Closes the rotation window
          * @description Closes the rotation window: the replaced token ends now. `token_denied` when presented with the replaced token.
          *
          *     Access: the primary token, or a root peer on the socket.

@@ -9,6 +9,7 @@ import { tmpdir } from "node:os";
 import { dirname, join } from "node:path";
 import { parse } from "yaml";
 import { finishOpenApi } from "./finish-openapi.ts";
+import type { BaseDocument } from "./openapi-document.ts";
 
 interface BufTemplate {
   plugins: { local: string | string[] }[];
@@ -50,7 +51,7 @@ async function generate(outDir: string): Promise<void> {
     run("buf", ["build", "--path", "proto/svc", "--output", descriptors]),
   ]);
 
-  const base = JSON.parse(await readFile(join(outDir, "openapi/base.json"), "utf8")) as unknown;
+  const base = JSON.parse(await readFile(join(outDir, "openapi/base.json"), "utf8")) as BaseDocument;
   const document = finishOpenApi(base, await readFile(descriptors));
   await writeFile(join(outDir, "openapi/openapi.json"), `${JSON.stringify(document, undefined, 2)}\n`);
   await run("openapi-typescript", [

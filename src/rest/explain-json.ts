@@ -89,7 +89,9 @@ function* explainValue(
   if (field.message !== undefined) {
     yield* explainMessage(field.message, value, path);
   } else if (!takes(field.parent, { [field.jsonName]: whole })) {
-    yield { field: path, description: `${show(value)} must be ${expectedOf(field)}` };
+    // What must not be shown, a secret, is named only.
+    const shown = field.proto.options?.debugRedact === true ? "the value" : show(value);
+    yield { field: path, description: `${shown} must be ${expectedOf(field)}` };
   }
 }
 

@@ -184,11 +184,16 @@ class RestServer<Call extends RestCall> {
       return;
     }
     discardBody(request, response);
-    const known: SvcError = error instanceof SvcError ? error : this.#internalError(error, request);
+    const known = isShown(error) ? error : this.#internalError(error, request);
     const allow = error instanceof MethodNotAllowed ? error.allow : undefined;
     const { status, headers, body } = errorAnswer(this.#writer, known, allow);
     sendJson(request, response, status, { ...answerHeaders({}), ...headers }, body);
   }
+}
+
+/** Whether an error was made for the caller to see. */
+function isShown(error: unknown): error is SvcError {
+  return error instanceof SvcError;
 }
 
 class MethodNotAllowed extends SvcError<"method_not_allowed"> {

@@ -1,4 +1,5 @@
 import test from "ava";
+import type { ExecutionContext } from "ava";
 import { loadTestContract } from "./support/contract.ts";
 import { startRestServer } from "./support/rest-server.ts";
 import type { HttpRequest, Protocol, RestServer } from "./support/rest-server.ts";
@@ -21,7 +22,7 @@ for (const protocol of ["HTTP/1.1", "h2c"] as const satisfies Protocol[]) {
   }
 }
 
-async function check(t: import("ava").ExecutionContext, server: RestServer, vector: Vector): Promise<void> {
+async function check(t: ExecutionContext, server: RestServer, vector: Vector): Promise<void> {
   const answer = await server.send(httpRequest(vector));
   const text = answer.body.toString();
   t.is(answer.status, vector.status ?? (vector.violations === undefined ? 200 : 400), text);
@@ -40,7 +41,7 @@ async function check(t: import("ava").ExecutionContext, server: RestServer, vect
 }
 
 function checkViolations(
-  t: import("ava").ExecutionContext,
+  t: ExecutionContext,
   text: string,
   expected: Readonly<Record<string, RegExp>>,
 ): void {

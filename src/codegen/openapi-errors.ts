@@ -1,0 +1,87 @@
+/** The error answers of REST, for OpenAPI: one schema of the body, one response for each status. */
+import type { DescMessage } from "@bufbuild/protobuf";
+import { ErrorDetailReasons } from "../../gen/svc/v1/words.ts";
+import { payloadByReason, statusByCode } from "../rest/errors.ts";
+import type { Response, Schema } from "./openapi-document.ts";
+import { componentName } from "./openapi-schemas.ts";
+
+const statuses: Readonly<Record<number, [name: string, description: string]>> = {
+  400: ["InvalidRequest", "The request breaks the contract: `invalid_request` names each field."],
+  401: ["Unauthenticated", "No recognised bearer token, or a peer that is nobody here: `unauthenticated`."],
+  403: [
+    "Denied",
+    "The caller may not do this: `token_denied`, `root_required`, `denied`, or `host_denied` and `origin_denied` for what came by way of a browser.",
+  ],
+  404: ["NotFound", "There is no such thing, or none that this caller may see: `not_found`."],
+  409: ["Conflict", "The state of things is in the way; the reason says which."],
+  413: ["BodyTooLarge", "The body is larger than 1 MiB: `body_too_large`."],
+  415: ["UnsupportedMediaType", "The body is not JSON: `unsupported_media_type`."],
+  429: ["TooMany", "A bound on requests, tokens or connections is reached: `too_many`."],
+  500: [
+    "Internal",
+    "Something broke inside the daemon: its log has the cause under the request id of `internal`.",
+  ],
+  501: [
+    "NotImplemented",
+    "This daemon does not offer the method; see `capabilities` of the status: `not_implemented`.",
+  ],
+  503: ["Unavailable", "Not now: `not_ready`, `unavailable`."],
+  504: ["DeadlineExceeded", "It took too long: `deadline_exceeded`."],
+};
+
+export const payloadMessages: readonly DescMessage[] = [...new Set(Object.values(payloadByReason))];
+
+/** The responses among the components, by name. */
+export function errorResponses(): Record<string, Response> {
+  const content = { "application/json": { schema: { $ref: "#/components/schemas/Error" } } };
+  return Object.fromEntries(
+    Object.entries(statuses).map(([status, [name, description]]) => {
+      const challenge = { description: "`Bearer`", schema: { type: "string" } };
+      return [
+        name,
+        { description, ...(status === "401" ? { headers: { "WWW-Authenticate": challenge } } : {}), content },
+      ];
+    }),
+  );
+}
+
+/**
+ * The error responses of an operation.
+ * @param changes whether it changes anything: only then there is a conflict, or a body of the wrong kind
+ */
+export function errorReferences(changes: boolean, hasJsonBody: boolean): Record<string, { $ref: string }> {
+  const references = Object.entries(statuses)
+    .filter(([status]) => changes || (status !== "409" && status !== "415"))
+    .filter(([status]) => hasJsonBody || status !== "413");
+  return Object.fromEntries(
+    references.map(([status, [name]]) => [status, { $ref: `#/components/responses/${name}` }]),
+  );
+}
+
+/** The body of every error. A reason that has a payload carries it under its own name. */
+export function errorSchema(): Schema {
+  const payloads = Object.entries(payloadByReason).map(([reason, message]): [string, Schema] => [
+    reason,
+    { $ref: `#/components/schemas/${componentName(message)}`, description: `Payload of \`${reason}\`.` },
+  ]);
+  return {
+    type: "object",
+    description: "Why a request failed.",
+    properties: {
+      error: { type: "string", description: "One plain sentence for people." },
+      code: {
+        type: "string",
+        enum: Object.keys(statusByCode),
+        description: "The code, as Connect and gRPC have it.",
+      },
+      reason: { type: "string", enum: ErrorDetailReasons, description: "A machine word to switch on." },
+      ...Object.fromEntries(payloads),
+    },
+    required: ["error", "code", "reason"],
+    additionalProperties: false,
+    allOf: payloads.map(([reason]) => ({
+      if: { type: "object", properties: { reason: { const: reason } }, required: ["reason"] },
+      then: { type: "object", required: [reason] },
+    })),
+  };
+}
