@@ -1,0 +1,91 @@
+/**
+ * `npm run build`: `dist/`, which runs with nothing beside it but Node and the native package koffi.
+ *
+ * The command line starts for every command, so its bundle must be small and CommonJS (Node loads that faster, and
+ * `import` of a built-in module reads all of its lazy parts). esbuild splits only ESM at the lazy imports; so it does
+ * that first, and each piece becomes CommonJS afterwards.
+ */
+import { build, transform } from "esbuild";
+import type { OutputFile } from "esbuild";
+import { copyFile, glob, mkdir, rename, rm, writeFile } from "node:fs/promises";
+import { basename, dirname, join, relative } from "node:path";
+
+const root = join(import.meta.dirname, "../..");
+const sourceDir = join(root, "src");
+const outDir = join(root, "dist");
+const freshDir = `${outDir}.new`;
+
+/** The program, and the thread that has to be a file of its own, where `daemon/programs.ts` looks for it. */
+const entryPoints = { svc: "src/main.ts", "store/worker": "src/store/worker.ts" };
+const mainFile = "svc.cjs";
+/** Programs that run as another user: plain JavaScript, copied with their folders. */
+const programs = ["identity/**/*.mjs", "runtimes/process/**/*.mjs"];
+/** Files that modules read from beside themselves, which for all of them is the bundle's directory. */
+const assets = ["src/**/*.schema.json", "openapi/openapi.json"];
+
+await rm(freshDir, { recursive: true, force: true });
+await mkdir(freshDir);
+for (const piece of await bundle()) await writePiece(piece);
+for await (const program of glob(programs, { cwd: sourceDir })) await copy(join(sourceDir, program), program);
+for await (const asset of glob(assets, { cwd: root })) await copy(join(root, asset), basename(asset));
+// The checkout's own package.json says that .js files are modules.
+await writeFile(join(freshDir, "package.json"), '{ "type": "commonjs" }\n');
+await rm(outDir, { recursive: true, force: true });
+await rename(freshDir, outDir);
+
+async function bundle(): Promise<OutputFile[]> {
+  const { outputFiles } = await build({
+    entryPoints,
+    absWorkingDir: root,
+    outdir: freshDir,
+    bundle: true,
+    splitting: true,
+    format: "esm",
+    platform: "node",
+    target: "node24",
+    chunkNames: "chunks/[name]-[hash]",
+    external: ["koffi"],
+    minifySyntax: true,
+    minifyWhitespace: true,
+    legalComments: "none",
+    define: {
+      "import.meta.dirname": "bundleDir",
+      "import.meta.url": "bundleUrl",
+    },
+    write: false,
+    logLevel: "warning",
+  });
+  return outputFiles;
+}
+
+/** CommonJS has no `import.meta`: what it says is the same for all pieces, the directory of the bundle. */
+async function writePiece({ path, text }: OutputFile): Promise<void> {
+  const isMain = relative(freshDir, path) === "svc.js";
+  const target = isMain ? join(freshDir, mainFile) : path;
+  const toRoot = JSON.stringify(relative(dirname(path), freshDir) || ".");
+  const needsUrl = text.includes("bundleUrl");
+  const prelude = [
+    isMain ? "#!/usr/bin/env node\n" : "",
+    '"use strict";',
+    needsUrl || text.includes("bundleDir")
+      ? `const bundleDir=require("node:path").join(__dirname,${toRoot});`
+      : "",
+    needsUrl ? 'const bundleUrl=require("node:url").pathToFileURL(bundleDir+"/svc.cjs").href;' : "",
+  ];
+  const { code } = await transform(text, {
+    format: "cjs",
+    platform: "node",
+    target: "node24",
+    supported: { "dynamic-import": false },
+    minifySyntax: true,
+    minifyWhitespace: true,
+  });
+  await mkdir(dirname(target), { recursive: true });
+  await writeFile(target, prelude.join("") + code, { mode: isMain ? 0o755 : 0o644 });
+}
+
+async function copy(from: string, to: string): Promise<void> {
+  const target = join(freshDir, to);
+  await mkdir(dirname(target), { recursive: true });
+  await copyFile(from, target);
+}

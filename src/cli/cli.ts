@@ -1,0 +1,68 @@
+/** The command line: arguments in, exit code out. */
+import { CommanderError } from "commander";
+import type { Command } from "commander";
+import { CommandContext } from "./context.ts";
+import { exitCodes } from "./exit-codes.ts";
+import { describeFailure, failureJson } from "./failure.ts";
+import type { CliHost } from "./host.ts";
+import { createProgram, globalOptions, namedApp, suggestion } from "./program.ts";
+import type { RunCommand } from "./program.ts";
+import { formatJson } from "./render/json.ts";
+import type { Client } from "./transport/client.ts";
+
+export interface CliDependencies {
+  /** Opens the service layer in this process. */
+  readonly openInProcess: (host: CliHost) => Promise<Client>;
+  readonly runDaemon: RunDaemon;
+}
+
+/** Runs the daemon until `stop` aborts. */
+export type RunDaemon = (configFile: string | undefined, stop: AbortSignal) => Promise<void>;
+
+/** @returns the exit code; never throws */
+export async function runCli(host: CliHost, dependencies: CliDependencies): Promise<number> {
+  let exitCode: number = exitCodes.ok;
+  const run: RunCommand =
+    (action) =>
+    async (...args) => {
+      const command = args.pop() as Command;
+      const openInProcess = () => dependencies.openInProcess(host);
+      await using context = new CommandContext(host, globalOptions(command), openInProcess);
+      try {
+        await action(context, ...(args as never));
+      } catch (error) {
+        exitCode = fail(context, error, namedApp(command));
+      }
+    };
+  const program = createProgram(host, run, dependencies.runDaemon);
+  try {
+    if (host.args[0] === "__complete") {
+      const { complete } = await import("./complete.ts");
+      await complete(host, program, host.args.slice(1));
+      return exitCodes.ok;
+    }
+    await program.parseAsync(host.args, { from: "user" });
+  } catch (error) {
+    return usageFailure(host, program, error);
+  }
+  return exitCode;
+}
+
+function fail(context: CommandContext, error: unknown, app: string | undefined): number {
+  if (!context.json) return context.report(error, app);
+  const { exitCode, message } = describeFailure(error, app);
+  if (message !== "") context.host.stderr.write(formatJson(failureJson(error), 0));
+  return exitCode;
+}
+
+/** Commander has said what is wrong with the command line, or shown the help that was asked for. */
+function usageFailure(host: CliHost, program: Command, error: unknown): number {
+  if (!(error instanceof CommanderError)) {
+    host.stderr.write(`svc: ${describeFailure(error).message}\n`);
+    return exitCodes.failed;
+  }
+  if (error.exitCode === 0) return exitCodes.ok;
+  const hint = suggestion(program, error, host.args);
+  if (hint !== undefined) host.stderr.write(`${hint}\n`);
+  return exitCodes.usage;
+}

@@ -1,0 +1,156 @@
+/** `svc app settings`: what a package lets one choose. */
+import type { Command } from "commander";
+import { parseAssignments } from "../assignments.ts";
+import type { CommandContext } from "../context.ts";
+import { UsageError } from "../failure.ts";
+import { SvcError } from "../../errors.ts";
+import type { RunCommand } from "../program.ts";
+import { escapeControls } from "../render/escape.ts";
+import { renderTable } from "../render/table.ts";
+import { calls } from "../transport/calls.ts";
+import type { AppSettings } from "../transport/calls.ts";
+import type { Json, JsonObject } from "../transport/rest-shape.ts";
+
+export function addSettingsCommand(parent: Command, run: RunCommand): void {
+  const settings = parent.command("settings").description("show and change the settings of an app");
+  settings
+    .command("get", { isDefault: true })
+    .description("show the settings (also: svc app settings ID)")
+    .argument("<id>", "the app")
+    .argument("[key]", "show the value of this key alone")
+    .action(run((context, id: string, key?: string) => showSettings(context, id, key)));
+  settings
+    .command("set")
+    .description("choose values, and keep the others")
+    .argument("<id>", "the app")
+    .argument("[key=value...]", "a value that is JSON is taken as such, unless the setting is a text")
+    .option("--file <path>", "replace all values with the JSON object in a file; - reads stdin")
+    .action(
+      run((context, id: string, pairs: string[], options: { file?: string }) =>
+        setSettings(context, id, pairs, options.file),
+      ),
+    );
+  settings
+    .command("unset")
+    .description("go back to the defaults of some keys")
+    .argument("<id>", "the app")
+    .argument("<key...>", "the keys")
+    .action(run((context, id: string, keys: string[]) => unsetSettings(context, id, keys)));
+}
+
+async function showSettings(context: CommandContext, id: string, key: string | undefined): Promise<void> {
+  const settings = await context.call(calls.getAppSettings, { id });
+  if (key === undefined) return printSettings(context, id, settings);
+  const value = settings.values?.[key];
+  if (value === undefined) {
+    throw new SvcError(
+      "not_found",
+      "not_found",
+      `${id} has no value for "${key}"; see all with: svc app settings ${id}`,
+    );
+  }
+  return context.json
+    ? context.printJson(value)
+    : context.print(`${escapeControls(typeof value === "string" ? value : JSON.stringify(value))}\n`);
+}
+
+async function setSettings(
+  context: CommandContext,
+  id: string,
+  pairs: readonly string[],
+  file: string | undefined,
+): Promise<void> {
+  if ((file === undefined) === (pairs.length === 0)) throw new UsageError("pass either key=value or --file");
+  if (file !== undefined) return update(context, id, await readValues(context, file));
+  const settings = await context.call(calls.getAppSettings, { id });
+  const chosen = parseAssignments(
+    pairs,
+    (key) => propertySchema(settings, key)["type"] as string | undefined,
+  );
+  return update(context, id, { ...chosenValues(settings), ...chosen });
+}
+
+async function unsetSettings(context: CommandContext, id: string, keys: readonly string[]): Promise<void> {
+  const settings = await context.call(calls.getAppSettings, { id });
+  for (const key of keys) {
+    if (settings.values?.[key] === undefined) throw new UsageError(`${id} has no value for "${key}"`);
+  }
+  const kept = Object.entries(chosenValues(settings)).filter(([key]) => !keys.includes(key));
+  return update(context, id, Object.fromEntries(kept));
+}
+
+async function update(context: CommandContext, id: string, values: JsonObject): Promise<void> {
+  return printSettings(context, id, await context.call(calls.updateAppSettings, { id, values }));
+}
+
+/** The values that differ from their defaults. To write a default down would keep it when the package changes it. */
+function chosenValues(settings: AppSettings): JsonObject {
+  const entries = Object.entries((settings.values ?? {}) as JsonObject);
+  return Object.fromEntries(
+    entries.filter(([key, value]) => !sameJson(value, propertySchema(settings, key)["default"])),
+  );
+}
+
+function sameJson(one: Json, other: Json | undefined): boolean {
+  return JSON.stringify(one) === JSON.stringify(other);
+}
+
+function propertySchema({ schema }: AppSettings, key: string): JsonObject {
+  const properties = (schema as JsonObject | null | undefined)?.["properties"] as
+    Readonly<Record<string, JsonObject>> | undefined;
+  return properties !== undefined && Object.hasOwn(properties, key) ? (properties[key] ?? {}) : {};
+}
+
+async function readValues(context: CommandContext, file: string): Promise<JsonObject> {
+  const { readInput } = await import("../read-input.ts");
+  const text = await readInput(context.host, file);
+  let values: unknown;
+  try {
+    values = JSON.parse(text);
+  } catch (error) {
+    throw new UsageError(`${file} is no JSON: ${(error as Error).message}`);
+  }
+  if (typeof values !== "object" || values === null || Array.isArray(values)) {
+    throw new UsageError(`${file} must hold a JSON object`);
+  }
+  return values as JsonObject;
+}
+
+async function printSettings(context: CommandContext, id: string, settings: AppSettings): Promise<void> {
+  if (context.json) return context.printJson(settings);
+  const values = (settings.values ?? {}) as JsonObject;
+  const properties = (settings.schema as { properties?: JsonObject } | null | undefined)?.properties ?? {};
+  const keys = [...new Set([...Object.keys(properties), ...Object.keys(values)])];
+  if (keys.length === 0) return context.note(`${escapeControls(id)} has no settings.`);
+  await context.print(
+    renderTable(
+      [
+        { title: "KEY", value: (key) => key },
+        { title: "VALUE", value: (key) => valueText(values[key]), shrinkTo: 12 },
+        {
+          title: "DEFAULT",
+          value: (key) => valueText(propertySchema(settings, key)["default"]),
+          shrinkTo: 8,
+        },
+        {
+          title: "DESCRIPTION",
+          value: (key) => {
+            const { description, title } = propertySchema(settings, key);
+            return valueText(description ?? title);
+          },
+          shrinkTo: 12,
+        },
+      ],
+      keys,
+      context.tableStyle,
+    ),
+  );
+  if (settings.restart_required) {
+    context.note(`The app runs on other values. Take these up: svc app restart ${escapeControls(id)}`);
+  }
+}
+
+function valueText(value: Json | undefined): string {
+  if (value === undefined) return "";
+  return typeof value === "string" ? value : JSON.stringify(value);
+}

@@ -1,0 +1,19 @@
+/** `svc app …`: what is done with one installed app. */
+import type { Command } from "commander";
+import type { RunCommand } from "../program.ts";
+import { addCloneCommand } from "./app-clone.ts";
+import { addInfoCommand } from "./app-info.ts";
+import { addLifecycleCommands } from "./app-lifecycle.ts";
+import { addLogsCommand } from "./app-logs.ts";
+import { addRemoveCommand } from "./app-remove.ts";
+import { addSettingsCommand } from "./app-settings.ts";
+
+export function addAppCommand(parent: Command, run: RunCommand): void {
+  const app = parent.command("app").description("start, stop, look at and change installed apps");
+  addLifecycleCommands(app, run);
+  addLogsCommand(app, run);
+  addInfoCommand(app, run);
+  addSettingsCommand(app, run);
+  addCloneCommand(app, run);
+  addRemoveCommand(app, run);
+}

@@ -1,0 +1,67 @@
+/** `svc disk`: what apps take on disk. */
+import type { Command } from "commander";
+import type { CommandContext } from "../context.ts";
+import type { RunCommand } from "../program.ts";
+import { renderTable } from "../render/table.ts";
+import { formatBytes, formatPercent } from "../render/units.ts";
+import { calls } from "../transport/calls.ts";
+import type { AppDisk } from "../transport/calls.ts";
+
+export function addDiskCommand(parent: Command, run: RunCommand): void {
+  parent
+    .command("disk")
+    .description("show what apps take on disk, largest first")
+    .argument("[id]", "only this app, with its volumes")
+    .action(run((context, id?: string) => (id === undefined ? showReport(context) : showApp(context, id))));
+}
+
+async function showReport(context: CommandContext): Promise<void> {
+  const report = await context.call(calls.getDiskReport, {});
+  if (context.json) return context.printJson(report);
+  await printTable(context, report.apps);
+  if (report.filesystem === undefined) return;
+  const { size_bytes: size, used_bytes: used, available_bytes: available } = report.filesystem;
+  const percent = size === 0 ? 0 : (100 * used) / size;
+  context.note(
+    `Filesystem: ${formatBytes(used)} of ${formatBytes(size)} used (${formatPercent(percent)}), ${formatBytes(available)} free`,
+  );
+}
+
+async function showApp(context: CommandContext, id: string): Promise<void> {
+  const disk = await context.call(calls.getAppDisk, { id });
+  if (context.json) return context.printJson(disk);
+  await printTable(context, [disk]);
+  if (disk.volumes.length === 0) return;
+  await context.print("\n");
+  await context.print(
+    renderTable(
+      [
+        { title: "VOLUME", value: (volume) => volume.name, shrinkTo: 8 },
+        { title: "SIZE", value: (volume) => formatBytes(volume.size_bytes), align: "right" },
+      ],
+      disk.volumes,
+      context.tableStyle,
+    ),
+  );
+}
+
+function printTable(context: CommandContext, apps: readonly AppDisk[]): Promise<void> {
+  return context.print(
+    renderTable<AppDisk>(
+      [
+        { title: "ID", value: (app) => app.id, shrinkTo: 12 },
+        {
+          title: "IMAGE",
+          value: (app) => (app.image_bytes === undefined ? "-" : formatBytes(app.image_bytes)),
+          align: "right",
+        },
+        { title: "REPOSITORY", value: (app) => formatBytes(app.repository_bytes), align: "right" },
+        { title: "DATA", value: (app) => formatBytes(app.data_bytes), align: "right" },
+        { title: "VOLUMES", value: (app) => formatBytes(app.volumes_bytes), align: "right" },
+        { title: "TOTAL", value: (app) => formatBytes(app.total_bytes), align: "right" },
+      ],
+      apps,
+      context.tableStyle,
+    ),
+  );
+}

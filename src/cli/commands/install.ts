@@ -1,0 +1,136 @@
+/** `svc install`: a package becomes an app; licenses and ambiguous names are asked about, or answered by flags. */
+import type { Command } from "commander";
+import type { MessageInitShape } from "@bufbuild/protobuf";
+import type { InstallAppRequestSchema } from "../../../gen/svc/v1/app_pb.ts";
+import { SvcError } from "../../errors.ts";
+import type { ReasonPayloads } from "../../errors.ts";
+import type { CommandContext } from "../context.ts";
+import type { RunCommand } from "../program.ts";
+import { choose, confirm, isInteractive } from "../prompt.ts";
+import { escapeControls, escapeLines } from "../render/escape.ts";
+import { followProgress } from "../follow-progress.ts";
+import { parseAssignments } from "../assignments.ts";
+import { calls } from "../transport/calls.ts";
+import type { App } from "../transport/calls.ts";
+
+interface InstallOptions {
+  readonly source?: string;
+  readonly name?: string;
+  readonly branch?: string;
+  readonly tag?: string;
+  readonly acceptLicense?: boolean;
+  readonly set?: readonly string[];
+  readonly start?: boolean;
+}
+
+type InstallRequest = MessageInitShape<typeof InstallAppRequestSchema>;
+
+export function addInstallCommand(parent: Command, run: RunCommand): void {
+  parent
+    .command("install")
+    .description("install an app from a source, a git URL or a directory")
+    .argument("<spec>", "package id, source/id, either with @tag; a git URL; or a directory")
+    .option("--source <name>", "look in this source only")
+    .option("--name <name>", "display name (default: the package's)")
+    .option("--branch <branch>", "install and track a branch")
+    .option("--tag <tag>", "install this tag (default: the newest version)")
+    .option("--accept-license", "accept the licenses and permissions of the package")
+    .option("--set <key=value...>", "choose a setting; a value that is JSON is taken as such")
+    .option("--start", "start the app when it is installed")
+    .action(run((context, spec: string, options: InstallOptions) => install(context, spec, options)));
+}
+
+async function install(context: CommandContext, spec: string, options: InstallOptions): Promise<void> {
+  let app = await installAsking(context, {
+    spec: await absoluteSpec(spec),
+    source: options.source ?? "",
+    name: options.name ?? "",
+    branch: options.branch ?? "",
+    tag: options.tag ?? "",
+    licenseAck: options.acceptLicense ?? false,
+    ...(options.set === undefined
+      ? {}
+      : { settings: parseAssignments(options.set) as InstallRequest["settings"] & {} }),
+  });
+  if (options.start === true) {
+    if (!context.json) context.note(`Installed ${app.id} ${escapeControls(app.version)}; starting it.`);
+    app = await context.call(calls.startApp, { id: app.id });
+  }
+  if (context.json) return context.printJson(app);
+  const next = options.start === true ? `Logs: svc app logs ${app.id}` : `Start it: svc app start ${app.id}`;
+  const did = options.start === true ? "Running" : "Installed";
+  return context.print(`${did} ${escapeControls(`${app.id} ${app.version}`)}. ${next}\n`);
+}
+
+/** A directory is named to the daemon, which has another working directory, by its absolute path. */
+async function absoluteSpec(spec: string): Promise<string> {
+  if (!/^\.{0,2}\//.test(spec) && spec !== "." && spec !== "..") return spec;
+  const { resolve } = await import("node:path");
+  return resolve(spec);
+}
+
+/** Installs; what the daemon wants to know first is asked at a terminal. */
+async function installAsking(context: CommandContext, request: InstallRequest): Promise<App> {
+  let answered = request;
+  for (;;) {
+    try {
+      return await installOnce(context, answered);
+    } catch (error) {
+      if (!(error instanceof SvcError)) throw error;
+      if (error.reason === "license_required") {
+        answered = { ...answered, licenseAck: await acceptLicense(context, error, answered) };
+      } else if (error.reason === "ambiguous") {
+        answered = { ...answered, spec: await chooseCandidate(context, error) };
+      } else {
+        throw error;
+      }
+    }
+  }
+}
+
+async function installOnce(context: CommandContext, request: InstallRequest): Promise<App> {
+  const { AppSchema, AppService } = await import("../../../gen/svc/v1/app_pb.ts");
+  const client = await context.client();
+  const events = client.invoke(AppService.method.installAppStream, [request], context.callOptions);
+  const app = await followProgress(context, `install ${request.spec ?? ""}`, events, "app");
+  const { messageToRest } = await import("../transport/rest-json.ts");
+  return messageToRest(AppSchema, app);
+}
+
+/** @returns true @throws the error itself when nobody can be asked, or the answer is no */
+async function acceptLicense(context: CommandContext, error: SvcError, asked: InstallRequest): Promise<true> {
+  const { licenses = [], permissions = [] } = error.payload as ReasonPayloads["license_required"];
+  if (asked.licenseAck === true || !isInteractive(context.host)) throw error;
+  for (const { name = "", text = "" } of licenses) {
+    context.note(`${escapeControls(`--- ${name} ---`)}\n${escapeLines(text.trimEnd())}\n`);
+  }
+  for (const permission of permissions) context.note(`It asks for: ${escapeControls(permission)}`);
+  const names = licenses.map(({ name = "" }) => name);
+  const what = [...names, ...(permissions.length > 0 ? ["the permissions above"] : [])].join(", ");
+  if (await confirm(context.host, `Accept ${escapeControls(what)}?`)) return true;
+  throw new SvcError(
+    "failed_precondition",
+    "license_required",
+    "not installed: the license was not accepted",
+    {
+      payload: error.payload as ReasonPayloads["license_required"],
+    },
+  );
+}
+
+/** @returns the spec of the chosen package @throws the error with the candidates in words when nobody can be asked */
+async function chooseCandidate(context: CommandContext, error: SvcError): Promise<string> {
+  const { candidates = [] } = error.payload as ReasonPayloads["ambiguous"];
+  const specs = candidates.map(({ spec = "" }) => spec);
+  if (!isInteractive(context.host) || specs.length === 0) {
+    const list = specs.map((spec) => `svc install ${spec}`).join(", ");
+    throw new SvcError(error.code, "ambiguous", `${error.message}; say which one: ${list}`, {
+      payload: { candidates },
+    });
+  }
+  context.note(escapeControls(error.message));
+  candidates.forEach(({ spec = "", name = "", summary = "" }, at) => {
+    context.note(`  ${at + 1}. ${escapeControls(`${spec}  ${name}${summary === "" ? "" : `: ${summary}`}`)}`);
+  });
+  return specs[(await choose(context.host, specs.length)) - 1] ?? "";
+}

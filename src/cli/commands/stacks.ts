@@ -1,0 +1,30 @@
+/** `svc stacks`: the compose projects of apps. */
+import type { Command } from "commander";
+import type { CommandContext } from "../context.ts";
+import type { RunCommand } from "../program.ts";
+import { renderTable } from "../render/table.ts";
+import { calls } from "../transport/calls.ts";
+
+export function addStacksCommand(parent: Command, run: RunCommand): void {
+  parent.command("stacks").description("list the compose projects of apps").action(run(listStacks));
+}
+
+async function listStacks(context: CommandContext): Promise<void> {
+  const answer = await context.call(calls.listStacks, {});
+  if (context.json) return context.printJson(answer);
+  return context.print(
+    renderTable(
+      [
+        { title: "STACK", value: (stack) => stack.name, shrinkTo: 12 },
+        { title: "APP", value: (stack) => stack.app_id, shrinkTo: 12 },
+        {
+          title: "SERVICES",
+          value: (stack) => stack.services.map(({ name, state }) => `${name} (${state})`).join(", "),
+          shrinkTo: 12,
+        },
+      ],
+      answer.stacks,
+      context.tableStyle,
+    ),
+  );
+}

@@ -1,0 +1,96 @@
+/** `svc stats`: what running apps use, once or live. */
+import { InvalidArgumentError } from "commander";
+import type { Command } from "commander";
+import type { CommandContext } from "../context.ts";
+import type { RunCommand } from "../program.ts";
+import { renderTable } from "../render/table.ts";
+import { formatBytes, formatPercent } from "../render/units.ts";
+import { calls } from "../transport/calls.ts";
+import type { AppStats } from "../transport/calls.ts";
+
+interface StatsOptions {
+  readonly watch?: boolean;
+  readonly interval: number;
+}
+
+export function addStatsCommand(parent: Command, run: RunCommand): void {
+  parent
+    .command("stats")
+    .description("show processor, memory, disk and network use of running apps")
+    .argument("[id...]", "only these apps")
+    .option("-w, --watch", "go on until Ctrl-C")
+    .option("--interval <seconds>", "least seconds between two samples, 1 to 3600", parseInterval, 1)
+    .action(run((context, ids: string[], options: StatsOptions) => showStats(context, ids, options)));
+}
+
+function parseInterval(text: string): number {
+  const seconds = Number(text);
+  if (!/^\d+$/.test(text) || seconds < 1 || seconds > 3600)
+    throw new InvalidArgumentError("It must be 1 to 3600.");
+  return seconds;
+}
+
+async function showStats(
+  context: CommandContext,
+  ids: readonly string[],
+  options: StatsOptions,
+): Promise<void> {
+  if (options.watch === true) return watchStats(context, ids, options.interval);
+  const answer = await context.call(calls.getAppStats, { ids });
+  return context.json ? context.printJson(answer) : context.print(statsTable(context, answer.stats));
+}
+
+async function watchStats(
+  context: CommandContext,
+  ids: readonly string[],
+  intervalSecs: number,
+): Promise<void> {
+  const { AppService, GetAppStatsResponseSchema } = await import("../../../gen/svc/v1/app_pb.ts");
+  const { messageToRest } = await import("../transport/rest-json.ts");
+  const client = await context.client();
+  const request = { ids: [...ids], minIntervalSecs: intervalSecs };
+  const redraw = context.host.stdout.isTTY === true;
+  let shownLines = 0;
+  for await (const frame of client.invoke(AppService.method.streamAppStats, [request], context.callOptions)) {
+    const answer = messageToRest(GetAppStatsResponseSchema, frame);
+    if (context.json) {
+      await context.printJsonLine(answer);
+      continue;
+    }
+    const table = statsTable(context, answer.stats);
+    // Up to where the last table began, and everything below away.
+    const back = redraw && shownLines > 0 ? `\x1b[${shownLines}A\x1b[J` : "";
+    await context.print(back + table + (redraw ? "" : "\n"));
+    shownLines = table.split("\n").length - 1;
+  }
+}
+
+function statsTable(context: CommandContext, stats: readonly AppStats[]): string {
+  const bytes = (value: number | undefined): string => (value === undefined ? "-" : formatBytes(value));
+  const pair = (one: number | undefined, other: number | undefined): string =>
+    `${bytes(one)} / ${bytes(other)}`;
+  return renderTable<AppStats>(
+    [
+      { title: "ID", value: (app) => app.id, shrinkTo: 12 },
+      {
+        title: "CPU",
+        value: (app) => (app.cpu_percent === undefined ? "-" : formatPercent(app.cpu_percent)),
+        align: "right",
+      },
+      { title: "MEMORY", value: (app) => bytes(app.memory_bytes), align: "right" },
+      { title: "PROCESSES", value: (app) => String(app.processes ?? "-"), align: "right" },
+      {
+        title: "DISK READ / WRITTEN",
+        value: (app) => pair(app.disk_read_bytes, app.disk_written_bytes),
+        align: "right",
+      },
+      {
+        title: "NETWORK IN / OUT",
+        value: (app) => pair(app.network_received_bytes, app.network_sent_bytes),
+        align: "right",
+      },
+    ],
+    stats,
+    context.tableStyle,
+  );
+}

@@ -1,0 +1,34 @@
+/** `svc status`: the daemon and how its apps are. */
+import type { Command } from "commander";
+import type { CommandContext } from "../context.ts";
+import type { RunCommand } from "../program.ts";
+import { renderFields } from "../render/table.ts";
+import { formatAge } from "../render/units.ts";
+import { calls } from "../transport/calls.ts";
+
+export function addStatusCommand(parent: Command, run: RunCommand): void {
+  parent.command("status").description("show the daemon and how many apps it runs").action(run(showStatus));
+}
+
+async function showStatus(context: CommandContext): Promise<void> {
+  const status = await context.call(calls.getStatus, {});
+  if (context.json) return context.printJson(status);
+  const { apps, caller } = status;
+  const user = caller === undefined ? undefined : caller.user || `uid ${caller.uid}`;
+  const counters = Object.entries(apps ?? {})
+    .filter(([name, count]) => name !== "total" && (count as number) > 0)
+    .map(([name, count]) => `${count as number} ${name}`);
+  const summary = [`${apps?.total ?? 0} installed`, ...counters].join(", ");
+  return context.print(
+    renderFields(
+      [
+        ["Daemon", `svc ${status.version} (${status.mode}) on ${status.hostname}`],
+        ["Started", formatAge(status.started_at, context.host.now())],
+        ["Apps", summary, (apps?.failed ?? 0) > 0 ? "red" : undefined],
+        ["You", caller?.root === true ? `${user ?? ""}, sees all apps` : user],
+        ["Can", status.capabilities.join(", ")],
+      ],
+      context.paint,
+    ),
+  );
+}

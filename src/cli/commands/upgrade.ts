@@ -1,0 +1,56 @@
+/** `svc upgrade`: stopped apps go to a newer version. */
+import type { Command } from "commander";
+import type { CommandContext } from "../context.ts";
+import { forEachApp } from "../each-app.ts";
+import { UsageError } from "../failure.ts";
+import { followProgress } from "../follow-progress.ts";
+import type { RunCommand } from "../program.ts";
+import { escapeControls } from "../render/escape.ts";
+import { listAllApps } from "./ls.ts";
+
+interface UpgradeOptions {
+  readonly all?: boolean;
+  readonly version?: string;
+}
+
+export function addUpgradeCommand(parent: Command, run: RunCommand): void {
+  parent
+    .command("upgrade")
+    .description("upgrade stopped apps to the newest version")
+    .argument("[id...]", "the apps")
+    .option("--all", "every stopped app")
+    .option("--version <tag>", "go to this tag instead of the newest")
+    .action(run((context, ids: string[], options: UpgradeOptions) => upgrade(context, ids, options)));
+}
+
+async function upgrade(
+  context: CommandContext,
+  named: readonly string[],
+  options: UpgradeOptions,
+): Promise<void> {
+  const all = options.all === true;
+  if (all === named.length > 0) throw new UsageError("name the apps to upgrade, or pass --all");
+  if (all && options.version !== undefined)
+    throw new UsageError("--version goes with one app, not with --all");
+  const ids = all ? await stoppedApps(context) : named;
+  const { AppService, UpgradeAppResponseSchema } = await import("../../../gen/svc/v1/app_pb.ts");
+  const { messageToRest } = await import("../transport/rest-json.ts");
+  await forEachApp(context, ids, {
+    call: async (id) => {
+      const client = await context.client();
+      const request = { id, version: options.version ?? "" };
+      const events = client.invoke(AppService.method.upgradeAppStream, [request], context.callOptions);
+      const result = await followProgress(context, `upgrade ${id}`, events, "result");
+      return messageToRest(UpgradeAppResponseSchema, result);
+    },
+    text: ({ id, up_to_date: upToDate, from, to }) =>
+      upToDate ? `${id} is up to date at ${to}` : `Upgraded ${id} from ${from} to ${to}`,
+  });
+}
+
+async function stoppedApps(context: CommandContext): Promise<string[]> {
+  const apps = await listAllApps(context);
+  const running = apps.filter((app) => app.state === "RUNNING").map((app) => escapeControls(app.id));
+  if (running.length > 0) context.note(`Left alone, because they run: ${running.join(", ")}`);
+  return apps.filter((app) => app.state !== "RUNNING").map((app) => app.id);
+}

@@ -1,0 +1,107 @@
+/** What a running command works with. */
+import { SvcError } from "../errors.ts";
+import { describeFailure } from "./failure.ts";
+import type { CliHost } from "./host.ts";
+import { createPaint, wantsColor } from "./render/color.ts";
+import type { Paint } from "./render/color.ts";
+import { formatJson } from "./render/json.ts";
+import type { TableStyle } from "./render/table.ts";
+import { connect } from "./routing.ts";
+import type { UnaryCall } from "./transport/calls.ts";
+import type { CallOptions, Client } from "./transport/client.ts";
+
+/** The options that every command takes. */
+export interface GlobalOptions {
+  readonly socket?: string;
+  readonly json?: boolean;
+  /** Seconds. */
+  readonly timeout?: number;
+  readonly color: boolean;
+  readonly yes?: boolean;
+}
+
+export class CommandContext implements AsyncDisposable {
+  readonly host: CliHost;
+  readonly options: GlobalOptions;
+  /** Print JSON instead of text for people. */
+  readonly json: boolean;
+  readonly paint: Paint;
+  #client: Promise<Client> | undefined;
+  #openInProcess: () => Promise<Client>;
+
+  constructor(host: CliHost, options: GlobalOptions, openInProcess: () => Promise<Client>) {
+    this.host = host;
+    this.options = options;
+    this.json = options.json ?? false;
+    this.paint = createPaint(wantsColor(host.env, host.stdout.isTTY ?? false, options.color));
+    this.#openInProcess = openInProcess;
+  }
+
+  /** The daemon, or the service layer in this process: found at the first use. */
+  client(): Promise<Client> {
+    return (this.#client ??= connect(this.host, {
+      socketOption: this.options.socket,
+      warn: (message) => this.note(`warning: ${message}`),
+      openInProcess: this.#openInProcess,
+    }));
+  }
+
+  get callOptions(): CallOptions {
+    const { timeout } = this.options;
+    return {
+      signal: this.host.interrupted,
+      timeoutMs: timeout === undefined ? undefined : Math.round(timeout * 1000),
+    };
+  }
+
+  /** Calls a unary method with the options of the command line. */
+  async call<Request, Response>(call: UnaryCall<Request, Response>, request: Request): Promise<Response> {
+    return (await this.client()).call(call, request, this.callOptions);
+  }
+
+  get tableStyle(): TableStyle {
+    const { stdout } = this.host;
+    return { paint: this.paint, columns: stdout.isTTY === true ? (stdout.columns ?? 80) : undefined };
+  }
+
+  /** Writes to stdout; resolves when a slow reader has caught up. Text of others must be escaped by then. */
+  print(text: string): Promise<void> {
+    if (text === "" || this.host.stdout.write(text)) return Promise.resolve();
+    const { promise, resolve } = Promise.withResolvers<undefined>();
+    this.host.stdout.once("drain", resolve);
+    this.host.stdout.once("close", resolve);
+    return promise;
+  }
+
+  printJson(value: unknown): Promise<void> {
+    return this.print(formatJson(value, 2));
+  }
+
+  /** One line of a JSON stream. */
+  printJsonLine(value: unknown): Promise<void> {
+    return this.print(formatJson(value, 0));
+  }
+
+  /** A line for people, beside the output. */
+  note(line: string): void {
+    this.host.stderr.write(`${line}\n`);
+  }
+
+  /** Says what failed, while the command goes on with the next thing. @returns the exit code */
+  report(error: unknown, app?: string): number {
+    const { exitCode, message, details } = describeFailure(error, app);
+    for (const line of details) this.note(`  | ${line}`);
+    if (message !== "") this.note(`svc: ${message}`);
+    return exitCode;
+  }
+
+  /** @throws the interruption, when Ctrl-C came between two calls */
+  throwIfInterrupted(): void {
+    if (this.host.interrupted.aborted) throw new SvcError("canceled", "canceled", "interrupted");
+  }
+
+  async [Symbol.asyncDispose](): Promise<void> {
+    const client = await this.#client?.catch(() => undefined);
+    await client?.[Symbol.asyncDispose]();
+  }
+}

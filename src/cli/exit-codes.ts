@@ -1,0 +1,53 @@
+/** Exit codes of the command line: documented in `svc --help`, stable for scripts. */
+import type { ErrorCode } from "../errors.ts";
+
+export const exitCodes = {
+  ok: 0,
+  failed: 1,
+  usage: 2,
+  notFound: 3,
+  denied: 4,
+  conflict: 5,
+  unavailable: 6,
+  timedOut: 7,
+  interrupted: 130,
+} as const;
+
+export const exitCodeHelp = `
+Exit codes:
+  0    done
+  1    failed
+  2    the command line or a value in it is wrong
+  3    not found
+  4    not allowed
+  5    the state does not allow it: busy, running, exists already, needs a confirmation
+  6    the daemon cannot be reached
+  7    took longer than --timeout
+  130  interrupted
+`;
+
+export function exitCodeOf(code: ErrorCode): number {
+  switch (code) {
+    case "invalid_argument":
+    case "out_of_range":
+      return exitCodes.usage;
+    case "not_found":
+      return exitCodes.notFound;
+    case "permission_denied":
+    case "unauthenticated":
+      return exitCodes.denied;
+    case "failed_precondition":
+    case "already_exists":
+    case "aborted":
+    case "resource_exhausted":
+      return exitCodes.conflict;
+    case "unavailable":
+      return exitCodes.unavailable;
+    case "deadline_exceeded":
+      return exitCodes.timedOut;
+    case "canceled":
+      return exitCodes.interrupted;
+    default:
+      return exitCodes.failed;
+  }
+}

@@ -1,0 +1,103 @@
+/** Errors as the command line shows them: one sentence that says what to do next, and the exit code. */
+import { SvcError } from "../errors.ts";
+import { exitCodeOf, exitCodes } from "./exit-codes.ts";
+import { escapeControls, escapeLines } from "./render/escape.ts";
+import { UnreachableError } from "./transport/http.ts";
+
+/** The command line itself is wrong. Its message names the flag or argument. */
+export class UsageError extends Error {
+  constructor(message: string) {
+    super(message);
+    this.name = "UsageError";
+  }
+}
+
+/** Some of several things failed; each was reported when it did. */
+export class ReportedError extends Error {
+  readonly exitCode: number;
+
+  constructor(exitCode: number) {
+    super("already reported");
+    this.name = "ReportedError";
+    this.exitCode = exitCode;
+  }
+}
+
+export interface Failure {
+  readonly exitCode: number;
+  /** One sentence, without control characters. Empty: there is nothing to say. */
+  readonly message: string;
+  /** What a failed command printed last, one line each. */
+  readonly details: readonly string[];
+}
+
+/** @param app the app that the command is about, for the command to try next */
+export function describeFailure(error: unknown, app?: string): Failure {
+  if (error instanceof ReportedError) return { exitCode: error.exitCode, message: "", details: [] };
+  if (error instanceof UsageError) {
+    return { exitCode: exitCodes.usage, message: escapeControls(error.message), details: [] };
+  }
+  if (!(error instanceof SvcError)) {
+    const message = error instanceof Error ? error.message : String(error);
+    return { exitCode: exitCodes.failed, message: escapeLines(message), details: [] };
+  }
+  const next = nextStep(error, app);
+  const said = escapeControls(error.message);
+  // The daemon may have said the same already.
+  const message = next === undefined || said.includes(next.command) ? said : `${said}; ${next.text}`;
+  return { exitCode: exitCodeOf(error.code), message, details: lastLines(error).map(escapeControls) };
+}
+
+function nextStep(error: SvcError, app: string | undefined): { command: string; text: string } | undefined {
+  const step = (text: string, command: string) => ({ command, text: `${text}: ${command}` });
+  if (error instanceof UnreachableError) return step("start a daemon", "svc daemon");
+  switch (error.reason) {
+    case "app_running":
+      return step("stop it first", `svc app stop ${app ?? "ID"}`);
+    case "app_not_running":
+      return step("start it first", `svc app start ${app ?? "ID"}`);
+    case "app_busy":
+      return step("wait for it, and see how far it is with", `svc app info ${app ?? "ID"}`);
+    case "start_failed":
+      return step("see what it printed with", `svc app logs ${app ?? "ID"}`);
+    case "root_required":
+      return { command: "sudo", text: "run it with sudo" };
+    case "license_required":
+      return { command: "--accept-license", text: "read what it asks for, then pass --accept-license" };
+    case "not_found":
+      return app === undefined ? undefined : step("see what is installed with", "svc ls");
+    default:
+      return undefined;
+  }
+}
+
+function lastLines(error: SvcError): readonly string[] {
+  const payload = error.payload as { lastLines?: readonly string[] } | undefined;
+  return payload?.lastLines ?? [];
+}
+
+/** The error in the shape of REST, which is what `--json` prints on stderr. */
+export function failureJson(error: unknown): Record<string, unknown> {
+  if (error instanceof SvcError) {
+    const { code, reason } = error;
+    const payload = error.payload === undefined ? {} : { [reason]: snakeKeys(error.payload) };
+    return { error: error.message, code, reason, ...payload };
+  }
+  const message = error instanceof Error ? error.message : String(error);
+  return error instanceof UsageError
+    ? { error: message, code: "invalid_argument", reason: "invalid_request" }
+    : { error: message, code: "internal", reason: "internal" };
+}
+
+function snakeKeys(value: unknown): unknown {
+  if (Array.isArray(value)) return value.map(snakeKeys);
+  if (typeof value !== "object" || value === null) return value;
+  return Object.fromEntries(
+    Object.entries(value)
+      .filter(([key]) => !key.startsWith("$"))
+      .map(([key, inner]) => [
+        key.replace(/[A-Z]/g, (letter) => `_${letter.toLowerCase()}`),
+        snakeKeys(inner),
+      ]),
+  );
+}

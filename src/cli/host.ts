@@ -1,0 +1,36 @@
+/** What the process gives to the command line: passed in by `main.ts`, replaced in tests. */
+import type { ReadStream, WriteStream } from "node:tty";
+
+export interface CliHost {
+  /** Arguments after the program's name. */
+  readonly args: readonly string[];
+  readonly env: Readonly<Record<string, string | undefined>>;
+  /** The effective user id. */
+  readonly uid: number;
+  readonly home: string;
+  readonly stdin: Pick<ReadStream, "isTTY"> & NodeJS.ReadableStream;
+  readonly stdout: OutputStream;
+  readonly stderr: OutputStream;
+  /** Aborts at Ctrl-C or SIGTERM. */
+  readonly interrupted: AbortSignal;
+  /** Milliseconds since 1970. */
+  readonly now: () => number;
+  /** The version of this program. */
+  readonly version: string;
+  readonly sockets: SocketPaths;
+}
+
+/** A terminal, a pipe or a file. */
+export type OutputStream = NodeJS.WritableStream & {
+  readonly isTTY?: boolean;
+  readonly columns?: WriteStream["columns"];
+};
+
+/** Where a daemon may listen, in the order in which the command line looks (D30). */
+export interface SocketPaths {
+  /** `.svc/` of the checkout, where `npm start` has its daemon; absent in an installed program. */
+  readonly checkoutDir: string | undefined;
+  readonly system: string;
+  /** The socket of the user's own daemon; the system's for root. */
+  readonly user: string;
+}

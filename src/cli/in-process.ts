@@ -1,0 +1,61 @@
+/**
+ * Work without a daemon: the service layer opened in this very process, on root's system paths or in the user's own
+ * directories (S 5.3.2). The only door from the command line to the daemon's parts, loaded when it is needed.
+ */
+import { userInfo } from "node:os";
+import { loadConfig } from "../daemon/config.ts";
+import { createContext } from "../daemon/context.ts";
+import { createLog } from "../daemon/log.ts";
+import type { PathEnvironment } from "../daemon/paths.ts";
+import type { Programs } from "../daemon/programs.ts";
+import { loadPeerCredentials } from "../transport/peer-credentials.ts";
+import type { CliHost } from "./host.ts";
+import { InProcessClient } from "./in-process-client.ts";
+import { sudoUid } from "./routing.ts";
+import type { Client } from "./transport/client.ts";
+
+export interface InProcessOptions {
+  readonly environment: PathEnvironment;
+  readonly programs: Programs;
+}
+
+export async function openInProcess(host: CliHost, options: InProcessOptions): Promise<Client> {
+  const { environment, programs } = options;
+  const config = await loadConfig({ environment });
+  const readPeerCredentials = loadPeerCredentials();
+  const shutdown = new AbortController();
+  const context = await createContext({
+    config,
+    version: host.version,
+    programs,
+    // A command prints what it has to say itself.
+    log: createLog("error"),
+    peerUid: (socket) => readPeerCredentials(socket).uid,
+    shutdownSignal: shutdown.signal,
+  });
+  const user = {
+    uid: host.uid,
+    user: userName(),
+    // The daemon of one's own has its own uid as root (D10).
+    root: true,
+    kind: "local",
+    ownerUid: sudoUid(host) ?? host.uid,
+  } as const;
+  return new InProcessClient({
+    pipeline: context.pipeline,
+    user,
+    dispose: async () => {
+      shutdown.abort();
+      await context[Symbol.asyncDispose]();
+    },
+  });
+}
+
+function userName(): string {
+  try {
+    return userInfo().username;
+  } catch {
+    // The uid has no passwd entry.
+    return "";
+  }
+}

@@ -1,0 +1,109 @@
+/** The commands and options of `svc`. */
+import { Command, CommanderError, InvalidArgumentError, Option } from "commander";
+import { addApiCommand } from "./commands/api.ts";
+import { addAppCommand } from "./commands/app.ts";
+import { addCompletionCommand } from "./commands/completion.ts";
+import { addDaemonCommand } from "./commands/daemon.ts";
+import { addDiskCommand } from "./commands/disk.ts";
+import { addInstallCommand } from "./commands/install.ts";
+import { addLsCommand } from "./commands/ls.ts";
+import { addPortsCommand } from "./commands/ports.ts";
+import { addStacksCommand } from "./commands/stacks.ts";
+import { addStatsCommand } from "./commands/stats.ts";
+import { addStatusCommand } from "./commands/status.ts";
+import { addUpgradeCommand } from "./commands/upgrade.ts";
+import type { CommandContext, GlobalOptions } from "./context.ts";
+import { exitCodeHelp } from "./exit-codes.ts";
+
+import type { RunDaemon } from "./cli.ts";
+import type { CliHost } from "./host.ts";
+
+/** What a command does with its arguments and, last, its options. */
+export type Action<Args extends readonly unknown[]> = (
+  context: CommandContext,
+  ...args: Args
+) => Promise<void>;
+
+/** Makes an action of Commander's from one of ours: gives it its context and takes care of its errors. */
+export type RunCommand = <Args extends readonly unknown[]>(
+  action: Action<Args>,
+) => (...args: unknown[]) => Promise<void>;
+
+export function createProgram(host: CliHost, run: RunCommand, runDaemon: RunDaemon): Command {
+  const program = new Command("svc")
+    .description("Runs the software on this machine.")
+    .version(host.version, "-V, --version", "print the version")
+    .helpOption("-h, --help", "show help")
+    .enablePositionalOptions()
+    .exitOverride()
+    .configureOutput({
+      writeOut: (text) => void host.stdout.write(text),
+      writeErr: (text) => void host.stderr.write(text),
+      getOutHelpWidth: () => host.stdout.columns ?? 80,
+      getErrHelpWidth: () => host.stderr.columns ?? 80,
+      outputError: (text, write) => write(text.replace(/^error: /, "svc: ")),
+    });
+  addLsCommand(program, run);
+  addStatusCommand(program, run);
+  addInstallCommand(program, run);
+  addUpgradeCommand(program, run);
+  addAppCommand(program, run);
+  addDiskCommand(program, run);
+  addPortsCommand(program, run);
+  addStatsCommand(program, run);
+  addStacksCommand(program, run);
+  addApiCommand(program, run);
+  addCompletionCommand(program, run);
+  addDaemonCommand(program, run, runDaemon);
+  addGlobalOptions(program);
+  program.addHelpText("after", exitCodeHelp);
+  return program;
+}
+
+/** On every command, so that they may stand before or after its name, and a command can have a `--version` of its own. */
+function addGlobalOptions(command: Command): void {
+  const options = [
+    new Option("--socket <path>", "the daemon's socket (default: the first that exists)"),
+    new Option("--json", "print JSON, in the shape of the REST API"),
+    new Option("--timeout <seconds>", "give up after this time").argParser(parseSeconds),
+    new Option("--no-color", "no colours; so do NO_COLOR=1 and a pipe"),
+    new Option("-y, --yes", "do not ask before something is destroyed"),
+  ];
+  for (const option of options) command.addOption(option.helpGroup("Global options:"));
+  for (const child of command.commands) addGlobalOptions(child);
+}
+
+function parseSeconds(text: string): number {
+  const seconds = Number(text);
+  if (!/^\d+(\.\d+)?$/.test(text) || seconds <= 0 || seconds > 86_400) {
+    throw new InvalidArgumentError("It must be seconds, more than 0 and at most 86400.");
+  }
+  return seconds;
+}
+
+/** The options that stand anywhere on the line; the one nearest to the end counts. */
+export function globalOptions(command: Command): GlobalOptions {
+  const chain: GlobalOptions[] = [];
+  for (let at: Command | null = command; at !== null; at = at.parent) chain.unshift(at.opts());
+  const merged = Object.assign({}, ...chain) as GlobalOptions;
+  return { ...merged, color: chain.every(({ color }) => color) };
+}
+
+/** The id that the command line names first, for the next step that an error suggests. */
+export function namedApp(command: Command): string | undefined {
+  const at = command.registeredArguments.findIndex((argument) => argument.name() === "id");
+  const value: unknown = command.processedArgs[at];
+  const first: unknown = Array.isArray(value) ? value[0] : value;
+  return typeof first === "string" ? first : undefined;
+}
+
+/** What is right with a command that Commander does not know: `svc start` is `svc app start`. */
+export function suggestion(program: Command, error: unknown, args: readonly string[]): string | undefined {
+  if (!(error instanceof CommanderError) || error.code !== "commander.unknownCommand") return undefined;
+  const unknown = args.find((arg) => !arg.startsWith("-"));
+  const app = program.commands.find((command) => command.name() === "app");
+  const known = app?.commands.find((command) =>
+    [command.name(), ...command.aliases()].includes(unknown ?? ""),
+  );
+  return known === undefined ? undefined : `It is: svc app ${known.name()}`;
+}

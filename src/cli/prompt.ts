@@ -1,0 +1,40 @@
+/** Questions to a person at a terminal. They go to stderr, so that stdout stays what the command prints. */
+import { SvcError } from "../errors.ts";
+import type { CliHost } from "./host.ts";
+import { canceled } from "./transport/http.ts";
+
+/** Whether there is somebody to ask. */
+export function isInteractive(host: Pick<CliHost, "stdin" | "stderr">): boolean {
+  return host.stdin.isTTY && host.stderr.isTTY === true;
+}
+
+/** One line from the terminal. @throws SvcError `canceled` at Ctrl-C and at the end of input. */
+export async function ask(host: CliHost, question: string): Promise<string> {
+  const { createInterface } = await import("node:readline/promises");
+  const prompt = createInterface({ input: host.stdin, output: host.stderr, terminal: false });
+  // The end of input closes the interface and would leave the question open for ever.
+  const ended = new AbortController();
+  prompt.once("close", () => ended.abort());
+  try {
+    const signal = AbortSignal.any([host.interrupted, ended.signal]);
+    return (await prompt.question(question, { signal })).trim();
+  } catch (error) {
+    throw error instanceof SvcError ? error : canceled();
+  } finally {
+    prompt.close();
+  }
+}
+
+/** A question that only `y` or `yes` answers with yes. */
+export async function confirm(host: CliHost, question: string): Promise<boolean> {
+  return /^y(es)?$/i.test(await ask(host, `${question} [y/N] `));
+}
+
+/** A number from 1 to `count`; asks again until there is one. */
+export async function choose(host: CliHost, count: number): Promise<number> {
+  for (;;) {
+    const answer = await ask(host, `Which one? [1-${count}] `);
+    const number = Number(answer);
+    if (/^\d+$/.test(answer) && number >= 1 && number <= count) return number;
+  }
+}

@@ -1,0 +1,68 @@
+/**
+ * The unary methods that the commands call, bound to HTTP as the contract's `google.api.http` binds them.
+ *
+ * Plain strings, because loading the generated descriptors takes as long as starting Node itself. The types come from
+ * the generated services, and a test holds every line against the generated route table.
+ */
+import type { DescMethod, MessageShape } from "@bufbuild/protobuf";
+import type { AppService } from "../../../gen/svc/v1/app_pb.ts";
+import type { DaemonService } from "../../../gen/svc/v1/daemon_pb.ts";
+import type { RestShape } from "./rest-shape.ts";
+
+/** A unary method as REST reaches it. `Request` and `Response` are its types in REST JSON. */
+export interface UnaryCall<Request, Response> {
+  /** Full name of its service, such as `svc.v1.AppService`. */
+  readonly service: string;
+  /** Its name in the generated service, such as `listApps`. */
+  readonly method: string;
+  readonly httpMethod: "GET" | "POST" | "PUT" | "DELETE";
+  /** Path template: every `{field}` is filled from the request; the rest goes to the query or the body. */
+  readonly path: string;
+  /** Types only: never set. */
+  readonly types?: (request: Request) => Response;
+}
+
+type RequestOf<M extends DescMethod> = Partial<RestShape<MessageShape<M["input"]>>>;
+type ResponseOf<M extends DescMethod> = RestShape<MessageShape<M["output"]>>;
+
+function callsOf<Methods extends Record<string, DescMethod>>(service: string) {
+  return <Name extends keyof Methods & string>(
+    method: Name,
+    httpMethod: UnaryCall<never, never>["httpMethod"],
+    path: string,
+  ): UnaryCall<RequestOf<Methods[Name]>, ResponseOf<Methods[Name]>> => ({
+    service,
+    method,
+    httpMethod,
+    path,
+  });
+}
+
+const app = callsOf<(typeof AppService)["method"]>("svc.v1.AppService");
+const daemon = callsOf<(typeof DaemonService)["method"]>("svc.v1.DaemonService");
+
+export const calls = {
+  getStatus: daemon("getStatus", "GET", "/v1/status"),
+  listApps: app("listApps", "GET", "/v1/apps"),
+  getApp: app("getApp", "GET", "/v1/apps/{id}"),
+  removeApp: app("removeApp", "DELETE", "/v1/apps/{id}"),
+  startApp: app("startApp", "POST", "/v1/apps/{id}/start"),
+  stopApp: app("stopApp", "POST", "/v1/apps/{id}/stop"),
+  restartApp: app("restartApp", "POST", "/v1/apps/{id}/restart"),
+  getAppDisk: app("getAppDisk", "GET", "/v1/apps/{id}/disk"),
+  listAppPorts: app("listAppPorts", "GET", "/v1/apps/{id}/ports"),
+  getAppLogs: app("getAppLogs", "GET", "/v1/apps/{id}/logs"),
+  getAppSettings: app("getAppSettings", "GET", "/v1/apps/{id}/settings"),
+  updateAppSettings: app("updateAppSettings", "PUT", "/v1/apps/{id}/settings"),
+  getDiskReport: app("getDiskReport", "GET", "/v1/disk"),
+  getPortReport: app("getPortReport", "GET", "/v1/ports"),
+  getAppStats: app("getAppStats", "GET", "/v1/stats"),
+  listStacks: app("listStacks", "GET", "/v1/stacks"),
+};
+
+/** The answers that more than one command shows. */
+export type App = ResponseOf<(typeof AppService)["method"]["getApp"]>;
+export type AppDisk = ResponseOf<(typeof AppService)["method"]["getAppDisk"]>;
+export type AppSettings = ResponseOf<(typeof AppService)["method"]["getAppSettings"]>;
+export type AppLogs = ResponseOf<(typeof AppService)["method"]["getAppLogs"]>;
+export type AppStats = ResponseOf<(typeof AppService)["method"]["getAppStats"]>["stats"][number];

@@ -1,0 +1,109 @@
+/**
+ * Methods of any kind over Connect's protocol with binary messages (HTTP/1.1). Loaded only by the commands that stream:
+ * protobuf and its descriptors cost more than the rest of a short command.
+ */
+import { create, fromBinary, toBinary } from "@bufbuild/protobuf";
+import type { DescMessage, MessageInitShape, MessageShape } from "@bufbuild/protobuf";
+import { base64Decode } from "@bufbuild/protobuf/wire";
+import { ErrorDetailSchema } from "../../../gen/svc/v1/error_pb.ts";
+import type { ErrorDetailReason } from "../../../gen/svc/v1/words.ts";
+import { SvcError } from "../../errors.ts";
+import type { ErrorCode, ReasonPayload } from "../../errors.ts";
+import type { CallOptions, Method } from "./client.ts";
+import { encodeEnvelope, endStreamFlag, readEnvelopes } from "./envelope.ts";
+import { connectionError, readAll, send } from "./http.ts";
+import type { Endpoint } from "./http.ts";
+
+/** Connect's error, as a unary body or the end of a stream carries it. */
+interface ConnectErrorJson {
+  readonly code?: string;
+  readonly message?: string;
+  readonly details?: readonly { readonly type?: string; readonly value?: string }[];
+}
+
+/**
+ * Calls a method. A method that takes a stream gets all of `requests` at once; the others get the first.
+ * @throws SvcError with the daemon's code, reason and payload
+ */
+export async function* invokeConnect<I extends DescMessage, O extends DescMessage>(
+  endpoint: Endpoint,
+  method: Method<I, O>,
+  requests: readonly MessageInitShape<I>[],
+  options: CallOptions = {},
+): AsyncGenerator<MessageShape<O>> {
+  const unary = method.methodKind === "unary";
+  const bodies = requests.map((request) => toBinary(method.input, create(method.input, request)));
+  const incoming = await send(endpoint, {
+    method: "POST",
+    path: `/${method.parent.typeName}/${method.name}`,
+    headers: {
+      "connect-protocol-version": "1",
+      "content-type": unary ? "application/proto" : "application/connect+proto",
+      ...(options.timeoutMs === undefined ? {} : { "connect-timeout-ms": String(options.timeoutMs) }),
+    },
+    body: unary ? bodies[0] : Buffer.concat(bodies.map((body) => encodeEnvelope(0, body))),
+    signal: options.signal,
+    timeoutMs: options.timeoutMs,
+  });
+  try {
+    if (incoming.statusCode !== 200) {
+      throw bodyError(incoming.statusCode ?? 0, await readAll(endpoint, incoming));
+    }
+    if (unary) {
+      yield fromBinary(method.output, await readAll(endpoint, incoming));
+      return;
+    }
+    for await (const { flags, data } of readEnvelopes(incoming as AsyncIterable<Buffer>)) {
+      if ((flags & endStreamFlag) === 0) {
+        yield fromBinary(method.output, data);
+        continue;
+      }
+      const end = JSON.parse(data.toString("utf8")) as { error?: ConnectErrorJson };
+      if (end.error !== undefined) throw connectError(end.error);
+      return;
+    }
+    throw new SvcError("unavailable", "unavailable", "the daemon's answer broke off");
+  } catch (error) {
+    throw connectionError(endpoint.socketPath, error);
+  } finally {
+    incoming.destroy();
+  }
+}
+
+function bodyError(status: number, body: Buffer): SvcError {
+  try {
+    return connectError(JSON.parse(body.toString("utf8")) as ConnectErrorJson);
+  } catch {
+    const message = `what answers there is no svc daemon: it says HTTP ${status}`;
+    return new SvcError("unavailable", "unavailable", message);
+  }
+}
+
+/** Connect's error with its `svc.v1.ErrorDetail`, back as the SvcError that the daemon threw. */
+export function connectError(error: ConnectErrorJson): SvcError {
+  const detail = error.details?.find(({ type }) => type === ErrorDetailSchema.typeName);
+  const { reason, payload } = fromBinary(ErrorDetailSchema, base64Decode(detail?.value ?? ""));
+  const code = (error.code ?? "unknown") as ErrorCode;
+  return new SvcError(code, (reason || reasonOf(code)) as ErrorDetailReason, error.message ?? code, {
+    ...(payload.value === undefined ? {} : { payload: payload.value as ReasonPayload<ErrorDetailReason> }),
+  });
+}
+
+/** For errors that Connect itself raises, without a detail of ours. */
+function reasonOf(code: ErrorCode): ErrorDetailReason {
+  switch (code) {
+    case "unauthenticated":
+    case "not_found":
+    case "already_exists":
+    case "canceled":
+    case "deadline_exceeded":
+    case "unavailable":
+      return code;
+    case "unimplemented":
+      return "not_implemented";
+    case "invalid_argument":
+      return "invalid_request";
+    default:
+      return "internal";
+  }
+}

@@ -1,0 +1,52 @@
+/** The envelopes of Connect's streaming protocol: one byte of flags, four of length (big endian), then the data. */
+import { SvcError } from "../../errors.ts";
+
+export interface Envelope {
+  readonly flags: number;
+  readonly data: Buffer;
+}
+
+/** Flag: the data is the JSON that ends the stream. */
+export const endStreamFlag = 0b10;
+/** Flag: the data is compressed, which this client never offers. */
+const compressedFlag = 0b01;
+const headBytes = 5;
+/** The daemon sends no message above 16 MiB. */
+const maxDataBytes = 16 * 1024 * 1024;
+
+export function encodeEnvelope(flags: number, data: Uint8Array): Buffer {
+  const envelope = Buffer.allocUnsafe(headBytes + data.length);
+  envelope.writeUInt8(flags, 0);
+  envelope.writeUInt32BE(data.length, 1);
+  envelope.set(data, headBytes);
+  return envelope;
+}
+
+/** Cuts bytes into envelopes, wherever the chunks end. @throws SvcError for bytes that are no stream of envelopes. */
+export async function* readEnvelopes(chunks: AsyncIterable<Buffer>): AsyncGenerator<Envelope> {
+  let pending: Buffer[] = [];
+  let pendingBytes = 0;
+  let needed = headBytes;
+  for await (const chunk of chunks) {
+    pending.push(chunk);
+    pendingBytes += chunk.length;
+    if (pendingBytes < needed) continue;
+    let bytes = pending.length === 1 ? chunk : Buffer.concat(pending, pendingBytes);
+    for (;;) {
+      needed = headBytes;
+      if (bytes.length < headBytes) break;
+      const flags = bytes.readUInt8(0);
+      const length = bytes.readUInt32BE(1);
+      if ((flags & compressedFlag) !== 0 || length > maxDataBytes) {
+        throw new SvcError("internal", "internal", "the daemon's answer is no stream of messages");
+      }
+      needed = headBytes + length;
+      if (bytes.length < needed) break;
+      yield { flags, data: bytes.subarray(headBytes, needed) };
+      bytes = bytes.subarray(needed);
+    }
+    pending = [bytes];
+    pendingBytes = bytes.length;
+  }
+  if (pendingBytes > 0) throw new SvcError("unavailable", "unavailable", "the daemon's answer broke off");
+}

@@ -1,0 +1,53 @@
+/** Unary calls as REST: the answer is the JSON that `--json` prints. */
+import type { CallOptions } from "./client.ts";
+import { defaultTimeoutMs } from "./client.ts";
+import type { UnaryCall } from "./calls.ts";
+import { readAll, send } from "./http.ts";
+import type { Endpoint } from "./http.ts";
+import { restError } from "./rest-error.ts";
+import type { Json } from "./rest-shape.ts";
+
+/** @throws SvcError with the daemon's code, reason and payload. */
+export async function callRest<Request, Response>(
+  endpoint: Endpoint,
+  call: UnaryCall<Request, Response>,
+  request: Request,
+  options: CallOptions = {},
+): Promise<Response> {
+  const { path, body } = bindRequest(call, request as Readonly<Record<string, Json | undefined>>);
+  const reads = call.httpMethod === "GET";
+  const incoming = await send(endpoint, {
+    method: call.httpMethod,
+    path,
+    headers: {
+      accept: "application/json",
+      ...(body === undefined ? {} : { "content-type": "application/json" }),
+    },
+    body,
+    signal: options.signal,
+    timeoutMs: options.timeoutMs ?? (reads ? defaultTimeoutMs.read : defaultTimeoutMs.change),
+  });
+  const text = (await readAll(endpoint, incoming)).toString("utf8");
+  if (incoming.statusCode !== 200) throw restError(incoming.statusCode ?? 0, text);
+  return JSON.parse(text) as Response;
+}
+
+/** Fills the path's fields; what is left goes to the query of a GET or DELETE and to the body of the others. */
+export function bindRequest(
+  call: UnaryCall<never, unknown>,
+  request: Readonly<Record<string, Json | undefined>>,
+): { path: string; body: string | undefined } {
+  const rest = new Map(Object.entries(request).filter(([, value]) => value !== undefined));
+  const path = call.path.replace(/\{(\w+)\}/g, (_, field: string) => {
+    const value = rest.get(field);
+    rest.delete(field);
+    return encodeURIComponent(String(value as string | number));
+  });
+  if (call.httpMethod === "POST" || call.httpMethod === "PUT") {
+    return { path, body: JSON.stringify(Object.fromEntries(rest)) };
+  }
+  const pairs = [...rest].flatMap(([name, value]) =>
+    [value].flat().map((item) => `${name}=${encodeURIComponent(String(item as string | number | boolean))}`),
+  );
+  return { path: pairs.length === 0 ? path : `${path}?${pairs.join("&")}`, body: undefined };
+}

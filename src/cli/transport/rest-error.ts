@@ -1,0 +1,37 @@
+/** The daemon's REST errors, back as the SvcError that it threw. */
+import { SvcError } from "../../errors.ts";
+import type { ErrorCode, ReasonPayload } from "../../errors.ts";
+import type { ErrorDetailReason } from "../../../gen/svc/v1/words.ts";
+import type { JsonObject } from "./rest-shape.ts";
+
+/** @param text the body: `{"error", "code", "reason", "<reason>": payload}` */
+export function restError(status: number, text: string): SvcError {
+  const body = parseObject(text);
+  if (typeof body?.["error"] !== "string" || typeof body["code"] !== "string") {
+    const message = `what answers there is no svc daemon: it says HTTP ${status}`;
+    return new SvcError("unavailable", "unavailable", message);
+  }
+  const reason = (body["reason"] ?? "internal") as ErrorDetailReason;
+  const payload = body[reason];
+  return new SvcError(body["code"] as ErrorCode, reason, body["error"], {
+    ...(payload === undefined ? {} : { payload: camelKeys(payload as JsonObject) }),
+  });
+}
+
+function parseObject(text: string): JsonObject | undefined {
+  try {
+    const value = JSON.parse(text) as unknown;
+    return typeof value === "object" && value !== null ? (value as JsonObject) : undefined;
+  } catch {
+    return undefined;
+  }
+}
+
+/** `{exit_code}` → `{exitCode}`: the payloads that are no deeper than lists of plain objects. */
+function camelKeys(payload: JsonObject): ReasonPayload<ErrorDetailReason> {
+  const entries = Object.entries(payload).map(([key, value]) => [
+    key.replace(/_(\w)/g, (_, letter: string) => letter.toUpperCase()),
+    value,
+  ]);
+  return Object.fromEntries(entries) as ReasonPayload<ErrorDetailReason>;
+}

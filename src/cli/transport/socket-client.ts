@@ -1,0 +1,35 @@
+/** A daemon behind its unix socket. */
+import type { DescMessage, MessageInitShape, MessageShape } from "@bufbuild/protobuf";
+import type { UnaryCall } from "./calls.ts";
+import type { CallOptions, Client, Method } from "./client.ts";
+import type { Endpoint } from "./http.ts";
+import { callRest } from "./rest-client.ts";
+
+export class SocketClient implements Client {
+  readonly #endpoint: Endpoint;
+
+  constructor(endpoint: Endpoint) {
+    this.#endpoint = endpoint;
+  }
+
+  call<Request, Response>(
+    call: UnaryCall<Request, Response>,
+    request: Request,
+    options?: CallOptions,
+  ): Promise<Response> {
+    return callRest(this.#endpoint, call, request, options);
+  }
+
+  async *invoke<I extends DescMessage, O extends DescMessage>(
+    method: Method<I, O>,
+    requests: readonly MessageInitShape<I>[],
+    options?: CallOptions,
+  ): AsyncIterable<MessageShape<O>> {
+    const { invokeConnect } = await import("./connect-client.ts");
+    yield* invokeConnect(this.#endpoint, method, requests, options);
+  }
+
+  async [Symbol.asyncDispose](): Promise<void> {
+    // Every request has a connection of its own, which ends with it.
+  }
+}

@@ -1,0 +1,98 @@
+/**
+ * `svc`: from the process's arguments and environment to the command line, which runs everything else. The only reader
+ * of `process.argv` and `process.env`, but for the helper programs.
+ */
+import { enableCompileCache } from "node:module";
+import { homedir } from "node:os";
+import { join } from "node:path";
+import packageJson from "../package.json" with { type: "json" };
+import { exitCodes } from "./cli/exit-codes.ts";
+import type { CliHost } from "./cli/host.ts";
+import { defaultPaths } from "./daemon/paths.ts";
+import type { PathEnvironment } from "./daemon/paths.ts";
+import type { Programs } from "./daemon/programs.ts";
+
+const uid = process.getuid?.() ?? 0;
+const environment: PathEnvironment = { uid, home: homedir(), env: process.env };
+/** A bundle has no `src/`. */
+const fromSources = import.meta.dirname.endsWith("/src");
+enableCompileCache(compileCacheDir(environment));
+void main();
+
+async function main(): Promise<void> {
+  const { runCli } = await import("./cli/cli.ts");
+  process.exitCode = await runCli(createHost(), {
+    openInProcess: async (host) => {
+      const { openInProcess } = await import("./cli/in-process.ts");
+      return openInProcess(host, { environment, programs: await programs() });
+    },
+    runDaemon,
+  });
+}
+
+async function runDaemon(configFile: string | undefined, stop: AbortSignal): Promise<void> {
+  const [{ loadConfig }, { startDaemon }] = await Promise.all([
+    import("./daemon/config.ts"),
+    import("./daemon/daemon.ts"),
+  ]);
+  await using _daemon = await startDaemon({
+    config: await loadConfig({ file: configFile, environment }),
+    version: packageJson.version,
+    programs: await programs(),
+    selfUid: uid,
+    openapiFile: join(import.meta.dirname, fromSources ? "../openapi/openapi.json" : "openapi.json"),
+  });
+  if (!stop.aborted) await new Promise((resolve) => stop.addEventListener("abort", resolve));
+}
+
+function createHost(): CliHost {
+  for (const stream of [process.stdout, process.stderr]) stream.on("error", onOutputError);
+  return {
+    args: process.argv.slice(2),
+    env: process.env,
+    uid,
+    home: environment.home,
+    stdin: process.stdin,
+    stdout: process.stdout,
+    stderr: process.stderr,
+    interrupted: abortOnSignal(),
+    now: Date.now,
+    version: packageJson.version,
+    sockets: {
+      // Where `npm start` of the same checkout has its daemon.
+      checkoutDir: fromSources ? join(import.meta.dirname, "../.svc") : undefined,
+      system: defaultPaths({ uid: 0, home: "/root", env: {} }).socket,
+      user: defaultPaths(environment).socket,
+    },
+  };
+}
+
+/** The files that svc starts as programs and threads of their own. */
+async function programs(): Promise<Programs> {
+  const { bundledPrograms, sourcePrograms } = await import("./daemon/programs.ts");
+  return fromSources ? sourcePrograms() : bundledPrograms();
+}
+
+/** The first signal asks the command to end, which may have something to put in order; the second does not ask. */
+function abortOnSignal(): AbortSignal {
+  const controller = new AbortController();
+  for (const signal of ["SIGINT", "SIGTERM", "SIGHUP"] as const) {
+    process.on(signal, () => {
+      if (controller.signal.aborted) process.exit(exitCodes.interrupted);
+      controller.abort();
+    });
+  }
+  return controller.signal;
+}
+
+/** A reader that has seen enough (`svc ls | head -1`) is no error of ours. */
+function onOutputError(error: NodeJS.ErrnoException): void {
+  process.exit(error.code === "EPIPE" ? exitCodes.ok : exitCodes.failed);
+}
+
+/** Private to the user: V8 runs what it finds in there, so it must not be the shared temporary directory. */
+function compileCacheDir({ home, env }: PathEnvironment): string {
+  if (uid === 0) return "/var/cache/svc/compile";
+  const cacheHome = env["XDG_CACHE_HOME"];
+  return join(cacheHome?.startsWith("/") === true ? cacheHome : join(home, ".cache"), "svc", "compile");
+}
