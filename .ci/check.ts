@@ -83,9 +83,10 @@ async function checkBreaking(): Promise<Outcome> {
   }
   const scratch = await mkdtemp(join(tmpdir(), "svc-check-"));
   try {
-    const file = join(scratch, "base.binpb");
-    await writeFile(file, descriptors);
-    const outcome = await tool("buf", "breaking", "--path", "proto/svc", "--against", file);
+    const [was, is] = [join(scratch, "was.binpb"), join(scratch, "is.binpb")];
+    await writeFile(was, descriptors);
+    const built = await tool("buf", "build", "--path", "proto/svc", "--output", is);
+    const outcome = built.isGood ? await tool("buf", "breaking", is, "--against", was) : built;
     return { ...outcome, note: `against ${base}` };
   } finally {
     await rm(scratch, { recursive: true, force: true });
