@@ -34,8 +34,9 @@ export async function* uploadMessages(
       message = create(route.method.input);
       isFirst = false;
     }
-  } catch (error) {
-    throw request.destroyed ? clientGone() : error;
+  } catch {
+    // Whatever HTTP/1 and HTTP/2 call it: the rest of the body will never come.
+    throw clientGone();
   }
   if (isFirst) yield withRawBody(route, first, contentType, new Uint8Array());
 }

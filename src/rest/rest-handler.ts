@@ -179,8 +179,7 @@ class RestServer<Call extends RestCall> {
 
   #fail(request: RestRequest, response: RestResponse, error: unknown): void {
     if (response.headersSent) {
-      // The status is out: only a broken connection can still say that this is not the whole answer.
-      response.destroy();
+      breakOff(response);
       return;
     }
     discardBody(request, response);
@@ -189,6 +188,15 @@ class RestServer<Call extends RestCall> {
     const { status, headers, body } = errorAnswer(this.#writer, known, allow);
     sendJson(request, response, status, { ...answerHeaders({}), ...headers }, body);
   }
+}
+
+/** HTTP/2's INTERNAL_ERROR (RFC 9113, section 7). */
+const streamInternalError = 0x2;
+
+/** The status is out: only a broken connection, or a reset stream, can still say that this is not the whole answer. */
+function breakOff(response: RestResponse): void {
+  if (response.stream === undefined) response.destroy();
+  else response.stream.close(streamInternalError);
 }
 
 /** Whether an error was made for the caller to see. */

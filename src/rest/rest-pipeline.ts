@@ -19,6 +19,8 @@ export interface RestResponse extends Pick<Writable, "on" | "once" | "removeList
   readonly headersSent: boolean;
   writeHead(status: number, headers: Record<string, string | number>): unknown;
   destroy(error?: Error): unknown;
+  /** HTTP/2 only. */
+  readonly stream?: { close(code: number): void };
 }
 
 /** The call that a handler sees. The pipeline makes it; REST reads the answer's headers from it. */

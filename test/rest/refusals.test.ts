@@ -1,0 +1,200 @@
+import test from "ava";
+import { once } from "node:events";
+import net from "node:net";
+import { SvcError, failedPrecondition } from "../../src/errors.ts";
+import { loadTestContract } from "./support/contract.ts";
+import { startRestServer } from "./support/rest-server.ts";
+import type { Protocol } from "./support/rest-server.ts";
+
+const contract = await loadTestContract();
+const denied = new SvcError("permission_denied", "root_required", "only root may do this");
+const unauthenticated = new SvcError("unauthenticated", "unauthenticated", "no recognised token");
+
+for (const protocol of ["HTTP/1.1", "h2c"] as const satisfies Protocol[]) {
+  test(`${protocol}: identity comes first, on unknown paths and wrong HTTP methods too`, async (t) => {
+    await using server = await startRestServer(protocol, contract.routes);
+    server.pipeline.refuse = () => {
+      throw unauthenticated;
+    };
+    for (const request of ["GET /v1/kinds", "GET /v1/nowhere", "PATCH /v1/kinds"]) {
+      const [method = "", path = ""] = request.split(" ");
+      const answer = await server.send({ method, path });
+      t.is(answer.status, 401, request);
+      t.is(answer.headers["www-authenticate"], 'Bearer realm="svc"');
+      t.deepEqual(JSON.parse(answer.body.toString()), {
+        error: "no recognised token",
+        code: "unauthenticated",
+        reason: "unauthenticated",
+      });
+    }
+    t.deepEqual(server.pipeline.gates, ["GetKinds", undefined, undefined]);
+  });
+
+  test(`${protocol}: a path that is not canonical is refused before anybody is asked who calls`, async (t) => {
+    await using server = await startRestServer(protocol, contract.routes);
+    t.is((await server.send({ method: "GET", path: "/v1/things/../kinds" })).status, 400);
+    t.deepEqual(server.pipeline.gates, []);
+  });
+
+  test(`${protocol}: access comes before the body, its type and its size`, async (t) => {
+    await using server = await startRestServer(protocol, contract.routes, { maxBodyBytes: 10 });
+    server.pipeline.refuse = () => {
+      throw denied;
+    };
+    const headers = { "content-type": "text/plain" };
+    for (const body of ["{", "x".repeat(1000)]) {
+      const answer = await server.send({ method: "POST", path: "/v1/kinds", headers, body });
+      t.is(answer.status, 403);
+      t.is((JSON.parse(answer.body.toString()) as { reason: string }).reason, "root_required");
+    }
+    t.is(server.pipeline.method, undefined);
+  });
+
+  test(`${protocol}: a refused upload is answered while its body is still to come`, async (t) => {
+    await using server = await startRestServer(protocol, contract.routes);
+    server.pipeline.refuse = () => {
+      throw denied;
+    };
+    t.is(
+      (await server.send({ method: "PUT", path: "/v1/files/a", body: Buffer.alloc(400_000) })).status,
+      403,
+    );
+    server.pipeline.refuse = undefined;
+    t.is((await server.send({ method: "GET", path: "/v1/kinds" })).status, 200);
+  });
+
+  test(`${protocol}: a payload is under its reason, one that says nothing is empty`, async (t) => {
+    await using server = await startRestServer(protocol, contract.routes);
+    const bodyOf = async (error: SvcError): Promise<[number, unknown]> => {
+      server.pipeline.answer = () => {
+        throw error;
+      };
+      const answer = await server.send({ method: "GET", path: "/v1/kinds" });
+      return [answer.status, JSON.parse(answer.body.toString())];
+    };
+    t.deepEqual(
+      await bodyOf(new SvcError("permission_denied", "token_denied", "an access token cannot do this")),
+      [
+        403,
+        {
+          error: "an access token cannot do this",
+          code: "permission_denied",
+          reason: "token_denied",
+          token_denied: {},
+        },
+      ],
+    );
+    const licenses = [{ name: "LICENSE", text: "…", sha256: "00" }];
+    t.deepEqual(
+      await bodyOf(failedPrecondition("license_required", "acknowledge it", { payload: { licenses } })),
+      [
+        409,
+        {
+          error: "acknowledge it",
+          code: "failed_precondition",
+          reason: "license_required",
+          license_required: { licenses, permissions: [] },
+        },
+      ],
+    );
+    const payload = { exitCode: 1, signal: "", lastLines: ["boom"] };
+    t.deepEqual(await bodyOf(failedPrecondition("start_failed", "it ended at once", { payload })), [
+      409,
+      {
+        error: "it ended at once",
+        code: "failed_precondition",
+        reason: "start_failed",
+        start_failed: { exit_code: 1, signal: "", last_lines: ["boom"] },
+      },
+    ]);
+  });
+
+  const statuses = [
+    ["invalid_argument", 400],
+    ["out_of_range", 400],
+    ["unauthenticated", 401],
+    ["permission_denied", 403],
+    ["not_found", 404],
+    ["already_exists", 409],
+    ["failed_precondition", 409],
+    ["aborted", 409],
+    ["resource_exhausted", 429],
+    ["canceled", 499],
+    ["internal", 500],
+    ["data_loss", 500],
+    ["unknown", 500],
+    ["unimplemented", 501],
+    ["unavailable", 503],
+    ["deadline_exceeded", 504],
+  ] as const;
+  for (const [code, status] of statuses) {
+    test(`${protocol}: ${code} is ${status}`, async (t) => {
+      await using server = await startRestServer(protocol, contract.routes);
+      server.pipeline.answer = () => {
+        throw new SvcError(code, "denied", "no");
+      };
+      const answer = await server.send({ method: "GET", path: "/v1/kinds" });
+      t.is(answer.status, status);
+      t.deepEqual(JSON.parse(answer.body.toString()), { error: "no", code, reason: "denied" });
+    });
+  }
+
+  test(`${protocol}: what is thrown by mistake is logged, and never shown`, async (t) => {
+    await using server = await startRestServer(protocol, contract.routes);
+    server.pipeline.answer = () => {
+      throw new TypeError("cannot read /var/lib/secret");
+    };
+    const answer = await server.send({ method: "GET", path: "/v1/kinds" });
+    t.is(answer.status, 500);
+    t.deepEqual(JSON.parse(answer.body.toString()), {
+      error: "something went wrong",
+      code: "internal",
+      reason: "internal",
+      internal: { request_id: "r-1" },
+    });
+    t.true(server.internalErrors[0] instanceof TypeError);
+    t.is((await server.send({ method: "GET", path: "/v1/things/a" })).status, 500);
+  });
+}
+
+test("HTTP/1.1: a body of unknown size is cut off at its bound", async (t) => {
+  await using server = await startRestServer("HTTP/1.1", contract.routes);
+  const answer = await exchange(server.port, [
+    "POST /v1/kinds HTTP/1.1\r\nhost: x\r\ncontent-type: application/json\r\ntransfer-encoding: chunked\r\n\r\n",
+    ...Array.from({ length: 40 }, () => `8000\r\n${" ".repeat(0x8000)}\r\n`),
+  ]);
+  t.regex(answer, /^HTTP\/1\.1 413 /);
+});
+
+test("HTTP/1.1: a body that never comes is given up", async (t) => {
+  await using server = await startRestServer("HTTP/1.1", contract.routes, { bodyTimeoutMs: 100 });
+  const answer = await exchange(server.port, [
+    "POST /v1/kinds HTTP/1.1\r\nhost: x\r\ncontent-type: application/json\r\ncontent-length: 10\r\n\r\n{",
+  ]);
+  t.regex(answer, /^HTTP\/1\.1 504 /);
+  t.regex(answer, /"deadline_exceeded"/);
+});
+
+test("HTTP/1.1: a chunked body without chunks is no body", async (t) => {
+  await using server = await startRestServer("HTTP/1.1", contract.routes);
+  const head = "host: x\r\nconnection: close\r\ntransfer-encoding: chunked\r\n\r\n0\r\n\r\n";
+  t.regex(await exchange(server.port, [`POST /v1/kinds HTTP/1.1\r\n${head}`]), /^HTTP\/1\.1 200 /);
+});
+
+test("HTTP/1.1: a request target without a slash is not REST's", async (t) => {
+  await using server = await startRestServer("HTTP/1.1", contract.routes);
+  const answer = await exchange(server.port, [
+    "GET http://x/v1/kinds HTTP/1.1\r\nhost: x\r\nconnection: close\r\n\r\n",
+  ]);
+  t.regex(answer, /^HTTP\/1\.1 418 /);
+});
+
+/** Sends text over a bare socket and reads until the other side closes. */
+async function exchange(port: number, parts: readonly string[]): Promise<string> {
+  const socket = net.connect(port, "127.0.0.1");
+  const chunks: Buffer[] = [];
+  socket.on("data", (chunk: Buffer) => chunks.push(chunk)).on("error", () => undefined);
+  for (const part of parts) socket.write(part);
+  await once(socket, "close");
+  return Buffer.concat(chunks).toString();
+}
