@@ -1,0 +1,222 @@
+import { execFileSync } from "node:child_process";
+import { chmod, link, lstat, mkdir, readFile, symlink, writeFile } from "node:fs/promises";
+import { join } from "node:path";
+import { Readable } from "node:stream";
+import { buffer } from "node:stream/consumers";
+import test from "ava";
+import fc from "fast-check";
+import { assertFails, createWorld, rootTest, someUid } from "./support/world.ts";
+
+test("directories and files are made with the exact mode, as their owner", async (t) => {
+  await using world = await createWorld();
+  const { app, user } = world;
+  await user.makeDirs(app, ["a/b", join(app, "c"), "."], { mode: 0o775 });
+  await user.writeFile(app, "a/b/f", "text", { mode: 0o664 });
+  for (const [path, mode] of [
+    ["a", 0o775],
+    ["a/b", 0o775],
+    ["c", 0o775],
+    ["a/b/f", 0o664],
+  ] as const) {
+    const stats = await lstat(join(app, path));
+    t.deepEqual([stats.uid, stats.mode & 0o7777], [someUid, mode], path);
+  }
+  await user.makeDirs(app, ["a"], { mode: 0o700 });
+  t.is((await lstat(join(app, "a"))).mode & 0o777, 0o775, "one that exists is left as it is");
+});
+
+test("a file is replaced as a whole, and nothing else is left", async (t) => {
+  await using world = await createWorld();
+  const { app, user } = world;
+  const content = Buffer.alloc(3_000_000, "x");
+  await user.writeFile(app, "f", content);
+  await user.writeFile(app, "f", "short");
+  t.is((await user.readFile(app, "f")).toString(), "short");
+  t.deepEqual(await user.list(app, "."), [{ name: "f", type: "file" }]);
+  await user.writeFile(app, "f", content);
+  t.true((await user.readFile(app, "f")).equals(content));
+  await assertFails(t, user.readFile(app, "f", { maxBytes: 2_999_999 }), "resource_exhausted");
+  t.is((await user.readFile(app, "f", { maxBytes: 3_000_000 })).length, 3_000_000);
+});
+
+test("stat and list tell what is there", async (t) => {
+  await using world = await createWorld();
+  const { app, user } = world;
+  await user.writeFile(app, "f", "12345", { mode: 0o640 });
+  await user.makeDirs(app, ["d"]);
+  await symlink("/nowhere", join(app, "l"));
+  t.like(await user.stat(app, "f"), { type: "file", sizeBytes: 5, mode: 0o640, uid: someUid });
+  t.is((await user.stat(app, "l"))?.type, "symlink");
+  t.is((await user.stat(app, "."))?.type, "directory");
+  t.is(await user.stat(app, "none"), undefined);
+  t.is(await user.stat(app, "f/none"), undefined);
+  t.deepEqual(await user.list(app, "."), [
+    { name: "d", type: "directory" },
+    { name: "f", type: "file" },
+    { name: "l", type: "symlink" },
+  ]);
+  await assertFails(t, user.list(app, ".", { maxEntries: 2 }), "resource_exhausted");
+  await assertFails(t, user.list(app, "f"), "failed_precondition");
+  await assertFails(t, user.list(app, "none"), "not_found");
+});
+
+test("rename moves, replaces a file, and refuses a directory that is not empty", async (t) => {
+  await using world = await createWorld();
+  const { app, user } = world;
+  await user.makeDirs(app, ["a", "b/c"]);
+  await user.writeFile(app, "a/f", "new");
+  await user.writeFile(app, "b/f", "old");
+  await user.rename(app, "a/f", "b/f");
+  t.is((await user.readFile(app, "b/f")).toString(), "new");
+  await assertFails(t, user.rename(app, "a", "b"), "failed_precondition", /not empty/);
+  await assertFails(t, user.rename(app, "none", "x"), "not_found");
+  await assertFails(t, user.rename(app, ".", "x"), "invalid_argument");
+});
+
+test("measure agrees with du, hard links counted once", async (t) => {
+  await using world = await createWorld();
+  const { app, user } = world;
+  await user.makeDirs(app, ["a/deep/er", "b"]);
+  await user.writeFile(app, "a/deep/er/f", Buffer.alloc(100_000));
+  await user.writeFile(app, "b/g", Buffer.alloc(50_000));
+  await link(join(app, "a/deep/er/f"), join(app, "b/f"));
+  await user.runCommand(["truncate", "-s", "1G", "sparse"], { cwd: app });
+  await symlink("/usr", join(app, "b/usr"));
+  const du = (...paths: string[]) =>
+    execFileSync("du", ["-s", "-B1", ...paths.map((path) => join(app, path))], { encoding: "utf8" })
+      .trim()
+      .split("\n")
+      .map((line) => Number(line.split("\t")[0]));
+  t.deepEqual(await user.measure(app, ["a", "b"]), du("a", "b"));
+  t.deepEqual(await user.measure(app, ["b", "a"]), du("b", "a"));
+  t.deepEqual(await user.measure(app, ["."]), du("."));
+  t.deepEqual(await user.measure(app, ["b/g", "none"]), [...du("b/g"), 0]);
+});
+
+test("openRead streams from an offset, with backpressure, and ends when it is destroyed", async (t) => {
+  await using world = await createWorld();
+  const { app, user } = world;
+  const content = Buffer.from(Array.from({ length: 5_000_000 }, (_, index) => index % 251));
+  await user.writeFile(app, "f", content);
+  t.true((await buffer(user.openRead(app, "f", { offset: 7 }))).equals(content.subarray(7)));
+  t.is((await buffer(user.openRead(app, "f", { offset: 9_000_000 }))).length, 0);
+  const cut = user.openRead(app, "f");
+  for await (const chunk of cut) {
+    t.true((chunk as Buffer).length > 0);
+    break;
+  }
+  await assertFails(t, buffer(user.openRead(app, "none")), "not_found");
+  t.is((await user.stat(app, "f"))?.sizeBytes, 5_000_000, "the helper goes on working");
+});
+
+test("a tar stream is unpacked as the user, without special bits", async (t) => {
+  await using world = await createWorld();
+  const { app, dir, user } = world;
+  await mkdir(join(dir, "src/sub"), { recursive: true });
+  await writeFile(join(dir, "src/sub/run"), "#!/bin/sh\n");
+  await chmod(join(dir, "src/sub/run"), 0o4755);
+  const tar = execFileSync("tar", ["-c", "-C", join(dir, "src"), "."]);
+  await user.extractTar(app, "repo", Readable.from([tar]));
+  const stats = await lstat(join(app, "repo/sub/run"));
+  t.deepEqual([stats.uid, stats.mode & 0o7777], [someUid, 0o755]);
+  const tooMuch = user.extractTar(app, "repo2", Readable.from([tar]), { maxBytes: 1000 });
+  await assertFails(t, tooMuch, "resource_exhausted");
+  await assertFails(
+    t,
+    user.extractTar(app, "repo3", Readable.from([Buffer.from("no tar")])),
+    "failed_precondition",
+  );
+  const broken = new Readable({ read: () => undefined });
+  setTimeout(() => broken.destroy(new Error("git died")), 50);
+  await t.throwsAsync(user.extractTar(app, "repo4", broken), { message: "git died" });
+});
+
+test("any other path is refused by every operation, and named", async (t) => {
+  await using world = await createWorld();
+  const { app, user } = world;
+  const hostile = fc.oneof(
+    fc.tuple(fc.string(), fc.string()).map(([before, after]) => `${before}\0${after}`),
+    fc.tuple(fc.string(), fc.string()).map(([before, after]) => `${before}/../${after}`),
+    fc.constantFrom(
+      "..",
+      "../app/f",
+      "a/..",
+      "/etc/passwd",
+      "\ud800",
+      "a/\udfff",
+      `${app}-evil/f`,
+      `${app}/../app/f`,
+    ),
+  );
+  await fc.assert(
+    fc.asyncProperty(hostile, async (path) => {
+      for (const work of [
+        user.stat(app, path),
+        user.list(app, path),
+        user.readFile(app, path),
+        user.writeFile(app, path, "x"),
+        user.makeDirs(app, [path]),
+        user.rename(app, path, "x"),
+        user.rename(app, "x", path),
+        user.removeTree(app, path),
+        user.measure(app, [path]),
+        user.readTail(app, [path], { maxLines: 1 }),
+        user.copyTree({ root: app, path }, { root: app, path: "x" }),
+        user.extractTar(app, path, Readable.from([])),
+        user.spawnDetached(["true"], { log: { root: app, path } }),
+      ]) {
+        await assertFails(t, work, "invalid_argument");
+      }
+    }),
+    { numRuns: 30 },
+  );
+  t.deepEqual(await user.list(app, "."), []);
+});
+
+test("odd but honest names work", async (t) => {
+  await using world = await createWorld();
+  const { app, user } = world;
+  for (const name of ["-rf", "a b", "..x", "...", "~", "ä€𝄞", "new\nline", "*", "%2e%2e", "x".repeat(255)]) {
+    await user.writeFile(app, name, name);
+    t.is((await user.readFile(app, name)).toString(), name);
+    await user.removeTree(app, name);
+    t.is(await user.stat(app, name), undefined);
+  }
+  await assertFails(t, user.writeFile(app, "x".repeat(256), ""), "invalid_argument");
+});
+
+rootTest("the kernel decides: another user's files are out of reach", async (t) => {
+  await using world = await createWorld();
+  const { dir, user } = world;
+  await mkdir(join(dir, "private"), { mode: 0o700 });
+  await writeFile(join(dir, "private/f"), "root's");
+  await writeFile(join(dir, "open"), "root's", { mode: 0o600 });
+  for (const work of [
+    user.readFile(dir, "open"),
+    user.readFile(dir, "private/f"),
+    user.writeFile(dir, "new", "x"),
+    user.makeDirs(dir, ["new"]),
+    user.removeTree(dir, "open"),
+    user.rename(dir, "open", "closed"),
+    user.copyTree({ root: dir, path: "private" }, { root: world.app, path: "copy" }),
+    user.runCommand(["true"], { cwd: join(dir, "private") }).then(() => undefined),
+  ]) {
+    const error = await t.throwsAsync(work);
+    t.regex(String(error), /permission denied|cannot be entered/i);
+  }
+  t.is(await readFile(join(dir, "open"), "utf8"), "root's");
+});
+
+rootTest("an owned directory is made only where nobody else writes", async (t) => {
+  await using world = await createWorld();
+  const { dir, identities, app } = world;
+  await assertFails(t, identities.createOwnedDir(app, someUid), "already_exists");
+  await mkdir(join(dir, "shared"));
+  await chmod(join(dir, "shared"), 0o1777);
+  await assertFails(t, identities.createOwnedDir(join(dir, "shared/x"), someUid), "failed_precondition");
+  await assertFails(t, identities.createOwnedDir(join(app, "x"), someUid), "failed_precondition");
+  await assertFails(t, identities.removeOwnedDir(app, 1), "failed_precondition");
+  await symlink("/etc", join(dir, "etc"));
+  await assertFails(t, identities.removeOwnedDir(join(dir, "etc"), 0), "failed_precondition");
+  t.deepEqual(await identities.removeOwnedDir(join(dir, "none"), someUid), { freedBytes: 0 });
+});

@@ -1,0 +1,42 @@
+import test from "ava";
+import fc from "fast-check";
+import { FrameDecoder, encodeFrame, maxDataBytes } from "../../src/identity/helper/frames.mjs";
+
+test("frames survive any cutting", (t) => {
+  fc.assert(
+    fc.property(
+      fc.array(fc.record({ note: fc.string(), data: fc.uint8Array({ maxLength: 300 }) }), { maxLength: 8 }),
+      fc.array(fc.integer({ min: 1, max: 64 }), { minLength: 1, maxLength: 20 }),
+      (messages, cuts) => {
+        const bytes = Buffer.concat(messages.map(({ note, data }, id) => encodeFrame({ id, note }, data)));
+        const decoder = new FrameDecoder();
+        const frames = [];
+        for (let start = 0, cut = 0; start < bytes.length; cut++) {
+          const length = cuts[cut % cuts.length] ?? 1;
+          frames.push(...decoder.push(bytes.subarray(start, start + length)));
+          start += length;
+        }
+        t.deepEqual(
+          frames.map(({ header, data }) => ({ note: header["note"], data: Uint8Array.from(data) })),
+          messages.map(({ note, data }) => ({ note, data })),
+        );
+      },
+    ),
+  );
+});
+
+test("what is above a bound is neither sent nor waited for", (t) => {
+  t.throws(() => encodeFrame({}, Buffer.alloc(maxDataBytes + 1)), { instanceOf: RangeError });
+  const prefix = Buffer.alloc(8);
+  prefix.writeUInt32BE(2, 0);
+  prefix.writeUInt32BE(maxDataBytes + 1, 4);
+  t.throws(() => new FrameDecoder().push(prefix), { message: /too large/ });
+});
+
+for (const json of ["null", "1", "{", ""]) {
+  test(`a header of ${JSON.stringify(json)} breaks the protocol`, (t) => {
+    const prefix = Buffer.alloc(8);
+    prefix.writeUInt32BE(json.length, 0);
+    t.throws(() => new FrameDecoder().push(Buffer.concat([prefix, Buffer.from(json)])));
+  });
+}

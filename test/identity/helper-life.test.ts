@@ -1,0 +1,175 @@
+import { spawn } from "node:child_process";
+import { chmod, readdir, readFile, writeFile } from "node:fs/promises";
+import { join } from "node:path";
+import { fileURLToPath } from "node:url";
+import test from "ava";
+import { assertFails, createWorld, eventually, isAlive, rootTest, someUid } from "./support/world.ts";
+
+const whoHelps = async (user: { runCommand: (argv: string[]) => Promise<{ stdout: string }> }) =>
+  Number((await user.runCommand(["sh", "-c", "echo $PPID"])).stdout);
+
+/** Our own children; those of other tests run in other processes. */
+async function children(): Promise<number> {
+  const text = await readFile(`/proc/self/task/${process.pid}/children`, "latin1");
+  return text.split(" ").filter(Boolean).length;
+}
+
+test.serial("one helper per user, kept while there is work, stopped when idle, started again", async (t) => {
+  await using world = await createWorld({ idleMs: 300 });
+  const { user, identities } = world;
+  const again = await identities.as(someUid);
+  const [first = 0, second] = await Promise.all([whoHelps(user), whoHelps(again)]);
+  t.is(second, first);
+  t.true(await isAlive(first));
+  await user.runCommand(["sleep", "0.6"]);
+  t.is(await whoHelps(user), first, "a busy helper is not idle");
+  await eventually(t, "it is stopped", async () => !(await isAlive(first)));
+  t.not(await whoHelps(user), first);
+});
+
+test.serial("a helper that was killed is replaced", async (t) => {
+  await using world = await createWorld();
+  const { user } = world;
+  const first = await whoHelps(user);
+  process.kill(first, "SIGKILL");
+  await eventually(t, "it is gone", async () => !(await isAlive(first)));
+  await eventually(t, "another one works", () =>
+    whoHelps(user).then(
+      (pid) => pid !== first,
+      () => false,
+    ),
+  );
+});
+
+rootTest("helpers are bounded: an idle one makes room, a busy one is waited for", async (t) => {
+  await using world = await createWorld({ maxHelpers: 1 });
+  const { identities, user } = world;
+  const other = await identities.as(1);
+  const first = await whoHelps(user);
+  const busy = other.runCommand(["sleep", "0.5"]);
+  await eventually(t, "the idle one makes room", async () => !(await isAlive(first)));
+  await assertFails(t, user.stat("/", "etc", { timeoutMs: 50 }), "deadline_exceeded", /waited too long/);
+  const stop = new AbortController();
+  const canceled = user.stat("/", "etc", { signal: stop.signal });
+  stop.abort();
+  await assertFails(t, canceled, "canceled");
+  t.is((await user.stat("/", "etc"))?.type, "directory");
+  await busy;
+});
+
+test("many requests at once are all answered", async (t) => {
+  await using world = await createWorld();
+  const { app, user } = world;
+  await user.writeFile(app, "f", "x");
+  const answers = await Promise.all(Array.from({ length: 500 }, () => user.readFile(app, "f")));
+  t.is(answers.length, 500);
+  const many = Array.from({ length: 1200 }, () => user.stat(app, "f"));
+  const refused = (await Promise.allSettled(many)).filter(({ status }) => status === "rejected");
+  t.true(refused.length > 0 && refused.length <= 1200 - 1024, `${refused.length} refused`);
+});
+
+test("a signal that is aborted already, or a message above the bound, starts nothing", async (t) => {
+  await using world = await createWorld();
+  const { app, user } = world;
+  await assertFails(t, user.writeFile(app, "f", "x", { signal: AbortSignal.abort() }), "canceled");
+  await assertFails(t, user.writeFile(app, "f", Buffer.alloc(9 << 20)), "resource_exhausted");
+  await assertFails(t, user.runCommand(["true", "x".repeat(5 << 20)]), "resource_exhausted");
+  t.is(await user.stat(app, "f"), undefined);
+});
+
+test.serial("disposing ends the work and reaps every helper", async (t) => {
+  const before = await children();
+  const world = await createWorld();
+  const long = world.user.runCommand(["sleep", "300"]);
+  long.catch(() => undefined);
+  await whoHelps(world.user);
+  await world.identities[Symbol.asyncDispose]();
+  await assertFails(t, long, "unavailable");
+  t.is(await children(), before);
+  await assertFails(t, world.user.stat("/", "."), "unavailable", /stopping/);
+});
+
+test("when the daemon is killed its helper and commands end; detached processes stay", async (t) => {
+  await using world = await createWorld();
+  const { app } = world;
+  const script = `
+    import { createIdentities } from ${JSON.stringify(new URL("../../src/identity/identity.ts", import.meta.url).href)};
+    const user = await createIdentities().as(${someUid});
+    await user.spawnDetached(["sh", "-c", "echo $$ > detached; exec sleep 300"], { cwd: ${JSON.stringify(app)} });
+    await user.runCommand(["sh", "-c", "echo $PPID $$ > pids; exec sleep 300"], { cwd: ${JSON.stringify(app)} });`;
+  const daemon = spawn(process.execPath, ["--input-type=module", "-e", script], { stdio: "inherit" });
+  const pidsIn = async (name: string) => {
+    const text = await readFile(join(app, name), "utf8").catch(() => "");
+    return text.endsWith("\n") ? text.trim().split(" ").map(Number) : [];
+  };
+  await eventually(t, "everything runs", async () => (await pidsIn("pids")).length === 2);
+  daemon.kill("SIGKILL");
+  for (const pid of await pidsIn("pids")) {
+    await eventually(t, `${pid} has ended`, async () => !(await isAlive(pid)));
+  }
+  const [detached = 0] = await pidsIn("detached");
+  t.true(await isAlive(detached));
+  process.kill(detached, "SIGKILL");
+});
+
+const hello = 'send({ hello: 1 }); process.stdin.on("data", (bytes) => { const id = 1; ';
+for (const [what, body] of [
+  ["sends garbage", `${hello} process.stdout.write("garbage, and much of it"); });`],
+  ["sends an endless frame", `${hello} process.stdout.write(Buffer.alloc(8, 0xff)); });`],
+  ["sends no JSON", `${hello} process.stdout.write(Buffer.from("000000010000000078", "hex")); });`],
+  [
+    "overruns the window",
+    `${hello} for (let i = 0; i < 64; i++) send({ id, chunk: true }, Buffer.alloc(1 << 16)); });`,
+  ],
+  ["acknowledges what was not sent", `${hello} send({ id, ack: 1e9 }); });`],
+  ["dies", `${hello} process.exit(1); });`],
+  ["never says hello and dies", `process.exit(1);`],
+] as const) {
+  test(`a helper that ${what} fails its request and nothing else`, async (t) => {
+    await using world = await createWorld();
+    const helperPath = join(world.dir, "helper.mjs");
+    const send =
+      "const send = (header, data = Buffer.alloc(0)) => { const json = Buffer.from(JSON.stringify(header)); const prefix = Buffer.alloc(8);" +
+      "prefix.writeUInt32BE(json.length, 0); prefix.writeUInt32BE(data.length, 4); process.stdout.write(Buffer.concat([prefix, json, data])); };\n";
+    await writeFile(helperPath, send + body);
+    await chmod(helperPath, 0o644);
+    const { createIdentities } = await import("../../src/identity/identity.ts");
+    await using identities = createIdentities({ helperPath });
+    const user = await identities.as(someUid);
+    const error = await t.throwsAsync(user.runCommand(["true"]));
+    t.regex(String(error), /its helper process|cannot act as/);
+  });
+}
+
+for (const [what, value] of [
+  ["a string", '"1e9"'],
+  ["a negative number", "[-1]"],
+  ["too few", "[]"],
+  ["an infinite one", "[1e999]"],
+  ["nothing", "null"],
+] as const) {
+  test(`a helper that answers ${what} for a size is not believed`, async (t) => {
+    await using world = await createWorld();
+    const helperPath = join(world.dir, "helper.mjs");
+    await writeFile(
+      helperPath,
+      "const send = (json) => { const prefix = Buffer.alloc(8); prefix.writeUInt32BE(json.length, 0); process.stdout.write(Buffer.concat([prefix, Buffer.from(json)])); };\n" +
+        `send('{"hello":1}'); process.stdin.on("data", () => send('{"id":1,"ok":true,"value":${value}}'));`,
+    );
+    const { createIdentities } = await import("../../src/identity/identity.ts");
+    await using identities = createIdentities({ helperPath });
+    const user = await identities.as(someUid);
+    await assertFails(t, user.measure("/tmp", ["x"]), "internal", /makes no sense/);
+  });
+}
+
+test("the helper imports nothing but node's own modules and its own files", async (t) => {
+  const dir = fileURLToPath(new URL("../../src/identity/helper/", import.meta.url));
+  const files = (await readdir(dir)).map((name) => join(dir, name));
+  for (const file of [...files, join(dir, "../helper.mjs")]) {
+    const imports = [
+      ...(await readFile(file, "utf8")).matchAll(/^import .*?"([^"]+)";$|^} from "([^"]+)";$/gms),
+    ];
+    for (const [, path, other] of imports) t.regex(path ?? other ?? "", /^(node:|\.\/)/, file);
+  }
+});

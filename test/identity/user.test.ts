@@ -1,0 +1,80 @@
+import { execFileSync } from "node:child_process";
+import { mkdtemp, rm, writeFile } from "node:fs/promises";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import test from "ava";
+import { SvcError } from "../../src/errors.ts";
+import { createUsers, parsePasswdLine, parseUid } from "../../src/identity/user.ts";
+import { assertFails } from "./support/world.ts";
+
+for (const [text, uid] of [
+  ["0", 0],
+  ["1000", 1000],
+  ["4294967294", 4294967294],
+] as const) {
+  test(`uid ${text} is read`, (t) => t.is(parseUid(text), uid));
+}
+
+for (const text of ["-1", "4294967295", "4294967296", " 0", "0 ", "0x0", "1e3", "", "00", "+1", "1.0", "٣"]) {
+  test(`uid ${JSON.stringify(text)} is refused`, (t) => {
+    const error = t.throws(() => parseUid(text), { instanceOf: SvcError });
+    t.is(error.code, "invalid_argument");
+  });
+}
+
+for (const line of [
+  "",
+  "# x",
+  "+::::::",
+  "a:x:-1:0::/:/bin/sh",
+  "a:x:4294967295:0::/:/bin/sh",
+  "a:x:0:0::/",
+]) {
+  test(`passwd line ${JSON.stringify(line)} is no user`, (t) => t.is(parsePasswdLine(line), undefined));
+}
+
+test("a user is found by uid and by name, with all groups", async (t) => {
+  const users = createUsers();
+  const daemon = await users.byUid(1);
+  t.is(daemon.name, "daemon");
+  t.deepEqual(await users.byName("daemon"), daemon);
+  const expected = execFileSync("id", ["-G", "daemon"], { encoding: "utf8" }).trim();
+  t.is((await users.groupsOf(daemon)).join(" "), expected);
+});
+
+test("a uid without a passwd entry is refused", async (t) => {
+  await assertFails(t, createUsers().byUid(3_999_999_999), "failed_precondition", /no passwd entry/);
+});
+
+for (const uid of [-1, 4294967295, Number.NaN, 1.5]) {
+  test(`the number ${uid} is no uid`, async (t) => {
+    await assertFails(t, createUsers().byUid(uid), "invalid_argument", /must be a number/);
+  });
+}
+
+for (const name of ["", "-x", "a:b", "a\nb", "a\0b", "x".repeat(300)]) {
+  test(`${JSON.stringify(name.slice(0, 10))} is no user name`, async (t) => {
+    await assertFails(t, createUsers().byName(name), "invalid_argument", /is no user name/);
+  });
+}
+
+test("digits are not taken for the name of the user with that uid", async (t) => {
+  await assertFails(t, createUsers().byName("0"), "failed_precondition");
+});
+
+test("a host without getent is read from its passwd file; answers are kept for a while", async (t) => {
+  const dir = await mkdtemp(join(tmpdir(), "svc-users-"));
+  t.teardown(() => rm(dir, { recursive: true }));
+  const passwdFile = join(dir, "passwd");
+  await writeFile(passwdFile, "root:x:0:0::/root:/bin/sh\nann:x:1234:1235:Ann,,,:/home/ann:\n");
+  let now = 0;
+  const users = createUsers({ searchPath: dir, passwdFile, ttlMs: 1000, now: () => now });
+  const ann = { name: "ann", uid: 1234, gid: 1235, home: "/home/ann", shell: "/bin/sh" };
+  t.deepEqual(await users.byUid(1234), ann);
+  await writeFile(passwdFile, "root:x:0:0::/root:/bin/sh\n");
+  now = 999;
+  t.deepEqual(await users.byUid(1234), ann);
+  now = 1001;
+  await assertFails(t, users.byUid(1234), "failed_precondition");
+  await assertFails(t, users.byName("ann"), "failed_precondition");
+});
