@@ -1,19 +1,9 @@
 /** What svc keeps of an installed app: one row of `apps`, with the part that only this folder understands as JSON. */
-import type { AppOriginKind, AppRuntime } from "../../gen/svc/v1/words.ts";
+import type { AppRuntime } from "../../gen/svc/v1/words.ts";
 import type { JsonObject } from "../lib/json.ts";
 import type { Manifest } from "../packages/manifest.ts";
+import type { PackageOrigin } from "../packages/package-resolver.ts";
 import type { SqlValue, Statement } from "../store/store.ts";
-
-/** Where an app's package came from; see `AppOrigin` of the contract. Texts are empty where they do not apply. */
-export interface AppOrigin {
-  kind: AppOriginKind;
-  /** Repository URL or absolute directory, without credentials. */
-  url: string;
-  source: string;
-  branch: string;
-  tag: string;
-  commit: string;
-}
 
 /** The state between operations: what the supervisor said last, or how the last operation ended. */
 export type SettledState = "INSTALLING" | "STOPPED" | "RUNNING" | "FAILED" | "CRASHED";
@@ -29,7 +19,7 @@ export interface StartFailure {
 interface AppDocument {
   /** The uid that its files belong to and its processes run as: the owner's, but for root's apps under `root_runs_as`. */
   runUid: number;
-  origin: AppOrigin;
+  origin: PackageOrigin;
   /** The tag, else the short commit, else the manifest's version. */
   version: string;
   manifest: Manifest;

@@ -1,5 +1,9 @@
 /** Start, stop and restart: one operation each, under the app's lock, never cancelled by a client that goes away. */
+import { dirname, join } from "node:path";
 import { SvcError } from "../errors.ts";
+import type { Identities } from "../identity/identity.ts";
+import { resolveSettings } from "../packages/settings.ts";
+import { appTree } from "../runtimes/app-tree.ts";
 import type { AppRuntime, RunnableApp } from "../runtimes/runtime.ts";
 import { patchApp, type AppPatch, type AppRecord, type StartFailure } from "./app-record.ts";
 import type { AppRegistry } from "./app-registry.ts";
@@ -10,6 +14,7 @@ export interface LifecycleOptions {
   operations: Operations;
   runtimeOf: (app: AppRecord) => AppRuntime;
   runnable: (app: AppRecord) => RunnableApp;
+  identities: Identities;
 }
 
 export class Lifecycle {
@@ -17,12 +22,14 @@ export class Lifecycle {
   readonly #operations: Operations;
   readonly #runtimeOf: (app: AppRecord) => AppRuntime;
   readonly #runnable: (app: AppRecord) => RunnableApp;
+  readonly #identities: Identities;
 
   constructor(options: LifecycleOptions) {
     this.#registry = options.registry;
     this.#operations = options.operations;
     this.#runtimeOf = options.runtimeOf;
     this.#runnable = options.runnable;
+    this.#identities = options.identities;
   }
 
   /**
@@ -70,7 +77,10 @@ export class Lifecycle {
   async finishStart(operation: Operation): Promise<void> {
     await this.#settle(operation, async (app) => {
       const runtime = this.#runtimeOf(app);
-      if (!isUp(runtime.status(app.id)?.state)) await runtime.start(this.#runnable(app));
+      if (!isUp(runtime.status(app.id)?.state)) {
+        await this.#writeSettingsFiles(app);
+        await runtime.start(this.#runnable(app));
+      }
       return { state: "RUNNING", stateReason: "", failure: null, startedRevision: app.revision };
     });
   }
@@ -94,6 +104,19 @@ export class Lifecycle {
       throw error;
     }
     await this.finishStart(operation);
+  }
+
+  /** Settings that an app reads from files are written into its data at every start. */
+  async #writeSettingsFiles(app: AppRecord): Promise<void> {
+    const { files } = resolveSettings(app.manifest, app.settings);
+    if (files.length === 0) return;
+    const { directory, uid } = this.#runnable(app);
+    const identity = await this.#identities.as(uid);
+    for (const { path, content } of files) {
+      const target = join(appTree.data, path);
+      await identity.makeDirs(directory, [dirname(target)]);
+      await identity.writeFile(directory, target, content);
+    }
   }
 
   /** Runs the work and ends the operation with the state that it came to. */

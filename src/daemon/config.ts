@@ -2,6 +2,7 @@
 import { readFile } from "node:fs/promises";
 import { dirname, isAbsolute, join, resolve } from "node:path";
 import { invalidRequest, SvcError, type FieldViolation } from "../errors.ts";
+import { systemDirs } from "../identity/launch.ts";
 import { defaultPaths, type PathEnvironment } from "./paths.ts";
 
 /** One index of packages. */
@@ -36,6 +37,11 @@ export interface Config {
   readonly apps: {
     /** The account that runs root-owned `process` apps; default root itself, with a warning at install. */
     readonly rootRunsAs: string | undefined;
+    /**
+     * Directories in which apps and their build steps find programs. Default: in system mode the usual system
+     * directories, in user mode the PATH of the daemon.
+     */
+    readonly path: readonly string[];
   };
   readonly system: {
     /** The command that reboots the host, as an argv. Default `systemctl reboot`. */
@@ -117,7 +123,10 @@ export function parseConfig(
     sources: root
       .tables("sources")
       .map((source) => ({ name: source.sourceName("name"), url: source.required("url") })),
-    apps: { rootRunsAs: apps.string("root_runs_as") },
+    apps: {
+      rootRunsAs: apps.string("root_runs_as"),
+      path: apps.directories("path") ?? defaultSearchPath(environment),
+    },
     system: { rebootCommand: system.strings("reboot_command") ?? ["systemctl", "reboot"] },
     log: { level: log.word("level", logLevels) ?? "info" },
   };
@@ -134,6 +143,12 @@ export function parseConfig(
     throw new SvcError("invalid_argument", "invalid_request", `${file}: ${message}`, { payload });
   }
   return deepFreeze(config);
+}
+
+function defaultSearchPath({ uid, env }: PathEnvironment): readonly string[] {
+  // What root happens to have in its PATH is nothing that other users' apps should depend on.
+  const own = uid === 0 ? [] : (env["PATH"] ?? "").split(":").filter((directory) => isAbsolute(directory));
+  return own.length > 0 ? own : systemDirs;
 }
 
 /** Reads one TOML table: remembers which keys were asked for, so that the rest can be refused. */
@@ -204,6 +219,13 @@ class TableReader {
     if (!Array.isArray(value) || !value.every((entry) => typeof entry === "string")) {
       return this.#refuse(key, "must be a list of texts");
     }
+    return value;
+  }
+
+  directories(key: string): readonly string[] | undefined {
+    const value = this.strings(key);
+    const relative = value?.find((directory) => !isAbsolute(directory) || directory.includes(":"));
+    if (relative !== undefined) this.#refuse(key, `"${relative}" must be an absolute path without a colon`);
     return value;
   }
 

@@ -1,0 +1,141 @@
+/** Builds every service of the daemon once, for the daemon itself and for a CLI that works in-process. */
+import { mkdir } from "node:fs/promises";
+import { join } from "node:path";
+import { Apps } from "../apps/apps.ts";
+import { createAppPaths } from "../apps/app-paths.ts";
+import { bindServices } from "../handlers/services.ts";
+import { createIdentities } from "../identity/identity.ts";
+import { createUsers } from "../identity/user.ts";
+import { readBootId } from "../lib/boot-id.ts";
+import { createPackageResolver } from "../packages/create-package-resolver.ts";
+import { createSettingsValidator } from "../packages/settings-validator.ts";
+import type { AuditRecord } from "../rpc/audit.ts";
+import { createPipeline, type Pipeline } from "../rpc/pipeline.ts";
+import { Cgroups } from "../runtimes/process/cgroup.ts";
+import { ProcessRuntime } from "../runtimes/process/process-runtime.ts";
+import type { PeerUid } from "../runtimes/process/supervisor-connection.ts";
+import type { AppRuntime } from "../runtimes/runtime.ts";
+import { currentExecutor } from "../store/executors.ts";
+import { openStore } from "../store/store.ts";
+import type { Config } from "./config.ts";
+import type { DaemonLog } from "./log.ts";
+import type { Programs } from "./programs.ts";
+
+/** An app that ends this soon after its start has failed to start. */
+const settleMs = 1_000;
+
+export interface ContextOptions {
+  config: Config;
+  version: string;
+  programs: Programs;
+  log: DaemonLog;
+  /** Whom the kernel names at the other end of a unix socket. */
+  peerUid: PeerUid;
+  /** Unix milliseconds. Default: the wall clock. */
+  now?: () => number;
+  /** Ends all running calls. */
+  shutdownSignal: AbortSignal;
+}
+
+export interface DaemonContext extends AsyncDisposable {
+  readonly pipeline: Pipeline;
+  readonly apps: Apps;
+  /** The name of a uid; empty when the host has none. */
+  readonly userName: (uid: number) => Promise<string>;
+}
+
+export async function createContext(options: ContextOptions): Promise<DaemonContext> {
+  const { config, version, programs, log, peerUid, now = Date.now, shutdownSignal } = options;
+  await using resources = new AsyncDisposableStack();
+  const startedAtMs = now();
+  const paths = createAppPaths(config.store.dir);
+  const store = resources.use(
+    await openStore({ dir: config.store.dir, clock: { now }, log, workerUrl: programs.storeWorker }),
+  );
+  // Others only pass through: what is inside belongs to each app's owner alone.
+  for (const dir of [paths.appsDir, paths.runDir]) await mkdir(dir, { mode: 0o711, recursive: true });
+
+  const users = createUsers();
+  const searchPath = config.apps.path.join(":");
+  const identities = resources.use(
+    createIdentities({
+      helperPath: programs.identityHelper,
+      users,
+      searchPath,
+      log: (message, details) => log.warn(details, message),
+    }),
+  );
+  const cgroups = await Cgroups.detect();
+  const processRuntime = resources.use(
+    new ProcessRuntime({
+      identities,
+      peerUid,
+      bootId: await readBootId(),
+      svcVersion: version,
+      nodePath: process.execPath,
+      supervisorPath: programs.supervisor,
+      searchPath,
+      settleMs,
+      ...(cgroups && { cgroups }),
+      log: (message, details) => log.warn(details, message),
+    }),
+  );
+  const settings = createSettingsValidator();
+  const packages = createPackageResolver({
+    sources: config.sources,
+    identities,
+    settings,
+    cacheDir: join(config.store.dir, "cache"),
+    now,
+    log,
+  });
+  const userName = (uid: number): Promise<string> =>
+    users.byUid(uid).then(
+      (user) => user.name,
+      () => "",
+    );
+  const apps = resources.use(
+    new Apps({
+      store,
+      executor: await currentExecutor(),
+      identities,
+      packages,
+      settings,
+      runtimes: new Map<string, AppRuntime>([["process", processRuntime]]),
+      paths,
+      userName,
+      runUidOf: (ownerUid) => runUidOf(ownerUid, config, users),
+      now,
+      log,
+    }),
+  );
+  const pipeline: Pipeline = createPipeline({
+    services: bindServices({
+      apps,
+      facts: { version, mode: config.mode, startedAtMs, capabilities: () => pipeline.capabilities },
+    }),
+    log,
+    audit: (record) => logAudit(log, record),
+    shutdownSignal,
+  });
+  apps.start();
+  const owned = resources.move();
+  return { pipeline, apps, userName, [Symbol.asyncDispose]: () => owned.disposeAsync() };
+}
+
+/** Root's own apps may be given to another account; everybody else's run as their owner. */
+async function runUidOf(
+  ownerUid: number,
+  config: Config,
+  users: ReturnType<typeof createUsers>,
+): Promise<number> {
+  if (ownerUid === 0 && config.apps.rootRunsAs !== undefined) {
+    return (await users.byName(config.apps.rootRunsAs)).uid;
+  }
+  return (await users.byUid(ownerUid)).uid;
+}
+
+function logAudit(log: DaemonLog, { user, ...record }: AuditRecord): void {
+  const { uid, kind, tokenDigest } = user;
+  log.info({ audit: { ...record, uid, kind, ...(tokenDigest !== undefined && { tokenDigest }) } }, "call");
+}

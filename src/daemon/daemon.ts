@@ -1,0 +1,76 @@
+/** The daemon: every service behind two doors, from start to a graceful stop. */
+import { SvcError } from "../errors.ts";
+import { readFile } from "node:fs/promises";
+import { openPrimaryToken } from "../tokens/primary-token.ts";
+import { createListeners, type ListeningAddresses } from "../transport/listeners.ts";
+import { loadPeerCredentials } from "../transport/peer-credentials.ts";
+import type { Config } from "./config.ts";
+import { createContext } from "./context.ts";
+import { createLog } from "./log.ts";
+import type { Programs } from "./programs.ts";
+
+export interface DaemonOptions {
+  config: Config;
+  version: string;
+  programs: Programs;
+  selfUid: number;
+  /** `openapi.json`, which anybody may read. */
+  openapiFile: string;
+}
+
+export interface Daemon extends AsyncDisposable {
+  readonly addresses: ListeningAddresses;
+}
+
+/**
+ * Starts the daemon; it answers when this resolves. Disposing it stops it gracefully: apps go on.
+ * @throws SvcError `unavailable` when the TCP address cannot be bound, and what opening the store throws.
+ */
+export async function startDaemon(options: DaemonOptions): Promise<Daemon> {
+  const { config, version, programs, selfUid, openapiFile } = options;
+  await using resources = new AsyncDisposableStack();
+  const log = createLog(config.log.level);
+  const shutdown = new AbortController();
+  const readPeerCredentials = loadPeerCredentials();
+  const context = resources.use(
+    await createContext({
+      config,
+      version,
+      programs,
+      log,
+      peerUid: (socket) => readPeerCredentials(socket).uid,
+      shutdownSignal: shutdown.signal,
+    }),
+  );
+  // Before the services go, so that what still runs through them ends first.
+  resources.defer(() => {
+    shutdown.abort(
+      new SvcError("unavailable", "unavailable", "the daemon is stopping; try again in a moment"),
+    );
+  });
+  const listeners = resources.use(
+    createListeners({
+      pipeline: context.pipeline,
+      tokens: await openPrimaryToken(config.tokenFile, selfUid),
+      mode: config.mode,
+      selfUid,
+      userName: context.userName,
+      tcp: config.api.listen,
+      socketPath: config.api.socket,
+      allowedHosts: config.api.allowedHosts,
+      openapi: () => readFile(openapiFile),
+      log,
+    }),
+  );
+  const addresses = await listeners.start();
+  log.info({ version, mode: config.mode, store: config.store.dir, ...addresses }, "svc is ready");
+  const owned = resources.move();
+  return {
+    addresses,
+    [Symbol.asyncDispose]: async () => {
+      log.info({}, "svc is stopping");
+      await owned.disposeAsync();
+      log.flush();
+    },
+  };
+}

@@ -1,0 +1,40 @@
+/** Puts the parts of this folder together, as the daemon uses them. */
+import { join } from "node:path";
+import type { Identities } from "../identity/identity.ts";
+import { GitRepositories } from "./git-repositories.ts";
+import { createManifestParser } from "./manifest-parser.ts";
+import { PackageResolver } from "./package-resolver.ts";
+import type { SettingsValidator } from "./settings-validator.ts";
+import { createIndexParser } from "./source-index.ts";
+import { createSourceIndexLoader } from "./source-index-loader.ts";
+import { Sources, type SourceConfig } from "./sources.ts";
+
+export interface CreatePackageResolverOptions {
+  sources: readonly SourceConfig[];
+  identities: Identities;
+  settings: SettingsValidator;
+  /** The daemon's own; what lies in it can be fetched again. */
+  cacheDir: string;
+  now: () => number;
+  log: { warn(details: object, message: string): void };
+}
+
+export function createPackageResolver(options: CreatePackageResolverOptions): PackageResolver {
+  const { sources, identities, settings, cacheDir, now, log } = options;
+  const git = new GitRepositories({ cacheDirectory: join(cacheDir, "git"), identities, now });
+  const loader = createSourceIndexLoader({
+    cacheDirectory: join(cacheDir, "indexes"),
+    identities,
+    git,
+    parser: createIndexParser(),
+    now,
+    onStale: (source, error) =>
+      log.warn({ err: error, source }, "a source cannot be reached; its last good index is used"),
+  });
+  return new PackageResolver({
+    identities,
+    git,
+    sources: new Sources({ sources, loader }),
+    manifests: createManifestParser(settings),
+  });
+}

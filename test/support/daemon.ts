@@ -1,0 +1,223 @@
+/** A real daemon in one line: `await using daemon = await startDaemon()`. */
+import { spawn, type ChildProcess } from "node:child_process";
+import { once } from "node:events";
+import { chmod, mkdtemp, readFile, rm, writeFile } from "node:fs/promises";
+import { connect as connectSocket } from "node:net";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import { createInterface } from "node:readline";
+import { fileURLToPath } from "node:url";
+import type { DescService } from "@bufbuild/protobuf";
+import { createClient, type Client, type Transport } from "@connectrpc/connect";
+import {
+  createConnectTransport,
+  createGrpcTransport,
+  createGrpcWebTransport,
+} from "@connectrpc/connect-node";
+import { createRestTransport } from "./rest-transport.ts";
+
+export const isRoot = process.getuid?.() === 0;
+/** For titles of tests that act as other users. */
+export const needsRoot = isRoot ? "" : " (skipped: needs root)";
+
+const main = fileURLToPath(new URL("../../src/main.ts", import.meta.url));
+const examples = fileURLToPath(new URL("../../examples", import.meta.url));
+const userSocket = fileURLToPath(new URL("./user-socket.mjs", import.meta.url));
+
+export const protocols = ["rest", "connect", "grpc", "grpc-web"] as const;
+export type Protocol = (typeof protocols)[number];
+
+export interface DaemonOptions {
+  /** Added to the configuration, as TOML. */
+  config?: string;
+  /** Where everything lies; default: a new temporary directory that goes with the daemon. */
+  dir?: string;
+  env?: Readonly<Record<string, string>>;
+}
+
+export interface TestDaemon extends AsyncDisposable {
+  readonly dir: string;
+  readonly configFile: string;
+  readonly storeDir: string;
+  readonly socketPath: string;
+  readonly port: number;
+  readonly pid: number;
+  /** The primary token. */
+  readonly token: string;
+  /** All that it has logged so far. */
+  readonly log: () => string;
+  /** A client as the test's own user, over the socket. */
+  client<S extends DescService>(service: S, protocol?: Protocol): Client<S>;
+  /** A client with a bearer token, over TCP. */
+  tokenClient<S extends DescService>(service: S, protocol?: Protocol, token?: string): Client<S>;
+  /** Lets the test act as another user. Needs root. */
+  as(uid: number): Promise<UserDoor>;
+  /** Ends it at once, as a crash would. */
+  kill(): Promise<void>;
+  /** Ends it as an operator would. */
+  stop(): Promise<void>;
+  /** Starts it again over the same store. */
+  restart(): Promise<void>;
+}
+
+export interface UserDoor extends AsyncDisposable {
+  readonly socketPath: string;
+  client<S extends DescService>(service: S, protocol?: Protocol): Client<S>;
+}
+
+/** A transport over a unix socket. */
+export function socketTransport(socketPath: string, protocol: Protocol): Transport {
+  const nodeOptions = { socketPath };
+  const baseUrl = "http://localhost";
+  switch (protocol) {
+    case "rest":
+      return createRestTransport({ socketPath });
+    case "connect":
+      return createConnectTransport({ baseUrl, httpVersion: "1.1", nodeOptions });
+    case "grpc-web":
+      return createGrpcWebTransport({ baseUrl, httpVersion: "1.1", nodeOptions });
+    case "grpc":
+      return createGrpcTransport({
+        baseUrl,
+        nodeOptions: { createConnection: () => connectSocket(socketPath) },
+      });
+  }
+}
+
+export async function startDaemon(options: DaemonOptions = {}): Promise<TestDaemon> {
+  const dir = options.dir ?? (await mkdtemp(join(tmpdir(), "svc-test-")));
+  // Others reach the socket through it.
+  await chmod(dir, 0o755);
+  const configFile = join(dir, "svc.toml");
+  const socketPath = join(dir, "svc.sock");
+  const storeDir = join(dir, "store");
+  await writeFile(
+    configFile,
+    [
+      `[api]\nlisten = "127.0.0.1:0"\nsocket = "${socketPath}"`,
+      `[store]\ndir = "${storeDir}"`,
+      `[[sources]]\nname = "examples"\nurl = "${examples}"`,
+      options.config ?? "",
+    ].join("\n"),
+  );
+  const state = { log: "", port: 0, child: undefined as ChildProcess | undefined };
+  const start = async (): Promise<void> => {
+    const child = spawn(process.execPath, [main, "daemon", "--config", configFile], {
+      stdio: ["ignore", "inherit", "pipe"],
+      env: { PATH: process.env["PATH"] ?? "", HOME: dir, ...options.env },
+    });
+    state.child = child;
+    state.port = await readyPort(child, (line) => (state.log += `${line}\n`));
+  };
+  const end = async (signal: NodeJS.Signals): Promise<void> => {
+    const { child } = state;
+    if (child === undefined || child.exitCode !== null || child.signalCode !== null) return;
+    const exited = once(child, "exit");
+    child.kill(signal);
+    await exited;
+  };
+  await start();
+  const token = (await readFile(join(dir, "api.token"), "utf8")).trim();
+  return {
+    dir,
+    configFile,
+    storeDir,
+    socketPath,
+    token,
+    get port() {
+      return state.port;
+    },
+    get pid() {
+      return state.child?.pid ?? 0;
+    },
+    log: () => state.log,
+    client: (service, protocol = "connect") => createClient(service, socketTransport(socketPath, protocol)),
+    tokenClient: (service, protocol = "connect", presented = token) =>
+      createClient(service, tokenTransport(state.port, protocol, presented)),
+    as: (uid) => openUserDoor(uid, socketPath),
+    kill: () => end("SIGKILL"),
+    stop: () => end("SIGTERM"),
+    restart: async () => {
+      await end("SIGTERM");
+      await start();
+    },
+    [Symbol.asyncDispose]: async () => {
+      await end("SIGTERM");
+      if (options.dir === undefined) await rm(dir, { recursive: true, force: true, maxRetries: 3 });
+    },
+  };
+}
+
+function tokenTransport(port: number, protocol: Protocol, token: string): Transport {
+  const baseUrl = `http://127.0.0.1:${port}`;
+  if (protocol === "rest")
+    return createRestTransport({ port, headers: { authorization: `Bearer ${token}` } });
+  const interceptors = [
+    (
+        next: Parameters<
+          NonNullable<Parameters<typeof createConnectTransport>[0]["interceptors"]>[number]
+        >[0],
+      ) =>
+      (request: Parameters<typeof next>[0]) => {
+        request.header.set("authorization", `Bearer ${token}`);
+        return next(request);
+      },
+  ];
+  switch (protocol) {
+    case "connect":
+      return createConnectTransport({ baseUrl, httpVersion: "1.1", interceptors });
+    case "grpc-web":
+      return createGrpcWebTransport({ baseUrl, httpVersion: "1.1", interceptors });
+    case "grpc":
+      return createGrpcTransport({ baseUrl, interceptors });
+  }
+}
+
+/** The TCP port, once the daemon says that it is ready. @throws Error with its log when it ends before. */
+async function readyPort(child: ChildProcess, onLine: (line: string) => void): Promise<number> {
+  const { promise, resolve, reject } = Promise.withResolvers<number>();
+  const { stderr } = child;
+  if (stderr === null) throw new Error("the daemon has no standard error");
+  let seen = "";
+  createInterface({ input: stderr }).on("line", (line) => {
+    onLine(line);
+    seen += `${line}\n`;
+    const port = /"msg":"svc is ready"/.test(line) ? /"port":(\d+)/.exec(line)?.[1] : undefined;
+    if (port !== undefined) resolve(Number(port));
+  });
+  child.once("exit", (code, signal) =>
+    reject(new Error(`the daemon ended (${String(code ?? signal)}):\n${seen}`)),
+  );
+  return promise;
+}
+
+async function openUserDoor(uid: number, targetPath: string): Promise<UserDoor> {
+  const dir = await mkdtemp(join(tmpdir(), "svc-door-"));
+  await chmod(dir, 0o777);
+  const socketPath = join(dir, "door.sock");
+  const child = spawn(
+    "setpriv",
+    [
+      `--reuid=${uid}`,
+      `--regid=${uid}`,
+      "--clear-groups",
+      "--",
+      process.execPath,
+      userSocket,
+      socketPath,
+      targetPath,
+    ],
+    { stdio: ["pipe", "pipe", "inherit"] },
+  );
+  await once(child.stdout, "data");
+  return {
+    socketPath,
+    client: (service, protocol = "connect") => createClient(service, socketTransport(socketPath, protocol)),
+    [Symbol.asyncDispose]: async () => {
+      const exited = once(child, "exit");
+      child.stdin.end();
+      await exited;
+      await rm(dir, { recursive: true, force: true });
+    },
+  };
+}

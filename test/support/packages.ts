@@ -1,0 +1,103 @@
+/** Small packages for tests: a web server without dependencies, in a directory or in a git repository with tags. */
+import { execFile } from "node:child_process";
+import { chmod, mkdir, writeFile } from "node:fs/promises";
+import { createServer } from "node:net";
+import { join } from "node:path";
+import { promisify } from "node:util";
+
+const run = promisify(execFile);
+
+export interface PackageOptions {
+  id?: string;
+  version?: string;
+  /** Extra top-level YAML of the manifest. */
+  manifest?: string;
+  /** Other files, by name. */
+  files?: Readonly<Record<string, string>>;
+}
+
+const server = `
+import { createServer } from "node:http";
+const port = Number(process.env.PORT);
+console.log("listening on " + port + " with greeting " + process.env.GREETING);
+console.error("a line on stderr");
+createServer((request, response) => {
+  if (request.url === "/exit") process.exit(3);
+  response.end(JSON.stringify({
+    version: process.env.VERSION, greeting: process.env.GREETING, uid: process.getuid(), groups: process.getgroups(),
+    env: Object.keys(process.env), cwd: process.cwd(),
+  }));
+}).listen(port, "127.0.0.1");
+`;
+
+function manifestOf({ id = "web", version = "1.0.0", manifest = "" }: PackageOptions, port: number): string {
+  return `id: ${id}
+name: Test web server
+version: "${version}"
+summary: Answers with what it was given.
+process:
+  exec: [node, server.mjs]
+  env: { VERSION: "${version}" }
+ports:
+  - { name: http, setting: port }
+settings:
+  properties:
+    port: { type: integer, minimum: 1, maximum: 65535, default: ${port}, env: PORT }
+    greeting: { type: string, maxLength: 40, default: hello, env: GREETING }
+    password: { type: string, secret: true, env: PASSWORD }
+volumes:
+  - { name: media }
+${manifest}
+`;
+}
+
+/** Writes the files of a package; everybody may read them. */
+export async function writePackage(dir: string, port: number, options: PackageOptions = {}): Promise<void> {
+  await mkdir(dir, { recursive: true });
+  await chmod(dir, 0o755);
+  const files = { "svc.yaml": manifestOf(options, port), "server.mjs": server, ...options.files };
+  for (const [name, content] of Object.entries(files)) await writeFile(join(dir, name), content);
+}
+
+/** A repository in which each version is a tag `v<version>`; resolves with its file URL. */
+export async function writeRepository(
+  dir: string,
+  port: number,
+  versions: readonly PackageOptions[],
+): Promise<string> {
+  await mkdir(dir, { recursive: true });
+  const git = (...args: string[]): Promise<unknown> =>
+    run("git", ["-C", dir, "-c", "user.name=t", "-c", "user.email=t@example.org", ...args]);
+  await git("init", "--quiet", "--initial-branch=main");
+  for (const options of versions) await commitVersion(dir, port, options, git);
+  return `file://${dir}`;
+}
+
+/** One more version in a repository that is there. */
+export async function addVersion(dir: string, port: number, options: PackageOptions): Promise<void> {
+  await commitVersion(dir, port, options, (...args) =>
+    run("git", ["-C", dir, "-c", "user.name=t", "-c", "user.email=t@example.org", ...args]),
+  );
+}
+
+async function commitVersion(
+  dir: string,
+  port: number,
+  options: PackageOptions,
+  git: (...args: string[]) => Promise<unknown>,
+): Promise<void> {
+  await writePackage(dir, port, options);
+  await git("add", "--all");
+  await git("commit", "--quiet", "--message", `version ${options.version ?? "1.0.0"}`);
+  await git("tag", `v${options.version ?? "1.0.0"}`);
+}
+
+/** A TCP port that is free now. */
+export async function freePort(): Promise<number> {
+  const server_ = createServer();
+  await new Promise<void>((resolve) => server_.listen(0, "127.0.0.1", resolve));
+  const address = server_.address();
+  await new Promise((resolve) => server_.close(resolve));
+  if (address === null || typeof address === "string") throw new Error("no port");
+  return address.port;
+}
