@@ -1,0 +1,201 @@
+import { spawn } from "node:child_process";
+import { once } from "node:events";
+import { readFile, readdir, symlink, writeFile } from "node:fs/promises";
+import { createServer } from "node:net";
+import { join } from "node:path";
+import test from "ava";
+import { ProcessRuntime } from "../../src/runtimes/process/process-runtime.ts";
+import type { SupervisorState } from "../../src/runtimes/process/supervisor-types.ts";
+import type { RunnableApp } from "../../src/runtimes/runtime.ts";
+import { Fixture, eventually, isRoot, pidsRunning, runtimeOptions, uniqueSleep } from "./support/fixture.ts";
+
+const rootTest = isRoot ? test : test.skip;
+
+/** Starts apps from another process, which is killed -9 once they run. */
+async function startFromDoomedDaemon(fixture: Fixture, apps: readonly RunnableApp[]): Promise<void> {
+  const daemon = spawn(process.execPath, [join(import.meta.dirname, "support/daemon.ts"), fixture.store], {
+    stdio: ["pipe", "pipe", "inherit"],
+  });
+  daemon.stdin.write(`${JSON.stringify({ start: apps })}\n`);
+  await once(daemon.stdout, "data");
+  const exited = once(daemon, "exit");
+  daemon.kill("SIGKILL");
+  await exited;
+}
+
+async function readState(app: RunnableApp): Promise<SupervisorState> {
+  return JSON.parse(await readFile(join(app.runDir, "state.json"), "utf8")) as SupervisorState;
+}
+
+test("a daemon that is killed leaves apps running; the next adopts them with logs and exit codes", async (t) => {
+  await using fixture = await Fixture.create();
+  const app = await fixture.shell("echo first; trap 'echo last; exit 5' USR1; while :; do sleep 0.05; done");
+  await startFromDoomedDaemon(fixture, [app]);
+  const { app: main } = await readState(app);
+  t.is(await fixture.runtime.adopt(app), "running");
+  t.like(fixture.runtime.status(app.id), { state: "RUNNING", pid: main?.pid });
+  process.kill(main?.pid ?? 0, "SIGUSR1");
+  await eventually("exit", () => fixture.runtime.status(app.id)?.state === "CRASHED");
+  t.like(fixture.runtime.status(app.id), { exitCode: 5, lastLines: ["first", "last"] });
+  t.deepEqual(await fixture.output(app), ["first", "last"]);
+});
+
+test("what happened while no daemon was there is known to the next", async (t) => {
+  await using fixture = await Fixture.create();
+  const app = await fixture.shell("echo bye; sleep 0.4; exit 9");
+  await startFromDoomedDaemon(fixture, [app]);
+  await eventually("end", async () => (await readState(app)).final);
+  t.is(await fixture.runtime.adopt(app), "ended");
+  t.like(fixture.runtime.status(app.id), { state: "CRASHED", exitCode: 9, lastLines: ["bye"] });
+});
+
+test("a supervisor that is killed is noticed, and what it left is ended by the next start", async (t) => {
+  await using fixture = await Fixture.create();
+  const marker = uniqueSleep();
+  const app = await fixture.shell(`(setsid sleep ${marker} &); exec sleep ${marker}`);
+  await fixture.runtime.start(app);
+  process.kill((await readState(app)).supervisor.pid, "SIGKILL");
+  await eventually("notice", () => fixture.runtime.status(app.id)?.state === "CRASHED");
+  t.regex(fixture.runtime.status(app.id)?.reason ?? "", /supervisor was killed/);
+  t.is((await pidsRunning(marker)).length, 2);
+  const before = await pidsRunning(marker);
+  await fixture.runtime.start(app);
+  await eventually("new processes", async () => (await pidsRunning(marker)).length === 2 || undefined);
+  const after = await pidsRunning(marker);
+  t.deepEqual(
+    after.filter((pid) => before.includes(pid)),
+    [],
+  );
+  t.is(fixture.runtime.status(app.id)?.state, "RUNNING");
+});
+
+test("a supervisor killed beside its daemon: the next daemon finds out, and stop ends the rest", async (t) => {
+  await using fixture = await Fixture.create();
+  const marker = uniqueSleep();
+  const app = await fixture.shell(`exec sleep ${marker}`);
+  await startFromDoomedDaemon(fixture, [app]);
+  process.kill((await readState(app)).supervisor.pid, "SIGKILL");
+  t.is((await pidsRunning(marker)).length, 1);
+  t.is(await fixture.runtime.adopt(app), "ended");
+  t.is(fixture.runtime.status(app.id)?.state, "CRASHED");
+  await fixture.runtime.stop(app);
+  t.deepEqual(await pidsRunning(marker), []);
+  t.is(fixture.runtime.status(app.id)?.state, "STOPPED");
+  t.true((await readState(app)).final);
+});
+
+test("a supervisor that hangs is ended by stop", async (t) => {
+  await using fixture = await Fixture.create();
+  const marker = uniqueSleep();
+  const app = await fixture.shell(`exec sleep ${marker}`, { stop: { signal: "SIGTERM", graceMs: 200 } });
+  await fixture.runtime.start(app);
+  const { pid } = (await readState(app)).supervisor;
+  process.kill(pid, "SIGSTOP");
+  await fixture.runtime.stop(app);
+  t.deepEqual(await pidsRunning(marker), []);
+  t.throws(() => process.kill(pid, 0));
+});
+
+test("SIGTERM to the supervisor stops the app, SIGHUP does not", async (t) => {
+  await using fixture = await Fixture.create();
+  const marker = uniqueSleep();
+  const app = await fixture.shell(`exec sleep ${marker}`);
+  await fixture.runtime.start(app);
+  const { pid } = (await readState(app)).supervisor;
+  process.kill(pid, "SIGHUP");
+  process.kill(pid, "SIGTERM");
+  await eventually("stop", () => fixture.runtime.status(app.id)?.state === "STOPPED");
+  t.deepEqual(await pidsRunning(marker), []);
+});
+
+test("after a reboot an app that ran is lost, one that had ended is not", async (t) => {
+  await using fixture = await Fixture.create();
+  const running = await fixture.shell("exec sleep 1000");
+  const ended = await fixture.shell("sleep 0.3; exit 1");
+  await fixture.runtime.start(running);
+  await fixture.runtime.start(ended);
+  await eventually("crash", () => fixture.runtime.status(ended.id)?.state === "CRASHED");
+  const state = await readState(running);
+  await fixture.runtime.stop(running);
+  const bootId = "00000000-0000-0000-0000-000000000000";
+  const owner = await fixture.identities.as(running.uid);
+  await owner.writeFile(running.runDir, "state.json", JSON.stringify({ ...state, bootId }));
+  await using next = new ProcessRuntime(runtimeOptions(fixture.identities, state.bootId));
+  t.is(await next.adopt(running), "lost");
+  t.is(await next.adopt(ended), "ended");
+  await next.start(running);
+  t.is(next.status(running.id)?.state, "RUNNING");
+  await next.stop(running);
+});
+
+test("damaged state and specification do not stand in the way of a start", async (t) => {
+  await using fixture = await Fixture.create();
+  const app = await fixture.shell("exec sleep 1000");
+  await fixture.runtime.start(app);
+  await fixture.runtime.stop(app);
+  const owner = await fixture.identities.as(app.uid);
+  await owner.writeFile(app.runDir, "state.json", '{"version":1,"phase":"RUN');
+  await using next = new ProcessRuntime(runtimeOptions(fixture.identities, "boot"));
+  await next.adopt(app);
+  await next.start(app);
+  t.is(next.status(app.id)?.state, "RUNNING");
+  await next.stop(app);
+  await owner.writeFile(app.runDir, "state.json", "garbage");
+  await owner.writeFile(app.runDir, "spec.json", "garbage");
+  await next.start(app);
+  t.is(next.status(app.id)?.state, "RUNNING");
+  await next.stop(app);
+});
+
+test("many apps are adopted at once and soon", async (t) => {
+  await using fixture = await Fixture.create();
+  const apps = await Promise.all(Array.from({ length: 12 }, () => fixture.shell("exec sleep 1000")));
+  await startFromDoomedDaemon(fixture, apps);
+  const startedMs = performance.now();
+  const found = await Promise.all(apps.map((app) => fixture.runtime.adopt(app)));
+  t.log(`adopted ${apps.length} in ${Math.round(performance.now() - startedMs)} ms`);
+  t.true(found.every((outcome) => outcome === "running"));
+  t.is((await fixture.runtime.stats(apps)).size, apps.length);
+});
+
+rootTest("a socket that another user put in place is not talked to (root only)", async (t) => {
+  await using fixture = await Fixture.create();
+  const app = await fixture.shell("exec sleep 1000");
+  await fixture.identities.createOwnedDir(app.runDir, app.uid, 0o700);
+  let received = 0;
+  const server = createServer((socket) => socket.on("data", () => received++).on("error", () => undefined));
+  const path = join(fixture.store, "root.sock");
+  await once(server.listen(path), "listening");
+  await symlink(path, join(app.runDir, "supervisor.sock"));
+  await t.throwsAsync(fixture.runtime.adopt(app), { message: /is of uid 0, not of 65534/ });
+  t.is(received, 0);
+  server.close();
+});
+
+test("a run directory with a path longer than a socket address works", async (t) => {
+  await using fixture = await Fixture.create();
+  const short = await fixture.shell("exec sleep 1000");
+  const app = { ...short, runDir: join(fixture.store, "run", "x".repeat(200)) };
+  await fixture.runtime.start(app);
+  t.is(fixture.runtime.status(app.id)?.state, "RUNNING");
+  t.true((await readdir(app.runDir)).includes("supervisor.sock"));
+  await fixture.runtime.stop(app);
+});
+
+test("a supervisor of a later version is still understood", async (t) => {
+  await using fixture = await Fixture.create();
+  const app = await fixture.shell("exec sleep 1000");
+  await fixture.runtime.start(app);
+  const state = {
+    ...(await readState(app)),
+    color: "green",
+    phase: "CRASHED",
+    final: true,
+    exits: [{ code: 4, more: 1 }],
+  };
+  await fixture.runtime.stop(app);
+  await writeFile(join(app.runDir, "state.json"), JSON.stringify(state));
+  await using next = new ProcessRuntime(runtimeOptions(fixture.identities, state.bootId));
+  t.is(await next.adopt(app), "ended");
+  t.like(next.status(app.id), { state: "CRASHED", exitCode: 4 });
+});

@@ -1,0 +1,251 @@
+import { once } from "node:events";
+import { createServer } from "node:http";
+import type { AddressInfo } from "node:net";
+import test from "ava";
+import { SvcError } from "../../src/errors.ts";
+import type { LogRecord } from "../../src/runtimes/runtime.ts";
+import { Fixture, eventually, pidsRunning, uniqueSleep } from "./support/fixture.ts";
+
+test("an app runs, is seen, logs both streams and stops", async (t) => {
+  await using fixture = await Fixture.create();
+  const { runtime } = fixture;
+  const app = await fixture.shell("echo to out; echo to err >&2; exec sleep 1000");
+  t.is(runtime.status(app.id), undefined);
+  await runtime.start(app);
+  t.like(runtime.status(app.id), { state: "RUNNING", restarts: 0, health: "none", reason: "" });
+  await runtime.start(app);
+  t.deepEqual(await fixture.output(app), ["to out"]);
+  t.deepEqual(await fixture.output(app, "stderr"), ["to err"]);
+  const usage = (await runtime.stats([app])).get(app.id);
+  t.is(usage?.processes, 1);
+  t.true((usage?.memoryBytes ?? 0) > 10_000);
+  await runtime.stop(app);
+  t.like(runtime.status(app.id), {
+    state: "STOPPED",
+    exitSignal: "SIGTERM",
+    lastLines: ["to out", "to err"],
+  });
+  await runtime.stop(app);
+  t.is((await runtime.stats([app])).size, 0);
+  t.deepEqual(await fixture.output(app), ["to out"]);
+});
+
+test("an app may open /dev/stdout and /dev/stderr anew", async (t) => {
+  await using fixture = await Fixture.create();
+  const app = await fixture.shell("echo out > /dev/stdout; echo err > /dev/stderr; exec sleep 1000");
+  await fixture.runtime.start(app);
+  t.deepEqual(await fixture.output(app), ["out"]);
+  t.deepEqual(await fixture.output(app, "stderr"), ["err"]);
+});
+
+const failures = [
+  {
+    title: "a program that does not exist",
+    argv: ["/nonexistent/program"],
+    payload: { signal: "" },
+    message: /ENOENT/,
+  },
+  {
+    title: "an exit code",
+    argv: ["/bin/sh", "-c", "echo no port; exit 3"],
+    payload: { exitCode: 3, signal: "", lastLines: ["no port"] },
+    message: /exited with code 3/,
+  },
+  {
+    title: "a signal",
+    argv: ["/bin/sh", "-c", "kill -SEGV $$"],
+    payload: { signal: "SIGSEGV", lastLines: [] },
+    message: /SIGSEGV/,
+  },
+];
+for (const { title, argv, payload, message } of failures) {
+  test(`a start that fails at once tells why: ${title}`, async (t) => {
+    await using fixture = await Fixture.create();
+    const app = await fixture.app(argv, {
+      restart: { policy: "always", delayMs: 1, maxDelayMs: 1, maxAttempts: 0, resetAfterMs: 1 },
+    });
+    const error = await t.throwsAsync<SvcError<"start_failed">>(fixture.runtime.start(app), {
+      instanceOf: SvcError,
+      message,
+    });
+    t.is(error?.reason, "start_failed");
+    t.like(error?.payload, payload);
+    t.is(fixture.runtime.status(app.id)?.state, "FAILED");
+  });
+}
+
+test("an app that keeps failing is restarted with back-off and given up", async (t) => {
+  await using fixture = await Fixture.create();
+  const restart = {
+    policy: "on-failure",
+    delayMs: 20,
+    maxDelayMs: 40,
+    maxAttempts: 2,
+    resetAfterMs: 60_000,
+  } as const;
+  const app = await fixture.shell("echo run; sleep 0.3; exit 7", { restart });
+  const changes: string[] = [];
+  fixture.runtime.onChange((id) => changes.push(`${id} ${fixture.runtime.status(id)?.state ?? ""}`));
+  await fixture.runtime.start(app);
+  await eventually("crash", () => fixture.runtime.status(app.id)?.state === "CRASHED");
+  t.like(fixture.runtime.status(app.id), { restarts: 2, exitCode: 7, lastLines: ["run"] });
+  t.deepEqual(await fixture.output(app), ["run", "run", "run"]);
+  await eventually("notice of it", () => changes.includes(`${app.id} CRASHED`));
+  await fixture.runtime.start(app);
+  t.like(fixture.runtime.status(app.id), { state: "RUNNING", restarts: 0 });
+});
+
+test("an app that exits with 0 under on-failure has stopped", async (t) => {
+  await using fixture = await Fixture.create();
+  const restart = {
+    policy: "on-failure",
+    delayMs: 20,
+    maxDelayMs: 40,
+    maxAttempts: 2,
+    resetAfterMs: 60_000,
+  } as const;
+  const app = await fixture.shell("sleep 0.3", { restart });
+  await fixture.runtime.start(app);
+  await eventually("stop", () => fixture.runtime.status(app.id)?.state === "STOPPED");
+  t.like(fixture.runtime.status(app.id), { exitCode: 0, restarts: 0 });
+});
+
+test("stop ends every process: double fork, setsid, ignored signals", async (t) => {
+  await using fixture = await Fixture.create();
+  const marker = uniqueSleep();
+  const script = `
+    (setsid sh -c 'sleep ${marker} & sleep ${marker} &' &)
+    sh -c 'trap "" TERM; sleep ${marker}' &
+    (env -i setsid sleep ${marker} &)
+    exec sleep ${marker}`;
+  const app = await fixture.shell(script, { stop: { signal: "SIGTERM", graceMs: 300 } });
+  await fixture.runtime.start(app);
+  await eventually("all of them", async () => (await pidsRunning(marker)).length >= 5 || undefined);
+  t.true(((await fixture.runtime.stats([app])).get(app.id)?.processes ?? 0) >= 4);
+  await fixture.runtime.stop(app);
+  const left = await pidsRunning(marker);
+  // Out of reach without a cgroup: it left session, parent and environment all three.
+  for (const pid of left) process.kill(pid, "SIGKILL");
+  t.true(left.length <= 1, `${left.length} processes are left`);
+});
+
+test("what the main process leaves behind is ended before it is restarted", async (t) => {
+  await using fixture = await Fixture.create();
+  const marker = uniqueSleep();
+  const app = await fixture.shell(`sleep ${marker} & sleep 0.3; exit 1`, {
+    stop: { signal: "SIGTERM", graceMs: 300 },
+  });
+  await fixture.runtime.start(app);
+  await eventually("crash", () => fixture.runtime.status(app.id)?.state === "CRASHED");
+  t.deepEqual(await pidsRunning(marker), []);
+});
+
+test("following gives tail and news without a line lost or doubled, to the end of the app", async (t) => {
+  await using fixture = await Fixture.create();
+  const app = await fixture.shell(
+    "i=0; while [ $i -lt 400 ]; do i=$((i+1)); echo line $i; [ $((i%50)) = 0 ] && sleep 0.1; done",
+  );
+  await fixture.runtime.start(app);
+  const lines: LogRecord[] = [];
+  const { signal } = new AbortController();
+  for await (const chunk of fixture.runtime.followLogs(app, { tail: 10, signal })) lines.push(...chunk.lines);
+  const numbers = lines.filter(({ stream }) => stream === "stdout").map(({ text }) => Number(text.slice(5)));
+  const first = numbers[0] ?? 0;
+  t.true(first > 1);
+  t.is(numbers.at(-1), 400);
+  t.deepEqual(
+    numbers,
+    Array.from({ length: 401 - first }, (_, index) => first + index),
+  );
+});
+
+test("a follower that leaves is let go of", async (t) => {
+  await using fixture = await Fixture.create();
+  const app = await fixture.shell("while true; do echo x; sleep 0.01; done");
+  await fixture.runtime.start(app);
+  const abort = new AbortController();
+  let seen = 0;
+  for await (const { lines } of fixture.runtime.followLogs(app, { tail: 1, signal: abort.signal })) {
+    seen += lines.length;
+    if (seen > 20) abort.abort();
+  }
+  t.true(seen > 20);
+  t.is(fixture.runtime.status(app.id)?.state, "RUNNING");
+});
+
+test("health: starting, healthy, unhealthy; waiting for it", async (t) => {
+  let status = 500;
+  const server = createServer((_, response) => response.writeHead(status).end());
+  await once(server.listen(0, "127.0.0.1"), "listening");
+  const { port } = server.address() as AddressInfo;
+  await using fixture = await Fixture.create();
+  const app = await fixture.shell("exec sleep 1000", {
+    ports: [{ name: "web", protocol: "tcp", default: port }],
+    health: {
+      probe: { kind: "http", port: "web", path: "/up" },
+      startPeriodMs: 60_000,
+      intervalMs: 30,
+      timeoutMs: 500,
+      retries: 2,
+    },
+  });
+  await fixture.runtime.start(app);
+  t.is(fixture.runtime.status(app.id)?.health, "starting");
+  await t.throwsAsync(fixture.runtime.waitHealthy(app.id, 200), { message: /longer than 200 ms/ });
+  status = 204;
+  await fixture.runtime.waitHealthy(app.id, 10_000);
+  t.is(fixture.runtime.status(app.id)?.health, "healthy");
+  status = 503;
+  await eventually("unhealthy", () => fixture.runtime.status(app.id)?.health === "unhealthy");
+  await t.throwsAsync(fixture.runtime.waitHealthy(app.id, 1000), { message: /health check fails/ });
+  server.close();
+});
+
+for (const [title, argv, expected] of [
+  ["exec that passes", ["/bin/true"], "healthy"],
+  ["exec that fails", ["/bin/false"], "unhealthy"],
+  ["exec that hangs", ["/bin/sleep", "1000"], "unhealthy"],
+  ["exec that does not exist", ["/nonexistent"], "unhealthy"],
+] as const) {
+  test(`health probe: ${title}`, async (t) => {
+    await using fixture = await Fixture.create();
+    const app = await fixture.shell("exec sleep 1000", {
+      health: {
+        probe: { kind: "exec", argv: [...argv] },
+        startPeriodMs: 0,
+        intervalMs: 20,
+        timeoutMs: 100,
+        retries: 1,
+      },
+    });
+    await fixture.runtime.start(app);
+    await eventually(expected, () => fixture.runtime.status(app.id)?.health === expected);
+    t.pass();
+  });
+}
+
+test("limits: open files hold, memory needs a cgroup", async (t) => {
+  await using fixture = await Fixture.create();
+  const app = await fixture.shell("ulimit -n; exec sleep 1000", {
+    limits: { openFiles: 77, memoryBytes: 1e8 },
+  });
+  await fixture.runtime.start(app);
+  t.deepEqual(await fixture.output(app), ["77"]);
+  t.deepEqual(fixture.runtime.limits(app), [
+    { name: "memory", enforced: false, value: 1e8 },
+    { name: "open_files", enforced: true, value: 77 },
+  ]);
+});
+
+test("stats tell a busy app from an idle one, both in one window", async (t) => {
+  await using fixture = await Fixture.create();
+  const busy = await fixture.shell("while :; do :; done");
+  const idle = await fixture.shell("exec sleep 1000");
+  await fixture.runtime.start(busy);
+  await fixture.runtime.start(idle);
+  const startedMs = performance.now();
+  const usage = await fixture.runtime.stats([busy, idle]);
+  t.true(performance.now() - startedMs < 2000);
+  t.is(usage.get(idle.id)?.cpuPercent, 0);
+  t.true((usage.get(busy.id)?.cpuPercent ?? 0) > 0);
+});
