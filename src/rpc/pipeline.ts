@@ -55,6 +55,10 @@ export interface Pipeline {
   readonly capabilities: readonly string[];
   /** Registers every method on a Connect router. */
   readonly routes: (router: ConnectRouter) => void;
+  /** The method of a Connect or gRPC path, such as `/svc.v1.AppService/ListApps`. */
+  methodAt(path: string): DescMethod | undefined;
+  /** Ends the streams that only watch (`NO_SIDE_EFFECTS`), so that nobody waits for them when the daemon stops. */
+  endStreams(reason: SvcError): void;
   /** For connect's `requestGate`: access is decided before a byte of the body is read. */
   readonly requestGate: (context: HandlerContext) => void;
   /**
@@ -86,6 +90,7 @@ export interface Pipeline {
 export function createPipeline(options: PipelineOptions): Pipeline {
   const { services, log, audit, shutdownSignal } = options;
   const entries = indexMethods(services, options.policies ?? methodPolicies);
+  const paths = new Map([...entries.values()].map(({ method, name }) => [`/${name}`, method]));
   const validator = createValidator();
   const running = new Set<CallContext>();
   shutdownSignal?.addEventListener("abort", () => {
@@ -251,6 +256,16 @@ export function createPipeline(options: PipelineOptions): Pipeline {
     },
 
     gate,
+
+    methodAt: (path) => paths.get(path),
+
+    endStreams(reason) {
+      for (const context of running) {
+        if (context.method.methodKind === "server_streaming" && !entryOf(context.method).isChanging) {
+          context.abort(reason);
+        }
+      }
+    },
 
     invokeUnary: (method, request, call) => single(entryOf(method), request, call) as Promise<never>,
     invokeServerStream: (method, request, call) =>

@@ -1,27 +1,29 @@
 /** The daemon's two doors, TCP and the unix socket: HTTP/1.1 and cleartext HTTP/2 on each, one pipeline behind (S 1.2). */
-import type { IncomingMessage, ServerResponse } from "node:http";
-import type { Http2ServerRequest, Http2ServerResponse } from "node:http2";
-import type { UserContext } from "../rpc/user-context.ts";
+import type { Server as HttpServer } from "node:http";
+import { createServer, isIPv6 } from "node:net";
+import type { AddressInfo, Server, Socket } from "node:net";
+import { routes as contractRoutes } from "../../gen/svc/v1/routes.ts";
+import { SvcError } from "../errors.ts";
+import type { Route } from "../rest/route.ts";
 import type { Pipeline } from "../rpc/pipeline.ts";
 import type { Tokens } from "../tokens/tokens.ts";
+import { ConnectionCaps } from "./connection-caps.ts";
+import { FailureThrottle } from "./failure-throttle.ts";
+import { FrontDoor } from "./front-door.ts";
+import { createHostCheck } from "./host-check.ts";
+import type { Callers } from "./http.ts";
+import { createHttp1Server } from "./http1-server.ts";
+import { createHttp2Front } from "./http2-server.ts";
+import type { Http2Front } from "./http2-server.ts";
+import { createIdentityResolver } from "./identity.ts";
+import type { IdentityResolver, Origin } from "./identity.ts";
+import { defaultTransportLimits } from "./limits.ts";
 import type { TransportLimits } from "./limits.ts";
-
-/** What an HTTP/1.1 and an HTTP/2 request have in common for those who answer it. */
-export type HttpRequest = IncomingMessage | Http2ServerRequest;
-export type HttpResponse = ServerResponse | Http2ServerResponse;
-
-/** A request whose caller is known. */
-export interface IdentifiedRequest {
-  readonly user: UserContext;
-  readonly requestId: string;
-}
-
-/** Answers REST requests; called first, for both HTTP versions. `false`: not a path of its, and nothing was touched. */
-export type RestDispatch = (
-  request: HttpRequest,
-  response: HttpResponse,
-  caller: IdentifiedRequest,
-) => boolean;
+import { loadPeerCredentials } from "./peer-credentials.ts";
+import type { ReadPeerCredentials } from "./peer-credentials.ts";
+import { detectProtocol } from "./protocol-detection.ts";
+import { createRestFront } from "./rest-front.ts";
+import { SocketFile } from "./socket-file.ts";
 
 export interface ListenersLog {
   info(details: object, message: string): void;
@@ -31,24 +33,29 @@ export interface ListenersLog {
 
 export interface ListenersOptions {
   readonly pipeline: Pipeline;
-  readonly rest: RestDispatch;
+  /** The one that ends the pipeline's calls: `stop` aborts it once the grace is over. */
+  readonly shutdown: AbortController;
   readonly tokens: Tokens;
   /** `system`: root peers are root. `user`: the daemon's own uid is, and peers other than it and uid 0 are closed at accept. */
   readonly mode: "system" | "user";
   /** The daemon's own uid: who token callers act as. */
   readonly selfUid: number;
-  /** The user name of a uid; empty when the host has none. Cached by the giver. */
+  /** The user name of a uid; empty when the host has none. Cached by the giver; a failure counts as none. */
   readonly userName: (uid: number) => Promise<string> | string;
   /** TCP address; absent: no TCP listener. Port 0 takes a free one. */
-  readonly tcp?: { readonly host: string; readonly port: number };
-  /** Absolute path of the unix socket; absent: no socket. Its directory is made in `user` mode (0700). */
-  readonly socketPath?: string;
+  readonly tcp?: { readonly host: string; readonly port: number } | undefined;
+  /** Absolute path of the unix socket; absent: no socket. */
+  readonly socketPath?: string | undefined;
   /** Host names besides the loopback ones that TCP takes (`[api] allowed_hosts`), without port. */
-  readonly allowedHosts?: readonly string[];
-  /** The ready bytes of `GET /v1/openapi.json`, read when first asked for. */
-  readonly openapi?: () => Promise<Uint8Array>;
-  readonly limits?: Partial<TransportLimits>;
+  readonly allowedHosts?: readonly string[] | undefined;
+  /** The bytes of `GET /v1/openapi.json`; cached by the giver. */
+  readonly openapi?: (() => Promise<Uint8Array>) | undefined;
+  /** REST routes. Default: the contract's. */
+  readonly routes?: Iterable<Route> | undefined;
+  readonly limits?: Partial<TransportLimits> | undefined;
   readonly log: ListenersLog;
+  /** Default: the kernel's word. */
+  readonly loadPeerCredentials?: (() => ReadPeerCredentials) | undefined;
 }
 
 export interface ListeningAddresses {
@@ -57,14 +64,255 @@ export interface ListeningAddresses {
   readonly socketPath?: string;
 }
 
-export interface Listeners extends AsyncDisposable {
+/** How long answers may take to reach their clients once their calls were aborted. */
+const flushMs = 1_000;
+
+export class Listeners implements AsyncDisposable {
+  readonly #options: ListenersOptions;
+  readonly #limits: TransportLimits;
+  readonly #caps: ConnectionCaps;
+  readonly #http1: HttpServer;
+  readonly #http2: Http2Front;
+  readonly #origins = new WeakMap<object, Origin>();
+  readonly #servers: Server[] = [];
+  #identity: IdentityResolver | undefined;
+  #front: FrontDoor | undefined;
+  #socketFile: SocketFile | undefined;
+  /** Where the session that is being made right now comes from: its event fires while its socket is handed over. */
+  #arriving: Origin | undefined;
+  #stopped: Promise<void> | undefined;
+
+  constructor(options: ListenersOptions) {
+    this.#options = options;
+    this.#limits = { ...defaultTransportLimits, ...options.limits };
+    this.#caps = new ConnectionCaps(this.#limits.maxConnections, this.#limits.maxConnectionsPerPeer);
+    this.#http1 = createHttp1Server(this.#limits, (request, response, expectsContinue) =>
+      this.#front?.handle(request, response, this.#originOf(request.socket), expectsContinue),
+    );
+    this.#http2 = createHttp2Front(this.#limits, (request, response, expectsContinue) =>
+      this.#front?.handle(request, response, this.#originOf(request.stream.session), expectsContinue),
+    );
+    this.#http2.server.on("session", (session) => {
+      if (this.#arriving !== undefined) this.#origins.set(session, this.#arriving);
+    });
+  }
+
   /**
    * Binds both doors.
-   * @throws SvcError `unavailable` when the TCP address cannot be bound, or when a live daemon holds the socket and there is no TCP.
+   * @throws SvcError `unavailable` when the TCP address cannot be bound; or the socket, where there is no TCP
    */
-  start(): Promise<ListeningAddresses>;
-  /** Stops accepting, ends idle connections, gives running calls the grace, then aborts them as `unavailable`. */
-  stop(): Promise<void>;
+  async start(): Promise<ListeningAddresses> {
+    const { tcp, socketPath } = this.#options;
+    await this.#prepare();
+    const tcpAddress = tcp === undefined ? undefined : await this.#listenTcp(tcp);
+    try {
+      const path = socketPath === undefined ? undefined : await this.#listenSocket(socketPath);
+      return {
+        ...(tcpAddress === undefined ? {} : { tcp: tcpAddress }),
+        ...(path === undefined ? {} : { socketPath: path }),
+      };
+    } catch (error) {
+      await this.stop();
+      throw error;
+    }
+  }
+
+  /**
+   * Stops accepting, ends what only watches, gives running calls the grace, then aborts them as `unavailable`.
+   * Calling it again waits for the same end.
+   */
+  stop(): Promise<void> {
+    this.#stopped ??= this.#stop();
+    return this.#stopped;
+  }
+
+  [Symbol.asyncDispose](): Promise<void> {
+    return this.stop();
+  }
+
+  async #prepare(): Promise<void> {
+    const { pipeline, tokens, mode, selfUid, allowedHosts, tcp, openapi, routes, shutdown, log } =
+      this.#options;
+    const callers: Callers = new WeakMap();
+    this.#identity = createIdentityResolver({
+      mode,
+      selfUid,
+      selfName: await this.#nameOf(selfUid),
+      tokens,
+    });
+    this.#front = new FrontDoor({
+      pipeline,
+      callers,
+      identity: this.#identity,
+      hosts: createHostCheck({
+        allowedHosts: [...(allowedHosts ?? []), ...(tcp === undefined ? [] : hostNames(tcp.host))],
+      }),
+      failures: new FailureThrottle({
+        burst: 20,
+        refillPerSec: 1,
+        maxAddresses: 1024,
+        now: () => performance.now(),
+      }),
+      rest: createRestFront({
+        pipeline,
+        routes: routes ?? contractRoutes,
+        callers,
+        shutdownSignal: shutdown.signal,
+        log,
+      }),
+      limits: this.#limits,
+      openapi,
+      log,
+    });
+  }
+
+  async #nameOf(uid: number): Promise<string> {
+    try {
+      return await this.#options.userName(uid);
+    } catch {
+      return "";
+    }
+  }
+
+  async #listenTcp({ host, port }: { host: string; port: number }): Promise<{ host: string; port: number }> {
+    const server = this.#createServer((socket) => {
+      socket.setKeepAlive(true, 60_000);
+      this.#receive(socket, { kind: "tcp", address: socket.remoteAddress ?? "" });
+    });
+    try {
+      await listen(server, host, port);
+    } catch (cause) {
+      const { code } = cause as NodeJS.ErrnoException;
+      throw new SvcError(
+        "unavailable",
+        "unavailable",
+        `cannot listen on ${host}:${port} (${code ?? "unknown error"}); stop what uses it, or set [api] listen`,
+        { cause },
+      );
+    }
+    return { host, port: (server.address() as AddressInfo).port };
+  }
+
+  async #listenSocket(path: string): Promise<string | undefined> {
+    const { mode, tcp, log } = this.#options;
+    try {
+      const credentials = (this.#options.loadPeerCredentials ?? loadPeerCredentials)();
+      const server = this.#createServer((socket) => void this.#receivePeer(socket, credentials));
+      const isOwn = mode === "user";
+      this.#socketFile = await SocketFile.listen(server, {
+        path,
+        mode: isOwn ? 0o600 : 0o666,
+        directoryMode: isOwn ? 0o700 : 0o755,
+      });
+      return path;
+    } catch (err) {
+      if (tcp === undefined) throw err;
+      log.warn({ err, path }, "the unix socket could not be bound; serving TCP alone");
+      return undefined;
+    }
+  }
+
+  #createServer(onConnection: (socket: Socket) => void): Server {
+    // Half open: a client may close its side after its last request and still read the answer.
+    const server = createServer({ allowHalfOpen: true, noDelay: true }, onConnection);
+    server.on("error", (err) => this.#options.log.error({ err }, "a listener failed"));
+    this.#servers.push(server);
+    return server;
+  }
+
+  /** The kernel's word comes first: a connection whose peer it does not name serves nobody (T 2). */
+  async #receivePeer(socket: Socket, credentials: ReadPeerCredentials): Promise<void> {
+    // Until a protocol is known nobody else hears of a reset.
+    const ignore = (): void => undefined;
+    socket.on("error", ignore);
+    try {
+      const { uid } = credentials(socket);
+      if (this.#identity?.acceptsPeer(uid) !== true) {
+        socket.destroy();
+        return;
+      }
+      const user = await this.#nameOf(uid);
+      this.#receive(socket, { kind: "peer", uid, user });
+    } catch (err) {
+      this.#options.log.warn({ err }, "closed a connection without peer credentials");
+      socket.destroy();
+    } finally {
+      socket.off("error", ignore);
+    }
+  }
+
+  #receive(socket: Socket, origin: Origin): void {
+    const isRoot = origin.kind === "peer" && origin.uid === 0;
+    const peer = origin.kind === "peer" ? `uid ${origin.uid}` : origin.address;
+    if (socket.destroyed || !this.#caps.admit(socket, isRoot ? undefined : peer)) {
+      socket.destroy();
+      return;
+    }
+    detectProtocol(socket, this.#limits.firstBytesTimeoutMs, (protocol) => {
+      if (protocol === "http1") {
+        this.#origins.set(socket, origin);
+        this.#http1.emit("connection", socket);
+        return;
+      }
+      socket.allowHalfOpen = false;
+      this.#arriving = origin;
+      this.#http2.server.emit("connection", socket);
+      this.#arriving = undefined;
+    });
+  }
+
+  /** @throws Error for a connection that came by no door of ours */
+  #originOf(connection: object | undefined): Origin {
+    const origin = connection === undefined ? undefined : this.#origins.get(connection);
+    if (origin === undefined) throw new Error("a connection without an origin");
+    return origin;
+  }
+
+  async #stop(): Promise<void> {
+    const { pipeline, shutdown, log } = this.#options;
+    // The file goes first, so that nobody connects to a daemon that is leaving.
+    await this.#socketFile?.[Symbol.asyncDispose]();
+    for (const server of this.#servers) server.close();
+    const reason = new SvcError("unavailable", "unavailable", "the daemon is stopping; try again");
+    const idle = this.#front?.stop() ?? Promise.resolve();
+    this.#http1.closeIdleConnections();
+    this.#http2.close();
+    pipeline.endStreams(reason);
+    if (!(await isDoneWithin(idle, this.#limits.stopGraceMs))) {
+      log.warn({ calls: this.#front?.underWay }, "ending calls that outlast the grace");
+    }
+    shutdown.abort(reason);
+    await isDoneWithin(idle, flushMs);
+    this.#http2.destroy();
+    this.#caps.destroyAll();
+    this.#http1.closeAllConnections();
+    this.#http1.close();
+  }
 }
 
-export declare function createListeners(options: ListenersOptions): Listeners;
+/** How requests name the address that is listened on; "all addresses" is no name (browsers take it for this machine). */
+function hostNames(address: string): string[] {
+  if (address === "0.0.0.0" || address === "::") return [];
+  return [isIPv6(address) ? `[${address}]` : address];
+}
+
+function listen(server: Server, host: string, port: number): Promise<void> {
+  return new Promise((resolve, reject) => {
+    server.once("error", reject);
+    server.listen({ host, port }, () => {
+      server.off("error", reject);
+      resolve();
+    });
+  });
+}
+
+/** Whether `work` ends in time. */
+function isDoneWithin(work: Promise<void>, timeoutMs: number): Promise<boolean> {
+  return new Promise((resolve) => {
+    const timer = setTimeout(() => resolve(false), timeoutMs);
+    void work.then(() => {
+      clearTimeout(timer);
+      resolve(true);
+    });
+  });
+}

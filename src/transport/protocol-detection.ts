@@ -13,7 +13,7 @@ export function detectProtocol(
   timeoutMs: number,
   onDetected: (protocol: "http1" | "http2") => void,
 ): void {
-  let head = Buffer.alloc(0);
+  let head: Buffer = Buffer.alloc(0);
   const timer = setTimeout(() => socket.destroy(), timeoutMs);
   const onEnd = (): void => {
     socket.destroy();

@@ -1,0 +1,211 @@
+/**
+ * What every request passes, in the order of D8: canonical path, Host and Origin, public pages, identity; then REST, then
+ * Connect and gRPC, which ask for access before they read a byte of the body.
+ */
+import { randomBytes } from "node:crypto";
+import { ServerResponse } from "node:http";
+import type { IncomingMessage } from "node:http";
+import type { Http2ServerRequest, Http2ServerResponse } from "node:http2";
+import { SvcError, invalidField, notFound } from "../errors.ts";
+import { JsonWriter } from "../rest/json-writer.ts";
+import { pathProblem } from "../rest/path.ts";
+import type { RestHandler } from "../rest/rest-handler.ts";
+import { isSvcError, shownError } from "../rpc/error-mapping.ts";
+import type { Pipeline } from "../rpc/pipeline.ts";
+import type { FailureThrottle } from "./failure-throttle.ts";
+import type { HostCheck } from "./host-check.ts";
+import { disconnect, hostOf } from "./http.ts";
+import type { Callers, HttpRequest, HttpResponse } from "./http.ts";
+import type { IdentityResolver, Origin } from "./identity.ts";
+import type { TransportLimits } from "./limits.ts";
+import { refuse } from "./refusal.ts";
+import type { RpcFront, RpcFrontOptions } from "./rpc-front.ts";
+import { loadRpcFront } from "./rpc-front.ts";
+
+export interface FrontDoorOptions {
+  readonly pipeline: Pipeline;
+  readonly rest: RestHandler;
+  readonly callers: Callers;
+  readonly identity: IdentityResolver;
+  readonly hosts: HostCheck;
+  readonly failures: FailureThrottle;
+  readonly limits: TransportLimits;
+  readonly openapi?: (() => Promise<Uint8Array>) | undefined;
+  readonly log: { error(details: object, message: string): void };
+}
+
+const restPrefix = "/v1/";
+
+export class FrontDoor {
+  readonly #options: FrontDoorOptions;
+  readonly #writer = new JsonWriter();
+  readonly #idPrefix = randomBytes(4).toString("hex");
+  #idCount = 0;
+  #rpcFront: Promise<RpcFront> | undefined;
+  readonly #underWay = new Set<HttpResponse>();
+  #onIdle: (() => void) | undefined;
+  #isStopping = false;
+
+  constructor(options: FrontDoorOptions) {
+    this.#options = options;
+  }
+
+  /** Answers a request. Never throws: what goes wrong is that request's own (T 49). */
+  handle(request: HttpRequest, response: HttpResponse, origin: Origin, expectsContinue = false): void {
+    const requestId = `${this.#idPrefix}-${(this.#idCount++).toString(36)}`;
+    this.#track(response);
+    try {
+      response.setHeader("x-request-id", requestId);
+      if (this.#isStopping && response instanceof ServerResponse) response.setHeader("connection", "close");
+      this.#admit(request, response, origin, requestId, expectsContinue);
+    } catch (error) {
+      this.#fail(request, response, error, requestId);
+    }
+  }
+
+  /** Requests that are not answered to their end. */
+  get underWay(): number {
+    return this.#underWay.size;
+  }
+
+  /** From now on connections end with their answer. Resolves when no request is left. */
+  stop(): Promise<void> {
+    this.#isStopping = true;
+    if (this.#underWay.size === 0) return Promise.resolve();
+    return new Promise((resolve) => {
+      this.#onIdle = resolve;
+    });
+  }
+
+  #track(response: HttpResponse): void {
+    this.#underWay.add(response);
+    response.once("close", () => {
+      this.#underWay.delete(response);
+      if (this.#underWay.size === 0) this.#onIdle?.();
+    });
+  }
+
+  #admit(
+    request: HttpRequest,
+    response: HttpResponse,
+    origin: Origin,
+    requestId: string,
+    expectsContinue: boolean,
+  ): void {
+    const { identity, hosts, callers, rest } = this.#options;
+    const path = pathOf(request);
+    const problem = pathProblem(path, { escapedSlash: path.startsWith(restPrefix) ? "allow" : "refuse" });
+    if (problem !== undefined) throw invalidField("", `the path is not canonical: ${problem}`);
+
+    const host = hostOf(request);
+    if (origin.kind === "tcp") hosts.checkHost(host);
+    hosts.checkOrigin(headerOf(request, "origin"), host);
+    if (this.#answerPublic(path, request, response)) return;
+
+    const user = identity.identify(origin, request.headers);
+    callers.set(request, { user, requestId });
+    if (expectsContinue) response.writeContinue();
+    if (rest(request, response) === false) {
+      void this.#answerRpc(path, request, response, requestId);
+    }
+  }
+
+  /** The pages that need no identity, as they hold no data. */
+  #answerPublic(path: string, request: HttpRequest, response: HttpResponse): boolean {
+    if (request.method !== "GET" && request.method !== "HEAD") return false;
+    if (path === "/healthz") {
+      sendJson(request, response, '{"status":"ok"}');
+      return true;
+    }
+    const { openapi } = this.#options;
+    if (path !== "/v1/openapi.json" || openapi === undefined) return false;
+    openapi().then(
+      (bytes) => sendJson(request, response, bytes),
+      (error: unknown) => this.#fail(request, response, error, String(response.getHeader("x-request-id"))),
+    );
+    return true;
+  }
+
+  async #answerRpc(
+    path: string,
+    request: HttpRequest,
+    response: HttpResponse,
+    requestId: string,
+  ): Promise<void> {
+    try {
+      const method = this.#options.pipeline.methodAt(path);
+      const isUpload = method?.methodKind === "client_streaming" || method?.methodKind === "bidi_streaming";
+      if (!isUpload) boundBody(request, this.#options.limits.requestTimeoutMs);
+      this.#rpcFront ??= loadRpcFront(this.#rpcFrontOptions());
+      const front = await this.#rpcFront;
+      if (request.httpVersionMajor === 1) front.http1(request as IncomingMessage, response as ServerResponse);
+      else front.http2(request as Http2ServerRequest, response as Http2ServerResponse);
+    } catch (error) {
+      this.#fail(request, response, error, requestId);
+    }
+  }
+
+  #rpcFrontOptions(): RpcFrontOptions {
+    const { pipeline, callers, limits } = this.#options;
+    return {
+      pipeline,
+      callers,
+      limits,
+      notFound: (request, response) => {
+        const what = `${request.method ?? ""} ${pathOf(request)}`;
+        this.#fail(request, response, notFound("route", what), "");
+      },
+      failed: (request, response, error) =>
+        this.#fail(request, response, error, callers.get(request)?.requestId ?? ""),
+    };
+  }
+
+  #fail(request: HttpRequest, response: HttpResponse, thrown: unknown, requestId: string): void {
+    const { log, pipeline, failures } = this.#options;
+    const isProcedure = pipeline.methodAt(pathOf(request)) !== undefined;
+    let error = shownError(thrown, requestId);
+    if (error.code === "internal" && !isSvcError(thrown)) {
+      log.error({ requestId, err: thrown }, "a request failed unexpectedly");
+    }
+    if (error.code === "unauthenticated" && !failures.take(request.socket.remoteAddress ?? "")) {
+      error = new SvcError(
+        "resource_exhausted",
+        "too_many",
+        "too many requests without a known token; wait a minute",
+      );
+      response.once("close", () => disconnect(request));
+    }
+    try {
+      refuse(request, response, error, { isProcedure, writer: this.#writer });
+    } catch (err) {
+      log.error({ requestId, err }, "a refusal could not be sent");
+      response.destroy();
+    }
+  }
+}
+
+function pathOf(request: HttpRequest): string {
+  const target = request.url ?? "";
+  const question = target.indexOf("?");
+  return question < 0 ? target : target.slice(0, question);
+}
+
+function headerOf(request: HttpRequest, name: string): string | undefined {
+  const value = request.headers[name];
+  return typeof value === "string" ? value : undefined;
+}
+
+/** A call that is no upload has its whole body within the time, or its connection goes. */
+function boundBody(request: HttpRequest, timeoutMs: number): void {
+  if (request.readableEnded) return;
+  const timer = setTimeout(() => request.destroy(), timeoutMs);
+  const clear = (): void => clearTimeout(timer);
+  request.once("end", clear).once("close", clear);
+}
+
+function sendJson(request: HttpRequest, response: HttpResponse, body: string | Uint8Array): void {
+  response.setHeader("content-type", "application/json");
+  response.setHeader("content-length", Buffer.byteLength(body));
+  if (request.method === "HEAD") response.end();
+  else response.end(body);
+}

@@ -1,0 +1,59 @@
+/** HTTP/1.1 over sockets that somebody else accepts. */
+import { createServer } from "node:http";
+import type { IncomingMessage, Server, ServerResponse } from "node:http";
+import type { Socket } from "node:net";
+import type { TransportLimits } from "./limits.ts";
+
+export type Http1Handler = (
+  request: IncomingMessage,
+  response: ServerResponse,
+  expectsContinue: boolean,
+) => void;
+
+const answers: Readonly<Record<string, string>> = {
+  HPE_HEADER_OVERFLOW: "431 Request Header Fields Too Large",
+  ERR_HTTP_REQUEST_TIMEOUT: "408 Request Timeout",
+};
+
+export function createHttp1Server(limits: TransportLimits, handle: Http1Handler): Server {
+  const server = createServer({
+    maxHeaderSize: limits.maxHeaderBytes,
+    headersTimeout: limits.headersTimeoutMs,
+    // Bodies have bounds of their own, as an upload may rightly take its time.
+    requestTimeout: 0,
+    keepAliveTimeout: limits.keepAliveTimeoutMs,
+    connectionsCheckingInterval: Math.max(100, Math.min(5_000, limits.headersTimeoutMs / 4)),
+    noDelay: true,
+  });
+  server.maxHeadersCount = limits.maxHeaderCount;
+
+  const atWork = new WeakMap<object, Set<ServerResponse>>();
+  const onRequest = (request: IncomingMessage, response: ServerResponse, expectsContinue: boolean): void => {
+    const responses = atWork.get(request.socket) ?? new Set();
+    atWork.set(request.socket, responses.add(response));
+    response.once("close", () => responses.delete(response));
+    handle(request, response, expectsContinue);
+  };
+  server.on("request", (request, response) => onRequest(request, response, false));
+  server.on("checkContinue", (request: IncomingMessage, response: ServerResponse) =>
+    onRequest(request, response, true),
+  );
+
+  // Silence is fine while a handler works, and not while the peer neither sends its body nor reads its answer.
+  server.setTimeout(limits.idleTimeoutMs, (socket: Socket) => {
+    const isWorking = [...(atWork.get(socket) ?? [])].some(
+      (response) => response.req.complete && !response.writableNeedDrain,
+    );
+    if (!isWorking) socket.destroy();
+  });
+  server.on("clientError", (error: NodeJS.ErrnoException, socket) => {
+    if (socket.writable && !("bytesWritten" in socket && (socket as Socket).bytesWritten > 0)) {
+      const status = answers[error.code ?? ""] ?? "400 Bad Request";
+      socket.write(`HTTP/1.1 ${status}\r\nConnection: close\r\nContent-Length: 0\r\n\r\n`);
+    }
+    socket.destroy();
+  });
+  // The timers that watch headers and idle connections start with this event, which a server that never listens misses.
+  server.emit("listening");
+  return server;
+}

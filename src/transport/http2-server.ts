@@ -1,0 +1,85 @@
+/** Cleartext HTTP/2 over sockets that somebody else accepts. */
+import { createServer } from "node:http2";
+import type {
+  Http2Server,
+  Http2ServerRequest,
+  Http2ServerResponse,
+  ServerHttp2Session,
+  ServerHttp2Stream,
+} from "node:http2";
+import type { TransportLimits } from "./limits.ts";
+
+export type Http2Handler = (
+  request: Http2ServerRequest,
+  response: Http2ServerResponse,
+  expectsContinue: boolean,
+) => void;
+
+export interface Http2Front {
+  readonly server: Http2Server;
+  /** Tells every client to open no more streams; a session ends with its last one. */
+  close(): void;
+  /** Ends all sessions at once. */
+  destroy(): void;
+}
+
+export function createHttp2Front(limits: TransportLimits, handle: Http2Handler): Http2Front {
+  const server = createServer({
+    settings: {
+      maxConcurrentStreams: limits.maxStreamsPerSession,
+      maxHeaderListSize: limits.maxHeaderBytes,
+    },
+    maxHeaderListPairs: limits.maxHeaderCount,
+    // nghttp2 counts resets before they cost us a request (CVE-2023-44487).
+    streamResetBurst: limits.resetBudget,
+    streamResetRate: limits.resetRefillPerSec,
+    maxSessionInvalidFrames: 100,
+  });
+  const sessions = new Set<ServerHttp2Session>();
+  server.on("session", (session) => {
+    sessions.add(session);
+    session.once("close", () => sessions.delete(session));
+    // A broken session ends by itself; unheard, its error would end the daemon.
+    session.on("error", () => undefined);
+    watchSession(session, limits);
+  });
+  server.on("sessionError", () => undefined);
+  server.on("request", (request, response) => handle(request, response, false));
+  server.on("checkContinue", (request: Http2ServerRequest, response: Http2ServerResponse) =>
+    handle(request, response, true),
+  );
+  return {
+    server,
+    close() {
+      for (const session of sessions) session.close();
+    },
+    destroy() {
+      for (const session of sessions) session.destroy();
+    },
+  };
+}
+
+/** Ends a session that has no stream for too long (however it keeps the connection busy), and streams that stand still. */
+function watchSession(session: ServerHttp2Session, limits: TransportLimits): void {
+  const streams = new Set<ServerHttp2Stream>();
+  const endIdle = (): void => {
+    if (streams.size === 0) session.destroy();
+  };
+  let timer = setTimeout(endIdle, limits.headersTimeoutMs);
+  session.once("close", () => clearTimeout(timer));
+  session.on("stream", (stream) => {
+    clearTimeout(timer);
+    streams.add(stream);
+    stream.setTimeout(limits.idleTimeoutMs, () => {
+      // As on HTTP/1.1: silence is the handler's right, not that of a peer that should send or read.
+      const isWorking = stream.readableEnded && !stream.writableNeedDrain;
+      if (!isWorking) stream.close();
+    });
+    stream.once("close", () => {
+      streams.delete(stream);
+      if (streams.size > 0 || session.destroyed) return;
+      clearTimeout(timer);
+      timer = setTimeout(endIdle, limits.idleTimeoutMs);
+    });
+  });
+}

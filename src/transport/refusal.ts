@@ -1,0 +1,79 @@
+/** Answers a request that never reaches its protocol's adapter, in the words of that protocol. */
+import {
+  codeToHttpStatus,
+  createEndStreamSerialization,
+  endStreamFlag,
+  errorToJsonBytes,
+} from "@connectrpc/connect/protocol-connect";
+import { setTrailerStatus } from "@connectrpc/connect/protocol-grpc";
+import type { SvcError } from "../errors.ts";
+import { errorAnswer } from "../rest/errors.ts";
+import type { JsonWriter } from "../rest/json-writer.ts";
+import { discardBody, mediaType } from "../rest/request-body.ts";
+import { connectErrorOf } from "../rpc/connect-errors.ts";
+import type { HttpRequest, HttpResponse } from "./http.ts";
+
+interface Answer {
+  readonly status: number;
+  readonly headers: Readonly<Record<string, string>>;
+  readonly body: Uint8Array | string;
+}
+
+/**
+ * Sends `error` and drops what still comes of the request's body.
+ * @param isProcedure whether the path is one of Connect's
+ */
+export function refuse(
+  request: HttpRequest,
+  response: HttpResponse,
+  error: SvcError,
+  { isProcedure, writer }: { isProcedure: boolean; writer: JsonWriter },
+): void {
+  if (response.headersSent || response.writableEnded) {
+    response.destroy();
+    return;
+  }
+  const { status, headers, body } = answerOf(mediaType(request), error, isProcedure, writer);
+  discardBody(request, response);
+  for (const [name, value] of Object.entries(headers)) response.setHeader(name, value);
+  response.setHeader("content-length", Buffer.byteLength(body));
+  response.statusCode = status;
+  if (request.method === "HEAD") response.end();
+  else response.end(body);
+}
+
+function answerOf(type: string, error: SvcError, isProcedure: boolean, writer: JsonWriter): Answer {
+  if (type.startsWith("application/grpc")) {
+    // Status and details ride in the headers of an answer without messages, for gRPC and gRPC-Web alike.
+    const headers = setTrailerStatus(new Headers({ "content-type": type }), connectErrorOf(error));
+    return { status: 200, headers: Object.fromEntries(headers), body: "" };
+  }
+  if (type.startsWith("application/connect+")) return connectStreamAnswer(type, error);
+  if (isProcedure) {
+    const connectError = connectErrorOf(error);
+    return {
+      status: codeToHttpStatus(connectError.code),
+      headers: { "content-type": "application/json" },
+      body: errorToJsonBytes(connectError, undefined),
+    };
+  }
+  const { status, headers, body } = errorAnswer(writer, error);
+  return {
+    status,
+    headers: { ...headers, "content-type": "application/json", "cache-control": "no-store" },
+    body,
+  };
+}
+
+/** A stream that ends at once: one envelope with its end. */
+function connectStreamAnswer(type: string, error: SvcError): Answer {
+  const end = createEndStreamSerialization(undefined).serialize({
+    metadata: new Headers(),
+    error: connectErrorOf(error),
+  });
+  const envelope = Buffer.alloc(5 + end.length);
+  envelope.writeUInt8(endStreamFlag, 0);
+  envelope.writeUInt32BE(end.length, 1);
+  envelope.set(end, 5);
+  return { status: 200, headers: { "content-type": type }, body: envelope };
+}

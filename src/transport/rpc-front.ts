@@ -1,0 +1,69 @@
+/**
+ * Connect, gRPC and gRPC-Web in front of the pipeline: Express with Connect's middleware on HTTP/1.1, Connect's node
+ * adapter on HTTP/2. Both are loaded with the first request that needs them: together they cost more than the rest of the start.
+ */
+import type { IncomingMessage, ServerResponse } from "node:http";
+import type { Http2ServerRequest, Http2ServerResponse } from "node:http2";
+import { createContextValues } from "@connectrpc/connect";
+import type { ContextValues } from "@connectrpc/connect";
+import type { Pipeline } from "../rpc/pipeline.ts";
+import { requestIdKey, userContextKey } from "../rpc/user-context.ts";
+import type { Callers, HttpRequest, HttpResponse } from "./http.ts";
+import type { TransportLimits } from "./limits.ts";
+
+export interface RpcFrontOptions {
+  readonly pipeline: Pipeline;
+  readonly callers: Callers;
+  readonly limits: TransportLimits;
+  /** Answers a path that nobody serves. */
+  readonly notFound: (request: HttpRequest, response: HttpResponse) => void;
+  /** Answers what failed outside of a call. */
+  readonly failed: (request: HttpRequest, response: HttpResponse, error: unknown) => void;
+}
+
+export interface RpcFront {
+  http1(request: IncomingMessage, response: ServerResponse): void;
+  http2(request: Http2ServerRequest, response: Http2ServerResponse): void;
+}
+
+export async function loadRpcFront(options: RpcFrontOptions): Promise<RpcFront> {
+  const [{ default: express }, { expressConnectMiddleware }, { connectNodeAdapter }] = await Promise.all([
+    import("express"),
+    import("@connectrpc/connect-express"),
+    import("@connectrpc/connect-node"),
+  ]);
+  const { pipeline, callers, limits, notFound, failed } = options;
+
+  const contextValues = (request: object): ContextValues => {
+    const caller = callers.get(request);
+    const values = createContextValues();
+    return caller === undefined
+      ? values
+      : values.set(userContextKey, caller.user).set(requestIdKey, caller.requestId);
+  };
+  const adapterOptions = {
+    routes: pipeline.routes,
+    requestGate: pipeline.requestGate,
+    contextValues,
+    readMaxBytes: limits.maxMessageBytes,
+    maxTimeoutMs: limits.maxTimeoutMs,
+  };
+
+  const app = express();
+  app.disable("x-powered-by");
+  app.disable("etag");
+  app.use(expressConnectMiddleware(adapterOptions));
+  app.use((request: IncomingMessage, response: ServerResponse) => notFound(request, response));
+  // Express tells an error handler by its four parameters.
+  app.use((error: unknown, request: IncomingMessage, response: ServerResponse, _next: unknown) =>
+    failed(request, response, error),
+  );
+
+  return {
+    http1: app as RpcFront["http1"],
+    http2: connectNodeAdapter({
+      ...adapterOptions,
+      fallback: (request, response) => notFound(request, response as HttpResponse),
+    }),
+  };
+}
