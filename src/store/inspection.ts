@@ -29,9 +29,15 @@ export function inspectDatabase(
   if (stats === undefined) return { condition: "missing" };
   // A database takes its place with a whole schema in it, so an empty one has lost it.
   if (stats.size === 0) return { condition: "corrupt", problem: "the file is empty" };
+  let last: DatabaseSync | undefined;
   let database: DatabaseSync | undefined;
   try {
-    database = new DatabaseSync(path, { readOnly: true, timeout: 1_000 });
+    // SQLite leaves CHECKs out of a read-only connection's schema, so the inspecting one may write, and only promises
+    // not to. Closed as the last one it would still fold the log into the database: a read-only one outlasts it.
+    last = new DatabaseSync(path, { readOnly: true, timeout: 1_000 });
+    pragma(last, "data_version");
+    database = new DatabaseSync(path, { timeout: 1_000 });
+    database.exec("PRAGMA query_only = ON");
     if (pragma(database, "application_id") !== applicationId) {
       return { condition: "corrupt", problem: "the file is not a database of svc" };
     }
@@ -62,6 +68,7 @@ export function inspectDatabase(
     throw error;
   } finally {
     database?.close();
+    last?.close();
   }
 }
 
