@@ -12,7 +12,7 @@ export function isIndexUrl(url: string): boolean {
 
 /**
  * The text of an index.
- * @throws SvcError `unavailable` `source_failed`, `canceled`, `deadline_exceeded`.
+ * @throws SvcError `unavailable` (also past the deadline), `canceled`.
  */
 export async function fetchIndex(url: string, timeoutMs: number, signal?: AbortSignal): Promise<string> {
   const deadline = AbortSignal.timeout(timeoutMs);
@@ -23,7 +23,7 @@ export async function fetchIndex(url: string, timeoutMs: number, signal?: AbortS
     if (signal?.aborted) throw new SvcError("canceled", "canceled", `fetching ${url} was canceled`);
     if (error instanceof SvcError) throw error;
     const why = deadline.aborted ? `did not answer within ${timeoutMs} ms` : "cannot be reached";
-    throw new SvcError("unavailable", "source_failed", `${url} ${why}`, { cause: error });
+    throw new SvcError("unavailable", "unavailable", `${url} ${why}`, { cause: error });
   }
 }
 
@@ -63,6 +63,6 @@ async function readText(response: Response): Promise<string> {
   return Buffer.concat(chunks).toString();
 }
 
-function failed(message: string): SvcError<"source_failed"> {
-  return new SvcError("unavailable", "source_failed", message);
+function failed(message: string): SvcError<"unavailable"> {
+  return new SvcError("unavailable", "unavailable", message);
 }

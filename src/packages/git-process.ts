@@ -102,10 +102,8 @@ class GitRun {
       stdin.on("error", () => undefined).end();
       return;
     }
-    await this.#until(
-      pipeline(this.#options.stdin, stdin),
-      (error) => (error as NodeJS.ErrnoException).code === "EPIPE",
-    );
+    // Git may have all that it wants before the end, and fails by itself when it has not.
+    await this.#until(pipeline(this.#options.stdin, stdin), isClosedPipe);
   }
 
   async #collect(): Promise<void> {
@@ -163,6 +161,11 @@ class GitRun {
       this.#child.kill("SIGKILL");
     }
   }
+}
+
+function isClosedPipe(error: unknown): boolean {
+  const { code } = error as NodeJS.ErrnoException;
+  return code === "EPIPE" || code === "ECONNRESET" || code === "ERR_STREAM_PREMATURE_CLOSE";
 }
 
 function timedOut(subject: string, timeoutMs: number): SvcError {

@@ -3,8 +3,10 @@
  * Remote repositories are spoken to by the daemon; those on this host are read with the identity of whoever asks,
  * so that nobody installs what they could not read (T52), and git's check of the repository's owner applies.
  */
-import { readdir, stat } from "node:fs/promises";
+import { createReadStream, createWriteStream } from "node:fs";
+import { readdir, rm, stat } from "node:fs/promises";
 import { join } from "node:path";
+import { pipeline } from "node:stream/promises";
 import { SvcError } from "../errors.ts";
 import type { Identities, Identity, RunCommandOptions } from "../identity/identity.ts";
 import { listRefsArgs, localGitCommand } from "./git-command.ts";
@@ -115,7 +117,7 @@ async function resolveHead(
   signal: AbortSignal | undefined,
 ): Promise<FetchedCommit> {
   const output = await git.run(
-    ["-C", gitDir, "rev-parse", "--verify", "refs/svc/head^{commit}", "refs/svc/head^{tree}"],
+    ["-C", gitDir, "rev-parse", "refs/svc/head^{commit}", "refs/svc/head^{tree}"],
     { subject, timeoutMs: 30_000, ...(signal && { signal }) },
   );
   const [commit = "", tree = ""] = output.toString().trim().split("\n");
@@ -195,6 +197,33 @@ export function localRemote(gitUrl: GitUrl & { path: string }, options: LocalRem
     return result.stdout;
   }
 
+  /** All objects of a tree, packed by the caller and written by the daemon. */
+  async function writePack(
+    identity: Identity,
+    tree: string,
+    file: string,
+    signal: AbortSignal | undefined,
+  ): Promise<void> {
+    const pack = byteLimit(limits.maxFetchBytes, () => tooLargeError(subject, limits.maxFetchBytes));
+    // When one side fails, the other has nothing to wait for.
+    const failed = new AbortController();
+    const sent = runAsCaller(identity, ["pack-objects", "--stdout", "-q", "--revs"], {
+      timeoutMs: limits.fetchTimeoutMs,
+      signal: signal ? AbortSignal.any([signal, failed.signal]) : failed.signal,
+      stdin: Buffer.from(`${tree}\n`),
+      stdout: pack,
+    }).then(() => pack.end());
+    const written = pipeline(pack, createWriteStream(file, { mode: 0o600 }));
+    try {
+      await Promise.all([sent, written]);
+    } catch (error) {
+      failed.abort();
+      pack.destroy();
+      await Promise.allSettled([sent, written]);
+      throw error;
+    }
+  }
+
   return {
     gitUrl,
     async listRefs(signal) {
@@ -225,28 +254,14 @@ export function localRemote(gitUrl: GitUrl & { path: string }, options: LocalRem
       const tree = (
         await runAsCaller(identity, ["rev-parse", "--verify", `${revision.commit}^{tree}`], run)
       ).trim();
-      const pack = byteLimit(limits.maxFetchBytes, () => tooLargeError(subject, limits.maxFetchBytes));
-      // When one side fails, the other has nothing to wait for.
-      const failed = new AbortController();
-      const both = { ...run, signal: signal ? AbortSignal.any([signal, failed.signal]) : failed.signal };
-      const received = git.run(["-C", gitDir, "index-pack", "--stdin", "--strict"], {
-        ...both,
+      const file = join(gitDir, "incoming.pack");
+      await writePack(identity, tree, file, signal);
+      await git.run(["-C", gitDir, "index-pack", "--stdin", "--strict"], {
+        ...run,
         subject,
-        stdin: pack,
+        stdin: createReadStream(file),
       });
-      const sent = runAsCaller(identity, ["pack-objects", "--stdout", "-q", "--revs"], {
-        ...both,
-        stdin: Buffer.from(`${tree}\n`),
-        stdout: pack,
-      }).then(() => pack.end());
-      try {
-        await Promise.all([sent, received]);
-      } catch (error) {
-        failed.abort();
-        pack.destroy();
-        await Promise.allSettled([sent, received]);
-        throw error;
-      }
+      await rm(file);
       return { commit: revision.commit, tree };
     },
   };

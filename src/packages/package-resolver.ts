@@ -1,18 +1,26 @@
 /** From what a user asks for to a package that can be installed: the one door to this folder for `apps/`. */
+import { join } from "node:path";
 import { invalidField, SvcError } from "../errors.ts";
 import type { Identities } from "../identity/identity.ts";
 import { openDirectory } from "./directory-package.ts";
+import type { GitEnvironment } from "./git-command.ts";
 import { GitPackages } from "./git-package.ts";
-import type { GitRepositories } from "./git-repositories.ts";
+import { GitRepositories } from "./git-repositories.ts";
 import { isNewerTag, newestTag, pickRevision } from "./git-refs.ts";
 import type { RemoteRefs, Revision } from "./git-refs.ts";
 import { parseGitUrl } from "./git-url.ts";
+import type { GitLimits } from "./git-remote.ts";
 import type { GitUrl } from "./git-url.ts";
 import type { LicenseText } from "./licenses.ts";
+import { createManifestParser } from "./manifest-parser.ts";
 import type { ManifestParser } from "./manifest-parser.ts";
 import type { Manifest } from "./manifest.ts";
 import type { PackageWork } from "./package-work.ts";
-import type { Sources } from "./sources.ts";
+import { createSettingsValidator } from "./settings-validator.ts";
+import { createIndexParser } from "./source-index.ts";
+import { createSourceIndexLoader } from "./source-index-loader.ts";
+import { Sources } from "./sources.ts";
+import type { SourceConfig } from "./sources.ts";
 import { isRefName, parseSpec } from "./spec.ts";
 import type { PackageRequest, RevisionWish } from "./spec.ts";
 
@@ -49,20 +57,63 @@ export interface PackageCaller {
   readonly uid: number;
 }
 
-export interface PackageResolverOptions {
+export interface PackageResolverParts {
   identities: Identities;
   git: GitRepositories;
   sources: Sources;
   manifests: ManifestParser;
 }
 
+export interface PackageResolverOptions {
+  /** `[[sources]]` of the configuration. */
+  sources: readonly SourceConfig[];
+  identities: Identities;
+  /** The daemon's own, such as `<store>/cache`; made when it is missing. */
+  cacheDir: string;
+  /** What git is given of the daemon's environment. Default: nothing. */
+  gitEnvironment?: GitEnvironment;
+  gitLimits?: Partial<GitLimits>;
+  /** Where a source that fails is told, when its last good index is used instead. */
+  log?: { warn: (details: object, message: string) => void };
+  /** Default `Date.now`. */
+  now?: () => number;
+}
+
+/** Builds the whole folder: git and its cache, sources and theirs, manifests. */
+export function createPackageResolver(options: PackageResolverOptions): PackageResolver {
+  const { identities, cacheDir, log, now = Date.now } = options;
+  const git = new GitRepositories({
+    cacheDirectory: join(cacheDir, "git"),
+    identities,
+    now,
+    ...(options.gitEnvironment && { environment: options.gitEnvironment }),
+    ...(options.gitLimits && { limits: options.gitLimits }),
+  });
+  const loader = createSourceIndexLoader({
+    cacheDirectory: join(cacheDir, "sources"),
+    identities,
+    git,
+    parser: createIndexParser(),
+    now,
+    onStale: (source, error) => {
+      log?.warn({ err: error, source }, "a source cannot be read; its last good index is used");
+    },
+  });
+  return new PackageResolver({
+    identities,
+    git,
+    sources: new Sources({ sources: options.sources, loader }),
+    manifests: createManifestParser(createSettingsValidator()),
+  });
+}
+
 export class PackageResolver {
-  readonly #options: PackageResolverOptions;
+  readonly #parts: PackageResolverParts;
   readonly #gitPackages: GitPackages;
 
-  constructor(options: PackageResolverOptions) {
-    this.#options = options;
-    this.#gitPackages = new GitPackages(options.identities, options.manifests);
+  constructor(parts: PackageResolverParts) {
+    this.#parts = parts;
+    this.#gitPackages = new GitPackages(parts.identities, parts.manifests);
   }
 
   /**
@@ -78,7 +129,7 @@ export class PackageResolver {
     if (spec.kind === "directory") return this.#directory(spec.path, "", caller, work);
     if (spec.kind === "git")
       return this.#fromGit({ gitUrl: spec.gitUrl, source: "" }, spec.revision, caller, work);
-    const listed = await this.#options.sources.find(spec.name, spec.source, caller.uid, work);
+    const listed = await this.#parts.sources.find(spec.name, spec.source, caller.uid, work);
     const { place, source } = listed;
     if (place.kind === "directory") {
       refuseRevision(spec.revision, listed.id);
@@ -110,7 +161,7 @@ export class PackageResolver {
     if (origin.kind === "directory") return this.#directory(origin.url, source, caller, work);
     const gitUrl = storedUrl(origin);
     if (directory !== undefined) return this.#gitDirectory({ gitUrl, source, directory }, caller, work);
-    const repository = this.#options.git.open(gitUrl, caller.uid);
+    const repository = this.#parts.git.open(gitUrl, caller.uid);
     const refs = await repository.listRefs(work);
     const revision = upgradeRevision(refs, origin, version);
     return this.#gitPackages.open(
@@ -126,7 +177,7 @@ export class PackageResolver {
     caller: PackageCaller,
     work: PackageWork,
   ): Promise<ResolvedPackage> {
-    const repository = this.#options.git.open(place.gitUrl, caller.uid);
+    const repository = this.#parts.git.open(place.gitUrl, caller.uid);
     return this.#gitPackages.open(await repository.checkout(wish, work), place, work);
   }
 
@@ -136,7 +187,7 @@ export class PackageResolver {
     caller: PackageCaller,
     work: PackageWork,
   ): Promise<ResolvedPackage> {
-    const repository = this.#options.git.open(place.gitUrl, caller.uid);
+    const repository = this.#parts.git.open(place.gitUrl, caller.uid);
     const refs = await repository.listRefs(work);
     const revision = pickRevision({ ...refs, tags: new Map() }, {}, repository.url);
     const checkout = await repository.checkoutRevision(revision, work, place.directory);
@@ -149,7 +200,7 @@ export class PackageResolver {
     caller: PackageCaller,
     work: PackageWork,
   ): Promise<ResolvedPackage> {
-    const { identities, manifests } = this.#options;
+    const { identities, manifests } = this.#parts;
     return openDirectory({ path, source, callerUid: caller.uid, identities, manifests }, work);
   }
 }

@@ -1,0 +1,395 @@
+import { execFile } from "node:child_process";
+import { chmod, cp, mkdir, mkdtemp, readdir, readFile, rm, stat, symlink, writeFile } from "node:fs/promises";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import { promisify } from "node:util";
+import test from "ava";
+import type { ExecutionContext } from "ava";
+import { SvcError } from "../../src/errors.ts";
+import type { ErrorCode } from "../../src/errors.ts";
+import { GitServer } from "./support/git-server.ts";
+import { minimalManifest, TestRepository } from "./support/repository.ts";
+import { World } from "./support/world.ts";
+
+const isRoot = process.getuid?.() === 0;
+const rootTest = isRoot ? test : test.skip;
+const selfUid = process.getuid?.() ?? 0;
+const games = 5;
+const nobody = 65_534;
+
+async function fails(
+  t: ExecutionContext,
+  work: Promise<unknown>,
+  code: ErrorCode,
+  message: RegExp,
+): Promise<SvcError> {
+  const error = await t.throwsAsync(work, { instanceOf: SvcError, message });
+  t.is(error.code, code);
+  return error;
+}
+
+/** `hello` with tags 1.0.0, v1.2.0, v1.10.0 and a pre-release, and a commit beyond them; made once, copied often. */
+const template = { path: "" };
+
+test.before(async () => {
+  template.path = await mkdtemp(join(tmpdir(), "svc-hello-"));
+  const repository = await TestRepository.create(template.path);
+  for (const version of ["1.0.0", "v1.2.0", "v1.10.0", "v2.0.0-rc.1"]) {
+    const files = { "svc.yaml": minimalManifest("hello", version.replace("v", "")), "server.js": version };
+    await repository.commit(files, version);
+  }
+  await repository.commit({ "svc.yaml": minimalManifest("hello", "3.0.0-dev"), "server.js": "main" });
+});
+
+test.after.always(() => rm(template.path, { recursive: true, force: true }));
+
+async function hello(path: string): Promise<TestRepository> {
+  await cp(template.path, path, { recursive: true });
+  await chmod(path, 0o755);
+  return TestRepository.at(path);
+}
+
+test("over http: the newest tag, without pre-releases, is found, fetched and laid out", async (t) => {
+  await using world = await World.create();
+  const repository = await hello(world.path("git", "hello"));
+  await using server = await GitServer.start(world.path("git"));
+  const resolver = world.resolver();
+  const messages: string[] = [];
+  const resolved = await resolver.resolve(
+    { spec: `${server.url}/hello/.git` },
+    { uid: selfUid },
+    { onProgress: ({ message }) => messages.push(message) },
+  );
+  t.deepEqual(resolved.origin, {
+    kind: "git",
+    url: `${server.url}/hello/.git`,
+    source: "",
+    branch: "",
+    tag: "v1.10.0",
+    commit: await repository.git("rev-parse", "v1.10.0^{commit}"),
+  });
+  t.is(resolved.version, "v1.10.0");
+  t.is(resolved.manifest.version, "1.10.0");
+  t.true(messages.some((message) => message.startsWith("Fetching v1.10.0")));
+
+  const root = await world.ownedDir("app", selfUid);
+  await resolved.exportTo(selfUid, root, "repo");
+  t.deepEqual((await readdir(join(root, "repo"))).sort(), ["server.js", "svc.yaml"]);
+  t.is(await readFile(join(root, "repo", "server.js"), "utf8"), "v1.10.0");
+
+  const fetches = (): number => server.requests.filter((url) => url.endsWith("/git-upload-pack")).length;
+  const listings = fetches();
+  await resolver.resolve({ spec: `${server.url}/hello/.git` }, { uid: selfUid });
+  t.is(fetches() - listings, 1, "refs are listed again, but what is in the cache is not fetched again");
+});
+
+const wishes: [name: string, wish: { branch?: string; tag?: string }, content: string, version: RegExp][] = [
+  ["a tag", { tag: "1.0.0" }, "1.0.0", /^1\.0\.0$/],
+  ["a tag without its v", { tag: "1.2.0" }, "v1.2.0", /^v1\.2\.0$/],
+  ["a pre-release by name", { tag: "v2.0.0-rc.1" }, "v2.0.0-rc.1", /^v2\.0\.0-rc\.1$/],
+  ["a branch", { branch: "main" }, "main", /^[0-9a-f]{12}$/],
+];
+
+for (const [name, wish, content, version] of wishes) {
+  test(`over http: ${name}`, async (t) => {
+    await using world = await World.create();
+    await hello(world.path("git", "hello"));
+    await using server = await GitServer.start(world.path("git"));
+    const resolved = await world
+      .resolver()
+      .resolve({ spec: `${server.url}/hello/.git`, ...wish }, { uid: selfUid });
+    t.regex(resolved.version, version);
+    const root = await world.ownedDir("app", selfUid);
+    await resolved.exportTo(selfUid, root, "repo");
+    t.is(await readFile(join(root, "repo", "server.js"), "utf8"), content);
+  });
+}
+
+test("over http: what is not there is named", async (t) => {
+  await using world = await World.create();
+  await hello(world.path("git", "hello"));
+  await using server = await GitServer.start(world.path("git"));
+  const resolver = world.resolver();
+  const spec = `${server.url}/hello/.git`;
+  await fails(
+    t,
+    resolver.resolve({ spec, tag: "v9" }, { uid: selfUid }),
+    "not_found",
+    /no tag "v9" in .*; its tags: /,
+  );
+  await fails(
+    t,
+    resolver.resolve({ spec, branch: "dev" }, { uid: selfUid }),
+    "not_found",
+    /no branch "dev".*main/,
+  );
+  const gone = resolver.resolve({ spec: `${server.url}/none.git` }, { uid: selfUid });
+  await fails(t, gone, "failed_precondition", /there is no git repository at/);
+  const nobodyThere = resolver.resolve({ spec: "http://127.0.0.1:1/a.git" }, { uid: selfUid });
+  await fails(t, nobodyThere, "unavailable", /git failed with http:\/\/127\.0\.0\.1:1\/a\.git/);
+});
+
+test("a repository that is no package is refused", async (t) => {
+  await using world = await World.create();
+  const repository = await TestRepository.create(world.path("plain"));
+  await repository.commit({ "README.md": "hi" });
+  const plain = world.resolver().resolve({ spec: repository.fileUrl }, { uid: selfUid });
+  await fails(t, plain, "invalid_argument", /there is no svc\.yaml in .*: it is not a package/);
+
+  await symlink("/etc/passwd", world.path("plain", "svc.yaml"));
+  await repository.commit({});
+  const linked = world.resolver().resolve({ spec: repository.fileUrl }, { uid: selfUid });
+  await fails(t, linked, "failed_precondition", /svc\.yaml in .* is no regular file/);
+});
+
+test("a server that stalls is given up, and one can stop waiting", async (t) => {
+  await using world = await World.create();
+  await using server = await GitServer.start(world.path());
+  server.override = () => true;
+  const slow = world.resolver({ gitLimits: { listTimeoutMs: 300 } });
+  await fails(
+    t,
+    slow.resolve({ spec: `${server.url}/a` }, { uid: selfUid }),
+    "deadline_exceeded",
+    /took longer than/,
+  );
+  const stop = new AbortController();
+  const waiting = world
+    .resolver()
+    .resolve({ spec: `${server.url}/a` }, { uid: selfUid }, { signal: stop.signal });
+  setTimeout(() => stop.abort(), 100);
+  await fails(t, waiting, "canceled", /canceled/);
+});
+
+test("a fetch that was cut leaves nothing that a later one trips over", async (t) => {
+  await using world = await World.create();
+  await hello(world.path("git", "hello"));
+  await using server = await GitServer.start(world.path("git"));
+  const spec = `${server.url}/hello/.git`;
+  const resolver = world.resolver();
+  const stop = new AbortController();
+  server.override = (request) => {
+    if (request.method !== "POST" || !(request.url ?? "").includes("git-upload-pack")) return false;
+    if (server.requests.filter((url) => url.endsWith("/git-upload-pack")).length < 2) return false;
+    stop.abort();
+    return true;
+  };
+  await fails(
+    t,
+    resolver.resolve({ spec }, { uid: selfUid }, { signal: stop.signal }),
+    "canceled",
+    /canceled/,
+  );
+  server.override = () => false;
+  t.is((await resolver.resolve({ spec }, { uid: selfUid })).version, "v1.10.0");
+  const [key = ""] = await readdir(world.path("cache", "git"));
+  t.true((await readdir(world.path("cache", "git", key))).every((name) => name.endsWith(".git")));
+});
+
+test("a damaged cache is made anew", async (t) => {
+  await using world = await World.create();
+  const repository = await hello(world.path("hello"));
+  const spec = repository.fileUrl;
+  await world.resolver().resolve({ spec }, { uid: selfUid });
+  const [key = ""] = await readdir(world.path("cache", "git"));
+  const [commit = ""] = await readdir(world.path("cache", "git", key));
+  const packs = world.path("cache", "git", key, commit, "objects", "pack");
+  for (const name of await readdir(packs)) {
+    await chmod(join(packs, name), 0o600);
+    await writeFile(join(packs, name), "");
+  }
+  t.is((await world.resolver().resolve({ spec }, { uid: selfUid })).version, "v1.10.0");
+});
+
+test("many at once, by two daemons that share a cache, all succeed", async (t) => {
+  await using world = await World.create();
+  await hello(world.path("git", "hello"));
+  await using server = await GitServer.start(world.path("git"));
+  const spec = `${server.url}/hello/.git`;
+  const all = await Promise.all(
+    [world.resolver(), world.resolver()].flatMap((resolver) =>
+      Array.from({ length: 4 }, () => resolver.resolve({ spec }, { uid: selfUid })),
+    ),
+  );
+  t.true(all.every((resolved) => resolved.version === "v1.10.0"));
+});
+
+test("a repository larger than allowed is not fetched whole", async (t) => {
+  await using world = await World.create();
+  const repository = await TestRepository.create(world.path("git", "big"));
+  const noise = Array.from({ length: 60_000 }, () => Math.random().toString(36)).join("");
+  await repository.commit({ "svc.yaml": minimalManifest("big", "1"), noise });
+  await using server = await GitServer.start(world.path("git"));
+  const resolver = world.resolver({ gitLimits: { maxFetchBytes: 100_000 } });
+  const message = /is larger than the 100000 bytes allowed/;
+  await fails(
+    t,
+    resolver.resolve({ spec: `${server.url}/big/.git` }, { uid: selfUid }),
+    "resource_exhausted",
+    message,
+  );
+  await fails(
+    t,
+    resolver.resolve({ spec: repository.fileUrl }, { uid: selfUid }),
+    "resource_exhausted",
+    message,
+  );
+});
+
+test("licenses are shown with their whole digest", async (t) => {
+  await using world = await World.create();
+  const repository = await TestRepository.create(world.path("hello"));
+  const long = "a".repeat(64 * 1024 - 1) + "é" + "b".repeat(100);
+  await repository.commit({
+    "svc.yaml": minimalManifest("hello", "1.0.0"),
+    LICENSE: "Do what you want",
+    "COPYING.md": long,
+    "docs/LICENSE": "not at the root",
+    "eula.txt": "Give me your soul",
+  });
+  const { licenses } = await world.resolver().resolve({ spec: repository.fileUrl }, { uid: selfUid });
+  t.deepEqual(
+    licenses.map(({ name }) => name),
+    ["COPYING.md", "LICENSE", "eula.txt"],
+  );
+  t.is(licenses[0]?.text, "a".repeat(64 * 1024 - 1), "a cut character is left out");
+  const { stdout } = await promisify(execFile)("sha256sum", [world.path("hello", "COPYING.md")]);
+  t.is(licenses[0]?.sha256, stdout.slice(0, 64));
+});
+
+test("upgrades: newest tag, tracked branch, a wished tag, never backwards by itself", async (t) => {
+  await using world = await World.create();
+  const repository = await hello(world.path("hello"));
+  const resolver = world.resolver();
+  const caller = { uid: selfUid };
+  const spec = repository.fileUrl;
+  const old = await resolver.resolve({ spec, tag: "1.0.0" }, caller);
+  t.is((await resolver.resolveUpgrade(old.origin, "", caller)).version, "v1.10.0");
+  t.is((await resolver.resolveUpgrade(old.origin, "1.2.0", caller)).version, "v1.2.0");
+  const ahead = await resolver.resolve({ spec, tag: "v2.0.0-rc.1" }, caller);
+  t.is((await resolver.resolveUpgrade(ahead.origin, "", caller)).origin.commit, ahead.origin.commit);
+  const tracked = await resolver.resolve({ spec, branch: "main" }, caller);
+  t.is((await resolver.resolveUpgrade(tracked.origin, "", caller)).origin.commit, tracked.origin.commit);
+  const commit = await repository.commit({ "server.js": "newer" });
+  const next = await resolver.resolveUpgrade(tracked.origin, "", caller);
+  t.like(next.origin, { branch: "main", tag: "", commit });
+  await fails(t, resolver.resolveUpgrade(old.origin, "--x", caller), "invalid_argument", /no tag name/);
+  await fails(t, resolver.resolveUpgrade(old.origin, "9.9.9", caller), "not_found", /no tag "9\.9\.9"/);
+});
+
+test("export attributes of a repository do not change what is exported", async (t) => {
+  await using world = await World.create();
+  const repository = await TestRepository.create(world.path("hello"));
+  await repository.commit({
+    "svc.yaml": minimalManifest("hello", "1.0.0"),
+    ".gitattributes": "secret.txt export-ignore\nstamp.txt export-subst\n* filter=evil\n",
+    "secret.txt": "here",
+    "stamp.txt": "$Format:%H$",
+  });
+  const resolved = await world.resolver().resolve({ spec: repository.fileUrl }, { uid: selfUid });
+  const root = await world.ownedDir("app", selfUid);
+  await resolved.exportTo(selfUid, root, "repo");
+  t.is(await readFile(join(root, "repo", "secret.txt"), "utf8"), "here");
+  t.is(await readFile(join(root, "repo", "stamp.txt"), "utf8"), "$Format:%H$");
+});
+
+rootTest("T50 (needs root): nothing that a user's checkout configures runs as root, or at all", async (t) => {
+  await using world = await World.create();
+  const canary = world.path("canary");
+  await mkdir(canary);
+  await chmod(canary, 0o777);
+  const repository = await hello(world.path("home", "hello"));
+  const script = world.path("home", "evil.sh");
+  await writeFile(script, `#!/bin/sh\nid -u >> ${canary}/ran\ncat\n`);
+  await chmod(script, 0o755);
+  const configuration: [string, string][] = [
+    ["core.fsmonitor", script],
+    ["core.sshCommand", script],
+    ["core.hooksPath", join(repository.path, ".git", "hooks")],
+    ["core.pager", script],
+    ["filter.evil.smudge", script],
+    ["filter.evil.clean", script],
+    ["filter.evil.process", script],
+    ["uploadpack.packObjectsHook", script],
+    ["credential.helper", script],
+    ["tar.tar.command", script],
+    ["diff.external", script],
+    ["gc.auto", "1"],
+  ];
+  for (const [key, value] of configuration) await repository.git("config", key, value);
+  for (const hook of ["post-checkout", "pre-auto-gc", "reference-transaction", "fsmonitor-watchman"]) {
+    const path = join(repository.path, ".git", "hooks", hook);
+    await mkdir(join(path, ".."), { recursive: true });
+    await writeFile(path, `#!/bin/sh\nid -u >> ${canary}/ran\n`);
+    await chmod(path, 0o755);
+  }
+  await writeFile(join(repository.path, ".gitattributes"), "* filter=evil\n");
+  await writeFile(
+    join(repository.path, ".gitmodules"),
+    `[submodule "x"]\n\tpath = x\n\turl = ext::${script}\n`,
+  );
+  await repository.giveTo(games);
+
+  const resolver = world.resolver();
+  const resolved = await resolver.resolve({ spec: repository.fileUrl }, { uid: games });
+  const root = await world.ownedDir("app", games);
+  await resolved.exportTo(games, root, "repo");
+  t.is((await stat(join(root, "repo", "server.js"))).uid, games);
+
+  // Root asks for the same repository: git itself refuses, because it belongs to somebody else.
+  const asRoot = world.resolver().resolve({ spec: repository.fileUrl }, { uid: 0 });
+  await fails(t, asRoot, "permission_denied", /belongs to another user/);
+
+  // The same configuration in a directory package: it is copied without its history.
+  const directory = await resolver.resolve({ spec: repository.path }, { uid: games });
+  const second = await world.ownedDir("app2", games);
+  await directory.exportTo(games, second, "repo");
+  t.false((await readdir(join(second, "repo"))).includes(".git"));
+
+  const ran = await readFile(join(canary, "ran"), "utf8").catch(() => "");
+  t.is(ran, "", "nothing ran, as nobody");
+});
+
+rootTest("T52 (needs root): what a user cannot read, they cannot install", async (t) => {
+  await using world = await World.create();
+  const repository = await hello(world.path("secret", "hello"));
+  await chmod(world.path("secret"), 0o700);
+  const resolver = world.resolver();
+  t.is((await resolver.resolve({ spec: repository.fileUrl }, { uid: 0 })).version, "v1.10.0");
+  const byUrl = resolver.resolve({ spec: repository.fileUrl }, { uid: games });
+  await t.throwsAsync(byUrl, { instanceOf: SvcError, message: /hello/ });
+  const byPath = resolver.resolve({ spec: repository.path }, { uid: games });
+  await fails(t, byPath, "permission_denied", /./);
+
+  // A manifest that points to what only root may read is refused, and its content is not told.
+  const planted = world.path("planted");
+  await mkdir(planted);
+  await symlink("/etc/shadow", join(planted, "svc.yaml"));
+  const link = await t.throwsAsync(resolver.resolve({ spec: planted }, { uid: games }), {
+    instanceOf: SvcError,
+  });
+  t.notRegex(link.message, /root:/);
+});
+
+rootTest(
+  "(needs root) a user's directory is laid out for another owner, read by one and written by the other",
+  async (t) => {
+    await using world = await World.create();
+    const source = world.path("package");
+    await mkdir(join(source, ".git"), { recursive: true });
+    await writeFile(join(source, "svc.yaml"), minimalManifest("mine", "0.1.0"));
+    await writeFile(join(source, ".git", "config"), "x");
+    await writeFile(join(source, "server.js"), "s");
+    const resolved = await world.resolver().resolve({ spec: source }, { uid: games });
+    t.is(resolved.version, "0.1.0");
+    t.like(resolved.origin, { kind: "directory", url: source, commit: "" });
+    const root = await world.ownedDir("app", nobody);
+    await resolved.exportTo(nobody, root, "repo");
+    t.deepEqual((await readdir(join(root, "repo"))).sort(), ["server.js", "svc.yaml"]);
+    t.is((await stat(join(root, "repo", "server.js"))).uid, nobody);
+
+    await writeFile(join(source, "svc.yaml"), minimalManifest("mine", "0.2.0"));
+    const upgraded = await world.resolver().resolveUpgrade(resolved.origin, "", { uid: games });
+    t.is(upgraded.version, "0.2.0", "a directory is taken afresh");
+  },
+);

@@ -1,0 +1,191 @@
+import { mkdir, writeFile } from "node:fs/promises";
+import { join } from "node:path";
+import test from "ava";
+import { SvcError } from "../../src/errors.ts";
+import { GitServer } from "./support/git-server.ts";
+import { minimalManifest, TestRepository } from "./support/repository.ts";
+import { World } from "./support/world.ts";
+
+const caller = { uid: process.getuid?.() ?? 0 };
+
+async function writePackage(directory: string, id: string, version: string): Promise<void> {
+  await mkdir(directory, { recursive: true });
+  await writeFile(join(directory, "svc.yaml"), minimalManifest(id, version));
+}
+
+async function directorySource(path: string, index: string): Promise<void> {
+  await mkdir(path, { recursive: true });
+  await writeFile(join(path, "index.yaml"), index);
+}
+
+test("a directory source: packages beside the index, and repositories", async (t) => {
+  await using world = await World.create();
+  await directorySource(
+    world.path("main"),
+    `packages:\n  hello: {directory: apps/hello}\n  remote: {repo: "file://${world.path("remote")}", name: Remote App}\n`,
+  );
+  await writePackage(world.path("main", "apps", "hello"), "hello", "1.0.0");
+  const repository = await TestRepository.create(world.path("remote"));
+  await repository.commit({ "svc.yaml": minimalManifest("remote", "2.0.0") }, "v2.0.0");
+  const resolver = world.resolver({ sources: [{ name: "main", url: world.path("main") }] });
+
+  for (const spec of ["hello", "main/hello"]) {
+    const resolved = await resolver.resolve({ spec }, caller);
+    t.like(resolved.origin, { kind: "directory", url: world.path("main", "apps", "hello"), source: "main" });
+  }
+  for (const spec of ["remote", "remote@2.0.0", "main/remote@v2.0.0", "Remote-App", "remote-app"]) {
+    const resolved = await resolver.resolve({ spec }, caller);
+    t.like(resolved.origin, { kind: "git", source: "main", tag: "v2.0.0" }, spec);
+  }
+  const tagged = await t.throwsAsync(resolver.resolve({ spec: "hello@1.0.0" }, caller), {
+    instanceOf: SvcError,
+  });
+  t.regex(tagged.message, /is a directory without versions/);
+  const missing = await t.throwsAsync(resolver.resolve({ spec: "nothing" }, caller), {
+    instanceOf: SvcError,
+  });
+  t.is(missing.code, "not_found");
+  const unknown = await t.throwsAsync(resolver.resolve({ spec: "other/hello" }, caller), {
+    instanceOf: SvcError,
+  });
+  t.regex(unknown.message, /no source "other" is configured; there are: main/);
+});
+
+test("an id in two sources, and a name of two packages, are ambiguous", async (t) => {
+  await using world = await World.create();
+  await directorySource(
+    world.path("a"),
+    `packages:\n  wiki: {directory: x, name: Wiki, summary: First}\n  hello: {directory: y}\n`,
+  );
+  await directorySource(
+    world.path("b"),
+    `packages:\n  wiki-js: {directory: x, name: wiki}\n  other: {directory: x, name: Notes}\n  hello: {directory: y}\n`,
+  );
+  await directorySource(world.path("c"), `packages:\n  third: {directory: x, name: notes}\n`);
+  const sources = ["a", "b", "c"].map((name) => ({ name, url: world.path(name) }));
+  const resolver = world.resolver({ sources });
+  const candidatesOf = async (spec: string): Promise<unknown> => {
+    const error = await t.throwsAsync(resolver.resolve({ spec }, caller), { instanceOf: SvcError });
+    t.is(error.code, "failed_precondition");
+    t.is(error.reason, "ambiguous");
+    return (error as SvcError<"ambiguous">).payload?.candidates;
+  };
+  t.deepEqual(await candidatesOf("hello"), [
+    { spec: "a/hello", source: "a", id: "hello", name: "hello", summary: "" },
+    { spec: "b/hello", source: "b", id: "hello", name: "hello", summary: "" },
+  ]);
+  t.like(await candidatesOf("NOTES"), [{ spec: "b/other" }, { spec: "c/third" }]);
+
+  await writePackage(world.path("a", "x"), "wiki", "1");
+  const resolved = await resolver.resolve({ spec: "wiki" }, caller);
+  t.is(resolved.origin.source, "a", "an id wins over a display name");
+});
+
+test("an http source is cached, and its last good index is used when it is away", async (t) => {
+  await using world = await World.create();
+  await using server = await GitServer.start(world.path());
+  const repository = await TestRepository.create(world.path("remote"));
+  await repository.commit({ "svc.yaml": minimalManifest("remote", "1.0.0") }, "v1.0.0");
+  let status = 200;
+  server.override = (_request, response) => {
+    response.writeHead(status).end(`packages: {remote: {repo: "${repository.fileUrl}"}}`);
+    return true;
+  };
+  await directorySource(world.path("dir"), `packages:\n  local: {directory: local}\n`);
+  await writePackage(world.path("dir", "local"), "local", "1");
+  let nowMs = 1_000_000;
+  const warnings: string[] = [];
+  const options = {
+    sources: [
+      { name: "web", url: `${server.url}/index.yaml` },
+      { name: "dir", url: world.path("dir") },
+    ],
+    now: () => nowMs,
+    log: { warn: (_details: object, message: string) => warnings.push(message) },
+  };
+  status = 500;
+  const down = world.resolver(options);
+  const failure = await t.throwsAsync(down.resolve({ spec: "remote" }, caller), { instanceOf: SvcError });
+  t.is(failure.reason, "source_failed");
+  t.is(failure.code, "unavailable");
+  t.regex(failure.message, /the source "web" failed: .* answers 500/);
+  t.is((await down.resolve({ spec: "local" }, caller)).origin.source, "dir", "the others are still searched");
+
+  status = 200;
+  const resolver = world.resolver(options);
+  t.is((await resolver.resolve({ spec: "remote" }, caller)).origin.source, "web");
+  const before = server.requests.length;
+  await resolver.resolve({ spec: "remote" }, caller);
+  t.is(server.requests.length, before, "a fresh index is not asked for again");
+
+  status = 503;
+  nowMs += 120_000;
+  t.is((await resolver.resolve({ spec: "remote" }, caller)).version, "v1.0.0");
+  t.is(
+    (await world.resolver(options).resolve({ spec: "remote" }, caller)).version,
+    "v1.0.0",
+    "also after a restart",
+  );
+  t.true(warnings.length >= 2);
+});
+
+test("an http source may not send elsewhere, nor without end", async (t) => {
+  await using world = await World.create();
+  await using server = await GitServer.start(world.path());
+  const answers: [string, Record<string, string>, string | Buffer, RegExp][] = [
+    ["a redirect to plain http", { location: "http://192.0.2.1/index.yaml" }, "", /is not https/],
+    ["a redirect to a file", { location: "file:///etc/passwd" }, "", /is not https/],
+    ["a loop", { location: "/index.yaml" }, "", /redirects more than 5 times/],
+    ["too much", {}, Buffer.alloc(2 ** 21, "#"), /longer than 1048576 bytes/],
+    ["not YAML", {}, "packages: [", /its index\.yaml is not valid/],
+    [
+      "an escape",
+      {},
+      "packages: {a: {directory: ../..}}",
+      /line 1: packages\.a\.directory: .* is not a relative path/,
+    ],
+    ["a helper program", {}, `packages: {a: {repo: "ext::sh"}}`, /a: the repo names a helper program/],
+  ];
+  for (const [name, headers, body, message] of answers) {
+    server.override = (_request, response) => {
+      response.writeHead("location" in headers ? 302 : 200, headers).end(body);
+      return true;
+    };
+    const resolver = world.resolver({ sources: [{ name: "web", url: `${server.url}/index.yaml` }] });
+    const error = await t.throwsAsync(
+      resolver.resolve({ spec: "a" }, caller),
+      { instanceOf: SvcError },
+      name,
+    );
+    t.is(error.reason, "source_failed", name);
+    t.regex(error.message, message, name);
+  }
+});
+
+test("a git source: its directories are packages that track its default branch", async (t) => {
+  await using world = await World.create();
+  const repository = await TestRepository.create(world.path("git", "index"));
+  await repository.commit(
+    {
+      "index.yaml": "packages: {hello: {directory: apps/hello}, gone: {directory: apps/gone}}\n",
+      "apps/hello/svc.yaml": minimalManifest("hello", "1.0.0"),
+      "apps/hello/server.js": "one",
+      "apps/hello/LICENSE": "MIT",
+    },
+    "v1.0.0",
+  );
+  await using server = await GitServer.start(world.path("git"));
+  const resolver = world.resolver({ sources: [{ name: "repo", url: `${server.url}/index/.git` }] });
+  const resolved = await resolver.resolve({ spec: "hello" }, caller);
+  t.like(resolved.origin, { kind: "git", source: "repo", branch: "main", tag: "", directory: "apps/hello" });
+  t.deepEqual(
+    resolved.licenses.map(({ name }) => name),
+    ["LICENSE"],
+  );
+  const gone = await t.throwsAsync(resolver.resolve({ spec: "gone" }, caller), { instanceOf: SvcError });
+  t.regex(gone.message, /there is no directory "apps\/gone"/);
+  const commit = await repository.commit({ "apps/hello/svc.yaml": minimalManifest("hello", "1.1.0") });
+  const upgraded = await resolver.resolveUpgrade(resolved.origin, "", caller);
+  t.is(upgraded.origin.commit, commit);
+  t.is(upgraded.manifest.version, "1.1.0");
+});

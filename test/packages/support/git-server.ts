@@ -1,0 +1,86 @@
+/** `git http-backend` (smart HTTP) and plain files over loopback, for tests. */
+import { execFile, spawn } from "node:child_process";
+import { createServer } from "node:http";
+import type { IncomingMessage, Server, ServerResponse } from "node:http";
+import type { AddressInfo } from "node:net";
+import { once } from "node:events";
+import { promisify } from "node:util";
+
+export type Override = (request: IncomingMessage, response: ServerResponse) => boolean;
+
+/** Serves every repository below `root` at `/<name>`; `override` may answer a request itself. */
+export class GitServer implements AsyncDisposable {
+  readonly requests: string[] = [];
+  override: Override = () => false;
+  readonly #server: Server;
+
+  private constructor(server: Server) {
+    this.#server = server;
+  }
+
+  static async start(root: string): Promise<GitServer> {
+    const { stdout } = await promisify(execFile)("git", ["--exec-path"]);
+    const backend = `${stdout.trim()}/git-http-backend`;
+    const server = createServer();
+    const started = new GitServer(server);
+    server.on("request", (request: IncomingMessage, response: ServerResponse) => {
+      started.requests.push(request.url ?? "");
+      if (!started.override(request, response)) serve(backend, root, request, response);
+    });
+    server.listen(0, "127.0.0.1");
+    await once(server, "listening");
+    return started;
+  }
+
+  get url(): string {
+    return `http://127.0.0.1:${(this.#server.address() as AddressInfo).port}`;
+  }
+
+  async [Symbol.asyncDispose](): Promise<void> {
+    this.#server.closeAllConnections();
+    this.#server.close();
+    await once(this.#server, "close");
+  }
+}
+
+function serve(backend: string, root: string, request: IncomingMessage, response: ServerResponse): void {
+  const { pathname, search } = new URL(request.url ?? "/", "http://localhost");
+  const child = spawn(backend, [], {
+    env: {
+      PATH: process.env["PATH"] ?? "",
+      GIT_PROJECT_ROOT: root,
+      GIT_HTTP_EXPORT_ALL: "1",
+      GIT_CONFIG_COUNT: "1",
+      GIT_CONFIG_KEY_0: "safe.directory",
+      GIT_CONFIG_VALUE_0: "*",
+      REQUEST_METHOD: request.method ?? "GET",
+      PATH_INFO: pathname,
+      QUERY_STRING: search.slice(1),
+      CONTENT_TYPE: request.headers["content-type"] ?? "",
+      HTTP_CONTENT_ENCODING: request.headers["content-encoding"] ?? "",
+      GIT_PROTOCOL: String(request.headers["git-protocol"] ?? ""),
+      REMOTE_ADDR: "127.0.0.1",
+    },
+    stdio: ["pipe", "pipe", "ignore"],
+  });
+  request.pipe(child.stdin);
+  child.stdin.on("error", () => undefined);
+  response.on("close", () => child.kill());
+  let head = Buffer.alloc(0);
+  const onHead = (chunk: Buffer): void => {
+    head = Buffer.concat([head, chunk]);
+    const end = head.indexOf("\r\n\r\n");
+    if (end === -1) return;
+    child.stdout.off("data", onHead);
+    let status = 200;
+    for (const line of head.subarray(0, end).toString().split("\r\n")) {
+      const [name = "", value = ""] = line.split(/: (.*)/);
+      if (name.toLowerCase() === "status") status = Number.parseInt(value, 10);
+      else response.setHeader(name, value);
+    }
+    response.writeHead(status);
+    response.write(head.subarray(end + 4));
+    child.stdout.pipe(response);
+  };
+  child.stdout.on("data", onHead);
+}

@@ -1,0 +1,45 @@
+/** A temporary directory with a resolver that keeps its cache there. */
+import { chmod, mkdtemp, rm } from "node:fs/promises";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import { createIdentities } from "../../../src/identity/identity.ts";
+import type { Identities } from "../../../src/identity/identity.ts";
+import { createPackageResolver } from "../../../src/packages/package-resolver.ts";
+import type { PackageResolver, PackageResolverOptions } from "../../../src/packages/package-resolver.ts";
+
+export class World implements AsyncDisposable {
+  readonly directory: string;
+  readonly identities: Identities;
+
+  private constructor(directory: string) {
+    this.directory = directory;
+    this.identities = createIdentities();
+  }
+
+  static async create(): Promise<World> {
+    const directory = await mkdtemp(join(tmpdir(), "svc-packages-"));
+    await chmod(directory, 0o755);
+    return new World(directory);
+  }
+
+  path(...names: string[]): string {
+    return join(this.directory, ...names);
+  }
+
+  resolver(options: Partial<PackageResolverOptions> = {}): PackageResolver {
+    const { identities } = this;
+    return createPackageResolver({ sources: [], identities, cacheDir: this.path("cache"), ...options });
+  }
+
+  /** A directory of a user's own, to export into. */
+  async ownedDir(name: string, uid: number): Promise<string> {
+    const path = this.path(name);
+    await this.identities.createOwnedDir(path, uid);
+    return path;
+  }
+
+  async [Symbol.asyncDispose](): Promise<void> {
+    await this.identities[Symbol.asyncDispose]();
+    await rm(this.directory, { recursive: true, force: true });
+  }
+}
