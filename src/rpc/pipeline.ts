@@ -59,6 +59,8 @@ export interface Pipeline {
   methodAt(path: string): DescMethod | undefined;
   /** Ends the streams that only watch (`NO_SIDE_EFFECTS`), so that nobody waits for them when the daemon stops. */
   endStreams(reason: SvcError): void;
+  /** Ends all running calls. */
+  endCalls(reason: SvcError): void;
   /** For connect's `requestGate`: access is decided before a byte of the body is read. */
   readonly requestGate: (context: HandlerContext) => void;
   /**
@@ -93,9 +95,10 @@ export function createPipeline(options: PipelineOptions): Pipeline {
   const paths = new Map([...entries.values()].map(({ method, name }) => [`/${name}`, method]));
   const validator = createValidator();
   const running = new Set<CallContext>();
-  shutdownSignal?.addEventListener("abort", () => {
-    for (const context of running) context.abort(shutdownSignal.reason);
-  });
+  const endCalls = (reason: unknown): void => {
+    for (const context of running) context.abort(reason);
+  };
+  shutdownSignal?.addEventListener("abort", () => endCalls(shutdownSignal.reason));
 
   function entryOf(method: DescMethod): MethodEntry {
     const entry = entries.get(method);
@@ -258,6 +261,8 @@ export function createPipeline(options: PipelineOptions): Pipeline {
     gate,
 
     methodAt: (path) => paths.get(path),
+
+    endCalls,
 
     endStreams(reason) {
       for (const context of running) {

@@ -33,8 +33,6 @@ export interface ListenersLog {
 
 export interface ListenersOptions {
   readonly pipeline: Pipeline;
-  /** The one that ends the pipeline's calls: `stop` aborts it once the grace is over. */
-  readonly shutdown: AbortController;
   readonly tokens: Tokens;
   /** `system`: root peers are root. `user`: the daemon's own uid is, and peers other than it and uid 0 are closed at accept. */
   readonly mode: "system" | "user";
@@ -64,10 +62,29 @@ export interface ListeningAddresses {
   readonly socketPath?: string;
 }
 
+export interface Listeners extends AsyncDisposable {
+  /**
+   * Binds both doors.
+   * @throws SvcError `unavailable` when the TCP address cannot be bound; or the socket, where there is no TCP
+   */
+  start(): Promise<ListeningAddresses>;
+  /**
+   * Stops accepting, ends what only watches, gives running calls the grace, then ends them as `unavailable`.
+   * Calling it again waits for the same end.
+   */
+  stop(): Promise<void>;
+}
+
+/** Nothing listens before `start`. */
+export function createListeners(options: ListenersOptions): Listeners {
+  return new TwoDoors(options);
+}
+
 /** How long answers may take to reach their clients once their calls were aborted. */
 const flushMs = 1_000;
 
-export class Listeners implements AsyncDisposable {
+class TwoDoors implements Listeners {
+  readonly #shutdown = new AbortController();
   readonly #options: ListenersOptions;
   readonly #limits: TransportLimits;
   readonly #caps: ConnectionCaps;
@@ -97,10 +114,6 @@ export class Listeners implements AsyncDisposable {
     });
   }
 
-  /**
-   * Binds both doors.
-   * @throws SvcError `unavailable` when the TCP address cannot be bound; or the socket, where there is no TCP
-   */
   async start(): Promise<ListeningAddresses> {
     const { tcp, socketPath } = this.#options;
     await this.#prepare();
@@ -117,10 +130,6 @@ export class Listeners implements AsyncDisposable {
     }
   }
 
-  /**
-   * Stops accepting, ends what only watches, gives running calls the grace, then aborts them as `unavailable`.
-   * Calling it again waits for the same end.
-   */
   stop(): Promise<void> {
     this.#stopped ??= this.#stop();
     return this.#stopped;
@@ -131,8 +140,7 @@ export class Listeners implements AsyncDisposable {
   }
 
   async #prepare(): Promise<void> {
-    const { pipeline, tokens, mode, selfUid, allowedHosts, tcp, openapi, routes, shutdown, log } =
-      this.#options;
+    const { pipeline, tokens, mode, selfUid, allowedHosts, tcp, openapi, routes, log } = this.#options;
     const callers: Callers = new WeakMap();
     this.#identity = createIdentityResolver({
       mode,
@@ -157,7 +165,7 @@ export class Listeners implements AsyncDisposable {
         pipeline,
         routes: routes ?? contractRoutes,
         callers,
-        shutdownSignal: shutdown.signal,
+        shutdownSignal: this.#shutdown.signal,
         log,
       }),
       limits: this.#limits,
@@ -252,6 +260,7 @@ export class Listeners implements AsyncDisposable {
       if (protocol === "http1") {
         this.#origins.set(socket, origin);
         this.#http1.emit("connection", socket);
+        socket.resume();
         return;
       }
       socket.allowHalfOpen = false;
@@ -269,7 +278,7 @@ export class Listeners implements AsyncDisposable {
   }
 
   async #stop(): Promise<void> {
-    const { pipeline, shutdown, log } = this.#options;
+    const { pipeline, log } = this.#options;
     // The file goes first, so that nobody connects to a daemon that is leaving.
     await this.#socketFile?.[Symbol.asyncDispose]();
     for (const server of this.#servers) server.close();
@@ -281,7 +290,8 @@ export class Listeners implements AsyncDisposable {
     if (!(await isDoneWithin(idle, this.#limits.stopGraceMs))) {
       log.warn({ calls: this.#front?.underWay }, "ending calls that outlast the grace");
     }
-    shutdown.abort(reason);
+    pipeline.endCalls(reason);
+    this.#shutdown.abort(reason);
     await isDoneWithin(idle, flushMs);
     this.#http2.destroy();
     this.#caps.destroyAll();

@@ -1,0 +1,87 @@
+/** Real listeners on a free port and a socket in a directory of their own, over steered handlers. */
+import { mkdtemp, rm, chmod } from "node:fs/promises";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import type { AuditRecord } from "../../../src/rpc/audit.ts";
+import { createPipeline } from "../../../src/rpc/pipeline.ts";
+import type { Pipeline } from "../../../src/rpc/pipeline.ts";
+import { createPrimaryTokens } from "../../../src/tokens/primary-token.ts";
+import { mintToken } from "../../../src/tokens/token-digest.ts";
+import type { Tokens } from "../../../src/tokens/tokens.ts";
+import { createListeners } from "../../../src/transport/listeners.ts";
+import type { Listeners, ListenersOptions } from "../../../src/transport/listeners.ts";
+import { fakeServices } from "./fake-services.ts";
+import type { FakeHandlers } from "./fake-services.ts";
+
+export interface LogLine {
+  readonly level: "info" | "warn" | "error";
+  readonly details: Readonly<Record<string, unknown>>;
+  readonly message: string;
+}
+
+export interface Door extends AsyncDisposable {
+  readonly token: string;
+  readonly port: number;
+  /** `http://127.0.0.1:PORT`. */
+  readonly url: string;
+  readonly socketPath: string;
+  readonly directory: string;
+  readonly pipeline: Pipeline;
+  readonly listeners: Listeners;
+  readonly lines: LogLine[];
+  readonly audits: AuditRecord[];
+}
+
+export interface DoorOptions extends Partial<ListenersOptions> {
+  readonly handlers?: FakeHandlers;
+}
+
+export function collectLog(): { log: ListenersOptions["log"]; lines: LogLine[] } {
+  const lines: LogLine[] = [];
+  const at = (level: LogLine["level"]) => (details: object, message: string) =>
+    void lines.push({ level, details: details as LogLine["details"], message });
+  return { log: { info: at("info"), warn: at("warn"), error: at("error") }, lines };
+}
+
+export async function openDoor({ handlers, ...overrides }: DoorOptions = {}): Promise<Door> {
+  const directory = await mkdtemp(join(tmpdir(), "svc-door-"));
+  // Other uids must reach the socket.
+  await chmod(directory, 0o755);
+  const { log, lines } = collectLog();
+  const audits: AuditRecord[] = [];
+  const pipeline = createPipeline({
+    services: fakeServices(handlers),
+    log,
+    audit: (record) => audits.push(record),
+  });
+  const token = mintToken("primary");
+  const tokens: Tokens = createPrimaryTokens(token);
+  const listeners = createListeners({
+    pipeline,
+    tokens,
+    mode: "system",
+    selfUid: process.getuid?.() ?? 0,
+    userName: (uid) => `user${uid}`,
+    tcp: { host: "127.0.0.1", port: 0 },
+    socketPath: join(directory, "svc.sock"),
+    openapi: () => Promise.resolve(Buffer.from('{"openapi":"3.1.0"}')),
+    log,
+    ...overrides,
+  });
+  const { tcp, socketPath } = await listeners.start();
+  return {
+    token,
+    port: tcp?.port ?? 0,
+    url: `http://127.0.0.1:${tcp?.port ?? 0}`,
+    socketPath: socketPath ?? "",
+    directory,
+    pipeline,
+    listeners,
+    lines,
+    audits,
+    async [Symbol.asyncDispose]() {
+      await listeners.stop();
+      await rm(directory, { recursive: true, force: true });
+    },
+  };
+}

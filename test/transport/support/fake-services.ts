@@ -1,0 +1,53 @@
+/** The whole contract with handlers that a test can steer; what a test does not give is `unimplemented`. */
+import type { DescService } from "@bufbuild/protobuf";
+import type { ServiceImpl } from "@connectrpc/connect";
+import { AppService } from "../../../gen/svc/v1/app_pb.ts";
+import { BackupService } from "../../../gen/svc/v1/backup_pb.ts";
+import { DaemonService } from "../../../gen/svc/v1/daemon_pb.ts";
+import { DockerService } from "../../../gen/svc/v1/docker_pb.ts";
+import { FileService } from "../../../gen/svc/v1/file_pb.ts";
+import { MonitorService } from "../../../gen/svc/v1/monitor_pb.ts";
+import { ProcessService } from "../../../gen/svc/v1/process_pb.ts";
+import { ScheduleService } from "../../../gen/svc/v1/schedule_pb.ts";
+import { SystemService } from "../../../gen/svc/v1/system_pb.ts";
+import { TokenService } from "../../../gen/svc/v1/token_pb.ts";
+import type { BoundService } from "../../../src/rpc/bound-service.ts";
+import { unimplemented } from "../../../src/rpc/unimplemented.ts";
+import { userOf } from "../../../src/rpc/user-context.ts";
+
+export interface FakeHandlers {
+  app?: Partial<ServiceImpl<typeof AppService>>;
+  daemon?: Partial<ServiceImpl<typeof DaemonService>>;
+  file?: Partial<ServiceImpl<typeof FileService>>;
+  process?: Partial<ServiceImpl<typeof ProcessService>>;
+  system?: Partial<ServiceImpl<typeof SystemService>>;
+  token?: Partial<ServiceImpl<typeof TokenService>>;
+}
+
+function bind<S extends DescService>(service: S, handlers: Partial<ServiceImpl<S>> = {}): BoundService {
+  const missing = service.methods.map((method) => [method.localName, unimplemented]);
+  return { service, impl: { ...Object.fromEntries(missing), ...handlers } };
+}
+
+/** `getStatus` answers who the caller is, unless told otherwise. */
+export function fakeServices(handlers: FakeHandlers = {}): BoundService[] {
+  const daemon: FakeHandlers["daemon"] = {
+    getStatus(_request, context) {
+      const { uid, user, root, kind, ownerUid } = userOf(context);
+      return { version: kind, hostname: String(ownerUid), caller: { uid, user, root } };
+    },
+    ...handlers.daemon,
+  };
+  return [
+    bind(AppService, handlers.app),
+    bind(BackupService),
+    bind(DaemonService, daemon),
+    bind(DockerService),
+    bind(FileService, handlers.file),
+    bind(MonitorService),
+    bind(ProcessService, handlers.process),
+    bind(ScheduleService),
+    bind(SystemService, handlers.system),
+    bind(TokenService, handlers.token),
+  ];
+}
