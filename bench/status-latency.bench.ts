@@ -1,0 +1,53 @@
+/** Whether heavy work stalls the others (S 1.2.3): status requests while an install and a clone of 2 GB run. */
+import { join } from "node:path";
+import { setTimeout as sleep } from "node:timers/promises";
+import type { BenchDaemon } from "./support/daemon.ts";
+import { startDaemon } from "./support/daemon.ts";
+import { writeBulk } from "./support/bulk.ts";
+import type { Bench } from "./support/result.ts";
+import { percentile, timeMs } from "./support/statistics.ts";
+
+const bulkBytes = 2 * 1024 ** 3;
+const intervalMs = 5;
+const quietRequests = 500;
+
+export const bench: Bench = {
+  name: "status-latency",
+  async run() {
+    await using daemon = await startDaemon();
+    const dir = await daemon.writePackage("bulky", "setInterval(() => {}, 1e6);\n");
+    await daemon.svc("install", dir);
+    await writeBulk(join(daemon.storeDir, "apps/bulky/data"), bulkBytes);
+
+    const quiet = await sample(daemon, (taken) => taken < quietRequests);
+    const work = { isDone: false };
+    const heavy = Promise.all([daemon.svc("app", "clone", "bulky"), daemon.svc("install", dir)]).finally(
+      () => {
+        work.isDone = true;
+      },
+    );
+    const [busy] = await Promise.all([sample(daemon, () => !work.isDone), heavy]);
+    const [busyMs, quietMs] = [percentile(busy, 0.99), percentile(quiet, 0.99)];
+    return [
+      {
+        what: "status, p99, while an install and a 2 GB clone run",
+        measured: `${busyMs.toFixed(1)} ms`,
+        yardstick: `idle ${quietMs.toFixed(1)} ms`,
+        value: busyMs,
+        goal: 25,
+        unit: "ms",
+        runs: busy.length,
+      },
+    ];
+  },
+};
+
+/** Latencies in milliseconds of requests sent one after the other as long as `goesOn`. */
+async function sample(daemon: BenchDaemon, goesOn: (taken: number) => boolean): Promise<number[]> {
+  const latencies: number[] = [];
+  while (goesOn(latencies.length)) {
+    latencies.push(await timeMs(() => daemon.get("/v1/status")));
+    await sleep(intervalMs);
+  }
+  return latencies;
+}

@@ -1,0 +1,128 @@
+/** A daemon of the bundle, with a store of its own in a temporary directory. */
+import { spawn } from "node:child_process";
+import type { ChildProcess } from "node:child_process";
+import { once } from "node:events";
+import { mkdir, mkdtemp, open, readFile, rm, writeFile } from "node:fs/promises";
+import { Agent, request } from "node:http";
+import type { IncomingMessage } from "node:http";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import { setTimeout as sleep } from "node:timers/promises";
+import { runProgram } from "./processes.ts";
+
+const program = join(import.meta.dirname, "../../dist/svc.cjs");
+const startTimeoutMs = 60_000;
+const stopTimeoutMs = 60_000;
+
+export class BenchDaemon implements AsyncDisposable {
+  readonly dir: string;
+  readonly storeDir: string;
+  readonly socket: string;
+  readonly #configFile: string;
+  /** One connection that stays open, as a client of a console has. */
+  readonly #agent = new Agent({ keepAlive: true, maxSockets: 1 });
+  #process: ChildProcess | undefined;
+
+  constructor(dir: string) {
+    this.dir = dir;
+    this.storeDir = join(dir, "store");
+    this.socket = join(dir, "svc.sock");
+    this.#configFile = join(dir, "svc.toml");
+  }
+
+  get pid(): number {
+    return this.#process?.pid ?? 0;
+  }
+
+  async writeConfig(): Promise<void> {
+    const config = `[api]
+listen = "127.0.0.1:0"
+socket = ${JSON.stringify(this.socket)}
+[store]
+dir = ${JSON.stringify(this.storeDir)}
+`;
+    await writeFile(this.#configFile, config);
+  }
+
+  /** Resolves with its first answer. @throws Error with the end of its log when there is none. */
+  async start(): Promise<void> {
+    const logFile = join(this.dir, "daemon.log");
+    const log = await open(logFile, "a");
+    const daemon = spawn(process.execPath, [program, "daemon", "--config", this.#configFile], {
+      stdio: ["ignore", log.fd, log.fd],
+    });
+    this.#process = daemon;
+    await log.close();
+    const giveUpAt = performance.now() + startTimeoutMs;
+    while (daemon.exitCode === null && daemon.signalCode === null && performance.now() < giveUpAt) {
+      try {
+        await this.get("/v1/status");
+        return;
+      } catch {
+        await sleep(1);
+      }
+    }
+    throw new Error(`the daemon does not answer:\n${(await readFile(logFile, "utf8")).slice(-2_000)}`);
+  }
+
+  /** Stops the daemon; apps go on. */
+  async stop(): Promise<void> {
+    const daemon = this.#process;
+    if (daemon?.exitCode !== null || daemon.signalCode !== null) return;
+    const ended = once(daemon, "exit", { signal: AbortSignal.timeout(stopTimeoutMs) });
+    daemon.kill("SIGTERM");
+    await ended;
+  }
+
+  /** Runs the command line against this daemon and returns what it printed. */
+  svc(...args: string[]): Promise<string> {
+    return runProgram(process.execPath, program, "--socket", this.socket, ...args);
+  }
+
+  /** The body of a GET. @throws Error unless the status is 200. */
+  async get(path: string): Promise<string> {
+    const sent = request({ socketPath: this.socket, path, agent: this.#agent }).end();
+    const [response] = (await once(sent, "response")) as [IncomingMessage];
+    let body = "";
+    for await (const chunk of response.setEncoding("utf8")) body += String(chunk);
+    if (response.statusCode !== 200) throw new Error(`GET ${path}: ${String(response.statusCode)} ${body}`);
+    return body;
+  }
+
+  /** Makes a package below this daemon's directory and returns its path. */
+  async writePackage(id: string, script: string): Promise<string> {
+    const dir = join(this.dir, "packages", id);
+    await mkdir(dir, { recursive: true });
+    await writeFile(join(dir, "app.mjs"), script);
+    await writeFile(
+      join(dir, "svc.yaml"),
+      `id: ${id}\nname: ${id}\nversion: "1.0.0"\nprocess:\n  exec: [node, app.mjs]\n`,
+    );
+    return dir;
+  }
+
+  async [Symbol.asyncDispose](): Promise<void> {
+    this.#agent.destroy();
+    await this.stop();
+    await rm(this.dir, { recursive: true, force: true });
+  }
+}
+
+/** A configured daemon that does not run yet. */
+export async function createDaemon(): Promise<BenchDaemon> {
+  const daemon = new BenchDaemon(await mkdtemp(join(tmpdir(), "svc-bench-")));
+  await daemon.writeConfig();
+  return daemon;
+}
+
+/** A daemon that runs. */
+export async function startDaemon(): Promise<BenchDaemon> {
+  const daemon = await createDaemon();
+  try {
+    await daemon.start();
+    return daemon;
+  } catch (error) {
+    await daemon[Symbol.asyncDispose]();
+    throw error;
+  }
+}

@@ -1,0 +1,54 @@
+/** Running programs and reading what they weigh. */
+import { execFile, spawn } from "node:child_process";
+import { once } from "node:events";
+import { readFile, readdir } from "node:fs/promises";
+import { promisify } from "node:util";
+
+const commandTimeoutMs = 10 * 60_000;
+
+/** Runs a program to its end and returns what it wrote. @throws Error unless it exits with 0. */
+export async function runProgram(program: string, ...args: string[]): Promise<string> {
+  const { stdout } = await promisify(execFile)(program, args, {
+    maxBuffer: 64 * 1024 * 1024,
+    timeout: commandTimeoutMs,
+  });
+  return stdout;
+}
+
+/** The start of Node itself, which nothing written in it can undercut. */
+export function runBareNode(): Promise<string> {
+  return runProgram(process.execPath, "-e", "0");
+}
+
+/** Memory of a process in MiB: its share of what it shares (PSS), and all that it has resident (RSS). */
+export async function memoryMib(pid: number): Promise<{ pss: number; rss: number }> {
+  const rollup = await readFile(`/proc/${pid}/smaps_rollup`, "utf8");
+  const kib = (key: string) => Number(new RegExp(`^${key}:\\s+(\\d+) kB`, "m").exec(rollup)?.[1] ?? NaN);
+  return { pss: kib("Pss") / 1024, rss: kib("Rss") / 1024 };
+}
+
+/** Pids of this machine's processes whose arguments have `text` in them. */
+export async function pidsWithArgument(text: string): Promise<number[]> {
+  const pids = (await readdir("/proc")).map(Number).filter(Number.isInteger);
+  const found = await Promise.all(
+    pids.map(async (pid) => {
+      const args = await readFile(`/proc/${pid}/cmdline`, "utf8").catch(() => "");
+      return args.includes(text) && pid !== process.pid ? [pid] : [];
+    }),
+  );
+  return found.flat();
+}
+
+/** Memory of a Node that does nothing, in MiB. */
+export async function bareNodeMemoryMib(): Promise<{ pss: number; rss: number }> {
+  const node = spawn(process.execPath, ["-e", "console.log(); setInterval(() => {}, 1e6)"], {
+    stdio: ["ignore", "pipe", "ignore"],
+  });
+  try {
+    await once(node.stdout, "data");
+    return await memoryMib(node.pid ?? 0);
+  } finally {
+    node.kill();
+    await once(node, "exit");
+  }
+}

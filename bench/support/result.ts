@@ -1,0 +1,54 @@
+/** What a bench found: one row of the table. */
+export interface Result {
+  /** What was measured. */
+  what: string;
+  /** With its unit. */
+  measured: string;
+  /** What it is held against, measured in the same run. */
+  yardstick: string;
+  /** What the goal is about: a ratio, or the measured number itself. */
+  value: number;
+  /** The goal is met up to this value. */
+  goal: number;
+  /** Unit of `value` and `goal`: `×` for a ratio. */
+  unit: "×" | "MiB" | "ms";
+  /** Runs behind each number. */
+  runs: number;
+}
+
+export interface Bench {
+  /** Chosen by it: `npm run bench NAME`. */
+  name: string;
+  run: () => Promise<Result[]>;
+}
+
+export function isMet(result: Result): boolean {
+  return result.value <= result.goal;
+}
+
+/** A Markdown table. */
+export function formatTable(results: readonly Result[]): string {
+  const rows = results.map((result) => [
+    result.what,
+    result.measured,
+    result.yardstick,
+    amount(result.value, result.unit),
+    `≤ ${amount(result.goal, result.unit)}`,
+    isMet(result) ? "yes" : "no",
+    String(result.runs),
+  ]);
+  const table = [["what", "measured", "yardstick", "result", "goal", "met", "n"], ...rows];
+  const widths =
+    table[0]?.map((_, column) => Math.max(...table.map((row) => row[column]?.length ?? 0))) ?? [];
+  const lines = table.map(
+    (row) => `| ${row.map((cell, column) => cell.padEnd(widths[column] ?? 0)).join(" | ")} |`,
+  );
+  return [lines[0], `| ${widths.map((width) => "-".repeat(width)).join(" | ")} |`, ...lines.slice(1)].join(
+    "\n",
+  );
+}
+
+/** Such as `12.3 MiB` or `1.25×`. */
+export function amount(value: number, unit: Result["unit"]): string {
+  return unit === "×" ? `${value.toFixed(2)}×` : `${value.toFixed(1)} ${unit}`;
+}

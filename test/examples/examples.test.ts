@@ -1,0 +1,93 @@
+/** The packages that newcomers meet first: their manifests hold, and hello does what it says. */
+import { execFile, spawn } from "node:child_process";
+import { once } from "node:events";
+import { mkdtemp, readFile, readdir, rm } from "node:fs/promises";
+import { createServer } from "node:net";
+import type { AddressInfo } from "node:net";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import { promisify } from "node:util";
+import test from "ava";
+import { parse } from "yaml";
+import { createHelloRepository } from "../../examples/try/hello-repository.ts";
+import { createManifestParser } from "../../src/packages/manifest-parser.ts";
+import { createSettingsValidator } from "../../src/packages/settings-validator.ts";
+
+const examples = join(import.meta.dirname, "../../examples");
+const index = parse(await readFile(join(examples, "index.yaml"), "utf8")) as {
+  packages: Record<string, { directory: string }>;
+};
+const parser = createManifestParser(createSettingsValidator());
+
+for (const [id, { directory }] of Object.entries(index.packages)) {
+  test(`${id} has a manifest of that id that runs as a process`, async (t) => {
+    const manifest = await parser.parse(await readFile(join(examples, directory, "svc.yaml"), "utf8"));
+    t.is(manifest.id, id);
+    t.is(manifest.runtime.kind, "process");
+  });
+}
+
+test("hello needs no license to be acknowledged, Node-RED does", async (t) => {
+  t.false((await readdir(join(examples, "hello"))).includes("LICENSE"));
+  t.true((await readdir(join(examples, "node-red"))).includes("LICENSE"));
+});
+
+test("Node-RED's version is the one that its lock file installs", async (t) => {
+  const manifest = await parser.parse(await readFile(join(examples, "node-red/svc.yaml"), "utf8"));
+  const lock = JSON.parse(await readFile(join(examples, "node-red/package-lock.json"), "utf8"));
+  t.is(lock.packages["node_modules/node-red"].version, manifest.version);
+});
+
+test("hello greets, counts across restarts, and ends at once when told to", async (t) => {
+  const dataDir = await mkdtemp(join(tmpdir(), "svc-hello-"));
+  t.teardown(() => rm(dataDir, { recursive: true }));
+  const port = await freePort();
+  const answers: string[] = [];
+  for (let run = 0; run < 2; run += 1) {
+    const hello = spawn(process.execPath, [join(examples, "hello/server.mjs")], {
+      env: { PORT: String(port), GREETING: "Good morning", DATA_DIR: dataDir },
+      stdio: ["ignore", "pipe", "inherit"],
+    });
+    t.teardown(() => hello.kill("SIGKILL"));
+    const exit = once(hello, "exit");
+    t.regex(String(await once(hello.stdout, "data")), /listens on http:\/\/127\.0\.0\.1:/);
+    t.is((await fetch(`http://127.0.0.1:${port}/healthz`)).status, 200);
+    t.is((await fetch(`http://127.0.0.1:${port}/other`)).status, 404);
+    answers.push(await (await fetch(`http://127.0.0.1:${port}/`)).text());
+    hello.kill("SIGTERM");
+    t.deepEqual(await exit, [0, null]);
+  }
+  t.deepEqual(answers, [
+    "Good morning! You are visitor 1. (hello 1.1.0)\n",
+    "Good morning! You are visitor 2. (hello 1.1.0)\n",
+  ]);
+});
+
+test("hello's repository has both releases, each with the manifest of its version", async (t) => {
+  const dir = await mkdtemp(join(tmpdir(), "svc-hello-"));
+  t.teardown(() => rm(dir, { recursive: true }));
+  const repository = join(dir, "hello.git");
+  await createHelloRepository(examples, repository);
+  const git = async (...args: string[]) =>
+    (await promisify(execFile)("git", [`--git-dir=${repository}`, ...args])).stdout.trim();
+
+  t.is(await git("tag", "--list"), "v1.0.0\nv1.1.0");
+  for (const tag of ["v1.0.0", "v1.1.0"]) {
+    const manifest = await parser.parse(await git("show", `${tag}:svc.yaml`));
+    t.is(`v${manifest.version}`, tag);
+  }
+  t.is(await git("rev-parse", "main"), await git("rev-parse", "v1.1.0^{commit}"));
+  // A second call leaves what is there, commits of the user's included.
+  const before = await git("rev-parse", "main");
+  await createHelloRepository(join(dir, "missing"), repository);
+  t.is(await git("rev-parse", "main"), before);
+});
+
+async function freePort(): Promise<number> {
+  const server = createServer().listen(0, "127.0.0.1");
+  await once(server, "listening");
+  const { port } = server.address() as AddressInfo;
+  server.close();
+  await once(server, "close");
+  return port;
+}

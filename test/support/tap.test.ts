@@ -1,0 +1,39 @@
+import test from "ava";
+import { formatCounts, parseTestPoint, summarizeTap } from "./tap.ts";
+
+const whole = `TAP version 13
+ok 1 - a › passes
+ok 2 - a › as another user (needs root) # SKIP
+not ok 3 - a › later # TODO
+not ok 4 - Error: uncaught
+  ---
+    message: ok 9 - not a test
+  ...
+not ok 5 - a › fails - with a dash
+#   ok, some note
+ok 6 - a › knows C# SKIPS
+
+1..6
+# tests 6
+`;
+
+test("passes, failures, what broke outside of tests, skips and todos are counted", (t) => {
+  const { counts, isWhole } = summarizeTap(whole);
+  t.deepEqual(counts, { passed: 2, failed: 2, skipped: 2 });
+  t.true(isWhole);
+  t.is(formatCounts(counts), "2 passed, 2 failed, 2 skipped");
+});
+
+test("a stream that broke off is not whole", (t) => {
+  t.false(summarizeTap(whole.slice(0, whole.indexOf("1..6"))).isWhole);
+  t.false(summarizeTap("").isWhole);
+});
+
+test("a title keeps its dashes and loses its directive", (t) => {
+  t.deepEqual(parseTestPoint("not ok 5 - a › b - c"), { outcome: "failed", title: "a › b - c" });
+  t.deepEqual(parseTestPoint("ok 2 - a › b (no root) # SKIP"), {
+    outcome: "skipped",
+    title: "a › b (no root)",
+  });
+  t.is(parseTestPoint("# ok 1 - a comment"), undefined);
+});
