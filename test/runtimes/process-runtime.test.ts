@@ -68,8 +68,8 @@ for (const { title, argv, payload, message } of failures) {
       instanceOf: SvcError,
       message,
     });
-    t.is(error?.reason, "start_failed");
-    t.like(error?.payload, payload);
+    t.is(error.reason, "start_failed");
+    t.like(error.payload, payload);
     t.is(fixture.runtime.status(app.id)?.state, "FAILED");
   });
 }

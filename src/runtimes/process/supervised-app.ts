@@ -114,14 +114,11 @@ export class SupervisedApp {
   }
 
   /** See {@link ProcessRuntime.stop}. */
-  async stop(graceMs?: number): Promise<void> {
-    const longestMs = (graceMs ?? 60_000) + END_MARGIN_MS;
+  async stop(graceMs: number): Promise<void> {
     if (await this.#attach()) {
-      const connection = this.#connection;
-      await connection?.request({ cmd: "stop", ...(graceMs !== undefined && { graceMs }) });
-      await this.#until(() => this.#connection !== connection || undefined, longestMs);
+      await this.#askToStop(graceMs);
     }
-    await this.#endLeftovers(graceMs ?? 10_000);
+    await this.#endLeftovers(graceMs);
     await this.#options.cgroups?.remove(this.ref.id);
     if (this.#status.leftover > 0) {
       throw new SvcError(
@@ -203,6 +200,19 @@ export class SupervisedApp {
         if (this.#connection === connection) void this.#disconnected(connection);
       });
     return first.promise;
+  }
+
+  /** Has the supervisor end the app and itself; one that hangs is let go of, and ended with the rest. */
+  async #askToStop(graceMs: number): Promise<void> {
+    const connection = this.#connection;
+    try {
+      await connection?.request({ cmd: "stop", graceMs });
+      await this.#until(() => this.#connection !== connection, graceMs + END_MARGIN_MS);
+    } catch (error) {
+      this.#options.log("a supervisor did not stop its app", { app: this.ref.id, error });
+      this.#connection = undefined;
+      connection?.close();
+    }
   }
 
   async #disconnected(connection: SupervisorConnection): Promise<void> {

@@ -292,24 +292,32 @@ async function waitForCgroup(cgroup) {
   }
 }
 
+/** Ends what a supervisor left that was killed, or that hangs: it would start the app again. */
 async function sweep() {
-  endSupervisor();
-  const { runId, stop, cgroup } = readSpec();
-  const run = { runId, uid: process.getuid?.() ?? 0, sessions: new Set(), exclude: process.pid };
-  const leftover = await endProcesses(run, { ...stop, cgroup: cgroup && `${cgroup}/app` });
+  const state = /** @type {SupervisorState | undefined} */ (readJson("state.json"));
+  const spec = /** @type {SupervisorSpec | undefined} */ (readJson("spec.json"));
+  const supervisor = state?.supervisor;
+  if (supervisor && readProcess(supervisor.pid)?.startTicks === supervisor.startTicks) {
+    process.kill(supervisor.pid, "SIGKILL");
+  }
+  // Either file may be damaged; without both there is nothing by which the processes could be told.
+  const runId = spec?.runId ?? state?.runId;
+  const run = { runId: runId ?? "", uid: process.getuid?.() ?? 0, sessions: new Set(), exclude: process.pid };
+  const { signal, graceMs } = spec?.stop ?? { signal: "SIGTERM", graceMs: 0 };
+  const cgroup = spec?.cgroup ? `${spec.cgroup}/app` : null;
+  const leftover = runId === undefined ? 0 : await endProcesses(run, { signal, graceMs, cgroup });
   process.stdout.write(`${JSON.stringify({ leftover })}\n`);
 }
 
-/** Ends a supervisor that hangs, or it would start the app again. */
-function endSupervisor() {
+/**
+ * @param {string} path
+ * @returns {unknown} `undefined` when it is missing or damaged
+ */
+function readJson(path) {
   try {
-    /** @type {unknown} */
-    const state = JSON.parse(readFileSync("state.json", "utf8"));
-    const { supervisor } = /** @type {SupervisorState} */ (state);
-    if (readProcess(supervisor.pid)?.startTicks === supervisor.startTicks)
-      process.kill(supervisor.pid, "SIGKILL");
+    return JSON.parse(readFileSync(path, "utf8"));
   } catch {
-    // There is no state, or it was ended in between.
+    return undefined;
   }
 }
 

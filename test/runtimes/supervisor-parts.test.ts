@@ -1,0 +1,190 @@
+import { spawn } from "node:child_process";
+import { mkdir, mkdtemp, readFile, rm, rmdir, writeFile } from "node:fs/promises";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import test from "ava";
+import fc from "fast-check";
+import { Cgroups } from "../../src/runtimes/process/cgroup.ts";
+import { endProcesses } from "../../src/runtimes/process/ending.mjs";
+import { carriesCookie, parseStat } from "../../src/runtimes/process/process-table.mjs";
+import { RestartPolicy } from "../../src/runtimes/process/restart-policy.mjs";
+import { parseMessage, parseState } from "../../src/runtimes/process/supervisor-messages.ts";
+import type { RestartSpec } from "../../src/runtimes/process/supervisor-types.ts";
+import { isRoot } from "./support/fixture.ts";
+
+const unifiedRoot = await firstWithKill(["/sys/fs/cgroup", "/sys/fs/cgroup/unified"]);
+const cgroupTest = isRoot && unifiedRoot !== undefined ? test : test.skip;
+
+async function firstWithKill(mounts: readonly string[]): Promise<string | undefined> {
+  for (const mount of mounts) {
+    const readable = await readFile(`${mount}/cgroup.subtree_control`).catch(() => undefined);
+    if (readable !== undefined) return mount;
+  }
+  return undefined;
+}
+
+const spec: RestartSpec = {
+  policy: "always",
+  backoffMs: 100,
+  maxBackoffMs: 1000,
+  maxRestarts: 6,
+  resetAfterMs: 5000,
+};
+const failed = { code: 1, ranMs: 10 };
+
+test("back-off doubles up to its bound, with jitter between half and all of it, and ends", (t) => {
+  for (const [random, factor] of [
+    [0, 0.5],
+    [1, 1],
+  ] as const) {
+    const policy = new RestartPolicy(spec, () => random);
+    const delays = Array.from({ length: 7 }, () => policy.next(failed));
+    t.deepEqual(
+      delays.slice(0, 6),
+      [100, 200, 400, 800, 1000, 1000].map((delayMs) => ({ delayMs: delayMs * factor })),
+    );
+    t.like(delays[6], { failed: true });
+  }
+});
+
+test("a long run begins the count anew; 0 restarts means without end", (t) => {
+  const policy = new RestartPolicy({ ...spec, maxRestarts: 1 }, () => 1);
+  t.deepEqual(policy.next(failed), { delayMs: 100 });
+  t.deepEqual(policy.next({ code: 1, ranMs: 5000 }), { delayMs: 100 });
+  t.like(policy.next(failed), { failed: true });
+  const endless = new RestartPolicy({ ...spec, maxRestarts: 0 }, () => 1);
+  for (let i = 0; i < 2000; i++) endless.next(failed);
+  t.deepEqual(endless.next(failed), { delayMs: 1000 });
+});
+
+for (const [policy, code, ends] of [
+  ["never", 0, { failed: false }],
+  ["never", 1, { failed: true }],
+  ["never", null, { failed: true }],
+  ["on-failure", 0, { failed: false }],
+  ["on-failure", 1, { delayMs: 100 }],
+  ["on-failure", null, { delayMs: 100 }],
+  ["always", 0, { delayMs: 100 }],
+] as const) {
+  test(`restart policy ${policy} after exit code ${String(code)}`, (t) => {
+    t.like(new RestartPolicy({ ...spec, policy }, () => 1).next({ code, ranMs: 1 }), ends);
+  });
+}
+
+test("a process may be called anything", (t) => {
+  fc.assert(
+    fc.property(fc.string({ maxLength: 15 }), (name) => {
+      const fields = Array.from({ length: 49 }, (_, index) => String(index + 4));
+      const entry = parseStat(`77 (${name}) S ${fields.join(" ")}\n`);
+      t.deepEqual(entry, {
+        pid: 77,
+        state: "S",
+        ppid: 4,
+        pgid: 5,
+        sid: 6,
+        cpuTicks: 29,
+        startTicks: 22,
+        rssPages: 24,
+      });
+    }),
+  );
+});
+
+test("a cookie is a whole variable", (t) => {
+  const has = (environ: string): boolean => carriesCookie(Buffer.from(environ), "r1");
+  t.true(has("SVC_RUN_ID=r1\0A=b\0"));
+  t.true(has("A=b\0SVC_RUN_ID=r1\0"));
+  t.false(has("A=b\0SVC_RUN_ID=r12\0"));
+  t.false(has("XSVC_RUN_ID=r1\0"));
+  t.false(has("A=SVC_RUN_ID=r1\0"));
+});
+
+test("what comes in place of a supervisor's words is refused or bounded", (t) => {
+  t.notThrows(() => fc.assert(fc.property(fc.string(), (line) => void parseMessage(line))));
+  t.notThrows(() => fc.assert(fc.property(fc.json(), (json) => void [parseMessage(json), parseState(json)])));
+  const state = parseState(
+    JSON.stringify({
+      phase: "RUNNING",
+      supervisor: { pid: -1, startTicks: 1e300 },
+      app: { pid: 1.5, startedAt: "yesterday" },
+      reason: "x".repeat(1e6),
+      exits: Array.from({ length: 50 }, () => ({
+        code: 1e9,
+        signal: "rm -rf",
+        lastLines: Array(100).fill("y".repeat(1e4)),
+      })),
+      restarts: "many",
+    }),
+  );
+  t.like(state, {
+    supervisor: { pid: 0, startTicks: 0 },
+    app: { pid: 0, startedAt: "1970-01-01T00:00:00.000Z" },
+    restarts: 0,
+  });
+  t.is(state?.reason?.length, 4096);
+  t.is(state?.exits.length, 10);
+  t.like(state?.exits[0], { code: null, signal: null });
+  t.is(state?.exits[0]?.lastLines.length, 20);
+  t.is(state?.exits[0]?.lastLines[0]?.length, 1024);
+  t.is(parseState('{"phase":"DANCING","supervisor":{}}'), undefined);
+});
+
+test("limits are written to the cgroup of the app", async (t) => {
+  const root = await mkdtemp(join(tmpdir(), "svc-cgroup-"));
+  t.teardown(() => rm(root, { recursive: true }));
+  for (const path of ["", "apps", "apps/x", "apps/x/supervisor", "apps/x/app"]) {
+    await mkdir(join(root, path), { recursive: true });
+    await writeFile(join(root, path, "cgroup.controllers"), "cpuset cpu io memory pids\n");
+    await writeFile(join(root, path, "cgroup.procs"), "");
+  }
+  const cgroups = new Cgroups({ root, controllers: new Set(["cpu", "memory", "pids"]) });
+  t.deepEqual(cgroups.enforces, { memory: true, cpus: true });
+  const [uid, gid] = [process.getuid?.() ?? 0, process.getgid?.() ?? 0];
+  const path = await cgroups.create("x", { uid, gid }, { memoryBytes: 1e8, cpus: 1.5 });
+  t.is(path, join(root, "apps/x"));
+  const read = (name: string): Promise<string> => readFile(join(path, name), "utf8");
+  t.is(await read("cgroup.subtree_control"), "+cpu +memory +pids");
+  t.is(await read("app/memory.max"), "100000000");
+  t.is(await read("app/cpu.max"), "150000 100000");
+  await cgroups.enter(path, 4711);
+  t.is(await read("supervisor/cgroup.procs"), "4711");
+  await cgroups.create("x", { uid, gid }, {});
+  t.is(await read("app/memory.max"), "max");
+});
+
+cgroupTest("a cgroup ends what nothing else finds (root and cgroup v2 only)", async (t) => {
+  const cgroup = `${unifiedRoot ?? ""}/svc-test-${process.pid}`;
+  await mkdir(cgroup);
+  const child = spawn(
+    "/bin/sh",
+    [
+      "-c",
+      'echo 0 > "$0/cgroup.procs"; (env -i setsid sleep 1000 &); echo; exec env -i setsid sleep 1000',
+      cgroup,
+    ],
+    {
+      stdio: ["ignore", "pipe", "ignore"],
+    },
+  );
+  await new Promise((resolve) => child.stdout.once("data", resolve));
+  const run = { runId: "none", uid: 0, sessions: new Set<number>(), exclude: process.pid };
+  t.is(await endProcesses(run, { signal: "SIGKILL", graceMs: 0, cgroup }), 0);
+  t.is((await readFile(`${cgroup}/cgroup.procs`, "utf8")).trim(), "");
+  await rmdir(cgroup);
+});
+
+test("detection finds nothing where nothing was delegated", async (t) => {
+  const procDir = await mkdtemp(join(tmpdir(), "svc-proc-"));
+  t.teardown(() => rm(procDir, { recursive: true }));
+  await mkdir(join(procDir, "self"));
+  for (const [mounts, own] of [
+    ["", "0::/"],
+    ["35 24 0:30 / /sys/fs/cgroup rw - cgroup2 cgroup2 rw\n", "0::/\n"],
+    ["35 24 0:30 / /nonexistent rw - cgroup2 cgroup2 rw\n", "0::/a.service\n"],
+    ["35 24 0:30 / /sys/fs/cgroup/memory rw - cgroup cgroup rw,memory\n", "4:memory:/a\n"],
+  ] as const) {
+    await writeFile(join(procDir, "self/mountinfo"), mounts);
+    await writeFile(join(procDir, "self/cgroup"), own);
+    t.is(await Cgroups.detect({ procDir }), undefined);
+  }
+});
