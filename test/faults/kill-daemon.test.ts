@@ -1,0 +1,261 @@
+/**
+ * The daemon is killed (-9) at random points of its work, again and again. Afterwards: nothing acknowledged is lost,
+ * nothing half-done stays, and what ran goes on (threat 45, decisions 14, 15, 18).
+ */
+import { readdir, readFile } from "node:fs/promises";
+import { join } from "node:path";
+import { setTimeout as wait } from "node:timers/promises";
+import test, { type ExecutionContext } from "ava";
+import type { Client } from "@connectrpc/connect";
+import { AppService, type App } from "../../gen/svc/v1/app_pb.ts";
+import { startDaemon, type TestDaemon } from "../support/daemon.ts";
+import { eventually } from "../support/eventually.ts";
+import { addVersion, freePort, writeRepository } from "../support/packages.ts";
+
+const workers = 4;
+const killsEach = 50;
+/** Kills fall within this long after the request: longer than every operation of so small a package takes. */
+const killWindowMs = 700;
+
+/** What must hold of one app: each field has the values that the answers so far allow. */
+interface Expectation {
+  version: string[];
+  greeting: string[];
+  running: boolean[];
+}
+
+type Apps = Client<typeof AppService>;
+
+for (let worker = 0; worker < workers; worker++) {
+  test(`${killsEach} kills lose nothing that was acknowledged (worker ${worker})`, async (t) => {
+    t.timeout(15 * 60_000);
+    await using daemon = await startDaemon();
+    const run = new KillRun(t, daemon, await freePort(), seededRandom(worker + 1));
+    await run.prepare();
+    for (let kill = 0; kill < killsEach; kill++) await run.once();
+    t.log(run.summary());
+    await run.cleanUp();
+  });
+}
+
+class KillRun {
+  readonly #t: ExecutionContext;
+  readonly #daemon: TestDaemon;
+  readonly #port: number;
+  readonly #random: () => number;
+  readonly #expected = new Map<string, Expectation>();
+  readonly #counts = new Map<string, number>();
+  #spec = "";
+  #versions = 1;
+
+  constructor(t: ExecutionContext, daemon: TestDaemon, port: number, random: () => number) {
+    this.#t = t;
+    this.#daemon = daemon;
+    this.#port = port;
+    this.#random = random;
+  }
+
+  get #apps(): Apps {
+    return this.#daemon.client(AppService);
+  }
+
+  async prepare(): Promise<void> {
+    this.#spec = await writeRepository(join(this.#daemon.dir, "web.git"), this.#port, [{ version: "1.0.0" }]);
+  }
+
+  summary(): string {
+    return [...this.#counts].map(([what, count]) => `${what} ${count}`).join(", ");
+  }
+
+  /** One operation, one kill somewhere in it, one look at what is left. */
+  async once(): Promise<void> {
+    const before = await this.#apps.listApps({});
+    const survivors = await this.#pids(before.apps);
+    const { name, id, expect, call } = await this.#pick(before.apps);
+    let isAcknowledged = false;
+    const answered = call(this.#apps).then(
+      () => (isAcknowledged = true),
+      () => undefined,
+    );
+    await Promise.race([answered, wait(this.#random() * killWindowMs)]);
+    await this.#daemon.kill();
+    const outcome = isAcknowledged ? "acknowledged" : "cut short";
+    this.#counts.set(`${name} ${outcome}`, (this.#counts.get(`${name} ${outcome}`) ?? 0) + 1);
+    expect(isAcknowledged);
+    await this.#daemon.restart();
+    await this.#check(`${name} of ${id}, ${outcome}`);
+    await this.#checkSurvivors(survivors, id, `${name} of ${id}, ${outcome}`);
+  }
+
+  async cleanUp(): Promise<void> {
+    for (const { id } of (await this.#apps.listApps({})).apps) await this.#apps.removeApp({ id });
+    this.#t.deepEqual(await readdir(join(this.#daemon.storeDir, "apps")), []);
+    this.#t.deepEqual(await readdir(join(this.#daemon.storeDir, "run")), []);
+  }
+
+  async #pick(apps: readonly App[]): Promise<{
+    name: string;
+    id: string;
+    expect: (acknowledged: boolean) => void;
+    call: (client: Apps) => Promise<unknown>;
+  }> {
+    const app = apps[Math.floor(this.#random() * apps.length)];
+    const roll = this.#random();
+    if (app === undefined || (roll < 0.15 && apps.length < 3)) {
+      return {
+        name: "install",
+        id: "a new app",
+        expect: (acknowledged) => this.#mayHaveNew(apps, acknowledged),
+        call: (client) => client.installApp({ spec: this.#spec }),
+      };
+    }
+    const { id } = app;
+    const known = this.#expected.get(id);
+    if (known === undefined) throw new Error(`nothing is expected of ${id}`);
+    const isRunning = app.state === "RUNNING";
+    if (roll < 0.3 && apps.length < 4) {
+      return {
+        name: "clone",
+        id,
+        expect: (acknowledged) => this.#mayHaveNew(apps, acknowledged),
+        call: (client) => client.cloneApp({ id }),
+      };
+    }
+    if (roll < 0.5) {
+      const greeting = `greeting ${Math.floor(this.#random() * 1e9)}`;
+      return {
+        name: "settings",
+        id,
+        expect: (acknowledged) => {
+          known.greeting = acknowledged ? [greeting] : [...known.greeting, greeting];
+        },
+        call: (client) => client.updateAppSettings({ id, values: { greeting, port: this.#port } }),
+      };
+    }
+    if (roll < 0.7 && !isRunning) {
+      const version = `1.${this.#versions++}.0`;
+      await addVersion(join(this.#daemon.dir, "web.git"), this.#port, { version });
+      return {
+        name: "upgrade",
+        id,
+        expect: (acknowledged) => {
+          known.version = acknowledged ? [`v${version}`] : [...known.version, `v${version}`];
+        },
+        call: (client) => client.upgradeApp({ id }),
+      };
+    }
+    if (roll < 0.76) {
+      return {
+        name: "remove",
+        id,
+        // Begun, a removal goes on; unless the kill came before it began.
+        expect: (acknowledged) => {
+          if (acknowledged) this.#expected.delete(id);
+        },
+        call: (client) => client.removeApp({ id }),
+      };
+    }
+    const start = !isRunning;
+    return {
+      name: start ? "start" : "stop",
+      id,
+      expect: (acknowledged) => {
+        known.running = acknowledged ? [start] : [true, false];
+      },
+      call: (client) => (start ? client.startApp({ id }) : client.stopApp({ id })),
+    };
+  }
+
+  /** An install or a clone was acknowledged, or may have come to its end. */
+  #mayHaveNew(before: readonly App[], acknowledged: boolean): void {
+    this.#pendingNew = { ids: new Set(before.map(({ id }) => id)), mustBe: acknowledged };
+  }
+  #pendingNew: { ids: ReadonlySet<string>; mustBe: boolean } | undefined;
+
+  async #check(what: string): Promise<void> {
+    const t = this.#t;
+    const apps = await eventually(async () => {
+      const { apps: listed } = await this.#apps.listApps({});
+      for (const { id, state, operation } of listed) {
+        if (operation !== undefined) throw new Error(`${what}: ${id} is still in ${operation.kind}`);
+        if (!["STOPPED", "RUNNING", "FAILED"].includes(state)) throw new Error(`${what}: ${id} is ${state}`);
+      }
+      return listed;
+    }, 20_000);
+    const ids = apps.map(({ id }) => id);
+    const fresh = this.#pendingNew === undefined ? [] : ids.filter((id) => !this.#pendingNew?.ids.has(id));
+    if (this.#pendingNew?.mustBe === true) t.is(fresh.length, 1, `${what}: the new app is there`);
+    this.#pendingNew = undefined;
+    for (const app of apps) {
+      const known = this.#expected.get(app.id);
+      const settings = await this.#apps.getAppSettings({ id: app.id });
+      const greeting = String(settings.values?.["greeting"]);
+      if (known !== undefined) {
+        t.true(
+          known.version.includes(app.version),
+          `${what}: ${app.id} is ${app.version}, not ${String(known.version)}`,
+        );
+        t.true(known.greeting.includes(greeting), `${what}: ${app.id} greets "${greeting}"`);
+        t.true(known.running.includes(app.state === "RUNNING"), `${what}: ${app.id} is ${app.state}`);
+      }
+      this.#expected.set(app.id, {
+        version: [app.version],
+        greeting: [greeting],
+        running: [app.state === "RUNNING"],
+      });
+      const manifest = await readFile(
+        join(this.#daemon.storeDir, "apps", app.id, "repo", "svc.yaml"),
+        "utf8",
+      );
+      t.true(
+        manifest.includes(`version: "${app.version.slice(1)}"`),
+        `${what}: the checkout of ${app.id} is its version`,
+      );
+      const tree = (await readdir(join(this.#daemon.storeDir, "apps", app.id))).toSorted();
+      t.deepEqual(tree, ["data", "logs", "repo", "volumes"], `${what}: nothing half-done in ${app.id}`);
+    }
+    for (const id of this.#expected.keys()) {
+      if (!ids.includes(id)) {
+        t.true(what.startsWith("remove"), `${what}: ${id} is gone`);
+        this.#expected.delete(id);
+      }
+    }
+    t.deepEqual(
+      (await readdir(join(this.#daemon.storeDir, "apps"))).toSorted(),
+      ids,
+      `${what}: no stray directory`,
+    );
+  }
+
+  /** The pids of running apps, by id: an app that the operation does not concern keeps its process. */
+  async #pids(apps: readonly App[]): Promise<Map<string, string>> {
+    const pids = new Map<string, string>();
+    for (const { id, state } of apps) {
+      if (state === "RUNNING") pids.set(id, await this.#startedAt(id));
+    }
+    return pids;
+  }
+
+  async #startedAt(id: string): Promise<string> {
+    const { startedAt } = await this.#apps.getApp({ id });
+    return `${String(startedAt?.seconds)}.${String(startedAt?.nanos)}`;
+  }
+
+  async #checkSurvivors(before: ReadonlyMap<string, string>, concerned: string, what: string): Promise<void> {
+    for (const [id, startedAt] of before) {
+      if (id === concerned) continue;
+      this.#t.is(await this.#startedAt(id), startedAt, `${what}: ${id} went on`);
+    }
+  }
+}
+
+/** The same numbers in every run, so that a failure can be met again (mulberry32). */
+function seededRandom(seed: number): () => number {
+  let state = seed;
+  return () => {
+    state = (state + 0x6d2b79f5) | 0;
+    let mixed = Math.imul(state ^ (state >>> 15), 1 | state);
+    mixed = (mixed + Math.imul(mixed ^ (mixed >>> 7), 61 | mixed)) ^ mixed;
+    return ((mixed ^ (mixed >>> 14)) >>> 0) / 4294967296;
+  };
+}
