@@ -1,0 +1,196 @@
+import test from "ava";
+import { SvcError } from "../../src/errors.ts";
+import type { FieldViolation } from "../../src/errors.ts";
+import type { JsonObject } from "../../src/lib/json.ts";
+import { createManifestParser } from "../../src/packages/manifest-parser.ts";
+import type { Manifest } from "../../src/packages/manifest.ts";
+import { expandPlaceholders, placeholdersIn } from "../../src/packages/placeholders.ts";
+import { settingsSchema } from "../../src/packages/settings-schema.ts";
+import { createSettingsValidator } from "../../src/packages/settings-validator.ts";
+import {
+  keepMaskedSecrets,
+  maskSecrets,
+  mergeDefaults,
+  resolvePorts,
+  resolveSettings,
+} from "../../src/packages/settings.ts";
+
+const validator = createSettingsValidator();
+const parser = createManifestParser(validator);
+
+const manifestOf = (rest: string): Promise<Manifest> =>
+  parser.parse(`id: x\nname: X\nversion: "1"\nprocess: {exec: [x]}\n${rest}`);
+
+const example = await manifestOf(`
+ports:
+  - {name: http, setting: port}
+  - {name: peers, protocol: udp, default: 7000}
+settings:
+  title: Example
+  required: [name]
+  properties:
+    port: {type: integer, default: 8080, env: PORT}
+    name: {type: string, minLength: 1, env: NAME, arg: ["--name", "\${value}"]}
+    verbose: {type: boolean, default: false, arg: -v}
+    allow: {type: array, items: {type: string, pattern: "^[a-z]+$"}, arg: "--allow=\${value}"}
+    theme: {type: string, enum: [dark, light], default: dark, file: {path: conf/app.json, pointer: /ui/theme}}
+    size: {type: integer, file: {path: conf/app.json, pointer: "/ui/a~1b"}}
+    motd: {type: string, file: {path: motd.txt}}
+    password: {type: string, secret: true, env: PASSWORD, x-hint: long}
+    limits: {type: object, properties: {cpu: {type: number}}, required: [cpu], env: LIMITS}
+`);
+
+async function violationsOf(manifest: Manifest, values: JsonObject): Promise<readonly FieldViolation[]> {
+  try {
+    await validator.validate(manifest, values);
+    return [];
+  } catch (error) {
+    if (!(error instanceof SvcError) || error.reason !== "invalid_request") throw error;
+    return (error as SvcError<"invalid_request">).payload?.violations ?? [];
+  }
+}
+
+test("defaults are merged beneath the chosen values", (t) => {
+  t.deepEqual(mergeDefaults(example, { name: "a", theme: "light" }), {
+    port: 8080,
+    verbose: false,
+    theme: "light",
+    name: "a",
+  });
+});
+
+test("values reach environment, arguments, files and placeholders", (t) => {
+  const values = {
+    name: "a b",
+    verbose: true,
+    allow: ["x", "y"],
+    size: 3,
+    motd: "Hi\n",
+    password: "${settings.name}",
+    limits: { cpu: 1.5 },
+  };
+  const resolved = resolveSettings(example, values);
+  t.deepEqual(resolved.env, {
+    PORT: "8080",
+    NAME: "a b",
+    PASSWORD: "${settings.name}",
+    LIMITS: `{"cpu":1.5}`,
+  });
+  t.deepEqual(resolved.args, ["--name", "a b", "-v", "--allow=x", "--allow=y"]);
+  t.deepEqual(resolved.files, [
+    { path: "motd.txt", content: "Hi\n" },
+    {
+      path: "conf/app.json",
+      content: `${JSON.stringify({ ui: { theme: "dark", "a/b": 3 } }, undefined, 2)}\n`,
+    },
+  ]);
+  t.is(resolved.texts["allow"], `["x","y"]`);
+});
+
+test("a switch that is off and a value that is not set reach nothing", (t) => {
+  const { env, args } = resolveSettings(example, { name: "a" });
+  t.deepEqual(args, ["--name", "a"]);
+  t.deepEqual(env, { PORT: "8080", NAME: "a" });
+});
+
+test("ports follow the settings", (t) => {
+  t.deepEqual(resolvePorts(example, { port: 9000 }), [
+    { name: "http", protocol: "tcp", port: 9000 },
+    { name: "peers", protocol: "udp", port: 7000 },
+  ]);
+});
+
+const invalid: [name: string, values: JsonObject, fields: string[]][] = [
+  ["a missing one", {}, ["values.name"]],
+  ["an unknown key", { name: "a", nope: 1 }, ["values.nope"]],
+  ["an odd unknown key", { name: "a", "no.pe": 1 }, [`values["no.pe"]`]],
+  ["a wrong type", { name: 1 }, ["values.name"]],
+  ["no coercion", { name: "a", port: "8080" }, ["values.port"]],
+  ["a port out of range", { name: "a", port: 70_000 }, ["values.port"]],
+  ["one entry of a list", { name: "a", allow: ["ok", "NO"] }, ["values.allow[1]"]],
+  ["a part of an object", { name: "a", limits: {} }, ["values.limits.cpu"]],
+  ["an unknown part", { name: "a", limits: { cpu: 1, gpu: 1 } }, ["values.limits.gpu"]],
+  ["several at once", { theme: "pink", verbose: "yes" }, ["values.name", "values.verbose", "values.theme"]],
+];
+
+for (const [name, values, fields] of invalid) {
+  test(`refused: ${name}`, async (t) => {
+    const violations = await violationsOf(example, values);
+    t.deepEqual(violations.map(({ field }) => field).sort(), [...fields].sort());
+    t.true(violations.every(({ description }) => description !== ""));
+  });
+}
+
+test("valid values pass, also without any settings", async (t) => {
+  t.deepEqual(await violationsOf(example, { name: "a", port: 1, allow: ["a"], limits: { cpu: 2 } }), []);
+  const bare = await manifestOf("");
+  t.deepEqual(await violationsOf(bare, {}), []);
+  t.is(settingsSchema(bare), null);
+  const [violation] = await violationsOf(bare, { a: 1 });
+  t.is(violation?.field, "values.a");
+});
+
+test("values that are too long are refused", async (t) => {
+  const [violation] = await violationsOf(example, { name: "a".repeat(300_000) });
+  t.regex(violation?.description ?? "", /longer than 262144 bytes/);
+});
+
+test("the public schema is plain JSON Schema", (t) => {
+  const schema = settingsSchema(example);
+  t.like(schema, { type: "object", title: "Example", required: ["name"], additionalProperties: false });
+  const text = JSON.stringify(schema);
+  for (const word of ["env", "arg", "file", "secret", "x-hint"]) t.false(text.includes(`"${word}"`), word);
+  t.like(schema?.["properties"], { password: { type: "string", writeOnly: true } });
+});
+
+test("secrets are masked, and a mask written back keeps them", (t) => {
+  t.deepEqual(maskSecrets(example, { name: "a", password: "p" }), { name: "a", password: "***" });
+  t.deepEqual(maskSecrets(example, { name: "a" }), { name: "a" });
+  t.deepEqual(keepMaskedSecrets(example, { name: "b", password: "***" }, { password: "p" }), {
+    name: "b",
+    password: "p",
+  });
+  t.deepEqual(keepMaskedSecrets(example, { name: "b", password: "***" }, {}), { name: "b" });
+  t.deepEqual(keepMaskedSecrets(example, { name: "***", password: "q" }, { name: "n" }), {
+    name: "***",
+    password: "q",
+  });
+});
+
+test("a pattern that backtracks for ever stalls nothing, and is not tried for ever", async (t) => {
+  const hostile = await manifestOf(
+    `settings: {properties: {a: {type: string, pattern: "^(a+)+$", env: A}}}\n`,
+  );
+  const values = { a: `${"a".repeat(60)}!` };
+  const durations: number[] = [];
+  for (let i = 0; i < 4; i++) {
+    const start = performance.now();
+    const error = await t.throwsAsync(validator.validate(hostile, values), { instanceOf: SvcError });
+    durations.push(performance.now() - start);
+    t.is(error.reason, "package_invalid");
+    t.regex(error.message, /a pattern in its schema is too slow/);
+  }
+  t.true(
+    durations.every((ms) => ms < 2_000),
+    durations.join(" "),
+  );
+  t.true(
+    durations.slice(2).every((ms) => ms < 90),
+    durations.join(" "),
+  );
+});
+
+test("a default that is slow to check refuses the manifest", async (t) => {
+  const text = `settings: {properties: {a: {pattern: "^(a|aa)+$", default: "${"a".repeat(60)}!", env: A}}}\n`;
+  const error = await t.throwsAsync(manifestOf(text), { instanceOf: SvcError });
+  t.is(error.reason, "package_invalid");
+});
+
+test("placeholders are expanded once, and only when known", (t) => {
+  const scope = { data: "/d", "settings.a": "${data}" };
+  t.is(expandPlaceholders("${data}/x", scope), "/d/x");
+  t.is(expandPlaceholders("${settings.a}", scope), "${data}", "values are never expanded again");
+  t.is(expandPlaceholders("$${data} $5 {data} ${", scope), "${data} $5 {data} ${");
+  t.is(expandPlaceholders("${toString}", scope), "${toString}");
+  t.deepEqual(placeholdersIn("a${b}$${c}${d.e}"), ["b", "d.e"]);
+});
