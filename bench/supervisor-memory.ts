@@ -1,0 +1,27 @@
+/**
+ * Prints what one supervisor costs in memory (proportional set size) while 20 apps run. `node bench/supervisor-memory.ts`
+ */
+import { readFile } from "node:fs/promises";
+import { join } from "node:path";
+import { setTimeout as sleep } from "node:timers/promises";
+import type { SupervisorState } from "../src/runtimes/process/supervisor-types.ts";
+import { Fixture } from "../test/runtimes/support/fixture.ts";
+
+const APPS = 20;
+const GOAL_MIB = 14;
+
+await using fixture = await Fixture.create();
+const apps = await Promise.all(
+  Array.from({ length: APPS }, () => fixture.shell("echo hello; exec sleep 1000")),
+);
+for (const app of apps) await fixture.runtime.start(app);
+await sleep(2000);
+const sizesKib = await Promise.all(
+  apps.map(async ({ runDir }) => {
+    const { supervisor } = JSON.parse(await readFile(join(runDir, "state.json"), "utf8")) as SupervisorState;
+    const rollup = await readFile(`/proc/${supervisor.pid}/smaps_rollup`, "latin1");
+    return Number(/^Pss:\s+(\d+) kB/m.exec(rollup)?.[1]);
+  }),
+);
+const meanMib = sizesKib.reduce((sum, kib) => sum + kib, 0) / APPS / 1024;
+console.log(`supervisor with ${APPS} apps running: ${meanMib.toFixed(1)} MiB PSS each (goal ${GOAL_MIB})`);
