@@ -109,7 +109,7 @@ dir = ${JSON.stringify(this.storeDir)}
 }
 
 /** A configured daemon that does not run yet. */
-export async function createDaemon(): Promise<BenchDaemon> {
+async function createDaemon(): Promise<BenchDaemon> {
   const daemon = new BenchDaemon(await mkdtemp(join(tmpdir(), "svc-bench-")));
   await daemon.writeConfig();
   return daemon;
