@@ -102,7 +102,7 @@ export function createUsers(options: UsersOptions = {}): Users {
   }
 
   return {
-    byUid(uid) {
+    async byUid(uid) {
       if (!isUid(uid)) throw invalidField("uid", `${uid} must be a number from 0 to ${maxUid}`);
       return cached(`uid ${uid}`, async () => {
         const user = await passwdEntry(String(uid));
@@ -115,7 +115,7 @@ export function createUsers(options: UsersOptions = {}): Users {
         return user;
       });
     },
-    byName(name) {
+    async byName(name) {
       if (!/^[^-:\s\0][^:\s\0]{0,255}$/.test(name)) {
         throw invalidField("user", `${JSON.stringify(name)} is no user name`);
       }
@@ -128,7 +128,7 @@ export function createUsers(options: UsersOptions = {}): Users {
         return user;
       });
     },
-    groupsOf(user) {
+    async groupsOf(user) {
       return cached(`groups ${user.name}`, async () => {
         const run = await ask("id", ["-G", "--", user.name]);
         const groups = run.stdout.trim().split(/\s+/).map(Number);

@@ -18,7 +18,7 @@ test.serial("one helper per user, kept while there is work, stopped when idle, s
   await using world = await createWorld({ idleMs: 300 });
   const { user, identities } = world;
   const again = await identities.as(someUid);
-  const [first = 0, second] = await Promise.all([whoHelps(user), whoHelps(again)]);
+  const [first, second] = await Promise.all([whoHelps(user), whoHelps(again)]);
   t.is(second, first);
   t.true(await isAlive(first));
   await user.runCommand(["sleep", "0.6"]);
@@ -39,6 +39,7 @@ test.serial("a helper that was killed is replaced", async (t) => {
       () => false,
     ),
   );
+  t.false(await isAlive(first));
 });
 
 rootTest("helpers are bounded: an idle one makes room, a busy one is waited for", async (t) => {

@@ -60,7 +60,12 @@ test("a program need not read its input, and an output that is closed ends it", 
   const source = endless();
   t.is((await user.runCommand(["true"], { stdin: source })).exitCode, 0);
   t.true(source.destroyed);
-  const closing = new Writable({ write: (_chunk, _encoding, done) => void closing.destroy() ?? done() });
+  const closing = new Writable({
+    write(_chunk, _encoding, done) {
+      this.destroy();
+      done();
+    },
+  });
   await t.throwsAsync(user.runCommand(["yes"], { stdout: closing, timeoutMs: 10_000 }), {
     message: /was closed/,
   });

@@ -48,7 +48,8 @@ export async function runToEnd({ runId, ...program }, streams, signal) {
   signal.addEventListener("abort", stop, { once: true });
   if (signal.aborted) stop();
   if (child.pid !== undefined) streams.started?.(child.pid);
-  const feeding = feed(child, streams.stdin);
+  // Not awaited: a program need not read its input, and then the input need not come to its end.
+  void feed(child, streams.stdin);
   const reading = Promise.all([forward(child.stdout, streams.stdout), forward(child.stderr, streams.stderr)]);
   // Looked at below; must not count as unhandled until then.
   reading.catch(() => undefined);
@@ -65,7 +66,6 @@ export async function runToEnd({ runId, ...program }, streams, signal) {
     child.stdin?.destroy();
     child.stdout?.destroy();
     child.stderr?.destroy();
-    await feeding;
   }
 }
 
