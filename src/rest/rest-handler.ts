@@ -57,6 +57,7 @@ class RestServer<Call extends RestCall> {
   readonly #writer = new JsonWriter();
   readonly #limits: BodyLimits;
   readonly #internalError: RestHandlerOptions<Call>["internalError"];
+  readonly #shutdownSignal: AbortSignal | undefined;
   /** The calls under way. */
   readonly #live = new Set<AbortController>();
 
@@ -69,6 +70,7 @@ class RestServer<Call extends RestCall> {
     };
     this.#internalError = options.internalError;
     const { shutdownSignal } = options;
+    this.#shutdownSignal = shutdownSignal;
     shutdownSignal?.addEventListener("abort", () => {
       for (const controller of this.#live) controller.abort(shutdownSignal.reason);
     });
@@ -77,6 +79,7 @@ class RestServer<Call extends RestCall> {
   async serve(request: RestRequest, response: RestResponse, url: string): Promise<void> {
     const controller = new AbortController();
     this.#live.add(controller);
+    if (this.#shutdownSignal?.aborted === true) controller.abort(this.#shutdownSignal.reason);
     const onClose = (): void => controller.abort(clientGone());
     response.once("close", onClose);
     response.on("error", onClose);

@@ -155,13 +155,14 @@ for (const protocol of protocols) {
         }
       };
     });
+    const called = server.pipeline.nextCall();
     const { stream, close } = await open(protocol, server, {
       method: "PUT",
       path: "/v1/files/a",
       hasBody: true,
     });
     stream.write(Buffer.alloc(1000));
-    await delay(50);
+    await called;
     close();
     for (const error of await outcome) t.like(error, { code: "canceled" });
   });
@@ -314,8 +315,9 @@ for (const protocol of protocols) {
         return message;
       };
     });
+    const called = server.pipeline.nextCall();
     const { close } = await open(protocol, server, { method: "GET", path: "/v1/kinds", hasBody: false });
-    await delay(50);
+    await called;
     close();
     t.like(await outcome, { code: "canceled" });
   });
@@ -332,13 +334,16 @@ for (const protocol of protocols) {
       return message;
     };
     await server.send({ method: "GET", path: "/v1/kinds" });
+    const called = server.pipeline.nextCall();
     const pending = server.send({ method: "GET", path: "/v1/kinds" });
-    await delay(50);
+    await called;
     shutdown.abort(new SvcError("unavailable", "unavailable", "the daemon is stopping"));
     t.is((await pending).status, 503);
     t.deepEqual(
       signals.map((signal) => signal.aborted),
       [false, true],
     );
+    t.is((await server.send({ method: "GET", path: "/v1/kinds" })).status, 200);
+    t.true(signals[2]?.aborted, "a call that begins after it too");
   });
 }

@@ -30,6 +30,8 @@ export class RecordingPipeline implements RestPipeline<RecordingCall> {
   stream: ((method: DescMethod, message: Message, call: RecordingCall) => AsyncIterable<Message>) | undefined;
   upload: ((messages: AsyncIterable<Message>, call: RecordingCall) => Promise<void>) | undefined;
 
+  readonly #waiting: (() => void)[] = [];
+
   gate(method: DescMethod | undefined, _request: RestRequest, signal: AbortSignal): RecordingCall {
     this.gates.push(method?.name);
     this.refuse?.(method);
@@ -53,6 +55,7 @@ export class RecordingPipeline implements RestPipeline<RecordingCall> {
     messages: AsyncIterable<Message>,
     call: RecordingCall,
   ): Promise<Message> {
+    this.#arrive();
     this.method = method.name;
     this.pieces = [];
     if (this.upload !== undefined) await this.upload(messages, call);
@@ -60,7 +63,17 @@ export class RecordingPipeline implements RestPipeline<RecordingCall> {
     return create(method.output);
   }
 
+  /** Resolves at the next call of a handler, so that a test knows that its request has arrived. */
+  nextCall(): Promise<void> {
+    return new Promise((resolve) => this.#waiting.push(resolve));
+  }
+
+  #arrive(): void {
+    for (const resolve of this.#waiting.splice(0)) resolve();
+  }
+
   #record(method: DescMethod, message: Message): void {
+    this.#arrive();
     this.method = method.name;
     this.message = toJson(method.input, message);
   }
