@@ -14,7 +14,11 @@ const neededMajor = 24;
 const why = missingDependency();
 if (why !== undefined) {
   console.log(`Installing dependencies (${why}) …`);
-  const install = spawnSync("npm", ["ci", "--no-audit", "--no-fund"], { cwd: root, stdio: "inherit" });
+  // Quiet, because npm warns of the Node that it runs on; the one that counts comes with the dependencies.
+  const install = spawnSync("npm", ["ci", "--no-audit", "--no-fund", "--loglevel=error"], {
+    cwd: root,
+    stdio: "inherit",
+  });
   if (install.status !== 0) fail("npm ci failed: see above.");
 }
 
