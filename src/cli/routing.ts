@@ -1,11 +1,16 @@
-/** Which service layer a command reaches: a socket that exists, else this very process (S 5.3, D30). */
-import { readFile, stat } from "node:fs/promises";
+/**
+ * Which service layer a command reaches: a socket that exists, else this very process (S 5.3, D30).
+ * Files are asked for by callbacks: `node:fs/promises` takes longer to load than all of this takes to run.
+ */
+import { readFile, stat } from "node:fs";
 import { join } from "node:path";
+import { promisify } from "node:util";
 import { SvcError } from "../errors.ts";
 import type { CliHost, SocketPaths } from "./host.ts";
 import type { Client } from "./transport/client.ts";
 import { readAll, send } from "./transport/http.ts";
 import type { Endpoint } from "./transport/http.ts";
+import { FallbackClient } from "./transport/fallback-client.ts";
 import { SocketClient } from "./transport/socket-client.ts";
 
 export type Route =
@@ -37,7 +42,7 @@ export async function chooseRoute({ socketOption, sockets, uid }: RoutingInput):
 /** A checkout whose path is too long for a socket has the socket elsewhere, and a file `socket` that says where. */
 async function checkoutSocket(stateDir: string): Promise<string> {
   try {
-    return (await readFile(join(stateDir, "socket"), "utf8")).trim();
+    return (await promisify(readFile)(join(stateDir, "socket"), "utf8")).trim();
   } catch {
     return join(stateDir, "svc.sock");
   }
@@ -46,7 +51,7 @@ async function checkoutSocket(stateDir: string): Promise<string> {
 /** Anything at all at the path counts: a socket that this user may not even look at is still no reason to work beside it. */
 async function exists(path: string): Promise<boolean> {
   try {
-    await stat(path);
+    await promisify(stat)(path);
     return true;
   } catch (error) {
     const { code } = error as NodeJS.ErrnoException;
@@ -60,27 +65,32 @@ export interface ConnectOptions {
   readonly warn: (message: string) => void;
   /** Opens the service layer in this process; loaded when needed. */
   readonly openInProcess: () => Promise<Client>;
-  /** Milliseconds that a daemon has to show that it is alive, before root goes on without it. Default 3,000. */
+  /** Milliseconds that a daemon has to show a sign of life, before root goes on without it. Default 3,000. */
   readonly probeTimeoutMs?: number;
 }
 
-/** @throws SvcError `unavailable` when the socket does not answer and the caller is not root. */
+/** The client of the route. Whether something answers there shows at the first call. */
 export async function connect(host: CliHost, options: ConnectOptions): Promise<Client> {
-  const { socketOption } = options;
+  const { socketOption, warn, openInProcess } = options;
   const route = await chooseRoute({ socketOption, sockets: host.sockets, uid: host.uid });
-  if (route.kind === "in-process") return options.openInProcess();
+  if (route.kind === "in-process") return openInProcess();
   const endpoint = { socketPath: route.path, headers: sudoHeaders(host) };
-  if (route.mayFallBack && !(await answers(endpoint, options.probeTimeoutMs ?? 3000))) {
-    options.warn(`no daemon answers on ${route.path}: working in this process, as root may`);
-    return options.openInProcess();
-  }
-  return new SocketClient(endpoint);
+  const client = new SocketClient(endpoint);
+  if (!route.mayFallBack) return client;
+  return new FallbackClient(client, {
+    answers: () => answers(endpoint, options.probeTimeoutMs ?? 3000),
+    slowMs: options.probeTimeoutMs ?? 3000,
+    openInProcess: () => {
+      warn(`no daemon answers on ${route.path}: working in this process, as root may`);
+      return openInProcess();
+    },
+  });
 }
 
-/** Whether a daemon is there at all: asked before anything is sent that must not happen twice. */
+/** Whether a daemon is there and alive. */
 async function answers(endpoint: Endpoint, timeoutMs: number): Promise<boolean> {
   try {
-    await readAll(endpoint, await send(endpoint, { method: "GET", path: "/healthz", timeoutMs }));
+    await readAll(await send(endpoint, { method: "GET", path: "/healthz", timeoutMs }));
     return true;
   } catch (error) {
     if (error instanceof SvcError) return false;

@@ -35,9 +35,14 @@ export function addInstallCommand(parent: Command, run: RunCommand): void {
     .option("--branch <branch>", "install and track a branch")
     .option("--tag <tag>", "install this tag (default: the newest version)")
     .option("--accept-license", "accept the licenses and permissions of the package")
-    .option("--set <key=value...>", "choose a setting; a value that is JSON is taken as such")
+    .option("--set <key=value>", "choose a setting; again for more; JSON values are taken as such", collect)
     .option("--start", "start the app when it is installed")
     .action(run((context, spec: string, options: InstallOptions) => install(context, spec, options)));
+}
+
+/** `--set a=1 --set b=2`: a list option would take the spec behind it, too. */
+function collect(value: string, earlier: readonly string[] = []): readonly string[] {
+  return [...earlier, value];
 }
 
 async function install(context: CommandContext, spec: string, options: InstallOptions): Promise<void> {

@@ -11,7 +11,7 @@ import { SvcError } from "../../errors.ts";
 import type { ErrorCode, ReasonPayload } from "../../errors.ts";
 import type { CallOptions, Method } from "./client.ts";
 import { encodeEnvelope, endStreamFlag, readEnvelopes } from "./envelope.ts";
-import { connectionError, readAll, send } from "./http.ts";
+import { readAll, send } from "./http.ts";
 import type { Endpoint } from "./http.ts";
 
 /** Connect's error, as a unary body or the end of a stream carries it. */
@@ -33,7 +33,7 @@ export async function* invokeConnect<I extends DescMessage, O extends DescMessag
 ): AsyncGenerator<MessageShape<O>> {
   const unary = method.methodKind === "unary";
   const bodies = requests.map((request) => toBinary(method.input, create(method.input, request)));
-  const incoming = await send(endpoint, {
+  const answer = await send(endpoint, {
     method: "POST",
     path: `/${method.parent.typeName}/${method.name}`,
     headers: {
@@ -45,29 +45,21 @@ export async function* invokeConnect<I extends DescMessage, O extends DescMessag
     signal: options.signal,
     timeoutMs: options.timeoutMs,
   });
-  try {
-    if (incoming.statusCode !== 200) {
-      throw bodyError(incoming.statusCode ?? 0, await readAll(endpoint, incoming));
-    }
-    if (unary) {
-      yield fromBinary(method.output, await readAll(endpoint, incoming));
-      return;
-    }
-    for await (const { flags, data } of readEnvelopes(incoming as AsyncIterable<Buffer>)) {
-      if ((flags & endStreamFlag) === 0) {
-        yield fromBinary(method.output, data);
-        continue;
-      }
-      const end = JSON.parse(data.toString("utf8")) as { error?: ConnectErrorJson };
-      if (end.error !== undefined) throw connectError(end.error);
-      return;
-    }
-    throw new SvcError("unavailable", "unavailable", "the daemon's answer broke off");
-  } catch (error) {
-    throw connectionError(endpoint.socketPath, error);
-  } finally {
-    incoming.destroy();
+  if (answer.status !== 200) throw bodyError(answer.status, await readAll(answer));
+  if (unary) {
+    yield fromBinary(method.output, await readAll(answer));
+    return;
   }
+  for await (const { flags, data } of readEnvelopes(answer.body)) {
+    if ((flags & endStreamFlag) === 0) {
+      yield fromBinary(method.output, data);
+      continue;
+    }
+    const end = JSON.parse(data.toString("utf8")) as { error?: ConnectErrorJson };
+    if (end.error !== undefined) throw connectError(end.error);
+    return;
+  }
+  throw new SvcError("unavailable", "unavailable", "the daemon's answer broke off");
 }
 
 function bodyError(status: number, body: Buffer): SvcError {

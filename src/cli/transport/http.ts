@@ -1,6 +1,11 @@
-/** HTTP/1.1 over a unix socket: one connection per request, which is how a command-line program lives. */
-import type { ClientRequest, IncomingMessage, OutgoingHttpHeaders } from "node:http";
+/**
+ * HTTP/1.1 over a unix socket, one connection per request: all that a command-line program needs. Node's own client
+ * takes as long to load and to warm up as a third of a whole short command.
+ */
+import { connect } from "node:net";
+import type { Socket } from "node:net";
 import { SvcError } from "../../errors.ts";
+import { AnswerParser } from "./answer-parser.ts";
 
 /** The daemon's socket and what every request to it says. */
 export interface Endpoint {
@@ -12,26 +17,24 @@ export interface Endpoint {
 export interface HttpRequest {
   readonly method: string;
   readonly path: string;
-  readonly headers?: OutgoingHttpHeaders;
+  readonly headers?: Readonly<Record<string, string>>;
   readonly body?: Uint8Array | string | undefined;
   readonly signal?: AbortSignal | undefined;
   /** Milliseconds until the answer must be complete. */
   readonly timeoutMs?: number | undefined;
 }
 
+/** An answer whose body is still to be read. Reading it to the end, leaving the loop or `destroy` ends the connection. */
+export interface HttpAnswer {
+  readonly status: number;
+  readonly body: AsyncIterable<Buffer>;
+  destroy(): void;
+}
+
 /** Bytes of an answer that is read whole: logs may have 8 MiB of text, which JSON can make longer. */
 const maxAnswerBytes = 64 * 1024 * 1024;
-
-/** Codes of connect(2) that mean: nobody is there, or nobody lets us in. */
-const unreachableCodes = new Set([
-  "ECONNREFUSED",
-  "ENOENT",
-  "ENOTSOCK",
-  "EACCES",
-  "EPERM",
-  "EINVAL",
-  "ENAMETOOLONG",
-]);
+/** Bytes that may wait for a slow reader before the connection does. */
+const maxWaitingBytes = 1024 * 1024;
 
 /** Nobody answered on the socket, and nothing was sent: it is safe to do the work in another way. */
 export class UnreachableError extends SvcError<"unavailable"> {
@@ -58,84 +61,167 @@ function unreachableMessage(socketPath: string, code: string | undefined): strin
 
 /**
  * Sends a request and waits for the head of the answer.
- * @throws SvcError `unavailable`, `canceled` or `deadline_exceeded`
+ * @throws SvcError `unavailable`, `canceled` or `deadline_exceeded`; so does reading the body
  */
-export function send(endpoint: Endpoint, request: HttpRequest): Promise<IncomingMessage> {
-  // A module's `import` of node:http would read all of its lazy exports, fetch included: 20 ms.
-  const http = process.getBuiltinModule("node:http");
-  const { promise, resolve, reject } = Promise.withResolvers<IncomingMessage>();
-  if (request.signal?.aborted === true) {
-    reject(canceled());
-    return promise;
-  }
-  const headers: OutgoingHttpHeaders = { host: "localhost", ...endpoint.headers, ...request.headers };
-  if (request.body !== undefined) headers["content-length"] = Buffer.byteLength(request.body);
-  const outgoing = http.request({
-    socketPath: endpoint.socketPath,
-    method: request.method,
-    path: request.path,
-    headers,
-    agent: false,
-  });
-  const release = endWith(outgoing, request);
-  outgoing.once("error", (error: NodeJS.ErrnoException) => {
-    release();
-    reject(connectionError(endpoint.socketPath, error));
-  });
-  outgoing.once("response", (incoming) => {
-    incoming.once("close", release);
-    resolve(incoming);
-  });
-  outgoing.end(request.body);
-  return promise;
+export function send(endpoint: Endpoint, request: HttpRequest): Promise<HttpAnswer> {
+  if (request.signal?.aborted === true) return Promise.reject(canceled());
+  return new Exchange(endpoint, request).head;
 }
 
-/** Destroys the request with a typed error when its signal aborts or its time is over. @returns releases both */
-function endWith(outgoing: ClientRequest, request: HttpRequest): () => void {
-  const abort = (): void => void outgoing.destroy(canceled());
-  request.signal?.addEventListener("abort", abort, { once: true });
-  const { timeoutMs } = request;
-  const timer =
-    timeoutMs === undefined
-      ? undefined
-      : setTimeout(() => {
-          const message = `the daemon took longer than ${timeoutMs / 1000} s; give it more time with --timeout`;
-          outgoing.destroy(new SvcError("deadline_exceeded", "deadline_exceeded", message));
-        }, timeoutMs);
-  return () => {
-    clearTimeout(timer);
-    request.signal?.removeEventListener("abort", abort);
-  };
+/** One request and its answer on a connection of their own. */
+class Exchange implements HttpAnswer {
+  readonly head: Promise<HttpAnswer>;
+  readonly #socketPath: string;
+  readonly #socket: Socket;
+  readonly #parser = new AnswerParser();
+  readonly #release: () => void;
+  readonly #waiting: Buffer[] = [];
+  #waitingBytes = 0;
+  #isConnected = false;
+  #failure: SvcError | undefined;
+  /** Wakes whoever waits for the head or for more of the body. */
+  #wake: () => void = () => undefined;
+
+  constructor({ socketPath, headers }: Endpoint, request: HttpRequest) {
+    this.#socketPath = socketPath;
+    this.#socket = connect({ path: socketPath });
+    this.#socket.once("connect", () => (this.#isConnected = true));
+    this.#socket.on("data", (bytes: Buffer) => this.#receive(bytes));
+    this.#socket.once("end", () => this.#finish());
+    this.#socket.once("error", (error) => this.#fail(this.#socketError(error)));
+    this.#socket.once("close", () => this.#finish());
+    this.#release = this.#endWith(request);
+    this.head = this.#readHead();
+    this.#socket.write(requestHead(request, headers));
+    if (request.body !== undefined) this.#socket.write(request.body);
+  }
+
+  get status(): number {
+    return this.#parser.status ?? 0;
+  }
+
+  get body(): AsyncIterable<Buffer> {
+    return this.#readBody();
+  }
+
+  destroy(): void {
+    this.#release();
+    this.#socket.destroy();
+  }
+
+  async #readHead(): Promise<HttpAnswer> {
+    while (this.#parser.status === undefined) await this.#more();
+    return this;
+  }
+
+  async *#readBody(): AsyncGenerator<Buffer> {
+    try {
+      for (;;) {
+        const bytes = this.#waiting.shift();
+        if (bytes !== undefined) {
+          this.#waitingBytes -= bytes.length;
+          if (this.#waitingBytes <= maxWaitingBytes) this.#socket.resume();
+          yield bytes;
+        } else if (this.#parser.isDone) {
+          return;
+        } else {
+          await this.#more();
+        }
+      }
+    } finally {
+      this.destroy();
+    }
+  }
+
+  /** Waits for the next event of the connection. @throws what ended it too early */
+  async #more(): Promise<void> {
+    if (this.#failure === undefined) {
+      const { promise, resolve } = Promise.withResolvers<undefined>();
+      this.#wake = () => resolve(undefined);
+      await promise;
+    }
+    // Another event may have failed it in between; the type checker cannot know.
+    const failure = this.#failure as SvcError | undefined;
+    if (failure !== undefined) throw failure;
+  }
+
+  #receive(bytes: Buffer): void {
+    try {
+      for (const piece of this.#parser.write(bytes)) {
+        this.#waiting.push(piece);
+        this.#waitingBytes += piece.length;
+      }
+    } catch (error) {
+      this.#fail(error as SvcError);
+      return;
+    }
+    if (this.#waitingBytes > maxWaitingBytes) this.#socket.pause();
+    if (this.#parser.isDone) this.destroy();
+    this.#wake();
+  }
+
+  #finish(): void {
+    if (this.#parser.isDone) return;
+    try {
+      this.#parser.end();
+      this.destroy();
+      this.#wake();
+    } catch (error) {
+      this.#fail(error as SvcError);
+    }
+  }
+
+  #fail(error: SvcError): void {
+    this.#failure ??= error;
+    this.destroy();
+    this.#wake();
+  }
+
+  #socketError(error: NodeJS.ErrnoException): SvcError {
+    if (!this.#isConnected) return new UnreachableError(this.#socketPath, error);
+    const message = `the daemon on ${this.#socketPath} closed the connection`;
+    return new SvcError("unavailable", "unavailable", message, { cause: error });
+  }
+
+  /** Ends the exchange when its signal aborts or its time is over. @returns releases both */
+  #endWith({ signal, timeoutMs }: HttpRequest): () => void {
+    const abort = (): void => this.#fail(canceled());
+    signal?.addEventListener("abort", abort, { once: true });
+    const timer =
+      timeoutMs === undefined ? undefined : setTimeout(() => this.#fail(tookTooLong(timeoutMs)), timeoutMs);
+    return () => {
+      clearTimeout(timer);
+      signal?.removeEventListener("abort", abort);
+    };
+  }
 }
 
-/** What broke a connection, as an error for people. */
-export function connectionError(socketPath: string, error: unknown): SvcError {
-  if (error instanceof SvcError) return error;
-  const failure = error as NodeJS.ErrnoException;
-  if (failure.syscall === "connect" && unreachableCodes.has(failure.code ?? "")) {
-    return new UnreachableError(socketPath, failure);
-  }
-  return new SvcError("unavailable", "unavailable", `the daemon on ${socketPath} closed the connection`, {
-    cause: error,
-  });
+/** A name or value with a line feed would be a header of its own: callers pass none, and `encodeURIComponent` paths. */
+function requestHead(request: HttpRequest, common: Readonly<Record<string, string>>): string {
+  const { method, path, headers, body } = request;
+  const all: Record<string, string> = { host: "localhost", connection: "close", ...common, ...headers };
+  if (body !== undefined) all["content-length"] = String(Buffer.byteLength(body));
+  const lines = Object.entries(all).map(([name, value]) => `${name}: ${value}\r\n`);
+  return `${method} ${path} HTTP/1.1\r\n${lines.join("")}\r\n`;
 }
 
 /** @throws SvcError when the connection breaks or the answer is longer than 64 MiB. */
-export async function readAll(endpoint: Endpoint, incoming: IncomingMessage): Promise<Buffer> {
-  const chunks: Buffer[] = [];
+export async function readAll(answer: HttpAnswer): Promise<Buffer> {
+  const pieces: Buffer[] = [];
   let length = 0;
-  try {
-    for await (const chunk of incoming as AsyncIterable<Buffer>) {
-      length += chunk.length;
-      if (length > maxAnswerBytes) {
-        throw new SvcError("resource_exhausted", "too_many", "the daemon's answer is longer than 64 MiB");
-      }
-      chunks.push(chunk);
+  for await (const piece of answer.body) {
+    length += piece.length;
+    if (length > maxAnswerBytes) {
+      throw new SvcError("resource_exhausted", "too_many", "the daemon's answer is longer than 64 MiB");
     }
-  } catch (error) {
-    throw connectionError(endpoint.socketPath, error);
+    pieces.push(piece);
   }
-  return Buffer.concat(chunks, length);
+  return Buffer.concat(pieces, length);
+}
+
+function tookTooLong(timeoutMs: number): SvcError<"deadline_exceeded"> {
+  const message = `the daemon took longer than ${timeoutMs / 1000} s; give it more time with --timeout`;
+  return new SvcError("deadline_exceeded", "deadline_exceeded", message);
 }
 
 export function canceled(): SvcError<"canceled"> {

@@ -16,7 +16,7 @@ export async function callRest<Request, Response>(
 ): Promise<Response> {
   const { path, body } = bindRequest(call, request as Readonly<Record<string, Json | undefined>>);
   const reads = call.httpMethod === "GET";
-  const incoming = await send(endpoint, {
+  const answer = await send(endpoint, {
     method: call.httpMethod,
     path,
     headers: {
@@ -27,8 +27,8 @@ export async function callRest<Request, Response>(
     signal: options.signal,
     timeoutMs: options.timeoutMs ?? (reads ? defaultTimeoutMs.read : defaultTimeoutMs.change),
   });
-  const text = (await readAll(endpoint, incoming)).toString("utf8");
-  if (incoming.statusCode !== 200) throw restError(incoming.statusCode ?? 0, text);
+  const text = (await readAll(answer)).toString("utf8");
+  if (answer.status !== 200) throw restError(answer.status, text);
   return JSON.parse(text) as Response;
 }
 

@@ -1,0 +1,94 @@
+/** Root's way past a daemon that does not answer: the same call in this process (S 5.3.3). */
+import type { DescMessage, MessageInitShape, MessageShape } from "@bufbuild/protobuf";
+import { canceled, UnreachableError } from "./http.ts";
+import type { UnaryCall } from "./calls.ts";
+import type { CallOptions, Client, Method } from "./client.ts";
+
+export interface Fallback {
+  /** Whether the daemon is alive. */
+  readonly answers: () => Promise<boolean>;
+  /** Milliseconds after which a call that has no answer makes one ask. */
+  readonly slowMs: number;
+  /** Opens the service layer in this process; says so. */
+  readonly openInProcess: () => Promise<Client>;
+}
+
+/**
+ * A call that only reads is sent at once, and the daemon is asked for a sign of life when the answer is slow. One that
+ * changes something is sent after such a sign: a daemon that hangs might still do it later, and then it was done twice.
+ */
+export class FallbackClient implements Client {
+  readonly #daemon: Client;
+  readonly #fallback: Fallback;
+  #isAlive = false;
+  #inProcess: Promise<Client> | undefined;
+
+  constructor(daemon: Client, fallback: Fallback) {
+    this.#daemon = daemon;
+    this.#fallback = fallback;
+  }
+
+  async call<Request, Response>(
+    call: UnaryCall<Request, Response>,
+    request: Request,
+    options: CallOptions = {},
+  ): Promise<Response> {
+    if (this.#inProcess === undefined && call.httpMethod === "GET" && !this.#isAlive) {
+      return this.#read(call, request, options);
+    }
+    return (await this.#aliveClient()).call(call, request, options);
+  }
+
+  async #read<Request, Response>(
+    call: UnaryCall<Request, Response>,
+    request: Request,
+    options: CallOptions,
+  ): Promise<Response> {
+    const silent = new AbortController();
+    const { signal } = options;
+    const signals = signal === undefined ? [silent.signal] : [silent.signal, signal];
+    const slow = setTimeout(() => {
+      this.#fallback.answers().then(
+        (isAlive) => {
+          if (!isAlive) silent.abort();
+        },
+        () => silent.abort(),
+      );
+    }, this.#fallback.slowMs);
+    try {
+      const answer = await this.#daemon.call(call, request, { ...options, signal: AbortSignal.any(signals) });
+      this.#isAlive = true;
+      return answer;
+    } catch (error) {
+      if (!(error instanceof UnreachableError) && !silent.signal.aborted) throw error;
+      if (signal?.aborted === true) throw canceled();
+      return (await this.#openInProcess()).call(call, request, options);
+    } finally {
+      clearTimeout(slow);
+    }
+  }
+
+  async *invoke<I extends DescMessage, O extends DescMessage>(
+    method: Method<I, O>,
+    requests: readonly MessageInitShape<I>[],
+    options?: CallOptions,
+  ): AsyncIterable<MessageShape<O>> {
+    yield* (await this.#aliveClient()).invoke(method, requests, options);
+  }
+
+  async #aliveClient(): Promise<Client> {
+    if (this.#inProcess !== undefined) return this.#inProcess;
+    this.#isAlive ||= await this.#fallback.answers();
+    return this.#isAlive ? this.#daemon : this.#openInProcess();
+  }
+
+  #openInProcess(): Promise<Client> {
+    return (this.#inProcess ??= this.#fallback.openInProcess());
+  }
+
+  async [Symbol.asyncDispose](): Promise<void> {
+    const inProcess = await this.#inProcess?.catch(() => undefined);
+    await inProcess?.[Symbol.asyncDispose]();
+    await this.#daemon[Symbol.asyncDispose]();
+  }
+}

@@ -1,0 +1,127 @@
+/** Handlers that answer what the command line has to show. */
+import { fromJson } from "@bufbuild/protobuf";
+import { ValueSchema } from "@bufbuild/protobuf/wkt";
+import type { ServiceImpl } from "@connectrpc/connect";
+import type { App, AppService } from "../../../gen/svc/v1/app_pb.ts";
+import { failedPrecondition, invalidField, notFound, SvcError } from "../../../src/errors.ts";
+import { appOf } from "./fake-daemon.ts";
+
+export function fakeApps(apps: readonly App[], onLeft: () => void): Partial<ServiceImpl<typeof AppService>> {
+  const find = (id: string): App => {
+    const app = apps.find((each) => each.id === id);
+    if (app === undefined) throw notFound("app", id);
+    return app;
+  };
+  return {
+    listApps: (request) => {
+      // Two pages, so that a client has to ask twice.
+      const from = request.pageToken === "" ? 0 : 1;
+      return from === 0 && apps.length > 1
+        ? { apps: apps.slice(0, 1), nextPageToken: "1" }
+        : { apps: apps.slice(from), nextPageToken: "" };
+    },
+    getApp: ({ id }) => find(id),
+    startApp: ({ id }) => appOf({ ...find(id), state: "RUNNING" }),
+    stopApp: ({ id }) => {
+      if (id === "slow") return new Promise(() => undefined);
+      return find(id);
+    },
+    removeApp: ({ id }) => ({ id: find(id).id, freedBytes: 3n * 1024n ** 3n }),
+    getAppLogs: ({ id, tail }) => ({
+      lines: [
+        { stream: "stdout", text: `one of ${tail ?? 100} \x1b]0;title\x07` },
+        { stream: "stderr", text: `two of ${find(id).id}` },
+      ],
+    }),
+    async *streamAppLogs({ id }, { signal }) {
+      yield { lines: [{ stream: "stdout", text: `first line of ${find(id).id}` }] };
+      await new Promise((resolve) => signal.addEventListener("abort", resolve));
+      onLeft();
+    },
+    async *installAppStream({ spec, licenseAck, settings, name }) {
+      yield { event: { case: "progress", value: { step: "fetch", message: "main" } } };
+      if (spec === "licensed" && !licenseAck) {
+        throw failedPrecondition("license_required", "licensed ships a license", {
+          payload: {
+            licenses: [{ name: "LICENSE", text: "Be kind.\x1b[2J", sha256: "00" }],
+            permissions: ["It wants the moon."],
+          },
+        });
+      }
+      if (spec === "twice") {
+        throw failedPrecondition("ambiguous", "twice is in two sources", {
+          payload: {
+            candidates: [
+              { spec: "main/twice", source: "main", id: "twice", name: "Twice" },
+              { spec: "other/twice", source: "other", id: "twice", name: "Other" },
+            ],
+          },
+        });
+      }
+      if (spec === "broken") {
+        throw new SvcError("failed_precondition", "build_failed", "the build of broken failed", {
+          payload: { exitCode: 2, lastLines: ["cc: \x1b[31mno such file"] },
+        });
+      }
+      const id = spec.split("/").at(-1) ?? "";
+      yield {
+        event: { case: "app", value: appOf({ id, name: name || JSON.stringify(settings ?? {}) }) },
+      };
+    },
+    async *upgradeAppStream({ id, version }) {
+      if (find(id).state === "RUNNING") throw failedPrecondition("app_running", `app "${id}" is running`);
+      yield { event: { case: "progress", value: { step: "fetch", message: "" } } };
+      yield {
+        event: {
+          case: "result",
+          value: { id, upToDate: version === "", from: "1.0.0", to: version || "1.0.0" },
+        },
+      };
+    },
+    async *cloneAppStream({ id }) {
+      find(id);
+      yield {
+        event: { case: "progress", value: { step: "copy", message: "", doneBytes: 512n, totalBytes: 1024n } },
+      };
+      yield {
+        event: {
+          case: "result",
+          value: { id: `${id}-2`, name: "copy", copiedBytes: 1024n, sourceRunning: true },
+        },
+      };
+    },
+    getAppSettings: ({ id }) => ({ ...settings, restartRequired: find(id).restartRequired }),
+    updateAppSettings: ({ values }) => {
+      if (values !== undefined && "wrong" in values)
+        throw invalidField("values.wrong", "is no setting of the package");
+      return { ...settings, values: values ?? {}, restartRequired: true };
+    },
+    getDiskReport: () => ({
+      apps: [{ id: "hello", name: "Hello", repositoryBytes: 2048n, dataBytes: 1n, totalBytes: 2049n }],
+      filesystem: { sizeBytes: 100n, usedBytes: 40n, availableBytes: 60n },
+    }),
+    getPortReport: () => ({
+      apps: [{ id: "hello", name: "Hello", ports: [{ name: "web", protocol: "tcp", port: 8080 }] }],
+    }),
+    getAppStats: ({ ids }) => ({
+      stats: (ids.length > 0 ? ids : ["hello"]).map((id) => ({ id, cpuPercent: 12.34, memoryBytes: 1024n })),
+    }),
+    async *streamAppStats() {
+      yield { stats: [{ id: "hello", cpuPercent: 1 }] };
+      yield { stats: [{ id: "hello", cpuPercent: 2 }] };
+    },
+    listStacks: () => ({ stacks: [] }),
+  };
+}
+
+const settings = {
+  schema: fromJson(ValueSchema, {
+    type: "object",
+    properties: {
+      port: { type: "integer", default: 8080, description: "Where it listens" },
+      greeting: { type: "string", default: "hello" },
+      channel: { type: "string" },
+    },
+  }),
+  values: { port: 8080, greeting: "hi" },
+};

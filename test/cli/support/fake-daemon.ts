@@ -1,0 +1,111 @@
+/** A daemon with the real pipeline and REST on a socket, whose apps exist in memory only. */
+import { create } from "@bufbuild/protobuf";
+import type { DescService } from "@bufbuild/protobuf";
+import { timestampFromDate } from "@bufbuild/protobuf/wkt";
+import { createContextValues } from "@connectrpc/connect";
+import type { ServiceImpl } from "@connectrpc/connect";
+import { connectNodeAdapter } from "@connectrpc/connect-node";
+import { mkdtemp, rm } from "node:fs/promises";
+import { createServer } from "node:http";
+import type { IncomingMessage } from "node:http";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import { AppSchema, AppService } from "../../../gen/svc/v1/app_pb.ts";
+import type { App } from "../../../gen/svc/v1/app_pb.ts";
+import { DaemonService } from "../../../gen/svc/v1/daemon_pb.ts";
+import { routes } from "../../../gen/svc/v1/routes.ts";
+import { implement } from "../../../src/rpc/bound-service.ts";
+import type { BoundService } from "../../../src/rpc/bound-service.ts";
+import { createPipeline } from "../../../src/rpc/pipeline.ts";
+import type { Pipeline } from "../../../src/rpc/pipeline.ts";
+import { unimplemented } from "../../../src/rpc/unimplemented.ts";
+import { userContextKey } from "../../../src/rpc/user-context.ts";
+import type { Callers } from "../../../src/transport/http.ts";
+import { createRestFront } from "../../../src/transport/rest-front.ts";
+import { fakeApps } from "./fake-apps.ts";
+
+export const localUser = { uid: 1000, user: "ada", root: true, kind: "local", ownerUid: 1000 } as const;
+
+export interface FakeDaemon extends AsyncDisposable {
+  readonly socketPath: string;
+  readonly pipeline: Pipeline;
+  /** The headers of every request so far. */
+  readonly requests: readonly { readonly url: string; readonly headers: IncomingMessage["headers"] }[];
+  /** How many streams were left by their client. */
+  readonly left: () => number;
+}
+
+/** An app with what tests look at. */
+export function appOf(fields: Partial<App> & { id: string }): App {
+  return create(AppSchema, {
+    name: fields.id,
+    runtime: "process",
+    state: "STOPPED",
+    health: "none",
+    version: "1.0.0",
+    ownerUid: 1000,
+    owner: "ada",
+    createdAt: timestampFromDate(new Date("2026-01-01T00:00:00Z")),
+    ...(fields as object),
+  });
+}
+
+export function createFakePipeline(apps: readonly App[], onLeft: () => void = () => undefined): Pipeline {
+  const log = { info: () => undefined, error: (details: object) => console.error(details) };
+  const services = [
+    withOthers(AppService, fakeApps(apps, onLeft)),
+    withOthers(DaemonService, {
+      getStatus: () => ({
+        version: "1.2.3",
+        mode: "user",
+        hostname: "test",
+        apps: { total: apps.length, running: 1 },
+        caller: localUser,
+        capabilities: ["app.upgrade"],
+      }),
+    }),
+  ];
+  return createPipeline({ services, log });
+}
+
+function withOthers<S extends DescService>(service: S, impl: Partial<ServiceImpl<S>>): BoundService {
+  const others = Object.fromEntries(service.methods.map((method) => [method.localName, unimplemented]));
+  return implement(service, { ...others, ...impl } as ServiceImpl<S>);
+}
+
+export async function startFakeDaemon(apps: readonly App[] = []): Promise<FakeDaemon> {
+  const directory = await mkdtemp(join(tmpdir(), "svc-cli-"));
+  const socketPath = join(directory, "svc.sock");
+  const requests: { url: string; headers: IncomingMessage["headers"] }[] = [];
+  let left = 0;
+  const pipeline = createFakePipeline(apps, () => (left += 1));
+  const rest = createRestFront({
+    routes: routes.filter(({ method }) => pipeline.methodAt(`/${method.parent.typeName}/${method.name}`)),
+    pipeline,
+    callers: { get: () => ({ user: localUser, requestId: "1" }) } as unknown as Callers,
+    shutdownSignal: new AbortController().signal,
+    log: console,
+  });
+  const connect = connectNodeAdapter({
+    routes: pipeline.routes,
+    requestPathPrefix: "",
+    contextValues: () => createContextValues().set(userContextKey, localUser),
+  });
+  const server = createServer((request, response) => {
+    requests.push({ url: request.url ?? "", headers: request.headers });
+    if (request.url === "/healthz") response.end("ok");
+    else if (rest(request, response) === false) connect(request, response);
+  });
+  await new Promise<void>((resolve) => server.listen(socketPath, resolve));
+  return {
+    socketPath,
+    pipeline,
+    requests,
+    left: () => left,
+    async [Symbol.asyncDispose]() {
+      server.closeAllConnections();
+      await new Promise((resolve) => server.close(resolve));
+      await rm(directory, { recursive: true });
+    },
+  };
+}

@@ -1,0 +1,61 @@
+/** Runs the command line in this process with streams that remember. */
+import { PassThrough, Writable } from "node:stream";
+import { runCli } from "../../../src/cli/cli.ts";
+import type { CliDependencies } from "../../../src/cli/cli.ts";
+import type { CliHost } from "../../../src/cli/host.ts";
+
+export interface SvcRun {
+  readonly exitCode: number;
+  readonly stdout: string;
+  readonly stderr: string;
+}
+
+export interface SvcOptions {
+  readonly host?: Partial<CliHost>;
+  readonly dependencies?: Partial<CliDependencies>;
+  readonly terminal?: boolean;
+}
+
+class Recorder extends Writable {
+  text = "";
+  readonly isTTY: boolean;
+  readonly columns = 80;
+
+  constructor(isTTY: boolean) {
+    super();
+    this.isTTY = isTTY;
+  }
+
+  override _write(chunk: Buffer, _encoding: string, done: () => void): void {
+    this.text += chunk.toString();
+    done();
+  }
+}
+
+export async function runSvc(args: readonly string[], options: SvcOptions = {}): Promise<SvcRun> {
+  const terminal = options.terminal ?? false;
+  const stdout = new Recorder(terminal);
+  const stderr = new Recorder(terminal);
+  const exitCode = await runCli(
+    {
+      args,
+      env: {},
+      uid: 1000,
+      home: "/nonexistent",
+      stdin: Object.assign(new PassThrough(), { isTTY: terminal }),
+      stdout,
+      stderr,
+      interrupted: new AbortController().signal,
+      now: () => Date.parse("2026-01-02T00:00:00Z"),
+      version: "1.2.3",
+      sockets: { checkoutDir: undefined, system: "/nonexistent/system", user: "/nonexistent/user" },
+      ...options.host,
+    },
+    {
+      openInProcess: () => Promise.reject(new Error("in-process")),
+      runDaemon: () => Promise.reject(new Error("daemon")),
+      ...options.dependencies,
+    },
+  );
+  return { exitCode, stdout: stdout.text, stderr: stderr.text };
+}
