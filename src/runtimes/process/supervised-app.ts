@@ -52,6 +52,8 @@ export class SupervisedApp {
   #state: SupervisorState | undefined;
   #connection: SupervisorConnection | undefined;
   #detached = false;
+  /** Counts the operations: what was looked into before one began is stale. */
+  #operations = 0;
 
   constructor(ref: ProcessAppRef, options: SupervisionOptions, onChange: (status: ProcessStatus) => void) {
     this.ref = ref;
@@ -70,6 +72,7 @@ export class SupervisedApp {
 
   /** See {@link ProcessRuntime.start}. */
   async start(spec: ProcessSpec): Promise<void> {
+    this.#operations++;
     if (await this.#attach()) return;
     const { identities, cgroups, log, nodePath, supervisorPath, settleMs, svcVersion } = this.#options;
     const { id, runDir, uid } = this.ref;
@@ -98,23 +101,19 @@ export class SupervisedApp {
     if (cgroup !== null) await cgroups?.enter(cgroup, pid);
     log("supervisor started", { app: id, pid });
 
-    const deadline = Date.now() + SUPERVISOR_START_MS;
-    for (let delayMs = 5; !(await this.#attach()); delayMs = Math.min(50, delayMs * 2)) {
-      if (this.#state?.runId === runId) break;
-      if (Date.now() > deadline || (await readProcessIdentity(pid)) === undefined) {
-        throw await this.#noSupervisor(owner, runId);
-      }
-      await sleep(delayMs);
-    }
+    await this.#meetSupervisor(owner, runId, pid);
     await this.#until(() => {
-      const state = this.#state?.runId === runId ? this.#state : undefined;
-      if (state?.startFailed === true && state.final) throw startFailed(id, state);
-      return state?.settled;
+      const state = this.#state;
+      if (state?.runId !== runId) return false;
+      const isOver = state.final || this.#connection === undefined;
+      if (isOver && !state.settled) throw startFailed(id, state);
+      return state.settled;
     }, settleMs + SUPERVISOR_START_MS);
   }
 
   /** See {@link ProcessRuntime.stop}. */
   async stop(graceMs: number): Promise<void> {
+    this.#operations++;
     if (await this.#attach()) {
       await this.#askToStop(graceMs);
     }
@@ -165,16 +164,6 @@ export class SupervisedApp {
     );
   }
 
-  /** Asks the supervisor to take over a changed specification. */
-  async reload(spec: ProcessSpec): Promise<void> {
-    if (!(await this.#attach()) || this.#state === undefined) return;
-    const { runDir, uid } = this.ref;
-    const owner = await this.#options.identities.as(uid);
-    const current = JSON.parse((await owner.readFile(runDir, "spec.json")).toString()) as SupervisorSpec;
-    await owner.writeFile(runDir, "spec.json", JSON.stringify({ ...current, ...spec }));
-    await this.#connection?.request({ cmd: "reload" });
-  }
-
   /** Lets go of the app, which goes on. */
   detach(): void {
     this.#detached = true;
@@ -217,14 +206,17 @@ export class SupervisedApp {
 
   async #disconnected(connection: SupervisorConnection): Promise<void> {
     const { id, uid } = this.ref;
+    const operations = this.#operations;
+    const isStale = (): boolean => this.#detached || this.#operations !== operations;
     try {
-      if (this.#detached || this.#state?.final === true) return;
+      if (isStale() || this.#state?.final === true) return;
       this.#connection = undefined;
       const owner = await this.#options.identities.as(uid);
       const { pid, startTicks } = connection.hello;
       for (let attempt = 0; attempt < RECONNECT_ATTEMPTS; attempt++) {
         const state = await this.#readState(owner);
         const alive = (await readProcessIdentity(pid))?.startTicks === startTicks;
+        if (isStale()) return;
         if (state?.final === true || !alive) {
           await this.#judge(state);
           return;
@@ -232,8 +224,10 @@ export class SupervisedApp {
         if (await this.#attach()) return;
         await sleep(50 * 2 ** attempt);
       }
+      if (isStale()) return;
       this.#become({ ...this.#status, state: "UNKNOWN", reason: "its supervisor does not answer" });
     } catch (error) {
+      if (isStale()) return;
       this.#options.log("cannot tell what became of an app", { app: id, error });
       this.#become({ ...this.#status, state: "UNKNOWN", reason: "what became of it cannot be told" });
     } finally {
@@ -308,30 +302,39 @@ export class SupervisedApp {
       json = (await owner.readFile(runDir, "state.json", { maxBytes: MAX_STATE_BYTES })).toString();
     } catch (error) {
       if (error instanceof SvcError && error.code === "not_found") return undefined;
-      throw error;
+      // A link, a directory, more than a state can be: the owner put it there, and must not keep root from removing the app.
+      if (!(error instanceof SvcError) || error.code === "unavailable") throw error;
+      this.#options.log("state.json cannot be read and is passed over", { app: id, error });
+      return undefined;
     }
     const state = parseState(json);
     if (state === undefined) this.#options.log("damaged state.json is passed over", { app: id });
     return state;
   }
 
-  async #noSupervisor(owner: Identity, runId: string): Promise<SvcError> {
+  /**
+   * Connects to a supervisor that is just being started, or takes its last word when it is gone again already.
+   * @throws SvcError `start_failed` when there is neither
+   */
+  async #meetSupervisor(owner: Identity, runId: string, pid: number): Promise<void> {
     const { id, runDir } = this.ref;
-    const state = await this.#readState(owner);
-    if (state?.runId === runId && state.startFailed) {
-      this.#accept(state);
-      return startFailed(id, state);
+    const deadline = Date.now() + SUPERVISOR_START_MS;
+    for (let delayMs = 5; ; delayMs = Math.min(50, delayMs * 2)) {
+      if ((await this.#attach()) || this.#state?.runId === runId) return;
+      if (Date.now() > deadline || (await readProcessIdentity(pid)) === undefined) break;
+      await sleep(delayMs);
     }
-    const tail = await owner.readTail(runDir, ["supervisor.err"], { maxLines: 20 });
-    const lines = tail.data.toString().split("\n").filter(Boolean);
-    return new SvcError(
-      "failed_precondition",
-      "start_failed",
-      `the supervisor of app "${id}" did not start`,
-      {
-        payload: { signal: "", lastLines: lines },
-      },
-    );
+    const state = await this.#readState(owner);
+    if (state?.runId === runId && state.final) {
+      this.#accept(state);
+      return;
+    }
+    const { data } = await owner.readTail(runDir, ["supervisor.err"], { maxLines: 20 });
+    const lastLines = data.toString().split("\n").filter(Boolean);
+    const message = `the supervisor of app "${id}" did not start`;
+    throw new SvcError("failed_precondition", "start_failed", message, {
+      payload: { signal: "", lastLines },
+    });
   }
 
   #accept(state: SupervisorState): void {
