@@ -9,7 +9,6 @@ import { createUsers } from "../identity/user.ts";
 import { readBootId } from "../lib/boot-id.ts";
 import { createPackageResolver } from "../packages/create-package-resolver.ts";
 import { createSettingsValidator } from "../packages/settings-validator.ts";
-import type { AuditRecord } from "../rpc/audit.ts";
 import { createPipeline, type Pipeline } from "../rpc/pipeline.ts";
 import { Cgroups } from "../runtimes/process/cgroup.ts";
 import { ProcessRuntime } from "../runtimes/process/process-runtime.ts";
@@ -77,7 +76,7 @@ export async function createContext(options: ContextOptions): Promise<DaemonCont
       searchPath,
       settleMs,
       ...(cgroups && { cgroups }),
-      log: (message, details) => log.warn(details, message),
+      log: (message, details) => log.info(details, message),
     }),
   );
   const settings = createSettingsValidator();
@@ -115,7 +114,6 @@ export async function createContext(options: ContextOptions): Promise<DaemonCont
       facts: { version, mode: config.mode, startedAtMs, capabilities: () => pipeline.capabilities },
     }),
     log,
-    audit: (record) => logAudit(log, record),
     shutdownSignal,
   });
   apps.start();
@@ -133,9 +131,4 @@ async function runUidOf(
     return (await users.byName(config.apps.rootRunsAs)).uid;
   }
   return (await users.byUid(ownerUid)).uid;
-}
-
-function logAudit(log: DaemonLog, { user, ...record }: AuditRecord): void {
-  const { uid, kind, tokenDigest } = user;
-  log.info({ audit: { ...record, uid, kind, ...(tokenDigest !== undefined && { tokenDigest }) } }, "call");
 }

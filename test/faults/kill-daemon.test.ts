@@ -14,8 +14,8 @@ import { addVersion, freePort, writeRepository } from "../support/packages.ts";
 
 const workers = 4;
 const killsEach = 50;
-/** Kills fall within this long after the request: longer than every operation of so small a package takes. */
-const killWindowMs = 700;
+/** Kills fall within this many times what the operation last took: some before its end, some after it was acknowledged. */
+const killWindow = 1.4;
 
 /** What must hold of one app: each field has the values that the answers so far allow. */
 interface Expectation {
@@ -47,6 +47,8 @@ class KillRun {
   readonly #counts = new Map<string, number>();
   #spec = "";
   #versions = 1;
+  /** What each operation last took to its end, in milliseconds. */
+  readonly #durations = new Map<string, number>();
 
   constructor(t: ExecutionContext, daemon: TestDaemon, port: number, random: () => number) {
     this.#t = t;
@@ -61,6 +63,8 @@ class KillRun {
 
   async prepare(): Promise<void> {
     this.#spec = await writeRepository(join(this.#daemon.dir, "web.git"), this.#port, [{ version: "1.0.0" }]);
+    await this.#apps.installApp({ spec: this.#spec });
+    await this.#check("a first install");
   }
 
   summary(): string {
@@ -73,11 +77,19 @@ class KillRun {
     const survivors = await this.#pids(before.apps);
     const { name, id, expect, call } = await this.#pick(before.apps);
     let isAcknowledged = false;
+    const begunMs = performance.now();
     const answered = call(this.#apps).then(
-      () => (isAcknowledged = true),
+      () => {
+        isAcknowledged = true;
+        this.#durations.set(name, performance.now() - begunMs);
+      },
       () => undefined,
     );
-    await Promise.race([answered, wait(this.#random() * killWindowMs)]);
+    // An operation that nobody has timed yet is left to its end.
+    const windowMs = (this.#durations.get(name) ?? 60_000) * killWindow;
+    await Promise.race([answered, wait(this.#random() * windowMs)]);
+    // Where the window allows it, the kill comes some time after the answer.
+    if (isAcknowledged) await wait(this.#random() * 20);
     await this.#daemon.kill();
     const outcome = isAcknowledged ? "acknowledged" : "cut short";
     this.#counts.set(`${name} ${outcome}`, (this.#counts.get(`${name} ${outcome}`) ?? 0) + 1);

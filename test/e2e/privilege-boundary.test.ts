@@ -1,0 +1,218 @@
+/** Root beside trees that belong to users (threats group K): nothing that a user plants is run, read or removed as root. */
+import { execFile } from "node:child_process";
+import { chmod, chown, mkdir, mkdtemp, readFile, rm, stat, symlink, writeFile } from "node:fs/promises";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import { promisify } from "node:util";
+import test from "ava";
+import { AppService } from "../../gen/svc/v1/app_pb.ts";
+import { isRoot, needsRoot, startDaemon } from "../support/daemon.ts";
+import { errorOf } from "../support/errors.ts";
+import { eventually } from "../support/eventually.ts";
+import { addVersion, freePort, writePackage, writeRepository } from "../support/packages.ts";
+
+const run = promisify(execFile);
+const rootTest = isRoot ? test : test.skip;
+/** `nobody` and `games`: there is a passwd entry for both on every Debian. */
+const nobody = 65534;
+const games = 5;
+
+/** A place that every user may write to, gone at the end. */
+async function publicDir(): Promise<{ dir: string } & AsyncDisposable> {
+  const dir = await mkdtemp(join(tmpdir(), "svc-public-"));
+  await chmod(dir, 0o777);
+  return { dir, [Symbol.asyncDispose]: () => rm(dir, { recursive: true, force: true }) };
+}
+
+rootTest(`another user's app does not exist for a user${needsRoot}`, async (t) => {
+  await using daemon = await startDaemon();
+  await using owner = await daemon.as(nobody);
+  await using other = await daemon.as(games);
+  await using shared = await publicDir();
+  const dir = join(shared.dir, "package");
+  await writePackage(dir, await freePort());
+  const own = owner.client(AppService);
+  const app = await own.installApp({ spec: dir });
+  t.like(app, { id: "web", ownerUid: nobody, owner: "nobody" });
+  t.is((await stat(app.directory)).uid, nobody);
+  const foreign = other.client(AppService);
+  t.deepEqual((await foreign.listApps({})).apps, []);
+  const id = "web";
+  const calls = {
+    getApp: () => foreign.getApp({ id }),
+    removeApp: () => foreign.removeApp({ id }),
+    startApp: () => foreign.startApp({ id }),
+    stopApp: () => foreign.stopApp({ id }),
+    restartApp: () => foreign.restartApp({ id }),
+    getAppLogs: () => foreign.getAppLogs({ id }),
+    streamAppLogs: () => foreign.streamAppLogs({ id }),
+    getAppSettings: () => foreign.getAppSettings({ id }),
+    updateAppSettings: () => foreign.updateAppSettings({ id, values: {} }),
+    getAppDisk: () => foreign.getAppDisk({ id }),
+    listAppPorts: () => foreign.listAppPorts({ id }),
+    upgradeApp: () => foreign.upgradeApp({ id }),
+    cloneApp: () => foreign.cloneApp({ id }),
+    cloneAppStream: () => foreign.cloneAppStream({ id }),
+    getAppImage: () => foreign.getAppImage({ id }),
+    repullApp: () => foreign.repullApp({ id }),
+  };
+  for (const [name, call] of Object.entries(calls)) {
+    t.like(await errorOf(call()), { code: "NotFound", reason: "not_found", message: 'no app "web"' }, name);
+  }
+  t.deepEqual((await foreign.getAppStats({ ids: [id] })).stats, []);
+  t.deepEqual((await foreign.getDiskReport({})).apps, []);
+  t.deepEqual((await foreign.getPortReport({})).apps, []);
+  t.is((await daemon.client(AppService).getApp({ id })).id, id, "root sees it");
+  t.like(await foreign.installApp({ spec: dir }), { id: "web-2", ownerUid: games });
+});
+
+rootTest(
+  `an app runs as its owner, with the owner's groups and a clean environment${needsRoot}`,
+  async (t) => {
+    await using daemon = await startDaemon({ env: { SVC_CANARY: "must not leak" } });
+    await using owner = await daemon.as(nobody);
+    await using shared = await publicDir();
+    const port = await freePort();
+    await writePackage(join(shared.dir, "package"), port);
+    const apps = owner.client(AppService);
+    await apps.installApp({ spec: join(shared.dir, "package") });
+    await apps.startApp({ id: "web" });
+    const seen = (await eventually(async () => (await fetch(`http://127.0.0.1:${port}`)).json())) as {
+      uid: number;
+      groups: number[];
+      env: string[];
+    };
+    t.is(seen.uid, nobody);
+    const { stdout } = await run("id", ["-G", "nobody"]);
+    t.deepEqual(seen.groups.toSorted(), stdout.trim().split(" ").map(Number).toSorted());
+    t.false(seen.env.includes("SVC_CANARY"));
+    await apps.removeApp({ id: "web" });
+  },
+);
+
+rootTest(`git configuration and hooks in a checkout never run as root (threat 50)${needsRoot}`, async (t) => {
+  await using daemon = await startDaemon();
+  await using owner = await daemon.as(nobody);
+  await using shared = await publicDir();
+  const port = await freePort();
+  const repository = join(shared.dir, "web.git");
+  const spec = await writeRepository(repository, port, [{ version: "1.0.0" }]);
+  const canary = join(shared.dir, "canary");
+  const trap = join(shared.dir, "trap.sh");
+  await writeFile(trap, `#!/bin/sh\nid -u >> ${canary}\n`, { mode: 0o755 });
+  await chmod(trap, 0o755);
+  await run("chown", ["-R", `${nobody}:${nobody}`, repository]);
+  const apps = owner.client(AppService);
+  const { directory } = await apps.installApp({ spec });
+  // The owner makes the checkout a repository full of traps, and the origin one too.
+  for (const tree of [join(directory, "repo"), repository]) {
+    await run("setpriv", [
+      `--reuid=${nobody}`,
+      "--clear-groups",
+      "sh",
+      "-c",
+      `cd "$1" && git init -q . 2>/dev/null; for key in core.fsmonitor core.sshCommand diff.external filter.x.smudge filter.x.clean core.editor; do git config "$key" "$2"; done
+       mkdir -p .git/hooks && for hook in post-checkout pre-commit post-merge reference-transaction post-index-change; do cp "$2" .git/hooks/$hook; done
+       printf '* filter=x\n' > .gitattributes`,
+      "sh",
+      tree,
+      trap,
+    ]);
+  }
+  await addVersionAs(nobody, repository, port, "1.1.0");
+  await rm(canary, { force: true });
+  t.is((await apps.upgradeApp({ id: "web" })).to, "v1.1.0");
+  await apps.startApp({ id: "web" });
+  await apps.getAppDisk({ id: "web" });
+  await apps.stopApp({ id: "web" });
+  await apps.cloneApp({ id: "web" });
+  await apps.removeApp({ id: "web" });
+  await apps.removeApp({ id: "web-2" });
+  const uids = await readFile(canary, "utf8").catch(() => "");
+  t.false(uids.split("\n").includes("0"), `the traps ran as: ${uids}`);
+});
+
+rootTest(`symlinks planted in an app's tree lead nowhere (threat 51)${needsRoot}`, async (t) => {
+  await using daemon = await startDaemon();
+  await using owner = await daemon.as(nobody);
+  await using shared = await publicDir();
+  const secretDir = join(daemon.dir, "secret");
+  await mkdir(secretDir, { mode: 0o700 });
+  await writeFile(join(secretDir, "shadow"), "root's secret\n".repeat(100_000), { mode: 0o600 });
+  const port = await freePort();
+  await writePackage(join(shared.dir, "package"), port);
+  const apps = owner.client(AppService);
+  const { directory } = await apps.installApp({ spec: join(shared.dir, "package") });
+  await apps.startApp({ id: "web" });
+  await eventually(async () => t.true((await apps.getAppLogs({ id: "web" })).lines.length > 0));
+  await apps.stopApp({ id: "web" });
+  const honest = await apps.getAppDisk({ id: "web" });
+  const plant = async (path: string, target: string): Promise<void> => {
+    await rm(path, { recursive: true, force: true });
+    await symlink(target, path);
+    await run("chown", ["-h", `${nobody}:${nobody}`, path]);
+  };
+  await plant(join(directory, "logs", "x"), join(secretDir, "shadow"));
+  await plant(join(directory, "data"), secretDir);
+  await plant(join(directory, "volumes", "media"), secretDir);
+  const runDir = join(daemon.storeDir, "run", "web");
+  await plant(join(runDir, "logs"), secretDir);
+  await plant(join(runDir, "state.json"), join(secretDir, "shadow"));
+  const disk = await apps.getAppDisk({ id: "web" }).catch(() => undefined);
+  if (disk !== undefined) t.true(disk.totalBytes <= honest.totalBytes, "root's file is not measured");
+  const logs = await apps.getAppLogs({ id: "web" }).catch(() => undefined);
+  t.false(JSON.stringify(logs?.lines ?? []).includes("secret"), "root's file is not read");
+  const clone = await apps.cloneApp({ id: "web" }).catch(() => undefined);
+  if (clone !== undefined) {
+    t.true(clone.copiedBytes < 500_000n, "root's file is not copied");
+    await apps.removeApp({ id: clone.id });
+  }
+  await apps.removeApp({ id: "web" });
+  t.is((await readFile(join(secretDir, "shadow"))).length, 1_400_000, "root's file is not removed");
+});
+
+rootTest(`a user does not install what only root may read (threat 52)${needsRoot}`, async (t) => {
+  await using daemon = await startDaemon();
+  await using owner = await daemon.as(nobody);
+  const apps = owner.client(AppService);
+  const dir = join(daemon.dir, "rootonly");
+  await writePackage(join(dir, "package"), await freePort());
+  const url = await writeRepository(join(dir, "web.git"), await freePort(), [{ version: "1.0.0" }]);
+  await chmod(dir, 0o700);
+  for (const spec of [join(dir, "package"), url]) {
+    const error = await errorOf(apps.installApp({ spec }));
+    t.not(error.code, "Internal", `${spec}: ${error.message}`);
+  }
+  t.deepEqual((await apps.listApps({})).apps, []);
+  t.is((await daemon.client(AppService).installApp({ spec: join(dir, "package") })).ownerUid, 0, "root may");
+});
+
+rootTest(`sudo gives a new app to the invoking user, and nobody else can (D10)${needsRoot}`, async (t) => {
+  await using daemon = await startDaemon();
+  await using user = await daemon.as(nobody);
+  await using shared = await publicDir();
+  const dir = join(shared.dir, "package");
+  await writePackage(dir, await freePort());
+  const headers = { "x-svc-sudo-uid": String(games), "x-svc-sudo-user": "games" };
+  t.is((await daemon.client(AppService).installApp({ spec: dir }, { headers })).ownerUid, games);
+  t.is((await user.client(AppService).installApp({ spec: dir }, { headers })).ownerUid, nobody);
+  for (const bad of ["-1", "4294967295", "4294967296", "0x0", "1e3", "5, 5"]) {
+    const error = await errorOf(
+      daemon.client(AppService).installApp({ spec: dir }, { headers: { "x-svc-sudo-uid": bad } }),
+    );
+    t.not(error.code, "Internal", `${bad}: ${error.message}`);
+  }
+  t.is((await daemon.client(AppService).listApps({})).apps.length, 2);
+});
+
+async function addVersionAs(uid: number, repository: string, port: number, version: string): Promise<void> {
+  // Without the traps: making the version is the test's work, not the daemon's.
+  await run("chown", ["-R", "0:0", repository]);
+  await rm(join(repository, ".git", "hooks"), { recursive: true, force: true });
+  const config = await readFile(join(repository, ".git", "config"), "utf8");
+  await writeFile(join(repository, ".git", "config"), "[core]\n\trepositoryformatversion = 0\n");
+  await addVersion(repository, port, { version });
+  await writeFile(join(repository, ".git", "config"), config);
+  await run("chown", ["-R", `${uid}:${uid}`, repository]);
+  await chown(repository, uid, uid);
+}
