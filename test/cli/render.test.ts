@@ -1,0 +1,142 @@
+import test from "ava";
+import fc from "fast-check";
+import { createPaint, wantsColor } from "../../src/cli/render/color.ts";
+import { escapeCell, escapeControls, escapeLines } from "../../src/cli/render/escape.ts";
+import { formatJson } from "../../src/cli/render/json.ts";
+import { progressText } from "../../src/cli/render/progress.ts";
+import { renderFields, renderTable } from "../../src/cli/render/table.ts";
+import { formatAge, formatBytes, formatDuration } from "../../src/cli/render/units.ts";
+import { textWidth, truncate } from "../../src/cli/render/width.ts";
+
+const plain = createPaint(false);
+
+for (const [bytes, text] of [
+  [0, "0 B"],
+  [1023, "1023 B"],
+  [1024, "1.0 KiB"],
+  [1536, "1.5 KiB"],
+  [1024 * 100, "100 KiB"],
+  [1024 ** 2 - 1, "1.0 MiB"],
+  [3 * 1024 ** 3, "3.0 GiB"],
+] as const) {
+  test(`${bytes} bytes are shown as ${text}`, (t) => t.is(formatBytes(bytes), text));
+}
+
+for (const [durationMs, text] of [
+  [-5, "0s"],
+  [999, "0s"],
+  [61_000, "1m 1s"],
+  [3_600_000, "1h"],
+  [93_784_000, "1d 2h"],
+  [400 * 86_400_000, "1y 35d"],
+] as const) {
+  test(`${durationMs} ms are shown as ${text}`, (t) => t.is(formatDuration(durationMs), text));
+}
+
+test("an age counts from now, and nothing has none", (t) => {
+  t.is(formatAge("2026-01-01T00:00:00Z", Date.parse("2026-01-01T00:01:00Z")), "1m ago");
+  t.is(formatAge(undefined, 0), "");
+});
+
+test("control characters are escaped (T44)", (t) => {
+  t.is(escapeControls("a\x1b]0;x\x07\x9b2J\u202e\tb"), "a\\x1b]0;x\\x07\\x9b2J\\u202e\tb");
+  t.is(escapeCell("a\tb\n"), "a b\\x0a");
+  t.is(escapeLines("a\r\nb\x1b"), "a\nb\\x1b");
+});
+
+test("no text leaves a byte that a terminal obeys", (t) => {
+  fc.assert(
+    fc.property(fc.string({ unit: "binary" }), (text) => {
+      t.notRegex(escapeCell(text), /[\x00-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069]/);
+    }),
+  );
+});
+
+test("JSON stays the same value, and safe to look at", (t) => {
+  fc.assert(
+    fc.property(fc.string({ unit: "binary" }), (text) => {
+      const json = formatJson({ text }, 0);
+      t.deepEqual(JSON.parse(json), { text });
+      t.notRegex(json.trimEnd(), /[\x00-\x1f\x7f-\x9f\u202a-\u202e]/);
+    }),
+  );
+});
+
+test("width counts wide characters twice and marks not at all", (t) => {
+  t.is(textWidth("abc"), 3);
+  t.is(textWidth("日本"), 4);
+  t.is(textWidth("e\u0301"), 1);
+  t.is(truncate("日本語", 5), "日本…");
+  t.is(truncate("abcdef", 4), "abc…");
+});
+
+test("a table aligns, escapes, and is cut to the terminal where it may be", (t) => {
+  const columns = [
+    { title: "NAME", value: (row: [string, number]) => row[0], shrinkTo: 4 },
+    { title: "N", value: (row: [string, number]) => String(row[1]), align: "right" },
+  ] as const;
+  const rows: [string, number][] = [
+    ["long\x1bname", 1],
+    ["b", 1000],
+  ];
+  t.is(
+    renderTable(columns, rows, { paint: plain, columns: undefined }),
+    "NAME             N\nlong\\x1bname     1\nb             1000\n",
+  );
+  t.is(
+    renderTable(columns, rows, { paint: plain, columns: 12 }),
+    "NAME       N\nlong\\…     1\nb       1000\n",
+  );
+});
+
+test("lines of a table never pass the terminal, unless nothing may be cut", (t) => {
+  fc.assert(
+    fc.property(
+      fc.array(fc.string(), { minLength: 1 }),
+      fc.integer({ min: 12, max: 60 }),
+      (names, columns) => {
+        const text = renderTable([{ title: "NAME", value: (name: string) => name, shrinkTo: 4 }], names, {
+          paint: plain,
+          columns,
+        });
+        for (const line of text.split("\n")) t.true(textWidth(line) <= columns);
+      },
+    ),
+  );
+});
+
+test("fields without a value are left out", (t) => {
+  const text = renderFields(
+    [
+      ["Id", "a"],
+      ["Nothing", undefined],
+      ["Empty", ""],
+      ["State", "RUNNING", "green"],
+    ],
+    createPaint(true),
+  );
+  t.is(text, "\x1b[1mId:\x1b[22m    a\n\x1b[1mState:\x1b[22m \x1b[32mRUNNING\x1b[39m\n");
+});
+
+for (const [env, isTerminal, option, expected] of [
+  [{}, true, true, true],
+  [{}, false, true, false],
+  [{}, true, false, false],
+  [{ TERM: "dumb" }, true, true, false],
+  [{ NO_COLOR: "1" }, true, true, false],
+  [{ NO_COLOR: "" }, true, true, true],
+  [{ FORCE_COLOR: "1" }, false, true, true],
+  [{ FORCE_COLOR: "0" }, true, true, false],
+  [{ FORCE_COLOR: "1", NO_COLOR: "1" }, true, true, false],
+] as const) {
+  test(`colour: ${JSON.stringify(env)}, terminal ${isTerminal}, option ${option}`, (t) =>
+    t.is(wantsColor(env, isTerminal, option), expected));
+}
+
+test("progress says how far it is", (t) => {
+  t.is(
+    progressText({ step: "copy", message: "data\x1b", doneBytes: 1024, totalBytes: 4096 }),
+    "copy 1.0 KiB of 4.0 KiB (25%) · data\\x1b",
+  );
+  t.is(progressText({ step: "fetch", message: "" }), "fetch");
+});

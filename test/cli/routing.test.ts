@@ -1,0 +1,148 @@
+import test from "ava";
+import { mkdir, mkdtemp, rm, writeFile } from "node:fs/promises";
+import { createServer } from "node:net";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import { chooseRoute, sudoHeaders } from "../../src/cli/routing.ts";
+import { InProcessClient } from "../../src/cli/in-process-client.ts";
+import { appOf, createFakePipeline, localUser, startFakeDaemon } from "./support/fake-daemon.ts";
+import { runSvc } from "./support/run-svc.ts";
+
+interface RoutingCase {
+  title: string;
+  present: ("checkout" | "pointer" | "system" | "user")[];
+  socketOption?: string;
+  uid?: number;
+  /** The place it leads to. */
+  to: "checkout" | "elsewhere" | "system" | "user" | "option" | "in-process";
+  mayFallBack?: boolean;
+}
+
+const cases: RoutingCase[] = [
+  { title: "nothing is there", present: [], to: "in-process" },
+  { title: "the user's own", present: ["user"], to: "user" },
+  { title: "the system's before the user's", present: ["system", "user"], to: "system" },
+  { title: "the checkout's before the system's", present: ["checkout", "system", "user"], to: "checkout" },
+  { title: "where a long checkout says", present: ["pointer", "system"], to: "elsewhere" },
+  { title: "--socket before all", present: ["checkout", "system"], socketOption: "/o", to: "option" },
+  { title: "--socket that is not there", present: [], socketOption: "/o", uid: 0, to: "option" },
+  { title: "root may fall back", present: ["system"], uid: 0, to: "system", mayFallBack: true },
+];
+
+for (const { title, present, socketOption, uid = 1000, to, mayFallBack = false } of cases) {
+  test(`route: ${title}`, async (t) => {
+    const directory = await mkdtemp(join(tmpdir(), "svc-route-"));
+    t.teardown(() => rm(directory, { recursive: true }));
+    const places = {
+      checkout: join(directory, ".svc/svc.sock"),
+      elsewhere: join(directory, "elsewhere"),
+      system: join(directory, "system"),
+      user: join(directory, "user"),
+      option: "/o",
+    };
+    await mkdir(join(directory, ".svc"));
+    for (const place of present) {
+      if (place !== "pointer") await writeFile(places[place], "");
+      else {
+        await writeFile(join(directory, ".svc/socket"), `${places.elsewhere}\n`);
+        await writeFile(places.elsewhere, "");
+      }
+    }
+    const route = await chooseRoute({
+      socketOption,
+      uid,
+      sockets: { checkoutDir: join(directory, ".svc"), system: places.system, user: places.user },
+    });
+    t.deepEqual(
+      route,
+      to === "in-process" ? { kind: "in-process" } : { kind: "socket", path: places[to], mayFallBack },
+    );
+  });
+}
+
+for (const [title, uid, env, headers] of [
+  [
+    "root behind sudo",
+    0,
+    { SUDO_UID: "1000", SUDO_USER: "ada" },
+    { "x-svc-sudo-uid": "1000", "x-svc-sudo-user": "ada" },
+  ],
+  ["a name that is no header", 0, { SUDO_UID: "1000", SUDO_USER: "a\r\nb" }, { "x-svc-sudo-uid": "1000" }],
+  ["a user with the variables set", 1000, { SUDO_UID: "0", SUDO_USER: "root" }, {}],
+  ["root itself", 0, {}, {}],
+  ["no uid: -1", 0, { SUDO_UID: "4294967295" }, {}],
+  ["no uid: hexadecimal", 0, { SUDO_UID: "0x0" }, {}],
+  ["no uid: a space", 0, { SUDO_UID: " 0" }, {}],
+] as const) {
+  test(`sudo: ${title}`, (t) => t.deepEqual(sudoHeaders({ uid, env }), headers));
+}
+
+test("sudo's user reaches the daemon", async (t) => {
+  await using daemon = await startFakeDaemon();
+  const { exitCode } = await runSvc(["ls", "--socket", daemon.socketPath], {
+    host: { uid: 0, env: { SUDO_UID: "1000", SUDO_USER: "ada" } },
+  });
+  t.is(exitCode, 0);
+  t.like(daemon.requests[0]?.headers, { "x-svc-sudo-uid": "1000", "x-svc-sudo-user": "ada" });
+});
+
+function inProcess() {
+  let opened = 0;
+  let closed = 0;
+  return {
+    counts: () => [opened, closed],
+    openInProcess: () => {
+      opened += 1;
+      const pipeline = createFakePipeline([appOf({ id: "inside", state: "RUNNING" })]);
+      const dispose = () => {
+        closed += 1;
+        return Promise.resolve();
+      };
+      return Promise.resolve(new InProcessClient({ pipeline, user: localUser, dispose }));
+    },
+  };
+}
+
+test("without a socket a command works in this process, and closes it", async (t) => {
+  const { counts, openInProcess } = inProcess();
+  const dependencies = { openInProcess };
+  const list = await runSvc(["ls", "--json"], { dependencies });
+  t.like(JSON.parse(list.stdout), { apps: [{ id: "inside", state: "RUNNING", owner_uid: 1000 }] });
+  const logs = await runSvc(["upgrade", "inside"], { dependencies });
+  t.regex(logs.stderr, /app "inside" is running; stop it first: svc app stop inside/);
+  t.is(logs.exitCode, 5);
+  t.deepEqual(counts(), [2, 2]);
+});
+
+for (const kind of ["stale", "silent"] as const) {
+  for (const args of [["ls"], ["app", "start", "inside"], ["install", "inside"]]) {
+    test(`${kind} socket, svc ${args.join(" ")}: an error for a user, a warned fallback for root`, async (t) => {
+      const directory = await mkdtemp(join(tmpdir(), "svc-route-"));
+      t.teardown(() => rm(directory, { recursive: true }));
+      const system = join(directory, "svc.sock");
+      if (kind === "stale") await writeFile(system, "");
+      else {
+        const server = createServer((socket) => void socket.on("error", () => undefined).resume());
+        await new Promise<void>((resolve) => server.listen(system, resolve));
+        t.teardown(() => void server.close());
+      }
+      const { counts, openInProcess } = inProcess();
+      const sockets = { checkoutDir: undefined, system, user: "/nonexistent/user" };
+      const asRoot = await runSvc([...args, "--timeout", "20"], {
+        host: { uid: 0, sockets },
+        dependencies: { openInProcess },
+      });
+      t.is(asRoot.exitCode, 0, asRoot.stderr);
+      t.regex(asRoot.stderr, /warning: no daemon answers on .*svc\.sock: working in this process/);
+      t.regex(asRoot.stdout, /inside/);
+      t.deepEqual(counts(), [1, 1]);
+
+      const asUser = await runSvc([...args, "--timeout", "0.3"], {
+        host: { sockets },
+        dependencies: { openInProcess },
+      });
+      t.is(asUser.exitCode, kind === "stale" ? 6 : 7);
+      t.deepEqual(counts(), [1, 1]);
+    });
+  }
+}
