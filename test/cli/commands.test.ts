@@ -1,0 +1,207 @@
+import test from "ava";
+import { fork } from "node:child_process";
+import { request } from "node:http";
+import { text } from "node:stream/consumers";
+import type { IncomingMessage } from "node:http";
+import { once } from "node:events";
+import { fileURLToPath } from "node:url";
+import { appOf, startFakeDaemon } from "./support/fake-daemon.ts";
+import { runSvc } from "./support/run-svc.ts";
+
+const apps = [
+  appOf({ id: "hello", name: "Hello \x1b[31m", state: "RUNNING" }),
+  appOf({ id: "idle" }),
+  appOf({ id: "slow" }),
+];
+
+interface CommandCase {
+  args: string[];
+  exitCode?: number;
+  stdout?: RegExp;
+  stderr?: RegExp;
+}
+
+const cases: CommandCase[] = [
+  { args: ["ls"], stdout: /^ID +NAME.*\nhello +Hello \\x1b\[31m +RUNNING[^]*\nidle[^]*\nslow/ },
+  { args: ["status"], stdout: /Daemon: svc 1\.2\.3 \(user\)[^]*3 installed, 1 running/ },
+  { args: ["app", "info", "hello"], stdout: /Installed: 1d ago/ },
+  { args: ["app", "start", "idle", "hello"], stdout: /^idle is RUNNING\nhello is RUNNING\n$/ },
+  {
+    args: ["app", "start", "nope", "idle"],
+    exitCode: 3,
+    stdout: /^idle is RUNNING\n$/,
+    stderr: /no app "nope"/,
+  },
+  {
+    args: ["app", "info", "nope"],
+    exitCode: 3,
+    stderr: /^svc: no app "nope"; see what is installed with: svc ls\n$/,
+  },
+  {
+    args: ["app", "stop", "slow", "--timeout", "0.2"],
+    exitCode: 7,
+    stderr: /longer than 0\.2 s; give it more time with --timeout/,
+  },
+  { args: ["app", "remove", "idle"], exitCode: 2, stderr: /confirm with --yes/ },
+  { args: ["app", "rm", "idle", "--yes"], stdout: /^Removed idle and freed 3\.0 GiB\n$/ },
+  {
+    args: ["app", "clone", "hello"],
+    stdout: /Cloned hello to hello-2 \(1\.0 KiB\)/,
+    stderr: /^clone hello: copy 512 B of 1\.0 KiB \(50%\)\nhello was running/,
+  },
+  { args: ["app", "logs", "hello", "-n", "7"], stdout: /^one of 7 \x1b\]0;title\x07\ntwo of hello\n$/ },
+  { args: ["app", "logs", "hello", "-n", "x"], exitCode: 2, stderr: /must be 0 to 100000/ },
+  { args: ["app", "settings", "hello"], stdout: /port +8080 +8080 +Where it listens\ngreeting +hi +hello/ },
+  { args: ["app", "settings", "hello", "greeting"], stdout: /^hi\n$/ },
+  { args: ["app", "settings", "hello", "nope"], exitCode: 3 },
+  {
+    args: ["app", "settings", "set", "hello", "port=9090"],
+    stdout: /port +9090/,
+    stderr: /svc app restart hello/,
+  },
+  {
+    args: ["app", "settings", "set", "hello", "wrong=1"],
+    exitCode: 2,
+    stderr: /values\.wrong: is no setting/,
+  },
+  { args: ["app", "settings", "set", "hello", "=1"], exitCode: 2, stderr: /must be key=value/ },
+  { args: ["app", "settings", "set", "hello"], exitCode: 2, stderr: /either key=value or --file/ },
+  { args: ["app", "settings", "unset", "hello", "greeting"], stdout: /greeting +hello/, stderr: /restart/ },
+  {
+    args: ["install", "web"],
+    stdout: /^Installed web 1\.0\.0\. Start it: svc app start web\n$/,
+    stderr: /^install web: fetch · main\n$/,
+  },
+  { args: ["install", "licensed"], exitCode: 5, stderr: /licensed ships a license; .*--accept-license/ },
+  { args: ["install", "licensed", "--accept-license"], stdout: /^Installed licensed/, stderr: /fetch/ },
+  {
+    args: ["install", "twice"],
+    exitCode: 5,
+    stderr: /say which one: svc install main\/twice, svc install other\/twice/,
+  },
+  {
+    args: ["install", "broken"],
+    exitCode: 5,
+    stderr: /\| cc: \\x1b\[31mno such file\nsvc: the build of broken failed/,
+  },
+  {
+    args: ["upgrade", "idle", "--version", "2.0"],
+    stdout: /^Upgraded idle from 1\.0\.0 to 2\.0\n$/,
+    stderr: /fetch/,
+  },
+  { args: ["upgrade", "hello"], exitCode: 5, stderr: /stop it first: svc app stop hello/ },
+  {
+    args: ["upgrade", "--all"],
+    stdout: /idle is up to date[^]*slow is up to date/,
+    stderr: /they run: hello/,
+  },
+  { args: ["upgrade"], exitCode: 2, stderr: /or pass --all/ },
+  {
+    args: ["disk"],
+    stdout: /hello +- +2\.0 KiB +1 B +0 B +2\.0 KiB/,
+    stderr: /40 B of 100 B used \(40\.0%\)/,
+  },
+  { args: ["ports"], stdout: /8080 +tcp +hello +web/ },
+  { args: ["stats", "hello"], stdout: /hello +12\.3% +1\.0 KiB/ },
+  { args: ["stats", "--watch"], stdout: /1\.0%[^]*2\.0%/ },
+  { args: ["stacks"], stdout: /^STACK/ },
+  { args: ["api", "AppService.GetApp", '{"id":"idle"}'], stdout: /"id": "idle"/ },
+  {
+    args: ["api", "AppService.CloneAppStream", '{"id":"idle"}'],
+    stdout: /^\{"progress".*\n\{"result".*"copied_bytes":1024.*\n$/,
+  },
+  { args: ["api", "svc.v1.AppService/listApps"], stdout: /"next_page_token": "1"/ },
+  {
+    args: ["api", "AppService.Nope"],
+    exitCode: 2,
+    stderr: /there is no method "AppService\.Nope"; see all with: svc api --list/,
+  },
+  { args: ["api", "AppService.GetApp", "{"], exitCode: 2, stderr: /no JSON/ },
+  { args: ["api", "AppService.GetApp", '{"x":1}'], exitCode: 2, stderr: /GetAppRequest.*"x"/ },
+  { args: ["api", "AppService.GetApp", "{}"], exitCode: 2, stderr: /id/ },
+  { args: ["api", "AppService.RepullApp", '{"id":"idle"}'], exitCode: 1, stderr: /does not offer/ },
+  { args: ["api", "--list"], stdout: /AppService\.ListApps +unary +user/ },
+  { args: ["api", "AppService.InstallApp", "--describe"], stdout: /spec +string +yes/ },
+  { args: ["start", "x"], exitCode: 2, stderr: /It is: svc app start/ },
+  { args: ["ls", "--nope"], exitCode: 2, stderr: /^svc: unknown option '--nope'/ },
+  { args: ["ls", "--timeout", "0"], exitCode: 2 },
+  { args: ["--version"], stdout: /^1\.2\.3\n$/ },
+  { args: ["--help"], stdout: /Exit codes:[^]*130/ },
+];
+
+for (const { args, exitCode = 0, stdout, stderr } of cases) {
+  test(`svc ${args.join(" ")}`, async (t) => {
+    await using daemon = await startFakeDaemon(apps);
+    const socket = args[0]?.startsWith("--") === true ? [] : ["--socket", daemon.socketPath];
+    const run = await runSvc([...args, ...socket]);
+    t.is(run.exitCode, exitCode, run.stderr);
+    if (stdout !== undefined) t.regex(run.stdout, stdout);
+    if (stderr !== undefined) t.regex(run.stderr, stderr);
+    if (exitCode === 0 && stderr === undefined) t.is(run.stderr, "");
+  });
+}
+
+for (const [args, path] of [
+  [["status"], "/v1/status"],
+  [["app", "info", "hello"], "/v1/apps/hello"],
+  [["app", "logs", "hello"], "/v1/apps/hello/logs?tail=100&timestamps=false"],
+  [["app", "settings", "hello"], "/v1/apps/hello/settings"],
+  [["disk"], "/v1/disk"],
+  [["ports"], "/v1/ports"],
+  [["stacks"], "/v1/stacks"],
+  [["api", "AppService.GetApp", '{"id":"hello"}'], "/v1/apps/hello"],
+] as const) {
+  test(`svc ${args.join(" ")} --json is what GET ${path} answers`, async (t) => {
+    await using daemon = await startFakeDaemon(apps);
+    const { stdout } = await runSvc([...args, "--json", "--socket", daemon.socketPath]);
+    const sent = request({ socketPath: daemon.socketPath, path }).end();
+    const [answer] = (await once(sent, "response")) as [IncomingMessage];
+    t.is(JSON.stringify(JSON.parse(stdout)), await text(answer));
+  });
+}
+
+test("--json prints an error in the shape of REST, on stderr", async (t) => {
+  await using daemon = await startFakeDaemon(apps);
+  const run = await runSvc(["--json", "install", "twice", "--socket", daemon.socketPath]);
+  t.is(run.stdout, "");
+  t.like(JSON.parse(run.stderr), {
+    code: "failed_precondition",
+    reason: "ambiguous",
+    ambiguous: { candidates: [{ spec: "main/twice" }, { spec: "other/twice" }] },
+  });
+});
+
+test("settings are sent with their types, defaults are not written down", async (t) => {
+  await using daemon = await startFakeDaemon(apps);
+  const set = ["app", "settings", "set", "hello", "channel=1", "port=1.10", "--socket", daemon.socketPath];
+  const { stdout } = await runSvc([...set, "--json"]);
+  const { values } = JSON.parse(stdout) as { values: unknown };
+  // `port` was its default, `channel` is a text by its schema, and 1.10 is no number that says 1.10.
+  t.deepEqual(values, { greeting: "hi", channel: "1", port: "1.10" });
+});
+
+test("Ctrl-C ends a followed log with 130, and the daemon sees the client go", async (t) => {
+  await using daemon = await startFakeDaemon(apps);
+  const interrupt = new AbortController();
+  const running = runSvc(["app", "logs", "-f", "hello", "--socket", daemon.socketPath], {
+    host: { interrupted: interrupt.signal },
+  });
+  while (daemon.requests.length === 0) await new Promise(setImmediate);
+  setTimeout(() => interrupt.abort(), 100);
+  const { exitCode, stdout } = await running;
+  t.is(exitCode, 130);
+  t.is(stdout, "first line of hello\n");
+  for (let waited = 0; daemon.left() === 0 && waited < 5000; waited += 10) {
+    await new Promise((resolve) => setTimeout(resolve, 10));
+  }
+  t.is(daemon.left(), 1);
+});
+
+test("the process itself ends with 130 at a signal", async (t) => {
+  await using daemon = await startFakeDaemon(apps);
+  const main = fileURLToPath(new URL("../../src/main.ts", import.meta.url));
+  const child = fork(main, ["app", "logs", "-f", "hello", "--socket", daemon.socketPath], { silent: true });
+  await once(child.stdout as NodeJS.ReadableStream, "data");
+  child.kill("SIGINT");
+  t.deepEqual(await once(child, "exit"), [130, null]);
+});

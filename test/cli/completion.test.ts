@@ -1,0 +1,70 @@
+import test from "ava";
+import { execFile } from "node:child_process";
+import { promisify } from "node:util";
+import { appOf, startFakeDaemon } from "./support/fake-daemon.ts";
+import { runSvc } from "./support/run-svc.ts";
+
+const run = promisify(execFile);
+
+async function complete(words: readonly string[]): Promise<string[]> {
+  const { stdout, exitCode } = await runSvc(["__complete", ...words]);
+  return exitCode === 0
+    ? stdout
+        .split("\n")
+        .slice(0, -1)
+        .map((line) => line.split("\t")[0] ?? "")
+    : ["failed"];
+}
+
+for (const [words, expected] of [
+  [["st"], ["status", "stats", "stacks"]],
+  [
+    ["app", "re"],
+    ["restart", "remove"],
+  ],
+  [["app", "logs", "--fo"], ["--follow"]],
+  [["app", "logs", "--tail", ""], []],
+  [
+    ["completion", ""],
+    ["bash", "zsh", "fish"],
+  ],
+  [["completion", "bash", ""], []],
+  [["api", "AppService.Start"], ["AppService.StartApp"]],
+  [["--socket", "x", "dis"], ["disk"]],
+] as const) {
+  test(`svc ${words.join(" ")}<TAB>`, async (t) => t.deepEqual(await complete(words), [...expected]));
+}
+
+test("apps of the daemon are completed, those that are there already are not", async (t) => {
+  await using daemon = await startFakeDaemon([appOf({ id: "hello" })]);
+  const socket = ["--socket", daemon.socketPath];
+  t.deepEqual(await complete(["app", ...socket, "start", "h"]), ["hello"]);
+  t.deepEqual(await complete(["app", ...socket, "start", "hello", ""]), []);
+  t.deepEqual(await complete(["app", ...socket, "settings", "he"]), ["hello"]);
+});
+
+test("a daemon that does not answer completes nothing, at once", async (t) => {
+  t.deepEqual(await complete(["app", "--socket", "/nonexistent", "start", ""]), []);
+});
+
+test("the bash script is one", async (t) => {
+  const { stdout } = await runSvc(["completion", "bash"]);
+  await t.notThrowsAsync(run("bash", ["-n", "-c", stdout]));
+  await using daemon = await startFakeDaemon([appOf({ id: "hello" })]);
+  const script = `svc() { printf 'hello\\tHello\\nhelp\\tx\\n'; }\n${stdout}
+COMP_WORDS=(svc app start h) COMP_CWORD=3 _svc_complete; printf '%s,' "\${COMPREPLY[@]}"`;
+  t.is((await run("bash", ["-c", script], { env: { SOCKET: daemon.socketPath } })).stdout, "hello,help,");
+});
+
+for (const shell of ["zsh", "fish"]) {
+  test(`the ${shell} script is one, where ${shell} is installed`, async (t) => {
+    const { stdout } = await runSvc(["completion", shell]);
+    t.regex(stdout, /svc __complete/);
+    try {
+      await run(shell, ["-n", "-c", stdout]);
+    } catch (error) {
+      if ((error as NodeJS.ErrnoException).code !== "ENOENT") throw error;
+      t.log(`${shell} is not installed: its syntax was not checked`);
+    }
+  });
+}

@@ -1,0 +1,109 @@
+import test from "ava";
+import { spawn } from "node:child_process";
+import { once } from "node:events";
+import { fileURLToPath } from "node:url";
+import { appOf, startFakeDaemon } from "./support/fake-daemon.ts";
+
+const main = fileURLToPath(new URL("../../src/main.ts", import.meta.url));
+const apps = [appOf({ id: "hello", name: "Hello \x1b[2J\u009b2J", state: "RUNNING" })];
+
+/** Types each answer when its question has appeared. */
+type Dialog = readonly (readonly [question: string, answer: string])[];
+
+interface TerminalRun {
+  exitCode: number;
+  screen: string;
+}
+
+/** Runs svc on a pseudo-terminal, which `script` of util-linux makes. */
+async function onTerminal(args: readonly string[], dialog: Dialog = []): Promise<TerminalRun> {
+  const command = [process.execPath, main, ...args].map((arg) => `'${arg}'`).join(" ");
+  const { NO_COLOR: _, FORCE_COLOR: __, ...env } = process.env;
+  const child = spawn("script", ["-qec", command, "/dev/null"], { env: { ...env, TERM: "xterm" } });
+  const asked = [...dialog];
+  let screen = "";
+  let seen = 0;
+  child.stdout.on("data", (bytes: Buffer) => {
+    screen += bytes.toString();
+    const [question, answer] = asked[0] ?? [];
+    if (question === undefined || !screen.slice(seen).includes(question)) return;
+    seen = screen.length;
+    asked.shift();
+    child.stdin.write(`${answer ?? ""}\n`);
+  });
+  const [exitCode] = (await once(child, "close")) as [number];
+  return { exitCode, screen };
+}
+
+const hasScript = await once(spawn("script", ["--version"]), "exit").then(
+  ([code]) => code === 0,
+  () => false,
+);
+const terminalTest = hasScript ? test : test.skip;
+const suffix = hasScript ? "" : " (skipped: needs `script` of util-linux)";
+
+terminalTest(`a license is shown and asked about${suffix}`, async (t) => {
+  await using daemon = await startFakeDaemon(apps);
+  const { exitCode, screen } = await onTerminal(
+    ["install", "licensed", "--socket", daemon.socketPath],
+    [["Accept LICENSE, the permissions above? [y/N]", "y"]],
+  );
+  t.is(exitCode, 0, screen);
+  t.regex(screen, /--- LICENSE ---\r\nBe kind\.\\x1b\[2J/);
+  t.regex(screen, /It asks for: It wants the moon\./);
+  t.regex(screen, /Installed licensed 1\.0\.0/);
+});
+
+terminalTest(`a license that is refused installs nothing${suffix}`, async (t) => {
+  await using daemon = await startFakeDaemon(apps);
+  const { exitCode, screen } = await onTerminal(
+    ["install", "licensed", "--socket", daemon.socketPath],
+    [["[y/N]", "n"]],
+  );
+  t.is(exitCode, 5, screen);
+  t.regex(screen, /not installed: the license was not accepted/);
+});
+
+terminalTest(`an ambiguous name is a numbered choice${suffix}`, async (t) => {
+  await using daemon = await startFakeDaemon(apps);
+  const { exitCode, screen } = await onTerminal(
+    ["install", "twice", "--socket", daemon.socketPath],
+    [
+      ["[1-2]", "7"],
+      ["[1-2]", "2"],
+    ],
+  );
+  t.is(exitCode, 0, screen);
+  t.regex(screen, /2\. other\/twice {2}Other/);
+  t.regex(screen, /Installed twice 1\.0\.0/);
+});
+
+for (const [answer, exitCode, said] of [
+  ["y", 0, /Removed hello and freed/],
+  ["", 5, /nothing was removed/],
+] as const) {
+  terminalTest(`removal is confirmed: "${answer}"${suffix}`, async (t) => {
+    await using daemon = await startFakeDaemon(apps);
+    const run = await onTerminal(
+      ["app", "remove", "hello", "--socket", daemon.socketPath],
+      [["Remove hello with all data? [y/N]", answer]],
+    );
+    t.is(run.exitCode, exitCode, run.screen);
+    t.regex(run.screen, said);
+  });
+}
+
+terminalTest(`a terminal gets colour, and nothing of others that it obeys (T44)${suffix}`, async (t) => {
+  await using daemon = await startFakeDaemon(apps);
+  const socket = ["--socket", daemon.socketPath];
+  const list = await onTerminal(["ls", ...socket]);
+  t.regex(list.screen, /\x1b\[32mRUNNING\x1b\[39m/);
+  const logs = await onTerminal(["app", "logs", "hello", ...socket]);
+  t.regex(logs.screen, /one of 100 \\x1b\]0;title\\x07/);
+  const json = await onTerminal(["ls", "--json", ...socket]);
+  for (const { screen } of [list, logs, json]) {
+    t.notRegex(screen.replace(/\x1b\[\d+m/g, ""), /[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f]/);
+  }
+  const plain = await onTerminal(["ls", "--no-color", ...socket]);
+  t.notRegex(plain.screen, /\x1b/);
+});
