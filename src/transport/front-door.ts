@@ -9,6 +9,7 @@ import type { Http2ServerRequest, Http2ServerResponse } from "node:http2";
 import { SvcError, invalidField, notFound } from "../errors.ts";
 import { JsonWriter } from "../rest/json-writer.ts";
 import { pathProblem } from "../rest/path.ts";
+import { mediaType } from "../rest/request-body.ts";
 import type { RestHandler } from "../rest/rest-handler.ts";
 import { isSvcError, shownError } from "../rpc/error-mapping.ts";
 import type { Pipeline } from "../rpc/pipeline.ts";
@@ -56,7 +57,10 @@ export class FrontDoor {
     this.#track(response);
     try {
       response.setHeader("x-request-id", requestId);
-      if (this.#isStopping && response instanceof ServerResponse) response.setHeader("connection", "close");
+      if (this.#isStopping) {
+        if (response instanceof ServerResponse) response.setHeader("connection", "close");
+        throw new SvcError("unavailable", "unavailable", "the daemon is stopping; try again");
+      }
       this.#admit(request, response, origin, requestId, expectsContinue);
     } catch (error) {
       this.#fail(request, response, error, requestId);
@@ -68,9 +72,13 @@ export class FrontDoor {
     return this.#underWay.size;
   }
 
-  /** From now on connections end with their answer. Resolves when no request is left. */
+  /** Refuses what comes from now on. Resolves when no request is left. */
   stop(): Promise<void> {
     this.#isStopping = true;
+    for (const response of this.#underWay) {
+      if (response instanceof ServerResponse && !response.headersSent)
+        response.setHeader("connection", "close");
+    }
     if (this.#underWay.size === 0) return Promise.resolve();
     return new Promise((resolve) => {
       this.#onIdle = resolve;
@@ -152,8 +160,7 @@ export class FrontDoor {
       callers,
       limits,
       notFound: (request, response) => {
-        const what = `${request.method ?? ""} ${pathOf(request)}`;
-        this.#fail(request, response, notFound("route", what), "");
+        this.#fail(request, response, nothingThere(request), "");
       },
       failed: (request, response, error) =>
         this.#fail(request, response, error, callers.get(request)?.requestId ?? ""),
@@ -188,6 +195,13 @@ function pathOf(request: HttpRequest): string {
   const target = request.url ?? "";
   const question = target.indexOf("?");
   return question < 0 ? target : target.slice(0, question);
+}
+
+/** gRPC calls a method that is not there unimplemented (its status code 12). */
+function nothingThere(request: HttpRequest): SvcError {
+  const what = `${request.method ?? ""} ${pathOf(request)}`;
+  if (!mediaType(request).startsWith("application/grpc")) return notFound("route", what);
+  return new SvcError("unimplemented", "not_implemented", `no method ${pathOf(request)}`);
 }
 
 function headerOf(request: HttpRequest, name: string): string | undefined {

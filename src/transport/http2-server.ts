@@ -17,7 +17,7 @@ export type Http2Handler = (
 
 export interface Http2Front {
   readonly server: Http2Server;
-  /** Tells every client to open no more streams; a session ends with its last one. */
+  /** Ends each session that has no stream, and the others with their last one. */
   close(): void;
   /** Ends all sessions at once. */
   destroy(): void;
@@ -35,13 +35,18 @@ export function createHttp2Front(limits: TransportLimits, handle: Http2Handler):
     streamResetRate: limits.resetRefillPerSec,
     maxSessionInvalidFrames: 100,
   });
-  const sessions = new Set<ServerHttp2Session>();
+  const sessions = new Map<ServerHttp2Session, Set<ServerHttp2Stream>>();
+  let isClosing = false;
   server.on("session", (session) => {
-    sessions.add(session);
+    const streams = new Set<ServerHttp2Stream>();
+    sessions.set(session, streams);
     session.once("close", () => sessions.delete(session));
     // A broken session ends by itself; unheard, its error would end the daemon.
     session.on("error", () => undefined);
-    watchSession(session, limits);
+    watchSession(session, streams, limits, () => {
+      // Not earlier: connect-node's client dies of the second GOAWAY that node sends for a session with open streams.
+      if (isClosing) session.close();
+    });
   });
   server.on("sessionError", () => undefined);
   server.on("request", (request, response) => handle(request, response, false));
@@ -51,17 +56,22 @@ export function createHttp2Front(limits: TransportLimits, handle: Http2Handler):
   return {
     server,
     close() {
-      for (const session of sessions) session.close();
+      isClosing = true;
+      for (const [session, streams] of sessions) if (streams.size === 0) session.close();
     },
     destroy() {
-      for (const session of sessions) session.destroy();
+      for (const session of sessions.keys()) session.destroy();
     },
   };
 }
 
 /** Ends a session that has no stream for too long (however it keeps the connection busy), and streams that stand still. */
-function watchSession(session: ServerHttp2Session, limits: TransportLimits): void {
-  const streams = new Set<ServerHttp2Stream>();
+function watchSession(
+  session: ServerHttp2Session,
+  streams: Set<ServerHttp2Stream>,
+  limits: TransportLimits,
+  onIdle: () => void,
+): void {
   const endIdle = (): void => {
     if (streams.size === 0) session.destroy();
   };
@@ -80,6 +90,7 @@ function watchSession(session: ServerHttp2Session, limits: TransportLimits): voi
       if (streams.size > 0 || session.destroyed) return;
       clearTimeout(timer);
       timer = setTimeout(endIdle, limits.idleTimeoutMs);
+      onIdle();
     });
   });
 }

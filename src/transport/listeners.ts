@@ -11,7 +11,7 @@ import { ConnectionCaps } from "./connection-caps.ts";
 import { FailureThrottle } from "./failure-throttle.ts";
 import { FrontDoor } from "./front-door.ts";
 import { createHostCheck } from "./host-check.ts";
-import type { Callers } from "./http.ts";
+import type { Callers, HttpRequest, HttpResponse } from "./http.ts";
 import { createHttp1Server } from "./http1-server.ts";
 import { createHttp2Front } from "./http2-server.ts";
 import type { Http2Front } from "./http2-server.ts";
@@ -104,10 +104,10 @@ class TwoDoors implements Listeners {
     this.#limits = { ...defaultTransportLimits, ...options.limits };
     this.#caps = new ConnectionCaps(this.#limits.maxConnections, this.#limits.maxConnectionsPerPeer);
     this.#http1 = createHttp1Server(this.#limits, (request, response, expectsContinue) =>
-      this.#front?.handle(request, response, this.#originOf(request.socket), expectsContinue),
+      this.#handle(request, response, request.socket, expectsContinue),
     );
     this.#http2 = createHttp2Front(this.#limits, (request, response, expectsContinue) =>
-      this.#front?.handle(request, response, this.#originOf(request.stream.session), expectsContinue),
+      this.#handle(request, response, request.stream.session, expectsContinue),
     );
     this.#http2.server.on("session", (session) => {
       if (this.#arriving !== undefined) this.#origins.set(session, this.#arriving);
@@ -270,23 +270,27 @@ class TwoDoors implements Listeners {
     });
   }
 
-  /** @throws Error for a connection that came by no door of ours */
-  #originOf(connection: object | undefined): Origin {
+  #handle(
+    request: HttpRequest,
+    response: HttpResponse,
+    connection: object | undefined,
+    expectsContinue: boolean,
+  ): void {
     const origin = connection === undefined ? undefined : this.#origins.get(connection);
-    if (origin === undefined) throw new Error("a connection without an origin");
-    return origin;
+    // A stream that was reset at once has lost its session before its request is told.
+    if (origin === undefined || this.#front === undefined) response.destroy();
+    else this.#front.handle(request, response, origin, expectsContinue);
   }
 
   async #stop(): Promise<void> {
     const { pipeline, log } = this.#options;
-    // The file goes first, so that nobody connects to a daemon that is leaving.
-    await this.#socketFile?.[Symbol.asyncDispose]();
     for (const server of this.#servers) server.close();
     const reason = new SvcError("unavailable", "unavailable", "the daemon is stopping; try again");
     const idle = this.#front?.stop() ?? Promise.resolve();
     this.#http1.closeIdleConnections();
     this.#http2.close();
     pipeline.endStreams(reason);
+    await this.#socketFile?.[Symbol.asyncDispose]();
     if (!(await isDoneWithin(idle, this.#limits.stopGraceMs))) {
       log.warn({ calls: this.#front?.underWay }, "ending calls that outlast the grace");
     }

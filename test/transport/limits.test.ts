@@ -1,0 +1,271 @@
+/** Slow, greedy and broken clients (T 12, 14, 15, 16, 17). */
+import { once } from "node:events";
+import { connect as connectHttp2, constants } from "node:http2";
+import { connect } from "node:net";
+import type { Socket } from "node:net";
+import { promisify } from "node:util";
+import { gzip } from "node:zlib";
+import { ConnectError, createClient } from "@connectrpc/connect";
+import test from "ava";
+import { AppService } from "../../gen/svc/v1/app_pb.ts";
+import { svcErrorOf } from "../../src/rpc/connect-errors.ts";
+import { rest, transportTo } from "./support/clients.ts";
+import { openDoor } from "./support/door.ts";
+import type { Door } from "./support/door.ts";
+
+/** Opens a connection, sends `text` and resolves with what came when the server closed it. */
+async function closedBy(door: Door, text: string | Buffer): Promise<string> {
+  const socket = connect(door.port, "127.0.0.1");
+  let answer = "";
+  socket.on("data", (chunk) => (answer += chunk.toString("latin1")));
+  socket.on("error", () => undefined);
+  if (text.length > 0) socket.write(text);
+  await closed(socket);
+  return answer;
+}
+
+/** `once` would take a reset for a failure. */
+function closed(connection: NodeJS.EventEmitter): Promise<void> {
+  return new Promise((resolve) => connection.once("close", () => resolve()));
+}
+
+const preface = "PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";
+
+for (const [name, bytes] of [
+  ["says nothing", ""],
+  ["stops within HTTP/2's first word", "PR"],
+  ["stops within HTTP/2's preface", "PRI * HT"],
+  ["says HTTP/2 and nothing more", `${preface}\0\0\0\u0004\0\0\0\0\0`],
+  ["stops within its headers", "GET /v1/status HTTP/1.1\r\nHost: localhost\r\nX-A"],
+] as const) {
+  test.serial(`a connection that ${name} is closed in time`, async (t) => {
+    await using door = await openDoor({
+      limits: { firstBytesTimeoutMs: 200, headersTimeoutMs: 400, idleTimeoutMs: 500 },
+    });
+    const startMs = performance.now();
+    await closedBy(door, Buffer.from(bytes, "latin1"));
+    t.true(performance.now() - startMs < 5000);
+    t.is((await rest(door, "/v1/status")).status, 200);
+  });
+}
+
+test.serial("headers that drip are cut off, however they drip", async (t) => {
+  await using door = await openDoor({ limits: { headersTimeoutMs: 400 } });
+  const socket = connect(door.port, "127.0.0.1");
+  socket.on("error", () => undefined);
+  socket.write("GET /v1/status HTTP/1.1\r\nHost: localhost\r\n");
+  const drip = setInterval(() => socket.write("X-A: b\r\n"), 50);
+  const [text] = (await once(socket, "data")) as [Buffer];
+  clearInterval(drip);
+  t.regex(text.toString(), /^HTTP\/1\.1 408 /);
+});
+
+test.serial("a body that drips is cut off", async (t) => {
+  await using door = await openDoor({ limits: { requestTimeoutMs: 300 } });
+  const socket = connect(door.port, "127.0.0.1");
+  socket.on("error", () => undefined);
+  socket.write(
+    `POST /svc.v1.AppService/StartApp HTTP/1.1\r\nHost: localhost\r\nAuthorization: Bearer ${door.token}\r\n` +
+      "Content-Type: application/json\r\nContent-Length: 1000\r\n\r\n{",
+  );
+  const drip = setInterval(() => socket.write(" "), 50);
+  socket.resume();
+  await closed(socket);
+  clearInterval(drip);
+  t.pass();
+});
+
+test.serial("a kept-alive connection without a request is closed", async (t) => {
+  await using door = await openDoor({ limits: { keepAliveTimeoutMs: 200 } });
+  const answer = await closedBy(door, "GET /healthz HTTP/1.1\r\nHost: localhost\r\n\r\n");
+  t.regex(answer, /^HTTP\/1\.1 200 /);
+});
+
+test.serial("a handler may take longer than a connection may idle", async (t) => {
+  await using door = await openDoor({
+    limits: { idleTimeoutMs: 100, keepAliveTimeoutMs: 100, headersTimeoutMs: 100 },
+    handlers: {
+      app: {
+        startApp: ({ id }) => new Promise((resolve) => setTimeout(() => resolve({ id }), 800)),
+      },
+    },
+  });
+  t.is((await rest(door, "/v1/apps/hello/start", { method: "POST" })).status, 200);
+  for (const protocol of ["Connect/h1", "gRPC/h2c"] as const) {
+    const client = createClient(AppService, transportTo(door, protocol, "TCP"));
+    t.is((await client.startApp({ id: "hello" })).id, "hello");
+  }
+});
+
+test.serial("connections beyond the caps are closed at accept; others go on", async (t) => {
+  await using door = await openDoor({ limits: { maxConnectionsPerPeer: 5 } });
+  const sockets = Array.from({ length: 12 }, () => connect(door.port, "127.0.0.1"));
+  let closed = 0;
+  await new Promise<void>((resolve) => {
+    for (const socket of sockets) {
+      socket.on("error", () => undefined);
+      socket.on("close", () => {
+        closed++;
+        if (closed === 7) resolve();
+      });
+    }
+  });
+  t.is((await rest(door, "/v1/status", { listener: "unix" })).status, 200);
+  for (const socket of sockets) socket.destroy();
+  // The places are free again.
+  await until(async () => (await rest(door, "/v1/status").catch(() => undefined))?.status === 200);
+  t.is(closed >= 7, true);
+});
+
+async function until(condition: () => Promise<boolean>): Promise<void> {
+  for (let tries = 0; tries < 100; tries++) {
+    if (await condition()) return;
+    await new Promise((resolve) => setTimeout(resolve, 20));
+  }
+  throw new Error("it never came true");
+}
+
+test.serial("a flood of resets ends its session, while another client is served", async (t) => {
+  await using door = await openDoor({ limits: { resetBudget: 50, resetRefillPerSec: 1 } });
+  const session = connectHttp2(door.url);
+  session.on("error", () => undefined);
+  const ended = closed(session);
+  let opened = 0;
+  let slowestMs = 0;
+  while (!session.destroyed && !session.closed && opened < 100_000) {
+    for (let n = 0; n < 50 && !session.destroyed && !session.closed; n++) {
+      const stream = session.request({ ":path": "/v1/status", authorization: `Bearer ${door.token}` });
+      stream.on("error", () => undefined);
+      stream.close(constants.NGHTTP2_CANCEL);
+      opened++;
+    }
+    const startMs = performance.now();
+    t.is((await rest(door, "/v1/status", { listener: "unix" })).status, 200);
+    slowestMs = Math.max(slowestMs, performance.now() - startMs);
+  }
+  await ended;
+  t.log(`ended after ${opened} resets; the other client's slowest answer took ${Math.round(slowestMs)} ms`);
+  t.true(opened < 1000, String(opened));
+});
+
+test.serial("a session has at most its number of streams at once", async (t) => {
+  await using door = await openDoor({ limits: { maxStreamsPerSession: 7 } });
+  const session = connectHttp2(door.url);
+  const settings = await new Promise<{ maxConcurrentStreams?: number }>((resolve) =>
+    session.once("remoteSettings", resolve),
+  );
+  t.is(settings.maxConcurrentStreams, 7);
+  session.close();
+});
+
+for (const [name, bytes] of [
+  ["garbage", Buffer.from(Array.from({ length: 4096 }, (_unused, n) => (n * 97 + 131) % 256))],
+  [
+    "a bad frame",
+    Buffer.concat([Buffer.from(preface), Buffer.from("ffffff0900ffffffff", "hex"), Buffer.alloc(1000, 0xff)]),
+  ],
+  [
+    "a DATA frame on stream 0",
+    Buffer.concat([
+      Buffer.from(preface),
+      Buffer.from("000000040000000000", "hex"),
+      Buffer.from("000001000000000000", "hex"),
+      Buffer.from("x"),
+    ]),
+  ],
+  [
+    "a header of __proto__",
+    Buffer.from(
+      "GET /healthz HTTP/1.1\r\nHost: localhost\r\n__proto__: x\r\nconstructor: y\r\nConnection: close\r\n\r\n",
+    ),
+  ],
+  [
+    "two lengths",
+    Buffer.from(
+      "POST /v1/apps HTTP/1.1\r\nHost: localhost\r\nContent-Length: 3\r\nContent-Length: 4\r\n\r\nabc",
+    ),
+  ],
+  [
+    "length and chunks",
+    Buffer.from(
+      "POST /v1/apps HTTP/1.1\r\nHost: localhost\r\nContent-Length: 3\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n",
+    ),
+  ],
+  ["headers without end", Buffer.from(`GET / HTTP/1.1\r\nX: ${"y".repeat(70_000)}`)],
+  ["no host", Buffer.from("GET /healthz HTTP/1.1\r\n\r\n")],
+] as const) {
+  test.serial(`${name}: the daemon lives`, async (t) => {
+    await using door = await openDoor({ limits: { headersTimeoutMs: 500, idleTimeoutMs: 500 } });
+    await closedBy(door, bytes);
+    t.is((await rest(door, "/v1/status")).status, 200);
+  });
+}
+
+test.serial("resets in the middle of everything do not end the daemon", async (t) => {
+  await using door = await openDoor();
+  const cut = async (bytes: string, path: string | undefined): Promise<void> => {
+    const socket: Socket = path === undefined ? connect(door.port, "127.0.0.1") : connect(path);
+    socket.on("error", () => undefined);
+    await once(socket, "connect");
+    socket.write(bytes);
+    socket.resetAndDestroy();
+  };
+  const head = `POST /v1/apps/x/start HTTP/1.1\r\nHost: localhost\r\nAuthorization: Bearer ${door.token}\r\n`;
+  for (const bytes of [
+    "P",
+    "PR",
+    "PRI * HTTP/2.0\r\n",
+    preface,
+    "GET",
+    head,
+    `${head}\r\n`,
+    `${head}Content-Length: 9\r\n\r\nx`,
+  ]) {
+    for (let n = 0; n < 20; n++) await cut(bytes, undefined);
+  }
+  t.is((await rest(door, "/v1/status")).status, 200);
+});
+
+test.serial("a message that unpacks to more than allowed is refused without being held", async (t) => {
+  await using door = await openDoor();
+  const bomb = await promisify(gzip)(Buffer.alloc(128 * 1024 * 1024, " "));
+  const before = process.memoryUsage().rss;
+  const { status, json } = await rest(door, "/svc.v1.AppService/StartApp", {
+    method: "POST",
+    body: bomb,
+    headers: { "content-encoding": "gzip" },
+  });
+  t.deepEqual([status, json.code], [429, "resource_exhausted"]);
+  const grownMiB = (process.memoryUsage().rss - before) / 1024 / 1024;
+  t.log(`grew by ${Math.round(grownMiB)} MiB`);
+  t.true(grownMiB < 100);
+});
+
+test.serial("a large gRPC message is resource_exhausted", async (t) => {
+  await using door = await openDoor({ limits: { maxMessageBytes: 1000 } });
+  const client = createClient(AppService, transportTo(door, "Connect/h1", "TCP"));
+  const error = await t.throwsAsync(client.startApp({ id: "x".repeat(5000) }), { instanceOf: ConnectError });
+  t.is(svcErrorOf(error).code, "resource_exhausted");
+});
+
+test.serial("wrong tokens in a flood cost the connection; the right one always passes", async (t) => {
+  await using door = await openDoor();
+  const statuses: number[] = [];
+  for (let n = 0; n < 40; n++) statuses.push((await rest(door, "/v1/status", { token: `svcp_${n}` })).status);
+  t.is(statuses[0], 401);
+  t.is(statuses.at(-1), 429);
+  t.is((await rest(door, "/v1/status")).status, 200);
+});
+
+test.serial("a deadline ends a call that ignores it", async (t) => {
+  await using door = await openDoor({
+    handlers: { app: { startApp: () => new Promise(() => undefined) } },
+  });
+  for (const protocol of ["Connect/h1", "gRPC/h2c", "gRPC-Web/h1"] as const) {
+    const client = createClient(AppService, transportTo(door, protocol, "TCP"));
+    const error = await t.throwsAsync(client.startApp({ id: "x" }, { timeoutMs: 100 }), {
+      instanceOf: ConnectError,
+    });
+    t.is(svcErrorOf(error).code, "deadline_exceeded", protocol);
+  }
+});

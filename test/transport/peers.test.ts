@@ -1,0 +1,190 @@
+/** Who the daemon takes a socket peer for (T 1 to 5, S 5.2, D10). */
+import { stat } from "node:fs/promises";
+import { request } from "node:http";
+import { connect } from "node:net";
+import test from "ava";
+import { readUcred } from "../../src/transport/peer-credentials.ts";
+import { rest } from "./support/clients.ts";
+import { openDoor } from "./support/door.ts";
+import { callAs, isRoot, needsRoot } from "./support/peer.ts";
+
+const rootTest = isRoot ? test : test.skip;
+const nobody = 65534;
+
+rootTest(`a peer is who the kernel says, and owns what it makes${needsRoot}`, async (t) => {
+  await using door = await openDoor();
+  const status = await callAs(nobody, door.socketPath, "/v1/status");
+  t.like(status, {
+    status: 200,
+    json: { version: "peer", hostname: "65534", caller: { uid: nobody, user: "user65534", root: false } },
+  });
+  const root = await callAs(0, door.socketPath, "/v1/status");
+  t.like(root.json, { version: "peer", hostname: "0", caller: { uid: 0, root: true } });
+});
+
+rootTest(`a user peer is refused what is root's, before validation${needsRoot}`, async (t) => {
+  await using door = await openDoor();
+  for (const [method, path] of [
+    ["POST", "/v1/processes/1/signal"],
+    ["GET", "/v1/docker/containers"],
+    ["GET", "/v1/token"],
+    ["POST", "/v1/system/reboot"],
+  ] as const) {
+    const { status, json } = await callAs(nobody, door.socketPath, path, { method });
+    t.is(status, 403, path);
+    t.is(json["reason"], "root_required", path);
+  }
+  // Refused changes are on record; a refused read is none.
+  t.deepEqual(
+    door.audits.map(({ method, result, user }) => [method.split("/")[1], result, user.uid]),
+    [
+      ["SignalProcess", "permission_denied", nobody],
+      ["RebootSystem", "permission_denied", nobody],
+    ],
+  );
+});
+
+rootTest(`a socket name that reads like an identity is none${needsRoot}`, async (t) => {
+  await using door = await openDoor();
+  const { status } = await callAs(nobody, door.socketPath, "/v1/docker/containers?x=;uid=0;", {
+    headers: { forwarded: "for=;uid=0;", "x-svc-uid": "0" },
+  });
+  t.is(status, 403);
+});
+
+rootTest(`a bearer token does not count on the socket${needsRoot}`, async (t) => {
+  await using door = await openDoor();
+  const headers = { authorization: `Bearer ${door.token}` };
+  const { json } = await callAs(nobody, door.socketPath, "/v1/status", { headers });
+  t.like(json, { version: "peer", caller: { uid: nobody, root: false } });
+});
+
+rootTest(`only root's sudo headers count, and only for who owns${needsRoot}`, async (t) => {
+  await using door = await openDoor();
+  const headers = { "x-svc-sudo-uid": "5", "x-svc-sudo-user": "games" };
+  const root = await callAs(0, door.socketPath, "/v1/status", { headers });
+  t.like(root.json, { hostname: "5", caller: { uid: 0, root: true } });
+  const user = await callAs(nobody, door.socketPath, "/v1/status", {
+    headers: { "x-svc-sudo-uid": "0", "x-svc-sudo-user": "root" },
+  });
+  t.like(user.json, { hostname: "65534", caller: { uid: nobody, root: false } });
+  const tcp = await rest(door, "/v1/status", { headers });
+  t.is(tcp.json.hostname, "0");
+});
+
+for (const value of ["-1", "4294967296", "4294967295", "4e9", "0x0", "00", "1,0", "1 0", "", "root", "+1"]) {
+  rootTest(`a sudo uid of ${JSON.stringify(value)} is refused${needsRoot}`, async (t) => {
+    await using door = await openDoor();
+    const { status, json } = await callAs(0, door.socketPath, "/v1/status", {
+      headers: { "x-svc-sudo-uid": value },
+    });
+    t.is(status, 400, JSON.stringify(json));
+    t.is(json["reason"], "invalid_request");
+  });
+}
+
+rootTest(`a sudo uid that is given twice is refused${needsRoot}`, async (t) => {
+  await using door = await openDoor();
+  const { status } = await callAs(0, door.socketPath, "/v1/status", {
+    headers: { "x-svc-sudo-uid": ["5", "0"] },
+  });
+  t.is(status, 400);
+});
+
+test("the socket of a system daemon is everybody's, the one of a user only theirs", async (t) => {
+  await using system = await openDoor();
+  t.is((await stat(system.socketPath)).mode & 0o777, 0o666);
+  await using own = await openDoor({ mode: "user" });
+  t.is((await stat(own.socketPath)).mode & 0o777, 0o600);
+});
+
+rootTest(`in user mode the own uid is root, and strangers are closed at accept${needsRoot}`, async (t) => {
+  await using door = await openDoor({
+    mode: "user",
+    selfUid: nobody,
+    // The mode of the file would keep them out already; what the kernel says must do so alone.
+    loadPeerCredentials: () => () => ({ pid: 1, uid: 5, gid: 5 }),
+  });
+  t.is((await callAs(0, door.socketPath, "/v1/status")).status, 0);
+
+  for (const uid of [nobody, 0]) {
+    await using own = await openDoor({
+      mode: "user",
+      selfUid: nobody,
+      loadPeerCredentials: () => () => ({ pid: 1, uid, gid: uid }),
+    });
+    const { json } = await callAs(0, own.socketPath, "/v1/status");
+    t.like(json, { caller: { uid, root: true } });
+  }
+});
+
+test("without the kernel's word nobody is served", async (t) => {
+  let calls = 0;
+  await using door = await openDoor({
+    handlers: { daemon: { getStatus: () => ({ version: String(++calls) }) } },
+    loadPeerCredentials: () => () => {
+      throw new Error("no credentials");
+    },
+  });
+  await t.throwsAsync(rest(door, "/v1/status", { listener: "unix" }), {
+    message: /hang up|ECONNRESET|EPIPE/,
+  });
+  t.is(calls, 0);
+});
+
+test("a uid without meaning is no identity", (t) => {
+  const ucred = (uid: number): Buffer => {
+    const value = Buffer.alloc(12);
+    new DataView(value.buffer, value.byteOffset).setUint32(4, uid, true);
+    return value;
+  };
+  t.throws(() => readUcred(ucred(0xffffffff)));
+  t.is(readUcred(ucred(0xfffffffe)).uid, 0xfffffffe);
+});
+
+test("where the native call is missing TCP serves on, with a warning", async (t) => {
+  await using door = await openDoor({
+    loadPeerCredentials: () => {
+      throw new Error("no native module");
+    },
+  });
+  t.is(door.socketPath, "");
+  t.true(door.lines.some(({ level, message }) => level === "warn" && message.includes("unix socket")));
+  t.is((await rest(door, "/v1/status")).status, 200);
+});
+
+test("a name service that fails costs the name, not the call", async (t) => {
+  await using door = await openDoor({ userName: () => Promise.reject(new Error("no such user")) });
+  const { json } = await rest(door, "/v1/status", { listener: "unix" });
+  t.is(json.caller.user, "");
+});
+
+test("many connections at once keep their own identity", async (t) => {
+  await using door = await openDoor();
+  const statuses = await Promise.all(
+    Array.from(
+      { length: 50 },
+      (_unused, n) =>
+        new Promise<string>((resolve, reject) => {
+          const onUnix = n % 2 === 0;
+          const socket = onUnix ? connect(door.socketPath) : connect(door.port, "127.0.0.1");
+          const call = request({
+            createConnection: () => socket,
+            path: "/v1/status",
+            headers: onUnix ? {} : { host: "localhost", authorization: `Bearer ${door.token}` },
+          });
+          call.on("error", reject);
+          call.on("response", (response) => {
+            let text = "";
+            response.on("data", (chunk) => (text += String(chunk)));
+            response.on("end", () => resolve((JSON.parse(text) as { version: string }).version));
+          });
+          call.end();
+        }),
+    ),
+  );
+  t.deepEqual(
+    statuses,
+    Array.from({ length: 50 }, (_unused, n) => (n % 2 === 0 ? "peer" : "primary")),
+  );
+});
