@@ -11,8 +11,9 @@ const maxProblems = 20;
  * The keyword `x-expected` of a schema says in words what its pattern wants.
  */
 export async function compileSchema(schema: object): Promise<ValidateFunction> {
-  const { Ajv } = await import("ajv");
-  const ajv = new Ajv({
+  // By its default export: the bundle's `import()` of CommonJS has no other.
+  const { default: ajvModule } = await import("ajv");
+  const ajv = new ajvModule.Ajv({
     allErrors: true,
     verbose: true,
     strict: true,

@@ -58,9 +58,15 @@ export function createSettingsValidator(options: SettingsValidatorOptions = {}):
   }
 
   async function compile(schema: JsonObject, id: string): Promise<ValidateFunction> {
-    const [{ Ajv }, formats] = await Promise.all([import("ajv"), import("ajv-formats")]);
+    // By their default exports: the bundle's `import()` of CommonJS has no others.
+    const [{ default: ajvModule }, formats] = await Promise.all([import("ajv"), import("ajv-formats")]);
     // A fresh instance: ajv keeps every schema that it compiles.
-    const ajv = new Ajv({ allErrors: true, strict: false, validateSchema: false, addUsedSchema: false });
+    const ajv = new ajvModule.Ajv({
+      allErrors: true,
+      strict: false,
+      validateSchema: false,
+      addUsedSchema: false,
+    });
     formats.default.default(ajv);
     try {
       const result = bounded.call(() => ajv.compile(schema), 10 * timeoutMs);
