@@ -1,0 +1,124 @@
+import test from "ava";
+import fc from "fast-check";
+import type { Route } from "../../src/rest/route.ts";
+import { createRouter } from "../../src/rest/router.ts";
+import type { RouteMatch } from "../../src/rest/router.ts";
+import { parseTemplate } from "../../src/rest/template.ts";
+import { loadTestContract } from "./support/contract.ts";
+
+const contract = await loadTestContract();
+const anyMethod = (contract.routes[0] as Route).method;
+
+function route(httpMethod: string, source: string): Route {
+  return { httpMethod, template: parseTemplate(source), method: anyMethod, body: "", responseBody: "" };
+}
+
+/** Whether a template takes a path, written from the grammar's text alone. */
+function takes({ template }: Route, segments: readonly string[], verb: string): boolean {
+  if (template.verb !== verb || segments.includes("")) return false;
+  const rest = template.segments.at(-1) === "**";
+  const fixed = rest ? template.segments.slice(0, -1) : template.segments;
+  if (rest ? segments.length < fixed.length : segments.length !== fixed.length) return false;
+  return fixed.every((segment, n) => segment === "*" || segment === segments[n]);
+}
+
+/** The routes that take a path, the best one first: of two, the one whose first differing segment says more. */
+function oracle(routes: readonly Route[], httpMethod: string, path: string): string {
+  const ways: [segments: string[], verb: string][] = [];
+  const segments = path.slice(1).split("/");
+  const last = segments.at(-1) ?? "";
+  const colon = last.lastIndexOf(":");
+  if (colon >= 0) ways.push([[...segments.slice(0, -1), last.slice(0, colon)], last.slice(colon + 1)]);
+  ways.push([segments, ""]);
+
+  const allow = new Set<string>();
+  for (const [waySegments, verb] of ways) {
+    if (verb === "" && waySegments !== segments) continue;
+    const matching = routes.filter((each) => takes(each, waySegments, verb)).sort(bySpecificity);
+    const found =
+      matching.find((each) => each.httpMethod === httpMethod) ??
+      (httpMethod === "HEAD" ? matching.find((each) => each.httpMethod === "GET") : undefined);
+    if (found !== undefined) return `${found.httpMethod} ${found.template.source}`;
+    for (const each of matching) allow.add(each.httpMethod);
+  }
+  if (allow.has("GET")) allow.add("HEAD");
+  return allow.size === 0 ? "404" : `405 ${[...allow].sort().join()}`;
+}
+
+function bySpecificity(a: Route, b: Route): number {
+  const rank = (segment: string | undefined): number =>
+    segment === undefined ? 0 : segment === "**" ? 3 : segment === "*" ? 2 : 1;
+  const length = Math.max(a.template.segments.length, b.template.segments.length);
+  for (let n = 0; n < length; n++) {
+    const difference = rank(a.template.segments[n]) - rank(b.template.segments[n]);
+    if (difference !== 0) return difference;
+  }
+  return 0;
+}
+
+function show(match: RouteMatch): string {
+  if (match.kind === "route") return `${match.route.httpMethod} ${match.route.template.source}`;
+  return match.kind === "not_found" ? "404" : `405 ${match.allow.join()}`;
+}
+
+const word = fc.constantFrom("a", "b", "c");
+const template = fc
+  .tuple(
+    fc.array(fc.oneof({ weight: 2, arbitrary: word }, fc.constant("*")), { minLength: 1, maxLength: 4 }),
+    fc.constantFrom("", "", "", "/**"),
+    fc.constantFrom("", "", "", ":go", ":stop"),
+  )
+  .map(([segments, tail, verb]) => `/${segments.join("/")}${tail}${verb}`);
+const routeTable = fc
+  .uniqueArray(fc.tuple(fc.constantFrom("GET", "POST", "PUT"), template), {
+    selector: ([httpMethod, source]) => `${httpMethod} ${source}`,
+    minLength: 1,
+    maxLength: 25,
+  })
+  .map((entries) => entries.map(([httpMethod, source]) => route(httpMethod, source)));
+const path = fc
+  .tuple(
+    fc.array(fc.constantFrom("a", "b", "c", "d", "a:go", ""), { minLength: 1, maxLength: 6 }),
+    fc.constantFrom("", "", ":go", ":stop", ":other", ":"),
+  )
+  .map(([segments, verb]) => `/${segments.join("/")}${verb}`);
+
+test("finds what a search through all routes finds", (t) => {
+  fc.assert(
+    fc.property(
+      routeTable,
+      fc.constantFrom("GET", "POST", "PUT", "HEAD", "PATCH"),
+      fc.array(path),
+      (routes, httpMethod, paths) => {
+        const router = createRouter(routes);
+        for (const each of paths)
+          t.is(
+            show(router.match(httpMethod, each)),
+            oracle(routes, httpMethod, each),
+            `${httpMethod} ${each}`,
+          );
+      },
+    ),
+    { numRuns: 2000 },
+  );
+});
+
+test("the order of the routes does not matter", (t) => {
+  fc.assert(
+    fc.property(
+      routeTable.chain((routes) =>
+        fc.tuple(fc.constant(routes), fc.shuffledSubarray(routes, { minLength: routes.length })),
+      ),
+      path,
+      ([routes, shuffled], each) => {
+        t.is(show(createRouter(routes).match("GET", each)), show(createRouter(shuffled).match("GET", each)));
+      },
+    ),
+  );
+});
+
+test("a path of thousands of segments is refused as fast as a short one", (t) => {
+  const router = createRouter([route("GET", "/*/*/*/a"), route("GET", "/a/**"), route("GET", "/*/b/**:go")]);
+  t.is(router.match("GET", `/b${"/x".repeat(20_000)}`).kind, "not_found");
+  t.is(router.match("GET", `/a${"/x".repeat(20_000)}`).kind, "route");
+});
