@@ -180,10 +180,13 @@ rootTest(
     await unlink(ballast);
     await log.write("o", Buffer.from("room again\n"));
     await log.close();
-    const records = parseRecords((await wholeLog(join(directory, "logs"))).toString());
+    const whole = await wholeLog(join(directory, "logs"));
+    t.is(whole.length, log.position, "half a record was left behind");
+    const records = parseRecords(whole.toString());
     const dropped = Number(/^dropped (\d+) lines/.exec(records.at(-2)?.text ?? "")?.[1]);
     t.is(records.at(-2)?.stream, "svc");
     t.is(records.at(-1)?.text, "room again");
+    t.is(records.filter(({ stream }) => stream === "svc").length, 1);
     t.is(records.length - 2 + dropped, 100);
     t.true(dropped > 30);
   },

@@ -174,12 +174,11 @@ export class LogWriter {
     if (this.#used === 0) return;
     const records = this.#buffer.subarray(0, this.#used);
     this.#rememberLines(records);
-    if (this.#droppedRecords > 0) {
-      const text = `dropped ${this.#droppedRecords} lines: the disk did not take them`;
-      const marker = Buffer.from(`${new Date().toISOString()} s ${text}\n`);
-      if (await this.#store(marker)) this.#droppedRecords = 0;
-    }
-    if (!(await this.#store(records))) this.#droppedRecords += this.#records;
+    // The marker goes with what is stored again, not ahead of it: on a full disk it would take the last room for itself.
+    const dropped = this.#droppedRecords;
+    const stored = dropped > 0 ? Buffer.concat([droppedMarker(dropped), records]) : records;
+    if (await this.#store(stored)) this.#droppedRecords = 0;
+    else this.#droppedRecords += this.#records;
     this.#used = 0;
     this.#records = 0;
     this.#onAdvance();
@@ -265,4 +264,9 @@ async function endOfRecords(file) {
   const end = size - tail.length + tail.lastIndexOf(NEWLINE) + 1;
   if (end < size) await truncateFile(file, end);
   return end;
+}
+
+/** @param {number} records */
+function droppedMarker(records) {
+  return Buffer.from(`${new Date().toISOString()} s dropped ${records} lines: the disk did not take them\n`);
 }
