@@ -1,0 +1,301 @@
+/** The pipeline without a socket: through the in-memory transport and directly. */
+import { create } from "@bufbuild/protobuf";
+import type { DescMethodClientStreaming, DescMethodServerStreaming } from "@bufbuild/protobuf";
+import { ConnectError, createClient } from "@connectrpc/connect";
+import test from "ava";
+import { AppService, GetAppRequestSchema } from "../../gen/svc/v1/app_pb.ts";
+import { DaemonService } from "../../gen/svc/v1/daemon_pb.ts";
+import { FileService } from "../../gen/svc/v1/file_pb.ts";
+import { ProcessService } from "../../gen/svc/v1/process_pb.ts";
+import { TokenService } from "../../gen/svc/v1/token_pb.ts";
+import { SvcError } from "../../src/errors.ts";
+import type { AuditRecord } from "../../src/rpc/audit.ts";
+import { implement } from "../../src/rpc/bound-service.ts";
+import { svcErrorOf } from "../../src/rpc/connect-errors.ts";
+import { createInMemoryTransport } from "../../src/rpc/in-memory-transport.ts";
+import { createPipeline } from "../../src/rpc/pipeline.ts";
+import type { Pipeline, PipelineOptions } from "../../src/rpc/pipeline.ts";
+import { userOf } from "../../src/rpc/user-context.ts";
+import type { UserContext } from "../../src/rpc/user-context.ts";
+import { collectLog } from "../transport/support/door.ts";
+import { fakeServices } from "../transport/support/fake-services.ts";
+import type { FakeHandlers } from "../transport/support/fake-services.ts";
+
+const root: UserContext = { uid: 0, user: "root", root: true, kind: "local", ownerUid: 0 };
+const user: UserContext = {
+  uid: 1000,
+  user: "ann",
+  root: false,
+  kind: "peer",
+  ownerUid: 1000,
+  peerUid: 1000,
+};
+const primary: UserContext = { ...root, kind: "primary", tokenDigest: "aaaaaaaaaaaa" };
+const access: UserContext = { ...root, kind: "access", tokenDigest: "bbbbbbbbbbbb" };
+const replaced: UserContext = { ...root, kind: "replaced", tokenDigest: "cccccccccccc" };
+
+function open(handlers: FakeHandlers = {}, options: Partial<PipelineOptions> = {}) {
+  const { log, lines } = collectLog();
+  const audits: AuditRecord[] = [];
+  const pipeline = createPipeline({
+    services: fakeServices(handlers),
+    log,
+    audit: (record) => audits.push(record),
+    ...options,
+  });
+  return { pipeline, audits, lines };
+}
+
+function transport(pipeline: Pipeline, caller: UserContext) {
+  let count = 0;
+  return createInMemoryTransport({ pipeline, user: caller, nextRequestId: () => `r${++count}` });
+}
+
+const levels: [caller: string, UserContext, level: string, reason: string | undefined][] = [
+  ["a user peer", user, "USER", undefined],
+  ["a user peer", user, "ROOT", "root_required"],
+  ["a user peer", user, "PRIMARY", "root_required"],
+  ["root", root, "ROOT", undefined],
+  ["root", root, "PRIMARY", undefined],
+  ["the primary token", primary, "PRIMARY", undefined],
+  ["the replaced primary", replaced, "PRIMARY", undefined],
+  ["an access token", access, "USER", undefined],
+  ["an access token", access, "ROOT", undefined],
+  ["an access token", access, "PRIMARY", "token_denied"],
+];
+const methodOf = {
+  USER: DaemonService.method.getStatus,
+  ROOT: ProcessService.method.signalProcess,
+  PRIMARY: TokenService.method.issueAccessToken,
+} as const;
+
+for (const [name, caller, level, reason] of levels) {
+  test(`${name} on ${level}: ${reason ?? "may"}`, (t) => {
+    const { pipeline } = open();
+    const gate = (): void => pipeline.gate(methodOf[level as keyof typeof methodOf], caller);
+    if (reason === undefined) t.notThrows(gate);
+    else t.like(t.throws(gate, { instanceOf: SvcError }), { code: "permission_denied", reason });
+  });
+}
+
+test("access is asked without the gate, too", async (t) => {
+  const { pipeline, audits } = open({ process: { signalProcess: () => t.fail() } });
+  const client = createClient(ProcessService, transport(pipeline, user));
+  const error = await t.throwsAsync(client.signalProcess({}), { instanceOf: ConnectError });
+  t.is(svcErrorOf(error).reason, "root_required");
+  t.like(audits[0], {
+    result: "permission_denied",
+    reason: "root_required",
+    requestId: "r1",
+    protocolName: "in-memory",
+  });
+});
+
+test("handlers see the caller, a signal and the deadline", async (t) => {
+  const { pipeline } = open({
+    daemon: {
+      getStatus(_request, context) {
+        t.false(context.signal.aborted);
+        t.true((context.timeoutMs() ?? 0) > 1000);
+        t.is(context.requestHeader.get("x"), null);
+        return { hostname: userOf(context).user };
+      },
+    },
+  });
+  const client = createClient(DaemonService, transport(pipeline, user));
+  t.is((await client.getStatus({}, { timeoutMs: 5000 })).hostname, "ann");
+});
+
+for (const [name, fail] of [
+  [
+    "throws",
+    () => {
+      throw new Error("at /var/lib/svc/svc.db");
+    },
+  ],
+  [
+    "throws a string",
+    () => {
+      throw "at /var/lib/svc" as never;
+    },
+  ],
+  [
+    "throws undefined",
+    () => {
+      throw undefined as never;
+    },
+  ],
+  ["rejects", () => Promise.reject(new TypeError("x is not a function"))],
+] as const) {
+  test(`a handler that ${name} ends its own call only`, async (t) => {
+    const { pipeline, lines } = open({ app: { getApp: fail } });
+    const client = createClient(AppService, transport(pipeline, user));
+    const error = svcErrorOf(await t.throwsAsync(client.getApp({ id: "x" }), { instanceOf: ConnectError }));
+    t.is(error.code, "internal");
+    t.is(error.message, "internal error; the daemon's log has the cause under request r1");
+    t.is(lines.filter(({ level }) => level === "error").length, 1);
+  });
+}
+
+for (const [name, thrower] of [
+  [
+    "at once",
+    () => {
+      throw new Error("boom");
+    },
+  ],
+  [
+    "later",
+    async function* () {
+      yield { lines: [] };
+      throw new Error("boom");
+    },
+  ],
+] as const) {
+  test(`a stream that fails ${name} is internal`, async (t) => {
+    const { pipeline } = open({ app: { streamAppLogs: thrower as never } });
+    const client = createClient(AppService, transport(pipeline, user));
+    const error = await t.throwsAsync(
+      async () => {
+        for await (const _lines of client.streamAppLogs({ id: "x" }));
+      },
+      { instanceOf: ConnectError },
+    );
+    t.is(svcErrorOf(error).code, "internal");
+  });
+}
+
+test("a handler's own timeout is deadline_exceeded", async (t) => {
+  const { pipeline } = open({
+    app: {
+      getApp: async () => {
+        const signal = AbortSignal.timeout(5);
+        await new Promise((_resolve, reject) =>
+          signal.addEventListener("abort", () => reject(signal.reason as Error)),
+        );
+        return {};
+      },
+    },
+  });
+  const client = createClient(AppService, transport(pipeline, user));
+  const error = await t.throwsAsync(client.getApp({ id: "x" }), { instanceOf: ConnectError });
+  t.is(svcErrorOf(error).code, "deadline_exceeded");
+});
+
+test("leaving a stream ends its handler", async (t) => {
+  const ended = Promise.withResolvers<boolean>();
+  const { pipeline } = open({
+    app: {
+      async *streamAppLogs(_request, { signal }) {
+        try {
+          for (;;) {
+            await Promise.resolve();
+            yield { lines: [] };
+          }
+        } finally {
+          ended.resolve(signal.aborted);
+        }
+      },
+    },
+  });
+  const call = { user, requestId: "r", protocolName: "test" };
+  const method = AppService.method.streamAppLogs as DescMethodServerStreaming;
+  for await (const _lines of pipeline.invokeServerStream(method, create(method.input, { id: "x" }), call))
+    break;
+  t.true(await ended.promise);
+});
+
+test("an identity that ends takes its calls along", async (t) => {
+  const ended = new AbortController();
+  const { pipeline } = open({ app: { getApp: () => new Promise(() => undefined) } });
+  const client = createClient(AppService, transport(pipeline, { ...access, ended: ended.signal }));
+  const answer = client.getApp({ id: "x" });
+  ended.abort(new SvcError("unauthenticated", "unauthenticated", "the token was revoked"));
+  t.like(svcErrorOf(await t.throwsAsync(answer, { instanceOf: ConnectError })), {
+    code: "unauthenticated",
+    message: "the token was revoked",
+  });
+});
+
+test("the first message of a request stream is validated, an empty stream too", async (t) => {
+  const { pipeline } = open({ file: { writeFile: () => t.fail() } });
+  const call = { user, requestId: "r", protocolName: "test" };
+  const method = FileService.method.writeFile as DescMethodClientStreaming;
+  const none = (async function* (): AsyncGenerator<never> {})();
+  const error = await t.throwsAsync(pipeline.invokeClientStream(method, none, call), {
+    instanceOf: SvcError,
+  });
+  t.like(error, { reason: "invalid_request", message: "path: is required" });
+});
+
+test("only changing calls are on record, with what they name and no password", async (t) => {
+  const { pipeline, audits } = open({ app: { getApp: () => ({}), installApp: () => ({}) } });
+  const client = createClient(AppService, transport(pipeline, { ...user, ownerUid: 5 }));
+  await client.getApp({ id: "hello" });
+  await client.installApp({ spec: "https://ann:secret@example.org/hello.git" });
+  t.deepEqual(
+    audits.map(({ method, target, result, requestId, user: who }) => ({
+      method,
+      target,
+      result,
+      requestId,
+      ownerUid: who.ownerUid,
+    })),
+    [
+      {
+        method: "svc.v1.AppService/InstallApp",
+        target: "https://***@example.org/hello.git",
+        result: "ok",
+        requestId: "r2",
+        ownerUid: 5,
+      },
+    ],
+  );
+});
+
+test("an audit that throws does not harm the call", async (t) => {
+  const { pipeline, lines } = open(
+    { app: { startApp: ({ id }) => ({ id }) } },
+    {
+      audit: () => {
+        throw new Error("disk full");
+      },
+    },
+  );
+  t.is((await createClient(AppService, transport(pipeline, user)).startApp({ id: "x" })).id, "x");
+  t.true(lines.some(({ level }) => level === "error"));
+});
+
+test("capabilities are those of the methods that are implemented", (t) => {
+  t.deepEqual(open().pipeline.capabilities, []);
+  t.deepEqual(open({ app: { cloneApp: () => ({}), getAppStats: () => ({}) } }).pipeline.capabilities, [
+    "app.clone",
+    "app.stats",
+  ]);
+});
+
+test("a method without a policy or a handler is refused at creation", (t) => {
+  const services = [implement(DaemonService, { getStatus: () => ({}) })];
+  t.throws(() => open({}, { services, policies: {} }), { message: /has no access policy/ });
+  t.throws(() => open({}, { services: [{ service: DaemonService, impl: {} }] }), {
+    message: /has no handler/,
+  });
+});
+
+test("a call costs little", async (t) => {
+  const { pipeline } = open({ app: { getApp: ({ id }) => ({ id }) } });
+  const call = { user, requestId: "r", protocolName: "test" };
+  const request = create(GetAppRequestSchema, { id: "hello" });
+  const rounds = 20_000;
+  for (let n = 0; n < 2000; n++) await pipeline.invokeUnary(AppService.method.getApp, request, call);
+  const startMs = performance.now();
+  for (let n = 0; n < rounds; n++) await pipeline.invokeUnary(AppService.method.getApp, request, call);
+  const microseconds = ((performance.now() - startMs) / rounds) * 1000;
+  const client = createClient(AppService, transport(pipeline, user));
+  const clientStartMs = performance.now();
+  for (let n = 0; n < rounds; n++) await client.getApp({ id: "hello" });
+  t.log(
+    `${microseconds.toFixed(1)} µs through the pipeline, ${(((performance.now() - clientStartMs) / rounds) * 1000).toFixed(1)} µs from a client`,
+  );
+  t.true(microseconds < 500);
+});

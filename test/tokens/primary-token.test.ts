@@ -1,0 +1,135 @@
+/** The primary token's file (T 13) and what it recognises (T 12). */
+import {
+  chmod,
+  chown,
+  link,
+  mkdtemp,
+  readFile,
+  readdir,
+  rm,
+  stat,
+  symlink,
+  writeFile,
+} from "node:fs/promises";
+import { execFileSync } from "node:child_process";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import test from "ava";
+import type { ExecutionContext } from "ava";
+import { createPrimaryTokens } from "../../src/tokens/primary-token.ts";
+import { isToken, mintToken } from "../../src/tokens/token-digest.ts";
+import { openTokenFile } from "../../src/tokens/token-file.ts";
+
+const selfUid = process.getuid?.() ?? 0;
+const rootTest = selfUid === 0 ? test : test.skip;
+
+async function tokenPath(t: ExecutionContext): Promise<string> {
+  const directory = await mkdtemp(join(tmpdir(), "svc-token-"));
+  t.teardown(() => rm(directory, { recursive: true, force: true }));
+  return join(directory, "api.token");
+}
+
+test.serial("the first start makes it, owner-only whatever the umask, and leaves nothing else", async (t) => {
+  const file = await tokenPath(t);
+  const umask = process.umask(0);
+  t.teardown(() => process.umask(umask));
+  const token = await openTokenFile(file, selfUid);
+  process.umask(umask);
+  t.regex(token, /^svcp_[A-Za-z0-9_-]{43}$/);
+  t.is((await stat(file)).mode & 0o7777, 0o600);
+  t.is(await readFile(file, "utf8"), `${token}\n`);
+  t.deepEqual(await readdir(join(file, "..")), ["api.token"]);
+});
+
+test("later starts keep it", async (t) => {
+  const file = await tokenPath(t);
+  t.is(await openTokenFile(file, selfUid), await openTokenFile(file, selfUid));
+});
+
+test("starts at the same time agree on one token", async (t) => {
+  const file = await tokenPath(t);
+  const tokens = await Promise.all(Array.from({ length: 20 }, () => openTokenFile(file, selfUid)));
+  t.is(new Set(tokens).size, 1);
+  t.deepEqual(await readdir(join(file, "..")), ["api.token"]);
+});
+
+test("a planted link is refused and what it names stays", async (t) => {
+  const file = await tokenPath(t);
+  const victim = `${file}.victim`;
+  await writeFile(victim, "precious", { mode: 0o600 });
+  await symlink(victim, file);
+  await t.throwsAsync(openTokenFile(file, selfUid), { message: /is a symbolic link; remove it/ });
+  t.is(await readFile(victim, "utf8"), "precious");
+  await rm(file);
+  await symlink(`${file}.nothing`, file);
+  await t.throwsAsync(openTokenFile(file, selfUid), { message: /is a symbolic link/ });
+});
+
+for (const mode of [0o644, 0o640, 0o604, 0o660, 0o601]) {
+  test(`mode 0${mode.toString(8)} is refused`, async (t) => {
+    const file = await tokenPath(t);
+    await openTokenFile(file, selfUid);
+    await chmod(file, mode);
+    await t.throwsAsync(openTokenFile(file, selfUid), {
+      message: new RegExp(`has mode 0${mode.toString(8)}`),
+    });
+  });
+}
+
+for (const [name, content] of [
+  ["nothing", ""],
+  ["another thing", "hunter2\n"],
+  ["a short token", "svcp_abc\n"],
+  ["too much", "x".repeat(10_000)],
+] as const) {
+  test(`a file that holds ${name} is refused`, async (t) => {
+    const file = await tokenPath(t);
+    await writeFile(file, content, { mode: 0o600 });
+    const error = await t.throwsAsync(openTokenFile(file, selfUid), { message: /api\.token / });
+    t.false(content.length > 5 && error.message.includes(content.trim()));
+  });
+}
+
+test("a pipe does not hang the start", async (t) => {
+  const file = await tokenPath(t);
+  execFileSync("mkfifo", ["-m", "600", file]);
+  await t.throwsAsync(openTokenFile(file, selfUid), { message: /is not a regular file/ });
+});
+
+rootTest("a file of another user is refused (skipped without root)", async (t) => {
+  const file = await tokenPath(t);
+  await openTokenFile(file, selfUid);
+  await chown(file, 65534, 65534);
+  await t.throwsAsync(openTokenFile(file, 0), { message: /belongs to uid 65534/ });
+});
+
+test("an existing token is never replaced by a link race", async (t) => {
+  const file = await tokenPath(t);
+  const token = await openTokenFile(file, selfUid);
+  await link(file, `${file}.copy`);
+  t.is(await openTokenFile(file, selfUid), token);
+});
+
+test("a token is 256 bits and never the same", (t) => {
+  const tokens = Array.from({ length: 1000 }, () => mintToken("primary"));
+  t.is(new Set(tokens).size, 1000);
+  t.true(tokens.every((token) => isToken("primary", token)));
+  t.is(Buffer.from(tokens[0]?.slice(5) ?? "", "base64url").length, 32);
+});
+
+test("only the very token is recognised", (t) => {
+  const token = mintToken("primary");
+  const tokens = createPrimaryTokens(token);
+  t.like(tokens.authenticate(token), { kind: "primary" });
+  t.regex(tokens.authenticate(token)?.digest ?? "", /^[0-9a-f]{12}$/);
+  for (const wrong of [
+    "",
+    token.slice(0, -1),
+    `${token} `,
+    token.toUpperCase(),
+    mintToken("primary"),
+    "x".repeat(1e6),
+  ]) {
+    t.is(tokens.authenticate(wrong), null);
+  }
+});
