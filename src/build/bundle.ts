@@ -26,11 +26,11 @@ const assets = ["src/**/*.schema.json", "openapi/openapi.json"];
 /** Commander loads node:child_process, and that the network, for commands that are programs of their own: svc has none. */
 const withoutSubprograms: Plugin = {
   name: "without-subprograms",
-  setup: ({ onResolve, onLoad }) => {
-    onResolve({ filter: /^node:child_process$/ }, ({ importer }) =>
+  setup: (build) => {
+    build.onResolve({ filter: /^node:child_process$/ }, ({ importer }) =>
       importer.includes("/node_modules/commander/") ? { path: "none", namespace: "subprograms" } : undefined,
     );
-    onLoad({ filter: /.*/, namespace: "subprograms" }, () => ({ contents: "export default {};" }));
+    build.onLoad({ filter: /.*/, namespace: "subprograms" }, () => ({ contents: "export default {};" }));
   },
 };
 

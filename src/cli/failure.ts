@@ -23,6 +23,11 @@ export class ReportedError extends Error {
   }
 }
 
+/** The error as one of ours. */
+export function asSvcError(error: unknown): SvcError | undefined {
+  return error instanceof SvcError ? (error as SvcError) : undefined;
+}
+
 export interface Failure {
   readonly exitCode: number;
   /** One sentence, without control characters. Empty: there is nothing to say. */
@@ -37,15 +42,16 @@ export function describeFailure(error: unknown, app?: string): Failure {
   if (error instanceof UsageError) {
     return { exitCode: exitCodes.usage, message: escapeControls(error.message), details: [] };
   }
-  if (!(error instanceof SvcError)) {
+  const known = asSvcError(error);
+  if (known === undefined) {
     const message = error instanceof Error ? error.message : String(error);
     return { exitCode: exitCodes.failed, message: escapeLines(message), details: [] };
   }
-  const next = nextStep(error, app);
-  const said = escapeControls(error.message);
+  const next = nextStep(known, app);
+  const said = escapeControls(known.message);
   // The daemon may have said the same already.
   const message = next === undefined || said.includes(next.command) ? said : `${said}; ${next.text}`;
-  return { exitCode: exitCodeOf(error.code), message, details: lastLines(error).map(escapeControls) };
+  return { exitCode: exitCodeOf(known.code), message, details: lastLines(known).map(escapeControls) };
 }
 
 function nextStep(error: SvcError, app: string | undefined): { command: string; text: string } | undefined {
@@ -78,10 +84,11 @@ function lastLines(error: SvcError): readonly string[] {
 
 /** The error in the shape of REST, which is what `--json` prints on stderr. */
 export function failureJson(error: unknown): Record<string, unknown> {
-  if (error instanceof SvcError) {
-    const { code, reason } = error;
-    const payload = error.payload === undefined ? {} : { [reason]: snakeKeys(error.payload) };
-    return { error: error.message, code, reason, ...payload };
+  const known = asSvcError(error);
+  if (known !== undefined) {
+    const { code, reason } = known;
+    const payload = known.payload === undefined ? {} : { [reason]: snakeKeys(known.payload) };
+    return { error: known.message, code, reason, ...payload };
   }
   const message = error instanceof Error ? error.message : String(error);
   return error instanceof UsageError

@@ -32,7 +32,7 @@ export async function followProgress<Event extends ProgressEvent, Case extends s
   try {
     for await (const { event } of events) {
       if (event.case === resultCase) {
-        result = event.value as ValueOf<Event, Case>;
+        result = event.value;
       } else if (event.case === "progress" && shown) {
         const { step, message, doneBytes, totalBytes } = event.value as Progress;
         line.update({

@@ -1,4 +1,5 @@
 /** The service layer of this very process, through the same pipeline as every transport. */
+import { Readable } from "node:stream";
 import { create, fromJson } from "@bufbuild/protobuf";
 import type {
   DescMessage,
@@ -69,7 +70,7 @@ export class InProcessClient implements Client {
       case "client_streaming":
         yield await pipeline.invokeClientStream(
           method as DescMethodClientStreaming<I, O>,
-          streamOf(messages),
+          Readable.from(messages) as AsyncIterable<MessageShape<I>>,
           call,
         );
         return;
@@ -99,8 +100,4 @@ function fromRestJson<Desc extends DescMessage>(type: Desc, request: unknown): M
   } catch (error) {
     throw invalidField("", (error as Error).message);
   }
-}
-
-async function* streamOf<T>(items: readonly T[]): AsyncIterable<T> {
-  yield* items;
 }

@@ -76,7 +76,7 @@ for (const text of [
   test(`an answer that breaks off is an error: ${JSON.stringify(text)}`, (t) => {
     const parser = new AnswerParser();
     parser.write(Buffer.from(text));
-    t.is(t.throws(() => parser.end(), { instanceOf: SvcError })?.code, "unavailable");
+    t.is(t.throws(() => parser.end(), { instanceOf: SvcError }).code, "unavailable");
   });
 }
 
@@ -88,7 +88,7 @@ for (const text of [
 ]) {
   test(`what is no HTTP is an error: ${JSON.stringify(text.slice(0, 40))}`, (t) => {
     const error = t.throws(() => new AnswerParser().write(Buffer.from(text)), { instanceOf: SvcError });
-    t.is(error?.code, "unavailable");
+    t.is(error.code, "unavailable");
   });
 }
 
@@ -156,7 +156,7 @@ test("a daemon that closes the connection is unavailable, not a crash", async (t
     async () => readAll(await send({ socketPath, headers: {} }, { method: "GET", path: "/" })),
     { instanceOf: SvcError },
   );
-  t.is(error?.code, "unavailable");
+  t.is(error.code, "unavailable");
   await new Promise((resolve) => server.close(resolve));
   await rm(directory, { recursive: true });
 });

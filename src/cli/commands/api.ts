@@ -159,27 +159,19 @@ function fieldTable(context: CommandContext, fields: readonly FieldRow[]): strin
 
 /** `string`, `App`, `list of AppPort`, `map to string` */
 function typeName(field: DescField): string {
-  const single = field.message?.name ?? field.enum?.name ?? scalarName(field);
+  const single = field.message?.name ?? field.enum?.name ?? scalarNames[field.scalar ?? 0] ?? "integer";
   if (field.fieldKind === "list") return `list of ${single}`;
   return field.fieldKind === "map" ? `map to ${single}` : single;
 }
 
-/** Names by the numbers of google.protobuf.FieldDescriptorProto.Type. */
-function scalarName({ scalar }: DescField): string {
-  switch (scalar) {
-    case 1:
-    case 2:
-      return "number";
-    case 8:
-      return "boolean";
-    case 9:
-      return "string";
-    case 12:
-      return "bytes";
-    default:
-      return "integer";
-  }
-}
+/** Names by the numbers of google.protobuf.FieldDescriptorProto.Type; all others are integers. */
+const scalarNames: Readonly<Record<number, string>> = {
+  1: "number",
+  2: "number",
+  8: "boolean",
+  9: "string",
+  12: "bytes",
+};
 
 function rulesText(rules: FieldRules): string {
   const { gte, lte, minLen, maxLen, pattern, minItems, maxItems } = rules;

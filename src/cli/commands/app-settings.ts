@@ -85,7 +85,7 @@ async function update(context: CommandContext, id: string, values: JsonObject): 
 
 /** The values that differ from their defaults. To write a default down would keep it when the package changes it. */
 function chosenValues(settings: AppSettings): JsonObject {
-  const entries = Object.entries((settings.values ?? {}) as JsonObject);
+  const entries = Object.entries(settings.values ?? {});
   return Object.fromEntries(
     entries.filter(([key, value]) => !sameJson(value, propertySchema(settings, key)["default"])),
   );
@@ -118,10 +118,13 @@ async function readValues(context: CommandContext, file: string): Promise<JsonOb
 
 async function printSettings(context: CommandContext, id: string, settings: AppSettings): Promise<void> {
   if (context.json) return context.printJson(settings);
-  const values = (settings.values ?? {}) as JsonObject;
+  const values = settings.values ?? {};
   const properties = (settings.schema as { properties?: JsonObject } | null | undefined)?.properties ?? {};
   const keys = [...new Set([...Object.keys(properties), ...Object.keys(values)])];
-  if (keys.length === 0) return context.note(`${escapeControls(id)} has no settings.`);
+  if (keys.length === 0) {
+    context.note(`${escapeControls(id)} has no settings.`);
+    return;
+  }
   await context.print(
     renderTable(
       [

@@ -1,10 +1,12 @@
 /** `svc install`: a package becomes an app; licenses and ambiguous names are asked about, or answered by flags. */
+import { resolve } from "node:path";
 import type { Command } from "commander";
 import type { MessageInitShape } from "@bufbuild/protobuf";
 import type { InstallAppRequestSchema } from "../../../gen/svc/v1/app_pb.ts";
 import { SvcError } from "../../errors.ts";
 import type { ReasonPayloads } from "../../errors.ts";
 import type { CommandContext } from "../context.ts";
+import { asSvcError } from "../failure.ts";
 import type { RunCommand } from "../program.ts";
 import { choose, confirm, isInteractive } from "../prompt.ts";
 import { escapeControls, escapeLines } from "../render/escape.ts";
@@ -47,31 +49,28 @@ function collect(value: string, earlier: readonly string[] = []): readonly strin
 
 async function install(context: CommandContext, spec: string, options: InstallOptions): Promise<void> {
   let app = await installAsking(context, {
-    spec: await absoluteSpec(spec),
+    spec: absoluteSpec(spec),
     source: options.source ?? "",
     name: options.name ?? "",
     branch: options.branch ?? "",
     tag: options.tag ?? "",
     licenseAck: options.acceptLicense ?? false,
-    ...(options.set === undefined
-      ? {}
-      : { settings: parseAssignments(options.set) as InstallRequest["settings"] & {} }),
+    ...(options.set === undefined ? {} : { settings: parseAssignments(options.set) }),
   });
   if (options.start === true) {
-    if (!context.json) context.note(`Installed ${app.id} ${escapeControls(app.version)}; starting it.`);
+    if (!context.json) context.note(escapeControls(`Installed ${app.id} ${app.version}; starting it.`));
     app = await context.call(calls.startApp, { id: app.id });
   }
   if (context.json) return context.printJson(app);
   const next = options.start === true ? `Logs: svc app logs ${app.id}` : `Start it: svc app start ${app.id}`;
   const did = options.start === true ? "Running" : "Installed";
-  return context.print(`${did} ${escapeControls(`${app.id} ${app.version}`)}. ${next}\n`);
+  return context.print(`${escapeControls(`${did} ${app.id} ${app.version}. ${next}`)}\n`);
 }
 
 /** A directory is named to the daemon, which has another working directory, by its absolute path. */
-async function absoluteSpec(spec: string): Promise<string> {
-  if (!/^\.{0,2}\//.test(spec) && spec !== "." && spec !== "..") return spec;
-  const { resolve } = await import("node:path");
-  return resolve(spec);
+function absoluteSpec(spec: string): string {
+  const isPath = /^\.{0,2}\//.test(spec) || spec === "." || spec === "..";
+  return isPath ? resolve(spec) : spec;
 }
 
 /** Installs; what the daemon wants to know first is asked at a terminal. */
@@ -80,14 +79,14 @@ async function installAsking(context: CommandContext, request: InstallRequest): 
   for (;;) {
     try {
       return await installOnce(context, answered);
-    } catch (error) {
-      if (!(error instanceof SvcError)) throw error;
-      if (error.reason === "license_required") {
+    } catch (thrown) {
+      const error = asSvcError(thrown);
+      if (error?.reason === "license_required") {
         answered = { ...answered, licenseAck: await acceptLicense(context, error, answered) };
-      } else if (error.reason === "ambiguous") {
+      } else if (error?.reason === "ambiguous") {
         answered = { ...answered, spec: await chooseCandidate(context, error) };
       } else {
-        throw error;
+        throw thrown;
       }
     }
   }

@@ -18,7 +18,10 @@ export function addLsCommand(parent: Command, run: RunCommand): void {
 async function list(context: CommandContext): Promise<void> {
   const apps = await listAllApps(context);
   if (context.json) return context.printJson({ apps, next_page_token: "" });
-  if (apps.length === 0) return context.note("No apps are installed. Install one: svc install SPEC");
+  if (apps.length === 0) {
+    context.note("No apps are installed. Install one: svc install SPEC");
+    return;
+  }
   const withOwner = new Set(apps.map((app) => app.owner_uid)).size > 1;
   return context.print(renderTable(appColumns(context.host.now(), withOwner), apps, context.tableStyle));
 }

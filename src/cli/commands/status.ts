@@ -16,8 +16,8 @@ async function showStatus(context: CommandContext): Promise<void> {
   const { apps, caller } = status;
   const user = caller === undefined ? undefined : caller.user || `uid ${caller.uid}`;
   const counters = Object.entries(apps ?? {})
-    .filter(([name, count]) => name !== "total" && (count as number) > 0)
-    .map(([name, count]) => `${count as number} ${name}`);
+    .filter(([name, count]) => name !== "total" && count > 0)
+    .map(([name, count]) => `${count} ${name}`);
   const summary = [`${apps?.total ?? 0} installed`, ...counters].join(", ");
   return context.print(
     renderFields(

@@ -4,7 +4,7 @@
 const wide =
   /[\u1100-\u115f\u2e80-\u303e\u3041-\u33ff\u3400-\u4dbf\u4e00-\u9fff\ua000-\ua4cf\uac00-\ud7a3\uf900-\ufaff\ufe30-\ufe6f\uff00-\uff60\uffe0-\uffe6\u{1f300}-\u{1f64f}\u{1f680}-\u{1f6ff}\u{1f900}-\u{1f9ff}\u{20000}-\u{3fffd}]/u;
 /** Combining marks and joiners take no column. */
-const zeroWidth = /[\p{Mn}\p{Me}\u200b-\u200d\ufe00-\ufe0f]/u;
+const zeroWidth = /\p{Mn}|\p{Me}|[\u200b-\u200d]|[\ufe00-\ufe0f]/u;
 const printableAscii = /^[\x20-\x7e]*$/;
 
 /** @param text without control characters */

@@ -62,7 +62,8 @@ export class FallbackClient implements Client {
     } catch (error) {
       if (!(error instanceof UnreachableError) && !silent.signal.aborted) throw error;
       if (signal?.aborted === true) throw canceled();
-      return (await this.#openInProcess()).call(call, request, options);
+      const inProcess = await this.#openInProcess();
+      return await inProcess.call(call, request, options);
     } finally {
       clearTimeout(slow);
     }

@@ -141,7 +141,7 @@ class Exchange implements HttpAnswer {
       await promise;
     }
     // Another event may have failed it in between; the type checker cannot know.
-    const failure = this.#failure as SvcError | undefined;
+    const failure = this.#failure;
     if (failure !== undefined) throw failure;
   }
 
