@@ -105,7 +105,8 @@ async function copy(source, target, excluded, runId, signal, report) {
 }
 
 /**
- * Makes the directories that lead to something excluded where nothing else in them was copied.
+ * Makes the directories that lead to something excluded where nothing else in them was copied; all of them look like their
+ * originals afterwards.
  * @param {number} source
  * @param {number} target
  * @param {string[]} names
@@ -115,17 +116,15 @@ function makeWayTo(source, target, [name, ...rest]) {
   const from = subdirectory(source, name);
   if (from === undefined) return;
   try {
-    let made = true;
     try {
       mkdirSync(at(target, name), 0o700);
     } catch (error) {
       if (!hasCode(error, "EEXIST")) throw error;
-      made = false;
     }
     const to = openSubdirectory(target, name);
     try {
       makeWayTo(from, to, rest);
-      if (made) imitate(from, to);
+      imitate(from, to);
     } finally {
       closeSync(to);
     }
@@ -135,14 +134,14 @@ function makeWayTo(source, target, [name, ...rest]) {
 }
 
 /**
- * Gives a directory another one's mode and times.
+ * Gives a directory another one's mode and times (to the microsecond, which is what node can set).
  * @param {number} source
  * @param {number} target
  */
 function imitate(source, target) {
-  const { mode, atime, mtime } = fstatSync(source);
+  const { mode, atimeMs, mtimeMs } = fstatSync(source);
   chmodSync(reopen(target), mode & 0o7777);
-  utimesSync(reopen(target), atime, mtime);
+  utimesSync(reopen(target), atimeMs / 1000, mtimeMs / 1000);
 }
 
 /**
