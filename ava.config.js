@@ -1,6 +1,9 @@
 export default {
   files: ["test/**/*.test.ts"],
   extensions: ["ts"],
-  timeout: "2m",
+  timeout: "5m",
+  // A test that starts a daemon keeps a core busy: one at a time per file, as many files as there are cores.
+  serial: true,
+  concurrency: 2,
   workerThreads: false,
 };

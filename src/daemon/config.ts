@@ -122,7 +122,7 @@ export function parseConfig(
     store: { dir: store.path("dir", baseDir, defaults.storeDir) },
     sources: root
       .tables("sources")
-      .map((source) => ({ name: source.sourceName("name"), url: source.required("url") })),
+      .map((source) => ({ name: source.sourceName("name"), url: source.location("url", baseDir) })),
     apps: {
       rootRunsAs: apps.string("root_runs_as"),
       path: apps.directories("path") ?? defaultSearchPath(environment),
@@ -244,6 +244,12 @@ class TableReader {
     const value = this.string(key);
     if (value === undefined || words.includes(value as T)) return value as T | undefined;
     return this.#refuse(key, `"${value}" must be one of ${words.join(", ")}`);
+  }
+
+  /** A URL as it is; `./…` and `../…` are relative to the configuration file. */
+  location(key: string, baseDir: string): string {
+    const value = this.required(key);
+    return /^\.\.?(\/|$)/.test(value) ? resolve(baseDir, value) : value;
   }
 
   /** A path; a relative one is relative to the configuration file. */

@@ -1,4 +1,5 @@
 /** Root beside trees that belong to users (threats group K): nothing that a user plants is run, read or removed as root. */
+import assert from "node:assert/strict";
 import { execFile } from "node:child_process";
 import { chmod, chown, mkdir, mkdtemp, readFile, rm, stat, symlink, writeFile } from "node:fs/promises";
 import { tmpdir } from "node:os";
@@ -144,7 +145,7 @@ rootTest(`symlinks planted in an app's tree lead nowhere (threat 51)${needsRoot}
   const apps = owner.client(AppService);
   const { directory } = await apps.installApp({ spec: join(shared.dir, "package") });
   await apps.startApp({ id: "web" });
-  await eventually(async () => t.true((await apps.getAppLogs({ id: "web" })).lines.length > 0));
+  await eventually(async () => assert.ok((await apps.getAppLogs({ id: "web" })).lines.length > 0));
   await apps.stopApp({ id: "web" });
   const honest = await apps.getAppDisk({ id: "web" });
   const plant = async (path: string, target: string): Promise<void> => {

@@ -1,0 +1,102 @@
+/** The streaming siblings: progress with a result at the end, followed logs, statistics. */
+import assert from "node:assert/strict";
+import { join } from "node:path";
+import test from "ava";
+import { AppService } from "../../gen/svc/v1/app_pb.ts";
+import { startDaemon } from "../support/daemon.ts";
+import { errorOf } from "../support/errors.ts";
+import { eventually } from "../support/eventually.ts";
+import { addVersion, freePort, writePackage, writeRepository } from "../support/packages.ts";
+
+const streaming = ["connect", "grpc", "grpc-web"] as const;
+
+for (const protocol of streaming) {
+  test(`install, upgrade and clone report progress and end with their result (${protocol})`, async (t) => {
+    await using daemon = await startDaemon();
+    const apps = daemon.client(AppService, protocol);
+    const port = await freePort();
+    const build = "  build:\n    - exec: [sh, -c, 'echo one; echo two']\n";
+    const repository = join(daemon.dir, "web.git");
+    const options = (version: string) => ({
+      version,
+      manifest: "",
+      files: {
+        "svc.yaml": `id: web\nname: Web\nversion: "${version}"\nprocess:\n  exec: [node, server.mjs]\n${build}`,
+      },
+    });
+    const spec = await writeRepository(repository, port, [options("1.0.0")]);
+
+    const installs = await Array.fromAsync(apps.installAppStream({ spec }));
+    const last = installs.at(-1)?.event;
+    t.true(last?.case === "app" && last.value.state === "STOPPED");
+    const lines = installs.flatMap(({ event }) =>
+      event.case === "progress" && event.value.step === "build" ? [event.value.message] : [],
+    );
+    t.deepEqual(lines.slice(1), ["one", "two"]);
+
+    await addVersion(repository, port, options("1.1.0"));
+    const upgrades = await Array.fromAsync(apps.upgradeAppStream({ id: "web" }));
+    const upgraded = upgrades.at(-1)?.event;
+    t.true(upgraded?.case === "result" && upgraded.value.to === "v1.1.0");
+
+    const clones = await Array.fromAsync(apps.cloneAppStream({ id: "web" }));
+    const cloned = clones.at(-1)?.event;
+    t.true(cloned?.case === "result" && cloned.value.id === "web-2");
+    t.true(clones.some(({ event }) => event.case === "progress" && event.value.step === "copy"));
+
+    t.like(await errorOf(apps.cloneAppStream({ id: "nothing" })), { code: "NotFound" });
+  });
+
+  test(`a followed log begins with its tail and goes on across a restart (${protocol})`, async (t) => {
+    await using daemon = await startDaemon();
+    const apps = daemon.client(AppService, protocol);
+    const dir = join(daemon.dir, "package");
+    await writePackage(dir, await freePort(), {
+      files: {
+        "server.mjs": `let n = 0; setInterval(() => console.log("line " + ++n + " of " + process.pid), 50);`,
+      },
+    });
+    await apps.installApp({ spec: dir });
+    await apps.startApp({ id: "web" });
+    await eventually(async () => assert.ok((await apps.getAppLogs({ id: "web" })).lines.length > 5));
+    const stop = new AbortController();
+    const pids = new Set<string>();
+    let lines = 0;
+    const followed = (async () => {
+      for await (const chunk of apps.streamAppLogs({ id: "web", tail: 3 }, { signal: stop.signal })) {
+        for (const { text, stream } of chunk.lines) {
+          if (stream !== "stdout") continue;
+          lines++;
+          pids.add(text.split(" of ")[1] ?? "");
+        }
+      }
+    })();
+    await eventually(() => assert.ok(lines > 10));
+    await apps.restartApp({ id: "web" });
+    await eventually(() => assert.equal(pids.size, 2), 20_000);
+    stop.abort();
+    await t.throwsAsync(followed);
+    await apps.removeApp({ id: "web" });
+  });
+
+  test(`statistics are pushed until the client goes away (${protocol})`, async (t) => {
+    await using daemon = await startDaemon();
+    const apps = daemon.client(AppService, protocol);
+    const dir = join(daemon.dir, "package");
+    await writePackage(dir, await freePort());
+    await apps.installApp({ spec: dir });
+    await apps.startApp({ id: "web" });
+    const seenMs: number[] = [];
+    for await (const { stats } of apps.streamAppStats({ minIntervalSecs: 0 })) {
+      t.deepEqual(
+        stats.map(({ id }) => id),
+        ["web"],
+      );
+      seenMs.push(performance.now());
+      if (seenMs.length === 3) break;
+    }
+    // The server floors the gap at one second.
+    t.true((seenMs[2] ?? 0) - (seenMs[0] ?? 0) > 1900);
+    await apps.removeApp({ id: "web" });
+  });
+}
