@@ -41,7 +41,7 @@ export function bindRequest(
   const path = call.path.replace(/\{(\w+)\}/g, (_, field: string) => {
     const value = rest.get(field);
     rest.delete(field);
-    return encodeURIComponent(String(value as string));
+    return encodeURIComponent(value as string);
   });
   if (call.httpMethod === "POST" || call.httpMethod === "PUT") {
     return { path, body: JSON.stringify(Object.fromEntries(rest)) };
