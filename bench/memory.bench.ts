@@ -1,8 +1,10 @@
 /** What svc costs while it does nothing: the daemon, and one app's supervisor. */
+import { readFile } from "node:fs/promises";
 import { join } from "node:path";
 import { setTimeout as sleep } from "node:timers/promises";
+import type { BenchDaemon } from "./support/daemon.ts";
 import { startDaemon } from "./support/daemon.ts";
-import { bareNodeMemoryMib, memoryMib, pidsWithArgument } from "./support/processes.ts";
+import { bareNodeMemoryMib, memoryMib } from "./support/processes.ts";
 import type { Bench } from "./support/result.ts";
 import { amount } from "./support/result.ts";
 import { median } from "./support/statistics.ts";
@@ -20,15 +22,20 @@ export const bench: Bench = {
 
     const dir = await daemon.writePackage("idle", "setInterval(() => {}, 1e6);\n");
     const ids = Array.from({ length: apps }, (_, index) => (index === 0 ? "idle" : `idle-${index + 1}`));
-    for (const id of ids) {
-      await daemon.svc("install", dir);
-      await daemon.svc("app", "start", id);
+    let weights: { pss: number }[];
+    const pids: number[] = [];
+    try {
+      for (const id of ids) {
+        await daemon.svc("install", dir);
+        await daemon.svc("app", "start", id);
+        pids.push(await supervisorPid(daemon, id));
+      }
+      await sleep(settleMs);
+      weights = await Promise.all(pids.map(memoryMib));
+    } finally {
+      // They would outlive the daemon.
+      await daemon.svc("app", "stop", ...ids);
     }
-    await sleep(settleMs);
-    const supervisors = await pidsWithArgument(join(daemon.storeDir, "run"));
-    const weights = await Promise.all(supervisors.map(memoryMib));
-    await daemon.svc("app", "stop", ...ids);
-    if (weights.length !== apps) throw new Error(`${weights.length} supervisors run for ${apps} apps`);
     return [
       {
         what: "daemon, idle (RSS)",
@@ -51,3 +58,9 @@ export const bench: Bench = {
     ];
   },
 };
+
+async function supervisorPid(daemon: BenchDaemon, id: string): Promise<number> {
+  const file = join(daemon.storeDir, "run", id, "state.json");
+  const state = JSON.parse(await readFile(file, "utf8")) as { supervisor: { pid: number } };
+  return state.supervisor.pid;
+}

@@ -1,7 +1,7 @@
 /** Running programs and reading what they weigh. */
 import { execFile, spawn } from "node:child_process";
 import { once } from "node:events";
-import { readFile, readdir } from "node:fs/promises";
+import { readFile } from "node:fs/promises";
 import { promisify } from "node:util";
 
 const commandTimeoutMs = 10 * 60_000;
@@ -25,18 +25,6 @@ export async function memoryMib(pid: number): Promise<{ pss: number; rss: number
   const rollup = await readFile(`/proc/${pid}/smaps_rollup`, "utf8");
   const kib = (key: string) => Number(new RegExp(`^${key}:\\s+(\\d+) kB`, "m").exec(rollup)?.[1] ?? NaN);
   return { pss: kib("Pss") / 1024, rss: kib("Rss") / 1024 };
-}
-
-/** Pids of this machine's processes whose arguments have `text` in them. */
-export async function pidsWithArgument(text: string): Promise<number[]> {
-  const pids = (await readdir("/proc")).map(Number).filter(Number.isInteger);
-  const found = await Promise.all(
-    pids.map(async (pid) => {
-      const args = await readFile(`/proc/${pid}/cmdline`, "utf8").catch(() => "");
-      return args.includes(text) && pid !== process.pid ? [pid] : [];
-    }),
-  );
-  return found.flat();
 }
 
 /** Memory of a Node that does nothing, in MiB. */
