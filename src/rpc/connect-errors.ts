@@ -75,18 +75,13 @@ const payloadOf: Readonly<
   start_failed: { name: "commandFailed", schema: CommandFailedSchema },
 };
 
-/** Connect's number of a code. */
-export function connectCode(code: ErrorCode): Code {
-  return codes[code];
-}
-
 /** The code's name, as D8 and REST spell it. */
-export function codeName(code: Code): ErrorCode {
+function codeName(code: Code): ErrorCode {
   return codeNames.get(code) ?? "unknown";
 }
 
 /** The detail that rides with an error on Connect and gRPC. A reason with a payload always carries it, empty if need be. */
-export function errorDetailOf(error: SvcError): ErrorDetail {
+function errorDetailOf(error: SvcError): ErrorDetail {
   const { reason } = error;
   if (!(reason in payloadOf)) return create(ErrorDetailSchema, { reason });
   const { name, schema } = payloadOf[reason as keyof ReasonPayloads];

@@ -1,6 +1,6 @@
 /** Who calls: stamped on every request by the transport, read by handlers (S 2.1, D10). */
 import { createContextKey } from "@connectrpc/connect";
-import type { ContextValues, HandlerContext } from "@connectrpc/connect";
+import type { HandlerContext } from "@connectrpc/connect";
 
 /**
  * How the caller was identified. `peer`: kernel credentials of a unix socket; `primary`, `replaced` (the primary
@@ -39,12 +39,7 @@ export const requestIdKey = createContextKey<string>("", { description: "svc req
  * @throws Error when no transport has identified one: a defect of ours, answered as an internal error.
  */
 export function userOf(context: Pick<HandlerContext, "values">): UserContext {
-  return userIn(context.values);
-}
-
-/** As {@link userOf}, from the bare values. */
-export function userIn(values: ContextValues): UserContext {
-  const user = values.get(userContextKey);
+  const user = context.values.get(userContextKey);
   if (user === undefined) throw new Error("the call carries no identity");
   return user;
 }

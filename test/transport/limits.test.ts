@@ -132,8 +132,9 @@ test.serial("a flood of resets ends its session, while another client is served"
   const ended = closed(session);
   let opened = 0;
   let slowestMs = 0;
-  while (!session.destroyed && !session.closed && opened < 100_000) {
-    for (let n = 0; n < 50 && !session.destroyed && !session.closed; n++) {
+  const isOpen = (): boolean => !session.destroyed && !session.closed;
+  while (isOpen() && opened < 100_000) {
+    for (let n = 0; n < 50 && isOpen(); n++) {
       const stream = session.request({ ":path": "/v1/status", authorization: `Bearer ${door.token}` });
       stream.on("error", () => undefined);
       stream.close(constants.NGHTTP2_CANCEL);
