@@ -136,7 +136,12 @@ rootTest("a helper that says it is somebody is not believed", async (t) => {
   );
   await using identities = createIdentities({ setprivDirs: [dir], helperPath });
   const user = await identities.as(5);
-  await assertFails(t, user.runCommand(["id"]), "failed_precondition", /wrong identity: Uid is 0 0 0 0/);
+  await assertFails(
+    t,
+    user.runCommand(["id"], { timeoutMs: 5000 }),
+    "failed_precondition",
+    /wrong identity: Uid is 0 0 0 0/,
+  );
 });
 
 rootTest("a daemon that is not root works as itself, and as nobody else", async (t) => {
