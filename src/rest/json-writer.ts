@@ -6,7 +6,13 @@
 import { ScalarType, toJson } from "@bufbuild/protobuf";
 import type { DescEnum, DescField, DescMessage, Message } from "@bufbuild/protobuf";
 import { base64Encode } from "@bufbuild/protobuf/wire";
-import { FeatureSet_FieldPresence, hasCustomJsonRepresentation, isWrapperDesc } from "@bufbuild/protobuf/wkt";
+import {
+  FeatureSet_FieldPresence,
+  TimestampSchema,
+  hasCustomJsonRepresentation,
+  isWrapperDesc,
+} from "@bufbuild/protobuf/wkt";
+import { timestampWriter } from "./timestamp-text.ts";
 
 type WriteValue = (value: never) => string;
 type WriteMessage = (message: Message) => string;
@@ -46,6 +52,7 @@ export class JsonWriter {
       const write = scalarWriter(type.fields[0].scalar) as (value: unknown) => string;
       return (message) => write((message as Message & { value: unknown }).value);
     }
+    if (type.typeName === TimestampSchema.typeName) return timestampWriter() as WriteMessage;
     return (message) => JSON.stringify(toJson(type, message));
   }
 

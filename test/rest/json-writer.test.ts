@@ -1,11 +1,12 @@
 import { create, equals, fromBinary, fromJson, toJson } from "@bufbuild/protobuf";
 import type { DescField, DescMessage, JsonValue, Message } from "@bufbuild/protobuf";
 import { ScalarType } from "@bufbuild/protobuf";
-import { isWrapperDesc } from "@bufbuild/protobuf/wkt";
+import { TimestampSchema, isWrapperDesc } from "@bufbuild/protobuf/wkt";
 import test from "ava";
 import fc from "fast-check";
 import assert from "node:assert/strict";
 import { JsonWriter } from "../../src/rest/json-writer.ts";
+import { timestampWriter } from "../../src/rest/timestamp-text.ts";
 import { loadTestContract } from "./support/contract.ts";
 
 const { kinds } = await loadTestContract();
@@ -186,4 +187,32 @@ test("strings are escaped where JSON asks for it", (t) => {
 test("64-bit integers beyond the safe range keep all their digits", (t) => {
   const message = Object.assign(create(kinds), { uint64Value: 2n ** 64n - 1n }) as Message;
   t.regex(writer.message(kinds, message), /"uint64Value":18446744073709551615,/);
+});
+
+test("instants are written like toJson writes them", (t) => {
+  const write = timestampWriter();
+  const instant = fc.record({
+    seconds: fc.bigInt({ min: -62135596800n, max: 253402300799n }),
+    nanos: fc.oneof(
+      fc.constant(0),
+      fc.nat({ max: 999 }).map((n) => n * 1_000_000),
+      fc.nat({ max: 999_999 }).map((n) => n * 1000),
+      fc.nat({ max: 999_999_999 }),
+    ),
+  });
+  fc.assert(
+    fc.property(instant, (init) => {
+      const timestamp = create(TimestampSchema, init);
+      return JSON.parse(write(timestamp)) === toJson(TimestampSchema, timestamp);
+    }),
+    { numRuns: 5000 },
+  );
+  for (const init of [
+    { seconds: 253402300800n },
+    { seconds: -62135596801n },
+    { nanos: -1 },
+    { nanos: 1e9 },
+  ]) {
+    t.throws(() => write(create(TimestampSchema, init)));
+  }
 });

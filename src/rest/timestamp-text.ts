@@ -1,0 +1,50 @@
+/** Instants as RFC 3339. `Date.toISOString` would take half of the time that a list of apps takes to write. */
+import { toJson } from "@bufbuild/protobuf";
+import { TimestampSchema } from "@bufbuild/protobuf/wkt";
+import type { Timestamp } from "@bufbuild/protobuf/wkt";
+
+/** The years 1 to 9999, which RFC 3339 can write. */
+const firstSecond = -62135596800n;
+const lastSecond = 253402300799n;
+const secondsPerDay = 86_400;
+const maxDays = 256;
+
+/** Writes a timestamp as JSON text, as `toJson` does. The instants of an answer lie on few days, whose dates are kept. */
+export function timestampWriter(): (timestamp: Timestamp) => string {
+  const dates = new Map<number, string>();
+
+  function dateOf(day: number): string {
+    let date = dates.get(day);
+    if (date === undefined) {
+      if (dates.size === maxDays) dates.clear();
+      date = new Date(day * secondsPerDay * 1000).toISOString().slice(0, 10);
+      dates.set(day, date);
+    }
+    return date;
+  }
+
+  return (timestamp) => {
+    const { seconds, nanos } = timestamp;
+    const isWritable = nanos >= 0 && nanos < 1e9 && seconds >= firstSecond && seconds <= lastSecond;
+    // It has the words for what cannot be written.
+    if (!isWritable) return JSON.stringify(toJson(TimestampSchema, timestamp));
+    const total = Number(seconds);
+    const day = Math.floor(total / secondsPerDay);
+    const second = total - day * secondsPerDay;
+    const hours = pad(Math.floor(second / 3600));
+    const minutes = pad(Math.floor(second / 60) % 60);
+    return `"${dateOf(day)}T${hours}:${minutes}:${pad(second % 60)}${fraction(nanos)}Z"`;
+  };
+}
+
+function pad(value: number): string {
+  return value < 10 ? `0${value}` : String(value);
+}
+
+/** In 3, 6 or 9 digits, whatever says it all. */
+function fraction(nanos: number): string {
+  if (nanos === 0) return "";
+  if (nanos % 1e6 === 0) return `.${String(nanos / 1e6).padStart(3, "0")}`;
+  if (nanos % 1e3 === 0) return `.${String(nanos / 1e3).padStart(6, "0")}`;
+  return `.${String(nanos).padStart(9, "0")}`;
+}
