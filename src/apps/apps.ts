@@ -20,6 +20,7 @@ import { stateOf, viewApp, type AppView } from "./app-view.ts";
 import type { AppPaths } from "./app-paths.ts";
 import { Cloner, type CloneResult } from "./clone.ts";
 import { Installer, type InstallRequest } from "./install.ts";
+import { followApp } from "./log-follower.ts";
 import { Lifecycle } from "./lifecycle.ts";
 import { Operations } from "./operations.ts";
 import { decodePageToken, encodePageToken } from "./page-token.ts";
@@ -247,7 +248,7 @@ export class Apps implements AsyncDisposable {
     return this.#runtimeOf(app).logs(this.#runnable(app), { tail, signal });
   }
 
-  /** The last lines of the log and then each new one, until `signal` aborts. */
+  /** The last lines of the log and then each new one, across restarts, until `signal` aborts or the app is removed. */
   async *followLogs(
     id: string,
     tail: number,
@@ -255,7 +256,9 @@ export class Apps implements AsyncDisposable {
     signal: AbortSignal,
   ): AsyncIterable<LogChunk> {
     const app = await this.#find(id, caller);
-    yield* this.#runtimeOf(app).followLogs(this.#runnable(app), { tail, signal });
+    // Another app that gets the id later is not the one that was asked for.
+    const isThere = (): boolean => this.#registry.get(id)?.createdAtMs === app.createdAtMs;
+    yield* followApp(this.#runtimeOf(app), this.#runnable(app), { tail, signal, isThere });
   }
 
   /** The app, once it is known what runs of it. */

@@ -60,6 +60,7 @@ export class Installer {
     if (!request.licenseAck) requireAcknowledgement(resolved);
     if (!supported.has(manifest.runtime.kind)) throw missingRuntime(resolved);
     await settings.validate(manifest, request.settings);
+    if (runUid === 0) work.onProgress?.({ step: "warning", message: rootWarning(manifest.name) });
     const nowMs = this.#options.now();
     return this.create(
       (id) => ({
@@ -157,6 +158,10 @@ export class Installer {
       }
     }
   }
+}
+
+function rootWarning(name: string): string {
+  return `${name} runs as root; set [apps] root_runs_as to an account that root's apps should run as instead`;
 }
 
 function requireAcknowledgement(resolved: ResolvedPackage): void {

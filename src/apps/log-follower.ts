@@ -1,0 +1,58 @@
+/** A followed log goes on across stops and starts of its app: the runtime follows one run, this follows the app. */
+import { once } from "node:events";
+import { setTimeout as wait } from "node:timers/promises";
+import type { AppRuntime, LogChunk, RunnableApp } from "../runtimes/runtime.ts";
+
+/** Lines at the head of a new run that may have been printed before the follower was back. */
+const resumeTail = 10_000;
+/** A run that has just ended may show as running for a moment: without a pause this would turn in circles meanwhile. */
+const resumePauseMs = 100;
+
+/**
+ * The last `tail` lines and then each new one, until `signal` aborts or `isThere` says that the app is gone.
+ * Between two runs it is the time of a line that tells what was seen already.
+ */
+export async function* followApp(
+  runtime: AppRuntime,
+  app: RunnableApp,
+  options: { tail: number; signal: AbortSignal; isThere: () => boolean },
+): AsyncGenerator<LogChunk> {
+  const { tail, signal, isThere } = options;
+  let seenMs = -Infinity;
+  for (let isFirst = true; !signal.aborted && isThere(); isFirst = false) {
+    const sinceMs = seenMs;
+    const begunMs = Date.now();
+    for await (const chunk of runtime.followLogs(app, { tail: isFirst ? tail : resumeTail, signal })) {
+      const lines = isFirst ? chunk.lines : chunk.lines.filter((line) => line.timeMs > sinceMs);
+      seenMs = Math.max(seenMs, lines.at(-1)?.timeMs ?? -Infinity);
+      if (lines.length > 0 || chunk.missedBytes > 0) yield { ...chunk, lines };
+    }
+    // Nothing seen yet: what comes from now on is new.
+    if (seenMs === -Infinity) seenMs = begunMs;
+    await wait(resumePauseMs, undefined, { signal }).catch(() => undefined);
+    await untilRunning(runtime, app.id, isThere, signal);
+  }
+}
+
+/** Resolves when the app runs, is gone, or `signal` aborts. */
+async function untilRunning(
+  runtime: AppRuntime,
+  id: string,
+  isThere: () => boolean,
+  signal: AbortSignal,
+): Promise<void> {
+  if (signal.aborted) return;
+  const done = Promise.withResolvers<void>();
+  const look = (): void => {
+    if (runtime.status(id)?.state === "RUNNING" || !isThere()) done.resolve();
+  };
+  using _subscription = runtime.onChange(look);
+  look();
+  // A removed app announces nothing any more.
+  const timer = setInterval(look, 1_000);
+  try {
+    await Promise.race([done.promise, once(signal, "abort")]);
+  } finally {
+    clearInterval(timer);
+  }
+}
