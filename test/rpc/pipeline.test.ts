@@ -172,9 +172,15 @@ test("a handler's own timeout is deadline_exceeded", async (t) => {
     app: {
       getApp: async () => {
         const signal = AbortSignal.timeout(5);
-        await new Promise((_resolve, reject) =>
-          signal.addEventListener("abort", () => reject(signal.reason as Error)),
-        );
+        // Its timer keeps no process alive.
+        const alive = setTimeout(() => undefined, 5000);
+        try {
+          await new Promise((_resolve, reject) =>
+            signal.addEventListener("abort", () => reject(signal.reason as Error)),
+          );
+        } finally {
+          clearTimeout(alive);
+        }
         return {};
       },
     },
