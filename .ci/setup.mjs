@@ -25,11 +25,12 @@ if (why !== undefined) {
 // npm puts node_modules/.bin first in PATH, so that the script which follows runs on the Node that is installed there.
 const bundled = join(root, "node_modules/.bin/node");
 const program = existsSync(bundled) ? bundled : process.execPath;
-const version = String(spawnSync(program, ["--version"], { encoding: "utf8" }).stdout);
+const asked = spawnSync(program, ["--version"], { encoding: "utf8" });
+const version = asked.error === undefined ? asked.stdout : "";
 const major = Number(/^v(\d+)\./.exec(version)?.[1] ?? 0);
 if (major < neededMajor) {
   fail(
-    `Node ${neededMajor} is needed, and ${program} is ${version.trim()}. It comes as the npm package "node": ` +
+    `Node ${neededMajor} is needed, and ${program} is ${version.trim() || "none"}. It comes as the npm package "node": ` +
       "allow its install script (`npm rebuild node`), or install Node 24 yourself.",
   );
 }
