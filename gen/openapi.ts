@@ -1848,8 +1848,6 @@ export interface components {
             /** @description The last lines that it printed, at most 20. */
             last_lines: string[];
         };
-        /** @description Nothing to say. */
-        CommitPrimaryTokenRotationRequest: Record<string, never>;
         /** @description The window is closed. */
         CommitPrimaryTokenRotationResponse: {
             /** @description False: no window was open. */
@@ -2574,8 +2572,6 @@ export interface components {
              */
             sizeBytes: number;
         };
-        /** @description Nothing to say. */
-        RebootSystemRequest: Record<string, never>;
         /** @description The reboot is on its way. */
         RebootSystemResponse: {
             /** @description Seconds until it begins. */

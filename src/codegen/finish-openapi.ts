@@ -233,14 +233,15 @@ function finishSchemas(
     if (route.body !== "" && !hasRawBody(route)) reachable([method.input], requests);
     if (!hasRawAnswer(route)) reachable([method.output], answers);
   }
-  // The bodies of paths with variables are written where they stand.
+  // The bodies of paths with variables are written where they stand, empty ones are not written.
   const inline = new Set(
     routes.filter((route) => route.template.variables.length > 0).map((route) => route.method.input),
   );
   const finished: Record<string, Schema> = { Error: errorSchema() };
   const byName = (a: DescMessage, b: DescMessage): number => (componentName(a) < componentName(b) ? -1 : 1);
   for (const message of [...requests, ...[...answers].filter((each) => !requests.has(each))].sort(byName)) {
-    if (inline.has(message) && !answers.has(message)) continue;
+    const isUnnamed = inline.has(message) || (requests.has(message) && message.fields.length === 0);
+    if (isUnnamed && !answers.has(message)) continue;
     const description = clean(base.components.schemas[message.typeName]?.description);
     const schema = schemas.object(message.fields, requests.has(message) ? "request" : "answer");
     finished[componentName(message)] = { ...schema, ...(description !== "" && { description }) };

@@ -1,0 +1,137 @@
+import test from "ava";
+import { mkdtemp, readFile, rm, writeFile } from "node:fs/promises";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import { createProtoModule, runBuf } from "../rest/support/compile-protos.ts";
+
+const root = join(import.meta.dirname, "../..");
+
+/** Generates from a service of `methods`; the messages are the same everywhere. */
+async function generate(methods: string): Promise<Record<"routes" | "words" | "methods", string>> {
+  const module = await createProtoModule({
+    "svc/v1/thing.proto": `syntax = "proto3";
+      package svc.v1;
+      import "google/api/annotations.proto";
+      import "google/api/httpbody.proto";
+      import "svc/v1/access.proto";
+      import "svc/v1/rules.proto";
+      service ThingService { ${methods} }
+      message Thing {
+        string id = 1;
+        int32 number = 2;
+        repeated string tags = 3 [(svc.v1.rules) = {items: {in: ["one", "two"]}}];
+        Thing child = 4;
+        google.api.HttpBody raw = 5;
+        string status = 6 [(svc.v1.rules) = {in: ["on", "off"]}];
+      }`,
+  });
+  const out = await mkdtemp(join(tmpdir(), "svc-generated-"));
+  try {
+    const plugin = {
+      local: [process.execPath, join(root, "src/codegen/protoc-gen-svc-rest.ts")],
+      out,
+      strategy: "all",
+      opt: ["target=ts", "import_extension=ts"],
+    };
+    await writeFile(join(module, "buf.gen.yaml"), JSON.stringify({ version: "v2", plugins: [plugin] }));
+    await runBuf(module, ["generate"]);
+    const read = (name: string): Promise<string> => readFile(join(out, `svc/v1/${name}.ts`), "utf8");
+    return { routes: await read("routes"), words: await read("words"), methods: await read("methods") };
+  } finally {
+    await rm(module, { recursive: true });
+    await rm(out, { recursive: true });
+  }
+}
+
+const user = "option (svc.v1.access) = ACCESS_LEVEL_USER;";
+const rpc = (rule: string, name = "Get", signature = "(Thing) returns (Thing)"): string =>
+  `rpc ${name}${signature} { ${user} option (google.api.http) = {${rule}}; }`;
+
+test("writes routes, policies and words", async (t) => {
+  const { routes, words, methods } = await generate(
+    rpc('get: "/v1/things/{id}", additional_bindings {post: "/v1/things/{id}:get", body: "*"}') +
+      'rpc Halt(Thing) returns (Thing) { option (svc.v1.access) = ACCESS_LEVEL_PRIMARY; option (svc.v1.capability) = "halt"; }',
+  );
+  t.regex(
+    routes,
+    /httpMethod: "GET",\s+template: \{"source":"\/v1\/things\/\{id\}","segments":\["v1","things","\*"\]/,
+  );
+  t.regex(routes, /httpMethod: "POST",[^]*"verb":"get"[^]*method: ThingService\.method\.get,\s+body: "\*"/);
+  t.regex(methods, /"svc\.v1\.ThingService\/Halt": \{"access":"PRIMARY","capability":"halt"\}/);
+  t.regex(words, /export const ThingTags = \["one","two"\] as const;\nexport type ThingTag = /);
+  t.regex(words, /export const ThingStatuses = \["on","off"\] as const;\nexport type ThingStatus = /);
+});
+
+const refused: [name: string, methods: string, problem: RegExp][] = [
+  [
+    "a method without an access level",
+    "rpc Get(Thing) returns (Thing);",
+    /ThingService\.Get: option \(svc\.v1\.access\) is missing/,
+  ],
+  [
+    "an unspecified one",
+    "rpc Get(Thing) returns (Thing) { option (svc.v1.access) = ACCESS_LEVEL_UNSPECIFIED; }",
+    /Get: option \(svc\.v1\.access\) is missing/,
+  ],
+  [
+    "a bad template",
+    rpc('get: "/v1/{id"'),
+    /ThingService\.Get: template "\/v1\/\{id", character 8: the variable is not closed/,
+  ],
+  [
+    "a duplicate route",
+    rpc('get: "/v1/a"') + rpc('get: "/v1/a"', "Other"),
+    /Other: GET \/v1\/a takes the same requests as GET \/v1\/a of svc\.v1\.ThingService\.Get/,
+  ],
+  [
+    "a conflicting route",
+    rpc('get: "/v1/{id}/x"') + rpc('get: "/v1/{status=*}/x"', "Other"),
+    /takes the same requests/,
+  ],
+  ["a variable that is no field", rpc('get: "/v1/{name}"'), /"name" is no field of svc\.v1\.Thing/],
+  ["a nested variable that is no field", rpc('get: "/v1/{child.name}"'), /"child\.name" is no field/],
+  ["a variable through a scalar", rpc('get: "/v1/{id.x}"'), /goes through "id", which is no message/],
+  ["a repeated variable", rpc('get: "/v1/{tags}"'), /"tags" is not a single value/],
+  ["a message as a variable", rpc('get: "/v1/{child}"'), /"child" is not a single value/],
+  ["a number of several segments", rpc('get: "/v1/{number=**}"'), /must be a string/],
+  ["a body that is no field", rpc('post: "/v1/a", body: "name"'), /body "name" is no field/],
+  [
+    "a body that is a variable",
+    rpc('post: "/v1/{id}", body: "id"'),
+    /"id" is both the body and a path variable/,
+  ],
+  ["a body for GET", rpc('get: "/v1/a", body: "*"'), /GET has no body/],
+  [
+    "a response_body that is no field",
+    rpc('get: "/v1/a", response_body: "name"'),
+    /response_body "name" is no field/,
+  ],
+  [
+    "nested additional_bindings",
+    rpc('get: "/v1/a", additional_bindings {get: "/v1/b", additional_bindings {get: "/v1/c"}}'),
+    /cannot have additional_bindings/,
+  ],
+  [
+    "a custom HTTP method that nobody knows",
+    rpc('custom: {kind: "FETCH", path: "/v1/a"}'),
+    /"FETCH" is no HTTP method/,
+  ],
+  ["no path", rpc('body: "*"'), /has no path/],
+  [
+    "streams in both directions",
+    rpc('post: "/v1/a", body: "raw"', "Get", "(stream Thing) returns (stream Thing)"),
+    /both directions/,
+  ],
+  [
+    "a stream of requests that are not raw",
+    rpc('post: "/v1/a", body: "*"', "Get", "(stream Thing) returns (Thing)"),
+    /needs a google\.api\.HttpBody/,
+  ],
+];
+
+for (const [name, methods, problem] of refused) {
+  test(`refuses ${name}`, async (t) => {
+    const error = await t.throwsAsync(generate(methods));
+    t.regex(String((error as Error & { stderr?: unknown }).stderr), problem);
+  });
+}

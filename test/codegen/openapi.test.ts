@@ -1,0 +1,93 @@
+import { Ajv2020 } from "ajv/dist/2020.js";
+import addFormats from "ajv-formats";
+import test from "ava";
+import { readFile } from "node:fs/promises";
+import { join } from "node:path";
+import { methodPolicies } from "../../gen/svc/v1/methods.ts";
+import { routes } from "../../gen/svc/v1/routes.ts";
+import { ErrorDetailReasons } from "../../gen/svc/v1/words.ts";
+import type { Document, Operation, Schema } from "../../src/codegen/openapi-document.ts";
+import { SvcError } from "../../src/errors.ts";
+import type { ErrorCode } from "../../src/errors.ts";
+import { errorAnswer, statusByCode } from "../../src/rest/errors.ts";
+import { JsonWriter } from "../../src/rest/json-writer.ts";
+
+const path = join(import.meta.dirname, "../../openapi/openapi.json");
+const document = JSON.parse(await readFile(path, "utf8")) as Document;
+const ajv = new Ajv2020({ strict: false, allErrors: true });
+addFormats.default(ajv);
+ajv.addSchema(document, "openapi");
+
+const operations = Object.entries(document.paths).flatMap(([template, byMethod]) =>
+  Object.entries(byMethod).map(([httpMethod, operation]) => ({ template, httpMethod, operation })),
+);
+
+test("has every route of the contract and no other", (t) => {
+  const documented = operations.map(({ template, httpMethod }) => `${httpMethod.toUpperCase()} ${template}`);
+  t.deepEqual(
+    documented.sort(),
+    routes.map((route) => `${route.httpMethod} ${route.template.source}`).sort(),
+  );
+});
+
+test("says who may call an operation, and its capability", (t) => {
+  for (const { method, httpMethod, template } of routes) {
+    const operation = document.paths[template.source]?.[httpMethod.toLowerCase()] as Operation;
+    const policy = methodPolicies[`${method.parent.typeName}/${method.name}` as keyof typeof methodPolicies];
+    t.is(operation["x-svc-access"], policy.access);
+    t.is(operation["x-svc-capability"] ?? "", policy.capability);
+    t.regex(operation.description, /Access: /);
+  }
+});
+
+test("every schema compiles and every reference leads somewhere", (t) => {
+  for (const name of Object.keys(document.components.schemas)) {
+    t.notThrows(() => ajv.compile({ $ref: `openapi#/components/schemas/${name}` }), name);
+  }
+  const text = JSON.stringify(document);
+  for (const [, kind = "", name = ""] of text.matchAll(/"#\/components\/(schemas|responses)\/([^"]+)"/g)) {
+    t.true(name in document.components[kind as "schemas" | "responses"], name);
+  }
+});
+
+test("no schema is there for nothing", (t) => {
+  const text = JSON.stringify(document);
+  for (const name of Object.keys(document.components.schemas)) {
+    t.true(text.includes(`"#/components/schemas/${name}"`), name);
+  }
+});
+
+test("64-bit integers are integers, and nothing is null", (t) => {
+  const walk = (schema: Schema, at: string): void => {
+    t.false(Array.isArray(schema.type), `${at} has one type`);
+    for (const [name, property] of Object.entries(schema.properties ?? {})) walk(property, `${at}.${name}`);
+    if (schema.items !== undefined) walk(schema.items, `${at}[]`);
+  };
+  for (const [name, schema] of Object.entries(document.components.schemas)) walk(schema, name);
+});
+
+test("the body of every error is described, payload by payload", (t) => {
+  const validate = ajv.compile({ $ref: "openapi#/components/schemas/Error" });
+  const writer = new JsonWriter();
+  for (const reason of ErrorDetailReasons) {
+    for (const code of Object.keys(statusByCode) as ErrorCode[]) {
+      const { body } = errorAnswer(writer, new SvcError(code, reason, "no"));
+      t.true(validate(JSON.parse(body)), `${reason}: ${ajv.errorsText(validate.errors)}`);
+    }
+  }
+  t.false(
+    validate({ error: "no", code: "permission_denied", reason: "token_denied" }),
+    "the payload must be there",
+  );
+});
+
+test("the statuses of an operation cover the codes that a caller can get", (t) => {
+  const changing = operations.filter(({ httpMethod }) => httpMethod !== "get");
+  const unseen = new Set([499]);
+  for (const { operation } of changing) {
+    for (const status of new Set(Object.values(statusByCode))) {
+      if (!unseen.has(status))
+        t.true(String(status) in operation.responses, `${operation.operationId}: ${status}`);
+    }
+  }
+});
