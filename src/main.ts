@@ -2,6 +2,7 @@
  * `svc`: from the process's arguments and environment to the command line, which runs everything else. The only reader
  * of `process.argv` and `process.env`, but for the helper programs.
  */
+import { statSync } from "node:fs";
 import { enableCompileCache } from "node:module";
 import { homedir } from "node:os";
 import { join } from "node:path";
@@ -16,7 +17,8 @@ const uid = process.getuid?.() ?? 0;
 const environment: PathEnvironment = { uid, home: homedir(), env: process.env };
 /** A bundle has no `src/`. */
 const fromSources = import.meta.dirname.endsWith("/src");
-enableCompileCache(compileCacheDir(environment));
+const compileCache = compileCacheDir(environment);
+if (compileCache !== undefined) enableCompileCache(compileCache);
 void main();
 
 async function main(): Promise<void> {
@@ -101,8 +103,16 @@ function withErrorHandler<Stream extends NodeJS.WriteStream>(stream: Stream): St
   return stream;
 }
 
-/** Private to the user: V8 runs what it finds in there, so it must not be the shared temporary directory. */
-function compileCacheDir({ home, env }: PathEnvironment): string {
+/**
+ * Private to the user: V8 runs what it finds in there, so it must not be the shared temporary directory. Trying svc from
+ * its sources leaves nothing outside of the checkout, and nothing in one whose daemon is another user's.
+ */
+function compileCacheDir({ home, env }: PathEnvironment): string | undefined {
+  if (fromSources) {
+    const stateDir = join(import.meta.dirname, "../.svc");
+    const isOwn = statSync(stateDir, { throwIfNoEntry: false })?.uid === uid;
+    return isOwn ? join(stateDir, "cache", "compile") : undefined;
+  }
   if (uid === 0) return "/var/cache/svc/compile";
   const cacheHome = env["XDG_CACHE_HOME"];
   return join(cacheHome?.startsWith("/") === true ? cacheHome : join(home, ".cache"), "svc", "compile");

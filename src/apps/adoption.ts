@@ -37,7 +37,14 @@ export class Adoption implements Disposable {
   /** Begins; resolves when every app is taken over. Never rejects. */
   async start(): Promise<void> {
     const { registry, runtimes } = this.#options;
-    for (const runtime of runtimes) this.#subscriptions.push(runtime.onChange((id) => this.#follow(id)));
+    for (const runtime of runtimes) {
+      this.#subscriptions.push(
+        runtime.onChange((id) => {
+          // Until an app is taken over, what its runtime says of it is not the last word.
+          if (!this.#pending.has(id)) this.#follow(id);
+        }),
+      );
+    }
     // Whoever was stopped stays stopped: there is nothing to find out, and a thousand of them cost nothing.
     const wanted = registry.all().filter((app) => app.desired === "running");
     this.#all = mapBounded(wanted, adoptedAtOnce, (app) => this.#adopt(app));

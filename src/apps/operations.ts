@@ -110,7 +110,9 @@ export class Operations {
     };
     for (let attempt = 1; ; attempt++) {
       try {
-        const [inserted] = await this.#store.write([insert, ...statements], { essential: true });
+        const [inserted] = await this.#store.write([insert, ...statements], {
+          essential: freesRoom.has(kind),
+        });
         const id = Number(inserted?.rows?.[0]?.["id"]);
         this.#live.add(id);
         return { id, appId, kind, phase, detail, executor: this.#executor, startedAtMs };
@@ -189,6 +191,9 @@ export class Operations {
 function endOperation(operation: Operation): Statement {
   return { sql: "DELETE FROM operations WHERE id = ?", params: [operation.id] };
 }
+
+/** What must be possible on a full disk too. */
+const freesRoom: ReadonlySet<AppOperationKind> = new Set(["stop", "remove"]);
 
 const doing: Record<AppOperationKind, string> = {
   install: "being installed",

@@ -35,12 +35,22 @@ function maintain(files: StoreFiles, migrations: readonly string[], task: Mainte
     }
     case "prepare": {
       const restoration = prepareDatabase(files, migrations, task.nowMs);
+      makeReserveIfPossible(files);
       return { kind: "prepared", ...(restoration === undefined ? {} : { restoration }) };
     }
     case "housekeep":
       if (isSnapshotStale(files)) takeSnapshot(files, migrations.length);
       makeReserve(files);
       return { kind: "housekept" };
+  }
+}
+
+/** From the first day on a disk may fill up; one that is full already keeps nobody from opening the store. */
+function makeReserveIfPossible(files: StoreFiles): void {
+  try {
+    makeReserve(files);
+  } catch {
+    // The next housekeeping tries again, and says so if it fails too.
   }
 }
 

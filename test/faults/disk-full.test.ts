@@ -1,0 +1,81 @@
+/** A full disk: what needs room fails with a typed error and leaves the old state; what frees room works (threat 46). */
+import { execFile } from "node:child_process";
+import { createWriteStream } from "node:fs";
+import { mkdir, mkdtemp, readdir, rm, stat } from "node:fs/promises";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import { promisify } from "node:util";
+import test from "ava";
+import { AppService } from "../../gen/svc/v1/app_pb.ts";
+import { isRoot, needsRoot, startDaemon } from "../support/daemon.ts";
+import { errorOf } from "../support/errors.ts";
+import { freePort, writePackage } from "../support/packages.ts";
+
+const run = promisify(execFile);
+const rootTest = isRoot ? test : test.skip;
+
+async function smallDisk(sizeMiB: number) {
+  const dir = await mkdtemp(join(tmpdir(), "svc-disk-"));
+  await run("mount", ["-t", "tmpfs", "-o", `size=${sizeMiB}m,mode=755`, "tmpfs", dir]);
+  return {
+    dir,
+    /** Takes every block that is left, those that a larger write finds too few included. */
+    fill: async () => {
+      for (const chunkBytes of [1024 * 1024, 4096])
+        await fillWith(join(dir, `filler-${chunkBytes}`), chunkBytes);
+    },
+    [Symbol.asyncDispose]: async () => {
+      await run("umount", ["--lazy", dir]);
+      await rm(dir, { recursive: true, force: true });
+    },
+  };
+}
+
+async function fillWith(path: string, chunkBytes: number): Promise<void> {
+  const file = createWriteStream(path);
+  const chunk = Buffer.alloc(chunkBytes);
+  await new Promise<void>((resolve) => {
+    file.on("error", () => resolve());
+    const write = (): void => void file.write(chunk, (error) => (error ? resolve() : write()));
+    write();
+  });
+}
+
+rootTest(
+  `the old state is intact on a full disk, and apps can be stopped and removed${needsRoot}`,
+  async (t) => {
+    await using disk = await smallDisk(64);
+    const dir = join(disk.dir, "svc");
+    await mkdir(dir);
+    await using daemon = await startDaemon({ dir });
+    const apps = daemon.client(AppService);
+    const source = await mkdtemp(join(tmpdir(), "svc-package-"));
+    await writePackage(source, await freePort(), { files: { ballast: "x".repeat(4 * 1024 * 1024) } });
+    await apps.installApp({ spec: source });
+    await apps.startApp({ id: "web" });
+    await disk.fill();
+
+    for (const [name, call] of Object.entries({
+      install: () => apps.installApp({ spec: source }),
+      clone: () => apps.cloneApp({ id: "web" }),
+      upgrade: async () => {
+        await apps.stopApp({ id: "web" });
+        await apps.upgradeApp({ id: "web" });
+      },
+    })) {
+      t.like(await errorOf(call()), { code: "ResourceExhausted", reason: "disk_full" }, name);
+      t.deepEqual(
+        (await apps.listApps({})).apps.map(({ id, version, state }) => [id, version, state]),
+        [["web", "1.0.0", name === "upgrade" ? "STOPPED" : "RUNNING"]],
+        `after the ${name}`,
+      );
+      t.deepEqual(await readdir(join(daemon.storeDir, "apps")), ["web"], `after the ${name}`);
+      t.true((await stat(join(daemon.storeDir, "apps", "web", "repo", "svc.yaml"))).isFile());
+    }
+    t.true((await apps.removeApp({ id: "web" })).freedBytes > 4_000_000n);
+    t.deepEqual((await apps.listApps({})).apps, []);
+    // What the removal freed is enough to go on.
+    t.is((await apps.installApp({ spec: source })).state, "STOPPED");
+    await rm(source, { recursive: true });
+  },
+);
