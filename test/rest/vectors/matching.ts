@@ -242,6 +242,12 @@ export const variables: readonly Vector[] = [
     calls: ["EchoKinds", { text: "a", count: 1 }],
   },
   {
+    name: "by either of the field's names",
+    request: "PUT /v1/typed/int64/5",
+    body: { int64_value: 6 },
+    calls: ["PutNumbered", { int64Value: "5" }],
+  },
+  {
     name: "the path beats a nested field of the body",
     request: "POST /v1/nested/a",
     body: { child: { name: "b", count: 1 } },
