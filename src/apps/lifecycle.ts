@@ -126,14 +126,8 @@ export class Lifecycle {
     try {
       patch = await work(app);
     } catch (error) {
-      if (error instanceof SvcError && error.reason === "start_failed") {
-        patch = {
-          state: "FAILED",
-          desired: "stopped",
-          stateReason: error.message,
-          failure: failureOf(error),
-        };
-      }
+      const failure = failureOf(error);
+      if (failure !== undefined) patch = { state: "FAILED", desired: "stopped", ...failure };
       throw error;
     } finally {
       const statements = Object.keys(patch).length === 0 ? [] : [patchApp(app.id, patch)];
@@ -164,10 +158,16 @@ function isUp(state: string | undefined): boolean {
   return state === "RUNNING" || state === "STARTING";
 }
 
-function failureOf(error: SvcError): StartFailure {
-  const payload = (error as SvcError<"start_failed">).payload;
+/** What a start that failed leaves in the record; undefined for any other error. */
+function failureOf(error: unknown): { stateReason: string; failure: StartFailure } | undefined {
+  if (!isStartFailed(error)) return undefined;
+  const { message, payload } = error;
   const failure: StartFailure = { lastLines: [...(payload?.lastLines ?? [])] };
   if (payload?.exitCode !== undefined) failure.exitCode = payload.exitCode;
   if (payload?.signal !== undefined && payload.signal !== "") failure.signal = payload.signal;
-  return failure;
+  return { stateReason: message, failure };
+}
+
+function isStartFailed(error: unknown): error is SvcError<"start_failed"> {
+  return error instanceof SvcError && error.reason === "start_failed";
 }

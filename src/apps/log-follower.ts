@@ -42,9 +42,9 @@ async function untilRunning(
   signal: AbortSignal,
 ): Promise<void> {
   if (signal.aborted) return;
-  const done = Promise.withResolvers<void>();
+  const done = Promise.withResolvers<undefined>();
   const look = (): void => {
-    if (runtime.status(id)?.state === "RUNNING" || !isThere()) done.resolve();
+    if (runtime.status(id)?.state === "RUNNING" || !isThere()) done.resolve(undefined);
   };
   using _subscription = runtime.onChange(look);
   look();

@@ -170,9 +170,8 @@ class TableReader {
     return this.#values[key];
   }
 
-  #refuse(key: string, description: string): undefined {
+  #refuse(key: string, description: string): void {
     this.#violations.push({ field: this.#prefix + key, description });
-    return undefined;
   }
 
   #child(values: unknown, key: string): TableReader {
@@ -203,9 +202,9 @@ class TableReader {
   string(key: string): string | undefined {
     const value = this.#take(key);
     if (value === undefined) return undefined;
-    if (typeof value !== "string" || value === "")
-      return this.#refuse(key, "must be a text that is not empty");
-    return value;
+    if (typeof value === "string" && value !== "") return value;
+    this.#refuse(key, "must be a text that is not empty");
+    return undefined;
   }
 
   required(key: string): string {
@@ -216,10 +215,9 @@ class TableReader {
   strings(key: string): readonly string[] | undefined {
     const value = this.#take(key);
     if (value === undefined) return undefined;
-    if (!Array.isArray(value) || !value.every((entry) => typeof entry === "string")) {
-      return this.#refuse(key, "must be a list of texts");
-    }
-    return value;
+    if (Array.isArray(value) && value.every((entry) => typeof entry === "string")) return value;
+    this.#refuse(key, "must be a list of texts");
+    return undefined;
   }
 
   directories(key: string): readonly string[] | undefined {
@@ -243,7 +241,8 @@ class TableReader {
   word<T extends string>(key: string, words: readonly T[]): T | undefined {
     const value = this.string(key);
     if (value === undefined || words.includes(value as T)) return value as T | undefined;
-    return this.#refuse(key, `"${value}" must be one of ${words.join(", ")}`);
+    this.#refuse(key, `"${value}" must be one of ${words.join(", ")}`);
+    return undefined;
   }
 
   /** A URL as it is; `./…` and `../…` are relative to the configuration file. */

@@ -1,25 +1,27 @@
 /** AppService: one domain call per method. */
-import type { JsonObject as ProtoJsonObject } from "@bufbuild/protobuf";
 import type { ServiceImpl } from "@connectrpc/connect";
 import { timestampFromMs } from "@bufbuild/protobuf/wkt";
 import type { AppService, InstallAppRequest } from "../../gen/svc/v1/app_pb.ts";
+import type { IssueConsoleTokenRequestSession } from "../../gen/svc/v1/words.ts";
 import type { Apps } from "../apps/apps.ts";
 import type { InstallRequest } from "../apps/install.ts";
 import type { UpgradeResult } from "../apps/upgrade.ts";
 import type { CloneResult } from "../apps/clone.ts";
 import type { SettingsView } from "../apps/app-settings.ts";
 import { failedPrecondition } from "../errors.ts";
-import type { JsonObject } from "../lib/json.ts";
 import type { LogChunk } from "../runtimes/runtime.ts";
-import { unimplemented } from "../rpc/unimplemented.ts";
-import { userOf } from "../rpc/user-context.ts";
+import { userOf, type UserContext } from "../rpc/user-context.ts";
+import type { ConsoleTokens } from "../tokens/console-tokens.ts";
 import { progressEvents } from "./progress-events.ts";
 import { statsFrames } from "./stats-frames.ts";
 
 const defaultPageSize = 1000;
 const defaultTail = 100;
 
-export function createAppService(apps: Apps): ServiceImpl<typeof AppService> {
+export function createAppService(
+  apps: Apps,
+  consoleTokens: ConsoleTokens<UserContext>,
+): ServiceImpl<typeof AppService> {
   return {
     listApps: ({ limit = defaultPageSize, pageToken }, context) =>
       apps.list(userOf(context), { limit, pageToken }),
@@ -95,9 +97,15 @@ export function createAppService(apps: Apps): ServiceImpl<typeof AppService> {
     getAppSettings: async ({ id }, context) => settingsMessage(await apps.settings(id, userOf(context))),
 
     updateAppSettings: async ({ id, values = {} }, context) =>
-      settingsMessage(await apps.replaceSettings(id, values as JsonObject, userOf(context))),
+      settingsMessage(await apps.replaceSettings(id, values, userOf(context))),
 
-    issueConsoleToken: unimplemented,
+    issueConsoleToken: async ({ appId, session }, context) => {
+      const user = userOf(context);
+      await apps.get(appId, user);
+      const scope = { appId, session: session as IssueConsoleTokenRequestSession };
+      const { token, expiresAtMs } = consoleTokens.issue(scope, user);
+      return { token, expiresAt: timestampFromMs(expiresAtMs) };
+    },
 
     getDiskReport: (_request, context) => apps.diskReport(userOf(context), context.signal),
 
@@ -121,7 +129,7 @@ export function createAppService(apps: Apps): ServiceImpl<typeof AppService> {
 
 function installRequest(request: InstallAppRequest): InstallRequest {
   const { spec, source, name, branch, tag, licenseAck, settings = {} } = request;
-  return { spec, source, name, branch, tag, licenseAck, settings: settings as JsonObject };
+  return { spec, source, name, branch, tag, licenseAck, settings };
 }
 
 function upgradeResponse({ id, upToDate, from, to }: UpgradeResult) {
@@ -137,8 +145,8 @@ function settingsMessage({ schema, values, restartRequired }: SettingsView) {
     schema:
       schema === null
         ? { kind: { case: "nullValue" as const, value: 0 as const } }
-        : { kind: { case: "structValue" as const, value: schema as ProtoJsonObject } },
-    values: values as ProtoJsonObject,
+        : { kind: { case: "structValue" as const, value: schema } },
+    values,
     restartRequired,
   };
 }

@@ -17,15 +17,14 @@ export async function* progressEvents<R, E>(
   resultEvent: (result: R) => E,
 ): AsyncGenerator<ProgressEvent | E> {
   const queue: Progress[] = [];
-  let wake = Promise.withResolvers<void>();
-  let isDone = false;
+  const state = { isDone: false, wake: Promise.withResolvers<undefined>() };
   const finished = work((progress) => {
     if (queue.length === queueLimit) queue.shift();
     queue.push(progress);
-    wake.resolve();
+    state.wake.resolve(undefined);
   }).finally(() => {
-    isDone = true;
-    wake.resolve();
+    state.isDone = true;
+    state.wake.resolve(undefined);
   });
   // Awaited below; until then a failure is not an unhandled one.
   finished.catch(() => undefined);
@@ -33,11 +32,11 @@ export async function* progressEvents<R, E>(
     const progress = queue.shift();
     if (progress !== undefined) {
       yield { event: { case: "progress", value: progress } };
-    } else if (isDone) {
+    } else if (state.isDone) {
       break;
     } else {
-      await wake.promise;
-      wake = Promise.withResolvers<void>();
+      await state.wake.promise;
+      state.wake = Promise.withResolvers<undefined>();
     }
   }
   yield resultEvent(await finished);

@@ -53,11 +53,16 @@ export function prepareStep(app: RunnableApp, command: Command): PreparedCommand
   };
 }
 
+/** The app's own command, and a way to fill in the other texts of its manifest. */
+export interface PreparedApp extends PreparedCommand {
+  readonly expand: (text: string) => string;
+}
+
 /**
  * The app's own command.
  * @throws Error for an app that does not run as processes.
  */
-export function prepareProcess(app: RunnableApp): PreparedCommand {
+export function prepareProcess(app: RunnableApp): PreparedApp {
   const { runtime } = app.manifest;
   if (runtime.kind !== "process") throw new Error(`app ${app.id} runs as ${runtime.kind}`);
   const scope = placeholderScope(app);
@@ -67,6 +72,7 @@ export function prepareProcess(app: RunnableApp): PreparedCommand {
     argv: [...runtime.argv.map(expand), ...settings.args],
     cwd: join(app.directory, appTree.repo, runtime.workingDir),
     env: { ...mapValues(runtime.env, expand), ...settings.env, ...appEnvironment(app) },
+    expand,
   };
 }
 

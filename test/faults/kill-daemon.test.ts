@@ -76,11 +76,11 @@ class KillRun {
     const before = await this.#apps.listApps({});
     const survivors = await this.#pids(before.apps);
     const { name, id, expect, call } = await this.#pick(before.apps);
-    let isAcknowledged = false;
+    const outcome = { isAcknowledged: false };
     const begunMs = performance.now();
     const answered = call(this.#apps).then(
       () => {
-        isAcknowledged = true;
+        outcome.isAcknowledged = true;
         this.#durations.set(name, performance.now() - begunMs);
       },
       () => undefined,
@@ -89,14 +89,14 @@ class KillRun {
     const windowMs = (this.#durations.get(name) ?? 60_000) * killWindow;
     await Promise.race([answered, wait(this.#random() * windowMs)]);
     // Where the window allows it, the kill comes some time after the answer.
-    if (isAcknowledged) await wait(this.#random() * 20);
+    if (outcome.isAcknowledged) await wait(this.#random() * 20);
     await this.#daemon.kill();
-    const outcome = isAcknowledged ? "acknowledged" : "cut short";
-    this.#counts.set(`${name} ${outcome}`, (this.#counts.get(`${name} ${outcome}`) ?? 0) + 1);
-    expect(isAcknowledged);
+    const how = outcome.isAcknowledged ? "acknowledged" : "cut short";
+    this.#counts.set(`${name} ${how}`, (this.#counts.get(`${name} ${how}`) ?? 0) + 1);
+    expect(outcome.isAcknowledged);
     await this.#daemon.restart();
-    await this.#check(`${name} of ${id}, ${outcome}`);
-    await this.#checkSurvivors(survivors, id, `${name} of ${id}, ${outcome}`);
+    await this.#check(`${name} of ${id}, ${how}`);
+    await this.#checkSurvivors(survivors, id, `${name} of ${id}, ${how}`);
   }
 
   async cleanUp(): Promise<void> {
@@ -139,7 +139,9 @@ class KillRun {
         name: "settings",
         id,
         expect: (acknowledged) => {
-          known.greeting = acknowledged ? [greeting] : [...known.greeting, greeting];
+          known.greeting = acknowledged
+            ? [JSON.stringify(greeting)]
+            : [...known.greeting, JSON.stringify(greeting)];
         },
         call: (client) => client.updateAppSettings({ id, values: { greeting, port: this.#port } }),
       };
@@ -201,7 +203,7 @@ class KillRun {
     for (const app of apps) {
       const known = this.#expected.get(app.id);
       const settings = await this.#apps.getAppSettings({ id: app.id });
-      const greeting = String(settings.values?.["greeting"]);
+      const greeting = JSON.stringify(settings.values?.["greeting"]);
       if (known !== undefined) {
         t.true(
           known.version.includes(app.version),

@@ -13,7 +13,7 @@ export interface SeenError {
 /** The error that the call ends with. @throws Error when it succeeds */
 export async function errorOf(call: Promise<unknown> | AsyncIterable<unknown>): Promise<SeenError> {
   try {
-    if (Symbol.asyncIterator in call) for await (const _message of call) void _message;
+    if (Symbol.asyncIterator in call) await Array.fromAsync(call);
     else await call;
   } catch (error) {
     const seen = ConnectError.from(error);
