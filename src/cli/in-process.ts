@@ -28,6 +28,7 @@ export async function openInProcess(host: CliHost, options: InProcessOptions): P
     config,
     version: host.version,
     programs,
+    selfUid: host.uid,
     // A command prints what it has to say itself.
     log: createLog("error"),
     peerUid: (socket) => readPeerCredentials(socket).uid,

@@ -10,12 +10,16 @@ import { readBootId } from "../lib/boot-id.ts";
 import { createPackageResolver } from "../packages/create-package-resolver.ts";
 import { createSettingsValidator } from "../packages/settings-validator.ts";
 import { createPipeline, type Pipeline } from "../rpc/pipeline.ts";
+import type { UserContext } from "../rpc/user-context.ts";
 import { Cgroups } from "../runtimes/process/cgroup.ts";
 import { ProcessRuntime } from "../runtimes/process/process-runtime.ts";
 import type { PeerUid } from "../runtimes/process/supervisor-connection.ts";
 import type { AppRuntime } from "../runtimes/runtime.ts";
 import { currentExecutor } from "../store/executors.ts";
 import { openStore } from "../store/store.ts";
+import { ConsoleTokens } from "../tokens/console-tokens.ts";
+import { TokenAuthority } from "../tokens/token-authority.ts";
+import { systemTokenClock } from "../tokens/token-clock.ts";
 import type { Config } from "./config.ts";
 import type { DaemonLog } from "./log.ts";
 import type { Programs } from "./programs.ts";
@@ -27,6 +31,8 @@ export interface ContextOptions {
   config: Config;
   version: string;
   programs: Programs;
+  /** The uid of this process. */
+  selfUid: number;
   log: DaemonLog;
   /** Whom the kernel names at the other end of a unix socket. */
   peerUid: PeerUid;
@@ -39,12 +45,15 @@ export interface ContextOptions {
 export interface DaemonContext extends AsyncDisposable {
   readonly pipeline: Pipeline;
   readonly apps: Apps;
+  /** To be opened before it recognises anybody. */
+  readonly tokens: TokenAuthority;
+  readonly consoleTokens: ConsoleTokens<UserContext>;
   /** The name of a uid; empty when the host has none. */
   readonly userName: (uid: number) => Promise<string>;
 }
 
 export async function createContext(options: ContextOptions): Promise<DaemonContext> {
-  const { config, version, programs, log, peerUid, now = Date.now, shutdownSignal } = options;
+  const { config, version, programs, selfUid, log, peerUid, now = Date.now, shutdownSignal } = options;
   await using resources = new AsyncDisposableStack();
   const startedAtMs = now();
   const paths = createAppPaths(config.store.dir);
@@ -108,9 +117,14 @@ export async function createContext(options: ContextOptions): Promise<DaemonCont
       log,
     }),
   );
+  const clock = systemTokenClock(now);
+  const tokens = resources.use(new TokenAuthority({ file: config.tokenFile, selfUid, store, clock, log }));
+  const consoleTokens = new ConsoleTokens<UserContext>(clock);
   const pipeline: Pipeline = createPipeline({
     services: bindServices({
       apps,
+      tokens,
+      consoleTokens,
       facts: { version, mode: config.mode, startedAtMs, capabilities: () => pipeline.capabilities },
     }),
     log,
@@ -118,7 +132,14 @@ export async function createContext(options: ContextOptions): Promise<DaemonCont
   });
   apps.start();
   const owned = resources.move();
-  return { pipeline, apps, userName, [Symbol.asyncDispose]: () => owned.disposeAsync() };
+  return {
+    pipeline,
+    apps,
+    tokens,
+    consoleTokens,
+    userName,
+    [Symbol.asyncDispose]: () => owned.disposeAsync(),
+  };
 }
 
 /** Root's own apps may be given to another account; everybody else's run as their owner. */

@@ -1,7 +1,6 @@
 /** The daemon: every service behind two doors, from start to a graceful stop. */
 import { SvcError } from "../errors.ts";
 import { readFile } from "node:fs/promises";
-import { openPrimaryToken } from "../tokens/primary-token.ts";
 import { createListeners, type ListeningAddresses } from "../transport/listeners.ts";
 import { loadPeerCredentials } from "../transport/peer-credentials.ts";
 import type { Config } from "./config.ts";
@@ -37,6 +36,7 @@ export async function startDaemon(options: DaemonOptions): Promise<Daemon> {
       config,
       version,
       programs,
+      selfUid,
       log,
       peerUid: (socket) => readPeerCredentials(socket).uid,
       shutdownSignal: shutdown.signal,
@@ -48,10 +48,11 @@ export async function startDaemon(options: DaemonOptions): Promise<Daemon> {
       new SvcError("unavailable", "unavailable", "the daemon is stopping; try again in a moment"),
     );
   });
+  await context.tokens.open();
   const listeners = resources.use(
     createListeners({
       pipeline: context.pipeline,
-      tokens: await openPrimaryToken(config.tokenFile, selfUid),
+      tokens: context.tokens,
       mode: config.mode,
       selfUid,
       userName: context.userName,

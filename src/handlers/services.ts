@@ -11,6 +11,9 @@ import { SystemService } from "../../gen/svc/v1/system_pb.ts";
 import { TokenService } from "../../gen/svc/v1/token_pb.ts";
 import type { Apps } from "../apps/apps.ts";
 import { implement, type BoundService } from "../rpc/bound-service.ts";
+import type { UserContext } from "../rpc/user-context.ts";
+import type { ConsoleTokens } from "../tokens/console-tokens.ts";
+import type { TokenAuthority } from "../tokens/token-authority.ts";
 import { createAppService } from "./app-service.ts";
 import { createBackupService } from "./backup-service.ts";
 import { createDaemonService, type DaemonFacts } from "./daemon-service.ts";
@@ -25,11 +28,13 @@ import { createTokenService } from "./token-service.ts";
 export interface Domain {
   apps: Apps;
   facts: DaemonFacts;
+  tokens: TokenAuthority;
+  consoleTokens: ConsoleTokens<UserContext>;
 }
 
-export function bindServices({ apps, facts }: Domain): BoundService[] {
+export function bindServices({ apps, facts, tokens, consoleTokens }: Domain): BoundService[] {
   return [
-    implement(AppService, createAppService(apps)),
+    implement(AppService, createAppService(apps, consoleTokens)),
     implement(BackupService, createBackupService()),
     implement(DaemonService, createDaemonService(apps, facts)),
     implement(DockerService, createDockerService()),
@@ -38,6 +43,6 @@ export function bindServices({ apps, facts }: Domain): BoundService[] {
     implement(ProcessService, createProcessService()),
     implement(ScheduleService, createScheduleService()),
     implement(SystemService, createSystemService()),
-    implement(TokenService, createTokenService()),
+    implement(TokenService, createTokenService(tokens)),
   ];
 }

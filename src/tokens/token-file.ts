@@ -1,14 +1,15 @@
 /** The file of the primary token, `api.token` beside the configuration file: owner-only, never half-written (T 13). */
 import { randomBytes } from "node:crypto";
 import { constants } from "node:fs";
-import { link, mkdir, open, unlink } from "node:fs/promises";
+import { link, lstat, mkdir, open, readdir, rename, unlink } from "node:fs/promises";
 import type { FileHandle } from "node:fs/promises";
-import { dirname } from "node:path";
-import { failedPrecondition } from "../errors.ts";
-import type { SvcError } from "../errors.ts";
+import { basename, dirname, join } from "node:path";
+import { SvcError, failedPrecondition } from "../errors.ts";
 import { isToken, mintToken } from "./token-digest.ts";
 
 const maxFileBytes = 256;
+/** A temporary file this old belongs to nobody who still works on it. */
+const leftoverAgeMs = 60_000;
 
 /**
  * Reads the primary token, or makes it on the daemon's first start. Two daemons that start at once agree on one token.
@@ -48,8 +49,65 @@ async function readTokenFile(file: string, selfUid: number): Promise<string | un
   }
 }
 
-/** Writes a whole file under a temporary name and links it into place, which never replaces what is there. */
+/** A new token in a file of its own, whole and durable, that waits to take the token file's place. */
+export interface StagedToken {
+  readonly token: string;
+  /** Puts it in the token file's place, whatever is there: a planted link is replaced, not followed. */
+  replace(): Promise<void>;
+  /** Removes it. */
+  discard(): Promise<void>;
+}
+
+/** @throws SvcError `resource_exhausted` on a full disk, `failed_precondition` when the directory cannot be written */
+export async function stageTokenFile(file: string): Promise<StagedToken> {
+  try {
+    const { token, temporary } = await writeTemporary(file);
+    return {
+      token,
+      replace: () => rename(temporary, file),
+      discard: () => unlink(temporary).catch(() => undefined),
+    };
+  } catch (error) {
+    throw writeFailure(error);
+  }
+}
+
+/** Makes the last {@link StagedToken.replace} durable. */
+export async function syncTokenFile(file: string): Promise<void> {
+  await syncDirectory(dirname(file));
+}
+
+/** Removes what processes that were killed left beside the token file: tokens that never became good. */
+export async function removeStagedTokens(file: string, nowMs: number): Promise<void> {
+  const prefix = `${basename(file)}.`;
+  for (const name of await readdir(dirname(file))) {
+    if (!name.startsWith(prefix) || !/^[0-9a-f]{12}\.new$/.test(name.slice(prefix.length))) continue;
+    const path = join(dirname(file), name);
+    const stats = await lstat(path).catch(() => undefined);
+    if (stats !== undefined && nowMs - stats.mtimeMs > leftoverAgeMs)
+      await unlink(path).catch(() => undefined);
+  }
+}
+
+/** Links a whole file into place, which never replaces what is there. */
 async function createTokenFile(file: string, selfUid: number): Promise<string> {
+  const { token, temporary } = await writeTemporary(file);
+  try {
+    await link(temporary, file);
+  } catch (error) {
+    if ((error as NodeJS.ErrnoException).code !== "EEXIST") throw error;
+    const existing = await readTokenFile(file, selfUid);
+    if (existing === undefined) throw error;
+    return existing;
+  } finally {
+    await unlink(temporary);
+  }
+  await syncDirectory(dirname(file));
+  return token;
+}
+
+/** Whatever the umask: owner-only from the first moment, and never through a link. */
+async function writeTemporary(file: string): Promise<{ token: string; temporary: string }> {
   const token = mintToken("primary");
   const temporary = `${file}.${randomBytes(6).toString("hex")}.new`;
   const handle = await open(
@@ -60,19 +118,13 @@ async function createTokenFile(file: string, selfUid: number): Promise<string> {
   try {
     await handle.writeFile(`${token}\n`);
     await handle.sync();
-    await handle.close();
-    await link(temporary, file);
   } catch (error) {
-    if ((error as NodeJS.ErrnoException).code !== "EEXIST") throw error;
-    const existing = await readTokenFile(file, selfUid);
-    if (existing === undefined) throw error;
-    return existing;
-  } finally {
-    await handle.close().catch(() => undefined);
     await unlink(temporary);
+    throw error;
+  } finally {
+    await handle.close();
   }
-  await syncDirectory(dirname(file));
-  return token;
+  return { token, temporary };
 }
 
 async function syncDirectory(directory: string): Promise<void> {
@@ -82,6 +134,20 @@ async function syncDirectory(directory: string): Promise<void> {
   } finally {
     await handle.close();
   }
+}
+
+function writeFailure(error: unknown): SvcError {
+  const { code = "" } = error as NodeJS.ErrnoException;
+  if (code === "ENOSPC" || code === "EDQUOT") {
+    return new SvcError("resource_exhausted", "disk_full", "the disk is full: free some room and try again", {
+      cause: error,
+    });
+  }
+  return failedPrecondition(
+    "not_ready",
+    `the token file cannot be replaced (${code}): make its directory writable for the daemon`,
+    { cause: error },
+  );
 }
 
 function refused(file: string, problem: string): SvcError {

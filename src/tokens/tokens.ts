@@ -1,4 +1,4 @@
-/** What the front door asks of tokens: the primary token answers it; access tokens and rotation join behind it (S 2.9, D12). */
+/** What the front door asks of tokens (S 2.9, 5.1). */
 
 export interface AuthenticatedToken {
   /** `replaced`: the primary token that a rotation in its grace window replaced. */

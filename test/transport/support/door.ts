@@ -5,7 +5,6 @@ import { join } from "node:path";
 import type { AuditRecord } from "../../../src/rpc/audit.ts";
 import { createPipeline } from "../../../src/rpc/pipeline.ts";
 import type { Pipeline } from "../../../src/rpc/pipeline.ts";
-import { createPrimaryTokens } from "../../../src/tokens/primary-token.ts";
 import { mintToken } from "../../../src/tokens/token-digest.ts";
 import type { Tokens } from "../../../src/tokens/tokens.ts";
 import { createListeners } from "../../../src/transport/listeners.ts";
@@ -55,7 +54,9 @@ export async function openDoor({ handlers, ...overrides }: DoorOptions = {}): Pr
     audit: (record) => audits.push(record),
   });
   const token = mintToken("primary");
-  const tokens: Tokens = createPrimaryTokens(token);
+  const tokens: Tokens = {
+    authenticate: (presented) => (presented === token ? { kind: "primary", digest: "0123456789ab" } : null),
+  };
   const listeners = createListeners({
     pipeline,
     tokens,

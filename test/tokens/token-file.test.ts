@@ -1,4 +1,4 @@
-/** The primary token's file (T 13) and what it recognises (T 12). */
+/** The primary token's file: made once, replaced whole, never through a link, owner-only (T 13). */
 import {
   chmod,
   chown,
@@ -9,6 +9,7 @@ import {
   rm,
   stat,
   symlink,
+  utimes,
   writeFile,
 } from "node:fs/promises";
 import { execFileSync } from "node:child_process";
@@ -16,9 +17,8 @@ import { tmpdir } from "node:os";
 import { join } from "node:path";
 import test from "ava";
 import type { ExecutionContext } from "ava";
-import { createPrimaryTokens } from "../../src/tokens/primary-token.ts";
 import { isToken, mintToken } from "../../src/tokens/token-digest.ts";
-import { openTokenFile } from "../../src/tokens/token-file.ts";
+import { openTokenFile, removeStagedTokens, stageTokenFile } from "../../src/tokens/token-file.ts";
 
 const selfUid = process.getuid?.() ?? 0;
 const rootTest = selfUid === 0 ? test : test.skip;
@@ -117,19 +117,54 @@ test("a token is 256 bits and never the same", (t) => {
   t.is(Buffer.from(tokens[0]?.slice(5) ?? "", "base64url").length, 32);
 });
 
-test("only the very token is recognised", (t) => {
-  const token = mintToken("primary");
-  const tokens = createPrimaryTokens(token);
-  t.like(tokens.authenticate(token), { kind: "primary" });
-  t.regex(tokens.authenticate(token)?.digest ?? "", /^[0-9a-f]{12}$/);
-  for (const wrong of [
-    "",
-    token.slice(0, -1),
-    `${token} `,
-    token.toUpperCase(),
-    mintToken("primary"),
-    "x".repeat(1e6),
-  ]) {
-    t.is(tokens.authenticate(wrong), null);
+test.serial("a staged token takes the file's place whole and owner-only, whatever the umask", async (t) => {
+  const file = await tokenPath(t);
+  const old = await openTokenFile(file, selfUid);
+  const umask = process.umask(0);
+  t.teardown(() => process.umask(umask));
+  const staged = await stageTokenFile(file);
+  t.is(await openTokenFile(file, selfUid), old, "until it is put in place, nothing has changed");
+  await staged.replace();
+  process.umask(umask);
+  t.not(staged.token, old);
+  t.is(await openTokenFile(file, selfUid), staged.token);
+  t.is((await stat(file)).mode & 0o7777, 0o600);
+  t.deepEqual(await readdir(join(file, "..")), ["api.token"]);
+});
+
+test("a staged token that is discarded leaves nothing", async (t) => {
+  const file = await tokenPath(t);
+  const old = await openTokenFile(file, selfUid);
+  await (await stageTokenFile(file)).discard();
+  t.is(await openTokenFile(file, selfUid), old);
+  t.deepEqual(await readdir(join(file, "..")), ["api.token"]);
+});
+
+test("a link planted in the file's place is replaced, and what it names stays", async (t) => {
+  const file = await tokenPath(t);
+  const victim = `${file}.victim`;
+  await writeFile(victim, "precious", { mode: 0o600 });
+  const staged = await stageTokenFile(file);
+  await symlink(victim, file);
+  await staged.replace();
+  t.is(await readFile(victim, "utf8"), "precious");
+  t.is(await openTokenFile(file, selfUid), staged.token);
+});
+
+test("what killed processes left is removed, and nothing else", async (t) => {
+  const file = await tokenPath(t);
+  await openTokenFile(file, selfUid);
+  const old = new Date(Date.now() - 3_600_000);
+  for (const name of ["api.token.0123456789ab.new", "api.token.backup", "api.token.xyz.new"]) {
+    await writeFile(join(file, "..", name), "");
+    await utimes(join(file, "..", name), old, old);
   }
+  await writeFile(join(file, "..", "api.token.ba9876543210.new"), "another start is at work on it");
+  await removeStagedTokens(file, Date.now());
+  t.deepEqual((await readdir(join(file, ".."))).toSorted(), [
+    "api.token",
+    "api.token.ba9876543210.new",
+    "api.token.backup",
+    "api.token.xyz.new",
+  ]);
 });

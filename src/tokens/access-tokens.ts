@@ -1,0 +1,96 @@
+/** Access tokens: minted from the primary, short-lived, in this process's memory alone (S 2.9, D12). */
+import { SvcError } from "../errors.ts";
+import { LiveToken } from "./live-token.ts";
+import { Lifetime, type TokenClock } from "./token-clock.ts";
+import { mintToken, tokenDigest } from "./token-digest.ts";
+
+/** Live at once (D12). */
+export const maxAccessTokens = 1_000;
+
+export interface AccessGrant {
+  /** Shown this once. */
+  readonly token: string;
+  /** First 12 hex digits of its SHA-256. */
+  readonly name: string;
+  /** Unix milliseconds. */
+  readonly expiresAtMs: number;
+}
+
+interface AccessToken {
+  readonly live: LiveToken;
+  readonly life: Lifetime;
+  /** Name of the primary token that minted it. */
+  readonly issuer: string;
+}
+
+export class AccessTokens {
+  readonly #clock: TokenClock;
+  /** By the digest's hex. */
+  readonly #tokens = new Map<string, AccessToken>();
+
+  constructor(clock: TokenClock) {
+    this.#clock = clock;
+  }
+
+  /**
+   * @param issuer name of the primary token that mints it
+   * @throws SvcError `resource_exhausted` when as many are live as may be
+   */
+  issue(ttlSecs: number, issuer: string): AccessGrant {
+    this.sweep();
+    if (this.#tokens.size >= maxAccessTokens) {
+      throw new SvcError(
+        "resource_exhausted",
+        "too_many",
+        `${maxAccessTokens} access tokens are live; let some expire, or end all with: svc token revoke`,
+      );
+    }
+    const token = mintToken("access");
+    const live = new LiveToken(tokenDigest(token));
+    const life = new Lifetime(this.#clock, ttlSecs * 1000);
+    this.#tokens.set(live.digest.toString("hex"), { live, life, issuer });
+    return { token, name: live.name, expiresAtMs: life.endsAtMs };
+  }
+
+  find(digest: Buffer): LiveToken | undefined {
+    const token = this.#tokens.get(digest.toString("hex"));
+    return token === undefined || token.life.isOver ? undefined : token.live;
+  }
+
+  get size(): number {
+    this.sweep();
+    return this.#tokens.size;
+  }
+
+  /** @returns how many there were */
+  revokeAll(): number {
+    return this.#revoke(() => true);
+  }
+
+  /** An access token does not outlive the primary token that minted it. */
+  revokeIssuedBy(issuer: string): number {
+    return this.#revoke((token) => token.issuer === issuer);
+  }
+
+  /** Ends those whose time is over. @returns whether any is left */
+  sweep(): boolean {
+    this.#end(({ life }) => life.isOver, "the access token has expired; issue another");
+    return this.#tokens.size > 0;
+  }
+
+  #revoke(isMeant: (token: AccessToken) => boolean): number {
+    this.sweep();
+    return this.#end(isMeant, "the access token was revoked; issue another");
+  }
+
+  #end(isMeant: (token: AccessToken) => boolean, message: string): number {
+    let count = 0;
+    for (const [key, token] of this.#tokens) {
+      if (!isMeant(token)) continue;
+      this.#tokens.delete(key);
+      token.live.end(message);
+      count++;
+    }
+    return count;
+  }
+}

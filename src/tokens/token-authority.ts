@@ -1,0 +1,124 @@
+/** All tokens of the daemon: who presents one, and what is done with them (S 2.9, 3, 5.1). */
+import type { Store } from "../store/store.ts";
+import { AccessTokens, type AccessGrant } from "./access-tokens.ts";
+import { PrimaryToken, type Rotation, type TokensLog } from "./primary-token.ts";
+import type { TokenClock } from "./token-clock.ts";
+import { tokenDigest } from "./token-digest.ts";
+import type { AuthenticatedToken, Tokens } from "./tokens.ts";
+
+/** Longer strings are no tokens and are not worth hashing. */
+const maxPresentedLength = 256;
+/** Well within the second in which calls end with their token (T 10). */
+const sweepIntervalMs = 250;
+
+export interface TokenAuthorityOptions {
+  /** `api.token`. */
+  readonly file: string;
+  /** The daemon's own uid. */
+  readonly selfUid: number;
+  readonly store: Store;
+  readonly clock: TokenClock;
+  readonly log: TokensLog;
+}
+
+export interface TokensStatus {
+  /** Live ones. */
+  readonly accessTokens: number;
+  /** When the replaced token ends, unix milliseconds; `undefined` while no window is open. */
+  readonly graceUntilMs: number | undefined;
+  /** First 12 hex digits of the primary token's SHA-256. */
+  readonly primaryDigest: string;
+}
+
+export class TokenAuthority implements Tokens, Disposable {
+  readonly #clock: TokenClock;
+  readonly #log: TokensLog;
+  readonly #primary: PrimaryToken;
+  readonly #access: AccessTokens;
+  /** Runs only while something may end. */
+  #sweeping: Disposable | undefined;
+  #revokedByRotation = 0;
+
+  constructor(options: TokenAuthorityOptions) {
+    this.#clock = options.clock;
+    this.#log = options.log;
+    this.#access = new AccessTokens(options.clock);
+    this.#primary = new PrimaryToken({
+      ...options,
+      onRotated: () => {
+        this.#revokedByRotation = this.#access.revokeAll();
+        this.#watch();
+      },
+      onEnded: (name) => this.#access.revokeIssuedBy(name),
+    });
+  }
+
+  /** To be awaited before anything else. @throws as `openTokenFile` */
+  async open(): Promise<void> {
+    await this.#primary.open();
+    this.#watch();
+  }
+
+  authenticate(presented: string): AuthenticatedToken | null {
+    if (presented.length > maxPresentedLength) return null;
+    const digest = tokenDigest(presented);
+    const primary = this.#primary.find(digest);
+    const access = this.#access.find(digest);
+    const live = primary?.live ?? access;
+    if (live === undefined) return null;
+    return { kind: primary?.kind ?? "access", digest: live.name, ended: live.ended };
+  }
+
+  status(): TokensStatus {
+    return {
+      accessTokens: this.#access.size,
+      graceUntilMs: this.#primary.graceUntilMs,
+      primaryDigest: this.#primary.name,
+    };
+  }
+
+  /**
+   * @param label what it is for, shown in the log
+   * @param caller name of the presented token; without one the caller counts as the primary token
+   * @throws SvcError `resource_exhausted` (`too_many`)
+   */
+  issueAccess(ttlSecs: number, label: string, caller: string | undefined): AccessGrant {
+    const issuer = caller ?? this.#primary.name;
+    const grant = this.#access.issue(ttlSecs, issuer);
+    this.#watch();
+    this.#log.info({ tokenDigest: grant.name, issuer, label, ttlSecs }, "an access token was issued");
+    return grant;
+  }
+
+  /** Ends all access tokens. @returns how many there were */
+  revokeAccess(): number {
+    const revoked = this.#access.revokeAll();
+    this.#log.info({ revoked }, "the access tokens were revoked");
+    return revoked;
+  }
+
+  /** As {@link PrimaryToken.rotate}; all access tokens end with it. */
+  async rotate(caller: string | undefined, graceSecs: number): Promise<Rotation & { revoked: number }> {
+    const rotation = await this.#primary.rotate(caller, graceSecs);
+    return { ...rotation, revoked: this.#revokedByRotation };
+  }
+
+  /** As {@link PrimaryToken.commit}. */
+  commit(caller: string | undefined): Promise<boolean> {
+    return this.#primary.commit(caller);
+  }
+
+  [Symbol.dispose](): void {
+    this.#sweeping?.[Symbol.dispose]();
+    this.#primary[Symbol.dispose]();
+  }
+
+  #watch(): void {
+    this.#sweeping ??= this.#clock.every(sweepIntervalMs, () => {
+      const [access, window] = [this.#access.sweep(), this.#primary.sweep()];
+      if (access || window) return;
+      this.#sweeping?.[Symbol.dispose]();
+      this.#sweeping = undefined;
+    });
+  }
+}
