@@ -160,7 +160,7 @@ export type SupervisorCommand =
   /** Takes over `spec.json`; command and environment hold from the next restart. */
   | { cmd: "reload" };
 
-type SupervisorRequest = SupervisorCommand & { id: number; protocol: number };
+export type SupervisorRequest = SupervisorCommand & { id: number; protocol: number };
 
 export type SupervisorReply =
   | { type: "reply"; id: number; ok: true; state?: SupervisorState }
