@@ -11,6 +11,7 @@ import { addPortsCommand } from "./commands/ports.ts";
 import { addStacksCommand } from "./commands/stacks.ts";
 import { addStatsCommand } from "./commands/stats.ts";
 import { addStatusCommand } from "./commands/status.ts";
+import { addTokenCommand } from "./commands/token.ts";
 import { addUpgradeCommand } from "./commands/upgrade.ts";
 import type { CommandContext, GlobalOptions } from "./context.ts";
 import { exitCodeHelp } from "./exit-codes.ts";
@@ -42,6 +43,7 @@ const commands: Readonly<Record<string, AddCommand>> = {
   ports: addPortsCommand,
   stats: addStatsCommand,
   stacks: addStacksCommand,
+  token: addTokenCommand,
   api: addApiCommand,
   completion: addCompletionCommand,
   daemon: addDaemonCommand,

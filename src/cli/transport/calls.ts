@@ -7,6 +7,7 @@
 import type { DescMethod, MessageShape } from "@bufbuild/protobuf";
 import type { AppService } from "../../../gen/svc/v1/app_pb.ts";
 import type { DaemonService } from "../../../gen/svc/v1/daemon_pb.ts";
+import type { TokenService } from "../../../gen/svc/v1/token_pb.ts";
 import type { RestShape } from "./rest-shape.ts";
 
 /** A unary method as REST reaches it. `Request` and `Response` are its types in REST JSON. */
@@ -40,6 +41,7 @@ function callsOf<Methods extends Record<string, DescMethod>>(service: string) {
 
 const app = callsOf<(typeof AppService)["method"]>("svc.v1.AppService");
 const daemon = callsOf<(typeof DaemonService)["method"]>("svc.v1.DaemonService");
+const token = callsOf<(typeof TokenService)["method"]>("svc.v1.TokenService");
 
 export const calls = {
   getStatus: daemon("getStatus", "GET", "/v1/status"),
@@ -58,6 +60,11 @@ export const calls = {
   getPortReport: app("getPortReport", "GET", "/v1/ports"),
   getAppStats: app("getAppStats", "GET", "/v1/stats"),
   listStacks: app("listStacks", "GET", "/v1/stacks"),
+  getTokenStatus: token("getTokenStatus", "GET", "/v1/token"),
+  issueAccessToken: token("issueAccessToken", "POST", "/v1/token/access"),
+  revokeAccessTokens: token("revokeAccessTokens", "DELETE", "/v1/token/access"),
+  rotatePrimaryToken: token("rotatePrimaryToken", "POST", "/v1/token/rotate"),
+  commitPrimaryTokenRotation: token("commitPrimaryTokenRotation", "POST", "/v1/token/rotate/commit"),
 };
 
 /** The answers that more than one command shows. */

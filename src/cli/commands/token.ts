@@ -1,0 +1,132 @@
+/** `svc token …`: the tokens with which scripts and the platform call the daemon over TCP. */
+import { InvalidArgumentError } from "commander";
+import type { Command } from "commander";
+import type { CommandContext } from "../context.ts";
+import type { RunCommand } from "../program.ts";
+import { renderFields } from "../render/table.ts";
+import { formatDuration } from "../render/units.ts";
+import { calls } from "../transport/calls.ts";
+
+/** The longest lifetime and the longest grace, in seconds. */
+const maxSecs = 86_400;
+
+export function addTokenCommand(parent: Command, run: RunCommand): void {
+  const token = parent.command("token").description("show, issue, end and rotate the daemon's tokens");
+  token
+    .command("status", { isDefault: true })
+    .description("show who you are to the daemon and what is live; never a token (also: svc token)")
+    .action(run(showStatus));
+  token
+    .command("issue")
+    .description("print a new access token: it may do everything but manage tokens and reboot")
+    .option("--ttl <seconds>", `lifetime, 1 to ${maxSecs} (default: 600)`, parseSecs(1))
+    .option("--label <text>", "what it is for, shown in the daemon's log")
+    .addHelpText(
+      "after",
+      "\nOnly the token goes to stdout: TOKEN=$(svc token issue)\n" +
+        'Use it as: curl -H "Authorization: Bearer $TOKEN" http://127.0.0.1:8420/v1/apps\n',
+    )
+    .action(run((context, options: IssueOptions) => issue(context, options)));
+  token.command("revoke").description("end all access tokens, and what runs with them").action(run(revoke));
+  token
+    .command("rotate")
+    .description("print a new primary token; the old one works for a while, access tokens end")
+    .option("--grace <seconds>", `how long the old one works, 0 to ${maxSecs} (default: 300)`, parseSecs(0))
+    .action(run((context, options: RotateOptions) => rotate(context, options)));
+  token
+    .command("commit")
+    .description("end the primary token that a rotation replaced, before its time")
+    .action(run(commit));
+}
+
+interface IssueOptions {
+  readonly ttl?: number;
+  readonly label?: string;
+}
+
+interface RotateOptions {
+  readonly grace?: number;
+}
+
+function parseSecs(least: number): (text: string) => number {
+  return (text) => {
+    const secs = Number(text);
+    if (!/^\d+$/.test(text) || secs < least || secs > maxSecs) {
+      throw new InvalidArgumentError(`It must be ${least} to ${maxSecs} seconds.`);
+    }
+    return secs;
+  };
+}
+
+const kinds: Readonly<Record<string, string>> = {
+  peer: "root on this machine, with the primary token's authority",
+  primary: "the primary token",
+  replaced: "the primary token that a rotation replaced",
+};
+
+async function showStatus(context: CommandContext): Promise<void> {
+  const status = await context.call(calls.getTokenStatus, {});
+  if (context.json) return context.printJson(status);
+  const window = status.rotation_open ? `open for ${remaining(context, status.grace_until)}` : "none";
+  await context.print(
+    renderFields(
+      [
+        ["You", kinds[status.kind] ?? status.kind],
+        ["Primary token", `SHA-256 ${status.primary_digest}…`],
+        ["Access tokens", `${status.access_tokens} live`],
+        ["Rotation", window, status.rotation_open ? "yellow" : undefined],
+      ],
+      context.paint,
+    ),
+  );
+  if (status.rotation_open) context.note("End the replaced token now: svc token commit");
+}
+
+async function issue(context: CommandContext, { ttl, label }: IssueOptions): Promise<void> {
+  const grant = await context.call(calls.issueAccessToken, {
+    ...(ttl !== undefined && { ttl_secs: ttl }),
+    ...(label !== undefined && { label }),
+  });
+  if (context.json) return context.printJson(grant);
+  await context.print(`${grant.token}\n`);
+  context.note(`It works for ${remaining(context, grant.expires_at)} and is not shown again.`);
+}
+
+async function revoke(context: CommandContext): Promise<void> {
+  const answer = await context.call(calls.revokeAccessTokens, {});
+  if (context.json) return context.printJson(answer);
+  return context.print(`Ended ${accessTokens(answer.revoked)}\n`);
+}
+
+async function rotate(context: CommandContext, { grace }: RotateOptions): Promise<void> {
+  const rotation = await context.call(calls.rotatePrimaryToken, {
+    ...(grace !== undefined && { grace_secs: grace }),
+  });
+  if (context.json) return context.printJson(rotation);
+  await context.print(`${rotation.token}\n`);
+  if (rotation.revoked > 0) context.note(`Ended ${accessTokens(rotation.revoked)}.`);
+  context.note(
+    grace === 0
+      ? "The old primary token does not work any more."
+      : `The old primary token works for ${remaining(context, rotation.grace_until)}. End it sooner: svc token commit`,
+  );
+}
+
+async function commit(context: CommandContext): Promise<void> {
+  const answer = await context.call(calls.commitPrimaryTokenRotation, {});
+  if (context.json) return context.printJson(answer);
+  return context.print(
+    answer.committed ? "The replaced primary token has ended\n" : "There is no rotation to commit\n",
+  );
+}
+
+function accessTokens(count: number): string {
+  return count === 1 ? "1 access token" : `${count} access tokens`;
+}
+
+/** How long until an RFC 3339 instant, to the nearest second. */
+function remaining(context: CommandContext, instant: string | undefined): string {
+  if (instant === undefined) return "";
+  const leftMs = Date.parse(instant) - context.host.now();
+  return formatDuration(Math.round(leftMs / 1000) * 1000);
+}
