@@ -1,6 +1,7 @@
 /** AppService: one domain call per method. */
 import type { ServiceImpl } from "@connectrpc/connect";
-import { timestampFromMs } from "@bufbuild/protobuf/wkt";
+import { fromJson } from "@bufbuild/protobuf";
+import { timestampFromMs, ValueSchema } from "@bufbuild/protobuf/wkt";
 import type { AppService, InstallAppRequest } from "../../gen/svc/v1/app_pb.ts";
 import type { IssueConsoleTokenRequestSession } from "../../gen/svc/v1/words.ts";
 import type { Apps } from "../apps/apps.ts";
@@ -141,14 +142,8 @@ function cloneResponse({ id, name, copiedBytes, sourceRunning }: CloneResult) {
 }
 
 function settingsMessage({ schema, values, restartRequired }: SettingsView) {
-  return {
-    schema:
-      schema === null
-        ? { kind: { case: "nullValue" as const, value: 0 as const } }
-        : { kind: { case: "structValue" as const, value: schema } },
-    values,
-    restartRequired,
-  };
+  // A Value holds nested messages, unlike a Struct field, which takes JSON as it is.
+  return { schema: fromJson(ValueSchema, schema), values, restartRequired };
 }
 
 function logsMessage({ lines, truncated, missedBytes }: LogChunk, timestamps: boolean) {

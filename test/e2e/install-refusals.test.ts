@@ -165,3 +165,26 @@ test("a package that needs another runtime says so", async (t) => {
   });
   await leavesNothing(t, daemon);
 });
+
+test("a package without settings has a null schema and refuses any value", async (t) => {
+  await using daemon = await startDaemon();
+  const dir = join(daemon.dir, "package");
+  await writePackage(dir, await freePort(), {
+    files: { "svc.yaml": 'id: plain\nname: Plain\nversion: "1"\nprocess: { exec: [node, server.mjs] }\n' },
+  });
+  for (const protocol of protocols) {
+    const apps = daemon.client(AppService, protocol);
+    const { id } = await apps.installApp({ spec: dir });
+    const { schema, values } = await apps.getAppSettings({ id });
+    t.is(schema?.kind.case, "nullValue", protocol);
+    t.deepEqual(values, {}, protocol);
+    t.is(
+      (await errorOf(apps.updateAppSettings({ id, values: { a: 1 } }))).reason,
+      "invalid_request",
+      protocol,
+    );
+    // An app that does not run as a container has no image.
+    t.deepEqual({ ...(await apps.getAppImage({ id })), $typeName: "" }, { $typeName: "" } as never, protocol);
+    t.is((await errorOf(apps.repullApp({ id }))).reason, "pinned_image", protocol);
+  }
+});

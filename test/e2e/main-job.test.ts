@@ -2,6 +2,8 @@
 import assert from "node:assert/strict";
 import { existsSync } from "node:fs";
 import { join } from "node:path";
+import { toJson } from "@bufbuild/protobuf";
+import { ValueSchema } from "@bufbuild/protobuf/wkt";
 import test from "ava";
 import { AppService } from "../../gen/svc/v1/app_pb.ts";
 import { DaemonService } from "../../gen/svc/v1/daemon_pb.ts";
@@ -50,6 +52,15 @@ for (const protocol of protocols) {
 
     const before = await apps.getAppSettings({ id: "web" });
     t.deepEqual(before.values, { port, greeting: "hello" });
+    const schema = before.schema === undefined ? undefined : toJson(ValueSchema, before.schema);
+    t.like(schema, {
+      type: "object",
+      additionalProperties: false,
+      properties: {
+        greeting: { type: "string", maxLength: 40, default: "hello" },
+        password: { writeOnly: true },
+      },
+    });
     const written = await apps.updateAppSettings({
       id: "web",
       values: { greeting: "moin", password: "hush" },
@@ -106,6 +117,11 @@ for (const protocol of protocols) {
       stopped: 1,
     });
 
+    t.like(
+      await errorOf(apps.updateAppSettings({ id: "web" })),
+      { reason: "invalid_request" },
+      "values are required",
+    );
     t.true((await apps.removeApp({ id: "web" })).freedBytes > 0n);
     await t.throwsAsync(ask(), undefined, "removal stops first");
     t.false(existsSync(join(daemon.storeDir, "apps", "web")));
