@@ -59,6 +59,7 @@ export async function startDaemon(options: DaemonOptions): Promise<Daemon> {
       tcp: config.api.listen,
       socketPath: config.api.socket,
       allowedHosts: config.api.allowedHosts,
+      limits: config.api.limits,
       openapi: () => readFile(openapiFile),
       log,
     }),

@@ -1,4 +1,7 @@
-/** Bounds of the front door. Each is a setting of `[limits]`; times are in milliseconds, sizes in bytes. */
+/**
+ * Bounds of the front door. Each is a setting of `[api.limits]` under its name in snake_case, such as
+ * `max_connections`; times are in milliseconds, sizes in bytes. Defaults and ranges stand below.
+ */
 export interface TransportLimits {
   /** Open connections of both listeners together; one more is closed at accept. */
   readonly maxConnections: number;
@@ -6,9 +9,9 @@ export interface TransportLimits {
   readonly maxConnectionsPerPeer: number;
   /** Until the first bytes of a connection must show its protocol. */
   readonly firstBytesTimeoutMs: number;
-  /** Until the headers of an HTTP/1.1 request must be complete. */
+  /** Until the headers of an HTTP/1.1 request must be complete, and an HTTP/2 session must have its first call. */
   readonly headersTimeoutMs: number;
-  /** Until a whole HTTP/1.1 request must have arrived. Uploads are bound by `idleTimeoutMs` as well. */
+  /** Until the body of a request must have arrived whole. Uploads are bound by `idleTimeoutMs` alone. */
   readonly requestTimeoutMs: number;
   /** Until an idle kept-alive HTTP/1.1 connection is closed. */
   readonly keepAliveTimeoutMs: number;
@@ -24,20 +27,35 @@ export interface TransportLimits {
   readonly resetBudget: number;
   /** Resets per second that fill the budget again. */
   readonly resetRefillPerSec: number;
+  /** The JSON body of one REST request; uploads have no bound here. */
+  readonly maxBodyBytes: number;
   /** One message of Connect or gRPC, after decompression. */
   readonly maxMessageBytes: number;
   /** Longest deadline that a client may ask for. */
   readonly maxTimeoutMs: number;
+  /** Wrong tokens in a burst from one address; each one more costs its connection. */
+  readonly tokenFailureBudget: number;
+  /** Wrong tokens per second that fill the budget again. */
+  readonly tokenFailureRefillPerSec: number;
   /** For running calls to end by themselves when the daemon stops. */
   readonly stopGraceMs: number;
 }
+
+/** What a limit may be, both ends included. */
+interface Range {
+  readonly min: number;
+  readonly max: number;
+}
+
+const dayMs = 24 * 60 * 60 * 1000;
+const mib = 1024 * 1024;
 
 export const defaultTransportLimits: TransportLimits = {
   maxConnections: 4096,
   maxConnectionsPerPeer: 1024,
   firstBytesTimeoutMs: 10_000,
   headersTimeoutMs: 20_000,
-  requestTimeoutMs: 300_000,
+  requestTimeoutMs: 60_000,
   keepAliveTimeoutMs: 30_000,
   idleTimeoutMs: 120_000,
   maxHeaderBytes: 16 * 1024,
@@ -45,7 +63,35 @@ export const defaultTransportLimits: TransportLimits = {
   maxStreamsPerSession: 100,
   resetBudget: 200,
   resetRefillPerSec: 50,
-  maxMessageBytes: 16 * 1024 * 1024,
-  maxTimeoutMs: 24 * 60 * 60 * 1000,
+  maxBodyBytes: mib,
+  maxMessageBytes: 16 * mib,
+  maxTimeoutMs: dayMs,
+  tokenFailureBudget: 20,
+  tokenFailureRefillPerSec: 1,
   stopGraceMs: 5_000,
+};
+
+const count: Range = { min: 1, max: 1_000_000 };
+const duration: Range = { min: 100, max: dayMs };
+
+/** None can be switched off: a bound that is not there is what an attacker looks for. */
+export const transportLimitRanges: Readonly<Record<keyof TransportLimits, Range>> = {
+  maxConnections: count,
+  maxConnectionsPerPeer: count,
+  firstBytesTimeoutMs: duration,
+  headersTimeoutMs: duration,
+  requestTimeoutMs: duration,
+  keepAliveTimeoutMs: duration,
+  idleTimeoutMs: duration,
+  maxHeaderBytes: { min: 1024, max: mib },
+  maxHeaderCount: { min: 16, max: 10_000 },
+  maxStreamsPerSession: { min: 1, max: 10_000 },
+  resetBudget: count,
+  resetRefillPerSec: count,
+  maxBodyBytes: { min: 1024, max: 16 * mib },
+  maxMessageBytes: { min: 1024, max: 16 * mib },
+  maxTimeoutMs: { min: 100, max: 7 * dayMs },
+  tokenFailureBudget: count,
+  tokenFailureRefillPerSec: count,
+  stopGraceMs: { min: 0, max: 10 * 60 * 1000 },
 };

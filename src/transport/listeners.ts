@@ -156,8 +156,8 @@ class TwoDoors implements Listeners {
         allowedHosts: [...(allowedHosts ?? []), ...(tcp === undefined ? [] : hostNames(tcp.host))],
       }),
       failures: new FailureThrottle({
-        burst: 20,
-        refillPerSec: 1,
+        burst: this.#limits.tokenFailureBudget,
+        refillPerSec: this.#limits.tokenFailureRefillPerSec,
         maxAddresses: 1024,
         now: () => performance.now(),
       }),
@@ -165,6 +165,7 @@ class TwoDoors implements Listeners {
         pipeline,
         routes: routes ?? contractRoutes,
         callers,
+        limits: this.#limits,
         shutdownSignal: this.#shutdown.signal,
         log,
       }),

@@ -13,6 +13,7 @@ import type { Call } from "../rpc/call-context.ts";
 import { shownError } from "../rpc/error-mapping.ts";
 import type { Pipeline } from "../rpc/pipeline.ts";
 import type { Caller, Callers } from "./http.ts";
+import type { TransportLimits } from "./limits.ts";
 
 const protocolName = "rest";
 
@@ -42,12 +43,13 @@ export interface RestFrontOptions {
   readonly pipeline: Pipeline;
   readonly routes: Iterable<Route>;
   readonly callers: Callers;
+  readonly limits: TransportLimits;
   readonly shutdownSignal: AbortSignal;
   readonly log: { error(details: object, message: string): void };
 }
 
 export function createRestFront(options: RestFrontOptions): RestHandler {
-  const { pipeline, routes, callers, shutdownSignal, log } = options;
+  const { pipeline, routes, callers, limits, shutdownSignal, log } = options;
 
   const restPipeline: RestPipeline<RestCallState> = {
     gate(method, request, signal) {
@@ -66,6 +68,8 @@ export function createRestFront(options: RestFrontOptions): RestHandler {
   return createRestHandler({
     routes,
     pipeline: restPipeline,
+    maxBodyBytes: limits.maxBodyBytes,
+    bodyTimeoutMs: limits.requestTimeoutMs,
     shutdownSignal,
     internalError: (thrown, request) => {
       const requestId = callers.get(request)?.requestId ?? "";

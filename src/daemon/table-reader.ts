@@ -1,0 +1,140 @@
+/** Reads one table of the configuration file. */
+import { isAbsolute, resolve } from "node:path";
+import type { FieldViolation } from "../errors.ts";
+
+/** Remembers which keys were asked for, so that the rest can be refused. */
+export class TableReader {
+  readonly #values: Record<string, unknown>;
+  readonly #prefix: string;
+  readonly #asked = new Set<string>();
+  readonly #violations: FieldViolation[];
+  readonly #children: TableReader[] = [];
+
+  constructor(values: Record<string, unknown>, prefix: string, violations: FieldViolation[] = []) {
+    this.#values = values;
+    this.#prefix = prefix;
+    this.#violations = violations;
+  }
+
+  #take(key: string): unknown {
+    this.#asked.add(key);
+    return this.#values[key];
+  }
+
+  #refuse(key: string, description: string): void {
+    this.#violations.push({ field: this.#prefix + key, description });
+  }
+
+  #child(values: unknown, key: string): TableReader {
+    const isTable = typeof values === "object" && values !== null && !Array.isArray(values);
+    if (!isTable) this.#refuse(key, "must be a table");
+    const child = new TableReader(
+      isTable ? (values as Record<string, unknown>) : {},
+      `${this.#prefix}${key}.`,
+      this.#violations,
+    );
+    this.#children.push(child);
+    return child;
+  }
+
+  table(key: string): TableReader {
+    return this.#child(this.#take(key) ?? {}, key);
+  }
+
+  tables(key: string): TableReader[] {
+    const value = this.#take(key) ?? [];
+    if (!Array.isArray(value)) {
+      this.#refuse(key, `must be an array of tables: [[${key}]]`);
+      return [];
+    }
+    return value.map((entry, at) => this.#child(entry, `${key}[${at}]`));
+  }
+
+  string(key: string): string | undefined {
+    const value = this.#take(key);
+    if (value === undefined) return undefined;
+    if (typeof value === "string" && value !== "") return value;
+    this.#refuse(key, "must be a text that is not empty");
+    return undefined;
+  }
+
+  required(key: string): string {
+    if (this.#values[key] === undefined) this.#refuse(key, "is missing");
+    return this.string(key) ?? "";
+  }
+
+  strings(key: string): readonly string[] | undefined {
+    const value = this.#take(key);
+    if (value === undefined) return undefined;
+    if (Array.isArray(value) && value.every((entry) => typeof entry === "string")) return value;
+    this.#refuse(key, "must be a list of texts");
+    return undefined;
+  }
+
+  directories(key: string): readonly string[] | undefined {
+    const value = this.strings(key);
+    const relative = value?.find((directory) => !isAbsolute(directory) || directory.includes(":"));
+    if (relative !== undefined) this.#refuse(key, `"${relative}" must be an absolute path without a colon`);
+    return value;
+  }
+
+  sourceName(key: string): string {
+    const value = this.required(key);
+    if (value !== "" && !/^[a-z0-9][a-z0-9._-]{0,63}$/.test(value)) {
+      this.#refuse(
+        key,
+        `"${value}" must be 1 to 64 of a-z, 0-9, ".", "_", "-", and begin with a letter or digit`,
+      );
+    }
+    return value;
+  }
+
+  word<T extends string>(key: string, words: readonly T[]): T | undefined {
+    const value = this.string(key);
+    if (value === undefined || words.includes(value as T)) return value as T | undefined;
+    this.#refuse(key, `"${value}" must be one of ${words.join(", ")}`);
+    return undefined;
+  }
+
+  integer(key: string, { min, max }: { min: number; max: number }): number | undefined {
+    const value = this.#take(key);
+    if (value === undefined) return undefined;
+    if (Number.isInteger(value) && Number(value) >= min && Number(value) <= max) return Number(value);
+    this.#refuse(key, `${JSON.stringify(value)} must be a whole number from ${min} to ${max}`);
+    return undefined;
+  }
+
+  /** A URL as it is; `./…` and `../…` are relative to the configuration file. */
+  location(key: string, baseDir: string): string {
+    const value = this.required(key);
+    return /^\.\.?(\/|$)/.test(value) ? resolve(baseDir, value) : value;
+  }
+
+  /** A path; a relative one is relative to the configuration file. */
+  path(key: string, baseDir: string, fallback: string): string {
+    const value = this.string(key);
+    if (value === undefined) return fallback;
+    return isAbsolute(value) ? resolve(value) : resolve(baseDir, value);
+  }
+
+  address(key: string, fallback: { host: string; port: number }): { host: string; port: number } {
+    const value = this.string(key);
+    if (value === undefined) return fallback;
+    const match = /^(?:\[([0-9A-Fa-f:]+)\]|([^:[\]]+)):(\d{1,5})$/.exec(value);
+    const port = Number(match?.[3]);
+    if (match === null || port > 65535) {
+      this.#refuse(key, `"${value}" must be host:port, such as 127.0.0.1:8420 or [::1]:8420`);
+      return fallback;
+    }
+    return { host: match[1] ?? match[2] ?? "", port };
+  }
+
+  /** The violations found in this table and those below it, unknown keys included. */
+  finish(): FieldViolation[] {
+    for (const key of Object.keys(this.#values)) {
+      if (!this.#asked.has(key)) this.#refuse(key, "is no setting of svc");
+    }
+    for (const child of this.#children) child.finish();
+    return this.#violations;
+  }
+}

@@ -1,0 +1,60 @@
+/** The front door's limits are settings. */
+import { once } from "node:events";
+import { connect } from "node:net";
+import test from "ava";
+import { parseConfig } from "../../src/daemon/config.ts";
+import { SvcError } from "../../src/errors.ts";
+import { defaultTransportLimits, transportLimitRanges } from "../../src/transport/limits.ts";
+import { startDaemon } from "../support/daemon.ts";
+
+const environment = { uid: 0, home: "/root", env: {} };
+
+function limitsOf(limits: Record<string, unknown>): unknown {
+  return parseConfig({ api: { limits } }, "/etc/svc/svc.toml", environment).api.limits;
+}
+
+test("without settings the limits are the defaults, each within its own range", (t) => {
+  t.deepEqual(limitsOf({}), defaultTransportLimits);
+  for (const [name, { min, max }] of Object.entries(transportLimitRanges)) {
+    const value = defaultTransportLimits[name as keyof typeof transportLimitRanges];
+    t.true(value >= min && value <= max, name);
+  }
+});
+
+test("a setting replaces its own limit", (t) => {
+  t.deepEqual(limitsOf({ max_connections: 7, headers_timeout_ms: 900 }), {
+    ...defaultTransportLimits,
+    maxConnections: 7,
+    headersTimeoutMs: 900,
+  });
+});
+
+for (const [key, value, expected] of [
+  ["max_connection", 7, "api.limits.max_connection: is no setting of svc"],
+  ["maxConnections", 7, "api.limits.maxConnections: is no setting of svc"],
+  ["max_connections", 0, "api.limits.max_connections: 0 must be a whole number from 1 to 1000000"],
+  ["max_connections", "7", 'api.limits.max_connections: "7" must be a whole number from 1 to 1000000'],
+  [
+    "headers_timeout_ms",
+    0.5,
+    "api.limits.headers_timeout_ms: 0.5 must be a whole number from 100 to 86400000",
+  ],
+  [
+    "max_message_bytes",
+    2 ** 25,
+    "api.limits.max_message_bytes: 33554432 must be a whole number from 1024 to 16777216",
+  ],
+] as const) {
+  test(`${key} = ${JSON.stringify(value)} is refused`, (t) => {
+    const error = t.throws(() => limitsOf({ [key]: value }), { instanceOf: SvcError });
+    t.is(error.message, `/etc/svc/svc.toml: ${expected}`);
+  });
+}
+
+test("the daemon keeps to what its file says", async (t) => {
+  await using daemon = await startDaemon({ config: "[api.limits]\nfirst_bytes_timeout_ms = 200\n" });
+  const startMs = performance.now();
+  const socket = connect(daemon.port, "127.0.0.1");
+  await once(socket, "close");
+  t.true(performance.now() - startMs < 5_000);
+});
