@@ -446,6 +446,55 @@ export interface paths {
         patch?: never;
         trace?: never;
     };
+    "/v1/audit": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /**
+         * The records, newest first
+         * @description The records, newest first.
+         *
+         *     Access: a root context (a root peer on the socket, or any bearer token).
+         *
+         *     Capability: `audit`.
+         */
+        get: operations["listAudit"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/v1/audit/verification": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /**
+         * Computes every hash again, from the anchor to the newest record
+         * @description Computes every hash again, from the anchor to the newest record. An audit trail that was tampered with is an answer,
+         *     not an error.
+         *
+         *     Access: a root context (a root peer on the socket, or any bearer token).
+         *
+         *     Capability: `audit`.
+         */
+        get: operations["verifyAudit"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
     "/v1/backups": {
         parameters: {
             query?: never;
@@ -612,6 +661,31 @@ export interface paths {
          *     Access: any identified caller; a regular user sees and changes what is their own.
          */
         get: operations["getStatus"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/metrics": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /**
+         * What the daemon counts and measures of itself, in the text format of Prometheus (version 0.0.4)
+         * @description What the daemon counts and measures of itself, in the text format of Prometheus (version 0.0.4): calls, durations,
+         *     event loop, memory, processor time and open files of its process, apps by state, writes to its store.
+         *
+         *     Access: a root context (a root peer on the socket, or any bearer token).
+         *
+         *     Capability: `metrics.daemon`.
+         */
+        get: operations["getDaemonMetrics"];
         put?: never;
         post?: never;
         delete?: never;
@@ -1760,6 +1834,53 @@ export interface components {
              */
             sampled_at?: string;
         };
+        /** @description One changing call. */
+        AuditRecord: {
+            /**
+             * Format: int64
+             * @description Its place in the chain, without gaps.
+             */
+            seq: number;
+            /**
+             * Format: date-time
+             * @description When the call ended.
+             */
+            time?: string;
+            /** @description The call's `x-request-id`. */
+            request_id: string;
+            /**
+             * @description Full name, such as `svc.v1.AppService/StartApp`. `svc.audit/RecordsLost`: that many records before this one could not
+             *     be written; `target` has their number.
+             */
+            method: string;
+            /** @description How the call came: `rest`, `connect`, `grpc`, `grpc-web`, or `in-memory` for a command without a daemon. */
+            protocol: string;
+            /** @description The caller's user id; a token's calls have the daemon's. */
+            uid: number;
+            /** @description The caller's name; empty when the host has none for the uid. */
+            user: string;
+            /**
+             * @description How the caller was identified: `peer` by the kernel, by a token, or `local` in a process of their own.
+             * @enum {string}
+             */
+            kind: "peer" | "primary" | "replaced" | "access" | "local";
+            /** @description The user that a root peer acted for (sudo); absent when that is the caller. */
+            owner_uid?: number;
+            /** @description The uid that the kernel reported for the connection; absent for tokens and `local`. */
+            peer_uid?: number;
+            /** @description The first 12 hex digits of the presented token's SHA-256; empty without a token. */
+            token_digest: string;
+            /** @description What the request names, such as an app's id; empty when nothing does. At most 256 characters. */
+            target: string;
+            /** @description `ok`, or the code of the error that the caller got. */
+            result: string;
+            /** @description The reason of the error; empty for `ok`. */
+            reason: string;
+            /** @description Milliseconds that the call took. */
+            duration_ms: number;
+            /** @description SHA-256 over the record and the hash of its predecessor, in hex. */
+            hash: string;
+        };
         /** @description An archive. */
         BackupArchive: {
             /** @description Its name on the storage. */
@@ -2314,6 +2435,13 @@ export interface components {
         ListAppsResponse: {
             /** @description The apps, by id. */
             apps: components["schemas"]["App"][];
+            /** @description Pass it as `page_token` for the next page; empty on the last. */
+            next_page_token: string;
+        };
+        /** @description A page of records. */
+        ListAuditResponse: {
+            /** @description Newest first. */
+            records: components["schemas"]["AuditRecord"][];
             /** @description Pass it as `page_token` for the next page; empty on the last. */
             next_page_token: string;
         };
@@ -2918,6 +3046,32 @@ export interface components {
             from: string;
             /** @description The version now. */
             to: string;
+        };
+        /** @description What came of it. */
+        VerifyAuditResponse: {
+            /** @description True: every record is as it was written, and none is missing. */
+            valid: boolean;
+            /** @description What is wrong first, with the `seq` where it is; empty when all is well. */
+            problem: string;
+            /**
+             * Format: int64
+             * @description How many records there are.
+             */
+            records: number;
+            /**
+             * Format: int64
+             * @description The newest record that was pruned, whose hash the oldest kept one builds on; 0 before any was.
+             */
+            anchor_seq: number;
+            /** @description The anchor's hash, in hex. */
+            anchor_hash: string;
+            /**
+             * Format: int64
+             * @description The newest record; 0 for none.
+             */
+            head_seq: number;
+            /** @description The newest record's hash, in hex. Kept elsewhere, it shows later that the trail up to here was not written anew. */
+            head_hash: string;
         };
         /** @description A named volume of the host. */
         Volume: {
@@ -3801,6 +3955,77 @@ export interface operations {
             504: components["responses"]["DeadlineExceeded"];
         };
     };
+    listAudit: {
+        parameters: {
+            query?: {
+                /** @description How many at most: 1 to 1000, default 100. */
+                limit?: number;
+                /** @description `next_page_token` of the page before. */
+                page_token?: string;
+                /** @description Only calls of this method: `StartApp`, `AppService.StartApp` or `svc.v1.AppService/StartApp`. */
+                method?: string;
+                /** @description Only calls of this user id. Calls with a token have the daemon's. */
+                uid?: number;
+                /** @description Only calls about exactly this, such as an app's id. */
+                target?: string;
+                /** @description Only records that came after this one: pass the `seq` of the newest one known to get what is new. */
+                after_seq?: number;
+            };
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description Done. */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ListAuditResponse"];
+                };
+            };
+            400: components["responses"]["InvalidRequest"];
+            401: components["responses"]["Unauthenticated"];
+            403: components["responses"]["Denied"];
+            404: components["responses"]["NotFound"];
+            429: components["responses"]["TooMany"];
+            500: components["responses"]["Internal"];
+            501: components["responses"]["NotImplemented"];
+            503: components["responses"]["Unavailable"];
+            504: components["responses"]["DeadlineExceeded"];
+        };
+    };
+    verifyAudit: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description Done. */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["VerifyAuditResponse"];
+                };
+            };
+            400: components["responses"]["InvalidRequest"];
+            401: components["responses"]["Unauthenticated"];
+            403: components["responses"]["Denied"];
+            404: components["responses"]["NotFound"];
+            429: components["responses"]["TooMany"];
+            500: components["responses"]["Internal"];
+            501: components["responses"]["NotImplemented"];
+            503: components["responses"]["Unavailable"];
+            504: components["responses"]["DeadlineExceeded"];
+        };
+    };
     listBackups: {
         parameters: {
             query?: {
@@ -4095,6 +4320,35 @@ export interface operations {
                 };
                 content: {
                     "application/json": components["schemas"]["GetStatusResponse"];
+                };
+            };
+            400: components["responses"]["InvalidRequest"];
+            401: components["responses"]["Unauthenticated"];
+            403: components["responses"]["Denied"];
+            404: components["responses"]["NotFound"];
+            429: components["responses"]["TooMany"];
+            500: components["responses"]["Internal"];
+            501: components["responses"]["NotImplemented"];
+            503: components["responses"]["Unavailable"];
+            504: components["responses"]["DeadlineExceeded"];
+        };
+    };
+    getDaemonMetrics: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description Done. */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "*/*": string;
                 };
             };
             400: components["responses"]["InvalidRequest"];

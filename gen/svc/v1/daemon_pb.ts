@@ -7,6 +7,8 @@
 import type { GenFile, GenMessage, GenService } from "@bufbuild/protobuf/codegenv2";
 import { fileDesc, messageDesc, serviceDesc } from "@bufbuild/protobuf/codegenv2";
 import { file_google_api_annotations } from "../../google/api/annotations_pb.ts";
+import type { HttpBodySchema } from "../../google/api/httpbody_pb.ts";
+import { file_google_api_httpbody } from "../../google/api/httpbody_pb.ts";
 import type { Timestamp } from "@bufbuild/protobuf/wkt";
 import { file_google_protobuf_timestamp } from "@bufbuild/protobuf/wkt";
 import { file_svc_v1_access } from "./access_pb.ts";
@@ -17,7 +19,7 @@ import type { Message } from "@bufbuild/protobuf";
  * Describes the file svc/v1/daemon.proto.
  */
 export const file_svc_v1_daemon: GenFile = /*@__PURE__*/
-  fileDesc("ChNzdmMvdjEvZGFlbW9uLnByb3RvEgZzdmMudjEiEgoQR2V0U3RhdHVzUmVxdWVzdCLtAQoRR2V0U3RhdHVzUmVzcG9uc2USDwoHdmVyc2lvbhgBIAEoCRIUCgxjYXBhYmlsaXRpZXMYAiADKAkSIQoEYXBwcxgDIAEoCzITLnN2Yy52MS5BcHBDb3VudGVycxIgCgRtb2RlGAQgASgJQhKatRgOMgZzeXN0ZW0yBHVzZXISEAoIaG9zdG5hbWUYBSABKAkSOgoKc3RhcnRlZF9hdBgGIAEoCzIaLmdvb2dsZS5wcm90b2J1Zi5UaW1lc3RhbXBSCnN0YXJ0ZWRfYXQSHgoGY2FsbGVyGAcgASgLMg4uc3ZjLnYxLkNhbGxlciIxCgZDYWxsZXISCwoDdWlkGAEgASgNEgwKBHVzZXIYAiABKAkSDAoEcm9vdBgDIAEoCCJtCgtBcHBDb3VudGVycxINCgV0b3RhbBgBIAEoDRIPCgdydW5uaW5nGAIgASgNEg8KB3N0b3BwZWQYAyABKA0SDgoGZmFpbGVkGAQgASgNEgwKBGJ1c3kYBSABKA0SDwoHdW5rbm93bhgGIAEoDTJsCg1EYWVtb25TZXJ2aWNlElsKCUdldFN0YXR1cxIYLnN2Yy52MS5HZXRTdGF0dXNSZXF1ZXN0Ghkuc3ZjLnYxLkdldFN0YXR1c1Jlc3BvbnNlIhmQAgGItRgBgtPkkwIMEgovdjEvc3RhdHVzYgZwcm90bzM", [file_google_api_annotations, file_google_protobuf_timestamp, file_svc_v1_access, file_svc_v1_rules]);
+  fileDesc("ChNzdmMvdjEvZGFlbW9uLnByb3RvEgZzdmMudjEiEgoQR2V0U3RhdHVzUmVxdWVzdCIZChdHZXREYWVtb25NZXRyaWNzUmVxdWVzdCLtAQoRR2V0U3RhdHVzUmVzcG9uc2USDwoHdmVyc2lvbhgBIAEoCRIUCgxjYXBhYmlsaXRpZXMYAiADKAkSIQoEYXBwcxgDIAEoCzITLnN2Yy52MS5BcHBDb3VudGVycxIgCgRtb2RlGAQgASgJQhKatRgOMgZzeXN0ZW0yBHVzZXISEAoIaG9zdG5hbWUYBSABKAkSOgoKc3RhcnRlZF9hdBgGIAEoCzIaLmdvb2dsZS5wcm90b2J1Zi5UaW1lc3RhbXBSCnN0YXJ0ZWRfYXQSHgoGY2FsbGVyGAcgASgLMg4uc3ZjLnYxLkNhbGxlciIxCgZDYWxsZXISCwoDdWlkGAEgASgNEgwKBHVzZXIYAiABKAkSDAoEcm9vdBgDIAEoCCJtCgtBcHBDb3VudGVycxINCgV0b3RhbBgBIAEoDRIPCgdydW5uaW5nGAIgASgNEg8KB3N0b3BwZWQYAyABKA0SDgoGZmFpbGVkGAQgASgNEgwKBGJ1c3kYBSABKA0SDwoHdW5rbm93bhgGIAEoDTLiAQoNRGFlbW9uU2VydmljZRJbCglHZXRTdGF0dXMSGC5zdmMudjEuR2V0U3RhdHVzUmVxdWVzdBoZLnN2Yy52MS5HZXRTdGF0dXNSZXNwb25zZSIZkAIBiLUYAYLT5JMCDBIKL3YxL3N0YXR1cxJ0ChBHZXREYWVtb25NZXRyaWNzEh8uc3ZjLnYxLkdldERhZW1vbk1ldHJpY3NSZXF1ZXN0GhQuZ29vZ2xlLmFwaS5IdHRwQm9keSIpkAIBiLUYApK1GA5tZXRyaWNzLmRhZW1vboLT5JMCChIIL21ldHJpY3NiBnByb3RvMw", [file_google_api_annotations, file_google_api_httpbody, file_google_protobuf_timestamp, file_svc_v1_access, file_svc_v1_rules]);
 
 /**
  * Nothing to say.
@@ -33,6 +35,21 @@ export type GetStatusRequest = Message<"svc.v1.GetStatusRequest"> & {
  */
 export const GetStatusRequestSchema: GenMessage<GetStatusRequest> = /*@__PURE__*/
   messageDesc(file_svc_v1_daemon, 0);
+
+/**
+ * Nothing to say.
+ *
+ * @generated from message svc.v1.GetDaemonMetricsRequest
+ */
+export type GetDaemonMetricsRequest = Message<"svc.v1.GetDaemonMetricsRequest"> & {
+};
+
+/**
+ * Describes the message svc.v1.GetDaemonMetricsRequest.
+ * Use `create(GetDaemonMetricsRequestSchema)` to create a new message.
+ */
+export const GetDaemonMetricsRequestSchema: GenMessage<GetDaemonMetricsRequest> = /*@__PURE__*/
+  messageDesc(file_svc_v1_daemon, 1);
 
 /**
  * The state of the daemon.
@@ -95,7 +112,7 @@ export type GetStatusResponse = Message<"svc.v1.GetStatusResponse"> & {
  * Use `create(GetStatusResponseSchema)` to create a new message.
  */
 export const GetStatusResponseSchema: GenMessage<GetStatusResponse> = /*@__PURE__*/
-  messageDesc(file_svc_v1_daemon, 1);
+  messageDesc(file_svc_v1_daemon, 2);
 
 /**
  * Who the daemon takes the caller for.
@@ -130,7 +147,7 @@ export type Caller = Message<"svc.v1.Caller"> & {
  * Use `create(CallerSchema)` to create a new message.
  */
 export const CallerSchema: GenMessage<Caller> = /*@__PURE__*/
-  messageDesc(file_svc_v1_daemon, 2);
+  messageDesc(file_svc_v1_daemon, 3);
 
 /**
  * How many apps are in which condition.
@@ -186,7 +203,7 @@ export type AppCounters = Message<"svc.v1.AppCounters"> & {
  * Use `create(AppCountersSchema)` to create a new message.
  */
 export const AppCountersSchema: GenMessage<AppCounters> = /*@__PURE__*/
-  messageDesc(file_svc_v1_daemon, 3);
+  messageDesc(file_svc_v1_daemon, 4);
 
 /**
  * The daemon itself.
@@ -203,6 +220,17 @@ export const DaemonService: GenService<{
     methodKind: "unary";
     input: typeof GetStatusRequestSchema;
     output: typeof GetStatusResponseSchema;
+  },
+  /**
+   * What the daemon counts and measures of itself, in the text format of Prometheus (version 0.0.4): calls, durations,
+   * event loop, memory, processor time and open files of its process, apps by state, writes to its store.
+   *
+   * @generated from rpc svc.v1.DaemonService.GetDaemonMetrics
+   */
+  getDaemonMetrics: {
+    methodKind: "unary";
+    input: typeof GetDaemonMetricsRequestSchema;
+    output: typeof HttpBodySchema;
   },
 }> = /*@__PURE__*/
   serviceDesc(file_svc_v1_daemon, 0);

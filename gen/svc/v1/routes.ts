@@ -1,5 +1,6 @@
 import type { Route } from "../../../src/rest/route.ts";
 import { AppService } from "./app_pb.ts";
+import { AuditService } from "./audit_pb.ts";
 import { BackupService } from "./backup_pb.ts";
 import { DaemonService } from "./daemon_pb.ts";
 import { DockerService } from "./docker_pb.ts";
@@ -163,6 +164,20 @@ export const routes: readonly Route[] = [
   },
   {
     httpMethod: "GET",
+    template: {"source":"/v1/audit","segments":["v1","audit"],"verb":"","variables":[]},
+    method: AuditService.method.listAudit,
+    body: "",
+    responseBody: "",
+  },
+  {
+    httpMethod: "GET",
+    template: {"source":"/v1/audit/verification","segments":["v1","audit","verification"],"verb":"","variables":[]},
+    method: AuditService.method.verifyAudit,
+    body: "",
+    responseBody: "",
+  },
+  {
+    httpMethod: "GET",
     template: {"source":"/v1/backups","segments":["v1","backups"],"verb":"","variables":[]},
     method: BackupService.method.listBackups,
     body: "",
@@ -214,6 +229,13 @@ export const routes: readonly Route[] = [
     httpMethod: "GET",
     template: {"source":"/v1/status","segments":["v1","status"],"verb":"","variables":[]},
     method: DaemonService.method.getStatus,
+    body: "",
+    responseBody: "",
+  },
+  {
+    httpMethod: "GET",
+    template: {"source":"/metrics","segments":["metrics"],"verb":"","variables":[]},
+    method: DaemonService.method.getDaemonMetrics,
     body: "",
     responseBody: "",
   },

@@ -40,6 +40,10 @@ export type LogLineStream = (typeof LogLineStreams)[number];
 export const IssueConsoleTokenRequestSessions = ["logs","attach"] as const;
 export type IssueConsoleTokenRequestSession = (typeof IssueConsoleTokenRequestSessions)[number];
 
+/** The words of `svc.v1.AuditRecord.kind`. */
+export const AuditRecordKinds = ["peer","primary","replaced","access","local"] as const;
+export type AuditRecordKind = (typeof AuditRecordKinds)[number];
+
 /** The words of `svc.v1.GetStatusResponse.mode`. */
 export const GetStatusResponseModes = ["system","user"] as const;
 export type GetStatusResponseMode = (typeof GetStatusResponseModes)[number];
