@@ -1,6 +1,7 @@
 /** Every service of the contract with its descriptors: for `svc api` and for work in this process. Costly to load. */
 import type { DescMethod, DescService } from "@bufbuild/protobuf";
 import { AppService } from "../../gen/svc/v1/app_pb.ts";
+import { AuditService } from "../../gen/svc/v1/audit_pb.ts";
 import { BackupService } from "../../gen/svc/v1/backup_pb.ts";
 import { DaemonService } from "../../gen/svc/v1/daemon_pb.ts";
 import { DockerService } from "../../gen/svc/v1/docker_pb.ts";
@@ -13,6 +14,7 @@ import { TokenService } from "../../gen/svc/v1/token_pb.ts";
 
 export const services: readonly DescService[] = [
   AppService,
+  AuditService,
   BackupService,
   DaemonService,
   DockerService,

@@ -2,6 +2,7 @@
 import { Command, CommanderError, InvalidArgumentError, Option } from "commander";
 import { addApiCommand } from "./commands/api.ts";
 import { addAppCommand } from "./commands/app.ts";
+import { addAuditCommand } from "./commands/audit.ts";
 import { addCompletionCommand } from "./commands/completion.ts";
 import { addDaemonCommand } from "./commands/daemon.ts";
 import { addDiskCommand } from "./commands/disk.ts";
@@ -44,6 +45,7 @@ const commands: Readonly<Record<string, AddCommand>> = {
   stats: addStatsCommand,
   stacks: addStacksCommand,
   token: addTokenCommand,
+  audit: addAuditCommand,
   api: addApiCommand,
   completion: addCompletionCommand,
   daemon: addDaemonCommand,

@@ -40,6 +40,9 @@ const maxTargetLength = 256;
 /** Userinfo of a URL: a git URL may carry a password. */
 const userinfo = /\/\/[^/@\s]*@/gu;
 
+/** The query of a URL: some hosts take their tokens there. */
+const urlQuery = /(\/\/[^?\s]*)\?\S*/gu;
+
 /** What a request names. */
 export function auditTarget(request: Message | undefined): string {
   if (request === undefined) return "";
@@ -49,7 +52,7 @@ export function auditTarget(request: Message | undefined): string {
     const text = Array.isArray(value) ? value.slice(0, 16).join(" ") : value;
     if (typeof text === "number") return String(text);
     if (typeof text === "string" && text !== "") {
-      return text.replace(userinfo, "//***@").slice(0, maxTargetLength);
+      return text.replace(userinfo, "//***@").replace(urlQuery, "$1?***").slice(0, maxTargetLength);
     }
   }
   return "";

@@ -48,4 +48,38 @@ export const migrations: readonly string[] = [
   -- One operation at a time per app: the second one's INSERT is the conflict that becomes app_busy.
   CREATE UNIQUE INDEX operations_by_app ON operations (app_id);
   `,
+  `
+  -- One row per changing call: see src/audit. Row seq is hashed together with the hash of row seq - 1.
+  CREATE TABLE audit (
+    seq INTEGER PRIMARY KEY,
+    time INTEGER NOT NULL,
+    request_id TEXT NOT NULL,
+    method TEXT NOT NULL,
+    protocol TEXT NOT NULL,
+    uid INTEGER NOT NULL,
+    user TEXT NOT NULL,
+    kind TEXT NOT NULL,
+    owner_uid INTEGER,
+    peer_uid INTEGER,
+    token_digest TEXT,
+    target TEXT NOT NULL,
+    result TEXT NOT NULL,
+    reason TEXT,
+    duration_ms INTEGER NOT NULL,
+    hash BLOB NOT NULL CHECK (length(hash) = 32)
+  ) STRICT;
+  CREATE INDEX audit_by_method ON audit (method);
+  CREATE INDEX audit_by_uid ON audit (uid);
+  CREATE INDEX audit_by_target ON audit (target);
+
+  -- Both ends of the chain. The anchor is the newest row that was pruned; before any was, it is number 0 with a hash of zeros.
+  CREATE TABLE audit_chain (
+    id INTEGER PRIMARY KEY CHECK (id = 1),
+    anchor_seq INTEGER NOT NULL,
+    anchor_hash BLOB NOT NULL CHECK (length(anchor_hash) = 32),
+    head_seq INTEGER NOT NULL CHECK (head_seq >= anchor_seq),
+    head_hash BLOB NOT NULL CHECK (length(head_hash) = 32)
+  ) STRICT;
+  INSERT INTO audit_chain VALUES (1, 0, zeroblob(32), 0, zeroblob(32));
+  `,
 ];

@@ -1,4 +1,5 @@
 /** The one connection of this process that writes; lives in the writer's thread, where blocking harms nobody. */
+import { hash } from "node:crypto";
 import { DatabaseSync } from "node:sqlite";
 import { SvcError } from "../errors.ts";
 import {
@@ -32,6 +33,10 @@ export class Writer implements Disposable {
     // Temporary tables in memory: a full /tmp must not fail a write.
     this.#database.exec(
       `PRAGMA synchronous = FULL; PRAGMA temp_store = MEMORY; PRAGMA journal_size_limit = ${maxIdleLogBytes}`,
+    );
+    // For hash chains: only inside the transaction is it certain which row is the last one.
+    this.#database.function("sha256", { deterministic: true }, (text) =>
+      hash("sha256", String(text), "buffer"),
     );
     this.#statements = new StatementCache(this.#database);
   }

@@ -6,6 +6,7 @@
  */
 import type { DescMethod, MessageShape } from "@bufbuild/protobuf";
 import type { AppService } from "../../../gen/svc/v1/app_pb.ts";
+import type { AuditService } from "../../../gen/svc/v1/audit_pb.ts";
 import type { DaemonService } from "../../../gen/svc/v1/daemon_pb.ts";
 import type { TokenService } from "../../../gen/svc/v1/token_pb.ts";
 import type { RestShape } from "./rest-shape.ts";
@@ -40,6 +41,7 @@ function callsOf<Methods extends Record<string, DescMethod>>(service: string) {
 }
 
 const app = callsOf<(typeof AppService)["method"]>("svc.v1.AppService");
+const audit = callsOf<(typeof AuditService)["method"]>("svc.v1.AuditService");
 const daemon = callsOf<(typeof DaemonService)["method"]>("svc.v1.DaemonService");
 const token = callsOf<(typeof TokenService)["method"]>("svc.v1.TokenService");
 
@@ -60,6 +62,8 @@ export const calls = {
   getPortReport: app("getPortReport", "GET", "/v1/ports"),
   getAppStats: app("getAppStats", "GET", "/v1/stats"),
   listStacks: app("listStacks", "GET", "/v1/stacks"),
+  listAudit: audit("listAudit", "GET", "/v1/audit"),
+  verifyAudit: audit("verifyAudit", "GET", "/v1/audit/verification"),
   getTokenStatus: token("getTokenStatus", "GET", "/v1/token"),
   issueAccessToken: token("issueAccessToken", "POST", "/v1/token/access"),
   revokeAccessTokens: token("revokeAccessTokens", "DELETE", "/v1/token/access"),
@@ -71,5 +75,6 @@ export const calls = {
 export type App = ResponseOf<(typeof AppService)["method"]["getApp"]>;
 export type AppDisk = ResponseOf<(typeof AppService)["method"]["getAppDisk"]>;
 export type AppSettings = ResponseOf<(typeof AppService)["method"]["getAppSettings"]>;
+export type AuditRecord = ResponseOf<(typeof AuditService)["method"]["listAudit"]>["records"][number];
 export type AppLogs = ResponseOf<(typeof AppService)["method"]["getAppLogs"]>;
 export type AppStats = ResponseOf<(typeof AppService)["method"]["getAppStats"]>["stats"][number];

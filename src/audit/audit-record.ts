@@ -1,0 +1,111 @@
+/** What the audit trail keeps of a changing call, and how that is hashed. */
+import { hash } from "node:crypto";
+import type { SqlValue } from "../store/store.ts";
+
+/** A changing call that has ended. No request bodies, no settings, no tokens: what is not in here is not kept. */
+export interface AuditedCall {
+  readonly requestId: string;
+  /** Full name, such as `svc.v1.AppService/StartApp`. */
+  readonly method: string;
+  readonly protocolName: string;
+  readonly user: {
+    readonly uid: number;
+    readonly user: string;
+    readonly kind: string;
+    readonly ownerUid: number;
+    readonly peerUid?: number;
+    readonly tokenDigest?: string;
+  };
+  readonly target: string;
+  /** `ok` or the code of the error. */
+  readonly result: string;
+  readonly reason?: string;
+  readonly durationMs: number;
+}
+
+/** The columns of a record that its call fills, in the order in which they are hashed. */
+export interface AuditContent {
+  /** When the call ended, in unix milliseconds. */
+  time: number;
+  request_id: string;
+  method: string;
+  protocol: string;
+  uid: number;
+  user: string;
+  kind: string;
+  owner_uid: number | null;
+  peer_uid: number | null;
+  token_digest: string | null;
+  target: string;
+  result: string;
+  reason: string | null;
+  duration_ms: number;
+}
+
+/** A record as the store has it. */
+export interface AuditRow extends AuditContent {
+  seq: number;
+  hash: Uint8Array;
+}
+
+/** The columns of {@link AuditContent}. Later ones are appended and may be null, so that old hashes stay what they are. */
+export const contentColumns = [
+  "time",
+  "request_id",
+  "method",
+  "protocol",
+  "uid",
+  "user",
+  "kind",
+  "owner_uid",
+  "peer_uid",
+  "token_digest",
+  "target",
+  "result",
+  "reason",
+  "duration_ms",
+] as const satisfies readonly (keyof AuditContent)[];
+
+export function contentOf(call: AuditedCall, time: number): AuditContent {
+  const { user } = call;
+  return {
+    time,
+    request_id: storable(call.requestId),
+    method: storable(call.method),
+    protocol: storable(call.protocolName),
+    uid: user.uid,
+    user: storable(user.user),
+    kind: user.kind,
+    owner_uid: user.ownerUid === user.uid ? null : user.ownerUid,
+    peer_uid: user.peerUid ?? null,
+    token_digest: user.tokenDigest ?? null,
+    target: storable(call.target),
+    result: call.result,
+    reason: call.reason ?? null,
+    duration_ms: Math.min(Math.max(Math.round(call.durationMs), 0), 2 ** 32 - 1),
+  };
+}
+
+/** The values of {@link contentColumns}. */
+export function contentValues(content: AuditContent): SqlValue[] {
+  return contentColumns.map((column) => content[column]);
+}
+
+/** What of a record is hashed after its predecessor's hash and its number: JSON of what is not null. */
+export function hashedText(content: AuditContent): string {
+  const present = contentColumns
+    .filter((column) => content[column] !== null)
+    .map((column) => [column, content[column]]);
+  return JSON.stringify(Object.fromEntries(present));
+}
+
+/** The hash that a record must have. The SQL in audit-trail.ts computes the same. */
+export function hashOf(previousHash: Uint8Array, seq: number, content: AuditContent): Buffer {
+  const previous = Buffer.from(previousHash).toString("hex").toUpperCase();
+  return hash("sha256", `${previous} ${seq} ${hashedText(content)}`, "buffer");
+}
+
+/** Text that comes out of SQLite as it went in: half a surrogate pair would not, and NUL ends texts in its tools. */
+function storable(text: string): string {
+  return text.toWellFormed().replaceAll("\0", "\u{fffd}");
+}

@@ -1,0 +1,166 @@
+/** `svc audit`: who changed what. */
+import { setTimeout } from "node:timers/promises";
+import { InvalidArgumentError } from "commander";
+import type { Command } from "commander";
+import type { CommandContext } from "../context.ts";
+import { exitCodes } from "../exit-codes.ts";
+import { ReportedError } from "../failure.ts";
+import type { RunCommand } from "../program.ts";
+import { renderFields, renderTable } from "../render/table.ts";
+import { calls } from "../transport/calls.ts";
+import type { AuditRecord } from "../transport/calls.ts";
+
+interface AuditOptions {
+  readonly limit: number;
+  readonly method?: string;
+  readonly uid?: number;
+  readonly target?: string;
+  readonly follow?: boolean;
+  readonly verify?: boolean;
+}
+
+/** The most that one page holds. */
+const pageLimit = 1000;
+const followIntervalMs = 1000;
+
+export function addAuditCommand(parent: Command, run: RunCommand): void {
+  parent
+    .command("audit")
+    .description("show who changed what; needs root")
+    .option("-n, --limit <records>", "how many records, at most 100000", parseLimit, 20)
+    .option("--method <name>", "only calls of this method, such as StartApp")
+    .option("--uid <uid>", "only calls of this user id", parseUid)
+    .option("--target <name>", "only calls about this, such as an app's id")
+    .option("-f, --follow", "go on with every new record, until Ctrl-C")
+    .option("--verify", "check the chain of hashes instead; ends with 1 when it is broken")
+    .addHelpText(
+      "after",
+      "\nRecords are listed newest last. With --json they come newest first, and with --follow one on each line.\n",
+    )
+    .action(run((context, options: AuditOptions) => showAudit(context, options)));
+}
+
+function parseLimit(text: string): number {
+  const limit = Number(text);
+  if (!/^\d+$/.test(text) || limit < 1 || limit > 100_000) {
+    throw new InvalidArgumentError("It must be 1 to 100000.");
+  }
+  return limit;
+}
+
+function parseUid(text: string): number {
+  const uid = Number(text);
+  if (!/^\d+$/.test(text) || uid > 2 ** 32 - 2) throw new InvalidArgumentError("It must be a user id.");
+  return uid;
+}
+
+async function showAudit(context: CommandContext, options: AuditOptions): Promise<void> {
+  if (options.verify === true) return verify(context);
+  const records = await fetchRecords(context, options, options.limit);
+  if (options.follow === true) return follow(context, options, records);
+  return context.json ? context.printJson({ records }) : printRecords(context, records);
+}
+
+/** The newest records, newest first. */
+async function fetchRecords(
+  context: CommandContext,
+  { method, uid, target }: AuditOptions,
+  limit: number,
+  afterSeq?: number,
+): Promise<AuditRecord[]> {
+  const found: AuditRecord[] = [];
+  let pageToken = "";
+  do {
+    context.throwIfInterrupted();
+    const page = await context.call(calls.listAudit, {
+      limit: Math.min(limit - found.length, pageLimit),
+      ...(method !== undefined && { method }),
+      ...(uid !== undefined && { uid }),
+      ...(target !== undefined && { target }),
+      ...(afterSeq !== undefined && { after_seq: afterSeq }),
+      ...(pageToken !== "" && { page_token: pageToken }),
+    });
+    found.push(...page.records);
+    pageToken = page.next_page_token;
+  } while (pageToken !== "" && found.length < limit);
+  return found;
+}
+
+async function follow(
+  context: CommandContext,
+  options: AuditOptions,
+  first: readonly AuditRecord[],
+): Promise<void> {
+  let fresh = first;
+  let lastSeq = 0;
+  for (;;) {
+    lastSeq = fresh[0]?.seq ?? lastSeq;
+    if (context.json) for (const record of fresh.toReversed()) await context.printJsonLine(record);
+    else await printRecords(context, fresh, fresh === first);
+    await setTimeout(followIntervalMs, undefined, { signal: context.host.interrupted }).catch(
+      () => undefined,
+    );
+    context.throwIfInterrupted();
+    fresh = await fetchRecords(context, options, Infinity, lastSeq);
+  }
+}
+
+/** @param newestFirst are printed newest last, as a log is read */
+function printRecords(
+  context: CommandContext,
+  newestFirst: readonly AuditRecord[],
+  withTitles = true,
+): Promise<void> {
+  if (newestFirst.length === 0 && !withTitles) return Promise.resolve();
+  const table = renderTable(
+    [
+      { title: "TIME", value: ({ time }) => time ?? "" },
+      { title: "WHO", value: who, shrinkTo: 12 },
+      { title: "METHOD", value: ({ method }) => shortName(method), shrinkTo: 12 },
+      { title: "TARGET", value: ({ target }) => target, shrinkTo: 12 },
+      {
+        title: "RESULT",
+        value: ({ result, reason }) => (reason === "" ? result : `${result} (${reason})`),
+        color: ({ result }) => (result === "ok" ? undefined : "red"),
+        shrinkTo: 6,
+      },
+      { title: "MS", value: (record) => String(record.duration_ms), align: "right" },
+      { title: "PROTOCOL", value: ({ protocol }) => protocol },
+      { title: "REQUEST", value: (record) => record.request_id, shrinkTo: 8 },
+    ],
+    newestFirst.toReversed(),
+    context.tableStyle,
+  );
+  return context.print(withTitles ? table : table.slice(table.indexOf("\n") + 1));
+}
+
+/** `AppService.StartApp`, as the command line spells methods. */
+function shortName(method: string): string {
+  return method.replace(/^svc\.v1\./, "").replace("/", ".");
+}
+
+/** `ann (1000)`, `root (0) for ann's uid`, `root (0) token 1a2b…`. */
+function who({ uid, user, owner_uid: ownerUid, token_digest: digest }: AuditRecord): string {
+  const name = user === "" ? String(uid) : `${user} (${uid})`;
+  const owner = ownerUid === undefined ? "" : ` for ${ownerUid}`;
+  return `${name}${owner}${digest === "" ? "" : ` token ${digest}`}`;
+}
+
+async function verify(context: CommandContext): Promise<void> {
+  const found = await context.call(calls.verifyAudit, {});
+  await (context.json
+    ? context.printJson(found)
+    : context.print(
+        renderFields(
+          [
+            ["chain", found.valid ? "holds" : "broken", found.valid ? "green" : "red"],
+            ["problem", found.problem],
+            ["records", String(found.records)],
+            ["newest", `${found.head_seq} ${found.head_hash}`],
+            ["pruned up to", found.anchor_seq === 0 ? "" : `${found.anchor_seq} ${found.anchor_hash}`],
+          ],
+          context.paint,
+        ),
+      ));
+  if (!found.valid) throw new ReportedError(exitCodes.failed);
+}
