@@ -1,6 +1,7 @@
 /** The installed applications: what handlers call. Everything here goes by who asks: another user's app is not found. */
 import type { MessageInitShape } from "@bufbuild/protobuf";
 import type { AppCountersSchema } from "../../gen/svc/v1/daemon_pb.ts";
+import { AppStates } from "../../gen/svc/v1/words.ts";
 import type { AppState } from "../../gen/svc/v1/words.ts";
 import type { Identities } from "../identity/identity.ts";
 import type { JsonObject } from "../lib/json.ts";
@@ -144,6 +145,17 @@ export class Apps implements AsyncDisposable {
       counters[counterOf[this.#stateOf(app)]]++;
     }
     return counters;
+  }
+
+  /** How many apps are in which state; every state is there. */
+  async countByState(): Promise<Map<AppState, number>> {
+    await this.#adoption.settled();
+    const counts = new Map<AppState, number>(AppStates.map((state) => [state, 0]));
+    for (const app of this.#registry.all()) {
+      const state = this.#stateOf(app);
+      counts.set(state, (counts.get(state) ?? 0) + 1);
+    }
+    return counts;
   }
 
   /** A page of the caller's apps, by id. @throws SvcError `invalid_request` for a foreign page token. */

@@ -4,6 +4,8 @@ import { timestampFromMs } from "@bufbuild/protobuf/wkt";
 import type { ServiceImpl } from "@connectrpc/connect";
 import type { DaemonService } from "../../gen/svc/v1/daemon_pb.ts";
 import type { Apps } from "../apps/apps.ts";
+import type { DaemonMetrics } from "../metrics/daemon-metrics.ts";
+import { expositionContentType } from "../metrics/exposition.ts";
 import { userOf } from "../rpc/user-context.ts";
 
 export interface DaemonFacts {
@@ -14,7 +16,11 @@ export interface DaemonFacts {
   capabilities: () => readonly string[];
 }
 
-export function createDaemonService(apps: Apps, facts: DaemonFacts): ServiceImpl<typeof DaemonService> {
+export function createDaemonService(
+  apps: Apps,
+  facts: DaemonFacts,
+  metrics: DaemonMetrics,
+): ServiceImpl<typeof DaemonService> {
   return {
     getStatus: async (_request, context) => {
       const { uid, user, root } = userOf(context);
@@ -28,5 +34,10 @@ export function createDaemonService(apps: Apps, facts: DaemonFacts): ServiceImpl
         caller: { uid, user, root },
       };
     },
+
+    getDaemonMetrics: async () => ({
+      contentType: expositionContentType,
+      data: Buffer.from(await metrics.write()),
+    }),
   };
 }

@@ -25,7 +25,7 @@ import type { RouteMatch } from "./router.ts";
 export interface RestHandlerOptions<Call extends RestCall> {
   readonly routes: Iterable<Route>;
   readonly pipeline: RestPipeline<Call>;
-  /** Paths below it are REST's, whether a route has them or not. Default `/v1/`. */
+  /** Paths below it are REST's, whether a route has them or not; elsewhere the routes' own without variables. Default `/v1/`. */
   readonly prefix?: string;
   /** Default 1 MiB; uploads have no bound here. */
   readonly maxBodyBytes?: number;
@@ -47,8 +47,15 @@ export type RestHandler = (request: RestRequest, response: RestResponse) => fals
 export function createRestHandler<Call extends RestCall>(options: RestHandlerOptions<Call>): RestHandler {
   const prefix = options.prefix ?? "/v1/";
   const server = new RestServer(options);
-  return (request, response) =>
-    request.url?.startsWith(prefix) === true && server.serve(request, response, request.url);
+  const outside = new Set(
+    Array.from(options.routes, ({ template }) => template.source).filter((path) => !path.startsWith(prefix)),
+  );
+  return (request, response) => {
+    const { url } = request;
+    if (url === undefined) return false;
+    const isRest = url.startsWith(prefix) || outside.has(url.split("?", 1)[0] ?? "");
+    return isRest && server.serve(request, response, url);
+  };
 }
 
 class RestServer<Call extends RestCall> {

@@ -41,6 +41,8 @@ export interface StoreOptions {
   changePollMs?: number;
   /** How often the snapshot is brought up to date if need be, in milliseconds; by default 5 minutes. */
   housekeepingIntervalMs?: number;
+  /** Hears of each write how long it took and whether it was kept. */
+  onWrite?: (durationMs: number, isKept: boolean) => void;
   /** The steps of the schema; other than the released ones in tests only. */
   migrations?: readonly string[];
 }
@@ -162,6 +164,7 @@ class SqliteStore implements Store {
   readonly #changes: ChangeWatch;
   readonly #maintenance: Maintenance;
   readonly #log: StoreLog | undefined;
+  readonly #onWrite: StoreOptions["onWrite"];
   readonly #writeTimeoutMs: number;
   readonly #housekeepingIntervalMs: number;
   readonly #timers: NodeJS.Timeout[];
@@ -183,6 +186,7 @@ class SqliteStore implements Store {
     this.#reader = reader;
     this.#maintenance = maintenance;
     this.#log = options.log;
+    this.#onWrite = options.onWrite;
     this.#writeTimeoutMs = options.writeTimeoutMs ?? 10_000;
     this.#changes = new ChangeWatch({
       dataVersion: () => reader.dataVersion(),
@@ -219,7 +223,15 @@ class SqliteStore implements Store {
       throw new SvcError("unavailable", "unavailable", "svc is stopping and writes no more");
     }
     const { essential = false, timeoutMs = this.#writeTimeoutMs } = options;
-    return await this.#writes.push({ statements, essential, deadlineMs: deadlineIn(timeoutMs) });
+    const startMs = performance.now();
+    let isKept = false;
+    try {
+      const results = await this.#writes.push({ statements, essential, deadlineMs: deadlineIn(timeoutMs) });
+      isKept = true;
+      return results;
+    } finally {
+      this.#onWrite?.(performance.now() - startMs, isKept);
+    }
   }
 
   onChange(listener: () => void): Disposable {

@@ -13,11 +13,13 @@ interface Direction {
 
 const domain = [
   "apps",
+  "audit",
   "packages",
   "runtimes",
   "identity",
   "tokens",
   "host",
+  "metrics",
   "scheduler",
   "backups",
   "docker",
