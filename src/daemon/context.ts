@@ -1,9 +1,14 @@
 /** Builds every service of the daemon once, for the daemon itself and for a CLI that works in-process. */
 import { mkdir } from "node:fs/promises";
 import { join } from "node:path";
+import { AuditReader } from "../audit/audit-reader.ts";
+import { AuditTrail } from "../audit/audit-trail.ts";
+import { DaemonMetrics } from "../metrics/daemon-metrics.ts";
 import { Apps } from "../apps/apps.ts";
 import { createAppPaths } from "../apps/app-paths.ts";
 import { bindServices } from "../handlers/services.ts";
+import { HealthState, bindHealth } from "../rpc/health.ts";
+import { bindReflection } from "../rpc/reflection.ts";
 import { createIdentities } from "../identity/identity.ts";
 import { createUsers } from "../identity/user.ts";
 import { readBootId } from "../lib/boot-id.ts";
@@ -44,6 +49,7 @@ export interface ContextOptions {
 
 export interface DaemonContext extends AsyncDisposable {
   readonly pipeline: Pipeline;
+  readonly health: HealthState;
   readonly apps: Apps;
   /** To be opened before it recognises anybody. */
   readonly tokens: TokenAuthority;
@@ -57,9 +63,25 @@ export async function createContext(options: ContextOptions): Promise<DaemonCont
   await using resources = new AsyncDisposableStack();
   const startedAtMs = now();
   const paths = createAppPaths(config.store.dir);
-  const store = resources.use(
-    await openStore({ dir: config.store.dir, clock: { now }, log, workerUrl: programs.storeWorker }),
+  const metrics: DaemonMetrics = resources.use(
+    new DaemonMetrics({
+      version,
+      callsInFlight: () => pipeline.callsInFlight,
+      appsByState: () => apps.countByState(),
+      auditRecordsLost: () => audit.lost,
+    }),
   );
+  const store = resources.use(
+    await openStore({
+      dir: config.store.dir,
+      clock: { now },
+      log,
+      workerUrl: programs.storeWorker,
+      onWrite: (durationMs, isKept) => metrics.observeStoreWrite(durationMs, isKept),
+    }),
+  );
+  // After the store, so that it is emptied before the store closes, and before what makes calls.
+  const audit = resources.use(new AuditTrail({ store, log, now }));
   // Others only pass through: what is inside belongs to each app's owner alone.
   for (const dir of [paths.appsDir, paths.runDir]) await mkdir(dir, { mode: 0o711, recursive: true });
 
@@ -120,20 +142,32 @@ export async function createContext(options: ContextOptions): Promise<DaemonCont
   const clock = systemTokenClock(now);
   const tokens = resources.use(new TokenAuthority({ file: config.tokenFile, selfUid, store, clock, log }));
   const consoleTokens = new ConsoleTokens<UserContext>(clock);
+  const services = bindServices({
+    apps,
+    audit: new AuditReader(store),
+    tokens,
+    consoleTokens,
+    facts: { version, mode: config.mode, startedAtMs, capabilities: () => pipeline.capabilities },
+    metrics,
+  });
+  const health = new HealthState(services.map(({ service }) => service.typeName));
+  const healthService = bindHealth(health);
   const pipeline: Pipeline = createPipeline({
-    services: bindServices({
-      apps,
-      tokens,
-      consoleTokens,
-      facts: { version, mode: config.mode, startedAtMs, capabilities: () => pipeline.capabilities },
-    }),
+    services: [
+      ...services,
+      healthService,
+      ...bindReflection([...services, healthService].map(({ service }) => service)),
+    ],
     log,
+    audit: (record) => audit.append(record),
+    observe: (call) => metrics.observeCall(call),
     shutdownSignal,
   });
   apps.start();
   const owned = resources.move();
   return {
     pipeline,
+    health,
     apps,
     tokens,
     consoleTokens,

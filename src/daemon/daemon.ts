@@ -71,6 +71,7 @@ export async function startDaemon(options: DaemonOptions): Promise<Daemon> {
     addresses,
     [Symbol.asyncDispose]: async () => {
       log.info({}, "svc is stopping");
+      await context.health.stop();
       await owned.disposeAsync();
       log.flush();
     },

@@ -1,5 +1,6 @@
 /** Every service of the contract with its handlers. */
 import { AppService } from "../../gen/svc/v1/app_pb.ts";
+import { AuditService } from "../../gen/svc/v1/audit_pb.ts";
 import { BackupService } from "../../gen/svc/v1/backup_pb.ts";
 import { DaemonService } from "../../gen/svc/v1/daemon_pb.ts";
 import { DockerService } from "../../gen/svc/v1/docker_pb.ts";
@@ -10,11 +11,14 @@ import { ScheduleService } from "../../gen/svc/v1/schedule_pb.ts";
 import { SystemService } from "../../gen/svc/v1/system_pb.ts";
 import { TokenService } from "../../gen/svc/v1/token_pb.ts";
 import type { Apps } from "../apps/apps.ts";
+import type { AuditReader } from "../audit/audit-reader.ts";
+import type { DaemonMetrics } from "../metrics/daemon-metrics.ts";
 import { implement, type BoundService } from "../rpc/bound-service.ts";
 import type { UserContext } from "../rpc/user-context.ts";
 import type { ConsoleTokens } from "../tokens/console-tokens.ts";
 import type { TokenAuthority } from "../tokens/token-authority.ts";
 import { createAppService } from "./app-service.ts";
+import { createAuditService } from "./audit-service.ts";
 import { createBackupService } from "./backup-service.ts";
 import { createDaemonService, type DaemonFacts } from "./daemon-service.ts";
 import { createDockerService } from "./docker-service.ts";
@@ -27,16 +31,20 @@ import { createTokenService } from "./token-service.ts";
 
 export interface Domain {
   apps: Apps;
+  audit: AuditReader;
   facts: DaemonFacts;
+  metrics: DaemonMetrics;
   tokens: TokenAuthority;
   consoleTokens: ConsoleTokens<UserContext>;
 }
 
-export function bindServices({ apps, facts, tokens, consoleTokens }: Domain): BoundService[] {
+export function bindServices(domain: Domain): BoundService[] {
+  const { apps, audit, facts, metrics, tokens, consoleTokens } = domain;
   return [
     implement(AppService, createAppService(apps, consoleTokens)),
+    implement(AuditService, createAuditService(audit)),
     implement(BackupService, createBackupService()),
-    implement(DaemonService, createDaemonService(apps, facts)),
+    implement(DaemonService, createDaemonService(apps, facts, metrics)),
     implement(DockerService, createDockerService()),
     implement(FileService, createFileService()),
     implement(MonitorService, createMonitorService()),

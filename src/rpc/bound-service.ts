@@ -12,11 +12,34 @@ export interface BoundService {
   readonly service: DescService;
   /** Handlers by the method's local name; the types were checked when they were bound. */
   readonly impl: Readonly<Record<string, unknown>>;
+  /** For a service outside of our contract, whose methods have no options of ours. */
+  readonly policy?: ForeignPolicy;
 }
 
+/** Who may call the methods of a service outside of our contract. */
+export interface ForeignPolicy extends MethodPolicy {
+  /** Whether its methods only read, whatever their options say. */
+  readonly isReadOnly: boolean;
+  /** Whether they are called without an identity. */
+  readonly isPublic: boolean;
+}
+
+export const readOnlyForUsers: ForeignPolicy = {
+  access: "USER",
+  capability: "",
+  isReadOnly: true,
+  isPublic: false,
+};
+
+export const openToEverybody: ForeignPolicy = { ...readOnlyForUsers, isPublic: true };
+
 /** Ties handlers to their service; every method must be there, if only as `unimplemented`. */
-export function implement<S extends DescService>(service: S, impl: ServiceImpl<S>): BoundService {
-  return { service, impl };
+export function implement<S extends DescService>(
+  service: S,
+  impl: ServiceImpl<S>,
+  policy?: ForeignPolicy,
+): BoundService {
+  return { service, impl, ...(policy && { policy }) };
 }
 
 /** A handler with its types taken off. */
@@ -30,6 +53,8 @@ export interface MethodEntry {
   readonly access: MethodPolicy["access"];
   /** Not marked `NO_SIDE_EFFECTS`. */
   readonly isChanging: boolean;
+  /** Called without an identity. */
+  readonly isPublic: boolean;
   readonly handler: Handler;
 }
 
@@ -39,10 +64,10 @@ export function indexMethods(
   policies: Readonly<Record<string, MethodPolicy>>,
 ): Map<DescMethod, MethodEntry> {
   const entries = new Map<DescMethod, MethodEntry>();
-  for (const { service, impl } of services) {
+  for (const { service, impl, policy: foreign } of services) {
     for (const method of service.methods) {
       const name = methodName(method);
-      const policy = policies[name];
+      const policy = foreign ?? policies[name];
       const handler = impl[method.localName];
       if (policy === undefined) throw new Error(`${name} has no access policy`);
       if (typeof handler !== "function") throw new Error(`${name} has no handler`);
@@ -50,7 +75,10 @@ export function indexMethods(
         method,
         name,
         access: policy.access,
-        isChanging: method.idempotency !== MethodOptions_IdempotencyLevel.NO_SIDE_EFFECTS,
+        isChanging:
+          foreign?.isReadOnly !== true &&
+          method.idempotency !== MethodOptions_IdempotencyLevel.NO_SIDE_EFFECTS,
+        isPublic: foreign?.isPublic ?? false,
         handler: handler.bind(impl) as Handler,
       });
     }

@@ -17,7 +17,7 @@ import type {
 import type { ConnectRouter, HandlerContext, ServiceImpl } from "@connectrpc/connect";
 import { methodPolicies } from "../../gen/svc/v1/methods.ts";
 import type { MethodPolicy } from "../../gen/svc/v1/methods.ts";
-import type { SvcError } from "../errors.ts";
+import type { ErrorCode, SvcError } from "../errors.ts";
 import { checkAccess, methodName } from "./access.ts";
 import { auditLine, auditTarget } from "./audit.ts";
 import type { AuditRecord } from "./audit.ts";
@@ -44,19 +44,34 @@ export interface PipelineOptions {
   readonly log: PipelineLog;
   /** Takes one record for every changing call (those without `NO_SIDE_EFFECTS`), refused ones included. */
   readonly audit?: ((record: AuditRecord) => void) | undefined;
+  /** Hears of every call that has ended, refused ones included. */
+  readonly observe?: ((call: EndedCall) => void) | undefined;
   /** Ends all running calls; abort it with the error that they should end with. */
   readonly shutdownSignal?: AbortSignal | undefined;
   /** Policies of the methods by full name. Default: the contract's. A method without one is refused at creation. */
   readonly policies?: Readonly<Record<string, MethodPolicy>> | undefined;
 }
 
+/** A call that has ended, for those who count. */
+export interface EndedCall {
+  /** Full name. */
+  readonly method: string;
+  readonly protocolName: string;
+  readonly code: "ok" | ErrorCode;
+  readonly durationMs: number;
+}
+
 export interface Pipeline {
+  /** Calls that have not ended. */
+  readonly callsInFlight: number;
   /** Sorted capability strings of the methods that are implemented (S 9). */
   readonly capabilities: readonly string[];
   /** Registers every method on a Connect router. */
   readonly routes: (router: ConnectRouter) => void;
   /** The method of a Connect or gRPC path, such as `/svc.v1.AppService/ListApps`. */
   methodAt(path: string): DescMethod | undefined;
+  /** Whether a Connect or gRPC path is a method that answers without an identity: the health service's (D8). */
+  isPublic(path: string): boolean;
   /** Ends the streams that only watch (`NO_SIDE_EFFECTS`), so that nobody waits for them when the daemon stops. */
   endStreams(reason: SvcError): void;
   /** Ends all running calls. */
@@ -90,7 +105,7 @@ export interface Pipeline {
 
 /** @throws Error when a method has no handler or no policy */
 export function createPipeline(options: PipelineOptions): Pipeline {
-  const { services, log, audit, shutdownSignal } = options;
+  const { services, log, audit, observe, shutdownSignal } = options;
   const entries = indexMethods(services, options.policies ?? methodPolicies);
   const paths = new Map([...entries.values()].map(({ method, name }) => [`/${name}`, method]));
   const validator = createValidator();
@@ -125,6 +140,8 @@ export function createPipeline(options: PipelineOptions): Pipeline {
     request: Message | undefined,
     error?: SvcError,
   ): void {
+    const durationMs = performance.now() - startMs;
+    observe?.({ method: name, protocolName: caller.protocolName, code: error?.code ?? "ok", durationMs });
     if (error?.code === "internal") {
       const details = { requestId: caller.requestId, method: name, err: error.cause ?? error };
       log.error(details, "a call failed unexpectedly");
@@ -138,7 +155,7 @@ export function createPipeline(options: PipelineOptions): Pipeline {
       target: auditTarget(request),
       result: error?.code ?? "ok",
       ...(error === undefined ? {} : { reason: error.reason }),
-      durationMs: Math.round(performance.now() - startMs),
+      durationMs: Math.round(durationMs),
     };
     log.info(auditLine(record), "changing call");
     try {
@@ -240,6 +257,10 @@ export function createPipeline(options: PipelineOptions): Pipeline {
   }
 
   return {
+    get callsInFlight() {
+      return running.size;
+    },
+
     capabilities: collectCapabilities(services, options.policies),
 
     routes(router) {
@@ -261,6 +282,11 @@ export function createPipeline(options: PipelineOptions): Pipeline {
     gate,
 
     methodAt: (path) => paths.get(path),
+
+    isPublic(path) {
+      const method = paths.get(path);
+      return method !== undefined && entryOf(method).isPublic;
+    },
 
     endCalls,
 

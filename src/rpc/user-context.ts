@@ -4,9 +4,10 @@ import type { HandlerContext } from "@connectrpc/connect";
 
 /**
  * How the caller was identified. `peer`: kernel credentials of a unix socket; `primary`, `replaced` (the primary
- * token that a rotation in its grace window replaced) and `access`: a bearer token; `local`: in this very process.
+ * token that a rotation in its grace window replaced) and `access`: a bearer token; `local`: in this very process;
+ * `anonymous`: nobody, for the methods that are open to everybody.
  */
-export type IdentityKind = "peer" | "primary" | "replaced" | "access" | "local";
+export type IdentityKind = "peer" | "primary" | "replaced" | "access" | "local" | "anonymous";
 
 export interface UserContext {
   /** The caller's user id; token callers act as the daemon's own user. */
@@ -25,6 +26,15 @@ export interface UserContext {
   /** Aborts when the identity ends before the call does: its token expired or was revoked. */
   readonly ended?: AbortSignal;
 }
+
+/** The caller of a public method: has no rights, and the uid that the kernel calls none. */
+export const anonymous: UserContext = {
+  uid: 2 ** 32 - 1,
+  user: "",
+  root: false,
+  kind: "anonymous",
+  ownerUid: 2 ** 32 - 1,
+};
 
 /** Under which the transport files the caller in Connect's context values. */
 export const userContextKey = createContextKey<UserContext | undefined>(undefined, {

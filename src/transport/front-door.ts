@@ -13,6 +13,7 @@ import { mediaType } from "../rest/request-body.ts";
 import type { RestHandler } from "../rest/rest-handler.ts";
 import { isSvcError, shownError } from "../rpc/error-mapping.ts";
 import type { Pipeline } from "../rpc/pipeline.ts";
+import { anonymous } from "../rpc/user-context.ts";
 import type { FailureThrottle } from "./failure-throttle.ts";
 import type { HostCheck } from "./host-check.ts";
 import { disconnect, hostOf } from "./http.ts";
@@ -57,7 +58,8 @@ export class FrontDoor {
     this.#track(response);
     try {
       response.setHeader("x-request-id", requestId);
-      if (this.#isStopping) {
+      // Health checks are there to be told that it is stopping.
+      if (this.#isStopping && !this.#options.pipeline.isPublic(pathOf(request))) {
         if (response instanceof ServerResponse) response.setHeader("connection", "close");
         throw new SvcError("unavailable", "unavailable", "the daemon is stopping; try again");
       }
@@ -100,7 +102,7 @@ export class FrontDoor {
     requestId: string,
     expectsContinue: boolean,
   ): void {
-    const { identity, hosts, callers, rest } = this.#options;
+    const { pipeline, identity, hosts, callers, rest } = this.#options;
     const path = pathOf(request);
     const problem = pathProblem(path, { escapedSlash: path.startsWith(restPrefix) ? "allow" : "refuse" });
     if (problem !== undefined) throw invalidField("", `the path is not canonical: ${problem}`);
@@ -110,7 +112,7 @@ export class FrontDoor {
     hosts.checkOrigin(headerOf(request, "origin"), host);
     if (this.#answerPublic(path, request, response)) return;
 
-    const user = identity.identify(origin, request.headers);
+    const user = pipeline.isPublic(path) ? anonymous : identity.identify(origin, request.headers);
     callers.set(request, { user, requestId });
     if (expectsContinue) response.writeContinue();
     if (rest(request, response) === false) {

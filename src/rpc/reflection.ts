@@ -1,0 +1,116 @@
+/**
+ * gRPC server reflection, v1 and v1alpha (https://github.com/grpc/grpc/blob/master/doc/server-reflection.md), for grpcurl and
+ * its like. No library for connect-es 2 is in the registry, so this is one: it reads the descriptors that the generated
+ * code carries.
+ */
+import { Code } from "@connectrpc/connect";
+import type { DescFile, DescService } from "@bufbuild/protobuf";
+import { ServerReflection } from "../../gen/grpc/reflection/v1/reflection_pb.ts";
+import type { ServerReflectionRequest } from "../../gen/grpc/reflection/v1/reflection_pb.ts";
+import { ServerReflection as ServerReflectionV1Alpha } from "../../gen/grpc/reflection/v1alpha/reflection_pb.ts";
+import { SvcError } from "../errors.ts";
+import { implement, readOnlyForUsers } from "./bound-service.ts";
+import type { BoundService } from "./bound-service.ts";
+import { DescriptorIndex, serializeFiles } from "./descriptor-index.ts";
+
+/** A client asks for each symbol once; a stream that goes on for ever is none of a client's. */
+const maxRequests = 10_000;
+
+/** What v1 and v1alpha ask and answer is the same. */
+type Question = Pick<ServerReflectionRequest, "host" | "messageRequest"> & {
+  readonly originalRequest: unknown;
+};
+
+interface Answer {
+  validHost: string;
+  originalRequest: never;
+  messageResponse: AnswerContent;
+}
+
+type AnswerContent =
+  | { case: "fileDescriptorResponse"; value: { fileDescriptorProto: Uint8Array[] } }
+  | { case: "allExtensionNumbersResponse"; value: { baseTypeName: string; extensionNumber: number[] } }
+  | { case: "listServicesResponse"; value: { service: { name: string }[] } }
+  | { case: "errorResponse"; value: { errorCode: number; errorMessage: string } };
+
+/** Both versions of the reflection service, which describe `services` and themselves. */
+export function bindReflection(services: readonly DescService[]): BoundService[] {
+  const all = [...services, ServerReflection, ServerReflectionV1Alpha];
+  const names = all.map(({ typeName }) => ({ name: typeName })).sort((a, b) => (a.name < b.name ? -1 : 1));
+  // Built when somebody asks: most daemons are never asked.
+  let index: DescriptorIndex | undefined;
+  const answers = (requests: AsyncIterable<ServerReflectionRequest>): AsyncGenerator<Answer> =>
+    answerAll(requests, (index ??= new DescriptorIndex(all)), names);
+
+  return [
+    implement(ServerReflection, { serverReflectionInfo: answers }, readOnlyForUsers),
+    implement(
+      ServerReflectionV1Alpha,
+      // The same fields under other type names.
+      { serverReflectionInfo: answers as never },
+      readOnlyForUsers,
+    ),
+  ];
+}
+
+async function* answerAll(
+  requests: AsyncIterable<ServerReflectionRequest>,
+  index: DescriptorIndex,
+  names: { name: string }[],
+): AsyncGenerator<Answer> {
+  // A file is sent once in a stream: clients keep what they have (server-reflection.md).
+  const sent = new Set<string>();
+  let count = 0;
+  for await (const request of requests) {
+    if (++count > maxRequests) {
+      const message = `a reflection stream answers at most ${maxRequests} requests; open another`;
+      throw new SvcError("resource_exhausted", "too_many", message);
+    }
+    const question: Question = { ...request, originalRequest: request };
+    yield {
+      validHost: question.host,
+      originalRequest: request as never,
+      messageResponse: answerTo(question.messageRequest, index, sent, names),
+    };
+  }
+}
+
+function answerTo(
+  asked: Question["messageRequest"],
+  index: DescriptorIndex,
+  sent: Set<string>,
+  names: { name: string }[],
+): AnswerContent {
+  switch (asked.case) {
+    case "listServices":
+      return { case: "listServicesResponse", value: { service: names } };
+    case "fileByFilename":
+      return fileAnswer(index.file(asked.value), `file "${asked.value}"`, sent);
+    case "fileContainingSymbol":
+      return fileAnswer(index.fileOfSymbol(asked.value), `symbol "${asked.value}"`, sent);
+    case "fileContainingExtension": {
+      const { containingType, extensionNumber } = asked.value;
+      const what = `extension ${extensionNumber} of "${containingType}"`;
+      return fileAnswer(index.fileOfExtension(containingType, extensionNumber), what, sent);
+    }
+    case "allExtensionNumbersOfType": {
+      const extensionNumber = index.extensionNumbers(asked.value);
+      return extensionNumber === undefined
+        ? failure(Code.NotFound, `no type "${asked.value}"`)
+        : { case: "allExtensionNumbersResponse", value: { baseTypeName: asked.value, extensionNumber } };
+    }
+    case undefined:
+      return failure(Code.InvalidArgument, "the request asks for nothing");
+  }
+}
+
+function fileAnswer(file: DescFile | undefined, what: string, sent: Set<string>): AnswerContent {
+  if (file === undefined) return failure(Code.NotFound, `no ${what}`);
+  // What is asked for is sent again, though not what it imports.
+  sent.delete(file.proto.name);
+  return { case: "fileDescriptorResponse", value: { fileDescriptorProto: serializeFiles(file, sent) } };
+}
+
+function failure(errorCode: Code, errorMessage: string): AnswerContent {
+  return { case: "errorResponse", value: { errorCode, errorMessage } };
+}
