@@ -1,8 +1,7 @@
 /** A package in a directory of this host, read with the identity of whoever asks for it (D17, T52). */
 import { PassThrough } from "node:stream";
 import type { Identities, Identity, RequestOptions } from "../identity/identity.ts";
-import { isLicenseName, licenseText, maxLicenseBytes, maxLicenses } from "./licenses.ts";
-import type { LicenseText } from "./licenses.ts";
+import { collectLicenses, maxLicenseBytes } from "./licenses.ts";
 import { maxManifestBytes } from "./manifest-parser.ts";
 import type { ManifestParser } from "./manifest-parser.ts";
 import { manifestFileName } from "./manifest.ts";
@@ -39,7 +38,9 @@ export async function openDirectory(
     manifest,
     origin: { kind: "directory", url: path, source, branch: "", tag: "", commit: "" },
     version: manifest.version,
-    licenses: await readLicenses(reader, path, options),
+    licenses: await collectLicenses(await reader.list(path, ".", options), (name) =>
+      reader.readFile(path, name, { ...options, maxBytes: maxLicenseBytes }),
+    ),
     async exportTo(uid, root, target, work = {}) {
       const workOptions = work.signal ? { signal: work.signal } : {};
       const owner = await identities.as(uid);
@@ -49,19 +50,6 @@ export async function openDirectory(
       } else await copyAcross(reader, path, owner, root, target, workOptions);
     },
   };
-}
-
-async function readLicenses(reader: Identity, path: string, options: RequestOptions): Promise<LicenseText[]> {
-  const names = (await reader.list(path, ".", options))
-    .filter(({ type, name }) => type === "file" && isLicenseName(name))
-    .map(({ name }) => name)
-    .slice(0, maxLicenses);
-  const licenses: LicenseText[] = [];
-  for (const name of names) {
-    const data = await reader.readFile(path, name, { ...options, maxBytes: maxLicenseBytes });
-    licenses.push(licenseText(name, data));
-  }
-  return licenses;
 }
 
 /** One user reads, another writes: the files cross as a tar, and neither sees more than is theirs. */

@@ -2,8 +2,7 @@
 import type { Identities } from "../identity/identity.ts";
 import type { GitCheckout } from "./git-repositories.ts";
 import type { GitUrl } from "./git-url.ts";
-import { isLicenseName, licenseText, maxLicenseBytes, maxLicenses } from "./licenses.ts";
-import type { LicenseText } from "./licenses.ts";
+import { collectLicenses, maxLicenseBytes } from "./licenses.ts";
 import { maxManifestBytes } from "./manifest-parser.ts";
 import type { ManifestParser } from "./manifest-parser.ts";
 import { manifestFileName } from "./manifest.ts";
@@ -46,7 +45,9 @@ export class GitPackages {
         ...(directory !== undefined && { directory }),
       },
       version: tag === "" ? commit.slice(0, shortCommit) : tag,
-      licenses: await readLicenses(checkout, signal),
+      licenses: await collectLicenses(await checkout.entries(signal), (name) =>
+        checkout.readFile(name, maxLicenseBytes, signal),
+      ),
       async exportTo(uid, root, path, work = {}) {
         const identity = await identities.as(uid);
         const options = work.signal && { signal: work.signal };
@@ -54,16 +55,4 @@ export class GitPackages {
       },
     };
   }
-}
-
-async function readLicenses(checkout: GitCheckout, signal: AbortSignal | undefined): Promise<LicenseText[]> {
-  const files = (await checkout.entries(signal))
-    .filter(({ type, name }) => type === "file" && isLicenseName(name))
-    .toSorted((a, b) => (a.name < b.name ? -1 : 1))
-    .slice(0, maxLicenses);
-  const licenses: LicenseText[] = [];
-  for (const { name } of files) {
-    licenses.push(licenseText(name, await checkout.readFile(name, maxLicenseBytes, signal)));
-  }
-  return licenses;
 }

@@ -1,5 +1,5 @@
 /** What an install refuses, with the same code, reason and payload over every protocol, and without leaving anything. */
-import { mkdir, readdir, writeFile } from "node:fs/promises";
+import { mkdir, readdir, symlink, writeFile } from "node:fs/promises";
 import { join } from "node:path";
 import test, { type ExecutionContext } from "ava";
 import { AppService } from "../../gen/svc/v1/app_pb.ts";
@@ -187,4 +187,13 @@ test("a package without settings has a null schema and refuses any value", async
     t.deepEqual({ ...(await apps.getAppImage({ id })), $typeName: "" }, { $typeName: "" } as never, protocol);
     t.is((await errorOf(apps.repullApp({ id }))).reason, "pinned_image", protocol);
   }
+});
+
+test("a license that is a link must be acknowledged too", async (t) => {
+  await using daemon = await startDaemon();
+  const dir = join(daemon.dir, "package");
+  await writePackage(dir, await freePort(), { files: { "legal.txt": "Be kind.\n" } });
+  await symlink("legal.txt", join(dir, "LICENSE"));
+  t.is((await errorOf(daemon.client(AppService).installApp({ spec: dir }))).reason, "license_required");
+  await leavesNothing(t, daemon);
 });
