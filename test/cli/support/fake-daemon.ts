@@ -21,6 +21,7 @@ import type { Pipeline } from "../../../src/rpc/pipeline.ts";
 import { unimplemented } from "../../../src/rpc/unimplemented.ts";
 import { userContextKey } from "../../../src/rpc/user-context.ts";
 import type { Callers } from "../../../src/transport/http.ts";
+import { defaultTransportLimits } from "../../../src/transport/limits.ts";
 import { createRestFront } from "../../../src/transport/rest-front.ts";
 import { fakeApps } from "./fake-apps.ts";
 
@@ -84,6 +85,7 @@ export async function startFakeDaemon(apps: readonly App[] = []): Promise<FakeDa
     pipeline,
     callers: { get: () => ({ user: localUser, requestId: "1" }) } as unknown as Callers,
     shutdownSignal: new AbortController().signal,
+    limits: defaultTransportLimits,
     log: console,
   });
   const connect = connectNodeAdapter({
