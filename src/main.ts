@@ -33,16 +33,17 @@ async function main(): Promise<void> {
 }
 
 async function runDaemon(configFile: string | undefined, stop: AbortSignal): Promise<void> {
-  const [{ loadConfig }, { startDaemon }] = await Promise.all([
+  const [{ loadConfig }, { startDaemon }, { bundledPages, sourcePages }] = await Promise.all([
     import("./daemon/config.ts"),
     import("./daemon/daemon.ts"),
+    import("./daemon/page-files.ts"),
   ]);
   await using _daemon = await startDaemon({
     config: await loadConfig({ file: configFile, environment }),
     version: packageJson.version,
     programs: await programs(),
     selfUid: uid,
-    openapiFile: join(import.meta.dirname, fromSources ? "../openapi/openapi.json" : "openapi.json"),
+    pages: fromSources ? sourcePages() : bundledPages(),
   });
   if (!stop.aborted) await new Promise((resolve) => stop.addEventListener("abort", resolve));
 }

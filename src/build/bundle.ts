@@ -22,6 +22,11 @@ const mainFile = "svc.cjs";
 const programs = ["identity/**/*.mjs", "runtimes/process/**/*.mjs"];
 /** Files that modules read from beside themselves, which for all of them is the bundle's directory. */
 const assets = ["src/**/*.schema.json", "openapi/openapi.json"];
+/** The API page and what it is made of, with the licences. */
+const docs = [
+  "src/transport/pages/*",
+  "node_modules/swagger-ui-dist/{swagger-ui.css,swagger-ui-bundle.js,swagger-ui-bundle.js.LICENSE.txt,LICENSE,NOTICE}",
+];
 
 /** Commander loads node:child_process, and that the network, for commands that are programs of their own: svc has none. */
 const withoutSubprograms: Plugin = {
@@ -39,6 +44,8 @@ await mkdir(freshDir);
 for (const piece of await bundle()) await writePiece(piece);
 for await (const program of glob(programs, { cwd: sourceDir })) await copy(join(sourceDir, program), program);
 for await (const asset of glob(assets, { cwd: root })) await copy(join(root, asset), basename(asset));
+for await (const file of glob(docs, { cwd: root }))
+  await copy(join(root, file), join("docs", basename(file)));
 // The checkout's own package.json says that .js files are modules.
 await writeFile(join(freshDir, "package.json"), '{ "type": "commonjs" }\n');
 await rm(outDir, { recursive: true, force: true });

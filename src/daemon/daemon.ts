@@ -1,7 +1,7 @@
 /** The daemon: every service behind two doors, from start to a graceful stop. */
 import { SvcError } from "../errors.ts";
-import { readFile } from "node:fs/promises";
 import { createListeners, type ListeningAddresses } from "../transport/listeners.ts";
+import type { PageFiles } from "../transport/pages.ts";
 import { loadPeerCredentials } from "../transport/peer-credentials.ts";
 import type { Config } from "./config.ts";
 import { createContext } from "./context.ts";
@@ -13,8 +13,8 @@ export interface DaemonOptions {
   version: string;
   programs: Programs;
   selfUid: number;
-  /** `openapi.json`, which anybody may read. */
-  openapiFile: string;
+  /** What anybody may read. */
+  pages: PageFiles;
 }
 
 export interface Daemon extends AsyncDisposable {
@@ -26,7 +26,7 @@ export interface Daemon extends AsyncDisposable {
  * @throws SvcError `unavailable` when the TCP address cannot be bound, and what opening the store throws.
  */
 export async function startDaemon(options: DaemonOptions): Promise<Daemon> {
-  const { config, version, programs, selfUid, openapiFile } = options;
+  const { config, version, programs, selfUid, pages } = options;
   await using resources = new AsyncDisposableStack();
   const log = createLog(config.log.level);
   const shutdown = new AbortController();
@@ -60,7 +60,7 @@ export async function startDaemon(options: DaemonOptions): Promise<Daemon> {
       socketPath: config.api.socket,
       allowedHosts: config.api.allowedHosts,
       limits: config.api.limits,
-      openapi: () => readFile(openapiFile),
+      pages,
       log,
     }),
   );

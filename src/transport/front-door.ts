@@ -20,6 +20,7 @@ import { disconnect, hostOf } from "./http.ts";
 import type { Callers, HttpRequest, HttpResponse } from "./http.ts";
 import type { IdentityResolver, Origin } from "./identity.ts";
 import type { TransportLimits } from "./limits.ts";
+import type { Pages } from "./pages.ts";
 import { refuse } from "./refusal.ts";
 import type { RpcFront, RpcFrontOptions } from "./rpc-front.ts";
 import { loadRpcFront } from "./rpc-front.ts";
@@ -32,7 +33,7 @@ export interface FrontDoorOptions {
   readonly hosts: HostCheck;
   readonly failures: FailureThrottle;
   readonly limits: TransportLimits;
-  readonly openapi?: (() => Promise<Uint8Array>) | undefined;
+  readonly pages: Pages;
   readonly log: { error(details: object, message: string): void };
 }
 
@@ -127,13 +128,11 @@ export class FrontDoor {
       sendJson(request, response, '{"status":"ok"}');
       return true;
     }
-    const { openapi } = this.#options;
-    if (path !== "/v1/openapi.json" || openapi === undefined) return false;
-    openapi().then(
-      (bytes) => sendJson(request, response, bytes),
-      (error: unknown) => this.#fail(request, response, error, String(response.getHeader("x-request-id"))),
+    const answered = this.#options.pages.answer(path, request, response);
+    answered?.catch((error: unknown) =>
+      this.#fail(request, response, error, String(response.getHeader("x-request-id"))),
     );
-    return true;
+    return answered !== undefined;
   }
 
   async #answerRpc(
@@ -219,7 +218,7 @@ function boundBody(request: HttpRequest, timeoutMs: number): void {
   request.once("end", clear).once("close", clear);
 }
 
-function sendJson(request: HttpRequest, response: HttpResponse, body: string | Uint8Array): void {
+function sendJson(request: HttpRequest, response: HttpResponse, body: string): void {
   response.setHeader("content-type", "application/json");
   response.setHeader("content-length", Buffer.byteLength(body));
   if (request.method === "HEAD") response.end();

@@ -19,6 +19,8 @@ import { createIdentityResolver } from "./identity.ts";
 import type { IdentityResolver, Origin } from "./identity.ts";
 import { defaultTransportLimits } from "./limits.ts";
 import type { TransportLimits } from "./limits.ts";
+import { createPages } from "./pages.ts";
+import type { PageFiles } from "./pages.ts";
 import { loadPeerCredentials } from "./peer-credentials.ts";
 import type { ReadPeerCredentials } from "./peer-credentials.ts";
 import { detectProtocol } from "./protocol-detection.ts";
@@ -46,8 +48,8 @@ export interface ListenersOptions {
   readonly socketPath?: string | undefined;
   /** Host names besides the loopback ones that TCP takes (`[api] allowed_hosts`), without port. */
   readonly allowedHosts?: readonly string[] | undefined;
-  /** The bytes of `GET /v1/openapi.json`; cached by the giver. */
-  readonly openapi?: (() => Promise<Uint8Array>) | undefined;
+  /** The pages that need no identity. Default: none. */
+  readonly pages?: PageFiles | undefined;
   /** REST routes. Default: the contract's. */
   readonly routes?: Iterable<Route> | undefined;
   readonly limits?: Partial<TransportLimits> | undefined;
@@ -140,7 +142,7 @@ class TwoDoors implements Listeners {
   }
 
   async #prepare(): Promise<void> {
-    const { pipeline, tokens, mode, selfUid, allowedHosts, tcp, openapi, routes, log } = this.#options;
+    const { pipeline, tokens, mode, selfUid, allowedHosts, tcp, pages, routes, log } = this.#options;
     const callers: Callers = new WeakMap();
     this.#identity = createIdentityResolver({
       mode,
@@ -170,7 +172,7 @@ class TwoDoors implements Listeners {
         log,
       }),
       limits: this.#limits,
-      openapi,
+      pages: createPages(pages ?? {}),
       log,
     });
   }

@@ -2,6 +2,7 @@
 import { mkdtemp, rm, chmod } from "node:fs/promises";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
+import { sourcePages } from "../../../src/daemon/page-files.ts";
 import type { AuditRecord } from "../../../src/rpc/audit.ts";
 import { createPipeline } from "../../../src/rpc/pipeline.ts";
 import type { Pipeline } from "../../../src/rpc/pipeline.ts";
@@ -65,7 +66,7 @@ export async function openDoor({ handlers, ...overrides }: DoorOptions = {}): Pr
     userName: (uid) => `user${uid}`,
     tcp: { host: "127.0.0.1", port: 0 },
     socketPath: join(directory, "svc.sock"),
-    openapi: () => Promise.resolve(Buffer.from('{"openapi":"3.1.0"}')),
+    pages: sourcePages(),
     log,
     ...overrides,
   });
