@@ -1810,12 +1810,12 @@ export interface components {
             processes?: number;
             /**
              * Format: int64
-             * @description Bytes read from storage since it started.
+             * @description Bytes that its present processes have read from storage.
              */
             disk_read_bytes?: number;
             /**
              * Format: int64
-             * @description Bytes written to storage since it started.
+             * @description Bytes that its present processes have written to storage.
              */
             disk_written_bytes?: number;
             /**

@@ -120,8 +120,10 @@ export class Operations {
         if (!(error instanceof StoreConflict)) throw error;
         if (error.statementIndex > 0) throw error.reason === "changes" ? notFound("app", appId) : error;
         const holder = this.of(appId);
-        if (holder === undefined) continue;
-        if (attempt > 2 || (await this.isLive(holder))) throw busy(holder);
+        // It ended in this very moment.
+        if (holder === undefined && attempt <= maxAttempts) continue;
+        if (holder === undefined) throw error;
+        if (attempt > maxAttempts || (await this.isLive(holder))) throw busy(holder);
         await this.#recover(holder);
       }
     }
@@ -191,6 +193,9 @@ export class Operations {
 function endOperation(operation: Operation): Statement {
   return { sql: "DELETE FROM operations WHERE id = ?", params: [operation.id] };
 }
+
+/** How often a lock is tried that others end or leave behind in the same moment. */
+const maxAttempts = 3;
 
 /** What must be possible on a full disk too. */
 const freesRoom: ReadonlySet<AppOperationKind> = new Set(["stop", "remove"]);

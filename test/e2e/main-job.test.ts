@@ -111,6 +111,7 @@ for (const protocol of protocols) {
       "only what runs is sampled",
     );
     t.true((stats[0]?.memoryBytes ?? 0n) > 1_000_000n);
+    t.true(stats[0]?.diskReadBytes !== undefined && stats[0].networkSentBytes === undefined);
     t.like((await daemon.client(DaemonService, protocol).getStatus({})).apps, {
       total: 2,
       running: 1,

@@ -1702,14 +1702,14 @@ export type AppStats = Message<"svc.v1.AppStats"> & {
   processes?: number | undefined;
 
   /**
-   * Bytes read from storage since it started.
+   * Bytes that its present processes have read from storage.
    *
    * @generated from field: optional int64 disk_read_bytes = 5 [json_name = "disk_read_bytes"];
    */
   diskReadBytes?: bigint | undefined;
 
   /**
-   * Bytes written to storage since it started.
+   * Bytes that its present processes have written to storage.
    *
    * @generated from field: optional int64 disk_written_bytes = 6 [json_name = "disk_written_bytes"];
    */

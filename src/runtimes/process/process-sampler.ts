@@ -28,6 +28,11 @@ const READS_AT_ONCE = 64;
 /** `smaps_rollup` walks page tables in the kernel: few at a time leave the other reads room. */
 const MEMORY_READS_AT_ONCE = 2;
 
+interface StorageUse {
+  diskReadBytes: number;
+  diskWrittenBytes: number;
+}
+
 /** Measures the processes of apps, all in one window. */
 export class ProcessSampler {
   readonly #procDir: string;
@@ -54,11 +59,16 @@ export class ProcessSampler {
 
     const window = sleep(this.#windowMs, undefined, signal && { signal });
     const memory = new Map<number, number>();
+    const storage = new Map<number, StorageUse>();
     await Promise.all([
       window,
       mapBounded(all, MEMORY_READS_AT_ONCE, async (entry) =>
         memory.set(entry.pid, await this.#memoryOf(entry)),
       ),
+      mapBounded(all, READS_AT_ONCE, async ({ pid }) => {
+        const use = await this.#storageOf(pid);
+        if (use !== undefined) storage.set(pid, use);
+      }),
     ]);
 
     const after = new Map<number, ProcessEntry>();
@@ -81,6 +91,7 @@ export class ProcessSampler {
         cpuPercent: Math.round(cpuPercent * 10) / 10,
         memoryBytes,
         processes: entries.length,
+        ...totalStorage(entries.flatMap(({ pid }) => storage.get(pid) ?? [])),
       });
     }
     return usage;
@@ -157,6 +168,20 @@ export class ProcessSampler {
     for (const pid of this.#cookies.keys()) if (!living.has(pid)) this.#cookies.delete(pid);
   }
 
+  /** What a process has moved to and from storage (proc_pid_io(5)); undefined for one that is not ours to look into. */
+  async #storageOf(pid: number): Promise<StorageUse | undefined> {
+    try {
+      const io = await readFile(`${this.#procDir}/${pid}/io`, "latin1");
+      const read = /^read_bytes: (\d+)$/m.exec(io)?.[1];
+      const written = /^write_bytes: (\d+)$/m.exec(io)?.[1];
+      return read === undefined || written === undefined
+        ? undefined
+        : { diskReadBytes: Number(read), diskWrittenBytes: Number(written) };
+    } catch {
+      return undefined;
+    }
+  }
+
   async #memoryOf({ pid, rssPages }: ProcessEntry): Promise<number> {
     try {
       const rollup = await readFile(`${this.#procDir}/${pid}/smaps_rollup`, "latin1");
@@ -167,6 +192,15 @@ export class ProcessSampler {
     }
     return rssPages * PAGE_BYTES;
   }
+}
+
+/** Absent when none of the processes could be looked into. */
+function totalStorage(uses: readonly StorageUse[]): StorageUse | undefined {
+  if (uses.length === 0) return undefined;
+  return {
+    diskReadBytes: uses.reduce((sum, use) => sum + use.diskReadBytes, 0),
+    diskWrittenBytes: uses.reduce((sum, use) => sum + use.diskWrittenBytes, 0),
+  };
 }
 
 /** The run of a process or else of its nearest ancestor that has one. */
