@@ -62,7 +62,7 @@ process:
   const installed = once(install.child, "exit");
   const appsDir = join(home.dir, "state", "svc", "apps");
   await eventually(
-    async () => t.deepEqual(await readdir(join(appsDir, "slow", "repo")), ["server.mjs", "svc.yaml"]),
+    async () => assert.deepEqual(await readdir(join(appsDir, "slow", "repo")), ["server.mjs", "svc.yaml"]),
     30_000,
   );
 
@@ -101,7 +101,7 @@ test("an install whose CLI was killed is undone by the next daemon", async (t) =
   const install = home.svc("install", dir);
   const appsDir = join(home.dir, "state", "svc", "apps");
   await eventually(
-    async () => t.deepEqual(await readdir(join(appsDir, "slow", "repo")), ["server.mjs", "svc.yaml"]),
+    async () => assert.deepEqual(await readdir(join(appsDir, "slow", "repo")), ["server.mjs", "svc.yaml"]),
     30_000,
   );
   install.child.kill("SIGKILL");
