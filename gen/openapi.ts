@@ -3105,9 +3105,11 @@ export interface components {
         };
     };
     responses: {
-        /** @description The request breaks the contract: `invalid_request` names each field. */
-        InvalidRequest: {
+        /** @description The request breaks the contract: `invalid_request` names each field; `package_invalid` when that which it names does. */
+        BadRequest: {
             headers: {
+                /** @description Names the request in the daemon's log. */
+                "X-Request-Id"?: string;
                 [name: string]: unknown;
             };
             content: {
@@ -3117,7 +3119,9 @@ export interface components {
         /** @description No recognised bearer token, or a peer that is nobody here: `unauthenticated`. */
         Unauthenticated: {
             headers: {
-                /** @description `Bearer` */
+                /** @description Names the request in the daemon's log. */
+                "X-Request-Id"?: string;
+                /** @description `Bearer realm="svc"` */
                 "WWW-Authenticate"?: string;
                 [name: string]: unknown;
             };
@@ -3128,6 +3132,8 @@ export interface components {
         /** @description The caller may not do this: `token_denied`, `root_required`, `denied`, or `host_denied` and `origin_denied` for what came by way of a browser. */
         Denied: {
             headers: {
+                /** @description Names the request in the daemon's log. */
+                "X-Request-Id"?: string;
                 [name: string]: unknown;
             };
             content: {
@@ -3137,15 +3143,19 @@ export interface components {
         /** @description There is no such thing, or none that this caller may see: `not_found`. */
         NotFound: {
             headers: {
+                /** @description Names the request in the daemon's log. */
+                "X-Request-Id"?: string;
                 [name: string]: unknown;
             };
             content: {
                 "application/json": components["schemas"]["Error"];
             };
         };
-        /** @description The state of things is in the way; the reason says which. */
+        /** @description The state of things is in the way. Of an app: `app_running`, `app_not_running`, `app_busy`, `pinned_image`, `start_failed`; of a package: `license_required`, `ambiguous`, `package_invalid`, `source_failed`, `git_failed`, `build_failed`; of anything else: `already_exists`, `owned_by_app`, `protected`, `job_owned`, `pid_reused`, `denied`, `not_ready`. */
         Conflict: {
             headers: {
+                /** @description Names the request in the daemon's log. */
+                "X-Request-Id"?: string;
                 [name: string]: unknown;
             };
             content: {
@@ -3155,6 +3165,8 @@ export interface components {
         /** @description The body is larger than 1 MiB: `body_too_large`. */
         BodyTooLarge: {
             headers: {
+                /** @description Names the request in the daemon's log. */
+                "X-Request-Id"?: string;
                 [name: string]: unknown;
             };
             content: {
@@ -3164,15 +3176,19 @@ export interface components {
         /** @description The body is not JSON: `unsupported_media_type`. */
         UnsupportedMediaType: {
             headers: {
+                /** @description Names the request in the daemon's log. */
+                "X-Request-Id"?: string;
                 [name: string]: unknown;
             };
             content: {
                 "application/json": components["schemas"]["Error"];
             };
         };
-        /** @description A bound on requests, tokens or connections is reached: `too_many`. */
+        /** @description A bound on requests, tokens or space is reached: `too_many`, `disk_full`. */
         TooMany: {
             headers: {
+                /** @description Names the request in the daemon's log. */
+                "X-Request-Id"?: string;
                 [name: string]: unknown;
             };
             content: {
@@ -3182,6 +3198,8 @@ export interface components {
         /** @description Something broke inside the daemon: its log has the cause under the request id of `internal`. */
         Internal: {
             headers: {
+                /** @description Names the request in the daemon's log. */
+                "X-Request-Id"?: string;
                 [name: string]: unknown;
             };
             content: {
@@ -3191,6 +3209,8 @@ export interface components {
         /** @description This daemon does not offer the method; see `capabilities` of the status: `not_implemented`. */
         NotImplemented: {
             headers: {
+                /** @description Names the request in the daemon's log. */
+                "X-Request-Id"?: string;
                 [name: string]: unknown;
             };
             content: {
@@ -3200,6 +3220,8 @@ export interface components {
         /** @description Not now: `not_ready`, `unavailable`. */
         Unavailable: {
             headers: {
+                /** @description Names the request in the daemon's log. */
+                "X-Request-Id"?: string;
                 [name: string]: unknown;
             };
             content: {
@@ -3209,6 +3231,8 @@ export interface components {
         /** @description It took too long: `deadline_exceeded`. */
         DeadlineExceeded: {
             headers: {
+                /** @description Names the request in the daemon's log. */
+                "X-Request-Id"?: string;
                 [name: string]: unknown;
             };
             content: {
@@ -3246,10 +3270,9 @@ export interface operations {
                     "application/json": components["schemas"]["ListAppsResponse"];
                 };
             };
-            400: components["responses"]["InvalidRequest"];
+            400: components["responses"]["BadRequest"];
             401: components["responses"]["Unauthenticated"];
             403: components["responses"]["Denied"];
-            404: components["responses"]["NotFound"];
             429: components["responses"]["TooMany"];
             500: components["responses"]["Internal"];
             501: components["responses"]["NotImplemented"];
@@ -3279,7 +3302,7 @@ export interface operations {
                     "application/json": components["schemas"]["App"];
                 };
             };
-            400: components["responses"]["InvalidRequest"];
+            400: components["responses"]["BadRequest"];
             401: components["responses"]["Unauthenticated"];
             403: components["responses"]["Denied"];
             404: components["responses"]["NotFound"];
@@ -3314,7 +3337,7 @@ export interface operations {
                     "application/json": components["schemas"]["App"];
                 };
             };
-            400: components["responses"]["InvalidRequest"];
+            400: components["responses"]["BadRequest"];
             401: components["responses"]["Unauthenticated"];
             403: components["responses"]["Denied"];
             404: components["responses"]["NotFound"];
@@ -3346,11 +3369,12 @@ export interface operations {
                     "application/json": components["schemas"]["RemoveAppResponse"];
                 };
             };
-            400: components["responses"]["InvalidRequest"];
+            400: components["responses"]["BadRequest"];
             401: components["responses"]["Unauthenticated"];
             403: components["responses"]["Denied"];
             404: components["responses"]["NotFound"];
             409: components["responses"]["Conflict"];
+            413: components["responses"]["BodyTooLarge"];
             415: components["responses"]["UnsupportedMediaType"];
             429: components["responses"]["TooMany"];
             500: components["responses"]["Internal"];
@@ -3380,7 +3404,7 @@ export interface operations {
                     "application/json": components["schemas"]["AppDisk"];
                 };
             };
-            400: components["responses"]["InvalidRequest"];
+            400: components["responses"]["BadRequest"];
             401: components["responses"]["Unauthenticated"];
             403: components["responses"]["Denied"];
             404: components["responses"]["NotFound"];
@@ -3415,7 +3439,7 @@ export interface operations {
                     "application/json": components["schemas"]["AppImage"];
                 };
             };
-            400: components["responses"]["InvalidRequest"];
+            400: components["responses"]["BadRequest"];
             401: components["responses"]["Unauthenticated"];
             403: components["responses"]["Denied"];
             404: components["responses"]["NotFound"];
@@ -3447,11 +3471,12 @@ export interface operations {
                     "application/json": components["schemas"]["RepullAppResponse"];
                 };
             };
-            400: components["responses"]["InvalidRequest"];
+            400: components["responses"]["BadRequest"];
             401: components["responses"]["Unauthenticated"];
             403: components["responses"]["Denied"];
             404: components["responses"]["NotFound"];
             409: components["responses"]["Conflict"];
+            413: components["responses"]["BodyTooLarge"];
             415: components["responses"]["UnsupportedMediaType"];
             429: components["responses"]["TooMany"];
             500: components["responses"]["Internal"];
@@ -3481,7 +3506,7 @@ export interface operations {
                     "application/json": components["schemas"]["ListAppPortsResponse"];
                 };
             };
-            400: components["responses"]["InvalidRequest"];
+            400: components["responses"]["BadRequest"];
             401: components["responses"]["Unauthenticated"];
             403: components["responses"]["Denied"];
             404: components["responses"]["NotFound"];
@@ -3520,7 +3545,7 @@ export interface operations {
                     "application/json": components["schemas"]["UpgradeAppResponse"];
                 };
             };
-            400: components["responses"]["InvalidRequest"];
+            400: components["responses"]["BadRequest"];
             401: components["responses"]["Unauthenticated"];
             403: components["responses"]["Denied"];
             404: components["responses"]["NotFound"];
@@ -3562,7 +3587,7 @@ export interface operations {
                     "application/json": components["schemas"]["CloneAppResponse"];
                 };
             };
-            400: components["responses"]["InvalidRequest"];
+            400: components["responses"]["BadRequest"];
             401: components["responses"]["Unauthenticated"];
             403: components["responses"]["Denied"];
             404: components["responses"]["NotFound"];
@@ -3597,11 +3622,12 @@ export interface operations {
                     "application/json": components["schemas"]["App"];
                 };
             };
-            400: components["responses"]["InvalidRequest"];
+            400: components["responses"]["BadRequest"];
             401: components["responses"]["Unauthenticated"];
             403: components["responses"]["Denied"];
             404: components["responses"]["NotFound"];
             409: components["responses"]["Conflict"];
+            413: components["responses"]["BodyTooLarge"];
             415: components["responses"]["UnsupportedMediaType"];
             429: components["responses"]["TooMany"];
             500: components["responses"]["Internal"];
@@ -3631,11 +3657,12 @@ export interface operations {
                     "application/json": components["schemas"]["App"];
                 };
             };
-            400: components["responses"]["InvalidRequest"];
+            400: components["responses"]["BadRequest"];
             401: components["responses"]["Unauthenticated"];
             403: components["responses"]["Denied"];
             404: components["responses"]["NotFound"];
             409: components["responses"]["Conflict"];
+            413: components["responses"]["BodyTooLarge"];
             415: components["responses"]["UnsupportedMediaType"];
             429: components["responses"]["TooMany"];
             500: components["responses"]["Internal"];
@@ -3665,11 +3692,12 @@ export interface operations {
                     "application/json": components["schemas"]["App"];
                 };
             };
-            400: components["responses"]["InvalidRequest"];
+            400: components["responses"]["BadRequest"];
             401: components["responses"]["Unauthenticated"];
             403: components["responses"]["Denied"];
             404: components["responses"]["NotFound"];
             409: components["responses"]["Conflict"];
+            413: components["responses"]["BodyTooLarge"];
             415: components["responses"]["UnsupportedMediaType"];
             429: components["responses"]["TooMany"];
             500: components["responses"]["Internal"];
@@ -3704,7 +3732,7 @@ export interface operations {
                     "application/json": components["schemas"]["AppLogs"];
                 };
             };
-            400: components["responses"]["InvalidRequest"];
+            400: components["responses"]["BadRequest"];
             401: components["responses"]["Unauthenticated"];
             403: components["responses"]["Denied"];
             404: components["responses"]["NotFound"];
@@ -3736,7 +3764,7 @@ export interface operations {
                     "application/json": components["schemas"]["AppSettings"];
                 };
             };
-            400: components["responses"]["InvalidRequest"];
+            400: components["responses"]["BadRequest"];
             401: components["responses"]["Unauthenticated"];
             403: components["responses"]["Denied"];
             404: components["responses"]["NotFound"];
@@ -3777,7 +3805,7 @@ export interface operations {
                     "application/json": components["schemas"]["AppSettings"];
                 };
             };
-            400: components["responses"]["InvalidRequest"];
+            400: components["responses"]["BadRequest"];
             401: components["responses"]["Unauthenticated"];
             403: components["responses"]["Denied"];
             404: components["responses"]["NotFound"];
@@ -3822,7 +3850,7 @@ export interface operations {
                     "application/json": components["schemas"]["IssueConsoleTokenResponse"];
                 };
             };
-            400: components["responses"]["InvalidRequest"];
+            400: components["responses"]["BadRequest"];
             401: components["responses"]["Unauthenticated"];
             403: components["responses"]["Denied"];
             404: components["responses"]["NotFound"];
@@ -3854,10 +3882,9 @@ export interface operations {
                     "application/json": components["schemas"]["DiskReport"];
                 };
             };
-            400: components["responses"]["InvalidRequest"];
+            400: components["responses"]["BadRequest"];
             401: components["responses"]["Unauthenticated"];
             403: components["responses"]["Denied"];
-            404: components["responses"]["NotFound"];
             429: components["responses"]["TooMany"];
             500: components["responses"]["Internal"];
             501: components["responses"]["NotImplemented"];
@@ -3883,10 +3910,9 @@ export interface operations {
                     "application/json": components["schemas"]["PortReport"];
                 };
             };
-            400: components["responses"]["InvalidRequest"];
+            400: components["responses"]["BadRequest"];
             401: components["responses"]["Unauthenticated"];
             403: components["responses"]["Denied"];
-            404: components["responses"]["NotFound"];
             429: components["responses"]["TooMany"];
             500: components["responses"]["Internal"];
             501: components["responses"]["NotImplemented"];
@@ -3915,7 +3941,7 @@ export interface operations {
                     "application/json": components["schemas"]["GetAppStatsResponse"];
                 };
             };
-            400: components["responses"]["InvalidRequest"];
+            400: components["responses"]["BadRequest"];
             401: components["responses"]["Unauthenticated"];
             403: components["responses"]["Denied"];
             404: components["responses"]["NotFound"];
@@ -3944,10 +3970,9 @@ export interface operations {
                     "application/json": components["schemas"]["ListStacksResponse"];
                 };
             };
-            400: components["responses"]["InvalidRequest"];
+            400: components["responses"]["BadRequest"];
             401: components["responses"]["Unauthenticated"];
             403: components["responses"]["Denied"];
-            404: components["responses"]["NotFound"];
             429: components["responses"]["TooMany"];
             500: components["responses"]["Internal"];
             501: components["responses"]["NotImplemented"];
@@ -3986,7 +4011,7 @@ export interface operations {
                     "application/json": components["schemas"]["ListAuditResponse"];
                 };
             };
-            400: components["responses"]["InvalidRequest"];
+            400: components["responses"]["BadRequest"];
             401: components["responses"]["Unauthenticated"];
             403: components["responses"]["Denied"];
             404: components["responses"]["NotFound"];
@@ -4015,10 +4040,9 @@ export interface operations {
                     "application/json": components["schemas"]["VerifyAuditResponse"];
                 };
             };
-            400: components["responses"]["InvalidRequest"];
+            400: components["responses"]["BadRequest"];
             401: components["responses"]["Unauthenticated"];
             403: components["responses"]["Denied"];
-            404: components["responses"]["NotFound"];
             429: components["responses"]["TooMany"];
             500: components["responses"]["Internal"];
             501: components["responses"]["NotImplemented"];
@@ -4053,7 +4077,7 @@ export interface operations {
                     "application/json": components["schemas"]["ListBackupsResponse"];
                 };
             };
-            400: components["responses"]["InvalidRequest"];
+            400: components["responses"]["BadRequest"];
             401: components["responses"]["Unauthenticated"];
             403: components["responses"]["Denied"];
             404: components["responses"]["NotFound"];
@@ -4082,10 +4106,9 @@ export interface operations {
                     "application/json": components["schemas"]["ListBackupStoragesResponse"];
                 };
             };
-            400: components["responses"]["InvalidRequest"];
+            400: components["responses"]["BadRequest"];
             401: components["responses"]["Unauthenticated"];
             403: components["responses"]["Denied"];
-            404: components["responses"]["NotFound"];
             429: components["responses"]["TooMany"];
             500: components["responses"]["Internal"];
             501: components["responses"]["NotImplemented"];
@@ -4125,7 +4148,7 @@ export interface operations {
                     "application/json": components["schemas"]["BackupStorage"];
                 };
             };
-            400: components["responses"]["InvalidRequest"];
+            400: components["responses"]["BadRequest"];
             401: components["responses"]["Unauthenticated"];
             403: components["responses"]["Denied"];
             404: components["responses"]["NotFound"];
@@ -4163,11 +4186,12 @@ export interface operations {
                     "application/json": components["schemas"]["RemoveBackupStorageResponse"];
                 };
             };
-            400: components["responses"]["InvalidRequest"];
+            400: components["responses"]["BadRequest"];
             401: components["responses"]["Unauthenticated"];
             403: components["responses"]["Denied"];
             404: components["responses"]["NotFound"];
             409: components["responses"]["Conflict"];
+            413: components["responses"]["BodyTooLarge"];
             415: components["responses"]["UnsupportedMediaType"];
             429: components["responses"]["TooMany"];
             500: components["responses"]["Internal"];
@@ -4206,7 +4230,7 @@ export interface operations {
                     "application/json": components["schemas"]["CreateBackupResponse"];
                 };
             };
-            400: components["responses"]["InvalidRequest"];
+            400: components["responses"]["BadRequest"];
             401: components["responses"]["Unauthenticated"];
             403: components["responses"]["Denied"];
             404: components["responses"]["NotFound"];
@@ -4252,7 +4276,7 @@ export interface operations {
                     "application/json": components["schemas"]["RestoreBackupResponse"];
                 };
             };
-            400: components["responses"]["InvalidRequest"];
+            400: components["responses"]["BadRequest"];
             401: components["responses"]["Unauthenticated"];
             403: components["responses"]["Denied"];
             404: components["responses"]["NotFound"];
@@ -4291,11 +4315,12 @@ export interface operations {
                     "application/json": components["schemas"]["DeleteBackupResponse"];
                 };
             };
-            400: components["responses"]["InvalidRequest"];
+            400: components["responses"]["BadRequest"];
             401: components["responses"]["Unauthenticated"];
             403: components["responses"]["Denied"];
             404: components["responses"]["NotFound"];
             409: components["responses"]["Conflict"];
+            413: components["responses"]["BodyTooLarge"];
             415: components["responses"]["UnsupportedMediaType"];
             429: components["responses"]["TooMany"];
             500: components["responses"]["Internal"];
@@ -4322,10 +4347,9 @@ export interface operations {
                     "application/json": components["schemas"]["GetStatusResponse"];
                 };
             };
-            400: components["responses"]["InvalidRequest"];
+            400: components["responses"]["BadRequest"];
             401: components["responses"]["Unauthenticated"];
             403: components["responses"]["Denied"];
-            404: components["responses"]["NotFound"];
             429: components["responses"]["TooMany"];
             500: components["responses"]["Internal"];
             501: components["responses"]["NotImplemented"];
@@ -4348,13 +4372,12 @@ export interface operations {
                     [name: string]: unknown;
                 };
                 content: {
-                    "*/*": string;
+                    "text/plain": string;
                 };
             };
-            400: components["responses"]["InvalidRequest"];
+            400: components["responses"]["BadRequest"];
             401: components["responses"]["Unauthenticated"];
             403: components["responses"]["Denied"];
-            404: components["responses"]["NotFound"];
             429: components["responses"]["TooMany"];
             500: components["responses"]["Internal"];
             501: components["responses"]["NotImplemented"];
@@ -4385,7 +4408,7 @@ export interface operations {
                     "application/json": components["schemas"]["ListContainersResponse"];
                 };
             };
-            400: components["responses"]["InvalidRequest"];
+            400: components["responses"]["BadRequest"];
             401: components["responses"]["Unauthenticated"];
             403: components["responses"]["Denied"];
             404: components["responses"]["NotFound"];
@@ -4417,7 +4440,7 @@ export interface operations {
                     "application/json": components["schemas"]["ListContainerStatsResponse"];
                 };
             };
-            400: components["responses"]["InvalidRequest"];
+            400: components["responses"]["BadRequest"];
             401: components["responses"]["Unauthenticated"];
             403: components["responses"]["Denied"];
             404: components["responses"]["NotFound"];
@@ -4446,10 +4469,9 @@ export interface operations {
                     "application/json": components["schemas"]["ListImagesResponse"];
                 };
             };
-            400: components["responses"]["InvalidRequest"];
+            400: components["responses"]["BadRequest"];
             401: components["responses"]["Unauthenticated"];
             403: components["responses"]["Denied"];
-            404: components["responses"]["NotFound"];
             429: components["responses"]["TooMany"];
             500: components["responses"]["Internal"];
             501: components["responses"]["NotImplemented"];
@@ -4475,10 +4497,9 @@ export interface operations {
                     "application/json": components["schemas"]["ListVolumesResponse"];
                 };
             };
-            400: components["responses"]["InvalidRequest"];
+            400: components["responses"]["BadRequest"];
             401: components["responses"]["Unauthenticated"];
             403: components["responses"]["Denied"];
-            404: components["responses"]["NotFound"];
             429: components["responses"]["TooMany"];
             500: components["responses"]["Internal"];
             501: components["responses"]["NotImplemented"];
@@ -4504,10 +4525,9 @@ export interface operations {
                     "application/json": components["schemas"]["ListNetworksResponse"];
                 };
             };
-            400: components["responses"]["InvalidRequest"];
+            400: components["responses"]["BadRequest"];
             401: components["responses"]["Unauthenticated"];
             403: components["responses"]["Denied"];
-            404: components["responses"]["NotFound"];
             429: components["responses"]["TooMany"];
             500: components["responses"]["Internal"];
             501: components["responses"]["NotImplemented"];
@@ -4533,10 +4553,9 @@ export interface operations {
                     "application/json": components["schemas"]["DockerDiskUsage"];
                 };
             };
-            400: components["responses"]["InvalidRequest"];
+            400: components["responses"]["BadRequest"];
             401: components["responses"]["Unauthenticated"];
             403: components["responses"]["Denied"];
-            404: components["responses"]["NotFound"];
             429: components["responses"]["TooMany"];
             500: components["responses"]["Internal"];
             501: components["responses"]["NotImplemented"];
@@ -4566,7 +4585,7 @@ export interface operations {
                     "application/json": components["schemas"]["PruneDockerResponse"];
                 };
             };
-            400: components["responses"]["InvalidRequest"];
+            400: components["responses"]["BadRequest"];
             401: components["responses"]["Unauthenticated"];
             403: components["responses"]["Denied"];
             404: components["responses"]["NotFound"];
@@ -4602,7 +4621,7 @@ export interface operations {
                     "application/json": components["schemas"]["ControlContainerResponse"];
                 };
             };
-            400: components["responses"]["InvalidRequest"];
+            400: components["responses"]["BadRequest"];
             401: components["responses"]["Unauthenticated"];
             403: components["responses"]["Denied"];
             404: components["responses"]["NotFound"];
@@ -4643,7 +4662,7 @@ export interface operations {
                     "application/json": components["schemas"]["ListDirectoryResponse"];
                 };
             };
-            400: components["responses"]["InvalidRequest"];
+            400: components["responses"]["BadRequest"];
             401: components["responses"]["Unauthenticated"];
             403: components["responses"]["Denied"];
             404: components["responses"]["NotFound"];
@@ -4675,7 +4694,7 @@ export interface operations {
                     "application/json": components["schemas"]["FileEntry"];
                 };
             };
-            400: components["responses"]["InvalidRequest"];
+            400: components["responses"]["BadRequest"];
             401: components["responses"]["Unauthenticated"];
             403: components["responses"]["Denied"];
             404: components["responses"]["NotFound"];
@@ -4708,7 +4727,7 @@ export interface operations {
                     "application/json": components["schemas"]["FileEntry"];
                 };
             };
-            400: components["responses"]["InvalidRequest"];
+            400: components["responses"]["BadRequest"];
             401: components["responses"]["Unauthenticated"];
             403: components["responses"]["Denied"];
             404: components["responses"]["NotFound"];
@@ -4744,7 +4763,7 @@ export interface operations {
                     "application/json": components["schemas"]["FileEntry"];
                 };
             };
-            400: components["responses"]["InvalidRequest"];
+            400: components["responses"]["BadRequest"];
             401: components["responses"]["Unauthenticated"];
             403: components["responses"]["Denied"];
             404: components["responses"]["NotFound"];
@@ -4780,7 +4799,7 @@ export interface operations {
                     "application/json": components["schemas"]["CopyPathResponse"];
                 };
             };
-            400: components["responses"]["InvalidRequest"];
+            400: components["responses"]["BadRequest"];
             401: components["responses"]["Unauthenticated"];
             403: components["responses"]["Denied"];
             404: components["responses"]["NotFound"];
@@ -4816,7 +4835,7 @@ export interface operations {
                     "application/json": components["schemas"]["DeletePathsResponse"];
                 };
             };
-            400: components["responses"]["InvalidRequest"];
+            400: components["responses"]["BadRequest"];
             401: components["responses"]["Unauthenticated"];
             403: components["responses"]["Denied"];
             404: components["responses"]["NotFound"];
@@ -4852,7 +4871,7 @@ export interface operations {
                     "application/json": components["schemas"]["FileEntry"];
                 };
             };
-            400: components["responses"]["InvalidRequest"];
+            400: components["responses"]["BadRequest"];
             401: components["responses"]["Unauthenticated"];
             403: components["responses"]["Denied"];
             404: components["responses"]["NotFound"];
@@ -4886,10 +4905,10 @@ export interface operations {
                     [name: string]: unknown;
                 };
                 content: {
-                    "*/*": string;
+                    "application/octet-stream": string;
                 };
             };
-            400: components["responses"]["InvalidRequest"];
+            400: components["responses"]["BadRequest"];
             401: components["responses"]["Unauthenticated"];
             403: components["responses"]["Denied"];
             404: components["responses"]["NotFound"];
@@ -4917,7 +4936,7 @@ export interface operations {
         /** @description The bare bytes, of any type. */
         requestBody?: {
             content: {
-                "*/*": string;
+                "application/octet-stream": string;
             };
         };
         responses: {
@@ -4930,12 +4949,11 @@ export interface operations {
                     "application/json": components["schemas"]["FileEntry"];
                 };
             };
-            400: components["responses"]["InvalidRequest"];
+            400: components["responses"]["BadRequest"];
             401: components["responses"]["Unauthenticated"];
             403: components["responses"]["Denied"];
             404: components["responses"]["NotFound"];
             409: components["responses"]["Conflict"];
-            415: components["responses"]["UnsupportedMediaType"];
             429: components["responses"]["TooMany"];
             500: components["responses"]["Internal"];
             501: components["responses"]["NotImplemented"];
@@ -4965,7 +4983,7 @@ export interface operations {
                     "application/json": components["schemas"]["FileEntry"];
                 };
             };
-            400: components["responses"]["InvalidRequest"];
+            400: components["responses"]["BadRequest"];
             401: components["responses"]["Unauthenticated"];
             403: components["responses"]["Denied"];
             404: components["responses"]["NotFound"];
@@ -4997,10 +5015,9 @@ export interface operations {
                     "application/json": components["schemas"]["ListSystemIdentitiesResponse"];
                 };
             };
-            400: components["responses"]["InvalidRequest"];
+            400: components["responses"]["BadRequest"];
             401: components["responses"]["Unauthenticated"];
             403: components["responses"]["Denied"];
-            404: components["responses"]["NotFound"];
             429: components["responses"]["TooMany"];
             500: components["responses"]["Internal"];
             501: components["responses"]["NotImplemented"];
@@ -5026,10 +5043,9 @@ export interface operations {
                     "application/json": components["schemas"]["SystemMetrics"];
                 };
             };
-            400: components["responses"]["InvalidRequest"];
+            400: components["responses"]["BadRequest"];
             401: components["responses"]["Unauthenticated"];
             403: components["responses"]["Denied"];
-            404: components["responses"]["NotFound"];
             429: components["responses"]["TooMany"];
             500: components["responses"]["Internal"];
             501: components["responses"]["NotImplemented"];
@@ -5058,10 +5074,9 @@ export interface operations {
                     "application/json": components["schemas"]["GetMetricsHistoryResponse"];
                 };
             };
-            400: components["responses"]["InvalidRequest"];
+            400: components["responses"]["BadRequest"];
             401: components["responses"]["Unauthenticated"];
             403: components["responses"]["Denied"];
-            404: components["responses"]["NotFound"];
             429: components["responses"]["TooMany"];
             500: components["responses"]["Internal"];
             501: components["responses"]["NotImplemented"];
@@ -5087,10 +5102,9 @@ export interface operations {
                     "application/json": components["schemas"]["ListListeningPortsResponse"];
                 };
             };
-            400: components["responses"]["InvalidRequest"];
+            400: components["responses"]["BadRequest"];
             401: components["responses"]["Unauthenticated"];
             403: components["responses"]["Denied"];
-            404: components["responses"]["NotFound"];
             429: components["responses"]["TooMany"];
             500: components["responses"]["Internal"];
             501: components["responses"]["NotImplemented"];
@@ -5119,7 +5133,7 @@ export interface operations {
                     "application/json": components["schemas"]["ListProcessesResponse"];
                 };
             };
-            400: components["responses"]["InvalidRequest"];
+            400: components["responses"]["BadRequest"];
             401: components["responses"]["Unauthenticated"];
             403: components["responses"]["Denied"];
             404: components["responses"]["NotFound"];
@@ -5166,7 +5180,7 @@ export interface operations {
                     "application/json": components["schemas"]["SignalProcessResponse"];
                 };
             };
-            400: components["responses"]["InvalidRequest"];
+            400: components["responses"]["BadRequest"];
             401: components["responses"]["Unauthenticated"];
             403: components["responses"]["Denied"];
             404: components["responses"]["NotFound"];
@@ -5205,7 +5219,7 @@ export interface operations {
                     "application/json": components["schemas"]["ListSchedulesResponse"];
                 };
             };
-            400: components["responses"]["InvalidRequest"];
+            400: components["responses"]["BadRequest"];
             401: components["responses"]["Unauthenticated"];
             403: components["responses"]["Denied"];
             404: components["responses"]["NotFound"];
@@ -5260,7 +5274,7 @@ export interface operations {
                     "application/json": components["schemas"]["Schedule"];
                 };
             };
-            400: components["responses"]["InvalidRequest"];
+            400: components["responses"]["BadRequest"];
             401: components["responses"]["Unauthenticated"];
             403: components["responses"]["Denied"];
             404: components["responses"]["NotFound"];
@@ -5298,11 +5312,12 @@ export interface operations {
                     "application/json": components["schemas"]["RemoveScheduleResponse"];
                 };
             };
-            400: components["responses"]["InvalidRequest"];
+            400: components["responses"]["BadRequest"];
             401: components["responses"]["Unauthenticated"];
             403: components["responses"]["Denied"];
             404: components["responses"]["NotFound"];
             409: components["responses"]["Conflict"];
+            413: components["responses"]["BodyTooLarge"];
             415: components["responses"]["UnsupportedMediaType"];
             429: components["responses"]["TooMany"];
             500: components["responses"]["Internal"];
@@ -5339,7 +5354,7 @@ export interface operations {
                     "application/json": components["schemas"]["ListSchedulesResponse"];
                 };
             };
-            400: components["responses"]["InvalidRequest"];
+            400: components["responses"]["BadRequest"];
             401: components["responses"]["Unauthenticated"];
             403: components["responses"]["Denied"];
             404: components["responses"]["NotFound"];
@@ -5381,7 +5396,7 @@ export interface operations {
                     "application/json": components["schemas"]["RunScheduleResponse"];
                 };
             };
-            400: components["responses"]["InvalidRequest"];
+            400: components["responses"]["BadRequest"];
             401: components["responses"]["Unauthenticated"];
             403: components["responses"]["Denied"];
             404: components["responses"]["NotFound"];
@@ -5421,7 +5436,7 @@ export interface operations {
                     "application/json": components["schemas"]["ListScheduleRunsResponse"];
                 };
             };
-            400: components["responses"]["InvalidRequest"];
+            400: components["responses"]["BadRequest"];
             401: components["responses"]["Unauthenticated"];
             403: components["responses"]["Denied"];
             404: components["responses"]["NotFound"];
@@ -5450,11 +5465,11 @@ export interface operations {
                     "application/json": components["schemas"]["RebootSystemResponse"];
                 };
             };
-            400: components["responses"]["InvalidRequest"];
+            400: components["responses"]["BadRequest"];
             401: components["responses"]["Unauthenticated"];
             403: components["responses"]["Denied"];
-            404: components["responses"]["NotFound"];
             409: components["responses"]["Conflict"];
+            413: components["responses"]["BodyTooLarge"];
             415: components["responses"]["UnsupportedMediaType"];
             429: components["responses"]["TooMany"];
             500: components["responses"]["Internal"];
@@ -5481,10 +5496,9 @@ export interface operations {
                     "application/json": components["schemas"]["TokenStatus"];
                 };
             };
-            400: components["responses"]["InvalidRequest"];
+            400: components["responses"]["BadRequest"];
             401: components["responses"]["Unauthenticated"];
             403: components["responses"]["Denied"];
-            404: components["responses"]["NotFound"];
             429: components["responses"]["TooMany"];
             500: components["responses"]["Internal"];
             501: components["responses"]["NotImplemented"];
@@ -5514,7 +5528,7 @@ export interface operations {
                     "application/json": components["schemas"]["IssueAccessTokenResponse"];
                 };
             };
-            400: components["responses"]["InvalidRequest"];
+            400: components["responses"]["BadRequest"];
             401: components["responses"]["Unauthenticated"];
             403: components["responses"]["Denied"];
             404: components["responses"]["NotFound"];
@@ -5546,11 +5560,11 @@ export interface operations {
                     "application/json": components["schemas"]["RevokeAccessTokensResponse"];
                 };
             };
-            400: components["responses"]["InvalidRequest"];
+            400: components["responses"]["BadRequest"];
             401: components["responses"]["Unauthenticated"];
             403: components["responses"]["Denied"];
-            404: components["responses"]["NotFound"];
             409: components["responses"]["Conflict"];
+            413: components["responses"]["BodyTooLarge"];
             415: components["responses"]["UnsupportedMediaType"];
             429: components["responses"]["TooMany"];
             500: components["responses"]["Internal"];
@@ -5581,7 +5595,7 @@ export interface operations {
                     "application/json": components["schemas"]["RotatePrimaryTokenResponse"];
                 };
             };
-            400: components["responses"]["InvalidRequest"];
+            400: components["responses"]["BadRequest"];
             401: components["responses"]["Unauthenticated"];
             403: components["responses"]["Denied"];
             404: components["responses"]["NotFound"];
@@ -5613,11 +5627,11 @@ export interface operations {
                     "application/json": components["schemas"]["CommitPrimaryTokenRotationResponse"];
                 };
             };
-            400: components["responses"]["InvalidRequest"];
+            400: components["responses"]["BadRequest"];
             401: components["responses"]["Unauthenticated"];
             403: components["responses"]["Denied"];
-            404: components["responses"]["NotFound"];
             409: components["responses"]["Conflict"];
+            413: components["responses"]["BodyTooLarge"];
             415: components["responses"]["UnsupportedMediaType"];
             429: components["responses"]["TooMany"];
             500: components["responses"]["Internal"];

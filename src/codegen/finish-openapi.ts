@@ -23,7 +23,15 @@ const accessTexts: Readonly<Record<Access, string>> = {
   PRIMARY: "Access: the primary token, or a root peer on the socket.",
 };
 
-const rawContent: Content = { "*/*": { schema: { type: "string", format: "binary" } } };
+/** Code generators know this type where they do not know a range of types. */
+const rawType = "application/octet-stream";
+/** What raw answers are, where they are always the same. */
+const rawAnswerTypes: Readonly<Record<string, string>> = {
+  "svc.v1.DaemonService.GetDaemonMetrics": "text/plain",
+};
+
+/** Fields that say how much of a list is wanted, and name nothing. */
+const pagingFields = new Set(["limit", "page_token"]);
 
 /**
  * @param base the tool's output
@@ -45,9 +53,13 @@ export function finishOpenApi(base: BaseDocument, descriptors: Uint8Array): Docu
       title: "svc",
       version: "v1",
       description:
-        "The daemon that runs the software of one Linux machine. Bodies and answers are JSON unless a route says otherwise. " +
+        "The daemon that runs the software of one Linux machine. Bodies and answers are JSON unless an operation says otherwise.\n\n" +
         "An error is an object with `error`, `code` and `reason`, and the payload of the reason under its name. " +
-        "On the unix socket the caller is known by its process, and no token is sent.",
+        "Unknown fields and query parameters are a 400 that names them. " +
+        "`HEAD` works wherever `GET` does; any other method on a known path is a 405 (`method_not_allowed`) with `Allow`. " +
+        "What is no HTTP, or has more headers than fit, is a 400, 408 or 431 without a body.\n\n" +
+        "On the unix socket the caller is known by its process, and no token is sent. Without a token, TCP answers only " +
+        "`GET /healthz`, `GET /v1/openapi.json` and `GET /docs`, which shows this document.",
       license: { name: "Apache-2.0", identifier: "Apache-2.0" },
     },
     servers: [{ url: "http://127.0.0.1:8420", description: "The TCP listener at its default address" }],
@@ -113,7 +125,6 @@ function finishOperation(
   const notes = [accessTexts[access], ...(capability === "" ? [] : [`Capability: \`${capability}\`.`])];
   const parameters = finishParameters(route, schemas);
   const requestBody = finishRequestBody(route, schemas);
-  const changes = route.httpMethod !== "GET" && route.httpMethod !== "HEAD";
   return {
     operationId: method.localName,
     tags: [method.parent.name],
@@ -125,7 +136,11 @@ function finishOperation(
     ...(requestBody !== undefined && { requestBody }),
     responses: {
       200: { description: "Done.", content: answerContent(route, schemas) },
-      ...errorReferences(changes, requestBody !== undefined && !hasRawBody(route)),
+      ...errorReferences({
+        changes: route.httpMethod !== "GET",
+        namesSomething: method.input.fields.some((field) => !pagingFields.has(field.name)),
+        isUpload: hasRawBody(route),
+      }),
     },
   };
 }
@@ -190,7 +205,7 @@ function finishRequestBody(route: Route, schemas: SchemaWriter): Operation["requ
   const { method, body, template } = route;
   if (body === "") return undefined;
   if (hasRawBody(route))
-    return { required: false, description: "The bare bytes, of any type.", content: rawContent };
+    return { required: false, description: "The bare bytes, of any type.", content: rawContent(rawType) };
   if (body !== "*") {
     const field = findField(method.input, body) as DescField;
     return {
@@ -210,14 +225,19 @@ function finishRequestBody(route: Route, schemas: SchemaWriter): Operation["requ
 }
 
 function answerContent(route: Route, schemas: SchemaWriter): Content {
-  if (hasRawAnswer(route)) return rawContent;
   const { method, responseBody } = route;
+  if (hasRawAnswer(route))
+    return rawContent(rawAnswerTypes[`${method.parent.typeName}.${method.name}`] ?? rawType);
   const field = findField(method.output, responseBody);
   const schema: Schema =
     field === undefined ? { $ref: componentReference(method.output) } : schemas.field(field);
   return {
     [method.methodKind === "server_streaming" ? "application/x-ndjson" : "application/json"]: { schema },
   };
+}
+
+function rawContent(type: string): Content {
+  return { [type]: { schema: { type: "string", format: "binary" } } };
 }
 
 /** Schemas of every message that a route or an error speaks of. What is both sent and received promises no more than a request. */

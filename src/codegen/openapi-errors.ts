@@ -6,17 +6,26 @@ import type { Response, Schema } from "./openapi-document.ts";
 import { componentName } from "./openapi-schemas.ts";
 
 const statuses: Readonly<Record<number, [name: string, description: string]>> = {
-  400: ["InvalidRequest", "The request breaks the contract: `invalid_request` names each field."],
+  // Code generators put schemas and responses into one namespace: no name of a response may be one of a message.
+  400: [
+    "BadRequest",
+    "The request breaks the contract: `invalid_request` names each field; `package_invalid` when that which it names does.",
+  ],
   401: ["Unauthenticated", "No recognised bearer token, or a peer that is nobody here: `unauthenticated`."],
   403: [
     "Denied",
     "The caller may not do this: `token_denied`, `root_required`, `denied`, or `host_denied` and `origin_denied` for what came by way of a browser.",
   ],
   404: ["NotFound", "There is no such thing, or none that this caller may see: `not_found`."],
-  409: ["Conflict", "The state of things is in the way; the reason says which."],
+  409: [
+    "Conflict",
+    "The state of things is in the way. Of an app: `app_running`, `app_not_running`, `app_busy`, `pinned_image`, `start_failed`; " +
+      "of a package: `license_required`, `ambiguous`, `package_invalid`, `source_failed`, `git_failed`, `build_failed`; " +
+      "of anything else: `already_exists`, `owned_by_app`, `protected`, `job_owned`, `pid_reused`, `denied`, `not_ready`.",
+  ],
   413: ["BodyTooLarge", "The body is larger than 1 MiB: `body_too_large`."],
   415: ["UnsupportedMediaType", "The body is not JSON: `unsupported_media_type`."],
-  429: ["TooMany", "A bound on requests, tokens or connections is reached: `too_many`."],
+  429: ["TooMany", "A bound on requests, tokens or space is reached: `too_many`, `disk_full`."],
   500: [
     "Internal",
     "Something broke inside the daemon: its log has the cause under the request id of `internal`.",
@@ -33,26 +42,45 @@ export const payloadMessages: readonly DescMessage[] = [...new Set(Object.values
 
 /** The responses among the components, by name. */
 export function errorResponses(): Record<string, Response> {
+  const requestId = {
+    description: "Names the request in the daemon's log.",
+    schema: { type: "string" },
+  };
+  const challenge = { description: '`Bearer realm="svc"`', schema: { type: "string" } };
   const content = { "application/json": { schema: { $ref: "#/components/schemas/Error" } } };
   return Object.fromEntries(
     Object.entries(statuses).map(([status, [name, description]]) => {
-      const challenge = { description: "`Bearer`", schema: { type: "string" } };
-      return [
-        name,
-        { description, ...(status === "401" ? { headers: { "WWW-Authenticate": challenge } } : {}), content },
-      ];
+      const headers = {
+        "X-Request-Id": requestId,
+        ...(status === "401" && { "WWW-Authenticate": challenge }),
+      };
+      return [name, { description, headers, content }];
     }),
   );
 }
 
-/**
- * The error responses of an operation.
- * @param changes whether it changes anything: only then there is a conflict, or a body of the wrong kind
- */
-export function errorReferences(changes: boolean, hasJsonBody: boolean): Record<string, { $ref: string }> {
-  const references = Object.entries(statuses)
-    .filter(([status]) => changes || (status !== "409" && status !== "415"))
-    .filter(([status]) => hasJsonBody || status !== "413");
+export interface OperationTraits {
+  /** Changes something: only then there is a conflict. */
+  changes: boolean;
+  /** Names something that may not be there. */
+  namesSomething: boolean;
+  /** Takes bare bytes, of any type and size. */
+  isUpload: boolean;
+}
+
+/** The error responses of an operation. */
+export function errorReferences({
+  changes,
+  namesSomething,
+  isUpload,
+}: OperationTraits): Record<string, { $ref: string }> {
+  const absent = new Set([
+    ...(changes ? [] : ["409"]),
+    ...(namesSomething ? [] : ["404"]),
+    // Reading has no body, and an upload any.
+    ...(changes && !isUpload ? [] : ["413", "415"]),
+  ]);
+  const references = Object.entries(statuses).filter(([status]) => !absent.has(status));
   return Object.fromEntries(
     references.map(([status, [name]]) => [status, { $ref: `#/components/responses/${name}` }]),
   );

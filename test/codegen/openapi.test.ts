@@ -85,8 +85,9 @@ test("the statuses of an operation cover the codes that a caller can get", (t) =
   const changing = operations.filter(({ httpMethod }) => httpMethod !== "get");
   const unseen = new Set([499]);
   for (const { operation } of changing) {
+    const namesNothing = operation.parameters === undefined && operation.requestBody === undefined;
     for (const status of new Set(Object.values(statusByCode))) {
-      if (!unseen.has(status))
+      if (!unseen.has(status) && !(namesNothing && status === 404))
         t.true(String(status) in operation.responses, `${operation.operationId}: ${status}`);
     }
   }
