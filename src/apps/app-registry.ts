@@ -1,4 +1,5 @@
 /** The installed apps as the database has them, kept in memory and read again when somebody wrote. */
+import { isDeepStrictEqual } from "node:util";
 import { notFound } from "../errors.ts";
 import type { Store } from "../store/store.ts";
 import { recordOfRow, type AppRecord, type AppRow } from "./app-record.ts";
@@ -18,6 +19,7 @@ export class AppRegistry implements Disposable {
   readonly #subscription: Disposable;
   #apps = new Map<string, AppRecord>();
   #operations = new Map<string, Operation>();
+  #revision = 0;
   #stale = true;
 
   constructor(store: Store) {
@@ -28,6 +30,12 @@ export class AppRegistry implements Disposable {
   /** To be called after an own write: what is asked next must see it. */
   invalidate(): void {
     this.#stale = true;
+  }
+
+  /** Grows when an app or an operation came, changed or went; a record or operation that did not stays the same object. */
+  get revision(): number {
+    this.#refresh();
+    return this.#revision;
   }
 
   /** All apps, by id. */
@@ -68,27 +76,42 @@ export class AppRegistry implements Disposable {
     const versions = this.#store.all<{ id: string; updated_at: number }>(
       "SELECT id, updated_at FROM apps ORDER BY id",
     );
-    // The first time, and when most are new, one pass over all rows beats asking for each.
     const changed = versions.filter(({ id, updated_at }) => known.get(id)?.rowVersion !== updated_at);
+    if (changed.length > 0 || versions.length !== known.size) {
+      this.#apps = this.#readApps(versions, new Set(changed.map(({ id }) => id)));
+      this.#revision++;
+    }
+    const rows = this.#store.all<OperationRow>("SELECT * FROM operations");
+    if (rows.length > 0 || this.#operations.size > 0) this.#takeOperations(rows);
+  }
+
+  #readApps(versions: readonly { id: string }[], changedIds: ReadonlySet<string>): Map<string, AppRecord> {
     const fresh = new Map<string, AppRecord>();
-    if (changed.length > versions.length / 2) {
+    // The first time, and when most are new, one pass over all rows beats asking for each.
+    if (changedIds.size > versions.length / 2) {
       for (const row of this.#store.all<AppRow>("SELECT * FROM apps ORDER BY id")) {
         fresh.set(row.id, recordOfRow(row));
       }
-    } else {
-      const changedIds = new Set(changed.map(({ id }) => id));
-      for (const { id } of versions) {
-        const record = changedIds.has(id) ? this.#read(id) : known.get(id);
-        if (record !== undefined) fresh.set(id, record);
-      }
+      return fresh;
     }
-    this.#apps = fresh;
-    this.#operations = new Map(
-      this.#store
-        .all<OperationRow>("SELECT * FROM operations")
-        .map(operationOfRow)
-        .map((operation) => [operation.appId, operation]),
-    );
+    for (const { id } of versions) {
+      const record = changedIds.has(id) ? this.#read(id) : this.#apps.get(id);
+      if (record !== undefined) fresh.set(id, record);
+    }
+    return fresh;
+  }
+
+  #takeOperations(rows: readonly OperationRow[]): void {
+    const known = this.#operations;
+    const fresh = new Map<string, Operation>();
+    for (const row of rows) {
+      const [before, now] = [known.get(row.app_id), operationOfRow(row)];
+      fresh.set(row.app_id, before !== undefined && isDeepStrictEqual(before, now) ? before : now);
+    }
+    const isSame = fresh.size === known.size && [...fresh].every(([id, now]) => known.get(id) === now);
+    if (isSame) return;
+    this.#operations = fresh;
+    this.#revision++;
   }
 
   #read(id: string): AppRecord | undefined {

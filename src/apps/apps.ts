@@ -1,5 +1,6 @@
 /** The installed applications: what handlers call. Everything here goes by who asks: another user's app is not found. */
 import type { MessageInitShape } from "@bufbuild/protobuf";
+import type { App, ListAppsResponse } from "../../gen/svc/v1/app_pb.ts";
 import type { AppCountersSchema } from "../../gen/svc/v1/daemon_pb.ts";
 import { AppStates } from "../../gen/svc/v1/words.ts";
 import type { AppState } from "../../gen/svc/v1/words.ts";
@@ -17,14 +18,14 @@ import type { AppRecord, NewApp } from "./app-record.ts";
 import { AppRegistry, type AppCaller } from "./app-registry.ts";
 import { AppReports } from "./app-reports.ts";
 import { AppSettings, type SettingsView } from "./app-settings.ts";
-import { stateOf, viewApp, type AppView } from "./app-view.ts";
+import { stateOf } from "./app-view.ts";
+import { AppViews, type ListOptions } from "./app-views.ts";
 import type { AppPaths } from "./app-paths.ts";
 import { Cloner, type CloneResult } from "./clone.ts";
 import { Installer, type InstallRequest } from "./install.ts";
 import { followApp } from "./log-follower.ts";
 import { Lifecycle } from "./lifecycle.ts";
 import { Operations } from "./operations.ts";
-import { decodePageToken, encodePageToken } from "./page-token.ts";
 import type { WorkOptions } from "./progress.ts";
 import { Recovery } from "./recovery.ts";
 import { Remover } from "./removal.ts";
@@ -56,13 +57,6 @@ export interface AppsOptions {
 /** How often operations of processes that ended are looked for. */
 const sweepIntervalMs = 5_000;
 
-export interface ListOptions {
-  /** 1 to 1000. */
-  limit: number;
-  /** Empty for the first page. */
-  pageToken: string;
-}
-
 export class Apps implements AsyncDisposable {
   readonly #options: AppsOptions;
   readonly #registry: AppRegistry;
@@ -75,6 +69,7 @@ export class Apps implements AsyncDisposable {
   readonly #adoption: Adoption;
   readonly #settings: AppSettings;
   readonly #reports: AppReports;
+  readonly #views: AppViews;
   #starting: Promise<void> = Promise.resolve();
   #sweeper: Ticker | undefined;
 
@@ -125,6 +120,7 @@ export class Apps implements AsyncDisposable {
     this.#recovery = new Recovery({ ...shared, installer, upgrader, remover, lifecycle });
     this.#adoption = new Adoption({ ...shared, lifecycle });
     this.#reports = new AppReports(shared);
+    this.#views = new AppViews({ ...shared, userName: options.userName });
   }
 
   /**
@@ -158,25 +154,18 @@ export class Apps implements AsyncDisposable {
     return counts;
   }
 
-  /** A page of the caller's apps, by id. @throws SvcError `invalid_request` for a foreign page token. */
-  async list(caller: AppCaller, options: ListOptions): Promise<{ apps: AppView[]; nextPageToken: string }> {
+  /** As {@link AppViews.list}. */
+  async list(caller: AppCaller, options: ListOptions): Promise<ListAppsResponse> {
     await this.#adoption.settled();
-    const after = decodePageToken(options.pageToken);
-    const rest = this.#registry.visible(caller).filter((app) => app.id > after);
-    const page = rest.slice(0, options.limit);
-    const last = page.at(-1);
-    return {
-      apps: await Promise.all(page.map((app) => this.#view(app))),
-      nextPageToken: last === undefined || page.length === rest.length ? "" : encodePageToken(last.id),
-    };
+    return this.#views.list(caller, options);
   }
 
-  async get(id: string, caller: AppCaller): Promise<AppView> {
-    return this.#view(await this.#find(id, caller));
+  async get(id: string, caller: AppCaller): Promise<App> {
+    return this.#views.view(await this.#find(id, caller));
   }
 
   /** @throws SvcError see {@link Installer.install} */
-  async install(request: InstallRequest, caller: AppCaller, work: WorkOptions): Promise<AppView> {
+  async install(request: InstallRequest, caller: AppCaller, work: WorkOptions): Promise<App> {
     return this.get(await this.#installer.install(request, caller, work), caller);
   }
 
@@ -186,18 +175,18 @@ export class Apps implements AsyncDisposable {
   }
 
   /** @throws SvcError see {@link Lifecycle.start} */
-  async startApp(id: string, caller: AppCaller): Promise<AppView> {
+  async startApp(id: string, caller: AppCaller): Promise<App> {
     await this.#lifecycle.start(await this.#find(id, caller));
     return this.get(id, caller);
   }
 
   /** @throws SvcError see {@link Lifecycle.stop} */
-  async stopApp(id: string, caller: AppCaller): Promise<AppView> {
+  async stopApp(id: string, caller: AppCaller): Promise<App> {
     await this.#lifecycle.stop(await this.#find(id, caller));
     return this.get(id, caller);
   }
 
-  async restartApp(id: string, caller: AppCaller): Promise<AppView> {
+  async restartApp(id: string, caller: AppCaller): Promise<App> {
     await this.#lifecycle.restart(await this.#find(id, caller));
     return this.get(id, caller);
   }
@@ -278,18 +267,6 @@ export class Apps implements AsyncDisposable {
     this.#registry.find(id, caller);
     await this.#adoption.of(id);
     return this.#registry.find(id, caller);
-  }
-
-  async #view(app: AppRecord): Promise<AppView> {
-    const runtime = this.#runtimeOf(app);
-    return viewApp({
-      app,
-      operation: this.#registry.operationOf(app.id),
-      status: runtime.status(app.id),
-      limits: runtime.limits(this.#runnable(app)),
-      ownerName: await this.#options.userName(app.ownerUid),
-      directory: this.#options.paths.appDir(app.id),
-    });
   }
 
   #stateOf(app: AppRecord): AppState {

@@ -3,6 +3,7 @@ import { readFile } from "node:fs/promises";
 import { dirname, isAbsolute, join, resolve } from "node:path";
 import { invalidRequest, SvcError } from "../errors.ts";
 import { systemDirs } from "../identity/launch.ts";
+import { deepFreeze } from "../lib/deep-freeze.ts";
 import { defaultTransportLimits, transportLimitRanges, type TransportLimits } from "../transport/limits.ts";
 import { defaultPaths, type PathEnvironment } from "./paths.ts";
 import { TableReader } from "./table-reader.ts";
@@ -163,11 +164,4 @@ function defaultSearchPath({ uid, env }: PathEnvironment): readonly string[] {
   // What root happens to have in its PATH is nothing that other users' apps should depend on.
   const own = uid === 0 ? [] : (env["PATH"] ?? "").split(":").filter((directory) => isAbsolute(directory));
   return own.length > 0 ? own : systemDirs;
-}
-
-function deepFreeze<T extends object>(value: T): T {
-  for (const inner of Object.values(value)) {
-    if (typeof inner === "object" && inner !== null) deepFreeze(inner as object);
-  }
-  return Object.freeze(value);
 }

@@ -1,7 +1,8 @@
 /**
  * Messages to JSON text as REST has it: ProtoJSON with 64-bit integers as numbers and every field that has a meaning at
  * zero written, so that a client never has to guess a default; `optional` fields and messages are absent when unset.
- * A writer is put together once per message type, which halves the cost of `toJson` and `JSON.stringify`.
+ * A writer is put together once per message type, which halves the cost of `toJson` and `JSON.stringify`. The text of a
+ * frozen message is kept for as long as the message is: whoever freezes one freezes all that it holds.
  */
 import { ScalarType, toJson } from "@bufbuild/protobuf";
 import type { DescEnum, DescField, DescMessage, Message } from "@bufbuild/protobuf";
@@ -21,6 +22,9 @@ type WriteMember = (message: Readonly<Record<string, unknown>>) => string;
 
 export class JsonWriter {
   readonly #writers = new Map<DescMessage, WriteMessage>();
+  /** Texts of frozen messages that others hold. */
+  readonly #kept = new WeakMap<Message, string>();
+  #isKeeping = false;
 
   /** The JSON text of a message. */
   message(type: DescMessage, message: Message): string {
@@ -95,7 +99,24 @@ export class JsonWriter {
     if (isWrapperDesc(type) && field.fieldKind === "message" && field.oneof === undefined) {
       return scalarWriter(type.fields[0].scalar);
     }
-    return (message: Message) => this.#writerOf(type)(message);
+    return (message: Message) =>
+      Object.isFrozen(message) ? this.#frozen(type, message) : this.#writerOf(type)(message);
+  }
+
+  #frozen(type: DescMessage, message: Message): string {
+    const kept = this.#kept.get(message);
+    if (kept !== undefined) return kept;
+    const write = this.#writerOf(type);
+    // What it holds is part of its text, and not worth keeping twice.
+    if (this.#isKeeping) return write(message);
+    this.#isKeeping = true;
+    try {
+      const text = write(message);
+      this.#kept.set(message, text);
+      return text;
+    } finally {
+      this.#isKeeping = false;
+    }
   }
 }
 

@@ -62,6 +62,8 @@ class RestServer<Call extends RestCall> {
   readonly #pipeline: RestPipeline<Call>;
   readonly #router;
   readonly #writer = new JsonWriter();
+  /** Bytes of frozen answers that handlers give again and again. */
+  readonly #kept = new WeakMap<Message, Buffer>();
   readonly #limits: BodyLimits;
   readonly #internalError: RestHandlerOptions<Call>["internalError"];
   readonly #shutdownSignal: AbortSignal | undefined;
@@ -184,7 +186,17 @@ class RestServer<Call extends RestCall> {
       response.end(request.method === "HEAD" ? undefined : raw?.data);
       return;
     }
-    sendJson(request, response, 200, answerHeaders(call), answerText(this.#writer, route, message));
+    sendJson(request, response, 200, answerHeaders(call), this.#answerBytes(route, message));
+  }
+
+  #answerBytes(route: Route, message: Message): Buffer {
+    const kept = this.#kept.get(message);
+    if (kept !== undefined) return kept;
+    const bytes = Buffer.from(answerText(this.#writer, route, message));
+    // Smaller buffers are slices, each of which would hold a whole page of the pool.
+    const isWhole = bytes.length >= Buffer.poolSize / 2;
+    if (isWhole && route.responseBody === "" && Object.isFrozen(message)) this.#kept.set(message, bytes);
+    return bytes;
   }
 
   #fail(request: RestRequest, response: RestResponse, error: unknown): void {
@@ -196,7 +208,7 @@ class RestServer<Call extends RestCall> {
     const known = isShown(error) ? error : this.#internalError(error, request);
     const allow = error instanceof MethodNotAllowed ? error.allow : undefined;
     const { status, headers, body } = errorAnswer(this.#writer, known, allow);
-    sendJson(request, response, status, { ...answerHeaders({}), ...headers }, body);
+    sendJson(request, response, status, { ...answerHeaders({}), ...headers }, Buffer.from(body));
   }
 }
 
@@ -252,9 +264,8 @@ function sendJson(
   response: RestResponse,
   status: number,
   headers: Record<string, string | number>,
-  text: string,
+  bytes: Buffer,
 ): void {
-  const bytes = Buffer.from(text);
   headers["content-type"] = "application/json";
   headers["content-length"] = bytes.length;
   response.writeHead(status, headers);

@@ -86,7 +86,9 @@ export interface AppRuntime extends AsyncDisposable {
   adopt(app: RunnableApp): Promise<"running" | "ended" | "lost">;
   /** From memory. `undefined`: the runtime has neither started nor adopted it. */
   status(id: string): RuntimeStatus | undefined;
-  /** Called with the id of an app whose status changed. */
+  /** Grows, at once, whenever the status of some app is another one; a status that did not change stays the same object. */
+  readonly revision: number;
+  /** Called with the id of an app whose status changed, soon after. */
   onChange(listener: (id: string) => void): Disposable;
   /** Forgets an app that is removed. */
   forget(id: string): void;

@@ -29,6 +29,7 @@ export class ProcessRuntime implements AppRuntime {
   readonly #apps = new Map<string, SupervisedApp>();
   readonly #listeners = new Set<(id: string) => void>();
   readonly #changed = new Map<string, NodeJS.Timeout>();
+  #revision = 0;
 
   constructor(options: ProcessRuntimeOptions) {
     this.#options = options;
@@ -75,6 +76,10 @@ export class ProcessRuntime implements AppRuntime {
     return this.#apps.get(id)?.status;
   }
 
+  get revision(): number {
+    return this.#revision;
+  }
+
   /**
    * Resolves when the app runs and its health check, if it has one, has passed.
    * @throws SvcError `start_failed` when it ends, restarts or turns unhealthy; `deadline_exceeded`, `canceled`
@@ -95,7 +100,7 @@ export class ProcessRuntime implements AppRuntime {
 
   forget(id: string): void {
     this.#apps.get(id)?.detach();
-    this.#apps.delete(id);
+    if (this.#apps.delete(id)) this.#revision++;
     clearTimeout(this.#changed.get(id));
     this.#changed.delete(id);
   }
@@ -179,10 +184,12 @@ export class ProcessRuntime implements AppRuntime {
     known?.detach();
     const app = new SupervisedApp({ id, uid, runDir }, this.#options, () => this.#announce(id));
     this.#apps.set(id, app);
+    this.#revision++;
     return app;
   }
 
   #announce(id: string): void {
+    this.#revision++;
     if (this.#changed.has(id)) return;
     const timer = setTimeout(() => {
       this.#changed.delete(id);

@@ -1,0 +1,164 @@
+/** What is kept of a list is what a fresh look would answer: after any change, and for each caller alone. */
+import test from "ava";
+import fc from "fast-check";
+import { ListAppsResponseSchema, type ListAppsResponse } from "../../gen/svc/v1/app_pb.ts";
+import { deleteApp, insertApp, patchApp } from "../../src/apps/app-record.ts";
+import type { AppCaller } from "../../src/apps/app-registry.ts";
+import { JsonWriter } from "../../src/rest/json-writer.ts";
+import type { RuntimeState } from "../../src/runtimes/runtime.ts";
+import type { Statement, Store } from "../../src/store/store.ts";
+import { createViews, newApp, ToldRuntime } from "../support/many-apps.ts";
+import { temporaryStore } from "../store/support/temporary-store.ts";
+
+const ids = ["ada", "bob", "cyd", "dan", "eve"];
+const uids = [0, 1000, 1001];
+const callers: AppCaller[] = uids.map((uid) => ({ uid, root: uid === 0, ownerUid: uid }));
+const everything = { limit: 1000, pageToken: "" };
+
+const anyId = fc.constantFrom(...ids);
+const change = fc.oneof(
+  fc.record({ kind: fc.constant("install" as const), id: anyId, ownerUid: fc.constantFrom(...uids) }),
+  fc.record({ kind: fc.constant("remove" as const), id: anyId }),
+  fc.record({ kind: fc.constant("patch" as const), id: anyId, revision: fc.nat(9) }),
+  fc.record({ kind: fc.constant("begin" as const), id: anyId, phase: fc.constantFrom("start", "stop") }),
+  fc.record({ kind: fc.constant("enter" as const), id: anyId, phase: fc.constantFrom("start", "stop") }),
+  fc.record({ kind: fc.constant("end" as const), id: anyId }),
+  fc.record({
+    kind: fc.constant("status" as const),
+    id: anyId,
+    state: fc.constantFrom<RuntimeState>("RUNNING", "STOPPED", "CRASHED"),
+    restarts: fc.nat(3),
+  }),
+  fc.record({ kind: fc.constant("forget" as const), id: anyId }),
+  fc.record({ kind: fc.constant("rename" as const), uid: fc.constantFrom(...uids), name: fc.string() }),
+);
+type Change = typeof change extends fc.Arbitrary<infer T> ? T : never;
+
+/** @param nowMs never the same twice, as installs of one id never are */
+function statementsOf(change: Change, nowMs: number): Statement[] {
+  switch (change.kind) {
+    case "install":
+      return [deleteApp(change.id), insertApp(newApp(change.id, change.ownerUid, nowMs))];
+    case "remove":
+      return [deleteApp(change.id)];
+    case "patch": {
+      const { sql, params = [] } = patchApp(change.id, { revision: change.revision, desired: "running" });
+      return [{ sql, params }];
+    }
+    case "begin":
+      return [
+        {
+          sql: `INSERT OR REPLACE INTO operations (app_id, kind, phase, boot_id, pid, start_ticks, started_at)
+                VALUES (?, 'restart', ?, '', 1, 1, 1)`,
+          params: [change.id, change.phase],
+        },
+      ];
+    case "enter":
+      return [{ sql: "UPDATE operations SET phase = ? WHERE app_id = ?", params: [change.phase, change.id] }];
+    case "end":
+      return [{ sql: "DELETE FROM operations WHERE app_id = ?", params: [change.id] }];
+    case "status":
+    case "forget":
+    case "rename":
+      return [];
+  }
+}
+
+class World {
+  readonly store: Store;
+  readonly runtime = new ToldRuntime();
+  readonly names = new Map<number, string>();
+  #nowMs = 1_700_000_000_000;
+
+  constructor(store: Store) {
+    this.store = store;
+  }
+
+  readonly userName = (uid: number): Promise<string> => Promise.resolve(this.names.get(uid) ?? "");
+
+  async apply(change: Change): Promise<void> {
+    if (change.kind === "rename") this.names.set(change.uid, change.name);
+    if (change.kind === "forget") this.runtime.tell(change.id, undefined);
+    if (change.kind === "status") {
+      const { state, restarts } = change;
+      this.runtime.tell(change.id, { state, reason: "", health: "none", restarts, lastLines: [] });
+    }
+    const statements = statementsOf(change, (this.#nowMs += 1_000_000));
+    if (statements.length > 0) await this.store.write(statements);
+  }
+
+  /** What somebody answers who knows nothing yet. */
+  async fresh(caller: AppCaller, options = everything): Promise<string> {
+    using views = createViews(this.store, this.runtime, this.userName);
+    return textOf(new JsonWriter(), await views.list(caller, options));
+  }
+}
+
+function textOf(writer: JsonWriter, page: ListAppsResponse): string {
+  return writer.message(ListAppsResponseSchema, page);
+}
+
+test("after any changes a list is what a fresh look answers, for every caller and page", async (t) => {
+  await using temporary = await temporaryStore();
+  const world = new World(temporary.store);
+  using views = createViews(world.store, world.runtime, world.userName);
+  const writer = new JsonWriter();
+  await fc.assert(
+    fc.asyncProperty(fc.array(fc.tuple(change, fc.nat(3)), { maxLength: 12 }), async (steps) => {
+      for (const [step, reads] of steps) {
+        await world.apply(step);
+        // Not after every change, so that several fall between two reads.
+        if (reads === 0) continue;
+        for (const caller of callers) {
+          for (const options of [everything, { limit: 2, pageToken: "" }]) {
+            const kept = textOf(writer, await views.list(caller, options));
+            t.is(kept, await world.fresh(caller, options), JSON.stringify(step));
+          }
+        }
+      }
+    }),
+    { numRuns: 150 },
+  );
+});
+
+test("nobody gets what was kept for somebody else", async (t) => {
+  await using temporary = await temporaryStore();
+  const world = new World(temporary.store);
+  using views = createViews(world.store, world.runtime, world.userName);
+  for (const [at, id] of ids.entries()) {
+    await world.apply({ kind: "install", id, ownerUid: uids[at % uids.length] ?? 0 });
+  }
+  const seen = async (caller: AppCaller): Promise<[string, number][]> =>
+    (await views.list(caller, everything)).apps.map(({ id, ownerUid }) => [id, ownerUid]);
+  for (const caller of [...callers, ...callers.toReversed(), ...callers]) {
+    const expected = ids.flatMap((id, at): [string, number][] => {
+      const ownerUid = uids[at % uids.length] ?? 0;
+      return caller.root || caller.uid === ownerUid ? [[id, ownerUid]] : [];
+    });
+    t.deepEqual(await seen(caller), expected, `uid ${caller.uid}`);
+  }
+});
+
+test("what did not change is the same object, and nobody can change it", async (t) => {
+  await using temporary = await temporaryStore();
+  const world = new World(temporary.store);
+  using views = createViews(world.store, world.runtime, world.userName);
+  for (const id of ids) await world.apply({ kind: "install", id, ownerUid: 1000 });
+  const [root] = callers as [AppCaller];
+
+  const before = await views.list(root, everything);
+  t.is(await views.list(root, everything), before);
+  // A commit that has nothing to do with apps.
+  await world.store.write([{ sql: "INSERT INTO meta (key, value) VALUES ('a', 'b')" }]);
+  t.is(await views.list(root, everything), before);
+
+  await world.apply({ kind: "status", id: "bob", state: "RUNNING", restarts: 0 });
+  const after = await views.list(root, everything);
+  t.not(after, before);
+  t.deepEqual(
+    after.apps.map((app, at) => app === before.apps[at]),
+    [true, false, true, true, true],
+  );
+  t.throws(() => (after.apps[0] ?? t.fail()).ports.pop(), { instanceOf: TypeError });
+  t.throws(() => after.apps.pop(), { instanceOf: TypeError });
+});

@@ -1,0 +1,89 @@
+/** Apps that were never installed: rows of the store, and a runtime that says of them whatever it is told. */
+import { createAppPaths } from "../../src/apps/app-paths.ts";
+import type { NewApp } from "../../src/apps/app-record.ts";
+import { AppRegistry } from "../../src/apps/app-registry.ts";
+import { AppViews } from "../../src/apps/app-views.ts";
+import type { AppRuntime, RuntimeStatus } from "../../src/runtimes/runtime.ts";
+import type { Store } from "../../src/store/store.ts";
+
+/** An app as an install would leave it. */
+export function newApp(id: string, ownerUid: number, createdAtMs = 1_700_000_000_000): NewApp {
+  return {
+    id,
+    ownerUid,
+    name: `The app ${id}`,
+    runtime: "process",
+    packageId: "web",
+    settings: {},
+    desired: "stopped",
+    state: "STOPPED",
+    stateReason: "",
+    createdAtMs,
+    runUid: ownerUid,
+    origin: {
+      kind: "git",
+      url: "https://example.org/web.git",
+      commit: "",
+      tag: "v1.0.0",
+      branch: "",
+    } as never,
+    version: "v1.0.0",
+    manifest: {
+      id: "web",
+      name: "web",
+      version: "1.0.0",
+      summary: "Answers with what it was given.",
+      homepage: "https://example.org/web",
+      runtime: { kind: "process" } as never,
+      ports: [{ name: "http", protocol: "tcp", default: 8080 }],
+      volumes: [],
+      stop: { signal: "SIGTERM", graceMs: 10_000 },
+      restart: { policy: "never", delayMs: 0, maxDelayMs: 0, maxAttempts: 0, resetAfterMs: 0 },
+      limits: {},
+      permissions: [],
+    },
+    changedAtMs: createdAtMs,
+    revision: 1,
+    startedRevision: 0,
+    failure: null,
+  };
+}
+
+/** The part of a runtime that views look at. */
+export class ToldRuntime implements Pick<AppRuntime, "revision" | "status" | "limits"> {
+  revision = 0;
+  readonly #statuses = new Map<string, RuntimeStatus>();
+
+  status(id: string): RuntimeStatus | undefined {
+    return this.#statuses.get(id);
+  }
+
+  limits(): [] {
+    return [];
+  }
+
+  /** @param status undefined: forgets the app */
+  tell(id: string, status: RuntimeStatus | undefined): void {
+    if (status === undefined) this.#statuses.delete(id);
+    else this.#statuses.set(id, status);
+    this.revision++;
+  }
+}
+
+/** Views over a store and such a runtime. */
+export function createViews(
+  store: Store,
+  runtime: ToldRuntime,
+  userName: (uid: number) => Promise<string>,
+): AppViews & Disposable {
+  const registry = new AppRegistry(store);
+  const views = new AppViews({
+    registry,
+    runtimes: [runtime as unknown as AppRuntime],
+    runtimeOf: () => runtime as unknown as AppRuntime,
+    runnable: (app) => app as never,
+    paths: createAppPaths("/var/lib/svc"),
+    userName,
+  });
+  return Object.assign(views, { [Symbol.dispose]: () => registry[Symbol.dispose]() });
+}
