@@ -1,0 +1,188 @@
+/** Starts that fail, apps that crash, operations that meet, clients that go away (decisions 14). */
+import assert from "node:assert/strict";
+import { readdir } from "node:fs/promises";
+import { join } from "node:path";
+import test from "ava";
+import { AppService } from "../../gen/svc/v1/app_pb.ts";
+import { protocols, startDaemon } from "../support/daemon.ts";
+import { errorOf } from "../support/errors.ts";
+import { eventually } from "../support/eventually.ts";
+import { freePort, writePackage } from "../support/packages.ts";
+
+const failing = `console.log("no luck today"); process.exit(9);`;
+
+for (const protocol of protocols) {
+  test(`a start that fails shows how (${protocol})`, async (t) => {
+    await using daemon = await startDaemon();
+    const apps = daemon.client(AppService, protocol);
+    const dir = join(daemon.dir, "package");
+    await writePackage(dir, await freePort(), {
+      files: { "server.mjs": failing },
+      manifest: "restart: { policy: never }\n",
+    });
+    await apps.installApp({ spec: dir });
+    const error = await errorOf(apps.startApp({ id: "web" }));
+    t.like(error, { code: "FailedPrecondition", reason: "start_failed" });
+    const payload = error.payload.case === "commandFailed" ? error.payload.value : undefined;
+    t.is(payload?.exitCode, 9);
+    t.true(payload?.lastLines.includes("no luck today"));
+    const app = await apps.getApp({ id: "web" });
+    t.like(app, { state: "FAILED", exitCode: 9, enabled: false });
+    t.true(app.lastLines.includes("no luck today"));
+    t.is((await apps.stopApp({ id: "web" })).state, "STOPPED", "a stop clears the failure");
+    await apps.removeApp({ id: "web" });
+  });
+}
+
+test("an app that ends by itself is restarted, and given up in the end", async (t) => {
+  await using daemon = await startDaemon();
+  const apps = daemon.client(AppService);
+  const dir = join(daemon.dir, "package");
+  await writePackage(dir, await freePort(), {
+    files: { "server.mjs": `console.log("one more life"); setTimeout(() => process.exit(1), 1_200);` },
+    manifest: "restart: { policy: always, delay: 50ms, max_delay: 100ms, max_attempts: 2 }\n",
+  });
+  await apps.installApp({ spec: dir });
+  await apps.startApp({ id: "web" });
+  const crashed = await eventually(async () => {
+    const app = await apps.getApp({ id: "web" });
+    assert.equal(app.state, "CRASHED");
+    return app;
+  }, 20_000);
+  t.like(crashed, { restarts: 2, exitCode: 1 });
+  t.true(crashed.lastLines.includes("one more life"));
+  await apps.removeApp({ id: "web" });
+});
+
+test("health shows once its check has passed, and when it does not any more", async (t) => {
+  await using daemon = await startDaemon();
+  const apps = daemon.client(AppService);
+  const dir = join(daemon.dir, "package");
+  await writePackage(dir, await freePort(), {
+    files: {
+      "server.mjs": `
+        import { createServer } from "node:http";
+        let status = 200;
+        createServer((request, response) => {
+          if (request.url === "/sicken") status = 500;
+          response.writeHead(status).end();
+        }).listen(Number(process.env.PORT), "127.0.0.1");`,
+    },
+    manifest:
+      "health: { http: { port: http, path: / }, interval: 200ms, timeout: 1s, retries: 2, start_period: 1s }\n",
+  });
+  const { ports } = await apps.installApp({ spec: dir });
+  await apps.startApp({ id: "web" });
+  const health = async (expected: string): Promise<void> => {
+    await eventually(async () => assert.equal((await apps.getApp({ id: "web" })).health, expected));
+  };
+  await health("healthy");
+  await fetch(`http://127.0.0.1:${ports[0]?.port ?? 0}/sicken`);
+  await health("unhealthy");
+  await apps.stopApp({ id: "web" });
+  await health("none");
+  t.pass();
+});
+
+const slow = (gate: string): string => `id: slow
+name: Slow
+version: "1"
+process:
+  exec: [node, server.mjs]
+  build: [{ exec: [sh, -c, "until test -e ${gate}; do sleep 0.05; done"] }]
+`;
+
+test("an app that is being installed is busy, and a client that goes away cancels the install", async (t) => {
+  await using daemon = await startDaemon();
+  const apps = daemon.client(AppService);
+  const dir = join(daemon.dir, "package");
+  await writePackage(dir, await freePort(), {
+    files: { "svc.yaml": slow(join(daemon.dir, "gate")), "server.mjs": "" },
+  });
+  for (const protocol of protocols) {
+    const client = new AbortController();
+    const install = daemon.client(AppService, protocol).installApp({ spec: dir }, { signal: client.signal });
+    install.catch(() => undefined);
+    await eventually(async () => assert.equal((await apps.getApp({ id: "slow" })).state, "INSTALLING"));
+    for (const call of [apps.startApp, apps.removeApp, apps.cloneApp, apps.upgradeApp]) {
+      t.like(await errorOf(call({ id: "slow" })), { code: "FailedPrecondition", reason: "app_busy" });
+    }
+    client.abort();
+    await t.throwsAsync(install);
+    await eventually(async () => assert.deepEqual((await apps.listApps({})).apps, []));
+    t.deepEqual(await readdir(join(daemon.storeDir, "apps")), [], protocol);
+    t.deepEqual(await readdir(join(daemon.storeDir, "run")), [], protocol);
+  }
+});
+
+test("a stop and a removal go on when their client goes away", async (t) => {
+  await using daemon = await startDaemon();
+  const apps = daemon.client(AppService);
+  const dir = join(daemon.dir, "package");
+  await writePackage(dir, await freePort(), {
+    // Takes its time to end.
+    files: {
+      "server.mjs": `process.on("SIGTERM", () => setTimeout(() => process.exit(0), 1_000)); setInterval(() => {}, 1e6);`,
+    },
+  });
+  await apps.installApp({ spec: dir });
+  for (const call of [apps.stopApp, apps.removeApp] as const) {
+    await apps.startApp({ id: "web" });
+    const client = new AbortController();
+    const going = call({ id: "web" }, { signal: client.signal });
+    going.catch(() => undefined);
+    await eventually(async () => assert.notEqual((await apps.getApp({ id: "web" })).state, "RUNNING"));
+    client.abort();
+    await t.throwsAsync(going as Promise<unknown>);
+    await eventually(async () => {
+      const { apps: listed } = await apps.listApps({});
+      assert.deepEqual(
+        listed.map(({ state }) => state),
+        call === apps.stopApp ? ["STOPPED"] : [],
+      );
+    });
+  }
+  t.deepEqual(await readdir(join(daemon.storeDir, "apps")), []);
+});
+
+test("of many starts at once, each succeeds or finds the app busy, and one process runs", async (t) => {
+  await using daemon = await startDaemon();
+  const apps = daemon.client(AppService);
+  const dir = join(daemon.dir, "package");
+  await writePackage(dir, await freePort(), {
+    files: { "server.mjs": `console.log("pid " + process.pid); setInterval(() => {}, 1e6);` },
+  });
+  await apps.installApp({ spec: dir });
+  const results = await Promise.allSettled(Array.from({ length: 10 }, () => apps.startApp({ id: "web" })));
+  t.true(results.some(({ status }) => status === "fulfilled"));
+  for (const result of results) {
+    if (result.status === "rejected") {
+      t.is((await errorOf(Promise.reject(result.reason as Error))).reason, "app_busy");
+    }
+  }
+  await eventually(async () => {
+    const { lines } = await apps.getAppLogs({ id: "web" });
+    assert.equal(lines.filter(({ text }) => text.startsWith("pid ")).length, 1);
+  });
+  await apps.removeApp({ id: "web" });
+});
+
+test("pages of apps follow each other", async (t) => {
+  await using daemon = await startDaemon();
+  const dir = join(daemon.dir, "package");
+  await writePackage(dir, await freePort());
+  for (let n = 0; n < 5; n++) await daemon.client(AppService).installApp({ spec: dir });
+  for (const protocol of protocols) {
+    const apps = daemon.client(AppService, protocol);
+    const seen: string[] = [];
+    let pageToken = "";
+    do {
+      const page = await apps.listApps({ limit: 2, pageToken });
+      seen.push(...page.apps.map(({ id }) => id));
+      pageToken = page.nextPageToken;
+    } while (pageToken !== "");
+    t.deepEqual(seen, ["web", "web-2", "web-3", "web-4", "web-5"], protocol);
+    t.is((await errorOf(apps.listApps({ pageToken: "!" }))).reason, "invalid_request", protocol);
+    t.is((await errorOf(apps.listApps({ limit: 0 }))).reason, "invalid_request", protocol);
+  }
+});
