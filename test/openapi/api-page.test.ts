@@ -1,0 +1,87 @@
+/** The API page in a real browser: it shows every operation and asks nobody but the daemon. */
+import { access } from "node:fs/promises";
+import { delimiter, join } from "node:path";
+import test from "ava";
+import { chromium } from "playwright-core";
+import { routes } from "../../gen/svc/v1/routes.ts";
+import { startDaemon } from "../support/daemon.ts";
+
+const browserPath = await findBrowser();
+const browserTest = browserPath === undefined ? test.skip : test;
+const why = browserPath === undefined ? " (skipped: no Chromium)" : "";
+
+browserTest(`the API page renders every operation, and can call them${why}`, async (t) => {
+  await using daemon = await startDaemon();
+  const browser = await chromium.launch({
+    executablePath: browserPath ?? "",
+    args: [
+      "--headless",
+      "--no-sandbox",
+      "--disable-gpu",
+      "--no-first-run",
+      "--disable-background-networking",
+      "--disable-component-update",
+      "--disable-sync",
+    ],
+  });
+  try {
+    const page = await browser.newPage({ viewport: { width: 1280, height: 1600 } });
+    const base = `http://127.0.0.1:${daemon.port}`;
+    const asked: string[] = [];
+    const complaints: string[] = [];
+    page.on("request", (request) => asked.push(request.url()));
+    page.on("pageerror", (error) => complaints.push(error.message));
+    page.on("console", (message) => {
+      if (message.type() === "error" || message.type() === "warning") complaints.push(message.text());
+    });
+
+    await page.goto(`${base}/docs`);
+    await page.waitForSelector(".opblock");
+    const methods = await page.locator(".opblock-summary-method").allTextContents();
+    const paths = await page.locator(".opblock-summary-path").allTextContents();
+    // Long paths may break at zero-width spaces.
+    const shown = paths.map((path, index) => `${methods[index] ?? ""} ${path.replaceAll("\u200b", "")}`);
+    t.deepEqual(
+      shown.toSorted(),
+      routes.map(({ httpMethod, template }) => `${httpMethod} ${template.source}`).toSorted(),
+    );
+    t.deepEqual(asked.toSorted(), [
+      `${base}/docs`,
+      `${base}/docs/docs.js`,
+      `${base}/docs/swagger-ui-bundle.js`,
+      `${base}/docs/swagger-ui.css`,
+      `${base}/v1/openapi.json`,
+    ]);
+
+    await page.click(".btn.authorize");
+    await page.fill(".auth-container input", daemon.token);
+    await page.click(".auth-btn-wrapper .authorize");
+    await page.click(".btn-done");
+    await page.click("#operations-DaemonService-getStatus .opblock-summary-control");
+    await page.click("#operations-DaemonService-getStatus .try-out__btn");
+    await page.click("#operations-DaemonService-getStatus .execute");
+    await page.waitForSelector("#operations-DaemonService-getStatus .live-responses-table .response");
+    const answer = await page.textContent("#operations-DaemonService-getStatus .live-responses-table");
+    t.regex(answer ?? "", /"capabilities"/);
+    t.deepEqual(complaints, []);
+  } finally {
+    await browser.close();
+  }
+});
+
+async function findBrowser(): Promise<string | undefined> {
+  const names = ["chromium", "chromium-browser", "google-chrome"];
+  for (const dir of (process.env["PATH"] ?? "").split(delimiter)) {
+    for (const name of names) {
+      const path = join(dir, name);
+      if (
+        await access(path).then(
+          () => true,
+          () => false,
+        )
+      )
+        return path;
+    }
+  }
+  return undefined;
+}
