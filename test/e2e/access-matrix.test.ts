@@ -1,0 +1,256 @@
+/**
+ * Who may call what, generated from the contract: every method by every kind of caller over every protocol (T 5, 7).
+ * Who is refused sends a request that would do something, and nothing comes of it. Who is admitted sends bytes that no
+ * handler can ever get: a caller who passed the gate, and nobody else, hears that they are malformed.
+ */
+import { readdir, readFile, writeFile } from "node:fs/promises";
+import { Agent } from "node:http";
+import { join } from "node:path";
+import test, { type ExecutionContext } from "ava";
+import type { DescMethod } from "@bufbuild/protobuf";
+import { AppService } from "../../gen/svc/v1/app_pb.ts";
+import { BackupService } from "../../gen/svc/v1/backup_pb.ts";
+import { DaemonService } from "../../gen/svc/v1/daemon_pb.ts";
+import { methodPolicies, type MethodPolicy } from "../../gen/svc/v1/methods.ts";
+import { SystemService } from "../../gen/svc/v1/system_pb.ts";
+import { TokenService } from "../../gen/svc/v1/token_pb.ts";
+import { services } from "../../src/cli/contract.ts";
+import { mapBounded } from "../../src/lib/map-bounded.ts";
+import { mintToken } from "../../src/tokens/token-digest.ts";
+import { isRoot, needsRoot, startDaemon, type TestDaemon, type UserDoor } from "../support/daemon.ts";
+import { freePort, writePackage } from "../support/packages.ts";
+import {
+  isCallable,
+  rawCall,
+  rawProtocols,
+  type Outcome,
+  type RawProtocol,
+  type Target,
+} from "../support/raw-call.ts";
+import { isRequired, sampleMessage } from "../support/sample-message.ts";
+
+const ownerUid = 65534;
+const strangerUid = 1;
+const callsAtOnce = 8;
+/** Below what one address may present wrongly before it loses its connections. */
+const wrongTokensPerAddress = 15;
+
+const identities = [
+  "no token",
+  "bad token",
+  "access",
+  "primary",
+  "replaced primary",
+  "root peer",
+  "user peer",
+  "other user",
+] as const;
+type Identity = (typeof identities)[number];
+
+const methods = services.flatMap((service) => service.methods);
+
+function policyOf(method: DescMethod): MethodPolicy {
+  const name = `${method.parent.typeName}/${method.name}`;
+  const policy = (methodPolicies as Readonly<Record<string, MethodPolicy>>)[name];
+  if (policy === undefined) throw new Error(`${name} has no policy`);
+  return policy;
+}
+
+/** How the gate refuses the caller; `undefined` for one whom it admits. */
+function refusalOf(identity: Identity, { access }: MethodPolicy): Required<Outcome> | undefined {
+  if (identity === "no token" || identity === "bad token") {
+    return { code: "unauthenticated", reason: "unauthenticated", status: 401 };
+  }
+  if (access === "PRIMARY" && identity === "access") {
+    return { code: "permission_denied", reason: "token_denied", status: 403 };
+  }
+  if (access !== "USER" && (identity === "user peer" || identity === "other user")) {
+    return { code: "permission_denied", reason: "root_required", status: 403 };
+  }
+  return undefined;
+}
+
+/** What is said of bytes that are no message. Connect's adapters read unary requests themselves, and give no reason. */
+function unreadable({ method, protocol }: Cell): Required<Outcome> {
+  const isReadByUs = protocol === "rest" || method.methodKind === "client_streaming";
+  return { code: "invalid_argument", reason: isReadByUs ? "invalid_request" : "", status: 400 };
+}
+
+const hidden = { code: "not_found", reason: "not_found", status: 404 };
+const notOffered = { code: "unimplemented", reason: "not_implemented", status: 501 };
+
+/** Methods about one app, which for others is not there; a filter of a list is no such app. */
+function concernsApp({ parent, input }: DescMethod): boolean {
+  if (parent !== AppService && parent !== BackupService) return false;
+  return input.fields.some((field) => ["id", "app_id"].includes(field.name) && isRequired(field));
+}
+
+interface World extends AsyncDisposable {
+  readonly daemon: TestDaemon;
+  readonly targetOf: (identity: Identity) => Target;
+  readonly sample: (method: DescMethod) => ReturnType<typeof sampleMessage>;
+  readonly capabilities: readonly string[];
+  /** All that a call could have changed. */
+  readonly snapshot: () => Promise<unknown>;
+}
+
+async function createWorld(): Promise<World> {
+  const stack = new AsyncDisposableStack();
+  const daemon = stack.use(await startDaemon());
+  const owner: UserDoor = stack.use(await daemon.as(ownerUid));
+  const stranger: UserDoor = stack.use(await daemon.as(strangerUid));
+  const dir = join(daemon.dir, "package");
+  await writePackage(dir, await freePort());
+  await owner.client(AppService).installApp({ spec: dir });
+  await owner.client(AppService).startApp({ id: "web" });
+  stack.defer(async () => {
+    await owner.client(AppService).removeApp({ id: "web" });
+  });
+  const canary = join(daemon.dir, "canary");
+  await writeFile(canary, "untouched");
+
+  const { token: primary } = await daemon.client(TokenService).rotatePrimaryToken({ graceSecs: 86_400 });
+  const { token: access } = await daemon.client(TokenService).issueAccessToken({ ttlSecs: 86_400 });
+  const agent = stack.adopt(new Agent({ keepAlive: true }), (it) => it.destroy());
+  let strangers = 0;
+  const overTcp = (token: string | undefined): Target => {
+    const isKnown = token !== undefined && token !== badToken;
+    const address = Math.floor(strangers++ / wrongTokensPerAddress);
+    return {
+      port: daemon.port,
+      headers: token === undefined ? {} : { authorization: `Bearer ${token}` },
+      ...(isKnown ? { agent } : { localAddress: `127.1.${address >> 8}.${address & 255}` }),
+    };
+  };
+  const overSocket = (socketPath: string): Target => ({ socketPath, headers: {}, agent });
+  const badToken = mintToken("primary");
+  const targets: Readonly<Record<Identity, () => Target>> = {
+    "no token": () => overTcp(undefined),
+    "bad token": () => overTcp(badToken),
+    access: () => overTcp(access),
+    primary: () => overTcp(primary),
+    "replaced primary": () => overTcp(daemon.token),
+    "root peer": () => overSocket(daemon.socketPath),
+    "user peer": () => overSocket(owner.socketPath),
+    "other user": () => overSocket(stranger.socketPath),
+  };
+  const root = daemon.client(AppService);
+  return {
+    daemon,
+    targetOf: (identity) => targets[identity](),
+    sample: (method) =>
+      sampleMessage(method.input, {
+        spec: dir,
+        path: canary,
+        paths: canary,
+        source: canary,
+        sources: canary,
+        destination: join(daemon.dir, "moved"),
+        trigger: "daily@03:00",
+        // No process has it.
+        pid: 2 ** 31 - 1,
+      }),
+    capabilities: (await daemon.client(DaemonService).getStatus({})).capabilities,
+    snapshot: async () => ({
+      apps: (await root.listApps({})).apps,
+      settings: (await root.getAppSettings({ id: "web" })).values,
+      tokens: await daemon.client(TokenService).getTokenStatus({}),
+      tokenFile: await readFile(join(daemon.dir, "api.token"), "utf8"),
+      canary: await readFile(canary, "utf8"),
+      files: (await readdir(daemon.dir)).toSorted(),
+      store: (await readdir(join(daemon.storeDir, "apps", "web"))).toSorted(),
+    }),
+    [Symbol.asyncDispose]: () => stack.disposeAsync(),
+  };
+}
+
+interface Cell {
+  readonly method: DescMethod;
+  readonly identity: Identity;
+  readonly protocol: RawProtocol;
+}
+
+const cells: readonly Cell[] = methods.flatMap((method) =>
+  identities.flatMap((identity) =>
+    rawProtocols.flatMap((protocol) =>
+      isCallable(method, protocol) ? [{ method, identity, protocol }] : [],
+    ),
+  ),
+);
+
+function titleOf({ method, identity, protocol }: Cell): string {
+  return `${method.parent.name}.${method.name} as ${identity} over ${protocol}`;
+}
+
+/** What differs from what was expected, in one line each. */
+async function deviations(
+  chosen: readonly Cell[],
+  expected: (cell: Cell) => Required<Outcome>,
+  call: (cell: Cell) => Promise<Outcome>,
+): Promise<string[]> {
+  const found = await mapBounded(chosen, callsAtOnce, async (cell) => {
+    const want = expected(cell);
+    const got = await call(cell).catch((error: unknown) => ({ code: String(error), reason: "" }));
+    const wanted = cell.protocol === "rest" ? want : { code: want.code, reason: want.reason };
+    return JSON.stringify(got) === JSON.stringify(wanted)
+      ? []
+      : [`${titleOf(cell)}: ${JSON.stringify(got)}, not ${JSON.stringify(wanted)}`];
+  });
+  return found.flat();
+}
+
+const matrixTest = isRoot ? test : test.skip;
+
+test("the matrix is the whole contract", (t) => {
+  t.deepEqual(
+    methods.map((method) => `${method.parent.typeName}/${method.name}`).toSorted(),
+    Object.keys(methodPolicies).toSorted(),
+  );
+  t.true(cells.length > 1_500, String(cells.length));
+});
+
+matrixTest(`every method by every caller over every protocol${needsRoot}`, async (t) => {
+  await using world = await createWorld();
+  const call = (cell: Cell, isSample: boolean): Promise<Outcome> =>
+    rawCall(
+      world.targetOf(cell.identity),
+      cell.method,
+      cell.protocol,
+      isSample ? world.sample(cell.method) : undefined,
+    );
+  const before = await world.snapshot();
+  const assertNone = (found: readonly string[], what: string): void => {
+    t.deepEqual(found.slice(0, 20), [], `${what}: ${found.length}`);
+  };
+
+  const refused = cells.filter(({ identity, method }) => refusalOf(identity, policyOf(method)) !== undefined);
+  const refusal = (cell: Cell): Required<Outcome> =>
+    refusalOf(cell.identity, policyOf(cell.method)) ?? unreadable(cell);
+  // Were the gate open, this one would take the machine down.
+  const isHarmless = ({ method }: Cell): boolean => method !== SystemService.method.rebootSystem;
+  assertNone(await deviations(refused, refusal, (cell) => call(cell, isHarmless(cell))), "refused");
+  assertNone(
+    await deviations(refused, refusal, (cell) => call(cell, false)),
+    "refused before the body is read",
+  );
+
+  const admitted = cells.filter((cell) => !refused.includes(cell));
+  assertNone(await deviations(admitted, unreadable, (cell) => call(cell, false)), "admitted");
+
+  const foreign = cells.filter(({ identity, method }) => identity === "other user" && concernsApp(method));
+  const isOffered = ({ capability }: MethodPolicy): boolean =>
+    capability === "" || world.capabilities.includes(capability);
+  const hiding = ({ method }: Cell): Required<Outcome> => (isOffered(policyOf(method)) ? hidden : notOffered);
+  assertNone(await deviations(foreign, hiding, (cell) => call(cell, true)), "another user's app");
+
+  t.deepEqual(await world.snapshot(), before, "nothing has changed");
+  logCounts(t, { refused, admitted, foreign });
+});
+
+function logCounts(t: ExecutionContext, groups: Readonly<Record<string, readonly Cell[]>>): void {
+  t.log(
+    Object.entries(groups)
+      .map(([name, { length }]) => `${length} ${name}`)
+      .join(", "),
+  );
+}

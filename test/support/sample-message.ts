@@ -1,0 +1,53 @@
+/** Requests that keep the contract's rules, made from the contract. */
+import { create, getOption, hasOption, ScalarType } from "@bufbuild/protobuf";
+import type { DescField, DescMessage, Message } from "@bufbuild/protobuf";
+import { field_behavior, FieldBehavior } from "../../gen/google/api/field_behavior_pb.ts";
+import { rules } from "../../gen/svc/v1/rules_pb.ts";
+
+/** Values for fields by their local name, where the rules alone do not lead to a telling one. */
+export type SampleValues = Readonly<Record<string, unknown>>;
+
+/** The message with its required fields set. */
+export function sampleMessage(desc: DescMessage, values: SampleValues): Message {
+  const init: Record<string, unknown> = {};
+  for (const field of desc.fields) {
+    if (isRequired(field)) init[field.localName] = sampleValue(field, values);
+  }
+  return create(desc, init);
+}
+
+export function isRequired(field: DescField): boolean {
+  return (
+    hasOption(field, field_behavior) && getOption(field, field_behavior).includes(FieldBehavior.REQUIRED)
+  );
+}
+
+function sampleValue(field: DescField, values: SampleValues): unknown {
+  const known = values[field.localName];
+  switch (field.fieldKind) {
+    case "list":
+      return [field.listKind === "message" ? sampleMessage(field.message, values) : (known ?? "web")];
+    case "map":
+      return {};
+    case "message":
+      return field.message.typeName.startsWith("google.") ? {} : sampleMessage(field.message, values);
+    case "enum":
+      return field.enum.values[0]?.number ?? 0;
+    case "scalar":
+      return known ?? sampleScalar(field);
+  }
+}
+
+function sampleScalar(field: DescField & { fieldKind: "scalar" }): unknown {
+  const rule = hasOption(field, rules) ? getOption(field, rules) : undefined;
+  switch (field.scalar) {
+    case ScalarType.STRING:
+      return rule?.in[0] ?? "web";
+    case ScalarType.BOOL:
+      return true;
+    case ScalarType.BYTES:
+      return new Uint8Array();
+    default:
+      return rule?.gte ?? 1;
+  }
+}
