@@ -38,7 +38,8 @@ export function refuse(
   for (const [name, value] of Object.entries(headers)) response.setHeader(name, value);
   response.setHeader("content-length", Buffer.byteLength(body));
   response.statusCode = status;
-  if (request.method === "HEAD") response.end();
+  // Without a body the headers themselves end the stream, as gRPC's clients in Go ask of an answer without messages.
+  if (request.method === "HEAD" || body.length === 0) response.end();
   else response.end(body);
 }
 
