@@ -1,6 +1,6 @@
 /** The files behind a set of services, found by what reflection clients ask for. */
 import { toBinary } from "@bufbuild/protobuf";
-import type { DescEnum, DescExtension, DescFile, DescMessage, DescService } from "@bufbuild/protobuf";
+import type { DescEnum, DescExtension, DescFile, DescMessage } from "@bufbuild/protobuf";
 import { FileDescriptorProtoSchema } from "@bufbuild/protobuf/wkt";
 
 export class DescriptorIndex {
@@ -11,8 +11,9 @@ export class DescriptorIndex {
   /** By the message that they extend, and by number. */
   readonly #extensions = new Map<string, Map<number, DescFile>>();
 
-  constructor(services: Iterable<DescService>) {
-    for (const { file } of services) this.#addFile(file);
+  /** @param files those that are known, with all that they import */
+  constructor(files: Iterable<DescFile>) {
+    for (const file of files) this.#addFile(file);
   }
 
   file(path: string): DescFile | undefined {

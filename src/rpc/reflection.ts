@@ -8,6 +8,7 @@ import type { DescFile, DescService } from "@bufbuild/protobuf";
 import { ServerReflection } from "../../gen/grpc/reflection/v1/reflection_pb.ts";
 import type { ServerReflectionRequest } from "../../gen/grpc/reflection/v1/reflection_pb.ts";
 import { ServerReflection as ServerReflectionV1Alpha } from "../../gen/grpc/reflection/v1alpha/reflection_pb.ts";
+import { file_svc_v1_error } from "../../gen/svc/v1/error_pb.ts";
 import { SvcError } from "../errors.ts";
 import { implement, readOnlyForUsers } from "./bound-service.ts";
 import type { BoundService } from "./bound-service.ts";
@@ -37,10 +38,12 @@ type AnswerContent =
 export function bindReflection(services: readonly DescService[]): BoundService[] {
   const all = [...services, ServerReflection, ServerReflectionV1Alpha];
   const names = all.map(({ typeName }) => ({ name: typeName })).sort((a, b) => (a.name < b.name ? -1 : 1));
+  // No service imports the details of errors, which clients want to read too.
+  const files = [...all.map(({ file }) => file), file_svc_v1_error];
   // Built when somebody asks: most daemons are never asked.
   let index: DescriptorIndex | undefined;
   const answers = (requests: AsyncIterable<ServerReflectionRequest>): AsyncGenerator<Answer> =>
-    answerAll(requests, (index ??= new DescriptorIndex(all)), names);
+    answerAll(requests, (index ??= new DescriptorIndex(files)), names);
 
   return [
     implement(ServerReflection, { serverReflectionInfo: answers }, readOnlyForUsers),
