@@ -132,7 +132,7 @@ test("old records are pruned, and the chain is verified from where they ended", 
   for (let n = 1; n <= 1_000; n++) trail.append(auditedCall(n));
   await trail.flush();
   t.deepEqual(
-    { ...store.get("SELECT count(*) AS n, min(seq) AS first, max(seq) AS last FROM audit") },
+    { ...store.get<object>("SELECT count(*) AS n, min(seq) AS first, max(seq) AS last FROM audit") },
     { n: 100, first: 901, last: 1_000 },
   );
   t.like(await reader.verify(), {

@@ -1,0 +1,224 @@
+/** Who changed what, on a real daemon: every transport, every kind of caller, the command line too, and no secret anywhere. */
+import assert from "node:assert/strict";
+import { spawn } from "node:child_process";
+import { createHash } from "node:crypto";
+import { once } from "node:events";
+import { chmod, mkdtemp, readFile, readdir, rm } from "node:fs/promises";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import { fileURLToPath } from "node:url";
+import test from "ava";
+import { AppService } from "../../gen/svc/v1/app_pb.ts";
+import { AuditService } from "../../gen/svc/v1/audit_pb.ts";
+import type { AuditRecord } from "../../gen/svc/v1/audit_pb.ts";
+import { BackupService } from "../../gen/svc/v1/backup_pb.ts";
+import { TokenService } from "../../gen/svc/v1/token_pb.ts";
+import { isRoot, needsRoot, protocols, startDaemon } from "../support/daemon.ts";
+import type { TestDaemon } from "../support/daemon.ts";
+import { errorOf } from "../support/errors.ts";
+import { eventually } from "../support/eventually.ts";
+import { freePort, writePackage } from "../support/packages.ts";
+
+const main = fileURLToPath(new URL("../../src/main.ts", import.meta.url));
+
+/** The records, oldest first, once there are as many. */
+async function auditOf(daemon: TestDaemon, count: number): Promise<AuditRecord[]> {
+  return eventually(async () => {
+    const { records } = await daemon.client(AuditService).listAudit({});
+    assert.equal(records.length, count);
+    return records.toReversed();
+  });
+}
+
+async function svc(daemon: TestDaemon, ...args: string[]) {
+  const child = spawn(process.execPath, [main, "--socket", daemon.socketPath, ...args], {
+    env: { PATH: process.env["PATH"] ?? "", HOME: daemon.dir },
+    stdio: ["ignore", "pipe", "pipe"],
+  });
+  const output = { out: "", err: "" };
+  child.stdout.on("data", (chunk) => (output.out += String(chunk)));
+  child.stderr.on("data", (chunk) => (output.err += String(chunk)));
+  const [code] = (await once(child, "close")) as [number | null];
+  return { code, ...output };
+}
+
+test("a changing call over each protocol is one record, done or refused; reading is none", async (t) => {
+  await using daemon = await startDaemon();
+  for (const protocol of protocols) {
+    const apps = daemon.client(AppService, protocol);
+    await apps.listApps({});
+    t.is((await errorOf(apps.stopApp({ id: `missing-${protocol}` }))).code, "NotFound");
+    t.is((await errorOf(apps.installApp({}))).reason, "invalid_request");
+    await errorOf(apps.installAppStream({ spec: "no-such-package" }));
+  }
+  const records = await auditOf(daemon, protocols.length * 3 - 1);
+  const of = (protocol: string) =>
+    records
+      .filter((record) => record.protocol === protocol)
+      .map(({ method, target, result, reason }) => [method.split("/")[1], target, result, reason]);
+  for (const protocol of protocols) {
+    const streamed = ["InstallAppStream", "no-such-package", "not_found", "not_found"];
+    t.deepEqual(of(protocol), [
+      ["StopApp", `missing-${protocol}`, "not_found", "not_found"],
+      ["InstallApp", "", "invalid_argument", "invalid_request"],
+      // It has no REST route.
+      ...(protocol === "rest" ? [] : [streamed]),
+    ]);
+  }
+  t.true(records.every(({ requestId, hash }) => requestId !== "" && /^[0-9a-f]{64}$/.test(hash)));
+  t.like(await daemon.client(AuditService).verifyAudit({}), { valid: true, problem: "" });
+});
+
+test("callers are told apart: peer, tokens by their digest, who may not", async (t) => {
+  await using daemon = await startDaemon();
+  await daemon.tokenClient(TokenService).issueAccessToken({ label: "robot" });
+  const { token } = await daemon.client(TokenService).issueAccessToken({});
+  t.is(
+    (await errorOf(daemon.tokenClient(TokenService, "grpc", token).revokeAccessTokens({}))).reason,
+    "token_denied",
+  );
+  const records = await auditOf(daemon, 3);
+  const digest = (text: string) => createHash("sha256").update(text).digest("hex").slice(0, 12);
+  t.deepEqual(
+    records.map(({ kind, uid, peerUid, tokenDigest, result }) => [kind, uid, peerUid, tokenDigest, result]),
+    [
+      ["primary", process.getuid?.(), undefined, digest(daemon.token), "ok"],
+      ["peer", process.getuid?.(), process.getuid?.(), "", "ok"],
+      ["access", process.getuid?.(), undefined, digest(token), "permission_denied"],
+    ],
+  );
+});
+
+const rootTest = isRoot ? test : test.skip;
+rootTest(
+  `another user's refused calls are theirs, and reading the trail is root's${needsRoot}`,
+  async (t) => {
+    await using daemon = await startDaemon();
+    await using nobody = await daemon.as(65_534);
+    for (const protocol of protocols) {
+      const { reason } = await errorOf(nobody.client(AuditService, protocol).listAudit({}));
+      t.is(reason, "root_required", protocol);
+      t.is((await errorOf(nobody.client(AuditService, protocol).verifyAudit({}))).reason, "root_required");
+      await errorOf(nobody.client(BackupService, protocol).removeBackupStorage({ name: "x" }));
+    }
+    const records = await auditOf(daemon, protocols.length);
+    for (const record of records) {
+      t.like(record, { uid: 65_534, user: "nobody", peerUid: 65_534, reason: "root_required" });
+    }
+    t.is((await daemon.client(AuditService).listAudit({ uid: 65_534, limit: 1 })).records.length, 1);
+    t.is(
+      (await errorOf(daemon.client(AuditService).listAudit({ method: "Nonsense" }))).code,
+      "InvalidArgument",
+    );
+    t.is((await daemon.client(AuditService).listAudit({ method: "removebackupstorage" })).records.length, 4);
+  },
+);
+
+test("no secret and no body reaches the trail, the log or the database", async (t) => {
+  await using daemon = await startDaemon();
+  const canary = "canary-3f1e9b";
+  const dir = join(daemon.dir, "package");
+  await writePackage(dir, await freePort());
+  const apps = daemon.client(AppService);
+  const { id } = await apps.installApp({ spec: dir });
+  await errorOf(apps.updateAppSettings({ id, values: { colour: canary } }));
+  await errorOf(apps.installApp({ spec: `https://user:${canary}@127.0.0.1:1/x.git` }));
+  await errorOf(apps.installApp({ spec: `https://127.0.0.1:1/x.git?token=${canary}` }));
+  const { token } = await daemon.client(TokenService).issueAccessToken({ label: canary });
+  await auditOf(daemon, 5);
+  await daemon.stop();
+  const files = (await readdir(daemon.storeDir)).filter((name) => name.startsWith("svc.db"));
+  const texts = await Promise.all(files.map((name) => readFile(join(daemon.storeDir, name), "latin1")));
+  for (const secret of [canary, daemon.token, token]) {
+    t.false(
+      texts.some((text) => text.includes(secret)),
+      `${secret.slice(0, 6)}… is in the database`,
+    );
+  }
+  for (const secret of [daemon.token, token]) t.false(daemon.log().includes(secret), "a token is in the log");
+});
+
+test("the trail survives a crash of the daemon, and goes on after it", async (t) => {
+  await using daemon = await startDaemon();
+  await errorOf(daemon.client(AppService).stopApp({ id: "first" }));
+  await auditOf(daemon, 1);
+  await daemon.kill();
+  await daemon.restart();
+  await errorOf(daemon.client(AppService).stopApp({ id: "second" }));
+  const records = await auditOf(daemon, 2);
+  t.deepEqual(
+    records.map(({ seq, target }) => [seq, target]),
+    [
+      [1n, "first"],
+      [2n, "second"],
+    ],
+  );
+  t.like(await daemon.client(AuditService).verifyAudit({}), { valid: true, records: 2n });
+});
+
+test("svc audit shows it, verifies it, and keeps the terminal safe", async (t) => {
+  await using daemon = await startDaemon();
+  await errorOf(daemon.client(AppService).stopApp({ id: "web" }));
+  await errorOf(daemon.client(AppService).installApp({ spec: "evil\u001b[2J\u202e" }));
+  await auditOf(daemon, 2);
+  const table = await svc(daemon, "audit");
+  t.is(table.code, 0, table.err);
+  t.regex(table.out, /AppService\.StopApp +web +not_found/);
+  t.regex(table.out, /evil\\x1b\[2J\\u202e/);
+  t.notRegex(table.out, /\u001b\[2J/);
+  const json = await svc(daemon, "audit", "--json", "--method", "StopApp", "--limit", "5");
+  t.like((JSON.parse(json.out) as { records: object[] }).records[0], { seq: 1, target: "web", peer_uid: 0 });
+  const verified = await svc(daemon, "audit", "--verify");
+  t.is(verified.code, 0);
+  t.regex(verified.out, /chain: +holds\n/);
+
+  const { DatabaseSync } = await import("node:sqlite");
+  const database = new DatabaseSync(join(daemon.storeDir, "svc.db"));
+  database.exec("UPDATE audit SET target = 'api' WHERE seq = 1");
+  database.close();
+  const broken = await svc(daemon, "audit", "--verify");
+  t.is(broken.code, 1);
+  t.regex(broken.out, /chain: +broken\n/);
+  t.regex(broken.out, /record 1 is not what was written/);
+});
+
+test("a command that works without a daemon leaves its record too", async (t) => {
+  const dir = await mkdtemp(join(tmpdir(), "svc-home-"));
+  await chmod(dir, 0o777);
+  // As a regular user, because root's own paths are the system's.
+  const drop = isRoot ? ["setpriv", "--reuid=65534", "--regid=65534", "--clear-groups", "--"] : [];
+  const run = async (...args: string[]) => {
+    const [command = "", ...rest] = [...drop, process.execPath, main, ...args];
+    const child = spawn(command, rest, {
+      env: {
+        PATH: process.env["PATH"] ?? "",
+        HOME: dir,
+        XDG_STATE_HOME: join(dir, "state"),
+        XDG_CONFIG_HOME: join(dir, "config"),
+        XDG_RUNTIME_DIR: join(dir, "runtime"),
+      },
+      stdio: ["ignore", "pipe", "pipe"],
+    });
+    let output = "";
+    for (const stream of [child.stdout, child.stderr]) {
+      stream.on("data", (chunk) => (output += String(chunk)));
+    }
+    const [code] = (await once(child, "close")) as [number | null];
+    return { code, output };
+  };
+  try {
+    t.is((await run("app", "stop", "missing")).code, 3);
+    const { records } = JSON.parse((await run("audit", "--json")).output) as { records: object[] };
+    t.is(records.length, 1);
+    t.like(records[0], {
+      method: "svc.v1.AppService/StopApp",
+      protocol: "in-memory",
+      kind: "local",
+      uid: isRoot ? 65_534 : process.getuid?.(),
+      target: "missing",
+      result: "not_found",
+    });
+  } finally {
+    await rm(dir, { recursive: true, force: true });
+  }
+});

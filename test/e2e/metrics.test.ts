@@ -1,0 +1,121 @@
+/** `GET /metrics` of a real daemon: what a Prometheus server would read, for root alone. */
+import { request } from "node:http";
+import test from "ava";
+import { AppService } from "../../gen/svc/v1/app_pb.ts";
+import { DaemonService } from "../../gen/svc/v1/daemon_pb.ts";
+import { isRoot, needsRoot, protocols, startDaemon } from "../support/daemon.ts";
+import type { TestDaemon } from "../support/daemon.ts";
+import { errorOf } from "../support/errors.ts";
+
+async function scrape(daemon: TestDaemon, token = daemon.token): Promise<Response> {
+  return fetch(`http://127.0.0.1:${daemon.port}/metrics`, { headers: { authorization: `Bearer ${token}` } });
+}
+
+/** Samples by name and labels. @throws Error for a line that is none of the format */
+function parse(text: string): Map<string, number> {
+  const samples = new Map<string, number>();
+  const typed = new Set<string>();
+  for (const line of text.trimEnd().split("\n")) {
+    const type = /^# TYPE (\w+) (counter|gauge|histogram)$/.exec(line)?.[1];
+    if (type !== undefined) typed.add(type);
+    if (line.startsWith("#")) continue;
+    const [, name = "", labels = "", value = ""] =
+      /^([a-z_]\w*)(\{\w+="(?:[^"\\\n]|\\.)*"(?:,\w+="(?:[^"\\\n]|\\.)*")*\})? (\S+)$/.exec(line) ?? [];
+    const family = name.replace(/_(bucket|sum|count)$/, "");
+    if (name === "" || !(typed.has(name) || typed.has(family))) throw new Error(`not a sample: ${line}`);
+    if (samples.has(name + labels)) throw new Error(`twice: ${line}`);
+    samples.set(name + labels, Number(value.replace("Inf", "Infinity")));
+  }
+  return samples;
+}
+
+test("calls are counted by method and code, and measured by method and protocol", async (t) => {
+  await using daemon = await startDaemon();
+  for (const protocol of protocols) {
+    await daemon.client(AppService, protocol).listApps({});
+    await errorOf(daemon.client(AppService, protocol).stopApp({ id: "missing" }));
+  }
+  const response = await scrape(daemon);
+  t.is(response.status, 200);
+  t.is(response.headers.get("content-type"), "text/plain; version=0.0.4; charset=utf-8");
+  const samples = parse(await response.text());
+  const calls = (method: string, code: string) =>
+    samples.get(`svc_calls_total{method="svc.v1.AppService/${method}",code="${code}"}`);
+  t.is(calls("ListApps", "ok"), protocols.length);
+  t.is(calls("StopApp", "not_found"), protocols.length);
+  for (const protocol of protocols) {
+    const labels = `{method="svc.v1.AppService/ListApps",protocol="${protocol}"}`;
+    t.is(samples.get(`svc_call_duration_seconds_count${labels}`), 1, protocol);
+  }
+  t.is(samples.get("svc_calls_in_flight"), 1);
+  t.is(samples.get('svc_apps{state="RUNNING"}'), 0);
+  t.true((samples.get("process_resident_memory_bytes") ?? 0) > 10e6);
+  t.true((samples.get("process_open_fds") ?? 0) > 5);
+  t.true((samples.get("process_cpu_user_seconds_total") ?? 0) > 0);
+  t.is(samples.get("svc_audit_records_lost_total"), 0);
+  t.true((samples.get("svc_store_write_duration_seconds_count") ?? 0) > 0);
+});
+
+test("the event loop's delay is measured from the first scrape on", async (t) => {
+  await using daemon = await startDaemon();
+  const p99 = 'svc_event_loop_delay_seconds{quantile="0.99"}';
+  const first = parse(await (await scrape(daemon)).text());
+  t.false(first.has(p99));
+  t.true(first.has("svc_event_loop_utilization_ratio"));
+  await new Promise((resolve) => setTimeout(resolve, 300));
+  t.true((parse(await (await scrape(daemon)).text()).get(p99) ?? -1) >= 0);
+});
+
+test("paths, ids and names that clients make up add no series", async (t) => {
+  await using daemon = await startDaemon();
+  const headers = { authorization: `Bearer ${daemon.token}` };
+  const count = async () =>
+    parse(await (await scrape(daemon)).text())
+      .keys()
+      .filter((key) => /^svc_call/.test(key))
+      .toArray().length;
+  await count();
+  await fetch(`http://127.0.0.1:${daemon.port}/v1/apps/x`, { headers });
+  const before = await count();
+  for (let n = 0; n < 50; n++) {
+    await fetch(`http://127.0.0.1:${daemon.port}/v1/apps/made-up-${n}`, { headers });
+    await fetch(`http://127.0.0.1:${daemon.port}/v1/made-up-${n}`, { headers });
+    await fetch(`http://127.0.0.1:${daemon.port}/svc.v1.MadeUp/M${n}`, { method: "POST", headers });
+  }
+  t.is(await count(), before);
+});
+
+test("it answers on the socket and over gRPC, to nobody without a token, and to GET and HEAD alone", async (t) => {
+  await using daemon = await startDaemon();
+  const url = `http://127.0.0.1:${daemon.port}/metrics`;
+  t.is((await fetch(url)).status, 401);
+  t.is((await scrape(daemon, "svcp_wrong")).status, 401);
+  const headers = { authorization: `Bearer ${daemon.token}` };
+  const post = await fetch(url, { method: "POST", headers });
+  t.deepEqual([post.status, post.headers.get("allow")], [405, "GET, HEAD"]);
+  t.is((await fetch(url, { method: "HEAD", headers })).status, 200);
+  t.is((await fetch(`${url}?x=1`, { headers })).status, 400);
+  t.is((await fetch(`${url}/x`, { headers })).status, 404);
+  const overSocket = await new Promise<number | undefined>((resolve, reject) => {
+    request({ socketPath: daemon.socketPath, path: "/metrics" }, (response) => {
+      response.resume();
+      resolve(response.statusCode);
+    })
+      .on("error", reject)
+      .end();
+  });
+  t.is(overSocket, 200);
+  const body = await daemon.client(DaemonService, "grpc").getDaemonMetrics({});
+  t.regex(Buffer.from(body.data).toString(), /^# HELP svc_info /);
+  t.true((await daemon.client(DaemonService).getStatus({})).capabilities.includes("metrics.daemon"));
+});
+
+const rootTest = isRoot ? test : test.skip;
+rootTest(`a regular user is refused${needsRoot}`, async (t) => {
+  await using daemon = await startDaemon();
+  await using nobody = await daemon.as(65_534);
+  for (const protocol of protocols) {
+    const { reason } = await errorOf(nobody.client(DaemonService, protocol).getDaemonMetrics({}));
+    t.is(reason, "root_required", protocol);
+  }
+});
