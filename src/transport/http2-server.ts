@@ -1,5 +1,5 @@
 /** Cleartext HTTP/2 over sockets that somebody else accepts. */
-import { createServer } from "node:http2";
+import { constants, createServer } from "node:http2";
 import type {
   Http2Server,
   Http2ServerRequest,
@@ -85,6 +85,7 @@ function watchSession(
       const isWorking = stream.readableEnded && !stream.writableNeedDrain;
       if (!isWorking) stream.close();
     });
+    stream.once("finish", () => stopUpload(stream));
     stream.once("close", () => {
       streams.delete(stream);
       if (streams.size > 0 || session.destroyed) return;
@@ -93,4 +94,18 @@ function watchSession(
       onIdle();
     });
   });
+}
+
+/** How often an answer that is on its way is looked at. */
+const answerSentCheckMs = 5;
+
+/**
+ * Tells a client whose call is answered to stop sending (RFC 9113, 8.1). Nobody reads the rest: without this a client
+ * that waits for room in the stream's window before it looks at the answer would wait for ever.
+ */
+function stopUpload(stream: ServerHttp2Stream): void {
+  if (stream.destroyed || stream.readableEnded) return;
+  // Node says nothing when the trailers, which follow "finish", are out; a reset before them takes the answer along.
+  if (stream.state.localClose === 1) stream.close(constants.NGHTTP2_NO_ERROR);
+  else setTimeout(stopUpload, answerSentCheckMs, stream);
 }

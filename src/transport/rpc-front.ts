@@ -4,12 +4,14 @@
  */
 import type { IncomingMessage, ServerResponse } from "node:http";
 import type { Http2ServerRequest, Http2ServerResponse } from "node:http2";
+import type { Request, Response } from "express";
 import { createContextValues } from "@connectrpc/connect";
 import type { ContextValues } from "@connectrpc/connect";
 import type { Pipeline } from "../rpc/pipeline.ts";
 import { requestIdKey, userContextKey } from "../rpc/user-context.ts";
 import type { Callers, HttpRequest, HttpResponse } from "./http.ts";
 import type { TransportLimits } from "./limits.ts";
+import { dropUnreadBody } from "./unread-body.ts";
 
 export interface RpcFrontOptions {
   readonly pipeline: Pipeline;
@@ -60,7 +62,10 @@ export async function loadRpcFront(options: RpcFrontOptions): Promise<RpcFront> 
   );
 
   return {
-    http1: app as RpcFront["http1"],
+    http1(request, response) {
+      dropUnreadBody(request, response);
+      app(request as Request, response as Response);
+    },
     http2: connectNodeAdapter({
       ...adapterOptions,
       fallback: (request, response) => notFound(request, response as HttpResponse),
