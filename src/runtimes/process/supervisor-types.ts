@@ -160,6 +160,10 @@ export type SupervisorCommand =
   /** Takes over `spec.json`; command and environment hold from the next restart. */
   | { cmd: "reload" };
 
+/**
+ * A command with the id that its reply carries.
+ * @public the supervisor's programs take it by its name
+ */
 export type SupervisorRequest = SupervisorCommand & { id: number; protocol: number };
 
 export type SupervisorReply =
