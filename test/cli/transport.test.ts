@@ -1,5 +1,7 @@
 import test from "ava";
 import fc from "fast-check";
+import { spawn } from "node:child_process";
+import { once } from "node:events";
 import { createServer } from "node:net";
 import { mkdtemp, rm } from "node:fs/promises";
 import { tmpdir } from "node:os";
@@ -121,6 +123,32 @@ test("a compressed or oversized envelope is an error", async (t) => {
     );
   }
 });
+
+/** A process of its own, since one that shares the event loop never gets between two writes. */
+const hastyDaemon = `
+require("node:net").createServer((socket) => {
+  socket.on("error", () => undefined);
+  socket.once("data", () => socket.end("HTTP/1.1 200 OK\\r\\nContent-Length: 2\\r\\n\\r\\nok").destroySoon());
+}).listen(process.argv[1], () => console.log("ready"));`;
+
+for (const body of [new Uint8Array(), new TextEncoder().encode("{}")]) {
+  test(`a daemon that answers and hangs up at once is heard (body of ${body.length} bytes)`, async (t) => {
+    const directory = await mkdtemp(join(tmpdir(), "svc-http-"));
+    const socketPath = join(directory, "s");
+    const daemon = spawn(process.execPath, ["-e", hastyDaemon, socketPath], {
+      stdio: ["ignore", "pipe", "inherit"],
+    });
+    t.teardown(async () => {
+      daemon.kill("SIGKILL");
+      await rm(directory, { recursive: true });
+    });
+    await once(daemon.stdout, "data");
+    for (let attempt = 0; attempt < 200; attempt++) {
+      const answer = await send({ socketPath, headers: {} }, { method: "POST", path: "/", body });
+      t.is((await readAll(answer)).toString(), "ok");
+    }
+  });
+}
 
 test("a slow reader makes the daemon wait", async (t) => {
   const directory = await mkdtemp(join(tmpdir(), "svc-http-"));

@@ -1,8 +1,9 @@
 import { spawn } from "node:child_process";
 import { once } from "node:events";
 import { readFile, readdir, symlink, writeFile } from "node:fs/promises";
-import { createServer } from "node:net";
+import { createServer, type Socket } from "node:net";
 import { join } from "node:path";
+import { setTimeout as sleep } from "node:timers/promises";
 import test from "ava";
 import { ProcessRuntime } from "../../src/runtimes/process/process-runtime.ts";
 import type { SupervisorState } from "../../src/runtimes/process/supervisor-types.ts";
@@ -171,6 +172,41 @@ rootTest("a socket that another user put in place is not talked to (root only)",
   t.is(received, 0);
   server.close();
 });
+
+const hello = { type: "hello", protocol: { min: 1, max: 1 }, pid: process.pid, startTicks: 1 };
+const running = { phase: "RUNNING", settled: true, supervisor: { pid: process.pid, startTicks: 1 } };
+const impostors: Record<string, (socket: Socket) => void> = {
+  "takes the connection and says nothing": () => undefined,
+  "says hello and no more": (socket) => void socket.write(`${JSON.stringify(hello)}\n`),
+  "says hello and hangs up": (socket) => void socket.end(`${JSON.stringify(hello)}\n`),
+  "says that it runs and hangs up": (socket) => {
+    const lines = [hello, { type: "state", state: running }].map((line) => JSON.stringify(line));
+    socket.end(`${lines.join("\n")}\n`);
+  },
+};
+
+for (const [name, speak] of Object.entries(impostors)) {
+  test(`an owner who puts in a supervisor's place what ${name} holds up neither the daemon nor a stop`, async (t) => {
+    await using fixture = await Fixture.create();
+    const uid = process.getuid?.() ?? 0;
+    const app = await fixture.shell("exec sleep 1000", {}, uid);
+    await fixture.identities.createOwnedDir(app.runDir, uid, 0o700);
+    let connections = 0;
+    const server = createServer((socket) => {
+      connections++;
+      socket.on("error", () => undefined);
+      speak(socket);
+    });
+    await once(server.listen(join(app.runDir, "supervisor.sock")), "listening");
+    // Whether it is refused or found to have ended is not the point: it comes to an end.
+    await fixture.runtime.adopt(app).catch(() => undefined);
+    connections = 0;
+    await sleep(1000);
+    t.true(connections <= 20, `${connections} connections in a second`);
+    await t.notThrowsAsync(fixture.runtime.stop(app));
+    server.close();
+  });
+}
 
 test("a run directory with a path longer than a socket address works", async (t) => {
   await using fixture = await Fixture.create();

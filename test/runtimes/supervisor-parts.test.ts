@@ -146,8 +146,10 @@ test("limits are written to the cgroup of the app", async (t) => {
   t.is(await read("cgroup.subtree_control"), "+cpu +memory +pids");
   t.is(await read("app/memory.max"), "100000000");
   t.is(await read("app/cpu.max"), "150000 100000");
-  await cgroups.enter(path, 4711);
-  t.is(await read("supervisor/cgroup.procs"), "4711");
+  await t.throwsAsync(cgroups.enter(path, process.pid, uid + 1), { message: /is not one of uid/ });
+  t.is(await read("supervisor/cgroup.procs"), "", "another user's process is not handed over");
+  await cgroups.enter(path, process.pid, uid);
+  t.is(await read("supervisor/cgroup.procs"), String(process.pid));
   await cgroups.create("x", { uid, gid }, {});
   t.is(await read("app/memory.max"), "max");
 });

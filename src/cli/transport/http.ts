@@ -92,8 +92,11 @@ class Exchange implements HttpAnswer {
     this.#socket.once("close", () => this.#finish());
     this.#release = this.#endWith(request);
     this.head = this.#readHead();
+    // In one write: a daemon that needs no body to answer has hung up by a second one, which would fail the exchange.
+    this.#socket.cork();
     this.#socket.write(requestHead(request, headers));
-    if (request.body !== undefined) this.#socket.write(request.body);
+    if (request.body !== undefined && request.body.length > 0) this.#socket.write(request.body);
+    this.#socket.uncork();
   }
 
   get status(): number {

@@ -6,8 +6,9 @@
  * Below the daemon's own cgroup lies `apps/<id>` with two children: `supervisor` and `app`. A limit on `app` hits
  * the app alone. The owner may move processes between the two, and cannot touch the limits.
  */
-import { access, chown, constants, mkdir, readFile, rmdir, writeFile } from "node:fs/promises";
+import { access, chown, constants, mkdir, readFile, rmdir, stat, writeFile } from "node:fs/promises";
 import { join } from "node:path";
+import { failedPrecondition } from "../../errors.ts";
 import type { LimitSpec } from "./supervisor-types.ts";
 
 const CPU_PERIOD_US = 100_000;
@@ -87,8 +88,15 @@ export class Cgroups {
     return path;
   }
 
-  /** Moves a supervisor into its cgroup, from which it moves the app into the other. */
-  async enter(path: string, pid: number): Promise<void> {
+  /**
+   * Moves a supervisor into its cgroup, from which it moves the app into the other.
+   *
+   * The pid is what the owner's helper says: another user's process in there would be theirs to move, limit and kill.
+   * @throws SvcError `failed_precondition` when the process is not the owner's
+   */
+  async enter(path: string, pid: number, ownerUid: number): Promise<void> {
+    const uid = (await stat(`/proc/${pid}`).catch(() => undefined))?.uid;
+    if (uid !== ownerUid) throw failedPrecondition("denied", `process ${pid} is not one of uid ${ownerUid}`);
     await writeFile(`${path}/supervisor/cgroup.procs`, String(pid));
   }
 

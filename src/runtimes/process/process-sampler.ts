@@ -100,18 +100,21 @@ export class ProcessSampler {
   /** The living processes of each run, by app id: its session, who carries its cookie, and their descendants. */
   async members(runs: readonly SampledRun[]): Promise<Map<string, ProcessEntry[]>> {
     const table = await this.#readTable();
-    const sessions = new Map(runs.flatMap((run) => (run.pid === undefined ? [] : [[run.pid, run]])));
+    const sessions = new Map(runs.map((run) => [sessionKey(run.pid, run.ownerUid), run]));
+    const claimed = new Set(runs.map(({ pid }) => pid));
     const byRunId = new Map(runs.map((run) => [run.runId, run]));
     const owners = new Set(runs.map(({ ownerUid }) => ownerUid));
     const byPid = new Map(table.map((entry) => [entry.pid, entry]));
     const runOf = new Map<number, SampledRun | undefined>();
 
-    const strangers: ProcessEntry[] = [];
-    for (const entry of table) {
-      const run = sessions.get(entry.sid);
+    const strangers = table.filter(({ sid }) => !claimed.has(sid));
+    // Which session is the app's is its owner's word, and must not show them what another user's processes do.
+    const inSessions = table.filter(({ sid }) => claimed.has(sid));
+    await mapBounded(inSessions, READS_AT_ONCE, async (entry) => {
+      const run = sessions.get(sessionKey(entry.sid, await this.#uidOf(entry)));
       if (run) runOf.set(entry.pid, run);
       else strangers.push(entry);
-    }
+    });
     await mapBounded(strangers, READS_AT_ONCE, async (entry) => {
       const runId = await this.#cookieOf(entry, owners);
       const run = runId === undefined ? undefined : byRunId.get(runId);
@@ -152,13 +155,22 @@ export class ProcessSampler {
     const known = this.#cookies.get(pid);
     if (known?.startTicks === startTicks) return known.runId;
     try {
-      const { uid } = await stat(`${this.#procDir}/${pid}`);
+      const uid = await this.#uidOf({ pid });
       // Not remembered: the owners that are asked for differ from sample to sample.
-      if (!owners.has(uid)) return undefined;
+      if (uid === undefined || !owners.has(uid)) return undefined;
       const environ = await readFile(`${this.#procDir}/${pid}/environ`, "latin1");
       const runId = /(?:^|\0)SVC_RUN_ID=([^\0]*)\0/.exec(environ)?.[1];
       this.#cookies.set(pid, { startTicks, runId });
       return runId;
+    } catch {
+      return undefined;
+    }
+  }
+
+  /** Undefined for a process that has ended. */
+  async #uidOf({ pid }: { pid: number }): Promise<number | undefined> {
+    try {
+      return (await stat(`${this.#procDir}/${pid}`)).uid;
     } catch {
       return undefined;
     }
@@ -192,6 +204,10 @@ export class ProcessSampler {
     }
     return rssPages * PAGE_BYTES;
   }
+}
+
+function sessionKey(sid: number | undefined, uid: number | undefined): string {
+  return `${String(sid)} of uid ${String(uid)}`;
 }
 
 /** Absent when none of the processes could be looked into. */

@@ -39,7 +39,11 @@ const SUPERVISOR_START_MS = 15_000;
 const END_MARGIN_MS = 20_000;
 /** How long a supervisor that was just being started by an earlier daemon may take to show up. */
 const LATE_START_MS = 1500;
+/** From a connection to the state that is then due. */
+const FIRST_STATE_MS = 5000;
 const RECONNECT_ATTEMPTS = 5;
+/** Before the first attempt; doubles with each. */
+const RECONNECT_MS = 50;
 const MAX_STATE_BYTES = 1024 * 1024;
 
 /** One app and its supervisor, from the daemon's side. Operations on it come one at a time; watching goes on all the time. */
@@ -98,7 +102,7 @@ export class SupervisedApp {
       cwd: runDir,
       log: { root: runDir, path: "supervisor.err" },
     });
-    if (cgroup !== null) await cgroups?.enter(cgroup, pid);
+    if (cgroup !== null) await cgroups?.enter(cgroup, pid, uid);
     log("supervisor started", { app: id, pid });
 
     await this.#meetSupervisor(owner, runId, pid);
@@ -114,7 +118,7 @@ export class SupervisedApp {
   /** See {@link ProcessRuntime.stop}. */
   async stop(graceMs: number): Promise<void> {
     this.#operations++;
-    if (await this.#attach()) {
+    if (await this.#attachIfItAnswers()) {
       await this.#askToStop(graceMs);
     }
     await this.#endLeftovers(graceMs);
@@ -177,18 +181,37 @@ export class SupervisedApp {
     const connection = await connectSupervisor({ runDir, ownerUid: uid, peerUid: this.#options.peerUid });
     if (connection === undefined) return false;
     const first = Promise.withResolvers<boolean>();
+    let isMet = false;
+    // Its owner may have put anything in its place, such as what says hello and no more.
+    const giveUp = setTimeout(() => connection.close(), FIRST_STATE_MS);
     this.#connection = connection;
     void connection
       .watch((state) => {
+        clearTimeout(giveUp);
+        isMet = true;
         this.#accept(state);
         first.resolve(!state.final);
       })
       .catch((error: unknown) => this.#options.log("talk with a supervisor failed", { app: id, error }))
       .finally(() => {
+        clearTimeout(giveUp);
+        if (this.#connection === connection) {
+          if (isMet) void this.#disconnected(connection);
+          else this.#connection = undefined;
+        }
         first.resolve(false);
-        if (this.#connection === connection) void this.#disconnected(connection);
       });
     return first.promise;
+  }
+
+  /** What cannot be talked to is no reason not to stop: it is ended with the rest. */
+  async #attachIfItAnswers(): Promise<boolean> {
+    try {
+      return await this.#attach();
+    } catch (error) {
+      this.#options.log("a supervisor cannot be talked to", { app: this.ref.id, error });
+      return false;
+    }
   }
 
   /** Has the supervisor end the app and itself; one that hangs is let go of, and ended with the rest. */
@@ -221,8 +244,9 @@ export class SupervisedApp {
           await this.#judge(state);
           return;
         }
-        if (await this.#attach()) return;
-        await sleep(50 * 2 ** attempt);
+        // First of all: one that hangs up each time must not keep the daemon busy.
+        await sleep(RECONNECT_MS * 2 ** attempt);
+        if (isStale() || (await this.#attach())) return;
       }
       if (isStale()) return;
       this.#become({ ...this.#status, state: "UNKNOWN", reason: "its supervisor does not answer" });
