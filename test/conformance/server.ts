@@ -1,0 +1,140 @@
+/**
+ * The server under test, as `connectconformance --mode server` starts it: our listeners with the ConformanceService
+ * behind our pipeline. Reads one ServerCompatRequest from standard input and writes a ServerCompatResponse.
+ * `node test/conformance/server.ts DESCRIPTORS`
+ */
+import { once } from "node:events";
+import { mkdtemp, readFile, rm } from "node:fs/promises";
+import { connect, createServer } from "node:net";
+import type { AddressInfo, Server } from "node:net";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import { create, createFileRegistry, fromBinary, toBinary } from "@bufbuild/protobuf";
+import type { DescMessage, FileRegistry, Message } from "@bufbuild/protobuf";
+import { FileDescriptorSetSchema } from "@bufbuild/protobuf/wkt";
+import { ConnectError } from "@connectrpc/connect";
+import type { HandlerContext } from "@connectrpc/connect";
+import { createPipeline } from "../../src/rpc/pipeline.ts";
+import type { Pipeline } from "../../src/rpc/pipeline.ts";
+import { readOnlyForUsers } from "../../src/rpc/bound-service.ts";
+import { createListeners } from "../../src/transport/listeners.ts";
+import { conformanceService, wantedErrorKey } from "./conformance-service.ts";
+
+const [descriptors] = process.argv.slice(2);
+if (descriptors === undefined) throw new Error("name the file of the suite's descriptors");
+const registry = createFileRegistry(fromBinary(FileDescriptorSetSchema, await readFile(descriptors)));
+const request = fromBinary(schemaOf("ServerCompatRequest"), await readRequest()) as Message & {
+  messageReceiveLimit: number;
+};
+
+// The suite asks for errors: only warnings are worth telling.
+const log = { info: ignore, warn: console.error, error: ignore };
+const pipeline = createPipeline({
+  services: [{ ...conformanceService(registry), policy: readOnlyForUsers }],
+  log,
+});
+const directory = await mkdtemp(join(tmpdir(), "svc-conformance-"));
+const socketPath = join(directory, "svc.sock");
+await using listeners = createListeners({
+  pipeline: withWantedErrors(pipeline, registry),
+  tokens: { authenticate: () => null },
+  mode: "system",
+  selfUid: process.getuid?.() ?? 0,
+  userName: () => "conformance",
+  socketPath,
+  limits: request.messageReceiveLimit === 0 ? {} : { maxMessageBytes: request.messageReceiveLimit },
+  log,
+});
+await listeners.start();
+const forwarder = await forwardTo(socketPath);
+
+const { port } = forwarder.address() as AddressInfo;
+const responseSchema = schemaOf("ServerCompatResponse");
+const response = Buffer.from(toBinary(responseSchema, create(responseSchema, { host: "127.0.0.1", port })));
+const size = Buffer.alloc(4);
+size.writeUInt32BE(response.length);
+process.stdout.write(Buffer.concat([size, response]));
+
+await once(process, "SIGTERM");
+forwarder.close();
+await rm(directory, { recursive: true, force: true });
+await listeners.stop();
+process.exit();
+
+function schemaOf(name: string): DescMessage {
+  const schema = registry.getMessage(`connectrpc.conformance.v1.${name}`);
+  if (schema === undefined) throw new Error(`${descriptors} holds no ${name}`);
+  return schema;
+}
+
+/** Standard input stays open, so its length says where the request ends. */
+async function readRequest(): Promise<Uint8Array> {
+  let received = Buffer.alloc(0);
+  for await (const chunk of process.stdin as AsyncIterable<Buffer>) {
+    received = Buffer.concat([received, chunk]);
+    if (received.length >= 4 && received.length >= 4 + received.readUInt32BE()) break;
+  }
+  return received.subarray(4, 4 + received.readUInt32BE());
+}
+
+/** The suite's client knows no bearer token: it comes in by the unix socket, byte for byte, where the kernel vouches for it. */
+async function forwardTo(path: string): Promise<Server> {
+  const server = createServer({ allowHalfOpen: true, noDelay: true }, (outside) => {
+    const inside = connect({ path, allowHalfOpen: true });
+    outside.pipe(inside).pipe(outside);
+    outside.on("error", () => inside.destroy()).on("close", () => inside.destroy());
+    inside.on("error", () => outside.destroy()).on("close", () => outside.destroy());
+  });
+  server.listen(0, "127.0.0.1");
+  await once(server, "listening");
+  return server;
+}
+
+/** What comes out of the pipeline as an error: with the details that the suite wants in place of ours. */
+function withWantedErrors(inner: Pipeline, types: FileRegistry): Pipeline {
+  const wanted = (context: HandlerContext, error: unknown): unknown =>
+    context.values.get(wantedErrorKey) ?? withoutDetails(error);
+  type Unary = (input: unknown, context: HandlerContext) => Promise<unknown>;
+  type Streaming = (input: unknown, context: HandlerContext) => AsyncIterable<unknown>;
+  const unary =
+    (handler: Unary): Unary =>
+    async (input, context) => {
+      try {
+        return await handler(input, context);
+      } catch (error) {
+        throw wanted(context, error);
+      }
+    };
+  const streaming = (handler: Streaming): Streaming =>
+    async function* (input, context) {
+      try {
+        yield* handler(input, context);
+      } catch (error) {
+        throw wanted(context, error);
+      }
+    };
+  return {
+    ...inner,
+    routes: (router) =>
+      inner.routes({
+        ...router,
+        service(desc, impl) {
+          const wrapped = desc.methods.map(({ localName, methodKind }) => {
+            const handler = (impl as Record<string, unknown>)[localName];
+            const isStreaming = methodKind === "server_streaming" || methodKind === "bidi_streaming";
+            return [localName, isStreaming ? streaming(handler as Streaming) : unary(handler as Unary)];
+          });
+          router.service(desc, Object.fromEntries(wrapped) as typeof impl, {
+            jsonOptions: { registry: types },
+          });
+          return this;
+        },
+      }),
+  };
+}
+
+function withoutDetails(error: unknown): unknown {
+  return error instanceof ConnectError ? new ConnectError(error.rawMessage, error.code) : error;
+}
+
+function ignore(): void {}
