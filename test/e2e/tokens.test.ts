@@ -1,6 +1,7 @@
 /** Tokens on a real daemon: every call over every protocol, streams that end with their token, kills, and no trace of a token. */
 import assert from "node:assert/strict";
-import { readdir, readFile, stat } from "node:fs/promises";
+import { mkdtemp, readdir, readFile, rm, stat } from "node:fs/promises";
+import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { setTimeout as wait } from "node:timers/promises";
 import test, { type ExecutionContext } from "ava";
@@ -8,6 +9,8 @@ import { timestampMs, type Timestamp } from "@bufbuild/protobuf/wkt";
 import { AppService } from "../../gen/svc/v1/app_pb.ts";
 import { DaemonService } from "../../gen/svc/v1/daemon_pb.ts";
 import { TokenService } from "../../gen/svc/v1/token_pb.ts";
+import { openInProcess } from "../../src/cli/in-process.ts";
+import { sourcePrograms } from "../../src/daemon/programs.ts";
 import { mintToken, shortDigest, tokenDigest } from "../../src/tokens/token-digest.ts";
 import { runSvc, type SvcRun } from "../cli/support/run-svc.ts";
 import {
@@ -336,6 +339,31 @@ test("svc token: status, issue, revoke, rotate and commit", async (t) => {
     t.is(refused.exitCode, 2);
     t.regex(refused.stderr, /It must be [01] to 86400 seconds/);
   }
+});
+
+test("without a daemon the primary token can be rotated, and access tokens cannot be", async (t) => {
+  const home = await mkdtemp(join(tmpdir(), "svc-home-"));
+  t.teardown(() => rm(home, { recursive: true, force: true }));
+  const uid = process.getuid?.() ?? 0;
+  const svcAlone = (...args: string[]): Promise<SvcRun> =>
+    runSvc(["token", ...args], {
+      host: { now: Date.now, uid },
+      dependencies: {
+        // A regular user's paths, which follow from the home.
+        openInProcess: (host) =>
+          openInProcess(host, { environment: { uid: 65534, home, env: {} }, programs: sourcePrograms() }),
+      },
+    });
+  t.regex((await svcAlone("status")).stdout, /^You: +root on this machine/);
+  for (const name of ["issue", "revoke"]) {
+    const refused = await svcAlone(name);
+    t.is(refused.exitCode, 5);
+    t.regex(refused.stderr, /access tokens live in a daemon's memory.*svc daemon/);
+  }
+  const { stdout } = await svcAlone("rotate");
+  t.is(await readFile(join(home, ".config/svc/api.token"), "utf8"), stdout);
+  t.regex((await svcAlone("status")).stdout, /Rotation: +open for/);
+  t.is((await svcAlone("commit")).stdout, "The replaced primary token has ended\n");
 });
 
 /** Every file below a directory, but for the token file itself. */
