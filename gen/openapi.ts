@@ -3195,6 +3195,13 @@ export interface components {
                 "application/json": components["schemas"]["Error"];
             };
         };
+        /** @description The path and the query with the headers take more than 16 KiB. No body. */
+        HeadTooLarge: {
+            headers: {
+                [name: string]: unknown;
+            };
+            content?: never;
+        };
         /** @description Something broke inside the daemon: its log has the cause under the request id of `internal`. */
         Internal: {
             headers: {
@@ -3946,6 +3953,7 @@ export interface operations {
             403: components["responses"]["Denied"];
             404: components["responses"]["NotFound"];
             429: components["responses"]["TooMany"];
+            431: components["responses"]["HeadTooLarge"];
             500: components["responses"]["Internal"];
             501: components["responses"]["NotImplemented"];
             503: components["responses"]["Unavailable"];
@@ -4445,6 +4453,7 @@ export interface operations {
             403: components["responses"]["Denied"];
             404: components["responses"]["NotFound"];
             429: components["responses"]["TooMany"];
+            431: components["responses"]["HeadTooLarge"];
             500: components["responses"]["Internal"];
             501: components["responses"]["NotImplemented"];
             503: components["responses"]["Unavailable"];

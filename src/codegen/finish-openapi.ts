@@ -139,6 +139,7 @@ function finishOperation(
       ...errorReferences({
         changes: route.httpMethod !== "GET",
         namesSomething: method.input.fields.some((field) => !pagingFields.has(field.name)),
+        isLong: parameters.some((parameter) => parameter.schema.type === "array"),
         isUpload: hasRawBody(route),
       }),
     },

@@ -26,6 +26,7 @@ const statuses: Readonly<Record<number, [name: string, description: string]>> = 
   413: ["BodyTooLarge", "The body is larger than 1 MiB: `body_too_large`."],
   415: ["UnsupportedMediaType", "The body is not JSON: `unsupported_media_type`."],
   429: ["TooMany", "A bound on requests, tokens or space is reached: `too_many`, `disk_full`."],
+  431: ["HeadTooLarge", "The path and the query with the headers take more than 16 KiB. No body."],
   500: [
     "Internal",
     "Something broke inside the daemon: its log has the cause under the request id of `internal`.",
@@ -54,7 +55,8 @@ export function errorResponses(): Record<string, Response> {
         "X-Request-Id": requestId,
         ...(status === "401" && { "WWW-Authenticate": challenge }),
       };
-      return [name, { description, headers, content }];
+      // Refused before it is a request.
+      return [name, status === "431" ? { description } : { description, headers, content }];
     }),
   );
 }
@@ -64,6 +66,8 @@ export interface OperationTraits {
   changes: boolean;
   /** Names something that may not be there. */
   namesSomething: boolean;
+  /** Takes a list in its query. */
+  isLong: boolean;
   /** Takes bare bytes, of any type and size. */
   isUpload: boolean;
 }
@@ -72,11 +76,13 @@ export interface OperationTraits {
 export function errorReferences({
   changes,
   namesSomething,
+  isLong,
   isUpload,
 }: OperationTraits): Record<string, { $ref: string }> {
   const absent = new Set([
     ...(changes ? [] : ["409"]),
     ...(namesSomething ? [] : ["404"]),
+    ...(isLong ? [] : ["431"]),
     // Reading has no body, and an upload any.
     ...(changes && !isUpload ? [] : ["413", "415"]),
   ]);

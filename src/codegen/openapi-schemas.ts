@@ -27,8 +27,10 @@ const int32: Schema = {
   maximum: integers.int32[1],
 };
 const uint32: Schema = { type: "integer", minimum: integers.uint32[0], maximum: integers.uint32[1] };
-const int64: Schema = { type: "integer", format: "int64" };
-const uint64: Schema = { type: "integer", format: "int64", minimum: 0 };
+/** As far as JSON numbers are exact everywhere (RFC 8259, section 6); ours stay within (decision 4). */
+const maxExact = Number.MAX_SAFE_INTEGER;
+const int64: Schema = { type: "integer", format: "int64", minimum: -maxExact, maximum: maxExact };
+const uint64: Schema = { type: "integer", format: "int64", minimum: 0, maximum: maxExact };
 const scalars: Readonly<Record<ScalarType, Schema>> = {
   [ScalarType.DOUBLE]: { type: "number", format: "double" },
   [ScalarType.FLOAT]: { type: "number", format: "float" },
