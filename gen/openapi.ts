@@ -340,10 +340,9 @@ export interface paths {
         /**
          * A console token
          * @description A console token: single use, valid 30 seconds, bound to the app and the session type.
+         *     The capability `console.exec` joins with the console itself.
          *
          *     Access: any identified caller; a regular user sees and changes what is their own.
-         *
-         *     Capability: `console.exec`.
          */
         post: operations["issueConsoleToken"];
         delete?: never;
