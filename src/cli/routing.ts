@@ -29,12 +29,20 @@ export interface RoutingInput {
   readonly uid: number;
 }
 
-/** The first socket that exists, else in-process. A socket that was asked for is taken as it is. */
+/**
+ * The first socket that exists, else in-process. One that was asked for, or that belongs to a checkout in which `npm start`
+ * ran, is taken as it is.
+ */
 export async function chooseRoute({ socketOption, sockets, uid }: RoutingInput): Promise<Route> {
   if (socketOption !== undefined) return { kind: "socket", path: socketOption, mayFallBack: false };
-  const checkout = sockets.checkoutDir === undefined ? [] : [await checkoutSocket(sockets.checkoutDir)];
+  const { checkoutDir } = sockets;
+  const checkout = checkoutDir === undefined ? [] : [await checkoutSocket(checkoutDir)];
   for (const path of new Set([...checkout, sockets.system, sockets.user])) {
     if (await exists(path)) return { kind: "socket", path, mayFallBack: uid === 0 };
+    // Its daemon is only stopped: another store than the one that was tried so far would surprise.
+    if (path === checkout[0] && checkoutDir !== undefined && (await exists(join(checkoutDir, "svc.toml")))) {
+      return { kind: "socket", path, mayFallBack: false };
+    }
   }
   return { kind: "in-process" };
 }

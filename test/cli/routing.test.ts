@@ -10,7 +10,7 @@ import { runSvc } from "./support/run-svc.ts";
 
 interface RoutingCase {
   title: string;
-  present: ("checkout" | "pointer" | "system" | "user")[];
+  present: ("checkout" | "pointer" | "stopped" | "system" | "user")[];
   socketOption?: string;
   uid?: number;
   /** The place it leads to. */
@@ -24,6 +24,8 @@ const cases: RoutingCase[] = [
   { title: "the system's before the user's", present: ["system", "user"], to: "system" },
   { title: "the checkout's before the system's", present: ["checkout", "system", "user"], to: "checkout" },
   { title: "where a long checkout says", present: ["pointer", "system"], to: "elsewhere" },
+  { title: "the checkout's daemon is stopped", present: ["stopped", "system"], to: "checkout" },
+  { title: "it is stopped, and this is root", present: ["stopped"], uid: 0, to: "checkout" },
   { title: "--socket before all", present: ["checkout", "system"], socketOption: "/o", to: "option" },
   { title: "--socket that is not there", present: [], socketOption: "/o", uid: 0, to: "option" },
   { title: "root may fall back", present: ["system"], uid: 0, to: "system", mayFallBack: true },
@@ -42,7 +44,8 @@ for (const { title, present, socketOption, uid = 1000, to, mayFallBack = false }
     };
     await mkdir(join(directory, ".svc"));
     for (const place of present) {
-      if (place !== "pointer") await writeFile(places[place], "");
+      if (place === "stopped") await writeFile(join(directory, ".svc/svc.toml"), "");
+      else if (place !== "pointer") await writeFile(places[place], "");
       else {
         await writeFile(join(directory, ".svc/socket"), `${places.elsewhere}\n`);
         await writeFile(places.elsewhere, "");

@@ -1,6 +1,6 @@
 import { spawn } from "node:child_process";
 import { once } from "node:events";
-import { readFile, readdir, symlink, writeFile } from "node:fs/promises";
+import { readFile, readdir, rm, symlink, truncate, writeFile } from "node:fs/promises";
 import { createServer, type Socket } from "node:net";
 import { join } from "node:path";
 import { setTimeout as sleep } from "node:timers/promises";
@@ -171,6 +171,20 @@ rootTest("a socket that another user put in place is not talked to (root only)",
   await t.throwsAsync(fixture.runtime.adopt(app), { message: /is of uid 0, not of 65534/ });
   t.is(received, 0);
   server.close();
+});
+
+test("pipes and floods that an owner puts in place of state and specification do not hold up a stop", async (t) => {
+  await using fixture = await Fixture.create();
+  const app = await fixture.shell("exec sleep 1000");
+  await fixture.runtime.start(app);
+  await fixture.runtime.stop(app);
+  await rm(join(app.runDir, "spec.json"));
+  const owner = await fixture.identities.as(app.uid);
+  t.is((await owner.runCommand(["mkfifo", "spec.json"], { cwd: app.runDir })).exitCode, 0);
+  await truncate(join(app.runDir, "state.json"), 50_000_000);
+  const startedMs = performance.now();
+  await fixture.runtime.stop(app);
+  t.true(performance.now() - startedMs < 10_000);
 });
 
 const hello = { type: "hello", protocol: { min: 1, max: 1 }, pid: process.pid, startTicks: 1 };

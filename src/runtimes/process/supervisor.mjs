@@ -9,7 +9,7 @@
  *
  * Everything is loaded at the start: an upgrade of svc may replace these files while it runs.
  */
-import { readFileSync } from "node:fs";
+import { closeSync, constants, fstatSync, openSync, readFileSync } from "node:fs";
 import { setTimeout as sleep } from "node:timers/promises";
 import { makeOutputPipes, startApp } from "./app-process.mjs";
 import { ControlServer } from "./control-server.mjs";
@@ -27,6 +27,8 @@ const EXITS_KEPT = 10;
 /** How long output may trickle in after the last process of the app has ended. */
 const DRAIN_MS = 1000;
 const CGROUP_WAIT_MS = 5000;
+/** Of `spec.json` and `state.json`, as the sweep takes them. */
+const MAX_JSON_BYTES = 1024 * 1024;
 
 class Supervisor {
   #spec;
@@ -311,13 +313,19 @@ async function sweep() {
 
 /**
  * @param {string} path
- * @returns {unknown} `undefined` when it is missing or damaged
+ * @returns {unknown} `undefined` when it is missing, damaged or no regular file: a FIFO would hold up a stop for ever
  */
 function readJson(path) {
+  /** @type {number | undefined} */
+  let fd;
   try {
-    return JSON.parse(readFileSync(path, "utf8"));
+    fd = openSync(path, constants.O_RDONLY | constants.O_NOFOLLOW | constants.O_NONBLOCK);
+    const file = fstatSync(fd);
+    return file.isFile() && file.size <= MAX_JSON_BYTES ? JSON.parse(readFileSync(fd, "utf8")) : undefined;
   } catch {
     return undefined;
+  } finally {
+    if (fd !== undefined) closeSync(fd);
   }
 }
 
