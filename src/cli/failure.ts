@@ -56,7 +56,8 @@ export function describeFailure(error: unknown, app?: string): Failure {
 
 function nextStep(error: SvcError, app: string | undefined): { command: string; text: string } | undefined {
   const step = (text: string, command: string) => ({ command, text: `${text}: ${command}` });
-  if (error instanceof UnreachableError) return step("start a daemon", "svc daemon (in a checkout: npm start)");
+  if (error instanceof UnreachableError)
+    return step("start a daemon", "svc daemon (in a checkout: npm start)");
   switch (error.reason) {
     case "app_running":
       return step("stop it first", `svc app stop ${app ?? "ID"}`);
