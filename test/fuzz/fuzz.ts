@@ -1,0 +1,123 @@
+/** Random requests against a real daemon: it lives, says nothing unexpected, and gives its memory back. */
+import { setTimeout as wait } from "node:timers/promises";
+import { fileURLToPath } from "node:url";
+import { eventually } from "../support/eventually.ts";
+import { startDaemon } from "../support/daemon.ts";
+import type { TestDaemon } from "../support/daemon.ts";
+import { Exchange } from "./exchange.ts";
+import type { FuzzAnswer } from "./exchange.ts";
+import { Random } from "./random.ts";
+import { randomRequest } from "./requests.ts";
+import type { FuzzRequest } from "./requests.ts";
+
+export interface FuzzOptions {
+  readonly count: number;
+  readonly seed: number;
+  /** Requests before memory is measured for the first time: what is loaded and compiled once is no leak. */
+  readonly warmUp: number;
+}
+
+export interface FuzzResult {
+  /** How often each answer came, such as `REST 404`. */
+  readonly answers: ReadonlyMap<string, number>;
+  /** What must not be, at most twenty. */
+  readonly failures: readonly string[];
+  readonly grownMiB: { readonly used: number; readonly rss: number };
+}
+
+interface Memory {
+  readonly used: number;
+  readonly rss: number;
+}
+
+const concurrency = 32;
+const mib = 1024 * 1024;
+const reportMemory = fileURLToPath(new URL("./report-memory.mjs", import.meta.url));
+
+export async function fuzz({ count, seed, warmUp }: FuzzOptions): Promise<FuzzResult> {
+  await using daemon = await startDaemon({
+    // The client of all requests is one and the same; what a flood costs it is another test.
+    config: "[api.limits]\ntoken_failure_budget = 1000000\nreset_budget = 1000000\n",
+    env: { NODE_OPTIONS: `--expose-gc --import ${reportMemory}` },
+  });
+  const answers = new Map<string, number>();
+  const failures: string[] = [];
+  const random = new Random(seed);
+  await sendAll(daemon, random, warmUp, answers, failures);
+  const before = await memoryOf(daemon);
+  await sendAll(daemon, random, count, answers, failures);
+  const after = await memoryOf(daemon);
+  const unexpected = daemon.log().match(/.*failed unexpectedly.*/g) ?? [];
+  return {
+    answers,
+    failures: [...failures, ...unexpected].slice(0, 20),
+    grownMiB: { used: (after.used - before.used) / mib, rss: (after.rss - before.rss) / mib },
+  };
+}
+
+async function sendAll(
+  daemon: TestDaemon,
+  random: Random,
+  count: number,
+  answers: Map<string, number>,
+  failures: string[],
+): Promise<void> {
+  let left = count;
+  const work = async (): Promise<void> => {
+    using exchange = new Exchange(daemon.port);
+    while (left > 0) {
+      left--;
+      const request = randomRequest(random, daemon.token);
+      const answer = await exchange.send(request);
+      const key = `${request.raw === undefined ? request.protocol : "raw"} ${answer.grpcStatus === undefined ? answer.status : `status ${answer.grpcStatus}`}`;
+      answers.set(key, (answers.get(key) ?? 0) + 1);
+      const problem = problemOf(request, answer);
+      if (problem !== undefined && failures.length < 20)
+        failures.push(`${problem}: ${shown(request, answer)}`);
+    }
+  };
+  await Promise.all(Array.from({ length: concurrency }, work));
+}
+
+/** The server errors that the contract declares: what a later version will do, and what is not there right now. */
+const declaredCodes = new Set(["unimplemented", "unavailable", "deadline_exceeded"]);
+
+/** Connect for Node calls bytes that are no message internal, before anything of ours is asked. */
+const notParsed = /"code":"internal","message":"parse binary:|parse%20binary%3A/;
+
+function problemOf(request: FuzzRequest, answer: FuzzAnswer): string | undefined {
+  if (notParsed.test(answer.text) || notParsed.test(answer.grpcMessage)) return undefined;
+  if (answer.isLate) return "no answer in time";
+  if (request.kind === "valid" && answer.status === 0) return "no answer to a valid request";
+  // unknown, internal, data_loss
+  if (["2", "13", "15"].includes(answer.grpcStatus ?? "")) return `gRPC status ${answer.grpcStatus}`;
+  if (/"code":"(?:internal|unknown|data_loss)"/.test(answer.text)) return "an internal error";
+  if (answer.status < 500 || (request.method === "HEAD" && answer.status === 501)) return undefined;
+  const code = /"code":\s*"([a-z_]+)"/.exec(answer.text)?.[1];
+  return code !== undefined && declaredCodes.has(code) ? undefined : `HTTP status ${answer.status}`;
+}
+
+function shown({ raw, http, method, path, headers, body }: FuzzRequest, answer: FuzzAnswer): string {
+  const sent =
+    raw === undefined
+      ? `HTTP/${http} ${method} ${path} ${JSON.stringify(headers)} ${body.subarray(0, 200).toString("base64")}`
+      : raw.toString("base64");
+  return `${sent.replaceAll(/Bearer svcp_\w+/g, "Bearer …")} → ${answer.grpcMessage}${answer.text.slice(0, 300)}`;
+}
+
+/** After a collection, and after what idle connections hold has gone. */
+async function memoryOf(daemon: TestDaemon): Promise<Memory> {
+  await wait(1_000);
+  const seen = linesOf(daemon).length;
+  process.kill(daemon.pid, "SIGUSR2");
+  const line = await eventually(() => {
+    const lines = linesOf(daemon);
+    if (lines.length === seen) throw new Error("the daemon does not tell its memory; is it alive?");
+    return lines.at(-1) ?? "";
+  });
+  return JSON.parse(line) as Memory;
+}
+
+function linesOf(daemon: TestDaemon): string[] {
+  return daemon.log().match(/\{"msg":"memory".*\}/g) ?? [];
+}
