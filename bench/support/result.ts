@@ -8,10 +8,12 @@ export interface Result {
   yardstick: string;
   /** What the goal is about: a ratio, or the measured number itself. */
   value: number;
-  /** The goal is met up to this value. */
+  /** The goal is met up to this value, or from it on; see `isFloor`. */
   goal: number;
+  /** Whether `goal` is what must be reached instead of what must not be passed. Default false. */
+  isFloor?: boolean;
   /** Unit of `value` and `goal`: `×` for a ratio. */
-  unit: "×" | "MiB" | "ms";
+  unit: "×" | "MiB" | "ms" | "µs";
   /** Runs behind each number. */
   runs: number;
 }
@@ -23,7 +25,7 @@ export interface Bench {
 }
 
 export function isMet(result: Result): boolean {
-  return result.value <= result.goal;
+  return result.isFloor === true ? result.value >= result.goal : result.value <= result.goal;
 }
 
 /** A Markdown table. */
@@ -33,7 +35,7 @@ export function formatTable(results: readonly Result[]): string {
     result.measured,
     result.yardstick,
     amount(result.value, result.unit),
-    `≤ ${amount(result.goal, result.unit)}`,
+    `${result.isFloor === true ? "≥" : "≤"} ${amount(result.goal, result.unit)}`,
     isMet(result) ? "yes" : "no",
     String(result.runs),
   ]);
@@ -48,7 +50,9 @@ export function formatTable(results: readonly Result[]): string {
   );
 }
 
-/** Such as `12.3 MiB` or `1.25×`. */
+/** Such as `12.3 MiB`, `0.42 µs` or `1.25×`. */
 export function amount(value: number, unit: Result["unit"]): string {
-  return unit === "×" ? `${value.toFixed(2)}×` : `${value.toFixed(1)} ${unit}`;
+  return unit === "×" || unit === "µs"
+    ? `${value.toFixed(2)}${unit === "×" ? "" : " "}${unit}`
+    : `${value.toFixed(1)} ${unit}`;
 }

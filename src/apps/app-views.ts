@@ -79,15 +79,17 @@ export class AppViews {
     const { registry } = this.#options;
     const registryRevision = registry.revision;
     const after = decodePageToken(pageToken);
-    const rest = registry.visible(caller).filter((app) => app.id > after);
+    const visible = registry.visible(caller);
+    const rest = after === "" ? visible : visible.filter((app) => app.id > after);
     const apps = rest.slice(0, limit);
     const ownerNames = await this.#ownerNames(new Set(apps.map((app) => app.ownerUid)));
     const runtimeRevision = this.#runtimeRevision();
     const last = apps.at(-1);
     const page = create(ListAppsResponseSchema, {
-      apps: apps.map((app) => this.#view(app, ownerNames.get(app.ownerUid) ?? "")),
       nextPageToken: last === undefined || apps.length === rest.length ? "" : encodePageToken(last.id),
     });
+    // They are messages already; `create` would look at each of them again.
+    page.apps = apps.map((app) => this.#view(app, ownerNames.get(app.ownerUid) ?? ""));
     Object.freeze(page.apps);
     this.#keep(key, { registryRevision, runtimeRevision, ownerNames, page: Object.freeze(page) });
     return page;

@@ -111,7 +111,8 @@ export class JsonWriter {
     if (this.#isKeeping) return write(message);
     this.#isKeeping = true;
     try {
-      const text = write(message);
+      // Copied into one piece: a text as it was put together would be gathered from its many parts each time.
+      const text = Buffer.from(write(message)).toString();
       this.#kept.set(message, text);
       return text;
     } finally {
@@ -132,11 +133,7 @@ function objectWriter(members: readonly WriteMember[]): WriteMessage {
 }
 
 function listWriter(write: WriteValue): WriteValue {
-  return (items: readonly never[]) => {
-    let text = "[";
-    for (let i = 0; i < items.length; i++) text += (i === 0 ? "" : ",") + write(items[i] as never);
-    return `${text}]`;
-  };
+  return (items: readonly never[]) => `[${items.map(write).join(",")}]`;
 }
 
 function mapWriter(write: WriteValue): WriteValue {

@@ -186,16 +186,16 @@ class RestServer<Call extends RestCall> {
       response.end(request.method === "HEAD" ? undefined : raw?.data);
       return;
     }
-    sendJson(request, response, 200, answerHeaders(call), this.#answerBytes(route, message));
+    sendJson(request, response, 200, answerHeaders(call), this.#answerBody(route, message));
   }
 
-  #answerBytes(route: Route, message: Message): Buffer {
+  #answerBody(route: Route, message: Message): Buffer | string {
     const kept = this.#kept.get(message);
     if (kept !== undefined) return kept;
-    const bytes = Buffer.from(answerText(this.#writer, route, message));
-    // Smaller buffers are slices, each of which would hold a whole page of the pool.
-    const isWhole = bytes.length >= Buffer.poolSize / 2;
-    if (isWhole && route.responseBody === "" && Object.isFrozen(message)) this.#kept.set(message, bytes);
+    const text = answerText(this.#writer, route, message);
+    if (text.length < smallBodyLength) return text;
+    const bytes = Buffer.from(text);
+    if (route.responseBody === "" && Object.isFrozen(message)) this.#kept.set(message, bytes);
     return bytes;
   }
 
@@ -208,9 +208,12 @@ class RestServer<Call extends RestCall> {
     const known = isShown(error) ? error : this.#internalError(error, request);
     const allow = error instanceof MethodNotAllowed ? error.allow : undefined;
     const { status, headers, body } = errorAnswer(this.#writer, known, allow);
-    sendJson(request, response, status, { ...answerHeaders({}), ...headers }, Buffer.from(body));
+    sendJson(request, response, status, { ...answerHeaders({}), ...headers }, body);
   }
 }
+
+/** Up to here, in characters, a text goes out in one write together with its headers, which beats ready bytes. */
+const smallBodyLength = 4096;
 
 /** HTTP/2's INTERNAL_ERROR (RFC 9113, section 7). */
 const streamInternalError = 0x2;
@@ -264,10 +267,10 @@ function sendJson(
   response: RestResponse,
   status: number,
   headers: Record<string, string | number>,
-  bytes: Buffer,
+  body: Buffer | string,
 ): void {
   headers["content-type"] = "application/json";
-  headers["content-length"] = bytes.length;
+  headers["content-length"] = Buffer.byteLength(body);
   response.writeHead(status, headers);
-  response.end(request.method === "HEAD" ? undefined : bytes);
+  response.end(request.method === "HEAD" ? undefined : body);
 }

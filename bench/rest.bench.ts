@@ -1,0 +1,77 @@
+/** What REST answers cost the daemon, against bare `node:http` that sends the same bytes ready-made. */
+import { writeFile } from "node:fs/promises";
+import { join } from "node:path";
+import { ChildServer } from "./support/child-server.ts";
+import { startDaemon } from "./support/daemon.ts";
+import { compareCpuUs, getOnce, sendRequests } from "./support/load.ts";
+import type { Target } from "./support/load.ts";
+import { temporaryDirectory } from "./support/temporary-directory.ts";
+import { amount } from "./support/result.ts";
+import type { Bench, Result } from "./support/result.ts";
+
+const runs = 9;
+const listSizes = [100, 1_000];
+
+export const bench: Bench = {
+  name: "rest",
+  async run() {
+    const results: Result[] = [];
+    {
+      await using daemon = await startDaemon();
+      const status = { path: "/v1/status", what: "`GET /v1/status`", goal: 0.7, count: 3_000 };
+      results.push(await compare(daemon, daemon.dir, status));
+    }
+    await using directory = await temporaryDirectory();
+    for (const apps of listSizes) {
+      const count = 100_000 / apps + 500;
+      const what = `\`GET /v1/apps\`, ${apps.toLocaleString("en")} apps`;
+      const socket = join(directory.path, "door.sock");
+      await using door = await ChildServer.start("door-server.ts", socket, String(apps));
+      const same = { path: "/v1/apps", what, goal: 0.8, count };
+      results.push(await compare(door, directory.path, same));
+      const changing = {
+        path: "/v1/apps?limit=999",
+        what: `${what}, one changed before each`,
+        goal: 0.2,
+        count,
+      };
+      results.push(await compare(door, directory.path, changing));
+    }
+    return results;
+  },
+};
+
+interface Question {
+  path: string;
+  what: string;
+  goal: number;
+  /** Requests of one run. */
+  count: number;
+}
+
+/** How much of the bare server's processor time per answer the measured one takes; above 1 it takes less. */
+async function compare(
+  measured: Target,
+  dir: string,
+  { path, what, goal, count }: Question,
+): Promise<Result> {
+  const file = join(dir, "answer.json");
+  await writeFile(file, await getOnce(measured, path));
+  await using bare = await ChildServer.start("bare-server.ts", join(dir, "bare.sock"), file);
+  const { measuredUs, yardstickUs } = await compareCpuUs(
+    runs,
+    count,
+    { pid: measured.pid, work: () => sendRequests(measured, path, count) },
+    { pid: bare.pid, work: () => sendRequests(bare, path, count) },
+  );
+  return {
+    what,
+    measured: `${amount(measuredUs, "µs")} of processor time`,
+    yardstick: `ready bytes from \`node:http\` ${amount(yardstickUs, "µs")}`,
+    value: yardstickUs / measuredUs,
+    goal,
+    isFloor: true,
+    unit: "×",
+    runs,
+  };
+}

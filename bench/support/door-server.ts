@@ -1,0 +1,70 @@
+/**
+ * `node door-server.ts SOCKET APPS`: the real front door, pipeline and views over apps that were never installed, and a
+ * handler that reads files. Prints a line when it listens.
+ */
+import { createReadStream } from "node:fs";
+import { stat } from "node:fs/promises";
+import { insertApp } from "../../src/apps/app-record.ts";
+import { createPipeline } from "../../src/rpc/pipeline.ts";
+import { userOf } from "../../src/rpc/user-context.ts";
+import { createListeners } from "../../src/transport/listeners.ts";
+import { createViews, newApp, ToldRuntime } from "../../test/support/many-apps.ts";
+import { temporaryStore } from "../../test/store/support/temporary-store.ts";
+import { fakeServices } from "../../test/transport/support/fake-services.ts";
+
+/** Who asks for a list with this limit wants an app to change first. */
+const changingLimit = 999;
+const pieceBytes = 256 * 1024;
+const [, , socketPath, apps] = process.argv;
+if (socketPath === undefined) throw new Error("usage: door-server.ts SOCKET APPS");
+
+await using temporary = await temporaryStore();
+const { store } = temporary;
+const ids = Array.from({ length: Number(apps) }, (_, index) => `idle-${index + 1}`);
+await store.write(ids.map((id) => insertApp(newApp(id, 0))));
+const runtime = new ToldRuntime();
+const views = createViews(store, runtime, () => Promise.resolve("root"));
+const log = { info: () => undefined, warn: console.error, error: console.error };
+let changes = 0;
+
+const pipeline = createPipeline({
+  log,
+  services: fakeServices({
+    app: {
+      listApps({ limit }, context) {
+        if (limit === changingLimit) changeOne();
+        return views.list(userOf(context), { limit: 1000, pageToken: "" });
+      },
+    },
+    file: {
+      async *readFile({ path }, { responseHeader }) {
+        responseHeader.set("content-length", String((await stat(path)).size));
+        for await (const data of createReadStream(path, { highWaterMark: pieceBytes })) {
+          yield { content: { data: data as Buffer } };
+        }
+      },
+    },
+  }),
+});
+/** Another one each time. */
+function changeOne(): void {
+  changes += 1;
+  const id = ids[changes % ids.length] ?? "";
+  runtime.tell(id, { state: "STOPPED", reason: "", health: "none", restarts: changes, lastLines: [] });
+}
+
+const listeners = createListeners({
+  pipeline,
+  tokens: { authenticate: () => null },
+  mode: "system",
+  selfUid: process.getuid?.() ?? 0,
+  userName: () => "root",
+  socketPath,
+  log,
+});
+await listeners.start();
+console.log("ready");
+const { promise, resolve } = Promise.withResolvers<unknown>();
+process.once("SIGTERM", resolve);
+await promise;
+await listeners.stop();

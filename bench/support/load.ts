@@ -1,0 +1,106 @@
+/** Requests over a few connections that stay open, and what answering them cost the server. */
+import { once } from "node:events";
+import { readdir, readFile } from "node:fs/promises";
+import { request } from "node:http";
+import type { IncomingMessage } from "node:http";
+import { connect } from "node:net";
+import type { Socket } from "node:net";
+import { text } from "node:stream/consumers";
+import { median } from "./statistics.ts";
+
+/** Enough to keep a server busy without a break. */
+const connections = 4;
+
+export interface Target {
+  /** Path of its unix socket. */
+  socket: string;
+  pid: number;
+}
+
+/** Sends `count` times `GET path` and reads every answer. @throws Error when one is not a 200 */
+export async function sendRequests({ socket }: Target, path: string, count: number): Promise<void> {
+  const bytes = Buffer.from(`GET ${path} HTTP/1.1\r\nHost: localhost\r\n\r\n`);
+  const share = Math.ceil(count / connections);
+  await Promise.all(
+    Array.from({ length: Math.min(connections, count) }, () => sendOverOne(connect(socket), bytes, share)),
+  );
+}
+
+/** The body of one answer. */
+export async function getOnce({ socket }: Target, path: string): Promise<string> {
+  const sent = request({ socketPath: socket, path }).end();
+  const [response] = (await once(sent, "response")) as [IncomingMessage];
+  return text(response);
+}
+
+function sendOverOne(socket: Socket, question: Buffer, count: number): Promise<void> {
+  return new Promise((resolve, reject) => {
+    let left = count;
+    /** Bytes of the answer that are still to come; the head counts as unknown. */
+    let missing: number | undefined;
+    let head = "";
+    socket.on("error", reject);
+    socket.on("connect", () => socket.write(question));
+    socket.on("data", (chunk) => {
+      if (missing === undefined) {
+        head += chunk.toString("latin1");
+        const end = head.indexOf("\r\n\r\n");
+        if (end < 0) return;
+        const length = /\r\ncontent-length: (\d+)/i.exec(head)?.[1];
+        if (!head.startsWith("HTTP/1.1 200 ") || length === undefined) {
+          reject(new Error(`unexpected answer: ${head.slice(0, 200)}`));
+          socket.destroy();
+          return;
+        }
+        missing = Number(length) - (head.length - end - 4);
+      } else {
+        missing -= chunk.length;
+      }
+      if (missing > 0) return;
+      missing = undefined;
+      head = "";
+      left -= 1;
+      if (left > 0) {
+        socket.write(question);
+      } else {
+        socket.end();
+        resolve();
+      }
+    });
+  });
+}
+
+/** Processor time that all threads of a process have had so far, in microseconds. */
+export async function cpuUs(pid: number): Promise<number> {
+  const tasks = await readdir(`/proc/${pid}/task`);
+  const spent = await Promise.all(
+    tasks.map((task) => readFile(`/proc/${pid}/task/${task}/schedstat`, "utf8").catch(() => "0")),
+  );
+  return spent.reduce((sum, line) => sum + Number(line.split(" ", 1)[0]) / 1_000, 0);
+}
+
+/**
+ * What `work` costs two servers, in turn: processor time, as it does not depend on what else the machine does.
+ * @param count how many requests one `work` is
+ * @returns the medians of `rounds` runs each, in microseconds per request; the first round of each does not count
+ */
+export async function compareCpuUs(
+  rounds: number,
+  count: number,
+  measured: { pid: number; work: () => Promise<unknown> },
+  yardstick: { pid: number; work: () => Promise<unknown> },
+): Promise<{ measuredUs: number; yardstickUs: number }> {
+  const costs = { measured: [] as number[], yardstick: [] as number[] };
+  const cost = async ({ pid, work }: typeof measured): Promise<number> => {
+    const before = await cpuUs(pid);
+    await work();
+    return ((await cpuUs(pid)) - before) / count;
+  };
+  for (let round = -1; round < rounds; round += 1) {
+    const [measuredUs, yardstickUs] = [await cost(measured), await cost(yardstick)];
+    if (round < 0) continue;
+    costs.measured.push(measuredUs);
+    costs.yardstick.push(yardstickUs);
+  }
+  return { measuredUs: median(costs.measured), yardstickUs: median(costs.yardstick) };
+}

@@ -1,0 +1,62 @@
+/** What a unary call costs over Connect and gRPC, against connect-node with nothing around it. */
+import { join } from "node:path";
+import { createClient } from "@connectrpc/connect";
+import { DaemonService } from "../gen/svc/v1/daemon_pb.ts";
+import { socketTransport } from "../test/support/daemon.ts";
+import { ChildServer } from "./support/child-server.ts";
+import { compareCpuUs } from "./support/load.ts";
+import { amount } from "./support/result.ts";
+import type { Bench, Result } from "./support/result.ts";
+import { temporaryDirectory } from "./support/temporary-directory.ts";
+
+const runs = 9;
+const calls = 800;
+const atOnce = 4;
+const protocols = [
+  { protocol: "grpc", name: "gRPC", httpVersion: "2" },
+  { protocol: "connect", name: "Connect", httpVersion: "1" },
+] as const;
+
+export const bench: Bench = {
+  name: "unary",
+  async run() {
+    await using directory = await temporaryDirectory();
+    const dir = directory.path;
+    await using door = await ChildServer.start("door-server.ts", join(dir, "door.sock"), "1");
+    const results: Result[] = [];
+    for (const { protocol, name, httpVersion } of protocols) {
+      await using bare = await ChildServer.start(
+        "bare-connect.ts",
+        join(dir, `bare-${httpVersion}.sock`),
+        httpVersion,
+      );
+      const { measuredUs, yardstickUs } = await compareCpuUs(
+        runs,
+        calls,
+        { pid: door.pid, work: caller(door.socket, protocol) },
+        { pid: bare.pid, work: caller(bare.socket, protocol) },
+      );
+      results.push({
+        what: `${name} unary call through the front door and the pipeline`,
+        measured: `${amount(measuredUs, "µs")} of processor time`,
+        yardstick: `bare connect-node ${amount(yardstickUs, "µs")}`,
+        value: yardstickUs / measuredUs,
+        goal: 1,
+        isFloor: true,
+        unit: "×",
+        runs,
+      });
+    }
+    return results;
+  },
+};
+
+function caller(socket: string, protocol: "grpc" | "connect"): () => Promise<void> {
+  const client = createClient(DaemonService, socketTransport(socket, protocol));
+  return async () => {
+    const share = async (): Promise<void> => {
+      for (let call = 0; call < calls / atOnce; call += 1) await client.getStatus({});
+    };
+    await Promise.all(Array.from({ length: atOnce }, share));
+  };
+}
