@@ -1,0 +1,131 @@
+/** What is sent at the front door by those who want it shut (T 14, 16, 17). */
+import { connect } from "node:net";
+import type { Socket } from "node:net";
+import { setTimeout as wait } from "node:timers/promises";
+import { gzipSync } from "node:zlib";
+import { request } from "node:http";
+import type { TestDaemon } from "../support/daemon.ts";
+import { addresses } from "./probe.ts";
+
+const preface = Buffer.from("PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n");
+const settings = Buffer.from("000000040000000000", "hex");
+const ping = Buffer.from("0000080600000000000000000000000000", "hex");
+
+interface SlowClient {
+  readonly first: (token: string) => Buffer;
+  readonly drip: Buffer;
+}
+
+const head = (token: string): string =>
+  `POST /svc.v1.AppService/StartApp HTTP/1.1\r\nHost: localhost\r\nAuthorization: Bearer ${token}\r\n`;
+
+export const slowClients: Readonly<Record<string, SlowClient>> = {
+  "HTTP/1.1 headers that drip": {
+    first: (token) => Buffer.from(head(token)),
+    drip: Buffer.from("X-A: b\r\n"),
+  },
+  "HTTP/1.1 bodies that drip": {
+    first: (token) =>
+      Buffer.from(`${head(token)}Content-Type: application/json\r\nContent-Length: 100000\r\n\r\n{`),
+    drip: Buffer.from(" "),
+  },
+  "HTTP/2 sessions that say nothing": {
+    first: () => Buffer.concat([preface, settings]),
+    drip: Buffer.alloc(0),
+  },
+  "HTTP/2 sessions that only ping": { first: () => Buffer.concat([preface, settings]), drip: ping },
+};
+
+/** How often a slow client says a little. */
+const dripMs = 1_000;
+const openedAtOnce = 50;
+
+/** Holds `count` slow connections; resolves with how many were left when all had had `holdMs`. */
+export async function holdSlowClients(
+  { port, token }: TestDaemon,
+  { first, drip }: SlowClient,
+  { count, holdMs }: { count: number; holdMs: number },
+): Promise<number> {
+  const sockets = new Set<Socket>();
+  for (let opened = 0; opened < count; opened++) {
+    const localAddress = addresses.attackers[opened % addresses.attackers.length];
+    const socket = connect({ host: "127.0.0.1", port, ...(localAddress && { localAddress }) });
+    sockets.add(socket);
+    socket.on("error", () => undefined);
+    socket.on("close", () => sockets.delete(socket));
+    socket.resume().write(first(token));
+    if (opened % openedAtOnce === 0) await wait(10);
+  }
+  const timer = setInterval(() => {
+    if (drip.length > 0) for (const socket of sockets) socket.write(drip);
+  }, dripMs);
+  await wait(holdMs);
+  clearInterval(timer);
+  const left = sockets.size;
+  for (const socket of sockets) socket.destroy();
+  return left;
+}
+
+const streamsPerSession = 2_000;
+
+/** Opens and resets `count` streams, on as many sessions as it takes; resolves with the sessions that were ended for it. */
+export async function floodWithResets({ port }: TestDaemon, count: number): Promise<number> {
+  let ended = 0;
+  for (let sent = 0; sent < count; sent += streamsPerSession) {
+    const socket = connect({ host: "127.0.0.1", port, localAddress: addresses.attackers[0] });
+    const closed = new Promise<boolean>((resolve) => {
+      socket.once("close", () => resolve(true));
+      setTimeout(resolve, 10_000, false).unref();
+    });
+    socket.on("error", () => undefined);
+    socket.resume();
+    socket.write(
+      Buffer.concat([preface, settings, ...Array.from({ length: streamsPerSession }, openAndReset)]),
+    );
+    if (await closed) ended++;
+    socket.destroy();
+  }
+  return ended;
+}
+
+/** HEADERS (`GET http://localhost/`, HPACK's static table) and RST_STREAM with CANCEL. */
+function openAndReset(_unused: unknown, index: number): Buffer {
+  const fields = Buffer.concat([Buffer.from([0x82, 0x86, 0x84, 0x41, 9]), Buffer.from("localhost")]);
+  const frames = Buffer.alloc(9 + fields.length + 9 + 4);
+  const stream = index * 2 + 1;
+  frames.writeUIntBE(fields.length, 0, 3);
+  frames.writeUInt8(1, 3);
+  frames.writeUInt8(0x5, 4);
+  frames.writeUInt32BE(stream, 5);
+  fields.copy(frames, 9);
+  const reset = 9 + fields.length;
+  frames.writeUIntBE(4, reset, 3);
+  frames.writeUInt8(3, reset + 3);
+  frames.writeUInt32BE(stream, reset + 5);
+  frames.writeUInt32BE(8, reset + 9);
+  return frames;
+}
+
+const mib = 1024 * 1024;
+
+/** Sends zeros, packed to a thousandth, as one message; resolves with the code of the refusal. */
+export function sendBomb({ port, token }: TestDaemon, sizeBytes: number): Promise<string> {
+  // A file of several gzip members unpacks to all of them.
+  const member = gzipSync(Buffer.alloc(16 * mib));
+  const bomb = Buffer.concat(Array.from({ length: sizeBytes / (16 * mib) }, () => member));
+  return new Promise((resolve, reject) => {
+    const headers = {
+      authorization: `Bearer ${token}`,
+      "content-type": "application/json",
+      "content-encoding": "gzip",
+    };
+    const path = "/svc.v1.AppService/StartApp";
+    request({ host: "127.0.0.1", port, method: "POST", path, headers, agent: false }, (response) => {
+      let text = "";
+      response.on("data", (chunk: Buffer) => (text += chunk.toString()));
+      response.on("end", () => resolve(/"code":"([a-z_]+)"/.exec(text)?.[1] ?? text));
+    })
+      .on("error", reject)
+      .end(bomb);
+  });
+}

@@ -1,0 +1,65 @@
+/** All attacks on one daemon, one after the other. */
+import { readFile } from "node:fs/promises";
+import { startDaemon } from "../support/daemon.ts";
+import type { TestDaemon } from "../support/daemon.ts";
+import { floodWithResets, holdSlowClients, sendBomb, slowClients } from "./attacks.ts";
+import { p99During } from "./probe.ts";
+
+export interface Scale {
+  /** Slow connections of each kind. */
+  readonly connections: number;
+  readonly resets: number;
+  readonly bombBytes: number;
+}
+
+export interface Finding {
+  readonly attack: string;
+  readonly text: string;
+  readonly isGood: boolean;
+}
+
+const mostP99Ms = 250;
+const mostGrownMiB = 150;
+/** Longer than the limits below let a slow client live. */
+const holdMs = 6_000;
+const limits = "[api.limits]\nheaders_timeout_ms = 3000\nrequest_timeout_ms = 3000\nidle_timeout_ms = 3000\n";
+
+export async function attackAll({ connections, resets, bombBytes }: Scale): Promise<Finding[]> {
+  await using daemon = await startDaemon({ config: limits });
+  const findings: Finding[] = [];
+  for (const [name, client] of Object.entries(slowClients)) {
+    let left = 0;
+    const p99Ms = await p99During(daemon, async () => {
+      left = await holdSlowClients(daemon, client, { count: connections, holdMs });
+    });
+    findings.push({
+      attack: `${connections} ${name}`,
+      text: `p99 ${p99Ms.toFixed(1)} ms; ${left} connections were left`,
+      isGood: p99Ms < mostP99Ms && left === 0,
+    });
+  }
+  let ended = 0;
+  const floodP99Ms = await p99During(daemon, async () => {
+    ended = await floodWithResets(daemon, resets);
+  });
+  findings.push({
+    attack: `${resets} streams opened and reset`,
+    text: `p99 ${floodP99Ms.toFixed(1)} ms; ${ended} sessions were ended`,
+    isGood: floodP99Ms < mostP99Ms && ended > 0,
+  });
+  const before = await residentMiB(daemon);
+  const code = await sendBomb(daemon, bombBytes);
+  const grownMiB = (await residentMiB(daemon)) - before;
+  findings.push({
+    attack: `gzip of ${bombBytes / 1024 / 1024} MiB`,
+    text: `${code}; the daemon grew by ${grownMiB.toFixed(1)} MiB`,
+    isGood: code === "resource_exhausted" && grownMiB < mostGrownMiB,
+  });
+  return findings;
+}
+
+/** At its peak so far, as the kernel counts it. */
+async function residentMiB({ pid }: TestDaemon): Promise<number> {
+  const status = await readFile(`/proc/${pid}/status`, "utf8");
+  return Number(/^VmHWM:\s+(\d+) kB$/m.exec(status)?.[1]) / 1024;
+}
