@@ -48,6 +48,8 @@ export interface AppsOptions {
   paths: AppPaths;
   /** The name of a uid; empty when the host has none. */
   userName: (uid: number) => Promise<string>;
+  /** Environment of build and migration steps, beside what the manifest says. */
+  buildEnv: Readonly<Record<string, string>>;
   /** The uid that an owner's apps belong to and run as. */
   runUidOf: (ownerUid: number) => Promise<number>;
   now: () => number;
@@ -75,7 +77,7 @@ export class Apps implements AsyncDisposable {
 
   constructor(options: AppsOptions) {
     this.#options = options;
-    const { store, executor, identities, packages, paths, runUidOf, now, log } = options;
+    const { store, executor, identities, packages, paths, buildEnv, runUidOf, now, log } = options;
     const registry = new AppRegistry(store);
     const operations = new Operations({
       store,
@@ -90,6 +92,7 @@ export class Apps implements AsyncDisposable {
       identities,
       packages,
       paths,
+      buildEnv,
       runtimes: [...options.runtimes.values()],
       runtimeOf: (app: AppRecord) => this.#runtimeOf(app),
       runnable: (app: NewApp) => this.#runnable(app),

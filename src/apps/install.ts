@@ -32,6 +32,7 @@ export interface InstallerOptions {
   packages: PackageResolver;
   settings: AppSettings;
   paths: AppPaths;
+  buildEnv: Readonly<Record<string, string>>;
   runnable: (app: NewApp) => RunnableApp;
   /** The uid that an owner's apps belong to and run as. */
   runUidOf: (ownerUid: number) => Promise<number>;
@@ -85,7 +86,7 @@ export class Installer {
       }),
       "install",
       manifest.id,
-      async (app) => layOutRelease(this.#options.identities, app, resolved, work),
+      async (app) => layOutRelease(this.#options, app, resolved, work),
     );
   }
 

@@ -12,22 +12,29 @@ import type { OnProgress, WorkOptions } from "./progress.ts";
 /** Lines of a failed command that its error carries. */
 const keptLines = 20;
 
+/** What steps are run with. */
+export interface StepTools {
+  identities: Identities;
+  /** Environment of every step, beside what the manifest says. */
+  buildEnv: Readonly<Record<string, string>>;
+}
+
 /** Exports the package into `repo/`, makes the directories that its manifest names, and runs its build steps. */
 export async function layOutRelease(
-  identities: Identities,
+  tools: StepTools,
   app: RunnableApp,
   resolved: ResolvedPackage,
   { signal, onProgress = () => undefined }: WorkOptions,
 ): Promise<void> {
   onProgress({ step: "export", message: `Laying out ${resolved.manifest.name} ${resolved.version}` });
   await resolved.exportTo(app.uid, app.directory, appTree.repo, { ...(signal && { signal }) });
-  const identity = await identities.as(app.uid);
+  const identity = await tools.identities.as(app.uid);
   const volumes = app.manifest.volumes.map((volume) => join(appTree.volumes, volume.path));
   await identity.makeDirs(app.directory, [appTree.data, appTree.logs, appTree.volumes, ...volumes]);
   const { runtime } = app.manifest;
   const steps = runtime.kind === "process" || runtime.kind === "service" ? runtime.build : [];
   for (const step of steps) {
-    await runStep(identities, app, step, "build", { ...(signal && { signal }), onProgress });
+    await runStep(tools, app, step, "build", { ...(signal && { signal }), onProgress });
   }
 }
 
@@ -36,7 +43,7 @@ export async function layOutRelease(
  * @throws SvcError `build_failed` with its last lines when it does not exit with 0.
  */
 export async function runStep(
-  identities: Identities,
+  { identities, buildEnv }: StepTools,
   app: RunnableApp,
   command: Command,
   stepName: "build" | "migrate",
@@ -48,7 +55,7 @@ export async function runStep(
   const identity = await identities.as(app.uid);
   const result = await identity.runCommand(argv, {
     cwd,
-    env,
+    env: { ...buildEnv, ...env },
     timeoutMs: command.timeoutMs,
     onLine: (line) => lines.add(line),
     ...(signal && { signal }),

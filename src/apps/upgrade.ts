@@ -29,6 +29,7 @@ export interface UpgraderOptions {
   packages: PackageResolver;
   settings: AppSettings;
   paths: AppPaths;
+  buildEnv: Readonly<Record<string, string>>;
   runtimeOf: (app: AppRecord) => AppRuntime;
   runnable: (app: AppRecord) => RunnableApp;
   now: () => number;
@@ -88,9 +89,9 @@ export class Upgrader {
     await operations.enter(operation, "switch" satisfies UpgradePhase);
     const identity = await identities.as(app.runUid);
     await this.#setAside(identity, next);
-    await layOutRelease(identities, next, resolved, work);
+    await layOutRelease(this.#options, next, resolved, work);
     if (resolved.manifest.migrate !== undefined) {
-      await runStep(identities, next, resolved.manifest.migrate, "migrate", work);
+      await runStep(this.#options, next, resolved.manifest.migrate, "migrate", work);
     }
     // The new version is the app's from this write on; a client that goes away changes nothing any more.
     work.signal?.throwIfAborted();

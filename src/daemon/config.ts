@@ -47,6 +47,11 @@ export interface Config {
      * directories, in user mode the PATH of the daemon.
      */
     readonly path: readonly string[];
+    /**
+     * Environment of build steps and of git, such as proxies and certificates. Default: what the daemon's own environment
+     * says of certificates, and in user mode of proxies too (whose URLs may hold a password that is not every user's).
+     */
+    readonly buildEnv: Readonly<Record<string, string>>;
   };
   readonly system: {
     /** The command that reboots the host, as an argv. Default `systemctl reboot`. */
@@ -132,6 +137,7 @@ export function parseConfig(
     apps: {
       rootRunsAs: apps.string("root_runs_as"),
       path: apps.directories("path") ?? defaultSearchPath(environment),
+      buildEnv: apps.environment("build_env") ?? defaultBuildEnv(environment),
     },
     system: { rebootCommand: system.strings("reboot_command") ?? ["systemctl", "reboot"] },
     log: { level: log.word("level", logLevels) ?? "info" },
@@ -158,6 +164,25 @@ function readLimits(table: TableReader): TransportLimits {
     return [name, table.integer(key, transportLimitRanges[name]) ?? defaultTransportLimits[name]];
   });
   return Object.fromEntries(read) as TransportLimits;
+}
+
+const certificateVariables = [
+  "NODE_EXTRA_CA_CERTS",
+  "SSL_CERT_FILE",
+  "SSL_CERT_DIR",
+  "GIT_SSL_CAINFO",
+  "CURL_CA_BUNDLE",
+  "REQUESTS_CA_BUNDLE",
+  "PIP_CERT",
+];
+const proxyVariables = ["HTTP_PROXY", "HTTPS_PROXY", "ALL_PROXY", "NO_PROXY"];
+
+function defaultBuildEnv({ uid, env }: PathEnvironment): Readonly<Record<string, string>> {
+  const proxies = uid === 0 ? [] : proxyVariables.flatMap((name) => [name, name.toLowerCase()]);
+  const names = [...certificateVariables, ...proxies];
+  return Object.fromEntries(
+    names.flatMap((name) => (env[name] === undefined ? [] : ([[name, env[name]]] as [string, string][]))),
+  );
 }
 
 function defaultSearchPath({ uid, env }: PathEnvironment): readonly string[] {

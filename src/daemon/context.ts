@@ -116,6 +116,7 @@ export async function createContext(options: ContextOptions): Promise<DaemonCont
     identities,
     settings,
     cacheDir: join(config.store.dir, "cache"),
+    gitEnv: config.apps.buildEnv,
     now,
     log,
   });
@@ -134,6 +135,7 @@ export async function createContext(options: ContextOptions): Promise<DaemonCont
       runtimes: new Map<string, AppRuntime>([["process", processRuntime]]),
       paths,
       userName,
+      buildEnv: config.apps.buildEnv,
       runUidOf: (ownerUid) => runUidOf(ownerUid, config, users),
       now,
       log,

@@ -71,6 +71,21 @@ export class TableReader {
     return undefined;
   }
 
+  /** A table of environment variables. */
+  environment(key: string): Readonly<Record<string, string>> | undefined {
+    const value = this.#take(key);
+    if (value === undefined) return undefined;
+    const isTable = typeof value === "object" && value !== null && !Array.isArray(value);
+    const entries = isTable ? Object.entries(value) : [];
+    const isEnvironment = entries.every(
+      ([name, text]) =>
+        /^[A-Za-z_][A-Za-z0-9_]*$/.test(name) && typeof text === "string" && !text.includes("\0"),
+    );
+    if (isTable && isEnvironment) return Object.fromEntries(entries);
+    this.#refuse(key, "must be a table of texts by the names of environment variables");
+    return undefined;
+  }
+
   directories(key: string): readonly string[] | undefined {
     const value = this.strings(key);
     const relative = value?.find((directory) => !isAbsolute(directory) || directory.includes(":"));

@@ -15,13 +15,20 @@ export interface CreatePackageResolverOptions {
   settings: SettingsValidator;
   /** The daemon's own; what lies in it can be fetched again. */
   cacheDir: string;
+  /** Environment of git, such as proxies and certificates. */
+  gitEnv: Readonly<Record<string, string>>;
   now: () => number;
   log: { warn(details: object, message: string): void };
 }
 
 export function createPackageResolver(options: CreatePackageResolverOptions): PackageResolver {
-  const { sources, identities, settings, cacheDir, now, log } = options;
-  const git = new GitRepositories({ cacheDirectory: join(cacheDir, "git"), identities, now });
+  const { sources, identities, settings, cacheDir, gitEnv, now, log } = options;
+  const git = new GitRepositories({
+    cacheDirectory: join(cacheDir, "git"),
+    identities,
+    environment: { extraEnv: gitEnv },
+    now,
+  });
   const loader = createSourceIndexLoader({
     cacheDirectory: join(cacheDir, "indexes"),
     identities,
