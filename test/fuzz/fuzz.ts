@@ -82,11 +82,15 @@ async function sendAll(
 /** The server errors that the contract declares: what a later version will do, and what is not there right now. */
 const declaredCodes = new Set(["unimplemented", "unavailable", "deadline_exceeded"]);
 
-/** Connect for Node calls bytes that are no message internal, before anything of ours is asked. */
-const notParsed = /"code":"internal","message":"parse binary:|parse%20binary%3A/;
+/**
+ * Connect for Node calls bytes that are no message, or not packed as they say, internal: before anything of ours is
+ * asked. For the flag of a packed message without a name of the packing gRPC's specification wants it so.
+ */
+const notReadable = /parse binary:|decompression failed|received compressed envelope/;
 
 function problemOf(request: FuzzRequest, answer: FuzzAnswer): string | undefined {
-  if (notParsed.test(answer.text) || notParsed.test(answer.grpcMessage)) return undefined;
+  if (notReadable.test(answer.text) || notReadable.test(decodeURIComponent(answer.grpcMessage)))
+    return undefined;
   if (answer.isLate) return "no answer in time";
   if (request.kind === "valid" && answer.status === 0) return "no answer to a valid request";
   // unknown, internal, data_loss
