@@ -3280,6 +3280,7 @@ export interface operations {
             401: components["responses"]["Unauthenticated"];
             403: components["responses"]["Denied"];
             429: components["responses"]["TooMany"];
+            431: components["responses"]["HeadTooLarge"];
             500: components["responses"]["Internal"];
             501: components["responses"]["NotImplemented"];
             503: components["responses"]["Unavailable"];
@@ -3348,6 +3349,7 @@ export interface operations {
             403: components["responses"]["Denied"];
             404: components["responses"]["NotFound"];
             429: components["responses"]["TooMany"];
+            431: components["responses"]["HeadTooLarge"];
             500: components["responses"]["Internal"];
             501: components["responses"]["NotImplemented"];
             503: components["responses"]["Unavailable"];
@@ -3383,6 +3385,7 @@ export interface operations {
             413: components["responses"]["BodyTooLarge"];
             415: components["responses"]["UnsupportedMediaType"];
             429: components["responses"]["TooMany"];
+            431: components["responses"]["HeadTooLarge"];
             500: components["responses"]["Internal"];
             501: components["responses"]["NotImplemented"];
             503: components["responses"]["Unavailable"];
@@ -3415,6 +3418,7 @@ export interface operations {
             403: components["responses"]["Denied"];
             404: components["responses"]["NotFound"];
             429: components["responses"]["TooMany"];
+            431: components["responses"]["HeadTooLarge"];
             500: components["responses"]["Internal"];
             501: components["responses"]["NotImplemented"];
             503: components["responses"]["Unavailable"];
@@ -3450,6 +3454,7 @@ export interface operations {
             403: components["responses"]["Denied"];
             404: components["responses"]["NotFound"];
             429: components["responses"]["TooMany"];
+            431: components["responses"]["HeadTooLarge"];
             500: components["responses"]["Internal"];
             501: components["responses"]["NotImplemented"];
             503: components["responses"]["Unavailable"];
@@ -3485,6 +3490,7 @@ export interface operations {
             413: components["responses"]["BodyTooLarge"];
             415: components["responses"]["UnsupportedMediaType"];
             429: components["responses"]["TooMany"];
+            431: components["responses"]["HeadTooLarge"];
             500: components["responses"]["Internal"];
             501: components["responses"]["NotImplemented"];
             503: components["responses"]["Unavailable"];
@@ -3517,6 +3523,7 @@ export interface operations {
             403: components["responses"]["Denied"];
             404: components["responses"]["NotFound"];
             429: components["responses"]["TooMany"];
+            431: components["responses"]["HeadTooLarge"];
             500: components["responses"]["Internal"];
             501: components["responses"]["NotImplemented"];
             503: components["responses"]["Unavailable"];
@@ -3559,6 +3566,7 @@ export interface operations {
             413: components["responses"]["BodyTooLarge"];
             415: components["responses"]["UnsupportedMediaType"];
             429: components["responses"]["TooMany"];
+            431: components["responses"]["HeadTooLarge"];
             500: components["responses"]["Internal"];
             501: components["responses"]["NotImplemented"];
             503: components["responses"]["Unavailable"];
@@ -3601,6 +3609,7 @@ export interface operations {
             413: components["responses"]["BodyTooLarge"];
             415: components["responses"]["UnsupportedMediaType"];
             429: components["responses"]["TooMany"];
+            431: components["responses"]["HeadTooLarge"];
             500: components["responses"]["Internal"];
             501: components["responses"]["NotImplemented"];
             503: components["responses"]["Unavailable"];
@@ -3636,6 +3645,7 @@ export interface operations {
             413: components["responses"]["BodyTooLarge"];
             415: components["responses"]["UnsupportedMediaType"];
             429: components["responses"]["TooMany"];
+            431: components["responses"]["HeadTooLarge"];
             500: components["responses"]["Internal"];
             501: components["responses"]["NotImplemented"];
             503: components["responses"]["Unavailable"];
@@ -3671,6 +3681,7 @@ export interface operations {
             413: components["responses"]["BodyTooLarge"];
             415: components["responses"]["UnsupportedMediaType"];
             429: components["responses"]["TooMany"];
+            431: components["responses"]["HeadTooLarge"];
             500: components["responses"]["Internal"];
             501: components["responses"]["NotImplemented"];
             503: components["responses"]["Unavailable"];
@@ -3706,6 +3717,7 @@ export interface operations {
             413: components["responses"]["BodyTooLarge"];
             415: components["responses"]["UnsupportedMediaType"];
             429: components["responses"]["TooMany"];
+            431: components["responses"]["HeadTooLarge"];
             500: components["responses"]["Internal"];
             501: components["responses"]["NotImplemented"];
             503: components["responses"]["Unavailable"];
@@ -3743,6 +3755,7 @@ export interface operations {
             403: components["responses"]["Denied"];
             404: components["responses"]["NotFound"];
             429: components["responses"]["TooMany"];
+            431: components["responses"]["HeadTooLarge"];
             500: components["responses"]["Internal"];
             501: components["responses"]["NotImplemented"];
             503: components["responses"]["Unavailable"];
@@ -3775,6 +3788,7 @@ export interface operations {
             403: components["responses"]["Denied"];
             404: components["responses"]["NotFound"];
             429: components["responses"]["TooMany"];
+            431: components["responses"]["HeadTooLarge"];
             500: components["responses"]["Internal"];
             501: components["responses"]["NotImplemented"];
             503: components["responses"]["Unavailable"];
@@ -3819,6 +3833,7 @@ export interface operations {
             413: components["responses"]["BodyTooLarge"];
             415: components["responses"]["UnsupportedMediaType"];
             429: components["responses"]["TooMany"];
+            431: components["responses"]["HeadTooLarge"];
             500: components["responses"]["Internal"];
             501: components["responses"]["NotImplemented"];
             503: components["responses"]["Unavailable"];
@@ -3864,6 +3879,7 @@ export interface operations {
             413: components["responses"]["BodyTooLarge"];
             415: components["responses"]["UnsupportedMediaType"];
             429: components["responses"]["TooMany"];
+            431: components["responses"]["HeadTooLarge"];
             500: components["responses"]["Internal"];
             501: components["responses"]["NotImplemented"];
             503: components["responses"]["Unavailable"];
@@ -4023,6 +4039,7 @@ export interface operations {
             403: components["responses"]["Denied"];
             404: components["responses"]["NotFound"];
             429: components["responses"]["TooMany"];
+            431: components["responses"]["HeadTooLarge"];
             500: components["responses"]["Internal"];
             501: components["responses"]["NotImplemented"];
             503: components["responses"]["Unavailable"];
@@ -4089,6 +4106,7 @@ export interface operations {
             403: components["responses"]["Denied"];
             404: components["responses"]["NotFound"];
             429: components["responses"]["TooMany"];
+            431: components["responses"]["HeadTooLarge"];
             500: components["responses"]["Internal"];
             501: components["responses"]["NotImplemented"];
             503: components["responses"]["Unavailable"];
@@ -4163,6 +4181,7 @@ export interface operations {
             413: components["responses"]["BodyTooLarge"];
             415: components["responses"]["UnsupportedMediaType"];
             429: components["responses"]["TooMany"];
+            431: components["responses"]["HeadTooLarge"];
             500: components["responses"]["Internal"];
             501: components["responses"]["NotImplemented"];
             503: components["responses"]["Unavailable"];
@@ -4201,6 +4220,7 @@ export interface operations {
             413: components["responses"]["BodyTooLarge"];
             415: components["responses"]["UnsupportedMediaType"];
             429: components["responses"]["TooMany"];
+            431: components["responses"]["HeadTooLarge"];
             500: components["responses"]["Internal"];
             501: components["responses"]["NotImplemented"];
             503: components["responses"]["Unavailable"];
@@ -4245,6 +4265,7 @@ export interface operations {
             413: components["responses"]["BodyTooLarge"];
             415: components["responses"]["UnsupportedMediaType"];
             429: components["responses"]["TooMany"];
+            431: components["responses"]["HeadTooLarge"];
             500: components["responses"]["Internal"];
             501: components["responses"]["NotImplemented"];
             503: components["responses"]["Unavailable"];
@@ -4291,6 +4312,7 @@ export interface operations {
             413: components["responses"]["BodyTooLarge"];
             415: components["responses"]["UnsupportedMediaType"];
             429: components["responses"]["TooMany"];
+            431: components["responses"]["HeadTooLarge"];
             500: components["responses"]["Internal"];
             501: components["responses"]["NotImplemented"];
             503: components["responses"]["Unavailable"];
@@ -4330,6 +4352,7 @@ export interface operations {
             413: components["responses"]["BodyTooLarge"];
             415: components["responses"]["UnsupportedMediaType"];
             429: components["responses"]["TooMany"];
+            431: components["responses"]["HeadTooLarge"];
             500: components["responses"]["Internal"];
             501: components["responses"]["NotImplemented"];
             503: components["responses"]["Unavailable"];
@@ -4675,6 +4698,7 @@ export interface operations {
             403: components["responses"]["Denied"];
             404: components["responses"]["NotFound"];
             429: components["responses"]["TooMany"];
+            431: components["responses"]["HeadTooLarge"];
             500: components["responses"]["Internal"];
             501: components["responses"]["NotImplemented"];
             503: components["responses"]["Unavailable"];
@@ -4707,6 +4731,7 @@ export interface operations {
             403: components["responses"]["Denied"];
             404: components["responses"]["NotFound"];
             429: components["responses"]["TooMany"];
+            431: components["responses"]["HeadTooLarge"];
             500: components["responses"]["Internal"];
             501: components["responses"]["NotImplemented"];
             503: components["responses"]["Unavailable"];
@@ -4921,6 +4946,7 @@ export interface operations {
             403: components["responses"]["Denied"];
             404: components["responses"]["NotFound"];
             429: components["responses"]["TooMany"];
+            431: components["responses"]["HeadTooLarge"];
             500: components["responses"]["Internal"];
             501: components["responses"]["NotImplemented"];
             503: components["responses"]["Unavailable"];
@@ -4963,6 +4989,7 @@ export interface operations {
             404: components["responses"]["NotFound"];
             409: components["responses"]["Conflict"];
             429: components["responses"]["TooMany"];
+            431: components["responses"]["HeadTooLarge"];
             500: components["responses"]["Internal"];
             501: components["responses"]["NotImplemented"];
             503: components["responses"]["Unavailable"];
@@ -5232,6 +5259,7 @@ export interface operations {
             403: components["responses"]["Denied"];
             404: components["responses"]["NotFound"];
             429: components["responses"]["TooMany"];
+            431: components["responses"]["HeadTooLarge"];
             500: components["responses"]["Internal"];
             501: components["responses"]["NotImplemented"];
             503: components["responses"]["Unavailable"];
@@ -5290,6 +5318,7 @@ export interface operations {
             413: components["responses"]["BodyTooLarge"];
             415: components["responses"]["UnsupportedMediaType"];
             429: components["responses"]["TooMany"];
+            431: components["responses"]["HeadTooLarge"];
             500: components["responses"]["Internal"];
             501: components["responses"]["NotImplemented"];
             503: components["responses"]["Unavailable"];
@@ -5328,6 +5357,7 @@ export interface operations {
             413: components["responses"]["BodyTooLarge"];
             415: components["responses"]["UnsupportedMediaType"];
             429: components["responses"]["TooMany"];
+            431: components["responses"]["HeadTooLarge"];
             500: components["responses"]["Internal"];
             501: components["responses"]["NotImplemented"];
             503: components["responses"]["Unavailable"];
@@ -5370,6 +5400,7 @@ export interface operations {
             413: components["responses"]["BodyTooLarge"];
             415: components["responses"]["UnsupportedMediaType"];
             429: components["responses"]["TooMany"];
+            431: components["responses"]["HeadTooLarge"];
             500: components["responses"]["Internal"];
             501: components["responses"]["NotImplemented"];
             503: components["responses"]["Unavailable"];
@@ -5412,6 +5443,7 @@ export interface operations {
             413: components["responses"]["BodyTooLarge"];
             415: components["responses"]["UnsupportedMediaType"];
             429: components["responses"]["TooMany"];
+            431: components["responses"]["HeadTooLarge"];
             500: components["responses"]["Internal"];
             501: components["responses"]["NotImplemented"];
             503: components["responses"]["Unavailable"];
@@ -5449,6 +5481,7 @@ export interface operations {
             403: components["responses"]["Denied"];
             404: components["responses"]["NotFound"];
             429: components["responses"]["TooMany"];
+            431: components["responses"]["HeadTooLarge"];
             500: components["responses"]["Internal"];
             501: components["responses"]["NotImplemented"];
             503: components["responses"]["Unavailable"];

@@ -139,7 +139,7 @@ function finishOperation(
       ...errorReferences({
         changes: route.httpMethod !== "GET",
         namesSomething: method.input.fields.some((field) => !pagingFields.has(field.name)),
-        isLong: parameters.some((parameter) => parameter.schema.type === "array"),
+        takesText: parameters.some(({ schema }) => schema.type === "string" || schema.type === "array"),
         isUpload: hasRawBody(route),
       }),
     },

@@ -66,8 +66,8 @@ export interface OperationTraits {
   changes: boolean;
   /** Names something that may not be there. */
   namesSomething: boolean;
-  /** Takes a list in its query. */
-  isLong: boolean;
+  /** Takes text in its path or query. */
+  takesText: boolean;
   /** Takes bare bytes, of any type and size. */
   isUpload: boolean;
 }
@@ -76,13 +76,13 @@ export interface OperationTraits {
 export function errorReferences({
   changes,
   namesSomething,
-  isLong,
+  takesText,
   isUpload,
 }: OperationTraits): Record<string, { $ref: string }> {
   const absent = new Set([
     ...(changes ? [] : ["409"]),
     ...(namesSomething ? [] : ["404"]),
-    ...(isLong ? [] : ["431"]),
+    ...(takesText ? [] : ["431"]),
     // Reading has no body, and an upload any.
     ...(changes && !isUpload ? [] : ["413", "415"]),
   ]);
