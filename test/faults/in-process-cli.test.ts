@@ -111,4 +111,5 @@ test("an install whose CLI was killed is undone by the next daemon", async (t) =
   await eventually(async () => assert.deepEqual(await readdir(appsDir), []), 20_000);
   daemon.child.kill("SIGTERM");
   await once(daemon.child, "exit");
+  t.pass();
 });
