@@ -111,6 +111,7 @@ export class FrontDoor {
     const host = hostOf(request);
     if (origin.kind === "tcp") hosts.checkHost(host);
     hosts.checkOrigin(headerOf(request, "origin"), host);
+    forgetHost(request);
     if (this.#answerPublic(path, request, response)) return;
 
     const user = pipeline.isPublic(path) ? anonymous : identity.identify(origin, request.headers);
@@ -196,6 +197,15 @@ function pathOf(request: HttpRequest): string {
   const target = request.url ?? "";
   const question = target.indexOf("?");
   return question < 0 ? target : target.slice(0, question);
+}
+
+/**
+ * Nobody needs the host once it is checked, but Connect makes a URL of it, and not every host is fit for one: gRPC's
+ * C library takes the escaped path of a unix socket for it.
+ */
+function forgetHost(request: HttpRequest): void {
+  if (":authority" in request.headers) request.headers[":authority"] = "localhost";
+  else request.headers.host = "localhost";
 }
 
 /** gRPC calls a method that is not there unimplemented (its status code 12). */

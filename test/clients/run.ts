@@ -1,6 +1,6 @@
 /**
  * `npm run check:clients`: what third parties would make of `openapi/openapi.json` and of `proto/`, made and used. Each
- * client lists, installs, starts, sets, removes, and reads why it was refused; all of them over TCP with a token.
+ * client lists, installs, starts, sets, removes, and reads why it was refused; all of them over TCP with a token, one over the unix socket too.
  * A client whose toolchain is missing is skipped, saying so. Toolchains are kept in node_modules/.cache and in Go's own cache.
  */
 import { execFile } from "node:child_process";
@@ -27,7 +27,7 @@ interface Client {
 
 const clients: Client[] = [
   { name: "Python, openapi-python-client", needs: "python", make: makePythonOpenapi },
-  { name: "Python, grpcio", needs: "python", make: makePythonGrpc },
+  { name: "Python, grpcio over TCP and the unix socket", needs: "python", make: makePythonGrpc },
   { name: "Go, oapi-codegen", needs: "go", make: makeGoOpenapi },
   { name: "Go, connect-go over Connect and gRPC", needs: "go", make: makeGoConnect },
 ];
@@ -61,6 +61,7 @@ async function environmentOf(daemon: TestDaemon): Promise<Record<string, string>
   return {
     SVC_URL: `http://127.0.0.1:${daemon.port}`,
     SVC_TOKEN: daemon.token,
+    SVC_SOCKET: daemon.socketPath,
     SVC_SPEC: await writeRepository(join(daemon.dir, "web.git"), await freePort(), [{ files }]),
   };
 }

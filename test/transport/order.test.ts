@@ -1,5 +1,6 @@
 /** What is asked of a request before it reaches a handler, and in which order (D8; T 7, 8, 18, 19). */
 import { connect as connectHttp2 } from "node:http2";
+import type { SecureClientSessionOptions } from "node:http2";
 import { connect } from "node:net";
 import test from "ava";
 import { listenersUnderTest, rest } from "./support/clients.ts";
@@ -20,9 +21,10 @@ function raw(door: Door, text: string): Promise<string> {
 function http2(
   door: Door,
   headers: Record<string, string>,
+  options: SecureClientSessionOptions = {},
 ): Promise<{ headers: Record<string, unknown>; text: string }> {
   return new Promise((resolve, reject) => {
-    const session = connectHttp2(door.url);
+    const session = connectHttp2(door.url, options);
     session.on("error", reject);
     const stream = session.request({ ":method": "POST", ...headers });
     let answer: Record<string, unknown> = {};
@@ -34,7 +36,7 @@ function http2(
       session.close();
       resolve({ headers: answer, text });
     });
-    stream.end();
+    stream.end("{}");
   });
 }
 
@@ -229,6 +231,20 @@ test("HTTP/2 keeps the same order", async (t) => {
   t.is(lost.headers[":status"], 404);
   const strangerOnRest = await http2(door, { ":path": "/v1/nothing" });
   t.is(strangerOnRest.headers[":status"], 401);
+});
+
+test("a host that fits into no URL is no trouble: gRPC's C library names a socket by its path", async (t) => {
+  await using door = await openDoor();
+  const headers = {
+    ":path": "/svc.v1.DaemonService/GetStatus",
+    "content-type": "application/json",
+    authorization: `Bearer ${door.token}`,
+  };
+  const onSocket = { createConnection: () => connect(door.socketPath) };
+  const named = await http2(door, { ...headers, ":authority": "tmp%2Fsvc.sock" }, onSocket);
+  t.is(named.headers[":status"], 200);
+  const badPort = await http2(door, { ...headers, ":authority": "localhost:99999" });
+  t.is(badPort.headers[":status"], 200);
 });
 
 test("a client that waits for a go is told no at once", async (t) => {
