@@ -8,6 +8,7 @@ import type {
   ServerHttp2Stream,
 } from "node:http2";
 import type { TransportLimits } from "./limits.ts";
+import { RateBudget } from "./rate-budget.ts";
 
 export type Http2Handler = (
   request: Http2ServerRequest,
@@ -30,7 +31,7 @@ export function createHttp2Front(limits: TransportLimits, handle: Http2Handler):
       maxHeaderListSize: limits.maxHeaderBytes,
     },
     maxHeaderListPairs: limits.maxHeaderCount,
-    // nghttp2 counts resets before they cost us a request (CVE-2023-44487).
+    // nghttp2 counts resets, but acts only between two reads: see watchSession (CVE-2023-44487).
     streamResetBurst: limits.resetBudget,
     streamResetRate: limits.resetRefillPerSec,
     maxSessionInvalidFrames: 100,
@@ -75,6 +76,7 @@ function watchSession(
   const endIdle = (): void => {
     if (streams.size === 0) session.destroy();
   };
+  const resets = new RateBudget(limits.resetBudget, limits.resetRefillPerSec, () => performance.now());
   let timer = setTimeout(endIdle, limits.headersTimeoutMs);
   session.once("close", () => clearTimeout(timer));
   session.on("stream", (stream) => {
@@ -88,6 +90,9 @@ function watchSession(
     stream.once("finish", () => stopUpload(stream));
     stream.once("close", () => {
       streams.delete(stream);
+      // One read brings up to 1,800 streams that are reset in the same breath.
+      if (stream.rstCode !== constants.NGHTTP2_NO_ERROR && !resets.take())
+        session.destroy(undefined, constants.NGHTTP2_ENHANCE_YOUR_CALM);
       if (streams.size > 0 || session.destroyed) return;
       clearTimeout(timer);
       timer = setTimeout(endIdle, limits.idleTimeoutMs);

@@ -5,10 +5,9 @@ import { setTimeout as wait } from "node:timers/promises";
 import { gzipSync } from "node:zlib";
 import { request } from "node:http";
 import type { TestDaemon } from "../support/daemon.ts";
+import { openAndReset, sessionStart } from "../support/http2-frames.ts";
 import { addresses } from "./probe.ts";
 
-const preface = Buffer.from("PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n");
-const settings = Buffer.from("000000040000000000", "hex");
 const ping = Buffer.from("0000080600000000000000000000000000", "hex");
 
 interface SlowClient {
@@ -30,10 +29,10 @@ export const slowClients: Readonly<Record<string, SlowClient>> = {
     drip: Buffer.from(" "),
   },
   "HTTP/2 sessions that say nothing": {
-    first: () => Buffer.concat([preface, settings]),
+    first: () => sessionStart,
     drip: Buffer.alloc(0),
   },
-  "HTTP/2 sessions that only ping": { first: () => Buffer.concat([preface, settings]), drip: ping },
+  "HTTP/2 sessions that only ping": { first: () => sessionStart, drip: ping },
 };
 
 /** How often a slow client says a little. */
@@ -80,30 +79,15 @@ export async function floodWithResets({ port }: TestDaemon, count: number): Prom
     socket.on("error", () => undefined);
     socket.resume();
     socket.write(
-      Buffer.concat([preface, settings, ...Array.from({ length: streamsPerSession }, openAndReset)]),
+      Buffer.concat([
+        sessionStart,
+        ...Array.from({ length: streamsPerSession }, (_unused, n) => openAndReset(n)),
+      ]),
     );
     if (await closed) ended++;
     socket.destroy();
   }
   return ended;
-}
-
-/** HEADERS (`GET http://localhost/`, HPACK's static table) and RST_STREAM with CANCEL. */
-function openAndReset(_unused: unknown, index: number): Buffer {
-  const fields = Buffer.concat([Buffer.from([0x82, 0x86, 0x84, 0x41, 9]), Buffer.from("localhost")]);
-  const frames = Buffer.alloc(9 + fields.length + 9 + 4);
-  const stream = index * 2 + 1;
-  frames.writeUIntBE(fields.length, 0, 3);
-  frames.writeUInt8(1, 3);
-  frames.writeUInt8(0x5, 4);
-  frames.writeUInt32BE(stream, 5);
-  fields.copy(frames, 9);
-  const reset = 9 + fields.length;
-  frames.writeUIntBE(4, reset, 3);
-  frames.writeUInt8(3, reset + 3);
-  frames.writeUInt32BE(stream, reset + 5);
-  frames.writeUInt32BE(8, reset + 9);
-  return frames;
 }
 
 const mib = 1024 * 1024;

@@ -1,14 +1,17 @@
 /** Slow, greedy and broken clients (T 12, 14, 15, 16, 17). */
 import { once } from "node:events";
 import { connect as connectHttp2, constants } from "node:http2";
-import { connect } from "node:net";
-import type { Socket } from "node:net";
+import { connect, createServer } from "node:net";
+import type { AddressInfo, Socket } from "node:net";
 import { promisify } from "node:util";
 import { gzip } from "node:zlib";
 import { ConnectError, createClient } from "@connectrpc/connect";
 import test from "ava";
 import { AppService } from "../../gen/svc/v1/app_pb.ts";
+import { createHttp2Front } from "../../src/transport/http2-server.ts";
+import { defaultTransportLimits } from "../../src/transport/limits.ts";
 import { svcErrorOf } from "../../src/rpc/connect-errors.ts";
+import { openAndReset, sessionStart } from "../support/http2-frames.ts";
 import { rest, transportTo } from "./support/clients.ts";
 import { openDoor } from "./support/door.ts";
 import type { Door } from "./support/door.ts";
@@ -147,6 +150,25 @@ test.serial("a flood of resets ends its session, while another client is served"
   await ended;
   t.log(`ended after ${opened} resets; the other client's slowest answer took ${Math.round(slowestMs)} ms`);
   t.true(opened < 1000, String(opened));
+});
+
+test.serial("resets that come in one read cost no more streams than the budget", async (t) => {
+  let streams = 0;
+  const limits = { ...defaultTransportLimits, resetBudget: 50, resetRefillPerSec: 1 };
+  const front = createHttp2Front(limits, (_request, response) => response.end());
+  front.server.on("stream", () => streams++);
+  const server = createServer((socket) => front.server.emit("connection", socket)).listen(0, "127.0.0.1");
+  await once(server, "listening");
+  const socket = connect((server.address() as AddressInfo).port, "127.0.0.1");
+  socket.on("error", () => undefined);
+  const ended = closed(socket);
+  socket.resume();
+  socket.write(
+    Buffer.concat([sessionStart, ...Array.from({ length: 1500 }, (_unused, n) => openAndReset(n))]),
+  );
+  await ended;
+  server.close();
+  t.true(streams >= 50 && streams < 100, String(streams));
 });
 
 test.serial("a session has at most its number of streams at once", async (t) => {
