@@ -182,6 +182,8 @@ export class FrontDoor {
         "too_many",
         "too many requests without a known token; wait a minute",
       );
+      // Said beforehand, or a client would send its next request into the closing connection.
+      if (response instanceof ServerResponse) response.setHeader("connection", "close");
       response.once("close", () => disconnect(request));
     }
     try {

@@ -1,0 +1,61 @@
+/** Messages may be packed, in both directions. */
+import { connect as connectHttp2 } from "node:http2";
+import { gunzipSync, gzipSync } from "node:zlib";
+import { create, fromBinary, fromJsonString, toBinary, toJsonString } from "@bufbuild/protobuf";
+import test from "ava";
+import { AppSchema, StartAppRequestSchema } from "../../gen/svc/v1/app_pb.ts";
+import { openDoor } from "./support/door.ts";
+import type { FakeHandlers } from "./support/fake-services.ts";
+
+/** Large enough to be worth packing. */
+const name = "long ".repeat(1000);
+const handlers: FakeHandlers = { app: { startApp: ({ id }) => ({ id, name }) } };
+const request = create(StartAppRequestSchema, { id: "hello" });
+const path = "/svc.v1.AppService/StartApp";
+
+test("Connect: a packed request is read, and its answer is packed for who takes that", async (t) => {
+  await using door = await openDoor({ handlers });
+  const answer = await fetch(`${door.url}${path}`, {
+    method: "POST",
+    headers: {
+      authorization: `Bearer ${door.token}`,
+      "content-type": "application/json",
+      "content-encoding": "gzip",
+      "accept-encoding": "gzip",
+    },
+    body: gzipSync(toJsonString(StartAppRequestSchema, request)),
+  });
+  t.is(answer.headers.get("content-encoding"), "gzip");
+  // fetch has unpacked it.
+  const app = fromJsonString(AppSchema, await answer.text());
+  t.deepEqual([app.id, app.name], ["hello", name]);
+});
+
+test("gRPC: a packed request is read, and its answer is packed for who takes that", async (t) => {
+  await using door = await openDoor({ handlers });
+  const session = connectHttp2(door.url);
+  const stream = session.request({
+    ":method": "POST",
+    ":path": path,
+    "content-type": "application/grpc",
+    te: "trailers",
+    authorization: `Bearer ${door.token}`,
+    "grpc-encoding": "gzip",
+    "grpc-accept-encoding": "gzip",
+  });
+  const packed = gzipSync(toBinary(StartAppRequestSchema, request));
+  const envelope = Buffer.alloc(5);
+  envelope.writeUInt8(1, 0);
+  envelope.writeUInt32BE(packed.length, 1);
+  stream.end(Buffer.concat([envelope, packed]));
+  let encoding: unknown;
+  stream.on("response", (headers) => (encoding = headers["grpc-encoding"]));
+  const chunks: Buffer[] = [];
+  for await (const chunk of stream as AsyncIterable<Buffer>) chunks.push(chunk);
+  session.close();
+  const body = Buffer.concat(chunks);
+  t.is(encoding, "gzip");
+  t.is(body.readUInt8(0), 1);
+  const app = fromBinary(AppSchema, gunzipSync(body.subarray(5)));
+  t.deepEqual([app.id, app.name], ["hello", name]);
+});
