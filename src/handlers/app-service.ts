@@ -56,7 +56,7 @@ export function createAppService(
       const app = await apps.get(id, userOf(context));
       throw failedPrecondition(
         "pinned_image",
-        `app "${id}" runs on the ${app.runtime ?? ""} runtime and has no image to pull; upgrade it instead`,
+        `app "${id}" runs on the ${app.runtime} runtime and has no image to pull; upgrade it instead`,
       );
     },
 
