@@ -4,7 +4,7 @@ import { timestampFromMs } from "@bufbuild/protobuf/wkt";
 import type { AppSchema } from "../../gen/svc/v1/app_pb.ts";
 import type { AppState } from "../../gen/svc/v1/words.ts";
 import { resolvePorts } from "../packages/settings.ts";
-import type { RuntimeLimit, RuntimeStatus } from "../runtimes/runtime.ts";
+import { isUp, type RuntimeLimit, type RuntimeStatus } from "../runtimes/runtime.ts";
 import type { AppRecord } from "./app-record.ts";
 import type { Operation } from "./operations.ts";
 
@@ -23,7 +23,7 @@ export interface ViewParts {
 export function viewApp({ app, operation, status, limits, ownerName, directory }: ViewParts): AppView {
   const { manifest } = app;
   const { state, reason } = stateOf(app, operation, status);
-  const isUp = state === "RUNNING" || state === "STARTING";
+  const isRunning = isUp(state);
   const exitCode = status?.exitCode ?? app.failure?.exitCode;
   const exitSignal = status?.exitSignal ?? app.failure?.signal;
   return {
@@ -36,13 +36,13 @@ export function viewApp({ app, operation, status, limits, ownerName, directory }
     version: app.version,
     state,
     stateReason: reason,
-    health: isUp ? (status?.health ?? "none") : "none",
+    health: isRunning ? (status?.health ?? "none") : "none",
     ownerUid: app.ownerUid,
     owner: ownerName,
     origin: app.origin,
     createdAt: timestampFromMs(app.createdAtMs),
     updatedAt: timestampFromMs(app.changedAtMs),
-    ...(isUp && status?.startedAtMs !== undefined && { startedAt: timestampFromMs(status.startedAtMs) }),
+    ...(isRunning && status?.startedAtMs !== undefined && { startedAt: timestampFromMs(status.startedAtMs) }),
     ...(exitCode !== undefined && { exitCode }),
     ...(exitSignal !== undefined && { exitSignal }),
     restarts: status?.restarts ?? 0,
@@ -61,7 +61,7 @@ export function viewApp({ app, operation, status, limits, ownerName, directory }
       },
     }),
     enabled: app.desired === "running",
-    restartRequired: isUp && needsRestart(app),
+    restartRequired: isRunning && needsRestart(app),
   };
 }
 

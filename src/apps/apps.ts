@@ -10,7 +10,7 @@ import { Ticker } from "../lib/ticker.ts";
 import type { PackageResolver } from "../packages/package-resolver.ts";
 import type { SettingsValidator } from "../packages/settings-validator.ts";
 import { resolvePorts, type ResolvedPort } from "../packages/settings.ts";
-import type { AppRuntime, LogChunk, RunnableApp } from "../runtimes/runtime.ts";
+import { isUp, type AppRuntime, type LogChunk, type RunnableApp } from "../runtimes/runtime.ts";
 import type { Executor } from "../store/executors.ts";
 import type { Store } from "../store/store.ts";
 import { Adoption } from "./adoption.ts";
@@ -277,8 +277,7 @@ export class Apps implements AsyncDisposable {
   }
 
   #isUp(app: AppRecord): boolean {
-    const state = this.#runtimeOf(app).status(app.id)?.state;
-    return state === "RUNNING" || state === "STARTING";
+    return isUp(this.#runtimeOf(app).status(app.id)?.state);
   }
 
   #runtimeOf(app: Pick<AppRecord, "id" | "runtime">): AppRuntime {

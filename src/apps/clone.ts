@@ -1,6 +1,6 @@
 /** A full copy of an app under the next free `<id>-N`, always stopped (specification 4.1, decisions 14). */
 import type { Identities } from "../identity/identity.ts";
-import type { AppRuntime } from "../runtimes/runtime.ts";
+import { isUp, type AppRuntime } from "../runtimes/runtime.ts";
 import type { AppRecord } from "./app-record.ts";
 import type { AppPaths } from "./app-paths.ts";
 import { appTree } from "../runtimes/app-tree.ts";
@@ -50,8 +50,7 @@ export class Cloner {
       detail: { lockOnly: true },
     });
     try {
-      const state = this.#options.runtimeOf(app).status(app.id)?.state;
-      const sourceRunning = state === "RUNNING" || state === "STARTING";
+      const sourceRunning = isUp(this.#options.runtimeOf(app).status(app.id)?.state);
       let copiedBytes = 0;
       const nowMs = now();
       const { rowVersion: _, ...source } = app;

@@ -4,7 +4,7 @@ import { SvcError } from "../errors.ts";
 import type { Identities } from "../identity/identity.ts";
 import { resolveSettings } from "../packages/settings.ts";
 import { appTree } from "../runtimes/app-tree.ts";
-import type { AppRuntime, RunnableApp } from "../runtimes/runtime.ts";
+import { isUp, type AppRuntime, type RunnableApp } from "../runtimes/runtime.ts";
 import { patchApp, type AppPatch, type AppRecord, type StartFailure } from "./app-record.ts";
 import type { AppRegistry } from "./app-registry.ts";
 import type { Operation, Operations } from "./operations.ts";
@@ -152,10 +152,6 @@ export class Lifecycle {
     const state = this.#runtimeOf(app).status(app.id)?.state;
     return state !== undefined && state !== "STOPPED";
   }
-}
-
-function isUp(state: string | undefined): boolean {
-  return state === "RUNNING" || state === "STARTING";
 }
 
 /** What a start that failed leaves in the record; undefined for any other error. */

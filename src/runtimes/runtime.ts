@@ -20,6 +20,11 @@ export interface RunnableApp {
 
 export type RuntimeState = "STOPPED" | "STARTING" | "RUNNING" | "STOPPING" | "FAILED" | "CRASHED" | "UNKNOWN";
 
+/** Whether the app runs or is on its way to; `undefined`, of which nothing is known, does not. */
+export function isUp(state: string | undefined): boolean {
+  return state === "RUNNING" || state === "STARTING";
+}
+
 /** What the runtime knows about an app without asking anybody. */
 export interface RuntimeStatus {
   readonly state: RuntimeState;
