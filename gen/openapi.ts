@@ -646,6 +646,62 @@ export interface paths {
         patch?: never;
         trace?: never;
     };
+    "/v1/credentials": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /**
+         * The caller's credentials
+         * @description The caller's credentials; everybody's for root. By owner and name, without secrets.
+         *
+         *     Access: any identified caller; a regular user sees and changes what is their own.
+         *
+         *     Capability: `credentials`.
+         */
+        get: operations["listCredentials"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/v1/credentials/{name}": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        /**
+         * Makes or replaces a credential of the caller
+         * @description Makes or replaces a credential of the caller.
+         *
+         *     Access: any identified caller; a regular user sees and changes what is their own.
+         *
+         *     Capability: `credentials`.
+         */
+        put: operations["upsertCredential"];
+        post?: never;
+        /**
+         * Removes a credential of the caller
+         * @description Removes a credential of the caller.
+         *
+         *     Access: any identified caller; a regular user sees and changes what is their own.
+         *
+         *     Capability: `credentials`.
+         */
+        delete: operations["removeCredential"];
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
     "/v1/status": {
         parameters: {
             query?: never;
@@ -880,6 +936,54 @@ export interface paths {
          *     Capability: `docker.control`.
          */
         post: operations["controlContainer"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/v1/docker/containers/{container}": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /**
+         * One container, with what the engine says about it
+         * @description One container, with what the engine says about it.
+         *
+         *     Access: a root context (a root peer on the socket, or any bearer token).
+         *
+         *     Capability: `docker`.
+         */
+        get: operations["inspectContainer"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/v1/docker/containers/{container}/logs": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /**
+         * The last lines that a container printed
+         * @description The last lines that a container printed.
+         *
+         *     Access: a root context (a root peer on the socket, or any bearer token).
+         *
+         *     Capability: `docker`.
+         */
+        get: operations["getContainerLogs"];
+        put?: never;
+        post?: never;
         delete?: never;
         options?: never;
         head?: never;
@@ -1288,7 +1392,15 @@ export interface paths {
             path?: never;
             cookie?: never;
         };
-        get?: never;
+        /**
+         * One job
+         * @description One job.
+         *
+         *     Access: any identified caller; a regular user sees and changes what is their own.
+         *
+         *     Capability: `schedules`.
+         */
+        get: operations["getSchedule"];
         /**
          * Makes or replaces a job
          * @description Makes or replaces a job. `job_owned` (failed_precondition) when it belongs to another `managed_by`.
@@ -1301,7 +1413,7 @@ export interface paths {
         post?: never;
         /**
          * Removes a job and its runs
-         * @description Removes a job and its runs.
+         * @description Removes a job and its runs. A run that goes is canceled.
          *
          *     Access: any identified caller; a regular user sees and changes what is their own.
          *
@@ -1361,6 +1473,30 @@ export interface paths {
         patch?: never;
         trace?: never;
     };
+    "/v1/schedules/{id}/cancel": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        /**
+         * Cancels the run that goes
+         * @description Cancels the run that goes; its processes are ended. `failed_precondition` when none goes.
+         *
+         *     Access: any identified caller; a regular user sees and changes what is their own.
+         *
+         *     Capability: `schedules`.
+         */
+        post: operations["cancelScheduleRun"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
     "/v1/schedules/{id}/runs": {
         parameters: {
             query?: never;
@@ -1380,6 +1516,86 @@ export interface paths {
         put?: never;
         post?: never;
         delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/v1/schedules/preview": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        /**
+         * When a trigger would fire, without a job
+         * @description When a trigger would fire, without a job.
+         *
+         *     Access: any identified caller; a regular user sees and changes what is their own.
+         *
+         *     Capability: `schedules`.
+         */
+        post: operations["previewSchedule"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/v1/sources": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /**
+         * All sources, by name
+         * @description All sources, by name.
+         *
+         *     Access: any identified caller; a regular user sees and changes what is their own.
+         *
+         *     Capability: `sources`.
+         */
+        get: operations["listSources"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/v1/sources/{name}": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        /**
+         * Adds a source, or gives one another URL
+         * @description Adds a source, or gives one another URL. `denied` (failed_precondition) for one of the configuration file.
+         *
+         *     Access: a root context (a root peer on the socket, or any bearer token).
+         *
+         *     Capability: `sources`.
+         */
+        put: operations["upsertSource"];
+        post?: never;
+        /**
+         * Removes a source
+         * @description Removes a source; what was installed from it stays. `denied` (failed_precondition) for one of the configuration file.
+         *
+         *     Access: a root context (a root peer on the socket, or any bearer token).
+         *
+         *     Capability: `sources`.
+         */
+        delete: operations["removeSource"];
         options?: never;
         head?: never;
         patch?: never;
@@ -2006,6 +2222,79 @@ export interface components {
              */
             sizeBytes?: number;
         };
+        /** @description A container in detail. */
+        ContainerDetails: {
+            /** @description What the list says of it. */
+            container?: components["schemas"]["Container"];
+            /** @description What it runs. */
+            command: string[];
+            /**
+             * Format: date-time
+             * @description When it was last started; absent when never.
+             */
+            startedAt?: string;
+            /**
+             * Format: date-time
+             * @description When it last ended; absent while it runs or was never started.
+             */
+            finishedAt?: string;
+            /**
+             * Format: int32
+             * @description Its last exit code; absent while it runs or was never started.
+             */
+            exitCode?: number;
+            /** @description What its health check says; empty without one. */
+            health: string;
+            /** @description How often the engine restarted it. */
+            restarts: number;
+            /** @description Its restart policy, in the engine's word. */
+            restartPolicy: string;
+            /** @description What is mounted into it. */
+            mounts: components["schemas"]["ContainerMount"][];
+            /** @description The networks it is in. */
+            networks: string[];
+            /** @description Its labels. */
+            labels: {
+                [key: string]: string;
+            };
+            /** @description The engine's own document, environment included. */
+            engine?: {
+                [key: string]: unknown;
+            };
+        };
+        /** @description One line of a container's log. */
+        ContainerLogLine: {
+            /**
+             * Format: date-time
+             * @description When it was printed; only with `timestamps=true`.
+             */
+            time?: string;
+            /**
+             * @description Where it was printed; everything is `stdout` for a container with a terminal.
+             * @enum {string}
+             */
+            stream: "stdout" | "stderr";
+            /** @description The line without its line feed; bytes that are no UTF-8 are replaced by U+FFFD. */
+            text: string;
+        };
+        /** @description Lines of a container's log. */
+        ContainerLogs: {
+            /** @description Oldest first. */
+            lines: components["schemas"]["ContainerLogLine"][];
+            /** @description True: fewer lines than asked for, because together they pass 8 MiB. */
+            truncated: boolean;
+        };
+        /** @description Something mounted into a container. */
+        ContainerMount: {
+            /** @description `bind`, `volume`, `tmpfs` or another word of the engine. */
+            type: string;
+            /** @description The volume's name, or the path on the host. */
+            source: string;
+            /** @description The path inside. */
+            target: string;
+            /** @description True: it cannot be written to. */
+            readOnly: boolean;
+        };
         /** @description A port of a container. */
         ContainerPort: {
             /**
@@ -2134,6 +2423,29 @@ export interface components {
             parents?: boolean;
             /** @description Permission bits in octal; 0755 when empty. */
             mode?: string;
+        };
+        /** @description A credential. */
+        Credential: {
+            /** @description Its name, unique with its owner. */
+            name: string;
+            /**
+             * @description What it is for: `git` hosts or container registries.
+             * @enum {string}
+             */
+            kind: "git" | "registry";
+            /** @description The host that it is shown to, `host` or `host:port`, and no other. */
+            host: string;
+            /** @description The user name there. */
+            username: string;
+            /** @description Always `***`. */
+            secret: string;
+            /** @description The owner's user id. */
+            owner_uid: number;
+            /**
+             * Format: date-time
+             * @description When it was last written.
+             */
+            updated_at?: string;
         };
         /** @description The archive is gone. */
         DeleteBackupResponse: {
@@ -2468,6 +2780,11 @@ export interface components {
             /** @description By name. */
             containers: components["schemas"]["Container"][];
         };
+        /** @description Credentials. */
+        ListCredentialsResponse: {
+            /** @description By owner and name. */
+            credentials: components["schemas"]["Credential"][];
+        };
         /** @description A page of entries. */
         ListDirectoryResponse: {
             /** @description The directory itself. */
@@ -2508,6 +2825,11 @@ export interface components {
             schedules: components["schemas"]["Schedule"][];
             /** @description Pass it as `page_token` for the next page; empty on the last. */
             next_page_token: string;
+        };
+        /** @description Sources. */
+        ListSourcesResponse: {
+            /** @description By name. */
+            sources: components["schemas"]["Source"][];
         };
         /** @description Compose projects. */
         ListStacksResponse: {
@@ -2620,6 +2942,29 @@ export interface components {
             /** @description The visible apps, by id. */
             apps: components["schemas"]["AppPorts"][];
         };
+        /** @description A trigger to try. */
+        PreviewScheduleRequest: {
+            /** @description See `Schedule.trigger`. */
+            trigger: string;
+            /** @description See `Schedule.utc`. */
+            utc?: boolean;
+            /** @description See `Schedule.time_zone`. */
+            time_zone?: string;
+            /** @description How many firings: 1 to 100, default 5. */
+            count?: number;
+            /**
+             * Format: int64
+             * @description Firings after this instant, in seconds since 1970; now when absent. To the year 9999.
+             */
+            after_unix?: number;
+        };
+        /** @description When it would fire. */
+        PreviewScheduleResponse: {
+            /** @description The next firings, soonest first; fewer than asked for when no more come, each within a year of the one before. */
+            firings: components["schemas"]["ScheduleFiring"][];
+            /** @description The time zone that the trigger was read in. */
+            time_zone: string;
+        };
         /** @description A process of the host. */
         Process: {
             /** @description Its id. */
@@ -2719,10 +3064,20 @@ export interface components {
             /** @description Its name. */
             name: string;
         };
+        /** @description The credential is gone. */
+        RemoveCredentialResponse: {
+            /** @description Its name. */
+            name: string;
+        };
         /** @description The job is gone. */
         RemoveScheduleResponse: {
             /** @description Its id. */
             id: string;
+        };
+        /** @description The source is gone. */
+        RemoveSourceResponse: {
+            /** @description Its name. */
+            name: string;
         };
         /** @description What the pull changed. */
         RepullAppResponse: {
@@ -2820,8 +3175,30 @@ export interface components {
             next_run_unix?: number;
             /** @description The newest run. Output only. */
             last_run?: components["schemas"]["ScheduleRun"];
-            /** @description Firings that were skipped because a run was still going. Output only. */
+            /** @description Firings that were skipped, for any reason. Output only. */
             skipped?: number;
+            /**
+             * @description An IANA time zone, such as `Europe/Berlin`, in which the trigger is read; empty: the node's local time. Not together
+             *     with `utc`.
+             */
+            time_zone?: string;
+            /** @description A firing starts up to this many seconds late, by chance: 0 to 3600, default 0. Manual runs start at once. */
+            jitter_secs?: number;
+            /**
+             * @description How often a failed or timed out run is tried again: 0 to 10, default 0. The first retry comes after 30 s, each later
+             *     one after twice the wait before it, at most 30 min. Manual runs are not tried again.
+             */
+            retries?: number;
+            /**
+             * @description What happens to firings that were missed while the daemon did not run: `none` (default) or `latest`, which runs the
+             *     job once, for the newest of them within the last seven days.
+             * @enum {string}
+             */
+            catch_up?: "none" | "latest";
+            /** @description The same by reason. Output only. */
+            skips?: components["schemas"]["ScheduleSkip"][];
+            /** @description The owner's name; empty when the host has none. Output only. */
+            owner?: string;
         };
         /** @description What a job does. */
         ScheduleAction: {
@@ -2851,6 +3228,21 @@ export interface components {
             };
             /** @description The body, for `http`. */
             body?: string;
+        };
+        /** @description A firing. */
+        ScheduleFiring: {
+            /**
+             * Format: int64
+             * @description When, in seconds since 1970.
+             */
+            unix: number;
+            /** @description The same in the trigger's time zone, with its offset: `2026-03-29T03:00:00+02:00`. */
+            local_time: string;
+            /**
+             * @description `none`; `gap`: the clock skips the wanted time, it fires right after; `repeated`: the hour comes twice, it fires once.
+             * @enum {string}
+             */
+            anomaly: "none" | "gap" | "repeated";
         };
         /** @description A run of a job. */
         ScheduleRun: {
@@ -2891,6 +3283,31 @@ export interface components {
             error?: string;
             /** @description True: output or error is not whole. */
             truncated?: boolean;
+            /** @description Which attempt it is: 1, more for retries. */
+            attempt?: number;
+            /**
+             * Format: date-time
+             * @description The minute that it was due in; absent for manual runs.
+             */
+            scheduled_at?: string;
+            /** @description Uid of the job's owner. */
+            owner_uid?: number;
+        };
+        /** @description Firings of a job that were skipped for one reason. */
+        ScheduleSkip: {
+            /**
+             * @description `running`: the run before was still going. `late`: the daemon or the host stood still for more than five minutes.
+             *     `down`: the daemon did not run; counted for jobs with `catch_up: latest`.
+             * @enum {string}
+             */
+            reason?: "running" | "late" | "down";
+            /** @description How many. */
+            count?: number;
+            /**
+             * Format: int64
+             * @description The newest of them, in seconds since 1970.
+             */
+            last_unix?: number;
         };
         /** @description What to set. */
         SetPathAttributesRequest: {
@@ -2920,6 +3337,15 @@ export interface components {
             name: string;
             /** @description Why it stays. */
             reason: string;
+        };
+        /** @description An index of packages. */
+        Source: {
+            /** @description What `source/id` and `--source` call it. */
+            name: string;
+            /** @description A git repository, an https URL of an `index.yaml`, or a directory that holds one. A password in it is shown as `***`. */
+            url: string;
+            /** @description True: it is in the configuration file and can only be changed there. */
+            configured: boolean;
         };
         /** @description A compose project. */
         Stack: {
@@ -3545,6 +3971,11 @@ export interface operations {
                 "application/json": {
                     /** @description The tag to go to; without it the newest tag, or the head of the tracked branch. */
                     version?: string;
+                    /**
+                     * @description True: the licenses and permissions that the new version adds or changes are accepted. Without it they are asked for
+                     *     by a `license_required` (failed_precondition), and nothing changes.
+                     */
+                    license_ack?: boolean;
                 };
             };
         };
@@ -4359,6 +4790,125 @@ export interface operations {
             504: components["responses"]["DeadlineExceeded"];
         };
     };
+    listCredentials: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description Done. */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ListCredentialsResponse"];
+                };
+            };
+            400: components["responses"]["BadRequest"];
+            401: components["responses"]["Unauthenticated"];
+            403: components["responses"]["Denied"];
+            429: components["responses"]["TooMany"];
+            500: components["responses"]["Internal"];
+            501: components["responses"]["NotImplemented"];
+            503: components["responses"]["Unavailable"];
+            504: components["responses"]["DeadlineExceeded"];
+        };
+    };
+    upsertCredential: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                /** @description Its name. */
+                name: string;
+            };
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                "application/json": {
+                    /**
+                     * @description See `Credential.kind`.
+                     * @enum {string}
+                     */
+                    kind: "git" | "registry";
+                    /** @description See `Credential.host`. */
+                    host: string;
+                    /** @description The user name there. */
+                    username: string;
+                    /** @description The password or token; `"***"` keeps the stored one. */
+                    secret: string;
+                };
+            };
+        };
+        responses: {
+            /** @description Done. */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Credential"];
+                };
+            };
+            400: components["responses"]["BadRequest"];
+            401: components["responses"]["Unauthenticated"];
+            403: components["responses"]["Denied"];
+            404: components["responses"]["NotFound"];
+            409: components["responses"]["Conflict"];
+            413: components["responses"]["BodyTooLarge"];
+            415: components["responses"]["UnsupportedMediaType"];
+            429: components["responses"]["TooMany"];
+            431: components["responses"]["HeadTooLarge"];
+            500: components["responses"]["Internal"];
+            501: components["responses"]["NotImplemented"];
+            503: components["responses"]["Unavailable"];
+            504: components["responses"]["DeadlineExceeded"];
+        };
+    };
+    removeCredential: {
+        parameters: {
+            query?: {
+                /** @description Root only: the uid whose credential it is; the caller's own when absent. */
+                owner?: number;
+            };
+            header?: never;
+            path: {
+                /** @description Its name. */
+                name: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description Done. */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["RemoveCredentialResponse"];
+                };
+            };
+            400: components["responses"]["BadRequest"];
+            401: components["responses"]["Unauthenticated"];
+            403: components["responses"]["Denied"];
+            404: components["responses"]["NotFound"];
+            409: components["responses"]["Conflict"];
+            413: components["responses"]["BodyTooLarge"];
+            415: components["responses"]["UnsupportedMediaType"];
+            429: components["responses"]["TooMany"];
+            431: components["responses"]["HeadTooLarge"];
+            500: components["responses"]["Internal"];
+            501: components["responses"]["NotImplemented"];
+            503: components["responses"]["Unavailable"];
+            504: components["responses"]["DeadlineExceeded"];
+        };
+    };
     getStatus: {
         parameters: {
             query?: never;
@@ -4660,6 +5210,77 @@ export interface operations {
             413: components["responses"]["BodyTooLarge"];
             415: components["responses"]["UnsupportedMediaType"];
             429: components["responses"]["TooMany"];
+            500: components["responses"]["Internal"];
+            501: components["responses"]["NotImplemented"];
+            503: components["responses"]["Unavailable"];
+            504: components["responses"]["DeadlineExceeded"];
+        };
+    };
+    inspectContainer: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                /** @description Id, unambiguous prefix of an id, or name. */
+                container: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description Done. */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ContainerDetails"];
+                };
+            };
+            400: components["responses"]["BadRequest"];
+            401: components["responses"]["Unauthenticated"];
+            403: components["responses"]["Denied"];
+            404: components["responses"]["NotFound"];
+            429: components["responses"]["TooMany"];
+            431: components["responses"]["HeadTooLarge"];
+            500: components["responses"]["Internal"];
+            501: components["responses"]["NotImplemented"];
+            503: components["responses"]["Unavailable"];
+            504: components["responses"]["DeadlineExceeded"];
+        };
+    };
+    getContainerLogs: {
+        parameters: {
+            query?: {
+                /** @description How many of the last lines; 0 to 100000, default 100. A followed log with 0 starts with the next line. */
+                tail?: number;
+                /** @description True: each line carries its time. */
+                timestamps?: boolean;
+            };
+            header?: never;
+            path: {
+                /** @description Id, unambiguous prefix of an id, or name. */
+                container: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description Done. */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ContainerLogs"];
+                };
+            };
+            400: components["responses"]["BadRequest"];
+            401: components["responses"]["Unauthenticated"];
+            403: components["responses"]["Denied"];
+            404: components["responses"]["NotFound"];
+            429: components["responses"]["TooMany"];
+            431: components["responses"]["HeadTooLarge"];
             500: components["responses"]["Internal"];
             501: components["responses"]["NotImplemented"];
             503: components["responses"]["Unavailable"];
@@ -5266,6 +5887,42 @@ export interface operations {
             504: components["responses"]["DeadlineExceeded"];
         };
     };
+    getSchedule: {
+        parameters: {
+            query?: {
+                /** @description Root only: the uid whose job it is; the caller's own when absent. */
+                owner?: number;
+            };
+            header?: never;
+            path: {
+                /** @description Its id. */
+                id: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description Done. */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Schedule"];
+                };
+            };
+            400: components["responses"]["BadRequest"];
+            401: components["responses"]["Unauthenticated"];
+            403: components["responses"]["Denied"];
+            404: components["responses"]["NotFound"];
+            429: components["responses"]["TooMany"];
+            431: components["responses"]["HeadTooLarge"];
+            500: components["responses"]["Internal"];
+            501: components["responses"]["NotImplemented"];
+            503: components["responses"]["Unavailable"];
+            504: components["responses"]["DeadlineExceeded"];
+        };
+    };
     upsertSchedule: {
         parameters: {
             query?: never;
@@ -5297,6 +5954,24 @@ export interface operations {
                     keep?: number;
                     /** @description Root only: the uid whose job it is; the caller's own when absent. */
                     owner?: number;
+                    /**
+                     * @description An IANA time zone, such as `Europe/Berlin`, in which the trigger is read; empty: the node's local time. Not together
+                     *     with `utc`.
+                     */
+                    time_zone?: string;
+                    /** @description A firing starts up to this many seconds late, by chance: 0 to 3600, default 0. Manual runs start at once. */
+                    jitter_secs?: number;
+                    /**
+                     * @description How often a failed or timed out run is tried again: 0 to 10, default 0. The first retry comes after 30 s, each later
+                     *     one after twice the wait before it, at most 30 min. Manual runs are not tried again.
+                     */
+                    retries?: number;
+                    /**
+                     * @description What happens to firings that were missed while the daemon did not run: `none` (default) or `latest`, which runs the
+                     *     job once, for the newest of them within the last seven days.
+                     * @enum {string}
+                     */
+                    catch_up?: "none" | "latest";
                 };
             };
         };
@@ -5450,6 +6125,49 @@ export interface operations {
             504: components["responses"]["DeadlineExceeded"];
         };
     };
+    cancelScheduleRun: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                /** @description Id of the job. */
+                id: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: {
+            content: {
+                "application/json": {
+                    /** @description Root only: the uid whose job it is; the caller's own when absent. */
+                    owner?: number;
+                };
+            };
+        };
+        responses: {
+            /** @description Done. */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ScheduleRun"];
+                };
+            };
+            400: components["responses"]["BadRequest"];
+            401: components["responses"]["Unauthenticated"];
+            403: components["responses"]["Denied"];
+            404: components["responses"]["NotFound"];
+            409: components["responses"]["Conflict"];
+            413: components["responses"]["BodyTooLarge"];
+            415: components["responses"]["UnsupportedMediaType"];
+            429: components["responses"]["TooMany"];
+            431: components["responses"]["HeadTooLarge"];
+            500: components["responses"]["Internal"];
+            501: components["responses"]["NotImplemented"];
+            503: components["responses"]["Unavailable"];
+            504: components["responses"]["DeadlineExceeded"];
+        };
+    };
     listScheduleRuns: {
         parameters: {
             query?: {
@@ -5480,6 +6198,149 @@ export interface operations {
             401: components["responses"]["Unauthenticated"];
             403: components["responses"]["Denied"];
             404: components["responses"]["NotFound"];
+            429: components["responses"]["TooMany"];
+            431: components["responses"]["HeadTooLarge"];
+            500: components["responses"]["Internal"];
+            501: components["responses"]["NotImplemented"];
+            503: components["responses"]["Unavailable"];
+            504: components["responses"]["DeadlineExceeded"];
+        };
+    };
+    previewSchedule: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                "application/json": components["schemas"]["PreviewScheduleRequest"];
+            };
+        };
+        responses: {
+            /** @description Done. */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["PreviewScheduleResponse"];
+                };
+            };
+            400: components["responses"]["BadRequest"];
+            401: components["responses"]["Unauthenticated"];
+            403: components["responses"]["Denied"];
+            404: components["responses"]["NotFound"];
+            409: components["responses"]["Conflict"];
+            413: components["responses"]["BodyTooLarge"];
+            415: components["responses"]["UnsupportedMediaType"];
+            429: components["responses"]["TooMany"];
+            500: components["responses"]["Internal"];
+            501: components["responses"]["NotImplemented"];
+            503: components["responses"]["Unavailable"];
+            504: components["responses"]["DeadlineExceeded"];
+        };
+    };
+    listSources: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description Done. */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ListSourcesResponse"];
+                };
+            };
+            400: components["responses"]["BadRequest"];
+            401: components["responses"]["Unauthenticated"];
+            403: components["responses"]["Denied"];
+            429: components["responses"]["TooMany"];
+            500: components["responses"]["Internal"];
+            501: components["responses"]["NotImplemented"];
+            503: components["responses"]["Unavailable"];
+            504: components["responses"]["DeadlineExceeded"];
+        };
+    };
+    upsertSource: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                /** @description Its name. */
+                name: string;
+            };
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                "application/json": {
+                    /** @description See `Source.url`. */
+                    url: string;
+                };
+            };
+        };
+        responses: {
+            /** @description Done. */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Source"];
+                };
+            };
+            400: components["responses"]["BadRequest"];
+            401: components["responses"]["Unauthenticated"];
+            403: components["responses"]["Denied"];
+            404: components["responses"]["NotFound"];
+            409: components["responses"]["Conflict"];
+            413: components["responses"]["BodyTooLarge"];
+            415: components["responses"]["UnsupportedMediaType"];
+            429: components["responses"]["TooMany"];
+            431: components["responses"]["HeadTooLarge"];
+            500: components["responses"]["Internal"];
+            501: components["responses"]["NotImplemented"];
+            503: components["responses"]["Unavailable"];
+            504: components["responses"]["DeadlineExceeded"];
+        };
+    };
+    removeSource: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                /** @description Its name. */
+                name: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description Done. */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["RemoveSourceResponse"];
+                };
+            };
+            400: components["responses"]["BadRequest"];
+            401: components["responses"]["Unauthenticated"];
+            403: components["responses"]["Denied"];
+            404: components["responses"]["NotFound"];
+            409: components["responses"]["Conflict"];
+            413: components["responses"]["BodyTooLarge"];
+            415: components["responses"]["UnsupportedMediaType"];
             429: components["responses"]["TooMany"];
             431: components["responses"]["HeadTooLarge"];
             500: components["responses"]["Internal"];

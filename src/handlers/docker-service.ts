@@ -13,5 +13,9 @@ export function createDockerService(): ServiceImpl<typeof DockerService> {
     getDockerDiskUsage: unimplemented,
     pruneDocker: unimplemented,
     controlContainer: unimplemented,
+    inspectContainer: unimplemented,
+    getContainerLogs: unimplemented,
+    streamContainerLogs: unimplemented,
+    streamDockerEvents: unimplemented,
   };
 }

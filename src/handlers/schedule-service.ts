@@ -6,10 +6,15 @@ import { unimplemented } from "../rpc/unimplemented.ts";
 export function createScheduleService(): ServiceImpl<typeof ScheduleService> {
   return {
     listSchedules: unimplemented,
+    getSchedule: unimplemented,
     upsertSchedule: unimplemented,
     removeSchedule: unimplemented,
     replaceManagedSchedules: unimplemented,
     runSchedule: unimplemented,
+    runScheduleStream: unimplemented,
+    cancelScheduleRun: unimplemented,
     listScheduleRuns: unimplemented,
+    followScheduleRuns: unimplemented,
+    previewSchedule: unimplemented,
   };
 }

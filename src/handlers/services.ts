@@ -2,12 +2,14 @@
 import { AppService } from "../../gen/svc/v1/app_pb.ts";
 import { AuditService } from "../../gen/svc/v1/audit_pb.ts";
 import { BackupService } from "../../gen/svc/v1/backup_pb.ts";
+import { CredentialService } from "../../gen/svc/v1/credential_pb.ts";
 import { DaemonService } from "../../gen/svc/v1/daemon_pb.ts";
 import { DockerService } from "../../gen/svc/v1/docker_pb.ts";
 import { FileService } from "../../gen/svc/v1/file_pb.ts";
 import { MonitorService } from "../../gen/svc/v1/monitor_pb.ts";
 import { ProcessService } from "../../gen/svc/v1/process_pb.ts";
 import { ScheduleService } from "../../gen/svc/v1/schedule_pb.ts";
+import { SourceService } from "../../gen/svc/v1/source_pb.ts";
 import { SystemService } from "../../gen/svc/v1/system_pb.ts";
 import { TokenService } from "../../gen/svc/v1/token_pb.ts";
 import type { Apps } from "../apps/apps.ts";
@@ -20,12 +22,14 @@ import type { TokenAuthority } from "../tokens/token-authority.ts";
 import { createAppService } from "./app-service.ts";
 import { createAuditService } from "./audit-service.ts";
 import { createBackupService } from "./backup-service.ts";
+import { createCredentialService } from "./credential-service.ts";
 import { createDaemonService, type DaemonFacts } from "./daemon-service.ts";
 import { createDockerService } from "./docker-service.ts";
 import { createFileService } from "./file-service.ts";
 import { createMonitorService } from "./monitor-service.ts";
 import { createProcessService } from "./process-service.ts";
 import { createScheduleService } from "./schedule-service.ts";
+import { createSourceService } from "./source-service.ts";
 import { createSystemService } from "./system-service.ts";
 import { createTokenService } from "./token-service.ts";
 
@@ -44,12 +48,14 @@ export function bindServices(domain: Domain): BoundService[] {
     implement(AppService, createAppService(apps, consoleTokens)),
     implement(AuditService, createAuditService(audit)),
     implement(BackupService, createBackupService()),
+    implement(CredentialService, createCredentialService()),
     implement(DaemonService, createDaemonService(apps, facts, metrics)),
     implement(DockerService, createDockerService()),
     implement(FileService, createFileService()),
     implement(MonitorService, createMonitorService()),
     implement(ProcessService, createProcessService()),
     implement(ScheduleService, createScheduleService()),
+    implement(SourceService, createSourceService()),
     implement(SystemService, createSystemService()),
     implement(TokenService, createTokenService(tokens)),
   ];

@@ -9,16 +9,16 @@ import { fileDesc, messageDesc, serviceDesc } from "@bufbuild/protobuf/codegenv2
 import { file_google_api_annotations } from "../../google/api/annotations_pb.ts";
 import { file_google_api_field_behavior } from "../../google/api/field_behavior_pb.ts";
 import type { Timestamp } from "@bufbuild/protobuf/wkt";
-import { file_google_protobuf_timestamp } from "@bufbuild/protobuf/wkt";
+import { file_google_protobuf_struct, file_google_protobuf_timestamp } from "@bufbuild/protobuf/wkt";
 import { file_svc_v1_access } from "./access_pb.ts";
 import { file_svc_v1_rules } from "./rules_pb.ts";
-import type { Message } from "@bufbuild/protobuf";
+import type { JsonObject, Message } from "@bufbuild/protobuf";
 
 /**
  * Describes the file svc/v1/docker.proto.
  */
 export const file_svc_v1_docker: GenFile = /*@__PURE__*/
-  fileDesc("ChNzdmMvdjEvZG9ja2VyLnByb3RvEgZzdmMudjEiMgoVTGlzdENvbnRhaW5lcnNSZXF1ZXN0EgsKA2FsbBgBIAEoCBIMCgRzaXplGAIgASgIIj8KFkxpc3RDb250YWluZXJzUmVzcG9uc2USJQoKY29udGFpbmVycxgBIAMoCzIRLnN2Yy52MS5Db250YWluZXIi5wIKCUNvbnRhaW5lchIKCgJpZBgBIAEoCRIMCgRuYW1lGAIgASgJEg0KBWltYWdlGAMgASgJEhAKCGltYWdlX2lkGAQgASgJEg0KBXN0YXRlGAUgASgJEg4KBnN0YXR1cxgGIAEoCRIuCgpjcmVhdGVkX2F0GAcgASgLMhouZ29vZ2xlLnByb3RvYnVmLlRpbWVzdGFtcBIkCgVwb3J0cxgIIAMoCzIVLnN2Yy52MS5Db250YWluZXJQb3J0EhwKD2NvbXBvc2VfcHJvamVjdBgJIAEoCUgAiAEBEhwKD2NvbXBvc2Vfc2VydmljZRgKIAEoCUgBiAEBEhMKBmFwcF9pZBgLIAEoCUgCiAEBEhcKCnNpemVfYnl0ZXMYDCABKANIA4gBAUISChBfY29tcG9zZV9wcm9qZWN0QhIKEF9jb21wb3NlX3NlcnZpY2VCCQoHX2FwcF9pZEINCgtfc2l6ZV9ieXRlcyKhAQoNQ29udGFpbmVyUG9ydBImCghwcm90b2NvbBgBIAEoCUIUmrUYEDIDdGNwMgN1ZHAyBHNjdHASFgoOY29udGFpbmVyX3BvcnQYAiABKA0SFgoJaG9zdF9wb3J0GAMgASgNSACIAQESGQoMaG9zdF9hZGRyZXNzGAQgASgJSAGIAQFCDAoKX2hvc3RfcG9ydEIPCg1faG9zdF9hZGRyZXNzIjgKGUxpc3RDb250YWluZXJTdGF0c1JlcXVlc3QSGwoDaWRzGAEgAygJQg6atRgKQOgHSgUYASCAASJDChpMaXN0Q29udGFpbmVyU3RhdHNSZXNwb25zZRIlCgVzdGF0cxgBIAMoCzIWLnN2Yy52MS5Db250YWluZXJTdGF0cyKAAgoOQ29udGFpbmVyU3RhdHMSCgoCaWQYASABKAkSDAoEbmFtZRgCIAEoCRITCgtjcHVfcGVyY2VudBgDIAEoARIUCgxtZW1vcnlfYnl0ZXMYBCABKAMSHwoSbWVtb3J5X2xpbWl0X2J5dGVzGAUgASgDSACIAQESHgoWbmV0d29ya19yZWNlaXZlZF9ieXRlcxgGIAEoAxIaChJuZXR3b3JrX3NlbnRfYnl0ZXMYByABKAMSGAoQYmxvY2tfcmVhZF9ieXRlcxgIIAEoAxIbChNibG9ja193cml0dGVuX2J5dGVzGAkgASgDQhUKE19tZW1vcnlfbGltaXRfYnl0ZXMiEwoRTGlzdEltYWdlc1JlcXVlc3QiMwoSTGlzdEltYWdlc1Jlc3BvbnNlEh0KBmltYWdlcxgBIAMoCzINLnN2Yy52MS5JbWFnZSLNAQoFSW1hZ2USCgoCaWQYASABKAkSDAoEdGFncxgCIAMoCRIPCgdkaWdlc3RzGAMgAygJEhIKCnNpemVfYnl0ZXMYBCABKAMSLgoKY3JlYXRlZF9hdBgFIAEoCzIaLmdvb2dsZS5wcm90b2J1Zi5UaW1lc3RhbXASEgoKY29udGFpbmVycxgGIAEoDRIQCghkYW5nbGluZxgHIAEoCBIVCg1zdmNfcHJvdGVjdGVkGAggASgIEhgKEHByb3RlY3RlZF9yZWFzb24YCSABKAkiFAoSTGlzdFZvbHVtZXNSZXF1ZXN0IjYKE0xpc3RWb2x1bWVzUmVzcG9uc2USHwoHdm9sdW1lcxgBIAMoCzIOLnN2Yy52MS5Wb2x1bWUirgEKBlZvbHVtZRIMCgRuYW1lGAEgASgJEg4KBmRyaXZlchgCIAEoCRIuCgpjcmVhdGVkX2F0GAMgASgLMhouZ29vZ2xlLnByb3RvYnVmLlRpbWVzdGFtcBIRCglhbm9ueW1vdXMYBCABKAgSEgoKY29udGFpbmVycxgFIAEoDRIVCg1zdmNfcHJvdGVjdGVkGAYgASgIEhgKEHByb3RlY3RlZF9yZWFzb24YByABKAkiFQoTTGlzdE5ldHdvcmtzUmVxdWVzdCI5ChRMaXN0TmV0d29ya3NSZXNwb25zZRIhCghuZXR3b3JrcxgBIAMoCzIPLnN2Yy52MS5OZXR3b3JrImUKB05ldHdvcmsSCgoCaWQYASABKAkSDAoEbmFtZRgCIAEoCRIOCgZkcml2ZXIYAyABKAkSDQoFc2NvcGUYBCABKAkSDwoHc3VibmV0cxgFIAMoCRIQCghpbnRlcm5hbBgGIAEoCCIbChlHZXREb2NrZXJEaXNrVXNhZ2VSZXF1ZXN0IssBCg9Eb2NrZXJEaXNrVXNhZ2USKgoGaW1hZ2VzGAEgASgLMhouc3ZjLnYxLkRvY2tlckRpc2tDYXRlZ29yeRIuCgpjb250YWluZXJzGAIgASgLMhouc3ZjLnYxLkRvY2tlckRpc2tDYXRlZ29yeRIrCgd2b2x1bWVzGAMgASgLMhouc3ZjLnYxLkRvY2tlckRpc2tDYXRlZ29yeRIvCgtidWlsZF9jYWNoZRgEIAEoCzIaLnN2Yy52MS5Eb2NrZXJEaXNrQ2F0ZWdvcnkiNwoSRG9ja2VyRGlza0NhdGVnb3J5Eg0KBWNvdW50GAEgASgNEhIKCnNpemVfYnl0ZXMYAiABKAMijwEKElBydW5lRG9ja2VyUmVxdWVzdBI1CgZ0YXJnZXQYASABKAlCJeBBApq1GB4yBmltYWdlczIHdm9sdW1lczILYnVpbGRfY2FjaGUSDwoHZHJ5X3J1bhgCIAEoCBIfCg1kYW5nbGluZ19vbmx5GAMgASgIQgPgQQJIAIgBAUIQCg5fZGFuZ2xpbmdfb25seSKGAQoTUHJ1bmVEb2NrZXJSZXNwb25zZRIjCgdyZW1vdmVkGAEgAygLMhIuc3ZjLnYxLlBydW5lZEl0ZW0SJAoHc2tpcHBlZBgCIAMoCzITLnN2Yy52MS5Ta2lwcGVkSXRlbRITCgtmcmVlZF9ieXRlcxgDIAEoAxIPCgdkcnlfcnVuGAQgASgIIjoKClBydW5lZEl0ZW0SCgoCaWQYASABKAkSDAoEbmFtZRgCIAEoCRISCgpzaXplX2J5dGVzGAMgASgDIjcKC1NraXBwZWRJdGVtEgoKAmlkGAEgASgJEgwKBG5hbWUYAiABKAkSDgoGcmVhc29uGAMgASgJIrABChdDb250cm9sQ29udGFpbmVyUmVxdWVzdBIeCgljb250YWluZXIYASABKAlCCZq1GAUYASCAAkgAEiQKD2NvbXBvc2VfcHJvamVjdBgCIAEoCUIJmrUYBRgBIIACSAASRQoGYWN0aW9uGAMgASgJQjXgQQKatRguMgVzdGFydDIEc3RvcDIHcmVzdGFydDIFcGF1c2UyB3VucGF1c2UyBnJlbW92ZUIICgZ0YXJnZXQicQoYQ29udHJvbENvbnRhaW5lclJlc3BvbnNlEi8KCmNvbnRyb2xsZWQYASADKAsyGy5zdmMudjEuQ29udHJvbGxlZENvbnRhaW5lchIkCgdza2lwcGVkGAIgAygLMhMuc3ZjLnYxLlNraXBwZWRJdGVtIi8KE0NvbnRyb2xsZWRDb250YWluZXISCgoCaWQYASABKAkSDAoEbmFtZRgCIAEoCTL7BwoNRG9ja2VyU2VydmljZRJ/Cg5MaXN0Q29udGFpbmVycxIdLnN2Yy52MS5MaXN0Q29udGFpbmVyc1JlcXVlc3QaHi5zdmMudjEuTGlzdENvbnRhaW5lcnNSZXNwb25zZSIukAIBiLUYApK1GAZkb2NrZXKC0+STAhcSFS92MS9kb2NrZXIvY29udGFpbmVycxKGAQoSTGlzdENvbnRhaW5lclN0YXRzEiEuc3ZjLnYxLkxpc3RDb250YWluZXJTdGF0c1JlcXVlc3QaIi5zdmMudjEuTGlzdENvbnRhaW5lclN0YXRzUmVzcG9uc2UiKZACAYi1GAKStRgGZG9ja2VygtPkkwISEhAvdjEvZG9ja2VyL3N0YXRzEm8KCkxpc3RJbWFnZXMSGS5zdmMudjEuTGlzdEltYWdlc1JlcXVlc3QaGi5zdmMudjEuTGlzdEltYWdlc1Jlc3BvbnNlIiqQAgGItRgCkrUYBmRvY2tlcoLT5JMCExIRL3YxL2RvY2tlci9pbWFnZXMScwoLTGlzdFZvbHVtZXMSGi5zdmMudjEuTGlzdFZvbHVtZXNSZXF1ZXN0Ghsuc3ZjLnYxLkxpc3RWb2x1bWVzUmVzcG9uc2UiK5ACAYi1GAKStRgGZG9ja2VygtPkkwIUEhIvdjEvZG9ja2VyL3ZvbHVtZXMSdwoMTGlzdE5ldHdvcmtzEhsuc3ZjLnYxLkxpc3ROZXR3b3Jrc1JlcXVlc3QaHC5zdmMudjEuTGlzdE5ldHdvcmtzUmVzcG9uc2UiLJACAYi1GAKStRgGZG9ja2VygtPkkwIVEhMvdjEvZG9ja2VyL25ldHdvcmtzEoABChJHZXREb2NrZXJEaXNrVXNhZ2USIS5zdmMudjEuR2V0RG9ja2VyRGlza1VzYWdlUmVxdWVzdBoXLnN2Yy52MS5Eb2NrZXJEaXNrVXNhZ2UiLpACAYi1GAKStRgGZG9ja2VygtPkkwIXEhUvdjEvZG9ja2VyL2Rpc2stdXNhZ2UScQoLUHJ1bmVEb2NrZXISGi5zdmMudjEuUHJ1bmVEb2NrZXJSZXF1ZXN0Ghsuc3ZjLnYxLlBydW5lRG9ja2VyUmVzcG9uc2UiKYi1GAKStRgGZG9ja2VygtPkkwIVOgEqIhAvdjEvZG9ja2VyL3BydW5lEooBChBDb250cm9sQ29udGFpbmVyEh8uc3ZjLnYxLkNvbnRyb2xDb250YWluZXJSZXF1ZXN0GiAuc3ZjLnYxLkNvbnRyb2xDb250YWluZXJSZXNwb25zZSIziLUYApK1GA5kb2NrZXIuY29udHJvbILT5JMCFzoBKiISL3YxL2RvY2tlci9jb250cm9sYgZwcm90bzM", [file_google_api_annotations, file_google_api_field_behavior, file_google_protobuf_timestamp, file_svc_v1_access, file_svc_v1_rules]);
+  fileDesc("ChNzdmMvdjEvZG9ja2VyLnByb3RvEgZzdmMudjEiMgoVTGlzdENvbnRhaW5lcnNSZXF1ZXN0EgsKA2FsbBgBIAEoCBIMCgRzaXplGAIgASgIIj8KFkxpc3RDb250YWluZXJzUmVzcG9uc2USJQoKY29udGFpbmVycxgBIAMoCzIRLnN2Yy52MS5Db250YWluZXIi5wIKCUNvbnRhaW5lchIKCgJpZBgBIAEoCRIMCgRuYW1lGAIgASgJEg0KBWltYWdlGAMgASgJEhAKCGltYWdlX2lkGAQgASgJEg0KBXN0YXRlGAUgASgJEg4KBnN0YXR1cxgGIAEoCRIuCgpjcmVhdGVkX2F0GAcgASgLMhouZ29vZ2xlLnByb3RvYnVmLlRpbWVzdGFtcBIkCgVwb3J0cxgIIAMoCzIVLnN2Yy52MS5Db250YWluZXJQb3J0EhwKD2NvbXBvc2VfcHJvamVjdBgJIAEoCUgAiAEBEhwKD2NvbXBvc2Vfc2VydmljZRgKIAEoCUgBiAEBEhMKBmFwcF9pZBgLIAEoCUgCiAEBEhcKCnNpemVfYnl0ZXMYDCABKANIA4gBAUISChBfY29tcG9zZV9wcm9qZWN0QhIKEF9jb21wb3NlX3NlcnZpY2VCCQoHX2FwcF9pZEINCgtfc2l6ZV9ieXRlcyI4ChdJbnNwZWN0Q29udGFpbmVyUmVxdWVzdBIdCgljb250YWluZXIYASABKAlCCuBBApq1GAMggAIi0gMKEENvbnRhaW5lckRldGFpbHMSJAoJY29udGFpbmVyGAEgASgLMhEuc3ZjLnYxLkNvbnRhaW5lchIPCgdjb21tYW5kGAIgAygJEi4KCnN0YXJ0ZWRfYXQYAyABKAsyGi5nb29nbGUucHJvdG9idWYuVGltZXN0YW1wEi8KC2ZpbmlzaGVkX2F0GAQgASgLMhouZ29vZ2xlLnByb3RvYnVmLlRpbWVzdGFtcBIWCglleGl0X2NvZGUYBSABKAVIAIgBARIOCgZoZWFsdGgYBiABKAkSEAoIcmVzdGFydHMYByABKA0SFgoOcmVzdGFydF9wb2xpY3kYCCABKAkSJgoGbW91bnRzGAkgAygLMhYuc3ZjLnYxLkNvbnRhaW5lck1vdW50EhAKCG5ldHdvcmtzGAogAygJEjQKBmxhYmVscxgLIAMoCzIkLnN2Yy52MS5Db250YWluZXJEZXRhaWxzLkxhYmVsc0VudHJ5EicKBmVuZ2luZRgMIAEoCzIXLmdvb2dsZS5wcm90b2J1Zi5TdHJ1Y3QaLQoLTGFiZWxzRW50cnkSCwoDa2V5GAEgASgJEg0KBXZhbHVlGAIgASgJOgI4AUIMCgpfZXhpdF9jb2RlIlEKDkNvbnRhaW5lck1vdW50EgwKBHR5cGUYASABKAkSDgoGc291cmNlGAIgASgJEg4KBnRhcmdldBgDIAEoCRIRCglyZWFkX29ubHkYBCABKAgidwoXR2V0Q29udGFpbmVyTG9nc1JlcXVlc3QSHQoJY29udGFpbmVyGAEgASgJQgrgQQKatRgDIIACEiAKBHRhaWwYAiABKA1CDZq1GAkRAAAAAABq+EBIAIgBARISCgp0aW1lc3RhbXBzGAMgASgIQgcKBV90YWlsIksKDUNvbnRhaW5lckxvZ3MSJwoFbGluZXMYASADKAsyGC5zdmMudjEuQ29udGFpbmVyTG9nTGluZRIRCgl0cnVuY2F0ZWQYAiABKAgicAoQQ29udGFpbmVyTG9nTGluZRIoCgR0aW1lGAEgASgLMhouZ29vZ2xlLnByb3RvYnVmLlRpbWVzdGFtcBIkCgZzdHJlYW0YAiABKAlCFJq1GBAyBnN0ZG91dDIGc3RkZXJyEgwKBHRleHQYAyABKAkiOAoZU3RyZWFtRG9ja2VyRXZlbnRzUmVxdWVzdBIbCgV0eXBlcxgBIAMoCUIMmrUYCEAQSgQYASAgIvsBCgtEb2NrZXJFdmVudBIoCgR0aW1lGAEgASgLMhouZ29vZ2xlLnByb3RvYnVmLlRpbWVzdGFtcBIMCgR0eXBlGAIgASgJEg4KBmFjdGlvbhgDIAEoCRIKCgJpZBgEIAEoCRIMCgRuYW1lGAUgASgJEhMKBmFwcF9pZBgGIAEoCUgAiAEBEjcKCmF0dHJpYnV0ZXMYByADKAsyIy5zdmMudjEuRG9ja2VyRXZlbnQuQXR0cmlidXRlc0VudHJ5GjEKD0F0dHJpYnV0ZXNFbnRyeRILCgNrZXkYASABKAkSDQoFdmFsdWUYAiABKAk6AjgBQgkKB19hcHBfaWQioQEKDUNvbnRhaW5lclBvcnQSJgoIcHJvdG9jb2wYASABKAlCFJq1GBAyA3RjcDIDdWRwMgRzY3RwEhYKDmNvbnRhaW5lcl9wb3J0GAIgASgNEhYKCWhvc3RfcG9ydBgDIAEoDUgAiAEBEhkKDGhvc3RfYWRkcmVzcxgEIAEoCUgBiAEBQgwKCl9ob3N0X3BvcnRCDwoNX2hvc3RfYWRkcmVzcyI4ChlMaXN0Q29udGFpbmVyU3RhdHNSZXF1ZXN0EhsKA2lkcxgBIAMoCUIOmrUYCkDoB0oFGAEggAEiQwoaTGlzdENvbnRhaW5lclN0YXRzUmVzcG9uc2USJQoFc3RhdHMYASADKAsyFi5zdmMudjEuQ29udGFpbmVyU3RhdHMigAIKDkNvbnRhaW5lclN0YXRzEgoKAmlkGAEgASgJEgwKBG5hbWUYAiABKAkSEwoLY3B1X3BlcmNlbnQYAyABKAESFAoMbWVtb3J5X2J5dGVzGAQgASgDEh8KEm1lbW9yeV9saW1pdF9ieXRlcxgFIAEoA0gAiAEBEh4KFm5ldHdvcmtfcmVjZWl2ZWRfYnl0ZXMYBiABKAMSGgoSbmV0d29ya19zZW50X2J5dGVzGAcgASgDEhgKEGJsb2NrX3JlYWRfYnl0ZXMYCCABKAMSGwoTYmxvY2tfd3JpdHRlbl9ieXRlcxgJIAEoA0IVChNfbWVtb3J5X2xpbWl0X2J5dGVzIhMKEUxpc3RJbWFnZXNSZXF1ZXN0IjMKEkxpc3RJbWFnZXNSZXNwb25zZRIdCgZpbWFnZXMYASADKAsyDS5zdmMudjEuSW1hZ2UizQEKBUltYWdlEgoKAmlkGAEgASgJEgwKBHRhZ3MYAiADKAkSDwoHZGlnZXN0cxgDIAMoCRISCgpzaXplX2J5dGVzGAQgASgDEi4KCmNyZWF0ZWRfYXQYBSABKAsyGi5nb29nbGUucHJvdG9idWYuVGltZXN0YW1wEhIKCmNvbnRhaW5lcnMYBiABKA0SEAoIZGFuZ2xpbmcYByABKAgSFQoNc3ZjX3Byb3RlY3RlZBgIIAEoCBIYChBwcm90ZWN0ZWRfcmVhc29uGAkgASgJIhQKEkxpc3RWb2x1bWVzUmVxdWVzdCI2ChNMaXN0Vm9sdW1lc1Jlc3BvbnNlEh8KB3ZvbHVtZXMYASADKAsyDi5zdmMudjEuVm9sdW1lIq4BCgZWb2x1bWUSDAoEbmFtZRgBIAEoCRIOCgZkcml2ZXIYAiABKAkSLgoKY3JlYXRlZF9hdBgDIAEoCzIaLmdvb2dsZS5wcm90b2J1Zi5UaW1lc3RhbXASEQoJYW5vbnltb3VzGAQgASgIEhIKCmNvbnRhaW5lcnMYBSABKA0SFQoNc3ZjX3Byb3RlY3RlZBgGIAEoCBIYChBwcm90ZWN0ZWRfcmVhc29uGAcgASgJIhUKE0xpc3ROZXR3b3Jrc1JlcXVlc3QiOQoUTGlzdE5ldHdvcmtzUmVzcG9uc2USIQoIbmV0d29ya3MYASADKAsyDy5zdmMudjEuTmV0d29yayJlCgdOZXR3b3JrEgoKAmlkGAEgASgJEgwKBG5hbWUYAiABKAkSDgoGZHJpdmVyGAMgASgJEg0KBXNjb3BlGAQgASgJEg8KB3N1Ym5ldHMYBSADKAkSEAoIaW50ZXJuYWwYBiABKAgiGwoZR2V0RG9ja2VyRGlza1VzYWdlUmVxdWVzdCLLAQoPRG9ja2VyRGlza1VzYWdlEioKBmltYWdlcxgBIAEoCzIaLnN2Yy52MS5Eb2NrZXJEaXNrQ2F0ZWdvcnkSLgoKY29udGFpbmVycxgCIAEoCzIaLnN2Yy52MS5Eb2NrZXJEaXNrQ2F0ZWdvcnkSKwoHdm9sdW1lcxgDIAEoCzIaLnN2Yy52MS5Eb2NrZXJEaXNrQ2F0ZWdvcnkSLwoLYnVpbGRfY2FjaGUYBCABKAsyGi5zdmMudjEuRG9ja2VyRGlza0NhdGVnb3J5IjcKEkRvY2tlckRpc2tDYXRlZ29yeRINCgVjb3VudBgBIAEoDRISCgpzaXplX2J5dGVzGAIgASgDIo8BChJQcnVuZURvY2tlclJlcXVlc3QSNQoGdGFyZ2V0GAEgASgJQiXgQQKatRgeMgZpbWFnZXMyB3ZvbHVtZXMyC2J1aWxkX2NhY2hlEg8KB2RyeV9ydW4YAiABKAgSHwoNZGFuZ2xpbmdfb25seRgDIAEoCEID4EECSACIAQFCEAoOX2RhbmdsaW5nX29ubHkihgEKE1BydW5lRG9ja2VyUmVzcG9uc2USIwoHcmVtb3ZlZBgBIAMoCzISLnN2Yy52MS5QcnVuZWRJdGVtEiQKB3NraXBwZWQYAiADKAsyEy5zdmMudjEuU2tpcHBlZEl0ZW0SEwoLZnJlZWRfYnl0ZXMYAyABKAMSDwoHZHJ5X3J1bhgEIAEoCCI6CgpQcnVuZWRJdGVtEgoKAmlkGAEgASgJEgwKBG5hbWUYAiABKAkSEgoKc2l6ZV9ieXRlcxgDIAEoAyI3CgtTa2lwcGVkSXRlbRIKCgJpZBgBIAEoCRIMCgRuYW1lGAIgASgJEg4KBnJlYXNvbhgDIAEoCSKwAQoXQ29udHJvbENvbnRhaW5lclJlcXVlc3QSHgoJY29udGFpbmVyGAEgASgJQgmatRgFGAEggAJIABIkCg9jb21wb3NlX3Byb2plY3QYAiABKAlCCZq1GAUYASCAAkgAEkUKBmFjdGlvbhgDIAEoCUI14EECmrUYLjIFc3RhcnQyBHN0b3AyB3Jlc3RhcnQyBXBhdXNlMgd1bnBhdXNlMgZyZW1vdmVCCAoGdGFyZ2V0InEKGENvbnRyb2xDb250YWluZXJSZXNwb25zZRIvCgpjb250cm9sbGVkGAEgAygLMhsuc3ZjLnYxLkNvbnRyb2xsZWRDb250YWluZXISJAoHc2tpcHBlZBgCIAMoCzITLnN2Yy52MS5Ta2lwcGVkSXRlbSIvChNDb250cm9sbGVkQ29udGFpbmVyEgoKAmlkGAEgASgJEgwKBG5hbWUYAiABKAky3AsKDURvY2tlclNlcnZpY2USfwoOTGlzdENvbnRhaW5lcnMSHS5zdmMudjEuTGlzdENvbnRhaW5lcnNSZXF1ZXN0Gh4uc3ZjLnYxLkxpc3RDb250YWluZXJzUmVzcG9uc2UiLpACAYi1GAKStRgGZG9ja2VygtPkkwIXEhUvdjEvZG9ja2VyL2NvbnRhaW5lcnMShgEKEkxpc3RDb250YWluZXJTdGF0cxIhLnN2Yy52MS5MaXN0Q29udGFpbmVyU3RhdHNSZXF1ZXN0GiIuc3ZjLnYxLkxpc3RDb250YWluZXJTdGF0c1Jlc3BvbnNlIimQAgGItRgCkrUYBmRvY2tlcoLT5JMCEhIQL3YxL2RvY2tlci9zdGF0cxJvCgpMaXN0SW1hZ2VzEhkuc3ZjLnYxLkxpc3RJbWFnZXNSZXF1ZXN0Ghouc3ZjLnYxLkxpc3RJbWFnZXNSZXNwb25zZSIqkAIBiLUYApK1GAZkb2NrZXKC0+STAhMSES92MS9kb2NrZXIvaW1hZ2VzEnMKC0xpc3RWb2x1bWVzEhouc3ZjLnYxLkxpc3RWb2x1bWVzUmVxdWVzdBobLnN2Yy52MS5MaXN0Vm9sdW1lc1Jlc3BvbnNlIiuQAgGItRgCkrUYBmRvY2tlcoLT5JMCFBISL3YxL2RvY2tlci92b2x1bWVzEncKDExpc3ROZXR3b3JrcxIbLnN2Yy52MS5MaXN0TmV0d29ya3NSZXF1ZXN0Ghwuc3ZjLnYxLkxpc3ROZXR3b3Jrc1Jlc3BvbnNlIiyQAgGItRgCkrUYBmRvY2tlcoLT5JMCFRITL3YxL2RvY2tlci9uZXR3b3JrcxKAAQoSR2V0RG9ja2VyRGlza1VzYWdlEiEuc3ZjLnYxLkdldERvY2tlckRpc2tVc2FnZVJlcXVlc3QaFy5zdmMudjEuRG9ja2VyRGlza1VzYWdlIi6QAgGItRgCkrUYBmRvY2tlcoLT5JMCFxIVL3YxL2RvY2tlci9kaXNrLXVzYWdlEnEKC1BydW5lRG9ja2VyEhouc3ZjLnYxLlBydW5lRG9ja2VyUmVxdWVzdBobLnN2Yy52MS5QcnVuZURvY2tlclJlc3BvbnNlIimItRgCkrUYBmRvY2tlcoLT5JMCFToBKiIQL3YxL2RvY2tlci9wcnVuZRKKAQoQQ29udHJvbENvbnRhaW5lchIfLnN2Yy52MS5Db250cm9sQ29udGFpbmVyUmVxdWVzdBogLnN2Yy52MS5Db250cm9sQ29udGFpbmVyUmVzcG9uc2UiM4i1GAKStRgOZG9ja2VyLmNvbnRyb2yC0+STAhc6ASoiEi92MS9kb2NrZXIvY29udHJvbBKJAQoQSW5zcGVjdENvbnRhaW5lchIfLnN2Yy52MS5JbnNwZWN0Q29udGFpbmVyUmVxdWVzdBoYLnN2Yy52MS5Db250YWluZXJEZXRhaWxzIjqQAgGItRgCkrUYBmRvY2tlcoLT5JMCIxIhL3YxL2RvY2tlci9jb250YWluZXJzL3tjb250YWluZXJ9EosBChBHZXRDb250YWluZXJMb2dzEh8uc3ZjLnYxLkdldENvbnRhaW5lckxvZ3NSZXF1ZXN0GhUuc3ZjLnYxLkNvbnRhaW5lckxvZ3MiP5ACAYi1GAKStRgGZG9ja2VygtPkkwIoEiYvdjEvZG9ja2VyL2NvbnRhaW5lcnMve2NvbnRhaW5lcn0vbG9ncxJiChNTdHJlYW1Db250YWluZXJMb2dzEh8uc3ZjLnYxLkdldENvbnRhaW5lckxvZ3NSZXF1ZXN0GhUuc3ZjLnYxLkNvbnRhaW5lckxvZ3MiEZACAYi1GAKStRgGZG9ja2VyMAESYQoSU3RyZWFtRG9ja2VyRXZlbnRzEiEuc3ZjLnYxLlN0cmVhbURvY2tlckV2ZW50c1JlcXVlc3QaEy5zdmMudjEuRG9ja2VyRXZlbnQiEZACAYi1GAKStRgGZG9ja2VyMAFiBnByb3RvMw", [file_google_api_annotations, file_google_api_field_behavior, file_google_protobuf_struct, file_google_protobuf_timestamp, file_svc_v1_access, file_svc_v1_rules]);
 
 /**
  * Which containers.
@@ -168,6 +168,349 @@ export const ContainerSchema: GenMessage<Container> = /*@__PURE__*/
   messageDesc(file_svc_v1_docker, 2);
 
 /**
+ * Which container.
+ *
+ * @generated from message svc.v1.InspectContainerRequest
+ */
+export type InspectContainerRequest = Message<"svc.v1.InspectContainerRequest"> & {
+  /**
+   * Id, unambiguous prefix of an id, or name.
+   *
+   * @generated from field: string container = 1;
+   */
+  container: string;
+};
+
+/**
+ * Describes the message svc.v1.InspectContainerRequest.
+ * Use `create(InspectContainerRequestSchema)` to create a new message.
+ */
+export const InspectContainerRequestSchema: GenMessage<InspectContainerRequest> = /*@__PURE__*/
+  messageDesc(file_svc_v1_docker, 3);
+
+/**
+ * A container in detail.
+ *
+ * @generated from message svc.v1.ContainerDetails
+ */
+export type ContainerDetails = Message<"svc.v1.ContainerDetails"> & {
+  /**
+   * What the list says of it.
+   *
+   * @generated from field: svc.v1.Container container = 1;
+   */
+  container?: Container | undefined;
+
+  /**
+   * What it runs.
+   *
+   * @generated from field: repeated string command = 2;
+   */
+  command: string[];
+
+  /**
+   * When it was last started; absent when never.
+   *
+   * @generated from field: google.protobuf.Timestamp started_at = 3;
+   */
+  startedAt?: Timestamp | undefined;
+
+  /**
+   * When it last ended; absent while it runs or was never started.
+   *
+   * @generated from field: google.protobuf.Timestamp finished_at = 4;
+   */
+  finishedAt?: Timestamp | undefined;
+
+  /**
+   * Its last exit code; absent while it runs or was never started.
+   *
+   * @generated from field: optional int32 exit_code = 5;
+   */
+  exitCode?: number | undefined;
+
+  /**
+   * What its health check says; empty without one.
+   *
+   * @generated from field: string health = 6;
+   */
+  health: string;
+
+  /**
+   * How often the engine restarted it.
+   *
+   * @generated from field: uint32 restarts = 7;
+   */
+  restarts: number;
+
+  /**
+   * Its restart policy, in the engine's word.
+   *
+   * @generated from field: string restart_policy = 8;
+   */
+  restartPolicy: string;
+
+  /**
+   * What is mounted into it.
+   *
+   * @generated from field: repeated svc.v1.ContainerMount mounts = 9;
+   */
+  mounts: ContainerMount[];
+
+  /**
+   * The networks it is in.
+   *
+   * @generated from field: repeated string networks = 10;
+   */
+  networks: string[];
+
+  /**
+   * Its labels.
+   *
+   * @generated from field: map<string, string> labels = 11;
+   */
+  labels: { [key: string]: string };
+
+  /**
+   * The engine's own document, environment included.
+   *
+   * @generated from field: google.protobuf.Struct engine = 12;
+   */
+  engine?: JsonObject | undefined;
+};
+
+/**
+ * Describes the message svc.v1.ContainerDetails.
+ * Use `create(ContainerDetailsSchema)` to create a new message.
+ */
+export const ContainerDetailsSchema: GenMessage<ContainerDetails> = /*@__PURE__*/
+  messageDesc(file_svc_v1_docker, 4);
+
+/**
+ * Something mounted into a container.
+ *
+ * @generated from message svc.v1.ContainerMount
+ */
+export type ContainerMount = Message<"svc.v1.ContainerMount"> & {
+  /**
+   * `bind`, `volume`, `tmpfs` or another word of the engine.
+   *
+   * @generated from field: string type = 1;
+   */
+  type: string;
+
+  /**
+   * The volume's name, or the path on the host.
+   *
+   * @generated from field: string source = 2;
+   */
+  source: string;
+
+  /**
+   * The path inside.
+   *
+   * @generated from field: string target = 3;
+   */
+  target: string;
+
+  /**
+   * True: it cannot be written to.
+   *
+   * @generated from field: bool read_only = 4;
+   */
+  readOnly: boolean;
+};
+
+/**
+ * Describes the message svc.v1.ContainerMount.
+ * Use `create(ContainerMountSchema)` to create a new message.
+ */
+export const ContainerMountSchema: GenMessage<ContainerMount> = /*@__PURE__*/
+  messageDesc(file_svc_v1_docker, 5);
+
+/**
+ * Which log lines.
+ *
+ * @generated from message svc.v1.GetContainerLogsRequest
+ */
+export type GetContainerLogsRequest = Message<"svc.v1.GetContainerLogsRequest"> & {
+  /**
+   * Id, unambiguous prefix of an id, or name.
+   *
+   * @generated from field: string container = 1;
+   */
+  container: string;
+
+  /**
+   * How many of the last lines; 0 to 100000, default 100. A followed log with 0 starts with the next line.
+   *
+   * @generated from field: optional uint32 tail = 2;
+   */
+  tail?: number | undefined;
+
+  /**
+   * True: each line carries its time.
+   *
+   * @generated from field: bool timestamps = 3;
+   */
+  timestamps: boolean;
+};
+
+/**
+ * Describes the message svc.v1.GetContainerLogsRequest.
+ * Use `create(GetContainerLogsRequestSchema)` to create a new message.
+ */
+export const GetContainerLogsRequestSchema: GenMessage<GetContainerLogsRequest> = /*@__PURE__*/
+  messageDesc(file_svc_v1_docker, 6);
+
+/**
+ * Lines of a container's log.
+ *
+ * @generated from message svc.v1.ContainerLogs
+ */
+export type ContainerLogs = Message<"svc.v1.ContainerLogs"> & {
+  /**
+   * Oldest first.
+   *
+   * @generated from field: repeated svc.v1.ContainerLogLine lines = 1;
+   */
+  lines: ContainerLogLine[];
+
+  /**
+   * True: fewer lines than asked for, because together they pass 8 MiB.
+   *
+   * @generated from field: bool truncated = 2;
+   */
+  truncated: boolean;
+};
+
+/**
+ * Describes the message svc.v1.ContainerLogs.
+ * Use `create(ContainerLogsSchema)` to create a new message.
+ */
+export const ContainerLogsSchema: GenMessage<ContainerLogs> = /*@__PURE__*/
+  messageDesc(file_svc_v1_docker, 7);
+
+/**
+ * One line of a container's log.
+ *
+ * @generated from message svc.v1.ContainerLogLine
+ */
+export type ContainerLogLine = Message<"svc.v1.ContainerLogLine"> & {
+  /**
+   * When it was printed; only with `timestamps=true`.
+   *
+   * @generated from field: google.protobuf.Timestamp time = 1;
+   */
+  time?: Timestamp | undefined;
+
+  /**
+   * Where it was printed; everything is `stdout` for a container with a terminal.
+   *
+   * @generated from field: string stream = 2;
+   */
+  stream: string;
+
+  /**
+   * The line without its line feed; bytes that are no UTF-8 are replaced by U+FFFD.
+   *
+   * @generated from field: string text = 3;
+   */
+  text: string;
+};
+
+/**
+ * Describes the message svc.v1.ContainerLogLine.
+ * Use `create(ContainerLogLineSchema)` to create a new message.
+ */
+export const ContainerLogLineSchema: GenMessage<ContainerLogLine> = /*@__PURE__*/
+  messageDesc(file_svc_v1_docker, 8);
+
+/**
+ * Which events.
+ *
+ * @generated from message svc.v1.StreamDockerEventsRequest
+ */
+export type StreamDockerEventsRequest = Message<"svc.v1.StreamDockerEventsRequest"> & {
+  /**
+   * Only events of these types, such as `container` or `image`; all when empty.
+   *
+   * @generated from field: repeated string types = 1;
+   */
+  types: string[];
+};
+
+/**
+ * Describes the message svc.v1.StreamDockerEventsRequest.
+ * Use `create(StreamDockerEventsRequestSchema)` to create a new message.
+ */
+export const StreamDockerEventsRequestSchema: GenMessage<StreamDockerEventsRequest> = /*@__PURE__*/
+  messageDesc(file_svc_v1_docker, 9);
+
+/**
+ * Something happened on the engine.
+ *
+ * @generated from message svc.v1.DockerEvent
+ */
+export type DockerEvent = Message<"svc.v1.DockerEvent"> & {
+  /**
+   * When.
+   *
+   * @generated from field: google.protobuf.Timestamp time = 1;
+   */
+  time?: Timestamp | undefined;
+
+  /**
+   * What kind of object: `container`, `image`, `volume`, `network` or another word of the engine.
+   *
+   * @generated from field: string type = 2;
+   */
+  type: string;
+
+  /**
+   * What happened to it, in the engine's word.
+   *
+   * @generated from field: string action = 3;
+   */
+  action: string;
+
+  /**
+   * Id of the object.
+   *
+   * @generated from field: string id = 4;
+   */
+  id: string;
+
+  /**
+   * Its name, where it has one.
+   *
+   * @generated from field: string name = 5;
+   */
+  name: string;
+
+  /**
+   * Id of the app that owns it.
+   *
+   * @generated from field: optional string app_id = 6;
+   */
+  appId?: string | undefined;
+
+  /**
+   * What else the engine says.
+   *
+   * @generated from field: map<string, string> attributes = 7;
+   */
+  attributes: { [key: string]: string };
+};
+
+/**
+ * Describes the message svc.v1.DockerEvent.
+ * Use `create(DockerEventSchema)` to create a new message.
+ */
+export const DockerEventSchema: GenMessage<DockerEvent> = /*@__PURE__*/
+  messageDesc(file_svc_v1_docker, 10);
+
+/**
  * A port of a container.
  *
  * @generated from message svc.v1.ContainerPort
@@ -207,7 +550,7 @@ export type ContainerPort = Message<"svc.v1.ContainerPort"> & {
  * Use `create(ContainerPortSchema)` to create a new message.
  */
 export const ContainerPortSchema: GenMessage<ContainerPort> = /*@__PURE__*/
-  messageDesc(file_svc_v1_docker, 3);
+  messageDesc(file_svc_v1_docker, 11);
 
 /**
  * Which containers to sample.
@@ -228,7 +571,7 @@ export type ListContainerStatsRequest = Message<"svc.v1.ListContainerStatsReques
  * Use `create(ListContainerStatsRequestSchema)` to create a new message.
  */
 export const ListContainerStatsRequestSchema: GenMessage<ListContainerStatsRequest> = /*@__PURE__*/
-  messageDesc(file_svc_v1_docker, 4);
+  messageDesc(file_svc_v1_docker, 12);
 
 /**
  * Samples.
@@ -249,7 +592,7 @@ export type ListContainerStatsResponse = Message<"svc.v1.ListContainerStatsRespo
  * Use `create(ListContainerStatsResponseSchema)` to create a new message.
  */
 export const ListContainerStatsResponseSchema: GenMessage<ListContainerStatsResponse> = /*@__PURE__*/
-  messageDesc(file_svc_v1_docker, 5);
+  messageDesc(file_svc_v1_docker, 13);
 
 /**
  * What one container uses.
@@ -326,7 +669,7 @@ export type ContainerStats = Message<"svc.v1.ContainerStats"> & {
  * Use `create(ContainerStatsSchema)` to create a new message.
  */
 export const ContainerStatsSchema: GenMessage<ContainerStats> = /*@__PURE__*/
-  messageDesc(file_svc_v1_docker, 6);
+  messageDesc(file_svc_v1_docker, 14);
 
 /**
  * Nothing to say.
@@ -341,7 +684,7 @@ export type ListImagesRequest = Message<"svc.v1.ListImagesRequest"> & {
  * Use `create(ListImagesRequestSchema)` to create a new message.
  */
 export const ListImagesRequestSchema: GenMessage<ListImagesRequest> = /*@__PURE__*/
-  messageDesc(file_svc_v1_docker, 7);
+  messageDesc(file_svc_v1_docker, 15);
 
 /**
  * Images.
@@ -362,7 +705,7 @@ export type ListImagesResponse = Message<"svc.v1.ListImagesResponse"> & {
  * Use `create(ListImagesResponseSchema)` to create a new message.
  */
 export const ListImagesResponseSchema: GenMessage<ListImagesResponse> = /*@__PURE__*/
-  messageDesc(file_svc_v1_docker, 8);
+  messageDesc(file_svc_v1_docker, 16);
 
 /**
  * An image of the host.
@@ -439,7 +782,7 @@ export type Image = Message<"svc.v1.Image"> & {
  * Use `create(ImageSchema)` to create a new message.
  */
 export const ImageSchema: GenMessage<Image> = /*@__PURE__*/
-  messageDesc(file_svc_v1_docker, 9);
+  messageDesc(file_svc_v1_docker, 17);
 
 /**
  * Nothing to say.
@@ -454,7 +797,7 @@ export type ListVolumesRequest = Message<"svc.v1.ListVolumesRequest"> & {
  * Use `create(ListVolumesRequestSchema)` to create a new message.
  */
 export const ListVolumesRequestSchema: GenMessage<ListVolumesRequest> = /*@__PURE__*/
-  messageDesc(file_svc_v1_docker, 10);
+  messageDesc(file_svc_v1_docker, 18);
 
 /**
  * Volumes.
@@ -475,7 +818,7 @@ export type ListVolumesResponse = Message<"svc.v1.ListVolumesResponse"> & {
  * Use `create(ListVolumesResponseSchema)` to create a new message.
  */
 export const ListVolumesResponseSchema: GenMessage<ListVolumesResponse> = /*@__PURE__*/
-  messageDesc(file_svc_v1_docker, 11);
+  messageDesc(file_svc_v1_docker, 19);
 
 /**
  * A named volume of the host.
@@ -538,7 +881,7 @@ export type Volume = Message<"svc.v1.Volume"> & {
  * Use `create(VolumeSchema)` to create a new message.
  */
 export const VolumeSchema: GenMessage<Volume> = /*@__PURE__*/
-  messageDesc(file_svc_v1_docker, 12);
+  messageDesc(file_svc_v1_docker, 20);
 
 /**
  * Nothing to say.
@@ -553,7 +896,7 @@ export type ListNetworksRequest = Message<"svc.v1.ListNetworksRequest"> & {
  * Use `create(ListNetworksRequestSchema)` to create a new message.
  */
 export const ListNetworksRequestSchema: GenMessage<ListNetworksRequest> = /*@__PURE__*/
-  messageDesc(file_svc_v1_docker, 13);
+  messageDesc(file_svc_v1_docker, 21);
 
 /**
  * Networks.
@@ -574,7 +917,7 @@ export type ListNetworksResponse = Message<"svc.v1.ListNetworksResponse"> & {
  * Use `create(ListNetworksResponseSchema)` to create a new message.
  */
 export const ListNetworksResponseSchema: GenMessage<ListNetworksResponse> = /*@__PURE__*/
-  messageDesc(file_svc_v1_docker, 14);
+  messageDesc(file_svc_v1_docker, 22);
 
 /**
  * A network of the host.
@@ -630,7 +973,7 @@ export type Network = Message<"svc.v1.Network"> & {
  * Use `create(NetworkSchema)` to create a new message.
  */
 export const NetworkSchema: GenMessage<Network> = /*@__PURE__*/
-  messageDesc(file_svc_v1_docker, 15);
+  messageDesc(file_svc_v1_docker, 23);
 
 /**
  * Nothing to say.
@@ -645,7 +988,7 @@ export type GetDockerDiskUsageRequest = Message<"svc.v1.GetDockerDiskUsageReques
  * Use `create(GetDockerDiskUsageRequestSchema)` to create a new message.
  */
 export const GetDockerDiskUsageRequestSchema: GenMessage<GetDockerDiskUsageRequest> = /*@__PURE__*/
-  messageDesc(file_svc_v1_docker, 16);
+  messageDesc(file_svc_v1_docker, 24);
 
 /**
  * Disk usage in four categories.
@@ -687,7 +1030,7 @@ export type DockerDiskUsage = Message<"svc.v1.DockerDiskUsage"> & {
  * Use `create(DockerDiskUsageSchema)` to create a new message.
  */
 export const DockerDiskUsageSchema: GenMessage<DockerDiskUsage> = /*@__PURE__*/
-  messageDesc(file_svc_v1_docker, 17);
+  messageDesc(file_svc_v1_docker, 25);
 
 /**
  * One category.
@@ -715,7 +1058,7 @@ export type DockerDiskCategory = Message<"svc.v1.DockerDiskCategory"> & {
  * Use `create(DockerDiskCategorySchema)` to create a new message.
  */
 export const DockerDiskCategorySchema: GenMessage<DockerDiskCategory> = /*@__PURE__*/
-  messageDesc(file_svc_v1_docker, 18);
+  messageDesc(file_svc_v1_docker, 26);
 
 /**
  * What to prune.
@@ -750,7 +1093,7 @@ export type PruneDockerRequest = Message<"svc.v1.PruneDockerRequest"> & {
  * Use `create(PruneDockerRequestSchema)` to create a new message.
  */
 export const PruneDockerRequestSchema: GenMessage<PruneDockerRequest> = /*@__PURE__*/
-  messageDesc(file_svc_v1_docker, 19);
+  messageDesc(file_svc_v1_docker, 27);
 
 /**
  * What was removed, or would be.
@@ -792,7 +1135,7 @@ export type PruneDockerResponse = Message<"svc.v1.PruneDockerResponse"> & {
  * Use `create(PruneDockerResponseSchema)` to create a new message.
  */
 export const PruneDockerResponseSchema: GenMessage<PruneDockerResponse> = /*@__PURE__*/
-  messageDesc(file_svc_v1_docker, 20);
+  messageDesc(file_svc_v1_docker, 28);
 
 /**
  * A removed item.
@@ -827,7 +1170,7 @@ export type PrunedItem = Message<"svc.v1.PrunedItem"> & {
  * Use `create(PrunedItemSchema)` to create a new message.
  */
 export const PrunedItemSchema: GenMessage<PrunedItem> = /*@__PURE__*/
-  messageDesc(file_svc_v1_docker, 21);
+  messageDesc(file_svc_v1_docker, 29);
 
 /**
  * An item that stays.
@@ -862,7 +1205,7 @@ export type SkippedItem = Message<"svc.v1.SkippedItem"> & {
  * Use `create(SkippedItemSchema)` to create a new message.
  */
 export const SkippedItemSchema: GenMessage<SkippedItem> = /*@__PURE__*/
-  messageDesc(file_svc_v1_docker, 22);
+  messageDesc(file_svc_v1_docker, 30);
 
 /**
  * Which container, what to do.
@@ -906,7 +1249,7 @@ export type ControlContainerRequest = Message<"svc.v1.ControlContainerRequest"> 
  * Use `create(ControlContainerRequestSchema)` to create a new message.
  */
 export const ControlContainerRequestSchema: GenMessage<ControlContainerRequest> = /*@__PURE__*/
-  messageDesc(file_svc_v1_docker, 23);
+  messageDesc(file_svc_v1_docker, 31);
 
 /**
  * What was done.
@@ -934,7 +1277,7 @@ export type ControlContainerResponse = Message<"svc.v1.ControlContainerResponse"
  * Use `create(ControlContainerResponseSchema)` to create a new message.
  */
 export const ControlContainerResponseSchema: GenMessage<ControlContainerResponse> = /*@__PURE__*/
-  messageDesc(file_svc_v1_docker, 24);
+  messageDesc(file_svc_v1_docker, 32);
 
 /**
  * A container that was controlled.
@@ -962,7 +1305,7 @@ export type ControlledContainer = Message<"svc.v1.ControlledContainer"> & {
  * Use `create(ControlledContainerSchema)` to create a new message.
  */
 export const ControlledContainerSchema: GenMessage<ControlledContainer> = /*@__PURE__*/
-  messageDesc(file_svc_v1_docker, 25);
+  messageDesc(file_svc_v1_docker, 33);
 
 /**
  * The host's container engine. `unavailable` while the engine cannot be asked.
@@ -1050,6 +1393,46 @@ export const DockerService: GenService<{
     methodKind: "unary";
     input: typeof ControlContainerRequestSchema;
     output: typeof ControlContainerResponseSchema;
+  },
+  /**
+   * One container, with what the engine says about it.
+   *
+   * @generated from rpc svc.v1.DockerService.InspectContainer
+   */
+  inspectContainer: {
+    methodKind: "unary";
+    input: typeof InspectContainerRequestSchema;
+    output: typeof ContainerDetailsSchema;
+  },
+  /**
+   * The last lines that a container printed.
+   *
+   * @generated from rpc svc.v1.DockerService.GetContainerLogs
+   */
+  getContainerLogs: {
+    methodKind: "unary";
+    input: typeof GetContainerLogsRequestSchema;
+    output: typeof ContainerLogsSchema;
+  },
+  /**
+   * The last lines that a container printed and then each new one, until the container is gone or the client goes away.
+   *
+   * @generated from rpc svc.v1.DockerService.StreamContainerLogs
+   */
+  streamContainerLogs: {
+    methodKind: "server_streaming";
+    input: typeof GetContainerLogsRequestSchema;
+    output: typeof ContainerLogsSchema;
+  },
+  /**
+   * What happens on the engine, as it happens, until the client goes away.
+   *
+   * @generated from rpc svc.v1.DockerService.StreamDockerEvents
+   */
+  streamDockerEvents: {
+    methodKind: "server_streaming";
+    input: typeof StreamDockerEventsRequestSchema;
+    output: typeof DockerEventSchema;
   },
 }> = /*@__PURE__*/
   serviceDesc(file_svc_v1_docker, 0);

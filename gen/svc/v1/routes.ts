@@ -2,12 +2,14 @@ import type { Route } from "../../../src/rest/route.ts";
 import { AppService } from "./app_pb.ts";
 import { AuditService } from "./audit_pb.ts";
 import { BackupService } from "./backup_pb.ts";
+import { CredentialService } from "./credential_pb.ts";
 import { DaemonService } from "./daemon_pb.ts";
 import { DockerService } from "./docker_pb.ts";
 import { FileService } from "./file_pb.ts";
 import { MonitorService } from "./monitor_pb.ts";
 import { ProcessService } from "./process_pb.ts";
 import { ScheduleService } from "./schedule_pb.ts";
+import { SourceService } from "./source_pb.ts";
 import { SystemService } from "./system_pb.ts";
 import { TokenService } from "./token_pb.ts";
 
@@ -227,6 +229,27 @@ export const routes: readonly Route[] = [
   },
   {
     httpMethod: "GET",
+    template: {"source":"/v1/credentials","segments":["v1","credentials"],"verb":"","variables":[]},
+    method: CredentialService.method.listCredentials,
+    body: "",
+    responseBody: "",
+  },
+  {
+    httpMethod: "PUT",
+    template: {"source":"/v1/credentials/{name}","segments":["v1","credentials","*"],"verb":"","variables":[{"fieldPath":["name"],"start":2,"end":3,"rest":false,"multi":false}]},
+    method: CredentialService.method.upsertCredential,
+    body: "*",
+    responseBody: "",
+  },
+  {
+    httpMethod: "DELETE",
+    template: {"source":"/v1/credentials/{name}","segments":["v1","credentials","*"],"verb":"","variables":[{"fieldPath":["name"],"start":2,"end":3,"rest":false,"multi":false}]},
+    method: CredentialService.method.removeCredential,
+    body: "",
+    responseBody: "",
+  },
+  {
+    httpMethod: "GET",
     template: {"source":"/v1/status","segments":["v1","status"],"verb":"","variables":[]},
     method: DaemonService.method.getStatus,
     body: "",
@@ -293,6 +316,20 @@ export const routes: readonly Route[] = [
     template: {"source":"/v1/docker/control","segments":["v1","docker","control"],"verb":"","variables":[]},
     method: DockerService.method.controlContainer,
     body: "*",
+    responseBody: "",
+  },
+  {
+    httpMethod: "GET",
+    template: {"source":"/v1/docker/containers/{container}","segments":["v1","docker","containers","*"],"verb":"","variables":[{"fieldPath":["container"],"start":3,"end":4,"rest":false,"multi":false}]},
+    method: DockerService.method.inspectContainer,
+    body: "",
+    responseBody: "",
+  },
+  {
+    httpMethod: "GET",
+    template: {"source":"/v1/docker/containers/{container}/logs","segments":["v1","docker","containers","*","logs"],"verb":"","variables":[{"fieldPath":["container"],"start":3,"end":4,"rest":false,"multi":false}]},
+    method: DockerService.method.getContainerLogs,
+    body: "",
     responseBody: "",
   },
   {
@@ -415,6 +452,13 @@ export const routes: readonly Route[] = [
     responseBody: "",
   },
   {
+    httpMethod: "GET",
+    template: {"source":"/v1/schedules/{id}","segments":["v1","schedules","*"],"verb":"","variables":[{"fieldPath":["id"],"start":2,"end":3,"rest":false,"multi":false}]},
+    method: ScheduleService.method.getSchedule,
+    body: "",
+    responseBody: "",
+  },
+  {
     httpMethod: "PUT",
     template: {"source":"/v1/schedules/{id}","segments":["v1","schedules","*"],"verb":"","variables":[{"fieldPath":["id"],"start":2,"end":3,"rest":false,"multi":false}]},
     method: ScheduleService.method.upsertSchedule,
@@ -443,9 +487,44 @@ export const routes: readonly Route[] = [
     responseBody: "",
   },
   {
+    httpMethod: "POST",
+    template: {"source":"/v1/schedules/{id}/cancel","segments":["v1","schedules","*","cancel"],"verb":"","variables":[{"fieldPath":["id"],"start":2,"end":3,"rest":false,"multi":false}]},
+    method: ScheduleService.method.cancelScheduleRun,
+    body: "*",
+    responseBody: "",
+  },
+  {
     httpMethod: "GET",
     template: {"source":"/v1/schedules/{id}/runs","segments":["v1","schedules","*","runs"],"verb":"","variables":[{"fieldPath":["id"],"start":2,"end":3,"rest":false,"multi":false}]},
     method: ScheduleService.method.listScheduleRuns,
+    body: "",
+    responseBody: "",
+  },
+  {
+    httpMethod: "POST",
+    template: {"source":"/v1/schedules/preview","segments":["v1","schedules","preview"],"verb":"","variables":[]},
+    method: ScheduleService.method.previewSchedule,
+    body: "*",
+    responseBody: "",
+  },
+  {
+    httpMethod: "GET",
+    template: {"source":"/v1/sources","segments":["v1","sources"],"verb":"","variables":[]},
+    method: SourceService.method.listSources,
+    body: "",
+    responseBody: "",
+  },
+  {
+    httpMethod: "PUT",
+    template: {"source":"/v1/sources/{name}","segments":["v1","sources","*"],"verb":"","variables":[{"fieldPath":["name"],"start":2,"end":3,"rest":false,"multi":false}]},
+    method: SourceService.method.upsertSource,
+    body: "*",
+    responseBody: "",
+  },
+  {
+    httpMethod: "DELETE",
+    template: {"source":"/v1/sources/{name}","segments":["v1","sources","*"],"verb":"","variables":[{"fieldPath":["name"],"start":2,"end":3,"rest":false,"multi":false}]},
+    method: SourceService.method.removeSource,
     body: "",
     responseBody: "",
   },

@@ -18,7 +18,7 @@ import type { Message } from "@bufbuild/protobuf";
  * Describes the file svc/v1/schedule.proto.
  */
 export const file_svc_v1_schedule: GenFile = /*@__PURE__*/
-  fileDesc("ChVzdmMvdjEvc2NoZWR1bGUucHJvdG8SBnN2Yy52MSKxAQoUTGlzdFNjaGVkdWxlc1JlcXVlc3QSKwoKbWFuYWdlZF9ieRgBIAEoCUIGmrUYAiBASABSCm1hbmFnZWRfYnmIAQESKgoFbGltaXQYAiABKA1CFpq1GBIJAAAAAAAA8D8RAAAAAABAj0BIAYgBARInCgpwYWdlX3Rva2VuGAMgASgJQgeatRgDIIACUgpwYWdlX3Rva2VuQg0KC19tYW5hZ2VkX2J5QggKBl9saW1pdCJmChVMaXN0U2NoZWR1bGVzUmVzcG9uc2USIwoJc2NoZWR1bGVzGAEgAygLMhAuc3ZjLnYxLlNjaGVkdWxlEigKD25leHRfcGFnZV90b2tlbhgCIAEoCVIPbmV4dF9wYWdlX3Rva2VuIvQDCghTY2hlZHVsZRIpCgJpZBgBIAEoCUId4EECmrUYFioUW0EtWmEtejAtOS5fLV17MSw2NH0SHQoHdHJpZ2dlchgCIAEoCUIM4EECmrUYBRgBIIACEgsKA3V0YxgDIAEoCBIUCgdlbmFibGVkGAQgASgISACIAQESGAoHY29tbWVudBgFIAEoCUIHmrUYAyCACBImCgptYW5hZ2VkX2J5GAYgASgJQgaatRgCIEBSCm1hbmFnZWRfYnkSKwoGYWN0aW9uGAcgASgLMhYuc3ZjLnYxLlNjaGVkdWxlQWN0aW9uQgPgQQISLAoHdGltZW91dBgIIAEoDUIWmrUYEgkAAAAAAADwPxEAAAAAACCsQEgBiAEBEiAKBGtlZXAYCSABKA1CDZq1GAkJAAAAAAAA8D9IAogBARIcCglvd25lcl91aWQYCiABKA1SCW93bmVyX3VpZBIpCg1uZXh0X3J1bl91bml4GAsgASgDSANSDW5leHRfcnVuX3VuaXiIAQESLwoIbGFzdF9ydW4YDCABKAsyEy5zdmMudjEuU2NoZWR1bGVSdW5SCGxhc3RfcnVuEg8KB3NraXBwZWQYDSABKA1CCgoIX2VuYWJsZWRCCgoIX3RpbWVvdXRCBwoFX2tlZXBCEAoOX25leHRfcnVuX3VuaXgijAQKDlNjaGVkdWxlQWN0aW9uEmUKBHR5cGUYASABKAlCV+BBApq1GFAyC25vZGVfcmVib290MglhcHBfc3RhcnQyCGFwcF9zdG9wMgthcHBfcmVzdGFydDIKYXBwX3VwZGF0ZTIGYmFja3VwMgVzaGVsbDIEaHR0cBIUCgNhcHAYAiABKAlCB5q1GAMggAESHgoIc3RvcmFnZXMYAyADKAlCDJq1GAhAEEoEGAEgQBIgCgRrZWVwGAQgASgNQg2atRgJCQAAAAAAAPA/SACIAQESGQoHY29tbWFuZBgFIAEoCUIImrUYBCCAgAQSLAoDdXJsGAYgASgJQh+atRgbIIBAKhZodHRwcz86Ly9bXlx4MDAtXHgyMF0rEjkKBm1ldGhvZBgHIAEoCUIpmrUYJTIDR0VUMgRQT1NUMgNQVVQyBVBBVENIMgZERUxFVEUyBEhFQUQSZgoHaGVhZGVycxgIIAMoCzIjLnN2Yy52MS5TY2hlZHVsZUFjdGlvbi5IZWFkZXJzRW50cnlCMJq1GCxAQEoDIIBAUiMqIVtBLVphLXowLTkhIyQlJicqKy5eX2B8fi1dezEsMTI4fRIWCgRib2R5GAkgASgJQgiatRgEIICABBouCgxIZWFkZXJzRW50cnkSCwoDa2V5GAEgASgJEg0KBXZhbHVlGAIgASgJOgI4AUIHCgVfa2VlcCK8AwoLU2NoZWR1bGVSdW4SCgoCaWQYASABKAkSFgoGam9iX2lkGAIgASgJUgZqb2JfaWQSJwoHdHJpZ2dlchgDIAEoCUIWmrUYEjIIc2NoZWR1bGUyBm1hbnVhbBJSCgZzdGF0dXMYBCABKAlCQpq1GD4yB1JVTk5JTkcyCVNVQ0NFRURFRDIGRkFJTEVEMglUSU1FRF9PVVQyCENBTkNFTEVEMgtJTlRFUlJVUFRFRBI6CgpzdGFydGVkX2F0GAUgASgLMhouZ29vZ2xlLnByb3RvYnVmLlRpbWVzdGFtcFIKc3RhcnRlZF9hdBI2CghlbmRlZF9hdBgGIAEoCzIaLmdvb2dsZS5wcm90b2J1Zi5UaW1lc3RhbXBSCGVuZGVkX2F0EiEKCWV4aXRfY29kZRgHIAEoBUgAUglleGl0X2NvZGWIAQESJQoLaHR0cF9zdGF0dXMYCCABKA1IAVILaHR0cF9zdGF0dXOIAQESDgoGb3V0cHV0GAkgASgJEg0KBWVycm9yGAogASgJEhEKCXRydW5jYXRlZBgLIAEoCEIMCgpfZXhpdF9jb2RlQg4KDF9odHRwX3N0YXR1cyKCAwoVVXBzZXJ0U2NoZWR1bGVSZXF1ZXN0EikKAmlkGAEgASgJQh3gQQKatRgWKhRbQS1aYS16MC05Ll8tXXsxLDY0fRIdCgd0cmlnZ2VyGAIgASgJQgzgQQKatRgFGAEggAISCwoDdXRjGAMgASgIEhQKB2VuYWJsZWQYBCABKAhIAIgBARIYCgdjb21tZW50GAUgASgJQgeatRgDIIAIEiYKCm1hbmFnZWRfYnkYBiABKAlCBpq1GAIgQFIKbWFuYWdlZF9ieRIrCgZhY3Rpb24YByABKAsyFi5zdmMudjEuU2NoZWR1bGVBY3Rpb25CA+BBAhIsCgd0aW1lb3V0GAggASgNQhaatRgSCQAAAAAAAPA/EQAAAAAAIKxASAGIAQESIAoEa2VlcBgJIAEoDUINmrUYCQkAAAAAAADwP0gCiAEBEhIKBW93bmVyGAogASgNSAOIAQFCCgoIX2VuYWJsZWRCCgoIX3RpbWVvdXRCBwoFX2tlZXBCCAoGX293bmVyIkwKFVJlbW92ZVNjaGVkdWxlUmVxdWVzdBIVCgJpZBgBIAEoCUIJ4EECmrUYAiBAEhIKBW93bmVyGAIgASgNSACIAQFCCAoGX293bmVyIiQKFlJlbW92ZVNjaGVkdWxlUmVzcG9uc2USCgoCaWQYASABKAkijQEKHlJlcGxhY2VNYW5hZ2VkU2NoZWR1bGVzUmVxdWVzdBI9CgptYW5hZ2VkX2J5GAEgASgJQh3gQQKatRgWKhRbQS1aYS16MC05Ll8tXXsxLDY0fVIKbWFuYWdlZF9ieRIsCglzY2hlZHVsZXMYAiADKAsyEC5zdmMudjEuU2NoZWR1bGVCB5q1GANAkE4iSQoSUnVuU2NoZWR1bGVSZXF1ZXN0EhUKAmlkGAEgASgJQgngQQKatRgCIEASEgoFb3duZXIYAiABKA1IAIgBAUIICgZfb3duZXIiSAoTUnVuU2NoZWR1bGVSZXNwb25zZRIPCgdzdGFydGVkGAEgASgIEiAKA3J1bhgCIAEoCzITLnN2Yy52MS5TY2hlZHVsZVJ1biKEAQoXTGlzdFNjaGVkdWxlUnVuc1JlcXVlc3QSFQoCaWQYASABKAlCCeBBApq1GAIgQBIqCgVsaW1pdBgCIAEoDUIWmrUYEgkAAAAAAADwPxEAAAAAAABJQEgAiAEBEhIKBW93bmVyGAMgASgNSAGIAQFCCAoGX2xpbWl0QggKBl9vd25lciI9ChhMaXN0U2NoZWR1bGVSdW5zUmVzcG9uc2USIQoEcnVucxgBIAMoCzITLnN2Yy52MS5TY2hlZHVsZVJ1bjKnBgoPU2NoZWR1bGVTZXJ2aWNlEncKDUxpc3RTY2hlZHVsZXMSHC5zdmMudjEuTGlzdFNjaGVkdWxlc1JlcXVlc3QaHS5zdmMudjEuTGlzdFNjaGVkdWxlc1Jlc3BvbnNlIimQAgGItRgBkrUYCXNjaGVkdWxlc4LT5JMCDxINL3YxL3NjaGVkdWxlcxJxCg5VcHNlcnRTY2hlZHVsZRIdLnN2Yy52MS5VcHNlcnRTY2hlZHVsZVJlcXVlc3QaEC5zdmMudjEuU2NoZWR1bGUiLoi1GAGStRgJc2NoZWR1bGVzgtPkkwIXOgEqGhIvdjEvc2NoZWR1bGVzL3tpZH0SfAoOUmVtb3ZlU2NoZWR1bGUSHS5zdmMudjEuUmVtb3ZlU2NoZWR1bGVSZXF1ZXN0Gh4uc3ZjLnYxLlJlbW92ZVNjaGVkdWxlUmVzcG9uc2UiK4i1GAGStRgJc2NoZWR1bGVzgtPkkwIUKhIvdjEvc2NoZWR1bGVzL3tpZH0SoAEKF1JlcGxhY2VNYW5hZ2VkU2NoZWR1bGVzEiYuc3ZjLnYxLlJlcGxhY2VNYW5hZ2VkU2NoZWR1bGVzUmVxdWVzdBodLnN2Yy52MS5MaXN0U2NoZWR1bGVzUmVzcG9uc2UiPoi1GAKStRgJc2NoZWR1bGVzgtPkkwInOgEqGiIvdjEvc2NoZWR1bGVzL21hbmFnZWQve21hbmFnZWRfYnl9EnoKC1J1blNjaGVkdWxlEhouc3ZjLnYxLlJ1blNjaGVkdWxlUmVxdWVzdBobLnN2Yy52MS5SdW5TY2hlZHVsZVJlc3BvbnNlIjKItRgBkrUYCXNjaGVkdWxlc4LT5JMCGzoBKiIWL3YxL3NjaGVkdWxlcy97aWR9L3J1bhKKAQoQTGlzdFNjaGVkdWxlUnVucxIfLnN2Yy52MS5MaXN0U2NoZWR1bGVSdW5zUmVxdWVzdBogLnN2Yy52MS5MaXN0U2NoZWR1bGVSdW5zUmVzcG9uc2UiM5ACAYi1GAGStRgJc2NoZWR1bGVzgtPkkwIZEhcvdjEvc2NoZWR1bGVzL3tpZH0vcnVuc2IGcHJvdG8z", [file_google_api_annotations, file_google_api_field_behavior, file_google_protobuf_timestamp, file_svc_v1_access, file_svc_v1_rules]);
+  fileDesc("ChVzdmMvdjEvc2NoZWR1bGUucHJvdG8SBnN2Yy52MSKxAQoUTGlzdFNjaGVkdWxlc1JlcXVlc3QSKwoKbWFuYWdlZF9ieRgBIAEoCUIGmrUYAiBASABSCm1hbmFnZWRfYnmIAQESKgoFbGltaXQYAiABKA1CFpq1GBIJAAAAAAAA8D8RAAAAAABAj0BIAYgBARInCgpwYWdlX3Rva2VuGAMgASgJQgeatRgDIIACUgpwYWdlX3Rva2VuQg0KC19tYW5hZ2VkX2J5QggKBl9saW1pdCJmChVMaXN0U2NoZWR1bGVzUmVzcG9uc2USIwoJc2NoZWR1bGVzGAEgAygLMhAuc3ZjLnYxLlNjaGVkdWxlEigKD25leHRfcGFnZV90b2tlbhgCIAEoCVIPbmV4dF9wYWdlX3Rva2VuIs8FCghTY2hlZHVsZRIpCgJpZBgBIAEoCUId4EECmrUYFioUW0EtWmEtejAtOS5fLV17MSw2NH0SHQoHdHJpZ2dlchgCIAEoCUIM4EECmrUYBRgBIIACEgsKA3V0YxgDIAEoCBIUCgdlbmFibGVkGAQgASgISACIAQESGAoHY29tbWVudBgFIAEoCUIHmrUYAyCACBImCgptYW5hZ2VkX2J5GAYgASgJQgaatRgCIEBSCm1hbmFnZWRfYnkSKwoGYWN0aW9uGAcgASgLMhYuc3ZjLnYxLlNjaGVkdWxlQWN0aW9uQgPgQQISLAoHdGltZW91dBgIIAEoDUIWmrUYEgkAAAAAAADwPxEAAAAAACCsQEgBiAEBEiAKBGtlZXAYCSABKA1CDZq1GAkJAAAAAAAA8D9IAogBARIcCglvd25lcl91aWQYCiABKA1SCW93bmVyX3VpZBIpCg1uZXh0X3J1bl91bml4GAsgASgDSANSDW5leHRfcnVuX3VuaXiIAQESLwoIbGFzdF9ydW4YDCABKAsyEy5zdmMudjEuU2NoZWR1bGVSdW5SCGxhc3RfcnVuEg8KB3NraXBwZWQYDSABKA0SJAoJdGltZV96b25lGA4gASgJQgaatRgCIEBSCXRpbWVfem9uZRIvCgtqaXR0ZXJfc2VjcxgPIAEoDUINmrUYCREAAAAAACCsQFILaml0dGVyX3NlY3MSHgoHcmV0cmllcxgQIAEoDUINmrUYCREAAAAAAAAkQBIuCghjYXRjaF91cBgRIAEoCUISmrUYDjIEbm9uZTIGbGF0ZXN0UghjYXRjaF91cBIjCgVza2lwcxgSIAMoCzIULnN2Yy52MS5TY2hlZHVsZVNraXASDQoFb3duZXIYEyABKAlCCgoIX2VuYWJsZWRCCgoIX3RpbWVvdXRCBwoFX2tlZXBCEAoOX25leHRfcnVuX3VuaXgiZgoMU2NoZWR1bGVTa2lwEikKBnJlYXNvbhgBIAEoCUIZmrUYFTIHcnVubmluZzIEbGF0ZTIEZG93bhINCgVjb3VudBgCIAEoDRIcCglsYXN0X3VuaXgYAyABKANSCWxhc3RfdW5peCKMBAoOU2NoZWR1bGVBY3Rpb24SZQoEdHlwZRgBIAEoCUJX4EECmrUYUDILbm9kZV9yZWJvb3QyCWFwcF9zdGFydDIIYXBwX3N0b3AyC2FwcF9yZXN0YXJ0MgphcHBfdXBkYXRlMgZiYWNrdXAyBXNoZWxsMgRodHRwEhQKA2FwcBgCIAEoCUIHmrUYAyCAARIeCghzdG9yYWdlcxgDIAMoCUIMmrUYCEAQSgQYASBAEiAKBGtlZXAYBCABKA1CDZq1GAkJAAAAAAAA8D9IAIgBARIZCgdjb21tYW5kGAUgASgJQgiatRgEIICABBIsCgN1cmwYBiABKAlCH5q1GBsggEAqFmh0dHBzPzovL1teXHgwMC1ceDIwXSsSOQoGbWV0aG9kGAcgASgJQimatRglMgNHRVQyBFBPU1QyA1BVVDIFUEFUQ0gyBkRFTEVURTIESEVBRBJmCgdoZWFkZXJzGAggAygLMiMuc3ZjLnYxLlNjaGVkdWxlQWN0aW9uLkhlYWRlcnNFbnRyeUIwmrUYLEBASgMggEBSIyohW0EtWmEtejAtOSEjJCUmJyorLl5fYHx+LV17MSwxMjh9EhYKBGJvZHkYCSABKAlCCJq1GAQggIAEGi4KDEhlYWRlcnNFbnRyeRILCgNrZXkYASABKAkSDQoFdmFsdWUYAiABKAk6AjgBQgcKBV9rZWVwIqsECgtTY2hlZHVsZVJ1bhIKCgJpZBgBIAEoCRIWCgZqb2JfaWQYAiABKAlSBmpvYl9pZBInCgd0cmlnZ2VyGAMgASgJQhaatRgSMghzY2hlZHVsZTIGbWFudWFsElIKBnN0YXR1cxgEIAEoCUJCmrUYPjIHUlVOTklORzIJU1VDQ0VFREVEMgZGQUlMRUQyCVRJTUVEX09VVDIIQ0FOQ0VMRUQyC0lOVEVSUlVQVEVEEjoKCnN0YXJ0ZWRfYXQYBSABKAsyGi5nb29nbGUucHJvdG9idWYuVGltZXN0YW1wUgpzdGFydGVkX2F0EjYKCGVuZGVkX2F0GAYgASgLMhouZ29vZ2xlLnByb3RvYnVmLlRpbWVzdGFtcFIIZW5kZWRfYXQSIQoJZXhpdF9jb2RlGAcgASgFSABSCWV4aXRfY29kZYgBARIlCgtodHRwX3N0YXR1cxgIIAEoDUgBUgtodHRwX3N0YXR1c4gBARIOCgZvdXRwdXQYCSABKAkSDQoFZXJyb3IYCiABKAkSEQoJdHJ1bmNhdGVkGAsgASgIEg8KB2F0dGVtcHQYDCABKA0SPgoMc2NoZWR1bGVkX2F0GA0gASgLMhouZ29vZ2xlLnByb3RvYnVmLlRpbWVzdGFtcFIMc2NoZWR1bGVkX2F0EhwKCW93bmVyX3VpZBgOIAEoDVIJb3duZXJfdWlkQgwKCl9leGl0X2NvZGVCDgoMX2h0dHBfc3RhdHVzIqkEChVVcHNlcnRTY2hlZHVsZVJlcXVlc3QSKQoCaWQYASABKAlCHeBBApq1GBYqFFtBLVphLXowLTkuXy1dezEsNjR9Eh0KB3RyaWdnZXIYAiABKAlCDOBBApq1GAUYASCAAhILCgN1dGMYAyABKAgSFAoHZW5hYmxlZBgEIAEoCEgAiAEBEhgKB2NvbW1lbnQYBSABKAlCB5q1GAMggAgSJgoKbWFuYWdlZF9ieRgGIAEoCUIGmrUYAiBAUgptYW5hZ2VkX2J5EisKBmFjdGlvbhgHIAEoCzIWLnN2Yy52MS5TY2hlZHVsZUFjdGlvbkID4EECEiwKB3RpbWVvdXQYCCABKA1CFpq1GBIJAAAAAAAA8D8RAAAAAAAgrEBIAYgBARIgCgRrZWVwGAkgASgNQg2atRgJCQAAAAAAAPA/SAKIAQESEgoFb3duZXIYCiABKA1IA4gBARIkCgl0aW1lX3pvbmUYCyABKAlCBpq1GAIgQFIJdGltZV96b25lEi8KC2ppdHRlcl9zZWNzGAwgASgNQg2atRgJEQAAAAAAIKxAUgtqaXR0ZXJfc2VjcxIeCgdyZXRyaWVzGA0gASgNQg2atRgJEQAAAAAAACRAEi4KCGNhdGNoX3VwGA4gASgJQhKatRgOMgRub25lMgZsYXRlc3RSCGNhdGNoX3VwQgoKCF9lbmFibGVkQgoKCF90aW1lb3V0QgcKBV9rZWVwQggKBl9vd25lciJJChJHZXRTY2hlZHVsZVJlcXVlc3QSFQoCaWQYASABKAlCCeBBApq1GAIgQBISCgVvd25lchgCIAEoDUgAiAEBQggKBl9vd25lciJMChVSZW1vdmVTY2hlZHVsZVJlcXVlc3QSFQoCaWQYASABKAlCCeBBApq1GAIgQBISCgVvd25lchgCIAEoDUgAiAEBQggKBl9vd25lciIkChZSZW1vdmVTY2hlZHVsZVJlc3BvbnNlEgoKAmlkGAEgASgJIo0BCh5SZXBsYWNlTWFuYWdlZFNjaGVkdWxlc1JlcXVlc3QSPQoKbWFuYWdlZF9ieRgBIAEoCUId4EECmrUYFioUW0EtWmEtejAtOS5fLV17MSw2NH1SCm1hbmFnZWRfYnkSLAoJc2NoZWR1bGVzGAIgAygLMhAuc3ZjLnYxLlNjaGVkdWxlQgeatRgDQJBOIkkKElJ1blNjaGVkdWxlUmVxdWVzdBIVCgJpZBgBIAEoCUIJ4EECmrUYAiBAEhIKBW93bmVyGAIgASgNSACIAQFCCAoGX293bmVyIkgKE1J1blNjaGVkdWxlUmVzcG9uc2USDwoHc3RhcnRlZBgBIAEoCBIgCgNydW4YAiABKAsyEy5zdmMudjEuU2NoZWR1bGVSdW4iYgoQUnVuU2NoZWR1bGVFdmVudBIiCgNydW4YASABKAsyEy5zdmMudjEuU2NoZWR1bGVSdW5IABIQCgZvdXRwdXQYAiABKAxIABIPCgdzdGFydGVkGAMgASgIQgcKBWV2ZW50Ik8KGENhbmNlbFNjaGVkdWxlUnVuUmVxdWVzdBIVCgJpZBgBIAEoCUIJ4EECmrUYAiBAEhIKBW93bmVyGAIgASgNSACIAQFCCAoGX293bmVyIk0KGUZvbGxvd1NjaGVkdWxlUnVuc1JlcXVlc3QSEgoCaWQYASABKAlCBpq1GAIgQBISCgVvd25lchgCIAEoDUgAiAEBQggKBl9vd25lciLsAQoWUHJldmlld1NjaGVkdWxlUmVxdWVzdBIdCgd0cmlnZ2VyGAEgASgJQgzgQQKatRgFGAEggAISCwoDdXRjGAIgASgIEiQKCXRpbWVfem9uZRgDIAEoCUIGmrUYAiBAUgl0aW1lX3pvbmUSKgoFY291bnQYBCABKA1CFpq1GBIJAAAAAAAA8D8RAAAAAAAAWUBIAIgBARI7CgphZnRlcl91bml4GAUgASgDQhaatRgSCQAAAAAAAAAAEQCAvyD6f01CSAFSCmFmdGVyX3VuaXiIAQFCCAoGX2NvdW50Qg0KC19hZnRlcl91bml4ImAKF1ByZXZpZXdTY2hlZHVsZVJlc3BvbnNlEicKB2ZpcmluZ3MYASADKAsyFi5zdmMudjEuU2NoZWR1bGVGaXJpbmcSHAoJdGltZV96b25lGAIgASgJUgl0aW1lX3pvbmUiagoOU2NoZWR1bGVGaXJpbmcSDAoEdW5peBgBIAEoAxIeCgpsb2NhbF90aW1lGAIgASgJUgpsb2NhbF90aW1lEioKB2Fub21hbHkYAyABKAlCGZq1GBUyBG5vbmUyA2dhcDIIcmVwZWF0ZWQihAEKF0xpc3RTY2hlZHVsZVJ1bnNSZXF1ZXN0EhUKAmlkGAEgASgJQgngQQKatRgCIEASKgoFbGltaXQYAiABKA1CFpq1GBIJAAAAAAAA8D8RAAAAAAAASUBIAIgBARISCgVvd25lchgDIAEoDUgBiAEBQggKBl9saW1pdEIICgZfb3duZXIiPQoYTGlzdFNjaGVkdWxlUnVuc1Jlc3BvbnNlEiEKBHJ1bnMYASADKAsyEy5zdmMudjEuU2NoZWR1bGVSdW4y6QoKD1NjaGVkdWxlU2VydmljZRJ3Cg1MaXN0U2NoZWR1bGVzEhwuc3ZjLnYxLkxpc3RTY2hlZHVsZXNSZXF1ZXN0Gh0uc3ZjLnYxLkxpc3RTY2hlZHVsZXNSZXNwb25zZSIpkAIBiLUYAZK1GAlzY2hlZHVsZXOC0+STAg8SDS92MS9zY2hlZHVsZXMSawoLR2V0U2NoZWR1bGUSGi5zdmMudjEuR2V0U2NoZWR1bGVSZXF1ZXN0GhAuc3ZjLnYxLlNjaGVkdWxlIi6QAgGItRgBkrUYCXNjaGVkdWxlc4LT5JMCFBISL3YxL3NjaGVkdWxlcy97aWR9EnEKDlVwc2VydFNjaGVkdWxlEh0uc3ZjLnYxLlVwc2VydFNjaGVkdWxlUmVxdWVzdBoQLnN2Yy52MS5TY2hlZHVsZSIuiLUYAZK1GAlzY2hlZHVsZXOC0+STAhc6ASoaEi92MS9zY2hlZHVsZXMve2lkfRJ8Cg5SZW1vdmVTY2hlZHVsZRIdLnN2Yy52MS5SZW1vdmVTY2hlZHVsZVJlcXVlc3QaHi5zdmMudjEuUmVtb3ZlU2NoZWR1bGVSZXNwb25zZSIriLUYAZK1GAlzY2hlZHVsZXOC0+STAhQqEi92MS9zY2hlZHVsZXMve2lkfRKgAQoXUmVwbGFjZU1hbmFnZWRTY2hlZHVsZXMSJi5zdmMudjEuUmVwbGFjZU1hbmFnZWRTY2hlZHVsZXNSZXF1ZXN0Gh0uc3ZjLnYxLkxpc3RTY2hlZHVsZXNSZXNwb25zZSI+iLUYApK1GAlzY2hlZHVsZXOC0+STAic6ASoaIi92MS9zY2hlZHVsZXMvbWFuYWdlZC97bWFuYWdlZF9ieX0SegoLUnVuU2NoZWR1bGUSGi5zdmMudjEuUnVuU2NoZWR1bGVSZXF1ZXN0Ghsuc3ZjLnYxLlJ1blNjaGVkdWxlUmVzcG9uc2UiMoi1GAGStRgJc2NoZWR1bGVzgtPkkwIbOgEqIhYvdjEvc2NoZWR1bGVzL3tpZH0vcnVuEl4KEVJ1blNjaGVkdWxlU3RyZWFtEhouc3ZjLnYxLlJ1blNjaGVkdWxlUmVxdWVzdBoYLnN2Yy52MS5SdW5TY2hlZHVsZUV2ZW50IhGItRgBkrUYCXNjaGVkdWxlczABEoEBChFDYW5jZWxTY2hlZHVsZVJ1bhIgLnN2Yy52MS5DYW5jZWxTY2hlZHVsZVJ1blJlcXVlc3QaEy5zdmMudjEuU2NoZWR1bGVSdW4iNYi1GAGStRgJc2NoZWR1bGVzgtPkkwIeOgEqIhkvdjEvc2NoZWR1bGVzL3tpZH0vY2FuY2VsEooBChBMaXN0U2NoZWR1bGVSdW5zEh8uc3ZjLnYxLkxpc3RTY2hlZHVsZVJ1bnNSZXF1ZXN0GiAuc3ZjLnYxLkxpc3RTY2hlZHVsZVJ1bnNSZXNwb25zZSIzkAIBiLUYAZK1GAlzY2hlZHVsZXOC0+STAhkSFy92MS9zY2hlZHVsZXMve2lkfS9ydW5zEmQKEkZvbGxvd1NjaGVkdWxlUnVucxIhLnN2Yy52MS5Gb2xsb3dTY2hlZHVsZVJ1bnNSZXF1ZXN0GhMuc3ZjLnYxLlNjaGVkdWxlUnVuIhSQAgGItRgBkrUYCXNjaGVkdWxlczABEogBCg9QcmV2aWV3U2NoZWR1bGUSHi5zdmMudjEuUHJldmlld1NjaGVkdWxlUmVxdWVzdBofLnN2Yy52MS5QcmV2aWV3U2NoZWR1bGVSZXNwb25zZSI0kAIBiLUYAZK1GAlzY2hlZHVsZXOC0+STAho6ASoiFS92MS9zY2hlZHVsZXMvcHJldmlld2IGcHJvdG8z", [file_google_api_annotations, file_google_api_field_behavior, file_google_protobuf_timestamp, file_svc_v1_access, file_svc_v1_rules]);
 
 /**
  * Which jobs.
@@ -174,11 +174,56 @@ export type Schedule = Message<"svc.v1.Schedule"> & {
   lastRun?: ScheduleRun | undefined;
 
   /**
-   * Firings that were skipped because a run was still going. Output only.
+   * Firings that were skipped, for any reason. Output only.
    *
    * @generated from field: uint32 skipped = 13;
    */
   skipped: number;
+
+  /**
+   * An IANA time zone, such as `Europe/Berlin`, in which the trigger is read; empty: the node's local time. Not together
+   * with `utc`.
+   *
+   * @generated from field: string time_zone = 14 [json_name = "time_zone"];
+   */
+  timeZone: string;
+
+  /**
+   * A firing starts up to this many seconds late, by chance: 0 to 3600, default 0. Manual runs start at once.
+   *
+   * @generated from field: uint32 jitter_secs = 15 [json_name = "jitter_secs"];
+   */
+  jitterSecs: number;
+
+  /**
+   * How often a failed or timed out run is tried again: 0 to 10, default 0. The first retry comes after 30 s, each later
+   * one after twice the wait before it, at most 30 min. Manual runs are not tried again.
+   *
+   * @generated from field: uint32 retries = 16;
+   */
+  retries: number;
+
+  /**
+   * What happens to firings that were missed while the daemon did not run: `none` (default) or `latest`, which runs the
+   * job once, for the newest of them within the last seven days.
+   *
+   * @generated from field: string catch_up = 17 [json_name = "catch_up"];
+   */
+  catchUp: string;
+
+  /**
+   * The same by reason. Output only.
+   *
+   * @generated from field: repeated svc.v1.ScheduleSkip skips = 18;
+   */
+  skips: ScheduleSkip[];
+
+  /**
+   * The owner's name; empty when the host has none. Output only.
+   *
+   * @generated from field: string owner = 19;
+   */
+  owner: string;
 };
 
 /**
@@ -187,6 +232,42 @@ export type Schedule = Message<"svc.v1.Schedule"> & {
  */
 export const ScheduleSchema: GenMessage<Schedule> = /*@__PURE__*/
   messageDesc(file_svc_v1_schedule, 2);
+
+/**
+ * Firings of a job that were skipped for one reason.
+ *
+ * @generated from message svc.v1.ScheduleSkip
+ */
+export type ScheduleSkip = Message<"svc.v1.ScheduleSkip"> & {
+  /**
+   * `running`: the run before was still going. `late`: the daemon or the host stood still for more than five minutes.
+   * `down`: the daemon did not run; counted for jobs with `catch_up: latest`.
+   *
+   * @generated from field: string reason = 1;
+   */
+  reason: string;
+
+  /**
+   * How many.
+   *
+   * @generated from field: uint32 count = 2;
+   */
+  count: number;
+
+  /**
+   * The newest of them, in seconds since 1970.
+   *
+   * @generated from field: int64 last_unix = 3 [json_name = "last_unix"];
+   */
+  lastUnix: bigint;
+};
+
+/**
+ * Describes the message svc.v1.ScheduleSkip.
+ * Use `create(ScheduleSkipSchema)` to create a new message.
+ */
+export const ScheduleSkipSchema: GenMessage<ScheduleSkip> = /*@__PURE__*/
+  messageDesc(file_svc_v1_schedule, 3);
 
 /**
  * What a job does.
@@ -263,7 +344,7 @@ export type ScheduleAction = Message<"svc.v1.ScheduleAction"> & {
  * Use `create(ScheduleActionSchema)` to create a new message.
  */
 export const ScheduleActionSchema: GenMessage<ScheduleAction> = /*@__PURE__*/
-  messageDesc(file_svc_v1_schedule, 3);
+  messageDesc(file_svc_v1_schedule, 4);
 
 /**
  * A run of a job.
@@ -347,6 +428,27 @@ export type ScheduleRun = Message<"svc.v1.ScheduleRun"> & {
    * @generated from field: bool truncated = 11;
    */
   truncated: boolean;
+
+  /**
+   * Which attempt it is: 1, more for retries.
+   *
+   * @generated from field: uint32 attempt = 12;
+   */
+  attempt: number;
+
+  /**
+   * The minute that it was due in; absent for manual runs.
+   *
+   * @generated from field: google.protobuf.Timestamp scheduled_at = 13 [json_name = "scheduled_at"];
+   */
+  scheduledAt?: Timestamp | undefined;
+
+  /**
+   * Uid of the job's owner.
+   *
+   * @generated from field: uint32 owner_uid = 14 [json_name = "owner_uid"];
+   */
+  ownerUid: number;
 };
 
 /**
@@ -354,7 +456,7 @@ export type ScheduleRun = Message<"svc.v1.ScheduleRun"> & {
  * Use `create(ScheduleRunSchema)` to create a new message.
  */
 export const ScheduleRunSchema: GenMessage<ScheduleRun> = /*@__PURE__*/
-  messageDesc(file_svc_v1_schedule, 4);
+  messageDesc(file_svc_v1_schedule, 5);
 
 /**
  * The job to write.
@@ -431,6 +533,37 @@ export type UpsertScheduleRequest = Message<"svc.v1.UpsertScheduleRequest"> & {
    * @generated from field: optional uint32 owner = 10;
    */
   owner?: number | undefined;
+
+  /**
+   * An IANA time zone, such as `Europe/Berlin`, in which the trigger is read; empty: the node's local time. Not together
+   * with `utc`.
+   *
+   * @generated from field: string time_zone = 11 [json_name = "time_zone"];
+   */
+  timeZone: string;
+
+  /**
+   * A firing starts up to this many seconds late, by chance: 0 to 3600, default 0. Manual runs start at once.
+   *
+   * @generated from field: uint32 jitter_secs = 12 [json_name = "jitter_secs"];
+   */
+  jitterSecs: number;
+
+  /**
+   * How often a failed or timed out run is tried again: 0 to 10, default 0. The first retry comes after 30 s, each later
+   * one after twice the wait before it, at most 30 min. Manual runs are not tried again.
+   *
+   * @generated from field: uint32 retries = 13;
+   */
+  retries: number;
+
+  /**
+   * What happens to firings that were missed while the daemon did not run: `none` (default) or `latest`, which runs the
+   * job once, for the newest of them within the last seven days.
+   *
+   * @generated from field: string catch_up = 14 [json_name = "catch_up"];
+   */
+  catchUp: string;
 };
 
 /**
@@ -438,7 +571,35 @@ export type UpsertScheduleRequest = Message<"svc.v1.UpsertScheduleRequest"> & {
  * Use `create(UpsertScheduleRequestSchema)` to create a new message.
  */
 export const UpsertScheduleRequestSchema: GenMessage<UpsertScheduleRequest> = /*@__PURE__*/
-  messageDesc(file_svc_v1_schedule, 5);
+  messageDesc(file_svc_v1_schedule, 6);
+
+/**
+ * Which job.
+ *
+ * @generated from message svc.v1.GetScheduleRequest
+ */
+export type GetScheduleRequest = Message<"svc.v1.GetScheduleRequest"> & {
+  /**
+   * Its id.
+   *
+   * @generated from field: string id = 1;
+   */
+  id: string;
+
+  /**
+   * Root only: the uid whose job it is; the caller's own when absent.
+   *
+   * @generated from field: optional uint32 owner = 2;
+   */
+  owner?: number | undefined;
+};
+
+/**
+ * Describes the message svc.v1.GetScheduleRequest.
+ * Use `create(GetScheduleRequestSchema)` to create a new message.
+ */
+export const GetScheduleRequestSchema: GenMessage<GetScheduleRequest> = /*@__PURE__*/
+  messageDesc(file_svc_v1_schedule, 7);
 
 /**
  * The job to remove.
@@ -466,7 +627,7 @@ export type RemoveScheduleRequest = Message<"svc.v1.RemoveScheduleRequest"> & {
  * Use `create(RemoveScheduleRequestSchema)` to create a new message.
  */
 export const RemoveScheduleRequestSchema: GenMessage<RemoveScheduleRequest> = /*@__PURE__*/
-  messageDesc(file_svc_v1_schedule, 6);
+  messageDesc(file_svc_v1_schedule, 8);
 
 /**
  * The job is gone.
@@ -487,7 +648,7 @@ export type RemoveScheduleResponse = Message<"svc.v1.RemoveScheduleResponse"> & 
  * Use `create(RemoveScheduleResponseSchema)` to create a new message.
  */
 export const RemoveScheduleResponseSchema: GenMessage<RemoveScheduleResponse> = /*@__PURE__*/
-  messageDesc(file_svc_v1_schedule, 7);
+  messageDesc(file_svc_v1_schedule, 9);
 
 /**
  * All jobs of one owner.
@@ -515,7 +676,7 @@ export type ReplaceManagedSchedulesRequest = Message<"svc.v1.ReplaceManagedSched
  * Use `create(ReplaceManagedSchedulesRequestSchema)` to create a new message.
  */
 export const ReplaceManagedSchedulesRequestSchema: GenMessage<ReplaceManagedSchedulesRequest> = /*@__PURE__*/
-  messageDesc(file_svc_v1_schedule, 8);
+  messageDesc(file_svc_v1_schedule, 10);
 
 /**
  * The job to run.
@@ -543,7 +704,7 @@ export type RunScheduleRequest = Message<"svc.v1.RunScheduleRequest"> & {
  * Use `create(RunScheduleRequestSchema)` to create a new message.
  */
 export const RunScheduleRequestSchema: GenMessage<RunScheduleRequest> = /*@__PURE__*/
-  messageDesc(file_svc_v1_schedule, 9);
+  messageDesc(file_svc_v1_schedule, 11);
 
 /**
  * The run.
@@ -571,7 +732,219 @@ export type RunScheduleResponse = Message<"svc.v1.RunScheduleResponse"> & {
  * Use `create(RunScheduleResponseSchema)` to create a new message.
  */
 export const RunScheduleResponseSchema: GenMessage<RunScheduleResponse> = /*@__PURE__*/
-  messageDesc(file_svc_v1_schedule, 10);
+  messageDesc(file_svc_v1_schedule, 12);
+
+/**
+ * A run in the foreground.
+ *
+ * @generated from message svc.v1.RunScheduleEvent
+ */
+export type RunScheduleEvent = Message<"svc.v1.RunScheduleEvent"> & {
+  /**
+   * One or the other.
+   *
+   * @generated from oneof svc.v1.RunScheduleEvent.event
+   */
+  event: {
+    /**
+     * The run as it started (or was found going), and at last as it ended.
+     *
+     * @generated from field: svc.v1.ScheduleRun run = 1;
+     */
+    value: ScheduleRun;
+    case: "run";
+  } | {
+    /**
+     * What it printed, in write order; pieces may split characters.
+     *
+     * @generated from field: bytes output = 2;
+     */
+    value: Uint8Array;
+    case: "output";
+  } | { case: undefined; value?: undefined };
+
+  /**
+   * With the first event: false when a run was going already.
+   *
+   * @generated from field: bool started = 3;
+   */
+  started: boolean;
+};
+
+/**
+ * Describes the message svc.v1.RunScheduleEvent.
+ * Use `create(RunScheduleEventSchema)` to create a new message.
+ */
+export const RunScheduleEventSchema: GenMessage<RunScheduleEvent> = /*@__PURE__*/
+  messageDesc(file_svc_v1_schedule, 13);
+
+/**
+ * The job whose run is to be canceled.
+ *
+ * @generated from message svc.v1.CancelScheduleRunRequest
+ */
+export type CancelScheduleRunRequest = Message<"svc.v1.CancelScheduleRunRequest"> & {
+  /**
+   * Id of the job.
+   *
+   * @generated from field: string id = 1;
+   */
+  id: string;
+
+  /**
+   * Root only: the uid whose job it is; the caller's own when absent.
+   *
+   * @generated from field: optional uint32 owner = 2;
+   */
+  owner?: number | undefined;
+};
+
+/**
+ * Describes the message svc.v1.CancelScheduleRunRequest.
+ * Use `create(CancelScheduleRunRequestSchema)` to create a new message.
+ */
+export const CancelScheduleRunRequestSchema: GenMessage<CancelScheduleRunRequest> = /*@__PURE__*/
+  messageDesc(file_svc_v1_schedule, 14);
+
+/**
+ * Which runs to follow.
+ *
+ * @generated from message svc.v1.FollowScheduleRunsRequest
+ */
+export type FollowScheduleRunsRequest = Message<"svc.v1.FollowScheduleRunsRequest"> & {
+  /**
+   * Id of a job; every visible job's when empty.
+   *
+   * @generated from field: string id = 1;
+   */
+  id: string;
+
+  /**
+   * Root only: the uid whose job it is; the caller's own when absent.
+   *
+   * @generated from field: optional uint32 owner = 2;
+   */
+  owner?: number | undefined;
+};
+
+/**
+ * Describes the message svc.v1.FollowScheduleRunsRequest.
+ * Use `create(FollowScheduleRunsRequestSchema)` to create a new message.
+ */
+export const FollowScheduleRunsRequestSchema: GenMessage<FollowScheduleRunsRequest> = /*@__PURE__*/
+  messageDesc(file_svc_v1_schedule, 15);
+
+/**
+ * A trigger to try.
+ *
+ * @generated from message svc.v1.PreviewScheduleRequest
+ */
+export type PreviewScheduleRequest = Message<"svc.v1.PreviewScheduleRequest"> & {
+  /**
+   * See `Schedule.trigger`.
+   *
+   * @generated from field: string trigger = 1;
+   */
+  trigger: string;
+
+  /**
+   * See `Schedule.utc`.
+   *
+   * @generated from field: bool utc = 2;
+   */
+  utc: boolean;
+
+  /**
+   * See `Schedule.time_zone`.
+   *
+   * @generated from field: string time_zone = 3 [json_name = "time_zone"];
+   */
+  timeZone: string;
+
+  /**
+   * How many firings: 1 to 100, default 5.
+   *
+   * @generated from field: optional uint32 count = 4;
+   */
+  count?: number | undefined;
+
+  /**
+   * Firings after this instant, in seconds since 1970; now when absent. To the year 9999.
+   *
+   * @generated from field: optional int64 after_unix = 5 [json_name = "after_unix"];
+   */
+  afterUnix?: bigint | undefined;
+};
+
+/**
+ * Describes the message svc.v1.PreviewScheduleRequest.
+ * Use `create(PreviewScheduleRequestSchema)` to create a new message.
+ */
+export const PreviewScheduleRequestSchema: GenMessage<PreviewScheduleRequest> = /*@__PURE__*/
+  messageDesc(file_svc_v1_schedule, 16);
+
+/**
+ * When it would fire.
+ *
+ * @generated from message svc.v1.PreviewScheduleResponse
+ */
+export type PreviewScheduleResponse = Message<"svc.v1.PreviewScheduleResponse"> & {
+  /**
+   * The next firings, soonest first; fewer than asked for when no more come, each within a year of the one before.
+   *
+   * @generated from field: repeated svc.v1.ScheduleFiring firings = 1;
+   */
+  firings: ScheduleFiring[];
+
+  /**
+   * The time zone that the trigger was read in.
+   *
+   * @generated from field: string time_zone = 2 [json_name = "time_zone"];
+   */
+  timeZone: string;
+};
+
+/**
+ * Describes the message svc.v1.PreviewScheduleResponse.
+ * Use `create(PreviewScheduleResponseSchema)` to create a new message.
+ */
+export const PreviewScheduleResponseSchema: GenMessage<PreviewScheduleResponse> = /*@__PURE__*/
+  messageDesc(file_svc_v1_schedule, 17);
+
+/**
+ * A firing.
+ *
+ * @generated from message svc.v1.ScheduleFiring
+ */
+export type ScheduleFiring = Message<"svc.v1.ScheduleFiring"> & {
+  /**
+   * When, in seconds since 1970.
+   *
+   * @generated from field: int64 unix = 1;
+   */
+  unix: bigint;
+
+  /**
+   * The same in the trigger's time zone, with its offset: `2026-03-29T03:00:00+02:00`.
+   *
+   * @generated from field: string local_time = 2 [json_name = "local_time"];
+   */
+  localTime: string;
+
+  /**
+   * `none`; `gap`: the clock skips the wanted time, it fires right after; `repeated`: the hour comes twice, it fires once.
+   *
+   * @generated from field: string anomaly = 3;
+   */
+  anomaly: string;
+};
+
+/**
+ * Describes the message svc.v1.ScheduleFiring.
+ * Use `create(ScheduleFiringSchema)` to create a new message.
+ */
+export const ScheduleFiringSchema: GenMessage<ScheduleFiring> = /*@__PURE__*/
+  messageDesc(file_svc_v1_schedule, 18);
 
 /**
  * Which runs.
@@ -606,7 +979,7 @@ export type ListScheduleRunsRequest = Message<"svc.v1.ListScheduleRunsRequest"> 
  * Use `create(ListScheduleRunsRequestSchema)` to create a new message.
  */
 export const ListScheduleRunsRequestSchema: GenMessage<ListScheduleRunsRequest> = /*@__PURE__*/
-  messageDesc(file_svc_v1_schedule, 11);
+  messageDesc(file_svc_v1_schedule, 19);
 
 /**
  * Runs.
@@ -627,7 +1000,7 @@ export type ListScheduleRunsResponse = Message<"svc.v1.ListScheduleRunsResponse"
  * Use `create(ListScheduleRunsResponseSchema)` to create a new message.
  */
 export const ListScheduleRunsResponseSchema: GenMessage<ListScheduleRunsResponse> = /*@__PURE__*/
-  messageDesc(file_svc_v1_schedule, 12);
+  messageDesc(file_svc_v1_schedule, 20);
 
 /**
  * Scheduled jobs and their runs. A job's key is its owner's uid and its id. A regular user sees and edits their own jobs, with
@@ -647,6 +1020,16 @@ export const ScheduleService: GenService<{
     output: typeof ListSchedulesResponseSchema;
   },
   /**
+   * One job.
+   *
+   * @generated from rpc svc.v1.ScheduleService.GetSchedule
+   */
+  getSchedule: {
+    methodKind: "unary";
+    input: typeof GetScheduleRequestSchema;
+    output: typeof ScheduleSchema;
+  },
+  /**
    * Makes or replaces a job. `job_owned` (failed_precondition) when it belongs to another `managed_by`.
    *
    * @generated from rpc svc.v1.ScheduleService.UpsertSchedule
@@ -657,7 +1040,7 @@ export const ScheduleService: GenService<{
     output: typeof ScheduleSchema;
   },
   /**
-   * Removes a job and its runs.
+   * Removes a job and its runs. A run that goes is canceled.
    *
    * @generated from rpc svc.v1.ScheduleService.RemoveSchedule
    */
@@ -687,6 +1070,28 @@ export const ScheduleService: GenService<{
     output: typeof RunScheduleResponseSchema;
   },
   /**
+   * Runs a job in the foreground: its output as it comes, at last the run as it ended. While a run goes already, answers
+   * that one and ends with it, without its earlier output. When the client goes away, a run that this call started is
+   * canceled.
+   *
+   * @generated from rpc svc.v1.ScheduleService.RunScheduleStream
+   */
+  runScheduleStream: {
+    methodKind: "server_streaming";
+    input: typeof RunScheduleRequestSchema;
+    output: typeof RunScheduleEventSchema;
+  },
+  /**
+   * Cancels the run that goes; its processes are ended. `failed_precondition` when none goes.
+   *
+   * @generated from rpc svc.v1.ScheduleService.CancelScheduleRun
+   */
+  cancelScheduleRun: {
+    methodKind: "unary";
+    input: typeof CancelScheduleRunRequestSchema;
+    output: typeof ScheduleRunSchema;
+  },
+  /**
    * Runs of a job, newest first; at most 50 are kept.
    *
    * @generated from rpc svc.v1.ScheduleService.ListScheduleRuns
@@ -695,6 +1100,26 @@ export const ScheduleService: GenService<{
     methodKind: "unary";
     input: typeof ListScheduleRunsRequestSchema;
     output: typeof ListScheduleRunsResponseSchema;
+  },
+  /**
+   * Each run of the visible jobs, or of one, as it starts and as it ends, from now on until the client goes away.
+   *
+   * @generated from rpc svc.v1.ScheduleService.FollowScheduleRuns
+   */
+  followScheduleRuns: {
+    methodKind: "server_streaming";
+    input: typeof FollowScheduleRunsRequestSchema;
+    output: typeof ScheduleRunSchema;
+  },
+  /**
+   * When a trigger would fire, without a job.
+   *
+   * @generated from rpc svc.v1.ScheduleService.PreviewSchedule
+   */
+  previewSchedule: {
+    methodKind: "unary";
+    input: typeof PreviewScheduleRequestSchema;
+    output: typeof PreviewScheduleResponseSchema;
   },
 }> = /*@__PURE__*/
   serviceDesc(file_svc_v1_schedule, 0);

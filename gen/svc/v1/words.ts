@@ -44,9 +44,21 @@ export type IssueConsoleTokenRequestSession = (typeof IssueConsoleTokenRequestSe
 export const AuditRecordKinds = ["peer","primary","replaced","access","local"] as const;
 export type AuditRecordKind = (typeof AuditRecordKinds)[number];
 
+/** The words of `svc.v1.Credential.kind`. */
+export const CredentialKinds = ["git","registry"] as const;
+export type CredentialKind = (typeof CredentialKinds)[number];
+
+/** The words of `svc.v1.UpsertCredentialRequest.kind`. */
+export const UpsertCredentialRequestKinds = ["git","registry"] as const;
+export type UpsertCredentialRequestKind = (typeof UpsertCredentialRequestKinds)[number];
+
 /** The words of `svc.v1.GetStatusResponse.mode`. */
 export const GetStatusResponseModes = ["system","user"] as const;
 export type GetStatusResponseMode = (typeof GetStatusResponseModes)[number];
+
+/** The words of `svc.v1.ContainerLogLine.stream`. */
+export const ContainerLogLineStreams = ["stdout","stderr"] as const;
+export type ContainerLogLineStream = (typeof ContainerLogLineStreams)[number];
 
 /** The words of `svc.v1.ContainerPort.protocol`. */
 export const ContainerPortProtocols = ["tcp","udp","sctp"] as const;
@@ -80,6 +92,14 @@ export type ListeningPortProtocol = (typeof ListeningPortProtocols)[number];
 export const SignalProcessRequestSignals = ["term","kill","hup","int","stop","cont","usr1","usr2"] as const;
 export type SignalProcessRequestSignal = (typeof SignalProcessRequestSignals)[number];
 
+/** The words of `svc.v1.Schedule.catch_up`. */
+export const ScheduleCatchUps = ["none","latest"] as const;
+export type ScheduleCatchUp = (typeof ScheduleCatchUps)[number];
+
+/** The words of `svc.v1.ScheduleSkip.reason`. */
+export const ScheduleSkipReasons = ["running","late","down"] as const;
+export type ScheduleSkipReason = (typeof ScheduleSkipReasons)[number];
+
 /** The words of `svc.v1.ScheduleAction.type`. */
 export const ScheduleActionTypes = ["node_reboot","app_start","app_stop","app_restart","app_update","backup","shell","http"] as const;
 export type ScheduleActionType = (typeof ScheduleActionTypes)[number];
@@ -95,6 +115,14 @@ export type ScheduleRunTrigger = (typeof ScheduleRunTriggers)[number];
 /** The words of `svc.v1.ScheduleRun.status`. */
 export const ScheduleRunStatuses = ["RUNNING","SUCCEEDED","FAILED","TIMED_OUT","CANCELED","INTERRUPTED"] as const;
 export type ScheduleRunStatus = (typeof ScheduleRunStatuses)[number];
+
+/** The words of `svc.v1.UpsertScheduleRequest.catch_up`. */
+export const UpsertScheduleRequestCatchUps = ["none","latest"] as const;
+export type UpsertScheduleRequestCatchUp = (typeof UpsertScheduleRequestCatchUps)[number];
+
+/** The words of `svc.v1.ScheduleFiring.anomaly`. */
+export const ScheduleFiringAnomalies = ["none","gap","repeated"] as const;
+export type ScheduleFiringAnomaly = (typeof ScheduleFiringAnomalies)[number];
 
 /** The words of `svc.v1.TokenStatus.kind`. */
 export const TokenStatusKinds = ["primary","replaced","peer"] as const;
