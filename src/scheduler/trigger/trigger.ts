@@ -1,0 +1,113 @@
+/** The `trigger` of a job: what S 1.4.5 allows, and the bit sets that matching needs (D21). */
+import { invalidField } from "../../errors.ts";
+import { cronFields, fieldProblem } from "./cron-fields.ts";
+import { ValueSets } from "./value-sets.ts";
+
+/**
+ * A parsed trigger, immutable. Every set is a number whose bits stand for values; all are small integers, so that a
+ * trigger is one flat object (it is kept per job).
+ */
+export interface Trigger {
+  /** As it was written. */
+  readonly text: string;
+  /** Whether minute and hour are fixed times or hold a `*`: daylight saving moves the first and not the second. */
+  readonly kind: "fixed" | "wildcard";
+  /** Bit `m` is minute `m`, up to 30. */
+  readonly minutesLow: number;
+  /** Bit `m - 31` is minute `m`, from 31. */
+  readonly minutesHigh: number;
+  /** Bit `h` is hour `h`. */
+  readonly hours: number;
+  /** Bit `d - 1` is day `d`. */
+  readonly daysOfMonth: number;
+  /** Bit `m - 1` is month `m`. */
+  readonly months: number;
+  /** Bit 0 is Sunday. */
+  readonly daysOfWeek: number;
+  /** Both day fields are restricted (neither starts with `*`), so that a day needs to match only one (crontab(5)). */
+  readonly isEitherDay: boolean;
+}
+
+/** The longest text that is read, in UTF-16 units; the contract has the same bound. */
+const maxLength = 256;
+
+const fieldNames = cronFields.map(({ name }) => name).join(" ");
+
+/**
+ * Reads a trigger: `hourly`, `daily@HH:MM`, `HH:MM`, or five cron fields with blanks or tabs between them.
+ * @throws SvcError `invalid_argument` `invalid_request` whose violation names the cron field:
+ *   `{field: "trigger", description: 'hour "24" must be 0 to 23'}`
+ */
+export function parseTrigger(text: string): Trigger {
+  return new TriggerParser().parse(text);
+}
+
+/** What is wrong with the text as a trigger, such as `hour "24" must be 0 to 23`; `undefined` when it is one. */
+export function triggerProblem(text: string): string | undefined {
+  const fields = splitTrigger(text);
+  return typeof fields === "string" ? fields : undefined;
+}
+
+/** Reads many triggers: what their fields have in common is expanded once. */
+export class TriggerParser {
+  readonly #valueSets = new ValueSets();
+
+  /** @throws SvcError as `parseTrigger` */
+  parse(text: string): Trigger {
+    const fields = splitTrigger(text);
+    if (typeof fields === "string") throw invalidField("trigger", fields);
+    const [minute, hour, dayOfMonth, month, dayOfWeek] = fields;
+    const minutes = this.#valueSets.read(0, minute);
+    return {
+      text,
+      kind: minute.includes("*") || hour.includes("*") ? "wildcard" : "fixed",
+      minutesLow: minutes.low,
+      minutesHigh: minutes.high,
+      hours: this.#valueSets.read(1, hour).low,
+      daysOfMonth: this.#valueSets.read(2, dayOfMonth).low,
+      months: this.#valueSets.read(3, month).low,
+      daysOfWeek: this.#valueSets.read(4, dayOfWeek).low,
+      isEitherDay: !dayOfMonth.startsWith("*") && !dayOfWeek.startsWith("*"),
+    };
+  }
+}
+
+type CronTexts = readonly [
+  minute: string,
+  hour: string,
+  dayOfMonth: string,
+  month: string,
+  dayOfWeek: string,
+];
+
+/** The five cron fields that a trigger stands for, or what is wrong with it. */
+function splitTrigger(text: string): CronTexts | string {
+  if (text.length > maxLength) return `${text.length} characters are too many: at most ${maxLength}`;
+  const words = text.split(/[ \t]+/).filter((word) => word !== "");
+  const [word = ""] = words;
+  if (words.length > 1) return splitCron(words);
+  if (word === "hourly") return ["0", "*", "*", "*", "*"];
+  if (word.startsWith("daily@")) return splitTime(word.slice("daily@".length));
+  if (/^\d*:\d*$/.test(word)) return splitTime(word);
+  return `"${text}" must be hourly, daily@HH:MM, HH:MM or five cron fields: ${fieldNames}`;
+}
+
+function splitTime(time: string): CronTexts | string {
+  const [, hour, minute] = /^(\d\d):(\d\d)$/.exec(time) ?? [];
+  if (hour === undefined || minute === undefined) return `time "${time}" must be HH:MM, two digits each`;
+  if (Number(hour) > 23 || Number(minute) > 59) return `time "${time}" must be 00:00 to 23:59`;
+  return [minute, hour, "*", "*", "*"];
+}
+
+function splitCron(words: string[]): CronTexts | string {
+  if (!isFive(words)) return `${words.length} fields must be five: ${fieldNames}`;
+  for (const [at, field] of cronFields.entries()) {
+    const problem = fieldProblem(field, words[at] ?? "");
+    if (problem !== undefined) return problem;
+  }
+  return words;
+}
+
+function isFive(words: readonly string[]): words is CronTexts {
+  return words.length === cronFields.length;
+}
