@@ -2,28 +2,43 @@
 import type { ScheduleRunStatus, ScheduleRunTrigger } from "../../gen/svc/v1/words.ts";
 import type { JobKey } from "./job.ts";
 
-/** How a run ended. */
-export interface RunOutcome {
-  readonly status: Exclude<ScheduleRunStatus, "RUNNING">;
-  readonly exitCode?: number;
-  readonly httpStatus?: number;
-  /** Output and error each have at most 64 KiB, head and tail with a marker between where there was more. */
-  readonly output: string;
-  readonly error: string;
-  readonly truncated: boolean;
-}
-
-export interface Run {
-  /** Unique on the node, growing. */
-  readonly id: number;
-  readonly job: JobKey;
+/** Why a run starts. */
+export interface RunCause {
   readonly trigger: ScheduleRunTrigger;
   /** 1, more for retries. */
   readonly attempt: number;
   /** The minute that it was due in, unix milliseconds; absent for manual runs. */
   readonly scheduledAtMs?: number;
+}
+
+/** How a run ended. */
+export interface RunOutcome {
+  readonly status: Exclude<ScheduleRunStatus, "RUNNING">;
+  /** Exit code of a command. */
+  readonly exitCode?: number;
+  /** Status of an HTTP answer. */
+  readonly httpStatus?: number;
+  /** Output and error each have at most 64 KiB, head and tail with a marker between where there was more. */
+  readonly output: string;
+  /** Empty when nothing went wrong. */
+  readonly error: string;
+  /** Output or error is not whole. */
+  readonly truncated: boolean;
+}
+
+export interface Run extends RunCause {
+  /** Unique on the node, growing. */
+  readonly id: number;
+  readonly job: JobKey;
   readonly startedAtMs: number;
   readonly endedAtMs?: number;
   /** Absent while it runs. */
   readonly outcome?: RunOutcome;
+}
+
+/** Answer to whoever wanted a run: theirs, or the one that goes already. */
+export interface StartedRun {
+  /** False: a run was going already, and `run` is that one. */
+  readonly started: boolean;
+  readonly run: Run;
 }
