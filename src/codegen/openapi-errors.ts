@@ -1,7 +1,8 @@
 /** The error answers of REST, for OpenAPI: one schema of the body, one response for each status. */
 import type { DescMessage } from "@bufbuild/protobuf";
 import { ErrorDetailReasons } from "../../gen/svc/v1/words.ts";
-import { payloadByReason, statusByCode } from "../rest/errors.ts";
+import { payloadKinds } from "../error-payloads.ts";
+import { statusByCode } from "../rest/errors.ts";
 import type { Response, Schema } from "./openapi-document.ts";
 import { componentName } from "./openapi-schemas.ts";
 
@@ -39,7 +40,9 @@ const statuses: Readonly<Record<number, [name: string, description: string]>> = 
   504: ["DeadlineExceeded", "It took too long: `deadline_exceeded`."],
 };
 
-export const payloadMessages: readonly DescMessage[] = [...new Set(Object.values(payloadByReason))];
+export const payloadMessages: readonly DescMessage[] = [
+  ...new Set(Object.values(payloadKinds).map(({ schema }) => schema)),
+];
 
 /** The responses among the components, by name. */
 export function errorResponses(): Record<string, Response> {
@@ -94,7 +97,7 @@ export function errorReferences({
 
 /** The body of every error. A reason that has a payload carries it under its own name. */
 export function errorSchema(): Schema {
-  const payloads = Object.entries(payloadByReason).map(([reason, message]): [string, Schema] => [
+  const payloads = Object.entries(payloadKinds).map(([reason, { schema: message }]): [string, Schema] => [
     reason,
     { $ref: `#/components/schemas/${componentName(message)}`, description: `Payload of \`${reason}\`.` },
   ]);

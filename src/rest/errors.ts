@@ -1,17 +1,6 @@
 /** Errors as REST answers them: `{"error", "code", "reason", "<reason>": payload}` and a status. */
-import { create } from "@bufbuild/protobuf";
-import type { DescMessage } from "@bufbuild/protobuf";
-import {
-  AmbiguousSchema,
-  CommandFailedSchema,
-  InternalErrorSchema,
-  InvalidRequestSchema,
-  JobOwnedSchema,
-  LicenseRequiredSchema,
-  OwnedByAppSchema,
-  TokenDeniedSchema,
-} from "../../gen/svc/v1/error_pb.ts";
 import type { ErrorDetailReason } from "../../gen/svc/v1/words.ts";
+import { payloadOf } from "../error-payloads.ts";
 import { SvcError } from "../errors.ts";
 import type { ErrorCode } from "../errors.ts";
 import type { JsonWriter } from "./json-writer.ts";
@@ -43,19 +32,6 @@ export const statusByReason: Readonly<Partial<Record<ErrorDetailReason, number>>
   unsupported_media_type: 415,
 };
 
-/** The payload of each reason that has one; such a reason is always a key of the body. */
-export const payloadByReason: Readonly<Partial<Record<ErrorDetailReason, DescMessage>>> = {
-  token_denied: TokenDeniedSchema,
-  license_required: LicenseRequiredSchema,
-  ambiguous: AmbiguousSchema,
-  invalid_request: InvalidRequestSchema,
-  owned_by_app: OwnedByAppSchema,
-  job_owned: JobOwnedSchema,
-  internal: InternalErrorSchema,
-  build_failed: CommandFailedSchema,
-  start_failed: CommandFailedSchema,
-};
-
 /** An error as an answer. */
 export interface ErrorAnswer {
   readonly status: number;
@@ -73,13 +49,10 @@ export function errorAnswer(writer: JsonWriter, error: SvcError, allow?: readonl
   if (allow !== undefined) headers["allow"] = allow.join(", ");
 
   const body = JSON.stringify({ error: message, code, reason });
-  const payloadType = payloadByReason[reason];
-  if (payloadType === undefined) return { status, headers, body };
-  const payload = writer.message(
-    payloadType,
-    create(payloadType, error.payload as Record<string, unknown> | undefined),
-  );
-  return { status, headers, body: `${body.slice(0, -1)},${JSON.stringify(reason)}:${payload}}` };
+  const payload = payloadOf(error);
+  if (payload === undefined) return { status, headers, body };
+  const payloadText = writer.message(payload.schema, payload.value);
+  return { status, headers, body: `${body.slice(0, -1)},${JSON.stringify(reason)}:${payloadText}}` };
 }
 
 /** `canceled`: the other side is gone. */

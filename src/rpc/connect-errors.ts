@@ -1,23 +1,14 @@
 /** `SvcError` to `ConnectError` with one `svc.v1.ErrorDetail`, and back for clients (D7). */
 import { create } from "@bufbuild/protobuf";
-import type { DescMessage, Message } from "@bufbuild/protobuf";
+import type { Message } from "@bufbuild/protobuf";
 import { Code, ConnectError } from "@connectrpc/connect";
-import {
-  AmbiguousSchema,
-  CommandFailedSchema,
-  ErrorDetailSchema,
-  InternalErrorSchema,
-  InvalidRequestSchema,
-  JobOwnedSchema,
-  LicenseRequiredSchema,
-  OwnedByAppSchema,
-  TokenDeniedSchema,
-} from "../../gen/svc/v1/error_pb.ts";
+import { ErrorDetailSchema } from "../../gen/svc/v1/error_pb.ts";
 import type { ErrorDetail } from "../../gen/svc/v1/error_pb.ts";
 import { ErrorDetailReasons } from "../../gen/svc/v1/words.ts";
 import type { ErrorDetailReason } from "../../gen/svc/v1/words.ts";
+import { payloadOf } from "../error-payloads.ts";
 import { SvcError } from "../errors.ts";
-import type { ErrorCode, ReasonPayload, ReasonPayloads } from "../errors.ts";
+import type { ErrorCode, ReasonPayload } from "../errors.ts";
 
 const codes: Readonly<Record<ErrorCode, Code>> = {
   canceled: Code.Canceled,
@@ -60,33 +51,18 @@ const reasonByCode: Readonly<Record<ErrorCode, ErrorDetailReason>> = {
   deadline_exceeded: "deadline_exceeded",
 };
 
-/** Which member of `ErrorDetail.payload` a reason fills, and with what. */
-const payloadOf: Readonly<
-  Record<keyof ReasonPayloads, { name: NonNullable<ErrorDetail["payload"]["case"]>; schema: DescMessage }>
-> = {
-  token_denied: { name: "tokenDenied", schema: TokenDeniedSchema },
-  license_required: { name: "licenseRequired", schema: LicenseRequiredSchema },
-  ambiguous: { name: "ambiguous", schema: AmbiguousSchema },
-  invalid_request: { name: "invalidRequest", schema: InvalidRequestSchema },
-  owned_by_app: { name: "ownedByApp", schema: OwnedByAppSchema },
-  job_owned: { name: "jobOwned", schema: JobOwnedSchema },
-  internal: { name: "internal", schema: InternalErrorSchema },
-  build_failed: { name: "commandFailed", schema: CommandFailedSchema },
-  start_failed: { name: "commandFailed", schema: CommandFailedSchema },
-};
-
 /** The code's name, as D8 and REST spell it. */
 function codeName(code: Code): ErrorCode {
   return codeNames.get(code) ?? "unknown";
 }
 
-/** The detail that rides with an error on Connect and gRPC. A reason with a payload always carries it, empty if need be. */
+/** The detail that rides with an error on Connect and gRPC. */
 function errorDetailOf(error: SvcError): ErrorDetail {
-  const { reason } = error;
-  if (!(reason in payloadOf)) return create(ErrorDetailSchema, { reason });
-  const { name, schema } = payloadOf[reason as keyof ReasonPayloads];
-  const value = create(schema, (error.payload ?? {}) as Record<string, unknown>);
-  return create(ErrorDetailSchema, { reason, payload: { case: name, value } as ErrorDetail["payload"] });
+  const payload = payloadOf(error);
+  return create(ErrorDetailSchema, {
+    reason: error.reason,
+    ...(payload && { payload: { case: payload.name, value: payload.value } as ErrorDetail["payload"] }),
+  });
 }
 
 /** The error as Connect sends it. Its cause stays behind. */

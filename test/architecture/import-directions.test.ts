@@ -27,11 +27,12 @@ const domain = [
 ];
 const rooms = ["transport", "rest", "rpc", "handlers", "store", ...domain];
 /** Every folder may use these. */
-const ground = ["errors.ts", "lib", "gen"];
+const ground = ["errors.ts", "error-payloads.ts", "lib", "gen"];
 
 const directions: Record<string, Direction> = {
   "main.ts": { uses: [...ground, "daemon", "cli"] },
   "errors.ts": { uses: [], knows: ["gen"] },
+  "error-payloads.ts": { uses: ["gen"], knows: ["errors.ts"] },
   lib: { uses: [] },
   store: { uses: ["errors.ts", "lib"], knows: ["gen"] },
   rest: { uses: ground, knows: ["rpc"] },
@@ -40,7 +41,7 @@ const directions: Record<string, Direction> = {
   handlers: { uses: [...ground, ...domain, "rpc"], knows: ["daemon"] },
   daemon: { uses: [...ground, ...rooms] },
   cli: { uses: [...ground, "src/rest/json-writer.ts"], knows: ["rpc"] },
-  codegen: { uses: ["gen", "rest"] },
+  codegen: { uses: ["gen", "rest", "error-payloads.ts"] },
   build: { uses: ["lib"] },
   ...Object.fromEntries(domain.map((folder) => [folder, { uses: [...ground, "store", ...domain] }])),
 };

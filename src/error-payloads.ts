@@ -1,0 +1,41 @@
+/** Which payload each reason carries: one table for Connect's and gRPC's details, REST's bodies and OpenAPI (D7). */
+import { create } from "@bufbuild/protobuf";
+import type { DescMessage, Message } from "@bufbuild/protobuf";
+import {
+  AmbiguousSchema,
+  CommandFailedSchema,
+  InternalErrorSchema,
+  InvalidRequestSchema,
+  JobOwnedSchema,
+  LicenseRequiredSchema,
+  OwnedByAppSchema,
+  TokenDeniedSchema,
+} from "../gen/svc/v1/error_pb.ts";
+import type { ErrorDetail } from "../gen/svc/v1/error_pb.ts";
+import type { ReasonPayloads, SvcError } from "./errors.ts";
+
+interface PayloadKind {
+  /** The member of `ErrorDetail.payload` that it is. */
+  readonly name: NonNullable<ErrorDetail["payload"]["case"]>;
+  readonly schema: DescMessage;
+}
+
+/** A reason that is not here says everything by itself. */
+export const payloadKinds: Readonly<Record<keyof ReasonPayloads, PayloadKind>> = {
+  token_denied: { name: "tokenDenied", schema: TokenDeniedSchema },
+  license_required: { name: "licenseRequired", schema: LicenseRequiredSchema },
+  ambiguous: { name: "ambiguous", schema: AmbiguousSchema },
+  invalid_request: { name: "invalidRequest", schema: InvalidRequestSchema },
+  owned_by_app: { name: "ownedByApp", schema: OwnedByAppSchema },
+  job_owned: { name: "jobOwned", schema: JobOwnedSchema },
+  internal: { name: "internal", schema: InternalErrorSchema },
+  build_failed: { name: "commandFailed", schema: CommandFailedSchema },
+  start_failed: { name: "commandFailed", schema: CommandFailedSchema },
+};
+
+/** The payload of an error; undefined when its reason has none. A reason that has one always carries it, empty if need be. */
+export function payloadOf(error: SvcError): (PayloadKind & { readonly value: Message }) | undefined {
+  if (!Object.hasOwn(payloadKinds, error.reason)) return undefined;
+  const kind = payloadKinds[error.reason as keyof ReasonPayloads];
+  return { ...kind, value: create(kind.schema, error.payload as Record<string, unknown> | undefined) };
+}
