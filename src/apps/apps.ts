@@ -288,8 +288,9 @@ export class Apps implements AsyncDisposable {
 
   #runnable(app: NewApp): RunnableApp {
     const { paths } = this.#options;
-    const { id, name, runUid: uid, manifest, settings } = app;
-    return { id, name, uid, directory: paths.appDir(id), runDir: paths.appRunDir(id), manifest, settings };
+    const { id, name, ownerUid, runUid: uid, version, manifest, settings } = app;
+    const [directory, runDir] = [paths.appDir(id), paths.appRunDir(id)];
+    return { id, name, ownerUid, uid, directory, runDir, version, manifest, settings };
   }
 
   async #sweep(): Promise<void> {

@@ -47,12 +47,12 @@ export class Remover {
         await runtimeOf(app).stop(runnable(app));
         await operations.enter(operation, "delete");
       }
+      const freed = app === undefined ? 0 : await runtimeOf(app).remove(runnable(app));
       const uid = operation.detail.runUid ?? app?.runUid ?? identities.selfUid;
       const tree = await identities.removeOwnedDir(paths.appDir(id), uid);
       const run = await identities.removeOwnedDir(paths.appRunDir(id), uid);
-      if (app !== undefined) runtimeOf(app).forget(id);
       await operations.end(operation, [deleteApp(id)]);
-      return tree.freedBytes + run.freedBytes;
+      return freed + tree.freedBytes + run.freedBytes;
     } catch (error) {
       // What is left of it stays removable: the app is shown with its reason.
       await operations.end(

@@ -1,5 +1,5 @@
 /** What `apps/` asks of whatever runs an app: the embedded process runtime now, container engines later. */
-import type { LogLineStream } from "../../gen/svc/v1/words.ts";
+import type { AppImageFreshness, LogLineStream } from "../../gen/svc/v1/words.ts";
 import type { Manifest } from "../packages/manifest.ts";
 import type { JsonObject } from "../lib/json.ts";
 
@@ -7,12 +7,16 @@ import type { JsonObject } from "../lib/json.ts";
 export interface RunnableApp {
   readonly id: string;
   readonly name: string;
+  /** Whose it is: what an app may ask of the host goes by its owner (decisions 20). */
+  readonly ownerUid: number;
   /** The uid that its files belong to and its processes run as. */
   readonly uid: number;
   /** The app's own tree: `repo/`, `data/`, `volumes/`, `logs/`. */
   readonly directory: string;
   /** Supervisor state and logs. */
   readonly runDir: string;
+  /** The tag, else the short commit, else the manifest's version. */
+  readonly version: string;
   readonly manifest: Manifest;
   /** The chosen settings, without defaults. */
   readonly settings: JsonObject;
@@ -76,12 +80,84 @@ export interface RuntimeLimit {
   readonly enforced: boolean;
 }
 
+/** What long work of a runtime takes beside its arguments. */
+export interface RuntimeWork {
+  /** Cancels the work. */
+  readonly signal?: AbortSignal;
+  readonly onProgress?: (progress: {
+    step: string;
+    message: string;
+    doneBytes?: bigint;
+    totalBytes?: bigint;
+  }) => void;
+}
+
+/** What an app takes of the disk beside its own tree. */
+export interface RuntimeDisk {
+  /** The images that it runs, layers shared with other images included. */
+  readonly imageBytes?: number;
+  /** Volumes of the engine. */
+  readonly volumes: readonly { readonly name: string; readonly sizeBytes: number }[];
+}
+
+/** The image of an app; what is not known is absent. */
+export interface RuntimeImage {
+  readonly reference?: string;
+  /** The version that the image states, or its tag. */
+  readonly version?: string;
+  readonly localDigest?: string;
+  /** The remaining three only when the registry was asked. */
+  readonly remoteDigest?: string;
+  readonly freshness?: AppImageFreshness;
+  /** Why freshness is `unknown`. */
+  readonly freshnessReason?: string;
+}
+
+/** A compose project as the engine has it. */
+export interface RuntimeStack {
+  readonly name: string;
+  readonly appId: string;
+  readonly services: readonly {
+    readonly name: string;
+    /** The engine's word. */
+    readonly state: string;
+    readonly container: string;
+  }[];
+}
+
+/** What runtimes can do whose apps are made of images. */
+export interface ImageRuntime {
+  /** @param checkRemote ask the registry how fresh the local image is */
+  image(app: RunnableApp, options: { checkRemote: boolean; signal?: AbortSignal }): Promise<RuntimeImage>;
+  /**
+   * Pulls the image afresh. Containers stay as they are until {@link AppRuntime.stop} and {@link AppRuntime.start}.
+   * @throws SvcError `pinned_image` for a tag that states a version, a digest or an image that was built here
+   */
+  pull(app: RunnableApp, work: RuntimeWork): Promise<{ changed: boolean; digest: string }>;
+  disk(app: RunnableApp, signal?: AbortSignal): Promise<RuntimeDisk>;
+  /** The compose projects of these apps; empty for runtimes that have none. */
+  stacks(apps: readonly RunnableApp[]): Promise<RuntimeStack[]>;
+}
+
 export interface AppRuntime extends AsyncDisposable {
+  /**
+   * Makes ready what a start needs beside the app's tree, once that is laid out: images are pulled or built, the
+   * resolved configuration is checked. What another version of the app needs stays as it is.
+   * @throws SvcError `denied` for what the owner's apps may not have (decisions 20), `build_failed`, `unavailable`
+   */
+  prepare(app: RunnableApp, work: RuntimeWork): Promise<void>;
+  /** Removes what it keeps of other versions of an app than this one; doing it twice does no harm. */
+  settle(app: RunnableApp): Promise<void>;
   /**
    * Starts an app that does not run; resolves once it does.
    * @throws SvcError `start_failed` with its last lines when it ends at once.
    */
   start(app: RunnableApp): Promise<void>;
+  /**
+   * Resolves when the app runs and its health check, if it has one, has passed.
+   * @throws SvcError `start_failed` when it ends, restarts or turns unhealthy; `deadline_exceeded`, `canceled`
+   */
+  waitHealthy(id: string, timeoutMs: number, signal?: AbortSignal): Promise<void>;
   /** Ends every process of the app; nothing running is fine. */
   stop(app: RunnableApp): Promise<void>;
   /**
@@ -95,8 +171,8 @@ export interface AppRuntime extends AsyncDisposable {
   readonly revision: number;
   /** Called with the id of an app whose status changed, soon after. */
   onChange(listener: (id: string) => void): Disposable;
-  /** Forgets an app that is removed. */
-  forget(id: string): void;
+  /** Removes all that it keeps of a stopped app beside its tree, and forgets it. Resolves with the bytes that were freed. */
+  remove(app: RunnableApp): Promise<number>;
   logs(app: RunnableApp, options: { tail: number; signal?: AbortSignal }): Promise<LogChunk>;
   /** The last `tail` lines and then every new one, until `signal` aborts. */
   followLogs(app: RunnableApp, options: { tail: number; signal: AbortSignal }): AsyncIterable<LogChunk>;
@@ -104,4 +180,6 @@ export interface AppRuntime extends AsyncDisposable {
   stats(apps: readonly RunnableApp[], signal?: AbortSignal): Promise<ReadonlyMap<string, RuntimeUsage>>;
   /** The manifest's limits, and whether they hold here. */
   limits(app: RunnableApp): readonly RuntimeLimit[];
+  /** Absent for runtimes without images. */
+  readonly images?: ImageRuntime;
 }

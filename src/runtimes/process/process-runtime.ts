@@ -36,6 +36,11 @@ export class ProcessRuntime implements AppRuntime {
     this.#sampler = options.sampler ?? new ProcessSampler();
   }
 
+  /** Nothing: what a process needs lies in its app's tree. */
+  async prepare(): Promise<void> {}
+
+  async settle(): Promise<void> {}
+
   /**
    * Starts an app; one that runs is left as it is. What an earlier run left behind is ended first.
    * @returns once the main process has lived for `settleMs`; health is another matter, see {@link waitHealthy}
@@ -80,10 +85,6 @@ export class ProcessRuntime implements AppRuntime {
     return this.#revision;
   }
 
-  /**
-   * Resolves when the app runs and its health check, if it has one, has passed.
-   * @throws SvcError `start_failed` when it ends, restarts or turns unhealthy; `deadline_exceeded`, `canceled`
-   */
   async waitHealthy(id: string, timeoutMs: number, signal?: AbortSignal): Promise<void> {
     const app = this.#apps.get(id);
     if (app === undefined) {
@@ -98,7 +99,13 @@ export class ProcessRuntime implements AppRuntime {
     return { [Symbol.dispose]: () => void this.#listeners.delete(listener) };
   }
 
-  forget(id: string): void {
+  /** Only forgets it: all that is kept of a process lies in directories of its app. */
+  async remove({ id }: RunnableApp): Promise<number> {
+    this.#forget(id);
+    return Promise.resolve(0);
+  }
+
+  #forget(id: string): void {
     this.#apps.get(id)?.detach();
     if (this.#apps.delete(id)) this.#revision++;
     clearTimeout(this.#changed.get(id));
@@ -174,7 +181,7 @@ export class ProcessRuntime implements AppRuntime {
 
   /** Lets go of all apps, which go on. */
   async [Symbol.asyncDispose](): Promise<void> {
-    for (const id of [...this.#apps.keys()]) this.forget(id);
+    for (const id of [...this.#apps.keys()]) this.#forget(id);
     await Promise.resolve();
   }
 

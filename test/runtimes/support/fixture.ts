@@ -54,9 +54,11 @@ export class Fixture implements AsyncDisposable {
     const app: RunnableApp = {
       id,
       name: id,
+      ownerUid: uid,
       uid,
       directory: join(this.store, "apps", id),
       runDir: join(this.store, "run", id),
+      version: "1.0.0",
       manifest: manifestOf(argv, overrides),
       settings: {},
     };
