@@ -131,6 +131,8 @@ export interface RunCommandOptions extends RequestOptions {
   stdin?: Readable | Uint8Array;
   /** Takes standard output raw, with backpressure, instead of `stdout` of the result and `onLine`. Never ended. */
   stdout?: Writable;
+  /** One pipe for standard output and standard error, in the order of the writes; all of it counts as standard output. */
+  merged?: boolean;
   /** Each finished line of output, without its newline; lines longer than 16 KiB come in pieces. */
   onLine?: (line: string, stream: "stdout" | "stderr") => void;
   /** Bytes kept of each of stdout and stderr: the last ones. Default 1 MiB, at most 6 MiB. */

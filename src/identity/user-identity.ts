@@ -184,7 +184,7 @@ export class UserIdentity implements Identity {
   }
 
   async #run(argv: readonly string[], options: RunCommandOptions, within?: Place): Promise<CommandResult> {
-    const { cwd = "/", env = {}, umask = 0o022, stdin, stdout, onLine } = options;
+    const { cwd = "/", env = {}, umask = 0o022, stdin, stdout, merged = false, onLine } = options;
     const runId = randomUUID();
     const args = {
       argv,
@@ -195,6 +195,7 @@ export class UserIdentity implements Identity {
       runId,
       input: stdin !== undefined,
       output: stdout !== undefined,
+      merged,
       lines: onLine !== undefined,
       maxOutputBytes: Math.min(options.maxOutputBytes ?? 1 << 20, maxOutputBytes),
     };

@@ -31,6 +31,21 @@ test("exit code, signal, output and lines", async (t) => {
   t.like(await user.runCommand(["sh", "-c", "kill -9 $$"]), { exitCode: null, signal: "SIGKILL" });
 });
 
+test("merged output comes in the order of the writes, and /dev/stderr can be opened", async (t) => {
+  await using world = await createWorld();
+  const { user } = world;
+  const script =
+    "for n in $(seq 1 500); do echo out$n; echo err$n >&2; done; echo opened > /dev/stderr; exit 4";
+  const wanted = Array.from({ length: 500 }, (_, at) => `out${at + 1}\nerr${at + 1}\n`).join("") + "opened\n";
+  const result = await user.runCommand(["sh", "-c", script], { merged: true });
+  t.deepEqual(result, { exitCode: 4, signal: null, stdout: wanted, stderr: "", truncated: false });
+  const descriptors = await user.runCommand(["ls", "-l", "/proc/self/fd"], { merged: true });
+  const [one, two] = [1, 2].map((fd) => new RegExp(` ${fd} -> (\\S*/pipe .*)`).exec(descriptors.stdout)?.[1]);
+  t.truthy(one);
+  t.is(two, one);
+  t.regex(descriptors.stdout, / 0 -> \/dev\/null/);
+});
+
 test("input, raw output with backpressure, umask", async (t) => {
   await using world = await createWorld();
   const { app, user } = world;

@@ -35,6 +35,7 @@ const readBlockBytes = 256 << 10;
  * @property {string} runId
  * @property {boolean} input Whether standard input is streamed in.
  * @property {boolean} output Whether standard output is streamed out.
+ * @property {boolean} merged Whether standard error goes where standard output goes, in one pipe.
  * @property {boolean} lines Whether lines are told of as they come.
  * @property {number} maxOutputBytes
  */
@@ -142,7 +143,7 @@ async function runCommand({ within, ...args }, call) {
  * @param {Call} call
  * @returns {Promise<Answer>}
  */
-async function runCommandIn({ input, output, lines, maxOutputBytes, ...program }, call) {
+async function runCommandIn({ input, output, merged, lines, maxOutputBytes, ...program }, call) {
   const kept = { stdout: new LastBytes(maxOutputBytes), stderr: new LastBytes(maxOutputBytes) };
   const splitters = { stdout: new LineSplitter(), stderr: new LineSplitter() };
   const tell = async (/** @type {"stdout" | "stderr"} */ stream, /** @type {string[]} */ texts) => {
@@ -158,6 +159,7 @@ async function runCommandIn({ input, output, lines, maxOutputBytes, ...program }
       ...(input && { stdin: call.input }),
       stdout: output ? (chunk) => call.output(chunk) : take("stdout"),
       stderr: take("stderr"),
+      merged,
     },
     call.signal,
   );

@@ -1,6 +1,8 @@
 /** A program run to its end, with all that it starts. */
+import { closeSync } from "node:fs";
 import { finished } from "node:stream/promises";
 import { setTimeout as sleep } from "node:timers/promises";
+import { openMergedPipe } from "./merged-pipe.mjs";
 import { hasCode } from "./request-error.mjs";
 import { killRuns, runIdVariable } from "./run-cookie.mjs";
 import { spawnSession } from "./spawn.mjs";
@@ -11,7 +13,6 @@ const graceMs = 5_000;
 const drainMs = 2_000;
 
 /** @typedef {import("./spawn.mjs").Program} Program */
-/** @typedef {import("node:child_process").StdioOptions} StdioOptions */
 /** @typedef {import("node:child_process").ChildProcess} ChildProcess */
 
 /**
@@ -19,6 +20,7 @@ const drainMs = 2_000;
  * @property {AsyncIterable<Buffer>} [stdin]
  * @property {(chunk: Buffer) => void | Promise<void>} stdout The pipe is read on when it resolves.
  * @property {(chunk: Buffer) => void | Promise<void>} stderr
+ * @property {boolean} [merged] Both in one pipe, in the order of the writes, for `stdout` to take.
  * @property {number[]} [descriptors] Handed down as 3, 4, …
  * @property {(pid: number) => void} [started]
  */
@@ -32,9 +34,10 @@ const drainMs = 2_000;
  */
 export async function runToEnd({ runId, ...program }, streams, signal) {
   signal.throwIfAborted();
-  /** @type {StdioOptions} */
-  const stdio = [streams.stdin ? "pipe" : "ignore", "pipe", "pipe", ...(streams.descriptors ?? [])];
-  const child = await spawnSession({ ...program, env: { ...program.env, [runIdVariable]: runId } }, stdio);
+  const { child, stdout, stderr } = await spawnWithOutput(
+    { ...program, env: { ...program.env, [runIdVariable]: runId } },
+    streams,
+  );
   const ended = new AbortController();
   /** @type {Promise<{ exitCode: number | null, signal: string | null }>} */
   const exit = new Promise((resolve) => {
@@ -50,7 +53,7 @@ export async function runToEnd({ runId, ...program }, streams, signal) {
   if (child.pid !== undefined) streams.started?.(child.pid);
   // Not awaited: a program need not read its input, and then the input need not come to its end.
   void feed(child, streams.stdin);
-  const reading = Promise.all([forward(child.stdout, streams.stdout), forward(child.stderr, streams.stderr)]);
+  const reading = Promise.all([forward(stdout, streams.stdout), forward(stderr, streams.stderr)]);
   // Looked at below; must not count as unhandled until then.
   reading.catch(() => undefined);
   try {
@@ -64,8 +67,30 @@ export async function runToEnd({ runId, ...program }, streams, signal) {
   } finally {
     signal.removeEventListener("abort", stop);
     child.stdin?.destroy();
-    child.stdout?.destroy();
-    child.stderr?.destroy();
+    stdout?.destroy();
+    stderr?.destroy();
+  }
+}
+
+/**
+ * @param {Program} program
+ * @param {Streams} streams
+ */
+async function spawnWithOutput(program, { stdin, descriptors = [], merged = false }) {
+  const input = stdin ? "pipe" : "ignore";
+  if (!merged) {
+    const child = await spawnSession(program, [input, "pipe", "pipe", ...descriptors]);
+    return { child, stdout: child.stdout, stderr: child.stderr };
+  }
+  const { readable, writeFd } = await openMergedPipe();
+  try {
+    const child = await spawnSession(program, [input, writeFd, writeFd, ...descriptors]);
+    return { child, stdout: readable, stderr: null };
+  } catch (error) {
+    readable.destroy();
+    throw error;
+  } finally {
+    closeSync(writeFd);
   }
 }
 
