@@ -1,0 +1,80 @@
+import assert from "node:assert/strict";
+import { access, readdir, readFile } from "node:fs/promises";
+import { dockerTest, needsDocker, sharedEngine, startEngine } from "./docker.ts";
+import { registryUser } from "./docker-registry.ts";
+import { eventually } from "./eventually.ts";
+
+const sharedOne = sharedEngine();
+
+dockerTest(`images are made and run, and their ports published${needsDocker}`, async (t) => {
+  const engine = sharedOne();
+  await engine.images.build("svc/web:1", {
+    cmd: ["/bin/httpd", "-f", "-p", "8080", "-h", "/www"],
+    files: { "www/index.html": "hello" },
+    labels: { "a b": 'c "d"' },
+    ports: ["8080/tcp"],
+  });
+  const id = await engine.run("web", {
+    Image: "svc/web:1",
+    HostConfig: { PortBindings: { "8080/tcp": [{ HostIp: "127.0.0.1", HostPort: "0" }] } },
+  });
+  const { NetworkSettings, Config } = (await engine.request("GET", `/containers/${id}/json`)).expect(200) as {
+    NetworkSettings: { Ports: Record<string, { HostPort: string }[]> };
+    Config: { Labels: Record<string, string> };
+  };
+  t.is(Config.Labels["a b"], 'c "d"');
+  const port = NetworkSettings.Ports["8080/tcp"]![0]!.HostPort;
+  await eventually(async () => {
+    const answer = await fetch(`http://127.0.0.1:${port}/`);
+    assert.equal(await answer.text(), "hello");
+  });
+});
+
+for (const user of [undefined, registryUser]) {
+  dockerTest(
+    `images go through a registry ${user ? "with a password" : "for all"}${needsDocker}`,
+    async (t) => {
+      const engine = sharedOne();
+      const registry = await engine.registry(user);
+      const tag = `${registry.host}/svc/app:1`;
+      await engine.images.build(tag);
+      if (user !== undefined) await t.throwsAsync(engine.images.push(tag), { message: /no basic auth/ });
+      t.regex(await engine.images.push(tag, user), /^sha256:/);
+    },
+  );
+}
+
+dockerTest(`an engine hangs, ends and comes back, and nothing of it stays${needsDocker}`, async (t) => {
+  await using engine = await startEngine();
+  await engine.images.build("svc/app:1");
+  await engine.run("app", { Image: "svc/app:1" });
+  (await engine.request("POST", "/networks/create", { Name: "more" })).expect(201);
+  engine.pause();
+  const hung = await Promise.race([
+    engine.request("GET", "/_ping").then(() => "answered"),
+    new Promise((resolve) => setTimeout(resolve, 300, "hangs")),
+  ]);
+  t.is(hung, "hangs");
+  engine.resume();
+  (await engine.request("GET", "/_ping")).expect(200);
+  await engine.restart();
+  const { State } = (await engine.request("GET", "/containers/app/json")).expect(200) as {
+    State: { Status: string };
+  };
+  t.is(State.Status, "exited");
+  (await engine.request("POST", "/containers/app/start")).expect(204);
+  await engine.kill();
+  await t.throwsAsync(engine.request("GET", "/_ping"));
+  await engine[Symbol.asyncDispose]();
+  await t.throwsAsync(access(engine.dir));
+  t.deepEqual(await processesThatName(engine.dir), []);
+});
+
+async function processesThatName(text: string): Promise<string[]> {
+  const found: string[] = [];
+  for (const pid of (await readdir("/proc")).filter((name) => /^\d+$/.test(name))) {
+    const line = await readFile(`/proc/${pid}/cmdline`, "utf8").catch(() => "");
+    if (line.includes(text)) found.push(line);
+  }
+  return found;
+}

@@ -1,0 +1,259 @@
+/**
+ * A real container engine of the test's own: `await using engine = await startEngine()`. It shares nothing with an engine
+ * that the host may have: own data, own socket, own bridge, no firewall rules. Ready in about half a second.
+ */
+import { spawn, type ChildProcess } from "node:child_process";
+import { once } from "node:events";
+import { accessSync, constants, readFileSync } from "node:fs";
+import { mkdtemp, rm, writeFile } from "node:fs/promises";
+import { tmpdir } from "node:os";
+import { delimiter, join } from "node:path";
+import test from "ava";
+import { reserveBridge, type TestBridge } from "./docker-bridge.ts";
+import { TestImages } from "./docker-images.ts";
+import { removeLeftovers } from "./docker-leftovers.ts";
+import { startRegistry, type RegistryUser, type TestRegistry } from "./docker-registry.ts";
+import { engineRequest, type EngineAnswer } from "./docker-request.ts";
+import { eventually } from "./eventually.ts";
+
+const needed = ["dockerd", "docker-registry", "busybox", "ip", "tar", "setpriv", "unshare"];
+const systemPrograms = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin";
+
+/** Why this machine cannot run a container engine for the tests; `undefined` when it can. */
+export const whyNoDocker = findObstacle();
+/** For titles of tests that need the engine. */
+export const needsDocker = whyNoDocker === undefined ? "" : ` (skipped: ${whyNoDocker})`;
+/** `test` where an engine can run, else `test.skip`; end its titles with {@link needsDocker}. */
+export const dockerTest = whyNoDocker === undefined ? test : test.skip;
+
+export interface EngineOptions {
+  /** Added to the arguments of `dockerd`, such as `--live-restore`. */
+  arguments?: readonly string[];
+}
+
+export interface TestEngine extends AsyncDisposable {
+  /** Path of its socket. */
+  readonly socket: string;
+  /** The pid of `dockerd`. @throws Error while it is stopped. */
+  readonly pid: number;
+  /** Where everything of it lies; goes with it. */
+  readonly dir: string;
+  /** Makes and pushes images: none can be pulled from elsewhere. */
+  readonly images: TestImages;
+  /** All that it has logged so far. */
+  log(): string;
+  /** One plain request to its API, beside everything that is tested; `path` without the version. */
+  request(method: string, path: string, body?: unknown): Promise<EngineAnswer>;
+  /** Makes and starts a container in one go; answers its id. `body` as in `POST /containers/create`. */
+  run(name: string, body: Record<string, unknown>): Promise<string>;
+  /** A registry on a free loopback port, the same one for the same user; goes with the engine. */
+  registry(user?: RegistryUser): Promise<TestRegistry>;
+  /** Starts it again after `stop` or `kill`. */
+  start(): Promise<void>;
+  /** Ends it as an operator would; containers end with it. */
+  stop(): Promise<void>;
+  /** Ends it at once, as a crash would; containers go on until it is started again. */
+  kill(): Promise<void>;
+  restart(): Promise<void>;
+  /** Makes it hang: connections are accepted, nothing answers. */
+  pause(): void;
+  resume(): void;
+}
+
+/**
+ * One engine for all tests of a file, for its top level: `const engine = sharedEngine()`. It starts before the first test
+ * and goes after the last; tests get it by calling what this returns.
+ */
+export function sharedEngine(options: EngineOptions = {}): () => TestEngine {
+  const shared: { engine?: TestEngine } = {};
+  if (whyNoDocker === undefined) {
+    test.before(async () => {
+      shared.engine = await startEngine(options);
+    });
+    test.after.always(() => shared.engine?.[Symbol.asyncDispose]());
+  }
+  return () => {
+    if (shared.engine === undefined) throw new Error("the engine is there for tests only");
+    return shared.engine;
+  };
+}
+
+/** Starts an engine. @throws Error with its log when it does not come up within 30 s. */
+export async function startEngine(options: EngineOptions = {}): Promise<TestEngine> {
+  const dir = await mkdtemp(join(tmpdir(), "svc-engine-"));
+  const bridge = await reserveBridge();
+  const engine = new PrivateEngine(dir, bridge, options.arguments ?? []);
+  try {
+    await engine.start();
+    return engine;
+  } catch (error) {
+    await engine[Symbol.asyncDispose]();
+    throw error;
+  }
+}
+
+class PrivateEngine implements TestEngine {
+  readonly dir: string;
+  readonly socket: string;
+  readonly images: TestImages;
+  readonly #bridge: TestBridge;
+  readonly #arguments: readonly string[];
+  readonly #execRoot: string;
+  readonly #registries = new Map<string, Promise<TestRegistry>>();
+  #child: ChildProcess | undefined;
+  #isPaused = false;
+  #isDisposed = false;
+  #log = "";
+
+  constructor(dir: string, bridge: TestBridge, extraArguments: readonly string[]) {
+    this.dir = dir;
+    this.socket = join(dir, "docker.sock");
+    this.#bridge = bridge;
+    this.#arguments = extraArguments;
+    this.#execRoot = join(dir, "exec");
+    this.images = new TestImages(dir, this.socket);
+  }
+
+  get pid(): number {
+    const pid = this.#child?.pid;
+    if (pid === undefined) throw new Error("the engine does not run");
+    return pid;
+  }
+
+  log(): string {
+    return this.#log;
+  }
+
+  request(method: string, path: string, body?: unknown): Promise<EngineAnswer> {
+    return engineRequest(this.socket, method, path, body);
+  }
+
+  async run(name: string, body: Record<string, unknown>): Promise<string> {
+    const made = await this.request("POST", `/containers/create?name=${name}`, body);
+    const { Id: id } = made.expect(201) as { Id: string };
+    (await this.request("POST", `/containers/${id}/start`)).expect(204);
+    return id;
+  }
+
+  registry(user?: RegistryUser): Promise<TestRegistry> {
+    const key = user === undefined ? "" : `${user.name}:${user.password}`;
+    let registry = this.#registries.get(key);
+    registry ??= startRegistry(user);
+    this.#registries.set(key, registry);
+    return registry;
+  }
+
+  async start(): Promise<void> {
+    if (this.#child !== undefined) throw new Error("the engine runs already");
+    const configFile = join(this.dir, "daemon.json");
+    // An empty file of its own, so that the host's is not read.
+    await writeFile(configFile, "{}");
+    const child = spawn(
+      "setpriv",
+      [
+        // Should this test run be killed, the engine stops its containers and ends.
+        "--pdeathsig=TERM",
+        // Mounts of its own go with it; and it must not find the host's containerd, which it would use.
+        ...["unshare", "--mount", "--propagation=slave", "sh", "-c"],
+        '[ ! -d /run/containerd ] || mount -t tmpfs none /run/containerd; exec dockerd "$@"',
+        "dockerd",
+        ...["--config-file", configFile],
+        ...["--data-root", join(this.dir, "data")],
+        ...["--exec-root", this.#execRoot],
+        ...["--pidfile", join(this.dir, "docker.pid")],
+        ...["--host", `unix://${this.socket}`],
+        ...["--bridge", this.#bridge.name],
+        ...["--default-address-pool", `base=${this.#bridge.pool},size=28`],
+        ...["--cgroup-parent", this.#bridge.name],
+        // Firewall rules are the host's: two engines would delete each other's. Ports are published by the proxy.
+        ...["--iptables=false", "--ip6tables=false", "--ip-forward=false", "--ip-masq=false"],
+        ...["--shutdown-timeout", "2"],
+        ...this.#arguments,
+      ],
+      {
+        stdio: ["ignore", "ignore", "pipe"],
+        detached: true,
+        env: { PATH: `${process.env["PATH"] ?? ""}:${systemPrograms}` },
+      },
+    );
+    this.#child = child;
+    child.stderr.setEncoding("utf8").on("data", (text: string) => (this.#log += text));
+    const ready = eventually(async () => (await this.request("GET", "/_ping")).expect(200), 30_000);
+    const ended = once(child, "exit").then(() => Promise.reject(new Error(`it ended:\n${this.#log}`)));
+    await Promise.race([ready, ended]);
+  }
+
+  async #end(signal: NodeJS.Signals): Promise<void> {
+    const child = this.#child;
+    if (child === undefined) return;
+    this.resume();
+    this.#child = undefined;
+    if (child.exitCode !== null || child.signalCode !== null) return;
+    const exited = once(child, "exit");
+    child.kill(signal);
+    const timer = setTimeout(() => child.kill("SIGKILL"), 15_000);
+    await exited;
+    clearTimeout(timer);
+  }
+
+  stop(): Promise<void> {
+    return this.#end("SIGTERM");
+  }
+
+  kill(): Promise<void> {
+    return this.#end("SIGKILL");
+  }
+
+  async restart(): Promise<void> {
+    await this.stop();
+    await this.start();
+  }
+
+  pause(): void {
+    process.kill(this.pid, "SIGSTOP");
+    this.#isPaused = true;
+  }
+
+  resume(): void {
+    if (this.#isPaused) process.kill(this.pid, "SIGCONT");
+    this.#isPaused = false;
+  }
+
+  async [Symbol.asyncDispose](): Promise<void> {
+    if (this.#isDisposed) return;
+    this.#isDisposed = true;
+    for (const registry of this.#registries.values()) await (await registry)[Symbol.asyncDispose]();
+    this.resume();
+    if (this.#child !== undefined) await this.#removeContainers().catch(() => undefined);
+    await this.#end("SIGTERM");
+    await removeLeftovers({ execRoot: this.#execRoot, cgroup: this.#bridge.name });
+    await this.#bridge[Symbol.asyncDispose]();
+    await rm(this.dir, { recursive: true, force: true, maxRetries: 5 });
+  }
+
+  /** What the engine removes itself need not be looked for. */
+  async #removeContainers(): Promise<void> {
+    const all = (await this.request("GET", "/containers/json?all=1")).expect(200) as { Id: string }[];
+    await Promise.all(all.map(({ Id }) => this.request("DELETE", `/containers/${Id}?force=1&v=1`)));
+    await this.request("POST", "/networks/prune");
+  }
+}
+
+function findObstacle(): string | undefined {
+  if (process.getuid?.() !== 0) return "needs root";
+  const path = `${process.env["PATH"] ?? ""}:${systemPrograms}`.split(delimiter);
+  const missing = needed.filter((program) => !path.some((dir) => isExecutable(join(dir, program))));
+  if (missing.length > 0) return `needs ${missing.join(", ")}`;
+  const capabilities = /^CapEff:\s*([0-9a-f]+)$/m.exec(readFileSync("/proc/self/status", "utf8"))?.[1] ?? "0";
+  const capSysAdmin = 1n << 21n;
+  return (BigInt(`0x${capabilities}`) & capSysAdmin) === 0n ? "needs CAP_SYS_ADMIN" : undefined;
+}
+
+function isExecutable(file: string): boolean {
+  try {
+    accessSync(file, constants.X_OK);
+    return true;
+  } catch {
+    return false;
+  }
+}
