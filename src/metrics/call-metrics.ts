@@ -4,12 +4,13 @@ import type { Sample } from "./exposition.ts";
 
 /** A call that has ended. */
 export interface EndedCall {
-  /** Full name, such as `svc.v1.AppService/StartApp`. */
+  /** Full name, such as `svc.v1.AppService/StartApp`; `unknown` for a request that named no method. */
   readonly method: string;
   readonly protocolName: string;
   /** `ok` or the code of the error. */
   readonly code: string;
-  readonly durationMs: number;
+  /** Absent when the request was answered before it became a call. */
+  readonly durationMs?: number;
 }
 
 /** Upper bounds in seconds: from what a cached answer takes to an install. Streams last as long as somebody watches. */
@@ -31,6 +32,7 @@ export class CallMetrics {
     }
     const { countByCode, durationByProtocol } = metrics;
     countByCode.set(code, (countByCode.get(code) ?? 0) + 1);
+    if (durationMs === undefined) return;
     let histogram = durationByProtocol.get(protocolName);
     if (histogram === undefined) {
       histogram = new Histogram(durationBounds);
@@ -49,10 +51,15 @@ export class CallMetrics {
       }
     }
     return (
-      writeFamily("svc_calls_total", "counter", "Calls that have ended, by method and code.", counts) +
+      writeFamily(
+        "svc_calls_total",
+        "counter",
+        "Requests that were answered and calls that have ended, by method and code.",
+        counts,
+      ) +
       writeHistograms(
         "svc_call_duration_seconds",
-        "How long calls took, by method and protocol; a stream takes as long as it is open.",
+        "How long calls took, by method and protocol; a stream takes as long as it is open. Without what was refused before it was a call.",
         durations,
       )
     );

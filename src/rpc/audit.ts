@@ -10,6 +10,8 @@ export interface AuditRecord {
   readonly method: string;
   readonly protocolName: string;
   readonly user: UserContext;
+  /** Where somebody without an identity came from; absent for everybody else. */
+  readonly address?: string;
   /** What the request names, such as an app's id; empty when nothing does. At most 256 characters. */
   readonly target: string;
   /** `ok` or the code of the error. */

@@ -2,6 +2,7 @@
 import { Code, ConnectError } from "@connectrpc/connect";
 import { SvcError } from "../errors.ts";
 import { svcErrorOf } from "./connect-errors.ts";
+import { unreadableError } from "./connect-refusals.ts";
 
 /** `instanceof` that keeps the reason's type. */
 export function isSvcError(value: unknown): value is SvcError {
@@ -30,8 +31,11 @@ export function shownError(thrown: unknown, requestId: string, signal?: AbortSig
   const isAbort = isNamed(thrown, "AbortError");
   if (signal?.aborted === true && (isAbort || thrown === signal.reason)) return errorOfAbort(signal.reason);
   if (isAbort || isNamed(thrown, "TimeoutError")) return errorOfAbort(thrown);
-  if (thrown instanceof ConnectError && thrown.code !== Code.Unknown && thrown.code !== Code.Internal) {
-    return svcErrorOf(thrown);
+  if (thrown instanceof ConnectError) {
+    // The later messages of a stream are read while its handler runs.
+    const unreadable = unreadableError(thrown);
+    if (unreadable !== undefined) return unreadable;
+    if (thrown.code !== Code.Unknown && thrown.code !== Code.Internal) return svcErrorOf(thrown);
   }
   return internal(thrown, requestId);
 }

@@ -17,15 +17,16 @@ import type {
 import type { ConnectRouter, HandlerContext, ServiceImpl } from "@connectrpc/connect";
 import { methodPolicies } from "../../gen/svc/v1/methods.ts";
 import type { MethodPolicy } from "../../gen/svc/v1/methods.ts";
-import type { ErrorCode, SvcError } from "../errors.ts";
+import type { SvcError } from "../errors.ts";
 import { checkAccess, methodName } from "./access.ts";
-import { auditLine, auditTarget } from "./audit.ts";
-import type { AuditRecord } from "./audit.ts";
 import { collectCapabilities, indexMethods } from "./bound-service.ts";
 import type { BoundService, Handler, MethodEntry } from "./bound-service.ts";
 import { CallContext } from "./call-context.ts";
 import type { Call } from "./call-context.ts";
+import { CallNotes } from "./call-notes.ts";
+import type { CallNotesOptions, NotedCaller } from "./call-notes.ts";
 import { connectErrorOf } from "./connect-errors.ts";
+import { handOver, watchRefusals } from "./connect-refusals.ts";
 import { errorOfAbort, isSvcError, shownError } from "./error-mapping.ts";
 import { closeIterator, peekFirst } from "./first-message.ts";
 import type { FirstMessage } from "./first-message.ts";
@@ -33,32 +34,12 @@ import { createValidator } from "./rules.ts";
 import { requestIdKey, userOf } from "./user-context.ts";
 import type { UserContext } from "./user-context.ts";
 
-/** What the pipeline logs to; pino's logger fits. */
-export interface PipelineLog {
-  info(details: object, message: string): void;
-  error(details: object, message: string): void;
-}
-
-export interface PipelineOptions {
+export interface PipelineOptions extends CallNotesOptions {
   readonly services: readonly BoundService[];
-  readonly log: PipelineLog;
-  /** Takes one record for every changing call (those without `NO_SIDE_EFFECTS`), refused ones included. */
-  readonly audit?: ((record: AuditRecord) => void) | undefined;
-  /** Hears of every call that has ended, refused ones included. */
-  readonly observe?: ((call: EndedCall) => void) | undefined;
   /** Ends all running calls; abort it with the error that they should end with. */
   readonly shutdownSignal?: AbortSignal | undefined;
   /** Policies of the methods by full name. Default: the contract's. A method without one is refused at creation. */
   readonly policies?: Readonly<Record<string, MethodPolicy>> | undefined;
-}
-
-/** A call that has ended, for those who count. */
-export interface EndedCall {
-  /** Full name. */
-  readonly method: string;
-  readonly protocolName: string;
-  readonly code: "ok" | ErrorCode;
-  readonly durationMs: number;
 }
 
 export interface Pipeline {
@@ -83,6 +64,11 @@ export interface Pipeline {
    * @throws SvcError `permission_denied` with reason `token_denied` or `root_required`.
    */
   gate(method: DescMethod, user: UserContext, requestId?: string, protocolName?: string): void;
+  /**
+   * Notes a request that was answered without becoming a call: refused before, or a page.
+   * @param method what it asked for; undefined when that is none of ours
+   */
+  noteAnswer(method: DescMethod | undefined, caller: NotedCaller, error?: SvcError): void;
   /** Calls a unary method. @throws SvcError and nothing else; so do the others. */
   invokeUnary<I extends DescMessage, O extends DescMessage>(
     method: DescMethodUnary<I, O>,
@@ -105,7 +91,8 @@ export interface Pipeline {
 
 /** @throws Error when a method has no handler or no policy */
 export function createPipeline(options: PipelineOptions): Pipeline {
-  const { services, log, audit, observe, shutdownSignal } = options;
+  const { services, shutdownSignal } = options;
+  const notes = new CallNotes(options);
   const entries = indexMethods(services, options.policies ?? methodPolicies);
   const paths = new Map([...entries.values()].map(({ method, name }) => [`/${name}`, method]));
   const validator = createValidator();
@@ -131,38 +118,6 @@ export function createPipeline(options: PipelineOptions): Pipeline {
   function end(context: CallContext): void {
     running.delete(context);
     context.end();
-  }
-
-  function note(
-    { name, isChanging }: MethodEntry,
-    caller: Pick<CallContext, "user" | "requestId" | "protocolName">,
-    startMs: number,
-    request: Message | undefined,
-    error?: SvcError,
-  ): void {
-    const durationMs = performance.now() - startMs;
-    observe?.({ method: name, protocolName: caller.protocolName, code: error?.code ?? "ok", durationMs });
-    if (error?.code === "internal") {
-      const details = { requestId: caller.requestId, method: name, err: error.cause ?? error };
-      log.error(details, "a call failed unexpectedly");
-    }
-    if (!isChanging) return;
-    const record: AuditRecord = {
-      requestId: caller.requestId,
-      method: name,
-      protocolName: caller.protocolName,
-      user: caller.user,
-      target: auditTarget(request),
-      result: error?.code ?? "ok",
-      ...(error === undefined ? {} : { reason: error.reason }),
-      durationMs: Math.round(durationMs),
-    };
-    log.info(auditLine(record), "changing call");
-    try {
-      audit?.(record);
-    } catch (err) {
-      log.error({ requestId: caller.requestId, method: name, err }, "the audit record was not taken");
-    }
   }
 
   /** One answer, from one message or a stream of them. */
@@ -193,12 +148,12 @@ export function createPipeline(options: PipelineOptions): Pipeline {
     // What the handler came to is noted also when the caller has left before.
     const noted = work.then(
       (message) => {
-        note(entry, context, startMs, request);
+        notes.ended(entry, context, startMs, request);
         return message;
       },
       (thrown: unknown) => {
         const error = shownError(thrown, context.requestId, context.isAborted ? context.signal : undefined);
-        note(entry, context, startMs, request, error);
+        notes.ended(entry, context, startMs, request, error);
         throw error;
       },
     );
@@ -242,7 +197,13 @@ export function createPipeline(options: PipelineOptions): Pipeline {
       end(context);
       // Not awaited: a generator that hangs in its `next` would hold its `return` up as well.
       if (!isDone) void closeIterator(iterator);
-      note(entry, context, startMs, request, failure ?? (isDone ? undefined : errorOfAbort(undefined)));
+      notes.ended(
+        entry,
+        context,
+        startMs,
+        request,
+        failure ?? (isDone ? undefined : errorOfAbort(undefined)),
+      );
     }
   }
 
@@ -251,7 +212,7 @@ export function createPipeline(options: PipelineOptions): Pipeline {
     try {
       checkAccess(method, entry.access, user);
     } catch (error) {
-      note(entry, { user, requestId, protocolName }, performance.now(), undefined, error as SvcError);
+      notes.answered(entry, { user, requestId, protocolName }, error as SvcError);
       throw error;
     }
   }
@@ -271,15 +232,21 @@ export function createPipeline(options: PipelineOptions): Pipeline {
     },
 
     requestGate(context) {
-      const user = userOf(context);
+      const { method, protocolName, values } = context;
+      const caller = { user: userOf(context), requestId: values.get(requestIdKey), protocolName };
       try {
-        gate(context.method, user, context.values.get(requestIdKey), context.protocolName);
+        gate(method, caller.user, caller.requestId, protocolName);
       } catch (error) {
         throw isSvcError(error) ? connectErrorOf(error) : error;
       }
+      watchRefusals(context, (error) => notes.answered(entryOf(method), caller, error));
     },
 
     gate,
+
+    noteAnswer(method, caller, error) {
+      notes.answered(method === undefined ? undefined : entries.get(method), caller, error);
+    },
 
     methodAt: (path) => paths.get(path),
 
@@ -306,12 +273,15 @@ export function createPipeline(options: PipelineOptions): Pipeline {
 
   /** The two shapes in which Connect calls handlers. */
   function connectHandler(entry: MethodEntry): Handler {
-    const callOf = (context: HandlerContext): Call => ({
-      user: userOf(context),
-      requestId: context.values.get(requestIdKey),
-      protocolName: context.protocolName,
-      signal: context.signal,
-    });
+    const callOf = (context: HandlerContext): Call => {
+      handOver(context);
+      return {
+        user: userOf(context),
+        requestId: context.values.get(requestIdKey),
+        protocolName: context.protocolName,
+        signal: context.signal,
+      };
+    };
     const kind = entry.method.methodKind;
     if (kind === "unary" || kind === "client_streaming") {
       return async (input, context) => {

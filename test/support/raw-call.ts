@@ -34,7 +34,7 @@ export interface Outcome {
   readonly status?: number;
 }
 
-/** Bytes that are no message: JSON, as its errors have the code of a wrong request, where binary's are internal. */
+/** Bytes that are no message. */
 const malformed = Buffer.from("{");
 
 /** Whether the protocol has the method: streams of our own have no REST route. */

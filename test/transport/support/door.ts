@@ -30,6 +30,8 @@ export interface Door extends AsyncDisposable {
   readonly listeners: Listeners;
   readonly lines: LogLine[];
   readonly audits: AuditRecord[];
+  /** What was counted, such as `svc.v1.AppService/StartApp ok`. */
+  readonly counts: string[];
 }
 
 export interface DoorOptions extends Partial<ListenersOptions> {
@@ -49,10 +51,12 @@ export async function openDoor({ handlers, ...overrides }: DoorOptions = {}): Pr
   await chmod(directory, 0o755);
   const { log, lines } = collectLog();
   const audits: AuditRecord[] = [];
+  const counts: string[] = [];
   const pipeline = createPipeline({
     services: fakeServices(handlers),
     log,
     audit: (record) => audits.push(record),
+    observe: ({ method, code }) => counts.push(`${method} ${code}`),
   });
   const token = mintToken("primary");
   const tokens: Tokens = {
@@ -81,6 +85,7 @@ export async function openDoor({ handlers, ...overrides }: DoorOptions = {}): Pr
     listeners,
     lines,
     audits,
+    counts,
     async [Symbol.asyncDispose]() {
       await listeners.stop();
       await rm(directory, { recursive: true, force: true });
