@@ -1,0 +1,194 @@
+/** Next firings against cron-parser: whatever differs has a name here, and the policy of D21 says that ours is right. */
+import { CronExpressionParser } from "cron-parser";
+import test from "ava";
+import { nextFiring } from "../../../src/scheduler/trigger/next-firing.ts";
+import type { Firing } from "../../../src/scheduler/trigger/next-firing.ts";
+import { TriggerParser } from "../../../src/scheduler/trigger/trigger.ts";
+import { Zones } from "../../../src/scheduler/trigger/zone.ts";
+import { Policy } from "./support/policy.ts";
+import { between, createRandom, pick, randomCron } from "./support/random-trigger.ts";
+import { WallClock } from "./support/wall-clock.ts";
+
+const expressions = 20_000;
+const [minuteMs, hourMs, dayMs] = [60_000, 3_600_000, 86_400_000];
+const yearMs = 366 * dayMs;
+const [firstMs, lastMs] = [Date.UTC(2026, 0, 2), Date.UTC(2027, 0, 1)];
+/** With what is peculiar about them, seen as cron has it. */
+const zones = [
+  "UTC",
+  "Europe/Berlin",
+  "America/New_York",
+  "Africa/Casablanca", // one hour less in Ramadan
+  "Asia/Kolkata", // half an hour off
+  "Australia/Lord_Howe", // changes by half an hour
+  "Pacific/Chatham", // 45 minutes off, changes at 02:45
+  "America/Santiago", // changes at midnight
+  "Antarctica/Troll", // changes by two hours
+];
+
+interface Difference {
+  text: string;
+  policy: Policy;
+  clock: WallClock;
+  afterMs: number;
+  ours: Firing | undefined;
+  /** What cron-parser finds, in milliseconds since 1970, or why it finds nothing. */
+  theirs: number | string;
+}
+
+/** In the order in which they are asked. */
+const explanations: { name: string; holds: (difference: Difference) => boolean }[] = [
+  {
+    name: "cron-parser refuses lists whose items overlap",
+    holds: ({ theirs }) => /duplicate values found/.test(String(theirs)),
+  },
+  {
+    name: "cron-parser refuses days that none of the months has",
+    holds: ({ theirs, ours }) => /Invalid explicit day/.test(String(theirs)) && ours === undefined,
+  },
+  {
+    name: "cron-parser turns in circles before a clock that is put back by half an hour",
+    holds: ({ theirs, clock, afterMs, ours }) =>
+      /loop limit/.test(String(theirs)) &&
+      ours !== undefined &&
+      clock.zone === "Australia/Lord_Howe" &&
+      clock.changes.some(({ unixMs, isForward }) => !isForward && unixMs > afterMs && unixMs < ours.unixMs),
+  },
+  {
+    name: "cron-parser looks further than a year",
+    holds: ({ theirs, afterMs, ours }) => ours === undefined && Number(theirs) > afterMs + yearMs,
+  },
+  {
+    name: "cron-parser takes a day field such as */2 for restricted, crontab(5) does not",
+    holds: (difference) =>
+      comesEarlier(difference) && hasStarredDay(difference.text) && !isWanted(difference),
+  },
+  {
+    name: "cron-parser runs what a gap skips at its minute of a later hour or not at all, D21 right after",
+    holds: (difference) => difference.ours?.anomaly === "gap" && !comesEarlier(difference),
+  },
+  {
+    name: "cron-parser leaves out minutes of the hour after a gap that is not a whole clock hour",
+    holds: (difference) =>
+      difference.ours !== undefined &&
+      difference.ours.anomaly === "" &&
+      !comesEarlier(difference) &&
+      isAfterChange(difference.clock, difference.ours.unixMs, true),
+  },
+  {
+    name: "cron-parser runs wildcard triggers of a skipped hour in the next, D21 lets them follow the clock",
+    holds: (difference) =>
+      !difference.policy.isFixed &&
+      comesEarlier(difference) &&
+      !isWanted(difference) &&
+      isAfterChange(difference.clock, Number(difference.theirs), true),
+  },
+  {
+    name: "cron-parser, asked within a repeated hour, runs fixed times a second time",
+    holds: (difference) =>
+      difference.policy.isFixed &&
+      comesEarlier(difference) &&
+      isRepeat(difference, Number(difference.theirs)),
+  },
+  {
+    name: "cron-parser runs wildcard triggers only once in a repeated hour, D21 lets them follow the clock",
+    holds: (difference) =>
+      !difference.policy.isFixed &&
+      difference.ours !== undefined &&
+      !comesEarlier(difference) &&
+      isRepeat(difference, difference.ours.unixMs),
+  },
+  {
+    name: "cron-parser goes an hour too far, or back before the instant asked, where clocks change at a quarter to",
+    holds: ({ clock, afterMs }) =>
+      clock.zone === "Pacific/Chatham" &&
+      clock.changes.some(({ unixMs }) => Math.abs(unixMs - afterMs) < 2 * hourMs),
+  },
+];
+
+test(`${expressions} random expressions fire as cron-parser says, but for differences with a name`, (t) => {
+  const clocks = zones.map((zone) => new WallClock(zone, firstMs - dayMs, lastMs + yearMs + dayMs));
+  const random = createRandom(21);
+  const [known, parser] = [new Zones(), new TriggerParser()];
+  const counts = new Map<string, number>(explanations.map(({ name }) => [name, 0]));
+  const [unexplained, offPolicy] = [[] as string[], [] as string[]];
+  for (let count = 0; count < expressions; count += 1) {
+    const text = randomCron(random);
+    const clock = pick(random, clocks);
+    const afterMs = randomInstant(random, clock);
+    const ours = nextFiring(parser.parse(text), known.get(clock.zone), afterMs);
+    const theirs = askCronParser(text, clock.zone, afterMs);
+    if (ours?.unixMs === theirs) continue;
+    const difference = { text, policy: new Policy(text), clock, afterMs, ours, theirs };
+    const name = explanations.find(({ holds }) => holds(difference))?.name;
+    if (name === undefined) unexplained.push(describe(difference));
+    else counts.set(name, (counts.get(name) ?? 0) + 1);
+    if (!isPolicy(difference)) offPolicy.push(describe(difference));
+  }
+  for (const [name, count] of counts) t.log(`${count} × ${name}`);
+  t.deepEqual(unexplained, []);
+  t.deepEqual(offPolicy, []);
+  t.deepEqual(
+    [...counts].filter(([, count]) => count === 0),
+    [],
+    "an explanation that nothing needs",
+  );
+});
+
+/** Mostly the hours around a change of the clock. */
+function randomInstant(random: () => number, clock: WallClock): number {
+  const changes = clock.changes.filter(({ unixMs }) => unixMs < lastMs);
+  if (changes.length === 0 || random() < 0.6) return between(random, firstMs, lastMs);
+  return pick(random, changes).unixMs + between(random, -4 * hourMs, 3 * hourMs);
+}
+
+function askCronParser(text: string, tz: string, afterMs: number): number | string {
+  try {
+    return CronExpressionParser.parse(text, { tz, currentDate: new Date(afterMs) })
+      .next()
+      .getTime();
+  } catch (error) {
+    return String(error);
+  }
+}
+
+function isPolicy({ policy, clock, afterMs, ours }: Difference): boolean {
+  const next = policy.nextIndex(clock, clock.indexOf(afterMs) + 1, clock.indexOf(afterMs + yearMs) + 1);
+  if (next === undefined || ours === undefined) return next === undefined && ours === undefined;
+  return clock.unixMsAt(next) === ours.unixMs && policy.dueAt(clock, next) === ours.anomaly;
+}
+
+function comesEarlier({ theirs, ours }: Difference): boolean {
+  return Number(theirs) < (ours?.unixMs ?? Infinity);
+}
+
+function hasStarredDay(text: string): boolean {
+  const [, , dayOfMonth = "", , dayOfWeek = ""] = text.split(" ");
+  return [dayOfMonth, dayOfWeek].some((field) => field.startsWith("*") && field !== "*");
+}
+
+/** Whether the trigger names the wall time at which cron-parser fires. */
+function isWanted({ policy, clock, theirs }: Difference): boolean {
+  return policy.wants(clock.wallAt(clock.indexOf(Number(theirs))));
+}
+
+function isRepeat({ clock }: Difference, unixMs: number): boolean {
+  return clock.oddityAt(clock.indexOf(unixMs))?.isRepeat === true;
+}
+
+/** Whether the clock was put forward (or back) within the two hours before, or in this minute. */
+function isAfterChange(clock: WallClock, unixMs: number, isForward: boolean): boolean {
+  return clock.changes.some(
+    (change) =>
+      change.isForward === isForward && unixMs >= change.unixMs && unixMs < change.unixMs + 2 * hourMs,
+  );
+}
+
+function describe({ text, clock, afterMs, ours, theirs }: Difference): string {
+  const found = typeof theirs === "number" ? formatInstant(theirs) : theirs;
+  return `${text} in ${clock.zone} after ${formatInstant(afterMs)}: ours ${ours === undefined ? "none" : formatInstant(ours.unixMs)} ${ours?.anomaly ?? ""}, theirs ${found}`;
+}
+
+function formatInstant(unixMs: number): string {
+  return new Date(Math.floor(unixMs / minuteMs) * minuteMs).toISOString();
+}

@@ -1,0 +1,96 @@
+/** What the clocks of a zone show minute by minute, as `Intl` tells it: nothing is shared with the engine. */
+
+const minuteMs = 60_000;
+const hour = 60;
+
+/** What a change of the clock makes of a minute. */
+export interface Oddity {
+  /** The clock has shown it before. */
+  readonly isRepeat: boolean;
+  /** The clock will show it again. */
+  readonly comesAgain: boolean;
+  /** Wall times between the minute before and this one, which the clock never shows. */
+  readonly skipped: readonly number[];
+}
+
+/** The wall clock of one zone over a stretch of time. Wall times are minutes since 1970 as if the clock showed UTC. */
+export class WallClock {
+  readonly zone: string;
+  readonly fromMs: number;
+  /** When the clock is put forward or back, soonest first. */
+  readonly changes: { unixMs: number; isForward: boolean }[] = [];
+  readonly #walls: Int32Array;
+  readonly #oddities = new Map<number, Oddity>();
+
+  /** @param fromMs and `toMs` are whole hours */
+  constructor(zone: string, fromMs: number, toMs: number) {
+    this.zone = zone;
+    this.fromMs = fromMs;
+    this.#walls = readWalls(zone, fromMs, toMs);
+    for (let at = 1; at < this.#walls.length; at += 1) {
+      const [before, now] = [this.wallAt(at - 1), this.wallAt(at)];
+      if (now !== before + 1) this.#note(at, before + 1, now);
+    }
+  }
+
+  /** Minutes in the stretch. */
+  get length(): number {
+    return this.#walls.length;
+  }
+
+  wallAt(index: number): number {
+    return this.#walls[index] ?? NaN;
+  }
+
+  /** `undefined` for a minute like nearly all others. */
+  oddityAt(index: number): Oddity | undefined {
+    return this.#oddities.get(index);
+  }
+
+  unixMsAt(index: number): number {
+    return this.fromMs + index * minuteMs;
+  }
+
+  indexOf(unixMs: number): number {
+    return Math.floor((unixMs - this.fromMs) / minuteMs);
+  }
+
+  /** The clock shows `now` where `expected` would have come. */
+  #note(at: number, expected: number, now: number): void {
+    this.changes.push({ unixMs: this.unixMsAt(at), isForward: now > expected });
+    const skipped = Array.from({ length: Math.max(0, now - expected) }, (_, past) => expected + past);
+    if (skipped.length > 0) this.#oddities.set(at, { isRepeat: false, comesAgain: false, skipped });
+    const repeated = Math.max(0, expected - now);
+    for (let past = 0; past < repeated; past += 1) {
+      this.#oddities.set(at - repeated + past, { isRepeat: false, comesAgain: true, skipped });
+      this.#oddities.set(at + past, { isRepeat: true, comesAgain: false, skipped });
+    }
+  }
+}
+
+function readWalls(zone: string, fromMs: number, toMs: number): Int32Array {
+  const format = new Intl.DateTimeFormat("en-US", {
+    timeZone: zone,
+    hourCycle: "h23",
+    year: "numeric",
+    month: "numeric",
+    day: "numeric",
+    hour: "numeric",
+    minute: "numeric",
+  });
+  function read(index: number): number {
+    // Such as `3/29/2026, 03:00`.
+    const words = format.format(fromMs + index * minuteMs).split(/[^0-9]+/);
+    const [month = 0, day = 0, year = 0, hours = 0, minutes = 0] = words.map(Number);
+    return Date.UTC(year, month - 1, day, hours, minutes) / minuteMs;
+  }
+  const walls = new Int32Array((toMs - fromMs) / minuteMs);
+  let next = read(0);
+  for (let at = 0; at < walls.length; at += hour) {
+    const wall = next;
+    next = read(at + hour);
+    const isOrdinary = next === wall + hour;
+    for (let past = 0; past < hour; past += 1) walls[at + past] = isOrdinary ? wall + past : read(at + past);
+  }
+  return walls;
+}
