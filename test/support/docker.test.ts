@@ -1,6 +1,7 @@
 import assert from "node:assert/strict";
 import { access, readdir, readFile } from "node:fs/promises";
-import { dockerTest, needsDocker, sharedEngine, startEngine } from "./docker.ts";
+import { startEngine } from "./docker.ts";
+import { dockerTest, needsDocker, sharedEngine } from "./docker-test.ts";
 import { registryUser } from "./docker-registry.ts";
 import { eventually } from "./eventually.ts";
 

@@ -8,7 +8,6 @@ import { accessSync, constants, readFileSync } from "node:fs";
 import { mkdtemp, rm, writeFile } from "node:fs/promises";
 import { tmpdir } from "node:os";
 import { delimiter, join } from "node:path";
-import test from "ava";
 import { reserveBridge, type TestBridge } from "./docker-bridge.ts";
 import { TestImages } from "./docker-images.ts";
 import { removeLeftovers } from "./docker-leftovers.ts";
@@ -21,10 +20,6 @@ const systemPrograms = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:
 
 /** Why this machine cannot run a container engine for the tests; `undefined` when it can. */
 export const whyNoDocker = findObstacle();
-/** For titles of tests that need the engine. */
-export const needsDocker = whyNoDocker === undefined ? "" : ` (skipped: ${whyNoDocker})`;
-/** `test` where an engine can run, else `test.skip`; end its titles with {@link needsDocker}. */
-export const dockerTest = whyNoDocker === undefined ? test : test.skip;
 
 export interface EngineOptions {
   /** Added to the arguments of `dockerd`, such as `--live-restore`. */
@@ -58,24 +53,6 @@ export interface TestEngine extends AsyncDisposable {
   /** Makes it hang: connections are accepted, nothing answers. */
   pause(): void;
   resume(): void;
-}
-
-/**
- * One engine for all tests of a file, for its top level: `const engine = sharedEngine()`. It starts before the first test
- * and goes after the last; tests get it by calling what this returns.
- */
-export function sharedEngine(options: EngineOptions = {}): () => TestEngine {
-  const shared: { engine?: TestEngine } = {};
-  if (whyNoDocker === undefined) {
-    test.before(async () => {
-      shared.engine = await startEngine(options);
-    });
-    test.after.always(() => shared.engine?.[Symbol.asyncDispose]());
-  }
-  return () => {
-    if (shared.engine === undefined) throw new Error("the engine is there for tests only");
-    return shared.engine;
-  };
 }
 
 /** Starts an engine. @throws Error with its log when it does not come up within 30 s. */

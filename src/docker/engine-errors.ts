@@ -1,0 +1,79 @@
+/** What goes wrong between svc and the engine, in a sentence and a code. */
+import { SvcError } from "../errors.ts";
+
+/** An answer of the engine that is no success. */
+export class EngineRefusal extends Error {
+  readonly statusCode: number;
+
+  constructor(statusCode: number, message: string) {
+    super(message);
+    this.name = "EngineRefusal";
+    this.statusCode = statusCode;
+  }
+}
+
+const unreachable: Readonly<Record<string, string>> = {
+  ENOENT: "there is no such socket; is it installed and running?",
+  ECONNREFUSED: "nothing listens there; is it running?",
+  EACCES: "svc may not connect to it",
+  EPERM: "svc may not connect to it",
+  ECONNRESET: "it went away in the middle of a request",
+  EPIPE: "it went away in the middle of a request",
+  ENOTSOCK: "this is no socket",
+};
+
+/** True: not the engine's answer, but the lack of one. */
+export function isUnreachable(error: unknown): boolean {
+  return !(error instanceof SvcError) && !(error instanceof EngineRefusal);
+}
+
+/** @param what goes on after "the container engine could not" */
+export function engineError(error: unknown, what: string, socketPath: string): SvcError {
+  if (error instanceof SvcError) return error as SvcError;
+  if (error instanceof EngineRefusal) return refusal(error, what);
+  const { code = "" } = error as NodeJS.ErrnoException;
+  const why = unreachable[code] ?? "it does not answer as one should";
+  return new SvcError(
+    "unavailable",
+    "unavailable",
+    `the container engine at ${socketPath} cannot be reached: ${why}`,
+    { cause: error },
+  );
+}
+
+function refusal(error: EngineRefusal, what: string): SvcError {
+  const message = `the container engine could not ${what}: ${error.message}`;
+  const options = { cause: error };
+  // The engine answers 500 to much that is nobody's internal error.
+  if (/no space left on device|disk quota exceeded/i.test(error.message)) {
+    return new SvcError("resource_exhausted", "disk_full", message, options);
+  }
+  switch (error.statusCode) {
+    case 400:
+      return new SvcError("invalid_argument", "invalid_request", message, {
+        ...options,
+        payload: { violations: [] },
+      });
+    case 401:
+    case 403:
+      return new SvcError("permission_denied", "denied", message, options);
+    case 404:
+      return new SvcError("not_found", "not_found", message, options);
+    case 409:
+      return /already (in use by container|exists)/.test(error.message)
+        ? new SvcError("already_exists", "already_exists", message, options)
+        : new SvcError("failed_precondition", "denied", message, options);
+    case 503:
+      return new SvcError("unavailable", "unavailable", message, options);
+    default:
+      return new SvcError("failed_precondition", "denied", message, options);
+  }
+}
+
+const maxMessageLength = 1_000;
+
+/** The engine's words as one line of bounded length. */
+export function plainMessage(text: string): string {
+  const line = text.replaceAll(/\s+/g, " ").trim();
+  return line.length > maxMessageLength ? `${line.slice(0, maxMessageLength)} …` : line;
+}

@@ -1,0 +1,57 @@
+/** How much may go on at once, and how much may wait. */
+import { SvcError } from "../errors.ts";
+
+export class Lane {
+  readonly #maxRunning: number;
+  readonly #maxWaiting: number;
+  readonly #waiting = new Set<() => void>();
+  #running = 0;
+
+  constructor({ running, waiting }: { running: number; waiting: number }) {
+    this.#maxRunning = running;
+    this.#maxWaiting = waiting;
+  }
+
+  /**
+   * Waits for a turn; dispose of it when done.
+   * @throws SvcError `resource_exhausted` when too many wait already; the signal's reason when it fires first
+   */
+  async enter(signal: AbortSignal): Promise<Disposable> {
+    signal.throwIfAborted();
+    if (this.#running < this.#maxRunning) this.#running++;
+    else await this.#wait(signal);
+    return { [Symbol.dispose]: () => this.#leave() };
+  }
+
+  async #wait(signal: AbortSignal): Promise<void> {
+    if (this.#waiting.size >= this.#maxWaiting) {
+      throw new SvcError(
+        "resource_exhausted",
+        "too_many",
+        `the container engine has ${this.#running} requests of svc to answer already; try again in a moment`,
+      );
+    }
+    const { promise, resolve, reject } = Promise.withResolvers<undefined>();
+    const proceed = (): void => resolve(undefined);
+    const giveUp = (): void => {
+      // A turn that was given at the same moment is kept, and given back by its holder.
+      if (this.#waiting.delete(proceed)) reject(signal.reason as Error);
+    };
+    this.#waiting.add(proceed);
+    signal.addEventListener("abort", giveUp, { once: true });
+    try {
+      await promise;
+    } finally {
+      signal.removeEventListener("abort", giveUp);
+    }
+  }
+
+  #leave(): void {
+    const [next] = this.#waiting;
+    if (next === undefined) this.#running--;
+    else {
+      this.#waiting.delete(next);
+      next();
+    }
+  }
+}
