@@ -1871,7 +1871,7 @@ export interface components {
             name: string;
             /**
              * Format: int64
-             * @description Its image; absent when it runs from none.
+             * @description Its images, layers that others use too included; absent when it runs from none.
              */
             image_bytes?: number;
             /**
@@ -1889,7 +1889,7 @@ export interface components {
              * @description Its custom volumes together.
              */
             volumes_bytes: number;
-            /** @description Each custom volume. */
+            /** @description Each custom volume, those of the container engine included. */
             volumes: components["schemas"]["VolumeDisk"][];
             /**
              * Format: int64
@@ -1948,7 +1948,7 @@ export interface components {
              * @description Which one.
              * @enum {string}
              */
-            kind: "install" | "upgrade" | "clone" | "remove" | "start" | "stop" | "restart" | "settings" | "restore";
+            kind: "install" | "upgrade" | "clone" | "remove" | "start" | "stop" | "restart" | "settings" | "restore" | "repull";
             /** @description What it is doing now, a few words. */
             phase: string;
             /**
@@ -2065,20 +2065,22 @@ export interface components {
             request_id: string;
             /**
              * @description Full name, such as `svc.v1.AppService/StartApp`. `svc.audit/RecordsLost`: that many records before this one could not
-             *     be written; `target` has their number.
+             *     be written; `target` has their number. `svc.audit/RefusedCalls`: `attempts` calls were refused that were too many to
+             *     be told apart.
              */
             method: string;
             /** @description How the call came: `rest`, `connect`, `grpc`, `grpc-web`, or `in-memory` for a command without a daemon. */
             protocol: string;
-            /** @description The caller's user id; a token's calls have the daemon's. */
+            /** @description The caller's user id; a token's calls have the daemon's, an `anonymous` one's 4294967295. */
             uid: number;
             /** @description The caller's name; empty when the host has none for the uid. */
             user: string;
             /**
-             * @description How the caller was identified: `peer` by the kernel, by a token, or `local` in a process of their own.
+             * @description How the caller was identified: `peer` by the kernel, by a token, or `local` in a process of their own; `anonymous`:
+             *     not at all, which is why the call was refused.
              * @enum {string}
              */
-            kind: "peer" | "primary" | "replaced" | "access" | "local";
+            kind: "peer" | "primary" | "replaced" | "access" | "local" | "anonymous";
             /** @description The user that a root peer acted for (sudo); absent when that is the caller. */
             owner_uid?: number;
             /** @description The uid that the kernel reported for the connection; absent for tokens and `local`. */
@@ -2095,6 +2097,13 @@ export interface components {
             duration_ms: number;
             /** @description SHA-256 over the record and the hash of its predecessor, in hex. */
             hash: string;
+            /** @description The address that an `anonymous` caller came from; empty for everybody else. */
+            address: string;
+            /**
+             * @description How many calls the record stands for. More than one only for calls that were refused for who their caller is: the
+             *     first is a record of its own, and those that repeat it within ten minutes are one record together at their end.
+             */
+            attempts: number;
         };
         /** @description An archive. */
         BackupArchive: {

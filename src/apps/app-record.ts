@@ -3,6 +3,7 @@ import type { AppRuntime } from "../../gen/svc/v1/words.ts";
 import type { JsonObject } from "../lib/json.ts";
 import type { Manifest } from "../packages/manifest.ts";
 import type { PackageOrigin } from "../packages/package-resolver.ts";
+import { nothingAccepted, type Acknowledgement } from "./acknowledgement.ts";
 import type { SqlValue, Statement } from "../store/store.ts";
 
 /** The state between operations: what the supervisor said last, or how the last operation ended. */
@@ -31,6 +32,8 @@ interface AppDocument {
   startedRevision: number;
   /** How its last start failed; null when it did not. */
   failure: StartFailure | null;
+  /** The licenses and permissions that were accepted for it. */
+  accepted: Acknowledgement;
 }
 
 interface AppColumns {
@@ -74,7 +77,9 @@ export interface AppRow {
 
 export function recordOfRow(row: AppRow): AppRecord {
   return {
-    ...(JSON.parse(row.record) as AppDocument),
+    // Records from before acknowledgements were kept have none.
+    accepted: nothingAccepted,
+    ...(JSON.parse(row.record) as Omit<AppDocument, "accepted">),
     id: row.id,
     ownerUid: row.owner_uid,
     name: row.name,
@@ -91,7 +96,8 @@ export function recordOfRow(row: AppRow): AppRecord {
 
 /** Adds an app; a taken id is a conflict. */
 export function insertApp(app: NewApp): Statement {
-  const { runUid, origin, version, manifest, changedAtMs, revision, startedRevision, failure } = app;
+  const { runUid, origin, version, manifest, changedAtMs } = app;
+  const { revision, startedRevision, failure, accepted } = app;
   const document: AppDocument = {
     runUid,
     origin,
@@ -101,6 +107,7 @@ export function insertApp(app: NewApp): Statement {
     revision,
     startedRevision,
     failure,
+    accepted,
   };
   return {
     sql: `INSERT INTO apps (id, owner_uid, name, runtime, package_id, record, settings, desired, state, state_reason,

@@ -12,7 +12,7 @@ import type {
 import type { Identities } from "../identity/identity.ts";
 import { mapBounded } from "../lib/map-bounded.ts";
 import { resolvePorts } from "../packages/settings.ts";
-import type { AppRuntime, RunnableApp, RuntimeUsage } from "../runtimes/runtime.ts";
+import type { AppRuntime, RunnableApp, RuntimeStack, RuntimeUsage } from "../runtimes/runtime.ts";
 import type { AppRecord } from "./app-record.ts";
 import type { AppPaths } from "./app-paths.ts";
 import { appTree } from "../runtimes/app-tree.ts";
@@ -38,31 +38,34 @@ export class AppReports {
 
   /** Allocated bytes, measured now with the identity of the app. */
   async disk(app: AppRecord, signal?: AbortSignal): Promise<MessageInitShape<typeof AppDiskSchema>> {
-    const { identities, paths } = this.#options;
+    const { identities, paths, runtimeOf, runnable } = this.#options;
     const identity = await identities.as(app.runUid);
     const volumePaths = app.manifest.volumes.map((volume) => join(appTree.volumes, volume.path));
     const own = [appTree.repo, appTree.previousRepo, appTree.data, appTree.previousData, appTree.logs];
     const options = { ...(signal && { signal }) };
-    const [sizes, [runBytes = 0]] = await Promise.all([
+    const [sizes, [runBytes = 0], beside] = await Promise.all([
       identity.measure(paths.appDir(app.id), [...own, ...volumePaths], options),
       identity.measure(paths.appRunDir(app.id), ["."], options),
+      runtimeOf(app).images?.disk(runnable(app), signal),
     ]);
     const [repo = 0, previousRepo = 0, data = 0, previousData = 0, logs = 0, ...volumeSizes] = sizes;
-    const volumes = app.manifest.volumes.map(({ name }, at) => ({
-      name,
-      sizeBytes: BigInt(volumeSizes[at] ?? 0),
-    }));
+    const volumes = [
+      ...app.manifest.volumes.map(({ name }, at) => ({ name, sizeBytes: volumeSizes[at] ?? 0 })),
+      ...(beside?.volumes ?? []),
+    ];
     const repositoryBytes = repo + previousRepo;
     const dataBytes = data + previousData + logs + runBytes;
-    const volumesBytes = volumeSizes.reduce((sum, bytes) => sum + bytes, 0);
+    const volumesBytes = volumes.reduce((sum, { sizeBytes }) => sum + sizeBytes, 0);
+    const imageBytes = beside?.imageBytes;
     return {
       id: app.id,
       name: app.name,
+      ...(imageBytes !== undefined && { imageBytes: BigInt(imageBytes) }),
       repositoryBytes: BigInt(repositoryBytes),
       dataBytes: BigInt(dataBytes),
       volumesBytes: BigInt(volumesBytes),
-      volumes,
-      totalBytes: BigInt(repositoryBytes + dataBytes + volumesBytes),
+      volumes: volumes.map(({ name, sizeBytes }) => ({ name, sizeBytes: BigInt(sizeBytes) })),
+      totalBytes: BigInt((imageBytes ?? 0) + repositoryBytes + dataBytes + volumesBytes),
     };
   }
 
@@ -91,6 +94,18 @@ export class AppReports {
         ports: resolvePorts(app.manifest, app.settings),
       })),
     };
+  }
+
+  /** The compose projects of these apps, by name. */
+  async stacks(apps: readonly AppRecord[]): Promise<RuntimeStack[]> {
+    const { runtimes, runtimeOf, runnable } = this.#options;
+    const found = await Promise.all(
+      runtimes.map(async (runtime) => {
+        const own = apps.filter((app) => runtimeOf(app) === runtime).map(runnable);
+        return own.length === 0 ? [] : ((await runtime.images?.stacks(own)) ?? []);
+      }),
+    );
+    return found.flat().toSorted((a, b) => (a.name < b.name ? -1 : 1));
   }
 
   /** The running ones of these apps, all sampled in one window of about 500 ms. */

@@ -103,6 +103,8 @@ function stateDuring(operation: Operation): AppState | undefined {
       return "REMOVING";
     case "restore":
       return "RESTORING";
+    case "repull":
+      return operation.phase === "stop" ? "STOPPING" : operation.phase === "start" ? "STARTING" : undefined;
     case "settings":
       return undefined;
   }

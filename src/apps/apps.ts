@@ -10,7 +10,14 @@ import { Ticker } from "../lib/ticker.ts";
 import type { PackageResolver } from "../packages/package-resolver.ts";
 import type { SettingsValidator } from "../packages/settings-validator.ts";
 import { resolvePorts, type ResolvedPort } from "../packages/settings.ts";
-import { isUp, type AppRuntime, type LogChunk, type RunnableApp } from "../runtimes/runtime.ts";
+import {
+  isUp,
+  type AppRuntime,
+  type LogChunk,
+  type RunnableApp,
+  type RuntimeImage,
+  type RuntimeStack,
+} from "../runtimes/runtime.ts";
 import type { Executor } from "../store/executors.ts";
 import type { Store } from "../store/store.ts";
 import { Adoption } from "./adoption.ts";
@@ -29,7 +36,8 @@ import { Operations } from "./operations.ts";
 import type { WorkOptions } from "./progress.ts";
 import { Recovery } from "./recovery.ts";
 import { Remover } from "./removal.ts";
-import { Upgrader, type UpgradeResult } from "./upgrade.ts";
+import { Repuller, type RepullResult } from "./repull.ts";
+import { Upgrader, type UpgradeRequest, type UpgradeResult } from "./upgrade.ts";
 
 export interface AppsLog {
   info(details: object, message: string): void;
@@ -66,6 +74,7 @@ export class Apps implements AsyncDisposable {
   readonly #upgrader: Upgrader;
   readonly #cloner: Cloner;
   readonly #remover: Remover;
+  readonly #repuller: Repuller;
   readonly #lifecycle: Lifecycle;
   readonly #recovery: Recovery;
   readonly #adoption: Adoption;
@@ -94,7 +103,7 @@ export class Apps implements AsyncDisposable {
       paths,
       buildEnv,
       runtimes: [...options.runtimes.values()],
-      runtimeOf: (app: AppRecord) => this.#runtimeOf(app),
+      runtimeOf: (app: NewApp) => this.#runtimeOf(app),
       runnable: (app: NewApp) => this.#runnable(app),
       now,
       log,
@@ -119,6 +128,7 @@ export class Apps implements AsyncDisposable {
     this.#installer = installer;
     this.#upgrader = upgrader;
     this.#remover = remover;
+    this.#repuller = new Repuller({ ...shared, lifecycle });
     this.#cloner = new Cloner({ ...shared, installer });
     this.#recovery = new Recovery({ ...shared, installer, upgrader, remover, lifecycle });
     this.#adoption = new Adoption({ ...shared, lifecycle });
@@ -195,8 +205,34 @@ export class Apps implements AsyncDisposable {
   }
 
   /** @throws SvcError see {@link Upgrader.upgrade} */
-  async upgrade(id: string, version: string, caller: AppCaller, work: WorkOptions): Promise<UpgradeResult> {
-    return this.#upgrader.upgrade(await this.#find(id, caller), version, work);
+  async upgrade(
+    id: string,
+    request: UpgradeRequest,
+    caller: AppCaller,
+    work: WorkOptions,
+  ): Promise<UpgradeResult> {
+    return this.#upgrader.upgrade(await this.#find(id, caller), request, work);
+  }
+
+  /** The image of an app; empty for one that has none. @param checkRemote ask the registry how fresh it is */
+  async image(
+    id: string,
+    checkRemote: boolean,
+    caller: AppCaller,
+    signal: AbortSignal,
+  ): Promise<RuntimeImage> {
+    const app = await this.#find(id, caller);
+    return (await this.#runtimeOf(app).images?.image(this.#runnable(app), { checkRemote, signal })) ?? {};
+  }
+
+  /** @throws SvcError see {@link Repuller.repull} */
+  async repull(id: string, caller: AppCaller, work: WorkOptions): Promise<RepullResult> {
+    return this.#repuller.repull(await this.#find(id, caller), work);
+  }
+
+  async stacks(caller: AppCaller): Promise<RuntimeStack[]> {
+    await this.#adoption.settled();
+    return this.#reports.stacks(this.#registry.visible(caller));
   }
 
   /** @throws SvcError see {@link Cloner.clone} */

@@ -74,6 +74,7 @@ export class Cloner {
         async (copy) => {
           copiedBytes = await this.#copy(app, copy.directory, work);
         },
+        work,
       );
       return { id, name: name === "" ? id : name, copiedBytes, sourceRunning };
     } finally {

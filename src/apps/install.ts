@@ -1,11 +1,11 @@
 /** From a spec to an installed app that is stopped, or to nothing at all (decisions 11, 16-19). */
-import { failedPrecondition, SvcError } from "../errors.ts";
+import { SvcError } from "../errors.ts";
 import type { Identities } from "../identity/identity.ts";
 import type { JsonObject } from "../lib/json.ts";
-import { describePermissions } from "../packages/manifest.ts";
 import type { PackageResolver, ResolvedPackage } from "../packages/package-resolver.ts";
-import type { RunnableApp } from "../runtimes/runtime.ts";
+import type { AppRuntime, RunnableApp } from "../runtimes/runtime.ts";
 import { StoreConflict } from "../store/store.ts";
+import { acknowledgementOf, nothingAccepted, requireAcknowledgement } from "./acknowledgement.ts";
 import { deleteApp, insertApp, patchApp, type NewApp } from "./app-record.ts";
 import type { AppCaller, AppRegistry } from "./app-registry.ts";
 import type { AppPaths } from "./app-paths.ts";
@@ -33,6 +33,7 @@ export interface InstallerOptions {
   settings: AppSettings;
   paths: AppPaths;
   buildEnv: Readonly<Record<string, string>>;
+  runtimeOf: (app: NewApp) => AppRuntime;
   runnable: (app: NewApp) => RunnableApp;
   /** The uid that an owner's apps belong to and run as. */
   runUidOf: (ownerUid: number) => Promise<number>;
@@ -58,7 +59,7 @@ export class Installer {
     const runUid = await runUidOf(caller.ownerUid);
     const resolved = await packages.resolve(request, { uid: caller.ownerUid }, work);
     const { manifest } = resolved;
-    if (!request.licenseAck) requireAcknowledgement(resolved);
+    if (!request.licenseAck) requireAcknowledgement(resolved, nothingAccepted, "install");
     if (!supported.has(manifest.runtime.kind)) throw missingRuntime(resolved);
     await settings.validate(manifest, request.settings);
     if (runUid === 0) work.onProgress?.({ step: "warning", message: rootWarning(manifest.name) });
@@ -83,10 +84,12 @@ export class Installer {
         revision: 1,
         startedRevision: 0,
         failure: null,
+        accepted: acknowledgementOf(resolved),
       }),
       "install",
       manifest.id,
-      async (app) => layOutRelease(this.#options, app, resolved, work),
+      (app) => layOutRelease(this.#options, app, resolved, work),
+      work,
     );
   }
 
@@ -99,8 +102,9 @@ export class Installer {
     kind: "install" | "clone",
     baseId: string,
     fill: (app: RunnableApp) => Promise<void>,
+    work: WorkOptions,
   ): Promise<string> {
-    const { operations, registry, identities, paths, runnable } = this.#options;
+    const { operations, registry, identities, paths, runnable, runtimeOf } = this.#options;
     const operation = await this.#reserve(describe, kind, baseId);
     const id = operation.appId;
     const app = describe(id);
@@ -108,6 +112,7 @@ export class Installer {
       await identities.createOwnedDir(paths.appDir(id), app.runUid, 0o700);
       await identities.createOwnedDir(paths.appRunDir(id), app.runUid, 0o700);
       await fill(runnable(app));
+      await runtimeOf(app).prepare(runnable(app), work);
       await operations.end(operation, [patchApp(id, { state: "STOPPED" })]);
     } catch (error) {
       await this.undo(operation);
@@ -121,9 +126,12 @@ export class Installer {
 
   /** Removes what an install or a clone has made so far; also what recovery does with one that was left behind. */
   async undo(operation: Operation): Promise<void> {
-    const { operations, identities, paths } = this.#options;
+    const { operations, registry, identities, paths, runtimeOf, runnable } = this.#options;
     const id = operation.appId;
     const { runUid } = operation.detail;
+    registry.invalidate();
+    const app = registry.get(id);
+    if (app !== undefined) await runtimeOf(app).remove(runnable(app));
     if (runUid !== undefined) {
       await identities.removeOwnedDir(paths.appDir(id), runUid);
       await identities.removeOwnedDir(paths.appRunDir(id), runUid);
@@ -163,21 +171,6 @@ export class Installer {
 
 function rootWarning(name: string): string {
   return `${name} runs as root; set [apps] root_runs_as to an account that root's apps should run as instead`;
-}
-
-function requireAcknowledgement(resolved: ResolvedPackage): void {
-  const permissions = describePermissions(resolved.manifest);
-  const { licenses } = resolved;
-  if (licenses.length === 0 && permissions.length === 0) return;
-  const what = [
-    ...(licenses.length > 0 ? [`ships ${licenses.map((license) => license.name).join(", ")}`] : []),
-    ...(permissions.length > 0 ? ["asks for permissions on the host"] : []),
-  ].join(" and ");
-  throw failedPrecondition(
-    "license_required",
-    `${resolved.manifest.name} ${what}: read it, and install again with license_ack true to accept`,
-    { payload: { licenses: [...licenses], permissions } },
-  );
 }
 
 function missingRuntime(resolved: ResolvedPackage): SvcError {

@@ -1,13 +1,11 @@
 /** Start, stop and restart: one operation each, under the app's lock, never cancelled by a client that goes away. */
-import { dirname, join } from "node:path";
 import { SvcError } from "../errors.ts";
 import type { Identities } from "../identity/identity.ts";
-import { resolveSettings } from "../packages/settings.ts";
-import { appTree } from "../runtimes/app-tree.ts";
 import { isUp, type AppRuntime, type RunnableApp } from "../runtimes/runtime.ts";
 import { patchApp, type AppPatch, type AppRecord, type StartFailure } from "./app-record.ts";
 import type { AppRegistry } from "./app-registry.ts";
 import type { Operation, Operations } from "./operations.ts";
+import { writeSettingsFiles } from "./settings-files.ts";
 
 export interface LifecycleOptions {
   registry: AppRegistry;
@@ -78,8 +76,9 @@ export class Lifecycle {
     await this.#settle(operation, async (app) => {
       const runtime = this.#runtimeOf(app);
       if (!isUp(runtime.status(app.id)?.state)) {
-        await this.#writeSettingsFiles(app);
-        await runtime.start(this.#runnable(app));
+        const runnable = this.#runnable(app);
+        await writeSettingsFiles(this.#identities, runnable);
+        await runtime.start(runnable);
       }
       return { state: "RUNNING", stateReason: "", failure: null, startedRevision: app.revision };
     });
@@ -104,19 +103,6 @@ export class Lifecycle {
       throw error;
     }
     await this.finishStart(operation);
-  }
-
-  /** Settings that an app reads from files are written into its data at every start. */
-  async #writeSettingsFiles(app: AppRecord): Promise<void> {
-    const { files } = resolveSettings(app.manifest, app.settings);
-    if (files.length === 0) return;
-    const { directory, uid } = this.#runnable(app);
-    const identity = await this.#identities.as(uid);
-    for (const { path, content } of files) {
-      const target = join(appTree.data, path);
-      await identity.makeDirs(directory, [dirname(target)]);
-      await identity.writeFile(directory, target, content);
-    }
   }
 
   /** Runs the work and ends the operation with the state that it came to. */

@@ -210,6 +210,7 @@ const doing: Record<AppOperationKind, string> = {
   restart: "being restarted",
   settings: "getting new settings",
   restore: "being restored",
+  repull: "getting its image afresh",
 };
 
 function busy(operation: Operation) {

@@ -58,6 +58,7 @@ export class Recovery {
 
   async #settle(operation: Operation): Promise<void> {
     const { operations, registry, installer, upgrader, remover, lifecycle } = this.#options;
+    const { phase } = operation;
     const isThere = registry.get(operation.appId) !== undefined;
     switch (operation.kind) {
       case "install":
@@ -75,6 +76,8 @@ export class Recovery {
         return isThere ? lifecycle.finishStart(operation) : operations.end(operation);
       case "restart":
         return isThere ? lifecycle.finishRestart(operation) : operations.end(operation);
+      case "repull":
+        return isThere && phase !== "pull" ? lifecycle.finishRestart(operation) : operations.end(operation);
       case "settings":
       case "restore":
         return operations.end(operation);

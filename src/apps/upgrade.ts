@@ -1,11 +1,14 @@
 /**
  * From one version to the next, or back to the old one as it was. The old checkout is set aside by a rename, the new one
- * is built in its place (builds may remember their path), and only the last write makes it the app's version.
+ * is built in its place (builds may remember their path) and started on trial, and only the last write makes it the
+ * app's version.
  */
 import { failedPrecondition } from "../errors.ts";
 import type { Identities, Identity } from "../identity/identity.ts";
+import type { HealthCheck } from "../packages/manifest.ts";
 import type { PackageResolver, ResolvedPackage } from "../packages/package-resolver.ts";
 import type { AppRuntime, RunnableApp } from "../runtimes/runtime.ts";
+import { acknowledgementOf, requireAcknowledgement } from "./acknowledgement.ts";
 import { patchApp, type AppRecord } from "./app-record.ts";
 import type { AppRegistry } from "./app-registry.ts";
 import type { AppSettings } from "./app-settings.ts";
@@ -14,6 +17,14 @@ import { appTree } from "../runtimes/app-tree.ts";
 import type { Operation, Operations } from "./operations.ts";
 import type { WorkOptions } from "./progress.ts";
 import { layOutRelease, runStep } from "./release.ts";
+import { writeSettingsFiles } from "./settings-files.ts";
+
+/** Whereto, see `UpgradeAppRequest`. */
+export interface UpgradeRequest {
+  /** The tag to go to; empty for the newest tag, or the head of the tracked branch. */
+  version: string;
+  licenseAck: boolean;
+}
 
 export interface UpgradeResult {
   id: string;
@@ -36,6 +47,8 @@ export interface UpgraderOptions {
   log: { warn(details: object, message: string): void };
 }
 
+const trialSlackMs = 30_000;
+
 /** How far an upgrade is. Before `switch` nothing has changed; from `done` on the new version is the app's. */
 type UpgradePhase = "fetch" | "switch" | "done";
 
@@ -47,11 +60,11 @@ export class Upgrader {
   }
 
   /**
-   * @param version the tag to go to; empty for the newest tag, or the head of the tracked branch
-   * @throws SvcError `app_running`, `app_busy`, `package_invalid`, `git_failed`, `build_failed`, and `invalid_request` when
-   *   the new version refuses the kept settings; the old version stays as it was then.
+   * @throws SvcError `app_running`, `app_busy`, `license_required`, `package_invalid`, `git_failed`, `build_failed`,
+   *   `start_failed` with the last lines of the trial, and `invalid_request` when the new version refuses the kept
+   *   settings; the old version stays as it was then.
    */
-  async upgrade(app: AppRecord, version: string, work: WorkOptions): Promise<UpgradeResult> {
+  async upgrade(app: AppRecord, request: UpgradeRequest, work: WorkOptions): Promise<UpgradeResult> {
     const { operations, registry } = this.#options;
     this.#requireStopped(app);
     const operation = await operations.begin({
@@ -61,7 +74,7 @@ export class Upgrader {
       detail: { runUid: app.runUid },
     });
     try {
-      return await this.#run(operation, version, work);
+      return await this.#run(operation, request, work);
     } catch (error) {
       await this.restore(operation);
       throw error;
@@ -71,28 +84,23 @@ export class Upgrader {
     }
   }
 
-  async #run(operation: Operation, version: string, work: WorkOptions): Promise<UpgradeResult> {
-    const { operations, registry, identities, packages, settings, runnable, now, log } = this.#options;
+  async #run(operation: Operation, request: UpgradeRequest, work: WorkOptions): Promise<UpgradeResult> {
+    const { operations, registry, packages, settings, now, log } = this.#options;
     registry.invalidate();
     const app = registry.get(operation.appId);
     if (app === undefined) throw new Error(`the upgrade holds no app "${operation.appId}"`);
     // Somebody may have started it between the first look and the lock.
     this.#requireStopped(app);
-    const resolved = await packages.resolveUpgrade(app.origin, version, { uid: app.ownerUid }, work);
+    const resolved = await packages.resolveUpgrade(app.origin, request.version, { uid: app.ownerUid }, work);
     if (isSameRelease(app, resolved)) {
       await operations.end(operation);
       return { id: app.id, upToDate: true, from: app.version, to: app.version };
     }
     this.#requireSamePackage(app, resolved);
+    if (!request.licenseAck) requireAcknowledgement(resolved, app.accepted, "upgrade");
     await settings.validate(resolved.manifest, app.settings);
-    const next = runnable({ ...app, manifest: resolved.manifest });
     await operations.enter(operation, "switch" satisfies UpgradePhase);
-    const identity = await identities.as(app.runUid);
-    await this.#setAside(identity, next);
-    await layOutRelease(this.#options, next, resolved, work);
-    if (resolved.manifest.migrate !== undefined) {
-      await runStep(this.#options, next, resolved.manifest.migrate, "migrate", work);
-    }
+    await this.#switch(app, resolved, work);
     // The new version is the app's from this write on; a client that goes away changes nothing any more.
     work.signal?.throwIfAborted();
     await operations.enter(operation, "done" satisfies UpgradePhase, [
@@ -100,6 +108,7 @@ export class Upgrader {
         origin: resolved.origin,
         version: resolved.version,
         manifest: resolved.manifest,
+        accepted: acknowledgementOf(resolved),
         changedAtMs: now(),
         revision: app.revision + 1,
         state: "STOPPED",
@@ -121,11 +130,15 @@ export class Upgrader {
    * Also what recovery does with one that was left behind; doing it twice does no harm.
    */
   async restore(operation: Operation): Promise<void> {
-    const { operations, identities, paths } = this.#options;
+    const { operations, registry, identities, paths, runtimeOf, runnable } = this.#options;
     const directory = paths.appDir(operation.appId);
     const identity = await identities.as(operation.detail.runUid ?? identities.selfUid);
     const phase = operation.phase as UpgradePhase;
+    registry.invalidate();
+    const app = registry.get(operation.appId);
     if (phase === "switch") {
+      // It may have been killed in the middle of its trial.
+      if (app !== undefined) await runtimeOf(app).stop(runnable(app));
       await putBack(identity, directory, appTree.previousRepo, appTree.repo);
       await putBack(identity, directory, appTree.previousData, appTree.data);
     }
@@ -133,13 +146,40 @@ export class Upgrader {
       await identity.removeTree(directory, appTree.previousRepo);
       await identity.removeTree(directory, appTree.previousData);
     }
+    if (app !== undefined && phase !== "fetch") await runtimeOf(app).settle(runnable(app));
     await operations.end(operation);
   }
 
-  /** Renames the old checkout aside, and copies the data if the new version is going to migrate them. */
-  async #setAside(identity: Identity, next: RunnableApp): Promise<void> {
-    const { directory } = next;
-    if (next.manifest.migrate !== undefined) {
+  /** Puts the new version in the place of the old one, which is set aside, and proves that it works. */
+  async #switch(app: AppRecord, resolved: ResolvedPackage, work: WorkOptions): Promise<void> {
+    const { identities, runtimeOf, runnable } = this.#options;
+    const { manifest, version } = resolved;
+    const next = runnable({ ...app, manifest, version });
+    // What was never up as it is set, or not the last time, proves nothing about a version.
+    const canProve = app.startedRevision > 0 && app.failure === null;
+    const keepsData = canProve || manifest.migrate !== undefined;
+    await this.#setAside(await identities.as(app.runUid), next.directory, keepsData);
+    await layOutRelease(this.#options, next, resolved, work);
+    await runtimeOf(app).prepare(next, work);
+    if (manifest.migrate !== undefined) await runStep(this.#options, next, manifest.migrate, "migrate", work);
+    if (canProve) await this.#prove(runtimeOf(app), next, work);
+  }
+
+  /** Starts the new version on trial and stops it again. @throws SvcError `start_failed` with its last lines */
+  async #prove(runtime: AppRuntime, next: RunnableApp, { signal, onProgress }: WorkOptions): Promise<void> {
+    onProgress?.({ step: "trial", message: `Starting ${next.version} on trial` });
+    await writeSettingsFiles(this.#options.identities, next);
+    try {
+      await runtime.start(next);
+      await runtime.waitHealthy(next.id, trialMs(next.manifest.health), signal);
+    } finally {
+      await runtime.stop(next);
+    }
+  }
+
+  /** Renames the old checkout aside, and copies the data if the new version is going to touch them. */
+  async #setAside(identity: Identity, directory: string, keepsData: boolean): Promise<void> {
+    if (keepsData) {
       // Under another name until it is whole, so that a copy cut short is never put back over the data.
       const copying = `${appTree.previousData}.copying`;
       await identity.removeTree(directory, copying);
@@ -169,6 +209,12 @@ export class Upgrader {
 /** A directory has no history, so it is always taken afresh. */
 function isSameRelease(app: AppRecord, resolved: ResolvedPackage): boolean {
   return resolved.origin.kind === "git" && resolved.origin.commit === app.origin.commit;
+}
+
+/** How long a trial may take: what the health check grants, and half a minute. */
+function trialMs(health: HealthCheck | undefined): number {
+  if (health === undefined) return trialSlackMs;
+  return health.startPeriodMs + health.retries * (health.intervalMs + health.timeoutMs) + trialSlackMs;
 }
 
 async function putBack(identity: Identity, directory: string, from: string, to: string): Promise<void> {

@@ -9,7 +9,6 @@ import type { InstallRequest } from "../apps/install.ts";
 import type { UpgradeResult } from "../apps/upgrade.ts";
 import type { CloneResult } from "../apps/clone.ts";
 import type { SettingsView } from "../apps/app-settings.ts";
-import { failedPrecondition } from "../errors.ts";
 import type { LogChunk } from "../runtimes/runtime.ts";
 import { userOf, type UserContext } from "../rpc/user-context.ts";
 import type { ConsoleTokens } from "../tokens/console-tokens.ts";
@@ -46,28 +45,19 @@ export function createAppService(
 
     getAppDisk: ({ id }, context) => apps.disk(id, userOf(context), context.signal),
 
-    // Only apps on the docker runtime have an image; for the others every field is absent.
-    getAppImage: async ({ id }, context) => {
-      await apps.get(id, userOf(context));
-      return {};
-    },
+    getAppImage: ({ id, checkRemote }, context) =>
+      apps.image(id, checkRemote, userOf(context), context.signal),
 
-    repullApp: async ({ id }, context) => {
-      const app = await apps.get(id, userOf(context));
-      throw failedPrecondition(
-        "pinned_image",
-        `app "${id}" runs on the ${app.runtime} runtime and has no image to pull; upgrade it instead`,
-      );
-    },
+    repullApp: ({ id }, context) => apps.repull(id, userOf(context), { signal: context.signal }),
 
     listAppPorts: async ({ id }, context) => ({ ports: await apps.ports(id, userOf(context)) }),
 
-    upgradeApp: async ({ id, version }, context) =>
-      upgradeResponse(await apps.upgrade(id, version, userOf(context), { signal: context.signal })),
+    upgradeApp: async ({ id, ...request }, context) =>
+      upgradeResponse(await apps.upgrade(id, request, userOf(context), { signal: context.signal })),
 
-    upgradeAppStream: ({ id, version }, context) =>
+    upgradeAppStream: ({ id, ...request }, context) =>
       progressEvents(
-        (onProgress) => apps.upgrade(id, version, userOf(context), { signal: context.signal, onProgress }),
+        (onProgress) => apps.upgrade(id, request, userOf(context), { signal: context.signal, onProgress }),
         (result) => ({ event: { case: "result", value: upgradeResponse(result) } as const }),
       ),
 
@@ -123,8 +113,12 @@ export function createAppService(
         context.signal,
       ),
 
-    // Compose projects come with the compose runtime; until then nobody has one.
-    listStacks: () => ({ stacks: [] }),
+    listStacks: async (_request, context) => ({
+      stacks: (await apps.stacks(userOf(context))).map((stack) => ({
+        ...stack,
+        services: [...stack.services],
+      })),
+    }),
   };
 }
 

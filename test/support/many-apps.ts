@@ -46,6 +46,7 @@ export function newApp(id: string, ownerUid: number, createdAtMs = 1_700_000_000
     revision: 1,
     startedRevision: 0,
     failure: null,
+    accepted: { licenses: [], permissions: [] },
   };
 }
 

@@ -17,7 +17,7 @@ import type { Message } from "@bufbuild/protobuf";
  * Describes the file svc/v1/audit.proto.
  */
 export const file_svc_v1_audit: GenFile = /*@__PURE__*/
-  fileDesc("ChJzdmMvdjEvYXVkaXQucHJvdG8SBnN2Yy52MSKLAgoQTGlzdEF1ZGl0UmVxdWVzdBIqCgVsaW1pdBgBIAEoDUIWmrUYEgkAAAAAAADwPxEAAAAAAECPQEgAiAEBEiYKCnBhZ2VfdG9rZW4YAiABKAlCBpq1GAIgQFIKcGFnZV90b2tlbhIXCgZtZXRob2QYAyABKAlCB5q1GAMggAESHwoDdWlkGAQgASgNQg2atRgJEQAAwP///+9BSAGIAQESFwoGdGFyZ2V0GAUgASgJQgeatRgDIIACEjAKCWFmdGVyX3NlcRgGIAEoBEINmrUYCRH///////8/Q0gCUglhZnRlcl9zZXGIAQFCCAoGX2xpbWl0QgYKBF91aWRCDAoKX2FmdGVyX3NlcSJjChFMaXN0QXVkaXRSZXNwb25zZRIkCgdyZWNvcmRzGAEgAygLMhMuc3ZjLnYxLkF1ZGl0UmVjb3JkEigKD25leHRfcGFnZV90b2tlbhgCIAEoCVIPbmV4dF9wYWdlX3Rva2VuIsADCgtBdWRpdFJlY29yZBILCgNzZXEYASABKAQSKAoEdGltZRgCIAEoCzIaLmdvb2dsZS5wcm90b2J1Zi5UaW1lc3RhbXASHgoKcmVxdWVzdF9pZBgDIAEoCVIKcmVxdWVzdF9pZBIOCgZtZXRob2QYBCABKAkSEAoIcHJvdG9jb2wYBSABKAkSCwoDdWlkGAYgASgNEgwKBHVzZXIYByABKAkSOgoEa2luZBgIIAEoCUIsmrUYKDIEcGVlcjIHcHJpbWFyeTIIcmVwbGFjZWQyBmFjY2VzczIFbG9jYWwSIQoJb3duZXJfdWlkGAkgASgNSABSCW93bmVyX3VpZIgBARIfCghwZWVyX3VpZBgKIAEoDUgBUghwZWVyX3VpZIgBARIiCgx0b2tlbl9kaWdlc3QYCyABKAlSDHRva2VuX2RpZ2VzdBIOCgZ0YXJnZXQYDCABKAkSDgoGcmVzdWx0GA0gASgJEg4KBnJlYXNvbhgOIAEoCRIgCgtkdXJhdGlvbl9tcxgPIAEoDVILZHVyYXRpb25fbXMSDAoEaGFzaBgQIAEoCUIMCgpfb3duZXJfdWlkQgsKCV9wZWVyX3VpZCIUChJWZXJpZnlBdWRpdFJlcXVlc3QiwgEKE1ZlcmlmeUF1ZGl0UmVzcG9uc2USDQoFdmFsaWQYASABKAgSDwoHcHJvYmxlbRgCIAEoCRIPCgdyZWNvcmRzGAMgASgEEh4KCmFuY2hvcl9zZXEYBCABKARSCmFuY2hvcl9zZXESIAoLYW5jaG9yX2hhc2gYBSABKAlSC2FuY2hvcl9oYXNoEhoKCGhlYWRfc2VxGAYgASgEUghoZWFkX3NlcRIcCgloZWFkX2hhc2gYByABKAlSCWhlYWRfaGFzaDLrAQoMQXVkaXRTZXJ2aWNlEmMKCUxpc3RBdWRpdBIYLnN2Yy52MS5MaXN0QXVkaXRSZXF1ZXN0Ghkuc3ZjLnYxLkxpc3RBdWRpdFJlc3BvbnNlIiGQAgGItRgCkrUYBWF1ZGl0gtPkkwILEgkvdjEvYXVkaXQSdgoLVmVyaWZ5QXVkaXQSGi5zdmMudjEuVmVyaWZ5QXVkaXRSZXF1ZXN0Ghsuc3ZjLnYxLlZlcmlmeUF1ZGl0UmVzcG9uc2UiLpACAYi1GAKStRgFYXVkaXSC0+STAhgSFi92MS9hdWRpdC92ZXJpZmljYXRpb25iBnByb3RvMw", [file_google_api_annotations, file_google_protobuf_timestamp, file_svc_v1_access, file_svc_v1_rules]);
+  fileDesc("ChJzdmMvdjEvYXVkaXQucHJvdG8SBnN2Yy52MSKLAgoQTGlzdEF1ZGl0UmVxdWVzdBIqCgVsaW1pdBgBIAEoDUIWmrUYEgkAAAAAAADwPxEAAAAAAECPQEgAiAEBEiYKCnBhZ2VfdG9rZW4YAiABKAlCBpq1GAIgQFIKcGFnZV90b2tlbhIXCgZtZXRob2QYAyABKAlCB5q1GAMggAESHwoDdWlkGAQgASgNQg2atRgJEQAAwP///+9BSAGIAQESFwoGdGFyZ2V0GAUgASgJQgeatRgDIIACEjAKCWFmdGVyX3NlcRgGIAEoBEINmrUYCRH///////8/Q0gCUglhZnRlcl9zZXGIAQFCCAoGX2xpbWl0QgYKBF91aWRCDAoKX2FmdGVyX3NlcSJjChFMaXN0QXVkaXRSZXNwb25zZRIkCgdyZWNvcmRzGAEgAygLMhMuc3ZjLnYxLkF1ZGl0UmVjb3JkEigKD25leHRfcGFnZV90b2tlbhgCIAEoCVIPbmV4dF9wYWdlX3Rva2VuIu4DCgtBdWRpdFJlY29yZBILCgNzZXEYASABKAQSKAoEdGltZRgCIAEoCzIaLmdvb2dsZS5wcm90b2J1Zi5UaW1lc3RhbXASHgoKcmVxdWVzdF9pZBgDIAEoCVIKcmVxdWVzdF9pZBIOCgZtZXRob2QYBCABKAkSEAoIcHJvdG9jb2wYBSABKAkSCwoDdWlkGAYgASgNEgwKBHVzZXIYByABKAkSRQoEa2luZBgIIAEoCUI3mrUYMzIEcGVlcjIHcHJpbWFyeTIIcmVwbGFjZWQyBmFjY2VzczIFbG9jYWwyCWFub255bW91cxIhCglvd25lcl91aWQYCSABKA1IAFIJb3duZXJfdWlkiAEBEh8KCHBlZXJfdWlkGAogASgNSAFSCHBlZXJfdWlkiAEBEiIKDHRva2VuX2RpZ2VzdBgLIAEoCVIMdG9rZW5fZGlnZXN0Eg4KBnRhcmdldBgMIAEoCRIOCgZyZXN1bHQYDSABKAkSDgoGcmVhc29uGA4gASgJEiAKC2R1cmF0aW9uX21zGA8gASgNUgtkdXJhdGlvbl9tcxIMCgRoYXNoGBAgASgJEg8KB2FkZHJlc3MYESABKAkSEAoIYXR0ZW1wdHMYEiABKA1CDAoKX293bmVyX3VpZEILCglfcGVlcl91aWQiFAoSVmVyaWZ5QXVkaXRSZXF1ZXN0IsIBChNWZXJpZnlBdWRpdFJlc3BvbnNlEg0KBXZhbGlkGAEgASgIEg8KB3Byb2JsZW0YAiABKAkSDwoHcmVjb3JkcxgDIAEoBBIeCgphbmNob3Jfc2VxGAQgASgEUgphbmNob3Jfc2VxEiAKC2FuY2hvcl9oYXNoGAUgASgJUgthbmNob3JfaGFzaBIaCghoZWFkX3NlcRgGIAEoBFIIaGVhZF9zZXESHAoJaGVhZF9oYXNoGAcgASgJUgloZWFkX2hhc2gy6wEKDEF1ZGl0U2VydmljZRJjCglMaXN0QXVkaXQSGC5zdmMudjEuTGlzdEF1ZGl0UmVxdWVzdBoZLnN2Yy52MS5MaXN0QXVkaXRSZXNwb25zZSIhkAIBiLUYApK1GAVhdWRpdILT5JMCCxIJL3YxL2F1ZGl0EnYKC1ZlcmlmeUF1ZGl0Ehouc3ZjLnYxLlZlcmlmeUF1ZGl0UmVxdWVzdBobLnN2Yy52MS5WZXJpZnlBdWRpdFJlc3BvbnNlIi6QAgGItRgCkrUYBWF1ZGl0gtPkkwIYEhYvdjEvYXVkaXQvdmVyaWZpY2F0aW9uYgZwcm90bzM", [file_google_api_annotations, file_google_protobuf_timestamp, file_svc_v1_access, file_svc_v1_rules]);
 
 /**
  * Which records. Filters that are given must all match.
@@ -132,7 +132,8 @@ export type AuditRecord = Message<"svc.v1.AuditRecord"> & {
 
   /**
    * Full name, such as `svc.v1.AppService/StartApp`. `svc.audit/RecordsLost`: that many records before this one could not
-   * be written; `target` has their number.
+   * be written; `target` has their number. `svc.audit/RefusedCalls`: `attempts` calls were refused that were too many to
+   * be told apart.
    *
    * @generated from field: string method = 4;
    */
@@ -146,7 +147,7 @@ export type AuditRecord = Message<"svc.v1.AuditRecord"> & {
   protocol: string;
 
   /**
-   * The caller's user id; a token's calls have the daemon's.
+   * The caller's user id; a token's calls have the daemon's, an `anonymous` one's 4294967295.
    *
    * @generated from field: uint32 uid = 6;
    */
@@ -160,7 +161,8 @@ export type AuditRecord = Message<"svc.v1.AuditRecord"> & {
   user: string;
 
   /**
-   * How the caller was identified: `peer` by the kernel, by a token, or `local` in a process of their own.
+   * How the caller was identified: `peer` by the kernel, by a token, or `local` in a process of their own; `anonymous`:
+   * not at all, which is why the call was refused.
    *
    * @generated from field: string kind = 8;
    */
@@ -221,6 +223,21 @@ export type AuditRecord = Message<"svc.v1.AuditRecord"> & {
    * @generated from field: string hash = 16;
    */
   hash: string;
+
+  /**
+   * The address that an `anonymous` caller came from; empty for everybody else.
+   *
+   * @generated from field: string address = 17;
+   */
+  address: string;
+
+  /**
+   * How many calls the record stands for. More than one only for calls that were refused for who their caller is: the
+   * first is a record of its own, and those that repeat it within ten minutes are one record together at their end.
+   *
+   * @generated from field: uint32 attempts = 18;
+   */
+  attempts: number;
 };
 
 /**
@@ -310,7 +327,8 @@ export const VerifyAuditResponseSchema: GenMessage<VerifyAuditResponse> = /*@__P
 
 /**
  * Who changed what. Calls over every transport are recorded, refused ones and those of a command that works without a
- * daemon included; bodies, settings and tokens never are.
+ * daemon included; bodies, settings and tokens never are. Calls that are refused for who their caller is fill no trail:
+ * those that repeat are counted, see `attempts`.
  *
  * @generated from service svc.v1.AuditService
  */

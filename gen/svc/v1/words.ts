@@ -25,7 +25,7 @@ export const AppLimitNames = ["memory","cpus","open_files"] as const;
 export type AppLimitName = (typeof AppLimitNames)[number];
 
 /** The words of `svc.v1.AppOperation.kind`. */
-export const AppOperationKinds = ["install","upgrade","clone","remove","start","stop","restart","settings","restore"] as const;
+export const AppOperationKinds = ["install","upgrade","clone","remove","start","stop","restart","settings","restore","repull"] as const;
 export type AppOperationKind = (typeof AppOperationKinds)[number];
 
 /** The words of `svc.v1.AppImage.freshness`. */
@@ -41,7 +41,7 @@ export const IssueConsoleTokenRequestSessions = ["logs","attach"] as const;
 export type IssueConsoleTokenRequestSession = (typeof IssueConsoleTokenRequestSessions)[number];
 
 /** The words of `svc.v1.AuditRecord.kind`. */
-export const AuditRecordKinds = ["peer","primary","replaced","access","local"] as const;
+export const AuditRecordKinds = ["peer","primary","replaced","access","local","anonymous"] as const;
 export type AuditRecordKind = (typeof AuditRecordKinds)[number];
 
 /** The words of `svc.v1.Credential.kind`. */

@@ -5,11 +5,12 @@ import type { MessageInitShape } from "@bufbuild/protobuf";
 import type { InstallAppRequestSchema } from "../../../gen/svc/v1/app_pb.ts";
 import { SvcError } from "../../errors.ts";
 import type { ReasonPayloads } from "../../errors.ts";
+import { acceptingLicenses } from "../accept-license.ts";
 import type { CommandContext } from "../context.ts";
 import { asSvcError } from "../failure.ts";
 import type { RunCommand } from "../program.ts";
-import { choose, confirm, isInteractive } from "../prompt.ts";
-import { escapeControls, escapeLines } from "../render/escape.ts";
+import { choose, isInteractive } from "../prompt.ts";
+import { escapeControls } from "../render/escape.ts";
 import { followProgress } from "../follow-progress.ts";
 import { parseAssignments } from "../assignments.ts";
 import { calls } from "../transport/calls.ts";
@@ -75,20 +76,14 @@ function absoluteSpec(spec: string): string {
 
 /** Installs; what the daemon wants to know first is asked at a terminal. */
 async function installAsking(context: CommandContext, request: InstallRequest): Promise<App> {
-  let answered = request;
-  for (;;) {
-    try {
-      return await installOnce(context, answered);
-    } catch (thrown) {
-      const error = asSvcError(thrown);
-      if (error?.reason === "license_required") {
-        answered = { ...answered, licenseAck: await acceptLicense(context, error, answered) };
-      } else if (error?.reason === "ambiguous") {
-        answered = { ...answered, spec: await chooseCandidate(context, error) };
-      } else {
-        throw thrown;
-      }
-    }
+  try {
+    return await acceptingLicenses(context, request.licenseAck === true, (licenseAck) =>
+      installOnce(context, { ...request, licenseAck }),
+    );
+  } catch (thrown) {
+    const error = asSvcError(thrown);
+    if (error?.reason !== "ambiguous") throw thrown;
+    return installAsking(context, { ...request, spec: await chooseCandidate(context, error) });
   }
 }
 
@@ -99,27 +94,6 @@ async function installOnce(context: CommandContext, request: InstallRequest): Pr
   const app = await followProgress(context, `install ${request.spec ?? ""}`, events, "app");
   const { messageToRest } = await import("../transport/rest-json.ts");
   return messageToRest(AppSchema, app);
-}
-
-/** @returns true @throws the error itself when nobody can be asked, or the answer is no */
-async function acceptLicense(context: CommandContext, error: SvcError, asked: InstallRequest): Promise<true> {
-  const { licenses = [], permissions = [] } = error.payload as ReasonPayloads["license_required"];
-  if (asked.licenseAck === true || !isInteractive(context.host)) throw error;
-  for (const { name = "", text = "" } of licenses) {
-    context.note(`${escapeControls(`--- ${name} ---`)}\n${escapeLines(text.trimEnd())}\n`);
-  }
-  for (const permission of permissions) context.note(`It asks for: ${escapeControls(permission)}`);
-  const names = licenses.map(({ name = "" }) => name);
-  const what = [...names, ...(permissions.length > 0 ? ["the permissions above"] : [])].join(", ");
-  if (await confirm(context.host, `Accept ${escapeControls(what)}?`)) return true;
-  throw new SvcError(
-    "failed_precondition",
-    "license_required",
-    "not installed: the license was not accepted",
-    {
-      payload: error.payload as ReasonPayloads["license_required"],
-    },
-  );
 }
 
 /** @returns the spec of the chosen package @throws the error with the candidates in words when nobody can be asked */

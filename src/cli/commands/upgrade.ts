@@ -1,5 +1,6 @@
 /** `svc upgrade`: stopped apps go to a newer version. */
 import type { Command } from "commander";
+import { acceptingLicenses } from "../accept-license.ts";
 import type { CommandContext } from "../context.ts";
 import { forEachApp } from "../each-app.ts";
 import { UsageError } from "../failure.ts";
@@ -11,6 +12,7 @@ import { listAllApps } from "./ls.ts";
 interface UpgradeOptions {
   readonly all?: boolean;
   readonly version?: string;
+  readonly acceptLicense?: boolean;
 }
 
 export function addUpgradeCommand(parent: Command, run: RunCommand): void {
@@ -20,6 +22,7 @@ export function addUpgradeCommand(parent: Command, run: RunCommand): void {
     .argument("[id...]", "the apps")
     .option("--all", "every stopped app")
     .option("--version <tag>", "go to this tag instead of the newest")
+    .option("--accept-license", "accept the licenses and permissions that the new version adds")
     .action(run((context, ids: string[], options: UpgradeOptions) => upgrade(context, ids, options)));
 }
 
@@ -38,9 +41,12 @@ async function upgrade(
   await forEachApp(context, ids, {
     call: async (id) => {
       const client = await context.client();
-      const request = { id, version: options.version ?? "" };
-      const events = client.invoke(AppService.method.upgradeAppStream, [request], context.callOptions);
-      const result = await followProgress(context, `upgrade ${id}`, events, "result");
+      const version = options.version ?? "";
+      const result = await acceptingLicenses(context, options.acceptLicense ?? false, (licenseAck) => {
+        const request = { id, version, licenseAck };
+        const events = client.invoke(AppService.method.upgradeAppStream, [request], context.callOptions);
+        return followProgress(context, `upgrade ${id}`, events, "result");
+      });
       return messageToRest(UpgradeAppResponseSchema, result);
     },
     text: ({ id, up_to_date: upToDate, from, to }) =>

@@ -1,0 +1,64 @@
+/** Pulling an app's image afresh; a running app goes on with it when it is another one (specification 4.1). */
+import { failedPrecondition } from "../errors.ts";
+import { isUp, type AppRuntime, type RunnableApp } from "../runtimes/runtime.ts";
+import type { AppRecord } from "./app-record.ts";
+import type { AppRegistry } from "./app-registry.ts";
+import type { Lifecycle } from "./lifecycle.ts";
+import type { Operation, Operations } from "./operations.ts";
+import type { WorkOptions } from "./progress.ts";
+
+export interface RepullResult {
+  id: string;
+  changed: boolean;
+  restarted: boolean;
+  digest: string;
+}
+
+export interface RepullerOptions {
+  registry: AppRegistry;
+  operations: Operations;
+  lifecycle: Lifecycle;
+  runtimeOf: (app: AppRecord) => AppRuntime;
+  runnable: (app: AppRecord) => RunnableApp;
+}
+
+export class Repuller {
+  readonly #options: RepullerOptions;
+
+  constructor(options: RepullerOptions) {
+    this.#options = options;
+  }
+
+  /** @throws SvcError `pinned_image`, `app_busy`, `unavailable`; `start_failed` when it does not start on the new image */
+  async repull(app: AppRecord, work: WorkOptions): Promise<RepullResult> {
+    const { operations, registry, runtimeOf } = this.#options;
+    if (runtimeOf(app).images === undefined) {
+      throw failedPrecondition(
+        "pinned_image",
+        `app "${app.id}" runs on the ${app.runtime} runtime and has no image to pull; upgrade it instead`,
+      );
+    }
+    const operation = await operations.begin({ appId: app.id, kind: "repull", phase: "pull" });
+    try {
+      return await this.#run(operation, app, work);
+    } finally {
+      registry.invalidate();
+    }
+  }
+
+  async #run(operation: Operation, app: AppRecord, work: WorkOptions): Promise<RepullResult> {
+    const { operations, lifecycle, runtimeOf, runnable } = this.#options;
+    const { id } = app;
+    const runtime = runtimeOf(app);
+    try {
+      const { changed = false, digest = "" } = (await runtime.images?.pull(runnable(app), work)) ?? {};
+      const restarted = changed && isUp(runtime.status(id)?.state);
+      // From here on a client that goes away changes nothing: a running app is never left stopped.
+      if (restarted) await operations.enter(operation, "stop");
+      if (restarted) await lifecycle.finishRestart(operation);
+      return { id, changed, restarted, digest };
+    } finally {
+      await operations.end(operation);
+    }
+  }
+}
