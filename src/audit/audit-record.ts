@@ -16,6 +16,8 @@ export interface AuditedCall {
     readonly peerUid?: number;
     readonly tokenDigest?: string;
   };
+  /** Where somebody without an identity came from; absent for everybody else. */
+  readonly address?: string;
   readonly target: string;
   /** `ok` or the code of the error. */
   readonly result: string;
@@ -40,6 +42,9 @@ export interface AuditContent {
   result: string;
   reason: string | null;
   duration_ms: number;
+  address: string | null;
+  /** How many calls it stands for; null: one. */
+  attempts: number | null;
 }
 
 /** A record as the store has it. */
@@ -64,6 +69,8 @@ export const contentColumns = [
   "result",
   "reason",
   "duration_ms",
+  "address",
+  "attempts",
 ] as const satisfies readonly (keyof AuditContent)[];
 
 export function contentOf(call: AuditedCall, time: number): AuditContent {
@@ -83,6 +90,8 @@ export function contentOf(call: AuditedCall, time: number): AuditContent {
     result: call.result,
     reason: call.reason ?? null,
     duration_ms: Math.min(Math.max(Math.round(call.durationMs), 0), 2 ** 32 - 1),
+    address: call.address ?? null,
+    attempts: null,
   };
 }
 

@@ -11,6 +11,7 @@ import { SvcError } from "../errors.ts";
 import type { Statement, Store } from "../store/store.ts";
 import { contentColumns, contentOf, contentValues, hashedText } from "./audit-record.ts";
 import type { AuditContent, AuditedCall } from "./audit-record.ts";
+import { RefusedCalls } from "./refused-calls.ts";
 
 /** The method of the record that stands for records that were lost; its target is their number. */
 export const recordsLostMethod = "svc.audit/RecordsLost";
@@ -30,10 +31,13 @@ export interface AuditTrailOptions {
   readonly limit?: number;
   /** How many records may wait for the store. Default 10,000. */
   readonly maxPending?: number;
+  /** Calls `action` every so often until disposed. Default: a timer that keeps no process alive. */
+  readonly every?: (intervalMs: number, action: () => void) => Disposable;
 }
 
 export class AuditTrail implements AsyncDisposable {
   readonly #options: Required<AuditTrailOptions>;
+  readonly #refused: RefusedCalls;
   #pending: AuditContent[] = [];
   #flushing: Promise<void> | undefined;
   /** Records that the trail does not say anything of yet. */
@@ -41,7 +45,13 @@ export class AuditTrail implements AsyncDisposable {
   #lostInAll = 0;
 
   constructor(options: AuditTrailOptions) {
-    this.#options = { limit: defaultLimit, maxPending: defaultMaxPending, ...options };
+    this.#options = { limit: defaultLimit, maxPending: defaultMaxPending, every, ...options };
+    const { now } = this.#options;
+    this.#refused = new RefusedCalls({
+      tell: (content) => this.#take(content),
+      now,
+      every: this.#options.every,
+    });
   }
 
   /** How many records could not be written since the start. */
@@ -49,9 +59,13 @@ export class AuditTrail implements AsyncDisposable {
     return this.#lostInAll;
   }
 
-  /** Takes a record. Returns at once and never throws. */
+  /** Takes a record. Returns at once and never throws. Refused calls that repeat are one record together. */
   append(call: AuditedCall): void {
     const content = contentOf(call, this.#options.now());
+    if (!RefusedCalls.isRefused(content) || this.#refused.admit(content)) this.#take(content);
+  }
+
+  #take(content: AuditContent): void {
     if (this.#pending.length >= this.#options.maxPending) {
       this.#lose([content], `${this.#pending.length} audit records wait for the store already`);
       return;
@@ -66,6 +80,7 @@ export class AuditTrail implements AsyncDisposable {
   }
 
   [Symbol.asyncDispose](): Promise<void> {
+    this.#refused.close();
     return this.flush();
   }
 
@@ -134,7 +149,14 @@ function lostRecords(count: number, time: number): AuditContent {
     result: "data_loss",
     reason: null,
     duration_ms: 0,
+    address: null,
+    attempts: null,
   };
+}
+
+function every(intervalMs: number, action: () => void): Disposable {
+  const timer = setInterval(action, intervalMs).unref();
+  return { [Symbol.dispose]: () => clearInterval(timer) };
 }
 
 const insertSql = `

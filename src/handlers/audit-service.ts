@@ -7,10 +7,11 @@ import { methodPolicies } from "../../gen/svc/v1/methods.ts";
 import type { AuditReader } from "../audit/audit-reader.ts";
 import type { AuditRow } from "../audit/audit-record.ts";
 import { recordsLostMethod } from "../audit/audit-trail.ts";
+import { refusedCallsMethod } from "../audit/refused-calls.ts";
 import { invalidField } from "../errors.ts";
 
 const defaultLimit = 100;
-const methodNames = [...Object.keys(methodPolicies), recordsLostMethod];
+const methodNames = [...Object.keys(methodPolicies), recordsLostMethod, refusedCallsMethod];
 
 export function createAuditService(audit: AuditReader): ServiceImpl<typeof AuditService> {
   return {
@@ -76,6 +77,8 @@ function messageOf(row: AuditRow): MessageInitShape<typeof AuditRecordSchema> {
     reason: row.reason ?? "",
     durationMs: row.duration_ms,
     hash: hex(row.hash),
+    address: row.address ?? "",
+    attempts: row.attempts ?? 1,
   };
 }
 

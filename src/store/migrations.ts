@@ -81,4 +81,81 @@ export const migrations: readonly string[] = [
   ) STRICT;
   INSERT INTO audit_chain VALUES (1, 0, zeroblob(32), 0, zeroblob(32));
   `,
+  `
+  -- Scheduled jobs: see src/scheduler. n stands for the job in the tables below, as there are many rows per job.
+  CREATE TABLE jobs (
+    n INTEGER PRIMARY KEY,
+    owner_uid INTEGER NOT NULL CHECK (owner_uid BETWEEN 0 AND 4294967294),
+    id TEXT NOT NULL CHECK (id <> ''),
+    -- Empty for the operator.
+    managed_by TEXT NOT NULL,
+    document TEXT NOT NULL CHECK (json_valid(document)),
+    updated_at INTEGER NOT NULL,
+    -- Another one after each write, also of a job that was removed and added again.
+    revision INTEGER NOT NULL
+  ) STRICT;
+  CREATE UNIQUE INDEX jobs_by_key ON jobs (owner_uid, id);
+
+  -- The jobs that were written last, so that whoever keeps all jobs in memory reads those again and no others.
+  CREATE TABLE job_changes (
+    revision INTEGER PRIMARY KEY AUTOINCREMENT,
+    owner_uid INTEGER NOT NULL,
+    id TEXT NOT NULL
+  ) STRICT;
+  CREATE TRIGGER job_added AFTER INSERT ON jobs BEGIN
+    INSERT INTO job_changes (owner_uid, id) VALUES (NEW.owner_uid, NEW.id);
+  END;
+  CREATE TRIGGER job_changed AFTER UPDATE ON jobs BEGIN
+    INSERT INTO job_changes (owner_uid, id) VALUES (NEW.owner_uid, NEW.id);
+  END;
+  CREATE TRIGGER job_removed AFTER DELETE ON jobs BEGIN
+    INSERT INTO job_changes (owner_uid, id) VALUES (OLD.owner_uid, OLD.id);
+  END;
+  CREATE TRIGGER job_changes_pruned AFTER INSERT ON job_changes BEGIN
+    DELETE FROM job_changes WHERE revision <= NEW.revision - 1000;
+  END;
+
+  -- AUTOINCREMENT: the number of a run that is gone is never given to another one.
+  CREATE TABLE runs (
+    id INTEGER PRIMARY KEY AUTOINCREMENT,
+    job INTEGER NOT NULL REFERENCES jobs (n) ON DELETE CASCADE,
+    trigger TEXT NOT NULL CHECK (trigger IN ('schedule', 'manual')),
+    attempt INTEGER NOT NULL CHECK (attempt >= 1),
+    scheduled_at INTEGER,
+    started_at INTEGER NOT NULL,
+    ended_at INTEGER CHECK ((ended_at IS NULL) = (status = 'RUNNING')),
+    status TEXT NOT NULL
+      CHECK (status IN ('RUNNING', 'SUCCEEDED', 'FAILED', 'TIMED_OUT', 'CANCELED', 'INTERRUPTED')),
+    exit_code INTEGER,
+    http_status INTEGER,
+    error TEXT NOT NULL DEFAULT '',
+    truncated INTEGER NOT NULL DEFAULT 0 CHECK (truncated IN (0, 1)),
+    -- The executor while it runs: see executors.ts.
+    boot_id TEXT,
+    pid INTEGER,
+    start_ticks INTEGER
+  ) STRICT;
+  CREATE INDEX runs_by_job ON runs (job);
+  -- One run of a job at a time: the second one's INSERT is the conflict that answers the first.
+  CREATE UNIQUE INDEX runs_going ON runs (job) WHERE status = 'RUNNING';
+
+  -- Apart from the runs, so that what goes over all of them does not read what they printed.
+  CREATE TABLE run_outputs (
+    run INTEGER PRIMARY KEY REFERENCES runs (id) ON DELETE CASCADE,
+    output TEXT NOT NULL
+  ) STRICT;
+
+  CREATE TABLE job_skips (
+    job INTEGER NOT NULL REFERENCES jobs (n) ON DELETE CASCADE,
+    reason TEXT NOT NULL CHECK (reason IN ('running', 'late', 'down')),
+    count INTEGER NOT NULL CHECK (count > 0),
+    last_unix INTEGER NOT NULL,
+    PRIMARY KEY (job, reason)
+  ) STRICT, WITHOUT ROWID;
+  `,
+  `
+  -- Refused calls: where their callers came from, and how many of them are one record.
+  ALTER TABLE audit ADD COLUMN address TEXT;
+  ALTER TABLE audit ADD COLUMN attempts INTEGER;
+  `,
 ];

@@ -2,7 +2,7 @@
  * Slows down who presents wrong tokens (T 12). A right token always passes: on loopback everybody has one address, and
  * a stranger must not be able to lock the owner out. Past the budget each wrong one costs its sender the connection.
  */
-import { RateBudget } from "./rate-budget.ts";
+import { RateBudget } from "../lib/rate-budget.ts";
 
 export interface FailureThrottleOptions {
   /** Wrong tokens in a burst from one address. */

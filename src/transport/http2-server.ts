@@ -8,7 +8,7 @@ import type {
   ServerHttp2Stream,
 } from "node:http2";
 import type { TransportLimits } from "./limits.ts";
-import { RateBudget } from "./rate-budget.ts";
+import { RateBudget } from "../lib/rate-budget.ts";
 
 export type Http2Handler = (
   request: Http2ServerRequest,

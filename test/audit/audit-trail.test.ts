@@ -49,6 +49,8 @@ test("records are read back as they were told, newest first, page by page", asyn
     result: "ok",
     reason: null,
     duration_ms: 150,
+    address: null,
+    attempts: null,
     hash: first.records[0]!.hash,
   });
   const second = reader.list({}, 100, first.nextPageToken);

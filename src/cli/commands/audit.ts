@@ -120,7 +120,8 @@ function printRecords(
       { title: "TARGET", value: ({ target }) => target, shrinkTo: 12 },
       {
         title: "RESULT",
-        value: ({ result, reason }) => (reason === "" ? result : `${result} (${reason})`),
+        value: ({ result, reason, attempts }) =>
+          `${reason === "" ? result : `${result} (${reason})`}${attempts > 1 ? ` ×${attempts}` : ""}`,
         color: ({ result }) => (result === "ok" ? undefined : "red"),
         shrinkTo: 6,
       },
@@ -139,8 +140,9 @@ function shortName(method: string): string {
   return method.replace(/^svc\.v1\./, "").replace("/", ".");
 }
 
-/** `ann (1000)`, `root (0) for ann's uid`, `root (0) token 1a2b…`. */
-function who({ uid, user, owner_uid: ownerUid, token_digest: digest }: AuditRecord): string {
+/** `ann (1000)`, `root (0) for ann's uid`, `root (0) token 1a2b…`, `nobody at 127.0.0.1`. */
+function who({ uid, user, kind, address, owner_uid: ownerUid, token_digest: digest }: AuditRecord): string {
+  if (kind === "anonymous") return `nobody at ${address}`;
   const name = user === "" ? String(uid) : `${user} (${uid})`;
   const owner = ownerUid === undefined ? "" : ` for ${ownerUid}`;
   return `${name}${owner}${digest === "" ? "" : ` token ${digest}`}`;

@@ -6,7 +6,7 @@ export class RateBudget {
   #left: number;
   #atMs: number;
 
-  /** @param now milliseconds of a clock that never goes back */
+  /** @param now milliseconds; time that a clock is set back is time that did not pass */
   constructor(burst: number, perSec: number, now: () => number) {
     this.#burst = burst;
     this.#perSec = perSec;
@@ -18,7 +18,7 @@ export class RateBudget {
   /** `false` when the budget is used up. */
   take(): boolean {
     const nowMs = this.#now();
-    this.#left = Math.min(this.#burst, this.#left + ((nowMs - this.#atMs) / 1000) * this.#perSec);
+    this.#left = Math.min(this.#burst, this.#left + (Math.max(0, nowMs - this.#atMs) / 1000) * this.#perSec);
     this.#atMs = nowMs;
     if (this.#left < 1) return false;
     this.#left -= 1;
