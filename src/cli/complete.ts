@@ -4,6 +4,7 @@ import type { CliHost } from "./host.ts";
 import { escapeCell } from "./render/escape.ts";
 import { chooseRoute } from "./routing.ts";
 import { calls } from "./transport/calls.ts";
+import type { UnaryCall } from "./transport/calls.ts";
 import { SocketClient } from "./transport/socket-client.ts";
 
 interface Candidate {
@@ -11,7 +12,7 @@ interface Candidate {
   readonly description: string;
 }
 
-/** Milliseconds that a daemon has for its apps: a key press must not hang. */
+/** Milliseconds that a daemon has for its apps or jobs: a key press must not hang. */
 const askTimeoutMs = 500;
 
 /** Prints one candidate per line, `word<TAB>description`. @param words what follows `svc`; the last is being typed */
@@ -57,8 +58,7 @@ function walk(program: Command, words: readonly string[]): Place {
 
 async function candidatesAt(host: CliHost, place: Place, current: string): Promise<readonly Candidate[]> {
   const { command, args, option } = place;
-  // The shell completes file names itself; other values are anybody's guess.
-  if (option !== undefined) return [];
+  if (option !== undefined) return optionCandidates(host, place, option);
   if (current.startsWith("-")) {
     return command.options.map(({ long, short, description }) => ({
       word: long ?? short ?? "",
@@ -70,6 +70,16 @@ async function candidatesAt(host: CliHost, place: Place, current: string): Promi
     description: child.description(),
   }));
   return [...(args.length === 0 ? commands : []), ...(await argumentCandidates(host, place))];
+}
+
+/** The shell completes file names itself; other values are anybody's guess. */
+async function optionCandidates(
+  host: CliHost,
+  { socket }: Place,
+  { argChoices, long }: Option,
+): Promise<readonly Candidate[]> {
+  if (argChoices !== undefined) return argChoices.map((word) => ({ word, description: "" }));
+  return long === "--app" ? askApps(host, socket) : [];
 }
 
 async function argumentCandidates(host: CliHost, place: Place): Promise<readonly Candidate[]> {
@@ -84,6 +94,8 @@ async function argumentCandidates(host: CliHost, place: Place): Promise<readonly
   switch (expected.name()) {
     case "id":
       return (await askApps(host, place.socket)).filter(({ word }) => !args.includes(word));
+    case "job":
+      return (await askJobs(host, place.socket)).filter(({ word }) => !args.includes(word));
     case "method":
       return listMethods();
     default:
@@ -91,16 +103,29 @@ async function argumentCandidates(host: CliHost, place: Place): Promise<readonly
   }
 }
 
-/** The apps of the daemon that a command would reach; none when it does not answer at once. */
 async function askApps(host: CliHost, socketOption: string | undefined): Promise<readonly Candidate[]> {
+  const answer = await ask(host, socketOption, calls.listApps);
+  return answer?.apps.map((app) => ({ word: app.id, description: `${app.name} ${app.state}` })) ?? [];
+}
+
+async function askJobs(host: CliHost, socketOption: string | undefined): Promise<readonly Candidate[]> {
+  const answer = await ask(host, socketOption, calls.listSchedules);
+  return answer?.schedules.map((job) => ({ word: job.id, description: job.trigger })) ?? [];
+}
+
+/** What the daemon that a command would reach answers; undefined when it does not answer at once. */
+async function ask<Response>(
+  host: CliHost,
+  socketOption: string | undefined,
+  call: UnaryCall<object, Response>,
+): Promise<Response | undefined> {
   const route = await chooseRoute({ socketOption, sockets: host.sockets, uid: host.uid });
-  if (route.kind !== "socket") return [];
+  if (route.kind !== "socket") return undefined;
   const client = new SocketClient({ socketPath: route.path, headers: {} });
   try {
-    const { apps } = await client.call(calls.listApps, {}, { timeoutMs: askTimeoutMs });
-    return apps.map((app) => ({ word: app.id, description: `${app.name} ${app.state}` }));
+    return await client.call(call, {}, { timeoutMs: askTimeoutMs });
   } catch {
-    return [];
+    return undefined;
   }
 }
 

@@ -10,6 +10,8 @@ export const exitCodes = {
   conflict: 5,
   unavailable: 6,
   timedOut: 7,
+  /** A job that took longer than its own timeout, as timeout(1) says it. */
+  jobTimedOut: 124,
   interrupted: 130,
 } as const;
 
@@ -23,6 +25,7 @@ Exit codes:
   5    the state does not allow it: busy, running, exists already, needs a confirmation
   6    the daemon cannot be reached
   7    took longer than --timeout
+  124  the job that svc schedule run ran took longer than its own timeout
   130  interrupted
 `;
 

@@ -23,6 +23,14 @@ export class ReportedError extends Error {
   }
 }
 
+/** An error whose message says already what to do next. */
+export class AdvisedError extends SvcError {
+  constructor(error: SvcError, message: string) {
+    super(error.code, error.reason, message, { payload: error.payload, cause: error });
+    this.name = "AdvisedError";
+  }
+}
+
 /** The error as one of ours. */
 export function asSvcError(error: unknown): SvcError | undefined {
   return error instanceof SvcError ? (error as SvcError) : undefined;
@@ -56,6 +64,7 @@ export function describeFailure(error: unknown, app?: string): Failure {
 
 function nextStep(error: SvcError, app: string | undefined): { command: string; text: string } | undefined {
   const step = (text: string, command: string) => ({ command, text: `${text}: ${command}` });
+  if (error instanceof AdvisedError) return undefined;
   if (error instanceof UnreachableError)
     return step("start a daemon", "svc daemon (in a checkout: npm start)");
   switch (error.reason) {

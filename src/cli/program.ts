@@ -9,6 +9,7 @@ import { addDiskCommand } from "./commands/disk.ts";
 import { addInstallCommand } from "./commands/install.ts";
 import { addLsCommand } from "./commands/ls.ts";
 import { addPortsCommand } from "./commands/ports.ts";
+import { addScheduleCommand } from "./commands/schedule/schedule.ts";
 import { addStacksCommand } from "./commands/stacks.ts";
 import { addStatsCommand } from "./commands/stats.ts";
 import { addStatusCommand } from "./commands/status.ts";
@@ -44,6 +45,7 @@ const commands: Readonly<Record<string, AddCommand>> = {
   ports: addPortsCommand,
   stats: addStatsCommand,
   stacks: addStacksCommand,
+  schedule: addScheduleCommand,
   token: addTokenCommand,
   audit: addAuditCommand,
   api: addApiCommand,
@@ -77,7 +79,12 @@ export function createProgram(host: CliHost, run: RunCommand, runDaemon: RunDaem
   return program;
 }
 
-/** On every command, so that they may stand before or after its name, and a command can have a `--version` of its own. */
+const globalGroup = "Global options:";
+
+/**
+ * On every command, so that they may stand before or after its name, and a command can have a `--version` of its own. One that
+ * means something else by `--timeout` takes the global one before its name only.
+ */
 function addGlobalOptions(command: Command): void {
   const options = [
     new Option("--socket <path>", "the daemon's socket (default: the first that exists)"),
@@ -86,7 +93,10 @@ function addGlobalOptions(command: Command): void {
     new Option("--no-color", "no colours; so do NO_COLOR=1 and a pipe"),
     new Option("-y, --yes", "do not ask before something is destroyed"),
   ];
-  for (const option of options) command.addOption(option.helpGroup("Global options:"));
+  for (const option of options) {
+    if (command.options.some(({ long }) => long === option.long)) continue;
+    command.addOption(option.helpGroup(globalGroup));
+  }
   for (const child of command.commands) addGlobalOptions(child);
 }
 
@@ -101,9 +111,18 @@ function parseSeconds(text: string): number {
 /** The options that stand anywhere on the line; the one nearest to the end counts. */
 export function globalOptions(command: Command): GlobalOptions {
   const chain: GlobalOptions[] = [];
-  for (let at: Command | null = command; at !== null; at = at.parent) chain.unshift(at.opts());
+  for (let at: Command | null = command; at !== null; at = at.parent) chain.unshift(globalValues(at));
   const merged = Object.assign({}, ...chain) as GlobalOptions;
   return { ...merged, color: chain.every(({ color }) => color) };
+}
+
+function globalValues(command: Command): GlobalOptions {
+  const values = command.options
+    .filter(({ helpGroupHeading }) => helpGroupHeading === globalGroup)
+    .map((option) => option.attributeName())
+    .map((name) => [name, command.getOptionValue(name)] as const)
+    .filter(([, value]) => value !== undefined);
+  return Object.fromEntries(values) as unknown as GlobalOptions;
 }
 
 /** The id that the command line names first, for the next step that an error suggests. */

@@ -8,6 +8,7 @@ import type { DescMethod, MessageShape } from "@bufbuild/protobuf";
 import type { AppService } from "../../../gen/svc/v1/app_pb.ts";
 import type { AuditService } from "../../../gen/svc/v1/audit_pb.ts";
 import type { DaemonService } from "../../../gen/svc/v1/daemon_pb.ts";
+import type { ScheduleService } from "../../../gen/svc/v1/schedule_pb.ts";
 import type { TokenService } from "../../../gen/svc/v1/token_pb.ts";
 import type { RestShape } from "./rest-shape.ts";
 
@@ -43,6 +44,7 @@ function callsOf<Methods extends Record<string, DescMethod>>(service: string) {
 const app = callsOf<(typeof AppService)["method"]>("svc.v1.AppService");
 const audit = callsOf<(typeof AuditService)["method"]>("svc.v1.AuditService");
 const daemon = callsOf<(typeof DaemonService)["method"]>("svc.v1.DaemonService");
+const schedule = callsOf<(typeof ScheduleService)["method"]>("svc.v1.ScheduleService");
 const token = callsOf<(typeof TokenService)["method"]>("svc.v1.TokenService");
 
 export const calls = {
@@ -64,6 +66,14 @@ export const calls = {
   listStacks: app("listStacks", "GET", "/v1/stacks"),
   listAudit: audit("listAudit", "GET", "/v1/audit"),
   verifyAudit: audit("verifyAudit", "GET", "/v1/audit/verification"),
+  listSchedules: schedule("listSchedules", "GET", "/v1/schedules"),
+  getSchedule: schedule("getSchedule", "GET", "/v1/schedules/{id}"),
+  upsertSchedule: schedule("upsertSchedule", "PUT", "/v1/schedules/{id}"),
+  removeSchedule: schedule("removeSchedule", "DELETE", "/v1/schedules/{id}"),
+  runSchedule: schedule("runSchedule", "POST", "/v1/schedules/{id}/run"),
+  cancelScheduleRun: schedule("cancelScheduleRun", "POST", "/v1/schedules/{id}/cancel"),
+  listScheduleRuns: schedule("listScheduleRuns", "GET", "/v1/schedules/{id}/runs"),
+  previewSchedule: schedule("previewSchedule", "POST", "/v1/schedules/preview"),
   getTokenStatus: token("getTokenStatus", "GET", "/v1/token"),
   issueAccessToken: token("issueAccessToken", "POST", "/v1/token/access"),
   revokeAccessTokens: token("revokeAccessTokens", "DELETE", "/v1/token/access"),
@@ -77,4 +87,10 @@ export type AppDisk = ResponseOf<(typeof AppService)["method"]["getAppDisk"]>;
 export type AppSettings = ResponseOf<(typeof AppService)["method"]["getAppSettings"]>;
 export type AuditRecord = ResponseOf<(typeof AuditService)["method"]["listAudit"]>["records"][number];
 export type AppLogs = ResponseOf<(typeof AppService)["method"]["getAppLogs"]>;
+export type Schedule = ResponseOf<(typeof ScheduleService)["method"]["getSchedule"]>;
+export type ScheduleRequest = RequestOf<(typeof ScheduleService)["method"]["upsertSchedule"]>;
+export type ScheduleRun = ResponseOf<(typeof ScheduleService)["method"]["cancelScheduleRun"]>;
+export type ScheduleFiring = ResponseOf<
+  (typeof ScheduleService)["method"]["previewSchedule"]
+>["firings"][number];
 export type AppStats = ResponseOf<(typeof AppService)["method"]["getAppStats"]>["stats"][number];

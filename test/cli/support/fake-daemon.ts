@@ -13,6 +13,7 @@ import { join } from "node:path";
 import { AppSchema, AppService } from "../../../gen/svc/v1/app_pb.ts";
 import type { App } from "../../../gen/svc/v1/app_pb.ts";
 import { DaemonService } from "../../../gen/svc/v1/daemon_pb.ts";
+import { ScheduleService } from "../../../gen/svc/v1/schedule_pb.ts";
 import { routes } from "../../../gen/svc/v1/routes.ts";
 import { implement } from "../../../src/rpc/bound-service.ts";
 import type { BoundService } from "../../../src/rpc/bound-service.ts";
@@ -24,6 +25,8 @@ import type { Callers } from "../../../src/transport/http.ts";
 import { defaultTransportLimits } from "../../../src/transport/limits.ts";
 import { createRestFront } from "../../../src/transport/rest-front.ts";
 import { fakeApps } from "./fake-apps.ts";
+import { fakeSchedules } from "./fake-schedules.ts";
+import type { FakeSchedules } from "./fake-schedules.ts";
 
 export const localUser = { uid: 1000, user: "ada", root: true, kind: "local", ownerUid: 1000 } as const;
 
@@ -51,10 +54,15 @@ export function appOf(fields: Partial<App> & { id: string }): App {
   });
 }
 
-export function createFakePipeline(apps: readonly App[], onLeft: () => void = () => undefined): Pipeline {
+export function createFakePipeline(
+  apps: readonly App[],
+  onLeft: () => void = () => undefined,
+  schedules: FakeSchedules = { jobs: [], runs: {}, upserts: [] },
+): Pipeline {
   const log = { info: () => undefined, error: (details: object) => console.error(details) };
   const services = [
     withOthers(AppService, fakeApps(apps, onLeft)),
+    withOthers(ScheduleService, fakeSchedules(schedules, onLeft)),
     withOthers(DaemonService, {
       getStatus: () => ({
         version: "1.2.3",
@@ -74,12 +82,15 @@ function withOthers<S extends DescService>(service: S, impl: Partial<ServiceImpl
   return implement(service, { ...others, ...impl } as ServiceImpl<S>);
 }
 
-export async function startFakeDaemon(apps: readonly App[] = []): Promise<FakeDaemon> {
+export async function startFakeDaemon(
+  apps: readonly App[] = [],
+  schedules?: FakeSchedules,
+): Promise<FakeDaemon> {
   const directory = await mkdtemp(join(tmpdir(), "svc-cli-"));
   const socketPath = join(directory, "svc.sock");
   const requests: { url: string; headers: IncomingMessage["headers"] }[] = [];
   let left = 0;
-  const pipeline = createFakePipeline(apps, () => (left += 1));
+  const pipeline = createFakePipeline(apps, () => (left += 1), schedules);
   const rest = createRestFront({
     routes: routes.filter(({ method }) => pipeline.methodAt(`/${method.parent.typeName}/${method.name}`)),
     pipeline,

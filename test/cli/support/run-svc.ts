@@ -17,7 +17,7 @@ export interface SvcOptions {
 }
 
 class Recorder extends Writable {
-  text = "";
+  #bytes: Buffer[] = [];
   readonly isTTY: boolean;
   readonly columns = 80;
 
@@ -27,8 +27,12 @@ class Recorder extends Writable {
   }
 
   override _write(chunk: Buffer, _encoding: string, done: () => void): void {
-    this.text += chunk.toString();
+    this.#bytes.push(chunk);
     done();
+  }
+
+  get text(): string {
+    return Buffer.concat(this.#bytes).toString();
   }
 }
 

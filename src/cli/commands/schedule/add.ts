@@ -1,0 +1,98 @@
+/** `svc schedule add`. */
+import { Argument, Option } from "commander";
+import type { Command } from "commander";
+import { SvcError } from "../../../errors.ts";
+import type { CommandContext } from "../../context.ts";
+import type { RunCommand } from "../../program.ts";
+import { escapeControls } from "../../render/escape.ts";
+import { inLocalTime, relativeTo } from "../../render/instant.ts";
+import { calls } from "../../transport/calls.ts";
+import type { Schedule, ScheduleRequest } from "../../transport/calls.ts";
+import { actionTypes, addJobFlags, bareAction, requireFlags, withFlags } from "./job-flags.ts";
+import type { JobFlags } from "./job-flags.ts";
+import { idsLike, jobName } from "./job-names.ts";
+import { findJob, warnIfManaged } from "./jobs.ts";
+
+interface AddOptions extends JobFlags {
+  readonly id?: string;
+  readonly disabled?: boolean;
+  readonly replace?: boolean;
+}
+
+export function addAddCommand(parent: Command, run: RunCommand): void {
+  const command = parent
+    .command("add")
+    .description("add a job")
+    .argument("<trigger>", "hourly, daily@HH:MM, HH:MM, or five cron fields in one quoted argument")
+    .addArgument(new Argument("<action>", "what it does").choices(actionTypes))
+    .addOption(new Option("--id <id>", "its id (default: made from what it does)"));
+  addJobFlags(command);
+  command
+    .option("--disabled", "do not let it fire yet")
+    .option("--replace", "write over a job of the same id")
+    .addHelpText("after", examples)
+    .action(
+      run((context, trigger: string, action: string, options: AddOptions) =>
+        add(context, trigger, action, options),
+      ),
+    );
+}
+
+const examples = `
+Examples:
+  svc schedule add '*/5 * * * *' shell --command 'echo hi'
+  svc schedule add daily@03:30 backup --app hello --keep 7 --catch-up
+  svc schedule add hourly http --url https://example.org/ping --method POST --header 'Authorization: Bearer x'
+  svc schedule add '0 4 * * 0' app_update --app hello --time-zone Europe/Berlin --jitter 10m
+`;
+
+async function add(
+  context: CommandContext,
+  trigger: string,
+  type: string,
+  options: AddOptions,
+): Promise<void> {
+  requireFlags(type, options);
+  const wanted = withFlags({ trigger, enabled: options.disabled !== true }, bareAction(type), options);
+  const job = await context.call(calls.upsertSchedule, await withId(context, wanted, options));
+  if (context.json) return context.printJson(job);
+  return context.print(`${escapeControls(`Added ${job.id}. ${nextText(job, context.host.now())}`)}\n`);
+}
+
+/** @throws SvcError `already_exists` when the id is taken and `--replace` is not there */
+async function withId(
+  context: CommandContext,
+  job: ScheduleRequest,
+  options: AddOptions,
+): Promise<ScheduleRequest> {
+  const { id, replace } = options;
+  if (id === undefined) {
+    return { ...job, id: await freeId(context, jobName(job.action ?? bareAction("")), options) };
+  }
+  const stored = await findJob(context, id, options);
+  if (stored === undefined) return { ...job, id };
+  if (replace !== true) {
+    throw new SvcError(
+      "already_exists",
+      "already_exists",
+      `there is a job "${id}"; change it with: svc schedule edit ${id}; or write over it with --replace`,
+    );
+  }
+  warnIfManaged(context, stored);
+  return { ...job, id, managed_by: stored.managed_by };
+}
+
+async function freeId(context: CommandContext, name: string, options: AddOptions): Promise<string> {
+  for (const id of idsLike(name)) {
+    if ((await findJob(context, id, options)) === undefined) return id;
+  }
+  throw new Error("ids do not end");
+}
+
+/** When it fires next, or why it does not. */
+export function nextText(job: Schedule, nowMs: number): string {
+  if (job.enabled === false) return `It is disabled; let it fire: svc schedule enable ${job.id}`;
+  if (job.next_run_unix === undefined) return "It never fires: no such time comes within a year";
+  const nextMs = job.next_run_unix * 1000;
+  return `Next run ${relativeTo(nowMs)(nextMs)}, at ${inLocalTime(nextMs)}`;
+}

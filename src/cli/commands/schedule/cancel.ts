@@ -1,0 +1,23 @@
+/** `svc schedule cancel`. */
+import type { Command } from "commander";
+import type { CommandContext } from "../../context.ts";
+import type { RunCommand } from "../../program.ts";
+import { escapeControls } from "../../render/escape.ts";
+import { calls } from "../../transport/calls.ts";
+import type { OwnerOption } from "./jobs.ts";
+import { ownerOption } from "./options.ts";
+
+export function addCancelCommand(parent: Command, run: RunCommand): void {
+  parent
+    .command("cancel")
+    .description("end the run that goes, and every process of it")
+    .argument("<job>", "its id")
+    .addOption(ownerOption())
+    .action(run((context, id: string, options: OwnerOption) => cancel(context, id, options)));
+}
+
+async function cancel(context: CommandContext, id: string, { owner }: OwnerOption): Promise<void> {
+  const run = await context.call(calls.cancelScheduleRun, { id, ...(owner !== undefined && { owner }) });
+  if (context.json) return context.printJson(run);
+  return context.print(`${escapeControls(`Run ${run.id} of ${id} is ${run.status}`)}\n`);
+}

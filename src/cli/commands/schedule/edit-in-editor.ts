@@ -1,0 +1,107 @@
+/** A job as YAML in the person's editor, until it is right or given up. */
+import { spawn } from "node:child_process";
+import { once } from "node:events";
+import { mkdtemp, readFile, rm, writeFile } from "node:fs/promises";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import { parse, stringify } from "yaml";
+import type { SvcError } from "../../../errors.ts";
+import type { CommandContext } from "../../context.ts";
+import { asSvcError, describeFailure, UsageError } from "../../failure.ts";
+import type { CliHost } from "../../host.ts";
+import type { Schedule, ScheduleRequest } from "../../transport/calls.ts";
+
+/** What names the job: not the person's to change. */
+type Identity = Pick<ScheduleRequest, "id" | "owner" | "managed_by">;
+
+/**
+ * Opens the editor; after a mistake again, with what is wrong above the text.
+ * @param put writes the job down @returns what came of it; undefined when nothing was changed
+ * @throws the last mistake, when the person saved the text with it as it was
+ */
+export async function editJob(
+  context: CommandContext,
+  job: ScheduleRequest,
+  put: (job: ScheduleRequest) => Promise<Schedule>,
+): Promise<Schedule | undefined> {
+  const { id, owner, managed_by: managedBy, ...fields } = job;
+  const identity = { id, ...(owner !== undefined && { owner }), managed_by: managedBy } as Identity;
+  // Private: a command or a body may hold a secret.
+  const directory = await mkdtemp(join(tmpdir(), "svc-edit-"));
+  const path = join(directory, "job.yaml");
+  try {
+    const original = stringify(fields, { lineWidth: 0 });
+    let text = original;
+    let mistake: Mistake | undefined;
+    for (;;) {
+      await writeFile(path, commentLines(mistake) + text, { mode: 0o600 });
+      await openEditor(context.host, path);
+      context.throwIfInterrupted();
+      const saved = withoutHead(await readFile(path, "utf8"));
+      if (saved.trim() === "" || saved === original) return undefined;
+      if (mistake !== undefined && saved === text) throw mistake;
+      text = saved;
+      try {
+        return await put({ ...parseFields(text), ...identity });
+      } catch (error) {
+        mistake = asMistake(error);
+        if (mistake === undefined) throw error;
+      }
+    }
+  } finally {
+    await rm(directory, { recursive: true });
+  }
+}
+
+const headMark = "#: ";
+
+function commentLines(mistake: Mistake | undefined): string {
+  const lines = [
+    "Change the job, save and leave the editor. To change nothing, leave it as it is, or empty.",
+    "A header whose value is *** keeps the value that it has.",
+    ...(mistake === undefined ? [] : ["", `WRONG: ${describeFailure(mistake).message}`]),
+  ];
+  return lines
+    .flatMap((line) => line.split("\n"))
+    .map((line) => `${headMark}${line}`.trimEnd() + "\n")
+    .join("");
+}
+
+function withoutHead(text: string): string {
+  return text
+    .split("\n")
+    .filter((line) => !line.startsWith(headMark.trimEnd()))
+    .join("\n");
+}
+
+/** @throws UsageError when the text is no YAML object */
+export function parseFields(text: string): ScheduleRequest {
+  let value: unknown;
+  try {
+    value = parse(text, { maxAliasCount: 0 });
+  } catch (error) {
+    throw new UsageError((error as Error).message.split("\n", 1)[0] ?? "");
+  }
+  if (typeof value !== "object" || value === null || Array.isArray(value)) {
+    throw new UsageError("the text must be fields such as trigger: hourly");
+  }
+  return value;
+}
+
+/** What a person can put right in the editor. */
+type Mistake = UsageError | SvcError;
+
+function asMistake(error: unknown): Mistake | undefined {
+  if (error instanceof UsageError) return error;
+  const known = asSvcError(error);
+  return known?.code === "invalid_argument" ? known : undefined;
+}
+
+/** @throws UsageError when the editor cannot be started or fails */
+async function openEditor({ env }: CliHost, path: string): Promise<void> {
+  const editor = [env["VISUAL"], env["EDITOR"], "vi"].find((each) => (each ?? "") !== "") ?? "vi";
+  // By a shell, since the variables hold command lines such as `code --wait`.
+  const child = spawn("/bin/sh", ["-c", `${editor} "$1"`, "sh", path], { stdio: "inherit" });
+  const [code, signal] = (await once(child, "close")) as [number | null, NodeJS.Signals | null];
+  if (code !== 0) throw new UsageError(`the editor "${editor}" ended with ${code ?? signal ?? "an error"}`);
+}

@@ -1,0 +1,66 @@
+/** `svc schedule edit`: single fields by flags, or the whole job in an editor. */
+import type { Command } from "commander";
+import type { CommandContext } from "../../context.ts";
+import { UsageError } from "../../failure.ts";
+import type { RunCommand } from "../../program.ts";
+import { isInteractive } from "../../prompt.ts";
+import { escapeControls } from "../../render/escape.ts";
+import { calls } from "../../transport/calls.ts";
+import type { Schedule, ScheduleRequest } from "../../transport/calls.ts";
+import { nextText } from "./add.ts";
+import { addJobFlags, bareAction, saysSomething, withFlags } from "./job-flags.ts";
+import type { JobFlags } from "./job-flags.ts";
+import { getJob, requestOf, warnIfManaged } from "./jobs.ts";
+
+interface EditOptions extends JobFlags {
+  readonly trigger?: string;
+}
+
+export function addEditCommand(parent: Command, run: RunCommand): void {
+  const command = parent
+    .command("edit")
+    .description("change a job: by flags, or without any in $VISUAL or $EDITOR")
+    .argument("<job>", "its id")
+    .option("--trigger <trigger>", "when it fires");
+  addJobFlags(command);
+  command
+    .option("--no-utc", "read the trigger in local time again")
+    .addHelpText("after", help)
+    .action(run((context, id: string, options: EditOptions) => edit(context, id, options)));
+}
+
+const help = `
+--header 'Name: value' sets one header and keeps the others, 'Name:' takes one away; --time-zone '' goes back to local time.
+
+Examples:
+  svc schedule edit echo --trigger hourly --timeout 90s
+  EDITOR=nano svc schedule edit echo
+`;
+
+async function edit(context: CommandContext, id: string, options: EditOptions): Promise<void> {
+  const job = await getJob(context, id, options);
+  const stored = requestOf(job, options);
+  if (options.trigger !== undefined || saysSomething(options)) {
+    warnIfManaged(context, job);
+    const { trigger } = options;
+    const wanted = { ...stored, ...(trigger !== undefined && { trigger }) };
+    return show(context, await put(context, withFlags(wanted, job.action ?? bareAction(""), options)));
+  }
+  if (!isInteractive(context.host)) {
+    throw new UsageError("say what to change, such as --trigger hourly; an editor opens on a terminal only");
+  }
+  warnIfManaged(context, job);
+  const { editJob } = await import("./edit-in-editor.ts");
+  const edited = await editJob(context, stored, (wanted) => put(context, wanted));
+  if (edited === undefined) context.note(`${escapeControls(id)} stays as it is.`);
+  else await show(context, edited);
+}
+
+function put(context: CommandContext, job: ScheduleRequest): Promise<Schedule> {
+  return context.call(calls.upsertSchedule, job);
+}
+
+function show(context: CommandContext, job: Schedule): Promise<void> {
+  if (context.json) return context.printJson(job);
+  return context.print(`${escapeControls(`Changed ${job.id}. ${nextText(job, context.host.now())}`)}\n`);
+}

@@ -1,0 +1,210 @@
+/** `svc schedule import`: a crontab becomes shell jobs; all of it, or nothing. */
+import type { Command } from "commander";
+import { SvcError } from "../../../errors.ts";
+import type { CommandContext } from "../../context.ts";
+import { readCrontab } from "../../crontab/crontab.ts";
+import type { CrontabEntry, CrontabRemark } from "../../crontab/crontab.ts";
+import { asSvcError, UsageError } from "../../failure.ts";
+import type { RunCommand } from "../../program.ts";
+import { readInput } from "../../read-input.ts";
+import { escapeControls } from "../../render/escape.ts";
+import { renderTable } from "../../render/table.ts";
+import { calls } from "../../transport/calls.ts";
+import type { Schedule, ScheduleRequest } from "../../transport/calls.ts";
+import { bareAction } from "./job-flags.ts";
+import { commandName, idsLike } from "./job-names.ts";
+import { listAllJobs } from "./jobs.ts";
+import { ownerOption } from "./options.ts";
+
+interface ImportOptions {
+  readonly system?: boolean;
+  readonly app?: string;
+  readonly prefix?: string;
+  readonly dryRun?: boolean;
+  readonly skipBad?: boolean;
+  readonly disabled?: boolean;
+  readonly owner?: number;
+}
+
+/** A line that can be a job, and the job. */
+interface Planned {
+  readonly line: number;
+  readonly job: ScheduleRequest;
+}
+
+export function addImportCommand(parent: Command, run: RunCommand): void {
+  parent
+    .command("import")
+    .description("make jobs from the lines of a crontab")
+    .argument("<file>", "the crontab; - reads stdin")
+    .option("--system", "each line names its user behind the time, as in /etc/crontab; needs root")
+    .option("--app <id>", "run the commands in this app's directory, as its owner")
+    .option("--prefix <text>", "begin each id with this", "")
+    .option("--dry-run", "show the jobs and write nothing")
+    .option("--skip-bad", "leave out the lines that cannot be jobs, instead of writing nothing")
+    .option("--disabled", "do not let the jobs fire yet")
+    .addOption(ownerOption())
+    .addHelpText("after", help)
+    .action(run((context, file: string, options: ImportOptions) => importCrontab(context, file, options)));
+}
+
+const help = `
+Every line is checked first, and every problem named with its line. A line that is a job already (the same time and
+command) is left as it is, so that an import can be repeated. Variables are set in the commands; CRON_TZ and TZ become the
+jobs' time zone; comments right above a line become its comment. Commands start in / or in the app's directory, not in a
+home directory. Remove the lines from cron afterwards, or both will run them.
+
+Examples:
+  crontab -l | svc schedule import - --dry-run
+  svc schedule import /etc/crontab --system --prefix cron-
+`;
+
+async function importCrontab(context: CommandContext, file: string, options: ImportOptions): Promise<void> {
+  const { system = false, app } = options;
+  if (system && app !== undefined)
+    throw new UsageError("pass either --system or --app: an app's jobs run as its owner");
+  if (system && context.host.uid !== 0) throw new UsageError("--system makes root's jobs: run it with sudo");
+  const crontab = readCrontab(await readInput(context.host, file), { withUsers: system, ownUser: "root" });
+  for (const { line, text } of crontab.notes) context.note(escapeControls(`line ${line}: ${text}`));
+  const checked = await checkEntries(context, crontab.entries);
+  const problems = [...crontab.problems, ...checked.problems].toSorted((a, b) => a.line - b.line);
+  const jobs = await plan(context, checked.good, options);
+  for (const { line, text } of problems) context.note(escapeControls(`line ${line}: ${text}`));
+  if (problems.length > 0 && options.skipBad !== true) {
+    const count =
+      problems.length === 1 ? "1 line cannot be a job" : `${problems.length} lines cannot be jobs`;
+    const message = `${count}, so nothing was written; change the file, or leave them out with --skip-bad`;
+    throw new SvcError("invalid_argument", "invalid_request", message);
+  }
+  const written = options.dryRun === true ? jobs.map(({ job }) => job) : await write(context, jobs);
+  return report(context, written, options);
+}
+
+/** Asks the daemon about each time, once. */
+async function checkEntries(
+  context: CommandContext,
+  entries: readonly CrontabEntry[],
+): Promise<{ good: readonly CrontabEntry[]; problems: readonly CrontabRemark[] }> {
+  const asked = new Map<string, Promise<string | undefined>>();
+  const good: CrontabEntry[] = [];
+  const problems: CrontabRemark[] = [];
+  for (const entry of entries) {
+    context.throwIfInterrupted();
+    const key = `${entry.timeZone}\n${entry.trigger}`;
+    const asking = asked.get(key) ?? triggerProblem(context, entry);
+    asked.set(key, asking);
+    const problem = await asking;
+    if (problem === undefined) good.push(entry);
+    else problems.push({ line: entry.line, text: problem });
+  }
+  return { good, problems };
+}
+
+async function triggerProblem(
+  context: CommandContext,
+  { trigger, timeZone }: CrontabEntry,
+): Promise<string | undefined> {
+  try {
+    await context.call(calls.previewSchedule, { trigger, time_zone: timeZone, count: 1 });
+    return undefined;
+  } catch (error) {
+    const known = asSvcError(error);
+    if (known?.code !== "invalid_argument") throw error;
+    return known.message;
+  }
+}
+
+/** Gives each line an id that is free; leaves out the lines that are jobs already. */
+async function plan(
+  context: CommandContext,
+  entries: readonly CrontabEntry[],
+  options: ImportOptions,
+): Promise<readonly Planned[]> {
+  const { app = "", prefix = "", owner, disabled = false } = options;
+  const uid = owner ?? context.host.uid;
+  const stored = (await listAllJobs(context)).filter((job) => job.owner_uid === uid);
+  const taken = new Set(stored.map(({ id }) => id));
+  const planned: Planned[] = [];
+  for (const entry of entries) {
+    const { line, trigger, timeZone, command, written, comment } = entry;
+    const twin = stored.find((job) => isSameJob(job, entry, app));
+    if (twin !== undefined) {
+      context.note(escapeControls(`line ${line}: is the job ${twin.id} already`));
+      continue;
+    }
+    const id = freeId(`${prefix}${commandName(written)}`, taken);
+    taken.add(id);
+    const action = { ...bareAction("shell"), app, command };
+    planned.push({
+      line,
+      job: {
+        id,
+        trigger,
+        enabled: !disabled,
+        time_zone: timeZone,
+        comment,
+        action,
+        ...(owner !== undefined && { owner }),
+      },
+    });
+  }
+  return planned;
+}
+
+function isSameJob(job: Schedule, { trigger, timeZone, command }: CrontabEntry, app: string): boolean {
+  const { action } = job;
+  const does = action?.type === "shell" && action.command === command && action.app === app;
+  return does && job.trigger === trigger && job.time_zone === timeZone;
+}
+
+function freeId(name: string, taken: ReadonlySet<string>): string {
+  for (const id of idsLike(name)) if (!taken.has(id)) return id;
+  throw new Error("ids do not end");
+}
+
+async function write(context: CommandContext, planned: readonly Planned[]): Promise<readonly Schedule[]> {
+  const written: Schedule[] = [];
+  for (const { line, job } of planned) {
+    try {
+      context.throwIfInterrupted();
+      written.push(await context.call(calls.upsertSchedule, job));
+    } catch (error) {
+      const done = `${written.length} of ${planned.length} jobs were written; the same import goes on from there`;
+      context.note(escapeControls(`line ${line}: ${done}`));
+      throw error;
+    }
+  }
+  return written;
+}
+
+async function report(
+  context: CommandContext,
+  jobs: readonly (Schedule | ScheduleRequest)[],
+  { dryRun }: ImportOptions,
+): Promise<void> {
+  if (context.json) return context.printJson({ schedules: jobs });
+  if (jobs.length === 0) {
+    context.note("There is nothing to import.");
+    return;
+  }
+  const table = renderTable<Schedule | ScheduleRequest>(
+    [
+      { title: "ID", value: ({ id }) => id ?? "", shrinkTo: 12 },
+      {
+        title: "TRIGGER",
+        value: (job) => [job.trigger ?? "", job.time_zone ?? ""].filter((part) => part !== "").join(" "),
+        shrinkTo: 12,
+      },
+      { title: "COMMAND", value: ({ action }) => action?.command ?? "", shrinkTo: 16 },
+      { title: "COMMENT", value: ({ comment }) => comment?.split("\n", 1)[0] ?? "", shrinkTo: 8 },
+    ],
+    jobs,
+    context.tableStyle,
+  );
+  context.note(
+    dryRun === true
+      ? "Nothing was written. These would be the jobs:"
+      : `Imported ${jobs.length === 1 ? "1 job" : `${jobs.length} jobs`}. Remove their lines from cron, or both will run them.`,
+  );
+  return context.print(table);
+}

@@ -1,0 +1,69 @@
+/** Jobs as the API gives and takes them. */
+import type { CommandContext } from "../../context.ts";
+import { asSvcError } from "../../failure.ts";
+import { escapeControls } from "../../render/escape.ts";
+import { calls } from "../../transport/calls.ts";
+import type { Schedule, ScheduleRequest } from "../../transport/calls.ts";
+
+/** Which job: `--owner` names another user's, for root. */
+export interface OwnerOption {
+  readonly owner?: number;
+}
+
+/** @param managedBy only jobs of this owner; empty for the operator's, undefined for all */
+export async function listAllJobs(context: CommandContext, managedBy?: string): Promise<readonly Schedule[]> {
+  const jobs: Schedule[] = [];
+  let pageToken = "";
+  do {
+    context.throwIfInterrupted();
+    const page = await context.call(calls.listSchedules, {
+      ...(managedBy !== undefined && { managed_by: managedBy }),
+      ...(pageToken !== "" && { page_token: pageToken }),
+    });
+    jobs.push(...page.schedules);
+    pageToken = page.next_page_token;
+  } while (pageToken !== "");
+  return jobs;
+}
+
+/** @throws SvcError `not_found` */
+export function getJob(context: CommandContext, id: string, { owner }: OwnerOption): Promise<Schedule> {
+  return context.call(calls.getSchedule, { id, ...(owner !== undefined && { owner }) });
+}
+
+/** The job of that id; undefined when there is none. */
+export async function findJob(
+  context: CommandContext,
+  id: string,
+  owner: OwnerOption,
+): Promise<Schedule | undefined> {
+  try {
+    return await getJob(context, id, owner);
+  } catch (error) {
+    if (asSvcError(error)?.reason === "not_found") return undefined;
+    throw error;
+  }
+}
+
+/** What to send so that a stored job stays as it is, its `managed_by` claimed (D22). */
+export function requestOf(job: Schedule, { owner }: OwnerOption): ScheduleRequest {
+  const {
+    owner_uid: _uid,
+    owner: _name,
+    next_run_unix: _next,
+    last_run: _run,
+    skipped: _skipped,
+    skips: _skips,
+    ...kept
+  } = job;
+  return { ...kept, ...(owner !== undefined && { owner }) };
+}
+
+/** Says that the platform will write over what a person changes, where it will. */
+export function warnIfManaged(context: CommandContext, { id, managed_by: manager }: Schedule): void {
+  if (manager === "") return;
+  const name = escapeControls(manager);
+  context.note(
+    `warning: ${escapeControls(id)} is managed by "${name}": its next sync overwrites what is changed here`,
+  );
+}

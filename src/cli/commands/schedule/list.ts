@@ -1,0 +1,39 @@
+/** `svc schedule list`. */
+import type { Command } from "commander";
+import type { CommandContext } from "../../context.ts";
+import type { RunCommand } from "../../program.ts";
+import { inUtc, relativeTo } from "../../render/instant.ts";
+import { jobColumns } from "../../render/schedule-table.ts";
+import { renderTable } from "../../render/table.ts";
+import { listAllJobs } from "./jobs.ts";
+
+interface ListOptions {
+  readonly managedBy?: string;
+  readonly utc?: boolean;
+}
+
+export function addListCommand(parent: Command, run: RunCommand): void {
+  parent
+    .command("list")
+    .alias("ls")
+    .description("list the jobs with their next and last run")
+    .option("--managed-by <name>", "only the jobs of this manager, such as platform; '' for the operator's")
+    .option("--utc", "show instants in UTC instead of how far they are from now")
+    .action(run((context, options: ListOptions) => list(context, options)));
+}
+
+async function list(context: CommandContext, { managedBy, utc }: ListOptions): Promise<void> {
+  const jobs = await listAllJobs(context, managedBy);
+  if (context.json) return context.printJson({ schedules: jobs, next_page_token: "" });
+  if (jobs.length === 0) {
+    context.note(
+      managedBy === undefined
+        ? "There are no jobs. Add one: svc schedule add '*/5 * * * *' shell --command 'echo hi'"
+        : "There are no such jobs.",
+    );
+    return;
+  }
+  const { host } = context;
+  const format = utc === true ? inUtc : relativeTo(host.now());
+  return context.print(renderTable(jobColumns(jobs, host.uid, format), jobs, context.tableStyle));
+}

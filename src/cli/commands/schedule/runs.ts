@@ -1,0 +1,128 @@
+/** `svc schedule runs`: what came of a job. */
+import { InvalidArgumentError, Option } from "commander";
+import type { Command } from "commander";
+import { SvcError } from "../../../errors.ts";
+import type { CommandContext } from "../../context.ts";
+import { UsageError } from "../../failure.ts";
+import type { RunCommand } from "../../program.ts";
+import { ByteOutput } from "../../render/byte-output.ts";
+import { escapeCell, escapeControls, escapeLines } from "../../render/escape.ts";
+import { inLocalTime, inUtc, relativeTo } from "../../render/instant.ts";
+import { resultText, runColor, runColumns, tookText } from "../../render/schedule-table.ts";
+import { renderTable } from "../../render/table.ts";
+import { calls } from "../../transport/calls.ts";
+import type { ScheduleRun } from "../../transport/calls.ts";
+import type { OwnerOption } from "./jobs.ts";
+import { ownerOption, parseCount } from "./options.ts";
+
+interface RunsOptions extends OwnerOption {
+  readonly limit?: number;
+  readonly follow?: boolean;
+  /** A run's number, or true for the newest. */
+  readonly output?: string | true;
+  readonly utc?: boolean;
+}
+
+export function addRunsCommand(parent: Command, run: RunCommand): void {
+  parent
+    .command("runs")
+    .description("list the runs of a job, newest first; at most 50 are kept")
+    .argument("[job]", "its id; with --follow, every visible job when left out")
+    .option("-n, --limit <runs>", "how many, at most 50", parseCount(1, 50))
+    .option("-f, --follow", "print each run as it starts and as it ends, until Ctrl-C")
+    .addOption(
+      new Option("-o, --output [run]", "print what a run printed (default: the newest)").argParser(parseRun),
+    )
+    .option("--utc", "show instants in UTC")
+    .addOption(ownerOption())
+    .addHelpText(
+      "after",
+      "\nExamples:\n  svc schedule runs echo --limit 5\n  svc schedule runs echo --output\n  svc schedule runs --follow\n",
+    )
+    .action(run((context, id: string | undefined, options: RunsOptions) => showRuns(context, id, options)));
+}
+
+function parseRun(text: string): string {
+  if (!/^\d+$/.test(text)) throw new InvalidArgumentError("It must be the number of a run.");
+  return text;
+}
+
+async function showRuns(
+  context: CommandContext,
+  id: string | undefined,
+  options: RunsOptions,
+): Promise<void> {
+  const { follow, output, limit, owner, utc } = options;
+  if (follow === true) {
+    if (output !== undefined || limit !== undefined) {
+      throw new UsageError("--follow goes with neither --output nor --limit");
+    }
+    return followRuns(context, id ?? "", options);
+  }
+  if (id === undefined)
+    throw new UsageError("say which job: svc schedule runs JOB, or pass --follow for all");
+  const answer = await context.call(calls.listScheduleRuns, {
+    id,
+    ...(limit !== undefined && { limit }),
+    ...(owner !== undefined && { owner }),
+  });
+  if (output !== undefined) return printOutput(context, id, answer.runs, output);
+  if (context.json) return context.printJson(answer);
+  if (answer.runs.length === 0) {
+    context.note(`${escapeControls(id)} has not run yet. Run it: svc schedule run ${escapeControls(id)}`);
+    return;
+  }
+  const nowMs = context.host.now();
+  const columns = runColumns(answer.runs, nowMs, utc === true ? inUtc : relativeTo(nowMs));
+  return context.print(renderTable(columns, answer.runs, context.tableStyle));
+}
+
+async function printOutput(
+  context: CommandContext,
+  id: string,
+  runs: readonly ScheduleRun[],
+  wanted: string | true,
+): Promise<void> {
+  const run = wanted === true ? runs[0] : runs.find((each) => each.id === wanted);
+  if (run === undefined) {
+    const what = wanted === true ? `${id} has not run yet` : `no run ${wanted} of ${id} is kept`;
+    throw new SvcError("not_found", "not_found", `${what}; see its runs with: svc schedule runs ${id}`);
+  }
+  if (context.json) return context.printJson(run);
+  const output = new ByteOutput(context.host.stdout);
+  await output.write(Buffer.from(run.output));
+  await output.end();
+  if (run.truncated) context.note(`Run ${run.id} printed more: these are the head and the tail of it.`);
+  if (run.error !== "") context.note(escapeLines(run.error.trimEnd()));
+}
+
+async function followRuns(
+  context: CommandContext,
+  id: string,
+  { owner, utc }: Pick<RunsOptions, "owner" | "utc">,
+): Promise<void> {
+  const { ScheduleRunSchema, ScheduleService } = await import("../../../../gen/svc/v1/schedule_pb.ts");
+  const { messageToRest } = await import("../../transport/rest-json.ts");
+  const client = await context.client();
+  const request = { id, ...(owner !== undefined && { owner }) };
+  const method = ScheduleService.method.followScheduleRuns;
+  const format = utc === true ? inUtc : inLocalTime;
+  for await (const message of client.invoke(method, [request], context.callOptions)) {
+    const run = messageToRest(ScheduleRunSchema, message);
+    await (context.json ? context.printJsonLine(run) : context.print(runLine(context, run, format)));
+  }
+}
+
+/** `2026-03-29 03:00:00 +02:00  echo  run 12  SUCCEEDED  took 0.2s, exit 0` */
+function runLine(context: CommandContext, run: ScheduleRun, format: (instantMs: number) => string): string {
+  const at = run.ended_at ?? run.started_at;
+  const time = at === undefined ? "" : format(Date.parse(at));
+  const took = run.ended_at === undefined ? "" : `took ${tookText(run, Date.parse(run.ended_at))}`;
+  const error = run.error.split("\n", 1)[0] ?? "";
+  const details = [took, resultText(run), error].filter((part) => part !== "").join(", ");
+  const status = context.paint(runColor(run.status), run.status.padEnd("INTERRUPTED".length));
+  return (
+    `${context.paint("dim", time)}  ${escapeCell(run.job_id)}  run ${run.id}  ${status}  ${escapeCell(details)}`.trimEnd() +
+    "\n"
+  );
+}

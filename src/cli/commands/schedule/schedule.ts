@@ -1,0 +1,50 @@
+/** `svc schedule …`: jobs that run at set times, their runs, and when a trigger would fire. */
+import type { Command } from "commander";
+import type { RunCommand } from "../../program.ts";
+import { addAddCommand } from "./add.ts";
+import { adviseOnJobs } from "./advice.ts";
+import { addCancelCommand } from "./cancel.ts";
+import { addEditCommand } from "./edit.ts";
+import { addImportCommand } from "./import.ts";
+import { addListCommand } from "./list.ts";
+import { addNextCommand } from "./next.ts";
+import { addRemoveCommand } from "./remove.ts";
+import { addRunCommand } from "./run.ts";
+import { addRunsCommand } from "./runs.ts";
+import { addShowCommand } from "./show.ts";
+import { addSwitchCommands } from "./switch.ts";
+
+export function addScheduleCommand(parent: Command, run: RunCommand): void {
+  const schedule = parent
+    .command("schedule")
+    .description("jobs that run at set times")
+    .addHelpText("after", examples);
+  const advisedRun = adviseOnJobs(run);
+  for (const add of [
+    addListCommand,
+    addAddCommand,
+    addShowCommand,
+    addEditCommand,
+    addRemoveCommand,
+    addSwitchCommands,
+    addRunCommand,
+    addCancelCommand,
+    addRunsCommand,
+    addNextCommand,
+    addImportCommand,
+  ]) {
+    add(schedule, advisedRun);
+  }
+}
+
+const examples = `
+Triggers: hourly, daily@HH:MM, HH:MM, or five cron fields: minute hour day-of-month month day-of-week.
+
+Examples:
+  svc schedule add '*/5 * * * *' shell --command 'echo hi'
+  svc schedule add 03:30 app_restart --app hello
+  svc schedule list
+  svc schedule run echo
+  svc schedule runs echo
+  svc schedule next '30 2 * * *' --time-zone Europe/Berlin
+`;

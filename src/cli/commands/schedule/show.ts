@@ -1,0 +1,108 @@
+/** `svc schedule show`. */
+import type { Command } from "commander";
+import type { CommandContext } from "../../context.ts";
+import type { RunCommand } from "../../program.ts";
+import { inLocalTime, inUtc, relativeTo } from "../../render/instant.ts";
+import type { InstantFormat } from "../../render/instant.ts";
+import {
+  actionText,
+  jobOwnerText,
+  nextRunText,
+  resultText,
+  runColor,
+  tookText,
+  triggerText,
+} from "../../render/schedule-table.ts";
+import { renderFields } from "../../render/table.ts";
+import { formatDuration } from "../../render/units.ts";
+import type { Schedule } from "../../transport/calls.ts";
+import { getJob } from "./jobs.ts";
+import type { OwnerOption } from "./jobs.ts";
+import { ownerOption } from "./options.ts";
+
+interface ShowOptions extends OwnerOption {
+  readonly utc?: boolean;
+}
+
+export function addShowCommand(parent: Command, run: RunCommand): void {
+  parent
+    .command("show")
+    .description("show everything about a job")
+    .argument("<job>", "its id")
+    .option("--utc", "show instants in UTC instead of local time")
+    .addOption(ownerOption())
+    .action(run((context, id: string, options: ShowOptions) => show(context, id, options)));
+}
+
+async function show(context: CommandContext, id: string, options: ShowOptions): Promise<void> {
+  const job = await getJob(context, id, options);
+  if (context.json) return context.printJson(job);
+  const nowMs = context.host.now();
+  const clock = options.utc === true ? inUtc : inLocalTime;
+  const relative = relativeTo(nowMs);
+  const format: InstantFormat = (instantMs) => `${clock(instantMs)} (${relative(instantMs)})`;
+  const { action, last_run: last } = job;
+  return context.print(
+    renderFields(
+      [
+        ["ID", job.id],
+        ["Trigger", triggerText(job)],
+        ["Action", actionText(action)],
+        ...Object.entries(action?.headers ?? {}).map(
+          ([name, value]) => ["Header", `${name}: ${value}`] as const,
+        ),
+        ["Body", action?.body],
+        ["Keep", archivesText(job)],
+        ["Next run", nextRunText(job, format)],
+        ["Last run", lastRun(job, nowMs, format), runColor(last?.status)],
+        ["Error", last?.error.trim()],
+        ["Skipped", skippedText(job, format)],
+        ["Timeout", secsText(job.timeout)],
+        ["Jitter", job.jitter_secs > 0 ? secsText(job.jitter_secs) : ""],
+        ["Retries", job.retries > 0 ? String(job.retries) : ""],
+        ["Catch up", job.catch_up === "latest" ? "the latest missed firing" : ""],
+        ["Owner", jobOwnerText(job)],
+        ["Managed by", job.managed_by, "cyan"],
+        ["Comment", job.comment],
+      ],
+      context.paint,
+    ),
+  );
+}
+
+function secsText(secs: number | undefined): string {
+  return secs === undefined ? "" : formatDuration(secs * 1000);
+}
+
+function archivesText({ keep, action }: Schedule): string {
+  const count = keep ?? action?.keep;
+  return count === undefined ? "" : `${count} archives`;
+}
+
+/** `FAILED 2026-…, run 12, took 0.2s, exit 3` */
+function lastRun(job: Schedule, nowMs: number, format: InstantFormat): string {
+  const { last_run: run } = job;
+  if (run?.started_at === undefined) return "";
+  const parts = [
+    `${run.status} ${format(Date.parse(run.started_at))}`,
+    `run ${run.id}`,
+    tookText(run, nowMs),
+  ];
+  return [...parts, resultText(run)].filter((part) => part !== "").join(", ");
+}
+
+const reasons: Readonly<Record<string, string>> = {
+  running: "the run before was still going",
+  late: "the host stood still",
+  down: "the daemon did not run",
+};
+
+/** `3: 2 the run before was still going (last 2026-…), 1 …` */
+function skippedText({ skipped, skips }: Schedule, format: InstantFormat): string {
+  if (skipped === 0) return "";
+  const parts = skips.map(
+    ({ reason, count, last_unix: last }) =>
+      `${count} ${reasons[reason] ?? reason}, last ${format(last * 1000)}`,
+  );
+  return parts.length === 0 ? String(skipped) : `${skipped}: ${parts.join("; ")}`;
+}

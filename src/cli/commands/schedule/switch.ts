@@ -1,0 +1,45 @@
+/** `svc schedule enable|disable`. */
+import type { Command } from "commander";
+import type { CommandContext } from "../../context.ts";
+import { forEachApp } from "../../each-app.ts";
+import type { RunCommand } from "../../program.ts";
+import { calls } from "../../transport/calls.ts";
+import { nextText } from "./add.ts";
+import { advised } from "./advice.ts";
+import { getJob, requestOf, warnIfManaged } from "./jobs.ts";
+import type { OwnerOption } from "./jobs.ts";
+import { ownerOption } from "./options.ts";
+
+const verbs = [
+  { name: "enable", enabled: true, did: "Enabled", description: "let jobs fire again" },
+  { name: "disable", enabled: false, did: "Disabled", description: "keep jobs, but do not let them fire" },
+] as const;
+
+export function addSwitchCommands(parent: Command, run: RunCommand): void {
+  for (const { name, enabled, did, description } of verbs) {
+    parent
+      .command(name)
+      .description(description)
+      .argument("<job...>", "their ids")
+      .addOption(ownerOption())
+      .action(
+        run((context, ids: string[], options: OwnerOption) =>
+          forEachApp(context, ids, {
+            call: (id) => setEnabled(context, id, enabled, options),
+            text: (job) =>
+              enabled ? `${did} ${job.id}. ${nextText(job, context.host.now())}` : `${did} ${job.id}`,
+          }),
+        ),
+      );
+  }
+}
+
+async function setEnabled(context: CommandContext, id: string, enabled: boolean, owner: OwnerOption) {
+  try {
+    const job = await getJob(context, id, owner);
+    warnIfManaged(context, job);
+    return await context.call(calls.upsertSchedule, { ...requestOf(job, owner), enabled });
+  } catch (error) {
+    throw advised(context, error);
+  }
+}

@@ -1,0 +1,155 @@
+/** How jobs, their runs and their firings look. */
+import type { Schedule, ScheduleFiring, ScheduleRun } from "../transport/calls.ts";
+import type { Color } from "./color.ts";
+import { formatTook, relativeTo } from "./instant.ts";
+import type { InstantFormat } from "./instant.ts";
+import type { Column } from "./table.ts";
+
+/** What a job does, in words: `run "echo hi" in hello`. */
+export function actionText(action: Schedule["action"]): string {
+  if (action === undefined) return "";
+  const { type, app, storages, command, method, url } = action;
+  switch (type) {
+    case "node_reboot":
+      return "reboot the host";
+    case "backup":
+      return `back up ${app}${storages.length > 0 ? ` to ${storages.join(", ")}` : ""}`;
+    case "shell":
+      return `run "${command}"${app === "" ? "" : ` in ${app}`}`;
+    case "http":
+      return `${method === "" ? "GET" : method} ${url}`;
+    default:
+      return `${type.replace(/^app_/, "")} ${app}`;
+  }
+}
+
+/** The trigger with the clock that it is read on, where that is not the node's. */
+export function triggerText({ trigger, utc, time_zone: zone }: Schedule): string {
+  if (utc) return `${trigger} UTC`;
+  return zone === "" ? trigger : `${trigger} ${zone}`;
+}
+
+export function nextRunText(job: Schedule, format: InstantFormat): string {
+  if (job.enabled === false) return "disabled";
+  return job.next_run_unix === undefined ? "never" : format(job.next_run_unix * 1000);
+}
+
+/** `SUCCEEDED 3m ago`; a run that goes counts from its start. Empty before the first run. */
+export function lastRunText({ last_run: run }: Schedule, format: InstantFormat): string {
+  const at = run?.ended_at ?? run?.started_at;
+  return run === undefined || at === undefined ? "" : `${run.status} ${format(Date.parse(at))}`;
+}
+
+export function runColor(status: string | undefined): Color | undefined {
+  switch (status) {
+    case "SUCCEEDED":
+      return "green";
+    case "FAILED":
+    case "TIMED_OUT":
+      return "red";
+    case undefined:
+      return undefined;
+    default:
+      return "yellow";
+  }
+}
+
+/** The owner's name, or the uid where the host knows none. */
+export function jobOwnerText({ owner, owner_uid: uid }: Pick<Schedule, "owner" | "owner_uid">): string {
+  return owner === "" ? String(uid) : owner;
+}
+
+/** @param callerUid whose own jobs need no owner beside them */
+export function jobColumns(
+  jobs: readonly Schedule[],
+  callerUid: number,
+  format: InstantFormat,
+): Column<Schedule>[] {
+  const owner: Column<Schedule> = { title: "OWNER", value: jobOwnerText, shrinkTo: 6 };
+  const manager: Column<Schedule> = {
+    title: "MANAGED BY",
+    value: (job) => job.managed_by,
+    color: () => "cyan",
+    shrinkTo: 10,
+  };
+  return [
+    { title: "ID", value: (job) => job.id, shrinkTo: 12 },
+    { title: "TRIGGER", value: triggerText, shrinkTo: 12 },
+    { title: "ACTION", value: (job) => actionText(job.action), shrinkTo: 16 },
+    {
+      title: "NEXT RUN",
+      value: (job) => nextRunText(job, format),
+      color: (job) => (job.enabled === false ? "dim" : undefined),
+    },
+    {
+      title: "LAST RUN",
+      value: (job) => lastRunText(job, format),
+      color: (job) => runColor(job.last_run?.status),
+    },
+    ...(jobs.some((job) => job.owner_uid !== callerUid) ? [owner] : []),
+    ...(jobs.some((job) => job.managed_by !== "") ? [manager] : []),
+  ];
+}
+
+/** `schedule`, or `schedule, attempt 2`. */
+function causeText({ trigger, attempt }: ScheduleRun): string {
+  return attempt > 1 ? `${trigger}, attempt ${attempt}` : trigger;
+}
+
+/** How long a run took, or has been going. */
+export function tookText({ started_at: start, ended_at: end }: ScheduleRun, nowMs: number): string {
+  if (start === undefined) return "";
+  return formatTook((end === undefined ? nowMs : Date.parse(end)) - Date.parse(start));
+}
+
+/** `exit 3`, `HTTP 200`; empty for what has neither. */
+export function resultText({ exit_code: code, http_status: status }: ScheduleRun): string {
+  if (status !== undefined) return `HTTP ${status}`;
+  return code === undefined ? "" : `exit ${code}`;
+}
+
+export function runColumns(
+  runs: readonly ScheduleRun[],
+  nowMs: number,
+  format: InstantFormat = relativeTo(nowMs),
+): Column<ScheduleRun>[] {
+  const error: Column<ScheduleRun> = {
+    title: "ERROR",
+    value: (run) => run.error.split("\n", 1)[0] ?? "",
+    shrinkTo: 12,
+  };
+  return [
+    { title: "RUN", value: (run) => run.id, align: "right" },
+    { title: "STATUS", value: (run) => run.status, color: (run) => runColor(run.status) },
+    { title: "TRIGGER", value: causeText },
+    {
+      title: "STARTED",
+      value: ({ started_at: start }) => (start === undefined ? "" : format(Date.parse(start))),
+    },
+    { title: "TOOK", value: (run) => tookText(run, nowMs), align: "right" },
+    { title: "RESULT", value: resultText },
+    ...(runs.some((run) => run.error !== "") ? [error] : []),
+  ];
+}
+
+/** What is special about a firing; empty for nothing. */
+function anomalyText({ anomaly }: ScheduleFiring): string {
+  switch (anomaly) {
+    case "gap":
+      return "the clock skips the wanted time: right after the gap";
+    case "repeated":
+      return "the hour comes twice: once";
+    default:
+      return "";
+  }
+}
+
+export function firingColumns(firings: readonly ScheduleFiring[], nowMs: number): Column<ScheduleFiring>[] {
+  const format = relativeTo(nowMs);
+  const note: Column<ScheduleFiring> = { title: "CLOCK CHANGE", value: anomalyText, color: () => "yellow" };
+  return [
+    { title: "TIME", value: (firing) => firing.local_time },
+    { title: "FROM NOW", value: (firing) => format(firing.unix * 1000) },
+    ...(firings.some((firing) => anomalyText(firing) !== "") ? [note] : []),
+  ];
+}

@@ -1,0 +1,530 @@
+/** `svc schedule` against jobs in memory: what is sent, what is shown, how it ends. */
+import test from "ava";
+import { mkdtemp, rm, writeFile } from "node:fs/promises";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import { PassThrough } from "node:stream";
+import { exitCodeOfRun } from "../../src/cli/commands/schedule/run.ts";
+import { commandName, idsLike, jobName } from "../../src/cli/commands/schedule/job-names.ts";
+import { parseFields } from "../../src/cli/commands/schedule/edit-in-editor.ts";
+import { createPaint } from "../../src/cli/render/color.ts";
+import { formatTook, inLocalTime, inUtc, relativeTo } from "../../src/cli/render/instant.ts";
+import { actionText, jobColumns } from "../../src/cli/render/schedule-table.ts";
+import { renderTable } from "../../src/cli/render/table.ts";
+import { startFakeDaemon } from "./support/fake-daemon.ts";
+import { jobOf } from "./support/fake-schedules.ts";
+import type { FakeRun, FakeSchedules, JobFields } from "./support/fake-schedules.ts";
+import { runSvc } from "./support/run-svc.ts";
+import type { SvcOptions } from "./support/run-svc.ts";
+
+const nowMs = Date.parse("2026-01-02T00:00:00Z");
+
+function schedules(runs: Record<string, FakeRun> = {}): FakeSchedules {
+  const jobs = [
+    jobOf({ id: "echo" }),
+    jobOf({ id: "off", enabled: false, comment: "later \x1b[2J" }),
+    jobOf({
+      id: "push",
+      managedBy: "platform",
+      trigger: "daily@03:00",
+      action: { type: "http", url: "https://example.org/", headers: { "X-Key": "***", Accept: "***" } },
+    }),
+    jobOf({ id: "other", ownerUid: 33, owner: "www", timeZone: "Europe/Berlin" }),
+  ];
+  for (const id of ["fails", "slow", "busy", "hangs", "odd"]) jobs.push(jobOf({ id }));
+  return { jobs, runs, upserts: [] };
+}
+
+async function svc(args: readonly string[], jobs = schedules(), options: SvcOptions = {}) {
+  await using daemon = await startFakeDaemon([], jobs);
+  return await runSvc(["schedule", ...args, "--socket", daemon.socketPath], options);
+}
+
+interface CommandCase {
+  args: string[];
+  exitCode?: number;
+  stdout?: RegExp;
+  stderr?: RegExp;
+}
+
+const cases: CommandCase[] = [
+  {
+    args: ["list"],
+    stdout:
+      /^ID +TRIGGER +ACTION +NEXT RUN +LAST RUN +OWNER +MANAGED BY\necho +\*\/5 \* \* \* \* +run "echo hi" +in 4m +ada\noff [^\n]* disabled [^]*push +daily@03:00 +GET https:\/\/example\.org\/ [^\n]*platform\nother +\*\/5 \* \* \* \* Europe\/Berlin [^\n]*www\n/,
+  },
+  { args: ["ls", "--managed-by", "platform"], stdout: /^ID[^\n]*\npush[^\n]*\n$/ },
+  { args: ["ls", "--managed-by", "nobody"], stdout: /^$/, stderr: /^There are no such jobs/ },
+  { args: ["list", "--utc"], stdout: /2026-01-02 00:04:00Z/ },
+  { args: ["show", "push"], stdout: /Action: +GET https[^]*Header: +X-Key: \*\*\*[^]*Managed by: +platform/ },
+  { args: ["show", "off", "--utc"], stdout: /Comment: +later \\x1b\[2J/ },
+  { args: ["show", "echo", "--utc"], stdout: /Next run: +2026-01-02 00:04:00Z \(in 4m\)[^]*Timeout: +10m/ },
+  {
+    args: ["show", "nope"],
+    exitCode: 3,
+    stderr: /^svc: no job "nope"; see the jobs with: svc schedule list\n$/,
+  },
+  { args: ["show", "other", "--owner", "33"], stdout: /Trigger: +\*\/5 \* \* \* \* Europe\/Berlin/ },
+  { args: ["show", "other", "--owner", "ada"], exitCode: 2, stderr: /must be a user id/ },
+  {
+    args: ["add", "*/5 * * * *", "shell", "--command", "date"],
+    stdout: /^Added date\. Next run in 4m, at 2026-01-02 0\d:04:00 [+-]\d\d:\d\d\n$/,
+  },
+  { args: ["add", "hourly", "shell", "--command", "echo ho"], stdout: /^Added echo-2\./ },
+  {
+    args: ["add", "hourly", "node_reboot", "--disabled"],
+    stdout: /^Added reboot\. .*svc schedule enable reboot/,
+  },
+  { args: ["add", "hourly", "shell"], exitCode: 2, stderr: /^svc: shell needs --command\n$/ },
+  { args: ["add", "hourly", "backup"], exitCode: 2, stderr: /backup needs --app/ },
+  {
+    args: ["add", "hourly", "shell", "--command", "x", "--url", "http://x"],
+    exitCode: 2,
+    stderr: /--url is for http, not for shell/,
+  },
+  { args: ["add", "hourly", "dance"], exitCode: 2, stderr: /Allowed choices are node_reboot/ },
+  { args: ["add", "61 * * * *", "node_reboot"], exitCode: 2, stderr: /minute "61" must be 0 to 59/ },
+  { args: ["add", "hourly", "node_reboot", "--timeout", "2h"], exitCode: 2, stderr: /such as 90s or 10m/ },
+  { args: ["add", "hourly", "node_reboot", "--timeout", "0"], exitCode: 2 },
+  { args: ["add", "hourly", "node_reboot", "--retries", "11"], exitCode: 2, stderr: /must be 0 to 10/ },
+  { args: ["add", "hourly", "node_reboot", "--catch-up", "all"], exitCode: 2, stderr: /none, latest/ },
+  {
+    args: ["add", "hourly", "node_reboot", "--utc", "--time-zone", "Asia/Kolkata"],
+    exitCode: 2,
+    stderr: /either --utc or --time-zone/,
+  },
+  {
+    args: ["add", "hourly", "http", "--url", "http://x", "--header", "nope"],
+    exitCode: 2,
+    stderr: /'Name: value'/,
+  },
+  {
+    args: ["add", "hourly", "node_reboot", "--id", "echo"],
+    exitCode: 5,
+    stderr: /there is a job "echo"; change it with: svc schedule edit echo; or write over it with --replace/,
+  },
+  { args: ["add", "hourly", "node_reboot", "--id", "echo", "--replace"], stdout: /^Added echo/ },
+  {
+    args: ["add", "hourly", "node_reboot", "--id", "forbidden"],
+    exitCode: 4,
+    stderr:
+      /shell needs root; a regular user's jobs act on their own apps only: pass --app, or run it with sudo\n$/,
+  },
+  { args: ["edit", "echo", "--trigger", "hourly"], stdout: /^Changed echo\. Next run/ },
+  { args: ["edit", "echo"], exitCode: 2, stderr: /say what to change/ },
+  { args: ["edit", "echo", "--url", "http://x"], exitCode: 2, stderr: /--url is for http/ },
+  {
+    args: ["edit", "push", "--comment", "mine"],
+    stdout: /^Changed push/,
+    stderr: /^warning: push is managed by "platform": its next sync overwrites/,
+  },
+  { args: ["enable", "off"], stdout: /^Enabled off\. Next run/ },
+  { args: ["disable", "echo", "off"], stdout: /^Disabled echo\nDisabled off\n$/ },
+  { args: ["disable", "push"], stdout: /^Disabled push\n$/, stderr: /managed by "platform"/ },
+  {
+    args: ["disable", "nope", "echo"],
+    exitCode: 3,
+    stdout: /^Disabled echo\n$/,
+    stderr: /^svc: no job "nope"; see the jobs with: svc schedule list\n$/,
+  },
+  { args: ["remove", "echo"], exitCode: 2, stderr: /confirm with --yes/ },
+  { args: ["rm", "echo", "off", "--yes"], stdout: /^Removed echo\nRemoved off\n$/ },
+  { args: ["rm", "push", "-y"], stdout: /^Removed push\n$/, stderr: /managed by "platform"/ },
+  { args: ["run", "echo"], stdout: /^hi\n$/, stderr: /^Run 7 succeeded: exit 0, took 1\.5s\n$/ },
+  {
+    args: ["run", "echo", "--detach"],
+    stdout: /^Started run 7 of echo\. Follow it: svc schedule run echo\n$/,
+  },
+  { args: ["run", "nope"], exitCode: 3, stderr: /svc schedule list/ },
+  { args: ["cancel", "echo"], stdout: /^Run 7 of echo is CANCELED\n$/ },
+  {
+    args: ["runs", "echo"],
+    stdout:
+      /^RUN +STATUS +TRIGGER +STARTED +TOOK +RESULT +ERROR\n +9 +FAILED +manual +1m ago +1\.5s +exit 3 +exit code 3\n +8 +SUCCEEDED +schedule, attempt 2 /,
+  },
+  { args: ["runs", "echo", "-n", "1"], stdout: /^RUN[^\n]*\n[^\n]*\n$/ },
+  { args: ["runs", "echo", "-n", "51"], exitCode: 2, stderr: /must be 1 to 50/ },
+  { args: ["runs", "echo", "--output"], stdout: /^hi\n$/, stderr: /^exit code 3\nmore\n$/ },
+  { args: ["runs", "echo", "-o", "8"], stdout: /^eight \x1b\[2J\n$/ },
+  { args: ["runs", "echo", "-o", "1"], exitCode: 3, stderr: /no run 1 of echo is kept/ },
+  { args: ["runs"], exitCode: 2, stderr: /say which job/ },
+  { args: ["runs", "--follow", "-o"], exitCode: 2, stderr: /goes with neither/ },
+  {
+    args: ["runs", "--follow", "--utc"],
+    stdout:
+      /^2026-01-01 23:59:00Z {2}echo {2}run 7 {2}RUNNING +exit 0\n2026-01-01 23:59:01Z {2}echo {2}run 7 {2}SUCCEEDED +took 1\.5s, exit 0\n$/,
+  },
+  {
+    args: ["next", "*/5 * * * *"],
+    stdout: /^TIME +FROM NOW +CLOCK CHANGE\n2026-01-02T01:01:00\+01:00 +in 1m +the clock skips[^\n]*\n/,
+    stderr: /read in Europe\/Berlin/,
+  },
+  { args: ["next", "0 0 30 2 *"], stdout: /^$/, stderr: /never fires/ },
+  { args: ["next", "hourly", "--count", "101"], exitCode: 2, stderr: /must be 1 to 100/ },
+  { args: ["--help"], stdout: /Triggers: hourly, daily@HH:MM[^]*svc schedule add '\*\/5/ },
+];
+
+for (const { args, exitCode = 0, stdout, stderr } of cases) {
+  test(`svc schedule ${args.join(" ")}`, async (t) => {
+    const run = args[0] === "--help" ? await runSvc(["schedule", "--help"]) : await svc(args);
+    t.is(run.exitCode, exitCode, run.stderr);
+    if (stdout !== undefined) t.regex(run.stdout, stdout);
+    if (stderr !== undefined) t.regex(run.stderr, stderr);
+    if (exitCode === 0 && stderr === undefined) t.is(run.stderr, "");
+  });
+}
+
+test("a user without a daemon's leave is told nothing of sudo when root", async (t) => {
+  const { stderr } = await svc(["add", "hourly", "node_reboot", "--id", "forbidden"], schedules(), {
+    host: { uid: 0 },
+  });
+  t.notRegex(stderr, /regular user/);
+});
+
+test("no jobs: what to do about it", async (t) => {
+  const { stdout, stderr } = await svc(["list"], { jobs: [], runs: {}, upserts: [] });
+  t.is(stdout, "");
+  t.regex(stderr, /Add one: svc schedule add/);
+});
+
+interface SentCase {
+  args: string[];
+  sent: JobFields | Record<string, unknown>;
+}
+
+const httpJob = ["add", "hourly", "http", "--id", "j", "--url", "http://x.org/"];
+const rebootJob = ["add", "hourly", "node_reboot", "--id", "j"];
+const sentCases: SentCase[] = [
+  {
+    args: rebootJob,
+    sent: { id: "j", trigger: "hourly", enabled: true, utc: false, timeZone: "", managedBy: "" },
+  },
+  { args: [...rebootJob, "--disabled"], sent: { enabled: false } },
+  { args: [...rebootJob, "--timeout", "90s"], sent: { timeout: 90 } },
+  { args: [...rebootJob, "--timeout", "1h"], sent: { timeout: 3600 } },
+  { args: [...rebootJob, "--jitter", "1m30s"], sent: { jitterSecs: 90 } },
+  { args: [...rebootJob, "--jitter", "45"], sent: { jitterSecs: 45 } },
+  { args: [...rebootJob, "--retries", "3", "--catch-up"], sent: { retries: 3, catchUp: "latest" } },
+  { args: [...rebootJob, "--catch-up", "none"], sent: { catchUp: "none" } },
+  { args: [...rebootJob, "--utc", "--comment", "x"], sent: { utc: true, comment: "x" } },
+  { args: [...rebootJob, "--time-zone", "Asia/Kolkata"], sent: { timeZone: "Asia/Kolkata" } },
+  { args: [...rebootJob, "--owner", "33"], sent: { owner: 33 } },
+  {
+    args: [...httpJob, "--method", "POST", "--header", "A: b: c", "--header", "x-y:z", "--body", "{}"],
+    sent: {
+      action: {
+        type: "http",
+        url: "http://x.org/",
+        method: "POST",
+        headers: { A: "b: c", "x-y": "z" },
+        body: "{}",
+      },
+    },
+  },
+  {
+    args: ["add", "hourly", "backup", "--app", "a", "--storage", "s", "--storage", "t", "--keep", "2"],
+    sent: { id: "a-backup", keep: 2, action: { type: "backup", app: "a", storages: ["s", "t"] } },
+  },
+  {
+    args: ["edit", "echo", "--app", "a"],
+    sent: { id: "echo", trigger: "*/5 * * * *", timeout: 600, action: { app: "a", command: "echo hi" } },
+  },
+  { args: ["edit", "other", "--owner", "33", "--utc"], sent: { owner: 33, utc: true, timeZone: "" } },
+  { args: ["edit", "other", "--owner", "33", "--time-zone", ""], sent: { utc: false, timeZone: "" } },
+  {
+    args: ["edit", "push", "--header", "accept: */*"],
+    sent: { managedBy: "platform", action: { headers: { "X-Key": "***", accept: "*/*" } } },
+  },
+  { args: ["edit", "push", "--header", "X-KEY:"], sent: { action: { headers: { Accept: "***" } } } },
+  {
+    args: ["disable", "push"],
+    sent: { id: "push", enabled: false, managedBy: "platform", trigger: "daily@03:00" },
+  },
+  {
+    args: ["add", "hourly", "node_reboot", "--id", "push", "--replace"],
+    sent: { managedBy: "platform", action: { type: "node_reboot" } },
+  },
+];
+
+for (const { args, sent } of sentCases) {
+  test(`sent by: svc schedule ${args.join(" ")}`, async (t) => {
+    const jobs = schedules();
+    const run = await svc(args, jobs);
+    t.is(run.exitCode, 0, run.stderr);
+    t.like(jobs.upserts[0], sent as object);
+  });
+}
+
+test("--timeout of a job is not the deadline of the call, which stands before the command's name", async (t) => {
+  const jobs = schedules();
+  await using daemon = await startFakeDaemon([], jobs);
+  const socket = ["--socket", daemon.socketPath];
+  const { exitCode } = await runSvc([
+    "schedule",
+    "--timeout",
+    "60",
+    ...rebootJob,
+    "--timeout",
+    "1",
+    ...socket,
+  ]);
+  t.is(exitCode, 0);
+  t.is(jobs.upserts[0]?.timeout, 1);
+});
+
+for (const args of [
+  ["list"],
+  ["show", "echo"],
+  ["runs", "echo"],
+  ["next", "hourly"],
+  ["enable", "off"],
+  ["cancel", "echo"],
+]) {
+  test(`svc schedule ${args.join(" ")} --json is JSON as the API gives it`, async (t) => {
+    const { stdout, stderr } = await svc([...args, "--json"]);
+    t.is(stderr, "");
+    t.is(typeof JSON.parse(stdout), "object");
+    if (args[0] === "runs")
+      t.like(JSON.parse(stdout), { runs: [{ id: "9", started_at: "2026-01-01T23:59:00Z" }] });
+    if (args[0] === "list") t.is((JSON.parse(stdout) as { schedules: unknown[] }).schedules.length, 9);
+  });
+}
+
+test("run --json prints the run as it ended", async (t) => {
+  const { stdout, exitCode } = await svc(
+    ["run", "fails", "--json"],
+    schedules({ fails: { end: { status: "FAILED", exitCode: 3 } } }),
+  );
+  t.is(exitCode, 3);
+  t.like(JSON.parse(stdout), { job_id: "fails", status: "FAILED", exit_code: 3 });
+});
+
+const runCases: { title: string; run: FakeRun; exitCode: number; stderr: RegExp }[] = [
+  {
+    title: "its exit code is the command's",
+    run: { end: { status: "FAILED", exitCode: 42, error: "boom \x1b[2J" } },
+    exitCode: 42,
+    stderr: /^boom \\x1b\[2J\nRun 7 failed: exit 42, took/,
+  },
+  {
+    title: "an HTTP job that failed",
+    run: { end: { status: "FAILED", exitCode: undefined, httpStatus: 503 } },
+    exitCode: 1,
+    stderr: /^Run 7 failed: HTTP 503, took/,
+  },
+  {
+    title: "a job that took too long",
+    run: { end: { status: "TIMED_OUT" } },
+    exitCode: 124,
+    stderr: /Run 7 timed out/,
+  },
+  {
+    title: "a canceled one",
+    run: { end: { status: "CANCELED" } },
+    exitCode: 130,
+    stderr: /Run 7 was canceled/,
+  },
+  {
+    title: "one that went already is followed",
+    run: { found: true },
+    exitCode: 0,
+    stderr: /^Run 7 goes already: following it from here on\.\nRun 7 succeeded/,
+  },
+];
+
+for (const { title, run, exitCode, stderr } of runCases) {
+  test(`run: ${title}`, async (t) => {
+    const result = await svc(["run", "odd"], schedules({ odd: run }));
+    t.is(result.exitCode, exitCode);
+    t.regex(result.stderr, stderr);
+  });
+}
+
+for (const [status, code, exitCode] of [
+  ["SUCCEEDED", 0, 0],
+  ["FAILED", undefined, 1],
+  ["FAILED", 0, 1],
+  ["FAILED", 137, 137],
+  ["FAILED", 256, 1],
+  ["TIMED_OUT", 143, 124],
+  ["CANCELED", 143, 130],
+  ["INTERRUPTED", undefined, 1],
+] as const) {
+  test(`a run that is ${status} with ${code} ends the command with ${exitCode}`, (t) => {
+    t.is(exitCodeOfRun({ status, ...(code !== undefined && { exit_code: code }) }), exitCode);
+  });
+}
+
+const splitOutput = ["a\xc3", "\xbc \x1b[2J\r", "\nb\r", "\xff\r\n"].map((piece) =>
+  Buffer.from(piece, "latin1"),
+);
+
+test("run: a pipe gets the bytes as they are, a terminal what it does not obey (T44)", async (t) => {
+  const jobs = schedules({ odd: { pieces: splitOutput } });
+  t.is((await svc(["run", "odd"], jobs)).stdout, "aü \x1b[2J\r\nb\r�\r\n");
+  const { stdout } = await svc(["run", "odd"], jobs, { terminal: true });
+  t.is(stdout, "aü \\x1b[2J\nb\\x0d�\n");
+});
+
+for (const [found, stderr] of [
+  [false, /^Canceled run 7 of hangs\.\n/],
+  [true, /Run 7 goes on\. End it: svc schedule cancel hangs\n/],
+] as const) {
+  test(`Ctrl-C leaves a run that ${found ? "went already" : "it started"}, with 130`, async (t) => {
+    await using daemon = await startFakeDaemon([], schedules({ hangs: { hangs: true, found } }));
+    const interrupt = new AbortController();
+    const running = runSvc(["schedule", "run", "hangs", "--socket", daemon.socketPath], {
+      host: { interrupted: interrupt.signal },
+    });
+    while (daemon.requests.length === 0) await new Promise(setImmediate);
+    setTimeout(() => interrupt.abort(), 200);
+    const result = await running;
+    t.is(result.exitCode, 130);
+    t.is(result.stdout, "hi\n");
+    t.regex(result.stderr, stderr);
+    for (let waited = 0; daemon.left() === 0 && waited < 5000; waited += 10) {
+      await new Promise((resolve) => setTimeout(resolve, 10));
+    }
+    t.is(daemon.left(), 1);
+  });
+}
+
+test("run --detach needs a daemon that goes on with the run", async (t) => {
+  const { exitCode, stderr } = await runSvc(["schedule", "run", "echo", "--detach"]);
+  t.is(exitCode, 6);
+  t.regex(stderr, /leave --detach out/);
+});
+
+for (const [action, text] of [
+  [{ type: "app_restart", app: "hello" }, "restart hello"],
+  [{ type: "node_reboot" }, "reboot the host"],
+  [{ type: "backup", app: "a", storages: ["s", "t"] }, "back up a to s, t"],
+  [{ type: "shell", app: "a", command: "ls" }, 'run "ls" in a'],
+  [{ type: "http", method: "POST", url: "http://x" }, "POST http://x"],
+] as const) {
+  test(`in words: ${text}`, (t) => {
+    const bare = { app: "", storages: [], command: "", url: "", method: "", headers: {}, body: "" };
+    t.is(actionText({ ...bare, ...action }), text);
+  });
+}
+
+test("owner and manager are columns only where they tell something", (t) => {
+  const style = { paint: createPaint(false), columns: undefined };
+  const [echo] = schedules().jobs;
+  const job = { ...echo, owner_uid: 1000, managed_by: "", time_zone: "", next_run_unix: undefined } as never;
+  t.is(
+    renderTable(jobColumns([job], 1000, inUtc), [job], style),
+    'ID    TRIGGER      ACTION         NEXT RUN  LAST RUN\necho  */5 * * * *  run "echo hi"  never\n',
+  );
+  t.regex(renderTable(jobColumns([job], 0, inUtc), [job], style), /OWNER/);
+});
+
+test("instants are shown beside now and on the clock", (t) => {
+  const format = relativeTo(nowMs);
+  t.deepEqual([nowMs + 250_000, nowMs - 90_000, nowMs + 500].map(format), ["in 4m 10s", "1m 30s ago", "now"]);
+  t.is(inUtc(nowMs), "2026-01-02 00:00:00Z");
+  t.is(Date.parse(inLocalTime(nowMs)), nowMs);
+  t.deepEqual([-1, 240, 65_000].map(formatTook), ["0.0s", "0.2s", "1m 5s"]);
+});
+
+for (const [action, name] of [
+  [{ type: "node_reboot" }, "reboot"],
+  [{ type: "app_restart", app: "hello" }, "hello-restart"],
+  [{ type: "http", url: "https://u:p@example.org:8080/x" }, "http-example.org"],
+  [{ type: "shell", command: "A=1 B=2 /usr/bin/php x.php" }, "php"],
+  [{ type: "shell", command: "  (cd /; ls)" }, "cd"],
+  [{ type: "shell", command: "日本" }, "shell"],
+  [{ type: "backup", app: "x".repeat(128) }, "x".repeat(48)],
+] as const) {
+  test(`a job without a name is called ${name}`, (t) => {
+    t.is(jobName({ app: "", command: "", url: "", ...action }), name);
+  });
+}
+
+test("ids that are like a name stay within 64 characters", (t) => {
+  const ids = idsLike("a".repeat(64)).take(3).toArray();
+  t.deepEqual(ids, ["a".repeat(64), `${"a".repeat(62)}-2`, `${"a".repeat(62)}-3`]);
+  t.is(commandName(""), "shell");
+});
+
+for (const [text, message] of [
+  ["- a", /must be fields/],
+  ["a: [", /./],
+  ["", /must be fields/],
+  ["a: &x 1\nb: *x", /alias/i],
+] as const) {
+  test(`edited text that is no job: ${JSON.stringify(text)}`, (t) => {
+    t.throws(() => parseFields(text), { name: "UsageError", message });
+  });
+}
+
+const crontab = `MAILTO=root
+# every night
+0 3 * * * /usr/bin/tidy --all
+0 4 * * * /usr/bin/tidy --all
+@daily report
+`;
+
+test("an import shows its plan, writes it, and writes nothing twice", async (t) => {
+  const jobs = schedules();
+  const stdin = () => ({
+    stdin: Object.assign(PassThrough.from([crontab]) as never as PassThrough, { isTTY: false }),
+  });
+  const args = ["import", "-", "--app", "a", "--prefix", "cron-"];
+  const dry = await svc([...args, "--dry-run"], jobs, { host: stdin() });
+  t.is(dry.exitCode, 0, dry.stderr);
+  t.regex(dry.stderr, /line 1: MAILTO is left out[^]*Nothing was written/);
+  t.is(jobs.upserts.length, 0);
+  t.regex(
+    dry.stdout,
+    /^ID[^\n]*\ncron-tidy +0 3 \* \* \* [^\n]*every night\ncron-tidy-2 [^\n]*\ncron-report +0 0 \* \* \*/,
+  );
+  const first = await svc(args, jobs, { host: stdin() });
+  t.is(first.stdout, dry.stdout);
+  t.regex(first.stderr, /Imported 3 jobs/);
+  t.deepEqual(
+    jobs.upserts.map(({ id, action, comment }) => [id, action?.app, action?.command, comment]),
+    [
+      ["cron-tidy", "a", "/usr/bin/tidy --all", "every night"],
+      ["cron-tidy-2", "a", "/usr/bin/tidy --all", ""],
+      ["cron-report", "a", "report", ""],
+    ],
+  );
+  const second = await svc(args, jobs, { host: stdin() });
+  t.regex(second.stderr, /line 3: is the job cron-tidy already[^]*There is nothing to import/);
+  t.is(jobs.upserts.length, 3);
+});
+
+test("an import with bad lines names each and writes nothing, unless told to leave them out", async (t) => {
+  const jobs = schedules();
+  const dir = await mkdtemp(join(tmpdir(), "svc-crontab-"));
+  t.teardown(() => rm(dir, { recursive: true }));
+  const file = join(dir, "crontab");
+  await writeFile(
+    file,
+    "61 * * * * a\n@reboot b\n* * * *\nCRON_TZ=Nowhere/Land\n0 0 * * * c\nCRON_TZ=\n1 1 * * * ok\n",
+  );
+  const refused = await svc(["import", file], jobs);
+  t.is(refused.exitCode, 2);
+  t.regex(
+    refused.stderr,
+    /^line 1: .*minute "61"[^\n]*\nline 2: @reboot is not supported[^\n]*\nline 3: .*a time and a command\nline 5: .*Nowhere[^\n]*\nsvc: 4 lines cannot be jobs, so nothing was written/,
+  );
+  t.is(jobs.upserts.length, 0);
+  const rest = await svc(["import", file, "--skip-bad", "--disabled"], jobs);
+  t.is(rest.exitCode, 0);
+  t.like(jobs.upserts, { 0: { id: "ok", enabled: false }, length: 1 });
+});
+
+for (const [args, uid, message] of [
+  [["--system"], 1000, /run it with sudo/],
+  [["--system", "--app", "a"], 0, /either --system or --app/],
+] as const) {
+  test(`import ${args.join(" ")} as ${uid} is refused`, async (t) => {
+    const { exitCode, stderr } = await svc(["import", "/nonexistent", ...args], schedules(), {
+      host: { uid },
+    });
+    t.is(exitCode, 2);
+    t.regex(stderr, message);
+  });
+}

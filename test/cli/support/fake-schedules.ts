@@ -1,0 +1,141 @@
+/** Jobs in memory, with the answers that the command line has to show. */
+import { clone, create } from "@bufbuild/protobuf";
+import { timestampFromDate } from "@bufbuild/protobuf/wkt";
+import type { ServiceImpl } from "@connectrpc/connect";
+import { ScheduleRunSchema, ScheduleSchema } from "../../../gen/svc/v1/schedule_pb.ts";
+import type { Schedule, ScheduleRun, ScheduleService } from "../../../gen/svc/v1/schedule_pb.ts";
+import { failedPrecondition, invalidField, notFound, SvcError } from "../../../src/errors.ts";
+
+/** What `runSvc` says is now: 2026-01-02T00:00:00Z. */
+const nowMs = Date.parse("2026-01-02T00:00:00Z");
+
+export type JobFields = Parameters<typeof create<typeof ScheduleSchema>>[1];
+
+/** A job with what tests look at: it fires in 4 minutes. */
+export function jobOf(fields: JobFields & { id: string }): Schedule {
+  return create(ScheduleSchema, {
+    trigger: "*/5 * * * *",
+    enabled: true,
+    action: { type: "shell", command: "echo hi" },
+    timeout: 600,
+    catchUp: "none",
+    ownerUid: 1000,
+    owner: "ada",
+    nextRunUnix: BigInt(nowMs / 1000 + 240),
+    ...(fields as object),
+  });
+}
+
+/** A run that began a minute ago and took 1.5 s. */
+export function runOf(fields: Partial<ScheduleRun> = {}): ScheduleRun {
+  return create(ScheduleRunSchema, {
+    id: "7",
+    jobId: "echo",
+    trigger: "manual",
+    status: "SUCCEEDED",
+    attempt: 1,
+    startedAt: timestampFromDate(new Date(nowMs - 60_000)),
+    endedAt: timestampFromDate(new Date(nowMs - 58_500)),
+    exitCode: 0,
+    output: "hi\n",
+    ownerUid: 1000,
+    ...(fields as object),
+  });
+}
+
+/** How the run of a job goes, by the job's id; others print `hi` and succeed. */
+export interface FakeRun {
+  readonly pieces?: readonly Uint8Array[];
+  readonly end?: Partial<ScheduleRun>;
+  /** A run goes already. */
+  readonly found?: boolean;
+  /** It never ends by itself. */
+  readonly hangs?: boolean;
+}
+
+export interface FakeSchedules {
+  readonly jobs: Schedule[];
+  readonly runs: Readonly<Record<string, FakeRun>>;
+  /** Every UpsertSchedule that was accepted. */
+  readonly upserts: Parameters<ServiceImpl<typeof ScheduleService>["upsertSchedule"]>[0][];
+}
+
+export function fakeSchedules(
+  { jobs, runs, upserts }: FakeSchedules,
+  onLeft: () => void,
+): Partial<ServiceImpl<typeof ScheduleService>> {
+  const find = (id: string, owner = 1000): Schedule => {
+    const job = jobs.find((each) => each.id === id && each.ownerUid === owner);
+    if (job === undefined) throw notFound("job", id);
+    return job;
+  };
+  return {
+    // One job on each page, so that a client has to ask again.
+    listSchedules: ({ managedBy, pageToken }) => {
+      const wanted = jobs.filter((job) => managedBy === undefined || job.managedBy === managedBy);
+      const at = Number(pageToken);
+      return {
+        schedules: wanted.slice(at, at + 1),
+        nextPageToken: at + 1 < wanted.length ? String(at + 1) : "",
+      };
+    },
+    getSchedule: ({ id, owner }) => find(id, owner),
+    upsertSchedule: (request) => {
+      const { id, trigger, owner: ownerUid = 1000, managedBy } = request;
+      if (trigger.includes("61")) throw invalidField("trigger", 'minute "61" must be 0 to 59');
+      if (id === "forbidden") throw new SvcError("permission_denied", "root_required", "shell needs root");
+      const at = jobs.findIndex((job) => job.id === id && job.ownerUid === ownerUid);
+      if (at !== -1 && jobs[at]?.managedBy !== managedBy) {
+        throw failedPrecondition("job_owned", `job "${id}" belongs to another`);
+      }
+      const { $typeName: _type, owner: _owner, enabled = true, ...fields } = request;
+      const job = jobOf({ ...fields, id, enabled, ownerUid });
+      if (!enabled) delete job.nextRunUnix;
+      if (at === -1) jobs.push(job);
+      else jobs[at] = job;
+      upserts.push(request);
+      return job;
+    },
+    removeSchedule: ({ id, owner }) => {
+      jobs.splice(jobs.indexOf(find(id, owner)), 1);
+      return { id };
+    },
+    runSchedule: ({ id }) => ({
+      started: runs[id]?.found !== true,
+      run: runOf({ jobId: find(id).id, status: "RUNNING" }),
+    }),
+    async *runScheduleStream({ id }, { signal }) {
+      const { pieces = [Buffer.from("hi\n")], end = {}, found = false, hangs = false } = runs[id] ?? {};
+      const run = runOf({ jobId: find(id).id, status: "RUNNING" });
+      yield { event: { case: "run", value: run }, started: !found };
+      for (const output of pieces) yield { event: { case: "output", value: output } };
+      if (hangs) {
+        await new Promise((resolve) => signal.addEventListener("abort", resolve));
+        onLeft();
+      }
+      yield { event: { case: "run", value: runOf({ jobId: id, ...end }) } };
+    },
+    cancelScheduleRun: ({ id }) => runOf({ jobId: find(id).id, status: "CANCELED" }),
+    listScheduleRuns: ({ id, limit }) => ({
+      runs: [
+        runOf({ id: "9", jobId: find(id).id, status: "FAILED", exitCode: 3, error: "exit code 3\nmore" }),
+        runOf({ id: "8", jobId: id, trigger: "schedule", attempt: 2, output: "eight \x1b[2J\n" }),
+      ].slice(0, limit),
+    }),
+    async *followScheduleRuns({ id }) {
+      const run = runOf({ jobId: id === "" ? "echo" : find(id).id });
+      yield { ...clone(ScheduleRunSchema, run), status: "RUNNING", endedAt: undefined };
+      yield run;
+    },
+    previewSchedule: ({ trigger, timeZone, count = 5 }) => {
+      if (trigger.includes("61")) throw invalidField("trigger", 'minute "61" must be 0 to 59');
+      if (timeZone === "Nowhere/Land")
+        throw invalidField("time_zone", 'there is no time zone "Nowhere/Land"');
+      const firings = [
+        { unix: BigInt(nowMs / 1000 + 60), localTime: "2026-01-02T01:01:00+01:00", anomaly: "gap" },
+        { unix: BigInt(nowMs / 1000 + 360), localTime: "2026-01-02T01:06:00+01:00", anomaly: "none" },
+      ].slice(0, count);
+      return { firings: trigger === "0 0 30 2 *" ? [] : firings, timeZone: timeZone || "Europe/Berlin" };
+    },
+  };
+}
