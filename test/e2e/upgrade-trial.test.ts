@@ -1,0 +1,104 @@
+/** A new version is started on trial before the old one goes, and asks for what it adds (decisions 18). */
+import { mkdir, readFile, readdir, writeFile } from "node:fs/promises";
+import { join } from "node:path";
+import test from "ava";
+import { AppService } from "../../gen/svc/v1/app_pb.ts";
+import { protocols, startDaemon } from "../support/daemon.ts";
+import { errorOf } from "../support/errors.ts";
+import { addVersion, freePort, writeRepository } from "../support/packages.ts";
+
+/** Changes what it finds in its data, says why it cannot go on, and ends. */
+const broken = `
+import { writeFileSync } from "node:fs";
+writeFileSync(process.env.SVC_DATA_DIR + "/notes", "eaten by the new version");
+console.error("the new version cannot read its notes");
+process.exit(7);
+`;
+
+/** Answers nothing on its port. */
+const deaf = "setInterval(() => undefined, 1000);\n";
+const healthCheck =
+  "health: { tcp: { port: http }, interval: 200ms, timeout: 200ms, retries: 2, start_period: 500ms }";
+
+for (const protocol of protocols) {
+  test(`a version that ends at once is undone with its last lines, data included (${protocol})`, async (t) => {
+    await using daemon = await startDaemon();
+    const apps = daemon.client(AppService, protocol);
+    const [repository, port] = [join(daemon.dir, "web.git"), await freePort()];
+    const spec = await writeRepository(repository, port, [{ version: "1.0.0" }]);
+    const { id, directory } = await apps.installApp({ spec });
+    await apps.startApp({ id });
+    await writeFile(join(directory, "data", "notes"), "ours");
+    await apps.stopApp({ id });
+    await addVersion(repository, port, { version: "1.1.0", files: { "server.mjs": broken } });
+
+    const error = await errorOf(apps.upgradeApp({ id }));
+
+    t.like(error, { code: "FailedPrecondition", reason: "start_failed" });
+    const { payload } = error;
+    t.true(payload.case === "commandFailed" && payload.value.exitCode === 7);
+    t.true(
+      payload.case === "commandFailed" &&
+        payload.value.lastLines.includes("the new version cannot read its notes"),
+    );
+    t.like(await apps.getApp({ id }), { version: "v1.0.0", state: "STOPPED" });
+    t.is(await readFile(join(directory, "data", "notes"), "utf8"), "ours");
+    t.deepEqual((await readdir(directory)).toSorted(), ["data", "logs", "repo", "volumes"]);
+    t.is((await apps.startApp({ id })).state, "RUNNING");
+  });
+}
+
+test("a version whose health check never passes is undone", async (t) => {
+  await using daemon = await startDaemon();
+  const apps = daemon.client(AppService);
+  const [repository, port] = [join(daemon.dir, "web.git"), await freePort()];
+  const spec = await writeRepository(repository, port, [{ version: "1.0.0", manifest: healthCheck }]);
+  const { id } = await apps.installApp({ spec });
+  await apps.startApp({ id });
+  await apps.stopApp({ id });
+  await addVersion(repository, port, {
+    version: "1.1.0",
+    manifest: healthCheck,
+    files: { "server.mjs": deaf },
+  });
+
+  t.like(await errorOf(apps.upgradeApp({ id })), { code: "FailedPrecondition", reason: "start_failed" });
+
+  t.like(await apps.getApp({ id }), { version: "v1.0.0", state: "STOPPED" });
+});
+
+test("an app that was never started is upgraded without a trial", async (t) => {
+  await using daemon = await startDaemon();
+  const apps = daemon.client(AppService);
+  const [repository, port] = [join(daemon.dir, "web.git"), await freePort()];
+  const spec = await writeRepository(repository, port, [{ version: "1.0.0" }]);
+  const { id } = await apps.installApp({ spec });
+  await addVersion(repository, port, { version: "1.1.0", files: { "server.mjs": broken } });
+
+  t.is((await apps.upgradeApp({ id })).to, "v1.1.0");
+});
+
+test("an upgrade asks for the licenses that the new version adds, and for no others", async (t) => {
+  await using daemon = await startDaemon();
+  const apps = daemon.client(AppService);
+  const [repository, port] = [join(daemon.dir, "web.git"), await freePort()];
+  await mkdir(repository, { recursive: true });
+  const files = { COPYING: "Share.\n" };
+  const spec = await writeRepository(repository, port, [{ version: "1.0.0", files }]);
+  const { id } = await apps.installApp({ spec, licenseAck: true });
+  await addVersion(repository, port, { version: "1.1.0", files });
+  t.is((await apps.upgradeApp({ id })).to, "v1.1.0", "what was accepted is not asked for again");
+  await addVersion(repository, port, { version: "1.2.0", files: { ...files, EULA: "Obey.\n" } });
+
+  const error = await errorOf(apps.upgradeApp({ id }));
+
+  t.like(error, { code: "FailedPrecondition", reason: "license_required" });
+  t.deepEqual(
+    error.payload.case === "licenseRequired" && error.payload.value.licenses.map(({ name }) => name),
+    ["EULA"],
+  );
+  t.is((await apps.getApp({ id })).version, "v1.1.0");
+  t.is((await apps.upgradeApp({ id, licenseAck: true })).to, "v1.2.0");
+  await addVersion(repository, port, { version: "1.3.0", files: { ...files, EULA: "Obey.\n" } });
+  t.is((await apps.upgradeApp({ id })).to, "v1.3.0");
+});
