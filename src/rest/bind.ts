@@ -30,6 +30,7 @@ type JsonObject = Record<string, JsonValue>;
  */
 export function bindRequest({ route, segments, query, body }: RequestParts): Message {
   const { input } = route.method;
+  if (query === "" && body === undefined && route.template.variables.length === 0) return create(input);
   const violations: FieldViolation[] = [];
   const json = placeBody(route, body);
 

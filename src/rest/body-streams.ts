@@ -56,20 +56,23 @@ export function hasRawAnswer({ method, responseBody }: Route): boolean {
 }
 
 /** Status and headers of a raw answer: its content type is the message's, the rest what the handler put on the call. */
-export function sendRawHead(response: RestResponse, call: RestCall, raw: RawBody | undefined): void {
-  const headers = answerHeaders(call);
+export function sendRawHead(response: RestResponse, headers: AnswerHeaders, raw: RawBody | undefined): void {
   headers["content-type"] =
     raw?.contentType === undefined || raw.contentType === "" ? "application/octet-stream" : raw.contentType;
   response.writeHead(headers["content-range"] === undefined ? 200 : 206, headers);
 }
 
+export type AnswerHeaders = Record<string, string | number>;
+
 /** The headers that every answer has, and those that the handler asked for. */
-export function answerHeaders(call: RestCall): Record<string, string | number> {
-  const headers: Record<string, string | number> = {
+export function answerHeaders(requestId: string, call: RestCall | undefined): AnswerHeaders {
+  const headers: AnswerHeaders = {
     "x-content-type-options": "nosniff",
     "cache-control": "no-store",
   };
-  for (const [name, value] of call.responseHeader ?? []) headers[name] = value;
+  if (requestId !== "") headers["x-request-id"] = requestId;
+  const added = call?.responseHeader;
+  if (added !== undefined) for (const [name, value] of added) headers[name] = value;
   return headers;
 }
 
@@ -82,16 +85,16 @@ export async function sendStream(
   {
     route,
     response,
-    call,
+    headers,
     writer,
-  }: { route: Route; response: RestResponse; call: RestCall; writer: JsonWriter },
+  }: { route: Route; response: RestResponse; headers: () => AnswerHeaders; writer: JsonWriter },
   messages: AsyncIterable<Message>,
   headOnly: boolean,
 ): Promise<void> {
   const isRaw = hasRawAnswer(route);
   const sendHead = (message: Message | undefined): void => {
-    if (isRaw) sendRawHead(response, call, message && rawAnswer(route, message));
-    else response.writeHead(200, { ...answerHeaders(call), "content-type": "application/x-ndjson" });
+    if (isRaw) sendRawHead(response, headers(), message && rawAnswer(route, message));
+    else response.writeHead(200, { ...headers(), "content-type": "application/x-ndjson" });
   };
   for await (const message of messages) {
     if (!response.headersSent) sendHead(message);

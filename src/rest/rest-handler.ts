@@ -1,6 +1,7 @@
 /** REST over node's `http` and `http2` servers: path → route → gate → body → message → pipeline → answer. */
 import type { Message } from "@bufbuild/protobuf";
 import { SvcError, invalidField, notFound } from "../errors.ts";
+import { AbortSource } from "../lib/abort-source.ts";
 import { bindRequest, hasRawBody, withRawBody } from "./bind.ts";
 import {
   answerHeaders,
@@ -11,6 +12,7 @@ import {
   sendStream,
   uploadMessages,
 } from "./body-streams.ts";
+import type { AnswerHeaders } from "./body-streams.ts";
 import { clientGone, errorAnswer } from "./errors.ts";
 import { JsonWriter } from "./json-writer.ts";
 import { parseJsonText } from "./json-text.ts";
@@ -31,10 +33,14 @@ export interface RestHandlerOptions<Call extends RestCall> {
   readonly maxBodyBytes?: number;
   /** Default 30 s. */
   readonly bodyTimeoutMs?: number;
-  /** Aborts the signal of every call under way. */
+  /** Ends every call under way. */
   readonly shutdownSignal?: AbortSignal;
+  /** What every answer to the request says as its `x-request-id`. Default: nothing. */
+  readonly requestIdOf?: (request: RestRequest) => string;
   /** Logs an error that is meant for nobody, and makes the one that the caller gets: `internal`, with a request id. */
   readonly internalError: (error: unknown, request: RestRequest) => SvcError;
+  /** Hears of every error that is answered. Default: nobody. */
+  readonly failed?: (request: RestRequest, error: SvcError) => void;
 }
 
 /**
@@ -62,13 +68,17 @@ class RestServer<Call extends RestCall> {
   readonly #pipeline: RestPipeline<Call>;
   readonly #router;
   readonly #writer = new JsonWriter();
-  /** Bytes of frozen answers that handlers give again and again. */
-  readonly #kept = new WeakMap<Message, Buffer>();
+  /** Bodies of frozen answers that handlers give again and again. */
+  readonly #kept = new WeakMap<Message, Body>();
   readonly #limits: BodyLimits;
   readonly #internalError: RestHandlerOptions<Call>["internalError"];
+  readonly #failed: RestHandlerOptions<Call>["failed"];
+  readonly #requestIdOf: (request: RestRequest) => string;
   readonly #shutdownSignal: AbortSignal | undefined;
-  /** The calls under way. */
-  readonly #live = new Set<AbortController>();
+  /** The ends of the calls under way. */
+  readonly #live = new Map<RestResponse, AbortSource>();
+  /** One listener for all responses: making, adding and removing one for each costs more than routing does. */
+  readonly #onGone: (this: RestResponse) => void;
 
   constructor(options: RestHandlerOptions<Call>) {
     this.#pipeline = options.pipeline;
@@ -78,36 +88,34 @@ class RestServer<Call extends RestCall> {
       bodyTimeoutMs: options.bodyTimeoutMs ?? 30_000,
     };
     this.#internalError = options.internalError;
+    this.#failed = options.failed;
+    this.#requestIdOf = options.requestIdOf ?? (() => "");
+    const live = this.#live;
+    this.#onGone = function () {
+      live.get(this)?.abort(clientGone());
+    };
     const { shutdownSignal } = options;
     this.#shutdownSignal = shutdownSignal;
     shutdownSignal?.addEventListener("abort", () => {
-      for (const controller of this.#live) controller.abort(shutdownSignal.reason);
+      for (const source of live.values()) source.abort(shutdownSignal.reason);
     });
   }
 
   async serve(request: RestRequest, response: RestResponse, url: string): Promise<void> {
-    const controller = new AbortController();
-    this.#live.add(controller);
-    if (this.#shutdownSignal?.aborted === true) controller.abort(this.#shutdownSignal.reason);
-    const onClose = (): void => controller.abort(clientGone());
-    response.once("close", onClose);
-    response.on("error", onClose);
+    const source = new AbortSource();
+    this.#live.set(response, source);
+    if (this.#shutdownSignal?.aborted === true) source.abort(this.#shutdownSignal.reason);
+    response.on("close", this.#onGone).on("error", this.#onGone);
     try {
-      await this.#answer(request, response, url, controller.signal);
+      await this.#answer(request, response, url, source);
     } catch (error) {
       this.#fail(request, response, error);
     } finally {
-      response.removeListener("close", onClose);
-      this.#live.delete(controller);
+      this.#live.delete(response);
     }
   }
 
-  async #answer(
-    request: RestRequest,
-    response: RestResponse,
-    url: string,
-    signal: AbortSignal,
-  ): Promise<void> {
+  #answer(request: RestRequest, response: RestResponse, url: string, source: AbortSource): Promise<void> {
     const question = url.indexOf("?");
     const path = question < 0 ? url : url.slice(0, question);
     const problem = pathProblem(path, { escapedSlash: "allow" });
@@ -115,16 +123,13 @@ class RestServer<Call extends RestCall> {
 
     const httpMethod = request.method ?? "";
     const match = this.#router.match(httpMethod, path);
-    const call = await this.#pipeline.gate(
-      match.kind === "route" ? match.route.method : undefined,
-      request,
-      signal,
-    );
+    const method = match.kind === "route" ? match.route.method : undefined;
+    const call = this.#pipeline.gate(method, request, source);
     if (match.kind === "not_found") throw notFound("route", `${httpMethod} ${path}`);
     if (match.kind === "method_not_allowed") throw new MethodNotAllowed(httpMethod, path, match.allow);
 
     const query = question < 0 ? "" : url.slice(question + 1);
-    await this.#dispatch(match, { request, response, query, call });
+    return this.#dispatch(match, { request, response, query, call });
   }
 
   async #dispatch(
@@ -144,13 +149,23 @@ class RestServer<Call extends RestCall> {
       this.#sendMessage(route, request, response, call, answer);
       return;
     }
-    const message = await this.#readMessage(route, segments, query, request);
+    const message =
+      declaredSize(request) === 0 && !hasRawBody(route)
+        ? this.#emptyMessage(route, segments, query, request)
+        : await this.#readMessage(route, segments, query, request);
     if (method.methodKind === "server_streaming") {
       const messages = this.#pipeline.serverStream(method, message, call);
-      await sendStream({ route, response, call, writer: this.#writer }, messages, headOnly);
+      const headers = (): AnswerHeaders => this.#answerHeaders(request, call);
+      await sendStream({ route, response, headers, writer: this.#writer }, messages, headOnly);
     } else {
       this.#sendMessage(route, request, response, call, await this.#pipeline.unary(method, message, call));
     }
+  }
+
+  /** The message of a request without a body: nothing to wait for. */
+  #emptyMessage(route: Route, segments: readonly string[], query: string, request: RestRequest): Message {
+    checkContentType(request);
+    return bindRequest({ route, segments, query, body: undefined });
   }
 
   async #readMessage(
@@ -182,21 +197,24 @@ class RestServer<Call extends RestCall> {
     discardBody(request, response);
     if (hasRawAnswer(route)) {
       const raw = rawAnswer(route, message);
-      sendRawHead(response, call, raw);
+      sendRawHead(response, this.#answerHeaders(request, call), raw);
       response.end(request.method === "HEAD" ? undefined : raw?.data);
       return;
     }
-    sendJson(request, response, 200, answerHeaders(call), this.#answerBody(route, message));
+    const body = this.#answerBody(route, message);
+    sendJson(request, response, 200, this.#answerHeaders(request, call), body);
   }
 
-  #answerBody(route: Route, message: Message): Buffer | string {
+  #answerHeaders(request: RestRequest, call: RestCall | undefined): AnswerHeaders {
+    return answerHeaders(this.#requestIdOf(request), call);
+  }
+
+  #answerBody(route: Route, message: Message): Body {
     const kept = this.#kept.get(message);
     if (kept !== undefined) return kept;
-    const text = answerText(this.#writer, route, message);
-    if (text.length < smallBodyLength) return text;
-    const bytes = Buffer.from(text);
-    if (route.responseBody === "" && Object.isFrozen(message)) this.#kept.set(message, bytes);
-    return bytes;
+    const body = bodyOf(answerText(this.#writer, route, message));
+    if (route.responseBody === "" && Object.isFrozen(message)) this.#kept.set(message, body);
+    return body;
   }
 
   #fail(request: RestRequest, response: RestResponse, error: unknown): void {
@@ -206,14 +224,28 @@ class RestServer<Call extends RestCall> {
     }
     discardBody(request, response);
     const known = isShown(error) ? error : this.#internalError(error, request);
+    this.#failed?.(request, known);
     const allow = error instanceof MethodNotAllowed ? error.allow : undefined;
     const { status, headers, body } = errorAnswer(this.#writer, known, allow);
-    sendJson(request, response, status, { ...answerHeaders({}), ...headers }, body);
+    const all = Object.assign(this.#answerHeaders(request, undefined), headers);
+    sendJson(request, response, status, all, bodyOf(body));
   }
+}
+
+/** A body as it is sent, and what its length is in bytes. */
+interface Body {
+  readonly content: Buffer | string;
+  readonly sizeBytes: number;
 }
 
 /** Up to here, in characters, a text goes out in one write together with its headers, which beats ready bytes. */
 const smallBodyLength = 4096;
+
+function bodyOf(text: string): Body {
+  if (text.length < smallBodyLength) return { content: text, sizeBytes: Buffer.byteLength(text) };
+  const bytes = Buffer.from(text);
+  return { content: bytes, sizeBytes: bytes.length };
+}
 
 /** HTTP/2's INTERNAL_ERROR (RFC 9113, section 7). */
 const streamInternalError = 0x2;
@@ -266,11 +298,11 @@ function sendJson(
   request: RestRequest,
   response: RestResponse,
   status: number,
-  headers: Record<string, string | number>,
-  body: Buffer | string,
+  headers: AnswerHeaders,
+  { content, sizeBytes }: Body,
 ): void {
   headers["content-type"] = "application/json";
-  headers["content-length"] = Buffer.byteLength(body);
+  headers["content-length"] = sizeBytes;
   response.writeHead(status, headers);
-  response.end(request.method === "HEAD" ? undefined : body);
+  response.end(request.method === "HEAD" ? undefined : content);
 }

@@ -4,6 +4,7 @@
  */
 import type { DescMethod, Message } from "@bufbuild/protobuf";
 import type { Readable, Writable } from "node:stream";
+import type { AbortSource } from "../lib/abort-source.ts";
 
 /** The request of node's `http` and `http2` servers, as much of it as REST needs. */
 export interface RestRequest extends Readable {
@@ -33,10 +34,10 @@ export interface RestPipeline<Call extends RestCall> {
   /**
    * Identity, and the method's access level, before a byte of the body is read.
    * @param method undefined for a path that leads nowhere: identity only, so that strangers learn nothing
-   * @param signal aborts when the client goes away or the daemon ends
+   * @param source aborts when the client goes away or the daemon ends
    * @throws SvcError: `unauthenticated`, `permission_denied`
    */
-  gate(method: DescMethod | undefined, request: RestRequest, signal: AbortSignal): Call | Promise<Call>;
+  gate(method: DescMethod | undefined, request: RestRequest, source: AbortSource): Call;
   /** Rules, handler, audit. @throws SvcError */
   unary(method: DescMethod, message: Message, call: Call): Promise<Message>;
   /** @throws SvcError, while iterating */

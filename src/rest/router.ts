@@ -35,11 +35,18 @@ type Endings = Map<string, Map<string, Route>>;
 export function createRouter(routes: Iterable<Route>): Router {
   const root = createNode();
   const verbs = new Set<string>();
+  /** What paths of literals alone lead to, by HTTP method and path: nothing beats literals. */
+  const fixed = new Map<string, RouteMatch>();
   for (const route of routes) {
     insert(root, route);
-    if (route.template.verb !== "") verbs.add(route.template.verb);
+    const { verb, segments, source } = route.template;
+    const isFixed = !segments.includes("*") && !segments.includes("**");
+    if (verb !== "") verbs.add(verb);
+    else if (isFixed) fixed.set(`${route.httpMethod} ${source}`, { kind: "route", route, segments });
   }
-  return { match: (httpMethod, path) => match(root, verbs, httpMethod, path) };
+  return {
+    match: (httpMethod, path) => fixed.get(`${httpMethod} ${path}`) ?? match(root, verbs, httpMethod, path),
+  };
 }
 
 /** The text that a variable takes from the raw segments of a match. */

@@ -6,6 +6,7 @@ import type { DescMethod, DescService } from "@bufbuild/protobuf";
 import { createContextValues } from "@connectrpc/connect";
 import type { ContextValues, HandlerContext } from "@connectrpc/connect";
 import { SvcError } from "../errors.ts";
+import type { AbortSource } from "../lib/abort-source.ts";
 import { deadlineExceeded, errorOfAbort } from "./error-mapping.ts";
 import { requestIdKey, userContextKey } from "./user-context.ts";
 import type { UserContext } from "./user-context.ts";
@@ -16,6 +17,8 @@ const longestTimerMs = 2 ** 31 - 1;
 /** What an ended call's signal aborts with; shared, as making an error for each call is the dearest part of ending it. */
 const callIsOver = new SvcError("canceled", "canceled", "the call is over");
 
+const noSignals: readonly AbortSignal[] = [];
+
 /** What a transport says about a call. */
 export interface Call {
   readonly user: UserContext;
@@ -25,10 +28,12 @@ export interface Call {
   readonly protocolName: string;
   /** Aborts when the client goes away. The pipeline adds shutdown, deadline and the end of the token. */
   readonly signal?: AbortSignal | undefined;
+  /** Likewise, for transports that make no signal before somebody asks for one. Has no other follower. */
+  readonly source?: AbortSource | undefined;
   /** Milliseconds that the client gives the call. */
   readonly timeoutMs?: number | undefined;
   /** Opens the answer's headers, when a handler wants to set some. */
-  readonly openResponseHeader?: (() => Headers) | undefined;
+  openResponseHeader?(): Headers;
 }
 
 export class CallContext implements HandlerContext {
@@ -42,7 +47,7 @@ export class CallContext implements HandlerContext {
   readonly requestId: string;
 
   readonly #connect: HandlerContext | undefined;
-  readonly #openResponseHeader: (() => Headers) | undefined;
+  readonly #call: Call;
   readonly #sources: readonly AbortSignal[];
   readonly #onSourceAbort = (event: Event): void => this.abort((event.target as AbortSignal).reason);
   readonly #timer: NodeJS.Timeout | undefined;
@@ -68,12 +73,16 @@ export class CallContext implements HandlerContext {
     this.values =
       connect?.values ?? createContextValues().set(userContextKey, user).set(requestIdKey, requestId);
     this.#connect = connect;
-    this.#openResponseHeader = call.openResponseHeader;
-    this.#sources = [call.signal, user.ended].filter((signal) => signal !== undefined);
+    this.#call = call;
+    this.#sources =
+      call.signal === undefined && user.ended === undefined
+        ? noSignals
+        : [call.signal, user.ended].filter((signal) => signal !== undefined);
     for (const source of this.#sources) {
       if (source.aborted) this.abort(source.reason);
       else source.addEventListener("abort", this.#onSourceAbort);
     }
+    call.source?.follow(this);
     if (call.timeoutMs !== undefined) {
       this.#deadline = Date.now() + call.timeoutMs;
       const delayMs = Math.min(Math.max(call.timeoutMs, 0), longestTimerMs);
@@ -104,7 +113,7 @@ export class CallContext implements HandlerContext {
   get responseHeader(): Headers {
     return (
       this.#connect?.responseHeader ??
-      (this.#responseHeader ??= this.#openResponseHeader?.() ?? new Headers())
+      (this.#responseHeader ??= this.#call.openResponseHeader?.() ?? new Headers())
     );
   }
 

@@ -5,6 +5,7 @@ import type {
   DescMethodServerStreaming,
   DescMethodUnary,
 } from "@bufbuild/protobuf";
+import type { AbortSource } from "../lib/abort-source.ts";
 import { createRestHandler } from "../rest/rest-handler.ts";
 import type { RestHandler } from "../rest/rest-handler.ts";
 import type { RestCall, RestPipeline } from "../rest/rest-pipeline.ts";
@@ -12,7 +13,8 @@ import type { Route } from "../rest/route.ts";
 import type { Call } from "../rpc/call-context.ts";
 import { shownError } from "../rpc/error-mapping.ts";
 import type { Pipeline } from "../rpc/pipeline.ts";
-import type { Caller, Callers } from "./http.ts";
+import type { AnswerNotes } from "./answer-notes.ts";
+import type { Caller, Callers, HttpRequest } from "./http.ts";
 import type { TransportLimits } from "./limits.ts";
 
 const protocolName = "rest";
@@ -22,16 +24,26 @@ class RestCallState implements RestCall, Call {
   readonly user;
   readonly requestId;
   readonly protocolName = protocolName;
-  readonly signal;
+  readonly source;
+  readonly #caller: Caller;
   #responseHeader: Headers | undefined;
 
-  constructor({ user, requestId }: Caller, signal: AbortSignal) {
-    this.user = user;
-    this.requestId = requestId;
-    this.signal = signal;
+  constructor(caller: Caller, source: AbortSource) {
+    this.user = caller.user;
+    this.requestId = caller.requestId;
+    this.source = source;
+    this.#caller = caller;
   }
 
-  readonly openResponseHeader = (): Headers => (this.#responseHeader ??= new Headers());
+  /** It is the pipeline's from here on, which notes what becomes of it. */
+  begun(): this {
+    this.#caller.isNoted = true;
+    return this;
+  }
+
+  openResponseHeader(): Headers {
+    return (this.#responseHeader ??= new Headers());
+  }
 
   /** What REST adds to the answer; undefined when nobody set anything. */
   get responseHeader(): Headers {
@@ -43,36 +55,45 @@ export interface RestFrontOptions {
   readonly pipeline: Pipeline;
   readonly routes: Iterable<Route>;
   readonly callers: Callers;
+  readonly notes: AnswerNotes;
   readonly limits: TransportLimits;
   readonly shutdownSignal: AbortSignal;
   readonly log: { error(details: object, message: string): void };
 }
 
 export function createRestFront(options: RestFrontOptions): RestHandler {
-  const { pipeline, routes, callers, limits, shutdownSignal, log } = options;
+  const { pipeline, routes, callers, notes, limits, shutdownSignal, log } = options;
 
   const restPipeline: RestPipeline<RestCallState> = {
-    gate(method, request, signal) {
+    gate(method, request, source) {
       const caller = callers.get(request);
       if (caller === undefined) throw new Error("the request carries no identity");
-      if (method !== undefined) pipeline.gate(method, caller.user, caller.requestId, protocolName);
-      return new RestCallState(caller, signal);
+      if (method !== undefined) {
+        // It notes whom it turns away.
+        caller.isNoted = true;
+        pipeline.gate(method, caller.user, caller.requestId, protocolName);
+        caller.isNoted = false;
+      }
+      return new RestCallState(caller, source);
     },
-    unary: (method, message, call) => pipeline.invokeUnary(method as DescMethodUnary, message, call),
+    unary: (method, message, call) => pipeline.invokeUnary(method as DescMethodUnary, message, call.begun()),
     serverStream: (method, message, call) =>
-      pipeline.invokeServerStream(method as DescMethodServerStreaming, message, call),
+      pipeline.invokeServerStream(method as DescMethodServerStreaming, message, call.begun()),
     clientStream: (method: DescMethod, messages, call) =>
-      pipeline.invokeClientStream(method as DescMethodClientStreaming, messages, call),
+      pipeline.invokeClientStream(method as DescMethodClientStreaming, messages, call.begun()),
   };
 
+  const requestIdOf = (request: object): string => callers.get(request)?.requestId ?? "";
   return createRestHandler({
     routes,
     pipeline: restPipeline,
     maxBodyBytes: limits.maxBodyBytes,
     bodyTimeoutMs: limits.requestTimeoutMs,
     shutdownSignal,
+    requestIdOf,
+    failed: (request, error) => notes.note(request as HttpRequest, { error }),
     internalError: (thrown, request) => {
-      const requestId = callers.get(request)?.requestId ?? "";
+      const requestId = requestIdOf(request);
       const error = shownError(thrown, requestId);
       if (error.code === "internal") log.error({ requestId, err: thrown }, "a request failed unexpectedly");
       return error;

@@ -6,6 +6,7 @@ import http from "node:http";
 import http2 from "node:http2";
 import type { AddressInfo } from "node:net";
 import { SvcError } from "../../../src/errors.ts";
+import type { AbortSource } from "../../../src/lib/abort-source.ts";
 import { createRestHandler } from "../../../src/rest/rest-handler.ts";
 import type { RestHandlerOptions } from "../../../src/rest/rest-handler.ts";
 import type { RestCall, RestPipeline, RestRequest } from "../../../src/rest/rest-pipeline.ts";
@@ -32,7 +33,7 @@ export class RecordingPipeline implements RestPipeline<RecordingCall> {
 
   readonly #waiting: (() => void)[] = [];
 
-  gate(method: DescMethod | undefined, _request: RestRequest, signal: AbortSignal): RecordingCall {
+  gate(method: DescMethod | undefined, _request: RestRequest, { signal }: AbortSource): RecordingCall {
     this.gates.push(method?.name);
     this.refuse?.(method);
     return { signal, responseHeader: new Headers() };
