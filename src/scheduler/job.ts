@@ -1,5 +1,5 @@
 /** A scheduled job as the rest of the scheduler sees it: defaults filled in, the trigger parsed. */
-import type { ScheduleActionType } from "../../gen/svc/v1/words.ts";
+import type { ScheduleActionType, ScheduleCatchUp } from "../../gen/svc/v1/words.ts";
 import type { Trigger } from "./trigger/trigger.ts";
 
 /** What names a job: an id is unique with its owner (decisions 24). */
@@ -37,11 +37,25 @@ export interface JobSpec {
   readonly keep?: number;
   readonly jitterSecs: number;
   readonly retries: number;
-  readonly catchUp: "none" | "latest";
+  readonly catchUp: ScheduleCatchUp;
 }
 
 /** A job that is kept. */
 export interface Job extends JobKey, JobSpec {
-  /** Unix milliseconds; never the same for two writes of one job. */
+  /** Unix milliseconds. */
   readonly updatedAtMs: number;
+  /** Never the same for two writes of one job. */
+  readonly revision: number;
+}
+
+/** The order of jobs everywhere: by owner, then by id. */
+export function compareKeys(a: JobKey, b: JobKey): number {
+  if (a.ownerUid !== b.ownerUid) return a.ownerUid - b.ownerUid;
+  if (a.id === b.id) return 0;
+  return a.id < b.id ? -1 : 1;
+}
+
+/** A key as one word, for maps. */
+export function keyText({ ownerUid, id }: JobKey): string {
+  return `${ownerUid}/${id}`;
 }

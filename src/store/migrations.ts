@@ -158,4 +158,21 @@ export const migrations: readonly string[] = [
   ALTER TABLE audit ADD COLUMN address TEXT;
   ALTER TABLE audit ADD COLUMN attempts INTEGER;
   `,
+  `
+  CREATE TABLE sources (
+    name TEXT PRIMARY KEY NOT NULL,
+    url TEXT NOT NULL
+  ) STRICT, WITHOUT ROWID;
+
+  CREATE TABLE credentials (
+    owner_uid INTEGER NOT NULL CHECK (owner_uid BETWEEN 0 AND 4294967294),
+    name TEXT NOT NULL,
+    kind TEXT NOT NULL CHECK (kind IN ('git', 'registry')),
+    host TEXT NOT NULL,
+    username TEXT NOT NULL,
+    secret TEXT NOT NULL,
+    updated_at INTEGER NOT NULL,
+    PRIMARY KEY (owner_uid, name)
+  ) STRICT, WITHOUT ROWID;
+  `,
 ];

@@ -1,0 +1,95 @@
+/** A registry and a run log over a store of their own, with a clock that the test turns. */
+import { JobRegistry } from "../../../src/scheduler/job-registry.ts";
+import { insertJob, updateJob } from "../../../src/scheduler/job-row.ts";
+import type { Job, JobKey, JobSpec } from "../../../src/scheduler/job.ts";
+import { readProcessIdentity } from "../../../src/lib/process-identity.ts";
+import { RunLog } from "../../../src/scheduler/run-log.ts";
+import type { RunOutcome } from "../../../src/scheduler/run.ts";
+import { parseTrigger } from "../../../src/scheduler/trigger/trigger.ts";
+import { currentExecutor, type Executor } from "../../../src/store/executors.ts";
+import { openStore, type Store } from "../../../src/store/store.ts";
+import { temporaryDir } from "../../store/support/temporary-store.ts";
+
+export interface World extends AsyncDisposable {
+  readonly dir: string;
+  readonly store: Store;
+  readonly registry: JobRegistry;
+  readonly log: RunLog;
+  readonly clock: { nowMs: number };
+}
+
+export interface WorldOptions {
+  /** Default: one that goes with the world. */
+  dir?: string;
+  /** Default: this process. */
+  executor?: Executor;
+}
+
+export async function openWorld(options: WorldOptions = {}): Promise<World> {
+  await using resources = new AsyncDisposableStack();
+  const dir = options.dir ?? resources.use(await temporaryDir()).path;
+  const clock = { nowMs: Date.UTC(2026, 0, 1) };
+  const store = resources.use(await openStore({ dir }));
+  const registry = resources.use(new JobRegistry(store));
+  const log = resources.use(
+    new RunLog({
+      store,
+      executor: options.executor ?? (await currentExecutor()),
+      now: () => clock.nowMs,
+      log: { info: () => undefined, error: () => undefined },
+    }),
+  );
+  const owned = resources.move();
+  return { dir, store, registry, log, clock, [Symbol.asyncDispose]: () => owned.disposeAsync() };
+}
+
+export function spec(changes: Partial<JobSpec> = {}): JobSpec {
+  return {
+    trigger: parseTrigger("hourly"),
+    timeZone: "",
+    enabled: true,
+    comment: "",
+    managedBy: "",
+    action: { type: "shell", command: "true" },
+    timeoutSecs: 600,
+    jitterSecs: 0,
+    retries: 0,
+    catchUp: "none",
+    ...changes,
+  };
+}
+
+/** Adds a job, or replaces the one of that key. */
+export async function putJob(
+  { store, registry, clock }: World,
+  key: JobKey,
+  changes: Partial<JobSpec> = {},
+): Promise<Job> {
+  const stored = registry.get(key);
+  await store.write([
+    stored === undefined
+      ? insertJob(key, spec(changes), clock.nowMs)
+      : updateJob(stored, spec(changes), clock.nowMs),
+  ]);
+  const job = registry.get(key);
+  if (job === undefined) throw new Error(`job ${key.id} was not kept`);
+  return job;
+}
+
+export async function removeJob({ store }: World, { ownerUid, id }: JobKey): Promise<void> {
+  await store.write([{ sql: "DELETE FROM jobs WHERE owner_uid = ? AND id = ?", params: [ownerUid, id] }]);
+}
+
+export const succeeded: RunOutcome = { status: "SUCCEEDED", output: "", error: "", truncated: false };
+
+/** An executor that is no more. */
+export async function deadExecutor(): Promise<Executor> {
+  return { ...(await currentExecutor()), startTicks: 1 };
+}
+
+/** Another executor that is alive: the process that started this one. */
+export async function otherExecutor(): Promise<Executor> {
+  const identity = await readProcessIdentity(process.ppid);
+  if (identity === undefined) throw new Error("this process has no parent");
+  return { ...(await currentExecutor()), ...identity };
+}
