@@ -1,7 +1,7 @@
 /** Which values a cron field allows, as bits; ranges and steps are expanded by cron-parser. */
-import { CronExpressionParser } from "cron-parser";
 import { cronFields } from "./cron-fields.ts";
 import type { CronField } from "./cron-fields.ts";
+import { loadCronParser } from "./load-cron-parser.cjs";
 
 /** Bits in a word: one less than the machine has, so that every word is a small positive integer. */
 export const wordBits = 31;
@@ -17,6 +17,7 @@ const maxRemembered = 4096;
 
 /** Turns the texts of cron fields into bits and remembers ranges and steps: among 100,000 jobs they are few. */
 export class ValueSets {
+  /** By field and text; cron-parser takes 20 µs for each. */
   readonly #expanded = new Map<string, ValueSet>();
 
   /**
@@ -40,7 +41,7 @@ export class ValueSets {
     const key = `${fieldIndex} ${item}`;
     const known = this.#expanded.get(key);
     if (known !== undefined) return known;
-    const set = setOf(field, expand(fieldIndex, item));
+    const set = setOf(field, item === "*" ? everyValue(field) : expand(fieldIndex, item));
     if (this.#expanded.size >= maxRemembered) this.#expanded.clear();
     this.#expanded.set(key, set);
     return set;
@@ -53,7 +54,7 @@ export class ValueSets {
  */
 function expand(fieldIndex: number, item: string): number[] {
   const texts = cronFields.map((_, at) => (at === fieldIndex ? item : "*"));
-  const { minute, hour, dayOfMonth, month, dayOfWeek } = CronExpressionParser.parse(texts.join(" ")).fields;
+  const { minute, hour, dayOfMonth, month, dayOfWeek } = loadCronParser().parse(texts.join(" ")).fields;
   return [minute, hour, dayOfMonth, month, dayOfWeek][fieldIndex]?.values.map(Number) ?? [];
 }
 
@@ -65,6 +66,10 @@ function setOf(field: CronField, values: readonly number[]): ValueSet {
     else high |= 1 << (bit - wordBits);
   }
   return { low, high };
+}
+
+function everyValue({ min, max }: CronField): number[] {
+  return Array.from({ length: max - min + 1 }, (_, at) => min + at);
 }
 
 function fieldAt(index: number): CronField {

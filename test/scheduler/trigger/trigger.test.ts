@@ -1,4 +1,7 @@
 /** What a trigger may look like (S 1.4.5), and what is said of everything else. */
+import { execFile } from "node:child_process";
+import { join } from "node:path";
+import { promisify } from "node:util";
 import test from "ava";
 import fc from "fast-check";
 import { SvcError } from "../../../src/errors.ts";
@@ -152,6 +155,24 @@ test("a parser that reads many triggers reads each as if it were the only one", 
       t.deepEqual(parser.parse(text), parseTrigger(text));
     }
   }
+});
+
+test("cron-parser is loaded when the first range or step is read", async (t) => {
+  const module = join(import.meta.dirname, "../../../src/scheduler/trigger/trigger.ts");
+  const program = `
+    import { createRequire } from "node:module";
+    import { parseTrigger } from ${JSON.stringify(module)};
+    const { cache } = createRequire(import.meta.url);
+    for (const text of ["07:05", "hourly", "0,30 7 * * 1", "0-9 * * * *"]) {
+      parseTrigger(text);
+      console.log(Object.keys(cache).some((file) => file.includes("/cron-parser/")));
+    }`;
+  const { stdout } = await promisify(execFile)(process.execPath, [
+    "--input-type=module-typescript",
+    "-e",
+    program,
+  ]);
+  t.is(stdout, "false\nfalse\nfalse\ntrue\n");
 });
 
 test("any text is a trigger or has a problem, and nothing else is thrown", (t) => {
