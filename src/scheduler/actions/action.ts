@@ -1,0 +1,47 @@
+/** What a job does when it runs: one file per kind of action, all of this shape. */
+import type { ScheduleActionType } from "../../../gen/svc/v1/words.ts";
+import type { Job } from "../job.ts";
+
+/** What surrounds an action while it runs. */
+export interface ActionWork {
+  /** Whether the job's owner has the root context: may do what concerns the host and not one user's apps. */
+  readonly isRoot: boolean;
+  /** Aborts at the job's timeout, when the run is canceled, and when the daemon stops. */
+  readonly signal: AbortSignal;
+  /** Takes output; nothing waits for it. */
+  readonly write: (output: Uint8Array | string) => void;
+}
+
+/** How an action ended that could be tried at all. */
+export interface ActionResult {
+  /** What went wrong; absent or empty when nothing did. */
+  readonly error?: string;
+  /** Exit code of a command. */
+  readonly exitCode?: number;
+  /** Status of an HTTP answer. */
+  readonly httpStatus?: number;
+  /** Not all of the output was taken. */
+  readonly isTruncated?: boolean;
+  /** What is done once the run is recorded; when it throws, the record says so. */
+  readonly afterwards?: (signal: AbortSignal) => Promise<void>;
+}
+
+export interface Action {
+  /** @throws SvcError when it cannot be done: its sentence is the run's error */
+  run(job: Job, work: ActionWork): Promise<ActionResult>;
+}
+
+export type Actions = Readonly<Record<ScheduleActionType, Action>>;
+
+/** Waits for work that nobody can cancel, no longer than until `signal` aborts. @throws the signal's reason */
+export async function unlessAborted<T>(work: Promise<T>, signal: AbortSignal): Promise<T> {
+  const { promise, reject } = Promise.withResolvers<never>();
+  const onAbort = (): void => reject(signal.reason as Error);
+  signal.addEventListener("abort", onAbort, { once: true });
+  if (signal.aborted) onAbort();
+  try {
+    return await Promise.race([work, promise]);
+  } finally {
+    signal.removeEventListener("abort", onAbort);
+  }
+}

@@ -1,0 +1,29 @@
+/** Values of headers are secrets (D24): they go to the job's own server, and nowhere else. */
+
+/** What another origin may be told after a redirect; any other header may hold a secret. */
+const harmless: ReadonlySet<string> = new Set([
+  "accept",
+  "accept-language",
+  "content-language",
+  "content-type",
+  "user-agent",
+]);
+
+export function harmlessHeaders(headers: Readonly<Record<string, string>>): Record<string, string> {
+  return Object.fromEntries(Object.entries(headers).filter(([name]) => harmless.has(name.toLowerCase())));
+}
+
+/** Shorter ones are found everywhere by chance. */
+const minSecretLength = 4;
+const mask = "***";
+
+/** Replaces the secrets among the headers in a text: servers like to repeat what they were sent. */
+export function maskSecrets(text: string, headers: Readonly<Record<string, string>>): string {
+  const secrets = Object.entries(headers)
+    .filter(([name]) => !harmless.has(name.toLowerCase()))
+    // The credential without its scheme, such as `Bearer`, too.
+    .flatMap(([, value]) => [value.trim(), ...value.trim().split(/\s+/).slice(1)])
+    .filter((secret) => secret.length >= minSecretLength)
+    .sort((a, b) => b.length - a.length);
+  return secrets.reduce((masked, secret) => masked.replaceAll(secret, mask), text);
+}

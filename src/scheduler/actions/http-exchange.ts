@@ -1,0 +1,116 @@
+/** One request and its answer: to addresses that were chosen before, so that no second look-up leads elsewhere. */
+import { Agent as HttpAgent, request as httpRequest, type IncomingMessage } from "node:http";
+import { Agent as HttpsAgent, request as httpsRequest } from "node:https";
+import type { LookupAddress } from "node:dns";
+import type { LookupFunction } from "node:net";
+
+export interface Exchange {
+  readonly url: URL;
+  readonly method: string;
+  readonly headers: Readonly<Record<string, string>>;
+  readonly body: string;
+  /** Where the URL's host may be connected to, in the order of preference. */
+  readonly addresses: readonly LookupAddress[];
+  readonly signal: AbortSignal;
+}
+
+export interface Answer {
+  readonly status: number;
+  /** Empty when there is none. */
+  readonly location: string;
+  /** The first bytes of the body. */
+  readonly body: Buffer;
+  /** There was more of it. */
+  readonly isTruncated: boolean;
+}
+
+/** Headers that say how the message is carried, which is decided here. */
+const hopHeaders: ReadonlySet<string> = new Set([
+  "connection",
+  "content-length",
+  "expect",
+  "keep-alive",
+  "proxy-authorization",
+  "proxy-connection",
+  "te",
+  "trailer",
+  "transfer-encoding",
+  "upgrade",
+]);
+
+/**
+ * Sends the request over a connection of its own, never by a proxy, and reads at most `maxBodyBytes` of the answer.
+ * @throws Error as node:http has it; the signal's reason
+ */
+export async function exchange(request: Exchange, maxBodyBytes: number): Promise<Answer> {
+  const { url, method, body, signal } = request;
+  const isHttps = url.protocol === "https:";
+  // An agent of its own: the global one may have a proxy of the environment, and keeps connections for whoever comes next.
+  const agent = isHttps ? new HttpsAgent({ keepAlive: false }) : new HttpAgent({ keepAlive: false });
+  const { promise, resolve, reject } = Promise.withResolvers<IncomingMessage>();
+  const outgoing = (isHttps ? httpsRequest : httpRequest)(url, {
+    agent,
+    method,
+    headers: { ...ownHeaders(body, method), ...withoutHopHeaders(request.headers) },
+    lookup: pinned(request.addresses),
+    signal,
+  });
+  outgoing.once("response", resolve);
+  outgoing.once("error", reject);
+  outgoing.end(body);
+  try {
+    const answer = await promise;
+    return {
+      status: answer.statusCode ?? 0,
+      location: answer.headers.location ?? "",
+      ...(await readBody(answer, maxBodyBytes)),
+    };
+  } catch (error) {
+    signal.throwIfAborted();
+    throw error;
+  } finally {
+    outgoing.destroy();
+    agent.destroy();
+  }
+}
+
+async function readBody(
+  answer: IncomingMessage,
+  maxBytes: number,
+): Promise<{ body: Buffer; isTruncated: boolean }> {
+  const chunks: Buffer[] = [];
+  let length = 0;
+  for await (const chunk of answer as AsyncIterable<Buffer>) {
+    chunks.push(chunk);
+    length += chunk.length;
+    if (length > maxBytes) break;
+  }
+  return { body: Buffer.concat(chunks).subarray(0, maxBytes), isTruncated: length > maxBytes };
+}
+
+function ownHeaders(body: string, method: string): Record<string, string> {
+  const length = Buffer.byteLength(body);
+  const hasBody = length > 0 || ["POST", "PUT", "PATCH"].includes(method);
+  return {
+    accept: "*/*",
+    // The output is kept as it comes.
+    "accept-encoding": "identity",
+    "user-agent": "svc",
+    connection: "close",
+    ...(hasBody && { "content-length": String(length) }),
+  };
+}
+
+/** In lower case, so that the owner's headers replace those that are sent by default. */
+function withoutHopHeaders(headers: Readonly<Record<string, string>>): Record<string, string> {
+  const entries = Object.entries(headers).map(([name, value]) => [name.toLowerCase(), value] as const);
+  return Object.fromEntries(entries.filter(([name]) => !hopHeaders.has(name)));
+}
+
+/** Answers with what was chosen, whatever is asked. */
+function pinned(addresses: readonly LookupAddress[]): LookupFunction {
+  return (_hostname, options, done) => {
+    if (options.all) done(null, [...addresses]);
+    else done(null, addresses[0]?.address ?? "", addresses[0]?.family);
+  };
+}

@@ -1,0 +1,120 @@
+/** `http`: one request, its redirects followed. A status of 400 or above fails the run (S 1.4.9). */
+import type { LookupAddress } from "node:dns";
+import { isIP } from "node:net";
+import { SvcError } from "../../errors.ts";
+import { capText, outputCapBytes } from "../capped-output.ts";
+import { unlessAborted, type Action, type ActionResult, type ActionWork } from "./action.ts";
+import { AddressPolicy } from "./address-policy.ts";
+import { exchange, type Answer } from "./http-exchange.ts";
+import { harmlessHeaders, maskSecrets } from "./header-secrets.ts";
+import type { JobAction } from "../job.ts";
+
+const maxRedirects = 10;
+
+export interface HttpOptions {
+  /** All addresses of a host name. */
+  lookup: (hostname: string) => Promise<readonly LookupAddress[]>;
+}
+
+/** A request as it changes from one redirect to the next. */
+interface Step {
+  url: URL;
+  method: string;
+  headers: Readonly<Record<string, string>>;
+  body: string;
+}
+
+export function createHttpAction({ lookup }: HttpOptions): Action {
+  const policy = new AddressPolicy();
+
+  /** Where the host of a URL may be connected to. Every address counts: the kernel may take any of them. */
+  async function addressesOf({ hostname }: URL, work: ActionWork): Promise<readonly LookupAddress[]> {
+    // The URL parser has brought 0x7f.1, 017700000001 and 2130706433 into the one form.
+    const literal = hostname.replace(/^\[|\]$/g, "");
+    const family = isIP(literal);
+    const addresses =
+      family === 0 ? await unlessAborted(lookup(hostname), work.signal) : [{ address: literal, family }];
+    const blocked = work.isRoot ? undefined : addresses.find(({ address }) => policy.isBlocked(address));
+    if (blocked !== undefined) throw addressDenied(hostname, blocked.address);
+    return addresses;
+  }
+
+  async function send(step: Step, work: ActionWork): Promise<Answer> {
+    try {
+      const addresses = await addressesOf(step.url, work);
+      return await exchange({ ...step, addresses, signal: work.signal }, outputCapBytes);
+    } catch (error) {
+      work.signal.throwIfAborted();
+      throw error instanceof SvcError ? error : unreachable(step.url, error);
+    }
+  }
+
+  return {
+    async run({ action }, work) {
+      let step = firstStep(action);
+      for (let redirects = 0; ; redirects += 1) {
+        const answer = await send(step, work);
+        const next = redirectOf(step, answer);
+        if (next === undefined) return resultOf(step, answer, action, work);
+        if (redirects === maxRedirects) {
+          const error = `more than ${maxRedirects} redirects, the last one from ${step.url.origin}`;
+          return { error, httpStatus: answer.status };
+        }
+        step = next;
+      }
+    },
+  };
+}
+
+function firstStep({ url = "", method = "GET", headers = {}, body = "" }: JobAction): Step {
+  return { url: parseUrl(url), method: method === "" ? "GET" : method, headers, body };
+}
+
+function resultOf(step: Step, answer: Answer, action: JobAction, work: ActionWork): ActionResult {
+  const { status: httpStatus, body, isTruncated } = answer;
+  work.write(maskSecrets(body.toString("utf8"), action.headers ?? {}));
+  const result = { httpStatus, isTruncated };
+  return httpStatus < 400
+    ? result
+    : { ...result, error: `${step.url.origin} answered with status ${httpStatus}` };
+}
+
+/** The request that follows, as the Fetch standard has it (HTTP-redirect fetch); undefined when none does. */
+function redirectOf(step: Step, { status, location }: Answer): Step | undefined {
+  if (![301, 302, 303, 307, 308].includes(status) || location === "") return undefined;
+  const url = parseUrl(location, step.url);
+  const isSameOrigin = url.origin === step.url.origin;
+  const becomesGet = (status === 303 && step.method !== "HEAD") || (status < 303 && step.method === "POST");
+  const headers = isSameOrigin ? step.headers : harmlessHeaders(step.headers);
+  if (!becomesGet) return { ...step, url, headers };
+  const withoutBody = Object.entries(headers).filter(([name]) => !name.toLowerCase().startsWith("content-"));
+  return { url, method: "GET", headers: Object.fromEntries(withoutBody), body: "" };
+}
+
+/** @throws SvcError for what is no http URL */
+function parseUrl(text: string, base?: URL): URL {
+  const url = URL.parse(text, base?.href);
+  if (url !== null && /^https?:$/.test(url.protocol)) return url;
+  // Not quoted: a query may hold a key.
+  const what = base === undefined ? "the url" : `${base.origin} redirects to something that`;
+  throw new SvcError("invalid_argument", "invalid_request", `${what} is no valid http:// or https:// URL`);
+}
+
+function addressDenied(hostname: string, address: string): SvcError {
+  const where = hostname.includes(address) ? address : `${hostname} (${address})`;
+  const message = `${where} is the host itself or its own network, which only root's jobs may call`;
+  return new SvcError("permission_denied", "denied", message);
+}
+
+function unreachable(url: URL, error: unknown): SvcError {
+  const { text } = capText(whyOf(error));
+  return new SvcError("unavailable", "unavailable", `${url.origin} cannot be reached: ${text}`, {
+    cause: error,
+  });
+}
+
+/** Where several addresses were tried there is one error for each. */
+function whyOf(error: unknown): string {
+  if (error instanceof AggregateError) return error.errors.map(whyOf).join("; ");
+  return error instanceof Error ? error.message : String(error);
+}

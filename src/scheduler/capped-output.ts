@@ -1,0 +1,110 @@
+/** Output of a run, kept within its bound: head and tail with a marker between where there was more (D23). */
+import { StringDecoder } from "node:string_decoder";
+
+/** Bytes, in UTF-8, that are kept of output and of error each (S 2.8). */
+export const outputCapBytes = 64 * 1024;
+/** Room for the marker. */
+const markerBytes = 64;
+const headBytes = outputCapBytes / 2;
+const tailBytes = outputCapBytes / 2 - markerBytes;
+
+export interface CappedText {
+  /** Well-formed, at most `outputCapBytes` in UTF-8; bytes that are no UTF-8 are U+FFFD. */
+  readonly text: string;
+  readonly isTruncated: boolean;
+}
+
+/** Takes any amount of bytes and holds less than three times the bound of them. */
+export class CappedOutput {
+  readonly #head: Uint8Array[] = [];
+  #headHeld = 0;
+  #tail: Uint8Array[] = [];
+  #tailHeld = 0;
+  #leftOut = 0;
+
+  push(bytes: Uint8Array): void {
+    const rest = this.#fillHead(bytes);
+    if (rest.length === 0) return;
+    // A copy: a slice would keep the whole chunk that it comes from.
+    this.#tail.push(Buffer.from(rest.subarray(-tailBytes)));
+    this.#leftOut += Math.max(0, rest.length - tailBytes);
+    this.#tailHeld += Math.min(rest.length, tailBytes);
+    // In strides, so that a flood of small chunks is not copied again and again.
+    if (this.#tailHeld > 2 * tailBytes) this.#trimTail();
+  }
+
+  read(): CappedText {
+    this.#trimTail();
+    const head = Buffer.concat(this.#head);
+    const tail = Buffer.concat(this.#tail);
+    if (this.#leftOut === 0) return capText(decode(Buffer.concat([head, tail])));
+    return join(decode(withoutPartialEnd(head)), decode(withoutPartialStart(tail)), this.#leftOut);
+  }
+
+  /** What does not fit into the head. */
+  #fillHead(bytes: Uint8Array): Uint8Array {
+    const room = headBytes - this.#headHeld;
+    if (room === 0) return bytes;
+    const taken = Buffer.from(bytes.subarray(0, room));
+    this.#head.push(taken);
+    this.#headHeld += taken.length;
+    return bytes.subarray(room);
+  }
+
+  #trimTail(): void {
+    if (this.#tailHeld <= tailBytes) return;
+    const all = Buffer.concat(this.#tail);
+    this.#leftOut += all.length - tailBytes;
+    this.#tail = [Buffer.from(all.subarray(-tailBytes))];
+    this.#tailHeld = tailBytes;
+  }
+}
+
+/** A text within the same bound. */
+export function capText(text: string): CappedText {
+  const bytes = Buffer.from(text);
+  if (bytes.length <= outputCapBytes) return { text: text.toWellFormed(), isTruncated: false };
+  const head = bytes.subarray(0, headBytes);
+  const tail = bytes.subarray(-tailBytes);
+  const leftOut = bytes.length - headBytes - tailBytes;
+  return join(decode(withoutPartialEnd(head)), decode(withoutPartialStart(tail)), leftOut);
+}
+
+function join(head: string, tail: string, leftOutBytes: number): CappedText {
+  const marker = `\n[… ${leftOutBytes} bytes left out …]\n`;
+  // Bytes that are no UTF-8 grow when they are replaced.
+  const text = `${shorten(head, headBytes, "end")}${marker}${shorten(tail, tailBytes, "start")}`;
+  return { text, isTruncated: true };
+}
+
+function shorten(text: string, maxBytes: number, side: "start" | "end"): string {
+  const bytes = Buffer.from(text);
+  if (bytes.length <= maxBytes) return text;
+  return side === "end"
+    ? decode(withoutPartialEnd(bytes.subarray(0, maxBytes)))
+    : decode(withoutPartialStart(bytes.subarray(-maxBytes)));
+}
+
+function decode(bytes: Buffer): string {
+  return bytes.toString("utf8");
+}
+
+/** Without the first bytes of a character whose last ones are missing. */
+function withoutPartialEnd(bytes: Buffer): Buffer {
+  const decoder = new StringDecoder("utf8");
+  decoder.write(bytes);
+  const partial = decoder.end();
+  if (partial === "") return bytes;
+  for (let length = 1; length <= 3; length += 1) {
+    const isLead = ((bytes.at(-length) ?? 0) & 0xc0) === 0xc0;
+    if (isLead) return bytes.subarray(0, -length);
+  }
+  return bytes;
+}
+
+/** Without the last bytes of a character whose first ones are missing. */
+function withoutPartialStart(bytes: Buffer): Buffer {
+  let start = 0;
+  while (start < 3 && ((bytes[start] ?? 0) & 0xc0) === 0x80) start += 1;
+  return bytes.subarray(start);
+}

@@ -1,0 +1,36 @@
+/** Time as the scheduler sees it: a wall clock that people and NTP set, and a timer that knows nothing of that. */
+
+export interface Clock {
+  /** Unix milliseconds; goes back and jumps ahead when the clock is set, and jumps ahead after a suspend. */
+  nowMs(): number;
+  /** Milliseconds since some point, never set; stands still in a suspend. */
+  monotonicMs(): number;
+  /** Calls `action` once after `delayMs`, measured by the monotonic clock. Disposing it in time prevents that. */
+  setTimer(delayMs: number, action: () => void): Disposable;
+}
+
+/** The host's. Its timers keep no process alive: what they belong to does. */
+export function systemClock(now: () => number = Date.now): Clock {
+  return {
+    nowMs: now,
+    monotonicMs: () => performance.now(),
+    setTimer(delayMs, action) {
+      const timer = setTimeout(action, delayMs).unref();
+      return { [Symbol.dispose]: () => clearTimeout(timer) };
+    },
+  };
+}
+
+/** Resolves after `delayMs`. @throws the signal's reason as soon as it aborts */
+export async function pause(clock: Clock, delayMs: number, signal: AbortSignal): Promise<void> {
+  signal.throwIfAborted();
+  const { promise, resolve, reject } = Promise.withResolvers<undefined>();
+  const onAbort = (): void => reject(signal.reason as Error);
+  signal.addEventListener("abort", onAbort, { once: true });
+  using _timer = clock.setTimer(delayMs, () => resolve(undefined));
+  try {
+    await promise;
+  } finally {
+    signal.removeEventListener("abort", onAbort);
+  }
+}

@@ -1,0 +1,135 @@
+/**
+ * What becomes of a job that is due: it waits for its jitter and for a slot, is started, and is tried again when it
+ * failed. A firing that meets the run before is skipped and counted (S 1.4.3, 1.4.4).
+ */
+import { pause, type Clock } from "./clock.ts";
+import { keyText } from "./job-key.ts";
+import type { JobRegistry } from "./job-registry.ts";
+import type { Job } from "./job.ts";
+import type { RunSlots } from "./run-slots.ts";
+import type { Run, RunCause } from "./run.ts";
+import type { Runner } from "./runner.ts";
+import type { SkipCounts } from "./skip-counts.ts";
+
+export interface DueJobsOptions {
+  jobs: Pick<JobRegistry, "get">;
+  runner: Pick<Runner, "start" | "isGoing" | "ended">;
+  slots: RunSlots;
+  skips: Pick<SkipCounts, "add">;
+  clock: Clock;
+  /** From 0 up to and without 1. */
+  random: () => number;
+  log: { error(details: object, message: string): void };
+}
+
+/** Before the first retry; each later one waits twice as long as the one before, up to the second. */
+const firstRetryMs = 30_000;
+const maxRetryMs = 30 * 60_000;
+
+export class DueJobs implements Disposable {
+  readonly #options: DueJobsOptions;
+  /** Jobs that wait for their jitter or a slot, each at most once: the bound of both queues. */
+  readonly #waiting = new Set<string>();
+  /** Jobs that wait for another attempt; aborting ends that. */
+  readonly #retrying = new Map<string, AbortController>();
+  readonly #stopping = new AbortController();
+
+  constructor(options: DueJobsOptions) {
+    this.#options = options;
+  }
+
+  /** Lets a job run that is due in the minute at `scheduledAtMs`. Returns at once. */
+  fire(job: Job, scheduledAtMs: number): void {
+    const { runner, skips } = this.#options;
+    const key = keyText(job);
+    if (this.#stopping.signal.aborted) return;
+    if (this.#waiting.has(key) || runner.isGoing(job)) {
+      skips.add(job, "running", scheduledAtMs);
+      return;
+    }
+    // It is tried anew anyway.
+    this.#retrying.get(key)?.abort();
+    this.#waiting.add(key);
+    void this.#guard(job, async () => {
+      try {
+        await this.#jitter(job);
+        await this.#attempt(job, { trigger: "schedule", attempt: 1, scheduledAtMs });
+      } finally {
+        this.#waiting.delete(key);
+      }
+    });
+  }
+
+  async #jitter({ jitterSecs }: Job): Promise<void> {
+    const { clock, random } = this.#options;
+    if (jitterSecs > 0) await pause(clock, random() * jitterSecs * 1_000, this.#stopping.signal);
+  }
+
+  /** Starts a run in a slot, keeps that until the run has ended, and sees to the next attempt. */
+  async #attempt(job: Job, cause: RunCause): Promise<void> {
+    const { slots, runner, skips, jobs } = this.#options;
+    const slot = await slots.take(job.ownerUid);
+    let run: Run | undefined;
+    try {
+      // What was waited for may have been edited or removed meanwhile.
+      const current = jobs.get(job);
+      const isWanted = current?.enabled === true && (cause.attempt === 1 || isSame(current, job));
+      if (!isWanted || this.#stopping.signal.aborted) return;
+      const started = await runner.start(current, cause);
+      this.#waiting.delete(keyText(job));
+      if (!started.started) {
+        skips.add(job, "running", cause.scheduledAtMs ?? started.run.startedAtMs);
+        return;
+      }
+      run = await runner.ended(started.run.id);
+      if (run !== undefined && isWorthRetry(current, run)) this.#retryLater(current, run);
+    } finally {
+      slot[Symbol.dispose]();
+    }
+  }
+
+  #retryLater(job: Job, { attempt, ...cause }: Run): void {
+    const { clock } = this.#options;
+    const key = keyText(job);
+    const retry = new AbortController();
+    const signal = AbortSignal.any([retry.signal, this.#stopping.signal]);
+    this.#retrying.set(key, retry);
+    void this.#guard(job, async () => {
+      try {
+        await pause(clock, Math.min(firstRetryMs * 2 ** (attempt - 1), maxRetryMs), signal);
+      } catch {
+        return;
+      } finally {
+        if (this.#retrying.get(key) === retry) this.#retrying.delete(key);
+      }
+      const { trigger, scheduledAtMs } = cause;
+      const next = { trigger, attempt: attempt + 1, ...(scheduledAtMs !== undefined && { scheduledAtMs }) };
+      await this.#attempt(job, next);
+    });
+  }
+
+  /** Nobody waits for what happens to a due job. */
+  async #guard(job: Job, work: () => Promise<void>): Promise<void> {
+    try {
+      await work();
+    } catch (error) {
+      if (this.#stopping.signal.aborted) return;
+      const details = { err: error, job: job.id, owner: job.ownerUid };
+      this.#options.log.error(details, "a job that was due could not be started");
+    }
+  }
+
+  /** Forgets those who wait; what runs is the runner's. */
+  [Symbol.dispose](): void {
+    this.#stopping.abort(new Error("the scheduler stops"));
+  }
+}
+
+/** Whether nobody has written the job since. */
+function isSame(current: Job, job: Job): boolean {
+  return current.updatedAtMs === job.updatedAtMs;
+}
+
+function isWorthRetry({ retries }: Job, { attempt, outcome }: Run): boolean {
+  return attempt <= retries && (outcome?.status === "FAILED" || outcome?.status === "TIMED_OUT");
+}

@@ -1,0 +1,104 @@
+/** What runs jobs, put together: for the daemon with the clock that fires them, for a command of its own without. */
+import type { Identities } from "../identity/identity.ts";
+import type { Store } from "../store/store.ts";
+import { createAppUpdateAction } from "./actions/app-update.ts";
+import { createBackupAction } from "./actions/backup.ts";
+import { createHttpAction, type HttpOptions } from "./actions/http.ts";
+import { createLifecycleAction } from "./actions/app-lifecycle.ts";
+import { createNodeRebootAction } from "./actions/node-reboot.ts";
+import { createShellAction } from "./actions/shell.ts";
+import type { Actions } from "./actions/action.ts";
+import type { AppHands } from "./actions/app-hands.ts";
+import type { BackupPass } from "./backup-pass.ts";
+import type { Clock } from "./clock.ts";
+import { DueJobs } from "./due-jobs.ts";
+import { createEvaluationMark } from "./evaluation-mark.ts";
+import { Evaluator } from "./evaluator.ts";
+import type { JobRegistry } from "./job-registry.ts";
+import { RunSlots } from "./run-slots.ts";
+import type { RunLog } from "./run-log.ts";
+import { Runner } from "./runner.ts";
+import { SkipCounts } from "./skip-counts.ts";
+import type { Zones } from "./trigger/zone.ts";
+
+export interface SchedulerOptions {
+  store: Store;
+  jobs: JobRegistry;
+  runs: RunLog;
+  zones: Zones;
+  apps: AppHands;
+  identities: Identities;
+  lookup: HttpOptions["lookup"];
+  /** `[system] reboot_command`, as an argv. */
+  rebootCommand: readonly string[];
+  backups: BackupPass;
+  clock: Clock;
+  log: {
+    info(details: object, message: string): void;
+    warn(details: object, message: string): void;
+    error(details: object, message: string): void;
+  };
+}
+
+export class Scheduler implements AsyncDisposable {
+  readonly runner: Runner;
+  readonly #options: SchedulerOptions;
+  readonly #evaluation = new AsyncDisposableStack();
+  readonly #subscription: Disposable;
+
+  constructor(options: SchedulerOptions) {
+    const { store, jobs, runs, clock, identities, log } = options;
+    this.#options = options;
+    this.runner = new Runner({
+      runs,
+      actions: createActions(options),
+      clock,
+      // The daemon's own uid is its root context (D10).
+      isRoot: (ownerUid) => ownerUid === identities.selfUid || ownerUid === 0,
+      log,
+    });
+    this.#subscription = store.onChange(() => this.runner.endOrphans((key) => jobs.get(key) !== undefined));
+  }
+
+  /** Fires jobs from now on. */
+  start(): void {
+    const { store, jobs, runs, zones, backups, clock, log } = this.#options;
+    const skips = this.#evaluation.use(new SkipCounts({ runs, clock, log }));
+    const due = this.#evaluation.use(
+      new DueJobs({
+        jobs,
+        runner: this.runner,
+        slots: new RunSlots(),
+        skips,
+        clock,
+        random: Math.random,
+        log,
+      }),
+    );
+    const mark = createEvaluationMark(store);
+    const evaluator = this.#evaluation.use(
+      new Evaluator({ jobs, zones, due, skips, mark, backups, clock, log }),
+    );
+    evaluator.start();
+  }
+
+  /** Fires nothing any more, then ends what runs. */
+  async [Symbol.asyncDispose](): Promise<void> {
+    await this.#evaluation.disposeAsync();
+    await this.runner[Symbol.asyncDispose]();
+    this.#subscription[Symbol.dispose]();
+  }
+}
+
+function createActions({ identities, apps, lookup, rebootCommand, clock }: SchedulerOptions): Actions {
+  return {
+    node_reboot: createNodeRebootAction({ command: rebootCommand, identities, clock }),
+    app_start: createLifecycleAction(apps, "start"),
+    app_stop: createLifecycleAction(apps, "stop"),
+    app_restart: createLifecycleAction(apps, "restart"),
+    app_update: createAppUpdateAction(apps),
+    backup: createBackupAction(),
+    shell: createShellAction({ identities, apps }),
+    http: createHttpAction({ lookup }),
+  };
+}
