@@ -1,0 +1,218 @@
+/** What is on the engine, known without asking it each time: fed by its events, never more than a second old. */
+import type { SvcError } from "../errors.ts";
+import { ContainerCache, type ContainerList } from "./container-cache.ts";
+import type { ContainerRecord } from "./container-record.ts";
+import { imageRecord, networkRecord, volumeRecord } from "./engine-objects.ts";
+import type { ImageRecord, NetworkRecord, VolumeRecord } from "./engine-objects.ts";
+import type { DockerEngine } from "./engine.ts";
+import type { EngineEvents } from "./events.ts";
+import { CachedInventory, type InventoryList } from "./inventory-list.ts";
+
+export type EngineChange =
+  /** These containers are other ones, or gone. */
+  | { readonly kind: "containers"; readonly ids: ReadonlySet<string> }
+  /** Something happened to one of these lists. */
+  | { readonly kind: "images" | "volumes" | "networks" }
+  /** The engine is there, and all its containers are known anew. */
+  | { readonly kind: "available" }
+  /** The engine is away: nothing is known of what it does. */
+  | { readonly kind: "unavailable"; readonly error: SvcError };
+
+export interface EngineStateOptions {
+  engine: DockerEngine;
+  events: EngineEvents;
+  /** Unix milliseconds. */
+  now?: () => number;
+  log?: (message: string, details: Record<string, unknown>) => void;
+}
+
+/** Nothing that is read is older than this. */
+const maxAgeMs = 1_000;
+const retryMs = 1_000;
+/** For each question behind a read. */
+const answerMs = 5_000;
+
+/**
+ * Follows the engine from the first read or `start()` on. All reads throw SvcError `unavailable` while the engine is away or
+ * hangs, within 5 s.
+ */
+export class EngineState implements AsyncDisposable {
+  readonly #engine: DockerEngine;
+  readonly #events: EngineEvents;
+  readonly #log: (message: string, details: Record<string, unknown>) => void;
+  readonly #containers: ContainerCache;
+  readonly #images: CachedInventory<ImageRecord>;
+  readonly #volumes: CachedInventory<VolumeRecord>;
+  readonly #networks: CachedInventory<NetworkRecord>;
+  readonly #listeners = new Set<(change: EngineChange) => void>();
+  readonly #disposed = new AbortController();
+  readonly #listening: Disposable;
+  #syncing: Promise<void> | undefined;
+  #retry: NodeJS.Timeout | undefined;
+  #syncedGeneration = 0;
+  #revision = 0;
+
+  constructor({ engine, events, now = Date.now, log = () => undefined }: EngineStateOptions) {
+    this.#engine = engine;
+    this.#events = events;
+    this.#log = log;
+    const nextRevision = (): number => ++this.#revision;
+    this.#containers = new ContainerCache({
+      engine,
+      now,
+      nextRevision,
+      onChange: (ids) => {
+        // Until the first list is whole there is nothing to compare with.
+        if (this.isAvailable) this.#emit({ kind: "containers", ids });
+      },
+      onError: (error) => {
+        this.#log("all containers are asked for anew", { why: String(error) });
+        this.#syncedGeneration = 0;
+        void this.#resync();
+      },
+    });
+    this.#images = new CachedInventory({ load: () => this.#loadImages(), nextRevision, maxAgeMs });
+    this.#volumes = new CachedInventory({ load: () => this.#loadVolumes(), nextRevision, maxAgeMs });
+    this.#networks = new CachedInventory({ load: () => this.#loadNetworks(), nextRevision, maxAgeMs });
+    this.#listening = events.listen({
+      onConnect: () => void this.#resync(),
+      onDisconnect: (error) => this.#emit({ kind: "unavailable", error }),
+      onEvent: ({ type, ...event }) => {
+        if (type === "container") this.#containers.onEvent({ type, ...event });
+        else if (type === "image") this.#invalidate(this.#images, "images");
+        else if (type === "volume") this.#invalidate(this.#volumes, "volumes");
+        else if (type === "network") this.#invalidate(this.#networks, "networks");
+      },
+    });
+  }
+
+  /** Begins to follow; more than one call changes nothing. */
+  start(): void {
+    this.#events.start();
+  }
+
+  /** True: `containersNow` tells what is so. */
+  get isAvailable(): boolean {
+    return this.#events.error === undefined && this.#syncedGeneration === this.#events.generation;
+  }
+
+  /** Called soon after each change, one after another; must not throw. */
+  onChange(listener: (change: EngineChange) => void): Disposable {
+    this.#listeners.add(listener);
+    return { [Symbol.dispose]: () => void this.#listeners.delete(listener) };
+  }
+
+  /**
+   * All containers, stopped ones too. Its revision, beside that of the installed apps, is all that an encoded answer depends on.
+   * @throws SvcError `unavailable`
+   */
+  async containers(): Promise<ContainerList> {
+    if (!this.isAvailable || this.#events.silentMs >= maxAgeMs) {
+      await this.#events.verify();
+      if (!this.isAvailable) await (this.#syncing ?? this.#resync());
+    } else if (this.#events.silentMs >= maxAgeMs / 2) {
+      // Well before the time is over, so that whoever asks all the time never waits.
+      this.#events.verify().catch(() => undefined);
+    }
+    if (this.#containers.lagMs >= maxAgeMs / 2) await this.#containers.settled();
+    return this.#containers.list();
+  }
+
+  /** What is known without asking anybody; `undefined` while nothing is. */
+  containersNow(): ContainerList | undefined {
+    return this.isAvailable ? this.#containers.list() : undefined;
+  }
+
+  /** One container by its whole id, from memory; `undefined` while nothing is known. */
+  containerNow(id: string): ContainerRecord | undefined {
+    return this.isAvailable ? this.#containers.get(id) : undefined;
+  }
+
+  /**
+   * One container by id or name as it is after this call: for whoever has just changed it.
+   * @returns undefined when there is none
+   * @throws SvcError `unavailable`
+   */
+  async refreshContainer(id: string, signal?: AbortSignal): Promise<ContainerRecord | undefined> {
+    return this.#containers.refresh(id, signal);
+  }
+
+  /** By id. @throws SvcError `unavailable` */
+  images(): Promise<InventoryList<ImageRecord>> {
+    this.start();
+    return this.#images.read();
+  }
+
+  /** By name. @throws SvcError `unavailable` */
+  volumes(): Promise<InventoryList<VolumeRecord>> {
+    this.start();
+    return this.#volumes.read();
+  }
+
+  /** By name. @throws SvcError `unavailable` */
+  networks(): Promise<InventoryList<NetworkRecord>> {
+    this.start();
+    return this.#networks.read();
+  }
+
+  /** Asks for everything anew; should the engine be there but fail, again and again. */
+  #resync(): Promise<void> {
+    clearTimeout(this.#retry);
+    const syncing = this.#resyncOnce(this.#events.generation).finally(() => {
+      if (this.#syncing === syncing) this.#syncing = undefined;
+    });
+    this.#syncing = syncing;
+    syncing.catch((error: unknown) => {
+      if (this.#events.error !== undefined || this.#disposed.signal.aborted) return;
+      this.#log("the containers of the engine are not known", { why: String(error) });
+      this.#retry = setTimeout(() => void this.#resync(), retryMs).unref();
+    });
+    return syncing;
+  }
+
+  async #resyncOnce(generation: number): Promise<void> {
+    for (const list of [this.#images, this.#volumes, this.#networks]) list.invalidate();
+    await this.#containers.resync(this.#disposed.signal);
+    if (generation !== this.#events.generation || generation === this.#syncedGeneration) return;
+    this.#syncedGeneration = generation;
+    if (this.isAvailable) this.#emit({ kind: "available" });
+  }
+
+  #invalidate(list: CachedInventory<unknown>, kind: "images" | "volumes" | "networks"): void {
+    list.invalidate();
+    this.#emit({ kind });
+  }
+
+  #emit(change: EngineChange): void {
+    for (const listener of this.#listeners) listener(change);
+  }
+
+  async #loadImages(): Promise<ImageRecord[]> {
+    const images = await this.#engine.call("list images", (docker) => docker.listImages(), {
+      timeoutMs: answerMs,
+    });
+    return images.map(imageRecord).sort((a, b) => (a.id < b.id ? -1 : 1));
+  }
+
+  async #loadVolumes(): Promise<VolumeRecord[]> {
+    const { Volumes } = await this.#engine.call("list volumes", (docker) => docker.listVolumes(), {
+      timeoutMs: answerMs,
+    });
+    const volumes = (Volumes as typeof Volumes | null) ?? [];
+    return volumes.map(volumeRecord).sort((a, b) => (a.name < b.name ? -1 : 1));
+  }
+
+  async #loadNetworks(): Promise<NetworkRecord[]> {
+    const networks = await this.#engine.call("list networks", (docker) => docker.listNetworks(), {
+      timeoutMs: answerMs,
+    });
+    return networks.map(networkRecord).sort((a, b) => (a.name < b.name ? -1 : 1));
+  }
+
+  async [Symbol.asyncDispose](): Promise<void> {
+    this.#listening[Symbol.dispose]();
+    this.#disposed.abort();
+    clearTimeout(this.#retry);
+    await this.#syncing?.catch(() => undefined);
+  }
+}

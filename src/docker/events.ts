@@ -1,0 +1,192 @@
+/** One followed stream of the engine's events, opened again whenever it ends. */
+import { setTimeout as wait } from "node:timers/promises";
+import { SvcError } from "../errors.ts";
+import type { DockerEngine } from "./engine.ts";
+import { readEvents, type EngineEvent } from "./event-stream.ts";
+
+/** Whoever listens; called one after another, must not throw. */
+export interface EngineListener {
+  /** In the engine's order. */
+  onEvent?(event: EngineEvent): void;
+  /** Events come from now on; what happened before, since the last `onDisconnect`, nobody will tell. */
+  onConnect?(generation: number): void;
+  onDisconnect?(error: SvcError): void;
+}
+
+export interface EngineEventsOptions {
+  engine: DockerEngine;
+  /** Called when the engine goes and when it comes back. */
+  log?: (message: string, details: Record<string, unknown>) => void;
+  /** How often a silent engine is asked whether it is still there, in milliseconds. */
+  heartbeatMs?: number;
+  /** Within which it must answer that, and open the stream, in milliseconds. */
+  answerMs?: number;
+}
+
+const minBackoffMs = 100;
+const maxBackoffMs = 2_000;
+
+/** Follows from `start()` on: one connection, a heartbeat that finds an engine that hangs, and tries again for ever. */
+export class EngineEvents implements AsyncDisposable {
+  readonly #engine: DockerEngine;
+  readonly #log: (message: string, details: Record<string, unknown>) => void;
+  readonly #heartbeatMs: number;
+  readonly #answerMs: number;
+  readonly #listeners = new Set<EngineListener>();
+  readonly #disposed = new AbortController();
+  #following: Promise<void> | undefined;
+  #retryNow = new AbortController();
+  #error: SvcError | undefined = new SvcError(
+    "unavailable",
+    "unavailable",
+    "the container engine was not asked yet",
+  );
+  #generation = 0;
+  #verifiedAtMs = -Infinity;
+  #verifying: Promise<void> | undefined;
+  #attempt = Promise.withResolvers<undefined>();
+
+  constructor({ engine, log = () => undefined, heartbeatMs = 2_000, answerMs = 5_000 }: EngineEventsOptions) {
+    this.#engine = engine;
+    this.#log = log;
+    this.#heartbeatMs = heartbeatMs;
+    this.#answerMs = answerMs;
+  }
+
+  /** Grows with every new connection: what was known in an earlier one may have changed unseen. */
+  get generation(): number {
+    return this.#generation;
+  }
+
+  /** Why the engine is not followed just now; `undefined` while it is. */
+  get error(): SvcError | undefined {
+    return this.#error;
+  }
+
+  /** How long ago the engine last showed that it is there, in milliseconds. */
+  get silentMs(): number {
+    return performance.now() - this.#verifiedAtMs;
+  }
+
+  /** Begins to follow; more than one call changes nothing. */
+  start(): void {
+    this.#following ??= this.#follow();
+  }
+
+  listen(listener: EngineListener): Disposable {
+    this.#listeners.add(listener);
+    return { [Symbol.dispose]: () => void this.#listeners.delete(listener) };
+  }
+
+  /**
+   * Resolves when the engine has shown that it is there, after this call. An engine that is away is tried at once.
+   * @throws SvcError `unavailable`
+   */
+  async verify(): Promise<void> {
+    this.start();
+    if (this.#error === undefined) {
+      this.#verifying ??= this.#ping().finally(() => (this.#verifying = undefined));
+      await this.#verifying;
+    } else {
+      this.#retryNow.abort();
+      await this.#attempt.promise;
+    }
+    // Both may have changed it.
+    const error = this.#error;
+    if (error !== undefined) throw error;
+  }
+
+  async #ping(): Promise<void> {
+    const generation = this.#generation;
+    try {
+      await this.#engine.call("answer", (docker) => docker.ping(), {
+        timeoutMs: this.#answerMs,
+        signal: this.#disposed.signal,
+      });
+      this.#verifiedAtMs = performance.now();
+    } catch (error) {
+      if (generation === this.#generation) this.#lose(error as SvcError);
+    }
+  }
+
+  async #follow(): Promise<void> {
+    const { signal } = this.#disposed;
+    let backoffMs = minBackoffMs;
+    while (!signal.aborted) {
+      const before = this.#generation;
+      await this.#connectOnce();
+      backoffMs = this.#generation === before ? Math.min(backoffMs * 2, maxBackoffMs) : minBackoffMs;
+      this.#retryNow = new AbortController();
+      // Whoever waits for an attempt gets its result; the next one is another.
+      this.#attempt.resolve(undefined);
+      this.#attempt = Promise.withResolvers();
+      const jittered = backoffMs * (0.75 + Math.random() / 4);
+      await wait(jittered, undefined, { signal: AbortSignal.any([signal, this.#retryNow.signal]) }).catch(
+        () => undefined,
+      );
+    }
+  }
+
+  /** From one connection to its end; says why it ended through `#error`. */
+  async #connectOnce(): Promise<void> {
+    const lost = new AbortController();
+    const signal = AbortSignal.any([this.#disposed.signal, lost.signal]);
+    try {
+      using opened = await this.#engine.open("tell its events", (docker) => docker.getEvents({}), {
+        timeoutMs: this.#answerMs,
+        signal,
+      });
+      this.#win(lost);
+      using _heartbeat = this.#beat();
+      for await (const event of readEvents(opened.stream)) {
+        this.#verifiedAtMs = performance.now();
+        for (const listener of this.#listeners) listener.onEvent?.(event);
+      }
+      this.#lose(
+        new SvcError("unavailable", "unavailable", "the container engine ended; it may be restarting"),
+      );
+    } catch (error) {
+      this.#lose(
+        error instanceof SvcError
+          ? (error as SvcError)
+          : new SvcError("unavailable", "unavailable", "the container engine went away", { cause: error }),
+      );
+    }
+  }
+
+  #lost = new AbortController();
+
+  #win(lost: AbortController): void {
+    this.#lost = lost;
+    this.#error = undefined;
+    this.#generation++;
+    this.#verifiedAtMs = performance.now();
+    this.#log("the container engine is there", { socket: this.#engine.socket, generation: this.#generation });
+    for (const listener of this.#listeners) listener.onConnect?.(this.#generation);
+    this.#attempt.resolve(undefined);
+    this.#attempt = Promise.withResolvers();
+  }
+
+  #lose(error: SvcError): void {
+    const wasThere = this.#error === undefined;
+    this.#error = error;
+    this.#verifiedAtMs = -Infinity;
+    this.#lost.abort(error);
+    if (!wasThere || this.#disposed.signal.aborted) return;
+    this.#log("the container engine is away", { socket: this.#engine.socket, why: error.message });
+    for (const listener of this.#listeners) listener.onDisconnect?.(error);
+  }
+
+  #beat(): Disposable {
+    const timer = setInterval(() => {
+      if (this.silentMs >= this.#heartbeatMs) this.verify().catch(() => undefined);
+    }, this.#heartbeatMs).unref();
+    return { [Symbol.dispose]: () => clearInterval(timer) };
+  }
+
+  async [Symbol.asyncDispose](): Promise<void> {
+    this.#disposed.abort(new SvcError("unavailable", "unavailable", "the daemon is stopping"));
+    this.#attempt.resolve(undefined);
+    await this.#following;
+  }
+}
