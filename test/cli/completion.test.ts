@@ -2,6 +2,7 @@ import test from "ava";
 import { execFile } from "node:child_process";
 import { promisify } from "node:util";
 import { appOf, startFakeDaemon } from "./support/fake-daemon.ts";
+import { jobOf } from "./support/fake-schedules.ts";
 import { runSvc } from "./support/run-svc.ts";
 
 const run = promisify(execFile);
@@ -31,6 +32,16 @@ for (const [words, expected] of [
   [["completion", "bash", ""], []],
   [["api", "AppService.Start"], ["AppService.StartApp"]],
   [["--socket", "x", "dis"], ["disk"]],
+  [
+    ["schedule", "r"],
+    ["remove", "run", "runs"],
+  ],
+  [
+    ["schedule", "add", "hourly", "app_s"],
+    ["app_start", "app_stop"],
+  ],
+  [["schedule", "add", "hourly", "http", "--method", "PA"], ["PATCH"]],
+  [["schedule", "add", "--catch"], ["--catch-up"]],
 ] as const) {
   test(`svc ${words.join(" ")}<TAB>`, async (t) => t.deepEqual(await complete(words), [...expected]));
 }
@@ -41,6 +52,16 @@ test("apps of the daemon are completed, those that are there already are not", a
   t.deepEqual(await complete(["app", ...socket, "start", "h"]), ["hello"]);
   t.deepEqual(await complete(["app", ...socket, "start", "hello", ""]), []);
   t.deepEqual(await complete(["app", ...socket, "settings", "he"]), ["hello"]);
+});
+
+test("jobs of the daemon are completed, and apps for --app", async (t) => {
+  const jobs = [jobOf({ id: "echo" }), jobOf({ id: "push" })];
+  await using daemon = await startFakeDaemon([appOf({ id: "hello" })], { jobs, runs: {}, upserts: [] });
+  const socket = ["--socket", daemon.socketPath];
+  t.deepEqual(await complete(["schedule", ...socket, "run", "e"]), ["echo"]);
+  t.deepEqual(await complete(["schedule", ...socket, "runs", "-n", "1", ""]), ["echo"]);
+  t.deepEqual(await complete(["schedule", ...socket, "rm", "echo", ""]), []);
+  t.deepEqual(await complete(["schedule", ...socket, "add", "hourly", "backup", "--app", ""]), ["hello"]);
 });
 
 test("a daemon that does not answer completes nothing, at once", async (t) => {

@@ -1,48 +1,12 @@
 import test from "ava";
-import { spawn } from "node:child_process";
-import { once } from "node:events";
-import { fileURLToPath } from "node:url";
 import { appOf, startFakeDaemon } from "./support/fake-daemon.ts";
+import { hasScript, needsScript, onTerminal } from "./support/on-terminal.ts";
 
-const main = fileURLToPath(new URL("../../src/main.ts", import.meta.url));
 const apps = [appOf({ id: "hello", name: "Hello \x1b[2J\u009b2J", state: "RUNNING" })];
 
-/** Types each answer when its question has appeared. */
-type Dialog = readonly (readonly [question: string, answer: string])[];
-
-interface TerminalRun {
-  exitCode: number;
-  screen: string;
-}
-
-/** Runs svc on a pseudo-terminal, which `script` of util-linux makes. */
-async function onTerminal(args: readonly string[], dialog: Dialog = []): Promise<TerminalRun> {
-  const command = [process.execPath, main, ...args].map((arg) => `'${arg}'`).join(" ");
-  const { NO_COLOR: _, FORCE_COLOR: __, ...env } = process.env;
-  const child = spawn("script", ["-qec", command, "/dev/null"], { env: { ...env, TERM: "xterm" } });
-  const asked = [...dialog];
-  let screen = "";
-  let seen = 0;
-  child.stdout.on("data", (bytes: Buffer) => {
-    screen += bytes.toString();
-    const [question, answer] = asked[0] ?? [];
-    if (question === undefined || !screen.slice(seen).includes(question)) return;
-    seen = screen.length;
-    asked.shift();
-    child.stdin.write(`${answer ?? ""}\n`);
-  });
-  const [exitCode] = (await once(child, "close")) as [number];
-  return { exitCode, screen };
-}
-
-const hasScript = await once(spawn("script", ["--version"]), "exit").then(
-  ([code]) => code === 0,
-  () => false,
-);
 const terminalTest = hasScript ? test : test.skip;
-const suffix = hasScript ? "" : " (skipped: needs `script` of util-linux)";
 
-terminalTest(`a license is shown and asked about${suffix}`, async (t) => {
+terminalTest(`a license is shown and asked about${needsScript}`, async (t) => {
   await using daemon = await startFakeDaemon(apps);
   const { exitCode, screen } = await onTerminal(
     ["install", "licensed", "--socket", daemon.socketPath],
@@ -54,7 +18,7 @@ terminalTest(`a license is shown and asked about${suffix}`, async (t) => {
   t.regex(screen, /Installed licensed 1\.0\.0/);
 });
 
-terminalTest(`a license that is refused installs nothing${suffix}`, async (t) => {
+terminalTest(`a license that is refused installs nothing${needsScript}`, async (t) => {
   await using daemon = await startFakeDaemon(apps);
   const { exitCode, screen } = await onTerminal(
     ["install", "licensed", "--socket", daemon.socketPath],
@@ -64,7 +28,7 @@ terminalTest(`a license that is refused installs nothing${suffix}`, async (t) =>
   t.regex(screen, /not installed: the license was not accepted/);
 });
 
-terminalTest(`an ambiguous name is a numbered choice${suffix}`, async (t) => {
+terminalTest(`an ambiguous name is a numbered choice${needsScript}`, async (t) => {
   await using daemon = await startFakeDaemon(apps);
   const { exitCode, screen } = await onTerminal(
     ["install", "twice", "--socket", daemon.socketPath],
@@ -82,7 +46,7 @@ for (const [answer, exitCode, said] of [
   ["y", 0, /Removed hello and freed/],
   ["", 5, /nothing was removed/],
 ] as const) {
-  terminalTest(`removal is confirmed: "${answer}"${suffix}`, async (t) => {
+  terminalTest(`removal is confirmed: "${answer}"${needsScript}`, async (t) => {
     await using daemon = await startFakeDaemon(apps);
     const run = await onTerminal(
       ["app", "remove", "hello", "--socket", daemon.socketPath],
@@ -93,7 +57,7 @@ for (const [answer, exitCode, said] of [
   });
 }
 
-terminalTest(`a terminal gets colour, and nothing of others that it obeys (T44)${suffix}`, async (t) => {
+terminalTest(`a terminal gets colour, and nothing of others that it obeys (T44)${needsScript}`, async (t) => {
   await using daemon = await startFakeDaemon(apps);
   const socket = ["--socket", daemon.socketPath];
   const list = await onTerminal(["ls", ...socket]);

@@ -1,0 +1,47 @@
+/** Runs svc on a pseudo-terminal, which `script` of util-linux makes. */
+import { spawn } from "node:child_process";
+import { once } from "node:events";
+import { fileURLToPath } from "node:url";
+
+const main = fileURLToPath(new URL("../../../src/main.ts", import.meta.url));
+
+/** Types each answer when its question has appeared. */
+export type Dialog = readonly (readonly [question: string, answer: string])[];
+
+export interface TerminalRun {
+  exitCode: number;
+  screen: string;
+}
+
+export async function onTerminal(
+  args: readonly string[],
+  dialog: Dialog = [],
+  extraEnv: Readonly<Record<string, string>> = {},
+): Promise<TerminalRun> {
+  const command = [process.execPath, main, ...args].map((arg) => `'${arg}'`).join(" ");
+  const { NO_COLOR: _, FORCE_COLOR: __, ...env } = process.env;
+  const child = spawn("script", ["-qec", command, "/dev/null"], {
+    env: { ...env, TERM: "xterm", ...extraEnv },
+  });
+  const asked = [...dialog];
+  let screen = "";
+  let seen = 0;
+  child.stdout.on("data", (bytes: Buffer) => {
+    screen += bytes.toString();
+    const [question, answer] = asked[0] ?? [];
+    if (question === undefined || !screen.slice(seen).includes(question)) return;
+    seen = screen.length;
+    asked.shift();
+    child.stdin.write(`${answer ?? ""}\n`);
+  });
+  const [exitCode] = (await once(child, "close")) as [number];
+  return { exitCode, screen };
+}
+
+/** Whether this machine has `script`. */
+export const hasScript = await once(spawn("script", ["--version"]), "exit").then(
+  ([code]) => code === 0,
+  () => false,
+);
+/** For titles of tests that need it. */
+export const needsScript = hasScript ? "" : " (skipped: needs `script` of util-linux)";
