@@ -6,6 +6,7 @@ import { AuditTrail } from "../audit/audit-trail.ts";
 import { DaemonMetrics } from "../metrics/daemon-metrics.ts";
 import { Apps } from "../apps/apps.ts";
 import { createAppPaths } from "../apps/app-paths.ts";
+import { Credentials } from "../credentials/credentials.ts";
 import { bindServices } from "../handlers/services.ts";
 import { HealthState, bindHealth } from "../rpc/health.ts";
 import { bindReflection } from "../rpc/reflection.ts";
@@ -13,6 +14,7 @@ import { createIdentities } from "../identity/identity.ts";
 import { createUsers } from "../identity/user.ts";
 import { readBootId } from "../lib/boot-id.ts";
 import { createPackageResolver } from "../packages/create-package-resolver.ts";
+import { SourceList } from "../packages/source-list.ts";
 import { createSettingsValidator } from "../packages/settings-validator.ts";
 import { createPipeline, type Pipeline } from "../rpc/pipeline.ts";
 import type { UserContext } from "../rpc/user-context.ts";
@@ -111,12 +113,15 @@ export async function createContext(options: ContextOptions): Promise<DaemonCont
     }),
   );
   const settings = createSettingsValidator();
+  const sources = new SourceList(config.sources, store);
+  const credentials = new Credentials(store, now);
   const packages = createPackageResolver({
-    sources: config.sources,
+    sources: () => sources.all(),
     identities,
     settings,
     cacheDir: join(config.store.dir, "cache"),
-    gitEnv: config.apps.buildEnv,
+    gitEnvironment: { extraEnv: config.apps.buildEnv },
+    gitLogin: (host, ownerUid) => credentials.loginFor("git", host, ownerUid),
     now,
     log,
   });
@@ -149,6 +154,8 @@ export async function createContext(options: ContextOptions): Promise<DaemonCont
     audit: new AuditReader(store),
     tokens,
     consoleTokens,
+    sources,
+    credentials,
     facts: { version, mode: config.mode, startedAtMs, capabilities: () => pipeline.capabilities },
     metrics,
   });

@@ -14,7 +14,9 @@ import { SystemService } from "../../gen/svc/v1/system_pb.ts";
 import { TokenService } from "../../gen/svc/v1/token_pb.ts";
 import type { Apps } from "../apps/apps.ts";
 import type { AuditReader } from "../audit/audit-reader.ts";
+import type { Credentials } from "../credentials/credentials.ts";
 import type { DaemonMetrics } from "../metrics/daemon-metrics.ts";
+import type { SourceList } from "../packages/source-list.ts";
 import { implement, type BoundService } from "../rpc/bound-service.ts";
 import type { UserContext } from "../rpc/user-context.ts";
 import type { ConsoleTokens } from "../tokens/console-tokens.ts";
@@ -40,22 +42,24 @@ export interface Domain {
   metrics: DaemonMetrics;
   tokens: TokenAuthority;
   consoleTokens: ConsoleTokens<UserContext>;
+  sources: SourceList;
+  credentials: Credentials;
 }
 
 export function bindServices(domain: Domain): BoundService[] {
-  const { apps, audit, facts, metrics, tokens, consoleTokens } = domain;
+  const { apps, audit, facts, metrics, tokens, consoleTokens, sources, credentials } = domain;
   return [
     implement(AppService, createAppService(apps, consoleTokens)),
     implement(AuditService, createAuditService(audit)),
     implement(BackupService, createBackupService()),
-    implement(CredentialService, createCredentialService()),
+    implement(CredentialService, createCredentialService(credentials)),
     implement(DaemonService, createDaemonService(apps, facts, metrics)),
     implement(DockerService, createDockerService()),
     implement(FileService, createFileService()),
     implement(MonitorService, createMonitorService()),
     implement(ProcessService, createProcessService()),
     implement(ScheduleService, createScheduleService()),
-    implement(SourceService, createSourceService()),
+    implement(SourceService, createSourceService(sources)),
     implement(SystemService, createSystemService()),
     implement(TokenService, createTokenService(tokens)),
   ];

@@ -1,6 +1,9 @@
 /** Puts the parts of this folder together, as the daemon uses them. */
 import { join } from "node:path";
 import type { Identities } from "../identity/identity.ts";
+import type { FindLogin } from "../credentials/credentials.ts";
+import type { GitEnvironment } from "./git-command.ts";
+import type { GitLimits } from "./git-remote.ts";
 import { GitRepositories } from "./git-repositories.ts";
 import { createManifestParser } from "./manifest-parser.ts";
 import { PackageResolver } from "./package-resolver.ts";
@@ -10,24 +13,30 @@ import { createSourceIndexLoader } from "./source-index-loader.ts";
 import { Sources, type SourceConfig } from "./sources.ts";
 
 export interface CreatePackageResolverOptions {
-  sources: readonly SourceConfig[];
+  /** Those that there are now. */
+  sources: () => readonly SourceConfig[];
   identities: Identities;
   settings: SettingsValidator;
   /** The daemon's own; what lies in it can be fetched again. */
   cacheDir: string;
-  /** Environment of git, such as proxies and certificates. */
-  gitEnv: Readonly<Record<string, string>>;
+  /** What git is given of the daemon's environment. Default: nothing. */
+  gitEnvironment?: GitEnvironment;
+  gitLimits?: Partial<GitLimits>;
+  /** What to show to a git host for whoever asks. Default: nothing. */
+  gitLogin?: FindLogin;
   now: () => number;
   log: { warn(details: object, message: string): void };
 }
 
 export function createPackageResolver(options: CreatePackageResolverOptions): PackageResolver {
-  const { sources, identities, settings, cacheDir, gitEnv, now, log } = options;
+  const { sources, identities, settings, cacheDir, gitEnvironment, gitLimits, gitLogin, now, log } = options;
   const git = new GitRepositories({
     cacheDirectory: join(cacheDir, "git"),
     identities,
-    environment: { extraEnv: gitEnv },
     now,
+    ...(gitEnvironment && { environment: gitEnvironment }),
+    ...(gitLimits && { limits: gitLimits }),
+    ...(gitLogin && { login: gitLogin }),
   });
   const loader = createSourceIndexLoader({
     cacheDirectory: join(cacheDir, "indexes"),
@@ -41,7 +50,7 @@ export function createPackageResolver(options: CreatePackageResolverOptions): Pa
   return new PackageResolver({
     identities,
     git,
-    sources: new Sources({ sources, loader }),
+    sources: new Sources({ list: sources, loader }),
     manifests: createManifestParser(settings),
   });
 }

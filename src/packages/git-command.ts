@@ -47,6 +47,12 @@ const protocols: Readonly<Record<GitTransport, string>> = {
   file: "file",
 };
 
+/** A user name and password for one host. */
+export interface GitLogin {
+  username: string;
+  secret: string;
+}
+
 /** A call of git; `transport` is left out for work on local objects alone. */
 export function gitCommand(
   args: readonly string[],
@@ -90,6 +96,21 @@ export function localGitCommand(
 ): GitCommand {
   const { argv, env } = gitCommand(["-C", path, ...args], environment);
   return { argv, env: { ...env, GIT_CEILING_DIRECTORIES: dirname(path) } };
+}
+
+/**
+ * The environment that makes git show a login to the host of a URL: neither process lists nor the command line show it.
+ * Redirects are not followed, as git would show it to wherever they lead.
+ */
+export function loginEnvironment(gitUrl: GitUrl, { username, secret }: GitLogin): Record<string, string> {
+  const basic = Buffer.from(`${username}:${secret}`).toString("base64");
+  return {
+    GIT_CONFIG_COUNT: "2",
+    GIT_CONFIG_KEY_0: `http.${new URL(gitUrl.url).origin}/.extraHeader`,
+    GIT_CONFIG_VALUE_0: `Authorization: Basic ${basic}`,
+    GIT_CONFIG_KEY_1: "http.followRedirects",
+    GIT_CONFIG_VALUE_1: "false",
+  };
 }
 
 /** Which `ls-remote` shows all that a version can be. */

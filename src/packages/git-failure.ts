@@ -27,7 +27,7 @@ export function gitFailure(subject: string, stderr: readonly string[]): SvcError
   ) {
     return fail(
       "failed_precondition",
-      `${name} asks for credentials that the daemon does not have, or does not exist`,
+      `${name} asks for other credentials than yours, or does not exist; give some with "svc credential add"`,
     );
   }
   if (

@@ -17,6 +17,8 @@ export interface GitRunOptions {
   timeoutMs: number;
   signal?: AbortSignal;
   transport?: GitTransport;
+  /** Added to git's environment. */
+  env?: Readonly<Record<string, string>>;
   stdin?: Readable;
   /** Takes standard output instead of the result; ended when git succeeds, destroyed when it does not. */
   stdout?: Writable;
@@ -43,7 +45,12 @@ export function createGitProcess(environment: GitEnvironment): GitProcess {
       const { argv, env } = gitCommand(args, environment, options.transport);
       const [program = "git", ...rest] = argv;
       // A group of its own: git's helpers (ssh, remote-https, index-pack) end with it.
-      const child = spawn(program, rest, { env, cwd: "/", detached: true, stdio: ["pipe", "pipe", "pipe"] });
+      const child = spawn(program, rest, {
+        env: { ...env, ...options.env },
+        cwd: "/",
+        detached: true,
+        stdio: ["pipe", "pipe", "pipe"],
+      });
       return new GitRun(child, options).result();
     },
   };

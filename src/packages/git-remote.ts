@@ -9,7 +9,7 @@ import { join } from "node:path";
 import { pipeline } from "node:stream/promises";
 import { SvcError } from "../errors.ts";
 import type { Identities, Identity, RunCommandOptions } from "../identity/identity.ts";
-import { listRefsArgs, localGitCommand } from "./git-command.ts";
+import { listRefsArgs, localGitCommand, loginEnvironment, type GitLogin } from "./git-command.ts";
 import { byteLimit } from "./byte-limit.ts";
 import type { GitEnvironment } from "./git-command.ts";
 import { gitFailure } from "./git-failure.ts";
@@ -59,14 +59,21 @@ export interface FetchedCommit {
 }
 
 /** A repository reached over https, ssh, or http on this machine. */
-export function networkRemote(gitUrl: GitUrl, git: GitProcess, limits: GitLimits): GitRemote {
+export function networkRemote(
+  gitUrl: GitUrl,
+  git: GitProcess,
+  limits: GitLimits,
+  login: GitLogin | undefined,
+): GitRemote {
   const subject = gitUrl.url;
+  const env = login === undefined ? {} : loginEnvironment(gitUrl, login);
   return {
     gitUrl,
     async listRefs(signal) {
       const output = await git.run(listRefsArgs(gitUrl), {
         subject,
         transport: gitUrl.transport,
+        env,
         timeoutMs: limits.listTimeoutMs,
         ...(signal && { signal }),
       });
@@ -89,7 +96,14 @@ export function networkRemote(gitUrl: GitUrl, git: GitProcess, limits: GitLimits
               ],
               ...[...depth, "--", gitUrl.url, `+${name}:refs/svc/head`],
             ],
-            { ...options, subject, transport: gitUrl.transport, timeoutMs: limits.fetchTimeoutMs, signal },
+            {
+              ...options,
+              subject,
+              transport: gitUrl.transport,
+              env,
+              timeoutMs: limits.fetchTimeoutMs,
+              signal,
+            },
           ),
         );
       try {

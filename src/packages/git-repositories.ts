@@ -1,6 +1,7 @@
 /** Git repositories as packages and sources use them: pick a version, look into it, export it. */
 import type { Readable } from "node:stream";
 import { SvcError } from "../errors.ts";
+import type { FindLogin } from "../credentials/credentials.ts";
 import type { Identities } from "../identity/identity.ts";
 import { GitCache } from "./git-cache.ts";
 import type { CachedCommit, TreeEntry } from "./git-cache.ts";
@@ -21,6 +22,8 @@ export interface GitRepositoriesOptions {
   environment?: GitEnvironment;
   limits?: Partial<GitLimits>;
   now: () => number;
+  /** What to show to a git host for whoever asks. Default: nothing. */
+  login?: FindLogin;
 }
 
 export class GitRepositories {
@@ -41,11 +44,17 @@ export class GitRepositories {
     });
   }
 
-  /** @param uid who asks: a repository on this host is read with their identity, and cached for them alone. */
+  /**
+   * @param uid who asks: a repository on this host is read with their identity, one that asks for a password with their
+   *   credential, and either is cached for them alone.
+   */
   open(gitUrl: GitUrl, uid: number): GitRepository {
     const { path } = gitUrl;
     if (path === undefined) {
-      return new GitRepository(networkRemote(gitUrl, this.#git, this.#limits), "network", this.#cache);
+      const { transport, url } = gitUrl;
+      const login = transport === "ssh" ? undefined : this.#options.login?.(new URL(url).host, uid);
+      const remote = networkRemote(gitUrl, this.#git, this.#limits, login);
+      return new GitRepository(remote, login?.scope ?? "network", this.#cache);
     }
     const remote = localRemote(
       { ...gitUrl, path },
@@ -74,6 +83,11 @@ export class GitRepository {
 
   get url(): string {
     return this.#remote.gitUrl.url;
+  }
+
+  /** Who may see what it answers: the same text for all who may. */
+  get scope(): string {
+    return this.#scope;
   }
 
   /** Branches and tags as they are now. */

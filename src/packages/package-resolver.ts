@@ -1,26 +1,18 @@
 /** From what a user asks for to a package that can be installed: the one door to this folder for `apps/`. */
-import { join } from "node:path";
 import { invalidField, SvcError } from "../errors.ts";
 import type { Identities } from "../identity/identity.ts";
 import { openDirectory } from "./directory-package.ts";
-import type { GitEnvironment } from "./git-command.ts";
 import { GitPackages } from "./git-package.ts";
-import { GitRepositories } from "./git-repositories.ts";
+import type { GitRepositories } from "./git-repositories.ts";
 import { isNewerTag, newestTag, pickRevision } from "./git-refs.ts";
 import type { RemoteRefs, Revision } from "./git-refs.ts";
 import { parseGitUrl } from "./git-url.ts";
-import type { GitLimits } from "./git-remote.ts";
 import type { GitUrl } from "./git-url.ts";
 import type { LicenseText } from "./licenses.ts";
-import { createManifestParser } from "./manifest-parser.ts";
 import type { ManifestParser } from "./manifest-parser.ts";
 import type { Manifest } from "./manifest.ts";
 import type { PackageWork } from "./package-work.ts";
-import { createSettingsValidator } from "./settings-validator.ts";
-import { createIndexParser } from "./source-index.ts";
-import { createSourceIndexLoader } from "./source-index-loader.ts";
-import { Sources } from "./sources.ts";
-import type { SourceConfig } from "./sources.ts";
+import type { Sources } from "./sources.ts";
 import { isRefName, parseSpec } from "./spec.ts";
 import type { PackageRequest, RevisionWish } from "./spec.ts";
 
@@ -62,49 +54,6 @@ export interface PackageResolverParts {
   git: GitRepositories;
   sources: Sources;
   manifests: ManifestParser;
-}
-
-export interface PackageResolverOptions {
-  /** `[[sources]]` of the configuration. */
-  sources: readonly SourceConfig[];
-  identities: Identities;
-  /** The daemon's own, such as `<store>/cache`; made when it is missing. */
-  cacheDir: string;
-  /** What git is given of the daemon's environment. Default: nothing. */
-  gitEnvironment?: GitEnvironment;
-  gitLimits?: Partial<GitLimits>;
-  /** Where a source that fails is told, when its last good index is used instead. */
-  log?: { warn: (details: object, message: string) => void };
-  /** Default `Date.now`. */
-  now?: () => number;
-}
-
-/** Builds the whole folder: git and its cache, sources and theirs, manifests. */
-export function createPackageResolver(options: PackageResolverOptions): PackageResolver {
-  const { identities, cacheDir, log, now = Date.now } = options;
-  const git = new GitRepositories({
-    cacheDirectory: join(cacheDir, "git"),
-    identities,
-    now,
-    ...(options.gitEnvironment && { environment: options.gitEnvironment }),
-    ...(options.gitLimits && { limits: options.gitLimits }),
-  });
-  const loader = createSourceIndexLoader({
-    cacheDirectory: join(cacheDir, "sources"),
-    identities,
-    git,
-    parser: createIndexParser(),
-    now,
-    onStale: (source, error) => {
-      log?.warn({ err: error, source }, "a source cannot be read; its last good index is used");
-    },
-  });
-  return new PackageResolver({
-    identities,
-    git,
-    sources: new Sources({ sources: options.sources, loader }),
-    manifests: createManifestParser(createSettingsValidator()),
-  });
 }
 
 export class PackageResolver {

@@ -5,7 +5,7 @@ import { join } from "node:path";
 import { SvcError } from "../errors.ts";
 import type { Identities } from "../identity/identity.ts";
 import { fetchIndex, isIndexUrl } from "./fetch-index.ts";
-import type { GitRepositories } from "./git-repositories.ts";
+import type { GitRepositories, GitRepository } from "./git-repositories.ts";
 import { parseGitUrl, redactUrls } from "./git-url.ts";
 import type { GitUrl } from "./git-url.ts";
 import type { PackageWork } from "./package-work.ts";
@@ -72,26 +72,28 @@ export function createSourceIndexLoader(options: SourceIndexLoaderOptions): Sour
     return { index: await parse(source, data.toString()), base: { kind: "directory", path: source.url } };
   }
 
-  async function fetchText(source: SourceConfig, uid: number, work: PackageWork): Promise<string> {
-    if (isIndexUrl(source.url)) return fetchIndex(source.url, timeoutMs, work.signal);
-    const repository = git.open(gitUrlOf(source), uid);
+  async function readIndex(repository: GitRepository, work: PackageWork): Promise<string> {
     const checkout = await repository.checkout({}, work);
     return (await checkout.readFile(indexFileName, maxIndexBytes, work.signal)).toString();
   }
 
   async function loadRemote(source: SourceConfig, uid: number, work: PackageWork): Promise<LoadedIndex> {
-    const hit = fresh.get(source.url);
+    const gitUrl = isIndexUrl(source.url) ? undefined : gitUrlOf(source);
+    const repository = gitUrl && git.open(gitUrl, uid);
+    // What only somebody's credential opens is for nobody else's eyes.
+    const key = `${repository?.scope ?? "network"}\n${source.url}`;
+    const hit = fresh.get(key);
     if (hit !== undefined && hit.untilMs > now()) return hit.loaded;
-    const base: IndexBase = isIndexUrl(source.url)
-      ? { kind: "http" }
-      : { kind: "git", gitUrl: gitUrlOf(source) };
-    const file = join(cacheDirectory, `${createHash("sha256").update(source.url).digest("hex")}.yaml`);
+    const base: IndexBase = gitUrl === undefined ? { kind: "http" } : { kind: "git", gitUrl };
+    const file = join(cacheDirectory, `${createHash("sha256").update(key).digest("hex")}.yaml`);
     let text: string | undefined;
     try {
-      text = await fetchText(source, uid, work);
+      text = await (repository === undefined
+        ? fetchIndex(source.url, timeoutMs, work.signal)
+        : readIndex(repository, work));
       const loaded = { index: await parse(source, text), base };
       await save(file, text);
-      fresh.set(source.url, { loaded, untilMs: now() + freshMs });
+      fresh.set(key, { loaded, untilMs: now() + freshMs });
       return loaded;
     } catch (error) {
       if (error instanceof SvcError && error.code === "canceled") throw error;

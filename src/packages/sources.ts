@@ -1,4 +1,4 @@
-/** The configured sources, and finding packages in them by id or display name (D17). */
+/** Finding packages in the sources by id or display name (D17). */
 import { join } from "node:path";
 import { failedPrecondition, invalidField, SvcError } from "../errors.ts";
 import type { GitUrl } from "./git-url.ts";
@@ -6,7 +6,7 @@ import type { IndexedPackage } from "./source-index.ts";
 import type { LoadedIndex, SourceIndexLoader } from "./source-index-loader.ts";
 import type { PackageWork } from "./package-work.ts";
 
-/** One entry of `[[sources]]`. */
+/** An index of packages. */
 export interface SourceConfig {
   readonly name: string;
   /** A git URL, the https URL of an index file, or the absolute path of a directory. */
@@ -29,7 +29,8 @@ export type ListedPlace =
   | { kind: "directory"; path: string };
 
 export interface SourcesOptions {
-  sources: readonly SourceConfig[];
+  /** Those that there are now. */
+  list: () => readonly SourceConfig[];
   loader: SourceIndexLoader;
 }
 
@@ -69,7 +70,7 @@ export class Sources {
   }
 
   #choose(source: string | undefined): readonly SourceConfig[] {
-    const { sources } = this.#options;
+    const sources = this.#options.list();
     if (source === undefined) return sources;
     const chosen = sources.filter(({ name }) => name === source);
     if (chosen.length > 0) return chosen;
@@ -100,7 +101,7 @@ export class Sources {
   }
 
   #nothingFound(name: string, source: string | undefined): SvcError {
-    const { sources } = this.#options;
+    const sources = this.#options.list();
     const where =
       source ??
       (sources.length === 0 ? "no source is configured" : sources.map((config) => config.name).join(", "));

@@ -14,6 +14,7 @@ interface Direction {
 const domain = [
   "apps",
   "audit",
+  "credentials",
   "packages",
   "runtimes",
   "identity",

@@ -4,8 +4,15 @@ import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { createIdentities } from "../../../src/identity/identity.ts";
 import type { Identities } from "../../../src/identity/identity.ts";
-import { createPackageResolver } from "../../../src/packages/package-resolver.ts";
-import type { PackageResolver, PackageResolverOptions } from "../../../src/packages/package-resolver.ts";
+import { createPackageResolver } from "../../../src/packages/create-package-resolver.ts";
+import type { CreatePackageResolverOptions } from "../../../src/packages/create-package-resolver.ts";
+import type { PackageResolver } from "../../../src/packages/package-resolver.ts";
+import { createSettingsValidator } from "../../../src/packages/settings-validator.ts";
+import type { SourceConfig } from "../../../src/packages/sources.ts";
+
+interface ResolverOptions extends Partial<Omit<CreatePackageResolverOptions, "sources">> {
+  sources?: readonly SourceConfig[];
+}
 
 export class World implements AsyncDisposable {
   readonly directory: string;
@@ -26,9 +33,16 @@ export class World implements AsyncDisposable {
     return join(this.directory, ...names);
   }
 
-  resolver(options: Partial<PackageResolverOptions> = {}): PackageResolver {
-    const { identities } = this;
-    return createPackageResolver({ sources: [], identities, cacheDir: this.path("cache"), ...options });
+  resolver({ sources = [], ...options }: ResolverOptions = {}): PackageResolver {
+    return createPackageResolver({
+      sources: () => sources,
+      identities: this.identities,
+      settings: createSettingsValidator(),
+      cacheDir: this.path("cache"),
+      now: Date.now,
+      log: { warn: () => undefined },
+      ...options,
+    });
   }
 
   /** A directory of a user's own, to export into. */

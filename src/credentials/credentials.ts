@@ -1,0 +1,152 @@
+/**
+ * What the daemon shows to private git hosts and registries. A credential serves the apps of its owner alone; its secret
+ * lies in the store, which is its owner's daemon's only, and is never read back (decisions 24).
+ */
+import { invalidField, notFound } from "../errors.ts";
+import type { CredentialKind } from "../../gen/svc/v1/words.ts";
+import type { Store } from "../store/store.ts";
+
+/** What stands for a secret that is not shown. */
+const maskedSecret = "***";
+
+/** Who asks: the part of a user context that credentials go by. */
+export interface CredentialCaller {
+  readonly uid: number;
+  /** True: sees and removes everybody's. */
+  readonly root: boolean;
+  /** Who owns what is created. */
+  readonly ownerUid: number;
+}
+
+/** A credential without its secret. */
+export interface CredentialView {
+  readonly name: string;
+  readonly kind: CredentialKind;
+  /** `host` or `host:port`, lower case. */
+  readonly host: string;
+  readonly username: string;
+  readonly ownerUid: number;
+  readonly updatedAtMs: number;
+}
+
+export interface CredentialSpec {
+  readonly name: string;
+  readonly kind: CredentialKind;
+  readonly host: string;
+  readonly username: string;
+  /** `"***"` keeps the stored one. */
+  readonly secret: string;
+}
+
+/** What to show to a host. */
+export interface Login {
+  readonly username: string;
+  readonly secret: string;
+  /** Another one for every credential and every change of it: what was fetched with one is kept apart by it. */
+  readonly scope: string;
+}
+
+/** What to show to a host for an owner's apps; undefined for nothing. */
+export type FindLogin = (host: string, ownerUid: number) => Login | undefined;
+
+interface CredentialRow {
+  owner_uid: number;
+  name: string;
+  kind: string;
+  host: string;
+  username: string;
+  secret: string;
+  updated_at: number;
+}
+
+export class Credentials {
+  readonly #store: Store;
+  readonly #now: () => number;
+
+  constructor(store: Store, now: () => number) {
+    this.#store = store;
+    this.#now = now;
+  }
+
+  /** Those that the caller may see, by owner and name. */
+  list(caller: CredentialCaller): CredentialView[] {
+    const rows = this.#store.all<CredentialRow>("SELECT * FROM credentials ORDER BY owner_uid, name");
+    return rows.filter((row) => caller.root || row.owner_uid === caller.uid).map(viewOfRow);
+  }
+
+  /**
+   * Makes or replaces a credential of the caller.
+   * @throws SvcError `invalid_request` when `"***"` stands for a secret that is not stored, or was stored for another host
+   */
+  async upsert(spec: CredentialSpec, caller: CredentialCaller): Promise<CredentialView> {
+    const { name, kind, username } = spec;
+    const host = spec.host.toLowerCase();
+    const stored = this.#get(caller.ownerUid, name);
+    if (spec.secret === maskedSecret && stored === undefined) {
+      throw invalidField("secret", `"***" keeps a stored secret, and "${name}" has none yet`);
+    }
+    if (spec.secret === maskedSecret && (stored?.host !== host || stored.kind !== kind)) {
+      // Whoever could point it elsewhere could read it there.
+      throw invalidField(
+        "secret",
+        `the stored secret is for ${stored?.host ?? ""}: give it again for ${host}`,
+      );
+    }
+    const secret = spec.secret === maskedSecret ? (stored?.secret ?? "") : spec.secret;
+    const updatedAtMs = Math.max(this.#now(), (stored?.updated_at ?? 0) + 1);
+    await this.#store.write([
+      {
+        sql: `INSERT INTO credentials (owner_uid, name, kind, host, username, secret, updated_at)
+              VALUES (?, ?, ?, ?, ?, ?, ?)
+              ON CONFLICT (owner_uid, name) DO UPDATE SET kind = excluded.kind, host = excluded.host,
+                username = excluded.username, secret = excluded.secret, updated_at = excluded.updated_at`,
+        params: [caller.ownerUid, name, kind, host, username, secret, updatedAtMs],
+        changes: 1,
+      },
+    ]);
+    return { name, kind, host, username, ownerUid: caller.ownerUid, updatedAtMs };
+  }
+
+  /** @param ownerUid whose; the caller's own when absent. @throws SvcError `not_found`, also for another user's */
+  async remove(name: string, ownerUid: number | undefined, caller: CredentialCaller): Promise<void> {
+    const uid = ownerUid ?? caller.ownerUid;
+    if (!caller.root && uid !== caller.uid) throw notFound("credential", name);
+    const [removed] = await this.#store.write(
+      [{ sql: "DELETE FROM credentials WHERE owner_uid = ? AND name = ?", params: [uid, name] }],
+      { essential: true },
+    );
+    if (removed?.changes !== 1) throw notFound("credential", name);
+  }
+
+  /** What to show to `host` for the apps of `ownerUid`; the one that was written last, of several. */
+  loginFor(kind: CredentialKind, host: string, ownerUid: number): Login | undefined {
+    const row = this.#store.get<CredentialRow>(
+      "SELECT * FROM credentials WHERE owner_uid = ? AND kind = ? AND host = ? ORDER BY updated_at DESC LIMIT 1",
+      ownerUid,
+      kind,
+      host.toLowerCase(),
+    );
+    if (row === undefined) return undefined;
+    const { username, secret } = row;
+    return { username, secret, scope: `credential ${row.owner_uid} ${row.name} ${row.updated_at}` };
+  }
+
+  #get(ownerUid: number, name: string): CredentialRow | undefined {
+    return this.#store.get<CredentialRow>(
+      "SELECT * FROM credentials WHERE owner_uid = ? AND name = ?",
+      ownerUid,
+      name,
+    );
+  }
+}
+
+function viewOfRow(row: CredentialRow): CredentialView {
+  return {
+    name: row.name,
+    kind: row.kind as CredentialKind,
+    host: row.host,
+    username: row.username,
+    ownerUid: row.owner_uid,
+    updatedAtMs: row.updated_at,
+  };
+}

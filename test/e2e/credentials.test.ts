@@ -1,0 +1,140 @@
+/** Private git hosts: who may show what to whom, and what is never shown to anybody. */
+import { join } from "node:path";
+import test from "ava";
+import { AppService } from "../../gen/svc/v1/app_pb.ts";
+import { CredentialService } from "../../gen/svc/v1/credential_pb.ts";
+import { SourceService } from "../../gen/svc/v1/source_pb.ts";
+import { protocols, startDaemon } from "../support/daemon.ts";
+import { errorOf } from "../support/errors.ts";
+import { startGitServer } from "../support/git-server.ts";
+import { freePort, writeRepository } from "../support/packages.ts";
+
+const rootTest = process.getuid?.() === 0 ? test : test.skip;
+const password = "a-password-that-nobody-else-knows";
+const nobody = 65_534;
+
+for (const protocol of protocols) {
+  test(`a secret goes in and never comes out (${protocol})`, async (t) => {
+    await using daemon = await startDaemon();
+    const credentials = daemon.client(CredentialService, protocol);
+    const spec = { name: "forge", kind: "git", host: "Git.Example.org:8443", username: "me" };
+
+    const made = await credentials.upsertCredential({ ...spec, secret: password });
+
+    t.like(made, { name: "forge", host: "git.example.org:8443", username: "me", secret: "***" });
+    const { credentials: listed } = await credentials.listCredentials({});
+    t.deepEqual(
+      listed.map(({ name, secret }) => [name, secret]),
+      [["forge", "***"]],
+    );
+    const moved = { ...spec, host: "elsewhere.example.org", secret: "***" };
+    t.like(await errorOf(credentials.upsertCredential(moved)), {
+      code: "InvalidArgument",
+      reason: "invalid_request",
+    });
+    const renamed = { ...spec, username: "you", secret: "***" };
+    t.is((await credentials.upsertCredential(renamed)).username, "you");
+    t.like(await errorOf(credentials.upsertCredential({ ...spec, name: "new", secret: "***" })), {
+      code: "InvalidArgument",
+      reason: "invalid_request",
+    });
+    await credentials.removeCredential({ name: "forge" });
+    t.like(await errorOf(credentials.removeCredential({ name: "forge" })), { code: "NotFound" });
+    t.false(daemon.log().includes(password));
+  });
+}
+
+test("an app is installed and upgraded from a host that asks for a password", async (t) => {
+  await using daemon = await startDaemon();
+  await writeRepository(join(daemon.dir, "private", "web"), await freePort(), [{ version: "1.0.0" }]);
+  await using forge = await startGitServer({ root: join(daemon.dir, "private"), username: "me", password });
+  const apps = daemon.client(AppService);
+  const spec = `http://${forge.host}/web/.git`;
+  const refused = await errorOf(apps.installApp({ spec }));
+  t.like(refused, { code: "FailedPrecondition", reason: "git_failed" });
+  t.regex(refused.message, /credential/);
+
+  const given = { name: "forge", kind: "git", host: forge.host, username: "me", secret: password };
+  await daemon.client(CredentialService).upsertCredential(given);
+
+  const app = await apps.installApp({ spec });
+  t.is(app.version, "v1.0.0");
+  t.false(JSON.stringify(app.origin).includes(password));
+  t.true((await apps.upgradeApp({ id: app.id })).upToDate);
+});
+
+rootTest("a credential serves its owner alone (as root: two users are needed)", async (t) => {
+  await using daemon = await startDaemon();
+  await writeRepository(join(daemon.dir, "private", "web"), await freePort(), [{ version: "1.0.0" }]);
+  await using forge = await startGitServer({ root: join(daemon.dir, "private"), username: "me", password });
+  const given = { name: "forge", kind: "git", host: forge.host, username: "me", secret: password };
+  await daemon.client(CredentialService).upsertCredential(given);
+  const spec = `http://${forge.host}/web/.git`;
+  t.is((await daemon.client(AppService).installApp({ spec })).id, "web");
+  await using other = await daemon.as(nobody);
+
+  t.like(await errorOf(other.client(AppService).installApp({ spec })), {
+    code: "FailedPrecondition",
+    reason: "git_failed",
+  });
+  t.deepEqual((await other.client(CredentialService).listCredentials({})).credentials, []);
+  const stolen = other.client(CredentialService).removeCredential({ name: "forge", owner: 0 });
+  t.like(await errorOf(stolen), { code: "NotFound" });
+  t.is((await daemon.client(CredentialService).listCredentials({})).credentials.length, 1);
+});
+
+test("a host that redirects does not get the password shown elsewhere", async (t) => {
+  await using daemon = await startDaemon();
+  await using thief = await startGitServer({ root: daemon.dir, username: "x", password: "y" });
+  await using forge = await startGitServer({
+    root: daemon.dir,
+    username: "me",
+    password,
+    redirectTo: `http://${thief.host}`,
+  });
+  const given = { name: "forge", kind: "git", host: forge.host, username: "me", secret: password };
+  await daemon.client(CredentialService).upsertCredential(given);
+
+  t.like(await errorOf(daemon.client(AppService).installApp({ spec: `http://${forge.host}/web/.git` })), {
+    reason: "git_failed",
+  });
+
+  t.true(forge.shown.some((header) => header.startsWith("Basic ")));
+  t.deepEqual(
+    thief.shown.filter((header) => header !== ""),
+    [],
+  );
+});
+
+for (const protocol of protocols) {
+  test(`sources are added and removed; those of the configuration file stay (${protocol})`, async (t) => {
+    await using daemon = await startDaemon({ config: '[[sources]]\nname = "main"\nurl = "./main"\n' });
+    const sources = daemon.client(SourceService, protocol);
+    const repository = join(daemon.dir, "index");
+    await writeRepository(join(daemon.dir, "web"), await freePort(), [{ version: "1.0.0" }]);
+    const index = `packages:\n  web: { repo: "file://${join(daemon.dir, "web")}" }\n`;
+    await writeRepository(repository, await freePort(), [{ files: { "index.yaml": index } }]);
+
+    t.like(await sources.upsertSource({ name: "mine", url: `file://${repository}` }), { configured: false });
+    t.deepEqual(
+      (await sources.listSources({})).sources.map(({ name, configured }) => [name, configured]),
+      [
+        ["examples", true],
+        ["main", true],
+        ["mine", false],
+      ],
+    );
+    t.is((await daemon.client(AppService).installApp({ spec: "mine/web" })).origin?.source, "mine");
+    t.like(await errorOf(sources.upsertSource({ name: "main", url: "/elsewhere" })), {
+      code: "FailedPrecondition",
+      reason: "denied",
+    });
+    t.like(await errorOf(sources.removeSource({ name: "main" })), { reason: "denied" });
+    t.like(await errorOf(sources.upsertSource({ name: "bad", url: "ext::sh -c id" })), {
+      code: "InvalidArgument",
+      reason: "invalid_request",
+    });
+    await sources.removeSource({ name: "mine" });
+    t.like(await errorOf(sources.removeSource({ name: "mine" })), { code: "NotFound" });
+  });
+}
