@@ -5,7 +5,7 @@ export const appTree = {
   /** The version before, kept while an upgrade is not proven. */
   previousRepo: "repo.previous",
   data: "data",
-  /** The data as it was before a migration, kept until it succeeded. */
+  /** The data as it was before the new version touched them, kept until it is proven. */
   previousData: "data.previous",
   volumes: "volumes",
   logs: "logs",
