@@ -240,6 +240,11 @@ export class Apps implements AsyncDisposable {
     return this.#cloner.clone(await this.#find(id, caller), name, work);
   }
 
+  /** Where the app lies, and the uid that its files belong to. */
+  async place(id: string, caller: AppCaller): Promise<Pick<RunnableApp, "directory" | "uid">> {
+    return this.#runnable(await this.#find(id, caller));
+  }
+
   async settings(id: string, caller: AppCaller): Promise<SettingsView> {
     return this.#settings.view(await this.#find(id, caller));
   }

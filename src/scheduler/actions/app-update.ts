@@ -7,6 +7,9 @@ import { SvcError, failedPrecondition } from "../../errors.ts";
 import type { Action } from "./action.ts";
 import { appOf, callerOf, runningStates, type AppHands } from "./app-hands.ts";
 
+/** A version that comes with a new license waits for somebody who reads it. */
+const newest = { version: "", licenseAck: false };
+
 export function createAppUpdateAction(
   apps: Pick<AppHands, "get" | "startApp" | "stopApp" | "upgrade">,
 ): Action {
@@ -15,10 +18,11 @@ export function createAppUpdateAction(
       const [app, caller] = [appOf(job), callerOf(job, { isRoot })];
       const wasRunning = runningStates.has((await apps.get(app, caller)).state);
       if (wasRunning) await apps.stopApp(app, caller);
-      const upgrading = apps.upgrade(app, "", caller, { signal }).then(({ upToDate, from, to }) => {
-        write(upToDate ? `${app} ${to} is up to date\n` : `${app} upgraded from ${from} to ${to}\n`);
-      });
-      const upgraded = await outcomeOf(upgrading);
+      const upgraded = await outcomeOf(
+        apps.upgrade(app, newest, caller, { signal }).then(({ upToDate, from, to }) => {
+          write(upToDate ? `${app} ${to} is up to date\n` : `${app} upgraded from ${from} to ${to}\n`);
+        }),
+      );
       const restarted = wasRunning ? await outcomeOf(apps.startApp(app, caller)) : {};
       if ("error" in restarted) {
         write(`${app} could not be started again\n`);
