@@ -38,7 +38,10 @@ export interface NetworkRecord {
 
 const anonymousLabel = "com.docker.volume.anonymous";
 
-export function imageRecord(info: ImageInfo): ImageRecord {
+/** What the engine may say, whatever its client's types promise. */
+type Nullable<T, K extends keyof T> = Omit<T, K> & { readonly [P in K]?: T[P] | null };
+
+export function imageRecord(info: Nullable<ImageInfo, "Labels" | "RepoTags" | "RepoDigests">): ImageRecord {
   const named = (names: string[] | null | undefined): string[] =>
     (names ?? []).filter((name) => !name.startsWith("<none>") && !name.endsWith(":<none>")).sort();
   return {
@@ -47,7 +50,7 @@ export function imageRecord(info: ImageInfo): ImageRecord {
     digests: named(info.RepoDigests),
     sizeBytes: info.Size,
     createdAtMs: info.Created * 1_000,
-    labels: (info.Labels as Labels | null | undefined) ?? {},
+    labels: info.Labels ?? {},
   };
 }
 
