@@ -45,7 +45,12 @@ export function parseTrigger(text: string): Trigger {
 /** What is wrong with the text as a trigger, such as `hour "24" must be 0 to 23`; `undefined` when it is one. */
 export function triggerProblem(text: string): string | undefined {
   const fields = splitTrigger(text);
-  return typeof fields === "string" ? fields : undefined;
+  if (typeof fields === "string") return fields;
+  for (const [at, field] of cronFields.entries()) {
+    const problem = fieldProblem(field, fields[at] ?? "");
+    if (problem !== undefined) return problem;
+  }
+  return undefined;
 }
 
 /** Reads many triggers: what their fields have in common is expanded once. */
@@ -80,12 +85,13 @@ type CronTexts = readonly [
   dayOfWeek: string,
 ];
 
-/** The five cron fields that a trigger stands for, or what is wrong with it. */
+/** The five cron fields that a trigger stands for, each still to be checked, or what is wrong with its form. */
 function splitTrigger(text: string): CronTexts | string {
   if (text.length > maxLength) return `${text.length} characters are too many: at most ${maxLength}`;
   const words = text.split(/[ \t]+/).filter((word) => word !== "");
   const [word = ""] = words;
-  if (words.length > 1) return splitCron(words);
+  if (isFive(words)) return words;
+  if (words.length > 1) return `${words.length} fields must be five: ${fieldNames}`;
   if (word === "hourly") return ["0", "*", "*", "*", "*"];
   if (word.startsWith("daily@")) return splitTime(word.slice("daily@".length));
   if (/^\d*:\d*$/.test(word)) return splitTime(word);
@@ -97,15 +103,6 @@ function splitTime(time: string): CronTexts | string {
   if (hour === undefined || minute === undefined) return `time "${time}" must be HH:MM, two digits each`;
   if (Number(hour) > 23 || Number(minute) > 59) return `time "${time}" must be 00:00 to 23:59`;
   return [minute, hour, "*", "*", "*"];
-}
-
-function splitCron(words: string[]): CronTexts | string {
-  if (!isFive(words)) return `${words.length} fields must be five: ${fieldNames}`;
-  for (const [at, field] of cronFields.entries()) {
-    const problem = fieldProblem(field, words[at] ?? "");
-    if (problem !== undefined) return problem;
-  }
-  return words;
 }
 
 function isFive(words: readonly string[]): words is CronTexts {

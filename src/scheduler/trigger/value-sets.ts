@@ -1,5 +1,6 @@
 /** Which values a cron field allows, as bits; ranges and steps are expanded by cron-parser. */
-import { cronFields } from "./cron-fields.ts";
+import { invalidField } from "../../errors.ts";
+import { cronFields, fieldProblem } from "./cron-fields.ts";
 import type { CronField } from "./cron-fields.ts";
 import { loadCronParser } from "./load-cron-parser.cjs";
 
@@ -12,40 +13,39 @@ export interface ValueSet {
   readonly high: number;
 }
 
-/** Distinct ranges and steps that are remembered; nobody writes so many but to fill the memory. */
+/** Texts that are remembered per field; nobody writes so many but to fill the memory. */
 const maxRemembered = 4096;
 
-/** Turns the texts of cron fields into bits and remembers ranges and steps: among 100,000 jobs they are few. */
+/** Turns cron fields into bits and remembers each text: among 100,000 jobs they are few, and cron-parser takes 20 µs. */
 export class ValueSets {
-  /** By field and text; cron-parser takes 20 µs for each. */
-  readonly #expanded = new Map<string, ValueSet>();
+  readonly #fields = cronFields.map((field) => ({ field, known: new Map<string, ValueSet>() }));
 
   /**
    * @param fieldIndex which of `cronFields`
-   * @param text must have passed `fieldProblem`
+   * @throws SvcError `invalid_argument` `invalid_request` about `trigger` when the text breaks the field's syntax
    */
   read(fieldIndex: number, text: string): ValueSet {
-    const field = fieldAt(fieldIndex);
-    let [low, high] = [0, 0];
-    for (const item of text.split(",")) {
-      const set = this.#readItem(field, fieldIndex, item);
-      low |= set.low;
-      high |= set.high;
-    }
-    return { low, high };
+    const entry = this.#fields[fieldIndex];
+    if (entry === undefined) throw new RangeError(`no cron field ${fieldIndex}`);
+    const { field, known } = entry;
+    const set = known.get(text);
+    if (set !== undefined) return set;
+    const problem = fieldProblem(field, text);
+    if (problem !== undefined) throw invalidField("trigger", problem);
+    const fresh = setOf(
+      field,
+      text.split(",").flatMap((item) => valuesOf(field, fieldIndex, item)),
+    );
+    if (known.size >= maxRemembered) known.clear();
+    known.set(text, fresh);
+    return fresh;
   }
+}
 
-  #readItem(field: CronField, fieldIndex: number, item: string): ValueSet {
-    const value = Number(item);
-    if (!Number.isNaN(value)) return setOf(field, [value]);
-    const key = `${fieldIndex} ${item}`;
-    const known = this.#expanded.get(key);
-    if (known !== undefined) return known;
-    const set = setOf(field, item === "*" ? everyValue(field) : expand(fieldIndex, item));
-    if (this.#expanded.size >= maxRemembered) this.#expanded.clear();
-    this.#expanded.set(key, set);
-    return set;
-  }
+function valuesOf({ min, max }: CronField, fieldIndex: number, item: string): number[] {
+  if (item === "*") return Array.from({ length: max - min + 1 }, (_, at) => min + at);
+  const value = Number(item);
+  return Number.isNaN(value) ? expand(fieldIndex, item) : [value];
 }
 
 /**
@@ -66,14 +66,4 @@ function setOf(field: CronField, values: readonly number[]): ValueSet {
     else high |= 1 << (bit - wordBits);
   }
   return { low, high };
-}
-
-function everyValue({ min, max }: CronField): number[] {
-  return Array.from({ length: max - min + 1 }, (_, at) => min + at);
-}
-
-function fieldAt(index: number): CronField {
-  const field = cronFields[index];
-  if (field === undefined) throw new RangeError(`no cron field ${index}`);
-  return field;
 }
