@@ -1,8 +1,7 @@
 /**
  * Messages to JSON text as REST has it: ProtoJSON with 64-bit integers as numbers and every field that has a meaning at
  * zero written, so that a client never has to guess a default; `optional` fields and messages are absent when unset.
- * A writer is put together once per message type, which halves the cost of `toJson` and `JSON.stringify`. The text of a
- * frozen message is kept for as long as the message is: whoever freezes one freezes all that it holds.
+ * A writer is put together once per message type, which halves the cost of `toJson` and `JSON.stringify`.
  */
 import { ScalarType, toJson } from "@bufbuild/protobuf";
 import type { DescEnum, DescField, DescMessage, Message } from "@bufbuild/protobuf";
@@ -13,22 +12,54 @@ import {
   hasCustomJsonRepresentation,
   isWrapperDesc,
 } from "@bufbuild/protobuf/wkt";
+import { FrozenLists } from "./frozen-lists.ts";
 import { timestampWriter } from "./timestamp-text.ts";
 
 type WriteValue = (value: never) => string;
 type WriteMessage = (message: Message) => string;
 /** Writes a member with its name, or nothing. */
 type WriteMember = (message: Readonly<Record<string, unknown>>) => string;
+/** A field, what writes it, and for a list of messages their type. */
+interface Member {
+  readonly write: WriteMember;
+  readonly field: DescField;
+  readonly itemType: DescMessage | undefined;
+}
 
 export class JsonWriter {
   readonly #writers = new Map<DescMessage, WriteMessage>();
-  /** Texts of frozen messages that others hold. */
-  readonly #kept = new WeakMap<Message, string>();
-  #isKeeping = false;
+  /** Of the types that were written as bytes. */
+  readonly #members = new Map<DescMessage, readonly Member[]>();
+  readonly #frozenLists = new FrozenLists((type, item) => this.message(type, item));
 
   /** The JSON text of a message. */
   message(type: DescMessage, message: Message): string {
     return this.#writerOf(type)(message);
+  }
+
+  /**
+   * The JSON of a message as UTF-8, in pieces. What its frozen lists of messages come to is kept for as long as the messages
+   * are (whoever freezes a list has frozen all that it holds), so that of a list in which one is new that one is written.
+   */
+  bytes(type: DescMessage, message: Message): Buffer[] {
+    if (hasCustomJsonRepresentation(type)) return [Buffer.from(this.message(type, message))];
+    const pieces: Buffer[] = [];
+    const record = message as unknown as Readonly<Record<string, unknown>>;
+    let text = "{";
+    for (const { write, field, itemType } of this.#membersOf(type)) {
+      const items = itemType === undefined ? undefined : record[field.localName];
+      if (itemType !== undefined && Array.isArray(items) && items.length > 0 && Object.isFrozen(items)) {
+        pieces.push(Buffer.from(`${text}${text === "{" ? "" : ","}${memberName(field)}[`));
+        this.#frozenLists.write(itemType, items as readonly Message[], pieces);
+        text = "]";
+      } else {
+        const member = write(record);
+        if (member !== "") text += text === "{" ? member : `,${member}`;
+      }
+    }
+    text += "}";
+    pieces.push(Buffer.from(text));
+    return pieces;
   }
 
   /** The JSON text of one field of a message; `null` when it is unset. */
@@ -45,8 +76,7 @@ export class JsonWriter {
       const members: WriteMember[] = [];
       writer = hasCustomJsonRepresentation(type) ? this.#wellKnownWriter(type) : objectWriter(members);
       this.#writers.set(type, writer);
-      for (const field of type.fields.toSorted((a, b) => a.number - b.number))
-        members.push(this.#memberWriter(field));
+      for (const field of inOrder(type)) members.push(this.#memberWriter(field));
     }
     return writer;
   }
@@ -61,7 +91,7 @@ export class JsonWriter {
   }
 
   #memberWriter(field: DescField): WriteMember {
-    const name = `${JSON.stringify(field.jsonName)}:`;
+    const name = memberName(field);
     const { localName } = field;
     const write = this.#valueWriter(field) as (value: unknown) => string;
     if (field.oneof !== undefined) {
@@ -99,26 +129,35 @@ export class JsonWriter {
     if (isWrapperDesc(type) && field.fieldKind === "message" && field.oneof === undefined) {
       return scalarWriter(type.fields[0].scalar);
     }
-    return (message: Message) =>
-      Object.isFrozen(message) ? this.#frozen(type, message) : this.#writerOf(type)(message);
+    return (message: Message) => this.#writerOf(type)(message);
   }
 
-  #frozen(type: DescMessage, message: Message): string {
-    const kept = this.#kept.get(message);
-    if (kept !== undefined) return kept;
-    const write = this.#writerOf(type);
-    // What it holds is part of its text, and not worth keeping twice.
-    if (this.#isKeeping) return write(message);
-    this.#isKeeping = true;
-    try {
-      // Copied into one piece: a text as it was put together would be gathered from its many parts each time.
-      const text = Buffer.from(write(message)).toString();
-      this.#kept.set(message, text);
-      return text;
-    } finally {
-      this.#isKeeping = false;
+  #membersOf(type: DescMessage): readonly Member[] {
+    let members = this.#members.get(type);
+    if (members === undefined) {
+      members = inOrder(type).map((field) => ({
+        write: this.#memberWriter(field),
+        field,
+        itemType: itemTypeOf(field),
+      }));
+      this.#members.set(type, members);
     }
+    return members;
   }
+}
+
+function inOrder(type: DescMessage): DescField[] {
+  return type.fields.toSorted((a, b) => a.number - b.number);
+}
+
+/** The type of a list's messages; not of those that JSON has a form of its own for. */
+function itemTypeOf(field: DescField): DescMessage | undefined {
+  const type = field.fieldKind === "list" ? field.message : undefined;
+  return type === undefined || hasCustomJsonRepresentation(type) ? undefined : type;
+}
+
+function memberName(field: DescField): string {
+  return `${JSON.stringify(field.jsonName)}:`;
 }
 
 function objectWriter(members: readonly WriteMember[]): WriteMessage {

@@ -20,6 +20,9 @@ export interface RestResponse extends Pick<Writable, "on" | "once" | "removeList
   readonly headersSent: boolean;
   writeHead(status: number, headers: Record<string, string | number>): unknown;
   destroy(error?: Error): unknown;
+  /** HTTP/1.1 only: holds writes back, to send them together. */
+  cork?(): void;
+  uncork?(): void;
   /** HTTP/2 only. */
   readonly stream?: { close(code: number): void };
 }

@@ -6,6 +6,7 @@ import { randomBytes } from "node:crypto";
 import { ServerResponse } from "node:http";
 import type { IncomingMessage } from "node:http";
 import type { Http2ServerRequest, Http2ServerResponse } from "node:http2";
+import type { Socket } from "node:net";
 import { SvcError, invalidField, notFound } from "../errors.ts";
 import { JsonWriter } from "../rest/json-writer.ts";
 import { pathProblem } from "../rest/path.ts";
@@ -14,9 +15,10 @@ import type { RestHandler } from "../rest/rest-handler.ts";
 import { isSvcError, shownError } from "../rpc/error-mapping.ts";
 import type { Pipeline } from "../rpc/pipeline.ts";
 import { anonymous } from "../rpc/user-context.ts";
+import type { AnswerNotes } from "./answer-notes.ts";
 import type { FailureThrottle } from "./failure-throttle.ts";
 import type { HostCheck } from "./host-check.ts";
-import { disconnect, hostOf } from "./http.ts";
+import { disconnect, hostOf, pathOf } from "./http.ts";
 import type { Callers, HttpRequest, HttpResponse } from "./http.ts";
 import type { IdentityResolver, Origin } from "./identity.ts";
 import type { TransportLimits } from "./limits.ts";
@@ -32,6 +34,7 @@ export interface FrontDoorOptions {
   readonly identity: IdentityResolver;
   readonly hosts: HostCheck;
   readonly failures: FailureThrottle;
+  readonly notes: AnswerNotes;
   readonly limits: TransportLimits;
   readonly pages: Pages;
   readonly log: { error(details: object, message: string): void };
@@ -46,19 +49,25 @@ export class FrontDoor {
   #idCount = 0;
   #rpcFront: Promise<RpcFront> | undefined;
   readonly #underWay = new Set<HttpResponse>();
+  /** One listener for all responses. */
+  readonly #onClose: (this: HttpResponse) => void;
   #onIdle: (() => void) | undefined;
   #isStopping = false;
 
   constructor(options: FrontDoorOptions) {
     this.#options = options;
+    const ended = (response: HttpResponse): void => this.#ended(response);
+    this.#onClose = function () {
+      ended(this);
+    };
   }
 
   /** Answers a request. Never throws: what goes wrong is that request's own (T 49). */
   handle(request: HttpRequest, response: HttpResponse, origin: Origin, expectsContinue = false): void {
     const requestId = `${this.#idPrefix}-${(this.#idCount++).toString(36)}`;
-    this.#track(response);
+    this.#underWay.add(response);
+    response.on("close", this.#onClose);
     try {
-      response.setHeader("x-request-id", requestId);
       // Health checks are there to be told that it is stopping.
       if (this.#isStopping && !this.#options.pipeline.isPublic(pathOf(request))) {
         if (response instanceof ServerResponse) response.setHeader("connection", "close");
@@ -66,7 +75,7 @@ export class FrontDoor {
       }
       this.#admit(request, response, origin, requestId, expectsContinue);
     } catch (error) {
-      this.#fail(request, response, error, requestId);
+      this.#fail(request, response, error, requestId, origin);
     }
   }
 
@@ -88,12 +97,31 @@ export class FrontDoor {
     });
   }
 
-  #track(response: HttpResponse): void {
-    this.#underWay.add(response);
-    response.once("close", () => {
-      this.#underWay.delete(response);
-      if (this.#underWay.size === 0) this.#onIdle?.();
-    });
+  /** Whether an HTTP/1.1 connection waits for its daemon, not the daemon for its client to send or to read. */
+  isAtWork(socket: Socket): boolean {
+    for (const response of this.#underWay) {
+      if (!(response instanceof ServerResponse) || response.req.socket !== socket) continue;
+      if (response.req.complete && !response.writableNeedDrain) return true;
+    }
+    return false;
+  }
+
+  #ended(response: HttpResponse): void {
+    this.#underWay.delete(response);
+    this.#noteUnsupported(response);
+    if (this.#underWay.size === 0) this.#onIdle?.();
+  }
+
+  /** What Connect answers before it has a context: another HTTP method, another content type. */
+  #noteUnsupported({ statusCode, req }: HttpResponse): void {
+    const { notes } = this.#options;
+    if (statusCode === 405) {
+      const message = `a procedure does not take ${req.method ?? ""}`;
+      notes.note(req, { error: new SvcError("unimplemented", "method_not_allowed", message) });
+    } else if (statusCode === 415) {
+      const message = `"${mediaType(req)}" is not taken here`;
+      notes.note(req, { error: new SvcError("invalid_argument", "unsupported_media_type", message) });
+    }
   }
 
   #admit(
@@ -111,11 +139,10 @@ export class FrontDoor {
     const host = hostOf(request);
     if (origin.kind === "tcp") hosts.checkHost(host);
     hosts.checkOrigin(headerOf(request, "origin"), host);
-    forgetHost(request);
-    if (this.#answerPublic(path, request, response)) return;
+    if (this.#answerPublic(path, request, response, requestId)) return;
 
     const user = pipeline.isPublic(path) ? anonymous : identity.identify(origin, request.headers);
-    callers.set(request, { user, requestId });
+    callers.set(request, { user, requestId, isNoted: false });
     if (expectsContinue) response.writeContinue();
     if (rest(request, response) === false) {
       void this.#answerRpc(path, request, response, requestId);
@@ -123,17 +150,22 @@ export class FrontDoor {
   }
 
   /** The pages that need no identity, as they hold no data. */
-  #answerPublic(path: string, request: HttpRequest, response: HttpResponse): boolean {
+  #answerPublic(path: string, request: HttpRequest, response: HttpResponse, requestId: string): boolean {
     if (request.method !== "GET" && request.method !== "HEAD") return false;
     if (path === "/healthz") {
+      response.setHeader("x-request-id", requestId);
       sendJson(request, response, '{"status":"ok"}');
+      this.#options.notes.note(request, { requestId });
       return true;
     }
     const answered = this.#options.pages.answer(path, request, response);
-    answered?.catch((error: unknown) =>
-      this.#fail(request, response, error, String(response.getHeader("x-request-id"))),
+    if (answered === undefined) return false;
+    response.setHeader("x-request-id", requestId);
+    answered.then(
+      () => this.#options.notes.note(request, { requestId }),
+      (error: unknown) => this.#fail(request, response, error, requestId),
     );
-    return answered !== undefined;
+    return true;
   }
 
   async #answerRpc(
@@ -143,6 +175,8 @@ export class FrontDoor {
     requestId: string,
   ): Promise<void> {
     try {
+      response.setHeader("x-request-id", requestId);
+      forgetHost(request);
       const method = this.#options.pipeline.methodAt(path);
       const isUpload = method?.methodKind === "client_streaming" || method?.methodKind === "bidi_streaming";
       if (!isUpload) boundBody(request, this.#options.limits.requestTimeoutMs);
@@ -169,8 +203,14 @@ export class FrontDoor {
     };
   }
 
-  #fail(request: HttpRequest, response: HttpResponse, thrown: unknown, requestId: string): void {
-    const { log, pipeline, failures } = this.#options;
+  #fail(
+    request: HttpRequest,
+    response: HttpResponse,
+    thrown: unknown,
+    requestId: string,
+    origin?: Origin,
+  ): void {
+    const { log, pipeline, failures, notes } = this.#options;
     const isProcedure = pipeline.methodAt(pathOf(request)) !== undefined;
     let error = shownError(thrown, requestId);
     if (error.code === "internal" && !isSvcError(thrown)) {
@@ -187,18 +227,14 @@ export class FrontDoor {
       response.once("close", () => disconnect(request));
     }
     try {
+      notes.note(request, { error, requestId, origin });
+      if (!response.headersSent) response.setHeader("x-request-id", requestId);
       refuse(request, response, error, { isProcedure, writer: this.#writer });
     } catch (err) {
       log.error({ requestId, err }, "a refusal could not be sent");
       response.destroy();
     }
   }
-}
-
-function pathOf(request: HttpRequest): string {
-  const target = request.url ?? "";
-  const question = target.indexOf("?");
-  return question < 0 ? target : target.slice(0, question);
 }
 
 /**

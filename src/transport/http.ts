@@ -10,10 +10,32 @@ export type HttpResponse = ServerResponse | Http2ServerResponse;
 export interface Caller {
   readonly user: UserContext;
   readonly requestId: string;
+  /** Whether the pipeline notes what becomes of the request, or has. */
+  isNoted: boolean;
 }
 
-/** The callers of the requests under way. */
-export type Callers = WeakMap<object, Caller>;
+/**
+ * The callers of the requests under way, each kept on its request: a WeakMap of so many short-lived keys costs the garbage
+ * collector more than the rest of the front door costs in all.
+ */
+export class Callers {
+  readonly #key = Symbol("caller");
+
+  get(request: object): Caller | undefined {
+    return (request as Record<symbol, Caller | undefined>)[this.#key];
+  }
+
+  set(request: object, caller: Caller): void {
+    (request as Record<symbol, Caller>)[this.#key] = caller;
+  }
+}
+
+/** The path of a request as it was sent, without its query. */
+export function pathOf(request: HttpRequest): string {
+  const target = request.url ?? "";
+  const question = target.indexOf("?");
+  return question < 0 ? target : target.slice(0, question);
+}
 
 /** The `Host` of a request; HTTP/2 calls it `:authority`. */
 export function hostOf(request: HttpRequest): string | undefined {

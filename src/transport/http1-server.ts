@@ -15,7 +15,12 @@ const answers: Readonly<Record<string, string>> = {
   ERR_HTTP_REQUEST_TIMEOUT: "408 Request Timeout",
 };
 
-export function createHttp1Server(limits: TransportLimits, handle: Http1Handler): Server {
+/** @param isAtWork whether a silent connection waits for an answer that is being made */
+export function createHttp1Server(
+  limits: TransportLimits,
+  handle: Http1Handler,
+  isAtWork: (socket: Socket) => boolean,
+): Server {
   const server = createServer({
     maxHeaderSize: limits.maxHeaderBytes,
     headersTimeout: limits.headersTimeoutMs,
@@ -27,24 +32,14 @@ export function createHttp1Server(limits: TransportLimits, handle: Http1Handler)
   });
   server.maxHeadersCount = limits.maxHeaderCount;
 
-  const atWork = new WeakMap<object, Set<ServerResponse>>();
-  const onRequest = (request: IncomingMessage, response: ServerResponse, expectsContinue: boolean): void => {
-    const responses = atWork.get(request.socket) ?? new Set();
-    atWork.set(request.socket, responses.add(response));
-    response.once("close", () => responses.delete(response));
-    handle(request, response, expectsContinue);
-  };
-  server.on("request", (request, response) => onRequest(request, response, false));
+  server.on("request", (request, response) => handle(request, response, false));
   server.on("checkContinue", (request: IncomingMessage, response: ServerResponse) =>
-    onRequest(request, response, true),
+    handle(request, response, true),
   );
 
   // Silence is fine while a handler works, and not while the peer neither sends its body nor reads its answer.
   server.setTimeout(limits.idleTimeoutMs, (socket: Socket) => {
-    const isWorking = [...(atWork.get(socket) ?? [])].some(
-      (response) => response.req.complete && !response.writableNeedDrain,
-    );
-    if (!isWorking) socket.destroy();
+    if (!isAtWork(socket)) socket.destroy();
   });
   server.on("clientError", (error: NodeJS.ErrnoException, socket) => {
     if (socket.writable && !("bytesWritten" in socket && (socket as Socket).bytesWritten > 0)) {

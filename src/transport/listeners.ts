@@ -7,11 +7,13 @@ import { SvcError } from "../errors.ts";
 import type { Route } from "../rest/route.ts";
 import type { Pipeline } from "../rpc/pipeline.ts";
 import type { Tokens } from "../tokens/tokens.ts";
+import { AnswerNotes } from "./answer-notes.ts";
 import { ConnectionCaps } from "./connection-caps.ts";
 import { FailureThrottle } from "./failure-throttle.ts";
 import { FrontDoor } from "./front-door.ts";
 import { createHostCheck } from "./host-check.ts";
-import type { Callers, HttpRequest, HttpResponse } from "./http.ts";
+import { Callers } from "./http.ts";
+import type { HttpRequest, HttpResponse } from "./http.ts";
 import { createHttp1Server } from "./http1-server.ts";
 import { createHttp2Front } from "./http2-server.ts";
 import type { Http2Front } from "./http2-server.ts";
@@ -105,8 +107,11 @@ class TwoDoors implements Listeners {
     this.#options = options;
     this.#limits = { ...defaultTransportLimits, ...options.limits };
     this.#caps = new ConnectionCaps(this.#limits.maxConnections, this.#limits.maxConnectionsPerPeer);
-    this.#http1 = createHttp1Server(this.#limits, (request, response, expectsContinue) =>
-      this.#handle(request, response, request.socket, expectsContinue),
+    this.#http1 = createHttp1Server(
+      this.#limits,
+      (request, response, expectsContinue) =>
+        this.#handle(request, response, request.socket, expectsContinue),
+      (socket) => this.#front?.isAtWork(socket) === true,
     );
     this.#http2 = createHttp2Front(this.#limits, (request, response, expectsContinue) =>
       this.#handle(request, response, request.stream.session, expectsContinue),
@@ -143,7 +148,9 @@ class TwoDoors implements Listeners {
 
   async #prepare(): Promise<void> {
     const { pipeline, tokens, mode, selfUid, allowedHosts, tcp, pages, routes, log } = this.#options;
-    const callers: Callers = new WeakMap();
+    const callers = new Callers();
+    const restRoutes = routes ?? contractRoutes;
+    const notes = new AnswerNotes({ pipeline, routes: restRoutes, callers });
     this.#identity = createIdentityResolver({
       mode,
       selfUid,
@@ -165,12 +172,14 @@ class TwoDoors implements Listeners {
       }),
       rest: createRestFront({
         pipeline,
-        routes: routes ?? contractRoutes,
+        routes: restRoutes,
         callers,
+        notes,
         limits: this.#limits,
         shutdownSignal: this.#shutdown.signal,
         log,
       }),
+      notes,
       limits: this.#limits,
       pages: createPages(pages ?? {}),
       log,
