@@ -1,4 +1,5 @@
 /** Builds every service of the daemon once, for the daemon itself and for a CLI that works in-process. */
+import { lookup } from "node:dns/promises";
 import { mkdir } from "node:fs/promises";
 import { join } from "node:path";
 import { AuditReader } from "../audit/audit-reader.ts";
@@ -22,6 +23,12 @@ import { Cgroups } from "../runtimes/process/cgroup.ts";
 import { ProcessRuntime } from "../runtimes/process/process-runtime.ts";
 import type { PeerUid } from "../runtimes/process/supervisor-connection.ts";
 import type { AppRuntime } from "../runtimes/runtime.ts";
+import { noBackups } from "../scheduler/backup-pass.ts";
+import { systemClock, type Clock } from "../scheduler/clock.ts";
+import { JobRegistry } from "../scheduler/job-registry.ts";
+import { RunLog } from "../scheduler/run-log.ts";
+import { Scheduler } from "../scheduler/scheduler.ts";
+import { Zones } from "../scheduler/trigger/zone.ts";
 import { currentExecutor } from "../store/executors.ts";
 import { openStore } from "../store/store.ts";
 import { ConsoleTokens } from "../tokens/console-tokens.ts";
@@ -43,8 +50,8 @@ export interface ContextOptions {
   log: DaemonLog;
   /** Whom the kernel names at the other end of a unix socket. */
   peerUid: PeerUid;
-  /** Unix milliseconds. Default: the wall clock. */
-  now?: () => number;
+  /** Default: the host's. */
+  clock?: Clock;
   /** Ends all running calls. */
   shutdownSignal: AbortSignal;
 }
@@ -53,6 +60,8 @@ export interface DaemonContext extends AsyncDisposable {
   readonly pipeline: Pipeline;
   readonly health: HealthState;
   readonly apps: Apps;
+  /** To be started where jobs are to fire. */
+  readonly scheduler: Scheduler;
   /** To be opened before it recognises anybody. */
   readonly tokens: TokenAuthority;
   readonly consoleTokens: ConsoleTokens<UserContext>;
@@ -61,7 +70,8 @@ export interface DaemonContext extends AsyncDisposable {
 }
 
 export async function createContext(options: ContextOptions): Promise<DaemonContext> {
-  const { config, version, programs, selfUid, log, peerUid, now = Date.now, shutdownSignal } = options;
+  const { config, version, programs, selfUid, log, peerUid, clock = systemClock(), shutdownSignal } = options;
+  const now = (): number => clock.nowMs();
   await using resources = new AsyncDisposableStack();
   const startedAtMs = now();
   const paths = createAppPaths(config.store.dir);
@@ -130,10 +140,11 @@ export async function createContext(options: ContextOptions): Promise<DaemonCont
       (user) => user.name,
       () => "",
     );
+  const executor = await currentExecutor();
   const apps = resources.use(
     new Apps({
       store,
-      executor: await currentExecutor(),
+      executor,
       identities,
       packages,
       settings,
@@ -146,9 +157,30 @@ export async function createContext(options: ContextOptions): Promise<DaemonCont
       log,
     }),
   );
-  const clock = systemTokenClock(now);
-  const tokens = resources.use(new TokenAuthority({ file: config.tokenFile, selfUid, store, clock, log }));
-  const consoleTokens = new ConsoleTokens<UserContext>(clock);
+  const jobs = resources.use(new JobRegistry(store));
+  const runs = resources.use(new RunLog({ store, executor, now, log }));
+  const zones = new Zones();
+  // After the apps and the store, which its runs need until they have ended.
+  const scheduler = resources.use(
+    new Scheduler({
+      store,
+      jobs,
+      runs,
+      zones,
+      apps,
+      identities,
+      lookup: (hostname) => lookup(hostname, { all: true }),
+      rebootCommand: config.system.rebootCommand,
+      backups: noBackups,
+      clock,
+      log,
+    }),
+  );
+  const tokenClock = systemTokenClock(now);
+  const tokens = resources.use(
+    new TokenAuthority({ file: config.tokenFile, selfUid, store, clock: tokenClock, log }),
+  );
+  const consoleTokens = new ConsoleTokens<UserContext>(tokenClock);
   const services = bindServices({
     apps,
     audit: new AuditReader(store),
@@ -178,6 +210,7 @@ export async function createContext(options: ContextOptions): Promise<DaemonCont
     pipeline,
     health,
     apps,
+    scheduler,
     tokens,
     consoleTokens,
     userName,

@@ -1,5 +1,6 @@
 /** The daemon: every service behind two doors, from start to a graceful stop. */
 import { SvcError } from "../errors.ts";
+import type { Clock } from "../scheduler/clock.ts";
 import { createListeners, type ListeningAddresses } from "../transport/listeners.ts";
 import type { PageFiles } from "../transport/pages.ts";
 import { loadPeerCredentials } from "../transport/peer-credentials.ts";
@@ -15,6 +16,8 @@ export interface DaemonOptions {
   selfUid: number;
   /** What anybody may read. */
   pages: PageFiles;
+  /** Default: the host's. */
+  clock?: Clock;
 }
 
 export interface Daemon extends AsyncDisposable {
@@ -26,7 +29,7 @@ export interface Daemon extends AsyncDisposable {
  * @throws SvcError `unavailable` when the TCP address cannot be bound, and what opening the store throws.
  */
 export async function startDaemon(options: DaemonOptions): Promise<Daemon> {
-  const { config, version, programs, selfUid, pages } = options;
+  const { config, version, programs, selfUid, pages, clock } = options;
   await using resources = new AsyncDisposableStack();
   const log = createLog(config.log.level);
   const shutdown = new AbortController();
@@ -39,6 +42,7 @@ export async function startDaemon(options: DaemonOptions): Promise<Daemon> {
       selfUid,
       log,
       peerUid: (socket) => readPeerCredentials(socket).uid,
+      ...(clock !== undefined && { clock }),
       shutdownSignal: shutdown.signal,
     }),
   );
@@ -65,12 +69,15 @@ export async function startDaemon(options: DaemonOptions): Promise<Daemon> {
     }),
   );
   const addresses = await listeners.start();
+  await context.scheduler.start();
   log.info({ version, mode: config.mode, store: config.store.dir, ...addresses }, "svc is ready");
   const owned = resources.move();
   return {
     addresses,
     [Symbol.asyncDispose]: async () => {
       log.info({}, "svc is stopping");
+      // First, so that nothing begins that would have to end at once.
+      await context.scheduler.stop();
       await context.health.stop();
       await owned.disposeAsync();
       log.flush();

@@ -60,9 +60,10 @@ export class Scheduler implements AsyncDisposable {
     this.#subscription = store.onChange(() => this.runner.endOrphans((key) => jobs.get(key) !== undefined));
   }
 
-  /** Fires jobs from now on. */
-  start(): void {
+  /** Fires jobs from now on. Closes first what processes that died left open. @throws what the store throws */
+  async start(): Promise<void> {
     const { store, jobs, runs, zones, backups, clock, log } = this.#options;
+    await runs.start();
     const skips = this.#evaluation.use(new SkipCounts({ runs, clock, log }));
     const due = this.#evaluation.use(
       new DueJobs({
@@ -82,9 +83,14 @@ export class Scheduler implements AsyncDisposable {
     evaluator.start();
   }
 
-  /** Fires nothing any more, then ends what runs. */
-  async [Symbol.asyncDispose](): Promise<void> {
+  /** Fires nothing any more; what runs goes on. */
+  async stop(): Promise<void> {
     await this.#evaluation.disposeAsync();
+  }
+
+  /** Fires nothing any more, and ends what runs. */
+  async [Symbol.asyncDispose](): Promise<void> {
+    await this.stop();
     await this.runner[Symbol.asyncDispose]();
     this.#subscription[Symbol.dispose]();
   }
