@@ -11,6 +11,7 @@ import { freePort, writeRepository } from "../support/packages.ts";
 
 const rootTest = process.getuid?.() === 0 ? test : test.skip;
 const password = "a-password-that-nobody-else-knows";
+const login = { username: "me", password };
 const nobody = 65_534;
 
 for (const protocol of protocols) {
@@ -47,7 +48,7 @@ for (const protocol of protocols) {
 test("an app is installed and upgraded from a host that asks for a password", async (t) => {
   await using daemon = await startDaemon();
   await writeRepository(join(daemon.dir, "private", "web"), await freePort(), [{ version: "1.0.0" }]);
-  await using forge = await startGitServer({ root: join(daemon.dir, "private"), username: "me", password });
+  await using forge = await startGitServer({ root: join(daemon.dir, "private"), login });
   const apps = daemon.client(AppService);
   const spec = `http://${forge.host}/web/.git`;
   const refused = await errorOf(apps.installApp({ spec }));
@@ -66,7 +67,7 @@ test("an app is installed and upgraded from a host that asks for a password", as
 rootTest("a credential serves its owner alone (as root: two users are needed)", async (t) => {
   await using daemon = await startDaemon();
   await writeRepository(join(daemon.dir, "private", "web"), await freePort(), [{ version: "1.0.0" }]);
-  await using forge = await startGitServer({ root: join(daemon.dir, "private"), username: "me", password });
+  await using forge = await startGitServer({ root: join(daemon.dir, "private"), login });
   const given = { name: "forge", kind: "git", host: forge.host, username: "me", secret: password };
   await daemon.client(CredentialService).upsertCredential(given);
   const spec = `http://${forge.host}/web/.git`;
@@ -83,13 +84,35 @@ rootTest("a credential serves its owner alone (as root: two users are needed)", 
   t.is((await daemon.client(CredentialService).listCredentials({})).credentials.length, 1);
 });
 
+rootTest(
+  "what only a credential opens is nobody else's to see, cached or not (as root: two users)",
+  async (t) => {
+    await using daemon = await startDaemon();
+    const index = 'packages:\n  secret-project: { repo: "https://example.org/secret.git" }\n';
+    await writeRepository(join(daemon.dir, "private", "index"), await freePort(), [
+      { files: { "index.yaml": index } },
+    ]);
+    await using forge = await startGitServer({ root: join(daemon.dir, "private"), login });
+    const given = { name: "forge", kind: "git", host: forge.host, username: "me", secret: password };
+    await daemon.client(CredentialService).upsertCredential(given);
+    await daemon
+      .client(SourceService)
+      .upsertSource({ name: "private", url: `http://${forge.host}/index/.git` });
+    const unknown = { spec: "private/no-such-project" };
+    t.like(await errorOf(daemon.client(AppService).installApp(unknown)), { code: "NotFound" });
+    await using other = await daemon.as(nobody);
+
+    t.like(await errorOf(other.client(AppService).installApp(unknown)), { reason: "source_failed" });
+  },
+);
+
 test("a host that redirects does not get the password shown elsewhere", async (t) => {
   await using daemon = await startDaemon();
-  await using thief = await startGitServer({ root: daemon.dir, username: "x", password: "y" });
+  await writeRepository(join(daemon.dir, "lure", "web"), await freePort(), [{ version: "1.0.0" }]);
+  await using thief = await startGitServer({ root: join(daemon.dir, "lure") });
   await using forge = await startGitServer({
     root: daemon.dir,
-    username: "me",
-    password,
+    login,
     redirectTo: `http://${thief.host}`,
   });
   const given = { name: "forge", kind: "git", host: forge.host, username: "me", secret: password };

@@ -1,4 +1,4 @@
-/** A git host on a loopback port that asks for a password: `git http-backend` behind node:http. */
+/** A git host on a loopback port that may ask for a password: `git http-backend` behind node:http. */
 import { spawn } from "node:child_process";
 import { once } from "node:events";
 import { createServer, type IncomingMessage, type ServerResponse } from "node:http";
@@ -14,23 +14,24 @@ export interface GitServer extends AsyncDisposable {
 export interface GitServerOptions {
   /** Directory of the repositories. */
   root: string;
-  username: string;
-  password: string;
+  /** Nobody is asked without. */
+  login?: { username: string; password: string };
   /** Sends everybody there instead. */
   redirectTo?: string;
 }
 
 export async function startGitServer(options: GitServerOptions): Promise<GitServer> {
   const shown: string[] = [];
-  const expected = `Basic ${Buffer.from(`${options.username}:${options.password}`).toString("base64")}`;
+  const { root, login, redirectTo } = options;
+  const expected = login && `Basic ${Buffer.from(`${login.username}:${login.password}`).toString("base64")}`;
   const server = createServer((request, response) => {
     shown.push(request.headers.authorization ?? "");
-    if (options.redirectTo !== undefined) {
-      response.writeHead(302, { location: `${options.redirectTo}${request.url ?? ""}` }).end();
-    } else if (request.headers.authorization !== expected) {
+    if (redirectTo !== undefined) {
+      response.writeHead(302, { location: `${redirectTo}${request.url ?? ""}` }).end();
+    } else if (expected !== undefined && request.headers.authorization !== expected) {
       response.writeHead(401, { "www-authenticate": 'Basic realm="git"' }).end();
     } else {
-      serve(options.root, request, response);
+      serve(root, request, response);
     }
   });
   server.listen(0, "127.0.0.1");
