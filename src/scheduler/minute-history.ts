@@ -6,8 +6,8 @@ const maxMissed = 5;
 const maxBack = 3 * 60;
 /** Must cover what is made up for and what stays run. */
 const ringSize = 256;
-/** A clock that was far off and is right again within this time brings back minutes that have just been run. */
-const glitchMs = 5 * 60_000;
+/** A clock that was far off and is right again within this time shows minutes anew that have just been run. */
+const glitchMs = 10 * 60_000;
 
 /** What a look at the clock leads to. */
 export interface MinutePlan {
@@ -25,55 +25,48 @@ export class MinuteHistory {
   /** When, by the monotonic clock. */
   readonly #ranAtMs = new Float64Array(ringSize);
   #seen: number;
+  #monotonicMs: number;
+  /** What was run before counts only for as long as a glitch lasts: the clock has been set far back since. */
+  #resetAtMs = -Infinity;
 
   /** @param minute counts as run: what it had to start belongs to whoever was there at its start */
   constructor(minute: number, monotonicMs: number) {
     this.#seen = minute;
-    this.#take(minute, monotonicMs);
+    this.#monotonicMs = monotonicMs;
+    this.#takeAll(minute, minute);
   }
 
   /** The clock shows `minute` now. */
   advance(minute: number, monotonicMs: number): MinutePlan {
     const seen = this.#seen;
+    this.#monotonicMs = monotonicMs;
     if (minute === seen) return nothing;
     this.#seen = minute;
     if (minute < seen) {
-      if (seen - minute > maxBack) this.#forget(monotonicMs);
-      return { run: this.#takeAll(minute, minute, monotonicMs) };
+      if (seen - minute > maxBack) this.#resetAtMs = monotonicMs;
+      return { run: this.#takeAll(minute, minute) };
     }
     const first = Math.max(seen + 1, minute - maxMissed);
-    const run = this.#takeAll(first, minute, monotonicMs);
+    const run = this.#takeAll(first, minute);
     return first === seen + 1 ? { run } : { run, late: { from: seen + 1, to: first - 1 } };
   }
 
   hasRun(minute: number): boolean {
-    return this.#ran[slotOf(minute)] === minute;
+    const slot = minute % ringSize;
+    if (this.#ran[slot] !== minute) return false;
+    const ranAtMs = this.#ranAtMs[slot] ?? 0;
+    return ranAtMs >= this.#resetAtMs || this.#monotonicMs - ranAtMs <= glitchMs;
   }
 
   /** Those that were not run yet; they are now. */
-  #takeAll(from: number, to: number, monotonicMs: number): number[] {
+  #takeAll(from: number, to: number): number[] {
     const taken: number[] = [];
     for (let minute = from; minute <= to; minute += 1) {
       if (this.hasRun(minute)) continue;
-      this.#take(minute, monotonicMs);
+      this.#ran[minute % ringSize] = minute;
+      this.#ranAtMs[minute % ringSize] = this.#monotonicMs;
       taken.push(minute);
     }
     return taken;
   }
-
-  #take(minute: number, monotonicMs: number): void {
-    this.#ran[slotOf(minute)] = minute;
-    this.#ranAtMs[slotOf(minute)] = monotonicMs;
-  }
-
-  /** The clock was set: minutes that were run long ago may be run again. */
-  #forget(monotonicMs: number): void {
-    for (const [slot, ranAtMs] of this.#ranAtMs.entries()) {
-      if (monotonicMs - ranAtMs > glitchMs) this.#ran[slot] = -1;
-    }
-  }
-}
-
-function slotOf(minute: number): number {
-  return minute % ringSize;
 }

@@ -1,0 +1,110 @@
+/** An evaluator over jobs and a clock of the test's own, that tells what it fires and skips. */
+import { Evaluator } from "../../../src/scheduler/evaluator.ts";
+import { noBackups, type BackupPass } from "../../../src/scheduler/backup-pass.ts";
+import { compareKeys, type Job, type JobSpec } from "../../../src/scheduler/job.ts";
+import { parseTrigger } from "../../../src/scheduler/trigger/trigger.ts";
+import { Zones } from "../../../src/scheduler/trigger/zone.ts";
+import { FakeClock } from "../../support/fake-clock.ts";
+import { spec } from "./world.ts";
+
+export interface Fired {
+  readonly id: string;
+  /** Of the firing, as `2026-01-01T00:00`. */
+  readonly minute: string;
+  /** When it was fired, unix milliseconds. */
+  readonly atMs: number;
+}
+
+export interface Skipped {
+  readonly id: string;
+  readonly reason: string;
+  readonly count: number;
+  readonly last: string;
+}
+
+export interface EvaluationOptions {
+  start: string;
+  jobs: readonly Job[];
+  localZone?: string;
+  backups?: BackupPass;
+  /** What the daemon before has left. */
+  evaluatedUntil?: string;
+}
+
+let writes = 0;
+
+/** A job that has been there for long. */
+export function job(
+  id: string,
+  trigger: string,
+  changes: Partial<JobSpec> & { updatedAt?: string } = {},
+): Job {
+  const { updatedAt = "2000-01-01T00:00:00Z", ...rest } = changes;
+  const parsed = { trigger: parseTrigger(trigger), timeZone: "UTC", ...rest };
+  writes += 1;
+  return { ownerUid: 0, id, updatedAtMs: Date.parse(updatedAt) + writes, ...spec(parsed) };
+}
+
+export class Evaluation implements AsyncDisposable {
+  readonly clock: FakeClock;
+  readonly fired: Fired[] = [];
+  readonly skipped: Skipped[] = [];
+  readonly errors: string[] = [];
+  /** What was written of the mark, newest last. */
+  readonly marks: string[] = [];
+  readonly evaluator: Evaluator;
+  #jobs: readonly Job[];
+
+  constructor(options: EvaluationOptions) {
+    this.clock = new FakeClock(options.start);
+    this.#jobs = options.jobs.toSorted(compareKeys);
+    const { evaluatedUntil, localZone = "UTC" } = options;
+    this.evaluator = new Evaluator({
+      jobs: { all: () => this.#jobs },
+      zones: new Zones({ local: () => localZone }),
+      due: {
+        fire: ({ id }, unixMs) =>
+          this.fired.push({ id, minute: minuteText(unixMs), atMs: this.clock.nowMs() }),
+      },
+      skips: {
+        add: ({ id }, reason, unixMs, count = 1) =>
+          this.skipped.push({ id, reason, count, last: minuteText(unixMs) }),
+      },
+      mark: {
+        read: () => (evaluatedUntil === undefined ? undefined : Date.parse(evaluatedUntil)),
+        write: (minuteMs) => {
+          this.marks.push(minuteText(minuteMs));
+          return Promise.resolve();
+        },
+      },
+      backups: options.backups ?? noBackups,
+      clock: this.clock,
+      log: { info: () => undefined, error: (_details, message) => this.errors.push(message) },
+    });
+    this.evaluator.start();
+  }
+
+  /** As an edit of the registry does. */
+  setJobs(jobs: readonly Job[]): void {
+    this.#jobs = jobs.toSorted(compareKeys);
+  }
+
+  /** Minutes of the firings so far, in order. */
+  minutes(): string[] {
+    return this.fired.map(({ minute }) => minute);
+  }
+
+  async [Symbol.asyncDispose](): Promise<void> {
+    await this.evaluator[Symbol.asyncDispose]();
+  }
+}
+
+export function minuteText(unixMs: number): string {
+  return new Date(unixMs).toISOString().slice(0, 16);
+}
+
+/** Each minute from the first to the last, as `minuteText` writes them. */
+export function everyMinute(from: string, to: string): string[] {
+  const [fromMs, toMs] = [Date.parse(`${from}Z`), Date.parse(`${to}Z`)];
+  return Array.from({ length: (toMs - fromMs) / 60_000 + 1 }, (_, at) => minuteText(fromMs + at * 60_000));
+}
