@@ -74,6 +74,50 @@ export function updateJob(stored: Job, spec: JobSpec, nowMs: number): Statement 
   };
 }
 
+/** Adds jobs of one manager, in one statement however many they are; a taken key is a conflict. */
+export function insertJobs(
+  ownerUid: number,
+  managedBy: string,
+  jobs: readonly { id: string; spec: JobSpec }[],
+  nowMs: number,
+): Statement[] {
+  if (jobs.length === 0) return [];
+  return [
+    {
+      sql: `INSERT INTO jobs (${jobColumns})
+            SELECT ?, value ->> 0, ?, value ->> 1, ?, ${nextRevision} FROM json_each(?)`,
+      params: [
+        ownerUid,
+        managedBy,
+        nowMs,
+        JSON.stringify(jobs.map(({ id, spec }) => [id, documentOf(spec)])),
+      ],
+      changes: jobs.length,
+    },
+  ];
+}
+
+/** Replaces jobs of one manager as they were read; one that somebody wrote or removed since is a conflict. */
+export function updateJobs(
+  ownerUid: number,
+  managedBy: string,
+  jobs: readonly { stored: Job; spec: JobSpec }[],
+  nowMs: number,
+): Statement[] {
+  if (jobs.length === 0) return [];
+  const changes = jobs.map(({ stored: { id, revision }, spec }) => [id, documentOf(spec), revision]);
+  return [
+    {
+      sql: `UPDATE jobs SET document = fresh.value ->> 1, updated_at = ?, revision = ${nextRevision}
+            FROM json_each(?) AS fresh
+            WHERE owner_uid = ? AND jobs.id = fresh.value ->> 0 AND managed_by = ?
+              AND jobs.revision = fresh.value ->> 2`,
+      params: [nowMs, JSON.stringify(changes), ownerUid, managedBy],
+      changes: jobs.length,
+    },
+  ];
+}
+
 /**
  * Makes jobs of rows. What many jobs have in common is kept once: a hundred thousand of them have few triggers, zones
  * and owners.

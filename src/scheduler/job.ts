@@ -54,8 +54,3 @@ export function compareKeys(a: JobKey, b: JobKey): number {
   if (a.id === b.id) return 0;
   return a.id < b.id ? -1 : 1;
 }
-
-/** A key as one word, for maps. */
-export function keyText({ ownerUid, id }: JobKey): string {
-  return `${ownerUid}/${id}`;
-}

@@ -32,14 +32,6 @@ export interface RunLogOptions {
   log: { info(details: object, message: string): void; error(details: object, message: string): void };
 }
 
-/** Firings of a job that were skipped for one reason. */
-export interface JobSkip {
-  readonly reason: ScheduleSkipReason;
-  readonly count: number;
-  /** The newest of them, unix milliseconds. */
-  readonly lastAtMs: number;
-}
-
 /** How often runs of processes that ended are looked for. */
 const sweepIntervalMs = 5_000;
 /** How often a run is opened anew that others close or leave behind in the same moment. */
@@ -131,21 +123,6 @@ export class RunLog implements AsyncDisposable {
       params: [reason, count, Math.floor(atMs / 1000), key.ownerUid, key.id],
     });
     await skips.written;
-  }
-
-  /** Skipped firings of a job, by reason. */
-  skips(key: JobKey): JobSkip[] {
-    return this.#options.store
-      .all<{ reason: string; count: number; last_unix: number }>(
-        `SELECT reason, count, last_unix FROM job_skips WHERE job = ${jobOfKey} ORDER BY reason`,
-        key.ownerUid,
-        key.id,
-      )
-      .map(({ reason, count, last_unix }) => ({
-        reason: reason as ScheduleSkipReason,
-        count,
-        lastAtMs: last_unix * 1000,
-      }));
   }
 
   /** The newest run of a job, without its output. */

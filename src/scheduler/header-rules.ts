@@ -1,0 +1,70 @@
+/** The headers of an `http` job: what may be sent, and the values that are written and never read (decisions 24). */
+import type { Violations } from "./violations.ts";
+
+/** Stands for a value that is kept: what reads show, and what keeps it when it is written back. */
+export const hiddenValue = "***";
+
+type Headers = Readonly<Record<string, string>>;
+
+/** Names and values together, in bytes: servers refuse more than 8 to 16 KiB. */
+const maxTotalBytes = 16_384;
+
+/** Printable Latin-1 and tabs, as fetch sends it: no line break can end a header early. */
+const valuePattern = /^[\t\x20-\x7e\x80-\xff]*$/;
+
+/** They say how the message is framed, which only the sender knows. */
+const framing: ReadonlySet<string> = new Set([
+  "connection",
+  "content-length",
+  "expect",
+  "keep-alive",
+  "proxy-connection",
+  "te",
+  "trailer",
+  "transfer-encoding",
+  "upgrade",
+]);
+
+/** Puts stored values where `***` stands; says at `path` what cannot be sent or is not stored. */
+export function readHeaders(
+  headers: Headers,
+  stored: Headers | undefined,
+  path: string,
+  violations: Violations,
+): Headers {
+  const kept = new Map(Object.entries(stored ?? {}).map(([name, value]) => [name.toLowerCase(), value]));
+  const seen = new Set<string>();
+  let totalBytes = 0;
+  const entries = Object.entries(headers).map(([name, given]): [string, string] => {
+    const lowerName = name.toLowerCase();
+    const value = given === hiddenValue ? kept.get(lowerName) : given;
+    const problem = headerProblem(lowerName, value, seen);
+    if (problem !== undefined) violations.add(`${path}[${JSON.stringify(name)}]`, problem);
+    seen.add(lowerName);
+    totalBytes += name.length + (value?.length ?? 0);
+    return [name, value ?? ""];
+  });
+  if (totalBytes > maxTotalBytes) {
+    violations.add(path, `must have at most ${maxTotalBytes} bytes in names and values, not ${totalBytes}`);
+  }
+  return Object.fromEntries(entries);
+}
+
+/** Never repeats the value. */
+function headerProblem(
+  lowerName: string,
+  value: string | undefined,
+  seen: ReadonlySet<string>,
+): string | undefined {
+  if (seen.has(lowerName)) return "is there twice; upper and lower case make no difference";
+  if (framing.has(lowerName)) return "is set by svc itself";
+  if (value === undefined) return `is ${hiddenValue}, and no value is kept; give the value itself`;
+  if (!valuePattern.test(value))
+    return "must have a value of printable Latin-1 characters, without line breaks";
+  return undefined;
+}
+
+/** The same headers with their values hidden. */
+export function hideValues(headers: Headers): Record<string, string> {
+  return Object.fromEntries(Object.keys(headers).map((name) => [name, hiddenValue]));
+}

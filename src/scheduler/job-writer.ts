@@ -1,0 +1,178 @@
+/**
+ * Changes jobs: each change goes by the jobs as they were read, and is made anew when somebody else was quicker, so that
+ * no edit, push or removal undoes one that it has not seen.
+ */
+import { setTimeout as sleep } from "node:timers/promises";
+import { failedPrecondition, notFound, SvcError } from "../errors.ts";
+import { StoreConflict, type Statement, type Store } from "../store/store.ts";
+import type { JobRegistry } from "./job-registry.ts";
+import { documentOf, insertJob, insertJobs, updateJob, updateJobs } from "./job-row.ts";
+import type { Job, JobKey, JobSpec } from "./job.ts";
+
+export interface JobWriterOptions {
+  store: Store;
+  registry: JobRegistry;
+  now: () => number;
+}
+
+/** A job that is to be, by what is kept under its key now; may throw what is wrong with it. */
+export type SpecMaker = (stored: Job | undefined) => JobSpec;
+
+/** A job of a push, and what was kept under its key when it was read. */
+export interface ReadJob {
+  readonly stored: Job | undefined;
+  readonly spec: JobSpec;
+}
+
+/** How often a change is made anew. */
+const maxAttempts = 20;
+/** Ids that a refusal names. */
+const maxNamed = 100;
+
+export class JobWriter {
+  readonly #options: JobWriterOptions;
+
+  constructor(options: JobWriterOptions) {
+    this.#options = options;
+  }
+
+  /**
+   * Makes or replaces a job.
+   * @param maxJobs how many its owner may have
+   * @throws SvcError `job_owned` when it is managed by another; `not_found` for a new one that claims to be managed,
+   *   which only a push makes; `too_many`; what `make` throws
+   */
+  async upsert(key: JobKey, make: SpecMaker, maxJobs: number): Promise<void> {
+    const { store, registry, now } = this.#options;
+    await this.#untilKept(async () => {
+      const stored = registry.get(key);
+      const spec = make(stored);
+      if (stored === undefined) {
+        if (spec.managedBy !== "") throw notManaged(key, spec.managedBy);
+        checkRoom(registry.ownedBy(key.ownerUid).length + 1, maxJobs);
+        await store.write([insertJob(key, spec, now())]);
+      } else {
+        if (stored.managedBy !== spec.managedBy) throw jobOwned([stored]);
+        if (documentOf(stored) !== documentOf(spec)) await store.write([updateJob(stored, spec, now())]);
+      }
+    });
+  }
+
+  /** Removes a job with its runs, and answers the numbers of those that go. @throws SvcError `not_found` */
+  async remove(key: JobKey): Promise<number[]> {
+    const { ownerUid, id } = key;
+    const [going, removed] = await this.#options.store.write(
+      [
+        {
+          sql: `SELECT runs.id FROM runs JOIN jobs ON jobs.n = runs.job
+                WHERE status = 'RUNNING' AND owner_uid = ? AND jobs.id = ?`,
+          params: [ownerUid, id],
+        },
+        { sql: "DELETE FROM jobs WHERE owner_uid = ? AND id = ?", params: [ownerUid, id] },
+      ],
+      { essential: true },
+    );
+    if (removed?.changes === 0) throw notFound("schedule", id);
+    return runIds(going?.rows);
+  }
+
+  /**
+   * Replaces all of one manager's jobs, as a whole or not at all; a job that stays as it is keeps its revision and its
+   * runs. Answers the numbers of the runs that go of jobs that are gone.
+   *
+   * @param read the jobs by id, as they are to be; may throw what is wrong with them
+   * @throws SvcError `job_owned` when an id is another's; `too_many`
+   */
+  async replaceManaged(
+    ownerUid: number,
+    managedBy: string,
+    read: () => Promise<ReadonlyMap<string, ReadJob>>,
+    maxJobs: number,
+  ): Promise<number[]> {
+    const { store, registry, now } = this.#options;
+    return this.#untilKept(async () => {
+      const jobs = await read();
+      const others = registry.ownedBy(ownerUid).filter((job) => job.managedBy !== managedBy);
+      const inTheWay = others.filter(({ id }) => jobs.has(id));
+      if (inTheWay.length > 0) throw jobOwned(inTheWay);
+      checkRoom(others.length + jobs.size, maxJobs);
+      const added: { id: string; spec: JobSpec }[] = [];
+      const changed: { stored: Job; spec: JobSpec }[] = [];
+      for (const [id, { stored, spec }] of jobs) {
+        if (stored === undefined) added.push({ id, spec });
+        else if (documentOf(stored) !== documentOf(spec)) changed.push({ stored, spec });
+      }
+      const [going] = await store.write([
+        ...removeOthers(ownerUid, managedBy, [...jobs.keys()]),
+        ...insertJobs(ownerUid, managedBy, added, now()),
+        ...updateJobs(ownerUid, managedBy, changed, now()),
+      ]);
+      return runIds(going?.rows);
+    });
+  }
+
+  async #untilKept<T>(change: () => Promise<T>): Promise<T> {
+    for (let attempt = 1; attempt <= maxAttempts; attempt++) {
+      try {
+        return await change();
+      } catch (error) {
+        if (!(error instanceof StoreConflict)) throw error;
+      }
+      // Another process's write is noticed later than it is met.
+      this.#options.registry.invalidate();
+      await sleep(Math.random() * attempt);
+    }
+    throw new SvcError("aborted", "unavailable", "others change the same schedules all the time; try again");
+  }
+}
+
+/**
+ * Removes a manager's jobs that are not among `ids`, by what the database has then: one that came since the last reading
+ * goes too. The first statement answers the runs that go of them.
+ */
+function removeOthers(ownerUid: number, managedBy: string, ids: readonly string[]): Statement[] {
+  const params = [ownerUid, managedBy, JSON.stringify(ids)];
+  const isOther = "owner_uid = ? AND managed_by = ? AND jobs.id NOT IN (SELECT value FROM json_each(?))";
+  return [
+    {
+      sql: `SELECT runs.id FROM runs JOIN jobs ON jobs.n = runs.job WHERE status = 'RUNNING' AND ${isOther}`,
+      params,
+    },
+    { sql: `DELETE FROM jobs WHERE ${isOther}`, params },
+  ];
+}
+
+function runIds(rows: readonly Record<string, unknown>[] = []): number[] {
+  return rows.map((row) => Number(row["id"]));
+}
+
+function jobOwned(jobs: readonly Job[]): SvcError {
+  const ids = jobs.map(({ id }) => id);
+  const [{ managedBy } = { managedBy: "" }] = jobs;
+  const owner = managedBy === "" ? "the operator" : `"${managedBy}"`;
+  const named = ids.slice(0, maxNamed);
+  const more = ids.length > named.length ? ` and ${ids.length - named.length} more` : "";
+  const list = `${named.map((id) => `"${id}"`).join(", ")}${more}`;
+  return failedPrecondition(
+    "job_owned",
+    `${ids.length === 1 ? `schedule ${list} is` : `schedules ${list} are`} managed by ${owner}; nothing was written`,
+    { payload: { ids, managedBy } },
+  );
+}
+
+function notManaged({ id }: JobKey, managedBy: string): SvcError {
+  return new SvcError(
+    "not_found",
+    "not_found",
+    `no schedule "${id}" managed by "${managedBy}"; leave managed_by out to make one of the operator's`,
+  );
+}
+
+function checkRoom(count: number, maxJobs: number): void {
+  if (count <= maxJobs) return;
+  throw new SvcError(
+    "resource_exhausted",
+    "too_many",
+    `${count} schedules are more than the ${maxJobs} that an owner may have; remove some first`,
+  );
+}

@@ -1,0 +1,245 @@
+/** The scheduled jobs: what handlers call. Everything here goes by who asks: another user's job is not found. */
+import { create } from "@bufbuild/protobuf";
+import {
+  ListSchedulesResponseSchema,
+  type ListSchedulesResponse,
+  type PreviewScheduleRequest,
+  type Schedule,
+  type ScheduleRun,
+} from "../../gen/svc/v1/schedule_pb.ts";
+import { failedPrecondition, SvcError } from "../errors.ts";
+import type { Store } from "../store/store.ts";
+import type { JobCaller, JobRegistry } from "./job-registry.ts";
+import { JobRules, type JobRequest } from "./job-rules.ts";
+import type { JobRunner } from "./job-runner.ts";
+import { JobViews, viewRun } from "./job-views.ts";
+import { JobWriter, type SpecMaker } from "./job-writer.ts";
+import { compareKeys, type Job, type JobKey } from "./job.ts";
+import { ManagedJobs } from "./managed-jobs.ts";
+import { decodePageToken, encodePageToken } from "./page-token.ts";
+import { previewFirings, type Preview } from "./preview.ts";
+import type { RunLog } from "./run-log.ts";
+import { followRuns, runInForeground, type ForegroundEvent } from "./run-streams.ts";
+import type { Zones } from "./trigger/zone.ts";
+import { Violations } from "./violations.ts";
+
+export interface SchedulesLog {
+  warn(details: object, message: string): void;
+}
+
+export interface SchedulesOptions {
+  store: Store;
+  registry: JobRegistry;
+  runs: RunLog;
+  runner: JobRunner;
+  zones: Zones;
+  /** The daemon's own uid: whoever has the root context acts for it, so root's jobs are its. */
+  selfUid: number;
+  /** The name of a uid; empty when the host has none. */
+  userName: (uid: number) => Promise<string>;
+  /** Whether a user has an app of that id. */
+  hasApp: (uid: number, appId: string) => Promise<boolean>;
+  now: () => number;
+  log: SchedulesLog;
+}
+
+export interface ListOptions {
+  /** Only this one's; empty for the operator, absent for all. */
+  managedBy?: string | undefined;
+  /** 1 to 1000. */
+  limit: number;
+  /** Empty for the first page. */
+  pageToken: string;
+}
+
+/** Which job a caller means. */
+export interface JobName {
+  readonly id: string;
+  /** Root only: whose; the caller's own when absent. */
+  readonly owner?: number | undefined;
+}
+
+/** Of one answer. */
+const maxPageSize = 1_000;
+/** A user's jobs are kept in the daemon's memory. */
+const maxUsersJobs = 1_000;
+const maxRootsJobs = 100_000;
+
+export class Schedules {
+  readonly #options: SchedulesOptions;
+  readonly #rules: JobRules;
+  readonly #views: JobViews;
+  readonly #writer: JobWriter;
+  readonly #managed: ManagedJobs;
+
+  constructor(options: SchedulesOptions) {
+    this.#options = options;
+    this.#rules = new JobRules(options.zones);
+    this.#views = new JobViews(options);
+    this.#writer = new JobWriter(options);
+    this.#managed = new ManagedJobs({ registry: options.registry, rules: this.#rules, writer: this.#writer });
+  }
+
+  /** A page of the caller's jobs, by owner and id. @throws SvcError `invalid_request` for a foreign page token */
+  async list(
+    caller: JobCaller,
+    { managedBy, limit, pageToken }: ListOptions,
+  ): Promise<ListSchedulesResponse> {
+    const after = pageToken === "" ? undefined : decodePageToken(pageToken);
+    const rest = this.#options.registry
+      .visible(caller)
+      .filter(
+        (job) =>
+          (managedBy === undefined || job.managedBy === managedBy) &&
+          (after === undefined || compareKeys(job, after) > 0),
+      );
+    const jobs = rest.slice(0, limit);
+    const last = jobs.at(-1);
+    const page = create(ListSchedulesResponseSchema, {
+      nextPageToken: last === undefined || jobs.length === rest.length ? "" : encodePageToken(last),
+    });
+    // They are messages already; `create` would look at each of them again.
+    page.schedules = await this.#views.many(jobs);
+    return page;
+  }
+
+  async get(name: JobName, caller: JobCaller): Promise<Schedule> {
+    return this.#views.one(this.#find(name, caller));
+  }
+
+  /**
+   * Makes or replaces a job.
+   * @throws SvcError `invalid_request` with one violation per field; see {@link JobWriter.upsert}
+   */
+  async upsert(name: JobName, request: JobRequest, caller: JobCaller): Promise<Schedule> {
+    const { registry, selfUid } = this.#options;
+    const key = this.#key(name, caller);
+    const isRoots = key.ownerUid === selfUid;
+    const outside = await this.#outsideProblems(key, request, isRoots);
+    const make: SpecMaker = (stored) => {
+      const violations = new Violations();
+      const spec = this.#rules.read(request, { path: "", stored, isRoots }, violations);
+      for (const [field, description] of outside) violations.add(field, description);
+      violations.check();
+      return spec;
+    };
+    await this.#writer.upsert(key, make, isRoots ? maxRootsJobs : maxUsersJobs);
+    return this.#views.one(registry.find(key, caller));
+  }
+
+  /** Removes a job with its runs; one that goes is canceled. */
+  async remove(name: JobName, caller: JobCaller): Promise<void> {
+    const { ownerUid, id } = this.#find(name, caller);
+    this.#cancelAll(await this.#writer.remove({ ownerUid, id }));
+  }
+
+  /**
+   * Replaces all of root's jobs that `managedBy` manages, and answers the first page of them.
+   * @throws SvcError see {@link ManagedJobs.replace}
+   */
+  async replaceManaged(
+    managedBy: string,
+    schedules: readonly Schedule[],
+    caller: JobCaller,
+  ): Promise<ListSchedulesResponse> {
+    const { selfUid } = this.#options;
+    this.#cancelAll(await this.#managed.replace(selfUid, managedBy, schedules, maxRootsJobs));
+    return this.list(caller, { managedBy, limit: maxPageSize, pageToken: "" });
+  }
+
+  /** Starts a run, or answers the one that goes. */
+  async run(name: JobName, caller: JobCaller): Promise<{ started: boolean; run: ScheduleRun }> {
+    const { started, run } = await this.#options.runner.start(this.#find(name, caller), manual);
+    return { started, run: viewRun(run) };
+  }
+
+  /** A run in the foreground. It is canceled when `signal` aborts or the reader leaves, if this call started it. */
+  runStream(name: JobName, caller: JobCaller, signal: AbortSignal): AsyncIterable<ForegroundEvent> {
+    const { runner, runs } = this.#options;
+    return runInForeground(runner, runs, this.#find(name, caller), signal, (error) => this.#warn(error));
+  }
+
+  /** Cancels the run that goes. @throws SvcError `failed_precondition` when none does, or another process runs it */
+  async cancel(name: JobName, caller: JobCaller): Promise<ScheduleRun> {
+    const { runs, runner } = this.#options;
+    const job = this.#find(name, caller);
+    const going = runs.goingOf(job);
+    if (going === undefined) throw failedPrecondition("not_ready", `no run of schedule "${job.id}" is going`);
+    return viewRun(await runner.cancel(going.id));
+  }
+
+  /** Newest first. @param limit 1 to 50 */
+  runs(name: JobName, limit: number | undefined, caller: JobCaller): ScheduleRun[] {
+    return this.#options.runs.list(this.#find(name, caller), limit).map(viewRun);
+  }
+
+  /** Each run as it starts and as it ends. @param id of one job; empty for all that the caller may see */
+  followRuns(name: JobName, caller: JobCaller, signal: AbortSignal): AsyncIterable<ScheduleRun> {
+    const job = name.id === "" ? undefined : this.#find(name, caller);
+    const ownerUid = name.owner === undefined ? undefined : this.#key(name, caller).ownerUid;
+    const isWanted = (key: JobKey): boolean => {
+      if (job !== undefined) return compareKeys(key, job) === 0;
+      return ownerUid === undefined ? caller.root || key.ownerUid === caller.uid : key.ownerUid === ownerUid;
+    };
+    return followRuns(this.#options.runs, isWanted, signal);
+  }
+
+  /** When a trigger would fire. @throws SvcError `invalid_request` for a bad trigger or time zone */
+  preview(request: PreviewScheduleRequest): Preview {
+    const { zones, now } = this.#options;
+    const violations = new Violations();
+    const trigger = this.#rules.readTrigger(request.trigger, "trigger", violations);
+    const zoneName = this.#rules.readTimeZone(request.utc, request.timeZone, "time_zone", violations);
+    violations.check();
+    const zone = zoneName === "" ? zones.local() : zones.get(zoneName);
+    const afterMs = request.afterUnix === undefined ? now() : Number(request.afterUnix) * 1000;
+    return previewFirings(trigger, zone, afterMs, request.count);
+  }
+
+  #find(name: JobName, caller: JobCaller): Job {
+    return this.#options.registry.find(this.#key(name, caller), caller);
+  }
+
+  /**
+   * Root's jobs are the daemon's own, whoever of those with the root context makes them: they run with its rights, and
+   * what runs so should show as root's. So `sudo` does not make them the invoking user's, as it does with apps.
+   */
+  #key({ id, owner }: JobName, caller: JobCaller): JobKey {
+    const own = caller.root ? this.#options.selfUid : caller.uid;
+    if (owner !== undefined && owner !== own && !caller.root) {
+      throw new SvcError(
+        "permission_denied",
+        "root_required",
+        `owner ${owner} is another user; only root may name one`,
+      );
+    }
+    return { ownerUid: owner ?? own, id };
+  }
+
+  /** What is wrong with a user's job that only others can tell: host and apps. */
+  async #outsideProblems(
+    key: JobKey,
+    { action }: JobRequest,
+    isRoots: boolean,
+  ): Promise<readonly (readonly [field: string, description: string])[]> {
+    if (isRoots) return [];
+    const { userName, hasApp } = this.#options;
+    const problems: [string, string][] = [];
+    if ((await userName(key.ownerUid)) === "")
+      problems.push(["owner", `${key.ownerUid} is no user of this host`]);
+    const app = action?.app ?? "";
+    if (app !== "" && !(await hasApp(key.ownerUid, app))) problems.push(["action.app", `no app "${app}"`]);
+    return problems;
+  }
+
+  /** Their jobs are gone, so nobody waits for how they end. */
+  #cancelAll(runIds: readonly number[]): void {
+    for (const id of runIds) this.#options.runner.cancel(id).catch((error: unknown) => this.#warn(error));
+  }
+
+  #warn(error: unknown): void {
+    this.#options.log.warn({ err: error }, "a run could not be canceled");
+  }
+}
+
+const manual = { trigger: "manual", attempt: 1 } as const;
