@@ -86,6 +86,20 @@ export function svcErrorOf(error: ConnectError): SvcError {
   });
 }
 
+/** Words of Connect and Connect for Node for bytes that are no message of the type, or are not packed as they say. */
+const unreadable = /^(?:parse binary: (.*)|decompression failed)$/s;
+
+/** Bytes that cannot be read, as the error that they are; undefined for any other. */
+export function unreadableError(error: ConnectError): SvcError<"invalid_request"> | undefined {
+  const match = unreadable.exec(error.rawMessage);
+  if (error.code !== Code.Internal || match === null) return undefined;
+  const why = match[1] ?? "it is not packed in the way that it says";
+  return new SvcError("invalid_argument", "invalid_request", `the message cannot be read: ${why}`, {
+    payload: { violations: [] },
+    cause: error,
+  });
+}
+
 function isReason(word: string): word is ErrorDetailReason {
   return (ErrorDetailReasons as readonly string[]).includes(word);
 }

@@ -8,27 +8,17 @@
  */
 import { Code, ConnectError, createContextKey } from "@connectrpc/connect";
 import type { HandlerContext } from "@connectrpc/connect";
-import { SvcError } from "../errors.ts";
-import { connectErrorOf, svcErrorOf } from "./connect-errors.ts";
-
-/** Words of Connect and Connect for Node for bytes that are no message of the type, or are not packed as they say. */
-const unreadable = /^(?:parse binary: (.*)|decompression failed)$/s;
-
-/** Bytes that cannot be read, as the error that they are; undefined for any other. */
-export function unreadableError(error: ConnectError): SvcError<"invalid_request"> | undefined {
-  const match = unreadable.exec(error.rawMessage);
-  if (error.code !== Code.Internal || match === null) return undefined;
-  const why = match[1] ?? "it is not packed in the way that it says";
-  return new SvcError("invalid_argument", "invalid_request", `the message cannot be read: ${why}`, {
-    payload: { violations: [] },
-    cause: error,
-  });
-}
+import type { SvcError } from "../errors.ts";
+import { connectErrorOf, svcErrorOf, unreadableError } from "./connect-errors.ts";
+import { errorOfAbort } from "./error-mapping.ts";
 
 /** What ends the watch of a call; {@link handOver} calls it. */
 const watchKey = createContextKey<(() => void) | undefined>(undefined, { description: "svc refusals" });
 
-/** Hears of an error of Connect's own that ends the call before its handler has it, and gives it words of ours. */
+/**
+ * Hears of an error of Connect's own that ends the call before its handler has it, and gives it words of ours.
+ * @throws SvcError when the call is over already: its deadline may have been none at all
+ */
 export function watchRefusals(context: HandlerContext, onRefused: (error: SvcError) => void): void {
   const { signal, values } = context;
   const listen = (): void => {
@@ -41,6 +31,11 @@ export function watchRefusals(context: HandlerContext, onRefused: (error: SvcErr
     }
     onRefused(error ?? svcErrorOf(reason));
   };
+  if (signal.aborted) {
+    const error = errorOfAbort(signal.reason);
+    onRefused(error);
+    throw error;
+  }
   signal.addEventListener("abort", listen);
   values.set(watchKey, () => signal.removeEventListener("abort", listen));
 }

@@ -1,8 +1,7 @@
 /** Whatever a handler or a signal may throw, as the one kind of error that callers are shown: `SvcError`. */
 import { Code, ConnectError } from "@connectrpc/connect";
 import { SvcError } from "../errors.ts";
-import { svcErrorOf } from "./connect-errors.ts";
-import { unreadableError } from "./connect-refusals.ts";
+import { svcErrorOf, unreadableError } from "./connect-errors.ts";
 
 /** `instanceof` that keeps the reason's type. */
 export function isSvcError(value: unknown): value is SvcError {

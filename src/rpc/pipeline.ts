@@ -236,10 +236,10 @@ export function createPipeline(options: PipelineOptions): Pipeline {
       const caller = { user: userOf(context), requestId: values.get(requestIdKey), protocolName };
       try {
         gate(method, caller.user, caller.requestId, protocolName);
+        watchRefusals(context, (error) => notes.answered(entryOf(method), caller, error));
       } catch (error) {
         throw isSvcError(error) ? connectErrorOf(error) : error;
       }
-      watchRefusals(context, (error) => notes.answered(entryOf(method), caller, error));
     },
 
     gate,

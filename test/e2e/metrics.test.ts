@@ -75,7 +75,8 @@ test("paths, ids and names that clients make up add no series", async (t) => {
       .filter((key) => /^svc_call/.test(key))
       .toArray().length;
   await count();
-  await fetch(`http://127.0.0.1:${daemon.port}/v1/apps/x`, { headers });
+  for (const path of ["/v1/apps/x", "/v1/x"])
+    await fetch(`http://127.0.0.1:${daemon.port}${path}`, { headers });
   const before = await count();
   for (let n = 0; n < 50; n++) {
     await fetch(`http://127.0.0.1:${daemon.port}/v1/apps/made-up-${n}`, { headers });

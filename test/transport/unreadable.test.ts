@@ -166,3 +166,14 @@ for (const [wayName, { http, type, packing, wrap, errorOf, paths }] of Object.en
     });
   }
 }
+
+test("a deadline of nothing has passed before a byte is read, readable or not", async (t) => {
+  await using door = await openDoor();
+  for (const http of ["1.1", "2"] as const) {
+    const headers = { "content-type": "application/proto", "connect-timeout-ms": "0" };
+    const answer = await post(door, http, startApp, headers, Buffer.from([0xff, 0xff]));
+    t.is(answer.status, 504);
+    t.like(JSON.parse(answer.body.toString()), { code: "deadline_exceeded" });
+    t.deepEqual(door.counts.splice(0), [`${startApp.slice(1)} deadline_exceeded`]);
+  }
+});
