@@ -1,20 +1,40 @@
-/** ScheduleService: its methods come with their domain folder. */
+/** ScheduleService: one domain call per method. */
 import type { ServiceImpl } from "@connectrpc/connect";
 import type { ScheduleService } from "../../gen/svc/v1/schedule_pb.ts";
-import { unimplemented } from "../rpc/unimplemented.ts";
+import { userOf } from "../rpc/user-context.ts";
+import type { Schedules } from "../scheduler/schedules.ts";
 
-export function createScheduleService(): ServiceImpl<typeof ScheduleService> {
+const defaultPageSize = 1000;
+
+export function createScheduleService(schedules: Schedules): ServiceImpl<typeof ScheduleService> {
   return {
-    listSchedules: unimplemented,
-    getSchedule: unimplemented,
-    upsertSchedule: unimplemented,
-    removeSchedule: unimplemented,
-    replaceManagedSchedules: unimplemented,
-    runSchedule: unimplemented,
-    runScheduleStream: unimplemented,
-    cancelScheduleRun: unimplemented,
-    listScheduleRuns: unimplemented,
-    followScheduleRuns: unimplemented,
-    previewSchedule: unimplemented,
+    listSchedules: ({ managedBy, limit = defaultPageSize, pageToken }, context) =>
+      schedules.list(userOf(context), { managedBy, limit, pageToken }),
+
+    getSchedule: (name, context) => schedules.get(name, userOf(context)),
+
+    upsertSchedule: (request, context) => schedules.upsert(request, request, userOf(context)),
+
+    removeSchedule: async (name, context) => {
+      await schedules.remove(name, userOf(context));
+      return { id: name.id };
+    },
+
+    replaceManagedSchedules: ({ managedBy, schedules: jobs }, context) =>
+      schedules.replaceManaged(managedBy, jobs, userOf(context)),
+
+    runSchedule: (name, context) => schedules.run(name, userOf(context)),
+
+    runScheduleStream: (name, context) => schedules.runStream(name, userOf(context), context.signal),
+
+    cancelScheduleRun: (name, context) => schedules.cancel(name, userOf(context)),
+
+    listScheduleRuns: (request, context) => ({
+      runs: schedules.runs(request, request.limit, userOf(context)),
+    }),
+
+    followScheduleRuns: (name, context) => schedules.followRuns(name, userOf(context), context.signal),
+
+    previewSchedule: (request) => schedules.preview(request),
   };
 }
