@@ -9,8 +9,8 @@ import { spec } from "./world.ts";
 
 export interface Fired {
   readonly id: string;
-  /** Of the firing, as `2026-01-01T00:00`. */
-  readonly minute: string;
+  /** Of the firing, unix milliseconds. */
+  readonly minuteMs: number;
   /** When it was fired, unix milliseconds. */
   readonly atMs: number;
 }
@@ -63,8 +63,7 @@ export class Evaluation implements AsyncDisposable {
       jobs: { all: () => this.#jobs },
       zones: new Zones({ local: () => localZone }),
       due: {
-        fire: ({ id }, unixMs) =>
-          this.fired.push({ id, minute: minuteText(unixMs), atMs: this.clock.nowMs() }),
+        fire: ({ id }, minuteMs) => this.fired.push({ id, minuteMs, atMs: this.clock.nowMs() }),
       },
       skips: {
         add: ({ id }, reason, unixMs, count = 1) =>
@@ -89,9 +88,10 @@ export class Evaluation implements AsyncDisposable {
     this.#jobs = jobs.toSorted(compareKeys);
   }
 
-  /** Minutes of the firings so far, in order. */
-  minutes(): string[] {
-    return this.fired.map(({ minute }) => minute);
+  /** Minutes of the firings so far, of all jobs or of one, in order; as `2026-01-01T00:00`. */
+  minutes(id?: string): string[] {
+    const fired = id === undefined ? this.fired : this.fired.filter((firing) => firing.id === id);
+    return fired.map(({ minuteMs }) => minuteText(minuteMs));
   }
 
   async [Symbol.asyncDispose](): Promise<void> {
