@@ -89,6 +89,10 @@ export class InProcessClient implements Client {
     };
   }
 
+  outlives(): Promise<false> {
+    return Promise.resolve(false);
+  }
+
   [Symbol.asyncDispose](): Promise<void> {
     return this.#options.dispose();
   }

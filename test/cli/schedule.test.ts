@@ -3,15 +3,16 @@ import test from "ava";
 import { mkdtemp, rm, writeFile } from "node:fs/promises";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
-import { PassThrough } from "node:stream";
+import { Readable } from "node:stream";
 import { exitCodeOfRun } from "../../src/cli/commands/schedule/run.ts";
 import { commandName, idsLike, jobName } from "../../src/cli/commands/schedule/job-names.ts";
 import { parseFields } from "../../src/cli/commands/schedule/edit-in-editor.ts";
+import { InProcessClient } from "../../src/cli/in-process-client.ts";
 import { createPaint } from "../../src/cli/render/color.ts";
 import { formatTook, inLocalTime, inUtc, relativeTo } from "../../src/cli/render/instant.ts";
 import { actionText, jobColumns } from "../../src/cli/render/schedule-table.ts";
 import { renderTable } from "../../src/cli/render/table.ts";
-import { startFakeDaemon } from "./support/fake-daemon.ts";
+import { createFakePipeline, localUser, startFakeDaemon } from "./support/fake-daemon.ts";
 import { jobOf } from "./support/fake-schedules.ts";
 import type { FakeRun, FakeSchedules, JobFields } from "./support/fake-schedules.ts";
 import { runSvc } from "./support/run-svc.ts";
@@ -31,6 +32,7 @@ function schedules(runs: Record<string, FakeRun> = {}): FakeSchedules {
     }),
     jobOf({ id: "other", ownerUid: 33, owner: "www", timeZone: "Europe/Berlin" }),
   ];
+  jobs.push(jobOf({ id: "saves", action: { type: "backup", app: "a", keep: 9 } }));
   for (const id of ["fails", "slow", "busy", "hangs", "odd"]) jobs.push(jobOf({ id }));
   return { jobs, runs, upserts: [] };
 }
@@ -107,8 +109,7 @@ const cases: CommandCase[] = [
   {
     args: ["add", "hourly", "node_reboot", "--id", "forbidden"],
     exitCode: 4,
-    stderr:
-      /shell needs root; a regular user's jobs act on their own apps only: pass --app, or run it with sudo\n$/,
+    stderr: /shell needs root; name one of your apps with --app ID \(see: svc ls\), or run it with sudo\n$/,
   },
   { args: ["edit", "echo", "--trigger", "hourly"], stdout: /^Changed echo\. Next run/ },
   { args: ["edit", "echo"], exitCode: 2, stderr: /say what to change/ },
@@ -174,11 +175,11 @@ for (const { args, exitCode = 0, stdout, stderr } of cases) {
   });
 }
 
-test("a user without a daemon's leave is told nothing of sudo when root", async (t) => {
+test("root is not told of apps of its own", async (t) => {
   const { stderr } = await svc(["add", "hourly", "node_reboot", "--id", "forbidden"], schedules(), {
     host: { uid: 0 },
   });
-  t.notRegex(stderr, /regular user/);
+  t.notRegex(stderr, /--app/);
 });
 
 test("no jobs: what to do about it", async (t) => {
@@ -236,6 +237,8 @@ const sentCases: SentCase[] = [
     sent: { managedBy: "platform", action: { headers: { "X-Key": "***", accept: "*/*" } } },
   },
   { args: ["edit", "push", "--header", "X-KEY:"], sent: { action: { headers: { Accept: "***" } } } },
+  { args: ["edit", "saves", "--keep", "3"], sent: { keep: 3, action: { keep: undefined, app: "a" } } },
+  { args: ["edit", "saves", "--comment", "x"], sent: { action: { keep: 9 } } },
   {
     args: ["disable", "push"],
     sent: { id: "push", enabled: false, managedBy: "platform", trigger: "daily@03:00" },
@@ -286,7 +289,7 @@ for (const args of [
     t.is(typeof JSON.parse(stdout), "object");
     if (args[0] === "runs")
       t.like(JSON.parse(stdout), { runs: [{ id: "9", started_at: "2026-01-01T23:59:00Z" }] });
-    if (args[0] === "list") t.is((JSON.parse(stdout) as { schedules: unknown[] }).schedules.length, 9);
+    if (args[0] === "list") t.is((JSON.parse(stdout) as { schedules: unknown[] }).schedules.length, 10);
   });
 }
 
@@ -390,7 +393,12 @@ for (const [found, stderr] of [
 }
 
 test("run --detach needs a daemon that goes on with the run", async (t) => {
-  const { exitCode, stderr } = await runSvc(["schedule", "run", "echo", "--detach"]);
+  const pipeline = createFakePipeline([], undefined, schedules());
+  const openInProcess = () =>
+    Promise.resolve(new InProcessClient({ pipeline, user: localUser, dispose: () => Promise.resolve() }));
+  const { exitCode, stderr } = await runSvc(["schedule", "run", "echo", "--detach"], {
+    dependencies: { openInProcess },
+  });
   t.is(exitCode, 6);
   t.regex(stderr, /leave --detach out/);
 });
@@ -467,9 +475,7 @@ const crontab = `MAILTO=root
 
 test("an import shows its plan, writes it, and writes nothing twice", async (t) => {
   const jobs = schedules();
-  const stdin = () => ({
-    stdin: Object.assign(PassThrough.from([crontab]) as never as PassThrough, { isTTY: false }),
-  });
+  const stdin = () => ({ stdin: Object.assign(Readable.from([crontab]), { isTTY: false }) });
   const args = ["import", "-", "--app", "a", "--prefix", "cron-"];
   const dry = await svc([...args, "--dry-run"], jobs, { host: stdin() });
   t.is(dry.exitCode, 0, dry.stderr);

@@ -7,8 +7,10 @@
 import type { DescMethod, MessageShape } from "@bufbuild/protobuf";
 import type { AppService } from "../../../gen/svc/v1/app_pb.ts";
 import type { AuditService } from "../../../gen/svc/v1/audit_pb.ts";
+import type { CredentialService } from "../../../gen/svc/v1/credential_pb.ts";
 import type { DaemonService } from "../../../gen/svc/v1/daemon_pb.ts";
 import type { ScheduleService } from "../../../gen/svc/v1/schedule_pb.ts";
+import type { SourceService } from "../../../gen/svc/v1/source_pb.ts";
 import type { TokenService } from "../../../gen/svc/v1/token_pb.ts";
 import type { RestShape } from "./rest-shape.ts";
 
@@ -43,8 +45,10 @@ function callsOf<Methods extends Record<string, DescMethod>>(service: string) {
 
 const app = callsOf<(typeof AppService)["method"]>("svc.v1.AppService");
 const audit = callsOf<(typeof AuditService)["method"]>("svc.v1.AuditService");
+const credential = callsOf<(typeof CredentialService)["method"]>("svc.v1.CredentialService");
 const daemon = callsOf<(typeof DaemonService)["method"]>("svc.v1.DaemonService");
 const schedule = callsOf<(typeof ScheduleService)["method"]>("svc.v1.ScheduleService");
+const source = callsOf<(typeof SourceService)["method"]>("svc.v1.SourceService");
 const token = callsOf<(typeof TokenService)["method"]>("svc.v1.TokenService");
 
 export const calls = {
@@ -74,6 +78,12 @@ export const calls = {
   cancelScheduleRun: schedule("cancelScheduleRun", "POST", "/v1/schedules/{id}/cancel"),
   listScheduleRuns: schedule("listScheduleRuns", "GET", "/v1/schedules/{id}/runs"),
   previewSchedule: schedule("previewSchedule", "POST", "/v1/schedules/preview"),
+  listSources: source("listSources", "GET", "/v1/sources"),
+  upsertSource: source("upsertSource", "PUT", "/v1/sources/{name}"),
+  removeSource: source("removeSource", "DELETE", "/v1/sources/{name}"),
+  listCredentials: credential("listCredentials", "GET", "/v1/credentials"),
+  upsertCredential: credential("upsertCredential", "PUT", "/v1/credentials/{name}"),
+  removeCredential: credential("removeCredential", "DELETE", "/v1/credentials/{name}"),
   getTokenStatus: token("getTokenStatus", "GET", "/v1/token"),
   issueAccessToken: token("issueAccessToken", "POST", "/v1/token/access"),
   revokeAccessTokens: token("revokeAccessTokens", "DELETE", "/v1/token/access"),
@@ -85,6 +95,8 @@ export const calls = {
 export type App = ResponseOf<(typeof AppService)["method"]["getApp"]>;
 export type AppDisk = ResponseOf<(typeof AppService)["method"]["getAppDisk"]>;
 export type AppSettings = ResponseOf<(typeof AppService)["method"]["getAppSettings"]>;
+export type Credential = ResponseOf<(typeof CredentialService)["method"]["upsertCredential"]>;
+export type Source = ResponseOf<(typeof SourceService)["method"]["upsertSource"]>;
 export type AuditRecord = ResponseOf<(typeof AuditService)["method"]["listAudit"]>["records"][number];
 export type AppLogs = ResponseOf<(typeof AppService)["method"]["getAppLogs"]>;
 export type Schedule = ResponseOf<(typeof ScheduleService)["method"]["getSchedule"]>;

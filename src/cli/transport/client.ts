@@ -17,6 +17,8 @@ export type Method<I extends DescMessage, O extends DescMessage> = DescMethod & 
 
 /** Every method throws SvcError and nothing else; `unavailable` when the daemon cannot be reached. */
 export interface Client extends AsyncDisposable {
+  /** Whether what is started goes on when this process ends: a daemon does it. */
+  outlives(): Promise<boolean>;
   /** Calls a unary method in REST JSON, which is what `--json` prints and costs no protobuf. */
   call<Request, Response>(
     call: UnaryCall<Request, Response>,

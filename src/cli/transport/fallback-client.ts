@@ -77,6 +77,10 @@ export class FallbackClient implements Client {
     yield* (await this.#aliveClient()).invoke(method, requests, options);
   }
 
+  async outlives(): Promise<boolean> {
+    return (await this.#aliveClient()) === this.#daemon;
+  }
+
   async #aliveClient(): Promise<Client> {
     if (this.#inProcess !== undefined) return this.#inProcess;
     this.#isAlive ||= await this.#fallback.answers();

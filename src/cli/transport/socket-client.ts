@@ -29,6 +29,10 @@ export class SocketClient implements Client {
     yield* invokeConnect(this.#endpoint, method, requests, options);
   }
 
+  outlives(): Promise<true> {
+    return Promise.resolve(true);
+  }
+
   async [Symbol.asyncDispose](): Promise<void> {
     // Every request has a connection of its own, which ends with it.
   }

@@ -21,6 +21,7 @@ import { createPipeline } from "../../../src/rpc/pipeline.ts";
 import type { Pipeline } from "../../../src/rpc/pipeline.ts";
 import { unimplemented } from "../../../src/rpc/unimplemented.ts";
 import { userContextKey } from "../../../src/rpc/user-context.ts";
+import { AnswerNotes } from "../../../src/transport/answer-notes.ts";
 import type { Callers } from "../../../src/transport/http.ts";
 import { defaultTransportLimits } from "../../../src/transport/limits.ts";
 import { createRestFront } from "../../../src/transport/rest-front.ts";
@@ -91,10 +92,15 @@ export async function startFakeDaemon(
   const requests: { url: string; headers: IncomingMessage["headers"] }[] = [];
   let left = 0;
   const pipeline = createFakePipeline(apps, () => (left += 1), schedules);
+  const served = routes.filter(({ method }) =>
+    pipeline.methodAt(`/${method.parent.typeName}/${method.name}`),
+  );
+  const callers = { get: () => ({ user: localUser, requestId: "1" }) } as unknown as Callers;
   const rest = createRestFront({
-    routes: routes.filter(({ method }) => pipeline.methodAt(`/${method.parent.typeName}/${method.name}`)),
+    routes: served,
     pipeline,
-    callers: { get: () => ({ user: localUser, requestId: "1" }) } as unknown as Callers,
+    callers,
+    notes: new AnswerNotes({ pipeline, routes: served, callers }),
     shutdownSignal: new AbortController().signal,
     limits: defaultTransportLimits,
     log: console,

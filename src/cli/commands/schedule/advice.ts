@@ -1,5 +1,5 @@
 /** What to do next when a command about jobs fails. */
-import type { SvcError } from "../../../errors.ts";
+import type { ReasonPayloads, SvcError } from "../../../errors.ts";
 import type { CommandContext } from "../../context.ts";
 import { AdvisedError, asSvcError } from "../../failure.ts";
 import type { Action, RunCommand } from "../../program.ts";
@@ -29,11 +29,21 @@ function nextStep({ host }: CommandContext, error: SvcError): string | undefined
     case "not_found":
       return /^no (job|schedule) /.test(error.message) ? "see the jobs with: svc schedule list" : undefined;
     case "root_required":
-    case "denied":
-      return host.uid === 0
-        ? undefined
-        : "a regular user's jobs act on their own apps only: pass --app, or run it with sudo";
+      return host.uid === 0 ? undefined : ownAppsOnly;
+    case "invalid_request":
+      return host.uid !== 0 && concernsUsersAction(error) ? ownAppsOnly : undefined;
     default:
       return undefined;
   }
+}
+
+const ownAppsOnly = "name one of your apps with --app ID (see: svc ls), or run it with sudo";
+
+/** The daemon wants another action, or an app, since the job is a user's. */
+function concernsUsersAction({ payload }: SvcError): boolean {
+  const { violations = [] } = (payload ?? {}) as Partial<ReasonPayloads["invalid_request"]>;
+  return violations.some(
+    ({ field, description }) =>
+      /(^|\.)action\.(app|type)$/.test(field ?? "") && /\buser's\b/.test(description ?? ""),
+  );
 }

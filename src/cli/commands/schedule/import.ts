@@ -154,7 +154,7 @@ async function plan(
 function isSameJob(job: Schedule, { trigger, timeZone, command }: CrontabEntry, app: string): boolean {
   const { action } = job;
   const does = action?.type === "shell" && action.command === command && action.app === app;
-  return does && job.trigger === trigger && job.time_zone === timeZone;
+  return does && job.trigger === trigger && (job.utc ? "UTC" : job.time_zone) === timeZone;
 }
 
 function freeId(name: string, taken: ReadonlySet<string>): string {

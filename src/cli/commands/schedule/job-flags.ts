@@ -124,12 +124,15 @@ export function saysSomething({ owner: _owner, ...flags }: JobFlags): boolean {
 export function withFlags(job: ScheduleRequest, action: JobAction, flags: JobFlags): ScheduleRequest {
   refuseForeignFlags(action.type, flags);
   const { app, storage, keep, command, url, method, header, body, owner } = flags;
+  // The job's own `keep` takes the place of its action's.
+  const { keep: actionKeep, ...others } = action;
   const { timeout, utc, timeZone, comment, jitter, retries, catchUp } = flags;
   if (utc === true && (timeZone ?? "") !== "") throw new UsageError("pass either --utc or --time-zone");
   return {
     ...job,
     action: {
-      ...action,
+      ...others,
+      ...(keep === undefined && actionKeep !== undefined && { keep: actionKeep }),
       ...(app !== undefined && { app }),
       ...(storage !== undefined && { storages: storage }),
       ...(command !== undefined && { command }),

@@ -9,7 +9,6 @@ import type { RunCommand } from "../../program.ts";
 import { ByteOutput } from "../../render/byte-output.ts";
 import { escapeControls, escapeLines } from "../../render/escape.ts";
 import { resultText, tookText } from "../../render/schedule-table.ts";
-import { chooseRoute } from "../../routing.ts";
 import { calls } from "../../transport/calls.ts";
 import type { ScheduleRun } from "../../transport/calls.ts";
 import type { OwnerOption } from "./jobs.ts";
@@ -42,9 +41,8 @@ With --json: the run as it ended, its output in it.
 `;
 
 async function startRun(context: CommandContext, id: string, { owner }: OwnerOption): Promise<void> {
-  const { sockets, uid } = context.host;
-  const route = await chooseRoute({ socketOption: context.options.socket, sockets, uid });
-  if (route.kind === "in-process") {
+  const client = await context.client();
+  if (!(await client.outlives())) {
     const message =
       "there is no daemon that would go on with the run; leave --detach out, or start one: svc daemon";
     throw new SvcError("unavailable", "unavailable", message);
