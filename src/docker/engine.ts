@@ -51,7 +51,10 @@ export interface DockerEngine extends AsyncDisposable {
 
 /** An open stream; dispose of it when it is no longer read. */
 export interface EngineStream<T extends NodeJS.ReadableStream> extends Disposable {
+  /** The stream itself, for those that write to it too. */
   readonly stream: T;
+  /** What comes, until its end. @throws SvcError `unavailable` when the engine goes away; the signal's reason */
+  readonly chunks: AsyncIterable<Buffer>;
 }
 
 export interface DockerEngineOptions {
@@ -115,6 +118,7 @@ class SocketEngine implements DockerEngine {
     const owned = resources.move();
     return {
       stream,
+      chunks: scope.read(stream),
       [Symbol.dispose]: () => {
         // Nobody reads it any more: how it ends matters to nobody.
         stream.on("error", () => undefined);
@@ -213,6 +217,16 @@ class CallScope implements Disposable {
       throw this.#onError(error);
     } finally {
       signal.removeEventListener("abort", onEnd);
+    }
+  }
+
+  /** The stream's chunks; what ends it is told as the end of a call is. */
+  async *read(stream: NodeJS.ReadableStream): AsyncGenerator<Buffer, void> {
+    try {
+      yield* stream as AsyncIterable<Buffer>;
+    } catch (error) {
+      if (this.signal.aborted) throw this.signal.reason;
+      throw this.#onError(error);
     }
   }
 

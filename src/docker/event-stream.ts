@@ -17,10 +17,11 @@ export interface EngineEvent {
 const maxEventLength = 1024 * 1024;
 
 /** @throws Error when what is read are no events */
-export async function* readEvents(stream: NodeJS.ReadableStream): AsyncGenerator<EngineEvent, void> {
+export async function* readEvents(chunks: AsyncIterable<Buffer>): AsyncGenerator<EngineEvent, void> {
+  const decoder = new TextDecoder();
   let rest = "";
-  for await (const chunk of stream.setEncoding("utf8")) {
-    const lines = (rest + (chunk as string)).split("\n");
+  for await (const chunk of chunks) {
+    const lines = (rest + decoder.decode(chunk, { stream: true })).split("\n");
     rest = lines.pop() ?? "";
     if (rest.length > maxEventLength) throw new Error(`an event of more than ${maxEventLength} characters`);
     for (const line of lines) {

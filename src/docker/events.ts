@@ -138,7 +138,7 @@ export class EngineEvents implements AsyncDisposable {
       });
       this.#win(lost);
       using _heartbeat = this.#beat();
-      for await (const event of readEvents(opened.stream)) {
+      for await (const event of readEvents(opened.chunks)) {
         this.#verifiedAtMs = performance.now();
         for (const listener of this.#listeners) listener.onEvent?.(event);
       }

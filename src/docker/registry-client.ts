@@ -1,0 +1,225 @@
+/** What a registry has under an image's name, without pulling it (OCI distribution specification). */
+import { createHash } from "node:crypto";
+import { SvcError } from "../errors.ts";
+import { formatImageReference, isLoopbackHost, parseImageReference } from "./image-reference.ts";
+import type { ImageReference } from "./image-reference.ts";
+import { basicAuthorization, parseChallenge } from "./registry-auth.ts";
+import type { RegistryChallenge, RegistryCredentials } from "./registry-auth.ts";
+
+/** In the engine's words: `linux`, `amd64`, `arm64` with variant `v8`. */
+export interface ImagePlatform {
+  readonly os: string;
+  readonly architecture: string;
+  /** Empty: any. */
+  readonly variant: string;
+}
+
+export interface RemoteImage {
+  /** Of what the name itself means: an index, where the image is for several platforms. */
+  readonly digest: string;
+  /** Of the image for the platform; the same where there is but one. */
+  readonly platformDigest: string;
+}
+
+export interface RemoteImageOptions {
+  platform: ImagePlatform;
+  /** Whom the registry knows. */
+  credentials?: RegistryCredentials | undefined;
+  signal?: AbortSignal | undefined;
+  /** For all of it, in milliseconds. */
+  timeoutMs?: number;
+}
+
+const defaultTimeoutMs = 15_000;
+const maxManifestBytes = 4 * 1024 * 1024;
+const maxTokenBytes = 256 * 1024;
+const maxRedirects = 3;
+const indexTypes = [
+  "application/vnd.oci.image.index.v1+json",
+  "application/vnd.docker.distribution.manifest.list.v2+json",
+];
+const manifestTypes = [
+  "application/vnd.oci.image.manifest.v1+json",
+  "application/vnd.docker.distribution.manifest.v2+json",
+];
+
+/**
+ * Asks the registry that `reference` names.
+ * @throws SvcError `not_found` when it has no such image, or none for the platform; `permission_denied` when it wants other
+ *   credentials; `unavailable` when it cannot be reached, does not answer in time, or wants fewer questions;
+ *   `invalid_argument` for what is no name; `canceled`
+ */
+export async function remoteImage(reference: string, options: RemoteImageOptions): Promise<RemoteImage> {
+  const { platform, credentials, signal, timeoutMs = defaultTimeoutMs } = options;
+  const image = parseImageReference(reference);
+  const deadline = AbortSignal.timeout(timeoutMs);
+  const ending = signal ? AbortSignal.any([signal, deadline]) : deadline;
+  try {
+    return await new RegistryConversation(image, credentials, ending).ask(platform);
+  } catch (error) {
+    if (signal?.aborted === true)
+      throw new SvcError("canceled", "canceled", `asking for ${reference} was canceled`);
+    if (error instanceof SvcError) throw error;
+    const why = deadline.aborted ? `did not answer within ${timeoutMs / 1000} s` : "cannot be reached";
+    throw new SvcError("unavailable", "unavailable", `the registry ${image.host} ${why}`, { cause: error });
+  }
+}
+
+/** The questions about one image; the registry lets in whoever it let in before. */
+class RegistryConversation {
+  readonly #image: ImageReference;
+  readonly #name: string;
+  readonly #origin: string;
+  readonly #credentials: RegistryCredentials | undefined;
+  readonly #signal: AbortSignal;
+  #authorization: string | undefined;
+
+  constructor(image: ImageReference, credentials: RegistryCredentials | undefined, signal: AbortSignal) {
+    this.#image = image;
+    this.#name = formatImageReference(image);
+    // Docker's registry is reached under another name than its images have.
+    const host = image.host === "docker.io" ? "registry-1.docker.io" : image.host;
+    this.#origin = `${isLoopbackHost(image.host) ? "http" : "https"}://${host}`;
+    this.#credentials = credentials;
+    this.#signal = signal;
+  }
+
+  async ask(platform: ImagePlatform): Promise<RemoteImage> {
+    const { tag, digest } = this.#image;
+    const head = await this.#manifest("HEAD", digest ?? tag ?? "");
+    const named = digest ?? head.headers.get("docker-content-digest");
+    const type = contentType(head);
+    // A single image whose digest the registry tells needs no more.
+    if (named !== null && manifestTypes.includes(type)) return { digest: named, platformDigest: named };
+    const response = await this.#manifest("GET", digest ?? tag ?? "");
+    const bytes = await readBounded(response, maxManifestBytes);
+    const found = `sha256:${createHash("sha256").update(bytes).digest("hex")}`;
+    if (digest?.startsWith("sha256:") === true && digest !== found) {
+      throw this.#odd("answers with another image than was asked for");
+    }
+    if (!indexTypes.includes(contentType(response))) return { digest: found, platformDigest: found };
+    return { digest: found, platformDigest: this.#choose(bytes, platform) };
+  }
+
+  #choose(index: Buffer, platform: ImagePlatform): string {
+    const { manifests = [] } = JSON.parse(index.toString()) as {
+      manifests?: { digest?: string; platform?: Partial<ImagePlatform> }[];
+    };
+    const fitting = manifests.filter(
+      ({ platform: other }) => other?.os === platform.os && other.architecture === platform.architecture,
+    );
+    const exact = fitting.find(({ platform: other }) => (other?.variant ?? "") === platform.variant);
+    const { digest } = exact ?? fitting[0] ?? {};
+    if (digest !== undefined) return digest;
+    const wanted = [platform.os, platform.architecture, platform.variant].filter(Boolean).join("/");
+    throw new SvcError("not_found", "not_found", `the registry has ${this.#name}, but not for ${wanted}`);
+  }
+
+  async #manifest(method: "HEAD" | "GET", reference: string): Promise<Response> {
+    const url = `${this.#origin}/v2/${this.#image.repository}/manifests/${reference}`;
+    const accept = [...indexTypes, ...manifestTypes].join(", ");
+    let response = await this.#request(url, method, { accept });
+    if (response.status === 401 && this.#authorization === undefined) {
+      await response.body?.cancel();
+      this.#authorization = await this.#answer(
+        parseChallenge(response.headers.get("www-authenticate") ?? ""),
+      );
+      response = await this.#request(url, method, { accept });
+    }
+    if (response.ok) return response;
+    await response.body?.cancel();
+    throw this.#refused(response.status);
+  }
+
+  async #answer(challenge: RegistryChallenge | undefined): Promise<string> {
+    const credentials = this.#credentials;
+    if (challenge?.scheme === "bearer") return `Bearer ${await this.#token(challenge)}`;
+    if (challenge?.scheme === "basic" && credentials !== undefined) return basicAuthorization(credentials);
+    throw this.#refused(401);
+  }
+
+  /** A token from whom the registry trusts; without credentials one for what everybody may read. */
+  async #token(challenge: RegistryChallenge & { scheme: "bearer" }): Promise<string> {
+    const realm = URL.parse(challenge.realm);
+    // A registry elsewhere must neither have this machine asked something nor get a password sent in the clear.
+    const isSafe =
+      realm?.protocol === "https:" ||
+      (realm?.protocol === "http:" && isLoopbackHost(realm.host) && isLoopbackHost(this.#image.host));
+    if (realm === null || !isSafe) throw this.#odd("sends to an unsafe place for its token");
+    if (challenge.service !== "") realm.searchParams.set("service", challenge.service);
+    // Not what the registry says: it is for reading this image, and nothing else.
+    realm.searchParams.set("scope", `repository:${this.#image.repository}:pull`);
+    const credentials = this.#credentials;
+    const headers = credentials === undefined ? {} : { authorization: basicAuthorization(credentials) };
+    const response = await fetch(realm, { headers, redirect: "error", signal: this.#signal });
+    if (!response.ok) {
+      await response.body?.cancel();
+      throw this.#refused(response.status);
+    }
+    const answer = JSON.parse((await readBounded(response, maxTokenBytes)).toString()) as Record<
+      string,
+      unknown
+    >;
+    const token = answer["token"] ?? answer["access_token"];
+    if (typeof token !== "string" || !/^[\x21-\x7e]+$/.test(token)) throw this.#odd("gives no token");
+    return token;
+  }
+
+  /** Follows redirects by hand: what the registry is told nobody else must hear, and never in the clear. */
+  async #request(url: string, method: string, headers: Record<string, string>): Promise<Response> {
+    let target = new URL(url);
+    for (let hop = 0; hop <= maxRedirects; hop++) {
+      const isOwn = target.origin === this.#origin;
+      if (!isOwn && target.protocol !== "https:") throw this.#odd("redirects to an unsafe place");
+      const authorization = isOwn ? this.#authorization : undefined;
+      const response = await fetch(target, {
+        method,
+        headers: { ...headers, ...(authorization !== undefined && { authorization }) },
+        redirect: "manual",
+        signal: this.#signal,
+      });
+      const location = response.headers.get("location");
+      if (response.status < 300 || response.status > 399 || location === null) return response;
+      await response.body?.cancel();
+      target = new URL(location, target);
+    }
+    throw this.#odd(`redirects more than ${maxRedirects} times`);
+  }
+
+  #refused(status: number): SvcError {
+    const { host } = this.#image;
+    if (status === 404) {
+      return new SvcError("not_found", "not_found", `the registry has no image ${this.#name}`);
+    }
+    if (status === 401 || status === 403) {
+      const who =
+        this.#credentials === undefined ? "wants credentials for" : "does not let these credentials read";
+      return new SvcError(
+        "permission_denied",
+        "denied",
+        `the registry ${host} ${who} ${this.#image.repository}`,
+      );
+    }
+    return this.#odd(status === 429 ? "wants fewer questions; try again later" : `answers ${status}`);
+  }
+
+  #odd(what: string): SvcError {
+    return new SvcError("unavailable", "unavailable", `the registry ${this.#image.host} ${what}`);
+  }
+}
+
+function contentType(response: Response): string {
+  return (response.headers.get("content-type") ?? "").split(";")[0]?.trim().toLowerCase() ?? "";
+}
+
+async function readBounded(response: Response, maxBytes: number): Promise<Buffer> {
+  const chunks: Uint8Array[] = [];
+  let sizeBytes = 0;
+  const body: AsyncIterable<Uint8Array> | null = response.body;
+  for await (const chunk of body ?? []) {
+    sizeBytes += chunk.length;
+    if (sizeBytes > maxBytes) throw new Error(`an answer of more than ${maxBytes} bytes`);
+    chunks.push(chunk);
+  }
+  return Buffer.concat(chunks);
+}
