@@ -9,7 +9,9 @@ import { Policy } from "./support/policy.ts";
 import { between, createRandom, pick, randomCron } from "./support/random-trigger.ts";
 import { WallClock } from "./support/wall-clock.ts";
 
-const expressions = 20_000;
+/** In parts, so that a slow machine is seen to go on. */
+const parts = 5;
+const expressionsPerPart = 4_000;
 const [minuteMs, hourMs, dayMs] = [60_000, 3_600_000, 86_400_000];
 const yearMs = 366 * dayMs;
 const [firstMs, lastMs] = [Date.UTC(2026, 0, 2), Date.UTC(2027, 0, 1)];
@@ -106,38 +108,49 @@ const explanations: { name: string; holds: (difference: Difference) => boolean }
   },
 ];
 
-test(`${expressions} random expressions fire as cron-parser says, but for differences with a name`, (t) => {
-  const clocks = zones.map((zone) => new WallClock(zone, firstMs - dayMs, lastMs + yearMs + dayMs));
-  const random = createRandom(21);
-  const [known, parser] = [new Zones(), new TriggerParser()];
-  const counts = new Map<string, number>(explanations.map(({ name }) => [name, 0]));
-  const [unexplained, offPolicy] = [[] as string[], [] as string[]];
-  for (let count = 0; count < expressions; count += 1) {
-    const text = randomCron(random);
-    const clock = pick(random, clocks);
-    const afterMs = randomInstant(random, clock);
-    const ours = nextFiring(parser.parse(text), known.get(clock.zone), afterMs);
-    const theirs = askCronParser(text, clock.zone, afterMs);
-    if (ours?.unixMs === theirs) continue;
-    const difference = { text, policy: new Policy(text), clock, afterMs, ours, theirs };
-    const name = explanations.find(({ holds }) => holds(difference))?.name;
-    if (name === undefined) unexplained.push(describe(difference));
-    else counts.set(name, (counts.get(name) ?? 0) + 1);
-    if (!isPolicy(difference)) offPolicy.push(describe(difference));
-  }
+const clocks = zones.map((zone) => new WallClock(zone, firstMs - dayMs, lastMs + yearMs + dayMs));
+const counts = new Map<string, number>(explanations.map(({ name }) => [name, 0]));
+
+for (let part = 1; part <= parts; part += 1) {
+  test.serial(
+    `${expressionsPerPart} random expressions fire as cron-parser says, or differ for a reason with a name (part ${part})`,
+    (t) => {
+      const random = createRandom(part);
+      const [known, parser] = [new Zones(), new TriggerParser()];
+      const [unexplained, offPolicy] = [[] as string[], [] as string[]];
+      for (let count = 0; count < expressionsPerPart; count += 1) {
+        const text = randomCron(random);
+        const clock = pick(random, clocks);
+        const afterMs = randomInstant(random, clock);
+        const ours = nextFiring(parser.parse(text), known.get(clock.zone), afterMs);
+        const theirs = askCronParser(text, clock.zone, afterMs);
+        if (ours?.unixMs === theirs) continue;
+        const difference = { text, policy: new Policy(text), clock, afterMs, ours, theirs };
+        const name = explanations.find(({ holds }) => holds(difference))?.name;
+        if (name === undefined) unexplained.push(describe(difference));
+        else counts.set(name, (counts.get(name) ?? 0) + 1);
+        if (!isPolicy(difference)) offPolicy.push(describe(difference));
+      }
+      t.deepEqual(unexplained, []);
+      t.deepEqual(offPolicy, []);
+    },
+  );
+}
+
+test.serial("every reason was needed", (t) => {
   for (const [name, count] of counts) t.log(`${count} × ${name}`);
-  t.deepEqual(unexplained, []);
-  t.deepEqual(offPolicy, []);
   t.deepEqual(
     [...counts].filter(([, count]) => count === 0),
     [],
-    "an explanation that nothing needs",
   );
 });
 
 /** Mostly the hours around a change of the clock. */
 function randomInstant(random: () => number, clock: WallClock): number {
-  const changes = clock.changes.filter(({ unixMs }) => unixMs < lastMs);
+  const changes = clock.changes
+    .filter(({ unixMs }) => unixMs < lastMs)
+    // It takes cron-parser half a second to turn in circles: a few times are enough.
+    .filter(({ isForward }) => clock.zone !== "Australia/Lord_Howe" || isForward || random() < 0.06);
   if (changes.length === 0 || random() < 0.6) return between(random, firstMs, lastMs);
   return pick(random, changes).unixMs + between(random, -4 * hourMs, 3 * hourMs);
 }
