@@ -118,17 +118,23 @@ export class AppViews {
   }
 
   /** Asked last are the things that change without a wait, so that nothing can change after the answer. */
-  async #isCurrent({ registryRevision, runtimeRevision, ownerNames }: MadePage): Promise<boolean> {
-    const namesNow = await this.#ownerNames(ownerNames.keys());
-    for (const [uid, name] of ownerNames) if (namesNow.get(uid) !== name) return false;
+  async #isCurrent(made: MadePage): Promise<boolean> {
+    if (!this.#hasSameApps(made)) return false;
+    const namesNow = await this.#ownerNames(made.ownerNames.keys());
+    for (const [uid, name] of made.ownerNames) if (namesNow.get(uid) !== name) return false;
+    return this.#hasSameApps(made);
+  }
+
+  #hasSameApps({ registryRevision, runtimeRevision }: MadePage): boolean {
     return (
       registryRevision === this.#options.registry.revision && runtimeRevision === this.#runtimeRevision()
     );
   }
 
   async #ownerNames(uids: Iterable<number>): Promise<Map<number, string>> {
-    const { userName } = this.#options;
-    return new Map(await Promise.all([...uids].map(async (uid) => [uid, await userName(uid)] as const)));
+    const asked = [...uids];
+    const names = await Promise.all(asked.map(this.#options.userName));
+    return new Map(asked.map((uid, at) => [uid, names[at] ?? ""]));
   }
 
   /** Each of them only grows, so their sum is another one whenever one of them is. */

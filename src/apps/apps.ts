@@ -1,8 +1,5 @@
 /** The installed applications: what handlers call. Everything here goes by who asks: another user's app is not found. */
-import type { MessageInitShape } from "@bufbuild/protobuf";
 import type { App, ListAppsResponse } from "../../gen/svc/v1/app_pb.ts";
-import type { AppCountersSchema } from "../../gen/svc/v1/daemon_pb.ts";
-import { AppStates } from "../../gen/svc/v1/words.ts";
 import type { AppState } from "../../gen/svc/v1/words.ts";
 import type { Identities } from "../identity/identity.ts";
 import type { JsonObject } from "../lib/json.ts";
@@ -22,6 +19,7 @@ import type { Executor } from "../store/executors.ts";
 import type { Store } from "../store/store.ts";
 import { Adoption } from "./adoption.ts";
 import type { AppRecord, NewApp } from "./app-record.ts";
+import { AppCounters, type AppCounts } from "./app-counters.ts";
 import { AppRegistry, type AppCaller } from "./app-registry.ts";
 import { AppReports } from "./app-reports.ts";
 import { AppSettings, type SettingsView } from "./app-settings.ts";
@@ -81,6 +79,7 @@ export class Apps implements AsyncDisposable {
   readonly #settings: AppSettings;
   readonly #reports: AppReports;
   readonly #views: AppViews;
+  readonly #counters: AppCounters;
   #starting: Promise<void> = Promise.resolve();
   #sweeper: Ticker | undefined;
 
@@ -134,6 +133,7 @@ export class Apps implements AsyncDisposable {
     this.#adoption = new Adoption({ ...shared, lifecycle });
     this.#reports = new AppReports(shared);
     this.#views = new AppViews({ ...shared, userName: options.userName });
+    this.#counters = new AppCounters({ ...shared, stateOf: (app) => this.#stateOf(app) });
   }
 
   /**
@@ -146,25 +146,15 @@ export class Apps implements AsyncDisposable {
   }
 
   /** How many of the caller's apps are in which condition. */
-  async counters(caller: AppCaller): Promise<MessageInitShape<typeof AppCountersSchema>> {
+  async counters(caller: AppCaller): Promise<AppCounts> {
     await this.#adoption.settled();
-    const counters = { total: 0, running: 0, stopped: 0, failed: 0, busy: 0, unknown: 0 };
-    for (const app of this.#registry.visible(caller)) {
-      counters.total++;
-      counters[counterOf[this.#stateOf(app)]]++;
-    }
-    return counters;
+    return this.#counters.of(caller);
   }
 
   /** How many apps are in which state; every state is there. */
   async countByState(): Promise<Map<AppState, number>> {
     await this.#adoption.settled();
-    const counts = new Map<AppState, number>(AppStates.map((state) => [state, 0]));
-    for (const app of this.#registry.all()) {
-      const state = this.#stateOf(app);
-      counts.set(state, (counts.get(state) ?? 0) + 1);
-    }
-    return counts;
+    return this.#counters.byState();
   }
 
   /** As {@link AppViews.list}. */
@@ -349,17 +339,3 @@ export class Apps implements AsyncDisposable {
     this.#registry[Symbol.dispose]();
   }
 }
-
-const counterOf = {
-  RUNNING: "running",
-  STOPPED: "stopped",
-  FAILED: "failed",
-  CRASHED: "failed",
-  INSTALLING: "busy",
-  STARTING: "busy",
-  STOPPING: "busy",
-  UPGRADING: "busy",
-  RESTORING: "busy",
-  REMOVING: "busy",
-  UNKNOWN: "unknown",
-} as const satisfies Record<AppState, string>;

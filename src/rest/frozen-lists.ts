@@ -4,9 +4,6 @@
  */
 import type { DescMessage, Message } from "@bufbuild/protobuf";
 
-/** Messages in a segment: few enough to put one together at once, enough to keep the writes of a list few. */
-const segmentLength = 32;
-
 interface Segment {
   readonly items: readonly Message[];
   /** With a comma before it. */
@@ -27,16 +24,16 @@ export class FrozenLists {
 
   /** Adds the bytes of `list`, which holds something, to `pieces`, without its brackets. */
   write(type: DescMessage, list: readonly Message[], pieces: Buffer[]): void {
+    const segmentLength = segmentLengthOf(list);
     for (let start = 0; start < list.length; start += segmentLength) {
-      const bytes = this.#segment(type, list, start);
+      const bytes = this.#segment(type, list, start, Math.min(start + segmentLength, list.length));
       pieces.push(start === 0 ? bytes.subarray(1) : bytes);
     }
   }
 
-  #segment(type: DescMessage, list: readonly Message[], start: number): Buffer {
+  #segment(type: DescMessage, list: readonly Message[], start: number, end: number): Buffer {
     const first = list[start] as Message;
     const kept = this.#segments.get(first);
-    const end = Math.min(start + segmentLength, list.length);
     if (kept !== undefined && isSame(kept.items, list, start, end)) return kept.bytes;
     const items = list.slice(start, end);
     const bytes = Buffer.concat(items.map((item) => this.#item(type, item)));
@@ -52,6 +49,11 @@ export class FrozenLists {
     }
     return bytes;
   }
+}
+
+/** About the root of the whole: so few segments to send, and so few messages to put together. */
+function segmentLengthOf({ length }: readonly Message[]): number {
+  return 2 ** Math.floor(Math.log2(length) / 2);
 }
 
 function isSame(items: readonly Message[], list: readonly Message[], start: number, end: number): boolean {

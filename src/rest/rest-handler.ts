@@ -2,6 +2,8 @@
 import type { Message } from "@bufbuild/protobuf";
 import { SvcError, invalidField, notFound } from "../errors.ts";
 import { AbortSource } from "../lib/abort-source.ts";
+import { KeptBody, TextBody } from "./answer-body.ts";
+import type { AnswerBody } from "./answer-body.ts";
 import { bindRequest, hasRawBody, withRawBody } from "./bind.ts";
 import {
   answerHeaders,
@@ -69,7 +71,7 @@ class RestServer<Call extends RestCall> {
   readonly #router;
   readonly #writer = new JsonWriter();
   /** Bodies of frozen answers that handlers give again and again. */
-  readonly #kept = new WeakMap<Message, Body>();
+  readonly #kept = new WeakMap<Message, AnswerBody>();
   readonly #limits: BodyLimits;
   readonly #internalError: RestHandlerOptions<Call>["internalError"];
   readonly #failed: RestHandlerOptions<Call>["failed"];
@@ -209,12 +211,12 @@ class RestServer<Call extends RestCall> {
     return answerHeaders(this.#requestIdOf(request), call);
   }
 
-  #answerBody(route: Route, message: Message): Body {
+  #answerBody(route: Route, message: Message): AnswerBody {
     const kept = this.#kept.get(message);
     if (kept !== undefined) return kept;
     if (route.responseBody !== "" || !Object.isFrozen(message))
-      return bodyOf(answerText(this.#writer, route, message));
-    const body = bodyOfPieces(this.#writer.bytes(route.method.output, message));
+      return new TextBody(answerText(this.#writer, route, message));
+    const body = new KeptBody(this.#writer.bytes(route.method.output, message));
     this.#kept.set(message, body);
     return body;
   }
@@ -230,32 +232,8 @@ class RestServer<Call extends RestCall> {
     const allow = error instanceof MethodNotAllowed ? error.allow : undefined;
     const { status, headers, body } = errorAnswer(this.#writer, known, allow);
     const all = Object.assign(this.#answerHeaders(request, undefined), headers);
-    sendJson(request, response, status, all, bodyOf(body));
+    sendJson(request, response, status, all, new TextBody(body));
   }
-}
-
-/** A body as it is sent, and what its length is in bytes. */
-interface Body {
-  readonly content: Buffer | string | readonly Buffer[];
-  readonly sizeBytes: number;
-}
-
-/** Up to here copying the pieces into one costs less than sending them one by one. */
-const wholeBodyBytes = 128 * 1024;
-
-/** Up to here, in characters, a text goes out in one write together with its headers, which beats ready bytes. */
-const smallBodyLength = 4096;
-
-function bodyOfPieces(pieces: readonly Buffer[]): Body {
-  const sizeBytes = pieces.reduce((sum, { length }) => sum + length, 0);
-  if (sizeBytes < smallBodyLength) return { content: Buffer.concat(pieces).toString(), sizeBytes };
-  return { content: sizeBytes <= wholeBodyBytes ? Buffer.concat(pieces) : pieces, sizeBytes };
-}
-
-function bodyOf(text: string): Body {
-  if (text.length < smallBodyLength) return { content: text, sizeBytes: Buffer.byteLength(text) };
-  const bytes = Buffer.from(text);
-  return { content: bytes, sizeBytes: bytes.length };
 }
 
 /** HTTP/2's INTERNAL_ERROR (RFC 9113, section 7). */
@@ -305,25 +283,16 @@ function unsupportedMediaType(what: string): SvcError {
   );
 }
 
-/** All at once: they are in memory already. */
-function sendPieces(response: RestResponse, pieces: readonly Buffer[]): void {
-  response.cork?.();
-  for (const piece of pieces) response.write(piece);
-  response.uncork?.();
-  response.end();
-}
-
 function sendJson(
   request: RestRequest,
   response: RestResponse,
   status: number,
   headers: AnswerHeaders,
-  { content, sizeBytes }: Body,
+  body: AnswerBody,
 ): void {
   headers["content-type"] = "application/json";
-  headers["content-length"] = sizeBytes;
+  headers["content-length"] = body.sizeBytes;
   response.writeHead(status, headers);
   if (request.method === "HEAD") response.end();
-  else if (typeof content === "string" || Buffer.isBuffer(content)) response.end(content);
-  else sendPieces(response, content);
+  else body.send(response);
 }

@@ -1,0 +1,89 @@
+/** How many apps are in which state, counted again only when one of them has changed. */
+import { AppStates, type AppState } from "../../gen/svc/v1/words.ts";
+import type { AppRuntime } from "../runtimes/runtime.ts";
+import type { AppRecord } from "./app-record.ts";
+import type { AppCaller, AppRegistry } from "./app-registry.ts";
+
+export interface AppCountersOptions {
+  registry: AppRegistry;
+  runtimes: readonly AppRuntime[];
+  stateOf: (app: AppRecord) => AppState;
+}
+
+/** Frozen, and the same object for as long as nothing has changed. */
+export type AppCounts = Readonly<Record<"total" | Counter, number>>;
+
+type Counter = "running" | "stopped" | "failed" | "busy" | "unknown";
+
+/** Callers whose counts are kept. */
+const maxCallers = 64;
+
+export class AppCounters {
+  readonly #options: AppCountersOptions;
+  /** By who sees which apps. */
+  readonly #counts = new Map<string, AppCounts>();
+  #registryRevision = -1;
+  #runtimeRevision = -1;
+
+  constructor(options: AppCountersOptions) {
+    this.#options = options;
+  }
+
+  /** Of the apps that the caller may see. */
+  of(caller: AppCaller): AppCounts {
+    this.#forgetOld();
+    const key = caller.root ? "root" : String(caller.uid);
+    let counts = this.#counts.get(key);
+    if (counts === undefined) {
+      if (this.#counts.size >= maxCallers) this.#counts.clear();
+      counts = this.#count(this.#options.registry.visible(caller));
+      this.#counts.set(key, counts);
+    }
+    return counts;
+  }
+
+  /** Of all apps; every state is there. */
+  byState(): Map<AppState, number> {
+    const { registry, stateOf } = this.#options;
+    const counts = new Map<AppState, number>(AppStates.map((state) => [state, 0]));
+    for (const app of registry.all()) {
+      const state = stateOf(app);
+      counts.set(state, (counts.get(state) ?? 0) + 1);
+    }
+    return counts;
+  }
+
+  #forgetOld(): void {
+    const { registry, runtimes } = this.#options;
+    const registryRevision = registry.revision;
+    // Each of them only grows, so their sum is another one whenever one of them is.
+    const runtimeRevision = runtimes.reduce((sum, runtime) => sum + runtime.revision, 0);
+    if (registryRevision === this.#registryRevision && runtimeRevision === this.#runtimeRevision) return;
+    this.#counts.clear();
+    this.#registryRevision = registryRevision;
+    this.#runtimeRevision = runtimeRevision;
+  }
+
+  #count(apps: readonly AppRecord[]): AppCounts {
+    const counts = { total: 0, running: 0, stopped: 0, failed: 0, busy: 0, unknown: 0 };
+    for (const app of apps) {
+      counts.total++;
+      counts[counterOf[this.#options.stateOf(app)]]++;
+    }
+    return Object.freeze(counts);
+  }
+}
+
+const counterOf = {
+  RUNNING: "running",
+  STOPPED: "stopped",
+  FAILED: "failed",
+  CRASHED: "failed",
+  INSTALLING: "busy",
+  STARTING: "busy",
+  STOPPING: "busy",
+  UPGRADING: "busy",
+  RESTORING: "busy",
+  REMOVING: "busy",
+  UNKNOWN: "unknown",
+} as const satisfies Record<AppState, Counter>;

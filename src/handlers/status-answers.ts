@@ -1,0 +1,55 @@
+/**
+ * The answers to GetStatus, each kept until something in it is another: monitors ask every few seconds, for all of a
+ * daemon's life. They are frozen, so whoever serializes one may keep what it comes to.
+ */
+import { hostname } from "node:os";
+import { create } from "@bufbuild/protobuf";
+import { timestampFromMs } from "@bufbuild/protobuf/wkt";
+import { GetStatusResponseSchema } from "../../gen/svc/v1/daemon_pb.ts";
+import type { GetStatusResponse } from "../../gen/svc/v1/daemon_pb.ts";
+import type { AppCounts } from "../apps/app-counters.ts";
+import { deepFreeze } from "../lib/deep-freeze.ts";
+import type { UserContext } from "../rpc/user-context.ts";
+import type { DaemonFacts } from "./daemon-service.ts";
+
+/** An answer and what may change in it. */
+interface MadeAnswer {
+  readonly apps: AppCounts;
+  readonly hostname: string;
+  readonly answer: GetStatusResponse;
+}
+
+/** Callers whose answers are kept. */
+const maxCallers = 64;
+
+export class StatusAnswers {
+  readonly #facts: DaemonFacts;
+  readonly #made = new Map<string, MadeAnswer>();
+
+  constructor(facts: DaemonFacts) {
+    this.#facts = facts;
+  }
+
+  /** @param apps the same object for as long as the counts are the same */
+  of({ uid, user, root }: UserContext, apps: AppCounts): GetStatusResponse {
+    const key = `${uid} ${String(root)} ${user}`;
+    const made = this.#made.get(key);
+    const name = hostname();
+    if (made?.apps === apps && made.hostname === name) return made.answer;
+    const { version, mode, startedAtMs, capabilities } = this.#facts;
+    const answer = deepFreeze(
+      create(GetStatusResponseSchema, {
+        version,
+        capabilities: [...capabilities()],
+        apps,
+        mode,
+        hostname: name,
+        startedAt: timestampFromMs(startedAtMs),
+        caller: { uid, user, root },
+      }),
+    );
+    if (this.#made.size >= maxCallers) this.#made.clear();
+    this.#made.set(key, { apps, hostname: name, answer });
+    return answer;
+  }
+}

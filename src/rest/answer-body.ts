@@ -1,0 +1,57 @@
+/** JSON bodies on their way out: made for one answer, or kept and sent again and again. */
+import type { RestResponse } from "./rest-pipeline.ts";
+
+export interface AnswerBody {
+  readonly sizeBytes: number;
+  /** Sends it as all of the response's body. */
+  send(response: RestResponse): void;
+}
+
+/** Up to here, in characters, a text goes out in one write together with its headers, which beats ready bytes. */
+const smallTextLength = 4096;
+
+export class TextBody implements AnswerBody {
+  readonly sizeBytes: number;
+  readonly #content: string | Buffer;
+
+  constructor(text: string) {
+    this.#content = text.length < smallTextLength ? text : Buffer.from(text);
+    this.sizeBytes = Buffer.byteLength(this.#content);
+  }
+
+  send(response: RestResponse): void {
+    response.end(this.#content);
+  }
+}
+
+/** In pieces, which others may share, as long as it is not certain that it is sent twice: joining them copies it all. */
+export class KeptBody implements AnswerBody {
+  readonly sizeBytes: number;
+  #pieces: readonly Buffer[];
+  #isSent = false;
+  #whole: string | Buffer | undefined;
+
+  constructor(pieces: readonly Buffer[]) {
+    this.#pieces = pieces;
+    this.sizeBytes = pieces.reduce((sum, { length }) => sum + length, 0);
+  }
+
+  send(response: RestResponse): void {
+    if (this.#whole === undefined && (this.#isSent || this.sizeBytes < smallTextLength)) {
+      const bytes = Buffer.concat(this.#pieces);
+      this.#whole = bytes.length < smallTextLength ? bytes.toString() : bytes;
+      this.#pieces = [];
+    }
+    this.#isSent = true;
+    if (this.#whole === undefined) sendPieces(response, this.#pieces);
+    else response.end(this.#whole);
+  }
+}
+
+/** All in one write of the connection, where it can do that. Nothing to wait for: they are in memory already. */
+function sendPieces(response: RestResponse, pieces: readonly Buffer[]): void {
+  response.cork?.();
+  for (const piece of pieces) response.write(piece);
+  response.uncork?.();
+  response.end();
+}
