@@ -9,7 +9,7 @@ const startMs = performance.now();
 const { answers, failures, grownMiB } = await fuzz({
   count: Number(count),
   seed: Number(seed),
-  warmUp: 10_000,
+  warmUp: 20_000,
 });
 for (const [answer, times] of [...answers].sort()) console.log(`${String(times).padStart(8)}  ${answer}`);
 for (const failure of failures) console.log(`✘ ${failure}`);
