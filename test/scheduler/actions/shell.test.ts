@@ -1,0 +1,195 @@
+/** Shell jobs with real processes and other users (S 1.4.9; threats 36 to 38, 43). */
+import { execFile, spawn } from "node:child_process";
+import { mkdtemp, readFile, rm, writeFile, chmod } from "node:fs/promises";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import { promisify } from "node:util";
+import test from "ava";
+import { SvcError } from "../../../src/errors.ts";
+import { createIdentities, type Identities } from "../../../src/identity/identity.ts";
+import { createUsers } from "../../../src/identity/user.ts";
+import { createShellAction } from "../../../src/scheduler/actions/shell.ts";
+import type { Action } from "../../../src/scheduler/actions/action.ts";
+import { isRoot, needsRoot } from "../../support/daemon.ts";
+import { eventually } from "../../support/eventually.ts";
+import { isAlive } from "../../identity/support/world.ts";
+import { act, type ActOptions } from "../support/act.ts";
+
+const run = promisify(execFile);
+const rootTest = isRoot ? test : test.skip;
+/** `games`, where the tests run as root. */
+const ownerUid = isRoot ? 5 : (process.getuid?.() ?? -1);
+
+interface World extends AsyncDisposable {
+  readonly action: Action;
+  readonly identities: Identities;
+  /** Of the app `app`, which belongs to `ownerUid`. */
+  readonly appDir: string;
+  shell(command: string, options?: ActOptions): ReturnType<typeof act>;
+  appShell(command: string, options?: ActOptions): ReturnType<typeof act>;
+}
+
+async function createWorld(passwdFile?: string): Promise<World> {
+  const dir = await mkdtemp(join(tmpdir(), "svc-shell-"));
+  await chmod(dir, 0o755);
+  const users =
+    passwdFile === undefined ? {} : { users: createUsers({ passwdFile, searchPath: dir, ttlMs: 0 }) };
+  const identities = createIdentities(users);
+  const appDir = join(dir, "app");
+  if (passwdFile === undefined) await identities.createOwnedDir(appDir, ownerUid);
+  const apps = { place: () => Promise.resolve({ directory: appDir, uid: ownerUid }) };
+  const action = createShellAction({ identities, apps });
+  const asOwner = { ownerUid, isRoot: false };
+  return {
+    action,
+    identities,
+    appDir,
+    shell: (command, options) => act(action, { type: "shell", command }, options),
+    appShell: (command, options) =>
+      act(action, { type: "shell", command, app: "app" }, { ...asOwner, ...options }),
+    async [Symbol.asyncDispose]() {
+      await identities[Symbol.asyncDispose]();
+      await rm(dir, { recursive: true, force: true });
+    },
+  };
+}
+
+test("output comes merged in the order of the writes, with the exit code", async (t) => {
+  await using world = await createWorld();
+  const { output, exitCode, error } = await world.shell("echo one; echo two >&2; echo three; exit 3");
+  t.is(output, "one\ntwo\nthree\n");
+  t.is(exitCode, 3);
+  t.is(error, "the command exited with status 3");
+  t.deepEqual(await world.shell("true"), { exitCode: 0, output: "" });
+  t.is((await world.shell("kill -9 $$")).error, "the command was ended by SIGKILL");
+});
+
+test("without an app: in / as the daemon's user, input /dev/null", async (t) => {
+  await using world = await createWorld();
+  const { output } = await world.shell("pwd; id -u; readlink /proc/self/fd/0; cat");
+  t.is(output, `/\n${process.getuid?.() ?? -1}\n/dev/null\n`);
+});
+
+test("with an app: in its directory, as its owner, with the app's variables", async (t) => {
+  await using world = await createWorld();
+  const { output } = await world.appShell(
+    'pwd; id -u; echo "$SVC_APP_ID $SVC_APP_DIR"; touch made; stat -c %u made',
+  );
+  t.is(output, `${world.appDir}\n${ownerUid}\napp ${world.appDir}\n${ownerUid}\n`);
+});
+
+rootTest(`the owner has all their groups and no capabilities${needsRoot}`, async (t) => {
+  await using world = await createWorld();
+  const { output } = await world.appShell(
+    "id -G; grep -E '^(Groups|Uid|Gid|CapEff|NoNewPrivs)' /proc/self/status",
+  );
+  const { stdout: name } = await run("id", ["-un", String(ownerUid)]);
+  const { stdout: groups } = await run("id", ["-G", name.trim()]);
+  t.true(output.startsWith(groups), output);
+  t.regex(output, /Uid:\t5\t5\t5\t5\n/);
+  t.regex(output, /CapEff:\t0000000000000000/);
+  t.notRegex(output, /Gid:\t0/);
+});
+
+test("the environment is clean and only descriptors 0 to 2 are open", async (t) => {
+  process.env["SVC_CANARY"] = "leaked";
+  await using world = await createWorld();
+  delete process.env["SVC_CANARY"];
+  for (const shell of [world.shell, world.appShell]) {
+    const { output } = await shell(
+      "env | cut -d= -f1 | sort | tr '\\n' ' '; echo; ls /proc/$$/fd | tr '\\n' ' '",
+    );
+    const [variables, descriptors] = output.split("\n");
+    t.regex(
+      variables ?? "",
+      /^HOME LANG LOGNAME (OLDPWD )?PATH PWD SHELL (SHLVL )?(SVC_APP_DIR SVC_APP_ID )?SVC_RUN_ID TMPDIR USER (_ )?$/,
+    );
+    t.is(descriptors?.trim(), "0 1 2");
+  }
+});
+
+const stray = "(setsid sh -c '(sleep 300 & echo $! > stray) &' &); while [ ! -s stray ]; do sleep 0.01; done";
+
+test("when the run is ended nothing of it is left, neither what ignores SIGTERM nor who forked twice", async (t) => {
+  await using world = await createWorld();
+  const stop = new AbortController();
+  const running = world.appShell(
+    `${stray}; trap 'echo got term' TERM; sh -c 'trap "" TERM; echo $$ > deaf; sleep 300' & wait; wait`,
+    {
+      signal: stop.signal,
+    },
+  );
+  const pids = await eventually(async () => {
+    const texts = await Promise.all(
+      ["stray", "deaf"].map((name) => readFile(join(world.appDir, name), "utf8")),
+    );
+    const found = texts.map(Number);
+    if (found.some((pid) => pid === 0)) throw new Error("not yet written");
+    return found;
+  });
+  const startMs = performance.now();
+  stop.abort(new Error("enough"));
+  await t.throwsAsync(running);
+  t.true(performance.now() - startMs < 9_000);
+  for (const pid of pids) t.false(await isAlive(pid));
+});
+
+test("a normal end leaves nothing behind either", async (t) => {
+  await using world = await createWorld();
+  const { exitCode } = await world.appShell(stray);
+  t.is(exitCode, 0);
+  t.false(await isAlive(Number(await readFile(join(world.appDir, "stray"), "utf8"))));
+});
+
+test("a shell job without an app is only root's", async (t) => {
+  await using world = await createWorld();
+  const error = await t.throwsAsync<SvcError>(
+    world.shell("id > /tmp/x", { ownerUid: 12345, isRoot: false }),
+    {
+      instanceOf: SvcError,
+    },
+  );
+  t.is(error.code, "permission_denied");
+});
+
+rootTest(`an owner who is gone from the host: nothing is run${needsRoot}`, async (t) => {
+  const dir = await mkdtemp(join(tmpdir(), "svc-passwd-"));
+  t.teardown(() => rm(dir, { recursive: true }));
+  const passwdFile = join(dir, "passwd");
+  await writeFile(passwdFile, "root:x:0:0:root:/root:/bin/sh\n");
+  await using world = await createWorld(passwdFile);
+  const error = await t.throwsAsync<SvcError>(world.appShell(`touch ${dir}/canary`), {
+    instanceOf: SvcError,
+  });
+  t.is(error.code, "failed_precondition");
+  t.is(error.message, `uid ${ownerUid} has no passwd entry: add the user to the host first`);
+  await t.throwsAsync(readFile(join(dir, "canary")), { code: "ENOENT" });
+});
+
+rootTest(
+  `an owner who may have no more processes: nothing is run, least of all as root${needsRoot}`,
+  async (t) => {
+    await using world = await createWorld();
+    await using _busy = await occupy(ownerUid);
+    // A limit of this very process is inherited by all that it starts, and root itself is not bound by it.
+    const limit = async (...args: string[]) => run("prlimit", ["--pid", String(process.pid), ...args]);
+    const { stdout: before } = await limit("--nproc", "--output=SOFT", "--noheadings");
+    await limit("--nproc=1:");
+    t.teardown(() => limit(`--nproc=${before.trim()}:`));
+    const error = await t.throwsAsync<SvcError>(world.appShell("id -u"), { instanceOf: SvcError });
+    t.regex(error.message, /cannot act as user "games"|short of resources/);
+  },
+);
+
+/** Has one process of the user run. */
+async function occupy(uid: number): Promise<AsyncDisposable> {
+  const child = spawn("sleep", ["300"], { uid, gid: uid, stdio: "ignore" });
+  await new Promise((resolve) => child.once("spawn", resolve));
+  return {
+    async [Symbol.asyncDispose]() {
+      const exited = new Promise((resolve) => child.once("exit", resolve));
+      child.kill("SIGKILL");
+      await exited;
+    },
+  };
+}
