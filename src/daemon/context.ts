@@ -8,6 +8,7 @@ import { DaemonMetrics } from "../metrics/daemon-metrics.ts";
 import { Apps } from "../apps/apps.ts";
 import { createAppPaths } from "../apps/app-paths.ts";
 import { Credentials } from "../credentials/credentials.ts";
+import { SvcError } from "../errors.ts";
 import { bindServices } from "../handlers/services.ts";
 import { HealthState, bindHealth } from "../rpc/health.ts";
 import { bindReflection } from "../rpc/reflection.ts";
@@ -28,6 +29,7 @@ import { systemClock, type Clock } from "../scheduler/clock.ts";
 import { JobRegistry } from "../scheduler/job-registry.ts";
 import { RunLog } from "../scheduler/run-log.ts";
 import { Scheduler } from "../scheduler/scheduler.ts";
+import { Schedules } from "../scheduler/schedules.ts";
 import { Zones } from "../scheduler/trigger/zone.ts";
 import { currentExecutor } from "../store/executors.ts";
 import { openStore } from "../store/store.ts";
@@ -176,6 +178,18 @@ export async function createContext(options: ContextOptions): Promise<DaemonCont
       log,
     }),
   );
+  const schedules = new Schedules({
+    store,
+    registry: jobs,
+    runs,
+    runner: scheduler.runner,
+    zones,
+    selfUid,
+    userName,
+    hasApp: (uid, appId) => hasApp(apps, appId, uid),
+    now,
+    log,
+  });
   const tokenClock = systemTokenClock(now);
   const tokens = resources.use(
     new TokenAuthority({ file: config.tokenFile, selfUid, store, clock: tokenClock, log }),
@@ -190,6 +204,7 @@ export async function createContext(options: ContextOptions): Promise<DaemonCont
     credentials,
     facts: { version, mode: config.mode, startedAtMs, capabilities: () => pipeline.capabilities },
     metrics,
+    schedules,
   });
   const health = new HealthState(services.map(({ service }) => service.typeName));
   const healthService = bindHealth(health);
@@ -228,4 +243,14 @@ async function runUidOf(
     return (await users.byName(config.apps.rootRunsAs)).uid;
   }
   return (await users.byUid(ownerUid)).uid;
+}
+
+async function hasApp(apps: Apps, id: string, uid: number): Promise<boolean> {
+  try {
+    await apps.place(id, { uid, root: false, ownerUid: uid });
+    return true;
+  } catch (error) {
+    if (error instanceof SvcError && error.code === "not_found") return false;
+    throw error;
+  }
 }

@@ -19,6 +19,7 @@ import type { DaemonMetrics } from "../metrics/daemon-metrics.ts";
 import type { SourceList } from "../packages/source-list.ts";
 import { implement, type BoundService } from "../rpc/bound-service.ts";
 import type { UserContext } from "../rpc/user-context.ts";
+import type { Schedules } from "../scheduler/schedules.ts";
 import type { ConsoleTokens } from "../tokens/console-tokens.ts";
 import type { TokenAuthority } from "../tokens/token-authority.ts";
 import { createAppService } from "./app-service.ts";
@@ -40,6 +41,7 @@ export interface Domain {
   audit: AuditReader;
   facts: DaemonFacts;
   metrics: DaemonMetrics;
+  schedules: Schedules;
   tokens: TokenAuthority;
   consoleTokens: ConsoleTokens<UserContext>;
   sources: SourceList;
@@ -47,7 +49,7 @@ export interface Domain {
 }
 
 export function bindServices(domain: Domain): BoundService[] {
-  const { apps, audit, facts, metrics, tokens, consoleTokens, sources, credentials } = domain;
+  const { apps, audit, facts, metrics, schedules, tokens, consoleTokens, sources, credentials } = domain;
   return [
     implement(AppService, createAppService(apps, consoleTokens)),
     implement(AuditService, createAuditService(audit)),
@@ -58,7 +60,7 @@ export function bindServices(domain: Domain): BoundService[] {
     implement(FileService, createFileService()),
     implement(MonitorService, createMonitorService()),
     implement(ProcessService, createProcessService()),
-    implement(ScheduleService, createScheduleService()),
+    implement(ScheduleService, createScheduleService(schedules)),
     implement(SourceService, createSourceService(sources)),
     implement(SystemService, createSystemService()),
     implement(TokenService, createTokenService(tokens)),

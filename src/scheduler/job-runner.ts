@@ -2,6 +2,7 @@
 import type { Job } from "./job.ts";
 import type { Run, RunCause, StartedRun } from "./run.ts";
 
+/** A run whose job is removed is ended by the runner itself, whoever removes it. */
 export interface JobRunner {
   /**
    * Opens a run and lets it go on by itself; resolves as soon as the run is recorded. While one goes, in this process or

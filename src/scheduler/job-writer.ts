@@ -58,27 +58,18 @@ export class JobWriter {
     });
   }
 
-  /** Removes a job with its runs, and answers the numbers of those that go. @throws SvcError `not_found` */
-  async remove(key: JobKey): Promise<number[]> {
-    const { ownerUid, id } = key;
-    const [going, removed] = await this.#options.store.write(
-      [
-        {
-          sql: `SELECT runs.id FROM runs JOIN jobs ON jobs.n = runs.job
-                WHERE status = 'RUNNING' AND owner_uid = ? AND jobs.id = ?`,
-          params: [ownerUid, id],
-        },
-        { sql: "DELETE FROM jobs WHERE owner_uid = ? AND id = ?", params: [ownerUid, id] },
-      ],
+  /** Removes a job with its runs. @throws SvcError `not_found` */
+  async remove({ ownerUid, id }: JobKey): Promise<void> {
+    const [removed] = await this.#options.store.write(
+      [{ sql: "DELETE FROM jobs WHERE owner_uid = ? AND id = ?", params: [ownerUid, id] }],
       { essential: true },
     );
     if (removed?.changes === 0) throw notFound("schedule", id);
-    return runIds(going?.rows);
   }
 
   /**
    * Replaces all of one manager's jobs, as a whole or not at all; a job that stays as it is keeps its revision and its
-   * runs. Answers the numbers of the runs that go of jobs that are gone.
+   * runs.
    *
    * @param read the jobs by id, as they are to be; may throw what is wrong with them
    * @throws SvcError `job_owned` when an id is another's; `too_many`
@@ -88,9 +79,9 @@ export class JobWriter {
     managedBy: string,
     read: () => Promise<ReadonlyMap<string, ReadJob>>,
     maxJobs: number,
-  ): Promise<number[]> {
+  ): Promise<void> {
     const { store, registry, now } = this.#options;
-    return this.#untilKept(async () => {
+    await this.#untilKept(async () => {
       const jobs = await read();
       const others = registry.ownedBy(ownerUid).filter((job) => job.managedBy !== managedBy);
       const inTheWay = others.filter(({ id }) => jobs.has(id));
@@ -102,19 +93,19 @@ export class JobWriter {
         if (stored === undefined) added.push({ id, spec });
         else if (documentOf(stored) !== documentOf(spec)) changed.push({ stored, spec });
       }
-      const [going] = await store.write([
-        ...removeOthers(ownerUid, managedBy, [...jobs.keys()]),
+      await store.write([
+        removeOthers(ownerUid, managedBy, [...jobs.keys()]),
         ...insertJobs(ownerUid, managedBy, added, now()),
         ...updateJobs(ownerUid, managedBy, changed, now()),
       ]);
-      return runIds(going?.rows);
     });
   }
 
-  async #untilKept<T>(change: () => Promise<T>): Promise<T> {
+  async #untilKept(change: () => Promise<void>): Promise<void> {
     for (let attempt = 1; attempt <= maxAttempts; attempt++) {
       try {
-        return await change();
+        await change();
+        return;
       } catch (error) {
         if (!(error instanceof StoreConflict)) throw error;
       }
@@ -128,22 +119,14 @@ export class JobWriter {
 
 /**
  * Removes a manager's jobs that are not among `ids`, by what the database has then: one that came since the last reading
- * goes too. The first statement answers the runs that go of them.
+ * goes too.
  */
-function removeOthers(ownerUid: number, managedBy: string, ids: readonly string[]): Statement[] {
-  const params = [ownerUid, managedBy, JSON.stringify(ids)];
-  const isOther = "owner_uid = ? AND managed_by = ? AND jobs.id NOT IN (SELECT value FROM json_each(?))";
-  return [
-    {
-      sql: `SELECT runs.id FROM runs JOIN jobs ON jobs.n = runs.job WHERE status = 'RUNNING' AND ${isOther}`,
-      params,
-    },
-    { sql: `DELETE FROM jobs WHERE ${isOther}`, params },
-  ];
-}
-
-function runIds(rows: readonly Record<string, unknown>[] = []): number[] {
-  return rows.map((row) => Number(row["id"]));
+function removeOthers(ownerUid: number, managedBy: string, ids: readonly string[]): Statement {
+  return {
+    sql: `DELETE FROM jobs WHERE owner_uid = ? AND managed_by = ?
+            AND id NOT IN (SELECT value FROM json_each(?))`,
+    params: [ownerUid, managedBy, JSON.stringify(ids)],
+  };
 }
 
 function jobOwned(jobs: readonly Job[]): SvcError {

@@ -23,17 +23,17 @@ export class ManagedJobs {
   }
 
   /**
-   * Replaces them, and answers the numbers of the runs that go of jobs that are gone.
+   * Replaces them as a whole or not at all.
    * @throws SvcError `invalid_request` with one violation per field of each job; see {@link JobWriter.replaceManaged}
    */
-  replace(
+  async replace(
     ownerUid: number,
     managedBy: string,
     schedules: readonly Schedule[],
     maxJobs: number,
-  ): Promise<number[]> {
+  ): Promise<void> {
     const read = (): Promise<ReadonlyMap<string, ReadJob>> => this.#read(ownerUid, managedBy, schedules);
-    return this.#options.writer.replaceManaged(ownerUid, managedBy, read, maxJobs);
+    await this.#options.writer.replaceManaged(ownerUid, managedBy, read, maxJobs);
   }
 
   async #read(

@@ -127,10 +127,10 @@ export class Schedules {
     return this.#views.one(registry.find(key, caller));
   }
 
-  /** Removes a job with its runs; one that goes is canceled. */
+  /** Removes a job with its runs; the runner ends one that goes. */
   async remove(name: JobName, caller: JobCaller): Promise<void> {
     const { ownerUid, id } = this.#find(name, caller);
-    this.#cancelAll(await this.#writer.remove({ ownerUid, id }));
+    await this.#writer.remove({ ownerUid, id });
   }
 
   /**
@@ -143,7 +143,7 @@ export class Schedules {
     caller: JobCaller,
   ): Promise<ListSchedulesResponse> {
     const { selfUid } = this.#options;
-    this.#cancelAll(await this.#managed.replace(selfUid, managedBy, schedules, maxRootsJobs));
+    await this.#managed.replace(selfUid, managedBy, schedules, maxRootsJobs);
     return this.list(caller, { managedBy, limit: maxPageSize, pageToken: "" });
   }
 
@@ -155,8 +155,10 @@ export class Schedules {
 
   /** A run in the foreground. It is canceled when `signal` aborts or the reader leaves, if this call started it. */
   runStream(name: JobName, caller: JobCaller, signal: AbortSignal): AsyncIterable<ForegroundEvent> {
-    const { runner, runs } = this.#options;
-    return runInForeground(runner, runs, this.#find(name, caller), signal, (error) => this.#warn(error));
+    const { runner, runs, log } = this.#options;
+    return runInForeground(runner, runs, this.#find(name, caller), signal, (error) =>
+      log.warn({ err: error, job: name.id }, "a run whose client went away could not be canceled"),
+    );
   }
 
   /** Cancels the run that goes. @throws SvcError `failed_precondition` when none does, or another process runs it */
@@ -230,15 +232,6 @@ export class Schedules {
     const app = action?.app ?? "";
     if (app !== "" && !(await hasApp(key.ownerUid, app))) problems.push(["action.app", `no app "${app}"`]);
     return problems;
-  }
-
-  /** Their jobs are gone, so nobody waits for how they end. */
-  #cancelAll(runIds: readonly number[]): void {
-    for (const id of runIds) this.#options.runner.cancel(id).catch((error: unknown) => this.#warn(error));
-  }
-
-  #warn(error: unknown): void {
-    this.#options.log.warn({ err: error }, "a run could not be canceled");
   }
 }
 
