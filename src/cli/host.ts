@@ -1,4 +1,5 @@
 /** What the process gives to the command line: passed in by `main.ts`, replaced in tests. */
+import type { Readable } from "node:stream";
 import type { ReadStream, WriteStream } from "node:tty";
 
 export interface CliHost {
@@ -8,7 +9,7 @@ export interface CliHost {
   /** The effective user id. */
   readonly uid: number;
   readonly home: string;
-  readonly stdin: Pick<ReadStream, "isTTY"> & NodeJS.ReadableStream;
+  readonly stdin: Readable & Pick<ReadStream, "isTTY"> & Partial<Pick<ReadStream, "setRawMode">>;
   readonly stdout: OutputStream;
   readonly stderr: OutputStream;
   /** Aborts at Ctrl-C or SIGTERM. */

@@ -4,12 +4,14 @@ import { addApiCommand } from "./commands/api.ts";
 import { addAppCommand } from "./commands/app.ts";
 import { addAuditCommand } from "./commands/audit.ts";
 import { addCompletionCommand } from "./commands/completion.ts";
+import { addCredentialCommand } from "./commands/credential.ts";
 import { addDaemonCommand } from "./commands/daemon.ts";
 import { addDiskCommand } from "./commands/disk.ts";
 import { addInstallCommand } from "./commands/install.ts";
 import { addLsCommand } from "./commands/ls.ts";
 import { addPortsCommand } from "./commands/ports.ts";
 import { addScheduleCommand } from "./commands/schedule/schedule.ts";
+import { addSourceCommand } from "./commands/source.ts";
 import { addStacksCommand } from "./commands/stacks.ts";
 import { addStatsCommand } from "./commands/stats.ts";
 import { addStatusCommand } from "./commands/status.ts";
@@ -46,6 +48,8 @@ const commands: Readonly<Record<string, AddCommand>> = {
   stats: addStatsCommand,
   stacks: addStacksCommand,
   schedule: addScheduleCommand,
+  source: addSourceCommand,
+  credential: addCredentialCommand,
   token: addTokenCommand,
   audit: addAuditCommand,
   api: addApiCommand,

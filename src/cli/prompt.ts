@@ -25,6 +25,29 @@ export async function ask(host: CliHost, question: string): Promise<string> {
   }
 }
 
+/** One line from the terminal that is not shown while it is typed. @throws SvcError `canceled` as {@link ask} does */
+export async function askSecret(host: CliHost, question: string): Promise<string> {
+  const { stdin, stderr } = host;
+  stdin.setRawMode?.(true);
+  try {
+    stderr.write(question);
+    let typed = "";
+    for await (const chunk of stdin.iterator({ destroyOnReturn: false }) as AsyncIterable<Buffer>) {
+      for (const key of chunk.toString()) {
+        if (key === "\r" || key === "\n") return typed;
+        // Raw mode leaves Ctrl-C and Ctrl-D to whoever reads.
+        if (key === "\u0003" || key === "\u0004") throw canceled();
+        typed = key === "\u007f" || key === "\b" ? typed.slice(0, -1) : typed + key;
+      }
+    }
+    throw canceled();
+  } finally {
+    stdin.setRawMode?.(false);
+    stdin.pause();
+    stderr.write("\n");
+  }
+}
+
 /** A question that only `y` or `yes` answers with yes. */
 export async function confirm(host: CliHost, question: string): Promise<boolean> {
   return /^y(es)?$/i.test(await ask(host, `${question} [y/N] `));

@@ -25,7 +25,7 @@ terminalTest(`a license that is refused installs nothing${needsScript}`, async (
     [["[y/N]", "n"]],
   );
   t.is(exitCode, 5, screen);
-  t.regex(screen, /not installed: the license was not accepted/);
+  t.regex(screen, /nothing was changed: the license was not accepted/);
 });
 
 terminalTest(`an ambiguous name is a numbered choice${needsScript}`, async (t) => {

@@ -4,6 +4,7 @@ import test from "ava";
 import { AppService } from "../../gen/svc/v1/app_pb.ts";
 import { CredentialService } from "../../gen/svc/v1/credential_pb.ts";
 import { SourceService } from "../../gen/svc/v1/source_pb.ts";
+import { hasScript, needsScript, onTerminal } from "../cli/support/on-terminal.ts";
 import { protocols, startDaemon } from "../support/daemon.ts";
 import { errorOf } from "../support/errors.ts";
 import { startGitServer } from "../support/git-server.ts";
@@ -127,6 +128,21 @@ test("a host that redirects does not get the password shown elsewhere", async (t
     thief.shown.filter((header) => header !== ""),
     [],
   );
+});
+
+(hasScript ? test : test.skip)(`a password is typed unseen, on no command line${needsScript}`, async (t) => {
+  await using daemon = await startDaemon();
+  const socket = ["--socket", daemon.socketPath];
+  const { exitCode, screen } = await onTerminal(
+    ["credential", "add", "forge", "git.example.org", "-u", "me", ...socket],
+    [["Password or token:", password]],
+  );
+  t.is(exitCode, 0, screen);
+  t.regex(screen, /Added forge for git\.example\.org/);
+  t.false(screen.includes(password));
+  const list = await onTerminal(["credential", ...socket]);
+  t.regex(list.screen, /forge +git +git\.example\.org +me/);
+  t.is((await onTerminal(["credential", "remove", "forge", ...socket])).exitCode, 0);
 });
 
 for (const protocol of protocols) {

@@ -1,0 +1,100 @@
+/** `svc credential …`: what the daemon shows to private git hosts and registries for your apps. */
+import { Option, type Command } from "commander";
+import type { CredentialKind } from "../../../gen/svc/v1/words.ts";
+import type { CommandContext } from "../context.ts";
+import { UsageError } from "../failure.ts";
+import type { RunCommand } from "../program.ts";
+import { askSecret, isInteractive } from "../prompt.ts";
+import { readInput } from "../read-input.ts";
+import { escapeControls } from "../render/escape.ts";
+import { renderTable, type Column } from "../render/table.ts";
+import { calls, type Credential } from "../transport/calls.ts";
+
+interface AddOptions {
+  readonly kind: CredentialKind;
+  readonly username: string;
+  readonly secretFile?: string;
+}
+
+export function addCredentialCommand(parent: Command, run: RunCommand): void {
+  const credential = parent
+    .command("credential")
+    .description("list, add and remove logins of private git hosts and registries");
+  credential
+    .command("list", { isDefault: true })
+    .alias("ls")
+    .description("list your credentials; never a secret (also: svc credential)")
+    .action(run(list));
+  credential
+    .command("add")
+    .description("add a credential, or replace one; it serves your apps alone")
+    .argument("<name>", "what to call it")
+    .argument("<host>", "the host that it is shown to: host or host:port")
+    .requiredOption("-u, --username <name>", "the user name there")
+    .addOption(new Option("--kind <kind>", "what it is for").choices(["git", "registry"]).default("git"))
+    .option("--secret-file <path>", "read the password or token from a file, - for stdin (default: ask)")
+    .addHelpText(
+      "after",
+      "\nExample: svc credential add forge git.example.org -u me --secret-file - < token\n",
+    )
+    .action(
+      run((context, name: string, host: string, options: AddOptions) => add(context, name, host, options)),
+    );
+  credential
+    .command("remove")
+    .alias("rm")
+    .description("remove a credential")
+    .argument("<name>", "the credential")
+    .action(run((context, name: string) => remove(context, name)));
+}
+
+const columns: readonly Column<Credential>[] = [
+  { title: "NAME", value: ({ name }) => name },
+  { title: "KIND", value: ({ kind }) => kind },
+  { title: "HOST", value: ({ host }) => host },
+  { title: "USERNAME", value: ({ username }) => username },
+];
+
+async function list(context: CommandContext): Promise<void> {
+  const answer = await context.call(calls.listCredentials, {});
+  if (context.json) return context.printJson(answer);
+  if (answer.credentials.length === 0) {
+    context.note("There are no credentials. Add one: svc credential add NAME HOST --username USER");
+    return;
+  }
+  const owners = new Set(answer.credentials.map((each) => each.owner_uid));
+  const owner: Column<Credential> = { title: "OWNER", value: (each) => String(each.owner_uid) };
+  const shown = owners.size > 1 ? [...columns, owner] : columns;
+  return context.print(renderTable(shown, answer.credentials, context.tableStyle));
+}
+
+async function add(
+  context: CommandContext,
+  name: string,
+  host: string,
+  { kind, username, secretFile }: AddOptions,
+): Promise<void> {
+  const secret = await readSecret(context, secretFile);
+  const credential = await context.call(calls.upsertCredential, { name, kind, host, username, secret });
+  if (context.json) return context.printJson(credential);
+  return context.print(`Added ${escapeControls(`${credential.name} for ${credential.host}`)}\n`);
+}
+
+/** Never from the command line, which everybody on the host can read. */
+async function readSecret(context: CommandContext, file: string | undefined): Promise<string> {
+  if (file === undefined && !isInteractive(context.host)) {
+    throw new UsageError("nobody is there to type the password: pass --secret-file, - for stdin");
+  }
+  const text =
+    file === undefined
+      ? await askSecret(context.host, "Password or token: ")
+      : (await readInput(context.host, file)).replace(/\r?\n$/, "");
+  if (text === "") throw new UsageError("the password is empty");
+  return text;
+}
+
+async function remove(context: CommandContext, name: string): Promise<void> {
+  const answer = await context.call(calls.removeCredential, { name });
+  if (context.json) return context.printJson(answer);
+  return context.print(`Removed ${escapeControls(answer.name)}\n`);
+}

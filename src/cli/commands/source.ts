@@ -1,0 +1,59 @@
+/** `svc source …`: the indexes that packages are looked up in. */
+import { resolve } from "node:path";
+import type { Command } from "commander";
+import type { CommandContext } from "../context.ts";
+import type { RunCommand } from "../program.ts";
+import { escapeControls } from "../render/escape.ts";
+import { renderTable, type Column } from "../render/table.ts";
+import { calls, type Source } from "../transport/calls.ts";
+
+export function addSourceCommand(parent: Command, run: RunCommand): void {
+  const source = parent.command("source").description("list, add and remove sources of packages");
+  source
+    .command("list", { isDefault: true })
+    .alias("ls")
+    .description("list the sources (also: svc source)")
+    .action(run(list));
+  source
+    .command("add")
+    .description("add a source, or give one another URL")
+    .argument("<name>", "what source/id and --source call it")
+    .argument("<url>", "a git repository, the https URL of an index.yaml, or a directory that holds one")
+    .action(run((context, name: string, url: string) => add(context, name, url)));
+  source
+    .command("remove")
+    .alias("rm")
+    .description("remove a source; what was installed from it stays")
+    .argument("<name>", "the source")
+    .action(run((context, name: string) => remove(context, name)));
+}
+
+const columns: readonly Column<Source>[] = [
+  { title: "NAME", value: ({ name }) => name },
+  { title: "URL", value: ({ url }) => url },
+  { title: "FROM", value: ({ configured }) => (configured ? "configuration" : "added") },
+];
+
+async function list(context: CommandContext): Promise<void> {
+  const answer = await context.call(calls.listSources, {});
+  if (context.json) return context.printJson(answer);
+  if (answer.sources.length === 0) {
+    context.note("There are no sources. Add one: svc source add NAME URL");
+    return;
+  }
+  return context.print(renderTable(columns, answer.sources, context.tableStyle));
+}
+
+async function add(context: CommandContext, name: string, url: string): Promise<void> {
+  const isPath = /^\.{0,2}\//.test(url) || url === "." || url === "..";
+  const source = await context.call(calls.upsertSource, { name, url: isPath ? resolve(url) : url });
+  if (context.json) return context.printJson(source);
+  const added = `Added ${source.name}. Install from it: svc install ${source.name}/ID`;
+  return context.print(`${escapeControls(added)}\n`);
+}
+
+async function remove(context: CommandContext, name: string): Promise<void> {
+  const answer = await context.call(calls.removeSource, { name });
+  if (context.json) return context.printJson(answer);
+  return context.print(`Removed ${escapeControls(answer.name)}\n`);
+}
