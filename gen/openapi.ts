@@ -1403,7 +1403,9 @@ export interface paths {
         get: operations["getSchedule"];
         /**
          * Makes or replaces a job
-         * @description Makes or replaces a job. `job_owned` (failed_precondition) when it belongs to another `managed_by`.
+         * @description Makes or replaces a job. `job_owned` (failed_precondition) when it belongs to another `managed_by`; not_found when a job
+         *     that is not there is claimed to be managed: only ReplaceManagedSchedules makes those. Whoever has the root context makes
+         *     root's jobs, through sudo too, as they run with root's rights. A user may have 1,000 jobs, root 100,000 (too_many).
          *
          *     Access: any identified caller; a regular user sees and changes what is their own.
          *
@@ -1434,8 +1436,10 @@ export interface paths {
         };
         get?: never;
         /**
-         * Replaces all jobs of one `managed_by`
-         * @description Replaces all jobs of one `managed_by`. Other jobs are never touched: when an id is one of theirs, nothing is written (`job_owned`).
+         * Replaces all of root's jobs of one `managed_by`, as a whole or not at all, and answers the first 1000 of them
+         * @description Replaces all of root's jobs of one `managed_by`, as a whole or not at all, and answers the first 1000 of them. A job that
+         *     stays as it is keeps its runs, and so does one that is changed. Other jobs are never touched: when an id is one of
+         *     theirs, nothing is written (`job_owned`).
          *
          *     Access: a root context (a root peer on the socket, or any bearer token).
          *
@@ -3182,7 +3186,7 @@ export interface components {
              * @description The next firing in seconds since 1970; absent when there is none within a year or the job is disabled. Output only.
              */
             next_run_unix?: number;
-            /** @description The newest run. Output only. */
+            /** @description The newest run, without its output and with at most 1024 characters of its error. Output only. */
             last_run?: components["schemas"]["ScheduleRun"];
             /** @description Firings that were skipped, for any reason. Output only. */
             skipped?: number;
@@ -3209,7 +3213,11 @@ export interface components {
             /** @description The owner's name; empty when the host has none. Output only. */
             owner?: string;
         };
-        /** @description What a job does. */
+        /**
+         * @description What a job does. Fields that its type does not use must be absent. A regular user's jobs may be `app_*`, `backup`, and
+         *     `shell` with an `app`, all on the user's own apps; others are not found. Root's may name apps that are yet to come: a run
+         *     that does not find its app fails. Nor are jobs removed with their app.
+         */
         ScheduleAction: {
             /**
              * @description Which action.
@@ -3224,14 +3232,17 @@ export interface components {
             keep?: number;
             /** @description The command, for `shell`: run by `/bin/sh -c`. */
             command?: string;
-            /** @description The URL, for `http`. */
+            /** @description The URL, for `http`; it must have a host. */
             url?: string;
             /**
-             * @description The method, for `http`; GET when empty.
+             * @description The method, for `http`; GET when absent.
              * @enum {string}
              */
             method?: "GET" | "POST" | "PUT" | "PATCH" | "DELETE" | "HEAD";
-            /** @description The headers, for `http`. Values are written, never read: `"***"` keeps the stored one. */
+            /**
+             * @description The headers, for `http`; at most 16 KiB in names and values. Values are written, never read: `"***"` keeps the stored
+             *     one. Headers that frame the message, such as `Content-Length`, are set by the sender alone.
+             */
             headers?: {
                 [key: string]: string;
             };
@@ -5953,7 +5964,7 @@ export interface operations {
                     enabled?: boolean;
                     /** @description See `Schedule.comment`. */
                     comment?: string;
-                    /** @description The claimed owner: must equal the stored one. */
+                    /** @description The claimed owner: must equal the stored one; empty for a new job. */
                     managed_by?: string;
                     /** @description See `Schedule.action`. */
                     action: components["schemas"]["ScheduleAction"];
