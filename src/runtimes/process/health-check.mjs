@@ -4,7 +4,7 @@
 import { spawn } from "node:child_process";
 import { connect } from "node:net";
 
-/** @import { HealthSpec, HealthState, SupervisorSpec } from "./supervisor-types.ts" */
+/** @import { HealthSpec, HealthState, ProbeEnvironment } from "./supervisor-types.ts" */
 
 const STATUS_LINE = /^HTTP\/1\.[01] ([23])\d\d/;
 
@@ -22,7 +22,7 @@ export class HealthCheck {
   #stopped = false;
 
   /**
-   * @param {SupervisorSpec} spec
+   * @param {ProbeEnvironment} spec
    * @param {HealthSpec} health
    * @param {(state: HealthState) => void} onChange
    */
@@ -68,7 +68,7 @@ export class HealthCheck {
 }
 
 /**
- * @param {SupervisorSpec} spec
+ * @param {ProbeEnvironment} spec
  * @param {HealthSpec} health
  * @returns {Promise<boolean>}
  */
@@ -133,7 +133,7 @@ function probeHttp({ host = "127.0.0.1", port, path }, timeoutMs) {
 }
 
 /**
- * @param {SupervisorSpec} spec
+ * @param {ProbeEnvironment} spec
  * @param {string[]} argv
  * @param {number} timeoutMs
  * @returns {Promise<boolean>}

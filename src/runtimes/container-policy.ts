@@ -1,0 +1,239 @@
+/**
+ * What containers may have of the host (decisions 20), decided on their resolved configuration: the runtimes read that
+ * into {@link ContainerClaims} and everything a reader does not know counts as asked for.
+ */
+import { readFile, realpath } from "node:fs/promises";
+import { isAbsolute, normalize, relative } from "node:path";
+import { SvcError } from "../errors.ts";
+import type { Identity } from "../identity/identity.ts";
+import type { Manifest } from "../packages/manifest.ts";
+import type { RunnableApp } from "./runtime.ts";
+
+type Permission = Manifest["permissions"][number];
+
+/** Something beyond what every container has, and the permission of the manifest that gives it to root's own apps. */
+export interface HostAsk {
+  readonly permission: Permission;
+  /** Continues "the container …" or `service "web" …`. */
+  readonly what: string;
+}
+
+/** A path of the host that a container sees. */
+export interface Bind {
+  /** Absolute and normalised. */
+  readonly source: string;
+  readonly readOnly: boolean;
+}
+
+/** What one container asks for. */
+export interface ContainerClaims {
+  /** How sentences name it: `the container`, `service "web"`. */
+  readonly subject: string;
+  /** As the configuration says; empty for what the image says. */
+  readonly user: string;
+  readonly asks: readonly HostAsk[];
+  readonly binds: readonly Bind[];
+  /** Ports of the host, 0 for any free one. */
+  readonly hostPorts: readonly number[];
+}
+
+export interface PolicyOptions {
+  /** The hands of the uid that the app's files belong to. */
+  readonly identity: Pick<Identity, "stat" | "user">;
+  /** Sockets that control the engine, as the daemon spells them. */
+  readonly engineSockets: readonly string[];
+  /** Ports below it are root's (ip(7), `ip_unprivileged_port_start`). */
+  readonly unprivilegedPortStart: number;
+}
+
+/** Where engines listen by default, whatever this one's socket is. */
+const wellKnownSockets = [
+  "/run/docker.sock",
+  "/var/run/docker.sock",
+  "/run/containerd/containerd.sock",
+  "/run/podman/podman.sock",
+];
+
+/**
+ * Root's own apps get what their manifest's permissions name, since the install has acknowledged those. Everybody else's
+ * get nothing of the host but their own directory, and write there as themselves only: what another uid leaves in it
+ * (a set-user-ID program of root's, say) would be the owner's to run.
+ * @throws SvcError `permission_denied` `denied` with the first thing that is not allowed
+ */
+export async function requireAllowed(
+  app: RunnableApp,
+  claims: readonly ContainerClaims[],
+  options: PolicyOptions,
+): Promise<void> {
+  for (const container of claims) {
+    const asks = [...container.asks, ...(await bindAsks(app, container.binds, options))];
+    for (const ask of asks) requirePermission(app, container.subject, ask);
+    if (app.ownerUid !== 0) requireOwnersOwn(container, options);
+  }
+}
+
+function requirePermission(app: RunnableApp, subject: string, { permission, what }: HostAsk): void {
+  if (app.ownerUid !== 0) {
+    throw denied(`${subject} ${what}, which only root's own apps may`);
+  }
+  if (!app.manifest.permissions.includes(permission)) {
+    throw denied(`${subject} ${what}: add "${permission}" to the manifest's permissions`);
+  }
+}
+
+function requireOwnersOwn(container: ContainerClaims, options: PolicyOptions): void {
+  const { subject, binds, user, hostPorts } = container;
+  const { unprivilegedPortStart, identity } = options;
+  const port = hostPorts.find((number) => number > 0 && number < unprivilegedPortStart);
+  if (port !== undefined) {
+    throw denied(
+      `${subject} publishes port ${port}; ports below ${unprivilegedPortStart} are for root's own apps`,
+    );
+  }
+  // Without a group it would be the image's, or root's.
+  if (user !== ownerSpec(identity.user) && binds.some(({ readOnly }) => !readOnly)) {
+    const asWhom = user === "" ? "as whom its image says" : `as "${user}"`;
+    throw denied(
+      `${subject} runs ${asWhom} and writes into the app's directory; it may only as its owner, "${ownerSpec(identity.user)}"`,
+    );
+  }
+}
+
+/** A user as the engine takes it: `uid:gid`. */
+export function ownerSpec({ uid, gid }: { uid: number; gid: number }): string {
+  return `${uid}:${gid}`;
+}
+
+/** What binds ask of the host: nothing where they lie in the app's own directory without a symlink on the way. */
+async function bindAsks(
+  app: RunnableApp,
+  binds: readonly Bind[],
+  { identity, engineSockets }: PolicyOptions,
+): Promise<HostAsk[]> {
+  if (binds.length === 0) return [];
+  // The path itself is root's down to the app's directory: only the store's own place may lead through links.
+  const roots = [app.directory, await realpath(app.directory).catch(() => app.directory)];
+  const sockets = new Set([...wellKnownSockets, ...engineSockets]);
+  for (const socket of [...sockets]) sockets.add(await realpath(socket).catch(() => socket));
+  const asks: HostAsk[] = [];
+  for (const { source } of binds) {
+    const root = roots.find((directory) => isInside(directory, source));
+    if (root !== undefined) {
+      await requirePlain(identity, root, source);
+      continue;
+    }
+    const real = app.ownerUid === 0 ? await realpath(source).catch(() => source) : source;
+    const holdsSocket = [...sockets].some((socket) => [source, real].some((path) => isInside(path, socket)));
+    asks.push(
+      holdsSocket
+        ? { permission: "engine_socket", what: `mounts ${source}, which gives it the container engine` }
+        : { permission: "host_mounts", what: `mounts ${source}, which is outside the app's directory` },
+    );
+  }
+  return asks;
+}
+
+/** The engine follows links as root: there must be none that the owner made. */
+async function requirePlain(identity: Pick<Identity, "stat">, root: string, source: string): Promise<void> {
+  const path = relative(root, source) || ".";
+  const entry = await identity.stat(root, path).catch((error: unknown) => {
+    if (error instanceof SvcError && error.code === "failed_precondition") return { type: "symlink" };
+    throw error;
+  });
+  if (entry === undefined) throw denied(`${path} is to be mounted and is not there`);
+  if (entry.type !== "directory" && entry.type !== "file") {
+    throw denied(`${path} is to be mounted and is, or lies behind, a link or a special file`);
+  }
+}
+
+function isInside(directory: string, path: string): boolean {
+  const below = relative(directory, path);
+  return below === "" || (below !== ".." && !below.startsWith("../") && !isAbsolute(below));
+}
+
+/** A bind of the host. A source that is not absolute cannot be judged, so it counts as all of the host. */
+export function bindOf(source: string, readOnly: boolean): Bind {
+  return { source: isAbsolute(source) ? stripSlash(normalize(source)) : "/", readOnly };
+}
+
+function stripSlash(path: string): string {
+  return path.length > 1 && path.endsWith("/") ? path.slice(0, -1) : path;
+}
+
+const namespaces = {
+  network: { permission: "host_network", name: "network" },
+  pid: { permission: "host_pid", name: "process ids" },
+  ipc: { permission: "host_ipc", name: "inter-process communication" },
+  uts: { permission: "privileged", name: "host name" },
+  userns: { permission: "privileged", name: "user namespace" },
+  cgroup: { permission: "privileged", name: "control groups" },
+} as const satisfies Record<string, { permission: Permission; name: string }>;
+
+/** What a namespace mode asks for; `own` are modes that stay within the app. */
+export function namespaceAsks(
+  kind: keyof typeof namespaces,
+  mode: string,
+  own: ReadonlySet<string>,
+): HostAsk[] {
+  if (mode === "" || own.has(mode)) return [];
+  const { permission, name } = namespaces[kind];
+  return [
+    {
+      permission,
+      what: mode === "host" ? `shares the host's ${name}` : `shares the ${name} of "${mode}"`,
+    },
+  ];
+}
+
+/** Security options other than those that take something away. */
+export function securityOptAsks(options: readonly string[]): HostAsk[] {
+  const harmless = /^no-new-privileges([:=]true)?$/;
+  return options
+    .filter((option) => !harmless.test(option))
+    .map((option) => ({ permission: "privileged", what: `sets the security option "${option}"` }));
+}
+
+export function listAsks(values: readonly string[], permission: Permission, verb: string): HostAsk[] {
+  return values.map((value) => ({ permission, what: `${verb} "${value}"` }));
+}
+
+/** Mount propagation that carries mounts between container and host. */
+export function propagationAsks(propagation: string): HostAsk[] {
+  if (["", "private", "rprivate"].includes(propagation)) return [];
+  return [{ permission: "host_mounts", what: `mounts with the propagation "${propagation}"` }];
+}
+
+/** Where a volume is kept; options of the local driver can make it any directory or device of the host. */
+export function volumeDriverAsks(
+  driver: string,
+  options: Readonly<Record<string, unknown>> | undefined,
+): HostAsk[] {
+  const asks: HostAsk[] = [];
+  if (!["", "local"].includes(driver)) {
+    asks.push({ permission: "host_mounts", what: `keeps a volume with the driver "${driver}"` });
+  }
+  const names = Object.keys(options ?? {});
+  if (names.length > 0) {
+    asks.push({
+      permission: "host_mounts",
+      what: `gives a volume driver the options ${names.join(", ")}`,
+    });
+  }
+  return asks;
+}
+
+/** Logs that would leave the container's own files for a service of the host or the network. */
+export function logDriverAsks(driver: string): HostAsk[] {
+  if (["", "json-file", "local", "none"].includes(driver)) return [];
+  return [{ permission: "privileged", what: `sends its log to the driver "${driver}"` }];
+}
+
+function denied(message: string): SvcError<"denied"> {
+  return new SvcError("permission_denied", "denied", message);
+}
+
+/** Ports below it need root on this host (ip(7)). @param procDir where procfs is mounted */
+export async function readUnprivilegedPortStart(procDir = "/proc"): Promise<number> {
+  const text = await readFile(`${procDir}/sys/net/ipv4/ip_unprivileged_port_start`, "latin1").catch(() => "");
+  return /^\d+$/.test(text.trim()) ? Number(text) : 1024;
+}

@@ -1,0 +1,154 @@
+/** The image of an app: pulled, or built from its checkout. */
+import { createHash } from "node:crypto";
+import type { ImageInspectInfo } from "dockerode";
+import { appLabel, appLabels, storeLabel } from "../../docker/attribution.ts";
+import type { DockerEngine } from "../../docker/engine.ts";
+import { parseImageReference } from "../../docker/image-reference.ts";
+import type { RegistryCredentials } from "../../docker/registry-auth.ts";
+import { SvcError } from "../../errors.ts";
+import type { Identities } from "../../identity/identity.ts";
+import type { DockerRuntime } from "../../packages/manifest.ts";
+import { appTree } from "../app-tree.ts";
+import type { RunnableApp, RuntimeWork } from "../runtime.ts";
+import { buildImage } from "./image-build.ts";
+import { pullImage } from "./image-pull.ts";
+
+/** Whom the registry of an image knows, of an owner's credentials; `undefined`: nobody. */
+export type CredentialsOf = (ownerUid: number, reference: string) => Promise<RegistryCredentials | undefined>;
+
+export interface AppImagesOptions {
+  engine: DockerEngine;
+  identities: Identities;
+  storeId: string;
+  credentialsOf: CredentialsOf;
+}
+
+/** Names of images that svc builds; no registry is called so. */
+export const builtPrefix = "svc.local/";
+const removeTimeoutMs = 60_000;
+
+export class AppImages {
+  readonly #options: AppImagesOptions;
+
+  constructor(options: AppImagesOptions) {
+    this.#options = options;
+  }
+
+  /** What the image of this version of the app is called here. */
+  reference(app: RunnableApp): string {
+    const { image } = dockerRuntime(app);
+    return image === undefined ? this.#builtTag(app) : withTag(image);
+  }
+
+  /** The local image; `undefined` when it is not there. @throws SvcError `unavailable` */
+  async local(app: RunnableApp, signal?: AbortSignal): Promise<ImageInspectInfo | undefined> {
+    return this.inspect(this.reference(app), signal);
+  }
+
+  async inspect(reference: string, signal?: AbortSignal): Promise<ImageInspectInfo | undefined> {
+    try {
+      return await this.#options.engine.call(
+        `inspect the image ${reference}`,
+        (docker) => docker.getImage(reference).inspect(),
+        { signal },
+      );
+    } catch (error) {
+      if (error instanceof SvcError && error.code === "not_found") return undefined;
+      throw error;
+    }
+  }
+
+  /**
+   * Builds the image afresh, or pulls it when it is not there: what is there stays as it is until it is repulled, so that
+   * an upgrade that fails comes back to the very same image.
+   * @throws SvcError `build_failed`, `denied`, what {@link pullImage} throws
+   */
+  async provide(app: RunnableApp, work: RuntimeWork): Promise<void> {
+    const { engine, identities, storeId } = this.#options;
+    const { image, build } = dockerRuntime(app);
+    if (image !== undefined) {
+      requireForeign(image);
+      if ((await this.local(app, work.signal)) === undefined) await this.pull(app.ownerUid, image, work);
+      return;
+    }
+    await buildImage(engine, {
+      ...work,
+      identity: await identities.as(app.uid),
+      root: app.directory,
+      context: `${appTree.repo}/${build?.context ?? "."}`,
+      dockerfile: build?.dockerfile ?? "Dockerfile",
+      target: build?.target,
+      args: build?.args ?? {},
+      tag: this.#builtTag(app),
+      labels: appLabels(app.id, storeId),
+    });
+  }
+
+  /** @throws SvcError what {@link pullImage} throws */
+  async pull(ownerUid: number, image: string, work: RuntimeWork): Promise<void> {
+    const reference = withTag(image);
+    const credentials = await this.#options.credentialsOf(ownerUid, reference);
+    await pullImage(this.#options.engine, reference, { ...work, credentials });
+  }
+
+  /** Removes what was built for the app, but for one image; what a container still uses stays. Resolves with the bytes. */
+  async removeBuilt(app: RunnableApp, keep?: string): Promise<number> {
+    const { engine, storeId } = this.#options;
+    const label = [`${appLabel}=${app.id}`, `${storeLabel}=${storeId}`];
+    const images = await engine.call(`list the images of app "${app.id}"`, (docker) =>
+      docker.listImages({ filters: { label } }),
+    );
+    let freed = 0;
+    for (const { Id: id, RepoTags: tags, Size: sizeBytes } of images) {
+      const all = ((tags as string[] | null) ?? []).filter((tag) => tag !== "<none>:<none>");
+      const names = all.length === 0 ? [id] : all.filter((tag) => tag !== keep);
+      for (const name of names) await this.#remove(name);
+      if (!all.includes(keep ?? "")) freed += sizeBytes;
+    }
+    return freed;
+  }
+
+  async #remove(name: string): Promise<void> {
+    try {
+      await this.#options.engine.operate(
+        `remove the image ${name}`,
+        (docker) => docker.getImage(name).remove(),
+        { timeoutMs: removeTimeoutMs },
+      );
+    } catch (error) {
+      // Somebody else's container may use it, or somebody else has removed it.
+      if (!(error instanceof SvcError) || !["not_found", "failed_precondition"].includes(error.code)) {
+        throw error;
+      }
+    }
+  }
+
+  /** Another one for each version, so that a new one is built beside the old one. */
+  #builtTag({ id, version, manifest }: RunnableApp): string {
+    const digest = createHash("sha256")
+      .update(JSON.stringify([this.#options.storeId, id, version, manifest.runtime]))
+      .digest("hex")
+      .slice(0, 16);
+    // Of separators an image's name allows fewer than an app's id.
+    return `${builtPrefix}${id.replaceAll(/[._-]+/g, "-")}:${digest}`;
+  }
+}
+
+/** @throws Error for an app that does not run as one container */
+export function dockerRuntime(app: RunnableApp): DockerRuntime {
+  const { runtime } = app.manifest;
+  if (runtime.kind !== "docker") throw new Error(`app ${app.id} runs as ${runtime.kind}`);
+  return runtime;
+}
+
+/** @throws SvcError `denied` for the image that svc built for some app: it may be another user's */
+export function requireForeign(image: string): void {
+  if (!image.startsWith(builtPrefix)) return;
+  throw new SvcError("permission_denied", "denied", `"${image}" is an image that svc built for an app`);
+}
+
+/** Without a tag the engine would pull all of them. @throws SvcError `invalid_argument` for what is no name of an image */
+export function withTag(image: string): string {
+  const { tag, digest } = parseImageReference(image);
+  return image.endsWith(`:${tag ?? ""}`) || digest !== undefined ? image : `${image}:${tag ?? ""}`;
+}

@@ -1,0 +1,160 @@
+/** The files of a build, read by their owner: the engine gets an archive and never looks into the tree. */
+import { posix } from "node:path";
+import { PassThrough, Readable, Transform, Writable } from "node:stream";
+import { setImmediate as breathe } from "node:timers/promises";
+import { failedPrecondition, SvcError } from "../../errors.ts";
+import type { Identity } from "../../identity/identity.ts";
+import { readIgnorePatterns, type PatternMatches } from "./ignore-patterns.ts";
+
+export interface BuildContextOptions {
+  identity: Identity;
+  /** The app's directory, absolute. */
+  root: string;
+  /** The context, relative to `root`. */
+  path: string;
+  /** Relative to the context. */
+  dockerfile: string;
+  timeoutMs: number;
+  signal?: AbortSignal | undefined;
+}
+
+const maxEntries = 100_000;
+const maxListBytes = 32 * 1024 * 1024;
+const maxIgnoreBytes = 256 * 1024;
+const maxArchiveBytes = 4 * 2 ** 30;
+/** Names judged between two turns of the event loop. */
+const namesPerTurn = 500;
+
+/**
+ * An archive of the context without what `.dockerignore` leaves out. Symlinks are archived as such.
+ * @throws SvcError `failed_precondition` when the context is, or lies behind, a symlink; `resource_exhausted` when there is
+ *   too much of it; `build_failed` when the owner cannot read all of it: the stream is destroyed with that
+ */
+export async function openBuildContext(options: BuildContextOptions): Promise<Readable> {
+  const { identity, root, path, dockerfile, timeoutMs, signal } = options;
+  const limits = { timeoutMs, ...(signal && { signal }) };
+  const entry = await identity.stat(root, path, limits);
+  if (entry?.type !== "directory") throw contextFailed(`the build context "${path}" is no directory`);
+  if ((await identity.stat(root, posix.join(path, dockerfile), limits))?.type !== "file") {
+    throw contextFailed(`the build context "${path}" has no file "${dockerfile}"`);
+  }
+  const cwd = posix.join(root, path);
+  const names = await listNames(identity, cwd, limits);
+  const ignoreText = await readIgnoreFile(identity, root, posix.join(path, ".dockerignore"), limits);
+  // What the engine itself reads is always sent.
+  const chosen = await chooseNames(
+    names,
+    ignoreText,
+    new Set([".dockerignore", posix.normalize(dockerfile)]),
+  );
+  const archive = new PassThrough();
+  const argv = ["tar", "--create", "--file=-", "--format=pax", "--numeric-owner", "--owner=0", "--group=0"];
+  const work = identity.runCommand(
+    [...argv, "--no-recursion", "--null", "--verbatim-files-from", "--files-from=-"],
+    // A name is bytes, whatever their encoding.
+    { ...limits, cwd, stdin: Readable.from(nameList(chosen)), stdout: archive },
+  );
+  work.then(
+    ({ exitCode, stderr }) => {
+      if (exitCode === 0) archive.end();
+      else archive.destroy(contextFailed(`the build context cannot be read: ${stderr.trim().slice(-500)}`));
+    },
+    (error: unknown) => archive.destroy(error instanceof Error ? error : new Error(String(error))),
+  );
+  return bounded(archive);
+}
+
+async function listNames(
+  identity: Identity,
+  cwd: string,
+  limits: { timeoutMs: number; signal?: AbortSignal },
+): Promise<string[]> {
+  const chunks: Buffer[] = [];
+  let sizeBytes = 0;
+  const list = new Writable({
+    write(chunk: Buffer, _encoding, done) {
+      sizeBytes += chunk.length;
+      if (sizeBytes > maxListBytes) done(tooLarge(`${maxListBytes} bytes of file names`));
+      else {
+        chunks.push(chunk);
+        done();
+      }
+    },
+  });
+  const argv = ["find", ".", "-mindepth", "1", "-printf", String.raw`%P\0`];
+  const { exitCode, stderr } = await identity.runCommand(argv, { ...limits, cwd, stdout: list });
+  if (exitCode !== 0) {
+    throw contextFailed(`the build context cannot be read: ${stderr.trim().slice(-500)}`);
+  }
+  const names = Buffer.concat(chunks).toString("latin1").split("\0").slice(0, -1);
+  if (names.length > maxEntries) throw tooLarge(`${maxEntries} files`);
+  return names;
+}
+
+async function readIgnoreFile(
+  identity: Identity,
+  root: string,
+  path: string,
+  limits: { timeoutMs: number; signal?: AbortSignal },
+): Promise<string> {
+  if ((await identity.stat(root, path, limits))?.type !== "file") return "";
+  const bytes = await identity.readFile(root, path, { ...limits, maxBytes: maxIgnoreBytes });
+  return bytes.toString("latin1");
+}
+
+async function chooseNames(
+  names: readonly string[],
+  ignoreText: string,
+  always: ReadonlySet<string>,
+): Promise<string[]> {
+  const patterns = readIgnorePatterns(ignoreText);
+  const directories = new Map<string, PatternMatches>();
+  const chosen: string[] = [];
+  for (const [index, name] of names.entries()) {
+    if (index % namesPerTurn === 0) await breathe();
+    // A directory is listed before what is in it.
+    const result = patterns.match(name, directories.get(posix.dirname(name)));
+    directories.set(name, result);
+    if (!result.isIgnored || always.has(name)) chosen.push(name);
+  }
+  return chosen;
+}
+
+function* nameList(names: readonly string[]): Generator<Buffer> {
+  for (let at = 0; at < names.length; at += namesPerTurn) {
+    const text = names
+      .slice(at, at + namesPerTurn)
+      .map((name) => `./${name}\0`)
+      .join("");
+    yield Buffer.from(text, "latin1");
+  }
+}
+
+function bounded(archive: Readable): Readable {
+  let passed = 0;
+  const result = new Transform({
+    transform(chunk: Buffer, _encoding, done) {
+      passed += chunk.length;
+      if (passed > maxArchiveBytes) done(tooLarge(`${maxArchiveBytes / 2 ** 30} GiB`));
+      else done(null, chunk);
+    },
+    destroy(error, done) {
+      archive.destroy();
+      done(error);
+    },
+  });
+  archive.once("error", (error) => result.destroy(error));
+  return archive.pipe(result);
+}
+
+function tooLarge(bound: string): SvcError {
+  return new SvcError(
+    "resource_exhausted",
+    "too_many",
+    `the build context has more than ${bound}; leave out what the build does not need in .dockerignore`,
+  );
+}
+
+function contextFailed(message: string): SvcError {
+  return failedPrecondition("build_failed", message, { payload: { signal: "", lastLines: [] } });
+}

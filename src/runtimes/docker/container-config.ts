@@ -1,0 +1,176 @@
+/** From manifest and settings to what the engine is told when the app's container is made. */
+import { createHash } from "node:crypto";
+import type { ContainerCreateOptions, HostConfig } from "dockerode";
+import { appLabels } from "../../docker/attribution.ts";
+import type { DockerRuntime, HealthCheck, Manifest, RestartPolicy } from "../../packages/manifest.ts";
+import { resolvePorts, resolveSettings } from "../../packages/settings.ts";
+import { ownerSpec } from "../container-policy.ts";
+import type { RunnableApp } from "../runtime.ts";
+import { appMounts, containerEnvironment, containerExpander } from "./container-scope.ts";
+
+export interface ContainerConfigOptions {
+  /** Id of the local image, such as `sha256:…`. */
+  imageId: string;
+  /** Whose the app's files are. */
+  owner: { uid: number; gid: number };
+  /** Which store the app belongs to. */
+  storeId: string;
+}
+
+/** A container to be made: its options, and what tells it from that of any other configuration, image or version. */
+export interface ContainerConfig {
+  readonly name: string;
+  readonly release: string;
+  readonly options: ContainerCreateOptions & { readonly HostConfig: HostConfig };
+}
+
+/** The label that tells the container of one configuration, image and version from those of others. */
+export const releaseLabel = "svc.release";
+
+/** What a rotated log may hold. */
+const logFiles = { "max-size": "10m", "max-file": "5" };
+const releaseLength = 16;
+const nanosecondsPerMs = 1_000_000;
+const nanoCpus = 1_000_000_000;
+
+/** @throws Error for an app that does not run as one container */
+export function containerConfig(app: RunnableApp, options: ContainerConfigOptions): ContainerConfig {
+  const { runtime } = app.manifest;
+  if (runtime.kind !== "docker") throw new Error(`app ${app.id} runs as ${runtime.kind}`);
+  const plain = createOptions(app, runtime, options);
+  const release = createHash("sha256")
+    .update(JSON.stringify([app.version, plain]))
+    .digest("hex")
+    .slice(0, releaseLength);
+  const labels = { ...appLabels(app.id, options.storeId), [releaseLabel]: release };
+  const name = `svc-${app.id}-${release}`;
+  return { name, release, options: { ...plain, name, Labels: labels } };
+}
+
+function createOptions(
+  app: RunnableApp,
+  runtime: DockerRuntime,
+  { imageId, owner }: ContainerConfigOptions,
+): ContainerConfig["options"] {
+  const { manifest } = app;
+  const expand = containerExpander(app);
+  const { args } = resolveSettings(manifest, app.settings);
+  const command = [...(runtime.command ?? []).map(expand), ...args];
+  const env = Object.entries(containerEnvironment(app, runtime)).map(([name, value]) => `${name}=${value}`);
+  // Root in the container is root on the files that it mounts: others' apps run as their owners.
+  const user = runtime.user ?? (owner.uid === 0 ? undefined : ownerSpec(owner));
+  return {
+    Image: imageId,
+    Env: env,
+    ...(command.length > 0 && { Cmd: command }),
+    ...(runtime.entrypoint !== undefined && { Entrypoint: runtime.entrypoint }),
+    ...(runtime.workingDir !== undefined && { WorkingDir: runtime.workingDir }),
+    ...(user !== undefined && { User: user }),
+    ...healthcheckOf(manifest, expand),
+    StopSignal: manifest.stop.signal,
+    // For when the engine itself ends it, at a shutdown of the host.
+    StopTimeout: Math.ceil(manifest.stop.graceMs / 1000),
+    ...portsOf(app, runtime),
+    HostConfig: hostConfig(app, runtime),
+  };
+}
+
+function hostConfig(app: RunnableApp, runtime: DockerRuntime): HostConfig {
+  const { limits, restart } = app.manifest;
+  const mounts = [
+    ...appMounts(app, runtime),
+    ...runtime.mounts.map(({ source, target, read_only: readOnly = false }) => ({
+      source,
+      target,
+      readOnly,
+    })),
+  ];
+  return {
+    Init: true,
+    SecurityOpt: ["no-new-privileges"],
+    LogConfig: { Type: "json-file", Config: logFiles },
+    RestartPolicy: restartPolicy(restart),
+    NetworkMode: runtime.network,
+    // Not `Binds`: those are made by the engine, as root, where they are missing.
+    Mounts: mounts.map(({ source, target, readOnly }) => ({
+      Type: "bind" as const,
+      Source: source,
+      Target: target,
+      ReadOnly: readOnly,
+      BindOptions: { Propagation: "rprivate" as const },
+    })),
+    ...(runtime.privileged && { Privileged: true }),
+    ...(runtime.pid === "host" && { PidMode: "host" }),
+    ...(runtime.ipc === "host" && { IpcMode: "host" }),
+    ...(runtime.capabilities.length > 0 && { CapAdd: runtime.capabilities }),
+    ...(runtime.devices.length > 0 && { Devices: runtime.devices.map(deviceMapping) }),
+    ...(limits.memoryBytes !== undefined && { Memory: limits.memoryBytes }),
+    ...(limits.cpus !== undefined && { NanoCpus: Math.round(limits.cpus * nanoCpus) }),
+    ...(limits.openFiles !== undefined && {
+      Ulimits: [{ Name: "nofile", Soft: limits.openFiles, Hard: limits.openFiles }],
+    }),
+    ...(runtime.network === "bridge" && { PortBindings: portBindings(app) }),
+  };
+}
+
+/** The engine restarts with a back-off of its own: 100 ms, doubled up to a minute. */
+function restartPolicy({ policy, maxAttempts }: RestartPolicy): NonNullable<HostConfig["RestartPolicy"]> {
+  switch (policy) {
+    case "always":
+      return { Name: "unless-stopped" };
+    case "on-failure":
+      // 0 means without end, to the engine as well.
+      return { Name: "on-failure", MaximumRetryCount: maxAttempts };
+    case "never":
+      return { Name: "no" };
+  }
+}
+
+function deviceMapping(path: string): {
+  PathOnHost: string;
+  PathInContainer: string;
+  CgroupPermissions: string;
+} {
+  return { PathOnHost: path, PathInContainer: path, CgroupPermissions: "rwm" };
+}
+
+/** Ports of the container by those of the host, resolved from the settings. */
+function containerPorts(app: RunnableApp): { inside: string; port: number }[] {
+  const declared = new Map(app.manifest.ports.map((port) => [port.name, port.containerPort]));
+  return resolvePorts(app.manifest, app.settings).map(({ name, protocol, port }) => ({
+    inside: `${declared.get(name) ?? port}/${protocol}`,
+    port,
+  }));
+}
+
+function portsOf(app: RunnableApp, runtime: DockerRuntime): Pick<ContainerCreateOptions, "ExposedPorts"> {
+  if (runtime.network !== "bridge") return {};
+  return { ExposedPorts: Object.fromEntries(containerPorts(app).map(({ inside }) => [inside, {}])) };
+}
+
+function portBindings(app: RunnableApp): Record<string, { HostIp: string; HostPort: string }[]> {
+  const bindings: Record<string, { HostIp: string; HostPort: string }[]> = {};
+  for (const { inside, port } of containerPorts(app)) {
+    (bindings[inside] ??= []).push({ HostIp: "0.0.0.0", HostPort: String(port) });
+  }
+  return bindings;
+}
+
+/** A command is the engine's to run, inside; http and tcp are asked from outside, and then the image's own check is off. */
+function healthcheckOf(
+  { health }: Manifest,
+  expand: (text: string) => string,
+): Pick<ContainerCreateOptions, "Healthcheck"> {
+  if (health === undefined) return {};
+  if (health.probe.kind !== "exec") return { Healthcheck: { Test: ["NONE"] } };
+  return { Healthcheck: { Test: ["CMD", ...health.probe.argv.map(expand)], ...healthTimes(health) } };
+}
+
+function healthTimes({ intervalMs, timeoutMs, startPeriodMs, retries }: HealthCheck) {
+  return {
+    Interval: intervalMs * nanosecondsPerMs,
+    Timeout: timeoutMs * nanosecondsPerMs,
+    StartPeriod: startPeriodMs * nanosecondsPerMs,
+    Retries: retries,
+  };
+}

@@ -1,0 +1,72 @@
+/** What the API shows and does of the images of apps. */
+import { failedPrecondition, notFound } from "../../errors.ts";
+import type {
+  EngineNeeds,
+  ImageRuntime,
+  RunnableApp,
+  RuntimeDisk,
+  RuntimeImage,
+  RuntimeStack,
+  RuntimeWork,
+} from "../runtime.ts";
+import { dockerRuntime, withTag, type AppImages, type CredentialsOf } from "./app-images.ts";
+import { checkFreshness, localDigests, pinnedBy, tagOf } from "./image-freshness.ts";
+
+const versionLabel = "org.opencontainers.image.version";
+
+export class DockerImages implements ImageRuntime {
+  readonly #images: AppImages;
+  readonly #credentialsOf: CredentialsOf;
+
+  constructor(images: AppImages, credentialsOf: CredentialsOf) {
+    this.#images = images;
+    this.#credentialsOf = credentialsOf;
+  }
+
+  /** Its image, and no volumes: it keeps its data in its own directory. */
+  needs(app: RunnableApp): Promise<EngineNeeds> {
+    return Promise.resolve({ images: [this.#images.reference(app)], volumes: [] });
+  }
+
+  async image(
+    app: RunnableApp,
+    { checkRemote, signal }: { checkRemote: boolean; signal?: AbortSignal },
+  ): Promise<RuntimeImage> {
+    const reference = this.#images.reference(app);
+    const local = await this.#images.local(app, signal);
+    const labels = local?.Config.Labels as Readonly<Record<string, string>> | null | undefined;
+    const version = labels?.[versionLabel] ?? tagOf(reference);
+    return {
+      reference,
+      ...(version !== undefined && { version }),
+      ...(local && { localDigest: localDigests(local)[0] ?? local.Id }),
+      ...(checkRemote && (await checkFreshness(this.#credentialsOf, app, reference, local, signal))),
+    };
+  }
+
+  async pull(app: RunnableApp, work: RuntimeWork): Promise<{ changed: boolean; digest: string }> {
+    const { image } = dockerRuntime(app);
+    const reason = image === undefined ? "it was built here" : pinnedBy(withTag(image));
+    if (image === undefined || reason !== undefined) {
+      const message = `the image of app "${app.id}" is not pulled afresh: ${reason ?? ""}; upgrade the app instead`;
+      throw failedPrecondition("pinned_image", message);
+    }
+    const before = await this.#images.local(app, work.signal);
+    if (before !== undefined && localDigests(before).length === 0) {
+      throw failedPrecondition("pinned_image", `the image ${image} was built on this host, not pulled`);
+    }
+    await this.#images.pull(app.ownerUid, image, work);
+    const after = await this.#images.local(app, work.signal);
+    if (after === undefined) throw notFound("image", image);
+    return { changed: after.Id !== before?.Id, digest: localDigests(after)[0] ?? after.Id };
+  }
+
+  async disk(app: RunnableApp, signal?: AbortSignal): Promise<RuntimeDisk> {
+    const local = await this.#images.local(app, signal);
+    return { ...(local && { imageBytes: local.Size }), volumes: [] };
+  }
+
+  async stacks(): Promise<RuntimeStack[]> {
+    return Promise.resolve([]);
+  }
+}

@@ -1,0 +1,31 @@
+/** What the engine tells while it pulls or builds: JSON objects, one after another. */
+import { SvcError } from "../../errors.ts";
+
+export interface EngineMessage {
+  /** A line of a build, or a part of one. */
+  readonly stream?: string;
+  /** What a pull does, with the layer as `id`. */
+  readonly status?: string;
+  readonly id?: string;
+  readonly progressDetail?: { readonly current?: number; readonly total?: number };
+  readonly error?: string;
+  readonly errorDetail?: { readonly code?: number; readonly message?: string };
+  readonly aux?: { readonly ID?: string };
+}
+
+const maxMessageLength = 1024 * 1024;
+
+export async function* readMessages(stream: NodeJS.ReadableStream): AsyncGenerator<EngineMessage, void> {
+  let rest = "";
+  for await (const chunk of stream.setEncoding("utf8")) {
+    const lines = (rest + (chunk as string)).split("\n");
+    rest = lines.pop() ?? "";
+    if (rest.length > maxMessageLength) {
+      throw new SvcError("unavailable", "unavailable", "the container engine answers what is no progress");
+    }
+    for (const line of lines) {
+      if (line.trim() !== "") yield JSON.parse(line) as EngineMessage;
+    }
+  }
+  if (rest.trim() !== "") yield JSON.parse(rest) as EngineMessage;
+}

@@ -1,0 +1,115 @@
+import type { DockerEngine } from "../../docker/engine.ts";
+import { failedPrecondition, SvcError } from "../../errors.ts";
+import type { Identity } from "../../identity/identity.ts";
+import type { RuntimeWork } from "../runtime.ts";
+import { openBuildContext } from "./build-context.ts";
+import { readMessages } from "./engine-messages.ts";
+
+export interface BuildOptions extends RuntimeWork {
+  /** Reads the context. */
+  identity: Identity;
+  /** The app's directory, absolute. */
+  root: string;
+  /** The context, relative to `root`. */
+  context: string;
+  /** Relative to the context. */
+  dockerfile: string;
+  target?: string | undefined;
+  args: Readonly<Record<string, string>>;
+  /** What the image is called, with a tag. */
+  tag: string;
+  labels: Readonly<Record<string, string>>;
+}
+
+const buildTimeoutMs = 60 * 60_000;
+/** Lines of a failed build that its error carries. */
+const keptLines = 20;
+
+/**
+ * Builds an image; what it prints is progress.
+ * @throws SvcError `build_failed` with its last lines; what {@link openBuildContext} throws
+ */
+export async function buildImage(engine: DockerEngine, options: BuildOptions): Promise<void> {
+  const { identity, root, context, dockerfile, target, args, tag, labels, signal } = options;
+  const lines = new BuildLines((message) => options.onProgress?.({ step: "build", message }));
+  await engine.operate(
+    `build ${tag}`,
+    async (docker, ended) => {
+      const archive = await openBuildContext({
+        ...{ identity, root, path: context, dockerfile, timeoutMs: buildTimeoutMs },
+        signal: ended,
+      });
+      let archiveError: Error | undefined;
+      archive.once("error", (error) => (archiveError = error));
+      try {
+        const answer = await docker.buildImage(archive, {
+          t: tag,
+          dockerfile,
+          buildargs: { ...args },
+          labels: { ...labels },
+          rm: true,
+          forcerm: true,
+          ...(target !== undefined && { target }),
+        });
+        for await (const { stream = "", error, errorDetail } of readMessages(answer)) {
+          lines.add(stream);
+          if (error !== undefined) throw buildFailed(tag, error, errorDetail?.code, lines.end());
+        }
+      } catch (error) {
+        // The owner's side broke first: that is what to tell.
+        if (archiveError !== undefined) throw archiveError;
+        if (error instanceof SvcError || !isRefusal(error)) throw error;
+        throw buildFailed(tag, error.message, undefined, lines.end());
+      } finally {
+        archive.destroy();
+      }
+    },
+    { timeoutMs: buildTimeoutMs, signal },
+  );
+}
+
+function isRefusal(error: unknown): error is Error {
+  return error instanceof Error && "statusCode" in error;
+}
+
+function buildFailed(
+  tag: string,
+  words: string,
+  exitCode: number | undefined,
+  lastLines: readonly string[],
+): SvcError {
+  const isCode = exitCode !== undefined && exitCode > 0;
+  return failedPrecondition("build_failed", `the image ${tag} cannot be built: ${words.slice(0, 1_000)}`, {
+    payload: { ...(isCode && { exitCode }), signal: "", lastLines: [...lastLines] },
+  });
+}
+
+/** Puts what a build prints together to lines, and keeps the last ones. */
+class BuildLines {
+  readonly #onLine: (line: string) => void;
+  readonly #last: string[] = [];
+  #rest = "";
+
+  constructor(onLine: (line: string) => void) {
+    this.#onLine = onLine;
+  }
+
+  add(text: string): void {
+    const lines = (this.#rest + text).split(/\r?\n|\r/);
+    this.#rest = (lines.pop() ?? "").slice(-16_384);
+    for (const line of lines) this.#keep(line);
+  }
+
+  end(): readonly string[] {
+    if (this.#rest !== "") this.#keep(this.#rest);
+    this.#rest = "";
+    return this.#last;
+  }
+
+  #keep(line: string): void {
+    if (line.trim() === "") return;
+    this.#last.push(line);
+    if (this.#last.length > keptLines) this.#last.shift();
+    this.#onLine(line);
+  }
+}

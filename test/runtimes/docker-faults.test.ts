@@ -1,0 +1,90 @@
+/** The engine away, hung or restarting (threats 48). */
+import assert from "node:assert/strict";
+import { SvcError } from "../../src/errors.ts";
+import { dockerTest, needsDocker, sharedEngine } from "../support/docker-test.ts";
+import { eventually } from "../support/eventually.ts";
+import { DockerFixture } from "./support/docker-fixture.ts";
+
+const engineNow = sharedEngine();
+const forever = `docker: { image: "svc/shell:1" }\n`;
+
+dockerTest(
+  `what ran runs again after the engine was restarted, what was stopped does not${needsDocker}`,
+  async (t) => {
+    const engine = engineNow();
+    await engine.images.build("svc/shell:1");
+    await using fixture = await DockerFixture.create(engine);
+    const { runtime } = fixture;
+    const policies = ["always", "on-failure", "never"];
+    const apps = [];
+    for (const policy of policies) {
+      const app = await fixture.app(policy, `${forever}restart: { policy: ${policy} }`);
+      await runtime.prepare(app, {});
+      await runtime.start(app);
+      apps.push(app);
+    }
+    const stopped = await fixture.app("stopped", forever);
+    await runtime.prepare(stopped, {});
+    await runtime.start(stopped);
+    await runtime.stop(stopped);
+    await engine.stop();
+    await eventually(() => {
+      for (const id of policies) assert.equal(runtime.status(id)?.state, "UNKNOWN");
+    }, 5_000);
+    t.regex(runtime.status("always")!.reason, /container engine/);
+    t.is(runtime.status("stopped")?.state, "STOPPED");
+    const error = await runtime.stop(apps[0]!).then(
+      () => undefined,
+      (reason: unknown) => reason,
+    );
+    t.true(error instanceof SvcError && error.code === "unavailable");
+    t.is((await runtime.stats(apps)).size, 0);
+    await engine.start();
+    await eventually(() => {
+      for (const id of policies) assert.equal(runtime.status(id)?.state, "RUNNING", id);
+    }, 5_000);
+    t.is(runtime.status("stopped")?.state, "STOPPED");
+    for (const app of [...apps, stopped]) await runtime.remove(app);
+  },
+);
+
+dockerTest(
+  `an engine that hangs is away, and its apps are back within 5 s of its return${needsDocker}`,
+  async (t) => {
+    const engine = engineNow();
+    await engine.images.build("svc/shell:1");
+    await using fixture = await DockerFixture.create(engine);
+    const { runtime } = fixture;
+    const app = await fixture.app("hung", forever);
+    await runtime.prepare(app, {});
+    await runtime.start(app);
+    const startedAtMs = runtime.status("hung")!.startedAtMs;
+    engine.pause();
+    try {
+      await eventually(() => assert.equal(runtime.status("hung")?.state, "UNKNOWN"), 15_000);
+    } finally {
+      engine.resume();
+    }
+    await eventually(() => assert.equal(runtime.status("hung")?.state, "RUNNING"), 5_000);
+    t.is(runtime.status("hung")?.startedAtMs, startedAtMs);
+    await runtime.remove(app);
+  },
+);
+
+dockerTest(`a daemon that starts before its engine finds its apps later${needsDocker}`, async (t) => {
+  const engine = engineNow();
+  await engine.images.build("svc/shell:1");
+  const first = await DockerFixture.create(engine);
+  const app = await first.app("early", `${forever}restart: { policy: never }`);
+  await first.runtime.prepare(app, {});
+  await first.runtime.start(app);
+  await first[Symbol.asyncDispose]();
+  await engine.stop();
+  await using second = await DockerFixture.create(engine, { store: first.store, bootedAtMs: Date.now() });
+  t.is(await second.runtime.adopt(app), "running");
+  t.is(second.runtime.status("early")?.state, "UNKNOWN");
+  await engine.start();
+  // The host was booted since: it starts again.
+  await eventually(() => assert.equal(second.runtime.status("early")?.state, "RUNNING"), 5_000);
+  await second.runtime.remove(app);
+});

@@ -1,0 +1,210 @@
+/** What the engine may be told for whom (decisions 20, threats 32): every way to say it, read from the engine's own options. */
+import { join } from "node:path";
+import test from "ava";
+import { SvcError } from "../../src/errors.ts";
+import { createIdentities } from "../../src/identity/identity.ts";
+import type { Manifest } from "../../src/packages/manifest.ts";
+import { requireAllowed } from "../../src/runtimes/container-policy.ts";
+import { createClaims } from "../../src/runtimes/docker/create-claims.ts";
+import { isRoot, needsRoot } from "../support/daemon.ts";
+import { nobody, policyDirectory } from "./support/policy-app.ts";
+
+type Permission = Manifest["permissions"][number];
+const rootTest = isRoot ? test : test.skip;
+const place = await policyDirectory();
+const identities = createIdentities();
+test.after.always(async () => {
+  await place[Symbol.asyncDispose]();
+  await identities[Symbol.asyncDispose]();
+});
+
+const socket = "/srv/engine/docker.sock";
+const owner = `${nobody}:${nobody}`;
+
+async function verdict(options: object, ownerUid: number, permissions: Permission[] = []): Promise<string> {
+  const claims = createClaims(options);
+  try {
+    await requireAllowed(place.app(ownerUid, permissions), [claims], {
+      identity: await identities.as(nobody),
+      engineSockets: [socket],
+      unprivilegedPortStart: 1024,
+    });
+    return "allowed";
+  } catch (error) {
+    if (error instanceof SvcError && error.reason === "denied") return error.message;
+    throw error;
+  }
+}
+
+const host = (options: object): object => ({ User: owner, HostConfig: options });
+const bind = (source: string, more: object = {}): object => ({
+  Type: "bind",
+  Source: source,
+  Target: "/x",
+  ...more,
+});
+
+const refused: [name: string, permission: Permission, options: object][] = [
+  ["privileged", "privileged", host({ Privileged: true })],
+  ["host network", "host_network", host({ NetworkMode: "host" })],
+  ["another's network namespace", "host_network", host({ NetworkMode: "container:abc" })],
+  ["a namespace by its path", "host_network", host({ NetworkMode: "ns:/proc/1/ns/net" })],
+  ["another's network", "host_network", host({ NetworkMode: "other_default" })],
+  ["another's network as endpoint", "host_network", { NetworkingConfig: { EndpointsConfig: { other: {} } } }],
+  ["host pids", "host_pid", host({ PidMode: "host" })],
+  ["another's pids", "host_pid", host({ PidMode: "container:abc" })],
+  ["host ipc", "host_ipc", host({ IpcMode: "host" })],
+  ["another's ipc", "host_ipc", host({ IpcMode: "container:abc" })],
+  ["host name of the host", "privileged", host({ UTSMode: "host" })],
+  ["no user namespace", "privileged", host({ UsernsMode: "host" })],
+  ["control groups of the host", "privileged", host({ CgroupnsMode: "host" })],
+  ["the old cgroup mode", "privileged", host({ Cgroup: "container:abc" })],
+  ["a device", "devices", host({ Devices: [{ PathOnHost: "/dev/sda", PathInContainer: "/dev/sda" }] })],
+  ["a device without a path", "devices", host({ Devices: [{}] })],
+  ["a device request", "devices", host({ DeviceRequests: [{ Driver: "nvidia", Count: -1 }] })],
+  ["a device rule", "devices", host({ DeviceCgroupRules: ["a *:* rwm"] })],
+  ["a capability", "capabilities", host({ CapAdd: ["SYS_ADMIN"] })],
+  ["all capabilities", "capabilities", host({ CapAdd: ["ALL"] })],
+  ["a lower-case capability", "capabilities", host({ CapAdd: ["cap_net_raw"] })],
+  ["a capability as text", "capabilities", host({ CapAdd: "ALL" })],
+  ["no AppArmor", "privileged", host({ SecurityOpt: ["apparmor=unconfined"] })],
+  ["no AppArmor, by a colon", "privileged", host({ SecurityOpt: ["apparmor:unconfined"] })],
+  ["no seccomp", "privileged", host({ SecurityOpt: ["seccomp=unconfined"] })],
+  [
+    "its own seccomp profile",
+    "privileged",
+    host({ SecurityOpt: ['seccomp={"defaultAction":"SCMP_ACT_ALLOW"}'] }),
+  ],
+  ["no SELinux", "privileged", host({ SecurityOpt: ["label=disable"] })],
+  ["an SELinux type", "privileged", host({ SecurityOpt: ["label:type:spc_t"] })],
+  ["the kernel's paths", "privileged", host({ SecurityOpt: ["systempaths=unconfined"] })],
+  ["new privileges", "privileged", host({ SecurityOpt: ["no-new-privileges=false"] })],
+  ["no masked paths", "privileged", host({ MaskedPaths: [] })],
+  ["no read-only paths", "privileged", host({ ReadonlyPaths: [] })],
+  ["kernel parameters", "privileged", host({ Sysctls: { "kernel.shm_rmid_forced": "1" } })],
+  ["another runtime", "privileged", host({ Runtime: "sysbox" })],
+  ["another cgroup parent", "privileged", host({ CgroupParent: "/system.slice" })],
+  ["a group of the host", "privileged", host({ GroupAdd: ["docker"] })],
+  ["the OOM killer off", "privileged", host({ OomKillDisable: true })],
+  ["a better OOM score", "privileged", host({ OomScoreAdj: -1000 })],
+  [
+    "limits on devices of the host",
+    "privileged",
+    host({ BlkioDeviceReadBps: [{ Path: "/dev/sda", Rate: 1 }] }),
+  ],
+  ["storage options", "privileged", host({ StorageOpt: { size: "100G" } })],
+  ["an option of tomorrow", "privileged", host({ UseApiSocket: true })],
+  ["an option of tomorrow beside", "privileged", { ...host({}), HostAccess: "all" }],
+  ["a hardware address", "privileged", { ...host({}), MacAddress: "02:42:ac:11:00:02" }],
+  ["a file that the engine writes", "privileged", host({ ContainerIDFile: "/etc/cron.d/x" })],
+  ["the log of the host", "privileged", host({ LogConfig: { Type: "journald" } })],
+  ["a link to another's container", "host_network", host({ Links: ["other:db"] })],
+  ["another's volumes", "host_mounts", host({ VolumesFrom: ["other"] })],
+  ["another's volume by name", "host_mounts", host({ Mounts: [{ Type: "volume", Source: "other_data" }] })],
+  ["another's volume as a bind", "host_mounts", host({ Binds: ["other_data:/x"] })],
+  ["a volume driver", "host_mounts", host({ VolumeDriver: "rexray" })],
+  [
+    "a volume that is a bind",
+    "host_mounts",
+    host({
+      Mounts: [
+        {
+          Type: "volume",
+          VolumeOptions: { DriverConfig: { Options: { type: "none", o: "bind", device: "/" } } },
+        },
+      ],
+    }),
+  ],
+  ["a mount of a kind of tomorrow", "host_mounts", host({ Mounts: [{ Type: "cluster", Source: "x" }] })],
+  ["a mount without a kind", "host_mounts", host({ Mounts: [{ Source: "/etc" }] })],
+  ["/etc as a mount", "host_mounts", host({ Mounts: [bind("/etc")] })],
+  ["/etc as a mount to read", "host_mounts", host({ Mounts: [bind("/etc", { ReadOnly: true })] })],
+  ["/etc as a bind", "host_mounts", host({ Binds: ["/etc:/x:ro"] })],
+  ["/etc behind the app's directory", "host_mounts", host({ Binds: [`${place.dir}/../../../etc:/x`] })],
+  ["a relative source", "engine_socket", host({ Mounts: [bind("etc")] })],
+  ["the directory above", "host_mounts", host({ Mounts: [bind(join(place.dir, ".."))] })],
+  ["a directory with the same beginning", "host_mounts", host({ Mounts: [bind(`${place.dir}-evil`)] })],
+  [
+    "shared mounts",
+    "host_mounts",
+    host({ Mounts: [bind(place.dir, { BindOptions: { Propagation: "rshared" } })] }),
+  ],
+  ["slave mounts as a bind", "host_mounts", host({ Binds: [`${place.dir}:/x:rslave`] })],
+  ["the engine's socket", "engine_socket", host({ Mounts: [bind("/var/run/docker.sock")] })],
+  [
+    "the engine's socket as a bind",
+    "engine_socket",
+    host({ Binds: ["/run/docker.sock:/var/run/docker.sock:ro"] }),
+  ],
+  ["the engine's socket with dots", "engine_socket", host({ Binds: ["/srv/x/..//engine/./docker.sock:/s"] })],
+  ["this engine's socket", "engine_socket", host({ Mounts: [bind(socket)] })],
+  ["the directory of the engine's socket", "engine_socket", host({ Mounts: [bind("/srv/engine/")] })],
+  ["containerd's socket", "engine_socket", host({ Mounts: [bind("/run/containerd")] })],
+  ["everything", "engine_socket", host({ Binds: ["/:/host:ro"] })],
+];
+
+for (const [name, permission, options] of refused) {
+  rootTest(`${name}: not for others, for root with ${permission}${needsRoot}`, async (t) => {
+    t.regex(await verdict(options, nobody), /which only root's own apps may/);
+    t.regex(await verdict(options, 0), new RegExp(`add "${permission}" to the manifest's permissions`));
+    t.is(await verdict(options, 0, [permission]), "allowed");
+  });
+}
+
+const links: [name: string, path: string][] = [
+  ["a link out of the app's directory", "repo/etc"],
+  ["a link in the place of a volume", "volumes/out"],
+  ["a path behind a link", "repo/etc/cron.d"],
+  ["a path behind a link that stays inside", "repo/behind/data"],
+  ["a path that is not there", "repo/missing"],
+];
+for (const [name, path] of links) {
+  rootTest(`${name} is mounted for nobody${needsRoot}`, async (t) => {
+    for (const uid of [nobody, 0]) {
+      const options = host({ Mounts: [bind(join(place.dir, path))] });
+      t.regex(await verdict(options, uid, ["host_mounts", "engine_socket"]), /is to be mounted and is/);
+    }
+  });
+}
+
+const allowed: [name: string, options: object][] = [
+  ["nothing", {}],
+  [
+    "its own directories",
+    host({ Mounts: [bind(join(place.dir, "volumes/media")), bind(join(place.dir, "data"))] }),
+  ],
+  ["its own directory as a bind", host({ Binds: [`${place.dir}/data:/x:rw`] })],
+  ["a file of its own", host({ Mounts: [bind(join(place.dir, "repo/app.conf"))] })],
+  ["private mounts", host({ Mounts: [bind(place.dir, { BindOptions: { Propagation: "rprivate" } })] })],
+  ["memory as a file system", host({ Mounts: [{ Type: "tmpfs", Target: "/x" }], Tmpfs: { "/run": "" } })],
+  ["a volume without a name", host({ Mounts: [{ Type: "volume", Target: "/x" }] })],
+  ["no new privileges", host({ SecurityOpt: ["no-new-privileges"] })],
+  ["fewer capabilities", host({ CapDrop: ["ALL"] })],
+  ["its own namespaces", host({ NetworkMode: "bridge", IpcMode: "private", CgroupnsMode: "private" })],
+  ["limits", host({ Memory: 1e8, NanoCpus: 1e9, PidsLimit: 100, Ulimits: [] })],
+  ["what is off", host({ Privileged: false, Devices: [], CapAdd: null, Runtime: "", Sysctls: {} })],
+  ["a high port", host({ PortBindings: { "80/tcp": [{ HostPort: "8080" }] } })],
+  ["any free port", host({ PortBindings: { "80/tcp": [{ HostPort: "" }] } })],
+  ["any user where nothing is mounted", { User: "root" }],
+  ["any user that only reads", { User: "0", HostConfig: { Binds: [`${place.dir}/repo:/x:ro`] } }],
+];
+for (const [name, options] of allowed) {
+  rootTest(`${name}: for everybody${needsRoot}`, async (t) => {
+    t.is(await verdict(options, nobody), "allowed");
+    t.is(await verdict(options, 0), "allowed");
+  });
+}
+
+for (const user of ["", "root", "0:0", "1", "node", `${nobody}`, `${nobody}:0`, `0${nobody}`]) {
+  rootTest(`who writes into an owner's directory is its owner, not "${user}"${needsRoot}`, async (t) => {
+    const options = { User: user, HostConfig: { Mounts: [bind(join(place.dir, "data"))] } };
+    t.regex(await verdict(options, nobody), /it may only as its owner/);
+    t.is(await verdict(options, 0), "allowed");
+  });
+}
+
+rootTest(`ports below 1024 are root's${needsRoot}`, async (t) => {
+  const options = host({ PortBindings: { "80/tcp": [{ HostPort: "8080" }, { HostPort: "80" }] } });
+  t.regex(await verdict(options, nobody), /publishes port 80/);
+  t.is(await verdict(options, 0), "allowed");
+});

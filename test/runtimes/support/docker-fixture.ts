@@ -1,0 +1,103 @@
+/** A docker runtime over an engine of the test's own, and apps that belong to nobody. */
+import { chmod, mkdir, mkdtemp } from "node:fs/promises";
+import { dirname, join } from "node:path";
+import { createDockerEngine } from "../../../src/docker/engine.ts";
+import { EngineEvents } from "../../../src/docker/events.ts";
+import { EngineState } from "../../../src/docker/engine-state.ts";
+import { createIdentities } from "../../../src/identity/identity.ts";
+import { readBootTimeMs } from "../../../src/lib/boot-time.ts";
+import { createManifestParser } from "../../../src/packages/manifest-parser.ts";
+import { createSettingsValidator } from "../../../src/packages/settings-validator.ts";
+import { DockerRuntime, type DockerRuntimeOptions } from "../../../src/runtimes/docker/docker-runtime.ts";
+import type { RunnableApp } from "../../../src/runtimes/runtime.ts";
+import type { JsonObject } from "../../../src/lib/json.ts";
+import type { TestEngine } from "../../support/docker.ts";
+
+export const nobody = 65534;
+const parser = createManifestParser(createSettingsValidator());
+
+export interface AppOptions {
+  /** Default: the id. */
+  version?: string;
+  settings?: JsonObject;
+  uid?: number;
+  /** Files of the checkout, by path. */
+  files?: Readonly<Record<string, string>>;
+}
+
+export class DockerFixture implements AsyncDisposable {
+  readonly engine: TestEngine;
+  readonly store: string;
+  readonly identities = createIdentities();
+  readonly log: string[] = [];
+  readonly runtime: DockerRuntime;
+  readonly #resources: AsyncDisposableStack;
+
+  private constructor(
+    engine: TestEngine,
+    store: string,
+    overrides: Partial<DockerRuntimeOptions>,
+    bootedAtMs: number,
+  ) {
+    this.engine = engine;
+    this.store = store;
+    const resources = new AsyncDisposableStack();
+    const client = resources.use(createDockerEngine({ socket: engine.socket }));
+    const events = resources.use(new EngineEvents({ engine: client }));
+    const state = resources.use(new EngineState({ engine: client, events }));
+    this.runtime = resources.use(
+      new DockerRuntime({
+        engine: client,
+        events,
+        state,
+        identities: this.identities,
+        storeId: "test",
+        credentialsOf: async () => undefined,
+        settleMs: 300,
+        bootedAtMs,
+        unprivilegedPortStart: 1024,
+        log: (message, details) => this.log.push(`${message} ${JSON.stringify(details)}`),
+        ...overrides,
+      }),
+    );
+    this.#resources = resources;
+  }
+
+  /** @param store an earlier fixture's, for a daemon that starts over it */
+  static async create(
+    engine: TestEngine,
+    overrides: Partial<DockerRuntimeOptions> & { store?: string } = {},
+  ): Promise<DockerFixture> {
+    const { store = await mkdtemp(join(engine.dir, "store-")), ...options } = overrides;
+    await chmod(engine.dir, 0o755);
+    await chmod(store, 0o755);
+    await mkdir(join(store, "apps"), { recursive: true, mode: 0o755 });
+    return new DockerFixture(engine, store, options, await readBootTimeMs());
+  }
+
+  /** An app as an install lays it out. @param manifest YAML, without id, name and version */
+  async app(id: string, manifest: string, options: AppOptions = {}): Promise<RunnableApp> {
+    const { version = "1.0.0", settings = {}, uid = nobody, files = {} } = options;
+    const head = `id: ${id}\nname: ${id}\nversion: "${version}"\n`;
+    const parsed = await parser.parse(head + manifest);
+    const directory = join(this.store, "apps", id);
+    const app: RunnableApp = {
+      ...{ id, name: id, ownerUid: uid, uid, directory, runDir: join(this.store, "run", id) },
+      ...{ version, settings, manifest: parsed },
+    };
+    const identity = await this.identities.as(uid);
+    await this.identities.createOwnedDir(directory, uid, 0o700).catch(() => undefined);
+    const volumes = parsed.volumes.map(({ path }) => join("volumes", path));
+    await identity.makeDirs(directory, ["repo", "data", "volumes", ...volumes]);
+    for (const [path, content] of Object.entries(files)) {
+      await identity.makeDirs(directory, [dirname(join("repo", path))]);
+      await identity.writeFile(directory, join("repo", path), content, { mode: 0o644 });
+    }
+    return app;
+  }
+
+  async [Symbol.asyncDispose](): Promise<void> {
+    await this.#resources.disposeAsync();
+    await this.identities[Symbol.asyncDispose]();
+  }
+}
