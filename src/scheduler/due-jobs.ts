@@ -127,7 +127,7 @@ export class DueJobs implements Disposable {
 
 /** Whether nobody has written the job since. */
 function isSame(current: Job, job: Job): boolean {
-  return current.updatedAtMs === job.updatedAtMs;
+  return current.revision === job.revision;
 }
 
 function isWorthRetry({ retries }: Job, { attempt, outcome }: Run): boolean {

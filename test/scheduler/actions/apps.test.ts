@@ -1,0 +1,125 @@
+/** What app actions ask of the apps, and as whom; real apps are in the end-to-end tests. */
+import test from "ava";
+import { SvcError, failedPrecondition } from "../../../src/errors.ts";
+import { createLifecycleAction, type LifecycleVerb } from "../../../src/scheduler/actions/app-lifecycle.ts";
+import { createAppUpdateAction } from "../../../src/scheduler/actions/app-update.ts";
+import { createBackupAction } from "../../../src/scheduler/actions/backup.ts";
+import type { AppCaller } from "../../../src/apps/app-registry.ts";
+import { act, type ActOptions } from "../support/act.ts";
+
+interface FakeOptions {
+  state?: string;
+  fail?: Readonly<Record<string, unknown>>;
+  upToDate?: boolean;
+  hang?: string;
+}
+
+/** Apps that write down what they are asked for. */
+function fakeApps({ state = "RUNNING", fail = {}, upToDate = false, hang }: FakeOptions = {}) {
+  const asked: string[] = [];
+  const callers: AppCaller[] = [];
+  const does = (verb: string) => (id: string, caller: AppCaller) => {
+    asked.push(`${verb} ${id}`);
+    callers.push(caller);
+    if (hang === verb) return new Promise<never>(() => undefined);
+    return verb in fail ? Promise.reject(fail[verb] as Error) : Promise.resolve({});
+  };
+  return {
+    asked,
+    callers,
+    get: () => Promise.resolve({ state }),
+    startApp: does("start"),
+    stopApp: does("stop"),
+    restartApp: does("restart"),
+    upgrade: (id: string, _request: object, caller: AppCaller) =>
+      does("upgrade")(id, caller).then(() => ({ upToDate, from: "1.0", to: upToDate ? "1.0" : "2.0" })),
+    place: () => Promise.resolve({ directory: "/nowhere", uid: 0 }),
+  };
+}
+
+for (const verb of ["start", "stop", "restart"] satisfies LifecycleVerb[]) {
+  for (const [who, options, root] of [
+    ["root", {}, true],
+    ["a user", { ownerUid: 1000, isRoot: false }, false],
+  ] as [string, ActOptions, boolean][]) {
+    test(`app_${verb} as ${who}`, async (t) => {
+      const apps = fakeApps();
+      t.deepEqual(await act(createLifecycleAction(apps, verb), { type: `app_${verb}`, app: "a" }, options), {
+        output: "",
+      });
+      t.deepEqual(apps.asked, [`${verb} a`]);
+      const uid = options.ownerUid ?? 0;
+      t.deepEqual(apps.callers, [{ uid, root, ownerUid: uid }]);
+    });
+  }
+}
+
+test("an operation that goes on does not hold up a run that is ended", async (t) => {
+  const apps = fakeApps({ hang: "stop" });
+  const stop = new AbortController();
+  const running = act(
+    createLifecycleAction(apps, "stop"),
+    { type: "app_stop", app: "a" },
+    { signal: stop.signal },
+  );
+  stop.abort(new Error("too late"));
+  await t.throwsAsync(running, { message: "too late" });
+});
+
+const update = (options: FakeOptions) => {
+  const apps = fakeApps(options);
+  return { apps, run: act(createAppUpdateAction(apps), { type: "app_update", app: "a" }) };
+};
+
+const upgradeFailed = failedPrecondition("build_failed", "the build failed");
+const startFailed = failedPrecondition("start_failed", "the app ended at once");
+
+test("a running app is stopped, upgraded and started again", async (t) => {
+  const { apps, run } = update({});
+  t.deepEqual(await run, { output: "a upgraded from 1.0 to 2.0\n" });
+  t.deepEqual(apps.asked, ["stop a", "upgrade a", "start a"]);
+});
+
+test("also when there is nothing newer", async (t) => {
+  const { apps, run } = update({ upToDate: true });
+  t.is((await run).output, "a 1.0 is up to date\n");
+  t.deepEqual(apps.asked, ["stop a", "upgrade a", "start a"]);
+});
+
+for (const state of ["STOPPED", "FAILED", "CRASHED"]) {
+  test(`an app that is ${state} is upgraded and stays as it is`, async (t) => {
+    const { apps, run } = update({ state });
+    await run;
+    t.deepEqual(apps.asked, ["upgrade a"]);
+  });
+}
+
+test("it is started again when the upgrade fails", async (t) => {
+  const { apps, run } = update({ fail: { upgrade: upgradeFailed } });
+  t.is((await t.throwsAsync(run)).message, "the build failed");
+  t.deepEqual(apps.asked, ["stop a", "upgrade a", "start a"]);
+});
+
+test("both errors are told", async (t) => {
+  const { run } = update({ fail: { upgrade: upgradeFailed, start: startFailed } });
+  t.is(
+    (await t.throwsAsync(run)).message,
+    "the upgrade failed: the build failed; starting the old version again failed too: the app ended at once",
+  );
+});
+
+test("a new version that does not start is the error", async (t) => {
+  const { run } = update({ fail: { start: startFailed } });
+  t.is((await t.throwsAsync(run)).message, "the app ended at once");
+});
+
+test("an app that cannot be stopped is not upgraded", async (t) => {
+  const { apps, run } = update({ fail: { stop: failedPrecondition("app_busy", "busy") } });
+  t.is((await t.throwsAsync(run)).message, "busy");
+  t.deepEqual(apps.asked, ["stop a"]);
+});
+
+test("a backup says plainly that there are none", async (t) => {
+  const error = await t.throwsAsync<SvcError>(act(createBackupAction(), { type: "backup", app: "a" }));
+  t.is(error.message, "this version of svc makes no backups yet");
+});

@@ -1,0 +1,205 @@
+/** From a job that is due to its run: jitter, slots, skips and retries. */
+import assert from "node:assert/strict";
+import test from "ava";
+import type { Job } from "../../src/scheduler/job.ts";
+import { keyText } from "../../src/scheduler/job-key.ts";
+import { readSummaries, type JobSkip } from "../../src/scheduler/run-summaries.ts";
+import { RunSlots } from "../../src/scheduler/run-slots.ts";
+import { eventually } from "../support/eventually.ts";
+import { openRunWorld, untilAborted, type RunWorld } from "./support/run-world.ts";
+
+const fails = () => Promise.resolve({ error: "it failed" });
+const [secondMs, minuteMs] = [1_000, 60_000];
+
+/** Attempts of a job's runs so far, oldest first, once there are so many and none goes. */
+function attempts({ world, runner }: RunWorld, job: Job, count: number): Promise<number[]> {
+  return eventually(() => {
+    const runs = world.log.list(job).reverse();
+    assert.equal(runs.filter(({ outcome }) => outcome !== undefined).length, count);
+    assert.ok(!runner.isGoing(job));
+    return runs.map(({ attempt }) => attempt);
+  });
+}
+
+test("a due job runs with its minute on record", async (t) => {
+  await using world = await openRunWorld(() => Promise.resolve({}));
+  const job = await world.addJob("j");
+  world.due.fire(job, 60_000);
+  await attempts(world, job, 1);
+  t.like(world.world.log.last(job), { trigger: "schedule", attempt: 1, scheduledAtMs: 60_000 });
+});
+
+test("a firing that meets the run before is skipped and counted, whoever started that", async (t) => {
+  await using world = await openRunWorld((_job, work) => untilAborted(work));
+  const [scheduled, manual] = [await world.addJob("scheduled"), await world.addJob("manual")];
+  await world.runner.start(manual, { trigger: "manual", attempt: 1 });
+  for (const minute of [1, 2, 3]) {
+    world.due.fire(scheduled, minute * minuteMs);
+    world.due.fire(manual, minute * minuteMs);
+  }
+  await eventually(() => {
+    world.clock.pass(secondMs);
+    const counts = [scheduled, manual].map((job) => skipsOf(world, job)[0]);
+    assert.deepEqual(counts, [
+      { reason: "running", count: 2, lastUnix: 3 * 60 },
+      { reason: "running", count: 3, lastUnix: 3 * 60 },
+    ]);
+  });
+  t.is(world.world.log.list(scheduled).length, 1);
+  t.is(world.world.log.list(manual).length, 1);
+});
+
+test("jitter delays the start, and what happens to the job meanwhile counts", async (t) => {
+  await using world = await openRunWorld(() => Promise.resolve({}));
+  const names = ["kept", "disabled", "removed", "edited"];
+  const jobs = await Promise.all(names.map((name) => world.addJob(name, { jitterSecs: 10 })));
+  const [kept, disabled, removed, edited] = jobs as [Job, Job, Job, Job];
+  for (const job of jobs) world.due.fire(job, minuteMs);
+  world.clock.pass(4_999);
+  await world.edit(disabled, { enabled: false });
+  await world.edit(edited, { timeoutSecs: 7 });
+  await world.remove(removed);
+  t.deepEqual(world.world.log.going(), []);
+  t.is(world.world.log.last(kept), undefined);
+  world.clock.pass(1);
+  await attempts(world, kept, 1);
+  await attempts(world, edited, 1);
+  t.is(world.world.log.last(disabled), undefined);
+  t.deepEqual(world.logged, []);
+});
+
+test("a failed run is tried again after 30 s, then twice as long each time, as often as the job says", async (t) => {
+  await using world = await openRunWorld(fails);
+  const job = await world.addJob("j", { retries: 3 });
+  world.due.fire(job, minuteMs);
+  for (const [before, waitMs] of [30, 60, 120].map((secs, at) => [at + 1, secs * secondMs] as const)) {
+    await attempts(world, job, before);
+    await nextTurn();
+    world.clock.pass(waitMs - 1);
+    await nextTurn();
+    t.is(world.world.log.list(job).length, before, `not before ${waitMs} ms`);
+    world.clock.pass(1);
+  }
+  t.deepEqual(await attempts(world, job, 4), [1, 2, 3, 4]);
+  world.clock.pass(60 * minuteMs);
+  await nextTurn();
+  t.is(world.world.log.list(job).length, 4);
+  t.true(world.world.log.list(job).every(({ scheduledAtMs }) => scheduledAtMs === minuteMs));
+});
+
+test("no wait between attempts is longer than 30 minutes", async (t) => {
+  await using world = await openRunWorld(fails);
+  const job = await world.addJob("j", { retries: 10 });
+  world.due.fire(job, minuteMs);
+  for (let attempt = 1; attempt <= 10; attempt += 1) {
+    await attempts(world, job, attempt);
+    await nextTurn();
+    world.clock.pass(30 * minuteMs);
+  }
+  t.is((await attempts(world, job, 11)).length, 11);
+});
+
+for (const [what, change] of [
+  ["edited", (world: RunWorld, job: Job) => world.edit(job, { comment: "new" })],
+  ["disabled", (world: RunWorld, job: Job) => world.edit(job, { enabled: false })],
+  ["removed", (world: RunWorld, job: Job) => world.remove(job)],
+] as const) {
+  test(`a job that is ${what} is not tried again`, async (t) => {
+    await using world = await openRunWorld(fails);
+    const job = await world.addJob("j", { retries: 3 });
+    world.due.fire(job, minuteMs);
+    await attempts(world, job, 1);
+    await nextTurn();
+    await change(world, job);
+    world.clock.pass(60 * minuteMs);
+    await nextTurn();
+    t.true(world.world.log.list(job).length <= 1);
+    t.deepEqual(world.logged, []);
+  });
+}
+
+test("what succeeds, is canceled or was started by hand is not tried again", async (t) => {
+  let isToFail = false;
+  await using world = await openRunWorld((job, work) =>
+    job.id === "long" ? untilAborted(work) : isToFail ? fails() : Promise.resolve({}),
+  );
+  const [fine, long, manual] = await Promise.all(
+    ["fine", "long", "manual"].map((name) => world.addJob(name, { retries: 3 })),
+  );
+  world.due.fire(fine!, minuteMs);
+  await attempts(world, fine!, 1);
+  world.due.fire(long!, minuteMs);
+  await world.runner.cancel(await eventually(() => world.world.log.goingOf(long!)!.id));
+  isToFail = true;
+  await world.runner.start(manual!, { trigger: "manual", attempt: 1 });
+  await attempts(world, manual!, 1);
+  world.clock.pass(60 * minuteMs);
+  await nextTurn();
+  for (const job of [fine!, long!, manual!]) t.is(world.world.log.list(job).length, 1);
+});
+
+test("a firing of its own takes the place of another attempt", async (t) => {
+  await using world = await openRunWorld(fails);
+  const job = await world.addJob("j", { retries: 1 });
+  world.due.fire(job, minuteMs);
+  await attempts(world, job, 1);
+  await nextTurn();
+  world.due.fire(job, 2 * minuteMs);
+  await attempts(world, job, 2);
+  await nextTurn();
+  world.clock.pass(30 * secondMs);
+  t.deepEqual(await attempts(world, job, 3), [1, 1, 2]);
+  t.is(world.world.log.last(job)?.scheduledAtMs, 2 * minuteMs);
+});
+
+test("jobs of one minute do not wait for a long one, and no more go at once than there are slots", async (t) => {
+  let going = 0;
+  let most = 0;
+  const slots = new RunSlots({ maxGoing: 10, maxGoingPerOwner: 8 });
+  await using world = await openRunWorld(async (job, work) => {
+    if (job.id === "long") return untilAborted(work);
+    going += 1;
+    most = Math.max(most, going);
+    await new Promise((resolve) => setTimeout(resolve, 5));
+    going -= 1;
+    return {};
+  }, slots);
+  const long = await world.addJob("long");
+  const many = await Promise.all(Array.from({ length: 100 }, (_, at) => world.addJob(`job${at}`)));
+  const other = await world.addJob("other", {}, 5);
+  world.due.fire(long, minuteMs);
+  for (const job of many) world.due.fire(job, minuteMs);
+  world.due.fire(other, minuteMs);
+  await attempts(world, other, 1);
+  t.true(world.world.log.list(many.at(-1)!).length === 0, "another owner does not wait for the hundred");
+  for (const job of many) await attempts(world, job, 1);
+  t.true(world.runner.isGoing(long));
+  t.true(most <= 9, `${most} at once`);
+});
+
+test("owners take turns for the slots", async (t) => {
+  const slots = new RunSlots({ maxGoing: 2, maxGoingPerOwner: 2 });
+  const order: number[] = [];
+  const held: Disposable[] = [];
+  const wanted = [1, 1, 1, 1, 2, 2, 3].map(async (owner) => {
+    held.push(await slots.take(owner));
+    order.push(owner);
+  });
+  await nextTurn();
+  while (held.length > 0) {
+    const [first] = held.splice(0, 1);
+    first![Symbol.dispose]();
+    first![Symbol.dispose]();
+    await nextTurn();
+  }
+  await Promise.all(wanted);
+  t.deepEqual(order, [1, 1, 1, 2, 3, 1, 2]);
+});
+
+function skipsOf({ world }: RunWorld, job: Job): readonly JobSkip[] {
+  return readSummaries(world.store, [job]).get(keyText(job))?.skips ?? [];
+}
+
+async function nextTurn(): Promise<void> {
+  for (let time = 0; time < 5; time += 1) await new Promise((resolve) => setImmediate(resolve));
+}

@@ -1,0 +1,77 @@
+/** A runner over a real run log, with a clock and actions of the test's own. */
+import type { ActionResult, ActionWork, Actions } from "../../../src/scheduler/actions/action.ts";
+import { DueJobs } from "../../../src/scheduler/due-jobs.ts";
+import { insertJob, updateJob } from "../../../src/scheduler/job-row.ts";
+import type { Job, JobKey, JobSpec } from "../../../src/scheduler/job.ts";
+import { RunSlots } from "../../../src/scheduler/run-slots.ts";
+import { Runner } from "../../../src/scheduler/runner.ts";
+import { SkipCounts } from "../../../src/scheduler/skip-counts.ts";
+import { ScheduleActionTypes } from "../../../gen/svc/v1/words.ts";
+import { FakeClock } from "../../support/fake-clock.ts";
+import { openWorld, spec, type World } from "./world.ts";
+
+export type Act = (job: Job, work: ActionWork) => Promise<ActionResult>;
+
+export interface RunWorld extends AsyncDisposable {
+  readonly world: World;
+  readonly clock: FakeClock;
+  readonly runner: Runner;
+  readonly due: DueJobs;
+  readonly skips: SkipCounts;
+  readonly logged: string[];
+  addJob(id: string, changes?: Partial<JobSpec>, ownerUid?: number): Promise<Job>;
+  edit(job: Job, changes: Partial<JobSpec>): Promise<void>;
+  remove(key: JobKey): Promise<void>;
+}
+
+export async function openRunWorld(act: Act, slots = new RunSlots()): Promise<RunWorld> {
+  const world = await openWorld();
+  const clock = new FakeClock("2026-01-01T00:00:00Z");
+  const logged: string[] = [];
+  const note = (_details: object, message: string): void => void logged.push(message);
+  const log = { info: note, warn: note, error: note };
+  const actions = Object.fromEntries(
+    ScheduleActionTypes.map((type) => [type, { run: act }]),
+  ) as unknown as Actions;
+  const { registry, log: runs, store } = world;
+  const runner = new Runner({ runs, actions, clock, isRoot: (uid) => uid === 0, log });
+  const skips = new SkipCounts({ runs, clock, log });
+  const due = new DueJobs({ jobs: registry, runner, slots, skips, clock, random: () => 0.5, log });
+  return {
+    world,
+    clock,
+    runner,
+    due,
+    skips,
+    logged,
+    async addJob(id, changes, ownerUid = 0) {
+      await store.write([insertJob({ ownerUid, id }, spec(changes), clock.nowMs())]);
+      const job = registry.get({ ownerUid, id });
+      if (job === undefined) throw new Error(`no job ${id}`);
+      return job;
+    },
+    async edit(job, changes) {
+      await store.write([updateJob(job, { ...job, ...changes }, clock.nowMs())]);
+    },
+    async remove({ ownerUid, id }) {
+      const sql = "DELETE FROM jobs WHERE owner_uid = ? AND id = ?";
+      await store.write([{ sql, params: [ownerUid, id], changes: 1 }]);
+    },
+    async [Symbol.asyncDispose]() {
+      due[Symbol.dispose]();
+      await skips[Symbol.asyncDispose]();
+      await runner[Symbol.asyncDispose]();
+      await world[Symbol.asyncDispose]();
+    },
+  };
+}
+
+/** Resolves once the run is aborted, as an action that listens does. */
+export async function untilAborted({ signal }: ActionWork): Promise<ActionResult> {
+  await new Promise((_resolve, reject) => {
+    const abort = (): void => reject(signal.reason as Error);
+    if (signal.aborted) abort();
+    signal.addEventListener("abort", abort);
+  });
+  return {};
+}
