@@ -14,7 +14,6 @@ import { fakeServices } from "../../test/transport/support/fake-services.ts";
 
 /** Who asks for a list with this limit wants an app to change first. */
 const changingLimit = 999;
-const pieceBytes = 256 * 1024;
 const [, , socketPath, apps] = process.argv;
 if (socketPath === undefined) throw new Error("usage: door-server.ts SOCKET APPS");
 
@@ -39,7 +38,8 @@ const pipeline = createPipeline({
     file: {
       async *readFile({ path }, { responseHeader }) {
         responseHeader.set("content-length", String((await stat(path)).size));
-        for await (const data of createReadStream(path, { highWaterMark: pieceBytes })) {
+        // In its own pieces of 64 KiB: larger ones are mapped and cleared by the kernel anew each time.
+        for await (const data of createReadStream(path)) {
           yield { content: { data: data as Buffer } };
         }
       },

@@ -1,6 +1,6 @@
 /**
- * Connect, gRPC and gRPC-Web in front of the pipeline: Express with Connect's middleware on HTTP/1.1, Connect's node
- * adapter on HTTP/2. Both are loaded with the first request that needs them: together they cost more than the rest of the start.
+ * Connect, gRPC and gRPC-Web in front of the pipeline: Connect's middleware with Express behind it on HTTP/1.1, Connect's
+ * node adapter on HTTP/2. Both are loaded with the first request that needs them: together they cost more than the rest of the start.
  */
 import type { IncomingMessage, ServerResponse } from "node:http";
 import type { Http2ServerRequest, Http2ServerResponse } from "node:http2";
@@ -51,10 +51,10 @@ export async function loadRpcFront(options: RpcFrontOptions): Promise<RpcFront> 
     maxTimeoutMs: limits.maxTimeoutMs,
   };
 
+  const connect = expressConnectMiddleware(adapterOptions);
   const app = express();
   app.disable("x-powered-by");
   app.disable("etag");
-  app.use(expressConnectMiddleware(adapterOptions));
   app.use((request: IncomingMessage, response: ServerResponse) => notFound(request, response));
   // Express tells an error handler by its four parameters.
   app.use((error: unknown, request: IncomingMessage, response: ServerResponse, _next: unknown) =>
@@ -64,7 +64,11 @@ export async function loadRpcFront(options: RpcFrontOptions): Promise<RpcFront> 
   return {
     http1(request, response) {
       dropUnreadBody(request, response);
-      app(request as Request, response as Response);
+      // Calls need nothing of what Express makes of a request, and that costs a fifth of a call.
+      connect(request as Request, response as Response, (error?: unknown) => {
+        if (error === undefined) app(request as Request, response as Response);
+        else failed(request, response, error);
+      });
     },
     http2: connectNodeAdapter({
       ...adapterOptions,
