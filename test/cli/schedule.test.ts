@@ -331,7 +331,7 @@ const runCases: { title: string; run: FakeRun; exitCode: number; stderr: RegExp 
     title: "one that went already is followed",
     run: { found: true },
     exitCode: 0,
-    stderr: /^Run 7 goes already: following it from here on\.\nRun 7 succeeded/,
+    stderr: /^Run 7 goes already: waiting for its end and its output\.\nRun 7 succeeded/,
   },
 ];
 
@@ -411,7 +411,7 @@ for (const [action, text] of [
   [{ type: "http", method: "POST", url: "http://x" }, "POST http://x"],
 ] as const) {
   test(`in words: ${text}`, (t) => {
-    const bare = { app: "", storages: [], command: "", url: "", method: "", headers: {}, body: "" };
+    const bare = { app: "", storages: [], command: "", headers: {}, body: "" };
     t.is(actionText({ ...bare, ...action }), text);
   });
 }
@@ -445,7 +445,7 @@ for (const [action, name] of [
   [{ type: "backup", app: "x".repeat(128) }, "x".repeat(48)],
 ] as const) {
   test(`a job without a name is called ${name}`, (t) => {
-    t.is(jobName({ app: "", command: "", url: "", ...action }), name);
+    t.is(jobName({ app: "", command: "", ...action }), name);
   });
 }
 

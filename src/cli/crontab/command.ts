@@ -25,9 +25,11 @@ export function shellCommand({ text, variables, shell, user }: CrontabCommand): 
   return exports.length === 0 ? line : `export ${exports.join(" ")}; ${line}`;
 }
 
+export const unescapedPercent = /(?<!\\)%/;
+
 /** Cut at each `%`; `\%` is one. A `%` at the very end begins no line. */
 function splitAtPercent(text: string): string[] {
-  const parts = text.split(/(?<!\\)%/).map((part) => part.replaceAll("\\%", "%"));
+  const parts = text.split(unescapedPercent).map((part) => part.replaceAll("\\%", "%"));
   if (parts.length > 1 && parts.at(-1) === "") parts.pop();
   return parts;
 }

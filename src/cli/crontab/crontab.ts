@@ -1,5 +1,5 @@
 /** Reads a crontab (crontab(5)), that of a user or the system's with its column of users. */
-import { shellCommand } from "./command.ts";
+import { shellCommand, unescapedPercent } from "./command.ts";
 import { readFields, readNickname } from "./trigger.ts";
 
 /** A line of a crontab as a job. */
@@ -11,7 +11,7 @@ export interface CrontabEntry {
   readonly timeZone: string;
   /** For `/bin/sh -c`. */
   readonly command: string;
-  /** The command as the crontab has it, which a name can be made from. */
+  /** The command as the crontab has it, without its input: a name can be made from it. */
   readonly written: string;
   /** What the comment lines right above it say. */
   readonly comment: string;
@@ -132,7 +132,7 @@ class CrontabReader implements Crontab {
         shell: this.#shell,
         user: user === this.#options.ownUser ? undefined : user,
       }),
-      written,
+      written: written.split(unescapedPercent, 1)[0] ?? "",
       comment: this.#takeComment(),
     });
   }

@@ -36,3 +36,10 @@ export class ByteOutput {
     settled.abort();
   }
 }
+
+/** As {@link ByteOutput}, for output that is there as a whole. */
+export async function writeOutput(stream: OutputStream, text: string): Promise<void> {
+  const output = new ByteOutput(stream);
+  await output.write(Buffer.from(text));
+  await output.end();
+}

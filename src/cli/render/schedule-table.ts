@@ -8,7 +8,7 @@ import type { Column } from "./table.ts";
 /** What a job does, in words: `run "echo hi" in hello`. */
 export function actionText(action: Schedule["action"]): string {
   if (action === undefined) return "";
-  const { type, app, storages, command, method, url } = action;
+  const { type, app, storages, command, method = "GET", url = "" } = action;
   switch (type) {
     case "node_reboot":
       return "reboot the host";
@@ -17,7 +17,7 @@ export function actionText(action: Schedule["action"]): string {
     case "shell":
       return `run "${command}"${app === "" ? "" : ` in ${app}`}`;
     case "http":
-      return `${method === "" ? "GET" : method} ${url}`;
+      return `${method} ${url}`;
     default:
       return `${type.replace(/^app_/, "")} ${app}`;
   }

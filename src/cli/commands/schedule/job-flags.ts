@@ -111,7 +111,7 @@ export function requireFlags(type: string, flags: JobFlags): void {
 
 /** An action that says nothing but its type. */
 export function bareAction(type: string): JobAction {
-  return { type, app: "", storages: [], command: "", url: "", method: "", headers: {}, body: "" };
+  return { type, app: "", storages: [], command: "", headers: {}, body: "" };
 }
 
 /** Whether any flag but `--owner` is there. */

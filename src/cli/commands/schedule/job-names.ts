@@ -11,7 +11,7 @@ export function jobName({
   type,
   app,
   command,
-  url,
+  url = "",
 }: Pick<JobAction, "type" | "app" | "command" | "url">): string {
   switch (type) {
     case "node_reboot":

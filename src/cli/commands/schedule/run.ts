@@ -6,7 +6,7 @@ import type { CommandContext } from "../../context.ts";
 import { exitCodes } from "../../exit-codes.ts";
 import { ReportedError } from "../../failure.ts";
 import type { RunCommand } from "../../program.ts";
-import { ByteOutput } from "../../render/byte-output.ts";
+import { ByteOutput, writeOutput } from "../../render/byte-output.ts";
 import { escapeControls, escapeLines } from "../../render/escape.ts";
 import { resultText, tookText } from "../../render/schedule-table.ts";
 import { calls } from "../../transport/calls.ts";
@@ -35,7 +35,7 @@ export function addRunCommand(parent: Command, run: RunCommand): void {
 
 const help = `
 Ends with the command's exit code; 1 when another action failed, 124 when the job's timeout passed, 130 when the run was
-canceled. Ctrl-C cancels the run that it started. A run that goes already is followed instead: one at a time.
+canceled. Ctrl-C cancels the run that it started. While a run goes already, it waits for that one: one at a time.
 On a terminal, control characters in the output are shown as \\xNN. A pipe or a file gets it as it is.
 With --json: the run as it ended, its output in it.
 `;
@@ -87,13 +87,17 @@ async function followRun(context: CommandContext, id: string, { owner }: OwnerOp
   }
   const run = messageToRest(ScheduleRunSchema, last);
   if (context.json) await context.printJson(run);
-  else noteEnd(context, run);
+  else {
+    // Nothing came of a run that somebody else started, but it is on record.
+    if (first?.started === false) await writeOutput(context.host.stdout, run.output);
+    noteEnd(context, run);
+  }
   const exitCode = exitCodeOfRun(run);
   if (exitCode !== exitCodes.ok) throw new ReportedError(exitCode);
 }
 
 function noteOther(context: CommandContext, runId: string): void {
-  context.note(`Run ${escapeControls(runId)} goes already: following it from here on.`);
+  context.note(`Run ${escapeControls(runId)} goes already: waiting for its end and its output.`);
 }
 
 function noteLeft(

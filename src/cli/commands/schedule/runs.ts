@@ -5,7 +5,7 @@ import { SvcError } from "../../../errors.ts";
 import type { CommandContext } from "../../context.ts";
 import { UsageError } from "../../failure.ts";
 import type { RunCommand } from "../../program.ts";
-import { ByteOutput } from "../../render/byte-output.ts";
+import { writeOutput } from "../../render/byte-output.ts";
 import { escapeCell, escapeControls, escapeLines } from "../../render/escape.ts";
 import { inLocalTime, inUtc, relativeTo } from "../../render/instant.ts";
 import { resultText, runColor, runColumns, tookText } from "../../render/schedule-table.ts";
@@ -89,9 +89,7 @@ async function printOutput(
     throw new SvcError("not_found", "not_found", `${what}; see its runs with: svc schedule runs ${id}`);
   }
   if (context.json) return context.printJson(run);
-  const output = new ByteOutput(context.host.stdout);
-  await output.write(Buffer.from(run.output));
-  await output.end();
+  await writeOutput(context.host.stdout, run.output);
   if (run.truncated) context.note(`Run ${run.id} printed more: these are the head and the tail of it.`);
   if (run.error !== "") context.note(escapeLines(run.error.trimEnd()));
 }
