@@ -10,6 +10,7 @@ import { resolvePorts, type ResolvedPort } from "../packages/settings.ts";
 import {
   isUp,
   type AppRuntime,
+  type EngineNeeds,
   type LogChunk,
   type RunnableApp,
   type RuntimeImage,
@@ -149,6 +150,26 @@ export class Apps implements AsyncDisposable {
   async counters(caller: AppCaller): Promise<AppCounts> {
     await this.#adoption.settled();
     return this.#counters.of(caller);
+  }
+
+  /** Grows whenever an app came, changed or went. */
+  get revision(): number {
+    return this.#registry.revision;
+  }
+
+  /** Ids of all installed apps. */
+  ids(): string[] {
+    return this.#registry.all().map(({ id }) => id);
+  }
+
+  /** What the installed apps need of the container engine, by id. */
+  async engineNeeds(): Promise<Map<string, EngineNeeds>> {
+    const needs = new Map<string, EngineNeeds>();
+    for (const app of this.#registry.all()) {
+      const { images } = this.#runtimeOf(app);
+      if (images !== undefined) needs.set(app.id, await images.needs(this.#runnable(app)));
+    }
+    return needs;
   }
 
   /** How many apps are in which state; every state is there. */

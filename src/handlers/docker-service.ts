@@ -1,21 +1,79 @@
-/** DockerService: its methods come with their domain folder. */
+/** DockerService: one domain call per method. */
+import type { MessageInitShape } from "@bufbuild/protobuf";
 import type { ServiceImpl } from "@connectrpc/connect";
-import type { DockerService } from "../../gen/svc/v1/docker_pb.ts";
-import { unimplemented } from "../rpc/unimplemented.ts";
+import type {
+  ControlContainerRequest,
+  DockerService,
+  PruneDockerResponseSchema,
+} from "../../gen/svc/v1/docker_pb.ts";
+import type { ControlContainerRequestAction, PruneDockerRequestTarget } from "../../gen/svc/v1/words.ts";
+import type { ControlTarget } from "../docker/container-control.ts";
+import type { DockerHost } from "../docker/docker-host.ts";
+import type { PruneResult } from "../docker/pruner.ts";
+import { invalidField } from "../errors.ts";
 
-export function createDockerService(): ServiceImpl<typeof DockerService> {
+const defaultTail = 100;
+
+export function createDockerService(host: DockerHost): ServiceImpl<typeof DockerService> {
   return {
-    listContainers: unimplemented,
-    listContainerStats: unimplemented,
-    listImages: unimplemented,
-    listVolumes: unimplemented,
-    listNetworks: unimplemented,
-    getDockerDiskUsage: unimplemented,
-    pruneDocker: unimplemented,
-    controlContainer: unimplemented,
-    inspectContainer: unimplemented,
-    getContainerLogs: unimplemented,
-    streamContainerLogs: unimplemented,
-    streamDockerEvents: unimplemented,
+    listContainers: ({ all, size }, { signal }) => host.containers({ all, size }, signal),
+
+    listContainerStats: async ({ ids }, { signal }) => ({ stats: await host.stats(ids, signal) }),
+
+    listImages: async () => ({ images: await host.images() }),
+
+    listVolumes: async () => ({ volumes: await host.volumes() }),
+
+    listNetworks: async () => ({ networks: await host.networks() }),
+
+    getDockerDiskUsage: (_request, { signal }) => host.diskUsage(signal),
+
+    pruneDocker: async ({ target, dryRun, danglingOnly = false }, { signal }) =>
+      pruneMessage(
+        await host.prune({ target: target as PruneDockerRequestTarget, dryRun, danglingOnly }, signal),
+        dryRun,
+      ),
+
+    controlContainer: async (request) => {
+      const action = request.action as ControlContainerRequestAction;
+      const { controlled, skipped } = await host.control(targetOf(request), action);
+      return {
+        controlled: controlled.map(({ id, name }) => ({ id, name })),
+        skipped: skipped.map((item) => ({ ...item })),
+      };
+    },
+
+    inspectContainer: ({ container }, { signal }) => host.inspect(container, signal),
+
+    getContainerLogs: ({ container, tail = defaultTail, timestamps }, { signal }) =>
+      host.logs(container, { tail, timestamps }, signal),
+
+    streamContainerLogs: ({ container, tail = defaultTail, timestamps }, { signal }) =>
+      host.followLogs(container, { tail, timestamps }, signal),
+
+    streamDockerEvents: ({ types }, { signal }) => host.events(types, signal),
+  };
+}
+
+function targetOf({ target }: ControlContainerRequest): ControlTarget {
+  switch (target.case) {
+    case "container":
+      return { container: target.value };
+    case "composeProject":
+      return { composeProject: target.value };
+    case undefined:
+      throw invalidField("container", "name a container, or a composeProject");
+  }
+}
+
+function pruneMessage(
+  { removed, skipped }: PruneResult,
+  dryRun: boolean,
+): MessageInitShape<typeof PruneDockerResponseSchema> {
+  return {
+    removed: removed.map(({ id, name, sizeBytes }) => ({ id, name, sizeBytes: BigInt(sizeBytes) })),
+    skipped: skipped.map((item) => ({ ...item })),
+    freedBytes: BigInt(removed.reduce((sum, { sizeBytes }) => sum + sizeBytes, 0)),
+    dryRun,
   };
 }

@@ -16,6 +16,7 @@ import type { Apps } from "../apps/apps.ts";
 import type { AuditReader } from "../audit/audit-reader.ts";
 import type { Credentials } from "../credentials/credentials.ts";
 import type { DaemonMetrics } from "../metrics/daemon-metrics.ts";
+import type { DockerHost } from "../docker/docker-host.ts";
 import type { SourceList } from "../packages/source-list.ts";
 import { implement, type BoundService } from "../rpc/bound-service.ts";
 import type { UserContext } from "../rpc/user-context.ts";
@@ -46,17 +47,19 @@ export interface Domain {
   consoleTokens: ConsoleTokens<UserContext>;
   sources: SourceList;
   credentials: Credentials;
+  docker: DockerHost;
 }
 
 export function bindServices(domain: Domain): BoundService[] {
-  const { apps, audit, facts, metrics, schedules, tokens, consoleTokens, sources, credentials } = domain;
+  const { apps, audit, facts, metrics, schedules, tokens, consoleTokens, sources, credentials, docker } =
+    domain;
   return [
     implement(AppService, createAppService(apps, consoleTokens)),
     implement(AuditService, createAuditService(audit)),
     implement(BackupService, createBackupService()),
     implement(CredentialService, createCredentialService(credentials)),
     implement(DaemonService, createDaemonService(apps, facts, metrics)),
-    implement(DockerService, createDockerService()),
+    implement(DockerService, createDockerService(docker)),
     implement(FileService, createFileService()),
     implement(MonitorService, createMonitorService()),
     implement(ProcessService, createProcessService()),

@@ -1,0 +1,311 @@
+/** The host's container engine, as DockerService shows and changes it: everything on it, whether svc made it or not. */
+import { create, type MessageInitShape } from "@bufbuild/protobuf";
+import {
+  ListContainersResponseSchema,
+  type Container,
+  type ContainerDetailsSchema,
+  type ContainerLogsSchema,
+  type ContainerStatsSchema,
+  type DockerDiskUsageSchema,
+  type DockerEventSchema,
+  type ImageSchema,
+  type ListContainersResponse,
+  type NetworkSchema,
+  type VolumeSchema,
+} from "../../gen/svc/v1/docker_pb.ts";
+import type { EngineNeeds } from "../runtimes/runtime.ts";
+import { createAttribution, type Attribution } from "./attribution.ts";
+import {
+  ContainerControl,
+  type ControlAction,
+  type ControlResult,
+  type ControlTarget,
+} from "./container-control.ts";
+import { followContainerLog, readContainerLog } from "./container-logs.ts";
+import type { ContainerRecord } from "./container-record.ts";
+import { sampleContainers } from "./container-stats.ts";
+import { findContainer } from "./container-target.ts";
+import { measureDisk } from "./disk-usage.ts";
+import * as views from "./docker-views.ts";
+import type { EngineState } from "./engine-state.ts";
+import type { DockerEngine } from "./engine.ts";
+import { followEvents } from "./followed-events.ts";
+import type { EngineEvents } from "./events.ts";
+import { Protection } from "./protection.ts";
+import type { PruneInventory } from "./prune-plan.ts";
+import { Pruner, type PruneRequest, type PruneResult } from "./pruner.ts";
+
+/** What the host knows of the installed apps. */
+export interface InstalledApps {
+  /** Another number whenever an app came or went. */
+  readonly revision: number;
+  ids(): readonly string[];
+  /** What they need of the engine, by id. */
+  needs(): Promise<ReadonlyMap<string, EngineNeeds>>;
+}
+
+export interface DockerHostOptions {
+  engine: DockerEngine;
+  events: EngineEvents;
+  state: EngineState;
+  /** Identifies this installation of svc. */
+  storeId: string;
+  apps: InstalledApps;
+}
+
+const sizesTimeoutMs = 60_000;
+
+/** All of it throws SvcError `unavailable` while the engine is away or hangs. */
+export class DockerHost {
+  readonly #options: DockerHostOptions;
+  readonly #pruner: Pruner;
+  readonly #control: ContainerControl;
+  /** By record: one that changed is another object. */
+  readonly #views = new WeakMap<ContainerRecord, { appId: string | undefined; view: Container }>();
+  readonly #lists = new Map<boolean, { key: string; list: ListContainersResponse }>();
+  #attribution: { revision: number; of: Attribution } | undefined;
+
+  constructor(options: DockerHostOptions) {
+    const { engine, state } = options;
+    this.#options = options;
+    this.#pruner = new Pruner({ engine, takeInventory: (signal) => this.#takeInventory(signal) });
+    this.#control = new ContainerControl({
+      engine,
+      containers: async () => (await state.containers()).containers,
+      attribution: () => this.#owners(),
+    });
+  }
+
+  /** By name. @param all stopped ones too @param size with the size of the writable layers, which is expensive */
+  async containers(
+    { all, size }: { all: boolean; size: boolean },
+    signal: AbortSignal,
+  ): Promise<ListContainersResponse> {
+    const { state, apps } = this.#options;
+    const { revision, containers } = await state.containers();
+    const key = `${revision} ${apps.revision}`;
+    const kept = this.#lists.get(all);
+    if (!size && kept?.key === key) return kept.list;
+    const shown = all ? containers : containers.filter((container) => isUp(container));
+    const list = create(ListContainersResponseSchema);
+    list.containers = shown.map((record) => this.#view(record));
+    if (size) {
+      const sizes = await this.#sizes(all, signal);
+      list.containers = list.containers.map((view) => {
+        const sizeBytes = sizes.get(view.id);
+        return sizeBytes === undefined ? view : { ...view, sizeBytes: BigInt(sizeBytes) };
+      });
+      return list;
+    }
+    Object.freeze(list.containers);
+    this.#lists.set(all, { key, list: Object.freeze(list) });
+    return list;
+  }
+
+  /** By name. @param wanted ids, names or beginnings of ids; empty for every running container. Others are passed over. */
+  async stats(
+    wanted: readonly string[],
+    signal: AbortSignal,
+  ): Promise<MessageInitShape<typeof ContainerStatsSchema>[]> {
+    const { engine, state } = this.#options;
+    const { containers } = await state.containers();
+    const chosen =
+      wanted.length === 0
+        ? containers
+        : containers.filter((each) => wanted.some((name) => isNamed(each, name)));
+    const running = chosen.filter(({ state: word }) => word === "running" || word === "paused");
+    const usages = await sampleContainers(
+      engine,
+      running.map(({ id }) => id),
+      { signal },
+    );
+    return running.flatMap((record) => {
+      const usage = usages.get(record.id);
+      return usage === undefined ? [] : [views.statsView(record, usage)];
+    });
+  }
+
+  /** By first tag; those without one last. */
+  async images(): Promise<MessageInitShape<typeof ImageSchema>[]> {
+    const { state } = this.#options;
+    const [{ items }, { containers }, protection] = await Promise.all([
+      state.images(),
+      state.containers(),
+      this.#protection(),
+    ]);
+    const counts = countBy(containers.map(({ imageId }) => imageId));
+    return items
+      .toSorted((a, b) => compare(a.tags[0] ?? "\u{10ffff}", b.tags[0] ?? "\u{10ffff}"))
+      .map((image) => views.imageView(image, counts.get(image.id) ?? 0, protection.ofImage(image)));
+  }
+
+  /** By name. */
+  async volumes(): Promise<MessageInitShape<typeof VolumeSchema>[]> {
+    const { state } = this.#options;
+    const [{ items }, { containers }, protection] = await Promise.all([
+      state.volumes(),
+      state.containers(),
+      this.#protection(),
+    ]);
+    const counts = countBy(containers.flatMap(({ mounts }) => [...new Set(mounts.map(({ name }) => name))]));
+    return items.map((volume) =>
+      views.volumeView(volume, counts.get(volume.name) ?? 0, protection.ofVolume(volume)),
+    );
+  }
+
+  /** By name. */
+  async networks(): Promise<MessageInitShape<typeof NetworkSchema>[]> {
+    return (await this.#options.state.networks()).items.map(views.networkView);
+  }
+
+  async diskUsage(signal: AbortSignal): Promise<MessageInitShape<typeof DockerDiskUsageSchema>> {
+    const disk = await measureDisk(this.#options.engine, signal);
+    const category = (count: number, sizeBytes: number) => ({ count, sizeBytes: BigInt(sizeBytes) });
+    return {
+      images: category(disk.ownBytesOfImage.size, disk.imagesBytes),
+      containers: category(disk.containers.count, disk.containers.sizeBytes),
+      volumes: category(disk.bytesOfVolume.size, sum([...disk.bytesOfVolume.values()])),
+      buildCache: category(disk.buildCache.length, sum(disk.buildCache.map(({ Size }) => Size))),
+    };
+  }
+
+  /** See {@link Pruner.prune}. */
+  prune(request: PruneRequest, signal: AbortSignal): Promise<PruneResult> {
+    return this.#pruner.prune(request, signal);
+  }
+
+  /** See {@link ContainerControl.control}. */
+  control(target: ControlTarget, action: ControlAction): Promise<ControlResult> {
+    return this.#control.control(target, action);
+  }
+
+  /** @param wanted id, beginning of an id, or name @throws SvcError `not_found` */
+  async inspect(
+    wanted: string,
+    signal: AbortSignal,
+  ): Promise<MessageInitShape<typeof ContainerDetailsSchema>> {
+    const record = await this.#find(wanted);
+    const info = await this.#options.engine.call(
+      "inspect a container",
+      (docker) => docker.getContainer(record.id).inspect(),
+      { signal },
+    );
+    return views.detailsView(this.#view(record), record, info);
+  }
+
+  async logs(
+    wanted: string,
+    { tail, timestamps }: { tail: number; timestamps: boolean },
+    signal: AbortSignal,
+  ): Promise<MessageInitShape<typeof ContainerLogsSchema>> {
+    const container = await this.#find(wanted);
+    return views.logsView(
+      await readContainerLog(this.#options.engine, container, { tail, signal }),
+      timestamps,
+    );
+  }
+
+  /** The last lines and then each new one, until the container ends or `signal` aborts. */
+  async *followLogs(
+    wanted: string,
+    { tail, timestamps }: { tail: number; timestamps: boolean },
+    signal: AbortSignal,
+  ): AsyncGenerator<MessageInitShape<typeof ContainerLogsSchema>, void> {
+    const container = await this.#find(wanted);
+    for await (const chunk of followContainerLog(this.#options.engine, container, { tail, signal })) {
+      yield views.logsView(chunk, timestamps);
+    }
+  }
+
+  /** What happens from now on, until `signal` aborts. @param types of objects; empty for all */
+  async *events(
+    types: readonly string[],
+    signal: AbortSignal,
+  ): AsyncGenerator<MessageInitShape<typeof DockerEventSchema>, void> {
+    for await (const event of followEvents(this.#options.events, signal)) {
+      if (types.length > 0 && !types.includes(event.type)) continue;
+      // The engine tells a container's labels among its attributes.
+      yield views.eventView(event, this.#owners()(event.attributes));
+    }
+  }
+
+  async #find(wanted: string): Promise<ContainerRecord> {
+    return findContainer((await this.#options.state.containers()).containers, wanted);
+  }
+
+  #view(record: ContainerRecord): Container {
+    const appId = this.#owners()(record.labels);
+    const kept = this.#views.get(record);
+    if (kept !== undefined && kept.appId === appId) return kept.view;
+    const view = views.containerView(record, appId);
+    this.#views.set(record, { appId, view });
+    return view;
+  }
+
+  #owners(): Attribution {
+    const { apps, storeId } = this.#options;
+    const { revision } = apps;
+    if (this.#attribution?.revision !== revision) {
+      this.#attribution = { revision, of: createAttribution({ storeId, appIds: apps.ids() }) };
+    }
+    return this.#attribution.of;
+  }
+
+  async #protection(): Promise<Protection> {
+    const { apps, state } = this.#options;
+    const [needs, { containers }] = await Promise.all([apps.needs(), state.containers()]);
+    return new Protection({ needs, containers, attribution: this.#owners() });
+  }
+
+  async #takeInventory(signal?: AbortSignal): Promise<PruneInventory> {
+    const { engine, state } = this.#options;
+    const [disk, images, volumes, containers, protection] = await Promise.all([
+      measureDisk(engine, signal),
+      state.images(),
+      state.volumes(),
+      state.containers(),
+      this.#protection(),
+    ]);
+    return {
+      disk,
+      images: images.items,
+      volumes: volumes.items,
+      containers: containers.containers,
+      protection,
+    };
+  }
+
+  async #sizes(all: boolean, signal: AbortSignal): Promise<Map<string, number>> {
+    const list = await this.#options.engine.operate(
+      "measure its containers",
+      (docker) => docker.listContainers({ all, size: true } as object),
+      { timeoutMs: sizesTimeoutMs, signal },
+    );
+    return new Map((list as { Id: string; SizeRw?: number }[]).map(({ Id, SizeRw = 0 }) => [Id, SizeRw]));
+  }
+}
+
+function isUp({ state }: ContainerRecord): boolean {
+  return state === "running" || state === "paused" || state === "restarting";
+}
+
+/** As short as the engine shows ids itself, at least. */
+const shortIdLength = 12;
+
+function isNamed({ id, name }: ContainerRecord, wanted: string): boolean {
+  return name === wanted || (wanted.length >= shortIdLength && id.startsWith(wanted));
+}
+
+function countBy<T>(values: readonly T[]): Map<T, number> {
+  const counts = new Map<T, number>();
+  for (const value of values) counts.set(value, (counts.get(value) ?? 0) + 1);
+  return counts;
+}
+
+function compare(a: string, b: string): number {
+  return a < b ? -1 : Number(a > b);
+}
+
+function sum(values: readonly number[]): number {
+  return values.reduce((total, value) => total + value, 0);
+}

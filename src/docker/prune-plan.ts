@@ -1,0 +1,115 @@
+/** What a prune removes and what it passes over, and why: decided before anything is removed (specification 4.3). */
+import type { PruneDockerRequestTarget } from "../../gen/svc/v1/words.ts";
+import type { ContainerRecord } from "./container-record.ts";
+import type { DiskUsage } from "./disk-usage.ts";
+import type { ImageRecord, VolumeRecord } from "./engine-objects.ts";
+import type { Protection } from "./protection.ts";
+
+export interface PruneItem {
+  readonly id: string;
+  /** Empty when it has none. */
+  readonly name: string;
+  readonly sizeBytes: number;
+  /** What to remove it by, one after another: an image goes with its last name. */
+  readonly handles: readonly string[];
+}
+
+export interface SkippedItem {
+  readonly id: string;
+  readonly name: string;
+  readonly reason: string;
+}
+
+/** In the order in which it is carried out. */
+export interface PrunePlan {
+  readonly remove: readonly PruneItem[];
+  readonly skip: readonly SkippedItem[];
+}
+
+/** What is on the engine, as far as pruning goes. */
+export interface PruneInventory {
+  readonly images: readonly ImageRecord[];
+  readonly volumes: readonly VolumeRecord[];
+  /** Stopped ones too: what they use is in use. */
+  readonly containers: readonly ContainerRecord[];
+  readonly disk: DiskUsage;
+  readonly protection: Protection;
+}
+
+/** @param danglingOnly images without a name, volumes without a name, build cache that nothing shares */
+export function planPrune(
+  target: PruneDockerRequestTarget,
+  danglingOnly: boolean,
+  inventory: PruneInventory,
+): PrunePlan {
+  switch (target) {
+    case "images":
+      return planImages(danglingOnly, inventory);
+    case "volumes":
+      return planVolumes(danglingOnly, inventory);
+    case "build_cache":
+      return planBuildCache(danglingOnly, inventory);
+  }
+}
+
+function planImages(
+  danglingOnly: boolean,
+  { images, containers, disk, protection }: PruneInventory,
+): PrunePlan {
+  const used = new Set(containers.map(({ imageId }) => imageId));
+  const unused = images.filter(({ id, tags }) => !used.has(id) && (!danglingOnly || tags.length === 0));
+  return split(
+    unused.map(({ id, tags, digests }) => ({
+      id,
+      name: tags[0] ?? "",
+      sizeBytes: disk.ownBytesOfImage.get(id) ?? 0,
+      // By its id, an image with several names is not removed; one without a tag has its digests for names.
+      handles: tags.length > 0 ? [...tags, ...digestsOf(tags, digests)] : [id],
+    })),
+    new Map(images.map((image) => [image.id, protection.ofImage(image)])),
+  );
+}
+
+/** Digests of repositories that no tag names: those that a tag names go with it. */
+function digestsOf(tags: readonly string[], digests: readonly string[]): string[] {
+  const repositories = new Set(tags.map((tag) => tag.slice(0, tag.lastIndexOf(":"))));
+  return digests.filter((digest) => !repositories.has(digest.slice(0, digest.indexOf("@"))));
+}
+
+function planVolumes(
+  danglingOnly: boolean,
+  { volumes, containers, disk, protection }: PruneInventory,
+): PrunePlan {
+  const used = new Set(containers.flatMap(({ mounts }) => mounts.map(({ name }) => name)));
+  const unused = volumes.filter(({ name, isAnonymous }) => !used.has(name) && (!danglingOnly || isAnonymous));
+  return split(
+    unused.map(({ name }) => ({
+      id: name,
+      name,
+      sizeBytes: disk.bytesOfVolume.get(name) ?? 0,
+      handles: [name],
+    })),
+    new Map(volumes.map((volume) => [volume.name, protection.ofVolume(volume)])),
+  );
+}
+
+function planBuildCache(danglingOnly: boolean, { disk }: PruneInventory): PrunePlan {
+  const unused = disk.buildCache.filter(({ InUse, Shared }) => !InUse && !(danglingOnly && Shared));
+  const items = unused.map(({ ID, Description = "", Size }) => ({
+    id: ID,
+    name: Description,
+    sizeBytes: Size,
+    handles: [ID],
+  }));
+  return { remove: items, skip: [] };
+}
+
+function split(items: readonly PruneItem[], reasons: ReadonlyMap<string, string>): PrunePlan {
+  const reasonOf = ({ id }: PruneItem): string => reasons.get(id) ?? "";
+  return {
+    remove: items.filter((item) => reasonOf(item) === ""),
+    skip: items
+      .filter((item) => reasonOf(item) !== "")
+      .map((item) => ({ id: item.id, name: item.name, reason: reasonOf(item) })),
+  };
+}

@@ -1,0 +1,95 @@
+/** Carries a prune plan out, one item at a time; a dry run stops after the plan. */
+import { SvcError } from "../errors.ts";
+import type { PruneDockerRequestTarget } from "../../gen/svc/v1/words.ts";
+import type { DockerEngine } from "./engine.ts";
+import { planPrune, type PruneInventory, type PruneItem, type SkippedItem } from "./prune-plan.ts";
+
+export interface PruneRequest {
+  readonly target: PruneDockerRequestTarget;
+  readonly danglingOnly: boolean;
+  readonly dryRun: boolean;
+}
+
+export interface PruneResult {
+  readonly removed: readonly PruneItem[];
+  readonly skipped: readonly SkippedItem[];
+}
+
+export interface PrunerOptions {
+  engine: DockerEngine;
+  /** What is there now. */
+  takeInventory: (signal?: AbortSignal) => Promise<PruneInventory>;
+}
+
+/** For one item: layers of many gigabytes take their time. */
+const itemTimeoutMs = 300_000;
+
+export class Pruner {
+  readonly #options: PrunerOptions;
+  #last: Promise<unknown> = Promise.resolve();
+
+  constructor(options: PrunerOptions) {
+    this.#options = options;
+  }
+
+  /**
+   * Removes what nobody uses, never by force: what the engine refuses to give up, as somebody took it meanwhile, is passed
+   * over with the engine's words.
+   * @throws SvcError `unavailable`; the signal's reason between two items
+   */
+  async prune(request: PruneRequest, signal: AbortSignal): Promise<PruneResult> {
+    // One after another: two would trip over each other's items.
+    const turn = this.#last.catch(() => undefined).then(() => this.#prune(request, signal));
+    this.#last = turn;
+    return turn;
+  }
+
+  async #prune({ target, danglingOnly, dryRun }: PruneRequest, signal: AbortSignal): Promise<PruneResult> {
+    const plan = planPrune(target, danglingOnly, await this.#options.takeInventory(signal));
+    if (dryRun) return { removed: plan.remove, skipped: plan.skip };
+    const removed: PruneItem[] = [];
+    const skipped = [...plan.skip];
+    for (const item of plan.remove) {
+      signal.throwIfAborted();
+      const refusal = await this.#remove(target, item);
+      if (refusal === undefined) removed.push(item);
+      else skipped.push({ id: item.id, name: item.name, reason: refusal });
+    }
+    return { removed, skipped };
+  }
+
+  /** Why it stays; undefined when it is gone. An item is begun and ended, whoever goes away meanwhile. */
+  async #remove(target: PruneDockerRequestTarget, item: PruneItem): Promise<string | undefined> {
+    try {
+      for (const handle of item.handles) {
+        const isThere = await this.#removeHandle(target, handle);
+        if (!isThere) return "the build cache still needs it";
+      }
+      return undefined;
+    } catch (error) {
+      if (!(error instanceof SvcError) || error.code === "unavailable") throw error;
+      // Somebody else removed it: it is gone, but not by us.
+      return error.code === "not_found" ? "it is gone already" : error.message;
+    }
+  }
+
+  async #removeHandle(target: PruneDockerRequestTarget, handle: string): Promise<boolean> {
+    const { engine } = this.#options;
+    return engine.operate(
+      `remove ${handle}`,
+      async (docker) => {
+        if (target === "images") await docker.getImage(handle).remove();
+        else if (target === "volumes") await docker.getVolume(handle).remove();
+        else {
+          const filters = JSON.stringify({ id: { [handle]: true } });
+          const answer = (await docker.pruneBuilder({ all: true, filters } as object)) as {
+            CachesDeleted?: string[] | null;
+          };
+          return answer.CachesDeleted?.includes(handle) ?? false;
+        }
+        return true;
+      },
+      { timeoutMs: itemTimeoutMs },
+    );
+  }
+}
