@@ -39,40 +39,49 @@ const maxShiftMs = 2 * dayMs;
 /** The time zones of the node; each is made once and remembers the spans of the years that it was asked about. */
 export class Zones {
   readonly #zones = new Map<string, Zone>();
-  readonly #localName: () => string | undefined;
+  readonly #localName: () => string;
 
-  /** @param options.local names the node's own zone, which may change while the daemon runs */
+  /** @param options.local names the node's own zone, each time anew; Node's by default, which it learns when it starts */
   constructor(options: { local?: () => string } = {}) {
-    this.#localName = options.local ?? localName;
+    this.#localName = options.local ?? createLocalName();
   }
 
   /** The node's zone; UTC where its name is none that is known. */
   local(): Zone {
-    const name = this.#localName();
-    return name !== undefined && this.isKnown(name) ? this.get(name) : this.get("UTC");
+    return this.#find(this.#localName()) ?? this.get("UTC");
   }
 
   /** @throws SvcError `invalid_argument` `invalid_request` about `time_zone` when no zone has the name */
   get(name: string): Zone {
+    const zone = this.#find(name);
+    if (zone !== undefined) return zone;
+    throw invalidField("time_zone", `"${name}" must be UTC or an IANA time zone such as Europe/Berlin`);
+  }
+
+  isKnown(name: string): boolean {
+    return this.#find(name) !== undefined;
+  }
+
+  #find(name: string): Zone | undefined {
     const known = this.#zones.get(name);
     if (known !== undefined) return known;
     const zone = createZone(name);
-    if (zone === undefined) {
-      throw invalidField("time_zone", `"${name}" must be UTC or an IANA time zone such as Europe/Berlin`);
-    }
+    if (zone === undefined) return undefined;
     if (this.#zones.size >= maxZones) this.#zones.clear();
     this.#zones.set(name, zone);
     return zone;
   }
-
-  isKnown(name: string): boolean {
-    return this.#zones.has(name) || offsetReader(name) !== undefined;
-  }
 }
 
-function localName(): string | undefined {
+/** Asks once: every question takes 60 µs. */
+function createLocalName(): () => string {
+  let name: string | undefined;
+  return () => (name ??= readLocalName());
+}
+
+function readLocalName(): string {
   // Absent where TZ names a zone that does not exist, whatever its type says.
-  const { timeZone }: { timeZone?: string } = Intl.DateTimeFormat().resolvedOptions();
+  const { timeZone = "UTC" }: { timeZone?: string } = Intl.DateTimeFormat().resolvedOptions();
   return timeZone;
 }
 

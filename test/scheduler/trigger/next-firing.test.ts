@@ -265,6 +265,14 @@ const tables: Record<string, Row[]> = {
       firings: ["2009-12-31T23:30+07:00 repeated", "2010-01-01T23:30+06:00"],
     },
   ],
+  // Put back in the first hours of a year.
+  "Africa/Sao_Tome": [
+    {
+      trigger: "30 1 * * *",
+      after: "2018-12-31T12:00Z",
+      firings: ["2019-01-01T01:30+01:00 repeated", "2019-01-02T01:30+00:00"],
+    },
+  ],
 };
 
 for (const [name, rows] of Object.entries(tables)) {
