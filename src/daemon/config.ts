@@ -53,6 +53,10 @@ export interface Config {
      */
     readonly buildEnv: Readonly<Record<string, string>>;
   };
+  readonly docker: {
+    /** Path of the container engine's socket. Default `DOCKER_HOST` where that names one, else `/var/run/docker.sock`. */
+    readonly socket: string;
+  };
   readonly system: {
     /** The command that reboots the host, as an argv. Default `systemctl reboot`. */
     readonly rebootCommand: readonly string[];
@@ -117,6 +121,7 @@ export function parseConfig(
   const api = root.table("api");
   const store = root.table("store");
   const apps = root.table("apps");
+  const docker = root.table("docker");
   const system = root.table("system");
   const log = root.table("log");
   const baseDir = dirname(file);
@@ -139,6 +144,7 @@ export function parseConfig(
       path: apps.directories("path") ?? defaultSearchPath(environment),
       buildEnv: apps.environment("build_env") ?? defaultBuildEnv(environment),
     },
+    docker: { socket: docker.path("socket", baseDir, defaults.engineSocket) },
     system: { rebootCommand: system.strings("reboot_command") ?? ["systemctl", "reboot"] },
     log: { level: log.word("level", logLevels) ?? "info" },
   };

@@ -9,6 +9,7 @@ import { Apps } from "../apps/apps.ts";
 import { createAppPaths } from "../apps/app-paths.ts";
 import { Credentials } from "../credentials/credentials.ts";
 import { SvcError } from "../errors.ts";
+import { DockerHost } from "../docker/docker-host.ts";
 import { bindServices } from "../handlers/services.ts";
 import { HealthState, bindHealth } from "../rpc/health.ts";
 import { bindReflection } from "../rpc/reflection.ts";
@@ -37,6 +38,7 @@ import { ConsoleTokens } from "../tokens/console-tokens.ts";
 import { TokenAuthority } from "../tokens/token-authority.ts";
 import { systemTokenClock } from "../tokens/token-clock.ts";
 import type { Config } from "./config.ts";
+import { createContainerEngine } from "./container-engine.ts";
 import type { DaemonLog } from "./log.ts";
 import type { Programs } from "./programs.ts";
 
@@ -137,6 +139,9 @@ export async function createContext(options: ContextOptions): Promise<DaemonCont
     now,
     log,
   });
+  const containers = resources.use(
+    await createContainerEngine({ config, identities, credentials, settleMs, now, log }),
+  );
   const userName = (uid: number): Promise<string> =>
     users.byUid(uid).then(
       (user) => user.name,
@@ -150,7 +155,7 @@ export async function createContext(options: ContextOptions): Promise<DaemonCont
       identities,
       packages,
       settings,
-      runtimes: new Map<string, AppRuntime>([["process", processRuntime]]),
+      runtimes: new Map<string, AppRuntime>([["process", processRuntime], ...containers.runtimes]),
       paths,
       userName,
       buildEnv: config.apps.buildEnv,
@@ -202,6 +207,19 @@ export async function createContext(options: ContextOptions): Promise<DaemonCont
     consoleTokens,
     sources,
     credentials,
+    docker: new DockerHost({
+      engine: containers.engine,
+      events: containers.events,
+      state: containers.state,
+      storeId: containers.storeId,
+      apps: {
+        get revision() {
+          return apps.revision;
+        },
+        ids: () => apps.ids(),
+        needs: () => apps.engineNeeds(),
+      },
+    }),
     facts: { version, mode: config.mode, startedAtMs, capabilities: () => pipeline.capabilities },
     metrics,
     schedules,

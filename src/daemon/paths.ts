@@ -12,6 +12,8 @@ export interface DefaultPaths {
   configFile: string;
   storeDir: string;
   socket: string;
+  /** The container engine's. */
+  engineSocket: string;
 }
 
 /** The XDG base directory of `variable`, else `fallback` below the home; a relative value counts as unset (XDG Base Directory Specification). */
@@ -21,8 +23,16 @@ function xdgDir(environment: PathEnvironment, variable: string, fallback: string
 }
 
 export function defaultPaths(environment: PathEnvironment): DefaultPaths {
+  // As the engine's own client has it; what is reached over the network is another host's engine.
+  const [, engineSocket = "/var/run/docker.sock"] =
+    /^unix:\/\/(\/.+)$/.exec(environment.env["DOCKER_HOST"] ?? "") ?? [];
   if (environment.uid === 0) {
-    return { configFile: "/etc/svc/svc.toml", storeDir: "/var/lib/svc", socket: "/run/svc/svc.sock" };
+    return {
+      configFile: "/etc/svc/svc.toml",
+      storeDir: "/var/lib/svc",
+      socket: "/run/svc/svc.sock",
+      engineSocket,
+    };
   }
   const storeDir = join(xdgDir(environment, "XDG_STATE_HOME", ".local/state"), "svc");
   const runtimeDir = environment.env["XDG_RUNTIME_DIR"];
@@ -32,5 +42,6 @@ export function defaultPaths(environment: PathEnvironment): DefaultPaths {
     // The state directory is private too, where the session gives no runtime directory.
     socket:
       runtimeDir?.startsWith("/") === true ? join(runtimeDir, "svc", "svc.sock") : join(storeDir, "svc.sock"),
+    engineSocket,
   };
 }

@@ -91,8 +91,8 @@ export class AppImages {
     await pullImage(this.#options.engine, reference, { ...work, credentials });
   }
 
-  /** Removes what was built for the app, but for one image; what a container still uses stays. Resolves with the bytes. */
-  async removeBuilt(app: RunnableApp, keep?: string): Promise<number> {
+  /** Removes what was built for the app, but for the images named `keep`; what a container still uses stays. Resolves with the bytes. */
+  async removeBuilt(app: RunnableApp, keep: readonly string[]): Promise<number> {
     const { engine, storeId } = this.#options;
     const label = [`${appLabel}=${app.id}`, `${storeLabel}=${storeId}`];
     const images = await engine.call(`list the images of app "${app.id}"`, (docker) =>
@@ -101,9 +101,9 @@ export class AppImages {
     let freed = 0;
     for (const { Id: id, RepoTags: tags, Size: sizeBytes } of images) {
       const all = ((tags as string[] | null) ?? []).filter((tag) => tag !== "<none>:<none>");
-      const names = all.length === 0 ? [id] : all.filter((tag) => tag !== keep);
+      const names = all.length === 0 ? [id] : all.filter((tag) => !keep.includes(tag));
       for (const name of names) await this.#remove(name);
-      if (!all.includes(keep ?? "")) freed += sizeBytes;
+      if (!all.some((tag) => keep.includes(tag))) freed += sizeBytes;
     }
     return freed;
   }

@@ -4,6 +4,7 @@ import type { ContainerCreateOptions, HostConfig } from "dockerode";
 import { appLabels } from "../../docker/attribution.ts";
 import type { DockerRuntime, HealthCheck, Manifest, RestartPolicy } from "../../packages/manifest.ts";
 import { resolvePorts, resolveSettings } from "../../packages/settings.ts";
+import { releaseLabel } from "../container-app.ts";
 import { ownerSpec } from "../container-policy.ts";
 import type { RunnableApp } from "../runtime.ts";
 import { appMounts, containerEnvironment, containerExpander } from "./container-scope.ts";
@@ -23,9 +24,6 @@ export interface ContainerConfig {
   readonly release: string;
   readonly options: ContainerCreateOptions & { readonly HostConfig: HostConfig };
 }
-
-/** The label that tells the container of one configuration, image and version from those of others. */
-export const releaseLabel = "svc.release";
 
 /** What a rotated log may hold. */
 const logFiles = { "max-size": "10m", "max-file": "5" };

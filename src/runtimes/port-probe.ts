@@ -1,8 +1,8 @@
 /** Health of an app with published ports, asked from the host as its users would. */
-import { resolvePorts } from "../../packages/settings.ts";
-import { HealthCheck } from "../process/health-check.mjs";
-import type { HealthSpec } from "../process/supervisor-types.ts";
-import type { RunnableApp, RuntimeStatus } from "../runtime.ts";
+import { resolvePorts } from "../packages/settings.ts";
+import { HealthCheck } from "./process/health-check.mjs";
+import type { HealthSpec } from "./process/supervisor-types.ts";
+import type { RunnableApp, RuntimeStatus } from "./runtime.ts";
 
 export class PortProbe implements Disposable {
   /** The start of the container that it watches, unix milliseconds. */

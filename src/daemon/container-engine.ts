@@ -1,0 +1,61 @@
+/** The host's container engine and the runtimes over it. Nothing is loaded or asked before the first app that needs it. */
+import { createHash } from "node:crypto";
+import type { Credentials } from "../credentials/credentials.ts";
+import { EngineEvents } from "../docker/events.ts";
+import { EngineState } from "../docker/engine-state.ts";
+import { createDockerEngine, type DockerEngine } from "../docker/engine.ts";
+import { parseImageReference } from "../docker/image-reference.ts";
+import type { Identities } from "../identity/identity.ts";
+import { readBootTimeMs } from "../lib/boot-time.ts";
+import { readUnprivilegedPortStart } from "../runtimes/container-policy.ts";
+import { DockerRuntime } from "../runtimes/docker/docker-runtime.ts";
+import type { AppRuntime } from "../runtimes/runtime.ts";
+import type { Config } from "./config.ts";
+import type { DaemonLog } from "./log.ts";
+
+export interface ContainerEngineOptions {
+  config: Config;
+  identities: Identities;
+  credentials: Credentials;
+  /** A container that ends this soon after its start has failed to start. */
+  settleMs: number;
+  now: () => number;
+  log: DaemonLog;
+}
+
+export interface ContainerEngine extends AsyncDisposable {
+  readonly engine: DockerEngine;
+  readonly events: EngineEvents;
+  readonly state: EngineState;
+  /** Tells what this installation has made from what others have, on an engine that they share. */
+  readonly storeId: string;
+  readonly runtimes: ReadonlyMap<string, AppRuntime>;
+}
+
+export async function createContainerEngine(options: ContainerEngineOptions): Promise<ContainerEngine> {
+  const { config, identities, credentials, settleMs, now, log: daemonLog } = options;
+  const log = (message: string, details: Record<string, unknown>): void => daemonLog.info(details, message);
+  await using resources = new AsyncDisposableStack();
+  const engine = resources.use(createDockerEngine({ socket: config.docker.socket }));
+  const events = resources.use(new EngineEvents({ engine, log }));
+  const state = resources.use(new EngineState({ engine, events, now, log }));
+  const storeId = createHash("sha256").update(config.store.dir).digest("hex").slice(0, 16);
+  const docker = resources.use(
+    new DockerRuntime({
+      ...{ engine, events, state, identities, storeId, settleMs, log },
+      credentialsOf: (ownerUid, reference) => {
+        const { host } = parseImageReference(reference);
+        const login = credentials.loginFor("registry", host, ownerUid);
+        return Promise.resolve(login && { username: login.username, password: login.secret });
+      },
+      bootedAtMs: await readBootTimeMs(),
+      unprivilegedPortStart: await readUnprivilegedPortStart(),
+    }),
+  );
+  const owned = resources.move();
+  return {
+    ...{ engine, events, state, storeId },
+    runtimes: new Map<string, AppRuntime>([["docker", docker]]),
+    [Symbol.asyncDispose]: () => owned.disposeAsync(),
+  };
+}

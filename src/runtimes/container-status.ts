@@ -1,0 +1,139 @@
+/** From what the engine says of an app's containers to what svc says of the app. */
+import type { ContainerRecord } from "../docker/container-record.ts";
+import type { RuntimeStatus } from "./runtime.ts";
+
+/** An app that was never started here, or stopped by its owner. */
+export const stoppedStatus: RuntimeStatus = Object.freeze({
+  state: "STOPPED",
+  reason: "",
+  health: "none",
+  restarts: 0,
+  lastLines: [],
+});
+
+export interface StatusContext {
+  /** Whether svc means the app to run. */
+  isWanted: boolean;
+  /** Of the last process of a container that ended by itself, by id: one that runs again does not tell. */
+  exitCodes: ReadonlyMap<string, number>;
+  /** From a probe of svc's own; absent where the engine checks. */
+  probed: RuntimeStatus["health"] | undefined;
+  /** What a container printed before it ended, by id. */
+  lastLines: ReadonlyMap<string, readonly string[]>;
+}
+
+type Facts = Pick<
+  ContainerRecord,
+  | "id"
+  | "state"
+  | "health"
+  | "exitCode"
+  | "wasOutOfMemory"
+  | "error"
+  | "restarts"
+  | "startedAtMs"
+  | "composeService"
+>;
+
+/** @param containers those that are the app; none: they were removed, or never made */
+export function statusOf(containers: readonly Facts[], context: StatusContext): RuntimeStatus {
+  const [only, ...others] = containers;
+  if (only === undefined) {
+    if (!context.isWanted) return stoppedStatus;
+    return { ...stoppedStatus, state: "CRASHED", reason: "its containers were removed outside of svc" };
+  }
+  const status =
+    others.length === 0
+      ? statusOfOne(only, "it", context)
+      : statusOfSeveral(
+          containers.map((facts) =>
+            statusOfOne(facts, `service "${facts.composeService ?? facts.id.slice(0, 12)}"`, context),
+          ),
+        );
+  return status.state === "RUNNING" && context.probed !== undefined && status.health !== "unhealthy"
+    ? { ...status, health: context.probed }
+    : status;
+}
+
+function statusOfOne(facts: Facts, subject: string, context: StatusContext): RuntimeStatus {
+  const { isWanted, exitCodes, lastLines } = context;
+  const { id, restarts, startedAtMs } = facts;
+  const exitCode = facts.state === "running" ? exitCodes.get(id) : facts.exitCode;
+  const known = {
+    restarts,
+    ...(exitCode !== undefined && { exitCode }),
+  };
+  const ended = { ...known, health: "none", lastLines: lastLines.get(id) ?? [] } as const;
+  switch (facts.state) {
+    case "running":
+    case "paused":
+      return {
+        ...known,
+        state: "RUNNING",
+        reason: facts.state === "paused" ? `${subject} is paused` : "",
+        health: facts.health,
+        ...(startedAtMs !== undefined && { startedAtMs }),
+        lastLines: [],
+      };
+    case "restarting":
+      return {
+        ...ended,
+        state: "STARTING",
+        reason: `${endOf(facts, subject)}, and the engine starts it again`,
+      };
+    case "created":
+      return stoppedStatus;
+    case "removing":
+    case "dead":
+    case "exited": {
+      if (!isWanted) return stoppedStatus;
+      const endedWell = exitCode === 0 && facts.error === "" && !facts.wasOutOfMemory;
+      return { ...ended, state: endedWell ? "STOPPED" : "CRASHED", reason: endOf(facts, subject) };
+    }
+  }
+}
+
+/** An app of which something runs is up; what does not work of it shows in its health. */
+function statusOfSeveral(all: readonly RuntimeStatus[]): RuntimeStatus {
+  const running = all.filter(({ state }) => state === "RUNNING");
+  const troubled = all.find(({ state }) => state === "CRASHED" || state === "STARTING");
+  const starts = running.flatMap(({ startedAtMs }) => startedAtMs ?? []);
+  const exitCode = (troubled ?? all.find((status) => status.exitCode !== undefined))?.exitCode;
+  const known = {
+    restarts: all.reduce((sum, { restarts }) => sum + restarts, 0),
+    ...(exitCode !== undefined && { exitCode }),
+    lastLines: troubled?.lastLines ?? [],
+  };
+  if (running.length > 0) {
+    const reason = troubled?.reason ?? running.find((status) => status.reason !== "")?.reason ?? "";
+    return {
+      ...known,
+      state: "RUNNING",
+      reason,
+      health: troubled ? "unhealthy" : worstHealth(running),
+      ...(starts.length > 0 && { startedAtMs: Math.min(...starts) }),
+    };
+  }
+  const first = troubled ?? all.find(({ reason }) => reason !== "") ?? stoppedStatus;
+  return { ...known, state: first.state, reason: first.reason, health: "none" };
+}
+
+function worstHealth(all: readonly RuntimeStatus[]): RuntimeStatus["health"] {
+  const order = ["unhealthy", "starting", "healthy"] as const;
+  return order.find((word) => all.some(({ health }) => health === word)) ?? "none";
+}
+
+/** Whether a container runs, or will without anybody's doing. */
+export function isUpState(state: string): boolean {
+  return state === "running" || state === "restarting" || state === "paused";
+}
+
+/** How a container ended, without a full stop. */
+export function endOf(
+  { exitCode, wasOutOfMemory, error }: Pick<Facts, "exitCode" | "wasOutOfMemory" | "error">,
+  subject = "it",
+): string {
+  if (error !== "") return `the engine could not start ${subject}: ${error}`;
+  if (wasOutOfMemory) return `${subject} ran out of memory (exit code ${exitCode})`;
+  return `${subject} ended with exit code ${exitCode}`;
+}
