@@ -20,7 +20,7 @@ export class TextBody implements AnswerBody {
   }
 
   send(response: RestResponse): void {
-    response.end(this.#content);
+    sendWhole(response, this.#content, this.sizeBytes);
   }
 }
 
@@ -44,8 +44,14 @@ export class KeptBody implements AnswerBody {
     }
     this.#isSent = true;
     if (this.#whole === undefined) sendPieces(response, this.#pieces);
-    else response.end(this.#whole);
+    else sendWhole(response, this.#whole, this.sizeBytes);
   }
+}
+
+/** A text of ASCII alone needs no translation to UTF-8: most are. */
+function sendWhole(response: RestResponse, content: string | Buffer, sizeBytes: number): void {
+  if (content.length === sizeBytes) response.end(content, "latin1");
+  else response.end(content);
 }
 
 /** All in one write of the connection, where it can do that. Nothing to wait for: they are in memory already. */
