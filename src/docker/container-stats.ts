@@ -2,73 +2,109 @@
 import { setTimeout as wait } from "node:timers/promises";
 import { SvcError } from "../errors.ts";
 import { mapBounded } from "../lib/map-bounded.ts";
+import { CgroupReader } from "./cgroup-counters.ts";
 import type { DockerEngine } from "./engine.ts";
-import { containerUsage, type ContainerUsage, type EngineStats } from "./stats-arithmetic.ts";
+import {
+  engineCounters,
+  usageBetween,
+  type ContainerCounters,
+  type ContainerUsage,
+} from "./stats-arithmetic.ts";
 
 export interface SampleOptions {
   signal?: AbortSignal | undefined;
   /** Between the two looks at each container, in milliseconds. */
   windowMs?: number;
+  /** The first process of a running container, where it is known already; default: the engine is asked. */
+  pidOf?: (id: string) => number | undefined;
+  /** Reads what this host's kernel has counted. */
+  cgroups?: CgroupReader;
 }
 
 const defaultWindowMs = 500;
-const maxQuestions = 16;
+/** The engine may wait a second before it answers, doing nothing. */
+const maxQuestions = 32;
+const answerMs = 10_000;
+
+/** Looks at one container once; `undefined`: it does not run. */
+type Look = () => Promise<ContainerCounters | undefined>;
 
 /**
- * By id; without those that do not run, or ended meanwhile.
+ * By id; without those that do not run, or ended meanwhile. What this host's kernel has not counted is asked of the
+ * engine, which takes some seconds more.
  * @throws SvcError `unavailable`; the signal's reason
  */
 export async function sampleContainers(
   engine: DockerEngine,
   ids: readonly string[],
-  { signal, windowMs = defaultWindowMs }: SampleOptions = {},
+  { signal, windowMs = defaultWindowMs, pidOf, cgroups = new CgroupReader() }: SampleOptions = {},
 ): Promise<ReadonlyMap<string, ContainerUsage>> {
-  if (ids.length === 0) return new Map();
-  const startedAtMs = performance.now();
-  const before = await sampleAll(engine, ids, signal);
-  await wait(Math.max(0, startedAtMs + windowMs - performance.now()), undefined, {
-    ...(signal && { signal }),
-  }).catch(() => signal?.throwIfAborted());
-  const after = await sampleAll(engine, [...before.keys()], signal);
   const usages = new Map<string, ContainerUsage>();
-  for (const [id, sample] of after) {
-    const earlier = before.get(id);
-    const usage = earlier && containerUsage(earlier, sample);
-    if (usage !== undefined) usages.set(id, usage);
+  if (ids.length === 0) return usages;
+  const looks = await mapBounded(ids, maxQuestions, async (id): Promise<{ id: string; look: Look }> => {
+    const pid = pidOf?.(id) ?? (await askPid(engine, id, signal));
+    if (pid === undefined) return { id, look: () => Promise.resolve(undefined) };
+    const fromKernel: Look = () => cgroups.read(id, pid);
+    if ((await fromKernel()) !== undefined) return { id, look: fromKernel };
+    return { id, look: () => askCounters(engine, id, signal) };
+  });
+  const startedAtMs = performance.now();
+  const before = await mapBounded(looks, maxQuestions, ({ look }) => look());
+  await pause(startedAtMs + windowMs - performance.now(), signal);
+  const after = await mapBounded(looks, maxQuestions, ({ look }) => look());
+  for (const [at, { id }] of looks.entries()) {
+    const [earlier, later] = [before[at], after[at]];
+    if (earlier !== undefined && later !== undefined) usages.set(id, usageBetween(earlier, later));
   }
   return usages;
 }
 
-async function sampleAll(
-  engine: DockerEngine,
-  ids: readonly string[],
-  signal: AbortSignal | undefined,
-): Promise<Map<string, EngineStats>> {
-  const samples = await mapBounded(
-    ids,
-    maxQuestions,
-    async (id) => [id, await sample(engine, id, signal)] as const,
-  );
-  return new Map(samples.flatMap(([id, stats]) => (stats === undefined ? [] : [[id, stats]])));
+async function pause(ms: number, signal: AbortSignal | undefined): Promise<void> {
+  try {
+    await wait(Math.max(0, ms), undefined, { ...(signal && { signal }) });
+  } catch (error) {
+    signal?.throwIfAborted();
+    throw error;
+  }
 }
 
-/** One look, without the second one that the engine would take after a second of its own. */
-async function sample(
+async function askPid(
   engine: DockerEngine,
   id: string,
   signal: AbortSignal | undefined,
-): Promise<EngineStats | undefined> {
-  try {
-    const stats = await engine.call(
+): Promise<number | undefined> {
+  const pid = await unlessGone(
+    engine.call(
+      "inspect a container",
+      async (docker) => (await docker.getContainer(id).inspect()).State.Pid,
+      { signal },
+    ),
+  );
+  return pid === 0 ? undefined : pid;
+}
+
+/** One look, without the second one that the engine would take after a second of its own. */
+async function askCounters(
+  engine: DockerEngine,
+  id: string,
+  signal: AbortSignal | undefined,
+): Promise<ContainerCounters | undefined> {
+  const stats = await unlessGone(
+    engine.operate(
       "measure a container",
       (docker) => docker.getContainer(id).stats({ stream: false, "one-shot": true }),
-      { signal },
-    );
-    return stats;
+      { timeoutMs: answerMs, signal },
+    ),
+  );
+  return stats && engineCounters(stats);
+}
+
+async function unlessGone<T>(answer: Promise<T>): Promise<T | undefined> {
+  try {
+    return await answer;
   } catch (error) {
-    const isGone =
-      error instanceof SvcError && (error.code === "not_found" || error.code === "failed_precondition");
-    if (isGone) return undefined;
+    if (error instanceof SvcError && ["not_found", "failed_precondition"].includes(error.code))
+      return undefined;
     throw error;
   }
 }

@@ -1,4 +1,4 @@
-/** From the engine's counters to usage, as the docker command line computes it (docker/cli, `stats_helpers.go`). */
+/** From counters to usage, as the docker command line computes it (docker/cli, `stats_helpers.go`). */
 
 /** What the engine answers, as far as it is used; what it cannot measure is left out or null. */
 export interface EngineStats {
@@ -22,54 +22,75 @@ export interface EngineStats {
   };
 }
 
-/** What a container uses; what cannot be measured is absent. */
-export interface ContainerUsage {
-  /** Percent of one processor. */
-  readonly cpuPercent: number;
-  /** Without the page cache. */
+/** What a container used by a certain time; what cannot be measured is absent. */
+export interface ContainerCounters {
+  /** When it was measured, in milliseconds of some clock. */
+  readonly atMs: number;
+  /** Processor time since it was started. */
+  readonly cpuNanos: number;
+  /** That of the whole machine, idle time included, and how many processors had it. */
+  readonly system?: { readonly cpuNanos: number; readonly processors: number };
+  /** Without the page cache that the kernel gives up first. */
   readonly memoryBytes: number;
   readonly processes?: number;
-  /** Since it was started; absent when its network is the host's or another container's. */
+  /** Since it was started; absent with the host's network. */
   readonly networkReceivedBytes?: number;
   readonly networkSentBytes?: number;
   readonly blockReadBytes: number;
   readonly blockWrittenBytes: number;
 }
 
-/** From two samples of the same container. `undefined`: it did not run all the time between. */
-export function containerUsage(before: EngineStats, after: EngineStats): ContainerUsage | undefined {
-  const elapsedMs = Date.parse(after.read) - Date.parse(before.read);
-  const isRunning = Date.parse(before.read) > 0 && after.memory_stats.usage !== undefined;
-  if (!isRunning || !(elapsedMs > 0)) return undefined;
-  const networks = after.networks && Object.values(after.networks);
-  const processes = after.pids_stats?.current;
+/** What a container uses; what cannot be measured is absent. */
+export interface ContainerUsage extends Omit<ContainerCounters, "atMs" | "cpuNanos" | "system"> {
+  /** Percent of one processor. */
+  readonly cpuPercent: number;
+}
+
+/** From two looks at the same run of a container. */
+export function usageBetween(before: ContainerCounters, after: ContainerCounters): ContainerUsage {
+  const { atMs: _, cpuNanos: __, system: ___, ...counters } = after;
+  return { cpuPercent: cpuPercent(before, after), ...counters };
+}
+
+function cpuPercent(before: ContainerCounters, after: ContainerCounters): number {
+  const used = after.cpuNanos - before.cpuNanos;
+  if (used <= 0) return 0;
+  const systemNanos = (after.system?.cpuNanos ?? 0) - (before.system?.cpuNanos ?? 0);
+  // Where nothing is known of the whole machine, the clock says how much there was.
+  if (after.system === undefined || systemNanos <= 0) {
+    return (used / (Math.max(after.atMs - before.atMs, 1) * 1e6)) * 100;
+  }
+  return (used / systemNanos) * after.system.processors * 100;
+}
+
+/** `undefined`: it does not run. */
+export function engineCounters(stats: EngineStats): ContainerCounters | undefined {
+  const { cpu_stats: cpu, memory_stats: memory } = stats;
+  const atMs = Date.parse(stats.read);
+  if (!(atMs > 0) || memory.usage === undefined) return undefined;
+  const processors = cpu.online_cpus ?? cpu.cpu_usage.percpu_usage?.length ?? 0;
+  const networks = stats.networks && Object.values(stats.networks);
+  const processes = stats.pids_stats?.current;
   return {
-    cpuPercent: cpuPercent(before, after, elapsedMs),
-    memoryBytes: memoryBytes(after.memory_stats),
+    atMs,
+    cpuNanos: cpu.cpu_usage.total_usage,
+    ...(cpu.system_cpu_usage !== undefined &&
+      processors > 0 && { system: { cpuNanos: cpu.system_cpu_usage, processors } }),
+    memoryBytes: withoutCache(memory.usage, memory.stats ?? {}),
     ...(processes !== undefined && { processes }),
     ...(networks && {
       networkReceivedBytes: networks.reduce((sum, { rx_bytes: bytes }) => sum + bytes, 0),
       networkSentBytes: networks.reduce((sum, { tx_bytes: bytes }) => sum + bytes, 0),
     }),
-    blockReadBytes: blockBytes(after, "read"),
-    blockWrittenBytes: blockBytes(after, "write"),
+    blockReadBytes: blockBytes(stats, "read"),
+    blockWrittenBytes: blockBytes(stats, "write"),
   };
 }
 
-function cpuPercent(before: EngineStats, after: EngineStats, elapsedMs: number): number {
-  const used = after.cpu_stats.cpu_usage.total_usage - before.cpu_stats.cpu_usage.total_usage;
-  if (used <= 0) return 0;
-  const system = (after.cpu_stats.system_cpu_usage ?? 0) - (before.cpu_stats.system_cpu_usage ?? 0);
-  const processors = after.cpu_stats.online_cpus ?? after.cpu_stats.cpu_usage.percpu_usage?.length ?? 0;
-  // A single sample may come without what the whole machine used: then the clock says how much there was.
-  if (system <= 0 || processors === 0) return (used / (elapsedMs * 1e6)) * 100;
-  return (used / system) * processors * 100;
-}
-
-/** Without the inactive page cache, which the kernel gives up first: `total_inactive_file` in cgroup v1, `inactive_file` in v2. */
-function memoryBytes({ usage = 0, stats }: EngineStats["memory_stats"]): number {
-  const cache = stats?.["total_inactive_file"] ?? stats?.["inactive_file"] ?? 0;
-  return cache < usage ? usage - cache : usage;
+/** `total_inactive_file` is the word of cgroup v1, `inactive_file` that of v2, where v1 has another meaning for it. */
+export function withoutCache(usageBytes: number, stats: Readonly<Record<string, number>>): number {
+  const cache = stats["total_inactive_file"] ?? stats["inactive_file"] ?? 0;
+  return cache < usageBytes ? usageBytes - cache : usageBytes;
 }
 
 /** cgroup v1 capitalizes the words, v2 does not. */

@@ -156,7 +156,9 @@ class PrivateEngine implements TestEngine {
     this.#child = child;
     child.stderr.setEncoding("utf8").on("data", (text: string) => (this.#log += text));
     const ready = eventually(async () => (await this.request("GET", "/_ping")).expect(200), 30_000);
-    const ended = once(child, "exit").then(() => Promise.reject(new Error(`it ended:\n${this.#log}`)));
+    const ended = once(child, "exit").then(() =>
+      Promise.reject(new Error(`it ended:\n${this.#log.slice(-3_000)}`)),
+    );
     await Promise.race([ready, ended]);
   }
 
@@ -177,8 +179,10 @@ class PrivateEngine implements TestEngine {
     return this.#end("SIGTERM");
   }
 
-  kill(): Promise<void> {
-    return this.#end("SIGKILL");
+  async kill(): Promise<void> {
+    await this.#end("SIGKILL");
+    // The kernel ended containerd with it; until that is reaped, the next engine would take it for a living one.
+    await rm(join(this.#execRoot, "containerd/containerd.pid"), { force: true });
   }
 
   async restart(): Promise<void> {

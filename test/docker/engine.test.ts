@@ -1,0 +1,215 @@
+/** The three doors to the engine: what they let through, what errors are called, and how long anything may take. */
+import assert from "node:assert/strict";
+import { once } from "node:events";
+import { mkdtemp, rm, writeFile } from "node:fs/promises";
+import { createServer } from "node:http";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import test from "ava";
+import { chooseApiVersion } from "../../src/docker/api-version.ts";
+import { engineError } from "../../src/docker/engine-errors.ts";
+import { createDockerEngine } from "../../src/docker/engine.ts";
+import { Lane } from "../../src/docker/lane.ts";
+import { SvcError } from "../../src/errors.ts";
+import { startEngine } from "../support/docker.ts";
+import { dockerTest, needsDocker, sharedEngine } from "../support/docker-test.ts";
+import { eventually } from "../support/eventually.ts";
+
+const shared = sharedEngine();
+
+for (const [newest, oldest, version] of [
+  ["1.41", "1.12", "1.41"],
+  ["1.47", "1.24", "1.47"],
+  ["1.51", "1.44", "1.51"],
+  ["1.99", "1.44", "1.51"],
+  ["1.40", "1.12", undefined],
+  ["1.60", "1.52", undefined],
+] as const) {
+  test(`of API ${oldest} to ${newest}, ${version ?? "none"} is spoken`, (t) => {
+    if (version !== undefined) return void t.is(chooseApiVersion(newest, oldest), version);
+    const error = t.throws(() => chooseApiVersion(newest, oldest), { instanceOf: SvcError });
+    t.is(error.code, "failed_precondition");
+  });
+}
+
+test("where there is no engine, the error says what to look for", async (t) => {
+  const dir = await mkdtemp(join(tmpdir(), "svc-no-engine-"));
+  const file = join(dir, "file");
+  await writeFile(file, "");
+  for (const [socket, words] of [
+    [join(dir, "missing.sock"), /no such socket; is it installed and running\?$/],
+    [file, /cannot be reached: /],
+  ] as const) {
+    await using engine = createDockerEngine({ socket });
+    const error = await t.throwsAsync(
+      engine.call("answer", (docker) => docker.ping()),
+      { instanceOf: SvcError },
+    );
+    t.is(error.code, "unavailable");
+    t.regex(error.message, words);
+  }
+  await rm(dir, { recursive: true });
+});
+
+test("what is no engine is told so", async (t) => {
+  const dir = await mkdtemp(join(tmpdir(), "svc-no-engine-"));
+  const socket = join(dir, "web.sock");
+  const server = createServer((_request, response) => void response.end("<html>")).listen(socket);
+  await once(server, "listening");
+  await using engine = createDockerEngine({ socket });
+  const error = await t.throwsAsync(
+    engine.call("answer", (docker) => docker.ping()),
+    { instanceOf: SvcError },
+  );
+  t.is(error.code, "unavailable");
+  server.close();
+  await rm(dir, { recursive: true });
+});
+
+test("errors that are SvcErrors stay what they are", (t) => {
+  const error = new SvcError("canceled", "canceled", "enough");
+  t.is(engineError(error, "do it", "/socket"), error);
+});
+
+test("a lane lets in so many, keeps so many waiting, and forgets those who go", async (t) => {
+  const lane = new Lane({ running: 1, waiting: 2 });
+  const never = new AbortController().signal;
+  const first = await lane.enter(never);
+  const impatient = new AbortController();
+  const second = lane.enter(impatient.signal);
+  const third = lane.enter(never);
+  const fourth = await t.throwsAsync(lane.enter(never), { instanceOf: SvcError });
+  t.is(fourth.code, "resource_exhausted");
+  impatient.abort(new Error("gone"));
+  await t.throwsAsync(second, { message: "gone" });
+  first[Symbol.dispose]();
+  (await third)[Symbol.dispose]();
+  (await lane.enter(never))[Symbol.dispose]();
+});
+
+dockerTest(`the engine's refusals are errors with a code and its own words${needsDocker}`, async (t) => {
+  await using engine = createDockerEngine({ socket: shared().socket });
+  await shared().images.build("svc/refused:1");
+  await shared().run("taken", { Image: "svc/refused:1" });
+  const refused = async (work: Parameters<typeof engine.call>[1]) =>
+    t.throwsAsync(engine.call("do it", work), { instanceOf: SvcError });
+  t.is((await refused((docker) => docker.getContainer("nobody").inspect())).code, "not_found");
+  t.is(
+    (await refused((docker) => docker.createContainer({ name: "taken", Image: "svc/refused:1" }))).code,
+    "already_exists",
+  );
+  t.is((await refused((docker) => docker.createContainer({ Image: "svc/nothing:1" }))).code, "not_found");
+  t.is(
+    (await refused((docker) => docker.createContainer({ name: "/", Image: "svc/refused:1" }))).code,
+    "invalid_argument",
+  );
+  const running = await refused((docker) => docker.getContainer("taken").remove());
+  t.is(running.code, "failed_precondition");
+  t.regex(running.message, /^the container engine could not do it: .*running container/);
+});
+
+dockerTest(`a name is never another request${needsDocker}`, async (t) => {
+  await using engine = createDockerEngine({ socket: shared().socket });
+  for (const name of ["x?force=1", "../images", "x/../../info", "x%2F..%2Finfo", "a b", "x\r\nHost: y", ""]) {
+    const error = await t.throwsAsync(
+      engine.call("do it", (docker) => docker.getContainer(name).remove({ v: true })),
+      { instanceOf: SvcError },
+    );
+    t.is(error.code, "invalid_argument", name);
+  }
+});
+
+dockerTest(`environments ride in bodies, never in URLs${needsDocker}`, async (t) => {
+  await using verbose = await startEngine({ arguments: ["--debug"] });
+  await using engine = createDockerEngine({ socket: verbose.socket });
+  await verbose.images.build("svc/secret:1");
+  const { id } = await engine.call("make it", (docker) =>
+    docker.createContainer({ name: "secret", Image: "svc/secret:1", Env: ["KEY=canary"] }),
+  );
+  t.deepEqual(
+    (await engine.call("inspect it", (docker) => docker.getContainer(id).inspect())).Config.Env[0],
+    "KEY=canary",
+  );
+  t.regex(verbose.log(), /Calling POST \/v1\.41\/containers\/create/);
+  const calls = verbose
+    .log()
+    .split("\n")
+    .filter((line) => line.includes("Calling "));
+  t.false(calls.some((line) => line.includes("canary")));
+});
+
+dockerTest(
+  `an engine that hangs is unavailable at the deadline, and answers again when it goes on${needsDocker}`,
+  async (t) => {
+    await using hanging = await startEngine();
+    await using engine = createDockerEngine({ socket: hanging.socket });
+    await engine.call("answer", (docker) => docker.ping());
+    hanging.pause();
+    const startedAtMs = performance.now();
+    const error = await t.throwsAsync(
+      engine.call("answer", (docker) => docker.ping(), { timeoutMs: 300 }),
+      {
+        instanceOf: SvcError,
+      },
+    );
+    t.is(error.code, "unavailable");
+    t.is(error.message, "the container engine did not answer within 0.3 s; it may hang or be restarting");
+    t.true(performance.now() - startedAtMs < 2_000);
+    const caller = new AbortController();
+    const canceled = engine.call("answer", (docker) => docker.ping(), { signal: caller.signal });
+    caller.abort(new SvcError("canceled", "canceled", "the caller left"));
+    t.is((await t.throwsAsync(canceled, { instanceOf: SvcError })).code, "canceled");
+    hanging.resume();
+    await engine.call("answer", (docker) => docker.ping());
+    await hanging.kill();
+    t.is(
+      (
+        await t.throwsAsync(
+          engine.call("answer", (docker) => docker.ping()),
+          { instanceOf: SvcError },
+        )
+      ).code,
+      "unavailable",
+    );
+    await hanging.start();
+    await engine.call("answer", (docker) => docker.ping());
+  },
+);
+
+dockerTest(`slow work and open streams keep short calls from nothing${needsDocker}`, async (t) => {
+  await using engine = createDockerEngine({ socket: shared().socket });
+  await shared().images.build("svc/slow:1");
+  const id = await shared().run("slow", { Image: "svc/slow:1" });
+  const ending = new AbortController();
+  const waiting = Array.from({ length: 40 }, () =>
+    engine
+      .operate("wait for it", (docker) => docker.getContainer(id).wait(), {
+        timeoutMs: 60_000,
+        signal: ending.signal,
+      })
+      .catch((error: unknown) => (error as Error).message),
+  );
+  using opened = await engine.open("tell its events", (docker) => docker.getEvents({}));
+  await engine.call("answer", (docker) => docker.ping(), { timeoutMs: 5_000 });
+  ending.abort(new Error("enough"));
+  t.deepEqual([...new Set(await Promise.all(waiting))], ["enough"]);
+  const chunks: string[] = [];
+  const reading = (async () => {
+    for await (const chunk of opened.chunks) chunks.push(chunk.toString());
+  })();
+  reading.catch(() => undefined);
+  (await shared().request("POST", `/containers/${id}/kill`)).expect(204);
+  await eventually(() => assert.match(chunks.join(""), /"die"/));
+});
+
+dockerTest(`the end of the daemon ends every call${needsDocker}`, async (t) => {
+  const engine = createDockerEngine({ socket: shared().socket });
+  await shared().images.build("svc/slow:1");
+  const id = await shared().run("endless", { Image: "svc/slow:1" });
+  const waiting = engine.operate("wait for it", (docker) => docker.getContainer(id).wait(), {
+    timeoutMs: 60_000,
+  });
+  await engine.call("answer", (docker) => docker.ping());
+  await engine[Symbol.asyncDispose]();
+  t.is((await t.throwsAsync(waiting, { instanceOf: SvcError })).message, "the daemon is stopping");
+});
