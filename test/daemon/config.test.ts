@@ -20,6 +20,7 @@ test("without a file, root serves everybody and a user themselves", (t) => {
   t.like(system, { mode: "system", tokenFile: "/etc/svc/api.token" });
   t.like(system.api, { listen: { host: "127.0.0.1", port: 8420 }, socket: "/run/svc/svc.sock" });
   t.is(system.store.dir, "/var/lib/svc");
+  t.is(system.docker.socket, "/var/run/docker.sock");
   t.false(system.apps.path.includes("/opt/bin"));
   t.deepEqual(system.apps.buildEnv, { SSL_CERT_FILE: "/ca.pem" }, "a proxy's password is not every user's");
   const own = parseConfig({}, "/home/u/.config/svc/svc.toml", user);
@@ -40,6 +41,7 @@ test("relative paths are relative to the file", (t) => {
     {
       api: { socket: "svc.sock", listen: "[::1]:0" },
       store: { dir: "./store" },
+      docker: { socket: "../engine.sock" },
       sources: [{ name: "mine", url: "../packages" }],
     },
     "/srv/svc/svc.toml",
@@ -48,6 +50,7 @@ test("relative paths are relative to the file", (t) => {
   t.is(config.api.socket, "/srv/svc/svc.sock");
   t.deepEqual(config.api.listen, { host: "::1", port: 0 });
   t.is(config.store.dir, "/srv/svc/store");
+  t.is(config.docker.socket, "/srv/engine.sock");
   t.is(config.sources[0]?.url, "/srv/packages");
 });
 
@@ -75,6 +78,7 @@ const refused: Readonly<Record<string, { document: Record<string, unknown>; fiel
     document: { apps: { build_env: { "A B": "x" } } },
     fields: ["apps.build_env"],
   },
+  "a socket that is no path": { document: { docker: { socket: true } }, fields: ["docker.socket"] },
   "no reboot command": { document: { system: { reboot_command: [] } }, fields: ["system.reboot_command"] },
   "an unknown level": { document: { log: { level: "loud" } }, fields: ["log.level"] },
   "several at once": {
