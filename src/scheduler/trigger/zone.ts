@@ -81,8 +81,8 @@ function createLocalName(): () => string {
 
 function readLocalName(): string {
   // Absent where TZ names a zone that does not exist, whatever its type says.
-  const { timeZone = "UTC" }: { timeZone?: string } = Intl.DateTimeFormat().resolvedOptions();
-  return timeZone;
+  const options: Partial<Intl.ResolvedDateTimeFormatOptions> = Intl.DateTimeFormat().resolvedOptions();
+  return options.timeZone ?? "UTC";
 }
 
 function createZone(name: string): Zone | undefined {
