@@ -42,14 +42,11 @@ export function createHttp2Front(limits: TransportLimits, handle: Http2Handler):
     const streams = new Set<ServerHttp2Stream>();
     sessions.set(session, streams);
     session.once("close", () => sessions.delete(session));
-    // A broken session ends by itself; unheard, its error would end the daemon.
-    session.on("error", () => undefined);
     watchSession(session, streams, limits, () => {
       // Not earlier: connect-node's client dies of the second GOAWAY that node sends for a session with open streams.
       if (isClosing) session.close();
     });
   });
-  server.on("sessionError", () => undefined);
   server.on("request", (request, response) => handle(request, response, false));
   server.on("checkContinue", (request: Http2ServerRequest, response: Http2ServerResponse) =>
     handle(request, response, true),
