@@ -16,6 +16,8 @@ interface Columns {
   hours: Int32Array;
   /** Index of the time zone. */
   zone: Uint16Array;
+  /** 1 for an enabled job that wants to make up for what was missed. */
+  catchUp: Uint8Array;
 }
 
 /** What a zone's clock shows, over what any job of the zone is laid first. */
@@ -52,16 +54,15 @@ export class DueTable {
   /** Takes the registry's jobs; those that are the same objects as before are copied, not read. */
   *fill(jobs: readonly Job[]): Generator<undefined, void> {
     if (jobs === this.#jobs) return;
-    const [known, from] = [this.#jobs, this.#columns];
+    const from = this.#columns;
     const to = this.#spare.hours.length < jobs.length ? createColumns(roomFor(jobs.length)) : this.#spare;
     let catchUps = 0;
     let old = 0;
-    for (const [at, job] of jobs.entries()) {
-      if (at % stride === stride - 1) yield;
-      if (isWantingCatchUp(job)) catchUps += 1;
-      while (known[old] !== job && isBefore(known[old], job)) old += 1;
-      if (known[old] === job) copyRow(from, old, to, at);
-      else this.#writeRow(to, at, job);
+    for (let start = 0; start < jobs.length; start += stride) {
+      const end = Math.min(start + stride, jobs.length);
+      old = this.#fillRows(jobs, { start, end, old, to });
+      for (let at = start; at < end; at += 1) catchUps += to.catchUp[at] ?? 0;
+      yield;
     }
     this.#jobs = jobs;
     this.#columns = to;
@@ -71,7 +72,12 @@ export class DueTable {
 
   /** Calls `fire` with each job that is due in the minute that starts at `minuteMs`, unix milliseconds. */
   *pass(minuteMs: number, fire: (job: Job) => void): Generator<undefined, void> {
-    const clocks = [...this.#zoneIndexes.keys()].map((name) => this.#zoneMinute(name, minuteMs));
+    const clocks: (ZoneMinute | undefined)[] = [];
+    for (const name of this.#zoneIndexes.keys()) {
+      clocks.push(this.#zoneMinute(name, minuteMs));
+      // The first look at a zone's year takes a millisecond or two.
+      yield;
+    }
     const { minutesLow, minutesHigh, hours, zone } = this.#columns;
     const jobs = this.#jobs;
     for (let start = 0; start < jobs.length; start += stride) {
@@ -114,10 +120,28 @@ export class DueTable {
     };
   }
 
-  #writeRow(columns: Columns, at: number, { trigger, timeZone, enabled }: Job): void {
+  /** Fills rows and answers how far it has come among the jobs of before; both are in the same order. */
+  #fillRows(
+    jobs: readonly Job[],
+    { start, end, old: from, to }: { start: number; end: number; old: number; to: Columns },
+  ): number {
+    const known = this.#jobs;
+    let old = from;
+    for (let at = start; at < end; at += 1) {
+      const job = jobs[at];
+      if (job === undefined) continue;
+      while (known[old] !== job && isBefore(known[old], job)) old += 1;
+      if (known[old] === job) copyRow(this.#columns, old, to, at);
+      else this.#writeRow(to, at, job);
+    }
+    return old;
+  }
+
+  #writeRow(columns: Columns, at: number, { trigger, timeZone, enabled, catchUp }: Job): void {
     columns.minutesLow[at] = enabled ? trigger.minutesLow : 0;
     columns.minutesHigh[at] = enabled ? trigger.minutesHigh : 0;
     columns.hours[at] = trigger.hours;
+    columns.catchUp[at] = enabled && catchUp === "latest" ? 1 : 0;
     const index = this.#zoneIndexes.get(timeZone) ?? this.#zoneIndexes.size;
     this.#zoneIndexes.set(timeZone, index);
     columns.zone[at] = index;
@@ -130,6 +154,7 @@ function createColumns(length: number): Columns {
     minutesHigh: new Int32Array(length),
     hours: new Int32Array(length),
     zone: new Uint16Array(length),
+    catchUp: new Uint8Array(length),
   };
 }
 
@@ -143,12 +168,9 @@ function copyRow(from: Columns, old: number, to: Columns, at: number): void {
   to.minutesHigh[at] = from.minutesHigh[old] ?? 0;
   to.hours[at] = from.hours[old] ?? 0;
   to.zone[at] = from.zone[old] ?? 0;
+  to.catchUp[at] = from.catchUp[old] ?? 0;
 }
 
 function isBefore(known: Job | undefined, job: Job): boolean {
   return known !== undefined && compareKeys(known, job) < 0;
-}
-
-function isWantingCatchUp({ enabled, catchUp }: Job): boolean {
-  return enabled && catchUp === "latest";
 }
