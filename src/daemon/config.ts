@@ -57,10 +57,6 @@ export interface Config {
     /** Path of the container engine's socket. Default `DOCKER_HOST` where that names one, else `/var/run/docker.sock`. */
     readonly socket: string;
   };
-  readonly docker: {
-    /** Path of the container engine's socket. Default `/var/run/docker.sock`. Nothing is asked before there is need. */
-    readonly socket: string;
-  };
   readonly system: {
     /** The command that reboots the host, as an argv. Default `systemctl reboot`. */
     readonly rebootCommand: readonly string[];
@@ -126,7 +122,6 @@ export function parseConfig(
   const store = root.table("store");
   const apps = root.table("apps");
   const docker = root.table("docker");
-  const docker = root.table("docker");
   const system = root.table("system");
   const log = root.table("log");
   const baseDir = dirname(file);
@@ -150,7 +145,6 @@ export function parseConfig(
       buildEnv: apps.environment("build_env") ?? defaultBuildEnv(environment),
     },
     docker: { socket: docker.path("socket", baseDir, defaults.engineSocket) },
-    docker: { socket: docker.path("socket", baseDir, "/var/run/docker.sock") },
     system: { rebootCommand: system.strings("reboot_command") ?? ["systemctl", "reboot"] },
     log: { level: log.word("level", logLevels) ?? "info" },
   };
