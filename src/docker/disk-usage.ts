@@ -1,14 +1,17 @@
 /** What the engine keeps on the disk, as it measures it itself: expensive, so only on demand. */
+import type { ContainerInfo, ImageInfo, VolumeInspectInfo } from "dockerode";
+import type { Labels } from "./attribution.ts";
 import type { DockerEngine } from "./engine.ts";
+import { imageRecord, volumeRecord, type ImageRecord, type VolumeRecord } from "./engine-objects.ts";
 
 const timeoutMs = 120_000;
 
 /** What is used of the engine's answer to `GET /system/df`; lists that are empty may be null. */
 interface EngineDiskUsage {
   LayersSize?: number;
-  Images?: { Id: string; Size: number; SharedSize: number }[] | null;
-  Containers?: { Id: string; SizeRw?: number }[] | null;
-  Volumes?: { Name: string; UsageData?: { Size: number; RefCount: number } | null }[] | null;
+  Images?: (ImageInfo & { SharedSize: number })[] | null;
+  Containers?: (ContainerInfo & { SizeRw?: number })[] | null;
+  Volumes?: (VolumeInspectInfo & { UsageData?: { Size: number } | null })[] | null;
   BuildCache?: BuildCacheRecord[] | null;
 }
 
@@ -21,14 +24,30 @@ export interface BuildCacheRecord {
   Size: number;
 }
 
+/** A container, as far as it keeps images and volumes in use. */
+export interface ContainerUse {
+  readonly imageId: string;
+  readonly labels: Labels;
+  /** Names of volumes. */
+  readonly volumes: readonly string[];
+}
+
+/** Everything on the engine at one moment, with what it takes; in the order of ids and names, as the engine has none. */
 export interface DiskUsage {
   /** All layers together, those that several images share once. */
-  readonly imagesBytes: number;
-  /** What removing an image alone would free, by id. */
-  readonly ownBytesOfImage: ReadonlyMap<string, number>;
-  readonly containers: { readonly count: number; readonly sizeBytes: number };
-  /** By name; 0 where the engine cannot tell. */
-  readonly bytesOfVolume: ReadonlyMap<string, number>;
+  readonly layersBytes: number;
+  readonly images: readonly (ImageRecord & {
+    /** What removing it alone would free. */
+    readonly ownBytes: number;
+  })[];
+  /** Stopped ones too. */
+  readonly containers: readonly ContainerUse[];
+  /** Their writable layers together. */
+  readonly containersBytes: number;
+  readonly volumes: readonly (VolumeRecord & {
+    /** 0 where the engine cannot tell. */
+    readonly sizeBytes: number;
+  })[];
   readonly buildCache: readonly BuildCacheRecord[];
 }
 
@@ -41,18 +60,19 @@ export async function measureDisk(engine: DockerEngine, signal?: AbortSignal): P
   );
   const containers = usage.Containers ?? [];
   return {
-    imagesBytes: usage.LayersSize ?? 0,
-    ownBytesOfImage: new Map(
-      (usage.Images ?? []).map(({ Id, Size, SharedSize }) => [Id, Size - Math.max(0, SharedSize)]),
-    ),
-    containers: { count: containers.length, sizeBytes: sum(containers.map(({ SizeRw = 0 }) => SizeRw)) },
-    bytesOfVolume: new Map(
-      (usage.Volumes ?? []).map(({ Name, UsageData }) => [Name, Math.max(0, UsageData?.Size ?? 0)]),
-    ),
+    layersBytes: usage.LayersSize ?? 0,
+    images: (usage.Images ?? [])
+      .map((info) => ({ ...imageRecord(info), ownBytes: info.Size - Math.max(0, info.SharedSize) }))
+      .sort((a, b) => (a.id < b.id ? -1 : 1)),
+    containers: containers.map(({ ImageID, Labels: labels, Mounts }) => ({
+      imageId: ImageID,
+      labels: (labels as Labels | null) ?? {},
+      volumes: ((Mounts as { Name?: string }[] | null) ?? []).flatMap(({ Name = "" }) => Name || []),
+    })),
+    containersBytes: containers.reduce((sum, { SizeRw = 0 }) => sum + SizeRw, 0),
+    volumes: (usage.Volumes ?? [])
+      .map((info) => ({ ...volumeRecord(info), sizeBytes: Math.max(0, info.UsageData?.Size ?? 0) }))
+      .sort((a, b) => (a.name < b.name ? -1 : 1)),
     buildCache: usage.BuildCache ?? [],
   };
-}
-
-function sum(values: readonly number[]): number {
-  return values.reduce((total, value) => total + value, 0);
 }

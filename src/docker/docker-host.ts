@@ -25,14 +25,13 @@ import { followContainerLog, readContainerLog } from "./container-logs.ts";
 import type { ContainerRecord } from "./container-record.ts";
 import { sampleContainers } from "./container-stats.ts";
 import { findContainer } from "./container-target.ts";
-import { measureDisk } from "./disk-usage.ts";
+import { measureDisk, type ContainerUse } from "./disk-usage.ts";
 import * as views from "./docker-views.ts";
 import type { EngineState } from "./engine-state.ts";
 import type { DockerEngine } from "./engine.ts";
 import { followEvents } from "./followed-events.ts";
 import type { EngineEvents } from "./events.ts";
 import { Protection } from "./protection.ts";
-import type { PruneInventory } from "./prune-plan.ts";
 import { Pruner, type PruneRequest, type PruneResult } from "./pruner.ts";
 
 /** What the host knows of the installed apps. */
@@ -68,7 +67,7 @@ export class DockerHost {
   constructor(options: DockerHostOptions) {
     const { engine, state } = options;
     this.#options = options;
-    this.#pruner = new Pruner({ engine, takeInventory: (signal) => this.#takeInventory(signal) });
+    this.#pruner = new Pruner({ engine, protect: ({ containers }) => this.#protection(containers) });
     this.#control = new ContainerControl({
       engine,
       containers: async () => (await state.containers()).containers,
@@ -127,13 +126,9 @@ export class DockerHost {
 
   /** By first tag; those without one last. */
   async images(): Promise<MessageInitShape<typeof ImageSchema>[]> {
-    const { state } = this.#options;
-    const [{ items }, { containers }, protection] = await Promise.all([
-      state.images(),
-      state.containers(),
-      this.#protection(),
-    ]);
-    const counts = countBy(containers.map(({ imageId }) => imageId));
+    const [{ items }, uses] = await Promise.all([this.#options.state.images(), this.#uses()]);
+    const protection = await this.#protection(uses);
+    const counts = countBy(uses.map(({ imageId }) => imageId));
     return items
       .toSorted((a, b) => compare(a.tags[0] ?? "\u{10ffff}", b.tags[0] ?? "\u{10ffff}"))
       .map((image) => views.imageView(image, counts.get(image.id) ?? 0, protection.ofImage(image)));
@@ -141,13 +136,9 @@ export class DockerHost {
 
   /** By name. */
   async volumes(): Promise<MessageInitShape<typeof VolumeSchema>[]> {
-    const { state } = this.#options;
-    const [{ items }, { containers }, protection] = await Promise.all([
-      state.volumes(),
-      state.containers(),
-      this.#protection(),
-    ]);
-    const counts = countBy(containers.flatMap(({ mounts }) => [...new Set(mounts.map(({ name }) => name))]));
+    const [{ items }, uses] = await Promise.all([this.#options.state.volumes(), this.#uses()]);
+    const protection = await this.#protection(uses);
+    const counts = countBy(uses.flatMap(({ volumes }) => [...new Set(volumes)]));
     return items.map((volume) =>
       views.volumeView(volume, counts.get(volume.name) ?? 0, protection.ofVolume(volume)),
     );
@@ -162,9 +153,9 @@ export class DockerHost {
     const disk = await measureDisk(this.#options.engine, signal);
     const category = (count: number, sizeBytes: number) => ({ count, sizeBytes: BigInt(sizeBytes) });
     return {
-      images: category(disk.ownBytesOfImage.size, disk.imagesBytes),
-      containers: category(disk.containers.count, disk.containers.sizeBytes),
-      volumes: category(disk.bytesOfVolume.size, sum([...disk.bytesOfVolume.values()])),
+      images: category(disk.images.length, disk.layersBytes),
+      containers: category(disk.containers.length, disk.containersBytes),
+      volumes: category(disk.volumes.length, sum(disk.volumes.map(({ sizeBytes }) => sizeBytes))),
       buildCache: category(disk.buildCache.length, sum(disk.buildCache.map(({ Size }) => Size))),
     };
   }
@@ -251,28 +242,19 @@ export class DockerHost {
     return this.#attribution.of;
   }
 
-  async #protection(): Promise<Protection> {
-    const { apps, state } = this.#options;
-    const [needs, { containers }] = await Promise.all([apps.needs(), state.containers()]);
+  async #protection(containers: readonly ContainerUse[]): Promise<Protection> {
+    const needs = await this.#options.apps.needs();
     return new Protection({ needs, containers, attribution: this.#owners() });
   }
 
-  async #takeInventory(signal?: AbortSignal): Promise<PruneInventory> {
-    const { engine, state } = this.#options;
-    const [disk, images, volumes, containers, protection] = await Promise.all([
-      measureDisk(engine, signal),
-      state.images(),
-      state.volumes(),
-      state.containers(),
-      this.#protection(),
-    ]);
-    return {
-      disk,
-      images: images.items,
-      volumes: volumes.items,
-      containers: containers.containers,
-      protection,
-    };
+  /** What the containers keep in use, as far as the events have told. */
+  async #uses(): Promise<ContainerUse[]> {
+    const { containers } = await this.#options.state.containers();
+    return containers.map(({ imageId, labels, mounts }) => ({
+      imageId,
+      labels,
+      volumes: mounts.flatMap(({ name }) => name ?? []),
+    }));
   }
 
   async #sizes(all: boolean, signal: AbortSignal): Promise<Map<string, number>> {

@@ -1,14 +1,14 @@
 /** What of the engine installed apps still need: it is never pruned, and each item says why. */
 import type { EngineNeeds } from "../runtimes/runtime.ts";
 import type { Attribution } from "./attribution.ts";
-import type { ContainerRecord } from "./container-record.ts";
+import type { ContainerUse } from "./disk-usage.ts";
 import type { ImageRecord, VolumeRecord } from "./engine-objects.ts";
 import { formatImageReference, parseImageReference } from "./image-reference.ts";
 
 export interface ProtectionOptions {
   /** By id of the app. */
   needs: ReadonlyMap<string, EngineNeeds>;
-  containers: readonly ContainerRecord[];
+  containers: readonly ContainerUse[];
   /** Which app owns what carries labels. */
   attribution: Attribution;
 }
@@ -25,11 +25,11 @@ export class Protection {
       for (const image of images) this.#images.set(wholeName(image), appId);
       for (const volume of volumes) this.#volumes.set(volume, appId);
     }
-    for (const { imageId, labels, mounts } of containers) {
+    for (const { imageId, labels, volumes } of containers) {
       const appId = attribution(labels);
       if (appId === undefined) continue;
       this.#images.set(imageId, appId);
-      for (const { name } of mounts) if (name !== undefined) this.#volumes.set(name, appId);
+      for (const volume of volumes) this.#volumes.set(volume, appId);
     }
   }
 

@@ -1,8 +1,6 @@
 /** What a prune removes and what it passes over, and why: decided before anything is removed (specification 4.3). */
 import type { PruneDockerRequestTarget } from "../../gen/svc/v1/words.ts";
-import type { ContainerRecord } from "./container-record.ts";
 import type { DiskUsage } from "./disk-usage.ts";
-import type { ImageRecord, VolumeRecord } from "./engine-objects.ts";
 import type { Protection } from "./protection.ts";
 
 export interface PruneItem {
@@ -26,43 +24,32 @@ export interface PrunePlan {
   readonly skip: readonly SkippedItem[];
 }
 
-/** What is on the engine, as far as pruning goes. */
-export interface PruneInventory {
-  readonly images: readonly ImageRecord[];
-  readonly volumes: readonly VolumeRecord[];
-  /** Stopped ones too: what they use is in use. */
-  readonly containers: readonly ContainerRecord[];
-  readonly disk: DiskUsage;
-  readonly protection: Protection;
-}
-
 /** @param danglingOnly images without a name, volumes without a name, build cache that nothing shares */
 export function planPrune(
   target: PruneDockerRequestTarget,
   danglingOnly: boolean,
-  inventory: PruneInventory,
+  disk: DiskUsage,
+  protection: Protection,
 ): PrunePlan {
   switch (target) {
     case "images":
-      return planImages(danglingOnly, inventory);
+      return planImages(danglingOnly, disk, protection);
     case "volumes":
-      return planVolumes(danglingOnly, inventory);
+      return planVolumes(danglingOnly, disk, protection);
     case "build_cache":
-      return planBuildCache(danglingOnly, inventory);
+      return planBuildCache(danglingOnly, disk);
   }
 }
 
-function planImages(
-  danglingOnly: boolean,
-  { images, containers, disk, protection }: PruneInventory,
-): PrunePlan {
+function planImages(danglingOnly: boolean, disk: DiskUsage, protection: Protection): PrunePlan {
+  const { images, containers } = disk;
   const used = new Set(containers.map(({ imageId }) => imageId));
   const unused = images.filter(({ id, tags }) => !used.has(id) && (!danglingOnly || tags.length === 0));
   return split(
-    unused.map(({ id, tags, digests }) => ({
+    unused.map(({ id, tags, digests, ownBytes }) => ({
       id,
       name: tags[0] ?? "",
-      sizeBytes: disk.ownBytesOfImage.get(id) ?? 0,
+      sizeBytes: ownBytes,
       // By its id, an image with several names is not removed; one without a tag has its digests for names.
       handles: tags.length > 0 ? [...tags, ...digestsOf(tags, digests)] : [id],
     })),
@@ -76,24 +63,22 @@ function digestsOf(tags: readonly string[], digests: readonly string[]): string[
   return digests.filter((digest) => !repositories.has(digest.slice(0, digest.indexOf("@"))));
 }
 
-function planVolumes(
-  danglingOnly: boolean,
-  { volumes, containers, disk, protection }: PruneInventory,
-): PrunePlan {
-  const used = new Set(containers.flatMap(({ mounts }) => mounts.map(({ name }) => name)));
+function planVolumes(danglingOnly: boolean, disk: DiskUsage, protection: Protection): PrunePlan {
+  const { volumes, containers } = disk;
+  const used = new Set(containers.flatMap(({ volumes: names }) => names));
   const unused = volumes.filter(({ name, isAnonymous }) => !used.has(name) && (!danglingOnly || isAnonymous));
   return split(
-    unused.map(({ name }) => ({
+    unused.map(({ name, sizeBytes }) => ({
       id: name,
       name,
-      sizeBytes: disk.bytesOfVolume.get(name) ?? 0,
+      sizeBytes,
       handles: [name],
     })),
     new Map(volumes.map((volume) => [volume.name, protection.ofVolume(volume)])),
   );
 }
 
-function planBuildCache(danglingOnly: boolean, { disk }: PruneInventory): PrunePlan {
+function planBuildCache(danglingOnly: boolean, disk: DiskUsage): PrunePlan {
   const unused = disk.buildCache.filter(({ InUse, Shared }) => !InUse && !(danglingOnly && Shared));
   const items = unused.map(({ ID, Description = "", Size }) => ({
     id: ID,

@@ -2,7 +2,9 @@
 import { SvcError } from "../errors.ts";
 import type { PruneDockerRequestTarget } from "../../gen/svc/v1/words.ts";
 import type { DockerEngine } from "./engine.ts";
-import { planPrune, type PruneInventory, type PruneItem, type SkippedItem } from "./prune-plan.ts";
+import { measureDisk, type DiskUsage } from "./disk-usage.ts";
+import type { Protection } from "./protection.ts";
+import { planPrune, type PruneItem, type SkippedItem } from "./prune-plan.ts";
 
 export interface PruneRequest {
   readonly target: PruneDockerRequestTarget;
@@ -17,8 +19,8 @@ export interface PruneResult {
 
 export interface PrunerOptions {
   engine: DockerEngine;
-  /** What is there now. */
-  takeInventory: (signal?: AbortSignal) => Promise<PruneInventory>;
+  /** What installed apps need of what is there. */
+  protect: (disk: DiskUsage) => Promise<Protection>;
 }
 
 /** For one item: layers of many gigabytes take their time. */
@@ -45,7 +47,9 @@ export class Pruner {
   }
 
   async #prune({ target, danglingOnly, dryRun }: PruneRequest, signal: AbortSignal): Promise<PruneResult> {
-    const plan = planPrune(target, danglingOnly, await this.#options.takeInventory(signal));
+    const { engine, protect } = this.#options;
+    const disk = await measureDisk(engine, signal);
+    const plan = planPrune(target, danglingOnly, disk, await protect(disk));
     if (dryRun) return { removed: plan.remove, skipped: plan.skip };
     const removed: PruneItem[] = [];
     const skipped = [...plan.skip];

@@ -125,8 +125,18 @@ export interface RuntimeStack {
   }[];
 }
 
+/** What an app needs of the engine, whether it runs or not: nothing of it is ever pruned. */
+export interface EngineNeeds {
+  /** References or ids. */
+  readonly images: readonly string[];
+  /** Names of the engine's volumes. */
+  readonly volumes: readonly string[];
+}
+
 /** What runtimes can do whose apps are made of images. */
 export interface ImageRuntime {
+  /** From memory and the app's own files, never from the engine. */
+  needs(app: RunnableApp): Promise<EngineNeeds>;
   /** @param checkRemote ask the registry how fresh the local image is */
   image(app: RunnableApp, options: { checkRemote: boolean; signal?: AbortSignal }): Promise<RuntimeImage>;
   /**
