@@ -6,7 +6,7 @@ import { runProgram } from "./support/processes.ts";
 import type { Bench } from "./support/result.ts";
 import { temporaryDirectory } from "./support/temporary-directory.ts";
 
-const runs = 5;
+const runs = 3;
 const fileBytes = 1024 ** 3;
 
 export const bench: Bench = {

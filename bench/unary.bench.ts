@@ -9,8 +9,8 @@ import { amount } from "./support/result.ts";
 import type { Bench, Result } from "./support/result.ts";
 import { temporaryDirectory } from "./support/temporary-directory.ts";
 
-const runs = 9;
-const calls = 800;
+const runs = 7;
+const calls = 600;
 const atOnce = 4;
 const protocols = [
   { protocol: "grpc", name: "gRPC", httpVersion: "2" },
