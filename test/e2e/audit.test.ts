@@ -222,3 +222,47 @@ test("a command that works without a daemon leaves its record too", async (t) =>
     await rm(dir, { recursive: true, force: true });
   }
 });
+
+test("a flood of strangers is a few records that tell its size, and the metrics count each try", async (t) => {
+  await using daemon = await startDaemon();
+  await errorOf(daemon.client(AppService).stopApp({ id: "missing" }));
+  const url = `http://127.0.0.1:${daemon.port}/v1/apps/web/start`;
+  const tries = 300;
+  for (let n = 0; n < tries; n++) {
+    const { status } = await fetch(url, { method: "POST", headers: { authorization: "Bearer svcp_wrong" } });
+    assert.ok([401, 429].includes(status));
+  }
+  const first = await auditOf(daemon, 3);
+  t.deepEqual(
+    first.map(({ kind, address, method, result, attempts }) => [
+      kind,
+      address,
+      method.split("/")[1],
+      result,
+      attempts,
+    ]),
+    [
+      ["peer", "", "StopApp", "not_found", 1],
+      ["anonymous", "127.0.0.1", "StartApp", "unauthenticated", 1],
+      ["anonymous", "127.0.0.1", "StartApp", "resource_exhausted", 1],
+    ],
+  );
+  const headers = { authorization: `Bearer ${daemon.token}` };
+  const metrics = await (await fetch(`http://127.0.0.1:${daemon.port}/metrics`, { headers })).text();
+  const counted = [
+    ...metrics.matchAll(/AppService\/StartApp",code="(?:unauthenticated|resource_exhausted)"\} (\d+)/g),
+  ].map((match) => Number(match[1]));
+  t.is(
+    counted.reduce((sum, count) => sum + count, 0),
+    tries,
+  );
+
+  await daemon.restart();
+  const records = (await auditOf(daemon, 5)).slice(1);
+  t.is(
+    records.reduce((sum, { attempts }) => sum + attempts, 0),
+    tries,
+    "stopping tells what was counted",
+  );
+  t.like(await daemon.client(AuditService).verifyAudit({}), { valid: true });
+});
