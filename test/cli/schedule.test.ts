@@ -7,7 +7,12 @@ import { Readable } from "node:stream";
 import { exitCodeOfRun } from "../../src/cli/commands/schedule/run.ts";
 import { commandName, idsLike, jobName } from "../../src/cli/commands/schedule/job-names.ts";
 import { parseFields } from "../../src/cli/commands/schedule/edit-in-editor.ts";
+import type { Command } from "commander";
+import type { GlobalOptions } from "../../src/cli/context.ts";
+import type { CliHost } from "../../src/cli/host.ts";
 import { InProcessClient } from "../../src/cli/in-process-client.ts";
+import { createProgram, globalOptions } from "../../src/cli/program.ts";
+import type { RunCommand } from "../../src/cli/program.ts";
 import { createPaint } from "../../src/cli/render/color.ts";
 import { formatTook, inLocalTime, inUtc, relativeTo } from "../../src/cli/render/instant.ts";
 import { actionText, jobColumns } from "../../src/cli/render/schedule-table.ts";
@@ -236,7 +241,6 @@ const sentCases: SentCase[] = [
     args: ["edit", "push", "--header", "accept: */*"],
     sent: { managedBy: "platform", action: { headers: { "X-Key": "***", accept: "*/*" } } },
   },
-  { args: ["edit", "push", "--header", "X-KEY:"], sent: { action: { headers: { Accept: "***" } } } },
   { args: ["edit", "saves", "--keep", "3"], sent: { keep: 3, action: { keep: undefined, app: "a" } } },
   { args: ["edit", "saves", "--comment", "x"], sent: { action: { keep: 9 } } },
   {
@@ -259,20 +263,33 @@ for (const { args, sent } of sentCases) {
 }
 
 test("--timeout of a job is not the deadline of the call, which stands before the command's name", async (t) => {
+  const seen: GlobalOptions[] = [];
+  const run: RunCommand =
+    () =>
+    (...args) => {
+      seen.push(globalOptions(args.at(-1) as Command));
+      return Promise.resolve();
+    };
+  const host = { args: ["schedule"], version: "1.2.3" } as unknown as CliHost;
+  const parse = (...args: string[]) =>
+    createProgram(host, run, () => Promise.resolve()).parseAsync(args, { from: "user" });
+  await parse("schedule", ...rebootJob, "--timeout", "9");
+  await parse("schedule", "--timeout", "60", ...rebootJob, "--timeout", "9", "--json");
+  t.deepEqual(seen, [{ color: true }, { color: true, timeout: 60, json: true }]);
+});
+
+test("a header that is taken away is not sent", async (t) => {
   const jobs = schedules();
-  await using daemon = await startFakeDaemon([], jobs);
-  const socket = ["--socket", daemon.socketPath];
-  const { exitCode } = await runSvc([
-    "schedule",
-    "--timeout",
-    "60",
-    ...rebootJob,
-    "--timeout",
-    "1",
-    ...socket,
-  ]);
-  t.is(exitCode, 0);
-  t.is(jobs.upserts[0]?.timeout, 1);
+  await svc(["edit", "push", "--header", "X-KEY:"], jobs);
+  t.deepEqual(jobs.upserts[0]?.action?.headers, { Accept: "***" });
+});
+
+test("a run that went already: its output comes at its end, once", async (t) => {
+  const { stdout } = await svc(
+    ["run", "odd"],
+    schedules({ odd: { found: true, end: { output: "theirs\n" } } }),
+  );
+  t.is(stdout, "theirs\n");
 });
 
 for (const args of [
@@ -383,7 +400,7 @@ for (const [found, stderr] of [
     setTimeout(() => interrupt.abort(), 200);
     const result = await running;
     t.is(result.exitCode, 130);
-    t.is(result.stdout, "hi\n");
+    t.is(result.stdout, found ? "" : "hi\n");
     t.regex(result.stderr, stderr);
     for (let waited = 0; daemon.left() === 0 && waited < 5000; waited += 10) {
       await new Promise((resolve) => setTimeout(resolve, 10));

@@ -108,7 +108,8 @@ export function fakeSchedules(
       const { pieces = [Buffer.from("hi\n")], end = {}, found = false, hangs = false } = runs[id] ?? {};
       const run = runOf({ jobId: find(id).id, status: "RUNNING" });
       yield { event: { case: "run", value: run }, started: !found };
-      for (const output of pieces) yield { event: { case: "output", value: output } };
+      // What another caller started is answered without its output.
+      for (const output of found ? [] : pieces) yield { event: { case: "output", value: output } };
       if (hangs) {
         await new Promise((resolve) => signal.addEventListener("abort", resolve));
         onLeft();
