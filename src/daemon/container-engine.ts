@@ -1,5 +1,6 @@
 /** The host's container engine and the runtimes over it. Nothing is loaded or asked before the first app that needs it. */
 import { createHash } from "node:crypto";
+import { join } from "node:path";
 import type { Credentials } from "../credentials/credentials.ts";
 import { EngineEvents } from "../docker/events.ts";
 import { EngineState } from "../docker/engine-state.ts";
@@ -8,6 +9,7 @@ import { parseImageReference } from "../docker/image-reference.ts";
 import type { Identities } from "../identity/identity.ts";
 import { readBootTimeMs } from "../lib/boot-time.ts";
 import { readUnprivilegedPortStart } from "../runtimes/container-policy.ts";
+import { ComposeRuntime } from "../runtimes/compose/compose-runtime.ts";
 import { DockerRuntime } from "../runtimes/docker/docker-runtime.ts";
 import type { AppRuntime } from "../runtimes/runtime.ts";
 import type { Config } from "./config.ts";
@@ -40,22 +42,27 @@ export async function createContainerEngine(options: ContainerEngineOptions): Pr
   const events = resources.use(new EngineEvents({ engine, log }));
   const state = resources.use(new EngineState({ engine, events, now, log }));
   const storeId = createHash("sha256").update(config.store.dir).digest("hex").slice(0, 16);
-  const docker = resources.use(
-    new DockerRuntime({
-      ...{ engine, events, state, identities, storeId, settleMs, log },
-      credentialsOf: (ownerUid, reference) => {
-        const { host } = parseImageReference(reference);
-        const login = credentials.loginFor("registry", host, ownerUid);
-        return Promise.resolve(login && { username: login.username, password: login.secret });
-      },
-      bootedAtMs: await readBootTimeMs(),
-      unprivilegedPortStart: await readUnprivilegedPortStart(),
-    }),
+  const shared = {
+    ...{ engine, events, state, identities, storeId, settleMs, log },
+    credentialsOf: (ownerUid: number, reference: string) => {
+      const { host } = parseImageReference(reference);
+      const login = credentials.loginFor("registry", host, ownerUid);
+      return Promise.resolve(login && { username: login.username, password: login.secret });
+    },
+    bootedAtMs: await readBootTimeMs(),
+    unprivilegedPortStart: await readUnprivilegedPortStart(),
+  };
+  const docker = resources.use(new DockerRuntime(shared));
+  const compose = resources.use(
+    new ComposeRuntime({ ...shared, composeDir: join(config.store.dir, "compose") }),
   );
   const owned = resources.move();
   return {
     ...{ engine, events, state, storeId },
-    runtimes: new Map<string, AppRuntime>([["docker", docker]]),
+    runtimes: new Map<string, AppRuntime>([
+      ["docker", docker],
+      ["compose", compose],
+    ]),
     [Symbol.asyncDispose]: () => owned.disposeAsync(),
   };
 }

@@ -37,7 +37,7 @@ export class AppImages {
   /** What the image of this version of the app is called here. */
   reference(app: RunnableApp): string {
     const { image } = dockerRuntime(app);
-    return image === undefined ? this.#builtTag(app) : withTag(image);
+    return image === undefined ? this.builtTag(app) : withTag(image);
   }
 
   /** The local image; `undefined` when it is not there. @throws SvcError `unavailable` */
@@ -79,7 +79,7 @@ export class AppImages {
       dockerfile: build?.dockerfile ?? "Dockerfile",
       target: build?.target,
       args: build?.args ?? {},
-      tag: this.#builtTag(app),
+      tag: this.builtTag(app),
       labels: appLabels(app.id, storeId),
     });
   }
@@ -123,10 +123,10 @@ export class AppImages {
     }
   }
 
-  /** Another one for each version, so that a new one is built beside the old one. */
-  #builtTag({ id, version, manifest }: RunnableApp): string {
+  /** Another one for each version, so that a new one is built beside the old one. @param part of an app of several images */
+  builtTag({ id, version, manifest }: RunnableApp, part = ""): string {
     const digest = createHash("sha256")
-      .update(JSON.stringify([this.#options.storeId, id, version, manifest.runtime]))
+      .update(JSON.stringify([this.#options.storeId, id, version, manifest.runtime, part]))
       .digest("hex")
       .slice(0, 16);
     // Of separators an image's name allows fewer than an app's id.

@@ -8,6 +8,7 @@ import { createIdentities } from "../../../src/identity/identity.ts";
 import { readBootTimeMs } from "../../../src/lib/boot-time.ts";
 import { createManifestParser } from "../../../src/packages/manifest-parser.ts";
 import { createSettingsValidator } from "../../../src/packages/settings-validator.ts";
+import { ComposeRuntime } from "../../../src/runtimes/compose/compose-runtime.ts";
 import { DockerRuntime, type DockerRuntimeOptions } from "../../../src/runtimes/docker/docker-runtime.ts";
 import type { RunnableApp } from "../../../src/runtimes/runtime.ts";
 import type { JsonObject } from "../../../src/lib/json.ts";
@@ -31,6 +32,7 @@ export class DockerFixture implements AsyncDisposable {
   readonly identities = createIdentities();
   readonly log: string[] = [];
   readonly runtime: DockerRuntime;
+  readonly compose: ComposeRuntime;
   readonly #resources: AsyncDisposableStack;
 
   private constructor(
@@ -45,21 +47,19 @@ export class DockerFixture implements AsyncDisposable {
     const client = resources.use(createDockerEngine({ socket: engine.socket }));
     const events = resources.use(new EngineEvents({ engine: client }));
     const state = resources.use(new EngineState({ engine: client, events }));
-    this.runtime = resources.use(
-      new DockerRuntime({
-        engine: client,
-        events,
-        state,
-        identities: this.identities,
-        storeId: "test",
-        credentialsOf: async () => undefined,
-        settleMs: 300,
-        bootedAtMs,
-        unprivilegedPortStart: 1024,
-        log: (message, details) => this.log.push(`${message} ${JSON.stringify(details)}`),
-        ...overrides,
-      }),
-    );
+    const options = {
+      ...{ engine: client, events, state, identities: this.identities },
+      storeId: "test",
+      credentialsOf: async () => undefined,
+      settleMs: 300,
+      bootedAtMs,
+      unprivilegedPortStart: 1024,
+      log: (message: string, details: Record<string, unknown>) =>
+        this.log.push(`${message} ${JSON.stringify(details)}`),
+      ...overrides,
+    };
+    this.runtime = resources.use(new DockerRuntime(options));
+    this.compose = resources.use(new ComposeRuntime({ ...options, composeDir: join(store, "compose") }));
     this.#resources = resources;
   }
 

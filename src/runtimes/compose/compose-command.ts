@@ -1,0 +1,70 @@
+/** The program that turns compose files into containers: the engine's plugin, or the one of its own before it. */
+import { SvcError } from "../../errors.ts";
+import type { CommandResult, Identities, Identity, RunCommandOptions } from "../../identity/identity.ts";
+
+const candidates = [["docker", "compose"], ["docker-compose"]] as const;
+
+const versionTimeoutMs = 30_000;
+/** None of these: where the engine is and which project it is about are said by arguments. */
+const settledElsewhere = {
+  COMPOSE_FILE: "",
+  COMPOSE_PROJECT_NAME: "",
+  COMPOSE_PROFILES: "",
+  COMPOSE_ENV_FILES: "",
+  // Includes from the network are off: what is run is what the checkout says.
+  COMPOSE_EXPERIMENTAL_GIT_REMOTE: "0",
+  COMPOSE_EXPERIMENTAL_OCI_REMOTE: "0",
+  COMPOSE_ANSI: "never",
+  COMPOSE_STATUS_STDOUT: "0",
+};
+
+export class ComposeCommand {
+  readonly #identities: Identities;
+  #found: Promise<readonly string[]> | undefined;
+
+  constructor(identities: Identities) {
+    this.#identities = identities;
+  }
+
+  /**
+   * Runs it to its end as `identity`.
+   * @param args begin with the options that come before the subcommand
+   * @throws SvcError `failed_precondition` where no such program is installed
+   */
+  async run(
+    identity: Identity,
+    args: readonly string[],
+    { env = {}, ...options }: RunCommandOptions & { timeoutMs: number },
+  ): Promise<CommandResult> {
+    const command = await this.#find();
+    return identity.runCommand([...command, ...args], {
+      ...options,
+      env: { ...env, ...settledElsewhere },
+    });
+  }
+
+  /** Looked for once; a host that has none is looked at again the next time. */
+  #find(): Promise<readonly string[]> {
+    this.#found ??= this.#search().catch((error: unknown) => {
+      this.#found = undefined;
+      throw error;
+    });
+    return this.#found;
+  }
+
+  async #search(): Promise<readonly string[]> {
+    const self = await this.#identities.as(this.#identities.selfUid);
+    for (const command of candidates) {
+      const answers = await self.runCommand([...command, "version"], { timeoutMs: versionTimeoutMs }).then(
+        ({ exitCode }) => exitCode === 0,
+        () => false,
+      );
+      if (answers) return command;
+    }
+    throw new SvcError(
+      "failed_precondition",
+      "denied",
+      "compose packages need docker compose or docker-compose, and this host has neither: install one of them",
+    );
+  }
+}

@@ -1,0 +1,175 @@
+/** From what `compose config` prints to the document that is checked and run. */
+import { posix } from "node:path";
+import type { JsonObject, JsonValue } from "../../lib/json.ts";
+import type { RestartPolicy } from "../../packages/manifest.ts";
+import { readYaml } from "../../packages/yaml-document.ts";
+import { invalid } from "./compose-sources.ts";
+import { isSet, listOf, mapTexts, pairsOf, recordOf, textOf, textsOf } from "./compose-values.ts";
+import { serviceClaims } from "./service-claims.ts";
+
+const bounds = { maxBytes: 4 * 1024 * 1024, maxTokens: 400_000, maxDepth: 64, maxValues: 200_000 };
+
+/** What was printed, with `$$` read as the `$` that it stands for. @throws SvcError `package_invalid` */
+export function readResolved(text: string, file: string): JsonObject {
+  const result = readYaml(text, bounds);
+  if ("problems" in result) throw invalid(file, result.problems.map(({ message }) => message).join("; "));
+  return recordOf(mapTexts(result.document.value, (part) => part.replaceAll("$$", "$")));
+}
+
+/** As text that compose reads back as the same, whatever its environment. */
+export function printDocument(document: JsonObject): string {
+  return JSON.stringify(mapTexts(document, (part) => part.replaceAll("$", "$$$$")));
+}
+
+/** An image to be built. */
+export interface ServiceBuild {
+  readonly service: string;
+  /** Absolute. */
+  readonly context: string;
+  /** Relative to the context. */
+  readonly dockerfile: string;
+  readonly target?: string;
+  readonly args: Readonly<Record<string, string>>;
+}
+
+export interface RunnableOptions {
+  file: string;
+  profiles: readonly string[];
+  restart: RestartPolicy;
+  stopGraceMs: number;
+  /** `uid:gid` that services which write into the app's directory run as; absent for root's own apps. */
+  owner?: string | undefined;
+  /** What the built image of a service is called. */
+  builtTag: (service: string) => string;
+  /** An image's reference with a tag. */
+  withTag: (image: string) => string;
+}
+
+export interface RunnableProject {
+  /** Without the labels, which {@link labelled} adds. */
+  readonly document: JsonObject;
+  readonly builds: readonly ServiceBuild[];
+  /** References of the images that are pulled. */
+  readonly pulls: readonly string[];
+}
+
+const logging = { driver: "json-file", options: { "max-size": "10m", "max-file": "5" } };
+
+/**
+ * The services of the chosen profiles, each with an image that is there by then, and with what the manifest says where the
+ * file says nothing. Containers are named by compose, so that a clone does not collide with its original.
+ */
+export function runnableProject(document: JsonObject, options: RunnableOptions): RunnableProject {
+  const builds: ServiceBuild[] = [];
+  const pulls = new Set<string>();
+  const services: Record<string, JsonObject> = {};
+  const all = Object.entries(recordOf(document["services"]));
+  const names = new Set(all.map(([name]) => name));
+  for (const [name, value] of all) {
+    const { build, profiles, image, container_name: containerName, ...service } = recordOf(value);
+    const wanted = textsOf(profiles);
+    if (wanted.length > 0 && !wanted.some((profile) => options.profiles.includes(profile))) continue;
+    const isBuilt = isSet(build);
+    if (!isBuilt && !isSet(image))
+      throw invalid(options.file, `service "${name}" has neither image nor build`);
+    const reference = isBuilt ? options.builtTag(name) : options.withTag(textOf(image));
+    if (isBuilt) builds.push(readBuild(options.file, name, build ?? null));
+    else pulls.add(reference);
+    for (const key of ["pull_policy", "develop"]) Reflect.deleteProperty(service, key);
+    services[name] = {
+      ...service,
+      ...withAlias(service, textOf(containerName)),
+      ...ownedBy(options.owner, serviceClaims(name, service, names), service),
+      image: reference,
+      restart: service["restart"] ?? restartWord(options.restart),
+      stop_grace_period: service["stop_grace_period"] ?? `${Math.ceil(options.stopGraceMs / 1000)}s`,
+      logging: service["logging"] ?? logging,
+    };
+  }
+  if (Object.keys(services).length === 0) throw invalid(options.file, "it has no services to run");
+  const { name: _, services: __, ...rest } = document;
+  return { document: { ...rest, services }, builds, pulls: [...pulls] };
+}
+
+/** A name of its own goes on working inside the project. */
+function withAlias(service: JsonObject, alias: string): JsonObject {
+  if (alias === "" || isSet(service["network_mode"])) return {};
+  const { networks = null } = service;
+  const named = Array.isArray(networks)
+    ? Object.fromEntries(networks.map((network) => [textOf(network), null]))
+    : recordOf(networks);
+  const joined: JsonObject = Object.keys(named).length === 0 ? { default: null } : named;
+  return {
+    networks: Object.fromEntries(
+      Object.entries(joined).map(([network, settings]) => {
+        const { aliases, ...others } = recordOf(settings);
+        return [network, { ...others, aliases: [...listOf(aliases), alias] }];
+      }),
+    ),
+  };
+}
+
+/** What containers of users have beside: they gain no privileges, and write as their owner. */
+function ownedBy(
+  owner: string | undefined,
+  { binds, user }: ReturnType<typeof serviceClaims>,
+  service: JsonObject,
+): JsonObject {
+  if (owner === undefined) return {};
+  const securityOpt = textsOf(service["security_opt"]).filter(
+    (option) => option !== "no-new-privileges:true",
+  );
+  const writes = binds.some(({ readOnly }) => !readOnly);
+  return {
+    security_opt: [...securityOpt, "no-new-privileges:true"],
+    ...(writes && user === "" && { user: owner }),
+  };
+}
+
+function restartWord({ policy, maxAttempts }: RestartPolicy): string {
+  if (policy === "always") return "unless-stopped";
+  if (policy === "never") return "no";
+  return maxAttempts === 0 ? "on-failure" : `on-failure:${maxAttempts}`;
+}
+
+function readBuild(file: string, service: string, value: JsonValue): ServiceBuild {
+  const { context, dockerfile, target, args, ...rest } =
+    typeof value === "string" ? { context: value } : recordOf(value);
+  // Labels and caches change nothing of what the image does.
+  const odd = Object.entries(rest).find(
+    ([key, item]) => !["labels", "cache_from", "cache_to", "pull"].includes(key) && isSet(item),
+  );
+  if (odd !== undefined) throw invalid(file, `service "${service}": svc does not build with "${odd[0]}"`);
+  const path = textOf(context);
+  if (!path.startsWith("/"))
+    throw invalid(file, `service "${service}": the build context must be a directory`);
+  const name = textOf(dockerfile) || "Dockerfile";
+  const relative = posix.normalize(name.startsWith("/") ? posix.relative(path, name) : name);
+  if (relative.startsWith("..")) {
+    throw invalid(file, `service "${service}": the Dockerfile must be in the build context`);
+  }
+  return {
+    service,
+    context: path,
+    dockerfile: relative,
+    args: pairsOf(args),
+    ...(isSet(target) && { target: textOf(target) }),
+  };
+}
+
+/** With labels on all that compose makes of it. */
+export function labelled(document: JsonObject, labels: Readonly<Record<string, string>>): JsonObject {
+  const withLabels = (part: JsonValue): JsonObject => {
+    const own = recordOf(part);
+    return { ...own, labels: { ...pairsOf(own["labels"]), ...labels } };
+  };
+  const own = (part: JsonValue): JsonValue => (isSet(recordOf(part)["external"]) ? part : withLabels(part));
+  const mapParts = (parts: JsonValue | undefined, map: (part: JsonValue) => JsonValue): JsonObject =>
+    Object.fromEntries(Object.entries(recordOf(parts)).map(([name, part]) => [name, map(part)]));
+  return {
+    ...document,
+    services: mapParts(document["services"], withLabels),
+    networks: { default: withLabels(null), ...mapParts(document["networks"], own) },
+    volumes: mapParts(document["volumes"], own),
+  };
+}

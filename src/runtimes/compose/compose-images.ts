@@ -1,0 +1,108 @@
+/** What the API shows and does of the images and volumes of compose projects. */
+import { composeProjectOf } from "../../docker/attribution.ts";
+import { measureDisk } from "../../docker/disk-usage.ts";
+import type { EngineState } from "../../docker/engine-state.ts";
+import type { DockerEngine } from "../../docker/engine.ts";
+import { failedPrecondition } from "../../errors.ts";
+import type { AppImages } from "../docker/app-images.ts";
+import { localDigests, pinnedBy } from "../docker/image-freshness.ts";
+import type {
+  EngineNeeds,
+  ImageRuntime,
+  RunnableApp,
+  RuntimeDisk,
+  RuntimeImage,
+  RuntimeStack,
+  RuntimeWork,
+} from "../runtime.ts";
+import { imagesOf, type ComposeProjects } from "./compose-project.ts";
+import { isSet, recordOf, textOf } from "./compose-values.ts";
+
+export interface ComposeImagesOptions {
+  engine: DockerEngine;
+  state: EngineState;
+  storeId: string;
+  images: AppImages;
+  projects: ComposeProjects;
+}
+
+export class ComposeImages implements ImageRuntime {
+  readonly #options: ComposeImagesOptions;
+
+  constructor(options: ComposeImagesOptions) {
+    this.#options = options;
+  }
+
+  async needs({ id }: RunnableApp): Promise<EngineNeeds> {
+    const document = (await this.#options.projects.kept(id)) ?? {};
+    const volumes = Object.entries(recordOf(document["volumes"])).map(([key, volume]) => {
+      const name = textOf(recordOf(volume)["name"]);
+      if (name !== "") return name;
+      return isSet(recordOf(volume)["external"]) ? key : `${composeProjectOf(id)}_${key}`;
+    });
+    return { images: imagesOf(document), volumes };
+  }
+
+  /** Nothing: a project has many images (S 2.3). */
+  async image(): Promise<RuntimeImage> {
+    return Promise.resolve({});
+  }
+
+  /** Pulls those of its images that may change; the digest is that of the first that did, else of the first. */
+  async pull(app: RunnableApp, work: RuntimeWork): Promise<{ changed: boolean; digest: string }> {
+    const { images, projects } = this.#options;
+    const { pulls } = await projects.resolve(app, work.signal);
+    const movable = pulls.filter((reference) => pinnedBy(reference) === undefined);
+    const results: { changed: boolean; digest: string }[] = [];
+    for (const reference of movable) {
+      const before = await images.inspect(reference, work.signal);
+      if (before !== undefined && localDigests(before).length === 0) continue;
+      await images.pull(app.ownerUid, reference, work);
+      const after = await images.inspect(reference, work.signal);
+      if (after === undefined) continue;
+      results.push({ changed: after.Id !== before?.Id, digest: localDigests(after)[0] ?? after.Id });
+    }
+    const [first] = results;
+    if (first === undefined) {
+      const message = `no image of app "${app.id}" is pulled afresh: each states its version, or was built here`;
+      throw failedPrecondition("pinned_image", message);
+    }
+    return results.find(({ changed }) => changed) ?? first;
+  }
+
+  async disk(app: RunnableApp, signal?: AbortSignal): Promise<RuntimeDisk> {
+    const { engine, images } = this.#options;
+    const needs = await this.needs(app);
+    const sizes = new Map<string, number>();
+    for (const reference of needs.images) {
+      const image = await images.inspect(reference, signal);
+      if (image !== undefined) sizes.set(image.Id, image.Size);
+    }
+    // The engine walks all of its volumes for that.
+    const all = needs.volumes.length === 0 ? [] : (await measureDisk(engine, signal)).volumes;
+    const own = all.filter(({ name }) => needs.volumes.includes(name));
+    return {
+      ...(sizes.size > 0 && { imageBytes: [...sizes.values()].reduce((sum, bytes) => sum + bytes, 0) }),
+      volumes: own.map(({ name, sizeBytes }) => ({ name, sizeBytes })),
+    };
+  }
+
+  /** @throws SvcError `unavailable` */
+  async stacks(apps: readonly RunnableApp[]): Promise<RuntimeStack[]> {
+    if (apps.length === 0) return [];
+    const { state, storeId } = this.#options;
+    const { containers } = await state.containers();
+    return apps.map(({ id }) => ({
+      name: composeProjectOf(id),
+      appId: id,
+      services: containers
+        .filter(({ labels }) => labels["svc.app"] === id && labels["svc.store"] === storeId)
+        .toSorted((a, b) => (a.name < b.name ? -1 : 1))
+        .map((container) => ({
+          name: container.composeService ?? "",
+          state: container.state,
+          container: container.name,
+        })),
+    }));
+  }
+}

@@ -1,0 +1,220 @@
+/** Apps that are compose projects, on the host's engine. */
+import { relative } from "node:path";
+import { appLabel, appLabels, storeLabel } from "../../docker/attribution.ts";
+import { measureDisk } from "../../docker/disk-usage.ts";
+import { SvcError } from "../../errors.ts";
+import type { Identities } from "../../identity/identity.ts";
+import { ContainerApps, type ContainerAppsOptions } from "../container-apps.ts";
+import { AppImages, type CredentialsOf } from "../docker/app-images.ts";
+import { buildImage } from "../docker/image-build.ts";
+import type {
+  AppRuntime,
+  ImageRuntime,
+  LogChunk,
+  RunnableApp,
+  RuntimeLimit,
+  RuntimeStatus,
+  RuntimeUsage,
+  RuntimeWork,
+} from "../runtime.ts";
+import { ComposeCommand } from "./compose-command.ts";
+import type { RunnableProject } from "./compose-document.ts";
+import { ComposeImages } from "./compose-images.ts";
+import { composeRelease, ComposeProjects } from "./compose-project.ts";
+import { followProjectLog, readProjectLog } from "./project-logs.ts";
+
+export interface ComposeRuntimeOptions extends ContainerAppsOptions {
+  identities: Identities;
+  credentialsOf: CredentialsOf;
+  /** The daemon's own directory for what it has compose run. */
+  composeDir: string;
+  /** Ports below it are root's. */
+  unprivilegedPortStart: number;
+}
+
+/** Nothing is asked of the engine, and compose is not looked for, before the first app. Operations on one app come one at a time. */
+export class ComposeRuntime implements AppRuntime {
+  readonly images: ImageRuntime;
+  readonly #options: ComposeRuntimeOptions;
+  readonly #images: AppImages;
+  readonly #projects: ComposeProjects;
+  readonly #apps: ContainerApps;
+
+  constructor(options: ComposeRuntimeOptions) {
+    this.#options = options;
+    this.#images = new AppImages(options);
+    this.#projects = new ComposeProjects({
+      ...options,
+      images: this.#images,
+      command: new ComposeCommand(options.identities),
+      engineSocket: options.engine.socket,
+    });
+    this.images = new ComposeImages({ ...options, images: this.#images, projects: this.#projects });
+    this.#apps = new ContainerApps(options);
+  }
+
+  async prepare(app: RunnableApp, work: RuntimeWork): Promise<void> {
+    const project = await this.#projects.resolve(app, work.signal);
+    await this.#build(app, project, work);
+    await this.#pullMissing(app, project, work);
+    await this.#projects.write(app, project.document);
+  }
+
+  async #build(app: RunnableApp, { builds }: RunnableProject, work: RuntimeWork): Promise<void> {
+    const { engine, identities, storeId } = this.#options;
+    for (const { service, context, dockerfile, target, args } of builds) {
+      await buildImage(engine, {
+        ...work,
+        identity: await identities.as(app.uid),
+        root: app.directory,
+        context: relative(app.directory, context),
+        ...{ dockerfile, target, args },
+        tag: this.#images.builtTag(app, service),
+        labels: appLabels(app.id, storeId),
+      });
+    }
+  }
+
+  async #pullMissing(app: RunnableApp, { pulls }: RunnableProject, work: RuntimeWork): Promise<void> {
+    for (const reference of pulls) {
+      if ((await this.#images.inspect(reference, work.signal)) !== undefined) continue;
+      await this.#images.pull(app.ownerUid, reference, work);
+    }
+  }
+
+  async settle(app: RunnableApp): Promise<void> {
+    const { builds } = await this.#projects.resolve(app);
+    await this.#images.removeBuilt(
+      app,
+      builds.map(({ service }) => this.#images.builtTag(app, service)),
+    );
+  }
+
+  async start(app: RunnableApp): Promise<void> {
+    const project = await this.#projects.resolve(app);
+    await this.#pullMissing(app, project, {});
+    for (const build of project.builds) {
+      const tag = this.#images.builtTag(app, build.service);
+      // Somebody has removed it.
+      if ((await this.#images.inspect(tag)) === undefined) {
+        await this.#build(app, { ...project, builds: [build] }, {});
+      }
+    }
+    await this.#apps.of(app.id).start(app, composeRelease, async () => {
+      await this.#projects.up(app, project);
+      return this.#containerIds(app.id);
+    });
+  }
+
+  /** As the engine has them now: those that compose has just made, before their events have come. */
+  async #containerIds(id: string): Promise<string[]> {
+    const containers = await this.#options.engine.call(`list the containers of app "${id}"`, (docker) =>
+      docker.listContainers({ all: true, filters: { label: this.#labelFilter(id) } }),
+    );
+    return containers.map(({ Id }) => Id);
+  }
+
+  #labelFilter(id: string): string[] {
+    return [`${appLabel}=${id}`, `${storeLabel}=${this.#options.storeId}`];
+  }
+
+  async waitHealthy(id: string, timeoutMs: number, signal?: AbortSignal): Promise<void> {
+    const app = this.#apps.find(id);
+    if (app === undefined) {
+      throw new SvcError("failed_precondition", "app_not_running", `app "${id}" does not run`);
+    }
+    await app.waitHealthy(timeoutMs, signal);
+  }
+
+  async stop(app: RunnableApp): Promise<void> {
+    await this.#apps.of(app.id).stop(app);
+  }
+
+  async adopt(app: RunnableApp): Promise<"running" | "ended" | "lost"> {
+    return this.#apps.of(app.id).adopt(app);
+  }
+
+  status(id: string): RuntimeStatus | undefined {
+    return this.#apps.find(id)?.status;
+  }
+
+  get revision(): number {
+    return this.#apps.revision;
+  }
+
+  onChange(listener: (id: string) => void): Disposable {
+    return this.#apps.onChange(listener);
+  }
+
+  async remove(app: RunnableApp): Promise<number> {
+    await this.#apps.of(app.id).removeContainers(() => true);
+    const volumesFreed = await this.#removeVolumes(app.id);
+    await this.#removeNetworks(app.id);
+    const imagesFreed = await this.#images.removeBuilt(app, []);
+    await this.#projects.forget(app.id);
+    this.#apps.forget(app.id);
+    return volumesFreed + imagesFreed;
+  }
+
+  async #removeVolumes(id: string): Promise<number> {
+    const { engine } = this.#options;
+    const filters = { label: this.#labelFilter(id) };
+    const { Volumes } = await engine.call(`list the volumes of app "${id}"`, (docker) =>
+      docker.listVolumes({ filters }),
+    );
+    const names = ((Volumes as typeof Volumes | null) ?? []).map(({ Name }) => Name);
+    if (names.length === 0) return 0;
+    const sizes = new Map(
+      (await measureDisk(engine)).volumes.map(({ name, sizeBytes }) => [name, sizeBytes] as const),
+    );
+    for (const name of names) {
+      await engine.call(`remove the volume ${name}`, (docker) => docker.getVolume(name).remove());
+    }
+    return names.reduce((sum, name) => sum + (sizes.get(name) ?? 0), 0);
+  }
+
+  async #removeNetworks(id: string): Promise<void> {
+    const { engine } = this.#options;
+    const filters = { label: this.#labelFilter(id) };
+    const networks = await engine.call(`list the networks of app "${id}"`, (docker) =>
+      docker.listNetworks({ filters }),
+    );
+    for (const { Id, Name } of networks) {
+      await engine.call(`remove the network ${Name}`, (docker) => docker.getNetwork(Id).remove());
+    }
+  }
+
+  async logs(app: RunnableApp, { tail, signal }: { tail: number; signal?: AbortSignal }): Promise<LogChunk> {
+    const containers = await this.#apps.of(app.id).logSources();
+    return readProjectLog(this.#options.engine, containers, { tail, ...(signal && { signal }) });
+  }
+
+  /** Ends when no service runs any more. */
+  async *followLogs(
+    app: RunnableApp,
+    { tail, signal }: { tail: number; signal: AbortSignal },
+  ): AsyncGenerator<LogChunk, void> {
+    const containers = this.#apps.of(app.id);
+    const sources = await containers.logSources();
+    const membersNow = (): typeof sources => (containers.members.length > 0 ? containers.members : sources);
+    yield* followProjectLog(this.#options.engine, { tail, signal, membersNow });
+  }
+
+  async stats(
+    apps: readonly RunnableApp[],
+    signal?: AbortSignal,
+  ): Promise<ReadonlyMap<string, RuntimeUsage>> {
+    return this.#apps.stats(apps, signal);
+  }
+
+  /** Limits of the manifest are for one process or container; a project's stand in its compose file. */
+  limits(app: RunnableApp): RuntimeLimit[] {
+    return this.#apps.limits(app).map((limit) => ({ ...limit, enforced: false }));
+  }
+
+  /** Lets go of all apps, which go on. */
+  [Symbol.asyncDispose](): Promise<void> {
+    this.#apps[Symbol.dispose]();
+    return Promise.resolve();
+  }
+}

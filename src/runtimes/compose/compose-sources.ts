@@ -1,0 +1,135 @@
+/**
+ * What a compose file reads beside itself, looked at before any program does: nothing from the network, nothing outside of
+ * the checkout (threats 33, 34).
+ */
+import { posix } from "node:path";
+import { SvcError } from "../../errors.ts";
+import type { Identity } from "../../identity/identity.ts";
+import type { JsonValue } from "../../lib/json.ts";
+import { readYaml } from "../../packages/yaml-document.ts";
+
+const bounds = { maxBytes: 512 * 1024, maxTokens: 60_000, maxDepth: 64, maxValues: 40_000 };
+const maxFiles = 32;
+
+type Reader = Pick<Identity, "readFile" | "stat">;
+
+/**
+ * Reads the file and all that it takes in, with the owner's identity.
+ * @param root the app's directory
+ * @param checkout relative to `root`
+ * @param file relative to the checkout
+ * @throws SvcError `package_invalid` with the file and the line
+ */
+export async function checkComposeSources(
+  identity: Reader,
+  root: string,
+  checkout: string,
+  file: string,
+): Promise<void> {
+  const seen = new Set<string>();
+  const waiting = [posix.join(checkout, file)];
+  for (let next = waiting.pop(); next !== undefined; next = waiting.pop()) {
+    if (seen.has(next)) continue;
+    seen.add(next);
+    if (seen.size > maxFiles) throw invalid(file, `it takes in more than ${maxFiles} files`);
+    const name = posix.relative(checkout, next);
+    const document = await readDocument(identity, root, next, name);
+    // Read by compose where it is there, and may lead out as well.
+    const references = [...referencesOf(document), { kind: "env_file", text: ".env" } as const];
+    for (const { text, kind } of references) {
+      const path = insideCheckout(name, text, kind, checkout, posix.dirname(next));
+      // A link could lead anywhere: the identity refuses to cross one.
+      const entry = await identity.stat(root, path).catch((error: unknown) => {
+        if (error instanceof SvcError && error.code === "failed_precondition") return { type: "symlink" };
+        throw error;
+      });
+      if (entry !== undefined && entry.type !== "file" && entry.type !== "directory") {
+        throw invalid(name, `${kind} "${text}" is, or lies behind, a link`);
+      }
+      if (kind === "include" || kind === "extends") waiting.push(path);
+    }
+  }
+}
+
+async function readDocument(identity: Reader, root: string, path: string, name: string): Promise<JsonValue> {
+  let bytes: Buffer;
+  try {
+    bytes = await identity.readFile(root, path, { maxBytes: bounds.maxBytes });
+  } catch (error) {
+    if (!(error instanceof SvcError) || error.code === "unavailable") throw error;
+    throw invalid(name, `it cannot be read: ${error.message}`);
+  }
+  const result = readYaml(bytes.toString(), bounds);
+  if ("document" in result) return result.document.value;
+  throw invalid(name, result.problems.map(({ line, message }) => `line ${line}: ${message}`).join("; "));
+}
+
+type ReferenceKind =
+  "include" | "extends" | "env_file" | "label_file" | "secret" | "config" | "build" | "directory";
+
+interface Reference {
+  readonly kind: ReferenceKind;
+  readonly text: string;
+}
+
+function* referencesOf(document: JsonValue): Generator<Reference> {
+  const root = record(document);
+  for (const include of list(root["include"])) {
+    const entry = typeof include === "string" ? { path: include } : record(include);
+    yield* texts("include", entry["path"]);
+    yield* texts("directory", entry["project_directory"]);
+    yield* texts("env_file", entry["env_file"]);
+  }
+  for (const service of Object.values(record(root["services"])).map(record)) {
+    const { file } = record(service["extends"]);
+    yield* texts("extends", file);
+    for (const entry of list(service["env_file"])) {
+      yield* texts("env_file", typeof entry === "string" ? entry : record(entry)["path"]);
+    }
+    yield* texts("label_file", service["label_file"]);
+    const { build } = service;
+    yield* texts("build", typeof build === "string" ? build : record(build)["context"]);
+  }
+  for (const { file } of Object.values(record(root["secrets"])).map(record)) yield* texts("secret", file);
+  for (const { file } of Object.values(record(root["configs"])).map(record)) yield* texts("config", file);
+}
+
+function* texts(kind: ReferenceKind, value: JsonValue | undefined): Generator<Reference> {
+  for (const item of list(value)) if (typeof item === "string") yield { kind, text: item };
+}
+
+/** The path below the app's directory. @throws SvcError `package_invalid` when it is another place, or nobody can tell */
+function insideCheckout(
+  file: string,
+  text: string,
+  kind: ReferenceKind,
+  checkout: string,
+  from: string,
+): string {
+  if (text.includes("$")) throw invalid(file, `${kind} "${text}" must not depend on variables`);
+  const isLocal = !/^[A-Za-z][A-Za-z0-9+.-]*:/.test(text) && !text.startsWith("git@") && !text.includes("#");
+  if (!isLocal) throw invalid(file, `${kind} "${text}" is not a file of the package`);
+  const path = posix.normalize(posix.join(from, text));
+  const isInside = path === checkout || path.startsWith(`${checkout}/`);
+  if (text.startsWith("/") || text.startsWith("~") || !isInside) {
+    throw invalid(file, `${kind} "${text}" leads out of the package`);
+  }
+  return path;
+}
+
+/** `invalid_argument` `package_invalid`: what is wrong in a compose file. */
+export function invalid(file: string, message: string): SvcError<"package_invalid"> {
+  return new SvcError("invalid_argument", "package_invalid", `${file}: ${message}`);
+}
+
+/** With what its merge keys bring in. */
+function record(value: JsonValue | undefined): Readonly<Record<string, JsonValue>> {
+  if (typeof value !== "object" || value === null || Array.isArray(value)) return {};
+  const { "<<": merged, ...own } = value;
+  return Object.fromEntries([...list(merged).map(record), own].flatMap((part) => Object.entries(part)));
+}
+
+function list(value: JsonValue | undefined): readonly JsonValue[] {
+  if (value === undefined || value === null) return [];
+  return Array.isArray(value) ? value : [value];
+}

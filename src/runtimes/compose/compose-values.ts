@@ -1,0 +1,49 @@
+/** Small readings of what `compose config` prints, which spells the same thing in many ways. */
+import type { JsonObject, JsonValue } from "../../lib/json.ts";
+
+export function recordOf(value: JsonValue | undefined): JsonObject {
+  return typeof value === "object" && value !== null && !Array.isArray(value) ? value : {};
+}
+
+export function listOf(value: JsonValue | undefined): readonly JsonValue[] {
+  if (value === undefined || value === null) return [];
+  return Array.isArray(value) ? value : [value];
+}
+
+/** What is no text is shown as JSON. */
+export function textOf(value: JsonValue | undefined): string {
+  if (value === undefined || value === null) return "";
+  return typeof value === "string" ? value : JSON.stringify(value);
+}
+
+export function textsOf(value: JsonValue | undefined): string[] {
+  return listOf(value).map(textOf);
+}
+
+/** `{a: 1}` and `["a=1"]` alike. */
+export function pairsOf(value: JsonValue | undefined): Record<string, string> {
+  if (!Array.isArray(value)) {
+    return Object.fromEntries(Object.entries(recordOf(value)).map(([key, item]) => [key, textOf(item)]));
+  }
+  return Object.fromEntries(
+    value.map((item) => {
+      const text = textOf(item);
+      const equals = text.indexOf("=");
+      return equals === -1 ? [text, ""] : [text.slice(0, equals), text.slice(equals + 1)];
+    }),
+  );
+}
+
+/** Neither absent nor off: what would change nothing asks for nothing. */
+export function isSet(value: JsonValue | undefined): boolean {
+  if (value === undefined || value === null || value === false || value === "" || value === 0) return false;
+  return typeof value !== "object" || Object.keys(value).length > 0;
+}
+
+/** Maps every text of a value; keys stay. */
+export function mapTexts(value: JsonValue, map: (text: string) => string): JsonValue {
+  if (typeof value === "string") return map(value);
+  if (Array.isArray(value)) return value.map((item) => mapTexts(item, map));
+  if (typeof value !== "object" || value === null) return value;
+  return Object.fromEntries(Object.entries(value).map(([key, item]) => [key, mapTexts(item, map)]));
+}

@@ -1,0 +1,79 @@
+/** Reads what a resolved compose file asks of the host beside its services: volumes, networks, secrets, configs. */
+import type { JsonObject, JsonValue } from "../../lib/json.ts";
+import { bindOf, volumeDriverAsks, type ContainerClaims, type HostAsk } from "../container-policy.ts";
+import { isSet, recordOf, textOf } from "./compose-values.ts";
+import { serviceClaims } from "./service-claims.ts";
+
+/** The claims of all parts of a project, services first. */
+export function projectClaims(document: JsonObject, project: string): ContainerClaims[] {
+  const { services, volumes, networks, secrets, configs, version: _, name: __, ...rest } = document;
+  const names = new Set(Object.keys(recordOf(services)));
+  const odd = Object.entries(rest).filter(([key, value]) => !key.startsWith("x-") && isSet(value));
+  return [
+    ...Object.entries(recordOf(services)).map(([name, service]) =>
+      serviceClaims(name, recordOf(service), names),
+    ),
+    ...parts("volume", volumes, (volume, key) => volumeAsks(volume, `${project}_${key}`)),
+    ...parts("network", networks, (network, key) => networkAsks(network, `${project}_${key}`)),
+    ...fileParts("secret", secrets),
+    ...fileParts("config", configs),
+    ...odd.map(([key]) =>
+      claimsOf("the compose file", [{ permission: "privileged", what: `sets "${key}"` }]),
+    ),
+  ];
+}
+
+function parts(
+  kind: string,
+  value: JsonValue | undefined,
+  asksOf: (part: JsonObject, key: string) => HostAsk[],
+): ContainerClaims[] {
+  return Object.entries(recordOf(value)).map(([key, part]) =>
+    claimsOf(`${kind} "${key}"`, asksOf(recordOf(part), key)),
+  );
+}
+
+function volumeAsks(volume: JsonObject, ownName: string): HostAsk[] {
+  const { driver, driver_opts: options, ...rest } = volume;
+  return [
+    ...foreignAsks(rest, ownName, "host_mounts"),
+    ...volumeDriverAsks(textOf(driver), recordOf(options)),
+    ...oddAsks(rest, ["name", "external", "labels"], "host_mounts"),
+  ];
+}
+
+function networkAsks(network: JsonObject, ownName: string): HostAsk[] {
+  const { driver, ...rest } = network;
+  const asks = [
+    ...foreignAsks(rest, ownName, "host_network"),
+    ...oddAsks(rest, ["name", "external", "labels", "internal", "attachable", "enable_ipv6"], "host_network"),
+  ];
+  if (["", "bridge"].includes(textOf(driver))) return asks;
+  return [...asks, { permission: "host_network", what: `has the driver "${textOf(driver)}"` }];
+}
+
+/** Another name than compose would give it may be another app's. */
+function foreignAsks(part: JsonObject, ownName: string, permission: HostAsk["permission"]): HostAsk[] {
+  const name = textOf(part["name"]);
+  if (isSet(part["external"])) return [{ permission, what: "is not the app's own" }];
+  return name === "" || name === ownName ? [] : [{ permission, what: `has the name "${name}"` }];
+}
+
+function oddAsks(part: JsonObject, known: readonly string[], permission: HostAsk["permission"]): HostAsk[] {
+  return Object.entries(part)
+    .filter(([key, value]) => !known.includes(key) && !key.startsWith("x-") && isSet(value))
+    .map(([key]) => ({ permission, what: `sets "${key}"` }));
+}
+
+/** Secrets and configs are files that the engine mounts, to read. */
+function fileParts(kind: string, value: JsonValue | undefined): ContainerClaims[] {
+  return Object.entries(recordOf(value)).map(([key, part]) => {
+    const { file, name: _, content: __, ...rest } = recordOf(part);
+    const binds = file === undefined ? [] : [bindOf(textOf(file), true)];
+    return { ...claimsOf(`${kind} "${key}"`, oddAsks(rest, [], "host_mounts")), binds };
+  });
+}
+
+function claimsOf(subject: string, asks: readonly HostAsk[]): ContainerClaims {
+  return { subject, user: "", asks, binds: [], hostPorts: [] };
+}

@@ -1,0 +1,194 @@
+/** Reads what a service of a resolved compose file asks of the host; a key that is not known asks for everything. */
+import type { JsonObject, JsonValue } from "../../lib/json.ts";
+import {
+  bindOf,
+  listAsks,
+  logDriverAsks,
+  namespaceAsks,
+  propagationAsks,
+  securityOptAsks,
+  type Bind,
+  type ContainerClaims,
+  type HostAsk,
+} from "../container-policy.ts";
+import { isSet, listOf, pairsOf, recordOf, textOf, textsOf } from "./compose-values.ts";
+
+/** Keys that stay within the container, whatever their value. */
+const harmless = new Set([
+  ...["annotations", "attach", "build", "cap_drop", "command", "configs", "container_name", "cpu_count"],
+  ...[
+    "cpu_percent",
+    "cpu_period",
+    "cpu_quota",
+    "cpu_shares",
+    "cpus",
+    "cpuset",
+    "depends_on",
+    "dns",
+    "dns_opt",
+  ],
+  ...["dns_search", "domainname", "entrypoint", "environment", "expose", "extra_hosts", "healthcheck"],
+  ...[
+    "hostname",
+    "image",
+    "init",
+    "links",
+    "mem_limit",
+    "mem_reservation",
+    "mem_swappiness",
+    "memswap_limit",
+  ],
+  ...["pids_limit", "platform", "profiles", "pull_policy", "read_only", "restart", "scale", "secrets"],
+  ...["shm_size", "stdin_open", "stop_grace_period", "stop_signal", "tmpfs", "tty", "ulimits", "user"],
+  ...["working_dir", "develop"],
+]);
+
+interface Draft {
+  asks: HostAsk[];
+  binds: Bind[];
+  hostPorts: number[];
+  /** The services of the project. */
+  readonly services: ReadonlySet<string>;
+}
+
+type Reader = (value: JsonValue, draft: Draft) => void;
+
+const readers: Readonly<Record<string, Reader>> = {
+  privileged: (value, { asks }) => {
+    if (value !== "false") asks.push({ permission: "privileged", what: "runs privileged" });
+  },
+  network_mode: namespace("network", ["none", "bridge", "default"]),
+  pid: namespace("pid", []),
+  ipc: namespace("ipc", ["none", "private", "shareable"]),
+  uts: namespace("uts", []),
+  userns_mode: namespace("userns", []),
+  cgroup: namespace("cgroup", ["private"]),
+  cgroup_parent: list("privileged", "joins the cgroup"),
+  devices: list("devices", "uses the device"),
+  device_cgroup_rules: list("devices", "sets the device rule"),
+  gpus: list("devices", "uses the GPUs"),
+  deploy: readDeploy,
+  cap_add: list("capabilities", "adds the capability"),
+  group_add: list("privileged", "joins the group"),
+  security_opt: (value, { asks }) => asks.push(...securityOptAsks(textsOf(value))),
+  sysctls: (value, { asks }) =>
+    asks.push(...listAsks(Object.keys(pairsOf(value)), "privileged", "sets the kernel parameter")),
+  runtime: list("privileged", "runs under"),
+  volumes_from: list("host_mounts", "mounts the volumes of"),
+  external_links: list("host_network", "links to the container"),
+  use_api_socket: (_value, { asks }) =>
+    asks.push({ permission: "engine_socket", what: "uses the container engine" }),
+  logging: (value, { asks }) => asks.push(...logDriverAsks(textOf(recordOf(value)["driver"]))),
+  labels: (value, { asks }) => {
+    const spoofed = Object.keys(pairsOf(value)).filter((name) => /^(svc|com\.docker\.compose)\./.test(name));
+    asks.push(...listAsks(spoofed, "privileged", "sets the label"));
+  },
+  networks: readNetworks,
+  volumes: (value, draft) => {
+    for (const volume of listOf(value)) readVolume(volume, draft);
+  },
+  ports: (value, { hostPorts }) => {
+    for (const port of listOf(value)) hostPorts.push(hostPort(port));
+  },
+};
+
+/** @param services the services of the project: what they share among themselves stays within the app */
+export function serviceClaims(
+  name: string,
+  service: JsonObject,
+  services: ReadonlySet<string>,
+): ContainerClaims {
+  const draft: Draft = { asks: [], binds: [], hostPorts: [], services };
+  for (const [key, value] of Object.entries(service)) {
+    if (harmless.has(key) || key.startsWith("x-") || !isSet(value)) continue;
+    const read = Object.hasOwn(readers, key) ? readers[key] : undefined;
+    if (read === undefined) draft.asks.push({ permission: "privileged", what: `sets "${key}"` });
+    else read(value, draft);
+  }
+  const { asks, binds, hostPorts } = draft;
+  return { subject: `service "${name}"`, user: textOf(service["user"]), asks, binds, hostPorts };
+}
+
+function readDeploy(value: JsonValue, { asks }: Draft): void {
+  for (const [part, resources] of Object.entries(recordOf(recordOf(value)["resources"]))) {
+    for (const [resource, amount] of Object.entries(recordOf(resources))) {
+      if (["cpus", "memory", "pids"].includes(resource) || !isSet(amount)) continue;
+      asks.push({ permission: "devices", what: `has ${part} of ${resource}` });
+    }
+  }
+}
+
+function readNetworks(value: JsonValue, { asks }: Draft): void {
+  const settings = Array.isArray(value) ? [] : Object.values(recordOf(value)).map(recordOf);
+  for (const [key, item] of settings.flatMap((network) => Object.entries(network))) {
+    const isPlain = ["aliases", "ipv4_address", "ipv6_address", "priority", "gw_priority"].includes(key);
+    if (!isPlain && isSet(item))
+      asks.push({ permission: "host_network", what: `sets "${key}" of a network` });
+  }
+}
+
+const volumeName = /^[A-Za-z0-9][A-Za-z0-9_.-]*$/;
+const plainModes = new Set(["", "ro", "rw", "z", "Z", "nocopy", "cached", "delegated", "consistent"]);
+
+function readVolume(volume: JsonValue, draft: Draft): void {
+  if (typeof volume === "string") readShortVolume(volume, draft);
+  else readLongVolume(recordOf(volume), draft);
+}
+
+function readShortVolume(volume: string, { asks, binds }: Draft): void {
+  const parts = volume.split(":");
+  const [source = "", target, mode = ""] = parts;
+  // A path in the container alone: a volume without a name.
+  if (target === undefined && source.startsWith("/")) return;
+  const modes = mode.split(",");
+  for (const word of modes) {
+    if (!plainModes.has(word)) asks.push(...propagationAsks(word));
+  }
+  if (parts.length > 3) asks.push({ permission: "host_mounts", what: `mounts "${volume}"` });
+  if (!volumeName.test(source)) binds.push(bindOf(source, modes.includes("ro")));
+}
+
+function readLongVolume(volume: JsonObject, { asks, binds }: Draft): void {
+  const { type, source, bind, read_only: readOnly } = volume;
+  const known = ["type", "source", "target", "read_only", "bind", "volume", "tmpfs", "consistency"];
+  const odd = Object.keys(volume).filter((key) => !known.includes(key) && !key.startsWith("x-"));
+  asks.push(...listAsks(odd, "host_mounts", "mounts something with"));
+  const path = textOf(source);
+  switch (type) {
+    case "tmpfs":
+      return;
+    case "volume":
+      if (path !== "" && !volumeName.test(path)) binds.push(bindOf(path, readOnly === true));
+      return;
+    case "bind":
+      asks.push(...propagationAsks(textOf(recordOf(bind)["propagation"])));
+      binds.push(bindOf(path, readOnly === true));
+      return;
+    default:
+      asks.push({ permission: "host_mounts", what: `mounts "${path}" as ${textOf(type)}` });
+  }
+}
+
+/** The lowest port of the host; 0 for any free one. */
+function hostPort(port: JsonValue): number {
+  const text = typeof port === "object" ? textOf(recordOf(port)["published"]) : shortPublished(textOf(port));
+  return Number.parseInt(text, 10) || 0;
+}
+
+function shortPublished(port: string): string {
+  const [withoutProtocol = ""] = port.split("/");
+  // An address in brackets has colons of its own.
+  const parts = withoutProtocol.replace(/^\[[^\]]*\]/, "address").split(":");
+  return parts.at(-2) ?? "";
+}
+
+function list(permission: HostAsk["permission"], verb: string): Reader {
+  return (value, { asks }) => asks.push(...listAsks(textsOf(value), permission, verb));
+}
+
+function namespace(kind: Parameters<typeof namespaceAsks>[0], own: readonly string[]): Reader {
+  return (value, { asks, services }) => {
+    const shared = [...services].map((service) => `service:${service}`);
+    asks.push(...namespaceAsks(kind, textOf(value), new Set([...own, ...shared])));
+  };
+}

@@ -1,0 +1,356 @@
+/** What a compose file may ask of the host for whom (decisions 20, threats 32-34): every way to say it, read from what compose resolves it to. */
+import { writeFile } from "node:fs/promises";
+import { join } from "node:path";
+import test from "ava";
+import { stringify } from "yaml";
+import { SvcError } from "../../src/errors.ts";
+import { createIdentities } from "../../src/identity/identity.ts";
+import type { JsonObject } from "../../src/lib/json.ts";
+import type { Manifest } from "../../src/packages/manifest.ts";
+import { printDocument, readResolved, runnableProject } from "../../src/runtimes/compose/compose-document.ts";
+import { checkComposeSources } from "../../src/runtimes/compose/compose-sources.ts";
+import { projectClaims } from "../../src/runtimes/compose/project-claims.ts";
+import { requireAllowed } from "../../src/runtimes/container-policy.ts";
+import { isRoot, needsRoot } from "../support/daemon.ts";
+import { nobody, policyDirectory } from "./support/policy-app.ts";
+
+type Permission = Manifest["permissions"][number];
+const rootTest = isRoot ? test : test.skip;
+const place = await policyDirectory();
+const identities = createIdentities();
+test.after.always(async () => {
+  await place[Symbol.asyncDispose]();
+  await identities[Symbol.asyncDispose]();
+});
+
+const owner = `${nobody}:${nobody}`;
+
+function runnable(document: JsonObject, ownerUid: number): JsonObject {
+  const resolved = readResolved(printDocument(document), "compose.yaml");
+  return runnableProject(resolved, {
+    file: "compose.yaml",
+    profiles: ["chosen"],
+    restart: { policy: "never", delayMs: 0, maxDelayMs: 0, maxAttempts: 0, resetAfterMs: 0 },
+    stopGraceMs: 10_000,
+    owner: ownerUid === 0 ? undefined : owner,
+    builtTag: (service) => `svc.local/web:${service}`,
+    withTag: (image) => image,
+  }).document;
+}
+
+async function verdict(
+  document: JsonObject,
+  ownerUid: number,
+  permissions: Permission[] = [],
+): Promise<string> {
+  try {
+    const claims = projectClaims(runnable(document, ownerUid), "svc-web");
+    await requireAllowed(place.app(ownerUid, permissions), claims, {
+      identity: await identities.as(nobody),
+      engineSockets: [],
+      unprivilegedPortStart: 1024,
+    });
+    return "allowed";
+  } catch (error) {
+    if (error instanceof SvcError && error.reason === "denied") return error.message;
+    throw error;
+  }
+}
+
+const service = (more: JsonObject, rest: JsonObject = {}): JsonObject => ({
+  services: { web: { image: "svc/web:1", ...more }, db: { image: "svc/db:1" } },
+  ...rest,
+});
+const volume = (more: JsonObject): JsonObject =>
+  service({ volumes: ["data:/data"] }, { volumes: { data: more } });
+const network = (more: JsonObject): JsonObject => service({ networks: ["lan"] }, { networks: { lan: more } });
+
+const refused: [name: string, permission: Permission, document: JsonObject][] = [
+  ["privileged", "privileged", service({ privileged: true })],
+  ["privileged as text", "privileged", service({ privileged: "true" })],
+  ["host network", "host_network", service({ network_mode: "host" })],
+  ["another container's network", "host_network", service({ network_mode: "container:other" })],
+  ["a stranger service's network", "host_network", service({ network_mode: "service:stranger" })],
+  ["host pids", "host_pid", service({ pid: "host" })],
+  ["another container's pids", "host_pid", service({ pid: "container:other" })],
+  ["host ipc", "host_ipc", service({ ipc: "host" })],
+  ["another container's ipc", "host_ipc", service({ ipc: "container:other" })],
+  ["host name of the host", "privileged", service({ uts: "host" })],
+  ["no user namespace", "privileged", service({ userns_mode: "host" })],
+  ["control groups of the host", "privileged", service({ cgroup: "host" })],
+  ["another cgroup parent", "privileged", service({ cgroup_parent: "system.slice" })],
+  ["a device", "devices", service({ devices: ["/dev/sda:/dev/sda"] })],
+  ["a device as an object", "devices", service({ devices: [{ source: "/dev/sda", target: "/dev/sda" }] })],
+  ["a device rule", "devices", service({ device_cgroup_rules: ["a *:* rwm"] })],
+  ["all GPUs", "devices", service({ gpus: "all" })],
+  [
+    "reserved devices",
+    "devices",
+    service({ deploy: { resources: { reservations: { devices: [{ capabilities: ["gpu"] }] } } } }),
+  ],
+  ["a capability", "capabilities", service({ cap_add: ["SYS_ADMIN"] })],
+  ["all capabilities", "capabilities", service({ cap_add: ["ALL"] })],
+  ["no AppArmor", "privileged", service({ security_opt: ["apparmor:unconfined"] })],
+  ["no seccomp", "privileged", service({ security_opt: ["seccomp=unconfined"] })],
+  ["its own seccomp profile", "privileged", service({ security_opt: ["seccomp:./profile.json"] })],
+  ["no SELinux", "privileged", service({ security_opt: ["label:disable"] })],
+  ["the kernel's paths", "privileged", service({ security_opt: ["systempaths=unconfined"] })],
+  ["new privileges", "privileged", service({ security_opt: ["no-new-privileges:false"] })],
+  ["kernel parameters", "privileged", service({ sysctls: { "net.core.somaxconn": 1024 } })],
+  ["kernel parameters as a list", "privileged", service({ sysctls: ["net.core.somaxconn=1024"] })],
+  ["another runtime", "privileged", service({ runtime: "sysbox" })],
+  ["a group of the host", "privileged", service({ group_add: ["docker"] })],
+  ["the OOM killer off", "privileged", service({ oom_kill_disable: true })],
+  ["a better OOM score", "privileged", service({ oom_score_adj: -1000 })],
+  [
+    "limits on devices of the host",
+    "privileged",
+    service({ blkio_config: { device_read_bps: [{ path: "/dev/sda" }] } }),
+  ],
+  ["storage options", "privileged", service({ storage_opt: { size: "100G" } })],
+  ["a hardware address", "privileged", service({ mac_address: "02:42:ac:11:00:02" })],
+  ["commands after the start", "privileged", service({ post_start: [{ command: "id", privileged: true }] })],
+  ["a program of the host", "privileged", service({ provider: { type: "sh" } })],
+  ["a key of tomorrow", "privileged", service({ host_access: true })],
+  ["a part of tomorrow", "privileged", service({}, { hosts: { a: {} } })],
+  ["models", "privileged", service({}, { models: { a: { model: "x" } } })],
+  ["the log of the host", "privileged", service({ logging: { driver: "journald" } })],
+  ["svc's own labels", "privileged", service({ labels: { "svc.app": "other" } })],
+  ["compose's own labels", "privileged", service({ labels: ["com.docker.compose.project=svc-other"] })],
+  ["the engine by a key", "engine_socket", service({ use_api_socket: true })],
+  ["a link to another's container", "host_network", service({ external_links: ["other:db"] })],
+  ["another container's volumes", "host_mounts", service({ volumes_from: ["container:other"] })],
+  ["another service's volumes", "host_mounts", service({ volumes_from: ["db:ro"] })],
+  ["another's volume", "host_mounts", volume({ external: true })],
+  ["another's volume by the old key", "host_mounts", volume({ external: { name: "other_data" } })],
+  ["another's volume by its name", "host_mounts", volume({ name: "svc-other_data" })],
+  [
+    "a volume that is a bind",
+    "host_mounts",
+    volume({ driver_opts: { type: "none", o: "bind", device: "/" } }),
+  ],
+  ["a volume from the network", "host_mounts", volume({ driver: "local", driver_opts: { type: "nfs" } })],
+  ["a volume driver", "host_mounts", volume({ driver: "rexray" })],
+  ["another's network", "host_network", network({ external: true })],
+  ["another's network by its name", "host_network", network({ name: "bridge" })],
+  ["the host's network as a driver", "host_network", network({ driver: "host" })],
+  ["macvlan", "host_network", network({ driver: "macvlan", driver_opts: { parent: "eth0" } })],
+  [
+    "a bridge of the host",
+    "host_network",
+    network({ driver_opts: { "com.docker.network.bridge.name": "br0" } }),
+  ],
+  ["addresses of the host's", "host_network", network({ ipam: { config: [{ subnet: "10.0.0.0/8" }] } })],
+  [
+    "options of a network in a service",
+    "host_network",
+    service({ networks: { default: { driver_opts: { a: "b" } } } }),
+  ],
+  ["a secret of the host", "host_mounts", service({}, { secrets: { a: { file: "/etc/shadow" } } })],
+  ["a config of the host", "host_mounts", service({}, { configs: { a: { file: "/etc/passwd" } } })],
+  ["another's secret", "host_mounts", service({}, { secrets: { a: { external: true } } })],
+  [
+    "a secret of the daemon's environment",
+    "host_mounts",
+    service({}, { secrets: { a: { environment: "HOME" } } }),
+  ],
+  ["/etc", "host_mounts", service({ volumes: ["/etc:/x"] })],
+  ["/etc to read", "host_mounts", service({ volumes: ["/etc:/x:ro"] })],
+  [
+    "/etc as an object",
+    "host_mounts",
+    service({ volumes: [{ type: "bind", source: "/etc", target: "/x" }] }),
+  ],
+  [
+    "/etc in the place of a volume",
+    "host_mounts",
+    service({ volumes: [{ type: "volume", source: "/etc", target: "/x" }] }),
+  ],
+  ["/etc behind the app's directory", "host_mounts", service({ volumes: [`${place.dir}/../../../etc:/x`] })],
+  ["a directory with the same beginning", "host_mounts", service({ volumes: [`${place.dir}-evil:/x`] })],
+  [
+    "a mount of a kind of tomorrow",
+    "host_mounts",
+    service({ volumes: [{ type: "cluster", source: "a", target: "/x" }] }),
+  ],
+  [
+    "a mount of an image",
+    "host_mounts",
+    service({ volumes: [{ type: "image", source: "a", target: "/x" }] }),
+  ],
+  [
+    "a mount with a key of tomorrow",
+    "host_mounts",
+    service({ volumes: [{ type: "tmpfs", target: "/x", host: "/" }] }),
+  ],
+  ["slave mounts", "host_mounts", service({ volumes: [`${place.dir}/data:/x:rslave`] })],
+  [
+    "shared mounts",
+    "host_mounts",
+    service({
+      volumes: [{ type: "bind", source: `${place.dir}/data`, target: "/x", bind: { propagation: "shared" } }],
+    }),
+  ],
+  [
+    "the engine's socket",
+    "engine_socket",
+    service({ volumes: ["/var/run/docker.sock:/var/run/docker.sock"] }),
+  ],
+  ["the engine's socket with dots", "engine_socket", service({ volumes: ["/run//x/../docker.sock:/s:ro"] })],
+  ["the directory of the engine's socket", "engine_socket", service({ volumes: ["/run:/x:ro"] })],
+  ["a home that nobody resolved", "engine_socket", service({ volumes: ["~/x:/x"] })],
+  ["everything", "engine_socket", service({ volumes: ["/:/host:ro"] })],
+];
+
+for (const [name, permission, document] of refused) {
+  rootTest(`${name}: not for others, for root with ${permission}${needsRoot}`, async (t) => {
+    t.regex(await verdict(document, nobody), /which only root's own apps may/);
+    t.regex(await verdict(document, 0), new RegExp(`add "${permission}" to the manifest's permissions`));
+    t.is(await verdict(document, 0, [permission]), "allowed");
+  });
+}
+
+for (const path of ["repo/etc", "volumes/out", "repo/etc/cron.d", "repo/behind/data"]) {
+  rootTest(`${path}, a link or behind one, is mounted for nobody${needsRoot}`, async (t) => {
+    const document = service({ volumes: [`${join(place.dir, path)}:/x`] });
+    for (const uid of [nobody, 0]) {
+      t.regex(await verdict(document, uid, ["host_mounts"]), /is to be mounted and is/);
+    }
+  });
+}
+
+const allowed: [name: string, document: JsonObject][] = [
+  ["two plain services", service({})],
+  [
+    "what belongs to the app",
+    service({ volumes: [`${place.dir}/data:/x`, `${place.dir}/repo/app.conf:/c:ro,z`] }),
+  ],
+  ["volumes of the engine", volume({ name: "svc-web_data", driver: "local", driver_opts: {} })],
+  ["a volume without a name", service({ volumes: ["/data", { type: "volume", target: "/x" }] })],
+  ["memory as a file system", service({ volumes: [{ type: "tmpfs", target: "/x" }], tmpfs: ["/run"] })],
+  ["networks of its own", network({ name: "svc-web_lan", driver: "bridge", internal: true, ipam: {} })],
+  [
+    "its own services' namespaces",
+    service({ network_mode: "service:db", pid: "service:db", ipc: "service:db" }),
+  ],
+  [
+    "limits",
+    service({ mem_limit: "1g", deploy: { resources: { limits: { cpus: "1", memory: "1g", pids: 9 } } } }),
+  ],
+  [
+    "fewer capabilities",
+    service({ cap_drop: ["ALL"], security_opt: ["no-new-privileges:true"], read_only: true }),
+  ],
+  ["a file of its own as a secret", service({}, { secrets: { a: { file: `${place.dir}/repo/app.conf` } } })],
+  [
+    "ports above",
+    service({ ports: ["8080:80", "[::1]:8443:443", { published: "9000", target: 90 }, 70, "71/udp"] }),
+  ],
+  [
+    "services of profiles that are not chosen",
+    { services: { a: { image: "a" }, b: { image: "b", privileged: true, profiles: ["debug"] } } },
+  ],
+];
+for (const [name, document] of allowed) {
+  rootTest(`${name}: for everybody${needsRoot}`, async (t) => {
+    t.is(await verdict(document, nobody), "allowed");
+    t.is(await verdict(document, 0), "allowed");
+  });
+}
+
+for (const port of [
+  "80:80",
+  "127.0.0.1:22:22/tcp",
+  "[::1]:443:443",
+  "1000-1010:1000-1010",
+  { published: "25", target: 25 },
+  { published: 53, target: 53 },
+]) {
+  rootTest(`port ${JSON.stringify(port)} is root's${needsRoot}`, async (t) => {
+    t.regex(await verdict(service({ ports: [port] }), nobody), /ports below 1024/);
+    t.is(await verdict(service({ ports: [port] }), 0), "allowed");
+  });
+}
+
+rootTest(
+  `who writes into an owner's directory is its owner, and gains no privileges${needsRoot}`,
+  async (t) => {
+    const writes = { volumes: [`${place.dir}/data:/x`] };
+    const services = runnable(service(writes), nobody)["services"] as Record<string, JsonObject>;
+    t.is(services["web"]?.["user"], owner);
+    t.is(services["db"]?.["user"], undefined);
+    t.deepEqual(services["db"]?.["security_opt"], ["no-new-privileges:true"]);
+    for (const user of ["root", "0", "1000:1000", `${nobody}`]) {
+      t.regex(await verdict(service({ ...writes, user }), nobody), /it may only as its owner/);
+    }
+    t.is(await verdict(service({ ...writes, user: owner }), nobody), "allowed");
+    t.is(await verdict(service({ ...writes, user: "root" }), 0), "allowed");
+  },
+);
+
+test("what is printed is read back as it was, whatever is in the environment", (t) => {
+  const document = { services: { web: { image: "a", command: ["$HOME", "$$", "${X:-y}", "a$$b"] } } };
+  const printed = printDocument(document);
+  t.false(/(^|[^$])(\$\$)*\$[^$]/.test(printed));
+  t.deepEqual(readResolved(printed, "compose.yaml"), document);
+});
+
+const escapes: [name: string, document: object, message: RegExp][] = [
+  ["an include from the network", { include: ["https://example.org/c.yaml"] }, /not a file of the package/],
+  ["an include by git", { include: ["git@example.org:a/b"] }, /not a file of the package/],
+  ["an include by OCI", { include: [{ path: "oci://example.org/c" }] }, /not a file of the package/],
+  ["an include from above", { include: ["../../other/compose.yaml"] }, /leads out of the package/],
+  ["an include by its whole path", { include: [{ path: ["/etc/passwd"] }] }, /leads out of the package/],
+  ["an include that depends", { include: ["$X/compose.yaml"] }, /must not depend on variables/],
+  ["an include behind a link", { include: ["etc/passwd"] }, /lies behind, a link/],
+  [
+    "extends from above",
+    { services: { a: { extends: { file: "../../a.yaml", service: "b" } } } },
+    /leads out/,
+  ],
+  ["an environment from above", { services: { a: { env_file: ["../../.env"] } } }, /leads out/],
+  ["an environment at home", { services: { a: { env_file: { path: "~/.aws/credentials" } } } }, /leads out/],
+  ["an environment by its whole path", { services: { a: { env_file: "/etc/environment" } } }, /leads out/],
+  ["a secret from above", { secrets: { a: { file: "../../key" } } }, /leads out/],
+  [
+    "a build from the network",
+    { services: { a: { build: "https://example.org/a.git#main" } } },
+    /not a file/,
+  ],
+  ["a build from above", { services: { a: { build: { context: "../.." } } } }, /leads out/],
+];
+for (const [name, document, message] of escapes) {
+  rootTest(`${name} is refused before compose reads it${needsRoot}`, async (t) => {
+    const text = stringify({ services: { web: { image: "a" } }, ...document });
+    await writeFile(join(place.dir, "repo/compose.yaml"), text);
+    const identity = await identities.as(nobody);
+    const check = checkComposeSources(identity, place.dir, "repo", "compose.yaml");
+    t.regex((await t.throwsAsync(check)).message, message);
+  });
+}
+
+const texts: [name: string, text: string, message: RegExp][] = [
+  [
+    "a merged environment from above",
+    "x-a: &a {env_file: /etc/environment}\nservices: {web: {image: a, <<: *a}}",
+    /leads out/,
+  ],
+  [
+    "a bomb of aliases",
+    `a: &a [x,x,x,x,x,x,x,x,x]\n${"b c d e f g h"
+      .split(" ")
+      .map((name, at) => `${name}: &${name} [${Array(9).fill(`*${"abcdefg"[at]!}`).join(",")}]`)
+      .join("\n")}\nservices: {web: {image: a}}`,
+    /values, aliases expanded/,
+  ],
+  ["no YAML", "services: [", /line 1/],
+];
+for (const [name, text, message] of texts) {
+  rootTest(`${name} is refused before compose reads it${needsRoot}`, async (t) => {
+    await writeFile(join(place.dir, "repo/compose.yaml"), text);
+    const identity = await identities.as(nobody);
+    const error = await t.throwsAsync(checkComposeSources(identity, place.dir, "repo", "compose.yaml"));
+    t.true(error instanceof SvcError && error.code === "invalid_argument");
+    t.regex(error.message, message);
+  });
+}

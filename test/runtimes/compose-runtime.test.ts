@@ -1,0 +1,206 @@
+/** Compose projects on a real engine, by whichever compose this host has. */
+import assert from "node:assert/strict";
+import { readFile, stat } from "node:fs/promises";
+import { join } from "node:path";
+import { execFileSync } from "node:child_process";
+import test from "ava";
+import { SvcError } from "../../src/errors.ts";
+import type { RunnableApp } from "../../src/runtimes/runtime.ts";
+import { dockerTest, needsDocker, sharedEngine } from "../support/docker-test.ts";
+import { whyNoDocker } from "../support/docker.ts";
+import { eventually } from "../support/eventually.ts";
+import { freePort } from "../support/packages.ts";
+import { DockerFixture, nobody } from "./support/docker-fixture.ts";
+
+const lacksCompose = whyNoDocker === undefined && !hasCompose();
+const composeTest = lacksCompose ? test.skip : dockerTest;
+const needsCompose = lacksCompose ? " (skipped: needs docker compose or docker-compose)" : needsDocker;
+const engineNow = sharedEngine();
+const shared: { fixture?: DockerFixture } = {};
+test.before(async () => {
+  if (whyNoDocker !== undefined) return;
+  const engine = engineNow();
+  shared.fixture = await DockerFixture.create(engine);
+  await engine.images.build("svc/web:1", {
+    cmd: ["/bin/httpd", "-f", "-p", "8080", "-h", "/www"],
+    files: { "www/index.html": "hello" },
+  });
+  await engine.images.build("svc/shell:1");
+});
+test.after.always(() => shared.fixture?.[Symbol.asyncDispose]());
+
+function hasCompose(): boolean {
+  return [["docker", "compose"], ["docker-compose"]].some(([program = "", ...args]) => {
+    try {
+      execFileSync(program, [...args, "version"], { stdio: "ignore" });
+      return true;
+    } catch {
+      return false;
+    }
+  });
+}
+
+async function started(fixture: DockerFixture, app: RunnableApp): Promise<RunnableApp> {
+  await fixture.compose.prepare(app, {});
+  await fixture.compose.start(app);
+  return app;
+}
+
+async function failureOf(work: Promise<unknown>): Promise<SvcError> {
+  const error: unknown = await work.then(
+    () => undefined,
+    (reason: unknown) => reason,
+  );
+  assert.ok(error instanceof SvcError, String(error));
+  return error;
+}
+
+const forever = "trap 'exit 0' TERM; while :; do sleep 3600 & wait; done";
+
+composeTest(
+  `a project starts, answers, writes as its owner, is followed, stops and goes whole${needsCompose}`,
+  async (t) => {
+    const fixture = shared.fixture!;
+    const { compose, engine } = fixture;
+    const port = await freePort();
+    const app = await fixture.app(
+      "shop",
+      `compose: { file: compose.yaml, env: { MEDIA: "\${volumes.media}" } }
+settings: { properties: { port: { type: integer, default: 1, env: PORT }, greeting: { type: string, default: "a$b", env: GREETING } } }
+ports: [{ name: http, setting: port }]
+volumes: [{ name: media }]
+health: { http: { port: http } }`,
+      {
+        settings: { port },
+        files: {
+          "compose.yaml": `
+services:
+  web:
+    image: svc/web:1
+    container_name: front
+    ports: ["\${PORT}:8080"]
+    depends_on: [worker]
+  worker:
+    build: { context: ./worker, args: { NAME: "x$$y" } }
+    environment: { GREETING: "\${GREETING}", LITERAL: "$\${HOME}" }
+    volumes: ["\${MEDIA}:/media", "kept:/kept"]
+  debug:
+    image: svc/none:1
+    profiles: [debug]
+volumes: { kept: {} }
+`,
+          "worker/Dockerfile":
+            'FROM svc/shell:1\nARG NAME\nENV NAME=$NAME\nCMD ["/bin/sh", "/run.sh"]\nCOPY run.sh /run.sh\n',
+          "worker/run.sh": `id -u > /media/uid; echo "$GREETING $LITERAL $NAME" > /media/env; echo working; ${forever}\n`,
+        },
+      },
+    );
+    await started(fixture, app);
+    t.is(compose.status("shop")?.state, "RUNNING");
+    await compose.waitHealthy("shop", 20_000);
+    t.is(await (await fetch(`http://127.0.0.1:${port}/`)).text(), "hello");
+    const text = async (path: string): Promise<string> =>
+      (await readFile(join(app.directory, "volumes/media", path), "utf8")).trim();
+    await eventually(async () => assert.equal(await text("env"), "a$b ${HOME} x$y"));
+    t.is(await text("uid"), String(nobody));
+    t.is((await stat(join(app.directory, "volumes/media/uid"))).uid, nobody);
+
+    const [stack] = await compose.images.stacks([app]);
+    t.is(stack?.name, "svc-shop");
+    t.deepEqual(
+      stack?.services.map(({ name, state }) => [name, state]),
+      [
+        ["web", "running"],
+        ["worker", "running"],
+      ],
+    );
+    const { lines } = await compose.logs(app, { tail: 10 });
+    t.true(lines.some((line) => line.text === "worker | working"));
+    const stop = new AbortController();
+    for await (const chunk of compose.followLogs(app, { tail: 10, signal: stop.signal })) {
+      if (chunk.lines.some((line) => line.text === "worker | working")) stop.abort();
+    }
+    const usage = await compose.stats([app]);
+    t.true((usage.get("shop")?.processes ?? 0) >= 2);
+    t.deepEqual(await compose.images.image(app, { checkRemote: true }), {});
+    const needs = await compose.images.needs(app);
+    t.deepEqual(needs.volumes, ["svc-shop_kept"]);
+    t.is(needs.images.length, 2);
+    const disk = await compose.images.disk(app);
+    t.true(disk.imageBytes! > 0);
+    t.deepEqual(
+      disk.volumes.map(({ name }) => name),
+      ["svc-shop_kept"],
+    );
+    t.is((await failureOf(compose.images.pull(app, {}))).reason, "pinned_image");
+
+    await compose.stop(app);
+    t.is(compose.status("shop")?.state, "STOPPED");
+    await compose.start(app);
+    t.is(compose.status("shop")?.state, "RUNNING");
+    await compose.stop(app);
+    t.true((await compose.remove(app)) > 0);
+    const label = encodeURIComponent(JSON.stringify({ label: ["svc.app=shop"] }));
+    const left = async (path: string): Promise<unknown> =>
+      (await engine.request("GET", `${path}filters=${label}`)).expect(200);
+    t.deepEqual(await left("/containers/json?all=1&"), []);
+    t.deepEqual(await left("/networks?"), []);
+    t.deepEqual(await left("/images/json?"), []);
+    t.falsy(((await left("/volumes?")) as { Volumes: unknown[] | null }).Volumes?.length);
+  },
+);
+
+composeTest(
+  `what the owner may not have is refused, and what compose refuses is told${needsCompose}`,
+  async (t) => {
+    const fixture = shared.fixture!;
+    const manifest = "compose: { file: compose.yaml }";
+    const cases: [content: string, reason: string, message: RegExp][] = [
+      ["services: {a: {image: a, privileged: true}}", "denied", /service "a" runs privileged/],
+      ['services: {a: {image: a, volumes: ["./out:/x"]}}', "denied", /link/],
+      ["services: {a: {image: a, nonsense: 1}}", "package_invalid", /nonsense/],
+      ["services: {}", "package_invalid", /./],
+    ];
+    const owner = await fixture.identities.as(nobody);
+    for (const [content, reason, message] of cases) {
+      const app = await fixture.app("refused", manifest, { files: { "compose.yaml": content } });
+      await owner.runCommand(["ln", "-sfn", "/etc", join(app.directory, "repo/out")]);
+      const error = await failureOf(fixture.compose.prepare(app, {}));
+      t.is(String(error.reason), reason, error.message);
+      t.regex(error.message, message);
+    }
+  },
+);
+
+composeTest(
+  `a service that ends at once has failed the start; one that ends later shows${needsCompose}`,
+  async (t) => {
+    const fixture = shared.fixture!;
+    const { compose } = fixture;
+    const file = (script: string): string =>
+      `services:
+  good: { image: "svc/shell:1" }
+  bad: { image: "svc/shell:1", restart: "no", command: ["/bin/sh", "-c", ${JSON.stringify(script)}] }
+`;
+    const manifest = "compose: { file: compose.yaml }";
+    const fails = await fixture.app("fails", manifest, {
+      files: { "compose.yaml": file("echo why; exit 6") },
+    });
+    await compose.prepare(fails, {});
+    const error = await failureOf(compose.start(fails));
+    t.is(error.reason, "start_failed");
+    t.regex(error.message, /service "bad" ended with exit code 6/);
+    t.like(error.payload, { exitCode: 6, lastLines: ["why"] });
+    t.is(compose.status("fails")?.state, "STOPPED");
+    await compose.remove(fails);
+
+    const later = await fixture.app("later", manifest, {
+      files: { "compose.yaml": file("sleep 6; exit 7") },
+    });
+    await started(fixture, later);
+    await eventually(() => assert.equal(compose.status("later")?.health, "unhealthy"), 20_000);
+    t.like(compose.status("later"), { state: "RUNNING", exitCode: 7 });
+    t.regex(compose.status("later")!.reason, /service "bad" ended with exit code 7/);
+    await compose.remove(later);
+  },
+);
