@@ -101,7 +101,7 @@ test.serial("a handler may take longer than a connection may idle", async (t) =>
 });
 
 test.serial("connections beyond the caps are closed at accept; others go on", async (t) => {
-  await using door = await openDoor({ limits: { maxConnectionsPerPeer: 5 } });
+  await using door = await openDoor({ limits: { maxConnectionsPerPeer: 5, firstBytesTimeoutMs: 60_000 } });
   const sockets = Array.from({ length: 12 }, () => connect(door.port, "127.0.0.1"));
   let closed = 0;
   await new Promise<void>((resolve) => {
