@@ -28,14 +28,27 @@ const docs = [
   "node_modules/swagger-ui-dist/{swagger-ui.css,swagger-ui-bundle.js,swagger-ui-bundle.js.LICENSE.txt,LICENSE,NOTICE}",
 ];
 
-/** Commander loads node:child_process, and that the network, for commands that are programs of their own: svc has none. */
-const withoutSubprograms: Plugin = {
-  name: "without-subprograms",
+/** What packages load for work that svc has none of: it is left out. */
+const unused: readonly (readonly [module: string, importer: string])[] = [
+  // Sub-commands that are programs of their own; it loads the network, too.
+  ["node:child_process", "commander"],
+  // An engine behind ssh, with native code; and sessions of BuildKit.
+  ["ssh2", "docker-modem"],
+  ["@grpc/grpc-js", "dockerode"],
+  ["@grpc/proto-loader", "dockerode"],
+];
+
+const withoutUnused: Plugin = {
+  name: "without-unused",
   setup: (build) => {
-    build.onResolve({ filter: /^node:child_process$/ }, ({ importer }) =>
-      importer.includes("/node_modules/commander/") ? { path: "none", namespace: "subprograms" } : undefined,
-    );
-    build.onLoad({ filter: /.*/, namespace: "subprograms" }, () => ({ contents: "export default {};" }));
+    for (const [module, importer] of unused) {
+      build.onResolve({ filter: new RegExp(`^${module}$`) }, (resolved) =>
+        resolved.importer.includes(`/node_modules/${importer}/`)
+          ? { path: module, namespace: "unused" }
+          : undefined,
+      );
+    }
+    build.onLoad({ filter: /.*/, namespace: "unused" }, () => ({ contents: "export default {};" }));
   },
 };
 
@@ -63,7 +76,7 @@ async function bundle(): Promise<OutputFile[]> {
     target: "node24",
     chunkNames: "chunks/[name]-[hash]",
     external: ["koffi"],
-    plugins: [withoutSubprograms],
+    plugins: [withoutUnused],
     minifySyntax: true,
     minifyWhitespace: true,
     legalComments: "none",
