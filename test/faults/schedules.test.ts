@@ -1,0 +1,162 @@
+/**
+ * Many processes at one store of schedules: edits, pushes and records never undo each other (S 1.4.10), and what was
+ * acknowledged outlives any kill (threat 45). With SVC_LONG=1 for a minute and 200 kills.
+ */
+import { spawn } from "node:child_process";
+import { once } from "node:events";
+import { createInterface } from "node:readline";
+import { setTimeout as wait } from "node:timers/promises";
+import { DatabaseSync } from "node:sqlite";
+import { join } from "node:path";
+import { fileURLToPath } from "node:url";
+import test from "ava";
+import type { Acknowledged } from "../scheduler/support/writer.ts";
+import { openWorld } from "../scheduler/support/world.ts";
+import { temporaryDir } from "../store/support/temporary-store.ts";
+
+const isLong = process.env["SVC_LONG"] !== undefined;
+const workMs = isLong ? 60_000 : 8_000;
+const kills = isLong ? 200 : 20;
+const fixture = fileURLToPath(new URL("../scheduler/support/writer.ts", import.meta.url));
+
+interface Writer {
+  readonly facts: Acknowledged[];
+  /** Resolves when it has acknowledged something. */
+  readonly begun: Promise<undefined>;
+  /** Ends after its turn. @throws Error when it failed */
+  end(): Promise<void>;
+  /** At once; what it has printed until then is in `facts`. */
+  kill(): Promise<void>;
+}
+
+function startWriter(dir: string, role: string, number: number): Writer {
+  const child = spawn(process.execPath, [fixture, dir, role, String(number)], {
+    stdio: ["pipe", "pipe", "pipe"],
+  });
+  const facts: Acknowledged[] = [];
+  const begun = Promise.withResolvers<undefined>();
+  let errors = "";
+  child.stderr.on("data", (chunk: Buffer) => (errors += chunk.toString()));
+  const lines = createInterface({ input: child.stdout });
+  lines.on("line", (line) => {
+    facts.push(JSON.parse(line) as Acknowledged);
+    begun.resolve(undefined);
+  });
+  const read = once(lines, "close");
+  const exited = once(child, "exit");
+  void exited.then(() => begun.resolve(undefined));
+  return {
+    facts,
+    begun: begun.promise,
+    async end() {
+      child.stdin.end();
+      await Promise.all([read, exited]);
+      if (child.exitCode !== 0) throw new Error(errors);
+    },
+    async kill() {
+      child.kill("SIGKILL");
+      await Promise.all([read, exited]);
+      if (child.exitCode !== null) throw new Error(`it ended before: ${errors}`);
+    },
+  };
+}
+
+function integrityOf(dir: string): unknown {
+  const database = new DatabaseSync(join(dir, "svc.db"), { readOnly: true });
+  try {
+    return Object.values(database.prepare("PRAGMA integrity_check").get() ?? {})[0];
+  } finally {
+    database.close();
+  }
+}
+
+test("8 processes edit, push and record at once: no job and no run is lost", async (t) => {
+  t.timeout(workMs + 120_000);
+  await using dir = await temporaryDir();
+  {
+    await using _made = await openWorld({ dir: dir.path });
+  }
+  const roles = ["edit", "edit", "edit", "push", "push", "record", "record", "record"];
+  const writers = roles.map((role, number) => startWriter(dir.path, role, number));
+  await Promise.all(writers.map(({ begun }) => begun));
+  await wait(workMs);
+  await Promise.all(writers.map((writer) => writer.end()));
+
+  await using world = await openWorld({ dir: dir.path });
+  const commentOf = (id: string): string | null => world.registry.get({ ownerUid: 0, id })?.comment ?? null;
+  const facts = writers.flatMap((writer) => writer.facts);
+  const jobs = new Map(facts.flatMap((fact) => (fact.kind === "job" ? [[fact.id, fact.comment]] : [])));
+  t.deepEqual(
+    new Map([...jobs.keys()].map((id) => [id, commentOf(id)])),
+    jobs,
+    "each job as it was last edited",
+  );
+
+  const managed = new Map(
+    facts.flatMap((fact) => (fact.kind === "managed" ? [[fact.managedBy, fact.comments]] : [])),
+  );
+  for (const [managedBy, comments] of managed) {
+    const theirs = world.registry.all().filter((job) => job.managedBy === managedBy);
+    t.deepEqual(Object.fromEntries(theirs.map(({ id, comment }) => [id, comment])), comments, managedBy);
+  }
+
+  const closed = facts.filter((fact) => fact.kind === "closed");
+  for (const [job, runs] of Map.groupBy(closed, (fact) => fact.job)) {
+    t.deepEqual(
+      world.log.list({ ownerUid: 0, id: job }).map(({ id, outcome }) => [id, outcome?.output]),
+      runs
+        .slice(-50)
+        .reverse()
+        .map(({ run, output }) => [run, output]),
+      `the last runs of ${job}`,
+    );
+  }
+  t.is(integrityOf(dir.path), "ok");
+  t.is(world.log.going().length, 0);
+  const counts = Object.fromEntries(
+    [...Map.groupBy(facts, ({ kind }) => kind)].map(([kind, list]) => [kind, list.length]),
+  );
+  t.log(JSON.stringify(counts));
+  t.true((counts["job"] ?? 0) > 20 && (counts["managed"] ?? 0) > 10 && closed.length > 20);
+});
+
+test(`${kills} kills while runs are recorded lose nothing that was acknowledged`, async (t) => {
+  t.timeout(kills * 10_000 + 60_000);
+  await using dir = await temporaryDir();
+  await using world = await openWorld({ dir: dir.path });
+  const { log } = world;
+  /** By job: the run and what it must have printed; undefined when only its opening was acknowledged. */
+  const expected = new Map<string, Map<number, string | undefined>>();
+  let interrupted = 0;
+  for (let kill = 0; kill < kills; kill++) {
+    const writer = startWriter(dir.path, "record", 0);
+    await writer.begun;
+    await wait(Math.random() * 60);
+    await writer.kill();
+    for (const fact of writer.facts) {
+      if (fact.kind !== "opened" && fact.kind !== "closed") continue;
+      const runs = expected.get(fact.job) ?? new Map<number, string | undefined>();
+      expected.set(fact.job, runs.set(fact.run, fact.kind === "closed" ? fact.output : undefined));
+    }
+    await log.recover();
+    t.is(log.going().length, 0, "what the process left is closed");
+    for (const [job, runs] of expected) {
+      const listed = new Map(log.list({ ownerUid: 0, id: job }).map((run) => [run.id, run.outcome]));
+      const oldest = Math.min(...listed.keys());
+      for (const [run, output] of runs) {
+        if (run < oldest && listed.size === 50) runs.delete(run);
+        else if (output === undefined) {
+          // Its closing may have been kept without being acknowledged.
+          const status = listed.get(run)?.status;
+          t.true(status === "INTERRUPTED" || status === "SUCCEEDED", `run ${run} is ${String(status)}`);
+          if (status === "INTERRUPTED") interrupted++;
+        } else {
+          t.like(listed.get(run), { status: "SUCCEEDED", output }, `run ${run}`);
+        }
+      }
+    }
+  }
+  t.is(integrityOf(dir.path), "ok");
+  t.log(`${kills} kills, seen ${interrupted} times INTERRUPTED`);
+  t.true(interrupted > 0, "some of the kills fell into a run");
+});
