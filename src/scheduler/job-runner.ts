@@ -1,5 +1,5 @@
 /** What runs jobs, as the evaluator and the API see it. */
-import type { Job } from "./job.ts";
+import type { Job, JobKey } from "./job.ts";
 import type { Run, RunCause, StartedRun } from "./run.ts";
 
 /** A run whose job is removed is ended by the runner itself, whoever removes it. */
@@ -29,4 +29,10 @@ export interface JobRunner {
    * @throws SvcError `failed_precondition` when the run does not go any more, or is executed by another process
    */
   cancel(runId: number): Promise<Run>;
+
+  /**
+   * A run that is recorded as ended and has something left to do, which `cancel` can still prevent: a reboot within its
+   * delay. Until then the job is not started again.
+   */
+  finishing(key: JobKey): Run | undefined;
 }

@@ -41,6 +41,8 @@ export class Runner implements JobRunner, AsyncDisposable {
   readonly #options: RunnerOptions;
   readonly #going = new Map<number, Going>();
   readonly #byJob = new Map<string, Going>();
+  /** Runs that are recorded and have something left to do, by job. */
+  readonly #finishing = new Map<string, Run>();
   /** Runs that are being opened: a stop waits for them too. */
   readonly #opening = new Set<Promise<StartedRun>>();
   readonly #stopping = new AbortController();
@@ -55,6 +57,8 @@ export class Runner implements JobRunner, AsyncDisposable {
     if (this.#going.size + this.#opening.size >= maxGoing) {
       throw new SvcError("resource_exhausted", "too_many", `${maxGoing} runs are going; try again later`);
     }
+    const finishing = this.finishing(job);
+    if (finishing !== undefined) return { started: false, run: finishing };
     const opening = this.#options.runs.open(job, cause);
     this.#opening.add(opening);
     try {
@@ -77,6 +81,10 @@ export class Runner implements JobRunner, AsyncDisposable {
     }
     stop(going, runStops.canceled);
     return going.ended;
+  }
+
+  finishing(key: JobKey): Run | undefined {
+    return this.#finishing.get(keyText(key));
   }
 
   /** Whether a run of the job goes in this process. */
@@ -152,6 +160,8 @@ export class Runner implements JobRunner, AsyncDisposable {
     afterwards: NonNullable<ActionResult["afterwards"]>,
   ): Promise<Run> {
     const { signal } = going.controller;
+    const key = keyText(going.job);
+    this.#finishing.set(key, recorded);
     try {
       await afterwards(signal);
       return recorded;
@@ -159,7 +169,9 @@ export class Runner implements JobRunner, AsyncDisposable {
       this.#logDefect(going, thrown);
       const { output = "", truncated = false } = recorded.outcome ?? {};
       const outcome = outcomeOf({ thrown }, { text: output, isTruncated: truncated }, stopOf(signal));
-      return this.#record(recorded, outcome, () => this.#options.runs.amend(recorded, outcome));
+      return await this.#record(recorded, outcome, () => this.#options.runs.amend(recorded, outcome));
+    } finally {
+      this.#finishing.delete(key);
     }
   }
 

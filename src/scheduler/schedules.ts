@@ -165,7 +165,7 @@ export class Schedules {
   async cancel(name: JobName, caller: JobCaller): Promise<ScheduleRun> {
     const { runs, runner } = this.#options;
     const job = this.#find(name, caller);
-    const going = runs.goingOf(job);
+    const going = runs.goingOf(job) ?? runner.finishing(job);
     if (going === undefined) throw failedPrecondition("not_ready", `no run of schedule "${job.id}" is going`);
     return viewRun(await runner.cancel(going.id));
   }

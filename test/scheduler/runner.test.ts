@@ -206,9 +206,11 @@ for (const [what, act, isCanceled] of [
       write("in a moment");
       return Promise.resolve({ afterwards: act });
     });
-    const { run } = await world.runner.start(await world.addJob("j"), manual);
+    const job = await world.addJob("j");
+    const { run } = await world.runner.start(job, manual);
     if (isCanceled) {
-      await eventually(() => assert.equal(world.world.log.get(run.id)?.outcome?.status, "SUCCEEDED"));
+      await eventually(() => assert.equal(world.runner.finishing(job)?.outcome?.status, "SUCCEEDED"));
+      t.like(await world.runner.start(job, manual), { started: false, run: { id: run.id } });
     }
     const ended = isCanceled ? await world.runner.cancel(run.id) : await world.runner.ended(run.id);
     const [status, error] = isCanceled ? ["CANCELED", "it was canceled"] : ["FAILED", "no such command"];

@@ -33,6 +33,8 @@ export interface DaemonOptions {
   /** Where everything lies; default: a new temporary directory that goes with the daemon. */
   dir?: string;
   env?: Readonly<Record<string, string>>;
+  /** A command that executes the daemon, such as `unshare`, with its arguments before the daemon's own. */
+  launcher?: readonly string[];
 }
 
 export interface TestDaemon extends AsyncDisposable {
@@ -102,7 +104,8 @@ export async function startDaemon(options: DaemonOptions = {}): Promise<TestDaem
   );
   const state = { log: "", port: 0, child: undefined as ChildProcess | undefined };
   const start = async (): Promise<void> => {
-    const child = spawn(process.execPath, [main, "daemon", "--config", configFile], {
+    const argv = [...(options.launcher ?? []), process.execPath, main, "daemon", "--config", configFile];
+    const child = spawn(argv[0] ?? "", argv.slice(1), {
       stdio: ["ignore", "inherit", "pipe"],
       env: { PATH: process.env["PATH"] ?? "", HOME: dir, ...options.env },
     });

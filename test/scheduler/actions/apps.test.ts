@@ -1,6 +1,6 @@
 /** What app actions ask of the apps, and as whom; real apps are in the end-to-end tests. */
 import test from "ava";
-import { SvcError, failedPrecondition } from "../../../src/errors.ts";
+import { failedPrecondition, type SvcError } from "../../../src/errors.ts";
 import { createLifecycleAction, type LifecycleVerb } from "../../../src/scheduler/actions/app-lifecycle.ts";
 import { createAppUpdateAction } from "../../../src/scheduler/actions/app-update.ts";
 import { createBackupAction } from "../../../src/scheduler/actions/backup.ts";
@@ -9,7 +9,7 @@ import { act, type ActOptions } from "../support/act.ts";
 
 interface FakeOptions {
   state?: string;
-  fail?: Readonly<Record<string, unknown>>;
+  fail?: Readonly<Record<string, Error>>;
   upToDate?: boolean;
   hang?: string;
 }
@@ -22,7 +22,7 @@ function fakeApps({ state = "RUNNING", fail = {}, upToDate = false, hang }: Fake
     asked.push(`${verb} ${id}`);
     callers.push(caller);
     if (hang === verb) return new Promise<never>(() => undefined);
-    return verb in fail ? Promise.reject(fail[verb] as Error) : Promise.resolve({});
+    return verb in fail ? Promise.reject(fail[verb]) : Promise.resolve({});
   };
   return {
     asked,

@@ -25,8 +25,8 @@ interface World extends AsyncDisposable {
   readonly identities: Identities;
   /** Of the app `app`, which belongs to `ownerUid`. */
   readonly appDir: string;
-  shell(command: string, options?: ActOptions): ReturnType<typeof act>;
-  appShell(command: string, options?: ActOptions): ReturnType<typeof act>;
+  readonly shell: (command: string, options?: ActOptions) => ReturnType<typeof act>;
+  readonly appShell: (command: string, options?: ActOptions) => ReturnType<typeof act>;
 }
 
 async function createWorld(passwdFile?: string): Promise<World> {

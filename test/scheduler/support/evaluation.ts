@@ -66,8 +66,8 @@ export class Evaluation implements AsyncDisposable {
         fire: ({ id }, minuteMs) => this.fired.push({ id, minuteMs, atMs: this.clock.nowMs() }),
       },
       skips: {
-        add: ({ id }, reason, unixMs, count = 1) =>
-          this.skipped.push({ id, reason, count, last: minuteText(unixMs) }),
+        add: ({ id }, reason, unixMs, count) =>
+          this.skipped.push({ id, reason, count: count ?? 1, last: minuteText(unixMs) }),
       },
       mark: {
         read: () => (evaluatedUntil === undefined ? undefined : Date.parse(evaluatedUntil)),

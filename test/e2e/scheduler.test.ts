@@ -1,0 +1,162 @@
+/** Jobs that fire by themselves in a daemon, and what becomes of their runs when it ends. */
+import assert from "node:assert/strict";
+import { access, mkdtemp, readFile, rm } from "node:fs/promises";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import { createClient, type Client } from "@connectrpc/connect";
+import test from "ava";
+import { ScheduleService, type ScheduleRun } from "../../gen/svc/v1/schedule_pb.ts";
+import { parseConfig } from "../../src/daemon/config.ts";
+import { startDaemon as startHere } from "../../src/daemon/daemon.ts";
+import { sourcePages } from "../../src/daemon/page-files.ts";
+import { sourcePrograms } from "../../src/daemon/programs.ts";
+import { isAlive } from "../identity/support/world.ts";
+import { isRoot, needsRoot, socketTransport, startDaemon } from "../support/daemon.ts";
+import { eventually } from "../support/eventually.ts";
+import { FakeClock } from "../support/fake-clock.ts";
+
+type Schedules = Client<typeof ScheduleService>;
+
+const rootTest = isRoot ? test : test.skip;
+const yearly = "0 0 1 1 *";
+
+/** The runs of a job, newest first, once there are so many and all have ended. */
+function endedRuns(
+  schedules: Schedules,
+  id: string,
+  count: number,
+  timeoutMs?: number,
+): Promise<ScheduleRun[]> {
+  return eventually(async () => {
+    const { runs } = await schedules.listScheduleRuns({ id });
+    assert.equal(runs.length, count);
+    assert.ok(runs.every(({ status }) => status !== "RUNNING"));
+    return runs;
+  }, timeoutMs);
+}
+
+/** A daemon in this process, whose clock the test turns. */
+async function startWithClock(clock: FakeClock) {
+  const dir = await mkdtemp(join(tmpdir(), "svc-clock-"));
+  const socket = join(dir, "svc.sock");
+  const config = parseConfig(
+    { api: { listen: "127.0.0.1:0", socket }, store: { dir: join(dir, "store") }, log: { level: "silent" } },
+    join(dir, "svc.toml"),
+    { uid: process.getuid?.() ?? 0, home: dir, env: {} },
+  );
+  const daemon = await startHere({
+    config,
+    version: "0.0.0",
+    programs: sourcePrograms(),
+    selfUid: process.getuid?.() ?? 0,
+    pages: sourcePages(),
+    clock,
+  });
+  return {
+    schedules: createClient(ScheduleService, socketTransport(socket, "connect")),
+    async [Symbol.asyncDispose]() {
+      await daemon[Symbol.asyncDispose]();
+      await rm(dir, { recursive: true, force: true });
+    },
+  };
+}
+
+test("a job fires in its minute, and again after a suspend", async (t) => {
+  const clock = new FakeClock("2026-03-28T22:59:50Z");
+  await using daemon = await startWithClock(clock);
+  const { schedules } = daemon;
+  const action = { type: "shell", command: "echo fired" } as const;
+  const made = await schedules.upsertSchedule({
+    id: "j",
+    trigger: "30 2 * * *",
+    timeZone: "Europe/Berlin",
+    action,
+  });
+  t.is(made.nextRunUnix, BigInt(Date.parse("2026-03-29T01:00:00Z") / 1_000));
+  clock.pass(2 * 3_600_000);
+  t.deepEqual((await schedules.listScheduleRuns({ id: "j" })).runs, []);
+  clock.pass(10_000);
+  const [first] = await endedRuns(schedules, "j", 1);
+  t.like(first, { trigger: "schedule", status: "SUCCEEDED", output: "fired\n", attempt: 1 });
+  t.is(Number(first?.scheduledAt?.seconds) * 1_000, Date.parse("2026-03-29T01:00:00Z"));
+  t.is(Number(first?.startedAt?.seconds) * 1_000, Date.parse("2026-03-29T01:00:00Z"));
+  // Asleep over the next one, which is three minutes ago on waking up.
+  clock.step(23.5 * 3_600_000 + 3 * 60_000);
+  clock.pass(5_000);
+  const [second] = await endedRuns(schedules, "j", 2);
+  t.is(Number(second?.scheduledAt?.seconds) * 1_000, Date.parse("2026-03-30T00:30:00Z"));
+});
+
+test("a graceful stop ends the runs that go", async (t) => {
+  await using daemon = await startDaemon();
+  const { pids, schedules } = await runLong(daemon);
+  await daemon.stop();
+  for (const pid of pids) t.false(await isAlive(pid));
+  await daemon.restart();
+  const [run] = await endedRuns(schedules, "long", 1);
+  t.like(run, { status: "CANCELED", error: "it was canceled: the daemon stopped", output: "begun\n" });
+});
+
+test("when the daemon is killed, so are the runs that go, and the next one says so", async (t) => {
+  await using daemon = await startDaemon();
+  const { pids, schedules } = await runLong(daemon);
+  await daemon.kill();
+  for (const pid of pids) await eventually(async () => assert.ok(!(await isAlive(pid))), 20_000);
+  await daemon.restart();
+  const [run] = await endedRuns(schedules, "long", 1);
+  t.is(run?.status, "INTERRUPTED");
+  await schedules.upsertSchedule({
+    id: "long",
+    trigger: yearly,
+    action: { type: "shell", command: "echo again" },
+  });
+  t.true((await schedules.runSchedule({ id: "long" })).started, "it can run again");
+});
+
+test("a reboot is recorded before it happens, and can be canceled until then", async (t) => {
+  const dir = await mkdtemp(join(tmpdir(), "svc-reboot-"));
+  t.teardown(() => rm(dir, { recursive: true }));
+  const canary = join(dir, "rebooted");
+  await using daemon = await startDaemon({ config: `[system]\nreboot_command = ["touch", "${canary}"]` });
+  const schedules = daemon.client(ScheduleService);
+  await schedules.upsertSchedule({ id: "r", trigger: yearly, action: { type: "node_reboot" } });
+  await schedules.runSchedule({ id: "r" });
+  await endedRuns(schedules, "r", 1);
+  t.is((await schedules.cancelScheduleRun({ id: "r" })).status, "CANCELED");
+  await t.throwsAsync(access(canary));
+  const { started } = await schedules.runSchedule({ id: "r" });
+  t.true(started);
+  const [run] = await endedRuns(schedules, "r", 2);
+  t.like(run, { status: "SUCCEEDED", output: "the host reboots in 3 s\n" });
+  await t.throwsAsync(access(canary), undefined, "not yet");
+  await eventually(() => access(canary));
+});
+
+rootTest(`jobs fire with the network unplugged${needsRoot}`, async (t) => {
+  // A namespace of its own has a loopback interface, switched off, and no other.
+  const launcher = ["unshare", "--net", "sh", "-c", 'ip link set lo up && exec "$@"', "sh"];
+  await using daemon = await startDaemon({ launcher });
+  const schedules = daemon.client(ScheduleService);
+  const command = "tail -n +3 /proc/net/dev | cut -d: -f1";
+  await schedules.upsertSchedule({ id: "j", trigger: "* * * * *", action: { type: "shell", command } });
+  const [run] = await endedRuns(schedules, "j", 1, 75_000);
+  t.like(run, { trigger: "schedule", status: "SUCCEEDED" });
+  t.is(run?.output.trim(), "lo");
+  const lateMs = Number(run?.startedAt?.seconds) - Number(run?.scheduledAt?.seconds);
+  t.true(lateMs < 10, `${lateMs} s after its minute began`);
+});
+
+/** Starts a run that would go on for long, with a process that left its group and its session. */
+async function runLong(daemon: Awaited<ReturnType<typeof startDaemon>>) {
+  const schedules = daemon.client(ScheduleService);
+  const [own, stray] = [join(daemon.dir, "own"), join(daemon.dir, "stray")];
+  const command = `echo begun; echo $$ > ${own}; (setsid sh -c '(sleep 300 & echo $! > ${stray}) &' &); sleep 300`;
+  await schedules.upsertSchedule({ id: "long", trigger: yearly, action: { type: "shell", command } });
+  await schedules.runSchedule({ id: "long" });
+  const pids = await eventually(async () => {
+    const found = await Promise.all([own, stray].map(async (file) => Number(await readFile(file, "utf8"))));
+    assert.ok(found.every((pid) => pid > 1));
+    return found;
+  });
+  return { pids, schedules };
+}
