@@ -97,18 +97,14 @@ export class DueTable {
     }
   }
 
-  /** The zone that a job's trigger is read in; undefined when the host does not know it any more. */
-  zoneOf({ timeZone }: Job): Zone | undefined {
-    return this.#zoneNamed(timeZone);
-  }
-
-  #zoneNamed(name: string): Zone | undefined {
+  /** The zone that a job names, or the node's own; undefined when the host does not know it any more. */
+  zoneNamed(name: string): Zone | undefined {
     if (name === "") return this.#zones.local();
     return this.#zones.isKnown(name) ? this.#zones.get(name) : undefined;
   }
 
   #zoneMinute(name: string, minuteMs: number): ZoneMinute | undefined {
-    const zone = this.#zoneNamed(name);
+    const zone = this.zoneNamed(name);
     if (zone === undefined) return undefined;
     const view = viewMinute(zone, minuteMs);
     const slices = [view.now, ...view.skipped];

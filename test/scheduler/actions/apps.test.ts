@@ -9,7 +9,7 @@ import { act, type ActOptions } from "../support/act.ts";
 
 interface FakeOptions {
   state?: string;
-  fail?: Readonly<Record<string, Error>>;
+  fail?: Readonly<Partial<Record<string, Error>>>;
   upToDate?: boolean;
   hang?: string;
 }
@@ -22,7 +22,8 @@ function fakeApps({ state = "RUNNING", fail = {}, upToDate = false, hang }: Fake
     asked.push(`${verb} ${id}`);
     callers.push(caller);
     if (hang === verb) return new Promise<never>(() => undefined);
-    return verb in fail ? Promise.reject(fail[verb]) : Promise.resolve({});
+    const error = fail[verb];
+    return error === undefined ? Promise.resolve({}) : Promise.reject(error);
   };
   return {
     asked,

@@ -90,7 +90,7 @@ test("method, headers and body arrive; the answer is the output", async (t) => {
 });
 
 for (const method of ["GET", "POST", "PUT", "PATCH", "DELETE", "HEAD"]) {
-  test(`${method}`, async (t) => {
+  test(method, async (t) => {
     await using server = await serve(ok);
     t.is((await call({ url: server.url, method })).output, method === "HEAD" ? "" : "fine");
     t.is(server.seen[0]?.method, method);
