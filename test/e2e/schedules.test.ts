@@ -431,9 +431,8 @@ rootTest(`users have jobs of their own, on their own apps, and see no others${ne
       user.upsertSchedule(job("x", { action: { type: "app_stop", app: roots ?? "" } })),
     );
     t.is(foreign.message, `action.app: no app "${roots ?? ""}"`, "as for one that does not exist");
-    t.like(await errorOf(root.upsertSchedule({ ...job("x"), owner: 4_000_000_000 })), {
-      message: /owner: 4000000000 is no user of this host/,
-    });
+    const unknown = await errorOf(root.upsertSchedule({ ...job("x"), owner: 4_000_000_000 }));
+    t.regex(unknown.message, /owner: 4000000000 is no user of this host/);
     t.is(
       (
         await root.upsertSchedule({
@@ -565,10 +564,11 @@ for (const protocol of protocols) {
     t.is(preview.firings[1]?.unix, BigInt(Date.UTC(2026, 2, 29, 1) / 1000));
     t.is((await schedules.previewSchedule({ trigger: "hourly", utc: true })).firings.length, 5);
     t.deepEqual((await schedules.previewSchedule({ trigger: "0 0 30 2 *" })).firings, []);
-    t.like(await errorOf(schedules.previewSchedule({ trigger: "x", utc: true, timeZone: "UTC" })), {
-      reason: "invalid_request",
-      message: /^trigger: .*; time_zone: must be left out where utc is true$/,
-    });
+    const { reason, message } = await errorOf(
+      schedules.previewSchedule({ trigger: "x", utc: true, timeZone: "UTC" }),
+    );
+    t.is(reason, "invalid_request");
+    t.regex(message, /^trigger: .*; time_zone: must be left out where utc is true$/);
   });
 }
 
