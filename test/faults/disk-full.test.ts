@@ -7,6 +7,7 @@ import { join } from "node:path";
 import { promisify } from "node:util";
 import test from "ava";
 import { AppService } from "../../gen/svc/v1/app_pb.ts";
+import { ScheduleService } from "../../gen/svc/v1/schedule_pb.ts";
 import { isRoot, needsRoot, startDaemon } from "../support/daemon.ts";
 import { errorOf } from "../support/errors.ts";
 import { freePort, writePackage } from "../support/packages.ts";
@@ -77,5 +78,48 @@ rootTest(
     // What the removal freed is enough to go on.
     t.is((await apps.installApp({ spec: source })).state, "STOPPED");
     await rm(source, { recursive: true });
+  },
+);
+
+rootTest(
+  `schedules stay as they were on a full disk, a run that goes is recorded, and jobs can be removed${needsRoot}`,
+  async (t) => {
+    await using disk = await smallDisk(64);
+    const dir = join(disk.dir, "svc");
+    await mkdir(dir);
+    await using daemon = await startDaemon({ dir });
+    const schedules = daemon.client(ScheduleService);
+    const job = (id: string, comment: string) => ({
+      id,
+      comment,
+      trigger: "0 0 1 1 *",
+      action: { type: "shell", command: "echo started; sleep 600" },
+    });
+    for (const id of ["going", "idle"]) await schedules.upsertSchedule(job(id, "old"));
+    await schedules.runSchedule({ id: "going" });
+    await disk.fill();
+
+    for (const [name, call] of Object.entries({
+      edit: () => schedules.upsertSchedule(job("idle", "new")),
+      add: () => schedules.upsertSchedule(job("more", "new")),
+      push: () =>
+        schedules.replaceManagedSchedules({ managedBy: "platform", schedules: [job("pushed", "new")] }),
+      run: () => schedules.runSchedule({ id: "idle" }),
+    })) {
+      t.like(await errorOf(call()), { code: "ResourceExhausted", reason: "disk_full" }, name);
+    }
+    const jobs = (await schedules.listSchedules({})).schedules;
+    t.deepEqual(
+      jobs.map(({ id, comment, lastRun }) => [id, comment, lastRun?.status]),
+      [
+        ["going", "old", "RUNNING"],
+        ["idle", "old", undefined],
+      ],
+    );
+    t.is((await schedules.cancelScheduleRun({ id: "going" })).status, "CANCELED");
+    const { runs } = await schedules.listScheduleRuns({ id: "going" });
+    t.like(runs[0], { status: "CANCELED", truncated: true, output: "" }, "the last room is not for outputs");
+    await schedules.removeSchedule({ id: "going" });
+    t.is((await schedules.listSchedules({})).schedules.length, 1);
   },
 );
