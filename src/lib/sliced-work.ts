@@ -22,9 +22,13 @@ export class SlicedWork implements Disposable {
     this.#options = options;
   }
 
-  /** Whether something is not done yet. */
+  /** How many pieces of work are not done yet. */
+  get size(): number {
+    return this.#queue.length;
+  }
+
   get isBusy(): boolean {
-    return this.#queue.length > 0;
+    return this.size > 0;
   }
 
   /** The caller bounds how much it adds. */

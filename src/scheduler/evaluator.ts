@@ -32,6 +32,8 @@ export interface EvaluatorOptions {
 const maxSleepMs = 5_000;
 /** Of the event loop, at a time. */
 const sliceMs = 4;
+/** Stretches of missed minutes that wait to be counted; of a clock that jumps more often, the others are not. */
+const maxCounts = 8;
 /** How far `catch_up: latest` goes back. */
 const catchUpMs = 7 * dayMs;
 
@@ -103,7 +105,7 @@ export class Evaluator implements AsyncDisposable {
       this.#backUp(atMs);
       yield* this.#table.pass(atMs, (job) => due.fire(job, atMs));
     }
-    if (late !== undefined && !this.#counting.isBusy) {
+    if (late !== undefined && this.#counting.size < maxCounts) {
       const [fromMs, toMs] = [late.from * minuteMs, late.to * minuteMs];
       const minutes = late.to - late.from + 1;
       this.#options.log.info(

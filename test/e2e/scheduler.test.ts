@@ -5,6 +5,7 @@ import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { createClient, type Client } from "@connectrpc/connect";
 import test from "ava";
+import { AppService } from "../../gen/svc/v1/app_pb.ts";
 import { ScheduleService, type ScheduleRun } from "../../gen/svc/v1/schedule_pb.ts";
 import { parseConfig } from "../../src/daemon/config.ts";
 import { startDaemon as startHere } from "../../src/daemon/daemon.ts";
@@ -13,6 +14,7 @@ import { sourcePrograms } from "../../src/daemon/programs.ts";
 import { isAlive } from "../identity/support/world.ts";
 import { isRoot, needsRoot, socketTransport, startDaemon } from "../support/daemon.ts";
 import { eventually } from "../support/eventually.ts";
+import { addVersion, freePort, writeRepository } from "../support/packages.ts";
 import { FakeClock } from "../support/fake-clock.ts";
 
 type Schedules = Client<typeof ScheduleService>;
@@ -130,6 +132,30 @@ test("a reboot is recorded before it happens, and can be canceled until then", a
   t.like(run, { status: "SUCCEEDED", output: "the host reboots in 3 s\n" });
   await t.throwsAsync(access(canary), undefined, "not yet");
   await eventually(() => access(canary));
+});
+
+test("app_update brings a running app to the newest version; one that does not start leaves the old one running", async (t) => {
+  await using daemon = await startDaemon();
+  const [schedules, apps] = [daemon.client(ScheduleService), daemon.client(AppService)];
+  const [dir, port] = [join(daemon.dir, "repository"), await freePort()];
+  const url = await writeRepository(dir, port, [{ version: "1.0.0" }]);
+  await apps.installApp({ spec: url });
+  await apps.startApp({ id: "web" });
+  await schedules.upsertSchedule({ id: "u", trigger: yearly, action: { type: "app_update", app: "web" } });
+
+  await addVersion(dir, port, { version: "2.0.0" });
+  await schedules.runSchedule({ id: "u" });
+  const [updated] = await endedRuns(schedules, "u", 1, 60_000);
+  t.like(updated, { status: "SUCCEEDED", output: "web upgraded from v1.0.0 to v2.0.0\n", error: "" });
+  t.like(await apps.getApp({ id: "web" }), { state: "RUNNING", version: "v2.0.0" });
+
+  await addVersion(dir, port, { version: "3.0.0", files: { "server.mjs": "process.exit(7);" } });
+  await schedules.runSchedule({ id: "u" });
+  const [failed] = await endedRuns(schedules, "u", 2, 60_000);
+  t.is(failed?.status, "FAILED");
+  t.regex(failed?.error ?? "", /^app "web" did not start: .* exited with code 7/);
+  t.like(await apps.getApp({ id: "web" }), { state: "RUNNING", version: "v2.0.0" });
+  await apps.removeApp({ id: "web" });
 });
 
 rootTest(`jobs fire with the network unplugged${needsRoot}`, async (t) => {
