@@ -44,7 +44,7 @@ async function run(): Promise<void> {
 
   const lacks = await missing({
     root: "the daemon serves you alone, and apps run as you.",
-    docker: "packages that are containers cannot run; none of the examples is one.",
+    docker: "the examples whoami and whoami-team, which are containers, cannot run.",
     git: "packages cannot be installed from git URLs.",
     python: "the example radicale cannot be installed.",
     go: "only `npm run gen` would use it.",

@@ -31,6 +31,7 @@ const startSlackMs = 2_000;
 export class ContainerApps implements Disposable {
   readonly #options: ContainerAppsOptions;
   readonly #apps = new Map<string, ContainerApp>();
+  readonly #untouched = new Set<string>();
   readonly #listeners = new Set<(id: string) => void>();
   readonly #subscriptions: readonly Disposable[];
   #revision = 0;
@@ -63,8 +64,25 @@ export class ContainerApps implements Disposable {
     return this.#apps.get(id);
   }
 
+  /** Before anything is made for an app that is being prepared. */
+  begin(id: string): void {
+    if (!this.#apps.has(id)) this.#untouched.add(id);
+  }
+
+  /** From now on there may be something of the app on the engine. @throws SvcError `unavailable` */
+  async reach(id: string): Promise<void> {
+    await this.#options.state.containers();
+    this.#untouched.delete(id);
+  }
+
+  /** True: preparing it came to its end before the engine was asked, so there is nothing to remove. */
+  isUntouched(id: string): boolean {
+    return this.#untouched.has(id);
+  }
+
   /** Known from now on. */
   of(id: string): ContainerApp {
+    this.#untouched.delete(id);
     const known = this.#apps.get(id);
     if (known !== undefined) return known;
     const app = new ContainerApp(id, {
@@ -78,6 +96,7 @@ export class ContainerApps implements Disposable {
   }
 
   forget(id: string): void {
+    this.#untouched.delete(id);
     this.#apps.get(id)?.detach();
     if (this.#apps.delete(id)) this.#revision++;
   }

@@ -54,7 +54,9 @@ export class ComposeRuntime implements AppRuntime {
   }
 
   async prepare(app: RunnableApp, work: RuntimeWork): Promise<void> {
+    this.#apps.begin(app.id);
     const project = await this.#projects.resolve(app, work.signal);
+    await this.#apps.reach(app.id);
     await this.#build(app, project, work);
     await this.#pullMissing(app, project, work);
     await this.#projects.write(app, project.document);
@@ -84,6 +86,7 @@ export class ComposeRuntime implements AppRuntime {
 
   async settle(app: RunnableApp): Promise<void> {
     const { builds } = await this.#projects.resolve(app);
+    await this.#apps.reach(app.id);
     await this.#images.removeBuilt(
       app,
       builds.map(({ service }) => this.#images.builtTag(app, service)),
@@ -147,13 +150,17 @@ export class ComposeRuntime implements AppRuntime {
   }
 
   async remove(app: RunnableApp): Promise<number> {
+    const freed = this.#apps.isUntouched(app.id) ? 0 : await this.#removeFromEngine(app);
+    await this.#projects.forget(app.id);
+    this.#apps.forget(app.id);
+    return freed;
+  }
+
+  async #removeFromEngine(app: RunnableApp): Promise<number> {
     await this.#apps.of(app.id).removeContainers(() => true);
     const volumesFreed = await this.#removeVolumes(app.id);
     await this.#removeNetworks(app.id);
-    const imagesFreed = await this.#images.removeBuilt(app, []);
-    await this.#projects.forget(app.id);
-    this.#apps.forget(app.id);
-    return volumesFreed + imagesFreed;
+    return volumesFreed + (await this.#images.removeBuilt(app, []));
   }
 
   async #removeVolumes(id: string): Promise<number> {

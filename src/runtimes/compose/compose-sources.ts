@@ -122,11 +122,13 @@ export function invalid(file: string, message: string): SvcError<"package_invali
   return new SvcError("invalid_argument", "package_invalid", `${file}: ${message}`);
 }
 
-/** With what its merge keys bring in. */
+/** With what its merge keys bring in: of several the first counts. */
 function record(value: JsonValue | undefined): Readonly<Record<string, JsonValue>> {
   if (typeof value !== "object" || value === null || Array.isArray(value)) return {};
   const { "<<": merged, ...own } = value;
-  return Object.fromEntries([...list(merged).map(record), own].flatMap((part) => Object.entries(part)));
+  return Object.fromEntries(
+    [...list(merged).map(record).reverse(), own].flatMap((part) => Object.entries(part)),
+  );
 }
 
 function list(value: JsonValue | undefined): readonly JsonValue[] {

@@ -43,7 +43,9 @@ export class DockerRuntime implements AppRuntime {
   }
 
   async prepare(app: RunnableApp, work: RuntimeWork): Promise<void> {
+    this.#apps.begin(app.id);
     await this.#requireAllowed(app, await this.#config(app, ""));
+    await this.#apps.reach(app.id);
     await this.#images.provide(app, work);
   }
 
@@ -120,8 +122,11 @@ export class DockerRuntime implements AppRuntime {
   }
 
   async remove(app: RunnableApp): Promise<number> {
-    await this.#apps.of(app.id).removeContainers(() => true);
-    const freed = await this.#images.removeBuilt(app, []);
+    let freed = 0;
+    if (!this.#apps.isUntouched(app.id)) {
+      await this.#apps.of(app.id).removeContainers(() => true);
+      freed = await this.#images.removeBuilt(app, []);
+    }
     this.#apps.forget(app.id);
     return freed;
   }

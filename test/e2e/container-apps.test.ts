@@ -1,0 +1,165 @@
+/** The examples that are containers, as a user meets them who is neither root nor in the engine's group. */
+import assert from "node:assert/strict";
+import { access, chmod, mkdir, readFile, writeFile } from "node:fs/promises";
+import { join } from "node:path";
+import test from "ava";
+import { AppService } from "../../gen/svc/v1/app_pb.ts";
+import { startDaemon, type TestDaemon } from "../support/daemon.ts";
+import { dockerTest, needsDocker, sharedEngine } from "../support/docker-test.ts";
+import { whyNoDocker } from "../support/docker.ts";
+import { errorOf } from "../support/errors.ts";
+import { eventually } from "../support/eventually.ts";
+import { freePort } from "../support/packages.ts";
+
+const nobody = 65534;
+const engineNow = sharedEngine();
+
+/** Stand-ins under the names of the real images, which no test can pull. */
+test.before(async () => {
+  if (whyNoDocker !== undefined) return;
+  const { images } = engineNow();
+  const server = [
+    "/bin/sh",
+    "-c",
+    'echo "I am $WHOAMI_NAME" > /tmp/index.html; echo ok > /tmp/health; echo "$WHOAMI_NAME is up"; exec httpd -f -p $WHOAMI_PORT_NUMBER -h /tmp',
+  ];
+  await images.build("traefik/whoami:latest", { entrypoint: server, ports: ["80/tcp"] });
+  await images.build("caddy:2-alpine", {
+    cmd: ["/bin/true"],
+    files: {
+      "bin/caddy": "#!/bin/sh\nexec nc -ll -p 8080 -e /bin/answer\n",
+      "bin/answer":
+        "#!/bin/sh\nread line\nprintf 'HTTP/1.0 200 OK\\r\\n\\r\\n'\nexec wget -qO- http://one:8080/\n",
+    },
+  });
+});
+
+async function daemonOverEngine(): Promise<TestDaemon> {
+  return startDaemon({ config: `[docker]\nsocket = "${engineNow().socket}"` });
+}
+
+dockerTest(`a user installs whoami, uses it, and it outlives the daemon${needsDocker}`, async (t) => {
+  await using daemon = await daemonOverEngine();
+  await using user = await daemon.as(nobody);
+  const apps = user.client(AppService, "rest");
+  const port = await freePort();
+  const installed = await apps.installApp({ spec: "whoami", settings: { port, name: "test" } });
+  t.like(installed, { runtime: "docker", state: "STOPPED", ownerUid: nobody });
+  t.is((await apps.startApp({ id: "whoami" })).state, "RUNNING");
+  const answer = async (): Promise<string> => (await fetch(`http://127.0.0.1:${port}/`)).text();
+  await eventually(async () => assert.equal(await answer(), "I am test\n"));
+  await eventually(async () => assert.equal((await apps.getApp({ id: "whoami" })).health, "healthy"), 15_000);
+  t.is((await apps.listAppPorts({ id: "whoami" })).ports[0]?.port, port);
+  const [stats] = (await apps.getAppStats({})).stats;
+  t.true(
+    stats?.id === "whoami" && (stats.memoryBytes ?? 0n) > 0n && stats.networkReceivedBytes !== undefined,
+  );
+  t.true((await apps.getAppLogs({ id: "whoami" })).lines.some(({ text }) => text === "test is up"));
+  t.like(await apps.getAppImage({ id: "whoami" }), { reference: "traefik/whoami:latest", version: "latest" });
+  t.true(((await apps.getAppDisk({ id: "whoami" })).imageBytes ?? 0n) > 0n);
+  t.like(await errorOf(apps.repullApp({ id: "whoami" })), { reason: "pinned_image" }, "it was built here");
+
+  await daemon.kill();
+  t.is(await answer(), "I am test\n");
+  await daemon.restart();
+  t.like(await apps.getApp({ id: "whoami" }), { state: "RUNNING", enabled: true });
+  await apps.updateAppSettings({ id: "whoami", values: { port, name: "other" } });
+  t.true((await apps.getApp({ id: "whoami" })).restartRequired);
+  await apps.restartApp({ id: "whoami" });
+  await eventually(async () => assert.equal(await answer(), "I am other\n"));
+  t.is((await apps.stopApp({ id: "whoami" })).state, "STOPPED");
+  await apps.removeApp({ id: "whoami" });
+  const all = (await engineNow().request("GET", "/containers/json?all=1")).expect(200) as {
+    Labels: object;
+  }[];
+  t.deepEqual(
+    all.filter(({ Labels }) => "svc.app" in Labels),
+    [],
+  );
+});
+
+dockerTest(`a user installs a compose project and sees its stack${needsDocker}`, async (t) => {
+  await using daemon = await daemonOverEngine();
+  await using user = await daemon.as(nobody);
+  const apps = user.client(AppService);
+  const port = await freePort();
+  const install = apps.installApp({ spec: "whoami-team", settings: { port } });
+  const lacks = await install.then(
+    () => "",
+    (error: unknown) => String(error),
+  );
+  if (/needs docker compose or docker-compose/.test(lacks)) {
+    t.pass("this host has no compose");
+    return;
+  }
+  t.is(lacks, "");
+  await apps.startApp({ id: "whoami-team" });
+  await eventually(async () => {
+    const answer = await fetch(`http://127.0.0.1:${port}/`);
+    assert.equal(await answer.text(), "I am one\n");
+  }, 15_000);
+  const { stacks } = await apps.listStacks({});
+  t.deepEqual(
+    stacks.map(({ name, appId, services }) => [
+      name,
+      appId,
+      services.map(({ name: service }) => service).sort(),
+    ]),
+    [["svc-whoami-team", "whoami-team", ["one", "proxy", "two"]]],
+  );
+  t.deepEqual(JSON.parse(JSON.stringify(await apps.getAppImage({ id: "whoami-team" }))).reference, undefined);
+  t.true((await apps.getAppLogs({ id: "whoami-team" })).lines.some(({ text }) => text === "two | two is up"));
+  const disk = await apps.getAppDisk({ id: "whoami-team" });
+  t.true(disk.volumes.some(({ name }) => name.endsWith("_state")));
+  await apps.removeApp({ id: "whoami-team" });
+});
+
+dockerTest(
+  `whoever is not root gets nothing of the host, whatever the package says${needsDocker}`,
+  async (t) => {
+    await using daemon = await daemonOverEngine();
+    await using user = await daemon.as(nobody);
+    const apps = user.client(AppService);
+    const dir = join(daemon.dir, "greedy");
+    await mkdir(dir);
+    await chmod(dir, 0o755);
+    const manifest = (docker: string): string => `id: greedy
+name: Greedy
+version: "1.0.0"
+docker: { image: "traefik/whoami:latest", env: { WHOAMI_PORT_NUMBER: "8080" }, ${docker} }
+permissions: [host_mounts]
+`;
+    await writeFile(join(dir, "svc.yaml"), manifest("mounts: [{ source: /etc, target: /host }]"));
+    t.is((await errorOf(apps.installApp({ spec: dir }))).reason, "license_required");
+    const error = await errorOf(apps.installApp({ spec: dir, licenseAck: true }));
+    t.like(error, { code: "PermissionDenied", reason: "denied" });
+    t.deepEqual((await apps.listApps({})).apps, []);
+    // Root's own may, once they are acknowledged.
+    const root = daemon.client(AppService);
+    await root.installApp({ spec: dir, licenseAck: true });
+    await root.startApp({ id: "greedy" });
+    await root.removeApp({ id: "greedy" });
+  },
+);
+
+dockerTest(`an engine that is away keeps nobody from their other apps${needsDocker}`, async (t) => {
+  const socket = join(engineNow().dir, "away.sock");
+  await using daemon = await startDaemon({ config: `[docker]\nsocket = "${socket}"` });
+  const apps = daemon.client(AppService);
+  const error = await errorOf(apps.installApp({ spec: "whoami" }));
+  t.like(error, { code: "Unavailable", reason: "unavailable" });
+  t.regex(error.message, /container engine .* cannot be reached/);
+  await apps.installApp({ spec: "hello", settings: { port: await freePort() } });
+  t.is((await apps.startApp({ id: "hello" })).state, "RUNNING");
+  t.is((await apps.getAppStats({})).stats.length, 1);
+  await apps.removeApp({ id: "hello" });
+  t.deepEqual((await apps.listApps({})).apps, []);
+});
+
+test("a daemon that has no containers to run does not load the engine's client", async (t) => {
+  await using daemon = await startDaemon();
+  await daemon.client(AppService).listApps({});
+  const maps = await readFile(`/proc/${daemon.pid}/maps`, "utf8");
+  t.false(maps.includes("docker.sock"));
+  await t.throwsAsync(access(join(daemon.storeDir, "compose")));
+});
