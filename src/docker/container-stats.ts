@@ -22,6 +22,7 @@ export interface SampleOptions {
 }
 
 const defaultWindowMs = 500;
+const minWindowShare = 0.8;
 /** The engine may wait a second before it answers, doing nothing. */
 const maxQuestions = 32;
 const answerMs = 10_000;
@@ -41,20 +42,22 @@ export async function sampleContainers(
 ): Promise<ReadonlyMap<string, ContainerUsage>> {
   const usages = new Map<string, ContainerUsage>();
   if (ids.length === 0) return usages;
-  const looks = await mapBounded(ids, maxQuestions, async (id): Promise<{ id: string; look: Look }> => {
-    const pid = pidOf?.(id) ?? (await askPid(engine, id, signal));
-    if (pid === undefined) return { id, look: () => Promise.resolve(undefined) };
-    const fromKernel: Look = () => cgroups.read(id, pid);
-    if ((await fromKernel()) !== undefined) return { id, look: fromKernel };
-    return { id, look: () => askCounters(engine, id, signal) };
-  });
   const startedAtMs = performance.now();
-  const before = await mapBounded(looks, maxQuestions, ({ look }) => look());
-  await pause(startedAtMs + windowMs - performance.now(), signal);
+  const looks = await mapBounded(ids, maxQuestions, async (id) => {
+    const pid = pidOf?.(id) ?? (await askPid(engine, id, signal));
+    if (pid === undefined) return { id, look: () => Promise.resolve(undefined), before: undefined };
+    const fromKernel: Look = () => cgroups.read(id, pid);
+    const counted = await fromKernel();
+    if (counted !== undefined) return { id, look: fromKernel, before: counted };
+    const fromEngine: Look = () => askCounters(engine, id, signal);
+    return { id, look: fromEngine, before: await fromEngine() };
+  });
+  // However long the first looks took, the last of them must be some time ago.
+  await pause(Math.max(startedAtMs + windowMs - performance.now(), windowMs * minWindowShare), signal);
   const after = await mapBounded(looks, maxQuestions, ({ look }) => look());
-  for (const [at, { id }] of looks.entries()) {
-    const [earlier, later] = [before[at], after[at]];
-    if (earlier !== undefined && later !== undefined) usages.set(id, usageBetween(earlier, later));
+  for (const [at, { id, before }] of looks.entries()) {
+    const later = after[at];
+    if (before !== undefined && later !== undefined) usages.set(id, usageBetween(before, later));
   }
   return usages;
 }
