@@ -9,6 +9,7 @@ import { createContextValues } from "@connectrpc/connect";
 import type { ContextValues } from "@connectrpc/connect";
 import type { Pipeline } from "../rpc/pipeline.ts";
 import { requestIdKey, userContextKey } from "../rpc/user-context.ts";
+import { shareAbortReason } from "./abort-reason.ts";
 import type { Callers, HttpRequest, HttpResponse } from "./http.ts";
 import type { TransportLimits } from "./limits.ts";
 import { dropUnreadBody } from "./unread-body.ts";
@@ -35,6 +36,7 @@ export async function loadRpcFront(options: RpcFrontOptions): Promise<RpcFront> 
     import("@connectrpc/connect-node"),
   ]);
   const { pipeline, callers, limits, notFound, failed } = options;
+  shareAbortReason();
 
   const contextValues = (request: object): ContextValues => {
     const caller = callers.get(request);
