@@ -97,27 +97,6 @@ export function insertJobs(
   ];
 }
 
-/** Replaces jobs of one manager as they were read; one that somebody wrote or removed since is a conflict. */
-export function updateJobs(
-  ownerUid: number,
-  managedBy: string,
-  jobs: readonly { stored: Job; spec: JobSpec }[],
-  nowMs: number,
-): Statement[] {
-  if (jobs.length === 0) return [];
-  const changes = jobs.map(({ stored: { id, revision }, spec }) => [id, documentOf(spec), revision]);
-  return [
-    {
-      sql: `UPDATE jobs SET document = fresh.value ->> 1, updated_at = ?, revision = ${nextRevision}
-            FROM json_each(?) AS fresh
-            WHERE owner_uid = ? AND jobs.id = fresh.value ->> 0 AND managed_by = ?
-              AND jobs.revision = fresh.value ->> 2`,
-      params: [nowMs, JSON.stringify(changes), ownerUid, managedBy],
-      changes: jobs.length,
-    },
-  ];
-}
-
 /**
  * Makes jobs of rows. What many jobs have in common is kept once: a hundred thousand of them have few triggers, zones
  * and owners.

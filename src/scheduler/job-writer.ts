@@ -6,7 +6,7 @@ import { setTimeout as sleep } from "node:timers/promises";
 import { failedPrecondition, notFound, SvcError } from "../errors.ts";
 import { StoreConflict, type Statement, type Store } from "../store/store.ts";
 import type { JobRegistry } from "./job-registry.ts";
-import { documentOf, insertJob, insertJobs, updateJob, updateJobs } from "./job-row.ts";
+import { documentOf, insertJob, insertJobs, updateJob } from "./job-row.ts";
 import type { Job, JobKey, JobSpec } from "./job.ts";
 
 export interface JobWriterOptions {
@@ -96,7 +96,7 @@ export class JobWriter {
       await store.write([
         removeOthers(ownerUid, managedBy, [...jobs.keys()]),
         ...insertJobs(ownerUid, managedBy, added, now()),
-        ...updateJobs(ownerUid, managedBy, changed, now()),
+        ...changed.map(({ stored, spec }) => updateJob(stored, spec, now())),
       ]);
     });
   }
