@@ -5,6 +5,7 @@ import type { ContainerRecord } from "../docker/container-record.ts";
 import type { EngineState } from "../docker/engine-state.ts";
 import type { DockerEngine } from "../docker/engine.ts";
 import { failedPrecondition, SvcError } from "../errors.ts";
+import { strayMount } from "./bind-verification.ts";
 import { endOf, isUpState, statusOf, stoppedStatus } from "./container-status.ts";
 import { PortProbe, portHealthSpec } from "./port-probe.ts";
 import type { RunnableApp, RuntimeStatus } from "./runtime.ts";
@@ -53,6 +54,8 @@ export class ContainerApp {
   /** Ids of what ran when the engine went away. */
   #ranWhenLost: readonly string[] = [];
   #observations = 0;
+  /** Why it was ended by svc. */
+  #breach: string | undefined;
   #onDeath: ((containerId: string) => void) | undefined;
   readonly #waiting = new Set<() => void>();
 
@@ -79,6 +82,7 @@ export class ContainerApp {
     this.#app = app;
     this.#isWanted = true;
     this.#exitCodes.clear();
+    this.#breach = undefined;
     await this.#during("STARTING", async () => {
       try {
         for (const { id, state, labels } of await this.containers()) {
@@ -115,7 +119,11 @@ export class ContainerApp {
         const code = this.#exitCodes.get(id) ?? (state === "running" ? 0 : exitCode);
         return code !== 0 || restarts > 0 || error !== "";
       }) ?? (members.some(({ state }) => isUpState(state)) ? undefined : members[0]);
-    if (failed === undefined && members.length > 0) return;
+    if (failed === undefined && members.length > 0) {
+      for (const container of members) await this.#verify(container);
+      if (this.#breach !== undefined) throw this.#startFailed(this.#breach);
+      return;
+    }
     // Their restart policy would go on for as long as it is left to.
     for (const { id, state } of members.toReversed()) {
       if (isUpState(state)) await this.#stopContainer(id, app, 0);
@@ -134,15 +142,20 @@ export class ContainerApp {
     );
   }
 
-  /** Ends what runs of the app, newest first; resolves when nothing does. */
-  async stop(app: RunnableApp): Promise<void> {
+  /**
+   * Ends what runs of the app; resolves when nothing does.
+   * @param depthOf how far a service is from those that depend on none: the deepest end first, equal ones together
+   */
+  async stop(app: RunnableApp, depthOf: (service: string) => number = () => 0): Promise<void> {
     const wasWanted = this.#isWanted;
     this.#app = app;
     this.#isWanted = false;
     await this.#during("STOPPING", async () => {
       try {
-        for (const { id, state } of (await this.containers()).toReversed()) {
-          if (isUpState(state)) await this.#stopContainer(id, app);
+        const up = (await this.containers()).filter(({ state }) => isUpState(state));
+        const byDepth = Map.groupBy(up, ({ composeService = "" }) => depthOf(composeService));
+        for (const depth of [...byDepth.keys()].sort((a, b) => b - a)) {
+          await Promise.all((byDepth.get(depth) ?? []).map(({ id }) => this.#stopContainer(id, app)));
         }
       } catch (error) {
         this.#isWanted = wasWanted;
@@ -240,12 +253,27 @@ export class ContainerApp {
       if (observation !== this.#observations) return;
       this.#lastLines.set(container.id, lines);
     }
+    for (const container of members) {
+      const isKnown = before.get(container.id)?.startedAtMs === container.startedAtMs;
+      if (container.state === "running" && !isKnown) await this.#verify(container);
+      if (observation !== this.#observations) return;
+    }
     this.#members = members;
     for (const id of this.#lastLines.keys()) {
       if (!members.some((container) => container.id === id)) this.#lastLines.delete(id);
     }
     this.#watchPort();
     this.#publish();
+  }
+
+  /** Ends a container that sees what its owner has put in the place of a checked directory. */
+  async #verify(container: ContainerRecord): Promise<void> {
+    const app = this.#app;
+    if (app === undefined || app.ownerUid === 0) return;
+    const path = await strayMount(app, container);
+    if (path === undefined) return;
+    this.#breach = `what it mounts at ${path} is not the directory that its configuration names: it was ended`;
+    await this.#stopContainer(container.id, app, 0);
   }
 
   #watchPort(): void {
@@ -386,7 +414,8 @@ export class ContainerApp {
     if (this.#engineError !== undefined && this.#isWanted) {
       return { ...stoppedStatus, state: "UNKNOWN", reason: this.#engineError.message };
     }
-    return statusOf(this.#members, this.#statusContext());
+    const status = statusOf(this.#members, this.#statusContext());
+    return this.#breach === undefined ? status : { ...status, state: "CRASHED", reason: this.#breach };
   }
 
   #statusContext(): Parameters<typeof statusOf>[1] {

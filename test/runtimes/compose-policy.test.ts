@@ -8,6 +8,7 @@ import { createIdentities } from "../../src/identity/identity.ts";
 import type { JsonObject } from "../../src/lib/json.ts";
 import type { Manifest } from "../../src/packages/manifest.ts";
 import { printDocument, readResolved, runnableProject } from "../../src/runtimes/compose/compose-document.ts";
+import { dependencyDepths } from "../../src/runtimes/compose/compose-project.ts";
 import { checkComposeSources } from "../../src/runtimes/compose/compose-sources.ts";
 import { projectClaims } from "../../src/runtimes/compose/project-claims.ts";
 import { requireAllowed } from "../../src/runtimes/container-policy.ts";
@@ -354,3 +355,19 @@ for (const [name, text, message] of texts) {
     t.regex(error.message, message);
   });
 }
+
+test("services that depend on others end before those", (t) => {
+  const document = {
+    services: {
+      web: { depends_on: ["api", "cache"] },
+      api: { depends_on: { db: { condition: "service_healthy" } } },
+      db: {},
+      cache: {},
+      loop: { depends_on: ["loop"] },
+    },
+  };
+  t.deepEqual(Object.fromEntries(dependencyDepths(document)), { web: 2, api: 1, db: 0, cache: 0, loop: 1 });
+  const names = Array.from({ length: 60 }, (_, at) => `s${at}`);
+  const dense = names.map((name, at) => [name, { depends_on: names.slice(0, at) }]);
+  t.is(dependencyDepths({ services: Object.fromEntries(dense) as JsonObject }).get("s59"), 59);
+});

@@ -348,6 +348,47 @@ dockerTest(`a daemon that starts anew finds what runs and what ended${needsDocke
   for (const app of [runs, ends]) await second.runtime.remove(app);
 });
 
+dockerTest(
+  `a link put in the place of a mounted directory ends the container that follows it${needsDocker}`,
+  async (t) => {
+    const fixture = shared.fixture!;
+    const { runtime, engine } = fixture;
+    const app = await started(
+      fixture,
+      await fixture.app("swap", `${shell(forever)}\nvolumes: [{ name: media, path: /srv/media }]`),
+    );
+    const owner = await fixture.identities.as(nobody);
+    const mounted = join(app.directory, "volumes/srv/media");
+    const [container] = (
+      (await engine.request("GET", "/containers/json?all=1")).expect(200) as {
+        Id: string;
+        Labels: Record<string, string>;
+      }[]
+    ).filter(({ Labels }) => Labels["svc.app"] === "swap");
+    // As the engine's own restart policy would.
+    (await engine.request("POST", `/containers/${container!.Id}/restart?t=0`)).expect(204);
+    await eventually(() => assert.equal(runtime.status("swap")?.state, "RUNNING"));
+    await owner.rename(app.directory, "volumes/srv/media", "volumes/srv/kept");
+    await owner.runCommand(["ln", "-s", "/root", mounted]);
+    (await engine.request("POST", `/containers/${container!.Id}/restart?t=0`)).expect(204);
+    await eventually(() => assert.equal(runtime.status("swap")?.state, "CRASHED"));
+    t.regex(runtime.status("swap")!.reason, /what it mounts at \/srv\/media is not/);
+    await eventually(async () => {
+      const { State } = (await engine.request("GET", `/containers/${container!.Id}/json`)).expect(200) as {
+        State: { Running: boolean };
+      };
+      assert.equal(State.Running, false);
+    });
+    // Nor is it started again.
+    t.is((await failureOf(runtime.start(app))).reason, "denied");
+    await owner.runCommand(["rm", mounted]);
+    await owner.rename(app.directory, "volumes/srv/kept", "volumes/srv/media");
+    await runtime.start(app);
+    t.is(runtime.status("swap")?.state, "RUNNING");
+    await runtime.remove(app);
+  },
+);
+
 dockerTest(`freshness and repull against a registry, and what is pinned${needsDocker}`, async (t) => {
   const fixture = shared.fixture!;
   const { runtime, engine } = fixture;

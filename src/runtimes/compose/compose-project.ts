@@ -204,6 +204,25 @@ export function imagesOf(document: JsonObject): string[] {
   return [...new Set(services.map(({ image }) => textOf(image)).filter((image) => image !== ""))];
 }
 
+/** For each service how many services deep what it depends on goes; 0 for one that depends on none. */
+export function dependencyDepths(document: JsonObject): ReadonlyMap<string, number> {
+  const services = recordOf(document["services"]);
+  const depths = new Map<string, number>();
+  const measure = (name: string): number => {
+    const known = depths.get(name);
+    if (known !== undefined) return known;
+    // Compose refuses circles; one must not keep an app from being stopped.
+    depths.set(name, 0);
+    const { depends_on: dependsOn } = recordOf(services[name]);
+    const needed = Array.isArray(dependsOn) ? dependsOn.map(textOf) : Object.keys(recordOf(dependsOn));
+    const depth = Math.max(0, ...needed.map((other) => 1 + measure(other)));
+    depths.set(name, depth);
+    return depth;
+  };
+  for (const name of Object.keys(services)) measure(name);
+  return depths;
+}
+
 /** @throws Error for an app that is no compose project */
 function composeSection(app: RunnableApp): ComposeSection {
   const { runtime } = app.manifest;

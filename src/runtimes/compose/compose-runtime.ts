@@ -20,7 +20,7 @@ import type {
 import { ComposeCommand } from "./compose-command.ts";
 import type { RunnableProject } from "./compose-document.ts";
 import { ComposeImages } from "./compose-images.ts";
-import { composeRelease, ComposeProjects } from "./compose-project.ts";
+import { composeRelease, ComposeProjects, dependencyDepths } from "./compose-project.ts";
 import { followProjectLog, readProjectLog } from "./project-logs.ts";
 
 export interface ComposeRuntimeOptions extends ContainerAppsOptions {
@@ -130,7 +130,8 @@ export class ComposeRuntime implements AppRuntime {
   }
 
   async stop(app: RunnableApp): Promise<void> {
-    await this.#apps.of(app.id).stop(app);
+    const depths = dependencyDepths((await this.#projects.kept(app.id)) ?? {});
+    await this.#apps.of(app.id).stop(app, (service) => depths.get(service) ?? 0);
   }
 
   async adopt(app: RunnableApp): Promise<"running" | "ended" | "lost"> {

@@ -1,0 +1,112 @@
+/** The small parts of the docker runtime, without an engine. */
+import test from "ava";
+import fc from "fast-check";
+import { readIgnorePatterns, type PatternMatches } from "../../src/runtimes/docker/ignore-patterns.ts";
+import { pinnedBy } from "../../src/runtimes/docker/image-freshness.ts";
+import { withTag } from "../../src/runtimes/docker/app-images.ts";
+import { statusOf } from "../../src/runtimes/container-status.ts";
+
+/** Whether a file is left out, asked as a build asks: directory by directory. */
+function isIgnored(patterns: string, path: string): boolean {
+  const reader = readIgnorePatterns(patterns);
+  let matches: PatternMatches | undefined;
+  const parts = path.split("/");
+  for (let length = 1; length <= parts.length; length++) {
+    matches = reader.match(parts.slice(0, length).join("/"), matches);
+  }
+  return matches?.isIgnored ?? false;
+}
+
+const ignores: [patterns: string, ignored: string[], kept: string[]][] = [
+  ["", [], ["a", "a/b"]],
+  ["# a comment\n\n  \n", [], ["a", "# a comment"]],
+  ["node_modules", ["node_modules", "node_modules/a/b"], ["a/node_modules", "node_modules2"]],
+  ["/dist/", ["dist", "dist/a"], ["a/dist"]],
+  ["**/node_modules", ["node_modules", "a/node_modules", "a/b/node_modules/c"], ["a/node_module"]],
+  ["*.tmp", ["a.tmp", ".tmp"], ["a/b.tmp", "a.tmp2"]],
+  ["**/*.tmp", ["a.tmp", "a/b/c.tmp"], ["a/b.tm"]],
+  ["a/**/z", ["a/z", "a/b/c/z", "a/b/z/y"], ["b/a/z", "az"]],
+  ["*\n!keep", ["a", "a/b"], ["keep", "keep/a"]],
+  ["a\n!a/b\na/b/c", ["a/x", "a/b/c"], ["a/b", "a/b/d"]],
+  ["file?.[ab]", ["file1.a", "filex.b"], ["file.a", "file1.c", "file12.a"]],
+  ["[^a]", ["b"], ["a"]],
+  ["a/../b", ["b"], ["a/b"]],
+  [String.raw`\*`, ["*"], ["a"]],
+  ["a\r\nb\r\n", ["a", "b"], ["c"]],
+];
+for (const [patterns, ignored, kept] of ignores) {
+  test(`.dockerignore ${JSON.stringify(patterns)}`, (t) => {
+    for (const path of ignored) t.true(isIgnored(patterns, path), path);
+    for (const path of kept) t.false(isIgnored(patterns, path), path);
+  });
+}
+
+test("no pattern keeps the daemon busy", (t) => {
+  const startedAtMs = performance.now();
+  fc.assert(
+    fc.property(
+      fc.stringMatching(/^[*?a/[\]\\!-]{0,200}$/),
+      fc.stringMatching(/^[a/]{1,200}$/),
+      (pattern, path) => {
+        isIgnored(pattern, path);
+      },
+    ),
+    { numRuns: 200 },
+  );
+  isIgnored(`${"*a".repeat(400)}b`, "a".repeat(255));
+  isIgnored(`${"**/a/".repeat(150)}b`, "a/".repeat(100));
+  t.true(performance.now() - startedAtMs < 20_000);
+});
+
+const digest = `sha256:${"a".repeat(64)}`;
+const pinned = ["1.2.3", "v1.2", "1.27-alpine", "2024.01.15", "20240115", "sha-1a2b3c4", "1a2b3c4d5e"];
+const moving = ["latest", "stable", "alpine", "1", "16", "16-alpine", "v3", "main", "edge", "nightly"];
+test("a tag that states a version is pinned, and so is a digest", (t) => {
+  for (const tag of pinned) t.truthy(pinnedBy(`registry.example:5000/a/b:${tag}`), tag);
+  for (const tag of moving) t.is(pinnedBy(`registry.example:5000/a/b:${tag}`), undefined, tag);
+  t.truthy(pinnedBy(`a/b@${digest}`));
+});
+
+test("an image without a tag is its latest", (t) => {
+  t.is(withTag("nginx"), "nginx:latest");
+  t.is(withTag("localhost:5000/a"), "localhost:5000/a:latest");
+  for (const image of ["nginx:1", "localhost:5000/a:2", `a@${digest}`]) t.is(withTag(image), image);
+  for (const image of ["-x", "a:b:c", "a/B", "a@sha256:1"]) t.throws(() => withTag(image));
+});
+
+test("a project is up while something of it runs; what does not work shows in its health", (t) => {
+  const service = (name: string, more: object) => ({
+    ...({ id: name, composeService: name, state: "running", health: "none", exitCode: 0 } as const),
+    ...{ wasOutOfMemory: false, error: "", restarts: 0, startedAtMs: 1 },
+    ...more,
+  });
+  const context = {
+    isWanted: true,
+    exitCodes: new Map(),
+    probed: undefined,
+    lastLines: new Map([["b", ["why"]]]),
+  };
+  const state = (...parts: object[]) => {
+    const all = parts.map((part, at) => service("abc"[at] ?? "", part));
+    const { state: word, health, reason } = statusOf(all, context);
+    return [word, health, reason];
+  };
+  const crashed = { state: "exited", exitCode: 3 };
+  const done = { state: "exited" };
+  t.deepEqual(state({}, {}), ["RUNNING", "none", ""]);
+  t.deepEqual(state({ health: "healthy" }, {}), ["RUNNING", "healthy", ""]);
+  t.deepEqual(state({ health: "healthy" }, { health: "starting" }), ["RUNNING", "starting", ""]);
+  t.deepEqual(state({}, done), ["RUNNING", "none", ""]);
+  t.deepEqual(state({ health: "healthy" }, crashed), [
+    "RUNNING",
+    "unhealthy",
+    'service "b" ended with exit code 3',
+  ]);
+  t.deepEqual(state(crashed, done), ["CRASHED", "none", 'service "a" ended with exit code 3']);
+  t.deepEqual(state(done, done), ["STOPPED", "none", 'service "a" ended with exit code 0']);
+  t.deepEqual(state({ state: "exited", exitCode: 137, wasOutOfMemory: true }), [
+    ...["CRASHED", "none", "it ran out of memory (exit code 137)"],
+  ]);
+  t.deepEqual(statusOf([], context).state, "CRASHED");
+  t.deepEqual(statusOf([], { ...context, isWanted: false }).state, "STOPPED");
+});
