@@ -2,7 +2,6 @@
  * A process that works on the schedules of a store as a command in-process does, until it is told to end or killed. What
  * was acknowledged it prints as a line of JSON each. Arguments: store directory, role, number.
  */
-import { writeSync } from "node:fs";
 import { create } from "@bufbuild/protobuf";
 import { ScheduleSchema, UpsertScheduleRequestSchema } from "../../../gen/svc/v1/schedule_pb.ts";
 import type { JobRunner } from "../../../src/scheduler/job-runner.ts";
@@ -43,15 +42,15 @@ const action = { type: "shell", command: "true" };
 const idOf = (index: number): string => `${role}-${number}-${index}`;
 const random = (below: number): number => Math.floor(Math.random() * below);
 
-function acknowledge(fact: Acknowledged): void {
-  // Written before the next step begins: what a kill finds printed was acknowledged.
-  writeSync(1, `${JSON.stringify(fact)}\n`);
+/** Resolves when it is in the pipe, before the next step begins: what a kill finds printed was acknowledged. */
+async function acknowledge(fact: Acknowledged): Promise<void> {
+  await new Promise<void>((resolve) => process.stdout.write(`${JSON.stringify(fact)}\n`, () => resolve()));
 }
 
 async function put(id: string, comment: string): Promise<void> {
   const request = create(UpsertScheduleRequestSchema, { id, trigger: "hourly", comment, action });
   await schedules.upsert({ id }, request, caller);
-  acknowledge({ kind: "job", id, comment });
+  await acknowledge({ kind: "job", id, comment });
 }
 
 async function edit(turn: number): Promise<void> {
@@ -59,7 +58,7 @@ async function edit(turn: number): Promise<void> {
   const isThere = registry.get({ ownerUid: 0, id }) !== undefined;
   if (isThere && random(4) === 0) {
     await schedules.remove({ id }, caller);
-    acknowledge({ kind: "job", id, comment: null });
+    await acknowledge({ kind: "job", id, comment: null });
   } else {
     await put(id, String(turn));
   }
@@ -84,7 +83,7 @@ async function push(turn: number): Promise<void> {
     create(ScheduleSchema, { id, trigger: "hourly", comment, action }),
   );
   await schedules.replaceManaged(managedBy, jobs, caller);
-  acknowledge({ kind: "managed", managedBy, comments });
+  await acknowledge({ kind: "managed", managedBy, comments });
 }
 
 async function record(turn: number): Promise<void> {
@@ -93,10 +92,10 @@ async function record(turn: number): Promise<void> {
   if (registry.get(key) === undefined) await put(id, "recorded");
   const { started, run } = await runs.open(key, { trigger: "manual", attempt: 1 });
   if (!started) throw new Error(`run ${run.id} of ${id} goes already`);
-  acknowledge({ kind: "opened", job: id, run: run.id });
+  await acknowledge({ kind: "opened", job: id, run: run.id });
   const output = `${turn} ${"x".repeat(random(4_000))}`;
   await runs.close(run, { status: "SUCCEEDED", exitCode: 0, output, error: "", truncated: false });
-  acknowledge({ kind: "closed", job: id, run: run.id, output });
+  await acknowledge({ kind: "closed", job: id, run: run.id, output });
 }
 
 const roles: Readonly<Record<string, (turn: number) => Promise<void>>> = { edit, push, record };
