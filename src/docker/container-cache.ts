@@ -46,9 +46,9 @@ export class ContainerCache {
   readonly #options: ContainerCacheOptions;
   readonly #records = new Map<string, ContainerRecord>();
   readonly #dirty = new Set<string>();
-  /** Events and questions are numbered as they come. */
+  /** Questions and ends of containers are numbered as they come. */
   #sequence = 0;
-  /** The number of the last event or applied answer of each container: an answer to an older question is thrown away. */
+  /** The number of each container's end or last applied answer: an answer to an older question is thrown away. */
   readonly #known = new Map<string, number>();
   #questions = 0;
   #refreshing: Promise<void> | undefined;
@@ -90,8 +90,8 @@ export class ContainerCache {
   onEvent({ action, id }: EngineEvent): void {
     // Some say more behind a colon, such as `health_status: healthy`.
     if (!changes.has(action) && !action.startsWith("health_status")) return;
-    this.#known.set(id, ++this.#sequence);
     if (action === "destroy") {
+      this.#known.set(id, ++this.#sequence);
       this.#dirty.delete(id);
       if (this.#records.delete(id)) this.#changed(new Set([id]));
     } else {

@@ -2,8 +2,8 @@
 import { failedPrecondition, notFound, SvcError } from "../errors.ts";
 import type { ControlContainerRequestAction } from "../../gen/svc/v1/words.ts";
 import type { Attribution } from "./attribution.ts";
+import type { ContainerFinder } from "./container-finder.ts";
 import type { ContainerRecord, ContainerState } from "./container-record.ts";
-import { findContainer } from "./container-target.ts";
 import type { DockerEngine } from "./engine.ts";
 import type { SkippedItem } from "./prune-plan.ts";
 
@@ -20,8 +20,7 @@ export interface ControlResult {
 
 export interface ContainerControlOptions {
   engine: DockerEngine;
-  /** All containers, as they are now. */
-  containers: () => Promise<readonly ContainerRecord[]>;
+  finder: ContainerFinder;
   attribution: () => Attribution;
 }
 
@@ -65,9 +64,8 @@ export class ContainerControl {
    *   the action does not apply to the one container that was named, or the engine refuses it
    */
   async control(target: ControlTarget, action: ControlAction): Promise<ControlResult> {
-    const containers = await this.#options.containers();
-    if ("container" in target) return this.#one(findContainer(containers, target.container), action);
-    return this.#project(containers, target.composeProject, action);
+    if ("container" in target) return this.#one(await this.#options.finder.find(target.container), action);
+    return this.#project(target.composeProject, action);
   }
 
   async #one(container: ContainerRecord, action: ControlAction): Promise<ControlResult> {
@@ -76,17 +74,16 @@ export class ContainerControl {
       await this.#carryOut(container, action);
       return { controlled: [container], skipped: [] };
     }
-    if (reached[action].has(container.state)) return { controlled: [], skipped: [skip(container)] };
+    if (reached[action].has(container.state)) {
+      const { id, name } = container;
+      return { controlled: [], skipped: [{ id, name, reason: reasonOf(container) }] };
+    }
     const advice = action === "remove" ? "; stop it first" : "";
     throw failedPrecondition("denied", `container "${container.name}" is ${container.state}${advice}`);
   }
 
-  async #project(
-    containers: readonly ContainerRecord[],
-    project: string,
-    action: ControlAction,
-  ): Promise<ControlResult> {
-    const members = containers.filter(({ composeProject }) => composeProject === project);
+  async #project(project: string, action: ControlAction): Promise<ControlResult> {
+    const members = await this.#options.finder.members(project);
     if (members.length === 0) throw notFound("compose project", project);
     this.#refuseOwned(members);
     members.sort((a, b) => a.createdAtMs - b.createdAtMs || (a.name < b.name ? -1 : 1));
@@ -94,20 +91,26 @@ export class ContainerControl {
     const controlled: ContainerRecord[] = [];
     const skipped: SkippedItem[] = [];
     for (const member of members) {
-      if (!applies[action].has(member.state)) {
-        skipped.push(skip(member));
-        continue;
-      }
-      try {
-        await this.#carryOut(member, action);
-        controlled.push(member);
-      } catch (error) {
-        // One that fails keeps the others from nothing.
-        if (!(error instanceof SvcError) || error.code === "unavailable") throw error;
-        skipped.push({ id: member.id, name: member.name, reason: error.message });
-      }
+      const refusal = await this.#tryMember(member, action);
+      if (refusal === undefined) controlled.push(member);
+      else skipped.push({ id: member.id, name: member.name, reason: refusal });
     }
     return { controlled, skipped };
+  }
+
+  /** Why it is passed over; undefined when it was done. One that fails keeps the others from nothing. */
+  async #tryMember({ id }: ContainerRecord, action: ControlAction): Promise<string | undefined> {
+    try {
+      // As it is now: what was done to the members before may have changed it.
+      const member = await this.#options.finder.refresh(id);
+      if (member === undefined) return "it is gone";
+      if (!applies[action].has(member.state)) return reasonOf(member);
+      await this.#carryOut(member, action);
+      return undefined;
+    } catch (error) {
+      if (!(error instanceof SvcError) || error.code === "unavailable") throw error;
+      return error.message;
+    }
   }
 
   #refuseOwned(containers: readonly ContainerRecord[]): void {
@@ -146,9 +149,11 @@ export class ContainerControl {
       },
       { timeoutMs },
     );
+    // Whoever asks next sees what was done, before its event has come.
+    await this.#options.finder.refresh(id);
   }
 }
 
-function skip({ id, name, state }: ContainerRecord): SkippedItem {
-  return { id, name, reason: `it is ${state}` };
+function reasonOf({ state }: ContainerRecord): string {
+  return `it is ${state}`;
 }

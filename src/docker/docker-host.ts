@@ -21,10 +21,10 @@ import {
   type ControlResult,
   type ControlTarget,
 } from "./container-control.ts";
+import { ContainerFinder } from "./container-finder.ts";
 import { followContainerLog, readContainerLog } from "./container-logs.ts";
 import type { ContainerRecord } from "./container-record.ts";
 import { sampleContainers } from "./container-stats.ts";
-import { findContainer } from "./container-target.ts";
 import { measureDisk, type ContainerUse } from "./disk-usage.ts";
 import * as views from "./docker-views.ts";
 import type { EngineState } from "./engine-state.ts";
@@ -57,6 +57,7 @@ const sizesTimeoutMs = 60_000;
 /** All of it throws SvcError `unavailable` while the engine is away or hangs. */
 export class DockerHost {
   readonly #options: DockerHostOptions;
+  readonly #finder: ContainerFinder;
   readonly #pruner: Pruner;
   readonly #control: ContainerControl;
   /** By record: one that changed is another object. */
@@ -67,10 +68,11 @@ export class DockerHost {
   constructor(options: DockerHostOptions) {
     const { engine, state } = options;
     this.#options = options;
+    this.#finder = new ContainerFinder(engine, state);
     this.#pruner = new Pruner({ engine, protect: ({ containers }) => this.#protection(containers) });
     this.#control = new ContainerControl({
       engine,
-      containers: async () => (await state.containers()).containers,
+      finder: this.#finder,
       attribution: () => this.#owners(),
     });
   }
@@ -116,7 +118,7 @@ export class DockerHost {
     const usages = await sampleContainers(
       engine,
       running.map(({ id }) => id),
-      { signal },
+      { signal, pidOf: (id) => state.containerNow(id)?.pid },
     );
     return running.flatMap((record) => {
       const usage = usages.get(record.id);
@@ -175,7 +177,7 @@ export class DockerHost {
     wanted: string,
     signal: AbortSignal,
   ): Promise<MessageInitShape<typeof ContainerDetailsSchema>> {
-    const record = await this.#find(wanted);
+    const record = await this.#finder.find(wanted);
     const info = await this.#options.engine.call(
       "inspect a container",
       (docker) => docker.getContainer(record.id).inspect(),
@@ -189,7 +191,7 @@ export class DockerHost {
     { tail, timestamps }: { tail: number; timestamps: boolean },
     signal: AbortSignal,
   ): Promise<MessageInitShape<typeof ContainerLogsSchema>> {
-    const container = await this.#find(wanted);
+    const container = await this.#finder.find(wanted);
     return views.logsView(
       await readContainerLog(this.#options.engine, container, { tail, signal }),
       timestamps,
@@ -202,7 +204,7 @@ export class DockerHost {
     { tail, timestamps }: { tail: number; timestamps: boolean },
     signal: AbortSignal,
   ): AsyncGenerator<MessageInitShape<typeof ContainerLogsSchema>, void> {
-    const container = await this.#find(wanted);
+    const container = await this.#finder.find(wanted);
     for await (const chunk of followContainerLog(this.#options.engine, container, { tail, signal })) {
       yield views.logsView(chunk, timestamps);
     }
@@ -218,10 +220,6 @@ export class DockerHost {
       // The engine tells a container's labels among its attributes.
       yield views.eventView(event, this.#owners()(event.attributes));
     }
-  }
-
-  async #find(wanted: string): Promise<ContainerRecord> {
-    return findContainer((await this.#options.state.containers()).containers, wanted);
   }
 
   #view(record: ContainerRecord): Container {

@@ -22,6 +22,8 @@ const seed = 20_261;
 interface Known {
   readonly name: string;
   isNamed: boolean;
+  /** Of an installed app, by its labels: for as long as the app is there. */
+  isLabelled: boolean;
   isProtected: boolean;
   users: number;
 }
@@ -86,12 +88,19 @@ class RandomHost implements AsyncDisposable {
     return `removed ${this.removed}, passed over ${this.skipped}, ${this.#images.size} images and ${this.#volumes.size} volumes left`;
   }
 
-  /** A few things come, and a container may go. */
+  /** Something comes, a container may go, and now and then the apps need other things than before. */
   async change(): Promise<void> {
-    for (let n = this.#pick(3); n >= 0; n--) await this.#addImage();
-    for (let n = this.#pick(3); n >= 0; n--) await this.#addVolume();
-    if (this.#chance(0.7)) await this.#addContainer();
-    if (this.#chance(0.5)) await this.#removeContainer();
+    for (let n = this.#pick(2); n >= 0; n--) await (this.#chance(0.5) ? this.#addImage() : this.#addVolume());
+    if (this.#chance(0.3)) await this.#addContainer();
+    if (this.#chance(0.3)) await this.#removeContainer();
+    if (this.#chance(0.05)) this.#forgetNeeds();
+  }
+
+  #forgetNeeds(): void {
+    for (const id of this.#needs.keys()) this.#needs.set(id, { images: [], volumes: [] });
+    for (const known of [...this.#images.values(), ...this.#volumes.values()]) {
+      known.isProtected = known.isLabelled;
+    }
   }
 
   async prune(t: ExecutionContext, round: number): Promise<void> {
@@ -139,7 +148,7 @@ class RandomHost implements AsyncDisposable {
   async #addImage(): Promise<void> {
     const n = ++this.#count;
     const isNamed = this.#chance(0.6);
-    const labels = this.#chance(0.1) ? appLabels("app-a", storeId) : {};
+    const labels = this.#chance(0.05) ? appLabels("app-a", storeId) : {};
     const changes = Object.entries({ ...labels, n: String(n) }).map(
       ([key, value]) => `LABEL ${key}=${value}`,
     );
@@ -154,7 +163,8 @@ class RandomHost implements AsyncDisposable {
     );
     const id = /"status":"(sha256:[0-9a-f]{64})"/.exec(answer.text)?.[1];
     if (id === undefined) throw new Error(answer.text);
-    const known = { name: `prune/${n}:1`, isNamed, isProtected: "svc.app" in labels, users: 0 };
+    const isLabelled = "svc.app" in labels;
+    const known = { name: `prune/${n}:1`, isNamed, isLabelled, isProtected: isLabelled, users: 0 };
     this.#images.set(id, known);
     if (isNamed && this.#chance(0.3)) await this.#engine.images.tag(id, `prune/also-${n}:2`);
     if (!this.#chance(0.2)) return;
@@ -171,7 +181,8 @@ class RandomHost implements AsyncDisposable {
     const body = { ...(isNamed && { Name: `volume-${n}` }), Labels: labels };
     const made = await this.#engine.request("POST", "/volumes/create", body);
     const { Name: name } = made.expect(201) as { Name: string };
-    const known = { name, isNamed, isProtected: roll < 0.2, users: 0 };
+    const isLabelled = roll < 0.2;
+    const known = { name, isNamed, isLabelled, isProtected: isLabelled, users: 0 };
     this.#volumes.set(name, known);
     if (!this.#chance(0.2)) return;
     this.#needs.get(this.#someApp())?.volumes.push(name);
