@@ -10,6 +10,7 @@ interface Optional {
 
 const root: Optional = { name: "root", isThere: () => Promise.resolve(process.getuid?.() === 0) };
 const docker: Optional = { name: "Docker", isThere: () => canConnectTo("/var/run/docker.sock") };
+const dockerd: Optional = { name: "dockerd", isThere: () => isInPath("dockerd") };
 const go: Optional = { name: "Go", isThere: () => isInPath("go") };
 const git: Optional = { name: "git", isThere: () => isInPath("git") };
 const python: Optional = { name: "Python", isThere: () => isInPath("python3") };
@@ -24,7 +25,7 @@ export async function missing(leftOut: Partial<Record<keyof typeof all, string>>
   return lines;
 }
 
-const all = { root, docker, go, git, python };
+const all = { root, docker, dockerd, go, git, python };
 
 async function canConnectTo(socket: string): Promise<boolean> {
   return access(socket, constants.R_OK | constants.W_OK).then(

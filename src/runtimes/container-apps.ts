@@ -112,7 +112,7 @@ export class ContainerApps implements Disposable {
       const ids = app.members.filter(({ state }) => state === "running").map((container) => container.id);
       return [[id, ids] as const];
     });
-    return sampleApps(this.#options.engine, new Map(running), signal);
+    return sampleApps(this.#options, new Map(running), signal);
   }
 
   limits({ manifest: { limits } }: RunnableApp): RuntimeLimit[] {

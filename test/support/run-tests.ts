@@ -16,7 +16,7 @@ const { tapFile, avaArguments } = readArguments();
 
 const lacks = await missing({
   root: "tests that act as other users are skipped; run as root for them.",
-  docker: "tests that need its engine are skipped.",
+  dockerd: "tests that need a container engine are skipped.",
   go: "openapi/base.json is taken as committed, not generated afresh.",
 });
 for (const line of lacks) console.log(line);
