@@ -1,7 +1,9 @@
 /** The examples that are containers, as a user meets them who is neither root nor in the engine's group. */
 import assert from "node:assert/strict";
-import { access, chmod, mkdir, readFile, writeFile } from "node:fs/promises";
+import { execFile } from "node:child_process";
+import { chmod, mkdir, writeFile } from "node:fs/promises";
 import { join } from "node:path";
+import { promisify } from "node:util";
 import test from "ava";
 import { AppService } from "../../gen/svc/v1/app_pb.ts";
 import { startDaemon, type TestDaemon } from "../support/daemon.ts";
@@ -157,9 +159,16 @@ dockerTest(`an engine that is away keeps nobody from their other apps${needsDock
 });
 
 test("a daemon that has no containers to run does not load the engine's client", async (t) => {
-  await using daemon = await startDaemon();
-  await daemon.client(AppService).listApps({});
-  const maps = await readFile(`/proc/${daemon.pid}/maps`, "utf8");
-  t.false(maps.includes("docker.sock"));
-  await t.throwsAsync(access(join(daemon.storeDir, "compose")));
+  const context = new URL("../../src/daemon/context.ts", import.meta.url).href;
+  const script = `
+    const { default: modules } = await import("node:module");
+    const clients = () => Object.keys(modules._cache).filter((path) => /node_modules.(dockerode|docker-modem)/.test(path)).length;
+    await import(${JSON.stringify(context)});
+    const before = clients();
+    await import("dockerode");
+    console.log(before, clients() > 0);`;
+  const { stdout } = await promisify(execFile)(process.execPath, ["--input-type=module", "-e", script], {
+    cwd: import.meta.dirname,
+  });
+  t.is(stdout.trim(), "0 true");
 });

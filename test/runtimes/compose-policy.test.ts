@@ -30,6 +30,7 @@ function runnable(document: JsonObject, ownerUid: number): JsonObject {
   const resolved = readResolved(printDocument(document), "compose.yaml");
   return runnableProject(resolved, {
     file: "compose.yaml",
+    isClassic: false,
     profiles: ["chosen"],
     restart: { policy: "never", delayMs: 0, maxDelayMs: 0, maxAttempts: 0, resetAfterMs: 0 },
     stopGraceMs: 10_000,

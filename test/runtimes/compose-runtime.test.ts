@@ -83,7 +83,7 @@ services:
   worker:
     build: { context: ./worker, args: { NAME: "x$$y" } }
     environment: { GREETING: "\${GREETING}", LITERAL: "$\${HOME}" }
-    volumes: ["\${MEDIA}:/media", "kept:/kept"]
+    volumes: ["\${MEDIA}:/media", "./conf:/conf:ro", "kept:/kept"]
   debug:
     image: svc/none:1
     profiles: [debug]
@@ -155,7 +155,7 @@ composeTest(
   async (t) => {
     const fixture = shared.fixture!;
     const manifest = "compose: { file: compose.yaml }";
-    const cases: [content: string, reason: string, message: RegExp][] = [
+    const cases: [content: string, reason: SvcError["reason"], message: RegExp][] = [
       ["services: {a: {image: a, privileged: true}}", "denied", /service "a" runs privileged/],
       ['services: {a: {image: a, volumes: ["./out:/x"]}}', "denied", /link/],
       ["services: {a: {image: a, nonsense: 1}}", "package_invalid", /nonsense/],
@@ -166,7 +166,7 @@ composeTest(
       const app = await fixture.app("refused", manifest, { files: { "compose.yaml": content } });
       await owner.runCommand(["ln", "-sfn", "/etc", join(app.directory, "repo/out")]);
       const error = await failureOf(fixture.compose.prepare(app, {}));
-      t.is(String(error.reason), reason, error.message);
+      t.is(error.reason, reason, error.message);
       t.regex(error.message, message);
     }
   },

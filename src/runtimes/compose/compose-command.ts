@@ -11,6 +11,8 @@ const settledElsewhere = {
   COMPOSE_PROJECT_NAME: "",
   COMPOSE_PROFILES: "",
   COMPOSE_ENV_FILES: "",
+  // Nobody's own settings, plugins or credentials.
+  DOCKER_CONFIG: "/nonexistent",
   // Includes from the network are off: what is run is what the checkout says.
   COMPOSE_EXPERIMENTAL_GIT_REMOTE: "0",
   COMPOSE_EXPERIMENTAL_OCI_REMOTE: "0",
@@ -18,9 +20,14 @@ const settledElsewhere = {
   COMPOSE_STATUS_STDOUT: "0",
 };
 
+interface FoundCommand {
+  readonly command: readonly string[];
+  readonly isClassic: boolean;
+}
+
 export class ComposeCommand {
   readonly #identities: Identities;
-  #found: Promise<readonly string[]> | undefined;
+  #found: Promise<FoundCommand> | undefined;
 
   constructor(identities: Identities) {
     this.#identities = identities;
@@ -36,15 +43,20 @@ export class ComposeCommand {
     args: readonly string[],
     { env = {}, ...options }: RunCommandOptions & { timeoutMs: number },
   ): Promise<CommandResult> {
-    const command = await this.#find();
+    const { command } = await this.#find();
     return identity.runCommand([...command, ...args], {
       ...options,
       env: { ...env, ...settledElsewhere },
     });
   }
 
+  /** Whether it is of the first generation, which knows fewer keys. @throws SvcError as {@link run} */
+  async isClassic(): Promise<boolean> {
+    return (await this.#find()).isClassic;
+  }
+
   /** Looked for once; a host that has none is looked at again the next time. */
-  #find(): Promise<readonly string[]> {
+  #find(): Promise<FoundCommand> {
     this.#found ??= this.#search().catch((error: unknown) => {
       this.#found = undefined;
       throw error;
@@ -52,14 +64,19 @@ export class ComposeCommand {
     return this.#found;
   }
 
-  async #search(): Promise<readonly string[]> {
+  async #search(): Promise<FoundCommand> {
     const self = await this.#identities.as(this.#identities.selfUid);
     for (const command of candidates) {
-      const answers = await self.runCommand([...command, "version"], { timeoutMs: versionTimeoutMs }).then(
-        ({ exitCode }) => exitCode === 0,
-        () => false,
-      );
-      if (answers) return command;
+      const version = await self
+        .runCommand([...command, "version", "--short"], {
+          env: settledElsewhere,
+          timeoutMs: versionTimeoutMs,
+        })
+        .then(
+          ({ exitCode, stdout }) => (exitCode === 0 ? stdout.trim() : ""),
+          () => "",
+        );
+      if (/^v?\d/.test(version)) return { command, isClassic: /^v?1\./.test(version) };
     }
     throw new SvcError(
       "failed_precondition",

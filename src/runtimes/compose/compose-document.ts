@@ -34,6 +34,8 @@ export interface ServiceBuild {
 
 export interface RunnableOptions {
   file: string;
+  /** Compose of the first generation is to run it. */
+  isClassic: boolean;
   profiles: readonly string[];
   restart: RestartPolicy;
   stopGraceMs: number;
@@ -80,6 +82,9 @@ export function runnableProject(document: JsonObject, options: RunnableOptions):
       ...service,
       ...withAlias(service, textOf(containerName)),
       ...ownedBy(options.owner, serviceClaims(name, service, names), service),
+      ...(isSet(service["volumes"]) && {
+        volumes: listOf(service["volumes"]).map((volume) => longBind(volume, options.isClassic)),
+      }),
       image: reference,
       restart: service["restart"] ?? restartWord(options.restart),
       stop_grace_period: service["stop_grace_period"] ?? `${Math.ceil(options.stopGraceMs / 1000)}s`,
@@ -89,6 +94,34 @@ export function runnableProject(document: JsonObject, options: RunnableOptions):
   if (Object.keys(services).length === 0) throw invalid(options.file, "it has no services to run");
   const { name: _, services: __, ...rest } = document;
   return { document: { ...rest, services }, builds, pulls: [...pulls] };
+}
+
+/**
+ * A bind as an object: with the short form the engine makes a directory that is missing, as root, wherever a link leads.
+ * What is to be mounted is there by then, or it is an error.
+ */
+function longBind(volume: JsonValue, isClassic: boolean): JsonValue {
+  if (typeof volume !== "string") {
+    const { bind, ...mount } = recordOf(volume);
+    if (mount["type"] !== "bind") return volume;
+    const { create_host_path: _, ...options } = recordOf(bind);
+    return { ...mount, bind: { ...options, ...(!isClassic && { create_host_path: false }) } };
+  }
+  const [source = "", target = "", mode = ""] = volume.split(":");
+  if (!source.startsWith("/") || target === "") return volume;
+  const modes = mode.split(",");
+  const selinux = modes.find((word) => word === "z" || word === "Z");
+  // The first generation knows labels in the short form alone.
+  if (isClassic && selinux !== undefined) return volume;
+  const propagation = modes.find((word) => /(shared|slave|private)$/.test(word));
+  return {
+    ...{ type: "bind", source, target, read_only: modes.includes("ro") },
+    bind: {
+      ...(propagation !== undefined && { propagation }),
+      ...(selinux !== undefined && { selinux }),
+      ...(!isClassic && { create_host_path: false }),
+    },
+  };
 }
 
 /** A name of its own goes on working inside the project. */

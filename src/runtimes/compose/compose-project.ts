@@ -75,6 +75,7 @@ export class ComposeProjects {
     const resolved = readResolved(await this.#config(app, section, signal), file);
     const project = runnableProject(resolved, {
       file,
+      isClassic: await this.#options.command.isClassic(),
       profiles: section.profiles,
       restart: app.manifest.restart,
       stopGraceMs: app.manifest.stop.graceMs,
@@ -149,7 +150,6 @@ export class ComposeProjects {
         cwd: posix.dirname(file),
         env: {
           DOCKER_HOST: `unix://${engineSocket}`,
-          DOCKER_CONFIG: posix.dirname(file),
           HOME: posix.dirname(file),
         },
         timeoutMs: upTimeoutMs,
