@@ -4,7 +4,8 @@
 import { spawn } from "node:child_process";
 import { connect } from "node:net";
 
-/** @import { HealthSpec, HealthState, ProbeEnvironment } from "./supervisor-types.ts" */
+/** @import { HealthSpec, HealthState, SupervisorSpec } from "./supervisor-types.ts" */
+/** @typedef {Pick<SupervisorSpec, "cwd" | "env" | "runId">} ProbeEnvironment What a probe that is a command is run with. */
 
 const STATUS_LINE = /^HTTP\/1\.[01] ([23])\d\d/;
 

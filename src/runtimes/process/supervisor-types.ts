@@ -22,9 +22,6 @@ export interface HealthSpec {
   startPeriodMs: number;
 }
 
-/** What a probe that is a command is run with. */
-export type ProbeEnvironment = Pick<SupervisorSpec, "cwd" | "env" | "runId">;
-
 export interface StopSpec {
   /** Sent to every process of the app. */
   signal: NodeJS.Signals;
