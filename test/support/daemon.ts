@@ -1,7 +1,8 @@
 /** A real daemon in one line: `await using daemon = await startDaemon()`. */
+import assert from "node:assert/strict";
 import { spawn, type ChildProcess } from "node:child_process";
 import { once } from "node:events";
-import { chmod, mkdtemp, readFile, rm, writeFile } from "node:fs/promises";
+import { chmod, mkdtemp, readFile, readdir, rm, writeFile } from "node:fs/promises";
 import { connect as connectSocket } from "node:net";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
@@ -14,6 +15,8 @@ import {
   createGrpcTransport,
   createGrpcWebTransport,
 } from "@connectrpc/connect-node";
+import { readProcessIdentity, type ProcessIdentity } from "../../src/lib/process-identity.ts";
+import { eventually } from "./eventually.ts";
 import { createRestTransport } from "./rest-transport.ts";
 
 export const isRoot = process.getuid?.() === 0;
@@ -146,9 +149,26 @@ export async function startDaemon(options: DaemonOptions = {}): Promise<TestDaem
     },
     [Symbol.asyncDispose]: async () => {
       await end("SIGTERM");
-      if (options.dir === undefined) await rm(dir, { recursive: true, force: true, maxRetries: 3 });
+      if (options.dir !== undefined) return;
+      await endSupervisors(join(storeDir, "run"));
+      await rm(dir, { recursive: true, force: true, maxRetries: 3 });
     },
   };
+}
+
+/** Apps outlive the daemon, but not its test: what a test has left running would stay for ever. */
+async function endSupervisors(runDir: string): Promise<void> {
+  for (const id of await readdir(runDir).catch(() => [])) {
+    const text = await readFile(join(runDir, id, "state.json"), "utf8").catch(() => "{}");
+    const { supervisor } = JSON.parse(text) as { supervisor?: ProcessIdentity };
+    const isSame = async (): Promise<boolean> =>
+      supervisor !== undefined &&
+      (await readProcessIdentity(supervisor.pid))?.startTicks === supervisor.startTicks;
+    if (!(await isSame())) continue;
+    // It ends its app, and then itself.
+    process.kill(supervisor?.pid ?? 0, "SIGTERM");
+    await eventually(async () => assert.ok(!(await isSame())), 15_000);
+  }
 }
 
 function tokenTransport(port: number, protocol: Protocol, token: string): Transport {
