@@ -12,7 +12,7 @@ interface Candidate {
   readonly description: string;
 }
 
-/** Milliseconds that a daemon has for its apps or jobs: a key press must not hang. */
+/** Milliseconds that a daemon has for its apps, jobs or containers: a key press must not hang. */
 const askTimeoutMs = 500;
 
 /** Prints one candidate per line, `word<TAB>description`. @param words what follows `svc`; the last is being typed */
@@ -79,6 +79,7 @@ async function optionCandidates(
   { argChoices, long }: Option,
 ): Promise<readonly Candidate[]> {
   if (argChoices !== undefined) return argChoices.map((word) => ({ word, description: "" }));
+  if (long === "--project") return askProjects(host, socket);
   return long === "--app" ? askApps(host, socket) : [];
 }
 
@@ -96,6 +97,8 @@ async function argumentCandidates(host: CliHost, place: Place): Promise<readonly
       return (await askApps(host, place.socket)).filter(({ word }) => !args.includes(word));
     case "job":
       return (await askJobs(host, place.socket)).filter(({ word }) => !args.includes(word));
+    case "container":
+      return (await askContainers(host, place.socket)).filter(({ word }) => !args.includes(word));
     case "method":
       return listMethods();
     default:
@@ -113,17 +116,29 @@ async function askJobs(host: CliHost, socketOption: string | undefined): Promise
   return answer?.schedules.map((job) => ({ word: job.id, description: job.trigger })) ?? [];
 }
 
+async function askContainers(host: CliHost, socketOption: string | undefined): Promise<readonly Candidate[]> {
+  const answer = await ask(host, socketOption, calls.listContainers, { all: true });
+  return answer?.containers.map(({ name, status }) => ({ word: name, description: status })) ?? [];
+}
+
+async function askProjects(host: CliHost, socketOption: string | undefined): Promise<readonly Candidate[]> {
+  const answer = await ask(host, socketOption, calls.listContainers, { all: true });
+  const projects = new Set(answer?.containers.flatMap(({ composeProject }) => composeProject ?? []));
+  return [...projects].map((word) => ({ word, description: "" }));
+}
+
 /** What the daemon that a command would reach answers; undefined when it does not answer at once. */
-async function ask<Response>(
+async function ask<Request extends object, Response>(
   host: CliHost,
   socketOption: string | undefined,
-  call: UnaryCall<object, Response>,
+  call: UnaryCall<Request, Response>,
+  request?: Request,
 ): Promise<Response | undefined> {
   const route = await chooseRoute({ socketOption, sockets: host.sockets, uid: host.uid });
   if (route.kind !== "socket") return undefined;
   const client = new SocketClient({ socketPath: route.path, headers: {} });
   try {
-    return await client.call(call, {}, { timeoutMs: askTimeoutMs });
+    return await client.call(call, request ?? ({} as Request), { timeoutMs: askTimeoutMs });
   } catch {
     return undefined;
   }

@@ -7,6 +7,7 @@ import { addCompletionCommand } from "./commands/completion.ts";
 import { addCredentialCommand } from "./commands/credential.ts";
 import { addDaemonCommand } from "./commands/daemon.ts";
 import { addDiskCommand } from "./commands/disk.ts";
+import { addDockerCommand } from "./commands/docker/docker.ts";
 import { addInstallCommand } from "./commands/install.ts";
 import { addLsCommand } from "./commands/ls.ts";
 import { addPortsCommand } from "./commands/ports.ts";
@@ -47,6 +48,7 @@ const commands: Readonly<Record<string, AddCommand>> = {
   ports: addPortsCommand,
   stats: addStatsCommand,
   stacks: addStacksCommand,
+  docker: addDockerCommand,
   schedule: addScheduleCommand,
   source: addSourceCommand,
   credential: addCredentialCommand,

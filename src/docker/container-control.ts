@@ -4,8 +4,8 @@ import type { ControlContainerRequestAction } from "../../gen/svc/v1/words.ts";
 import type { Attribution } from "./attribution.ts";
 import type { ContainerFinder } from "./container-finder.ts";
 import type { ContainerRecord, ContainerState } from "./container-record.ts";
-import type { DockerEngine } from "./engine.ts";
 import type { SkippedItem } from "./prune-plan.ts";
+import type { EngineOperations } from "./watched-engine.ts";
 
 export type ControlAction = ControlContainerRequestAction;
 
@@ -19,7 +19,7 @@ export interface ControlResult {
 }
 
 export interface ContainerControlOptions {
-  engine: DockerEngine;
+  engine: EngineOperations;
   finder: ContainerFinder;
   attribution: () => Attribution;
 }

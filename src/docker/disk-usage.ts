@@ -1,10 +1,13 @@
 /** What the engine keeps on the disk, as it measures it itself: expensive, so only on demand. */
+import { setTimeout as wait } from "node:timers/promises";
 import type { ContainerInfo, ImageInfo, VolumeInspectInfo } from "dockerode";
 import type { Labels } from "./attribution.ts";
-import type { DockerEngine } from "./engine.ts";
+import { EngineRefusal } from "./engine-errors.ts";
 import { imageRecord, volumeRecord, type ImageRecord, type VolumeRecord } from "./engine-objects.ts";
+import type { EngineOperations } from "./watched-engine.ts";
 
 const timeoutMs = 120_000;
+const busyRetryMs = 250;
 
 /** What is used of the engine's answer to `GET /system/df`; lists that are empty may be null. */
 interface EngineDiskUsage {
@@ -51,11 +54,62 @@ export interface DiskUsage {
   readonly buildCache: readonly BuildCacheRecord[];
 }
 
-/** @throws SvcError `unavailable` */
-export async function measureDisk(engine: DockerEngine, signal?: AbortSignal): Promise<DiskUsage> {
+/** The engine measures for one at a time, and refuses all others meanwhile. */
+export class DiskMeter {
+  readonly #engine: EngineOperations;
+  #running: Promise<DiskUsage> | undefined;
+  #next: Promise<DiskUsage> | undefined;
+
+  constructor(engine: EngineOperations) {
+    this.#engine = engine;
+  }
+
+  /**
+   * What is so after this call: whoever comes while one is measured shares the next one.
+   * @throws SvcError `unavailable`; the signal's reason
+   */
+  async measure(signal: AbortSignal): Promise<DiskUsage> {
+    const { promise: left, reject } = Promise.withResolvers<never>();
+    const leave = (): void => reject(signal.reason as Error);
+    signal.throwIfAborted();
+    signal.addEventListener("abort", leave, { once: true });
+    try {
+      return await Promise.race([left, this.#running === undefined ? this.#begin() : this.#afterThis()]);
+    } finally {
+      signal.removeEventListener("abort", leave);
+    }
+  }
+
+  #begin(): Promise<DiskUsage> {
+    const running = measureDisk(this.#engine).finally(() => (this.#running = undefined));
+    this.#running = running;
+    return running;
+  }
+
+  #afterThis(): Promise<DiskUsage> {
+    return (this.#next ??= Promise.resolve(this.#running)
+      .catch(() => undefined)
+      .then(() => {
+        this.#next = undefined;
+        return this.#begin();
+      }));
+  }
+}
+
+/** Waits while somebody else measures. @throws SvcError `unavailable` */
+export async function measureDisk(engine: EngineOperations, signal?: AbortSignal): Promise<DiskUsage> {
   const usage = await engine.operate(
     "measure its disk usage",
-    (docker) => docker.df() as Promise<EngineDiskUsage>,
+    async (docker, ended) => {
+      for (;;) {
+        try {
+          return (await docker.df()) as EngineDiskUsage;
+        } catch (error) {
+          if (!isBusy(error)) throw error;
+          await wait(busyRetryMs, undefined, { signal: ended });
+        }
+      }
+    },
     { timeoutMs, signal },
   );
   const containers = usage.Containers ?? [];
@@ -75,4 +129,9 @@ export async function measureDisk(engine: DockerEngine, signal?: AbortSignal): P
       .sort((a, b) => (a.name < b.name ? -1 : 1)),
     buildCache: usage.BuildCache ?? [],
   };
+}
+
+/** Somebody else has it measured just now. */
+function isBusy(error: unknown): boolean {
+  return error instanceof EngineRefusal && /already running/.test(error.message);
 }

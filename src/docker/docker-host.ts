@@ -25,7 +25,7 @@ import { ContainerFinder } from "./container-finder.ts";
 import { followContainerLog, readContainerLog } from "./container-logs.ts";
 import type { ContainerRecord } from "./container-record.ts";
 import { sampleContainers } from "./container-stats.ts";
-import { measureDisk, type ContainerUse } from "./disk-usage.ts";
+import { DiskMeter, type ContainerUse } from "./disk-usage.ts";
 import * as views from "./docker-views.ts";
 import type { EngineState } from "./engine-state.ts";
 import type { DockerEngine } from "./engine.ts";
@@ -33,6 +33,7 @@ import { followEvents } from "./followed-events.ts";
 import type { EngineEvents } from "./events.ts";
 import { Protection } from "./protection.ts";
 import { Pruner, type PruneRequest, type PruneResult } from "./pruner.ts";
+import { WatchedEngine } from "./watched-engine.ts";
 
 /** What the host knows of the installed apps. */
 export interface InstalledApps {
@@ -58,6 +59,8 @@ const sizesTimeoutMs = 60_000;
 export class DockerHost {
   readonly #options: DockerHostOptions;
   readonly #finder: ContainerFinder;
+  readonly #watched: WatchedEngine;
+  readonly #disk: DiskMeter;
   readonly #pruner: Pruner;
   readonly #control: ContainerControl;
   /** By record: one that changed is another object. */
@@ -66,12 +69,18 @@ export class DockerHost {
   #attribution: { revision: number; of: Attribution } | undefined;
 
   constructor(options: DockerHostOptions) {
-    const { engine, state } = options;
+    const { engine, events, state } = options;
     this.#options = options;
     this.#finder = new ContainerFinder(engine, state);
-    this.#pruner = new Pruner({ engine, protect: ({ containers }) => this.#protection(containers) });
+    this.#watched = new WatchedEngine(engine, events);
+    this.#disk = new DiskMeter(this.#watched);
+    this.#pruner = new Pruner({
+      engine: this.#watched,
+      disk: this.#disk,
+      protect: ({ containers }) => this.#protection(containers),
+    });
     this.#control = new ContainerControl({
-      engine,
+      engine: this.#watched,
       finder: this.#finder,
       attribution: () => this.#owners(),
     });
@@ -152,7 +161,7 @@ export class DockerHost {
   }
 
   async diskUsage(signal: AbortSignal): Promise<MessageInitShape<typeof DockerDiskUsageSchema>> {
-    const disk = await measureDisk(this.#options.engine, signal);
+    const disk = await this.#disk.measure(signal);
     const category = (count: number, sizeBytes: number) => ({ count, sizeBytes: BigInt(sizeBytes) });
     return {
       images: category(disk.images.length, disk.layersBytes),
@@ -256,7 +265,7 @@ export class DockerHost {
   }
 
   async #sizes(all: boolean, signal: AbortSignal): Promise<Map<string, number>> {
-    const list = await this.#options.engine.operate(
+    const list = await this.#watched.operate(
       "measure its containers",
       (docker) => docker.listContainers({ all, size: true } as object),
       { timeoutMs: sizesTimeoutMs, signal },

@@ -1,10 +1,10 @@
 /** Carries a prune plan out, one item at a time; a dry run stops after the plan. */
 import { SvcError } from "../errors.ts";
 import type { PruneDockerRequestTarget } from "../../gen/svc/v1/words.ts";
-import type { DockerEngine } from "./engine.ts";
-import { measureDisk, type DiskUsage } from "./disk-usage.ts";
+import type { DiskMeter, DiskUsage } from "./disk-usage.ts";
 import type { Protection } from "./protection.ts";
 import { planPrune, type PruneItem, type SkippedItem } from "./prune-plan.ts";
+import type { EngineOperations } from "./watched-engine.ts";
 
 export interface PruneRequest {
   readonly target: PruneDockerRequestTarget;
@@ -18,7 +18,8 @@ export interface PruneResult {
 }
 
 export interface PrunerOptions {
-  engine: DockerEngine;
+  engine: EngineOperations;
+  disk: DiskMeter;
   /** What installed apps need of what is there. */
   protect: (disk: DiskUsage) => Promise<Protection>;
 }
@@ -47,9 +48,8 @@ export class Pruner {
   }
 
   async #prune({ target, danglingOnly, dryRun }: PruneRequest, signal: AbortSignal): Promise<PruneResult> {
-    const { engine, protect } = this.#options;
-    const disk = await measureDisk(engine, signal);
-    const plan = planPrune(target, danglingOnly, disk, await protect(disk));
+    const disk = await this.#options.disk.measure(signal);
+    const plan = planPrune(target, danglingOnly, disk, await this.#options.protect(disk));
     if (dryRun) return { removed: plan.remove, skipped: plan.skip };
     const removed: PruneItem[] = [];
     const skipped = [...plan.skip];

@@ -9,10 +9,11 @@ import type { AppService } from "../../../gen/svc/v1/app_pb.ts";
 import type { AuditService } from "../../../gen/svc/v1/audit_pb.ts";
 import type { CredentialService } from "../../../gen/svc/v1/credential_pb.ts";
 import type { DaemonService } from "../../../gen/svc/v1/daemon_pb.ts";
+import type { DockerService } from "../../../gen/svc/v1/docker_pb.ts";
 import type { ScheduleService } from "../../../gen/svc/v1/schedule_pb.ts";
 import type { SourceService } from "../../../gen/svc/v1/source_pb.ts";
 import type { TokenService } from "../../../gen/svc/v1/token_pb.ts";
-import type { RestShape } from "./rest-shape.ts";
+import type { Naming, RestShape } from "./rest-shape.ts";
 
 /** A unary method as REST reaches it. `Request` and `Response` are its types in REST JSON. */
 export interface UnaryCall<Request, Response> {
@@ -27,15 +28,22 @@ export interface UnaryCall<Request, Response> {
   readonly types?: (request: Request) => Response;
 }
 
-type RequestOf<M extends DescMethod> = Partial<RestShape<MessageShape<M["input"]>>>;
-type ResponseOf<M extends DescMethod> = RestShape<MessageShape<M["output"]>>;
+type RequestOf<M extends DescMethod, Style extends Naming = "snake"> = Partial<
+  RestShape<MessageShape<M["input"]>, Style>
+>;
+type ResponseOf<M extends DescMethod, Style extends Naming = "snake"> = RestShape<
+  MessageShape<M["output"]>,
+  Style
+>;
 
-function callsOf<Methods extends Record<string, DescMethod>>(service: string) {
+function callsOf<Methods extends Record<string, DescMethod>, Style extends Naming = "snake">(
+  service: string,
+) {
   return <Name extends keyof Methods & string>(
     method: Name,
     httpMethod: UnaryCall<never, never>["httpMethod"],
     path: string,
-  ): UnaryCall<RequestOf<Methods[Name]>, ResponseOf<Methods[Name]>> => ({
+  ): UnaryCall<RequestOf<Methods[Name], Style>, ResponseOf<Methods[Name], Style>> => ({
     service,
     method,
     httpMethod,
@@ -47,6 +55,7 @@ const app = callsOf<(typeof AppService)["method"]>("svc.v1.AppService");
 const audit = callsOf<(typeof AuditService)["method"]>("svc.v1.AuditService");
 const credential = callsOf<(typeof CredentialService)["method"]>("svc.v1.CredentialService");
 const daemon = callsOf<(typeof DaemonService)["method"]>("svc.v1.DaemonService");
+const docker = callsOf<(typeof DockerService)["method"], "camel">("svc.v1.DockerService");
 const schedule = callsOf<(typeof ScheduleService)["method"]>("svc.v1.ScheduleService");
 const source = callsOf<(typeof SourceService)["method"]>("svc.v1.SourceService");
 const token = callsOf<(typeof TokenService)["method"]>("svc.v1.TokenService");
@@ -70,6 +79,16 @@ export const calls = {
   listStacks: app("listStacks", "GET", "/v1/stacks"),
   listAudit: audit("listAudit", "GET", "/v1/audit"),
   verifyAudit: audit("verifyAudit", "GET", "/v1/audit/verification"),
+  listContainers: docker("listContainers", "GET", "/v1/docker/containers"),
+  listContainerStats: docker("listContainerStats", "GET", "/v1/docker/stats"),
+  listImages: docker("listImages", "GET", "/v1/docker/images"),
+  listVolumes: docker("listVolumes", "GET", "/v1/docker/volumes"),
+  listNetworks: docker("listNetworks", "GET", "/v1/docker/networks"),
+  getDockerDiskUsage: docker("getDockerDiskUsage", "GET", "/v1/docker/disk-usage"),
+  pruneDocker: docker("pruneDocker", "POST", "/v1/docker/prune"),
+  controlContainer: docker("controlContainer", "POST", "/v1/docker/control"),
+  inspectContainer: docker("inspectContainer", "GET", "/v1/docker/containers/{container}"),
+  getContainerLogs: docker("getContainerLogs", "GET", "/v1/docker/containers/{container}/logs"),
   listSchedules: schedule("listSchedules", "GET", "/v1/schedules"),
   getSchedule: schedule("getSchedule", "GET", "/v1/schedules/{id}"),
   upsertSchedule: schedule("upsertSchedule", "PUT", "/v1/schedules/{id}"),
@@ -106,3 +125,15 @@ export type ScheduleFiring = ResponseOf<
   (typeof ScheduleService)["method"]["previewSchedule"]
 >["firings"][number];
 export type AppStats = ResponseOf<(typeof AppService)["method"]["getAppStats"]>["stats"][number];
+
+type DockerMethods = (typeof DockerService)["method"];
+export type Container = ResponseOf<DockerMethods["listContainers"], "camel">["containers"][number];
+export type ContainerDetails = ResponseOf<DockerMethods["inspectContainer"], "camel">;
+export type ContainerLogs = ResponseOf<DockerMethods["getContainerLogs"], "camel">;
+export type ContainerStats = ResponseOf<DockerMethods["listContainerStats"], "camel">["stats"][number];
+export type ControlResult = ResponseOf<DockerMethods["controlContainer"], "camel">;
+export type DockerEvent = ResponseOf<DockerMethods["streamDockerEvents"], "camel">;
+export type Image = ResponseOf<DockerMethods["listImages"], "camel">["images"][number];
+export type Network = ResponseOf<DockerMethods["listNetworks"], "camel">["networks"][number];
+export type PruneResult = ResponseOf<DockerMethods["pruneDocker"], "camel">;
+export type Volume = ResponseOf<DockerMethods["listVolumes"], "camel">["volumes"][number];

@@ -4,24 +4,45 @@ import type { Timestamp, Value } from "@bufbuild/protobuf/wkt";
 
 export type { JsonObject, JsonValue as Json };
 
-/** `ownerUid` → `owner_uid`: how the application and daemon services name their fields (D3). */
+/** How a service names its fields: in snake case, but for the docker, process and monitor services (D3). */
+export type Naming = "snake" | "camel";
+
+/** `ownerUid` → `owner_uid`. */
 type SnakeCase<Name extends string> = Name extends `${infer Head}${infer Tail}`
   ? `${Head extends Lowercase<Head> ? Head : `_${Lowercase<Head>}`}${SnakeCase<Tail>}`
   : Name;
 
-/** The REST JSON of a message: instants as RFC 3339 strings, 64-bit integers as numbers, names in snake case. */
-export type RestShape<T> = T extends bigint
+type Named<Name extends string, Style extends Naming> = Style extends "snake" ? SnakeCase<Name> : Name;
+
+/** A oneof, as the generated types have it. */
+type Oneof = { readonly case: string | undefined };
+
+type FieldsOf<T extends Message, Style extends Naming> = {
+  readonly [
+    Key in keyof T as Key extends `$${string}`
+      ? never
+      : T[Key] extends Oneof
+        ? never
+        : Named<Key & string, Style>
+  ]: RestShape<T[Key], Style>;
+};
+
+/** In JSON the members of a oneof stand beside the other fields. */
+type OneofMembersOf<T extends Message, Style extends Naming> = {
+  readonly [
+    Member in Extract<T[keyof T], { case: string; value: unknown }> as Named<Member["case"], Style>
+  ]?: RestShape<Member["value"], Style>;
+};
+
+/** The REST JSON of a message: instants as RFC 3339 strings, 64-bit integers as numbers. */
+export type RestShape<T, Style extends Naming = "snake"> = T extends bigint
   ? number
   : T extends Timestamp
     ? string
     : T extends Value
       ? JsonValue
       : T extends readonly (infer Item)[]
-        ? readonly RestShape<Item>[]
+        ? readonly RestShape<Item, Style>[]
         : T extends Message
-          ? {
-              readonly [
-                Key in keyof T as Key extends `$${string}` ? never : SnakeCase<Key & string>
-              ]: RestShape<T[Key]>;
-            }
+          ? FieldsOf<T, Style> & OneofMembersOf<T, Style>
           : T;

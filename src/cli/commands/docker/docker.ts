@@ -1,0 +1,49 @@
+/** `svc docker …`: the containers, images, volumes and networks of the host, whoever made them. */
+import type { Command } from "commander";
+import type { RunCommand } from "../../program.ts";
+import { adviseOnContainers } from "./advice.ts";
+import { addControlCommands } from "./control.ts";
+import { addDfCommand } from "./df.ts";
+import { addEventsCommand } from "./events.ts";
+import { addImagesCommand } from "./images.ts";
+import { addInspectCommand } from "./inspect.ts";
+import { addLogsCommand } from "./logs.ts";
+import { addNetworksCommand } from "./networks.ts";
+import { addPruneCommand } from "./prune.ts";
+import { addPsCommand } from "./ps.ts";
+import { addStatsCommand } from "./stats.ts";
+import { addVolumesCommand } from "./volumes.ts";
+
+export function addDockerCommand(parent: Command, run: RunCommand): void {
+  const docker = parent
+    .command("docker")
+    .description("the host's containers, images, volumes and networks; needs root")
+    .addHelpText("after", examples);
+  const advisedRun = adviseOnContainers(run);
+  for (const add of [
+    addPsCommand,
+    addStatsCommand,
+    addControlCommands,
+    addInspectCommand,
+    addLogsCommand,
+    addEventsCommand,
+    addImagesCommand,
+    addVolumesCommand,
+    addNetworksCommand,
+    addDfCommand,
+    addPruneCommand,
+  ]) {
+    add(docker, advisedRun);
+  }
+}
+
+const examples = `
+What belongs to an installed app is shown, but changed with svc app only, and never pruned.
+
+Examples:
+  svc docker ps --all
+  svc docker stop web db
+  svc docker restart --project shop
+  svc docker logs --follow web
+  svc docker prune images --dry-run
+`;

@@ -1,0 +1,40 @@
+/** `svc docker events`: what happens on the engine, as it happens. */
+import { Option } from "commander";
+import type { Command } from "commander";
+import type { CommandContext } from "../../context.ts";
+import type { RunCommand } from "../../program.ts";
+import { escapeCell } from "../../render/escape.ts";
+import { inLocalTime } from "../../render/instant.ts";
+import type { DockerEvent } from "../../transport/calls.ts";
+import { collect } from "../schedule/options.ts";
+
+export function addEventsCommand(parent: Command, run: RunCommand): void {
+  parent
+    .command("events")
+    .description("print what happens on the engine, until Ctrl-C")
+    .addOption(
+      new Option("--type <type>", "only of these objects, such as container or image; repeat for more")
+        .argParser(collect)
+        .default([], "all"),
+    )
+    .action(run((context, { type }: { type: readonly string[] }) => follow(context, type)));
+}
+
+async function follow(context: CommandContext, types: readonly string[]): Promise<void> {
+  const { DockerEventSchema, DockerService } = await import("../../../../gen/svc/v1/docker_pb.ts");
+  const { messageToRest } = await import("../../transport/rest-json.ts");
+  const client = await context.client();
+  const method = DockerService.method.streamDockerEvents;
+  for await (const message of client.invoke(method, [{ types: [...types] }], context.callOptions)) {
+    const event = messageToRest<typeof DockerEventSchema, "camel">(DockerEventSchema, message);
+    await (context.json ? context.printJsonLine(event) : context.print(eventLine(context, event)));
+  }
+}
+
+/** `2026-03-29 03:00:00 +02:00  container start  web (app hello)` */
+function eventLine({ paint }: CommandContext, { time, type, action, id, name, appId }: DockerEvent): string {
+  const at = time === undefined ? "" : inLocalTime(Date.parse(time));
+  const owner = appId === undefined ? "" : ` (app ${appId})`;
+  const what = escapeCell(`${type} ${action}`);
+  return `${paint("dim", at)}  ${what}  ${escapeCell(`${name === "" ? id : name}${owner}`)}\n`;
+}

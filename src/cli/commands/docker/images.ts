@@ -1,0 +1,22 @@
+/** `svc docker images`. */
+import type { Command } from "commander";
+import type { CommandContext } from "../../context.ts";
+import type { RunCommand } from "../../program.ts";
+import { imageColumns } from "../../render/docker-table.ts";
+import { renderTable } from "../../render/table.ts";
+import { calls } from "../../transport/calls.ts";
+
+export function addImagesCommand(parent: Command, run: RunCommand): void {
+  parent
+    .command("images")
+    .description("list the images, how many containers use each, and which an installed app needs")
+    .action(run(list));
+}
+
+async function list(context: CommandContext): Promise<void> {
+  const answer = await context.call(calls.listImages, {});
+  if (context.json) return context.printJson(answer);
+  if (answer.images.length === 0) { context.note("There are no images."); return; }
+  const columns = imageColumns(context.host.now());
+  return context.print(renderTable(columns, answer.images, context.tableStyle));
+}

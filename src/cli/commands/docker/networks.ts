@@ -1,0 +1,17 @@
+/** `svc docker networks`. */
+import type { Command } from "commander";
+import type { CommandContext } from "../../context.ts";
+import type { RunCommand } from "../../program.ts";
+import { networkColumns } from "../../render/docker-table.ts";
+import { renderTable } from "../../render/table.ts";
+import { calls } from "../../transport/calls.ts";
+
+export function addNetworksCommand(parent: Command, run: RunCommand): void {
+  parent.command("networks").description("list the networks").action(run(list));
+}
+
+async function list(context: CommandContext): Promise<void> {
+  const answer = await context.call(calls.listNetworks, {});
+  if (context.json) return context.printJson(answer);
+  return context.print(renderTable(networkColumns, answer.networks, context.tableStyle));
+}

@@ -1,0 +1,34 @@
+/** `svc docker ps`. */
+import type { Command } from "commander";
+import type { CommandContext } from "../../context.ts";
+import type { RunCommand } from "../../program.ts";
+import { containerColumns } from "../../render/docker-table.ts";
+import { renderTable } from "../../render/table.ts";
+import { calls } from "../../transport/calls.ts";
+
+interface PsOptions {
+  readonly all?: boolean;
+  readonly size?: boolean;
+}
+
+export function addPsCommand(parent: Command, run: RunCommand): void {
+  parent
+    .command("ps")
+    .description("list the running containers with the app that owns them")
+    .option("-a, --all", "stopped ones, too")
+    .option("-s, --size", "with the size of what each has written, which takes a while")
+    .action(run((context, options: PsOptions) => list(context, options)));
+}
+
+async function list(context: CommandContext, { all = false, size = false }: PsOptions): Promise<void> {
+  const answer = await context.call(calls.listContainers, { all, size });
+  if (context.json) return context.printJson(answer);
+  const { containers } = answer;
+  if (containers.length === 0) {
+    context.note(
+      all ? "There are no containers." : "No container runs. See all of them: svc docker ps --all",
+    );
+    return;
+  }
+  return context.print(renderTable(containerColumns(containers, size), containers, context.tableStyle));
+}

@@ -1,0 +1,182 @@
+/** How containers, images, volumes and networks look. */
+import type {
+  Container,
+  ContainerDetails,
+  ContainerStats,
+  ControlResult,
+  Image,
+  Network,
+  PruneResult,
+  Volume,
+} from "../transport/calls.ts";
+import type { Color } from "./color.ts";
+import type { Column } from "./table.ts";
+import { formatAge, formatBytes, formatPercent } from "./units.ts";
+
+/** As many digits as tell containers and images apart. */
+export function shortId(id: string): string {
+  return id.replace(/^sha256:/, "").slice(0, 12);
+}
+
+function stateColor(state: string): Color | undefined {
+  switch (state) {
+    case "running":
+      return "green";
+    case "paused":
+    case "restarting":
+      return "yellow";
+    case "dead":
+      return "red";
+    default:
+      return "dim";
+  }
+}
+
+/** `127.0.0.1:8080→80/tcp`, or `80/tcp` for one that is not published. */
+function portText({
+  protocol,
+  containerPort,
+  hostPort,
+  hostAddress = "",
+}: Container["ports"][number]): string {
+  const inside = `${containerPort}/${protocol}`;
+  if (hostPort === undefined) return inside;
+  const address = hostAddress.includes(":") ? `[${hostAddress}]` : hostAddress;
+  return `${address}${address === "" ? "" : ":"}${hostPort}→${inside}`;
+}
+
+function imageText({ image }: Pick<Container, "image">): string {
+  return image.startsWith("sha256:") ? shortId(image) : image;
+}
+
+export function containerColumns(containers: readonly Container[], size: boolean): Column<Container>[] {
+  const project: Column<Container> = {
+    title: "PROJECT",
+    value: ({ composeProject = "" }) => composeProject,
+    shrinkTo: 8,
+  };
+  return [
+    { title: "ID", value: ({ id }) => shortId(id) },
+    { title: "NAME", value: ({ name }) => name, shrinkTo: 12 },
+    { title: "IMAGE", value: imageText, shrinkTo: 12 },
+    { title: "STATUS", value: ({ status }) => status, color: ({ state }) => stateColor(state), shrinkTo: 12 },
+    { title: "PORTS", value: ({ ports }) => ports.map(portText).join(", "), shrinkTo: 10 },
+    { title: "APP", value: ({ appId = "" }) => appId, color: () => "cyan", shrinkTo: 8 },
+    ...(containers.some(({ composeProject }) => composeProject !== undefined) ? [project] : []),
+    ...(size ? [sizeColumn] : []),
+  ];
+}
+
+const sizeColumn: Column<Container> = {
+  title: "SIZE",
+  value: ({ sizeBytes = 0 }) => formatBytes(sizeBytes),
+  align: "right",
+};
+
+function pair(one: number, other: number): string {
+  return `${formatBytes(one)} / ${formatBytes(other)}`;
+}
+
+export const containerStatsColumns: readonly Column<ContainerStats>[] = [
+  { title: "NAME", value: ({ name }) => name, shrinkTo: 12 },
+  { title: "CPU", value: ({ cpuPercent }) => formatPercent(cpuPercent), align: "right" },
+  { title: "MEMORY", value: ({ memoryBytes }) => formatBytes(memoryBytes), align: "right" },
+  {
+    title: "LIMIT",
+    value: ({ memoryLimitBytes: limit }) => (limit === undefined ? "-" : formatBytes(limit)),
+    align: "right",
+  },
+  {
+    title: "NETWORK IN / OUT",
+    value: (stats) => pair(stats.networkReceivedBytes, stats.networkSentBytes),
+    align: "right",
+  },
+  {
+    title: "DISK READ / WRITTEN",
+    value: (stats) => pair(stats.blockReadBytes, stats.blockWrittenBytes),
+    align: "right",
+  },
+];
+
+/** What both images and volumes tell about who needs them. */
+const useColumns: readonly Column<Pick<Image, "containers" | "protectedReason">>[] = [
+  { title: "CONTAINERS", value: ({ containers }) => String(containers), align: "right" },
+  { title: "PROTECTED", value: ({ protectedReason }) => protectedReason, color: () => "cyan", shrinkTo: 12 },
+];
+
+export function imageColumns(nowMs: number): Column<Image>[] {
+  return [
+    { title: "TAGS", value: ({ tags }) => (tags.length === 0 ? "<none>" : tags.join(", ")), shrinkTo: 16 },
+    { title: "ID", value: ({ id }) => shortId(id) },
+    { title: "CREATED", value: ({ createdAt }) => formatAge(createdAt, nowMs) },
+    { title: "SIZE", value: ({ sizeBytes }) => formatBytes(sizeBytes), align: "right" },
+    ...useColumns,
+  ];
+}
+
+export function volumeColumns(nowMs: number): Column<Volume>[] {
+  return [
+    { title: "NAME", value: ({ name }) => name, shrinkTo: 16 },
+    { title: "DRIVER", value: ({ driver }) => driver },
+    { title: "CREATED", value: ({ createdAt }) => formatAge(createdAt, nowMs) },
+    ...useColumns,
+  ];
+}
+
+export const networkColumns: readonly Column<Network>[] = [
+  { title: "NAME", value: ({ name }) => name, shrinkTo: 12 },
+  { title: "ID", value: ({ id }) => shortId(id) },
+  { title: "DRIVER", value: ({ driver }) => driver },
+  { title: "SCOPE", value: ({ scope }) => scope },
+  { title: "SUBNETS", value: ({ subnets }) => subnets.join(", "), shrinkTo: 12 },
+  { title: "INTERNAL", value: ({ internal }) => (internal ? "yes" : "") },
+];
+
+export const prunedColumns: readonly Column<PruneResult["removed"][number]>[] = [
+  { title: "REMOVED", value: ({ id, name }) => name || shortId(id), shrinkTo: 16 },
+  { title: "SIZE", value: ({ sizeBytes }) => formatBytes(sizeBytes), align: "right" },
+];
+
+export const skippedColumns: readonly Column<PruneResult["skipped"][number]>[] = [
+  { title: "STAYS", value: ({ id, name }) => name || shortId(id), shrinkTo: 16 },
+  { title: "WHY", value: ({ reason }) => reason, shrinkTo: 20 },
+];
+
+/** One line for each container: `Stopped web`, or `web: it is exited`. @param did what was done, such as `Stopped` */
+export function controlLines(did: string, { controlled, skipped }: ControlResult): string[] {
+  return [
+    ...controlled.map(({ name }) => `${did} ${name}`),
+    ...skipped.map(({ name, reason }) => `Nothing to do for ${name}: ${reason}`),
+  ];
+}
+
+export function containerFields(
+  details: ContainerDetails,
+): [name: string, value: string | undefined, color?: Color | undefined][] {
+  const { container, command, health, restarts, restartPolicy, mounts, networks, labels } = details;
+  if (container === undefined) return [];
+  return [
+    ["Name", container.name],
+    ["ID", container.id],
+    ["Image", `${imageText(container)} (${shortId(container.imageId)})`],
+    ["Status", container.status, stateColor(container.state)],
+    ["App", container.appId, "cyan"],
+    ["Project", container.composeProject],
+    ["Service", container.composeService],
+    ["Command", command.join(" ")],
+    ["Created", container.createdAt],
+    ["Started", details.startedAt],
+    ["Finished", details.finishedAt],
+    ["Exit code", details.exitCode?.toString()],
+    ["Health", health],
+    ["Restarts", restarts === 0 ? undefined : String(restarts)],
+    ["Policy", restartPolicy],
+    ["Ports", container.ports.map(portText).join(", ")],
+    ...mounts.map(({ type, source, target, readOnly }): [string, string] => [
+      "Mount",
+      `${target} from ${type} ${source}${readOnly ? " (read only)" : ""}`,
+    ]),
+    ["Networks", networks.join(", ")],
+    ...Object.entries(labels).map(([name, value]): [string, string] => ["Label", `${name}=${value}`]),
+  ];
+}
