@@ -1,8 +1,7 @@
 /** What the API shows and does of the images and volumes of compose projects. */
 import { composeProjectOf } from "../../docker/attribution.ts";
-import { measureDisk } from "../../docker/disk-usage.ts";
+import type { DiskMeter } from "../../docker/disk-usage.ts";
 import type { EngineState } from "../../docker/engine-state.ts";
-import type { DockerEngine } from "../../docker/engine.ts";
 import { failedPrecondition } from "../../errors.ts";
 import type { AppImages } from "../docker/app-images.ts";
 import { localDigests, pinnedBy } from "../docker/image-freshness.ts";
@@ -19,12 +18,15 @@ import { imagesOf, type ComposeProjects } from "./compose-project.ts";
 import { isSet, recordOf, textOf } from "./compose-values.ts";
 
 export interface ComposeImagesOptions {
-  engine: DockerEngine;
+  /** What the engine's volumes take. */
+  disk: DiskMeter;
   state: EngineState;
   storeId: string;
   images: AppImages;
   projects: ComposeProjects;
 }
+
+const measureTimeoutMs = 120_000;
 
 export class ComposeImages implements ImageRuntime {
   readonly #options: ComposeImagesOptions;
@@ -71,7 +73,7 @@ export class ComposeImages implements ImageRuntime {
   }
 
   async disk(app: RunnableApp, signal?: AbortSignal): Promise<RuntimeDisk> {
-    const { engine, images } = this.#options;
+    const { disk, images } = this.#options;
     const needs = await this.needs(app);
     const sizes = new Map<string, number>();
     for (const reference of needs.images) {
@@ -79,7 +81,10 @@ export class ComposeImages implements ImageRuntime {
       if (image !== undefined) sizes.set(image.Id, image.Size);
     }
     // The engine walks all of its volumes for that.
-    const all = needs.volumes.length === 0 ? [] : (await measureDisk(engine, signal)).volumes;
+    const all =
+      needs.volumes.length === 0
+        ? []
+        : (await disk.measure(signal ?? AbortSignal.timeout(measureTimeoutMs))).volumes;
     const own = all.filter(({ name }) => needs.volumes.includes(name));
     return {
       ...(sizes.size > 0 && { imageBytes: [...sizes.values()].reduce((sum, bytes) => sum + bytes, 0) }),

@@ -1,7 +1,7 @@
 /** Apps that are compose projects, on the host's engine. */
 import { relative } from "node:path";
 import { appLabel, appLabels, storeLabel } from "../../docker/attribution.ts";
-import { measureDisk } from "../../docker/disk-usage.ts";
+import { DiskMeter } from "../../docker/disk-usage.ts";
 import { SvcError } from "../../errors.ts";
 import type { Identities } from "../../identity/identity.ts";
 import { ContainerApps, type ContainerAppsOptions } from "../container-apps.ts";
@@ -32,11 +32,14 @@ export interface ComposeRuntimeOptions extends ContainerAppsOptions {
   unprivilegedPortStart: number;
 }
 
+const measureTimeoutMs = 120_000;
+
 /** Nothing is asked of the engine, and compose is not looked for, before the first app. Operations on one app come one at a time. */
 export class ComposeRuntime implements AppRuntime {
   readonly images: ImageRuntime;
   readonly #options: ComposeRuntimeOptions;
   readonly #images: AppImages;
+  readonly #disk: DiskMeter;
   readonly #projects: ComposeProjects;
   readonly #apps: ContainerApps;
 
@@ -49,7 +52,13 @@ export class ComposeRuntime implements AppRuntime {
       command: new ComposeCommand(options.identities),
       engineSocket: options.engine.socket,
     });
-    this.images = new ComposeImages({ ...options, images: this.#images, projects: this.#projects });
+    this.#disk = new DiskMeter(options.engine);
+    this.images = new ComposeImages({
+      ...options,
+      disk: this.#disk,
+      images: this.#images,
+      projects: this.#projects,
+    });
     this.#apps = new ContainerApps(options);
   }
 
@@ -172,9 +181,9 @@ export class ComposeRuntime implements AppRuntime {
     );
     const names = ((Volumes as typeof Volumes | null) ?? []).map(({ Name }) => Name);
     if (names.length === 0) return 0;
-    const sizes = new Map(
-      (await measureDisk(engine)).volumes.map(({ name, sizeBytes }) => [name, sizeBytes] as const),
-    );
+    // What it freed is worth a look, but not a removal that fails.
+    const disk = await this.#disk.measure(AbortSignal.timeout(measureTimeoutMs)).catch(() => undefined);
+    const sizes = new Map(disk?.volumes.map(({ name, sizeBytes }) => [name, sizeBytes]));
     for (const name of names) {
       await engine.call(`remove the volume ${name}`, (docker) => docker.getVolume(name).remove());
     }
