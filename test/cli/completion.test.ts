@@ -46,6 +46,16 @@ for (const [words, expected] of [
   test(`svc ${words.join(" ")}<TAB>`, async (t) => t.deepEqual(await complete(words), [...expected]));
 }
 
+test("containers and projects of the daemon are completed", async (t) => {
+  await using daemon = await startFakeDaemon();
+  const socket = ["--socket", daemon.socketPath];
+  t.deepEqual(await complete(["docker", ...socket, "stop", "w"]), ["web"]);
+  t.deepEqual(await complete(["docker", ...socket, "stop", "web", "w"]), []);
+  t.deepEqual(await complete(["docker", ...socket, "logs", "svc"]), ["svc-hello-1"]);
+  t.deepEqual(await complete(["docker", ...socket, "restart", "--project", ""]), ["shop"]);
+  t.deepEqual(await complete(["docker", "prune", "b"]), ["build-cache"]);
+});
+
 test("apps of the daemon are completed, those that are there already are not", async (t) => {
   await using daemon = await startFakeDaemon([appOf({ id: "hello" })]);
   const socket = ["--socket", daemon.socketPath];

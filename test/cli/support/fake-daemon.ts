@@ -13,6 +13,7 @@ import { join } from "node:path";
 import { AppSchema, AppService } from "../../../gen/svc/v1/app_pb.ts";
 import type { App } from "../../../gen/svc/v1/app_pb.ts";
 import { DaemonService } from "../../../gen/svc/v1/daemon_pb.ts";
+import { DockerService } from "../../../gen/svc/v1/docker_pb.ts";
 import { ScheduleService } from "../../../gen/svc/v1/schedule_pb.ts";
 import { routes } from "../../../gen/svc/v1/routes.ts";
 import { implement } from "../../../src/rpc/bound-service.ts";
@@ -26,6 +27,7 @@ import type { Callers } from "../../../src/transport/http.ts";
 import { defaultTransportLimits } from "../../../src/transport/limits.ts";
 import { createRestFront } from "../../../src/transport/rest-front.ts";
 import { fakeApps } from "./fake-apps.ts";
+import { fakeDocker } from "./fake-docker.ts";
 import { fakeSchedules } from "./fake-schedules.ts";
 import type { FakeSchedules } from "./fake-schedules.ts";
 
@@ -63,6 +65,7 @@ export function createFakePipeline(
   const log = { info: () => undefined, error: (details: object) => console.error(details) };
   const services = [
     withOthers(AppService, fakeApps(apps, onLeft)),
+    withOthers(DockerService, fakeDocker()),
     withOthers(ScheduleService, fakeSchedules(schedules, onLeft)),
     withOthers(DaemonService, {
       getStatus: () => ({
