@@ -2,6 +2,7 @@
 import type { Command } from "commander";
 import type { RunCommand } from "../program.ts";
 import { addCloneCommand } from "./app-clone.ts";
+import { addImageCommands } from "./app-image.ts";
 import { addInfoCommand } from "./app-info.ts";
 import { addLifecycleCommands } from "./app-lifecycle.ts";
 import { addLogsCommand } from "./app-logs.ts";
@@ -13,6 +14,7 @@ export function addAppCommand(parent: Command, run: RunCommand): void {
   addLifecycleCommands(app, run);
   addLogsCommand(app, run);
   addInfoCommand(app, run);
+  addImageCommands(app, run);
   addSettingsCommand(app, run);
   addCloneCommand(app, run);
   addRemoveCommand(app, run);

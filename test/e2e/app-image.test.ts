@@ -1,0 +1,71 @@
+/** `svc app image` and `svc app repull`, by a user of no group, over a registry that asks for a password. */
+import { execFile } from "node:child_process";
+import { chmod, mkdir, writeFile } from "node:fs/promises";
+import { join } from "node:path";
+import { fileURLToPath } from "node:url";
+import { promisify } from "node:util";
+import { AppService } from "../../gen/svc/v1/app_pb.ts";
+import { CredentialService } from "../../gen/svc/v1/credential_pb.ts";
+import { startDaemon } from "../support/daemon.ts";
+import { registryUser } from "../support/docker-registry.ts";
+import { dockerTest, needsDocker, sharedEngine } from "../support/docker-test.ts";
+import { errorOf } from "../support/errors.ts";
+
+const main = fileURLToPath(new URL("../../src/main.ts", import.meta.url));
+const nobody = 65_534;
+const engineNow = sharedEngine();
+
+dockerTest(
+  `an image is fresh, then outdated, then pulled again, with the user's own credential${needsDocker}`,
+  async (t) => {
+    const engine = engineNow();
+    const registry = await engine.registry(registryUser);
+    const tag = `${registry.host}/web:latest`;
+    await engine.images.build(tag, { labels: { n: "1" } });
+    await engine.images.push(tag, registryUser);
+    await engine.images.remove(tag);
+    await using daemon = await startDaemon({ config: `[docker]\nsocket = "${engine.socket}"` });
+    await using user = await daemon.as(nobody);
+    const apps = user.client(AppService);
+    const dir = join(daemon.dir, "package");
+    await mkdir(dir);
+    await chmod(dir, 0o755);
+    await writeFile(
+      join(dir, "svc.yaml"),
+      `id: web\nname: Web\nversion: "1"\nsummary: Sleeps.\ndocker: { image: "${tag}" }\n`,
+    );
+    const svc = async (...args: string[]): Promise<string> => {
+      const argv = [`--reuid=${nobody}`, `--regid=${nobody}`, "--clear-groups", "--", process.execPath, main];
+      const options = { env: { PATH: process.env["PATH"] ?? "", HOME: "/nonexistent" } };
+      const socket = ["--socket", daemon.socketPath];
+      const { stdout } = await promisify(execFile)("setpriv", [...argv, ...args, ...socket], options);
+      return stdout;
+    };
+    t.like(await errorOf(apps.installApp({ spec: dir })), { code: "FailedPrecondition" }, "no password yet");
+
+    await user.client(CredentialService).upsertCredential({
+      name: "registry",
+      kind: "registry",
+      host: registry.host,
+      username: registryUser.name,
+      secret: registryUser.password,
+    });
+    await apps.installApp({ spec: dir });
+    await apps.startApp({ id: "web" });
+    t.regex(await svc("app", "image", "web", "--check"), /Freshness: +current/);
+    t.is(await svc("app", "repull", "web"), "web has the newest image already\n");
+
+    await engine.images.build(tag, { labels: { n: "2" } });
+    await engine.images.push(tag, registryUser);
+    // Whoever pushed is elsewhere: the engine here still has the old one under the name.
+    await engine.images.remove(tag);
+    t.regex(await svc("app", "image", "web", "--check"), /Freshness: +(outdated|unknown)/);
+    const before = (await apps.getApp({ id: "web" })).startedAt;
+    t.is(await svc("app", "repull", "web"), "web has a new image and was restarted on it\n");
+    t.regex(await svc("app", "image", "web", "--check"), /Freshness: +current/);
+    const after = await apps.getApp({ id: "web" });
+    t.is(after.state, "RUNNING");
+    t.notDeepEqual(after.startedAt, before);
+    await apps.removeApp({ id: "web" });
+  },
+);
