@@ -141,6 +141,7 @@ export class Upgrader {
       if (app !== undefined) await runtimeOf(app).stop(runnable(app));
       await putBack(identity, directory, appTree.previousRepo, appTree.repo);
       await putBack(identity, directory, appTree.previousData, appTree.data);
+      if (app !== undefined) await this.#prepareAgain(app);
     }
     if (phase === "done") {
       await identity.removeTree(directory, appTree.previousRepo);
@@ -148,6 +149,16 @@ export class Upgrader {
     }
     if (app !== undefined && phase !== "fetch") await runtimeOf(app).settle(runnable(app));
     await operations.end(operation);
+  }
+
+  /** What was built for the new version may have taken the name of what was built for the old one. */
+  async #prepareAgain(app: AppRecord): Promise<void> {
+    const { runtimeOf, runnable, log } = this.#options;
+    try {
+      await runtimeOf(app).prepare(runnable(app), {});
+    } catch (error) {
+      log.warn({ err: error, appId: app.id }, "the version before an upgrade could not be made ready again");
+    }
   }
 
   /** Puts the new version in the place of the old one, which is set aside, and proves that it works. */

@@ -156,9 +156,9 @@ test("a package that needs another runtime says so", async (t) => {
   await mkdir(dir);
   await writeFile(
     join(dir, "svc.yaml"),
-    'id: box\nname: Box\nversion: "1"\ncompose: { file: compose.yaml }\n',
+    'id: box\nname: Box\nversion: "1"\nservice: { unit: box.service }\n',
   );
-  await writeFile(join(dir, "compose.yaml"), "services: {}\n");
+  await writeFile(join(dir, "box.service"), "[Service]\nExecStart=/bin/true\n");
   t.like(await errorOf(daemon.client(AppService).installApp({ spec: dir })), {
     code: "Unimplemented",
     reason: "not_implemented",
