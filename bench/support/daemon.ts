@@ -34,12 +34,14 @@ export class BenchDaemon implements AsyncDisposable {
     return this.#process?.pid ?? 0;
   }
 
-  async writeConfig(): Promise<void> {
+  /** @param more added to it, as TOML */
+  async writeConfig(more = ""): Promise<void> {
     const config = `[api]
 listen = "127.0.0.1:0"
 socket = ${JSON.stringify(this.socket)}
 [store]
 dir = ${JSON.stringify(this.storeDir)}
+${more}
 `;
     await writeFile(this.#configFile, config);
   }
@@ -109,15 +111,15 @@ dir = ${JSON.stringify(this.storeDir)}
 }
 
 /** A configured daemon that does not run yet. */
-async function createDaemon(): Promise<BenchDaemon> {
+async function createDaemon(config: string): Promise<BenchDaemon> {
   const daemon = new BenchDaemon(await mkdtemp(join(tmpdir(), "svc-bench-")));
-  await daemon.writeConfig();
+  await daemon.writeConfig(config);
   return daemon;
 }
 
-/** A daemon that runs. */
-export async function startDaemon(): Promise<BenchDaemon> {
-  const daemon = await createDaemon();
+/** A daemon that runs. @param config added to its configuration, as TOML */
+export async function startDaemon(config = ""): Promise<BenchDaemon> {
+  const daemon = await createDaemon(config);
   try {
     await daemon.start();
     return daemon;

@@ -47,12 +47,17 @@ function sendOverOne(socket: Socket, question: Buffer, count: number): Promise<v
         const end = head.indexOf("\r\n\r\n");
         if (end < 0) return;
         const length = /\r\ncontent-length: (\d+)/i.exec(head)?.[1];
-        if (!head.startsWith("HTTP/1.1 200 ") || length === undefined) {
+        const isChunked = /\r\ntransfer-encoding: chunked/i.test(head);
+        if (!head.startsWith("HTTP/1.1 200 ") || (length === undefined && !isChunked)) {
           reject(new Error(`unexpected answer: ${head.slice(0, 200)}`));
           socket.destroy();
           return;
         }
-        missing = Number(length) - (head.length - end - 4);
+        if (isChunked) {
+          // No JSON has a line break like that in it.
+          if (!head.endsWith("\r\n0\r\n\r\n")) return;
+          missing = 0;
+        } else missing = Number(length) - (head.length - end - 4);
       } else {
         missing -= chunk.length;
       }
