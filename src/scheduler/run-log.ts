@@ -148,6 +148,11 @@ export class RunLog implements AsyncDisposable {
     return row === undefined ? undefined : runOfRow(row);
   }
 
+  /** Whether a run is on record; it goes with its job. */
+  has(runId: number): boolean {
+    return this.#options.store.get("SELECT 1 FROM runs WHERE id = ?", runId) !== undefined;
+  }
+
   /** The run of a job that goes. */
   goingOf(key: JobKey): Run | undefined {
     const row = this.#goingRow(key);

@@ -3,16 +3,19 @@ import { SvcError, failedPrecondition } from "../errors.ts";
 import type { ActionResult, Actions } from "./actions/action.ts";
 import { CappedOutput } from "./capped-output.ts";
 import { pause, systemClock, type Clock } from "./clock.ts";
+import type { JobRegistry } from "./job-registry.ts";
 import type { JobRunner } from "./job-runner.ts";
 import type { Job, JobKey } from "./job.ts";
 import { keyText } from "./job-key.ts";
 import { LiveOutput, nothing } from "./live-output.ts";
 import type { RunLog } from "./run-log.ts";
+import { RunRoom } from "./run-room.ts";
 import { RunStopped, outcomeOf, runStops, stopOf, type ActionEnd, type RunStop } from "./run-outcome.ts";
 import type { Run, RunCause, RunOutcome, StartedRun } from "./run.ts";
 
 export interface RunnerOptions {
-  runs: Pick<RunLog, "open" | "close" | "amend">;
+  jobs: Pick<JobRegistry, "get">;
+  runs: Pick<RunLog, "open" | "close" | "amend" | "has">;
   actions: Actions;
   clock: Clock;
   /** Whether the owner of a job has the root context. */
@@ -20,8 +23,6 @@ export interface RunnerOptions {
   log: { error(details: object, message: string): void };
 }
 
-/** Runs at once, manual ones included; scheduled ones are held below that by `RunSlots`. */
-const maxGoing = 512;
 /** How long a stop waits for the runs to end: SIGTERM, 5 s, SIGKILL, and the record. */
 const stopMs = 15_000;
 /** Between attempts to record how a run ended: from the first, doubling, to the second. */
@@ -41,6 +42,7 @@ export class Runner implements JobRunner, AsyncDisposable {
   readonly #options: RunnerOptions;
   readonly #going = new Map<number, Going>();
   readonly #byJob = new Map<string, Going>();
+  readonly #room = new RunRoom();
   /** Runs that are recorded and have something left to do, by job. */
   readonly #finishing = new Map<string, Run>();
   /** Runs that are being opened: a stop waits for them too. */
@@ -54,16 +56,15 @@ export class Runner implements JobRunner, AsyncDisposable {
   async start(job: Job, cause: RunCause): Promise<StartedRun> {
     if (this.#stopping.signal.aborted)
       throw new SvcError("unavailable", "unavailable", "svc is stopping and starts no runs");
-    if (this.#going.size + this.#opening.size >= maxGoing) {
-      throw new SvcError("resource_exhausted", "too_many", `${maxGoing} runs are going; try again later`);
-    }
     const finishing = this.finishing(job);
     if (finishing !== undefined) return { started: false, run: finishing };
+    using room = new DisposableStack();
+    room.use(this.#room.take(job.ownerUid, this.#options.isRoot(job.ownerUid)));
     const opening = this.#options.runs.open(job, cause);
     this.#opening.add(opening);
     try {
       const started = await opening;
-      if (started.started) this.#begin(job, started.run);
+      if (started.started) this.#begin(job, started.run, room.move());
       return started;
     } finally {
       this.#opening.delete(opening);
@@ -97,32 +98,47 @@ export class Runner implements JobRunner, AsyncDisposable {
     return this.#going.get(runId)?.ended;
   }
 
-  /** Ends the runs of jobs that are gone. */
-  endOrphans(isThere: (key: JobKey) => boolean): void {
-    for (const going of this.#going.values()) if (!isThere(going.job)) stop(going, runStops.removed);
+  /** Ends the runs of jobs that are gone, also where another job has come under the same key. */
+  endOrphans(): void {
+    const { jobs, runs } = this.#options;
+    for (const going of this.#going.values()) {
+      const current = jobs.get(going.job);
+      // One that was written since is the same job only if the run is still on record: that goes with its job.
+      const isThere =
+        current !== undefined && (current.revision === going.job.revision || runs.has(going.run.id));
+      if (!isThere) stop(going, runStops.removed);
+    }
   }
 
-  #begin(job: Job, run: Run): void {
+  #begin(job: Job, run: Run, room: Disposable): void {
     const ended = Promise.withResolvers<Run>();
     const controller = new AbortController();
     const going = { job, run, controller, live: new LiveOutput(), ended: ended.promise };
+    const key = keyText(job);
+    // That of a job which was removed and added again, or one that is being let go of this very moment.
+    const before = this.#byJob.get(key);
     this.#going.set(run.id, going);
-    this.#byJob.set(keyText(job), going);
+    this.#byJob.set(key, going);
     if (this.#stopping.signal.aborted) stop(going, runStops.stopping);
     // Not in this turn: whoever started it may want to follow it.
     setImmediate(() => {
-      void this.#execute(going).then((result) => {
+      void this.#execute(going, before).then((result) => {
         this.#going.delete(run.id);
-        this.#byJob.delete(keyText(job));
+        if (this.#byJob.get(key) === going) this.#byJob.delete(key);
+        room[Symbol.dispose]();
         going.live.end();
         ended.resolve(result);
       });
     });
   }
 
-  /** From the action to the record; never rejects. */
-  async #execute(going: Going): Promise<Run> {
+  /**
+   * From the action to the record; never rejects.
+   * @param before ends first: what one key stands for never goes twice at once
+   */
+  async #execute(going: Going, before: Going | undefined): Promise<Run> {
     const { run, live, controller } = going;
+    await before?.ended;
     const output = new CappedOutput();
     const end = await this.#act(going, (piece) => {
       const bytes = typeof piece === "string" ? Buffer.from(piece) : piece;

@@ -50,6 +50,7 @@ export class Scheduler implements AsyncDisposable {
     const { store, jobs, runs, clock, identities, log } = options;
     this.#options = options;
     this.runner = new Runner({
+      jobs,
       runs,
       actions: createActions(options),
       clock,
@@ -57,7 +58,7 @@ export class Scheduler implements AsyncDisposable {
       isRoot: (ownerUid) => ownerUid === identities.selfUid || ownerUid === 0,
       log,
     });
-    this.#subscription = store.onChange(() => this.runner.endOrphans((key) => jobs.get(key) !== undefined));
+    this.#subscription = store.onChange(() => this.runner.endOrphans());
   }
 
   /** Fires jobs from now on. Closes first what processes that died left open. @throws what the store throws */

@@ -103,6 +103,13 @@ for (const [what, change] of [
   ["edited", (world: RunWorld, job: Job) => world.edit(job, { comment: "new" })],
   ["disabled", (world: RunWorld, job: Job) => world.edit(job, { enabled: false })],
   ["removed", (world: RunWorld, job: Job) => world.remove(job)],
+  [
+    "removed and added again as it was",
+    async (world: RunWorld, job: Job) => {
+      await world.remove(job);
+      await world.addJob(job.id, { retries: 3 });
+    },
+  ],
 ] as const) {
   test(`a job that is ${what} is not tried again`, async (t) => {
     await using world = await openRunWorld(fails);

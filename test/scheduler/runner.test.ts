@@ -1,5 +1,6 @@
 /** Runs from the first record to the last, whatever their action does. */
 import assert from "node:assert/strict";
+import { setImmediate as nextTurn } from "node:timers/promises";
 import test, { type ExecutionContext } from "ava";
 import { SvcError } from "../../src/errors.ts";
 import type { Run } from "../../src/scheduler/run.ts";
@@ -127,11 +128,61 @@ test("a run whose job is removed is canceled", async (t) => {
   const job = await world.addJob("j");
   const { run } = await world.runner.start(job, manual);
   const ended = world.runner.ended(run.id);
-  world.runner.endOrphans(() => true);
-  t.true(world.runner.isGoing(job));
   await world.remove(job);
-  world.runner.endOrphans((key) => world.world.registry.get(key) !== undefined);
+  world.runner.endOrphans();
   t.like((await ended)?.outcome, { status: "CANCELED", error: "it was canceled: its job was removed" });
+});
+
+test("no user's runs keep those of others or of root from going", async (t) => {
+  await using world = await openRunWorld((_job, work) => untilAborted(work));
+  const [greedy, other] = [1001, 1002];
+  for (let index = 0; index < 56; index += 1) {
+    const job = await world.addJob(`j${index}`, {}, greedy);
+    t.true((await world.runner.start(job, manual)).started);
+  }
+  const last = await world.addJob("last", {}, greedy);
+  const error = await t.throwsAsync<SvcError>(world.runner.start(last, manual), { instanceOf: SvcError });
+  t.like(error, { reason: "too_many", message: "56 runs of yours are going; try again later" });
+  t.true((await world.runner.start(await world.addJob("j", {}, other), manual)).started);
+  t.true((await world.runner.start(await world.addJob("j"), manual)).started);
+  const going = world.world.log.goingOf({ ownerUid: greedy, id: "j0" });
+  await world.runner.cancel(going?.id ?? 0);
+  t.true((await world.runner.start(last, manual)).started);
+});
+
+test("a run goes on when its job is edited, and ends when another job comes under the same key, before that may begin", async (t) => {
+  const events: string[] = [];
+  const mayEnd = Promise.withResolvers<undefined>();
+  await using world = await openRunWorld(async ({ comment }, { signal }) => {
+    events.push(`${comment} begins`);
+    signal.addEventListener("abort", () => events.push(`${comment} is stopped`));
+    if (comment === "old") await mayEnd.promise;
+    events.push(`${comment} ends`);
+    return signal.aborted ? { error: "aborted" } : {};
+  });
+  const { runner } = world;
+  const old = await world.addJob("j", { comment: "old" });
+  const first = runner.ended((await runner.start(old, manual)).run.id);
+  await world.edit(old, { comment: "edited" });
+  runner.endOrphans();
+  await eventually(() => assert.deepEqual(events, ["old begins"]));
+  t.false((await runner.start(old, manual)).started);
+  t.deepEqual(events, ["old begins"]);
+
+  await world.remove(old);
+  const fresh = await world.addJob("j", { comment: "new" });
+  runner.endOrphans();
+  const { started, run } = await runner.start(fresh, manual);
+  const second = runner.ended(run.id);
+  t.true(started);
+  await nextTurn();
+  t.deepEqual(events, ["old begins", "old is stopped"]);
+  mayEnd.resolve(undefined);
+  t.like((await first)?.outcome, { status: "CANCELED", error: "it was canceled: its job was removed" });
+  t.true(runner.isGoing(fresh), "the end of the old one is not that of the new one");
+  t.like((await second)?.outcome, { status: "SUCCEEDED" });
+  t.deepEqual(events, ["old begins", "old is stopped", "old ends", "new begins", "new ends"]);
+  t.false(runner.isGoing(fresh));
 });
 
 test("a stop ends and records what runs, and starts nothing any more", async (t) => {

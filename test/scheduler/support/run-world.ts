@@ -34,7 +34,7 @@ export async function openRunWorld(act: Act, slots = new RunSlots()): Promise<Ru
     ScheduleActionTypes.map((type) => [type, { run: act }]),
   ) as unknown as Actions;
   const { registry, log: runs, store } = world;
-  const runner = new Runner({ runs, actions, clock, isRoot: (uid) => uid === 0, log });
+  const runner = new Runner({ jobs: registry, runs, actions, clock, isRoot: (uid) => uid === 0, log });
   const skips = new SkipCounts({ runs, clock, log });
   const due = new DueJobs({ jobs: registry, runner, slots, skips, clock, random: () => 0.5, log });
   return {
