@@ -11,7 +11,6 @@ import { parseDuration, parseSize } from "./quantities.ts";
 import { compileSchema, schemaProblems } from "./schema-problems.ts";
 import { mergeDefaults } from "./settings.ts";
 import type { SettingsValidator } from "./settings-validator.ts";
-import { readYaml } from "./yaml-document.ts";
 import type { Problem, YamlDocument } from "./yaml-document.ts";
 
 /** A manifest is at most this long. */
@@ -34,6 +33,8 @@ export function createManifestParser(validator: SettingsValidator): ManifestPars
     async parse(text, file = manifestFileName) {
       compiled ??= loadSchema();
       const validate = await compiled;
+      // Loaded when there is something to read: a daemon at rest spares the memory.
+      const { readYaml } = await import("./yaml-document.ts");
       const result = readYaml(text, bounds);
       if ("problems" in result) throw packageInvalid(file, result.problems);
       const shape = schemaProblems(validate, result.document);

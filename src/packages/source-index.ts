@@ -4,7 +4,6 @@ import type { ValidateFunction } from "ajv";
 import { parseGitUrl } from "./git-url.ts";
 import type { GitUrl } from "./git-url.ts";
 import { compileSchema, schemaProblems } from "./schema-problems.ts";
-import { readYaml } from "./yaml-document.ts";
 import type { Problem } from "./yaml-document.ts";
 
 /** The file that makes a directory, a repository or a URL a source. */
@@ -47,6 +46,8 @@ export function createIndexParser(): IndexParser {
     async parse(text) {
       compiled ??= loadSchema();
       const validate = await compiled;
+      // Loaded when there is something to read: a daemon at rest spares the memory.
+      const { readYaml } = await import("./yaml-document.ts");
       const result = readYaml(text, bounds);
       if ("problems" in result) return result;
       const { document } = result;

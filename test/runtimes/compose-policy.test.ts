@@ -26,8 +26,8 @@ test.after.always(async () => {
 
 const owner = `${nobody}:${nobody}`;
 
-function runnable(document: JsonObject, ownerUid: number): JsonObject {
-  const resolved = readResolved(printDocument(document), "compose.yaml");
+async function runnable(document: JsonObject, ownerUid: number): Promise<JsonObject> {
+  const resolved = await readResolved(printDocument(document), "compose.yaml");
   return runnableProject(resolved, {
     file: "compose.yaml",
     isClassic: false,
@@ -46,7 +46,7 @@ async function verdict(
   permissions: Permission[] = [],
 ): Promise<string> {
   try {
-    const claims = projectClaims(runnable(document, ownerUid), "svc-web");
+    const claims = projectClaims(await runnable(document, ownerUid), "svc-web");
     await requireAllowed(place.app(ownerUid, permissions), claims, {
       identity: await identities.as(nobody),
       engineSockets: [],
@@ -278,7 +278,7 @@ rootTest(
   `who writes into an owner's directory is its owner, and gains no privileges${needsRoot}`,
   async (t) => {
     const writes = { volumes: [`${place.dir}/data:/x`] };
-    const services = runnable(service(writes), nobody)["services"] as Record<string, JsonObject>;
+    const services = (await runnable(service(writes), nobody))["services"] as Record<string, JsonObject>;
     t.is(services["web"]?.["user"], owner);
     t.is(services["db"]?.["user"], undefined);
     t.deepEqual(services["db"]?.["security_opt"], ["no-new-privileges:true"]);
@@ -290,11 +290,11 @@ rootTest(
   },
 );
 
-test("what is printed is read back as it was, whatever is in the environment", (t) => {
+test("what is printed is read back as it was, whatever is in the environment", async (t) => {
   const document = { services: { web: { image: "a", command: ["$HOME", "$$", "${X:-y}", "a$$b"] } } };
   const printed = printDocument(document);
   t.false(/(^|[^$])(\$\$)*\$[^$]/.test(printed));
-  t.deepEqual(readResolved(printed, "compose.yaml"), document);
+  t.deepEqual(await readResolved(printed, "compose.yaml"), document);
 });
 
 const escapes: [name: string, document: object, message: RegExp][] = [

@@ -2,7 +2,6 @@
 import { posix } from "node:path";
 import type { JsonObject, JsonValue } from "../../lib/json.ts";
 import type { RestartPolicy } from "../../packages/manifest.ts";
-import { readYaml } from "../../packages/yaml-document.ts";
 import { invalid } from "./compose-sources.ts";
 import { isSet, listOf, mapTexts, pairsOf, recordOf, textOf, textsOf } from "./compose-values.ts";
 import { serviceClaims } from "./service-claims.ts";
@@ -10,7 +9,8 @@ import { serviceClaims } from "./service-claims.ts";
 const bounds = { maxBytes: 4 * 1024 * 1024, maxTokens: 400_000, maxDepth: 64, maxValues: 200_000 };
 
 /** What was printed, with `$$` read as the `$` that it stands for. @throws SvcError `package_invalid` */
-export function readResolved(text: string, file: string): JsonObject {
+export async function readResolved(text: string, file: string): Promise<JsonObject> {
+  const { readYaml } = await import("../../packages/yaml-document.ts");
   const result = readYaml(text, bounds);
   if ("problems" in result) throw invalid(file, result.problems.map(({ message }) => message).join("; "));
   return recordOf(mapTexts(result.document.value, (part) => part.replaceAll("$$", "$")));

@@ -72,7 +72,7 @@ export class ComposeProjects {
     }
     const identity = await identities.as(app.uid);
     await checkComposeSources(identity, app.directory, appTree.repo, file);
-    const resolved = readResolved(await this.#config(app, section, signal), file);
+    const resolved = await readResolved(await this.#config(app, section, signal), file);
     const project = runnableProject(resolved, {
       file,
       isClassic: await this.#options.command.isClassic(),

@@ -6,7 +6,6 @@ import { posix } from "node:path";
 import { SvcError } from "../../errors.ts";
 import type { Identity } from "../../identity/identity.ts";
 import type { JsonValue } from "../../lib/json.ts";
-import { readYaml } from "../../packages/yaml-document.ts";
 
 const bounds = { maxBytes: 512 * 1024, maxTokens: 60_000, maxDepth: 64, maxValues: 40_000 };
 const maxFiles = 32;
@@ -59,6 +58,7 @@ async function readDocument(identity: Reader, root: string, path: string, name: 
     if (!(error instanceof SvcError) || error.code === "unavailable") throw error;
     throw invalid(name, `it cannot be read: ${error.message}`);
   }
+  const { readYaml } = await import("../../packages/yaml-document.ts");
   const result = readYaml(bytes.toString(), bounds);
   if ("document" in result) return result.document.value;
   throw invalid(name, result.problems.map(({ line, message }) => `line ${line}: ${message}`).join("; "));
