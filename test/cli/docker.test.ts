@@ -71,7 +71,8 @@ const cases: CommandCase[] = [
   { args: ["events", "--type", "image", "--type", "volume"], stdout: / {2}image start {2}web\n/ },
   {
     args: ["prune", "images", "--dry-run"],
-    stdout: /^REMOVED +SIZE\nf{12} +2\.0 KiB\n\nSTAYS +WHY\ndemo:1 +the installed app "hello" runs it\n$/,
+    stdout:
+      /^WOULD BE REMOVED +SIZE\nf{12} +2\.0 KiB\n\nSTAYS +WHY\ndemo:1 +the installed app "hello" runs it\n$/,
     stderr: /^Would remove 1 item and free 2\.0 KiB\.\n$/,
   },
   {

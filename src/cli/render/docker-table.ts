@@ -132,10 +132,16 @@ export const networkColumns: readonly Column<Network>[] = [
   { title: "INTERNAL", value: ({ internal }) => (internal ? "yes" : "") },
 ];
 
-export const prunedColumns: readonly Column<PruneResult["removed"][number]>[] = [
-  { title: "REMOVED", value: ({ id, name }) => name || shortId(id), shrinkTo: 16 },
-  { title: "SIZE", value: ({ sizeBytes }) => formatBytes(sizeBytes), align: "right" },
-];
+export function prunedColumns(dryRun: boolean): Column<PruneResult["removed"][number]>[] {
+  return [
+    {
+      title: dryRun ? "WOULD BE REMOVED" : "REMOVED",
+      value: ({ id, name }) => name || shortId(id),
+      shrinkTo: 16,
+    },
+    { title: "SIZE", value: ({ sizeBytes }) => formatBytes(sizeBytes), align: "right" },
+  ];
+}
 
 export const skippedColumns: readonly Column<PruneResult["skipped"][number]>[] = [
   { title: "STAYS", value: ({ id, name }) => name || shortId(id), shrinkTo: 16 },

@@ -64,7 +64,7 @@ async function show(context: CommandContext, result: PruneResult): Promise<void>
   if (context.json) return context.printJson(result);
   const { removed, skipped, freedBytes, dryRun } = result;
   const style = context.tableStyle;
-  if (removed.length > 0) await context.print(renderTable(prunedColumns, removed, style));
+  if (removed.length > 0) await context.print(renderTable(prunedColumns(dryRun), removed, style));
   if (skipped.length > 0) await context.print(`\n${renderTable(skippedColumns, skipped, style)}`);
   const items = `${removed.length} ${removed.length === 1 ? "item" : "items"}`;
   if (removed.length === 0) context.note("There is nothing to remove.");
