@@ -12,12 +12,12 @@ for (const uid of [65534, 5]) {
   rootTest(`an app of uid ${uid} has its owner's groups and no privileges (root only)`, async (t) => {
     await using fixture = await Fixture.create();
     const app = await fixture.shell(
-      "id -u; id -g; id -G; grep -E 'NoNewPrivs|Cap(Inh|Prm|Eff|Bnd|Amb)' /proc/self/status; exec sleep 1000",
+      "id -u; id -g; id -G; grep -E 'NoNewPrivs|Cap(Inh|Prm|Eff|Bnd|Amb)' /proc/self/status; echo done; exec sleep 1000",
       {},
       uid,
     );
     await fixture.runtime.start(app);
-    const [userId, groupId, groups, ...status] = await fixture.output(app);
+    const [userId, groupId, groups, ...status] = await fixture.outputUntil(app, "done");
     const { stdout } = await run("id", ["-G", String(uid)]);
     t.is(userId, String(uid));
     t.is(groups, stdout.trim());
@@ -36,13 +36,13 @@ test("an app gets a clean environment, descriptors 0 to 2, its directory, the us
   process.env["SVC_TEST_CANARY"] = "leaked";
   await using fixture = await Fixture.create();
   const app = await fixture.shell(
-    "env; echo; ls /proc/self/fd; pwd; umask; ps -o sid= -p $$ | tr -d ' '; echo $$; exec sleep 1000",
+    "env; echo; ls /proc/self/fd; pwd; umask; ps -o sid= -p $$ | tr -d ' '; echo $$; echo done; exec sleep 1000",
     {
       env: { MINE: "yes" },
     },
   );
   await fixture.runtime.start(app);
-  const output = await fixture.output(app);
+  const output = await fixture.outputUntil(app, "done");
   delete process.env["SVC_TEST_CANARY"];
   const environment = output.slice(0, output.indexOf(""));
   const names = environment.map((line) => line.split("=")[0] ?? "");

@@ -79,6 +79,15 @@ export class Fixture implements AsyncDisposable {
     return lines.filter((line) => line.stream === stream).map(({ text }) => text);
   }
 
+  /** What it has printed on stdout before the line `last`: a machine that is busy brings output late. */
+  async outputUntil(app: RunnableApp, last: string): Promise<string[]> {
+    const lines = await eventually(async () => {
+      const output = await this.output(app);
+      return output.at(-1) === last ? output : undefined;
+    });
+    return lines.slice(0, -1);
+  }
+
   async [Symbol.asyncDispose](): Promise<void> {
     for (const app of this.#apps) await this.runtime.stop(app);
     await this.runtime[Symbol.asyncDispose]();
