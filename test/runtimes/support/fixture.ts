@@ -81,7 +81,7 @@ export class Fixture implements AsyncDisposable {
 
   /** What it has printed on stdout before the line `last`: a machine that is busy brings output late. */
   async outputUntil(app: RunnableApp, last: string): Promise<string[]> {
-    const lines = await eventually(async () => {
+    const lines = await eventually(`the line "${last}"`, async () => {
       const output = await this.output(app);
       return output.at(-1) === last ? output : undefined;
     });
