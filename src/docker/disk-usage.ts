@@ -21,6 +21,10 @@ interface EngineDiskUsage {
 /** A record of the build cache. */
 export interface BuildCacheRecord {
   ID: string;
+  /** Id of the record that this one is made upon: it cannot go before this one. */
+  Parent?: string;
+  /** Newer engines tell several. */
+  Parents?: string[] | null;
   Description?: string;
   InUse: boolean;
   Shared: boolean;
@@ -127,7 +131,7 @@ export async function measureDisk(engine: EngineOperations, signal?: AbortSignal
     volumes: (usage.Volumes ?? [])
       .map((info) => ({ ...volumeRecord(info), sizeBytes: Math.max(0, info.UsageData?.Size ?? 0) }))
       .sort((a, b) => (a.name < b.name ? -1 : 1)),
-    buildCache: usage.BuildCache ?? [],
+    buildCache: (usage.BuildCache ?? []).sort((a, b) => (a.ID < b.ID ? -1 : 1)),
   };
 }
 

@@ -1,6 +1,6 @@
 /** What a prune removes and what it passes over, and why: decided before anything is removed (specification 4.3). */
 import type { PruneDockerRequestTarget } from "../../gen/svc/v1/words.ts";
-import type { DiskUsage } from "./disk-usage.ts";
+import type { BuildCacheRecord, DiskUsage } from "./disk-usage.ts";
 import type { Protection } from "./protection.ts";
 
 export interface PruneItem {
@@ -78,15 +78,36 @@ function planVolumes(danglingOnly: boolean, disk: DiskUsage, protection: Protect
   );
 }
 
-function planBuildCache(danglingOnly: boolean, disk: DiskUsage): PrunePlan {
-  const unused = disk.buildCache.filter(({ InUse, Shared }) => !InUse && !(danglingOnly && Shared));
-  const items = unused.map(({ ID, Description = "", Size }) => ({
-    id: ID,
-    name: Description,
-    sizeBytes: Size,
-    handles: [ID],
-  }));
-  return { remove: items, skip: [] };
+/** Children first: the builder gives no record up that another is made upon. */
+function planBuildCache(danglingOnly: boolean, { buildCache }: DiskUsage): PrunePlan {
+  const left = new Map(buildCache.map((record) => [record.ID, record]));
+  const isUnused = ({ InUse, Shared }: BuildCacheRecord): boolean => !InUse && !(danglingOnly && Shared);
+  const remove: PruneItem[] = [];
+  for (;;) {
+    const parents = new Set([...left.values()].flatMap(parentsOf));
+    const next = [...left.values()].filter((record) => isUnused(record) && !parents.has(record.ID));
+    if (next.length === 0) break;
+    for (const record of next) {
+      left.delete(record.ID);
+      remove.push(cacheItem(record));
+    }
+  }
+  const skip = [...left.values()]
+    .filter(isUnused)
+    .map(({ ID, Description = "" }) => ({
+      id: ID,
+      name: Description,
+      reason: "other build cache is made upon it",
+    }));
+  return { remove, skip };
+}
+
+function parentsOf({ Parent = "", Parents }: BuildCacheRecord): readonly string[] {
+  return Parents ?? (Parent === "" ? [] : Parent.split(" "));
+}
+
+function cacheItem({ ID, Description = "", Size }: BuildCacheRecord): PruneItem {
+  return { id: ID, name: Description, sizeBytes: Size, handles: [ID] };
 }
 
 function split(items: readonly PruneItem[], reasons: ReadonlyMap<string, string>): PrunePlan {

@@ -1,4 +1,5 @@
 /** Carries a prune plan out, one item at a time; a dry run stops after the plan. */
+import type Dockerode from "dockerode";
 import { SvcError } from "../errors.ts";
 import type { PruneDockerRequestTarget } from "../../gen/svc/v1/words.ts";
 import type { DiskMeter, DiskUsage } from "./disk-usage.ts";
@@ -84,16 +85,23 @@ export class Pruner {
       async (docker) => {
         if (target === "images") await docker.getImage(handle).remove();
         else if (target === "volumes") await docker.getVolume(handle).remove();
-        else {
-          const filters = JSON.stringify({ id: { [handle]: true } });
-          const answer = (await docker.pruneBuilder({ all: true, filters } as object)) as {
-            CachesDeleted?: string[] | null;
-          };
-          return answer.CachesDeleted?.includes(handle) ?? false;
-        }
+        else return pruneCacheRecord(docker, handle);
         return true;
       },
       { timeoutMs: itemTimeoutMs },
     );
   }
+}
+
+/** dockerode's own method would pass no filter on, and so remove the whole cache. @returns whether it is gone */
+async function pruneCacheRecord({ modem }: Dockerode, id: string): Promise<boolean> {
+  const { promise, resolve, reject } = Promise.withResolvers<unknown>();
+  const options = { all: true, filters: JSON.stringify({ id: [id] }) };
+  const request = { path: "/build/prune?", method: "POST", statusCodes: { 200: true }, options };
+  modem.dial(request, (error, answer) => {
+    if (error === null) resolve(answer);
+    else reject(error);
+  });
+  const { CachesDeleted } = (await promise) as { CachesDeleted?: string[] | null };
+  return CachesDeleted?.includes(id) ?? false;
 }

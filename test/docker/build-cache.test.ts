@@ -1,0 +1,76 @@
+/** The build cache of a real builder: measured, planned, pruned. */
+import { execFile } from "node:child_process";
+import { mkdtemp, writeFile } from "node:fs/promises";
+import { join } from "node:path";
+import { Readable } from "node:stream";
+import { promisify } from "node:util";
+import { createDockerEngine } from "../../src/docker/engine.ts";
+import { DockerHost } from "../../src/docker/docker-host.ts";
+import { EngineEvents } from "../../src/docker/events.ts";
+import { EngineState } from "../../src/docker/engine-state.ts";
+import { engineRequest } from "../support/docker-request.ts";
+import { dockerTest, needsDocker, sharedEngine } from "../support/docker-test.ts";
+import type { TestEngine } from "../support/docker.ts";
+
+const shared = sharedEngine();
+
+/** Builds an image of two layers with BuildKit; its cache stays. */
+async function build(engine: TestEngine, name: string): Promise<void> {
+  const dir = await mkdtemp(join(engine.dir, "context-"));
+  await writeFile(join(dir, "Dockerfile"), "FROM scratch\nCOPY a /a\nCOPY b /b\n");
+  await writeFile(join(dir, "a"), name);
+  await writeFile(join(dir, "b"), `${name} too`);
+  const { stdout } = await promisify(execFile)("tar", ["-c", "-C", dir, "."], { encoding: "buffer" });
+  const uploadPath = `/build?version=2&buildid=upload-request:${name}`;
+  const query = new URLSearchParams({
+    version: "2",
+    t: `${name}:1`,
+    remote: "upload-request",
+    buildid: name,
+  });
+  const [, built] = await Promise.all([
+    engineRequest(engine.socket, "POST", uploadPath, Readable.from([stdout])),
+    engine.request("POST", `/build?${query.toString()}`),
+  ]);
+  built.expect(200);
+}
+
+async function cacheIds(engine: TestEngine): Promise<string[]> {
+  const { BuildCache } = (await engine.request("GET", "/system/df")).expect(200) as {
+    BuildCache: { ID: string }[] | null;
+  };
+  return (BuildCache ?? []).map(({ ID }) => ID).toSorted();
+}
+
+for (const danglingOnly of [true, false]) {
+  const what = danglingOnly ? "what nothing shares of it" : "all of it";
+  dockerTest(`a prune of the build cache removes ${what}, as its dry run says${needsDocker}`, async (t) => {
+    const engine = shared();
+    await using resources = new AsyncDisposableStack();
+    const client = resources.use(createDockerEngine({ socket: engine.socket }));
+    const events = resources.use(new EngineEvents({ engine: client }));
+    const state = resources.use(new EngineState({ engine: client, events }));
+    const apps = { revision: 1, ids: () => [], needs: () => Promise.resolve(new Map()) };
+    const host = new DockerHost({ engine: client, events, state, storeId: "ours", apps });
+    const signal = AbortSignal.timeout(60_000);
+
+    await build(engine, danglingOnly ? "one" : "two");
+    const before = await cacheIds(engine);
+    t.true(before.length >= 3);
+    const usage = await host.diskUsage(signal);
+    t.is(usage.buildCache?.count, before.length);
+    const plan = await host.prune({ target: "build_cache", danglingOnly, dryRun: true }, signal);
+    t.deepEqual(await cacheIds(engine), before, "a dry run removes nothing");
+    const done = await host.prune({ target: "build_cache", danglingOnly, dryRun: false }, signal);
+    t.deepEqual(done, plan);
+    t.deepEqual(done.skipped, []);
+    t.true(done.removed.length > 0);
+    const gone = new Set(done.removed.map(({ id }) => id));
+    t.deepEqual(
+      await cacheIds(engine),
+      before.filter((id) => !gone.has(id)),
+    );
+    if (!danglingOnly) t.is(gone.size, before.length);
+    t.true(done.removed.every(({ sizeBytes }) => sizeBytes >= 0));
+  });
+}
