@@ -31,6 +31,31 @@ test("exit code, signal, output and lines", async (t) => {
   t.like(await user.runCommand(["sh", "-c", "kill -9 $$"]), { exitCode: null, signal: "SIGKILL" });
 });
 
+test("a process without environment ends with a run that is cut short, also in a session of its own", async (t) => {
+  await using world = await createWorld();
+  const { app, user } = world;
+  const controller = new AbortController();
+  const script = "setsid env -i sh -c 'echo $$ > stray; exec sleep 300' & sleep 300";
+  const refused = t.throwsAsync(
+    user.runCommand(["sh", "-c", script], { cwd: app, signal: controller.signal }),
+  );
+  await eventually(t, "it is there", async () => isAlive(await strayPid(app)));
+  controller.abort();
+  await refused;
+  t.false(await isAlive(await strayPid(app)));
+});
+
+test("a process without environment ends with its session, also in a group of its own", async (t) => {
+  await using world = await createWorld();
+  const { app, user } = world;
+  // timeout(1) makes a group of its own.
+  const script =
+    "env -i PATH=$PATH timeout 300 sh -c 'echo $$ > stray; exec sleep 300' & while [ ! -s stray ]; do sleep 0.01; done";
+  t.is((await user.runCommand(["sh", "-c", script], { cwd: app })).exitCode, 0);
+  t.true((await strayPid(app)) > 0);
+  t.false(await isAlive(await strayPid(app)));
+});
+
 test("merged output comes in the order of the writes, and /dev/stderr can be opened", async (t) => {
   await using world = await createWorld();
   const { user } = world;

@@ -5,6 +5,7 @@ import { setTimeout as sleep } from "node:timers/promises";
 import { openMergedPipe } from "./merged-pipe.mjs";
 import { hasCode } from "./request-error.mjs";
 import { killRuns, runIdVariable } from "./run-cookie.mjs";
+import { RunFamily } from "./run-family.mjs";
 import { spawnSession } from "./spawn.mjs";
 
 /** Milliseconds between SIGTERM and SIGKILL. */
@@ -47,7 +48,12 @@ export async function runToEnd({ runId, ...program }, streams, signal) {
       child.once("exit", (exitCode, signalName) => resolve({ exitCode, signal: signalName }));
     }
   });
-  const stop = () => void terminate(child, ended.signal);
+  const family = child.pid === undefined ? undefined : new RunFamily(child.pid);
+  const stop = () => {
+    // Who loses their parents to the signal is nobody's descendant any more.
+    family?.look();
+    void terminate(child, ended.signal);
+  };
   signal.addEventListener("abort", stop, { once: true });
   if (signal.aborted) stop();
   if (child.pid !== undefined) streams.started?.(child.pid);
@@ -60,6 +66,7 @@ export async function runToEnd({ runId, ...program }, streams, signal) {
     const result = await exit;
     ended.abort();
     signalGroup(child, "SIGKILL");
+    await family?.kill();
     await killRuns([runId]);
     await Promise.race([reading, sleep(drainMs, undefined, { ref: false })]);
     signal.throwIfAborted();
