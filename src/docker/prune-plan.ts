@@ -92,13 +92,11 @@ function planBuildCache(danglingOnly: boolean, { buildCache }: DiskUsage): Prune
       remove.push(cacheItem(record));
     }
   }
-  const skip = [...left.values()]
-    .filter(isUnused)
-    .map(({ ID, Description = "" }) => ({
-      id: ID,
-      name: Description,
-      reason: "other build cache is made upon it",
-    }));
+  const skip = [...left.values()].filter(isUnused).map(({ ID, Description = "" }) => ({
+    id: ID,
+    name: Description,
+    reason: "other build cache is made upon it",
+  }));
   return { remove, skip };
 }
 
