@@ -21,7 +21,7 @@ for (const [words, expected] of [
   [["st"], ["status", "stats", "stacks"]],
   [
     ["app", "re"],
-    ["restart", "remove"],
+    ["restart", "repull", "remove"],
   ],
   [["app", "logs", "--fo"], ["--follow"]],
   [["app", "logs", "--tail", ""], []],
