@@ -1,7 +1,7 @@
 /**
  * Finds what a command left behind. A child that forks twice and calls setsid(2) leaves its group, its session and its
- * ancestors; the environment that it was started with still names the run. (One that wipes its environment escapes: only
- * a cgroup would hold that.)
+ * ancestors; the environment that it was started with still names the run. (One that wipes its
+ * environment too escapes when its ancestors are gone: only a cgroup would hold that; see run-family.mjs.)
  */
 import { readFileSync, readdirSync } from "node:fs";
 import { setTimeout as sleep } from "node:timers/promises";
