@@ -1,8 +1,7 @@
 /** What the contract cannot say of a job: each broken rule is one violation of one field, all of them at once. */
 import { create, type MessageInitShape } from "@bufbuild/protobuf";
 import test from "ava";
-import type {
-  ScheduleActionSchema} from "../../gen/svc/v1/schedule_pb.ts";
+import type { ScheduleActionSchema } from "../../gen/svc/v1/schedule_pb.ts";
 import {
   UpsertScheduleRequestSchema,
   type ScheduleAction,

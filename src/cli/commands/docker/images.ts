@@ -16,7 +16,10 @@ export function addImagesCommand(parent: Command, run: RunCommand): void {
 async function list(context: CommandContext): Promise<void> {
   const answer = await context.call(calls.listImages, {});
   if (context.json) return context.printJson(answer);
-  if (answer.images.length === 0) { context.note("There are no images."); return; }
+  if (answer.images.length === 0) {
+    context.note("There are no images.");
+    return;
+  }
   const columns = imageColumns(context.host.now());
   return context.print(renderTable(columns, answer.images, context.tableStyle));
 }

@@ -16,7 +16,10 @@ export function addVolumesCommand(parent: Command, run: RunCommand): void {
 async function list(context: CommandContext): Promise<void> {
   const answer = await context.call(calls.listVolumes, {});
   if (context.json) return context.printJson(answer);
-  if (answer.volumes.length === 0) { context.note("There are no volumes."); return; }
+  if (answer.volumes.length === 0) {
+    context.note("There are no volumes.");
+    return;
+  }
   const columns = volumeColumns(context.host.now());
   return context.print(renderTable(columns, answer.volumes, context.tableStyle));
 }
