@@ -24,7 +24,8 @@ for (const [id, { directory }] of Object.entries(index.packages)) {
   test(`${id} has a manifest of that id`, async (t) => {
     const manifest = await parser.parse(await readFile(join(examples, directory, "svc.yaml"), "utf8"));
     t.is(manifest.id, id);
-    t.is(String(manifest.runtime.kind), runtimes[id] ?? "process");
+    const { kind }: { kind: string } = manifest.runtime;
+    t.is(kind, runtimes[id] ?? "process");
   });
 }
 
