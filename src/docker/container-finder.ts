@@ -44,9 +44,15 @@ export class ContainerFinder {
   }
 
   async #ambiguous(prefix: string): Promise<SvcError> {
-    const { containers } = await this.#state.containers();
-    const matches = containers.filter(({ id }) => id.startsWith(prefix));
-    const named = matches.slice(0, maxNamed).map(({ id, name }) => `${name} (${id.slice(0, 12)})`);
+    // The engine again: our own picture may not have the one that came a moment ago.
+    const containers = await this.#engine.call("list containers", (docker) =>
+      docker.listContainers({ all: true }),
+    );
+    const matches = containers.filter(({ Id }) => Id.startsWith(prefix));
+    const named = matches.slice(0, maxNamed).map(({ Id, Names }) => {
+      const name = Names[0]?.slice(1) ?? "no name";
+      return `${name} (${Id.slice(0, 12)})`;
+    });
     const more = matches.length > maxNamed ? ` and ${matches.length - maxNamed} more` : "";
     const which = `"${prefix}" begins several ids, such as ${named.join(", ")}${more}`;
     return invalidField("container", `${which}: give more of it`);
