@@ -9,6 +9,7 @@ import { strayMount } from "./bind-verification.ts";
 import { endOf, isUpState, statusOf, stoppedStatus } from "./container-status.ts";
 import { PortProbe, portHealthSpec } from "./port-probe.ts";
 import type { RunnableApp, RuntimeStatus } from "./runtime.ts";
+import { StatusChanges } from "./status-changes.ts";
 
 /** The label that tells the containers of one configuration, image and version from those of others. */
 export const releaseLabel = "svc.release";
@@ -57,11 +58,12 @@ export class ContainerApp {
   /** Why it was ended by svc. */
   #breach: string | undefined;
   #onDeath: ((containerId: string) => void) | undefined;
-  readonly #waiting = new Set<() => void>();
+  readonly #changes: StatusChanges;
 
   constructor(id: string, options: ContainerAppOptions) {
     this.id = id;
     this.#options = options;
+    this.#changes = new StatusChanges(id);
   }
 
   get status(): RuntimeStatus {
@@ -290,18 +292,7 @@ export class ContainerApp {
    * @throws SvcError `start_failed`, `deadline_exceeded`, `canceled`
    */
   async waitHealthy(timeoutMs: number, signal?: AbortSignal): Promise<void> {
-    const deadline = AbortSignal.timeout(timeoutMs);
-    const either = signal ? AbortSignal.any([signal, deadline]) : deadline;
-    while (!this.#isHealthy()) {
-      if (either.aborted) throw waitEnded(this.id, timeoutMs, signal);
-      const change = Promise.withResolvers<undefined>();
-      const wake = (): void => change.resolve(undefined);
-      this.#waiting.add(wake);
-      either.addEventListener("abort", wake, { once: true });
-      await change.promise;
-      this.#waiting.delete(wake);
-      either.removeEventListener("abort", wake);
-    }
+    await this.#changes.until(() => this.#isHealthy(), timeoutMs, signal);
   }
 
   #isHealthy(): boolean {
@@ -405,7 +396,7 @@ export class ContainerApp {
     const status = this.#currentStatus();
     if (isDeepStrictEqual(status, this.#status)) return;
     this.#status = status;
-    for (const wake of this.#waiting) wake();
+    this.#changes.announce();
     this.#options.onChange();
   }
 
@@ -437,10 +428,4 @@ function unlessStatus(...codes: number[]): (error: unknown) => void {
   return (error) => {
     if (!codes.includes((error as { statusCode?: number }).statusCode ?? 0)) throw error;
   };
-}
-
-function waitEnded(id: string, timeoutMs: number, signal: AbortSignal | undefined): SvcError {
-  return signal?.aborted === true
-    ? new SvcError("canceled", "canceled", `waiting for app "${id}" was canceled`)
-    : new SvcError("deadline_exceeded", "deadline_exceeded", `app "${id}" took longer than ${timeoutMs} ms`);
 }

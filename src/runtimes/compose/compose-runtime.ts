@@ -2,7 +2,6 @@
 import { relative } from "node:path";
 import { appLabel, appLabels, storeLabel } from "../../docker/attribution.ts";
 import { DiskMeter } from "../../docker/disk-usage.ts";
-import { SvcError } from "../../errors.ts";
 import type { Identities } from "../../identity/identity.ts";
 import { ContainerApps, type ContainerAppsOptions } from "../container-apps.ts";
 import { AppImages, type CredentialsOf } from "../docker/app-images.ts";
@@ -17,6 +16,7 @@ import type {
   RuntimeUsage,
   RuntimeWork,
 } from "../runtime.ts";
+import { appNotRunning } from "../status-changes.ts";
 import { ComposeCommand } from "./compose-command.ts";
 import type { RunnableProject } from "./compose-document.ts";
 import { ComposeImages } from "./compose-images.ts";
@@ -132,9 +132,7 @@ export class ComposeRuntime implements AppRuntime {
 
   async waitHealthy(id: string, timeoutMs: number, signal?: AbortSignal): Promise<void> {
     const app = this.#apps.find(id);
-    if (app === undefined) {
-      throw new SvcError("failed_precondition", "app_not_running", `app "${id}" does not run`);
-    }
+    if (app === undefined) throw appNotRunning(id);
     await app.waitHealthy(timeoutMs, signal);
   }
 

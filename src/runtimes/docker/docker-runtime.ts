@@ -14,6 +14,7 @@ import type {
   RuntimeUsage,
   RuntimeWork,
 } from "../runtime.ts";
+import { appNotRunning } from "../status-changes.ts";
 import { AppImages, type CredentialsOf } from "./app-images.ts";
 import { containerConfig, type ContainerConfig } from "./container-config.ts";
 import { createClaims } from "./create-claims.ts";
@@ -95,9 +96,7 @@ export class DockerRuntime implements AppRuntime {
 
   async waitHealthy(id: string, timeoutMs: number, signal?: AbortSignal): Promise<void> {
     const app = this.#apps.find(id);
-    if (app === undefined) {
-      throw new SvcError("failed_precondition", "app_not_running", `app "${id}" does not run`);
-    }
+    if (app === undefined) throw appNotRunning(id);
     await app.waitHealthy(timeoutMs, signal);
   }
 

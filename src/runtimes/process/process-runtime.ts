@@ -4,6 +4,7 @@
 import { SvcError } from "../../errors.ts";
 import { baseEnvironment, systemDirs } from "../../identity/launch.ts";
 import type { AppRuntime, LogChunk, RunnableApp, RuntimeLimit, RuntimeUsage } from "../runtime.ts";
+import { appNotRunning } from "../status-changes.ts";
 import { logFileStart } from "./log-files.mjs";
 import { parseRecords } from "./log-lines.ts";
 import { ProcessSampler } from "./process-sampler.ts";
@@ -87,9 +88,7 @@ export class ProcessRuntime implements AppRuntime {
 
   async waitHealthy(id: string, timeoutMs: number, signal?: AbortSignal): Promise<void> {
     const app = this.#apps.get(id);
-    if (app === undefined) {
-      throw new SvcError("failed_precondition", "app_not_running", `app "${id}" does not run`);
-    }
+    if (app === undefined) throw appNotRunning(id);
     await app.waitHealthy(timeoutMs, signal);
   }
 

@@ -4,6 +4,7 @@ import { SvcError } from "../../errors.ts";
 import type { Identities, Identity } from "../../identity/identity.ts";
 import { readProcessIdentity } from "../../lib/process-identity.ts";
 import type { RunnableApp } from "../runtime.ts";
+import { StatusChanges } from "../status-changes.ts";
 import type { Cgroups } from "./cgroup.ts";
 import { neverStarted, statusOf, type ProcessStatus } from "./process-status.ts";
 import type { ProcessSpec } from "./process-spec.ts";
@@ -51,7 +52,7 @@ export class SupervisedApp {
   readonly ref: ProcessAppRef;
   readonly #options: SupervisionOptions;
   readonly #onChange: (status: ProcessStatus) => void;
-  readonly #waiting = new Set<() => void>();
+  readonly #changes: StatusChanges;
   #status: ProcessStatus = neverStarted;
   #state: SupervisorState | undefined;
   #connection: SupervisorConnection | undefined;
@@ -62,6 +63,7 @@ export class SupervisedApp {
   constructor(ref: ProcessAppRef, options: SupervisionOptions, onChange: (status: ProcessStatus) => void) {
     this.ref = ref;
     this.#options = options;
+    this.#changes = new StatusChanges(ref.id);
     this.#onChange = onChange;
   }
 
@@ -106,7 +108,7 @@ export class SupervisedApp {
     log("supervisor started", { app: id, pid });
 
     await this.#meetSupervisor(owner, runId, pid);
-    await this.#until(() => {
+    await this.#changes.until(() => {
       const state = this.#state;
       if (state?.runId !== runId) return false;
       const isOver = state.final || this.#connection === undefined;
@@ -153,7 +155,7 @@ export class SupervisedApp {
   async waitHealthy(timeoutMs: number, signal?: AbortSignal): Promise<void> {
     const { id } = this.ref;
     const restartsBefore = this.#status.restarts;
-    await this.#until(
+    await this.#changes.until(
       () => {
         const { state, health, restarts, reason } = this.#status;
         const ended = state !== "RUNNING" && state !== "STARTING";
@@ -161,7 +163,7 @@ export class SupervisedApp {
           const why = health === "unhealthy" ? "its health check fails" : reason;
           throw startFailed(id, { ...this.#state, reason: why });
         }
-        return (state === "RUNNING" && (health === "none" || health === "healthy")) || undefined;
+        return state === "RUNNING" && (health === "none" || health === "healthy");
       },
       timeoutMs,
       signal,
@@ -219,7 +221,7 @@ export class SupervisedApp {
     const connection = this.#connection;
     try {
       await connection?.request({ cmd: "stop", graceMs });
-      await this.#until(() => this.#connection !== connection, graceMs + END_MARGIN_MS);
+      await this.#changes.until(() => this.#connection !== connection, graceMs + END_MARGIN_MS);
     } catch (error) {
       this.#options.log("a supervisor did not stop its app", { app: this.ref.id, error });
       this.#connection = undefined;
@@ -256,7 +258,7 @@ export class SupervisedApp {
       this.#become({ ...this.#status, state: "UNKNOWN", reason: "what became of it cannot be told" });
     } finally {
       if (this.#connection === connection) this.#connection = undefined;
-      this.#wake();
+      this.#changes.announce();
     }
   }
 
@@ -368,41 +370,9 @@ export class SupervisedApp {
 
   #become(status: ProcessStatus): void {
     this.#status = status;
-    this.#wake();
+    this.#changes.announce();
     this.#onChange(status);
   }
-
-  #wake(): void {
-    for (const wake of this.#waiting) wake();
-  }
-
-  /** Waits until `check` gives something, asking at each change; what it throws is thrown. */
-  async #until<T>(
-    check: () => T | undefined,
-    timeoutMs: number,
-    signal?: AbortSignal,
-  ): Promise<NonNullable<T>> {
-    const deadline = AbortSignal.timeout(timeoutMs);
-    const either = signal ? AbortSignal.any([signal, deadline]) : deadline;
-    for (;;) {
-      const change = Promise.withResolvers<undefined>();
-      const wake = (): void => change.resolve(undefined);
-      const result = check();
-      if (result) return result;
-      if (either.aborted) throw waitEnded(this.ref.id, timeoutMs, signal);
-      this.#waiting.add(wake);
-      either.addEventListener("abort", wake, { once: true });
-      await change.promise;
-      this.#waiting.delete(wake);
-      either.removeEventListener("abort", wake);
-    }
-  }
-}
-
-function waitEnded(id: string, timeoutMs: number, signal: AbortSignal | undefined): SvcError {
-  return signal?.aborted === true
-    ? new SvcError("canceled", "canceled", `waiting for app "${id}" was canceled`)
-    : new SvcError("deadline_exceeded", "deadline_exceeded", `app "${id}" took longer than ${timeoutMs} ms`);
 }
 
 function startFailed(id: string, { exits, reason }: SupervisorState): SvcError<"start_failed"> {
