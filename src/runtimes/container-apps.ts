@@ -8,6 +8,7 @@ import type { EngineEvents } from "../docker/events.ts";
 import { mapBounded } from "../lib/map-bounded.ts";
 import { ContainerApp, type ContainerAppOptions } from "./container-app.ts";
 import { sampleApps } from "./container-usage.ts";
+import { limitsOf } from "./limits.ts";
 import type { RunnableApp, RuntimeLimit, RuntimeUsage } from "./runtime.ts";
 
 export interface ContainerAppsOptions extends Omit<ContainerAppOptions, "lastLines" | "onChange"> {
@@ -115,13 +116,8 @@ export class ContainerApps implements Disposable {
     return sampleApps(this.#options, new Map(running), signal);
   }
 
-  limits({ manifest: { limits } }: RunnableApp): RuntimeLimit[] {
-    const all = [
-      { name: "memory", value: limits.memoryBytes, enforced: this.#enforces.memory },
-      { name: "cpus", value: limits.cpus, enforced: this.#enforces.cpus },
-      { name: "open_files", value: limits.openFiles, enforced: true },
-    ] as const;
-    return all.flatMap(({ value, ...limit }) => (value === undefined ? [] : [{ ...limit, value }]));
+  limits(app: RunnableApp): RuntimeLimit[] {
+    return limitsOf(app, this.#enforces);
   }
 
   async #lastLines(container: ContainerRecord): Promise<string[]> {

@@ -3,6 +3,7 @@
  */
 import { SvcError } from "../../errors.ts";
 import { baseEnvironment, systemDirs } from "../../identity/launch.ts";
+import { limitsOf } from "../limits.ts";
 import type { AppRuntime, LogChunk, RunnableApp, RuntimeLimit, RuntimeUsage } from "../runtime.ts";
 import { appNotRunning } from "../status-changes.ts";
 import { logFileStart } from "./log-files.mjs";
@@ -111,14 +112,8 @@ export class ProcessRuntime implements AppRuntime {
     this.#changed.delete(id);
   }
 
-  limits({ manifest: { limits } }: RunnableApp): RuntimeLimit[] {
-    const enforces = this.#options.cgroups?.enforces ?? { memory: false, cpus: false };
-    const all = [
-      { name: "memory", value: limits.memoryBytes, enforced: enforces.memory },
-      { name: "cpus", value: limits.cpus, enforced: enforces.cpus },
-      { name: "open_files", value: limits.openFiles, enforced: true },
-    ] as const;
-    return all.flatMap(({ value, ...limit }) => (value === undefined ? [] : [{ ...limit, value }]));
+  limits(app: RunnableApp): RuntimeLimit[] {
+    return limitsOf(app, this.#options.cgroups?.enforces ?? { memory: false, cpus: false });
   }
 
   /** Memory is the proportional set size of all processes together; a network share cannot be told. */
