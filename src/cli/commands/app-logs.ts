@@ -1,7 +1,7 @@
 /** `svc app logs`: the end of a log, and what comes after it. */
-import { InvalidArgumentError } from "commander";
 import type { Command } from "commander";
 import type { CommandContext } from "../context.ts";
+import { parseCount } from "../option-values.ts";
 import type { RunCommand } from "../program.ts";
 import { escapeControls } from "../render/escape.ts";
 import { formatBytes } from "../render/units.ts";
@@ -19,7 +19,7 @@ export function addLogsCommand(parent: Command, run: RunCommand): void {
     .command("logs")
     .description("show the last lines of an app's log")
     .argument("<id>", "the app")
-    .option("-n, --tail <lines>", "how many lines, at most 100000", parseTail, 100)
+    .option("-n, --tail <lines>", "how many lines, at most 100000", parseCount(0, 100_000), 100)
     .option("-f, --follow", "go on with every new line, until Ctrl-C")
     .option("-t, --timestamps", "begin each line with its time")
     .addHelpText(
@@ -27,12 +27,6 @@ export function addLogsCommand(parent: Command, run: RunCommand): void {
       "\nOn a terminal, control characters in a log are shown as \\xNN. A pipe or a file gets the lines as they are.\n",
     )
     .action(run((context, id: string, options: LogsOptions) => showLogs(context, id, options)));
-}
-
-function parseTail(text: string): number {
-  const lines = Number(text);
-  if (!/^\d+$/.test(text) || lines > 100_000) throw new InvalidArgumentError("It must be 0 to 100000.");
-  return lines;
 }
 
 async function showLogs(context: CommandContext, id: string, options: LogsOptions): Promise<void> {

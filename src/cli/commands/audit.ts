@@ -1,10 +1,10 @@
 /** `svc audit`: who changed what. */
 import { setTimeout } from "node:timers/promises";
-import { InvalidArgumentError } from "commander";
 import type { Command } from "commander";
 import type { CommandContext } from "../context.ts";
 import { exitCodes } from "../exit-codes.ts";
 import { ReportedError } from "../failure.ts";
+import { parseCount, parseUid } from "../option-values.ts";
 import type { RunCommand } from "../program.ts";
 import { renderFields, renderTable } from "../render/table.ts";
 import { calls } from "../transport/calls.ts";
@@ -27,7 +27,7 @@ export function addAuditCommand(parent: Command, run: RunCommand): void {
   parent
     .command("audit")
     .description("show who changed what; needs root")
-    .option("-n, --limit <records>", "how many records, at most 100000", parseLimit, 20)
+    .option("-n, --limit <records>", "how many records, at most 100000", parseCount(1, 100_000), 20)
     .option("--method <name>", "only calls of this method, such as StartApp")
     .option("--uid <uid>", "only calls of this user id", parseUid)
     .option("--target <name>", "only calls about this, such as an app's id")
@@ -38,20 +38,6 @@ export function addAuditCommand(parent: Command, run: RunCommand): void {
       "\nRecords are listed newest last. With --json they come newest first, and with --follow one on each line.\n",
     )
     .action(run((context, options: AuditOptions) => showAudit(context, options)));
-}
-
-function parseLimit(text: string): number {
-  const limit = Number(text);
-  if (!/^\d+$/.test(text) || limit < 1 || limit > 100_000) {
-    throw new InvalidArgumentError("It must be 1 to 100000.");
-  }
-  return limit;
-}
-
-function parseUid(text: string): number {
-  const uid = Number(text);
-  if (!/^\d+$/.test(text) || uid > 2 ** 32 - 2) throw new InvalidArgumentError("It must be a user id.");
-  return uid;
 }
 
 async function showAudit(context: CommandContext, options: AuditOptions): Promise<void> {

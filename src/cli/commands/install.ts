@@ -8,6 +8,7 @@ import type { ReasonPayloads } from "../../errors.ts";
 import { acceptingLicenses } from "../accept-license.ts";
 import type { CommandContext } from "../context.ts";
 import { asSvcError } from "../failure.ts";
+import { collect } from "../option-values.ts";
 import type { RunCommand } from "../program.ts";
 import { choose, isInteractive } from "../prompt.ts";
 import { escapeControls } from "../render/escape.ts";
@@ -41,11 +42,6 @@ export function addInstallCommand(parent: Command, run: RunCommand): void {
     .option("--set <key=value>", "choose a setting; again for more; JSON values are taken as such", collect)
     .option("--start", "start the app when it is installed")
     .action(run((context, spec: string, options: InstallOptions) => install(context, spec, options)));
-}
-
-/** `--set a=1 --set b=2`: a list option would take the spec behind it, too. */
-function collect(value: string, earlier: readonly string[] = []): readonly string[] {
-  return [...earlier, value];
 }
 
 async function install(context: CommandContext, spec: string, options: InstallOptions): Promise<void> {

@@ -1,7 +1,7 @@
 /** `svc stats`: what running apps use, once or live. */
-import { InvalidArgumentError } from "commander";
 import type { Command } from "commander";
 import type { CommandContext } from "../context.ts";
+import { parseCount } from "../option-values.ts";
 import type { RunCommand } from "../program.ts";
 import { renderTable } from "../render/table.ts";
 import { formatBytes, formatPercent } from "../render/units.ts";
@@ -19,15 +19,8 @@ export function addStatsCommand(parent: Command, run: RunCommand): void {
     .description("show processor, memory, disk and network use of running apps")
     .argument("[id...]", "only these apps")
     .option("-w, --watch", "go on until Ctrl-C")
-    .option("--interval <seconds>", "least seconds between two samples, 1 to 3600", parseInterval, 1)
+    .option("--interval <seconds>", "least seconds between two samples, 1 to 3600", parseCount(1, 3600), 1)
     .action(run((context, ids: string[], options: StatsOptions) => showStats(context, ids, options)));
-}
-
-function parseInterval(text: string): number {
-  const seconds = Number(text);
-  if (!/^\d+$/.test(text) || seconds < 1 || seconds > 3600)
-    throw new InvalidArgumentError("It must be 1 to 3600.");
-  return seconds;
 }
 
 async function showStats(

@@ -1,7 +1,7 @@
 /** `svc token …`: the tokens with which scripts and the platform call the daemon over TCP. */
-import { InvalidArgumentError } from "commander";
 import type { Command } from "commander";
 import type { CommandContext } from "../context.ts";
+import { parseCount } from "../option-values.ts";
 import type { RunCommand } from "../program.ts";
 import { renderFields } from "../render/table.ts";
 import { formatDuration } from "../render/units.ts";
@@ -19,7 +19,7 @@ export function addTokenCommand(parent: Command, run: RunCommand): void {
   token
     .command("issue")
     .description("print a new access token: it may do everything but manage tokens and reboot")
-    .option("--ttl <seconds>", `lifetime, 1 to ${maxSecs} (default: 600)`, parseSecs(1))
+    .option("--ttl <seconds>", `lifetime, 1 to ${maxSecs} (default: 600)`, parseCount(1, maxSecs, "seconds"))
     .option("--label <text>", "what it is for, shown in the daemon's log")
     .addHelpText(
       "after",
@@ -31,7 +31,11 @@ export function addTokenCommand(parent: Command, run: RunCommand): void {
   token
     .command("rotate")
     .description("print a new primary token; the old one works for a while, access tokens end")
-    .option("--grace <seconds>", `how long the old one works, 0 to ${maxSecs} (default: 300)`, parseSecs(0))
+    .option(
+      "--grace <seconds>",
+      `how long the old one works, 0 to ${maxSecs} (default: 300)`,
+      parseCount(0, maxSecs, "seconds"),
+    )
     .action(run((context, options: RotateOptions) => rotate(context, options)));
   token
     .command("commit")
@@ -46,16 +50,6 @@ interface IssueOptions {
 
 interface RotateOptions {
   readonly grace?: number;
-}
-
-function parseSecs(least: number): (text: string) => number {
-  return (text) => {
-    const secs = Number(text);
-    if (!/^\d+$/.test(text) || secs < least || secs > maxSecs) {
-      throw new InvalidArgumentError(`It must be ${least} to ${maxSecs} seconds.`);
-    }
-    return secs;
-  };
 }
 
 const kinds: Readonly<Record<string, string>> = {

@@ -2,11 +2,11 @@
 import { Option } from "commander";
 import type { Command } from "commander";
 import type { CommandContext } from "../../context.ts";
+import { collect } from "../../option-values.ts";
 import type { RunCommand } from "../../program.ts";
 import { escapeCell } from "../../render/escape.ts";
 import { inLocalTime } from "../../render/instant.ts";
 import type { DockerEvent } from "../../transport/calls.ts";
-import { collect } from "../schedule/options.ts";
 
 export function addEventsCommand(parent: Command, run: RunCommand): void {
   parent

@@ -1,11 +1,11 @@
 /** `svc docker logs`: the end of a container's log, and what comes after it. */
 import type { Command } from "commander";
 import type { CommandContext } from "../../context.ts";
+import { parseCount } from "../../option-values.ts";
 import type { RunCommand } from "../../program.ts";
 import { escapeControls } from "../../render/escape.ts";
 import { calls } from "../../transport/calls.ts";
 import type { ContainerLogs } from "../../transport/calls.ts";
-import { parseCount } from "../schedule/options.ts";
 
 interface LogsOptions {
   readonly tail: number;

@@ -4,8 +4,7 @@ import type { CommandContext } from "../../context.ts";
 import type { RunCommand } from "../../program.ts";
 import { escapeControls } from "../../render/escape.ts";
 import { calls } from "../../transport/calls.ts";
-import type { OwnerOption } from "./jobs.ts";
-import { ownerOption } from "./options.ts";
+import { jobRef, ownerOption, type OwnerOption } from "./owner-option.ts";
 
 export function addCancelCommand(parent: Command, run: RunCommand): void {
   parent
@@ -16,8 +15,8 @@ export function addCancelCommand(parent: Command, run: RunCommand): void {
     .action(run((context, id: string, options: OwnerOption) => cancel(context, id, options)));
 }
 
-async function cancel(context: CommandContext, id: string, { owner }: OwnerOption): Promise<void> {
-  const run = await context.call(calls.cancelScheduleRun, { id, ...(owner !== undefined && { owner }) });
+async function cancel(context: CommandContext, id: string, options: OwnerOption): Promise<void> {
+  const run = await context.call(calls.cancelScheduleRun, jobRef(id, options));
   if (context.json) return context.printJson(run);
   return context.print(`${escapeControls(`Run ${run.id} of ${id} is ${run.status}`)}\n`);
 }

@@ -14,16 +14,15 @@ import type { Schedule, ScheduleRequest } from "../../transport/calls.ts";
 import { bareAction } from "./job-flags.ts";
 import { commandName, idsLike } from "./job-names.ts";
 import { listAllJobs } from "./jobs.ts";
-import { ownerOption } from "./options.ts";
+import { jobRef, ownerOption, type OwnerOption } from "./owner-option.ts";
 
-interface ImportOptions {
+interface ImportOptions extends OwnerOption {
   readonly system?: boolean;
   readonly app?: string;
   readonly prefix?: string;
   readonly dryRun?: boolean;
   readonly skipBad?: boolean;
   readonly disabled?: boolean;
-  readonly owner?: number;
 }
 
 /** A line that can be a job, and the job. */
@@ -120,8 +119,8 @@ async function plan(
   entries: readonly CrontabEntry[],
   options: ImportOptions,
 ): Promise<readonly Planned[]> {
-  const { app = "", prefix = "", owner, disabled = false } = options;
-  const uid = owner ?? context.host.uid;
+  const { app = "", prefix = "", disabled = false } = options;
+  const uid = options.owner ?? context.host.uid;
   const stored = (await listAllJobs(context)).filter((job) => job.owner_uid === uid);
   const taken = new Set(stored.map(({ id }) => id));
   const planned: Planned[] = [];
@@ -138,13 +137,12 @@ async function plan(
     planned.push({
       line,
       job: {
-        id,
+        ...jobRef(id, options),
         trigger,
         enabled: !disabled,
         time_zone: timeZone,
         comment,
         action,
-        ...(owner !== undefined && { owner }),
       },
     });
   }

@@ -2,12 +2,13 @@
 import { Option } from "commander";
 import type { Command } from "commander";
 import { UsageError } from "../../failure.ts";
+import { collect, parseCount, parseDuration } from "../../option-values.ts";
 import type { Schedule, ScheduleRequest } from "../../transport/calls.ts";
-import { collect, ownerOption, parseCount, parseDuration } from "./options.ts";
+import { ownerOption, type OwnerOption } from "./owner-option.ts";
 
 export type JobAction = NonNullable<Schedule["action"]>;
 
-export interface JobFlags {
+export interface JobFlags extends OwnerOption {
   readonly app?: string;
   readonly storage?: readonly string[];
   readonly keep?: number;
@@ -25,7 +26,6 @@ export interface JobFlags {
   readonly jitter?: number;
   readonly retries?: number;
   readonly catchUp?: string;
-  readonly owner?: number;
 }
 
 export function addJobFlags(command: Command): void {

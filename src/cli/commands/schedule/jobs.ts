@@ -4,11 +4,7 @@ import { asSvcError } from "../../failure.ts";
 import { escapeControls } from "../../render/escape.ts";
 import { calls } from "../../transport/calls.ts";
 import type { Schedule, ScheduleRequest } from "../../transport/calls.ts";
-
-/** Which job: `--owner` names another user's, for root. */
-export interface OwnerOption {
-  readonly owner?: number;
-}
+import { jobRef, type OwnerOption } from "./owner-option.ts";
 
 /** @param managedBy only jobs of this owner; empty for the operator's, undefined for all */
 export async function listAllJobs(context: CommandContext, managedBy?: string): Promise<readonly Schedule[]> {
@@ -27,8 +23,8 @@ export async function listAllJobs(context: CommandContext, managedBy?: string): 
 }
 
 /** @throws SvcError `not_found` */
-export function getJob(context: CommandContext, id: string, { owner }: OwnerOption): Promise<Schedule> {
-  return context.call(calls.getSchedule, { id, ...(owner !== undefined && { owner }) });
+export function getJob(context: CommandContext, id: string, owner: OwnerOption): Promise<Schedule> {
+  return context.call(calls.getSchedule, jobRef(id, owner));
 }
 
 /** The job of that id; undefined when there is none. */
@@ -46,7 +42,7 @@ export async function findJob(
 }
 
 /** What to send so that a stored job stays as it is, its `managed_by` claimed (D22). */
-export function requestOf(job: Schedule, { owner }: OwnerOption): ScheduleRequest {
+export function requestOf(job: Schedule, owner: OwnerOption): ScheduleRequest {
   const {
     owner_uid: _uid,
     owner: _name,
@@ -56,7 +52,7 @@ export function requestOf(job: Schedule, { owner }: OwnerOption): ScheduleReques
     skips: _skips,
     ...kept
   } = job;
-  return { ...kept, ...(owner !== undefined && { owner }) };
+  return { ...kept, ...jobRef(job.id, owner) };
 }
 
 /** Says that the platform will write over what a person changes, where it will. */

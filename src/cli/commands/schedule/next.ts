@@ -2,12 +2,12 @@
 import type { Command } from "commander";
 import type { CommandContext } from "../../context.ts";
 import { UsageError } from "../../failure.ts";
+import { parseCount } from "../../option-values.ts";
 import type { RunCommand } from "../../program.ts";
 import { escapeControls } from "../../render/escape.ts";
 import { firingColumns } from "../../render/schedule-table.ts";
 import { renderTable } from "../../render/table.ts";
 import { calls } from "../../transport/calls.ts";
-import { parseCount } from "./options.ts";
 
 interface NextOptions {
   readonly utc?: boolean;

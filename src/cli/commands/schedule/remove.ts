@@ -10,8 +10,7 @@ import { escapeControls } from "../../render/escape.ts";
 import { calls } from "../../transport/calls.ts";
 import { advised } from "./advice.ts";
 import { getJob, warnIfManaged } from "./jobs.ts";
-import type { OwnerOption } from "./jobs.ts";
-import { ownerOption } from "./options.ts";
+import { jobRef, ownerOption, type OwnerOption } from "./owner-option.ts";
 
 export function addRemoveCommand(parent: Command, run: RunCommand): void {
   parent
@@ -23,18 +22,13 @@ export function addRemoveCommand(parent: Command, run: RunCommand): void {
     .action(run((context, ids: string[], options: OwnerOption) => remove(context, ids, options)));
 }
 
-async function remove(
-  context: CommandContext,
-  ids: readonly string[],
-  { owner }: OwnerOption,
-): Promise<void> {
+async function remove(context: CommandContext, ids: readonly string[], owner: OwnerOption): Promise<void> {
   if (context.options.yes !== true) await confirmRemoval(context, ids);
-  const whose = owner === undefined ? {} : { owner };
   await forEachApp(context, ids, {
     call: async (id) => {
       try {
-        warnIfManaged(context, await getJob(context, id, whose));
-        return await context.call(calls.removeSchedule, { id, ...whose });
+        warnIfManaged(context, await getJob(context, id, owner));
+        return await context.call(calls.removeSchedule, jobRef(id, owner));
       } catch (error) {
         throw advised(context, error);
       }

@@ -11,8 +11,7 @@ import { escapeControls, escapeLines } from "../../render/escape.ts";
 import { resultText, tookText } from "../../render/schedule-table.ts";
 import { calls } from "../../transport/calls.ts";
 import type { ScheduleRun } from "../../transport/calls.ts";
-import type { OwnerOption } from "./jobs.ts";
-import { ownerOption } from "./options.ts";
+import { jobRef, ownerOption, type OwnerOption } from "./owner-option.ts";
 
 interface RunOptions extends OwnerOption {
   readonly detach?: boolean;
@@ -40,14 +39,14 @@ On a terminal, control characters in the output are shown as \\xNN. A pipe or a 
 With --json: the run as it ended, its output in it.
 `;
 
-async function startRun(context: CommandContext, id: string, { owner }: OwnerOption): Promise<void> {
+async function startRun(context: CommandContext, id: string, options: OwnerOption): Promise<void> {
   const client = await context.client();
   if (!(await client.outlives())) {
     const message =
       "there is no daemon that would go on with the run; leave --detach out, or start one: svc daemon";
     throw new SvcError("unavailable", "unavailable", message);
   }
-  const answer = await context.call(calls.runSchedule, { id, ...(owner !== undefined && { owner }) });
+  const answer = await context.call(calls.runSchedule, jobRef(id, options));
   if (context.json) return context.printJson(answer);
   const { started, run } = answer;
   const text = started
@@ -57,11 +56,11 @@ async function startRun(context: CommandContext, id: string, { owner }: OwnerOpt
 }
 
 /** @throws ReportedError with the exit code of a run that did not succeed */
-async function followRun(context: CommandContext, id: string, { owner }: OwnerOption): Promise<void> {
+async function followRun(context: CommandContext, id: string, options: OwnerOption): Promise<void> {
   const { ScheduleRunSchema, ScheduleService } = await import("../../../../gen/svc/v1/schedule_pb.ts");
   const { messageToRest } = await import("../../transport/rest-json.ts");
   const client = await context.client();
-  const request = { id, ...(owner !== undefined && { owner }) };
+  const request = jobRef(id, options);
   const method = ScheduleService.method.runScheduleStream;
   const output = new ByteOutput(context.host.stdout);
   let first: { run: ScheduleRunMessage; started: boolean } | undefined;

@@ -7,13 +7,13 @@ import { UsageError } from "../../failure.ts";
 import type { RunCommand } from "../../program.ts";
 import { writeOutput } from "../../render/byte-output.ts";
 import { escapeCell, escapeControls, escapeLines } from "../../render/escape.ts";
+import { parseCount } from "../../option-values.ts";
 import { inLocalTime, inUtc, relativeTo } from "../../render/instant.ts";
 import { resultText, runColor, runColumns, tookText } from "../../render/schedule-table.ts";
 import { renderTable } from "../../render/table.ts";
 import { calls } from "../../transport/calls.ts";
 import type { ScheduleRun } from "../../transport/calls.ts";
-import type { OwnerOption } from "./jobs.ts";
-import { ownerOption, parseCount } from "./options.ts";
+import { jobRef, ownerOption, type OwnerOption } from "./owner-option.ts";
 
 interface RunsOptions extends OwnerOption {
   readonly limit?: number;
@@ -52,7 +52,7 @@ async function showRuns(
   id: string | undefined,
   options: RunsOptions,
 ): Promise<void> {
-  const { follow, output, limit, owner, utc } = options;
+  const { follow, output, limit, utc } = options;
   if (follow === true) {
     if (output !== undefined || limit !== undefined) {
       throw new UsageError("--follow goes with neither --output nor --limit");
@@ -62,9 +62,8 @@ async function showRuns(
   if (id === undefined)
     throw new UsageError("say which job: svc schedule runs JOB, or pass --follow for all");
   const answer = await context.call(calls.listScheduleRuns, {
-    id,
+    ...jobRef(id, options),
     ...(limit !== undefined && { limit }),
-    ...(owner !== undefined && { owner }),
   });
   if (output !== undefined) return printOutput(context, id, answer.runs, output);
   if (context.json) return context.printJson(answer);
@@ -97,14 +96,14 @@ async function printOutput(
 async function followRuns(
   context: CommandContext,
   id: string,
-  { owner, utc }: Pick<RunsOptions, "owner" | "utc">,
+  options: Pick<RunsOptions, "owner" | "utc">,
 ): Promise<void> {
   const { ScheduleRunSchema, ScheduleService } = await import("../../../../gen/svc/v1/schedule_pb.ts");
   const { messageToRest } = await import("../../transport/rest-json.ts");
   const client = await context.client();
-  const request = { id, ...(owner !== undefined && { owner }) };
+  const request = jobRef(id, options);
   const method = ScheduleService.method.followScheduleRuns;
-  const format = utc === true ? inUtc : inLocalTime;
+  const format = options.utc === true ? inUtc : inLocalTime;
   for await (const message of client.invoke(method, [request], context.callOptions)) {
     const run = messageToRest(ScheduleRunSchema, message);
     await (context.json ? context.printJsonLine(run) : context.print(runLine(context, run, format)));

@@ -17,8 +17,7 @@ import { renderFields } from "../../render/table.ts";
 import { formatDuration } from "../../render/units.ts";
 import type { Schedule } from "../../transport/calls.ts";
 import { getJob } from "./jobs.ts";
-import type { OwnerOption } from "./jobs.ts";
-import { ownerOption } from "./options.ts";
+import { ownerOption, type OwnerOption } from "./owner-option.ts";
 
 interface ShowOptions extends OwnerOption {
   readonly utc?: boolean;

@@ -7,8 +7,7 @@ import { calls } from "../../transport/calls.ts";
 import { nextText } from "./add.ts";
 import { advised } from "./advice.ts";
 import { getJob, requestOf, warnIfManaged } from "./jobs.ts";
-import type { OwnerOption } from "./jobs.ts";
-import { ownerOption } from "./options.ts";
+import { ownerOption, type OwnerOption } from "./owner-option.ts";
 
 const verbs = [
   { name: "enable", enabled: true, did: "Enabled", description: "let jobs fire again" },

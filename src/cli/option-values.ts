@@ -1,26 +1,19 @@
-/** The flags that several commands about jobs take, and how their values read. */
-import { InvalidArgumentError, Option } from "commander";
+/** The values of options, read from the words of a command line. */
+import { InvalidArgumentError } from "commander";
 
-/** Names the user whose job it is. */
-export function ownerOption(): Option {
-  return new Option("--owner <uid>", "root only: the job of this user id").argParser(parseUid);
+/** A whole number from `least` to `most`. @param unit what it counts, said when it is none */
+export function parseCount(least: number, most: number, unit = ""): (text: string) => number {
+  return (text) => {
+    const count = Number(text);
+    if (/^\d+$/.test(text) && count >= least && count <= most) return count;
+    throw new InvalidArgumentError(`It must be ${`${least} to ${most} ${unit}`.trimEnd()}.`);
+  };
 }
 
-function parseUid(text: string): number {
+export function parseUid(text: string): number {
   const uid = Number(text);
   if (!/^\d+$/.test(text) || uid > 2 ** 32 - 2) throw new InvalidArgumentError("It must be a user id.");
   return uid;
-}
-
-/** A whole number from `least` to `most`. */
-export function parseCount(least: number, most: number): (text: string) => number {
-  return (text) => {
-    const count = Number(text);
-    if (!/^\d+$/.test(text) || count < least || count > most) {
-      throw new InvalidArgumentError(`It must be ${least} to ${most}.`);
-    }
-    return count;
-  };
 }
 
 const unitSecs = { h: 3600, m: 60, s: 1 } as const;
