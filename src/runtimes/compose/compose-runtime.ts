@@ -3,27 +3,17 @@ import { relative } from "node:path";
 import { appLabel, appLabels, storeLabel } from "../../docker/attribution.ts";
 import { DiskMeter } from "../../docker/disk-usage.ts";
 import type { Identities } from "../../identity/identity.ts";
-import { ContainerApps, type ContainerAppsOptions } from "../container-apps.ts";
+import { ContainerRuntime, type ContainerRuntimeOptions } from "../container-runtime.ts";
 import { AppImages, type CredentialsOf } from "../docker/app-images.ts";
 import { buildImage } from "../docker/image-build.ts";
-import type {
-  AppRuntime,
-  ImageRuntime,
-  LogChunk,
-  RunnableApp,
-  RuntimeLimit,
-  RuntimeStatus,
-  RuntimeUsage,
-  RuntimeWork,
-} from "../runtime.ts";
-import { appNotRunning } from "../status-changes.ts";
+import type { ImageRuntime, LogChunk, RunnableApp, RuntimeLimit, RuntimeWork } from "../runtime.ts";
 import { ComposeCommand } from "./compose-command.ts";
 import type { RunnableProject } from "./compose-document.ts";
 import { ComposeImages } from "./compose-images.ts";
 import { composeRelease, ComposeProjects, dependencyDepths } from "./compose-project.ts";
 import { followProjectLog, readProjectLog } from "./project-logs.ts";
 
-export interface ComposeRuntimeOptions extends ContainerAppsOptions {
+export interface ComposeRuntimeOptions extends ContainerRuntimeOptions {
   identities: Identities;
   credentialsOf: CredentialsOf;
   /** The daemon's own directory for what it has compose run. */
@@ -34,16 +24,16 @@ export interface ComposeRuntimeOptions extends ContainerAppsOptions {
 
 const measureTimeoutMs = 120_000;
 
-/** Nothing is asked of the engine, and compose is not looked for, before the first app. Operations on one app come one at a time. */
-export class ComposeRuntime implements AppRuntime {
+/** Compose is not looked for before the first app. */
+export class ComposeRuntime extends ContainerRuntime {
   readonly images: ImageRuntime;
   readonly #options: ComposeRuntimeOptions;
   readonly #images: AppImages;
   readonly #disk: DiskMeter;
   readonly #projects: ComposeProjects;
-  readonly #apps: ContainerApps;
 
   constructor(options: ComposeRuntimeOptions) {
+    super(options);
     this.#options = options;
     this.#images = new AppImages(options);
     this.#projects = new ComposeProjects({
@@ -59,13 +49,12 @@ export class ComposeRuntime implements AppRuntime {
       images: this.#images,
       projects: this.#projects,
     });
-    this.#apps = new ContainerApps(options);
   }
 
   async prepare(app: RunnableApp, work: RuntimeWork): Promise<void> {
-    this.#apps.begin(app.id);
+    this.begin(app.id);
     const project = await this.#projects.resolve(app, work.signal);
-    await this.#apps.reach(app.id);
+    await this.reach(app.id);
     await this.#build(app, project, work);
     await this.#pullMissing(app, project, work);
     await this.#projects.write(app, project.document);
@@ -95,7 +84,7 @@ export class ComposeRuntime implements AppRuntime {
 
   async settle(app: RunnableApp): Promise<void> {
     const { builds } = await this.#projects.resolve(app);
-    await this.#apps.reach(app.id);
+    await this.reach(app.id);
     await this.#images.removeBuilt(
       app,
       builds.map(({ service }) => this.#images.builtTag(app, service)),
@@ -112,7 +101,7 @@ export class ComposeRuntime implements AppRuntime {
         await this.#build(app, { ...project, builds: [build] }, {});
       }
     }
-    await this.#apps.of(app.id).start(app, composeRelease, async () => {
+    await this.containersOf(app.id).start(app, composeRelease, async () => {
       await this.#projects.up(app, project);
       return this.#containerIds(app.id);
     });
@@ -130,42 +119,20 @@ export class ComposeRuntime implements AppRuntime {
     return [`${appLabel}=${id}`, `${storeLabel}=${this.#options.storeId}`];
   }
 
-  async waitHealthy(id: string, timeoutMs: number, signal?: AbortSignal): Promise<void> {
-    const app = this.#apps.find(id);
-    if (app === undefined) throw appNotRunning(id);
-    await app.waitHealthy(timeoutMs, signal);
-  }
-
   async stop(app: RunnableApp): Promise<void> {
     const depths = dependencyDepths((await this.#projects.kept(app.id)) ?? {});
-    await this.#apps.of(app.id).stop(app, (service) => depths.get(service) ?? 0);
-  }
-
-  async adopt(app: RunnableApp): Promise<"running" | "ended" | "lost"> {
-    return this.#apps.of(app.id).adopt(app);
-  }
-
-  status(id: string): RuntimeStatus | undefined {
-    return this.#apps.find(id)?.status;
-  }
-
-  get revision(): number {
-    return this.#apps.revision;
-  }
-
-  onChange(listener: (id: string) => void): Disposable {
-    return this.#apps.onChange(listener);
+    await this.containersOf(app.id).stop(app, (service) => depths.get(service) ?? 0);
   }
 
   async remove(app: RunnableApp): Promise<number> {
-    const freed = this.#apps.isUntouched(app.id) ? 0 : await this.#removeFromEngine(app);
+    const freed = this.isUntouched(app.id) ? 0 : await this.#removeFromEngine(app);
     await this.#projects.forget(app.id);
-    this.#apps.forget(app.id);
+    this.forget(app.id);
     return freed;
   }
 
   async #removeFromEngine(app: RunnableApp): Promise<number> {
-    await this.#apps.of(app.id).removeContainers(() => true);
+    await this.containersOf(app.id).removeContainers(() => true);
     const volumesFreed = await this.#removeVolumes(app.id);
     await this.#removeNetworks(app.id);
     return volumesFreed + (await this.#images.removeBuilt(app, []));
@@ -200,7 +167,7 @@ export class ComposeRuntime implements AppRuntime {
   }
 
   async logs(app: RunnableApp, { tail, signal }: { tail: number; signal?: AbortSignal }): Promise<LogChunk> {
-    const containers = await this.#apps.of(app.id).logSources();
+    const containers = await this.containersOf(app.id).logSources();
     return readProjectLog(this.#options.engine, containers, { tail, ...(signal && { signal }) });
   }
 
@@ -209,27 +176,14 @@ export class ComposeRuntime implements AppRuntime {
     app: RunnableApp,
     { tail, signal }: { tail: number; signal: AbortSignal },
   ): AsyncGenerator<LogChunk, void> {
-    const containers = this.#apps.of(app.id);
+    const containers = this.containersOf(app.id);
     const sources = await containers.logSources();
     const membersNow = (): typeof sources => (containers.members.length > 0 ? containers.members : sources);
     yield* followProjectLog(this.#options.engine, { tail, signal, membersNow });
   }
 
-  async stats(
-    apps: readonly RunnableApp[],
-    signal?: AbortSignal,
-  ): Promise<ReadonlyMap<string, RuntimeUsage>> {
-    return this.#apps.stats(apps, signal);
-  }
-
   /** Limits of the manifest are for one process or container; a project's stand in its compose file. */
-  limits(app: RunnableApp): RuntimeLimit[] {
-    return this.#apps.limits(app).map((limit) => ({ ...limit, enforced: false }));
-  }
-
-  /** Lets go of all apps, which go on. */
-  [Symbol.asyncDispose](): Promise<void> {
-    this.#apps[Symbol.dispose]();
-    return Promise.resolve();
+  override limits(app: RunnableApp): RuntimeLimit[] {
+    return super.limits(app).map((limit) => ({ ...limit, enforced: false }));
   }
 }

@@ -2,25 +2,15 @@
 import { followContainerLog, readContainerLog } from "../../docker/container-logs.ts";
 import { SvcError } from "../../errors.ts";
 import type { Identities } from "../../identity/identity.ts";
-import { ContainerApps, type ContainerAppsOptions } from "../container-apps.ts";
 import { requireAllowed } from "../container-policy.ts";
-import type {
-  AppRuntime,
-  ImageRuntime,
-  LogChunk,
-  RunnableApp,
-  RuntimeLimit,
-  RuntimeStatus,
-  RuntimeUsage,
-  RuntimeWork,
-} from "../runtime.ts";
-import { appNotRunning } from "../status-changes.ts";
+import { ContainerRuntime, type ContainerRuntimeOptions } from "../container-runtime.ts";
+import type { ImageRuntime, LogChunk, RunnableApp, RuntimeWork } from "../runtime.ts";
 import { AppImages, type CredentialsOf } from "./app-images.ts";
 import { containerConfig, type ContainerConfig } from "./container-config.ts";
 import { createClaims } from "./create-claims.ts";
 import { DockerImages } from "./docker-images.ts";
 
-export interface DockerRuntimeOptions extends ContainerAppsOptions {
+export interface DockerRuntimeOptions extends ContainerRuntimeOptions {
   identities: Identities;
   credentialsOf: CredentialsOf;
   /** Ports below it are root's. */
@@ -29,31 +19,29 @@ export interface DockerRuntimeOptions extends ContainerAppsOptions {
 
 const createTimeoutMs = 60_000;
 
-/** Nothing is asked of the engine before the first app. Operations on one app come one at a time; the caller sees to that. */
-export class DockerRuntime implements AppRuntime {
+export class DockerRuntime extends ContainerRuntime {
   readonly images: ImageRuntime;
   readonly #options: DockerRuntimeOptions;
   readonly #images: AppImages;
-  readonly #apps: ContainerApps;
 
   constructor(options: DockerRuntimeOptions) {
+    super(options);
     this.#options = options;
     this.#images = new AppImages(options);
     this.images = new DockerImages(this.#images, options.credentialsOf);
-    this.#apps = new ContainerApps(options);
   }
 
   async prepare(app: RunnableApp, work: RuntimeWork): Promise<void> {
-    this.#apps.begin(app.id);
+    this.begin(app.id);
     await this.#requireAllowed(app, await this.#config(app, ""));
-    await this.#apps.reach(app.id);
+    await this.reach(app.id);
     await this.#images.provide(app, work);
   }
 
   async settle(app: RunnableApp): Promise<void> {
     const image = await this.#images.local(app);
     const keep = image && (await this.#config(app, image.Id)).release;
-    await this.#apps.of(app.id).removeContainers(({ release, isUp }) => release !== keep && !isUp);
+    await this.containersOf(app.id).removeContainers(({ release, isUp }) => release !== keep && !isUp);
     await this.#images.removeBuilt(app, [this.#images.reference(app)]);
   }
 
@@ -67,7 +55,7 @@ export class DockerRuntime implements AppRuntime {
     if (image === undefined) throw new Error(`the image of app "${app.id}" is gone as soon as it was there`);
     const config = await this.#config(app, image.Id);
     await this.#requireAllowed(app, config);
-    const containers = this.#apps.of(app.id);
+    const containers = this.containersOf(app.id);
     await containers.start(app, config.release, async () => {
       const existing = (await containers.containers()).find(({ name }) => name === config.name);
       const id = existing?.id ?? (await this.#create(app, config));
@@ -89,49 +77,27 @@ export class DockerRuntime implements AppRuntime {
       // An earlier start may have been cut short between making it and hearing of it.
       if (!(error instanceof SvcError) || error.code !== "already_exists") throw error;
       const found = await state.refreshContainer(name);
-      if (found === undefined || !this.#apps.of(app.id).isOwn(found)) throw error;
+      if (found === undefined || !this.containersOf(app.id).isOwn(found)) throw error;
       return found.id;
     }
   }
 
-  async waitHealthy(id: string, timeoutMs: number, signal?: AbortSignal): Promise<void> {
-    const app = this.#apps.find(id);
-    if (app === undefined) throw appNotRunning(id);
-    await app.waitHealthy(timeoutMs, signal);
-  }
-
   async stop(app: RunnableApp): Promise<void> {
-    await this.#apps.of(app.id).stop(app);
-  }
-
-  async adopt(app: RunnableApp): Promise<"running" | "ended" | "lost"> {
-    return this.#apps.of(app.id).adopt(app);
-  }
-
-  status(id: string): RuntimeStatus | undefined {
-    return this.#apps.find(id)?.status;
-  }
-
-  get revision(): number {
-    return this.#apps.revision;
-  }
-
-  onChange(listener: (id: string) => void): Disposable {
-    return this.#apps.onChange(listener);
+    await this.containersOf(app.id).stop(app);
   }
 
   async remove(app: RunnableApp): Promise<number> {
     let freed = 0;
-    if (!this.#apps.isUntouched(app.id)) {
-      await this.#apps.of(app.id).removeContainers(() => true);
+    if (!this.isUntouched(app.id)) {
+      await this.containersOf(app.id).removeContainers(() => true);
       freed = await this.#images.removeBuilt(app, []);
     }
-    this.#apps.forget(app.id);
+    this.forget(app.id);
     return freed;
   }
 
   async logs(app: RunnableApp, { tail, signal }: { tail: number; signal?: AbortSignal }): Promise<LogChunk> {
-    const [container] = await this.#apps.of(app.id).logSources();
+    const [container] = await this.containersOf(app.id).logSources();
     if (container === undefined || tail < 1) return { lines: [], truncated: false, missedBytes: 0 };
     return readContainerLog(this.#options.engine, container, { tail, signal });
   }
@@ -141,20 +107,9 @@ export class DockerRuntime implements AppRuntime {
     app: RunnableApp,
     { tail, signal }: { tail: number; signal: AbortSignal },
   ): AsyncGenerator<LogChunk, void> {
-    const [container] = await this.#apps.of(app.id).logSources();
+    const [container] = await this.containersOf(app.id).logSources();
     if (container === undefined) return;
     yield* followContainerLog(this.#options.engine, container, { tail, signal });
-  }
-
-  async stats(
-    apps: readonly RunnableApp[],
-    signal?: AbortSignal,
-  ): Promise<ReadonlyMap<string, RuntimeUsage>> {
-    return this.#apps.stats(apps, signal);
-  }
-
-  limits(app: RunnableApp): RuntimeLimit[] {
-    return this.#apps.limits(app);
   }
 
   async #config(app: RunnableApp, imageId: string): Promise<ContainerConfig> {
@@ -169,11 +124,5 @@ export class DockerRuntime implements AppRuntime {
       engineSockets: [engine.socket],
       unprivilegedPortStart,
     });
-  }
-
-  /** Lets go of all apps, which go on. */
-  [Symbol.asyncDispose](): Promise<void> {
-    this.#apps[Symbol.dispose]();
-    return Promise.resolve();
   }
 }

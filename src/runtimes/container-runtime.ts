@@ -2,19 +2,26 @@
 import { appLabel, storeLabel } from "../docker/attribution.ts";
 import { readContainerLog } from "../docker/container-logs.ts";
 import type { ContainerRecord } from "../docker/container-record.ts";
-import type { EngineChange, EngineState } from "../docker/engine-state.ts";
-import type { DockerEngine } from "../docker/engine.ts";
+import type { EngineChange } from "../docker/engine-state.ts";
 import type { EngineEvents } from "../docker/events.ts";
 import { mapBounded } from "../lib/map-bounded.ts";
 import { ContainerApp, type ContainerAppOptions } from "./container-app.ts";
 import { sampleApps } from "./container-usage.ts";
 import { limitsOf } from "./limits.ts";
-import type { RunnableApp, RuntimeLimit, RuntimeUsage } from "./runtime.ts";
+import type {
+  AppRuntime,
+  ImageRuntime,
+  LogChunk,
+  RunnableApp,
+  RuntimeLimit,
+  RuntimeStatus,
+  RuntimeUsage,
+  RuntimeWork,
+} from "./runtime.ts";
+import { appNotRunning } from "./status-changes.ts";
 
-export interface ContainerAppsOptions extends Omit<ContainerAppOptions, "lastLines" | "onChange"> {
-  engine: DockerEngine;
+export interface ContainerRuntimeOptions extends Omit<ContainerAppOptions, "lastLines" | "onChange"> {
   events: EngineEvents;
-  state: EngineState;
   log: (message: string, details: Record<string, unknown>) => void;
 }
 
@@ -29,8 +36,10 @@ const observedAtOnce = 8;
 const keptLines = 20;
 const startSlackMs = 2_000;
 
-export class ContainerApps implements Disposable {
-  readonly #options: ContainerAppsOptions;
+/** Nothing is asked of the engine before the first app. Operations on one app come one at a time; the caller sees to that. */
+export abstract class ContainerRuntime implements AppRuntime {
+  abstract readonly images: ImageRuntime;
+  readonly #options: ContainerRuntimeOptions;
   readonly #apps = new Map<string, ContainerApp>();
   readonly #untouched = new Set<string>();
   readonly #listeners = new Set<(id: string) => void>();
@@ -39,7 +48,7 @@ export class ContainerApps implements Disposable {
   /** What the engine says that it can hold containers to. */
   #enforces = { memory: true, cpus: true };
 
-  constructor(options: ContainerAppsOptions) {
+  constructor(options: ContainerRuntimeOptions) {
     this.#options = options;
     this.#subscriptions = [
       options.state.onChange((change) => this.#take(change)),
@@ -52,6 +61,31 @@ export class ContainerApps implements Disposable {
     ];
   }
 
+  abstract prepare(app: RunnableApp, work: RuntimeWork): Promise<void>;
+  abstract settle(app: RunnableApp): Promise<void>;
+  abstract start(app: RunnableApp): Promise<void>;
+  abstract stop(app: RunnableApp): Promise<void>;
+  abstract remove(app: RunnableApp): Promise<number>;
+  abstract logs(app: RunnableApp, options: { tail: number; signal?: AbortSignal }): Promise<LogChunk>;
+  abstract followLogs(
+    app: RunnableApp,
+    options: { tail: number; signal: AbortSignal },
+  ): AsyncIterable<LogChunk>;
+
+  async waitHealthy(id: string, timeoutMs: number, signal?: AbortSignal): Promise<void> {
+    const app = this.#apps.get(id);
+    if (app === undefined) throw appNotRunning(id);
+    await app.waitHealthy(timeoutMs, signal);
+  }
+
+  async adopt(app: RunnableApp): Promise<"running" | "ended" | "lost"> {
+    return this.containersOf(app.id).adopt(app);
+  }
+
+  status(id: string): RuntimeStatus | undefined {
+    return this.#apps.get(id)?.status;
+  }
+
   get revision(): number {
     return this.#revision;
   }
@@ -59,47 +93,6 @@ export class ContainerApps implements Disposable {
   onChange(listener: (id: string) => void): Disposable {
     this.#listeners.add(listener);
     return { [Symbol.dispose]: () => void this.#listeners.delete(listener) };
-  }
-
-  find(id: string): ContainerApp | undefined {
-    return this.#apps.get(id);
-  }
-
-  /** Before anything is made for an app that is being prepared. */
-  begin(id: string): void {
-    if (!this.#apps.has(id)) this.#untouched.add(id);
-  }
-
-  /** From now on there may be something of the app on the engine. @throws SvcError `unavailable` */
-  async reach(id: string): Promise<void> {
-    await this.#options.state.containers();
-    this.#untouched.delete(id);
-  }
-
-  /** True: preparing it came to its end before the engine was asked, so there is nothing to remove. */
-  isUntouched(id: string): boolean {
-    return this.#untouched.has(id);
-  }
-
-  /** Known from now on. */
-  of(id: string): ContainerApp {
-    this.#untouched.delete(id);
-    const known = this.#apps.get(id);
-    if (known !== undefined) return known;
-    const app = new ContainerApp(id, {
-      ...this.#options,
-      lastLines: (container) => this.#lastLines(container),
-      onChange: () => this.#announce(id),
-    });
-    this.#apps.set(id, app);
-    this.#revision++;
-    return app;
-  }
-
-  forget(id: string): void {
-    this.#untouched.delete(id);
-    this.#apps.get(id)?.detach();
-    if (this.#apps.delete(id)) this.#revision++;
   }
 
   /** All containers in one window, each app with the sum of its own. */
@@ -118,6 +111,43 @@ export class ContainerApps implements Disposable {
 
   limits(app: RunnableApp): RuntimeLimit[] {
     return limitsOf(app, this.#enforces);
+  }
+
+  /** Before anything is made for an app that is being prepared. */
+  protected begin(id: string): void {
+    if (!this.#apps.has(id)) this.#untouched.add(id);
+  }
+
+  /** From now on there may be something of the app on the engine. @throws SvcError `unavailable` */
+  protected async reach(id: string): Promise<void> {
+    await this.#options.state.containers();
+    this.#untouched.delete(id);
+  }
+
+  /** True: preparing it came to its end before the engine was asked, so there is nothing to remove. */
+  protected isUntouched(id: string): boolean {
+    return this.#untouched.has(id);
+  }
+
+  /** Watched from now on. */
+  protected containersOf(id: string): ContainerApp {
+    this.#untouched.delete(id);
+    const known = this.#apps.get(id);
+    if (known !== undefined) return known;
+    const app = new ContainerApp(id, {
+      ...this.#options,
+      lastLines: (container) => this.#lastLines(container),
+      onChange: () => this.#announce(id),
+    });
+    this.#apps.set(id, app);
+    this.#revision++;
+    return app;
+  }
+
+  protected forget(id: string): void {
+    this.#untouched.delete(id);
+    this.#apps.get(id)?.detach();
+    if (this.#apps.delete(id)) this.#revision++;
   }
 
   async #lastLines(container: ContainerRecord): Promise<string[]> {
@@ -185,9 +215,10 @@ export class ContainerApps implements Disposable {
   }
 
   /** Lets go of all apps, which go on. */
-  [Symbol.dispose](): void {
+  [Symbol.asyncDispose](): Promise<void> {
     for (const subscription of this.#subscriptions) subscription[Symbol.dispose]();
     for (const app of this.#apps.values()) app.detach();
     this.#apps.clear();
+    return Promise.resolve();
   }
 }
