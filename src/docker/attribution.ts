@@ -16,6 +16,16 @@ export function appLabels(appId: string, storeId: string): Record<string, string
   return { [appLabel]: appId, [storeLabel]: storeId };
 }
 
+/** Whether something with these labels was made for the app. */
+export function isMadeFor(appId: string, storeId: string, labels: Labels): boolean {
+  return labels[appLabel] === appId && labels[storeLabel] === storeId;
+}
+
+/** What the engine's lists are asked for to tell what was made for the app alone. */
+export function madeForFilter(appId: string, storeId: string): { label: string[] } {
+  return { label: Object.entries(appLabels(appId, storeId)).map(([name, value]) => `${name}=${value}`) };
+}
+
 /** The compose project of an app: `svc-<id>`. Compose allows no dots in names; an id with dots is told apart by a digest. */
 export function composeProjectOf(appId: string): string {
   if (!appId.includes(".")) return `svc-${appId}`;

@@ -1,6 +1,6 @@
 import { setTimeout as sleep } from "node:timers/promises";
 import { isDeepStrictEqual } from "node:util";
-import { appLabel, storeLabel } from "../docker/attribution.ts";
+import { isMadeFor } from "../docker/attribution.ts";
 import type { ContainerRecord } from "../docker/container-record.ts";
 import type { EngineState } from "../docker/engine-state.ts";
 import type { DockerEngine } from "../docker/engine.ts";
@@ -338,7 +338,7 @@ export class ContainerApp {
   }
 
   isOwn({ labels }: ContainerRecord): boolean {
-    return labels[appLabel] === this.id && labels[storeLabel] === this.#options.storeId;
+    return isMadeFor(this.id, this.#options.storeId, labels);
   }
 
   /** Lets go of the app, which goes on. */

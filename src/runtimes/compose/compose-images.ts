@@ -1,5 +1,5 @@
 /** What the API shows and does of the images and volumes of compose projects. */
-import { composeProjectOf } from "../../docker/attribution.ts";
+import { composeProjectOf, isMadeFor } from "../../docker/attribution.ts";
 import type { DiskMeter } from "../../docker/disk-usage.ts";
 import type { EngineState } from "../../docker/engine-state.ts";
 import { failedPrecondition } from "../../errors.ts";
@@ -101,7 +101,7 @@ export class ComposeImages implements ImageRuntime {
       name: composeProjectOf(id),
       appId: id,
       services: containers
-        .filter(({ labels }) => labels["svc.app"] === id && labels["svc.store"] === storeId)
+        .filter(({ labels }) => isMadeFor(id, storeId, labels))
         .toSorted((a, b) => (a.name < b.name ? -1 : 1))
         .map((container) => ({
           name: container.composeService ?? "",

@@ -1,6 +1,6 @@
 /** Apps that are compose projects, on the host's engine. */
 import { relative } from "node:path";
-import { appLabel, appLabels, storeLabel } from "../../docker/attribution.ts";
+import { appLabels, madeForFilter } from "../../docker/attribution.ts";
 import { DiskMeter } from "../../docker/disk-usage.ts";
 import type { Identities } from "../../identity/identity.ts";
 import { ContainerRuntime, type ContainerRuntimeOptions } from "../container-runtime.ts";
@@ -110,13 +110,13 @@ export class ComposeRuntime extends ContainerRuntime {
   /** As the engine has them now: those that compose has just made, before their events have come. */
   async #containerIds(id: string): Promise<string[]> {
     const containers = await this.#options.engine.call(`list the containers of app "${id}"`, (docker) =>
-      docker.listContainers({ all: true, filters: { label: this.#labelFilter(id) } }),
+      docker.listContainers({ all: true, filters: this.#filters(id) }),
     );
     return containers.map(({ Id }) => Id);
   }
 
-  #labelFilter(id: string): string[] {
-    return [`${appLabel}=${id}`, `${storeLabel}=${this.#options.storeId}`];
+  #filters(id: string): { label: string[] } {
+    return madeForFilter(id, this.#options.storeId);
   }
 
   async stop(app: RunnableApp): Promise<void> {
@@ -140,7 +140,7 @@ export class ComposeRuntime extends ContainerRuntime {
 
   async #removeVolumes(id: string): Promise<number> {
     const { engine } = this.#options;
-    const filters = { label: this.#labelFilter(id) };
+    const filters = this.#filters(id);
     const { Volumes } = await engine.call(`list the volumes of app "${id}"`, (docker) =>
       docker.listVolumes({ filters }),
     );
@@ -157,7 +157,7 @@ export class ComposeRuntime extends ContainerRuntime {
 
   async #removeNetworks(id: string): Promise<void> {
     const { engine } = this.#options;
-    const filters = { label: this.#labelFilter(id) };
+    const filters = this.#filters(id);
     const networks = await engine.call(`list the networks of app "${id}"`, (docker) =>
       docker.listNetworks({ filters }),
     );

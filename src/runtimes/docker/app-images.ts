@@ -1,7 +1,7 @@
 /** The image of an app: pulled, or built from its checkout. */
 import { createHash } from "node:crypto";
 import type { ImageInspectInfo } from "dockerode";
-import { appLabel, appLabels, storeLabel } from "../../docker/attribution.ts";
+import { appLabels, madeForFilter } from "../../docker/attribution.ts";
 import type { DockerEngine } from "../../docker/engine.ts";
 import { parseImageReference } from "../../docker/image-reference.ts";
 import type { RegistryCredentials } from "../../docker/registry-auth.ts";
@@ -94,9 +94,9 @@ export class AppImages {
   /** Removes what was built for the app, but for the images named `keep`; what a container still uses stays. Resolves with the bytes. */
   async removeBuilt(app: RunnableApp, keep: readonly string[]): Promise<number> {
     const { engine, storeId } = this.#options;
-    const label = [`${appLabel}=${app.id}`, `${storeLabel}=${storeId}`];
+    const filters = madeForFilter(app.id, storeId);
     const images = await engine.call(`list the images of app "${app.id}"`, (docker) =>
-      docker.listImages({ filters: { label } }),
+      docker.listImages({ filters }),
     );
     let freed = 0;
     for (const { Id: id, RepoTags: tags, Size: sizeBytes } of images) {
