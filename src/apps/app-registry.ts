@@ -19,6 +19,8 @@ export class AppRegistry implements Disposable {
   readonly #subscription: Disposable;
   #apps = new Map<string, AppRecord>();
   #operations = new Map<string, Operation>();
+  /** Of the table `apps`, as it was last read. */
+  #version: number | undefined;
   #revision = 0;
   #stale = true;
 
@@ -68,10 +70,20 @@ export class AppRegistry implements Disposable {
     return this.#operations.get(id);
   }
 
-  /** Reads what changed: the row versions of all apps, and the rows of those that are new or written. */
+  /** Reads what changed: most commits, such as those of audit records, change no app. */
   #refresh(): void {
     if (!this.#stale) return;
     this.#stale = false;
+    this.#refreshApps();
+    const rows = this.#store.all<OperationRow>("SELECT * FROM operations");
+    if (rows.length > 0 || this.#operations.size > 0) this.#takeOperations(rows);
+  }
+
+  /** Reads the row versions of all apps, and the rows of those that are new or written. */
+  #refreshApps(): void {
+    // Asked first: an app that is written in between is looked at once more and not missed.
+    const version = this.#store.get<{ version: number }>("SELECT version FROM apps_version")?.version;
+    if (version === this.#version) return;
     const known = this.#apps;
     const versions = this.#store.all<{ id: string; updated_at: number }>(
       "SELECT id, updated_at FROM apps ORDER BY id",
@@ -81,8 +93,7 @@ export class AppRegistry implements Disposable {
       this.#apps = this.#readApps(versions, new Set(changed.map(({ id }) => id)));
       this.#revision++;
     }
-    const rows = this.#store.all<OperationRow>("SELECT * FROM operations");
-    if (rows.length > 0 || this.#operations.size > 0) this.#takeOperations(rows);
+    this.#version = version;
   }
 
   #readApps(versions: readonly { id: string }[], changedIds: ReadonlySet<string>): Map<string, AppRecord> {

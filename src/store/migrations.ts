@@ -175,4 +175,21 @@ export const migrations: readonly string[] = [
     PRIMARY KEY (owner_uid, name)
   ) STRICT, WITHOUT ROWID;
   `,
+  `
+  -- Grows with every write of an app, so that whoever keeps them in memory sees from one row whether to look at the others.
+  CREATE TABLE apps_version (
+    id INTEGER PRIMARY KEY CHECK (id = 1),
+    version INTEGER NOT NULL
+  ) STRICT;
+  INSERT INTO apps_version VALUES (1, 0);
+  CREATE TRIGGER app_added AFTER INSERT ON apps BEGIN
+    UPDATE apps_version SET version = version + 1;
+  END;
+  CREATE TRIGGER app_changed AFTER UPDATE ON apps BEGIN
+    UPDATE apps_version SET version = version + 1;
+  END;
+  CREATE TRIGGER app_removed AFTER DELETE ON apps BEGIN
+    UPDATE apps_version SET version = version + 1;
+  END;
+  `,
 ];

@@ -1,0 +1,63 @@
+/** Apps are read again when one was written, by whomever, and not before. */
+import assert from "node:assert/strict";
+import test from "ava";
+import { AppRegistry } from "../../src/apps/app-registry.ts";
+import { deleteApp, insertApp, patchApp } from "../../src/apps/app-record.ts";
+import { openStore } from "../../src/store/store.ts";
+import type { Store } from "../../src/store/store.ts";
+import { put, temporaryStore } from "../store/support/temporary-store.ts";
+import { eventually } from "../support/eventually.ts";
+import { newApp } from "../support/many-apps.ts";
+
+/** A store that keeps count of the looks at all apps. */
+function counted(store: Store): { store: Store; looks: () => number } {
+  let looks = 0;
+  const proxy = new Proxy(store, {
+    get(target, name) {
+      if (name === "all") {
+        return (sql: string, ...params: never[]) => {
+          if (sql.includes("FROM apps ")) looks++;
+          return target.all(sql, ...params);
+        };
+      }
+      const value = Reflect.get(target, name) as unknown;
+      return typeof value === "function" ? (value.bind(target) as unknown) : value;
+    },
+  });
+  return { store: proxy, looks: () => looks };
+}
+
+test("a commit that writes no app costs no look at all of them", async (t) => {
+  await using temporary = await temporaryStore();
+  const { store, looks } = counted(temporary.store);
+  using registry = new AppRegistry(store);
+  await store.write([insertApp(newApp("one", 0)), insertApp(newApp("two", 0))]);
+  t.is(registry.all().length, 2);
+  const [before, { revision }] = [looks(), registry];
+  for (const key of ["a", "b", "c"]) {
+    await store.write([put(key)]);
+    t.is(registry.all().length, 2);
+  }
+  t.is(looks(), before);
+  t.is(registry.revision, revision);
+});
+
+test("every kind of write is seen, this process's at once and another's within a second", async (t) => {
+  await using temporary = await temporaryStore();
+  await using other = await openStore({ dir: temporary.dir });
+  using registry = new AppRegistry(temporary.store);
+  const ids = () => registry.all().map(({ id, state }) => `${id} ${state}`);
+  t.deepEqual(ids(), []);
+  await temporary.store.write([insertApp(newApp("one", 0))]);
+  t.deepEqual(ids(), ["one STOPPED"]);
+  await temporary.store.write([patchApp("one", { state: "RUNNING" })]);
+  t.deepEqual(ids(), ["one RUNNING"]);
+  await other.write([insertApp(newApp("two", 0))]);
+  await eventually(() => assert.deepEqual(ids(), ["one RUNNING", "two STOPPED"]), 1_000);
+  await other.write([patchApp("two", { state: "CRASHED" })]);
+  await eventually(() => assert.deepEqual(ids(), ["one RUNNING", "two CRASHED"]), 1_000);
+  await other.write([deleteApp("one")]);
+  await eventually(() => assert.deepEqual(ids(), ["two CRASHED"]), 1_000);
+  await temporary.store.write([deleteApp("two")]);
+  t.deepEqual(ids(), []);
+});
