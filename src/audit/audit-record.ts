@@ -95,6 +95,30 @@ export function contentOf(call: AuditedCall, time: number): AuditContent {
   };
 }
 
+/** A record that the trail makes by itself: of calls that nobody can be told of one by one. */
+export function trailRecord(
+  time: number,
+  told: Pick<AuditContent, "method" | "result"> & Partial<Pick<AuditContent, "target" | "attempts">>,
+): AuditContent {
+  return {
+    time,
+    request_id: "",
+    protocol: "",
+    uid: process.getuid?.() ?? 0,
+    user: "",
+    kind: "local",
+    owner_uid: null,
+    peer_uid: null,
+    token_digest: null,
+    target: "",
+    reason: null,
+    duration_ms: 0,
+    address: null,
+    attempts: null,
+    ...told,
+  };
+}
+
 /** The values of {@link contentColumns}. */
 export function contentValues(content: AuditContent): SqlValue[] {
   return contentColumns.map((column) => content[column]);

@@ -9,7 +9,7 @@
  */
 import { SvcError } from "../errors.ts";
 import type { Statement, Store } from "../store/store.ts";
-import { contentColumns, contentOf, contentValues, hashedText } from "./audit-record.ts";
+import { contentColumns, contentOf, contentValues, hashedText, trailRecord } from "./audit-record.ts";
 import type { AuditContent, AuditedCall } from "./audit-record.ts";
 import { RefusedCalls } from "./refused-calls.ts";
 
@@ -134,24 +134,7 @@ export class AuditTrail implements AsyncDisposable {
 }
 
 function lostRecords(count: number, time: number): AuditContent {
-  return {
-    time,
-    request_id: "",
-    method: recordsLostMethod,
-    protocol: "",
-    uid: process.getuid?.() ?? 0,
-    user: "",
-    kind: "local",
-    owner_uid: null,
-    peer_uid: null,
-    token_digest: null,
-    target: String(count),
-    result: "data_loss",
-    reason: null,
-    duration_ms: 0,
-    address: null,
-    attempts: null,
-  };
+  return trailRecord(time, { method: recordsLostMethod, target: String(count), result: "data_loss" });
 }
 
 function every(intervalMs: number, action: () => void): Disposable {

@@ -7,6 +7,7 @@
  * too: whoever varies what they try uses up a budget, and beyond it tries are only counted together.
  */
 import { RateBudget } from "../lib/rate-budget.ts";
+import { trailRecord } from "./audit-record.ts";
 import type { AuditContent } from "./audit-record.ts";
 
 /** The method of the record that stands for refused calls that were too many to be told apart. */
@@ -86,7 +87,13 @@ export class RefusedCalls {
     if (this.#others !== undefined && isOver(this.#others)) {
       const { last, count } = this.#others;
       this.#others = undefined;
-      tell(manyRefused(last, count));
+      tell(
+        trailRecord(last.time, {
+          method: refusedCallsMethod,
+          result: "permission_denied",
+          attempts: count,
+        }),
+      );
     }
     if (this.#windows.size > 0 || this.#others !== undefined) return;
     this.#timer?.[Symbol.dispose]();
@@ -98,25 +105,4 @@ export class RefusedCalls {
 function kindOf(content: AuditContent): string {
   const { method, protocol, uid, kind, token_digest, address, target, result, reason } = content;
   return JSON.stringify([method, protocol, uid, kind, token_digest, address, target, result, reason]);
-}
-
-function manyRefused({ time }: AuditContent, count: number): AuditContent {
-  return {
-    time,
-    request_id: "",
-    method: refusedCallsMethod,
-    protocol: "",
-    uid: process.getuid?.() ?? 0,
-    user: "",
-    kind: "local",
-    owner_uid: null,
-    peer_uid: null,
-    token_digest: null,
-    target: "",
-    result: "permission_denied",
-    reason: null,
-    duration_ms: 0,
-    address: null,
-    attempts: count,
-  };
 }
