@@ -17,10 +17,8 @@ export class StatementCache {
     if (statement === undefined) {
       statement = this.#database.prepare(sql);
       if (this.#statements.size >= this.#limit) {
-        for (const oldest of this.#statements.keys()) {
-          this.#statements.delete(oldest);
-          break;
-        }
+        const [oldest = ""] = this.#statements.keys();
+        this.#statements.delete(oldest);
       }
     } else {
       this.#statements.delete(sql);
