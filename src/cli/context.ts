@@ -1,4 +1,5 @@
 /** What a running command works with. */
+import type { DescMessage, MessageInitShape, MessageShape } from "@bufbuild/protobuf";
 import { SvcError } from "../errors.ts";
 import { describeFailure } from "./failure.ts";
 import type { CliHost } from "./host.ts";
@@ -8,7 +9,7 @@ import { formatJson } from "./render/json.ts";
 import type { TableStyle } from "./render/table.ts";
 import { connect } from "./routing.ts";
 import type { UnaryCall } from "./transport/calls.ts";
-import type { CallOptions, Client } from "./transport/client.ts";
+import type { CallOptions, Client, Method } from "./transport/client.ts";
 
 /** The options that every command takes. */
 export interface GlobalOptions {
@@ -46,7 +47,7 @@ export class CommandContext implements AsyncDisposable {
     }));
   }
 
-  get callOptions(): CallOptions {
+  get #callOptions(): CallOptions {
     const { timeout } = this.options;
     return {
       signal: this.host.interrupted,
@@ -56,7 +57,15 @@ export class CommandContext implements AsyncDisposable {
 
   /** Calls a unary method with the options of the command line. */
   async call<Request, Response>(call: UnaryCall<Request, Response>, request: Request): Promise<Response> {
-    return (await this.client()).call(call, request, this.callOptions);
+    return (await this.client()).call(call, request, this.#callOptions);
+  }
+
+  /** Calls a method of any kind with messages and the options of the command line; see {@link Client.invoke}. */
+  async *invoke<I extends DescMessage, O extends DescMessage>(
+    method: Method<I, O>,
+    requests: readonly MessageInitShape<I>[],
+  ): AsyncIterable<MessageShape<O>> {
+    yield* (await this.client()).invoke(method, requests, this.#callOptions);
   }
 
   get tableStyle(): TableStyle {

@@ -58,9 +58,8 @@ async function call(context: CommandContext, method: DescMethod, request: string
       throw new UsageError(`the request does not fit ${method.input.name}: ${(error as Error).message}`);
     }
   });
-  const client = await context.client();
   const streams = method.methodKind === "server_streaming" || method.methodKind === "bidi_streaming";
-  for await (const message of client.invoke(method, requests, context.callOptions)) {
+  for await (const message of context.invoke(method, requests)) {
     const json = messageToRest(method.output, message);
     await (streams ? context.printJsonLine(json) : context.printJson(json));
   }

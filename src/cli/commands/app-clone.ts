@@ -18,8 +18,7 @@ export function addCloneCommand(parent: Command, run: RunCommand): void {
 async function clone(context: CommandContext, id: string, name = ""): Promise<void> {
   const { AppService, CloneAppResponseSchema } = await import("../../../gen/svc/v1/app_pb.ts");
   const { messageToRest } = await import("../transport/rest-json.ts");
-  const client = await context.client();
-  const events = client.invoke(AppService.method.cloneAppStream, [{ id, name }], context.callOptions);
+  const events = context.invoke(AppService.method.cloneAppStream, [{ id, name }]);
   const result = await followProgress(context, `clone ${id}`, events, "result");
   const copy = messageToRest(CloneAppResponseSchema, result);
   if (context.json) return context.printJson(copy);

@@ -25,8 +25,7 @@ const freshnessColors: Readonly<Record<string, Color>> = { current: "green", out
 async function show(context: CommandContext, id: string, checkRemote: boolean): Promise<void> {
   const { AppImageSchema, AppService } = await import("../../../gen/svc/v1/app_pb.ts");
   const { messageToRest } = await import("../transport/rest-json.ts");
-  const client = await context.client();
-  const answers = client.invoke(AppService.method.getAppImage, [{ id, checkRemote }], context.callOptions);
+  const answers = context.invoke(AppService.method.getAppImage, [{ id, checkRemote }]);
   for await (const answer of answers) {
     const image = messageToRest(AppImageSchema, answer);
     if (context.json) return context.printJson(image);
@@ -53,10 +52,9 @@ async function show(context: CommandContext, id: string, checkRemote: boolean): 
 async function repull(context: CommandContext, ids: readonly string[]): Promise<void> {
   const { AppService, RepullAppResponseSchema } = await import("../../../gen/svc/v1/app_pb.ts");
   const { messageToRest } = await import("../transport/rest-json.ts");
-  const client = await context.client();
   await forEachApp(context, ids, {
     call: async (id) => {
-      for await (const answer of client.invoke(AppService.method.repullApp, [{ id }], context.callOptions)) {
+      for await (const answer of context.invoke(AppService.method.repullApp, [{ id }])) {
         return messageToRest(RepullAppResponseSchema, answer);
       }
       throw new Error(`RepullApp of ${id} gave no answer`);

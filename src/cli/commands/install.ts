@@ -85,8 +85,7 @@ async function installAsking(context: CommandContext, request: InstallRequest): 
 
 async function installOnce(context: CommandContext, request: InstallRequest): Promise<App> {
   const { AppSchema, AppService } = await import("../../../gen/svc/v1/app_pb.ts");
-  const client = await context.client();
-  const events = client.invoke(AppService.method.installAppStream, [request], context.callOptions);
+  const events = context.invoke(AppService.method.installAppStream, [request]);
   const app = await followProgress(context, `install ${request.spec ?? ""}`, events, "app");
   const { messageToRest } = await import("../transport/rest-json.ts");
   return messageToRest(AppSchema, app);

@@ -40,11 +40,10 @@ async function watchStats(
 ): Promise<void> {
   const { AppService, GetAppStatsResponseSchema } = await import("../../../gen/svc/v1/app_pb.ts");
   const { messageToRest } = await import("../transport/rest-json.ts");
-  const client = await context.client();
   const request = { ids: [...ids], minIntervalSecs: intervalSecs };
   const redraw = context.host.stdout.isTTY === true;
   let shownLines = 0;
-  for await (const frame of client.invoke(AppService.method.streamAppStats, [request], context.callOptions)) {
+  for await (const frame of context.invoke(AppService.method.streamAppStats, [request])) {
     const answer = messageToRest(GetAppStatsResponseSchema, frame);
     if (context.json) {
       await context.printJsonLine(answer);

@@ -40,11 +40,10 @@ async function upgrade(
   const { messageToRest } = await import("../transport/rest-json.ts");
   await forEachApp(context, ids, {
     call: async (id) => {
-      const client = await context.client();
       const version = options.version ?? "";
       const result = await acceptingLicenses(context, options.acceptLicense ?? false, (licenseAck) => {
         const request = { id, version, licenseAck };
-        const events = client.invoke(AppService.method.upgradeAppStream, [request], context.callOptions);
+        const events = context.invoke(AppService.method.upgradeAppStream, [request]);
         return followProgress(context, `upgrade ${id}`, events, "result");
       });
       return messageToRest(UpgradeAppResponseSchema, result);

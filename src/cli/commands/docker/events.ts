@@ -23,9 +23,8 @@ export function addEventsCommand(parent: Command, run: RunCommand): void {
 async function follow(context: CommandContext, types: readonly string[]): Promise<void> {
   const { DockerEventSchema, DockerService } = await import("../../../../gen/svc/v1/docker_pb.ts");
   const { messageToRest } = await import("../../transport/rest-json.ts");
-  const client = await context.client();
   const method = DockerService.method.streamDockerEvents;
-  for await (const message of client.invoke(method, [{ types: [...types] }], context.callOptions)) {
+  for await (const message of context.invoke(method, [{ types: [...types] }])) {
     const event = messageToRest<typeof DockerEventSchema, "camel">(DockerEventSchema, message);
     await (context.json ? context.printJsonLine(event) : context.print(eventLine(context, event)));
   }

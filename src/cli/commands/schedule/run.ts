@@ -59,14 +59,13 @@ async function startRun(context: CommandContext, id: string, options: OwnerOptio
 async function followRun(context: CommandContext, id: string, options: OwnerOption): Promise<void> {
   const { ScheduleRunSchema, ScheduleService } = await import("../../../../gen/svc/v1/schedule_pb.ts");
   const { messageToRest } = await import("../../transport/rest-json.ts");
-  const client = await context.client();
   const request = jobRef(id, options);
   const method = ScheduleService.method.runScheduleStream;
   const output = new ByteOutput(context.host.stdout);
   let first: { run: ScheduleRunMessage; started: boolean } | undefined;
   let last: ScheduleRunMessage | undefined;
   try {
-    for await (const { event, started } of client.invoke(method, [request], context.callOptions)) {
+    for await (const { event, started } of context.invoke(method, [request])) {
       if (event.case === "run") {
         last = event.value;
         if (first === undefined && !started) noteOther(context, last.id);

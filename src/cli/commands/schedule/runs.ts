@@ -100,11 +100,10 @@ async function followRuns(
 ): Promise<void> {
   const { ScheduleRunSchema, ScheduleService } = await import("../../../../gen/svc/v1/schedule_pb.ts");
   const { messageToRest } = await import("../../transport/rest-json.ts");
-  const client = await context.client();
   const request = jobRef(id, options);
   const method = ScheduleService.method.followScheduleRuns;
   const format = options.utc === true ? inUtc : inLocalTime;
-  for await (const message of client.invoke(method, [request], context.callOptions)) {
+  for await (const message of context.invoke(method, [request])) {
     const run = messageToRest(ScheduleRunSchema, message);
     await (context.json ? context.printJsonLine(run) : context.print(runLine(context, run, format)));
   }

@@ -1,0 +1,53 @@
+/** The lines of a log, as `svc app logs` and `svc docker logs` ask for them and print them. */
+import type { Command } from "commander";
+import type { CommandContext } from "./context.ts";
+import { parseCount } from "./option-values.ts";
+import { escapeControls } from "./render/escape.ts";
+import { formatBytes } from "./render/units.ts";
+
+export interface LogsOptions {
+  readonly tail: number;
+  readonly follow?: boolean;
+  readonly timestamps?: boolean;
+}
+
+/** @param end when following ends */
+export function addLogsOptions(command: Command, end: string): Command {
+  return command
+    .option("-n, --tail <lines>", "how many lines, at most 100000", parseCount(0, 100_000), 100)
+    .option("-f, --follow", `go on with every new line, until ${end}`)
+    .option("-t, --timestamps", "begin each line with its time")
+    .addHelpText(
+      "after",
+      "\nOn a terminal, control characters in a log are shown as \\xNN. A pipe or a file gets the lines as they are.\n",
+    );
+}
+
+interface LogLine {
+  /** RFC 3339. */
+  readonly time?: string | undefined;
+  readonly stream: string;
+  readonly text: string;
+}
+
+interface Logs {
+  readonly lines: readonly LogLine[];
+  readonly truncated: boolean;
+  /** Of an app alone. */
+  readonly missed_bytes?: number;
+}
+
+export async function printLogs(context: CommandContext, logs: Logs): Promise<void> {
+  const { truncated, missed_bytes: missedBytes = 0 } = logs;
+  const onTerminal = context.host.stdout.isTTY === true;
+  const lines = logs.lines.map(({ time, stream, text }) => {
+    const prefix = time === undefined ? "" : `${context.paint("dim", time)} `;
+    const shown = onTerminal ? escapeControls(text) : text;
+    return `${prefix}${context.paint(stream === "svc" ? "cyan" : undefined, shown)}\n`;
+  });
+  if (truncated) context.note("The log is longer: these are its last 8 MiB.");
+  if (missedBytes > 0) {
+    context.note(`${formatBytes(missedBytes)} were rotated away before they could be read.`);
+  }
+  await context.print(lines.join(""));
+}
