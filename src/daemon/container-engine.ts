@@ -2,10 +2,12 @@
 import { createHash } from "node:crypto";
 import { join } from "node:path";
 import type { Credentials } from "../credentials/credentials.ts";
+import { DiskMeter } from "../docker/disk-usage.ts";
 import { EngineEvents } from "../docker/events.ts";
 import { EngineState } from "../docker/engine-state.ts";
 import { createDockerEngine, type DockerEngine } from "../docker/engine.ts";
 import { parseImageReference } from "../docker/image-reference.ts";
+import { WatchedEngine } from "../docker/watched-engine.ts";
 import type { Identities } from "../identity/identity.ts";
 import { readBootTimeMs } from "../lib/boot-time.ts";
 import { readUnprivilegedPortStart } from "../runtimes/container-policy.ts";
@@ -29,6 +31,7 @@ export interface ContainerEngine extends AsyncDisposable {
   readonly engine: DockerEngine;
   readonly events: EngineEvents;
   readonly state: EngineState;
+  readonly disk: DiskMeter;
   /** Tells what this installation has made from what others have, on an engine that they share. */
   readonly storeId: string;
   readonly runtimes: ReadonlyMap<string, AppRuntime>;
@@ -41,6 +44,7 @@ export async function createContainerEngine(options: ContainerEngineOptions): Pr
   const engine = resources.use(createDockerEngine({ socket: config.docker.socket }));
   const events = resources.use(new EngineEvents({ engine, log }));
   const state = resources.use(new EngineState({ engine, events, now, log }));
+  const disk = new DiskMeter(new WatchedEngine(engine, events));
   const storeId = createHash("sha256").update(config.store.dir).digest("hex").slice(0, 16);
   const shared = {
     ...{ engine, events, state, identities, storeId, settleMs, log },
@@ -54,11 +58,11 @@ export async function createContainerEngine(options: ContainerEngineOptions): Pr
   };
   const docker = resources.use(new DockerRuntime(shared));
   const compose = resources.use(
-    new ComposeRuntime({ ...shared, composeDir: join(config.store.dir, "compose") }),
+    new ComposeRuntime({ ...shared, disk, composeDir: join(config.store.dir, "compose") }),
   );
   const owned = resources.move();
   return {
-    ...{ engine, events, state, storeId },
+    ...{ engine, events, state, disk, storeId },
     runtimes: new Map<string, AppRuntime>([
       ["docker", docker],
       ["compose", compose],

@@ -207,19 +207,7 @@ export async function createContext(options: ContextOptions): Promise<DaemonCont
     consoleTokens,
     sources,
     credentials,
-    docker: new DockerHost({
-      engine: containers.engine,
-      events: containers.events,
-      state: containers.state,
-      storeId: containers.storeId,
-      apps: {
-        get revision() {
-          return apps.revision;
-        },
-        ids: () => apps.ids(),
-        needs: () => apps.engineNeeds(),
-      },
-    }),
+    docker: new DockerHost({ ...containers, apps }),
     facts: { version, mode: config.mode, startedAtMs, capabilities: () => pipeline.capabilities },
     metrics,
     schedules,

@@ -58,7 +58,7 @@ export interface DiskUsage {
   readonly buildCache: readonly BuildCacheRecord[];
 }
 
-/** The engine measures for one at a time, and refuses all others meanwhile. */
+/** The engine measures for one at a time, and refuses all others meanwhile: one meter for each engine. */
 export class DiskMeter {
   readonly #engine: EngineOperations;
   #running: Promise<DiskUsage> | undefined;
@@ -72,7 +72,7 @@ export class DiskMeter {
    * What is so after this call: whoever comes while one is measured shares the next one.
    * @throws SvcError `unavailable`; the signal's reason
    */
-  async measure(signal: AbortSignal): Promise<DiskUsage> {
+  async measure(signal = AbortSignal.timeout(timeoutMs)): Promise<DiskUsage> {
     const { promise: left, reject } = Promise.withResolvers<never>();
     const leave = (): void => reject(signal.reason as Error);
     signal.throwIfAborted();
@@ -101,7 +101,7 @@ export class DiskMeter {
 }
 
 /** Waits while somebody else measures. @throws SvcError `unavailable` */
-export async function measureDisk(engine: EngineOperations, signal?: AbortSignal): Promise<DiskUsage> {
+async function measureDisk(engine: EngineOperations): Promise<DiskUsage> {
   const usage = await engine.operate(
     "measure its disk usage",
     async (docker, ended) => {
@@ -114,7 +114,7 @@ export async function measureDisk(engine: EngineOperations, signal?: AbortSignal
         }
       }
     },
-    { timeoutMs, signal },
+    { timeoutMs },
   );
   const containers = usage.Containers ?? [];
   return {

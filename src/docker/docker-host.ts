@@ -25,7 +25,7 @@ import { ContainerFinder } from "./container-finder.ts";
 import { followContainerLog, readContainerLog } from "./container-logs.ts";
 import type { ContainerRecord } from "./container-record.ts";
 import { sampleContainers } from "./container-stats.ts";
-import { DiskMeter, type ContainerUse } from "./disk-usage.ts";
+import type { ContainerUse, DiskMeter } from "./disk-usage.ts";
 import * as views from "./docker-views.ts";
 import type { EngineState } from "./engine-state.ts";
 import type { DockerEngine } from "./engine.ts";
@@ -41,13 +41,15 @@ export interface InstalledApps {
   readonly revision: number;
   ids(): readonly string[];
   /** What they need of the engine, by id. */
-  needs(): Promise<ReadonlyMap<string, EngineNeeds>>;
+  engineNeeds(): Promise<ReadonlyMap<string, EngineNeeds>>;
 }
 
 export interface DockerHostOptions {
   engine: DockerEngine;
   events: EngineEvents;
   state: EngineState;
+  /** The only one that measures this engine. */
+  disk: DiskMeter;
   /** Identifies this installation of svc. */
   storeId: string;
   apps: InstalledApps;
@@ -60,7 +62,6 @@ export class DockerHost {
   readonly #options: DockerHostOptions;
   readonly #finder: ContainerFinder;
   readonly #watched: WatchedEngine;
-  readonly #disk: DiskMeter;
   readonly #pruner: Pruner;
   readonly #control: ContainerControl;
   /** By record: one that changed is another object. */
@@ -69,14 +70,13 @@ export class DockerHost {
   #attribution: { revision: number; of: Attribution } | undefined;
 
   constructor(options: DockerHostOptions) {
-    const { engine, events, state } = options;
+    const { engine, events, state, disk } = options;
     this.#options = options;
     this.#finder = new ContainerFinder(engine, state);
     this.#watched = new WatchedEngine(engine, events);
-    this.#disk = new DiskMeter(this.#watched);
     this.#pruner = new Pruner({
       engine: this.#watched,
-      disk: this.#disk,
+      disk,
       protect: ({ containers }) => this.#protection(containers),
     });
     this.#control = new ContainerControl({
@@ -161,7 +161,7 @@ export class DockerHost {
   }
 
   async diskUsage(signal: AbortSignal): Promise<MessageInitShape<typeof DockerDiskUsageSchema>> {
-    const disk = await this.#disk.measure(signal);
+    const disk = await this.#options.disk.measure(signal);
     const category = (count: number, sizeBytes: number) => ({ count, sizeBytes: BigInt(sizeBytes) });
     return {
       images: category(disk.images.length, disk.layersBytes),
@@ -250,7 +250,7 @@ export class DockerHost {
   }
 
   async #protection(containers: readonly ContainerUse[]): Promise<Protection> {
-    const needs = await this.#options.apps.needs();
+    const needs = await this.#options.apps.engineNeeds();
     return new Protection({ needs, containers, attribution: this.#owners() });
   }
 

@@ -5,9 +5,11 @@ import { join } from "node:path";
 import { Readable } from "node:stream";
 import { promisify } from "node:util";
 import { createDockerEngine } from "../../src/docker/engine.ts";
+import { DiskMeter } from "../../src/docker/disk-usage.ts";
 import { DockerHost } from "../../src/docker/docker-host.ts";
 import { EngineEvents } from "../../src/docker/events.ts";
 import { EngineState } from "../../src/docker/engine-state.ts";
+import { WatchedEngine } from "../../src/docker/watched-engine.ts";
 import { engineRequest } from "../support/docker-request.ts";
 import { dockerTest, needsDocker, sharedEngine } from "../support/docker-test.ts";
 import type { TestEngine } from "../support/docker.ts";
@@ -50,8 +52,9 @@ for (const danglingOnly of [true, false]) {
     const client = resources.use(createDockerEngine({ socket: engine.socket }));
     const events = resources.use(new EngineEvents({ engine: client }));
     const state = resources.use(new EngineState({ engine: client, events }));
-    const apps = { revision: 1, ids: () => [], needs: () => Promise.resolve(new Map()) };
-    const host = new DockerHost({ engine: client, events, state, storeId: "ours", apps });
+    const apps = { revision: 1, ids: () => [], engineNeeds: () => Promise.resolve(new Map()) };
+    const disk = new DiskMeter(new WatchedEngine(client, events));
+    const host = new DockerHost({ engine: client, events, state, disk, storeId: "ours", apps });
     const signal = AbortSignal.timeout(60_000);
 
     await build(engine, danglingOnly ? "one" : "two");

@@ -4,10 +4,12 @@ import { Readable } from "node:stream";
 import { promisify } from "node:util";
 import type { ExecutionContext } from "ava";
 import { appLabels, composeProjectOf } from "../../src/docker/attribution.ts";
+import { DiskMeter } from "../../src/docker/disk-usage.ts";
 import { DockerHost } from "../../src/docker/docker-host.ts";
 import { EngineEvents } from "../../src/docker/events.ts";
 import { EngineState } from "../../src/docker/engine-state.ts";
 import { createDockerEngine } from "../../src/docker/engine.ts";
+import { WatchedEngine } from "../../src/docker/watched-engine.ts";
 import type { EngineNeeds } from "../../src/runtimes/runtime.ts";
 import { engineRequest } from "../support/docker-request.ts";
 import { dockerTest, needsDocker, sharedEngine } from "../support/docker-test.ts";
@@ -68,12 +70,10 @@ class RandomHost implements AsyncDisposable {
     const events = this.#resources.use(new EngineEvents({ engine: client }));
     const state = this.#resources.use(new EngineState({ engine: client, events }));
     const needs = this.#needs as ReadonlyMap<string, EngineNeeds>;
+    const disk = new DiskMeter(new WatchedEngine(client, events));
     this.#host = new DockerHost({
-      engine: client,
-      events,
-      state,
-      storeId,
-      apps: { revision: 1, ids: () => [...needs.keys()], needs: () => Promise.resolve(needs) },
+      ...{ engine: client, events, state, disk, storeId },
+      apps: { revision: 1, ids: () => [...needs.keys()], engineNeeds: () => Promise.resolve(needs) },
     });
   }
 

@@ -26,8 +26,6 @@ export interface ComposeImagesOptions {
   projects: ComposeProjects;
 }
 
-const measureTimeoutMs = 120_000;
-
 export class ComposeImages implements ImageRuntime {
   readonly #options: ComposeImagesOptions;
 
@@ -81,10 +79,7 @@ export class ComposeImages implements ImageRuntime {
       if (image !== undefined) sizes.set(image.Id, image.Size);
     }
     // The engine walks all of its volumes for that.
-    const all =
-      needs.volumes.length === 0
-        ? []
-        : (await disk.measure(signal ?? AbortSignal.timeout(measureTimeoutMs))).volumes;
+    const all = needs.volumes.length === 0 ? [] : (await disk.measure(signal)).volumes;
     const own = all.filter(({ name }) => needs.volumes.includes(name));
     return {
       ...(sizes.size > 0 && { imageBytes: [...sizes.values()].reduce((sum, bytes) => sum + bytes, 0) }),

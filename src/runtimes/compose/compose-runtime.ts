@@ -1,7 +1,7 @@
 /** Apps that are compose projects, on the host's engine. */
 import { relative } from "node:path";
 import { appLabels, madeForFilter } from "../../docker/attribution.ts";
-import { DiskMeter } from "../../docker/disk-usage.ts";
+import type { DiskMeter } from "../../docker/disk-usage.ts";
 import type { Identities } from "../../identity/identity.ts";
 import { ContainerRuntime, type ContainerRuntimeOptions } from "../container-runtime.ts";
 import { AppImages, type CredentialsOf } from "../docker/app-images.ts";
@@ -16,20 +16,19 @@ import { followProjectLog, readProjectLog } from "./project-logs.ts";
 export interface ComposeRuntimeOptions extends ContainerRuntimeOptions {
   identities: Identities;
   credentialsOf: CredentialsOf;
+  /** What the engine's volumes take. */
+  disk: DiskMeter;
   /** The daemon's own directory for what it has compose run. */
   composeDir: string;
   /** Ports below it are root's. */
   unprivilegedPortStart: number;
 }
 
-const measureTimeoutMs = 120_000;
-
 /** Compose is not looked for before the first app. */
 export class ComposeRuntime extends ContainerRuntime {
   readonly images: ImageRuntime;
   readonly #options: ComposeRuntimeOptions;
   readonly #images: AppImages;
-  readonly #disk: DiskMeter;
   readonly #projects: ComposeProjects;
 
   constructor(options: ComposeRuntimeOptions) {
@@ -42,10 +41,8 @@ export class ComposeRuntime extends ContainerRuntime {
       command: new ComposeCommand(options.identities),
       engineSocket: options.engine.socket,
     });
-    this.#disk = new DiskMeter(options.engine);
     this.images = new ComposeImages({
       ...options,
-      disk: this.#disk,
       images: this.#images,
       projects: this.#projects,
     });
@@ -139,7 +136,7 @@ export class ComposeRuntime extends ContainerRuntime {
   }
 
   async #removeVolumes(id: string): Promise<number> {
-    const { engine } = this.#options;
+    const { engine, disk } = this.#options;
     const filters = this.#filters(id);
     const { Volumes } = await engine.call(`list the volumes of app "${id}"`, (docker) =>
       docker.listVolumes({ filters }),
@@ -147,8 +144,8 @@ export class ComposeRuntime extends ContainerRuntime {
     const names = ((Volumes as typeof Volumes | null) ?? []).map(({ Name }) => Name);
     if (names.length === 0) return 0;
     // What it freed is worth a look, but not a removal that fails.
-    const disk = await this.#disk.measure(AbortSignal.timeout(measureTimeoutMs)).catch(() => undefined);
-    const sizes = new Map(disk?.volumes.map(({ name, sizeBytes }) => [name, sizeBytes]));
+    const usage = await disk.measure().catch(() => undefined);
+    const sizes = new Map(usage?.volumes.map(({ name, sizeBytes }) => [name, sizeBytes]));
     for (const name of names) {
       await engine.call(`remove the volume ${name}`, (docker) => docker.getVolume(name).remove());
     }

@@ -2,8 +2,10 @@
 import { chmod, mkdir, mkdtemp } from "node:fs/promises";
 import { dirname, join } from "node:path";
 import { createDockerEngine } from "../../../src/docker/engine.ts";
+import { DiskMeter } from "../../../src/docker/disk-usage.ts";
 import { EngineEvents } from "../../../src/docker/events.ts";
 import { EngineState } from "../../../src/docker/engine-state.ts";
+import { WatchedEngine } from "../../../src/docker/watched-engine.ts";
 import { createIdentities } from "../../../src/identity/identity.ts";
 import { readBootTimeMs } from "../../../src/lib/boot-time.ts";
 import { createManifestParser } from "../../../src/packages/manifest-parser.ts";
@@ -59,7 +61,10 @@ export class DockerFixture implements AsyncDisposable {
       ...overrides,
     };
     this.runtime = resources.use(new DockerRuntime(options));
-    this.compose = resources.use(new ComposeRuntime({ ...options, composeDir: join(store, "compose") }));
+    const disk = new DiskMeter(new WatchedEngine(client, events));
+    this.compose = resources.use(
+      new ComposeRuntime({ ...options, disk, composeDir: join(store, "compose") }),
+    );
     this.#resources = resources;
   }
 
