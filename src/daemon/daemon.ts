@@ -7,6 +7,7 @@ import { loadPeerCredentials } from "../transport/peer-credentials.ts";
 import type { Config } from "./config.ts";
 import { createContext } from "./context.ts";
 import { createLog } from "./log.ts";
+import { createMemoryRelease } from "./memory-release.ts";
 import type { Programs } from "./programs.ts";
 
 export interface DaemonOptions {
@@ -69,6 +70,7 @@ export async function startDaemon(options: DaemonOptions): Promise<Daemon> {
     }),
   );
   const addresses = await listeners.start();
+  resources.use(createMemoryRelease());
   await context.scheduler.start();
   log.info({ version, mode: config.mode, store: config.store.dir, ...addresses }, "svc is ready");
   const owned = resources.move();
