@@ -76,6 +76,22 @@ test("the first refusal is a record at once, its repeats are one when the window
   t.like(await open.reader.verify(), { problem: undefined, records: 4 });
 });
 
+test("whatever a stranger is told, their tries are counted together", async (t) => {
+  await using open = await openTrail();
+  const { trail } = open;
+  for (const result of ["unauthenticated", "permission_denied", "resource_exhausted", "unavailable"]) {
+    for (let n = 0; n < 100; n++) {
+      trail.append(auditedCall(n, { user: nobody, address: "127.0.0.1", target: "", result }));
+    }
+  }
+  t.is((await open.told()).length, 4);
+  await trail[Symbol.asyncDispose]();
+  t.deepEqual(
+    (await open.told()).slice(4).map(([, , , attempts]) => attempts),
+    [99, 99, 99, 99],
+  );
+});
+
 test("what was done is a record each, however often", async (t) => {
   await using open = await openTrail();
   for (let n = 0; n < 200; n++) open.trail.append(auditedCall(1));

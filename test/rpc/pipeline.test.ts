@@ -5,6 +5,7 @@ import { ConnectError, createClient } from "@connectrpc/connect";
 import test from "ava";
 import { AppService, GetAppRequestSchema } from "../../gen/svc/v1/app_pb.ts";
 import { DaemonService } from "../../gen/svc/v1/daemon_pb.ts";
+import { DockerService } from "../../gen/svc/v1/docker_pb.ts";
 import { FileService } from "../../gen/svc/v1/file_pb.ts";
 import { ProcessService } from "../../gen/svc/v1/process_pb.ts";
 import { TokenService } from "../../gen/svc/v1/token_pb.ts";
@@ -89,6 +90,18 @@ test("access is asked without the gate, too", async (t) => {
     requestId: "r1",
     protocolName: "in-memory",
   });
+});
+
+test("access to a stream is asked without the gate, too", async (t) => {
+  const { pipeline } = open();
+  const client = createClient(DockerService, transport(pipeline, user));
+  const error = await t.throwsAsync(
+    async () => {
+      for await (const _event of client.streamDockerEvents({}));
+    },
+    { instanceOf: ConnectError },
+  );
+  t.is(svcErrorOf(error).reason, "root_required");
 });
 
 test("handlers see the caller, a signal and the deadline", async (t) => {

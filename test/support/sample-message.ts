@@ -2,7 +2,7 @@
 import { create, getOption, hasOption, ScalarType } from "@bufbuild/protobuf";
 import type { DescField, DescMessage, Message } from "@bufbuild/protobuf";
 import { field_behavior, FieldBehavior } from "../../gen/google/api/field_behavior_pb.ts";
-import { rules } from "../../gen/svc/v1/rules_pb.ts";
+import { rules, type FieldRules } from "../../gen/svc/v1/rules_pb.ts";
 
 /** Values for fields by their local name, where the rules alone do not lead to a telling one. */
 export type SampleValues = Readonly<Record<string, unknown>>;
@@ -24,9 +24,14 @@ export function isRequired(field: DescField): boolean {
 
 function sampleValue(field: DescField, values: SampleValues): unknown {
   const known = values[field.localName];
+  const rule = hasOption(field, rules) ? getOption(field, rules) : undefined;
   switch (field.fieldKind) {
     case "list":
-      return [field.listKind === "message" ? sampleMessage(field.message, values) : (known ?? "web")];
+      return [
+        field.listKind === "message"
+          ? sampleMessage(field.message, values)
+          : (known ?? sampleText(rule?.items)),
+      ];
     case "map":
       return {};
     case "message":
@@ -34,15 +39,14 @@ function sampleValue(field: DescField, values: SampleValues): unknown {
     case "enum":
       return field.enum.values[0]?.number ?? 0;
     case "scalar":
-      return known ?? sampleScalar(field);
+      return known ?? sampleScalar(field.scalar, rule);
   }
 }
 
-function sampleScalar(field: DescField & { fieldKind: "scalar" }): unknown {
-  const rule = hasOption(field, rules) ? getOption(field, rules) : undefined;
-  switch (field.scalar) {
+function sampleScalar(scalar: ScalarType, rule: FieldRules | undefined): unknown {
+  switch (scalar) {
     case ScalarType.STRING:
-      return rule?.in[0] ?? "web";
+      return sampleText(rule);
     case ScalarType.BOOL:
       return true;
     case ScalarType.BYTES:
@@ -50,4 +54,9 @@ function sampleScalar(field: DescField & { fieldKind: "scalar" }): unknown {
     default:
       return rule?.gte ?? 1;
   }
+}
+
+/** Absolute where the rules ask for a path. */
+function sampleText(rule: FieldRules | undefined): string {
+  return rule?.in[0] ?? (rule?.pattern?.startsWith("/") === true ? "/nowhere/web" : "web");
 }

@@ -152,6 +152,23 @@ for (const [name, { path, request, counted, tried }] of Object.entries(cases)) {
   });
 }
 
+for (const path of ["/v1/system/reboot", "/svc.v1.SystemService/RebootSystem"]) {
+  test(`who may not POST ${path} counts once`, async (t) => {
+    const nobody = 65_534;
+    await using door = await openDoor({
+      loadPeerCredentials: () => () => ({ pid: 1, uid: nobody, gid: nobody }),
+    });
+    const { status } = await rest(door, path, { ...asJson, listener: "unix" });
+    t.is(status, 403);
+    await seen(door);
+    t.deepEqual(door.counts, ["svc.v1.SystemService/RebootSystem permission_denied"]);
+    t.deepEqual(
+      door.audits.map(({ user, result, reason }) => [user.uid, result, reason]),
+      [[nobody, "permission_denied", "root_required"]],
+    );
+  });
+}
+
 test("gRPC: no token, no such method, another content type", async (t) => {
   await using door = await openDoor();
   const session = connectHttp2(door.url);

@@ -12,7 +12,7 @@ import { createHttp2Front } from "../../src/transport/http2-server.ts";
 import { defaultTransportLimits } from "../../src/transport/limits.ts";
 import { svcErrorOf } from "../../src/rpc/connect-errors.ts";
 import { openAndReset, sessionStart } from "../support/http2-frames.ts";
-import { rest, transportTo } from "./support/clients.ts";
+import { protocols, rest, transportTo } from "./support/clients.ts";
 import { openDoor } from "./support/door.ts";
 import type { Door } from "./support/door.ts";
 
@@ -292,3 +292,40 @@ test.serial("a deadline ends a call that ignores it", async (t) => {
     t.is(svcErrorOf(error).code, "deadline_exceeded", protocol);
   }
 });
+
+for (const protocol of protocols) {
+  test.serial(`${protocol}: a deadline beyond the longest is refused, before any handler`, async (t) => {
+    let calls = 0;
+    await using door = await openDoor({
+      limits: { maxTimeoutMs: 60_000 },
+      handlers: {
+        app: {
+          startApp: ({ id }) => {
+            calls++;
+            return { id };
+          },
+          async *streamAppLogs() {
+            calls++;
+            await Promise.resolve();
+            yield { lines: [] };
+          },
+        },
+      },
+    });
+    const client = createClient(AppService, transportTo(door, protocol, "TCP"));
+    t.is((await client.startApp({ id: "x" }, { timeoutMs: 60_000 })).id, "x");
+    const tooLong = { timeoutMs: 60_001 };
+    const tries = [
+      () => client.startApp({ id: "x" }, tooLong),
+      async () => {
+        for await (const _lines of client.streamAppLogs({ id: "x" }, tooLong));
+      },
+    ];
+    for (const attempt of tries) {
+      const error = svcErrorOf(await t.throwsAsync(attempt, { instanceOf: ConnectError }));
+      t.deepEqual([error.code, error.reason], ["invalid_argument", "invalid_request"]);
+      t.regex(error.message, /60000/);
+    }
+    t.is(calls, 1);
+  });
+}

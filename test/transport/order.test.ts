@@ -72,6 +72,12 @@ test("a path without its slash reaches nothing", async (t) => {
   t.is(headers[":status"], 400);
 });
 
+test("a star is no path", async (t) => {
+  await using door = await openDoor();
+  const answer = await raw(door, "OPTIONS * HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n");
+  t.regex(answer, /^HTTP\/1\.1 400 /);
+});
+
 test("another case is another path", async (t) => {
   await using door = await openDoor();
   const { status } = await rest(door, "/svc.v1.appservice/startapp", { method: "POST", body: "{}" });

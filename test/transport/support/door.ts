@@ -4,6 +4,7 @@ import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { sourcePages } from "../../../src/daemon/page-files.ts";
 import type { AuditRecord } from "../../../src/rpc/audit.ts";
+import type { BoundService } from "../../../src/rpc/bound-service.ts";
 import { createPipeline } from "../../../src/rpc/pipeline.ts";
 import type { Pipeline } from "../../../src/rpc/pipeline.ts";
 import { mintToken } from "../../../src/tokens/token-digest.ts";
@@ -36,6 +37,8 @@ export interface Door extends AsyncDisposable {
 
 export interface DoorOptions extends Partial<ListenersOptions> {
   readonly handlers?: FakeHandlers;
+  /** Default: the contract's, with `handlers`. */
+  readonly services?: readonly BoundService[];
 }
 
 export function collectLog(): { log: ListenersOptions["log"]; lines: LogLine[] } {
@@ -45,7 +48,7 @@ export function collectLog(): { log: ListenersOptions["log"]; lines: LogLine[] }
   return { log: { info: at("info"), warn: at("warn"), error: at("error") }, lines };
 }
 
-export async function openDoor({ handlers, ...overrides }: DoorOptions = {}): Promise<Door> {
+export async function openDoor({ handlers, services, ...overrides }: DoorOptions = {}): Promise<Door> {
   const directory = await mkdtemp(join(tmpdir(), "svc-door-"));
   // Other uids must reach the socket.
   await chmod(directory, 0o755);
@@ -53,7 +56,7 @@ export async function openDoor({ handlers, ...overrides }: DoorOptions = {}): Pr
   const audits: AuditRecord[] = [];
   const counts: string[] = [];
   const pipeline = createPipeline({
-    services: fakeServices(handlers),
+    services: services ?? fakeServices(handlers),
     log,
     audit: (record) => audits.push(record),
     observe: ({ method, code }) => counts.push(`${method} ${code}`),

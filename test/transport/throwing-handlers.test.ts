@@ -1,0 +1,69 @@
+/** Whatever a handler throws ends its own call and nothing else, over every protocol (T 49). */
+import test from "ava";
+import type { DescMethod } from "@bufbuild/protobuf";
+import { services } from "../../src/cli/contract.ts";
+import { implement } from "../../src/rpc/bound-service.ts";
+import type { BoundService } from "../../src/rpc/bound-service.ts";
+import { isCallable, rawCall, rawProtocols } from "../support/raw-call.ts";
+import { sampleMessage } from "../support/sample-message.ts";
+import { rest } from "./support/clients.ts";
+import { openDoor } from "./support/door.ts";
+
+const secret = "/var/lib/svc/svc.db";
+const ways: Readonly<Record<string, (method: DescMethod) => unknown>> = {
+  throws: () => {
+    throw new Error(secret);
+  },
+  "throws what is no error": () => {
+    // eslint-disable-next-line @typescript-eslint/only-throw-error -- whatever a library may throw
+    throw null;
+  },
+  "fails later": ({ methodKind }) =>
+    methodKind === "server_streaming" ? failingStream() : Promise.resolve().then(fail),
+};
+
+function fail(): never {
+  throw new TypeError(secret);
+}
+
+// eslint-disable-next-line require-yield -- it fails before
+async function* failingStream(): AsyncGenerator<never> {
+  await Promise.resolve();
+  fail();
+}
+
+function throwing(way: (method: DescMethod) => unknown): BoundService[] {
+  return services.map((service) => {
+    const handlers = service.methods.map((method) => [method.localName, () => way(method)]);
+    return implement(service, Object.fromEntries(handlers) as never);
+  });
+}
+
+for (const [name, way] of Object.entries(ways)) {
+  for (const protocol of rawProtocols) {
+    test(`${protocol}: a handler that ${name} is one internal error, in every method`, async (t) => {
+      await using door = await openDoor({ services: throwing(way) });
+      const target = { port: door.port, headers: { authorization: `Bearer ${door.token}` } };
+      let calls = 0;
+      for (const method of services.flatMap((service) => service.methods)) {
+        if (!isCallable(method, protocol)) continue;
+        const outcome = await rawCall(target, method, protocol, sampleMessage(method.input, {}));
+        const expected = {
+          code: "internal",
+          reason: "internal",
+          ...(protocol === "rest" && { status: 500 }),
+        };
+        t.deepEqual(outcome, expected, method.name);
+        calls++;
+      }
+      t.true(calls > 50, String(calls));
+      const errors = door.lines.filter(({ level }) => level === "error");
+      t.is(errors.length, calls, "each is in the log once");
+      t.deepEqual(
+        door.counts.filter((count) => !count.endsWith(" internal")),
+        [],
+      );
+      t.is((await rest(door, "/healthz", { token: "" })).status, 200);
+    });
+  }
+}
