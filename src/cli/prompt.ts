@@ -1,5 +1,7 @@
 /** Questions to a person at a terminal. They go to stderr, so that stdout stays what the command prints. */
 import { SvcError } from "../errors.ts";
+import type { CommandContext } from "./context.ts";
+import { UsageError } from "./failure.ts";
 import type { CliHost } from "./host.ts";
 import { canceled } from "./transport/http.ts";
 
@@ -51,6 +53,30 @@ export async function askSecret(host: CliHost, question: string): Promise<string
 /** A question that only `y` or `yes` answers with yes. */
 export async function confirm(host: CliHost, question: string): Promise<boolean> {
   return /^y(es)?$/i.test(await ask(host, `${question} [y/N] `));
+}
+
+/** What goes with a removal. */
+export interface Removal {
+  readonly question: string;
+  /** What is lost with it, as the beginning of a sentence. */
+  readonly loss: string;
+}
+
+/**
+ * Asks before something is destroyed, unless the command line says `--yes`.
+ * @throws UsageError when there is nobody to ask; SvcError `canceled` when the answer is no
+ */
+export async function confirmRemoval(
+  { host, options }: Pick<CommandContext, "host" | "options">,
+  { question, loss }: Removal,
+): Promise<void> {
+  if (options.yes === true) return;
+  if (!isInteractive(host)) throw new UsageError(`${loss}: confirm with --yes`);
+  if (!(await confirm(host, question))) throw nothingRemoved();
+}
+
+export function nothingRemoved(): SvcError {
+  return new SvcError("failed_precondition", "canceled", "nothing was removed");
 }
 
 /** A number from 1 to `count`; asks again until there is one. */

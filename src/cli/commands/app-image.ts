@@ -1,7 +1,7 @@
 /** `svc app image|repull`: the container image that an app runs. */
 import type { Command } from "commander";
 import type { CommandContext } from "../context.ts";
-import { forEachApp } from "../each-app.ts";
+import { forEachName } from "../for-each.ts";
 import type { RunCommand } from "../program.ts";
 import type { Color } from "../render/color.ts";
 import { renderFields } from "../render/table.ts";
@@ -52,7 +52,7 @@ async function show(context: CommandContext, id: string, checkRemote: boolean): 
 async function repull(context: CommandContext, ids: readonly string[]): Promise<void> {
   const { AppService, RepullAppResponseSchema } = await import("../../../gen/svc/v1/app_pb.ts");
   const { messageToRest } = await import("../transport/rest-json.ts");
-  await forEachApp(context, ids, {
+  await forEachName(context, ids, {
     call: async (id) => {
       for await (const answer of context.invoke(AppService.method.repullApp, [{ id }])) {
         return messageToRest(RepullAppResponseSchema, answer);

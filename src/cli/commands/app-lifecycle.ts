@@ -1,6 +1,6 @@
 /** `svc app start|stop|restart`. */
 import type { Command } from "commander";
-import { forEachApp } from "../each-app.ts";
+import { forEachName } from "../for-each.ts";
 import type { RunCommand } from "../program.ts";
 import { portsText, stateText } from "../render/app-table.ts";
 import { calls } from "../transport/calls.ts";
@@ -20,7 +20,7 @@ export function addLifecycleCommands(parent: Command, run: RunCommand): void {
       .argument("<id...>", "the apps")
       .action(
         run((context, ids: string[]) =>
-          forEachApp(context, ids, { call: (id) => context.call(call, { id }), text: outcome }),
+          forEachName(context, ids, { call: (id) => context.call(call, { id }), text: outcome }),
         ),
       );
   }

@@ -2,7 +2,7 @@
 import type { Command } from "commander";
 import { acceptingLicenses } from "../accept-license.ts";
 import type { CommandContext } from "../context.ts";
-import { forEachApp } from "../each-app.ts";
+import { forEachName } from "../for-each.ts";
 import { UsageError } from "../failure.ts";
 import { followProgress } from "../follow-progress.ts";
 import type { RunCommand } from "../program.ts";
@@ -38,7 +38,7 @@ async function upgrade(
   const ids = all ? await stoppedApps(context) : named;
   const { AppService, UpgradeAppResponseSchema } = await import("../../../gen/svc/v1/app_pb.ts");
   const { messageToRest } = await import("../transport/rest-json.ts");
-  await forEachApp(context, ids, {
+  await forEachName(context, ids, {
     call: async (id) => {
       const version = options.version ?? "";
       const result = await acceptingLicenses(context, options.acceptLicense ?? false, (licenseAck) => {

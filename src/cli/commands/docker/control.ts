@@ -1,15 +1,14 @@
 /** `svc docker start|stop|restart|pause|unpause|rm`. */
 import type { Command } from "commander";
-import { SvcError } from "../../../errors.ts";
 import type { CommandContext } from "../../context.ts";
-import { forEachApp } from "../../each-app.ts";
 import { UsageError } from "../../failure.ts";
+import { forEachName } from "../../for-each.ts";
 import type { RunCommand } from "../../program.ts";
-import { confirm, isInteractive } from "../../prompt.ts";
+import { confirmRemoval } from "../../prompt.ts";
 import { escapeControls } from "../../render/escape.ts";
 import { controlLines } from "../../render/docker-table.ts";
 import { calls } from "../../transport/calls.ts";
-import { advised } from "./advice.ts";
+import { adviceOnContainers } from "./advice.ts";
 
 interface Verb {
   readonly name: string;
@@ -64,11 +63,12 @@ async function control(
     throw new UsageError("name containers, or a compose project with --project");
   }
   const { action } = verb;
-  if (action === "remove" && context.options.yes !== true) {
-    await confirmRemoval(
-      context,
-      project === undefined ? containers : [`the stopped containers of ${project}`],
-    );
+  if (action === "remove") {
+    const what = project === undefined ? containers.join(", ") : `the stopped containers of ${project}`;
+    await confirmRemoval(context, {
+      question: `Remove ${escapeControls(what)}?`,
+      loss: "a removed container is gone with what it has written",
+    });
   }
   if (project !== undefined) {
     const result = await context.call(calls.controlContainer, { composeProject: project, action });
@@ -76,22 +76,9 @@ async function control(
     const lines = controlLines(verb.did, result).map((line) => `${escapeControls(line)}\n`);
     return context.print(lines.join(""));
   }
-  await forEachApp(context, containers, {
-    call: async (container) => {
-      try {
-        return await context.call(calls.controlContainer, { container, action });
-      } catch (error) {
-        throw advised(error);
-      }
-    },
+  await forEachName(context, containers, {
+    call: (container) => context.call(calls.controlContainer, { container, action }),
     text: (result) => controlLines(verb.did, result).join(),
+    advice: adviceOnContainers,
   });
-}
-
-async function confirmRemoval(context: CommandContext, names: readonly string[]): Promise<void> {
-  if (!isInteractive(context.host)) {
-    throw new UsageError("a removed container is gone with what it has written: confirm with --yes");
-  }
-  if (await confirm(context.host, `Remove ${escapeControls(names.join(", "))}?`)) return;
-  throw new SvcError("failed_precondition", "canceled", "nothing was removed");
 }

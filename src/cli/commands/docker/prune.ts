@@ -1,11 +1,10 @@
 /** `svc docker prune`: the plan first, then the question, then what the plan says. */
 import { Argument, Option } from "commander";
 import type { Command } from "commander";
-import { SvcError } from "../../../errors.ts";
 import type { CommandContext } from "../../context.ts";
 import { UsageError } from "../../failure.ts";
 import type { RunCommand } from "../../program.ts";
-import { confirm, isInteractive } from "../../prompt.ts";
+import { confirm, isInteractive, nothingRemoved } from "../../prompt.ts";
 import { prunedColumns, skippedColumns } from "../../render/docker-table.ts";
 import { renderTable } from "../../render/table.ts";
 import { formatBytes } from "../../render/units.ts";
@@ -53,9 +52,7 @@ async function prune(context: CommandContext, what: Target, options: PruneOption
     const planned = await plan();
     await show(context, planned);
     if (planned.removed.length === 0) return;
-    if (!(await confirm(context.host, "Remove these?"))) {
-      throw new SvcError("failed_precondition", "canceled", "nothing was removed");
-    }
+    if (!(await confirm(context.host, "Remove these?"))) throw nothingRemoved();
   }
   await show(context, await context.call(calls.pruneDocker, { ...request, dryRun: false }));
 }

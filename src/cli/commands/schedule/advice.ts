@@ -1,30 +1,8 @@
 /** What to do next when a command about jobs fails. */
 import type { ReasonPayloads, SvcError } from "../../../errors.ts";
-import type { CommandContext } from "../../context.ts";
-import { AdvisedError, asSvcError } from "../../failure.ts";
-import type { Action, RunCommand } from "../../program.ts";
+import type { Advice } from "../../advice.ts";
 
-/** As `run`, with the next step said in the errors that jobs alone have. */
-export function adviseOnJobs(run: RunCommand): RunCommand {
-  return <Args extends readonly unknown[]>(action: Action<Args>) =>
-    run(async (context, ...args: Args) => {
-      try {
-        await action(context, ...args);
-      } catch (error) {
-        throw advised(context, error);
-      }
-    });
-}
-
-export function advised(context: CommandContext, thrown: unknown): unknown {
-  const error = asSvcError(thrown);
-  const step = error === undefined || error instanceof AdvisedError ? undefined : nextStep(context, error);
-  return error === undefined || step === undefined
-    ? thrown
-    : new AdvisedError(error, `${error.message}; ${step}`);
-}
-
-function nextStep({ host }: CommandContext, error: SvcError): string | undefined {
+export const adviceOnJobs: Advice = (error, { host }) => {
   switch (error.reason) {
     case "not_found":
       return /^no (job|schedule) /.test(error.message) ? "see the jobs with: svc schedule list" : undefined;
@@ -35,7 +13,7 @@ function nextStep({ host }: CommandContext, error: SvcError): string | undefined
     default:
       return undefined;
   }
-}
+};
 
 const ownAppsOnly = "name one of your apps with --app ID (see: svc ls), or run it with sudo";
 

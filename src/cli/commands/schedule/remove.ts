@@ -1,14 +1,12 @@
 /** `svc schedule remove`. */
 import type { Command } from "commander";
-import { SvcError } from "../../../errors.ts";
 import type { CommandContext } from "../../context.ts";
-import { forEachApp } from "../../each-app.ts";
-import { UsageError } from "../../failure.ts";
+import { forEachName } from "../../for-each.ts";
 import type { RunCommand } from "../../program.ts";
-import { confirm, isInteractive } from "../../prompt.ts";
+import { confirmRemoval } from "../../prompt.ts";
 import { escapeControls } from "../../render/escape.ts";
 import { calls } from "../../transport/calls.ts";
-import { advised } from "./advice.ts";
+import { adviceOnJobs } from "./advice.ts";
 import { getJob, warnIfManaged } from "./jobs.ts";
 import { jobRef, ownerOption, type OwnerOption } from "./owner-option.ts";
 
@@ -23,25 +21,16 @@ export function addRemoveCommand(parent: Command, run: RunCommand): void {
 }
 
 async function remove(context: CommandContext, ids: readonly string[], owner: OwnerOption): Promise<void> {
-  if (context.options.yes !== true) await confirmRemoval(context, ids);
-  await forEachApp(context, ids, {
+  await confirmRemoval(context, {
+    question: `Remove ${escapeControls(ids.join(", "))} with all recorded runs?`,
+    loss: "removing a job removes its runs, too",
+  });
+  await forEachName(context, ids, {
     call: async (id) => {
-      try {
-        warnIfManaged(context, await getJob(context, id, owner));
-        return await context.call(calls.removeSchedule, jobRef(id, owner));
-      } catch (error) {
-        throw advised(context, error);
-      }
+      warnIfManaged(context, await getJob(context, id, owner));
+      return context.call(calls.removeSchedule, jobRef(id, owner));
     },
     text: ({ id }) => `Removed ${id}`,
+    advice: adviceOnJobs,
   });
-}
-
-async function confirmRemoval(context: CommandContext, ids: readonly string[]): Promise<void> {
-  if (!isInteractive(context.host)) {
-    throw new UsageError("removing a job removes its runs, too: confirm with --yes");
-  }
-  const names = escapeControls(ids.join(", "));
-  if (await confirm(context.host, `Remove ${names} with all recorded runs?`)) return;
-  throw new SvcError("failed_precondition", "canceled", "nothing was removed");
 }

@@ -1,8 +1,9 @@
 /** `svc schedule …`: jobs that run at set times, their runs, and when a trigger would fire. */
 import type { Command } from "commander";
+import { runWithAdvice } from "../../advice.ts";
 import type { RunCommand } from "../../program.ts";
 import { addAddCommand } from "./add.ts";
-import { adviseOnJobs } from "./advice.ts";
+import { adviceOnJobs } from "./advice.ts";
 import { addCancelCommand } from "./cancel.ts";
 import { addEditCommand } from "./edit.ts";
 import { addImportCommand } from "./import.ts";
@@ -19,7 +20,7 @@ export function addScheduleCommand(parent: Command, run: RunCommand): void {
     .command("schedule")
     .description("jobs that run at set times")
     .addHelpText("after", examples);
-  const advisedRun = adviseOnJobs(run);
+  const advisedRun = runWithAdvice(run, adviceOnJobs);
   for (const add of [
     addListCommand,
     addAddCommand,

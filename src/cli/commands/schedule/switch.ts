@@ -1,11 +1,11 @@
 /** `svc schedule enable|disable`. */
 import type { Command } from "commander";
 import type { CommandContext } from "../../context.ts";
-import { forEachApp } from "../../each-app.ts";
+import { forEachName } from "../../for-each.ts";
 import type { RunCommand } from "../../program.ts";
 import { calls } from "../../transport/calls.ts";
 import { nextText } from "./add.ts";
-import { advised } from "./advice.ts";
+import { adviceOnJobs } from "./advice.ts";
 import { getJob, requestOf, warnIfManaged } from "./jobs.ts";
 import { ownerOption, type OwnerOption } from "./owner-option.ts";
 
@@ -23,10 +23,11 @@ export function addSwitchCommands(parent: Command, run: RunCommand): void {
       .addOption(ownerOption())
       .action(
         run((context, ids: string[], options: OwnerOption) =>
-          forEachApp(context, ids, {
+          forEachName(context, ids, {
             call: (id) => setEnabled(context, id, enabled, options),
             text: (job) =>
               enabled ? `${did} ${job.id}. ${nextText(job, context.host.now())}` : `${did} ${job.id}`,
+            advice: adviceOnJobs,
           }),
         ),
       );
@@ -34,11 +35,7 @@ export function addSwitchCommands(parent: Command, run: RunCommand): void {
 }
 
 async function setEnabled(context: CommandContext, id: string, enabled: boolean, owner: OwnerOption) {
-  try {
-    const job = await getJob(context, id, owner);
-    warnIfManaged(context, job);
-    return await context.call(calls.upsertSchedule, { ...requestOf(job, owner), enabled });
-  } catch (error) {
-    throw advised(context, error);
-  }
+  const job = await getJob(context, id, owner);
+  warnIfManaged(context, job);
+  return context.call(calls.upsertSchedule, { ...requestOf(job, owner), enabled });
 }
