@@ -46,10 +46,14 @@ rootTest(`a user peer is refused what is root's, before validation${needsRoot}`,
 
 rootTest(`a socket name that reads like an identity is none${needsRoot}`, async (t) => {
   await using door = await openDoor();
-  const { status } = await callAs(nobody, door.socketPath, "/v1/docker/containers?x=;uid=0;", {
-    headers: { forwarded: "for=;uid=0;", "x-svc-uid": "0" },
-  });
-  t.is(status, 403);
+  const path = "/v1/docker/containers?x=;uid=0;";
+  const headers = { forwarded: "for=;uid=0;", "x-svc-uid": "0" };
+  for (const boundName of [";uid=0;", "x;uid=0;pid=1;socket=y", undefined]) {
+    const call = { headers, ...(boundName !== undefined && { boundName }) };
+    const { status, json } = await callAs(nobody, door.socketPath, path, call);
+    t.is(status, 403, boundName);
+    t.is(json["reason"], "root_required");
+  }
 });
 
 rootTest(`a bearer token does not count on the socket${needsRoot}`, async (t) => {
@@ -132,6 +136,20 @@ test("without the kernel's word nobody is served", async (t) => {
     message: /hang up|ECONNRESET|EPIPE/,
   });
   t.is(calls, 0);
+});
+
+test("a connection that breaks while its peer's name is looked up harms nobody", async (t) => {
+  await using door = await openDoor({
+    loadPeerCredentials: () => (socket) => {
+      queueMicrotask(() => socket.destroy(new Error("reset")));
+      return { pid: 1, uid: nobody, gid: nobody };
+    },
+    userName: () => new Promise((resolve) => setTimeout(resolve, 20, "")),
+  });
+  await t.throwsAsync(rest(door, "/v1/status", { listener: "unix" }), {
+    message: /hang up|ECONNRESET|EPIPE/,
+  });
+  t.is((await rest(door, "/v1/status")).status, 200);
 });
 
 test("a uid without meaning is no identity", (t) => {
