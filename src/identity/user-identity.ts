@@ -2,8 +2,9 @@
 import { randomUUID } from "node:crypto";
 import { once } from "node:events";
 import { isAbsolute, relative } from "node:path";
-import { PassThrough, Readable, Transform, type Writable } from "node:stream";
+import { PassThrough, Readable, type Writable } from "node:stream";
 import { SvcError, failedPrecondition } from "../errors.ts";
+import { limitBytes } from "../lib/byte-limit.ts";
 import * as answers from "./answers.ts";
 import { maxDataBytes } from "./helper/frames.mjs";
 import type {
@@ -133,7 +134,8 @@ export class UserIdentity implements Identity {
     await this.makeDirs(root, [path], limits);
     // Without -p, tar drops special bits; names that lead out of the directory are its to refuse.
     const argv = ["tar", "--extract", "--no-same-owner", "--no-same-permissions", "--file=-"];
-    const stdin = atMost(archive, maxBytes, shown(root, path));
+    const subject = `the archive for ${shown(root, path)}`;
+    const stdin = limitBytes(archive, maxBytes, () => tooLarge(subject, maxBytes));
     const { exitCode, stderr } = await this.#run(argv, { ...limits, stdin }, { root, path });
     if (exitCode !== 0) {
       throw failedPrecondition("denied", `the archive cannot be unpacked: ${stderr.trim().slice(-1024)}`);
@@ -236,23 +238,6 @@ function shown(root: string, path: string): string {
 
 function tooLarge(subject: string, maxBytes: number): SvcError {
   return new SvcError("resource_exhausted", "too_many", `${subject} is larger than ${maxBytes} bytes`);
-}
-
-function atMost(source: Readable, maxBytes: number, subject: string): Readable {
-  let passed = 0;
-  const bounded = new Transform({
-    transform(chunk: Buffer, _encoding, done) {
-      passed += chunk.length;
-      if (passed > maxBytes) done(tooLarge(`the archive for ${subject}`, maxBytes));
-      else done(null, chunk);
-    },
-    destroy(error, done) {
-      source.destroy();
-      done(error);
-    },
-  });
-  source.once("error", (error) => bounded.destroy(error));
-  return source.pipe(bounded);
 }
 
 function writeTo(stream: Writable): (chunk: Buffer) => Promise<void> {

@@ -8,7 +8,7 @@ import { mkdir, readdir, readFile, rename, rm, stat, utimes, writeFile } from "n
 import { join } from "node:path";
 import type { Readable } from "node:stream";
 import { SvcError } from "../errors.ts";
-import { byteLimit } from "./byte-limit.ts";
+import { byteLimit } from "../lib/byte-limit.ts";
 import type { GitLimits, GitRemote } from "./git-remote.ts";
 import type { GitProcess } from "./git-process.ts";
 import type { Revision } from "./git-refs.ts";

@@ -1,9 +1,10 @@
 /** The files of a build, read by their owner: the engine gets an archive and never looks into the tree. */
 import { posix } from "node:path";
-import { PassThrough, Readable, Transform, Writable } from "node:stream";
+import { PassThrough, Readable, Writable } from "node:stream";
 import { setImmediate as breathe } from "node:timers/promises";
 import { failedPrecondition, SvcError } from "../../errors.ts";
 import type { Identity } from "../../identity/identity.ts";
+import { limitBytes } from "../../lib/byte-limit.ts";
 import { readIgnorePatterns, type PatternMatches } from "./ignore-patterns.ts";
 
 export interface BuildContextOptions {
@@ -61,7 +62,7 @@ export async function openBuildContext(options: BuildContextOptions): Promise<Re
     },
     (error: unknown) => archive.destroy(error instanceof Error ? error : new Error(String(error))),
   );
-  return bounded(archive);
+  return limitBytes(archive, maxArchiveBytes, () => tooLarge(`${maxArchiveBytes / 2 ** 30} GiB`));
 }
 
 async function listNames(
@@ -128,23 +129,6 @@ function* nameList(names: readonly string[]): Generator<Buffer> {
       .join("");
     yield Buffer.from(text, "latin1");
   }
-}
-
-function bounded(archive: Readable): Readable {
-  let passed = 0;
-  const result = new Transform({
-    transform(chunk: Buffer, _encoding, done) {
-      passed += chunk.length;
-      if (passed > maxArchiveBytes) done(tooLarge(`${maxArchiveBytes / 2 ** 30} GiB`));
-      else done(null, chunk);
-    },
-    destroy(error, done) {
-      archive.destroy();
-      done(error);
-    },
-  });
-  archive.once("error", (error) => result.destroy(error));
-  return archive.pipe(result);
 }
 
 function tooLarge(bound: string): SvcError {
