@@ -1,6 +1,6 @@
 /** How many apps are in which state, counted again only when one of them has changed. */
 import { AppStates, type AppState } from "../../gen/svc/v1/words.ts";
-import type { AppRuntime } from "../runtimes/runtime.ts";
+import { revisionOf, type AppRuntime } from "../runtimes/runtime.ts";
 import type { AppRecord } from "./app-record.ts";
 import type { AppCaller, AppRegistry } from "./app-registry.ts";
 
@@ -56,8 +56,7 @@ export class AppCounters {
   #forgetOld(): void {
     const { registry, runtimes } = this.#options;
     const registryRevision = registry.revision;
-    // Each of them only grows, so their sum is another one whenever one of them is.
-    const runtimeRevision = runtimes.reduce((sum, runtime) => sum + runtime.revision, 0);
+    const runtimeRevision = revisionOf(runtimes);
     if (registryRevision === this.#registryRevision && runtimeRevision === this.#runtimeRevision) return;
     this.#counts.clear();
     this.#registryRevision = registryRevision;

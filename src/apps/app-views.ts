@@ -11,7 +11,7 @@ import {
   type ListAppsResponse,
 } from "../../gen/svc/v1/app_pb.ts";
 import { deepFreeze } from "../lib/deep-freeze.ts";
-import type { RunnableApp, AppRuntime, RuntimeStatus } from "../runtimes/runtime.ts";
+import { revisionOf, type AppRuntime, type RunnableApp, type RuntimeStatus } from "../runtimes/runtime.ts";
 import type { AppPaths } from "./app-paths.ts";
 import type { AppRecord } from "./app-record.ts";
 import type { AppCaller, AppRegistry } from "./app-registry.ts";
@@ -76,14 +76,14 @@ export class AppViews {
     const made = this.#pages.get(key);
     if (made !== undefined && (await this.#isCurrent(made))) return made.page;
 
-    const { registry } = this.#options;
+    const { registry, runtimes } = this.#options;
     const registryRevision = registry.revision;
     const after = decodePageToken(pageToken);
     const visible = registry.visible(caller);
     const rest = after === "" ? visible : visible.filter((app) => app.id > after);
     const apps = rest.slice(0, limit);
     const ownerNames = await this.#ownerNames(new Set(apps.map((app) => app.ownerUid)));
-    const runtimeRevision = this.#runtimeRevision();
+    const runtimeRevision = revisionOf(runtimes);
     const last = apps.at(-1);
     const page = create(ListAppsResponseSchema, {
       nextPageToken: last === undefined || apps.length === rest.length ? "" : encodePageToken(last.id),
@@ -126,20 +126,14 @@ export class AppViews {
   }
 
   #hasSameApps({ registryRevision, runtimeRevision }: MadePage): boolean {
-    return (
-      registryRevision === this.#options.registry.revision && runtimeRevision === this.#runtimeRevision()
-    );
+    const { registry, runtimes } = this.#options;
+    return registryRevision === registry.revision && runtimeRevision === revisionOf(runtimes);
   }
 
   async #ownerNames(uids: Iterable<number>): Promise<Map<number, string>> {
     const asked = [...uids];
     const names = await Promise.all(asked.map(this.#options.userName));
     return new Map(asked.map((uid, at) => [uid, names[at] ?? ""]));
-  }
-
-  /** Each of them only grows, so their sum is another one whenever one of them is. */
-  #runtimeRevision(): number {
-    return this.#options.runtimes.reduce((sum, runtime) => sum + runtime.revision, 0);
   }
 
   #keep(key: string, made: MadePage): void {

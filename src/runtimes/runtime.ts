@@ -193,3 +193,8 @@ export interface AppRuntime extends AsyncDisposable {
   /** Absent for runtimes without images. */
   readonly images?: ImageRuntime;
 }
+
+/** Another number whenever the status of some app is another one: each revision only grows, so their sum does. */
+export function revisionOf(runtimes: readonly AppRuntime[]): number {
+  return runtimes.reduce((sum, { revision }) => sum + revision, 0);
+}
