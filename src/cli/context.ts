@@ -1,4 +1,5 @@
 /** What a running command works with. */
+import { setTimeout } from "node:timers/promises";
 import type { DescMessage, MessageInitShape, MessageShape } from "@bufbuild/protobuf";
 import { SvcError } from "../errors.ts";
 import { describeFailure } from "./failure.ts";
@@ -6,7 +7,7 @@ import type { CliHost } from "./host.ts";
 import { createPaint, wantsColor } from "./render/color.ts";
 import type { Paint } from "./render/color.ts";
 import { formatJson } from "./render/json.ts";
-import type { TableStyle } from "./render/table.ts";
+import { renderTable, type Column, type TableStyle } from "./render/table.ts";
 import { connect } from "./routing.ts";
 import type { UnaryCall } from "./transport/calls.ts";
 import type { CallOptions, Client, Method } from "./transport/client.ts";
@@ -82,6 +83,13 @@ export class CommandContext implements AsyncDisposable {
     return promise;
   }
 
+  /** A table for people. @param none what is said instead of one without rows */
+  printTable<Row>(columns: readonly Column<Row>[], rows: readonly Row[], none?: string): Promise<void> {
+    if (rows.length > 0 || none === undefined) return this.print(renderTable(columns, rows, this.tableStyle));
+    this.note(none);
+    return Promise.resolve();
+  }
+
   printJson(value: unknown): Promise<void> {
     return this.print(formatJson(value, 2));
   }
@@ -107,6 +115,12 @@ export class CommandContext implements AsyncDisposable {
   /** @throws the interruption, when Ctrl-C came between two calls */
   throwIfInterrupted(): void {
     if (this.host.interrupted.aborted) throw new SvcError("canceled", "canceled", "interrupted");
+  }
+
+  /** Waits before the next call. @throws the interruption */
+  async pause(delayMs: number): Promise<void> {
+    await setTimeout(delayMs, undefined, { signal: this.host.interrupted }).catch(() => undefined);
+    this.throwIfInterrupted();
   }
 
   async [Symbol.asyncDispose](): Promise<void> {

@@ -99,17 +99,14 @@ async function listMethods(context: CommandContext): Promise<void> {
       capability: policies[`${method.parent.typeName}/${method.name}`]?.capability ?? "",
     }));
   if (context.json) return context.printJson({ methods: rows });
-  return context.print(
-    renderTable(
-      [
-        { title: "METHOD", value: (row) => row.method },
-        { title: "KIND", value: (row) => row.kind.replace("_", " ") },
-        { title: "ACCESS", value: (row) => row.access.toLowerCase() },
-        { title: "CAPABILITY", value: (row) => row.capability },
-      ],
-      rows,
-      context.tableStyle,
-    ),
+  return context.printTable(
+    [
+      { title: "METHOD", value: (row) => row.method },
+      { title: "KIND", value: (row) => row.kind.replace("_", " ") },
+      { title: "ACCESS", value: (row) => row.access.toLowerCase() },
+      { title: "CAPABILITY", value: (row) => row.capability },
+    ],
+    rows,
   );
 }
 

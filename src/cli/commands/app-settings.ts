@@ -6,7 +6,6 @@ import { UsageError } from "../failure.ts";
 import { SvcError } from "../../errors.ts";
 import type { RunCommand } from "../program.ts";
 import { escapeControls } from "../render/escape.ts";
-import { renderTable } from "../render/table.ts";
 import { calls } from "../transport/calls.ts";
 import type { AppSettings } from "../transport/calls.ts";
 import type { Json, JsonObject } from "../transport/rest-shape.ts";
@@ -125,28 +124,25 @@ async function printSettings(context: CommandContext, id: string, settings: AppS
     context.note(`${escapeControls(id)} has no settings.`);
     return;
   }
-  await context.print(
-    renderTable(
-      [
-        { title: "KEY", value: (key) => key },
-        { title: "VALUE", value: (key) => valueText(values[key]), shrinkTo: 12 },
-        {
-          title: "DEFAULT",
-          value: (key) => valueText(propertySchema(settings, key)["default"]),
-          shrinkTo: 8,
+  await context.printTable(
+    [
+      { title: "KEY", value: (key) => key },
+      { title: "VALUE", value: (key) => valueText(values[key]), shrinkTo: 12 },
+      {
+        title: "DEFAULT",
+        value: (key) => valueText(propertySchema(settings, key)["default"]),
+        shrinkTo: 8,
+      },
+      {
+        title: "DESCRIPTION",
+        value: (key) => {
+          const { description, title } = propertySchema(settings, key);
+          return valueText(description ?? title);
         },
-        {
-          title: "DESCRIPTION",
-          value: (key) => {
-            const { description, title } = propertySchema(settings, key);
-            return valueText(description ?? title);
-          },
-          shrinkTo: 12,
-        },
-      ],
-      keys,
-      context.tableStyle,
-    ),
+        shrinkTo: 12,
+      },
+    ],
+    keys,
   );
   if (settings.restart_required) {
     context.note(`The app runs on other values. Take these up: svc app restart ${escapeControls(id)}`);

@@ -1,10 +1,10 @@
 /** `svc audit`: who changed what. */
-import { setTimeout } from "node:timers/promises";
 import type { Command } from "commander";
 import type { CommandContext } from "../context.ts";
 import { exitCodes } from "../exit-codes.ts";
 import { ReportedError } from "../failure.ts";
 import { parseCount, parseUid } from "../option-values.ts";
+import { pagesOf } from "../pages.ts";
 import type { RunCommand } from "../program.ts";
 import { renderFields, renderTable } from "../render/table.ts";
 import { calls } from "../transport/calls.ts";
@@ -55,21 +55,18 @@ async function fetchRecords(
   afterSeq?: number,
 ): Promise<AuditRecord[]> {
   const found: AuditRecord[] = [];
-  let pageToken = "";
-  do {
-    context.throwIfInterrupted();
-    const page = await context.call(calls.listAudit, {
-      limit: Math.min(limit - found.length, pageLimit),
-      ...(method !== undefined && { method }),
-      ...(uid !== undefined && { uid }),
-      ...(target !== undefined && { target }),
-      ...(afterSeq !== undefined && { after_seq: afterSeq }),
-      ...(pageToken !== "" && { page_token: pageToken }),
-    });
-    found.push(...page.records);
-    pageToken = page.next_page_token;
-  } while (pageToken !== "" && found.length < limit);
-  return found;
+  const pages = pagesOf(context, calls.listAudit, {
+    limit: Math.min(limit, pageLimit),
+    ...(method !== undefined && { method }),
+    ...(uid !== undefined && { uid }),
+    ...(target !== undefined && { target }),
+    ...(afterSeq !== undefined && { after_seq: afterSeq }),
+  });
+  for await (const { records } of pages) {
+    found.push(...records);
+    if (found.length >= limit) break;
+  }
+  return found.slice(0, limit);
 }
 
 async function follow(
@@ -83,10 +80,7 @@ async function follow(
     lastSeq = fresh[0]?.seq ?? lastSeq;
     if (context.json) for (const record of fresh.toReversed()) await context.printJsonLine(record);
     else await printRecords(context, fresh, fresh === first);
-    await setTimeout(followIntervalMs, undefined, { signal: context.host.interrupted }).catch(
-      () => undefined,
-    );
-    context.throwIfInterrupted();
+    await context.pause(followIntervalMs);
     fresh = await fetchRecords(context, options, Infinity, lastSeq);
   }
 }

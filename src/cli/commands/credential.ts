@@ -7,7 +7,7 @@ import type { RunCommand } from "../program.ts";
 import { askSecret, isInteractive } from "../prompt.ts";
 import { readInput } from "../read-input.ts";
 import { escapeControls } from "../render/escape.ts";
-import { renderTable, type Column } from "../render/table.ts";
+import type { Column } from "../render/table.ts";
 import { calls, type Credential } from "../transport/calls.ts";
 
 interface AddOptions {
@@ -58,14 +58,11 @@ const columns: readonly Column<Credential>[] = [
 async function list(context: CommandContext): Promise<void> {
   const answer = await context.call(calls.listCredentials, {});
   if (context.json) return context.printJson(answer);
-  if (answer.credentials.length === 0) {
-    context.note("There are no credentials. Add one: svc credential add NAME HOST --username USER");
-    return;
-  }
   const owners = new Set(answer.credentials.map((each) => each.owner_uid));
   const owner: Column<Credential> = { title: "OWNER", value: (each) => String(each.owner_uid) };
   const shown = owners.size > 1 ? [...columns, owner] : columns;
-  return context.print(renderTable(shown, answer.credentials, context.tableStyle));
+  const none = "There are no credentials. Add one: svc credential add NAME HOST --username USER";
+  return context.printTable(shown, answer.credentials, none);
 }
 
 async function add(

@@ -2,7 +2,6 @@
 import type { Command } from "commander";
 import type { CommandContext } from "../context.ts";
 import type { RunCommand } from "../program.ts";
-import { renderTable } from "../render/table.ts";
 import { formatBytes, formatPercent } from "../render/units.ts";
 import { calls } from "../transport/calls.ts";
 import type { AppDisk } from "../transport/calls.ts";
@@ -33,35 +32,29 @@ async function showApp(context: CommandContext, id: string): Promise<void> {
   await printTable(context, [disk]);
   if (disk.volumes.length === 0) return;
   await context.print("\n");
-  await context.print(
-    renderTable(
-      [
-        { title: "VOLUME", value: (volume) => volume.name, shrinkTo: 8 },
-        { title: "SIZE", value: (volume) => formatBytes(volume.size_bytes), align: "right" },
-      ],
-      disk.volumes,
-      context.tableStyle,
-    ),
+  await context.printTable(
+    [
+      { title: "VOLUME", value: (volume) => volume.name, shrinkTo: 8 },
+      { title: "SIZE", value: (volume) => formatBytes(volume.size_bytes), align: "right" },
+    ],
+    disk.volumes,
   );
 }
 
 function printTable(context: CommandContext, apps: readonly AppDisk[]): Promise<void> {
-  return context.print(
-    renderTable<AppDisk>(
-      [
-        { title: "ID", value: (app) => app.id, shrinkTo: 12 },
-        {
-          title: "IMAGE",
-          value: (app) => (app.image_bytes === undefined ? "-" : formatBytes(app.image_bytes)),
-          align: "right",
-        },
-        { title: "REPOSITORY", value: (app) => formatBytes(app.repository_bytes), align: "right" },
-        { title: "DATA", value: (app) => formatBytes(app.data_bytes), align: "right" },
-        { title: "VOLUMES", value: (app) => formatBytes(app.volumes_bytes), align: "right" },
-        { title: "TOTAL", value: (app) => formatBytes(app.total_bytes), align: "right" },
-      ],
-      apps,
-      context.tableStyle,
-    ),
+  return context.printTable<AppDisk>(
+    [
+      { title: "ID", value: (app) => app.id, shrinkTo: 12 },
+      {
+        title: "IMAGE",
+        value: (app) => (app.image_bytes === undefined ? "-" : formatBytes(app.image_bytes)),
+        align: "right",
+      },
+      { title: "REPOSITORY", value: (app) => formatBytes(app.repository_bytes), align: "right" },
+      { title: "DATA", value: (app) => formatBytes(app.data_bytes), align: "right" },
+      { title: "VOLUMES", value: (app) => formatBytes(app.volumes_bytes), align: "right" },
+      { title: "TOTAL", value: (app) => formatBytes(app.total_bytes), align: "right" },
+    ],
+    apps,
   );
 }

@@ -1,10 +1,10 @@
 /** `svc install`: a package becomes an app; licenses and ambiguous names are asked about, or answered by flags. */
-import { resolve } from "node:path";
 import type { Command } from "commander";
 import type { MessageInitShape } from "@bufbuild/protobuf";
 import type { InstallAppRequestSchema } from "../../../gen/svc/v1/app_pb.ts";
 import { SvcError } from "../../errors.ts";
 import type { ReasonPayloads } from "../../errors.ts";
+import { absoluteIfPath } from "../absolute-path.ts";
 import { acceptingLicenses } from "../accept-license.ts";
 import type { CommandContext } from "../context.ts";
 import { asSvcError } from "../failure.ts";
@@ -46,7 +46,7 @@ export function addInstallCommand(parent: Command, run: RunCommand): void {
 
 async function install(context: CommandContext, spec: string, options: InstallOptions): Promise<void> {
   let app = await installAsking(context, {
-    spec: absoluteSpec(spec),
+    spec: absoluteIfPath(spec),
     source: options.source ?? "",
     name: options.name ?? "",
     branch: options.branch ?? "",
@@ -62,12 +62,6 @@ async function install(context: CommandContext, spec: string, options: InstallOp
   const next = options.start === true ? `Logs: svc app logs ${app.id}` : `Start it: svc app start ${app.id}`;
   const did = options.start === true ? "Running" : "Installed";
   return context.print(`${escapeControls(`${did} ${app.id} ${app.version}. ${next}`)}\n`);
-}
-
-/** A directory is named to the daemon, which has another working directory, by its absolute path. */
-function absoluteSpec(spec: string): string {
-  const isPath = /^\.{0,2}\//.test(spec) || spec === "." || spec === "..";
-  return isPath ? resolve(spec) : spec;
 }
 
 /** Installs; what the daemon wants to know first is asked at a terminal. */

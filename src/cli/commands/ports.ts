@@ -2,7 +2,6 @@
 import type { Command } from "commander";
 import type { CommandContext } from "../context.ts";
 import type { RunCommand } from "../program.ts";
-import { renderTable } from "../render/table.ts";
 import { calls } from "../transport/calls.ts";
 
 export function addPortsCommand(parent: Command, run: RunCommand): void {
@@ -38,16 +37,13 @@ interface PortRow {
 }
 
 function printPorts(context: CommandContext, rows: readonly PortRow[]): Promise<void> {
-  return context.print(
-    renderTable(
-      [
-        { title: "PORT", value: (row) => String(row.port), align: "right" },
-        { title: "PROTOCOL", value: (row) => row.protocol },
-        { title: "APP", value: (row) => row.app, shrinkTo: 12 },
-        { title: "NAME", value: (row) => row.name, shrinkTo: 8 },
-      ],
-      rows,
-      context.tableStyle,
-    ),
+  return context.printTable(
+    [
+      { title: "PORT", value: (row) => String(row.port), align: "right" },
+      { title: "PROTOCOL", value: (row) => row.protocol },
+      { title: "APP", value: (row) => row.app, shrinkTo: 12 },
+      { title: "NAME", value: (row) => row.name, shrinkTo: 8 },
+    ],
+    rows,
   );
 }

@@ -1,10 +1,10 @@
 /** `svc source …`: the indexes that packages are looked up in. */
-import { resolve } from "node:path";
 import type { Command } from "commander";
+import { absoluteIfPath } from "../absolute-path.ts";
 import type { CommandContext } from "../context.ts";
 import type { RunCommand } from "../program.ts";
 import { escapeControls } from "../render/escape.ts";
-import { renderTable, type Column } from "../render/table.ts";
+import type { Column } from "../render/table.ts";
 import { calls, type Source } from "../transport/calls.ts";
 
 export function addSourceCommand(parent: Command, run: RunCommand): void {
@@ -37,16 +37,12 @@ const columns: readonly Column<Source>[] = [
 async function list(context: CommandContext): Promise<void> {
   const answer = await context.call(calls.listSources, {});
   if (context.json) return context.printJson(answer);
-  if (answer.sources.length === 0) {
-    context.note("There are no sources. Add one: svc source add NAME URL");
-    return;
-  }
-  return context.print(renderTable(columns, answer.sources, context.tableStyle));
+  const none = "There are no sources. Add one: svc source add NAME URL";
+  return context.printTable(columns, answer.sources, none);
 }
 
 async function add(context: CommandContext, name: string, url: string): Promise<void> {
-  const isPath = /^\.{0,2}\//.test(url) || url === "." || url === "..";
-  const source = await context.call(calls.upsertSource, { name, url: isPath ? resolve(url) : url });
+  const source = await context.call(calls.upsertSource, { name, url: absoluteIfPath(url) });
   if (context.json) return context.printJson(source);
   const added = `Added ${source.name}. Install from it: svc install ${source.name}/ID`;
   return context.print(`${escapeControls(added)}\n`);

@@ -2,7 +2,6 @@
 import type { Command } from "commander";
 import type { CommandContext } from "../context.ts";
 import type { RunCommand } from "../program.ts";
-import { renderTable } from "../render/table.ts";
 import { calls } from "../transport/calls.ts";
 
 export function addStacksCommand(parent: Command, run: RunCommand): void {
@@ -12,19 +11,16 @@ export function addStacksCommand(parent: Command, run: RunCommand): void {
 async function listStacks(context: CommandContext): Promise<void> {
   const answer = await context.call(calls.listStacks, {});
   if (context.json) return context.printJson(answer);
-  return context.print(
-    renderTable(
-      [
-        { title: "STACK", value: (stack) => stack.name, shrinkTo: 12 },
-        { title: "APP", value: (stack) => stack.app_id, shrinkTo: 12 },
-        {
-          title: "SERVICES",
-          value: (stack) => stack.services.map(({ name, state }) => `${name} (${state})`).join(", "),
-          shrinkTo: 12,
-        },
-      ],
-      answer.stacks,
-      context.tableStyle,
-    ),
+  return context.printTable(
+    [
+      { title: "STACK", value: (stack) => stack.name, shrinkTo: 12 },
+      { title: "APP", value: (stack) => stack.app_id, shrinkTo: 12 },
+      {
+        title: "SERVICES",
+        value: (stack) => stack.services.map(({ name, state }) => `${name} (${state})`).join(", "),
+        shrinkTo: 12,
+      },
+    ],
+    answer.stacks,
   );
 }

@@ -3,6 +3,7 @@ import type { Command } from "commander";
 import type { CommandContext } from "../context.ts";
 import { parseCount } from "../option-values.ts";
 import type { RunCommand } from "../program.ts";
+import { LiveTable } from "../render/live-table.ts";
 import { renderTable } from "../render/table.ts";
 import { formatBytes, formatPercent } from "../render/units.ts";
 import { calls } from "../transport/calls.ts";
@@ -41,19 +42,12 @@ async function watchStats(
   const { AppService, GetAppStatsResponseSchema } = await import("../../../gen/svc/v1/app_pb.ts");
   const { messageToRest } = await import("../transport/rest-json.ts");
   const request = { ids: [...ids], minIntervalSecs: intervalSecs };
-  const redraw = context.host.stdout.isTTY === true;
-  let shownLines = 0;
+  const live = new LiveTable(context.host.stdout.isTTY === true);
   for await (const frame of context.invoke(AppService.method.streamAppStats, [request])) {
     const answer = messageToRest(GetAppStatsResponseSchema, frame);
-    if (context.json) {
-      await context.printJsonLine(answer);
-      continue;
-    }
-    const table = statsTable(context, answer.stats);
-    // Up to where the last table began, and everything below away.
-    const back = redraw && shownLines > 0 ? `\x1b[${shownLines}A\x1b[J` : "";
-    await context.print(back + table + (redraw ? "" : "\n"));
-    shownLines = table.split("\n").length - 1;
+    await (context.json
+      ? context.printJsonLine(answer)
+      : context.print(live.next(statsTable(context, answer.stats))));
   }
 }
 

@@ -2,7 +2,6 @@
 import type { Command } from "commander";
 import type { CommandContext } from "../../context.ts";
 import type { RunCommand } from "../../program.ts";
-import { renderTable } from "../../render/table.ts";
 import { formatBytes } from "../../render/units.ts";
 import { calls } from "../../transport/calls.ts";
 
@@ -22,15 +21,12 @@ async function show(context: CommandContext): Promise<void> {
     { what: "volumes", ...usage.volumes },
     { what: "build cache", ...usage.buildCache },
   ];
-  return context.print(
-    renderTable(
-      [
-        { title: "WHAT", value: ({ what }) => what },
-        { title: "COUNT", value: ({ count = 0 }) => String(count), align: "right" },
-        { title: "SIZE", value: ({ sizeBytes = 0 }) => formatBytes(sizeBytes), align: "right" },
-      ],
-      rows,
-      context.tableStyle,
-    ),
+  return context.printTable(
+    [
+      { title: "WHAT", value: ({ what }) => what },
+      { title: "COUNT", value: ({ count = 0 }) => String(count), align: "right" },
+      { title: "SIZE", value: ({ sizeBytes = 0 }) => formatBytes(sizeBytes), align: "right" },
+    ],
+    rows,
   );
 }

@@ -3,7 +3,6 @@ import type { Command } from "commander";
 import type { CommandContext } from "../../context.ts";
 import type { RunCommand } from "../../program.ts";
 import { imageColumns } from "../../render/docker-table.ts";
-import { renderTable } from "../../render/table.ts";
 import { calls } from "../../transport/calls.ts";
 
 export function addImagesCommand(parent: Command, run: RunCommand): void {
@@ -16,10 +15,5 @@ export function addImagesCommand(parent: Command, run: RunCommand): void {
 async function list(context: CommandContext): Promise<void> {
   const answer = await context.call(calls.listImages, {});
   if (context.json) return context.printJson(answer);
-  if (answer.images.length === 0) {
-    context.note("There are no images.");
-    return;
-  }
-  const columns = imageColumns(context.host.now());
-  return context.print(renderTable(columns, answer.images, context.tableStyle));
+  return context.printTable(imageColumns(context.host.now()), answer.images, "There are no images.");
 }

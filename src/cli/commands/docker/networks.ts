@@ -3,7 +3,6 @@ import type { Command } from "commander";
 import type { CommandContext } from "../../context.ts";
 import type { RunCommand } from "../../program.ts";
 import { networkColumns } from "../../render/docker-table.ts";
-import { renderTable } from "../../render/table.ts";
 import { calls } from "../../transport/calls.ts";
 
 export function addNetworksCommand(parent: Command, run: RunCommand): void {
@@ -13,5 +12,5 @@ export function addNetworksCommand(parent: Command, run: RunCommand): void {
 async function list(context: CommandContext): Promise<void> {
   const answer = await context.call(calls.listNetworks, {});
   if (context.json) return context.printJson(answer);
-  return context.print(renderTable(networkColumns, answer.networks, context.tableStyle));
+  return context.printTable(networkColumns, answer.networks);
 }

@@ -3,7 +3,6 @@ import type { Command } from "commander";
 import type { CommandContext } from "../../context.ts";
 import type { RunCommand } from "../../program.ts";
 import { containerColumns } from "../../render/docker-table.ts";
-import { renderTable } from "../../render/table.ts";
 import { calls } from "../../transport/calls.ts";
 
 interface PsOptions {
@@ -24,11 +23,6 @@ async function list(context: CommandContext, { all = false, size = false }: PsOp
   const answer = await context.call(calls.listContainers, { all, size });
   if (context.json) return context.printJson(answer);
   const { containers } = answer;
-  if (containers.length === 0) {
-    context.note(
-      all ? "There are no containers." : "No container runs. See all of them: svc docker ps --all",
-    );
-    return;
-  }
-  return context.print(renderTable(containerColumns(containers, size), containers, context.tableStyle));
+  const none = all ? "There are no containers." : "No container runs. See all of them: svc docker ps --all";
+  return context.printTable(containerColumns(containers, size), containers, none);
 }

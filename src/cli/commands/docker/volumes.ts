@@ -3,7 +3,6 @@ import type { Command } from "commander";
 import type { CommandContext } from "../../context.ts";
 import type { RunCommand } from "../../program.ts";
 import { volumeColumns } from "../../render/docker-table.ts";
-import { renderTable } from "../../render/table.ts";
 import { calls } from "../../transport/calls.ts";
 
 export function addVolumesCommand(parent: Command, run: RunCommand): void {
@@ -16,10 +15,5 @@ export function addVolumesCommand(parent: Command, run: RunCommand): void {
 async function list(context: CommandContext): Promise<void> {
   const answer = await context.call(calls.listVolumes, {});
   if (context.json) return context.printJson(answer);
-  if (answer.volumes.length === 0) {
-    context.note("There are no volumes.");
-    return;
-  }
-  const columns = volumeColumns(context.host.now());
-  return context.print(renderTable(columns, answer.volumes, context.tableStyle));
+  return context.printTable(volumeColumns(context.host.now()), answer.volumes, "There are no volumes.");
 }

@@ -10,7 +10,7 @@ import { calls } from "../../transport/calls.ts";
 import type { Schedule, ScheduleRequest } from "../../transport/calls.ts";
 import { actionTypes, addJobFlags, bareAction, requireFlags, withFlags } from "./job-flags.ts";
 import type { JobFlags } from "./job-flags.ts";
-import { idsLike, jobName } from "./job-names.ts";
+import { freeId, jobName } from "./job-names.ts";
 import { findJob, warnIfManaged } from "./jobs.ts";
 
 interface AddOptions extends JobFlags {
@@ -67,7 +67,9 @@ async function withId(
 ): Promise<ScheduleRequest> {
   const { id, replace } = options;
   if (id === undefined) {
-    return { ...job, id: await freeId(context, jobName(job.action ?? bareAction("")), options) };
+    const name = jobName(job.action ?? bareAction(""));
+    const isTaken = async (like: string) => (await findJob(context, like, options)) !== undefined;
+    return { ...job, id: await freeId(name, isTaken) };
   }
   const stored = await findJob(context, id, options);
   if (stored === undefined) return { ...job, id };
@@ -80,13 +82,6 @@ async function withId(
   }
   warnIfManaged(context, stored);
   return { ...job, id, managed_by: stored.managed_by };
-}
-
-async function freeId(context: CommandContext, name: string, options: AddOptions): Promise<string> {
-  for (const id of idsLike(name)) {
-    if ((await findJob(context, id, options)) === undefined) return id;
-  }
-  throw new Error("ids do not end");
 }
 
 /** When it fires next, or why it does not. */

@@ -12,7 +12,7 @@ import { renderTable } from "../../render/table.ts";
 import { calls } from "../../transport/calls.ts";
 import type { Schedule, ScheduleRequest } from "../../transport/calls.ts";
 import { bareAction } from "./job-flags.ts";
-import { commandName, idsLike } from "./job-names.ts";
+import { commandName, freeId } from "./job-names.ts";
 import { listAllJobs } from "./jobs.ts";
 import { jobRef, ownerOption, type OwnerOption } from "./owner-option.ts";
 
@@ -131,7 +131,7 @@ async function plan(
       context.note(escapeControls(`line ${line}: is the job ${twin.id} already`));
       continue;
     }
-    const id = freeId(`${prefix}${commandName(written)}`, taken);
+    const id = await freeId(`${prefix}${commandName(written)}`, (each) => taken.has(each));
     taken.add(id);
     const action = { ...bareAction("shell"), app, command };
     planned.push({
@@ -153,11 +153,6 @@ function isSameJob(job: Schedule, { trigger, timeZone, command }: CrontabEntry, 
   const { action } = job;
   const does = action?.type === "shell" && action.command === command && action.app === app;
   return does && job.trigger === trigger && (job.utc ? "UTC" : job.time_zone) === timeZone;
-}
-
-function freeId(name: string, taken: ReadonlySet<string>): string {
-  for (const id of idsLike(name)) if (!taken.has(id)) return id;
-  throw new Error("ids do not end");
 }
 
 async function write(context: CommandContext, planned: readonly Planned[]): Promise<readonly Schedule[]> {

@@ -1,6 +1,7 @@
 /** Jobs as the API gives and takes them. */
 import type { CommandContext } from "../../context.ts";
 import { asSvcError } from "../../failure.ts";
+import { pagesOf } from "../../pages.ts";
 import { escapeControls } from "../../render/escape.ts";
 import { calls } from "../../transport/calls.ts";
 import type { Schedule, ScheduleRequest } from "../../transport/calls.ts";
@@ -9,16 +10,8 @@ import { jobRef, type OwnerOption } from "./owner-option.ts";
 /** @param managedBy only jobs of this owner; empty for the operator's, undefined for all */
 export async function listAllJobs(context: CommandContext, managedBy?: string): Promise<readonly Schedule[]> {
   const jobs: Schedule[] = [];
-  let pageToken = "";
-  do {
-    context.throwIfInterrupted();
-    const page = await context.call(calls.listSchedules, {
-      ...(managedBy !== undefined && { managed_by: managedBy }),
-      ...(pageToken !== "" && { page_token: pageToken }),
-    });
-    jobs.push(...page.schedules);
-    pageToken = page.next_page_token;
-  } while (pageToken !== "");
+  const wanted = managedBy === undefined ? {} : { managed_by: managedBy };
+  for await (const page of pagesOf(context, calls.listSchedules, wanted)) jobs.push(...page.schedules);
   return jobs;
 }
 

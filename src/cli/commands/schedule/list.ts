@@ -4,7 +4,6 @@ import type { CommandContext } from "../../context.ts";
 import type { RunCommand } from "../../program.ts";
 import { inUtc, relativeTo } from "../../render/instant.ts";
 import { jobColumns } from "../../render/schedule-table.ts";
-import { renderTable } from "../../render/table.ts";
 import { listAllJobs } from "./jobs.ts";
 
 interface ListOptions {
@@ -25,15 +24,11 @@ export function addListCommand(parent: Command, run: RunCommand): void {
 async function list(context: CommandContext, { managedBy, utc }: ListOptions): Promise<void> {
   const jobs = await listAllJobs(context, managedBy);
   if (context.json) return context.printJson({ schedules: jobs, next_page_token: "" });
-  if (jobs.length === 0) {
-    context.note(
-      managedBy === undefined
-        ? "There are no jobs. Add one: svc schedule add '*/5 * * * *' shell --command 'echo hi'"
-        : "There are no such jobs.",
-    );
-    return;
-  }
   const { host } = context;
   const format = utc === true ? inUtc : relativeTo(host.now());
-  return context.print(renderTable(jobColumns(jobs, host.uid, format), jobs, context.tableStyle));
+  const none =
+    managedBy === undefined
+      ? "There are no jobs. Add one: svc schedule add '*/5 * * * *' shell --command 'echo hi'"
+      : "There are no such jobs.";
+  return context.printTable(jobColumns(jobs, host.uid, format), jobs, none);
 }

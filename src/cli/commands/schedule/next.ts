@@ -6,7 +6,6 @@ import { parseCount } from "../../option-values.ts";
 import type { RunCommand } from "../../program.ts";
 import { escapeControls } from "../../render/escape.ts";
 import { firingColumns } from "../../render/schedule-table.ts";
-import { renderTable } from "../../render/table.ts";
 import { calls } from "../../transport/calls.ts";
 
 interface NextOptions {
@@ -45,6 +44,6 @@ async function preview(
     context.note(`"${escapeControls(trigger)}" never fires: no such time comes within a year.`);
     return;
   }
-  await context.print(renderTable(firingColumns(firings, context.host.now()), firings, context.tableStyle));
+  await context.printTable(firingColumns(firings, context.host.now()), firings);
   context.note(`The trigger is read in ${escapeControls(zone)}.`);
 }

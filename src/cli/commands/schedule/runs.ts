@@ -10,7 +10,6 @@ import { escapeCell, escapeControls, escapeLines } from "../../render/escape.ts"
 import { parseCount } from "../../option-values.ts";
 import { inLocalTime, inUtc, relativeTo } from "../../render/instant.ts";
 import { resultText, runColor, runColumns, tookText } from "../../render/schedule-table.ts";
-import { renderTable } from "../../render/table.ts";
 import { calls } from "../../transport/calls.ts";
 import type { ScheduleRun } from "../../transport/calls.ts";
 import { jobRef, ownerOption, type OwnerOption } from "./owner-option.ts";
@@ -67,13 +66,10 @@ async function showRuns(
   });
   if (output !== undefined) return printOutput(context, id, answer.runs, output);
   if (context.json) return context.printJson(answer);
-  if (answer.runs.length === 0) {
-    context.note(`${escapeControls(id)} has not run yet. Run it: svc schedule run ${escapeControls(id)}`);
-    return;
-  }
   const nowMs = context.host.now();
   const columns = runColumns(answer.runs, nowMs, utc === true ? inUtc : relativeTo(nowMs));
-  return context.print(renderTable(columns, answer.runs, context.tableStyle));
+  const none = escapeControls(`${id} has not run yet. Run it: svc schedule run ${id}`);
+  return context.printTable(columns, answer.runs, none);
 }
 
 async function printOutput(
