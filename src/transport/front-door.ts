@@ -18,7 +18,7 @@ import { anonymous } from "../rpc/user-context.ts";
 import type { AnswerNotes } from "./answer-notes.ts";
 import type { FailureThrottle } from "./failure-throttle.ts";
 import type { HostCheck } from "./host-check.ts";
-import { disconnect, hostOf, pathOf } from "./http.ts";
+import { disconnectAfter, hostOf, pathOf } from "./http.ts";
 import type { Callers, HttpRequest, HttpResponse } from "./http.ts";
 import type { IdentityResolver, Origin } from "./identity.ts";
 import type { TransportLimits } from "./limits.ts";
@@ -224,7 +224,7 @@ export class FrontDoor {
       );
       // Said beforehand, or a client would send its next request into the closing connection.
       if (response instanceof ServerResponse) response.setHeader("connection", "close");
-      response.once("close", () => disconnect(request));
+      disconnectAfter(request, response);
     }
     try {
       notes.note(request, { error, requestId, origin });

@@ -43,9 +43,12 @@ export function hostOf(request: HttpRequest): string | undefined {
   return typeof authority === "string" ? authority : host;
 }
 
-/** Ends the connection of an answered request. */
-export function disconnect(request: HttpRequest): void {
-  // The socket of an HTTP/2 session is a proxy that refuses to be closed.
-  if ("stream" in request) request.stream.session?.close();
-  else request.socket.destroySoon();
+/** Ends the connection of a request as soon as it is answered. */
+export function disconnectAfter(request: HttpRequest, response: HttpResponse): void {
+  // An answered stream does not know its session any more, and the socket of a session is a proxy that refuses to be closed.
+  const session = "stream" in request ? request.stream.session : undefined;
+  response.once("close", () => {
+    if (session === undefined) request.socket.destroySoon();
+    else session.close();
+  });
 }

@@ -6,22 +6,34 @@ export const sessionStart = Buffer.concat([
   Buffer.from("000000040000000000", "hex"),
 ]);
 
+/** The `index`th stream of a session, opened with a header that has no name. */
+export function openBadly(index: number): Buffer {
+  return headersFrame(index, Buffer.from("\x82\x86\x84\x00\x00\x01x", "latin1"));
+}
+
 /** The `index`th stream of a session: HEADERS of `GET http://localhost/v1/status`, and RST_STREAM with CANCEL at once. */
 export function openAndReset(index: number): Buffer {
   // GET and http by HPACK's static table, path and authority as literals.
   const fields = Buffer.from("\x82\x86\x04\x0a/v1/status\x01\x09localhost", "latin1");
-  const frames = Buffer.alloc(9 + fields.length + 9 + 4);
-  const stream = index * 2 + 1;
-  frames.writeUIntBE(fields.length, 0, 3);
-  frames.writeUInt8(1, 3);
+  const reset = Buffer.alloc(9 + 4);
+  reset.writeUIntBE(4, 0, 3);
+  reset.writeUInt8(3, 3);
+  reset.writeUInt32BE(streamId(index), 5);
+  reset.writeUInt32BE(8, 9);
+  return Buffer.concat([headersFrame(index, fields), reset]);
+}
+
+/** A whole request without a body. */
+function headersFrame(index: number, fields: Buffer): Buffer {
+  const head = Buffer.alloc(9);
+  head.writeUIntBE(fields.length, 0, 3);
+  head.writeUInt8(1, 3);
   // END_STREAM and END_HEADERS.
-  frames.writeUInt8(0x5, 4);
-  frames.writeUInt32BE(stream, 5);
-  fields.copy(frames, 9);
-  const reset = 9 + fields.length;
-  frames.writeUIntBE(4, reset, 3);
-  frames.writeUInt8(3, reset + 3);
-  frames.writeUInt32BE(stream, reset + 5);
-  frames.writeUInt32BE(8, reset + 9);
-  return frames;
+  head.writeUInt8(0x5, 4);
+  head.writeUInt32BE(streamId(index), 5);
+  return Buffer.concat([head, fields]);
+}
+
+function streamId(index: number): number {
+  return index * 2 + 1;
 }

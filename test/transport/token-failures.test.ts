@@ -1,4 +1,8 @@
 /** Guessing tokens is slow, and harms nobody else (T 12). */
+import { once } from "node:events";
+import { connect as connectHttp2 } from "node:http2";
+import { connect } from "node:net";
+import { buffer } from "node:stream/consumers";
 import { ConnectError, createClient } from "@connectrpc/connect";
 import test from "ava";
 import { DaemonService } from "../../gen/svc/v1/daemon_pb.ts";
@@ -20,3 +24,41 @@ for (const protocol of protocols) {
     t.is(version, "primary");
   });
 }
+
+const limits = { tokenFailureBudget: 1, tokenFailureRefillPerSec: 1 };
+
+test("HTTP/1.1: past the budget a wrong token costs its connection", async (t) => {
+  await using door = await openDoor({ limits });
+  const socket = connect(door.port, "127.0.0.1");
+  let answers = "";
+  socket.on("data", (chunk: Buffer) => {
+    answers += chunk.toString();
+    // What is asked on a connection that goes is not answered.
+    if (answers.match(/HTTP\/1\.1 /g)?.length === 1) socket.write(request);
+  });
+  const request = "GET /v1/status HTTP/1.1\r\nHost: localhost\r\nAuthorization: Bearer svcp_wrong\r\n\r\n";
+  socket.write(request);
+  await once(socket, "close");
+  t.deepEqual(
+    Array.from(answers.matchAll(/HTTP\/1\.1 (\d+)/g), (match) => match[1]),
+    ["401", "429"],
+  );
+});
+
+test("HTTP/2: past the budget a wrong token costs its session", async (t) => {
+  t.timeout(20_000);
+  await using door = await openDoor({ limits });
+  const session = connectHttp2(door.url);
+  const closed = once(session, "close");
+  const ask = async (): Promise<number> => {
+    const stream = session.request({ ":path": "/v1/status", authorization: "Bearer svcp_wrong" });
+    const [headers] = (await once(stream, "response")) as [Record<string, unknown>];
+    await buffer(stream);
+    return Number(headers[":status"]);
+  };
+  t.is(await ask(), 401);
+  t.false(session.closed);
+  t.is(await ask(), 429);
+  await closed;
+  t.true(session.destroyed);
+});
