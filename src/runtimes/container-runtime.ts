@@ -79,7 +79,7 @@ export abstract class ContainerRuntime implements AppRuntime {
   }
 
   async adopt(app: RunnableApp): Promise<"running" | "ended" | "lost"> {
-    return this.containersOf(app.id).adopt(app);
+    return this.appOf(app.id).adopt(app);
   }
 
   status(id: string): RuntimeStatus | undefined {
@@ -130,7 +130,7 @@ export abstract class ContainerRuntime implements AppRuntime {
   }
 
   /** Watched from now on. */
-  protected containersOf(id: string): ContainerApp {
+  protected appOf(id: string): ContainerApp {
     this.#untouched.delete(id);
     const known = this.#apps.get(id);
     if (known !== undefined) return known;

@@ -2,7 +2,6 @@
 import { mkdir, readFile, rename, rm, writeFile } from "node:fs/promises";
 import { join, posix, relative } from "node:path";
 import { appLabels, composeProjectOf } from "../../docker/attribution.ts";
-import { failedPrecondition } from "../../errors.ts";
 import type { Identities } from "../../identity/identity.ts";
 import type { JsonObject } from "../../lib/json.ts";
 import type { ComposeRuntime as ComposeSection } from "../../packages/manifest.ts";
@@ -10,11 +9,12 @@ import { expandPlaceholders } from "../../packages/placeholders.ts";
 import { resolveSettings } from "../../packages/settings.ts";
 import { placeholderScope } from "../app-environment.ts";
 import { appTree } from "../app-tree.ts";
-import { releaseLabel } from "../container-app.ts";
+import { releaseLabel } from "../app-containers.ts";
 import { ownerSpec, requireAllowed, type ContainerClaims } from "../container-policy.ts";
 import type { AppImages } from "../docker/app-images.ts";
 import { requireForeign, withTag } from "../docker/app-images.ts";
 import type { RunnableApp } from "../runtime.ts";
+import { startFailed } from "../start-failed.ts";
 import type { ComposeCommand } from "./compose-command.ts";
 import {
   labelled,
@@ -159,9 +159,7 @@ export class ComposeProjects {
     const lines = lastLines(stderr);
     const why =
       lines.findLast((line) => /error|cannot|failed|denied|invalid/i.test(line)) ?? lines.at(-1) ?? "";
-    throw failedPrecondition("start_failed", `app "${app.id}" did not start: ${why || "compose failed"}`, {
-      payload: { exitCode: exitCode ?? 1, signal: "", lastLines: lines },
-    });
+    throw startFailed(app.id, why || "compose failed", { exitCode: exitCode ?? 1, lastLines: lines });
   }
 
   /** Keeps what is run where nobody but the daemon can change it; resolves with its path. */

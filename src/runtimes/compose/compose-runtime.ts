@@ -98,7 +98,7 @@ export class ComposeRuntime extends ContainerRuntime {
         await this.#build(app, { ...project, builds: [build] }, {});
       }
     }
-    await this.containersOf(app.id).start(app, composeRelease, async () => {
+    await this.appOf(app.id).start(app, composeRelease, async () => {
       await this.#projects.up(app, project);
       return this.#containerIds(app.id);
     });
@@ -118,7 +118,7 @@ export class ComposeRuntime extends ContainerRuntime {
 
   async stop(app: RunnableApp): Promise<void> {
     const depths = dependencyDepths((await this.#projects.kept(app.id)) ?? {});
-    await this.containersOf(app.id).stop(app, (service) => depths.get(service) ?? 0);
+    await this.appOf(app.id).stop(app, (service) => depths.get(service) ?? 0);
   }
 
   async remove(app: RunnableApp): Promise<number> {
@@ -129,7 +129,7 @@ export class ComposeRuntime extends ContainerRuntime {
   }
 
   async #removeFromEngine(app: RunnableApp): Promise<number> {
-    await this.containersOf(app.id).removeContainers(() => true);
+    await this.appOf(app.id).containers.remove();
     const volumesFreed = await this.#removeVolumes(app.id);
     await this.#removeNetworks(app.id);
     return volumesFreed + (await this.#images.removeBuilt(app, []));
@@ -164,7 +164,7 @@ export class ComposeRuntime extends ContainerRuntime {
   }
 
   async logs(app: RunnableApp, { tail, signal }: { tail: number; signal?: AbortSignal }): Promise<LogChunk> {
-    const containers = await this.containersOf(app.id).logSources();
+    const containers = await this.appOf(app.id).logSources();
     return readProjectLog(this.#options.engine, containers, { tail, ...(signal && { signal }) });
   }
 
@@ -173,9 +173,9 @@ export class ComposeRuntime extends ContainerRuntime {
     app: RunnableApp,
     { tail, signal }: { tail: number; signal: AbortSignal },
   ): AsyncGenerator<LogChunk, void> {
-    const containers = this.containersOf(app.id);
-    const sources = await containers.logSources();
-    const membersNow = (): typeof sources => (containers.members.length > 0 ? containers.members : sources);
+    const watched = this.appOf(app.id);
+    const sources = await watched.logSources();
+    const membersNow = (): typeof sources => (watched.members.length > 0 ? watched.members : sources);
     yield* followProjectLog(this.#options.engine, { tail, signal, membersNow });
   }
 

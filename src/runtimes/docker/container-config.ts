@@ -4,7 +4,7 @@ import type { ContainerCreateOptions, HostConfig } from "dockerode";
 import { appLabels } from "../../docker/attribution.ts";
 import type { DockerRuntime, HealthCheck, Manifest, RestartPolicy } from "../../packages/manifest.ts";
 import { resolvePorts, resolveSettings } from "../../packages/settings.ts";
-import { releaseLabel } from "../container-app.ts";
+import { releaseLabel } from "../app-containers.ts";
 import { ownerSpec } from "../container-policy.ts";
 import type { RunnableApp } from "../runtime.ts";
 import { appMounts, containerEnvironment, containerExpander } from "./container-scope.ts";

@@ -41,7 +41,7 @@ export class DockerRuntime extends ContainerRuntime {
   async settle(app: RunnableApp): Promise<void> {
     const image = await this.#images.local(app);
     const keep = image && (await this.#config(app, image.Id)).release;
-    await this.containersOf(app.id).removeContainers(({ release, isUp }) => release !== keep && !isUp);
+    await this.appOf(app.id).containers.remove(({ release, isUp }) => release !== keep && !isUp);
     await this.#images.removeBuilt(app, [this.#images.reference(app)]);
   }
 
@@ -55,11 +55,11 @@ export class DockerRuntime extends ContainerRuntime {
     if (image === undefined) throw new Error(`the image of app "${app.id}" is gone as soon as it was there`);
     const config = await this.#config(app, image.Id);
     await this.#requireAllowed(app, config);
-    const containers = this.containersOf(app.id);
-    await containers.start(app, config.release, async () => {
-      const existing = (await containers.containers()).find(({ name }) => name === config.name);
+    const watched = this.appOf(app.id);
+    await watched.start(app, config.release, async () => {
+      const existing = (await watched.containers.all()).find(({ name }) => name === config.name);
       const id = existing?.id ?? (await this.#create(app, config));
-      await containers.startById(id);
+      await watched.containers.start(id);
       return [id];
     });
   }
@@ -77,19 +77,19 @@ export class DockerRuntime extends ContainerRuntime {
       // An earlier start may have been cut short between making it and hearing of it.
       if (!(error instanceof SvcError) || error.code !== "already_exists") throw error;
       const found = await state.refreshContainer(name);
-      if (found === undefined || !this.containersOf(app.id).isOwn(found)) throw error;
+      if (found === undefined || !this.appOf(app.id).containers.isOwn(found)) throw error;
       return found.id;
     }
   }
 
   async stop(app: RunnableApp): Promise<void> {
-    await this.containersOf(app.id).stop(app);
+    await this.appOf(app.id).stop(app);
   }
 
   async remove(app: RunnableApp): Promise<number> {
     let freed = 0;
     if (!this.isUntouched(app.id)) {
-      await this.containersOf(app.id).removeContainers(() => true);
+      await this.appOf(app.id).containers.remove();
       freed = await this.#images.removeBuilt(app, []);
     }
     this.forget(app.id);
@@ -97,7 +97,7 @@ export class DockerRuntime extends ContainerRuntime {
   }
 
   async logs(app: RunnableApp, { tail, signal }: { tail: number; signal?: AbortSignal }): Promise<LogChunk> {
-    const [container] = await this.containersOf(app.id).logSources();
+    const [container] = await this.appOf(app.id).logSources();
     if (container === undefined || tail < 1) return { lines: [], truncated: false, missedBytes: 0 };
     return readContainerLog(this.#options.engine, container, { tail, signal });
   }
@@ -107,7 +107,7 @@ export class DockerRuntime extends ContainerRuntime {
     app: RunnableApp,
     { tail, signal }: { tail: number; signal: AbortSignal },
   ): AsyncGenerator<LogChunk, void> {
-    const [container] = await this.containersOf(app.id).logSources();
+    const [container] = await this.appOf(app.id).logSources();
     if (container === undefined) return;
     yield* followContainerLog(this.#options.engine, container, { tail, signal });
   }

@@ -1,0 +1,108 @@
+/** The containers of one app on the engine: finding, starting, stopping and removing them. */
+import { isMadeFor } from "../docker/attribution.ts";
+import type { ContainerRecord } from "../docker/container-record.ts";
+import type { EngineState } from "../docker/engine-state.ts";
+import type { DockerEngine } from "../docker/engine.ts";
+import { isUpState } from "./container-status.ts";
+
+/** The label that tells the containers of one configuration, image and version from those of others. */
+export const releaseLabel = "svc.release";
+
+export interface AppContainersOptions {
+  engine: DockerEngine;
+  state: EngineState;
+  storeId: string;
+}
+
+/** On top of the grace period: SIGKILL, and the engine's own work. */
+const stopMarginMs = 20_000;
+const changeTimeoutMs = 60_000;
+
+/** What asks the engine throws SvcError `unavailable` while that is away or hangs. */
+export class AppContainers {
+  readonly #appId: string;
+  readonly #options: AppContainersOptions;
+
+  constructor(appId: string, options: AppContainersOptions) {
+    this.#appId = appId;
+    this.#options = options;
+  }
+
+  isOwn({ labels }: ContainerRecord): boolean {
+    return isMadeFor(this.#appId, this.#options.storeId, labels);
+  }
+
+  /** Oldest first, stopped ones too. */
+  async all(): Promise<ContainerRecord[]> {
+    return this.#own((await this.#options.state.containers()).containers);
+  }
+
+  /** Those of a release, oldest first, from memory; `undefined` while nothing is known. */
+  knownOf(release: string): ContainerRecord[] | undefined {
+    const known = this.#options.state.containersNow();
+    return known && this.#own(known.containers).filter(isOfRelease(release));
+  }
+
+  /** Those of a release, oldest first, as they are after this call. @param more ids of some that may not be listed yet */
+  async refreshOf(release: string | undefined, more: readonly string[]): Promise<ContainerRecord[]> {
+    const listed = (await this.all()).map(({ id }) => id);
+    const found: ContainerRecord[] = [];
+    for (const id of new Set([...listed, ...more])) {
+      const container = await this.#options.state.refreshContainer(id);
+      if (container !== undefined) found.push(container);
+    }
+    return this.#own(found).filter(isOfRelease(release));
+  }
+
+  async start(id: string): Promise<void> {
+    await this.#options.engine.operate(
+      `start a container of app "${this.#appId}"`,
+      (docker) => docker.getContainer(id).start().catch(unlessStatus(304)),
+      { timeoutMs: changeTimeoutMs },
+    );
+  }
+
+  async stop(id: string, graceMs: number): Promise<void> {
+    await this.#options.engine.operate(
+      `stop a container of app "${this.#appId}"`,
+      (docker) =>
+        docker
+          .getContainer(id)
+          .stop({ t: Math.ceil(graceMs / 1000) })
+          .catch(unlessStatus(304, 404)),
+      { timeoutMs: graceMs + stopMarginMs },
+    );
+  }
+
+  /** Removes those that are chosen, by default all. */
+  async remove(
+    isChosen: (container: { release: string; isUp: boolean }) => boolean = () => true,
+  ): Promise<void> {
+    for (const { id, labels, state } of (await this.all()).toReversed()) {
+      if (!isChosen({ release: labels[releaseLabel] ?? "", isUp: isUpState(state) })) continue;
+      await this.#options.engine.operate(
+        `remove a container of app "${this.#appId}"`,
+        // With the volumes that have no name: nobody could find them again.
+        (docker) => docker.getContainer(id).remove({ force: true, v: true }).catch(unlessStatus(404)),
+        { timeoutMs: changeTimeoutMs },
+      );
+    }
+  }
+
+  #own(containers: readonly ContainerRecord[]): ContainerRecord[] {
+    return containers
+      .filter((container) => this.isOwn(container))
+      .toSorted((a, b) => a.createdAtMs - b.createdAtMs);
+  }
+}
+
+export function isOfRelease(release: string | undefined): (container: ContainerRecord) => boolean {
+  return ({ labels }) => labels[releaseLabel] === release;
+}
+
+/** For answers that say that it is as wanted already. */
+function unlessStatus(...codes: number[]): (error: unknown) => void {
+  return (error) => {
+    if (!codes.includes((error as { statusCode?: number }).statusCode ?? 0)) throw error;
+  };
+}
