@@ -11,8 +11,9 @@ import { parseRecords } from "./log-lines.ts";
 import { ProcessSampler } from "./process-sampler.ts";
 import { processSpec } from "./process-spec.ts";
 import type { ProcessStatus } from "./process-status.ts";
-import { LOG_DIR, SupervisedApp, type ProcessAppRef, type SupervisionOptions } from "./supervised-app.ts";
+import { LOG_DIR, SupervisedApp, type SupervisionOptions } from "./supervised-app.ts";
 import { connectSupervisor } from "./supervisor-connection.ts";
+import type { ProcessAppRef } from "./supervisor-watch.ts";
 
 export interface ProcessRuntimeOptions extends SupervisionOptions {
   /** PATH of apps, ahead of what they set themselves. Default: the usual system directories. */
