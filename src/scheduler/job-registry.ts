@@ -25,7 +25,6 @@ export class JobRegistry implements Disposable {
   #jobs: readonly Job[] = [];
   /** Number of the last change that is in `#jobs`; none before the first reading. */
   #seen: number | undefined;
-  #revision = 0;
   #stale = true;
 
   constructor(store: Store) {
@@ -38,13 +37,7 @@ export class JobRegistry implements Disposable {
     this.#stale = true;
   }
 
-  /** Grows when a job came, changed or went; a job that did not stays the same object. */
-  get revision(): number {
-    this.#refresh();
-    return this.#revision;
-  }
-
-  /** All jobs, by owner and id; the same array until one changes. */
+  /** All jobs, by owner and id; the same array until one comes, changes or goes, and each job the same object until it does. */
   all(): readonly Job[] {
     this.#refresh();
     return this.#jobs;
@@ -94,7 +87,6 @@ export class JobRegistry implements Disposable {
     if (changes.length === 0) return;
     this.#readAgain(changes);
     this.#seen = changes.at(-1)?.revision ?? seen;
-    this.#revision++;
   }
 
   #readAll(): void {
@@ -107,7 +99,6 @@ export class JobRegistry implements Disposable {
       .all<JobRow>(`SELECT ${jobColumns} FROM jobs ORDER BY owner_uid, id`)
       .map((row) => unlessWritten(known, row) ?? this.#reader.read(row));
     this.#seen = last?.revision ?? 0;
-    this.#revision++;
   }
 
   #readAgain(changes: readonly ChangeRow[]): void {

@@ -125,11 +125,6 @@ export class RunLog implements AsyncDisposable {
     await skips.written;
   }
 
-  /** The newest run of a job, without its output. */
-  last(key: JobKey): Run | undefined {
-    return this.#run(`${selectRuns} WHERE job = ${jobOfKey} ORDER BY runs.id DESC LIMIT 1`, key);
-  }
-
   /** The runs of a job, newest first. @param limit 1 to 50 */
   list(key: JobKey, limit = keptRuns): Run[] {
     return this.#options.store
@@ -159,11 +154,6 @@ export class RunLog implements AsyncDisposable {
     return row === undefined ? undefined : runOfRow(row);
   }
 
-  /** All runs that go, in this process or another, oldest first. */
-  going(): Run[] {
-    return this.#goingRows().map(runOfRow);
-  }
-
   /** Resolves with a run as it ended, undefined when it is gone; whoever executes it. @throws the signal's reason */
   ended(runId: number, signal: AbortSignal): Promise<Run | undefined> {
     return this.#watch.until(signal, () => {
@@ -182,7 +172,8 @@ export class RunLog implements AsyncDisposable {
 
   /** Closes the runs of processes that are gone as INTERRUPTED. */
   async recover(): Promise<void> {
-    for (const row of this.#goingRows()) {
+    const sql = `${selectRuns} WHERE status = 'RUNNING' ORDER BY runs.id`;
+    for (const row of this.#options.store.all<RunRow>(sql)) {
       if (!(await this.#isLive(row))) await this.#interrupt(row);
     }
   }
@@ -240,15 +231,6 @@ export class RunLog implements AsyncDisposable {
   #goingRow(key: JobKey): RunRow | undefined {
     const sql = `${selectRuns} WHERE job = ${jobOfKey} AND status = 'RUNNING'`;
     return this.#options.store.get<RunRow>(sql, key.ownerUid, key.id);
-  }
-
-  #goingRows(): RunRow[] {
-    return this.#options.store.all<RunRow>(`${selectRuns} WHERE status = 'RUNNING' ORDER BY runs.id`);
-  }
-
-  #run(sql: string, key: JobKey): Run | undefined {
-    const row = this.#options.store.get<RunRow>(sql, key.ownerUid, key.id);
-    return row === undefined ? undefined : runOfRow(row);
   }
 
   async #sweep(): Promise<void> {

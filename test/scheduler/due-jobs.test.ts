@@ -7,6 +7,7 @@ import { readSummaries, type JobSkip } from "../../src/scheduler/run-summaries.t
 import { RunSlots } from "../../src/scheduler/run-slots.ts";
 import { eventually } from "../support/eventually.ts";
 import { openRunWorld, untilAborted, type RunWorld } from "./support/run-world.ts";
+import { goingRuns, newestRun } from "./support/world.ts";
 
 const fails = () => Promise.resolve({ error: "it failed" });
 const [secondMs, minuteMs] = [1_000, 60_000];
@@ -26,7 +27,7 @@ test("a due job runs with its minute on record", async (t) => {
   const job = await world.addJob("j");
   world.due.fire(job, 60_000);
   await attempts(world, job, 1);
-  t.like(world.world.log.last(job), { trigger: "schedule", attempt: 1, scheduledAtMs: 60_000 });
+  t.like(newestRun(world.world, job), { trigger: "schedule", attempt: 1, scheduledAtMs: 60_000 });
 });
 
 test("a firing that meets the run before is skipped and counted, whoever started that", async (t) => {
@@ -59,12 +60,12 @@ test("jitter delays the start, and what happens to the job meanwhile counts", as
   await world.edit(disabled, { enabled: false });
   await world.edit(edited, { timeoutSecs: 7 });
   await world.remove(removed);
-  t.deepEqual(world.world.log.going(), []);
-  t.is(world.world.log.last(kept), undefined);
+  t.deepEqual(goingRuns(world.world), []);
+  t.is(newestRun(world.world, kept), undefined);
   world.clock.pass(1);
   await attempts(world, kept, 1);
   await attempts(world, edited, 1);
-  t.is(world.world.log.last(disabled), undefined);
+  t.is(newestRun(world.world, disabled), undefined);
   t.deepEqual(world.logged, []);
 });
 
@@ -156,7 +157,7 @@ test("a firing of its own takes the place of another attempt", async (t) => {
   await nextTurn();
   world.clock.pass(30 * secondMs);
   t.deepEqual(await attempts(world, job, 3), [1, 1, 2]);
-  t.is(world.world.log.last(job)?.scheduledAtMs, 2 * minuteMs);
+  t.is(newestRun(world.world, job)?.scheduledAtMs, 2 * minuteMs);
 });
 
 test("jobs of one minute do not wait for a long one, and no more go at once than there are slots", async (t) => {

@@ -72,7 +72,7 @@ test("a write reads one job again: the others, and the list before it, stay the 
   await using world = await openWorld();
   const { registry } = world;
   for (const id of ["a", "b", "c"]) await putJob(world, key(id));
-  const [before, revision] = [registry.all(), registry.revision];
+  const before = registry.all();
   t.is(registry.all(), before);
 
   await putJob(world, key("b"), { comment: "changed" });
@@ -87,7 +87,7 @@ test("a write reads one job again: the others, and the list before it, stay the 
   );
   t.is(after[0], before[0]);
   t.is(after[2], before[2]);
-  t.true(registry.revision > revision);
+  t.not(after, before);
 
   await removeJob(world, key("a"));
   t.deepEqual(
@@ -100,11 +100,10 @@ test("a write reads one job again: the others, and the list before it, stay the 
 test("a write to something else changes nothing", async (t) => {
   await using world = await openWorld();
   await putJob(world, key("a"));
-  const [jobs, revision] = [world.registry.all(), world.registry.revision];
+  const jobs = world.registry.all();
   const { run } = await world.log.open(key("a"), { trigger: "manual", attempt: 1 });
   await world.log.close(run, { status: "FAILED", output: "", error: "", truncated: false });
   t.is(world.registry.all(), jobs);
-  t.is(world.registry.revision, revision);
 });
 
 test("a job that was removed and added again in the same millisecond is another one", async (t) => {

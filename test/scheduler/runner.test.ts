@@ -6,6 +6,7 @@ import { SvcError } from "../../src/errors.ts";
 import type { Run } from "../../src/scheduler/run.ts";
 import { eventually } from "../support/eventually.ts";
 import { openRunWorld, untilAborted, type Act, type RunWorld } from "./support/run-world.ts";
+import { newestRun } from "./support/world.ts";
 
 const manual = { trigger: "manual", attempt: 1 } as const;
 const listening = (): AbortSignal => new AbortController().signal;
@@ -238,7 +239,7 @@ test("what comes afterwards comes after the record", async (t) => {
   await using world = await openRunWorld((job) =>
     Promise.resolve({
       afterwards: () => {
-        status = world.world.log.last(job)?.outcome?.status;
+        status = newestRun(world.world, job)?.outcome?.status;
         return Promise.resolve();
       },
     }),

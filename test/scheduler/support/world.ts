@@ -4,7 +4,7 @@ import { insertJob, updateJob } from "../../../src/scheduler/job-row.ts";
 import type { Job, JobKey, JobSpec } from "../../../src/scheduler/job.ts";
 import { readProcessIdentity } from "../../../src/lib/process-identity.ts";
 import { RunLog } from "../../../src/scheduler/run-log.ts";
-import type { RunOutcome } from "../../../src/scheduler/run.ts";
+import type { Run, RunOutcome } from "../../../src/scheduler/run.ts";
 import { parseTrigger } from "../../../src/scheduler/trigger/trigger.ts";
 import { currentExecutor, type Executor } from "../../../src/store/executors.ts";
 import { openStore, type Store } from "../../../src/store/store.ts";
@@ -78,6 +78,16 @@ export async function putJob(
 
 export async function removeJob({ store }: World, { ownerUid, id }: JobKey): Promise<void> {
   await store.write([{ sql: "DELETE FROM jobs WHERE owner_uid = ? AND id = ?", params: [ownerUid, id] }]);
+}
+
+/** The runs that go, of all jobs. */
+export function goingRuns({ registry, log }: World): Run[] {
+  return registry.all().flatMap((job) => log.goingOf(job) ?? []);
+}
+
+/** The newest run of a job. */
+export function newestRun({ log }: World, key: JobKey): Run | undefined {
+  return log.list(key, 1)[0];
 }
 
 export const succeeded: RunOutcome = { status: "SUCCEEDED", output: "", error: "", truncated: false };
