@@ -4,10 +4,8 @@
  */
 import { invalidField, notFound } from "../errors.ts";
 import type { CredentialKind } from "../../gen/svc/v1/words.ts";
+import { secretMask } from "../lib/secret-mask.ts";
 import type { Store } from "../store/store.ts";
-
-/** What stands for a secret that is not shown. */
-const maskedSecret = "***";
 
 /** Who asks: the part of a user context that credentials go by. */
 export interface CredentialCaller {
@@ -82,17 +80,7 @@ export class Credentials {
     const { name, kind, username } = spec;
     const host = spec.host.toLowerCase();
     const stored = this.#get(caller.ownerUid, name);
-    if (spec.secret === maskedSecret && stored === undefined) {
-      throw invalidField("secret", `"***" keeps a stored secret, and "${name}" has none yet`);
-    }
-    if (spec.secret === maskedSecret && (stored?.host !== host || stored.kind !== kind)) {
-      // Whoever could point it elsewhere could read it there.
-      throw invalidField(
-        "secret",
-        `the stored secret is for ${stored?.host ?? ""}: give it again for ${host}`,
-      );
-    }
-    const secret = spec.secret === maskedSecret ? (stored?.secret ?? "") : spec.secret;
+    const secret = spec.secret === secretMask ? keptSecret({ name, kind, host }, stored) : spec.secret;
     const updatedAtMs = Math.max(this.#now(), (stored?.updated_at ?? 0) + 1);
     await this.#store.write([
       {
@@ -138,6 +126,21 @@ export class Credentials {
       name,
     );
   }
+}
+
+/** @throws SvcError `invalid_request` when none is stored for that host and kind */
+function keptSecret(
+  { name, kind, host }: Pick<CredentialSpec, "name" | "kind" | "host">,
+  stored: CredentialRow | undefined,
+): string {
+  if (stored === undefined) {
+    throw invalidField("secret", `"${secretMask}" keeps a stored secret, and "${name}" has none yet`);
+  }
+  if (stored.host !== host || stored.kind !== kind) {
+    // Whoever could point it elsewhere could read it there.
+    throw invalidField("secret", `the stored secret is for ${stored.host}: give it again for ${host}`);
+  }
+  return stored.secret;
 }
 
 function viewOfRow(row: CredentialRow): CredentialView {

@@ -5,6 +5,7 @@ import { timestampFromMs } from "@bufbuild/protobuf/wkt";
 import type { CredentialSchema, CredentialService } from "../../gen/svc/v1/credential_pb.ts";
 import type { CredentialKind } from "../../gen/svc/v1/words.ts";
 import type { Credentials, CredentialView } from "../credentials/credentials.ts";
+import { secretMask } from "../lib/secret-mask.ts";
 import { userOf } from "../rpc/user-context.ts";
 
 export function createCredentialService(credentials: Credentials): ServiceImpl<typeof CredentialService> {
@@ -29,5 +30,5 @@ function messageOf({
   updatedAtMs,
   ...credential
 }: CredentialView): MessageInitShape<typeof CredentialSchema> {
-  return { ...credential, secret: "***", updatedAt: timestampFromMs(updatedAtMs) };
+  return { ...credential, secret: secretMask, updatedAt: timestampFromMs(updatedAtMs) };
 }

@@ -1,12 +1,10 @@
 /** From the values that a user chose to what the app gets: environment, arguments, files and ports. */
 import type { JsonObject, JsonValue } from "../lib/json.ts";
+import { secretMask } from "../lib/secret-mask.ts";
 import type { SettingDocument } from "./manifest-document.ts";
 import { settingsOf } from "./manifest.ts";
 import type { Manifest } from "./manifest.ts";
 import { expandPlaceholders, placeholdersIn } from "./placeholders.ts";
-
-/** What stands for a secret that is set, in every answer. */
-export const secretMask = "***";
 
 /** A file that svc writes in the app's data directory at every start. */
 export interface SettingsFile {

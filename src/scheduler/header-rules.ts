@@ -1,8 +1,6 @@
 /** The headers of an `http` job: what may be sent, and the values that are written and never read (decisions 24). */
+import { secretMask } from "../lib/secret-mask.ts";
 import type { Violations } from "./violations.ts";
-
-/** Stands for a value that is kept: what reads show, and what keeps it when it is written back. */
-export const hiddenValue = "***";
 
 type Headers = Readonly<Record<string, string>>;
 
@@ -12,8 +10,8 @@ const maxTotalBytes = 16_384;
 /** Printable Latin-1 and tabs, as fetch sends it: no line break can end a header early. */
 const valuePattern = /^[\t\x20-\x7e\x80-\xff]*$/;
 
-/** They say how the message is framed, which only the sender knows. */
-const framing: ReadonlySet<string> = new Set([
+/** They say how a message is carried, which is the sender's to decide. */
+export const carryingHeaders: ReadonlySet<string> = new Set([
   "connection",
   "content-length",
   "expect",
@@ -37,7 +35,7 @@ export function readHeaders(
   let totalBytes = 0;
   const entries = Object.entries(headers).map(([name, given]): [string, string] => {
     const lowerName = name.toLowerCase();
-    const value = given === hiddenValue ? kept.get(lowerName) : given;
+    const value = given === secretMask ? kept.get(lowerName) : given;
     const problem = headerProblem(lowerName, value, seen);
     if (problem !== undefined) violations.add(`${path}[${JSON.stringify(name)}]`, problem);
     seen.add(lowerName);
@@ -57,8 +55,8 @@ function headerProblem(
   seen: ReadonlySet<string>,
 ): string | undefined {
   if (seen.has(lowerName)) return "is there twice; upper and lower case make no difference";
-  if (framing.has(lowerName)) return "is set by svc itself";
-  if (value === undefined) return `is ${hiddenValue}, and no value is kept; give the value itself`;
+  if (carryingHeaders.has(lowerName)) return "is set by svc itself";
+  if (value === undefined) return `is ${secretMask}, and no value is kept; give the value itself`;
   if (!valuePattern.test(value))
     return "must have a value of printable Latin-1 characters, without line breaks";
   return undefined;
@@ -66,5 +64,5 @@ function headerProblem(
 
 /** The same headers with their values hidden. */
 export function hideValues(headers: Headers): Record<string, string> {
-  return Object.fromEntries(Object.keys(headers).map((name) => [name, hiddenValue]));
+  return Object.fromEntries(Object.keys(headers).map((name) => [name, secretMask]));
 }

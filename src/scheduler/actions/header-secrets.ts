@@ -1,4 +1,5 @@
 /** Values of headers are secrets (D24): they go to the job's own server, and nowhere else. */
+import { secretMask } from "../../lib/secret-mask.ts";
 
 /** What another origin may be told after a redirect; any other header may hold a secret. */
 const harmless: ReadonlySet<string> = new Set([
@@ -15,7 +16,6 @@ export function harmlessHeaders(headers: Readonly<Record<string, string>>): Reco
 
 /** Shorter ones are found everywhere by chance. */
 const minSecretLength = 4;
-const mask = "***";
 
 /** Replaces the secrets among the headers in a text: servers like to repeat what they were sent. */
 export function maskSecrets(text: string, headers: Readonly<Record<string, string>>): string {
@@ -25,5 +25,5 @@ export function maskSecrets(text: string, headers: Readonly<Record<string, strin
     .flatMap(([, value]) => [value.trim(), ...value.trim().split(/\s+/).slice(1)])
     .filter((secret) => secret.length >= minSecretLength)
     .sort((a, b) => b.length - a.length);
-  return secrets.reduce((masked, secret) => masked.replaceAll(secret, mask), text);
+  return secrets.reduce((masked, secret) => masked.replaceAll(secret, secretMask), text);
 }

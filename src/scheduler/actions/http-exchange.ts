@@ -3,6 +3,7 @@ import { Agent as HttpAgent, request as httpRequest, type IncomingMessage } from
 import { Agent as HttpsAgent, request as httpsRequest } from "node:https";
 import type { LookupAddress } from "node:dns";
 import type { LookupFunction } from "node:net";
+import { carryingHeaders } from "../header-rules.ts";
 
 export interface Exchange {
   readonly url: URL;
@@ -24,19 +25,8 @@ export interface Answer {
   readonly isTruncated: boolean;
 }
 
-/** Headers that say how the message is carried, which is decided here. */
-const hopHeaders: ReadonlySet<string> = new Set([
-  "connection",
-  "content-length",
-  "expect",
-  "keep-alive",
-  "proxy-authorization",
-  "proxy-connection",
-  "te",
-  "trailer",
-  "transfer-encoding",
-  "upgrade",
-]);
+/** Of the owner's headers, those that are not sent: how the message is carried is decided here, and never by a proxy. */
+const unsentHeaders: ReadonlySet<string> = new Set([...carryingHeaders, "proxy-authorization"]);
 
 /**
  * Sends the request over a connection of its own, never by a proxy, and reads at most `maxBodyBytes` of the answer.
@@ -51,7 +41,7 @@ export async function exchange(request: Exchange, maxBodyBytes: number): Promise
   const outgoing = (isHttps ? httpsRequest : httpRequest)(url, {
     agent,
     method,
-    headers: { ...ownHeaders(body, method), ...withoutHopHeaders(request.headers) },
+    headers: { ...ownHeaders(body, method), ...sentHeaders(request.headers) },
     lookup: pinned(request.addresses),
     signal,
   });
@@ -102,9 +92,9 @@ function ownHeaders(body: string, method: string): Record<string, string> {
 }
 
 /** In lower case, so that the owner's headers replace those that are sent by default. */
-function withoutHopHeaders(headers: Readonly<Record<string, string>>): Record<string, string> {
+function sentHeaders(headers: Readonly<Record<string, string>>): Record<string, string> {
   const entries = Object.entries(headers).map(([name, value]) => [name.toLowerCase(), value] as const);
-  return Object.fromEntries(entries.filter(([name]) => !hopHeaders.has(name)));
+  return Object.fromEntries(entries.filter(([name]) => !unsentHeaders.has(name)));
 }
 
 /** Answers with what was chosen, whatever is asked. */
