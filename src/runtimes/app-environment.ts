@@ -1,6 +1,7 @@
 /** What an app's commands see: directories, ports and settings, as placeholders and as environment. */
 import { join } from "node:path";
-import { expandPlaceholders, type PlaceholderScope } from "../packages/placeholders.ts";
+import { mapValues } from "../lib/map-values.ts";
+import { expandPlaceholders } from "../packages/placeholders.ts";
 import type { Command } from "../packages/manifest.ts";
 import { resolvePorts, resolveSettings } from "../packages/settings.ts";
 import type { RunnableApp } from "./runtime.ts";
@@ -14,8 +15,8 @@ export interface PreparedCommand {
   readonly env: Readonly<Record<string, string>>;
 }
 
-/** The meaning of every placeholder for this app. */
-export function placeholderScope(app: RunnableApp): PlaceholderScope {
+/** Fills in the placeholders of this app, as its commands on the host see it. */
+export function appExpander(app: RunnableApp): (text: string) => string {
   const { manifest, directory } = app;
   const scope: Record<string, string> = {
     id: app.id,
@@ -30,11 +31,11 @@ export function placeholderScope(app: RunnableApp): PlaceholderScope {
   for (const [name, text] of Object.entries(resolveSettings(manifest, app.settings).texts)) {
     scope[`settings.${name}`] = text;
   }
-  return scope;
+  return (text) => expandPlaceholders(text, scope);
 }
 
 /** What every command of the app finds in its environment, beside the owner's base environment. */
-function appEnvironment(app: RunnableApp): Record<string, string> {
+export function appEnvironment(app: RunnableApp): Record<string, string> {
   return {
     SVC_APP_ID: app.id,
     SVC_APP_DIR: app.directory,
@@ -44,8 +45,7 @@ function appEnvironment(app: RunnableApp): Record<string, string> {
 
 /** A build or migration step, ready to run in the checkout. */
 export function prepareStep(app: RunnableApp, command: Command): PreparedCommand {
-  const scope = placeholderScope(app);
-  const expand = (text: string): string => expandPlaceholders(text, scope);
+  const expand = appExpander(app);
   return {
     argv: command.argv.map(expand),
     cwd: join(app.directory, appTree.repo, command.workingDir),
@@ -53,29 +53,18 @@ export function prepareStep(app: RunnableApp, command: Command): PreparedCommand
   };
 }
 
-/** The app's own command, and a way to fill in the other texts of its manifest. */
-export interface PreparedApp extends PreparedCommand {
-  readonly expand: (text: string) => string;
-}
-
 /**
  * The app's own command.
  * @throws Error for an app that does not run as processes.
  */
-export function prepareProcess(app: RunnableApp): PreparedApp {
+export function prepareProcess(app: RunnableApp): PreparedCommand {
   const { runtime } = app.manifest;
   if (runtime.kind !== "process") throw new Error(`app ${app.id} runs as ${runtime.kind}`);
-  const scope = placeholderScope(app);
-  const expand = (text: string): string => expandPlaceholders(text, scope);
+  const expand = appExpander(app);
   const settings = resolveSettings(app.manifest, app.settings);
   return {
     argv: [...runtime.argv.map(expand), ...settings.args],
     cwd: join(app.directory, appTree.repo, runtime.workingDir),
     env: { ...mapValues(runtime.env, expand), ...settings.env, ...appEnvironment(app) },
-    expand,
   };
-}
-
-function mapValues(values: Readonly<Record<string, string>>, map: (value: string) => string) {
-  return Object.fromEntries(Object.entries(values).map(([key, value]) => [key, map(value)]));
 }

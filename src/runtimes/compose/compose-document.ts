@@ -1,6 +1,7 @@
 /** From what `compose config` prints to the document that is checked and run. */
 import { posix } from "node:path";
 import type { JsonObject, JsonValue } from "../../lib/json.ts";
+import { mapValues } from "../../lib/map-values.ts";
 import type { RestartPolicy } from "../../packages/manifest.ts";
 import { invalid } from "./compose-sources.ts";
 import { isSet, listOf, mapTexts, pairsOf, recordOf, textOf, textsOf } from "./compose-values.ts";
@@ -197,12 +198,10 @@ export function labelled(document: JsonObject, labels: Readonly<Record<string, s
     return { ...own, labels: { ...pairsOf(own["labels"]), ...labels } };
   };
   const own = (part: JsonValue): JsonValue => (isSet(recordOf(part)["external"]) ? part : withLabels(part));
-  const mapParts = (parts: JsonValue | undefined, map: (part: JsonValue) => JsonValue): JsonObject =>
-    Object.fromEntries(Object.entries(recordOf(parts)).map(([name, part]) => [name, map(part)]));
   return {
     ...document,
-    services: mapParts(document["services"], withLabels),
-    networks: { default: withLabels(null), ...mapParts(document["networks"], own) },
-    volumes: mapParts(document["volumes"], own),
+    services: mapValues(recordOf(document["services"]), withLabels),
+    networks: { default: withLabels(null), ...mapValues(recordOf(document["networks"]), own) },
+    volumes: mapValues(recordOf(document["volumes"]), own),
   };
 }

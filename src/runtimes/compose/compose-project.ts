@@ -4,10 +4,10 @@ import { join, posix, relative } from "node:path";
 import { appLabels, composeProjectOf } from "../../docker/attribution.ts";
 import type { Identities } from "../../identity/identity.ts";
 import type { JsonObject } from "../../lib/json.ts";
+import { mapValues } from "../../lib/map-values.ts";
 import type { ComposeRuntime as ComposeSection } from "../../packages/manifest.ts";
-import { expandPlaceholders } from "../../packages/placeholders.ts";
 import { resolveSettings } from "../../packages/settings.ts";
-import { placeholderScope } from "../app-environment.ts";
+import { appEnvironment, appExpander } from "../app-environment.ts";
 import { appTree } from "../app-tree.ts";
 import { releaseLabel } from "../app-containers.ts";
 import { ownerSpec, requireAllowed, type ContainerClaims } from "../container-policy.ts";
@@ -111,8 +111,6 @@ export class ComposeProjects {
   /** What compose makes of the checkout; it needs no engine for that. */
   async #config(app: RunnableApp, section: ComposeSection, signal?: AbortSignal): Promise<string> {
     const { identities, command } = this.#options;
-    const scope = placeholderScope(app);
-    const own = Object.entries(section.env).map(([name, text]) => [name, expandPlaceholders(text, scope)]);
     const path = join(app.directory, appTree.repo, section.file);
     const { exitCode, stdout, stderr } = await command.run(
       await identities.as(app.uid),
@@ -120,11 +118,9 @@ export class ComposeProjects {
       {
         cwd: join(app.directory, appTree.repo),
         env: {
-          ...(Object.fromEntries(own) as Record<string, string>),
+          ...mapValues(section.env, appExpander(app)),
           ...resolveSettings(app.manifest, app.settings).env,
-          SVC_APP_ID: app.id,
-          SVC_APP_DIR: app.directory,
-          SVC_DATA_DIR: join(app.directory, appTree.data),
+          ...appEnvironment(app),
         },
         timeoutMs: configTimeoutMs,
         maxOutputBytes: maxConfigBytes,

@@ -1,5 +1,6 @@
 /** Small readings of what `compose config` prints, which spells the same thing in many ways. */
 import type { JsonObject, JsonValue } from "../../lib/json.ts";
+import { mapValues } from "../../lib/map-values.ts";
 
 export function recordOf(value: JsonValue | undefined): JsonObject {
   return typeof value === "object" && value !== null && !Array.isArray(value) ? value : {};
@@ -23,7 +24,7 @@ export function textsOf(value: JsonValue | undefined): string[] {
 /** `{a: 1}` and `["a=1"]` alike. */
 export function pairsOf(value: JsonValue | undefined): Record<string, string> {
   if (!Array.isArray(value)) {
-    return Object.fromEntries(Object.entries(recordOf(value)).map(([key, item]) => [key, textOf(item)]));
+    return mapValues(recordOf(value), textOf);
   }
   return Object.fromEntries(
     value.map((item) => {
@@ -45,5 +46,5 @@ export function mapTexts(value: JsonValue, map: (text: string) => string): JsonV
   if (typeof value === "string") return map(value);
   if (Array.isArray(value)) return value.map((item) => mapTexts(item, map));
   if (typeof value !== "object" || value === null) return value;
-  return Object.fromEntries(Object.entries(value).map(([key, item]) => [key, mapTexts(item, map)]));
+  return mapValues(value, (item) => mapTexts(item, map));
 }

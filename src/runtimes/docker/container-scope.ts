@@ -1,5 +1,6 @@
 /** What placeholders and environment mean inside an app's container, where its directories have other paths. */
 import { join, normalize } from "node:path";
+import { mapValues } from "../../lib/map-values.ts";
 import { expandPlaceholders, placeholdersIn } from "../../packages/placeholders.ts";
 import { resolvePorts, resolveSettings } from "../../packages/settings.ts";
 import { settingsOf, type DockerRuntime } from "../../packages/manifest.ts";
@@ -64,10 +65,8 @@ export function appMounts(app: RunnableApp, runtime: DockerRuntime): AppMount[] 
 
 /** The environment of the container, beside its image's. */
 export function containerEnvironment(app: RunnableApp, runtime: DockerRuntime): Record<string, string> {
-  const expand = containerExpander(app);
-  const env = Object.entries(runtime.env).map(([name, text]) => [name, expand(text)] as const);
   return {
-    ...Object.fromEntries(env),
+    ...mapValues(runtime.env, containerExpander(app)),
     ...resolveSettings(app.manifest, app.settings).env,
     SVC_APP_ID: app.id,
   };

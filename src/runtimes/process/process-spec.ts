@@ -1,7 +1,6 @@
 import type { HealthCheck } from "../../packages/manifest.ts";
-import { expandPlaceholders } from "../../packages/placeholders.ts";
 import { resolvePorts } from "../../packages/settings.ts";
-import { placeholderScope, prepareProcess } from "../app-environment.ts";
+import { appExpander, prepareProcess } from "../app-environment.ts";
 import type { RunnableApp } from "../runtime.ts";
 import type { HealthSpec, SupervisorSpec } from "./supervisor-types.ts";
 
@@ -39,8 +38,7 @@ export function processSpec(app: RunnableApp, baseEnv: Readonly<Record<string, s
 
 /** Null when the probe names a port that no setting gives a number to: there is nothing to ask then. */
 function healthSpec(app: RunnableApp, health: HealthCheck): HealthSpec | null {
-  const scope = placeholderScope(app);
-  const expand = (text: string): string => expandPlaceholders(text, scope);
+  const expand = appExpander(app);
   const { probe, startPeriodMs, intervalMs, timeoutMs, retries } = health;
   const timing = { startPeriodMs, intervalMs, timeoutMs, retries };
   if (probe.kind === "exec") return { exec: { argv: probe.argv.map(expand) }, ...timing };
