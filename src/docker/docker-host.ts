@@ -4,7 +4,6 @@ import {
   ListContainersResponseSchema,
   type Container,
   type ContainerDetailsSchema,
-  type ContainerLogsSchema,
   type ContainerStatsSchema,
   type DockerDiskUsageSchema,
   type DockerEventSchema,
@@ -13,7 +12,7 @@ import {
   type NetworkSchema,
   type VolumeSchema,
 } from "../../gen/svc/v1/docker_pb.ts";
-import type { EngineNeeds } from "../runtimes/runtime.ts";
+import type { EngineNeeds, LogChunk } from "../runtimes/runtime.ts";
 import { createAttribution, type Attribution } from "./attribution.ts";
 import {
   ContainerControl,
@@ -195,28 +194,15 @@ export class DockerHost {
     return views.detailsView(this.#view(record), record, info);
   }
 
-  async logs(
-    wanted: string,
-    { tail, timestamps }: { tail: number; timestamps: boolean },
-    signal: AbortSignal,
-  ): Promise<MessageInitShape<typeof ContainerLogsSchema>> {
+  async logs(wanted: string, tail: number, signal: AbortSignal): Promise<LogChunk> {
     const container = await this.#finder.find(wanted);
-    return views.logsView(
-      await readContainerLog(this.#options.engine, container, { tail, signal }),
-      timestamps,
-    );
+    return readContainerLog(this.#options.engine, container, { tail, signal });
   }
 
   /** The last lines and then each new one, until the container ends or `signal` aborts. */
-  async *followLogs(
-    wanted: string,
-    { tail, timestamps }: { tail: number; timestamps: boolean },
-    signal: AbortSignal,
-  ): AsyncGenerator<MessageInitShape<typeof ContainerLogsSchema>, void> {
+  async *followLogs(wanted: string, tail: number, signal: AbortSignal): AsyncGenerator<LogChunk, void> {
     const container = await this.#finder.find(wanted);
-    for await (const chunk of followContainerLog(this.#options.engine, container, { tail, signal })) {
-      yield views.logsView(chunk, timestamps);
-    }
+    yield* followContainerLog(this.#options.engine, container, { tail, signal });
   }
 
   /** What happens from now on, until `signal` aborts. @param types of objects; empty for all */

@@ -6,7 +6,6 @@ import {
   ContainerSchema,
   type Container,
   type ContainerDetailsSchema,
-  type ContainerLogsSchema,
   type ContainerStatsSchema,
   type DockerEventSchema,
   type ImageSchema,
@@ -14,7 +13,6 @@ import {
   type VolumeSchema,
 } from "../../gen/svc/v1/docker_pb.ts";
 import { deepFreeze } from "../lib/deep-freeze.ts";
-import type { LogChunk } from "../runtimes/runtime.ts";
 import type { ContainerRecord } from "./container-record.ts";
 import type { ImageRecord, NetworkRecord, VolumeRecord } from "./engine-objects.ts";
 import type { EngineEvent } from "./event-stream.ts";
@@ -121,20 +119,6 @@ export function detailsView(
     networks: Object.keys(record.networks),
     labels: { ...record.labels },
     engine: info as unknown as JsonObject,
-  };
-}
-
-export function logsView(
-  { lines, truncated }: LogChunk,
-  timestamps: boolean,
-): MessageInitShape<typeof ContainerLogsSchema> {
-  return {
-    lines: lines.map(({ timeMs, stream, text }) => ({
-      stream,
-      text,
-      ...(timestamps && { time: timestampFromMs(timeMs) }),
-    })),
-    truncated,
   };
 }
 

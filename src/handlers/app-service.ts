@@ -12,6 +12,7 @@ import type { SettingsView } from "../apps/app-settings.ts";
 import type { LogChunk } from "../runtimes/runtime.ts";
 import { userOf, type UserContext } from "../rpc/user-context.ts";
 import type { ConsoleTokens } from "../tokens/console-tokens.ts";
+import { logLines } from "./log-lines.ts";
 import { progressEvents } from "./progress-events.ts";
 import { statsFrames } from "./stats-frames.ts";
 
@@ -141,13 +142,5 @@ function settingsMessage({ schema, values, restartRequired }: SettingsView) {
 }
 
 function logsMessage({ lines, truncated, missedBytes }: LogChunk, timestamps: boolean) {
-  return {
-    lines: lines.map(({ timeMs, stream, text }) => ({
-      stream,
-      text,
-      ...(timestamps && { time: timestampFromMs(timeMs) }),
-    })),
-    truncated,
-    missedBytes: BigInt(missedBytes),
-  };
+  return { lines: logLines(lines, timestamps), truncated, missedBytes: BigInt(missedBytes) };
 }

@@ -11,6 +11,8 @@ import type { ControlTarget } from "../docker/container-control.ts";
 import type { DockerHost } from "../docker/docker-host.ts";
 import type { PruneResult } from "../docker/pruner.ts";
 import { invalidField } from "../errors.ts";
+import type { LogChunk } from "../runtimes/runtime.ts";
+import { logLines } from "./log-lines.ts";
 
 const defaultTail = 100;
 
@@ -45,11 +47,14 @@ export function createDockerService(host: DockerHost): ServiceImpl<typeof Docker
 
     inspectContainer: ({ container }, { signal }) => host.inspect(container, signal),
 
-    getContainerLogs: ({ container, tail = defaultTail, timestamps }, { signal }) =>
-      host.logs(container, { tail, timestamps }, signal),
+    getContainerLogs: async ({ container, tail = defaultTail, timestamps }, { signal }) =>
+      logsMessage(await host.logs(container, tail, signal), timestamps),
 
-    streamContainerLogs: ({ container, tail = defaultTail, timestamps }, { signal }) =>
-      host.followLogs(container, { tail, timestamps }, signal),
+    streamContainerLogs: async function* ({ container, tail = defaultTail, timestamps }, { signal }) {
+      for await (const chunk of host.followLogs(container, tail, signal)) {
+        yield logsMessage(chunk, timestamps);
+      }
+    },
 
     streamDockerEvents: ({ types }, { signal }) => host.events(types, signal),
   };
@@ -64,6 +69,10 @@ function targetOf({ target }: ControlContainerRequest): ControlTarget {
     case undefined:
       throw invalidField("container", "name a container, or a composeProject");
   }
+}
+
+function logsMessage({ lines, truncated }: LogChunk, timestamps: boolean) {
+  return { lines: logLines(lines, timestamps), truncated };
 }
 
 function pruneMessage(
