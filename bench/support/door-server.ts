@@ -2,9 +2,9 @@
  * `node door-server.ts SOCKET APPS`: the real front door, pipeline and views over apps that were never installed, and a
  * handler that reads files. Prints a line when it listens.
  */
-import { createReadStream } from "node:fs";
-import { stat } from "node:fs/promises";
+import { open } from "node:fs/promises";
 import { insertApp } from "../../src/apps/app-record.ts";
+import { readPieces } from "../../src/lib/file-pieces.ts";
 import { createPipeline } from "../../src/rpc/pipeline.ts";
 import { userOf } from "../../src/rpc/user-context.ts";
 import { createListeners } from "../../src/transport/listeners.ts";
@@ -37,11 +37,9 @@ const pipeline = createPipeline({
     },
     file: {
       async *readFile({ path }, { responseHeader }) {
-        responseHeader.set("content-length", String((await stat(path)).size));
-        // In its own pieces of 64 KiB: larger ones are mapped and cleared by the kernel anew each time.
-        for await (const data of createReadStream(path)) {
-          yield { content: { data: data as Buffer } };
-        }
+        await using file = await open(path);
+        responseHeader.set("content-length", String((await file.stat()).size));
+        for await (const data of readPieces(file)) yield { content: { data } };
       },
     },
   }),

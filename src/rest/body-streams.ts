@@ -78,7 +78,8 @@ export function answerHeaders(requestId: string, call: RestCall | undefined): An
 
 /**
  * Sends a stream of answers: raw bytes, or a line of JSON each. Nothing is sent before the first message, so that an error
- * up to there still has its status; after it, an error can only end the connection.
+ * up to there still has its status; after it, an error can only end the connection. The memory of raw bytes is the
+ * handler's again once it is asked for the next message.
  * @param headOnly send the headers that the first message makes, and end the stream there
  */
 export async function sendStream(
@@ -99,10 +100,12 @@ export async function sendStream(
   for await (const message of messages) {
     if (!response.headersSent) sendHead(message);
     if (headOnly) break;
-    const chunk = isRaw
-      ? (rawAnswer(route, message)?.data ?? new Uint8Array())
-      : `${answerText(writer, route, message)}\n`;
-    if (chunk.length > 0) await write(response, chunk);
+    if (isRaw) {
+      const bytes = rawAnswer(route, message)?.data;
+      if (bytes !== undefined && bytes.length > 0) await writeOut(response, bytes);
+    } else {
+      await write(response, `${answerText(writer, route, message)}\n`);
+    }
   }
   if (!response.headersSent) sendHead(undefined);
   response.end();
@@ -114,9 +117,22 @@ export function answerText(writer: JsonWriter, { method, responseBody }: Route, 
   return field === undefined ? writer.message(method.output, message) : writer.field(field, message);
 }
 
+/** Writes, and waits until the kernel has it all. @throws SvcError `canceled` when the client goes away meanwhile */
+function writeOut(response: RestResponse, bytes: Uint8Array): Promise<void> {
+  return new Promise((resolve, reject) => {
+    const onClose = (): void => reject(clientGone());
+    response.once("close", onClose);
+    response.write(bytes, (error) => {
+      response.removeListener("close", onClose);
+      if (error) reject(clientGone());
+      else resolve();
+    });
+  });
+}
+
 /** Writes, and waits while the client does not read. @throws SvcError `canceled` when it goes away meanwhile */
-function write(response: RestResponse, chunk: Uint8Array | string): Promise<void> | undefined {
-  if (response.write(chunk)) return undefined;
+function write(response: RestResponse, text: string): Promise<void> | undefined {
+  if (response.write(text)) return undefined;
   return new Promise((resolve, reject) => {
     const onDrain = (): void => {
       response.removeListener("close", onClose);

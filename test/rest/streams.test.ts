@@ -283,6 +283,35 @@ for (const protocol of protocols) {
     t.like(await ended, { code: "canceled" });
   });
 
+  test(`${protocol}: a download's memory is the handler's again when it is asked for more`, async (t) => {
+    await using server = await startRestServer(protocol, contract.routes);
+    const pieces = 100;
+    server.pipeline.stream = async function* () {
+      // Small enough for a stream to take several of them before it asks to wait.
+      const data = Buffer.alloc(10_000);
+      for (let n = 0; n < pieces; n++) {
+        data.fill(n);
+        yield await Promise.resolve(create(fileType, { content: create(httpBodyType, { data }) }));
+      }
+      data.fill(255);
+    };
+    const { stream, close } = await open(protocol, server, {
+      method: "GET",
+      path: "/v1/files/a",
+      hasBody: false,
+    });
+    const [response] = (await once(stream, "response")) as [http.IncomingMessage];
+    const incoming = protocol === "HTTP/1.1" ? response : (stream as http2.ClientHttp2Stream);
+    const received: Buffer[] = [];
+    for await (const chunk of incoming) {
+      received.push(chunk as Buffer);
+      await delay(1);
+    }
+    const expected = Buffer.concat(Array.from({ length: pieces }, (_, n) => Buffer.alloc(10_000, n)));
+    t.true(Buffer.concat(received).equals(expected));
+    close();
+  });
+
   test(`${protocol}: a raw answer of an unary method`, async (t) => {
     await using server = await startRestServer(protocol, contract.routes);
     server.pipeline.answer = () =>
