@@ -1,4 +1,4 @@
-// Loaded into the daemon under test: SIGUSR2 tells, in bytes, what memory it holds when it must give back what it can. An
+// Loaded into the daemon under test: SIGUSR2 tells, in bytes, what memory is in use after a collection of all it can. An
 // ordinary collection keeps the pages of a young generation that has grown under load, 100 MiB and more, for next time.
 process.on("SIGUSR2", () => void report());
 
@@ -7,6 +7,6 @@ async function report() {
     await globalThis.gc?.({ type: "major", execution: "async", flavor: "last-resort" });
     await new Promise((resolve) => setTimeout(resolve, 50));
   }
-  const { rss, heapUsed, external } = process.memoryUsage();
-  process.stderr.write(`${JSON.stringify({ msg: "memory", rss, used: heapUsed + external })}\n`);
+  const { heapUsed, external } = process.memoryUsage();
+  process.stderr.write(`${JSON.stringify({ msg: "memory", used: heapUsed + external })}\n`);
 }

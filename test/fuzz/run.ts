@@ -6,17 +6,25 @@ const mostGrownMiB = 20;
 
 console.log(`${count} requests, seed ${seed}`);
 const startMs = performance.now();
-const { answers, failures, grownMiB } = await fuzz({
+const { answers, failures, growth } = await fuzz({
   count: Number(count),
   seed: Number(seed),
-  warmUp: 20_000,
+  memory: { warmUp: 20_000, rounds: 4 },
 });
 for (const [answer, times] of [...answers].sort()) console.log(`${String(times).padStart(8)}  ${answer}`);
 for (const failure of failures) console.log(`✘ ${failure}`);
-console.log(
-  `${Math.round((performance.now() - startMs) / 1000)} s; memory in use grew by ${grownMiB.used.toFixed(1)} MiB, ` +
-    `resident memory by ${grownMiB.rss.toFixed(1)} MiB`,
-);
-const isGood = failures.length === 0 && Math.max(grownMiB.used, grownMiB.rss) <= mostGrownMiB;
+for (const { requests, usedMiB, residentMiB } of growth) {
+  console.log(
+    `after ${requests} requests: in use ${signed(usedMiB)} MiB, resident ${signed(residentMiB)} MiB`,
+  );
+}
+console.log(`${Math.round((performance.now() - startMs) / 1000)} s`);
+const last = growth.at(-1);
+const isGood =
+  failures.length === 0 && last !== undefined && Math.max(last.usedMiB, last.residentMiB) <= mostGrownMiB;
 console.log(isGood ? "The daemon held." : "The daemon did not hold.");
 process.exitCode = isGood ? 0 : 1;
+
+function signed(amount: number): string {
+  return `${amount < 0 ? "" : "+"}${amount.toFixed(1)}`;
+}
