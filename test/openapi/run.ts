@@ -8,6 +8,7 @@ import { once } from "node:events";
 import { join } from "node:path";
 import { missing } from "../../.ci/optional.ts";
 import { AppService } from "../../gen/svc/v1/app_pb.ts";
+import { ScheduleService } from "../../gen/svc/v1/schedule_pb.ts";
 import { startDaemon } from "../support/daemon.ts";
 import { freePort, writeRepository } from "../support/packages.ts";
 import { pythonTools } from "../support/python-tools.ts";
@@ -31,6 +32,8 @@ async function check(): Promise<number> {
   const repository = join(daemon.dir, "web.git");
   const spec = await writeRepository(repository, await freePort(), [{}]);
   await daemon.client(AppService).installApp({ spec });
+  const action = { type: "http", url: "http://127.0.0.1:1/" };
+  await daemon.client(ScheduleService).upsertSchedule({ id: "nightly", trigger: "daily@03:00", action });
   const child = spawn(
     join(bin, "schemathesis"),
     [
