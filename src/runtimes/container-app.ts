@@ -4,7 +4,8 @@ import type { ContainerRecord } from "../docker/container-record.ts";
 import { SvcError } from "../errors.ts";
 import { AppContainers, isOfRelease, releaseLabel, type AppContainersOptions } from "./app-containers.ts";
 import { endOf, isUpState, stoppedStatus } from "./container-status.ts";
-import { PortProbe, portHealthSpec } from "./port-probe.ts";
+import { portHealth } from "./port-health.ts";
+import { PortProbe } from "./port-probe.ts";
 import type { RunnableApp, RuntimeStatus } from "./runtime.ts";
 import { SeenContainers, type SeenContainersOptions } from "./seen-containers.ts";
 import { refusedStart, startFailed } from "./start-failed.ts";
@@ -226,7 +227,7 @@ export class ContainerApp {
     const isRunning = state === "RUNNING";
     if (isRunning && this.#probe?.startedAtMs === startedAtMs) return;
     this.#probe?.[Symbol.dispose]();
-    const spec = isRunning && this.#app ? portHealthSpec(this.#app) : undefined;
+    const spec = isRunning && this.#app ? portHealth(this.#app) : undefined;
     this.#probe = spec && new PortProbe(spec, startedAtMs, () => this.#publish());
   }
 

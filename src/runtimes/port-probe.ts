@@ -1,8 +1,7 @@
 /** Health of an app with published ports, asked from the host as its users would. */
-import { resolvePorts } from "../packages/settings.ts";
 import { HealthCheck } from "./process/health-check.mjs";
 import type { HealthSpec } from "./process/supervisor-types.ts";
-import type { RunnableApp, RuntimeStatus } from "./runtime.ts";
+import type { RuntimeStatus } from "./runtime.ts";
 
 export class PortProbe implements Disposable {
   /** The start of the container that it watches, unix milliseconds. */
@@ -25,17 +24,4 @@ export class PortProbe implements Disposable {
   [Symbol.dispose](): void {
     this.#check.stop();
   }
-}
-
-/** What to ask of the app's port; `undefined` when the manifest asks for a command inside, for nothing, or for a port without a number. */
-export function portHealthSpec({ manifest, settings }: RunnableApp): HealthSpec | undefined {
-  const { health } = manifest;
-  if (health === undefined || health.probe.kind === "exec") return undefined;
-  const { probe, startPeriodMs, intervalMs, timeoutMs, retries } = health;
-  const port = resolvePorts(manifest, settings).find(({ name }) => name === probe.port)?.port;
-  if (port === undefined) return undefined;
-  const timing = { startPeriodMs, intervalMs, timeoutMs, retries };
-  return probe.kind === "tcp"
-    ? { tcp: { port }, ...timing }
-    : { http: { port, path: probe.path }, ...timing };
 }

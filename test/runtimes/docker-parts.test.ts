@@ -5,6 +5,8 @@ import { readIgnorePatterns, type PatternMatches } from "../../src/runtimes/dock
 import { pinnedBy } from "../../src/runtimes/docker/image-freshness.ts";
 import { withTag } from "../../src/runtimes/docker/app-images.ts";
 import { statusOf } from "../../src/runtimes/container-status.ts";
+import { portHealth } from "../../src/runtimes/port-health.ts";
+import { policyDirectory } from "./support/policy-app.ts";
 
 /** Whether a file is left out, asked as a build asks: directory by directory. */
 function isIgnored(patterns: string, path: string): boolean {
@@ -109,4 +111,17 @@ test("a project is up while something of it runs; what does not work shows in it
   ]);
   t.deepEqual(statusOf([], context).state, "CRASHED");
   t.deepEqual(statusOf([], { ...context, isWanted: false }).state, "STOPPED");
+});
+
+test("a health check by http asks the app's own port and path, whatever runs it", async (t) => {
+  await using directory = await policyDirectory();
+  const app = directory.app(0);
+  const timing = { startPeriodMs: 1, intervalMs: 2, timeoutMs: 3, retries: 4 };
+  const health = { probe: { kind: "http", port: "web", path: "/${id}/up" } as const, ...timing };
+  const ports = [{ name: "web", protocol: "tcp" as const, default: 8080 }];
+  const asked = portHealth({ ...app, manifest: { ...app.manifest, health, ports } });
+  t.deepEqual(asked, { http: { port: 8080, path: "/web/up" }, ...timing });
+  t.is(portHealth({ ...app, manifest: { ...app.manifest, health } }), undefined, "a port without a number");
+  const exec = { probe: { kind: "exec" as const, argv: ["true"] }, ...timing };
+  t.is(portHealth({ ...app, manifest: { ...app.manifest, health: exec, ports } }), undefined);
 });

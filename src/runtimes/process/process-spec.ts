@@ -1,6 +1,5 @@
-import type { HealthCheck } from "../../packages/manifest.ts";
-import { resolvePorts } from "../../packages/settings.ts";
 import { appExpander, prepareProcess } from "../app-environment.ts";
+import { healthTiming, portHealth } from "../port-health.ts";
 import type { RunnableApp } from "../runtime.ts";
 import type { HealthSpec, SupervisorSpec } from "./supervisor-types.ts";
 
@@ -16,7 +15,7 @@ const LOG_MAX_FILES = 5;
 /** What the manifest says, as the supervisor needs it. */
 export function processSpec(app: RunnableApp, baseEnv: Readonly<Record<string, string>>): ProcessSpec {
   const { argv, env, cwd } = prepareProcess(app);
-  const { stop, restart, limits, health } = app.manifest;
+  const { stop, restart, limits } = app.manifest;
   return {
     argv: [...argv],
     env: { ...baseEnv, ...env },
@@ -31,20 +30,14 @@ export function processSpec(app: RunnableApp, baseEnv: Readonly<Record<string, s
       maxRestarts: restart.maxAttempts,
       resetAfterMs: restart.resetAfterMs,
     },
-    health: health ? healthSpec(app, health) : null,
+    health: healthSpec(app),
     limits,
   };
 }
 
 /** Null when the probe names a port that no setting gives a number to: there is nothing to ask then. */
-function healthSpec(app: RunnableApp, health: HealthCheck): HealthSpec | null {
-  const expand = appExpander(app);
-  const { probe, startPeriodMs, intervalMs, timeoutMs, retries } = health;
-  const timing = { startPeriodMs, intervalMs, timeoutMs, retries };
-  if (probe.kind === "exec") return { exec: { argv: probe.argv.map(expand) }, ...timing };
-  const port = resolvePorts(app.manifest, app.settings).find(({ name }) => name === probe.port)?.port;
-  if (port === undefined) return null;
-  return probe.kind === "tcp"
-    ? { tcp: { port }, ...timing }
-    : { http: { port, path: expand(probe.path) }, ...timing };
+function healthSpec(app: RunnableApp): HealthSpec | null {
+  const { health } = app.manifest;
+  if (health?.probe.kind !== "exec") return portHealth(app) ?? null;
+  return { exec: { argv: health.probe.argv.map(appExpander(app)) }, ...healthTiming(health) };
 }
