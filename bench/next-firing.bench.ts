@@ -5,12 +5,13 @@ import { CronExpressionParser } from "cron-parser";
 import { Cron } from "croner";
 import { isDue, viewMinute } from "../src/scheduler/trigger/matcher.ts";
 import { nextFiring } from "../src/scheduler/trigger/next-firing.ts";
-import { TriggerParser, parseTrigger } from "../src/scheduler/trigger/trigger.ts";
+import { TriggerParser } from "../src/scheduler/trigger/trigger.ts";
 import type { Trigger } from "../src/scheduler/trigger/trigger.ts";
 import { Zones } from "../src/scheduler/trigger/zone.ts";
 import { amount } from "./support/result.ts";
 import type { Bench, Result } from "./support/result.ts";
 import { median } from "./support/statistics.ts";
+import { parseTrigger } from "../test/scheduler/support/parse-trigger.ts";
 
 const runs = 15;
 /** Asked of each of the three in every run, of ours so many times more: it would be too short to measure. */

@@ -9,12 +9,12 @@ import { createGrpcTransport } from "@connectrpc/connect-node";
 import { ScheduleService } from "../gen/svc/v1/schedule_pb.ts";
 import { JobRegistry } from "../src/scheduler/job-registry.ts";
 import { insertJobs } from "../src/scheduler/job-row.ts";
-import { parseTrigger } from "../src/scheduler/trigger/trigger.ts";
 import { openStore } from "../src/store/store.ts";
 import { startDaemon, type BenchDaemon } from "./support/daemon.ts";
 import { amount, type Bench, type Result } from "./support/result.ts";
 import { compareMs } from "./support/statistics.ts";
 import { temporaryDirectory } from "./support/temporary-directory.ts";
+import { parseTrigger } from "../test/scheduler/support/parse-trigger.ts";
 
 const rounds = 5;
 const pushed = 10_000;

@@ -1,4 +1,5 @@
 /** Time as the scheduler sees it: a wall clock that people and NTP set, and a timer that knows nothing of that. */
+import { unlessAborted } from "../lib/unless-aborted.ts";
 
 export interface Clock {
   /** Unix milliseconds; goes back and jumps ahead when the clock is set, and jumps ahead after a suspend. */
@@ -24,13 +25,7 @@ export function systemClock(now: () => number = Date.now): Clock {
 /** Resolves after `delayMs`. @throws the signal's reason as soon as it aborts */
 export async function pause(clock: Clock, delayMs: number, signal: AbortSignal): Promise<void> {
   signal.throwIfAborted();
-  const { promise, resolve, reject } = Promise.withResolvers<undefined>();
-  const onAbort = (): void => reject(signal.reason as Error);
-  signal.addEventListener("abort", onAbort, { once: true });
+  const { promise, resolve } = Promise.withResolvers<undefined>();
   using _timer = clock.setTimer(delayMs, () => resolve(undefined));
-  try {
-    await promise;
-  } finally {
-    signal.removeEventListener("abort", onAbort);
-  }
+  await unlessAborted(promise, signal);
 }

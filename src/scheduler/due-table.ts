@@ -4,7 +4,7 @@
  */
 import { compareKeys, type Job } from "./job.ts";
 import { isDue, viewMinute, type MinuteView } from "./trigger/matcher.ts";
-import type { Zone, Zones } from "./trigger/zone.ts";
+import type { Zones } from "./trigger/zone.ts";
 
 /** Jobs between two places where the work may be interrupted: some 50 µs. */
 const stride = 4_096;
@@ -97,14 +97,8 @@ export class DueTable {
     }
   }
 
-  /** The zone that a job names, or the node's own; undefined when the host does not know it any more. */
-  zoneNamed(name: string): Zone | undefined {
-    if (name === "") return this.#zones.local();
-    return this.#zones.isKnown(name) ? this.#zones.get(name) : undefined;
-  }
-
   #zoneMinute(name: string, minuteMs: number): ZoneMinute | undefined {
-    const zone = this.zoneNamed(name);
+    const zone = this.#zones.named(name);
     if (zone === undefined) return undefined;
     const view = viewMinute(zone, minuteMs);
     const slices = [view.now, ...view.skipped];

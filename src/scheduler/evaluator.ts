@@ -152,12 +152,8 @@ export class Evaluator implements AsyncDisposable {
   }
 
   *#enabledJobs(): Iterable<[Job, Zone]> {
-    // Asking for the node's own zone takes long.
-    const zones = new Map<string, Zone | undefined>();
     for (const job of this.#table.jobs) {
-      if (!job.enabled) continue;
-      if (!zones.has(job.timeZone)) zones.set(job.timeZone, this.#table.zoneNamed(job.timeZone));
-      const zone = zones.get(job.timeZone);
+      const zone = job.enabled ? this.#options.zones.named(job.timeZone) : undefined;
       if (zone !== undefined) yield [job, zone];
     }
   }

@@ -1,4 +1,5 @@
 /** What svc keeps of a job: one row of `jobs`, with the part that only this folder understands as JSON. */
+import { BoundedMemo } from "../lib/bounded-memo.ts";
 import type { Statement } from "../store/store.ts";
 import type { Job, JobKey, JobSpec } from "./job.ts";
 import { TriggerParser, type Trigger } from "./trigger/trigger.ts";
@@ -97,14 +98,17 @@ export function insertJobs(
   ];
 }
 
+/** How many triggers and words are remembered; forgetting them costs nothing but sharing. */
+const maxShared = 4_096;
+
 /**
  * Makes jobs of rows. What many jobs have in common is kept once: a hundred thousand of them have few triggers, zones
  * and owners.
  */
 export class JobReader {
-  readonly #triggers = new Map<string, Trigger>();
   readonly #parser = new TriggerParser();
-  readonly #words = new Map<string, string>();
+  readonly #triggers = new BoundedMemo<string, Trigger>(maxShared);
+  readonly #words = new BoundedMemo<string, string>(maxShared);
 
   read(row: JobRow): Job {
     const document = JSON.parse(row.document) as JobDocument;
@@ -116,7 +120,7 @@ export class JobReader {
       managedBy: this.#word(row.managed_by),
       updatedAtMs: row.updated_at,
       revision: row.revision,
-      trigger: this.#trigger(document.trigger),
+      trigger: this.#triggers.get(document.trigger, (text) => this.#parser.parse(text)),
       timeZone: this.#word(document.timeZone),
       enabled: document.enabled,
       comment: document.comment,
@@ -129,28 +133,7 @@ export class JobReader {
     };
   }
 
-  #trigger(text: string): Trigger {
-    let trigger = this.#triggers.get(text);
-    if (trigger === undefined) {
-      forgetSome(this.#triggers);
-      trigger = this.#parser.parse(text);
-      this.#triggers.set(text, trigger);
-    }
-    return trigger;
-  }
-
   #word(text: string): string {
-    const known = this.#words.get(text);
-    if (known !== undefined) return known;
-    forgetSome(this.#words);
-    this.#words.set(text, text);
-    return text;
+    return this.#words.get(text, (word) => word);
   }
-}
-
-/** How many of a kind are remembered; forgetting them costs nothing but sharing. */
-const maxShared = 4_096;
-
-function forgetSome(shared: Map<string, unknown>): void {
-  if (shared.size >= maxShared) shared.clear();
 }

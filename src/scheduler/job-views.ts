@@ -55,14 +55,14 @@ export class JobViews {
 
   /** @param jobs by owner and id */
   async many(jobs: readonly Job[]): Promise<Schedule[]> {
-    const { store, userName, zones, now } = this.#options;
+    const { store, userName, now } = this.#options;
     const uids = [...new Set(jobs.map(({ ownerUid }) => ownerUid))];
     const names = new Map(await Promise.all(uids.map(async (uid) => [uid, await userName(uid)] as const)));
     const summaries = readSummaries(store, jobs);
-    const [nowMs, local] = [now(), zones.local()];
+    const nowMs = now();
     return jobs.map((job) => {
       const { last, skips = [] } = summaries.get(keyText(job)) ?? {};
-      const nextMs = job.enabled ? this.#nextMs(job, local, nowMs) : undefined;
+      const nextMs = job.enabled ? this.#nextMs(job, nowMs) : undefined;
       return create(ScheduleSchema, {
         ...viewSpec(job),
         owner: names.get(job.ownerUid) ?? "",
@@ -74,11 +74,10 @@ export class JobViews {
     });
   }
 
-  #nextMs(job: Job, local: Zone, nowMs: number): number | undefined {
-    const { zones } = this.#options;
-    // A zone that this runtime no longer knows: the job does not fire either.
-    if (job.timeZone !== "" && !zones.isKnown(job.timeZone)) return undefined;
-    const zone = job.timeZone === "" ? local : zones.get(job.timeZone);
+  #nextMs(job: Job, nowMs: number): number | undefined {
+    const zone = this.#options.zones.named(job.timeZone);
+    // One that this runtime no longer knows: the job does not fire either.
+    if (zone === undefined) return undefined;
     const known = this.#firings.get(job);
     if (known?.zone === zone && nowMs >= known.fromMs && nowMs < known.untilMs) return known.nextMs;
     const nextMs = nextFiring(job.trigger, zone, nowMs)?.unixMs;

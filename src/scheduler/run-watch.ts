@@ -1,4 +1,5 @@
 /** Notices runs that start and end, in this process and in others, by looking at the log after each commit. */
+import { unlessAborted } from "../lib/unless-aborted.ts";
 import type { Store } from "../store/store.ts";
 import type { Run } from "./run.ts";
 import { runOfRow, selectRuns, selectRunsWithOutput, type RunRow } from "./run-row.ts";
@@ -44,15 +45,9 @@ export class RunWatch implements Disposable {
         reject(error);
       }
     };
-    const abort = (): void => reject(signal.reason as Error);
     using _subscription = this.#store.onChange(attempt);
-    signal.addEventListener("abort", abort, { once: true });
-    try {
-      attempt();
-      return await promise;
-    } finally {
-      signal.removeEventListener("abort", abort);
-    }
+    attempt();
+    return await unlessAborted(promise, signal);
   }
 
   #begin(): void {

@@ -2,10 +2,10 @@ import test from "ava";
 import { JobRegistry } from "../../src/scheduler/job-registry.ts";
 import { insertJob } from "../../src/scheduler/job-row.ts";
 import type { JobKey } from "../../src/scheduler/job.ts";
-import { parseTrigger } from "../../src/scheduler/trigger/trigger.ts";
 import { openStore } from "../../src/store/store.ts";
 import { until } from "../store/support/temporary-store.ts";
 import { openWorld, putJob, removeJob, spec } from "./support/world.ts";
+import { parseTrigger } from "./support/parse-trigger.ts";
 
 const key = (id: string, ownerUid = 0): JobKey => ({ ownerUid, id });
 const root = { uid: 0, root: true };

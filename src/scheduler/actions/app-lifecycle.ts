@@ -1,6 +1,7 @@
 /** `app_start`, `app_stop`, `app_restart`: the same as the operations of these names (S 1.4.9). */
 import type { AppCaller } from "../../apps/app-registry.ts";
-import { unlessAborted, type Action } from "./action.ts";
+import { unlessAborted } from "../../lib/unless-aborted.ts";
+import type { Action } from "./action.ts";
 import { appOf, callerOf, type AppHands } from "./app-hands.ts";
 
 export type LifecycleVerb = "start" | "stop" | "restart";

@@ -33,15 +33,6 @@ const maxLength = 256;
 
 const fieldNames = cronFields.map(({ name }) => name).join(" ");
 
-/**
- * Reads a trigger: `hourly`, `daily@HH:MM`, `HH:MM`, or five cron fields with blanks or tabs between them.
- * @throws SvcError `invalid_argument` `invalid_request` whose violation names the cron field:
- *   `{field: "trigger", description: 'hour "24" must be 0 to 23'}`
- */
-export function parseTrigger(text: string): Trigger {
-  return new TriggerParser().parse(text);
-}
-
 /** What is wrong with the text as a trigger, such as `hour "24" must be 0 to 23`; `undefined` when it is one. */
 export function triggerProblem(text: string): string | undefined {
   const fields = splitTrigger(text);
@@ -57,7 +48,11 @@ export function triggerProblem(text: string): string | undefined {
 export class TriggerParser {
   readonly #valueSets = new ValueSets();
 
-  /** @throws SvcError as `parseTrigger` */
+  /**
+   * Reads a trigger: `hourly`, `daily@HH:MM`, `HH:MM`, or five cron fields with blanks or tabs between them.
+   * @throws SvcError `invalid_argument` `invalid_request` whose violation names the cron field:
+   *   `{field: "trigger", description: 'hour "24" must be 0 to 23'}`
+   */
   parse(text: string): Trigger {
     const fields = splitTrigger(text);
     if (typeof fields === "string") throw invalidField("trigger", fields);

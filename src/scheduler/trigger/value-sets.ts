@@ -1,5 +1,6 @@
 /** Which values a cron field allows, as bits; ranges and steps are expanded by cron-parser. */
 import { invalidField } from "../../errors.ts";
+import { BoundedMemo } from "../../lib/bounded-memo.ts";
 import { cronFields, fieldProblem } from "./cron-fields.ts";
 import type { CronField } from "./cron-fields.ts";
 import { loadCronParser } from "./load-cron-parser.cjs";
@@ -18,7 +19,10 @@ const maxRemembered = 4096;
 
 /** Turns cron fields into bits and remembers each text: among 100,000 jobs they are few, and cron-parser takes 20 µs. */
 export class ValueSets {
-  readonly #fields = cronFields.map((field) => ({ field, known: new Map<string, ValueSet>() }));
+  readonly #fields = cronFields.map((field) => ({
+    field,
+    known: new BoundedMemo<string, ValueSet>(maxRemembered),
+  }));
 
   /**
    * @param fieldIndex which of `cronFields`
@@ -28,17 +32,14 @@ export class ValueSets {
     const entry = this.#fields[fieldIndex];
     if (entry === undefined) throw new RangeError(`no cron field ${fieldIndex}`);
     const { field, known } = entry;
-    const set = known.get(text);
-    if (set !== undefined) return set;
-    const problem = fieldProblem(field, text);
-    if (problem !== undefined) throw invalidField("trigger", problem);
-    const fresh = setOf(
-      field,
-      text.split(",").flatMap((item) => valuesOf(field, fieldIndex, item)),
-    );
-    if (known.size >= maxRemembered) known.clear();
-    known.set(text, fresh);
-    return fresh;
+    return known.get(text, () => {
+      const problem = fieldProblem(field, text);
+      if (problem !== undefined) throw invalidField("trigger", problem);
+      return setOf(
+        field,
+        text.split(",").flatMap((item) => valuesOf(field, fieldIndex, item)),
+      );
+    });
   }
 }
 

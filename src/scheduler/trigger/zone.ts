@@ -1,5 +1,6 @@
 /** Time zones as spans of one offset each: `Intl` knows the offsets, but takes microseconds to tell one. */
 import { invalidField } from "../../errors.ts";
+import { BoundedMemo } from "../../lib/bounded-memo.ts";
 import { dayMs, hourMs, minuteMs } from "./wall-slice.ts";
 
 /** A stretch of time with one offset. All instants are milliseconds since 1970. */
@@ -38,7 +39,7 @@ const maxShiftMs = 2 * dayMs;
 
 /** The time zones of the node; each is made once and remembers the spans of the years that it was asked about. */
 export class Zones {
-  readonly #zones = new Map<string, Zone>();
+  readonly #zones = new BoundedMemo<string, Zone | undefined>(maxZones);
   readonly #localName: () => string;
 
   /** @param options.local names the node's own zone, each time anew; Node's by default, which it learns when it starts */
@@ -58,18 +59,17 @@ export class Zones {
     throw invalidField("time_zone", `"${name}" must be UTC or an IANA time zone such as Europe/Berlin`);
   }
 
+  /** The zone that a job names: empty for the node's own; undefined for one that the host does not know, or no longer. */
+  named(name: string): Zone | undefined {
+    return name === "" ? this.local() : this.#find(name);
+  }
+
   isKnown(name: string): boolean {
     return this.#find(name) !== undefined;
   }
 
   #find(name: string): Zone | undefined {
-    const known = this.#zones.get(name);
-    if (known !== undefined) return known;
-    const zone = createZone(name);
-    if (zone === undefined) return undefined;
-    if (this.#zones.size >= maxZones) this.#zones.clear();
-    this.#zones.set(name, zone);
-    return zone;
+    return this.#zones.get(name, createZone);
   }
 }
 
@@ -112,7 +112,7 @@ class FixedZone implements Zone {
 
 class ChangingZone implements Zone {
   readonly name: string;
-  readonly #years = new Map<number, readonly ZoneSpan[]>();
+  readonly #years = new BoundedMemo<number, readonly ZoneSpan[]>(maxYears);
   /** The one that was asked for last: nearly every question is about the same. */
   #last: ZoneSpan | undefined;
 
@@ -134,12 +134,7 @@ class ChangingZone implements Zone {
   }
 
   #spansOf(year: number): readonly ZoneSpan[] {
-    const known = this.#years.get(year);
-    if (known !== undefined) return known;
-    const spans = findSpans(this.name, Date.UTC(year), Date.UTC(year + 1));
-    if (this.#years.size >= maxYears) this.#years.clear();
-    this.#years.set(year, spans);
-    return spans;
+    return this.#years.get(year, () => findSpans(this.name, Date.UTC(year), Date.UTC(year + 1)));
   }
 }
 

@@ -2,10 +2,10 @@
 import { Evaluator } from "../../../src/scheduler/evaluator.ts";
 import { noBackups, type BackupPass } from "../../../src/scheduler/backup-pass.ts";
 import { compareKeys, type Job, type JobSpec } from "../../../src/scheduler/job.ts";
-import { parseTrigger } from "../../../src/scheduler/trigger/trigger.ts";
 import { Zones } from "../../../src/scheduler/trigger/zone.ts";
 import { FakeClock } from "../../support/fake-clock.ts";
 import { spec } from "./world.ts";
+import { parseTrigger } from "./parse-trigger.ts";
 
 export interface Fired {
   readonly id: string;

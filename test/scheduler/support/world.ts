@@ -5,10 +5,10 @@ import type { Job, JobKey, JobSpec } from "../../../src/scheduler/job.ts";
 import { readProcessIdentity } from "../../../src/lib/process-identity.ts";
 import { RunLog } from "../../../src/scheduler/run-log.ts";
 import type { Run, RunOutcome } from "../../../src/scheduler/run.ts";
-import { parseTrigger } from "../../../src/scheduler/trigger/trigger.ts";
 import { currentExecutor, type Executor } from "../../../src/store/executors.ts";
 import { openStore, type Store } from "../../../src/store/store.ts";
 import { temporaryDir } from "../../store/support/temporary-store.ts";
+import { parseTrigger } from "./parse-trigger.ts";
 
 export interface World extends AsyncDisposable {
   readonly dir: string;

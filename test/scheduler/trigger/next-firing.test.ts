@@ -2,9 +2,9 @@
 import test from "ava";
 import { isDue, viewMinute } from "../../../src/scheduler/trigger/matcher.ts";
 import { nextFiring } from "../../../src/scheduler/trigger/next-firing.ts";
-import { parseTrigger } from "../../../src/scheduler/trigger/trigger.ts";
 import { Zones } from "../../../src/scheduler/trigger/zone.ts";
 import { formatFiring } from "./support/format-firing.ts";
+import { parseTrigger } from "../support/parse-trigger.ts";
 
 const zones = new Zones();
 

@@ -5,8 +5,9 @@ import { promisify } from "node:util";
 import test from "ava";
 import fc from "fast-check";
 import { SvcError } from "../../../src/errors.ts";
-import { TriggerParser, parseTrigger, triggerProblem } from "../../../src/scheduler/trigger/trigger.ts";
+import { TriggerParser, triggerProblem } from "../../../src/scheduler/trigger/trigger.ts";
 import type { Trigger } from "../../../src/scheduler/trigger/trigger.ts";
+import { parseTrigger } from "../support/parse-trigger.ts";
 
 /** The five fields written out, and the kind. */
 const accepted: [text: string, cron: string, kind: Trigger["kind"]][] = [
@@ -158,7 +159,7 @@ test("a parser that reads many triggers reads each as if it were the only one", 
 });
 
 test("cron-parser is loaded when the first range or step is read", async (t) => {
-  const module = join(import.meta.dirname, "../../../src/scheduler/trigger/trigger.ts");
+  const module = join(import.meta.dirname, "../support/parse-trigger.ts");
   const program = `
     import { createRequire } from "node:module";
     import { parseTrigger } from ${JSON.stringify(module)};

@@ -2,12 +2,12 @@
 import test from "ava";
 import { isDue, viewMinute } from "../../../src/scheduler/trigger/matcher.ts";
 import { nextFiring } from "../../../src/scheduler/trigger/next-firing.ts";
-import { parseTrigger } from "../../../src/scheduler/trigger/trigger.ts";
 import { Zones } from "../../../src/scheduler/trigger/zone.ts";
 import type { Zone } from "../../../src/scheduler/trigger/zone.ts";
 import { Policy } from "./support/policy.ts";
 import { createRandom, randomCron } from "./support/random-trigger.ts";
 import { WallClock } from "./support/wall-clock.ts";
+import { parseTrigger } from "../support/parse-trigger.ts";
 
 const [firstMs, lastMs] = [Date.UTC(2026, 0, 1), Date.UTC(2027, 0, 1)];
 const dayMs = 86_400_000;
