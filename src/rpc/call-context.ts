@@ -30,10 +30,16 @@ export interface Call {
   readonly signal?: AbortSignal | undefined;
   /** Likewise, for transports that make no signal before somebody asks for one. Has no other follower. */
   readonly source?: AbortSource | undefined;
+  /** What the request asked for, where it came as a procedure's; absent elsewhere. */
+  readonly url?: string;
   /** Milliseconds that the client gives the call. */
   readonly timeoutMs?: number | undefined;
+  /** Opens the request's headers, when a handler wants to read them. */
+  openRequestHeader?(): Headers;
   /** Opens the answer's headers, when a handler wants to set some. */
   openResponseHeader?(): Headers;
+  /** Likewise what follows the answer, where the protocol has such a thing. */
+  openResponseTrailer?(): Headers;
 }
 
 export class CallContext implements HandlerContext {
@@ -67,7 +73,7 @@ export class CallContext implements HandlerContext {
     this.service = method.parent;
     this.protocolName = call.protocolName;
     this.requestMethod = connect?.requestMethod ?? "POST";
-    this.url = connect?.url ?? "";
+    this.url = connect?.url ?? call.url ?? "";
     this.user = user;
     this.requestId = requestId;
     this.values =
@@ -107,7 +113,10 @@ export class CallContext implements HandlerContext {
   }
 
   get requestHeader(): Headers {
-    return this.#connect?.requestHeader ?? (this.#requestHeader ??= new Headers());
+    return (
+      this.#connect?.requestHeader ??
+      (this.#requestHeader ??= this.#call.openRequestHeader?.() ?? new Headers())
+    );
   }
 
   get responseHeader(): Headers {
@@ -118,7 +127,10 @@ export class CallContext implements HandlerContext {
   }
 
   get responseTrailer(): Headers {
-    return this.#connect?.responseTrailer ?? (this.#responseTrailer ??= new Headers());
+    return (
+      this.#connect?.responseTrailer ??
+      (this.#responseTrailer ??= this.#call.openResponseTrailer?.() ?? new Headers())
+    );
   }
 
   /** Aborts the signal and whatever {@link race} waits for. Only the first reason counts. */

@@ -1,6 +1,6 @@
 /**
- * Connect, gRPC and gRPC-Web in front of the pipeline: Connect's middleware with Express behind it on HTTP/1.1, Connect's
- * node adapter on HTTP/2. Both are loaded with the first request that needs them: together they cost more than the rest of the start.
+ * Connect, gRPC and gRPC-Web in front of the pipeline: plain unary calls by a short way of our own, all else by Connect's
+ * middleware with Express behind it on HTTP/1.1, by Connect's node adapter on HTTP/2. Both are loaded with the first request that needs them: together they cost more than the rest of the start.
  */
 import type { IncomingMessage, ServerResponse } from "node:http";
 import type { Http2ServerRequest, Http2ServerResponse } from "node:http2";
@@ -8,6 +8,7 @@ import type { Request, Response } from "express";
 import { createContextValues } from "@connectrpc/connect";
 import type { ContextValues } from "@connectrpc/connect";
 import type { Pipeline } from "../rpc/pipeline.ts";
+import { createPlainUnary } from "../rpc/plain-unary.ts";
 import { requestIdKey, userContextKey } from "../rpc/user-context.ts";
 import { shareAbortReason } from "./abort-reason.ts";
 import type { Callers, HttpRequest, HttpResponse } from "./http.ts";
@@ -63,18 +64,36 @@ export async function loadRpcFront(options: RpcFrontOptions): Promise<RpcFront> 
     failed(request, response, error),
   );
 
+  const http1 = (request: IncomingMessage, response: ServerResponse): void => {
+    // Calls need nothing of what Express makes of a request, and that costs a fifth of a call.
+    connect(request as Request, response as Response, (error?: unknown) => {
+      if (error === undefined) app(request as Request, response as Response);
+      else failed(request, response, error);
+    });
+  };
+  const http2 = connectNodeAdapter({
+    ...adapterOptions,
+    fallback: (request, response) => notFound(request, response as HttpResponse),
+  });
+
+  const plainUnary = createPlainUnary({ pipeline, ...limits });
+  const answer = (request: HttpRequest, response: HttpResponse, handOver: () => void): void => {
+    const caller = callers.get(request);
+    const isTaken =
+      caller !== undefined &&
+      plainUnary(request, response, {
+        user: caller.user,
+        requestId: caller.requestId,
+        handOver,
+        failed: (error) => failed(request, response, error),
+      });
+    if (!isTaken) handOver();
+  };
   return {
     http1(request, response) {
       dropUnreadBody(request, response);
-      // Calls need nothing of what Express makes of a request, and that costs a fifth of a call.
-      connect(request as Request, response as Response, (error?: unknown) => {
-        if (error === undefined) app(request as Request, response as Response);
-        else failed(request, response, error);
-      });
+      answer(request, response, () => http1(request, response));
     },
-    http2: connectNodeAdapter({
-      ...adapterOptions,
-      fallback: (request, response) => notFound(request, response as HttpResponse),
-    }),
+    http2: (request, response) => answer(request, response, () => http2(request, response)),
   };
 }

@@ -14,6 +14,8 @@ import type { DescMessage, FileRegistry, Message } from "@bufbuild/protobuf";
 import { FileDescriptorSetSchema } from "@bufbuild/protobuf/wkt";
 import { ConnectError } from "@connectrpc/connect";
 import type { HandlerContext } from "@connectrpc/connect";
+import type { SvcError } from "../../src/errors.ts";
+import { connectErrorOf } from "../../src/rpc/connect-errors.ts";
 import { createPipeline } from "../../src/rpc/pipeline.ts";
 import type { Pipeline } from "../../src/rpc/pipeline.ts";
 import { readOnlyForUsers } from "../../src/rpc/bound-service.ts";
@@ -115,6 +117,15 @@ function withWantedErrors(inner: Pipeline, types: FileRegistry): Pipeline {
     };
   return {
     ...inner,
+    // The way of the calls that Connect for Node does not see.
+    async invokeUnary(method, message, call) {
+      try {
+        return await inner.invokeUnary(method, message, call);
+      } catch (error) {
+        const { cause } = error as SvcError;
+        throw cause instanceof ConnectError ? cause : withoutDetails(connectErrorOf(error as SvcError));
+      }
+    },
     routes: (router) =>
       inner.routes({
         ...router,

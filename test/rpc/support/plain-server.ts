@@ -1,0 +1,165 @@
+/** The short way of plain unary calls alone, on both of node's servers, and clients that say exactly what they send. */
+import { once } from "node:events";
+import { createServer as createHttp1, request as httpRequest } from "node:http";
+import type { ClientRequest, IncomingHttpHeaders, IncomingMessage } from "node:http";
+import { connect as connectHttp2, createServer as createHttp2 } from "node:http2";
+import type { ClientHttp2Stream } from "node:http2";
+import type { AddressInfo } from "node:net";
+import { buffer } from "node:stream/consumers";
+import { ConnectError } from "@connectrpc/connect";
+import { errorFromJsonBytes } from "@connectrpc/connect/protocol-connect";
+import { findTrailerError } from "@connectrpc/connect/protocol-grpc";
+import type { AuditRecord } from "../../../src/rpc/audit.ts";
+import { createPipeline } from "../../../src/rpc/pipeline.ts";
+import { createPlainUnary } from "../../../src/rpc/plain-unary.ts";
+import type { UserContext } from "../../../src/rpc/user-context.ts";
+import type { HttpRequest, HttpResponse } from "../../../src/transport/http.ts";
+import { collectLog } from "../../transport/support/door.ts";
+import { fakeServices } from "../../transport/support/fake-services.ts";
+import type { FakeHandlers } from "../../transport/support/fake-services.ts";
+
+export const ways = ["Connect over HTTP/1.1", "Connect over HTTP/2", "gRPC"] as const;
+export type Way = (typeof ways)[number];
+
+export const root: UserContext = { uid: 0, user: "root", root: true, kind: "peer", ownerUid: 0, peerUid: 0 };
+
+export interface Answer {
+  /** Those that follow the body included. */
+  readonly headers: IncomingHttpHeaders;
+  readonly body: Buffer;
+  /** Of a request that was not taken: its body is what came back. */
+  readonly isHandedOver: boolean;
+  readonly error: ConnectError | undefined;
+}
+
+export interface PlainServer extends AsyncDisposable {
+  readonly audits: readonly AuditRecord[];
+  /** How calls ended, such as `svc.v1.AppService/StartApp grpc ok`. */
+  readonly ended: readonly string[];
+  /** Defects. */
+  readonly failures: readonly unknown[];
+  /** A request whose body is still to be sent. */
+  begin(way: Way, path: string, headers?: Record<string, string>): ClientRequest | ClientHttp2Stream;
+  post(way: Way, path: string, body: Buffer, headers?: Record<string, string>): Promise<Answer>;
+}
+
+export interface PlainServerOptions {
+  readonly handlers?: Omit<FakeHandlers, "daemon">;
+  readonly user?: UserContext;
+  readonly maxMessageBytes?: number;
+}
+
+const handedOver = "x-handed-over";
+
+export async function startPlainServer(options: PlainServerOptions = {}): Promise<PlainServer> {
+  const { handlers = {}, user = root, maxMessageBytes = 2 ** 20 } = options;
+  const audits: AuditRecord[] = [];
+  const ended: string[] = [];
+  const failures: unknown[] = [];
+  const pipeline = createPipeline({
+    services: fakeServices(handlers),
+    log: collectLog().log,
+    audit: (record) => audits.push(record),
+    observe: ({ method, protocolName, code }) => ended.push(`${method} ${protocolName} ${code}`),
+  });
+  const plainUnary = createPlainUnary({ pipeline, maxMessageBytes, maxTimeoutMs: 60_000 });
+
+  const answer = (request: HttpRequest, response: HttpResponse): void => {
+    const handOver = (): void => {
+      response.setHeader(handedOver, "yes");
+      // Iterates over it, as Connect for Node does.
+      void Array.fromAsync(request as AsyncIterable<Buffer>).then((chunks) => {
+        response.end(Buffer.concat(chunks));
+      });
+    };
+    const failed = (error: unknown): void => {
+      failures.push(error);
+      response.end();
+    };
+    if (!plainUnary(request, response, { user, requestId: "r1", handOver, failed })) handOver();
+  };
+  const [http1, http2] = [createHttp1(answer), createHttp2(answer)];
+  for (const server of [http1, http2]) await once(server.listen(0, "127.0.0.1"), "listening");
+  const [port, http2Port] = [http1, http2].map((server) => (server.address() as AddressInfo).port);
+  const session = connectHttp2(`http://127.0.0.1:${http2Port}`);
+
+  const begin: PlainServer["begin"] = (way, path, extra) => {
+    const type = way === "gRPC" ? "application/grpc" : "application/proto";
+    const headers = { "content-type": type, ...extra };
+    if (way !== "Connect over HTTP/1.1")
+      return session.request({ ":method": "POST", ":path": path, ...headers });
+    return httpRequest({ host: "127.0.0.1", port, method: "POST", path, headers, agent: false });
+  };
+  return {
+    audits,
+    ended,
+    failures,
+    begin,
+    async post(way, path, body, headers) {
+      const sent = begin(way, path, headers);
+      const answered = answerOf(sent, way);
+      sent.end(body);
+      return answered;
+    },
+    async [Symbol.asyncDispose]() {
+      session.destroy();
+      const closed = Promise.all([http1, http2].map((server) => once(server, "close")));
+      http1.close();
+      http1.closeAllConnections();
+      http2.close();
+      await closed;
+    },
+  };
+}
+
+/** What answers a request that was begun. */
+export async function answerOf(sent: ClientRequest | ClientHttp2Stream, way: Way): Promise<Answer> {
+  if ("session" in sent) {
+    let headers: IncomingHttpHeaders = {};
+    sent.on("response", (head) => (headers = { ...headers, ...head }));
+    sent.on("trailers", (tail: IncomingHttpHeaders) => (headers = { ...headers, ...tail }));
+    const body = await buffer(sent);
+    return answerWith(headers, body, way, Number(headers[":status"]));
+  }
+  const [response] = (await once(sent, "response")) as [IncomingMessage];
+  return answerWith(response.headers, await buffer(response), way, response.statusCode ?? 0);
+}
+
+function answerWith(headers: IncomingHttpHeaders, body: Buffer, way: Way, status: number): Answer {
+  const isHandedOver = handedOver in headers;
+  return {
+    headers,
+    body,
+    isHandedOver,
+    error: isHandedOver ? undefined : errorIn(headers, body, way, status),
+  };
+}
+
+function errorIn(
+  headers: IncomingHttpHeaders,
+  body: Buffer,
+  way: Way,
+  status: number,
+): ConnectError | undefined {
+  if (way !== "gRPC") {
+    return status === 200 ? undefined : errorFromJsonBytes(body, undefined, new ConnectError(`${status}`));
+  }
+  const told = Object.entries(headers).filter(([name]) => name.startsWith("grpc-"));
+  return findTrailerError(
+    new Headers(told.map(([name, value]) => [name, String(value)] as [string, string])),
+  );
+}
+
+/** A message as the way has it. */
+export function framed(way: Way, message: Uint8Array, flags = 0): Buffer {
+  if (way !== "gRPC") return Buffer.from(message);
+  const head = Buffer.alloc(5);
+  head.writeUInt8(flags, 0);
+  head.writeUInt32BE(message.length, 1);
+  return Buffer.concat([head, message]);
+}
+
+/** The message in an answer's body. */
+export function unframed(way: Way, body: Buffer): Buffer {
+  return way === "gRPC" ? body.subarray(5) : body;
+}
