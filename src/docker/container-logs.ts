@@ -2,6 +2,7 @@
 import type Dockerode from "dockerode";
 import type { LogChunk, LogRecord } from "../runtimes/runtime.ts";
 import type { ContainerRecord } from "./container-record.ts";
+import { dial } from "./dial.ts";
 import type { DockerEngine } from "./engine.ts";
 import { FramedLogReader, TerminalLogReader } from "./log-lines.ts";
 
@@ -68,23 +69,13 @@ export async function* followContainerLog(
 }
 
 /** dockerode would read a log that is not followed as a whole, however long it is. */
-function openLog(
+async function openLog(
   docker: Dockerode,
   id: string,
-  query: Record<string, unknown>,
+  options: Record<string, unknown>,
 ): Promise<AsyncIterable<Buffer>> {
-  const { promise, resolve, reject } = Promise.withResolvers<AsyncIterable<Buffer>>();
-  const request = {
-    path: `/containers/${id}/logs?`,
-    method: "GET",
-    isStream: true,
-    statusCodes: { 200: true },
-  };
-  docker.modem.dial({ ...request, options: query }, (error, stream) => {
-    if (error === null) resolve(stream as AsyncIterable<Buffer>);
-    else reject(error);
-  });
-  return promise;
+  const request = { path: `/containers/${id}/logs?`, method: "GET", statusCodes: { 200: true }, options };
+  return (await dial(docker, { ...request, isStream: true })) as AsyncIterable<Buffer>;
 }
 
 function createReader({ hasTerminal }: LoggedContainer): FramedLogReader | TerminalLogReader {

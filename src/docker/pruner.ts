@@ -2,6 +2,7 @@
 import type Dockerode from "dockerode";
 import { SvcError } from "../errors.ts";
 import type { PruneDockerRequestTarget } from "../../gen/svc/v1/words.ts";
+import { dial } from "./dial.ts";
 import type { DiskMeter, DiskUsage } from "./disk-usage.ts";
 import type { Protection } from "./protection.ts";
 import { planPrune, type PruneItem, type SkippedItem } from "./prune-plan.ts";
@@ -94,14 +95,9 @@ export class Pruner {
 }
 
 /** dockerode's own method would pass no filter on, and so remove the whole cache. @returns whether it is gone */
-async function pruneCacheRecord({ modem }: Dockerode, id: string): Promise<boolean> {
-  const { promise, resolve, reject } = Promise.withResolvers<unknown>();
+async function pruneCacheRecord(docker: Dockerode, id: string): Promise<boolean> {
   const options = { all: true, filters: JSON.stringify({ id: [id] }) };
   const request = { path: "/build/prune?", method: "POST", statusCodes: { 200: true }, options };
-  modem.dial(request, (error, answer) => {
-    if (error === null) resolve(answer);
-    else reject(error);
-  });
-  const { CachesDeleted } = (await promise) as { CachesDeleted?: string[] | null };
+  const { CachesDeleted } = (await dial(docker, request)) as { CachesDeleted?: string[] | null };
   return CachesDeleted?.includes(id) ?? false;
 }
