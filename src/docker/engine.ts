@@ -13,6 +13,10 @@ export interface EngineCallOptions {
   signal?: AbortSignal | undefined;
 }
 
+export interface OperationOptions extends EngineCallOptions {
+  timeoutMs: number;
+}
+
 /** What the engine is asked: a client whose every request ends with `signal`, whether or not it is passed on. */
 export type EngineWork<T> = (docker: Dockerode, signal: AbortSignal) => Promise<T>;
 
@@ -31,11 +35,7 @@ export interface DockerEngine extends AsyncDisposable {
   /** Short calls: 16 at a time, each answered within 10 s by default. */
   call<T>(what: string, work: EngineWork<T>, options?: EngineCallOptions): Promise<T>;
   /** Work that takes its time, such as a pull, a build or a stop with a grace period: 32 at a time; it says its deadline. */
-  operate<T>(
-    what: string,
-    work: EngineWork<T>,
-    options: EngineCallOptions & { timeoutMs: number },
-  ): Promise<T>;
+  operate<T>(what: string, work: EngineWork<T>, options: OperationOptions): Promise<T>;
   /**
    * Opens something that is read for as long as it lasts, 256 at a time: within `timeoutMs` it must be open, 10 s by default;
    * from then on only `signal` or its disposal ends it.
@@ -89,19 +89,21 @@ class SocketEngine implements DockerEngine {
   }
 
   async call<T>(what: string, work: EngineWork<T>, options: EngineCallOptions = {}): Promise<T> {
-    const { timeoutMs = this.#timeoutMs, signal } = options;
-    using scope = this.#scope(what, timeoutMs, signal);
-    using _turn = await scope.bounded(() => this.#shortCalls.enter(scope.signal));
-    return await scope.bounded(async () => work(await this.#client(scope.signal), scope.signal));
+    return this.#inLane(this.#shortCalls, what, work, { timeoutMs: this.#timeoutMs, ...options });
   }
 
-  async operate<T>(
+  async operate<T>(what: string, work: EngineWork<T>, options: OperationOptions): Promise<T> {
+    return this.#inLane(this.#operations, what, work, options);
+  }
+
+  async #inLane<T>(
+    lane: Lane,
     what: string,
     work: EngineWork<T>,
-    { timeoutMs, signal }: EngineCallOptions & { timeoutMs: number },
+    { timeoutMs, signal }: OperationOptions,
   ): Promise<T> {
     using scope = this.#scope(what, timeoutMs, signal);
-    using _turn = await scope.bounded(() => this.#operations.enter(scope.signal));
+    using _turn = await scope.bounded(() => lane.enter(scope.signal));
     return await scope.bounded(async () => work(await this.#client(scope.signal), scope.signal));
   }
 

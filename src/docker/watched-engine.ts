@@ -1,5 +1,5 @@
 /** Work that may take minutes ends as soon as the engine is found to hang, long before its own deadline. */
-import type { DockerEngine, EngineCallOptions, EngineWork } from "./engine.ts";
+import type { DockerEngine, EngineWork, OperationOptions } from "./engine.ts";
 import type { EngineEvents } from "./events.ts";
 
 /** Does long work; as {@link DockerEngine.operate}. */
@@ -14,11 +14,7 @@ export class WatchedEngine implements EngineOperations {
     this.#events = events;
   }
 
-  async operate<T>(
-    what: string,
-    work: EngineWork<T>,
-    { timeoutMs, signal }: EngineCallOptions & { timeoutMs: number },
-  ): Promise<T> {
+  async operate<T>(what: string, work: EngineWork<T>, { timeoutMs, signal }: OperationOptions): Promise<T> {
     await this.#events.verify();
     const lost = new AbortController();
     using _listening = this.#events.listen({ onDisconnect: (error) => lost.abort(error) });
