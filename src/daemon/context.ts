@@ -26,7 +26,7 @@ import { ProcessRuntime } from "../runtimes/process/process-runtime.ts";
 import type { PeerUid } from "../runtimes/process/supervisor-connection.ts";
 import type { AppRuntime } from "../runtimes/runtime.ts";
 import { noBackups } from "../scheduler/backup-pass.ts";
-import { systemClock, type Clock } from "../scheduler/clock.ts";
+import { systemClock, type Clock } from "../lib/clock.ts";
 import { JobRegistry } from "../scheduler/job-registry.ts";
 import { RunLog } from "../scheduler/run-log.ts";
 import { Scheduler } from "../scheduler/scheduler.ts";
@@ -36,7 +36,6 @@ import { currentExecutor } from "../store/executors.ts";
 import { openStore } from "../store/store.ts";
 import { ConsoleTokens } from "../tokens/console-tokens.ts";
 import { TokenAuthority } from "../tokens/token-authority.ts";
-import { systemTokenClock } from "../tokens/token-clock.ts";
 import type { Config } from "./config.ts";
 import { createContainerEngine } from "./container-engine.ts";
 import type { DaemonLog } from "./log.ts";
@@ -195,11 +194,8 @@ export async function createContext(options: ContextOptions): Promise<DaemonCont
     now,
     log,
   });
-  const tokenClock = systemTokenClock(now);
-  const tokens = resources.use(
-    new TokenAuthority({ file: config.tokenFile, selfUid, store, clock: tokenClock, log }),
-  );
-  const consoleTokens = new ConsoleTokens<UserContext>(tokenClock);
+  const tokens = resources.use(new TokenAuthority({ file: config.tokenFile, selfUid, store, clock, log }));
+  const consoleTokens = new ConsoleTokens<UserContext>(clock);
   const services = bindServices({
     apps,
     audit: new AuditReader(store),

@@ -1,6 +1,6 @@
 /** The daemon: every service behind two doors, from start to a graceful stop. */
 import { SvcError } from "../errors.ts";
-import type { Clock } from "../scheduler/clock.ts";
+import type { Clock } from "../lib/clock.ts";
 import { createListeners, type ListeningAddresses } from "../transport/listeners.ts";
 import type { PageFiles } from "../transport/pages.ts";
 import { loadPeerCredentials } from "../transport/peer-credentials.ts";

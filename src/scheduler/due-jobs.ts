@@ -2,7 +2,7 @@
  * What becomes of a job that is due: it waits for its jitter and for a slot, is started, and is tried again when it
  * failed. A firing that meets the run before is skipped and counted (S 1.4.3, 1.4.4).
  */
-import { pause, type Clock } from "./clock.ts";
+import { pause, type Clock } from "../lib/clock.ts";
 import { keyText } from "./job-key.ts";
 import type { JobRegistry } from "./job-registry.ts";
 import type { Job } from "./job.ts";

@@ -4,7 +4,7 @@
  */
 import { SlicedWork } from "../lib/sliced-work.ts";
 import type { BackupPass } from "./backup-pass.ts";
-import type { Clock } from "./clock.ts";
+import type { Clock } from "../lib/clock.ts";
 import type { DueJobs } from "./due-jobs.ts";
 import { DueTable } from "./due-table.ts";
 import type { EvaluationMark } from "./evaluation-mark.ts";

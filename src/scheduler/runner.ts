@@ -2,7 +2,7 @@
 import { SvcError, failedPrecondition } from "../errors.ts";
 import type { ActionResult, Actions } from "./actions/action.ts";
 import { CappedOutput } from "./capped-output.ts";
-import { pause, systemClock, type Clock } from "./clock.ts";
+import { pause, systemClock, type Clock } from "../lib/clock.ts";
 import type { JobRegistry } from "./job-registry.ts";
 import type { JobRunner } from "./job-runner.ts";
 import type { Job, JobKey } from "./job.ts";

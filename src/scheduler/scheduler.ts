@@ -10,7 +10,7 @@ import { createShellAction } from "./actions/shell.ts";
 import type { Actions } from "./actions/action.ts";
 import type { AppHands } from "./actions/app-hands.ts";
 import type { BackupPass } from "./backup-pass.ts";
-import type { Clock } from "./clock.ts";
+import type { Clock } from "../lib/clock.ts";
 import { DueJobs } from "./due-jobs.ts";
 import { createEvaluationMark } from "./evaluation-mark.ts";
 import { Evaluator } from "./evaluator.ts";

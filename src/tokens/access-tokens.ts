@@ -1,7 +1,8 @@
 /** Access tokens: minted from the primary, short-lived, in this process's memory alone (S 2.9, D12). */
 import { SvcError } from "../errors.ts";
+import type { Clock } from "../lib/clock.ts";
 import { LiveToken } from "./live-token.ts";
-import { Lifetime, type TokenClock } from "./token-clock.ts";
+import { Lifetime } from "./lifetime.ts";
 import { mintToken, tokenDigest } from "./token-digest.ts";
 
 /** Live at once (D12). */
@@ -24,11 +25,11 @@ interface AccessToken {
 }
 
 export class AccessTokens {
-  readonly #clock: TokenClock;
+  readonly #clock: Clock;
   /** By the digest's hex. */
   readonly #tokens = new Map<string, AccessToken>();
 
-  constructor(clock: TokenClock) {
+  constructor(clock: Clock) {
     this.#clock = clock;
   }
 

@@ -1,7 +1,8 @@
 /** Console tokens: each opens one console session of one app, once, within 30 seconds (S 2.9, 5.4). */
 import { SvcError } from "../errors.ts";
+import type { Clock } from "../lib/clock.ts";
 import type { IssueConsoleTokenRequestSession } from "../../gen/svc/v1/words.ts";
-import { Lifetime, type TokenClock } from "./token-clock.ts";
+import { Lifetime } from "./lifetime.ts";
 import { isToken, mintToken, tokenDigest } from "./token-digest.ts";
 
 const lifetimeMs = 30_000;
@@ -26,11 +27,11 @@ interface ConsoleToken<Issuer> extends ConsoleScope {
 }
 
 export class ConsoleTokens<Issuer extends ConsoleIssuer> {
-  readonly #clock: TokenClock;
+  readonly #clock: Clock;
   /** By the digest's hex. */
   readonly #tokens = new Map<string, ConsoleToken<Issuer>>();
 
-  constructor(clock: TokenClock) {
+  constructor(clock: Clock) {
     this.#clock = clock;
   }
 

@@ -1,9 +1,10 @@
 /** The primary token and its rotation: for the grace of a rotation the replaced token is good as well (S 2.9, 3, D12). */
 import { SvcError } from "../errors.ts";
+import type { Clock } from "../lib/clock.ts";
 import type { Store } from "../store/store.ts";
 import { LiveToken } from "./live-token.ts";
 import { RotationRecord, type RotationWindow } from "./rotation-record.ts";
-import { Lifetime, type TokenClock } from "./token-clock.ts";
+import { Lifetime } from "./lifetime.ts";
 import { isSameDigest, tokenDigest } from "./token-digest.ts";
 import { openTokenFile, removeStagedTokens, stageTokenFile, syncTokenFile } from "./token-file.ts";
 
@@ -23,7 +24,7 @@ export interface PrimaryTokenOptions {
   /** The daemon's own uid: only it (or root) may own the file. */
   readonly selfUid: number;
   readonly store: Store;
-  readonly clock: TokenClock;
+  readonly clock: Clock;
   readonly log: TokensLog;
   /** Another token has become the primary one; the other is replaced, and good for its grace. */
   readonly onRotated: () => void;
@@ -97,7 +98,7 @@ export class PrimaryToken implements Disposable {
       const old = this.#require(caller, "rotate it");
       const staged = await stageTokenFile(file);
       const fresh = new LiveToken(tokenDigest(staged.token));
-      const window = { primary: hex(fresh), replaced: hex(old), untilMs: clock.now() + graceSecs * 1000 };
+      const window = { primary: hex(fresh), replaced: hex(old), untilMs: clock.nowMs() + graceSecs * 1000 };
       const standing = this.#record.load();
       try {
         // Both windows, until the file decides for one of them.
@@ -155,7 +156,7 @@ export class PrimaryToken implements Disposable {
   async #open(): Promise<void> {
     const { file, selfUid, store, clock } = this.#options;
     const token = await openTokenFile(file, selfUid);
-    await removeStagedTokens(file, clock.now());
+    await removeStagedTokens(file, clock.nowMs());
     this.#current = new LiveToken(tokenDigest(token));
     // A snapshot of the database may know a window that was closed since.
     const windows = store.restoration === undefined ? this.#record.load() : [];
@@ -166,7 +167,7 @@ export class PrimaryToken implements Disposable {
 
   /** The window of a primary token, unless it is over. */
   #windowOf(primary: LiveToken, windows: readonly RotationWindow[]): RotationWindow | undefined {
-    const nowMs = this.#options.clock.now();
+    const nowMs = this.#options.clock.nowMs();
     return windows.find((window) => window.primary === hex(primary) && window.untilMs > nowMs);
   }
 
@@ -176,7 +177,7 @@ export class PrimaryToken implements Disposable {
     this.#current = fresh;
     this.#options.onRotated();
     if (old === undefined) return;
-    if (window?.replaced === hex(old) && window.untilMs > this.#options.clock.now()) {
+    if (window?.replaced === hex(old) && window.untilMs > this.#options.clock.nowMs()) {
       this.#openWindow(old, window);
     } else {
       // On the next turn: the very call that rotated with it still gets its answer.
@@ -186,7 +187,7 @@ export class PrimaryToken implements Disposable {
 
   #openWindow(live: LiveToken, { untilMs }: RotationWindow): void {
     const { clock } = this.#options;
-    const graceMs = Math.min(untilMs - clock.now(), maxGraceSecs * 1000);
+    const graceMs = Math.min(untilMs - clock.nowMs(), maxGraceSecs * 1000);
     this.#replaced = { live, life: new Lifetime(clock, graceMs) };
   }
 

@@ -1,8 +1,8 @@
 /** All tokens of the daemon: who presents one, and what is done with them (S 2.9, 3, 5.1). */
+import type { Clock } from "../lib/clock.ts";
 import type { Store } from "../store/store.ts";
 import { AccessTokens, type AccessGrant } from "./access-tokens.ts";
 import { PrimaryToken, type Rotation, type TokensLog } from "./primary-token.ts";
-import type { TokenClock } from "./token-clock.ts";
 import { tokenDigest } from "./token-digest.ts";
 import type { AuthenticatedToken, Tokens } from "./tokens.ts";
 
@@ -17,7 +17,7 @@ export interface TokenAuthorityOptions {
   /** The daemon's own uid. */
   readonly selfUid: number;
   readonly store: Store;
-  readonly clock: TokenClock;
+  readonly clock: Clock;
   readonly log: TokensLog;
 }
 
@@ -31,7 +31,7 @@ export interface TokensStatus {
 }
 
 export class TokenAuthority implements Tokens, Disposable {
-  readonly #clock: TokenClock;
+  readonly #clock: Clock;
   readonly #log: TokensLog;
   readonly #primary: PrimaryToken;
   readonly #access: AccessTokens;
@@ -114,11 +114,10 @@ export class TokenAuthority implements Tokens, Disposable {
   }
 
   #watch(): void {
-    this.#sweeping ??= this.#clock.every(sweepIntervalMs, () => {
-      const [access, window] = [this.#access.sweep(), this.#primary.sweep()];
-      if (access || window) return;
-      this.#sweeping?.[Symbol.dispose]();
+    this.#sweeping ??= this.#clock.setTimer(sweepIntervalMs, () => {
       this.#sweeping = undefined;
+      const [access, window] = [this.#access.sweep(), this.#primary.sweep()];
+      if (access || window) this.#watch();
     });
   }
 }

@@ -1,4 +1,4 @@
-import type { Clock } from "../../src/scheduler/clock.ts";
+import type { Clock } from "../../src/lib/clock.ts";
 
 interface Timer {
   readonly dueMs: number;
@@ -13,7 +13,7 @@ export class FakeClock implements Clock {
   readonly #timers: Timer[] = [];
 
   /** @param start such as `2026-01-01T00:00:00Z` */
-  constructor(start: string) {
+  constructor(start = "2026-01-01T00:00:00Z") {
     this.#nowMs = Date.parse(start);
   }
 
@@ -35,6 +35,11 @@ export class FakeClock implements Clock {
         if (at !== -1) this.#timers.splice(at, 1);
       },
     };
+  }
+
+  /** Whether nothing waits for time to pass. */
+  get isIdle(): boolean {
+    return this.#timers.length === 0;
   }
 
   /** Lets time pass, timers included: each sees the time at which it is due. */

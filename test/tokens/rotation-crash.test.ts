@@ -64,13 +64,13 @@ for (const inWindow of [false, true]) {
       if (isRotated) {
         t.is(world.kindOf(old), "replaced");
         t.is(world.kindOf(oldest), undefined);
-        t.is(world.tokens.status().graceUntilMs, world.clock.now() + 600_000);
+        t.is(world.tokens.status().graceUntilMs, world.clock.nowMs() + 600_000);
       } else {
         t.deepEqual(world.tokens.status(), before);
         if (inWindow) t.is(world.kindOf(oldest), "replaced");
       }
       t.truthy(await world.tokens.rotate(world.nameOf(inFile), 300), "the next rotation works");
-      world.clock.pass(Date.now() - world.clock.now() + 120_000);
+      world.clock.pass(Date.now() - world.clock.nowMs() + 120_000);
       await world.restart();
       t.deepEqual(
         (await readdir(world.dir)).toSorted(),

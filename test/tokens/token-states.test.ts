@@ -6,7 +6,7 @@ import { maxAccessTokens } from "../../src/tokens/access-tokens.ts";
 import { ConsoleTokens, type ConsoleIssuer } from "../../src/tokens/console-tokens.ts";
 import { isToken, mintToken } from "../../src/tokens/token-digest.ts";
 import { eventually } from "../support/eventually.ts";
-import { FakeClock } from "./support/fake-clock.ts";
+import { FakeClock } from "../support/fake-clock.ts";
 import { createTokenWorld } from "./support/world.ts";
 
 const denied = { instanceOf: SvcError, code: "permission_denied", message: /was replaced by a rotation/ };
@@ -34,7 +34,7 @@ test("access: none → live at an issue, for the time that is asked for", async 
   await using world = await createTokenWorld();
   const { token, expiresAtMs } = world.tokens.issueAccess(600, "a script", undefined);
   t.is(world.kindOf(token), "access");
-  t.is(expiresAtMs, world.clock.now() + 600_000);
+  t.is(expiresAtMs, world.clock.nowMs() + 600_000);
   t.is(world.tokens.status().accessTokens, 1);
   t.like(world.lines.at(-1), {
     details: { label: "a script", ttlSecs: 600, tokenDigest: world.nameOf(token) },
@@ -127,7 +127,7 @@ test("primary: current → replaced at a rotation; both authenticate while the w
   const before = world.tokens.status();
   t.is(before.graceUntilMs, undefined);
   const { token: fresh, graceUntilMs } = await world.tokens.rotate(world.nameOf(old), 300);
-  t.is(graceUntilMs, world.clock.now() + 300_000);
+  t.is(graceUntilMs, world.clock.nowMs() + 300_000);
   t.is(await world.fileToken(), fresh);
   t.is(world.kindOf(fresh), "primary");
   t.is(world.kindOf(old), "replaced");
@@ -206,7 +206,7 @@ test("primary: without a grace the replaced token ends at once, after the answer
   const old = await world.fileToken();
   const ended = world.tokens.authenticate(old)?.ended;
   const { token: fresh, graceUntilMs } = await world.tokens.rotate(world.nameOf(old), 0);
-  t.is(graceUntilMs, world.clock.now());
+  t.is(graceUntilMs, world.clock.nowMs());
   t.is(world.kindOf(old), undefined);
   t.is(world.kindOf(fresh), "primary");
   t.false(ended?.aborted);
@@ -224,7 +224,7 @@ test("primary: a rotation inside a window ends the oldest", async (t) => {
   t.true(ended?.aborted);
   t.is(world.kindOf(second), "replaced");
   t.is(world.kindOf(third), "primary");
-  t.is(world.tokens.status().graceUntilMs, world.clock.now() + 60_000);
+  t.is(world.tokens.status().graceUntilMs, world.clock.nowMs() + 60_000);
 });
 
 test("primary: many calls may wait for the end of one token", async (t) => {
@@ -257,7 +257,7 @@ test("console: issued → expired after 30 seconds", (t) => {
   const clock = new FakeClock();
   const console = new ConsoleTokens<ConsoleIssuer>(clock);
   const [early, late] = [console.issue(scope, issuer), console.issue(scope, issuer)];
-  t.is(early.expiresAtMs, clock.now() + 30_000);
+  t.is(early.expiresAtMs, clock.nowMs() + 30_000);
   clock.pass(29_999);
   t.is(console.consume(early.token, scope), issuer);
   clock.pass(1);

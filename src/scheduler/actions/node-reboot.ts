@@ -1,7 +1,7 @@
 /** `node_reboot`: reboots the host a moment after the run was recorded (S 1.4.9). */
 import { SvcError } from "../../errors.ts";
 import type { Identities } from "../../identity/identity.ts";
-import { pause, type Clock } from "../clock.ts";
+import { pause, type Clock } from "../../lib/clock.ts";
 import type { Action } from "./action.ts";
 
 /** Between the record of the run and the command (S 8). */

@@ -4,7 +4,7 @@ import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { openStore, type Store } from "../../../src/store/store.ts";
 import { TokenAuthority } from "../../../src/tokens/token-authority.ts";
-import { FakeClock } from "./fake-clock.ts";
+import { FakeClock } from "../../support/fake-clock.ts";
 
 export interface TokenWorld extends AsyncDisposable {
   readonly dir: string;

@@ -1,5 +1,5 @@
-/** Time as the scheduler sees it: a wall clock that people and NTP set, and a timer that knows nothing of that. */
-import { unlessAborted } from "../lib/unless-aborted.ts";
+/** Time: a wall clock that people and NTP set, and a timer that knows nothing of that. */
+import { unlessAborted } from "./unless-aborted.ts";
 
 export interface Clock {
   /** Unix milliseconds; goes back and jumps ahead when the clock is set, and jumps ahead after a suspend. */
