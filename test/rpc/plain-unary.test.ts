@@ -68,10 +68,12 @@ for (const way of ways) {
       ["no message", {}, Buffer.alloc(0)],
       ["two messages", {}, Buffer.concat([framed(way, web), framed(way, web)])],
       ["less than its length says", {}, framed(way, web).subarray(0, -1)],
+      ["more than its length says", {}, Buffer.concat([Buffer.alloc(5), web])],
       ["half of a length", {}, framed(way, web).subarray(0, 3)],
       ["a flag", {}, framed(way, web, 1)],
     );
   }
+  if (way !== "Connect over HTTP/1.1") others.push(["another HTTP method", { ":method": "PUT" }]);
   for (const [what, headers, body = framed(way, web), target = path] of others) {
     test(`${way}: ${what} is handed over as it came`, async (t) => {
       await using server = await startPlainServer({ handlers: echo });
