@@ -1,0 +1,244 @@
+/** Whatever an app, a package or a container is called or prints, a terminal obeys nothing of it, in any command (T 44). */
+import { writeFile } from "node:fs/promises";
+import { join } from "node:path";
+import { PassThrough } from "node:stream";
+import { create, fromJson, ScalarType } from "@bufbuild/protobuf";
+import type { DescField, DescMessage, Message } from "@bufbuild/protobuf";
+import { ValueSchema, StructSchema } from "@bufbuild/protobuf/wkt";
+import test from "ava";
+import type { Command } from "commander";
+import { services } from "../../src/cli/contract.ts";
+import { createProgram } from "../../src/cli/program.ts";
+import { failedPrecondition, invalidField, SvcError } from "../../src/errors.ts";
+import { implement } from "../../src/rpc/bound-service.ts";
+import type { BoundService } from "../../src/rpc/bound-service.ts";
+import { openDoor } from "../transport/support/door.ts";
+import { runSvc } from "./support/run-svc.ts";
+
+const evil = "x\x1b]0;t\x07\x9b2J\u202e\r\x08y";
+/** What a terminal obeys: controls but for line ends, once our own colours, redrawn lines and questions are taken out. */
+const obeyed = /[\x00-\x08\x0b-\x1f\x7f-\x9f\u200e\u200f\u202a-\u202e\u2066-\u2069]/;
+const ours = /\x1b\[\d+m|\r(?:\x1b\[K|\n)/g;
+
+const mostDepth = 6;
+/** What is nobody's but the daemon's own: another page would never end, and a token is printed for `$(…)`. */
+const ownWords: Readonly<Record<string, string>> = { next_page_token: "", token: "svca_x" };
+
+/** A message with the text everywhere, once for each member of its oneofs. */
+function hostileMessages(desc: DescMessage, depth = 0): Message[] {
+  if (desc.typeName === ValueSchema.typeName) return [fromJson(ValueSchema, hostileJson)];
+  if (desc.typeName === StructSchema.typeName) return [fromJson(StructSchema, hostileJson)];
+  if (desc.typeName.startsWith("google.protobuf.")) return [create(desc, { seconds: 1_767_225_600n })];
+  const plain: Record<string, unknown> = {};
+  for (const field of desc.fields) {
+    if (field.oneof === undefined) plain[field.localName] = hostileValue(field, depth);
+  }
+  const variants = desc.oneofs.flatMap((oneof) =>
+    oneof.fields.map((field) => ({
+      [oneof.localName]: { case: field.localName, value: hostileValue(field, depth) },
+    })),
+  );
+  return (variants.length === 0 ? [{}] : variants).map((variant) => create(desc, { ...plain, ...variant }));
+}
+
+const hostileJson = {
+  type: "object",
+  [evil]: evil,
+  properties: { [evil]: { type: evil, description: evil, default: evil } },
+};
+
+function hostileValue(field: DescField, depth: number): unknown {
+  const message = (desc: DescMessage): unknown =>
+    depth < mostDepth ? hostileMessages(desc, depth + 1)[0] : undefined;
+  switch (field.fieldKind) {
+    case "message":
+      return message(field.message);
+    case "enum":
+      return 1;
+    case "map":
+      return { [evil]: field.mapKind === "message" ? message(field.message) : hostileScalar(field.scalar) };
+    case "list":
+      if (field.listKind === "message")
+        return depth < mostDepth ? hostileMessages(field.message, depth + 1) : [];
+      return [hostileScalar(field.listKind === "scalar" ? field.scalar : undefined)];
+    case "scalar":
+      return ownWords[field.name] ?? hostileScalar(field.scalar);
+  }
+}
+
+function hostileScalar(scalar: ScalarType | undefined): unknown {
+  switch (scalar) {
+    case ScalarType.STRING:
+      return evil;
+    case ScalarType.BYTES:
+      return Buffer.from(evil);
+    case ScalarType.BOOL:
+      return true;
+    case ScalarType.INT64:
+    case ScalarType.UINT64:
+      return 1n;
+    default:
+      return 1;
+  }
+}
+
+const refusals: Readonly<Record<string, () => SvcError>> = {
+  "a sentence": () => new SvcError("internal", "internal", evil),
+  "a field": () => invalidField(evil, evil),
+  "last lines": () =>
+    failedPrecondition("start_failed", evil, { payload: { exitCode: 1, signal: evil, lastLines: [evil] } }),
+  candidates: () =>
+    failedPrecondition("ambiguous", evil, {
+      payload: { candidates: [{ spec: evil, source: evil, id: evil, name: evil, summary: evil }] },
+    }),
+  licenses: () =>
+    failedPrecondition("license_required", evil, {
+      payload: { licenses: [{ name: evil, text: evil, sha256: evil }], permissions: [evil] },
+    }),
+};
+
+/** A daemon that answers everything in one way. */
+function servicesThat(answer: (output: DescMessage) => Message[]): BoundService[] {
+  return services.map((service) => {
+    const handlers = service.methods.map((method) => {
+      const unary = (): Message | undefined => answer(method.output)[0];
+      async function* stream(): AsyncGenerator<Message> {
+        await Promise.resolve();
+        yield* answer(method.output);
+      }
+      return [method.localName, method.methodKind === "server_streaming" ? stream : unary];
+    });
+    return implement(service, Object.fromEntries(handlers) as never);
+  });
+}
+
+/** Every command, with what it cannot do without. */
+const lines: readonly string[] = [
+  "ls",
+  "status",
+  "install x",
+  "install x --start --accept-license",
+  "upgrade x",
+  "upgrade --all",
+  "app start x",
+  "app stop x",
+  "app restart x",
+  "app logs x",
+  "app logs x -t",
+  "app logs x -f",
+  "app info x",
+  "app image x --check",
+  "app repull x",
+  "app settings get x",
+  "app settings set x a=b",
+  "app settings unset x a",
+  "app clone x",
+  "app remove x",
+  "disk",
+  "disk x",
+  "ports",
+  "ports x",
+  "stats",
+  "stats x",
+  "stats -w",
+  "stacks",
+  "docker ps -a -s",
+  "docker stats",
+  "docker start x",
+  "docker stop -p x",
+  "docker restart x",
+  "docker pause x",
+  "docker unpause x",
+  "docker rm x",
+  "docker inspect x",
+  "docker logs x",
+  "docker logs x -f -t",
+  "docker events",
+  "docker images",
+  "docker volumes",
+  "docker networks",
+  "docker df",
+  "docker prune images -n",
+  "schedule list",
+  "schedule add hourly app_start --app x --id y",
+  "schedule show x",
+  "schedule edit x --comment y",
+  "schedule remove x",
+  "schedule enable x",
+  "schedule disable x",
+  "schedule run x",
+  "schedule run x -d",
+  "schedule cancel x",
+  "schedule runs x",
+  "schedule runs x -o 1",
+  "schedule next hourly",
+  "schedule import CRONTAB",
+  "source list",
+  "source add x https://example.org/x.git",
+  "source remove x",
+  "credential list",
+  "credential add x example.org -u y --secret-file SECRET",
+  "credential remove x",
+  "token status",
+  "token issue",
+  "token revoke",
+  "token rotate",
+  "token commit",
+  "audit",
+  "audit --verify",
+  "api AppService.ListApps",
+];
+/** They ask no daemon. */
+const alone = ["completion", "daemon"];
+
+function leaves(command: Command, path: readonly string[] = []): string[] {
+  if (command.commands.length === 0) return [path.join(" ")];
+  return command.commands.flatMap((child) => leaves(child, [...path, child.name()]));
+}
+
+test("no command is left out", (t) => {
+  const host = { args: [], version: "", stdout: process.stdout, stderr: process.stderr };
+  const program = createProgram(
+    host as never,
+    () => () => Promise.resolve(),
+    () => Promise.resolve(),
+  );
+  const missing = leaves(program).filter(
+    (leaf) => !alone.includes(leaf) && !lines.some((line) => `${line} `.startsWith(`${leaf} `)),
+  );
+  t.deepEqual(missing, []);
+});
+
+const daemons: Readonly<Record<string, (output: DescMessage) => Message[]>> = {
+  answers: (output) => hostileMessages(output),
+  ...Object.fromEntries(
+    Object.entries(refusals).map(([name, refusal]) => [
+      `is refused with ${name}`,
+      (): never => {
+        throw refusal();
+      },
+    ]),
+  ),
+};
+
+for (const [name, answer] of Object.entries(daemons)) {
+  for (const form of ["people", "programs"]) {
+    test(`what a hostile daemon ${name}, for ${form}`, async (t) => {
+      await using door = await openDoor({ services: servicesThat(answer) });
+      await writeFile(join(door.directory, "CRONTAB"), "0 3 * * * date\n");
+      await writeFile(join(door.directory, "SECRET"), "secret\n", { mode: 0o600 });
+      for (const line of lines) {
+        const words = line
+          .split(" ")
+          .map((word) => (/^[A-Z]+$/.test(word) ? join(door.directory, word) : word));
+        const options = ["--socket", door.socketPath, "-y", ...(form === "programs" ? ["--json"] : [])];
+        // Somebody at a terminal, who answers no question.
+        const stdin = Object.assign(new PassThrough().end(), { isTTY: true });
+        const { stdout, stderr } = await runSvc([...words, ...options], { terminal: true, host: { stdin } });
+        const screen = (stdout + stderr).replace(ours, "");
+        t.notRegex(screen, obeyed, `${line}: ${JSON.stringify(obeyed.exec(screen))}`);
+        t.true(door.counts.splice(0).length > 0, `${line} asks the daemon: ${stderr}`);
+      }
+    });
+  }
+}
