@@ -6,6 +6,7 @@
 import { readFile, realpath } from "node:fs/promises";
 import { join, relative } from "node:path";
 import type { ContainerRecord } from "../docker/container-record.ts";
+import { isInside } from "../lib/is-inside.ts";
 import type { RunnableApp } from "./runtime.ts";
 
 /** A line of mountinfo (proc_pid_mountinfo(5)). */
@@ -34,8 +35,8 @@ export async function strayMount(
   // Down to the app's directory the path is root's: what leads there may be a link.
   const real = await realpath(app.directory);
   return binds.find(({ source, destination }) => {
-    const below = relative(app.directory, source);
-    const expected = locate(own, below.startsWith("..") ? source : join(real, below));
+    const isOwn = isInside(app.directory, source);
+    const expected = locate(own, isOwn ? join(real, relative(app.directory, source)) : source);
     const found = theirs.findLast(({ mountPoint }) => mountPoint === destination);
     return found === undefined || found.device !== expected?.device || found.root !== expected.root;
   })?.destination;
@@ -45,10 +46,9 @@ export async function strayMount(
 function locate(mounts: readonly Mount[], path: string): Mount | undefined {
   let best: Mount | undefined;
   for (const mount of mounts) {
-    const below = relative(mount.mountPoint, path);
-    const isAbove = below !== ".." && !below.startsWith("../");
     // Of two at the same place the later one hides the other.
-    if (isAbove && mount.mountPoint.length >= (best?.mountPoint.length ?? 0)) best = mount;
+    if (isInside(mount.mountPoint, path) && mount.mountPoint.length >= (best?.mountPoint.length ?? 0))
+      best = mount;
   }
   return best && { ...best, root: join(best.root, relative(best.mountPoint, path)).replace(/(.)\/$/, "$1") };
 }

@@ -6,7 +6,9 @@ import { readFile, realpath } from "node:fs/promises";
 import { isAbsolute, normalize, relative } from "node:path";
 import { SvcError } from "../errors.ts";
 import type { Identity } from "../identity/identity.ts";
+import { isInside } from "../lib/is-inside.ts";
 import type { Manifest } from "../packages/manifest.ts";
+import { entryType } from "./entry-type.ts";
 import type { RunnableApp } from "./runtime.ts";
 
 type Permission = Manifest["permissions"][number];
@@ -136,19 +138,11 @@ async function bindAsks(
 /** The engine follows links as root: there must be none that the owner made. */
 async function requirePlain(identity: Pick<Identity, "stat">, root: string, source: string): Promise<void> {
   const path = relative(root, source) || ".";
-  const entry = await identity.stat(root, path).catch((error: unknown) => {
-    if (error instanceof SvcError && error.code === "failed_precondition") return { type: "symlink" };
-    throw error;
-  });
-  if (entry === undefined) throw denied(`${path} is to be mounted and is not there`);
-  if (entry.type !== "directory" && entry.type !== "file") {
+  const type = await entryType(identity, root, path);
+  if (type === undefined) throw denied(`${path} is to be mounted and is not there`);
+  if (type !== "directory" && type !== "file") {
     throw denied(`${path} is to be mounted and is, or lies behind, a link or a special file`);
   }
-}
-
-function isInside(directory: string, path: string): boolean {
-  const below = relative(directory, path);
-  return below === "" || (below !== ".." && !below.startsWith("../") && !isAbsolute(below));
 }
 
 /** A bind of the host. A source that is not absolute cannot be judged, so it counts as all of the host. */

@@ -1,5 +1,6 @@
 /** From what `compose config` prints to the document that is checked and run. */
 import { posix } from "node:path";
+import { isInside } from "../../lib/is-inside.ts";
 import type { JsonObject, JsonValue } from "../../lib/json.ts";
 import { mapValues } from "../../lib/map-values.ts";
 import type { RestartPolicy } from "../../packages/manifest.ts";
@@ -177,15 +178,14 @@ function readBuild(file: string, service: string, value: JsonValue): ServiceBuil
   const path = textOf(context);
   if (!path.startsWith("/"))
     throw invalid(file, `service "${service}": the build context must be a directory`);
-  const name = textOf(dockerfile) || "Dockerfile";
-  const relative = posix.normalize(name.startsWith("/") ? posix.relative(path, name) : name);
-  if (relative.startsWith("..")) {
+  const dockerfilePath = posix.resolve(path, textOf(dockerfile) || "Dockerfile");
+  if (!isInside(path, dockerfilePath)) {
     throw invalid(file, `service "${service}": the Dockerfile must be in the build context`);
   }
   return {
     service,
     context: path,
-    dockerfile: relative,
+    dockerfile: posix.relative(path, dockerfilePath),
     args: pairsOf(args),
     ...(isSet(target) && { target: textOf(target) }),
   };

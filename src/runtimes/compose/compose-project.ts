@@ -3,6 +3,7 @@ import { mkdir, readFile, rename, rm, writeFile } from "node:fs/promises";
 import { join, posix, relative } from "node:path";
 import { appLabels, composeProjectOf } from "../../docker/attribution.ts";
 import type { Identities } from "../../identity/identity.ts";
+import { isInside } from "../../lib/is-inside.ts";
 import type { JsonObject } from "../../lib/json.ts";
 import { mapValues } from "../../lib/map-values.ts";
 import type { ComposeRuntime as ComposeSection } from "../../packages/manifest.ts";
@@ -84,8 +85,9 @@ export class ComposeProjects {
       withTag,
     });
     for (const { context, service } of project.builds) {
-      const path = relative(join(app.directory, appTree.repo), context);
-      if (path.startsWith("..")) throw invalid(file, `service "${service}": the build context is outside`);
+      if (!isInside(join(app.directory, appTree.repo), context)) {
+        throw invalid(file, `service "${service}": the build context is outside`);
+      }
     }
     for (const image of project.pulls) requireForeign(image);
     await this.#requireAllowed(app, projectClaims(project.document, composeProjectOf(app.id)));
@@ -97,8 +99,8 @@ export class ComposeProjects {
     const identity = await identities.as(app.uid);
     // Compose makes directories that are to be mounted and are missing; the engine would make them as root.
     for (const { source } of claims.flatMap(({ binds }) => binds)) {
+      if (source === app.directory || !isInside(app.directory, source)) continue;
       const path = relative(app.directory, source);
-      if (path === "" || path.startsWith("..") || posix.isAbsolute(path)) continue;
       const isMissing = await identity.stat(app.directory, path).then(
         (entry) => entry === undefined,
         () => false,

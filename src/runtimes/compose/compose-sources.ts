@@ -6,6 +6,8 @@ import { posix } from "node:path";
 import { SvcError } from "../../errors.ts";
 import type { Identity } from "../../identity/identity.ts";
 import type { JsonValue } from "../../lib/json.ts";
+import { entryType } from "../entry-type.ts";
+import { listOf } from "./compose-values.ts";
 
 const bounds = { maxBytes: 512 * 1024, maxTokens: 60_000, maxDepth: 64, maxValues: 40_000 };
 const maxFiles = 32;
@@ -38,11 +40,8 @@ export async function checkComposeSources(
     for (const { text, kind } of references) {
       const path = insideCheckout(name, text, kind, checkout, posix.dirname(next));
       // A link could lead anywhere: the identity refuses to cross one.
-      const entry = await identity.stat(root, path).catch((error: unknown) => {
-        if (error instanceof SvcError && error.code === "failed_precondition") return { type: "symlink" };
-        throw error;
-      });
-      if (entry !== undefined && entry.type !== "file" && entry.type !== "directory") {
+      const type = await entryType(identity, root, path);
+      if (type !== undefined && type !== "file" && type !== "directory") {
         throw invalid(name, `${kind} "${text}" is, or lies behind, a link`);
       }
       if (kind === "include" || kind === "extends") waiting.push(path);
@@ -74,7 +73,7 @@ interface Reference {
 
 function* referencesOf(document: JsonValue): Generator<Reference> {
   const root = record(document);
-  for (const include of list(root["include"])) {
+  for (const include of listOf(root["include"])) {
     const entry = typeof include === "string" ? { path: include } : record(include);
     yield* texts("include", entry["path"]);
     yield* texts("directory", entry["project_directory"]);
@@ -83,7 +82,7 @@ function* referencesOf(document: JsonValue): Generator<Reference> {
   for (const service of Object.values(record(root["services"])).map(record)) {
     const { file } = record(service["extends"]);
     yield* texts("extends", file);
-    for (const entry of list(service["env_file"])) {
+    for (const entry of listOf(service["env_file"])) {
       yield* texts("env_file", typeof entry === "string" ? entry : record(entry)["path"]);
     }
     yield* texts("label_file", service["label_file"]);
@@ -95,7 +94,7 @@ function* referencesOf(document: JsonValue): Generator<Reference> {
 }
 
 function* texts(kind: ReferenceKind, value: JsonValue | undefined): Generator<Reference> {
-  for (const item of list(value)) if (typeof item === "string") yield { kind, text: item };
+  for (const item of listOf(value)) if (typeof item === "string") yield { kind, text: item };
 }
 
 /** The path below the app's directory. @throws SvcError `package_invalid` when it is another place, or nobody can tell */
@@ -127,11 +126,6 @@ function record(value: JsonValue | undefined): Readonly<Record<string, JsonValue
   if (typeof value !== "object" || value === null || Array.isArray(value)) return {};
   const { "<<": merged, ...own } = value;
   return Object.fromEntries(
-    [...list(merged).map(record).reverse(), own].flatMap((part) => Object.entries(part)),
+    [...listOf(merged).map(record).reverse(), own].flatMap((part) => Object.entries(part)),
   );
-}
-
-function list(value: JsonValue | undefined): readonly JsonValue[] {
-  if (value === undefined || value === null) return [];
-  return Array.isArray(value) ? value : [value];
 }
