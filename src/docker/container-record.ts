@@ -6,6 +6,11 @@ import { composeProjectLabel, composeServiceLabel, type Labels } from "./attribu
 export type ContainerState = "created" | "running" | "paused" | "restarting" | "removing" | "exited" | "dead";
 export type ContainerHealth = "none" | "starting" | "healthy" | "unhealthy";
 
+/** Whether a container runs, or will without anybody's doing. */
+export function isUpState(state: ContainerState): boolean {
+  return state === "running" || state === "restarting" || state === "paused";
+}
+
 export interface PublishedPort {
   readonly protocol: "tcp" | "udp" | "sctp";
   readonly containerPort: number;

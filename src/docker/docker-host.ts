@@ -22,7 +22,7 @@ import {
 } from "./container-control.ts";
 import { ContainerFinder } from "./container-finder.ts";
 import { followContainerLog, readContainerLog } from "./container-logs.ts";
-import type { ContainerRecord } from "./container-record.ts";
+import { isUpState, type ContainerRecord } from "./container-record.ts";
 import { sampleContainers } from "./container-stats.ts";
 import type { ContainerUse, DiskMeter } from "./disk-usage.ts";
 import * as views from "./docker-views.ts";
@@ -95,7 +95,7 @@ export class DockerHost {
     const key = `${revision} ${apps.revision}`;
     const kept = this.#lists.get(all);
     if (!size && kept?.key === key) return kept.list;
-    const shown = all ? containers : containers.filter((container) => isUp(container));
+    const shown = all ? containers : containers.filter((container) => isUpState(container.state));
     const list = create(ListContainersResponseSchema);
     list.containers = shown.map((record) => this.#view(record));
     if (size) {
@@ -258,10 +258,6 @@ export class DockerHost {
     );
     return new Map((list as { Id: string; SizeRw?: number }[]).map(({ Id, SizeRw = 0 }) => [Id, SizeRw]));
   }
-}
-
-function isUp({ state }: ContainerRecord): boolean {
-  return state === "running" || state === "paused" || state === "restarting";
 }
 
 /** As short as the engine shows ids itself, at least. */

@@ -1,9 +1,8 @@
 /** The containers of one app on the engine: finding, starting, stopping and removing them. */
 import { isMadeFor } from "../docker/attribution.ts";
-import type { ContainerRecord } from "../docker/container-record.ts";
+import { isUpState, type ContainerRecord } from "../docker/container-record.ts";
 import type { EngineState } from "../docker/engine-state.ts";
 import type { DockerEngine } from "../docker/engine.ts";
-import { isUpState } from "./container-status.ts";
 
 /** The label that tells the containers of one configuration, image and version from those of others. */
 export const releaseLabel = "svc.release";

@@ -1,9 +1,9 @@
 import { setTimeout as sleep } from "node:timers/promises";
 import { isDeepStrictEqual } from "node:util";
-import type { ContainerRecord } from "../docker/container-record.ts";
+import { isUpState, type ContainerRecord } from "../docker/container-record.ts";
 import { SvcError } from "../errors.ts";
 import { AppContainers, isOfRelease, releaseLabel, type AppContainersOptions } from "./app-containers.ts";
-import { endOf, isUpState, stoppedStatus } from "./container-status.ts";
+import { endOf, stoppedStatus } from "./container-status.ts";
 import { portHealth } from "./port-health.ts";
 import { PortProbe } from "./port-probe.ts";
 import type { RunnableApp, RuntimeStatus } from "./runtime.ts";

@@ -123,11 +123,6 @@ function worstHealth(all: readonly RuntimeStatus[]): RuntimeStatus["health"] {
   return order.find((word) => all.some(({ health }) => health === word)) ?? "none";
 }
 
-/** Whether a container runs, or will without anybody's doing. */
-export function isUpState(state: string): boolean {
-  return state === "running" || state === "restarting" || state === "paused";
-}
-
 /** How a container ended, without a full stop. */
 export function endOf(
   { exitCode, wasOutOfMemory, error }: Pick<Facts, "exitCode" | "wasOutOfMemory" | "error">,

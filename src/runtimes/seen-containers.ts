@@ -1,8 +1,8 @@
 /** What was seen of the containers that are an app: which there are, how they ended, what they mount. */
-import type { ContainerRecord } from "../docker/container-record.ts";
+import { isUpState, type ContainerRecord } from "../docker/container-record.ts";
 import type { AppContainers } from "./app-containers.ts";
 import { strayMount } from "./bind-verification.ts";
-import { isUpState, statusOf } from "./container-status.ts";
+import { statusOf } from "./container-status.ts";
 import type { RunnableApp, RuntimeStatus } from "./runtime.ts";
 
 export interface SeenContainersOptions {
