@@ -3,9 +3,9 @@ import { request, type IncomingMessage } from "node:http";
 import { SvcError } from "../errors.ts";
 
 /** Debian 12's engine, 20.10. */
-export const minApiVersion = "1.41";
+const minApiVersion = "1.41";
 /** The newest whose answers svc was written for; newer engines speak it too. */
-export const maxApiVersion = "1.51";
+const maxApiVersion = "1.51";
 
 const maxAnswerBytes = 1024 * 1024;
 

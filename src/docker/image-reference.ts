@@ -12,7 +12,7 @@ export interface ImageReference {
   readonly digest?: string;
 }
 
-export const defaultHost = "docker.io";
+const defaultHost = "docker.io";
 const defaultTag = "latest";
 
 const label = "[A-Za-z0-9](?:[A-Za-z0-9-]*[A-Za-z0-9])?";

@@ -2,7 +2,7 @@
 import type { LogRecord } from "../runtimes/runtime.ts";
 
 /** A longer line comes in pieces. */
-export const maxLineBytes = 64 * 1024;
+const maxLineBytes = 64 * 1024;
 const headerBytes = 8;
 const maxFrameBytes = 2 * 1024 * 1024;
 /** The engine keeps longer lines in pieces of this, and puts the time in front of each. */

@@ -13,7 +13,7 @@ import { LogReader, tailPosition } from "./log-reader.mjs";
 /** @import { HelloMessage, SupervisorMessage, SupervisorRequest, SupervisorState } from "./supervisor-types.ts" */
 
 /** Relative to the run directory, the working directory of the supervisor: the whole path may be too long for a socket. */
-export const SOCKET_NAME = "supervisor.sock";
+const SOCKET_NAME = "supervisor.sock";
 export const PROTOCOL_VERSION = 1;
 
 const MAX_REQUEST_BYTES = 64 * 1024;

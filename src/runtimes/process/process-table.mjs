@@ -58,7 +58,7 @@ export function readProcess(pid) {
 }
 
 /** @returns {ProcessEntry[]} every living process */
-export function readProcessTable() {
+function readProcessTable() {
   const table = [];
   for (const name of readdirSync("/proc")) {
     const pid = Number(name);
