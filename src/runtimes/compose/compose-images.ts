@@ -4,7 +4,7 @@ import type { DiskMeter } from "../../docker/disk-usage.ts";
 import type { EngineState } from "../../docker/engine-state.ts";
 import { failedPrecondition } from "../../errors.ts";
 import type { AppImages } from "../docker/app-images.ts";
-import { localDigests, pinnedBy } from "../docker/image-freshness.ts";
+import { pinnedBy } from "../docker/image-freshness.ts";
 import type {
   EngineNeeds,
   ImageRuntime,
@@ -55,12 +55,8 @@ export class ComposeImages implements ImageRuntime {
     const movable = pulls.filter((reference) => pinnedBy(reference) === undefined);
     const results: { changed: boolean; digest: string }[] = [];
     for (const reference of movable) {
-      const before = await images.inspect(reference, work.signal);
-      if (before !== undefined && localDigests(before).length === 0) continue;
-      await images.pull(app.ownerUid, reference, work);
-      const after = await images.inspect(reference, work.signal);
-      if (after === undefined) continue;
-      results.push({ changed: after.Id !== before?.Id, digest: localDigests(after)[0] ?? after.Id });
+      const result = await images.pullAfresh(app.ownerUid, reference, work);
+      if (result !== undefined) results.push(result);
     }
     const [first] = results;
     if (first === undefined) {

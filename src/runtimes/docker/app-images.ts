@@ -5,12 +5,13 @@ import { appLabels, madeForFilter } from "../../docker/attribution.ts";
 import type { DockerEngine } from "../../docker/engine.ts";
 import { parseImageReference } from "../../docker/image-reference.ts";
 import type { RegistryCredentials } from "../../docker/registry-auth.ts";
-import { SvcError } from "../../errors.ts";
+import { notFound, SvcError } from "../../errors.ts";
 import type { Identities } from "../../identity/identity.ts";
 import type { DockerRuntime } from "../../packages/manifest.ts";
 import { appTree } from "../app-tree.ts";
 import type { RunnableApp, RuntimeWork } from "../runtime.ts";
 import { buildImage } from "./image-build.ts";
+import { digestOf, localDigests } from "./image-digests.ts";
 import { pullImage } from "./image-pull.ts";
 
 /** Whom the registry of an image knows, of an owner's credentials; `undefined`: nobody. */
@@ -89,6 +90,24 @@ export class AppImages {
     const reference = withTag(image);
     const credentials = await this.#options.credentialsOf(ownerUid, reference);
     await pullImage(this.#options.engine, reference, { ...work, credentials });
+  }
+
+  /**
+   * Pulls an image whether or not it is there.
+   * @returns undefined for one that came from no registry: it stays as it is
+   * @throws SvcError what {@link pullImage} throws
+   */
+  async pullAfresh(
+    ownerUid: number,
+    image: string,
+    work: RuntimeWork,
+  ): Promise<{ changed: boolean; digest: string } | undefined> {
+    const before = await this.inspect(withTag(image), work.signal);
+    if (before !== undefined && localDigests(before).length === 0) return undefined;
+    await this.pull(ownerUid, image, work);
+    const after = await this.inspect(withTag(image), work.signal);
+    if (after === undefined) throw notFound("image", image);
+    return { changed: after.Id !== before?.Id, digest: digestOf(after) };
   }
 
   /** Removes what was built for the app, but for the images named `keep`; what a container still uses stays. Resolves with the bytes. */

@@ -1,5 +1,5 @@
 /** What the API shows and does of the images of apps. */
-import { failedPrecondition, notFound } from "../../errors.ts";
+import { failedPrecondition } from "../../errors.ts";
 import type {
   EngineNeeds,
   ImageRuntime,
@@ -10,7 +10,8 @@ import type {
   RuntimeWork,
 } from "../runtime.ts";
 import { dockerRuntime, withTag, type AppImages, type CredentialsOf } from "./app-images.ts";
-import { checkFreshness, localDigests, pinnedBy, tagOf } from "./image-freshness.ts";
+import { digestOf } from "./image-digests.ts";
+import { checkFreshness, pinnedBy, tagOf } from "./image-freshness.ts";
 
 const versionLabel = "org.opencontainers.image.version";
 
@@ -39,7 +40,7 @@ export class DockerImages implements ImageRuntime {
     return {
       reference,
       ...(version !== undefined && { version }),
-      ...(local && { localDigest: localDigests(local)[0] ?? local.Id }),
+      ...(local && { localDigest: digestOf(local) }),
       ...(checkRemote && (await checkFreshness(this.#credentialsOf, app, reference, local, signal))),
     };
   }
@@ -51,14 +52,9 @@ export class DockerImages implements ImageRuntime {
       const message = `the image of app "${app.id}" is not pulled afresh: ${reason ?? ""}; upgrade the app instead`;
       throw failedPrecondition("pinned_image", message);
     }
-    const before = await this.#images.local(app, work.signal);
-    if (before !== undefined && localDigests(before).length === 0) {
-      throw failedPrecondition("pinned_image", `the image ${image} was built on this host, not pulled`);
-    }
-    await this.#images.pull(app.ownerUid, image, work);
-    const after = await this.#images.local(app, work.signal);
-    if (after === undefined) throw notFound("image", image);
-    return { changed: after.Id !== before?.Id, digest: localDigests(after)[0] ?? after.Id };
+    const result = await this.#images.pullAfresh(app.ownerUid, image, work);
+    if (result !== undefined) return result;
+    throw failedPrecondition("pinned_image", `the image ${image} was built on this host, not pulled`);
   }
 
   async disk(app: RunnableApp, signal?: AbortSignal): Promise<RuntimeDisk> {

@@ -1,9 +1,11 @@
 /** Whether the registry has a newer image under the same name. */
 import type { ImageInspectInfo } from "dockerode";
+import { parseImageReference } from "../../docker/image-reference.ts";
+import { remoteImage } from "../../docker/registry-client.ts";
 import { SvcError } from "../../errors.ts";
 import type { RunnableApp, RuntimeImage } from "../runtime.ts";
-import { remoteImage } from "../../docker/registry-client.ts";
 import { builtPrefix, type CredentialsOf } from "./app-images.ts";
+import { localDigests } from "./image-digests.ts";
 
 export type FreshnessResult = Pick<RuntimeImage, "remoteDigest" | "freshness" | "freshnessReason">;
 
@@ -36,15 +38,10 @@ export async function checkFreshness(
   }
 }
 
-/** `sha256:…` of every name that registries have for the image. */
-export function localDigests({ RepoDigests: names }: Pick<ImageInspectInfo, "RepoDigests">): string[] {
-  return ((names as string[] | null) ?? []).flatMap((name) => name.split("@")[1] ?? []);
-}
-
 /** The tag of a reference; `undefined` for a digest. */
 export function tagOf(reference: string): string | undefined {
-  const name = reference.slice(reference.lastIndexOf("/") + 1);
-  return name.includes("@") ? undefined : name.split(":")[1];
+  const { tag, digest } = parseImageReference(reference);
+  return digest === undefined ? tag : undefined;
 }
 
 /**
