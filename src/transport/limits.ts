@@ -23,7 +23,10 @@ export interface TransportLimits {
   readonly maxHeaderCount: number;
   /** Calls at once on one HTTP/2 session. */
   readonly maxStreamsPerSession: number;
-  /** Streams that a session's client may reset in a burst; the session ends beyond it (CVE-2023-44487). */
+  /**
+   * Streams that a session's client may reset in a burst; the session ends beyond it (CVE-2023-44487). The first bytes of
+   * a connection must not open more, nor more than `maxStreamsPerSession` where that is larger.
+   */
   readonly resetBudget: number;
   /** Resets per second that fill the budget again. */
   readonly resetRefillPerSec: number;

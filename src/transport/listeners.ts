@@ -10,6 +10,7 @@ import type { Tokens } from "../tokens/tokens.ts";
 import { AnswerNotes } from "./answer-notes.ts";
 import { ConnectionCaps } from "./connection-caps.ts";
 import { FailureThrottle } from "./failure-throttle.ts";
+import { countStreams, refuseFlood } from "./first-frames.ts";
 import { FrontDoor } from "./front-door.ts";
 import { createHostCheck } from "./host-check.ts";
 import { Callers } from "./http.ts";
@@ -268,11 +269,16 @@ class TwoDoors implements Listeners {
       socket.destroy();
       return;
     }
-    detectProtocol(socket, this.#limits.firstBytesTimeoutMs, (protocol) => {
+    const { firstBytesTimeoutMs, maxStreamsPerSession, resetBudget } = this.#limits;
+    detectProtocol(socket, firstBytesTimeoutMs, (protocol, head) => {
       if (protocol === "http1") {
         this.#origins.set(socket, origin);
         this.#http1.emit("connection", socket);
         socket.resume();
+        return;
+      }
+      if (countStreams(head) > Math.max(maxStreamsPerSession, resetBudget)) {
+        refuseFlood(socket);
         return;
       }
       socket.allowHalfOpen = false;

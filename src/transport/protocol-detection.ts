@@ -5,13 +5,13 @@ import type { Socket } from "node:net";
 const preface = Buffer.from("PRI");
 
 /**
- * Waits for enough bytes to tell, gives them back to the socket and calls `onDetected`. A connection that says nothing
- * in time, or ends before, is destroyed: no server knows it yet, so no other timer watches it.
+ * Waits for enough bytes to tell, gives them back to the socket and calls `onDetected` with a look at them. A connection that
+ * says nothing in time, or ends before, is destroyed: no server knows it yet, so no other timer watches it.
  */
 export function detectProtocol(
   socket: Socket,
   timeoutMs: number,
-  onDetected: (protocol: "http1" | "http2") => void,
+  onDetected: (protocol: "http1" | "http2", head: Buffer) => void,
 ): void {
   let head: Buffer = Buffer.alloc(0);
   const timer = setTimeout(() => socket.destroy(), timeoutMs);
@@ -30,7 +30,7 @@ export function detectProtocol(
     socket.pause();
     socket.off("data", onData).off("end", onEnd).off("close", onClose).off("error", onError);
     socket.unshift(head);
-    onDetected(isPreface ? "http2" : "http1");
+    onDetected(isPreface ? "http2" : "http1", head);
   };
   socket.on("data", onData).on("end", onEnd).on("close", onClose).on("error", onError);
 }
