@@ -66,29 +66,36 @@ export async function holdSlowClients(
   return left;
 }
 
-const streamsPerSession = 2_000;
+/** What one session of a flood sends with its first bytes, and how many more streams once it is answered. */
+const floods = [
+  { first: 2_000, later: 0 },
+  { first: 0, later: 2_000 },
+  { first: 200, later: 200 },
+] as const;
+const openedAndReset = Array.from({ length: 2_000 }, (_unused, n) => openAndReset(n));
 
-/** Opens and resets `count` streams, on as many sessions as it takes; resolves with the sessions that were ended for it. */
-export async function floodWithResets({ port }: TestDaemon, count: number): Promise<number> {
+/** Opens and resets `count` streams, on as many sessions as it takes; resolves with the sessions, and how many were ended for it. */
+export async function floodWithResets(
+  { port }: TestDaemon,
+  count: number,
+): Promise<{ sessions: number; ended: number }> {
+  let sessions = 0;
   let ended = 0;
-  for (let sent = 0; sent < count; sent += streamsPerSession) {
+  for (let sent = 0; sent < count; sessions++) {
+    const { first, later } = floods[sessions % floods.length]!;
     const socket = connect({ host: "127.0.0.1", port, localAddress: addresses.attackers[0] });
     const closed = new Promise<boolean>((resolve) => {
       socket.once("close", () => resolve(true));
       setTimeout(resolve, 10_000, false).unref();
     });
     socket.on("error", () => undefined);
-    socket.resume();
-    socket.write(
-      Buffer.concat([
-        sessionStart,
-        ...Array.from({ length: streamsPerSession }, (_unused, n) => openAndReset(n)),
-      ]),
-    );
+    socket.once("data", () => socket.write(Buffer.concat(openedAndReset.slice(first, first + later))));
+    socket.write(Buffer.concat([sessionStart, ...openedAndReset.slice(0, first)]));
     if (await closed) ended++;
     socket.destroy();
+    sent += first + later;
   }
-  return ended;
+  return { sessions, ended };
 }
 
 const mib = 1024 * 1024;

@@ -3,7 +3,7 @@ import { attackAll } from "./scenario.ts";
 
 const findings = await attackAll({
   connections: 2_000,
-  resets: 100_000,
+  resets: 300_000,
   bombBytes: 1024 ** 3,
   mostP99Ms: 250,
 });
