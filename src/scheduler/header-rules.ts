@@ -1,5 +1,6 @@
 /** The headers of an `http` job: what may be sent, and the values that are written and never read (decisions 24). */
 import { secretMask } from "../lib/secret-mask.ts";
+import { isHarmlessHeader } from "./actions/header-secrets.ts";
 import type { Violations } from "./violations.ts";
 
 type Headers = Readonly<Record<string, string>>;
@@ -23,20 +24,31 @@ export const carryingHeaders: ReadonlySet<string> = new Set([
   "upgrade",
 ]);
 
-/** Puts stored values where `***` stands; says at `path` what cannot be sent or is not stored. */
+/** Values that are kept, for `***` to bring over. */
+export interface KeptHeaders {
+  readonly headers: Headers;
+  /** The origin that they were given for, where the job is to go to another one: it may not have its secrets. */
+  readonly leftOrigin?: string | undefined;
+}
+
+/** Puts kept values where `***` stands; says at `path` what cannot be sent or is not kept. */
 export function readHeaders(
   headers: Headers,
-  stored: Headers | undefined,
+  { headers: stored, leftOrigin }: KeptHeaders,
   path: string,
   violations: Violations,
 ): Headers {
-  const kept = new Map(Object.entries(stored ?? {}).map(([name, value]) => [name.toLowerCase(), value]));
+  const kept = new Map(Object.entries(stored).map(([name, value]) => [name.toLowerCase(), value]));
   const seen = new Set<string>();
   let totalBytes = 0;
   const entries = Object.entries(headers).map(([name, given]): [string, string] => {
     const lowerName = name.toLowerCase();
     const value = given === secretMask ? kept.get(lowerName) : given;
-    const problem = headerProblem(lowerName, value, seen);
+    const isBroughtOver = given === secretMask && value !== undefined && !isHarmlessHeader(lowerName);
+    const problem =
+      leftOrigin !== undefined && isBroughtOver
+        ? `is ${secretMask}, and the kept value is for ${leftOrigin}; give the value again for the new url`
+        : headerProblem(lowerName, value, seen);
     if (problem !== undefined) violations.add(`${path}[${JSON.stringify(name)}]`, problem);
     seen.add(lowerName);
     totalBytes += name.length + (value?.length ?? 0);

@@ -1,7 +1,7 @@
 /** What a job must be beyond what the contract says of its fields (S 2.7, decisions 22–24). */
 import type { ScheduleAction, UpsertScheduleRequest } from "../../gen/svc/v1/schedule_pb.ts";
 import type { ScheduleActionType, ScheduleCatchUp } from "../../gen/svc/v1/words.ts";
-import { readHeaders } from "./header-rules.ts";
+import { readHeaders, type KeptHeaders } from "./header-rules.ts";
 import type { Job, JobAction, JobSpec } from "./job.ts";
 import { TriggerParser, triggerProblem, type Trigger } from "./trigger/trigger.ts";
 import type { Zones } from "./trigger/zone.ts";
@@ -150,10 +150,16 @@ function readAction(
     ...(isGiven.url && { url }),
     ...(isGiven.method && { method }),
     ...(isGiven.headers && {
-      headers: readHeaders(headers, stored?.action.headers, at("headers"), violations),
+      headers: readHeaders(headers, keptHeaders(stored, url), at("headers"), violations),
     }),
     ...(isGiven.body && { body }),
   };
+}
+
+function keptHeaders(stored: Job | undefined, url: string): KeptHeaders {
+  const { headers = {}, url: storedUrl = "" } = stored?.action ?? {};
+  const [before, now] = [storedUrl, url].map((text) => URL.parse(text)?.origin);
+  return { headers, leftOrigin: before === now ? undefined : before };
 }
 
 function checkUsersAction(

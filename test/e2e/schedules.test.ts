@@ -322,6 +322,10 @@ test("values of headers are written and never read", async (t) => {
   t.like(await errorOf(schedules.upsertSchedule(job("b", { action: { ...http, headers: { A: "***" } } }))), {
     message: 'action.headers["A"]: is ***, and no value is kept; give the value itself',
   });
+  const moved = { ...http, url: "http://elsewhere.example.org/", headers: { Authorization: "***" } };
+  const refused = await errorOf(schedules.upsertSchedule(job("a", { action: moved })));
+  t.is(refused.code, "InvalidArgument");
+  t.regex(refused.message, /^action\.headers\["Authorization"\]: is \*\*\*, and the kept value is for http:/);
 });
 
 test("a list comes in pages, by owner and id", async (t) => {

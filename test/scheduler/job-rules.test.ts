@@ -245,16 +245,15 @@ test("an answer names at most 64 violations", (t) => {
   t.is(read({ action: { ...http, headers } }).violations.length, 64);
 });
 
+/** A job that keeps values of headers. */
+function storedHttp(url: string): Job {
+  const headers = { Authorization: "secret", Accept: "text/plain", "X-Gone": "1" };
+  const spec = jobSpec({ action: { type: "http", url, headers } });
+  return { ...spec, ownerUid: 0, id: "a", updatedAtMs: 0, revision: 1 };
+}
+
 test("a hidden header value stays what is kept, whatever the case of its name", (t) => {
-  const stored: Job = {
-    ...jobSpec({
-      action: { type: "http", url: "http://a/", headers: { Authorization: "secret", "X-Gone": "1" } },
-    }),
-    ownerUid: 0,
-    id: "a",
-    updatedAtMs: 0,
-    revision: 1,
-  };
+  const stored = storedHttp("http://LOCALHOST:80/path?and=query");
   const { spec, violations } = read(
     { action: { ...http, headers: { authorization: "***", "X-New": "2" } } },
     { stored },
@@ -262,6 +261,26 @@ test("a hidden header value stays what is kept, whatever the case of its name", 
   t.deepEqual(violations, []);
   t.deepEqual(spec.action.headers, { authorization: "secret", "X-New": "2" });
 });
+
+for (const url of ["https://a/", "http://b/", "http://a:81/", "http://a.evil/"]) {
+  test(`a hidden header value does not go to another origin: ${url}`, (t) => {
+    const headers = { authorization: "***", accept: "***" };
+    const asked = (given: Record<string, string>) =>
+      read({ action: { ...http, url, headers: given } }, { stored: storedHttp("http://a/") });
+    t.deepEqual(
+      asked(headers).violations.map(({ field, description }) => [field, description]),
+      [
+        [
+          'action.headers["authorization"]',
+          "is ***, and the kept value is for http://a; give the value again for the new url",
+        ],
+      ],
+    );
+    const { spec, violations } = asked({ ...headers, authorization: "again" });
+    t.deepEqual(violations, []);
+    t.deepEqual(spec.action.headers, { authorization: "again", accept: "text/plain" });
+  });
+}
 
 for (const [title, action, violations] of [
   ["a start of an app", { type: "app_start", app: "a" }, {}],

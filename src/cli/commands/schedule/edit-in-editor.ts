@@ -58,7 +58,7 @@ const headMark = "#: ";
 function commentLines(mistake: Mistake | undefined): string {
   const lines = [
     "Change the job, save and leave the editor. To change nothing, leave it as it is, or empty.",
-    "A header whose value is *** keeps the value that it has.",
+    "A header whose value is *** keeps the value that it has; for a url of another origin, give it again.",
     ...(mistake === undefined ? [] : ["", `WRONG: ${describeFailure(mistake).message}`]),
   ];
   return lines
