@@ -5,6 +5,8 @@ import { createHash } from "node:crypto";
 export const appLabel = "svc.app";
 /** Several daemons of svc may share an engine: another installation's app is not ours. */
 export const storeLabel = "svc.store";
+/** On containers that are made from an image's id: what that image was called then. */
+export const imageLabel = "svc.image";
 /** Compose's own labels. */
 export const composeProjectLabel = "com.docker.compose.project";
 export const composeServiceLabel = "com.docker.compose.service";

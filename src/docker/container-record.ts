@@ -1,6 +1,6 @@
 /** A container as svc remembers it: what lists, states and ports are made of, and no more. */
 import type { ContainerInspectInfo } from "dockerode";
-import { composeProjectLabel, composeServiceLabel, type Labels } from "./attribution.ts";
+import { composeProjectLabel, composeServiceLabel, imageLabel, type Labels } from "./attribution.ts";
 
 /** The engine's state words. */
 export type ContainerState = "created" | "running" | "paused" | "restarting" | "removing" | "exited" | "dead";
@@ -35,7 +35,7 @@ export interface ContainerRecord {
   readonly id: string;
   /** Without the leading slash. */
   readonly name: string;
-  /** The image reference it was made from. */
+  /** What its image was called when it was made; an id where nobody gave it a name. */
   readonly image: string;
   readonly imageId: string;
   readonly state: ContainerState;
@@ -90,7 +90,7 @@ export function containerFacts(info: ContainerInspectInfo): ContainerFacts {
   return {
     id: info.Id,
     name: info.Name.replace(/^\//, ""),
-    image: config.Image,
+    image: config.Image.startsWith("sha256:") ? (labels[imageLabel] ?? config.Image) : config.Image,
     imageId: info.Image,
     state: state.Status as ContainerState,
     health: healthOf(state.Health?.Status),

@@ -155,7 +155,7 @@ dockerTest(`containers are listed with the app that owns them${needsDocker}`, as
     t.is(of("others")?.appId, undefined, `${name}: another installation's`);
     t.like(of("sidecar"), { appId: "web", composeProject: "svc-web", composeService: "side" }, name);
     const own = up.find((each) => /^svc-web-/.test(each.name));
-    t.like(own, { appId: "web", state: "running" }, name);
+    t.like(own, { appId: "web", state: "running", image: "svc/app:1" }, name);
     t.true(
       all.every((each) => each.sizeBytes === undefined),
       `${name}: no sizes unless asked for`,

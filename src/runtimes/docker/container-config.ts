@@ -1,7 +1,7 @@
 /** From manifest and settings to what the engine is told when the app's container is made. */
 import { createHash } from "node:crypto";
 import type { ContainerCreateOptions, HostConfig } from "dockerode";
-import { appLabels } from "../../docker/attribution.ts";
+import { appLabels, imageLabel } from "../../docker/attribution.ts";
 import type { DockerRuntime, HealthCheck, Manifest, RestartPolicy } from "../../packages/manifest.ts";
 import { resolvePorts, resolveSettings } from "../../packages/settings.ts";
 import { releaseLabel } from "../app-containers.ts";
@@ -12,6 +12,8 @@ import { appMounts, containerEnvironment, containerExpander } from "./container-
 export interface ContainerConfigOptions {
   /** Id of the local image, such as `sha256:…`. */
   imageId: string;
+  /** What that image is called. */
+  imageReference: string;
   /** Whose the app's files are. */
   owner: { uid: number; gid: number };
   /** Which store the app belongs to. */
@@ -40,7 +42,11 @@ export function containerConfig(app: RunnableApp, options: ContainerConfigOption
     .update(JSON.stringify([app.version, plain]))
     .digest("hex")
     .slice(0, releaseLength);
-  const labels = { ...appLabels(app.id, options.storeId), [releaseLabel]: release };
+  const labels = {
+    ...appLabels(app.id, options.storeId),
+    [releaseLabel]: release,
+    [imageLabel]: options.imageReference,
+  };
   const name = `svc-${app.id}-${release}`;
   return { name, release, options: { ...plain, name, Labels: labels } };
 }

@@ -114,7 +114,8 @@ export class DockerRuntime extends ContainerRuntime {
 
   async #config(app: RunnableApp, imageId: string): Promise<ContainerConfig> {
     const { user: owner } = await this.#options.identities.as(app.uid);
-    return containerConfig(app, { imageId, owner, storeId: this.#options.storeId });
+    const { storeId } = this.#options;
+    return containerConfig(app, { imageId, imageReference: this.#images.reference(app), owner, storeId });
   }
 
   async #requireAllowed(app: RunnableApp, { options }: ContainerConfig): Promise<void> {
