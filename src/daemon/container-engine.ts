@@ -1,5 +1,4 @@
 /** The host's container engine and the runtimes over it. Nothing is loaded or asked before the first app that needs it. */
-import { createHash } from "node:crypto";
 import { join } from "node:path";
 import type { Credentials } from "../credentials/credentials.ts";
 import { DiskMeter } from "../docker/disk-usage.ts";
@@ -19,6 +18,8 @@ import type { DaemonLog } from "./log.ts";
 
 export interface ContainerEngineOptions {
   config: Config;
+  /** Tells what this installation has made from what others have, on an engine that they share. */
+  storeId: string;
   identities: Identities;
   credentials: Credentials;
   /** A container that ends this soon after its start has failed to start. */
@@ -32,20 +33,18 @@ export interface ContainerEngine extends AsyncDisposable {
   readonly events: EngineEvents;
   readonly state: EngineState;
   readonly disk: DiskMeter;
-  /** Tells what this installation has made from what others have, on an engine that they share. */
   readonly storeId: string;
   readonly runtimes: ReadonlyMap<string, AppRuntime>;
 }
 
 export async function createContainerEngine(options: ContainerEngineOptions): Promise<ContainerEngine> {
-  const { config, identities, credentials, settleMs, now, log: daemonLog } = options;
+  const { config, storeId, identities, credentials, settleMs, now, log: daemonLog } = options;
   const log = (message: string, details: Record<string, unknown>): void => daemonLog.info(details, message);
   await using resources = new AsyncDisposableStack();
   const engine = resources.use(createDockerEngine({ socket: config.docker.socket }));
   const events = resources.use(new EngineEvents({ engine, log }));
   const state = resources.use(new EngineState({ engine, events, now, log }));
   const disk = new DiskMeter(new WatchedEngine(engine, events));
-  const storeId = createHash("sha256").update(config.store.dir).digest("hex").slice(0, 16);
   const shared = {
     ...{ engine, events, state, identities, storeId, settleMs, log },
     credentialsOf: (ownerUid: number, reference: string) => {

@@ -34,6 +34,7 @@ import { Schedules } from "../scheduler/schedules.ts";
 import { Zones } from "../scheduler/trigger/zone.ts";
 import { currentExecutor } from "../store/executors.ts";
 import { openStore } from "../store/store.ts";
+import { storeIdOf } from "../store/store-id.ts";
 import { ConsoleTokens } from "../tokens/console-tokens.ts";
 import { TokenAuthority } from "../tokens/token-authority.ts";
 import type { Config } from "./config.ts";
@@ -139,7 +140,10 @@ export async function createContext(options: ContextOptions): Promise<DaemonCont
     log,
   });
   const containers = resources.use(
-    await createContainerEngine({ config, identities, credentials, settleMs, now, log }),
+    await createContainerEngine({
+      ...{ config, identities, credentials, settleMs, now, log },
+      storeId: storeIdOf(store),
+    }),
   );
   const userName = (uid: number): Promise<string> =>
     users.byUid(uid).then(

@@ -192,4 +192,12 @@ export const migrations: readonly string[] = [
     UPDATE apps_version SET version = version + 1;
   END;
   `,
+  `
+  -- What tells this store from every other: see store-id.ts.
+  CREATE TABLE store_id (
+    id INTEGER PRIMARY KEY CHECK (id = 1),
+    value TEXT NOT NULL CHECK (value <> '')
+  ) STRICT;
+  INSERT INTO store_id VALUES (1, lower(hex(randomblob(8))));
+  `,
 ];

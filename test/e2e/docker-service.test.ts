@@ -1,8 +1,8 @@
 /** DockerService on a real engine, by everybody who may and may not, over every protocol (specification 4.3). */
 import assert from "node:assert/strict";
-import { createHash } from "node:crypto";
 import { chmod, mkdir, writeFile } from "node:fs/promises";
 import { join } from "node:path";
+import { DatabaseSync } from "node:sqlite";
 import test from "ava";
 import type { Client } from "@connectrpc/connect";
 import { AppService } from "../../gen/svc/v1/app_pb.ts";
@@ -27,7 +27,7 @@ test.before(async () => {
   const engine = engineNow();
   const daemon = await startDaemon({ config: `[docker]\nsocket = "${engine.socket}"` });
   shared.daemon = daemon;
-  shared.storeId = createHash("sha256").update(daemon.storeDir).digest("hex").slice(0, 16);
+  shared.storeId = storeIdIn(daemon.storeDir);
   await engine.images.build("svc/app:1");
   await engine.images.build("svc/foreign:1", { files: { "etc/foreign": "1" } });
   await installApp(daemon);
@@ -40,6 +40,15 @@ test.afterEach.always(async () => {
   for (const { name } of volumes) await engineNow().request("DELETE", `/volumes/${name}`);
 });
 test.after.always(() => shared.daemon?.[Symbol.asyncDispose]());
+
+function storeIdIn(dir: string): string {
+  const database = new DatabaseSync(join(dir, "svc.db"), { readOnly: true });
+  try {
+    return String(database.prepare("SELECT value FROM store_id").get()?.["value"]);
+  } finally {
+    database.close();
+  }
+}
 
 /** The app `web` as a container of `svc/app:1`, running. */
 async function installApp(daemon: TestDaemon): Promise<void> {
