@@ -60,6 +60,18 @@ export class DueJobs implements Disposable {
     });
   }
 
+  /** Lets a job be tried again whose newest scheduled run ended in another daemon, if that was to be. Returns at once. */
+  resume(job: Job, run: Run): void {
+    const { clock, runner } = this.#options;
+    const key = keyText(job);
+    const isUnderWay = this.#waiting.has(key) || this.#retrying.has(key) || runner.isGoing(job);
+    const isEdited = job.updatedAtMs > run.startedAtMs;
+    if (isUnderWay || isEdited || !isWorthRetry(job, run)) return;
+    const sinceMs = clock.nowMs() - (run.endedAtMs ?? run.startedAtMs);
+    const pauseMs = retryPauseMs(run);
+    this.#retryLater(job, run, Math.min(Math.max(0, pauseMs - sinceMs), pauseMs));
+  }
+
   async #jitter({ jitterSecs }: Job): Promise<void> {
     const { clock, random } = this.#options;
     if (jitterSecs > 0) await pause(clock, random() * jitterSecs * 1_000, this.#stopping.signal);
@@ -82,13 +94,15 @@ export class DueJobs implements Disposable {
         return;
       }
       run = await runner.ended(started.run.id);
-      if (run !== undefined && isWorthRetry(current, run)) this.#retryLater(current, run);
+      if (run !== undefined && isWorthRetry(current, run)) {
+        this.#retryLater(current, run, retryPauseMs(run));
+      }
     } finally {
       slot[Symbol.dispose]();
     }
   }
 
-  #retryLater(job: Job, { attempt, ...cause }: Run): void {
+  #retryLater(job: Job, { attempt, ...cause }: Run, delayMs: number): void {
     const { clock } = this.#options;
     const key = keyText(job);
     const retry = new AbortController();
@@ -96,7 +110,7 @@ export class DueJobs implements Disposable {
     this.#retrying.set(key, retry);
     void this.#guard(job, async () => {
       try {
-        await pause(clock, Math.min(firstRetryMs * 2 ** (attempt - 1), maxRetryMs), signal);
+        await pause(clock, delayMs, signal);
       } catch {
         return;
       } finally {
@@ -128,6 +142,11 @@ export class DueJobs implements Disposable {
 /** Whether nobody has written the job since. */
 function isSame(current: Job, job: Job): boolean {
   return current.revision === job.revision;
+}
+
+/** From the end of a run to the next attempt. */
+function retryPauseMs({ attempt }: Run): number {
+  return Math.min(firstRetryMs * 2 ** (attempt - 1), maxRetryMs);
 }
 
 function isWorthRetry({ retries }: Job, { attempt, outcome }: Run): boolean {

@@ -12,6 +12,7 @@ import type { JobRegistry } from "./job-registry.ts";
 import type { Job } from "./job.ts";
 import { MinuteHistory, type MinutePlan } from "./minute-history.ts";
 import { MissedFiringCounter, type Stretch } from "./missed-firings.ts";
+import type { RunLog } from "./run-log.ts";
 import type { SkipCounts } from "./skip-counts.ts";
 import { nextFiring } from "./trigger/next-firing.ts";
 import { dayMs, minuteMs } from "./trigger/wall-slice.ts";
@@ -20,7 +21,8 @@ import type { Zone, Zones } from "./trigger/zone.ts";
 export interface EvaluatorOptions {
   jobs: Pick<JobRegistry, "all">;
   zones: Zones;
-  due: Pick<DueJobs, "fire">;
+  due: Pick<DueJobs, "fire" | "resume">;
+  runs: Pick<RunLog, "lastScheduled">;
   skips: Pick<SkipCounts, "add">;
   mark: EvaluationMark;
   backups: BackupPass;
@@ -62,7 +64,7 @@ export class Evaluator implements AsyncDisposable {
     this.#history = new MinuteHistory(minuteOf(clock.nowMs()), clock.monotonicMs());
   }
 
-  /** Begins with the next minute; of the time before, with what jobs want to catch up on. */
+  /** Begins with the next minute; of the time before, with what is to be tried again and what jobs want to catch up on. */
   start(): void {
     const { clock } = this.#options;
     const nowMs = clock.nowMs();
@@ -74,6 +76,7 @@ export class Evaluator implements AsyncDisposable {
   *#begin(nowMs: number): Generator<undefined, void> {
     const { jobs, mark } = this.#options;
     yield* this.#table.fill(jobs.all());
+    this.#counting.add(this.#resumeRetries(nowMs));
     const evaluatedMs = this.#table.wantsCatchUp ? mark.read() : undefined;
     if (evaluatedMs === undefined) return;
     const fromMs = Math.max(evaluatedMs + minuteMs, startOf(nowMs - catchUpMs));
@@ -147,6 +150,17 @@ export class Evaluator implements AsyncDisposable {
       const { count, lastMs } = yield* counter.count(job, zone);
       if (count > 0) due.fire(job, lastMs);
       if (count > 1) skips.add(job, "down", lastMs, count - 1);
+      yield;
+    }
+  }
+
+  /** What the daemon before was still to try again, but for jobs that were to fire anew since. */
+  *#resumeRetries(nowMs: number): Generator<undefined, void> {
+    const { runs, due } = this.#options;
+    for (const [job, zone] of this.#enabledJobs()) {
+      const run = job.retries > 0 ? runs.lastScheduled(job) : undefined;
+      if (run !== undefined && !firesUntil(job, zone, run.scheduledAtMs ?? nowMs, nowMs))
+        due.resume(job, run);
       yield;
     }
   }

@@ -137,6 +137,13 @@ export class RunLog implements AsyncDisposable {
       .map(runOfRow);
   }
 
+  /** The newest run of a job that its trigger began, without its output. */
+  lastScheduled(key: JobKey): Run | undefined {
+    const sql = `${selectRuns} WHERE job = ${jobOfKey} AND trigger = 'schedule' ORDER BY runs.id DESC LIMIT 1`;
+    const row = this.#options.store.get<RunRow>(sql, key.ownerUid, key.id);
+    return row === undefined ? undefined : runOfRow(row);
+  }
+
   /** A run with its output. */
   get(runId: number): Run | undefined {
     const row = this.#options.store.get<RunRow>(`${selectRunsWithOutput} WHERE runs.id = ?`, runId);

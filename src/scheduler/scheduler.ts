@@ -79,7 +79,7 @@ export class Scheduler implements AsyncDisposable {
     );
     const mark = createEvaluationMark(store);
     const evaluator = this.#evaluation.use(
-      new Evaluator({ jobs, zones, due, skips, mark, backups, clock, log }),
+      new Evaluator({ jobs, zones, due, runs, skips, mark, backups, clock, log }),
     );
     evaluator.start();
   }

@@ -37,9 +37,9 @@ function endedRuns(
   }, timeoutMs);
 }
 
-/** A daemon in this process, whose clock the test turns. */
-async function startWithClock(clock: FakeClock) {
-  const dir = await mkdtemp(join(tmpdir(), "svc-clock-"));
+/** A daemon in this process, whose clock the test turns. @param stateDir of the one before; one of its own by default */
+async function startWithClock(clock: FakeClock, stateDir?: string) {
+  const dir = stateDir ?? (await mkdtemp(join(tmpdir(), "svc-clock-")));
   const socket = join(dir, "svc.sock");
   const config = parseConfig(
     { api: { listen: "127.0.0.1:0", socket }, store: { dir: join(dir, "store") }, log: { level: "silent" } },
@@ -58,7 +58,7 @@ async function startWithClock(clock: FakeClock) {
     schedules: createClient(ScheduleService, socketTransport(socket, "connect")),
     async [Symbol.asyncDispose]() {
       await daemon[Symbol.asyncDispose]();
-      await rm(dir, { recursive: true, force: true });
+      if (stateDir === undefined) await rm(dir, { recursive: true, force: true });
     },
   };
 }
@@ -87,6 +87,27 @@ test("a job fires in its minute, and again after a suspend", async (t) => {
   clock.pass(5_000);
   const [second] = await endedRuns(schedules, "j", 2);
   t.is(Number(second?.scheduledAt?.seconds) * 1_000, Date.parse("2026-03-30T00:30:00Z"));
+});
+
+test("a failed run is tried again by the next daemon", async (t) => {
+  const clock = new FakeClock("2026-03-28T22:59:50Z");
+  const dir = await mkdtemp(join(tmpdir(), "svc-clock-"));
+  t.teardown(() => rm(dir, { recursive: true }));
+  const action = { type: "shell", command: "exit 3" } as const;
+  {
+    await using daemon = await startWithClock(clock, dir);
+    await daemon.schedules.upsertSchedule({ id: "j", trigger: "0 23 * * *", utc: true, retries: 1, action });
+    clock.pass(10_000);
+    await endedRuns(daemon.schedules, "j", 1);
+  }
+  clock.pass(20_000);
+  await using next = await startWithClock(clock, dir);
+  clock.pass(9_000);
+  t.is((await next.schedules.listScheduleRuns({ id: "j" })).runs.length, 1, "not yet");
+  clock.pass(1_000);
+  const [second] = await endedRuns(next.schedules, "j", 2);
+  t.like(second, { trigger: "schedule", attempt: 2, status: "FAILED", exitCode: 3 });
+  t.is(Number(second?.scheduledAt?.seconds) * 1_000, Date.parse("2026-03-28T23:00:00Z"));
 });
 
 test("a graceful stop ends the runs that go", async (t) => {

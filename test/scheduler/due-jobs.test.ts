@@ -126,6 +126,39 @@ for (const [what, change] of [
   });
 }
 
+test("what another daemon was to try again is tried when its time comes, late at once", async (t) => {
+  await using world = await openRunWorld(fails);
+  const names = ["soon", "late", "back", "edited", "done"];
+  const jobs = await Promise.all(names.map((name) => world.addJob(name, { retries: 1 })));
+  const [soon, late, back, edited, done] = jobs as [Job, Job, Job, Job, Job];
+  const resume = (job: Job): void =>
+    world.due.resume(world.world.registry.get(job)!, newestRun(world.world, job)!);
+  for (const job of jobs) {
+    const attempt = job === done ? 2 : 1;
+    const { run } = await world.runner.start(job, { trigger: "schedule", attempt, scheduledAtMs: minuteMs });
+    await world.runner.ended(run.id);
+  }
+  world.clock.step(-60 * minuteMs);
+  resume(back);
+  world.clock.step(60 * minuteMs);
+  world.clock.pass(10 * secondMs);
+  await world.edit(edited, { comment: "new" });
+  for (const job of [soon, edited, done]) resume(job);
+  world.clock.pass(20 * secondMs - 1);
+  await settled(world);
+  for (const job of jobs) t.is(world.world.log.list(job).length, 1, `${job.id}: not yet`);
+  world.clock.pass(1);
+  t.deepEqual(await attempts(world, soon, 2), [1, 2]);
+  t.deepEqual(await attempts(world, back, 2), [1, 2], "a clock that was set back makes no wait longer");
+  world.clock.pass(60 * minuteMs);
+  resume(late);
+  await nextTurn();
+  world.clock.pass(1);
+  t.deepEqual(await attempts(world, late, 2), [1, 2]);
+  for (const job of [edited, done]) t.is(world.world.log.list(job).length, 1);
+  t.true(world.world.log.list(late).every(({ scheduledAtMs }) => scheduledAtMs === minuteMs));
+});
+
 test("what succeeds, is canceled or was started by hand is not tried again", async (t) => {
   let isToFail = false;
   await using world = await openRunWorld((job, work) =>

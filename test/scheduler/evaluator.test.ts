@@ -1,5 +1,7 @@
 /** The evaluator against a clock that the test turns: steps both ways, suspends, daylight saving, a whole year (D21, threat 39). */
+import { setImmediate as nextTurn } from "node:timers/promises";
 import test from "ava";
+import type { Run } from "../../src/scheduler/run.ts";
 import { Evaluation, everyMinute, job, minuteText, type EvaluationOptions } from "./support/evaluation.ts";
 
 const [secondMs, minuteMs, hourMs, dayMs] = [1_000, 60_000, 3_600_000, 86_400_000];
@@ -263,6 +265,36 @@ interface CatchUpCase extends Pick<EvaluationOptions, "jobs"> {
 const daily = (changes: Parameters<typeof job>[2] = {}) => [
   job("daily", "04:00", { catchUp: "latest", ...changes }),
 ];
+
+test("what the daemon before was to try again is looked for, unless the job was to fire since", async (t) => {
+  const failedAt = (time: string): Run => ({
+    id: 1,
+    job: { ownerUid: 0, id: "any" },
+    trigger: "schedule",
+    attempt: 1,
+    scheduledAtMs: Date.parse(time),
+    startedAtMs: Date.parse(time),
+  });
+  const jobs = [
+    job("daily", "04:00", { retries: 1 }),
+    job("hourly", "hourly", { retries: 1 }),
+    job("half", "*/30 * * * *", { retries: 1 }),
+    job("off", "04:00", { retries: 1, enabled: false }),
+    job("none", "04:00"),
+    job("fresh", "04:00", { retries: 1 }),
+  ];
+  const four = failedAt("2026-01-15T04:00:00Z");
+  const lastRuns = {
+    daily: four,
+    hourly: failedAt("2026-01-15T10:00:00Z"),
+    half: four,
+    off: four,
+    none: four,
+  };
+  await using evaluation = new Evaluation({ start, jobs, lastRuns });
+  await nextTurn();
+  t.deepEqual(evaluation.resumed, ["daily", "hourly"]);
+});
 
 const catchUps: CatchUpCase[] = [
   {

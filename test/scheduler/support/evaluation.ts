@@ -2,10 +2,11 @@
 import { Evaluator } from "../../../src/scheduler/evaluator.ts";
 import { noBackups, type BackupPass } from "../../../src/scheduler/backup-pass.ts";
 import { compareKeys, type Job, type JobSpec } from "../../../src/scheduler/job.ts";
+import type { Run } from "../../../src/scheduler/run.ts";
 import { Zones } from "../../../src/scheduler/trigger/zone.ts";
 import { FakeClock } from "../../support/fake-clock.ts";
-import { spec } from "./world.ts";
 import { parseTrigger } from "./parse-trigger.ts";
+import { spec } from "./world.ts";
 
 export interface Fired {
   readonly id: string;
@@ -29,6 +30,8 @@ export interface EvaluationOptions {
   backups?: BackupPass;
   /** What the daemon before has left. */
   evaluatedUntil?: string;
+  /** The newest scheduled runs, by the job's id. */
+  lastRuns?: Readonly<Record<string, Run>>;
 }
 
 let writes = 0;
@@ -49,6 +52,8 @@ export class Evaluation implements AsyncDisposable {
   readonly clock: FakeClock;
   readonly fired: Fired[] = [];
   readonly skipped: Skipped[] = [];
+  /** Jobs whose newest run may have to be tried again. */
+  readonly resumed: string[] = [];
   readonly errors: string[] = [];
   /** What was written of the mark, newest last. */
   readonly marks: string[] = [];
@@ -64,7 +69,9 @@ export class Evaluation implements AsyncDisposable {
       zones: new Zones({ local: () => localZone }),
       due: {
         fire: ({ id }, minuteMs) => this.fired.push({ id, minuteMs, atMs: this.clock.nowMs() }),
+        resume: ({ id }) => this.resumed.push(id),
       },
+      runs: { lastScheduled: ({ id }) => options.lastRuns?.[id] },
       skips: {
         add: ({ id }, reason, unixMs, count) =>
           this.skipped.push({ id, reason, count: count ?? 1, last: minuteText(unixMs) }),
