@@ -4,25 +4,17 @@ import { join } from "node:path";
 import test from "ava";
 import { stringify } from "yaml";
 import { SvcError } from "../../src/errors.ts";
-import { createIdentities } from "../../src/identity/identity.ts";
 import type { JsonObject } from "../../src/lib/json.ts";
-import type { Manifest } from "../../src/packages/manifest.ts";
 import { printDocument, readResolved, runnableProject } from "../../src/runtimes/compose/compose-document.ts";
 import { dependencyDepths } from "../../src/runtimes/compose/compose-project.ts";
 import { checkComposeSources } from "../../src/runtimes/compose/compose-sources.ts";
 import { projectClaims } from "../../src/runtimes/compose/project-claims.ts";
-import { requireAllowed } from "../../src/runtimes/container-policy.ts";
 import { isRoot, needsRoot } from "../support/daemon.ts";
-import { nobody, policyDirectory } from "./support/policy-app.ts";
+import { nobody, policyDirectory, type Permission } from "./support/policy-app.ts";
 
-type Permission = Manifest["permissions"][number];
 const rootTest = isRoot ? test : test.skip;
 const place = await policyDirectory();
-const identities = createIdentities();
-test.after.always(async () => {
-  await place[Symbol.asyncDispose]();
-  await identities[Symbol.asyncDispose]();
-});
+test.after.always(() => place[Symbol.asyncDispose]());
 
 const owner = `${nobody}:${nobody}`;
 
@@ -45,18 +37,8 @@ async function verdict(
   ownerUid: number,
   permissions: Permission[] = [],
 ): Promise<string> {
-  try {
-    const claims = projectClaims(await runnable(document, ownerUid), "svc-web");
-    await requireAllowed(place.app(ownerUid, permissions), claims, {
-      identity: await identities.as(nobody),
-      engineSockets: [],
-      unprivilegedPortStart: 1024,
-    });
-    return "allowed";
-  } catch (error) {
-    if (error instanceof SvcError && error.reason === "denied") return error.message;
-    throw error;
-  }
+  const claims = projectClaims(await runnable(document, ownerUid), "svc-web");
+  return place.verdict(claims, ownerUid, permissions);
 }
 
 const service = (more: JsonObject, rest: JsonObject = {}): JsonObject => ({
@@ -325,7 +307,7 @@ for (const [name, document, message] of escapes) {
   rootTest(`${name} is refused before compose reads it${needsRoot}`, async (t) => {
     const text = stringify({ services: { web: { image: "a" } }, ...document });
     await writeFile(join(place.dir, "repo/compose.yaml"), text);
-    const identity = await identities.as(nobody);
+    const identity = await place.identity();
     const check = checkComposeSources(identity, place.dir, "repo", "compose.yaml");
     t.regex((await t.throwsAsync(check)).message, message);
   });
@@ -350,7 +332,7 @@ const texts: [name: string, text: string, message: RegExp][] = [
 for (const [name, text, message] of texts) {
   rootTest(`${name} is refused before compose reads it${needsRoot}`, async (t) => {
     await writeFile(join(place.dir, "repo/compose.yaml"), text);
-    const identity = await identities.as(nobody);
+    const identity = await place.identity();
     const error = await t.throwsAsync(checkComposeSources(identity, place.dir, "repo", "compose.yaml"));
     t.true(error instanceof SvcError && error.code === "invalid_argument");
     t.regex(error.message, message);

@@ -4,30 +4,18 @@ import { readFile, stat } from "node:fs/promises";
 import { join } from "node:path";
 import { execFileSync } from "node:child_process";
 import test from "ava";
-import { SvcError } from "../../src/errors.ts";
-import type { RunnableApp } from "../../src/runtimes/runtime.ts";
-import { dockerTest, needsDocker, sharedEngine } from "../support/docker-test.ts";
+import type { SvcError } from "../../src/errors.ts";
+import { dockerTest, needsDocker } from "../support/docker-test.ts";
 import { whyNoDocker } from "../support/docker.ts";
 import { eventually } from "../support/eventually.ts";
 import { freePort } from "../support/packages.ts";
-import { DockerFixture, nobody } from "./support/docker-fixture.ts";
+import { failureOf, forever, sharedFixture, startApp } from "./support/container-tests.ts";
+import { nobody } from "./support/docker-fixture.ts";
 
 const lacksCompose = whyNoDocker === undefined && !hasCompose();
 const composeTest = lacksCompose ? test.skip : dockerTest;
 const needsCompose = lacksCompose ? " (skipped: needs docker compose or docker-compose)" : needsDocker;
-const engineNow = sharedEngine();
-const shared: { fixture?: DockerFixture } = {};
-test.before(async () => {
-  if (whyNoDocker !== undefined) return;
-  const engine = engineNow();
-  shared.fixture = await DockerFixture.create(engine);
-  await engine.images.build("svc/web:1", {
-    cmd: ["/bin/httpd", "-f", "-p", "8080", "-h", "/www"],
-    files: { "www/index.html": "hello" },
-  });
-  await engine.images.build("svc/shell:1");
-});
-test.after.always(() => shared.fixture?.[Symbol.asyncDispose]());
+const fixtureNow = sharedFixture();
 
 function hasCompose(): boolean {
   return [["docker", "compose"], ["docker-compose"]].some(([program = "", ...args]) => {
@@ -40,27 +28,10 @@ function hasCompose(): boolean {
   });
 }
 
-async function started(fixture: DockerFixture, app: RunnableApp): Promise<RunnableApp> {
-  await fixture.compose.prepare(app, {});
-  await fixture.compose.start(app);
-  return app;
-}
-
-async function failureOf(work: Promise<unknown>): Promise<SvcError> {
-  const error: unknown = await work.then(
-    () => undefined,
-    (reason: unknown) => reason,
-  );
-  assert.ok(error instanceof SvcError, String(error));
-  return error;
-}
-
-const forever = "trap 'exit 0' TERM; while :; do sleep 3600 & wait; done";
-
 composeTest(
   `a project starts, answers, writes as its owner, is followed, stops and goes whole${needsCompose}`,
   async (t) => {
-    const fixture = shared.fixture!;
+    const fixture = fixtureNow();
     const { compose, engine } = fixture;
     const port = await freePort();
     const app = await fixture.app(
@@ -95,7 +66,7 @@ volumes: { kept: {} }
         },
       },
     );
-    await started(fixture, app);
+    await startApp(fixture.compose, app);
     t.is(compose.status("shop")?.state, "RUNNING");
     await compose.waitHealthy("shop", 20_000);
     t.is(await (await fetch(`http://127.0.0.1:${port}/`)).text(), "hello");
@@ -153,7 +124,7 @@ volumes: { kept: {} }
 composeTest(
   `what the owner may not have is refused, and what compose refuses is told${needsCompose}`,
   async (t) => {
-    const fixture = shared.fixture!;
+    const fixture = fixtureNow();
     const manifest = "compose: { file: compose.yaml }";
     const cases: [content: string, reason: SvcError["reason"], message: RegExp][] = [
       ["services: {a: {image: a, privileged: true}}", "denied", /service "a" runs privileged/],
@@ -175,7 +146,7 @@ composeTest(
 composeTest(
   `a service that ends at once has failed the start; one that ends later shows${needsCompose}`,
   async (t) => {
-    const fixture = shared.fixture!;
+    const fixture = fixtureNow();
     const { compose } = fixture;
     const file = (script: string): string =>
       `services:
@@ -197,7 +168,7 @@ composeTest(
     const later = await fixture.app("later", manifest, {
       files: { "compose.yaml": file("sleep 6; exit 7") },
     });
-    await started(fixture, later);
+    await startApp(fixture.compose, later);
     await eventually(() => assert.equal(compose.status("later")?.health, "unhealthy"), 20_000);
     t.like(compose.status("later"), { state: "RUNNING", exitCode: 7 });
     t.regex(compose.status("later")!.reason, /service "bad" ended with exit code 7/);

@@ -1,40 +1,18 @@
 /** What the engine may be told for whom (decisions 20, threats 32): every way to say it, read from the engine's own options. */
 import { join } from "node:path";
 import test from "ava";
-import { SvcError } from "../../src/errors.ts";
-import { createIdentities } from "../../src/identity/identity.ts";
-import type { Manifest } from "../../src/packages/manifest.ts";
-import { requireAllowed } from "../../src/runtimes/container-policy.ts";
 import { createClaims } from "../../src/runtimes/docker/create-claims.ts";
 import { isRoot, needsRoot } from "../support/daemon.ts";
-import { nobody, policyDirectory } from "./support/policy-app.ts";
+import { engineSocket, nobody, policyDirectory, type Permission } from "./support/policy-app.ts";
 
-type Permission = Manifest["permissions"][number];
 const rootTest = isRoot ? test : test.skip;
 const place = await policyDirectory();
-const identities = createIdentities();
-test.after.always(async () => {
-  await place[Symbol.asyncDispose]();
-  await identities[Symbol.asyncDispose]();
-});
+test.after.always(() => place[Symbol.asyncDispose]());
 
-const socket = "/srv/engine/docker.sock";
 const owner = `${nobody}:${nobody}`;
 
-async function verdict(options: object, ownerUid: number, permissions: Permission[] = []): Promise<string> {
-  const claims = createClaims(options);
-  try {
-    await requireAllowed(place.app(ownerUid, permissions), [claims], {
-      identity: await identities.as(nobody),
-      engineSockets: [socket],
-      unprivilegedPortStart: 1024,
-    });
-    return "allowed";
-  } catch (error) {
-    if (error instanceof SvcError && error.reason === "denied") return error.message;
-    throw error;
-  }
-}
+const verdict = (options: object, ownerUid: number, permissions: Permission[] = []): Promise<string> =>
+  place.verdict([createClaims(options)], ownerUid, permissions);
 
 const host = (options: object): object => ({ User: owner, HostConfig: options });
 const bind = (source: string, more: object = {}): object => ({
@@ -137,7 +115,7 @@ const refused: [name: string, permission: Permission, options: object][] = [
     host({ Binds: ["/run/docker.sock:/var/run/docker.sock:ro"] }),
   ],
   ["the engine's socket with dots", "engine_socket", host({ Binds: ["/srv/x/..//engine/./docker.sock:/s"] })],
-  ["this engine's socket", "engine_socket", host({ Mounts: [bind(socket)] })],
+  ["this engine's socket", "engine_socket", host({ Mounts: [bind(engineSocket)] })],
   ["the directory of the engine's socket", "engine_socket", host({ Mounts: [bind("/srv/engine/")] })],
   ["containerd's socket", "engine_socket", host({ Mounts: [bind("/run/containerd")] })],
   ["everything", "engine_socket", host({ Binds: ["/:/host:ro"] })],

@@ -2,50 +2,19 @@
 import assert from "node:assert/strict";
 import { readFile, stat } from "node:fs/promises";
 import { join } from "node:path";
-import test from "ava";
-import { SvcError } from "../../src/errors.ts";
-import type { RunnableApp } from "../../src/runtimes/runtime.ts";
-import { dockerTest, needsDocker, sharedEngine } from "../support/docker-test.ts";
-import { whyNoDocker } from "../support/docker.ts";
+import { dockerTest, needsDocker } from "../support/docker-test.ts";
 import { eventually } from "../support/eventually.ts";
 import { freePort } from "../support/packages.ts";
+import { failureOf, forever, sharedFixture, startApp } from "./support/container-tests.ts";
 import { DockerFixture, nobody } from "./support/docker-fixture.ts";
 
-const engineNow = sharedEngine();
-const shared: { fixture?: DockerFixture } = {};
-test.before(async () => {
-  if (whyNoDocker !== undefined) return;
-  const engine = engineNow();
-  shared.fixture = await DockerFixture.create(engine);
-  await engine.images.build("svc/web:1", {
-    cmd: ["/bin/httpd", "-f", "-p", "8080", "-h", "/www"],
-    files: { "www/index.html": "hello" },
-  });
-  await engine.images.build("svc/shell:1");
-});
-test.after.always(() => shared.fixture?.[Symbol.asyncDispose]());
+const fixtureNow = sharedFixture();
 
 const shell = (script: string, more = ""): string =>
   `docker: { image: "svc/shell:1", entrypoint: [/bin/sh, -c], command: [${JSON.stringify(script)}] }\n${more}`;
-const forever = "trap 'exit 0' TERM; while :; do sleep 3600 & wait; done";
-
-async function started(fixture: DockerFixture, app: RunnableApp): Promise<RunnableApp> {
-  await fixture.runtime.prepare(app, {});
-  await fixture.runtime.start(app);
-  return app;
-}
-
-async function failureOf(work: Promise<unknown>): Promise<SvcError> {
-  const error: unknown = await work.then(
-    () => undefined,
-    (reason: unknown) => reason,
-  );
-  assert.ok(error instanceof SvcError, String(error));
-  return error;
-}
 
 dockerTest(`an app answers on its port, is healthy, stops and goes${needsDocker}`, async (t) => {
-  const fixture = shared.fixture!;
+  const fixture = fixtureNow();
   const { runtime, engine } = fixture;
   const port = await freePort();
   const app = await fixture.app(
@@ -57,7 +26,7 @@ health: { http: { port: http } }
 limits: { memory: 64MiB, cpus: 0.5, open_files: 64 }`,
     { settings: { port } },
   );
-  await started(fixture, app);
+  await startApp(fixture.runtime, app);
   t.is(runtime.status("web")?.state, "RUNNING");
   await runtime.waitHealthy("web", 20_000);
   t.is(runtime.status("web")?.health, "healthy");
@@ -95,7 +64,7 @@ limits: { memory: 64MiB, cpus: 0.5, open_files: 64 }`,
 dockerTest(
   `volumes, data and the checkout are seen where the manifest says, as the owner${needsDocker}`,
   async (t) => {
-    const fixture = shared.fixture!;
+    const fixture = fixtureNow();
     const app = await fixture.app(
       "mounts",
       `docker:
@@ -108,7 +77,7 @@ volumes: [{ name: media, path: /srv/media }]
 settings: { properties: { greeting: { type: string, default: hello } } }`,
       { files: { file: "from the checkout" } },
     );
-    await started(fixture, app);
+    await startApp(fixture.runtime, app);
     const text = async (path: string): Promise<string> =>
       (await readFile(join(app.directory, path), "utf8")).trim();
     await eventually(async () => assert.equal(await text("volumes/srv/media/ro"), "no"));
@@ -123,7 +92,7 @@ settings: { properties: { greeting: { type: string, default: hello } } }`,
 dockerTest(
   `an app that ends at once has failed to start, with its code and last lines${needsDocker}`,
   async (t) => {
-    const fixture = shared.fixture!;
+    const fixture = fixtureNow();
     const app = await fixture.app("fails", shell("echo one; echo two >&2; exit 3"));
     await fixture.runtime.prepare(app, {});
     const error = await failureOf(fixture.runtime.start(app));
@@ -137,10 +106,10 @@ dockerTest(
 );
 
 dockerTest(`a port that is taken is why a start failed${needsDocker}`, async (t) => {
-  const fixture = shared.fixture!;
+  const fixture = fixtureNow();
   const port = await freePort();
   const manifest = shell(forever, `ports: [{ name: http, default: ${port} }]`);
-  const first = await started(fixture, await fixture.app("taken", manifest));
+  const first = await startApp(fixture.runtime, await fixture.app("taken", manifest));
   const second = await fixture.app("taken-2", manifest);
   await fixture.runtime.prepare(second, {});
   const error = await failureOf(fixture.runtime.start(second));
@@ -150,7 +119,7 @@ dockerTest(`a port that is taken is why a start failed${needsDocker}`, async (t)
 });
 
 dockerTest(`what the owner may not have is refused before anything is made${needsDocker}`, async (t) => {
-  const fixture = shared.fixture!;
+  const fixture = fixtureNow();
   const app = await fixture.app(
     "greedy",
     `docker: { image: "registry.invalid/x:1", privileged: true }\npermissions: [privileged]`,
@@ -162,13 +131,13 @@ dockerTest(`what the owner may not have is refused before anything is made${need
 dockerTest(
   `a crash, restarts by the engine, and giving up are seen within a second${needsDocker}`,
   async (t) => {
-    const fixture = shared.fixture!;
+    const fixture = fixtureNow();
     const { runtime } = fixture;
     const app = await fixture.app(
       "crash",
       shell("echo line; sleep 1; exit 7", "restart: { policy: on-failure, max_attempts: 1 }"),
     );
-    await started(fixture, app);
+    await startApp(fixture.runtime, app);
     const seen = new Set<string>();
     using _listening = runtime.onChange((id) => {
       if (id === "crash") seen.add(runtime.status("crash")!.state);
@@ -191,20 +160,23 @@ dockerTest(
 );
 
 dockerTest(`an app that ends well has stopped by itself${needsDocker}`, async (t) => {
-  const fixture = shared.fixture!;
-  const app = await started(fixture, await fixture.app("once", shell("sleep 1")));
+  const fixture = fixtureNow();
+  const app = await startApp(fixture.runtime, await fixture.app("once", shell("sleep 1")));
   await eventually(() => assert.equal(fixture.runtime.status("once")?.state, "STOPPED"));
   t.regex(fixture.runtime.status("once")!.reason, /exit code 0/);
   await fixture.runtime.remove(app);
 });
 
 dockerTest(`the engine runs a check that is a command, and says when it fails${needsDocker}`, async (t) => {
-  const fixture = shared.fixture!;
+  const fixture = fixtureNow();
   const health = "health: { exec: [/bin/test, -e, /tmp/ok], interval: 200ms, start_period: 1ms, retries: 2 }";
-  const well = await started(fixture, await fixture.app("well", shell(`touch /tmp/ok; ${forever}`, health)));
+  const well = await startApp(
+    fixture.runtime,
+    await fixture.app("well", shell(`touch /tmp/ok; ${forever}`, health)),
+  );
   await fixture.runtime.waitHealthy("well", 20_000);
   t.is(fixture.runtime.status("well")?.health, "healthy");
-  const ill = await started(fixture, await fixture.app("ill", shell(forever, health)));
+  const ill = await startApp(fixture.runtime, await fixture.app("ill", shell(forever, health)));
   const error = await failureOf(fixture.runtime.waitHealthy("ill", 20_000));
   t.is(error.reason, "start_failed");
   t.is(fixture.runtime.status("ill")?.health, "unhealthy");
@@ -212,10 +184,10 @@ dockerTest(`the engine runs a check that is a command, and says when it fails${n
 });
 
 dockerTest(`logs are read and followed, with time and stream${needsDocker}`, async (t) => {
-  const fixture = shared.fixture!;
+  const fixture = fixtureNow();
   const { runtime } = fixture;
   const script = `echo out; echo err >&2; i=0; while [ $i -lt 200 ]; do echo "n $i"; i=$((i+1)); sleep 0.1; done`;
-  const app = await started(fixture, await fixture.app("logs", shell(script)));
+  const app = await startApp(fixture.runtime, await fixture.app("logs", shell(script)));
   const { lines } = await runtime.logs(app, { tail: 100 });
   t.deepEqual(lines.find(({ text }) => text === "err")?.stream, "stderr");
   t.true(Math.abs(Date.now() - lines[0]!.timeMs) < 60_000);
@@ -235,7 +207,7 @@ dockerTest(`logs are read and followed, with time and stream${needsDocker}`, asy
 });
 
 dockerTest(`an image is built from the checkout, as its owner reads it${needsDocker}`, async (t) => {
-  const fixture = shared.fixture!;
+  const fixture = fixtureNow();
   const { runtime, engine } = fixture;
   const options = {
     files: {
@@ -286,7 +258,7 @@ dockerTest(`an image is built from the checkout, as its owner reads it${needsDoc
 dockerTest(
   `a build that fails says what it printed last, and a link leads nowhere${needsDocker}`,
   async (t) => {
-    const fixture = shared.fixture!;
+    const fixture = fixtureNow();
     const app = await fixture.app("broken", "docker: { build: {} }", {
       files: { Dockerfile: "FROM svc/shell:1\nRUN echo here it comes; exit 4\n" },
     });
@@ -305,9 +277,9 @@ dockerTest(
 );
 
 dockerTest(`what an app uses is measured, an app that does not run is not${needsDocker}`, async (t) => {
-  const fixture = shared.fixture!;
-  const busy = await started(
-    fixture,
+  const fixture = fixtureNow();
+  const busy = await startApp(
+    fixture.runtime,
     await fixture.app("busy", shell("while :; do :; done", "limits: { cpus: 0.5 }")),
   );
   const idle = await fixture.app("idle", shell(forever));
@@ -320,11 +292,11 @@ dockerTest(`what an app uses is measured, an app that does not run is not${needs
 });
 
 dockerTest(`a daemon that starts anew finds what runs and what ended${needsDocker}`, async (t) => {
-  const engine = engineNow();
+  const engine = fixtureNow().engine;
   const first = await DockerFixture.create(engine);
-  const runs = await started(first, await first.app("runs", shell(forever)));
-  const ends = await started(
-    first,
+  const runs = await startApp(first.runtime, await first.app("runs", shell(forever)));
+  const ends = await startApp(
+    first.runtime,
     await first.app("ends", shell("sleep 1; echo last; exit 5", "restart: { policy: never }")),
   );
   await first[Symbol.asyncDispose]();
@@ -351,10 +323,10 @@ dockerTest(`a daemon that starts anew finds what runs and what ended${needsDocke
 dockerTest(
   `a link put in the place of a mounted directory ends the container that follows it${needsDocker}`,
   async (t) => {
-    const fixture = shared.fixture!;
+    const fixture = fixtureNow();
     const { runtime, engine } = fixture;
-    const app = await started(
-      fixture,
+    const app = await startApp(
+      fixture.runtime,
       await fixture.app("swap", `${shell(forever)}\nvolumes: [{ name: media, path: /srv/media }]`),
     );
     const owner = await fixture.identities.as(nobody);
@@ -390,7 +362,7 @@ dockerTest(
 );
 
 dockerTest(`freshness and repull against a registry, and what is pinned${needsDocker}`, async (t) => {
-  const fixture = shared.fixture!;
+  const fixture = fixtureNow();
   const { runtime, engine } = fixture;
   const { host } = await engine.registry();
   const publish = async (tag: string, cmd: string): Promise<string> => {

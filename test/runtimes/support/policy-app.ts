@@ -1,15 +1,30 @@
-/** An app for the policy: its directory is real and belongs to nobody. */
+/** An app for the policy, whose directory is real and belongs to nobody, and what the policy says of it. */
 import { chown, mkdir, mkdtemp, rm, symlink, writeFile } from "node:fs/promises";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
+import { SvcError } from "../../../src/errors.ts";
+import { createIdentities, type Identity } from "../../../src/identity/identity.ts";
 import type { Manifest } from "../../../src/packages/manifest.ts";
+import { requireAllowed, type ContainerClaims } from "../../../src/runtimes/container-policy.ts";
 import type { RunnableApp } from "../../../src/runtimes/runtime.ts";
 
 export const nobody = 65534;
+/** Where the engine listens. */
+export const engineSocket = "/srv/engine/docker.sock";
+
+export type Permission = Manifest["permissions"][number];
 
 export interface PolicyDirectory extends AsyncDisposable {
   readonly dir: string;
-  app(ownerUid: number, permissions?: Manifest["permissions"]): RunnableApp;
+  /** Of whom the directory belongs to. */
+  identity(): Promise<Identity>;
+  app(ownerUid: number, permissions?: readonly Permission[]): RunnableApp;
+  /** `allowed`, or why not. */
+  verdict(
+    claims: readonly ContainerClaims[],
+    ownerUid: number,
+    permissions?: readonly Permission[],
+  ): Promise<string>;
 }
 
 /** Holds `repo/`, `volumes/media`, a file, and links that lead out: `repo/etc`, `volumes/out`, `repo/behind/…`. */
@@ -25,8 +40,11 @@ export async function policyDirectory(): Promise<PolicyDirectory> {
   await symlink("/etc", join(dir, "repo/etc"));
   await symlink("/etc", join(dir, "volumes/out"));
   await symlink("..", join(dir, "repo/behind"));
-  return {
+  const identities = createIdentities();
+  const identity = (): Promise<Identity> => identities.as(nobody);
+  const place: PolicyDirectory = {
     dir,
+    identity,
     app: (ownerUid, permissions = []) => ({
       id: "web",
       name: "Web",
@@ -36,10 +54,27 @@ export async function policyDirectory(): Promise<PolicyDirectory> {
       runDir: join(parent, "run"),
       version: "1.0.0",
       settings: {},
-      manifest: { ...manifest, permissions },
+      manifest: { ...manifest, permissions: [...permissions] },
     }),
-    [Symbol.asyncDispose]: () => rm(parent, { recursive: true }),
+    async verdict(claims, ownerUid, permissions) {
+      try {
+        await requireAllowed(place.app(ownerUid, permissions), claims, {
+          identity: await identity(),
+          engineSockets: [engineSocket],
+          unprivilegedPortStart: 1024,
+        });
+        return "allowed";
+      } catch (error) {
+        if (error instanceof SvcError && error.reason === "denied") return error.message;
+        throw error;
+      }
+    },
+    async [Symbol.asyncDispose]() {
+      await identities[Symbol.asyncDispose]();
+      await rm(parent, { recursive: true });
+    },
   };
+  return place;
 }
 
 const manifest: Manifest = {
