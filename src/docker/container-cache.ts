@@ -1,7 +1,7 @@
 /** All containers of the engine, kept right by its events. */
-import { SvcError } from "../errors.ts";
 import { mapBounded } from "../lib/map-bounded.ts";
 import { containerFacts, type ContainerFacts, type ContainerRecord } from "./container-record.ts";
+import { unlessGone } from "./engine-errors.ts";
 import type { DockerEngine } from "./engine.ts";
 import type { EngineEvent } from "./event-stream.ts";
 import { statusLine } from "./status-line.ts";
@@ -182,17 +182,14 @@ export class ContainerCache {
     };
   }
 
-  async #inspect(id: string, signal?: AbortSignal): Promise<ContainerFacts | undefined> {
-    try {
-      return await this.#options.engine.call(
+  #inspect(id: string, signal?: AbortSignal): Promise<ContainerFacts | undefined> {
+    return unlessGone(
+      this.#options.engine.call(
         "inspect a container",
         async (docker) => containerFacts(await docker.getContainer(id).inspect()),
         { signal },
-      );
-    } catch (error) {
-      if (error instanceof SvcError && error.code === "not_found") return undefined;
-      throw error;
-    }
+      ),
+    );
   }
 
   #put(all: readonly ContainerFacts[]): void {

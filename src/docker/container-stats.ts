@@ -1,8 +1,8 @@
 /** What containers use, all measured in one window. */
 import { setTimeout as wait } from "node:timers/promises";
-import { SvcError } from "../errors.ts";
 import { mapBounded } from "../lib/map-bounded.ts";
 import { CgroupReader } from "./cgroup-counters.ts";
+import { unlessGone } from "./engine-errors.ts";
 import type { DockerEngine } from "./engine.ts";
 import {
   engineCounters,
@@ -76,7 +76,7 @@ async function askPid(
   id: string,
   signal: AbortSignal | undefined,
 ): Promise<number | undefined> {
-  const pid = await unlessGone(
+  const pid = await unlessStopped(
     engine.call(
       "inspect a container",
       async (docker) => (await docker.getContainer(id).inspect()).State.Pid,
@@ -92,7 +92,7 @@ async function askCounters(
   id: string,
   signal: AbortSignal | undefined,
 ): Promise<ContainerCounters | undefined> {
-  const stats = await unlessGone(
+  const stats = await unlessStopped(
     engine.operate(
       "measure a container",
       (docker) => docker.getContainer(id).stats({ stream: false, "one-shot": true }),
@@ -102,12 +102,6 @@ async function askCounters(
   return stats && engineCounters(stats);
 }
 
-async function unlessGone<T>(answer: Promise<T>): Promise<T | undefined> {
-  try {
-    return await answer;
-  } catch (error) {
-    if (error instanceof SvcError && ["not_found", "failed_precondition"].includes(error.code))
-      return undefined;
-    throw error;
-  }
+function unlessStopped<T>(answer: Promise<T>): Promise<T | undefined> {
+  return unlessGone(answer, ["not_found", "failed_precondition"]);
 }

@@ -70,6 +70,19 @@ function refusal(error: EngineRefusal, what: string): SvcError {
   }
 }
 
+/** What the engine answers, but `undefined` where it refuses with one of `codes`: by default, when there is no such thing. */
+export async function unlessGone<T>(
+  answer: Promise<T>,
+  codes: readonly SvcError["code"][] = ["not_found"],
+): Promise<T | undefined> {
+  try {
+    return await answer;
+  } catch (error) {
+    if (error instanceof SvcError && codes.includes(error.code)) return undefined;
+    throw error;
+  }
+}
+
 const maxMessageLength = 1_000;
 
 /** The engine's words as one line of bounded length. */
