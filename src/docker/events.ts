@@ -36,6 +36,8 @@ export class EngineEvents implements AsyncDisposable {
   readonly #disposed = new AbortController();
   #following: Promise<void> | undefined;
   #retryNow = new AbortController();
+  /** Ends the connection. */
+  #lost = new AbortController();
   #error: SvcError | undefined = new SvcError(
     "unavailable",
     "unavailable",
@@ -153,8 +155,6 @@ export class EngineEvents implements AsyncDisposable {
       );
     }
   }
-
-  #lost = new AbortController();
 
   #win(lost: AbortController): void {
     this.#lost = lost;
