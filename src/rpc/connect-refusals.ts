@@ -4,7 +4,7 @@
  *
  * It calls bytes that are no message an internal error. They are the caller's mistake, and said as any other breach of the
  * contract. The one place where Connect shows such an error before it writes it down, the same for all of its protocols, is
- * the call's signal, which it aborts with it.
+ * the call's abort, which it calls with it.
  */
 import { Code, ConnectError, createContextKey } from "@connectrpc/connect";
 import type { HandlerContext } from "@connectrpc/connect";
@@ -15,29 +15,45 @@ import { errorOfAbort } from "./error-mapping.ts";
 /** What ends the watch of a call; {@link handOver} calls it. */
 const watchKey = createContextKey<(() => void) | undefined>(undefined, { description: "svc refusals" });
 
+/** What Connect passes to the gate: it ends the call by the same object. */
+type Abortable = HandlerContext & { abort: (reason?: unknown) => void };
+
 /**
  * Hears of an error of Connect's own that ends the call before its handler has it, and gives it words of ours.
  * @throws SvcError when the call is over already: its deadline may have been none at all
  */
 export function watchRefusals(context: HandlerContext, onRefused: (error: SvcError) => void): void {
   const { signal, values } = context;
-  const listen = (): void => {
-    const reason: unknown = signal.reason;
-    if (!(reason instanceof ConnectError)) return;
-    const error = unreadableError(reason);
-    if (error !== undefined || reason.code === Code.InvalidArgument) {
-      const { code, rawMessage, message, details } = connectErrorOf(error ?? svcErrorOf(reason));
-      Object.assign(reason, { code, rawMessage, message, details });
-    }
-    onRefused(error ?? svcErrorOf(reason));
-  };
   if (signal.aborted) {
     const error = errorOfAbort(signal.reason);
     onRefused(error);
     throw error;
   }
-  signal.addEventListener("abort", listen);
-  values.set(watchKey, () => signal.removeEventListener("abort", listen));
+  const onEnded = (): void => {
+    const reason: unknown = signal.reason;
+    if (reason instanceof ConnectError) onRefused(svcErrorOf(reason));
+  };
+  const controller = context as Abortable;
+  const { abort } = controller;
+  controller.abort = (reason) => {
+    if (reason instanceof ConnectError) reword(reason, signal);
+    abort(reason);
+  };
+  signal.addEventListener("abort", onEnded);
+  values.set(watchKey, () => {
+    controller.abort = abort;
+    signal.removeEventListener("abort", onEnded);
+  });
+}
+
+/** Makes an error of Connect's own, which it is about to write down, say what ours would. */
+function reword(error: ConnectError, signal: AbortSignal): void {
+  const unreadable = unreadableError(error);
+  if (unreadable === undefined && error.code !== Code.InvalidArgument) return;
+  // What arrives after the deadline is too late, whatever it is.
+  const told = signal.aborted ? errorOfAbort(signal.reason) : (unreadable ?? svcErrorOf(error));
+  const { code, rawMessage, message, details } = connectErrorOf(told);
+  Object.assign(error, { code, rawMessage, message, details });
 }
 
 /** The handler has the call: what becomes of it is the pipeline's to say. */

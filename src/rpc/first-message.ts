@@ -10,9 +10,13 @@ export interface FirstMessage {
   close(): void;
 }
 
-export async function peekFirst(stream: AsyncIterable<Message>): Promise<FirstMessage> {
+/** @throws the signal's reason when it aborts before: a sender that is not read any more may never say that it has gone */
+export async function peekFirst(stream: AsyncIterable<Message>, signal: AbortSignal): Promise<FirstMessage> {
   const iterator = stream[Symbol.asyncIterator]();
-  const head = await iterator.next();
+  const head = await untilAborted(iterator.next(), signal).catch((error: unknown) => {
+    void closeIterator(iterator);
+    throw error;
+  });
   let isFirst = true;
   const all: AsyncIterableIterator<Message> = {
     [Symbol.asyncIterator]: () => all,
@@ -40,4 +44,13 @@ export async function closeIterator(iterator: AsyncIterator<unknown> | undefined
   } catch {
     // Its call already has an answer.
   }
+}
+
+function untilAborted<T>(work: Promise<T>, signal: AbortSignal): Promise<T> {
+  return new Promise((resolve, reject) => {
+    const onAbort = (): void => reject(signal.reason as Error);
+    if (signal.aborted) onAbort();
+    signal.addEventListener("abort", onAbort);
+    work.then(resolve, reject).finally(() => signal.removeEventListener("abort", onAbort));
+  });
 }

@@ -136,7 +136,7 @@ export function createPipeline(options: PipelineOptions): Pipeline {
     const work = (async () => {
       checkAccess(method, entry.access, context.user);
       if (Symbol.asyncIterator in input) {
-        stream = await peekFirst(input);
+        stream = await peekFirst(input, context.signal);
         request = stream.first ?? create(method.input);
       } else {
         request = input;

@@ -12,7 +12,7 @@ import type { DescMethodUnary, Message } from "@bufbuild/protobuf";
 import { ConnectError } from "@connectrpc/connect";
 import { SvcError } from "../errors.ts";
 import { connectErrorOf } from "./connect-errors.ts";
-import { shownError } from "./error-mapping.ts";
+import { deadlineExceeded, shownError } from "./error-mapping.ts";
 import type { Pipeline } from "./pipeline.ts";
 import { PlainCall } from "./plain-call.ts";
 import { plainConnect, plainGrpc } from "./plain-protocols.ts";
@@ -102,6 +102,13 @@ export function createPlainUnary({ pipeline, maxMessageBytes, maxTimeoutMs }: Pl
       return;
     }
     const input = body.end === "whole" ? readMessage(protocol, method, body.chunks) : undefined;
+    if (input === undefined && (call.timeoutMs ?? 1) <= 0) {
+      // Connect would give it the whole time anew.
+      const error = deadlineExceeded();
+      pipeline.noteAnswer(method, call, error);
+      protocol.fail(response, call, connectErrorOf(error));
+      return;
+    }
     if (input === undefined) {
       replayBody(request, body);
       handOver();

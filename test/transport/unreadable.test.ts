@@ -1,7 +1,9 @@
 /** Bytes that are no message are the caller's mistake over every protocol, and such a call is on record like any other. */
+import assert from "node:assert/strict";
 import { request as httpRequest } from "node:http";
 import { connect as connectHttp2 } from "node:http2";
 import type { IncomingHttpHeaders } from "node:http2";
+import type { Writable } from "node:stream";
 import { buffer } from "node:stream/consumers";
 import test from "ava";
 import { ConnectError, Code } from "@connectrpc/connect";
@@ -24,24 +26,33 @@ async function post(
   path: string,
   sent: Record<string, string>,
   body: Buffer,
+  lastByteAfterMs = 0,
 ): Promise<Answer> {
+  const send = (stream: Writable): void => {
+    if (lastByteAfterMs === 0) {
+      stream.end(body);
+      return;
+    }
+    stream.write(body.subarray(0, -1));
+    setTimeout(() => stream.end(body.subarray(-1)), lastByteAfterMs);
+  };
   const headers = { authorization: `Bearer ${door.token}`, ...sent };
   if (http === "1.1") {
     return new Promise((resolve, reject) => {
-      httpRequest(`${door.url}${path}`, { method: "POST", headers, agent: false }, (response) => {
+      const options = { method: "POST", headers, agent: false };
+      const sending = httpRequest(`${door.url}${path}`, options, (response) => {
         void buffer(response).then((bytes) =>
           resolve({ status: response.statusCode ?? 0, headers: response.headers, body: bytes }),
         );
-      })
-        .on("error", reject)
-        .end(body);
+      });
+      send(sending.on("error", reject));
     });
   }
   const session = connectHttp2(door.url);
   const stream = session.request({ ":method": "POST", ":path": path, te: "trailers", ...headers });
   let received: IncomingHttpHeaders = {};
   const take = (more: IncomingHttpHeaders): void => void (received = { ...received, ...more });
-  stream.on("response", take).on("trailers", take).end(body);
+  send(stream.on("response", take).on("trailers", take));
   const bytes = await buffer(stream);
   session.close();
   return { status: Number(received[":status"]), headers: received, body: bytes };
@@ -67,6 +78,10 @@ function grpcError({ headers, body }: Answer): ConnectError | undefined {
     }
   }
   return findTrailerError(told);
+}
+
+function codeOf(error: ConnectError | undefined): string {
+  return error === undefined ? "ok" : codeToString(error.code);
 }
 
 const startApp = "/svc.v1.AppService/StartApp";
@@ -102,7 +117,7 @@ const ways: Readonly<Record<string, Way>> = {
           packing: "content-encoding",
           wrap: (data: Buffer) => data,
           errorOf: ({ status, body }: Answer) =>
-            status === 400
+            [400, 504].includes(status)
               ? errorFromJsonBytes(body, undefined, new ConnectError("no error", Code.Unknown))
               : new ConnectError(`status ${status}: ${body.toString()}`, Code.Unknown),
           paths: [startApp],
@@ -147,7 +162,7 @@ for (const [wayName, { http, type, packing, wrap, errorOf, paths }] of Object.en
       for (const path of paths) {
         const headers = { "content-type": type(codec), ...(isPacked && { [packing]: "gzip" }) };
         const error = errorOf(await post(door, http, path, headers, wrap(data, isPacked ? 1 : 0)));
-        t.is(error === undefined ? "ok" : codeToString(error.code), "invalid_argument", error?.message);
+        t.is(codeOf(error), "invalid_argument", error?.message);
         const [detail] = error?.findDetails(ErrorDetailSchema) ?? [];
         t.is(detail?.reason, "invalid_request", path);
         t.is(detail?.payload.case, "invalidRequest", path);
@@ -165,6 +180,24 @@ for (const [wayName, { http, type, packing, wrap, errorOf, paths }] of Object.en
       );
     });
   }
+}
+
+for (const [wayName, { http, type, packing, wrap, errorOf, paths }] of Object.entries(ways)) {
+  test(`${wayName}: what arrives after the deadline is too late, readable or not`, async (t) => {
+    await using door = await openDoor();
+    const deadline: Record<string, string> = wayName.startsWith("gRPC")
+      ? { "grpc-timeout": "30m" }
+      : { "connect-timeout-ms": "30" };
+    const calls = Object.values(bodies).flatMap((body) => paths.map((path) => ({ ...body, path })));
+    const codes = calls.map(async ({ codec, data, isPacked = false, path }) => {
+      const headers = { "content-type": type(codec), ...deadline, ...(isPacked && { [packing]: "gzip" }) };
+      const answer = await post(door, http, path, headers, wrap(data, isPacked ? 1 : 0), 500);
+      return `${path.slice(1)} ${codeOf(errorOf(answer))}`;
+    });
+    const expected = calls.map(({ path }) => `${path.slice(1)} deadline_exceeded`);
+    t.deepEqual(await Promise.all(codes), expected);
+    await eventually(() => assert.deepEqual(door.counts.toSorted(), expected.toSorted()));
+  });
 }
 
 test("a deadline of nothing has passed before a byte is read, readable or not", async (t) => {
