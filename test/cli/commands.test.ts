@@ -5,6 +5,7 @@ import { text } from "node:stream/consumers";
 import type { IncomingMessage } from "node:http";
 import { once } from "node:events";
 import { fileURLToPath } from "node:url";
+import { checkRun, type CommandCase } from "./support/command-case.ts";
 import { appOf, startFakeDaemon } from "./support/fake-daemon.ts";
 import { runSvc } from "./support/run-svc.ts";
 
@@ -13,13 +14,6 @@ const apps = [
   appOf({ id: "idle" }),
   appOf({ id: "slow" }),
 ];
-
-interface CommandCase {
-  args: string[];
-  exitCode?: number;
-  stdout?: RegExp;
-  stderr?: RegExp;
-}
 
 const cases: CommandCase[] = [
   { args: ["ls"], stdout: /^ID +NAME.*\nhello +Hello \\x1b\[31m +RUNNING[^]*\nidle[^]*\nslow/ },
@@ -53,7 +47,11 @@ const cases: CommandCase[] = [
   { args: ["app", "logs", "hello", "-n", "x"], exitCode: 2, stderr: /must be 0 to 100000/ },
   { args: ["app", "settings", "hello"], stdout: /port +8080 +8080 +Where it listens\ngreeting +hi +hello/ },
   { args: ["app", "settings", "hello", "greeting"], stdout: /^hi\n$/ },
-  { args: ["app", "settings", "hello", "nope"], exitCode: 3 },
+  {
+    args: ["app", "settings", "hello", "nope"],
+    exitCode: 3,
+    stderr: /see all with: svc app settings hello\n$/,
+  },
   {
     args: ["app", "settings", "set", "hello", "port=9090"],
     stdout: /port +9090/,
@@ -124,20 +122,18 @@ const cases: CommandCase[] = [
   { args: ["api", "AppService.InstallApp", "--describe"], stdout: /spec +string +yes/ },
   { args: ["start", "x"], exitCode: 2, stderr: /It is: svc app start/ },
   { args: ["ls", "--nope"], exitCode: 2, stderr: /^svc: unknown option '--nope'/ },
-  { args: ["ls", "--timeout", "0"], exitCode: 2 },
+  { args: ["ls", "--timeout", "0"], exitCode: 2, stderr: /more than 0 and at most 86400/ },
   { args: ["--version"], stdout: /^1\.2\.3\n$/ },
   { args: ["--help"], stdout: /Exit codes:[^]*130/ },
 ];
 
-for (const { args, exitCode = 0, stdout, stderr } of cases) {
+for (const expected of cases) {
+  const { args } = expected;
   test(`svc ${args.join(" ")}`, async (t) => {
     await using daemon = await startFakeDaemon(apps);
     const socket = args[0]?.startsWith("--") === true ? [] : ["--socket", daemon.socketPath];
     const run = await runSvc([...args, ...socket]);
-    t.is(run.exitCode, exitCode, run.stderr);
-    if (stdout !== undefined) t.regex(run.stdout, stdout);
-    if (stderr !== undefined) t.regex(run.stderr, stderr);
-    if (exitCode === 0 && stderr === undefined) t.is(run.stderr, "");
+    checkRun(t, run, expected);
   });
 }
 

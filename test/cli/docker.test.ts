@@ -1,6 +1,7 @@
 /** `svc docker` against a host in memory: what is sent, what is shown, how it ends. */
 import test from "ava";
 import { PassThrough } from "node:stream";
+import { checkRun, type CommandCase } from "./support/command-case.ts";
 import { startFakeDaemon } from "./support/fake-daemon.ts";
 import { runSvc } from "./support/run-svc.ts";
 import type { SvcOptions } from "./support/run-svc.ts";
@@ -8,13 +9,6 @@ import type { SvcOptions } from "./support/run-svc.ts";
 async function svc(args: readonly string[], options: SvcOptions = {}) {
   await using daemon = await startFakeDaemon();
   return await runSvc(["docker", ...args, "--socket", daemon.socketPath], options);
-}
-
-interface CommandCase {
-  args: string[];
-  exitCode?: number;
-  stdout?: RegExp;
-  stderr?: RegExp;
 }
 
 const cases: CommandCase[] = [
@@ -86,13 +80,11 @@ const cases: CommandCase[] = [
   { args: ["prune", "networks"], exitCode: 2, stderr: /Allowed choices are images, volumes, build-cache/ },
 ];
 
-for (const { args, exitCode = 0, stdout, stderr } of cases) {
+for (const expected of cases) {
+  const { args } = expected;
   test(`svc docker ${args.join(" ")}`, async (t) => {
     const run = await svc(args);
-    t.is(run.exitCode, exitCode, run.stderr);
-    if (stdout !== undefined) t.regex(run.stdout, stdout);
-    if (stderr === undefined) t.is(run.stderr, "");
-    else t.regex(run.stderr, stderr);
+    checkRun(t, run, expected);
   });
 }
 

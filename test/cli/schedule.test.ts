@@ -17,6 +17,7 @@ import { createPaint } from "../../src/cli/render/color.ts";
 import { formatTook, inLocalTime, inUtc, relativeTo } from "../../src/cli/render/instant.ts";
 import { actionText, jobColumns } from "../../src/cli/render/schedule-table.ts";
 import { renderTable } from "../../src/cli/render/table.ts";
+import { checkRun, type CommandCase } from "./support/command-case.ts";
 import { createFakePipeline, localUser, startFakeDaemon } from "./support/fake-daemon.ts";
 import { jobOf } from "./support/fake-schedules.ts";
 import type { FakeRun, FakeSchedules, JobFields } from "./support/fake-schedules.ts";
@@ -45,13 +46,6 @@ function schedules(runs: Record<string, FakeRun> = {}): FakeSchedules {
 async function svc(args: readonly string[], jobs = schedules(), options: SvcOptions = {}) {
   await using daemon = await startFakeDaemon([], jobs);
   return await runSvc(["schedule", ...args, "--socket", daemon.socketPath], options);
-}
-
-interface CommandCase {
-  args: string[];
-  exitCode?: number;
-  stdout?: RegExp;
-  stderr?: RegExp;
 }
 
 const cases: CommandCase[] = [
@@ -92,7 +86,7 @@ const cases: CommandCase[] = [
   { args: ["add", "hourly", "dance"], exitCode: 2, stderr: /Allowed choices are node_reboot/ },
   { args: ["add", "61 * * * *", "node_reboot"], exitCode: 2, stderr: /minute "61" must be 0 to 59/ },
   { args: ["add", "hourly", "node_reboot", "--timeout", "2h"], exitCode: 2, stderr: /such as 90s or 10m/ },
-  { args: ["add", "hourly", "node_reboot", "--timeout", "0"], exitCode: 2 },
+  { args: ["add", "hourly", "node_reboot", "--timeout", "0"], exitCode: 2, stderr: /from 1 to 3600 seconds/ },
   { args: ["add", "hourly", "node_reboot", "--retries", "11"], exitCode: 2, stderr: /must be 0 to 10/ },
   { args: ["add", "hourly", "node_reboot", "--catch-up", "all"], exitCode: 2, stderr: /none, latest/ },
   {
@@ -170,13 +164,11 @@ const cases: CommandCase[] = [
   { args: ["--help"], stdout: /Triggers: hourly, daily@HH:MM[^]*svc schedule add '\*\/5/ },
 ];
 
-for (const { args, exitCode = 0, stdout, stderr } of cases) {
+for (const expected of cases) {
+  const { args } = expected;
   test(`svc schedule ${args.join(" ")}`, async (t) => {
     const run = args[0] === "--help" ? await runSvc(["schedule", "--help"]) : await svc(args);
-    t.is(run.exitCode, exitCode, run.stderr);
-    if (stdout !== undefined) t.regex(run.stdout, stdout);
-    if (stderr !== undefined) t.regex(run.stderr, stderr);
-    if (exitCode === 0 && stderr === undefined) t.is(run.stderr, "");
+    checkRun(t, run, expected);
   });
 }
 

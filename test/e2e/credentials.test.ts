@@ -7,7 +7,7 @@ import { SourceService } from "../../gen/svc/v1/source_pb.ts";
 import { hasScript, needsScript, onTerminal } from "../cli/support/on-terminal.ts";
 import { protocols, startDaemon } from "../support/daemon.ts";
 import { errorOf } from "../support/errors.ts";
-import { startGitServer } from "../support/git-server.ts";
+import { askingFor, GitServer, redirectingTo } from "../support/git-server.ts";
 import { freePort, writeRepository } from "../support/packages.ts";
 
 const rootTest = process.getuid?.() === 0 ? test : test.skip;
@@ -49,9 +49,9 @@ for (const protocol of protocols) {
 test("an app is installed and upgraded from a host that asks for a password", async (t) => {
   await using daemon = await startDaemon();
   await writeRepository(join(daemon.dir, "private", "web"), await freePort(), [{ version: "1.0.0" }]);
-  await using forge = await startGitServer({ root: join(daemon.dir, "private"), login });
+  await using forge = await GitServer.start(join(daemon.dir, "private"), askingFor(login));
   const apps = daemon.client(AppService);
-  const spec = `http://${forge.host}/web/.git`;
+  const spec = `${forge.url}/web/.git`;
   const refused = await errorOf(apps.installApp({ spec }));
   t.like(refused, { code: "FailedPrecondition", reason: "git_failed" });
   t.regex(refused.message, /credential/);
@@ -68,10 +68,10 @@ test("an app is installed and upgraded from a host that asks for a password", as
 rootTest("a credential serves its owner alone (as root: two users are needed)", async (t) => {
   await using daemon = await startDaemon();
   await writeRepository(join(daemon.dir, "private", "web"), await freePort(), [{ version: "1.0.0" }]);
-  await using forge = await startGitServer({ root: join(daemon.dir, "private"), login });
+  await using forge = await GitServer.start(join(daemon.dir, "private"), askingFor(login));
   const given = { name: "forge", kind: "git", host: forge.host, username: "me", secret: password };
   await daemon.client(CredentialService).upsertCredential(given);
-  const spec = `http://${forge.host}/web/.git`;
+  const spec = `${forge.url}/web/.git`;
   t.is((await daemon.client(AppService).installApp({ spec })).id, "web");
   await using other = await daemon.as(nobody);
 
@@ -93,12 +93,10 @@ rootTest(
     await writeRepository(join(daemon.dir, "private", "index"), await freePort(), [
       { files: { "index.yaml": index } },
     ]);
-    await using forge = await startGitServer({ root: join(daemon.dir, "private"), login });
+    await using forge = await GitServer.start(join(daemon.dir, "private"), askingFor(login));
     const given = { name: "forge", kind: "git", host: forge.host, username: "me", secret: password };
     await daemon.client(CredentialService).upsertCredential(given);
-    await daemon
-      .client(SourceService)
-      .upsertSource({ name: "private", url: `http://${forge.host}/index/.git` });
+    await daemon.client(SourceService).upsertSource({ name: "private", url: `${forge.url}/index/.git` });
     const unknown = { spec: "private/no-such-project" };
     t.like(await errorOf(daemon.client(AppService).installApp(unknown)), { code: "NotFound" });
     await using other = await daemon.as(nobody);
@@ -110,16 +108,12 @@ rootTest(
 test("a host that redirects does not get the password shown elsewhere", async (t) => {
   await using daemon = await startDaemon();
   await writeRepository(join(daemon.dir, "lure", "web"), await freePort(), [{ version: "1.0.0" }]);
-  await using thief = await startGitServer({ root: join(daemon.dir, "lure") });
-  await using forge = await startGitServer({
-    root: daemon.dir,
-    login,
-    redirectTo: `http://${thief.host}`,
-  });
+  await using thief = await GitServer.start(join(daemon.dir, "lure"));
+  await using forge = await GitServer.start(daemon.dir, redirectingTo(thief.url));
   const given = { name: "forge", kind: "git", host: forge.host, username: "me", secret: password };
   await daemon.client(CredentialService).upsertCredential(given);
 
-  t.like(await errorOf(daemon.client(AppService).installApp({ spec: `http://${forge.host}/web/.git` })), {
+  t.like(await errorOf(daemon.client(AppService).installApp({ spec: `${forge.url}/web/.git` })), {
     reason: "git_failed",
   });
 

@@ -7,7 +7,7 @@ import test from "ava";
 import type { ExecutionContext } from "ava";
 import { SvcError } from "../../src/errors.ts";
 import type { ErrorCode } from "../../src/errors.ts";
-import { GitServer } from "./support/git-server.ts";
+import { GitServer } from "../support/git-server.ts";
 import { minimalManifest, TestRepository } from "./support/repository.ts";
 import { World } from "./support/world.ts";
 

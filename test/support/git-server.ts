@@ -1,90 +1,116 @@
-/** A git host on a loopback port that may ask for a password: `git http-backend` behind node:http. */
-import { spawn } from "node:child_process";
-import { once } from "node:events";
-import { createServer, type IncomingMessage, type ServerResponse } from "node:http";
+/** A git host on a loopback port: `git http-backend` (smart HTTP) behind node:http. */
+import { execFile, spawn } from "node:child_process";
+import { createServer } from "node:http";
+import type { IncomingMessage, Server, ServerResponse } from "node:http";
 import type { AddressInfo } from "node:net";
+import { once } from "node:events";
+import { promisify } from "node:util";
 
-export interface GitServer extends AsyncDisposable {
+/** Answers a request itself, or leaves it to git with `false`. */
+export type Override = (request: IncomingMessage, response: ServerResponse) => boolean;
+
+/** Serves every repository below `root` at `/<name>`; `override` may answer a request itself. */
+export class GitServer implements AsyncDisposable {
+  /** The URLs that were asked for, in order. */
+  readonly requests: string[] = [];
+  /** The Authorization headers that came with them; empty for a request without one. */
+  readonly shown: string[] = [];
+  override: Override = () => false;
+  readonly #server: Server;
+
+  private constructor(server: Server) {
+    this.#server = server;
+  }
+
+  static async start(root: string, override?: Override): Promise<GitServer> {
+    const { stdout } = await promisify(execFile)("git", ["--exec-path"]);
+    const backend = `${stdout.trim()}/git-http-backend`;
+    const server = createServer();
+    const started = new GitServer(server);
+    if (override !== undefined) started.override = override;
+    server.on("request", (request: IncomingMessage, response: ServerResponse) => {
+      started.requests.push(request.url ?? "");
+      started.shown.push(request.headers.authorization ?? "");
+      if (!started.override(request, response)) serve(backend, root, request, response);
+    });
+    server.listen(0, "127.0.0.1");
+    await once(server, "listening");
+    return started;
+  }
+
   /** `127.0.0.1:port`. */
-  readonly host: string;
-  /** The Authorization headers that came, in order; empty for a request without one. */
-  readonly shown: string[];
+  get host(): string {
+    return `127.0.0.1:${(this.#server.address() as AddressInfo).port}`;
+  }
+
+  get url(): string {
+    return `http://${this.host}`;
+  }
+
+  async [Symbol.asyncDispose](): Promise<void> {
+    this.#server.closeAllConnections();
+    this.#server.close();
+    await once(this.#server, "close");
+  }
 }
 
-export interface GitServerOptions {
-  /** Directory of the repositories. */
-  root: string;
-  /** Nobody is asked without. */
-  login?: { username: string; password: string };
-  /** Sends everybody there instead. */
-  redirectTo?: string;
+/** Nobody is served without. */
+export function askingFor({ username, password }: { username: string; password: string }): Override {
+  const expected = `Basic ${Buffer.from(`${username}:${password}`).toString("base64")}`;
+  return ({ headers }, response) => {
+    if (headers.authorization === expected) return false;
+    response.writeHead(401, { "www-authenticate": 'Basic realm="git"' }).end();
+    return true;
+  };
 }
 
-export async function startGitServer(options: GitServerOptions): Promise<GitServer> {
-  const shown: string[] = [];
-  const { root, login, redirectTo } = options;
-  const expected = login && `Basic ${Buffer.from(`${login.username}:${login.password}`).toString("base64")}`;
-  const server = createServer((request, response) => {
-    shown.push(request.headers.authorization ?? "");
-    if (redirectTo !== undefined) {
-      response.writeHead(302, { location: `${redirectTo}${request.url ?? ""}` }).end();
-    } else if (expected !== undefined && request.headers.authorization !== expected) {
-      response.writeHead(401, { "www-authenticate": 'Basic realm="git"' }).end();
-    } else {
-      serve(root, request, response);
-    }
-  });
-  server.listen(0, "127.0.0.1");
-  await once(server, "listening");
-  return {
-    host: `127.0.0.1:${(server.address() as AddressInfo).port}`,
-    shown,
-    async [Symbol.asyncDispose]() {
-      server.closeAllConnections();
-      server.close();
-      await once(server, "close");
-    },
+/** Sends everybody there instead. */
+export function redirectingTo(url: string): Override {
+  return (request, response) => {
+    response.writeHead(302, { location: `${url}${request.url ?? ""}` }).end();
+    return true;
   };
 }
 
 /** One request by CGI (RFC 3875), as git-http-backend(1) wants it. */
-function serve(root: string, request: IncomingMessage, response: ServerResponse): void {
-  const [path = "", query = ""] = (request.url ?? "").split("?");
-  const backend = spawn("git", ["http-backend"], {
+function serve(backend: string, root: string, request: IncomingMessage, response: ServerResponse): void {
+  const { pathname, search } = new URL(request.url ?? "/", "http://localhost");
+  const child = spawn(backend, [], {
     env: {
-      PATH: "/usr/local/bin:/usr/bin:/bin",
+      PATH: process.env["PATH"] ?? "",
       GIT_PROJECT_ROOT: root,
       GIT_HTTP_EXPORT_ALL: "1",
       GIT_CONFIG_COUNT: "1",
       GIT_CONFIG_KEY_0: "safe.directory",
       GIT_CONFIG_VALUE_0: "*",
       REQUEST_METHOD: request.method ?? "GET",
-      PATH_INFO: path,
-      QUERY_STRING: query,
+      PATH_INFO: pathname,
+      QUERY_STRING: search.slice(1),
       CONTENT_TYPE: request.headers["content-type"] ?? "",
-      REMOTE_USER: "someone",
-      ...(request.headers["content-encoding"] !== undefined && {
-        HTTP_CONTENT_ENCODING: request.headers["content-encoding"],
-      }),
-      ...(request.headers["git-protocol"] !== undefined && {
-        GIT_PROTOCOL: String(request.headers["git-protocol"]),
-      }),
+      HTTP_CONTENT_ENCODING: request.headers["content-encoding"] ?? "",
+      GIT_PROTOCOL: String(request.headers["git-protocol"] ?? ""),
+      REMOTE_ADDR: "127.0.0.1",
     },
-    stdio: ["pipe", "pipe", "inherit"],
+    stdio: ["pipe", "pipe", "ignore"],
   });
-  request.pipe(backend.stdin);
-  backend.stdin.on("error", () => undefined);
-  const chunks: Buffer[] = [];
-  backend.stdout.on("data", (chunk: Buffer) => chunks.push(chunk));
-  backend.once("close", () => {
-    const output = Buffer.concat(chunks);
-    const end = output.indexOf("\r\n\r\n");
-    const headers = output.subarray(0, end).toString().split("\r\n");
-    for (const line of headers) {
-      const [name = "", value = ""] = line.split(": ");
-      if (name === "Status") response.statusCode = Number.parseInt(value, 10);
+  request.pipe(child.stdin);
+  child.stdin.on("error", () => undefined);
+  response.on("close", () => child.kill());
+  let head = Buffer.alloc(0);
+  const onHead = (chunk: Buffer): void => {
+    head = Buffer.concat([head, chunk]);
+    const end = head.indexOf("\r\n\r\n");
+    if (end === -1) return;
+    child.stdout.off("data", onHead);
+    let status = 200;
+    for (const line of head.subarray(0, end).toString().split("\r\n")) {
+      const [name = "", value = ""] = line.split(/: (.*)/);
+      if (name.toLowerCase() === "status") status = Number.parseInt(value, 10);
       else response.setHeader(name, value);
     }
-    response.end(output.subarray(end + 4));
-  });
+    response.writeHead(status);
+    response.write(head.subarray(end + 4));
+    child.stdout.pipe(response);
+  };
+  child.stdout.on("data", onHead);
 }

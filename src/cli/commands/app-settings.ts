@@ -1,9 +1,9 @@
 /** `svc app settings`: what a package lets one choose. */
 import type { Command } from "commander";
+import { notFound } from "../../errors.ts";
 import { parseAssignments } from "../assignments.ts";
 import type { CommandContext } from "../context.ts";
-import { UsageError } from "../failure.ts";
-import { SvcError } from "../../errors.ts";
+import { AdvisedError, UsageError } from "../failure.ts";
 import type { RunCommand } from "../program.ts";
 import { escapeControls } from "../render/escape.ts";
 import { calls } from "../transport/calls.ts";
@@ -42,11 +42,8 @@ async function showSettings(context: CommandContext, id: string, key: string | u
   if (key === undefined) return printSettings(context, id, settings);
   const value = settings.values?.[key];
   if (value === undefined) {
-    throw new SvcError(
-      "not_found",
-      "not_found",
-      `${id} has no value for "${key}"; see all with: svc app settings ${id}`,
-    );
+    const message = `${id} has no value for "${key}"; see all with: svc app settings ${id}`;
+    throw new AdvisedError(notFound("setting", key), message);
   }
   return context.json
     ? context.printJson(value)
