@@ -1,11 +1,10 @@
 /** Apps that are compose projects, on the host's engine. */
 import { relative } from "node:path";
-import { appLabels, madeForFilter } from "../../docker/attribution.ts";
+import { madeForFilter } from "../../docker/attribution.ts";
 import type { DiskMeter } from "../../docker/disk-usage.ts";
 import type { Identities } from "../../identity/identity.ts";
 import { ContainerRuntime, type ContainerRuntimeOptions } from "../container-runtime.ts";
 import { AppImages, type CredentialsOf } from "../docker/app-images.ts";
-import { buildImage } from "../docker/image-build.ts";
 import type { ImageRuntime, LogChunk, RunnableApp, RuntimeLimit, RuntimeWork } from "../runtime.ts";
 import { ComposeCommand } from "./compose-command.ts";
 import type { RunnableProject } from "./compose-document.ts";
@@ -58,17 +57,9 @@ export class ComposeRuntime extends ContainerRuntime {
   }
 
   async #build(app: RunnableApp, { builds }: RunnableProject, work: RuntimeWork): Promise<void> {
-    const { engine, identities, storeId } = this.#options;
-    for (const { service, context, dockerfile, target, args } of builds) {
-      await buildImage(engine, {
-        ...work,
-        identity: await identities.as(app.uid),
-        root: app.directory,
-        context: relative(app.directory, context),
-        ...{ dockerfile, target, args },
-        tag: this.#images.builtTag(app, service),
-        labels: appLabels(app.id, storeId),
-      });
+    for (const { service, ...source } of builds) {
+      const context = relative(app.directory, source.context);
+      await this.#images.build(app, { ...source, context }, work, service);
     }
   }
 

@@ -2,6 +2,7 @@
 import { createHash } from "node:crypto";
 import type { ImageInspectInfo } from "dockerode";
 import { appLabels, madeForFilter } from "../../docker/attribution.ts";
+import { unlessGone } from "../../docker/engine-errors.ts";
 import type { DockerEngine } from "../../docker/engine.ts";
 import { parseImageReference } from "../../docker/image-reference.ts";
 import type { RegistryCredentials } from "../../docker/registry-auth.ts";
@@ -10,7 +11,7 @@ import type { Identities } from "../../identity/identity.ts";
 import type { DockerRuntime } from "../../packages/manifest.ts";
 import { appTree } from "../app-tree.ts";
 import type { RunnableApp, RuntimeWork } from "../runtime.ts";
-import { buildImage } from "./image-build.ts";
+import { buildImage, type BuildOptions } from "./image-build.ts";
 import { digestOf, localDigests } from "./image-digests.ts";
 import { pullImage } from "./image-pull.ts";
 
@@ -46,17 +47,14 @@ export class AppImages {
     return this.inspect(this.reference(app), signal);
   }
 
-  async inspect(reference: string, signal?: AbortSignal): Promise<ImageInspectInfo | undefined> {
-    try {
-      return await this.#options.engine.call(
+  inspect(reference: string, signal?: AbortSignal): Promise<ImageInspectInfo | undefined> {
+    return unlessGone(
+      this.#options.engine.call(
         `inspect the image ${reference}`,
         (docker) => docker.getImage(reference).inspect(),
         { signal },
-      );
-    } catch (error) {
-      if (error instanceof SvcError && error.code === "not_found") return undefined;
-      throw error;
-    }
+      ),
+    );
   }
 
   /**
@@ -65,22 +63,34 @@ export class AppImages {
    * @throws SvcError `build_failed`, `denied`, what {@link pullImage} throws
    */
   async provide(app: RunnableApp, work: RuntimeWork): Promise<void> {
-    const { engine, identities, storeId } = this.#options;
     const { image, build } = dockerRuntime(app);
     if (image !== undefined) {
       requireForeign(image);
       if ((await this.local(app, work.signal)) === undefined) await this.pull(app.ownerUid, image, work);
       return;
     }
+    const { context = ".", dockerfile = "Dockerfile", target, args = {} } = build ?? {};
+    await this.build(app, { context: `${appTree.repo}/${context}`, dockerfile, target, args }, work);
+  }
+
+  /**
+   * Builds an image from the app's directory, with its owner's identity.
+   * @param part of an app of several images
+   * @throws SvcError what {@link buildImage} throws
+   */
+  async build(
+    app: RunnableApp,
+    source: Pick<BuildOptions, "context" | "dockerfile" | "target" | "args">,
+    work: RuntimeWork,
+    part?: string,
+  ): Promise<void> {
+    const { engine, identities, storeId } = this.#options;
     await buildImage(engine, {
       ...work,
+      ...source,
       identity: await identities.as(app.uid),
       root: app.directory,
-      context: `${appTree.repo}/${build?.context ?? "."}`,
-      dockerfile: build?.dockerfile ?? "Dockerfile",
-      target: build?.target,
-      args: build?.args ?? {},
-      tag: this.builtTag(app),
+      tag: this.builtTag(app, part),
       labels: appLabels(app.id, storeId),
     });
   }
