@@ -72,7 +72,7 @@ interface Step {
 const tour: readonly Step[] = [
   {
     line: "ps",
-    out: /\n[0-9a-f]{12} +shop-db-1 +example\/db:1 +Up [^\n]+ shop\n[0-9a-f]{12} +svc-site-\S+ [^\n]+ site\n$/,
+    out: /\n[0-9a-f]{12} +shop-db-1 +example\/db:1 +Up [^\n]+ shop\n[0-9a-f]{12} +svc-site-\S+ +example\/site:1 +[^\n]+ site\n$/,
   },
   { line: "stats", out: /^NAME +CPU +MEMORY[^]*\nshop-db-1 +\d+\.\d% / },
   { line: "images", out: /\nexample\/site:1 +[^\n]+ the installed app "site" runs it\n/ },
