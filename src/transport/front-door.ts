@@ -18,7 +18,7 @@ import { anonymous } from "../rpc/user-context.ts";
 import type { AnswerNotes } from "./answer-notes.ts";
 import type { FailureThrottle } from "./failure-throttle.ts";
 import type { HostCheck } from "./host-check.ts";
-import { disconnectAfter, hostOf, pathOf } from "./http.ts";
+import { breakOff, disconnectAfter, hostOf, pathOf } from "./http.ts";
 import type { Callers, HttpRequest, HttpResponse } from "./http.ts";
 import type { IdentityResolver, Origin } from "./identity.ts";
 import type { TransportLimits } from "./limits.ts";
@@ -261,7 +261,7 @@ function headerOf(request: HttpRequest, name: string): string | undefined {
 /** A call that is no upload has its whole body within the time, or its connection goes. */
 function boundBody(request: HttpRequest, timeoutMs: number): void {
   if (request.readableEnded) return;
-  const timer = setTimeout(() => request.destroy(), timeoutMs);
+  const timer = setTimeout(breakOff, timeoutMs, request);
   const clear = (): void => clearTimeout(timer);
   request.once("end", clear).once("close", clear);
 }

@@ -1,5 +1,6 @@
 /** What an HTTP/1.1 and an HTTP/2 request have in common for those who answer it. */
 import type { IncomingMessage, ServerResponse } from "node:http";
+import { constants } from "node:http2";
 import type { Http2ServerRequest, Http2ServerResponse } from "node:http2";
 import type { UserContext } from "../rpc/user-context.ts";
 
@@ -41,6 +42,12 @@ export function pathOf(request: HttpRequest): string {
 export function hostOf(request: HttpRequest): string | undefined {
   const { ":authority": authority, host } = request.headers;
   return typeof authority === "string" ? authority : host;
+}
+
+/** Gives a request up: its connection goes (HTTP/1.1), or its stream (HTTP/2), of which the request is a mere view. */
+export function breakOff(request: HttpRequest): void {
+  if ("stream" in request) request.stream.close(constants.NGHTTP2_CANCEL);
+  else request.destroy();
 }
 
 /** Ends the connection of a request as soon as it is answered. */

@@ -108,6 +108,11 @@ const answerSentCheckMs = 5;
 function stopUpload(stream: ServerHttp2Stream): void {
   if (stream.destroyed || stream.readableEnded) return;
   // Node says nothing when the trailers, which follow "finish", are out; a reset before them takes the answer along.
-  if (stream.state.localClose === 1) stream.close(constants.NGHTTP2_NO_ERROR);
-  else setTimeout(stopUpload, answerSentCheckMs, stream);
+  if (!stream.closed && stream.state.localClose !== 1) {
+    setTimeout(stopUpload, answerSentCheckMs, stream);
+    return;
+  }
+  stream.close(constants.NGHTTP2_NO_ERROR);
+  // What came of the body and nobody reads would keep the stream, and with it the session, for ever.
+  stream.destroy();
 }

@@ -73,3 +73,43 @@ for (const type of ["application/grpc", "application/connect+proto"]) {
     session.close();
   });
 }
+
+const startApp = "/svc.v1.AppService/StartApp";
+const refused = {
+  "a stranger's body": { path: "/v1/apps/x/start", type: "application/json", isKnown: false },
+  "a body of the wrong type": { path: "/v1/apps/x/start", type: "text/plain", isKnown: true },
+  "a body that is too large": { path: "/v1/apps/x/start", type: "application/json", isKnown: true },
+  "a message that is too large for Connect": { path: startApp, type: "application/json", isKnown: true },
+  "a message that is too large for gRPC": { path: startApp, type: "application/grpc", isKnown: true },
+} as const;
+
+for (const [name, { path, type, isKnown }] of Object.entries(refused)) {
+  for (const isWhole of [true, false]) {
+    test(`HTTP/2: of ${name}, ${isWhole ? "" : "not "}sent to its end, nothing stays`, async (t) => {
+      t.timeout(10_000);
+      await using door = await openDoor({
+        limits: { idleTimeoutMs: 300, maxBodyBytes: 1024, maxMessageBytes: 1024 },
+      });
+      const session = connectHttp2(door.url);
+      const ended = once(session, "close");
+      const stream = session.request({
+        ":method": "POST",
+        ":path": path,
+        "content-type": type,
+        te: "trailers",
+        ...(isKnown && { authorization: `Bearer ${door.token}` }),
+      });
+      const closed = once(stream.resume(), "close");
+      // More than the window of a stream.
+      stream.write(Buffer.alloc(400_000, "A"));
+      if (isWhole) stream.end();
+      await closed;
+      t.is(stream.rstCode, 0);
+      // It has no stream any more.
+      await ended;
+      const startMs = performance.now();
+      await door.listeners.stop();
+      t.true(performance.now() - startMs < 3_000, "nobody is waited for");
+    });
+  }
+}

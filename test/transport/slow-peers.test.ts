@@ -1,0 +1,173 @@
+/** Peers that stop in the middle of what they send, or of what they should read, hold nothing for long (T 16). */
+import { connect as connectHttp2 } from "node:http2";
+import type { ClientHttp2Session, OutgoingHttpHeaders } from "node:http2";
+import { connect } from "node:net";
+import type { Socket } from "node:net";
+import test from "ava";
+import { openDoor } from "./support/door.ts";
+import type { Door } from "./support/door.ts";
+import type { FakeHandlers } from "./support/fake-services.ts";
+
+/** Far below the defaults, far above what a busy machine takes. */
+const mostMs = 10_000;
+const logLines = "/svc.v1.AppService/StreamAppLogs";
+
+/** Begins a request over HTTP/1.1, of which `body` is all that ever comes. */
+function beginHttp1(door: Door, line: string, headers: string, body: Buffer): Socket {
+  const socket = connect(door.port, "127.0.0.1");
+  socket.on("error", () => undefined);
+  socket.write(
+    `${line} HTTP/1.1\r\nHost: localhost\r\nAuthorization: Bearer ${door.token}\r\n${headers}\r\n\r\n`,
+  );
+  socket.write(body);
+  return socket;
+}
+
+function beginHttp2(door: Door): ClientHttp2Session {
+  const session = connectHttp2(door.url);
+  session.on("error", () => undefined);
+  return session;
+}
+
+function requestOver(session: ClientHttp2Session, door: Door, headers: OutgoingHttpHeaders) {
+  const stream = session.request({ ":method": "POST", authorization: `Bearer ${door.token}`, ...headers });
+  stream.on("error", () => undefined);
+  return stream;
+}
+
+function closed(connection: NodeJS.EventEmitter): Promise<void> {
+  return new Promise((resolve) => connection.once("close", () => resolve()));
+}
+
+const envelope = Buffer.concat([Buffer.from([0, 0, 0, 0, 10]), Buffer.from('{"id":"x"}')]);
+
+const bodies = {
+  Connect: { path: "/svc.v1.AppService/StartApp", type: "application/json" },
+  gRPC: { path: "/svc.v1.AppService/StartApp", type: "application/grpc" },
+  REST: { path: "/v1/apps/x/start", type: "application/json" },
+} as const;
+
+for (const [protocol, { path, type }] of Object.entries(bodies)) {
+  const limits = { requestTimeoutMs: 300 };
+  if (protocol !== "gRPC") {
+    test(`HTTP/1.1, ${protocol}: a body that drips costs its connection`, async (t) => {
+      t.timeout(mostMs);
+      await using door = await openDoor({ limits });
+      const headers = `Content-Type: ${type}\r\nContent-Length: 1000000`;
+      const socket = beginHttp1(door, `POST ${path}`, headers, Buffer.from("{")).resume();
+      const drip = setInterval(() => socket.write(" "), 20);
+      await closed(socket);
+      clearInterval(drip);
+      t.pass();
+    });
+  }
+
+  test(`HTTP/2, ${protocol}: a body that drips costs its stream`, async (t) => {
+    t.timeout(mostMs);
+    await using door = await openDoor({ limits });
+    const session = beginHttp2(door);
+    const stream = requestOver(session, door, { ":path": path, "content-type": type, te: "trailers" });
+    const drip = setInterval(() => stream.writable && stream.write("\0"), 20);
+    await closed(stream.resume());
+    clearInterval(drip);
+    session.destroy();
+    t.pass();
+  });
+}
+
+test("a body that is declared too large is refused before it comes", async (t) => {
+  t.timeout(mostMs);
+  await using door = await openDoor({ limits: { requestTimeoutMs: 60_000 } });
+  const headers = "Content-Type: application/json\r\nContent-Length: 1048577";
+  const socket = beginHttp1(door, "POST /v1/apps", headers, Buffer.from("{"));
+  const answer = await new Promise<string>((resolve) =>
+    socket.once("data", (chunk) => resolve(String(chunk))),
+  );
+  t.regex(answer, /^HTTP\/1\.1 413 /);
+  socket.destroy();
+});
+
+test("a session without a call is ended, however often it pings", async (t) => {
+  t.timeout(mostMs);
+  await using door = await openDoor({ limits: { idleTimeoutMs: 300, headersTimeoutMs: 60_000 } });
+  const session = beginHttp2(door);
+  const stream = requestOver(session, door, { ":method": "GET", ":path": "/v1/status" });
+  await closed(stream.resume());
+  const pings = setInterval(() => session.destroyed || session.ping(() => undefined), 20);
+  await closed(session);
+  clearInterval(pings);
+  t.pass();
+});
+
+/** Handlers that tell when they have been left. */
+function watched(): { handlers: FakeHandlers; left: Promise<void> } {
+  const { promise, resolve } = Promise.withResolvers<undefined>();
+  const handlers: FakeHandlers = {
+    app: {
+      async *streamAppLogs() {
+        try {
+          for (;;) {
+            await Promise.resolve();
+            yield { lines: [{ text: "x".repeat(65_536) }] };
+          }
+        } finally {
+          resolve(undefined);
+        }
+      },
+    },
+    file: {
+      async writeFile(requests) {
+        try {
+          for await (const _piece of requests);
+        } finally {
+          resolve(undefined);
+        }
+        return {};
+      },
+    },
+  };
+  return { handlers, left: promise };
+}
+
+const idle = {
+  idleTimeoutMs: 300,
+  requestTimeoutMs: 60_000,
+  headersTimeoutMs: 60_000,
+  keepAliveTimeoutMs: 60_000,
+};
+
+for (const [what, begin] of Object.entries({
+  "HTTP/1.1: an upload that stops": (door: Door) =>
+    beginHttp1(
+      door,
+      "PUT /v1/files/content?path=/tmp&name=x",
+      "Content-Length: 1000000",
+      Buffer.from("some"),
+    ),
+  "HTTP/1.1: an answer that nobody reads": (door: Door) => {
+    const headers = `Content-Type: application/connect+json\r\nContent-Length: ${envelope.length}`;
+    return beginHttp1(door, `POST ${logLines}`, headers, envelope).pause();
+  },
+  "HTTP/2: an upload that stops": (door: Door) => {
+    const session = beginHttp2(door);
+    const path = "/v1/files/content?path=/tmp&name=x";
+    requestOver(session, door, { ":method": "PUT", ":path": path }).write("some");
+    return session;
+  },
+  "HTTP/2: an answer that nobody reads": (door: Door) => {
+    const session = beginHttp2(door);
+    const headers = { ":path": logLines, "content-type": "application/connect+json" };
+    requestOver(session, door, headers).pause().end(envelope);
+    return session;
+  },
+})) {
+  test(`${what} is left after the idle time`, async (t) => {
+    t.timeout(mostMs);
+    const { handlers, left } = watched();
+    await using door = await openDoor({ handlers, limits: idle });
+    const connection = begin(door);
+    await left;
+    connection.destroy();
+    t.pass();
+  });
+}
