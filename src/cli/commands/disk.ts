@@ -2,7 +2,7 @@
 import type { Command } from "commander";
 import type { CommandContext } from "../context.ts";
 import type { RunCommand } from "../program.ts";
-import { formatBytes, formatPercent } from "../render/units.ts";
+import { formatBytes, formatMeasured, formatPercent } from "../render/units.ts";
 import { calls } from "../transport/calls.ts";
 import type { AppDisk } from "../transport/calls.ts";
 
@@ -47,7 +47,7 @@ function printTable(context: CommandContext, apps: readonly AppDisk[]): Promise<
       { title: "ID", value: (app) => app.id, shrinkTo: 12 },
       {
         title: "IMAGE",
-        value: (app) => (app.image_bytes === undefined ? "-" : formatBytes(app.image_bytes)),
+        value: (app) => formatMeasured(app.image_bytes),
         align: "right",
       },
       { title: "REPOSITORY", value: (app) => formatBytes(app.repository_bytes), align: "right" },

@@ -5,7 +5,7 @@ import { parseCount } from "../option-values.ts";
 import type { RunCommand } from "../program.ts";
 import { LiveTable } from "../render/live-table.ts";
 import { renderTable } from "../render/table.ts";
-import { formatBytes, formatPercent } from "../render/units.ts";
+import { formatBothWays, formatMeasured, formatPercent } from "../render/units.ts";
 import { calls } from "../transport/calls.ts";
 import type { AppStats } from "../transport/calls.ts";
 
@@ -52,9 +52,6 @@ async function watchStats(
 }
 
 function statsTable(context: CommandContext, stats: readonly AppStats[]): string {
-  const bytes = (value: number | undefined): string => (value === undefined ? "-" : formatBytes(value));
-  const pair = (one: number | undefined, other: number | undefined): string =>
-    `${bytes(one)} / ${bytes(other)}`;
   return renderTable<AppStats>(
     [
       { title: "ID", value: (app) => app.id, shrinkTo: 12 },
@@ -63,16 +60,16 @@ function statsTable(context: CommandContext, stats: readonly AppStats[]): string
         value: (app) => (app.cpu_percent === undefined ? "-" : formatPercent(app.cpu_percent)),
         align: "right",
       },
-      { title: "MEMORY", value: (app) => bytes(app.memory_bytes), align: "right" },
+      { title: "MEMORY", value: (app) => formatMeasured(app.memory_bytes), align: "right" },
       { title: "PROCESSES", value: (app) => String(app.processes ?? "-"), align: "right" },
       {
         title: "DISK READ / WRITTEN",
-        value: (app) => pair(app.disk_read_bytes, app.disk_written_bytes),
+        value: (app) => formatBothWays(app.disk_read_bytes, app.disk_written_bytes),
         align: "right",
       },
       {
         title: "NETWORK IN / OUT",
-        value: (app) => pair(app.network_received_bytes, app.network_sent_bytes),
+        value: (app) => formatBothWays(app.network_received_bytes, app.network_sent_bytes),
         align: "right",
       },
     ],

@@ -11,7 +11,7 @@ import type {
 } from "../transport/calls.ts";
 import type { Color } from "./color.ts";
 import type { Column } from "./table.ts";
-import { formatAge, formatBytes, formatPercent } from "./units.ts";
+import { formatAge, formatBothWays, formatBytes, formatMeasured, formatPercent } from "./units.ts";
 
 /** As many digits as tell containers and images apart. */
 export function shortId(id: string): string {
@@ -73,27 +73,23 @@ const sizeColumn: Column<Container> = {
   align: "right",
 };
 
-function pair(one: number, other: number): string {
-  return `${formatBytes(one)} / ${formatBytes(other)}`;
-}
-
 export const containerStatsColumns: readonly Column<ContainerStats>[] = [
   { title: "NAME", value: ({ name }) => name, shrinkTo: 12 },
   { title: "CPU", value: ({ cpuPercent }) => formatPercent(cpuPercent), align: "right" },
   { title: "MEMORY", value: ({ memoryBytes }) => formatBytes(memoryBytes), align: "right" },
   {
     title: "LIMIT",
-    value: ({ memoryLimitBytes: limit }) => (limit === undefined ? "-" : formatBytes(limit)),
+    value: ({ memoryLimitBytes }) => formatMeasured(memoryLimitBytes),
     align: "right",
   },
   {
     title: "NETWORK IN / OUT",
-    value: (stats) => pair(stats.networkReceivedBytes, stats.networkSentBytes),
+    value: (stats) => formatBothWays(stats.networkReceivedBytes, stats.networkSentBytes),
     align: "right",
   },
   {
     title: "DISK READ / WRITTEN",
-    value: (stats) => pair(stats.blockReadBytes, stats.blockWrittenBytes),
+    value: (stats) => formatBothWays(stats.blockReadBytes, stats.blockWrittenBytes),
     align: "right",
   },
 ];

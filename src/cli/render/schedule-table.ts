@@ -1,7 +1,7 @@
 /** How jobs, their runs and their firings look. */
 import type { Schedule, ScheduleFiring, ScheduleRun } from "../transport/calls.ts";
 import type { Color } from "./color.ts";
-import { formatTook, relativeTo } from "./instant.ts";
+import { formatTook, inLocalTime, relativeTo } from "./instant.ts";
 import type { InstantFormat } from "./instant.ts";
 import type { Column } from "./table.ts";
 
@@ -32,6 +32,14 @@ export function triggerText({ trigger, utc, time_zone: zone }: Schedule): string
 export function nextRunText(job: Schedule, format: InstantFormat): string {
   if (job.enabled === false) return "disabled";
   return job.next_run_unix === undefined ? "never" : format(job.next_run_unix * 1000);
+}
+
+/** When it fires next, or why it does not. */
+export function nextRunSentence(job: Schedule, nowMs: number): string {
+  if (job.enabled === false) return `It is disabled; let it fire: svc schedule enable ${job.id}`;
+  if (job.next_run_unix === undefined) return "It never fires: no such time comes within a year";
+  const nextMs = job.next_run_unix * 1000;
+  return `Next run ${relativeTo(nowMs)(nextMs)}, at ${inLocalTime(nextMs)}`;
 }
 
 /** `SUCCEEDED 3m ago`; a run that goes counts from its start. Empty before the first run. */

@@ -15,6 +15,16 @@ export function formatBytes(bytes: number): string {
   return `${bytes < 0 ? "-" : ""}${value.toFixed(digits)} ${byteUnits[unit] ?? ""}`;
 }
 
+/** Bytes, or `-` where they were not measured. */
+export function formatMeasured(bytes: number | undefined): string {
+  return bytes === undefined ? "-" : formatBytes(bytes);
+}
+
+/** What came and what went: `1.5 KiB / 512 B`. */
+export function formatBothWays(one: number | undefined, other: number | undefined): string {
+  return `${formatMeasured(one)} / ${formatMeasured(other)}`;
+}
+
 const spans = [
   ["y", 365 * 86_400],
   ["d", 86_400],

@@ -5,9 +5,9 @@ import { SvcError } from "../../../errors.ts";
 import type { CommandContext } from "../../context.ts";
 import type { RunCommand } from "../../program.ts";
 import { escapeControls } from "../../render/escape.ts";
-import { inLocalTime, relativeTo } from "../../render/instant.ts";
+import { nextRunSentence } from "../../render/schedule-table.ts";
 import { calls } from "../../transport/calls.ts";
-import type { Schedule, ScheduleRequest } from "../../transport/calls.ts";
+import type { ScheduleRequest } from "../../transport/calls.ts";
 import { actionTypes, addJobFlags, bareAction, requireFlags, withFlags } from "./job-flags.ts";
 import type { JobFlags } from "./job-flags.ts";
 import { freeId, jobName } from "./job-names.ts";
@@ -56,7 +56,7 @@ async function add(
   const wanted = withFlags({ trigger, enabled: options.disabled !== true }, bareAction(type), options);
   const job = await context.call(calls.upsertSchedule, await withId(context, wanted, options));
   if (context.json) return context.printJson(job);
-  return context.print(`${escapeControls(`Added ${job.id}. ${nextText(job, context.host.now())}`)}\n`);
+  return context.print(`${escapeControls(`Added ${job.id}. ${nextRunSentence(job, context.host.now())}`)}\n`);
 }
 
 /** @throws SvcError `already_exists` when the id is taken and `--replace` is not there */
@@ -82,12 +82,4 @@ async function withId(
   }
   warnIfManaged(context, stored);
   return { ...job, id, managed_by: stored.managed_by };
-}
-
-/** When it fires next, or why it does not. */
-export function nextText(job: Schedule, nowMs: number): string {
-  if (job.enabled === false) return `It is disabled; let it fire: svc schedule enable ${job.id}`;
-  if (job.next_run_unix === undefined) return "It never fires: no such time comes within a year";
-  const nextMs = job.next_run_unix * 1000;
-  return `Next run ${relativeTo(nowMs)(nextMs)}, at ${inLocalTime(nextMs)}`;
 }

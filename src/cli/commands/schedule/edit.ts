@@ -5,9 +5,9 @@ import { UsageError } from "../../failure.ts";
 import type { RunCommand } from "../../program.ts";
 import { isInteractive } from "../../prompt.ts";
 import { escapeControls } from "../../render/escape.ts";
+import { nextRunSentence } from "../../render/schedule-table.ts";
 import { calls } from "../../transport/calls.ts";
 import type { Schedule, ScheduleRequest } from "../../transport/calls.ts";
-import { nextText } from "./add.ts";
 import { addJobFlags, bareAction, saysSomething, withFlags } from "./job-flags.ts";
 import type { JobFlags } from "./job-flags.ts";
 import { getJob, requestOf, warnIfManaged } from "./jobs.ts";
@@ -62,5 +62,7 @@ function put(context: CommandContext, job: ScheduleRequest): Promise<Schedule> {
 
 function show(context: CommandContext, job: Schedule): Promise<void> {
   if (context.json) return context.printJson(job);
-  return context.print(`${escapeControls(`Changed ${job.id}. ${nextText(job, context.host.now())}`)}\n`);
+  return context.print(
+    `${escapeControls(`Changed ${job.id}. ${nextRunSentence(job, context.host.now())}`)}\n`,
+  );
 }

@@ -3,8 +3,8 @@ import type { Command } from "commander";
 import type { CommandContext } from "../../context.ts";
 import { forEachName } from "../../for-each.ts";
 import type { RunCommand } from "../../program.ts";
+import { nextRunSentence } from "../../render/schedule-table.ts";
 import { calls } from "../../transport/calls.ts";
-import { nextText } from "./add.ts";
 import { adviceOnJobs } from "./advice.ts";
 import { getJob, requestOf, warnIfManaged } from "./jobs.ts";
 import { ownerOption, type OwnerOption } from "./owner-option.ts";
@@ -26,7 +26,7 @@ export function addSwitchCommands(parent: Command, run: RunCommand): void {
           forEachName(context, ids, {
             call: (id) => setEnabled(context, id, enabled, options),
             text: (job) =>
-              enabled ? `${did} ${job.id}. ${nextText(job, context.host.now())}` : `${did} ${job.id}`,
+              enabled ? `${did} ${job.id}. ${nextRunSentence(job, context.host.now())}` : `${did} ${job.id}`,
             advice: adviceOnJobs,
           }),
         ),
