@@ -44,11 +44,19 @@ interface MadeView {
   readonly view: App;
 }
 
-/** A page and all that it was made of. */
-interface MadePage {
+/** Which apps are on a page. */
+interface Selection {
   readonly registryRevision: number;
+  readonly apps: readonly AppRecord[];
+  readonly nextPageToken: string;
+}
+
+/** A page and all that it was made of. */
+interface MadePage extends Selection {
   readonly runtimeRevision: number;
   readonly ownerNames: ReadonlyMap<number, string>;
+  /** Of each app. */
+  readonly statuses: readonly (RuntimeStatus | undefined)[];
   readonly page: ListAppsResponse;
 }
 
@@ -71,28 +79,56 @@ export class AppViews {
   }
 
   /** A page of the caller's apps, by id. @throws SvcError `invalid_request` for a foreign page token. */
-  async list(caller: AppCaller, { limit, pageToken }: ListOptions): Promise<ListAppsResponse> {
-    const key = `${caller.root ? "root" : caller.uid} ${limit} ${pageToken}`;
+  async list(caller: AppCaller, options: ListOptions): Promise<ListAppsResponse> {
+    const key = `${caller.root ? "root" : caller.uid} ${options.limit} ${options.pageToken}`;
     const made = this.#pages.get(key);
     if (made !== undefined && (await this.#isCurrent(made))) return made.page;
 
     const { registry, runtimes } = this.#options;
+    const selection = made?.registryRevision === registry.revision ? made : this.#select(caller, options);
+    const { registryRevision, nextPageToken } = selection;
+    const ownerNames = await this.#ownerNames(
+      selection === made ? made.ownerNames.keys() : new Set(selection.apps.map((app) => app.ownerUid)),
+    );
+    const runtimeRevision = revisionOf(runtimes);
+    const { statuses, views } = this.#viewsOf(selection, ownerNames, selection === made ? made : undefined);
+    const page = create(ListAppsResponseSchema, { nextPageToken });
+    // They are messages already; `create` would look at each of them again.
+    page.apps = views;
+    Object.freeze(page.apps);
+    Object.freeze(page);
+    const { apps } = selection;
+    this.#keep(key, { registryRevision, apps, nextPageToken, runtimeRevision, ownerNames, statuses, page });
+    return page;
+  }
+
+  #select(caller: AppCaller, { limit, pageToken }: ListOptions): Selection {
+    const { registry } = this.#options;
     const registryRevision = registry.revision;
     const after = decodePageToken(pageToken);
     const visible = registry.visible(caller);
     const rest = after === "" ? visible : visible.filter((app) => app.id > after);
     const apps = rest.slice(0, limit);
-    const ownerNames = await this.#ownerNames(new Set(apps.map((app) => app.ownerUid)));
-    const runtimeRevision = revisionOf(runtimes);
     const last = apps.at(-1);
-    const page = create(ListAppsResponseSchema, {
-      nextPageToken: last === undefined || apps.length === rest.length ? "" : encodePageToken(last.id),
+    const nextPageToken = last === undefined || apps.length === rest.length ? "" : encodePageToken(last.id);
+    return { registryRevision, apps, nextPageToken };
+  }
+
+  /** @param made the page before of the same apps: where nothing but statuses can differ, they alone are looked at */
+  #viewsOf(
+    { apps }: Selection,
+    ownerNames: ReadonlyMap<number, string>,
+    made: MadePage | undefined,
+  ): { statuses: (RuntimeStatus | undefined)[]; views: App[] } {
+    const { registry, runtimeOf } = this.#options;
+    const isSame = made?.registryRevision === registry.revision && hasSameNames(made.ownerNames, ownerNames);
+    const before = isSame ? made : undefined;
+    const statuses = apps.map((app) => runtimeOf(app).status(app.id));
+    const views = apps.map((app, at) => {
+      const known = before?.statuses[at] === statuses[at] ? before?.page.apps[at] : undefined;
+      return known ?? this.#view(app, ownerNames.get(app.ownerUid) ?? "");
     });
-    // They are messages already; `create` would look at each of them again.
-    page.apps = apps.map((app) => this.#view(app, ownerNames.get(app.ownerUid) ?? ""));
-    Object.freeze(page.apps);
-    this.#keep(key, { registryRevision, runtimeRevision, ownerNames, page: Object.freeze(page) });
-    return page;
+    return { statuses, views };
   }
 
   #view(app: AppRecord, ownerName: string): App {
@@ -121,8 +157,7 @@ export class AppViews {
   async #isCurrent(made: MadePage): Promise<boolean> {
     if (!this.#hasSameApps(made)) return false;
     const namesNow = await this.#ownerNames(made.ownerNames.keys());
-    for (const [uid, name] of made.ownerNames) if (namesNow.get(uid) !== name) return false;
-    return this.#hasSameApps(made);
+    return hasSameNames(made.ownerNames, namesNow) && this.#hasSameApps(made);
   }
 
   #hasSameApps({ registryRevision, runtimeRevision }: MadePage): boolean {
@@ -145,4 +180,9 @@ export class AppViews {
       break;
     }
   }
+}
+
+function hasSameNames(before: ReadonlyMap<number, string>, now: ReadonlyMap<number, string>): boolean {
+  for (const [uid, name] of before) if (now.get(uid) !== name) return false;
+  return true;
 }

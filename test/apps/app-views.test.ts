@@ -121,6 +121,28 @@ test("after any changes a list is what a fresh look answers, for every caller an
   );
 });
 
+test("what changes while an owner's name is looked up is in the answer", async (t) => {
+  await using temporary = await temporaryStore();
+  const world = new World(temporary.store);
+  const late: Change[] = [];
+  using views = createViews(world.store, world.runtime, async (uid) => {
+    for (const change of late.splice(0)) await world.apply(change);
+    return world.userName(uid);
+  });
+  const [root] = callers as [AppCaller];
+  for (const id of ids) await world.apply({ kind: "install", id, ownerUid: 0 });
+  await views.list(root, everything);
+  for (const change of [
+    { kind: "begin", id: "bob", phase: "start" },
+    { kind: "rename", uid: 0, name: "admin" },
+  ] satisfies Change[]) {
+    await world.apply({ kind: "status", id: "ada", state: "RUNNING", restarts: late.length });
+    late.push(change);
+    const kept = textOf(new JsonWriter(), await views.list(root, everything));
+    t.is(kept, await world.fresh(root), change.kind);
+  }
+});
+
 test("nobody gets what was kept for somebody else", async (t) => {
   await using temporary = await temporaryStore();
   const world = new World(temporary.store);
