@@ -21,20 +21,34 @@ interface MadeAnswer {
 
 /** Callers whose answers are kept. */
 const maxCallers = 64;
+/** How long the host's name is taken for the same; asking the kernel each time is a twentieth of a call. */
+const nameFreshMs = 1_000;
+
+export interface StatusHost {
+  readonly hostname: () => string;
+  /** Milliseconds that never go back. */
+  readonly now: () => number;
+}
+
+const thisHost: StatusHost = { hostname, now: () => performance.now() };
 
 export class StatusAnswers {
   readonly #facts: DaemonFacts;
+  readonly #host: StatusHost;
   readonly #made = new Map<string, MadeAnswer>();
+  #name = "";
+  #nameUntilMs = Number.NEGATIVE_INFINITY;
 
-  constructor(facts: DaemonFacts) {
+  constructor(facts: DaemonFacts, host = thisHost) {
     this.#facts = facts;
+    this.#host = host;
   }
 
   /** @param apps the same object for as long as the counts are the same */
   of({ uid, user, root }: UserContext, apps: AppCounts): GetStatusResponse {
     const key = `${uid} ${String(root)} ${user}`;
     const made = this.#made.get(key);
-    const name = hostname();
+    const name = this.#hostname();
     if (made?.apps === apps && made.hostname === name) return made.answer;
     const { version, mode, startedAtMs, capabilities } = this.#facts;
     const answer = deepFreeze(
@@ -51,5 +65,14 @@ export class StatusAnswers {
     if (this.#made.size >= maxCallers) this.#made.clear();
     this.#made.set(key, { apps, hostname: name, answer });
     return answer;
+  }
+
+  #hostname(): string {
+    const nowMs = this.#host.now();
+    if (nowMs >= this.#nameUntilMs) {
+      this.#name = this.#host.hostname();
+      this.#nameUntilMs = nowMs + nameFreshMs;
+    }
+    return this.#name;
   }
 }
