@@ -55,7 +55,7 @@ export function describeFailure(error: unknown, app?: string): Failure {
     const message = error instanceof Error ? error.message : String(error);
     return { exitCode: exitCodes.failed, message: escapeLines(message), details: [] };
   }
-  const next = nextStep(known, app);
+  const next = nextStep(known, app === undefined ? undefined : escapeControls(app));
   const said = escapeControls(known.message);
   // The daemon may have said the same already.
   const message = next === undefined || said.includes(next.command) ? said : `${said}; ${next.text}`;

@@ -222,22 +222,29 @@ const daemons: Readonly<Record<string, (output: DescMessage) => Message[]>> = {
 };
 
 for (const [name, answer] of Object.entries(daemons)) {
-  for (const form of ["people", "programs"]) {
-    test(`what a hostile daemon ${name}, for ${form}`, async (t) => {
+  for (const { form, flags = [], id = "x" } of [
+    { form: "for people" },
+    { form: "for programs", flags: ["--json"] },
+    // It may come out of a file.
+    { form: "to somebody who was told to ask for it", id: evil },
+  ]) {
+    test(`what a hostile daemon ${name}, ${form}`, async (t) => {
       await using door = await openDoor({ services: servicesThat(answer) });
       await writeFile(join(door.directory, "CRONTAB"), "0 3 * * * date\n");
       await writeFile(join(door.directory, "SECRET"), "secret\n", { mode: 0o600 });
       for (const line of lines) {
         const words = line
           .split(" ")
-          .map((word) => (/^[A-Z]+$/.test(word) ? join(door.directory, word) : word));
-        const options = ["--socket", door.socketPath, "-y", ...(form === "programs" ? ["--json"] : [])];
+          .map((word) => (/^[A-Z]+$/.test(word) ? join(door.directory, word) : word))
+          .map((word) => (word === "x" ? id : word));
+        const options = ["--socket", door.socketPath, "-y", ...flags];
         // Somebody at a terminal, who answers no question.
         const stdin = Object.assign(new PassThrough().end(), { isTTY: true });
         const { stdout, stderr } = await runSvc([...words, ...options], { terminal: true, host: { stdin } });
         const screen = (stdout + stderr).replace(ours, "");
         t.notRegex(screen, obeyed, `${line}: ${JSON.stringify(obeyed.exec(screen))}`);
-        t.true(door.counts.splice(0).length > 0, `${line} asks the daemon: ${stderr}`);
+        // What is no id at all may be refused before.
+        if (id === "x") t.true(door.counts.splice(0).length > 0, `${line} asks the daemon: ${stderr}`);
       }
     });
   }
