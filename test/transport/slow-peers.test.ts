@@ -87,6 +87,19 @@ test("a body that is declared too large is refused before it comes", async (t) =
   socket.destroy();
 });
 
+test("a request whose bytes come one by one is taken for what it is", async (t) => {
+  t.timeout(mostMs);
+  await using door = await openDoor();
+  const socket = connect(door.port, "127.0.0.1").setNoDelay();
+  const answer = new Promise<string>((resolve) => socket.once("data", (chunk) => resolve(String(chunk))));
+  for (const byte of "PUT /healthz HTTP/1.1\r\nHost: localhost\r\n\r\n") {
+    socket.write(byte);
+    await new Promise((resolve) => setTimeout(resolve, 2));
+  }
+  t.regex(await answer, /^HTTP\/1\.1 401 /);
+  socket.destroy();
+});
+
 test("a session without a call is ended, however often it pings", async (t) => {
   t.timeout(mostMs);
   await using door = await openDoor({ limits: { idleTimeoutMs: 300, headersTimeoutMs: 60_000 } });
