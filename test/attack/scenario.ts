@@ -1,5 +1,6 @@
 /** All attacks on one daemon, one after the other. */
 import { readFile } from "node:fs/promises";
+import { setTimeout as wait } from "node:timers/promises";
 import { startDaemon } from "../support/daemon.ts";
 import type { TestDaemon } from "../support/daemon.ts";
 import { floodWithResets, holdSlowClients, sendBomb, slowClients } from "./attacks.ts";
@@ -20,6 +21,7 @@ export interface Finding {
   readonly isGood: boolean;
 }
 
+const restMs = 2_000;
 const mostGrownMiB = 150;
 /** The limits below, and time to end thousands at once on a busy machine. */
 const mostMs = 20_000;
@@ -29,6 +31,14 @@ export async function attackAll(scale: Scale): Promise<Finding[]> {
   const { connections, resets, bombBytes, mostP99Ms } = scale;
   await using daemon = await startDaemon({ config: limits });
   const findings: Finding[] = [];
+  // What a busy machine makes of it without any attack: the yardstick of all that follow.
+  await p99During(daemon, () => wait(restMs));
+  const restP99Ms = await p99During(daemon, () => wait(restMs));
+  findings.push({
+    attack: "none",
+    text: `p99 ${restP99Ms.toFixed(1)} ms`,
+    isGood: restP99Ms < mostP99Ms,
+  });
   for (const [name, client] of Object.entries(slowClients)) {
     let left = 0;
     const p99Ms = await p99During(daemon, async () => {
