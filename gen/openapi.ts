@@ -3199,7 +3199,8 @@ export interface components {
             jitter_secs?: number;
             /**
              * @description How often a failed or timed out run is tried again: 0 to 10, default 0. The first retry comes after 30 s, each later
-             *     one after twice the wait before it, at most 30 min. Manual runs are not tried again.
+             *     one after twice the wait before it, at most 30 min. A daemon that starts goes on with them. Manual runs are not tried
+             *     again.
              */
             retries?: number;
             /**
@@ -3241,7 +3242,8 @@ export interface components {
             method?: "GET" | "POST" | "PUT" | "PATCH" | "DELETE" | "HEAD";
             /**
              * @description The headers, for `http`; at most 16 KiB in names and values. Values are written, never read: `"***"` keeps the stored
-             *     one. Headers that frame the message, such as `Content-Length`, are set by the sender alone.
+             *     one, as long as the URL keeps its origin. Headers that frame the message, such as `Content-Length`, are set by the
+             *     sender alone.
              */
             headers?: {
                 [key: string]: string;
@@ -5983,7 +5985,8 @@ export interface operations {
                     jitter_secs?: number;
                     /**
                      * @description How often a failed or timed out run is tried again: 0 to 10, default 0. The first retry comes after 30 s, each later
-                     *     one after twice the wait before it, at most 30 min. Manual runs are not tried again.
+                     *     one after twice the wait before it, at most 30 min. A daemon that starts goes on with them. Manual runs are not tried
+                     *     again.
                      */
                     retries?: number;
                     /**

@@ -197,7 +197,8 @@ export type Schedule = Message<"svc.v1.Schedule"> & {
 
   /**
    * How often a failed or timed out run is tried again: 0 to 10, default 0. The first retry comes after 30 s, each later
-   * one after twice the wait before it, at most 30 min. Manual runs are not tried again.
+   * one after twice the wait before it, at most 30 min. A daemon that starts goes on with them. Manual runs are not tried
+   * again.
    *
    * @generated from field: uint32 retries = 16;
    */
@@ -328,7 +329,8 @@ export type ScheduleAction = Message<"svc.v1.ScheduleAction"> & {
 
   /**
    * The headers, for `http`; at most 16 KiB in names and values. Values are written, never read: `"***"` keeps the stored
-   * one. Headers that frame the message, such as `Content-Length`, are set by the sender alone.
+   * one, as long as the URL keeps its origin. Headers that frame the message, such as `Content-Length`, are set by the
+   * sender alone.
    *
    * @generated from field: map<string, string> headers = 8;
    */
@@ -554,7 +556,8 @@ export type UpsertScheduleRequest = Message<"svc.v1.UpsertScheduleRequest"> & {
 
   /**
    * How often a failed or timed out run is tried again: 0 to 10, default 0. The first retry comes after 30 s, each later
-   * one after twice the wait before it, at most 30 min. Manual runs are not tried again.
+   * one after twice the wait before it, at most 30 min. A daemon that starts goes on with them. Manual runs are not tried
+   * again.
    *
    * @generated from field: uint32 retries = 13;
    */
