@@ -11,12 +11,13 @@ const maxTotalBytes = 16_384;
 /** Printable Latin-1 and tabs, as fetch sends it: no line break can end a header early. */
 const valuePattern = /^[\t\x20-\x7e\x80-\xff]*$/;
 
-/** They say how a message is carried, which is the sender's to decide. */
+/** They say how a message is carried, which is the sender's to decide, or speak to a proxy, which no job has. */
 export const carryingHeaders: ReadonlySet<string> = new Set([
   "connection",
   "content-length",
   "expect",
   "keep-alive",
+  "proxy-authorization",
   "proxy-connection",
   "te",
   "trailer",
@@ -67,7 +68,7 @@ function headerProblem(
   seen: ReadonlySet<string>,
 ): string | undefined {
   if (seen.has(lowerName)) return "is there twice; upper and lower case make no difference";
-  if (carryingHeaders.has(lowerName)) return "is set by svc itself";
+  if (carryingHeaders.has(lowerName)) return "is svc's to set, not a job's";
   if (value === undefined) return `is ${secretMask}, and no value is kept; give the value itself`;
   if (!valuePattern.test(value))
     return "must have a value of printable Latin-1 characters, without line breaks";

@@ -192,7 +192,12 @@ for (const [title, changes, violations] of [
   [
     "a header that frames the message",
     { action: { ...http, headers: { "Content-Length": "3" } } },
-    { 'action.headers["Content-Length"]': "is set by svc itself" },
+    { 'action.headers["Content-Length"]': "is svc's to set, not a job's" },
+  ],
+  [
+    "a header for a proxy",
+    { action: { ...http, headers: { "Proxy-Authorization": "Basic eDp5" } } },
+    { 'action.headers["Proxy-Authorization"]': "is svc's to set, not a job's" },
   ],
   [
     "a header twice",

@@ -25,9 +25,6 @@ export interface Answer {
   readonly isTruncated: boolean;
 }
 
-/** Of the owner's headers, those that are not sent: how the message is carried is decided here, and never by a proxy. */
-const unsentHeaders: ReadonlySet<string> = new Set([...carryingHeaders, "proxy-authorization"]);
-
 /**
  * Sends the request over a connection of its own, never by a proxy, and reads at most `maxBodyBytes` of the answer.
  * @throws Error as node:http has it; the signal's reason
@@ -91,10 +88,10 @@ function ownHeaders(body: string, method: string): Record<string, string> {
   };
 }
 
-/** In lower case, so that the owner's headers replace those that are sent by default. */
+/** In lower case, so that the owner's headers replace those that are sent by default, but for how the message is carried. */
 function sentHeaders(headers: Readonly<Record<string, string>>): Record<string, string> {
   const entries = Object.entries(headers).map(([name, value]) => [name.toLowerCase(), value] as const);
-  return Object.fromEntries(entries.filter(([name]) => !unsentHeaders.has(name)));
+  return Object.fromEntries(entries.filter(([name]) => !carryingHeaders.has(name)));
 }
 
 /** Answers with what was chosen, whatever is asked. */
