@@ -143,6 +143,11 @@ export class CallContext implements HandlerContext {
     this.#release();
   }
 
+  /** @throws SvcError that the call was aborted with, if it was */
+  throwIfAborted(): void {
+    if (this.#isAborted) throw errorOfAbort(this.#reason);
+  }
+
   /** The call has its answer: work that still holds its signal stops. */
   end(): void {
     this.abort(callIsOver);

@@ -10,6 +10,7 @@ import { Code, ConnectError, createContextKey } from "@connectrpc/connect";
 import type { HandlerContext } from "@connectrpc/connect";
 import type { SvcError } from "../errors.ts";
 import { connectErrorOf, svcErrorOf, unreadableError } from "./connect-errors.ts";
+import { endBodyKey } from "./endable-body.ts";
 import { errorOfAbort } from "./error-mapping.ts";
 
 /** What ends the watch of a call; {@link handOver} calls it. */
@@ -31,7 +32,11 @@ export function watchRefusals(context: HandlerContext, onRefused: (error: SvcErr
   }
   const onEnded = (): void => {
     const reason: unknown = signal.reason;
-    if (reason instanceof ConnectError) onRefused(svcErrorOf(reason));
+    if (!(reason instanceof ConnectError)) return;
+    const error = svcErrorOf(reason);
+    onRefused(error);
+    // Connect looks at its own deadline only once the body is there.
+    if (error.code === "deadline_exceeded") values.get(endBodyKey)?.(connectErrorOf(error));
   };
   const controller = context as Abortable;
   const { abort } = controller;

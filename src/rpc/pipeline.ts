@@ -142,6 +142,8 @@ export function createPipeline(options: PipelineOptions): Pipeline {
         request = input;
       }
       validator.check(method.input, request);
+      // Its token may have been revoked while the request arrived.
+      context.throwIfAborted();
       const output = await entry.handler(stream?.all ?? request, context);
       return create(method.output, output as MessageInitShape<DescMessage>);
     })();
@@ -182,6 +184,7 @@ export function createPipeline(options: PipelineOptions): Pipeline {
     try {
       checkAccess(method, entry.access, context.user);
       if (request !== undefined) validator.check(method.input, request);
+      context.throwIfAborted();
       const output = entry.handler(input, context) as AsyncIterable<unknown>;
       iterator = output[Symbol.asyncIterator]();
       for (;;) {

@@ -96,13 +96,13 @@ export function createPlainUnary({ pipeline, maxMessageBytes, maxTimeoutMs }: Pl
 
   async function answer(asked: Asked, handOver: () => void): Promise<void> {
     const { protocol, method, request, response, call } = asked;
-    const body = await readSmallBody(request, maxBodyBytes);
+    const body = await readSmallBody(request, maxBodyBytes, call.timeoutMs);
     if (body.end === "cut") {
       pipeline.noteAnswer(method, call, clientGone());
       return;
     }
     const input = body.end === "whole" ? readMessage(protocol, method, body.chunks) : undefined;
-    if (input === undefined && (call.timeoutMs ?? 1) <= 0) {
+    if (body.end === "late" || (input === undefined && (call.timeoutMs ?? 1) <= 0)) {
       // Connect would give it the whole time anew.
       const error = deadlineExceeded();
       pipeline.noteAnswer(method, call, error);

@@ -8,6 +8,7 @@ import type { Request, Response } from "express";
 import { createContextValues } from "@connectrpc/connect";
 import type { ContextValues } from "@connectrpc/connect";
 import type { Pipeline } from "../rpc/pipeline.ts";
+import { endBodyKey, endableBody } from "../rpc/endable-body.ts";
 import { createPlainUnary } from "../rpc/plain-unary.ts";
 import { requestIdKey, userContextKey } from "../rpc/user-context.ts";
 import { shareAbortReason } from "./abort-reason.ts";
@@ -39,9 +40,9 @@ export async function loadRpcFront(options: RpcFrontOptions): Promise<RpcFront> 
   const { pipeline, callers, limits, notFound, failed } = options;
   shareAbortReason();
 
-  const contextValues = (request: object): ContextValues => {
+  const contextValues = (request: HttpRequest): ContextValues => {
     const caller = callers.get(request);
-    const values = createContextValues();
+    const values = createContextValues().set(endBodyKey, endableBody(request));
     return caller === undefined
       ? values
       : values.set(userContextKey, caller.user).set(requestIdKey, caller.requestId);

@@ -5,7 +5,7 @@ import { create, fromBinary, toBinary } from "@bufbuild/protobuf";
 import { Code } from "@connectrpc/connect";
 import test from "ava";
 import { AppSchema, StartAppRequestSchema } from "../../gen/svc/v1/app_pb.ts";
-import { failedPrecondition } from "../../src/errors.ts";
+import { SvcError, failedPrecondition } from "../../src/errors.ts";
 import { svcErrorOf } from "../../src/rpc/connect-errors.ts";
 import { eventually } from "../support/eventually.ts";
 import { answerOf, framed, root, startPlainServer, unframed, ways } from "./support/plain-server.ts";
@@ -216,6 +216,38 @@ for (const way of ways) {
     sent.end(framed(way, web).subarray(1));
     await answered;
     t.true(Number(lefts[0]) < 59_950, String(lefts));
+  });
+
+  test(`${way}: a body that never ends is too late at the deadline`, async (t) => {
+    t.timeout(10_000);
+    await using server = await startPlainServer({ handlers: echo });
+    const sent = server.begin(way, path, timeout(way, 50));
+    sent.on("error", () => undefined);
+    sent.write(framed(way, web).subarray(0, 1));
+    const { error, isHandedOver } = await answerOf(sent, way);
+    t.false(isHandedOver);
+    t.like(error && svcErrorOf(error), { code: "deadline_exceeded", reason: "deadline_exceeded" });
+    t.deepEqual(server.ended, [`${method} ${protocolOf(way)} deadline_exceeded`]);
+    t.like(server.audits, { length: 1, 0: { method, result: "deadline_exceeded" } });
+    sent.destroy();
+  });
+
+  test(`${way}: a call whose token is revoked while it arrives does nothing`, async (t) => {
+    const token = new AbortController();
+    const started: string[] = [];
+    const startApp = ({ id }: { id: string }) => ({ id: started[started.push(id) - 1] ?? "" });
+    const user = { ...root, ended: token.signal };
+    await using server = await startPlainServer({ handlers: { app: { startApp } }, user });
+    const sent = server.begin(way, path);
+    const answered = answerOf(sent, way);
+    sent.write(framed(way, web).subarray(0, 1));
+    await new Promise((resolve) => setTimeout(resolve, 50));
+    token.abort(new SvcError("unauthenticated", "unauthenticated", "the token was revoked"));
+    sent.end(framed(way, web).subarray(1));
+    t.is((await answered).error?.code, Code.Unauthenticated);
+    t.deepEqual(started, []);
+    t.deepEqual(server.ended, [`${method} ${protocolOf(way)} unauthenticated`]);
+    t.like(server.audits, { length: 1, 0: { method, result: "unauthenticated" } });
   });
 
   test(`${way}: a client that leaves ends its call`, async (t) => {

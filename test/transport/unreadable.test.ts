@@ -20,6 +20,9 @@ interface Answer {
   readonly body: Buffer;
 }
 
+/** For a last byte. */
+const never = Infinity;
+
 async function post(
   door: Door,
   http: "1.1" | "2",
@@ -34,7 +37,7 @@ async function post(
       return;
     }
     stream.write(body.subarray(0, -1));
-    setTimeout(() => stream.end(body.subarray(-1)), lastByteAfterMs);
+    if (lastByteAfterMs !== never) setTimeout(() => stream.end(body.subarray(-1)), lastByteAfterMs);
   };
   const headers = { authorization: `Bearer ${door.token}`, ...sent };
   if (http === "1.1") {
@@ -197,6 +200,29 @@ for (const [wayName, { http, type, packing, wrap, errorOf, paths }] of Object.en
     const expected = calls.map(({ path }) => `${path.slice(1)} deadline_exceeded`);
     t.deepEqual(await Promise.all(codes), expected);
     await eventually(() => assert.deepEqual(door.counts.toSorted(), expected.toSorted()));
+  });
+}
+
+for (const [wayName, { http, type, packing, wrap, errorOf, paths }] of Object.entries(ways)) {
+  test(`${wayName}: a body that never ends is too late at its deadline, not at the door's`, async (t) => {
+    t.timeout(10_000);
+    await using door = await openDoor();
+    const deadline: Record<string, string> = wayName.startsWith("gRPC")
+      ? { "grpc-timeout": "30m" }
+      : { "connect-timeout-ms": "30" };
+    const large: (typeof bodies)[string] = { codec: "proto", data: Buffer.alloc(100_000) };
+    const calls = [...Object.values(bodies), large].flatMap((body) =>
+      paths.map((path) => ({ ...body, path })),
+    );
+    const codes = calls.map(async ({ codec, data, isPacked = false, path }) => {
+      const headers = { "content-type": type(codec), ...deadline, ...(isPacked && { [packing]: "gzip" }) };
+      const answer = await post(door, http, path, headers, wrap(data, isPacked ? 1 : 0), never);
+      return `${path.slice(1)} ${codeOf(errorOf(answer))}`;
+    });
+    const expected = calls.map(({ path }) => `${path.slice(1)} deadline_exceeded`);
+    t.deepEqual(await Promise.all(codes), expected);
+    await eventually(() => assert.deepEqual(door.counts.toSorted(), expected.toSorted()));
+    t.is(door.audits.length, expected.length);
   });
 }
 
