@@ -127,6 +127,9 @@ function templatesOf(manifest: ManifestDocument): Template[] {
     ...oneCommand(["backup", "dump"], backup?.dump),
     ...oneCommand(["backup", "restore"], backup?.restore),
     ...argvTemplates(["health", "exec"], health?.exec),
+    ...(health?.http?.path === undefined
+      ? []
+      : [{ path: ["health", "http", "path"], text: health.http.path }]),
     ...argvTemplates(["console", "exec"], console?.exec),
   ];
 }

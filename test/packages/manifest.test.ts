@@ -183,6 +183,11 @@ const refused: [name: string, text: string, message: RegExp][] = [
     /line 4: the placeholder \$\{prots\.x\} means nothing/,
   ],
   [
+    "an unknown placeholder in the path of a health check",
+    `${minimal}ports: [{name: web, default: 8080}]\nhealth: {http: {port: web, path: "/\${settings.x}"}}\n`,
+    /line 6: the placeholder \$\{settings\.x\} means nothing/,
+  ],
+  [
     "a reserved variable",
     `${head}process: {exec: [a], env: {SVC_RUN_ID: x}}\n`,
     /"SVC_RUN_ID" is not the name of an env/,

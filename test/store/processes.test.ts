@@ -92,8 +92,8 @@ test.serial("the event loop runs while another process holds the write lock for 
   await Promise.all(waiting);
   const maxMs = delay.max / 1e6;
   t.log(`${reads} reads, longest event-loop delay ${maxMs.toFixed(1)} ms`);
-  // The sampling interval of 5 ms is part of the figure.
-  t.true(maxMs < 50, `${maxMs} ms`);
+  // Whoever waited for the lock would wait for 2 s; a busy machine has delays of its own.
+  t.true(maxMs < 500, `${maxMs} ms`);
   t.is(keys(store).length, 22);
 });
 
