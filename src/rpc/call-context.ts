@@ -150,14 +150,20 @@ export class CallContext implements HandlerContext {
 
   /** The call has its answer: work that still holds its signal stops. */
   end(): void {
+    this.#onAbort = undefined;
     this.abort(callIsOver);
+  }
+
+  /** Calls `listener` when the call is aborted before its end, at once when it has been. It replaces the one before. */
+  onAbort(listener: (error: SvcError) => void): void {
+    this.#onAbort = listener;
+    if (this.#isAborted) listener(errorOfAbort(this.#reason));
   }
 
   /** `work`, or the error of the abort when that comes first: a handler that ignores its signal holds nobody up. */
   race<T>(work: Promise<T>): Promise<T> {
     return new Promise((resolve, reject) => {
-      this.#onAbort = reject;
-      if (this.#isAborted) reject(errorOfAbort(this.#reason));
+      this.onAbort(reject);
       work.then(resolve, reject);
     });
   }

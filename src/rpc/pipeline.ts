@@ -121,7 +121,7 @@ export function createPipeline(options: PipelineOptions): Pipeline {
   }
 
   /** One answer, from one message or a stream of them. */
-  async function single(
+  function single(
     entry: MethodEntry,
     input: Message | AsyncIterable<Message>,
     call: Call,
@@ -133,38 +133,59 @@ export function createPipeline(options: PipelineOptions): Pipeline {
     let request: Message | undefined;
     let stream: FirstMessage | undefined;
 
-    const work = (async () => {
+    /** What the handler answers, or the promise of it. */
+    const start = (): unknown => {
       checkAccess(method, entry.access, context.user);
-      if (Symbol.asyncIterator in input) {
-        stream = await peekFirst(input, context.signal);
-        request = stream.first ?? create(method.input);
-      } else {
-        request = input;
-      }
-      validator.check(method.input, request);
+      return Symbol.asyncIterator in input ? handleStream(input) : handle(input, input);
+    };
+    const handleStream = async (messages: AsyncIterable<Message>): Promise<unknown> => {
+      stream = await peekFirst(messages, context.signal);
+      return handle(stream.first ?? create(method.input), stream.all);
+    };
+    const handle = (first: Message, whole: Message | AsyncIterable<Message>): unknown => {
+      request = first;
+      validator.check(method.input, first);
       // Its token may have been revoked while the request arrived.
       context.throwIfAborted();
-      const output = await entry.handler(stream?.all ?? request, context);
-      return create(method.output, output as MessageInitShape<DescMessage>);
-    })();
-    // What the handler came to is noted also when the caller has left before.
-    const noted = work.then(
-      (message) => {
-        notes.ended(entry, context, startMs, request);
-        return message;
-      },
-      (thrown: unknown) => {
+      return entry.handler(whole, context);
+    };
+    // One promise instead of a chain of them, which would cost more than all else here.
+    return new Promise((resolve, reject) => {
+      const leave = (): void => {
+        end(context);
+        stream?.close();
+      };
+      // What the handler came to is noted also when the caller has left before.
+      const fail = (thrown: unknown): void => {
         const error = shownError(thrown, context.requestId, context.isAborted ? context.signal : undefined);
         notes.ended(entry, context, startMs, request, error);
-        throw error;
-      },
-    );
-    try {
-      return await context.race(noted);
-    } finally {
-      end(context);
-      stream?.close();
-    }
+        reject(error);
+        leave();
+      };
+      const answer = (output: unknown): void => {
+        let message: Message;
+        try {
+          message = create(method.output, output as MessageInitShape<DescMessage>);
+        } catch (error) {
+          fail(error);
+          return;
+        }
+        notes.ended(entry, context, startMs, request);
+        resolve(message);
+        leave();
+      };
+      context.onAbort((error) => {
+        reject(error);
+        leave();
+      });
+      try {
+        const output = start();
+        if (output instanceof Promise) output.then(answer, fail);
+        else answer(output);
+      } catch (error) {
+        fail(error);
+      }
+    });
   }
 
   /** Many answers. */
