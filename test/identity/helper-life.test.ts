@@ -1,5 +1,5 @@
 import { spawn } from "node:child_process";
-import { chmod, readdir, readFile, writeFile } from "node:fs/promises";
+import { chmod, readdir, readFile, rm, writeFile } from "node:fs/promises";
 import { join } from "node:path";
 import { fileURLToPath } from "node:url";
 import test from "ava";
@@ -88,6 +88,7 @@ test.serial("disposing ends the work and reaps every helper", async (t) => {
   await assertFails(t, long, "unavailable");
   t.is(await children(), before);
   await assertFails(t, world.user.stat("/", "."), "unavailable", /stopping/);
+  await rm(world.dir, { recursive: true });
 });
 
 test("when the daemon is killed its helper and commands end; detached processes stay", async (t) => {

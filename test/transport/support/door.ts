@@ -77,7 +77,10 @@ export async function openDoor({ handlers, services, ...overrides }: DoorOptions
     log,
     ...overrides,
   });
-  const { tcp, socketPath } = await listeners.start();
+  const { tcp, socketPath } = await listeners.start().catch(async (error: unknown) => {
+    await rm(directory, { recursive: true, force: true });
+    throw error;
+  });
   return {
     token,
     port: tcp?.port ?? 0,
