@@ -21,50 +21,69 @@ const lacks = await missing({
 });
 for (const line of lacks) console.log(line);
 
-const ava = spawn(join(root, "node_modules/.bin/ava"), ["--tap", ...avaArguments], {
-  cwd: root,
-  stdio: ["ignore", "pipe", "inherit"],
-});
-const exit = once(ava, "close") as Promise<[number | null, NodeJS.Signals | null]>;
-const tap = await show(ava.stdout);
-const [exitCode, signal] = await exit;
+/**
+ * With `serial` AVA runs one file after the other, and without it all tests of a file at once. Most of them wait most of the
+ * time, so the whole is run by two that share the files.
+ */
+const lanes = avaArguments.length === 0 ? 2 : 1;
+// Kept line by line, so that what ran can be counted even when this run is ended from outside.
+const file = tapFile === undefined ? undefined : createWriteStream(tapFile);
+const ends = await Promise.all(Array.from({ length: lanes }, (_, lane) => runLane(lane)));
+file?.end();
 
-const { counts, points, isWhole } = summarizeTap(tap);
+const { counts, points, isWhole } = summarizeTap(ends.map(({ tap }) => tap).join(""));
 for (const outcome of ["skipped", "failed"] as const) {
   const titles = points.filter((point) => point.outcome === outcome).map((point) => `  ${point.title}`);
   if (titles.length > 0) console.log(`\n${outcome}:\n${titles.sort().join("\n")}`);
 }
 if (!isWhole) {
   // AVA 8 itself breaks when it wants to name in TAP what hangs: the file after the last results is the one.
-  console.log(
-    `\nThe test runner ended early (${signal ?? `exit code ${String(exitCode)}`}); a test may hang.`,
-  );
+  const how = ends.map(({ exitCode, signal }) => signal ?? `exit code ${String(exitCode)}`).join(", ");
+  console.log(`\nThe test runner ended early (${how}); a test may hang.`);
 }
 console.log(`\n${formatCounts(counts)}`);
-const isGood = exitCode === 0 && isWhole && counts.failed === 0 && counts.passed > 0;
+const isGood =
+  ends.every(({ exitCode }) => exitCode === 0) && isWhole && counts.failed === 0 && counts.passed > 0;
 process.exitCode = isGood ? 0 : 1;
+
+/** One AVA with its share of the files. */
+async function runLane(lane: number) {
+  const ava = spawn(join(root, "node_modules/.bin/ava"), ["--tap", ...avaArguments], {
+    cwd: root,
+    env: { ...process.env, ...(lanes > 1 && { CI_NODE_INDEX: String(lane), CI_NODE_TOTAL: String(lanes) }) },
+    stdio: ["ignore", "pipe", "inherit"],
+  });
+  const exit = once(ava, "close") as Promise<[number | null, NodeJS.Signals | null]>;
+  const tap = await show(ava.stdout);
+  const [exitCode, signal] = await exit;
+  return { tap, exitCode, signal };
+}
 
 /** Prints each result as it comes, failures with all that AVA says of them; returns the whole stream. */
 async function show(stream: NodeJS.ReadableStream): Promise<string> {
   const marks = { passed: "✔", failed: "✘", skipped: "-" };
   const lines: string[] = [];
-  // Kept line by line, so that what ran can be counted even when this run is ended from outside.
-  const file = tapFile === undefined ? undefined : createWriteStream(tapFile);
-  let isFailure = false;
+  /** What is said of a failure, to be printed without another lane's words in it. */
+  let failure: string[] | undefined;
+  const printFailure = (): void => {
+    if (failure !== undefined) console.log(failure.join("\n"));
+    failure = undefined;
+  };
   for await (const line of createInterface({ input: stream })) {
     lines.push(line);
     file?.write(`${line}\n`);
     const point = parseTestPoint(line);
-    if (point !== undefined) {
-      isFailure = point.outcome === "failed";
-      console.log(`${marks[point.outcome]} ${point.title}`);
-    } else if (/^1\.\.\d+$/.test(line)) {
-      isFailure = false;
-    } else if (isFailure) {
-      console.log(line);
+    if (point === undefined && !/^1\.\.\d+$/.test(line)) {
+      failure?.push(line);
+      continue;
     }
+    printFailure();
+    if (point === undefined) continue;
+    const said = `${marks[point.outcome]} ${point.title}`;
+    if (point.outcome === "failed") failure = [said];
+    else console.log(said);
   }
-  file?.end();
+  printFailure();
   return `${lines.join("\n")}\n`;
 }
 

@@ -29,6 +29,12 @@ test("a stream that broke off is not whole", (t) => {
   t.false(summarizeTap("").isWhole);
 });
 
+test("two streams are whole when both have ended", (t) => {
+  t.deepEqual(summarizeTap(whole + whole).counts, { passed: 4, failed: 4, skipped: 4 });
+  t.true(summarizeTap(whole + whole).isWhole);
+  t.false(summarizeTap(whole + whole.slice(0, whole.indexOf("1..6"))).isWhole);
+});
+
 test("a title keeps its dashes and loses its directive", (t) => {
   t.deepEqual(parseTestPoint("not ok 5 - a › b - c"), { outcome: "failed", title: "a › b - c" });
   t.deepEqual(parseTestPoint("ok 2 - a › b (no root) # SKIP"), {

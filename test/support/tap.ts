@@ -16,7 +16,7 @@ export interface TestCounts {
 export interface TapSummary {
   counts: TestCounts;
   points: readonly TestPoint[];
-  /** The plan at its end has been read: the runner did not die halfway. */
+  /** The plan at the end of each stream has been read: no runner died halfway. */
   isWhole: boolean;
 }
 
@@ -29,15 +29,17 @@ export function parseTestPoint(line: string): TestPoint | undefined {
   return { outcome, title };
 }
 
-/** Counts a whole TAP stream. */
+/** Counts a whole TAP stream, or several that were mixed line by line. */
 export function summarizeTap(text: string): TapSummary {
   const lines = text.split("\n");
   const points = lines.map(parseTestPoint).filter((point) => point !== undefined);
+  const linesLike = (pattern: RegExp) => lines.filter((line) => pattern.test(line)).length;
+  const streams = linesLike(/^TAP version \d+$/);
   const count = (outcome: TestPoint["outcome"]) => points.filter((point) => point.outcome === outcome).length;
   return {
     counts: { passed: count("passed"), failed: count("failed"), skipped: count("skipped") },
     points,
-    isWhole: lines.some((line) => /^1\.\.\d+$/.test(line)),
+    isWhole: streams > 0 && linesLike(/^1\.\.\d+$/) === streams,
   };
 }
 
