@@ -104,3 +104,8 @@ export function failedPrecondition<R extends ErrorDetailReason>(
 ): SvcError<R> {
   return new SvcError("failed_precondition", reason, message, options);
 }
+
+/** `canceled`: the other side is gone. */
+export function clientGone(): SvcError<"canceled"> {
+  return new SvcError("canceled", "canceled", "the client went away");
+}

@@ -1,6 +1,7 @@
 /** What the engine keeps on the disk, as it measures it itself: expensive, so only on demand. */
 import { setTimeout as wait } from "node:timers/promises";
 import type { ContainerInfo, ImageInfo, VolumeInspectInfo } from "dockerode";
+import { unlessAborted } from "../lib/unless-aborted.ts";
 import type { Labels } from "./attribution.ts";
 import { EngineRefusal } from "./engine-errors.ts";
 import { imageRecord, volumeRecord, type ImageRecord, type VolumeRecord } from "./engine-objects.ts";
@@ -73,15 +74,8 @@ export class DiskMeter {
    * @throws SvcError `unavailable`; the signal's reason
    */
   async measure(signal = AbortSignal.timeout(timeoutMs)): Promise<DiskUsage> {
-    const { promise: left, reject } = Promise.withResolvers<never>();
-    const leave = (): void => reject(signal.reason as Error);
     signal.throwIfAborted();
-    signal.addEventListener("abort", leave, { once: true });
-    try {
-      return await Promise.race([left, this.#running === undefined ? this.#begin() : this.#afterThis()]);
-    } finally {
-      signal.removeEventListener("abort", leave);
-    }
+    return unlessAborted(this.#running === undefined ? this.#begin() : this.#afterThis(), signal);
   }
 
   #begin(): Promise<DiskUsage> {

@@ -1,8 +1,8 @@
 /** Streams over REST: raw uploads and downloads (google.api.HttpBody) and newline-delimited JSON, with backpressure both ways. */
 import type { DescMessage, Message } from "@bufbuild/protobuf";
 import { create } from "@bufbuild/protobuf";
+import { clientGone } from "../errors.ts";
 import { withRawBody } from "./bind.ts";
-import { clientGone } from "./errors.ts";
 import { findField } from "./explain-json.ts";
 import type { JsonWriter } from "./json-writer.ts";
 import type { RestCall, RestRequest, RestResponse } from "./rest-pipeline.ts";

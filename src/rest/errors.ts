@@ -54,8 +54,3 @@ export function errorAnswer(writer: JsonWriter, error: SvcError, allow?: readonl
   const payloadText = writer.message(payload.schema, payload.value);
   return { status, headers, body: `${body.slice(0, -1)},${JSON.stringify(reason)}:${payloadText}}` };
 }
-
-/** `canceled`: the other side is gone. */
-export function clientGone(): SvcError<"canceled"> {
-  return new SvcError("canceled", "canceled", "the client went away");
-}

@@ -1,6 +1,5 @@
 /** Bodies that arrive: whether there is one, reading it within its bounds, and getting rid of one that nobody wants. */
-import { SvcError } from "../errors.ts";
-import { clientGone } from "./errors.ts";
+import { SvcError, clientGone } from "../errors.ts";
 import type { RestRequest, RestResponse } from "./rest-pipeline.ts";
 
 export interface BodyLimits {

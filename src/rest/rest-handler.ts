@@ -1,6 +1,6 @@
 /** REST over node's `http` and `http2` servers: path → route → gate → body → message → pipeline → answer. */
 import type { Message } from "@bufbuild/protobuf";
-import { SvcError, invalidField, notFound } from "../errors.ts";
+import { SvcError, clientGone, invalidField, notFound } from "../errors.ts";
 import { AbortSource } from "../lib/abort-source.ts";
 import { KeptBody, TextBody } from "./answer-body.ts";
 import type { AnswerBody } from "./answer-body.ts";
@@ -15,7 +15,7 @@ import {
   uploadMessages,
 } from "./body-streams.ts";
 import type { AnswerHeaders } from "./body-streams.ts";
-import { clientGone, errorAnswer } from "./errors.ts";
+import { errorAnswer } from "./errors.ts";
 import { JsonWriter } from "./json-writer.ts";
 import { parseJsonText } from "./json-text.ts";
 import { pathProblem } from "./path.ts";

@@ -1,5 +1,6 @@
 /** A request stream whose first message is looked at before the handler gets the whole. */
 import type { Message } from "@bufbuild/protobuf";
+import { unlessAborted } from "../lib/unless-aborted.ts";
 
 export interface FirstMessage {
   /** `undefined` for an empty stream. */
@@ -13,7 +14,7 @@ export interface FirstMessage {
 /** @throws the signal's reason when it aborts before: a sender that is not read any more may never say that it has gone */
 export async function peekFirst(stream: AsyncIterable<Message>, signal: AbortSignal): Promise<FirstMessage> {
   const iterator = stream[Symbol.asyncIterator]();
-  const head = await untilAborted(iterator.next(), signal).catch((error: unknown) => {
+  const head = await unlessAborted(iterator.next(), signal).catch((error: unknown) => {
     void closeIterator(iterator);
     throw error;
   });
@@ -44,13 +45,4 @@ export async function closeIterator(iterator: AsyncIterator<unknown> | undefined
   } catch {
     // Its call already has an answer.
   }
-}
-
-function untilAborted<T>(work: Promise<T>, signal: AbortSignal): Promise<T> {
-  return new Promise((resolve, reject) => {
-    const onAbort = (): void => reject(signal.reason as Error);
-    if (signal.aborted) onAbort();
-    signal.addEventListener("abort", onAbort);
-    work.then(resolve, reject).finally(() => signal.removeEventListener("abort", onAbort));
-  });
 }

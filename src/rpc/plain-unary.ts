@@ -10,7 +10,7 @@ import { gzip } from "node:zlib";
 import { fromBinary, toBinary } from "@bufbuild/protobuf";
 import type { DescMethodUnary, Message } from "@bufbuild/protobuf";
 import { ConnectError } from "@connectrpc/connect";
-import { SvcError } from "../errors.ts";
+import { clientGone } from "../errors.ts";
 import { connectErrorOf } from "./connect-errors.ts";
 import { deadlineExceeded, shownError } from "./error-mapping.ts";
 import type { Pipeline } from "./pipeline.ts";
@@ -176,10 +176,6 @@ function takesGzip(accepted: string | string[] | undefined): boolean {
       .split(",")
       .some((name) => name.trim() === "gzip")
   );
-}
-
-function clientGone(): SvcError {
-  return new SvcError("canceled", "canceled", "the client went away");
 }
 
 /** The pipeline throws nothing but `SvcError`s; what else there may be must not be shown as it is. */

@@ -1,6 +1,7 @@
 /**
  * Connect, gRPC and gRPC-Web in front of the pipeline: plain unary calls by a short way of our own, all else by Connect's
- * middleware with Express behind it on HTTP/1.1, by Connect's node adapter on HTTP/2. Both are loaded with the first request that needs them: together they cost more than the rest of the start.
+ * middleware with Express behind it on HTTP/1.1, by Connect's node adapter on HTTP/2. Both are loaded with the first
+ * request that needs them: together they cost more than the rest of the start.
  */
 import type { IncomingMessage, ServerResponse } from "node:http";
 import type { Http2ServerRequest, Http2ServerResponse } from "node:http2";

@@ -232,6 +232,7 @@ export class SupervisorWatch {
     this.changes.announce();
     this.#onChange(status);
   }
+
   async #disconnected(connection: SupervisorConnection): Promise<void> {
     const { id, uid } = this.#ref;
     const operations = this.#operations;
