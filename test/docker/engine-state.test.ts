@@ -181,7 +181,7 @@ dockerTest(
     const id = await hanging.run("app", { Image: "svc/app:1" });
     await using watched = watch(hanging.socket, 500);
     await watched.state.containers();
-    hanging.pause();
+    await hanging.pause();
     await eventually(() => assert.ok(!watched.state.isAvailable), 5_000);
     const startedAtMs = performance.now();
     const error = await t.throwsAsync(watched.state.containers(), { instanceOf: SvcError });

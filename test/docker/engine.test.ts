@@ -144,7 +144,7 @@ dockerTest(
     await using hanging = await startEngine();
     await using engine = createDockerEngine({ socket: hanging.socket });
     await engine.call("answer", (docker) => docker.ping());
-    hanging.pause();
+    await hanging.pause();
     const startedAtMs = performance.now();
     const error = await t.throwsAsync(
       engine.call("answer", (docker) => docker.ping(), { timeoutMs: 300 }),

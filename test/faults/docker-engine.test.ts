@@ -29,7 +29,7 @@ const faults: Record<
 > = {
   "that hangs": {
     strike: async (engine) => {
-      engine.pause();
+      await engine.pause();
     },
     heal: async (engine) => {
       engine.resume();

@@ -50,6 +50,13 @@ async function open(
   return { stream, close: () => session.destroy() };
 }
 
+/** A download whose answer has begun. */
+async function openDownload(protocol: Protocol, server: RestServer) {
+  const opened = await open(protocol, server, { method: "GET", path: "/v1/files/a", hasBody: false });
+  const [response] = (await once(opened.stream, "response")) as [http.IncomingMessage];
+  return { ...opened, response };
+}
+
 function aborted(signal: AbortSignal): Promise<unknown> {
   return new Promise((resolve) => {
     if (signal.aborted) resolve(signal.reason);
@@ -237,12 +244,7 @@ for (const protocol of protocols) {
       await delay(20);
       throw new SvcError("internal", "internal", "the disk is gone");
     };
-    const { stream, close } = await open(protocol, server, {
-      method: "GET",
-      path: "/v1/files/a",
-      hasBody: false,
-    });
-    const [response] = (await once(stream, "response")) as [http.IncomingMessage];
+    const { stream, response, close } = await openDownload(protocol, server);
     const incoming = protocol === "HTTP/1.1" ? response : (stream as http2.ClientHttp2Stream);
     incoming.on("error", () => undefined).resume();
     await new Promise((resolve) => incoming.on("close", resolve));
@@ -267,12 +269,7 @@ for (const protocol of protocols) {
         }
       };
     });
-    const { stream, close } = await open(protocol, server, {
-      method: "GET",
-      path: "/v1/files/a",
-      hasBody: false,
-    });
-    const [response] = (await once(stream, "response")) as [http.IncomingMessage];
+    const { response, close } = await openDownload(protocol, server);
     if (protocol === "HTTP/1.1") response.on("error", () => undefined).pause();
     await delay(300);
     const before = produced;
@@ -295,12 +292,7 @@ for (const protocol of protocols) {
       }
       data.fill(255);
     };
-    const { stream, close } = await open(protocol, server, {
-      method: "GET",
-      path: "/v1/files/a",
-      hasBody: false,
-    });
-    const [response] = (await once(stream, "response")) as [http.IncomingMessage];
+    const { stream, response, close } = await openDownload(protocol, server);
     const incoming = protocol === "HTTP/1.1" ? response : (stream as http2.ClientHttp2Stream);
     const received: Buffer[] = [];
     for await (const chunk of incoming) {

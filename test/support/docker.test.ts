@@ -50,7 +50,7 @@ dockerTest(`an engine hangs, ends and comes back, and nothing of it stays${needs
   await engine.images.build("svc/app:1");
   await engine.run("app", { Image: "svc/app:1" });
   (await engine.request("POST", "/networks/create", { Name: "more" })).expect(201);
-  engine.pause();
+  await engine.pause();
   const hung = await Promise.race([
     engine.request("GET", "/_ping").then(() => "answered"),
     new Promise((resolve) => setTimeout(resolve, 300, "hangs")),

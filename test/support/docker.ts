@@ -5,7 +5,7 @@
 import { spawn, type ChildProcess } from "node:child_process";
 import { once } from "node:events";
 import { accessSync, constants, readFileSync } from "node:fs";
-import { mkdtemp, rm, writeFile } from "node:fs/promises";
+import { mkdtemp, readdir, readFile, rm, writeFile } from "node:fs/promises";
 import { tmpdir } from "node:os";
 import { delimiter, join } from "node:path";
 import { reserveBridge, type TestBridge } from "./docker-bridge.ts";
@@ -51,7 +51,7 @@ export interface TestEngine extends AsyncDisposable {
   kill(): Promise<void>;
   restart(): Promise<void>;
   /** Makes it hang: connections are accepted, nothing answers. */
-  pause(): void;
+  pause(): Promise<void>;
   resume(): void;
 }
 
@@ -190,9 +190,19 @@ class PrivateEngine implements TestEngine {
     await this.start();
   }
 
-  pause(): void {
+  async pause(): Promise<void> {
     process.kill(this.pid, "SIGSTOP");
     this.#isPaused = true;
+    // A thread that runs on another processor goes on until the signal gets there, and may answer meanwhile.
+    await eventually(() => this.#expectStopped());
+  }
+
+  async #expectStopped(): Promise<void> {
+    const tasks = `/proc/${this.pid}/task`;
+    for (const thread of await readdir(tasks)) {
+      const status = await readFile(join(tasks, thread, "status"), "utf8");
+      if (!/^State:\tT/m.test(status)) throw new Error(`thread ${thread} of the engine goes on:\n${status}`);
+    }
   }
 
   resume(): void {

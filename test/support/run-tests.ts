@@ -32,10 +32,11 @@ const ends = await Promise.all(Array.from({ length: lanes }, (_, lane) => runLan
 file?.end();
 
 const { counts, points, isWhole } = summarizeTap(ends.map(({ tap }) => tap).join(""));
-for (const outcome of ["skipped", "failed"] as const) {
-  const titles = points.filter((point) => point.outcome === outcome).map((point) => `  ${point.title}`);
-  if (titles.length > 0) console.log(`\n${outcome}:\n${titles.sort().join("\n")}`);
-}
+const skipped = points.filter(({ outcome }) => outcome === "skipped").map(({ title }) => `  ${title}`);
+if (skipped.length > 0) console.log(`\nskipped:\n${skipped.sort().join("\n")}`);
+// At the end and whole, as it is often only the end that is looked at, or kept.
+const failures = ends.flatMap((end) => end.failures);
+if (failures.length > 0) console.log(`\nfailed:\n${failures.sort().join("\n")}`);
 if (!isWhole) {
   // AVA 8 itself breaks when it wants to name in TAP what hangs: the file after the last results is the one.
   const how = ends.map(({ exitCode, signal }) => signal ?? `exit code ${String(exitCode)}`).join(", ");
@@ -54,37 +55,29 @@ async function runLane(lane: number) {
     stdio: ["ignore", "pipe", "inherit"],
   });
   const exit = once(ava, "close") as Promise<[number | null, NodeJS.Signals | null]>;
-  const tap = await show(ava.stdout);
+  const { tap, failures } = await show(ava.stdout);
   const [exitCode, signal] = await exit;
-  return { tap, exitCode, signal };
+  return { tap, failures, exitCode, signal };
 }
 
-/** Prints each result as it comes, failures with all that AVA says of them; returns the whole stream. */
-async function show(stream: NodeJS.ReadableStream): Promise<string> {
+/** Prints each result as it comes; returns the whole stream, and each failure with all that AVA says of it. */
+async function show(stream: NodeJS.ReadableStream): Promise<{ tap: string; failures: string[] }> {
   const marks = { passed: "✔", failed: "✘", skipped: "-" };
   const lines: string[] = [];
-  /** What is said of a failure, to be printed without another lane's words in it. */
+  const failures: string[][] = [];
   let failure: string[] | undefined;
-  const printFailure = (): void => {
-    if (failure !== undefined) console.log(failure.join("\n"));
-    failure = undefined;
-  };
   for await (const line of createInterface({ input: stream })) {
     lines.push(line);
     file?.write(`${line}\n`);
     const point = parseTestPoint(line);
-    if (point === undefined && !/^1\.\.\d+$/.test(line)) {
-      failure?.push(line);
-      continue;
-    }
-    printFailure();
-    if (point === undefined) continue;
-    const said = `${marks[point.outcome]} ${point.title}`;
-    if (point.outcome === "failed") failure = [said];
-    else console.log(said);
+    if (point !== undefined) {
+      console.log(`${marks[point.outcome]} ${point.title}`);
+      failure = point.outcome === "failed" ? [`  ${point.title}`] : undefined;
+      if (failure !== undefined) failures.push(failure);
+    } else if (/^1\.\.\d+$/.test(line)) failure = undefined;
+    else failure?.push(`  ${line}`);
   }
-  printFailure();
-  return `${lines.join("\n")}\n`;
+  return { tap: `${lines.join("\n")}\n`, failures: failures.map((each) => each.join("\n")) };
 }
 
 function readArguments(): { tapFile: string | undefined; avaArguments: string[] } {
