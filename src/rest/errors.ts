@@ -1,8 +1,7 @@
 /** Errors as REST answers them: `{"error", "code", "reason", "<reason>": payload}` and a status. */
 import type { ErrorDetailReason } from "../../gen/svc/v1/words.ts";
 import { payloadOf } from "../error-payloads.ts";
-import { SvcError } from "../errors.ts";
-import type { ErrorCode } from "../errors.ts";
+import type { ErrorCode, SvcError } from "../errors.ts";
 import type { JsonWriter } from "./json-writer.ts";
 
 /** The status of each code. */
