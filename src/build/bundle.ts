@@ -18,8 +18,8 @@ const freshDir = `${outDir}.new`;
 /** The program, and the thread that has to be a file of its own, where `daemon/programs.ts` looks for it. */
 const entryPoints = { svc: "src/main.ts", "store/worker": "src/store/worker.ts" };
 const mainFile = "svc.cjs";
-/** Programs that run as another user: plain JavaScript, copied with their folders. */
-const programs = ["identity/**/*.mjs", "runtimes/process/**/*.mjs"];
+/** Programs that run as another user, and what they share: plain JavaScript, copied with their folders. */
+const programs = ["identity/**/*.mjs", "runtimes/process/**/*.mjs", "lib/**/*.mjs"];
 /** Files that modules read from beside themselves, which for all of them is the bundle's directory. */
 const assets = ["src/**/*.schema.json", "openapi/openapi.json"];
 /** The API page and what it is made of, with the licences. */

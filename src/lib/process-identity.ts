@@ -1,4 +1,5 @@
 import { readFile } from "node:fs/promises";
+import { isDead, parseStat } from "./process-table.mjs";
 
 /** A process, told apart from every later one that gets the same pid in the same boot. */
 export interface ProcessIdentity {
@@ -27,17 +28,6 @@ export async function readProcessIdentity(
     if (code === "ENOENT" || code === "ESRCH") return undefined;
     throw error;
   }
-  const { state, startTicks } = parseProcessStat(stat);
-  return state === "Z" || state === "X" ? undefined : { pid, startTicks };
-}
-
-/** The state letter and the start time in a line of `/proc/<pid>/stat`. */
-export function parseProcessStat(stat: string): { state: string; startTicks: number } {
-  // Field 2 is the program's own name in parentheses and may itself hold spaces and parentheses: count after its end.
-  const fields = stat.slice(stat.lastIndexOf(")") + 2).split(" ");
-  const [state, startTicks] = [fields[0], Number(fields[22 - 3])];
-  if (state === undefined || !Number.isSafeInteger(startTicks)) {
-    throw new Error(`"${stat.trim()}" is not a line of /proc/<pid>/stat`);
-  }
-  return { state, startTicks };
+  const entry = parseStat(stat);
+  return isDead(entry) ? undefined : { pid, startTicks: entry.startTicks };
 }

@@ -165,13 +165,21 @@ for (const [what, value] of [
   });
 }
 
-test("the helper imports nothing but node's own modules and its own files", async (t) => {
-  const dir = fileURLToPath(new URL("../../src/identity/helper/", import.meta.url));
-  const files = (await readdir(dir)).map((name) => join(dir, name));
-  for (const file of [...files, join(dir, "../helper.mjs")]) {
+test("the helper imports nothing but node's own modules, its own files and plain ones of lib", async (t) => {
+  const own = fileURLToPath(new URL("../../src/identity/helper/", import.meta.url));
+  const lib = fileURLToPath(new URL("../../src/lib/", import.meta.url));
+  const plain = (await readdir(lib)).filter((name) => name.endsWith(".mjs"));
+  const allowed: readonly (readonly [file: string, imports: RegExp])[] = [
+    [join(own, "../helper.mjs"), /^(node:|\.\/helper\/[^/]+\.mjs$)/],
+    ...(await readdir(own)).map(
+      (name) => [join(own, name), /^(node:|(\.|\.\.\/\.\.\/lib)\/[^/]+\.mjs$)/] as const,
+    ),
+    ...plain.map((name) => [join(lib, name), /^(node:|\.\/[^/]+\.mjs$)/] as const),
+  ];
+  for (const [file, pattern] of allowed) {
     const imports = [
       ...(await readFile(file, "utf8")).matchAll(/^import .*?"([^"]+)";$|^} from "([^"]+)";$/gms),
     ];
-    for (const [, path, other] of imports) t.regex(path ?? other ?? "", /^(node:|\.\/)/, file);
+    for (const [, path, other] of imports) t.regex(path ?? other ?? "", pattern, file);
   }
 });

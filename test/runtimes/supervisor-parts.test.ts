@@ -6,7 +6,8 @@ import test from "ava";
 import fc from "fast-check";
 import { Cgroups } from "../../src/runtimes/process/cgroup.ts";
 import { endProcesses } from "../../src/runtimes/process/ending.mjs";
-import { carriesCookie, parseStat } from "../../src/runtimes/process/process-table.mjs";
+import { parseStat } from "../../src/lib/process-table.mjs";
+import { carriesCookie } from "../../src/lib/run-cookie.mjs";
 import { RestartPolicy } from "../../src/runtimes/process/restart-policy.mjs";
 import { parseMessage, parseState } from "../../src/runtimes/process/supervisor-messages.ts";
 import type { RestartSpec } from "../../src/runtimes/process/supervisor-types.ts";
@@ -88,6 +89,7 @@ test("a process may be called anything", (t) => {
       });
     }),
   );
+  t.throws(() => parseStat("7 (a) S"), { message: /is not a line/ });
 });
 
 test("a cookie is a whole variable", (t) => {

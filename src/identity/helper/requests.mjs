@@ -7,7 +7,7 @@ import { LastBytes, LineSplitter } from "./output.mjs";
 import { readTail } from "./read-tail.mjs";
 import { removeTree } from "./remove-tree.mjs";
 import { runToEnd } from "./run-command.mjs";
-import { killRuns } from "./run-cookie.mjs";
+import { killRuns } from "./kill-runs.mjs";
 import { spawnDetached } from "./spawn-detached.mjs";
 
 const readBlockBytes = 256 << 10;

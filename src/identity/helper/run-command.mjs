@@ -2,9 +2,10 @@
 import { closeSync } from "node:fs";
 import { finished } from "node:stream/promises";
 import { setTimeout as sleep } from "node:timers/promises";
+import { runIdVariable } from "../../lib/run-cookie.mjs";
+import { killRuns } from "./kill-runs.mjs";
 import { openMergedPipe } from "./merged-pipe.mjs";
 import { hasCode } from "./request-error.mjs";
-import { killRuns, runIdVariable } from "./run-cookie.mjs";
 import { RunFamily } from "./run-family.mjs";
 import { spawnSession } from "./spawn.mjs";
 

@@ -1,18 +1,18 @@
 /**
  * Finds what a command left behind by what the kernel knows: who is in its session, and who descends from those. A process
- * that wipes its environment is found so as long as its ancestors live; the rest is found by its cookie, see run-cookie.mjs.
+ * that wipes its environment is found so as long as its ancestors live; the rest is found by its cookie, see kill-runs.mjs.
  */
-import { readFileSync, readdirSync } from "node:fs";
 import { setTimeout as sleep } from "node:timers/promises";
+import { readProcessTable } from "../../lib/process-table.mjs";
+
+/** @import { ProcessEntry } from "../../lib/process-table.mjs" */
 
 const maxRounds = 50;
 const roundMs = 20;
 
-/** @typedef {{ pid: number, parent: number, session: number, startTicks: string }} Member */
-
 export class RunFamily {
   #session;
-  /** Start times of those who were found, by pid: orphans show no ancestors any more. @type {Map<number, string>} */
+  /** Start times of those who were found, by pid: orphans show no ancestors any more. @type {Map<number, number>} */
   #known = new Map();
 
   /** @param {number} leader Pid of the leader of the session. */
@@ -45,9 +45,9 @@ export class RunFamily {
 
   #members() {
     const family = new Set([this.#session]);
-    /** @type {Member[]} */
+    /** @type {ProcessEntry[]} */
     const members = [];
-    let others = listProcesses().filter(({ pid }) => pid !== this.#session && pid !== process.pid);
+    let others = readProcessTable().filter(({ pid }) => pid !== this.#session && pid !== process.pid);
     for (let found = 1; found > 0;) {
       const near = others.filter((one) => this.#isNear(one, family));
       others = others.filter((one) => !near.includes(one));
@@ -59,31 +59,10 @@ export class RunFamily {
   }
 
   /**
-   * @param {Member} one
+   * @param {ProcessEntry} one
    * @param {ReadonlySet<number>} family
    */
-  #isNear({ pid, parent, session, startTicks }, family) {
-    return family.has(parent) || session === this.#session || this.#known.get(pid) === startTicks;
+  #isNear({ pid, ppid, sid, startTicks }, family) {
+    return family.has(ppid) || sid === this.#session || this.#known.get(pid) === startTicks;
   }
-}
-
-/** Those that run: who has ended and waits for its parent can do nothing any more. */
-function listProcesses() {
-  /** @type {Member[]} */
-  const processes = [];
-  for (const name of readdirSync("/proc")) {
-    const pid = Number(name);
-    if (!Number.isInteger(pid)) continue;
-    try {
-      const stat = readFileSync(`/proc/${name}/stat`, "latin1");
-      // Counted after the last `)`, since the name of a program may hold anything (proc_pid_stat(5)).
-      const fields = stat.slice(stat.lastIndexOf(")") + 2).split(" ");
-      const [state = "", parent, , session] = fields;
-      if ("ZX".includes(state)) continue;
-      processes.push({ pid, parent: Number(parent), session: Number(session), startTicks: fields[19] ?? "" });
-    } catch {
-      // It has just ended.
-    }
-  }
-  return processes;
 }

@@ -1,5 +1,6 @@
 /** Programs that outlive the helper and the daemon: supervisors. */
 import { closeSync, constants, fstatSync, openSync, readFileSync } from "node:fs";
+import { parseStat } from "../../lib/process-table.mjs";
 import { at, inParent } from "./directory.mjs";
 import { RequestError } from "./request-error.mjs";
 import { spawnSession } from "./spawn.mjs";
@@ -24,7 +25,8 @@ export async function spawnDetached({ stdin, log, ...program }, signal) {
     const child = await spawnSession(program, [stdin === undefined ? "ignore" : "pipe", output, output]);
     const { pid } = child;
     if (pid === undefined) throw new RequestError("COMMAND", "has no process id");
-    const startTicks = readStartTicks(pid);
+    // Also of one that has ended already, as long as nobody reaped it.
+    const { startTicks } = parseStat(readFileSync(`/proc/${pid}/stat`, "latin1"));
     child.unref();
     if (child.stdin) {
       const input = child.stdin;
@@ -56,13 +58,4 @@ async function openLog(log) {
     closeSync(fd);
     throw new RequestError("WRONG_TYPE", "is no regular file");
   });
-}
-
-/**
- * Field 22 of `/proc/<pid>/stat`; counted after the last `)`, since the name of a program may hold anything.
- * @param {number} pid
- */
-function readStartTicks(pid) {
-  const stat = readFileSync(`/proc/${pid}/stat`, "latin1");
-  return Number(stat.slice(stat.lastIndexOf(")") + 2).split(" ")[19]);
 }

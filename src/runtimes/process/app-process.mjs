@@ -5,7 +5,8 @@ import { execFile, spawn } from "node:child_process";
 import { closeSync, constants, openSync, unlinkSync } from "node:fs";
 import { Socket } from "node:net";
 import { promisify } from "node:util";
-import { readProcess } from "./process-table.mjs";
+import { readProcess } from "../../lib/process-table.mjs";
+import { runIdVariable } from "../../lib/run-cookie.mjs";
 
 /** @import { LogWriter } from "./log-writer.mjs" */
 /** @import { SupervisorSpec } from "./supervisor-types.ts" */
@@ -82,7 +83,7 @@ function spawnApp(spec, outputs) {
   try {
     const child = spawn(program, args, {
       cwd: spec.cwd,
-      env: { ...spec.env, SVC_RUN_ID: spec.runId },
+      env: { ...spec.env, [runIdVariable]: spec.runId },
       detached: true,
       stdio: ["ignore", ...outputs],
     });

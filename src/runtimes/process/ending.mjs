@@ -5,9 +5,11 @@
 import { existsSync, readFileSync, readdirSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { setTimeout as sleep } from "node:timers/promises";
-import { findMembers, readProcess } from "./process-table.mjs";
+import { readProcess } from "../../lib/process-table.mjs";
+import { findMembers } from "./run-members.mjs";
 
-/** @import { ProcessEntry, Run } from "./process-table.mjs" */
+/** @import { ProcessEntry } from "../../lib/process-table.mjs" */
+/** @import { Run } from "./run-members.mjs" */
 
 /**
  * @typedef {object} EndOptions

@@ -3,6 +3,7 @@
  */
 import { spawn } from "node:child_process";
 import { connect } from "node:net";
+import { runIdVariable } from "../../lib/run-cookie.mjs";
 
 /** @import { HealthSpec, HealthState, SupervisorSpec } from "./supervisor-types.ts" */
 /** @typedef {Pick<SupervisorSpec, "cwd" | "env" | "runId">} ProbeEnvironment What a probe that is a command is run with. */
@@ -144,7 +145,7 @@ function probeExec(spec, [program = "", ...args], timeoutMs) {
     const child = spawn(program, args, {
       cwd: spec.cwd,
       // With the cookie, so that ending the app ends a probe that hangs.
-      env: { ...spec.env, SVC_RUN_ID: spec.runId },
+      env: { ...spec.env, [runIdVariable]: spec.runId },
       detached: true,
       stdio: "ignore",
     });

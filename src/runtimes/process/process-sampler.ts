@@ -1,8 +1,9 @@
 import { readFile, readdir, stat } from "node:fs/promises";
 import { setTimeout as sleep } from "node:timers/promises";
 import { mapBounded } from "../../lib/map-bounded.ts";
+import { isDead, parseStat, type ProcessEntry } from "../../lib/process-table.mjs";
+import { runIdVariable } from "../../lib/run-cookie.mjs";
 import type { RuntimeUsage } from "../runtime.ts";
-import { parseStat, type ProcessEntry } from "./process-table.mjs";
 
 /** The processes of one run of an app. */
 export interface SampledRun {
@@ -21,6 +22,7 @@ export interface SamplerOptions {
   nowMs?: () => number;
 }
 
+const cookiePattern = new RegExp(`(?:^|\\0)${runIdVariable}=([^\\0]*)\\0`);
 /** `USER_HZ`, 100 on every architecture that Node supports. */
 const TICKS_PER_SECOND = 100;
 const PAGE_BYTES = 4096;
@@ -142,7 +144,7 @@ export class ProcessSampler {
   async #read(pid: number): Promise<ProcessEntry | undefined> {
     try {
       const entry = parseStat(await readFile(`${this.#procDir}/${pid}/stat`, "latin1"));
-      return entry.state === "Z" || entry.state === "X" || entry.sid === 0 ? undefined : entry;
+      return isDead(entry) || entry.sid === 0 ? undefined : entry;
     } catch {
       return undefined;
     }
@@ -159,7 +161,7 @@ export class ProcessSampler {
       // Not remembered: the owners that are asked for differ from sample to sample.
       if (uid === undefined || !owners.has(uid)) return undefined;
       const environ = await readFile(`${this.#procDir}/${pid}/environ`, "latin1");
-      const runId = /(?:^|\0)SVC_RUN_ID=([^\0]*)\0/.exec(environ)?.[1];
+      const runId = cookiePattern.exec(environ)?.[1];
       this.#cookies.set(pid, { startTicks, runId });
       return runId;
     } catch {

@@ -16,7 +16,7 @@ import { ControlServer } from "./control-server.mjs";
 import { endProcesses } from "./ending.mjs";
 import { HealthCheck } from "./health-check.mjs";
 import { LogWriter } from "./log-writer.mjs";
-import { readProcess } from "./process-table.mjs";
+import { readProcess } from "../../lib/process-table.mjs";
 import { RestartPolicy } from "./restart-policy.mjs";
 import { StateFile } from "./state-file.mjs";
 

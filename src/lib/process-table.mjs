@@ -1,0 +1,73 @@
+/** The processes of this machine as `/proc` shows them (proc_pid_stat(5)); also for programs that svc starts on their own. */
+import { readFileSync, readdirSync } from "node:fs";
+
+/**
+ * @typedef {object} ProcessEntry
+ * @property {number} pid
+ * @property {string} state one letter; see `isDead`
+ * @property {number} ppid
+ * @property {number} pgid
+ * @property {number} sid
+ * @property {number} cpuTicks user and system time together, in clock ticks
+ * @property {number} startTicks start after boot, in clock ticks: with the pid it names the process for good in this boot
+ * @property {number} rssPages
+ */
+
+/**
+ * Reads one line of `/proc/<pid>/stat`.
+ * @param {string} text
+ * @returns {ProcessEntry}
+ * @throws Error when it is none
+ */
+export function parseStat(text) {
+  // The program's own name may hold anything, so fields count from its last `)`.
+  const fields = text.slice(text.lastIndexOf(")") + 2).split(" ");
+  /** @param {number} n field number of proc_pid_stat(5) */
+  const field = (n) => Number(fields[n - 3]);
+  const startTicks = field(22);
+  if (!Number.isSafeInteger(startTicks))
+    throw new Error(`"${text.trim()}" is not a line of /proc/<pid>/stat`);
+  return {
+    pid: Number.parseInt(text, 10),
+    state: fields[0] ?? "",
+    ppid: field(4),
+    pgid: field(5),
+    sid: field(6),
+    cpuTicks: field(14) + field(15),
+    startTicks,
+    rssPages: field(24),
+  };
+}
+
+/**
+ * Whether only the remains of a process are left, which execute nothing any more and wait for its parent.
+ * @param {ProcessEntry} entry
+ */
+export function isDead({ state }) {
+  return state === "Z" || state === "X";
+}
+
+/** @returns {number[]} */
+export function listPids() {
+  return readdirSync("/proc").map(Number).filter(Number.isInteger);
+}
+
+/**
+ * @param {number} pid
+ * @returns {ProcessEntry | undefined} `undefined` when there is no such process, or only its remains
+ */
+export function readProcess(pid) {
+  try {
+    const entry = parseStat(readFileSync(`/proc/${String(pid)}/stat`, "latin1"));
+    return isDead(entry) ? undefined : entry;
+  } catch {
+    return undefined;
+  }
+}
+
+/** @returns {ProcessEntry[]} every living process */
+export function readProcessTable() {
+  return listPids()
+    .map(readProcess)
+    .filter((entry) => entry !== undefined);
+}
