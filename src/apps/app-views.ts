@@ -48,6 +48,8 @@ interface MadeView {
 interface Selection {
   readonly registryRevision: number;
   readonly apps: readonly AppRecord[];
+  /** Of these apps, each once. */
+  readonly ownerUids: readonly number[];
   readonly nextPageToken: string;
 }
 
@@ -86,19 +88,25 @@ export class AppViews {
 
     const { registry, runtimes } = this.#options;
     const selection = made?.registryRevision === registry.revision ? made : this.#select(caller, options);
-    const { registryRevision, nextPageToken } = selection;
-    const ownerNames = await this.#ownerNames(
-      selection === made ? made.ownerNames.keys() : new Set(selection.apps.map((app) => app.ownerUid)),
-    );
+    const { registryRevision, apps, ownerUids, nextPageToken } = selection;
+    const ownerNames = await this.#ownerNames(ownerUids);
     const runtimeRevision = revisionOf(runtimes);
-    const { statuses, views } = this.#viewsOf(selection, ownerNames, selection === made ? made : undefined);
+    const { statuses, views } = this.#viewsOf(apps, ownerNames, made);
     const page = create(ListAppsResponseSchema, { nextPageToken });
     // They are messages already; `create` would look at each of them again.
     page.apps = views;
     Object.freeze(page.apps);
     Object.freeze(page);
-    const { apps } = selection;
-    this.#keep(key, { registryRevision, apps, nextPageToken, runtimeRevision, ownerNames, statuses, page });
+    const madeOf = {
+      registryRevision,
+      apps,
+      ownerUids,
+      nextPageToken,
+      runtimeRevision,
+      ownerNames,
+      statuses,
+    };
+    this.#keep(key, { ...madeOf, page });
     return page;
   }
 
@@ -111,12 +119,13 @@ export class AppViews {
     const apps = rest.slice(0, limit);
     const last = apps.at(-1);
     const nextPageToken = last === undefined || apps.length === rest.length ? "" : encodePageToken(last.id);
-    return { registryRevision, apps, nextPageToken };
+    const ownerUids = [...new Set(apps.map((app) => app.ownerUid))];
+    return { registryRevision, apps, ownerUids, nextPageToken };
   }
 
-  /** @param made the page before of the same apps: where nothing but statuses can differ, they alone are looked at */
+  /** @param made the page before: where nothing but statuses can have changed since, they alone are looked at */
   #viewsOf(
-    { apps }: Selection,
+    apps: readonly AppRecord[],
     ownerNames: ReadonlyMap<number, string>,
     made: MadePage | undefined,
   ): { statuses: (RuntimeStatus | undefined)[]; views: App[] } {
@@ -156,7 +165,7 @@ export class AppViews {
   /** Asked last are the things that change without a wait, so that nothing can change after the answer. */
   async #isCurrent(made: MadePage): Promise<boolean> {
     if (!this.#hasSameApps(made)) return false;
-    const namesNow = await this.#ownerNames(made.ownerNames.keys());
+    const namesNow = await this.#ownerNames(made.ownerUids);
     return hasSameNames(made.ownerNames, namesNow) && this.#hasSameApps(made);
   }
 
@@ -165,10 +174,9 @@ export class AppViews {
     return registryRevision === registry.revision && runtimeRevision === revisionOf(runtimes);
   }
 
-  async #ownerNames(uids: Iterable<number>): Promise<Map<number, string>> {
-    const asked = [...uids];
-    const names = await Promise.all(asked.map(this.#options.userName));
-    return new Map(asked.map((uid, at) => [uid, names[at] ?? ""]));
+  async #ownerNames(uids: readonly number[]): Promise<Map<number, string>> {
+    const names = await Promise.all(uids.map(this.#options.userName));
+    return new Map(uids.map((uid, at) => [uid, names[at] ?? ""]));
   }
 
   #keep(key: string, made: MadePage): void {
