@@ -2,7 +2,6 @@
  * The one way from any transport to a handler: access level, validation, handler, error mapping, audit (D2, D8).
  * The transport has identified the caller before.
  */
-import { create } from "@bufbuild/protobuf";
 import type {
   DescMessage,
   DescMethod,
@@ -11,7 +10,6 @@ import type {
   DescMethodUnary,
   DescService,
   Message,
-  MessageInitShape,
   MessageShape,
 } from "@bufbuild/protobuf";
 import type { ConnectRouter, HandlerContext, ServiceImpl } from "@connectrpc/connect";
@@ -21,16 +19,14 @@ import type { SvcError } from "../errors.ts";
 import { checkAccess, methodName } from "./access.ts";
 import { collectCapabilities, indexMethods } from "./bound-service.ts";
 import type { BoundService, Handler, MethodEntry } from "./bound-service.ts";
-import { CallContext } from "./call-context.ts";
 import type { Call } from "./call-context.ts";
 import { CallNotes } from "./call-notes.ts";
 import type { CallNotesOptions, NotedCaller } from "./call-notes.ts";
 import { connectErrorOf } from "./connect-errors.ts";
 import { handOver, watchRefusals } from "./connect-refusals.ts";
-import { errorOfAbort, isSvcError, shownError } from "./error-mapping.ts";
-import { closeIterator, peekFirst } from "./first-message.ts";
-import type { FirstMessage } from "./first-message.ts";
-import { createValidator } from "./rules.ts";
+import { isSvcError } from "./error-mapping.ts";
+import { Invoker } from "./invoker.ts";
+import { RunningCalls } from "./running-calls.ts";
 import { requestIdKey, userOf } from "./user-context.ts";
 import type { UserContext } from "./user-context.ts";
 
@@ -91,144 +87,17 @@ export interface Pipeline {
 
 /** @throws Error when a method has no handler or no policy */
 export function createPipeline(options: PipelineOptions): Pipeline {
-  const { services, shutdownSignal } = options;
+  const { services } = options;
   const notes = new CallNotes(options);
   const entries = indexMethods(services, options.policies ?? methodPolicies);
   const paths = new Map([...entries.values()].map(({ method, name }) => [`/${name}`, method]));
-  const validator = createValidator();
-  const running = new Set<CallContext>();
-  const endCalls = (reason: unknown): void => {
-    for (const context of running) context.abort(reason);
-  };
-  shutdownSignal?.addEventListener("abort", () => endCalls(shutdownSignal.reason));
+  const running = new RunningCalls(options.shutdownSignal);
+  const invoker = new Invoker(running, notes);
 
   function entryOf(method: DescMethod): MethodEntry {
     const entry = entries.get(method);
     if (entry === undefined) throw new Error(`no handler for ${methodName(method)}`);
     return entry;
-  }
-
-  function begin(method: DescMethod, call: Call, connect?: HandlerContext): CallContext {
-    const context = new CallContext(method, call, connect);
-    running.add(context);
-    if (shutdownSignal?.aborted === true) context.abort(shutdownSignal.reason);
-    return context;
-  }
-
-  function end(context: CallContext): void {
-    running.delete(context);
-    context.end();
-  }
-
-  /** One answer, from one message or a stream of them. */
-  function single(
-    entry: MethodEntry,
-    input: Message | AsyncIterable<Message>,
-    call: Call,
-    connect?: HandlerContext,
-  ): Promise<Message> {
-    const startMs = performance.now();
-    const { method } = entry;
-    const context = begin(method, call, connect);
-    let request: Message | undefined;
-    let stream: FirstMessage | undefined;
-
-    /** What the handler answers, or the promise of it. */
-    const start = (): unknown => {
-      checkAccess(method, entry.access, context.user);
-      return Symbol.asyncIterator in input ? handleStream(input) : handle(input, input);
-    };
-    const handleStream = async (messages: AsyncIterable<Message>): Promise<unknown> => {
-      stream = await peekFirst(messages, context.signal);
-      return handle(stream.first ?? create(method.input), stream.all);
-    };
-    const handle = (first: Message, whole: Message | AsyncIterable<Message>): unknown => {
-      request = first;
-      validator.check(method.input, first);
-      // Its token may have been revoked while the request arrived.
-      context.throwIfAborted();
-      return entry.handler(whole, context);
-    };
-    // One promise instead of a chain of them, which would cost more than all else here.
-    return new Promise((resolve, reject) => {
-      const leave = (): void => {
-        end(context);
-        stream?.close();
-      };
-      // What the handler came to is noted also when the caller has left before.
-      const fail = (thrown: unknown): void => {
-        const error = shownError(thrown, context.requestId, context.isAborted ? context.signal : undefined);
-        notes.ended(entry, context, startMs, request, error);
-        reject(error);
-        leave();
-      };
-      const answer = (output: unknown): void => {
-        let message: Message;
-        try {
-          message = create(method.output, output as MessageInitShape<DescMessage>);
-        } catch (error) {
-          fail(error);
-          return;
-        }
-        notes.ended(entry, context, startMs, request);
-        resolve(message);
-        leave();
-      };
-      context.onAbort((error) => {
-        reject(error);
-        leave();
-      });
-      try {
-        const output = start();
-        if (output instanceof Promise) output.then(answer, fail);
-        else answer(output);
-      } catch (error) {
-        fail(error);
-      }
-    });
-  }
-
-  /** Many answers. */
-  async function* many(
-    entry: MethodEntry,
-    input: Message | AsyncIterable<Message>,
-    call: Call,
-    connect?: HandlerContext,
-  ): AsyncGenerator<Message> {
-    const startMs = performance.now();
-    const { method } = entry;
-    const context = begin(method, call, connect);
-    const request = Symbol.asyncIterator in input ? undefined : input;
-    let iterator: AsyncIterator<unknown> | undefined;
-    let failure: SvcError | undefined;
-    let isDone = false;
-    try {
-      checkAccess(method, entry.access, context.user);
-      if (request !== undefined) validator.check(method.input, request);
-      context.throwIfAborted();
-      const output = entry.handler(input, context) as AsyncIterable<unknown>;
-      iterator = output[Symbol.asyncIterator]();
-      for (;;) {
-        const next = await context.race(iterator.next());
-        if (next.done === true) break;
-        yield create(method.output, next.value as MessageInitShape<DescMessage>);
-      }
-      isDone = true;
-    } catch (thrown) {
-      failure = shownError(thrown, context.requestId, context.isAborted ? context.signal : undefined);
-      throw failure;
-    } finally {
-      end(context);
-      // Not awaited: a generator that hangs in its `next` would hold its `return` up as well.
-      if (!isDone) void closeIterator(iterator);
-      notes.ended(
-        entry,
-        context,
-        startMs,
-        request,
-        failure ?? (isDone ? undefined : errorOfAbort(undefined)),
-      );
-    }
   }
 
   function gate(method: DescMethod, user: UserContext, requestId = "", protocolName = ""): void {
@@ -279,20 +148,20 @@ export function createPipeline(options: PipelineOptions): Pipeline {
       return method !== undefined && entryOf(method).isPublic;
     },
 
-    endCalls,
+    endCalls: (reason) => running.abort(reason),
 
     endStreams(reason) {
-      for (const context of running) {
-        if (context.method.methodKind === "server_streaming" && !entryOf(context.method).isChanging) {
-          context.abort(reason);
-        }
-      }
+      running.abort(
+        reason,
+        (method) => method.methodKind === "server_streaming" && !entryOf(method).isChanging,
+      );
     },
 
-    invokeUnary: (method, request, call) => single(entryOf(method), request, call) as Promise<never>,
+    invokeUnary: (method, request, call) => invoker.single(entryOf(method), request, call) as Promise<never>,
     invokeServerStream: (method, request, call) =>
-      many(entryOf(method), request, call) as AsyncIterable<never>,
-    invokeClientStream: (method, requests, call) => single(entryOf(method), requests, call) as Promise<never>,
+      invoker.many(entryOf(method), request, call) as AsyncIterable<never>,
+    invokeClientStream: (method, requests, call) =>
+      invoker.single(entryOf(method), requests, call) as Promise<never>,
   };
 
   /** The two shapes in which Connect calls handlers. */
@@ -310,7 +179,7 @@ export function createPipeline(options: PipelineOptions): Pipeline {
     if (kind === "unary" || kind === "client_streaming") {
       return async (input, context) => {
         try {
-          return await single(entry, input as Message, callOf(context), context);
+          return await invoker.single(entry, input as Message, callOf(context), context);
         } catch (error) {
           throw connectErrorOf(error as SvcError);
         }
@@ -318,7 +187,7 @@ export function createPipeline(options: PipelineOptions): Pipeline {
     }
     return async function* (input, context) {
       try {
-        yield* many(entry, input as Message, callOf(context), context);
+        yield* invoker.many(entry, input as Message, callOf(context), context);
       } catch (error) {
         throw connectErrorOf(error as SvcError);
       }

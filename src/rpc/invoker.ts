@@ -1,0 +1,138 @@
+/**
+ * One call from its beginning to its end, whatever the transport: access level, validation, handler, error mapping,
+ * audit (D2, D8).
+ */
+import { create } from "@bufbuild/protobuf";
+import type { DescMessage, Message, MessageInitShape } from "@bufbuild/protobuf";
+import type { HandlerContext } from "@connectrpc/connect";
+import type { SvcError } from "../errors.ts";
+import { checkAccess } from "./access.ts";
+import type { MethodEntry } from "./bound-service.ts";
+import type { Call } from "./call-context.ts";
+import type { CallNotes } from "./call-notes.ts";
+import { errorOfAbort, shownError } from "./error-mapping.ts";
+import { closeIterator, peekFirst } from "./first-message.ts";
+import type { FirstMessage } from "./first-message.ts";
+import { createValidator } from "./rules.ts";
+import type { RunningCalls } from "./running-calls.ts";
+
+/** What a method is called with. */
+export type Input = Message | AsyncIterable<Message>;
+
+/** Both throw SvcError and nothing else. */
+export class Invoker {
+  readonly #running: RunningCalls;
+  readonly #notes: CallNotes;
+  readonly #validator = createValidator();
+
+  constructor(running: RunningCalls, notes: CallNotes) {
+    this.#running = running;
+    this.#notes = notes;
+  }
+
+  /** One answer, from one message or a stream of them. */
+  single(entry: MethodEntry, input: Input, call: Call, connect?: HandlerContext): Promise<Message> {
+    const startMs = performance.now();
+    const { method } = entry;
+    const context = this.#running.begin(method, call, connect);
+    let request: Message | undefined;
+    let stream: FirstMessage | undefined;
+
+    /** What the handler answers, or the promise of it. */
+    const start = (): unknown => {
+      checkAccess(method, entry.access, context.user);
+      return Symbol.asyncIterator in input ? handleStream(input) : handle(input, input);
+    };
+    const handleStream = async (messages: AsyncIterable<Message>): Promise<unknown> => {
+      stream = await peekFirst(messages, context.signal);
+      return handle(stream.first ?? create(method.input), stream.all);
+    };
+    const handle = (first: Message, whole: Input): unknown => {
+      request = first;
+      this.#validator.check(method.input, first);
+      // Its token may have been revoked while the request arrived.
+      context.throwIfAborted();
+      return entry.handler(whole, context);
+    };
+    // One promise instead of a chain of them, which would cost more than all else here.
+    return new Promise((resolve, reject) => {
+      const leave = (): void => {
+        this.#running.end(context);
+        stream?.close();
+      };
+      // What the handler came to is noted also when the caller has left before.
+      const fail = (thrown: unknown): void => {
+        const error = shownError(thrown, context.requestId, context.isAborted ? context.signal : undefined);
+        this.#notes.ended(entry, context, startMs, request, error);
+        reject(error);
+        leave();
+      };
+      const answer = (output: unknown): void => {
+        let message: Message;
+        try {
+          message = create(method.output, output as MessageInitShape<DescMessage>);
+        } catch (error) {
+          fail(error);
+          return;
+        }
+        this.#notes.ended(entry, context, startMs, request);
+        resolve(message);
+        leave();
+      };
+      context.onAbort((error) => {
+        reject(error);
+        leave();
+      });
+      try {
+        const output = start();
+        if (output instanceof Promise) output.then(answer, fail);
+        else answer(output);
+      } catch (error) {
+        fail(error);
+      }
+    });
+  }
+
+  /** Many answers. */
+  async *many(
+    entry: MethodEntry,
+    input: Input,
+    call: Call,
+    connect?: HandlerContext,
+  ): AsyncGenerator<Message> {
+    const startMs = performance.now();
+    const { method } = entry;
+    const context = this.#running.begin(method, call, connect);
+    const request = Symbol.asyncIterator in input ? undefined : input;
+    let iterator: AsyncIterator<unknown> | undefined;
+    let failure: SvcError | undefined;
+    let isDone = false;
+    try {
+      checkAccess(method, entry.access, context.user);
+      if (request !== undefined) this.#validator.check(method.input, request);
+      context.throwIfAborted();
+      const output = entry.handler(input, context) as AsyncIterable<unknown>;
+      iterator = output[Symbol.asyncIterator]();
+      for (;;) {
+        const next = await context.race(iterator.next());
+        if (next.done === true) break;
+        yield create(method.output, next.value as MessageInitShape<DescMessage>);
+      }
+      isDone = true;
+    } catch (thrown) {
+      failure = shownError(thrown, context.requestId, context.isAborted ? context.signal : undefined);
+      throw failure;
+    } finally {
+      this.#running.end(context);
+      // Not awaited: a generator that hangs in its `next` would hold its `return` up as well.
+      if (!isDone) void closeIterator(iterator);
+      this.#notes.ended(
+        entry,
+        context,
+        startMs,
+        request,
+        failure ?? (isDone ? undefined : errorOfAbort(undefined)),
+      );
+    }
+  }
+}
