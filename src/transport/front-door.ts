@@ -4,8 +4,6 @@
  */
 import { randomBytes } from "node:crypto";
 import { ServerResponse } from "node:http";
-import type { IncomingMessage } from "node:http";
-import type { Http2ServerRequest, Http2ServerResponse } from "node:http2";
 import type { Socket } from "node:net";
 import { SvcError, invalidField, notFound } from "../errors.ts";
 import { JsonWriter } from "../rest/json-writer.ts";
@@ -182,8 +180,7 @@ export class FrontDoor {
       if (!isUpload) boundBody(request, this.#options.limits.requestTimeoutMs);
       this.#rpcFront ??= loadRpcFront(this.#rpcFrontOptions());
       const front = await this.#rpcFront;
-      if (request.httpVersionMajor === 1) front.http1(request as IncomingMessage, response as ServerResponse);
-      else front.http2(request as Http2ServerRequest, response as Http2ServerResponse);
+      front(request, response);
     } catch (error) {
       this.#fail(request, response, error, requestId);
     }

@@ -1,11 +1,8 @@
 /**
- * Connect, gRPC and gRPC-Web in front of the pipeline: plain unary calls by a short way of our own, all else by Connect's
- * middleware with Express behind it on HTTP/1.1, by Connect's node adapter on HTTP/2. Both are loaded with the first
- * request that needs them: together they cost more than the rest of the start.
+ * Connect, gRPC and gRPC-Web in front of the pipeline: plain unary calls by a short way of our own, all else by Connect's.
+ * Connect is loaded with the first request that needs it: it costs more than the rest of the start.
  */
-import type { IncomingMessage, ServerResponse } from "node:http";
-import type { Http2ServerRequest, Http2ServerResponse } from "node:http2";
-import type { Request, Response } from "express";
+import type { ServerResponse } from "node:http";
 import { createContextValues } from "@connectrpc/connect";
 import type { ContextValues } from "@connectrpc/connect";
 import type { Pipeline } from "../rpc/pipeline.ts";
@@ -27,17 +24,10 @@ export interface RpcFrontOptions {
   readonly failed: (request: HttpRequest, response: HttpResponse, error: unknown) => void;
 }
 
-export interface RpcFront {
-  http1(request: IncomingMessage, response: ServerResponse): void;
-  http2(request: Http2ServerRequest, response: Http2ServerResponse): void;
-}
+export type RpcFront = (request: HttpRequest, response: HttpResponse) => void;
 
 export async function loadRpcFront(options: RpcFrontOptions): Promise<RpcFront> {
-  const [{ default: express }, { expressConnectMiddleware }, { connectNodeAdapter }] = await Promise.all([
-    import("express"),
-    import("@connectrpc/connect-express"),
-    import("@connectrpc/connect-node"),
-  ]);
+  const { createConnectCalls } = await import("./connect-calls.ts");
   const { pipeline, callers, limits, notFound, failed } = options;
   shareAbortReason();
 
@@ -48,38 +38,21 @@ export async function loadRpcFront(options: RpcFrontOptions): Promise<RpcFront> 
       ? values
       : values.set(userContextKey, caller.user).set(requestIdKey, caller.requestId);
   };
-  const adapterOptions = {
+  const connectCalls = createConnectCalls({
     routes: pipeline.routes,
     requestGate: pipeline.requestGate,
     contextValues,
+    failed,
     readMaxBytes: limits.maxMessageBytes,
     maxTimeoutMs: limits.maxTimeoutMs,
-  };
-
-  const connect = expressConnectMiddleware(adapterOptions);
-  const app = express();
-  app.disable("x-powered-by");
-  app.disable("etag");
-  app.use((request: IncomingMessage, response: ServerResponse) => notFound(request, response));
-  // Express tells an error handler by its four parameters.
-  app.use((error: unknown, request: IncomingMessage, response: ServerResponse, _next: unknown) =>
-    failed(request, response, error),
-  );
-
-  const http1 = (request: IncomingMessage, response: ServerResponse): void => {
-    // Calls need nothing of what Express makes of a request, and that costs a fifth of a call.
-    connect(request as Request, response as Response, (error?: unknown) => {
-      if (error === undefined) app(request as Request, response as Response);
-      else failed(request, response, error);
-    });
-  };
-  const http2 = connectNodeAdapter({
-    ...adapterOptions,
-    fallback: (request, response) => notFound(request, response as HttpResponse),
   });
 
   const plainUnary = createPlainUnary({ pipeline, ...limits });
-  const answer = (request: HttpRequest, response: HttpResponse, handOver: () => void): void => {
+  return (request, response) => {
+    if (!("stream" in request)) dropUnreadBody(request, response as ServerResponse);
+    const handOver = (): void => {
+      if (!connectCalls(request, response)) notFound(request, response);
+    };
     const caller = callers.get(request);
     const isTaken =
       caller !== undefined &&
@@ -90,12 +63,5 @@ export async function loadRpcFront(options: RpcFrontOptions): Promise<RpcFront> 
         failed: (error) => failed(request, response, error),
       });
     if (!isTaken) handOver();
-  };
-  return {
-    http1(request, response) {
-      dropUnreadBody(request, response);
-      answer(request, response, () => http1(request, response));
-    },
-    http2: (request, response) => answer(request, response, () => http2(request, response)),
   };
 }

@@ -52,7 +52,6 @@ const inProcess = "src/cli/in-process.ts";
 
 /** Packages that belong to some folders. */
 const packageHomes: [name: RegExp, folders: string[]][] = [
-  [/^express$/, ["transport"]],
   [/^@connectrpc\//, ["transport", "rpc", "handlers", "daemon", "cli"]],
   [/^commander$/, ["cli"]],
   [/^pino$/, ["daemon"]],
@@ -100,7 +99,7 @@ test("packages stay in the folders that they belong to", (t) => {
   t.deepEqual(strays.map(describe), []);
 });
 
-test("the domain knows neither Connect nor Express, not even their types", (t) => {
+test("the domain does not know Connect, not even its types", (t) => {
   const strays = edges.filter(
     ({ from, to }) => domain.includes(folderOf(from)) && /^(@connectrpc\/|express$)/.test(to),
   );

@@ -6,7 +6,7 @@ import ts from "typescript";
 export interface ImportEdge {
   /** Relative to the checkout, such as `src/rest/bind.ts`. */
   from: string;
-  /** Likewise, or the name of a package or of a Node module, such as `express` or `node:fs`. */
+  /** Likewise, or the name of a package or of a Node module, such as `pino` or `node:fs`. */
   to: string;
   /** `import type`, which leaves no trace at run time. */
   isTypeOnly: boolean;
