@@ -1,7 +1,7 @@
 /**
  * grpcurl, as others use it: with nothing but an address it lists and calls everything, on the TCP port with a token and on
  * the unix socket. Needs `grpcurl` on the PATH, or built once by
- * `GOBIN=$PWD/node_modules/.cache/svc-tools go install github.com/fullstorydev/grpcurl/cmd/grpcurl@latest`.
+ * `GOBIN=$PWD/node_modules/.cache/svc-tools go install github.com/fullstorydev/grpcurl/cmd/grpcurl@v1.9.4`, as .ci/run does.
  */
 import { spawn } from "node:child_process";
 import { once } from "node:events";
