@@ -81,21 +81,14 @@ function insert(root: Node, route: Route): void {
 }
 
 function match(root: Node, verbs: ReadonlySet<string>, httpMethod: string, path: string): RouteMatch {
-  const segments = path.split("/");
-  segments.shift();
-  const search = new Search(httpMethod, segments);
-
+  const segments = path.slice(1).split("/");
   // A verb is one only where a route has it: in `/images/sha256:abc` the colon is data.
-  const last = segments.at(-1) ?? "";
-  const colon = last.lastIndexOf(":");
-  const verb = colon < 0 ? "" : last.slice(colon + 1);
-  if (colon >= 0 && verbs.has(verb)) {
-    const withoutVerb = [...segments.slice(0, -1), last.slice(0, colon)];
-    const found = new Search(httpMethod, withoutVerb, verb, search.allow);
-    if (found.run(root)) return found.result();
-  }
-  search.run(root);
-  return search.result();
+  const colon = path.lastIndexOf(":");
+  const verb = path.slice(colon + 1);
+  if (colon < 0 || !verbs.has(verb)) return new Search(httpMethod, segments).run(root);
+  const withVerb = new Search(httpMethod, path.slice(1, colon).split("/"), verb);
+  const found = withVerb.run(root);
+  return found.kind === "route" ? found : new Search(httpMethod, segments, "", withVerb.allow).run(root);
 }
 
 class Search {
@@ -103,25 +96,26 @@ class Search {
   readonly #segments: readonly string[];
   readonly #verb: string;
   #route: Route | undefined;
-  /** HTTP methods of the routes whose path matched. */
-  readonly allow: Set<string>;
+  /** HTTP methods of the routes whose path matched; none for most searches, which find their route at once. */
+  #allow: Set<string> | undefined;
 
-  constructor(httpMethod: string, segments: readonly string[], verb = "", allow = new Set<string>()) {
+  constructor(httpMethod: string, segments: readonly string[], verb = "", allow?: Set<string>) {
     this.#httpMethod = httpMethod;
     this.#segments = segments;
     this.#verb = verb;
-    this.allow = allow;
+    this.#allow = allow;
   }
 
-  run(root: Node): boolean {
-    return this.#walk(root, 0);
+  get allow(): Set<string> | undefined {
+    return this.#allow;
   }
 
-  result(): RouteMatch {
+  run(root: Node): RouteMatch {
+    this.#walk(root, 0);
     if (this.#route !== undefined) return { kind: "route", route: this.#route, segments: this.#segments };
-    if (this.allow.size === 0) return { kind: "not_found" };
-    if (this.allow.has("GET")) this.allow.add("HEAD");
-    return { kind: "method_not_allowed", allow: [...this.allow].sort() };
+    if (this.#allow === undefined) return { kind: "not_found" };
+    if (this.#allow.has("GET")) this.#allow.add("HEAD");
+    return { kind: "method_not_allowed", allow: [...this.#allow].sort() };
   }
 
   #walk(node: Node, index: number): boolean {
@@ -141,7 +135,8 @@ class Search {
     this.#route =
       byMethod.get(this.#httpMethod) ?? (this.#httpMethod === "HEAD" ? byMethod.get("GET") : undefined);
     if (this.#route !== undefined) return true;
-    for (const httpMethod of byMethod.keys()) this.allow.add(httpMethod);
+    this.#allow ??= new Set();
+    for (const httpMethod of byMethod.keys()) this.#allow.add(httpMethod);
     return false;
   }
 }
