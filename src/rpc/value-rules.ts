@@ -13,7 +13,7 @@ export function compileValueCheck(rules: FieldRules | undefined, isSecret: boole
   if (rules === undefined) return undefined;
   const shown = (value: unknown): string => (isSecret ? "" : `, not ${quoteValue(value)}`);
   const checks: ValueCheck[] = [];
-  const { gte, lte, minLen, maxLen, pattern } = rules;
+  const { gte, lte, minLen, maxLen, pattern, means } = rules;
 
   if (rules.in.length > 0) {
     const words = new Set(rules.in);
@@ -35,7 +35,8 @@ export function compileValueCheck(rules: FieldRules | undefined, isSecret: boole
   }
   if (pattern !== undefined) {
     const whole = new RegExp(`^(?:${pattern})$`, "u");
-    checks.push((v) => (whole.test(v as string) ? undefined : `must match ${pattern}${shown(v)}`));
+    const expected = means === undefined ? `must match ${pattern}` : `must be ${means}`;
+    checks.push((v) => (whole.test(v as string) ? undefined : `${expected}${shown(v)}`));
   }
   if (checks.length <= 1) return checks[0];
   return (value) => {

@@ -101,7 +101,7 @@ test("a nested message is named by its path", (t) => {
     action: { ...job.action, url: "ftp://example.org" },
   });
   t.true(
-    found.some((line) => line.includes('url: must match https?://[^\\x00-\\x20]+, not "ftp://example.org"')),
+    found.some((line) => line.includes('url: must be an http or https URL, not "ftp://example.org"')),
     found.join("\n"),
   );
 });
@@ -114,7 +114,9 @@ test("map keys and values are named by their key", (t) => {
     ],
   });
   t.true(
-    found.some((line) => line.startsWith('schedules[0].action.headers["bad key"]: must match')),
+    found.some((line) =>
+      line.startsWith('schedules[0].action.headers["bad key"]: must be the name of an HTTP header'),
+    ),
     found.join("\n"),
   );
   t.true(
@@ -126,7 +128,9 @@ test("map keys and values are named by their key", (t) => {
 test("patterns match the whole value", (t) => {
   const found = violationsOf(UpsertScheduleRequestSchema, { id: "ok\nevil", ...job });
   t.true(
-    found.some((line) => line.startsWith('id: must match [A-Za-z0-9._-]{1,64}, not "ok\\nevil"')),
+    found.some((line) =>
+      line.startsWith("id: must be 1 to 64 letters, digits, '.', '_' and '-', not \"ok\\nevil\""),
+    ),
     found.join("\n"),
   );
 });

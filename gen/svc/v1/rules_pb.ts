@@ -15,7 +15,7 @@ import type { Message } from "@bufbuild/protobuf";
  * Describes the file svc/v1/rules.proto.
  */
 export const file_svc_v1_rules: GenFile = /*@__PURE__*/
-  fileDesc("ChJzdmMvdjEvcnVsZXMucHJvdG8SBnN2Yy52MSLgAgoKRmllbGRSdWxlcxIQCgNndGUYASABKAFIAIgBARIQCgNsdGUYAiABKAFIAYgBARIUCgdtaW5fbGVuGAMgASgNSAKIAQESFAoHbWF4X2xlbhgEIAEoDUgDiAEBEhQKB3BhdHRlcm4YBSABKAlIBIgBARIKCgJpbhgGIAMoCRIWCgltaW5faXRlbXMYByABKA1IBYgBARIWCgltYXhfaXRlbXMYCCABKA1IBogBARImCgVpdGVtcxgJIAEoCzISLnN2Yy52MS5GaWVsZFJ1bGVzSAeIAQESJQoEa2V5cxgKIAEoCzISLnN2Yy52MS5GaWVsZFJ1bGVzSAiIAQFCBgoEX2d0ZUIGCgRfbHRlQgoKCF9taW5fbGVuQgoKCF9tYXhfbGVuQgoKCF9wYXR0ZXJuQgwKCl9taW5faXRlbXNCDAoKX21heF9pdGVtc0IICgZfaXRlbXNCBwoFX2tleXM6SQoFcnVsZXMSHS5nb29nbGUucHJvdG9idWYuRmllbGRPcHRpb25zGNOGAyABKAsyEi5zdmMudjEuRmllbGRSdWxlc1IFcnVsZXNiBnByb3RvMw", [file_google_protobuf_descriptor]);
+  fileDesc("ChJzdmMvdjEvcnVsZXMucHJvdG8SBnN2Yy52MSL+AgoKRmllbGRSdWxlcxIQCgNndGUYASABKAFIAIgBARIQCgNsdGUYAiABKAFIAYgBARIUCgdtaW5fbGVuGAMgASgNSAKIAQESFAoHbWF4X2xlbhgEIAEoDUgDiAEBEhQKB3BhdHRlcm4YBSABKAlIBIgBARISCgVtZWFucxgLIAEoCUgFiAEBEgoKAmluGAYgAygJEhYKCW1pbl9pdGVtcxgHIAEoDUgGiAEBEhYKCW1heF9pdGVtcxgIIAEoDUgHiAEBEiYKBWl0ZW1zGAkgASgLMhIuc3ZjLnYxLkZpZWxkUnVsZXNICIgBARIlCgRrZXlzGAogASgLMhIuc3ZjLnYxLkZpZWxkUnVsZXNICYgBAUIGCgRfZ3RlQgYKBF9sdGVCCgoIX21pbl9sZW5CCgoIX21heF9sZW5CCgoIX3BhdHRlcm5CCAoGX21lYW5zQgwKCl9taW5faXRlbXNCDAoKX21heF9pdGVtc0IICgZfaXRlbXNCBwoFX2tleXM6SQoFcnVsZXMSHS5nb29nbGUucHJvdG9idWYuRmllbGRPcHRpb25zGNOGAyABKAsyEi5zdmMudjEuRmllbGRSdWxlc1IFcnVsZXNiBnByb3RvMw", [file_google_protobuf_descriptor]);
 
 /**
  * What a field's value must satisfy. A field that is absent (or an empty implicit scalar that is not REQUIRED) is not checked.
@@ -58,6 +58,13 @@ export type FieldRules = Message<"svc.v1.FieldRules"> & {
    * @generated from field: optional string pattern = 5;
    */
   pattern?: string | undefined;
+
+  /**
+   * What a string that matches `pattern` is, for people, as the rest of "must be …": "an absolute path".
+   *
+   * @generated from field: optional string means = 11;
+   */
+  means?: string | undefined;
 
   /**
    * The closed word set of a string field. The generator writes a union type and a constant list for it.
