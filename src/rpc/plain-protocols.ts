@@ -40,6 +40,8 @@ export interface PlainProtocol {
   /** Whether the headers say that the request has the plain form. */
   isPlain(headers: IncomingHttpHeaders, httpVersionMajor: number): boolean;
   timeoutOf(headers: IncomingHttpHeaders, maxTimeoutMs: number): Timeout;
+  /** @param timeoutMs a whole number */
+  putTimeout(headers: IncomingHttpHeaders, timeoutMs: number): void;
   /** The message in a body; undefined when it is not just one in the plain form. */
   messageIn(body: Buffer): Uint8Array | undefined;
   send(response: UnaryResponse, call: PlainCall, payload: Payload): void;
@@ -48,6 +50,9 @@ export interface PlainProtocol {
 
 /** Flags and length before a message. */
 const envelopeBytes = 5;
+
+/** The number in it has eight digits at most, whatever its unit. */
+const maxGrpcTimeout = 99_999_999;
 
 export const plainGrpc: PlainProtocol = {
   name: "grpc",
@@ -63,6 +68,11 @@ export const plainGrpc: PlainProtocol = {
   },
 
   timeoutOf: (headers, maxTimeoutMs) => parseGrpcTimeout(textOf(headers["grpc-timeout"]), maxTimeoutMs),
+
+  putTimeout(headers, timeoutMs) {
+    headers["grpc-timeout"] =
+      timeoutMs <= maxGrpcTimeout ? `${timeoutMs}m` : `${Math.floor(timeoutMs / 1000)}S`;
+  },
 
   messageIn(body) {
     const isPlain =
@@ -104,6 +114,10 @@ export const plainConnect: PlainProtocol = {
 
   timeoutOf: (headers, maxTimeoutMs) =>
     parseConnectTimeout(textOf(headers["connect-timeout-ms"]), maxTimeoutMs),
+
+  putTimeout(headers, timeoutMs) {
+    headers["connect-timeout-ms"] = String(timeoutMs);
+  },
 
   messageIn: (body) => body,
 

@@ -102,14 +102,16 @@ export function createPlainUnary({ pipeline, maxMessageBytes, maxTimeoutMs }: Pl
       return;
     }
     const input = body.end === "whole" ? readMessage(protocol, method, body.chunks) : undefined;
-    if (body.end === "late" || (input === undefined && (call.timeoutMs ?? 1) <= 0)) {
-      // Connect would give it the whole time anew.
+    const leftMs = call.timeoutMs;
+    if (body.end === "late" || (input === undefined && leftMs !== undefined && leftMs <= 0)) {
       const error = deadlineExceeded();
       pipeline.noteAnswer(method, call, error);
       protocol.fail(response, call, connectErrorOf(error));
       return;
     }
     if (input === undefined) {
+      // Or it would get the whole time anew.
+      if (leftMs !== undefined) protocol.putTimeout(request.headers, Math.ceil(leftMs));
       replayBody(request, body);
       handOver();
       return;

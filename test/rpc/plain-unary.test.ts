@@ -218,6 +218,21 @@ for (const way of ways) {
     t.true(Number(lefts[0]) < 59_950, String(lefts));
   });
 
+  test(`${way}: what is handed over has what is left of its deadline`, async (t) => {
+    await using server = await startPlainServer({ handlers: echo });
+    for (const givenMs of [59_900, 10_000]) {
+      const sent = server.begin(way, path, timeout(way, givenMs));
+      sent.on("error", () => undefined);
+      const answered = answerOf(sent, way);
+      sent.write(large.subarray(0, 1));
+      await new Promise((resolve) => setTimeout(resolve, 60));
+      sent.end(large.subarray(1));
+      const { deadline } = await answered;
+      const [, leftMs] = /^(\d+)m?$/.exec(deadline ?? "") ?? [];
+      t.true(Number(leftMs) > 0 && Number(leftMs) <= givenMs - 50, deadline);
+    }
+  });
+
   test(`${way}: a body that never ends is too late at the deadline`, async (t) => {
     t.timeout(10_000);
     await using server = await startPlainServer({ handlers: echo });

@@ -29,6 +29,8 @@ export interface Answer {
   readonly body: Buffer;
   /** Of a request that was not taken: its body is what came back. */
   readonly isHandedOver: boolean;
+  /** The header with the deadline that such a request was handed over with. */
+  readonly deadline: string | undefined;
   readonly error: ConnectError | undefined;
 }
 
@@ -66,7 +68,8 @@ export async function startPlainServer(options: PlainServerOptions = {}): Promis
 
   const answer = (request: HttpRequest, response: HttpResponse): void => {
     const handOver = (): void => {
-      response.setHeader(handedOver, "yes");
+      const { "grpc-timeout": grpc, "connect-timeout-ms": connect } = request.headers;
+      response.setHeader(handedOver, String(grpc ?? connect ?? "without a deadline"));
       // Iterates over it, as Connect for Node does.
       void Array.fromAsync(request as AsyncIterable<Buffer>).then((chunks) => {
         response.end(Buffer.concat(chunks));
@@ -131,6 +134,7 @@ function answerWith(headers: IncomingHttpHeaders, body: Buffer, way: Way, status
     headers,
     body,
     isHandedOver,
+    deadline: headers[handedOver] as string | undefined,
     error: isHandedOver ? undefined : errorIn(headers, body, way, status),
   };
 }
