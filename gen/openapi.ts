@@ -3195,7 +3195,10 @@ export interface components {
              *     with `utc`.
              */
             time_zone?: string;
-            /** @description A firing starts up to this many seconds late, by chance: 0 to 3600, default 0. Manual runs start at once. */
+            /**
+             * @description A firing starts up to this many seconds late, by chance: 0 to 3600, default 0. A daemon that starts waits for those
+             *     that are still to come. Manual runs start at once.
+             */
             jitter_secs?: number;
             /**
              * @description How often a failed or timed out run is tried again: 0 to 10, default 0. The first retry comes after 30 s, each later
@@ -5981,7 +5984,10 @@ export interface operations {
                      *     with `utc`.
                      */
                     time_zone?: string;
-                    /** @description A firing starts up to this many seconds late, by chance: 0 to 3600, default 0. Manual runs start at once. */
+                    /**
+                     * @description A firing starts up to this many seconds late, by chance: 0 to 3600, default 0. A daemon that starts waits for those
+                     *     that are still to come. Manual runs start at once.
+                     */
                     jitter_secs?: number;
                     /**
                      * @description How often a failed or timed out run is tried again: 0 to 10, default 0. The first retry comes after 30 s, each later

@@ -3,6 +3,7 @@
  * failed. A firing that meets the run before is skipped and counted (S 1.4.3, 1.4.4).
  */
 import { pause, type Clock } from "../lib/clock.ts";
+import type { Jitter } from "./jitter.ts";
 import { keyText } from "./job-key.ts";
 import type { JobRegistry } from "./job-registry.ts";
 import type { Job } from "./job.ts";
@@ -17,8 +18,7 @@ export interface DueJobsOptions {
   slots: RunSlots;
   skips: Pick<SkipCounts, "add">;
   clock: Clock;
-  /** From 0 up to and without 1. */
-  random: () => number;
+  jitter: Jitter;
   log: { error(details: object, message: string): void };
 }
 
@@ -49,19 +49,19 @@ export class DueJobs implements Disposable {
     }
     // It is tried anew anyway.
     this.#retrying.get(key)?.abort();
-    this.#waiting.add(key);
-    void this.#guard(job, async () => {
-      try {
-        await this.#jitter(job);
-        await this.#attempt(job, { trigger: "schedule", attempt: 1, scheduledAtMs });
-      } finally {
-        this.#waiting.delete(key);
-      }
-    });
+    this.#startLater(job, scheduledAtMs, this.#options.jitter(job, scheduledAtMs));
+  }
+
+  /** Lets a job run when the jitter of a firing is over that another daemon may have waited for. Returns at once. */
+  resumeStart(job: Job, scheduledAtMs: number): void {
+    const { clock, jitter, runner } = this.#options;
+    const delayMs = scheduledAtMs + jitter(job, scheduledAtMs) - clock.nowMs();
+    if (delayMs <= 0 || this.#waiting.has(keyText(job)) || runner.isGoing(job)) return;
+    this.#startLater(job, scheduledAtMs, delayMs);
   }
 
   /** Lets a job be tried again whose newest scheduled run ended in another daemon, if that was to be. Returns at once. */
-  resume(job: Job, run: Run): void {
+  resumeRetry(job: Job, run: Run): void {
     const { clock, runner } = this.#options;
     const key = keyText(job);
     const isUnderWay = this.#waiting.has(key) || this.#retrying.has(key) || runner.isGoing(job);
@@ -72,9 +72,17 @@ export class DueJobs implements Disposable {
     this.#retryLater(job, run, Math.min(Math.max(0, pauseMs - sinceMs), pauseMs));
   }
 
-  async #jitter({ jitterSecs }: Job): Promise<void> {
-    const { clock, random } = this.#options;
-    if (jitterSecs > 0) await pause(clock, random() * jitterSecs * 1_000, this.#stopping.signal);
+  #startLater(job: Job, scheduledAtMs: number, delayMs: number): void {
+    const key = keyText(job);
+    this.#waiting.add(key);
+    void this.#guard(job, async () => {
+      try {
+        if (delayMs > 0) await pause(this.#options.clock, delayMs, this.#stopping.signal);
+        await this.#attempt(job, { trigger: "schedule", attempt: 1, scheduledAtMs });
+      } finally {
+        this.#waiting.delete(key);
+      }
+    });
   }
 
   /** Starts a run in a slot, keeps that until the run has ended, and sees to the next attempt. */

@@ -21,7 +21,7 @@ import type { Zone, Zones } from "./trigger/zone.ts";
 export interface EvaluatorOptions {
   jobs: Pick<JobRegistry, "all">;
   zones: Zones;
-  due: Pick<DueJobs, "fire" | "resume">;
+  due: Pick<DueJobs, "fire" | "resumeRetry" | "resumeStart">;
   runs: Pick<RunLog, "lastScheduled">;
   skips: Pick<SkipCounts, "add">;
   mark: EvaluationMark;
@@ -64,7 +64,7 @@ export class Evaluator implements AsyncDisposable {
     this.#history = new MinuteHistory(minuteOf(clock.nowMs()), clock.monotonicMs());
   }
 
-  /** Begins with the next minute; of the time before, with what is to be tried again and what jobs want to catch up on. */
+  /** Begins with the next minute; of the time before, with what was still to come and what jobs want to catch up on. */
   start(): void {
     const { clock } = this.#options;
     const nowMs = clock.nowMs();
@@ -78,9 +78,11 @@ export class Evaluator implements AsyncDisposable {
     yield* this.#table.fill(jobs.all());
     this.#counting.add(this.#resumeRetries(nowMs));
     const evaluatedMs = this.#table.wantsCatchUp ? mark.read() : undefined;
-    if (evaluatedMs === undefined) return;
-    const fromMs = Math.max(evaluatedMs + minuteMs, startOf(nowMs - catchUpMs));
-    this.#counting.add(this.#catchUp({ fromMs, toMs: startOf(nowMs), hasRun: () => false }));
+    if (evaluatedMs !== undefined) {
+      const fromMs = Math.max(evaluatedMs + minuteMs, startOf(nowMs - catchUpMs));
+      this.#counting.add(this.#catchUp({ fromMs, toMs: startOf(nowMs), hasRun: () => false }));
+    }
+    this.#counting.add(this.#resumeStarts(nowMs));
   }
 
   #sleep(): void {
@@ -160,7 +162,20 @@ export class Evaluator implements AsyncDisposable {
     for (const [job, zone] of this.#enabledJobs()) {
       const run = job.retries > 0 ? runs.lastScheduled(job) : undefined;
       if (run !== undefined && !firesUntil(job, zone, run.scheduledAtMs ?? nowMs, nowMs))
-        due.resume(job, run);
+        due.resumeRetry(job, run);
+      yield;
+    }
+  }
+
+  /** Firings whose start is still to come: the daemon before waited for their jitter, or was not there at all. */
+  *#resumeStarts(nowMs: number): Generator<undefined, void> {
+    const { runs, due } = this.#options;
+    for (const [job, zone] of this.#enabledJobs()) {
+      if (job.jitterSecs > 0) {
+        const lastMs = runs.lastScheduled(job)?.scheduledAtMs ?? 0;
+        const fromMs = Math.max(nowMs - job.jitterSecs * 1_000, lastMs, job.updatedAtMs);
+        for (const atMs of firingsBetween(job, zone, fromMs, nowMs)) due.resumeStart(job, atMs);
+      }
       yield;
     }
   }
@@ -220,7 +235,20 @@ function startOf(unixMs: number): number {
 }
 
 /** Whether the job fires after one instant and up to the other. */
-function firesUntil({ trigger }: Job, zone: Zone, afterMs: number, untilMs: number): boolean {
-  const firing = nextFiring(trigger, zone, afterMs);
-  return firing !== undefined && firing.unixMs <= untilMs;
+function firesUntil(job: Job, zone: Zone, afterMs: number, untilMs: number): boolean {
+  return firingsBetween(job, zone, afterMs, untilMs).next().done !== true;
+}
+
+/** When the job fires after one instant and up to the other, unix milliseconds. */
+function* firingsBetween(
+  { trigger }: Job,
+  zone: Zone,
+  afterMs: number,
+  untilMs: number,
+): Generator<number, void> {
+  for (let atMs = afterMs; ;) {
+    const firing = nextFiring(trigger, zone, atMs);
+    if (firing === undefined || firing.unixMs > untilMs) return;
+    yield (atMs = firing.unixMs);
+  }
 }

@@ -1,5 +1,6 @@
 /** What runs jobs, put together: for the daemon with the clock that fires them, for a command of its own without. */
 import type { Identities } from "../identity/identity.ts";
+import { storeIdOf } from "../store/store-id.ts";
 import type { Store } from "../store/store.ts";
 import { createAppUpdateAction } from "./actions/app-update.ts";
 import { createBackupAction } from "./actions/backup.ts";
@@ -14,6 +15,7 @@ import type { Clock } from "../lib/clock.ts";
 import { DueJobs } from "./due-jobs.ts";
 import { createEvaluationMark } from "./evaluation-mark.ts";
 import { Evaluator } from "./evaluator.ts";
+import { createJitter } from "./jitter.ts";
 import type { JobRegistry } from "./job-registry.ts";
 import { RunSlots } from "./run-slots.ts";
 import type { RunLog } from "./run-log.ts";
@@ -73,7 +75,7 @@ export class Scheduler implements AsyncDisposable {
         slots: new RunSlots(),
         skips,
         clock,
-        random: Math.random,
+        jitter: createJitter(storeIdOf(store)),
         log,
       }),
     );

@@ -69,6 +69,35 @@ test("jitter delays the start, and what happens to the job meanwhile counts", as
   t.deepEqual(world.logged, []);
 });
 
+test("a start that another daemon waited for comes when its jitter is over, one that is late or under way never", async (t) => {
+  await using world = await openRunWorld((job, work) =>
+    job.id === "going" ? untilAborted(work) : Promise.resolve({}),
+  );
+  const names = ["waited", "late", "going", "waiting", "disabled"];
+  const jobs = await Promise.all(names.map((name) => world.addJob(name, { jitterSecs: 60 })));
+  const [waited, late, going, waiting, disabled] = jobs as [Job, Job, Job, Job, Job];
+  await world.runner.start(going, { trigger: "manual", attempt: 1 });
+  const nowMs = world.clock.nowMs();
+  world.due.fire(waiting, nowMs - 1);
+  for (const job of [waited, going, waiting, disabled]) world.due.resumeStart(job, nowMs - 20 * secondMs);
+  world.due.resumeStart(late, nowMs - 30 * secondMs);
+  await world.edit(disabled, { enabled: false });
+  world.clock.pass(10 * secondMs - 1);
+  await settled(world);
+  t.deepEqual(
+    jobs.map((job) => world.world.log.list(job).length),
+    [0, 0, 1, 0, 0],
+  );
+  world.clock.pass(1);
+  await attempts(world, waited, 1);
+  t.is(newestRun(world.world, waited)?.scheduledAtMs, nowMs - 20 * secondMs);
+  world.clock.pass(minuteMs);
+  await attempts(world, waiting, 1);
+  t.is(newestRun(world.world, waiting)?.scheduledAtMs, nowMs - 1);
+  for (const job of [late, disabled]) t.is(newestRun(world.world, job), undefined);
+  t.deepEqual(jobs.map((job) => skipsOf(world, job)).flat(), []);
+});
+
 test("a failed run is tried again after 30 s, then twice as long each time, as often as the job says", async (t) => {
   await using world = await openRunWorld(fails);
   const job = await world.addJob("j", { retries: 3 });
@@ -132,7 +161,7 @@ test("what another daemon was to try again is tried when its time comes, late at
   const jobs = await Promise.all(names.map((name) => world.addJob(name, { retries: 1 })));
   const [soon, late, back, edited, done] = jobs as [Job, Job, Job, Job, Job];
   const resume = (job: Job): void =>
-    world.due.resume(world.world.registry.get(job)!, newestRun(world.world, job)!);
+    world.due.resumeRetry(world.world.registry.get(job)!, newestRun(world.world, job)!);
   for (const job of jobs) {
     const attempt = job === done ? 2 : 1;
     const { run } = await world.runner.start(job, { trigger: "schedule", attempt, scheduledAtMs: minuteMs });

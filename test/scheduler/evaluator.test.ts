@@ -296,6 +296,38 @@ test("what the daemon before was to try again is looked for, unless the job was 
   t.deepEqual(evaluation.resumed, ["daily", "hourly"]);
 });
 
+test("firings whose start may still come are looked for, unless they started or the job is younger", async (t) => {
+  const startedAt = (time: string): Run => ({
+    id: 1,
+    job: { ownerUid: 0, id: "any" },
+    trigger: "schedule",
+    attempt: 1,
+    scheduledAtMs: Date.parse(time),
+    startedAtMs: Date.parse(time),
+  });
+  const jobs = [
+    job("quarters", "*/15 * * * *", { jitterSecs: 1_800 }),
+    job("started", "*/15 * * * *", { jitterSecs: 1_800 }),
+    job("young", "*/15 * * * *", { jitterSecs: 1_800, updatedAt: "2026-01-15T10:20:00Z" }),
+    job("before", "10:00", { jitterSecs: 1_800 }),
+    job("off", "10:29", { jitterSecs: 1_800, enabled: false }),
+    job("none", "*/15 * * * *"),
+  ];
+  const lastRuns = {
+    started: startedAt("2026-01-15T10:15:00Z"),
+    quarters: startedAt("2026-01-15T09:45:00Z"),
+  };
+  await using evaluation = new Evaluation({ start: "2026-01-15T10:30:30Z", jobs, lastRuns });
+  await nextTurn();
+  t.deepEqual(evaluation.resumedStarts.toSorted(), [
+    "quarters 2026-01-15T10:15",
+    "quarters 2026-01-15T10:30",
+    "started 2026-01-15T10:30",
+    "young 2026-01-15T10:30",
+  ]);
+  t.deepEqual(evaluation.fired, []);
+});
+
 const catchUps: CatchUpCase[] = [
   {
     name: "the newest of three is run, two are counted",

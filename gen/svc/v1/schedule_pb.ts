@@ -189,7 +189,8 @@ export type Schedule = Message<"svc.v1.Schedule"> & {
   timeZone: string;
 
   /**
-   * A firing starts up to this many seconds late, by chance: 0 to 3600, default 0. Manual runs start at once.
+   * A firing starts up to this many seconds late, by chance: 0 to 3600, default 0. A daemon that starts waits for those
+   * that are still to come. Manual runs start at once.
    *
    * @generated from field: uint32 jitter_secs = 15 [json_name = "jitter_secs"];
    */
@@ -548,7 +549,8 @@ export type UpsertScheduleRequest = Message<"svc.v1.UpsertScheduleRequest"> & {
   timeZone: string;
 
   /**
-   * A firing starts up to this many seconds late, by chance: 0 to 3600, default 0. Manual runs start at once.
+   * A firing starts up to this many seconds late, by chance: 0 to 3600, default 0. A daemon that starts waits for those
+   * that are still to come. Manual runs start at once.
    *
    * @generated from field: uint32 jitter_secs = 12 [json_name = "jitter_secs"];
    */

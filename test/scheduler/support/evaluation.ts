@@ -54,6 +54,8 @@ export class Evaluation implements AsyncDisposable {
   readonly skipped: Skipped[] = [];
   /** Jobs whose newest run may have to be tried again. */
   readonly resumed: string[] = [];
+  /** Firings whose jitter may have been waited for, such as `id 2026-01-01T00:00`. */
+  readonly resumedStarts: string[] = [];
   readonly errors: string[] = [];
   /** What was written of the mark, newest last. */
   readonly marks: string[] = [];
@@ -69,7 +71,8 @@ export class Evaluation implements AsyncDisposable {
       zones: new Zones({ local: () => localZone }),
       due: {
         fire: ({ id }, minuteMs) => this.fired.push({ id, minuteMs, atMs: this.clock.nowMs() }),
-        resume: ({ id }) => this.resumed.push(id),
+        resumeRetry: ({ id }) => this.resumed.push(id),
+        resumeStart: ({ id }, atMs) => this.resumedStarts.push(`${id} ${minuteText(atMs)}`),
       },
       runs: { lastScheduled: ({ id }) => options.lastRuns?.[id] },
       skips: {

@@ -36,7 +36,8 @@ export async function openRunWorld(act: Act, slots = new RunSlots()): Promise<Ru
   const { registry, log: runs, store } = world;
   const runner = new Runner({ jobs: registry, runs, actions, clock, isRoot: (uid) => uid === 0, log });
   const skips = new SkipCounts({ runs, clock, log });
-  const due = new DueJobs({ jobs: registry, runner, slots, skips, clock, random: () => 0.5, log });
+  const jitter = ({ jitterSecs }: Job): number => jitterSecs * 500;
+  const due = new DueJobs({ jobs: registry, runner, slots, skips, clock, jitter, log });
   return {
     world,
     clock,
