@@ -2,9 +2,9 @@
  * Looks at the clock and fires what is due: once in every minute that the wall clock shows, at its start, without drift.
  * Timers run by another clock and notice no step, so the wall time is read every 5 s (S 1.4.1, D21).
  */
+import type { Clock } from "../lib/clock.ts";
 import { SlicedWork } from "../lib/sliced-work.ts";
 import type { BackupPass } from "./backup-pass.ts";
-import type { Clock } from "../lib/clock.ts";
 import type { DueJobs } from "./due-jobs.ts";
 import { DueTable } from "./due-table.ts";
 import type { EvaluationMark } from "./evaluation-mark.ts";

@@ -1,8 +1,8 @@
 /** Executes the runs of jobs: opened before anything is done, closed with what came of it, whatever that was. */
 import { SvcError, failedPrecondition } from "../errors.ts";
+import { pause, systemClock, type Clock } from "../lib/clock.ts";
 import type { ActionResult, Actions } from "./actions/action.ts";
 import { CappedOutput } from "./capped-output.ts";
-import { pause, systemClock, type Clock } from "../lib/clock.ts";
 import type { JobRegistry } from "./job-registry.ts";
 import type { JobRunner } from "./job-runner.ts";
 import type { Job, JobKey } from "./job.ts";

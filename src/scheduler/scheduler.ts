@@ -1,5 +1,6 @@
 /** What runs jobs, put together: for the daemon with the clock that fires them, for a command of its own without. */
 import type { Identities } from "../identity/identity.ts";
+import type { Clock } from "../lib/clock.ts";
 import { storeIdOf } from "../store/store-id.ts";
 import type { Store } from "../store/store.ts";
 import { createAppUpdateAction } from "./actions/app-update.ts";
@@ -11,7 +12,6 @@ import { createShellAction } from "./actions/shell.ts";
 import type { Actions } from "./actions/action.ts";
 import type { AppHands } from "./actions/app-hands.ts";
 import type { BackupPass } from "./backup-pass.ts";
-import type { Clock } from "../lib/clock.ts";
 import { DueJobs } from "./due-jobs.ts";
 import { createEvaluationMark } from "./evaluation-mark.ts";
 import { Evaluator } from "./evaluator.ts";

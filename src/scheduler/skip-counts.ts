@@ -1,7 +1,7 @@
 /** Counts skipped firings, in memory first: a minute may skip many, and each write waits for the disk. */
 import type { ScheduleSkipReason } from "../../gen/svc/v1/words.ts";
-import { mapBounded } from "../lib/map-bounded.ts";
 import type { Clock } from "../lib/clock.ts";
+import { mapBounded } from "../lib/map-bounded.ts";
 import { keyText } from "./job-key.ts";
 import type { JobKey } from "./job.ts";
 import type { RunLog } from "./run-log.ts";
