@@ -38,6 +38,7 @@ function schedules(runs: Record<string, FakeRun> = {}): FakeSchedules {
     }),
     jobOf({ id: "other", ownerUid: 33, owner: "www", timeZone: "Europe/Berlin" }),
   ];
+  jobs.push(jobOf({ id: "universal", utc: true }));
   jobs.push(jobOf({ id: "saves", action: { type: "backup", app: "a", keep: 9 } }));
   for (const id of ["fails", "slow", "busy", "hangs", "odd"]) jobs.push(jobOf({ id }));
   return { jobs, runs, upserts: [] };
@@ -159,7 +160,7 @@ const cases: CommandCase[] = [
     stdout: /^TIME +FROM NOW +CLOCK CHANGE\n2026-01-02T01:01:00\+01:00 +in 1m +the clock skips[^\n]*\n/,
     stderr: /read in Europe\/Berlin/,
   },
-  { args: ["next", "0 0 30 2 *"], stdout: /^$/, stderr: /never fires/ },
+  { args: ["next", "0 0 30 2 *"], stdout: /^$/, stderr: /^"0 0 30 2 \*" does not fire within a year\.\n$/ },
   { args: ["next", "hourly", "--count", "101"], exitCode: 2, stderr: /must be 1 to 100/ },
   { args: ["--help"], stdout: /Triggers: hourly, daily@HH:MM[^]*svc schedule add '\*\/5/ },
 ];
@@ -229,6 +230,8 @@ const sentCases: SentCase[] = [
   },
   { args: ["edit", "other", "--owner", "33", "--utc"], sent: { owner: 33, utc: true, timeZone: "" } },
   { args: ["edit", "other", "--owner", "33", "--time-zone", ""], sent: { utc: false, timeZone: "" } },
+  { args: ["edit", "universal", "--time-zone", ""], sent: { utc: false, timeZone: "" } },
+  { args: ["edit", "universal", "--time-zone", "", "--utc"], sent: { utc: true, timeZone: "" } },
   {
     args: ["edit", "push", "--header", "accept: */*"],
     sent: { managedBy: "platform", action: { headers: { "X-Key": "***", accept: "*/*" } } },
@@ -298,7 +301,7 @@ for (const args of [
     t.is(typeof JSON.parse(stdout), "object");
     if (args[0] === "runs")
       t.like(JSON.parse(stdout), { runs: [{ id: "9", started_at: "2026-01-01T23:59:00Z" }] });
-    if (args[0] === "list") t.is((JSON.parse(stdout) as { schedules: unknown[] }).schedules.length, 10);
+    if (args[0] === "list") t.is((JSON.parse(stdout) as { schedules: unknown[] }).schedules.length, 11);
   });
 }
 
@@ -431,7 +434,7 @@ test("owner and manager are columns only where they tell something", (t) => {
   const job = { ...echo, owner_uid: 1000, managed_by: "", time_zone: "", next_run_unix: undefined } as never;
   t.is(
     renderTable(jobColumns([job], 1000, inUtc), [job], style),
-    'ID    TRIGGER      ACTION         NEXT RUN  LAST RUN\necho  */5 * * * *  run "echo hi"  never\n',
+    'ID    TRIGGER      ACTION         NEXT RUN           LAST RUN\necho  */5 * * * *  run "echo hi"  not within a year\n',
   );
   t.regex(renderTable(jobColumns([job], 0, inUtc), [job], style), /OWNER/);
 });

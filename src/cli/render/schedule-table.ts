@@ -31,13 +31,13 @@ export function triggerText({ trigger, utc, time_zone: zone }: Schedule): string
 
 export function nextRunText(job: Schedule, format: InstantFormat): string {
   if (job.enabled === false) return "disabled";
-  return job.next_run_unix === undefined ? "never" : format(job.next_run_unix * 1000);
+  return job.next_run_unix === undefined ? "not within a year" : format(job.next_run_unix * 1000);
 }
 
 /** When it fires next, or why it does not. */
 export function nextRunSentence(job: Schedule, nowMs: number): string {
   if (job.enabled === false) return `It is disabled; let it fire: svc schedule enable ${job.id}`;
-  if (job.next_run_unix === undefined) return "It never fires: no such time comes within a year";
+  if (job.next_run_unix === undefined) return "It does not fire within a year";
   const nextMs = job.next_run_unix * 1000;
   return `Next run ${relativeTo(nowMs)(nextMs)}, at ${inLocalTime(nextMs)}`;
 }

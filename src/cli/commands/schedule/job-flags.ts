@@ -145,7 +145,7 @@ export function withFlags(job: ScheduleRequest, action: JobAction, flags: JobFla
     ...(timeout !== undefined && { timeout }),
     // One clock takes the place of the other.
     ...(utc === true && { time_zone: "" }),
-    ...((timeZone ?? "") !== "" && { utc: false }),
+    ...(timeZone !== undefined && { utc: false }),
     ...(utc !== undefined && { utc }),
     ...(timeZone !== undefined && { time_zone: timeZone }),
     ...(comment !== undefined && { comment }),

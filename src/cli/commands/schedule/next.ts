@@ -41,7 +41,7 @@ async function preview(
   if (context.json) return context.printJson(answer);
   const { firings, time_zone: zone } = answer;
   if (firings.length === 0) {
-    context.note(`"${escapeControls(trigger)}" never fires: no such time comes within a year.`);
+    context.note(`"${escapeControls(trigger)}" does not fire within a year.`);
     return;
   }
   await context.printTable(firingColumns(firings, context.host.now()), firings);
