@@ -3,11 +3,10 @@ import { CommanderError } from "commander";
 import type { Command } from "commander";
 import { CommandContext } from "./context.ts";
 import { exitCodes } from "./exit-codes.ts";
-import { describeFailure, failureJson } from "./failure.ts";
+import { describeFailure } from "./failure.ts";
 import type { CliHost } from "./host.ts";
 import { createProgram, globalOptions, namedApp, suggestion } from "./program.ts";
 import type { RunCommand } from "./program.ts";
-import { formatJson } from "./render/json.ts";
 import type { Client } from "./transport/client.ts";
 
 export interface CliDependencies {
@@ -31,7 +30,7 @@ export async function runCli(host: CliHost, dependencies: CliDependencies): Prom
       try {
         await action(context, ...(args as never));
       } catch (error) {
-        exitCode = fail(context, error, namedApp(command));
+        exitCode = context.report(error, namedApp(command));
       }
     };
   const program = createProgram(host, run, dependencies.runDaemon);
@@ -45,13 +44,6 @@ export async function runCli(host: CliHost, dependencies: CliDependencies): Prom
   } catch (error) {
     return usageFailure(host, program, error);
   }
-  return exitCode;
-}
-
-function fail(context: CommandContext, error: unknown, app: string | undefined): number {
-  if (!context.json) return context.report(error, app);
-  const { exitCode, message } = describeFailure(error, app);
-  if (message !== "") context.host.stderr.write(formatJson(failureJson(error), 0));
   return exitCode;
 }
 

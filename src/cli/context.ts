@@ -2,7 +2,7 @@
 import { setTimeout } from "node:timers/promises";
 import type { DescMessage, MessageInitShape, MessageShape } from "@bufbuild/protobuf";
 import { SvcError } from "../errors.ts";
-import { describeFailure } from "./failure.ts";
+import { describeFailure, failureJson } from "./failure.ts";
 import type { CliHost } from "./host.ts";
 import { createPaint, wantsColor } from "./render/color.ts";
 import type { Paint } from "./render/color.ts";
@@ -104,9 +104,13 @@ export class CommandContext implements AsyncDisposable {
     this.host.stderr.write(`${line}\n`);
   }
 
-  /** Says what failed, while the command goes on with the next thing. @returns the exit code */
+  /** Says what failed: in words, or as one line of JSON in the shape of REST. @returns the exit code */
   report(error: unknown, app?: string): number {
     const { exitCode, message, details } = describeFailure(error, app);
+    if (this.json) {
+      if (message !== "") this.host.stderr.write(formatJson(failureJson(error), 0));
+      return exitCode;
+    }
     for (const line of details) this.note(`  | ${line}`);
     if (message !== "") this.note(`svc: ${message}`);
     return exitCode;

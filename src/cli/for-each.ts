@@ -13,7 +13,8 @@ export interface NamedWork<Result> {
 }
 
 /**
- * Prints each result as it comes: a line for people, or JSON; of several names one JSON line each.
+ * Prints each result as it comes: a line for people, or JSON; of several names one JSON line each. An error is reported
+ * as that of a single name is: in words, or as a JSON line on stderr.
  * @throws the error itself when there is one name; else ReportedError with the first failure's exit code
  */
 export async function forEachName<Result>(

@@ -305,6 +305,15 @@ for (const args of [
   });
 }
 
+test("--json with several names prints a line for each: what was done on stdout, what failed on stderr", async (t) => {
+  const { stdout, stderr, exitCode } = await svc(["rm", "echo", "nope", "off", "nada", "--yes", "--json"]);
+  t.is(exitCode, 3);
+  t.is(stdout, '{"id":"echo"}\n{"id":"off"}\n');
+  const single = await svc(["rm", "nope", "--yes", "--json"]);
+  t.like(JSON.parse(single.stderr), { code: "not_found", reason: "not_found" });
+  t.is(stderr, single.stderr + single.stderr.replace("nope", "nada"));
+});
+
 test("run --json prints the run as it ended", async (t) => {
   const { stdout, exitCode } = await svc(
     ["run", "fails", "--json"],
