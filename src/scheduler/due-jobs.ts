@@ -2,13 +2,14 @@
  * What becomes of a job that is due: it waits for its jitter and for a slot, is started, and is tried again when it
  * failed. A firing that meets the run before is skipped and counted (S 1.4.3, 1.4.4).
  */
+import { SvcError } from "../errors.ts";
 import { pause, type Clock } from "../lib/clock.ts";
 import type { Jitter } from "./jitter.ts";
 import { keyText } from "./job-key.ts";
 import type { JobRegistry } from "./job-registry.ts";
 import type { Job } from "./job.ts";
 import type { RunSlots } from "./run-slots.ts";
-import type { Run, RunCause } from "./run.ts";
+import type { Run, RunCause, StartedRun } from "./run.ts";
 import type { Runner } from "./runner.ts";
 import type { SkipCounts } from "./skip-counts.ts";
 
@@ -25,6 +26,8 @@ export interface DueJobsOptions {
 /** Before the first retry; each later one waits twice as long as the one before, up to the second. */
 const firstRetryMs = 30_000;
 const maxRetryMs = 30 * 60_000;
+/** Until the next look for room. */
+const roomPauseMs = 1_000;
 
 export class DueJobs implements Disposable {
   readonly #options: DueJobsOptions;
@@ -52,11 +55,15 @@ export class DueJobs implements Disposable {
     this.#startLater(job, scheduledAtMs, this.#options.jitter(job, scheduledAtMs));
   }
 
-  /** Lets a job run when the jitter of a firing is over that another daemon may have waited for. Returns at once. */
+  /**
+   * Lets a job run when the jitter of a firing is over that another daemon may have waited for; if it is over already, at
+   * once where the job wants to catch up, and never else. Returns at once.
+   */
   resumeStart(job: Job, scheduledAtMs: number): void {
     const { clock, jitter, runner } = this.#options;
     const delayMs = scheduledAtMs + jitter(job, scheduledAtMs) - clock.nowMs();
-    if (delayMs <= 0 || this.#waiting.has(keyText(job)) || runner.isGoing(job)) return;
+    const isLost = delayMs <= 0 && job.catchUp !== "latest";
+    if (isLost || this.#waiting.has(keyText(job)) || runner.isGoing(job)) return;
     this.#startLater(job, scheduledAtMs, delayMs);
   }
 
@@ -91,22 +98,37 @@ export class DueJobs implements Disposable {
     const slot = await slots.take(job.ownerUid);
     let run: Run | undefined;
     try {
-      // What was waited for may have been edited or removed meanwhile.
-      const current = jobs.get(job);
-      const isWanted = current?.enabled === true && (cause.attempt === 1 || isSame(current, job));
-      if (!isWanted || this.#stopping.signal.aborted) return;
-      const started = await runner.start(current, cause);
+      let current: Job | undefined;
+      let started: StartedRun | undefined;
+      while (started === undefined) {
+        // What was waited for may have been edited or removed meanwhile.
+        current = jobs.get(job);
+        if (current === undefined || !isWanted(current, job, cause) || this.#stopping.signal.aborted) return;
+        started = await this.#tryStart(current, cause);
+      }
       this.#waiting.delete(keyText(job));
       if (!started.started) {
         skips.add(job, "running", cause.scheduledAtMs ?? started.run.startedAtMs);
         return;
       }
       run = await runner.ended(started.run.id);
-      if (run !== undefined && isWorthRetry(current, run)) {
+      if (current !== undefined && run !== undefined && isWorthRetry(current, run)) {
         this.#retryLater(current, run, retryPauseMs(run));
       }
     } finally {
       slot[Symbol.dispose]();
+    }
+  }
+
+  /** Undefined when runs that were started by hand leave no room; a moment later it may be tried again. */
+  async #tryStart(job: Job, cause: RunCause): Promise<StartedRun | undefined> {
+    const { runner, clock } = this.#options;
+    try {
+      return await runner.start(job, cause);
+    } catch (error) {
+      if (!(error instanceof SvcError) || error.reason !== "too_many") throw error;
+      await pause(clock, roomPauseMs, this.#stopping.signal);
+      return undefined;
     }
   }
 
@@ -147,9 +169,11 @@ export class DueJobs implements Disposable {
   }
 }
 
-/** Whether nobody has written the job since. */
-function isSame(current: Job, job: Job): boolean {
-  return current.revision === job.revision;
+/** Whether a job as it is now is still to do what it was due for, or was to be tried again for. */
+function isWanted(current: Job, job: Job, { attempt }: RunCause): boolean {
+  if (!current.enabled) return false;
+  if (attempt > 1) return current.revision === job.revision;
+  return current.trigger.text === job.trigger.text && current.timeZone === job.timeZone;
 }
 
 /** From the end of a run to the next attempt. */

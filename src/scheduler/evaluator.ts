@@ -82,7 +82,7 @@ export class Evaluator implements AsyncDisposable {
       const fromMs = Math.max(evaluatedMs + minuteMs, startOf(nowMs - catchUpMs));
       this.#counting.add(this.#catchUp({ fromMs, toMs: startOf(nowMs), hasRun: () => false }));
     }
-    this.#counting.add(this.#resumeStarts(nowMs));
+    this.#counting.add(this.#resumeStarts(nowMs, evaluatedMs ?? nowMs));
   }
 
   #sleep(): void {
@@ -167,14 +167,20 @@ export class Evaluator implements AsyncDisposable {
     }
   }
 
-  /** Firings whose start is still to come: the daemon before waited for their jitter, or was not there at all. */
-  *#resumeStarts(nowMs: number): Generator<undefined, void> {
+  /**
+   * Firings for whose jitter the daemon before may still have waited, the newest first.
+   * @param evaluatedMs what it came to
+   */
+  *#resumeStarts(nowMs: number, evaluatedMs: number): Generator<undefined, void> {
     const { runs, due } = this.#options;
     for (const [job, zone] of this.#enabledJobs()) {
       if (job.jitterSecs > 0) {
         const lastMs = runs.lastScheduled(job)?.scheduledAtMs ?? 0;
-        const fromMs = Math.max(nowMs - job.jitterSecs * 1_000, lastMs, job.updatedAtMs);
-        for (const atMs of firingsBetween(job, zone, fromMs, nowMs)) due.resumeStart(job, atMs);
+        const untilMs =
+          job.catchUp === "latest" ? Math.max(Math.min(nowMs, evaluatedMs), nowMs - catchUpMs) : nowMs;
+        const fromMs = Math.max(untilMs - job.jitterSecs * 1_000, lastMs, job.updatedAtMs);
+        const firings = [...firingsBetween(job, zone, fromMs, untilMs)];
+        for (const atMs of firings.reverse()) due.resumeStart(job, atMs);
       }
       yield;
     }

@@ -5,6 +5,7 @@ import type { Job } from "../../src/scheduler/job.ts";
 import { keyText } from "../../src/scheduler/job-key.ts";
 import { readSummaries, type JobSkip } from "../../src/scheduler/run-summaries.ts";
 import { RunSlots } from "../../src/scheduler/run-slots.ts";
+import { parseTrigger } from "./support/parse-trigger.ts";
 import { eventually } from "../support/eventually.ts";
 import { openRunWorld, untilAborted, type RunWorld } from "./support/run-world.ts";
 import { goingRuns, newestRun } from "./support/world.ts";
@@ -96,6 +97,53 @@ test("a start that another daemon waited for comes when its jitter is over, one 
   t.is(newestRun(world.world, waiting)?.scheduledAtMs, nowMs - 1);
   for (const job of [late, disabled]) t.is(newestRun(world.world, job), undefined);
   t.deepEqual(jobs.map((job) => skipsOf(world, job)).flat(), []);
+});
+
+test("what waits for its jitter runs only as long as it is due at those times", async (t) => {
+  await using world = await openRunWorld(() => Promise.resolve({}));
+  const names = ["kept", "moved", "abroad", "another"];
+  const jobs = await Promise.all(names.map((name) => world.addJob(name, { jitterSecs: 10 })));
+  const [kept, moved, abroad, another] = jobs as [Job, Job, Job, Job];
+  for (const job of jobs) world.due.fire(job, minuteMs);
+  const newYear = { trigger: parseTrigger("0 0 1 1 *") };
+  await world.edit(moved, newYear);
+  await world.edit(abroad, { timeZone: "Asia/Tokyo" });
+  await world.remove(another);
+  await world.addJob(another.id, newYear);
+  world.clock.pass(5 * secondMs);
+  await attempts(world, kept, 1);
+  for (const job of [moved, abroad, another]) t.is(newestRun(world.world, job), undefined, job.id);
+});
+
+test("a start that is late is made up for where the job wants to catch up", async (t) => {
+  await using world = await openRunWorld(() => Promise.resolve({}));
+  const job = await world.addJob("j", { jitterSecs: 60, catchUp: "latest" });
+  const atMs = world.clock.nowMs() - 2 * minuteMs;
+  world.due.resumeStart(job, atMs);
+  world.due.resumeStart(job, atMs - minuteMs);
+  await attempts(world, job, 1);
+  t.is(newestRun(world.world, job)?.scheduledAtMs, atMs);
+});
+
+test("a due job waits until runs that were started by hand leave it room", async (t) => {
+  await using world = await openRunWorld((job, work) =>
+    job.id.startsWith("hand") ? untilAborted(work) : Promise.resolve({}),
+  );
+  const byHand: number[] = [];
+  for (let count = 0; count < 56; count++) {
+    const job = await world.addJob(`hand-${count}`, {}, 1_000);
+    byHand.push((await world.runner.start(job, { trigger: "manual", attempt: 1 })).run.id);
+  }
+  const due = await world.addJob("due", {}, 1_000);
+  world.due.fire(due, minuteMs);
+  await nextTurn();
+  world.clock.pass(secondMs);
+  await settled(world);
+  t.is(newestRun(world.world, due), undefined);
+  await world.runner.cancel(byHand[0]!);
+  world.clock.pass(secondMs);
+  await attempts(world, due, 1);
+  t.deepEqual(world.logged, []);
 });
 
 test("a failed run is tried again after 30 s, then twice as long each time, as often as the job says", async (t) => {

@@ -328,6 +328,23 @@ test("firings whose start may still come are looked for, unless they started or 
   t.deepEqual(evaluation.fired, []);
 });
 
+test("what a job that wants to catch up still waited for is looked for where the daemon before ended", async (t) => {
+  const jobs = [
+    job("latest", "*/15 * * * *", { jitterSecs: 1_800, catchUp: "latest" }),
+    job("none", "*/15 * * * *", { jitterSecs: 1_800 }),
+  ];
+  const evaluatedUntil = "2026-01-15T08:20:00Z";
+  await using evaluation = new Evaluation({ start: "2026-01-15T10:31:00Z", jobs, evaluatedUntil });
+  await nextTurn();
+  t.deepEqual(evaluation.resumedStarts, [
+    "latest 2026-01-15T08:15",
+    "latest 2026-01-15T08:00",
+    "none 2026-01-15T10:30",
+    "none 2026-01-15T10:15",
+  ]);
+  t.deepEqual(evaluation.minutes(), ["2026-01-15T10:30"], "and what came since is caught up as ever");
+});
+
 const catchUps: CatchUpCase[] = [
   {
     name: "the newest of three is run, two are counted",

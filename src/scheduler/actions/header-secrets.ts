@@ -21,13 +21,25 @@ export function harmlessHeaders(headers: Readonly<Record<string, string>>): Reco
 /** Shorter ones are found everywhere by chance. */
 const minSecretLength = 4;
 
-/** Replaces the secrets among the headers in a text: servers like to repeat what they were sent. */
-export function maskSecrets(text: string, headers: Readonly<Record<string, string>>): string {
+/**
+ * Replaces the secrets among the headers in a text: servers like to repeat what they were sent.
+ * @param isCut more of the text followed: what it ends with may be the beginning of a secret
+ */
+export function maskSecrets(text: string, headers: Readonly<Record<string, string>>, isCut = false): string {
   const secrets = Object.entries(headers)
     .filter(([name]) => !isHarmlessHeader(name))
     // The credential without its scheme, such as `Bearer`, too.
     .flatMap(([, value]) => [value.trim(), ...value.trim().split(/\s+/).slice(1)])
     .filter((secret) => secret.length >= minSecretLength)
     .sort((a, b) => b.length - a.length);
-  return secrets.reduce((masked, secret) => masked.replaceAll(secret, secretMask), text);
+  const masked = secrets.reduce((rest, secret) => rest.replaceAll(secret, secretMask), text);
+  const begun = isCut ? Math.max(0, ...secrets.map((secret) => begunLength(masked, secret))) : 0;
+  return begun === 0 ? masked : masked.slice(0, -begun) + secretMask;
+}
+
+/** How much of a secret's beginning, but not all of it, stands at the end of a text. */
+function begunLength(text: string, secret: string): number {
+  let length = secret.length - 1;
+  while (length > 0 && !text.endsWith(secret.slice(0, length))) length -= 1;
+  return length;
 }

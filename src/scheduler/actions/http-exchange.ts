@@ -3,6 +3,7 @@ import { Agent as HttpAgent, request as httpRequest, type IncomingMessage } from
 import { Agent as HttpsAgent, request as httpsRequest } from "node:https";
 import type { LookupAddress } from "node:dns";
 import type { LookupFunction } from "node:net";
+import { unlessAborted } from "../../lib/unless-aborted.ts";
 import { carryingHeaders } from "../header-rules.ts";
 
 export interface Exchange {
@@ -44,9 +45,11 @@ export async function exchange(request: Exchange, maxBodyBytes: number): Promise
   });
   outgoing.once("response", resolve);
   outgoing.once("error", reject);
+  // Whoever answers with another protocol (101) is hung up on without either of them.
+  outgoing.once("close", () => reject(new Error("the connection ended without an answer")));
   outgoing.end(body);
   try {
-    const answer = await promise;
+    const answer = await unlessAborted(promise, signal);
     return {
       status: answer.statusCode ?? 0,
       location: answer.headers.location ?? "",

@@ -73,7 +73,7 @@ function firstStep({ url = "", method = "GET", headers = {}, body = "" }: JobAct
 
 function resultOf(step: Step, answer: Answer, action: JobAction, work: ActionWork): ActionResult {
   const { status: httpStatus, body, isTruncated } = answer;
-  work.write(maskSecrets(body.toString("utf8"), action.headers ?? {}));
+  work.write(maskSecrets(body.toString("utf8"), action.headers ?? {}, isTruncated));
   const result = { httpStatus, isTruncated };
   return httpStatus < 400
     ? result

@@ -1,7 +1,7 @@
 /** HTTP jobs against real servers; names resolve as each test says (S 1.4.9, threat 40). */
 import { once } from "node:events";
 import { createServer, type IncomingMessage, type RequestListener } from "node:http";
-import type { AddressInfo } from "node:net";
+import { createServer as createTcpServer, type AddressInfo } from "node:net";
 import test from "ava";
 import { SvcError } from "../../../src/errors.ts";
 import { createHttpAction } from "../../../src/scheduler/actions/http.ts";
@@ -122,6 +122,32 @@ test("of an endless body the first 64 KiB are kept", async (t) => {
   const result = await call({ url: server.url });
   t.true(result.isTruncated);
   t.is(result.output.length, 64 * 1024);
+});
+
+test("a secret that the kept part of a body breaks off is masked, too", async (t) => {
+  const key = "s3cr3t-token-0123456789";
+  await using server = await serve((request, response) =>
+    response.end(`${"x".repeat(64 * 1024 - 12)}${String(request.headers["x-key"])}${"y".repeat(100)}`),
+  );
+  const { output, isTruncated } = await call({ url: server.url, headers: { "X-Key": key } });
+  t.true(isTruncated);
+  t.is(output.slice(-8), "xxxxx***");
+  t.false(output.includes("s3"));
+});
+
+test("a server that answers with another protocol fails the run", async (t) => {
+  const server = createTcpServer((socket) => {
+    socket.on("error", () => undefined);
+    socket.once("data", () =>
+      socket.write("HTTP/1.1 101 Switching Protocols\r\nUpgrade: x\r\nConnection: Upgrade\r\n\r\n"),
+    );
+  }).listen(0, "127.0.0.1");
+  await once(server, "listening");
+  const { port } = server.address() as AddressInfo;
+  const error = await t.throwsAsync(call({ url: `http://127.0.0.1:${port}` }), { instanceOf: SvcError });
+  t.is(error.code, "unavailable");
+  t.regex(error.message, /the connection ended without an answer/);
+  server.close();
 });
 
 test("an answer that takes too long ends with the run", async (t) => {
