@@ -54,7 +54,9 @@ function reason(what: string, appId: string | undefined): string {
 function wholeName(text: string): string {
   if (text.startsWith("sha256:")) return text;
   try {
-    return formatImageReference(parseImageReference(text));
+    const { tag, ...name } = parseImageReference(text);
+    // A pull by tag and digest makes no tag: the engine knows the image by its digest alone.
+    return formatImageReference(name.digest === undefined && tag !== undefined ? { ...name, tag } : name);
   } catch {
     return text;
   }
