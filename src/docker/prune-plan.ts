@@ -46,13 +46,11 @@ function planImages(danglingOnly: boolean, disk: DiskUsage, protection: Protecti
   const used = new Set(containers.map(({ imageId }) => imageId));
   const unused = images.filter(({ id, tags }) => !used.has(id) && (!danglingOnly || tags.length === 0));
   return split(
-    unused.map(({ id, tags, digests, ownBytes }) => ({
-      id,
-      name: tags[0] ?? "",
-      sizeBytes: ownBytes,
-      // By its id, an image with several names is not removed; one without a tag has its digests for names.
-      handles: tags.length > 0 ? [...tags, ...digestsOf(tags, digests)] : [id],
-    })),
+    unused.map(({ id, tags, digests, ownBytes }) => {
+      const names = [...tags, ...digestsOf(tags, digests)];
+      // By its id, an image with several names is not removed; it goes with the last of them.
+      return { id, name: tags[0] ?? "", sizeBytes: ownBytes, handles: names.length > 0 ? names : [id] };
+    }),
     new Map(images.map((image) => [image.id, protection.ofImage(image)])),
   );
 }
