@@ -77,6 +77,7 @@ export class DockerHost {
       engine: this.#watched,
       disk,
       protect: ({ containers }) => this.#protection(containers),
+      appsRevision: () => options.apps.revision,
     });
     this.#control = new ContainerControl({
       engine: this.#watched,

@@ -5,7 +5,7 @@ import type { PruneDockerRequestTarget } from "../../gen/svc/v1/words.ts";
 import { dial } from "./dial.ts";
 import type { DiskMeter, DiskUsage } from "./disk-usage.ts";
 import type { Protection } from "./protection.ts";
-import { planPrune, type PruneItem, type SkippedItem } from "./prune-plan.ts";
+import { planPrune, type PruneItem, type PrunePlan, type SkippedItem } from "./prune-plan.ts";
 import type { EngineOperations } from "./watched-engine.ts";
 
 export interface PruneRequest {
@@ -24,10 +24,13 @@ export interface PrunerOptions {
   disk: DiskMeter;
   /** What installed apps need of what is there. */
   protect: (disk: DiskUsage) => Promise<Protection>;
+  /** Another number whenever `protect` may answer something else for the same disk. */
+  appsRevision: () => number;
 }
 
 /** For one item: layers of many gigabytes take their time. */
 const itemTimeoutMs = 300_000;
+const listTimeoutMs = 60_000;
 
 export class Pruner {
   readonly #options: PrunerOptions;
@@ -49,24 +52,43 @@ export class Pruner {
     return turn;
   }
 
-  async #prune({ target, danglingOnly, dryRun }: PruneRequest, signal: AbortSignal): Promise<PruneResult> {
-    const disk = await this.#options.disk.measure(signal);
-    const plan = planPrune(target, danglingOnly, disk, await this.#options.protect(disk));
+  async #prune(request: PruneRequest, signal: AbortSignal): Promise<PruneResult> {
+    const { target, dryRun } = request;
+    const currentPlan = this.#planner(request, await this.#options.disk.measure(signal));
+    const plan = await currentPlan();
     if (dryRun) return { removed: plan.remove, skipped: plan.skip };
     const removed: PruneItem[] = [];
     const skipped = [...plan.skip];
     for (const item of plan.remove) {
       signal.throwIfAborted();
-      const refusal = await this.#remove(target, item);
+      // A plan takes its time: an app that was installed meanwhile needs what it needs.
+      const { skip } = await currentPlan();
+      const refusal = skip.find(({ id }) => id === item.id)?.reason ?? (await this.#remove(target, item));
       if (refusal === undefined) removed.push(item);
       else skipped.push({ id: item.id, name: item.name, reason: refusal });
     }
     return { removed, skipped };
   }
 
+  /** Plans for what was measured, by the apps that are installed at each call: anew only when one came, changed or went. */
+  #planner({ target, danglingOnly }: PruneRequest, disk: DiskUsage): () => Promise<PrunePlan> {
+    const { protect, appsRevision } = this.#options;
+    let known: { revision: number; plan: PrunePlan } | undefined;
+    return async () => {
+      const revision = appsRevision();
+      if (known?.revision === revision) return known.plan;
+      const plan = planPrune(target, danglingOnly, disk, await protect(disk));
+      known = { revision, plan };
+      return plan;
+    };
+  }
+
   /** Why it stays; undefined when it is gone. An item is begun and ended, whoever goes away meanwhile. */
   async #remove(target: PruneDockerRequestTarget, item: PruneItem): Promise<string | undefined> {
     try {
+      // The engine looks at containers only when the last name of an image goes; the others would be lost by then.
+      if (target === "images" && (await this.#isRun(item.id)))
+        return "a container was made from it meanwhile";
       for (const handle of item.handles) {
         const isThere = await this.#removeHandle(target, handle);
         if (!isThere) return "the build cache still needs it";
@@ -77,6 +99,17 @@ export class Pruner {
       // Somebody else removed it: it is gone, but not by us.
       return error.code === "not_found" ? "it is gone already" : error.message;
     }
+  }
+
+  /** Whether a container is made from the image, running or not. */
+  async #isRun(imageId: string): Promise<boolean> {
+    const containers = await this.#options.engine.operate(
+      "list the containers of an image",
+      (docker) => docker.listContainers({ all: true, filters: { ancestor: [imageId] } }),
+      { timeoutMs: listTimeoutMs },
+    );
+    // The engine counts those of images that are built upon it, too.
+    return containers.some(({ ImageID }) => ImageID === imageId);
   }
 
   async #removeHandle(target: PruneDockerRequestTarget, handle: string): Promise<boolean> {
