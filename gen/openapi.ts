@@ -1403,9 +1403,10 @@ export interface paths {
         get: operations["getSchedule"];
         /**
          * Makes or replaces a job
-         * @description Makes or replaces a job. `job_owned` (failed_precondition) when it belongs to another `managed_by`; not_found when a job
-         *     that is not there is claimed to be managed: only ReplaceManagedSchedules makes those. Whoever has the root context makes
-         *     root's jobs, through sudo too, as they run with root's rights. A user may have 1,000 jobs, root 100,000 (too_many).
+         * @description Makes or replaces a job; with `create_only` only makes one, with `revision` only replaces the one that was read.
+         *     `job_owned` (failed_precondition) when it belongs to another `managed_by`; not_found when a job that is not there is
+         *     claimed to be managed: only ReplaceManagedSchedules makes those. Whoever has the root context makes root's jobs, through
+         *     sudo too, as they run with root's rights. A user may have 1,000 jobs, root 100,000 (too_many).
          *
          *     Access: any identified caller; a regular user sees and changes what is their own.
          *
@@ -3216,6 +3217,11 @@ export interface components {
             skips?: components["schemas"]["ScheduleSkip"][];
             /** @description The owner's name; empty when the host has none. Output only. */
             owner?: string;
+            /**
+             * @description Another one after each change: pass it to UpsertSchedule to change the job as it was read. Says nothing else. Output
+             *     only.
+             */
+            revision?: string;
         };
         /**
          * @description What a job does. Fields that its type does not use must be absent. A regular user's jobs may be `app_*`, `backup`, and
@@ -6001,6 +6007,13 @@ export interface operations {
                      * @enum {string}
                      */
                     catch_up?: "none" | "latest";
+                    /** @description True: the job must be new; `already_exists` when there is one of its id, which stays as it is. */
+                    create_only?: boolean;
+                    /**
+                     * @description `Schedule.revision` of the job as it was read: `aborted` (`unavailable`) when it has changed or gone since, and
+                     *     nothing is written; read it again then. Empty: whatever is there is replaced.
+                     */
+                    revision?: string;
                 };
             };
         };

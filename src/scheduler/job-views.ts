@@ -10,7 +10,7 @@ import {
 } from "../../gen/svc/v1/schedule_pb.ts";
 import type { Store } from "../store/store.ts";
 import { hideValues } from "./header-rules.ts";
-import type { Job, JobAction } from "./job.ts";
+import { revisionText, type Job, type JobAction } from "./job.ts";
 import { keyText } from "./job-key.ts";
 import { readSummaries, type JobSkip } from "./run-summaries.ts";
 import type { Run } from "./run.ts";
@@ -100,6 +100,7 @@ function viewSpec(job: Job) {
     timeout: job.timeoutSecs,
     ...(job.keep !== undefined && { keep: job.keep }),
     ownerUid: job.ownerUid,
+    revision: revisionText(job),
     jitterSecs: job.jitterSecs,
     retries: job.retries,
     catchUp: job.catchUp,

@@ -7,7 +7,7 @@ import { failedPrecondition, notFound, SvcError } from "../errors.ts";
 import { StoreConflict, type Statement, type Store } from "../store/store.ts";
 import type { JobRegistry } from "./job-registry.ts";
 import { documentOf, insertJob, insertJobs, updateJob } from "./job-row.ts";
-import type { Job, JobKey, JobSpec } from "./job.ts";
+import { revisionText, type Job, type JobKey, type JobSpec } from "./job.ts";
 
 export interface JobWriterOptions {
   store: Store;
@@ -17,6 +17,14 @@ export interface JobWriterOptions {
 
 /** A job that is to be, by what is kept under its key now; may throw what is wrong with it. */
 export type SpecMaker = (stored: Job | undefined) => JobSpec;
+
+/** What must be kept under a job's key for a write to be done. */
+export interface WriteCondition {
+  /** Nothing. */
+  readonly createOnly: boolean;
+  /** The job as of this revision; empty for any, or none. */
+  readonly revision: string;
+}
 
 /** A job of a push, and what was kept under its key when it was read. */
 export interface ReadJob {
@@ -39,13 +47,15 @@ export class JobWriter {
   /**
    * Makes or replaces a job.
    * @param maxJobs how many its owner may have
-   * @throws SvcError `job_owned` when it is managed by another; `not_found` for a new one that claims to be managed,
-   *   which only a push makes; `too_many`; what `make` throws
+   * @throws SvcError `already_exists` or `aborted` when what is kept is not as `condition` says; `job_owned` when it is
+   *   managed by another; `not_found` for a new one that claims to be managed, which only a push makes; `too_many`; what
+   *   `make` throws
    */
-  async upsert(key: JobKey, make: SpecMaker, maxJobs: number): Promise<void> {
+  async upsert(key: JobKey, make: SpecMaker, condition: WriteCondition, maxJobs: number): Promise<void> {
     const { store, registry, now } = this.#options;
     await this.#untilKept(async () => {
       const stored = registry.get(key);
+      checkCondition(key, stored, condition);
       const spec = make(stored);
       if (stored === undefined) {
         if (spec.managedBy !== "") throw notManaged(key, spec.managedBy);
@@ -127,6 +137,23 @@ function removeOthers(ownerUid: number, managedBy: string, ids: readonly string[
             AND id NOT IN (SELECT value FROM json_each(?))`,
     params: [ownerUid, managedBy, JSON.stringify(ids)],
   };
+}
+
+function checkCondition({ id }: JobKey, stored: Job | undefined, condition: WriteCondition): void {
+  const { createOnly, revision } = condition;
+  if (createOnly && stored !== undefined) {
+    throw new SvcError(
+      "already_exists",
+      "already_exists",
+      `there is a schedule "${id}" already; choose another id, or leave create_only out to replace it`,
+    );
+  }
+  if (revision === "" || (stored !== undefined && revisionText(stored) === revision)) return;
+  throw new SvcError(
+    "aborted",
+    "unavailable",
+    `schedule "${id}" was ${stored === undefined ? "removed" : "changed"} since it was read, so nothing was written; read it again`,
+  );
 }
 
 function jobOwned(jobs: readonly Job[]): SvcError {

@@ -48,6 +48,11 @@ export interface Job extends JobKey, JobSpec {
   readonly revision: number;
 }
 
+/** A job's revision as clients see it: a word to compare, and nothing else. */
+export function revisionText({ revision }: Job): string {
+  return String(revision);
+}
+
 /** The order of jobs everywhere: by owner, then by id. */
 export function compareKeys(a: JobKey, b: JobKey): number {
   if (a.ownerUid !== b.ownerUid) return a.ownerUid - b.ownerUid;

@@ -13,7 +13,7 @@ import type { JobCaller, JobRegistry } from "./job-registry.ts";
 import { JobRules, type JobRequest } from "./job-rules.ts";
 import type { JobRunner } from "./job-runner.ts";
 import { JobViews, viewRun } from "./job-views.ts";
-import { JobWriter, type SpecMaker } from "./job-writer.ts";
+import { JobWriter, type SpecMaker, type WriteCondition } from "./job-writer.ts";
 import { compareKeys, type Job, type JobKey } from "./job.ts";
 import { ManagedJobs } from "./managed-jobs.ts";
 import { decodePageToken, encodePageToken } from "./page-token.ts";
@@ -111,7 +111,7 @@ export class Schedules {
    * Makes or replaces a job.
    * @throws SvcError `invalid_request` with one violation per field; see {@link JobWriter.upsert}
    */
-  async upsert(name: JobName, request: JobRequest, caller: JobCaller): Promise<Schedule> {
+  async upsert(name: JobName, request: JobRequest & WriteCondition, caller: JobCaller): Promise<Schedule> {
     const { registry, selfUid } = this.#options;
     const key = this.#key(name, caller);
     const isRoots = key.ownerUid === selfUid;
@@ -123,7 +123,7 @@ export class Schedules {
       violations.check();
       return spec;
     };
-    await this.#writer.upsert(key, make, isRoots ? maxRootsJobs : maxUsersJobs);
+    await this.#writer.upsert(key, make, request, isRoots ? maxRootsJobs : maxUsersJobs);
     return this.#views.one(registry.find(key, caller));
   }
 

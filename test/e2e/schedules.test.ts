@@ -259,6 +259,55 @@ for (const protocol of protocols) {
   });
 }
 
+for (const protocol of protocols) {
+  test(`a job that is only to be made, or changed as it was read, over ${protocol}`, async (t) => {
+    await using daemon = await startDaemon();
+    const schedules = daemon.client(ScheduleService, protocol);
+    const put = (changes: Partial<Job>) => schedules.upsertSchedule(job("one", changes));
+    const read = () => schedules.getSchedule({ id: "one" });
+    const gone = await errorOf(put({ revision: "1" }));
+    t.like(gone, { code: "Aborted", reason: "unavailable" });
+    t.regex(gone.message, /"one" was removed since it was read/);
+    t.deepEqual(await idsOf(schedules), []);
+
+    const made = await put({ createOnly: true, comment: "first" });
+    t.not(made.revision, "");
+    const exists = await errorOf(put({ createOnly: true, comment: "second" }));
+    t.like(exists, { code: "AlreadyExists", reason: "already_exists" });
+    t.deepEqual(await read(), made);
+
+    const changed = await put({ revision: made.revision, comment: "third" });
+    t.not(changed.revision, made.revision);
+    t.is((await put({ comment: "third" })).revision, changed.revision, "nothing was changed");
+    const late = await errorOf(put({ revision: made.revision, comment: "fourth" }));
+    t.like(late, { code: "Aborted", reason: "unavailable" });
+    t.regex(late.message, /"one" was changed since it was read/);
+    t.deepEqual(await read(), changed);
+
+    await schedules.removeSchedule({ id: "one" });
+    const again = await put({ comment: "third" });
+    t.not(again.revision, changed.revision, "a job that came again is another one");
+  });
+}
+
+test("of many that make one job, or change it as they read it, one does", async (t) => {
+  await using daemon = await startDaemon();
+  const schedules = daemon.client(ScheduleService);
+  const race = async (changes: Partial<Job>) => {
+    const writes = Array.from({ length: 10 }, (_, index) =>
+      schedules.upsertSchedule(
+        job("one", { ...changes, comment: `${index} after ${changes.revision ?? "none"}` }),
+      ),
+    );
+    const ends = await Promise.allSettled(writes);
+    const done = ends.filter((end) => end.status === "fulfilled").map(({ value }) => value);
+    t.is(done.length, 1);
+    t.deepEqual(await schedules.getSchedule({ id: "one" }), done[0]);
+    return done[0]?.revision ?? "";
+  };
+  await race({ revision: await race({ createOnly: true }) });
+});
+
 test("who may write what is managed", async (t) => {
   await using daemon = await startDaemon();
   const schedules = daemon.client(ScheduleService);
