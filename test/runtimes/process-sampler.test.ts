@@ -1,16 +1,105 @@
+import assert from "node:assert/strict";
 import { spawn } from "node:child_process";
 import { once } from "node:events";
-import test from "ava";
+import { setImmediate as turn } from "node:timers/promises";
+import test, { type ExecutionContext } from "ava";
+import type { ProcessEntry } from "../../src/lib/process-table.mjs";
+import { runIdVariable } from "../../src/lib/run-cookie.mjs";
+import { ProcReader } from "../../src/runtimes/process/proc-reader.ts";
 import { ProcessSampler } from "../../src/runtimes/process/process-sampler.ts";
+import type { SampledRun } from "../../src/runtimes/process/run-membership.ts";
+import { eventually } from "../support/eventually.ts";
 
-test("an app whose owner claims another user's session is not shown what goes on in it", async (t) => {
-  const child = spawn("sleep", ["1000"], { detached: true, stdio: "ignore" });
+const HOUR_MS = 3_600_000;
+const uid = process.getuid?.() ?? 0;
+
+/** Counts how often the process table is read. */
+class CountingReader extends ProcReader {
+  tables = 0;
+  atOnce = 0;
+  mostAtOnce = 0;
+
+  override async readTable(signal: AbortSignal): Promise<ProcessEntry[]> {
+    this.tables++;
+    this.mostAtOnce = Math.max(this.mostAtOnce, ++this.atOnce);
+    try {
+      return await super.readTable(signal);
+    } finally {
+      this.atOnce--;
+    }
+  }
+}
+
+/** A run with one process, in a session of its own. */
+async function startRun(t: ExecutionContext, appId: string): Promise<Required<SampledRun>> {
+  const runId = `run-of-${appId}`;
+  const env = { ...process.env, [runIdVariable]: runId };
+  const child = spawn("sleep", ["1000"], { detached: true, stdio: "ignore", env });
   await once(child, "spawn");
   t.teardown(() => child.kill("SIGKILL"));
-  const uid = process.getuid?.() ?? 0;
-  const honest = { appId: "honest", ownerUid: uid, runId: "a", ...(child.pid && { pid: child.pid }) };
+  return { appId, ownerUid: uid, runId, pid: child.pid ?? 0 };
+}
+
+test("an app whose owner claims another user's session is not shown what goes on in it", async (t) => {
+  const honest = await startRun(t, "honest");
   const thief = { ...honest, appId: "thief", ownerUid: uid + 1, runId: "b" };
   const usage = await new ProcessSampler({ windowMs: 10 }).sample([honest, thief]);
   t.is(usage.get("honest")?.processes, 1);
   t.is(usage.get("thief"), undefined);
+});
+
+test("an app whose owner claims another user's run is not shown what the other user is shown meanwhile", async (t) => {
+  const sampler = new ProcessSampler({ windowMs: 10 });
+  const honest = await startRun(t, "honest");
+  const { pid: _, ...rest } = honest;
+  const thief = { ...rest, appId: "thief", ownerUid: uid + 1 };
+  const [shown, stolen] = await Promise.all([sampler.sample([honest]), sampler.sample([thief])]);
+  t.is(shown.get("honest")?.processes, 1);
+  t.is(stolen.size, 0);
+  t.is((await sampler.sample([thief])).size, 0, "nor later, when the cookie is known");
+});
+
+test("without runs nothing is read", async (t) => {
+  const reader = new CountingReader();
+  t.is((await new ProcessSampler({ reader, windowMs: HOUR_MS }).sample([])).size, 0);
+  t.is(reader.tables, 0);
+});
+
+test("a hundred callers at once share the samples, and each is shown its own runs", async (t) => {
+  const reader = new CountingReader();
+  const sampler = new ProcessSampler({ reader, windowMs: 10 });
+  const runs = [await startRun(t, "a"), await startRun(t, "b"), await startRun(t, "c")];
+  const asked = Array.from({ length: 50 }, (_, n) => runs.filter((_, bit) => ((n % 7) + 1) & (1 << bit)));
+  const first = asked.map((some) => sampler.sample(some));
+  await turn();
+  t.is(reader.atOnce, 1, "the first sample is under way");
+  const second = asked.map((some) => sampler.sample(some));
+  const shown = await Promise.all([...first, ...second]);
+  for (const [n, usage] of shown.entries()) {
+    const wanted = asked[n % asked.length] ?? [];
+    t.deepEqual(
+      [...usage].map(([id, { processes }]) => [id, processes]).sort(),
+      wanted.map(({ appId }) => [appId, 1]),
+    );
+  }
+  t.is(reader.tables, 2);
+  t.is(reader.mostAtOnce, 1);
+});
+
+test("callers that leave do so at once, and a sample that all have left makes room for the next", async (t) => {
+  const reader = new CountingReader();
+  const sampler = new ProcessSampler({ reader, windowMs: HOUR_MS });
+  const run = await startRun(t, "a");
+  for (const round of [1, 2, 3]) {
+    const leaver = new AbortController();
+    const samples = Array.from({ length: 10 }, () => sampler.sample([run], leaver.signal));
+    const left = Promise.allSettled(samples);
+    await eventually(() => assert.equal(reader.tables, round));
+    // In the second round while the table is read, otherwise in the window.
+    if (round !== 2) await eventually(() => assert.equal(reader.atOnce, 0));
+    const reason = new Error("left");
+    leaver.abort(reason);
+    for (const result of await left) t.like(result, { status: "rejected", reason });
+  }
+  t.is(reader.mostAtOnce, 1);
 });

@@ -118,7 +118,10 @@ export class ProcessRuntime implements AppRuntime {
   }
 
   /** Memory is the proportional set size of all processes together; a network share cannot be told. */
-  async stats(apps: readonly RunnableApp[], signal?: AbortSignal): Promise<Map<string, RuntimeUsage>> {
+  async stats(
+    apps: readonly RunnableApp[],
+    signal?: AbortSignal,
+  ): Promise<ReadonlyMap<string, RuntimeUsage>> {
     const runs = apps.flatMap(({ id, uid }) => {
       const state = this.#apps.get(id)?.state;
       if (state === undefined || state.final) return [];

@@ -1,0 +1,132 @@
+import { readFile, readdir, stat } from "node:fs/promises";
+import { mapBounded } from "../../lib/map-bounded.ts";
+import { isDead, parseStat, type ProcessEntry } from "../../lib/process-table.mjs";
+import { runIdVariable } from "../../lib/run-cookie.mjs";
+
+/** What tells whose a process is. */
+export interface ProcessOrigin {
+  uid: number;
+  /** Of the cookie in its environment, when it has one. */
+  runId: string | undefined;
+}
+
+/** What a process has moved to and from storage (proc_pid_io(5)). */
+export interface StorageUse {
+  diskReadBytes: number;
+  diskWrittenBytes: number;
+}
+
+const cookiePattern = new RegExp(`(?:^|\\0)${runIdVariable}=([^\\0]*)\\0`);
+const PAGE_BYTES = 4096;
+const READS_AT_ONCE = 64;
+/** `smaps_rollup` walks page tables in the kernel: few at a time leave the other reads room. */
+const MEMORY_READS_AT_ONCE = 2;
+
+/**
+ * Reads about many processes. What has ended, or is not ours to look into, is absent. When the signal aborts, what is
+ * left is not read any more; a promise resolves only when none of its reads goes on.
+ */
+export class ProcReader {
+  readonly #procDir: string;
+  /** The cookie of each process that was asked for it; a process keeps it for life. */
+  readonly #cookies = new Map<number, { startTicks: number; runId: string | undefined }>();
+
+  constructor(procDir = "/proc") {
+    this.#procDir = procDir;
+  }
+
+  /** Every living process but init and the kernel's own. */
+  async readTable(signal: AbortSignal): Promise<ProcessEntry[]> {
+    const names = await readdir(this.#procDir);
+    const pids = names.map(Number).filter((pid) => Number.isInteger(pid) && pid > 1);
+    const table = await readEach(pids, READS_AT_ONCE, signal, (pid) => this.#entryOf(pid));
+    return [...table.values()];
+  }
+
+  /** These processes as they are now, by pid. */
+  async readAgain(entries: readonly ProcessEntry[], signal: AbortSignal): Promise<Map<number, ProcessEntry>> {
+    const startTicks = new Map(entries.map((entry) => [entry.pid, entry.startTicks]));
+    const pids = [...startTicks.keys()];
+    return readEach(pids, READS_AT_ONCE, signal, async (pid) => {
+      const entry = await this.#entryOf(pid);
+      return entry?.startTicks === startTicks.get(pid) ? entry : undefined;
+    });
+  }
+
+  /**
+   * By pid.
+   * @param table all processes
+   * @param owners whose processes are asked for their cookie
+   */
+  async readOrigins(
+    table: readonly ProcessEntry[],
+    owners: ReadonlySet<number>,
+    signal: AbortSignal,
+  ): Promise<Map<number, ProcessOrigin>> {
+    const byPid = new Map(table.map((entry) => [entry.pid, entry]));
+    for (const pid of this.#cookies.keys()) if (!byPid.has(pid)) this.#cookies.delete(pid);
+    return readEach([...byPid.keys()], READS_AT_ONCE, signal, async (pid) => {
+      const { uid } = await stat(`${this.#procDir}/${pid}`);
+      const startTicks = byPid.get(pid)?.startTicks ?? 0;
+      return { uid, runId: owners.has(uid) ? await this.#cookieOf(pid, startTicks) : undefined };
+    });
+  }
+
+  /** Bytes, by pid: its proportional set, or else all of its resident pages, which are open to all. */
+  async readMemory(entries: readonly ProcessEntry[], signal: AbortSignal): Promise<Map<number, number>> {
+    const residentPages = new Map(entries.map(({ pid, rssPages }) => [pid, rssPages]));
+    const pids = [...residentPages.keys()];
+    return readEach(pids, MEMORY_READS_AT_ONCE, signal, async (pid) => {
+      const rollup = await readFile(`${this.#procDir}/${pid}/smaps_rollup`, "latin1").catch(() => "");
+      const pssKib = /^Pss:\s+(\d+) kB/m.exec(rollup)?.[1];
+      return pssKib === undefined ? (residentPages.get(pid) ?? 0) * PAGE_BYTES : Number(pssKib) * 1024;
+    });
+  }
+
+  /** By pid. */
+  async readStorage(entries: readonly ProcessEntry[], signal: AbortSignal): Promise<Map<number, StorageUse>> {
+    const pids = entries.map(({ pid }) => pid);
+    return readEach(pids, READS_AT_ONCE, signal, async (pid) => {
+      const io = await readFile(`${this.#procDir}/${pid}/io`, "latin1");
+      const read = /^read_bytes: (\d+)$/m.exec(io)?.[1];
+      const written = /^write_bytes: (\d+)$/m.exec(io)?.[1];
+      return read === undefined || written === undefined
+        ? undefined
+        : { diskReadBytes: Number(read), diskWrittenBytes: Number(written) };
+    });
+  }
+
+  async #entryOf(pid: number): Promise<ProcessEntry | undefined> {
+    const entry = parseStat(await readFile(`${this.#procDir}/${pid}/stat`, "latin1"));
+    return isDead(entry) || entry.sid === 0 ? undefined : entry;
+  }
+
+  async #cookieOf(pid: number, startTicks: number): Promise<string | undefined> {
+    const known = this.#cookies.get(pid);
+    if (known?.startTicks === startTicks) return known.runId;
+    try {
+      const environ = await readFile(`${this.#procDir}/${pid}/environ`, "latin1");
+      const runId = cookiePattern.exec(environ)?.[1];
+      this.#cookies.set(pid, { startTicks, runId });
+      return runId;
+    } catch {
+      return undefined;
+    }
+  }
+}
+
+/** By pid, without those of which nothing could be read. */
+async function readEach<T>(
+  pids: readonly number[],
+  limit: number,
+  signal: AbortSignal,
+  read: (pid: number) => Promise<T | undefined>,
+): Promise<Map<number, T>> {
+  const found = new Map<number, T>();
+  await mapBounded(pids, limit, async (pid) => {
+    if (signal.aborted) return;
+    const value = await read(pid).catch(() => undefined);
+    if (value !== undefined) found.set(pid, value);
+  });
+  return found;
+}
