@@ -23,7 +23,7 @@ Exit codes:
   3    not found
   4    not allowed
   5    the state does not allow it: busy, running, exists already, needs a confirmation
-  6    the daemon cannot be reached
+  6    something that is needed is unavailable: the daemon, the container engine, a server
   7    took longer than --timeout
   124  the job that svc schedule run ran took longer than its own timeout
   130  interrupted

@@ -93,7 +93,9 @@ const globalGroup = "Global options:";
  */
 function addGlobalOptions(command: Command): void {
   const options = [
-    new Option("--socket <path>", "the daemon's socket (default: the first that exists)"),
+    new Option("--socket <path>", "the daemon's socket (default: the first that exists)").argParser(
+      parsePath,
+    ),
     new Option("--json", "print JSON, in the shape of the REST API"),
     new Option("--timeout <seconds>", "give up after this time").argParser(parseSeconds),
     new Option("--no-color", "no colours; so do NO_COLOR=1 and a pipe"),
@@ -104,6 +106,12 @@ function addGlobalOptions(command: Command): void {
     command.addOption(option.helpGroup(globalGroup));
   }
   for (const child of command.commands) addGlobalOptions(child);
+}
+
+/** An empty one is what a script passes whose variable is not set. */
+function parsePath(text: string): string {
+  if (text === "") throw new InvalidArgumentError("It must be a path.");
+  return text;
 }
 
 function parseSeconds(text: string): number {

@@ -124,7 +124,12 @@ const cases: CommandCase[] = [
   { args: ["ls", "--nope"], exitCode: 2, stderr: /^svc: unknown option '--nope'/ },
   { args: ["ls", "--timeout", "0"], exitCode: 2, stderr: /more than 0 and at most 86400/ },
   { args: ["--version"], stdout: /^1\.2\.3\n$/ },
-  { args: ["--help"], stdout: /Exit codes:[^]*130/ },
+  {
+    args: ["ls", "--socket", ""],
+    exitCode: 2,
+    stderr: /^svc: option '--socket <path>'.*It must be a path\.\n$/,
+  },
+  { args: ["--help"], stdout: /Exit codes:[^]* 6 +something that is needed is unavailable[^]*130/ },
 ];
 
 for (const expected of cases) {
