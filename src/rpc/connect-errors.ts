@@ -9,6 +9,7 @@ import type { ErrorDetailReason } from "../../gen/svc/v1/words.ts";
 import { payloadOf } from "../error-payloads.ts";
 import { SvcError } from "../errors.ts";
 import type { ErrorCode, ReasonPayload } from "../errors.ts";
+import { fitTrailers } from "./grpc-trailers.ts";
 
 const codes: Readonly<Record<ErrorCode, Code>> = {
   canceled: Code.Canceled,
@@ -65,11 +66,15 @@ function errorDetailOf(error: SvcError): ErrorDetail {
   });
 }
 
-/** The error as Connect sends it. Its cause stays behind. */
-export function connectErrorOf(error: SvcError): ConnectError {
-  return new ConnectError(error.message, codes[error.code], undefined, [
+/**
+ * The error as Connect sends it. Its cause stays behind.
+ * @param protocolName that it is sent over: gRPC's trailers may have no room for all of it
+ */
+export function connectErrorOf(error: SvcError, protocolName?: string): ConnectError {
+  const whole = new ConnectError(error.message, codes[error.code], undefined, [
     { desc: ErrorDetailSchema, value: errorDetailOf(error) },
   ]);
+  return protocolName === "grpc" ? fitTrailers(whole) : whole;
 }
 
 /** What a client got, as the error that the daemon threw; one without our detail gets the reason that its code implies. */

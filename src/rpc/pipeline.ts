@@ -131,7 +131,7 @@ export function createPipeline(options: PipelineOptions): Pipeline {
         gate(method, caller.user, caller.requestId, protocolName);
         watchRefusals(context, (error) => notes.answered(entryOf(method), caller, error));
       } catch (error) {
-        throw isSvcError(error) ? connectErrorOf(error) : error;
+        throw isSvcError(error) ? connectErrorOf(error, protocolName) : error;
       }
     },
 
@@ -181,7 +181,7 @@ export function createPipeline(options: PipelineOptions): Pipeline {
         try {
           return await invoker.single(entry, input as Message, callOf(context), context);
         } catch (error) {
-          throw connectErrorOf(error as SvcError);
+          throw connectErrorOf(error as SvcError, context.protocolName);
         }
       };
     }
@@ -189,7 +189,7 @@ export function createPipeline(options: PipelineOptions): Pipeline {
       try {
         yield* invoker.many(entry, input as Message, callOf(context), context);
       } catch (error) {
-        throw connectErrorOf(error as SvcError);
+        throw connectErrorOf(error as SvcError, context.protocolName);
       }
     };
   }

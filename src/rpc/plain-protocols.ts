@@ -11,6 +11,7 @@ import {
   parseTimeout as parseConnectTimeout,
 } from "@connectrpc/connect/protocol-connect";
 import { parseTimeout as parseGrpcTimeout, setTrailerStatus } from "@connectrpc/connect/protocol-grpc";
+import { fitTrailers } from "./grpc-trailers.ts";
 import type { PlainCall } from "./plain-call.ts";
 
 /** The response of node's `http` and `http2` servers, as much of it as a unary answer needs. */
@@ -90,7 +91,7 @@ export const plainGrpc: PlainProtocol = {
   },
 
   fail(response, call, error) {
-    setTrailerStatus(call.openResponseTrailer(), error);
+    setTrailerStatus(call.openResponseTrailer(), fitTrailers(error));
     endGrpc(response, call);
   },
 };

@@ -1,14 +1,15 @@
 /** A client made of proto/ by @grpc/grpc-js alone, over TCP and the unix socket; errors are read from their rich details. */
+import { createHash } from "node:crypto";
 import { join } from "node:path";
-import { credentials, loadPackageDefinition, Metadata, status } from "@grpc/grpc-js";
-import type { ServiceClientConstructor, ServiceError } from "@grpc/grpc-js";
+import { compressionAlgorithms, credentials, loadPackageDefinition, Metadata, status } from "@grpc/grpc-js";
+import type { ClientOptions, ServiceClientConstructor, ServiceError } from "@grpc/grpc-js";
 import { findTrailerError } from "@connectrpc/connect/protocol-grpc";
 import { load } from "@grpc/proto-loader";
 import test from "ava";
 import { ErrorDetailSchema } from "../../gen/svc/v1/error_pb.ts";
 import { startDaemon } from "../support/daemon.ts";
 import type { TestDaemon } from "../support/daemon.ts";
-import { freePort, writeRepository } from "../support/packages.ts";
+import { freePort, writePackage, writeRepository } from "../support/packages.ts";
 
 const root = join(import.meta.dirname, "../..");
 
@@ -41,7 +42,37 @@ for (const [name, door] of Object.entries(doors)) {
   });
 }
 
-async function openClient(address: string, token: string | undefined): Promise<Disposable & { call: Call }> {
+// Packed calls do not go the short way of plain ones.
+const forms: Record<string, ClientOptions> = {
+  plain: {},
+  packed: { "grpc.default_compression_algorithm": compressionAlgorithms.gzip },
+};
+
+for (const [form, options] of Object.entries(forms)) {
+  test(`a license that is longer than trailers may be is shown by its beginning (${form})`, async (t) => {
+    await using daemon = await startDaemon();
+    using client = await openClient(`unix:${daemon.socketPath}`, undefined, options);
+    const text = "Do as you like. ".repeat(4096);
+    const spec = join(daemon.dir, "package");
+    await writePackage(spec, await freePort(), { files: { LICENSE: text } });
+
+    const error = await t.throwsAsync<ServiceError>(client.call("InstallApp", { spec }));
+    const refused = detailOf(error);
+    t.like(refused, { code: status.FAILED_PRECONDITION, reason: "license_required" });
+    const [license] = refused.payload.case === "licenseRequired" ? refused.payload.value.licenses : [];
+    t.like(license, { name: "LICENSE", sha256: createHash("sha256").update(text).digest("hex") });
+    t.is(license?.text, `${text.slice(0, 4095)}…`);
+    // All that clients of gRPC's C core and of Java take by default.
+    const headers = Object.entries(error.metadata.toHttp2Headers());
+    t.true(headers.reduce((sum, [name, value]) => sum + name.length + String(value).length + 32, 0) < 8192);
+  });
+}
+
+async function openClient(
+  address: string,
+  token: string | undefined,
+  options?: ClientOptions,
+): Promise<Disposable & { call: Call }> {
   const definition = await load("svc/v1/app.proto", {
     includeDirs: [join(root, "proto"), join(root, "node_modules/google-proto-files")],
     keepCase: true,
@@ -50,7 +81,7 @@ async function openClient(address: string, token: string | undefined): Promise<D
   const { svc } = loadPackageDefinition(definition) as unknown as {
     svc: { v1: { AppService: ServiceClientConstructor } };
   };
-  const client = new svc.v1.AppService(address, credentials.createInsecure());
+  const client = new svc.v1.AppService(address, credentials.createInsecure(), options);
   const metadata = new Metadata();
   if (token !== undefined) metadata.set("authorization", `Bearer ${token}`);
   return {

@@ -33,6 +33,26 @@ for (const protocol of protocols) {
     t.is((await apps.installApp({ spec: dir, licenseAck: true })).state, "STOPPED");
   });
 
+  test(`a long license is shown by its first 64 KiB, over gRPC by what trailers take (${protocol})`, async (t) => {
+    await using daemon = await startDaemon();
+    const apps = daemon.client(AppService, protocol);
+    const dir = join(daemon.dir, "package");
+    const text = "Do as you like. ".repeat(4096);
+    const shown = protocol === "grpc" ? `${text.slice(0, 4095)}…` : text;
+    await writePackage(dir, await freePort(), { files: { LICENSE: `${text}And more.\n` } });
+    const calls: (Promise<unknown> | AsyncIterable<unknown>)[] = [apps.installApp({ spec: dir })];
+    // REST has no streams of ours.
+    if (protocol !== "rest") calls.push(apps.installAppStream({ spec: dir }));
+    for (const call of calls) {
+      const error = await errorOf(call);
+      t.like(error, { code: "FailedPrecondition", reason: "license_required" });
+      const [license] = error.payload.case === "licenseRequired" ? error.payload.value.licenses : [];
+      t.is(license?.text, shown);
+      t.is(license?.sha256.length, 64);
+    }
+    await leavesNothing(t, daemon);
+  });
+
   test(`an id in two sources is ambiguous (${protocol})`, async (t) => {
     await using daemon = await startDaemon({
       config: '[[sources]]\nname = "mine"\nurl = "./mine"\n[[sources]]\nname = "other"\nurl = "./other"\n',
