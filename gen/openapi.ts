@@ -2739,7 +2739,10 @@ export interface components {
         LicenseFile: {
             /** @description File name at the root of the package, such as `LICENSE`. */
             name: string;
-            /** @description The first 64 KiB of the text. */
+            /**
+             * @description The first 64 KiB of the text. Over gRPC less of it when it would not fit into the trailers, ending in `…`; name and
+             *     `sha256` stay whole. Make the same call over REST, Connect or gRPC-Web to get the rest.
+             */
             text: string;
             /** @description SHA-256 of the whole file, lower-case hex. */
             sha256: string;

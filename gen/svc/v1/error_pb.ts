@@ -4,6 +4,9 @@
 
 // Typed error details. Connect and gRPC carry one `ErrorDetail` beside code and message;
 // REST prints the same as `{"error", "code", "reason", "<reason>": payload}`.
+// gRPC has it in HTTP trailers, where clients take few KiB: a detail that is too large for them arrives there with long
+// texts cut (they end in `…`), and if that is not enough with the first entries of its lists, or without its payload.
+// The same call over REST, Connect or gRPC-Web, at the same address, answers with the whole.
 
 import type { GenFile, GenMessage } from "@bufbuild/protobuf/codegenv2";
 import { fileDesc, messageDesc } from "@bufbuild/protobuf/codegenv2";
@@ -165,7 +168,8 @@ export type LicenseFile = Message<"svc.v1.LicenseFile"> & {
   name: string;
 
   /**
-   * The first 64 KiB of the text.
+   * The first 64 KiB of the text. Over gRPC less of it when it would not fit into the trailers, ending in `…`; name and
+   * `sha256` stay whole. Make the same call over REST, Connect or gRPC-Web to get the rest.
    *
    * @generated from field: string text = 2;
    */
