@@ -3,10 +3,18 @@ import { CommanderError } from "commander";
 import type { Command } from "commander";
 import { CommandContext } from "./context.ts";
 import { exitCodes } from "./exit-codes.ts";
-import { describeFailure } from "./failure.ts";
+import { describeFailure, failureJson, UsageError } from "./failure.ts";
 import type { CliHost } from "./host.ts";
-import { createProgram, globalOptions, namedApp, suggestion } from "./program.ts";
+import {
+  asksForJson,
+  createProgram,
+  globalOptions,
+  namedApp,
+  suggestion,
+  withoutHelpOfUnknown,
+} from "./program.ts";
 import type { RunCommand } from "./program.ts";
+import { formatJson } from "./render/json.ts";
 import type { Client } from "./transport/client.ts";
 
 export interface CliDependencies {
@@ -34,27 +42,44 @@ export async function runCli(host: CliHost, dependencies: CliDependencies): Prom
       }
     };
   const program = createProgram(host, run, dependencies.runDaemon);
+  const args = withoutHelpOfUnknown(program, host.args);
   try {
     if (host.args[0] === "__complete") {
       const { complete } = await import("./complete.ts");
       await complete(host, program, host.args.slice(1));
       return exitCodes.ok;
     }
-    await program.parseAsync(host.args, { from: "user" });
+    await program.parseAsync(args, { from: "user" });
   } catch (error) {
-    return usageFailure(host, program, error);
+    return asksForJson(args)
+      ? usageFailureJson(host, error, suggestion(program, error, args))
+      : usageFailure(host, error, suggestion(program, error, args));
   }
   return exitCode;
 }
 
 /** Commander has said what is wrong with the command line, or shown the help that was asked for. */
-function usageFailure(host: CliHost, program: Command, error: unknown): number {
+function usageFailure(host: CliHost, error: unknown, hint: string | undefined): number {
   if (!(error instanceof CommanderError)) {
     host.stderr.write(`svc: ${describeFailure(error).message}\n`);
     return exitCodes.failed;
   }
   if (error.exitCode === 0) return exitCodes.ok;
-  const hint = suggestion(program, error, host.args);
   if (hint !== undefined) host.stderr.write(`${hint}\n`);
   return exitCodes.usage;
+}
+
+/** The same with `--json`, where Commander says nothing of what is wrong. */
+function usageFailureJson(host: CliHost, error: unknown, hint: string | undefined): number {
+  if (error instanceof CommanderError && error.exitCode === 0) return exitCodes.ok;
+  const failure = error instanceof CommanderError ? new UsageError(usageSentence(error, hint)) : error;
+  host.stderr.write(formatJson(failureJson(failure), 0));
+  return describeFailure(failure).exitCode;
+}
+
+function usageSentence({ code, message }: CommanderError, hint: string | undefined): string {
+  // There the help takes the place of a message.
+  if (code === "commander.help") return "name a command; see them with --help";
+  const said = message.replace(/^error: /, "").replaceAll("\n", " ");
+  return hint === undefined ? said : `${said}; ${hint}`;
 }

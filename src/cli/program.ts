@@ -74,7 +74,9 @@ export function createProgram(host: CliHost, run: RunCommand, runDaemon: RunDaem
     .exitOverride()
     .configureOutput({
       writeOut: (text) => void host.stdout.write(text),
-      writeErr: (text) => void host.stderr.write(text),
+      writeErr: (text) => {
+        if (!asksForJson(host.args)) host.stderr.write(text);
+      },
       getOutHelpWidth: () => host.stdout.columns ?? 80,
       getErrHelpWidth: () => host.stderr.columns ?? 80,
       outputError: (text, write) => write(text.replace(/^error: /, "svc: ")),
@@ -156,4 +158,29 @@ export function suggestion(program: Command, error: unknown, args: readonly stri
     [command.name(), ...command.aliases()].includes(unknown ?? ""),
   );
   return known === undefined ? undefined : `It is: svc app ${known.name()}`;
+}
+
+/** Whether `--json` stands on a command line, which nothing has understood when it is wrong. */
+export function asksForJson(args: readonly string[]): boolean {
+  const end = args.indexOf("--");
+  return args.slice(0, end < 0 ? args.length : end).includes("--json");
+}
+
+/** `svc help nope` as `svc nope`, for Commander to say what is wrong: of the first it shows the help of all. */
+export function withoutHelpOfUnknown(program: Command, args: readonly string[]): readonly string[] {
+  const find = (parent: Command, name: string) =>
+    parent.commands.find((command) => [command.name(), ...command.aliases()].includes(name));
+  let parent = program;
+  for (const [index, word] of args.entries()) {
+    if (word.startsWith("-")) continue;
+    if (word === "help" && parent.commands.length > 0) {
+      const topic = args.slice(index + 1).find((each) => !each.startsWith("-"));
+      const isKnown = topic === undefined || topic === "help" || find(parent, topic) !== undefined;
+      return isKnown ? args : args.toSpliced(index, 1);
+    }
+    const child = find(parent, word);
+    if (child === undefined) return args;
+    parent = child;
+  }
+  return args;
 }

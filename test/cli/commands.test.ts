@@ -121,6 +121,12 @@ const cases: CommandCase[] = [
   { args: ["api", "--list"], stdout: /AppService\.ListApps +unary +user/ },
   { args: ["api", "AppService.InstallApp", "--describe"], stdout: /spec +string +yes/ },
   { args: ["start", "x"], exitCode: 2, stderr: /It is: svc app start/ },
+  { args: ["lss"], exitCode: 2, stderr: /^svc: unknown command 'lss'\n\(Did you mean ls\?\)\n$/ },
+  { args: ["help", "lss"], exitCode: 2, stderr: /^svc: unknown command 'lss'\n\(Did you mean ls\?\)\n$/ },
+  { args: ["help", "nope"], exitCode: 2, stderr: /^svc: unknown command 'nope'\n$/ },
+  { args: ["help", "start"], exitCode: 2, stderr: /unknown command 'start'[^]*It is: svc app start/ },
+  { args: ["app", "help", "nope"], exitCode: 2, stderr: /^svc: unknown command 'nope'\n$/ },
+  { args: ["help", "ls"], stdout: /^Usage: svc ls\|list / },
   { args: ["ls", "--nope"], exitCode: 2, stderr: /^svc: unknown option '--nope'/ },
   { args: ["ls", "--timeout", "0"], exitCode: 2, stderr: /more than 0 and at most 86400/ },
   { args: ["--version"], stdout: /^1\.2\.3\n$/ },
@@ -171,6 +177,24 @@ test("--json prints an error in the shape of REST, on stderr", async (t) => {
     ambiguous: { candidates: [{ spec: "main/twice" }, { spec: "other/twice" }] },
   });
 });
+
+for (const [args, error] of [
+  [["lss"], /^unknown command 'lss' \(Did you mean ls\?\)$/],
+  [["start", "x"], /^unknown command 'start'.*; It is: svc app start$/],
+  [["help", "nope"], /^unknown command 'nope'$/],
+  [["app", "start"], /^missing required argument 'id'$/],
+  [["app"], /^name a command; see them with --help$/],
+  [["ls", "--timeout", "0"], /at most 86400\.$/],
+] as const) {
+  test(`svc ${args.join(" ")} --json prints what is wrong with the line as JSON`, async (t) => {
+    const { exitCode, stdout, stderr } = await runSvc([...args, "--json"]);
+    const said = JSON.parse(stderr) as { error: string };
+    t.like(said, { code: "invalid_argument", reason: "invalid_request" });
+    t.regex(said.error, error);
+    t.is(exitCode, 2);
+    t.is(stdout, "");
+  });
+}
 
 test("settings are sent with their types, defaults are not written down", async (t) => {
   await using daemon = await startFakeDaemon(apps);
