@@ -59,7 +59,7 @@ dockerTest(
     await runtime.prepare(app, {});
     await runtime.start(app);
     const startedAtMs = runtime.status("hung")!.startedAtMs;
-    engine.pause();
+    await engine.pause();
     try {
       await eventually(() => assert.equal(runtime.status("hung")?.state, "UNKNOWN"), 15_000);
     } finally {
@@ -88,3 +88,29 @@ dockerTest(`a daemon that starts before its engine finds its apps later${needsDo
   await eventually(() => assert.equal(second.runtime.status("early")?.state, "RUNNING"), 5_000);
   await second.runtime.remove(app);
 });
+
+dockerTest(
+  `an app whose container somebody removed says so, to the next daemon too, and can be started${needsDocker}`,
+  async (t) => {
+    const engine = engineNow();
+    await engine.images.build("svc/shell:1");
+    await using fixture = await DockerFixture.create(engine);
+    const { runtime } = fixture;
+    const app = await fixture.app("gone", forever);
+    await runtime.prepare(app, {});
+    await runtime.start(app);
+    const label = encodeURIComponent(JSON.stringify({ label: ["svc.app=gone"] }));
+    const answer = await engine.request("GET", `/containers/json?filters=${label}`);
+    const [container] = answer.expect(200) as { Id: string }[];
+    (await engine.request("DELETE", `/containers/${container!.Id}?force=1`)).expect(204);
+    const removed = { state: "CRASHED", reason: "its containers were removed outside of svc" } as const;
+    await eventually(() => assert.partialDeepStrictEqual(runtime.status("gone"), removed), 5_000);
+
+    await using next = await DockerFixture.create(engine, { store: fixture.store });
+    t.is(await next.runtime.adopt(app), "ended");
+    t.like(next.runtime.status("gone"), removed);
+    await next.runtime.start(app);
+    t.like(next.runtime.status("gone"), { state: "RUNNING", reason: "" });
+    await next.runtime.remove(app);
+  },
+);
