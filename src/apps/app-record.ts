@@ -26,10 +26,8 @@ interface AppDocument {
   manifest: Manifest;
   /** When it was last upgraded or its settings changed, unix milliseconds. */
   changedAtMs: number;
-  /** Counts changes of the settings and upgrades. */
-  revision: number;
-  /** The revision that the app was last started with; 0 before its first start. */
-  startedRevision: number;
+  /** The values, defaults among them, that the app was last started with; null before its first start. */
+  startedSettings: JsonObject | null;
   /** How its last start failed; null when it did not. */
   failure: StartFailure | null;
   /** The licenses and permissions that were accepted for it. */
@@ -77,9 +75,10 @@ export interface AppRow {
 
 export function recordOfRow(row: AppRow): AppRecord {
   return {
-    // Records from before acknowledgements were kept have none.
+    // Records from before these were kept have none.
     accepted: nothingAccepted,
-    ...(JSON.parse(row.record) as Omit<AppDocument, "accepted">),
+    startedSettings: null,
+    ...(JSON.parse(row.record) as Omit<AppDocument, "accepted" | "startedSettings">),
     id: row.id,
     ownerUid: row.owner_uid,
     name: row.name,
@@ -97,15 +96,14 @@ export function recordOfRow(row: AppRow): AppRecord {
 /** Adds an app; a taken id is a conflict. */
 export function insertApp(app: NewApp): Statement {
   const { runUid, origin, version, manifest, changedAtMs } = app;
-  const { revision, startedRevision, failure, accepted } = app;
+  const { startedSettings, failure, accepted } = app;
   const document: AppDocument = {
     runUid,
     origin,
     version,
     manifest,
     changedAtMs,
-    revision,
-    startedRevision,
+    startedSettings,
     failure,
     accepted,
   };

@@ -54,9 +54,7 @@ export class AppSettings {
       const held = registry.get(app.id) ?? app;
       const chosen = keepMaskedSecrets(held.manifest, values, held.settings);
       await this.validate(held.manifest, chosen);
-      await operations.end(operation, [
-        patchApp(app.id, { settings: chosen, changedAtMs: now(), revision: held.revision + 1 }),
-      ]);
+      await operations.end(operation, [patchApp(app.id, { settings: chosen, changedAtMs: now() })]);
     } catch (error) {
       await operations.end(operation);
       throw error;

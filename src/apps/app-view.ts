@@ -1,9 +1,10 @@
 /** An app as the contract shows it: the record, what holds it, and what its runtime knows. */
+import { isDeepStrictEqual } from "node:util";
 import type { MessageInitShape } from "@bufbuild/protobuf";
 import { timestampFromMs } from "@bufbuild/protobuf/wkt";
 import type { AppSchema } from "../../gen/svc/v1/app_pb.ts";
 import type { AppState } from "../../gen/svc/v1/words.ts";
-import { resolvePorts } from "../packages/settings.ts";
+import { mergeDefaults, resolvePorts } from "../packages/settings.ts";
 import { isUp, type RuntimeLimit, type RuntimeStatus } from "../runtimes/runtime.ts";
 import type { AppRecord } from "./app-record.ts";
 import type { Operation } from "./operations.ts";
@@ -65,9 +66,10 @@ export function viewApp({ app, operation, status, limits, ownerName, directory }
   };
 }
 
-/** Whether settings changed since the app was started. */
-export function needsRestart(app: AppRecord): boolean {
-  return app.desired === "running" && app.startedRevision !== app.revision;
+/** Whether an app that runs would get other values if it were started now. */
+export function needsRestart({ desired, manifest, settings, startedSettings }: AppRecord): boolean {
+  if (desired !== "running" || startedSettings === null) return false;
+  return !isDeepStrictEqual(mergeDefaults(manifest, settings), startedSettings);
 }
 
 /** An operation that changes the app's state shows as it; else what the runtime says, else what was last known. */

@@ -1,6 +1,7 @@
 /** Start, stop and restart: one operation each, under the app's lock, never cancelled by a client that goes away. */
 import { SvcError } from "../errors.ts";
 import type { Identities } from "../identity/identity.ts";
+import { mergeDefaults } from "../packages/settings.ts";
 import { isUp, type AppRuntime, type RunnableApp } from "../runtimes/runtime.ts";
 import { patchApp, type AppPatch, type AppRecord, type StartFailure } from "./app-record.ts";
 import type { AppRegistry } from "./app-registry.ts";
@@ -80,7 +81,8 @@ export class Lifecycle {
         await writeSettingsFiles(this.#identities, runnable);
         await runtime.start(runnable);
       }
-      return { state: "RUNNING", stateReason: "", failure: null, startedRevision: app.revision };
+      const startedSettings = mergeDefaults(app.manifest, app.settings);
+      return { state: "RUNNING", stateReason: "", failure: null, startedSettings };
     });
   }
 

@@ -110,7 +110,6 @@ export class Upgrader {
         manifest: resolved.manifest,
         accepted: acknowledgementOf(resolved),
         changedAtMs: now(),
-        revision: app.revision + 1,
         state: "STOPPED",
         stateReason: "",
         failure: null,
@@ -167,7 +166,7 @@ export class Upgrader {
     const { manifest, version } = resolved;
     const next = runnable({ ...app, manifest, version });
     // What was never up as it is set, or not the last time, proves nothing about a version.
-    const canProve = app.startedRevision > 0 && app.failure === null;
+    const canProve = app.startedSettings !== null && app.failure === null;
     const keepsData = canProve || manifest.migrate !== undefined;
     await this.#setAside(await identities.as(app.runUid), next.directory, keepsData);
     await layOutRelease(this.#options, next, resolved, work);

@@ -19,7 +19,11 @@ const anyId = fc.constantFrom(...ids);
 const change = fc.oneof(
   fc.record({ kind: fc.constant("install" as const), id: anyId, ownerUid: fc.constantFrom(...uids) }),
   fc.record({ kind: fc.constant("remove" as const), id: anyId }),
-  fc.record({ kind: fc.constant("patch" as const), id: anyId, revision: fc.nat(9) }),
+  fc.record({
+    kind: fc.constant("patch" as const),
+    id: anyId,
+    started: fc.constantFrom(null, {}, { port: 1 }),
+  }),
   fc.record({ kind: fc.constant("begin" as const), id: anyId, phase: fc.constantFrom("start", "stop") }),
   fc.record({ kind: fc.constant("enter" as const), id: anyId, phase: fc.constantFrom("start", "stop") }),
   fc.record({ kind: fc.constant("end" as const), id: anyId }),
@@ -42,7 +46,10 @@ function statementsOf(change: Change, nowMs: number): Statement[] {
     case "remove":
       return [deleteApp(change.id)];
     case "patch": {
-      const { sql, params = [] } = patchApp(change.id, { revision: change.revision, desired: "running" });
+      const { sql, params = [] } = patchApp(change.id, {
+        startedSettings: change.started,
+        desired: "running",
+      });
       return [{ sql, params }];
     }
     case "begin":

@@ -2,6 +2,7 @@
 import assert from "node:assert/strict";
 import { readdir } from "node:fs/promises";
 import { join } from "node:path";
+import type { JsonObject } from "@bufbuild/protobuf";
 import test from "ava";
 import { AppService } from "../../gen/svc/v1/app_pb.ts";
 import { protocols, startDaemon } from "../support/daemon.ts";
@@ -164,6 +165,31 @@ test("of many starts at once, each succeeds or finds the app busy, and one proce
     const { lines } = await apps.getAppLogs({ id: "web" });
     assert.equal(lines.filter(({ text }) => text.startsWith("pid ")).length, 1);
   });
+  await apps.removeApp({ id: "web" });
+});
+
+test("a restart is required while what runs was started with other values, defaults among them", async (t) => {
+  await using daemon = await startDaemon();
+  const apps = daemon.client(AppService);
+  const dir = join(daemon.dir, "package");
+  const port = await freePort();
+  await writePackage(dir, port);
+  await apps.installApp({ spec: dir });
+  const isRequiredWith = async (values: JsonObject): Promise<boolean> => {
+    const { restartRequired } = await apps.updateAppSettings({ id: "web", values });
+    t.is((await apps.getApp({ id: "web" })).restartRequired, restartRequired);
+    return restartRequired;
+  };
+  t.false(await isRequiredWith({ greeting: "moin" }), "it does not run");
+  await apps.startApp({ id: "web" });
+  t.false(await isRequiredWith({ greeting: "moin", port }), "a default that is written down");
+  t.true(await isRequiredWith({ greeting: "servus" }));
+  t.false(await isRequiredWith({ greeting: "moin" }), "what it runs with");
+  t.true(await isRequiredWith({}));
+  await daemon.restart();
+  t.true((await apps.getApp({ id: "web" })).restartRequired, "the next daemon knows");
+  t.false((await apps.restartApp({ id: "web" })).restartRequired);
+  t.false(await isRequiredWith({ greeting: "hello" }));
   await apps.removeApp({ id: "web" });
 });
 

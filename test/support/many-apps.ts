@@ -43,8 +43,7 @@ export function newApp(id: string, ownerUid: number, createdAtMs = 1_700_000_000
       permissions: [],
     },
     changedAtMs: createdAtMs,
-    revision: 1,
-    startedRevision: 0,
+    startedSettings: null,
     failure: null,
     accepted: { licenses: [], permissions: [] },
   };
