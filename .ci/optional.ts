@@ -1,6 +1,8 @@
 /** What this machine may lack, and what is left out without it: one line each. */
 import { access, constants } from "node:fs/promises";
+import { homedir } from "node:os";
 import { delimiter, join } from "node:path";
+import { defaultPaths } from "../src/daemon/paths.ts";
 
 interface Optional {
   /** What it is called. */
@@ -9,7 +11,7 @@ interface Optional {
 }
 
 const root: Optional = { name: "root", isThere: () => Promise.resolve(process.getuid?.() === 0) };
-const docker: Optional = { name: "Docker", isThere: () => canConnectTo("/var/run/docker.sock") };
+const docker: Optional = { name: "Docker", isThere: () => canConnectTo(engineSocket()) };
 const dockerd: Optional = { name: "dockerd", isThere: () => isInPath("dockerd") };
 const go: Optional = { name: "Go", isThere: () => isInPath("go") };
 const git: Optional = { name: "git", isThere: () => isInPath("git") };
@@ -26,6 +28,11 @@ export async function missing(leftOut: Partial<Record<keyof typeof all, string>>
 }
 
 const all = { root, docker, dockerd, go, git, python };
+
+/** Where the daemon looks for the engine, which `DOCKER_HOST` may say. */
+function engineSocket(): string {
+  return defaultPaths({ uid: process.getuid?.() ?? -1, home: homedir(), env: process.env }).engineSocket;
+}
 
 async function canConnectTo(socket: string): Promise<boolean> {
   return access(socket, constants.R_OK | constants.W_OK).then(
