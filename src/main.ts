@@ -6,6 +6,7 @@ import { statSync } from "node:fs";
 import { enableCompileCache } from "node:module";
 import { homedir } from "node:os";
 import { join } from "node:path";
+import { getSystemErrorMessage } from "node:util";
 import packageJson from "../package.json" with { type: "json" };
 import { exitCodes } from "./cli/exit-codes.ts";
 import type { CliHost } from "./cli/host.ts";
@@ -94,12 +95,18 @@ function abortOnSignal(): AbortSignal {
   return controller.signal;
 }
 
-/** A reader that has seen enough (`svc ls | head -1`) is no error of ours. */
+/** A reader that has seen enough (`svc ls | head -1`) is no error of ours; output that is lost is said. */
 function withErrorHandler<Stream extends NodeJS.WriteStream>(stream: Stream): Stream {
   if (stream.listenerCount("error") === 0) {
-    stream.on("error", (error: NodeJS.ErrnoException) =>
-      process.exit(error.code === "EPIPE" ? exitCodes.ok : exitCodes.failed),
-    );
+    stream.on("error", (error: NodeJS.ErrnoException) => {
+      if (error.code === "EPIPE") process.exit(exitCodes.ok);
+      // What standard error could not take cannot be said there either.
+      if (stream !== (process.stderr as NodeJS.WriteStream)) {
+        const reason = error.errno === undefined ? error.message : getSystemErrorMessage(error.errno);
+        process.stderr.write(`svc: cannot write the output: ${reason}\n`);
+      }
+      process.exit(exitCodes.failed);
+    });
   }
   return stream;
 }

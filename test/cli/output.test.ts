@@ -1,0 +1,39 @@
+/** Output that goes nowhere: a full disk is said, a reader that has seen enough is not. */
+import { spawn } from "node:child_process";
+import { once } from "node:events";
+import { open } from "node:fs/promises";
+import { text } from "node:stream/consumers";
+import { fileURLToPath } from "node:url";
+import test from "ava";
+import { appOf, startFakeDaemon } from "./support/fake-daemon.ts";
+
+const main = fileURLToPath(new URL("../../src/main.ts", import.meta.url));
+const apps = [appOf({ id: "hello", state: "RUNNING" })];
+const noSpace = "svc: cannot write the output: no space left on device\n";
+
+for (const args of [["ls"], ["ls", "--json"], ["app", "logs", "hello"], ["app", "logs", "hello", "-f"]]) {
+  test(`svc ${args.join(" ")} says that the disk is full`, async (t) => {
+    await using daemon = await startFakeDaemon(apps);
+    await using full = await open("/dev/full", "w");
+    const child = spawn(process.execPath, [main, ...args, "--socket", daemon.socketPath], {
+      stdio: ["ignore", full.fd, "pipe"],
+    });
+    const [said, [exitCode]] = await Promise.all([
+      text(child.stderr as NodeJS.ReadableStream),
+      once(child, "exit"),
+    ]);
+    t.is(said, noSpace);
+    t.is(exitCode, 1);
+  });
+}
+
+test("a reader that has seen enough is no error", async (t) => {
+  await using daemon = await startFakeDaemon(apps);
+  const child = spawn(process.execPath, [main, "ls", "--socket", daemon.socketPath], {
+    stdio: ["ignore", "pipe", "pipe"],
+  });
+  child.stdout.destroy();
+  const [said, [exitCode]] = await Promise.all([text(child.stderr), once(child, "exit")]);
+  t.is(said, "");
+  t.is(exitCode, 0);
+});
