@@ -70,6 +70,11 @@ const cases: CommandCase[] = [
     stdout: /^Installed web 1\.0\.0\. Start it: svc app start web\n$/,
     stderr: /^install web: fetch · main\n$/,
   },
+  {
+    args: ["install", "./luckless", "--start"],
+    exitCode: 5,
+    stderr: /did not start: it exited with code 1; see what it printed with: svc app logs luckless\n$/,
+  },
   { args: ["install", "licensed"], exitCode: 5, stderr: /licensed ships a license; .*--accept-license/ },
   { args: ["install", "licensed", "--accept-license"], stdout: /^Installed licensed/, stderr: /fetch/ },
   {
@@ -101,6 +106,21 @@ const cases: CommandCase[] = [
   },
   { args: ["ports"], stdout: /8080 +tcp +hello +web/ },
   { args: ["stats", "hello"], stdout: /hello +12\.3% +1\.0 KiB/ },
+  { args: ["stats", "idle"], stdout: /^ID.*\n$/ },
+  {
+    args: ["stats", "nope"],
+    exitCode: 3,
+    stdout: /^$/,
+    stderr: /^svc: no app "nope"; see what is installed with: svc ls\n$/,
+  },
+  {
+    args: ["stats", "hello", "nope"],
+    exitCode: 3,
+    stdout: /^ID.*\nhello +12\.3%.*\n$/,
+    stderr: /^svc: no app "nope"; see what is installed with: svc ls\n$/,
+  },
+  { args: ["stats", "--json", "nope"], exitCode: 3, stdout: /^$/, stderr: /^\{"error":"no app \\"nope\\""/ },
+  { args: ["stats", "--watch", "nope"], exitCode: 3, stdout: /^$/, stderr: /^svc: no app "nope"/ },
   { args: ["stats", "--watch"], stdout: /1\.0%[^]*2\.0%/ },
   { args: ["stacks"], stdout: /^STACK/ },
   { args: ["api", "AppService.GetApp", '{"id":"idle"}'], stdout: /"id": "idle"/ },

@@ -7,7 +7,7 @@ import type { ReasonPayloads } from "../../errors.ts";
 import { absoluteIfPath } from "../absolute-path.ts";
 import { acceptingLicenses } from "../accept-license.ts";
 import type { CommandContext } from "../context.ts";
-import { asSvcError } from "../failure.ts";
+import { asSvcError, ReportedError } from "../failure.ts";
 import { collect } from "../option-values.ts";
 import type { RunCommand } from "../program.ts";
 import { choose, isInteractive } from "../prompt.ts";
@@ -56,12 +56,21 @@ async function install(context: CommandContext, spec: string, options: InstallOp
   });
   if (options.start === true) {
     if (!context.json) context.note(escapeControls(`Installed ${app.id} ${app.version}; starting it.`));
-    app = await context.call(calls.startApp, { id: app.id });
+    app = await startInstalled(context, app.id);
   }
   if (context.json) return context.printJson(app);
   const next = options.start === true ? `Logs: svc app logs ${app.id}` : `Start it: svc app start ${app.id}`;
   const did = options.start === true ? "Running" : "Installed";
   return context.print(`${escapeControls(`${did} ${app.id} ${app.version}. ${next}`)}\n`);
+}
+
+/** The command line names no id: what is to be done next goes by the one that the app was given. */
+async function startInstalled(context: CommandContext, id: string): Promise<App> {
+  try {
+    return await context.call(calls.startApp, { id });
+  } catch (error) {
+    throw new ReportedError(context.report(error, id));
+  }
 }
 
 /** Installs; what the daemon wants to know first is asked at a terminal. */

@@ -21,7 +21,12 @@ export function fakeApps(apps: readonly App[], onLeft: () => void): Partial<Serv
         : { apps: apps.slice(from), nextPageToken: "" };
     },
     getApp: ({ id }) => find(id),
-    startApp: ({ id }) => appOf({ ...find(id), state: "RUNNING" }),
+    startApp: ({ id }) => {
+      if (id === "luckless") {
+        throw failedPrecondition("start_failed", 'app "luckless" did not start: it exited with code 1');
+      }
+      return appOf({ ...find(id), state: "RUNNING" });
+    },
     stopApp: ({ id }) => {
       if (id === "slow") return new Promise(() => undefined);
       return find(id);
@@ -104,7 +109,9 @@ export function fakeApps(apps: readonly App[], onLeft: () => void): Partial<Serv
       apps: [{ id: "hello", name: "Hello", ports: [{ name: "web", protocol: "tcp", port: 8080 }] }],
     }),
     getAppStats: ({ ids }) => ({
-      stats: (ids.length > 0 ? ids : ["hello"]).map((id) => ({ id, cpuPercent: 12.34, memoryBytes: 1024n })),
+      stats: apps
+        .filter(({ id, state }) => state === "RUNNING" && (ids.length === 0 || ids.includes(id)))
+        .map(({ id }) => ({ id, cpuPercent: 12.34, memoryBytes: 1024n })),
     }),
     async *streamAppStats() {
       yield { stats: [{ id: "hello", cpuPercent: 1 }] };
