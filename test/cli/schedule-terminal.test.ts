@@ -3,6 +3,7 @@ import test from "ava";
 import { chmod, mkdtemp, readFile, readdir, rm, writeFile } from "node:fs/promises";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
+import type { Schedule } from "../../gen/svc/v1/schedule_pb.ts";
 import { startFakeDaemon } from "./support/fake-daemon.ts";
 import { jobOf } from "./support/fake-schedules.ts";
 import type { FakeSchedules } from "./support/fake-schedules.ts";
@@ -32,7 +33,9 @@ async function withEditor(script: string, args: readonly string[], jobs: FakeSch
     const run = await onTerminal(words, [], { VISUAL: "", EDITOR: editor, TMPDIR: dir });
     const seen = await readFile(join(dir, "seen"), "utf8");
     const left = (await readdir(dir)).filter((name) => name.startsWith("svc-edit-"));
-    return { ...run, seen, mode: (await readFile(join(dir, "mode"), "utf8")).trim(), left };
+    const mode = (await readFile(join(dir, "mode"), "utf8")).trim();
+    const leftText = left[0] === undefined ? "" : await readFile(join(dir, left[0], "job.yaml"), "utf8");
+    return { ...run, dir, seen, mode, left, leftText };
   } finally {
     await rm(dir, { recursive: true });
   }
@@ -105,6 +108,25 @@ terminalTest(
     t.is(run.exitCode, 2, run.screen);
     t.regex(run.screen, /svc: trigger: minute "61" must be 0 to 59/);
     t.deepEqual([jobs.upserts.length, run.left], [0, []]);
+  },
+);
+
+terminalTest(
+  `edit keeps what was written when somebody changed the job meanwhile${needsScript}`,
+  async (t) => {
+    const change = (jobs: Schedule[]) =>
+      void Object.assign(jobs[0] ?? {}, { comment: "theirs", revision: "2" });
+    const jobs: FakeSchedules = { ...schedules(), meanwhile: [change] };
+    const run = await withEditor(`sed -i 's/echo hi/echo ho/' "$1"`, ["echo"], jobs);
+    t.is(run.exitCode, 5, run.screen);
+    t.regex(run.screen, /svc: schedule "echo" was changed since it was read/);
+    t.deepEqual([jobs.upserts.length, run.left.length], [0, 1]);
+    t.true(
+      run.screen.includes(`What you wrote is kept in ${run.dir}/${run.left[0] ?? ""}/job.yaml`),
+      run.screen,
+    );
+    t.regex(run.leftText, /command: echo ho/);
+    t.notRegex(run.leftText, /revision/);
   },
 );
 

@@ -8,6 +8,7 @@ import { exitCodeOfRun } from "../../src/cli/commands/schedule/run.ts";
 import { commandName, idsLike, jobName } from "../../src/cli/commands/schedule/job-names.ts";
 import { parseFields } from "../../src/cli/commands/schedule/edit-in-editor.ts";
 import type { Command } from "commander";
+import type { Schedule } from "../../gen/svc/v1/schedule_pb.ts";
 import type { GlobalOptions } from "../../src/cli/context.ts";
 import type { CliHost } from "../../src/cli/host.ts";
 import { InProcessClient } from "../../src/cli/in-process-client.ts";
@@ -256,6 +257,65 @@ for (const { args, sent } of sentCases) {
     t.like(jobs.upserts[0], sent as object);
   });
 }
+
+/** Jobs of which others make those of `ids`, one before each write. */
+function takenMeanwhile(...ids: string[]): FakeSchedules {
+  const meanwhile = ids.map((id) => (jobs: Schedule[]) => void jobs.push(jobOf({ id, comment: "theirs" })));
+  return { ...schedules(), meanwhile };
+}
+
+test("add takes the next id when others take the one that was free", async (t) => {
+  const jobs = takenMeanwhile("date", "date-2");
+  const run = await svc(["add", "hourly", "shell", "--command", "date"], jobs);
+  t.regex(run.stdout, /^Added date-3\./, run.stderr);
+  t.like(jobs.upserts, { 0: { id: "date-3", createOnly: true, revision: "" }, length: 1 });
+});
+
+test("add gives up when others take every id", async (t) => {
+  const ids = Array.from({ length: 60 }, (_, index) => (index === 0 ? "date" : `date-${index + 1}`));
+  const jobs = takenMeanwhile(...ids);
+  const run = await svc(["add", "hourly", "shell", "--command", "date"], jobs);
+  t.deepEqual([run.exitCode, jobs.upserts.length], [5, 0]);
+  t.regex(run.stderr, /there is a schedule "date-50" already/);
+});
+
+test("add --id does not write over a job that others made meanwhile", async (t) => {
+  const jobs = takenMeanwhile("date");
+  const run = await svc(["add", "hourly", "shell", "--command", "date", "--id", "date"], jobs);
+  t.deepEqual([run.exitCode, jobs.upserts.length], [5, 0]);
+  t.regex(run.stderr, /there is a job "date"; change it with: svc schedule edit date/);
+});
+
+/** Jobs of which somebody changes `echo` before each of the first `times` writes. */
+function changedMeanwhile(times: number): FakeSchedules {
+  const change = (jobs: Schedule[]) => {
+    const echo = jobs.find(({ id }) => id === "echo");
+    if (echo === undefined) throw new Error("echo is gone");
+    Object.assign(echo, { comment: "theirs", revision: `${echo.revision}1` });
+  };
+  return { ...schedules(), meanwhile: Array.from({ length: times }, () => change) };
+}
+
+for (const [args, sent] of [
+  [["edit", "echo", "--trigger", "hourly"], { trigger: "hourly", comment: "theirs", enabled: true }],
+  [["edit", "echo", "--timeout", "90s"], { timeout: 90, comment: "theirs" }],
+  [["disable", "echo"], { enabled: false, comment: "theirs" }],
+] as const) {
+  test(`what others change meanwhile stays: svc schedule ${args.join(" ")}`, async (t) => {
+    const jobs = changedMeanwhile(2);
+    const run = await svc(args, jobs);
+    t.is(run.exitCode, 0, run.stderr);
+    t.like(jobs.upserts, { 0: { ...sent, revision: "111" }, length: 1 });
+  });
+}
+
+test("a change gives up when others change the job all the time", async (t) => {
+  const jobs = changedMeanwhile(60);
+  const run = await svc(["disable", "echo"], jobs);
+  t.deepEqual([run.exitCode, jobs.upserts.length], [5, 0]);
+  t.regex(run.stderr, /^svc: schedule "echo" was changed since it was read\n$/);
+  t.is(jobs.meanwhile?.length, 10);
+});
 
 test("--timeout of a job is not the deadline of the call, which stands before the command's name", async (t) => {
   const seen: GlobalOptions[] = [];
@@ -520,6 +580,29 @@ test("an import shows its plan, writes it, and writes nothing twice", async (t) 
   const second = await svc(args, jobs, { host: stdin() });
   t.regex(second.stderr, /line 3: is the job cron-tidy already[^]*There is nothing to import/);
   t.is(jobs.upserts.length, 3);
+});
+
+test("an import leaves what others make meanwhile as it is, and does not make it twice", async (t) => {
+  const theirs = { type: "shell", app: "a", command: "/usr/bin/tidy --all" };
+  const jobs: FakeSchedules = {
+    ...schedules(),
+    meanwhile: [
+      (all) => void all.push(jobOf({ id: "tidy", comment: "theirs" })),
+      () => undefined,
+      (all) => void all.push(jobOf({ id: "tidy-9", trigger: "0 4 * * *", action: theirs })),
+    ],
+  };
+  const stdin = Object.assign(Readable.from([crontab]), { isTTY: false });
+  const run = await svc(["import", "-", "--app", "a"], jobs, { host: { stdin } });
+  t.is(run.exitCode, 0, run.stderr);
+  t.regex(run.stderr, /line 4: is the job tidy-9 already/);
+  t.deepEqual(
+    jobs.upserts.map(({ id, trigger }) => [id, trigger]),
+    [
+      ["tidy-2", "0 3 * * *"],
+      ["report", "0 0 * * *"],
+    ],
+  );
 });
 
 test("an import with bad lines names each and writes nothing, unless told to leave them out", async (t) => {

@@ -8,7 +8,7 @@ import type { AddressInfo } from "node:net";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { fileURLToPath } from "node:url";
-import test from "ava";
+import test, { type ExecutionContext } from "ava";
 import { ScheduleService } from "../../gen/svc/v1/schedule_pb.ts";
 import { isRoot, needsRoot, startDaemon } from "../support/daemon.ts";
 import type { TestDaemon } from "../support/daemon.ts";
@@ -138,6 +138,53 @@ test("a job is shown, changed, switched off and on, and removed", async (t) => {
   const gone = await svc(daemon, "show", "ping");
   t.is(gone.code, 3);
   t.regex(gone.err, /"ping"; see the jobs with: svc schedule list/);
+});
+
+/** Five jobs without a name made at once, then four fields of one changed at once; each must be there afterwards. */
+async function meetEachOther(t: ExecutionContext, run: (...args: string[]) => Promise<Run>): Promise<void> {
+  const all = async (...lines: string[][]) => {
+    const runs = await Promise.all(lines.map((args) => run(...args)));
+    t.deepEqual(
+      runs.map(({ code, err }) => [code, err]),
+      lines.map(() => [0, ""]),
+    );
+  };
+  const texts = ["a", "b", "c", "d", "e"];
+  await all(...texts.map((text) => ["add", "daily@04:00", "shell", "--command", `echo ${text}`]));
+  const { schedules } = JSON.parse((await run("list", "--json")).out) as {
+    schedules: { id: string; action: { command: string } }[];
+  };
+  t.deepEqual(
+    schedules.map(({ id }) => id),
+    ["echo", "echo-2", "echo-3", "echo-4", "echo-5"],
+  );
+  t.deepEqual(
+    schedules.map(({ action }) => action.command).sort(),
+    texts.map((text) => `echo ${text}`),
+  );
+  await all(
+    ["edit", "echo", "--trigger", "hourly"],
+    ["edit", "echo", "--comment", "a note"],
+    ["edit", "echo", "--timeout", "90s"],
+    ["disable", "echo"],
+  );
+  t.like(JSON.parse((await run("show", "echo", "--json")).out), {
+    trigger: "hourly",
+    comment: "a note",
+    timeout: 90,
+    enabled: false,
+  });
+}
+
+test("commands at the same time do not undo each other", async (t) => {
+  await using daemon = await startDaemon();
+  await meetEachOther(t, (...args) => svc(daemon, ...args));
+});
+
+test("nor do they without a socket, each in a process of its own", async (t) => {
+  await using home = await createHome();
+  await home.begin("list").ended;
+  await meetEachOther(t, (...args) => home.begin(...args).ended);
 });
 
 test("the fields of a job are judged by the daemon, and named", async (t) => {

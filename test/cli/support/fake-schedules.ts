@@ -21,6 +21,7 @@ export function jobOf(fields: JobFields & { id: string }): Schedule {
     catchUp: "none",
     ownerUid: 1000,
     owner: "ada",
+    revision: "1",
     nextRunUnix: BigInt(nowMs / 1000 + 240),
     ...(fields as object),
   });
@@ -56,12 +57,14 @@ export interface FakeRun {
 export interface FakeSchedules {
   readonly jobs: Schedule[];
   readonly runs: Readonly<Record<string, FakeRun>>;
+  /** What others do right before an UpsertSchedule is looked at, one after the other. */
+  readonly meanwhile?: ((jobs: Schedule[]) => void)[];
   /** Every UpsertSchedule that was accepted. */
   readonly upserts: Parameters<ServiceImpl<typeof ScheduleService>["upsertSchedule"]>[0][];
 }
 
 export function fakeSchedules(
-  { jobs, runs, upserts }: FakeSchedules,
+  { jobs, runs, upserts, meanwhile = [] }: FakeSchedules,
   onLeft: () => void,
 ): Partial<ServiceImpl<typeof ScheduleService>> {
   const find = (id: string, owner = 1000): Schedule => {
@@ -84,12 +87,20 @@ export function fakeSchedules(
       const { id, trigger, owner: ownerUid = 1000, managedBy } = request;
       if (trigger.includes("61")) throw invalidField("trigger", 'minute "61" must be 0 to 59');
       if (id === "forbidden") throw new SvcError("permission_denied", "root_required", "shell needs root");
+      meanwhile.shift()?.(jobs);
       const at = jobs.findIndex((job) => job.id === id && job.ownerUid === ownerUid);
+      if (at !== -1 && request.createOnly) {
+        throw new SvcError("already_exists", "already_exists", `there is a schedule "${id}" already`);
+      }
+      if (request.revision !== "" && jobs[at]?.revision !== request.revision) {
+        throw new SvcError("aborted", "unavailable", `schedule "${id}" was changed since it was read`);
+      }
       if (at !== -1 && jobs[at]?.managedBy !== managedBy) {
         throw failedPrecondition("job_owned", `job "${id}" belongs to another`);
       }
-      const { $typeName: _type, owner: _owner, enabled = true, ...fields } = request;
-      const job = jobOf({ ...fields, id, enabled, ownerUid });
+      const { $typeName: _type, owner: _owner, createOnly: _new, enabled = true, ...fields } = request;
+      const revision = String(Number(jobs[at]?.revision ?? 0) + 1);
+      const job = jobOf({ ...fields, id, enabled, ownerUid, revision });
       if (!enabled) delete job.nextRunUnix;
       if (at === -1) jobs.push(job);
       else jobs[at] = job;

@@ -7,11 +7,12 @@ import type { RunCommand } from "../../program.ts";
 import { escapeControls } from "../../render/escape.ts";
 import { nextRunSentence } from "../../render/schedule-table.ts";
 import { calls } from "../../transport/calls.ts";
-import type { ScheduleRequest } from "../../transport/calls.ts";
+import type { Schedule, ScheduleRequest } from "../../transport/calls.ts";
 import { actionTypes, addJobFlags, bareAction, requireFlags, withFlags } from "./job-flags.ts";
 import type { JobFlags } from "./job-flags.ts";
-import { freeId, jobName } from "./job-names.ts";
+import { jobName } from "./job-names.ts";
 import { findJob, warnIfManaged } from "./jobs.ts";
+import { isAlreadyThere, makeJob, makeNamedJob } from "./write-job.ts";
 
 interface AddOptions extends JobFlags {
   readonly id?: string;
@@ -54,32 +55,31 @@ async function add(
 ): Promise<void> {
   requireFlags(type, options);
   const wanted = withFlags({ trigger, enabled: options.disabled !== true }, bareAction(type), options);
-  const job = await context.call(calls.upsertSchedule, await withId(context, wanted, options));
+  const job = await write(context, wanted, options);
   if (context.json) return context.printJson(job);
   return context.print(`${escapeControls(`Added ${job.id}. ${nextRunSentence(job, context.host.now())}`)}\n`);
 }
 
 /** @throws SvcError `already_exists` when the id is taken and `--replace` is not there */
-async function withId(
-  context: CommandContext,
-  job: ScheduleRequest,
-  options: AddOptions,
-): Promise<ScheduleRequest> {
+async function write(context: CommandContext, job: ScheduleRequest, options: AddOptions): Promise<Schedule> {
   const { id, replace } = options;
   if (id === undefined) {
-    const name = jobName(job.action ?? bareAction(""));
     const isTaken = async (like: string) => (await findJob(context, like, options)) !== undefined;
-    return { ...job, id: await freeId(name, isTaken) };
+    return makeNamedJob(context, jobName(job.action ?? bareAction("")), job, isTaken);
   }
-  const stored = await findJob(context, id, options);
-  if (stored === undefined) return { ...job, id };
-  if (replace !== true) {
+  if (replace === true) {
+    const stored = await findJob(context, id, options);
+    if (stored !== undefined) warnIfManaged(context, stored);
+    return context.call(calls.upsertSchedule, { ...job, id, managed_by: stored?.managed_by ?? "" });
+  }
+  try {
+    return await makeJob(context, { ...job, id });
+  } catch (error) {
+    if (!isAlreadyThere(error)) throw error;
     throw new SvcError(
       "already_exists",
       "already_exists",
       `there is a job "${id}"; change it with: svc schedule edit ${id}; or write over it with --replace`,
     );
   }
-  warnIfManaged(context, stored);
-  return { ...job, id, managed_by: stored.managed_by };
 }

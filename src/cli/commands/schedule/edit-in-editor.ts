@@ -11,24 +11,26 @@ import { asSvcError, describeFailure, UsageError } from "../../failure.ts";
 import type { CliHost } from "../../host.ts";
 import type { Schedule, ScheduleRequest } from "../../transport/calls.ts";
 
-/** What names the job: not the person's to change. */
-type Identity = Pick<ScheduleRequest, "id" | "owner" | "managed_by">;
+/** What names the job, and which state of it was read: not the person's to change. */
+type Identity = Pick<ScheduleRequest, "id" | "owner" | "managed_by" | "revision">;
 
 /**
  * Opens the editor; after a mistake again, with what is wrong above the text.
  * @param put writes the job down @returns what came of it; undefined when nothing was changed
- * @throws the last mistake, when the person saved the text with it as it was
+ * @throws the last mistake, when the person saved the text with it as it was; what else `put` throws, such as `aborted`
+ *   when somebody changed the job meanwhile: then the text stays in its file, which is named
  */
 export async function editJob(
   context: CommandContext,
   job: ScheduleRequest,
   put: (job: ScheduleRequest) => Promise<Schedule>,
 ): Promise<Schedule | undefined> {
-  const { id, owner, managed_by: managedBy, ...fields } = job;
-  const identity = { id, ...(owner !== undefined && { owner }), managed_by: managedBy } as Identity;
+  const { id, owner, managed_by: managedBy, revision, ...fields } = job;
+  const identity = { id, ...(owner !== undefined && { owner }), managed_by: managedBy, revision } as Identity;
   // Private: a command or a body may hold a secret.
   const directory = await mkdtemp(join(tmpdir(), "svc-edit-"));
   const path = join(directory, "job.yaml");
+  let isKept = false as boolean;
   try {
     const original = stringify(fields, { lineWidth: 0 });
     let text = original;
@@ -45,11 +47,14 @@ export async function editJob(
         return await put({ ...parseFields(text), ...identity });
       } catch (error) {
         mistake = asMistake(error);
-        if (mistake === undefined) throw error;
+        if (mistake !== undefined) continue;
+        isKept = true;
+        context.note(`What you wrote is kept in ${path}`);
+        throw error;
       }
     }
   } finally {
-    await rm(directory, { recursive: true });
+    if (!isKept) await rm(directory, { recursive: true });
   }
 }
 

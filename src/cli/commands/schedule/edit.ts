@@ -7,10 +7,11 @@ import { isInteractive } from "../../prompt.ts";
 import { escapeControls } from "../../render/escape.ts";
 import { nextRunSentence } from "../../render/schedule-table.ts";
 import { calls } from "../../transport/calls.ts";
-import type { Schedule, ScheduleRequest } from "../../transport/calls.ts";
+import type { Schedule } from "../../transport/calls.ts";
 import { addJobFlags, bareAction, saysSomething, withFlags } from "./job-flags.ts";
 import type { JobFlags } from "./job-flags.ts";
 import { getJob, requestOf, warnIfManaged } from "./jobs.ts";
+import { changeJob } from "./write-job.ts";
 
 interface EditOptions extends JobFlags {
   readonly trigger?: string;
@@ -38,26 +39,24 @@ Examples:
 `;
 
 async function edit(context: CommandContext, id: string, options: EditOptions): Promise<void> {
-  const job = await getJob(context, id, options);
-  const stored = requestOf(job, options);
-  if (options.trigger !== undefined || saysSomething(options)) {
-    warnIfManaged(context, job);
-    const { trigger } = options;
-    const wanted = { ...stored, ...(trigger !== undefined && { trigger }) };
-    return show(context, await put(context, withFlags(wanted, job.action ?? bareAction(""), options)));
+  const { trigger } = options;
+  if (trigger !== undefined || saysSomething(options)) {
+    const changed = await changeJob(context, id, options, (request, { action = bareAction("") }) =>
+      withFlags({ ...request, ...(trigger !== undefined && { trigger }) }, action, options),
+    );
+    return show(context, changed);
   }
+  const job = await getJob(context, id, options);
   if (!isInteractive(context.host)) {
     throw new UsageError("say what to change, such as --trigger hourly; an editor opens on a terminal only");
   }
   warnIfManaged(context, job);
   const { editJob } = await import("./edit-in-editor.ts");
-  const edited = await editJob(context, stored, (wanted) => put(context, wanted));
+  const edited = await editJob(context, requestOf(job, options), (wanted) =>
+    context.call(calls.upsertSchedule, wanted),
+  );
   if (edited === undefined) context.note(`${escapeControls(id)} stays as it is.`);
   else await show(context, edited);
-}
-
-function put(context: CommandContext, job: ScheduleRequest): Promise<Schedule> {
-  return context.call(calls.upsertSchedule, job);
 }
 
 function show(context: CommandContext, job: Schedule): Promise<void> {

@@ -15,6 +15,7 @@ import { bareAction } from "./job-flags.ts";
 import { commandName, freeId } from "./job-names.ts";
 import { listAllJobs } from "./jobs.ts";
 import { jobRef, ownerOption, type OwnerOption } from "./owner-option.ts";
+import { isAlreadyThere, makeJob, maxLosses } from "./write-job.ts";
 
 interface ImportOptions extends OwnerOption {
   readonly system?: boolean;
@@ -27,7 +28,7 @@ interface ImportOptions extends OwnerOption {
 
 /** A line that can be a job, and the job. */
 interface Planned {
-  readonly line: number;
+  readonly entry: CrontabEntry;
   readonly job: ScheduleRequest;
 }
 
@@ -75,7 +76,7 @@ async function importCrontab(context: CommandContext, file: string, options: Imp
     const message = `${count}, so nothing was written; change the file, or leave them out with --skip-bad`;
     throw new SvcError("invalid_argument", "invalid_request", message);
   }
-  const written = options.dryRun === true ? jobs.map(({ job }) => job) : await write(context, jobs);
+  const written = options.dryRun === true ? jobs.map(({ job }) => job) : await write(context, jobs, options);
   return report(context, written, options);
 }
 
@@ -135,7 +136,7 @@ async function plan(
     taken.add(id);
     const action = { ...bareAction("shell"), app, command };
     planned.push({
-      line,
+      entry,
       job: {
         ...jobRef(id, options),
         trigger,
@@ -155,19 +156,47 @@ function isSameJob(job: Schedule, { trigger, timeZone, command }: CrontabEntry, 
   return does && job.trigger === trigger && (job.utc ? "UTC" : job.time_zone) === timeZone;
 }
 
-async function write(context: CommandContext, planned: readonly Planned[]): Promise<readonly Schedule[]> {
+async function write(
+  context: CommandContext,
+  planned: readonly Planned[],
+  options: ImportOptions,
+): Promise<readonly Schedule[]> {
   const written: Schedule[] = [];
-  for (const { line, job } of planned) {
+  for (const each of planned) {
     try {
-      context.throwIfInterrupted();
-      written.push(await context.call(calls.upsertSchedule, job));
+      const job = await make(context, each, options);
+      if (job !== undefined) written.push(job);
     } catch (error) {
       const done = `${written.length} of ${planned.length} jobs were written; the same import goes on from there`;
-      context.note(escapeControls(`line ${line}: ${done}`));
+      context.note(escapeControls(`line ${each.entry.line}: ${done}`));
       throw error;
     }
   }
   return written;
+}
+
+/**
+ * Makes the job; where somebody took its id meanwhile, under one that is free then.
+ * @returns undefined when what they made is the same job
+ */
+async function make(
+  context: CommandContext,
+  { entry, job }: Planned,
+  options: ImportOptions,
+): Promise<Schedule | undefined> {
+  let wanted: ScheduleRequest | undefined = job;
+  for (let losses = 0; wanted !== undefined;) {
+    context.throwIfInterrupted();
+    try {
+      return await makeJob(context, wanted);
+    } catch (error) {
+      losses += 1;
+      if (!isAlreadyThere(error) || losses === maxLosses) throw error;
+    }
+    const [next] = await plan(context, [entry], options);
+    wanted = next?.job;
+  }
+  return undefined;
 }
 
 async function report(

@@ -34,7 +34,7 @@ export async function findJob(
   }
 }
 
-/** What to send so that a stored job stays as it is, its `managed_by` claimed (D22). */
+/** What to send so that a stored job stays as it is, its `managed_by` claimed (D22), as long as nobody changes it. */
 export function requestOf(job: Schedule, owner: OwnerOption): ScheduleRequest {
   const {
     owner_uid: _uid,

@@ -1,13 +1,11 @@
 /** `svc schedule enable|disable`. */
 import type { Command } from "commander";
-import type { CommandContext } from "../../context.ts";
 import { forEachName } from "../../for-each.ts";
 import type { RunCommand } from "../../program.ts";
 import { nextRunSentence } from "../../render/schedule-table.ts";
-import { calls } from "../../transport/calls.ts";
 import { adviceOnJobs } from "./advice.ts";
-import { getJob, requestOf, warnIfManaged } from "./jobs.ts";
 import { ownerOption, type OwnerOption } from "./owner-option.ts";
+import { changeJob } from "./write-job.ts";
 
 const verbs = [
   { name: "enable", enabled: true, did: "Enabled", description: "let jobs fire again" },
@@ -24,7 +22,7 @@ export function addSwitchCommands(parent: Command, run: RunCommand): void {
       .action(
         run((context, ids: string[], options: OwnerOption) =>
           forEachName(context, ids, {
-            call: (id) => setEnabled(context, id, enabled, options),
+            call: (id) => changeJob(context, id, options, (job) => ({ ...job, enabled })),
             text: (job) =>
               enabled ? `${did} ${job.id}. ${nextRunSentence(job, context.host.now())}` : `${did} ${job.id}`,
             advice: adviceOnJobs,
@@ -32,10 +30,4 @@ export function addSwitchCommands(parent: Command, run: RunCommand): void {
         ),
       );
   }
-}
-
-async function setEnabled(context: CommandContext, id: string, enabled: boolean, owner: OwnerOption) {
-  const job = await getJob(context, id, owner);
-  warnIfManaged(context, job);
-  return context.call(calls.upsertSchedule, { ...requestOf(job, owner), enabled });
 }
