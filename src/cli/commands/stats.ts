@@ -1,6 +1,7 @@
 /** `svc stats`: what running apps use, once or live. */
 import type { Command } from "commander";
 import type { CommandContext } from "../context.ts";
+import { ReportedError } from "../failure.ts";
 import { parseCount } from "../option-values.ts";
 import type { RunCommand } from "../program.ts";
 import { LiveTable } from "../render/live-table.ts";
@@ -29,9 +30,38 @@ async function showStats(
   ids: readonly string[],
   options: StatsOptions,
 ): Promise<void> {
-  if (options.watch === true) return watchStats(context, ids, options.interval);
+  if (options.watch === true) {
+    for (const id of ids) await context.call(calls.getApp, { id });
+    return watchStats(context, ids, options.interval);
+  }
   const answer = await context.call(calls.getAppStats, { ids });
-  return context.json ? context.printJson(answer) : context.print(statsTable(context, answer.stats));
+  const sampled = new Set(answer.stats.map(({ id }) => id));
+  const failures = await failuresOf(
+    context,
+    ids.filter((id) => !sampled.has(id)),
+  );
+  if (ids.length === 0 || failures.length < ids.length) {
+    await (context.json ? context.printJson(answer) : context.print(statsTable(context, answer.stats)));
+  }
+  const exitCodes = failures.map(({ id, error }) => context.report(error, id));
+  if (exitCodes[0] !== undefined) throw new ReportedError(exitCodes[0]);
+}
+
+/** Why apps are not among the sampled ones; nothing where one only does not run. */
+async function failuresOf(
+  context: CommandContext,
+  ids: readonly string[],
+): Promise<readonly { readonly id: string; readonly error: unknown }[]> {
+  const failures = [];
+  for (const id of ids) {
+    context.throwIfInterrupted();
+    try {
+      await context.call(calls.getApp, { id });
+    } catch (error) {
+      failures.push({ id, error });
+    }
+  }
+  return failures;
 }
 
 async function watchStats(
