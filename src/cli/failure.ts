@@ -1,6 +1,7 @@
 /** Errors as the command line shows them: one sentence that says what to do next, and the exit code. */
 import { SvcError } from "../errors.ts";
 import { exitCodeOf, exitCodes } from "./exit-codes.ts";
+import { daemonCommand } from "./no-daemon.ts";
 import { escapeControls, escapeLines } from "./render/escape.ts";
 import { UnreachableError } from "./transport/http.ts";
 
@@ -65,8 +66,7 @@ export function describeFailure(error: unknown, app?: string): Failure {
 function nextStep(error: SvcError, app: string | undefined): { command: string; text: string } | undefined {
   const step = (text: string, command: string) => ({ command, text: `${text}: ${command}` });
   if (error instanceof AdvisedError) return undefined;
-  if (error instanceof UnreachableError)
-    return step("start a daemon", "svc daemon (in a checkout: npm start)");
+  if (error instanceof UnreachableError) return step("start a daemon", daemonCommand);
   switch (error.reason) {
     case "app_running":
       return step("stop it first", `svc app stop ${app ?? "ID"}`);

@@ -7,6 +7,7 @@ import { join } from "node:path";
 import { promisify } from "node:util";
 import { SvcError } from "../errors.ts";
 import type { CliHost, SocketPaths } from "./host.ts";
+import { jobNotes, noDaemonNotes, NotingClient } from "./no-daemon.ts";
 import type { Client } from "./transport/client.ts";
 import { readAll, send } from "./transport/http.ts";
 import type { Endpoint } from "./transport/http.ts";
@@ -69,7 +70,7 @@ async function exists(path: string): Promise<boolean> {
 
 export interface ConnectOptions {
   readonly socketOption: string | undefined;
-  /** Tells the user that root works beside a daemon that does not answer. */
+  /** Tells the user that there is no daemon, or that root works beside one that does not answer. */
   readonly warn: (message: string) => void;
   /** Opens the service layer in this process; loaded when needed. */
   readonly openInProcess: () => Promise<Client>;
@@ -81,16 +82,16 @@ export interface ConnectOptions {
 export async function connect(host: CliHost, options: ConnectOptions): Promise<Client> {
   const { socketOption, warn, openInProcess } = options;
   const route = await chooseRoute({ socketOption, sockets: host.sockets, uid: host.uid });
-  if (route.kind === "in-process") return openInProcess();
+  if (route.kind === "in-process") return new NotingClient(await openInProcess(), noDaemonNotes, warn);
   const endpoint = { socketPath: route.path, headers: sudoHeaders(host) };
   const client = new SocketClient(endpoint);
   if (!route.mayFallBack) return client;
   return new FallbackClient(client, {
     answers: () => answers(endpoint, options.probeTimeoutMs ?? 3000),
     slowMs: options.probeTimeoutMs ?? 3000,
-    openInProcess: () => {
+    openInProcess: async () => {
       warn(`no daemon answers on ${route.path}: working in this process, as root may`);
-      return openInProcess();
+      return new NotingClient(await openInProcess(), jobNotes, warn);
     },
   });
 }

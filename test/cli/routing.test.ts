@@ -117,6 +117,32 @@ test("without a socket a command works in this process, and closes it", async (t
   t.deepEqual(counts(), [2, 2]);
 });
 
+test("without a daemon, status says so and how to start one", async (t) => {
+  const { openInProcess } = inProcess();
+  const warning = /^warning: no daemon runs: svc works in this process; start one: svc daemon .*\n$/;
+  const text = await runSvc(["status"], { dependencies: { openInProcess } });
+  t.regex(text.stdout, /^Daemon: none; svc 1\.2\.3 \(user\) in this process\nApps: .*1 installed/);
+  t.regex(text.stderr, warning);
+  const json = await runSvc(["status", "--json"], { dependencies: { openInProcess } });
+  t.like(JSON.parse(json.stdout), { version: "1.2.3", mode: "user", hostname: "test" });
+  t.regex(json.stderr, warning);
+});
+
+const jobsWait = /^warning: jobs fire only while a daemon runs, and none does; start one: svc daemon .*\n$/;
+for (const [args, warning] of [
+  [["list"], /^warning: jobs fire only while a daemon runs.*\nThere are no jobs\..*\n$/],
+  [["list", "--json"], jobsWait],
+  [["add", "*/5 * * * *", "shell", "--command", "echo hi"], jobsWait],
+  [["show", "nope", "--json"], /^\{"error":.*\n$/],
+  [["next", "0 3 * * *"], /^The trigger is read in .*\n$/],
+] as const) {
+  test(`without a daemon, svc schedule ${args.join(" ")} warns where jobs would wait for one`, async (t) => {
+    const { openInProcess } = inProcess();
+    const { stderr } = await runSvc(["schedule", ...args], { dependencies: { openInProcess } });
+    t.regex(stderr, warning);
+  });
+}
+
 for (const kind of ["stale", "silent"] as const) {
   for (const args of [["ls"], ["app", "start", "inside"], ["install", "inside"]]) {
     test(`${kind} socket, svc ${args.join(" ")}: an error for a user, a warned fallback for root`, async (t) => {

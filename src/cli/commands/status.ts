@@ -14,6 +14,8 @@ async function showStatus(context: CommandContext): Promise<void> {
   const status = await context.call(calls.getStatus, {});
   if (context.json) return context.printJson(status);
   const { apps, caller } = status;
+  const svc = `svc ${status.version} (${status.mode})`;
+  const isDaemon = await (await context.client()).outlives();
   const user = caller === undefined ? undefined : caller.user || `uid ${caller.uid}`;
   const counters = Object.entries(apps ?? {})
     .filter(([name, count]) => name !== "total" && count > 0)
@@ -22,8 +24,8 @@ async function showStatus(context: CommandContext): Promise<void> {
   return context.print(
     renderFields(
       [
-        ["Daemon", `svc ${status.version} (${status.mode}) on ${status.hostname}`],
-        ["Started", formatAge(status.started_at, context.host.now())],
+        ["Daemon", isDaemon ? `${svc} on ${status.hostname}` : `none; ${svc} in this process`],
+        ["Started", isDaemon ? formatAge(status.started_at, context.host.now()) : undefined],
         ["Apps", summary, (apps?.failed ?? 0) > 0 ? "red" : undefined],
         ["You", caller?.root === true ? `${user ?? ""}, sees all apps` : user],
         ["Can", status.capabilities.join(", ")],

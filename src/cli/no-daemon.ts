@@ -1,0 +1,75 @@
+/** What a command says that works without a daemon. */
+import type { DescMessage, MessageInitShape, MessageShape } from "@bufbuild/protobuf";
+import type { UnaryCall } from "./transport/calls.ts";
+import type { CallOptions, Client, Method } from "./transport/client.ts";
+
+/** How to start a daemon, for the end of a sentence. */
+export const daemonCommand = "svc daemon (in a checkout: npm start)";
+
+/** Sentences by the methods that they concern: the full name of the service, then the name of the method in it. */
+export type CallNotes = Readonly<Record<string, string>>;
+
+const jobsWait = `jobs fire only while a daemon runs, and none does; start one: ${daemonCommand}`;
+
+/** About what a daemon would do and this process does not. */
+export const jobNotes: CallNotes = {
+  "svc.v1.ScheduleService/listSchedules": jobsWait,
+  "svc.v1.ScheduleService/getSchedule": jobsWait,
+  "svc.v1.ScheduleService/upsertSchedule": jobsWait,
+};
+
+/** As {@link jobNotes}, where nothing has said yet that there is no daemon. */
+export const noDaemonNotes: CallNotes = {
+  ...jobNotes,
+  "svc.v1.DaemonService/getStatus": `no daemon runs: svc works in this process; start one: ${daemonCommand}`,
+};
+
+/** Says each note once, after the first call that it concerns and that succeeded: on a failure, the error alone is said. */
+export class NotingClient implements Client {
+  readonly #client: Client;
+  readonly #notes: CallNotes;
+  readonly #say: (note: string) => void;
+  readonly #said = new Set<string>();
+
+  constructor(client: Client, notes: CallNotes, say: (note: string) => void) {
+    this.#client = client;
+    this.#notes = notes;
+    this.#say = say;
+  }
+
+  async call<Request, Response>(
+    call: UnaryCall<Request, Response>,
+    request: Request,
+    options?: CallOptions,
+  ): Promise<Response> {
+    const answer = await this.#client.call(call, request, options);
+    this.#noteOn(call.service, call.method);
+    return answer;
+  }
+
+  async *invoke<I extends DescMessage, O extends DescMessage>(
+    method: Method<I, O>,
+    requests: readonly MessageInitShape<I>[],
+    options?: CallOptions,
+  ): AsyncIterable<MessageShape<O>> {
+    for await (const message of this.#client.invoke(method, requests, options)) {
+      this.#noteOn(method.parent.typeName, method.localName);
+      yield message;
+    }
+  }
+
+  #noteOn(service: string, method: string): void {
+    const note = this.#notes[`${service}/${method}`];
+    if (note === undefined || this.#said.has(note)) return;
+    this.#said.add(note);
+    this.#say(note);
+  }
+
+  outlives(): Promise<boolean> {
+    return this.#client.outlives();
+  }
+
+  [Symbol.asyncDispose](): PromiseLike<void> {
+    return this.#client[Symbol.asyncDispose]();
+  }
+}
