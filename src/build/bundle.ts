@@ -1,5 +1,5 @@
 /**
- * `npm run build`: `dist/`, which runs with nothing beside it but Node and the native package koffi.
+ * `npm run build`: `dist/`, which runs wherever it is copied to, on this platform, with nothing beside it but Node.
  *
  * The command line starts for every command, so its bundle must be small and CommonJS (Node loads that faster, and
  * `import` of a built-in module reads all of its lazy parts). esbuild splits only ESM at the lazy imports; so it does
@@ -7,8 +7,9 @@
  */
 import { build, transform } from "esbuild";
 import type { OutputFile, Plugin } from "esbuild";
-import { copyFile, glob, mkdir, rename, rm, writeFile } from "node:fs/promises";
+import { access, copyFile, glob, mkdir, rename, rm, writeFile } from "node:fs/promises";
 import { basename, dirname, join, relative } from "node:path";
+import packageJson from "../../package.json" with { type: "json" };
 
 const root = join(import.meta.dirname, "../..");
 const sourceDir = join(root, "src");
@@ -18,6 +19,12 @@ const freshDir = `${outDir}.new`;
 /** The program, and the thread that has to be a file of its own, where `daemon/programs.ts` looks for it. */
 const entryPoints = { svc: "src/main.ts", "store/worker": "src/store/worker.ts" };
 const mainFile = "svc.cjs";
+/** The oldest Node that runs svc: the major version. */
+const leastNode = Number.parseInt(packageJson.engines.node.replace(">=", ""), 10);
+/** The first line of the program, before anything that an older Node does not have. */
+const versionCheck =
+  `if(parseInt(process.versions.node,10)<${leastNode}){` +
+  `console.error("svc needs Node ${leastNode} or newer, and this is "+process.version);process.exit(1)}`;
 /** Programs that run as another user, and what they share: plain JavaScript, copied with their folders. */
 const programs = ["identity/**/*.mjs", "runtimes/process/**/*.mjs", "lib/**/*.mjs"];
 /** Files that modules read from beside themselves, which for all of them is the bundle's directory. */
@@ -26,6 +33,16 @@ const assets = ["src/**/*.schema.json", "openapi/openapi.json"];
 const docs = [
   "src/transport/pages/*",
   "node_modules/swagger-ui-dist/{swagger-ui.css,swagger-ui-bundle.js,swagger-ui-bundle.js.LICENSE.txt,LICENSE,NOTICE}",
+];
+
+/**
+ * koffi, which finds the native code of a platform in a package beside its own, with one licence for both. Its
+ * sources, its documentation, and what builds them stay behind.
+ */
+const nativePackage = `node_modules/@koromix/koffi-${process.platform}-${process.arch}`;
+const native = [
+  "node_modules/koffi/{package.json,index.cjs,LICENSE.txt,src/koffi/index.cjs,src/koffi/src/static.cjs}",
+  `${nativePackage}/{package.json,index.js,*/koffi.node}`,
 ];
 
 /** What packages load for work that svc has none of: it is left out. */
@@ -59,10 +76,19 @@ for await (const program of glob(programs, { cwd: sourceDir })) await copy(join(
 for await (const asset of glob(assets, { cwd: root })) await copy(join(root, asset), basename(asset));
 for await (const file of glob(docs, { cwd: root }))
   await copy(join(root, file), join("docs", basename(file)));
+await access(join(root, nativePackage)).catch((cause: unknown) => {
+  throw new Error(`${nativePackage} is not there: install it with npm ci, without --omit=optional`, {
+    cause,
+  });
+});
+for await (const file of glob(native, { cwd: root })) await copy(join(root, file), file);
 // The checkout's own package.json says that .js files are modules.
 await writeFile(join(freshDir, "package.json"), '{ "type": "commonjs" }\n');
 await rm(outDir, { recursive: true, force: true });
 await rename(freshDir, outDir);
+console.log(
+  `${outDir} is all of svc, to be copied as a whole: start it with node ${join(outDir, mainFile)} daemon`,
+);
 
 async function bundle(): Promise<OutputFile[]> {
   const { outputFiles } = await build({
@@ -73,7 +99,7 @@ async function bundle(): Promise<OutputFile[]> {
     splitting: true,
     format: "esm",
     platform: "node",
-    target: "node24",
+    target: `node${leastNode}`,
     chunkNames: "chunks/[name]-[hash]",
     external: ["koffi"],
     plugins: [withoutUnused],
@@ -99,6 +125,7 @@ async function writePiece({ path, text }: OutputFile): Promise<void> {
   const prelude = [
     isMain ? "#!/usr/bin/env node\n" : "",
     '"use strict";',
+    isMain ? `${versionCheck}\n` : "",
     needsUrl || text.includes("bundleDir")
       ? `const bundleDir=require("node:path").join(__dirname,${toRoot});`
       : "",
@@ -107,7 +134,8 @@ async function writePiece({ path, text }: OutputFile): Promise<void> {
   const { code } = await transform(text, {
     format: "cjs",
     platform: "node",
-    target: "node24",
+    // An older Node has to understand the file to say that it is too old.
+    target: isMain ? "node12" : `node${leastNode}`,
     supported: { "dynamic-import": false },
     minifySyntax: true,
     minifyWhitespace: true,

@@ -1,10 +1,10 @@
-/** What ships: `dist/` alone, with nothing of the checkout beside it but the native package. */
+/** What ships: `dist/` alone, with nothing of the checkout beside it, and no packages above it. */
 import assert from "node:assert/strict";
 import { execFile, spawn } from "node:child_process";
 import { once } from "node:events";
-import { cp, chmod, mkdir, mkdtemp, rm, symlink, writeFile } from "node:fs/promises";
+import { access, chmod, cp, mkdtemp, rm, symlink, writeFile } from "node:fs/promises";
 import { tmpdir } from "node:os";
-import { join } from "node:path";
+import { dirname, join } from "node:path";
 import { fileURLToPath } from "node:url";
 import { promisify } from "node:util";
 import test from "ava";
@@ -14,16 +14,35 @@ import { freePort, writePackage } from "../support/packages.ts";
 const run = promisify(execFile);
 const root = fileURLToPath(new URL("../..", import.meta.url));
 
+/** A Node that is too old: many a distribution's own. */
+const oldNode = "/usr/bin/node";
+const oldVersion = await run(oldNode, ["--version"]).then(
+  ({ stdout }) => stdout.trim(),
+  () => undefined,
+);
+const isOld = oldVersion !== undefined && Number.parseInt(oldVersion.slice(1), 10) < 24;
+const [oldNodeTest, needsOldNode] = isOld ? [test, ""] : [test.skip, ` (needs a ${oldNode} before 24)`];
+
+/** @returns what the build said */
+async function buildInto(dist: string): Promise<string> {
+  const { stdout } = await run(process.execPath, [join(root, "src/build/bundle.ts")], { cwd: root });
+  await cp(join(root, "dist"), dist, { recursive: true });
+  return stdout;
+}
+
 test("the bundle is a whole daemon and command line", async (t) => {
   t.timeout(180_000);
   const dir = await mkdtemp(join(tmpdir(), "svc-bundle-"));
   try {
     await chmod(dir, 0o755);
-    await run(process.execPath, [join(root, "src/build/bundle.ts")], { cwd: root });
-    const dist = join(dir, "dist");
-    await cp(join(root, "dist"), dist, { recursive: true });
-    await mkdir(join(dir, "node_modules"));
-    await symlink(join(root, "node_modules/koffi"), join(dir, "node_modules/koffi"));
+    const said = await buildInto(join(dir, "dist"));
+    t.is(
+      said,
+      `${join(root, "dist")} is all of svc, to be copied as a whole: start it with node ${join(root, "dist/svc.cjs")} daemon\n`,
+    );
+    for (let above = dir; above !== dirname(above); above = dirname(above)) {
+      await t.throwsAsync(access(join(above, "node_modules")), { code: "ENOENT" }, above);
+    }
     const socket = join(dir, "svc.sock");
     const config = join(dir, "svc.toml");
     await writeFile(
@@ -31,7 +50,9 @@ test("the bundle is a whole daemon and command line", async (t) => {
       `[api]\nlisten = "127.0.0.1:0"\nsocket = "${socket}"\n[store]\ndir = "${join(dir, "store")}"\n`,
     );
     const env = { PATH: process.env["PATH"] ?? "", HOME: dir, XDG_CACHE_HOME: join(dir, "cache") };
-    const main = join(dist, "svc.cjs");
+    // As somebody puts it on the PATH.
+    const main = join(dir, "svc");
+    await symlink("dist/svc.cjs", main);
     const svc = async (...args: string[]): Promise<string> =>
       (await run(process.execPath, [main, "--socket", socket, ...args], { env })).stdout;
     const daemon = spawn(process.execPath, [main, "daemon", "--config", config], {
@@ -56,5 +77,19 @@ test("the bundle is a whole daemon and command line", async (t) => {
     }
   } finally {
     await rm(dir, { recursive: true, force: true, maxRetries: 3 });
+  }
+});
+
+oldNodeTest(`an older Node is told which one svc needs${needsOldNode}`, async (t) => {
+  const dir = await mkdtemp(join(tmpdir(), "svc-bundle-"));
+  try {
+    await buildInto(join(dir, "dist"));
+    const refusal = await t.throwsAsync<Error & { code?: number; stderr?: string }>(
+      run(oldNode, [join(dir, "dist/svc.cjs"), "ls"]),
+    );
+    t.is(refusal.stderr, `svc needs Node 24 or newer, and this is ${oldVersion}\n`);
+    t.is(refusal.code, 1);
+  } finally {
+    await rm(dir, { recursive: true, force: true });
   }
 });
