@@ -59,27 +59,28 @@ export function describeFailure(error: unknown, app?: string): Failure {
   const next = nextStep(known, app === undefined ? undefined : escapeControls(app));
   const said = escapeControls(known.message);
   // The daemon may have said the same already.
-  const message = next === undefined || said.includes(next.command) ? said : `${said}; ${next.text}`;
+  const message = next === undefined || said.includes(next.command) ? said : `${said}${next.text}`;
   return { exitCode: exitCodeOf(known.code), message, details: lastLines(known).map(escapeControls) };
 }
 
+/** @returns what to do next, and that as the end of the error's sentence */
 function nextStep(error: SvcError, app: string | undefined): { command: string; text: string } | undefined {
-  const step = (text: string, command: string) => ({ command, text: `${text}: ${command}` });
+  const step = (text: string, command: string) => ({ command, text: `; ${text}: ${command}` });
   if (error instanceof AdvisedError) return undefined;
   if (error instanceof UnreachableError) return step("start a daemon", daemonCommand);
   switch (error.reason) {
     case "app_running":
-      return step("stop it first", `svc app stop ${app ?? "ID"}`);
+      // The sentence ends with the advice to stop it: only how is left to say.
+      return { command: "svc app stop", text: `: svc app stop ${app ?? "ID"}` };
     case "app_not_running":
       return step("start it first", `svc app start ${app ?? "ID"}`);
     case "app_busy":
-      return step("wait for it, and see how far it is with", `svc app info ${app ?? "ID"}`);
+      // The sentence says already to wait for it.
+      return step("see how far it is with", `svc app info ${app ?? "ID"}`);
     case "start_failed":
       return step("see what it printed with", `svc app logs ${app ?? "ID"}`);
     case "root_required":
-      return { command: "sudo", text: "run it with sudo" };
-    case "license_required":
-      return { command: "--accept-license", text: "read what it asks for, then pass --accept-license" };
+      return { command: "sudo", text: "; run it with sudo" };
     case "not_found":
       return app === undefined ? undefined : step("see what is installed with", "svc ls");
     default:

@@ -75,7 +75,12 @@ const cases: CommandCase[] = [
     exitCode: 5,
     stderr: /did not start: it exited with code 1; see what it printed with: svc app logs luckless\n$/,
   },
-  { args: ["install", "licensed"], exitCode: 5, stderr: /licensed ships a license; .*--accept-license/ },
+  {
+    args: ["install", "licensed"],
+    exitCode: 5,
+    stderr:
+      /\nsvc: licensed ships LICENSE and asks for permissions on the host: read it at a terminal or with --json, then pass --accept-license\n$/,
+  },
   { args: ["install", "licensed", "--accept-license"], stdout: /^Installed licensed/, stderr: /fetch/ },
   {
     args: ["install", "twice"],
@@ -92,7 +97,17 @@ const cases: CommandCase[] = [
     stdout: /^Upgraded idle from 1\.0\.0 to 2\.0\n$/,
     stderr: /fetch/,
   },
-  { args: ["upgrade", "hello"], exitCode: 5, stderr: /stop it first: svc app stop hello/ },
+  {
+    args: ["upgrade", "hello"],
+    exitCode: 5,
+    stderr: /^svc: app "hello" is running; stop it before upgrading it: svc app stop hello\n$/,
+  },
+  {
+    args: ["app", "stop", "busy"],
+    exitCode: 5,
+    stderr:
+      /^svc: app "busy" is being copied; try again when that has ended; see how far it is with: svc app info busy\n$/,
+  },
   {
     args: ["upgrade", "--all"],
     stdout: /idle is up to date[^]*slow is up to date/,

@@ -76,7 +76,7 @@ async function startInstalled(context: CommandContext, id: string): Promise<App>
 /** Installs; what the daemon wants to know first is asked at a terminal. */
 async function installAsking(context: CommandContext, request: InstallRequest): Promise<App> {
   try {
-    return await acceptingLicenses(context, request.licenseAck === true, (licenseAck) =>
+    return await acceptingLicenses(context, request.spec ?? "", request.licenseAck === true, (licenseAck) =>
       installOnce(context, { ...request, licenseAck }),
     );
   } catch (thrown) {

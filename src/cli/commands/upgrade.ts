@@ -41,7 +41,7 @@ async function upgrade(
   await forEachName(context, ids, {
     call: async (id) => {
       const version = options.version ?? "";
-      const result = await acceptingLicenses(context, options.acceptLicense ?? false, (licenseAck) => {
+      const result = await acceptingLicenses(context, id, options.acceptLicense ?? false, (licenseAck) => {
         const request = { id, version, licenseAck };
         const events = context.invoke(AppService.method.upgradeAppStream, [request]);
         return followProgress(context, `upgrade ${id}`, events, "result");

@@ -28,6 +28,9 @@ export function fakeApps(apps: readonly App[], onLeft: () => void): Partial<Serv
       return appOf({ ...find(id), state: "RUNNING" });
     },
     stopApp: ({ id }) => {
+      if (id === "busy") {
+        throw failedPrecondition("app_busy", `app "${id}" is being copied; try again when that has ended`);
+      }
       if (id === "slow") return new Promise(() => undefined);
       return find(id);
     },
@@ -46,12 +49,17 @@ export function fakeApps(apps: readonly App[], onLeft: () => void): Partial<Serv
     async *installAppStream({ spec, licenseAck, settings, name }) {
       yield { event: { case: "progress", value: { step: "fetch", message: "main" } } };
       if (spec === "licensed" && !licenseAck) {
-        throw failedPrecondition("license_required", "licensed ships a license", {
-          payload: {
-            licenses: [{ name: "LICENSE", text: "Be kind.\x1b[2J", sha256: "00" }],
-            permissions: ["It wants the moon."],
+        const asked = "Licensed 1.0.0 ships LICENSE and asks for permissions on the host: read it, and";
+        throw failedPrecondition(
+          "license_required",
+          `${asked} install again with license_ack true to accept`,
+          {
+            payload: {
+              licenses: [{ name: "LICENSE", text: "Be kind.\x1b[2J", sha256: "00" }],
+              permissions: ["It wants the moon."],
+            },
           },
-        });
+        );
       }
       if (spec === "twice") {
         throw failedPrecondition("ambiguous", "twice is in two sources", {
@@ -74,7 +82,8 @@ export function fakeApps(apps: readonly App[], onLeft: () => void): Partial<Serv
       };
     },
     async *upgradeAppStream({ id, version }) {
-      if (find(id).state === "RUNNING") throw failedPrecondition("app_running", `app "${id}" is running`);
+      if (find(id).state === "RUNNING")
+        throw failedPrecondition("app_running", `app "${id}" is running; stop it before upgrading it`);
       yield { event: { case: "progress", value: { step: "fetch", message: "" } } };
       yield {
         event: {
