@@ -65,6 +65,10 @@ function createHost(): CliHost {
     get stderr() {
       return withErrorHandler(process.stderr);
     },
+    watchReader: async () => {
+      const { watchReader } = await import("./cli/watch-reader.ts");
+      return watchReader(process.stdout.fd, () => process.exit(exitCodes.ok));
+    },
     interrupted: abortOnSignal(),
     now: Date.now,
     version: packageJson.version,

@@ -69,6 +69,15 @@ export class CommandContext implements AsyncDisposable {
     yield* (await this.client()).invoke(method, requests, this.#callOptions);
   }
 
+  /** As {@link invoke}, for what may have nothing to say for hours: ends when nobody reads the output any more. */
+  async *follow<I extends DescMessage, O extends DescMessage>(
+    method: Method<I, O>,
+    requests: readonly MessageInitShape<I>[],
+  ): AsyncIterable<MessageShape<O>> {
+    using _watch = await this.host.watchReader();
+    yield* this.invoke(method, requests);
+  }
+
   get tableStyle(): TableStyle {
     const { stdout } = this.host;
     return { paint: this.paint, columns: stdout.isTTY === true ? (stdout.columns ?? 80) : undefined };

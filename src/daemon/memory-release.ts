@@ -4,8 +4,8 @@
  */
 import { performance } from "node:perf_hooks";
 import { promisify } from "node:util";
+import { loadLibc } from "../lib/libc.ts";
 import { Ticker } from "../lib/ticker.ts";
-import { loadLibc } from "../transport/libc.ts";
 
 export interface MemoryReleaseOptions {
   readonly intervalMs?: number;

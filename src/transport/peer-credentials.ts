@@ -5,7 +5,7 @@
  */
 import { endianness } from "node:os";
 import type { Socket } from "node:net";
-import { loadLibc } from "./libc.ts";
+import { loadLibc } from "../lib/libc.ts";
 
 export interface PeerCredentials {
   readonly pid: number;

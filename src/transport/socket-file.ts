@@ -9,7 +9,7 @@ import { connect } from "node:net";
 import type { Server } from "node:net";
 import { dirname } from "node:path";
 import { SvcError } from "../errors.ts";
-import { loadLibc } from "./libc.ts";
+import { loadLibc } from "../lib/libc.ts";
 
 export interface SocketFileOptions {
   /** Absolute. */

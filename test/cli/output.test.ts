@@ -1,10 +1,12 @@
 /** Output that goes nowhere: a full disk is said, a reader that has seen enough is not. */
+import assert from "node:assert/strict";
 import { spawn } from "node:child_process";
 import { once } from "node:events";
 import { open } from "node:fs/promises";
 import { text } from "node:stream/consumers";
 import { fileURLToPath } from "node:url";
 import test from "ava";
+import { eventually } from "../support/eventually.ts";
 import { appOf, startFakeDaemon } from "./support/fake-daemon.ts";
 
 const main = fileURLToPath(new URL("../../src/main.ts", import.meta.url));
@@ -37,3 +39,21 @@ test("a reader that has seen enough is no error", async (t) => {
   t.is(said, "");
   t.is(exitCode, 0);
 });
+
+for (const kind of ["pipe", "socket"]) {
+  test(`a followed log ends when nobody reads it any more, though nothing is written (${kind})`, async (t) => {
+    await using daemon = await startFakeDaemon(apps);
+    const follow = [process.execPath, main, "app", "logs", "hello", "-f", "--socket", daemon.socketPath];
+    // Node's own pipes to a child are sockets.
+    const child =
+      kind === "pipe"
+        ? spawn("sh", ["-c", '{ "$@"; echo "exit code $?" >&2; } | head -n 1', "sh", ...follow])
+        : spawn("sh", ["-c", '"$@"; echo "exit code $?" >&2', "sh", ...follow]);
+    const said = text(child.stderr);
+    const [first] = (await once(child.stdout, "data")) as [Buffer];
+    t.is(first.toString(), "first line of hello\n");
+    child.stdout.destroy();
+    t.is(await said, "exit code 0\n");
+    await eventually(() => assert.equal(daemon.left(), 1));
+  });
+}

@@ -29,7 +29,7 @@ async function followLogs(
 ): Promise<void> {
   const { AppLogsSchema, AppService } = await import("../../../gen/svc/v1/app_pb.ts");
   const { messageToRest } = await import("../transport/rest-json.ts");
-  for await (const message of context.invoke(AppService.method.streamAppLogs, [request])) {
+  for await (const message of context.follow(AppService.method.streamAppLogs, [request])) {
     const logs = messageToRest(AppLogsSchema, message);
     await (context.json ? context.printJsonLine(logs) : printLogs(context, logs));
   }

@@ -49,6 +49,7 @@ export async function runSvc(args: readonly string[], options: SvcOptions = {}):
       stdin: Object.assign(new PassThrough(), { isTTY: terminal }),
       stdout,
       stderr,
+      watchReader: () => Promise.resolve({ [Symbol.dispose]: () => undefined }),
       interrupted: new AbortController().signal,
       now: () => Date.parse("2026-01-02T00:00:00Z"),
       version: "1.2.3",

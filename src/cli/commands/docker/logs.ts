@@ -29,7 +29,7 @@ async function followLogs(
 ): Promise<void> {
   const { ContainerLogsSchema, DockerService } = await import("../../../../gen/svc/v1/docker_pb.ts");
   const { messageToRest } = await import("../../transport/rest-json.ts");
-  for await (const message of context.invoke(DockerService.method.streamContainerLogs, [request])) {
+  for await (const message of context.follow(DockerService.method.streamContainerLogs, [request])) {
     const logs = messageToRest<typeof ContainerLogsSchema, "camel">(ContainerLogsSchema, message);
     await (context.json ? context.printJsonLine(logs) : printLogs(context, logs));
   }
