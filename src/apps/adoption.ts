@@ -102,6 +102,8 @@ export class Adoption implements Disposable {
 function settledPatch(app: AppRecord, { state, reason }: RuntimeStatus): AppPatch | undefined {
   if (app.state === "INSTALLING" || state === app.state) return undefined;
   if (state === "RUNNING" || state === "CRASHED") return { state, stateReason: reason };
+  // Nothing runs of what could not be started; that it failed is what its owner has to know.
+  if (app.state === "FAILED" && state === "STOPPED") return undefined;
   // The app ended by itself and its policy does not restart it.
   if (state === "STOPPED") return { state, stateReason: reason, desired: "stopped" };
   return undefined;

@@ -3,6 +3,7 @@ import { SvcError } from "../errors.ts";
 import type { Identities } from "../identity/identity.ts";
 import { mergeDefaults } from "../packages/settings.ts";
 import { isUp, type AppRuntime, type RunnableApp } from "../runtimes/runtime.ts";
+import { whyNotStarted } from "../runtimes/start-failed.ts";
 import { patchApp, type AppPatch, type AppRecord, type StartFailure } from "./app-record.ts";
 import type { AppRegistry } from "./app-registry.ts";
 import type { Operation, Operations } from "./operations.ts";
@@ -61,7 +62,10 @@ export class Lifecycle {
     await this.finishStop(operation);
   }
 
-  /** Stops the app, if it runs, and starts it. */
+  /**
+   * Stops the app, if it runs, and starts it. One that runs goes on when it is known beforehand that it would not start.
+   * @throws SvcError `app_busy`, `start_failed` with its last lines, and what {@link AppRuntime.check} throws
+   */
   async restart(app: AppRecord): Promise<void> {
     const operation = await this.#operations.begin({
       appId: app.id,
@@ -74,7 +78,7 @@ export class Lifecycle {
 
   /** The rest of a start under its lock; also what recovery does with one that was left behind. */
   async finishStart(operation: Operation): Promise<void> {
-    await this.#settle(operation, async (app) => {
+    const start = async (app: AppRecord): Promise<AppPatch> => {
       const runtime = this.#runtimeOf(app);
       if (!isUp(runtime.status(app.id)?.state)) {
         const runnable = this.#runnable(app);
@@ -83,7 +87,8 @@ export class Lifecycle {
       }
       const startedSettings = mergeDefaults(app.manifest, app.settings);
       return { state: "RUNNING", stateReason: "", failure: null, startedSettings };
-    });
+    };
+    await this.#settle(operation, start, (app, error) => this.#failed(app, error));
   }
 
   async finishStop(operation: Operation): Promise<void> {
@@ -97,7 +102,9 @@ export class Lifecycle {
     const app = this.#held(operation);
     try {
       if (operation.phase === "stop") {
-        await this.#runtimeOf(app).stop(this.#runnable(app));
+        const [runtime, runnable] = [this.#runtimeOf(app), this.#runnable(app)];
+        if (isUp(runtime.status(app.id)?.state)) await runtime.check(runnable);
+        await runtime.stop(runnable);
         await this.#operations.enter(operation, "start");
       }
     } catch (error) {
@@ -107,15 +114,29 @@ export class Lifecycle {
     await this.finishStart(operation);
   }
 
-  /** Runs the work and ends the operation with the state that it came to. */
-  async #settle(operation: Operation, work: (app: AppRecord) => Promise<AppPatch>): Promise<void> {
+  /** What a start leaves in the record that failed, for whatever reason. */
+  #failed(app: AppRecord, error: unknown): AppPatch {
+    const state = this.#runtimeOf(app).status(app.id)?.state;
+    // The last word is not spoken: it may run, and what is heard of it from now on tells.
+    if (!isStartFailed(error) && (isUp(state) || state === "UNKNOWN")) return {};
+    return { state: "FAILED", desired: "stopped", ...failureOf(app.id, error) };
+  }
+
+  /**
+   * Runs the work and ends the operation with the state that it came to.
+   * @param afterError the state where it fails; as before where that says nothing
+   */
+  async #settle(
+    operation: Operation,
+    work: (app: AppRecord) => Promise<AppPatch>,
+    afterError: (app: AppRecord, error: unknown) => AppPatch = () => ({}),
+  ): Promise<void> {
     const app = this.#held(operation);
     let patch: AppPatch = {};
     try {
       patch = await work(app);
     } catch (error) {
-      const failure = failureOf(error);
-      if (failure !== undefined) patch = { state: "FAILED", desired: "stopped", ...failure };
+      patch = afterError(app, error);
       throw error;
     } finally {
       const statements = Object.keys(patch).length === 0 ? [] : [patchApp(app.id, patch)];
@@ -142,14 +163,16 @@ export class Lifecycle {
   }
 }
 
-/** What a start that failed leaves in the record; undefined for any other error. */
-function failureOf(error: unknown): { stateReason: string; failure: StartFailure } | undefined {
-  if (!isStartFailed(error)) return undefined;
-  const { message, payload } = error;
+/** How a start failed, as the record keeps it. */
+function failureOf(appId: string, error: unknown): { stateReason: string; failure: StartFailure } {
+  // What is no SvcError is nothing that its owner could make sense of.
+  const stateReason =
+    error instanceof SvcError ? whyNotStarted(appId, error as SvcError) : "svc could not start it";
+  const payload = isStartFailed(error) ? error.payload : undefined;
   const failure: StartFailure = { lastLines: [...(payload?.lastLines ?? [])] };
   if (payload?.exitCode !== undefined) failure.exitCode = payload.exitCode;
   if (payload?.signal !== undefined && payload.signal !== "") failure.signal = payload.signal;
-  return { stateReason: message, failure };
+  return { stateReason, failure };
 }
 
 function isStartFailed(error: unknown): error is SvcError<"start_failed"> {

@@ -63,6 +63,7 @@ export abstract class ContainerRuntime implements AppRuntime {
 
   abstract prepare(app: RunnableApp, work: RuntimeWork): Promise<void>;
   abstract settle(app: RunnableApp): Promise<void>;
+  abstract check(app: RunnableApp): Promise<void>;
   abstract start(app: RunnableApp): Promise<void>;
   abstract stop(app: RunnableApp): Promise<void>;
   abstract remove(app: RunnableApp): Promise<number>;

@@ -159,6 +159,12 @@ export interface AppRuntime extends AsyncDisposable {
   /** Removes what it keeps of other versions of an app than this one; doing it twice does no harm. */
   settle(app: RunnableApp): Promise<void>;
   /**
+   * Finds out, as far as its description and its settings tell, whether a start would be refused. What runs of it stays
+   * as it is.
+   * @throws SvcError `denied` for what the owner's apps may not have (decisions 20), `package_invalid`
+   */
+  check(app: RunnableApp): Promise<void>;
+  /**
    * Starts an app that does not run; resolves once it does.
    * @throws SvcError `start_failed` with its last lines when it ends at once.
    */

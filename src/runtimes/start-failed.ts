@@ -11,9 +11,18 @@ export interface AppEnd {
 /** @param why without a full stop */
 export function startFailed(appId: string, why: string, end: AppEnd = {}): SvcError<"start_failed"> {
   const { exitCode, signal = "", lastLines = [] } = end;
-  return failedPrecondition("start_failed", `app "${appId}" did not start: ${why}`, {
+  return failedPrecondition("start_failed", `${beginning(appId)}${why}`, {
     payload: { ...(exitCode !== undefined && { exitCode }), signal, lastLines: [...lastLines] },
   });
+}
+
+/** Why it did not start, for where it is clear which app is meant. */
+export function whyNotStarted(appId: string, { message }: SvcError): string {
+  return message.startsWith(beginning(appId)) ? message.slice(beginning(appId).length) : message;
+}
+
+function beginning(appId: string): string {
+  return `app "${appId}" did not start: `;
 }
 
 /** Where the engine would not, its words are why the app did not start; anything else stays what it is. */

@@ -80,6 +80,29 @@ dockerTest(`a user installs whoami, uses it, and it outlives the daemon${needsDo
   );
 });
 
+dockerTest(`a restart that would be refused leaves the app running${needsDocker}`, async (t) => {
+  await using daemon = await daemonOverEngine();
+  await using user = await daemon.as(nobody);
+  const apps = user.client(AppService);
+  const port = await freePort();
+  await apps.installApp({ spec: "whoami", settings: { port } });
+  await apps.startApp({ id: "whoami" });
+  await apps.updateAppSettings({ id: "whoami", values: { port: 80 } });
+  const refused = await errorOf(apps.restartApp({ id: "whoami" }));
+  t.like(refused, { code: "PermissionDenied", reason: "denied" });
+  t.regex(refused.message, /port 80/);
+  t.like(await apps.getApp({ id: "whoami" }), { state: "RUNNING", enabled: true, restartRequired: true });
+  await eventually(async () => {
+    const answer = await fetch(`http://127.0.0.1:${port}/`);
+    assert.equal(await answer.text(), "I am whoami\n");
+  });
+  await apps.stopApp({ id: "whoami" });
+  t.like(await errorOf(apps.restartApp({ id: "whoami" })), { reason: "denied" });
+  const failed = { state: "FAILED", stateReason: refused.message, enabled: false };
+  t.like(await apps.getApp({ id: "whoami" }), failed, "it did not run, and does not start");
+  await apps.removeApp({ id: "whoami" });
+});
+
 dockerTest(`a user installs a compose project and sees its stack${needsDocker}`, async (t) => {
   await using daemon = await daemonOverEngine();
   await using user = await daemon.as(nobody);
@@ -100,6 +123,9 @@ dockerTest(`a user installs a compose project and sees its stack${needsDocker}`,
     const answer = await fetch(`http://127.0.0.1:${port}/`);
     assert.equal(await answer.text(), "I am one\n");
   }, 15_000);
+  await apps.updateAppSettings({ id: "whoami-team", values: { port: 80 } });
+  t.like(await errorOf(apps.restartApp({ id: "whoami-team" })), { reason: "denied" });
+  t.like(await apps.getApp({ id: "whoami-team" }), { state: "RUNNING", restartRequired: true });
   const { stacks } = await apps.listStacks({});
   t.deepEqual(
     stacks.map(({ name, appId, services }) => [

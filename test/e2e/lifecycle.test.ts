@@ -1,7 +1,8 @@
 /** Starts that fail, apps that crash, operations that meet, clients that go away (decisions 14). */
 import assert from "node:assert/strict";
-import { readdir } from "node:fs/promises";
+import { mkdir, readdir, rm, writeFile } from "node:fs/promises";
 import { join } from "node:path";
+import { setTimeout } from "node:timers/promises";
 import type { JsonObject } from "@bufbuild/protobuf";
 import test from "ava";
 import { AppService } from "../../gen/svc/v1/app_pb.ts";
@@ -29,11 +30,38 @@ for (const protocol of protocols) {
     t.true(payload?.lastLines.includes("no luck today"));
     const app = await apps.getApp({ id: "web" });
     t.like(app, { state: "FAILED", exitCode: 9, enabled: false });
+    t.is(`app "web" did not start: ${app.stateReason}`, error.message);
     t.true(app.lastLines.includes("no luck today"));
     t.is((await apps.stopApp({ id: "web" })).state, "STOPPED", "a stop clears the failure");
     await apps.removeApp({ id: "web" });
   });
 }
+
+test("a restart whose start fails leaves a failed app that says why", async (t) => {
+  await using daemon = await startDaemon();
+  const apps = daemon.client(AppService);
+  const dir = join(daemon.dir, "package");
+  const settings = `settings: { properties: { motto: { type: string, default: "", file: { path: motto } } } }`;
+  const process = `process: { exec: [node, -e, "setInterval(() => {}, 1000)"] }`;
+  await mkdir(dir);
+  await writeFile(join(dir, "svc.yaml"), `id: web\nname: Web\nversion: "1.0.0"\n${process}\n${settings}\n`);
+  const { directory } = await apps.installApp({ spec: dir });
+  await apps.startApp({ id: "web" });
+  // Where svc writes a file there is a directory now.
+  const motto = join(directory, "data", "motto");
+  await rm(motto);
+  await mkdir(join(motto, "full"), { recursive: true });
+  const error = await errorOf(apps.restartApp({ id: "web" }));
+  t.not(error.reason, "start_failed", "it was not even tried");
+  const failed = { state: "FAILED", stateReason: error.message, enabled: false };
+  t.like(await apps.getApp({ id: "web" }), failed);
+  // The runtime's word that nothing runs comes a moment after the operation.
+  await setTimeout(200);
+  t.like(await apps.getApp({ id: "web" }), failed);
+  await rm(motto, { recursive: true });
+  t.like(await apps.restartApp({ id: "web" }), { state: "RUNNING", stateReason: "" });
+  await apps.removeApp({ id: "web" });
+});
 
 test("an app that ends by itself is restarted, and given up in the end", async (t) => {
   await using daemon = await startDaemon();

@@ -79,6 +79,10 @@ export class ComposeRuntime extends ContainerRuntime {
     );
   }
 
+  async check(app: RunnableApp): Promise<void> {
+    await this.#projects.resolve(app);
+  }
+
   async start(app: RunnableApp): Promise<void> {
     const project = await this.#projects.resolve(app);
     await this.#pullMissing(app, project, {});

@@ -33,7 +33,7 @@ export class DockerRuntime extends ContainerRuntime {
 
   async prepare(app: RunnableApp, work: RuntimeWork): Promise<void> {
     this.begin(app.id);
-    await this.#requireAllowed(app, await this.#config(app, ""));
+    await this.check(app);
     await this.reach(app.id);
     await this.#images.provide(app, work);
   }
@@ -43,6 +43,11 @@ export class DockerRuntime extends ContainerRuntime {
     const keep = image && (await this.#config(app, image.Id)).release;
     await this.appOf(app.id).containers.remove(({ release, isUp }) => release !== keep && !isUp);
     await this.#images.removeBuilt(app, [this.#images.reference(app)]);
+  }
+
+  /** Whatever its image turns out to be. */
+  async check(app: RunnableApp): Promise<void> {
+    await this.#requireAllowed(app, await this.#config(app, ""));
   }
 
   async start(app: RunnableApp): Promise<void> {

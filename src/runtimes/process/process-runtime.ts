@@ -44,6 +44,9 @@ export class ProcessRuntime implements AppRuntime {
 
   async settle(): Promise<void> {}
 
+  /** Nothing: whether a program can be run shows when it is. */
+  async check(): Promise<void> {}
+
   /**
    * Starts an app; one that runs is left as it is. What an earlier run left behind is ended first.
    * @returns once the main process has lived for `settleMs`; health is another matter, see {@link waitHealthy}
