@@ -144,10 +144,7 @@ test("a job is shown, changed, switched off and on, and removed", async (t) => {
 async function meetEachOther(t: ExecutionContext, run: (...args: string[]) => Promise<Run>): Promise<void> {
   const all = async (...lines: string[][]) => {
     const runs = await Promise.all(lines.map((args) => run(...args)));
-    t.deepEqual(
-      runs.map(({ code, err }) => [code, err]),
-      lines.map(() => [0, ""]),
-    );
+    for (const { code, err } of runs) t.is(code, 0, err);
   };
   const texts = ["a", "b", "c", "d", "e"];
   await all(...texts.map((text) => ["add", "daily@04:00", "shell", "--command", `echo ${text}`]));
