@@ -43,7 +43,19 @@ const failures = [
     title: "a program that does not exist",
     argv: ["/nonexistent/program"],
     payload: { signal: "" },
-    message: /ENOENT/,
+    message: /did not start: program "\/nonexistent\/program" was not found$/,
+  },
+  {
+    title: "a program that no directory of PATH has",
+    argv: ["nosuchprogram"],
+    payload: { signal: "" },
+    message: /did not start: program "nosuchprogram" was not found in PATH$/,
+  },
+  {
+    title: "a file that is not executable",
+    argv: ["/etc/passwd"],
+    payload: { signal: "" },
+    message: /did not start: program "\/etc\/passwd" is not executable$/,
   },
   {
     title: "an exit code",

@@ -7,6 +7,7 @@ import { Socket } from "node:net";
 import { promisify } from "node:util";
 import { readProcess } from "../../lib/process-table.mjs";
 import { runIdVariable } from "../../lib/run-cookie.mjs";
+import { describeSpawnFailure } from "./spawn-failure.mjs";
 
 /** @import { LogWriter } from "./log-writer.mjs" */
 /** @import { SupervisorSpec } from "./supervisor-types.ts" */
@@ -80,6 +81,11 @@ export function startApp(spec, log) {
  */
 function spawnApp(spec, outputs) {
   const [program = "", ...args] = launchCommand(spec);
+  const failed = (/** @type {NodeJS.ErrnoException} */ error) => ({
+    code: null,
+    signal: null,
+    error: describeSpawnFailure(error, program, spec.cwd),
+  });
   try {
     const child = spawn(program, args, {
       cwd: spec.cwd,
@@ -88,12 +94,12 @@ function spawnApp(spec, outputs) {
       stdio: ["ignore", ...outputs],
     });
     const exited = new Promise((/** @type {(exit: AppExit) => void} */ resolve) => {
-      child.once("error", (error) => resolve({ code: null, signal: null, error: error.message }));
+      child.once("error", (error) => resolve(failed(error)));
       child.once("exit", (code, signal) => resolve({ code, signal }));
     });
     return { pid: child.pid, exited };
   } catch (error) {
-    return { pid: undefined, exited: Promise.resolve({ code: null, signal: null, error: String(error) }) };
+    return { pid: undefined, exited: Promise.resolve(failed(/** @type {Error} */ (error))) };
   }
 }
 

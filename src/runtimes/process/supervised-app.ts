@@ -172,7 +172,7 @@ export class SupervisedApp {
 
 function failureOf(id: string, { exits, reason }: SupervisorState): SvcError<"start_failed"> {
   const { code, signal, lastLines } = exits.at(-1) ?? {};
-  return startFailed(id, `${reason ?? "it ended at once"}; see its logs`, {
+  return startFailed(id, reason ?? "it ended at once", {
     exitCode: code ?? undefined,
     signal: signal ?? undefined,
     lastLines,

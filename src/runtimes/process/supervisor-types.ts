@@ -93,7 +93,7 @@ export interface ExitRecord {
   ranMs: number;
   /** Its last lines of output, 20 at most, each cut at 1,024 characters. */
   lastLines: string[];
-  /** Why it could not be run at all, such as `spawn x ENOENT`. */
+  /** Why it could not be run at all, such as `program "x" was not found in PATH`. */
   error?: string;
 }
 

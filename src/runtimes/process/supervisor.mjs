@@ -108,7 +108,8 @@ class Supervisor {
       }
       if (!this.#state.settled) {
         this.#state.startFailed = true;
-        this.#become("CRASHED", `it ended right after its start: ${describeExit(exit)}`);
+        const { error = `it ended right after its start: ${describeExit(exit)}` } = exit;
+        this.#become("CRASHED", error);
         return;
       }
       const next = this.#policy.next(exit);

@@ -1,0 +1,42 @@
+/**
+ * Why a program could not be run, for the owner of the app. An errno is said of program, interpreter and working
+ * directory alike (execve(2), chdir(2)), so it takes a look at each to tell which.
+ */
+import { accessSync, constants } from "node:fs";
+import { isAbsolute, join } from "node:path";
+
+/**
+ * @param {NodeJS.ErrnoException} error as `spawn` reports it
+ * @param {string} program
+ * @param {string} cwd absolute
+ * @returns {string} without a full stop
+ */
+export function describeSpawnFailure(error, program, cwd) {
+  const cannot = `program "${program}" cannot be run`;
+  if (!isAccessible(cwd, constants.X_OK))
+    return `${cannot}: its working directory "${cwd}" cannot be entered`;
+  const isPath = program.includes("/");
+  const isThere = isPath && isAccessible(isAbsolute(program) ? program : join(cwd, program), constants.F_OK);
+  switch (error.code) {
+    case "ENOENT":
+      if (isThere) return `${cannot}: the interpreter that it names was not found`;
+      return `program "${program}" was not found${isPath ? "" : " in PATH"}`;
+    case "EACCES":
+      return `program "${program}" is not executable`;
+    default:
+      return `${cannot}: ${error.message}`;
+  }
+}
+
+/**
+ * @param {string} path
+ * @param {number} mode
+ */
+function isAccessible(path, mode) {
+  try {
+    accessSync(path, mode);
+    return true;
+  } catch {
+    return false;
+  }
+}
