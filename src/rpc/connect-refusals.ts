@@ -6,8 +6,10 @@
  * contract. The one place where Connect shows such an error before it writes it down, the same for all of its protocols, is
  * the call's abort, which it calls with it.
  */
+import { base64Decode } from "@bufbuild/protobuf/wire";
 import { Code, ConnectError, createContextKey } from "@connectrpc/connect";
 import type { HandlerContext } from "@connectrpc/connect";
+import { invalidField } from "../errors.ts";
 import type { SvcError } from "../errors.ts";
 import { connectErrorOf, svcErrorOf, unreadableError } from "./connect-errors.ts";
 import { endBodyKey } from "./endable-body.ts";
@@ -21,19 +23,19 @@ type Abortable = HandlerContext & { abort: (reason?: unknown) => void };
 
 /**
  * Hears of an error of Connect's own that ends the call before its handler has it, and gives it words of ours.
- * @throws SvcError when the call is over already: its deadline may have been none at all
+ * @throws SvcError when the call is over already, as its deadline may have been none at all; for a query that Connect chokes on
  */
 export function watchRefusals(context: HandlerContext, onRefused: (error: SvcError) => void): void {
   const { signal, values } = context;
-  if (signal.aborted) {
-    const error = errorOfAbort(signal.reason);
-    onRefused(error);
-    throw error;
+  const refusal = signal.aborted ? errorOfAbort(signal.reason) : queryError(context);
+  if (refusal !== undefined) {
+    onRefused(refusal);
+    throw refusal;
   }
   const onEnded = (): void => {
     const reason: unknown = signal.reason;
-    if (!(reason instanceof ConnectError)) return;
-    const error = svcErrorOf(reason);
+    // Whatever else ends a call before its handler has it is its client's leaving.
+    const error = errorOfAbort(reason instanceof ConnectError ? reason : undefined);
     onRefused(error);
     // Connect looks at its own deadline only once the body is there.
     if (error.code === "deadline_exceeded") values.get(endBodyKey)?.(connectErrorOf(error));
@@ -49,6 +51,19 @@ export function watchRefusals(context: HandlerContext, onRefused: (error: SvcErr
     controller.abort = abort;
     signal.removeEventListener("abort", onEnded);
   });
+}
+
+/** Connect takes a message in the query that is no base64 for a defect of its own. */
+function queryError({ requestMethod, url }: HandlerContext): SvcError | undefined {
+  if (requestMethod !== "GET") return undefined;
+  const query = new URL(url).searchParams;
+  if (query.get("base64") !== "1") return undefined;
+  try {
+    base64Decode(query.get("message") ?? "");
+    return undefined;
+  } catch {
+    return invalidField("message", "the query's message is no base64");
+  }
 }
 
 /** Makes an error of Connect's own, which it is about to write down, say what ours would. */

@@ -1,6 +1,8 @@
 /** The body of a request whose reader hears that its call is over: Connect would wait past the deadline for what never comes. */
 import type { Readable } from "node:stream";
 import { createContextKey } from "@connectrpc/connect";
+import { clientGone } from "../errors.ts";
+import { connectErrorOf } from "./connect-errors.ts";
 
 /** Fails the reading of a body with an error. */
 export type EndBody = (error: Error) => void;
@@ -23,7 +25,7 @@ export function endableBody(request: Readable): EndBody {
       next: () =>
         new Promise((resolve, reject) => {
           stopWaiting = reject;
-          if (ended === undefined) bytes.next().then(resolve, reject);
+          if (ended === undefined) bytes.next().then(resolve, () => reject(connectErrorOf(clientGone())));
           else reject(ended);
         }),
       return: () => bytes.return?.() ?? Promise.resolve({ done: true, value: undefined }),

@@ -11,7 +11,10 @@ export function isSvcError(value: unknown): value is SvcError {
 /** The reason of an abort as an error: a deadline, what the aborter said, or the client that went away. */
 export function errorOfAbort(reason: unknown): SvcError {
   if (isSvcError(reason)) return reason;
-  if (reason instanceof ConnectError && reason.code !== Code.Unknown) return svcErrorOf(reason);
+  // Connect calls a connection that broke "aborted".
+  const isTold =
+    reason instanceof ConnectError && reason.code !== Code.Unknown && reason.code !== Code.Aborted;
+  if (isTold) return svcErrorOf(reason);
   if (isNamed(reason, "TimeoutError")) return deadlineExceeded();
   return new SvcError("canceled", "canceled", "the call was canceled", { cause: reason });
 }

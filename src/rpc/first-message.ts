@@ -11,7 +11,10 @@ export interface FirstMessage {
   close(): void;
 }
 
-/** @throws the signal's reason when it aborts before: a sender that is not read any more may never say that it has gone */
+/**
+ * The reading of every message, of the first one too, fails with the signal's reason when it aborts before: a sender that is
+ * not read any more may never say that it has gone, and what ends early must not look whole.
+ */
 export async function peekFirst(stream: AsyncIterable<Message>, signal: AbortSignal): Promise<FirstMessage> {
   const iterator = stream[Symbol.asyncIterator]();
   const head = await unlessAborted(iterator.next(), signal).catch((error: unknown) => {
@@ -22,7 +25,7 @@ export async function peekFirst(stream: AsyncIterable<Message>, signal: AbortSig
   const all: AsyncIterableIterator<Message> = {
     [Symbol.asyncIterator]: () => all,
     next() {
-      if (!isFirst) return iterator.next();
+      if (!isFirst) return unlessAborted(iterator.next(), signal);
       isFirst = false;
       return Promise.resolve(head);
     },

@@ -57,7 +57,8 @@ export function createConnectCalls({
 
 /** Whether nobody is there any more who could be answered. */
 function hasLeft(response: HttpResponse): boolean {
-  return "stream" in response ? response.stream.destroyed : response.socket?.destroyed !== false;
+  // A response that waits for those before it has no socket yet.
+  return "stream" in response ? response.stream.destroyed : response.req.socket.destroyed;
 }
 
 /** A body that is told of a client who has left as such, and not as whatever the write to it failed with. */

@@ -8,7 +8,7 @@ import type { Socket } from "node:net";
 import { SvcError, invalidField, notFound } from "../errors.ts";
 import { JsonWriter } from "../rest/json-writer.ts";
 import { pathProblem } from "../rest/path.ts";
-import { mediaType } from "../rest/request-body.ts";
+import { declaredSize, mediaType } from "../rest/request-body.ts";
 import type { RestHandler } from "../rest/rest-handler.ts";
 import { isSvcError, shownError } from "../rpc/error-mapping.ts";
 import type { Pipeline } from "../rpc/pipeline.ts";
@@ -22,6 +22,7 @@ import type { IdentityResolver, Origin } from "./identity.ts";
 import type { TransportLimits } from "./limits.ts";
 import type { Pages } from "./pages.ts";
 import { refuse } from "./refusal.ts";
+import { PipelinedRequests } from "./pipelined-requests.ts";
 import type { RpcFront, RpcFrontOptions } from "./rpc-front.ts";
 import { loadRpcFront } from "./rpc-front.ts";
 
@@ -47,6 +48,7 @@ export class FrontDoor {
   #idCount = 0;
   #rpcFront: Promise<RpcFront> | undefined;
   readonly #underWay = new Set<HttpResponse>();
+  readonly #pipelined: PipelinedRequests;
   /** One listener for all responses. */
   readonly #onClose: (this: HttpResponse) => void;
   #onIdle: (() => void) | undefined;
@@ -54,6 +56,7 @@ export class FrontDoor {
 
   constructor(options: FrontDoorOptions) {
     this.#options = options;
+    this.#pipelined = new PipelinedRequests(options.limits.maxStreamsPerSession);
     const ended = (response: HttpResponse): void => this.#ended(response);
     this.#onClose = function () {
       ended(this);
@@ -66,6 +69,15 @@ export class FrontDoor {
     this.#underWay.add(response);
     response.on("close", this.#onClose);
     try {
+      if (!("stream" in request) && !this.#pipelined.enter(request.socket)) {
+        request.socket.destroy();
+        const most = this.#options.limits.maxStreamsPerSession;
+        throw new SvcError(
+          "resource_exhausted",
+          "too_many",
+          `a connection has at most ${most} requests under way`,
+        );
+      }
       // Health checks are there to be told that it is stopping.
       if (this.#isStopping && !this.#options.pipeline.isPublic(pathOf(request))) {
         if (response instanceof ServerResponse) response.setHeader("connection", "close");
@@ -106,6 +118,7 @@ export class FrontDoor {
 
   #ended(response: HttpResponse): void {
     this.#underWay.delete(response);
+    if (response instanceof ServerResponse) this.#pipelined.leave(response.req.socket);
     this.#noteUnsupported(response);
     if (this.#underWay.size === 0) this.#onIdle?.();
   }
@@ -113,8 +126,8 @@ export class FrontDoor {
   /** What Connect answers before it has a context: another HTTP method, another content type. */
   #noteUnsupported({ statusCode, req }: HttpResponse): void {
     const { notes } = this.#options;
-    if (statusCode === 405) {
-      const message = `a procedure does not take ${req.method ?? ""}`;
+    if (statusCode === 405 || statusCode === 505) {
+      const message = `a procedure does not take ${req.method ?? ""} over HTTP/${req.httpVersion}`;
       notes.note(req, { error: new SvcError("unimplemented", "method_not_allowed", message) });
     } else if (statusCode === 415) {
       const message = `"${mediaType(req)}" is not taken here`;
@@ -257,7 +270,8 @@ function headerOf(request: HttpRequest, name: string): string | undefined {
 
 /** A call that is no upload has its whole body within the time, or its connection goes. */
 function boundBody(request: HttpRequest, timeoutMs: number): void {
-  if (request.readableEnded) return;
+  // Connect never reads the end of a body that there is none of.
+  if (request.readableEnded || declaredSize(request) === 0) return;
   const timer = setTimeout(breakOff, timeoutMs, request);
   const clear = (): void => clearTimeout(timer);
   request.once("end", clear).once("close", clear);

@@ -81,7 +81,9 @@ function watchSession(
     streams.add(stream);
     stream.setTimeout(limits.idleTimeoutMs, () => {
       // As on HTTP/1.1: silence is the handler's right, not that of a peer that should send or read.
-      const isWorking = stream.readableEnded && !stream.writableNeedDrain;
+      // Nobody reads the end of a body that there is none of.
+      const isReceived = stream.readableEnded || stream.endAfterHeaders;
+      const isWorking = isReceived && !stream.writableNeedDrain;
       if (!isWorking) stream.close();
     });
     stream.once("finish", () => stopUpload(stream));

@@ -234,7 +234,8 @@ class TwoDoors implements Listeners {
   }
 
   #createServer(onConnection: (socket: Socket) => void): Server {
-    // Half open: a client may close its side after its last request and still read the answer.
+    // Half open: over HTTP/2 a client may close its side after its last request and still read the answer. Over HTTP/1.1 node
+    // ends the connection then, which is how it hears of a client that has left a stream.
     const server = createServer({ allowHalfOpen: true, noDelay: true }, onConnection);
     server.on("error", (err) => this.#options.log.error({ err }, "a listener failed"));
     this.#servers.push(server);

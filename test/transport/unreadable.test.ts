@@ -226,6 +226,18 @@ for (const [wayName, { http, type, packing, wrap, errorOf, paths }] of Object.en
   });
 }
 
+test("a message in the query that is no base64 is refused as the caller's mistake", async (t) => {
+  await using door = await openDoor();
+  const url = `${door.url}/svc.v1.DaemonService/GetStatus?connect=v1&encoding=proto&base64=1&message=%25%25%21`;
+  const answer = await fetch(url, { headers: { authorization: `Bearer ${door.token}` } });
+  t.is(answer.status, 400);
+  t.like(await answer.json(), {
+    code: "invalid_argument",
+    message: "message: the query's message is no base64",
+  });
+  t.deepEqual(door.counts, ["svc.v1.DaemonService/GetStatus invalid_argument"]);
+});
+
 test("a deadline of nothing has passed before a byte is read, readable or not", async (t) => {
   await using door = await openDoor();
   for (const http of ["1.1", "2"] as const) {

@@ -1,0 +1,106 @@
+/** Requests without a body whose handlers take longer than clients may: silence is the handler's right. */
+import { once } from "node:events";
+import { connect as connectHttp2 } from "node:http2";
+import { connect } from "node:net";
+import { setTimeout as delay } from "node:timers/promises";
+import { buffer } from "node:stream/consumers";
+import test from "ava";
+import type { FakeHandlers } from "./support/fake-services.ts";
+import { openDoor, type Door } from "./support/door.ts";
+
+const limits = { idleTimeoutMs: 200, requestTimeoutMs: 200 };
+const slow: FakeHandlers = {
+  app: {
+    async startApp({ id }) {
+      await delay(700);
+      return { id };
+    },
+  },
+  daemon: {
+    async getStatus() {
+      await delay(700);
+      return { version: "slow" };
+    },
+  },
+};
+
+const connectGet = "/svc.v1.DaemonService/GetStatus?connect=v1&encoding=json&message=%7B%7D";
+const requests = { "POST /v1/apps/a/start": "a", "GET /v1/status": "slow", [`GET ${connectGet}`]: "slow" };
+
+async function overHttp1(door: Door, line: string): Promise<string> {
+  const socket = connect(door.port, "127.0.0.1");
+  socket.write(
+    `${line} HTTP/1.1\r\nHost: localhost\r\nAuthorization: Bearer ${door.token}\r\nConnection: close\r\n\r\n`,
+  );
+  return String(await buffer(socket));
+}
+
+async function overHttp2(door: Door, line: string): Promise<string> {
+  const session = connectHttp2(door.url);
+  const [method, path] = line.split(" ");
+  const authorization = `Bearer ${door.token}`;
+  const stream = session.request({ ":method": method, ":path": path, authorization }, { endStream: true });
+  const body = String(await buffer(stream));
+  session.destroy();
+  return body;
+}
+
+for (const [line, expected] of Object.entries(requests)) {
+  for (const [protocol, ask] of Object.entries({ "HTTP/1.1": overHttp1, "HTTP/2": overHttp2 })) {
+    test(`${protocol}: ${line} is answered, however long that takes`, async (t) => {
+      await using door = await openDoor({ limits, handlers: slow });
+      t.true((await ask(door, line)).includes(`"${expected}"`));
+    });
+  }
+}
+
+test("an answer that cannot be sent holds up none of those behind it on its connection", async (t) => {
+  await using door = await openDoor({
+    handlers: {
+      ...slow,
+      app: {
+        async *streamAppLogs(_request, { responseHeader }) {
+          responseHeader.set("x-odd", "\u0001");
+          yield await Promise.resolve({ lines: [] });
+        },
+      },
+    },
+  });
+  const common = `Host: localhost\r\nAuthorization: Bearer ${door.token}\r\n`;
+  const envelope = Buffer.from([0, 0, 0, 0, 3, 0x0a, 1, 0x78]);
+  const socket = connect(door.port, "127.0.0.1");
+  socket.write(`GET /v1/status HTTP/1.1\r\n${common}\r\n`);
+  socket.write(
+    `POST /svc.v1.AppService/StreamAppLogs HTTP/1.1\r\n${common}Content-Type: application/connect+proto\r\n` +
+      `Content-Length: ${envelope.length}\r\n\r\n`,
+  );
+  socket.write(envelope);
+  socket.write(`GET /v1/status HTTP/1.1\r\n${common}Connection: close\r\n\r\n`);
+  const answers = String(await buffer(socket));
+  t.is(answers.split("HTTP/1.1 200 OK").length - 1, 3, answers);
+});
+
+test("of requests that are sent behind each other only so many are under way at once", async (t) => {
+  let [underWay, most] = [0, 0];
+  const most100: FakeHandlers = {
+    app: {
+      async startApp({ id }, { signal }) {
+        most = Math.max(most, ++underWay);
+        await once(signal, "abort");
+        underWay--;
+        return { id };
+      },
+    },
+  };
+  await using door = await openDoor({ handlers: most100, limits: { maxStreamsPerSession: 10 } });
+  const head = `POST /v1/apps/a/start HTTP/1.1\r\nHost: localhost\r\nAuthorization: Bearer ${door.token}\r\n\r\n`;
+  const socket = connect(door.port, "127.0.0.1").on("error", () => undefined);
+  socket.write(head.repeat(1_000));
+  await new Promise((resolve) => socket.resume().once("close", resolve));
+  t.is(most, 10);
+  const again = connect(door.port, "127.0.0.1");
+  again.write(head.repeat(10));
+  while (most < 10 || underWay < 10) await delay(10);
+  t.is(underWay, 10, "as many as the limit are taken, on another connection too");
+  again.destroy();
+});
