@@ -119,7 +119,11 @@ export class SchemaWriter {
       if (rules?.maxItems !== undefined) schema.maxProperties = rules.maxItems;
       return schema;
     }
-    return withRules(singleSchema(field), rules, isRequired);
+    const schema = withRules(singleSchema(field), rules, isRequired);
+    // Without presence, empty is absent: no pattern is asked of it.
+    const isOptional = !isRequired && field.presence === FeatureSet_FieldPresence.IMPLICIT;
+    if (isOptional && rules?.pattern !== undefined) schema.pattern = `^(?:${rules.pattern})?$`;
+    return schema;
   }
 }
 
