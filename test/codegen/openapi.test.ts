@@ -57,6 +57,15 @@ test("no schema is there for nothing", (t) => {
   }
 });
 
+test("a text that may be left out may be empty, whatever its pattern; one that is required may not", (t) => {
+  const isValid = (schema: string, value: object): boolean =>
+    ajv.compile({ $ref: `openapi#/components/schemas/${schema}` })(value);
+  for (const tag of ["", "v1.2.0", "a/b"]) t.true(isValid("InstallAppRequest", { spec: "hello", tag }), tag);
+  for (const tag of ["-x", "a..b", "a/", "v 1"])
+    t.false(isValid("InstallAppRequest", { spec: "hello", tag }), tag);
+  t.false(isValid("InstallAppRequest", { spec: "" }));
+});
+
 test("64-bit integers are integers, and nothing is null", (t) => {
   const walk = (schema: Schema, at: string): void => {
     t.false(Array.isArray(schema.type), `${at} has one type`);
