@@ -88,7 +88,7 @@ export class AppViews {
 
     const { registry, runtimes } = this.#options;
     const selection = made?.registryRevision === registry.revision ? made : this.#select(caller, options);
-    const { registryRevision, apps, ownerUids, nextPageToken } = selection;
+    const { apps, ownerUids, nextPageToken } = selection;
     const ownerNames = await this.#ownerNames(ownerUids);
     const runtimeRevision = revisionOf(runtimes);
     const { statuses, views } = this.#viewsOf(apps, ownerNames, made);
@@ -97,16 +97,7 @@ export class AppViews {
     page.apps = views;
     Object.freeze(page.apps);
     Object.freeze(page);
-    const madeOf = {
-      registryRevision,
-      apps,
-      ownerUids,
-      nextPageToken,
-      runtimeRevision,
-      ownerNames,
-      statuses,
-    };
-    this.#keep(key, { ...madeOf, page });
+    this.#keep(key, { ...selection, runtimeRevision, ownerNames, statuses, page });
     return page;
   }
 

@@ -33,9 +33,7 @@ export function watchRefusals(context: HandlerContext, onRefused: (error: SvcErr
     throw refusal;
   }
   const onEnded = (): void => {
-    const reason: unknown = signal.reason;
-    // Whatever else ends a call before its handler has it is its client's leaving.
-    const error = errorOfAbort(reason instanceof ConnectError ? reason : undefined);
+    const error = errorOfAbort(signal.reason);
     onRefused(error);
     // Connect looks at its own deadline only once the body is there.
     if (error.code === "deadline_exceeded") values.get(endBodyKey)?.(connectErrorOf(error));

@@ -266,15 +266,17 @@ const daily = (changes: Parameters<typeof job>[2] = {}) => [
   job("daily", "04:00", { catchUp: "latest", ...changes }),
 ];
 
+/** The newest scheduled run of some job, which began on time. */
+const runAt = (time: string): Run => ({
+  id: 1,
+  job: { ownerUid: 0, id: "any" },
+  trigger: "schedule",
+  attempt: 1,
+  scheduledAtMs: Date.parse(time),
+  startedAtMs: Date.parse(time),
+});
+
 test("what the daemon before was to try again is looked for, unless the job was to fire since", async (t) => {
-  const failedAt = (time: string): Run => ({
-    id: 1,
-    job: { ownerUid: 0, id: "any" },
-    trigger: "schedule",
-    attempt: 1,
-    scheduledAtMs: Date.parse(time),
-    startedAtMs: Date.parse(time),
-  });
   const jobs = [
     job("daily", "04:00", { retries: 1 }),
     job("hourly", "hourly", { retries: 1 }),
@@ -283,10 +285,10 @@ test("what the daemon before was to try again is looked for, unless the job was 
     job("none", "04:00"),
     job("fresh", "04:00", { retries: 1 }),
   ];
-  const four = failedAt("2026-01-15T04:00:00Z");
+  const four = runAt("2026-01-15T04:00:00Z");
   const lastRuns = {
     daily: four,
-    hourly: failedAt("2026-01-15T10:00:00Z"),
+    hourly: runAt("2026-01-15T10:00:00Z"),
     half: four,
     off: four,
     none: four,
@@ -297,14 +299,6 @@ test("what the daemon before was to try again is looked for, unless the job was 
 });
 
 test("firings whose start may still come are looked for, unless they started or the job is younger", async (t) => {
-  const startedAt = (time: string): Run => ({
-    id: 1,
-    job: { ownerUid: 0, id: "any" },
-    trigger: "schedule",
-    attempt: 1,
-    scheduledAtMs: Date.parse(time),
-    startedAtMs: Date.parse(time),
-  });
   const jobs = [
     job("quarters", "*/15 * * * *", { jitterSecs: 1_800 }),
     job("started", "*/15 * * * *", { jitterSecs: 1_800 }),
@@ -314,8 +308,8 @@ test("firings whose start may still come are looked for, unless they started or 
     job("none", "*/15 * * * *"),
   ];
   const lastRuns = {
-    started: startedAt("2026-01-15T10:15:00Z"),
-    quarters: startedAt("2026-01-15T09:45:00Z"),
+    started: runAt("2026-01-15T10:15:00Z"),
+    quarters: runAt("2026-01-15T09:45:00Z"),
   };
   await using evaluation = new Evaluation({ start: "2026-01-15T10:30:30Z", jobs, lastRuns });
   await nextTurn();

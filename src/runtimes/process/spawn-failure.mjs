@@ -3,7 +3,7 @@
  * directory alike (execve(2), chdir(2)), so it takes a look at each to tell which.
  */
 import { accessSync, constants } from "node:fs";
-import { isAbsolute, join } from "node:path";
+import { resolve } from "node:path";
 
 /**
  * @param {NodeJS.ErrnoException} error as `spawn` reports it
@@ -16,7 +16,7 @@ export function describeSpawnFailure(error, program, cwd) {
   if (!isAccessible(cwd, constants.X_OK))
     return `${cannot}: its working directory "${cwd}" cannot be entered`;
   const isPath = program.includes("/");
-  const isThere = isPath && isAccessible(isAbsolute(program) ? program : join(cwd, program), constants.F_OK);
+  const isThere = isPath && isAccessible(resolve(cwd, program), constants.F_OK);
   switch (error.code) {
     case "ENOENT":
       if (isThere) return `${cannot}: the interpreter that it names was not found`;
