@@ -1,7 +1,7 @@
 /** What the engine keeps on the disk, as it measures it itself: expensive, so only on demand. */
 import { setTimeout as wait } from "node:timers/promises";
 import type { ContainerInfo, ImageInfo, VolumeInspectInfo } from "dockerode";
-import { unlessAborted } from "../lib/unless-aborted.ts";
+import { SharedRounds } from "../lib/shared-rounds.ts";
 import type { Labels } from "./attribution.ts";
 import { EngineRefusal } from "./engine-errors.ts";
 import { imageRecord, volumeRecord, type ImageRecord, type VolumeRecord } from "./engine-objects.ts";
@@ -61,36 +61,18 @@ export interface DiskUsage {
 
 /** The engine measures for one at a time, and refuses all others meanwhile: one meter for each engine. */
 export class DiskMeter {
-  readonly #engine: EngineOperations;
-  #running: Promise<DiskUsage> | undefined;
-  #next: Promise<DiskUsage> | undefined;
+  readonly #rounds: SharedRounds<undefined, DiskUsage>;
 
   constructor(engine: EngineOperations) {
-    this.#engine = engine;
+    this.#rounds = new SharedRounds(() => measureDisk(engine));
   }
 
   /**
    * What is so after this call: whoever comes while one is measured shares the next one.
    * @throws SvcError `unavailable`; the signal's reason
    */
-  async measure(signal = AbortSignal.timeout(timeoutMs)): Promise<DiskUsage> {
-    signal.throwIfAborted();
-    return unlessAborted(this.#running === undefined ? this.#begin() : this.#afterThis(), signal);
-  }
-
-  #begin(): Promise<DiskUsage> {
-    const running = measureDisk(this.#engine).finally(() => (this.#running = undefined));
-    this.#running = running;
-    return running;
-  }
-
-  #afterThis(): Promise<DiskUsage> {
-    return (this.#next ??= Promise.resolve(this.#running)
-      .catch(() => undefined)
-      .then(() => {
-        this.#next = undefined;
-        return this.#begin();
-      }));
+  measure(signal = AbortSignal.timeout(timeoutMs)): Promise<DiskUsage> {
+    return this.#rounds.join(undefined, signal);
   }
 }
 
