@@ -3,6 +3,7 @@
  * each has a part of that: whoever starts all that they may keeps neither root's jobs nor those of others from running.
  */
 import { SvcError } from "../errors.ts";
+import { Tally } from "../lib/tally.ts";
 
 /** Runs of all owners, of all users, and of one user; the last below what an owner's helper process works on at a time. */
 const maxGoing = 512;
@@ -13,14 +14,14 @@ export class RunRoom {
   #going = 0;
   #usersGoing = 0;
   /** Of users. */
-  readonly #byUser = new Map<number, number>();
+  readonly #byUser = new Tally<number>();
 
   /** Room for one run, to be disposed when it has ended. @throws SvcError `too_many` when there is none */
   take(ownerUid: number, isRoot: boolean): Disposable {
     check(this.#going, maxGoing, "runs are going");
     if (!isRoot) {
       check(this.#usersGoing, maxUsersGoing, "runs of users are going");
-      check(this.#byUser.get(ownerUid) ?? 0, maxGoingPerUser, "runs of yours are going");
+      check(this.#byUser.of(ownerUid), maxGoingPerUser, "runs of yours are going");
     }
     this.#count(ownerUid, isRoot, 1);
     return { [Symbol.dispose]: () => this.#count(ownerUid, isRoot, -1) };
@@ -30,9 +31,7 @@ export class RunRoom {
     this.#going += change;
     if (isRoot) return;
     this.#usersGoing += change;
-    const going = (this.#byUser.get(ownerUid) ?? 0) + change;
-    if (going === 0) this.#byUser.delete(ownerUid);
-    else this.#byUser.set(ownerUid, going);
+    this.#byUser.change(ownerUid, change);
   }
 }
 

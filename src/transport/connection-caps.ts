@@ -1,11 +1,12 @@
 /** How many connections may be open, in all and for one peer (T 16). */
 import type { Socket } from "node:net";
+import { Tally } from "../lib/tally.ts";
 
 export class ConnectionCaps {
   readonly #max: number;
   readonly #maxPerPeer: number;
   readonly #sockets = new Set<Socket>();
-  readonly #byPeer = new Map<string, number>();
+  readonly #byPeer = new Tally<string>();
 
   constructor(max: number, maxPerPeer: number) {
     this.#max = max;
@@ -17,13 +18,13 @@ export class ConnectionCaps {
    * @param peer undefined for one that only the whole number binds
    */
   admit(socket: Socket, peer: string | undefined): boolean {
-    const ofPeer = peer === undefined ? 0 : (this.#byPeer.get(peer) ?? 0);
+    const ofPeer = peer === undefined ? 0 : this.#byPeer.of(peer);
     if (this.#sockets.size >= this.#max || ofPeer >= this.#maxPerPeer) return false;
     this.#sockets.add(socket);
-    if (peer !== undefined) this.#byPeer.set(peer, ofPeer + 1);
+    if (peer !== undefined) this.#byPeer.change(peer, 1);
     socket.once("close", () => {
       this.#sockets.delete(socket);
-      if (peer !== undefined) this.#release(peer);
+      if (peer !== undefined) this.#byPeer.change(peer, -1);
     });
     return true;
   }
@@ -34,11 +35,5 @@ export class ConnectionCaps {
 
   destroyAll(): void {
     for (const socket of this.#sockets) socket.destroy();
-  }
-
-  #release(peer: string): void {
-    const left = (this.#byPeer.get(peer) ?? 1) - 1;
-    if (left === 0) this.#byPeer.delete(peer);
-    else this.#byPeer.set(peer, left);
   }
 }

@@ -6,6 +6,7 @@ import { randomBytes } from "node:crypto";
 import { ServerResponse } from "node:http";
 import type { Socket } from "node:net";
 import { SvcError, invalidField, notFound } from "../errors.ts";
+import { Tally } from "../lib/tally.ts";
 import { JsonWriter } from "../rest/json-writer.ts";
 import { pathProblem } from "../rest/path.ts";
 import { declaredSize, mediaType } from "../rest/request-body.ts";
@@ -22,7 +23,6 @@ import type { IdentityResolver, Origin } from "./identity.ts";
 import type { TransportLimits } from "./limits.ts";
 import type { Pages } from "./pages.ts";
 import { refuse } from "./refusal.ts";
-import { PipelinedRequests } from "./pipelined-requests.ts";
 import type { RpcFront, RpcFrontOptions } from "./rpc-front.ts";
 import { loadRpcFront } from "./rpc-front.ts";
 
@@ -48,7 +48,8 @@ export class FrontDoor {
   #idCount = 0;
   #rpcFront: Promise<RpcFront> | undefined;
   readonly #underWay = new Set<HttpResponse>();
-  readonly #pipelined: PipelinedRequests;
+  /** How many requests of each HTTP/1.1 connection are under way: node reads on, however many wait for their answer. */
+  readonly #pipelined = new Tally<Socket>();
   /** One listener for all responses. */
   readonly #onClose: (this: HttpResponse) => void;
   #onIdle: (() => void) | undefined;
@@ -56,7 +57,6 @@ export class FrontDoor {
 
   constructor(options: FrontDoorOptions) {
     this.#options = options;
-    this.#pipelined = new PipelinedRequests(options.limits.maxStreamsPerSession);
     const ended = (response: HttpResponse): void => this.#ended(response);
     this.#onClose = function () {
       ended(this);
@@ -69,9 +69,9 @@ export class FrontDoor {
     this.#underWay.add(response);
     response.on("close", this.#onClose);
     try {
-      if (!("stream" in request) && !this.#pipelined.enter(request.socket)) {
+      const most = this.#options.limits.maxStreamsPerSession;
+      if (!("stream" in request) && this.#pipelined.change(request.socket, 1) > most) {
         request.socket.destroy();
-        const most = this.#options.limits.maxStreamsPerSession;
         throw new SvcError(
           "resource_exhausted",
           "too_many",
@@ -118,7 +118,7 @@ export class FrontDoor {
 
   #ended(response: HttpResponse): void {
     this.#underWay.delete(response);
-    if (response instanceof ServerResponse) this.#pipelined.leave(response.req.socket);
+    if (response instanceof ServerResponse) this.#pipelined.change(response.req.socket, -1);
     this.#noteUnsupported(response);
     if (this.#underWay.size === 0) this.#onIdle?.();
   }
