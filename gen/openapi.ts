@@ -140,8 +140,8 @@ export interface paths {
             cookie?: never;
         };
         /**
-         * The ports that the app publishes, resolved from its settings
-         * @description The ports that the app publishes, resolved from its settings; for a stopped app those of its next start.
+         * The ports that the app publishes, resolved from the settings that it runs with
+         * @description The ports that the app publishes, resolved from the settings that it runs with; for a stopped app those of its next start.
          *
          *     Access: any identified caller; a regular user sees and changes what is their own.
          *
@@ -218,7 +218,8 @@ export interface paths {
         put?: never;
         /**
          * Starts the app
-         * @description Starts the app; a running one stays as it is. Answers when it runs; `start_failed` with its last lines when it ends at once.
+         * @description Starts the app; a running one stays as it is. Answers when it runs; `start_failed` with its last lines when it ends at
+         *     once, or before it starts when somebody else has one of its ports. What its health check says shows in `health` later.
          *
          *     Access: any identified caller; a regular user sees and changes what is their own.
          */
@@ -1796,12 +1797,15 @@ export interface components {
             /** @description The installed version: the tag, else the short commit, else the manifest's version. */
             version: string;
             /**
-             * @description The lifecycle state. FAILED: its last start or install failed. CRASHED: it exited by itself and its restart
-             *     policy gave up. UNKNOWN: its engine cannot be asked.
+             * @description The lifecycle state. FAILED: its last start or install failed. CRASHED: it exited by itself; `next_restart_at` says
+             *     when it starts again, without that its restart policy gave up. UNKNOWN: its engine cannot be asked.
              * @enum {string}
              */
             state: "INSTALLING" | "STOPPED" | "STARTING" | "RUNNING" | "STOPPING" | "UPGRADING" | "RESTORING" | "REMOVING" | "FAILED" | "CRASHED" | "UNKNOWN";
-            /** @description Why it is in this state, one sentence; empty where the state says everything. */
+            /**
+             * @description Why it is in this state, one sentence; empty where the state says everything. It begins with `BACKOFF` while a crashed
+             *     app waits for its next restart.
+             */
             state_reason: string;
             /**
              * @description What its health check says; `none` without a check or while it does not run.
@@ -1838,7 +1842,7 @@ export interface components {
             exit_signal?: string;
             /** @description How often the supervisor restarted it since its last start. */
             restarts: number;
-            /** @description The ports that it publishes. */
+            /** @description The ports that it publishes: while it runs those that it was started with, else those of its next start. */
             ports: components["schemas"]["AppPort"][];
             /** @description Its directory on the host. */
             directory: string;
@@ -1848,10 +1852,20 @@ export interface components {
             limits: components["schemas"]["AppLimit"][];
             /** @description The operation under way; absent when there is none. */
             operation?: components["schemas"]["AppOperation"];
-            /** @description True: it is meant to run, and starts again after a reboot of the host. */
+            /**
+             * @description True: it is meant to run. Set by start and restart, cleared by stop, changed by nothing else; whenever the daemon
+             *     starts, it starts every app that is meant to run and does not.
+             */
             enabled: boolean;
             /** @description True: settings changed since it started; a restart takes them up. */
             restart_required: boolean;
+            /**
+             * Format: date-time
+             * @description When it starts again after it ended by itself; absent while no restart is due.
+             */
+            next_restart_at?: string;
+            /** @description What its health check said when it failed last; absent while it passes, and before it has failed. */
+            health_reason?: string;
         };
         /** @description How many apps are in which condition. */
         AppCounters: {
@@ -1991,6 +2005,11 @@ export interface components {
             protocol: "tcp" | "udp";
             /** @description The number, resolved from the settings. */
             port: number;
+            /**
+             * @description Who has the port instead of this app, such as `hello-2`, or `a process of root`; absent when nobody does.
+             *     Only reports about ports say it.
+             */
+            taken_by?: string;
         };
         /** @description The ports of one app. */
         AppPorts: {
@@ -2185,6 +2204,8 @@ export interface components {
             copied_bytes: number;
             /** @description True: the app was running, its files were copied as they were at that moment. */
             source_running: boolean;
+            /** @description The ports of the copy: free ones, wherever a setting gives the number. */
+            ports: components["schemas"]["AppPort"][];
         };
         /** @description A command of the package failed. */
         CommandFailed: {
@@ -2665,6 +2686,11 @@ export interface components {
             settings?: {
                 [key: string]: unknown;
             };
+            /**
+             * @description True: where a setting gives the number of a port, is not among `settings`, and its default is taken, a free port is
+             *     chosen instead. A further install of a package does so in any case. The answer's `ports` say which.
+             */
+            port_auto?: boolean;
         };
         /** @description A network interface. Rates are over the time since the sample before. */
         InterfaceMetrics: {

@@ -27,6 +27,8 @@ export function viewApp({ app, operation, status, limits, ownerName, directory }
   const isRunning = isUp(state);
   const exitCode = status?.exitCode ?? app.failure?.exitCode;
   const exitSignal = status?.exitSignal ?? app.failure?.signal;
+  const nextRestartAtMs = state === "CRASHED" ? status?.nextRestartAtMs : undefined;
+  const healthReason = isRunning ? status?.healthReason : undefined;
   return {
     id: app.id,
     name: app.name,
@@ -63,6 +65,8 @@ export function viewApp({ app, operation, status, limits, ownerName, directory }
     }),
     enabled: app.desired === "running",
     restartRequired: isRunning && needsRestart(app),
+    ...(nextRestartAtMs !== undefined && { nextRestartAt: timestampFromMs(nextRestartAtMs) }),
+    ...(healthReason !== undefined && { healthReason }),
   };
 }
 

@@ -35,12 +35,16 @@ export interface RuntimeStatus {
   /** Why, one sentence; empty where the state says everything. */
   readonly reason: string;
   readonly health: "none" | "starting" | "healthy" | "unhealthy";
+  /** What its health check said when it failed last; absent while it passes. */
+  readonly healthReason?: string;
   /** When the running process started, unix milliseconds. */
   readonly startedAtMs?: number;
   /** How the last process ended that ended by itself. */
   readonly exitCode?: number;
   readonly exitSignal?: string;
   readonly restarts: number;
+  /** When it starts again by itself after it ended, unix milliseconds: it is CRASHED until then. */
+  readonly nextRestartAtMs?: number;
   /** The last lines before it failed or crashed, 20 at most. */
   readonly lastLines: readonly string[];
 }
