@@ -1797,14 +1797,14 @@ export interface components {
             /** @description The installed version: the tag, else the short commit, else the manifest's version. */
             version: string;
             /**
-             * @description The lifecycle state. FAILED: its last start or install failed. CRASHED: it exited by itself; `next_restart_at` says
-             *     when it starts again, without that its restart policy gave up. UNKNOWN: its engine cannot be asked.
+             * @description The lifecycle state. FAILED: its last start or install failed. CRASHED: it exited by itself and its restart
+             *     policy gave up. UNKNOWN: its engine cannot be asked.
              * @enum {string}
              */
             state: "INSTALLING" | "STOPPED" | "STARTING" | "RUNNING" | "STOPPING" | "UPGRADING" | "RESTORING" | "REMOVING" | "FAILED" | "CRASHED" | "UNKNOWN";
             /**
-             * @description Why it is in this state, one sentence; empty where the state says everything. It begins with `BACKOFF` while a crashed
-             *     app waits for its next restart.
+             * @description Why it is in this state, one sentence; empty where the state says everything. It begins with `BACKOFF` while an app
+             *     that exited by itself waits for its next restart: its state is STARTING then.
              */
             state_reason: string;
             /**

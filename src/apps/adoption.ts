@@ -1,6 +1,6 @@
 /**
- * Apps outlive the daemon (decisions 15): what an earlier one left running is taken over, what a reboot of the host
- * ended is started again, and from then on the record follows what the runtime sees.
+ * Apps outlive the daemon (decisions 15): what an earlier one left running is taken over, and from then on the record
+ * follows what the runtime sees.
  */
 import { setTimeout as wait } from "node:timers/promises";
 import { mapBounded } from "../lib/map-bounded.ts";
@@ -8,12 +8,10 @@ import type { AppRuntime, RunnableApp, RuntimeStatus } from "../runtimes/runtime
 import type { Store } from "../store/store.ts";
 import { patchApp, type AppPatch, type AppRecord } from "./app-record.ts";
 import type { AppRegistry } from "./app-registry.ts";
-import type { Lifecycle } from "./lifecycle.ts";
 
 export interface AdoptionOptions {
   store: Store;
   registry: AppRegistry;
-  lifecycle: Lifecycle;
   runtimes: readonly AppRuntime[];
   runtimeOf: (app: AppRecord) => AppRuntime;
   runnable: (app: AppRecord) => RunnableApp;
@@ -27,15 +25,15 @@ const listingGraceMs = 2_000;
 export class Adoption implements Disposable {
   readonly #options: AdoptionOptions;
   readonly #subscriptions: Disposable[] = [];
-  readonly #pending = new Map<string, Promise<void>>();
+  readonly #pending = new Map<string, Promise<unknown>>();
   #all: Promise<unknown> = Promise.resolve();
 
   constructor(options: AdoptionOptions) {
     this.#options = options;
   }
 
-  /** Begins; resolves when every app is taken over. Never rejects. */
-  async start(): Promise<void> {
+  /** Begins; resolves when every app is taken over, with those that are meant to run and do not. Never rejects. */
+  async start(): Promise<string[]> {
     const { registry, runtimes } = this.#options;
     for (const runtime of runtimes) {
       this.#subscriptions.push(
@@ -47,8 +45,10 @@ export class Adoption implements Disposable {
     }
     // Whoever was stopped stays stopped: there is nothing to find out, and a thousand of them cost nothing.
     const wanted = registry.all().filter((app) => app.desired === "running");
-    this.#all = mapBounded(wanted, adoptedAtOnce, (app) => this.#adopt(app));
-    await this.#all;
+    const all = mapBounded(wanted, adoptedAtOnce, (app) => this.#adopt(app));
+    this.#all = all;
+    const runs = await all;
+    return wanted.filter((_, at) => runs[at] !== true).map(({ id }) => id);
   }
 
   /** Resolves when it is known what runs of this app. */
@@ -62,21 +62,25 @@ export class Adoption implements Disposable {
     await Promise.race([this.#all, wait(listingGraceMs, undefined, { ref: false })]);
   }
 
-  async #adopt(app: AppRecord): Promise<void> {
-    const adopted = this.#take(app).catch((error: unknown) => {
-      this.#options.log.warn({ err: error, appId: app.id }, "an app that should run could not be taken over");
-    });
+  /** Whether it runs. */
+  async #adopt(app: AppRecord): Promise<boolean> {
+    const { runtimeOf, runnable, log } = this.#options;
+    const adopted = runtimeOf(app)
+      .adopt(runnable(app))
+      .then(
+        (found) => {
+          this.#follow(app.id);
+          return found === "running";
+        },
+        (error: unknown) => {
+          log.warn({ err: error, appId: app.id }, "an app that should run could not be taken over");
+          return false;
+        },
+      );
     this.#pending.set(app.id, adopted);
-    await adopted;
+    const runs = await adopted;
     this.#pending.delete(app.id);
-  }
-
-  async #take(app: AppRecord): Promise<void> {
-    const { runtimeOf, runnable, lifecycle } = this.#options;
-    const found = await runtimeOf(app).adopt(runnable(app));
-    // A reboot ended it without a word, so it starts again; one that ended by itself stays as it ended.
-    if (found === "lost") await lifecycle.start(app);
-    else this.#follow(app.id);
+    return runs;
   }
 
   /** Writes down what the runtime says, so that the next daemon and the other commands know it. */
@@ -101,10 +105,9 @@ export class Adoption implements Disposable {
 /** What of a status is worth a write: a settled state other than the recorded one. */
 function settledPatch(app: AppRecord, { state, reason }: RuntimeStatus): AppPatch | undefined {
   if (app.state === "INSTALLING" || state === app.state) return undefined;
-  if (state === "RUNNING" || state === "CRASHED") return { state, stateReason: reason };
+  if (state === "RUNNING") return { state, stateReason: reason };
   // Nothing runs of what could not be started; that it failed is what its owner has to know.
-  if (app.state === "FAILED" && state === "STOPPED") return undefined;
-  // The app ended by itself and its policy does not restart it.
-  if (state === "STOPPED") return { state, stateReason: reason, desired: "stopped" };
+  if (app.state === "FAILED") return undefined;
+  if (state === "STOPPED" || state === "CRASHED") return { state, stateReason: reason };
   return undefined;
 }

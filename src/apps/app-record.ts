@@ -42,7 +42,7 @@ interface AppColumns {
   packageId: string;
   /** The chosen settings, without defaults. */
   settings: JsonObject;
-  /** Whether it is meant to run: it starts again after a reboot of the host. */
+  /** What its people want: set by start and restart, cleared by stop and removal, and by nothing else. */
   desired: "running" | "stopped";
   state: SettledState;
   stateReason: string;
@@ -166,6 +166,15 @@ export function patchApp(id: string, patch: AppPatch): Statement {
   return {
     sql: `UPDATE apps SET ${assignments.join(", ")} WHERE id = ?`,
     params: [...params, id],
+    changes: 1,
+  };
+}
+
+/** Changes nothing; a conflict when the app is gone, or not meant to run any more. */
+export function requireWanted(id: string): Statement {
+  return {
+    sql: "UPDATE apps SET desired = desired WHERE id = ? AND desired = 'running'",
+    params: [id],
     changes: 1,
   };
 }

@@ -27,7 +27,7 @@ export function viewApp({ app, operation, status, limits, ownerName, directory }
   const isRunning = isUp(state);
   const exitCode = status?.exitCode ?? app.failure?.exitCode;
   const exitSignal = status?.exitSignal ?? app.failure?.signal;
-  const nextRestartAtMs = state === "CRASHED" ? status?.nextRestartAtMs : undefined;
+  const nextRestartAtMs = isRunning ? status?.nextRestartAtMs : undefined;
   const healthReason = isRunning ? status?.healthReason : undefined;
   return {
     id: app.id,
@@ -84,8 +84,8 @@ export function stateOf(
 ): { state: AppState; reason: string } {
   const underway = operation === undefined ? undefined : stateDuring(operation);
   if (underway !== undefined) return { state: underway, reason: "" };
-  if (app.state === "FAILED" && app.desired === "stopped")
-    return { state: "FAILED", reason: app.stateReason };
+  // Nothing runs of what could not be started; that it failed is what its owner has to know.
+  if (app.state === "FAILED" && !isUp(status?.state)) return { state: "FAILED", reason: app.stateReason };
   if (status !== undefined && app.state !== "INSTALLING")
     return { state: status.state, reason: status.reason };
   return { state: app.state, reason: app.stateReason };

@@ -36,6 +36,7 @@ import type { WorkOptions } from "./progress.ts";
 import { Recovery } from "./recovery.ts";
 import { Remover } from "./removal.ts";
 import { Repuller, type RepullResult } from "./repull.ts";
+import { WantedState } from "./wanted-state.ts";
 import { Upgrader, type UpgradeRequest, type UpgradeResult } from "./upgrade.ts";
 
 export interface AppsLog {
@@ -77,10 +78,12 @@ export class Apps implements AsyncDisposable {
   readonly #lifecycle: Lifecycle;
   readonly #recovery: Recovery;
   readonly #adoption: Adoption;
+  readonly #wanted: WantedState;
   readonly #settings: AppSettings;
   readonly #reports: AppReports;
   readonly #views: AppViews;
   readonly #counters: AppCounters;
+  #adopted: Promise<string[]> = Promise.resolve([]);
   #starting: Promise<void> = Promise.resolve();
   #sweeper: Ticker | undefined;
 
@@ -131,7 +134,8 @@ export class Apps implements AsyncDisposable {
     this.#repuller = new Repuller({ ...shared, lifecycle });
     this.#cloner = new Cloner({ ...shared, installer });
     this.#recovery = new Recovery({ ...shared, installer, upgrader, remover, lifecycle });
-    this.#adoption = new Adoption({ ...shared, lifecycle });
+    this.#adoption = new Adoption(shared);
+    this.#wanted = new WantedState({ ...shared, lifecycle });
     this.#reports = new AppReports(shared);
     this.#views = new AppViews({ ...shared, userName: options.userName });
     this.#counters = new AppCounters({ ...shared, stateOf: (app) => this.#stateOf(app) });
@@ -142,8 +146,19 @@ export class Apps implements AsyncDisposable {
    * first answers, and who needs their outcome waits for it.
    */
   start(): void {
-    this.#starting = this.#adoption.start().then(() => this.#sweep());
+    this.#adopted = this.#adoption.start();
+    this.#starting = this.#adopted.then(() => this.#sweep());
     this.#sweeper = new Ticker(sweepIntervalMs, () => this.#sweep());
+  }
+
+  /** Brings every app to its wanted state, now and from now on. For who stays: a command that works in-process does not. */
+  keepWanted(): void {
+    void this.#adopted.then((ended) => this.#wanted.start(ended));
+  }
+
+  /** Starts nothing by itself any more. */
+  async leaveAsTheyAre(): Promise<void> {
+    await this.#wanted[Symbol.asyncDispose]();
   }
 
   /** How many of the caller's apps are in which condition. */
@@ -354,6 +369,7 @@ export class Apps implements AsyncDisposable {
   }
 
   async [Symbol.asyncDispose](): Promise<void> {
+    await this.leaveAsTheyAre();
     await this.#starting;
     await this.#sweeper?.[Symbol.asyncDispose]();
     this.#adoption[Symbol.dispose]();

@@ -2,9 +2,9 @@
 import { SvcError } from "../errors.ts";
 import type { Identities } from "../identity/identity.ts";
 import { mergeDefaults } from "../packages/settings.ts";
-import { isUp, type AppRuntime, type RunnableApp } from "../runtimes/runtime.ts";
+import { isUp, isUpNow, type AppRuntime, type RunnableApp } from "../runtimes/runtime.ts";
 import { whyNotStarted } from "../runtimes/start-failed.ts";
-import { patchApp, type AppPatch, type AppRecord, type StartFailure } from "./app-record.ts";
+import { patchApp, requireWanted, type AppPatch, type AppRecord, type StartFailure } from "./app-record.ts";
 import type { AppRegistry } from "./app-registry.ts";
 import type { Operation, Operations } from "./operations.ts";
 import { writeSettingsFiles } from "./settings-files.ts";
@@ -48,6 +48,17 @@ export class Lifecycle {
   }
 
   /**
+   * Starts an app that is meant to run, as {@link start}; what its people say meanwhile comes first.
+   * @throws SvcError `app_busy`, `not_found` when it is not meant to run any more, `start_failed`
+   */
+  async bringUp({ id: appId }: AppRecord): Promise<void> {
+    const statements = [requireWanted(appId)];
+    await this.finishStart(
+      await this.#operations.begin({ appId, kind: "start", phase: "start", statements }),
+    );
+  }
+
+  /**
    * Ends every process of the app; a stopped one stays as it is.
    * @throws SvcError `app_busy`
    */
@@ -80,7 +91,7 @@ export class Lifecycle {
   async finishStart(operation: Operation): Promise<void> {
     const start = async (app: AppRecord): Promise<AppPatch> => {
       const runtime = this.#runtimeOf(app);
-      if (!isUp(runtime.status(app.id)?.state)) {
+      if (!isUpNow(runtime.status(app.id))) {
         const runnable = this.#runnable(app);
         await writeSettingsFiles(this.#identities, runnable);
         await runtime.start(runnable);
@@ -119,7 +130,7 @@ export class Lifecycle {
     const state = this.#runtimeOf(app).status(app.id)?.state;
     // The last word is not spoken: it may run, and what is heard of it from now on tells.
     if (!isStartFailed(error) && (isUp(state) || state === "UNKNOWN")) return {};
-    return { state: "FAILED", desired: "stopped", ...failureOf(app.id, error) };
+    return { state: "FAILED", ...failureOf(app.id, error) };
   }
 
   /**
@@ -154,7 +165,7 @@ export class Lifecycle {
   }
 
   #isRunning(app: AppRecord): boolean {
-    return isUp(this.#runtimeOf(app).status(app.id)?.state) && app.desired === "running";
+    return isUpNow(this.#runtimeOf(app).status(app.id)) && app.desired === "running";
   }
 
   #isActive(app: AppRecord): boolean {

@@ -71,6 +71,7 @@ export async function startDaemon(options: DaemonOptions): Promise<Daemon> {
   );
   const addresses = await listeners.start();
   resources.use(createMemoryRelease());
+  context.apps.keepWanted();
   await context.scheduler.start();
   log.info({ version, mode: config.mode, store: config.store.dir, ...addresses }, "svc is ready");
   const owned = resources.move();
@@ -79,7 +80,9 @@ export async function startDaemon(options: DaemonOptions): Promise<Daemon> {
     [Symbol.asyncDispose]: async () => {
       log.info({}, "svc is stopping");
       // First, so that nothing begins that would have to end at once.
+      const kept = context.apps.leaveAsTheyAre();
       await context.scheduler.stop();
+      await kept;
       await context.health.stop();
       await owned.disposeAsync();
       log.flush();

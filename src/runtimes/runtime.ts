@@ -29,6 +29,11 @@ export function isUp(state: string | undefined): boolean {
   return state === "RUNNING" || state === "STARTING";
 }
 
+/** Whether nothing is to be started of an app: one that waits for a restart of its own is not up. */
+export function isUpNow(status: RuntimeStatus | undefined): boolean {
+  return isUp(status?.state) && status?.nextRestartAtMs === undefined;
+}
+
 /** What the runtime knows about an app without asking anybody. */
 export interface RuntimeStatus {
   readonly state: RuntimeState;
@@ -43,8 +48,10 @@ export interface RuntimeStatus {
   readonly exitCode?: number;
   readonly exitSignal?: string;
   readonly restarts: number;
-  /** When it starts again by itself after it ended, unix milliseconds: it is CRASHED until then. */
+  /** When it starts again by itself after it ended, unix milliseconds: it is STARTING until then. */
   readonly nextRestartAtMs?: number;
+  /** It did not end by itself: what watches over it was ended. Where it is meant to run, it is to be started again. */
+  readonly isLost?: boolean;
   /** The last lines before it failed or crashed, 20 at most. */
   readonly lastLines: readonly string[];
 }
@@ -181,8 +188,8 @@ export interface AppRuntime extends AsyncDisposable {
   /** Ends every process of the app; nothing running is fine. */
   stop(app: RunnableApp): Promise<void>;
   /**
-   * Takes over what an earlier daemon left running, or finds out how it ended. `lost` when the host was rebooted since:
-   * nothing of it runs, and nothing says how it ended.
+   * Takes over what an earlier daemon left running, or finds out how it ended. `running` also where that cannot be told
+   * yet; `lost` when it did not end by itself, as in a reboot of the host.
    */
   adopt(app: RunnableApp): Promise<"running" | "ended" | "lost">;
   /** From memory. `undefined`: the runtime has neither started nor adopted it. */

@@ -98,7 +98,7 @@ dockerTest(`a restart that would be refused leaves the app running${needsDocker}
   });
   await apps.stopApp({ id: "whoami" });
   t.like(await errorOf(apps.restartApp({ id: "whoami" })), { reason: "denied" });
-  const failed = { state: "FAILED", stateReason: refused.message, enabled: false };
+  const failed = { state: "FAILED", stateReason: refused.message, enabled: true };
   t.like(await apps.getApp({ id: "whoami" }), failed, "it did not run, and does not start");
   await apps.removeApp({ id: "whoami" });
 });

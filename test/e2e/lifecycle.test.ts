@@ -29,7 +29,7 @@ for (const protocol of protocols) {
     t.is(payload?.exitCode, 9);
     t.true(payload?.lastLines.includes("no luck today"));
     const app = await apps.getApp({ id: "web" });
-    t.like(app, { state: "FAILED", exitCode: 9, enabled: false });
+    t.like(app, { state: "FAILED", exitCode: 9, enabled: true });
     t.is(`app "web" did not start: ${app.stateReason}`, error.message);
     t.true(app.lastLines.includes("no luck today"));
     t.is((await apps.stopApp({ id: "web" })).state, "STOPPED", "a stop clears the failure");
@@ -53,7 +53,7 @@ test("a restart whose start fails leaves a failed app that says why", async (t) 
   await mkdir(join(motto, "full"), { recursive: true });
   const error = await errorOf(apps.restartApp({ id: "web" }));
   t.not(error.reason, "start_failed", "it was not even tried");
-  const failed = { state: "FAILED", stateReason: error.message, enabled: false };
+  const failed = { state: "FAILED", stateReason: error.message, enabled: true };
   t.like(await apps.getApp({ id: "web" }), failed);
   // The runtime's word that nothing runs comes a moment after the operation.
   await setTimeout(200);

@@ -1,46 +1,254 @@
-/** After a reboot of the host, apps that were running start again, and stopped ones stay stopped (decisions 15). */
+/**
+ * What is meant to run runs again, whatever ended first when the host went down, and what its people stopped stays stopped
+ * (decisions 15 and 35, threats 60 and 61). Each table prints what it covers.
+ */
 import assert from "node:assert/strict";
-import { readFile, writeFile } from "node:fs/promises";
-import { join } from "node:path";
-import test from "ava";
+import { randomUUID } from "node:crypto";
+import { mkdtemp, readdir, readFile, readlink, rm, writeFile } from "node:fs/promises";
+import { tmpdir } from "node:os";
+import { dirname, join } from "node:path";
+import test, { type ExecutionContext } from "ava";
+import type { Client } from "@connectrpc/connect";
 import { AppService } from "../../gen/svc/v1/app_pb.ts";
-import { startDaemon } from "../support/daemon.ts";
+import { isRoot, needsRoot, startDaemon, type TestDaemon } from "../support/daemon.ts";
+import { dockerTest, needsDocker } from "../support/docker-test.ts";
+import { startEngine, type TestEngine } from "../support/docker.ts";
 import { eventually } from "../support/eventually.ts";
 import { freePort, writePackage } from "../support/packages.ts";
 
-test("apps that ran when the host went down start again", async (t) => {
-  await using daemon = await startDaemon();
-  const apps = daemon.client(AppService);
-  const port = await freePort();
-  await writePackage(join(daemon.dir, "package"), port);
-  await apps.installApp({ spec: join(daemon.dir, "package") });
-  await apps.cloneApp({ id: "web" });
-  await apps.startApp({ id: "web" });
-  await daemon.kill();
+type Apps = Client<typeof AppService>;
 
-  // A reboot as the next daemon finds it: nothing runs, and the last word is from another boot.
-  const stateFile = join(daemon.storeDir, "run", "web", "state.json");
-  const state = JSON.parse(await readFile(stateFile, "utf8")) as {
-    bootId: string;
-    supervisor: { pid: number };
-    app: { pid: number };
-  };
-  for (const pid of [state.supervisor.pid, state.app.pid]) process.kill(pid, "SIGKILL");
-  await writeFile(stateFile, JSON.stringify({ ...state, bootId: "11111111-2222-3333-4444-555555555555" }));
-  await daemon.restart();
+/** Everything takes its time on a machine that boots. */
+const deadlineMs = 60_000;
+const orders = {
+  "the daemon first": ["daemon", "supervisors", "apps"],
+  "supervisors first": ["supervisors", "apps", "daemon"],
+  "apps first": ["apps", "supervisors", "daemon"],
+  "all at once": [],
+} as const;
+type Part = "daemon" | "supervisors" | "apps";
+const boots = ["the same boot id", "a new boot id"] as const;
 
-  const web = await eventually(async () => {
-    const app = await apps.getApp({ id: "web" });
-    assert.equal(app.state, "RUNNING");
-    return app;
-  });
-  t.true(web.enabled);
-  t.is((await eventually(() => fetch(`http://127.0.0.1:${port}`))).status, 200);
-  t.is((await apps.getApp({ id: "web-2" })).state, "STOPPED");
-  await apps.removeApp({ id: "web" });
-});
+/** What goes down with the host, each told to end as a shutdown tells it. */
+interface Host {
+  end(part: Part): Promise<void>;
+  /** What is left is killed. */
+  powerOff(): Promise<void>;
+  powerOn(boot: (typeof boots)[number]): Promise<void>;
+}
 
-test("an app that crashed while no daemon ran shows how it ended", async (t) => {
+async function goThroughAll(t: ExecutionContext, runtime: string, host: Host, check: () => Promise<void>) {
+  for (const [order, parts] of Object.entries(orders)) {
+    for (const boot of boots) {
+      if (parts.length === 0) {
+        await Promise.all((["daemon", "supervisors", "apps"] as const).map((part) => host.end(part)));
+      }
+      for (const part of parts) await host.end(part);
+      await host.powerOff();
+      await host.powerOn(boot);
+      const begunMs = performance.now();
+      await eventually(check, deadlineMs).catch((error: unknown) => {
+        throw new Error(`${runtime}, ${order}, ${boot}`, { cause: error });
+      });
+      t.log(`${runtime}, ${order}, ${boot}: as wanted after ${Math.round(performance.now() - begunMs)} ms`);
+    }
+  }
+  t.pass();
+}
+
+/** Ends well when it is told to end, which is no reason not to run. */
+const polite = `
+import { createServer } from "node:http";
+process.on("SIGTERM", () => process.exit(0));
+createServer((request, response) => response.end("here")).listen(Number(process.env.PORT), "127.0.0.1");
+`;
+
+/** A launcher that gives the daemon, and all that it starts, a boot id of the test's own. */
+function withBootId(file: string): string[] {
+  const script = `mount --bind ${file} /proc/sys/kernel/random/boot_id && exec "$@"`;
+  return ["unshare", "--mount", "--propagation=slave", "sh", "-c", script, "sh"];
+}
+
+/** Living processes whose working directory is inside `dir`: supervisors and what they run. */
+async function processesIn(dir: string): Promise<number[]> {
+  const found: number[] = [];
+  for (const pid of (await readdir("/proc")).map(Number).filter(Number.isInteger)) {
+    const cwd = await readlink(`/proc/${pid}/cwd`).catch(() => "");
+    if (cwd.startsWith(`${dir}/`)) found.push(pid);
+  }
+  return found;
+}
+
+function signal(pid: number, name: NodeJS.Signals): void {
+  try {
+    process.kill(pid, name);
+  } catch {
+    // It has ended.
+  }
+}
+
+class ProcessHost implements Host {
+  readonly #daemon: TestDaemon;
+  readonly #bootIdFile: string;
+  readonly #ids: readonly string[];
+
+  constructor(daemon: TestDaemon, bootIdFile: string, ids: readonly string[]) {
+    this.#daemon = daemon;
+    this.#bootIdFile = bootIdFile;
+    this.#ids = ids;
+  }
+
+  async end(part: Part): Promise<void> {
+    if (part === "daemon") return this.#daemon.stop();
+    const pids = await Promise.all(this.#ids.map((id) => this.#pid(id, part)));
+    const living = pids.filter((pid) => pid !== undefined);
+    for (const pid of living) signal(pid, "SIGTERM");
+    await eventually(async () => {
+      const left = await processesIn(this.#daemon.storeDir);
+      assert.deepEqual(
+        living.filter((pid) => left.includes(pid)),
+        [],
+      );
+    }, deadlineMs);
+  }
+
+  async #pid(id: string, part: "supervisors" | "apps"): Promise<number | undefined> {
+    const text = await readFile(join(this.#daemon.storeDir, "run", id, "state.json"), "utf8").catch(
+      () => "{}",
+    );
+    const state = JSON.parse(text) as { supervisor?: { pid: number }; app?: { pid: number } | null };
+    return part === "supervisors" ? state.supervisor?.pid : state.app?.pid;
+  }
+
+  async powerOff(): Promise<void> {
+    await this.#daemon.stop();
+    await eventually(async () => {
+      const left = await processesIn(this.#daemon.storeDir);
+      for (const pid of left) signal(pid, "SIGKILL");
+      assert.deepEqual(left, []);
+    }, deadlineMs);
+  }
+
+  async powerOn(boot: (typeof boots)[number]): Promise<void> {
+    if (boot === "a new boot id") await writeFile(this.#bootIdFile, `${randomUUID()}\n`);
+    await this.#daemon.restart();
+  }
+}
+
+(isRoot ? test : test.skip)(
+  `apps that are meant to run run again, whoever ended first: process${needsRoot}`,
+  async (t) => {
+    t.timeout(20 * 60_000);
+    const bootIdFile = join(await mkdtemp(join(tmpdir(), "svc-boot-")), "boot_id");
+    t.teardown(() => rm(dirname(bootIdFile), { recursive: true }));
+    await writeFile(bootIdFile, `${randomUUID()}\n`);
+    await using daemon = await startDaemon({ launcher: withBootId(bootIdFile) });
+    const apps = daemon.client(AppService);
+    const ports: Record<string, number> = {};
+    for (const [id, server] of Object.entries({ polite, plain: undefined, idle: polite })) {
+      const port = (ports[id] = await freePort());
+      const files = server === undefined ? {} : { "server.mjs": server };
+      await writePackage(join(daemon.dir, id), port, { id, files });
+      await apps.installApp({ spec: join(daemon.dir, id) });
+      await apps.startApp({ id });
+    }
+    await apps.stopApp({ id: "idle" });
+    const check = async (): Promise<void> => {
+      await expectStates(apps, { polite: "RUNNING", plain: "RUNNING", idle: "STOPPED" });
+      for (const id of ["polite", "plain"]) {
+        assert.equal((await fetch(`http://127.0.0.1:${ports[id] ?? 0}`)).status, 200);
+      }
+    };
+    await eventually(check, deadlineMs);
+    await goThroughAll(t, "process", new ProcessHost(daemon, bootIdFile, ["polite", "plain"]), check);
+  },
+);
+
+async function expectStates(apps: Apps, expected: Record<string, string>): Promise<void> {
+  const listed = (await apps.listApps({})).apps;
+  assert.deepEqual(Object.fromEntries(listed.map(({ id, state }) => [id, state])), expected);
+  for (const { id, enabled } of listed) assert.equal(enabled, expected[id] === "RUNNING", id);
+}
+
+/** The engine is what supervises containers. A host's shutdown ends it, and a boot may start the daemon before it. */
+class ContainerHost implements Host {
+  readonly #daemon: TestDaemon;
+  readonly #engine: TestEngine;
+  #isEngineUp = true;
+
+  constructor(daemon: TestDaemon, engine: TestEngine) {
+    this.#daemon = daemon;
+    this.#engine = engine;
+  }
+
+  async end(part: Part): Promise<void> {
+    if (part === "daemon") return this.#daemon.stop();
+    if (part === "supervisors") return this.#stopEngine();
+    if (!this.#isEngineUp) return;
+    const all = (await this.#engine.request("GET", "/containers/json")).expect(200);
+    for (const { Id } of all as { Id: string }[]) {
+      await this.#engine.request("POST", `/containers/${Id}/kill?signal=TERM`).catch(() => undefined);
+    }
+  }
+
+  async #stopEngine(): Promise<void> {
+    if (!this.#isEngineUp) return;
+    this.#isEngineUp = false;
+    await this.#engine.stop();
+  }
+
+  async powerOff(): Promise<void> {
+    await this.#stopEngine();
+    await this.#daemon.stop();
+  }
+
+  async powerOn(boot: (typeof boots)[number]): Promise<void> {
+    const starts = [() => this.#engine.start(), () => this.#daemon.restart()];
+    for (const start of boot === "a new boot id" ? starts.reverse() : starts) await start();
+    this.#isEngineUp = true;
+  }
+}
+
+const image = "svc/polite:1";
+const manifests = {
+  docker: (id: string) => `docker: { image: "${image}" }\nid: ${id}\n`,
+  compose: (id: string) => `compose: { file: compose.yaml }\nid: ${id}\n`,
+};
+
+for (const [runtime, manifestOf] of Object.entries(manifests)) {
+  dockerTest(
+    `apps that are meant to run run again, whoever ended first: ${runtime}${needsDocker}`,
+    async (t) => {
+      t.timeout(20 * 60_000);
+      await using engine = await startEngine();
+      await engine.images.build(image, {
+        cmd: ["/bin/sh", "-c", "trap 'exit 0' TERM; while :; do sleep 0.1; done"],
+      });
+      await using daemon = await startDaemon({ config: `[docker]\nsocket = "${engine.socket}"` });
+      const apps = daemon.client(AppService);
+      for (const id of ["polite", "idle"]) {
+        await writePackage(join(daemon.dir, id), 0, {
+          files: {
+            "svc.yaml": `${manifestOf(id)}name: ${id}\nversion: "1"\n`,
+            "compose.yaml": `services: { one: { image: "${image}", restart: on-failure }, two: { image: "${image}" } }\n`,
+          },
+        });
+        await apps.installApp({ spec: join(daemon.dir, id) });
+        await apps.startApp({ id });
+      }
+      await apps.stopApp({ id: "idle" });
+      const check = async (): Promise<void> => {
+        await expectStates(apps, { polite: "RUNNING", idle: "STOPPED" });
+        const running = (await engine.request("GET", "/containers/json")).expect(200) as unknown[];
+        assert.equal(running.length, runtime === "compose" ? 2 : 1);
+      };
+      await eventually(check, deadlineMs);
+      await goThroughAll(t, runtime, new ContainerHost(daemon, engine), check);
+    },
+  );
+}
+
+test("an app that crashed while no daemon ran starts again, and its log says how it ended", async (t) => {
   await using daemon = await startDaemon();
   const apps = daemon.client(AppService);
   const port = await freePort();
@@ -50,15 +258,14 @@ test("an app that crashed while no daemon ran shows how it ended", async (t) => 
   await eventually(() => fetch(`http://127.0.0.1:${port}`));
   await daemon.kill();
   await fetch(`http://127.0.0.1:${port}/exit`).catch(() => undefined);
-  await daemon.restart();
-  const app = await eventually(async () => {
-    const found = await apps.getApp({ id: "web" });
-    assert.notEqual(found.state, "RUNNING");
-    return found;
+  await eventually(async () => {
+    const state = await readFile(join(daemon.storeDir, "run", "web", "state.json"), "utf8");
+    assert.ok((JSON.parse(state) as { final: boolean }).final);
   });
-  t.is(app.exitCode, 3);
-  t.true(["CRASHED", "STOPPED", "FAILED"].includes(app.state), app.state);
-  const logs = await apps.getAppLogs({ id: "web" });
-  t.true(logs.lines.some(({ text }) => text.startsWith("listening on")));
+  await daemon.restart();
+  await eventually(() => fetch(`http://127.0.0.1:${port}`));
+  await eventually(async () => assert.equal((await apps.getApp({ id: "web" })).state, "RUNNING"));
+  const { lines } = await apps.getAppLogs({ id: "web" });
+  t.true(lines.some(({ text }) => text === "it exited with code 3; its restart policy is never"));
   await apps.removeApp({ id: "web" });
 });

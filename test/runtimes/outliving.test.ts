@@ -77,7 +77,7 @@ test("a supervisor killed beside its daemon: the next daemon finds out, and stop
   await startFromDoomedDaemon(fixture, [app]);
   process.kill((await readState(app)).supervisor.pid, "SIGKILL");
   t.is((await pidsRunning(marker)).length, 1);
-  t.is(await fixture.runtime.adopt(app), "ended");
+  t.is(await fixture.runtime.adopt(app), "lost");
   t.is(fixture.runtime.status(app.id)?.state, "CRASHED");
   await fixture.runtime.stop(app);
   t.deepEqual(await pidsRunning(marker), []);

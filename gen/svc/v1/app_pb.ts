@@ -76,16 +76,16 @@ export type App = Message<"svc.v1.App"> & {
   version: string;
 
   /**
-   * The lifecycle state. FAILED: its last start or install failed. CRASHED: it exited by itself; `next_restart_at` says
-   * when it starts again, without that its restart policy gave up. UNKNOWN: its engine cannot be asked.
+   * The lifecycle state. FAILED: its last start or install failed. CRASHED: it exited by itself and its restart
+   * policy gave up. UNKNOWN: its engine cannot be asked.
    *
    * @generated from field: string state = 8;
    */
   state: string;
 
   /**
-   * Why it is in this state, one sentence; empty where the state says everything. It begins with `BACKOFF` while a crashed
-   * app waits for its next restart.
+   * Why it is in this state, one sentence; empty where the state says everything. It begins with `BACKOFF` while an app
+   * that exited by itself waits for its next restart: its state is STARTING then.
    *
    * @generated from field: string state_reason = 9 [json_name = "state_reason"];
    */

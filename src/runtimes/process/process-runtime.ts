@@ -73,14 +73,14 @@ export class ProcessRuntime implements AppRuntime {
   }
 
   /**
-   * Finds out how an app fares that an earlier daemon started, and watches it from now on. `ended` also when its
-   * supervisor was killed: the state is then CRASHED, and what it left running is ended by the next start or stop.
+   * Finds out how an app fares that an earlier daemon started, and watches it from now on. Where its supervisor was
+   * killed, what it left running is ended by the next start or stop.
    * @throws SvcError when its supervisor or its owner's files cannot be reached
    */
   async adopt(app: RunnableApp): Promise<"running" | "ended" | "lost"> {
-    const { state, lostInReboot } = await this.#supervised(app).adopt();
-    if (lostInReboot) return "lost";
-    return state === "RUNNING" || state === "STARTING" || state === "STOPPING" ? "running" : "ended";
+    const { state, isLost } = await this.#supervised(app).adopt();
+    if (isLost === true) return "lost";
+    return state === "STOPPED" || state === "FAILED" || state === "CRASHED" ? "ended" : "running";
   }
 
   status(id: string): ProcessStatus | undefined {

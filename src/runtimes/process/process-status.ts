@@ -7,8 +7,6 @@ export interface ProcessStatus extends RuntimeStatus {
   pid?: number;
   /** Processes of the app that not even SIGKILL ended. */
   leftover: number;
-  /** It ran when the machine went down, and nothing says how it ended. */
-  lostInReboot: boolean;
 }
 
 /** What is known of an app that was never started. */
@@ -19,11 +17,10 @@ export const neverStarted: ProcessStatus = Object.freeze({
   restarts: 0,
   lastLines: [],
   leftover: 0,
-  lostInReboot: false,
 });
 
 export function statusOf(state: SupervisorState): ProcessStatus {
-  const { phase, reason, app, restarts, health, leftover, startFailed } = state;
+  const { phase, reason, app, restarts, health, leftover, startFailed, nextRestartAt, interrupted } = state;
   const exit = state.exits.at(-1);
   return {
     state: startFailed && phase === "CRASHED" ? "FAILED" : phase,
@@ -33,8 +30,9 @@ export function statusOf(state: SupervisorState): ProcessStatus {
     ...(typeof exit?.code === "number" && { exitCode: exit.code }),
     ...(exit?.signal && { exitSignal: exit.signal }),
     restarts,
+    ...(nextRestartAt !== undefined && { nextRestartAtMs: Date.parse(nextRestartAt) }),
+    ...(interrupted === true && { isLost: true }),
     lastLines: exit?.lastLines ?? [],
     leftover,
-    lostInReboot: false,
   };
 }

@@ -52,7 +52,11 @@ export class SupervisedApp {
   /** See {@link ProcessRuntime.start}. */
   async start(spec: ProcessSpec): Promise<void> {
     this.#watch.beginOperation();
-    if (await this.#watch.attach()) return;
+    if (await this.#watch.attach()) {
+      if (this.status.nextRestartAtMs === undefined) return;
+      // It waits for its next restart, which would be as it was started before.
+      await this.#watch.askToStop(spec.stop.graceMs);
+    }
     const { identities, cgroups, log, nodePath, supervisorPath, settleMs, svcVersion } = this.#options;
     const { id, runDir, uid } = this.ref;
     const owner = await identities.as(uid);
@@ -118,8 +122,8 @@ export class SupervisedApp {
     const restartsBefore = this.status.restarts;
     await this.#watch.changes.until(
       () => {
-        const { state, health, restarts, reason } = this.status;
-        const ended = state !== "RUNNING" && state !== "STARTING";
+        const { state, health, restarts, reason, nextRestartAtMs } = this.status;
+        const ended = (state !== "RUNNING" && state !== "STARTING") || nextRestartAtMs !== undefined;
         if (this.state && (ended || restarts > restartsBefore || health === "unhealthy")) {
           const why = health === "unhealthy" ? "its health check fails" : reason;
           throw failureOf(id, { ...this.state, reason: why });

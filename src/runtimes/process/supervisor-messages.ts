@@ -87,6 +87,8 @@ function toState(value: unknown): SupervisorState | undefined {
     ...(typeof value["reason"] === "string" && { reason: text(value["reason"]) }),
     startFailed: value["startFailed"] === true,
     settled: value["settled"] === true,
+    ...(value["interrupted"] === true && { interrupted: true }),
+    ...(typeof value["nextRestartAt"] === "string" && { nextRestartAt: instant(value["nextRestartAt"]) }),
     app: isObject(app)
       ? { pid: count(app["pid"]), startTicks: count(app["startTicks"]), startedAt: instant(app["startedAt"]) }
       : null,

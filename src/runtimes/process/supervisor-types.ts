@@ -120,6 +120,10 @@ export interface SupervisorState {
   reason?: string;
   /** The app died within `settleMs` of its first start. */
   startFailed: boolean;
+  /** A signal told the supervisor to end, and not svc: the app goes on being wanted. */
+  interrupted?: boolean;
+  /** RFC 3339: the app has ended by itself and starts again then. Absent while it runs. */
+  nextRestartAt?: string;
   /** The app has lived for `settleMs` since its first start. */
   settled: boolean;
   /** The main process, null while there is none. */

@@ -32,6 +32,8 @@ const FIRST_STATE_MS = 5000;
 const RECONNECT_ATTEMPTS = 5;
 /** Before the first attempt; doubles with each. */
 const RECONNECT_MS = 50;
+/** Between looks at an app of which it cannot be told how it fares. */
+const LOOK_AGAIN_MS = 3000;
 const MAX_STATE_BYTES = 1024 * 1024;
 
 export class SupervisorWatch {
@@ -43,6 +45,7 @@ export class SupervisorWatch {
   #state: SupervisorState | undefined;
   #connection: SupervisorConnection | undefined;
   #detached = false;
+  #lookAgain: NodeJS.Timeout | undefined;
   /** Counts the operations: what was looked into before one began is stale. */
   #operations = 0;
 
@@ -78,6 +81,7 @@ export class SupervisorWatch {
   /** Lets go of the app, which goes on. */
   detach(): void {
     this.#detached = true;
+    clearTimeout(this.#lookAgain);
     this.#connection?.close();
   }
 
@@ -185,21 +189,19 @@ export class SupervisorWatch {
     } else if (state.final) {
       this.#become(statusOf(state));
     } else if (state.bootId !== this.#options.bootId) {
-      this.#become({
-        ...statusOf({
-          ...state,
-          app: null,
-          health: null,
-          phase: "STOPPED",
-          reason: "the machine was rebooted",
-        }),
-        lostInReboot: true,
-      });
+      const reason = "the machine was rebooted";
+      const ended = { ...state, app: null, health: null, phase: "STOPPED", reason } as const;
+      this.#become({ ...statusOf(ended), isLost: true });
     } else {
       const { pid, startTicks } = state.supervisor;
       const alive = (await readProcessIdentity(pid))?.startTicks === startTicks;
-      const reason = alive ? "its supervisor does not answer" : "its supervisor was killed";
-      this.#become({ ...statusOf({ ...state, health: null, reason }), state: alive ? "UNKNOWN" : "CRASHED" });
+      if (alive) {
+        this.#becomeUnknown("its supervisor does not answer");
+        return;
+      }
+      const reason = "its supervisor was killed";
+      const { nextRestartAtMs: _, ...ended } = statusOf({ ...state, health: null, reason });
+      this.#become({ ...ended, state: "CRASHED", isLost: true });
     }
   }
 
@@ -233,6 +235,20 @@ export class SupervisorWatch {
     this.#onChange(status);
   }
 
+  /** Looks again until it is known. */
+  #becomeUnknown(reason: string): void {
+    this.#become({ ...(this.#state ? statusOf(this.#state) : this.#status), state: "UNKNOWN", reason });
+    const operations = this.#operations;
+    clearTimeout(this.#lookAgain);
+    this.#lookAgain = setTimeout(() => {
+      if (this.#detached || this.#operations !== operations) return;
+      this.findOut().catch((error: unknown) => {
+        this.#options.log("cannot tell what became of an app", { app: this.#ref.id, error });
+        this.#becomeUnknown("what became of it cannot be told");
+      });
+    }, LOOK_AGAIN_MS).unref();
+  }
+
   async #disconnected(connection: SupervisorConnection): Promise<void> {
     const { id, uid } = this.#ref;
     const operations = this.#operations;
@@ -255,11 +271,11 @@ export class SupervisorWatch {
         if (isStale() || (await this.attach())) return;
       }
       if (isStale()) return;
-      this.#become({ ...this.#status, state: "UNKNOWN", reason: "its supervisor does not answer" });
+      this.#becomeUnknown("its supervisor does not answer");
     } catch (error) {
       if (isStale()) return;
       this.#options.log("cannot tell what became of an app", { app: id, error });
-      this.#become({ ...this.#status, state: "UNKNOWN", reason: "what became of it cannot be told" });
+      this.#becomeUnknown("what became of it cannot be told");
     } finally {
       if (this.#connection === connection) this.#connection = undefined;
       this.changes.announce();

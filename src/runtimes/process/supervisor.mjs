@@ -42,6 +42,8 @@ class Supervisor {
   #stop = new AbortController();
   /** @type {number | undefined} */
   #stopGraceMs;
+  /** @type {string | undefined} */
+  #interruptedBy;
 
   /** @param {SupervisorSpec} spec */
   constructor(spec) {
@@ -79,6 +81,16 @@ class Supervisor {
     this.#stop.abort();
   }
 
+  /**
+   * Ends the app and then the supervisor, as the shutdown of a host wants it. Nobody said that the app should not run.
+   * @param {string} signal
+   */
+  interrupt(signal) {
+    if (this.#stop.signal.aborted) return;
+    this.#interruptedBy = signal;
+    this.stop();
+  }
+
   /** @param {string} text */
   note(text) {
     return this.#log.note(text);
@@ -103,7 +115,7 @@ class Supervisor {
     for (;;) {
       const exit = await this.#runOnce();
       if (this.#stop.signal.aborted) {
-        this.#become("STOPPED");
+        this.#stopped();
         return;
       }
       if (!this.#state.settled) {
@@ -117,17 +129,27 @@ class Supervisor {
         this.#become(next.failed ? "CRASHED" : "STOPPED", `${describeExit(exit)}; ${next.giveUp}`);
         return;
       }
-      this.#become("STARTING", `${describeExit(exit)}; it starts again in ${next.delayMs} ms`);
+      const { restarts } = this.#state;
+      this.#become("STARTING", `BACKOFF after ${restarts} restarts: ${describeExit(exit)}`);
+      this.#state.nextRestartAt = new Date(Date.now() + next.delayMs).toISOString();
       await this.#changed();
-      await this.#log.note(this.#state.reason ?? "");
+      await this.#log.note(`${describeExit(exit)}; it starts again in ${next.delayMs} ms`);
       try {
         await sleep(next.delayMs, undefined, { signal: this.#stop.signal });
       } catch {
-        this.#become("STOPPED");
+        this.#stopped();
         return;
+      } finally {
+        delete this.#state.nextRestartAt;
       }
       this.#state.restarts++;
     }
+  }
+
+  #stopped() {
+    if (this.#interruptedBy === undefined) return this.#become("STOPPED");
+    this.#state.interrupted = true;
+    this.#become("STOPPED", `its supervisor was ended by ${this.#interruptedBy} from outside of svc`);
   }
 
   /** Runs the app once, until each of its processes has ended and all of its output is in the log. */
@@ -336,8 +358,7 @@ async function main() {
   if (process.argv[2] === "sweep") return sweep();
   const supervisor = new Supervisor(readSpec());
   process.on("SIGHUP", () => undefined);
-  process.on("SIGTERM", () => supervisor.stop());
-  process.on("SIGINT", () => supervisor.stop());
+  for (const signal of ["SIGTERM", "SIGINT"]) process.on(signal, () => supervisor.interrupt(signal));
   // The app must not end because of a fault here.
   process.on("uncaughtException", (error) => void supervisor.note(`fault in the supervisor: ${error.stack}`));
   await supervisor.supervise();
