@@ -4,7 +4,7 @@
  */
 import assert from "node:assert/strict";
 import { randomUUID } from "node:crypto";
-import { mkdtemp, readdir, readFile, readlink, rm, writeFile } from "node:fs/promises";
+import { mkdtemp, readFile, rm, writeFile } from "node:fs/promises";
 import { tmpdir } from "node:os";
 import { dirname, join } from "node:path";
 import test, { type ExecutionContext } from "ava";
@@ -15,6 +15,7 @@ import { dockerTest, needsDocker } from "../support/docker-test.ts";
 import { startEngine, type TestEngine } from "../support/docker.ts";
 import { eventually } from "../support/eventually.ts";
 import { freePort, writePackage } from "../support/packages.ts";
+import { processesIn, signal } from "../support/processes.ts";
 
 type Apps = Client<typeof AppService>;
 
@@ -67,24 +68,6 @@ createServer((request, response) => response.end("here")).listen(Number(process.
 function withBootId(file: string): string[] {
   const script = `mount --bind ${file} /proc/sys/kernel/random/boot_id && exec "$@"`;
   return ["unshare", "--mount", "--propagation=slave", "sh", "-c", script, "sh"];
-}
-
-/** Living processes whose working directory is inside `dir`: supervisors and what they run. */
-async function processesIn(dir: string): Promise<number[]> {
-  const found: number[] = [];
-  for (const pid of (await readdir("/proc")).map(Number).filter(Number.isInteger)) {
-    const cwd = await readlink(`/proc/${pid}/cwd`).catch(() => "");
-    if (cwd.startsWith(`${dir}/`)) found.push(pid);
-  }
-  return found;
-}
-
-function signal(pid: number, name: NodeJS.Signals): void {
-  try {
-    process.kill(pid, name);
-  } catch {
-    // It has ended.
-  }
 }
 
 class ProcessHost implements Host {

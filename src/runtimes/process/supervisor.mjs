@@ -147,7 +147,10 @@ class Supervisor {
   }
 
   #stopped() {
-    if (this.#interruptedBy === undefined) return this.#become("STOPPED");
+    if (this.#interruptedBy === undefined) {
+      this.#become("STOPPED");
+      return;
+    }
     this.#state.interrupted = true;
     this.#become("STOPPED", `its supervisor was ended by ${this.#interruptedBy} from outside of svc`);
   }

@@ -1,0 +1,80 @@
+/** A supervisor that ends without svc's doing is replaced, and its app with it: never one that serves with nobody to watch it (threat 61). */
+import assert from "node:assert/strict";
+import { readFile } from "node:fs/promises";
+import { join } from "node:path";
+import test from "ava";
+import { AppService } from "../../gen/svc/v1/app_pb.ts";
+import { startDaemon, type TestDaemon } from "../support/daemon.ts";
+import { eventually } from "../support/eventually.ts";
+import { freePort, writePackage } from "../support/packages.ts";
+import { processesIn, signal } from "../support/processes.ts";
+
+/** It takes about two seconds; other tests keep the processors busy. */
+const deadlineMs = 40_000;
+
+/** Leaves its session twice over, so that nothing but the cookie finds it. */
+const server = `
+import { createServer } from "node:http";
+import { spawn } from "node:child_process";
+spawn("sh", ["-c", "setsid sleep 100000 & exit"], { detached: true, stdio: "ignore" });
+createServer((request, response) => response.end(String(process.pid))).listen(Number(process.env.PORT), "127.0.0.1");
+`;
+
+const whiles: Record<string, (daemon: TestDaemon, strike: () => void) => Promise<void>> = {
+  "while the daemon watches": async (_daemon, strike) => {
+    strike();
+    return Promise.resolve();
+  },
+  "while the daemon is away": async (daemon, strike) => {
+    await daemon.kill();
+    strike();
+    await daemon.restart();
+  },
+  "while the daemon stands still": async (daemon, strike) => {
+    signal(daemon.pid, "SIGSTOP");
+    strike();
+    signal(daemon.pid, "SIGCONT");
+    return Promise.resolve();
+  },
+};
+
+for (const name of ["SIGKILL", "SIGTERM"] as const) {
+  for (const [when, around] of Object.entries(whiles)) {
+    test(`a supervisor that ends by ${name} ${when} is replaced`, async (t) => {
+      await using daemon = await startDaemon();
+      const apps = daemon.client(AppService);
+      const port = await freePort();
+      await writePackage(join(daemon.dir, "package"), port, { files: { "server.mjs": server } });
+      await apps.installApp({ spec: join(daemon.dir, "package") });
+      await apps.startApp({ id: "web" });
+      const answer = async (): Promise<string> => (await fetch(`http://127.0.0.1:${port}`)).text();
+      const before = await eventually(answer);
+      const beforePids = await processesIn(daemon.storeDir);
+      const state = await readFile(join(daemon.storeDir, "run", "web", "state.json"), "utf8");
+      const { supervisor } = JSON.parse(state) as { supervisor: { pid: number } };
+
+      const begunMs = performance.now();
+      await around(daemon, () => signal(supervisor.pid, name));
+      await eventually(async () => {
+        assert.notEqual(await answer(), before);
+        const { state: now, enabled } = await apps.getApp({ id: "web" });
+        assert.deepEqual({ now, enabled }, { now: "RUNNING", enabled: true });
+      }, deadlineMs);
+      t.log(`replaced after ${Math.round(performance.now() - begunMs)} ms`);
+      const left = await processesIn(daemon.storeDir);
+      t.deepEqual(
+        beforePids.filter((pid) => left.includes(pid)),
+        [],
+      );
+
+      // What its people say comes first.
+      const again = JSON.parse(await readFile(join(daemon.storeDir, "run", "web", "state.json"), "utf8")) as {
+        supervisor: { pid: number };
+      };
+      signal(again.supervisor.pid, name);
+      await eventually(() => apps.stopApp({ id: "web" }), deadlineMs);
+      t.like(await apps.getApp({ id: "web" }), { state: "STOPPED", enabled: false });
+      t.deepEqual(await processesIn(daemon.storeDir), []);
+    });
+  }
+}
