@@ -6,7 +6,7 @@ export interface AppPaths {
   readonly appsDir: string;
   /** `<store>/run`: root's own, one directory per app. */
   readonly runDir: string;
-  /** The app's own tree, which belongs to the uid that runs it. */
+  /** The app's own tree: its root is the daemon's, what is in it belongs to the uid that runs the app. */
   appDir(id: string): string;
   /** Logs, exit codes and supervisor state of the app; belongs to the same uid, 0700. */
   appRunDir(id: string): string;

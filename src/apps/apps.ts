@@ -3,6 +3,7 @@ import type { App, ListAppsResponse } from "../../gen/svc/v1/app_pb.ts";
 import type { AppState } from "../../gen/svc/v1/words.ts";
 import type { Identities } from "../identity/identity.ts";
 import type { JsonObject } from "../lib/json.ts";
+import { mapBounded } from "../lib/map-bounded.ts";
 import { Ticker } from "../lib/ticker.ts";
 import type { PackageResolver } from "../packages/package-resolver.ts";
 import type { SettingsValidator } from "../packages/settings-validator.ts";
@@ -66,6 +67,7 @@ export interface AppsOptions {
 
 /** How often operations of processes that ended are looked for. */
 const sweepIntervalMs = 5_000;
+const claimedAtOnce = 32;
 
 export class Apps implements AsyncDisposable {
   readonly #options: AppsOptions;
@@ -146,8 +148,9 @@ export class Apps implements AsyncDisposable {
    * first answers, and who needs their outcome waits for it.
    */
   start(): void {
+    const claimed = this.#claimTrees();
     this.#adopted = this.#adoption.start();
-    this.#starting = this.#adopted.then(() => this.#sweep());
+    this.#starting = this.#adopted.then(() => this.#sweep()).then(() => claimed);
     this.#sweeper = new Ticker(sweepIntervalMs, () => this.#sweep());
   }
 
@@ -358,6 +361,18 @@ export class Apps implements AsyncDisposable {
     const { id, name, ownerUid, runUid: uid, version, manifest, settings } = app;
     const [directory, runDir] = [paths.appDir(id), paths.appRunDir(id)];
     return { id, name, ownerUid, uid, directory, runDir, version, manifest, settings };
+  }
+
+  /** Their roots were their owners' once. */
+  async #claimTrees(): Promise<void> {
+    const { identities, paths, log } = this.#options;
+    await mapBounded(this.#registry.all(), claimedAtOnce, async ({ id, runUid }) => {
+      try {
+        await (await identities.tree(paths.appDir(id), runUid)).claim();
+      } catch (error) {
+        log.warn({ err: error, appId: id }, "the directory of an app could not be taken from its owner");
+      }
+    });
   }
 
   async #sweep(): Promise<void> {

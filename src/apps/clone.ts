@@ -84,30 +84,24 @@ export class Cloner {
 
   async #copy(app: AppRecord, to: string, { signal, onProgress }: WorkOptions): Promise<number> {
     const { identities, paths } = this.#options;
-    const identity = await identities.as(app.runUid);
-    const from = paths.appDir(app.id);
+    const from = await identities.tree(paths.appDir(app.id), app.runUid);
+    const target = await identities.tree(to, app.runUid);
     let doneBytes = 0;
-    for (const tree of copiedTrees) {
-      if ((await identity.stat(from, tree)) === undefined) continue;
-      const { copiedBytes } = await identity.copyTree(
-        { root: from, path: tree },
-        { root: to, path: tree },
-        {
-          ...(signal && { signal }),
-          onProgress: (progress) =>
-            onProgress?.({
-              step: "copy",
-              message: `Copying ${tree}`,
-              doneBytes: BigInt(doneBytes + progress.doneBytes),
-              ...(progress.totalBytes !== undefined && {
-                totalBytes: BigInt(doneBytes + progress.totalBytes),
-              }),
+    for (const part of copiedTrees) {
+      doneBytes += await from.copy(part, target, part, {
+        ...(signal && { signal }),
+        onProgress: (progress) =>
+          onProgress?.({
+            step: "copy",
+            message: `Copying ${part}`,
+            doneBytes: BigInt(doneBytes + progress.doneBytes),
+            ...(progress.totalBytes !== undefined && {
+              totalBytes: BigInt(doneBytes + progress.totalBytes),
             }),
-        },
-      );
-      doneBytes += copiedBytes;
+          }),
+      });
     }
-    await identity.makeDirs(to, [appTree.logs]);
+    await target.makeDirs([appTree.logs]);
     return doneBytes;
   }
 }

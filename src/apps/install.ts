@@ -108,7 +108,8 @@ export class Installer {
     const id = operation.appId;
     const app = describe(id);
     try {
-      await identities.createOwnedDir(paths.appDir(id), app.runUid, 0o700);
+      const tree = await identities.tree(paths.appDir(id), app.runUid);
+      await tree.create();
       await identities.createOwnedDir(paths.appRunDir(id), app.runUid, 0o700);
       await fill(runnable(app));
       await runtimeOf(app).prepare(runnable(app), work);
@@ -132,7 +133,8 @@ export class Installer {
     const app = registry.get(id);
     if (app !== undefined) await runtimeOf(app).remove(runnable(app));
     if (runUid !== undefined) {
-      await identities.removeOwnedDir(paths.appDir(id), runUid);
+      const tree = await identities.tree(paths.appDir(id), runUid);
+      await tree.destroy();
       await identities.removeOwnedDir(paths.appRunDir(id), runUid);
     }
     await operations.end(operation, [deleteApp(id)]);

@@ -27,10 +27,13 @@ export async function layOutRelease(
   { signal, onProgress = () => undefined }: WorkOptions,
 ): Promise<void> {
   onProgress({ step: "export", message: `Laying out ${resolved.manifest.name} ${resolved.version}` });
+  const tree = await tools.identities.tree(app.directory, app.uid);
+  await tree.makeDirs([appTree.repo]);
   await resolved.exportTo(app.uid, app.directory, appTree.repo, { ...(signal && { signal }) });
-  const identity = await tools.identities.as(app.uid);
+  // It came with the mode that the package's directory has.
+  await tree.close(appTree.repo);
   const volumes = app.manifest.volumes.map((volume) => join(appTree.volumes, volume.path));
-  await identity.makeDirs(app.directory, [appTree.data, appTree.logs, appTree.volumes, ...volumes]);
+  await tree.makeDirs([appTree.data, appTree.logs, appTree.volumes, ...volumes]);
   const { runtime } = app.manifest;
   const steps = runtime.kind === "process" || runtime.kind === "service" ? runtime.build : [];
   for (const step of steps) {

@@ -49,7 +49,7 @@ export class Remover {
       }
       const freed = app === undefined ? 0 : await runtimeOf(app).remove(runnable(app));
       const uid = operation.detail.runUid ?? app?.runUid ?? identities.selfUid;
-      const tree = await identities.removeOwnedDir(paths.appDir(id), uid);
+      const tree = await (await identities.tree(paths.appDir(id), uid)).destroy();
       const run = await identities.removeOwnedDir(paths.appRunDir(id), uid);
       await operations.end(operation, [deleteApp(id)]);
       return freed + tree.freedBytes + run.freedBytes;

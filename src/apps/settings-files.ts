@@ -1,18 +1,14 @@
 /** Settings that an app reads from files are written into its data at every start. */
-import { dirname, join } from "node:path";
+import { join } from "node:path";
 import type { Identities } from "../identity/identity.ts";
 import { resolveSettings } from "../packages/settings.ts";
 import { appTree } from "../runtimes/app-tree.ts";
 import type { RunnableApp } from "../runtimes/runtime.ts";
 
-/** Writes them with the identity of the app. */
+/** Writes them as the app's own. */
 export async function writeSettingsFiles(identities: Identities, app: RunnableApp): Promise<void> {
   const { files } = resolveSettings(app.manifest, app.settings);
   if (files.length === 0) return;
-  const identity = await identities.as(app.uid);
-  for (const { path, content } of files) {
-    const target = join(appTree.data, path);
-    await identity.makeDirs(app.directory, [dirname(target)]);
-    await identity.writeFile(app.directory, target, content);
-  }
+  const tree = await identities.tree(app.directory, app.uid);
+  for (const { path, content } of files) await tree.writeFile(join(appTree.data, path), content);
 }

@@ -4,7 +4,8 @@
  * app's version.
  */
 import { failedPrecondition } from "../errors.ts";
-import type { Identities, Identity } from "../identity/identity.ts";
+import type { Identities } from "../identity/identity.ts";
+import type { OwnedTree } from "../identity/owned-tree.ts";
 import type { HealthCheck } from "../packages/manifest.ts";
 import type { PackageResolver, ResolvedPackage } from "../packages/package-resolver.ts";
 import type { AppRuntime, RunnableApp } from "../runtimes/runtime.ts";
@@ -130,21 +131,21 @@ export class Upgrader {
    */
   async restore(operation: Operation): Promise<void> {
     const { operations, registry, identities, paths, runtimeOf, runnable } = this.#options;
-    const directory = paths.appDir(operation.appId);
-    const identity = await identities.as(operation.detail.runUid ?? identities.selfUid);
+    const runUid = operation.detail.runUid ?? identities.selfUid;
+    const tree = await identities.tree(paths.appDir(operation.appId), runUid);
     const phase = operation.phase as UpgradePhase;
     registry.invalidate();
     const app = registry.get(operation.appId);
     if (phase === "switch") {
       // It may have been killed in the middle of its trial.
       if (app !== undefined) await runtimeOf(app).stop(runnable(app));
-      await putBack(identity, directory, appTree.previousRepo, appTree.repo);
-      await putBack(identity, directory, appTree.previousData, appTree.data);
+      await putBack(tree, appTree.previousRepo, appTree.repo);
+      await putBack(tree, appTree.previousData, appTree.data);
       if (app !== undefined) await this.#prepareAgain(app);
     }
     if (phase === "done") {
-      await identity.removeTree(directory, appTree.previousRepo);
-      await identity.removeTree(directory, appTree.previousData);
+      await tree.remove(appTree.previousRepo);
+      await tree.remove(appTree.previousData);
     }
     if (app !== undefined && phase !== "fetch") await runtimeOf(app).settle(runnable(app));
     await operations.end(operation);
@@ -168,7 +169,8 @@ export class Upgrader {
     // What was never up as it is set, or not the last time, proves nothing about a version.
     const canProve = app.startedSettings !== null && app.failure === null;
     const keepsData = canProve || manifest.migrate !== undefined;
-    await this.#setAside(await identities.as(app.runUid), next.directory, keepsData);
+    await runtimeOf(app).keepData?.(runnable(app));
+    await this.#setAside(await identities.tree(next.directory, app.runUid), keepsData);
     await layOutRelease(this.#options, next, resolved, work);
     await runtimeOf(app).prepare(next, work);
     if (manifest.migrate !== undefined) await runStep(this.#options, next, manifest.migrate, "migrate", work);
@@ -188,15 +190,15 @@ export class Upgrader {
   }
 
   /** Renames the old checkout aside, and copies the data if the new version is going to touch them. */
-  async #setAside(identity: Identity, directory: string, keepsData: boolean): Promise<void> {
+  async #setAside(tree: OwnedTree, keepsData: boolean): Promise<void> {
     if (keepsData) {
       // Under another name until it is whole, so that a copy cut short is never put back over the data.
       const copying = `${appTree.previousData}.copying`;
-      await identity.removeTree(directory, copying);
-      await identity.copyTree({ root: directory, path: appTree.data }, { root: directory, path: copying });
-      await identity.rename(directory, copying, appTree.previousData);
+      await tree.remove(copying);
+      await tree.copy(appTree.data, tree, copying);
+      await tree.rename(copying, appTree.previousData);
     }
-    await identity.rename(directory, appTree.repo, appTree.previousRepo);
+    await tree.rename(appTree.repo, appTree.previousRepo);
   }
 
   #requireStopped(app: AppRecord): void {
@@ -227,8 +229,8 @@ function trialMs(health: HealthCheck | undefined): number {
   return health.startPeriodMs + health.retries * (health.intervalMs + health.timeoutMs) + trialSlackMs;
 }
 
-async function putBack(identity: Identity, directory: string, from: string, to: string): Promise<void> {
-  if ((await identity.stat(directory, from)) === undefined) return;
-  await identity.removeTree(directory, to);
-  await identity.rename(directory, from, to);
+async function putBack(tree: OwnedTree, from: string, to: string): Promise<void> {
+  if (!(await tree.has(from))) return;
+  await tree.remove(to);
+  await tree.rename(from, to);
 }

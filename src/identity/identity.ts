@@ -19,6 +19,7 @@ import { HelperPool } from "./helper-pool.ts";
 import { HelperProcess } from "./helper-process.ts";
 import { launchAs, systemDirs } from "./launch.ts";
 import { isOwnedDir, makeOwnedDir, removeEmptyDir } from "./owned-dir.ts";
+import { OwnedTree } from "./owned-tree.ts";
 import { type User, type Users, createUsers } from "./user.ts";
 import { UserIdentity } from "./user-identity.ts";
 
@@ -220,12 +221,14 @@ export interface Identities extends AsyncDisposable {
    */
   as(uid: number): Promise<Identity>;
   /**
-   * Makes a directory that belongs to `uid` in a directory of the daemon's own, such as `<store>/apps/<id>`.
+   * Makes a directory that belongs to `uid` in a directory of the daemon's own, such as `<store>/run/<id>`.
    * The parent must not be writable by others. @throws `already_exists`.
    */
   createOwnedDir(path: string, uid: number, mode?: number): Promise<void>;
   /** Empties such a directory with its owner's identity, then removes it. Nothing there is fine. */
   removeOwnedDir(path: string, uid: number, options?: RequestOptions): Promise<{ freedBytes: number }>;
+  /** A directory of the daemon's own with files of `uid` in it, such as `<store>/apps/<id>`, whether it is there or not. */
+  tree(root: string, uid: number): Promise<OwnedTree>;
 }
 
 export interface IdentitiesOptions {
@@ -310,6 +313,9 @@ export function createIdentities(options: IdentitiesOptions = {}): Identities {
       const identity = await identityOf(uid);
       const { freedBytes } = await identity.removeTree(path, ".", requestOptions);
       return { freedBytes: freedBytes + (await removeEmptyDir(path)) };
+    },
+    async tree(root, uid) {
+      return new OwnedTree({ root, identity: await identityOf(uid), selfUid });
     },
     async [Symbol.asyncDispose]() {
       await pool[Symbol.asyncDispose]();

@@ -75,7 +75,8 @@ async function assertOwnParent(path: string, selfUid: number): Promise<void> {
   }
 }
 
-async function syncDirectory(path: string): Promise<void> {
+/** Makes the entries of a directory durable. */
+export async function syncDirectory(path: string): Promise<void> {
   await using directory = await open(path, "r");
   await directory.sync();
 }

@@ -31,8 +31,8 @@ export interface Bind {
 export interface ContainerClaims {
   /** How sentences name it: `the container`, `service "web"`. */
   readonly subject: string;
-  /** As the configuration says; empty for what the image says. */
-  readonly user: string;
+  /** As the configuration says; empty for what the image says. Absent for what is no container. */
+  readonly user?: string;
   readonly asks: readonly HostAsk[];
   readonly binds: readonly Bind[];
   /** Ports of the host, 0 for any free one. */
@@ -58,8 +58,8 @@ const wellKnownSockets = [
 
 /**
  * Root's own apps get what their manifest's permissions name, since the install has acknowledged those. Everybody else's
- * get nothing of the host but their own directory, and write there as themselves only: what another uid leaves in it
- * (a set-user-ID program of root's, say) would be the owner's to run.
+ * get nothing of the host but their own directory, and run as themselves only: what another uid leaves there (a
+ * set-user-ID program of root's, say) would be the owner's to run, and a uid of the container is the host's.
  * @throws SvcError `permission_denied` `denied` with the first thing that is not allowed
  */
 export async function requireAllowed(
@@ -84,7 +84,7 @@ function requirePermission(app: RunnableApp, subject: string, { permission, what
 }
 
 function requireOwnersOwn(container: ContainerClaims, options: PolicyOptions): void {
-  const { subject, binds, user, hostPorts } = container;
+  const { subject, user, hostPorts } = container;
   const { unprivilegedPortStart, identity } = options;
   const port = hostPorts.find((number) => number > 0 && number < unprivilegedPortStart);
   if (port !== undefined) {
@@ -92,11 +92,11 @@ function requireOwnersOwn(container: ContainerClaims, options: PolicyOptions): v
       `${subject} publishes port ${port}; ports below ${unprivilegedPortStart} are for root's own apps`,
     );
   }
-  // Without a group it would be the image's, or root's.
-  if (user !== ownerSpec(identity.user) && binds.some(({ readOnly }) => !readOnly)) {
+  // Without a group it would be the image's, or root's; a name is whom the image says.
+  if (user !== undefined && user !== ownerSpec(identity.user)) {
     const asWhom = user === "" ? "as whom its image says" : `as "${user}"`;
     throw denied(
-      `${subject} runs ${asWhom} and writes into the app's directory; it may only as its owner, "${ownerSpec(identity.user)}"`,
+      `${subject} runs ${asWhom}; it may only as its owner, "${ownerSpec(identity.user)}": leave "user" out`,
     );
   }
 }

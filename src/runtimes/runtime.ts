@@ -176,6 +176,11 @@ export interface AppRuntime extends AsyncDisposable {
    */
   check(app: RunnableApp): Promise<void>;
   /**
+   * Before its checkout is replaced: moves what a stopped app has written there to where it stays. Absent for runtimes
+   * whose apps may not expect that.
+   */
+  keepData?(app: RunnableApp): Promise<void>;
+  /**
    * Starts an app that does not run; resolves once it does.
    * @throws SvcError `start_failed` with its last lines when it ends at once.
    */

@@ -35,7 +35,8 @@ rootTest(`another user's app does not exist for a user${needsRoot}`, async (t) =
   const own = owner.client(AppService);
   const app = await own.installApp({ spec: dir });
   t.like(app, { id: "web", ownerUid: nobody, owner: "nobody" });
-  t.is((await stat(app.directory)).uid, nobody);
+  t.like(await stat(app.directory), { uid: 0, gid: nobody, mode: 0o40750 });
+  t.like(await stat(join(app.directory, "repo")), { uid: nobody, mode: 0o40700 });
   const foreign = other.client(AppService);
   t.deepEqual((await foreign.listApps({})).apps, []);
   const id = "web";
@@ -108,7 +109,7 @@ rootTest(`git configuration and hooks in a checkout never run as root (threat 50
   // The owner makes the checkout a repository full of traps, and the origin one too.
   for (const tree of [join(directory, "repo"), repository]) {
     await run("setpriv", [
-      `--reuid=${nobody}`,
+      ...[`--reuid=${nobody}`, `--regid=${nobody}`],
       "--clear-groups",
       "sh",
       "-c",

@@ -1,6 +1,6 @@
 /** Apps as containers on a real engine. */
 import assert from "node:assert/strict";
-import { readFile, stat } from "node:fs/promises";
+import { readFile, rename, stat, symlink, unlink } from "node:fs/promises";
 import { join } from "node:path";
 import { dockerTest, needsDocker } from "../support/docker-test.ts";
 import { eventually } from "../support/eventually.ts";
@@ -340,8 +340,10 @@ dockerTest(
     // As the engine's own restart policy would.
     (await engine.request("POST", `/containers/${container!.Id}/restart?t=0`)).expect(204);
     await eventually(() => assert.equal(runtime.status("swap")?.state, "RUNNING"));
-    await owner.rename(app.directory, "volumes/srv/media", "volumes/srv/kept");
-    await owner.runCommand(["ln", "-s", "/root", mounted]);
+    const swap = owner.rename(app.directory, "volumes/srv/media", "volumes/srv/kept");
+    t.is((await failureOf(swap)).code, "permission_denied", "its owner cannot");
+    await rename(mounted, join(app.directory, "volumes/srv/kept"));
+    await symlink("/root", mounted);
     (await engine.request("POST", `/containers/${container!.Id}/restart?t=0`)).expect(204);
     await eventually(() => assert.equal(runtime.status("swap")?.state, "CRASHED"));
     t.regex(runtime.status("swap")!.reason, /what it mounts at \/srv\/media is not/);
@@ -353,8 +355,8 @@ dockerTest(
     });
     // Nor is it started again.
     t.is((await failureOf(runtime.start(app))).reason, "denied");
-    await owner.runCommand(["rm", mounted]);
-    await owner.rename(app.directory, "volumes/srv/kept", "volumes/srv/media");
+    await unlink(mounted);
+    await rename(join(app.directory, "volumes/srv/kept"), mounted);
     await runtime.start(app);
     t.is(runtime.status("swap")?.state, "RUNNING");
     await runtime.remove(app);

@@ -6,7 +6,6 @@ import { mapValues } from "../../lib/map-values.ts";
 import type { RestartPolicy } from "../../packages/manifest.ts";
 import { invalid } from "./compose-sources.ts";
 import { isSet, listOf, mapTexts, pairsOf, recordOf, textOf, textsOf } from "./compose-values.ts";
-import { serviceClaims } from "./service-claims.ts";
 
 const bounds = { maxBytes: 4 * 1024 * 1024, maxTokens: 400_000, maxDepth: 64, maxValues: 200_000 };
 
@@ -41,7 +40,7 @@ export interface RunnableOptions {
   profiles: readonly string[];
   restart: RestartPolicy;
   stopGraceMs: number;
-  /** `uid:gid` that services which write into the app's directory run as; absent for root's own apps. */
+  /** `uid:gid` that services run as which name no other; absent for root's own apps. */
   owner?: string | undefined;
   /** What the built image of a service is called. */
   builtTag: (service: string) => string;
@@ -68,7 +67,6 @@ export function runnableProject(document: JsonObject, options: RunnableOptions):
   const pulls = new Set<string>();
   const services: Record<string, JsonObject> = {};
   const all = Object.entries(recordOf(document["services"]));
-  const names = new Set(all.map(([name]) => name));
   for (const [name, value] of all) {
     const { build, profiles, image, container_name: containerName, ...service } = recordOf(value);
     const wanted = textsOf(profiles);
@@ -83,7 +81,7 @@ export function runnableProject(document: JsonObject, options: RunnableOptions):
     services[name] = {
       ...service,
       ...withAlias(service, textOf(containerName)),
-      ...ownedBy(options.owner, serviceClaims(name, service, names), service),
+      ...ownedBy(options.owner, service),
       ...(isSet(service["volumes"]) && {
         volumes: listOf(service["volumes"]).map((volume) => longBind(volume, options.isClassic)),
       }),
@@ -144,20 +142,15 @@ function withAlias(service: JsonObject, alias: string): JsonObject {
   };
 }
 
-/** What containers of users have beside: they gain no privileges, and write as their owner. */
-function ownedBy(
-  owner: string | undefined,
-  { binds, user }: ReturnType<typeof serviceClaims>,
-  service: JsonObject,
-): JsonObject {
+/** What containers of users have beside: they gain no privileges, and run as their owner. */
+function ownedBy(owner: string | undefined, service: JsonObject): JsonObject {
   if (owner === undefined) return {};
   const securityOpt = textsOf(service["security_opt"]).filter(
     (option) => option !== "no-new-privileges:true",
   );
-  const writes = binds.some(({ readOnly }) => !readOnly);
   return {
     security_opt: [...securityOpt, "no-new-privileges:true"],
-    ...(writes && user === "" && { user: owner }),
+    ...(!isSet(service["user"]) && { user: owner }),
   };
 }
 

@@ -2,7 +2,7 @@
 import { mkdir, readFile, rename, rm, writeFile } from "node:fs/promises";
 import { join, posix, relative } from "node:path";
 import { appLabels, composeProjectOf } from "../../docker/attribution.ts";
-import type { Identities } from "../../identity/identity.ts";
+import type { EntryType, Identities } from "../../identity/identity.ts";
 import { isInside } from "../../lib/is-inside.ts";
 import type { JsonObject } from "../../lib/json.ts";
 import { mapValues } from "../../lib/map-values.ts";
@@ -11,11 +11,14 @@ import { resolveSettings } from "../../packages/settings.ts";
 import { appEnvironment, appExpander } from "../app-environment.ts";
 import { appTree } from "../app-tree.ts";
 import { releaseLabel } from "../app-containers.ts";
-import { ownerSpec, requireAllowed, type ContainerClaims } from "../container-policy.ts";
+import { ownerSpec, requireAllowed, type Bind, type ContainerClaims } from "../container-policy.ts";
+import { entryType } from "../entry-type.ts";
+import { holdMounts } from "../mount-points.ts";
 import type { AppImages } from "../docker/app-images.ts";
 import { requireForeign, withTag } from "../docker/app-images.ts";
 import type { RunnableApp } from "../runtime.ts";
 import { startFailed } from "../start-failed.ts";
+import { dataBinds, moveData, seedData, withData } from "./checkout-binds.ts";
 import type { ComposeCommand } from "./compose-command.ts";
 import {
   labelled,
@@ -44,6 +47,13 @@ export interface ComposeProjectsOptions {
 /** Every container of an app is of the same release: compose itself makes anew what has changed. */
 export const composeRelease = "compose";
 
+/** A project, what it asks of the host, and which of its mounts are data ({@link dataBinds}). */
+interface Plan {
+  readonly project: RunnableProject;
+  readonly claims: readonly ContainerClaims[];
+  readonly data: readonly string[];
+}
+
 const configTimeoutMs = 60_000;
 const upTimeoutMs = 300_000;
 const maxConfigBytes = 4 * 1024 * 1024;
@@ -62,6 +72,46 @@ export class ComposeProjects {
    * @throws SvcError `package_invalid`, `denied`
    */
   async resolve(app: RunnableApp, signal?: AbortSignal): Promise<RunnableProject> {
+    const { project, claims } = await this.#plan(app, signal);
+    // What is not there yet is made for the start.
+    await this.#requireAllowed(app, await this.#withoutMissing(app, claims));
+    return project;
+  }
+
+  /** {@link resolve} for a start: what is to be mounted is there, and stays there. No container of the app runs. */
+  async layOut(app: RunnableApp): Promise<RunnableProject> {
+    const { identities } = this.#options;
+    await this.keepData(app, ["directory"]);
+    const { project, claims, data } = await this.#plan(app);
+    const binds = claims.flatMap((claim) => claim.binds);
+    await holdMounts(identities, app, binds);
+    const tree = await identities.tree(app.directory, app.uid);
+    await seedData(tree, data);
+    // The engine would make them as root.
+    for (const { source } of binds) {
+      if (source === app.directory || !isInside(app.directory, source)) continue;
+      const path = relative(app.directory, source);
+      if ((await entryType(await identities.as(app.uid), app.directory, path)) === undefined) {
+        await tree.makeDirs([path]);
+      }
+    }
+    await this.#requireAllowed(app, claims);
+    return project;
+  }
+
+  /**
+   * Moves what its containers have written into the checkout, as it was last run, to where it stays. None of them runs.
+   * @param types what is moved
+   */
+  async keepData(app: RunnableApp, types: readonly EntryType[]): Promise<void> {
+    const { identities } = this.#options;
+    const document = await this.kept(app.id);
+    if (document === undefined) return;
+    const tree = await identities.tree(app.directory, app.uid);
+    await moveData(await identities.as(app.uid), tree, document, types);
+  }
+
+  async #plan(app: RunnableApp, signal?: AbortSignal): Promise<Plan> {
     const { identities, images } = this.#options;
     const section = composeSection(app);
     const { file } = section;
@@ -90,23 +140,29 @@ export class ComposeProjects {
       }
     }
     for (const image of project.pulls) requireForeign(image);
-    await this.#requireAllowed(app, projectClaims(project.document, composeProjectOf(app.id)));
-    return project;
+    const data = await dataBinds(identity, app.directory, project.document);
+    const document = withData(project.document, app.directory, data);
+    const claims = projectClaims(document, composeProjectOf(app.id));
+    return { project: { ...project, document }, claims, data };
+  }
+
+  async #withoutMissing(app: RunnableApp, claims: readonly ContainerClaims[]): Promise<ContainerClaims[]> {
+    const identity = await this.#options.identities.as(app.uid);
+    const isThere = async ({ source }: Bind): Promise<boolean> =>
+      !isInside(app.directory, source) ||
+      (await entryType(identity, app.directory, relative(app.directory, source) || ".")) !== undefined;
+    return Promise.all(
+      claims.map(async (claim) => {
+        const binds: Bind[] = [];
+        for (const bind of claim.binds) if (await isThere(bind)) binds.push(bind);
+        return { ...claim, binds };
+      }),
+    );
   }
 
   async #requireAllowed(app: RunnableApp, claims: readonly ContainerClaims[]): Promise<void> {
     const { identities, engineSocket, unprivilegedPortStart } = this.#options;
     const identity = await identities.as(app.uid);
-    // Compose makes directories that are to be mounted and are missing; the engine would make them as root.
-    for (const { source } of claims.flatMap(({ binds }) => binds)) {
-      if (source === app.directory || !isInside(app.directory, source)) continue;
-      const path = relative(app.directory, source);
-      const isMissing = await identity.stat(app.directory, path).then(
-        (entry) => entry === undefined,
-        () => false,
-      );
-      if (isMissing) await identity.makeDirs(app.directory, [path]);
-    }
     await requireAllowed(app, claims, { identity, engineSockets: [engineSocket], unprivilegedPortStart });
   }
 

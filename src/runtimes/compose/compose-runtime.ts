@@ -83,8 +83,12 @@ export class ComposeRuntime extends ContainerRuntime {
     await this.#projects.resolve(app);
   }
 
+  async keepData(app: RunnableApp): Promise<void> {
+    await this.#projects.keepData(app, ["directory", "file"]);
+  }
+
   async start(app: RunnableApp): Promise<void> {
-    const project = await this.#projects.resolve(app);
+    const project = await this.#projects.layOut(app);
     await this.#pullMissing(app, project, {});
     for (const build of project.builds) {
       const tag = this.#images.builtTag(app, build.service);

@@ -75,5 +75,5 @@ function fileParts(kind: string, value: JsonValue | undefined): ContainerClaims[
 }
 
 function claimsOf(subject: string, asks: readonly HostAsk[]): ContainerClaims {
-  return { subject, user: "", asks, binds: [], hostPorts: [] };
+  return { subject, asks, binds: [], hostPorts: [] };
 }

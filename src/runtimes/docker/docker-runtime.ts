@@ -3,6 +3,7 @@ import { followContainerLog, readContainerLog } from "../../docker/container-log
 import { SvcError } from "../../errors.ts";
 import type { Identities } from "../../identity/identity.ts";
 import { requireAllowed } from "../container-policy.ts";
+import { holdMounts } from "../mount-points.ts";
 import { ContainerRuntime, type ContainerRuntimeOptions } from "../container-runtime.ts";
 import type { ImageRuntime, LogChunk, RunnableApp, RuntimeWork } from "../runtime.ts";
 import { AppImages, type CredentialsOf } from "./app-images.ts";
@@ -59,6 +60,7 @@ export class DockerRuntime extends ContainerRuntime {
     }
     if (image === undefined) throw new Error(`the image of app "${app.id}" is gone as soon as it was there`);
     const config = await this.#config(app, image.Id);
+    await holdMounts(this.#options.identities, app, createClaims(config.options).binds);
     await this.#requireAllowed(app, config);
     const watched = this.appOf(app.id);
     await watched.start(app, config.release, async () => {
