@@ -1,0 +1,86 @@
+/** Under a real systemd, with the unit that is shipped: apps outlive the daemon, and run again after a reboot. */
+import assert from "node:assert/strict";
+import { mkdir, writeFile } from "node:fs/promises";
+import { dirname, join } from "node:path";
+import { fileURLToPath } from "node:url";
+import test from "ava";
+import { AppService } from "../../gen/svc/v1/app_pb.ts";
+import { eventually } from "../support/eventually.ts";
+import { writePackage } from "../support/packages.ts";
+import { SystemdMachine, whyNoSystemd } from "../support/systemd.ts";
+
+const unit = fileURLToPath(new URL("../../packaging/svc.service", import.meta.url));
+const main = fileURLToPath(new URL("../../src/main.ts", import.meta.url));
+const nodeDir = dirname(process.execPath);
+const deadlineMs = 60_000;
+const reason = whyNoSystemd === undefined ? "" : ` (skipped: ${whyNoSystemd})`;
+
+const polite = `
+import { createServer } from "node:http";
+process.on("SIGTERM", () => process.exit(0));
+createServer((request, response) => response.end("here")).listen(Number(process.env.PORT), "127.0.0.1");
+`;
+
+(whyNoSystemd === undefined ? test : test.skip)(
+  `two boots under a real systemd, with restarts and a crash of the daemon${reason}`,
+  async (t) => {
+    t.timeout(10 * 60_000);
+    await using machine = await SystemdMachine.create(unit);
+    // As the shipped unit but for where svc lies: these are its sources.
+    const dropIn = join(machine.dir, "units", "svc.service.d");
+    await mkdir(dropIn);
+    await writeFile(
+      join(dropIn, "sources.conf"),
+      `[Service]\nExecStart=\nExecStart=${process.execPath} ${main} daemon\n`,
+    );
+    for (const id of ["kept", "idle"]) {
+      await writePackage(join(machine.dir, "etc", id), id === "kept" ? 8080 : 8081, {
+        id,
+        files: { "server.mjs": polite },
+      });
+    }
+    await writeFile(
+      join(machine.dir, "etc", "svc.toml"),
+      `[apps]\npath = ["${nodeDir}", "/usr/bin", "/bin"]\n`,
+    );
+
+    await machine.boot();
+    const apps = machine.client(AppService);
+    await eventually(() => apps.listApps({}), deadlineMs);
+    for (const id of ["kept", "idle"]) {
+      await apps.installApp({ spec: `/etc/svc/${id}` });
+      await apps.startApp({ id });
+    }
+    await apps.stopApp({ id: "idle" });
+    const { startedAt } = await apps.getApp({ id: "kept" });
+
+    // Neither a restart of the unit nor a daemon that is killed touches what runs.
+    for (const args of [["restart"], ["kill", "--signal=SIGKILL", "--kill-who=main"]]) {
+      const before = await machine.systemctl("show", "--property=MainPID", "svc");
+      await machine.systemctl(...args, "svc");
+      await eventually(async () => {
+        assert.notEqual(await machine.systemctl("show", "--property=MainPID", "svc"), before);
+        const { state, startedAt: now } = await machine.client(AppService).getApp({ id: "kept" });
+        assert.deepEqual({ state, now }, { state: "RUNNING", now: startedAt });
+      }, deadlineMs);
+      t.log(`it outlives systemctl ${args.join(" ")}`);
+    }
+
+    for (const boot of [2, 3]) {
+      await machine.powerOff();
+      await machine.boot();
+      await eventually(async () => {
+        const { apps: listed } = await machine.client(AppService).listApps({});
+        assert.deepEqual(
+          listed.map(({ id, state, enabled }) => [id, state, enabled]),
+          [
+            ["idle", "STOPPED", false],
+            ["kept", "RUNNING", true],
+          ],
+        );
+      }, deadlineMs);
+      t.log(`boot ${boot}: as wanted`);
+    }
+    t.pass();
+  },
+);

@@ -1,0 +1,142 @@
+/**
+ * A machine of the test's own with a real systemd, in namespaces over a throw-away overlay of this one's root: its units,
+ * `/etc/svc` and `/var/lib/svc` are the test's and stay from one boot to the next.
+ */
+import assert from "node:assert/strict";
+import { execFile, spawn, type ChildProcess } from "node:child_process";
+import { randomUUID } from "node:crypto";
+import { once } from "node:events";
+import { accessSync, constants, readFileSync } from "node:fs";
+import { mkdir, mkdtemp, readdir, readFile, rm, rmdir, symlink, writeFile } from "node:fs/promises";
+import { tmpdir } from "node:os";
+import { basename, join } from "node:path";
+import { fileURLToPath } from "node:url";
+import { promisify } from "node:util";
+import { createClient, type Client } from "@connectrpc/connect";
+import type { DescService } from "@bufbuild/protobuf";
+import { socketTransport } from "./daemon.ts";
+import { eventually } from "./eventually.ts";
+
+const run = promisify(execFile);
+const script = fileURLToPath(new URL("./systemd-box.sh", import.meta.url));
+const cgroupMount = findCgroupMount();
+const bootMs = 60_000;
+/** Of the machine's own units: what the test is not about, or would reach out of the box. */
+const masked = [
+  "sys-kernel-debug.mount",
+  "sys-kernel-tracing.mount",
+  "dev-hugepages.mount",
+  "systemd-modules-load.service",
+  "systemd-udevd.service",
+  "docker.service",
+  "docker.socket",
+  "containerd.service",
+  "network-online.target",
+];
+
+/** Why this machine cannot run a systemd for the tests; `undefined` when it can. */
+export const whyNoSystemd = findObstacle();
+
+export class SystemdMachine implements AsyncDisposable {
+  /** `etc/` is its `/etc/svc`, `store/` its `/var/lib/svc`, `units/` its `/etc/systemd/system`. */
+  readonly dir: string;
+  readonly #cgroup: string;
+  #child: ChildProcess | undefined;
+  #pid = 0;
+
+  private constructor(dir: string) {
+    this.dir = dir;
+    this.#cgroup = join(cgroupMount ?? "", basename(dir));
+  }
+
+  /** A machine that is off. @param unit path of a unit that is enabled on it */
+  static async create(unit: string): Promise<SystemdMachine> {
+    const machine = new SystemdMachine(await mkdtemp(join(tmpdir(), "svc-machine-")));
+    const units = join(machine.dir, "units");
+    for (const name of ["etc", "store", "units", "box"]) await mkdir(join(machine.dir, name));
+    for (const name of masked) await symlink("/dev/null", join(units, name));
+    await writeFile(join(units, basename(unit)), await readFile(unit));
+    await mkdir(join(units, "multi-user.target.wants"));
+    await symlink(`../${basename(unit)}`, join(units, "multi-user.target.wants", basename(unit)));
+    return machine;
+  }
+
+  /** Resolves once its systemd answers. */
+  async boot(): Promise<void> {
+    await writeFile(join(this.dir, "boot_id"), `${randomUUID()}\n`);
+    await mkdir(this.#cgroup, { recursive: true });
+    const argv = [script, join(this.dir, "box"), this.#cgroup, this.dir];
+    const child = spawn("sh", argv, { stdio: ["ignore", "ignore", "inherit"], detached: true });
+    this.#child = child;
+    this.#pid = await eventually(async () => {
+      const children = await readFile(`/proc/${child.pid ?? 0}/task/${child.pid ?? 0}/children`, "utf8");
+      const pid = Number(children.trim());
+      assert.equal((await readFile(`/proc/${pid}/comm`, "utf8")).trim(), "systemd");
+      return pid;
+    }, bootMs);
+    await eventually(() => this.systemctl("show", "--property=Version"), bootMs);
+  }
+
+  /** Runs `systemctl` inside; resolves with what it prints. */
+  async systemctl(...args: string[]): Promise<string> {
+    const { stdout } = await run("nsenter", ["--target", String(this.#pid), "--all", "systemctl", ...args]);
+    return stdout;
+  }
+
+  /** A client as root, over the socket of the daemon inside. */
+  client<S extends DescService>(service: S): Client<S> {
+    return createClient(service, socketTransport(`/proc/${this.#pid}/root/run/svc/svc.sock`, "connect"));
+  }
+
+  /** Shuts it down as its operator would. */
+  async powerOff(): Promise<void> {
+    const child = this.#child;
+    if (child === undefined) return;
+    this.#child = undefined;
+    if (child.exitCode !== null || child.signalCode !== null) return;
+    const exited = once(child, "exit");
+    // SIGRTMIN+4 starts poweroff.target (systemd(1)).
+    await run("kill", ["-s", "RTMIN+4", String(this.#pid)]).catch(() => undefined);
+    const timer = setTimeout(() => child.kill("SIGKILL"), 2 * bootMs);
+    await exited;
+    clearTimeout(timer);
+  }
+
+  async [Symbol.asyncDispose](): Promise<void> {
+    await this.powerOff();
+    await eventually(() => removeCgroups(this.#cgroup)).catch(() => undefined);
+    await rm(this.dir, { recursive: true, force: true, maxRetries: 5 });
+  }
+}
+
+async function removeCgroups(path: string): Promise<void> {
+  for (const entry of await readdir(path, { withFileTypes: true })) {
+    if (entry.isDirectory()) await removeCgroups(join(path, entry.name));
+  }
+  await rmdir(path);
+}
+
+function findCgroupMount(): string | undefined {
+  const mounts = readFileSync("/proc/mounts", "utf8").split("\n");
+  return mounts.map((mount) => mount.split(" ")).find(([, , type]) => type === "cgroup2")?.[1];
+}
+
+function findObstacle(): string | undefined {
+  if (process.getuid?.() !== 0) return "needs root";
+  if (cgroupMount === undefined) return "needs cgroup v2";
+  for (const file of ["/lib/systemd/systemd", "/usr/bin/dbus-daemon", "/usr/bin/nsenter"]) {
+    try {
+      accessSync(file, constants.X_OK);
+    } catch {
+      return `needs ${file}`;
+    }
+  }
+  try {
+    accessSync(cgroupMount, constants.W_OK);
+  } catch {
+    return "needs a cgroup v2 that can be written";
+  }
+  const capabilities = /^CapEff:\s*([0-9a-f]+)$/m.exec(readFileSync("/proc/self/status", "utf8"))?.[1] ?? "0";
+  const capSysAdmin = 1n << 21n;
+  return (BigInt(`0x${capabilities}`) & capSysAdmin) === 0n ? "needs CAP_SYS_ADMIN" : undefined;
+}
