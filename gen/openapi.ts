@@ -3232,13 +3232,14 @@ export interface components {
             jitter_secs?: number;
             /**
              * @description How often a failed or timed out run is tried again: 0 to 10, default 0. The first retry comes after 30 s, each later
-             *     one after twice the wait before it, at most 30 min. A daemon that starts goes on with them. Manual runs are not tried
-             *     again.
+             *     one after twice the wait before it, at most 30 min. A daemon that starts goes on with them, at once with a run that was
+             *     cut short by the end of the daemon before. Manual runs are not tried again.
              */
             retries?: number;
             /**
              * @description What happens to firings that were missed while the daemon did not run: `none` (default) or `latest`, which runs the
-             *     job once, for the newest of them within the last seven days.
+             *     job once, for the newest of them within the last seven days, and once more where the end of the daemon cut a run short.
+             *     Not for `node_reboot`.
              * @enum {string}
              */
             catch_up?: "none" | "latest";
@@ -6026,13 +6027,14 @@ export interface operations {
                     jitter_secs?: number;
                     /**
                      * @description How often a failed or timed out run is tried again: 0 to 10, default 0. The first retry comes after 30 s, each later
-                     *     one after twice the wait before it, at most 30 min. A daemon that starts goes on with them. Manual runs are not tried
-                     *     again.
+                     *     one after twice the wait before it, at most 30 min. A daemon that starts goes on with them, at once with a run that was
+                     *     cut short by the end of the daemon before. Manual runs are not tried again.
                      */
                     retries?: number;
                     /**
                      * @description What happens to firings that were missed while the daemon did not run: `none` (default) or `latest`, which runs the
-                     *     job once, for the newest of them within the last seven days.
+                     *     job once, for the newest of them within the last seven days, and once more where the end of the daemon cut a run short.
+                     *     Not for `node_reboot`.
                      * @enum {string}
                      */
                     catch_up?: "none" | "latest";

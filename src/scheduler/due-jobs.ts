@@ -26,6 +26,8 @@ export interface DueJobsOptions {
 /** Before the first retry; each later one waits twice as long as the one before, up to the second. */
 const firstRetryMs = 30_000;
 const maxRetryMs = 30 * 60_000;
+/** For the processes of a daemon that died to be gone: SIGTERM, 5 s, SIGKILL. */
+const remainsMs = 6_000;
 /** Until the next look for room. */
 const roomPauseMs = 1_000;
 
@@ -67,13 +69,21 @@ export class DueJobs implements Disposable {
     this.#startLater(job, scheduledAtMs, delayMs);
   }
 
-  /** Lets a job be tried again whose newest scheduled run ended in another daemon, if that was to be. Returns at once. */
+  /**
+   * Lets a job be tried again whose newest scheduled run ended in another daemon, if that was to be; without the usual
+   * pause where it was that daemon's end that cut it short. Returns at once.
+   */
   resumeRetry(job: Job, run: Run): void {
     const { clock, runner } = this.#options;
     const key = keyText(job);
     const isUnderWay = this.#waiting.has(key) || this.#retrying.has(key) || runner.isGoing(job);
     const isEdited = job.updatedAtMs > run.startedAtMs;
-    if (isUnderWay || isEdited || !isWorthRetry(job, run)) return;
+    if (isUnderWay || isEdited) return;
+    if (isMadeUpFor(job, run)) {
+      this.#retryLater(job, run, run.outcome?.status === "INTERRUPTED" ? remainsMs : 0);
+      return;
+    }
+    if (!isWorthRetry(job, run)) return;
     const sinceMs = clock.nowMs() - (run.endedAtMs ?? run.startedAtMs);
     const pauseMs = retryPauseMs(run);
     this.#retryLater(job, run, Math.min(Math.max(0, pauseMs - sinceMs), pauseMs));
@@ -179,6 +189,12 @@ function isWanted(current: Job, job: Job, { attempt }: RunCause): boolean {
 /** From the end of a run to the next attempt. */
 function retryPauseMs({ attempt }: Run): number {
   return Math.min(firstRetryMs * 2 ** (attempt - 1), maxRetryMs);
+}
+
+/** A run that svc itself ended is made up for where its job wants runs to come about; never a reboot, which ends svc. */
+function isMadeUpFor({ retries, catchUp, action }: Job, { attempt, outcome }: Run): boolean {
+  const isWanted = attempt <= Math.max(retries, catchUp === "latest" ? 1 : 0);
+  return isWanted && outcome?.isCutShort === true && action.type !== "node_reboot";
 }
 
 function isWorthRetry({ retries }: Job, { attempt, outcome }: Run): boolean {

@@ -16,8 +16,6 @@ interface Columns {
   hours: Int32Array;
   /** Index of the time zone. */
   zone: Uint16Array;
-  /** 1 for an enabled job that wants to make up for what was missed. */
-  catchUp: Uint8Array;
 }
 
 /** What a zone's clock shows, over what any job of the zone is laid first. */
@@ -35,7 +33,6 @@ export class DueTable {
   #columns = createColumns(0);
   /** The columns before, to be written next: an edit allocates nothing. */
   #spare = createColumns(0);
-  #catchUps = 0;
 
   constructor(zones: Zones) {
     this.#zones = zones;
@@ -46,28 +43,20 @@ export class DueTable {
     return this.#jobs;
   }
 
-  /** Whether an enabled job wants to make up for what was missed. */
-  get wantsCatchUp(): boolean {
-    return this.#catchUps > 0;
-  }
-
   /** Takes the registry's jobs; those that are the same objects as before are copied, not read. */
   *fill(jobs: readonly Job[]): Generator<undefined, void> {
     if (jobs === this.#jobs) return;
     const from = this.#columns;
     const to = this.#spare.hours.length < jobs.length ? createColumns(roomFor(jobs.length)) : this.#spare;
-    let catchUps = 0;
     let old = 0;
     for (let start = 0; start < jobs.length; start += stride) {
       const end = Math.min(start + stride, jobs.length);
       old = this.#fillRows(jobs, { start, end, old, to });
-      for (let at = start; at < end; at += 1) catchUps += to.catchUp[at] ?? 0;
       yield;
     }
     this.#jobs = jobs;
     this.#columns = to;
     this.#spare = from;
-    this.#catchUps = catchUps;
   }
 
   /** Calls `fire` with each job that is due in the minute that starts at `minuteMs`, unix milliseconds. */
@@ -127,11 +116,10 @@ export class DueTable {
     return old;
   }
 
-  #writeRow(columns: Columns, at: number, { trigger, timeZone, enabled, catchUp }: Job): void {
+  #writeRow(columns: Columns, at: number, { trigger, timeZone, enabled }: Job): void {
     columns.minutesLow[at] = enabled ? trigger.minutesLow : 0;
     columns.minutesHigh[at] = enabled ? trigger.minutesHigh : 0;
     columns.hours[at] = trigger.hours;
-    columns.catchUp[at] = enabled && catchUp === "latest" ? 1 : 0;
     const index = this.#zoneIndexes.get(timeZone) ?? this.#zoneIndexes.size;
     this.#zoneIndexes.set(timeZone, index);
     columns.zone[at] = index;
@@ -144,7 +132,6 @@ function createColumns(length: number): Columns {
     minutesHigh: new Int32Array(length),
     hours: new Int32Array(length),
     zone: new Uint16Array(length),
-    catchUp: new Uint8Array(length),
   };
 }
 
@@ -158,7 +145,6 @@ function copyRow(from: Columns, old: number, to: Columns, at: number): void {
   to.minutesHigh[at] = from.minutesHigh[old] ?? 0;
   to.hours[at] = from.hours[old] ?? 0;
   to.zone[at] = from.zone[old] ?? 0;
-  to.catchUp[at] = from.catchUp[old] ?? 0;
 }
 
 function isBefore(known: Job | undefined, job: Job): boolean {

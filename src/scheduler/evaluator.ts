@@ -7,7 +7,6 @@ import { SlicedWork } from "../lib/sliced-work.ts";
 import type { BackupPass } from "./backup-pass.ts";
 import type { DueJobs } from "./due-jobs.ts";
 import { DueTable } from "./due-table.ts";
-import type { EvaluationMark } from "./evaluation-mark.ts";
 import type { JobRegistry } from "./job-registry.ts";
 import type { Job } from "./job.ts";
 import { MinuteHistory, type MinutePlan } from "./minute-history.ts";
@@ -22,9 +21,8 @@ export interface EvaluatorOptions {
   jobs: Pick<JobRegistry, "all">;
   zones: Zones;
   due: Pick<DueJobs, "fire" | "resumeRetry" | "resumeStart">;
-  runs: Pick<RunLog, "lastScheduled">;
+  runs: Pick<RunLog, "lastScheduled" | "settledUntil">;
   skips: Pick<SkipCounts, "add">;
-  mark: EvaluationMark;
   backups: BackupPass;
   clock: Clock;
   log: { info(details: object, message: string): void; error(details: object, message: string): void };
@@ -36,7 +34,7 @@ const maxSleepMs = 5_000;
 const sliceMs = 4;
 /** Stretches of missed minutes that wait to be counted; of a clock that jumps more often, the others are not. */
 const maxCounts = 8;
-/** How far `catch_up: latest` goes back. */
+/** How far back anything is made up for. */
 const catchUpMs = 7 * dayMs;
 
 export class Evaluator implements AsyncDisposable {
@@ -74,15 +72,8 @@ export class Evaluator implements AsyncDisposable {
   }
 
   *#begin(nowMs: number): Generator<undefined, void> {
-    const { jobs, mark } = this.#options;
-    yield* this.#table.fill(jobs.all());
-    this.#counting.add(this.#resumeRetries(nowMs));
-    const evaluatedMs = this.#table.wantsCatchUp ? mark.read() : undefined;
-    if (evaluatedMs !== undefined) {
-      const fromMs = Math.max(evaluatedMs + minuteMs, startOf(nowMs - catchUpMs));
-      this.#counting.add(this.#catchUp({ fromMs, toMs: startOf(nowMs), hasRun: () => false }));
-    }
-    this.#counting.add(this.#resumeStarts(nowMs, evaluatedMs ?? nowMs));
+    yield* this.#table.fill(this.#options.jobs.all());
+    this.#counting.add(this.#resume(nowMs));
   }
 
   #sleep(): void {
@@ -118,19 +109,18 @@ export class Evaluator implements AsyncDisposable {
         "the clock or the host left out minutes; their firings are skipped",
       );
       this.#counting.add(
-        this.#skipLate({ fromMs, toMs, hasRun: (minute) => this.#history.hasRun(minute) }, run),
+        this.#skipLate(fromMs, { toMs, hasRun: (minute) => this.#history.hasRun(minute) }, run),
       );
     }
-    if (this.#table.wantsCatchUp) this.#writeMark(run.at(-1));
   }
 
   /** Minutes that the daemon was there for and did not get: all are skipped, but the newest where a job wants to catch up. */
-  *#skipLate(stretch: Stretch, run: readonly number[]): Generator<undefined, void> {
+  *#skipLate(fromMs: number, stretch: Stretch, run: readonly number[]): Generator<undefined, void> {
     const { skips, due } = this.#options;
     const untilMs = (run.at(-1) ?? 0) * minuteMs;
     const counter = new MissedFiringCounter(stretch);
     for (const [job, zone] of this.#enabledJobs()) {
-      const { count, lastMs } = yield* counter.count(job, zone);
+      const { count, lastMs, beforeMs } = yield* counter.count(job, zone, fromMs - minuteMs);
       const isWanted =
         count > 0 &&
         job.catchUp === "latest" &&
@@ -138,52 +128,49 @@ export class Evaluator implements AsyncDisposable {
         !firesUntil(job, zone, lastMs, untilMs);
       if (isWanted) due.fire(job, lastMs);
       const skipped = isWanted ? count - 1 : count;
-      if (skipped > 0) skips.add(job, "late", lastMs, skipped);
-      yield;
-    }
-  }
-
-  /** Minutes in which no daemon ran. */
-  *#catchUp(stretch: Stretch): Generator<undefined, void> {
-    const { skips, due } = this.#options;
-    const counter = new MissedFiringCounter(stretch);
-    for (const [job, zone] of this.#enabledJobs()) {
-      if (job.catchUp !== "latest") continue;
-      const { count, lastMs } = yield* counter.count(job, zone);
-      if (count > 0) due.fire(job, lastMs);
-      if (count > 1) skips.add(job, "down", lastMs, count - 1);
-      yield;
-    }
-  }
-
-  /** What the daemon before was still to try again, but for jobs that were to fire anew since. */
-  *#resumeRetries(nowMs: number): Generator<undefined, void> {
-    const { runs, due } = this.#options;
-    for (const [job, zone] of this.#enabledJobs()) {
-      const run = job.retries > 0 ? runs.lastScheduled(job) : undefined;
-      if (run !== undefined && !firesUntil(job, zone, run.scheduledAtMs ?? nowMs, nowMs))
-        due.resumeRetry(job, run);
+      // Not that of the one that runs: what was skipped is settled, and counts as run for the next daemon.
+      if (skipped > 0) skips.add(job, "late", isWanted ? beforeMs : lastMs, skipped);
       yield;
     }
   }
 
   /**
-   * Firings for whose jitter the daemon before may still have waited, the newest first.
-   * @param evaluatedMs what it came to
+   * What the daemon before has left. Only the runs and skips on record say how far each job came: a mark of its own could
+   * be older than a run, which would then be made again by every daemon that starts, or newer, which would lose one.
    */
-  *#resumeStarts(nowMs: number, evaluatedMs: number): Generator<undefined, void> {
-    const { runs, due } = this.#options;
+  *#resume(nowMs: number): Generator<undefined, void> {
+    const { skips, due } = this.#options;
+    const missed = new MissedFiringCounter({ toMs: startOf(nowMs), hasRun: () => false });
     for (const [job, zone] of this.#enabledJobs()) {
-      if (job.jitterSecs > 0) {
-        const lastMs = runs.lastScheduled(job)?.scheduledAtMs ?? 0;
-        const untilMs =
-          job.catchUp === "latest" ? Math.max(Math.min(nowMs, evaluatedMs), nowMs - catchUpMs) : nowMs;
-        const fromMs = Math.max(untilMs - job.jitterSecs * 1_000, lastMs, job.updatedAtMs);
-        const firings = [...firingsBetween(job, zone, fromMs, untilMs)];
-        for (const atMs of firings.reverse()) due.resumeStart(job, atMs);
-      }
+      if (job.catchUp === "latest") {
+        const afterMs = this.#settledUntil(job, nowMs);
+        const { count, lastMs, beforeMs } = yield* missed.count(job, zone, afterMs);
+        if (count > 1) skips.add(job, "down", beforeMs, count - 1);
+        if (count > 0) due.resumeStart(job, lastMs);
+      } else if (job.jitterSecs > 0) this.#resumeStarts(job, zone, nowMs);
+      if (job.catchUp === "latest" || job.retries > 0) this.#resumeRetry(job, zone, nowMs);
       yield;
     }
+  }
+
+  #settledUntil(job: Job, nowMs: number): number {
+    return Math.max(this.#options.runs.settledUntil(job, nowMs), startOf(nowMs - catchUpMs) - minuteMs);
+  }
+
+  /** Firings for whose jitter the daemon before may still have waited, the newest first. */
+  #resumeStarts(job: Job, zone: Zone, nowMs: number): void {
+    const lastMs = this.#options.runs.lastScheduled(job)?.scheduledAtMs ?? 0;
+    const fromMs = Math.max(nowMs - job.jitterSecs * 1_000, lastMs, job.updatedAtMs);
+    const firings = [...firingsBetween(job, zone, fromMs, nowMs)];
+    for (const atMs of firings.reverse()) this.#options.due.resumeStart(job, atMs);
+  }
+
+  /** What is still to be tried again, or was cut short; not where the job was to fire anew since. */
+  #resumeRetry(job: Job, zone: Zone, nowMs: number): void {
+    const run = this.#options.runs.lastScheduled(job);
+    if (run === undefined || run.startedAtMs < nowMs - catchUpMs) return;
+    if (firesUntil(job, zone, run.scheduledAtMs ?? nowMs, nowMs)) return;
+    this.#options.due.resumeRetry(job, run);
   }
 
   *#enabledJobs(): Iterable<[Job, Zone]> {
@@ -191,16 +178,6 @@ export class Evaluator implements AsyncDisposable {
       const zone = job.enabled ? this.#options.zones.named(job.timeZone) : undefined;
       if (zone !== undefined) yield [job, zone];
     }
-  }
-
-  #writeMark(minute: number | undefined): void {
-    const { mark, log } = this.#options;
-    if (minute === undefined) return;
-    this.#chore(
-      mark.write(minute * minuteMs).catch((error: unknown) => {
-        log.error({ err: error }, "the minute that was evaluated could not be recorded for catching up");
-      }),
-    );
   }
 
   #backUp(atMs: number): void {

@@ -128,7 +128,8 @@ export class JobReader {
       timeoutSecs: document.timeoutSecs,
       jitterSecs: document.jitterSecs,
       retries: document.retries,
-      catchUp: document.catchUp,
+      // One that was kept before this was refused: it would reboot the host at each start.
+      catchUp: document.action.type === "node_reboot" ? "none" : document.catchUp,
       ...(keep !== undefined && { keep }),
     };
   }

@@ -77,6 +77,12 @@ export class JobRules {
     if (action.keep !== undefined && request.keep !== undefined && action.keep !== request.keep) {
       violations.add(`${path}action.keep`, `must equal keep, which is ${request.keep}, or be left out`);
     }
+    if (action.type === "node_reboot" && request.catchUp === "latest") {
+      violations.add(
+        `${path}catch_up`,
+        "must be none for node_reboot: whoever comes back needs no second reboot",
+      );
+    }
     return {
       trigger: this.readTrigger(request.trigger, `${path}trigger`, violations),
       timeZone: this.readTimeZone(request.utc, request.timeZone, `${path}time_zone`, violations),

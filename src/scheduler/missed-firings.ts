@@ -7,13 +7,13 @@ import type { Zone } from "./trigger/zone.ts";
 
 export interface MissedFirings {
   readonly count: number;
-  /** The newest of them, unix milliseconds. */
+  /** The newest of them, and the one before that, unix milliseconds; 0 when there is none. */
   readonly lastMs: number;
+  readonly beforeMs: number;
 }
 
 export interface Stretch {
-  /** Unix milliseconds: the first minute and the last one. */
-  readonly fromMs: number;
+  /** The last minute that counts, unix milliseconds. */
   readonly toMs: number;
   /** Whether a minute was run in spite of it all; minutes since 1970. */
   readonly hasRun: (minute: number) => boolean;
@@ -24,39 +24,45 @@ const stride = 256;
 
 export class MissedFiringCounter {
   readonly #stretch: Stretch;
-  readonly #known = new Map<Zone, Map<Trigger, MissedFirings>>();
+  readonly #known = new Map<Zone, Map<Trigger, Map<number, MissedFirings>>>();
 
   constructor(stretch: Stretch) {
     this.#stretch = stretch;
   }
 
-  /** The firings of a job as it is; none from before it was written. */
-  *count(job: Job, zone: Zone): Generator<undefined, MissedFirings> {
-    const { fromMs } = this.#stretch;
-    if (job.updatedAtMs >= fromMs) return yield* this.#walk(job.trigger, zone, job.updatedAtMs);
-    let known = this.#known.get(zone);
-    if (known === undefined) this.#known.set(zone, (known = new Map<Trigger, MissedFirings>()));
-    let missed = known.get(job.trigger);
+  /** The firings after an instant, unix milliseconds, of a job as it is: none from before it was written. */
+  *count({ trigger, updatedAtMs }: Job, zone: Zone, afterMs: number): Generator<undefined, MissedFirings> {
+    // To the minute, as all firings are: so that more jobs have the same question.
+    const fromMs = Math.floor(Math.max(afterMs, updatedAtMs) / minuteMs) * minuteMs;
+    const triggers = entryOf(this.#known, zone, () => new Map<Trigger, Map<number, MissedFirings>>());
+    const known = entryOf(triggers, trigger, () => new Map<number, MissedFirings>());
+    let missed = known.get(fromMs);
     if (missed === undefined) {
-      missed = yield* this.#walk(job.trigger, zone, fromMs - 1);
-      known.set(job.trigger, missed);
+      missed = yield* this.#walk(trigger, zone, fromMs);
+      known.set(fromMs, missed);
     }
     return missed;
   }
 
   *#walk(trigger: Trigger, zone: Zone, afterMs: number): Generator<undefined, MissedFirings> {
     const { toMs, hasRun } = this.#stretch;
-    let [count, lastMs, steps] = [0, 0, 0];
+    let [count, lastMs, beforeMs, steps] = [0, 0, 0, 0];
     for (let atMs = afterMs; ;) {
       const firing = nextFiring(trigger, zone, atMs);
-      if (firing === undefined || firing.unixMs > toMs) return { count, lastMs };
+      if (firing === undefined || firing.unixMs > toMs) return { count, lastMs, beforeMs };
       atMs = firing.unixMs;
       if (!hasRun(atMs / minuteMs)) {
         count += 1;
-        lastMs = atMs;
+        [beforeMs, lastMs] = [lastMs, atMs];
       }
       steps += 1;
       if (steps % stride === 0) yield;
     }
   }
+}
+
+function entryOf<K, V>(map: Map<K, V>, key: K, make: () => V): V {
+  const known = map.get(key) ?? make();
+  map.set(key, known);
+  return known;
 }

@@ -144,6 +144,21 @@ export class RunLog implements AsyncDisposable {
     return row === undefined ? undefined : runOfRow(row);
   }
 
+  /**
+   * Until when the firings of a job are settled, unix milliseconds: by the newest run that its trigger began, or by the
+   * newest one that was skipped. 0 when neither is on record.
+   */
+  settledUntil(key: JobKey, nowMs: number): number {
+    const skip = this.#options.store.get<{ last: number | null }>(
+      // A clock that was ahead for a while may have counted what is yet to come.
+      `SELECT max(last_unix) AS last FROM job_skips WHERE job = ${jobOfKey} AND last_unix <= ?`,
+      key.ownerUid,
+      key.id,
+      Math.floor(nowMs / 1000),
+    );
+    return Math.max((skip?.last ?? 0) * 1000, this.lastScheduled(key)?.scheduledAtMs ?? 0);
+  }
+
   /** A run with its output. */
   get(runId: number): Run | undefined {
     const row = this.#options.store.get<RunRow>(`${selectRunsWithOutput} WHERE runs.id = ?`, runId);
@@ -216,6 +231,7 @@ export class RunLog implements AsyncDisposable {
       output: "",
       error: "the process that ran it ended before the run did",
       truncated: false,
+      isCutShort: true,
     };
     const results = await store.write(closeRun(row.id, executorOfRow(row), outcome, now()), {
       essential: true,

@@ -8,6 +8,8 @@ import type { RunOutcome } from "./run.ts";
 export interface RunStop {
   readonly status: "TIMED_OUT" | "CANCELED";
   readonly error: string;
+  /** See `RunOutcome`. */
+  readonly isCutShort?: boolean;
 }
 
 export const runStops = {
@@ -17,7 +19,7 @@ export const runStops = {
   }),
   canceled: { status: "CANCELED", error: "it was canceled" },
   removed: { status: "CANCELED", error: "it was canceled: its job was removed" },
-  stopping: { status: "CANCELED", error: "it was canceled: the daemon stopped" },
+  stopping: { status: "CANCELED", error: "it was canceled: the daemon stopped", isCutShort: true },
 } as const;
 
 /** What is thrown through an action that is ended from outside. */
@@ -44,16 +46,17 @@ export function outcomeOf(end: ActionEnd, output: CappedText, stop: RunStop | un
   const { exitCode, httpStatus, isTruncated = false } = result;
   const error = capText("thrown" in end ? sentenceOf(end.thrown) : (result.error ?? ""));
   const isFailed = error.text !== "";
-  const ended =
-    // An action that came to its end in spite of the stop did what it was to do.
+  // An action that came to its end in spite of the stop did what it was to do.
+  const ended: Pick<RunOutcome, "status" | "error" | "isCutShort"> =
     stop !== undefined && isFailed ? stop : { status: isFailed ? "FAILED" : "SUCCEEDED", error: error.text };
   return {
-    status: ended.status as RunOutcome["status"],
+    status: ended.status,
     ...(exitCode !== undefined && { exitCode }),
     ...(httpStatus !== undefined && { httpStatus }),
     output: output.text,
     error: ended.error,
     truncated: output.isTruncated || error.isTruncated || isTruncated,
+    ...(ended.isCutShort === true && { isCutShort: true }),
   };
 }
 

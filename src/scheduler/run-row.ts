@@ -23,6 +23,7 @@ export interface RunRow {
   http_status: number | null;
   error: string;
   truncated: number;
+  cut_short: number;
   boot_id: string | null;
   pid: number | null;
   start_ticks: number | null;
@@ -30,7 +31,7 @@ export interface RunRow {
 }
 
 const commonColumns = `runs.id, jobs.owner_uid, jobs.id AS job_id, trigger, attempt, scheduled_at, started_at, ended_at,
-  status, exit_code, http_status, error, truncated, boot_id, pid, start_ticks`;
+  status, exit_code, http_status, error, truncated, cut_short, boot_id, pid, start_ticks`;
 
 /** Followed by conditions: runs without what they printed. */
 export const selectRuns = `SELECT ${commonColumns}, NULL AS output FROM runs JOIN jobs ON jobs.n = runs.job`;
@@ -62,6 +63,7 @@ function outcomeOfRow(row: RunRow): RunOutcome {
     output: row.output ?? "",
     error: row.error,
     truncated: row.truncated !== 0,
+    ...(row.cut_short !== 0 && { isCutShort: true }),
   };
 }
 
@@ -97,7 +99,7 @@ export function insertRun(key: JobKey, cause: RunCause, executor: Executor, nowM
  */
 export function closeRun(runId: number, executor: Executor, outcome: RunOutcome, nowMs: number): Statement[] {
   const { bootId, pid, startTicks } = executor;
-  const { status, exitCode, httpStatus, output, error, truncated } = outcome;
+  const { status, exitCode, httpStatus, output, error, truncated, isCutShort = false } = outcome;
   return [
     // Before the run is closed: only an open one gets an output.
     ...(output === ""
@@ -111,7 +113,7 @@ export function closeRun(runId: number, executor: Executor, outcome: RunOutcome,
         ]),
     {
       sql: `UPDATE runs SET status = ?, ended_at = max(?, started_at), exit_code = ?, http_status = ?, error = ?,
-                            truncated = ?, boot_id = NULL, pid = NULL, start_ticks = NULL
+                            truncated = ?, cut_short = ?, boot_id = NULL, pid = NULL, start_ticks = NULL
             WHERE id = ? AND status = 'RUNNING' AND boot_id = ? AND pid = ? AND start_ticks = ?`,
       params: [
         status,
@@ -120,6 +122,7 @@ export function closeRun(runId: number, executor: Executor, outcome: RunOutcome,
         httpStatus ?? null,
         error,
         truncated ? 1 : 0,
+        isCutShort ? 1 : 0,
         runId,
         bootId,
         pid,
@@ -127,9 +130,12 @@ export function closeRun(runId: number, executor: Executor, outcome: RunOutcome,
       ],
     },
     {
+      // But for the newest that its trigger began, which says how far the job came.
       sql: `DELETE FROM runs WHERE job = (SELECT job FROM runs WHERE id = ?1) AND status <> 'RUNNING' AND id <=
               (SELECT id FROM runs WHERE job = (SELECT job FROM runs WHERE id = ?1) AND status <> 'RUNNING'
-               ORDER BY id DESC LIMIT 1 OFFSET ${keptRuns})`,
+               ORDER BY id DESC LIMIT 1 OFFSET ${keptRuns})
+              AND id <> coalesce((SELECT max(id) FROM runs
+               WHERE job = (SELECT job FROM runs WHERE id = ?1) AND trigger = 'schedule'), 0)`,
       params: [runId],
     },
   ];

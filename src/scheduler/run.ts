@@ -24,6 +24,8 @@ export interface RunOutcome {
   readonly error: string;
   /** Output or error is not whole. */
   readonly truncated: boolean;
+  /** svc itself ended it, by its own stop or death: the next daemon makes up for it where the job wants that. */
+  readonly isCutShort?: boolean;
 }
 
 export interface Run extends RunCause {

@@ -13,7 +13,6 @@ import type { Actions } from "./actions/action.ts";
 import type { AppHands } from "./actions/app-hands.ts";
 import type { BackupPass } from "./backup-pass.ts";
 import { DueJobs } from "./due-jobs.ts";
-import { createEvaluationMark } from "./evaluation-mark.ts";
 import { Evaluator } from "./evaluator.ts";
 import { createJitter } from "./jitter.ts";
 import type { JobRegistry } from "./job-registry.ts";
@@ -79,9 +78,8 @@ export class Scheduler implements AsyncDisposable {
         log,
       }),
     );
-    const mark = createEvaluationMark(store);
     const evaluator = this.#evaluation.use(
-      new Evaluator({ jobs, zones, due, runs, skips, mark, backups, clock, log }),
+      new Evaluator({ jobs, zones, due, runs, skips, backups, clock, log }),
     );
     evaluator.start();
   }

@@ -200,4 +200,9 @@ export const migrations: readonly string[] = [
   ) STRICT;
   INSERT INTO store_id VALUES (1, lower(hex(randomblob(8))));
   `,
+  `
+  -- 1: svc itself ended the run, by its stop or its death, so that the next daemon makes up for it.
+  ALTER TABLE runs ADD COLUMN cut_short INTEGER NOT NULL DEFAULT 0 CHECK (cut_short IN (0, 1));
+  DELETE FROM meta WHERE key = 'schedule.evaluated_until';
+  `,
 ];

@@ -247,7 +247,7 @@ test("what succeeds, is canceled or was started by hand is not tried again", asy
   world.due.fire(fine!, minuteMs);
   await attempts(world, fine!, 1);
   world.due.fire(long!, minuteMs);
-  await world.runner.cancel(await eventually(() => world.world.log.goingOf(long!)!.id));
+  await eventually(() => world.runner.cancel(world.world.log.goingOf(long!)!.id));
   isToFail = true;
   await world.runner.start(manual!, { trigger: "manual", attempt: 1 });
   await attempts(world, manual!, 1);

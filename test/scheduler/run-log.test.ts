@@ -247,3 +247,22 @@ test("skipped firings are counted by reason, many of one turn in one transaction
     { reason: "running", count: 4, lastUnix: 180 },
   ]);
 });
+
+test("the newest run that its trigger began says how far a job came, also behind 50 others, and skips do", async (t) => {
+  await using world = await openWorld();
+  const { log } = world;
+  const job = await putJob(world, { ownerUid: 0, id: "j" });
+  const nowMs = Date.UTC(2026, 0, 2);
+  t.is(log.settledUntil(job, nowMs), 0);
+  const { run } = await log.open(job, { trigger: "schedule", attempt: 1, scheduledAtMs: 60_000 });
+  await log.close(run, succeeded);
+  for (let count = 0; count < 51; count += 1) {
+    const { run: manual } = await log.open(job, { trigger: "manual", attempt: 1 });
+    await log.close(manual, succeeded);
+  }
+  t.is(log.list(job).length, 50);
+  t.is(log.settledUntil(job, nowMs), 60_000);
+  await log.skip(job, "running", 120_000);
+  await log.skip(job, "late", nowMs + 60_000);
+  t.is(log.settledUntil(job, nowMs), 120_000, "but for what a clock that was ahead has skipped");
+});

@@ -198,8 +198,8 @@ export type Schedule = Message<"svc.v1.Schedule"> & {
 
   /**
    * How often a failed or timed out run is tried again: 0 to 10, default 0. The first retry comes after 30 s, each later
-   * one after twice the wait before it, at most 30 min. A daemon that starts goes on with them. Manual runs are not tried
-   * again.
+   * one after twice the wait before it, at most 30 min. A daemon that starts goes on with them, at once with a run that was
+   * cut short by the end of the daemon before. Manual runs are not tried again.
    *
    * @generated from field: uint32 retries = 16;
    */
@@ -207,7 +207,8 @@ export type Schedule = Message<"svc.v1.Schedule"> & {
 
   /**
    * What happens to firings that were missed while the daemon did not run: `none` (default) or `latest`, which runs the
-   * job once, for the newest of them within the last seven days.
+   * job once, for the newest of them within the last seven days, and once more where the end of the daemon cut a run short.
+   * Not for `node_reboot`.
    *
    * @generated from field: string catch_up = 17 [json_name = "catch_up"];
    */
@@ -566,8 +567,8 @@ export type UpsertScheduleRequest = Message<"svc.v1.UpsertScheduleRequest"> & {
 
   /**
    * How often a failed or timed out run is tried again: 0 to 10, default 0. The first retry comes after 30 s, each later
-   * one after twice the wait before it, at most 30 min. A daemon that starts goes on with them. Manual runs are not tried
-   * again.
+   * one after twice the wait before it, at most 30 min. A daemon that starts goes on with them, at once with a run that was
+   * cut short by the end of the daemon before. Manual runs are not tried again.
    *
    * @generated from field: uint32 retries = 13;
    */
@@ -575,7 +576,8 @@ export type UpsertScheduleRequest = Message<"svc.v1.UpsertScheduleRequest"> & {
 
   /**
    * What happens to firings that were missed while the daemon did not run: `none` (default) or `latest`, which runs the
-   * job once, for the newest of them within the last seven days.
+   * job once, for the newest of them within the last seven days, and once more where the end of the daemon cut a run short.
+   * Not for `node_reboot`.
    *
    * @generated from field: string catch_up = 14 [json_name = "catch_up"];
    */

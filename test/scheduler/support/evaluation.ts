@@ -28,8 +28,8 @@ export interface EvaluationOptions {
   jobs: readonly Job[];
   localZone?: string;
   backups?: BackupPass;
-  /** What the daemon before has left. */
-  evaluatedUntil?: string;
+  /** Until when the firings of all jobs are settled by what is on record. */
+  settledUntil?: string;
   /** The newest scheduled runs, by the job's id. */
   lastRuns?: Readonly<Record<string, Run>>;
 }
@@ -57,15 +57,13 @@ export class Evaluation implements AsyncDisposable {
   /** Firings whose jitter may have been waited for, such as `id 2026-01-01T00:00`. */
   readonly resumedStarts: string[] = [];
   readonly errors: string[] = [];
-  /** What was written of the mark, newest last. */
-  readonly marks: string[] = [];
   readonly evaluator: Evaluator;
   #jobs: readonly Job[];
 
   constructor(options: EvaluationOptions) {
     this.clock = new FakeClock(options.start);
     this.#jobs = options.jobs.toSorted(compareKeys);
-    const { evaluatedUntil, localZone = "UTC" } = options;
+    const { settledUntil = "1970-01-01T00:00:00Z", localZone = "UTC" } = options;
     this.evaluator = new Evaluator({
       jobs: { all: () => this.#jobs },
       zones: new Zones({ local: () => localZone }),
@@ -74,17 +72,13 @@ export class Evaluation implements AsyncDisposable {
         resumeRetry: ({ id }) => this.resumed.push(id),
         resumeStart: ({ id }, atMs) => this.resumedStarts.push(`${id} ${minuteText(atMs)}`),
       },
-      runs: { lastScheduled: ({ id }) => options.lastRuns?.[id] },
+      runs: {
+        lastScheduled: ({ id }) => options.lastRuns?.[id],
+        settledUntil: () => Date.parse(settledUntil),
+      },
       skips: {
         add: ({ id }, reason, unixMs, count) =>
           this.skipped.push({ id, reason, count: count ?? 1, last: minuteText(unixMs) }),
-      },
-      mark: {
-        read: () => (evaluatedUntil === undefined ? undefined : Date.parse(evaluatedUntil)),
-        write: (minuteMs) => {
-          this.marks.push(minuteText(minuteMs));
-          return Promise.resolve();
-        },
       },
       backups: options.backups ?? noBackups,
       clock: this.clock,

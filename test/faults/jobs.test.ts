@@ -1,0 +1,212 @@
+/**
+ * What becomes of jobs when the daemon ends: however it ends, whatever the job was doing, whatever it wants (D21, D22,
+ * threat 45). The clock is the test's, the daemons are processes that are really stopped and killed.
+ */
+import assert from "node:assert/strict";
+import { spawn } from "node:child_process";
+import { once } from "node:events";
+import { mkdtemp, readFile, rm } from "node:fs/promises";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import { createInterface } from "node:readline";
+import { DatabaseSync } from "node:sqlite";
+import { fileURLToPath } from "node:url";
+import { createClient, type Client } from "@connectrpc/connect";
+import test from "ava";
+import { ScheduleService } from "../../gen/svc/v1/schedule_pb.ts";
+import { socketTransport } from "../support/daemon.ts";
+import { eventually } from "../support/eventually.ts";
+
+const fixture = fileURLToPath(new URL("../scheduler/support/clock-daemon.ts", import.meta.url));
+const minuteMs = 60_000;
+/** So many daemons start within one minute; with SVC_LONG=1 more. */
+const starts = process.env["SVC_LONG"] === undefined ? 20 : 100;
+
+interface ClockDaemon extends AsyncDisposable {
+  readonly schedules: Client<typeof ScheduleService>;
+  pass(ms: number): Promise<void>;
+  end(signal: NodeJS.Signals): Promise<void>;
+}
+
+async function startAt(dir: string, start: string): Promise<ClockDaemon> {
+  const child = spawn(process.execPath, [fixture, dir, start], { stdio: ["pipe", "pipe", "inherit"] });
+  const lines = createInterface({ input: child.stdout })[Symbol.asyncIterator]();
+  const next = async (word: string): Promise<void> => {
+    assert.equal((await lines.next()).value, word);
+  };
+  await next("ready");
+  const end = async (signal: NodeJS.Signals): Promise<void> => {
+    if (child.exitCode !== null || child.signalCode !== null) return;
+    const exited = once(child, "exit");
+    child.kill(signal);
+    await exited;
+  };
+  return {
+    schedules: createClient(ScheduleService, socketTransport(join(dir, "svc.sock"), "connect")),
+    end,
+    [Symbol.asyncDispose]: () => end("SIGKILL"),
+    async pass(ms) {
+      child.stdin.write(`${ms}\n`);
+      await next("passed");
+    },
+  };
+}
+
+async function temporaryDir(): Promise<AsyncDisposable & { path: string }> {
+  const path = await mkdtemp(join(tmpdir(), "svc-jobs-"));
+  return { path, [Symbol.asyncDispose]: () => rm(path, { recursive: true, force: true }) };
+}
+
+/** Lines of a file; none when it is not there. */
+async function linesOf(file: string): Promise<string[]> {
+  const text = await readFile(file, "utf8").catch(() => "");
+  return text.split("\n").filter((line) => line !== "");
+}
+
+const flags = {
+  none: {},
+  retries: { retries: 2 },
+  "catch-up": { catchUp: "latest" },
+  both: { retries: 2, catchUp: "latest" },
+} as const;
+type Flag = keyof typeof flags;
+
+/** What a job is doing when the daemon ends: its trigger, its command, and what its first run came to. */
+const moments = {
+  "run goes": { trigger: "0 12 * * *", command: "sleep 300" },
+  "run succeeded": { trigger: "0 12 * * *", command: "true" },
+  "run failed": { trigger: "0 12 * * *", command: "exit 3" },
+  "not yet due": { trigger: "0 13 * * *", command: "true" },
+} as const;
+type Moment = keyof typeof moments;
+
+/** How often a job has run after one, two and three ends of the daemon. */
+const model: Record<Moment, Record<Flag, readonly number[]>> = {
+  // Made up for once, with retries as often as those are; the daemon that makes up for it ends in the same way.
+  "run goes": { none: [1, 1, 1], retries: [2, 3, 3], "catch-up": [2, 2, 2], both: [2, 3, 3] },
+  "run succeeded": { none: [1, 1, 1], retries: [1, 1, 1], "catch-up": [1, 1, 1], both: [1, 1, 1] },
+  // Each daemon has time for one retry.
+  "run failed": { none: [1, 1, 1], retries: [2, 3, 3], "catch-up": [1, 1, 1], both: [2, 3, 3] },
+  // Missed while no daemon ran.
+  "not yet due": { none: [0, 0, 0], retries: [0, 0, 0], "catch-up": [1, 1, 1], both: [1, 1, 1] },
+};
+
+const cases = (Object.keys(moments) as Moment[]).flatMap((moment) =>
+  (Object.keys(flags) as Flag[]).map((flag) => ({
+    moment,
+    flag,
+    id: `${moment}-${flag}`.replaceAll(" ", "-"),
+  })),
+);
+
+for (const signal of ["SIGTERM", "SIGKILL"] as const) {
+  test(`the daemon's end by ${signal} × what a job was doing × what it wants`, async (t) => {
+    t.timeout(300_000);
+    await using dir = await temporaryDir();
+    let daemon = await startAt(dir.path, "2026-01-15T11:59:50Z");
+    await using stack = new AsyncDisposableStack();
+    stack.defer(() => daemon.end("SIGKILL"));
+    for (const { id, moment, flag } of cases) {
+      const { trigger, command } = moments[moment];
+      const action = { type: "shell", command };
+      await daemon.schedules.upsertSchedule({ id, trigger, utc: true, action, ...flags[flag] });
+    }
+    /** The runs of all jobs, once no short one goes and those that are expected are there. */
+    const counts = async (expected: (moment: Moment, flag: Flag) => number): Promise<number[]> => {
+      const found: number[] = [];
+      for (const { id, moment, flag } of cases) {
+        const { runs } = await eventually(async () => {
+          const answer = await daemon.schedules.listScheduleRuns({ id });
+          assert.equal(answer.runs.length, expected(moment, flag), id);
+          const going = answer.runs.filter(({ status }) => status === "RUNNING");
+          if (moment !== "run goes") assert.equal(going.length, 0);
+          return answer;
+        }, 60_000);
+        found.push(runs.length);
+        t.deepEqual(
+          runs.map(({ attempt }) => attempt),
+          runs.map((_run, at) => runs.length - at),
+          `${id}: each attempt once`,
+        );
+      }
+      return found;
+    };
+
+    await daemon.pass(15_000);
+    await counts((moment) => (moment === "not yet due" ? 0 : 1));
+    const rows: string[] = [];
+    const table = cases.map(({ id }) => [id]);
+    for (const [at, start] of ["13:30", "13:40", "13:50"].entries()) {
+      await daemon.end(signal);
+      daemon = await startAt(dir.path, `2026-01-15T${start}:30Z`);
+      await daemon.pass(at === 0 ? 31_000 : minuteMs + 1_000);
+      const found = await counts((moment, flag) => model[moment][flag][at] ?? 0);
+      for (const [row, count] of found.entries()) table[row]?.push(String(count));
+    }
+    for (const { id, moment } of cases) {
+      if (moment !== "run goes") continue;
+      const { runs } = await daemon.schedules.listScheduleRuns({ id });
+      const ended = runs.filter(({ status }) => status !== "RUNNING").map(({ status }) => status);
+      t.true(ended.every((status) => status === (signal === "SIGTERM" ? "CANCELED" : "INTERRUPTED")));
+    }
+    rows.push(...table.map(([id, ...found]) => `${(id ?? "").padEnd(24)} runs: ${found.join(", ")}`));
+    t.log(`${signal}: ${cases.length} jobs, 3 ends\n${rows.join("\n")}`);
+  });
+}
+
+test(`${starts} starts and kills within one minute catch up once`, async (t) => {
+  t.timeout(starts * 20_000);
+  await using dir = await temporaryDir();
+  const ran = join(dir.path, "ran");
+  {
+    await using daemon = await startAt(dir.path, "2026-01-15T11:00:00Z");
+    await daemon.schedules.upsertSchedule({
+      id: "j",
+      trigger: "0 12 * * *",
+      utc: true,
+      catchUp: "latest",
+      action: { type: "shell", command: `echo ran >> ${ran}` },
+    });
+    await daemon.end("SIGKILL");
+  }
+  for (let start = 0; start < starts; start += 1) {
+    await using daemon = await startAt(dir.path, "2026-01-15T13:00:20Z");
+    // The first is left to come to an end of the run; the others are killed at any point.
+    if (start === 0) {
+      await eventually(async () => {
+        const { runs } = await daemon.schedules.listScheduleRuns({ id: "j" });
+        assert.equal(runs[0]?.status, "SUCCEEDED");
+      }, 60_000);
+    } else await daemon.schedules.listScheduleRuns({ id: "j" });
+    await daemon.end("SIGKILL");
+  }
+  await using daemon = await startAt(dir.path, "2026-01-15T13:00:20Z");
+  const { runs } = await daemon.schedules.listScheduleRuns({ id: "j" });
+  await daemon.end("SIGTERM");
+  t.is(runs.length, 1);
+  t.deepEqual(await linesOf(ran), ["ran"]);
+});
+
+test("a reboot is never caught up on: not refused alone, but also where one was kept that wants it", async (t) => {
+  t.timeout(120_000);
+  await using dir = await temporaryDir();
+  const reboots = join(dir.path, "reboots");
+  const job = { id: "r", trigger: "0 12 * * *", utc: true, action: { type: "node_reboot" } };
+  {
+    await using daemon = await startAt(dir.path, "2026-01-15T11:00:00Z");
+    await t.throwsAsync(daemon.schedules.upsertSchedule({ ...job, catchUp: "latest" }), {
+      message: /catch_up:? must be none for node_reboot/,
+    });
+    await daemon.schedules.upsertSchedule({ ...job, retries: 3 });
+    await daemon.end("SIGKILL");
+  }
+  const database = new DatabaseSync(join(dir.path, "store/svc.db"));
+  database.exec("UPDATE jobs SET document = json_set(document, '$.catchUp', 'latest')");
+  for (let boot = 0; boot < 3; boot += 1) {
+    await using daemon = await startAt(dir.path, "2026-01-15T12:30:00Z");
+    await daemon.pass(10_000);
+    t.deepEqual((await daemon.schedules.listScheduleRuns({ id: "r" })).runs, []);
+    await daemon.end("SIGKILL");
+  }
+  t.deepEqual(await linesOf(reboots), []);
+});

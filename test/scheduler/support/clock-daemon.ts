@@ -1,0 +1,39 @@
+/**
+ * A daemon in a process of its own, whose clock is turned from outside and which may be killed. Arguments: directory, the
+ * instant that its clock shows. Reads milliseconds to pass, a line each; says `ready`, and `passed` after each.
+ */
+import { join } from "node:path";
+import { createInterface } from "node:readline";
+import { parseConfig } from "../../../src/daemon/config.ts";
+import { startDaemon } from "../../../src/daemon/daemon.ts";
+import { sourcePages } from "../../../src/daemon/page-files.ts";
+import { sourcePrograms } from "../../../src/daemon/programs.ts";
+import { FakeClock } from "../../support/fake-clock.ts";
+
+const [dir = "", start = ""] = process.argv.slice(2);
+const selfUid = process.getuid?.() ?? 0;
+const clock = new FakeClock(start);
+const config = parseConfig(
+  {
+    api: { listen: "127.0.0.1:0", socket: join(dir, "svc.sock") },
+    store: { dir: join(dir, "store") },
+    system: { reboot_command: ["/bin/sh", "-c", `echo reboot >> ${join(dir, "reboots")}`] },
+    log: { level: "silent" },
+  },
+  join(dir, "svc.toml"),
+  { uid: selfUid, home: dir, env: {} },
+);
+const daemon = await startDaemon({
+  config,
+  version: "0.0.0",
+  programs: sourcePrograms(),
+  selfUid,
+  pages: sourcePages(),
+  clock,
+});
+process.once("SIGTERM", () => void daemon[Symbol.asyncDispose]().then(() => process.exit()));
+createInterface({ input: process.stdin }).on("line", (line) => {
+  clock.pass(Number(line));
+  console.log("passed");
+});
+console.log("ready");
