@@ -8,10 +8,10 @@ import { createDockerEngine, type DockerEngine } from "../docker/engine.ts";
 import { parseImageReference } from "../docker/image-reference.ts";
 import { WatchedEngine } from "../docker/watched-engine.ts";
 import type { Identities } from "../identity/identity.ts";
-import { readBootTimeMs } from "../lib/boot-time.ts";
 import { readUnprivilegedPortStart } from "../runtimes/container-policy.ts";
 import { ComposeRuntime } from "../runtimes/compose/compose-runtime.ts";
 import { DockerRuntime } from "../runtimes/docker/docker-runtime.ts";
+import { forbidEngineRestarts } from "../runtimes/engine-restarts.ts";
 import type { AppRuntime } from "../runtimes/runtime.ts";
 import type { Config } from "./config.ts";
 import type { DaemonLog } from "./log.ts";
@@ -52,9 +52,9 @@ export async function createContainerEngine(options: ContainerEngineOptions): Pr
       const login = credentials.loginFor("registry", host, ownerUid);
       return Promise.resolve(login && { username: login.username, password: login.secret });
     },
-    bootedAtMs: await readBootTimeMs(),
     unprivilegedPortStart: await readUnprivilegedPortStart(),
   };
+  resources.use(forbidEngineRestarts(shared));
   const docker = resources.use(new DockerRuntime(shared));
   const compose = resources.use(
     new ComposeRuntime({ ...shared, disk, composeDir: join(config.store.dir, "compose") }),

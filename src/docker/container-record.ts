@@ -53,6 +53,8 @@ export interface ContainerRecord {
   readonly error: string;
   /** How often the engine's restart policy started it again. */
   readonly restarts: number;
+  /** The engine's word: `no`, `on-failure`, `always` or `unless-stopped`. */
+  readonly restartPolicy: string;
   /** On the host; absent while nothing runs. */
   readonly pid?: number;
   readonly createdAtMs: number;
@@ -102,6 +104,7 @@ export function containerFacts(info: ContainerInspectInfo): ContainerFacts {
     wasOutOfMemory: state.OOMKilled,
     error: state.Error,
     restarts: info.RestartCount,
+    restartPolicy: host.RestartPolicy?.Name || "no",
     ...(state.Pid > 0 && { pid: state.Pid }),
     createdAtMs: Date.parse(info.Created),
     startedAtMs: instant(state.StartedAt),

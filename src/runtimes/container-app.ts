@@ -3,6 +3,7 @@ import { isDeepStrictEqual } from "node:util";
 import { isUpState, type ContainerRecord } from "../docker/container-record.ts";
 import { SvcError } from "../errors.ts";
 import { AppContainers, isOfRelease, releaseLabel, type AppContainersOptions } from "./app-containers.ts";
+import { ContainerRestarts } from "./container-restarts.ts";
 import { endOf, stoppedStatus } from "./container-status.ts";
 import { portHealth } from "./port-health.ts";
 import { PortProbe } from "./port-probe.ts";
@@ -14,8 +15,8 @@ import { StatusChanges } from "./status-changes.ts";
 export interface ContainerAppOptions extends AppContainersOptions, Omit<SeenContainersOptions, "containers"> {
   /** An app that ends this soon after its start has failed to start. */
   settleMs: number;
-  /** When the host was booted, unix milliseconds. */
-  bootedAtMs: number;
+  /** Finds out whether a container of the app may start again. @throws SvcError `denied` */
+  checkAgain: (app: RunnableApp) => Promise<void>;
   /** Called when the status is another one. */
   onChange: () => void;
 }
@@ -34,6 +35,7 @@ export class ContainerApp {
   #isWanted = false;
   /** Of the release. */
   readonly #seen: SeenContainers;
+  readonly #restarts: ContainerRestarts;
   #status: RuntimeStatus = stoppedStatus;
   /** Shown instead of what the engine says, while an operation goes on. */
   #underway: RuntimeStatus | undefined;
@@ -49,6 +51,10 @@ export class ContainerApp {
     this.containers = new AppContainers(id, options);
     this.#options = options;
     this.#seen = new SeenContainers({ containers: this.containers, lastLines: options.lastLines });
+    this.#restarts = new ContainerRestarts({
+      restart: (container) => this.#restart(container),
+      onChange: () => this.#publish(),
+    });
     this.#changes = new StatusChanges(id);
   }
 
@@ -69,9 +75,10 @@ export class ContainerApp {
   async start(app: RunnableApp, release: string, launch: () => Promise<readonly string[]>): Promise<void> {
     this.#app = app;
     this.#isWanted = true;
-    this.#seen.beginRun();
     await this.#during("STARTING", async () => {
       try {
+        await this.#restarts.reset();
+        this.#seen.beginRun();
         for (const { id, state, labels } of await this.containers.all()) {
           const isOther = labels[releaseLabel] !== release;
           if (isOther && isUpState(state)) await this.containers.stop(id, app.manifest.stop.graceMs);
@@ -105,7 +112,6 @@ export class ContainerApp {
       if (this.#seen.breach !== undefined) throw startFailed(this.id, this.#seen.breach);
       return;
     }
-    // Their restart policy would go on for as long as it is left to.
     for (const { id, state } of members.toReversed()) {
       if (isUpState(state)) await this.containers.stop(id, 0);
     }
@@ -125,6 +131,7 @@ export class ContainerApp {
     this.#isWanted = false;
     await this.#during("STOPPING", async () => {
       try {
+        await this.#restarts.reset();
         const up = (await this.containers.all()).filter(({ state }) => isUpState(state));
         const byDepth = Map.groupBy(up, ({ composeService = "" }) => depthOf(composeService));
         for (const depth of [...byDepth.keys()].sort((a, b) => b - a)) {
@@ -150,8 +157,8 @@ export class ContainerApp {
     }
   }
 
-  /** Finds out what runs of the app, and watches it from now on. */
-  async adopt(app: RunnableApp): Promise<"running" | "ended" | "lost"> {
+  /** Finds out what runs of the app, and watches it from now on. What ended while nobody watched did not say why. */
+  async adopt(app: RunnableApp): Promise<"running" | "lost"> {
     this.#app = app;
     this.#isWanted = true;
     try {
@@ -164,43 +171,61 @@ export class ContainerApp {
     }
   }
 
-  async #findOut(): Promise<"running" | "ended" | "lost"> {
-    const containers = await this.containers.all();
-    const found = containers.find(({ state }) => isUpState(state)) ?? lastStarted(containers);
-    this.#release = found?.labels[releaseLabel];
+  async #findOut(): Promise<"running" | "lost"> {
+    const found = (await this.containers.all()).find(({ state }) => isUpState(state));
+    if (found === undefined) return "lost";
+    this.#release = found.labels[releaseLabel];
     await this.observe();
-    if (found !== undefined && isUpState(found.state)) return "running";
-    return (found?.startedAtMs ?? Infinity) < this.#options.bootedAtMs ? "lost" : "ended";
+    return "running";
   }
 
   /** The engine cannot be asked any more. */
   engineLost(error: SvcError): void {
     if (this.#engineError === undefined) {
-      this.#ranWhenLost = this.members.filter(({ state }) => isUpState(state)).map(({ id }) => id);
+      const goesOn = (container: ContainerRecord): boolean =>
+        isUpState(container.state) || this.#restarts.endOf(container)?.restartAtMs !== undefined;
+      this.#ranWhenLost = this.members.filter(goesOn).map(({ id }) => id);
     }
     this.#engineError = error;
+    void this.#restarts.suspend();
     this.#publish();
   }
 
-  /**
-   * The engine is back. What ran when it went away and does not now was ended with it, and starts again; the engine's own
-   * restart policy does that too, for some.
-   */
+  /** The engine is back. What ran when it went away and does not now was ended with it, and starts again. */
   async engineBack(): Promise<void> {
-    const ran = new Set(this.#ranWhenLost);
-    this.#ranWhenLost = [];
-    this.#engineError = undefined;
-    if (this.#release === undefined && this.#isWanted) {
-      const isLost = (await this.#findOut()) === "lost";
-      for (const { id } of isLost ? this.members : []) ran.add(id);
-    } else await this.observe();
-    for (const { id, state } of this.members) {
-      if (!this.#isWanted || this.#underway !== undefined) return;
-      if (ran.has(id) && state === "exited") await this.containers.start(id);
+    try {
+      if (this.#app !== undefined && this.#isWanted && this.#underway === undefined)
+        await this.#revive(this.#app);
+    } finally {
+      this.#ranWhenLost = [];
+      this.#engineError = undefined;
+      await this.observe();
     }
   }
 
-  /** A process of this container has ended; the engine may already have started the next one. */
+  async #revive(app: RunnableApp): Promise<void> {
+    const ran = new Set(this.#ranWhenLost);
+    if (this.#release === undefined && (await this.#findOut()) === "lost") {
+      const containers = await this.containers.all();
+      this.#release = lastStarted(containers)?.labels[releaseLabel];
+      for (const { id } of containers) ran.add(id);
+    }
+    const ended = (await this.#refresh([])).filter(({ id, state }) => ran.has(id) && state === "exited");
+    if (ended.length === 0) return;
+    await this.#options.checkAgain(app);
+    for (const { id } of ended) await this.containers.start(id);
+    await this.#refresh([]);
+  }
+
+  started(containerId: string): void {
+    this.#seen.started(containerId);
+  }
+
+  killed(containerId: string): void {
+    this.#seen.killed(containerId);
+  }
+
+  /** A process of this container has ended. */
   died(containerId: string, exitCode: number): void {
     if (!this.#isWanted) return;
     this.#seen.died(containerId, exitCode);
@@ -218,12 +243,34 @@ export class ContainerApp {
   async #observe(members: readonly ContainerRecord[]): Promise<void> {
     const isLatest = await this.#seen.take(members, this.#app, this.#isWanted);
     if (!isLatest) return;
+    this.#judgeEnds();
     this.#watchPort();
     this.#publish();
   }
 
+  /** Has those started again that ended and are to run. */
+  #judgeEnds(): void {
+    if (this.#app === undefined || !this.#mayRestart()) return;
+    for (const container of this.members) {
+      if (isUpState(container.state)) this.#restarts.runs(container);
+      if (container.state !== "exited") continue;
+      this.#restarts.judge(container, this.#app.manifest.restart, this.#seen.wasKilled(container.id));
+    }
+  }
+
+  #mayRestart(): boolean {
+    if (!this.#isWanted || this.#seen.breach !== undefined) return false;
+    return this.#underway === undefined && this.#engineError === undefined;
+  }
+
+  async #restart({ id }: ContainerRecord): Promise<void> {
+    if (this.#app === undefined || !this.#mayRestart()) return;
+    await this.#options.checkAgain(this.#app);
+    if (this.#mayRestart()) await this.containers.start(id);
+  }
+
   #watchPort(): void {
-    const { state, startedAtMs } = this.#seen.status(this.#isWanted, this.#probe?.health);
+    const { state, startedAtMs } = this.#seen.status(this.#isWanted, this.#probe?.health, this.#restarts);
     const isRunning = state === "RUNNING";
     if (isRunning && this.#probe?.startedAtMs === startedAtMs) return;
     this.#probe?.[Symbol.dispose]();
@@ -261,6 +308,8 @@ export class ContainerApp {
     this.#probe?.[Symbol.dispose]();
     this.#probe = undefined;
     this.#release = undefined;
+    this.#isWanted = false;
+    void this.#restarts.suspend();
     this.#seen.abandon();
   }
 
@@ -277,7 +326,7 @@ export class ContainerApp {
     if (this.#engineError !== undefined && this.#isWanted) {
       return { ...stoppedStatus, state: "UNKNOWN", reason: this.#engineError.message };
     }
-    const status = this.#seen.status(this.#isWanted, this.#probe?.health);
+    const status = this.#seen.status(this.#isWanted, this.#probe?.health, this.#restarts);
     const { breach } = this.#seen;
     return breach === undefined ? status : { ...status, state: "CRASHED", reason: breach };
   }

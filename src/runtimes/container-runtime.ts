@@ -20,7 +20,10 @@ import type {
 } from "./runtime.ts";
 import { appNotRunning } from "./status-changes.ts";
 
-export interface ContainerRuntimeOptions extends Omit<ContainerAppOptions, "lastLines" | "onChange"> {
+export interface ContainerRuntimeOptions extends Omit<
+  ContainerAppOptions,
+  "lastLines" | "checkAgain" | "onChange"
+> {
   events: EngineEvents;
   log: (message: string, details: Record<string, unknown>) => void;
 }
@@ -35,6 +38,8 @@ interface EngineLimits {
 const observedAtOnce = 8;
 const keptLines = 20;
 const startSlackMs = 2_000;
+/** Signals that tell a program something else than to end: HUP, USR1, USR2, CONT and STOP. */
+const words: ReadonlySet<string> = new Set(["1", "10", "12", "18", "19"]);
 
 /** Nothing is asked of the engine before the first app. Operations on one app come one at a time; the caller sees to that. */
 export abstract class ContainerRuntime implements AppRuntime {
@@ -54,8 +59,11 @@ export abstract class ContainerRuntime implements AppRuntime {
       options.state.onChange((change) => this.#take(change)),
       options.events.listen({
         onEvent: ({ type, action, id, attributes }) => {
-          if (type !== "container" || action !== "die" || attributes[storeLabel] !== options.storeId) return;
-          this.#apps.get(attributes[appLabel] ?? "")?.died(id, Number(attributes["exitCode"] ?? 0));
+          if (type !== "container" || attributes[storeLabel] !== options.storeId) return;
+          const app = this.#apps.get(attributes[appLabel] ?? "");
+          if (action === "start") app?.started(id);
+          if (action === "kill" && !words.has(attributes["signal"] ?? "")) app?.killed(id);
+          if (action === "die") app?.died(id, Number(attributes["exitCode"] ?? 0));
         },
       }),
     ];
@@ -64,6 +72,8 @@ export abstract class ContainerRuntime implements AppRuntime {
   abstract prepare(app: RunnableApp, work: RuntimeWork): Promise<void>;
   abstract settle(app: RunnableApp): Promise<void>;
   abstract check(app: RunnableApp): Promise<void>;
+  /** As {@link check}, of what was started last: quickly, as it goes before each restart. */
+  protected abstract checkAgain(app: RunnableApp): Promise<void>;
   abstract start(app: RunnableApp): Promise<void>;
   abstract stop(app: RunnableApp): Promise<void>;
   abstract remove(app: RunnableApp): Promise<number>;
@@ -79,7 +89,7 @@ export abstract class ContainerRuntime implements AppRuntime {
     await app.waitHealthy(timeoutMs, signal);
   }
 
-  async adopt(app: RunnableApp): Promise<"running" | "ended" | "lost"> {
+  async adopt(app: RunnableApp): Promise<"running" | "lost"> {
     return this.appOf(app.id).adopt(app);
   }
 
@@ -138,6 +148,7 @@ export abstract class ContainerRuntime implements AppRuntime {
     const app = new ContainerApp(id, {
       ...this.#options,
       lastLines: (container) => this.#lastLines(container),
+      checkAgain: (app) => this.checkAgain(app),
       onChange: () => this.#announce(id),
     });
     this.#apps.set(id, app);

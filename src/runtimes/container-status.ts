@@ -1,5 +1,6 @@
 /** From what the engine says of an app's containers to what svc says of the app. */
 import type { ContainerRecord } from "../docker/container-record.ts";
+import type { ContainerEnd } from "./container-restarts.ts";
 import type { RuntimeStatus } from "./runtime.ts";
 
 /** An app that was never started here, or stopped by its owner. */
@@ -20,6 +21,10 @@ export interface StatusContext {
   probed: RuntimeStatus["health"] | undefined;
   /** What a container printed before it ended, by id. */
   lastLines: ReadonlyMap<string, readonly string[]>;
+  /** How often svc started containers of the app again. */
+  restarts: number;
+  /** What becomes of a container that has ended; `undefined`: nobody has decided. */
+  endOf: (container: Pick<ContainerRecord, "id" | "finishedAtMs">) => ContainerEnd | undefined;
 }
 
 type Facts = Pick<
@@ -30,8 +35,8 @@ type Facts = Pick<
   | "exitCode"
   | "wasOutOfMemory"
   | "error"
-  | "restarts"
   | "startedAtMs"
+  | "finishedAtMs"
   | "composeService"
 >;
 
@@ -50,19 +55,17 @@ export function statusOf(containers: readonly Facts[], context: StatusContext): 
             statusOfOne(facts, `service "${facts.composeService ?? facts.id.slice(0, 12)}"`, context),
           ),
         );
+  const known = { ...status, restarts: context.restarts };
   return status.state === "RUNNING" && context.probed !== undefined && status.health !== "unhealthy"
-    ? { ...status, health: context.probed }
-    : status;
+    ? { ...known, health: context.probed }
+    : known;
 }
 
 function statusOfOne(facts: Facts, subject: string, context: StatusContext): RuntimeStatus {
   const { isWanted, exitCodes, lastLines } = context;
-  const { id, restarts, startedAtMs } = facts;
+  const { id, startedAtMs } = facts;
   const exitCode = facts.state === "running" ? exitCodes.get(id) : facts.exitCode;
-  const known = {
-    restarts,
-    ...(exitCode !== undefined && { exitCode }),
-  };
+  const known = { restarts: 0, ...(exitCode !== undefined && { exitCode }) };
   const ended = { ...known, health: "none", lastLines: lastLines.get(id) ?? [] } as const;
   switch (facts.state) {
     case "running":
@@ -87,8 +90,13 @@ function statusOfOne(facts: Facts, subject: string, context: StatusContext): Run
     case "dead":
     case "exited": {
       if (!isWanted) return stoppedStatus;
+      const { restartAtMs, why = "" } = context.endOf(facts) ?? {};
+      const reason = endOf(facts, subject);
+      if (restartAtMs !== undefined)
+        return { ...ended, state: "STARTING", reason: `${reason}; it starts again` };
       const endedWell = exitCode === 0 && facts.error === "" && !facts.wasOutOfMemory;
-      return { ...ended, state: endedWell ? "STOPPED" : "CRASHED", reason: endOf(facts, subject) };
+      const state = endedWell ? "STOPPED" : "CRASHED";
+      return { ...ended, state, reason: why === "" || endedWell ? reason : `${reason}; ${why}` };
     }
   }
 }
@@ -100,7 +108,7 @@ function statusOfSeveral(all: readonly RuntimeStatus[]): RuntimeStatus {
   const starts = running.flatMap(({ startedAtMs }) => startedAtMs ?? []);
   const exitCode = (troubled ?? all.find((status) => status.exitCode !== undefined))?.exitCode;
   const known = {
-    restarts: all.reduce((sum, { restarts }) => sum + restarts, 0),
+    restarts: 0,
     ...(exitCode !== undefined && { exitCode }),
     lastLines: troubled?.lastLines ?? [],
   };

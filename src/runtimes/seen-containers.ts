@@ -2,6 +2,7 @@
 import { isUpState, type ContainerRecord } from "../docker/container-record.ts";
 import type { AppContainers } from "./app-containers.ts";
 import { strayMount } from "./bind-verification.ts";
+import type { ContainerRestarts } from "./container-restarts.ts";
 import { statusOf } from "./container-status.ts";
 import type { RunnableApp, RuntimeStatus } from "./runtime.ts";
 
@@ -16,6 +17,8 @@ export class SeenContainers {
   #members: readonly ContainerRecord[] = [];
   readonly #lastLines = new Map<string, readonly string[]>();
   readonly #exitCodes = new Map<string, number>();
+  /** Ids of containers that somebody has ended through the engine. */
+  readonly #killed = new Set<string>();
   #breach: string | undefined;
   #observations = 0;
 
@@ -36,7 +39,22 @@ export class SeenContainers {
   /** How the last run ended counts no more. */
   beginRun(): void {
     this.#exitCodes.clear();
+    this.#killed.clear();
     this.#breach = undefined;
+  }
+
+  /** A process of this container runs from now on. */
+  started(containerId: string): void {
+    this.#killed.delete(containerId);
+  }
+
+  /** Somebody has the engine end this container: an operator, svc, or the engine itself that shuts down. */
+  killed(containerId: string): void {
+    this.#killed.add(containerId);
+  }
+
+  wasKilled(containerId: string): boolean {
+    return this.#killed.has(containerId);
   }
 
   /** A process of this container has ended; the engine may already have started the next one. */
@@ -93,9 +111,9 @@ export class SeenContainers {
   /** Of containers that were started a moment ago, the one because of which the app has not started. */
   failedOf(members: readonly ContainerRecord[]): ContainerRecord | undefined {
     const failed =
-      members.find(({ id, state, restarts, exitCode, error }) => {
+      members.find(({ id, state, exitCode, error }) => {
         const code = this.#exitCodes.get(id) ?? (state === "running" ? 0 : exitCode);
-        return code !== 0 || restarts > 0 || error !== "";
+        return code !== 0 || error !== "";
       }) ?? (members.some(({ state }) => isUpState(state)) ? undefined : members[0]);
     return failed && { ...failed, exitCode: this.#exitCodes.get(failed.id) ?? failed.exitCode };
   }
@@ -106,9 +124,13 @@ export class SeenContainers {
   }
 
   /** @param probed health by a probe of svc's own; absent where the engine checks */
-  status(isWanted: boolean, probed: RuntimeStatus["health"] | undefined): RuntimeStatus {
+  status(
+    isWanted: boolean,
+    probed: RuntimeStatus["health"] | undefined,
+    restarts: ContainerRestarts,
+  ): RuntimeStatus {
     return statusOf(this.#members, {
-      ...{ isWanted, probed },
+      ...{ isWanted, probed, restarts: restarts.count, endOf: (container) => restarts.endOf(container) },
       exitCodes: this.#exitCodes,
       lastLines: this.#lastLines,
     });

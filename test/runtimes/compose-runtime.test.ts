@@ -2,31 +2,14 @@
 import assert from "node:assert/strict";
 import { readFile, stat } from "node:fs/promises";
 import { join } from "node:path";
-import { execFileSync } from "node:child_process";
-import test from "ava";
 import type { SvcError } from "../../src/errors.ts";
-import { dockerTest, needsDocker } from "../support/docker-test.ts";
-import { whyNoDocker } from "../support/docker.ts";
 import { eventually } from "../support/eventually.ts";
 import { freePort } from "../support/packages.ts";
 import { failureOf, forever, sharedFixture, startApp } from "./support/container-tests.ts";
+import { composeTest, needsCompose } from "./support/compose-test.ts";
 import { nobody } from "./support/docker-fixture.ts";
 
-const lacksCompose = whyNoDocker === undefined && !hasCompose();
-const composeTest = lacksCompose ? test.skip : dockerTest;
-const needsCompose = lacksCompose ? " (skipped: needs docker compose or docker-compose)" : needsDocker;
 const fixtureNow = sharedFixture();
-
-function hasCompose(): boolean {
-  return [["docker", "compose"], ["docker-compose"]].some(([program = "", ...args]) => {
-    try {
-      execFileSync(program, [...args, "version"], { stdio: "ignore" });
-      return true;
-    } catch {
-      return false;
-    }
-  });
-}
 
 composeTest(
   `a project starts, answers, writes as its owner, is followed, stops and goes whole${needsCompose}`,

@@ -79,7 +79,7 @@ test("an image without a tag is its latest", (t) => {
 test("a project is up while something of it runs; what does not work shows in its health", (t) => {
   const service = (name: string, more: object) => ({
     ...({ id: name, composeService: name, state: "running", health: "none", exitCode: 0 } as const),
-    ...{ wasOutOfMemory: false, error: "", restarts: 0, startedAtMs: 1 },
+    ...{ wasOutOfMemory: false, error: "", startedAtMs: 1, finishedAtMs: 2 },
     ...more,
   });
   const context = {
@@ -87,6 +87,8 @@ test("a project is up while something of it runs; what does not work shows in it
     exitCodes: new Map(),
     probed: undefined,
     lastLines: new Map([["b", ["why"]]]),
+    restarts: 0,
+    endOf: () => undefined,
   };
   const state = (...parts: object[]) => {
     const all = parts.map((part, at) => service("abc"[at] ?? "", part));

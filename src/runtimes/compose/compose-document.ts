@@ -4,6 +4,7 @@ import { isInside } from "../../lib/is-inside.ts";
 import type { JsonObject, JsonValue } from "../../lib/json.ts";
 import { mapValues } from "../../lib/map-values.ts";
 import type { RestartPolicy } from "../../packages/manifest.ts";
+import { restartLabel } from "../container-restarts.ts";
 import { invalid } from "./compose-sources.ts";
 import { isSet, listOf, mapTexts, pairsOf, recordOf, textOf, textsOf } from "./compose-values.ts";
 
@@ -20,6 +21,11 @@ export async function readResolved(text: string, file: string): Promise<JsonObje
 /** As text that compose reads back as the same, whatever its environment. */
 export function printDocument(document: JsonObject): string {
   return JSON.stringify(mapTexts(document, (part) => part.replaceAll("$", "$$$$")));
+}
+
+/** The document that was printed. */
+export function readPrinted(text: string): JsonObject {
+  return recordOf(mapTexts(JSON.parse(text) as JsonValue, (part) => part.replaceAll("$$", "$")));
 }
 
 /** An image to be built. */
@@ -68,7 +74,7 @@ export function runnableProject(document: JsonObject, options: RunnableOptions):
   const services: Record<string, JsonObject> = {};
   const all = Object.entries(recordOf(document["services"]));
   for (const [name, value] of all) {
-    const { build, profiles, image, container_name: containerName, ...service } = recordOf(value);
+    const { build, profiles, image, container_name: containerName, deploy, ...service } = recordOf(value);
     const wanted = textsOf(profiles);
     if (wanted.length > 0 && !wanted.some((profile) => options.profiles.includes(profile))) continue;
     const isBuilt = isSet(build);
@@ -78,6 +84,7 @@ export function runnableProject(document: JsonObject, options: RunnableOptions):
     if (isBuilt) builds.push(readBuild(options.file, name, build ?? null));
     else pulls.add(reference);
     for (const key of ["pull_policy", "develop"]) Reflect.deleteProperty(service, key);
+    const { restart_policy: deployedPolicy, ...deployed } = recordOf(deploy);
     services[name] = {
       ...service,
       ...withAlias(service, textOf(containerName)),
@@ -86,7 +93,8 @@ export function runnableProject(document: JsonObject, options: RunnableOptions):
         volumes: listOf(service["volumes"]).map((volume) => longBind(volume, options.isClassic)),
       }),
       image: reference,
-      restart: service["restart"] ?? restartWord(options.restart),
+      restart: deployedWord(deployedPolicy) ?? service["restart"] ?? restartWord(options.restart),
+      ...(isSet(deployed) && { deploy: deployed }),
       stop_grace_period: service["stop_grace_period"] ?? `${Math.ceil(options.stopGraceMs / 1000)}s`,
       logging: service["logging"] ?? logging,
     };
@@ -154,10 +162,16 @@ function ownedBy(owner: string | undefined, service: JsonObject): JsonObject {
   };
 }
 
+/** What a service says for clusters, which compose takes for one host too. */
+function deployedWord(policy: JsonValue | undefined): string | undefined {
+  if (!isSet(policy)) return undefined;
+  const { condition, max_attempts: attempts } = recordOf(policy);
+  if (condition === "none") return "no";
+  return condition === "on-failure" ? `on-failure:${textOf(attempts) || "0"}` : "always";
+}
+
 function restartWord({ policy, maxAttempts }: RestartPolicy): string {
-  if (policy === "always") return "unless-stopped";
-  if (policy === "never") return "no";
-  return maxAttempts === 0 ? "on-failure" : `on-failure:${maxAttempts}`;
+  return policy === "never" ? "no" : `${policy}:${maxAttempts}`;
 }
 
 function readBuild(file: string, service: string, value: JsonValue): ServiceBuild {
@@ -184,16 +198,23 @@ function readBuild(file: string, service: string, value: JsonValue): ServiceBuil
   };
 }
 
-/** With labels on all that compose makes of it. */
+/**
+ * With labels on all that compose makes of it, and no restarts by the engine: nothing starts without svc's check (decisions
+ * 39), which starts again what ends as the label says.
+ */
 export function labelled(document: JsonObject, labels: Readonly<Record<string, string>>): JsonObject {
-  const withLabels = (part: JsonValue): JsonObject => {
+  const withLabels = (part: JsonValue, more: Readonly<Record<string, string>> = {}): JsonObject => {
     const own = recordOf(part);
-    return { ...own, labels: { ...pairsOf(own["labels"]), ...labels } };
+    return { ...own, labels: { ...pairsOf(own["labels"]), ...labels, ...more } };
   };
+  const service = (part: JsonValue): JsonObject => ({
+    ...withLabels(part, { [restartLabel]: textOf(recordOf(part)["restart"]) }),
+    restart: "no",
+  });
   const own = (part: JsonValue): JsonValue => (isSet(recordOf(part)["external"]) ? part : withLabels(part));
   return {
     ...document,
-    services: mapValues(recordOf(document["services"]), withLabels),
+    services: mapValues(recordOf(document["services"]), service),
     networks: { default: withLabels(null), ...mapValues(recordOf(document["networks"]), own) },
     volumes: mapValues(recordOf(document["volumes"]), own),
   };

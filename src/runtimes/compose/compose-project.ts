@@ -23,6 +23,7 @@ import type { ComposeCommand } from "./compose-command.ts";
 import {
   labelled,
   printDocument,
+  readPrinted,
   readResolved,
   runnableProject,
   type RunnableProject,
@@ -160,6 +161,18 @@ export class ComposeProjects {
     );
   }
 
+  /** Whether what was kept last may still run. @throws SvcError `denied` */
+  async checkKept(app: RunnableApp): Promise<void> {
+    const document = await this.kept(app.id);
+    if (document === undefined) return;
+    // Labels cannot have changed, and some of them are svc's own.
+    const services = mapValues(recordOf(document["services"]), (service) => ({
+      ...recordOf(service),
+      labels: null,
+    }));
+    await this.#requireAllowed(app, projectClaims({ ...document, services }, composeProjectOf(app.id)));
+  }
+
   async #requireAllowed(app: RunnableApp, claims: readonly ContainerClaims[]): Promise<void> {
     const { identities, engineSocket, unprivilegedPortStart } = this.#options;
     const identity = await identities.as(app.uid);
@@ -229,7 +242,7 @@ export class ComposeProjects {
   /** What was kept last; `undefined` before the first time. */
   async kept(id: string): Promise<JsonObject | undefined> {
     try {
-      return JSON.parse(await readFile(this.#path(id), "utf8")) as JsonObject;
+      return readPrinted(await readFile(this.#path(id), "utf8"));
     } catch (error) {
       if ((error as NodeJS.ErrnoException).code === "ENOENT") return undefined;
       throw error;

@@ -87,6 +87,10 @@ export class ComposeRuntime extends ContainerRuntime {
     await this.#projects.keepData(app, ["directory", "file"]);
   }
 
+  protected checkAgain(app: RunnableApp): Promise<void> {
+    return this.#projects.checkKept(app);
+  }
+
   async start(app: RunnableApp): Promise<void> {
     const project = await this.#projects.layOut(app);
     await this.#pullMissing(app, project, {});

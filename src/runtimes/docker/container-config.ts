@@ -2,7 +2,7 @@
 import { createHash } from "node:crypto";
 import type { ContainerCreateOptions, HostConfig } from "dockerode";
 import { appLabels, imageLabel } from "../../docker/attribution.ts";
-import type { DockerRuntime, HealthCheck, Manifest, RestartPolicy } from "../../packages/manifest.ts";
+import type { DockerRuntime, HealthCheck, Manifest } from "../../packages/manifest.ts";
 import { resolvePorts, resolveSettings } from "../../packages/settings.ts";
 import { releaseLabel } from "../app-containers.ts";
 import { ownerSpec } from "../container-policy.ts";
@@ -80,7 +80,7 @@ function createOptions(
 }
 
 function hostConfig(app: RunnableApp, runtime: DockerRuntime): HostConfig {
-  const { limits, restart } = app.manifest;
+  const { limits } = app.manifest;
   const mounts = [
     ...appMounts(app, runtime),
     ...runtime.mounts.map(({ source, target, read_only: readOnly = false }) => ({
@@ -93,7 +93,8 @@ function hostConfig(app: RunnableApp, runtime: DockerRuntime): HostConfig {
     Init: true,
     SecurityOpt: ["no-new-privileges"],
     LogConfig: { Type: "json-file", Config: logFiles },
-    RestartPolicy: restartPolicy(restart),
+    // Nothing starts without svc's check (decisions 39): it restarts what ends, by the manifest's policy.
+    RestartPolicy: { Name: "no" },
     NetworkMode: runtime.network,
     // Not `Binds`: those are made by the engine, as root, where they are missing.
     Mounts: mounts.map(({ source, target, readOnly }) => ({
@@ -115,19 +116,6 @@ function hostConfig(app: RunnableApp, runtime: DockerRuntime): HostConfig {
     }),
     ...(runtime.network === "bridge" && { PortBindings: portBindings(app) }),
   };
-}
-
-/** The engine restarts with a back-off of its own: 100 ms, doubled up to a minute. */
-function restartPolicy({ policy, maxAttempts }: RestartPolicy): NonNullable<HostConfig["RestartPolicy"]> {
-  switch (policy) {
-    case "always":
-      return { Name: "unless-stopped" };
-    case "on-failure":
-      // 0 means without end, to the engine as well.
-      return { Name: "on-failure", MaximumRetryCount: maxAttempts };
-    case "never":
-      return { Name: "no" };
-  }
 }
 
 function deviceMapping(path: string): {

@@ -51,6 +51,10 @@ export class DockerRuntime extends ContainerRuntime {
     await this.#requireAllowed(app, await this.#config(app, ""));
   }
 
+  protected checkAgain(app: RunnableApp): Promise<void> {
+    return this.check(app);
+  }
+
   async start(app: RunnableApp): Promise<void> {
     let image = await this.#images.local(app);
     if (image === undefined) {

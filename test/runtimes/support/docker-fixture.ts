@@ -7,11 +7,11 @@ import { EngineEvents } from "../../../src/docker/events.ts";
 import { EngineState } from "../../../src/docker/engine-state.ts";
 import { WatchedEngine } from "../../../src/docker/watched-engine.ts";
 import { createIdentities } from "../../../src/identity/identity.ts";
-import { readBootTimeMs } from "../../../src/lib/boot-time.ts";
 import { createManifestParser } from "../../../src/packages/manifest-parser.ts";
 import { createSettingsValidator } from "../../../src/packages/settings-validator.ts";
 import { ComposeRuntime } from "../../../src/runtimes/compose/compose-runtime.ts";
 import { DockerRuntime, type DockerRuntimeOptions } from "../../../src/runtimes/docker/docker-runtime.ts";
+import { forbidEngineRestarts } from "../../../src/runtimes/engine-restarts.ts";
 import type { RunnableApp } from "../../../src/runtimes/runtime.ts";
 import type { JsonObject } from "../../../src/lib/json.ts";
 import type { TestEngine } from "../../support/docker.ts";
@@ -37,12 +37,7 @@ export class DockerFixture implements AsyncDisposable {
   readonly compose: ComposeRuntime;
   readonly #resources: AsyncDisposableStack;
 
-  private constructor(
-    engine: TestEngine,
-    store: string,
-    overrides: Partial<DockerRuntimeOptions>,
-    bootedAtMs: number,
-  ) {
+  private constructor(engine: TestEngine, store: string, overrides: Partial<DockerRuntimeOptions>) {
     this.engine = engine;
     this.store = store;
     const resources = new AsyncDisposableStack();
@@ -54,12 +49,12 @@ export class DockerFixture implements AsyncDisposable {
       storeId: "test",
       credentialsOf: async () => undefined,
       settleMs: 300,
-      bootedAtMs,
       unprivilegedPortStart: 1024,
       log: (message: string, details: Record<string, unknown>) =>
         this.log.push(`${message} ${JSON.stringify(details)}`),
       ...overrides,
     };
+    resources.use(forbidEngineRestarts(options));
     this.runtime = resources.use(new DockerRuntime(options));
     const disk = new DiskMeter(new WatchedEngine(client, events));
     this.compose = resources.use(
@@ -77,7 +72,7 @@ export class DockerFixture implements AsyncDisposable {
     await chmod(engine.dir, 0o755);
     await chmod(store, 0o755);
     await mkdir(join(store, "apps"), { recursive: true, mode: 0o755 });
-    return new DockerFixture(engine, store, options, await readBootTimeMs());
+    return new DockerFixture(engine, store, options);
   }
 
   /** An app as an install lays it out. @param manifest YAML, without id, name and version */
