@@ -92,8 +92,10 @@ function statusOfOne(facts: Facts, subject: string, context: StatusContext): Run
       if (!isWanted) return stoppedStatus;
       const { restartAtMs, why = "" } = context.endOf(facts) ?? {};
       const reason = endOf(facts, subject);
-      if (restartAtMs !== undefined)
-        return { ...ended, state: "STARTING", reason: `${reason}; it starts again` };
+      if (restartAtMs !== undefined) {
+        const backoff = `BACKOFF after ${context.restarts} restarts: ${reason}`;
+        return { ...ended, state: "CRASHED", reason: backoff, nextRestartAtMs: restartAtMs };
+      }
       const endedWell = exitCode === 0 && facts.error === "" && !facts.wasOutOfMemory;
       const state = endedWell ? "STOPPED" : "CRASHED";
       return { ...ended, state, reason: why === "" || endedWell ? reason : `${reason}; ${why}` };
@@ -104,12 +106,16 @@ function statusOfOne(facts: Facts, subject: string, context: StatusContext): Run
 /** An app of which something runs is up; what does not work of it shows in its health. */
 function statusOfSeveral(all: readonly RuntimeStatus[]): RuntimeStatus {
   const running = all.filter(({ state }) => state === "RUNNING");
-  const troubled = all.find(({ state }) => state === "CRASHED" || state === "STARTING");
+  const [troubled] = all
+    .filter(({ state }) => state === "CRASHED" || state === "STARTING")
+    // What is over is worse than what is tried again.
+    .toSorted((a, b) => (a.nextRestartAtMs ?? 0) - (b.nextRestartAtMs ?? 0));
   const starts = running.flatMap(({ startedAtMs }) => startedAtMs ?? []);
   const exitCode = (troubled ?? all.find((status) => status.exitCode !== undefined))?.exitCode;
   const known = {
     restarts: 0,
     ...(exitCode !== undefined && { exitCode }),
+    ...(troubled?.nextRestartAtMs !== undefined && { nextRestartAtMs: troubled.nextRestartAtMs }),
     lastLines: troubled?.lastLines ?? [],
   };
   if (running.length > 0) {
