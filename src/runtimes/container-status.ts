@@ -94,7 +94,7 @@ function statusOfOne(facts: Facts, subject: string, context: StatusContext): Run
       const reason = endOf(facts, subject);
       if (restartAtMs !== undefined) {
         const backoff = `BACKOFF after ${context.restarts} restarts: ${reason}`;
-        return { ...ended, state: "CRASHED", reason: backoff, nextRestartAtMs: restartAtMs };
+        return { ...ended, state: "STARTING", reason: backoff, nextRestartAtMs: restartAtMs };
       }
       const endedWell = exitCode === 0 && facts.error === "" && !facts.wasOutOfMemory;
       const state = endedWell ? "STOPPED" : "CRASHED";
