@@ -4,9 +4,7 @@
  */
 import { randomBytes } from "node:crypto";
 import { ServerResponse } from "node:http";
-import type { Socket } from "node:net";
 import { SvcError, invalidField, notFound } from "../errors.ts";
-import { Tally } from "../lib/tally.ts";
 import { JsonWriter } from "../rest/json-writer.ts";
 import { pathProblem } from "../rest/path.ts";
 import { declaredSize, mediaType } from "../rest/request-body.ts";
@@ -14,15 +12,19 @@ import type { RestHandler } from "../rest/rest-handler.ts";
 import { isSvcError, shownError } from "../rpc/error-mapping.ts";
 import type { Pipeline } from "../rpc/pipeline.ts";
 import { anonymous } from "../rpc/user-context.ts";
+import type { UserContext } from "../rpc/user-context.ts";
 import type { AnswerNotes } from "./answer-notes.ts";
+import type { Connection } from "./connection.ts";
+import type { ConnectionPlaces } from "./connection-places.ts";
 import type { FailureThrottle } from "./failure-throttle.ts";
 import type { HostCheck } from "./host-check.ts";
 import { breakOff, disconnectAfter, hostOf, pathOf } from "./http.ts";
 import type { Callers, HttpRequest, HttpResponse } from "./http.ts";
-import type { IdentityResolver, Origin } from "./identity.ts";
+import type { IdentityResolver } from "./identity.ts";
 import type { TransportLimits } from "./limits.ts";
 import type { Pages } from "./pages.ts";
 import { refuse } from "./refusal.ts";
+import { checkForm, isBodyEndUnsure } from "./request-form.ts";
 import type { RpcFront, RpcFrontOptions } from "./rpc-front.ts";
 import { loadRpcFront } from "./rpc-front.ts";
 
@@ -31,6 +33,7 @@ export interface FrontDoorOptions {
   readonly rest: RestHandler;
   readonly callers: Callers;
   readonly identity: IdentityResolver;
+  readonly places: ConnectionPlaces;
   readonly hosts: HostCheck;
   readonly failures: FailureThrottle;
   readonly notes: AnswerNotes;
@@ -47,9 +50,7 @@ export class FrontDoor {
   readonly #idPrefix = randomBytes(4).toString("hex");
   #idCount = 0;
   #rpcFront: Promise<RpcFront> | undefined;
-  readonly #underWay = new Set<HttpResponse>();
-  /** How many requests of each HTTP/1.1 connection are under way: node reads on, however many wait for their answer. */
-  readonly #pipelined = new Tally<Socket>();
+  readonly #underWay = new Map<HttpResponse, Connection>();
   /** One listener for all responses. */
   readonly #onClose: (this: HttpResponse) => void;
   #onIdle: (() => void) | undefined;
@@ -64,13 +65,20 @@ export class FrontDoor {
   }
 
   /** Answers a request. Never throws: what goes wrong is that request's own (T 49). */
-  handle(request: HttpRequest, response: HttpResponse, origin: Origin, expectsContinue = false): void {
+  handle(
+    request: HttpRequest,
+    response: HttpResponse,
+    connection: Connection,
+    expectsContinue = false,
+  ): void {
     const requestId = `${this.#idPrefix}-${(this.#idCount++).toString(36)}`;
-    this.#underWay.add(response);
+    this.#underWay.set(response, connection);
+    connection.begin(response);
     response.on("close", this.#onClose);
     try {
       const most = this.#options.limits.maxStreamsPerSession;
-      if (!("stream" in request) && this.#pipelined.change(request.socket, 1) > most) {
+      // Of HTTP/1.1 node reads on, however many wait for their answer.
+      if (!("stream" in request) && connection.underWay > most) {
         request.socket.destroy();
         throw new SvcError(
           "resource_exhausted",
@@ -83,9 +91,9 @@ export class FrontDoor {
         if (response instanceof ServerResponse) response.setHeader("connection", "close");
         throw new SvcError("unavailable", "unavailable", "the daemon is stopping; try again");
       }
-      this.#admit(request, response, origin, requestId, expectsContinue);
+      this.#admit(request, response, connection, requestId, expectsContinue);
     } catch (error) {
-      this.#fail(request, response, error, requestId, origin);
+      this.#fail(request, response, error, requestId, connection);
     }
   }
 
@@ -97,7 +105,7 @@ export class FrontDoor {
   /** Refuses what comes from now on. Resolves when no request is left. */
   stop(): Promise<void> {
     this.#isStopping = true;
-    for (const response of this.#underWay) {
+    for (const response of this.#underWay.keys()) {
       if (response instanceof ServerResponse && !response.headersSent)
         response.setHeader("connection", "close");
     }
@@ -107,18 +115,13 @@ export class FrontDoor {
     });
   }
 
-  /** Whether an HTTP/1.1 connection waits for its daemon, not the daemon for its client to send or to read. */
-  isAtWork(socket: Socket): boolean {
-    for (const response of this.#underWay) {
-      if (!(response instanceof ServerResponse) || response.req.socket !== socket) continue;
-      if (response.req.complete && !response.writableNeedDrain) return true;
-    }
-    return false;
-  }
-
   #ended(response: HttpResponse): void {
+    const connection = this.#underWay.get(response);
     this.#underWay.delete(response);
-    if (response instanceof ServerResponse) this.#pipelined.change(response.req.socket, -1);
+    if (connection !== undefined) {
+      connection.end(response);
+      this.#options.places.used(connection);
+    }
     this.#noteUnsupported(response);
     if (this.#underWay.size === 0) this.#onIdle?.();
   }
@@ -138,11 +141,17 @@ export class FrontDoor {
   #admit(
     request: HttpRequest,
     response: HttpResponse,
-    origin: Origin,
+    connection: Connection,
     requestId: string,
     expectsContinue: boolean,
   ): void {
-    const { pipeline, identity, hosts, callers, rest } = this.#options;
+    const { pipeline, hosts, callers, rest } = this.#options;
+    const { origin } = connection;
+    if (isBodyEndUnsure(request)) {
+      disconnectAfter(request, response);
+      throw invalidField("transfer-encoding", "HTTP/1.0 has none");
+    }
+    checkForm(request);
     const path = pathOf(request);
     const problem = pathProblem(path, { escapedSlash: path.startsWith(restPrefix) ? "allow" : "refuse" });
     if (problem !== undefined) throw invalidField("", `the path is not canonical: ${problem}`);
@@ -152,12 +161,22 @@ export class FrontDoor {
     hosts.checkOrigin(headerOf(request, "origin"), host);
     if (this.#answerPublic(path, request, response, requestId)) return;
 
-    const user = pipeline.isPublic(path) ? anonymous : identity.identify(origin, request.headers);
+    const user = pipeline.isPublic(path) ? anonymous : this.#identify(request, connection);
     callers.set(request, { user, requestId, isNoted: false });
     if (expectsContinue) response.writeContinue();
     if (rest(request, response) === false) {
       void this.#answerRpc(path, request, response, requestId);
     }
+  }
+
+  /** Who asks; from here on the connection is of that one's share. */
+  #identify(request: HttpRequest, connection: Connection): UserContext {
+    const { identity, places } = this.#options;
+    const user = identity.identify(connection.origin, request.headers);
+    const { tokenDigest } = user;
+    if (tokenDigest === undefined) return user;
+    if (places.identified(connection, { kind: "known", name: `token ${tokenDigest}` })) return user;
+    throw new SvcError("resource_exhausted", "too_many", "the token has too many connections open");
   }
 
   /** The pages that need no identity, as they hold no data. */
@@ -218,7 +237,7 @@ export class FrontDoor {
     response: HttpResponse,
     thrown: unknown,
     requestId: string,
-    origin?: Origin,
+    connection?: Connection,
   ): void {
     const { log, pipeline, failures, notes } = this.#options;
     const isProcedure = pipeline.methodAt(pathOf(request)) !== undefined;
@@ -226,7 +245,7 @@ export class FrontDoor {
     if (error.code === "internal" && !isSvcError(thrown)) {
       log.error({ requestId, err: thrown }, "a request failed unexpectedly");
     }
-    if (error.code === "unauthenticated" && !failures.take(request.socket.remoteAddress ?? "")) {
+    if (error.code === "unauthenticated" && !failures.take(connection?.share.name ?? "")) {
       error = new SvcError(
         "resource_exhausted",
         "too_many",
@@ -237,7 +256,7 @@ export class FrontDoor {
       disconnectAfter(request, response);
     }
     try {
-      notes.note(request, { error, requestId, origin });
+      notes.note(request, { error, requestId, origin: connection?.origin });
       if (!response.headersSent) response.setHeader("x-request-id", requestId);
       refuse(request, response, error, { isProcedure, writer: this.#writer });
     } catch (err) {

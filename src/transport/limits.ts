@@ -3,13 +3,21 @@
  * `max_connections`; times are in milliseconds, sizes in bytes. Defaults and ranges stand below.
  */
 export interface TransportLimits {
-  /** Open connections of both listeners together; one more is closed at accept. */
+  /**
+   * Open connections of both listeners together, root's peers aside. One more takes the place of one that was idle for longest,
+   * of whoever has most of them.
+   */
   readonly maxConnections: number;
-  /** Open connections of one uid on the socket, or of one address on TCP. Root peers are bound by `maxConnections` only. */
+  /** Open connections of one uid on the socket, of one token, or of one address that has shown none; loopback is one address. */
   readonly maxConnectionsPerPeer: number;
+  /** Open connections of root's peers on the socket, however many others there are. */
+  readonly maxRootConnections: number;
   /** Until the first bytes of a connection must show its protocol. */
   readonly firstBytesTimeoutMs: number;
-  /** Until the headers of an HTTP/1.1 request must be complete, and an HTTP/2 session must have its first call. */
+  /**
+   * Until the headers of an HTTP/1.1 request must be complete, and an HTTP/2 session must have its first call. Half as
+   * long again, and a connection over TCP must have shown a valid token.
+   */
   readonly headersTimeoutMs: number;
   /** Until the body of a request must have arrived whole. Uploads are bound by `idleTimeoutMs` alone. */
   readonly requestTimeoutMs: number;
@@ -56,6 +64,7 @@ const mib = 1024 * 1024;
 export const defaultTransportLimits: TransportLimits = {
   maxConnections: 4096,
   maxConnectionsPerPeer: 1024,
+  maxRootConnections: 256,
   firstBytesTimeoutMs: 10_000,
   headersTimeoutMs: 20_000,
   requestTimeoutMs: 60_000,
@@ -81,6 +90,7 @@ const duration: Range = { min: 100, max: dayMs };
 export const transportLimitRanges: Readonly<Record<keyof TransportLimits, Range>> = {
   maxConnections: count,
   maxConnectionsPerPeer: count,
+  maxRootConnections: count,
   firstBytesTimeoutMs: duration,
   headersTimeoutMs: duration,
   requestTimeoutMs: duration,

@@ -8,7 +8,8 @@ import type { Route } from "../rest/route.ts";
 import type { Pipeline } from "../rpc/pipeline.ts";
 import type { Tokens } from "../tokens/tokens.ts";
 import { AnswerNotes } from "./answer-notes.ts";
-import { ConnectionCaps } from "./connection-caps.ts";
+import { Connection } from "./connection.ts";
+import { ConnectionPlaces } from "./connection-places.ts";
 import { FailureThrottle } from "./failure-throttle.ts";
 import { countStreams, refuseFlood } from "./first-frames.ts";
 import { FrontDoor } from "./front-door.ts";
@@ -19,16 +20,17 @@ import { createHttp1Server } from "./http1-server.ts";
 import { createHttp2Front } from "./http2-server.ts";
 import type { Http2Front } from "./http2-server.ts";
 import { createIdentityResolver } from "./identity.ts";
-import type { IdentityResolver, Origin } from "./identity.ts";
+import type { IdentityResolver } from "./identity.ts";
 import { defaultTransportLimits } from "./limits.ts";
 import type { TransportLimits } from "./limits.ts";
 import { createPages } from "./pages.ts";
 import type { PageFiles } from "./pages.ts";
 import { loadPeerCredentials } from "./peer-credentials.ts";
 import type { ReadPeerCredentials } from "./peer-credentials.ts";
+import { PeerNames } from "./peer-names.ts";
 import { detectProtocol } from "./protocol-detection.ts";
 import { createRestFront } from "./rest-front.ts";
-import { SocketFile } from "./socket-file.ts";
+import { SocketFile, acceptBacklog } from "./socket-file.ts";
 
 export interface ListenersLog {
   info(details: object, message: string): void;
@@ -43,7 +45,7 @@ export interface ListenersOptions {
   readonly mode: "system" | "user";
   /** The daemon's own uid: who token callers act as. */
   readonly selfUid: number;
-  /** The user name of a uid; empty when the host has none. Cached by the giver; a failure counts as none. */
+  /** The user name of a uid; empty when the host has none. A failure counts as none. */
   readonly userName: (uid: number) => Promise<string> | string;
   /** TCP address; absent: no TCP listener. Port 0 takes a free one. */
   readonly tcp?: { readonly host: string; readonly port: number } | undefined;
@@ -92,33 +94,36 @@ class TwoDoors implements Listeners {
   readonly #shutdown = new AbortController();
   readonly #options: ListenersOptions;
   readonly #limits: TransportLimits;
-  readonly #caps: ConnectionCaps;
+  readonly #places: ConnectionPlaces;
+  readonly #names: PeerNames;
   readonly #http1: HttpServer;
   readonly #http2: Http2Front;
-  readonly #origins = new WeakMap<object, Origin>();
+  /** By socket of HTTP/1.1 and by session of HTTP/2. */
+  readonly #connections = new WeakMap<object, Connection>();
   readonly #servers: Server[] = [];
   #identity: IdentityResolver | undefined;
   #front: FrontDoor | undefined;
   #socketFile: SocketFile | undefined;
-  /** Where the session that is being made right now comes from: its event fires while its socket is handed over. */
-  #arriving: Origin | undefined;
+  /** That of the session which is being made right now: its event fires while its socket is handed over. */
+  #arriving: Connection | undefined;
   #stopped: Promise<void> | undefined;
 
   constructor(options: ListenersOptions) {
     this.#options = options;
     this.#limits = { ...defaultTransportLimits, ...options.limits };
-    this.#caps = new ConnectionCaps(this.#limits.maxConnections, this.#limits.maxConnectionsPerPeer);
+    this.#names = new PeerNames(options.userName, () => performance.now());
+    this.#places = new ConnectionPlaces(this.#limits);
     this.#http1 = createHttp1Server(
       this.#limits,
       (request, response, expectsContinue) =>
         this.#handle(request, response, request.socket, expectsContinue),
-      (socket) => this.#front?.isAtWork(socket) === true,
+      (socket) => this.#connections.get(socket)?.isAtWork === true,
     );
     this.#http2 = createHttp2Front(this.#limits, (request, response, expectsContinue) =>
       this.#handle(request, response, request.stream.session, expectsContinue),
     );
     this.#http2.server.on("session", (session) => {
-      if (this.#arriving !== undefined) this.#origins.set(session, this.#arriving);
+      if (this.#arriving !== undefined) this.#connections.set(session, this.#arriving);
     });
   }
 
@@ -155,13 +160,14 @@ class TwoDoors implements Listeners {
     this.#identity = createIdentityResolver({
       mode,
       selfUid,
-      selfName: await this.#nameOf(selfUid),
+      selfName: await this.#names.of(selfUid),
       tokens,
     });
     this.#front = new FrontDoor({
       pipeline,
       callers,
       identity: this.#identity,
+      places: this.#places,
       hosts: createHostCheck({
         allowedHosts: [...(allowedHosts ?? []), ...(tcp === undefined ? [] : hostNames(tcp.host))],
       }),
@@ -187,18 +193,10 @@ class TwoDoors implements Listeners {
     });
   }
 
-  async #nameOf(uid: number): Promise<string> {
-    try {
-      return await this.#options.userName(uid);
-    } catch {
-      return "";
-    }
-  }
-
   async #listenTcp({ host, port }: { host: string; port: number }): Promise<{ host: string; port: number }> {
     const server = this.#createServer((socket) => {
       socket.setKeepAlive(true, 60_000);
-      this.#receive(socket, { kind: "tcp", address: socket.remoteAddress ?? "" });
+      this.#receive(new Connection(socket, { kind: "tcp", address: socket.remoteAddress ?? "" }));
     });
     try {
       await listen(server, host, port);
@@ -253,8 +251,8 @@ class TwoDoors implements Listeners {
         socket.destroy();
         return;
       }
-      const user = await this.#nameOf(uid);
-      this.#receive(socket, { kind: "peer", uid, user });
+      const user = await this.#names.of(uid);
+      this.#receive(new Connection(socket, { kind: "peer", uid, user }));
     } catch (err) {
       this.#options.log.warn({ err }, "closed a connection without peer credentials");
       socket.destroy();
@@ -263,17 +261,17 @@ class TwoDoors implements Listeners {
     }
   }
 
-  #receive(socket: Socket, origin: Origin): void {
-    const isRoot = origin.kind === "peer" && origin.uid === 0;
-    const peer = origin.kind === "peer" ? `uid ${origin.uid}` : origin.address;
-    if (socket.destroyed || !this.#caps.admit(socket, isRoot ? undefined : peer)) {
+  #receive(connection: Connection): void {
+    const { socket } = connection;
+    if (socket.destroyed || !this.#places.admit(connection)) {
       socket.destroy();
       return;
     }
+    this.#endUnlessIdentified(connection);
     const { firstBytesTimeoutMs, maxStreamsPerSession, resetBudget } = this.#limits;
     detectProtocol(socket, firstBytesTimeoutMs, (protocol, head) => {
       if (protocol === "http1") {
-        this.#origins.set(socket, origin);
+        this.#connections.set(socket, connection);
         this.#http1.emit("connection", socket);
         socket.resume();
         return;
@@ -283,22 +281,32 @@ class TwoDoors implements Listeners {
         return;
       }
       socket.allowHalfOpen = false;
-      this.#arriving = origin;
+      this.#arriving = connection;
       this.#http2.server.emit("connection", socket);
       this.#arriving = undefined;
     });
   }
 
+  /** Whoever does not show who they are keeps their place for little longer than headers may take, which has an answer of its own. */
+  #endUnlessIdentified(connection: Connection): void {
+    if (connection.share.kind !== "unknown") return;
+    const { socket } = connection;
+    const timer = setTimeout(() => {
+      if (connection.share.kind === "unknown" && !connection.isAtWork) socket.destroy();
+    }, 1.5 * this.#limits.headersTimeoutMs);
+    socket.once("close", () => clearTimeout(timer));
+  }
+
   #handle(
     request: HttpRequest,
     response: HttpResponse,
-    connection: object | undefined,
+    key: object | undefined,
     expectsContinue: boolean,
   ): void {
-    const origin = connection === undefined ? undefined : this.#origins.get(connection);
+    const connection = key === undefined ? undefined : this.#connections.get(key);
     // A stream that was reset at once has lost its session before its request is told.
-    if (origin === undefined || this.#front === undefined) response.destroy();
-    else this.#front.handle(request, response, origin, expectsContinue);
+    if (connection === undefined || this.#front === undefined) response.destroy();
+    else this.#front.handle(request, response, connection, expectsContinue);
   }
 
   async #stop(): Promise<void> {
@@ -317,7 +325,7 @@ class TwoDoors implements Listeners {
     this.#shutdown.abort(reason);
     await isDoneWithin(idle, flushMs);
     this.#http2.destroy();
-    this.#caps.destroyAll();
+    this.#places.destroyAll();
     this.#http1.closeAllConnections();
     this.#http1.close();
   }
@@ -332,7 +340,7 @@ function hostNames(address: string): string[] {
 function listen(server: Server, host: string, port: number): Promise<void> {
   return new Promise((resolve, reject) => {
     server.once("error", reject);
-    server.listen({ host, port }, () => {
+    server.listen({ host, port, backlog: acceptBacklog }, () => {
       server.off("error", reject);
       resolve();
     });

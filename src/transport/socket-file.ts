@@ -22,6 +22,8 @@ export interface SocketFileOptions {
 
 /** `sun_path` of unix(7) holds 108 bytes with its end; the socket is made under a name that is longer by `.new`. */
 const maxPathBytes = 103;
+/** Connections that wait to be accepted, as many as Linux allows by default: who finds no room in there is turned away by the kernel. */
+export const acceptBacklog = 4096;
 const probeTimeoutMs = 2000;
 const lockExclusive = 2;
 const lockNonBlocking = 4;
@@ -121,7 +123,7 @@ function isAnswered(path: string): Promise<boolean> {
 function listenOn(server: Server, path: string): Promise<void> {
   return new Promise((resolve, reject) => {
     server.once("error", reject);
-    server.listen(path, () => {
+    server.listen({ path, backlog: acceptBacklog }, () => {
       server.off("error", reject);
       resolve();
     });

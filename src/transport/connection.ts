@@ -1,0 +1,75 @@
+/** One accepted connection: where it comes from, whose share it is of, and whether anything is being done for it. */
+import { ServerResponse } from "node:http";
+import { isIPv4 } from "node:net";
+import type { Socket } from "node:net";
+import type { HttpResponse } from "./http.ts";
+import type { Origin } from "./identity.ts";
+
+/** Whose share of the connections one is of. */
+export interface Share {
+  /** `root`: peers of uid 0; `known`: a uid or a token; `unknown`: nobody has said yet who it is. */
+  readonly kind: "root" | "known" | "unknown";
+  /** Connections of one name count together. */
+  readonly name: string;
+}
+
+export class Connection {
+  readonly socket: Socket;
+  readonly origin: Origin;
+  share: Share;
+  readonly #underWay = new Set<HttpResponse>();
+
+  constructor(socket: Socket, origin: Origin) {
+    this.socket = socket;
+    this.origin = origin;
+    this.share = shareOf(origin);
+  }
+
+  /** A request has come. */
+  begin(response: HttpResponse): void {
+    this.#underWay.add(response);
+  }
+
+  /** Its answer is out, or nobody waits for it any more. */
+  end(response: HttpResponse): void {
+    this.#underWay.delete(response);
+  }
+
+  /** Requests that are not answered to their end. */
+  get underWay(): number {
+    return this.#underWay.size;
+  }
+
+  /** Whether its client waits for the daemon, and not the daemon for its client to send or to read. */
+  get isAtWork(): boolean {
+    for (const response of this.#underWay) if (isReceived(response) && !needsDrain(response)) return true;
+    return false;
+  }
+}
+
+function isReceived(response: HttpResponse): boolean {
+  if (response instanceof ServerResponse) return response.req.complete;
+  const { stream } = response;
+  // Nobody reads the end of a body that there is none of.
+  return !stream.destroyed && (stream.readableEnded || stream.endAfterHeaders);
+}
+
+function needsDrain(response: HttpResponse): boolean {
+  return response instanceof ServerResponse ? response.writableNeedDrain : response.stream.writableNeedDrain;
+}
+
+/** Everybody on this machine has all addresses of loopback, and whoever has an IPv6 address has its whole /64. */
+function shareOf(origin: Origin): Share {
+  if (origin.kind === "peer") return { kind: origin.uid === 0 ? "root" : "known", name: `uid ${origin.uid}` };
+  const address = origin.address.replace(/^::ffff:(?=[0-9.]+$)/, "");
+  if (isIPv4(address)) return { kind: "unknown", name: address.startsWith("127.") ? "loopback" : address };
+  return { kind: "unknown", name: address === "::1" ? "loopback" : networkOf(address) };
+}
+
+/** The first 64 bits of an IPv6 address, as the kernel spells it. */
+function networkOf(address: string): string {
+  const [head = "", tail] = address.split("%", 1)[0]?.split("::") ?? [];
+  const [before, after] = [head, tail ?? ""].map((part) => part.split(":").filter((group) => group !== ""));
+  const missing = tail === undefined ? 0 : 8 - (before?.length ?? 0) - (after?.length ?? 0);
+  return [...(before ?? []), ...Array<string>(missing).fill("0"), ...(after ?? [])].slice(0, 4).join(":");
+}

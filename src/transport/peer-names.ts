@@ -1,0 +1,34 @@
+/** The names of those who connect. A look-up may start a process: who connects often, name or none, is looked up once. */
+
+const keptMs = 60_000;
+const maxKept = 1024;
+
+export class PeerNames {
+  readonly #lookUp: (uid: number) => Promise<string> | string;
+  readonly #now: () => number;
+  readonly #kept = new Map<number, { readonly untilMs: number; readonly name: Promise<string> }>();
+
+  /** @param now milliseconds */
+  constructor(lookUp: (uid: number) => Promise<string> | string, now: () => number) {
+    this.#lookUp = lookUp;
+    this.#now = now;
+  }
+
+  /** Empty when the host has none for the uid. Never rejects. */
+  of(uid: number): Promise<string> {
+    const kept = this.#kept.get(uid);
+    if (kept !== undefined && kept.untilMs > this.#now()) return kept.name;
+    if (this.#kept.size >= maxKept) this.#kept.clear();
+    const name = this.#find(uid);
+    this.#kept.set(uid, { untilMs: this.#now() + keptMs, name });
+    return name;
+  }
+
+  async #find(uid: number): Promise<string> {
+    try {
+      return await this.#lookUp(uid);
+    } catch {
+      return "";
+    }
+  }
+}
