@@ -3,10 +3,11 @@
  * a failed one also what its tool said; the last line sums up. With names: only those.
  */
 import { execFile } from "node:child_process";
-import { mkdtemp, rm, writeFile } from "node:fs/promises";
+import { mkdtemp, rm } from "node:fs/promises";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { promisify } from "node:util";
+import { findBreaks, knownBreaks, lastRelease } from "./breaking.ts";
 import { missing } from "./optional.ts";
 
 interface Outcome {
@@ -70,34 +71,23 @@ async function tool(program: string, ...args: string[]): Promise<Outcome> {
   return { isGood: error === undefined, text: `${stdout.toString()}${stderr.toString() || (error ?? "")}` };
 }
 
-/**
- * The contract may only grow: held against the latest release, before the first one against the last commit.
- * Against the descriptor set committed there, because its sources alone lack what they import from node_modules.
- */
 async function checkBreaking(): Promise<Outcome> {
-  const tag = await git("describe", "--tags", "--match", "v[0-9]*", "--abbrev=0");
-  const base = tag?.toString().trim() ?? "HEAD";
-  const descriptors = await git("show", `${base}:gen/svc.binpb`);
-  if (descriptors === undefined) {
-    return { isGood: true, text: "", note: `skipped: there is no contract in ${base} to hold it against` };
-  }
   const scratch = await mkdtemp(join(tmpdir(), "svc-check-"));
   try {
-    const [was, is] = [join(scratch, "was.binpb"), join(scratch, "is.binpb")];
-    await writeFile(was, descriptors);
-    const built = await tool("buf", "build", "--path", "proto/svc", "--output", is);
-    const outcome = built.isGood ? await tool("buf", "breaking", is, "--against", was) : built;
-    return { ...outcome, note: `against ${base}` };
+    const descriptors = join(scratch, "svc.binpb");
+    const built = await tool("buf", "build", "--path", "proto/svc", "--output", descriptors);
+    if (!built.isGood) return built;
+    const { broken, stale } = await findBreaks(descriptors);
+    const text = [
+      ...broken.map((line) => `Breaks clients: ${line}`),
+      ...stale.map((line) => `In ${knownBreaks}, but no break: ${line}`),
+    ].join("\n");
+    return { isGood: text === "", text, note: `against ${lastRelease}` };
+  } catch (error) {
+    return { isGood: false, text: String(error) };
   } finally {
     await rm(scratch, { recursive: true, force: true });
   }
-}
-
-/** What git prints; undefined when it fails, such as before the first tag or outside of a repository. */
-async function git(...args: string[]): Promise<Buffer | undefined> {
-  // The checkout may be another user's, such as in a container.
-  const { error, stdout } = await run("git", ["-c", `safe.directory=${root}`, ...args]);
-  return error === undefined ? stdout : undefined;
 }
 
 async function run(

@@ -1813,9 +1813,9 @@ export interface components {
              */
             health: "none" | "starting" | "healthy" | "unhealthy";
             /** @description The owner's user id. */
-            owner_uid: number;
+            owner: number;
             /** @description The owner's name; empty when the host has none for the uid. */
-            owner: string;
+            owner_name: string;
             /** @description Where the package came from. */
             origin?: components["schemas"]["AppOrigin"];
             /**
@@ -2023,13 +2023,13 @@ export interface components {
         /** @description The settings of an app. */
         AppSettings: {
             /** @description JSON Schema of the settings, as the package defines it; null when it defines none. */
-            schema?: unknown;
+            readonly schema?: unknown;
             /** @description The chosen values with the defaults merged in. Secrets read as `"***"`. */
             values?: {
                 [key: string]: unknown;
             };
             /** @description True: the app runs on other values than these until it is restarted. */
-            restart_required: boolean;
+            readonly restart_required: boolean;
         };
         /** @description What one app uses. What cannot be measured is absent. */
         AppStats: {
@@ -2168,9 +2168,9 @@ export interface components {
         BackupStorage: {
             /** @description Its name. */
             name: string;
-            /** @description Who manages the entry; empty for the operator. */
-            managed_by: string;
-            /** @description A bucket. Credentials read as `"***"`. */
+            /** @description Who manages the entry; absent for the operator's. */
+            managed_by?: string;
+            /** @description A bucket. Listings leave its credentials out. */
             s3?: components["schemas"]["S3Location"];
             /** @description A directory of the host. */
             local?: components["schemas"]["LocalLocation"];
@@ -2475,12 +2475,12 @@ export interface components {
             /** @description Always `***`. */
             secret: string;
             /** @description The owner's user id. */
-            owner_uid: number;
+            readonly owner: number;
             /**
              * Format: date-time
              * @description When it was last written.
              */
-            updated_at?: string;
+            readonly updated_at?: string;
         };
         /** @description The archive is gone. */
         DeleteBackupResponse: {
@@ -2665,8 +2665,8 @@ export interface components {
             dangling: boolean;
             /** @description True: an installed app still runs it. */
             svcProtected: boolean;
-            /** @description Why it is protected; empty when it is not. */
-            protectedReason: string;
+            /** @description Why it is protected; absent when it is not. */
+            protectedReason?: string;
         };
         /** @description What to install. */
         InstallAppRequest: {
@@ -2758,8 +2758,8 @@ export interface components {
         JobOwned: {
             /** @description Ids of the jobs that are in the way. */
             ids: string[];
-            /** @description The owner of the jobs; empty for the operator. */
-            managed_by: string;
+            /** @description Who manages the jobs; absent for the operator. */
+            managed_by?: string;
         };
         /** @description One license file of a package. */
         LicenseFile: {
@@ -2868,6 +2868,11 @@ export interface components {
             schedules: components["schemas"]["Schedule"][];
             /** @description Pass it as `page_token` for the next page; empty on the last. */
             next_page_token: string;
+            /**
+             * @description In the answer to ReplaceManagedSchedules: what may keep jobs from doing what they should, such as an app that is not
+             *     there; at most 64.
+             */
+            warnings: string[];
         };
         /** @description Sources. */
         ListSourcesResponse: {
@@ -3182,9 +3187,9 @@ export interface components {
             region?: string;
             /** @description The bucket. */
             bucket: string;
-            /** @description The key's id. Written, never read: `"***"` keeps the stored one. */
+            /** @description The key's id. Written, never read: absent or `"***"` keeps the stored one. */
             access_key?: string;
-            /** @description The key's secret. Written, never read: `"***"` keeps the stored one. */
+            /** @description The key's secret. Written, never read: absent or `"***"` keeps the stored one. */
             secret_key?: string;
             /** @description What all names in the bucket begin with. */
             prefix?: string;
@@ -3201,7 +3206,7 @@ export interface components {
             enabled?: boolean;
             /** @description A note for people. */
             comment?: string;
-            /** @description Who manages it; empty for the operator. */
+            /** @description Who manages it; absent for the operator's. */
             managed_by?: string;
             /** @description What it does. */
             action: components["schemas"]["ScheduleAction"];
@@ -3209,17 +3214,17 @@ export interface components {
             timeout?: number;
             /** @description For backups: how many archives to keep; at least 1. */
             keep?: number;
-            /** @description The owner's user id. Output only. */
-            owner_uid?: number;
+            /** @description The owner's user id. UpsertSchedule takes it as whose job is meant; ReplaceManagedSchedules ignores it. */
+            readonly owner?: number;
             /**
              * Format: int64
-             * @description The next firing in seconds since 1970; absent when there is none within a year or the job is disabled. Output only.
+             * @description The next firing in seconds since 1970; absent when there is none within a year or the job is disabled.
              */
-            next_run_unix?: number;
-            /** @description The newest run, without its output and with at most 1024 characters of its error. Output only. */
-            last_run?: components["schemas"]["ScheduleRun"];
-            /** @description Firings that were skipped, for any reason. Output only. */
-            skipped?: number;
+            readonly next_run_unix?: number;
+            /** @description The newest run, without its output and with at most 1024 characters of its error. */
+            readonly last_run?: components["schemas"]["ScheduleRun"];
+            /** @description Firings that were skipped, for any reason. */
+            readonly skipped?: number;
             /**
              * @description An IANA time zone, such as `Europe/Berlin`, in which the trigger is read; empty: the node's local time. Not together
              *     with `utc`.
@@ -3243,20 +3248,19 @@ export interface components {
              * @enum {string}
              */
             catch_up?: "none" | "latest";
-            /** @description The same by reason. Output only. */
-            skips?: components["schemas"]["ScheduleSkip"][];
-            /** @description The owner's name; empty when the host has none. Output only. */
-            owner?: string;
-            /**
-             * @description Another one after each change: pass it to UpsertSchedule to change the job as it was read. Says nothing else. Output
-             *     only.
-             */
-            revision?: string;
+            /** @description The same by reason. */
+            readonly skips?: components["schemas"]["ScheduleSkip"][];
+            /** @description The owner's name; empty when the host has none. */
+            readonly owner_name?: string;
+            /** @description Another one after each change: pass it to UpsertSchedule to change the job as it was read. Says nothing else. */
+            readonly revision?: string;
+            /** @description In the answer to a write: what may keep the job from doing what it should, such as an app that is not there. */
+            readonly warnings?: string[];
         };
         /**
          * @description What a job does. Fields that its type does not use must be absent. A regular user's jobs may be `app_*`, `backup`, and
-         *     `shell` with an `app`, all on the user's own apps; others are not found. Root's may name apps that are yet to come: a run
-         *     that does not find its app fails. Nor are jobs removed with their app.
+         *     `shell` with an `app`, all on the user's own apps; others are not found. An app that is not there is refused, but for a
+         *     job that somebody else manages: that is kept, with a warning.
          */
         ScheduleAction: {
             /**
@@ -3352,7 +3356,7 @@ export interface components {
              */
             scheduled_at?: string;
             /** @description Uid of the job's owner. */
-            owner_uid?: number;
+            owner?: number;
         };
         /** @description Firings of a job that were skipped for one reason. */
         ScheduleSkip: {
@@ -3406,7 +3410,7 @@ export interface components {
             /** @description A git repository, an https URL of an `index.yaml`, or a directory that holds one. A password in it is shown as `***`. */
             url: string;
             /** @description True: it is in the configuration file and can only be changed there. */
-            configured: boolean;
+            readonly configured: boolean;
         };
         /** @description A compose project. */
         Stack: {
@@ -3576,8 +3580,8 @@ export interface components {
             containers: number;
             /** @description True: an installed app's settings declare it. */
             svcProtected: boolean;
-            /** @description Why it is protected; empty when it is not. */
-            protectedReason: string;
+            /** @description Why it is protected; absent when it is not. */
+            protectedReason?: string;
         };
         /** @description What one custom volume takes on disk. */
         VolumeDisk: {
@@ -4304,6 +4308,10 @@ export interface operations {
                     values: {
                         [key: string]: unknown;
                     };
+                    /** @description Ignored. */
+                    readonly schema?: unknown;
+                    /** @description Ignored. */
+                    readonly restart_required?: boolean;
                 };
             };
         };
@@ -4646,7 +4654,7 @@ export interface operations {
         requestBody?: {
             content: {
                 "application/json": {
-                    /** @description Who manages the entry; empty for the operator. */
+                    /** @description Who manages the entry; absent for the operator. */
                     managed_by?: string;
                     /** @description A bucket. */
                     s3?: components["schemas"]["S3Location"];
@@ -4903,6 +4911,13 @@ export interface operations {
                     username: string;
                     /** @description The password or token; `"***"` keeps the stored one. */
                     secret: string;
+                    /** @description Ignored: it is the caller's. */
+                    readonly owner?: number;
+                    /**
+                     * Format: date-time
+                     * @description Ignored.
+                     */
+                    readonly updated_at?: string;
                 };
             };
         };
@@ -6005,7 +6020,7 @@ export interface operations {
                     enabled?: boolean;
                     /** @description See `Schedule.comment`. */
                     comment?: string;
-                    /** @description The claimed owner: must equal the stored one; empty for a new job. */
+                    /** @description Who is claimed to manage it: must equal what is stored; absent for a new job. */
                     managed_by?: string;
                     /** @description See `Schedule.action`. */
                     action: components["schemas"]["ScheduleAction"];
@@ -6045,6 +6060,21 @@ export interface operations {
                      *     nothing is written; read it again then. Empty: whatever is there is replaced.
                      */
                     revision?: string;
+                    /** @description Ignored, as all of the following: what a job says of itself. */
+                    readonly owner_name?: string;
+                    /**
+                     * Format: int64
+                     * @description See `Schedule.next_run_unix`.
+                     */
+                    readonly next_run_unix?: number;
+                    /** @description See `Schedule.last_run`. */
+                    readonly last_run?: components["schemas"]["ScheduleRun"];
+                    /** @description See `Schedule.skipped`. */
+                    readonly skipped?: number;
+                    /** @description See `Schedule.skips`. */
+                    readonly skips?: components["schemas"]["ScheduleSkip"][];
+                    /** @description See `Schedule.warnings`. */
+                    readonly warnings?: string[];
                 };
             };
         };
@@ -6122,11 +6152,11 @@ export interface operations {
             };
             cookie?: never;
         };
-        requestBody?: {
+        requestBody: {
             content: {
                 "application/json": {
-                    /** @description Its jobs; an empty list removes all of them. */
-                    schedules?: components["schemas"]["Schedule"][];
+                    /** @description Its jobs. They must be said: an empty list removes all of the owner's. */
+                    schedules: components["schemas"]["Schedule"][];
                 };
             };
         };
@@ -6358,6 +6388,8 @@ export interface operations {
                 "application/json": {
                     /** @description See `Source.url`. */
                     url: string;
+                    /** @description Ignored. */
+                    readonly configured?: boolean;
                 };
             };
         };

@@ -83,15 +83,26 @@ export function notFound(kind: string, name: string): SvcError<"not_found"> {
   return new SvcError("not_found", "not_found", `no ${kind} "${name}"`);
 }
 
-/** `invalid_argument` with one violation per field; the message joins them. */
+/** How descriptions begin that go on with the field's name as their subject. */
+const predicate = /^(?:must|is|has|cannot|comes|looks|needs) /;
+
+/**
+ * `invalid_argument` with one violation per field; the message joins them to a sentence that begins with what is wrong.
+ * A description says it of the field (`must be …`, `is required`) or is a sentence of its own.
+ */
 export function invalidRequest(violations: readonly FieldViolation[]): SvcError<"invalid_request"> {
-  const message = violations.map((v) => `${v.field ?? ""}: ${v.description ?? ""}`).join("; ");
+  const message = violations.map(sentenceOf).join("; ");
   return new SvcError("invalid_argument", "invalid_request", message, {
     payload: { violations: [...violations] },
   });
 }
 
-/** `invalid_argument` about one field. */
+function sentenceOf({ field = "", description = "" }: FieldViolation): string {
+  if (field === "") return description;
+  return predicate.test(description) ? `${field} ${description}` : `${field}: ${description}`;
+}
+
+/** `invalid_argument` about one field; empty: about the request. */
 export function invalidField(field: string, description: string): SvcError<"invalid_request"> {
   return invalidRequest([{ field, description }]);
 }

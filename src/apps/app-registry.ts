@@ -60,8 +60,14 @@ export class AppRegistry implements Disposable {
   /** @throws SvcError `not_found` for an app that is not there, or not the caller's. */
   find(id: string, caller: AppCaller): AppRecord {
     const app = this.get(id);
-    if (app === undefined || !(caller.root || app.ownerUid === caller.uid)) throw notFound("app", id);
+    if (app === undefined || !this.has(id, caller)) throw notFound("app", id);
     return app;
+  }
+
+  /** Whether there is such an app that the caller may see. */
+  has(id: string, caller: AppCaller): boolean {
+    const app = this.get(id);
+    return app !== undefined && (caller.root || app.ownerUid === caller.uid);
   }
 
   /** The operation that holds the app. */

@@ -270,6 +270,11 @@ export class Apps implements AsyncDisposable {
   }
 
   /** Where the app lies, and the uid that its files belong to. */
+  /** Whether there is such an app that the caller may see. */
+  has(id: string, caller: AppCaller): boolean {
+    return this.#registry.has(id, caller);
+  }
+
   async place(id: string, caller: AppCaller): Promise<Pick<RunnableApp, "directory" | "uid">> {
     return this.#runnable(await this.#find(id, caller));
   }

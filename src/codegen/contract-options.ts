@@ -21,9 +21,12 @@ export interface ContractOptions {
   rules(field: DescField): FieldRules | undefined;
   /** Whether `google.api.field_behavior` has REQUIRED. */
   isRequired(field: DescField): boolean;
+  /** Whether it has OUTPUT_ONLY: in requests the field is ignored. */
+  isOutputOnly(field: DescField): boolean;
 }
 
-const requiredBehavior = 2;
+/** Numbers of `google.api.FieldBehavior`. */
+const behaviors = { required: 2, outputOnly: 3 } as const;
 const accessLevels: readonly (Access | undefined)[] = [undefined, "USER", "ROOT", "PRIMARY"];
 
 /** Finds the options' definitions among `files`; an option that no file defines is set nowhere. */
@@ -36,12 +39,14 @@ export function readContractOptions(files: Iterable<DescFile>): ContractOptions 
     const extension = extensions.get(name);
     return extension && hasOption(element, extension) ? getOption(element, extension) : undefined;
   };
+  const behaves = (field: DescField, behavior: number): boolean =>
+    ((option(field, "google.api.field_behavior") as number[] | undefined) ?? []).includes(behavior);
   return {
     httpRule: (method) => option(method, "google.api.http") as HttpRule | undefined,
     access: (method) => accessLevels[(option(method, "svc.v1.access") as number | undefined) ?? 0],
     capability: (method) => (option(method, "svc.v1.capability") as string | undefined) ?? "",
     rules: (field) => option(field, "svc.v1.rules") as FieldRules | undefined,
-    isRequired: (field) =>
-      ((option(field, "google.api.field_behavior") as number[] | undefined) ?? []).includes(requiredBehavior),
+    isRequired: (field) => behaves(field, behaviors.required),
+    isOutputOnly: (field) => behaves(field, behaviors.outputOnly),
   };
 }

@@ -220,7 +220,7 @@ function finishRequestBody(route: Route, schemas: SchemaWriter): Operation["requ
   const schema: Schema =
     inPath.size === 0 ? { $ref: componentReference(method.input) } : schemas.object(fields, "request");
   return {
-    required: fields.some((field) => schemas.isRequired(field)),
+    required: schemas.object(fields, "request").required !== undefined,
     content: { "application/json": { schema } },
   };
 }

@@ -8,6 +8,7 @@ export interface Schema {
   description?: string;
   enum?: readonly string[];
   const?: string;
+  readOnly?: boolean;
   pattern?: string;
   minimum?: number;
   maximum?: number;

@@ -83,7 +83,11 @@ export class SchemaWriter {
     const rules = this.#options.rules(field);
     const description = this.#describe(field);
     const schema = this.#value(field, rules);
-    return description === undefined ? schema : { ...schema, description };
+    return {
+      ...schema,
+      ...(description !== undefined && { description }),
+      ...(this.#options.isOutputOnly(field) && { readOnly: true }),
+    };
   }
 
   isRequired(field: DescField): boolean {
@@ -92,6 +96,7 @@ export class SchemaWriter {
 
   #isRequired(field: DescField, direction: Direction): boolean {
     if (this.isRequired(field)) return true;
+    if (direction === "request" && this.#options.rules(field)?.stated === true) return true;
     return (
       direction === "answer" &&
       field.presence === FeatureSet_FieldPresence.IMPLICIT &&

@@ -3,16 +3,17 @@
  *
  * - `svc/v1/words.ts`: a constant list and a union type for every closed word set,
  * - `svc/v1/methods.ts`: access level and capability of every method,
+ * - `svc/v1/fields.ts`: the fields that a request need not or must say, beyond their rules,
  * - `svc/v1/routes.ts`: the REST route table.
  */
-import type { DescMethod, DescService } from "@bufbuild/protobuf";
+import type { DescField, DescFile, DescMethod, DescService } from "@bufbuild/protobuf";
 import { createEcmaScriptPlugin, runNodeJs } from "@bufbuild/protoplugin";
 import type { GeneratedFile, Schema } from "@bufbuild/protoplugin";
 import type { Route } from "../rest/route.ts";
 import { collectRoutes } from "./collect-routes.ts";
 import { readContractOptions } from "./contract-options.ts";
 import type { ContractOptions } from "./contract-options.ts";
-import { collectWordLists } from "./word-lists.ts";
+import { collectWordLists, withNested } from "./word-lists.ts";
 import type { WordList } from "./word-lists.ts";
 
 const packageName = "svc.v1";
@@ -29,6 +30,7 @@ function generateTs(schema: Schema): void {
     collectWordLists(files, (field) => options.rules(field)),
   );
   printMethods(openFile(schema, "methods"), services, options);
+  printFields(openFile(schema, "fields"), files, options);
   printRoutes(
     openFile(schema, "routes"),
     collectRoutes(services, (method) => options.httpRule(method)),
@@ -74,6 +76,26 @@ function printMethods(f: GeneratedFile, services: readonly DescService[], option
   f.print();
   f.print("/** Full name of a method of the contract. */");
   f.print(f.export("type", "MethodName"), " = keyof typeof methodPolicies;");
+}
+
+function printFields(f: GeneratedFile, files: readonly DescFile[], options: ContractOptions): void {
+  const fields = files.flatMap((file) => [...withNested(file.messages)].flatMap((message) => message.fields));
+  const printSet = (name: string, comment: string, isMember: (field: DescField) => boolean): void => {
+    f.print("/** ", comment, " */");
+    f.print(f.export("const", name), ": ReadonlySet<string> = new Set([");
+    for (const field of fields.filter(isMember))
+      f.print("  ", JSON.stringify(`${field.parent.typeName}.${field.name}`), ",");
+    f.print("]);");
+  };
+  printSet("outputOnlyFields", "Fields that a request may say and that are ignored there.", (field) =>
+    options.isOutputOnly(field),
+  );
+  f.print();
+  printSet(
+    "statedFields",
+    "Lists that a request must say, though they may be empty.",
+    (field) => options.rules(field)?.stated === true,
+  );
 }
 
 function printRoutes(f: GeneratedFile, routes: readonly Route[]): void {

@@ -58,7 +58,8 @@ function wordListOf(field: DescField, rules: FieldRules | undefined): WordList |
     : { listName: plural(name), typeName: name, words, field };
 }
 
-function* withNested(messages: Iterable<DescMessage>): Iterable<DescMessage> {
+/** Messages with those inside them. */
+export function* withNested(messages: Iterable<DescMessage>): Iterable<DescMessage> {
   for (const message of messages) {
     yield message;
     yield* withNested(message.nestedMessages);

@@ -9,7 +9,6 @@ import { DaemonMetrics } from "../metrics/daemon-metrics.ts";
 import { Apps } from "../apps/apps.ts";
 import { createAppPaths } from "../apps/app-paths.ts";
 import { Credentials } from "../credentials/credentials.ts";
-import { SvcError } from "../errors.ts";
 import { DockerHost } from "../docker/docker-host.ts";
 import { bindServices } from "../handlers/services.ts";
 import { HealthState, bindHealth } from "../rpc/health.ts";
@@ -194,7 +193,7 @@ export async function createContext(options: ContextOptions): Promise<DaemonCont
     zones,
     selfUid,
     userName,
-    hasApp: (uid, appId) => hasApp(apps, appId, uid),
+    hasApp: (uid, appId) => apps.has(appId, { uid, root: uid === selfUid, ownerUid: uid }),
     now,
     log,
   });
@@ -249,14 +248,4 @@ async function runUidOf(
     return (await users.byName(config.apps.rootRunsAs)).uid;
   }
   return (await users.byUid(ownerUid)).uid;
-}
-
-async function hasApp(apps: Apps, id: string, uid: number): Promise<boolean> {
-  try {
-    await apps.place(id, { uid, root: false, ownerUid: uid });
-    return true;
-  } catch (error) {
-    if (error instanceof SvcError && error.code === "not_found") return false;
-    throw error;
-  }
 }

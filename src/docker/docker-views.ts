@@ -69,7 +69,7 @@ export function imageView(
     containers,
     dangling: image.tags.length === 0,
     svcProtected: protectedReason !== "",
-    protectedReason,
+    ...(protectedReason !== "" && { protectedReason }),
   };
 }
 
@@ -86,7 +86,7 @@ export function volumeView(
     anonymous: isAnonymous,
     containers,
     svcProtected: protectedReason !== "",
-    protectedReason,
+    ...(protectedReason !== "" && { protectedReason }),
   };
 }
 

@@ -28,7 +28,8 @@ export function createCredentialService(credentials: Credentials): ServiceImpl<t
 
 function messageOf({
   updatedAtMs,
+  ownerUid,
   ...credential
 }: CredentialView): MessageInitShape<typeof CredentialSchema> {
-  return { ...credential, secret: secretMask, updatedAt: timestampFromMs(updatedAtMs) };
+  return { ...credential, secret: secretMask, owner: ownerUid, updatedAt: timestampFromMs(updatedAtMs) };
 }

@@ -4,9 +4,11 @@
  */
 import { create, fromJson } from "@bufbuild/protobuf";
 import type { DescField, DescMessage, JsonValue, Message } from "@bufbuild/protobuf";
+import { statedFields } from "../../gen/svc/v1/fields.ts";
 import { invalidRequest } from "../errors.ts";
 import type { FieldViolation } from "../errors.ts";
 import { explainJson, findField } from "./explain-json.ts";
+import { dropOutputOnly } from "./output-only.ts";
 import { readQuery } from "./query.ts";
 import type { Route } from "./route.ts";
 import { captureVariable } from "./router.ts";
@@ -33,6 +35,8 @@ export function bindRequest({ route, segments, query, body }: RequestParts): Mes
   if (query === "" && body === undefined && route.template.variables.length === 0) return create(input);
   const violations: FieldViolation[] = [];
   const json = placeBody(route, body);
+  dropOutputOnly(input, json);
+  addUnstated(input, json, violations);
 
   if (query !== "") {
     const bound = readQuery(input, query, violations);
@@ -92,6 +96,15 @@ function readMessage(input: DescMessage, json: JsonObject, violations: readonly 
   }
   if (violations.length > 0) throw invalidRequest(violations);
   return message;
+}
+
+/** What must be said although it may be empty: a message cannot tell an empty list from one that was left out. */
+function addUnstated(input: DescMessage, json: JsonObject, violations: FieldViolation[]): void {
+  for (const { name, jsonName } of input.fields) {
+    if (!statedFields.has(`${input.typeName}.${name}`)) continue;
+    if ((json[jsonName] ?? json[name] ?? null) === null)
+      violations.push({ field: jsonName, description: "is required; an empty list is one, too" });
+  }
 }
 
 /** Sets a field deep inside `json`, over whatever the body said about it by either of its names. */

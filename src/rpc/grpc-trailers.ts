@@ -5,9 +5,9 @@
  */
 import { clone, create } from "@bufbuild/protobuf";
 import { ConnectError } from "@connectrpc/connect";
-import { setTrailerStatus } from "@connectrpc/connect/protocol-grpc";
 import { ErrorDetailSchema } from "../../gen/svc/v1/error_pb.ts";
 import type { ErrorDetail } from "../../gen/svc/v1/error_pb.ts";
+import { setGrpcStatus } from "./grpc-status.ts";
 
 /** Status, message and details, as HTTP/2 counts them. Leaves 1 KiB of what clients take to the rest of the headers. */
 export const maxStatusBytes = 7 * 1024;
@@ -61,7 +61,7 @@ function withDetail(message: string, { code }: ConnectError, value: ErrorDetail)
 
 function statusBytes(error: ConnectError): number {
   let bytes = 0;
-  for (const [name, value] of setTrailerStatus(new Headers(), error))
+  for (const [name, value] of setGrpcStatus(new Headers(), error))
     bytes += name.length + value.length + headerOverheadBytes;
   return bytes;
 }

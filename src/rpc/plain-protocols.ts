@@ -10,7 +10,8 @@ import {
   errorToJsonBytes,
   parseTimeout as parseConnectTimeout,
 } from "@connectrpc/connect/protocol-connect";
-import { parseTimeout as parseGrpcTimeout, setTrailerStatus } from "@connectrpc/connect/protocol-grpc";
+import { parseTimeout as parseGrpcTimeout } from "@connectrpc/connect/protocol-grpc";
+import { setGrpcStatus } from "./grpc-status.ts";
 import { fitTrailers } from "./grpc-trailers.ts";
 import type { PlainCall } from "./plain-call.ts";
 
@@ -91,7 +92,7 @@ export const plainGrpc: PlainProtocol = {
   },
 
   fail(response, call, error) {
-    setTrailerStatus(call.openResponseTrailer(), fitTrailers(error));
+    setGrpcStatus(call.openResponseTrailer(), fitTrailers(error));
     endGrpc(response, call);
   },
 };

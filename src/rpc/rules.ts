@@ -7,6 +7,7 @@ import { ScalarType, getOption, hasOption } from "@bufbuild/protobuf";
 import { FeatureSet_FieldPresence } from "@bufbuild/protobuf/wkt";
 import type { DescField, DescMessage, Message } from "@bufbuild/protobuf";
 import { FieldBehavior, field_behavior } from "../../gen/google/api/field_behavior_pb.ts";
+import { outputOnlyFields } from "../../gen/svc/v1/fields.ts";
 import { rules as rulesOption } from "../../gen/svc/v1/rules_pb.ts";
 import type { FieldRules } from "../../gen/svc/v1/rules_pb.ts";
 import { invalidRequest } from "../errors.ts";
@@ -100,6 +101,8 @@ type MessageCheck = (
 
 /** `undefined` for a field that nothing can be wrong with. */
 function compileField(field: DescField, checkMessage: MessageCheck): FieldCheck | undefined {
+  // Nobody reads it.
+  if (outputOnlyFields.has(`${field.parent.typeName}.${field.name}`)) return undefined;
   const rules = hasOption(field, rulesOption) ? getOption(field, rulesOption) : undefined;
   const isRequired = getOption(field, field_behavior).includes(FieldBehavior.REQUIRED);
   const content = compileContent(field, rules, checkMessage);

@@ -71,8 +71,9 @@ export class JobRules {
   /** The job that the request stands for. What is wrong goes to `violations`; then the answer is not to be used. */
   read(request: JobRequest, options: JobRulesOptions, violations: Violations): JobSpec {
     const { path } = options;
+    const { managedBy = "" } = request;
     checkText(request.comment, `${path}comment`, violations);
-    checkText(request.managedBy, `${path}managed_by`, violations);
+    checkText(managedBy, `${path}managed_by`, violations);
     const action = readAction(request.action, options, violations);
     if (action.keep !== undefined && request.keep !== undefined && action.keep !== request.keep) {
       violations.add(`${path}action.keep`, `must equal keep, which is ${request.keep}, or be left out`);
@@ -88,7 +89,7 @@ export class JobRules {
       timeZone: this.readTimeZone(request.utc, request.timeZone, `${path}time_zone`, violations),
       enabled: request.enabled ?? true,
       comment: request.comment,
-      managedBy: request.managedBy,
+      managedBy,
       action,
       timeoutSecs: request.timeout ?? defaultTimeoutSecs,
       ...(request.keep !== undefined && { keep: request.keep }),

@@ -65,7 +65,7 @@ export class JobViews {
       const nextMs = job.enabled ? this.#nextMs(job, nowMs) : undefined;
       return create(ScheduleSchema, {
         ...viewSpec(job),
-        owner: names.get(job.ownerUid) ?? "",
+        ownerName: names.get(job.ownerUid) ?? "",
         ...(nextMs !== undefined && { nextRunUnix: BigInt(nextMs / 1000) }),
         ...(last !== undefined && { lastRun: viewLastRun(last) }),
         skipped: skips.reduce((sum, { count }) => sum + count, 0),
@@ -95,11 +95,11 @@ function viewSpec(job: Job) {
     timeZone: isUtc ? "" : job.timeZone,
     enabled: job.enabled,
     comment: job.comment,
-    managedBy: job.managedBy,
+    ...(job.managedBy !== "" && { managedBy: job.managedBy }),
     action: viewAction(job.action),
     timeout: job.timeoutSecs,
     ...(job.keep !== undefined && { keep: job.keep }),
-    ownerUid: job.ownerUid,
+    owner: job.ownerUid,
     revision: revisionText(job),
     jitterSecs: job.jitterSecs,
     retries: job.retries,
@@ -132,7 +132,7 @@ export function viewRun({ id, job, outcome, ...run }: Run): ScheduleRun {
   return create(ScheduleRunSchema, {
     id: String(id),
     jobId: job.id,
-    ownerUid: job.ownerUid,
+    owner: job.ownerUid,
     trigger: run.trigger,
     attempt: run.attempt,
     ...(run.scheduledAtMs !== undefined && { scheduledAt: timestampFromMs(run.scheduledAtMs) }),

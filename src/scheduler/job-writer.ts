@@ -166,7 +166,7 @@ function jobOwned(jobs: readonly Job[]): SvcError {
   return failedPrecondition(
     "job_owned",
     `${ids.length === 1 ? `schedule ${list} is` : `schedules ${list} are`} managed by ${owner}; nothing was written`,
-    { payload: { ids, managedBy } },
+    { payload: { ids, ...(managedBy !== "" && { managedBy }) } },
   );
 }
 

@@ -47,14 +47,11 @@ export class ManagedJobs {
     for (const [index, schedule] of schedules.entries()) {
       if (violations.isFull) break;
       if (index % sliceSize === sliceSize - 1) await nextTurn();
-      const { id } = schedule;
+      const { id, managedBy: claimed = "" } = schedule;
       const path = `schedules[${index}].`;
       if (jobs.has(id)) violations.add(`${path}id`, `"${id}" is there twice`);
-      if (schedule.managedBy !== "" && schedule.managedBy !== managedBy) {
-        violations.add(
-          `${path}managed_by`,
-          `must be "${managedBy}" or left out, not "${schedule.managedBy}"`,
-        );
+      if (claimed !== "" && claimed !== managedBy) {
+        violations.add(`${path}managed_by`, `must be "${managedBy}" or left out, not "${claimed}"`);
       }
       const stored = registry.get({ ownerUid, id });
       // What another manager's job holds is nothing that `***` could bring over.

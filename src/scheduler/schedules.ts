@@ -37,8 +37,8 @@ export interface SchedulesOptions {
   selfUid: number;
   /** The name of a uid; empty when the host has none. */
   userName: (uid: number) => Promise<string>;
-  /** Whether a user has an app of that id. */
-  hasApp: (uid: number, appId: string) => Promise<boolean>;
+  /** Whether there is an app of that id that a job of this owner could act on. */
+  hasApp: (ownerUid: number, appId: string) => boolean;
   now: () => number;
   log: SchedulesLog;
 }
@@ -64,6 +64,8 @@ const maxPageSize = 1_000;
 /** A user's jobs are kept in the daemon's memory. */
 const maxUsersJobs = 1_000;
 const maxRootsJobs = 100_000;
+/** Of one answer. */
+const maxWarnings = 64;
 
 export class Schedules {
   readonly #options: SchedulesOptions;
@@ -108,23 +110,31 @@ export class Schedules {
   }
 
   /**
-   * Makes or replaces a job.
+   * Makes or replaces a job. An app that is not there is refused, unless the job named it before or somebody else manages
+   * it: then the answer warns of it.
    * @throws SvcError `invalid_request` with one violation per field; see {@link JobWriter.upsert}
    */
   async upsert(name: JobName, request: JobRequest & WriteCondition, caller: JobCaller): Promise<Schedule> {
     const { registry, selfUid } = this.#options;
     const key = this.#key(name, caller);
     const isRoots = key.ownerUid === selfUid;
-    const outside = await this.#outsideProblems(key, request, isRoots);
+    const isUser = isRoots || (await this.#options.userName(key.ownerUid)) !== "";
     const make: SpecMaker = (stored) => {
       const violations = new Violations();
       const spec = this.#rules.read(request, { path: "", stored, isRoots }, violations);
-      for (const [field, description] of outside) violations.add(field, description);
+      if (!isUser) violations.add("owner", `${key.ownerUid} is no user of this host`);
+      const { app } = spec.action;
+      const isOperators = spec.managedBy === "" && stored?.action.app !== app;
+      if (isOperators && this.#lacksApp(key.ownerUid, app)) violations.add("action.app", noApp(app));
       violations.check();
       return spec;
     };
     await this.#writer.upsert(key, make, request, isRoots ? maxRootsJobs : maxUsersJobs);
-    return this.#views.one(registry.find(key, caller));
+    const job = registry.find(key, caller);
+    const view = await this.#views.one(job);
+    const { app } = job.action;
+    if (this.#lacksApp(key.ownerUid, app)) view.warnings.push(noApp(app));
+    return view;
   }
 
   /** Removes a job with its runs; the runner ends one that goes. */
@@ -134,7 +144,8 @@ export class Schedules {
   }
 
   /**
-   * Replaces all of root's jobs that `managedBy` manages, and answers the first page of them.
+   * Replaces all of root's jobs that `managedBy` manages, and answers the first page of them. Apps may be yet to come: the
+   * answer warns of those that are not there.
    * @throws SvcError see {@link ManagedJobs.replace}
    */
   async replaceManaged(
@@ -144,7 +155,13 @@ export class Schedules {
   ): Promise<ListSchedulesResponse> {
     const { selfUid } = this.#options;
     await this.#managed.replace(selfUid, managedBy, schedules, maxRootsJobs);
-    return this.list(caller, { managedBy, limit: maxPageSize, pageToken: "" });
+    const page = await this.list(caller, { managedBy, limit: maxPageSize, pageToken: "" });
+    for (const { id, action } of schedules) {
+      if (page.warnings.length === maxWarnings) break;
+      const app = action?.app;
+      if (this.#lacksApp(selfUid, app)) page.warnings.push(`schedule "${id}": ${noApp(app)}`);
+    }
+    return page;
   }
 
   /** Starts a run, or answers the one that goes. */
@@ -218,21 +235,13 @@ export class Schedules {
     return { ownerUid: owner ?? own, id };
   }
 
-  /** What is wrong with a user's job that only others can tell: host and apps. */
-  async #outsideProblems(
-    key: JobKey,
-    { action }: JobRequest,
-    isRoots: boolean,
-  ): Promise<readonly (readonly [field: string, description: string])[]> {
-    if (isRoots) return [];
-    const { userName, hasApp } = this.#options;
-    const problems: [string, string][] = [];
-    if ((await userName(key.ownerUid)) === "")
-      problems.push(["owner", `${key.ownerUid} is no user of this host`]);
-    const app = action?.app ?? "";
-    if (app !== "" && !(await hasApp(key.ownerUid, app))) problems.push(["action.app", `no app "${app}"`]);
-    return problems;
+  #lacksApp(ownerUid: number, app: string | undefined): app is string {
+    return app !== undefined && app !== "" && !this.#options.hasApp(ownerUid, app);
   }
+}
+
+function noApp(app: string): string {
+  return `no app "${app}"`;
 }
 
 const manual = { trigger: "manual", attempt: 1 } as const;

@@ -12,6 +12,7 @@ import {
   universalResponseToNodeResponse,
 } from "@connectrpc/connect-node";
 import { clientGone } from "../errors.ts";
+import { escapeLess } from "../rpc/grpc-status.ts";
 import { pathOf } from "./http.ts";
 import type { HttpRequest, HttpResponse } from "./http.ts";
 
@@ -44,7 +45,9 @@ export function createConnectCalls({
     handler(call)
       .then(({ body, ...answer }) =>
         universalResponseToNodeResponse(
-          body === undefined ? answer : { ...answer, body: tellingWhoLeft(body, isGone) },
+          body === undefined
+            ? answer
+            : { ...answer, body: tellingWhoLeft(body, isGone, () => escapeLess(answer.trailer)) },
           nodeResponse,
         ),
       )
@@ -61,11 +64,22 @@ function hasLeft(response: HttpResponse): boolean {
   return "stream" in response ? response.stream.destroyed : response.req.socket.destroyed;
 }
 
-/** A body that is told of a client who has left as such, and not as whatever the write to it failed with. */
-function tellingWhoLeft(body: AsyncIterable<Uint8Array>, isGone: () => boolean): AsyncIterable<Uint8Array> {
+/**
+ * A body that is told of a client who has left as such, and not as whatever the write to it failed with.
+ * @param ended the trailers are written, and not sent yet
+ */
+function tellingWhoLeft(
+  body: AsyncIterable<Uint8Array>,
+  isGone: () => boolean,
+  ended: () => void,
+): AsyncIterable<Uint8Array> {
   const pieces = body[Symbol.asyncIterator]();
   const telling: AsyncIterator<Uint8Array> = {
-    next: () => pieces.next(),
+    next: async () => {
+      const piece = await pieces.next();
+      if (piece.done === true) ended();
+      return piece;
+    },
     return: async (value) => (await pieces.return?.(value)) ?? { done: true, value: undefined },
     throw: async (error) => {
       const told: unknown = isGone() ? clientGone() : error;

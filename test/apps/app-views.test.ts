@@ -158,7 +158,7 @@ test("nobody gets what was kept for somebody else", async (t) => {
     await world.apply({ kind: "install", id, ownerUid: uids[at % uids.length] ?? 0 });
   }
   const seen = async (caller: AppCaller): Promise<[string, number][]> =>
-    (await views.list(caller, everything)).apps.map(({ id, ownerUid }) => [id, ownerUid]);
+    (await views.list(caller, everything)).apps.map(({ id, owner }) => [id, owner]);
   for (const caller of [...callers, ...callers.toReversed(), ...callers]) {
     const expected = ids.flatMap((id, at): [string, number][] => {
       const ownerUid = uids[at % uids.length] ?? 0;

@@ -1,8 +1,8 @@
 /** What clients spell: JSON names, methods and paths are S's where S shows them, and follow one rule elsewhere (D1, D3). */
 import { readFile } from "node:fs/promises";
 import { join } from "node:path";
-import { createFileRegistry, fromBinary } from "@bufbuild/protobuf";
-import type { DescMessage } from "@bufbuild/protobuf";
+import { ScalarType, createFileRegistry, fromBinary } from "@bufbuild/protobuf";
+import type { DescField, DescMessage } from "@bufbuild/protobuf";
 import { FileDescriptorSetSchema } from "@bufbuild/protobuf/wkt";
 import test from "ava";
 import { routes } from "../../gen/svc/v1/routes.ts";
@@ -193,3 +193,37 @@ for (const [service, method] of [
     t.false(routes.some((route) => route.method.name === method));
   });
 }
+
+const putRoutes = routes.filter(
+  ({ httpMethod, method, body }) => httpMethod === "PUT" && body === "*" && method.methodKind === "unary",
+);
+/** Answers with a page of what was put. */
+const lists = ["ReplaceManagedSchedules"];
+
+for (const { method } of putRoutes.filter(({ method: { name } }) => !lists.includes(name))) {
+  test(`what ${method.name} answers can be put again (D34)`, (t) => {
+    const shapeOfField = ({ fieldKind, scalar, message }: DescField) => [
+      fieldKind,
+      scalar ?? message?.typeName,
+    ];
+    const taken = new Map(method.input.fields.map((field) => [field.jsonName, field]));
+    for (const field of method.output.fields) {
+      const its = taken.get(field.jsonName);
+      t.truthy(its, `${method.input.name} has no ${field.jsonName}`);
+      if (its) t.deepEqual(shapeOfField(its), shapeOfField(field));
+    }
+  });
+}
+
+test("an owner is a user id wherever it is said, but for those of files, which S gives names", (t) => {
+  const owners = files
+    .filter(({ name }) => name !== "svc/v1/file")
+    .flatMap((file) => file.messages.flatMap((message) => nestedIn(message)))
+    .flatMap((message) => message.fields)
+    .filter((field) => field.jsonName === "owner");
+  t.true(owners.length > 5);
+  t.deepEqual(
+    owners.filter((field) => field.scalar !== ScalarType.UINT32).map((field) => field.toString()),
+    [],
+  );
+});

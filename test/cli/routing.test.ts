@@ -110,7 +110,7 @@ test("without a socket a command works in this process, and closes it", async (t
   const { counts, openInProcess } = inProcess();
   const dependencies = { openInProcess };
   const list = await runSvc(["ls", "--json"], { dependencies });
-  t.like(JSON.parse(list.stdout), { apps: [{ id: "inside", state: "RUNNING", owner_uid: 1000 }] });
+  t.like(JSON.parse(list.stdout), { apps: [{ id: "inside", state: "RUNNING", owner: 1000 }] });
   const logs = await runSvc(["upgrade", "inside"], { dependencies });
   t.regex(logs.stderr, /app "inside" is running; stop it before upgrading it: svc app stop inside/);
   t.is(logs.exitCode, 5);

@@ -37,7 +37,7 @@ function schedules(runs: Record<string, FakeRun> = {}): FakeSchedules {
       trigger: "daily@03:00",
       action: { type: "http", url: "https://example.org/", headers: { "X-Key": "***", Accept: "***" } },
     }),
-    jobOf({ id: "other", ownerUid: 33, owner: "www", timeZone: "Europe/Berlin" }),
+    jobOf({ id: "other", owner: 33, ownerName: "www", timeZone: "Europe/Berlin" }),
   ];
   jobs.push(jobOf({ id: "universal", utc: true }));
   jobs.push(jobOf({ id: "saves", action: { type: "backup", app: "a", keep: 9 } }));
@@ -197,7 +197,7 @@ const rebootJob = ["add", "hourly", "node_reboot", "--id", "j"];
 const sentCases: SentCase[] = [
   {
     args: rebootJob,
-    sent: { id: "j", trigger: "hourly", enabled: true, utc: false, timeZone: "", managedBy: "" },
+    sent: { id: "j", trigger: "hourly", enabled: true, utc: false, timeZone: "", managedBy: undefined },
   },
   { args: [...rebootJob, "--disabled"], sent: { enabled: false } },
   { args: [...rebootJob, "--timeout", "90s"], sent: { timeout: 90 } },
@@ -492,7 +492,7 @@ for (const [action, text] of [
   [{ type: "http", method: "POST", url: "http://x" }, "POST http://x"],
 ] as const) {
   test(`in words: ${text}`, (t) => {
-    const bare = { app: "", storages: [], command: "", headers: {}, body: "" };
+    const bare = { storages: [], headers: {} };
     t.is(actionText({ ...bare, ...action }), text);
   });
 }
@@ -500,7 +500,7 @@ for (const [action, text] of [
 test("owner and manager are columns only where they tell something", (t) => {
   const style = { paint: createPaint(false), columns: undefined };
   const [echo] = schedules().jobs;
-  const job = { ...echo, owner_uid: 1000, managed_by: "", time_zone: "", next_run_unix: undefined } as never;
+  const job = { ...echo, owner: 1000, owner_name: "ada", time_zone: "", next_run_unix: undefined } as never;
   t.is(
     renderTable(jobColumns([job], 1000, inUtc), [job], style),
     'ID    TRIGGER      ACTION         NEXT RUN           LAST RUN\necho  */5 * * * *  run "echo hi"  not within a year\n',

@@ -46,7 +46,7 @@ dockerTest(`a user installs whoami, uses it, and it outlives the daemon${needsDo
   const apps = user.client(AppService, "rest");
   const port = await freePort();
   const installed = await apps.installApp({ spec: "whoami", settings: { port, name: "test" } });
-  t.like(installed, { runtime: "docker", state: "STOPPED", ownerUid: nobody });
+  t.like(installed, { runtime: "docker", state: "STOPPED", owner: nobody });
   t.is((await apps.startApp({ id: "whoami" })).state, "RUNNING");
   const answer = async (): Promise<string> => (await fetch(`http://127.0.0.1:${port}/`)).text();
   await eventually(async () => assert.equal(await answer(), "I am test\n"));

@@ -250,11 +250,15 @@ dockerTest(
       t.like(app, { svcProtected: true, dangling: false, containers: 1 }, name);
       t.regex(app?.protectedReason ?? "", /^the installed app "web" runs it$/);
       const foreign = images.find(({ tags }) => tags.includes("svc/foreign:1"));
-      t.like(foreign, { svcProtected: false, protectedReason: "" }, name);
+      t.like(foreign, { svcProtected: false, protectedReason: undefined }, name);
       t.true((foreign?.sizeBytes ?? 0n) > 0n, name);
       const { volumes } = await client.listVolumes({});
       const of = (wanted: string) => volumes.find((each) => each.name === wanted);
-      t.like(of("free"), { svcProtected: false, protectedReason: "", containers: 0, anonymous: false }, name);
+      t.like(
+        of("free"),
+        { svcProtected: false, protectedReason: undefined, containers: 0, anonymous: false },
+        name,
+      );
       t.like(of("used"), { svcProtected: false, containers: 1, driver: "local" }, name);
       t.like(of("kept"), { svcProtected: true }, name);
       t.regex(of("kept")?.protectedReason ?? "", /^the installed app "web" keeps data in it$/);

@@ -34,7 +34,7 @@ rootTest(`another user's app does not exist for a user${needsRoot}`, async (t) =
   await writePackage(dir, await freePort());
   const own = owner.client(AppService);
   const app = await own.installApp({ spec: dir });
-  t.like(app, { id: "web", ownerUid: nobody, owner: "nobody" });
+  t.like(app, { id: "web", owner: nobody, ownerName: "nobody" });
   t.like(await stat(app.directory), { uid: 0, gid: nobody, mode: 0o40750 });
   t.like(await stat(join(app.directory, "repo")), { uid: nobody, mode: 0o40700 });
   const foreign = other.client(AppService);
@@ -65,7 +65,7 @@ rootTest(`another user's app does not exist for a user${needsRoot}`, async (t) =
   t.deepEqual((await foreign.getDiskReport({})).apps, []);
   t.deepEqual((await foreign.getPortReport({})).apps, []);
   t.is((await daemon.client(AppService).getApp({ id })).id, id, "root sees it");
-  t.like(await foreign.installApp({ spec: dir }), { id: "web-2", ownerUid: games });
+  t.like(await foreign.installApp({ spec: dir }), { id: "web-2", owner: games });
 });
 
 rootTest(
@@ -186,7 +186,7 @@ rootTest(`a user does not install what only root may read (threat 52)${needsRoot
     t.not(error.code, "Internal", `${spec}: ${error.message}`);
   }
   t.deepEqual((await apps.listApps({})).apps, []);
-  t.is((await daemon.client(AppService).installApp({ spec: join(dir, "package") })).ownerUid, 0, "root may");
+  t.is((await daemon.client(AppService).installApp({ spec: join(dir, "package") })).owner, 0, "root may");
 });
 
 rootTest(`sudo gives a new app to the invoking user, and nobody else can (D10)${needsRoot}`, async (t) => {
@@ -196,8 +196,8 @@ rootTest(`sudo gives a new app to the invoking user, and nobody else can (D10)${
   const dir = join(shared.dir, "package");
   await writePackage(dir, await freePort());
   const headers = { "x-svc-sudo-uid": String(games), "x-svc-sudo-user": "games" };
-  t.is((await daemon.client(AppService).installApp({ spec: dir }, { headers })).ownerUid, games);
-  t.is((await user.client(AppService).installApp({ spec: dir }, { headers })).ownerUid, nobody);
+  t.is((await daemon.client(AppService).installApp({ spec: dir }, { headers })).owner, games);
+  t.is((await user.client(AppService).installApp({ spec: dir }, { headers })).owner, nobody);
   for (const bad of ["-1", "4294967295", "4294967296", "0x0", "1e3", "5, 5"]) {
     const error = await errorOf(
       daemon.client(AppService).installApp({ spec: dir }, { headers: { "x-svc-sudo-uid": bad } }),

@@ -62,8 +62,8 @@ for (const protocol of protocols) {
     t.like(made, {
       id: "hi",
       enabled: true,
-      ownerUid: selfUid,
-      managedBy: "",
+      owner: selfUid,
+      managedBy: undefined,
       timeout: 600,
       catchUp: "none",
     });
@@ -75,7 +75,7 @@ for (const protocol of protocols) {
 
     const { started, run } = await schedules.runSchedule({ id: "hi" });
     t.true(started);
-    t.like(run, { jobId: "hi", status: "RUNNING", trigger: "manual", attempt: 1, ownerUid: selfUid });
+    t.like(run, { jobId: "hi", status: "RUNNING", trigger: "manual", attempt: 1, owner: selfUid });
     const [ended] = await eventually(async () => {
       const { runs } = await schedules.listScheduleRuns({ id: "hi" });
       if (runs[0]?.status === "RUNNING") throw new Error("it is still going");
@@ -171,7 +171,7 @@ for (const protocol of protocols) {
           code: "FailedPrecondition",
           reason: "job_owned",
           message: 'schedule "mine" is managed by the operator; nothing was written',
-          payload: { case: "jobOwned", value: { ids: ["mine"], managedBy: "" } },
+          payload: { case: "jobOwned", value: { ids: ["mine"] } },
         },
       ],
       [
@@ -316,11 +316,7 @@ test("who may write what is managed", async (t) => {
   const owned = { code: "FailedPrecondition", reason: "job_owned" };
   for (const [id, managedBy, expected] of [
     ["ours", "", undefined],
-    [
-      "ours",
-      "platform",
-      { ...owned, payload: { case: "jobOwned", value: { ids: ["ours"], managedBy: "" } } },
-    ],
+    ["ours", "platform", { ...owned, payload: { case: "jobOwned", value: { ids: ["ours"] } } }],
     ["theirs", "platform", undefined],
     [
       "theirs",
@@ -340,7 +336,7 @@ test("who may write what is managed", async (t) => {
     ],
   ] as const) {
     const writing = schedules.upsertSchedule(job(id, { managedBy, comment: `by ${managedBy}` }));
-    if (expected === undefined) t.is((await writing).managedBy, managedBy);
+    if (expected === undefined) t.is((await writing).managedBy ?? "", managedBy);
     else t.like(await errorOf(writing), expected, `${id} by ${managedBy}`);
   }
   t.deepEqual(await idsOf(schedules), ["ours", "theirs"]);
@@ -369,12 +365,12 @@ test("values of headers are written and never read", async (t) => {
   const { message } = await errorOf(schedules.upsertSchedule(job("b", { action: bad })));
   t.false(message.includes(canary), "not even in a refusal");
   t.like(await errorOf(schedules.upsertSchedule(job("b", { action: { ...http, headers: { A: "***" } } }))), {
-    message: 'action.headers["A"]: is ***, and no value is kept; give the value itself',
+    message: 'action.headers["A"] is ***, and no value is kept; give the value itself',
   });
   const moved = { ...http, url: "http://elsewhere.example.org/", headers: { Authorization: "***" } };
   const refused = await errorOf(schedules.upsertSchedule(job("a", { action: moved })));
   t.is(refused.code, "InvalidArgument");
-  t.regex(refused.message, /^action\.headers\["Authorization"\]: is \*\*\*, and the kept value is for http:/);
+  t.regex(refused.message, /^action\.headers\["Authorization"\] is \*\*\*, and the kept value is for http:/);
 });
 
 test("a list comes in pages, by owner and id", async (t) => {
@@ -407,7 +403,7 @@ test("a list comes in pages, by owner and id", async (t) => {
   t.deepEqual(await pagesOf("nobody"), [[]]);
   for (const pageToken of ["x", "bm9uZQ", "MC8"]) {
     t.like(await errorOf(schedules.listSchedules({ pageToken })), {
-      message: "page_token: is no next_page_token of an earlier answer",
+      message: "page_token is no next_page_token of an earlier answer",
     });
   }
 });
@@ -422,20 +418,20 @@ rootTest(`users have jobs of their own, on their own apps, and see no others${ne
   await door.client(AppService).installApp({ spec, name: "nobodys" });
   await daemon.client(AppService).installApp({ spec, name: "roots" });
   const apps = (await daemon.client(AppService).listApps({})).apps;
-  const [own, roots] = [nobody, 0].map((uid) => apps.find(({ ownerUid }) => ownerUid === uid)?.id ?? "");
+  const [own, roots] = [nobody, 0].map((uid) => apps.find(({ owner }) => owner === uid)?.id ?? "");
 
   for (const protocol of protocols) {
     const [root, user, other] = [daemon, door, otherDoor].map((one) => one.client(ScheduleService, protocol));
     if (root === undefined || user === undefined || other === undefined) return t.fail();
     await root.upsertSchedule(job("same", { comment: "root's" }));
     const made = await user.upsertSchedule(job("same", { action: { type: "app_start", app: own ?? "" } }));
-    t.like(made, { ownerUid: nobody, owner: "nobody", comment: "" });
-    t.like(await root.getSchedule({ id: "same" }), { comment: "root's", ownerUid: 0 });
-    t.like(await root.getSchedule({ id: "same", owner: nobody }), { ownerUid: nobody });
+    t.like(made, { owner: nobody, ownerName: "nobody", comment: "" });
+    t.like(await root.getSchedule({ id: "same" }), { comment: "root's", owner: 0 });
+    t.like(await root.getSchedule({ id: "same", owner: nobody }), { owner: nobody });
     t.deepEqual((await user.listSchedules({})).schedules, [made]);
     t.deepEqual((await other.listSchedules({})).schedules, []);
     t.deepEqual(
-      (await root.listSchedules({})).schedules.map(({ ownerUid, id }) => `${ownerUid} ${id}`),
+      (await root.listSchedules({})).schedules.map(({ owner, id }) => `${owner} ${id}`),
       ["0 same", `${nobody} same`],
     );
 
@@ -455,7 +451,7 @@ rootTest(`users have jobs of their own, on their own apps, and see no others${ne
     t.like(await errorOf(user.upsertSchedule({ ...job("x"), owner: 0 })), denied);
     t.like(await errorOf(user.replaceManagedSchedules({ managedBy: "platform", schedules: [] })), denied);
     t.is(
-      (await user.getSchedule({ id: "same", owner: nobody })).ownerUid,
+      (await user.getSchedule({ id: "same", owner: nobody })).owner,
       nobody,
       "their own uid they may name",
     );
@@ -492,7 +488,7 @@ rootTest(`users have jobs of their own, on their own apps, and see no others${ne
           ...job("by-root", { action: { type: "app_stop", app: own ?? "" } }),
           owner: nobody,
         })
-      ).ownerUid,
+      ).owner,
       nobody,
     );
     t.deepEqual(await idsOf(user), ["by-root", "same"]);
@@ -510,7 +506,7 @@ rootTest(`a job made through sudo is root's, as it runs with root's rights${need
   await using daemon = await startDaemon();
   const headers = { "X-Svc-Sudo-Uid": String(nobody), "X-Svc-Sudo-User": "nobody" };
   const made = await daemon.client(ScheduleService).upsertSchedule(job("a"), { headers });
-  t.is(made.ownerUid, 0);
+  t.is(made.owner, 0);
 });
 
 rootTest(`the daemon's own files are their owner's alone${needsRoot}`, async (t) => {

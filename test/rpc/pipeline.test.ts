@@ -246,7 +246,7 @@ test("the first message of a request stream is validated, an empty stream too", 
   const error = await t.throwsAsync(pipeline.invokeClientStream(method, none, call), {
     instanceOf: SvcError,
   });
-  t.like(error, { reason: "invalid_request", message: "path: is required" });
+  t.like(error, { reason: "invalid_request", message: "path is required" });
 });
 
 test("only changing calls are on record, with what they name and no password", async (t) => {

@@ -129,7 +129,9 @@ test("patterns match the whole value", (t) => {
   const found = violationsOf(UpsertScheduleRequestSchema, { id: "ok\nevil", ...job });
   t.true(
     found.some((line) =>
-      line.startsWith("id: must be 1 to 64 letters, digits, '.', '_' and '-', not \"ok\\nevil\""),
+      line.startsWith(
+        "id: must be 1 to 64 letters, digits, '.', '_' and '-', but not '.' or '..', not \"ok\\nevil\"",
+      ),
     ),
     found.join("\n"),
   );

@@ -20,6 +20,7 @@ import {
   type UnaryResponse,
 } from "@connectrpc/connect";
 import { ErrorDetailSchema } from "../../gen/svc/v1/error_pb.ts";
+import { statedFields } from "../../gen/svc/v1/fields.ts";
 import { routes } from "../../gen/svc/v1/routes.ts";
 import type { Route } from "../../src/rest/route.ts";
 import { checkAnswer } from "./openapi-answers.ts";
@@ -86,6 +87,9 @@ export function createRestTransport(options: RestTransportOptions): Transport {
     ): Promise<UnaryResponse<I, O>> {
       const route = routeOf(method);
       const message = toJson(method.input, create(method.input, input)) as JsonObject;
+      // An empty list is no JSON to protobuf-es, and some must be said.
+      for (const { name, jsonName } of method.input.fields)
+        if (statedFields.has(`${method.input.typeName}.${name}`)) message[jsonName] ??= [];
       const { path, rest } = fillPath(route, message);
       const query = route.body === "" ? queryOf(rest) : "";
       const body = route.body === "*" ? JSON.stringify(rest) : undefined;

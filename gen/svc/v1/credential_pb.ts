@@ -18,7 +18,7 @@ import type { Message } from "@bufbuild/protobuf";
  * Describes the file svc/v1/credential.proto.
  */
 export const file_svc_v1_credential: GenFile = /*@__PURE__*/
-  fileDesc("ChdzdmMvdjEvY3JlZGVudGlhbC5wcm90bxIGc3ZjLnYxIhgKFkxpc3RDcmVkZW50aWFsc1JlcXVlc3QiQgoXTGlzdENyZWRlbnRpYWxzUmVzcG9uc2USJwoLY3JlZGVudGlhbHMYASADKAsyEi5zdmMudjEuQ3JlZGVudGlhbCLHAQoKQ3JlZGVudGlhbBIMCgRuYW1lGAEgASgJEiEKBGtpbmQYAiABKAlCE5q1GA8yA2dpdDIIcmVnaXN0cnkSDAoEaG9zdBgDIAEoCRIQCgh1c2VybmFtZRgEIAEoCRIOCgZzZWNyZXQYBSABKAkSHAoJb3duZXJfdWlkGAYgASgNUglvd25lcl91aWQSOgoKdXBkYXRlZF9hdBgHIAEoCzIaLmdvb2dsZS5wcm90b2J1Zi5UaW1lc3RhbXBSCnVwZGF0ZWRfYXQi2AIKF1Vwc2VydENyZWRlbnRpYWxSZXF1ZXN0ElYKBG5hbWUYASABKAlCSOBBApq1GEEqFFtBLVphLXowLTkuXy1dezEsNjR9WikxIHRvIDY0IGxldHRlcnMsIGRpZ2l0cywgJy4nLCAnXycgYW5kICctJxIkCgRraW5kGAIgASgJQhbgQQKatRgPMgNnaXQyCHJlZ2lzdHJ5EoABCgRob3N0GAMgASgJQnLgQQKatRhrKi1bQS1aYS16MC05XVtBLVphLXowLTkuLV17MCwyNTJ9KDpbMC05XXsxLDV9KT9aOmEgaG9zdCBuYW1lLCB3aXRoIGl0cyBwb3J0IHdoZXJlIHRoYXQgaXMgbm90IHRoZSB1c3VhbCBvbmUSHgoIdXNlcm5hbWUYBCABKAlCDOBBApq1GAUYASCAAhIcCgZzZWNyZXQYBSABKAlCDOBBApq1GAUYASCAICJQChdSZW1vdmVDcmVkZW50aWFsUmVxdWVzdBIXCgRuYW1lGAEgASgJQgngQQKatRgCIEASEgoFb3duZXIYAiABKA1IAIgBAUIICgZfb3duZXIiKAoYUmVtb3ZlQ3JlZGVudGlhbFJlc3BvbnNlEgwKBG5hbWUYASABKAkyoQMKEUNyZWRlbnRpYWxTZXJ2aWNlEoEBCg9MaXN0Q3JlZGVudGlhbHMSHi5zdmMudjEuTGlzdENyZWRlbnRpYWxzUmVxdWVzdBofLnN2Yy52MS5MaXN0Q3JlZGVudGlhbHNSZXNwb25zZSItkAIBiLUYAZK1GAtjcmVkZW50aWFsc4LT5JMCERIPL3YxL2NyZWRlbnRpYWxzEn0KEFVwc2VydENyZWRlbnRpYWwSHy5zdmMudjEuVXBzZXJ0Q3JlZGVudGlhbFJlcXVlc3QaEi5zdmMudjEuQ3JlZGVudGlhbCI0iLUYAZK1GAtjcmVkZW50aWFsc4LT5JMCGzoBKhoWL3YxL2NyZWRlbnRpYWxzL3tuYW1lfRKIAQoQUmVtb3ZlQ3JlZGVudGlhbBIfLnN2Yy52MS5SZW1vdmVDcmVkZW50aWFsUmVxdWVzdBogLnN2Yy52MS5SZW1vdmVDcmVkZW50aWFsUmVzcG9uc2UiMYi1GAGStRgLY3JlZGVudGlhbHOC0+STAhgqFi92MS9jcmVkZW50aWFscy97bmFtZX1iBnByb3RvMw", [file_google_api_annotations, file_google_api_field_behavior, file_google_protobuf_timestamp, file_svc_v1_access, file_svc_v1_rules]);
+  fileDesc("ChdzdmMvdjEvY3JlZGVudGlhbC5wcm90bxIGc3ZjLnYxIhgKFkxpc3RDcmVkZW50aWFsc1JlcXVlc3QiQgoXTGlzdENyZWRlbnRpYWxzUmVzcG9uc2USJwoLY3JlZGVudGlhbHMYASADKAsyEi5zdmMudjEuQ3JlZGVudGlhbCLCAQoKQ3JlZGVudGlhbBIMCgRuYW1lGAEgASgJEiEKBGtpbmQYAiABKAlCE5q1GA8yA2dpdDIIcmVnaXN0cnkSDAoEaG9zdBgDIAEoCRIQCgh1c2VybmFtZRgEIAEoCRIOCgZzZWNyZXQYBSABKAkSEgoFb3duZXIYBiABKA1CA+BBAxI/Cgp1cGRhdGVkX2F0GAcgASgLMhouZ29vZ2xlLnByb3RvYnVmLlRpbWVzdGFtcEID4EEDUgp1cGRhdGVkX2F0IuoDChdVcHNlcnRDcmVkZW50aWFsUmVxdWVzdBKSAQoEbmFtZRgBIAEoCUKDAeBBApq1GHwgQCo4XC57MCwyfVtBLVphLXowLTlfLV1bQS1aYS16MC05Ll8tXSp8XC57M31bQS1aYS16MC05Ll8tXSpaPjEgdG8gNjQgbGV0dGVycywgZGlnaXRzLCAnLicsICdfJyBhbmQgJy0nLCBidXQgbm90ICcuJyBvciAnLi4nEiQKBGtpbmQYAiABKAlCFuBBApq1GA8yA2dpdDIIcmVnaXN0cnkSgAEKBGhvc3QYAyABKAlCcuBBApq1GGsqLVtBLVphLXowLTldW0EtWmEtejAtOS4tXXswLDI1Mn0oOlswLTldezEsNX0pP1o6YSBob3N0IG5hbWUsIHdpdGggaXRzIHBvcnQgd2hlcmUgdGhhdCBpcyBub3QgdGhlIHVzdWFsIG9uZRIeCgh1c2VybmFtZRgEIAEoCUIM4EECmrUYBRgBIIACEhwKBnNlY3JldBgFIAEoCUIM4EECmrUYBRgBIIAgEhIKBW93bmVyGAYgASgNQgPgQQMSPwoKdXBkYXRlZF9hdBgHIAEoCzIaLmdvb2dsZS5wcm90b2J1Zi5UaW1lc3RhbXBCA+BBA1IKdXBkYXRlZF9hdCJQChdSZW1vdmVDcmVkZW50aWFsUmVxdWVzdBIXCgRuYW1lGAEgASgJQgngQQKatRgCIEASEgoFb3duZXIYAiABKA1IAIgBAUIICgZfb3duZXIiKAoYUmVtb3ZlQ3JlZGVudGlhbFJlc3BvbnNlEgwKBG5hbWUYASABKAkyoQMKEUNyZWRlbnRpYWxTZXJ2aWNlEoEBCg9MaXN0Q3JlZGVudGlhbHMSHi5zdmMudjEuTGlzdENyZWRlbnRpYWxzUmVxdWVzdBofLnN2Yy52MS5MaXN0Q3JlZGVudGlhbHNSZXNwb25zZSItkAIBiLUYAZK1GAtjcmVkZW50aWFsc4LT5JMCERIPL3YxL2NyZWRlbnRpYWxzEn0KEFVwc2VydENyZWRlbnRpYWwSHy5zdmMudjEuVXBzZXJ0Q3JlZGVudGlhbFJlcXVlc3QaEi5zdmMudjEuQ3JlZGVudGlhbCI0iLUYAZK1GAtjcmVkZW50aWFsc4LT5JMCGzoBKhoWL3YxL2NyZWRlbnRpYWxzL3tuYW1lfRKIAQoQUmVtb3ZlQ3JlZGVudGlhbBIfLnN2Yy52MS5SZW1vdmVDcmVkZW50aWFsUmVxdWVzdBogLnN2Yy52MS5SZW1vdmVDcmVkZW50aWFsUmVzcG9uc2UiMYi1GAGStRgLY3JlZGVudGlhbHOC0+STAhgqFi92MS9jcmVkZW50aWFscy97bmFtZX1iBnByb3RvMw", [file_google_api_annotations, file_google_api_field_behavior, file_google_protobuf_timestamp, file_svc_v1_access, file_svc_v1_rules]);
 
 /**
  * Nothing to say.
@@ -100,9 +100,9 @@ export type Credential = Message<"svc.v1.Credential"> & {
   /**
    * The owner's user id.
    *
-   * @generated from field: uint32 owner_uid = 6 [json_name = "owner_uid"];
+   * @generated from field: uint32 owner = 6;
    */
-  ownerUid: number;
+  owner: number;
 
   /**
    * When it was last written.
@@ -120,7 +120,7 @@ export const CredentialSchema: GenMessage<Credential> = /*@__PURE__*/
   messageDesc(file_svc_v1_credential, 2);
 
 /**
- * The credential to write.
+ * The credential to write. A credential as it was read can be sent back.
  *
  * @generated from message svc.v1.UpsertCredentialRequest
  */
@@ -159,6 +159,20 @@ export type UpsertCredentialRequest = Message<"svc.v1.UpsertCredentialRequest"> 
    * @generated from field: string secret = 5;
    */
   secret: string;
+
+  /**
+   * Ignored: it is the caller's.
+   *
+   * @generated from field: uint32 owner = 6;
+   */
+  owner: number;
+
+  /**
+   * Ignored.
+   *
+   * @generated from field: google.protobuf.Timestamp updated_at = 7 [json_name = "updated_at"];
+   */
+  updatedAt?: Timestamp | undefined;
 };
 
 /**

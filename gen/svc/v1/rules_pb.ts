@@ -15,7 +15,7 @@ import type { Message } from "@bufbuild/protobuf";
  * Describes the file svc/v1/rules.proto.
  */
 export const file_svc_v1_rules: GenFile = /*@__PURE__*/
-  fileDesc("ChJzdmMvdjEvcnVsZXMucHJvdG8SBnN2Yy52MSL+AgoKRmllbGRSdWxlcxIQCgNndGUYASABKAFIAIgBARIQCgNsdGUYAiABKAFIAYgBARIUCgdtaW5fbGVuGAMgASgNSAKIAQESFAoHbWF4X2xlbhgEIAEoDUgDiAEBEhQKB3BhdHRlcm4YBSABKAlIBIgBARISCgVtZWFucxgLIAEoCUgFiAEBEgoKAmluGAYgAygJEhYKCW1pbl9pdGVtcxgHIAEoDUgGiAEBEhYKCW1heF9pdGVtcxgIIAEoDUgHiAEBEiYKBWl0ZW1zGAkgASgLMhIuc3ZjLnYxLkZpZWxkUnVsZXNICIgBARIlCgRrZXlzGAogASgLMhIuc3ZjLnYxLkZpZWxkUnVsZXNICYgBAUIGCgRfZ3RlQgYKBF9sdGVCCgoIX21pbl9sZW5CCgoIX21heF9sZW5CCgoIX3BhdHRlcm5CCAoGX21lYW5zQgwKCl9taW5faXRlbXNCDAoKX21heF9pdGVtc0IICgZfaXRlbXNCBwoFX2tleXM6SQoFcnVsZXMSHS5nb29nbGUucHJvdG9idWYuRmllbGRPcHRpb25zGNOGAyABKAsyEi5zdmMudjEuRmllbGRSdWxlc1IFcnVsZXNiBnByb3RvMw", [file_google_protobuf_descriptor]);
+  fileDesc("ChJzdmMvdjEvcnVsZXMucHJvdG8SBnN2Yy52MSKeAwoKRmllbGRSdWxlcxIQCgNndGUYASABKAFIAIgBARIQCgNsdGUYAiABKAFIAYgBARIUCgdtaW5fbGVuGAMgASgNSAKIAQESFAoHbWF4X2xlbhgEIAEoDUgDiAEBEhQKB3BhdHRlcm4YBSABKAlIBIgBARISCgVtZWFucxgLIAEoCUgFiAEBEgoKAmluGAYgAygJEhYKCW1pbl9pdGVtcxgHIAEoDUgGiAEBEhYKCW1heF9pdGVtcxgIIAEoDUgHiAEBEhMKBnN0YXRlZBgMIAEoCEgIiAEBEiYKBWl0ZW1zGAkgASgLMhIuc3ZjLnYxLkZpZWxkUnVsZXNICYgBARIlCgRrZXlzGAogASgLMhIuc3ZjLnYxLkZpZWxkUnVsZXNICogBAUIGCgRfZ3RlQgYKBF9sdGVCCgoIX21pbl9sZW5CCgoIX21heF9sZW5CCgoIX3BhdHRlcm5CCAoGX21lYW5zQgwKCl9taW5faXRlbXNCDAoKX21heF9pdGVtc0IJCgdfc3RhdGVkQggKBl9pdGVtc0IHCgVfa2V5czpJCgVydWxlcxIdLmdvb2dsZS5wcm90b2J1Zi5GaWVsZE9wdGlvbnMY04YDIAEoCzISLnN2Yy52MS5GaWVsZFJ1bGVzUgVydWxlc2IGcHJvdG8z", [file_google_protobuf_descriptor]);
 
 /**
  * What a field's value must satisfy. A field that is absent (or an empty implicit scalar that is not REQUIRED) is not checked.
@@ -86,6 +86,14 @@ export type FieldRules = Message<"svc.v1.FieldRules"> & {
    * @generated from field: optional uint32 max_items = 8;
    */
   maxItems?: number | undefined;
+
+  /**
+   * True: a repeated or map field that may be empty and must be there. Who leaves it out breaks the rule where the
+   * protocol can tell that from an empty one, which REST can.
+   *
+   * @generated from field: optional bool stated = 12;
+   */
+  stated?: boolean | undefined;
 
   /**
    * Rules for each element of a repeated field, or each value of a map field.

@@ -18,7 +18,7 @@ import type { Message } from "@bufbuild/protobuf";
  * Describes the file svc/v1/schedule.proto.
  */
 export const file_svc_v1_schedule: GenFile = /*@__PURE__*/
-  fileDesc("ChVzdmMvdjEvc2NoZWR1bGUucHJvdG8SBnN2Yy52MSKxAQoUTGlzdFNjaGVkdWxlc1JlcXVlc3QSKwoKbWFuYWdlZF9ieRgBIAEoCUIGmrUYAiBASABSCm1hbmFnZWRfYnmIAQESKgoFbGltaXQYAiABKA1CFpq1GBIJAAAAAAAA8D8RAAAAAABAj0BIAYgBARInCgpwYWdlX3Rva2VuGAMgASgJQgeatRgDIIACUgpwYWdlX3Rva2VuQg0KC19tYW5hZ2VkX2J5QggKBl9saW1pdCJmChVMaXN0U2NoZWR1bGVzUmVzcG9uc2USIwoJc2NoZWR1bGVzGAEgAygLMhAuc3ZjLnYxLlNjaGVkdWxlEigKD25leHRfcGFnZV90b2tlbhgCIAEoCVIPbmV4dF9wYWdlX3Rva2VuIowGCghTY2hlZHVsZRJUCgJpZBgBIAEoCUJI4EECmrUYQSoUW0EtWmEtejAtOS5fLV17MSw2NH1aKTEgdG8gNjQgbGV0dGVycywgZGlnaXRzLCAnLicsICdfJyBhbmQgJy0nEh0KB3RyaWdnZXIYAiABKAlCDOBBApq1GAUYASCAAhILCgN1dGMYAyABKAgSFAoHZW5hYmxlZBgEIAEoCEgAiAEBEhgKB2NvbW1lbnQYBSABKAlCB5q1GAMggAgSJgoKbWFuYWdlZF9ieRgGIAEoCUIGmrUYAiBAUgptYW5hZ2VkX2J5EisKBmFjdGlvbhgHIAEoCzIWLnN2Yy52MS5TY2hlZHVsZUFjdGlvbkID4EECEiwKB3RpbWVvdXQYCCABKA1CFpq1GBIJAAAAAAAA8D8RAAAAAAAgrEBIAYgBARIgCgRrZWVwGAkgASgNQg2atRgJCQAAAAAAAPA/SAKIAQESHAoJb3duZXJfdWlkGAogASgNUglvd25lcl91aWQSKQoNbmV4dF9ydW5fdW5peBgLIAEoA0gDUg1uZXh0X3J1bl91bml4iAEBEi8KCGxhc3RfcnVuGAwgASgLMhMuc3ZjLnYxLlNjaGVkdWxlUnVuUghsYXN0X3J1bhIPCgdza2lwcGVkGA0gASgNEiQKCXRpbWVfem9uZRgOIAEoCUIGmrUYAiBAUgl0aW1lX3pvbmUSLwoLaml0dGVyX3NlY3MYDyABKA1CDZq1GAkRAAAAAAAgrEBSC2ppdHRlcl9zZWNzEh4KB3JldHJpZXMYECABKA1CDZq1GAkRAAAAAAAAJEASLgoIY2F0Y2hfdXAYESABKAlCEpq1GA4yBG5vbmUyBmxhdGVzdFIIY2F0Y2hfdXASIwoFc2tpcHMYEiADKAsyFC5zdmMudjEuU2NoZWR1bGVTa2lwEg0KBW93bmVyGBMgASgJEhAKCHJldmlzaW9uGBQgASgJQgoKCF9lbmFibGVkQgoKCF90aW1lb3V0QgcKBV9rZWVwQhAKDl9uZXh0X3J1bl91bml4ImYKDFNjaGVkdWxlU2tpcBIpCgZyZWFzb24YASABKAlCGZq1GBUyB3J1bm5pbmcyBGxhdGUyBGRvd24SDQoFY291bnQYAiABKA0SHAoJbGFzdF91bml4GAMgASgDUglsYXN0X3VuaXgi3AQKDlNjaGVkdWxlQWN0aW9uEmUKBHR5cGUYASABKAlCV+BBApq1GFAyC25vZGVfcmVib290MglhcHBfc3RhcnQyCGFwcF9zdG9wMgthcHBfcmVzdGFydDIKYXBwX3VwZGF0ZTIGYmFja3VwMgVzaGVsbDIEaHR0cBIUCgNhcHAYAiABKAlCB5q1GAMggAESHgoIc3RvcmFnZXMYAyADKAlCDJq1GAhAEEoEGAEgQBIgCgRrZWVwGAQgASgNQg2atRgJCQAAAAAAAPA/SACIAQESGQoHY29tbWFuZBgFIAEoCUIImrUYBCCAgAQSRwoDdXJsGAYgASgJQjWatRgxIIBAKhZodHRwcz86Ly9bXlx4MDAtXHgyMF0rWhRhbiBodHRwIG9yIGh0dHBzIFVSTEgBiAEBEj4KBm1ldGhvZBgHIAEoCUIpmrUYJTIDR0VUMgRQT1NUMgNQVVQyBVBBVENIMgZERUxFVEUyBEhFQURIAogBARKCAQoHaGVhZGVycxgIIAMoCzIjLnN2Yy52MS5TY2hlZHVsZUFjdGlvbi5IZWFkZXJzRW50cnlCTJq1GEhAQEoDIIBAUj8qIVtBLVphLXowLTkhIyQlJicqKy5eX2B8fi1dezEsMTI4fVoadGhlIG5hbWUgb2YgYW4gSFRUUCBoZWFkZXISFgoEYm9keRgJIAEoCUIImrUYBCCAgAQaLgoMSGVhZGVyc0VudHJ5EgsKA2tleRgBIAEoCRINCgV2YWx1ZRgCIAEoCToCOAFCBwoFX2tlZXBCBgoEX3VybEIJCgdfbWV0aG9kIqsECgtTY2hlZHVsZVJ1bhIKCgJpZBgBIAEoCRIWCgZqb2JfaWQYAiABKAlSBmpvYl9pZBInCgd0cmlnZ2VyGAMgASgJQhaatRgSMghzY2hlZHVsZTIGbWFudWFsElIKBnN0YXR1cxgEIAEoCUJCmrUYPjIHUlVOTklORzIJU1VDQ0VFREVEMgZGQUlMRUQyCVRJTUVEX09VVDIIQ0FOQ0VMRUQyC0lOVEVSUlVQVEVEEjoKCnN0YXJ0ZWRfYXQYBSABKAsyGi5nb29nbGUucHJvdG9idWYuVGltZXN0YW1wUgpzdGFydGVkX2F0EjYKCGVuZGVkX2F0GAYgASgLMhouZ29vZ2xlLnByb3RvYnVmLlRpbWVzdGFtcFIIZW5kZWRfYXQSIQoJZXhpdF9jb2RlGAcgASgFSABSCWV4aXRfY29kZYgBARIlCgtodHRwX3N0YXR1cxgIIAEoDUgBUgtodHRwX3N0YXR1c4gBARIOCgZvdXRwdXQYCSABKAkSDQoFZXJyb3IYCiABKAkSEQoJdHJ1bmNhdGVkGAsgASgIEg8KB2F0dGVtcHQYDCABKA0SPgoMc2NoZWR1bGVkX2F0GA0gASgLMhouZ29vZ2xlLnByb3RvYnVmLlRpbWVzdGFtcFIMc2NoZWR1bGVkX2F0EhwKCW93bmVyX3VpZBgOIAEoDVIJb3duZXJfdWlkQgwKCl9leGl0X2NvZGVCDgoMX2h0dHBfc3RhdHVzIpAFChVVcHNlcnRTY2hlZHVsZVJlcXVlc3QSVAoCaWQYASABKAlCSOBBApq1GEEqFFtBLVphLXowLTkuXy1dezEsNjR9WikxIHRvIDY0IGxldHRlcnMsIGRpZ2l0cywgJy4nLCAnXycgYW5kICctJxIdCgd0cmlnZ2VyGAIgASgJQgzgQQKatRgFGAEggAISCwoDdXRjGAMgASgIEhQKB2VuYWJsZWQYBCABKAhIAIgBARIYCgdjb21tZW50GAUgASgJQgeatRgDIIAIEiYKCm1hbmFnZWRfYnkYBiABKAlCBpq1GAIgQFIKbWFuYWdlZF9ieRIrCgZhY3Rpb24YByABKAsyFi5zdmMudjEuU2NoZWR1bGVBY3Rpb25CA+BBAhIsCgd0aW1lb3V0GAggASgNQhaatRgSCQAAAAAAAPA/EQAAAAAAIKxASAGIAQESIAoEa2VlcBgJIAEoDUINmrUYCQkAAAAAAADwP0gCiAEBEhIKBW93bmVyGAogASgNSAOIAQESJAoJdGltZV96b25lGAsgASgJQgaatRgCIEBSCXRpbWVfem9uZRIvCgtqaXR0ZXJfc2VjcxgMIAEoDUINmrUYCREAAAAAACCsQFILaml0dGVyX3NlY3MSHgoHcmV0cmllcxgNIAEoDUINmrUYCREAAAAAAAAkQBIuCghjYXRjaF91cBgOIAEoCUISmrUYDjIEbm9uZTIGbGF0ZXN0UghjYXRjaF91cBIgCgtjcmVhdGVfb25seRgPIAEoCFILY3JlYXRlX29ubHkSGAoIcmV2aXNpb24YECABKAlCBpq1GAIgQEIKCghfZW5hYmxlZEIKCghfdGltZW91dEIHCgVfa2VlcEIICgZfb3duZXIiSQoSR2V0U2NoZWR1bGVSZXF1ZXN0EhUKAmlkGAEgASgJQgngQQKatRgCIEASEgoFb3duZXIYAiABKA1IAIgBAUIICgZfb3duZXIiTAoVUmVtb3ZlU2NoZWR1bGVSZXF1ZXN0EhUKAmlkGAEgASgJQgngQQKatRgCIEASEgoFb3duZXIYAiABKA1IAIgBAUIICgZfb3duZXIiJAoWUmVtb3ZlU2NoZWR1bGVSZXNwb25zZRIKCgJpZBgBIAEoCSK4AQoeUmVwbGFjZU1hbmFnZWRTY2hlZHVsZXNSZXF1ZXN0EmgKCm1hbmFnZWRfYnkYASABKAlCSOBBApq1GEEqFFtBLVphLXowLTkuXy1dezEsNjR9WikxIHRvIDY0IGxldHRlcnMsIGRpZ2l0cywgJy4nLCAnXycgYW5kICctJ1IKbWFuYWdlZF9ieRIsCglzY2hlZHVsZXMYAiADKAsyEC5zdmMudjEuU2NoZWR1bGVCB5q1GANAkE4iSQoSUnVuU2NoZWR1bGVSZXF1ZXN0EhUKAmlkGAEgASgJQgngQQKatRgCIEASEgoFb3duZXIYAiABKA1IAIgBAUIICgZfb3duZXIiSAoTUnVuU2NoZWR1bGVSZXNwb25zZRIPCgdzdGFydGVkGAEgASgIEiAKA3J1bhgCIAEoCzITLnN2Yy52MS5TY2hlZHVsZVJ1biJiChBSdW5TY2hlZHVsZUV2ZW50EiIKA3J1bhgBIAEoCzITLnN2Yy52MS5TY2hlZHVsZVJ1bkgAEhAKBm91dHB1dBgCIAEoDEgAEg8KB3N0YXJ0ZWQYAyABKAhCBwoFZXZlbnQiTwoYQ2FuY2VsU2NoZWR1bGVSdW5SZXF1ZXN0EhUKAmlkGAEgASgJQgngQQKatRgCIEASEgoFb3duZXIYAiABKA1IAIgBAUIICgZfb3duZXIiTQoZRm9sbG93U2NoZWR1bGVSdW5zUmVxdWVzdBISCgJpZBgBIAEoCUIGmrUYAiBAEhIKBW93bmVyGAIgASgNSACIAQFCCAoGX293bmVyIuwBChZQcmV2aWV3U2NoZWR1bGVSZXF1ZXN0Eh0KB3RyaWdnZXIYASABKAlCDOBBApq1GAUYASCAAhILCgN1dGMYAiABKAgSJAoJdGltZV96b25lGAMgASgJQgaatRgCIEBSCXRpbWVfem9uZRIqCgVjb3VudBgEIAEoDUIWmrUYEgkAAAAAAADwPxEAAAAAAABZQEgAiAEBEjsKCmFmdGVyX3VuaXgYBSABKANCFpq1GBIJAAAAAAAAAAARAIC/IPp/TUJIAVIKYWZ0ZXJfdW5peIgBAUIICgZfY291bnRCDQoLX2FmdGVyX3VuaXgiYAoXUHJldmlld1NjaGVkdWxlUmVzcG9uc2USJwoHZmlyaW5ncxgBIAMoCzIWLnN2Yy52MS5TY2hlZHVsZUZpcmluZxIcCgl0aW1lX3pvbmUYAiABKAlSCXRpbWVfem9uZSJqCg5TY2hlZHVsZUZpcmluZxIMCgR1bml4GAEgASgDEh4KCmxvY2FsX3RpbWUYAiABKAlSCmxvY2FsX3RpbWUSKgoHYW5vbWFseRgDIAEoCUIZmrUYFTIEbm9uZTIDZ2FwMghyZXBlYXRlZCKEAQoXTGlzdFNjaGVkdWxlUnVuc1JlcXVlc3QSFQoCaWQYASABKAlCCeBBApq1GAIgQBIqCgVsaW1pdBgCIAEoDUIWmrUYEgkAAAAAAADwPxEAAAAAAABJQEgAiAEBEhIKBW93bmVyGAMgASgNSAGIAQFCCAoGX2xpbWl0QggKBl9vd25lciI9ChhMaXN0U2NoZWR1bGVSdW5zUmVzcG9uc2USIQoEcnVucxgBIAMoCzITLnN2Yy52MS5TY2hlZHVsZVJ1bjLpCgoPU2NoZWR1bGVTZXJ2aWNlEncKDUxpc3RTY2hlZHVsZXMSHC5zdmMudjEuTGlzdFNjaGVkdWxlc1JlcXVlc3QaHS5zdmMudjEuTGlzdFNjaGVkdWxlc1Jlc3BvbnNlIimQAgGItRgBkrUYCXNjaGVkdWxlc4LT5JMCDxINL3YxL3NjaGVkdWxlcxJrCgtHZXRTY2hlZHVsZRIaLnN2Yy52MS5HZXRTY2hlZHVsZVJlcXVlc3QaEC5zdmMudjEuU2NoZWR1bGUiLpACAYi1GAGStRgJc2NoZWR1bGVzgtPkkwIUEhIvdjEvc2NoZWR1bGVzL3tpZH0ScQoOVXBzZXJ0U2NoZWR1bGUSHS5zdmMudjEuVXBzZXJ0U2NoZWR1bGVSZXF1ZXN0GhAuc3ZjLnYxLlNjaGVkdWxlIi6ItRgBkrUYCXNjaGVkdWxlc4LT5JMCFzoBKhoSL3YxL3NjaGVkdWxlcy97aWR9EnwKDlJlbW92ZVNjaGVkdWxlEh0uc3ZjLnYxLlJlbW92ZVNjaGVkdWxlUmVxdWVzdBoeLnN2Yy52MS5SZW1vdmVTY2hlZHVsZVJlc3BvbnNlIiuItRgBkrUYCXNjaGVkdWxlc4LT5JMCFCoSL3YxL3NjaGVkdWxlcy97aWR9EqABChdSZXBsYWNlTWFuYWdlZFNjaGVkdWxlcxImLnN2Yy52MS5SZXBsYWNlTWFuYWdlZFNjaGVkdWxlc1JlcXVlc3QaHS5zdmMudjEuTGlzdFNjaGVkdWxlc1Jlc3BvbnNlIj6ItRgCkrUYCXNjaGVkdWxlc4LT5JMCJzoBKhoiL3YxL3NjaGVkdWxlcy9tYW5hZ2VkL3ttYW5hZ2VkX2J5fRJ6CgtSdW5TY2hlZHVsZRIaLnN2Yy52MS5SdW5TY2hlZHVsZVJlcXVlc3QaGy5zdmMudjEuUnVuU2NoZWR1bGVSZXNwb25zZSIyiLUYAZK1GAlzY2hlZHVsZXOC0+STAhs6ASoiFi92MS9zY2hlZHVsZXMve2lkfS9ydW4SXgoRUnVuU2NoZWR1bGVTdHJlYW0SGi5zdmMudjEuUnVuU2NoZWR1bGVSZXF1ZXN0Ghguc3ZjLnYxLlJ1blNjaGVkdWxlRXZlbnQiEYi1GAGStRgJc2NoZWR1bGVzMAESgQEKEUNhbmNlbFNjaGVkdWxlUnVuEiAuc3ZjLnYxLkNhbmNlbFNjaGVkdWxlUnVuUmVxdWVzdBoTLnN2Yy52MS5TY2hlZHVsZVJ1biI1iLUYAZK1GAlzY2hlZHVsZXOC0+STAh46ASoiGS92MS9zY2hlZHVsZXMve2lkfS9jYW5jZWwSigEKEExpc3RTY2hlZHVsZVJ1bnMSHy5zdmMudjEuTGlzdFNjaGVkdWxlUnVuc1JlcXVlc3QaIC5zdmMudjEuTGlzdFNjaGVkdWxlUnVuc1Jlc3BvbnNlIjOQAgGItRgBkrUYCXNjaGVkdWxlc4LT5JMCGRIXL3YxL3NjaGVkdWxlcy97aWR9L3J1bnMSZAoSRm9sbG93U2NoZWR1bGVSdW5zEiEuc3ZjLnYxLkZvbGxvd1NjaGVkdWxlUnVuc1JlcXVlc3QaEy5zdmMudjEuU2NoZWR1bGVSdW4iFJACAYi1GAGStRgJc2NoZWR1bGVzMAESiAEKD1ByZXZpZXdTY2hlZHVsZRIeLnN2Yy52MS5QcmV2aWV3U2NoZWR1bGVSZXF1ZXN0Gh8uc3ZjLnYxLlByZXZpZXdTY2hlZHVsZVJlc3BvbnNlIjSQAgGItRgBkrUYCXNjaGVkdWxlc4LT5JMCGjoBKiIVL3YxL3NjaGVkdWxlcy9wcmV2aWV3YgZwcm90bzM", [file_google_api_annotations, file_google_api_field_behavior, file_google_protobuf_timestamp, file_svc_v1_access, file_svc_v1_rules]);
+  fileDesc("ChVzdmMvdjEvc2NoZWR1bGUucHJvdG8SBnN2Yy52MSKxAQoUTGlzdFNjaGVkdWxlc1JlcXVlc3QSKwoKbWFuYWdlZF9ieRgBIAEoCUIGmrUYAiBASABSCm1hbmFnZWRfYnmIAQESKgoFbGltaXQYAiABKA1CFpq1GBIJAAAAAAAA8D8RAAAAAABAj0BIAYgBARInCgpwYWdlX3Rva2VuGAMgASgJQgeatRgDIIACUgpwYWdlX3Rva2VuQg0KC19tYW5hZ2VkX2J5QggKBl9saW1pdCJ4ChVMaXN0U2NoZWR1bGVzUmVzcG9uc2USIwoJc2NoZWR1bGVzGAEgAygLMhAuc3ZjLnYxLlNjaGVkdWxlEigKD25leHRfcGFnZV90b2tlbhgCIAEoCVIPbmV4dF9wYWdlX3Rva2VuEhAKCHdhcm5pbmdzGAMgAygJIpkHCghTY2hlZHVsZRKQAQoCaWQYASABKAlCgwHgQQKatRh8IEAqOFwuezAsMn1bQS1aYS16MC05Xy1dW0EtWmEtejAtOS5fLV0qfFwuezN9W0EtWmEtejAtOS5fLV0qWj4xIHRvIDY0IGxldHRlcnMsIGRpZ2l0cywgJy4nLCAnXycgYW5kICctJywgYnV0IG5vdCAnLicgb3IgJy4uJxIdCgd0cmlnZ2VyGAIgASgJQgzgQQKatRgFGAEggAISCwoDdXRjGAMgASgIEhQKB2VuYWJsZWQYBCABKAhIAIgBARIYCgdjb21tZW50GAUgASgJQgeatRgDIIAIEisKCm1hbmFnZWRfYnkYBiABKAlCBpq1GAIgQEgBUgptYW5hZ2VkX2J5iAEBEisKBmFjdGlvbhgHIAEoCzIWLnN2Yy52MS5TY2hlZHVsZUFjdGlvbkID4EECEiwKB3RpbWVvdXQYCCABKA1CFpq1GBIJAAAAAAAA8D8RAAAAAAAgrEBIAogBARIgCgRrZWVwGAkgASgNQg2atRgJCQAAAAAAAPA/SAOIAQESEgoFb3duZXIYCiABKA1CA+BBAxIuCg1uZXh0X3J1bl91bml4GAsgASgDQgPgQQNIBFINbmV4dF9ydW5fdW5peIgBARI0CghsYXN0X3J1bhgMIAEoCzITLnN2Yy52MS5TY2hlZHVsZVJ1bkID4EEDUghsYXN0X3J1bhIUCgdza2lwcGVkGA0gASgNQgPgQQMSJAoJdGltZV96b25lGA4gASgJQgaatRgCIEBSCXRpbWVfem9uZRIvCgtqaXR0ZXJfc2VjcxgPIAEoDUINmrUYCREAAAAAACCsQFILaml0dGVyX3NlY3MSHgoHcmV0cmllcxgQIAEoDUINmrUYCREAAAAAAAAkQBIuCghjYXRjaF91cBgRIAEoCUISmrUYDjIEbm9uZTIGbGF0ZXN0UghjYXRjaF91cBIoCgVza2lwcxgSIAMoCzIULnN2Yy52MS5TY2hlZHVsZVNraXBCA+BBAxIjCgpvd25lcl9uYW1lGBMgASgJQgPgQQNSCm93bmVyX25hbWUSFQoIcmV2aXNpb24YFCABKAlCA+BBAxIVCgh3YXJuaW5ncxgVIAMoCUID4EEDQgoKCF9lbmFibGVkQg0KC19tYW5hZ2VkX2J5QgoKCF90aW1lb3V0QgcKBV9rZWVwQhAKDl9uZXh0X3J1bl91bml4ImYKDFNjaGVkdWxlU2tpcBIpCgZyZWFzb24YASABKAlCGZq1GBUyB3J1bm5pbmcyBGxhdGUyBGRvd24SDQoFY291bnQYAiABKA0SHAoJbGFzdF91bml4GAMgASgDUglsYXN0X3VuaXgiiAUKDlNjaGVkdWxlQWN0aW9uEmUKBHR5cGUYASABKAlCV+BBApq1GFAyC25vZGVfcmVib290MglhcHBfc3RhcnQyCGFwcF9zdG9wMgthcHBfcmVzdGFydDIKYXBwX3VwZGF0ZTIGYmFja3VwMgVzaGVsbDIEaHR0cBIZCgNhcHAYAiABKAlCB5q1GAMggAFIAIgBARIeCghzdG9yYWdlcxgDIAMoCUIMmrUYCEAQSgQYASBAEiAKBGtlZXAYBCABKA1CDZq1GAkJAAAAAAAA8D9IAYgBARIeCgdjb21tYW5kGAUgASgJQgiatRgEIICABEgCiAEBEkcKA3VybBgGIAEoCUI1mrUYMSCAQCoWaHR0cHM/Oi8vW15ceDAwLVx4MjBdK1oUYW4gaHR0cCBvciBodHRwcyBVUkxIA4gBARI+CgZtZXRob2QYByABKAlCKZq1GCUyA0dFVDIEUE9TVDIDUFVUMgVQQVRDSDIGREVMRVRFMgRIRUFESASIAQESggEKB2hlYWRlcnMYCCADKAsyIy5zdmMudjEuU2NoZWR1bGVBY3Rpb24uSGVhZGVyc0VudHJ5QkyatRhIQEBKAyCAQFI/KiFbQS1aYS16MC05ISMkJSYnKisuXl9gfH4tXXsxLDEyOH1aGnRoZSBuYW1lIG9mIGFuIEhUVFAgaGVhZGVyEhsKBGJvZHkYCSABKAlCCJq1GAQggIAESAWIAQEaLgoMSGVhZGVyc0VudHJ5EgsKA2tleRgBIAEoCRINCgV2YWx1ZRgCIAEoCToCOAFCBgoEX2FwcEIHCgVfa2VlcEIKCghfY29tbWFuZEIGCgRfdXJsQgkKB19tZXRob2RCBwoFX2JvZHkinAQKC1NjaGVkdWxlUnVuEgoKAmlkGAEgASgJEhYKBmpvYl9pZBgCIAEoCVIGam9iX2lkEicKB3RyaWdnZXIYAyABKAlCFpq1GBIyCHNjaGVkdWxlMgZtYW51YWwSUgoGc3RhdHVzGAQgASgJQkKatRg+MgdSVU5OSU5HMglTVUNDRUVERUQyBkZBSUxFRDIJVElNRURfT1VUMghDQU5DRUxFRDILSU5URVJSVVBURUQSOgoKc3RhcnRlZF9hdBgFIAEoCzIaLmdvb2dsZS5wcm90b2J1Zi5UaW1lc3RhbXBSCnN0YXJ0ZWRfYXQSNgoIZW5kZWRfYXQYBiABKAsyGi5nb29nbGUucHJvdG9idWYuVGltZXN0YW1wUghlbmRlZF9hdBIhCglleGl0X2NvZGUYByABKAVIAFIJZXhpdF9jb2RliAEBEiUKC2h0dHBfc3RhdHVzGAggASgNSAFSC2h0dHBfc3RhdHVziAEBEg4KBm91dHB1dBgJIAEoCRINCgVlcnJvchgKIAEoCRIRCgl0cnVuY2F0ZWQYCyABKAgSDwoHYXR0ZW1wdBgMIAEoDRI+CgxzY2hlZHVsZWRfYXQYDSABKAsyGi5nb29nbGUucHJvdG9idWYuVGltZXN0YW1wUgxzY2hlZHVsZWRfYXQSDQoFb3duZXIYDiABKA1CDAoKX2V4aXRfY29kZUIOCgxfaHR0cF9zdGF0dXMi1QcKFVVwc2VydFNjaGVkdWxlUmVxdWVzdBKQAQoCaWQYASABKAlCgwHgQQKatRh8IEAqOFwuezAsMn1bQS1aYS16MC05Xy1dW0EtWmEtejAtOS5fLV0qfFwuezN9W0EtWmEtejAtOS5fLV0qWj4xIHRvIDY0IGxldHRlcnMsIGRpZ2l0cywgJy4nLCAnXycgYW5kICctJywgYnV0IG5vdCAnLicgb3IgJy4uJxIdCgd0cmlnZ2VyGAIgASgJQgzgQQKatRgFGAEggAISCwoDdXRjGAMgASgIEhQKB2VuYWJsZWQYBCABKAhIAIgBARIYCgdjb21tZW50GAUgASgJQgeatRgDIIAIEisKCm1hbmFnZWRfYnkYBiABKAlCBpq1GAIgQEgBUgptYW5hZ2VkX2J5iAEBEisKBmFjdGlvbhgHIAEoCzIWLnN2Yy52MS5TY2hlZHVsZUFjdGlvbkID4EECEiwKB3RpbWVvdXQYCCABKA1CFpq1GBIJAAAAAAAA8D8RAAAAAAAgrEBIAogBARIgCgRrZWVwGAkgASgNQg2atRgJCQAAAAAAAPA/SAOIAQESEgoFb3duZXIYCiABKA1IBIgBARIkCgl0aW1lX3pvbmUYCyABKAlCBpq1GAIgQFIJdGltZV96b25lEi8KC2ppdHRlcl9zZWNzGAwgASgNQg2atRgJEQAAAAAAIKxAUgtqaXR0ZXJfc2VjcxIeCgdyZXRyaWVzGA0gASgNQg2atRgJEQAAAAAAACRAEi4KCGNhdGNoX3VwGA4gASgJQhKatRgOMgRub25lMgZsYXRlc3RSCGNhdGNoX3VwEiAKC2NyZWF0ZV9vbmx5GA8gASgIUgtjcmVhdGVfb25seRIYCghyZXZpc2lvbhgQIAEoCUIGmrUYAiBAEiMKCm93bmVyX25hbWUYESABKAlCA+BBA1IKb3duZXJfbmFtZRIuCg1uZXh0X3J1bl91bml4GBIgASgDQgPgQQNIBVINbmV4dF9ydW5fdW5peIgBARI0CghsYXN0X3J1bhgTIAEoCzITLnN2Yy52MS5TY2hlZHVsZVJ1bkID4EEDUghsYXN0X3J1bhIUCgdza2lwcGVkGBQgASgNQgPgQQMSKAoFc2tpcHMYFSADKAsyFC5zdmMudjEuU2NoZWR1bGVTa2lwQgPgQQMSFQoId2FybmluZ3MYFiADKAlCA+BBA0IKCghfZW5hYmxlZEINCgtfbWFuYWdlZF9ieUIKCghfdGltZW91dEIHCgVfa2VlcEIICgZfb3duZXJCEAoOX25leHRfcnVuX3VuaXgiSQoSR2V0U2NoZWR1bGVSZXF1ZXN0EhUKAmlkGAEgASgJQgngQQKatRgCIEASEgoFb3duZXIYAiABKA1IAIgBAUIICgZfb3duZXIiTAoVUmVtb3ZlU2NoZWR1bGVSZXF1ZXN0EhUKAmlkGAEgASgJQgngQQKatRgCIEASEgoFb3duZXIYAiABKA1IAIgBAUIICgZfb3duZXIiJAoWUmVtb3ZlU2NoZWR1bGVSZXNwb25zZRIKCgJpZBgBIAEoCSL3AQoeUmVwbGFjZU1hbmFnZWRTY2hlZHVsZXNSZXF1ZXN0EqQBCgptYW5hZ2VkX2J5GAEgASgJQoMB4EECmrUYfCBAKjhcLnswLDJ9W0EtWmEtejAtOV8tXVtBLVphLXowLTkuXy1dKnxcLnszfVtBLVphLXowLTkuXy1dKlo+MSB0byA2NCBsZXR0ZXJzLCBkaWdpdHMsICcuJywgJ18nIGFuZCAnLScsIGJ1dCBub3QgJy4nIG9yICcuLidSCm1hbmFnZWRfYnkSLgoJc2NoZWR1bGVzGAIgAygLMhAuc3ZjLnYxLlNjaGVkdWxlQgmatRgFQJBOYAEiSQoSUnVuU2NoZWR1bGVSZXF1ZXN0EhUKAmlkGAEgASgJQgngQQKatRgCIEASEgoFb3duZXIYAiABKA1IAIgBAUIICgZfb3duZXIiSAoTUnVuU2NoZWR1bGVSZXNwb25zZRIPCgdzdGFydGVkGAEgASgIEiAKA3J1bhgCIAEoCzITLnN2Yy52MS5TY2hlZHVsZVJ1biJiChBSdW5TY2hlZHVsZUV2ZW50EiIKA3J1bhgBIAEoCzITLnN2Yy52MS5TY2hlZHVsZVJ1bkgAEhAKBm91dHB1dBgCIAEoDEgAEg8KB3N0YXJ0ZWQYAyABKAhCBwoFZXZlbnQiTwoYQ2FuY2VsU2NoZWR1bGVSdW5SZXF1ZXN0EhUKAmlkGAEgASgJQgngQQKatRgCIEASEgoFb3duZXIYAiABKA1IAIgBAUIICgZfb3duZXIiTQoZRm9sbG93U2NoZWR1bGVSdW5zUmVxdWVzdBISCgJpZBgBIAEoCUIGmrUYAiBAEhIKBW93bmVyGAIgASgNSACIAQFCCAoGX293bmVyIuwBChZQcmV2aWV3U2NoZWR1bGVSZXF1ZXN0Eh0KB3RyaWdnZXIYASABKAlCDOBBApq1GAUYASCAAhILCgN1dGMYAiABKAgSJAoJdGltZV96b25lGAMgASgJQgaatRgCIEBSCXRpbWVfem9uZRIqCgVjb3VudBgEIAEoDUIWmrUYEgkAAAAAAADwPxEAAAAAAABZQEgAiAEBEjsKCmFmdGVyX3VuaXgYBSABKANCFpq1GBIJAAAAAAAAAAARAIC/IPp/TUJIAVIKYWZ0ZXJfdW5peIgBAUIICgZfY291bnRCDQoLX2FmdGVyX3VuaXgiYAoXUHJldmlld1NjaGVkdWxlUmVzcG9uc2USJwoHZmlyaW5ncxgBIAMoCzIWLnN2Yy52MS5TY2hlZHVsZUZpcmluZxIcCgl0aW1lX3pvbmUYAiABKAlSCXRpbWVfem9uZSJqCg5TY2hlZHVsZUZpcmluZxIMCgR1bml4GAEgASgDEh4KCmxvY2FsX3RpbWUYAiABKAlSCmxvY2FsX3RpbWUSKgoHYW5vbWFseRgDIAEoCUIZmrUYFTIEbm9uZTIDZ2FwMghyZXBlYXRlZCKEAQoXTGlzdFNjaGVkdWxlUnVuc1JlcXVlc3QSFQoCaWQYASABKAlCCeBBApq1GAIgQBIqCgVsaW1pdBgCIAEoDUIWmrUYEgkAAAAAAADwPxEAAAAAAABJQEgAiAEBEhIKBW93bmVyGAMgASgNSAGIAQFCCAoGX2xpbWl0QggKBl9vd25lciI9ChhMaXN0U2NoZWR1bGVSdW5zUmVzcG9uc2USIQoEcnVucxgBIAMoCzITLnN2Yy52MS5TY2hlZHVsZVJ1bjLpCgoPU2NoZWR1bGVTZXJ2aWNlEncKDUxpc3RTY2hlZHVsZXMSHC5zdmMudjEuTGlzdFNjaGVkdWxlc1JlcXVlc3QaHS5zdmMudjEuTGlzdFNjaGVkdWxlc1Jlc3BvbnNlIimQAgGItRgBkrUYCXNjaGVkdWxlc4LT5JMCDxINL3YxL3NjaGVkdWxlcxJrCgtHZXRTY2hlZHVsZRIaLnN2Yy52MS5HZXRTY2hlZHVsZVJlcXVlc3QaEC5zdmMudjEuU2NoZWR1bGUiLpACAYi1GAGStRgJc2NoZWR1bGVzgtPkkwIUEhIvdjEvc2NoZWR1bGVzL3tpZH0ScQoOVXBzZXJ0U2NoZWR1bGUSHS5zdmMudjEuVXBzZXJ0U2NoZWR1bGVSZXF1ZXN0GhAuc3ZjLnYxLlNjaGVkdWxlIi6ItRgBkrUYCXNjaGVkdWxlc4LT5JMCFzoBKhoSL3YxL3NjaGVkdWxlcy97aWR9EnwKDlJlbW92ZVNjaGVkdWxlEh0uc3ZjLnYxLlJlbW92ZVNjaGVkdWxlUmVxdWVzdBoeLnN2Yy52MS5SZW1vdmVTY2hlZHVsZVJlc3BvbnNlIiuItRgBkrUYCXNjaGVkdWxlc4LT5JMCFCoSL3YxL3NjaGVkdWxlcy97aWR9EqABChdSZXBsYWNlTWFuYWdlZFNjaGVkdWxlcxImLnN2Yy52MS5SZXBsYWNlTWFuYWdlZFNjaGVkdWxlc1JlcXVlc3QaHS5zdmMudjEuTGlzdFNjaGVkdWxlc1Jlc3BvbnNlIj6ItRgCkrUYCXNjaGVkdWxlc4LT5JMCJzoBKhoiL3YxL3NjaGVkdWxlcy9tYW5hZ2VkL3ttYW5hZ2VkX2J5fRJ6CgtSdW5TY2hlZHVsZRIaLnN2Yy52MS5SdW5TY2hlZHVsZVJlcXVlc3QaGy5zdmMudjEuUnVuU2NoZWR1bGVSZXNwb25zZSIyiLUYAZK1GAlzY2hlZHVsZXOC0+STAhs6ASoiFi92MS9zY2hlZHVsZXMve2lkfS9ydW4SXgoRUnVuU2NoZWR1bGVTdHJlYW0SGi5zdmMudjEuUnVuU2NoZWR1bGVSZXF1ZXN0Ghguc3ZjLnYxLlJ1blNjaGVkdWxlRXZlbnQiEYi1GAGStRgJc2NoZWR1bGVzMAESgQEKEUNhbmNlbFNjaGVkdWxlUnVuEiAuc3ZjLnYxLkNhbmNlbFNjaGVkdWxlUnVuUmVxdWVzdBoTLnN2Yy52MS5TY2hlZHVsZVJ1biI1iLUYAZK1GAlzY2hlZHVsZXOC0+STAh46ASoiGS92MS9zY2hlZHVsZXMve2lkfS9jYW5jZWwSigEKEExpc3RTY2hlZHVsZVJ1bnMSHy5zdmMudjEuTGlzdFNjaGVkdWxlUnVuc1JlcXVlc3QaIC5zdmMudjEuTGlzdFNjaGVkdWxlUnVuc1Jlc3BvbnNlIjOQAgGItRgBkrUYCXNjaGVkdWxlc4LT5JMCGRIXL3YxL3NjaGVkdWxlcy97aWR9L3J1bnMSZAoSRm9sbG93U2NoZWR1bGVSdW5zEiEuc3ZjLnYxLkZvbGxvd1NjaGVkdWxlUnVuc1JlcXVlc3QaEy5zdmMudjEuU2NoZWR1bGVSdW4iFJACAYi1GAGStRgJc2NoZWR1bGVzMAESiAEKD1ByZXZpZXdTY2hlZHVsZRIeLnN2Yy52MS5QcmV2aWV3U2NoZWR1bGVSZXF1ZXN0Gh8uc3ZjLnYxLlByZXZpZXdTY2hlZHVsZVJlc3BvbnNlIjSQAgGItRgBkrUYCXNjaGVkdWxlc4LT5JMCGjoBKiIVL3YxL3NjaGVkdWxlcy9wcmV2aWV3YgZwcm90bzM", [file_google_api_annotations, file_google_api_field_behavior, file_google_protobuf_timestamp, file_svc_v1_access, file_svc_v1_rules]);
 
 /**
  * Which jobs.
@@ -74,6 +74,14 @@ export type ListSchedulesResponse = Message<"svc.v1.ListSchedulesResponse"> & {
    * @generated from field: string next_page_token = 2 [json_name = "next_page_token"];
    */
   nextPageToken: string;
+
+  /**
+   * In the answer to ReplaceManagedSchedules: what may keep jobs from doing what they should, such as an app that is not
+   * there; at most 64.
+   *
+   * @generated from field: repeated string warnings = 3;
+   */
+  warnings: string[];
 };
 
 /**
@@ -125,11 +133,11 @@ export type Schedule = Message<"svc.v1.Schedule"> & {
   comment: string;
 
   /**
-   * Who manages it; empty for the operator.
+   * Who manages it; absent for the operator's.
    *
-   * @generated from field: string managed_by = 6 [json_name = "managed_by"];
+   * @generated from field: optional string managed_by = 6 [json_name = "managed_by"];
    */
-  managedBy: string;
+  managedBy?: string | undefined;
 
   /**
    * What it does.
@@ -153,28 +161,28 @@ export type Schedule = Message<"svc.v1.Schedule"> & {
   keep?: number | undefined;
 
   /**
-   * The owner's user id. Output only.
+   * The owner's user id. UpsertSchedule takes it as whose job is meant; ReplaceManagedSchedules ignores it.
    *
-   * @generated from field: uint32 owner_uid = 10 [json_name = "owner_uid"];
+   * @generated from field: uint32 owner = 10;
    */
-  ownerUid: number;
+  owner: number;
 
   /**
-   * The next firing in seconds since 1970; absent when there is none within a year or the job is disabled. Output only.
+   * The next firing in seconds since 1970; absent when there is none within a year or the job is disabled.
    *
    * @generated from field: optional int64 next_run_unix = 11 [json_name = "next_run_unix"];
    */
   nextRunUnix?: bigint | undefined;
 
   /**
-   * The newest run, without its output and with at most 1024 characters of its error. Output only.
+   * The newest run, without its output and with at most 1024 characters of its error.
    *
    * @generated from field: svc.v1.ScheduleRun last_run = 12 [json_name = "last_run"];
    */
   lastRun?: ScheduleRun | undefined;
 
   /**
-   * Firings that were skipped, for any reason. Output only.
+   * Firings that were skipped, for any reason.
    *
    * @generated from field: uint32 skipped = 13;
    */
@@ -215,26 +223,32 @@ export type Schedule = Message<"svc.v1.Schedule"> & {
   catchUp: string;
 
   /**
-   * The same by reason. Output only.
+   * The same by reason.
    *
    * @generated from field: repeated svc.v1.ScheduleSkip skips = 18;
    */
   skips: ScheduleSkip[];
 
   /**
-   * The owner's name; empty when the host has none. Output only.
+   * The owner's name; empty when the host has none.
    *
-   * @generated from field: string owner = 19;
+   * @generated from field: string owner_name = 19 [json_name = "owner_name"];
    */
-  owner: string;
+  ownerName: string;
 
   /**
-   * Another one after each change: pass it to UpsertSchedule to change the job as it was read. Says nothing else. Output
-   * only.
+   * Another one after each change: pass it to UpsertSchedule to change the job as it was read. Says nothing else.
    *
    * @generated from field: string revision = 20;
    */
   revision: string;
+
+  /**
+   * In the answer to a write: what may keep the job from doing what it should, such as an app that is not there.
+   *
+   * @generated from field: repeated string warnings = 21;
+   */
+  warnings: string[];
 };
 
 /**
@@ -282,8 +296,8 @@ export const ScheduleSkipSchema: GenMessage<ScheduleSkip> = /*@__PURE__*/
 
 /**
  * What a job does. Fields that its type does not use must be absent. A regular user's jobs may be `app_*`, `backup`, and
- * `shell` with an `app`, all on the user's own apps; others are not found. Root's may name apps that are yet to come: a run
- * that does not find its app fails. Nor are jobs removed with their app.
+ * `shell` with an `app`, all on the user's own apps; others are not found. An app that is not there is refused, but for a
+ * job that somebody else manages: that is kept, with a warning.
  *
  * @generated from message svc.v1.ScheduleAction
  */
@@ -298,9 +312,9 @@ export type ScheduleAction = Message<"svc.v1.ScheduleAction"> & {
   /**
    * Id of the app, for `app_*`, `backup` and, if wanted, `shell`.
    *
-   * @generated from field: string app = 2;
+   * @generated from field: optional string app = 2;
    */
-  app: string;
+  app?: string | undefined;
 
   /**
    * Names of storages, for `backup`.
@@ -319,9 +333,9 @@ export type ScheduleAction = Message<"svc.v1.ScheduleAction"> & {
   /**
    * The command, for `shell`: run by `/bin/sh -c`.
    *
-   * @generated from field: string command = 5;
+   * @generated from field: optional string command = 5;
    */
-  command: string;
+  command?: string | undefined;
 
   /**
    * The URL, for `http`; it must have a host.
@@ -349,9 +363,9 @@ export type ScheduleAction = Message<"svc.v1.ScheduleAction"> & {
   /**
    * The body, for `http`.
    *
-   * @generated from field: string body = 9;
+   * @generated from field: optional string body = 9;
    */
-  body: string;
+  body?: string | undefined;
 };
 
 /**
@@ -461,9 +475,9 @@ export type ScheduleRun = Message<"svc.v1.ScheduleRun"> & {
   /**
    * Uid of the job's owner.
    *
-   * @generated from field: uint32 owner_uid = 14 [json_name = "owner_uid"];
+   * @generated from field: uint32 owner = 14;
    */
-  ownerUid: number;
+  owner: number;
 };
 
 /**
@@ -474,7 +488,7 @@ export const ScheduleRunSchema: GenMessage<ScheduleRun> = /*@__PURE__*/
   messageDesc(file_svc_v1_schedule, 5);
 
 /**
- * The job to write.
+ * The job to write. A job as it was read can be sent back.
  *
  * @generated from message svc.v1.UpsertScheduleRequest
  */
@@ -515,11 +529,11 @@ export type UpsertScheduleRequest = Message<"svc.v1.UpsertScheduleRequest"> & {
   comment: string;
 
   /**
-   * The claimed owner: must equal the stored one; empty for a new job.
+   * Who is claimed to manage it: must equal what is stored; absent for a new job.
    *
-   * @generated from field: string managed_by = 6 [json_name = "managed_by"];
+   * @generated from field: optional string managed_by = 6 [json_name = "managed_by"];
    */
-  managedBy: string;
+  managedBy?: string | undefined;
 
   /**
    * See `Schedule.action`.
@@ -597,6 +611,48 @@ export type UpsertScheduleRequest = Message<"svc.v1.UpsertScheduleRequest"> & {
    * @generated from field: string revision = 16;
    */
   revision: string;
+
+  /**
+   * Ignored, as all of the following: what a job says of itself.
+   *
+   * @generated from field: string owner_name = 17 [json_name = "owner_name"];
+   */
+  ownerName: string;
+
+  /**
+   * See `Schedule.next_run_unix`.
+   *
+   * @generated from field: optional int64 next_run_unix = 18 [json_name = "next_run_unix"];
+   */
+  nextRunUnix?: bigint | undefined;
+
+  /**
+   * See `Schedule.last_run`.
+   *
+   * @generated from field: svc.v1.ScheduleRun last_run = 19 [json_name = "last_run"];
+   */
+  lastRun?: ScheduleRun | undefined;
+
+  /**
+   * See `Schedule.skipped`.
+   *
+   * @generated from field: uint32 skipped = 20;
+   */
+  skipped: number;
+
+  /**
+   * See `Schedule.skips`.
+   *
+   * @generated from field: repeated svc.v1.ScheduleSkip skips = 21;
+   */
+  skips: ScheduleSkip[];
+
+  /**
+   * See `Schedule.warnings`.
+   *
+   * @generated from field: repeated string warnings = 22;
+   */
+  warnings: string[];
 };
 
 /**
@@ -697,7 +753,7 @@ export type ReplaceManagedSchedulesRequest = Message<"svc.v1.ReplaceManagedSched
   managedBy: string;
 
   /**
-   * Its jobs; an empty list removes all of them.
+   * Its jobs. They must be said: an empty list removes all of the owner's.
    *
    * @generated from field: repeated svc.v1.Schedule schedules = 2;
    */

@@ -16,7 +16,7 @@ import type { Message } from "@bufbuild/protobuf";
  * Describes the file svc/v1/source.proto.
  */
 export const file_svc_v1_source: GenFile = /*@__PURE__*/
-  fileDesc("ChNzdmMvdjEvc291cmNlLnByb3RvEgZzdmMudjEiFAoSTGlzdFNvdXJjZXNSZXF1ZXN0IjYKE0xpc3RTb3VyY2VzUmVzcG9uc2USHwoHc291cmNlcxgBIAMoCzIOLnN2Yy52MS5Tb3VyY2UiNwoGU291cmNlEgwKBG5hbWUYASABKAkSCwoDdXJsGAIgASgJEhIKCmNvbmZpZ3VyZWQYAyABKAgisQEKE1Vwc2VydFNvdXJjZVJlcXVlc3QSfwoEbmFtZRgBIAEoCUJx4EECmrUYaioZW2EtejAtOV1bYS16MC05Ll8tXXswLDYzfVpNMSB0byA2NCBsb3dlci1jYXNlIGxldHRlcnMsIGRpZ2l0cywgJy4nLCAnXycgYW5kICctJywgYSBsZXR0ZXIgb3IgZGlnaXQgZmlyc3QSGQoDdXJsGAIgASgJQgzgQQKatRgFGAEggCAiLgoTUmVtb3ZlU291cmNlUmVxdWVzdBIXCgRuYW1lGAEgASgJQgngQQKatRgCIEAiJAoUUmVtb3ZlU291cmNlUmVzcG9uc2USDAoEbmFtZRgBIAEoCTLfAgoNU291cmNlU2VydmljZRJtCgtMaXN0U291cmNlcxIaLnN2Yy52MS5MaXN0U291cmNlc1JlcXVlc3QaGy5zdmMudjEuTGlzdFNvdXJjZXNSZXNwb25zZSIlkAIBiLUYAZK1GAdzb3VyY2VzgtPkkwINEgsvdjEvc291cmNlcxJpCgxVcHNlcnRTb3VyY2USGy5zdmMudjEuVXBzZXJ0U291cmNlUmVxdWVzdBoOLnN2Yy52MS5Tb3VyY2UiLIi1GAKStRgHc291cmNlc4LT5JMCFzoBKhoSL3YxL3NvdXJjZXMve25hbWV9EnQKDFJlbW92ZVNvdXJjZRIbLnN2Yy52MS5SZW1vdmVTb3VyY2VSZXF1ZXN0Ghwuc3ZjLnYxLlJlbW92ZVNvdXJjZVJlc3BvbnNlIimItRgCkrUYB3NvdXJjZXOC0+STAhQqEi92MS9zb3VyY2VzL3tuYW1lfWIGcHJvdG8z", [file_google_api_annotations, file_google_api_field_behavior, file_svc_v1_access, file_svc_v1_rules]);
+  fileDesc("ChNzdmMvdjEvc291cmNlLnByb3RvEgZzdmMudjEiFAoSTGlzdFNvdXJjZXNSZXF1ZXN0IjYKE0xpc3RTb3VyY2VzUmVzcG9uc2USHwoHc291cmNlcxgBIAMoCzIOLnN2Yy52MS5Tb3VyY2UiPAoGU291cmNlEgwKBG5hbWUYASABKAkSCwoDdXJsGAIgASgJEhcKCmNvbmZpZ3VyZWQYAyABKAhCA+BBAyLKAQoTVXBzZXJ0U291cmNlUmVxdWVzdBJ/CgRuYW1lGAEgASgJQnHgQQKatRhqKhlbYS16MC05XVthLXowLTkuXy1dezAsNjN9Wk0xIHRvIDY0IGxvd2VyLWNhc2UgbGV0dGVycywgZGlnaXRzLCAnLicsICdfJyBhbmQgJy0nLCBhIGxldHRlciBvciBkaWdpdCBmaXJzdBIZCgN1cmwYAiABKAlCDOBBApq1GAUYASCAIBIXCgpjb25maWd1cmVkGAMgASgIQgPgQQMiLgoTUmVtb3ZlU291cmNlUmVxdWVzdBIXCgRuYW1lGAEgASgJQgngQQKatRgCIEAiJAoUUmVtb3ZlU291cmNlUmVzcG9uc2USDAoEbmFtZRgBIAEoCTLfAgoNU291cmNlU2VydmljZRJtCgtMaXN0U291cmNlcxIaLnN2Yy52MS5MaXN0U291cmNlc1JlcXVlc3QaGy5zdmMudjEuTGlzdFNvdXJjZXNSZXNwb25zZSIlkAIBiLUYAZK1GAdzb3VyY2VzgtPkkwINEgsvdjEvc291cmNlcxJpCgxVcHNlcnRTb3VyY2USGy5zdmMudjEuVXBzZXJ0U291cmNlUmVxdWVzdBoOLnN2Yy52MS5Tb3VyY2UiLIi1GAKStRgHc291cmNlc4LT5JMCFzoBKhoSL3YxL3NvdXJjZXMve25hbWV9EnQKDFJlbW92ZVNvdXJjZRIbLnN2Yy52MS5SZW1vdmVTb3VyY2VSZXF1ZXN0Ghwuc3ZjLnYxLlJlbW92ZVNvdXJjZVJlc3BvbnNlIimItRgCkrUYB3NvdXJjZXOC0+STAhQqEi92MS9zb3VyY2VzL3tuYW1lfWIGcHJvdG8z", [file_google_api_annotations, file_google_api_field_behavior, file_svc_v1_access, file_svc_v1_rules]);
 
 /**
  * Nothing to say.
@@ -90,7 +90,7 @@ export const SourceSchema: GenMessage<Source> = /*@__PURE__*/
   messageDesc(file_svc_v1_source, 2);
 
 /**
- * The source to write.
+ * The source to write. A source as it was read can be sent back.
  *
  * @generated from message svc.v1.UpsertSourceRequest
  */
@@ -108,6 +108,13 @@ export type UpsertSourceRequest = Message<"svc.v1.UpsertSourceRequest"> & {
    * @generated from field: string url = 2;
    */
   url: string;
+
+  /**
+   * Ignored.
+   *
+   * @generated from field: bool configured = 3;
+   */
+  configured: boolean;
 };
 
 /**

@@ -18,7 +18,7 @@ export function addLsCommand(parent: Command, run: RunCommand): void {
 async function list(context: CommandContext): Promise<void> {
   const apps = await listAllApps(context);
   if (context.json) return context.printJson({ apps, next_page_token: "" });
-  const withOwner = new Set(apps.map((app) => app.owner_uid)).size > 1;
+  const withOwner = new Set(apps.map((app) => app.owner)).size > 1;
   const none = "No apps are installed. Install one: svc install SPEC";
   return context.printTable(appColumns(context.host.now(), withOwner), apps, none);
 }

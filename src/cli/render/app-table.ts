@@ -49,6 +49,6 @@ export function appColumns(nowMs: number, withOwner: boolean): Column<App>[] {
   ];
 }
 
-export function ownerText(app: Pick<App, "owner" | "owner_uid">): string {
-  return app.owner === "" ? String(app.owner_uid) : app.owner;
+export function ownerText(app: Pick<App, "owner" | "owner_name">): string {
+  return app.owner_name === "" ? String(app.owner) : app.owner_name;
 }

@@ -97,7 +97,12 @@ export const containerStatsColumns: readonly Column<ContainerStats>[] = [
 /** What both images and volumes tell about who needs them. */
 const useColumns: readonly Column<Pick<Image, "containers" | "protectedReason">>[] = [
   { title: "CONTAINERS", value: ({ containers }) => String(containers), align: "right" },
-  { title: "PROTECTED", value: ({ protectedReason }) => protectedReason, color: () => "cyan", shrinkTo: 12 },
+  {
+    title: "PROTECTED",
+    value: ({ protectedReason = "" }) => protectedReason,
+    color: () => "cyan",
+    shrinkTo: 12,
+  },
 ];
 
 export function imageColumns(nowMs: number): Column<Image>[] {

@@ -8,7 +8,7 @@ import type { Column } from "./table.ts";
 /** What a job does, in words: `run "echo hi" in hello`. */
 export function actionText(action: Schedule["action"]): string {
   if (action === undefined) return "";
-  const { type, app, storages, command, method = "GET", url = "" } = action;
+  const { type, app = "", storages, command = "", method = "GET", url = "" } = action;
   switch (type) {
     case "node_reboot":
       return "reboot the host";
@@ -63,8 +63,8 @@ export function runColor(status: string | undefined): Color | undefined {
 }
 
 /** The owner's name, or the uid where the host knows none. */
-export function jobOwnerText({ owner, owner_uid: uid }: Pick<Schedule, "owner" | "owner_uid">): string {
-  return owner === "" ? String(uid) : owner;
+export function jobOwnerText({ owner, owner_name: name }: Pick<Schedule, "owner" | "owner_name">): string {
+  return name === "" ? String(owner) : name;
 }
 
 /** @param callerUid whose own jobs need no owner beside them */
@@ -76,7 +76,7 @@ export function jobColumns(
   const owner: Column<Schedule> = { title: "OWNER", value: jobOwnerText, shrinkTo: 6 };
   const manager: Column<Schedule> = {
     title: "MANAGED BY",
-    value: (job) => job.managed_by,
+    value: (job) => job.managed_by ?? "",
     color: () => "cyan",
     shrinkTo: 10,
   };
@@ -94,8 +94,8 @@ export function jobColumns(
       value: (job) => lastRunText(job, format),
       color: (job) => runColor(job.last_run?.status),
     },
-    ...(jobs.some((job) => job.owner_uid !== callerUid) ? [owner] : []),
-    ...(jobs.some((job) => job.managed_by !== "") ? [manager] : []),
+    ...(jobs.some((job) => job.owner !== callerUid) ? [owner] : []),
+    ...(jobs.some((job) => job.managed_by !== undefined) ? [manager] : []),
   ];
 }
 

@@ -50,8 +50,8 @@ export function appOf(fields: Partial<App> & { id: string }): App {
     state: "STOPPED",
     health: "none",
     version: "1.0.0",
-    ownerUid: 1000,
-    owner: "ada",
+    owner: 1000,
+    ownerName: "ada",
     createdAt: timestampFromDate(new Date("2026-01-01T00:00:00Z")),
     ...(fields as object),
   });

@@ -19,8 +19,8 @@ export function jobOf(fields: JobFields & { id: string }): Schedule {
     action: { type: "shell", command: "echo hi" },
     timeout: 600,
     catchUp: "none",
-    ownerUid: 1000,
-    owner: "ada",
+    owner: 1000,
+    ownerName: "ada",
     revision: "1",
     nextRunUnix: BigInt(nowMs / 1000 + 240),
     ...(fields as object),
@@ -39,7 +39,7 @@ export function runOf(fields: Partial<ScheduleRun> = {}): ScheduleRun {
     endedAt: timestampFromDate(new Date(nowMs - 58_500)),
     exitCode: 0,
     output: "hi\n",
-    ownerUid: 1000,
+    owner: 1000,
     ...(fields as object),
   });
 }
@@ -68,14 +68,14 @@ export function fakeSchedules(
   onLeft: () => void,
 ): Partial<ServiceImpl<typeof ScheduleService>> {
   const find = (id: string, owner = 1000): Schedule => {
-    const job = jobs.find((each) => each.id === id && each.ownerUid === owner);
+    const job = jobs.find((each) => each.id === id && each.owner === owner);
     if (job === undefined) throw notFound("job", id);
     return job;
   };
   return {
     // One job on each page, so that a client has to ask again.
     listSchedules: ({ managedBy, pageToken }) => {
-      const wanted = jobs.filter((job) => managedBy === undefined || job.managedBy === managedBy);
+      const wanted = jobs.filter((job) => managedBy === undefined || (job.managedBy ?? "") === managedBy);
       const at = Number(pageToken);
       return {
         schedules: wanted.slice(at, at + 1),
@@ -84,23 +84,23 @@ export function fakeSchedules(
     },
     getSchedule: ({ id, owner }) => find(id, owner),
     upsertSchedule: (request) => {
-      const { id, trigger, owner: ownerUid = 1000, managedBy } = request;
+      const { id, trigger, owner = 1000, managedBy } = request;
       if (trigger.includes("61")) throw invalidField("trigger", 'minute "61" must be 0 to 59');
       if (id === "forbidden") throw new SvcError("permission_denied", "root_required", "shell needs root");
       meanwhile.shift()?.(jobs);
-      const at = jobs.findIndex((job) => job.id === id && job.ownerUid === ownerUid);
+      const at = jobs.findIndex((job) => job.id === id && job.owner === owner);
       if (at !== -1 && request.createOnly) {
         throw new SvcError("already_exists", "already_exists", `there is a schedule "${id}" already`);
       }
       if (request.revision !== "" && jobs[at]?.revision !== request.revision) {
         throw new SvcError("aborted", "unavailable", `schedule "${id}" was changed since it was read`);
       }
-      if (at !== -1 && jobs[at]?.managedBy !== managedBy) {
+      if (at !== -1 && (jobs[at]?.managedBy ?? "") !== (managedBy ?? "")) {
         throw failedPrecondition("job_owned", `job "${id}" belongs to another`);
       }
       const { $typeName: _type, owner: _owner, createOnly: _new, enabled = true, ...fields } = request;
       const revision = String(Number(jobs[at]?.revision ?? 0) + 1);
-      const job = jobOf({ ...fields, id, enabled, ownerUid, revision });
+      const job = jobOf({ ...fields, id, enabled, owner, revision });
       if (!enabled) delete job.nextRunUnix;
       if (at === -1) jobs.push(job);
       else jobs[at] = job;

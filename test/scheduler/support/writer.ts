@@ -34,7 +34,7 @@ const schedules = new Schedules({
   zones: new Zones(),
   selfUid: 0,
   userName: () => Promise.resolve("root"),
-  hasApp: () => Promise.resolve(true),
+  hasApp: () => true,
   now: Date.now,
   log: { warn: () => undefined },
 });

@@ -122,7 +122,7 @@ async function plan(
 ): Promise<readonly Planned[]> {
   const { app = "", prefix = "", disabled = false } = options;
   const uid = options.owner ?? context.host.uid;
-  const stored = (await listAllJobs(context)).filter((job) => job.owner_uid === uid);
+  const stored = (await listAllJobs(context)).filter((job) => job.owner === uid);
   const taken = new Set(stored.map(({ id }) => id));
   const planned: Planned[] = [];
   for (const entry of entries) {
@@ -152,7 +152,7 @@ async function plan(
 
 function isSameJob(job: Schedule, { trigger, timeZone, command }: CrontabEntry, app: string): boolean {
   const { action } = job;
-  const does = action?.type === "shell" && action.command === command && action.app === app;
+  const does = action?.type === "shell" && action.command === command && (action.app ?? "") === app;
   return does && job.trigger === trigger && (job.utc ? "UTC" : job.time_zone) === timeZone;
 }
 

@@ -9,8 +9,8 @@ const maxNameLength = 48;
 /** A readable id for what a job does: `hello-restart`, `echo`, `http-example.org`. */
 export function jobName({
   type,
-  app,
-  command,
+  app = "",
+  command = "",
   url = "",
 }: Pick<JobAction, "type" | "app" | "command" | "url">): string {
   switch (type) {

@@ -1,4 +1,5 @@
 /** Jobs as the API gives and takes them. */
+import { outputOnlyFields } from "../../../../gen/svc/v1/fields.ts";
 import type { CommandContext } from "../../context.ts";
 import { asSvcError } from "../../failure.ts";
 import { pagesOf } from "../../pages.ts";
@@ -36,20 +37,13 @@ export async function findJob(
 
 /** What to send so that a stored job stays as it is, its `managed_by` claimed (D22), as long as nobody changes it. */
 export function requestOf(job: Schedule, owner: OwnerOption): ScheduleRequest {
-  const {
-    owner_uid: _uid,
-    owner: _name,
-    next_run_unix: _next,
-    last_run: _run,
-    skipped: _skipped,
-    skips: _skips,
-    ...kept
-  } = job;
-  return { ...kept, ...jobRef(job.id, owner) };
+  const isSaid = (name: string): boolean => !outputOnlyFields.has(`svc.v1.UpsertScheduleRequest.${name}`);
+  const said: ScheduleRequest = Object.fromEntries(Object.entries(job).filter(([name]) => isSaid(name)));
+  return { ...said, ...jobRef(job.id, owner) };
 }
 
 /** Says that the platform will write over what a person changes, where it will. */
-export function warnIfManaged(context: CommandContext, { id, managed_by: manager }: Schedule): void {
+export function warnIfManaged(context: CommandContext, { id, managed_by: manager = "" }: Schedule): void {
   if (manager === "") return;
   const name = escapeControls(manager);
   context.note(

@@ -61,7 +61,7 @@ async function show(context: CommandContext, id: string, options: ShowOptions): 
         ["Retries", job.retries > 0 ? String(job.retries) : ""],
         ["Catch up", job.catch_up === "latest" ? "the latest missed firing" : ""],
         ["Owner", jobOwnerText(job)],
-        ["Managed by", job.managed_by, "cyan"],
+        ["Managed by", job.managed_by ?? "", "cyan"],
         ["Comment", job.comment],
       ],
       context.paint,

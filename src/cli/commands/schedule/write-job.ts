@@ -1,6 +1,7 @@
 /** Jobs that are written while others write theirs: nothing is written over that was not seen. */
 import type { CommandContext } from "../../context.ts";
 import { asSvcError } from "../../failure.ts";
+import { escapeControls } from "../../render/escape.ts";
 import { calls } from "../../transport/calls.ts";
 import type { Schedule, ScheduleRequest } from "../../transport/calls.ts";
 import { idsLike } from "./job-names.ts";
@@ -60,7 +61,9 @@ export async function changeJob(
     const job = await getJob(context, id, owner);
     if (losses === 0) warnIfManaged(context, job);
     try {
-      return await context.call(calls.upsertSchedule, change(requestOf(job, owner), job));
+      const changed = await context.call(calls.upsertSchedule, change(requestOf(job, owner), job));
+      for (const warning of changed.warnings) context.note(`warning: ${escapeControls(warning)}`);
+      return changed;
     } catch (error) {
       losses += 1;
       if (asSvcError(error)?.code !== "aborted" || losses === maxLosses) throw error;
