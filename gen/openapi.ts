@@ -2861,6 +2861,8 @@ export interface components {
         ListScheduleRunsResponse: {
             /** @description Newest first. */
             runs: components["schemas"]["ScheduleRun"][];
+            /** @description What the run that is to come next waits for; absent when none does. */
+            waiting?: components["schemas"]["ScheduleWait"];
         };
         /** @description A page of jobs. */
         ListSchedulesResponse: {
@@ -3256,6 +3258,8 @@ export interface components {
             readonly revision?: string;
             /** @description In the answer to a write: what may keep the job from doing what it should, such as an app that is not there. */
             readonly warnings?: string[];
+            /** @description What a firing that has come waits for; absent when none does. */
+            readonly waiting?: components["schemas"]["ScheduleWait"];
         };
         /**
          * @description What a job does. Fields that its type does not use must be absent. A regular user's jobs may be `app_*`, `backup`, and
@@ -3362,10 +3366,11 @@ export interface components {
         ScheduleSkip: {
             /**
              * @description `running`: the run before was still going. `late`: the daemon or the host stood still for more than five minutes.
-             *     `down`: the daemon did not run; counted for jobs with `catch_up: latest`.
+             *     `down`: the daemon did not run; counted for jobs with `catch_up: latest`. `busy`: the firing before was still waiting to
+             *     start, or the daemon ended while this one waited for room.
              * @enum {string}
              */
-            reason?: "running" | "late" | "down";
+            reason?: "running" | "late" | "down" | "busy";
             /** @description How many. */
             count?: number;
             /**
@@ -3373,6 +3378,25 @@ export interface components {
              * @description The newest of them, in seconds since 1970.
              */
             last_unix?: number;
+        };
+        /** @description What a job that is due waits for. */
+        ScheduleWait: {
+            /**
+             * @description `jitter`: its chosen delay. `room`: the end of other runs, of which thousands go at once. `retry`: the pause before
+             *     another attempt.
+             * @enum {string}
+             */
+            reason?: "jitter" | "room" | "retry";
+            /**
+             * Format: date-time
+             * @description The minute that it was due in.
+             */
+            scheduled_at?: string;
+            /**
+             * Format: date-time
+             * @description When it goes on; absent for `room`.
+             */
+            until?: string;
         };
         /** @description What to set. */
         SetPathAttributesRequest: {
@@ -6075,6 +6099,8 @@ export interface operations {
                     readonly skips?: components["schemas"]["ScheduleSkip"][];
                     /** @description See `Schedule.warnings`. */
                     readonly warnings?: string[];
+                    /** @description See `Schedule.waiting`. */
+                    readonly waiting?: components["schemas"]["ScheduleWait"];
                 };
             };
         };

@@ -26,7 +26,7 @@ const versionCheck =
   `if(parseInt(process.versions.node,10)<${leastNode}){` +
   `console.error("svc needs Node ${leastNode} or newer, and this is "+process.version);process.exit(1)}`;
 /** Programs that run as another user, and what they share: plain JavaScript, copied with their folders. */
-const programs = ["identity/**/*.mjs", "runtimes/process/**/*.mjs", "lib/**/*.mjs"];
+const programs = ["identity/**/*.{mjs,sh}", "runtimes/process/**/*.mjs", "lib/**/*.mjs"];
 /** Files that modules read from beside themselves, which for all of them is the bundle's directory. */
 const assets = ["src/**/*.schema.json", "openapi/openapi.json"];
 /** The API page and what it is made of, with the licences. */

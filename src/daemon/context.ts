@@ -194,6 +194,7 @@ export async function createContext(options: ContextOptions): Promise<DaemonCont
     selfUid,
     userName,
     hasApp: (uid, appId) => apps.has(appId, { uid, root: uid === selfUid, ownerUid: uid }),
+    waitOf: (key) => scheduler.waitOf(key),
     now,
     log,
   });

@@ -12,12 +12,15 @@
  * (disk or quota full, a bound of the request), `canceled`, `deadline_exceeded`, `unavailable` (the helper died).
  * Messages name paths relative to `root`.
  */
+import { dirname, join } from "node:path";
 import type { Readable, Writable } from "node:stream";
 import { fileURLToPath } from "node:url";
 import { SvcError } from "../errors.ts";
 import { HelperPool } from "./helper-pool.ts";
 import { HelperProcess } from "./helper-process.ts";
-import { launchAs, systemDirs } from "./launch.ts";
+import { type JobCommand, type JobEnd, JobProcesses } from "./job-processes.ts";
+import type { ExpectedIdentity } from "./helper/verify.mjs";
+import { type Launch, launchAs, systemDirs } from "./launch.ts";
 import { isOwnedDir, makeOwnedDir, removeEmptyDir } from "./owned-dir.ts";
 import { OwnedTree } from "./owned-tree.ts";
 import { type User, type Users, createUsers } from "./user.ts";
@@ -221,6 +224,11 @@ export interface Identities extends AsyncDisposable {
    */
   as(uid: number): Promise<Identity>;
   /**
+   * Runs a job's command as a user, below a process of its own, which is no helper. Afterwards nothing that it started is
+   * left, unless it is to be kept. @throws as `as` does; see {@link JobProcesses.run}
+   */
+  runJob(uid: number, command: JobCommand): Promise<JobEnd>;
+  /**
    * Makes a directory that belongs to `uid` in a directory of the daemon's own, such as `<store>/run/<id>`.
    * The parent must not be writable by others. @throws `already_exists`.
    */
@@ -261,17 +269,25 @@ export function createIdentities(options: IdentitiesOptions = {}): Identities {
   } = options;
   const selfUid = process.geteuid?.() ?? -1;
   const selfGid = process.getegid?.() ?? -1;
+  const jobs = new JobProcesses(join(dirname(helperPath), "job-parent.sh"));
+
+  async function expectedOf({ uid, ...user }: User): Promise<ExpectedIdentity> {
+    const dropped = uid !== selfUid;
+    return dropped
+      ? { uid, gid: user.gid, groups: await users.groupsOf({ uid, ...user }), dropped }
+      : { uid, gid: selfGid, groups: [], dropped };
+  }
+
+  async function launch(user: User, { dropped }: ExpectedIdentity, argv: readonly string[]): Promise<Launch> {
+    return launchAs(user, { argv, searchPath, setprivDirs, drop: dropped });
+  }
 
   async function startHelper(uid: number): Promise<HelperProcess> {
     const user = await users.byUid(uid);
-    const dropped = uid !== selfUid;
-    const expected = dropped
-      ? { uid, gid: user.gid, groups: await users.groupsOf(user), dropped }
-      : { uid, gid: selfGid, groups: [], dropped };
+    const expected = await expectedOf(user);
     const argv = [nodePath, helperPath, JSON.stringify(expected)];
-    const launch = await launchAs(user, { argv, searchPath, setprivDirs, drop: dropped });
     try {
-      return await HelperProcess.start(launch, expected, user.name);
+      return await HelperProcess.start(await launch(user, expected, argv), expected, user.name);
     } catch (error) {
       // The user may have changed since it was looked up: the next attempt looks again.
       users.forget();
@@ -305,6 +321,12 @@ export function createIdentities(options: IdentitiesOptions = {}): Identities {
   return {
     selfUid,
     as: identityOf,
+    async runJob(uid, command) {
+      const user = await findUser(uid);
+      const expected = await expectedOf(user);
+      const program = await launch(user, expected, jobs.argv(expected, command));
+      return jobs.run(program, { name: user.name, uid, gid: expected.gid }, command);
+    },
     async createOwnedDir(path, uid, mode = 0o700) {
       await makeOwnedDir(path, await findUser(uid), mode, selfUid);
     },

@@ -1,22 +1,22 @@
 /**
- * What becomes of a job that is due: it waits for its jitter and for a slot, is started, and is tried again when it
+ * What becomes of a job that is due: it waits for its jitter and for room, is started, and is tried again when it
  * failed. A firing that meets the run before is skipped and counted (S 1.4.3, 1.4.4).
  */
-import { SvcError } from "../errors.ts";
+import type { ScheduleWaitReason } from "../../gen/svc/v1/words.ts";
 import { pause, type Clock } from "../lib/clock.ts";
 import type { Jitter } from "./jitter.ts";
 import { keyText } from "./job-key.ts";
 import type { JobRegistry } from "./job-registry.ts";
-import type { Job } from "./job.ts";
-import type { RunSlots } from "./run-slots.ts";
-import type { Run, RunCause, StartedRun } from "./run.ts";
+import type { Job, JobKey } from "./job.ts";
+import type { RunRoom } from "./run-room.ts";
+import type { Run, RunCause } from "./run.ts";
 import type { Runner } from "./runner.ts";
 import type { SkipCounts } from "./skip-counts.ts";
 
 export interface DueJobsOptions {
   jobs: Pick<JobRegistry, "get">;
   runner: Pick<Runner, "start" | "isGoing" | "ended">;
-  slots: RunSlots;
+  room: Pick<RunRoom, "wait" | "hasFor">;
   skips: Pick<SkipCounts, "add">;
   clock: Clock;
   jitter: Jitter;
@@ -28,15 +28,22 @@ const firstRetryMs = 30_000;
 const maxRetryMs = 30 * 60_000;
 /** For the processes of a daemon that died to be gone: SIGTERM, 5 s, SIGKILL. */
 const remainsMs = 6_000;
-/** Until the next look for room. */
-const roomPauseMs = 1_000;
+
+/** What a job that is due waits for. */
+export interface JobWait {
+  readonly reason: ScheduleWaitReason;
+  /** The minute that it was due in, unix milliseconds. */
+  readonly scheduledAtMs: number;
+  /** When it goes on, unix milliseconds; absent where only the end of other runs tells. */
+  readonly untilMs?: number;
+}
 
 export class DueJobs implements Disposable {
   readonly #options: DueJobsOptions;
-  /** Jobs that wait for their jitter or a slot, each at most once: the bound of both queues. */
-  readonly #waiting = new Set<string>();
+  /** Jobs whose run is to come, each at most once, which bounds the queues; without `wait` it is being started. */
+  readonly #coming = new Map<string, { readonly job: Job; readonly wait?: JobWait }>();
   /** Jobs that wait for another attempt; aborting ends that. */
-  readonly #retrying = new Map<string, AbortController>();
+  readonly #retrying = new Map<string, { wait: JobWait; end: AbortController }>();
   readonly #stopping = new AbortController();
 
   constructor(options: DueJobsOptions) {
@@ -48,13 +55,19 @@ export class DueJobs implements Disposable {
     const { runner, skips } = this.#options;
     const key = keyText(job);
     if (this.#stopping.signal.aborted) return;
-    if (this.#waiting.has(key) || runner.isGoing(job)) {
-      skips.add(job, "running", scheduledAtMs);
+    if (this.#coming.has(key) || runner.isGoing(job)) {
+      skips.add(job, this.waitOf(job) === undefined ? "running" : "busy", scheduledAtMs);
       return;
     }
     // It is tried anew anyway.
-    this.#retrying.get(key)?.abort();
+    this.#retrying.get(key)?.end.abort();
     this.#startLater(job, scheduledAtMs, this.#options.jitter(job, scheduledAtMs));
+  }
+
+  /** What the job waits for; undefined when it does not. */
+  waitOf(key: JobKey): JobWait | undefined {
+    const name = keyText(key);
+    return this.#coming.get(name)?.wait ?? this.#retrying.get(name)?.wait;
   }
 
   /**
@@ -65,7 +78,7 @@ export class DueJobs implements Disposable {
     const { clock, jitter, runner } = this.#options;
     const delayMs = scheduledAtMs + jitter(job, scheduledAtMs) - clock.nowMs();
     const isLost = delayMs <= 0 && job.catchUp !== "latest";
-    if (isLost || this.#waiting.has(keyText(job)) || runner.isGoing(job)) return;
+    if (isLost || this.#coming.has(keyText(job)) || runner.isGoing(job)) return;
     this.#startLater(job, scheduledAtMs, delayMs);
   }
 
@@ -76,7 +89,7 @@ export class DueJobs implements Disposable {
   resumeRetry(job: Job, run: Run): void {
     const { clock, runner } = this.#options;
     const key = keyText(job);
-    const isUnderWay = this.#waiting.has(key) || this.#retrying.has(key) || runner.isGoing(job);
+    const isUnderWay = this.#coming.has(key) || this.#retrying.has(key) || runner.isGoing(job);
     const isEdited = job.updatedAtMs > run.startedAtMs;
     if (isUnderWay || isEdited) return;
     if (isMadeUpFor(job, run)) {
@@ -90,63 +103,52 @@ export class DueJobs implements Disposable {
   }
 
   #startLater(job: Job, scheduledAtMs: number, delayMs: number): void {
-    const key = keyText(job);
-    this.#waiting.add(key);
+    const { clock } = this.#options;
+    const wait = { reason: "jitter", scheduledAtMs, untilMs: clock.nowMs() + delayMs } as const;
+    this.#coming.set(keyText(job), { job, ...(delayMs > 0 && { wait }) });
     void this.#guard(job, async () => {
-      try {
-        if (delayMs > 0) await pause(this.#options.clock, delayMs, this.#stopping.signal);
-        await this.#attempt(job, { trigger: "schedule", attempt: 1, scheduledAtMs });
-      } finally {
-        this.#waiting.delete(key);
-      }
+      if (delayMs > 0) await pause(clock, delayMs, this.#stopping.signal);
+      await this.#attempt(job, { trigger: "schedule", attempt: 1, scheduledAtMs });
     });
   }
 
-  /** Starts a run in a slot, keeps that until the run has ended, and sees to the next attempt. */
+  /** Starts a run when there is room for it, and sees to the next attempt. */
   async #attempt(job: Job, cause: RunCause): Promise<void> {
-    const { slots, runner, skips, jobs } = this.#options;
-    const slot = await slots.take(job.ownerUid);
-    let run: Run | undefined;
-    try {
-      let current: Job | undefined;
-      let started: StartedRun | undefined;
-      while (started === undefined) {
-        // What was waited for may have been edited or removed meanwhile.
-        current = jobs.get(job);
-        if (current === undefined || !isWanted(current, job, cause) || this.#stopping.signal.aborted) return;
-        started = await this.#tryStart(current, cause);
-      }
-      this.#waiting.delete(keyText(job));
-      if (!started.started) {
-        skips.add(job, "running", cause.scheduledAtMs ?? started.run.startedAtMs);
-        return;
-      }
-      run = await runner.ended(started.run.id);
-      if (current !== undefined && run !== undefined && isWorthRetry(current, run)) {
-        this.#retryLater(current, run, retryPauseMs(run));
-      }
-    } finally {
-      slot[Symbol.dispose]();
+    const { room, runner, skips, jobs, clock } = this.#options;
+    const key = keyText(job);
+    const scheduledAtMs = cause.scheduledAtMs ?? clock.nowMs();
+    const isFull = !room.hasFor(job.ownerUid);
+    this.#coming.set(key, { job, ...(isFull && { wait: { reason: "room", scheduledAtMs } }) });
+    const place = await room.wait(job.ownerUid);
+    this.#coming.set(key, { job });
+    // What was waited for may have been edited or removed meanwhile.
+    const current = jobs.get(job);
+    if (current === undefined || !isWanted(current, job, cause) || this.#stopping.signal.aborted) {
+      this.#coming.delete(key);
+      place[Symbol.dispose]();
+      return;
     }
-  }
-
-  /** Undefined when runs that were started by hand leave no room; a moment later it may be tried again. */
-  async #tryStart(job: Job, cause: RunCause): Promise<StartedRun | undefined> {
-    const { runner, clock } = this.#options;
-    try {
-      return await runner.start(job, cause);
-    } catch (error) {
-      if (!(error instanceof SvcError) || error.reason !== "too_many") throw error;
-      await pause(clock, roomPauseMs, this.#stopping.signal);
-      return undefined;
+    const { started, run } = await runner
+      .start(current, cause, place)
+      .finally(() => this.#coming.delete(key));
+    if (!started) {
+      skips.add(job, "running", cause.scheduledAtMs ?? run.startedAtMs);
+      return;
+    }
+    const ended = await runner.ended(run.id);
+    if (ended !== undefined && isWorthRetry(current, ended)) {
+      this.#retryLater(current, ended, retryPauseMs(ended));
     }
   }
 
   #retryLater(job: Job, { attempt, ...cause }: Run, delayMs: number): void {
     const { clock } = this.#options;
     const key = keyText(job);
-    const retry = new AbortController();
-    const signal = AbortSignal.any([retry.signal, this.#stopping.signal]);
+    const end = new AbortController();
+    const signal = AbortSignal.any([end.signal, this.#stopping.signal]);
+    const nowMs = clock.nowMs();
+    const scheduledAtMs = cause.scheduledAtMs ?? nowMs;
+    const retry = { end, wait: { reason: "retry", scheduledAtMs, untilMs: nowMs + delayMs } } as const;
     this.#retrying.set(key, retry);
     void this.#guard(job, async () => {
       try {
@@ -156,9 +158,7 @@ export class DueJobs implements Disposable {
       } finally {
         if (this.#retrying.get(key) === retry) this.#retrying.delete(key);
       }
-      const { trigger, scheduledAtMs } = cause;
-      const next = { trigger, attempt: attempt + 1, ...(scheduledAtMs !== undefined && { scheduledAtMs }) };
-      await this.#attempt(job, next);
+      await this.#attempt(job, { trigger: cause.trigger, attempt: attempt + 1, scheduledAtMs });
     });
   }
 
@@ -167,14 +167,19 @@ export class DueJobs implements Disposable {
     try {
       await work();
     } catch (error) {
+      this.#coming.delete(keyText(job));
       if (this.#stopping.signal.aborted) return;
       const details = { err: error, job: job.id, owner: job.ownerUid };
       this.#options.log.error(details, "a job that was due could not be started");
     }
   }
 
-  /** Forgets those who wait; what runs is the runner's. */
+  /** Forgets those who wait, and counts them where nobody makes up for them; what runs is the runner's. */
   [Symbol.dispose](): void {
+    for (const { job, wait } of this.#coming.values()) {
+      const isLost = wait?.reason === "room" && job.catchUp === "none";
+      if (isLost) this.#options.skips.add(job, "busy", wait.scheduledAtMs);
+    }
     this.#stopping.abort(new Error("the scheduler stops"));
   }
 }

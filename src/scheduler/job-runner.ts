@@ -8,9 +8,11 @@ export interface JobRunner {
    * Opens a run and lets it go on by itself; resolves as soon as the run is recorded. While one goes, in this process or
    * another, nothing is started and that one is the answer.
    *
-   * @throws SvcError `not_found` when the job is gone; what the store throws, and then nothing was started
+   * @param place room that was waited for, which is the run's from now on; without it there must be some
+   * @throws SvcError `not_found` when the job is gone; `too_many` without room; what the store throws, and then nothing
+   *   was started
    */
-  start(job: Job, cause: RunCause): Promise<StartedRun>;
+  start(job: Job, cause: RunCause, place?: Disposable): Promise<StartedRun>;
 
   /**
    * The output of a run as it comes, in write order, until it has ended; pieces may split characters. It listens from the

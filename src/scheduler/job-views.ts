@@ -4,13 +4,16 @@ import { timestampFromMs } from "@bufbuild/protobuf/wkt";
 import {
   ScheduleRunSchema,
   ScheduleSchema,
+  ScheduleWaitSchema,
   type Schedule,
   type ScheduleActionSchema,
   type ScheduleRun,
+  type ScheduleWait,
 } from "../../gen/svc/v1/schedule_pb.ts";
 import type { Store } from "../store/store.ts";
 import { hideValues } from "./header-rules.ts";
-import { revisionText, type Job, type JobAction } from "./job.ts";
+import type { JobWait } from "./due-jobs.ts";
+import { revisionText, type Job, type JobAction, type JobKey } from "./job.ts";
 import { keyText } from "./job-key.ts";
 import { readSummaries, type JobSkip } from "./run-summaries.ts";
 import type { Run } from "./run.ts";
@@ -22,6 +25,8 @@ export interface JobViewsOptions {
   zones: Zones;
   /** The name of a uid; empty when the host has none. */
   userName: (uid: number) => Promise<string>;
+  /** What a job that is due waits for. */
+  waitOf: (key: JobKey) => JobWait | undefined;
   now: () => number;
 }
 
@@ -55,7 +60,7 @@ export class JobViews {
 
   /** @param jobs by owner and id */
   async many(jobs: readonly Job[]): Promise<Schedule[]> {
-    const { store, userName, now } = this.#options;
+    const { store, userName, waitOf, now } = this.#options;
     const uids = [...new Set(jobs.map(({ ownerUid }) => ownerUid))];
     const names = new Map(await Promise.all(uids.map(async (uid) => [uid, await userName(uid)] as const)));
     const summaries = readSummaries(store, jobs);
@@ -63,9 +68,11 @@ export class JobViews {
     return jobs.map((job) => {
       const { last, skips = [] } = summaries.get(keyText(job)) ?? {};
       const nextMs = job.enabled ? this.#nextMs(job, nowMs) : undefined;
+      const wait = waitOf(job);
       return create(ScheduleSchema, {
         ...viewSpec(job),
         ownerName: names.get(job.ownerUid) ?? "",
+        ...(wait !== undefined && { waiting: viewWait(wait) }),
         ...(nextMs !== undefined && { nextRunUnix: BigInt(nextMs / 1000) }),
         ...(last !== undefined && { lastRun: viewLastRun(last) }),
         skipped: skips.reduce((sum, { count }) => sum + count, 0),
@@ -114,6 +121,14 @@ function viewAction(action: JobAction): MessageInitShape<typeof ScheduleActionSc
     ...(storages !== undefined && { storages: [...storages] }),
     ...(headers !== undefined && { headers: hideValues(headers) }),
   };
+}
+
+export function viewWait({ reason, scheduledAtMs, untilMs }: JobWait): ScheduleWait {
+  return create(ScheduleWaitSchema, {
+    reason,
+    scheduledAt: timestampFromMs(scheduledAtMs),
+    ...(untilMs !== undefined && { until: timestampFromMs(untilMs) }),
+  });
 }
 
 function viewSkip({ reason, count, lastUnix }: JobSkip) {

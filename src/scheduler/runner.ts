@@ -9,7 +9,7 @@ import type { Job, JobKey } from "./job.ts";
 import { keyText } from "./job-key.ts";
 import { LiveOutput, nothing } from "./live-output.ts";
 import type { RunLog } from "./run-log.ts";
-import { RunRoom } from "./run-room.ts";
+import type { RunRoom } from "./run-room.ts";
 import { RunStopped, outcomeOf, runStops, stopOf, type ActionEnd, type RunStop } from "./run-outcome.ts";
 import type { Run, RunCause, RunOutcome, StartedRun } from "./run.ts";
 
@@ -17,6 +17,7 @@ export interface RunnerOptions {
   jobs: Pick<JobRegistry, "get">;
   runs: Pick<RunLog, "open" | "close" | "amend" | "has">;
   actions: Actions;
+  room: Pick<RunRoom, "take">;
   clock: Clock;
   /** Whether the owner of a job has the root context. */
   isRoot: (ownerUid: number) => boolean;
@@ -42,7 +43,6 @@ export class Runner implements JobRunner, AsyncDisposable {
   readonly #options: RunnerOptions;
   readonly #going = new Map<number, Going>();
   readonly #byJob = new Map<string, Going>();
-  readonly #room = new RunRoom();
   /** Runs that are recorded and have something left to do, by job. */
   readonly #finishing = new Map<string, Run>();
   /** Runs that are being opened: a stop waits for them too. */
@@ -53,13 +53,14 @@ export class Runner implements JobRunner, AsyncDisposable {
     this.#options = options;
   }
 
-  async start(job: Job, cause: RunCause): Promise<StartedRun> {
+  async start(job: Job, cause: RunCause, place?: Disposable): Promise<StartedRun> {
+    using room = new DisposableStack();
+    if (place !== undefined) room.use(place);
     if (this.#stopping.signal.aborted)
       throw new SvcError("unavailable", "unavailable", "svc is stopping and starts no runs");
     const finishing = this.finishing(job);
     if (finishing !== undefined) return { started: false, run: finishing };
-    using room = new DisposableStack();
-    room.use(this.#room.take(job.ownerUid, this.#options.isRoot(job.ownerUid)));
+    if (place === undefined) room.use(this.#options.room.take(job.ownerUid));
     const opening = this.#options.runs.open(job, cause);
     this.#opening.add(opening);
     try {

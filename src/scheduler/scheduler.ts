@@ -12,11 +12,12 @@ import { createShellAction } from "./actions/shell.ts";
 import type { Actions } from "./actions/action.ts";
 import type { AppHands } from "./actions/app-hands.ts";
 import type { BackupPass } from "./backup-pass.ts";
-import { DueJobs } from "./due-jobs.ts";
+import { DueJobs, type JobWait } from "./due-jobs.ts";
 import { Evaluator } from "./evaluator.ts";
 import { createJitter } from "./jitter.ts";
 import type { JobRegistry } from "./job-registry.ts";
-import { RunSlots } from "./run-slots.ts";
+import type { JobKey } from "./job.ts";
+import { RunRoom } from "./run-room.ts";
 import type { RunLog } from "./run-log.ts";
 import { Runner } from "./runner.ts";
 import { SkipCounts } from "./skip-counts.ts";
@@ -46,17 +47,22 @@ export class Scheduler implements AsyncDisposable {
   readonly #options: SchedulerOptions;
   readonly #evaluation = new AsyncDisposableStack();
   readonly #subscription: Disposable;
+  readonly #room: RunRoom;
+  #due: DueJobs | undefined;
 
   constructor(options: SchedulerOptions) {
     const { store, jobs, runs, clock, identities, log } = options;
     this.#options = options;
+    // The daemon's own uid is its root context (D10).
+    const isRoot = (ownerUid: number): boolean => ownerUid === identities.selfUid || ownerUid === 0;
+    this.#room = new RunRoom(isRoot);
     this.runner = new Runner({
       jobs,
       runs,
       actions: createActions(options),
+      room: this.#room,
       clock,
-      // The daemon's own uid is its root context (D10).
-      isRoot: (ownerUid) => ownerUid === identities.selfUid || ownerUid === 0,
+      isRoot,
       log,
     });
     this.#subscription = store.onChange(() => this.runner.endOrphans());
@@ -71,17 +77,23 @@ export class Scheduler implements AsyncDisposable {
       new DueJobs({
         jobs,
         runner: this.runner,
-        slots: new RunSlots(),
+        room: this.#room,
         skips,
         clock,
         jitter: createJitter(storeIdOf(store)),
         log,
       }),
     );
+    this.#due = due;
     const evaluator = this.#evaluation.use(
       new Evaluator({ jobs, zones, due, runs, skips, backups, clock, log }),
     );
     evaluator.start();
+  }
+
+  /** What a job that is due waits for. */
+  waitOf(key: JobKey): JobWait | undefined {
+    return this.#due?.waitOf(key);
   }
 
   /** Fires nothing any more; what runs goes on. */

@@ -6,13 +6,15 @@ import {
   type PreviewScheduleRequest,
   type Schedule,
   type ScheduleRun,
+  type ScheduleWait,
 } from "../../gen/svc/v1/schedule_pb.ts";
 import { failedPrecondition, SvcError } from "../errors.ts";
 import type { Store } from "../store/store.ts";
+import type { JobWait } from "./due-jobs.ts";
 import type { JobCaller, JobRegistry } from "./job-registry.ts";
 import { JobRules, type JobRequest } from "./job-rules.ts";
 import type { JobRunner } from "./job-runner.ts";
-import { JobViews, viewRun } from "./job-views.ts";
+import { JobViews, viewRun, viewWait } from "./job-views.ts";
 import { JobWriter, type SpecMaker, type WriteCondition } from "./job-writer.ts";
 import { compareKeys, type Job, type JobKey } from "./job.ts";
 import { ManagedJobs } from "./managed-jobs.ts";
@@ -35,6 +37,8 @@ export interface SchedulesOptions {
   zones: Zones;
   /** The daemon's own uid: whoever has the root context acts for it, so root's jobs are its. */
   selfUid: number;
+  /** What a job that is due waits for. */
+  waitOf: (key: JobKey) => JobWait | undefined;
   /** The name of a uid; empty when the host has none. */
   userName: (uid: number) => Promise<string>;
   /** Whether there is an app of that id that a job of this owner could act on. */
@@ -188,8 +192,18 @@ export class Schedules {
   }
 
   /** Newest first. @param limit 1 to 50 */
-  runs(name: JobName, limit: number | undefined, caller: JobCaller): ScheduleRun[] {
-    return this.#options.runs.list(this.#find(name, caller), limit).map(viewRun);
+  runs(
+    name: JobName,
+    limit: number | undefined,
+    caller: JobCaller,
+  ): { runs: ScheduleRun[]; waiting?: ScheduleWait } {
+    const { runs, waitOf } = this.#options;
+    const job = this.#find(name, caller);
+    const wait = waitOf(job);
+    return {
+      runs: runs.list(job, limit).map(viewRun),
+      ...(wait !== undefined && { waiting: viewWait(wait) }),
+    };
   }
 
   /** Each run as it starts and as it ends. @param id of one job; empty for all that the caller may see */

@@ -205,4 +205,17 @@ export const migrations: readonly string[] = [
   ALTER TABLE runs ADD COLUMN cut_short INTEGER NOT NULL DEFAULT 0 CHECK (cut_short IN (0, 1));
   DELETE FROM meta WHERE key = 'schedule.evaluated_until';
   `,
+  `
+  -- Another reason, which the CHECK of the old table refuses.
+  CREATE TABLE job_skips_new (
+    job INTEGER NOT NULL REFERENCES jobs (n) ON DELETE CASCADE,
+    reason TEXT NOT NULL CHECK (reason <> ''),
+    count INTEGER NOT NULL CHECK (count > 0),
+    last_unix INTEGER NOT NULL,
+    PRIMARY KEY (job, reason)
+  ) STRICT, WITHOUT ROWID;
+  INSERT INTO job_skips_new SELECT * FROM job_skips;
+  DROP TABLE job_skips;
+  ALTER TABLE job_skips_new RENAME TO job_skips;
+  `,
 ];

@@ -1,13 +1,13 @@
-/** From a job that is due to its run: jitter, slots, skips and retries. */
+/** From a job that is due to its run: jitter, room, skips and retries. */
 import assert from "node:assert/strict";
 import test from "ava";
 import type { Job } from "../../src/scheduler/job.ts";
 import { keyText } from "../../src/scheduler/job-key.ts";
 import { readSummaries, type JobSkip } from "../../src/scheduler/run-summaries.ts";
-import { RunSlots } from "../../src/scheduler/run-slots.ts";
+import { RunRoom } from "../../src/scheduler/run-room.ts";
 import { parseTrigger } from "./support/parse-trigger.ts";
 import { eventually } from "../support/eventually.ts";
-import { openRunWorld, untilAborted, type RunWorld } from "./support/run-world.ts";
+import { openRunWorld, untilAborted, type Act, type RunWorld } from "./support/run-world.ts";
 import { goingRuns, newestRun } from "./support/world.ts";
 
 const fails = () => Promise.resolve({ error: "it failed" });
@@ -126,24 +126,60 @@ test("a start that is late is made up for where the job wants to catch up", asyn
 });
 
 test("a due job waits until runs that were started by hand leave it room", async (t) => {
-  await using world = await openRunWorld((job, work) =>
-    job.id.startsWith("hand") ? untilAborted(work) : Promise.resolve({}),
+  await using world = await openRunWorld(
+    (job, work) => (job.id.startsWith("hand") ? untilAborted(work) : Promise.resolve({})),
+    { root: 2, users: 10, perUser: 3 },
   );
   const byHand: number[] = [];
-  for (let count = 0; count < 56; count++) {
+  for (let count = 0; count < 3; count++) {
     const job = await world.addJob(`hand-${count}`, {}, 1_000);
     byHand.push((await world.runner.start(job, { trigger: "manual", attempt: 1 })).run.id);
   }
   const due = await world.addJob("due", {}, 1_000);
   world.due.fire(due, minuteMs);
-  await nextTurn();
-  world.clock.pass(secondMs);
   await settled(world);
   t.is(newestRun(world.world, due), undefined);
+  t.deepEqual(world.due.waitOf(due), { reason: "room", scheduledAtMs: minuteMs });
+  world.due.fire(due, 2 * minuteMs);
   await world.runner.cancel(byHand[0]!);
-  world.clock.pass(secondMs);
   await attempts(world, due, 1);
+  t.is(world.due.waitOf(due), undefined);
+  await eventually(() => {
+    world.clock.pass(secondMs);
+    assert.deepEqual(skipsOf(world, due), [{ reason: "busy", count: 1, lastUnix: 120 }]);
+  });
   t.deepEqual(world.logged, []);
+});
+
+test("what waits for room when the daemon stops is counted, unless the next one makes up for it", async (t) => {
+  await using world = await openRunWorld((_job, work) => untilAborted(work), {
+    root: 1,
+    users: 1,
+    perUser: 1,
+  });
+  const [going, lost, kept] = await Promise.all([
+    world.addJob("going"),
+    world.addJob("lost"),
+    world.addJob("kept", { catchUp: "latest" }),
+  ]);
+  for (const job of [going, lost, kept]) world.due.fire(job, minuteMs);
+  await eventually(() => assert.ok(world.runner.isGoing(going)));
+  world.due[Symbol.dispose]();
+  await world.skips[Symbol.asyncDispose]();
+  t.deepEqual(skipsOf(world, lost), [{ reason: "busy", count: 1, lastUnix: 60 }]);
+  t.deepEqual(skipsOf(world, kept), []);
+});
+
+test("a job says what it waits for", async (t) => {
+  await using world = await openRunWorld(fails);
+  const job = await world.addJob("j", { jitterSecs: 10, retries: 1 });
+  const nowMs = world.clock.nowMs();
+  world.due.fire(job, nowMs);
+  t.deepEqual(world.due.waitOf(job), { reason: "jitter", scheduledAtMs: nowMs, untilMs: nowMs + 5_000 });
+  world.clock.pass(5_000);
+  await attempts(world, job, 1);
+  await eventually(() => assert.equal(world.due.waitOf(job)?.reason, "retry"));
+  t.is(world.due.waitOf(job)?.untilMs, nowMs + 35_000);
 });
 
 test("a failed run is tried again after 30 s, then twice as long each time, as often as the job says", async (t) => {
@@ -270,18 +306,18 @@ test("a firing of its own takes the place of another attempt", async (t) => {
   t.is(newestRun(world.world, job)?.scheduledAtMs, 2 * minuteMs);
 });
 
-test("jobs of one minute do not wait for a long one, and no more go at once than there are slots", async (t) => {
+test("jobs of one minute do not wait for a long one, and no more go at once than there is room for", async (t) => {
   let going = 0;
   let most = 0;
-  const slots = new RunSlots({ maxGoing: 10, maxGoingPerOwner: 8 });
-  await using world = await openRunWorld(async (job, work) => {
+  const act: Act = async (job, work) => {
     if (job.id === "long") return untilAborted(work);
     going += 1;
     most = Math.max(most, going);
     await new Promise((resolve) => setTimeout(resolve, 5));
     going -= 1;
     return {};
-  }, slots);
+  };
+  await using world = await openRunWorld(act, { root: 9, users: 1, perUser: 1 });
   const long = await world.addJob("long");
   const many = await Promise.all(Array.from({ length: 100 }, (_, at) => world.addJob(`job${at}`)));
   const other = await world.addJob("other", {}, 5);
@@ -295,12 +331,12 @@ test("jobs of one minute do not wait for a long one, and no more go at once than
   t.true(most <= 9, `${most} at once`);
 });
 
-test("owners take turns for the slots", async (t) => {
-  const slots = new RunSlots({ maxGoing: 2, maxGoingPerOwner: 2 });
+test("users take turns for the room", async (t) => {
+  const room = new RunRoom(() => false, { root: 1, users: 2, perUser: 2 });
   const order: number[] = [];
   const held: Disposable[] = [];
   const wanted = [1, 1, 1, 1, 2, 2, 3].map(async (owner) => {
-    held.push(await slots.take(owner));
+    held.push(await room.wait(owner));
     order.push(owner);
   });
   await nextTurn();

@@ -18,7 +18,7 @@ import type { Message } from "@bufbuild/protobuf";
  * Describes the file svc/v1/schedule.proto.
  */
 export const file_svc_v1_schedule: GenFile = /*@__PURE__*/
-  fileDesc("ChVzdmMvdjEvc2NoZWR1bGUucHJvdG8SBnN2Yy52MSKxAQoUTGlzdFNjaGVkdWxlc1JlcXVlc3QSKwoKbWFuYWdlZF9ieRgBIAEoCUIGmrUYAiBASABSCm1hbmFnZWRfYnmIAQESKgoFbGltaXQYAiABKA1CFpq1GBIJAAAAAAAA8D8RAAAAAABAj0BIAYgBARInCgpwYWdlX3Rva2VuGAMgASgJQgeatRgDIIACUgpwYWdlX3Rva2VuQg0KC19tYW5hZ2VkX2J5QggKBl9saW1pdCJ4ChVMaXN0U2NoZWR1bGVzUmVzcG9uc2USIwoJc2NoZWR1bGVzGAEgAygLMhAuc3ZjLnYxLlNjaGVkdWxlEigKD25leHRfcGFnZV90b2tlbhgCIAEoCVIPbmV4dF9wYWdlX3Rva2VuEhAKCHdhcm5pbmdzGAMgAygJIpkHCghTY2hlZHVsZRKQAQoCaWQYASABKAlCgwHgQQKatRh8IEAqOFwuezAsMn1bQS1aYS16MC05Xy1dW0EtWmEtejAtOS5fLV0qfFwuezN9W0EtWmEtejAtOS5fLV0qWj4xIHRvIDY0IGxldHRlcnMsIGRpZ2l0cywgJy4nLCAnXycgYW5kICctJywgYnV0IG5vdCAnLicgb3IgJy4uJxIdCgd0cmlnZ2VyGAIgASgJQgzgQQKatRgFGAEggAISCwoDdXRjGAMgASgIEhQKB2VuYWJsZWQYBCABKAhIAIgBARIYCgdjb21tZW50GAUgASgJQgeatRgDIIAIEisKCm1hbmFnZWRfYnkYBiABKAlCBpq1GAIgQEgBUgptYW5hZ2VkX2J5iAEBEisKBmFjdGlvbhgHIAEoCzIWLnN2Yy52MS5TY2hlZHVsZUFjdGlvbkID4EECEiwKB3RpbWVvdXQYCCABKA1CFpq1GBIJAAAAAAAA8D8RAAAAAAAgrEBIAogBARIgCgRrZWVwGAkgASgNQg2atRgJCQAAAAAAAPA/SAOIAQESEgoFb3duZXIYCiABKA1CA+BBAxIuCg1uZXh0X3J1bl91bml4GAsgASgDQgPgQQNIBFINbmV4dF9ydW5fdW5peIgBARI0CghsYXN0X3J1bhgMIAEoCzITLnN2Yy52MS5TY2hlZHVsZVJ1bkID4EEDUghsYXN0X3J1bhIUCgdza2lwcGVkGA0gASgNQgPgQQMSJAoJdGltZV96b25lGA4gASgJQgaatRgCIEBSCXRpbWVfem9uZRIvCgtqaXR0ZXJfc2VjcxgPIAEoDUINmrUYCREAAAAAACCsQFILaml0dGVyX3NlY3MSHgoHcmV0cmllcxgQIAEoDUINmrUYCREAAAAAAAAkQBIuCghjYXRjaF91cBgRIAEoCUISmrUYDjIEbm9uZTIGbGF0ZXN0UghjYXRjaF91cBIoCgVza2lwcxgSIAMoCzIULnN2Yy52MS5TY2hlZHVsZVNraXBCA+BBAxIjCgpvd25lcl9uYW1lGBMgASgJQgPgQQNSCm93bmVyX25hbWUSFQoIcmV2aXNpb24YFCABKAlCA+BBAxIVCgh3YXJuaW5ncxgVIAMoCUID4EEDQgoKCF9lbmFibGVkQg0KC19tYW5hZ2VkX2J5QgoKCF90aW1lb3V0QgcKBV9rZWVwQhAKDl9uZXh0X3J1bl91bml4ImYKDFNjaGVkdWxlU2tpcBIpCgZyZWFzb24YASABKAlCGZq1GBUyB3J1bm5pbmcyBGxhdGUyBGRvd24SDQoFY291bnQYAiABKA0SHAoJbGFzdF91bml4GAMgASgDUglsYXN0X3VuaXgiiAUKDlNjaGVkdWxlQWN0aW9uEmUKBHR5cGUYASABKAlCV+BBApq1GFAyC25vZGVfcmVib290MglhcHBfc3RhcnQyCGFwcF9zdG9wMgthcHBfcmVzdGFydDIKYXBwX3VwZGF0ZTIGYmFja3VwMgVzaGVsbDIEaHR0cBIZCgNhcHAYAiABKAlCB5q1GAMggAFIAIgBARIeCghzdG9yYWdlcxgDIAMoCUIMmrUYCEAQSgQYASBAEiAKBGtlZXAYBCABKA1CDZq1GAkJAAAAAAAA8D9IAYgBARIeCgdjb21tYW5kGAUgASgJQgiatRgEIICABEgCiAEBEkcKA3VybBgGIAEoCUI1mrUYMSCAQCoWaHR0cHM/Oi8vW15ceDAwLVx4MjBdK1oUYW4gaHR0cCBvciBodHRwcyBVUkxIA4gBARI+CgZtZXRob2QYByABKAlCKZq1GCUyA0dFVDIEUE9TVDIDUFVUMgVQQVRDSDIGREVMRVRFMgRIRUFESASIAQESggEKB2hlYWRlcnMYCCADKAsyIy5zdmMudjEuU2NoZWR1bGVBY3Rpb24uSGVhZGVyc0VudHJ5QkyatRhIQEBKAyCAQFI/KiFbQS1aYS16MC05ISMkJSYnKisuXl9gfH4tXXsxLDEyOH1aGnRoZSBuYW1lIG9mIGFuIEhUVFAgaGVhZGVyEhsKBGJvZHkYCSABKAlCCJq1GAQggIAESAWIAQEaLgoMSGVhZGVyc0VudHJ5EgsKA2tleRgBIAEoCRINCgV2YWx1ZRgCIAEoCToCOAFCBgoEX2FwcEIHCgVfa2VlcEIKCghfY29tbWFuZEIGCgRfdXJsQgkKB19tZXRob2RCBwoFX2JvZHkinAQKC1NjaGVkdWxlUnVuEgoKAmlkGAEgASgJEhYKBmpvYl9pZBgCIAEoCVIGam9iX2lkEicKB3RyaWdnZXIYAyABKAlCFpq1GBIyCHNjaGVkdWxlMgZtYW51YWwSUgoGc3RhdHVzGAQgASgJQkKatRg+MgdSVU5OSU5HMglTVUNDRUVERUQyBkZBSUxFRDIJVElNRURfT1VUMghDQU5DRUxFRDILSU5URVJSVVBURUQSOgoKc3RhcnRlZF9hdBgFIAEoCzIaLmdvb2dsZS5wcm90b2J1Zi5UaW1lc3RhbXBSCnN0YXJ0ZWRfYXQSNgoIZW5kZWRfYXQYBiABKAsyGi5nb29nbGUucHJvdG9idWYuVGltZXN0YW1wUghlbmRlZF9hdBIhCglleGl0X2NvZGUYByABKAVIAFIJZXhpdF9jb2RliAEBEiUKC2h0dHBfc3RhdHVzGAggASgNSAFSC2h0dHBfc3RhdHVziAEBEg4KBm91dHB1dBgJIAEoCRINCgVlcnJvchgKIAEoCRIRCgl0cnVuY2F0ZWQYCyABKAgSDwoHYXR0ZW1wdBgMIAEoDRI+CgxzY2hlZHVsZWRfYXQYDSABKAsyGi5nb29nbGUucHJvdG9idWYuVGltZXN0YW1wUgxzY2hlZHVsZWRfYXQSDQoFb3duZXIYDiABKA1CDAoKX2V4aXRfY29kZUIOCgxfaHR0cF9zdGF0dXMi1QcKFVVwc2VydFNjaGVkdWxlUmVxdWVzdBKQAQoCaWQYASABKAlCgwHgQQKatRh8IEAqOFwuezAsMn1bQS1aYS16MC05Xy1dW0EtWmEtejAtOS5fLV0qfFwuezN9W0EtWmEtejAtOS5fLV0qWj4xIHRvIDY0IGxldHRlcnMsIGRpZ2l0cywgJy4nLCAnXycgYW5kICctJywgYnV0IG5vdCAnLicgb3IgJy4uJxIdCgd0cmlnZ2VyGAIgASgJQgzgQQKatRgFGAEggAISCwoDdXRjGAMgASgIEhQKB2VuYWJsZWQYBCABKAhIAIgBARIYCgdjb21tZW50GAUgASgJQgeatRgDIIAIEisKCm1hbmFnZWRfYnkYBiABKAlCBpq1GAIgQEgBUgptYW5hZ2VkX2J5iAEBEisKBmFjdGlvbhgHIAEoCzIWLnN2Yy52MS5TY2hlZHVsZUFjdGlvbkID4EECEiwKB3RpbWVvdXQYCCABKA1CFpq1GBIJAAAAAAAA8D8RAAAAAAAgrEBIAogBARIgCgRrZWVwGAkgASgNQg2atRgJCQAAAAAAAPA/SAOIAQESEgoFb3duZXIYCiABKA1IBIgBARIkCgl0aW1lX3pvbmUYCyABKAlCBpq1GAIgQFIJdGltZV96b25lEi8KC2ppdHRlcl9zZWNzGAwgASgNQg2atRgJEQAAAAAAIKxAUgtqaXR0ZXJfc2VjcxIeCgdyZXRyaWVzGA0gASgNQg2atRgJEQAAAAAAACRAEi4KCGNhdGNoX3VwGA4gASgJQhKatRgOMgRub25lMgZsYXRlc3RSCGNhdGNoX3VwEiAKC2NyZWF0ZV9vbmx5GA8gASgIUgtjcmVhdGVfb25seRIYCghyZXZpc2lvbhgQIAEoCUIGmrUYAiBAEiMKCm93bmVyX25hbWUYESABKAlCA+BBA1IKb3duZXJfbmFtZRIuCg1uZXh0X3J1bl91bml4GBIgASgDQgPgQQNIBVINbmV4dF9ydW5fdW5peIgBARI0CghsYXN0X3J1bhgTIAEoCzITLnN2Yy52MS5TY2hlZHVsZVJ1bkID4EEDUghsYXN0X3J1bhIUCgdza2lwcGVkGBQgASgNQgPgQQMSKAoFc2tpcHMYFSADKAsyFC5zdmMudjEuU2NoZWR1bGVTa2lwQgPgQQMSFQoId2FybmluZ3MYFiADKAlCA+BBA0IKCghfZW5hYmxlZEINCgtfbWFuYWdlZF9ieUIKCghfdGltZW91dEIHCgVfa2VlcEIICgZfb3duZXJCEAoOX25leHRfcnVuX3VuaXgiSQoSR2V0U2NoZWR1bGVSZXF1ZXN0EhUKAmlkGAEgASgJQgngQQKatRgCIEASEgoFb3duZXIYAiABKA1IAIgBAUIICgZfb3duZXIiTAoVUmVtb3ZlU2NoZWR1bGVSZXF1ZXN0EhUKAmlkGAEgASgJQgngQQKatRgCIEASEgoFb3duZXIYAiABKA1IAIgBAUIICgZfb3duZXIiJAoWUmVtb3ZlU2NoZWR1bGVSZXNwb25zZRIKCgJpZBgBIAEoCSL3AQoeUmVwbGFjZU1hbmFnZWRTY2hlZHVsZXNSZXF1ZXN0EqQBCgptYW5hZ2VkX2J5GAEgASgJQoMB4EECmrUYfCBAKjhcLnswLDJ9W0EtWmEtejAtOV8tXVtBLVphLXowLTkuXy1dKnxcLnszfVtBLVphLXowLTkuXy1dKlo+MSB0byA2NCBsZXR0ZXJzLCBkaWdpdHMsICcuJywgJ18nIGFuZCAnLScsIGJ1dCBub3QgJy4nIG9yICcuLidSCm1hbmFnZWRfYnkSLgoJc2NoZWR1bGVzGAIgAygLMhAuc3ZjLnYxLlNjaGVkdWxlQgmatRgFQJBOYAEiSQoSUnVuU2NoZWR1bGVSZXF1ZXN0EhUKAmlkGAEgASgJQgngQQKatRgCIEASEgoFb3duZXIYAiABKA1IAIgBAUIICgZfb3duZXIiSAoTUnVuU2NoZWR1bGVSZXNwb25zZRIPCgdzdGFydGVkGAEgASgIEiAKA3J1bhgCIAEoCzITLnN2Yy52MS5TY2hlZHVsZVJ1biJiChBSdW5TY2hlZHVsZUV2ZW50EiIKA3J1bhgBIAEoCzITLnN2Yy52MS5TY2hlZHVsZVJ1bkgAEhAKBm91dHB1dBgCIAEoDEgAEg8KB3N0YXJ0ZWQYAyABKAhCBwoFZXZlbnQiTwoYQ2FuY2VsU2NoZWR1bGVSdW5SZXF1ZXN0EhUKAmlkGAEgASgJQgngQQKatRgCIEASEgoFb3duZXIYAiABKA1IAIgBAUIICgZfb3duZXIiTQoZRm9sbG93U2NoZWR1bGVSdW5zUmVxdWVzdBISCgJpZBgBIAEoCUIGmrUYAiBAEhIKBW93bmVyGAIgASgNSACIAQFCCAoGX293bmVyIuwBChZQcmV2aWV3U2NoZWR1bGVSZXF1ZXN0Eh0KB3RyaWdnZXIYASABKAlCDOBBApq1GAUYASCAAhILCgN1dGMYAiABKAgSJAoJdGltZV96b25lGAMgASgJQgaatRgCIEBSCXRpbWVfem9uZRIqCgVjb3VudBgEIAEoDUIWmrUYEgkAAAAAAADwPxEAAAAAAABZQEgAiAEBEjsKCmFmdGVyX3VuaXgYBSABKANCFpq1GBIJAAAAAAAAAAARAIC/IPp/TUJIAVIKYWZ0ZXJfdW5peIgBAUIICgZfY291bnRCDQoLX2FmdGVyX3VuaXgiYAoXUHJldmlld1NjaGVkdWxlUmVzcG9uc2USJwoHZmlyaW5ncxgBIAMoCzIWLnN2Yy52MS5TY2hlZHVsZUZpcmluZxIcCgl0aW1lX3pvbmUYAiABKAlSCXRpbWVfem9uZSJqCg5TY2hlZHVsZUZpcmluZxIMCgR1bml4GAEgASgDEh4KCmxvY2FsX3RpbWUYAiABKAlSCmxvY2FsX3RpbWUSKgoHYW5vbWFseRgDIAEoCUIZmrUYFTIEbm9uZTIDZ2FwMghyZXBlYXRlZCKEAQoXTGlzdFNjaGVkdWxlUnVuc1JlcXVlc3QSFQoCaWQYASABKAlCCeBBApq1GAIgQBIqCgVsaW1pdBgCIAEoDUIWmrUYEgkAAAAAAADwPxEAAAAAAABJQEgAiAEBEhIKBW93bmVyGAMgASgNSAGIAQFCCAoGX2xpbWl0QggKBl9vd25lciI9ChhMaXN0U2NoZWR1bGVSdW5zUmVzcG9uc2USIQoEcnVucxgBIAMoCzITLnN2Yy52MS5TY2hlZHVsZVJ1bjLpCgoPU2NoZWR1bGVTZXJ2aWNlEncKDUxpc3RTY2hlZHVsZXMSHC5zdmMudjEuTGlzdFNjaGVkdWxlc1JlcXVlc3QaHS5zdmMudjEuTGlzdFNjaGVkdWxlc1Jlc3BvbnNlIimQAgGItRgBkrUYCXNjaGVkdWxlc4LT5JMCDxINL3YxL3NjaGVkdWxlcxJrCgtHZXRTY2hlZHVsZRIaLnN2Yy52MS5HZXRTY2hlZHVsZVJlcXVlc3QaEC5zdmMudjEuU2NoZWR1bGUiLpACAYi1GAGStRgJc2NoZWR1bGVzgtPkkwIUEhIvdjEvc2NoZWR1bGVzL3tpZH0ScQoOVXBzZXJ0U2NoZWR1bGUSHS5zdmMudjEuVXBzZXJ0U2NoZWR1bGVSZXF1ZXN0GhAuc3ZjLnYxLlNjaGVkdWxlIi6ItRgBkrUYCXNjaGVkdWxlc4LT5JMCFzoBKhoSL3YxL3NjaGVkdWxlcy97aWR9EnwKDlJlbW92ZVNjaGVkdWxlEh0uc3ZjLnYxLlJlbW92ZVNjaGVkdWxlUmVxdWVzdBoeLnN2Yy52MS5SZW1vdmVTY2hlZHVsZVJlc3BvbnNlIiuItRgBkrUYCXNjaGVkdWxlc4LT5JMCFCoSL3YxL3NjaGVkdWxlcy97aWR9EqABChdSZXBsYWNlTWFuYWdlZFNjaGVkdWxlcxImLnN2Yy52MS5SZXBsYWNlTWFuYWdlZFNjaGVkdWxlc1JlcXVlc3QaHS5zdmMudjEuTGlzdFNjaGVkdWxlc1Jlc3BvbnNlIj6ItRgCkrUYCXNjaGVkdWxlc4LT5JMCJzoBKhoiL3YxL3NjaGVkdWxlcy9tYW5hZ2VkL3ttYW5hZ2VkX2J5fRJ6CgtSdW5TY2hlZHVsZRIaLnN2Yy52MS5SdW5TY2hlZHVsZVJlcXVlc3QaGy5zdmMudjEuUnVuU2NoZWR1bGVSZXNwb25zZSIyiLUYAZK1GAlzY2hlZHVsZXOC0+STAhs6ASoiFi92MS9zY2hlZHVsZXMve2lkfS9ydW4SXgoRUnVuU2NoZWR1bGVTdHJlYW0SGi5zdmMudjEuUnVuU2NoZWR1bGVSZXF1ZXN0Ghguc3ZjLnYxLlJ1blNjaGVkdWxlRXZlbnQiEYi1GAGStRgJc2NoZWR1bGVzMAESgQEKEUNhbmNlbFNjaGVkdWxlUnVuEiAuc3ZjLnYxLkNhbmNlbFNjaGVkdWxlUnVuUmVxdWVzdBoTLnN2Yy52MS5TY2hlZHVsZVJ1biI1iLUYAZK1GAlzY2hlZHVsZXOC0+STAh46ASoiGS92MS9zY2hlZHVsZXMve2lkfS9jYW5jZWwSigEKEExpc3RTY2hlZHVsZVJ1bnMSHy5zdmMudjEuTGlzdFNjaGVkdWxlUnVuc1JlcXVlc3QaIC5zdmMudjEuTGlzdFNjaGVkdWxlUnVuc1Jlc3BvbnNlIjOQAgGItRgBkrUYCXNjaGVkdWxlc4LT5JMCGRIXL3YxL3NjaGVkdWxlcy97aWR9L3J1bnMSZAoSRm9sbG93U2NoZWR1bGVSdW5zEiEuc3ZjLnYxLkZvbGxvd1NjaGVkdWxlUnVuc1JlcXVlc3QaEy5zdmMudjEuU2NoZWR1bGVSdW4iFJACAYi1GAGStRgJc2NoZWR1bGVzMAESiAEKD1ByZXZpZXdTY2hlZHVsZRIeLnN2Yy52MS5QcmV2aWV3U2NoZWR1bGVSZXF1ZXN0Gh8uc3ZjLnYxLlByZXZpZXdTY2hlZHVsZVJlc3BvbnNlIjSQAgGItRgBkrUYCXNjaGVkdWxlc4LT5JMCGjoBKiIVL3YxL3NjaGVkdWxlcy9wcmV2aWV3YgZwcm90bzM", [file_google_api_annotations, file_google_api_field_behavior, file_google_protobuf_timestamp, file_svc_v1_access, file_svc_v1_rules]);
+  fileDesc("ChVzdmMvdjEvc2NoZWR1bGUucHJvdG8SBnN2Yy52MSKxAQoUTGlzdFNjaGVkdWxlc1JlcXVlc3QSKwoKbWFuYWdlZF9ieRgBIAEoCUIGmrUYAiBASABSCm1hbmFnZWRfYnmIAQESKgoFbGltaXQYAiABKA1CFpq1GBIJAAAAAAAA8D8RAAAAAABAj0BIAYgBARInCgpwYWdlX3Rva2VuGAMgASgJQgeatRgDIIACUgpwYWdlX3Rva2VuQg0KC19tYW5hZ2VkX2J5QggKBl9saW1pdCJ4ChVMaXN0U2NoZWR1bGVzUmVzcG9uc2USIwoJc2NoZWR1bGVzGAEgAygLMhAuc3ZjLnYxLlNjaGVkdWxlEigKD25leHRfcGFnZV90b2tlbhgCIAEoCVIPbmV4dF9wYWdlX3Rva2VuEhAKCHdhcm5pbmdzGAMgAygJIsUHCghTY2hlZHVsZRKQAQoCaWQYASABKAlCgwHgQQKatRh8IEAqOFwuezAsMn1bQS1aYS16MC05Xy1dW0EtWmEtejAtOS5fLV0qfFwuezN9W0EtWmEtejAtOS5fLV0qWj4xIHRvIDY0IGxldHRlcnMsIGRpZ2l0cywgJy4nLCAnXycgYW5kICctJywgYnV0IG5vdCAnLicgb3IgJy4uJxIdCgd0cmlnZ2VyGAIgASgJQgzgQQKatRgFGAEggAISCwoDdXRjGAMgASgIEhQKB2VuYWJsZWQYBCABKAhIAIgBARIYCgdjb21tZW50GAUgASgJQgeatRgDIIAIEisKCm1hbmFnZWRfYnkYBiABKAlCBpq1GAIgQEgBUgptYW5hZ2VkX2J5iAEBEisKBmFjdGlvbhgHIAEoCzIWLnN2Yy52MS5TY2hlZHVsZUFjdGlvbkID4EECEiwKB3RpbWVvdXQYCCABKA1CFpq1GBIJAAAAAAAA8D8RAAAAAAAgrEBIAogBARIgCgRrZWVwGAkgASgNQg2atRgJCQAAAAAAAPA/SAOIAQESEgoFb3duZXIYCiABKA1CA+BBAxIuCg1uZXh0X3J1bl91bml4GAsgASgDQgPgQQNIBFINbmV4dF9ydW5fdW5peIgBARI0CghsYXN0X3J1bhgMIAEoCzITLnN2Yy52MS5TY2hlZHVsZVJ1bkID4EEDUghsYXN0X3J1bhIUCgdza2lwcGVkGA0gASgNQgPgQQMSJAoJdGltZV96b25lGA4gASgJQgaatRgCIEBSCXRpbWVfem9uZRIvCgtqaXR0ZXJfc2VjcxgPIAEoDUINmrUYCREAAAAAACCsQFILaml0dGVyX3NlY3MSHgoHcmV0cmllcxgQIAEoDUINmrUYCREAAAAAAAAkQBIuCghjYXRjaF91cBgRIAEoCUISmrUYDjIEbm9uZTIGbGF0ZXN0UghjYXRjaF91cBIoCgVza2lwcxgSIAMoCzIULnN2Yy52MS5TY2hlZHVsZVNraXBCA+BBAxIjCgpvd25lcl9uYW1lGBMgASgJQgPgQQNSCm93bmVyX25hbWUSFQoIcmV2aXNpb24YFCABKAlCA+BBAxIVCgh3YXJuaW5ncxgVIAMoCUID4EEDEioKB3dhaXRpbmcYFiABKAsyFC5zdmMudjEuU2NoZWR1bGVXYWl0QgPgQQNCCgoIX2VuYWJsZWRCDQoLX21hbmFnZWRfYnlCCgoIX3RpbWVvdXRCBwoFX2tlZXBCEAoOX25leHRfcnVuX3VuaXgipAEKDFNjaGVkdWxlV2FpdBIpCgZyZWFzb24YASABKAlCGZq1GBUyBmppdHRlcjIEcm9vbTIFcmV0cnkSPgoMc2NoZWR1bGVkX2F0GAIgASgLMhouZ29vZ2xlLnByb3RvYnVmLlRpbWVzdGFtcFIMc2NoZWR1bGVkX2F0EikKBXVudGlsGAMgASgLMhouZ29vZ2xlLnByb3RvYnVmLlRpbWVzdGFtcCJsCgxTY2hlZHVsZVNraXASLwoGcmVhc29uGAEgASgJQh+atRgbMgdydW5uaW5nMgRsYXRlMgRkb3duMgRidXN5Eg0KBWNvdW50GAIgASgNEhwKCWxhc3RfdW5peBgDIAEoA1IJbGFzdF91bml4IogFCg5TY2hlZHVsZUFjdGlvbhJlCgR0eXBlGAEgASgJQlfgQQKatRhQMgtub2RlX3JlYm9vdDIJYXBwX3N0YXJ0MghhcHBfc3RvcDILYXBwX3Jlc3RhcnQyCmFwcF91cGRhdGUyBmJhY2t1cDIFc2hlbGwyBGh0dHASGQoDYXBwGAIgASgJQgeatRgDIIABSACIAQESHgoIc3RvcmFnZXMYAyADKAlCDJq1GAhAEEoEGAEgQBIgCgRrZWVwGAQgASgNQg2atRgJCQAAAAAAAPA/SAGIAQESHgoHY29tbWFuZBgFIAEoCUIImrUYBCCAgARIAogBARJHCgN1cmwYBiABKAlCNZq1GDEggEAqFmh0dHBzPzovL1teXHgwMC1ceDIwXStaFGFuIGh0dHAgb3IgaHR0cHMgVVJMSAOIAQESPgoGbWV0aG9kGAcgASgJQimatRglMgNHRVQyBFBPU1QyA1BVVDIFUEFUQ0gyBkRFTEVURTIESEVBREgEiAEBEoIBCgdoZWFkZXJzGAggAygLMiMuc3ZjLnYxLlNjaGVkdWxlQWN0aW9uLkhlYWRlcnNFbnRyeUJMmrUYSEBASgMggEBSPyohW0EtWmEtejAtOSEjJCUmJyorLl5fYHx+LV17MSwxMjh9Whp0aGUgbmFtZSBvZiBhbiBIVFRQIGhlYWRlchIbCgRib2R5GAkgASgJQgiatRgEIICABEgFiAEBGi4KDEhlYWRlcnNFbnRyeRILCgNrZXkYASABKAkSDQoFdmFsdWUYAiABKAk6AjgBQgYKBF9hcHBCBwoFX2tlZXBCCgoIX2NvbW1hbmRCBgoEX3VybEIJCgdfbWV0aG9kQgcKBV9ib2R5IpwECgtTY2hlZHVsZVJ1bhIKCgJpZBgBIAEoCRIWCgZqb2JfaWQYAiABKAlSBmpvYl9pZBInCgd0cmlnZ2VyGAMgASgJQhaatRgSMghzY2hlZHVsZTIGbWFudWFsElIKBnN0YXR1cxgEIAEoCUJCmrUYPjIHUlVOTklORzIJU1VDQ0VFREVEMgZGQUlMRUQyCVRJTUVEX09VVDIIQ0FOQ0VMRUQyC0lOVEVSUlVQVEVEEjoKCnN0YXJ0ZWRfYXQYBSABKAsyGi5nb29nbGUucHJvdG9idWYuVGltZXN0YW1wUgpzdGFydGVkX2F0EjYKCGVuZGVkX2F0GAYgASgLMhouZ29vZ2xlLnByb3RvYnVmLlRpbWVzdGFtcFIIZW5kZWRfYXQSIQoJZXhpdF9jb2RlGAcgASgFSABSCWV4aXRfY29kZYgBARIlCgtodHRwX3N0YXR1cxgIIAEoDUgBUgtodHRwX3N0YXR1c4gBARIOCgZvdXRwdXQYCSABKAkSDQoFZXJyb3IYCiABKAkSEQoJdHJ1bmNhdGVkGAsgASgIEg8KB2F0dGVtcHQYDCABKA0SPgoMc2NoZWR1bGVkX2F0GA0gASgLMhouZ29vZ2xlLnByb3RvYnVmLlRpbWVzdGFtcFIMc2NoZWR1bGVkX2F0Eg0KBW93bmVyGA4gASgNQgwKCl9leGl0X2NvZGVCDgoMX2h0dHBfc3RhdHVzIoEIChVVcHNlcnRTY2hlZHVsZVJlcXVlc3QSkAEKAmlkGAEgASgJQoMB4EECmrUYfCBAKjhcLnswLDJ9W0EtWmEtejAtOV8tXVtBLVphLXowLTkuXy1dKnxcLnszfVtBLVphLXowLTkuXy1dKlo+MSB0byA2NCBsZXR0ZXJzLCBkaWdpdHMsICcuJywgJ18nIGFuZCAnLScsIGJ1dCBub3QgJy4nIG9yICcuLicSHQoHdHJpZ2dlchgCIAEoCUIM4EECmrUYBRgBIIACEgsKA3V0YxgDIAEoCBIUCgdlbmFibGVkGAQgASgISACIAQESGAoHY29tbWVudBgFIAEoCUIHmrUYAyCACBIrCgptYW5hZ2VkX2J5GAYgASgJQgaatRgCIEBIAVIKbWFuYWdlZF9ieYgBARIrCgZhY3Rpb24YByABKAsyFi5zdmMudjEuU2NoZWR1bGVBY3Rpb25CA+BBAhIsCgd0aW1lb3V0GAggASgNQhaatRgSCQAAAAAAAPA/EQAAAAAAIKxASAKIAQESIAoEa2VlcBgJIAEoDUINmrUYCQkAAAAAAADwP0gDiAEBEhIKBW93bmVyGAogASgNSASIAQESJAoJdGltZV96b25lGAsgASgJQgaatRgCIEBSCXRpbWVfem9uZRIvCgtqaXR0ZXJfc2VjcxgMIAEoDUINmrUYCREAAAAAACCsQFILaml0dGVyX3NlY3MSHgoHcmV0cmllcxgNIAEoDUINmrUYCREAAAAAAAAkQBIuCghjYXRjaF91cBgOIAEoCUISmrUYDjIEbm9uZTIGbGF0ZXN0UghjYXRjaF91cBIgCgtjcmVhdGVfb25seRgPIAEoCFILY3JlYXRlX29ubHkSGAoIcmV2aXNpb24YECABKAlCBpq1GAIgQBIjCgpvd25lcl9uYW1lGBEgASgJQgPgQQNSCm93bmVyX25hbWUSLgoNbmV4dF9ydW5fdW5peBgSIAEoA0ID4EEDSAVSDW5leHRfcnVuX3VuaXiIAQESNAoIbGFzdF9ydW4YEyABKAsyEy5zdmMudjEuU2NoZWR1bGVSdW5CA+BBA1IIbGFzdF9ydW4SFAoHc2tpcHBlZBgUIAEoDUID4EEDEigKBXNraXBzGBUgAygLMhQuc3ZjLnYxLlNjaGVkdWxlU2tpcEID4EEDEhUKCHdhcm5pbmdzGBYgAygJQgPgQQMSKgoHd2FpdGluZxgXIAEoCzIULnN2Yy52MS5TY2hlZHVsZVdhaXRCA+BBA0IKCghfZW5hYmxlZEINCgtfbWFuYWdlZF9ieUIKCghfdGltZW91dEIHCgVfa2VlcEIICgZfb3duZXJCEAoOX25leHRfcnVuX3VuaXgiSQoSR2V0U2NoZWR1bGVSZXF1ZXN0EhUKAmlkGAEgASgJQgngQQKatRgCIEASEgoFb3duZXIYAiABKA1IAIgBAUIICgZfb3duZXIiTAoVUmVtb3ZlU2NoZWR1bGVSZXF1ZXN0EhUKAmlkGAEgASgJQgngQQKatRgCIEASEgoFb3duZXIYAiABKA1IAIgBAUIICgZfb3duZXIiJAoWUmVtb3ZlU2NoZWR1bGVSZXNwb25zZRIKCgJpZBgBIAEoCSL3AQoeUmVwbGFjZU1hbmFnZWRTY2hlZHVsZXNSZXF1ZXN0EqQBCgptYW5hZ2VkX2J5GAEgASgJQoMB4EECmrUYfCBAKjhcLnswLDJ9W0EtWmEtejAtOV8tXVtBLVphLXowLTkuXy1dKnxcLnszfVtBLVphLXowLTkuXy1dKlo+MSB0byA2NCBsZXR0ZXJzLCBkaWdpdHMsICcuJywgJ18nIGFuZCAnLScsIGJ1dCBub3QgJy4nIG9yICcuLidSCm1hbmFnZWRfYnkSLgoJc2NoZWR1bGVzGAIgAygLMhAuc3ZjLnYxLlNjaGVkdWxlQgmatRgFQJBOYAEiSQoSUnVuU2NoZWR1bGVSZXF1ZXN0EhUKAmlkGAEgASgJQgngQQKatRgCIEASEgoFb3duZXIYAiABKA1IAIgBAUIICgZfb3duZXIiSAoTUnVuU2NoZWR1bGVSZXNwb25zZRIPCgdzdGFydGVkGAEgASgIEiAKA3J1bhgCIAEoCzITLnN2Yy52MS5TY2hlZHVsZVJ1biJiChBSdW5TY2hlZHVsZUV2ZW50EiIKA3J1bhgBIAEoCzITLnN2Yy52MS5TY2hlZHVsZVJ1bkgAEhAKBm91dHB1dBgCIAEoDEgAEg8KB3N0YXJ0ZWQYAyABKAhCBwoFZXZlbnQiTwoYQ2FuY2VsU2NoZWR1bGVSdW5SZXF1ZXN0EhUKAmlkGAEgASgJQgngQQKatRgCIEASEgoFb3duZXIYAiABKA1IAIgBAUIICgZfb3duZXIiTQoZRm9sbG93U2NoZWR1bGVSdW5zUmVxdWVzdBISCgJpZBgBIAEoCUIGmrUYAiBAEhIKBW93bmVyGAIgASgNSACIAQFCCAoGX293bmVyIuwBChZQcmV2aWV3U2NoZWR1bGVSZXF1ZXN0Eh0KB3RyaWdnZXIYASABKAlCDOBBApq1GAUYASCAAhILCgN1dGMYAiABKAgSJAoJdGltZV96b25lGAMgASgJQgaatRgCIEBSCXRpbWVfem9uZRIqCgVjb3VudBgEIAEoDUIWmrUYEgkAAAAAAADwPxEAAAAAAABZQEgAiAEBEjsKCmFmdGVyX3VuaXgYBSABKANCFpq1GBIJAAAAAAAAAAARAIC/IPp/TUJIAVIKYWZ0ZXJfdW5peIgBAUIICgZfY291bnRCDQoLX2FmdGVyX3VuaXgiYAoXUHJldmlld1NjaGVkdWxlUmVzcG9uc2USJwoHZmlyaW5ncxgBIAMoCzIWLnN2Yy52MS5TY2hlZHVsZUZpcmluZxIcCgl0aW1lX3pvbmUYAiABKAlSCXRpbWVfem9uZSJqCg5TY2hlZHVsZUZpcmluZxIMCgR1bml4GAEgASgDEh4KCmxvY2FsX3RpbWUYAiABKAlSCmxvY2FsX3RpbWUSKgoHYW5vbWFseRgDIAEoCUIZmrUYFTIEbm9uZTIDZ2FwMghyZXBlYXRlZCKEAQoXTGlzdFNjaGVkdWxlUnVuc1JlcXVlc3QSFQoCaWQYASABKAlCCeBBApq1GAIgQBIqCgVsaW1pdBgCIAEoDUIWmrUYEgkAAAAAAADwPxEAAAAAAABJQEgAiAEBEhIKBW93bmVyGAMgASgNSAGIAQFCCAoGX2xpbWl0QggKBl9vd25lciJkChhMaXN0U2NoZWR1bGVSdW5zUmVzcG9uc2USIQoEcnVucxgBIAMoCzITLnN2Yy52MS5TY2hlZHVsZVJ1bhIlCgd3YWl0aW5nGAIgASgLMhQuc3ZjLnYxLlNjaGVkdWxlV2FpdDLpCgoPU2NoZWR1bGVTZXJ2aWNlEncKDUxpc3RTY2hlZHVsZXMSHC5zdmMudjEuTGlzdFNjaGVkdWxlc1JlcXVlc3QaHS5zdmMudjEuTGlzdFNjaGVkdWxlc1Jlc3BvbnNlIimQAgGItRgBkrUYCXNjaGVkdWxlc4LT5JMCDxINL3YxL3NjaGVkdWxlcxJrCgtHZXRTY2hlZHVsZRIaLnN2Yy52MS5HZXRTY2hlZHVsZVJlcXVlc3QaEC5zdmMudjEuU2NoZWR1bGUiLpACAYi1GAGStRgJc2NoZWR1bGVzgtPkkwIUEhIvdjEvc2NoZWR1bGVzL3tpZH0ScQoOVXBzZXJ0U2NoZWR1bGUSHS5zdmMudjEuVXBzZXJ0U2NoZWR1bGVSZXF1ZXN0GhAuc3ZjLnYxLlNjaGVkdWxlIi6ItRgBkrUYCXNjaGVkdWxlc4LT5JMCFzoBKhoSL3YxL3NjaGVkdWxlcy97aWR9EnwKDlJlbW92ZVNjaGVkdWxlEh0uc3ZjLnYxLlJlbW92ZVNjaGVkdWxlUmVxdWVzdBoeLnN2Yy52MS5SZW1vdmVTY2hlZHVsZVJlc3BvbnNlIiuItRgBkrUYCXNjaGVkdWxlc4LT5JMCFCoSL3YxL3NjaGVkdWxlcy97aWR9EqABChdSZXBsYWNlTWFuYWdlZFNjaGVkdWxlcxImLnN2Yy52MS5SZXBsYWNlTWFuYWdlZFNjaGVkdWxlc1JlcXVlc3QaHS5zdmMudjEuTGlzdFNjaGVkdWxlc1Jlc3BvbnNlIj6ItRgCkrUYCXNjaGVkdWxlc4LT5JMCJzoBKhoiL3YxL3NjaGVkdWxlcy9tYW5hZ2VkL3ttYW5hZ2VkX2J5fRJ6CgtSdW5TY2hlZHVsZRIaLnN2Yy52MS5SdW5TY2hlZHVsZVJlcXVlc3QaGy5zdmMudjEuUnVuU2NoZWR1bGVSZXNwb25zZSIyiLUYAZK1GAlzY2hlZHVsZXOC0+STAhs6ASoiFi92MS9zY2hlZHVsZXMve2lkfS9ydW4SXgoRUnVuU2NoZWR1bGVTdHJlYW0SGi5zdmMudjEuUnVuU2NoZWR1bGVSZXF1ZXN0Ghguc3ZjLnYxLlJ1blNjaGVkdWxlRXZlbnQiEYi1GAGStRgJc2NoZWR1bGVzMAESgQEKEUNhbmNlbFNjaGVkdWxlUnVuEiAuc3ZjLnYxLkNhbmNlbFNjaGVkdWxlUnVuUmVxdWVzdBoTLnN2Yy52MS5TY2hlZHVsZVJ1biI1iLUYAZK1GAlzY2hlZHVsZXOC0+STAh46ASoiGS92MS9zY2hlZHVsZXMve2lkfS9jYW5jZWwSigEKEExpc3RTY2hlZHVsZVJ1bnMSHy5zdmMudjEuTGlzdFNjaGVkdWxlUnVuc1JlcXVlc3QaIC5zdmMudjEuTGlzdFNjaGVkdWxlUnVuc1Jlc3BvbnNlIjOQAgGItRgBkrUYCXNjaGVkdWxlc4LT5JMCGRIXL3YxL3NjaGVkdWxlcy97aWR9L3J1bnMSZAoSRm9sbG93U2NoZWR1bGVSdW5zEiEuc3ZjLnYxLkZvbGxvd1NjaGVkdWxlUnVuc1JlcXVlc3QaEy5zdmMudjEuU2NoZWR1bGVSdW4iFJACAYi1GAGStRgJc2NoZWR1bGVzMAESiAEKD1ByZXZpZXdTY2hlZHVsZRIeLnN2Yy52MS5QcmV2aWV3U2NoZWR1bGVSZXF1ZXN0Gh8uc3ZjLnYxLlByZXZpZXdTY2hlZHVsZVJlc3BvbnNlIjSQAgGItRgBkrUYCXNjaGVkdWxlc4LT5JMCGjoBKiIVL3YxL3NjaGVkdWxlcy9wcmV2aWV3YgZwcm90bzM", [file_google_api_annotations, file_google_api_field_behavior, file_google_protobuf_timestamp, file_svc_v1_access, file_svc_v1_rules]);
 
 /**
  * Which jobs.
@@ -249,6 +249,13 @@ export type Schedule = Message<"svc.v1.Schedule"> & {
    * @generated from field: repeated string warnings = 21;
    */
   warnings: string[];
+
+  /**
+   * What a firing that has come waits for; absent when none does.
+   *
+   * @generated from field: svc.v1.ScheduleWait waiting = 22;
+   */
+  waiting?: ScheduleWait | undefined;
 };
 
 /**
@@ -259,6 +266,42 @@ export const ScheduleSchema: GenMessage<Schedule> = /*@__PURE__*/
   messageDesc(file_svc_v1_schedule, 2);
 
 /**
+ * What a job that is due waits for.
+ *
+ * @generated from message svc.v1.ScheduleWait
+ */
+export type ScheduleWait = Message<"svc.v1.ScheduleWait"> & {
+  /**
+   * `jitter`: its chosen delay. `room`: the end of other runs, of which thousands go at once. `retry`: the pause before
+   * another attempt.
+   *
+   * @generated from field: string reason = 1;
+   */
+  reason: string;
+
+  /**
+   * The minute that it was due in.
+   *
+   * @generated from field: google.protobuf.Timestamp scheduled_at = 2 [json_name = "scheduled_at"];
+   */
+  scheduledAt?: Timestamp | undefined;
+
+  /**
+   * When it goes on; absent for `room`.
+   *
+   * @generated from field: google.protobuf.Timestamp until = 3;
+   */
+  until?: Timestamp | undefined;
+};
+
+/**
+ * Describes the message svc.v1.ScheduleWait.
+ * Use `create(ScheduleWaitSchema)` to create a new message.
+ */
+export const ScheduleWaitSchema: GenMessage<ScheduleWait> = /*@__PURE__*/
+  messageDesc(file_svc_v1_schedule, 3);
+
+/**
  * Firings of a job that were skipped for one reason.
  *
  * @generated from message svc.v1.ScheduleSkip
@@ -266,7 +309,8 @@ export const ScheduleSchema: GenMessage<Schedule> = /*@__PURE__*/
 export type ScheduleSkip = Message<"svc.v1.ScheduleSkip"> & {
   /**
    * `running`: the run before was still going. `late`: the daemon or the host stood still for more than five minutes.
-   * `down`: the daemon did not run; counted for jobs with `catch_up: latest`.
+   * `down`: the daemon did not run; counted for jobs with `catch_up: latest`. `busy`: the firing before was still waiting to
+   * start, or the daemon ended while this one waited for room.
    *
    * @generated from field: string reason = 1;
    */
@@ -292,7 +336,7 @@ export type ScheduleSkip = Message<"svc.v1.ScheduleSkip"> & {
  * Use `create(ScheduleSkipSchema)` to create a new message.
  */
 export const ScheduleSkipSchema: GenMessage<ScheduleSkip> = /*@__PURE__*/
-  messageDesc(file_svc_v1_schedule, 3);
+  messageDesc(file_svc_v1_schedule, 4);
 
 /**
  * What a job does. Fields that its type does not use must be absent. A regular user's jobs may be `app_*`, `backup`, and
@@ -373,7 +417,7 @@ export type ScheduleAction = Message<"svc.v1.ScheduleAction"> & {
  * Use `create(ScheduleActionSchema)` to create a new message.
  */
 export const ScheduleActionSchema: GenMessage<ScheduleAction> = /*@__PURE__*/
-  messageDesc(file_svc_v1_schedule, 4);
+  messageDesc(file_svc_v1_schedule, 5);
 
 /**
  * A run of a job.
@@ -485,7 +529,7 @@ export type ScheduleRun = Message<"svc.v1.ScheduleRun"> & {
  * Use `create(ScheduleRunSchema)` to create a new message.
  */
 export const ScheduleRunSchema: GenMessage<ScheduleRun> = /*@__PURE__*/
-  messageDesc(file_svc_v1_schedule, 5);
+  messageDesc(file_svc_v1_schedule, 6);
 
 /**
  * The job to write. A job as it was read can be sent back.
@@ -653,6 +697,13 @@ export type UpsertScheduleRequest = Message<"svc.v1.UpsertScheduleRequest"> & {
    * @generated from field: repeated string warnings = 22;
    */
   warnings: string[];
+
+  /**
+   * See `Schedule.waiting`.
+   *
+   * @generated from field: svc.v1.ScheduleWait waiting = 23;
+   */
+  waiting?: ScheduleWait | undefined;
 };
 
 /**
@@ -660,7 +711,7 @@ export type UpsertScheduleRequest = Message<"svc.v1.UpsertScheduleRequest"> & {
  * Use `create(UpsertScheduleRequestSchema)` to create a new message.
  */
 export const UpsertScheduleRequestSchema: GenMessage<UpsertScheduleRequest> = /*@__PURE__*/
-  messageDesc(file_svc_v1_schedule, 6);
+  messageDesc(file_svc_v1_schedule, 7);
 
 /**
  * Which job.
@@ -688,7 +739,7 @@ export type GetScheduleRequest = Message<"svc.v1.GetScheduleRequest"> & {
  * Use `create(GetScheduleRequestSchema)` to create a new message.
  */
 export const GetScheduleRequestSchema: GenMessage<GetScheduleRequest> = /*@__PURE__*/
-  messageDesc(file_svc_v1_schedule, 7);
+  messageDesc(file_svc_v1_schedule, 8);
 
 /**
  * The job to remove.
@@ -716,7 +767,7 @@ export type RemoveScheduleRequest = Message<"svc.v1.RemoveScheduleRequest"> & {
  * Use `create(RemoveScheduleRequestSchema)` to create a new message.
  */
 export const RemoveScheduleRequestSchema: GenMessage<RemoveScheduleRequest> = /*@__PURE__*/
-  messageDesc(file_svc_v1_schedule, 8);
+  messageDesc(file_svc_v1_schedule, 9);
 
 /**
  * The job is gone.
@@ -737,7 +788,7 @@ export type RemoveScheduleResponse = Message<"svc.v1.RemoveScheduleResponse"> & 
  * Use `create(RemoveScheduleResponseSchema)` to create a new message.
  */
 export const RemoveScheduleResponseSchema: GenMessage<RemoveScheduleResponse> = /*@__PURE__*/
-  messageDesc(file_svc_v1_schedule, 9);
+  messageDesc(file_svc_v1_schedule, 10);
 
 /**
  * All jobs of one owner.
@@ -765,7 +816,7 @@ export type ReplaceManagedSchedulesRequest = Message<"svc.v1.ReplaceManagedSched
  * Use `create(ReplaceManagedSchedulesRequestSchema)` to create a new message.
  */
 export const ReplaceManagedSchedulesRequestSchema: GenMessage<ReplaceManagedSchedulesRequest> = /*@__PURE__*/
-  messageDesc(file_svc_v1_schedule, 10);
+  messageDesc(file_svc_v1_schedule, 11);
 
 /**
  * The job to run.
@@ -793,7 +844,7 @@ export type RunScheduleRequest = Message<"svc.v1.RunScheduleRequest"> & {
  * Use `create(RunScheduleRequestSchema)` to create a new message.
  */
 export const RunScheduleRequestSchema: GenMessage<RunScheduleRequest> = /*@__PURE__*/
-  messageDesc(file_svc_v1_schedule, 11);
+  messageDesc(file_svc_v1_schedule, 12);
 
 /**
  * The run.
@@ -821,7 +872,7 @@ export type RunScheduleResponse = Message<"svc.v1.RunScheduleResponse"> & {
  * Use `create(RunScheduleResponseSchema)` to create a new message.
  */
 export const RunScheduleResponseSchema: GenMessage<RunScheduleResponse> = /*@__PURE__*/
-  messageDesc(file_svc_v1_schedule, 12);
+  messageDesc(file_svc_v1_schedule, 13);
 
 /**
  * A run in the foreground.
@@ -865,7 +916,7 @@ export type RunScheduleEvent = Message<"svc.v1.RunScheduleEvent"> & {
  * Use `create(RunScheduleEventSchema)` to create a new message.
  */
 export const RunScheduleEventSchema: GenMessage<RunScheduleEvent> = /*@__PURE__*/
-  messageDesc(file_svc_v1_schedule, 13);
+  messageDesc(file_svc_v1_schedule, 14);
 
 /**
  * The job whose run is to be canceled.
@@ -893,7 +944,7 @@ export type CancelScheduleRunRequest = Message<"svc.v1.CancelScheduleRunRequest"
  * Use `create(CancelScheduleRunRequestSchema)` to create a new message.
  */
 export const CancelScheduleRunRequestSchema: GenMessage<CancelScheduleRunRequest> = /*@__PURE__*/
-  messageDesc(file_svc_v1_schedule, 14);
+  messageDesc(file_svc_v1_schedule, 15);
 
 /**
  * Which runs to follow.
@@ -921,7 +972,7 @@ export type FollowScheduleRunsRequest = Message<"svc.v1.FollowScheduleRunsReques
  * Use `create(FollowScheduleRunsRequestSchema)` to create a new message.
  */
 export const FollowScheduleRunsRequestSchema: GenMessage<FollowScheduleRunsRequest> = /*@__PURE__*/
-  messageDesc(file_svc_v1_schedule, 15);
+  messageDesc(file_svc_v1_schedule, 16);
 
 /**
  * A trigger to try.
@@ -970,7 +1021,7 @@ export type PreviewScheduleRequest = Message<"svc.v1.PreviewScheduleRequest"> & 
  * Use `create(PreviewScheduleRequestSchema)` to create a new message.
  */
 export const PreviewScheduleRequestSchema: GenMessage<PreviewScheduleRequest> = /*@__PURE__*/
-  messageDesc(file_svc_v1_schedule, 16);
+  messageDesc(file_svc_v1_schedule, 17);
 
 /**
  * When it would fire.
@@ -998,7 +1049,7 @@ export type PreviewScheduleResponse = Message<"svc.v1.PreviewScheduleResponse"> 
  * Use `create(PreviewScheduleResponseSchema)` to create a new message.
  */
 export const PreviewScheduleResponseSchema: GenMessage<PreviewScheduleResponse> = /*@__PURE__*/
-  messageDesc(file_svc_v1_schedule, 17);
+  messageDesc(file_svc_v1_schedule, 18);
 
 /**
  * A firing.
@@ -1033,7 +1084,7 @@ export type ScheduleFiring = Message<"svc.v1.ScheduleFiring"> & {
  * Use `create(ScheduleFiringSchema)` to create a new message.
  */
 export const ScheduleFiringSchema: GenMessage<ScheduleFiring> = /*@__PURE__*/
-  messageDesc(file_svc_v1_schedule, 18);
+  messageDesc(file_svc_v1_schedule, 19);
 
 /**
  * Which runs.
@@ -1068,7 +1119,7 @@ export type ListScheduleRunsRequest = Message<"svc.v1.ListScheduleRunsRequest"> 
  * Use `create(ListScheduleRunsRequestSchema)` to create a new message.
  */
 export const ListScheduleRunsRequestSchema: GenMessage<ListScheduleRunsRequest> = /*@__PURE__*/
-  messageDesc(file_svc_v1_schedule, 19);
+  messageDesc(file_svc_v1_schedule, 20);
 
 /**
  * Runs.
@@ -1082,6 +1133,13 @@ export type ListScheduleRunsResponse = Message<"svc.v1.ListScheduleRunsResponse"
    * @generated from field: repeated svc.v1.ScheduleRun runs = 1;
    */
   runs: ScheduleRun[];
+
+  /**
+   * What the run that is to come next waits for; absent when none does.
+   *
+   * @generated from field: svc.v1.ScheduleWait waiting = 2;
+   */
+  waiting?: ScheduleWait | undefined;
 };
 
 /**
@@ -1089,7 +1147,7 @@ export type ListScheduleRunsResponse = Message<"svc.v1.ListScheduleRunsResponse"
  * Use `create(ListScheduleRunsResponseSchema)` to create a new message.
  */
 export const ListScheduleRunsResponseSchema: GenMessage<ListScheduleRunsResponse> = /*@__PURE__*/
-  messageDesc(file_svc_v1_schedule, 20);
+  messageDesc(file_svc_v1_schedule, 21);
 
 /**
  * Scheduled jobs and their runs. A job's key is its owner's uid and its id. A regular user sees and edits their own jobs, with

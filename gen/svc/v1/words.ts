@@ -96,8 +96,12 @@ export type SignalProcessRequestSignal = (typeof SignalProcessRequestSignals)[nu
 export const ScheduleCatchUps = ["none","latest"] as const;
 export type ScheduleCatchUp = (typeof ScheduleCatchUps)[number];
 
+/** The words of `svc.v1.ScheduleWait.reason`. */
+export const ScheduleWaitReasons = ["jitter","room","retry"] as const;
+export type ScheduleWaitReason = (typeof ScheduleWaitReasons)[number];
+
 /** The words of `svc.v1.ScheduleSkip.reason`. */
-export const ScheduleSkipReasons = ["running","late","down"] as const;
+export const ScheduleSkipReasons = ["running","late","down","busy"] as const;
 export type ScheduleSkipReason = (typeof ScheduleSkipReasons)[number];
 
 /** The words of `svc.v1.ScheduleAction.type`. */

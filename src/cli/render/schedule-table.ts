@@ -48,6 +48,20 @@ export function lastRunText({ last_run: run }: Schedule, format: InstantFormat):
   return run === undefined || at === undefined ? "" : `${run.status} ${format(Date.parse(at))}`;
 }
 
+const waits: Readonly<Record<string, string>> = {
+  jitter: "its jitter",
+  room: "the end of other runs",
+  retry: "another attempt",
+};
+
+/** What a job that is due waits for; empty when it does not. */
+export function waitText(waiting: Schedule["waiting"], format: InstantFormat): string {
+  if (waiting === undefined) return "";
+  const { reason, until } = waiting;
+  const what = waits[reason] ?? reason;
+  return until === undefined ? what : `${what}, ${format(Date.parse(until))}`;
+}
+
 export function runColor(status: string | undefined): Color | undefined {
   switch (status) {
     case "SUCCEEDED":

@@ -1,17 +1,15 @@
 /**
- * `shell`: a command for `/bin/sh -c`. All of it happens in a helper process with the identity of whoever it is for, so
+ * `shell`: a command for `/bin/sh -c`. All of it happens below a process with the identity of whoever it is for, so
  * that environment, descriptors and groups are theirs alone, and every process of the run is ended with it
  * (S 1.4.9, D19, D29; threats 36 to 38 and 43).
  */
-import { Writable } from "node:stream";
+import { constants } from "node:os";
 import { SvcError } from "../../errors.ts";
-import type { CommandResult, Identities } from "../../identity/identity.ts";
+import type { Identities } from "../../identity/identity.ts";
+import type { JobEnd } from "../../identity/job-processes.ts";
 import type { Job } from "../job.ts";
 import type { Action, ActionResult, ActionWork } from "./action.ts";
 import { callerOf, type AppHands } from "./app-hands.ts";
-
-/** More than the longest timeout of a job, which comes first: by the signal. */
-const helperTimeoutMs = 2 * 3_600_000;
 
 export interface ShellOptions {
   identities: Identities;
@@ -47,31 +45,28 @@ export function createShellAction(options: ShellOptions): Action {
   return {
     async run(job, work) {
       const { uid, cwd, env } = await workplaceOf(job, work);
-      const identity = await identities.as(uid);
-      const argv = ["/bin/sh", "-c", job.action.command ?? ""];
-      const stdout = new Writable({
-        write(chunk: Buffer, _encoding, done) {
-          work.write(chunk);
-          done();
-        },
+      const end = await identities.runJob(uid, {
+        command: job.action.command ?? "",
+        cwd,
+        env,
+        output: work.write,
+        keepChildren: false,
+        signal: work.signal,
       });
-      const { signal } = work;
-      return resultOf(
-        await identity.runCommand(argv, {
-          cwd,
-          env,
-          stdout,
-          merged: true,
-          signal,
-          timeoutMs: helperTimeoutMs,
-        }),
-      );
+      return resultOf(end, work.signal.aborted);
     },
   };
 }
 
-function resultOf({ exitCode, signal }: CommandResult): ActionResult {
+/** @param isStopped its end is not its own, whatever it exits with on SIGTERM */
+function resultOf({ exitCode }: JobEnd, isStopped: boolean): ActionResult {
+  if (isStopped) return { exitCode, error: "it was ended" };
   if (exitCode === 0) return { exitCode };
-  if (exitCode !== null) return { exitCode, error: `the command exited with status ${exitCode}` };
-  return { error: `the command was ended by ${signal ?? "a signal"}` };
+  return { exitCode, error: `the command exited with status ${exitCode}${signalOf(exitCode)}` };
+}
+
+/** What a shell says of a command that a signal ended. */
+function signalOf(exitCode: number): string {
+  const name = Object.entries(constants.signals).find(([, number]) => exitCode === 128 + number)?.[0];
+  return name === undefined ? "" : `, which is ${name}`;
 }

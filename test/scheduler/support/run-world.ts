@@ -3,7 +3,7 @@ import type { ActionResult, ActionWork, Actions } from "../../../src/scheduler/a
 import { DueJobs } from "../../../src/scheduler/due-jobs.ts";
 import { insertJob, updateJob } from "../../../src/scheduler/job-row.ts";
 import type { Job, JobKey, JobSpec } from "../../../src/scheduler/job.ts";
-import { RunSlots } from "../../../src/scheduler/run-slots.ts";
+import { RunRoom, type RunRoomBounds } from "../../../src/scheduler/run-room.ts";
 import { Runner } from "../../../src/scheduler/runner.ts";
 import { SkipCounts } from "../../../src/scheduler/skip-counts.ts";
 import { ScheduleActionTypes } from "../../../gen/svc/v1/words.ts";
@@ -24,7 +24,7 @@ export interface RunWorld extends AsyncDisposable {
   remove(key: JobKey): Promise<void>;
 }
 
-export async function openRunWorld(act: Act, slots = new RunSlots()): Promise<RunWorld> {
+export async function openRunWorld(act: Act, bounds?: RunRoomBounds): Promise<RunWorld> {
   const world = await openWorld();
   const clock = new FakeClock("2026-01-01T00:00:00Z");
   const logged: string[] = [];
@@ -34,10 +34,12 @@ export async function openRunWorld(act: Act, slots = new RunSlots()): Promise<Ru
     ScheduleActionTypes.map((type) => [type, { run: act }]),
   ) as unknown as Actions;
   const { registry, log: runs, store } = world;
-  const runner = new Runner({ jobs: registry, runs, actions, clock, isRoot: (uid) => uid === 0, log });
+  const isRoot = (uid: number): boolean => uid === 0;
+  const room = new RunRoom(isRoot, bounds);
+  const runner = new Runner({ jobs: registry, runs, actions, room, clock, isRoot, log });
   const skips = new SkipCounts({ runs, clock, log });
   const jitter = ({ jitterSecs }: Job): number => jitterSecs * 500;
-  const due = new DueJobs({ jobs: registry, runner, slots, skips, clock, jitter, log });
+  const due = new DueJobs({ jobs: registry, runner, room, skips, clock, jitter, log });
   return {
     world,
     clock,

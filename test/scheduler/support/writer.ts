@@ -33,6 +33,7 @@ const schedules = new Schedules({
   runner,
   zones: new Zones(),
   selfUid: 0,
+  waitOf: () => undefined,
   userName: () => Promise.resolve("root"),
   hasApp: () => true,
   now: Date.now,

@@ -9,7 +9,7 @@ import { writeOutput } from "../../render/byte-output.ts";
 import { escapeCell, escapeControls, escapeLines } from "../../render/escape.ts";
 import { parseCount } from "../../option-values.ts";
 import { inLocalTime, inUtc, relativeTo } from "../../render/instant.ts";
-import { resultText, runColor, runColumns, tookText } from "../../render/schedule-table.ts";
+import { resultText, runColor, runColumns, tookText, waitText } from "../../render/schedule-table.ts";
 import { calls } from "../../transport/calls.ts";
 import type { ScheduleRun } from "../../transport/calls.ts";
 import { jobRef, ownerOption, type OwnerOption } from "./owner-option.ts";
@@ -69,6 +69,8 @@ async function showRuns(
   const nowMs = context.host.now();
   const columns = runColumns(answer.runs, nowMs, utc === true ? inUtc : relativeTo(nowMs));
   const none = escapeControls(`${id} has not run yet. Run it: svc schedule run ${id}`);
+  const wait = waitText(answer.waiting, utc === true ? inUtc : relativeTo(nowMs));
+  if (wait !== "") context.note(`Waiting: ${wait}.`);
   return context.printTable(columns, answer.runs, none);
 }
 

@@ -10,6 +10,7 @@ import {
   nextRunText,
   resultText,
   runColor,
+  waitText,
   tookText,
   triggerText,
 } from "../../render/schedule-table.ts";
@@ -53,6 +54,7 @@ async function show(context: CommandContext, id: string, options: ShowOptions): 
         ["Body", action?.body],
         ["Keep", archivesText(job)],
         ["Next run", nextRunText(job, format)],
+        ["Waiting", waitText(job.waiting, format)],
         ["Last run", lastRun(job, nowMs, format), runColor(last?.status)],
         ["Error", last?.error.trim()],
         ["Skipped", skippedText(job, format)],
@@ -94,6 +96,7 @@ const reasons: Readonly<Record<string, string>> = {
   running: "the run before was still going",
   late: "the host stood still",
   down: "the daemon did not run",
+  busy: "the firing before still waited to start",
 };
 
 /** `3: 2 the run before was still going (last 2026-…), 1 …` */
