@@ -192,8 +192,8 @@ export interface paths {
         get?: never;
         put?: never;
         /**
-         * Makes a full copy under the next free `<id>-N`, always stopped
-         * @description Makes a full copy under the next free `<id>-N`, always stopped. Cloning a running app is allowed:
+         * Makes a full copy under the next free `<id>-N` (see `App.id`), always stopped
+         * @description Makes a full copy under the next free `<id>-N` (see `App.id`), always stopped. Cloning a running app is allowed:
          *     its files are copied as they are, which `source_running` says.
          *
          *     Access: any identified caller; a regular user sees and changes what is their own.
@@ -1779,7 +1779,11 @@ export interface components {
         };
         /** @description An installed application. */
         App: {
-            /** @description Unique on the host: the package's id, or that with `-2`, `-3`, … for further installs and clones. */
+            /**
+             * @description Unique on the host: the package's id, or that with `-2`, `-3`, … for further installs and clones. What others have does
+             *     not show in the number: where an app that its installer cannot see has the id, the installer's name is added, as in
+             *     `hello-ann`, and then `hello-ann-2`, ….
+             */
             id: string;
             /** @description Display name. */
             name: string;
@@ -1915,6 +1919,11 @@ export interface components {
              * @description All of the above together.
              */
             total_bytes: number;
+            /**
+             * @description Why not all of it could be measured, such as a directory that its owner made unreadable; the sizes are those of the
+             *     rest then. Absent when they are right.
+             */
+            unknown?: string;
         };
         /** @description The image of an app on the docker runtime. All fields are absent on the other runtimes. */
         AppImage: {
@@ -2193,7 +2202,7 @@ export interface components {
         };
         /** @description The copy. */
         CloneAppResponse: {
-            /** @description Id of the copy: `<id>-N`. */
+            /** @description Id of the copy: `<id>-N`, see `App.id`. */
             id: string;
             /** @description Display name of the copy. */
             name: string;
@@ -2505,6 +2514,12 @@ export interface components {
             apps: components["schemas"]["AppDisk"][];
             /** @description The filesystem that holds the app store. */
             filesystem?: components["schemas"]["Filesystem"];
+            /**
+             * Format: int64
+             * @description What the daemon keeps of fetched packages, in bytes: those that were fetched for the caller, for root all of them.
+             *     Bounded by `[limits] max_cache_bytes_per_user` and `max_cache_bytes`.
+             */
+            cache_bytes: number;
         };
         /** @description One category. */
         DockerDiskCategory: {

@@ -34,6 +34,8 @@ export function requireAcknowledgement(
     ...(licenses.length > 0 ? [`ships ${licenses.map((license) => license.name).join(", ")}`] : []),
     ...(permissions.length > 0 ? ["asks for permissions on the host"] : []),
   ].join(" and ");
+  // Who says yes asks again.
+  resolved.keep();
   throw failedPrecondition(
     "license_required",
     `${resolved.manifest.name} ${resolved.version} ${what}: read it, and ${again} again with license_ack true to accept`,

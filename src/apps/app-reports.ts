@@ -1,89 +1,23 @@
-/** What apps take and use: disk, ports, statistics. */
-import { statfs } from "node:fs/promises";
-import { join } from "node:path";
+/** What apps use beside the disk: ports, stacks, statistics. */
 import type { MessageInitShape } from "@bufbuild/protobuf";
 import { timestampFromMs } from "@bufbuild/protobuf/wkt";
-import type {
-  AppDiskSchema,
-  AppStatsSchema,
-  DiskReportSchema,
-  PortReportSchema,
-} from "../../gen/svc/v1/app_pb.ts";
-import type { Identities } from "../identity/identity.ts";
-import { mapBounded } from "../lib/map-bounded.ts";
+import type { AppStatsSchema, PortReportSchema } from "../../gen/svc/v1/app_pb.ts";
 import { resolvePorts } from "../packages/settings.ts";
 import type { AppRuntime, RunnableApp, RuntimeStack, RuntimeUsage } from "../runtimes/runtime.ts";
 import type { AppRecord } from "./app-record.ts";
-import type { AppPaths } from "./app-paths.ts";
-import { appTree } from "../runtimes/app-tree.ts";
 
 export interface AppReportsOptions {
-  identities: Identities;
-  paths: AppPaths;
   runtimes: readonly AppRuntime[];
   runtimeOf: (app: AppRecord) => AppRuntime;
   runnable: (app: AppRecord) => RunnableApp;
   now: () => number;
 }
 
-/** Trees measured at once, so that a report over many apps does not take the disk from everybody else. */
-const measuredAtOnce = 4;
-
 export class AppReports {
   readonly #options: AppReportsOptions;
 
   constructor(options: AppReportsOptions) {
     this.#options = options;
-  }
-
-  /** Allocated bytes, measured now with the identity of the app. */
-  async disk(app: AppRecord, signal?: AbortSignal): Promise<MessageInitShape<typeof AppDiskSchema>> {
-    const { identities, paths, runtimeOf, runnable } = this.#options;
-    const identity = await identities.as(app.runUid);
-    const volumePaths = app.manifest.volumes.map((volume) => join(appTree.volumes, volume.path));
-    const own = [appTree.repo, appTree.previousRepo, appTree.data, appTree.previousData, appTree.logs];
-    const options = { ...(signal && { signal }) };
-    const [sizes, [runBytes = 0], beside] = await Promise.all([
-      identity.measure(paths.appDir(app.id), [...own, ...volumePaths], options),
-      identity.measure(paths.appRunDir(app.id), ["."], options),
-      runtimeOf(app).images?.disk(runnable(app), signal),
-    ]);
-    const [repo = 0, previousRepo = 0, data = 0, previousData = 0, logs = 0, ...volumeSizes] = sizes;
-    const volumes = [
-      ...app.manifest.volumes.map(({ name }, at) => ({ name, sizeBytes: volumeSizes[at] ?? 0 })),
-      ...(beside?.volumes ?? []),
-    ];
-    const repositoryBytes = repo + previousRepo;
-    const dataBytes = data + previousData + logs + runBytes;
-    const volumesBytes = volumes.reduce((sum, { sizeBytes }) => sum + sizeBytes, 0);
-    const imageBytes = beside?.imageBytes;
-    return {
-      id: app.id,
-      name: app.name,
-      ...(imageBytes !== undefined && { imageBytes: BigInt(imageBytes) }),
-      repositoryBytes: BigInt(repositoryBytes),
-      dataBytes: BigInt(dataBytes),
-      volumesBytes: BigInt(volumesBytes),
-      volumes: volumes.map(({ name, sizeBytes }) => ({ name, sizeBytes: BigInt(sizeBytes) })),
-      totalBytes: BigInt((imageBytes ?? 0) + repositoryBytes + dataBytes + volumesBytes),
-    };
-  }
-
-  /** The footprints of these apps, largest first, and the filesystem of the app store. */
-  async diskReport(
-    apps: readonly AppRecord[],
-    signal?: AbortSignal,
-  ): Promise<MessageInitShape<typeof DiskReportSchema>> {
-    const disks = await mapBounded(apps, measuredAtOnce, (app) => this.disk(app, signal));
-    const { bsize, blocks, bfree, bavail } = await statfs(this.#options.paths.appsDir, { bigint: true });
-    return {
-      apps: disks.toSorted((a, b) => Number((b.totalBytes ?? 0n) - (a.totalBytes ?? 0n))),
-      filesystem: {
-        sizeBytes: blocks * bsize,
-        usedBytes: (blocks - bfree) * bsize,
-        availableBytes: bavail * bsize,
-      },
-    };
   }
 
   portReport(apps: readonly AppRecord[]): MessageInitShape<typeof PortReportSchema> {

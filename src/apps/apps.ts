@@ -30,6 +30,8 @@ import { AppViews, type ListOptions } from "./app-views.ts";
 import type { AppPaths } from "./app-paths.ts";
 import { Cloner, type CloneResult } from "./clone.ts";
 import { Installer, type InstallRequest } from "./install.ts";
+import { InstallTurns, type InstallBounds } from "./install-turns.ts";
+import { DiskReports } from "./disk-reports.ts";
 import { followApp } from "./log-follower.ts";
 import { Lifecycle } from "./lifecycle.ts";
 import { Operations } from "./operations.ts";
@@ -61,6 +63,7 @@ export interface AppsOptions {
   buildEnv: Readonly<Record<string, string>>;
   /** The uid that an owner's apps belong to and run as. */
   runUidOf: (ownerUid: number) => Promise<number>;
+  limits: InstallBounds & { maxAppsPerUser: number };
   now: () => number;
   log: AppsLog;
 }
@@ -72,6 +75,7 @@ const claimedAtOnce = 32;
 export class Apps implements AsyncDisposable {
   readonly #options: AppsOptions;
   readonly #registry: AppRegistry;
+  readonly #turns: InstallTurns;
   readonly #installer: Installer;
   readonly #upgrader: Upgrader;
   readonly #cloner: Cloner;
@@ -83,6 +87,7 @@ export class Apps implements AsyncDisposable {
   readonly #wanted: WantedState;
   readonly #settings: AppSettings;
   readonly #reports: AppReports;
+  readonly #disks: DiskReports;
   readonly #views: AppViews;
   readonly #counters: AppCounters;
   #adopted: Promise<string[]> = Promise.resolve([]);
@@ -123,10 +128,13 @@ export class Apps implements AsyncDisposable {
       ...shared,
       settings,
       runUidOf,
+      userName: options.userName,
+      maxAppsPerUser: options.limits.maxAppsPerUser,
       supported: new Set(options.runtimes.keys()),
     });
     const upgrader = new Upgrader({ ...shared, settings });
     const remover = new Remover(shared);
+    this.#turns = new InstallTurns(options.limits);
     this.#registry = registry;
     this.#settings = settings;
     this.#lifecycle = lifecycle;
@@ -139,6 +147,7 @@ export class Apps implements AsyncDisposable {
     this.#adoption = new Adoption(shared);
     this.#wanted = new WantedState({ ...shared, lifecycle });
     this.#reports = new AppReports(shared);
+    this.#disks = new DiskReports(shared);
     this.#views = new AppViews({ ...shared, userName: options.userName });
     this.#counters = new AppCounters({ ...shared, stateOf: (app) => this.#stateOf(app) });
   }
@@ -208,6 +217,7 @@ export class Apps implements AsyncDisposable {
 
   /** @throws SvcError see {@link Installer.install} */
   async install(request: InstallRequest, caller: AppCaller, work: WorkOptions): Promise<App> {
+    using _turn = await this.#turns.take(caller, work);
     return this.get(await this.#installer.install(request, caller, work), caller);
   }
 
@@ -240,6 +250,8 @@ export class Apps implements AsyncDisposable {
     caller: AppCaller,
     work: WorkOptions,
   ): Promise<UpgradeResult> {
+    await this.#find(id, caller);
+    using _turn = await this.#turns.take(caller, work);
     return this.#upgrader.upgrade(await this.#find(id, caller), request, work);
   }
 
@@ -266,7 +278,7 @@ export class Apps implements AsyncDisposable {
 
   /** @throws SvcError see {@link Cloner.clone} */
   async clone(id: string, name: string, caller: AppCaller, work: WorkOptions): Promise<CloneResult> {
-    return this.#cloner.clone(await this.#find(id, caller), name, work);
+    return this.#cloner.clone(await this.#find(id, caller), name, caller, work);
   }
 
   /** Where the app lies, and the uid that its files belong to. */
@@ -298,12 +310,13 @@ export class Apps implements AsyncDisposable {
     return this.#reports.portReport(this.#registry.visible(caller));
   }
 
-  async disk(id: string, caller: AppCaller, signal: AbortSignal): ReturnType<AppReports["disk"]> {
-    return this.#reports.disk(await this.#find(id, caller), signal);
+  async disk(id: string, caller: AppCaller, signal: AbortSignal): ReturnType<DiskReports["disk"]> {
+    return this.#disks.disk(await this.#find(id, caller), signal);
   }
 
-  diskReport(caller: AppCaller, signal: AbortSignal): ReturnType<AppReports["diskReport"]> {
-    return this.#reports.diskReport(this.#registry.visible(caller), signal);
+  async diskReport(caller: AppCaller, signal: AbortSignal): ReturnType<DiskReports["report"]> {
+    const cacheBytes = await this.#options.packages.cacheBytes(caller.root ? undefined : caller.uid);
+    return this.#disks.report(this.#registry.visible(caller), cacheBytes, signal);
   }
 
   /** @param ids which of the visible apps; empty for all of them */

@@ -1,10 +1,10 @@
 /** A full copy of an app under the next free `<id>-N`, always stopped (specification 4.1, decisions 14). */
 import type { Identities } from "../identity/identity.ts";
 import { isUp, type AppRuntime } from "../runtimes/runtime.ts";
-import type { AppRecord } from "./app-record.ts";
+import type { AppRecord, NewApp } from "./app-record.ts";
 import type { AppPaths } from "./app-paths.ts";
 import { appTree } from "../runtimes/app-tree.ts";
-import type { AppRegistry } from "./app-registry.ts";
+import type { AppCaller, AppRegistry } from "./app-registry.ts";
 import type { Installer } from "./install.ts";
 import type { Operations } from "./operations.ts";
 import type { WorkOptions } from "./progress.ts";
@@ -40,7 +40,7 @@ export class Cloner {
    * @param name display name of the copy; its id when empty
    * @throws SvcError `app_busy`, `disk_full`; nothing of the copy stays then.
    */
-  async clone(app: AppRecord, name: string, work: WorkOptions): Promise<CloneResult> {
+  async clone(app: AppRecord, name: string, caller: AppCaller, work: WorkOptions): Promise<CloneResult> {
     const { operations, installer, registry, now } = this.#options;
     // Held, so that nobody upgrades or removes what is being copied.
     const lock = await operations.begin({
@@ -54,22 +54,21 @@ export class Cloner {
       let copiedBytes = 0;
       const nowMs = now();
       const { rowVersion: _, ...source } = app;
+      const describe = (copyId: string): NewApp => ({
+        ...source,
+        id: copyId,
+        name: name === "" ? copyId : name,
+        desired: "stopped",
+        state: "INSTALLING",
+        stateReason: "",
+        createdAtMs: nowMs,
+        changedAtMs: nowMs,
+        startedSettings: null,
+        failure: null,
+      });
       const id = await installer.create(
         // Root may copy anybody's app; the copy stays with the owner of the files.
-        (copyId) => ({
-          ...source,
-          id: copyId,
-          name: name === "" ? copyId : name,
-          desired: "stopped",
-          state: "INSTALLING",
-          stateReason: "",
-          createdAtMs: nowMs,
-          changedAtMs: nowMs,
-          startedSettings: null,
-          failure: null,
-        }),
-        "clone",
-        app.id,
+        { caller, ownerUid: app.ownerUid, kind: "clone", baseId: app.id, describe },
         async (copy) => {
           copiedBytes = await this.#copy(app, copy.directory, work);
         },

@@ -2,12 +2,14 @@
 import { SvcError } from "../errors.ts";
 import type { Identities } from "../identity/identity.ts";
 import type { JsonObject } from "../lib/json.ts";
+import { KeyedQueue } from "../packages/keyed-queue.ts";
 import type { PackageResolver, ResolvedPackage } from "../packages/package-resolver.ts";
 import type { AppRuntime, RunnableApp } from "../runtimes/runtime.ts";
 import { StoreConflict } from "../store/store.ts";
 import { acknowledgementOf, nothingAccepted, requireAcknowledgement } from "./acknowledgement.ts";
 import { deleteApp, insertApp, patchApp, type NewApp } from "./app-record.ts";
 import type { AppCaller, AppRegistry } from "./app-registry.ts";
+import { AppIds } from "./app-ids.ts";
 import type { AppPaths } from "./app-paths.ts";
 import type { AppSettings } from "./app-settings.ts";
 import type { Operation, Operations } from "./operations.ts";
@@ -37,13 +39,29 @@ export interface InstallerOptions {
   runnable: (app: NewApp) => RunnableApp;
   /** The uid that an owner's apps belong to and run as. */
   runUidOf: (ownerUid: number) => Promise<number>;
+  /** The name of a uid; empty when the host has none. */
+  userName: (uid: number) => Promise<string>;
+  /** Does not bind root. */
+  maxAppsPerUser: number;
   /** Runtimes that this daemon has. */
   supported: ReadonlySet<string>;
   now: () => number;
 }
 
+/** Whose a new app is, and what it is called. */
+export interface CreationPlan {
+  caller: AppCaller;
+  ownerUid: number;
+  kind: "install" | "clone";
+  /** What its id begins with. */
+  baseId: string;
+  describe: (id: string) => NewApp;
+}
+
 export class Installer {
   readonly #options: InstallerOptions;
+  /** By owner. */
+  readonly #reservations = new KeyedQueue();
 
   constructor(options: InstallerOptions) {
     this.#options = options;
@@ -57,39 +75,40 @@ export class Installer {
   async install(request: InstallRequest, caller: AppCaller, work: WorkOptions): Promise<string> {
     const { packages, settings, runUidOf, supported } = this.#options;
     const runUid = await runUidOf(caller.ownerUid);
-    const resolved = await packages.resolve(request, { uid: caller.ownerUid }, work);
+    await using resolved = await packages.resolve(request, { uid: caller.ownerUid }, work);
     const { manifest } = resolved;
     if (!request.licenseAck) requireAcknowledgement(resolved, nothingAccepted, "install");
     if (!supported.has(manifest.runtime.kind)) throw missingRuntime(resolved);
     await settings.validate(manifest, request.settings);
     if (runUid === 0) work.onProgress?.({ step: "warning", message: rootWarning(manifest.name) });
     const nowMs = this.#options.now();
-    return this.create(
-      (id) => ({
-        id,
-        ownerUid: caller.ownerUid,
-        runUid,
-        name: request.name === "" ? manifest.name : request.name,
-        runtime: manifest.runtime.kind,
-        packageId: manifest.id,
-        origin: resolved.origin,
-        version: resolved.version,
-        manifest,
-        settings: request.settings,
-        desired: "stopped",
-        state: "INSTALLING",
-        stateReason: "",
-        createdAtMs: nowMs,
-        changedAtMs: nowMs,
-        startedSettings: null,
-        failure: null,
-        accepted: acknowledgementOf(resolved),
-      }),
-      "install",
-      manifest.id,
+    const describe = (id: string): NewApp => ({
+      id,
+      ownerUid: caller.ownerUid,
+      runUid,
+      name: request.name === "" ? manifest.name : request.name,
+      runtime: manifest.runtime.kind,
+      packageId: manifest.id,
+      origin: resolved.origin,
+      version: resolved.version,
+      manifest,
+      settings: request.settings,
+      desired: "stopped",
+      state: "INSTALLING",
+      stateReason: "",
+      createdAtMs: nowMs,
+      changedAtMs: nowMs,
+      startedSettings: null,
+      failure: null,
+      accepted: acknowledgementOf(resolved),
+    });
+    const id = await this.create(
+      { caller, ownerUid: caller.ownerUid, kind: "install", baseId: manifest.id, describe },
       (app) => layOutRelease(this.#options, app, resolved, work),
       work,
     );
+    resolved.keep();
+    return id;
   }
 
   /**
@@ -97,16 +116,17 @@ export class Installer {
    * Resolves with the id.
    */
   async create(
-    describe: (id: string) => NewApp,
-    kind: "install" | "clone",
-    baseId: string,
+    plan: CreationPlan,
     fill: (app: RunnableApp) => Promise<void>,
     work: WorkOptions,
   ): Promise<string> {
     const { operations, registry, identities, paths, runnable, runtimeOf } = this.#options;
-    const operation = await this.#reserve(describe, kind, baseId);
+    // One at a time of each owner: their apps are counted, and then there is one more.
+    const operation = await this.#reservations.run(String(plan.ownerUid), work.signal, () =>
+      this.#reserve(plan),
+    );
     const id = operation.appId;
-    const app = describe(id);
+    const app = plan.describe(id);
     try {
       const tree = await identities.tree(paths.appDir(id), app.runUid);
       await tree.create();
@@ -140,16 +160,16 @@ export class Installer {
     await operations.end(operation, [deleteApp(id)]);
   }
 
-  /** Writes the app under the first free id: `base`, `base-2`, `base-3`, …; a clone never gets the bare one. */
-  async #reserve(
-    describe: (id: string) => NewApp,
-    kind: "install" | "clone",
-    baseId: string,
-  ): Promise<Operation> {
-    const { operations, registry } = this.#options;
-    for (let n = kind === "install" ? 1 : 2; ; n++) {
-      const id = n === 1 ? baseId : `${baseId}-${n}`;
-      if (registry.get(id) !== undefined || registry.operationOf(id) !== undefined) continue;
+  /** Writes the app under the first free id. @throws SvcError `too_many` when the owner has as many as they may */
+  async #reserve(plan: CreationPlan): Promise<Operation> {
+    const { operations, registry, maxAppsPerUser, userName } = this.#options;
+    const { caller, ownerUid, kind, describe } = plan;
+    const ids = new AppIds({ ...plan, registry, callerName: caller.root ? "" : await userName(caller.uid) });
+    for (;;) {
+      registry.invalidate();
+      const owned = registry.all().filter((app) => app.ownerUid === ownerUid).length;
+      if (!caller.root && owned >= maxAppsPerUser) throw tooManyApps(owned, maxAppsPerUser);
+      const id = ids.firstFree();
       const app = describe(id);
       try {
         return await operations.begin({
@@ -164,10 +184,17 @@ export class Installer {
         const taken =
           error instanceof StoreConflict || (error instanceof SvcError && error.reason === "app_busy");
         if (!taken) throw error;
-        registry.invalidate();
       }
     }
   }
+}
+
+function tooManyApps(owned: number, max: number): SvcError<"too_many"> {
+  return new SvcError(
+    "resource_exhausted",
+    "too_many",
+    `you have ${owned} apps, and [limits] max_apps_per_user is ${max}: remove one, or ask for a higher limit`,
+  );
 }
 
 function rootWarning(name: string): string {

@@ -92,8 +92,14 @@ export class Upgrader {
     if (app === undefined) throw new Error(`the upgrade holds no app "${operation.appId}"`);
     // Somebody may have started it between the first look and the lock.
     this.#requireStopped(app);
-    const resolved = await packages.resolveUpgrade(app.origin, request.version, { uid: app.ownerUid }, work);
+    await using resolved = await packages.resolveUpgrade(
+      app.origin,
+      request.version,
+      { uid: app.ownerUid },
+      work,
+    );
     if (isSameRelease(app, resolved)) {
+      resolved.keep();
       await operations.end(operation);
       return { id: app.id, upToDate: true, from: app.version, to: app.version };
     }
@@ -116,6 +122,7 @@ export class Upgrader {
         failure: null,
       }),
     ]);
+    resolved.keep();
     try {
       await this.restore(operation);
     } catch (error) {

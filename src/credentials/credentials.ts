@@ -2,10 +2,10 @@
  * What the daemon shows to private git hosts and registries. A credential serves the apps of its owner alone; its secret
  * lies in the store, which is its owner's daemon's only, and is never read back (decisions 24).
  */
-import { invalidField, notFound } from "../errors.ts";
+import { invalidField, notFound, SvcError } from "../errors.ts";
 import type { CredentialKind } from "../../gen/svc/v1/words.ts";
 import { secretMask } from "../lib/secret-mask.ts";
-import type { Store } from "../store/store.ts";
+import { StoreConflict, type Statement, type Store } from "../store/store.ts";
 
 /** Who asks: the part of a user context that credentials go by. */
 export interface CredentialCaller {
@@ -57,13 +57,22 @@ interface CredentialRow {
   updated_at: number;
 }
 
+export interface CredentialsOptions {
+  store: Store;
+  now: () => number;
+  /** Does not bind root. */
+  maxPerUser: number;
+}
+
 export class Credentials {
   readonly #store: Store;
   readonly #now: () => number;
+  readonly #maxPerUser: number;
 
-  constructor(store: Store, now: () => number) {
+  constructor({ store, now, maxPerUser }: CredentialsOptions) {
     this.#store = store;
     this.#now = now;
+    this.#maxPerUser = maxPerUser;
   }
 
   /** Those that the caller may see, by owner and name. */
@@ -74,7 +83,8 @@ export class Credentials {
 
   /**
    * Makes or replaces a credential of the caller.
-   * @throws SvcError `invalid_request` when `"***"` stands for a secret that is not stored, or was stored for another host
+   * @throws SvcError `invalid_request` when `"***"` stands for a secret that is not stored, or was stored for another host;
+   *   `too_many` when the caller has as many as they may
    */
   async upsert(spec: CredentialSpec, caller: CredentialCaller): Promise<CredentialView> {
     const { name, kind, username } = spec;
@@ -82,13 +92,15 @@ export class Credentials {
     const stored = this.#get(caller.ownerUid, name);
     const secret = spec.secret === secretMask ? keptSecret({ name, kind, host }, stored) : spec.secret;
     const updatedAtMs = Math.max(this.#now(), (stored?.updated_at ?? 0) + 1);
-    await this.#store.write([
+    const max = caller.root ? Number.MAX_SAFE_INTEGER : this.#maxPerUser;
+    await this.#write([
       {
         sql: `INSERT INTO credentials (owner_uid, name, kind, host, username, secret, updated_at)
-              VALUES (?, ?, ?, ?, ?, ?, ?)
+              SELECT ?1, ?2, ?3, ?4, ?5, ?6, ?7
+              WHERE (SELECT count(*) FROM credentials WHERE owner_uid = ?1 AND name <> ?2) < ?8
               ON CONFLICT (owner_uid, name) DO UPDATE SET kind = excluded.kind, host = excluded.host,
                 username = excluded.username, secret = excluded.secret, updated_at = excluded.updated_at`,
-        params: [caller.ownerUid, name, kind, host, username, secret, updatedAtMs],
+        params: [caller.ownerUid, name, kind, host, username, secret, updatedAtMs, max],
         changes: 1,
       },
     ]);
@@ -117,6 +129,21 @@ export class Credentials {
     if (row === undefined) return undefined;
     const { username, secret } = row;
     return { username, secret, scope: `credential ${row.owner_uid} ${row.name} ${row.updated_at}` };
+  }
+
+  /** @throws SvcError `too_many` when a statement finds no room */
+  async #write(statements: readonly Statement[]): Promise<void> {
+    try {
+      await this.#store.write(statements);
+    } catch (error) {
+      if (!(error instanceof StoreConflict) || error.reason !== "changes") throw error;
+      const max = this.#maxPerUser;
+      throw new SvcError(
+        "resource_exhausted",
+        "too_many",
+        `you have ${max} credentials, and [limits] max_credentials_per_user is ${max}: remove one, or ask for a higher limit`,
+      );
+    }
   }
 
   #get(ownerUid: number, name: string): CredentialRow | undefined {

@@ -7,6 +7,7 @@ import { deepFreeze } from "../lib/deep-freeze.ts";
 import { defaultTransportLimits, transportLimitRanges, type TransportLimits } from "../transport/limits.ts";
 import { defaultPaths, type PathEnvironment } from "./paths.ts";
 import { TableReader } from "./table-reader.ts";
+import { defaultUserLimits, userLimitRanges, type UserLimits } from "./user-limits.ts";
 
 /** One index of packages. */
 export interface SourceConfig {
@@ -39,6 +40,8 @@ export interface Config {
     readonly dir: string;
   };
   readonly sources: readonly SourceConfig[];
+  /** `[limits]`: what the users may have and do at a time. */
+  readonly limits: UserLimits;
   readonly apps: {
     /** The account that runs root-owned `process` apps; default root itself, with a warning at install. */
     readonly rootRunsAs: string | undefined;
@@ -133,12 +136,13 @@ export function parseConfig(
       listen: api.address("listen", { host: "127.0.0.1", port: 8420 }),
       socket: api.path("socket", baseDir, defaults.socket),
       allowedHosts: api.strings("allowed_hosts") ?? [],
-      limits: readLimits(api.table("limits")),
+      limits: readLimits(api.table("limits"), defaultTransportLimits, transportLimitRanges),
     },
     store: { dir: store.path("dir", baseDir, defaults.storeDir) },
     sources: root
       .tables("sources")
       .map((source) => ({ name: source.sourceName("name"), url: source.location("url", baseDir) })),
+    limits: readLimits(root.table("limits"), defaultUserLimits, userLimitRanges),
     apps: {
       rootRunsAs: apps.string("root_runs_as"),
       path: apps.directories("path") ?? defaultSearchPath(environment),
@@ -163,13 +167,17 @@ export function parseConfig(
   return deepFreeze(config);
 }
 
-function readLimits(table: TableReader): TransportLimits {
-  const names = Object.keys(defaultTransportLimits) as (keyof TransportLimits)[];
-  const read = names.map((name) => {
+/** A table of whole numbers, each with its default and its range. */
+function readLimits<T extends Readonly<Record<keyof T, number>>>(
+  table: TableReader,
+  defaults: T,
+  ranges: Readonly<Record<keyof T, { min: number; max: number }>>,
+): T {
+  const read = (Object.keys(defaults) as (keyof T & string)[]).map((name) => {
     const key = name.replaceAll(/[A-Z]/g, (letter) => `_${letter.toLowerCase()}`);
-    return [name, table.integer(key, transportLimitRanges[name]) ?? defaultTransportLimits[name]];
+    return [name, table.integer(key, ranges[name]) ?? defaults[name]];
   });
-  return Object.fromEntries(read) as TransportLimits;
+  return Object.fromEntries(read) as T;
 }
 
 const certificateVariables = [

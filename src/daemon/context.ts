@@ -127,13 +127,22 @@ export async function createContext(options: ContextOptions): Promise<DaemonCont
   );
   const settings = createSettingsValidator();
   const sources = new SourceList(config.sources, store);
-  const credentials = new Credentials(store, now);
+  const credentials = new Credentials({ store, now, maxPerUser: config.limits.maxCredentialsPerUser });
   const packages = createPackageResolver({
     sources: () => sources.all(),
     identities,
     settings,
     cacheDir: join(config.store.dir, "cache"),
     gitEnvironment: { extraEnv: config.apps.buildEnv },
+    gitLimits: {
+      // A commit must not be larger than what is kept of its user.
+      maxFetchBytes: Math.min(config.limits.maxFetchBytes, config.limits.maxCacheBytesPerUser),
+      maxMemoryBytes: config.limits.maxGitMemoryBytes,
+    },
+    cacheBounds: {
+      maxBytesPerUser: config.limits.maxCacheBytesPerUser,
+      maxBytes: config.limits.maxCacheBytes,
+    },
     gitLogin: (host, ownerUid) => credentials.loginFor("git", host, ownerUid),
     now,
     log,
@@ -162,6 +171,7 @@ export async function createContext(options: ContextOptions): Promise<DaemonCont
       userName,
       buildEnv: config.apps.buildEnv,
       runUidOf: (ownerUid) => runUidOf(ownerUid, config, users),
+      limits: config.limits,
       now,
       log,
     }),

@@ -4,7 +4,7 @@
  */
 import { SvcError } from "../errors.ts";
 import type { CommandResult, CopyProgress, CopyResult, DetachedProcess } from "./identity.ts";
-import type { EntryInfo, EntryType, ListedEntry } from "./identity.ts";
+import type { EntryInfo, EntryType, ListedEntry, Measured } from "./identity.ts";
 import type { HelperAnswer } from "./pending-request.ts";
 
 const entryTypes: readonly EntryType[] = ["file", "directory", "symlink", "other"];
@@ -62,9 +62,10 @@ export function readFreed(value: unknown): { freedBytes: number } {
   return { freedBytes: count(fieldsOf(value)["freedBytes"]) };
 }
 
-export function readSizes(value: unknown, length: number): number[] {
-  if (!Array.isArray(value) || value.length !== length) throw malformed();
-  return value.map(count);
+export function readMeasured(value: unknown, length: number): Measured {
+  const { sizes, isWhole } = fieldsOf(value);
+  if (!Array.isArray(sizes) || sizes.length !== length) throw malformed();
+  return { sizes: sizes.map(count), isWhole: isWhole === true };
 }
 
 export function readCopyResult(value: unknown): CopyResult {

@@ -83,6 +83,13 @@ export interface ListOptions extends RequestOptions {
   maxEntries?: number;
 }
 
+export interface Measured {
+  /** Of each path. */
+  sizes: number[];
+  /** Whether all directories could be looked into: their own user may have forbidden it to themselves. */
+  isWhole: boolean;
+}
+
 export interface CopyProgress {
   doneBytes: number;
   /** Known once the source has been measured. */
@@ -191,7 +198,7 @@ export interface Identity {
   /** Removes a file or a whole tree; nothing there is fine. For the root itself (`"."`) only its content goes. */
   removeTree(root: string, path: string, options?: RequestOptions): Promise<{ freedBytes: number }>;
   /** Allocated bytes of each path, hard links counted once over all of them; 0 for what is not there. */
-  measure(root: string, paths: readonly string[], options?: RequestOptions): Promise<number[]>;
+  measure(root: string, paths: readonly string[], options?: RequestOptions): Promise<Measured>;
   /**
    * Copies a tree with modes, times, symlinks (as they are), hard links, holes and reflinks where the file system has them.
    * `to` must not exist, or be an empty directory. What was copied stays when it fails: the caller removes it.

@@ -17,6 +17,7 @@ import type {
   Identity,
   ListOptions,
   ListedEntry,
+  Measured,
   MakeDirsOptions,
   Place,
   ReadFileOptions,
@@ -105,10 +106,10 @@ export class UserIdentity implements Identity {
     return answers.readFreed((await this.#do(work, walkMs, options)).value);
   }
 
-  async measure(root: string, paths: readonly string[], options: RequestOptions = {}): Promise<number[]> {
+  async measure(root: string, paths: readonly string[], options: RequestOptions = {}): Promise<Measured> {
     const subject = paths.map((path) => shown(root, path)).join(", ");
     const { value } = await this.#do({ op: "measure", args: { root, paths }, subject }, walkMs, options);
-    return answers.readSizes(value, paths.length);
+    return answers.readMeasured(value, paths.length);
   }
 
   async copyTree(from: Place, to: Place, options: CopyTreeOptions = {}): Promise<CopyResult> {

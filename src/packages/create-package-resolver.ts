@@ -2,6 +2,7 @@
 import { join } from "node:path";
 import type { Identities } from "../identity/identity.ts";
 import type { FindLogin } from "../credentials/credentials.ts";
+import type { CacheBounds } from "./cache-space.ts";
 import type { GitEnvironment } from "./git-command.ts";
 import type { GitLimits } from "./git-remote.ts";
 import { GitRepositories } from "./git-repositories.ts";
@@ -22,6 +23,7 @@ export interface CreatePackageResolverOptions {
   /** What git is given of the daemon's environment. Default: nothing. */
   gitEnvironment?: GitEnvironment;
   gitLimits?: Partial<GitLimits>;
+  cacheBounds?: CacheBounds;
   /** What to show to a git host for whoever asks. Default: nothing. */
   gitLogin?: FindLogin;
   now: () => number;
@@ -29,13 +31,25 @@ export interface CreatePackageResolverOptions {
 }
 
 export function createPackageResolver(options: CreatePackageResolverOptions): PackageResolver {
-  const { sources, identities, settings, cacheDir, gitEnvironment, gitLimits, gitLogin, now, log } = options;
+  const {
+    sources,
+    identities,
+    settings,
+    cacheDir,
+    gitEnvironment,
+    gitLimits,
+    cacheBounds,
+    gitLogin,
+    now,
+    log,
+  } = options;
   const git = new GitRepositories({
     cacheDirectory: join(cacheDir, "git"),
     identities,
     now,
     ...(gitEnvironment && { environment: gitEnvironment }),
     ...(gitLimits && { limits: gitLimits }),
+    ...(cacheBounds && { cacheBounds }),
     ...(gitLogin && { login: gitLogin }),
   });
   const loader = createSourceIndexLoader({

@@ -49,6 +49,8 @@ export async function openDirectory(
         await owner.copyTree(from, { root, path: target }, { ...workOptions, exclude: excluded });
       } else await copyAcross(reader, path, owner, root, target, workOptions);
     },
+    keep: () => undefined,
+    [Symbol.asyncDispose]: () => Promise.resolve(),
   };
 }
 

@@ -1,6 +1,7 @@
 /**
  * How svc calls git: with arguments, configuration and environment under which nothing that a repository says is
- * run, nobody is asked for a password, and only the one protocol that the URL names is spoken (T35, T50).
+ * run, nobody is asked for a password, only the one protocol that the URL names is spoken (T35, T50), and with limits
+ * of the kernel, as what a server sends decides how much it takes (T58).
  */
 import { dirname } from "node:path";
 import type { GitTransport, GitUrl } from "./git-url.ts";
@@ -16,6 +17,17 @@ export interface GitEnvironment {
   /** Passed to git as they are: proxies and certificate files of the daemon, say. */
   extraEnv?: Readonly<Record<string, string>>;
 }
+
+/** What git is run in. */
+export interface GitSurroundings extends GitEnvironment {
+  /** Address space of git and of each of its helpers. */
+  maxMemoryBytes: number;
+  /** The longest file that it may write. */
+  maxFileBytes: number;
+}
+
+/** Processor time of git and of each of its helpers. */
+const maxProcessorSecs = 600;
 
 const configuration: readonly string[] = [
   "core.hooksPath=/dev/null",
@@ -33,6 +45,14 @@ const configuration: readonly string[] = [
   "fetch.unpackLimit=1",
   "gc.auto=0",
   "maintenance.auto=false",
+  // Larger files pass through in pieces instead of lying in memory whole.
+  "core.bigFileThreshold=1m",
+  // What is mapped counts as address space too.
+  "core.packedGitWindowSize=16m",
+  "core.packedGitLimit=128m",
+  "core.deltaBaseCacheLimit=16m",
+  "pack.threads=1",
+  "pack.windowMemory=64m",
   "http.lowSpeedLimit=1000",
   "http.lowSpeedTime=30",
 ];
@@ -56,13 +76,18 @@ export interface GitLogin {
 /** A call of git; `transport` is left out for work on local objects alone. */
 export function gitCommand(
   args: readonly string[],
-  environment: GitEnvironment,
+  environment: GitSurroundings,
   transport?: GitTransport,
 ): GitCommand {
   const settings =
     transport === "file" ? configuration.filter((line) => !line.startsWith("protocol.file.")) : configuration;
   return {
-    argv: ["git", "--no-pager", "--no-replace-objects", ...settings.flatMap((line) => ["-c", line]), ...args],
+    argv: [
+      ...limited(environment),
+      ...["git", "--no-pager", "--no-replace-objects"],
+      ...settings.flatMap((line) => ["-c", line]),
+      ...args,
+    ],
     env: {
       PATH: environment.searchPath ?? "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin",
       HOME: "/nonexistent",
@@ -85,6 +110,14 @@ export function gitCommand(
   };
 }
 
+/** The command that runs another one within limits, which all that it starts inherits. */
+function limited({ maxMemoryBytes, maxFileBytes }: GitSurroundings): string[] {
+  return [
+    "prlimit",
+    ...[`--as=${maxMemoryBytes}`, `--fsize=${maxFileBytes}`, `--cpu=${maxProcessorSecs}`, "--core=0", "--"],
+  ];
+}
+
 /**
  * A call of git inside a repository of a user, to be run with the caller's identity. Git finds the repository by
  * itself, at `path` and not above it, because only then does it refuse one that belongs to somebody else.
@@ -92,7 +125,7 @@ export function gitCommand(
 export function localGitCommand(
   path: string,
   args: readonly string[],
-  environment: GitEnvironment,
+  environment: GitSurroundings,
 ): GitCommand {
   const { argv, env } = gitCommand(["-C", path, ...args], environment);
   return { argv, env: { ...env, GIT_CEILING_DIRECTORIES: dirname(path) } };

@@ -2,15 +2,40 @@
 import { SvcError } from "../errors.ts";
 import { redactUrls } from "./git-url.ts";
 
+/** How git ended. */
+export interface GitEnd {
+  exitCode: number | null;
+  signal: string | null;
+}
+
+/** `prlimit`'s, when there is no program of that name. */
+const notFoundExitCode = 127;
+
+/** What git says when a limit of the kernel met it or one of its helpers, and which limit that was. */
+const limits: readonly (readonly [RegExp, what: string])[] = [
+  [/[Oo]ut of memory|Cannot allocate memory|allocation failed/, "takes more memory than git may have"],
+  [/died of signal 25\b|File too large|^SIGXFSZ$/m, "is larger than allowed"],
+  [/died of signal 24\b|^SIGXCPU$/m, "takes more processor time than git may have"],
+];
+
 /** The error for a git that ended with these lines on standard error. */
-export function gitFailure(subject: string, stderr: readonly string[]): SvcError<"git_failed"> {
+export function gitFailure(
+  subject: string,
+  stderr: readonly string[],
+  { exitCode, signal }: GitEnd,
+): SvcError<"git_failed"> {
   const text = redactUrls(stderr.join("\n"));
   const cause = new Error(text);
   const name = redactUrls(subject);
   const fail = (
-    code: "failed_precondition" | "permission_denied" | "unavailable" | "invalid_argument",
+    code: "failed_precondition" | "permission_denied" | "unavailable" | "resource_exhausted",
     message: string,
   ) => new SvcError(code, "git_failed", message, { cause });
+  if (exitCode === notFoundExitCode && text.startsWith("prlimit:")) {
+    return fail("failed_precondition", "git is not installed on this host");
+  }
+  const met = limits.find(([pattern]) => pattern.test(`${text}\n${signal ?? ""}`));
+  if (met !== undefined) return fail("resource_exhausted", `${name} ${met[1]}`);
   if (/dubious ownership|unsafe repository/.test(text)) {
     return fail("permission_denied", `${name} belongs to another user: only its owner may install from it`);
   }

@@ -22,19 +22,26 @@ export class GitPackages {
     this.#manifests = manifests;
   }
 
-  /** Reads the manifest and the licenses of a checkout. @throws SvcError `package_invalid`. */
+  /** Reads the manifest and the licenses of a checkout, which goes with the package. @throws SvcError `package_invalid`. */
   async open(
     checkout: GitCheckout,
     { gitUrl, source, directory }: { gitUrl: GitUrl; source: string; directory?: string },
     { signal }: PackageWork,
   ): Promise<ResolvedPackage> {
+    await using resources = new AsyncDisposableStack();
+    resources.use(checkout);
     const { branch, tag, commit } = checkout.revision;
     const text = await checkout
       .readFile(manifestFileName, maxManifestBytes, signal)
       .catch((error: unknown) => missingManifest(error, gitUrl.url));
     const identities = this.#identities;
+    const manifest = await this.#manifests.parse(text.toString());
+    const licenses = await collectLicenses(await checkout.entries(signal), (name) =>
+      checkout.readFile(name, maxLicenseBytes, signal),
+    );
+    const owned = resources.move();
     return {
-      manifest: await this.#manifests.parse(text.toString()),
+      manifest,
       origin: {
         kind: "git",
         url: gitUrl.url,
@@ -45,14 +52,14 @@ export class GitPackages {
         ...(directory !== undefined && { directory }),
       },
       version: tag === "" ? commit.slice(0, shortCommit) : tag,
-      licenses: await collectLicenses(await checkout.entries(signal), (name) =>
-        checkout.readFile(name, maxLicenseBytes, signal),
-      ),
+      licenses,
       async exportTo(uid, root, path, work = {}) {
         const identity = await identities.as(uid);
         const options = work.signal && { signal: work.signal };
         await identity.extractTar(root, path, checkout.exportTar(work.signal), options);
       },
+      keep: () => checkout.keep(),
+      [Symbol.asyncDispose]: () => owned.disposeAsync(),
     };
   }
 }

@@ -6,9 +6,9 @@ import type { Readable, Writable } from "node:stream";
 import { pipeline } from "node:stream/promises";
 import { SvcError } from "../errors.ts";
 import { gitCommand } from "./git-command.ts";
-import type { GitEnvironment } from "./git-command.ts";
+import type { GitSurroundings } from "./git-command.ts";
 import type { GitTransport } from "./git-url.ts";
-import { gitFailure } from "./git-failure.ts";
+import { gitFailure, type GitEnd } from "./git-failure.ts";
 
 export interface GitRunOptions {
   /** What the work is about, for messages: a URL. */
@@ -38,12 +38,12 @@ export interface GitProcess {
   run: (args: readonly string[], options: GitRunOptions) => Promise<Buffer>;
 }
 
-export function createGitProcess(environment: GitEnvironment): GitProcess {
+export function createGitProcess(environment: GitSurroundings): GitProcess {
   return {
     async run(args, options) {
       if (options.signal?.aborted) throw canceled(options.subject);
       const { argv, env } = gitCommand(args, environment, options.transport);
-      const [program = "git", ...rest] = argv;
+      const [program = "", ...rest] = argv;
       // A group of its own: git's helpers (ssh, remote-https, index-pack) end with it.
       const child = spawn(program, rest, {
         env: { ...env, ...options.env },
@@ -75,9 +75,9 @@ class GitRun {
     const cancel = (): void => this.#end(canceled(subject));
     signal?.addEventListener("abort", cancel, { once: true });
     try {
-      const [[code]] = await Promise.all([this.#exit(), this.#feed(), this.#collect(), this.#listen()]);
+      const [end] = await Promise.all([this.#exit(), this.#feed(), this.#collect(), this.#listen()]);
       if (this.#failure !== undefined) throw this.#failure as Error;
-      if (code !== 0) throw gitFailure(subject, this.#stderr);
+      if (end.exitCode !== 0) throw gitFailure(subject, this.#stderr, end);
       this.#options.stdout?.end();
       return Buffer.concat(this.#output);
     } catch (error) {
@@ -90,13 +90,14 @@ class GitRun {
     }
   }
 
-  async #exit(): Promise<[number | null]> {
+  async #exit(): Promise<GitEnd> {
     try {
-      return (await once(this.#child, "close")) as [number | null];
+      const [exitCode, signal] = (await once(this.#child, "close")) as [number | null, string | null];
+      return { exitCode, signal };
     } catch (cause) {
       const message =
         (cause as NodeJS.ErrnoException).code === "ENOENT"
-          ? "git is not installed on this host"
+          ? "prlimit (of util-linux) is not installed on this host"
           : "git cannot be started";
       throw new SvcError("failed_precondition", "git_failed", message, { cause });
     }

@@ -11,7 +11,7 @@ import { SvcError } from "../errors.ts";
 import type { Identities, Identity, RunCommandOptions } from "../identity/identity.ts";
 import { byteLimit } from "../lib/byte-limit.ts";
 import { listRefsArgs, localGitCommand, loginEnvironment, type GitLogin } from "./git-command.ts";
-import type { GitEnvironment } from "./git-command.ts";
+import type { GitSurroundings } from "./git-command.ts";
 import { gitFailure } from "./git-failure.ts";
 import type { GitProcess } from "./git-process.ts";
 import { parseLsRemote } from "./git-refs.ts";
@@ -28,6 +28,8 @@ export interface GitLimits {
   maxFetchBytes: number;
   /** The files of a commit, as a tar, are at most this long. */
   maxExportBytes: number;
+  /** Address space of git and of each of its helpers. */
+  maxMemoryBytes: number;
 }
 
 export const defaultGitLimits: GitLimits = {
@@ -35,6 +37,7 @@ export const defaultGitLimits: GitLimits = {
   fetchTimeoutMs: 1_800_000,
   maxFetchBytes: 2 * 2 ** 30,
   maxExportBytes: 8 * 2 ** 30,
+  maxMemoryBytes: 512 * 2 ** 20,
 };
 
 export interface FetchOptions {
@@ -138,7 +141,7 @@ async function resolveHead(
   return { commit, tree };
 }
 
-/** Runs a fetch and cancels it when the packs in `gitDir` outgrow `maxBytes`; git itself has no such bound. */
+/** Runs a fetch and cancels it when the packs in `gitDir` reach `maxBytes`; git itself bounds single files only. */
 async function watchSize<T>(
   gitDir: string,
   maxBytes: number,
@@ -148,7 +151,8 @@ async function watchSize<T>(
 ): Promise<T> {
   const tooLarge = new AbortController();
   const watch = async (): Promise<void> => {
-    if ((await sizeOfPacks(gitDir)) > maxBytes) tooLarge.abort();
+    // A single file ends at the bound: git cannot write more of it.
+    if ((await sizeOfPacks(gitDir)) >= maxBytes) tooLarge.abort();
   };
   const timer = setInterval(() => void watch(), 250);
   try {
@@ -156,6 +160,7 @@ async function watchSize<T>(
     await watch();
     if (!tooLarge.signal.aborted) return result;
   } catch (error) {
+    await watch();
     if (!tooLarge.signal.aborted) throw error;
   } finally {
     clearInterval(timer);
@@ -187,7 +192,7 @@ async function sizeOfPacks(gitDir: string): Promise<number> {
 
 export interface LocalRemoteOptions {
   git: GitProcess;
-  environment: GitEnvironment;
+  environment: GitSurroundings;
   identities: Identities;
   /** Who asks. */
   uid: number;
@@ -207,7 +212,7 @@ export function localRemote(gitUrl: GitUrl & { path: string }, options: LocalRem
   ): Promise<string> {
     const { argv, env } = localGitCommand(path, args, environment);
     const result = await identity.runCommand(argv, { ...run, cwd: "/", env });
-    if (result.exitCode !== 0) throw gitFailure(subject, result.stderr.split("\n").filter(Boolean));
+    if (result.exitCode !== 0) throw gitFailure(subject, result.stderr.split("\n").filter(Boolean), result);
     return result.stdout;
   }
 

@@ -3,9 +3,12 @@ import type { Readable } from "node:stream";
 import { SvcError } from "../errors.ts";
 import type { FindLogin } from "../credentials/credentials.ts";
 import type { Identities } from "../identity/identity.ts";
+import type { CacheBounds } from "./cache-space.ts";
 import { GitCache } from "./git-cache.ts";
-import type { CachedCommit, TreeEntry } from "./git-cache.ts";
-import type { GitEnvironment } from "./git-command.ts";
+import type { HeldCommit } from "./git-cache.ts";
+import type { GitEnvironment, GitSurroundings } from "./git-command.ts";
+import { GitObjects } from "./git-objects.ts";
+import type { TreeEntry } from "./git-objects.ts";
 import { createGitProcess } from "./git-process.ts";
 import { pickRevision } from "./git-refs.ts";
 import type { RemoteRefs, Revision } from "./git-refs.ts";
@@ -15,12 +18,16 @@ import type { GitUrl } from "./git-url.ts";
 import type { PackageWork } from "./package-work.ts";
 import type { RevisionWish } from "./spec.ts";
 
+const defaultCacheBounds: CacheBounds = { maxBytesPerUser: 2 * 2 ** 30, maxBytes: 8 * 2 ** 30 };
+
 export interface GitRepositoriesOptions {
   /** The daemon's own cache of commits. */
   cacheDirectory: string;
   identities: Identities;
   environment?: GitEnvironment;
   limits?: Partial<GitLimits>;
+  /** Default: 2 GiB for a user, 8 GiB for all. */
+  cacheBounds?: CacheBounds;
   now: () => number;
   /** What to show to a git host for whoever asks. Default: nothing. */
   login?: FindLogin;
@@ -29,19 +36,31 @@ export interface GitRepositoriesOptions {
 export class GitRepositories {
   readonly #options: GitRepositoriesOptions;
   readonly #limits: GitLimits;
+  readonly #environment: GitSurroundings;
   readonly #git;
+  readonly #objects: GitObjects;
   readonly #cache: GitCache;
 
   constructor(options: GitRepositoriesOptions) {
     this.#options = options;
+    const { cacheBounds = defaultCacheBounds, cacheDirectory, environment, now } = options;
     this.#limits = { ...defaultGitLimits, ...options.limits };
-    this.#git = createGitProcess(options.environment ?? {});
+    const { maxFetchBytes: maxFileBytes, maxMemoryBytes } = this.#limits;
+    this.#environment = { ...environment, maxFileBytes, maxMemoryBytes };
+    this.#git = createGitProcess(this.#environment);
+    this.#objects = new GitObjects(this.#git, this.#limits);
     this.#cache = new GitCache({
-      directory: options.cacheDirectory,
+      directory: cacheDirectory,
       git: this.#git,
-      limits: this.#limits,
-      now: options.now,
+      objects: this.#objects,
+      bounds: cacheBounds,
+      now,
     });
+  }
+
+  /** Bytes that fetched commits take: those of a user, or of all users without `uid`. */
+  cacheBytes(uid?: number): Promise<number> {
+    return this.#cache.usedBytes(uid);
   }
 
   /**
@@ -54,31 +73,35 @@ export class GitRepositories {
       const { transport, url } = gitUrl;
       const login = transport === "ssh" ? undefined : this.#options.login?.(new URL(url).host, uid);
       const remote = networkRemote(gitUrl, this.#git, this.#limits, login);
-      return new GitRepository(remote, login?.scope ?? "network", this.#cache);
+      return new GitRepository(remote, login?.scope ?? "network", uid, this.#cache, this.#objects);
     }
     const remote = localRemote(
       { ...gitUrl, path },
       {
         git: this.#git,
-        environment: this.#options.environment ?? {},
+        environment: this.#environment,
         identities: this.#options.identities,
         uid,
         limits: this.#limits,
       },
     );
-    return new GitRepository(remote, `uid ${uid}`, this.#cache);
+    return new GitRepository(remote, `uid ${uid}`, uid, this.#cache, this.#objects);
   }
 }
 
 export class GitRepository {
   readonly #remote: GitRemote;
   readonly #scope: string;
+  readonly #uid: number;
   readonly #cache: GitCache;
+  readonly #objects: GitObjects;
 
-  constructor(remote: GitRemote, scope: string, cache: GitCache) {
+  constructor(remote: GitRemote, scope: string, uid: number, cache: GitCache, objects: GitObjects) {
     this.#remote = remote;
     this.#scope = scope;
+    this.#uid = uid;
     this.#cache = cache;
+    this.#objects = objects;
   }
 
   get url(): string {
@@ -107,22 +130,25 @@ export class GitRepository {
       step: "fetch",
       message: `Fetching ${revision.tag || revision.branch} of ${this.url}`,
     });
-    const commit = await this.#cache.commit(this.#remote, this.#scope, revision, work);
-    const tree = await this.#cache.subtree(commit, directory, this.url, work.signal);
-    return new GitCheckout(this.#cache, commit, tree, { ...revision, commit: commit.commit }, this.url);
+    await using resources = new AsyncDisposableStack();
+    const commit = await this.#cache.commit(this.#remote, this.#uid, revision, work);
+    resources.use(commit.hold);
+    const tree = await this.#objects.subtree(commit, directory, this.url, work.signal);
+    resources.move();
+    return new GitCheckout(this.#objects, commit, tree, { ...revision, commit: commit.commit }, this.url);
   }
 }
 
 /** The files of one revision (or of a directory in it), read from the daemon's cache. */
-export class GitCheckout {
+export class GitCheckout implements AsyncDisposable {
   readonly revision: Revision;
-  readonly #cache: GitCache;
-  readonly #commit: CachedCommit;
+  readonly #objects: GitObjects;
+  readonly #commit: HeldCommit;
   readonly #tree: string;
   readonly #url: string;
 
-  constructor(cache: GitCache, commit: CachedCommit, tree: string, revision: Revision, url: string) {
-    this.#cache = cache;
+  constructor(objects: GitObjects, commit: HeldCommit, tree: string, revision: Revision, url: string) {
+    this.#objects = objects;
     this.#commit = commit;
     this.#tree = tree;
     this.#url = url;
@@ -131,7 +157,7 @@ export class GitCheckout {
 
   /** The entries of its root. */
   entries(signal?: AbortSignal): Promise<TreeEntry[]> {
-    return this.#cache.entries(this.#commit, this.#tree, this.#url, signal);
+    return this.#objects.entries(this.#commit, this.#tree, this.#url, signal);
   }
 
   /**
@@ -153,11 +179,21 @@ export class GitCheckout {
       const message = `${name} in ${this.#url} is longer than the ${maxBytes} bytes allowed`;
       throw new SvcError("resource_exhausted", "package_invalid", message);
     }
-    return this.#cache.readBlob(this.#commit, entry.oid, this.#url, signal);
+    return this.#objects.readBlob(this.#commit, entry.oid, this.#url, maxBytes, signal);
+  }
+
+  /** Says that it is worth fetching but once: it stays in the cache for later work. */
+  keep(): void {
+    this.#commit.hold.keep();
+  }
+
+  /** Lets go of it; what nobody has asked to keep is removed. */
+  [Symbol.asyncDispose](): Promise<void> {
+    return Promise.resolve(this.#commit.hold[Symbol.asyncDispose]());
   }
 
   /** All files as an uncompressed tar. */
   exportTar(signal?: AbortSignal): Readable {
-    return this.#cache.exportTar(this.#commit, this.#tree, this.#url, signal);
+    return this.#objects.exportTar(this.#commit, this.#tree, this.#url, signal);
   }
 }

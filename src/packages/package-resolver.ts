@@ -30,7 +30,8 @@ export interface PackageOrigin {
   commit: string;
 }
 
-export interface ResolvedPackage {
+/** To be disposed of when it has been installed, or is not going to be. */
+export interface ResolvedPackage extends AsyncDisposable {
   readonly manifest: Manifest;
   readonly origin: PackageOrigin;
   /** The tag, else the short commit, else the manifest's version. */
@@ -42,6 +43,8 @@ export interface ResolvedPackage {
    * The package itself is read with the identity of whoever resolved it.
    */
   exportTo: (uid: number, root: string, path: string, work?: PackageWork) => Promise<void>;
+  /** Lets what was fetched for it stay in the cache; of a package that is not kept nothing stays. */
+  keep: () => void;
 }
 
 /** Who asks. */
@@ -63,6 +66,11 @@ export class PackageResolver {
   constructor(parts: PackageResolverParts) {
     this.#parts = parts;
     this.#gitPackages = new GitPackages(parts.identities, parts.manifests);
+  }
+
+  /** Bytes that fetched packages take: those of a user, or of all users without `uid`. */
+  cacheBytes(uid?: number): Promise<number> {
+    return this.#parts.git.cacheBytes(uid);
   }
 
   /**

@@ -73,8 +73,10 @@ export function createSourceIndexLoader(options: SourceIndexLoaderOptions): Sour
   }
 
   async function readIndex(repository: GitRepository, work: PackageWork): Promise<string> {
-    const checkout = await repository.checkout({}, work);
-    return (await checkout.readFile(indexFileName, maxIndexBytes, work.signal)).toString();
+    await using checkout = await repository.checkout({}, work);
+    const text = await checkout.readFile(indexFileName, maxIndexBytes, work.signal);
+    checkout.keep();
+    return text.toString();
   }
 
   async function loadRemote(source: SourceConfig, uid: number, work: PackageWork): Promise<LoadedIndex> {

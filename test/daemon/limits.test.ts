@@ -1,8 +1,9 @@
-/** The front door's limits are settings. */
+/** The limits of the front door and of users are settings. */
 import { once } from "node:events";
 import { connect } from "node:net";
 import test from "ava";
 import { parseConfig } from "../../src/daemon/config.ts";
+import { defaultUserLimits, userLimitRanges } from "../../src/daemon/user-limits.ts";
 import { SvcError } from "../../src/errors.ts";
 import { defaultTransportLimits, transportLimitRanges } from "../../src/transport/limits.ts";
 import { startDaemon } from "../support/daemon.ts";
@@ -19,6 +20,20 @@ test("without settings the limits are the defaults, each within its own range", 
     const value = defaultTransportLimits[name as keyof typeof transportLimitRanges];
     t.true(value >= min && value <= max, name);
   }
+});
+
+test("without settings users have the default limits, each within its own range; a setting replaces its own", (t) => {
+  const read = (limits: Record<string, unknown>): unknown =>
+    parseConfig({ limits }, "/etc/svc/svc.toml", environment).limits;
+  t.deepEqual(read({}), defaultUserLimits);
+  for (const [name, { min, max }] of Object.entries(userLimitRanges)) {
+    const value = defaultUserLimits[name as keyof typeof userLimitRanges];
+    t.true(value >= min && value <= max, name);
+  }
+  t.deepEqual(read({ max_installs: 9 }), { ...defaultUserLimits, maxInstalls: 9 });
+  t.throws(() => read({ max_installs: 0 }), {
+    message: /limits\.max_installs: 0 must be a whole number from 1/,
+  });
 });
 
 test("a setting replaces its own limit", (t) => {

@@ -64,7 +64,7 @@ test("no operation follows a planted symlink", async (t) => {
   }
   await assertFails(t, user.list(app, "out"), "failed_precondition");
   t.is(
-    (await user.measure(app, ["data/dir", "data/file", "out"])).reduce((sum, size) => sum + size),
+    (await user.measure(app, ["data/dir", "data/file", "out"])).sizes.reduce((sum, size) => sum + size),
     0,
   );
   t.is(await readFile(join(outside, "canary"), "utf8"), "canary");
@@ -142,7 +142,9 @@ test("2,000 levels are measured and removed", async (t) => {
     t.pass();
     return;
   }
-  const [size = 0] = await user.measure(app, ["d".repeat(200)]);
+  const {
+    sizes: [size = 0],
+  } = await user.measure(app, ["d".repeat(200)]);
   t.true(size >= 9000);
   const { freedBytes } = await user.removeTree(app, "d".repeat(200));
   t.is(freedBytes, size);
@@ -158,7 +160,7 @@ test("directories without permission bits are removed", async (t) => {
       cwd: app,
     },
   );
-  if (isRoot) t.is((await user.measure(app, ["a"]))[0], (await user.measure(app, ["d"]))[0]);
+  if (isRoot) t.is((await user.measure(app, ["a"])).sizes[0], (await user.measure(app, ["d"])).sizes[0]);
   await user.removeTree(app, "a");
   await chmod(app, 0);
   await user.removeTree(app, ".");
@@ -175,7 +177,9 @@ test("names that are not UTF-8 are measured, copied and removed", async (t) => {
     },
   );
   await user.copyTree({ root: app, path: "d" }, { root: app, path: "e" }, { exclude: ["none/none"] });
-  const [d, e] = await user.measure(app, ["d", "e"]);
+  const {
+    sizes: [d, e],
+  } = await user.measure(app, ["d", "e"]);
   t.is(d, e);
   t.deepEqual(await user.list(app, "d"), []);
   await user.removeTree(app, "d");
@@ -204,7 +208,9 @@ test("100,000 files are measured and removed while everybody else is answered", 
     }
   })();
   const start = performance.now();
-  const [size = 0] = await user.measure(app, ["m"]);
+  const {
+    sizes: [size = 0],
+  } = await user.measure(app, ["m"]);
   const measured = performance.now();
   const { freedBytes } = await user.removeTree(app, "m");
   const removed = performance.now();

@@ -18,6 +18,8 @@ async function showReport(context: CommandContext): Promise<void> {
   const report = await context.call(calls.getDiskReport, {});
   if (context.json) return context.printJson(report);
   await printTable(context, report.apps);
+  explainUnknown(context, report.apps);
+  if (report.cache_bytes > 0) context.note(`Fetched packages: ${formatBytes(report.cache_bytes)}`);
   if (report.filesystem === undefined) return;
   const { size_bytes: size, used_bytes: used, available_bytes: available } = report.filesystem;
   const percent = size === 0 ? 0 : (100 * used) / size;
@@ -30,6 +32,7 @@ async function showApp(context: CommandContext, id: string): Promise<void> {
   const disk = await context.call(calls.getAppDisk, { id });
   if (context.json) return context.printJson(disk);
   await printTable(context, [disk]);
+  explainUnknown(context, [disk]);
   if (disk.volumes.length === 0) return;
   await context.print("\n");
   await context.printTable(
@@ -39,6 +42,12 @@ async function showApp(context: CommandContext, id: string): Promise<void> {
     ],
     disk.volumes,
   );
+}
+
+function explainUnknown(context: CommandContext, apps: readonly AppDisk[]): void {
+  for (const { id, unknown } of apps) {
+    if (unknown !== undefined) context.note(`${id}: not all of it could be measured: ${unknown}`);
+  }
 }
 
 function printTable(context: CommandContext, apps: readonly AppDisk[]): Promise<void> {
@@ -53,7 +62,11 @@ function printTable(context: CommandContext, apps: readonly AppDisk[]): Promise<
       { title: "REPOSITORY", value: (app) => formatBytes(app.repository_bytes), align: "right" },
       { title: "DATA", value: (app) => formatBytes(app.data_bytes), align: "right" },
       { title: "VOLUMES", value: (app) => formatBytes(app.volumes_bytes), align: "right" },
-      { title: "TOTAL", value: (app) => formatBytes(app.total_bytes), align: "right" },
+      {
+        title: "TOTAL",
+        value: (app) => (app.unknown === undefined ? formatBytes(app.total_bytes) : "unknown"),
+        align: "right",
+      },
     ],
     apps,
   );

@@ -11,7 +11,8 @@ import { Trail } from "./trail.mjs";
 /**
  * @param {{ root: string, paths: string[] }} args
  * @param {AbortSignal} signal
- * @returns {Promise<number[]>} Bytes of each path; a hard link is counted in the first that has it.
+ * @returns {Promise<{ sizes: number[], isWhole: boolean }>} Bytes of each path; a hard link is counted in the first that
+ * has it. Not whole when their own user may not look into some directory.
  */
 export async function measure({ root, paths }, signal) {
   const measurement = new Measurement();
@@ -21,11 +22,12 @@ export async function measure({ root, paths }, signal) {
     try {
       await measurePlace(measurement, { root, path }, signal);
     } catch (error) {
-      if (!hasCode(error, "ENOENT", "ENOTDIR")) throw error;
+      if (hasCode(error, "EACCES")) measurement.isWhole = false;
+      else if (!hasCode(error, "ENOENT", "ENOTDIR")) throw error;
     }
     sizes.push(measurement.allocatedBytes - before);
   }
-  return sizes;
+  return { sizes, isWhole: measurement.isWhole };
 }
 
 /**
@@ -49,6 +51,8 @@ async function measurePlace(measurement, place, signal) {
 export class Measurement {
   allocatedBytes = 0;
   entries = 0;
+  /** Whether all directories could be looked into. */
+  isWhole = true;
   #excluded;
   /** @type {Set<string>} */
   #hardLinks = new Set();
@@ -73,7 +77,7 @@ export class Measurement {
         if (name === undefined) {
           levels.pop();
           if (levels.length > 0) trail.leave();
-        } else if (tryEnter(trail, name)) {
+        } else if (this.#tryEnter(trail, name)) {
           const path = this.#excluded.size > 0 ? `${level.path}${name}/` : "";
           levels.push({ path, subdirectories: yield* this.#countAll(trail, path) });
         }
@@ -109,9 +113,18 @@ export class Measurement {
       }
       this.#add(stats);
     } catch (error) {
-      if (!hasCode(error, "ENOENT", "EACCES")) throw error;
+      this.#passOver(error, "ENOENT");
     }
     return false;
+  }
+
+  /**
+   * @param {unknown} error
+   * @param {string[]} harmless Codes that mean that there is nothing to count any more.
+   */
+  #passOver(error, ...harmless) {
+    if (hasCode(error, "EACCES")) this.isWhole = false;
+    else if (!hasCode(error, ...harmless)) throw error;
   }
 
   /** @param {Stats} stats */
@@ -134,23 +147,23 @@ export class Measurement {
         yield;
       }
     } catch (error) {
-      if (!hasCode(error, "EACCES")) throw error;
+      this.#passOver(error);
     }
     return subdirectories;
   }
-}
 
-/**
- * @param {Trail} trail
- * @param {string} name
- * @returns {boolean} Whether there still is such a directory, to be left again.
- */
-function tryEnter(trail, name) {
-  try {
-    trail.enter(name);
-    return true;
-  } catch (error) {
-    if (hasCode(error, "ENOENT", "ENOTDIR", "SYMLINK", "EACCES")) return false;
-    throw error;
+  /**
+   * @param {Trail} trail
+   * @param {string} name
+   * @returns {boolean} Whether there still is such a directory, to be left again.
+   */
+  #tryEnter(trail, name) {
+    try {
+      trail.enter(name);
+      return true;
+    } catch (error) {
+      this.#passOver(error, "ENOENT", "ENOTDIR", "SYMLINK");
+      return false;
+    }
   }
 }

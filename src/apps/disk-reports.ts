@@ -1,0 +1,164 @@
+/** What apps take on disk. No app, whatever its owner does to it, keeps the others from being told about. */
+import { statfs } from "node:fs/promises";
+import { join } from "node:path";
+import type { MessageInitShape } from "@bufbuild/protobuf";
+import type { AppDiskSchema, DiskReportSchema } from "../../gen/svc/v1/app_pb.ts";
+import { SvcError } from "../errors.ts";
+import type { Identities, Identity } from "../identity/identity.ts";
+import { mapBounded } from "../lib/map-bounded.ts";
+import { appTree } from "../runtimes/app-tree.ts";
+import type { AppRuntime, RunnableApp } from "../runtimes/runtime.ts";
+import type { AppPaths } from "./app-paths.ts";
+import type { AppRecord } from "./app-record.ts";
+import { HelperWatch } from "./helper-watch.ts";
+
+export interface DiskReportsOptions {
+  identities: Identities;
+  paths: AppPaths;
+  runtimeOf: (app: AppRecord) => AppRuntime;
+  runnable: (app: AppRecord) => RunnableApp;
+  log: { warn(details: object, message: string): void };
+}
+
+type AppDisk = MessageInitShape<typeof AppDiskSchema>;
+
+/** Users whose trees are measured at once, so that a report over many apps does not take the disk from everybody else. */
+const usersAtOnce = 4;
+
+/** Bytes of an app's own directories. */
+interface TreeSizes {
+  repositoryBytes: number;
+  dataBytes: number;
+  volumes: { name: string; sizeBytes: number }[];
+  /** Why not all of it was measured. */
+  problem: string | undefined;
+}
+
+export class DiskReports {
+  readonly #options: DiskReportsOptions;
+
+  constructor(options: DiskReportsOptions) {
+    this.#options = options;
+  }
+
+  /** Allocated bytes, measured now with the identity of the app. */
+  async disk(app: AppRecord, signal?: AbortSignal): Promise<AppDisk> {
+    const [row = { id: app.id, name: app.name }] = await this.#rowsOf(app.runUid, [app], signal);
+    return row;
+  }
+
+  /** The footprints of these apps, largest first, and the filesystem of the app store. */
+  async report(
+    apps: readonly AppRecord[],
+    cacheBytes: number,
+    signal?: AbortSignal,
+  ): Promise<MessageInitShape<typeof DiskReportSchema>> {
+    const users = [...Map.groupBy(apps, (app) => app.runUid)];
+    const rows = await mapBounded(users, usersAtOnce, ([uid, own]) => this.#rowsOf(uid, own, signal));
+    const { bsize, blocks, bfree, bavail } = await statfs(this.#options.paths.appsDir, { bigint: true });
+    return {
+      apps: rows.flat().toSorted((a, b) => Number((b.totalBytes ?? 0n) - (a.totalBytes ?? 0n))),
+      filesystem: {
+        sizeBytes: blocks * bsize,
+        usedBytes: (blocks - bfree) * bsize,
+        availableBytes: bavail * bsize,
+      },
+      cacheBytes: BigInt(cacheBytes),
+    };
+  }
+
+  /** @param apps of one user */
+  async #rowsOf(uid: number, apps: readonly AppRecord[], signal?: AbortSignal): Promise<AppDisk[]> {
+    let identity: Identity;
+    try {
+      identity = await this.#options.identities.as(uid);
+    } catch (error) {
+      const problem = this.#reasonOf(error, uid);
+      return apps.map((app) => rowOf(app, nothing(problem)));
+    }
+    using watch = new HelperWatch(identity);
+    const rows: AppDisk[] = [];
+    for (const app of apps) rows.push(await this.#row(app, identity, watch, signal));
+    return rows;
+  }
+
+  async #row(
+    app: AppRecord,
+    identity: Identity,
+    watch: HelperWatch,
+    signal: AbortSignal | undefined,
+  ): Promise<AppDisk> {
+    const { runtimeOf, runnable } = this.#options;
+    const [trees, beside] = await Promise.allSettled([
+      watch.during((ending) => this.#measure(app, identity, ending), signal),
+      runtimeOf(app).images?.disk(runnable(app), signal),
+    ]);
+    signal?.throwIfAborted();
+    const sizes = trees.status === "fulfilled" ? trees.value : nothing(this.#reasonOf(trees.reason, app.id));
+    const own = beside.status === "fulfilled" ? beside.value : undefined;
+    const problems = [
+      sizes.problem,
+      beside.status === "rejected" ? this.#reasonOf(beside.reason, app.id) : undefined,
+    ].filter((problem) => problem !== undefined);
+    return rowOf(
+      app,
+      {
+        ...sizes,
+        volumes: [...sizes.volumes, ...(own?.volumes ?? [])],
+        problem: problems.length === 0 ? undefined : problems.join("; "),
+      },
+      own?.imageBytes,
+    );
+  }
+
+  async #measure(app: AppRecord, identity: Identity, signal: AbortSignal): Promise<TreeSizes> {
+    const { paths } = this.#options;
+    const { volumes } = app.manifest;
+    const volumePaths = volumes.map((volume) => join(appTree.volumes, volume.path));
+    const own = [appTree.repo, appTree.previousRepo, appTree.data, appTree.previousData, appTree.logs];
+    const [tree, run] = await Promise.all([
+      identity.measure(paths.appDir(app.id), [...own, ...volumePaths], { signal }),
+      identity.measure(paths.appRunDir(app.id), ["."], { signal }),
+    ]);
+    const [repo = 0, previousRepo = 0, data = 0, previousData = 0, logs = 0, ...volumeSizes] = tree.sizes;
+    return {
+      repositoryBytes: repo + previousRepo,
+      dataBytes: data + previousData + logs + (run.sizes[0] ?? 0),
+      volumes: volumes.map(({ name }, at) => ({ name, sizeBytes: volumeSizes[at] ?? 0 })),
+      problem:
+        tree.isWhole && run.isWhole
+          ? undefined
+          : `user "${identity.user.name}" may not look into some of its directories`,
+    };
+  }
+
+  /** What to say of an error; one that is not meant for callers is logged. */
+  #reasonOf(error: unknown, subject: string | number): string {
+    if (error instanceof SvcError) return error.message;
+    this.#options.log.warn({ err: error, subject }, "an app could not be measured");
+    return "it could not be measured";
+  }
+}
+
+function nothing(problem: string): TreeSizes {
+  return { repositoryBytes: 0, dataBytes: 0, volumes: [], problem };
+}
+
+function rowOf(
+  { id, name }: AppRecord,
+  { repositoryBytes, dataBytes, volumes, problem }: TreeSizes,
+  imageBytes?: number,
+): AppDisk {
+  const volumesBytes = volumes.reduce((sum, { sizeBytes }) => sum + sizeBytes, 0);
+  return {
+    id,
+    name,
+    ...(imageBytes !== undefined && { imageBytes: BigInt(imageBytes) }),
+    repositoryBytes: BigInt(repositoryBytes),
+    dataBytes: BigInt(dataBytes),
+    volumesBytes: BigInt(volumesBytes),
+    volumes: volumes.map((volume) => ({ name: volume.name, sizeBytes: BigInt(volume.sizeBytes) })),
+    totalBytes: BigInt((imageBytes ?? 0) + repositoryBytes + dataBytes + volumesBytes),
+    ...(problem !== undefined && { unknown: problem }),
+  };
+}

@@ -1,0 +1,178 @@
+/** The room that fetched commits take: what was not used for the longest time goes first, for each user and as a whole. */
+import { lstat, readdir, readFile, rm } from "node:fs/promises";
+import { join } from "node:path";
+import { mapBounded } from "../lib/map-bounded.ts";
+
+export interface CacheBounds {
+  /** Of the commits of one user. */
+  maxBytesPerUser: number;
+  /** Of all of them. */
+  maxBytes: number;
+}
+
+export interface CacheSpaceOptions {
+  /** Holds a directory for each user, named by the uid. */
+  directory: string;
+  bounds: CacheBounds;
+  now: () => number;
+}
+
+/** Keeps a commit in the cache while somebody works with it. */
+export interface CacheHold extends AsyncDisposable {
+  /** Says that what was fetched for this work is of use for later work; without it, it goes when the work is over. */
+  keep: () => void;
+}
+
+/** Where a commit's size stands, in its directory. */
+export const factsFile = "svc.json";
+
+/** The name of a commit's directory. */
+export const commitDirectory = (commit: string): string => `${commit}.git`;
+
+interface Entry {
+  uid: number;
+  path: string;
+  sizeBytes: number;
+  usedMs: number;
+  /** Being fetched, by this process or another one, or left behind by one that was killed. */
+  isTemporary: boolean;
+}
+
+interface Holders {
+  count: number;
+  keeps: boolean;
+}
+
+/** Small ones cost directory entries more than bytes. */
+const maxCommitsPerUser = 500;
+/** No fetch takes as long: what is older was left behind. */
+const leftoverMs = 3_600_000;
+const readAtOnce = 16;
+
+export class CacheSpace {
+  readonly #options: CacheSpaceOptions;
+  readonly #held = new Map<string, Holders>();
+
+  constructor(options: CacheSpaceOptions) {
+    this.#options = options;
+  }
+
+  /** @param isNew it was fetched for this work */
+  hold(gitDir: string, { isNew }: { isNew: boolean }): CacheHold {
+    // Who finds what somebody else is just working with has not found it kept.
+    const holders = this.#held.get(gitDir) ?? { count: 0, keeps: !isNew };
+    this.#held.set(gitDir, holders);
+    holders.count += 1;
+    let isOver = false;
+    return {
+      keep: () => (holders.keeps = true),
+      [Symbol.asyncDispose]: async () => {
+        if (isOver) return;
+        isOver = true;
+        holders.count -= 1;
+        if (holders.count > 0) return;
+        this.#held.delete(gitDir);
+        if (!holders.keeps) await rm(gitDir, { recursive: true, force: true });
+      },
+    };
+  }
+
+  /** Bytes that the commits of a user take; of all users without `uid`. */
+  async usedBytes(uid?: number): Promise<number> {
+    const entries = await this.#entries();
+    return sumOf(uid === undefined ? entries : entries.filter((entry) => entry.uid === uid));
+  }
+
+  /** Removes what is beyond the bounds, but for what is held. */
+  async makeRoom(): Promise<void> {
+    const { bounds, now } = this.#options;
+    await this.#removeForeign();
+    const entries = await this.#entries();
+    const gone = new Set(entries.filter((entry) => entry.isTemporary && entry.usedMs < now() - leftoverMs));
+    const staying = (): Entry[] => entries.filter((entry) => !gone.has(entry));
+    for (const uid of new Set(entries.map((entry) => entry.uid))) {
+      const own = staying().filter((entry) => entry.uid === uid);
+      for (const entry of this.#beyond(own, bounds.maxBytesPerUser, maxCommitsPerUser)) gone.add(entry);
+    }
+    for (const entry of this.#beyond(staying(), bounds.maxBytes, Infinity)) gone.add(entry);
+    for (const { path } of gone) await rm(path, { recursive: true, force: true });
+  }
+
+  /** Of these, what has to go, longest unused first. */
+  #beyond(entries: readonly Entry[], maxBytes: number, maxCount: number): Entry[] {
+    const gone: Entry[] = [];
+    let bytes = sumOf(entries);
+    for (const entry of entries.toSorted((a, b) => a.usedMs - b.usedMs)) {
+      if (bytes <= maxBytes && entries.length - gone.length <= maxCount) break;
+      if (entry.isTemporary || this.#held.has(entry.path)) continue;
+      gone.push(entry);
+      bytes -= entry.sizeBytes;
+    }
+    return gone;
+  }
+
+  /** What an earlier version of svc kept here by another order can be fetched again. */
+  async #removeForeign(): Promise<void> {
+    const { directory } = this.#options;
+    for (const name of await namesIn(directory)) {
+      if (!isUid(name)) await rm(join(directory, name), { recursive: true, force: true });
+    }
+  }
+
+  async #entries(): Promise<Entry[]> {
+    const { directory } = this.#options;
+    const users = (await namesIn(directory)).filter(isUid);
+    const names = await mapBounded(users, readAtOnce, async (user) =>
+      (await namesIn(join(directory, user))).map((name) => ({ uid: Number(user), name })),
+    );
+    const entries = await mapBounded(names.flat(), readAtOnce, async ({ uid, name }) => {
+      const path = join(directory, String(uid), name);
+      const isTemporary = !name.endsWith(commitDirectory(""));
+      const usedMs = await lstat(path).then(
+        (stats) => stats.mtimeMs,
+        () => undefined,
+      );
+      // It went in this very moment.
+      if (usedMs === undefined) return [];
+      const sizeBytes = isTemporary ? await allocatedBytes(path) : await sizeOf(path);
+      return [{ uid, path, sizeBytes, usedMs, isTemporary }];
+    });
+    return entries.flat();
+  }
+}
+
+/** Allocated bytes of a directory of the daemon's own and all that is in it. */
+export async function allocatedBytes(path: string): Promise<number> {
+  const names = await readdir(path, { recursive: true }).catch((): string[] => []);
+  const sizes = await mapBounded(["", ...names], readAtOnce, (name) =>
+    lstat(join(path, name)).then(
+      ({ blocks }) => blocks * 512,
+      () => 0,
+    ),
+  );
+  return sizes.reduce((sum, size) => sum + size, 0);
+}
+
+/** As it was written down when it was fetched. */
+async function sizeOf(gitDir: string): Promise<number> {
+  try {
+    const { sizeBytes } = JSON.parse(await readFile(join(gitDir, factsFile), "utf8")) as {
+      sizeBytes: unknown;
+    };
+    return Number(sizeBytes);
+  } catch {
+    return 0;
+  }
+}
+
+function sumOf(entries: readonly Entry[]): number {
+  return entries.reduce((sum, { sizeBytes }) => sum + sizeBytes, 0);
+}
+
+function isUid(name: string): boolean {
+  return /^\d{1,10}$/.test(name);
+}
+
+function namesIn(directory: string): Promise<string[]> {
+  return readdir(directory).catch((): string[] => []);
+}

@@ -1,0 +1,122 @@
+/** Looking into a commit of the cache: entries, files, the whole as an archive. */
+import type { Readable } from "node:stream";
+import { SvcError } from "../errors.ts";
+import { byteLimit } from "../lib/byte-limit.ts";
+import type { GitProcess } from "./git-process.ts";
+import type { GitLimits } from "./git-remote.ts";
+
+/** A commit in the cache. */
+export interface CachedCommit {
+  gitDir: string;
+  commit: string;
+  /** The tree of its root. */
+  tree: string;
+}
+
+export interface TreeEntry {
+  name: string;
+  /** `symlink` and `commit` (a submodule) are never followed. */
+  type: "file" | "directory" | "symlink" | "commit";
+  oid: string;
+  /** Bytes of a file. */
+  sizeBytes: number;
+}
+
+/** A list of one directory that is longer is none that somebody wrote: it is read as a whole. */
+const maxListBytes = 2 * 2 ** 20;
+
+export class GitObjects {
+  readonly #git: GitProcess;
+  readonly #limits: GitLimits;
+
+  constructor(git: GitProcess, limits: GitLimits) {
+    this.#git = git;
+    this.#limits = limits;
+  }
+
+  /** The tree of a directory in a commit. @throws SvcError `not_found` when there is none. */
+  async subtree(commit: CachedCommit, path: string, subject: string, signal?: AbortSignal): Promise<string> {
+    const steps = path.split("/").filter((step) => step !== "" && step !== ".");
+    let { tree } = commit;
+    for (const step of steps) {
+      const entry = (await this.entries(commit, tree, subject, signal)).find(({ name }) => name === step);
+      if (entry?.type !== "directory") {
+        throw new SvcError("not_found", "not_found", `there is no directory "${path}" in ${subject}`);
+      }
+      tree = entry.oid;
+    }
+    return tree;
+  }
+
+  /** The entries of one directory, not of those below it. */
+  async entries(
+    { gitDir }: CachedCommit,
+    tree: string,
+    subject: string,
+    signal?: AbortSignal,
+  ): Promise<TreeEntry[]> {
+    const args = ["ls-tree", "-z", "--long", tree];
+    const output = await this.#read(gitDir, args, subject, maxListBytes, signal);
+    return output
+      .toString()
+      .split("\0")
+      .flatMap((line): TreeEntry[] => {
+        const [, mode = "", oid, size, name] = /^(\d+) \w+ ([0-9a-f]+) +(\d+|-)\t([^]+)$/.exec(line) ?? [];
+        if (oid === undefined || name === undefined) return [];
+        return [{ name, oid, type: typeOf(mode), sizeBytes: size === "-" ? 0 : Number(size) }];
+      });
+  }
+
+  /** The bytes of a file, which the caller knows to be at most `maxBytes` long. */
+  readBlob(
+    { gitDir }: CachedCommit,
+    oid: string,
+    subject: string,
+    maxBytes: number,
+    signal?: AbortSignal,
+  ): Promise<Buffer> {
+    return this.#read(gitDir, ["cat-file", "blob", oid], subject, maxBytes, signal);
+  }
+
+  /** The files of a tree as an uncompressed tar. The stream fails when git does, so an end means that it is whole. */
+  exportTar({ gitDir }: CachedCommit, tree: string, subject: string, signal?: AbortSignal): Readable {
+    const { maxExportBytes, fetchTimeoutMs } = this.#limits;
+    const output = byteLimit(maxExportBytes, () => exportTooLarge(subject, maxExportBytes));
+    // Failures reach whoever reads: `run` destroys its output with them.
+    this.#git
+      .run(["-C", gitDir, "archive", "--format=tar", tree], {
+        subject,
+        timeoutMs: fetchTimeoutMs,
+        stdout: output,
+        ...(signal && { signal }),
+      })
+      .catch(() => undefined);
+    return output;
+  }
+
+  #read(
+    gitDir: string,
+    args: readonly string[],
+    subject: string,
+    maxOutputBytes: number,
+    signal: AbortSignal | undefined,
+  ): Promise<Buffer> {
+    return this.#git.run(["-C", gitDir, ...args], {
+      subject,
+      timeoutMs: 60_000,
+      maxOutputBytes,
+      ...(signal && { signal }),
+    });
+  }
+}
+
+function typeOf(mode: string): TreeEntry["type"] {
+  if (mode === "040000") return "directory";
+  if (mode === "120000") return "symlink";
+  return mode === "160000" ? "commit" : "file";
+}
+
+function exportTooLarge(subject: string, maxBytes: number): SvcError<"git_failed"> {
+  const message = `the files of ${subject} are larger than the ${maxBytes} bytes allowed`;
+  return new SvcError("resource_exhausted", "git_failed", message);
+}

@@ -1,0 +1,126 @@
+/** What one user may have, and what of others shows in it (threats 58, decisions 37, 38). */
+import assert from "node:assert/strict";
+import { readdir } from "node:fs/promises";
+import { join } from "node:path";
+import test from "ava";
+import { AppService } from "../../gen/svc/v1/app_pb.ts";
+import { CredentialService } from "../../gen/svc/v1/credential_pb.ts";
+import { isRoot, needsRoot, startDaemon } from "../support/daemon.ts";
+import { errorOf } from "../support/errors.ts";
+import { eventually } from "../support/eventually.ts";
+import { GitServer } from "../support/git-server.ts";
+import { freePort, writePackage, writeRepository } from "../support/packages.ts";
+
+const rootTest = isRoot ? test : test.skip;
+const games = 5;
+const nobody = 65_534;
+
+rootTest(
+  `of forty installs of a user two are worked on, the others say that they wait${needsRoot}`,
+  async (t) => {
+    await using daemon = await startDaemon({ config: "[limits]\nmax_waiting_installs_per_user = 38\n" });
+    // Answers nobody: whoever asks is being worked on.
+    await using server = await GitServer.start(daemon.dir, () => true);
+    await using user = await daemon.as(games);
+    const stop = new AbortController();
+    const steps: string[] = [];
+    const installs = Array.from({ length: 40 }, async (_, n) => {
+      const spec = `${server.url}/r${n}.git`;
+      const events = user.client(AppService, "grpc").installAppStream({ spec }, { signal: stop.signal });
+      for await (const { event } of events) if (event.case === "progress") steps.push(event.value.step);
+    });
+    const ended = Promise.allSettled(installs);
+    await eventually(() => {
+      assert.equal(steps.filter((step) => step === "wait").length, 38);
+      assert.equal(server.requests.length, 2);
+    }, 60_000);
+    t.like(await errorOf(user.client(AppService).installApp({ spec: `${server.url}/one-more.git` })), {
+      code: "ResourceExhausted",
+      reason: "too_many",
+    });
+    await using other = await daemon.as(nobody);
+    await writePackage(join(daemon.dir, "web"), await freePort());
+    t.is((await other.client(AppService).installApp({ spec: join(daemon.dir, "web") })).id, "web");
+    stop.abort();
+    await ended;
+    t.true(server.requests.length <= 40);
+  },
+);
+
+rootTest(`apps and credentials of a user are bounded, root's are not${needsRoot}`, async (t) => {
+  const config = "[limits]\nmax_apps_per_user = 2\nmax_credentials_per_user = 1\n";
+  await using daemon = await startDaemon({ config });
+  await writePackage(join(daemon.dir, "web"), await freePort());
+  const spec = join(daemon.dir, "web");
+  await using user = await daemon.as(games);
+  const apps = user.client(AppService);
+  const settled = await Promise.allSettled([1, 2, 3, 4].map(() => apps.installApp({ spec })));
+  t.is(settled.filter(({ status }) => status === "fulfilled").length, 2);
+  for (const work of [apps.installApp({ spec }), apps.cloneApp({ id: "web" })]) {
+    const refused = await errorOf(work);
+    t.like(refused, { code: "ResourceExhausted", reason: "too_many" });
+    t.regex(refused.message, /max_apps_per_user is 2/);
+  }
+  t.is((await apps.listApps({})).apps.length, 2);
+
+  const credentials = user.client(CredentialService);
+  const credential = { kind: "git", host: "example.org", username: "me", secret: "s" };
+  await credentials.upsertCredential({ ...credential, name: "one" });
+  await credentials.upsertCredential({ ...credential, name: "one", secret: "t" });
+  const refused = await errorOf(credentials.upsertCredential({ ...credential, name: "two" }));
+  t.like(refused, { code: "ResourceExhausted", reason: "too_many" });
+  t.regex(refused.message, /max_credentials_per_user is 1/);
+
+  for (const name of ["one", "two"]) {
+    await daemon.client(CredentialService).upsertCredential({ ...credential, name });
+  }
+  for (const id of ["web-3", "web-4", "web-5"]) {
+    t.is((await daemon.client(AppService).installApp({ spec })).id, id);
+  }
+});
+
+rootTest(`ids do not tell what others have${needsRoot}`, async (t) => {
+  await using daemon = await startDaemon();
+  await writePackage(join(daemon.dir, "web"), await freePort());
+  const spec = join(daemon.dir, "web");
+  await using user = await daemon.as(games);
+  const [roots, own] = [daemon.client(AppService), user.client(AppService)];
+  t.is((await roots.installApp({ spec })).id, "web");
+  t.is((await roots.installApp({ spec })).id, "web-2");
+  t.is((await own.installApp({ spec })).id, "web-games");
+  t.is((await own.installApp({ spec })).id, "web-games-2");
+  t.is((await own.cloneApp({ id: "web-games" })).id, "web-games-3");
+  await using other = await daemon.as(nobody);
+  t.is((await other.client(AppService).installApp({ spec })).id, "web-nobody");
+  await roots.removeApp({ id: "web" });
+  t.is((await own.installApp({ spec })).id, "web");
+  t.is((await own.cloneApp({ id: "web" })).id, "web-games-4", "web-2 is root's");
+  t.is((await roots.installApp({ spec })).id, "web-3", "root sees them all");
+});
+
+rootTest(`what is kept of fetched packages shows in the disk report${needsRoot}`, async (t) => {
+  await using daemon = await startDaemon();
+  const spec = await writeRepository(join(daemon.dir, "web"), await freePort(), [{ version: "1.0.0" }]);
+  await using user = await daemon.as(games);
+  const [roots, own] = [daemon.client(AppService), user.client(AppService)];
+  await roots.installApp({ spec });
+  const { cacheBytes } = await roots.getDiskReport({});
+  t.true(cacheBytes > 0n);
+  t.is((await own.getDiskReport({})).cacheBytes, 0n, "what was fetched for others is not told");
+  const broken = await writeRepository(join(daemon.dir, "broken"), await freePort(), [
+    { id: "broken", files: { "svc.yaml": "id: 7\n" } },
+  ]);
+  t.like(await errorOf(roots.installApp({ spec: broken })), { reason: "package_invalid" });
+  t.is((await roots.getDiskReport({})).cacheBytes, cacheBytes, "a failed install leaves nothing");
+  const unbuilt = await writeRepository(join(daemon.dir, "unbuilt"), await freePort(), [
+    {
+      id: "unbuilt",
+      files: {
+        "svc.yaml": "id: unbuilt\nname: U\nversion: \"1\"\nprocess: {exec: [node], build: [{exec: ['false']}]}\n",
+      },
+    },
+  ]);
+  t.like(await errorOf(roots.installApp({ spec: unbuilt })), { reason: "build_failed" });
+  t.is((await roots.getDiskReport({})).cacheBytes, cacheBytes);
+  t.deepEqual(await readdir(join(daemon.storeDir, "apps")), ["web"]);
+});

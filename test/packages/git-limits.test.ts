@@ -1,0 +1,186 @@
+/** What a repository may take of memory and disk (threats 58, 59). */
+import { execFile, spawn } from "node:child_process";
+import { once } from "node:events";
+import { mkdir, readdir, rm, symlink, utimes } from "node:fs/promises";
+import { join } from "node:path";
+import { Readable } from "node:stream";
+import { pipeline } from "node:stream/promises";
+import { promisify } from "node:util";
+import test from "ava";
+import type { PackageResolver } from "../../src/packages/package-resolver.ts";
+import { SvcError } from "../../src/errors.ts";
+import { GitServer } from "../support/git-server.ts";
+import { minimalManifest, TestRepository } from "./support/repository.ts";
+import { World } from "./support/world.ts";
+
+const selfUid = process.getuid?.() ?? 0;
+const mib = 2 ** 20;
+
+/** So much of nothing, in pieces. */
+function zeros(sizeBytes: number): Readable {
+  const piece = Buffer.alloc(mib);
+  return Readable.from(
+    (function* () {
+      for (let left = sizeBytes; left > 0; left -= piece.length) yield piece;
+    })(),
+  );
+}
+
+/** Writes an object of a repository from a stream; answers its id. */
+async function hashObject(path: string, type: string, content: Readable): Promise<string> {
+  const child = spawn(
+    "git",
+    ["-C", path, "-c", "core.bigFileThreshold=1m", "hash-object", "-t", type, "-w", "--stdin"],
+    {
+      stdio: ["pipe", "pipe", "inherit"],
+    },
+  );
+  const [output] = await Promise.all([once(child.stdout, "data"), pipeline(content, child.stdin)]);
+  return String(output[0]).trim();
+}
+
+/** Commits in the cache of the test's own user. */
+async function cached(world: World): Promise<string[]> {
+  return readdir(world.path("cache", "git", String(selfUid))).catch(() => []);
+}
+
+test("a file that unpacks to much more than git's memory passes through it", async (t) => {
+  await using world = await World.create();
+  const repository = await TestRepository.create(world.path("git", "zeros"));
+  await repository.commit({ "svc.yaml": minimalManifest("zeros", "1") });
+  const blob = await hashObject(repository.path, "blob", zeros(300 * mib));
+  await repository.git("update-index", "--add", "--cacheinfo", `100644,${blob},zeros`);
+  await repository.git("commit", "--quiet", "--message", "zeros");
+  await using server = await GitServer.start(world.path("git"));
+  const resolver = world.resolver({ gitLimits: { maxMemoryBytes: 128 * mib } });
+  for (const spec of [`${server.url}/zeros/.git`, repository.fileUrl]) {
+    await using resolved = await resolver.resolve({ spec }, { uid: selfUid });
+    t.is(resolved.manifest.id, "zeros");
+  }
+});
+
+test("what can only be unpacked in memory is refused beyond git's bound", async (t) => {
+  await using world = await World.create();
+  const repository = await TestRepository.create(world.path("git", "bomb"));
+  const commit = await repository.commit({ "svc.yaml": minimalManifest("bomb", "1") });
+  const header = await repository.git("cat-file", "commit", commit);
+  const message = Readable.from([
+    Buffer.from(`${header}\n`),
+    ...Array.from({ length: 300 }, () => Buffer.alloc(mib, "a")),
+  ]);
+  const bomb = await hashObject(repository.path, "commit", message);
+  await repository.git("update-ref", "refs/heads/main", bomb);
+  await using server = await GitServer.start(world.path("git"));
+  const resolver = world.resolver({ gitLimits: { maxMemoryBytes: 128 * mib } });
+  const work = resolver.resolve({ spec: `${server.url}/bomb/.git` }, { uid: selfUid });
+  const error = await t.throwsAsync(work, { instanceOf: SvcError });
+  t.like(error, { code: "resource_exhausted", reason: "git_failed" });
+  t.regex(error.message, /more memory than git may have/);
+  t.deepEqual(await cached(world), [], "nothing of it stays");
+});
+
+test("a git that writes a longer file than allowed is ended by the kernel", async (t) => {
+  await using world = await World.create();
+  const { argv, env } = await import("../../src/packages/git-command.ts").then(({ gitCommand }) =>
+    gitCommand(["init", "--quiet", world.path("long")], { maxMemoryBytes: 512 * mib, maxFileBytes: 10 }),
+  );
+  const [program = "", ...args] = argv;
+  const error = await t.throwsAsync(promisify(execFile)(program, args, { env }));
+  t.like(error, { signal: "SIGXFSZ" });
+});
+
+async function install(resolver: PackageResolver, spec: string): Promise<void> {
+  await using resolved = await resolver.resolve({ spec }, { uid: selfUid });
+  resolved.keep();
+}
+
+test("however a URL is spelled, its commit is fetched and kept once", async (t) => {
+  await using world = await World.create();
+  const repository = await TestRepository.create(world.path("git", "f"));
+  await repository.commit({ "svc.yaml": minimalManifest("f", "1") });
+  await symlink(world.path("git", "f"), world.path("git", "link"));
+  await using server = await GitServer.start(world.path("git"));
+  const resolver = world.resolver();
+  const base = `file://${world.path("git")}`;
+  for (const spec of [`${base}/f`, `${base}/f/`, `${base}//f`, `${base}/./f`, `${base}/link`, `${base}/%66`])
+    await install(resolver, spec);
+  for (const path of ["f/.git", "f/.git/", "./f/.git", "link/.git"])
+    await install(resolver, `${server.url}/${path}`);
+  t.is((await cached(world)).length, 1);
+});
+
+test("beyond its bounds the cache lets go of what was not used for the longest time", async (t) => {
+  await using world = await World.create();
+  const noise = (): string => Array.from({ length: 55_000 }, () => Math.random().toString(36)).join("");
+  const specs: string[] = [];
+  for (const id of ["a", "b", "c", "d"]) {
+    const repository = await TestRepository.create(world.path(id));
+    await repository.commit({ "svc.yaml": minimalManifest(id, "1"), noise: noise() });
+    specs.push(repository.fileUrl);
+  }
+  const [a = "", b = "", c = "", d = ""] = specs;
+  const commitOf = async (spec: string): Promise<string> =>
+    `${await TestRepository.at(spec.slice("file://".length)).git("rev-parse", "HEAD")}.git`;
+  for (const bounds of [
+    { maxBytesPerUser: 1.25 * mib, maxBytes: 1000 * mib },
+    { maxBytesPerUser: 1000 * mib, maxBytes: 1.25 * mib },
+  ]) {
+    await rm(world.path("cache"), { recursive: true, force: true });
+    const resolver = world.resolver({ cacheBounds: bounds });
+    await install(resolver, a);
+    await install(resolver, b);
+    // Long ago, `b` longer than `a`.
+    for (const [spec, minutes] of [
+      [a, 10],
+      [b, 20],
+    ] as const) {
+      const then = new Date(Date.now() - minutes * 60_000);
+      await utimes(world.path("cache", "git", String(selfUid), await commitOf(spec)), then, then);
+    }
+    await install(resolver, c);
+    t.deepEqual((await cached(world)).sort(), [await commitOf(a), await commitOf(c)].sort());
+    t.true((await resolver.cacheBytes()) <= 1.25 * mib);
+    t.is(await resolver.cacheBytes(selfUid), await resolver.cacheBytes());
+    t.is(await resolver.cacheBytes(4_000_000), 0);
+    // What is being worked with stays, also beyond the bounds.
+    await using held = await resolver.resolve({ spec: d }, { uid: selfUid });
+    await install(resolver, b);
+    t.true((await cached(world)).includes(await commitOf(d)));
+    t.is(held.manifest.id, "d");
+  }
+});
+
+test("of what was fetched and is not kept nothing stays, nor of a repository that is no package", async (t) => {
+  await using world = await World.create();
+  const repository = await TestRepository.create(world.path("hello"));
+  await repository.commit({ "svc.yaml": minimalManifest("hello", "1") });
+  const resolver = world.resolver();
+  {
+    await using one = await resolver.resolve({ spec: repository.fileUrl }, { uid: selfUid });
+    await using other = await resolver.resolve({ spec: repository.fileUrl }, { uid: selfUid });
+    t.is(one.manifest.id, other.manifest.id);
+    t.is((await cached(world)).length, 1);
+  }
+  t.is((await cached(world)).length, 0);
+  await install(resolver, repository.fileUrl);
+  await resolver
+    .resolve({ spec: repository.fileUrl }, { uid: selfUid })
+    .then((again) => again[Symbol.asyncDispose]());
+  t.is((await cached(world)).length, 1, "what somebody kept stays");
+
+  await repository.commit({ "svc.yaml": "id: 7\n" });
+  await t.throwsAsync(resolver.resolve({ spec: repository.fileUrl }, { uid: selfUid }), {
+    instanceOf: SvcError,
+  });
+  t.is((await cached(world)).length, 1);
+});
+
+test("what an earlier version kept by URL is removed", async (t) => {
+  await using world = await World.create();
+  const old = world.path("cache", "git", "ab".repeat(32), `${"0".repeat(40)}.git`);
+  await mkdir(old, { recursive: true });
+  const repository = await TestRepository.create(world.path("hello"));
+  await repository.commit({ "svc.yaml": minimalManifest("hello", "1") });
+  await install(world.resolver(), repository.fileUrl);
+  t.deepEqual(await readdir(join(world.path("cache"), "git")), [String(selfUid)]);
+});
