@@ -45,8 +45,8 @@ test("a setting replaces its own limit", (t) => {
 });
 
 for (const [key, value, expected] of [
-  ["max_connection", 7, "api.limits.max_connection: is no setting of svc"],
-  ["maxConnections", 7, "api.limits.maxConnections: is no setting of svc"],
+  ["max_connection", 7, "api.limits.max_connection is no setting of svc"],
+  ["maxConnections", 7, "api.limits.maxConnections is no setting of svc"],
   ["max_connections", 0, "api.limits.max_connections: 0 must be a whole number from 1 to 1000000"],
   ["max_connections", "7", 'api.limits.max_connections: "7" must be a whole number from 1 to 1000000'],
   [

@@ -53,9 +53,8 @@ rootTest(`a directory that its owner made unreadable is that app's alone${needsR
   await threeApps(daemon);
   const apps = daemon.client(AppService);
   const appDir = join(daemon.storeDir, "apps", "of-games");
-  const { uid, gid } = { uid: games, gid: games };
   const asOwner = (...argv: string[]): Promise<unknown> =>
-    promisify(execFile)("setpriv", [`--reuid=${uid}`, `--regid=${gid}`, "--clear-groups", "--", ...argv]);
+    promisify(execFile)("setpriv", [`--reuid=${games}`, "--regid=games", "--init-groups", "--", ...argv]);
   await asOwner("mkdir", "-p", join(appDir, "data", "deep"));
   for (const directory of [join(appDir, "data", "deep"), join(appDir, "data"), join(appDir, "repo")]) {
     await asOwner("chmod", "000", directory);
