@@ -1271,8 +1271,8 @@ export interface paths {
             cookie?: never;
         };
         /**
-         * Samples from the ring buffer, oldest to newest
-         * @description Samples from the ring buffer, oldest to newest.
+         * Samples of the past, oldest to newest
+         * @description Samples of the past, oldest to newest. They outlive the daemon; the last minute may be lost when it is killed.
          *
          *     Access: any identified caller; a regular user sees and changes what is their own.
          *
@@ -1321,8 +1321,9 @@ export interface paths {
             cookie?: never;
         };
         /**
-         * The processes of the host, as far as the kernel shows them to the caller, by pid
-         * @description The processes of the host, as far as the kernel shows them to the caller, by pid.
+         * The processes of the host, as far as the kernel shows them to the caller
+         * @description The processes of the host, as far as the kernel shows them to the caller: all of them with their command lines, but own
+         *     ones alone for a regular user where `/proc` is mounted with `hidepid`.
          *
          *     Access: any identified caller; a regular user sees and changes what is their own.
          *
@@ -1348,8 +1349,8 @@ export interface paths {
         put?: never;
         /**
          * Sends a signal
-         * @description Sends a signal. `denied` (permission_denied) for pid 1, the daemon itself and kernel threads; `not_found` when the
-         *     pid is gone; `pid_reused` (failed_precondition) when its start marker is another.
+         * @description Sends a signal. `denied` (permission_denied) for pid 1, the daemon itself, its helpers, the supervisors of apps and
+         *     kernel threads; `not_found` when the pid is gone; `pid_reused` (failed_precondition) when its start marker is another.
          *
          *     Access: a root context (a root peer on the socket, or any bearer token).
          *
@@ -2440,6 +2441,39 @@ export interface components {
              */
             copied_bytes: number;
         };
+        /** @description Shares of a processor's time, in percent, since the sample before. Together 100. */
+        CpuTimes: {
+            /**
+             * Format: double
+             * @description In programs, niced ones and guests included.
+             */
+            userPercent: number;
+            /**
+             * Format: double
+             * @description In the kernel.
+             */
+            systemPercent: number;
+            /**
+             * Format: double
+             * @description Idle while storage was waited for.
+             */
+            iowaitPercent: number;
+            /**
+             * Format: double
+             * @description In interrupts.
+             */
+            irqPercent: number;
+            /**
+             * Format: double
+             * @description Taken by the hypervisor for other machines.
+             */
+            stealPercent: number;
+            /**
+             * Format: double
+             * @description Idle.
+             */
+            idlePercent: number;
+        };
         /** @description What to pack. */
         CreateArchiveRequest: {
             /** @description Absolute paths of what is packed. */
@@ -2507,6 +2541,46 @@ export interface components {
             deleted: string[];
             /** @description Paths that stay, each with the reason. */
             failed: components["schemas"]["PathFailure"][];
+        };
+        /** @description A disk, without its partitions. */
+        DiskMetrics: {
+            /** @description Name, such as `sda`. */
+            name: string;
+            /**
+             * Format: int64
+             * @description Bytes read since the host started.
+             */
+            readBytes: number;
+            /**
+             * Format: int64
+             * @description Bytes written since the host started.
+             */
+            writtenBytes: number;
+            /**
+             * Format: double
+             * @description Bytes read per second.
+             */
+            readPerSec?: number;
+            /**
+             * Format: double
+             * @description Bytes written per second.
+             */
+            writtenPerSec?: number;
+            /**
+             * Format: double
+             * @description Reads that ended, per second.
+             */
+            readsPerSec?: number;
+            /**
+             * Format: double
+             * @description Writes that ended, per second.
+             */
+            writesPerSec?: number;
+            /**
+             * Format: double
+             * @description Share of the time in which it had something to do, 0 to 100.
+             */
+            busyPercent?: number;
         };
         /** @description Disk footprints. */
         DiskReport: {
@@ -2620,6 +2694,16 @@ export interface components {
              * @description Left for others than root, in bytes.
              */
             availableBytes: number;
+            /**
+             * Format: int64
+             * @description How many files it can hold; absent where it has no such bound.
+             */
+            inodes?: number;
+            /**
+             * Format: int64
+             * @description How many it holds.
+             */
+            usedInodes?: number;
         };
         /** @description Samples. */
         GetAppStatsResponse: {
@@ -2630,7 +2714,7 @@ export interface components {
         GetMetricsHistoryResponse: {
             /** @description Oldest to newest. */
             samples: components["schemas"]["SystemMetrics"][];
-            /** @description Seconds between two samples. */
+            /** @description Seconds between two samples, as far as the daemon ran. */
             intervalSecs: number;
         };
         /** @description The state of the daemon. */
@@ -2707,7 +2791,7 @@ export interface components {
              */
             port_auto?: boolean;
         };
-        /** @description A network interface. Rates are over the time since the sample before. */
+        /** @description A network interface. */
         InterfaceMetrics: {
             /** @description Name, such as `eth0`. */
             name: string;
@@ -2731,6 +2815,16 @@ export interface components {
              * @description Bytes sent per second.
              */
             sentPerSec: number;
+            /**
+             * Format: int64
+             * @description Packets that came damaged, and that could not be sent, since the interface came up.
+             */
+            errors?: number;
+            /**
+             * Format: int64
+             * @description Packets that were dropped since the interface came up.
+             */
+            dropped?: number;
         };
         /** @description Something went wrong inside the daemon; its log has the cause under this id. */
         InternalError: {
@@ -2869,8 +2963,10 @@ export interface components {
         };
         /** @description Processes. */
         ListProcessesResponse: {
-            /** @description By pid. */
+            /** @description As sorted. */
             processes: components["schemas"]["Process"][];
+            /** @description How many there are in all. */
+            total: number;
         };
         /** @description Runs. */
         ListScheduleRunsResponse: {
@@ -2924,14 +3020,19 @@ export interface components {
             address: string;
             /** @description The number. */
             port: number;
-            /** @description The process; absent where the caller may not see it. */
+            /**
+             * @description The process, the one with the lowest pid where several share the port. Absent where the kernel would not show it to the
+             *     caller: a regular user sees that of own processes.
+             */
             pid?: number;
-            /** @description Name of the process. */
+            /** @description Name of the process; absent as `pid` is. */
             process?: string;
-            /** @description Name of the container that it runs in. */
+            /** @description Name of the container that it runs in, or that the engine publishes here. Root sees all, others those of own apps. */
             container?: string;
-            /** @description Id of the app that it belongs to. */
+            /** @description Id of the app that it belongs to, where the caller may see that. */
             appId?: string;
+            /** @description The user that has the socket; the number where the host has no name. */
+            user: string;
         };
         /** @description A directory of the host. */
         LocalLocation: {
@@ -3007,6 +3108,39 @@ export interface components {
             /** @description The visible apps, by id. */
             apps: components["schemas"]["AppPorts"][];
         };
+        /** @description Share of time in which work had to wait, in percent (kernel document accounting/psi). */
+        Pressure: {
+            /**
+             * Format: double
+             * @description Some of it waited: over the last 10 seconds.
+             */
+            some10: number;
+            /**
+             * Format: double
+             * @description Some of it waited: over the last minute.
+             */
+            some60: number;
+            /**
+             * Format: double
+             * @description Some of it waited: over the last 5 minutes.
+             */
+            some300: number;
+            /**
+             * Format: double
+             * @description All of it waited: over the last 10 seconds. Absent where the kernel does not tell.
+             */
+            full10?: number;
+            /**
+             * Format: double
+             * @description All of it waited: over the last minute.
+             */
+            full60?: number;
+            /**
+             * Format: double
+             * @description All of it waited: over the last 5 minutes.
+             */
+            full300?: number;
+        };
         /** @description A trigger to try. */
         PreviewScheduleRequest: {
             /** @description See `Schedule.trigger`. */
@@ -3042,7 +3176,7 @@ export interface components {
             command: string;
             /**
              * Format: double
-             * @description Processor time since the sample before, in percent of one processor.
+             * @description Processor time over the last second or so, in percent of one processor.
              */
             cpuPercent: number;
             /**
@@ -3476,7 +3610,10 @@ export interface components {
             /** @description Group id. */
             gid: number;
         };
-        /** @description One sample of the system. */
+        /**
+         * @description One sample of the system. What the kernel does not tell is absent, never 0; shares and rates are over the time since
+         *     the sample before, and absent in the first one.
+         */
         SystemMetrics: {
             /**
              * Format: date-time
@@ -3485,7 +3622,7 @@ export interface components {
             sampledAt?: string;
             /**
              * Format: double
-             * @description Busy share of all processors together, 0 to 100.
+             * @description Busy share of all processors together, 0 to 100: all but idle and waiting for storage.
              */
             cpuPercent: number;
             /** @description Number of processors. */
@@ -3534,6 +3671,47 @@ export interface components {
              * @description Seconds since the host started.
              */
             uptimeSecs: number;
+            /** @description What all processors together did. */
+            cpu?: components["schemas"]["CpuTimes"];
+            /** @description What each processor did, by number. */
+            cores: components["schemas"]["CpuTimes"][];
+            /**
+             * Format: int64
+             * @description Memory that nothing uses, in bytes.
+             */
+            memoryFreeBytes?: number;
+            /**
+             * Format: int64
+             * @description Memory that holds copies of blocks of disks, in bytes.
+             */
+            memoryBuffersBytes?: number;
+            /**
+             * Format: int64
+             * @description Memory that holds copies of files, those shared in memory included, in bytes.
+             */
+            memoryCachedBytes?: number;
+            /**
+             * Format: int64
+             * @description Memory that the kernel keeps its own objects in, in bytes.
+             */
+            memorySlabBytes?: number;
+            /**
+             * Format: int64
+             * @description Memory that waits to be written to disk, in bytes.
+             */
+            memoryDirtyBytes?: number;
+            /** @description How long work waited for processors (PSI). */
+            cpuPressure?: components["schemas"]["Pressure"];
+            /** @description How long work waited for memory (PSI). */
+            memoryPressure?: components["schemas"]["Pressure"];
+            /** @description How long work waited for storage (PSI). */
+            ioPressure?: components["schemas"]["Pressure"];
+            /** @description Whole disks. */
+            disks: components["schemas"]["DiskMetrics"][];
+            /** @description What the kernel's sensors say. */
+            temperatures: components["schemas"]["Temperature"][];
+            /** @description Number of processes, kernel threads included. */
+            processes?: number;
         };
         /** @description A local user. */
         SystemUser: {
@@ -3543,6 +3721,16 @@ export interface components {
             uid: number;
             /** @description Id of the primary group. */
             gid: number;
+        };
+        /** @description What a sensor says. */
+        Temperature: {
+            /** @description Name of the chip and, where it has one, of the sensor: `coretemp Core 0`. */
+            name: string;
+            /**
+             * Format: double
+             * @description Degrees Celsius.
+             */
+            celsius: number;
         };
         /** @description The presented token is recognised but may not do this. */
         TokenDenied: Record<string, never>;
@@ -5827,8 +6015,15 @@ export interface operations {
     getMetricsHistory: {
         parameters: {
             query?: {
-                /** @description How many of the newest samples; 1 to 10000, default all. */
+                /** @description How many of the newest samples that the rest of the request asks for; 1 to 1000, default 360. */
                 limit?: number;
+                /** @description Only samples from then on. The last 24 hours are kept in full, 30 days with one sample for every 5 minutes. */
+                since?: string;
+                /**
+                 * @description Seconds that one sample stands for: shares and rates are averages over them, all else is from their end. Default: what
+                 *     the samples were taken with, and 300 for those older than a day.
+                 */
+                step?: number;
             };
             header?: never;
             path?: never;
@@ -5848,7 +6043,9 @@ export interface operations {
             400: components["responses"]["BadRequest"];
             401: components["responses"]["Unauthenticated"];
             403: components["responses"]["Denied"];
+            404: components["responses"]["NotFound"];
             429: components["responses"]["TooMany"];
+            431: components["responses"]["HeadTooLarge"];
             500: components["responses"]["Internal"];
             501: components["responses"]["NotImplemented"];
             503: components["responses"]["Unavailable"];
@@ -5888,6 +6085,12 @@ export interface operations {
             query?: {
                 /** @description True: kernel threads too. */
                 kernelThreads?: boolean;
+                /** @description What to sort by: `pid` (default), `cpu` and `memory` the largest first, `start` the youngest first. */
+                sort?: "pid" | "cpu" | "memory" | "start";
+                /** @description How many at most; 1 to 10000, default all that there are up to 10000. */
+                limit?: number;
+                /** @description How many to pass over. */
+                offset?: number;
             };
             header?: never;
             path?: never;
@@ -5909,6 +6112,7 @@ export interface operations {
             403: components["responses"]["Denied"];
             404: components["responses"]["NotFound"];
             429: components["responses"]["TooMany"];
+            431: components["responses"]["HeadTooLarge"];
             500: components["responses"]["Internal"];
             501: components["responses"]["NotImplemented"];
             503: components["responses"]["Unavailable"];

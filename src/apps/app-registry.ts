@@ -47,7 +47,7 @@ export class AppRegistry implements Disposable {
   }
 
   /** The apps that the caller may see, by id. */
-  visible(caller: AppCaller): AppRecord[] {
+  visible(caller: Pick<AppCaller, "uid" | "root">): AppRecord[] {
     const apps = this.all();
     return caller.root ? apps : apps.filter((app) => app.ownerUid === caller.uid);
   }

@@ -189,6 +189,11 @@ export class Apps implements AsyncDisposable {
     return this.#registry.all().map(({ id }) => id);
   }
 
+  /** Ids of the apps that the caller may see. */
+  visibleIds(caller: Pick<AppCaller, "uid" | "root">): ReadonlySet<string> {
+    return new Set(this.#registry.visible(caller).map(({ id }) => id));
+  }
+
   /** What the installed apps need of the container engine, by id. */
   async engineNeeds(): Promise<Map<string, EngineNeeds>> {
     const needs = new Map<string, EngineNeeds>();

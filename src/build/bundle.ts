@@ -16,8 +16,12 @@ const sourceDir = join(root, "src");
 const outDir = join(root, "dist");
 const freshDir = `${outDir}.new`;
 
-/** The program, and the thread that has to be a file of its own, where `daemon/programs.ts` looks for it. */
-const entryPoints = { svc: "src/main.ts", "store/worker": "src/store/worker.ts" };
+/** The program, and the threads that have to be files of their own, where `daemon/programs.ts` looks for them. */
+const entryPoints = {
+  svc: "src/main.ts",
+  "store/worker": "src/store/worker.ts",
+  "host/process-thread": "src/host/process-thread.ts",
+};
 const mainFile = "svc.cjs";
 /** The oldest Node that runs svc: the major version. */
 const leastNode = Number.parseInt(packageJson.engines.node.replace(">=", ""), 10);

@@ -64,12 +64,17 @@ export interface Config {
     /** The command that reboots the host, as an argv. Default `systemctl reboot`. */
     readonly rebootCommand: readonly string[];
   };
+  readonly metrics: {
+    /** Seconds from one sample of the host to the next. Default 10. */
+    readonly intervalSecs: number;
+  };
   readonly log: {
     /** Least severity that is logged. Default `info`. */
     readonly level: LogLevel;
   };
 }
 
+const defaultMetricsIntervalSecs = 10;
 const logLevels = ["trace", "debug", "info", "warn", "error", "fatal", "silent"] as const;
 export type LogLevel = (typeof logLevels)[number];
 
@@ -126,6 +131,7 @@ export function parseConfig(
   const apps = root.table("apps");
   const docker = root.table("docker");
   const system = root.table("system");
+  const metrics = root.table("metrics");
   const log = root.table("log");
   const baseDir = dirname(file);
   const config: Config = {
@@ -150,6 +156,9 @@ export function parseConfig(
     },
     docker: { socket: docker.path("socket", baseDir, defaults.engineSocket) },
     system: { rebootCommand: system.strings("reboot_command") ?? ["systemctl", "reboot"] },
+    metrics: {
+      intervalSecs: metrics.integer("interval_secs", { min: 1, max: 300 }) ?? defaultMetricsIntervalSecs,
+    },
     log: { level: log.word("level", logLevels) ?? "info" },
   };
   const violations = root.finish();

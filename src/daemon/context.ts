@@ -13,6 +13,11 @@ import { DockerHost } from "../docker/docker-host.ts";
 import { bindServices } from "../handlers/services.ts";
 import { HealthState, bindHealth } from "../rpc/health.ts";
 import { bindReflection } from "../rpc/reflection.ts";
+import { HostMetrics } from "../host/host-metrics.ts";
+import { HostProcesses } from "../host/host-processes.ts";
+import { HostThread } from "../host/host-thread.ts";
+import { ProcessSignals } from "../host/process-signals.ts";
+import { HostReboot } from "../host/reboot.ts";
 import { createIdentities } from "../identity/identity.ts";
 import { createUsers } from "../identity/user.ts";
 import { readBootId } from "../lib/boot-id.ts";
@@ -65,6 +70,8 @@ export interface DaemonContext extends AsyncDisposable {
   readonly apps: Apps;
   /** To be started where jobs are to fire. */
   readonly scheduler: Scheduler;
+  /** To be started where samples are to be taken. */
+  readonly hostMetrics: HostMetrics;
   /** To be opened before it recognises anybody. */
   readonly tokens: TokenAuthority;
   readonly consoleTokens: ConsoleTokens<UserContext>;
@@ -176,6 +183,30 @@ export async function createContext(options: ContextOptions): Promise<DaemonCont
       log,
     }),
   );
+  const docker = new DockerHost({ ...containers, apps });
+  const hostMetrics = resources.use(
+    new HostMetrics({
+      dir: join(config.store.dir, "metrics"),
+      intervalSecs: config.metrics.intervalSecs,
+      ...{ clock, log },
+    }),
+  );
+  const hostThread = resources.use(
+    new HostThread({ entry: programs.hostThread, runs: () => processRuntime.runs() }),
+  );
+  const processes = new HostProcesses({
+    thread: hostThread,
+    containers: (signal) => docker.running(signal),
+    visibleApps: (caller) => apps.visibleIds(caller),
+    userName,
+  });
+  const signals = new ProcessSignals({
+    selfPid: process.pid,
+    supervisors: () => processRuntime.runs().map(({ supervisorPid }) => supervisorPid),
+  });
+  const reboot = resources.use(
+    new HostReboot({ command: config.system.rebootCommand, identities, clock, log }),
+  );
   const jobs = resources.use(new JobRegistry(store));
   const runs = resources.use(new RunLog({ store, executor, now, log }));
   const zones = new Zones();
@@ -189,7 +220,7 @@ export async function createContext(options: ContextOptions): Promise<DaemonCont
       apps,
       identities,
       lookup: (hostname) => lookup(hostname, { all: true }),
-      rebootCommand: config.system.rebootCommand,
+      reboot,
       backups: noBackups,
       clock,
       log,
@@ -217,7 +248,11 @@ export async function createContext(options: ContextOptions): Promise<DaemonCont
     consoleTokens,
     sources,
     credentials,
-    docker: new DockerHost({ ...containers, apps }),
+    docker,
+    hostMetrics,
+    processes,
+    signals,
+    reboot,
     facts: { version, mode: config.mode, startedAtMs, capabilities: () => pipeline.capabilities },
     metrics,
     schedules,
@@ -242,6 +277,7 @@ export async function createContext(options: ContextOptions): Promise<DaemonCont
     health,
     apps,
     scheduler,
+    hostMetrics,
     tokens,
     consoleTokens,
     userName,

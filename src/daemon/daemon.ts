@@ -73,6 +73,7 @@ export async function startDaemon(options: DaemonOptions): Promise<Daemon> {
   resources.use(createMemoryRelease());
   context.apps.keepWanted();
   await context.scheduler.start();
+  context.hostMetrics.start();
   log.info({ version, mode: config.mode, store: config.store.dir, ...addresses }, "svc is ready");
   const owned = resources.move();
   return {

@@ -9,22 +9,26 @@ export interface Programs {
   readonly supervisor: string;
   /** The store's writer thread. */
   readonly storeWorker: URL;
+  /** The thread that looks at the host's processes. */
+  readonly hostThread: URL;
 }
 
 /** Where they lie when svc runs from its sources: in their folders of `src/`. */
 export function sourcePrograms(): Programs {
-  return programsIn(join(import.meta.dirname, ".."), "worker.ts");
+  return programsIn(join(import.meta.dirname, ".."), "ts");
 }
 
 /** Where they lie beside a bundle: in folders of the same names. */
 export function bundledPrograms(): Programs {
-  return programsIn(import.meta.dirname, "worker.js");
+  return programsIn(import.meta.dirname, "js");
 }
 
-function programsIn(dir: string, storeWorker: string): Programs {
+/** @param extension of the threads' files: those are compiled, the programs are not */
+function programsIn(dir: string, extension: "ts" | "js"): Programs {
   return {
     identityHelper: join(dir, "identity", "helper.mjs"),
     supervisor: join(dir, "runtimes", "process", "supervisor.mjs"),
-    storeWorker: pathToFileURL(join(dir, "store", storeWorker)),
+    storeWorker: pathToFileURL(join(dir, "store", `worker.${extension}`)),
+    hostThread: pathToFileURL(join(dir, "host", `process-thread.${extension}`)),
   };
 }

@@ -12,6 +12,8 @@ import {
   type NetworkSchema,
   type VolumeSchema,
 } from "../../gen/svc/v1/docker_pb.ts";
+import { SvcError } from "../errors.ts";
+import { unlessAborted } from "../lib/unless-aborted.ts";
 import type { EngineNeeds, LogChunk } from "../runtimes/runtime.ts";
 import { createAttribution, type Attribution } from "./attribution.ts";
 import {
@@ -55,6 +57,8 @@ export interface DockerHostOptions {
 }
 
 const sizesTimeoutMs = 60_000;
+/** For who shows containers beside other things, which must not wait for an engine that hangs. */
+const runningTimeoutMs = 1_000;
 
 /** All of it throws SvcError `unavailable` while the engine is away or hangs. */
 export class DockerHost {
@@ -110,6 +114,27 @@ export class DockerHost {
     Object.freeze(list.containers);
     this.#lists.set(all, { key, list: Object.freeze(list) });
     return list;
+  }
+
+  /** Those that run, with the installed app of each; none while the engine is away or slow to answer. */
+  async running(signal: AbortSignal): Promise<{ container: ContainerRecord; appId?: string }[]> {
+    try {
+      const { containers } = await unlessAborted(
+        this.#options.state.containers(),
+        AbortSignal.any([signal, AbortSignal.timeout(runningTimeoutMs)]),
+      );
+      const appIdOf = this.#owners();
+      return containers
+        .filter((container) => isUpState(container.state))
+        .map((container) => {
+          const appId = appIdOf(container.labels);
+          return { container, ...(appId !== undefined && { appId }) };
+        });
+    } catch (error) {
+      signal.throwIfAborted();
+      if (error instanceof SvcError || (error as Error).name === "TimeoutError") return [];
+      throw error;
+    }
   }
 
   /** By name. @param wanted ids, names or beginnings of ids; empty for every running container. Others are passed over. */

@@ -1,12 +1,89 @@
-/** MonitorService: its methods come with their domain folder. */
+/** MonitorService: one domain call per method. */
+import type { MessageInitShape } from "@bufbuild/protobuf";
+import { timestampFromMs, timestampMs } from "@bufbuild/protobuf/wkt";
 import type { ServiceImpl } from "@connectrpc/connect";
-import type { MonitorService } from "../../gen/svc/v1/monitor_pb.ts";
-import { unimplemented } from "../rpc/unimplemented.ts";
+import type { MonitorService, SystemMetricsSchema } from "../../gen/svc/v1/monitor_pb.ts";
+import type { HostMetrics } from "../host/host-metrics.ts";
+import type { HostSample } from "../host/host-sample.ts";
+import type { HostProcesses } from "../host/host-processes.ts";
+import { userOf } from "../rpc/user-context.ts";
 
-export function createMonitorService(): ServiceImpl<typeof MonitorService> {
+const defaultHistory = 360;
+
+export function createMonitorService(
+  metrics: HostMetrics,
+  processes: HostProcesses,
+): ServiceImpl<typeof MonitorService> {
   return {
-    getSystemMetrics: unimplemented,
-    getMetricsHistory: unimplemented,
-    listListeningPorts: unimplemented,
+    getSystemMetrics: () => systemMetrics(metrics.newest()),
+
+    getMetricsHistory: async ({ limit = defaultHistory, since, step }) => {
+      const { samples, intervalSecs } = await metrics.history({
+        limit,
+        ...(since && { sinceMs: timestampMs(since) }),
+        ...(step !== undefined && { stepSecs: step }),
+      });
+      return { samples: samples.map(systemMetrics), intervalSecs };
+    },
+
+    streamSystemMetrics: async function* (_request, { signal }) {
+      for await (const sample of metrics.follow(signal)) yield systemMetrics(sample);
+    },
+
+    listListeningPorts: async (_request, context) => ({
+      ports: await processes.listening(userOf(context), context.signal),
+    }),
   };
+}
+
+function systemMetrics(sample: HostSample): MessageInitShape<typeof SystemMetricsSchema> {
+  const { atMs, load, pressure, filesystems, disks, interfaces, cores, temperatures } = sample;
+  const [load1, load5, load15] = load;
+  return {
+    sampledAt: timestampFromMs(atMs),
+    cpuPercent: sample.cpuPercent,
+    cpuCount: sample.cpuCount,
+    ...(sample.cpu && { cpu: { ...sample.cpu } }),
+    cores: cores.map((core) => ({ ...core })),
+    ...{ load1, load5, load15 },
+    memoryTotalBytes: BigInt(sample.memoryTotalBytes),
+    memoryAvailableBytes: BigInt(sample.memoryAvailableBytes),
+    ...bytes("memoryFreeBytes", sample.memoryFreeBytes),
+    ...bytes("memoryBuffersBytes", sample.memoryBuffersBytes),
+    ...bytes("memoryCachedBytes", sample.memoryCachedBytes),
+    ...bytes("memorySlabBytes", sample.memorySlabBytes),
+    ...bytes("memoryDirtyBytes", sample.memoryDirtyBytes),
+    swapTotalBytes: BigInt(sample.swapTotalBytes),
+    swapUsedBytes: BigInt(sample.swapUsedBytes),
+    ...(pressure.cpu && { cpuPressure: { ...pressure.cpu } }),
+    ...(pressure.memory && { memoryPressure: { ...pressure.memory } }),
+    ...(pressure.io && { ioPressure: { ...pressure.io } }),
+    filesystems: filesystems.map(({ path, device, type, sizeBytes, usedBytes, availableBytes, ...rest }) => ({
+      ...{ path, device, type },
+      sizeBytes: BigInt(sizeBytes),
+      usedBytes: BigInt(usedBytes),
+      availableBytes: BigInt(availableBytes),
+      ...bytes("inodes", rest.inodes),
+      ...bytes("usedInodes", rest.usedInodes),
+    })),
+    disks: disks.map(({ readBytes, writtenBytes, ...rest }) => ({
+      ...rest,
+      readBytes: BigInt(readBytes),
+      writtenBytes: BigInt(writtenBytes),
+    })),
+    interfaces: interfaces.map(({ receivedBytes, sentBytes, errors, dropped, ...rest }) => ({
+      ...rest,
+      receivedBytes: BigInt(receivedBytes),
+      sentBytes: BigInt(sentBytes),
+      errors: BigInt(errors),
+      dropped: BigInt(dropped),
+    })),
+    temperatures: temperatures.map((one) => ({ ...one })),
+    ...(sample.processes !== undefined && { processes: sample.processes }),
+    uptimeSecs: BigInt(sample.uptimeSecs),
+  };
+}
+
+function bytes<K extends string>(key: K, value: number | undefined): Partial<Record<K, bigint>> {
+  return value === undefined ? {} : ({ [key]: BigInt(value) } as Record<K, bigint>);
 }

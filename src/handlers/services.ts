@@ -17,6 +17,10 @@ import type { AuditReader } from "../audit/audit-reader.ts";
 import type { Credentials } from "../credentials/credentials.ts";
 import type { DaemonMetrics } from "../metrics/daemon-metrics.ts";
 import type { DockerHost } from "../docker/docker-host.ts";
+import type { HostMetrics } from "../host/host-metrics.ts";
+import type { HostProcesses } from "../host/host-processes.ts";
+import type { ProcessSignals } from "../host/process-signals.ts";
+import type { HostReboot } from "../host/reboot.ts";
 import type { SourceList } from "../packages/source-list.ts";
 import { implement, type BoundService } from "../rpc/bound-service.ts";
 import type { UserContext } from "../rpc/user-context.ts";
@@ -48,11 +52,16 @@ export interface Domain {
   sources: SourceList;
   credentials: Credentials;
   docker: DockerHost;
+  hostMetrics: HostMetrics;
+  processes: HostProcesses;
+  signals: ProcessSignals;
+  reboot: HostReboot;
 }
 
 export function bindServices(domain: Domain): BoundService[] {
   const { apps, audit, facts, metrics, schedules, tokens, consoleTokens, sources, credentials, docker } =
     domain;
+  const { hostMetrics, processes, signals, reboot } = domain;
   return [
     implement(AppService, createAppService(apps, consoleTokens)),
     implement(AuditService, createAuditService(audit)),
@@ -61,11 +70,11 @@ export function bindServices(domain: Domain): BoundService[] {
     implement(DaemonService, createDaemonService(apps, facts, metrics)),
     implement(DockerService, createDockerService(docker)),
     implement(FileService, createFileService()),
-    implement(MonitorService, createMonitorService()),
-    implement(ProcessService, createProcessService()),
+    implement(MonitorService, createMonitorService(hostMetrics, processes)),
+    implement(ProcessService, createProcessService(processes, signals)),
     implement(ScheduleService, createScheduleService(schedules)),
     implement(SourceService, createSourceService(sources)),
-    implement(SystemService, createSystemService()),
+    implement(SystemService, createSystemService(reboot)),
     implement(TokenService, createTokenService(tokens)),
   ];
 }

@@ -1,10 +1,13 @@
-/** SystemService: its methods come with their domain folder. */
+/** SystemService: one domain call per method. */
 import type { ServiceImpl } from "@connectrpc/connect";
 import type { SystemService } from "../../gen/svc/v1/system_pb.ts";
-import { unimplemented } from "../rpc/unimplemented.ts";
+import { rebootDelaySecs, type HostReboot } from "../host/reboot.ts";
 
-export function createSystemService(): ServiceImpl<typeof SystemService> {
+export function createSystemService(reboot: HostReboot): ServiceImpl<typeof SystemService> {
   return {
-    rebootSystem: unimplemented,
+    rebootSystem: () => {
+      reboot.request();
+      return { delaySecs: rebootDelaySecs };
+    },
   };
 }

@@ -1,5 +1,6 @@
 /** The C library, for the few calls that node does not have. */
 import { createRequire } from "node:module";
+import { constants } from "node:os";
 import type * as Koffi from "koffi";
 
 /**
@@ -8,6 +9,17 @@ import type * as Koffi from "koffi";
  */
 export function loadLibc(): Koffi.LibraryHandle {
   if (process.platform !== "linux") throw new Error(`no native calls on ${process.platform}`);
-  const koffi = createRequire(import.meta.url)("koffi") as typeof Koffi;
-  return koffi.load(null);
+  return loadKoffi().load(null);
+}
+
+/** An error for the native call that just failed, with errno's word as its `code`. */
+export function nativeError(call: string): NodeJS.ErrnoException {
+  const errno = loadKoffi().errno();
+  const [code = `errno ${errno}`] =
+    Object.entries(constants.errno).find(([, number]) => number === errno) ?? [];
+  return Object.assign(new Error(`${call}: ${code}`), { code, errno: -errno, syscall: call });
+}
+
+function loadKoffi(): typeof Koffi {
+  return createRequire(import.meta.url)("koffi") as typeof Koffi;
 }

@@ -1,6 +1,9 @@
 /** The processes of this machine as `/proc` shows them (proc_pid_stat(5)); also for programs that svc starts on their own. */
 import { readFileSync, readdirSync } from "node:fs";
 
+/** `PF_KTHREAD` of the kernel's `sched.h`. */
+const kernelThreadFlag = 0x0020_0000;
+
 /**
  * @typedef {object} ProcessEntry
  * @property {number} pid
@@ -11,6 +14,7 @@ import { readFileSync, readdirSync } from "node:fs";
  * @property {number} cpuTicks user and system time together, in clock ticks
  * @property {number} startTicks start after boot, in clock ticks: with the pid it names the process for good in this boot
  * @property {number} rssPages
+ * @property {boolean} isKernelThread
  */
 
 /**
@@ -36,6 +40,7 @@ export function parseStat(text) {
     cpuTicks: field(14) + field(15),
     startTicks,
     rssPages: field(24),
+    isKernelThread: (field(9) & kernelThreadFlag) !== 0,
   };
 }
 

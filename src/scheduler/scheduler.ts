@@ -7,6 +7,7 @@ import { createAppUpdateAction } from "./actions/app-update.ts";
 import { createBackupAction } from "./actions/backup.ts";
 import { createHttpAction, type HttpOptions } from "./actions/http.ts";
 import { createLifecycleAction } from "./actions/app-lifecycle.ts";
+import type { HostReboot } from "../host/reboot.ts";
 import { createNodeRebootAction } from "./actions/node-reboot.ts";
 import { createShellAction } from "./actions/shell.ts";
 import type { Actions } from "./actions/action.ts";
@@ -31,8 +32,7 @@ export interface SchedulerOptions {
   apps: AppHands;
   identities: Identities;
   lookup: HttpOptions["lookup"];
-  /** `[system] reboot_command`, as an argv. */
-  rebootCommand: readonly string[];
+  reboot: HostReboot;
   backups: BackupPass;
   clock: Clock;
   log: {
@@ -109,9 +109,9 @@ export class Scheduler implements AsyncDisposable {
   }
 }
 
-function createActions({ identities, apps, lookup, rebootCommand, clock }: SchedulerOptions): Actions {
+function createActions({ identities, apps, lookup, reboot }: SchedulerOptions): Actions {
   return {
-    node_reboot: createNodeRebootAction({ command: rebootCommand, identities, clock }),
+    node_reboot: createNodeRebootAction(reboot),
     app_start: createLifecycleAction(apps, "start"),
     app_stop: createLifecycleAction(apps, "stop"),
     app_restart: createLifecycleAction(apps, "restart"),

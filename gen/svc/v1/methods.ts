@@ -73,6 +73,7 @@ export const methodPolicies = {
   "svc.v1.FileService/ListSystemIdentities": {"access":"USER","capability":"files"},
   "svc.v1.MonitorService/GetSystemMetrics": {"access":"USER","capability":"metrics"},
   "svc.v1.MonitorService/GetMetricsHistory": {"access":"USER","capability":"metrics"},
+  "svc.v1.MonitorService/StreamSystemMetrics": {"access":"USER","capability":"metrics"},
   "svc.v1.MonitorService/ListListeningPorts": {"access":"USER","capability":"ports.listening"},
   "svc.v1.ProcessService/ListProcesses": {"access":"USER","capability":"processes"},
   "svc.v1.ProcessService/SignalProcess": {"access":"ROOT","capability":"processes"},

@@ -17,7 +17,7 @@ import type { Message } from "@bufbuild/protobuf";
  * Describes the file svc/v1/monitor.proto.
  */
 export const file_svc_v1_monitor: GenFile = /*@__PURE__*/
-  fileDesc("ChRzdmMvdjEvbW9uaXRvci5wcm90bxIGc3ZjLnYxIhkKF0dldFN5c3RlbU1ldHJpY3NSZXF1ZXN0IvcCCg1TeXN0ZW1NZXRyaWNzEi4KCnNhbXBsZWRfYXQYASABKAsyGi5nb29nbGUucHJvdG9idWYuVGltZXN0YW1wEhMKC2NwdV9wZXJjZW50GAIgASgBEhEKCWNwdV9jb3VudBgDIAEoDRINCgVsb2FkMRgEIAEoARINCgVsb2FkNRgFIAEoARIOCgZsb2FkMTUYBiABKAESGgoSbWVtb3J5X3RvdGFsX2J5dGVzGAcgASgDEh4KFm1lbW9yeV9hdmFpbGFibGVfYnl0ZXMYCCABKAMSGAoQc3dhcF90b3RhbF9ieXRlcxgJIAEoAxIXCg9zd2FwX3VzZWRfYnl0ZXMYCiABKAMSLgoLZmlsZXN5c3RlbXMYCyADKAsyGS5zdmMudjEuRmlsZXN5c3RlbU1ldHJpY3MSLAoKaW50ZXJmYWNlcxgMIAMoCzIYLnN2Yy52MS5JbnRlcmZhY2VNZXRyaWNzEhMKC3VwdGltZV9zZWNzGA0gASgDIoABChFGaWxlc3lzdGVtTWV0cmljcxIMCgRwYXRoGAEgASgJEg4KBmRldmljZRgCIAEoCRIMCgR0eXBlGAMgASgJEhIKCnNpemVfYnl0ZXMYBCABKAMSEgoKdXNlZF9ieXRlcxgFIAEoAxIXCg9hdmFpbGFibGVfYnl0ZXMYBiABKAMifAoQSW50ZXJmYWNlTWV0cmljcxIMCgRuYW1lGAEgASgJEhYKDnJlY2VpdmVkX2J5dGVzGAIgASgDEhIKCnNlbnRfYnl0ZXMYAyABKAMSGAoQcmVjZWl2ZWRfcGVyX3NlYxgEIAEoARIUCgxzZW50X3Blcl9zZWMYBSABKAEiUAoYR2V0TWV0cmljc0hpc3RvcnlSZXF1ZXN0EioKBWxpbWl0GAEgASgNQhaatRgSCQAAAAAAAPA/EQAAAAAAiMNASACIAQFCCAoGX2xpbWl0IloKGUdldE1ldHJpY3NIaXN0b3J5UmVzcG9uc2USJgoHc2FtcGxlcxgBIAMoCzIVLnN2Yy52MS5TeXN0ZW1NZXRyaWNzEhUKDWludGVydmFsX3NlY3MYAiABKA0iGwoZTGlzdExpc3RlbmluZ1BvcnRzUmVxdWVzdCJCChpMaXN0TGlzdGVuaW5nUG9ydHNSZXNwb25zZRIkCgVwb3J0cxgBIAMoCzIVLnN2Yy52MS5MaXN0ZW5pbmdQb3J0ItIBCg1MaXN0ZW5pbmdQb3J0EiAKCHByb3RvY29sGAEgASgJQg6atRgKMgN0Y3AyA3VkcBIPCgdhZGRyZXNzGAIgASgJEgwKBHBvcnQYAyABKA0SEAoDcGlkGAQgASgNSACIAQESFAoHcHJvY2VzcxgFIAEoCUgBiAEBEhYKCWNvbnRhaW5lchgGIAEoCUgCiAEBEhMKBmFwcF9pZBgHIAEoCUgDiAEBQgYKBF9waWRCCgoIX3Byb2Nlc3NCDAoKX2NvbnRhaW5lckIJCgdfYXBwX2lkMqIDCg5Nb25pdG9yU2VydmljZRJxChBHZXRTeXN0ZW1NZXRyaWNzEh8uc3ZjLnYxLkdldFN5c3RlbU1ldHJpY3NSZXF1ZXN0GhUuc3ZjLnYxLlN5c3RlbU1ldHJpY3MiJZACAYi1GAGStRgHbWV0cmljc4LT5JMCDRILL3YxL21ldHJpY3MShwEKEUdldE1ldHJpY3NIaXN0b3J5EiAuc3ZjLnYxLkdldE1ldHJpY3NIaXN0b3J5UmVxdWVzdBohLnN2Yy52MS5HZXRNZXRyaWNzSGlzdG9yeVJlc3BvbnNlIi2QAgGItRgBkrUYB21ldHJpY3OC0+STAhUSEy92MS9tZXRyaWNzL2hpc3RvcnkSkgEKEkxpc3RMaXN0ZW5pbmdQb3J0cxIhLnN2Yy52MS5MaXN0TGlzdGVuaW5nUG9ydHNSZXF1ZXN0GiIuc3ZjLnYxLkxpc3RMaXN0ZW5pbmdQb3J0c1Jlc3BvbnNlIjWQAgGItRgBkrUYD3BvcnRzLmxpc3RlbmluZ4LT5JMCFRITL3YxL3BvcnRzL2xpc3RlbmluZ2IGcHJvdG8z", [file_google_api_annotations, file_google_protobuf_timestamp, file_svc_v1_access, file_svc_v1_rules]);
+  fileDesc("ChRzdmMvdjEvbW9uaXRvci5wcm90bxIGc3ZjLnYxIhkKF0dldFN5c3RlbU1ldHJpY3NSZXF1ZXN0IhwKGlN0cmVhbVN5c3RlbU1ldHJpY3NSZXF1ZXN0IoQICg1TeXN0ZW1NZXRyaWNzEi4KCnNhbXBsZWRfYXQYASABKAsyGi5nb29nbGUucHJvdG9idWYuVGltZXN0YW1wEhMKC2NwdV9wZXJjZW50GAIgASgBEhEKCWNwdV9jb3VudBgDIAEoDRINCgVsb2FkMRgEIAEoARINCgVsb2FkNRgFIAEoARIOCgZsb2FkMTUYBiABKAESGgoSbWVtb3J5X3RvdGFsX2J5dGVzGAcgASgDEh4KFm1lbW9yeV9hdmFpbGFibGVfYnl0ZXMYCCABKAMSGAoQc3dhcF90b3RhbF9ieXRlcxgJIAEoAxIXCg9zd2FwX3VzZWRfYnl0ZXMYCiABKAMSLgoLZmlsZXN5c3RlbXMYCyADKAsyGS5zdmMudjEuRmlsZXN5c3RlbU1ldHJpY3MSLAoKaW50ZXJmYWNlcxgMIAMoCzIYLnN2Yy52MS5JbnRlcmZhY2VNZXRyaWNzEhMKC3VwdGltZV9zZWNzGA0gASgDEh0KA2NwdRgOIAEoCzIQLnN2Yy52MS5DcHVUaW1lcxIfCgVjb3JlcxgPIAMoCzIQLnN2Yy52MS5DcHVUaW1lcxIeChFtZW1vcnlfZnJlZV9ieXRlcxgQIAEoA0gAiAEBEiEKFG1lbW9yeV9idWZmZXJzX2J5dGVzGBEgASgDSAGIAQESIAoTbWVtb3J5X2NhY2hlZF9ieXRlcxgSIAEoA0gCiAEBEh4KEW1lbW9yeV9zbGFiX2J5dGVzGBMgASgDSAOIAQESHwoSbWVtb3J5X2RpcnR5X2J5dGVzGBQgASgDSASIAQESKwoMY3B1X3ByZXNzdXJlGBUgASgLMhAuc3ZjLnYxLlByZXNzdXJlSAWIAQESLgoPbWVtb3J5X3ByZXNzdXJlGBYgASgLMhAuc3ZjLnYxLlByZXNzdXJlSAaIAQESKgoLaW9fcHJlc3N1cmUYFyABKAsyEC5zdmMudjEuUHJlc3N1cmVIB4gBARIiCgVkaXNrcxgYIAMoCzITLnN2Yy52MS5EaXNrTWV0cmljcxIpCgx0ZW1wZXJhdHVyZXMYGSADKAsyEy5zdmMudjEuVGVtcGVyYXR1cmUSFgoJcHJvY2Vzc2VzGBogASgNSAiIAQFCFAoSX21lbW9yeV9mcmVlX2J5dGVzQhcKFV9tZW1vcnlfYnVmZmVyc19ieXRlc0IWChRfbWVtb3J5X2NhY2hlZF9ieXRlc0IUChJfbWVtb3J5X3NsYWJfYnl0ZXNCFQoTX21lbW9yeV9kaXJ0eV9ieXRlc0IPCg1fY3B1X3ByZXNzdXJlQhIKEF9tZW1vcnlfcHJlc3N1cmVCDgoMX2lvX3ByZXNzdXJlQgwKCl9wcm9jZXNzZXMikgEKCENwdVRpbWVzEhQKDHVzZXJfcGVyY2VudBgBIAEoARIWCg5zeXN0ZW1fcGVyY2VudBgCIAEoARIWCg5pb3dhaXRfcGVyY2VudBgDIAEoARITCgtpcnFfcGVyY2VudBgEIAEoARIVCg1zdGVhbF9wZXJjZW50GAUgASgBEhQKDGlkbGVfcGVyY2VudBgGIAEoASKdAQoIUHJlc3N1cmUSDgoGc29tZTEwGAEgASgBEg4KBnNvbWU2MBgCIAEoARIPCgdzb21lMzAwGAMgASgBEhMKBmZ1bGwxMBgEIAEoAUgAiAEBEhMKBmZ1bGw2MBgFIAEoAUgBiAEBEhQKB2Z1bGwzMDAYBiABKAFIAogBAUIJCgdfZnVsbDEwQgkKB19mdWxsNjBCCgoIX2Z1bGwzMDAirgIKC0Rpc2tNZXRyaWNzEgwKBG5hbWUYASABKAkSEgoKcmVhZF9ieXRlcxgCIAEoAxIVCg13cml0dGVuX2J5dGVzGAMgASgDEhkKDHJlYWRfcGVyX3NlYxgEIAEoAUgAiAEBEhwKD3dyaXR0ZW5fcGVyX3NlYxgFIAEoAUgBiAEBEhoKDXJlYWRzX3Blcl9zZWMYBiABKAFIAogBARIbCg53cml0ZXNfcGVyX3NlYxgHIAEoAUgDiAEBEhkKDGJ1c3lfcGVyY2VudBgIIAEoAUgEiAEBQg8KDV9yZWFkX3Blcl9zZWNCEgoQX3dyaXR0ZW5fcGVyX3NlY0IQCg5fcmVhZHNfcGVyX3NlY0IRCg9fd3JpdGVzX3Blcl9zZWNCDwoNX2J1c3lfcGVyY2VudCIsCgtUZW1wZXJhdHVyZRIMCgRuYW1lGAEgASgJEg8KB2NlbHNpdXMYAiABKAEiygEKEUZpbGVzeXN0ZW1NZXRyaWNzEgwKBHBhdGgYASABKAkSDgoGZGV2aWNlGAIgASgJEgwKBHR5cGUYAyABKAkSEgoKc2l6ZV9ieXRlcxgEIAEoAxISCgp1c2VkX2J5dGVzGAUgASgDEhcKD2F2YWlsYWJsZV9ieXRlcxgGIAEoAxITCgZpbm9kZXMYByABKANIAIgBARIYCgt1c2VkX2lub2RlcxgIIAEoA0gBiAEBQgkKB19pbm9kZXNCDgoMX3VzZWRfaW5vZGVzIr4BChBJbnRlcmZhY2VNZXRyaWNzEgwKBG5hbWUYASABKAkSFgoOcmVjZWl2ZWRfYnl0ZXMYAiABKAMSEgoKc2VudF9ieXRlcxgDIAEoAxIYChByZWNlaXZlZF9wZXJfc2VjGAQgASgBEhQKDHNlbnRfcGVyX3NlYxgFIAEoARITCgZlcnJvcnMYBiABKANIAIgBARIUCgdkcm9wcGVkGAcgASgDSAGIAQFCCQoHX2Vycm9yc0IKCghfZHJvcHBlZCKvAQoYR2V0TWV0cmljc0hpc3RvcnlSZXF1ZXN0EioKBWxpbWl0GAEgASgNQhaatRgSCQAAAAAAAPA/EQAAAAAAQI9ASACIAQESKQoFc2luY2UYAiABKAsyGi5nb29nbGUucHJvdG9idWYuVGltZXN0YW1wEikKBHN0ZXAYAyABKA1CFpq1GBIJAAAAAAAA8D8RAAAAAAB1IkFIAYgBAUIICgZfbGltaXRCBwoFX3N0ZXAiWgoZR2V0TWV0cmljc0hpc3RvcnlSZXNwb25zZRImCgdzYW1wbGVzGAEgAygLMhUuc3ZjLnYxLlN5c3RlbU1ldHJpY3MSFQoNaW50ZXJ2YWxfc2VjcxgCIAEoDSIbChlMaXN0TGlzdGVuaW5nUG9ydHNSZXF1ZXN0IkIKGkxpc3RMaXN0ZW5pbmdQb3J0c1Jlc3BvbnNlEiQKBXBvcnRzGAEgAygLMhUuc3ZjLnYxLkxpc3RlbmluZ1BvcnQi4AEKDUxpc3RlbmluZ1BvcnQSIAoIcHJvdG9jb2wYASABKAlCDpq1GAoyA3RjcDIDdWRwEg8KB2FkZHJlc3MYAiABKAkSDAoEcG9ydBgDIAEoDRIQCgNwaWQYBCABKA1IAIgBARIUCgdwcm9jZXNzGAUgASgJSAGIAQESFgoJY29udGFpbmVyGAYgASgJSAKIAQESEwoGYXBwX2lkGAcgASgJSAOIAQESDAoEdXNlchgIIAEoCUIGCgRfcGlkQgoKCF9wcm9jZXNzQgwKCl9jb250YWluZXJCCQoHX2FwcF9pZDKHBAoOTW9uaXRvclNlcnZpY2UScQoQR2V0U3lzdGVtTWV0cmljcxIfLnN2Yy52MS5HZXRTeXN0ZW1NZXRyaWNzUmVxdWVzdBoVLnN2Yy52MS5TeXN0ZW1NZXRyaWNzIiWQAgGItRgBkrUYB21ldHJpY3OC0+STAg0SCy92MS9tZXRyaWNzEocBChFHZXRNZXRyaWNzSGlzdG9yeRIgLnN2Yy52MS5HZXRNZXRyaWNzSGlzdG9yeVJlcXVlc3QaIS5zdmMudjEuR2V0TWV0cmljc0hpc3RvcnlSZXNwb25zZSItkAIBiLUYAZK1GAdtZXRyaWNzgtPkkwIVEhMvdjEvbWV0cmljcy9oaXN0b3J5EmMKE1N0cmVhbVN5c3RlbU1ldHJpY3MSIi5zdmMudjEuU3RyZWFtU3lzdGVtTWV0cmljc1JlcXVlc3QaFS5zdmMudjEuU3lzdGVtTWV0cmljcyIPiLUYAZK1GAdtZXRyaWNzMAESkgEKEkxpc3RMaXN0ZW5pbmdQb3J0cxIhLnN2Yy52MS5MaXN0TGlzdGVuaW5nUG9ydHNSZXF1ZXN0GiIuc3ZjLnYxLkxpc3RMaXN0ZW5pbmdQb3J0c1Jlc3BvbnNlIjWQAgGItRgBkrUYD3BvcnRzLmxpc3RlbmluZ4LT5JMCFRITL3YxL3BvcnRzL2xpc3RlbmluZ2IGcHJvdG8z", [file_google_api_annotations, file_google_protobuf_timestamp, file_svc_v1_access, file_svc_v1_rules]);
 
 /**
  * Nothing to say.
@@ -35,7 +35,23 @@ export const GetSystemMetricsRequestSchema: GenMessage<GetSystemMetricsRequest> 
   messageDesc(file_svc_v1_monitor, 0);
 
 /**
- * One sample of the system.
+ * Nothing to say.
+ *
+ * @generated from message svc.v1.StreamSystemMetricsRequest
+ */
+export type StreamSystemMetricsRequest = Message<"svc.v1.StreamSystemMetricsRequest"> & {
+};
+
+/**
+ * Describes the message svc.v1.StreamSystemMetricsRequest.
+ * Use `create(StreamSystemMetricsRequestSchema)` to create a new message.
+ */
+export const StreamSystemMetricsRequestSchema: GenMessage<StreamSystemMetricsRequest> = /*@__PURE__*/
+  messageDesc(file_svc_v1_monitor, 1);
+
+/**
+ * One sample of the system. What the kernel does not tell is absent, never 0; shares and rates are over the time since
+ * the sample before, and absent in the first one.
  *
  * @generated from message svc.v1.SystemMetrics
  */
@@ -48,7 +64,7 @@ export type SystemMetrics = Message<"svc.v1.SystemMetrics"> & {
   sampledAt?: Timestamp | undefined;
 
   /**
-   * Busy share of all processors together, 0 to 100.
+   * Busy share of all processors together, 0 to 100: all but idle and waiting for storage.
    *
    * @generated from field: double cpu_percent = 2;
    */
@@ -130,6 +146,97 @@ export type SystemMetrics = Message<"svc.v1.SystemMetrics"> & {
    * @generated from field: int64 uptime_secs = 13;
    */
   uptimeSecs: bigint;
+
+  /**
+   * What all processors together did.
+   *
+   * @generated from field: svc.v1.CpuTimes cpu = 14;
+   */
+  cpu?: CpuTimes | undefined;
+
+  /**
+   * What each processor did, by number.
+   *
+   * @generated from field: repeated svc.v1.CpuTimes cores = 15;
+   */
+  cores: CpuTimes[];
+
+  /**
+   * Memory that nothing uses, in bytes.
+   *
+   * @generated from field: optional int64 memory_free_bytes = 16;
+   */
+  memoryFreeBytes?: bigint | undefined;
+
+  /**
+   * Memory that holds copies of blocks of disks, in bytes.
+   *
+   * @generated from field: optional int64 memory_buffers_bytes = 17;
+   */
+  memoryBuffersBytes?: bigint | undefined;
+
+  /**
+   * Memory that holds copies of files, those shared in memory included, in bytes.
+   *
+   * @generated from field: optional int64 memory_cached_bytes = 18;
+   */
+  memoryCachedBytes?: bigint | undefined;
+
+  /**
+   * Memory that the kernel keeps its own objects in, in bytes.
+   *
+   * @generated from field: optional int64 memory_slab_bytes = 19;
+   */
+  memorySlabBytes?: bigint | undefined;
+
+  /**
+   * Memory that waits to be written to disk, in bytes.
+   *
+   * @generated from field: optional int64 memory_dirty_bytes = 20;
+   */
+  memoryDirtyBytes?: bigint | undefined;
+
+  /**
+   * How long work waited for processors (PSI).
+   *
+   * @generated from field: optional svc.v1.Pressure cpu_pressure = 21;
+   */
+  cpuPressure?: Pressure | undefined;
+
+  /**
+   * How long work waited for memory (PSI).
+   *
+   * @generated from field: optional svc.v1.Pressure memory_pressure = 22;
+   */
+  memoryPressure?: Pressure | undefined;
+
+  /**
+   * How long work waited for storage (PSI).
+   *
+   * @generated from field: optional svc.v1.Pressure io_pressure = 23;
+   */
+  ioPressure?: Pressure | undefined;
+
+  /**
+   * Whole disks.
+   *
+   * @generated from field: repeated svc.v1.DiskMetrics disks = 24;
+   */
+  disks: DiskMetrics[];
+
+  /**
+   * What the kernel's sensors say.
+   *
+   * @generated from field: repeated svc.v1.Temperature temperatures = 25;
+   */
+  temperatures: Temperature[];
+
+  /**
+   * Number of processes, kernel threads included.
+   *
+   * @generated from field: optional uint32 processes = 26;
+   */
+  processes?: number | undefined;
 };
 
 /**
@@ -137,7 +244,217 @@ export type SystemMetrics = Message<"svc.v1.SystemMetrics"> & {
  * Use `create(SystemMetricsSchema)` to create a new message.
  */
 export const SystemMetricsSchema: GenMessage<SystemMetrics> = /*@__PURE__*/
-  messageDesc(file_svc_v1_monitor, 1);
+  messageDesc(file_svc_v1_monitor, 2);
+
+/**
+ * Shares of a processor's time, in percent, since the sample before. Together 100.
+ *
+ * @generated from message svc.v1.CpuTimes
+ */
+export type CpuTimes = Message<"svc.v1.CpuTimes"> & {
+  /**
+   * In programs, niced ones and guests included.
+   *
+   * @generated from field: double user_percent = 1;
+   */
+  userPercent: number;
+
+  /**
+   * In the kernel.
+   *
+   * @generated from field: double system_percent = 2;
+   */
+  systemPercent: number;
+
+  /**
+   * Idle while storage was waited for.
+   *
+   * @generated from field: double iowait_percent = 3;
+   */
+  iowaitPercent: number;
+
+  /**
+   * In interrupts.
+   *
+   * @generated from field: double irq_percent = 4;
+   */
+  irqPercent: number;
+
+  /**
+   * Taken by the hypervisor for other machines.
+   *
+   * @generated from field: double steal_percent = 5;
+   */
+  stealPercent: number;
+
+  /**
+   * Idle.
+   *
+   * @generated from field: double idle_percent = 6;
+   */
+  idlePercent: number;
+};
+
+/**
+ * Describes the message svc.v1.CpuTimes.
+ * Use `create(CpuTimesSchema)` to create a new message.
+ */
+export const CpuTimesSchema: GenMessage<CpuTimes> = /*@__PURE__*/
+  messageDesc(file_svc_v1_monitor, 3);
+
+/**
+ * Share of time in which work had to wait, in percent (kernel document accounting/psi).
+ *
+ * @generated from message svc.v1.Pressure
+ */
+export type Pressure = Message<"svc.v1.Pressure"> & {
+  /**
+   * Some of it waited: over the last 10 seconds.
+   *
+   * @generated from field: double some10 = 1;
+   */
+  some10: number;
+
+  /**
+   * Some of it waited: over the last minute.
+   *
+   * @generated from field: double some60 = 2;
+   */
+  some60: number;
+
+  /**
+   * Some of it waited: over the last 5 minutes.
+   *
+   * @generated from field: double some300 = 3;
+   */
+  some300: number;
+
+  /**
+   * All of it waited: over the last 10 seconds. Absent where the kernel does not tell.
+   *
+   * @generated from field: optional double full10 = 4;
+   */
+  full10?: number | undefined;
+
+  /**
+   * All of it waited: over the last minute.
+   *
+   * @generated from field: optional double full60 = 5;
+   */
+  full60?: number | undefined;
+
+  /**
+   * All of it waited: over the last 5 minutes.
+   *
+   * @generated from field: optional double full300 = 6;
+   */
+  full300?: number | undefined;
+};
+
+/**
+ * Describes the message svc.v1.Pressure.
+ * Use `create(PressureSchema)` to create a new message.
+ */
+export const PressureSchema: GenMessage<Pressure> = /*@__PURE__*/
+  messageDesc(file_svc_v1_monitor, 4);
+
+/**
+ * A disk, without its partitions.
+ *
+ * @generated from message svc.v1.DiskMetrics
+ */
+export type DiskMetrics = Message<"svc.v1.DiskMetrics"> & {
+  /**
+   * Name, such as `sda`.
+   *
+   * @generated from field: string name = 1;
+   */
+  name: string;
+
+  /**
+   * Bytes read since the host started.
+   *
+   * @generated from field: int64 read_bytes = 2;
+   */
+  readBytes: bigint;
+
+  /**
+   * Bytes written since the host started.
+   *
+   * @generated from field: int64 written_bytes = 3;
+   */
+  writtenBytes: bigint;
+
+  /**
+   * Bytes read per second.
+   *
+   * @generated from field: optional double read_per_sec = 4;
+   */
+  readPerSec?: number | undefined;
+
+  /**
+   * Bytes written per second.
+   *
+   * @generated from field: optional double written_per_sec = 5;
+   */
+  writtenPerSec?: number | undefined;
+
+  /**
+   * Reads that ended, per second.
+   *
+   * @generated from field: optional double reads_per_sec = 6;
+   */
+  readsPerSec?: number | undefined;
+
+  /**
+   * Writes that ended, per second.
+   *
+   * @generated from field: optional double writes_per_sec = 7;
+   */
+  writesPerSec?: number | undefined;
+
+  /**
+   * Share of the time in which it had something to do, 0 to 100.
+   *
+   * @generated from field: optional double busy_percent = 8;
+   */
+  busyPercent?: number | undefined;
+};
+
+/**
+ * Describes the message svc.v1.DiskMetrics.
+ * Use `create(DiskMetricsSchema)` to create a new message.
+ */
+export const DiskMetricsSchema: GenMessage<DiskMetrics> = /*@__PURE__*/
+  messageDesc(file_svc_v1_monitor, 5);
+
+/**
+ * What a sensor says.
+ *
+ * @generated from message svc.v1.Temperature
+ */
+export type Temperature = Message<"svc.v1.Temperature"> & {
+  /**
+   * Name of the chip and, where it has one, of the sensor: `coretemp Core 0`.
+   *
+   * @generated from field: string name = 1;
+   */
+  name: string;
+
+  /**
+   * Degrees Celsius.
+   *
+   * @generated from field: double celsius = 2;
+   */
+  celsius: number;
+};
+
+/**
+ * Describes the message svc.v1.Temperature.
+ * Use `create(TemperatureSchema)` to create a new message.
+ */
+export const TemperatureSchema: GenMessage<Temperature> = /*@__PURE__*/
+  messageDesc(file_svc_v1_monitor, 6);
 
 /**
  * A mounted filesystem.
@@ -186,6 +503,20 @@ export type FilesystemMetrics = Message<"svc.v1.FilesystemMetrics"> & {
    * @generated from field: int64 available_bytes = 6;
    */
   availableBytes: bigint;
+
+  /**
+   * How many files it can hold; absent where it has no such bound.
+   *
+   * @generated from field: optional int64 inodes = 7;
+   */
+  inodes?: bigint | undefined;
+
+  /**
+   * How many it holds.
+   *
+   * @generated from field: optional int64 used_inodes = 8;
+   */
+  usedInodes?: bigint | undefined;
 };
 
 /**
@@ -193,10 +524,10 @@ export type FilesystemMetrics = Message<"svc.v1.FilesystemMetrics"> & {
  * Use `create(FilesystemMetricsSchema)` to create a new message.
  */
 export const FilesystemMetricsSchema: GenMessage<FilesystemMetrics> = /*@__PURE__*/
-  messageDesc(file_svc_v1_monitor, 2);
+  messageDesc(file_svc_v1_monitor, 7);
 
 /**
- * A network interface. Rates are over the time since the sample before.
+ * A network interface.
  *
  * @generated from message svc.v1.InterfaceMetrics
  */
@@ -235,6 +566,20 @@ export type InterfaceMetrics = Message<"svc.v1.InterfaceMetrics"> & {
    * @generated from field: double sent_per_sec = 5;
    */
   sentPerSec: number;
+
+  /**
+   * Packets that came damaged, and that could not be sent, since the interface came up.
+   *
+   * @generated from field: optional int64 errors = 6;
+   */
+  errors?: bigint | undefined;
+
+  /**
+   * Packets that were dropped since the interface came up.
+   *
+   * @generated from field: optional int64 dropped = 7;
+   */
+  dropped?: bigint | undefined;
 };
 
 /**
@@ -242,7 +587,7 @@ export type InterfaceMetrics = Message<"svc.v1.InterfaceMetrics"> & {
  * Use `create(InterfaceMetricsSchema)` to create a new message.
  */
 export const InterfaceMetricsSchema: GenMessage<InterfaceMetrics> = /*@__PURE__*/
-  messageDesc(file_svc_v1_monitor, 3);
+  messageDesc(file_svc_v1_monitor, 8);
 
 /**
  * Which samples.
@@ -251,11 +596,26 @@ export const InterfaceMetricsSchema: GenMessage<InterfaceMetrics> = /*@__PURE__*
  */
 export type GetMetricsHistoryRequest = Message<"svc.v1.GetMetricsHistoryRequest"> & {
   /**
-   * How many of the newest samples; 1 to 10000, default all.
+   * How many of the newest samples that the rest of the request asks for; 1 to 1000, default 360.
    *
    * @generated from field: optional uint32 limit = 1;
    */
   limit?: number | undefined;
+
+  /**
+   * Only samples from then on. The last 24 hours are kept in full, 30 days with one sample for every 5 minutes.
+   *
+   * @generated from field: google.protobuf.Timestamp since = 2;
+   */
+  since?: Timestamp | undefined;
+
+  /**
+   * Seconds that one sample stands for: shares and rates are averages over them, all else is from their end. Default: what
+   * the samples were taken with, and 300 for those older than a day.
+   *
+   * @generated from field: optional uint32 step = 3;
+   */
+  step?: number | undefined;
 };
 
 /**
@@ -263,7 +623,7 @@ export type GetMetricsHistoryRequest = Message<"svc.v1.GetMetricsHistoryRequest"
  * Use `create(GetMetricsHistoryRequestSchema)` to create a new message.
  */
 export const GetMetricsHistoryRequestSchema: GenMessage<GetMetricsHistoryRequest> = /*@__PURE__*/
-  messageDesc(file_svc_v1_monitor, 4);
+  messageDesc(file_svc_v1_monitor, 9);
 
 /**
  * Samples.
@@ -279,7 +639,7 @@ export type GetMetricsHistoryResponse = Message<"svc.v1.GetMetricsHistoryRespons
   samples: SystemMetrics[];
 
   /**
-   * Seconds between two samples.
+   * Seconds between two samples, as far as the daemon ran.
    *
    * @generated from field: uint32 interval_secs = 2;
    */
@@ -291,7 +651,7 @@ export type GetMetricsHistoryResponse = Message<"svc.v1.GetMetricsHistoryRespons
  * Use `create(GetMetricsHistoryResponseSchema)` to create a new message.
  */
 export const GetMetricsHistoryResponseSchema: GenMessage<GetMetricsHistoryResponse> = /*@__PURE__*/
-  messageDesc(file_svc_v1_monitor, 5);
+  messageDesc(file_svc_v1_monitor, 10);
 
 /**
  * Nothing to say.
@@ -306,7 +666,7 @@ export type ListListeningPortsRequest = Message<"svc.v1.ListListeningPortsReques
  * Use `create(ListListeningPortsRequestSchema)` to create a new message.
  */
 export const ListListeningPortsRequestSchema: GenMessage<ListListeningPortsRequest> = /*@__PURE__*/
-  messageDesc(file_svc_v1_monitor, 6);
+  messageDesc(file_svc_v1_monitor, 11);
 
 /**
  * Listening ports.
@@ -327,7 +687,7 @@ export type ListListeningPortsResponse = Message<"svc.v1.ListListeningPortsRespo
  * Use `create(ListListeningPortsResponseSchema)` to create a new message.
  */
 export const ListListeningPortsResponseSchema: GenMessage<ListListeningPortsResponse> = /*@__PURE__*/
-  messageDesc(file_svc_v1_monitor, 7);
+  messageDesc(file_svc_v1_monitor, 12);
 
 /**
  * A port that a process listens on.
@@ -357,32 +717,40 @@ export type ListeningPort = Message<"svc.v1.ListeningPort"> & {
   port: number;
 
   /**
-   * The process; absent where the caller may not see it.
+   * The process, the one with the lowest pid where several share the port. Absent where the kernel would not show it to the
+   * caller: a regular user sees that of own processes.
    *
    * @generated from field: optional uint32 pid = 4;
    */
   pid?: number | undefined;
 
   /**
-   * Name of the process.
+   * Name of the process; absent as `pid` is.
    *
    * @generated from field: optional string process = 5;
    */
   process?: string | undefined;
 
   /**
-   * Name of the container that it runs in.
+   * Name of the container that it runs in, or that the engine publishes here. Root sees all, others those of own apps.
    *
    * @generated from field: optional string container = 6;
    */
   container?: string | undefined;
 
   /**
-   * Id of the app that it belongs to.
+   * Id of the app that it belongs to, where the caller may see that.
    *
    * @generated from field: optional string app_id = 7;
    */
   appId?: string | undefined;
+
+  /**
+   * The user that has the socket; the number where the host has no name.
+   *
+   * @generated from field: string user = 8;
+   */
+  user: string;
 };
 
 /**
@@ -390,7 +758,7 @@ export type ListeningPort = Message<"svc.v1.ListeningPort"> & {
  * Use `create(ListeningPortSchema)` to create a new message.
  */
 export const ListeningPortSchema: GenMessage<ListeningPort> = /*@__PURE__*/
-  messageDesc(file_svc_v1_monitor, 8);
+  messageDesc(file_svc_v1_monitor, 13);
 
 /**
  * The host's metrics and listening ports.
@@ -409,7 +777,7 @@ export const MonitorService: GenService<{
     output: typeof SystemMetricsSchema;
   },
   /**
-   * Samples from the ring buffer, oldest to newest.
+   * Samples of the past, oldest to newest. They outlive the daemon; the last minute may be lost when it is killed.
    *
    * @generated from rpc svc.v1.MonitorService.GetMetricsHistory
    */
@@ -417,6 +785,16 @@ export const MonitorService: GenService<{
     methodKind: "unary";
     input: typeof GetMetricsHistoryRequestSchema;
     output: typeof GetMetricsHistoryResponseSchema;
+  },
+  /**
+   * The newest sample and then each new one (gRPC and Connect only).
+   *
+   * @generated from rpc svc.v1.MonitorService.StreamSystemMetrics
+   */
+  streamSystemMetrics: {
+    methodKind: "server_streaming";
+    input: typeof StreamSystemMetricsRequestSchema;
+    output: typeof SystemMetricsSchema;
   },
   /**
    * The ports that processes of the host really listen on, from the kernel's network tables, with their

@@ -18,7 +18,7 @@ import type { Message } from "@bufbuild/protobuf";
  * Describes the file svc/v1/process.proto.
  */
 export const file_svc_v1_process: GenFile = /*@__PURE__*/
-  fileDesc("ChRzdmMvdjEvcHJvY2Vzcy5wcm90bxIGc3ZjLnYxIi4KFExpc3RQcm9jZXNzZXNSZXF1ZXN0EhYKDmtlcm5lbF90aHJlYWRzGAEgASgIIjsKFUxpc3RQcm9jZXNzZXNSZXNwb25zZRIiCglwcm9jZXNzZXMYASADKAsyDy5zdmMudjEuUHJvY2VzcyKwAgoHUHJvY2VzcxILCgNwaWQYASABKA0SEgoKcGFyZW50X3BpZBgCIAEoDRIMCgRuYW1lGAMgASgJEg8KB2NvbW1hbmQYBCABKAkSEwoLY3B1X3BlcmNlbnQYBSABKAESEQoJcnNzX2J5dGVzGAYgASgDEgwKBHVzZXIYByABKAkSDQoFc3RhdGUYCCABKAkSLgoKc3RhcnRlZF9hdBgJIAEoCzIaLmdvb2dsZS5wcm90b2J1Zi5UaW1lc3RhbXASEwoLc3RhcnRfdGlja3MYCiABKAMSFgoJY29udGFpbmVyGAsgASgJSACIAQESEwoGYXBwX2lkGAwgASgJSAGIAQESFQoNa2VybmVsX3RocmVhZBgNIAEoCEIMCgpfY29udGFpbmVyQgkKB19hcHBfaWQi0AEKFFNpZ25hbFByb2Nlc3NSZXF1ZXN0EiYKA3BpZBgBIAEoDUIZ4EECmrUYEgkAAAAAAADwPxEAAAAAAABQQRJFCgZzaWduYWwYAiABKAlCNeBBApq1GC4yBHRlcm0yBGtpbGwyA2h1cDIDaW50MgRzdG9wMgRjb250MgR1c3IxMgR1c3IyEjAKFGV4cGVjdGVkX3N0YXJ0X3RpY2tzGAMgASgDQg2atRgJCQAAAAAAAAAASACIAQFCFwoVX2V4cGVjdGVkX3N0YXJ0X3RpY2tzIjQKFVNpZ25hbFByb2Nlc3NSZXNwb25zZRILCgNwaWQYASABKA0SDgoGc2lnbmFsGAIgASgJMpACCg5Qcm9jZXNzU2VydmljZRJ3Cg1MaXN0UHJvY2Vzc2VzEhwuc3ZjLnYxLkxpc3RQcm9jZXNzZXNSZXF1ZXN0Gh0uc3ZjLnYxLkxpc3RQcm9jZXNzZXNSZXNwb25zZSIpkAIBiLUYAZK1GAlwcm9jZXNzZXOC0+STAg8SDS92MS9wcm9jZXNzZXMShAEKDVNpZ25hbFByb2Nlc3MSHC5zdmMudjEuU2lnbmFsUHJvY2Vzc1JlcXVlc3QaHS5zdmMudjEuU2lnbmFsUHJvY2Vzc1Jlc3BvbnNlIjaItRgCkrUYCXByb2Nlc3Nlc4LT5JMCHzoBKiIaL3YxL3Byb2Nlc3Nlcy97cGlkfS9zaWduYWxiBnByb3RvMw", [file_google_api_annotations, file_google_api_field_behavior, file_google_protobuf_timestamp, file_svc_v1_access, file_svc_v1_rules]);
+  fileDesc("ChRzdmMvdjEvcHJvY2Vzcy5wcm90bxIGc3ZjLnYxIq8BChRMaXN0UHJvY2Vzc2VzUmVxdWVzdBIWCg5rZXJuZWxfdGhyZWFkcxgBIAEoCBIwCgRzb3J0GAIgASgJQh2atRgZMgNwaWQyA2NwdTIGbWVtb3J5MgVzdGFydEgAiAEBEioKBWxpbWl0GAMgASgNQhaatRgSCQAAAAAAAPA/EQAAAAAAiMNASAGIAQESDgoGb2Zmc2V0GAQgASgNQgcKBV9zb3J0QggKBl9saW1pdCJKChVMaXN0UHJvY2Vzc2VzUmVzcG9uc2USIgoJcHJvY2Vzc2VzGAEgAygLMg8uc3ZjLnYxLlByb2Nlc3MSDQoFdG90YWwYAiABKA0isAIKB1Byb2Nlc3MSCwoDcGlkGAEgASgNEhIKCnBhcmVudF9waWQYAiABKA0SDAoEbmFtZRgDIAEoCRIPCgdjb21tYW5kGAQgASgJEhMKC2NwdV9wZXJjZW50GAUgASgBEhEKCXJzc19ieXRlcxgGIAEoAxIMCgR1c2VyGAcgASgJEg0KBXN0YXRlGAggASgJEi4KCnN0YXJ0ZWRfYXQYCSABKAsyGi5nb29nbGUucHJvdG9idWYuVGltZXN0YW1wEhMKC3N0YXJ0X3RpY2tzGAogASgDEhYKCWNvbnRhaW5lchgLIAEoCUgAiAEBEhMKBmFwcF9pZBgMIAEoCUgBiAEBEhUKDWtlcm5lbF90aHJlYWQYDSABKAhCDAoKX2NvbnRhaW5lckIJCgdfYXBwX2lkItABChRTaWduYWxQcm9jZXNzUmVxdWVzdBImCgNwaWQYASABKA1CGeBBApq1GBIJAAAAAAAA8D8RAAAAAAAAUEESRQoGc2lnbmFsGAIgASgJQjXgQQKatRguMgR0ZXJtMgRraWxsMgNodXAyA2ludDIEc3RvcDIEY29udDIEdXNyMTIEdXNyMhIwChRleHBlY3RlZF9zdGFydF90aWNrcxgDIAEoA0INmrUYCQkAAAAAAAAAAEgAiAEBQhcKFV9leHBlY3RlZF9zdGFydF90aWNrcyI0ChVTaWduYWxQcm9jZXNzUmVzcG9uc2USCwoDcGlkGAEgASgNEg4KBnNpZ25hbBgCIAEoCTKQAgoOUHJvY2Vzc1NlcnZpY2USdwoNTGlzdFByb2Nlc3NlcxIcLnN2Yy52MS5MaXN0UHJvY2Vzc2VzUmVxdWVzdBodLnN2Yy52MS5MaXN0UHJvY2Vzc2VzUmVzcG9uc2UiKZACAYi1GAGStRgJcHJvY2Vzc2VzgtPkkwIPEg0vdjEvcHJvY2Vzc2VzEoQBCg1TaWduYWxQcm9jZXNzEhwuc3ZjLnYxLlNpZ25hbFByb2Nlc3NSZXF1ZXN0Gh0uc3ZjLnYxLlNpZ25hbFByb2Nlc3NSZXNwb25zZSI2iLUYApK1GAlwcm9jZXNzZXOC0+STAh86ASoiGi92MS9wcm9jZXNzZXMve3BpZH0vc2lnbmFsYgZwcm90bzM", [file_google_api_annotations, file_google_api_field_behavior, file_google_protobuf_timestamp, file_svc_v1_access, file_svc_v1_rules]);
 
 /**
  * Which processes.
@@ -32,6 +32,27 @@ export type ListProcessesRequest = Message<"svc.v1.ListProcessesRequest"> & {
    * @generated from field: bool kernel_threads = 1;
    */
   kernelThreads: boolean;
+
+  /**
+   * What to sort by: `pid` (default), `cpu` and `memory` the largest first, `start` the youngest first.
+   *
+   * @generated from field: optional string sort = 2;
+   */
+  sort?: string | undefined;
+
+  /**
+   * How many at most; 1 to 10000, default all that there are up to 10000.
+   *
+   * @generated from field: optional uint32 limit = 3;
+   */
+  limit?: number | undefined;
+
+  /**
+   * How many to pass over.
+   *
+   * @generated from field: uint32 offset = 4;
+   */
+  offset: number;
 };
 
 /**
@@ -48,11 +69,18 @@ export const ListProcessesRequestSchema: GenMessage<ListProcessesRequest> = /*@_
  */
 export type ListProcessesResponse = Message<"svc.v1.ListProcessesResponse"> & {
   /**
-   * By pid.
+   * As sorted.
    *
    * @generated from field: repeated svc.v1.Process processes = 1;
    */
   processes: Process[];
+
+  /**
+   * How many there are in all.
+   *
+   * @generated from field: uint32 total = 2;
+   */
+  total: number;
 };
 
 /**
@@ -97,7 +125,7 @@ export type Process = Message<"svc.v1.Process"> & {
   command: string;
 
   /**
-   * Processor time since the sample before, in percent of one processor.
+   * Processor time over the last second or so, in percent of one processor.
    *
    * @generated from field: double cpu_percent = 5;
    */
@@ -237,7 +265,8 @@ export const SignalProcessResponseSchema: GenMessage<SignalProcessResponse> = /*
  */
 export const ProcessService: GenService<{
   /**
-   * The processes of the host, as far as the kernel shows them to the caller, by pid.
+   * The processes of the host, as far as the kernel shows them to the caller: all of them with their command lines, but own
+   * ones alone for a regular user where `/proc` is mounted with `hidepid`.
    *
    * @generated from rpc svc.v1.ProcessService.ListProcesses
    */
@@ -247,8 +276,8 @@ export const ProcessService: GenService<{
     output: typeof ListProcessesResponseSchema;
   },
   /**
-   * Sends a signal. `denied` (permission_denied) for pid 1, the daemon itself and kernel threads; `not_found` when the
-   * pid is gone; `pid_reused` (failed_precondition) when its start marker is another.
+   * Sends a signal. `denied` (permission_denied) for pid 1, the daemon itself, its helpers, the supervisors of apps and
+   * kernel threads; `not_found` when the pid is gone; `pid_reused` (failed_precondition) when its start marker is another.
    *
    * @generated from rpc svc.v1.ProcessService.SignalProcess
    */

@@ -88,6 +88,10 @@ export type CreateArchiveRequestFormat = (typeof CreateArchiveRequestFormats)[nu
 export const ListeningPortProtocols = ["tcp","udp"] as const;
 export type ListeningPortProtocol = (typeof ListeningPortProtocols)[number];
 
+/** The words of `svc.v1.ListProcessesRequest.sort`. */
+export const ListProcessesRequestSorts = ["pid","cpu","memory","start"] as const;
+export type ListProcessesRequestSort = (typeof ListProcessesRequestSorts)[number];
+
 /** The words of `svc.v1.SignalProcessRequest.signal`. */
 export const SignalProcessRequestSignals = ["term","kill","hup","int","stop","cont","usr1","usr2"] as const;
 export type SignalProcessRequestSignal = (typeof SignalProcessRequestSignals)[number];

@@ -1,7 +1,7 @@
 import { readFile, readdir, stat } from "node:fs/promises";
 import { mapBounded } from "../../lib/map-bounded.ts";
 import { isDead, parseStat, type ProcessEntry } from "../../lib/process-table.mjs";
-import { runIdVariable } from "../../lib/run-cookie.mjs";
+import { carriedRunId } from "../../lib/run-cookie.mjs";
 
 /** What tells whose a process is. */
 export interface ProcessOrigin {
@@ -16,7 +16,6 @@ export interface StorageUse {
   diskWrittenBytes: number;
 }
 
-const cookiePattern = new RegExp(`(?:^|\\0)${runIdVariable}=([^\\0]*)\\0`);
 const PAGE_BYTES = 4096;
 const READS_AT_ONCE = 64;
 /** `smaps_rollup` walks page tables in the kernel: few at a time leave the other reads room. */
@@ -105,8 +104,7 @@ export class ProcReader {
     const known = this.#cookies.get(pid);
     if (known?.startTicks === startTicks) return known.runId;
     try {
-      const environ = await readFile(`${this.#procDir}/${pid}/environ`, "latin1");
-      const runId = cookiePattern.exec(environ)?.[1];
+      const runId = carriedRunId(await readFile(`${this.#procDir}/${pid}/environ`));
       this.#cookies.set(pid, { startTicks, runId });
       return runId;
     } catch {

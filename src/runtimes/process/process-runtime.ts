@@ -10,6 +10,7 @@ import { logFileStart } from "./log-files.mjs";
 import { parseRecords } from "./log-lines.ts";
 import { ProcessSampler } from "./process-sampler.ts";
 import { processSpec } from "./process-spec.ts";
+import type { SampledRun } from "./run-membership.ts";
 import type { ProcessStatus } from "./process-status.ts";
 import { LOG_DIR, SupervisedApp, type SupervisionOptions } from "./supervised-app.ts";
 import { connectSupervisor } from "./supervisor-connection.ts";
@@ -118,6 +119,16 @@ export class ProcessRuntime implements AppRuntime {
 
   limits(app: RunnableApp): RuntimeLimit[] {
     return limitsOf(app, this.#options.cgroups?.enforces ?? { memory: false, cpus: false });
+  }
+
+  /** What runs now, by app: its main process, whose session is the app's, and its supervisor. */
+  runs(): (SampledRun & { supervisorPid: number })[] {
+    return [...this.#apps.values()].flatMap(({ ref, state }) => {
+      if (state === undefined || state.final) return [];
+      const { runId, app, supervisor } = state;
+      const run = { appId: ref.id, ownerUid: ref.uid, runId, ...(app && { pid: app.pid }) };
+      return [{ ...run, supervisorPid: supervisor.pid }];
+    });
   }
 
   /** Memory is the proportional set size of all processes together; a network share cannot be told. */

@@ -2,6 +2,7 @@
 import test from "ava";
 import { SvcError } from "../../../src/errors.ts";
 import { createIdentities } from "../../../src/identity/identity.ts";
+import { HostReboot } from "../../../src/host/reboot.ts";
 import { createNodeRebootAction } from "../../../src/scheduler/actions/node-reboot.ts";
 import { FakeClock } from "../../support/fake-clock.ts";
 import { act } from "../support/act.ts";
@@ -11,7 +12,9 @@ const action = { type: "node_reboot" } as const;
 function prepare(command: readonly string[]) {
   const identities = createIdentities();
   const clock = new FakeClock("2026-01-01T00:00:00Z");
-  return { clock, identities, reboot: createNodeRebootAction({ command, identities, clock }) };
+  const log = { warn: () => undefined };
+  const reboot = createNodeRebootAction(new HostReboot({ command, identities, clock, log }));
+  return { clock, identities, reboot };
 }
 
 test("the command runs 3 s after the action, and its failure is told", async (t) => {

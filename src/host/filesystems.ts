@@ -1,0 +1,89 @@
+/** The mounted filesystems that hold data, and how full they are. */
+import { readFile, statfs } from "node:fs/promises";
+import { mapBounded } from "../lib/map-bounded.ts";
+
+export interface Filesystem {
+  readonly path: string;
+  readonly device: string;
+  readonly type: string;
+  readonly sizeBytes: number;
+  readonly usedBytes: number;
+  readonly availableBytes: number;
+  /** Absent where it makes them as it goes, such as btrfs. */
+  readonly inodes?: number;
+  readonly usedInodes?: number;
+}
+
+export interface FilesystemsOptions {
+  /** Where the kernel lists what is mounted, as this process sees it (proc_pid_mountinfo(5)). */
+  mountinfo?: string;
+}
+
+/**
+ * Held by the kernel itself or by a device of this host. A server that does not answer would hold a thread for good, so
+ * filesystems over a network are left out; so are those that keep nothing or only show parts of others.
+ */
+const localTypes = new Set(
+  ["ext2", "ext3", "ext4", "xfs", "btrfs", "zfs", "f2fs", "jfs", "reiserfs", "bcachefs", "nilfs2"].concat(
+    ["vfat", "exfat", "ntfs", "ntfs3", "hfsplus", "udf", "tmpfs", "overlay"],
+  ),
+);
+/** Beside what an overlay or a tmpfs holds for one container or one program. */
+const systemMounts = /^\/(proc|sys|dev|run|var\/lib\/(docker|containers?))(\/|$)/;
+const measuredAtOnce = 4;
+
+/** By path; each device once, where it is mounted first. */
+export async function readFilesystems({
+  mountinfo = "/proc/self/mountinfo",
+}: FilesystemsOptions = {}): Promise<Filesystem[]> {
+  const mounts = parseMounts(await readFile(mountinfo, "utf8"));
+  const seen = new Set<string>();
+  const chosen = mounts.filter(({ number, path, type }) => {
+    if (!localTypes.has(type) || systemMounts.test(path) || seen.has(number)) return false;
+    seen.add(number);
+    return true;
+  });
+  const measured = await mapBounded(chosen, measuredAtOnce, measure);
+  return measured
+    .filter((filesystem) => filesystem !== undefined)
+    .toSorted((a, b) => (a.path < b.path ? -1 : 1));
+}
+
+interface Mount {
+  /** Of the device, `major:minor`. */
+  number: string;
+  path: string;
+  type: string;
+  device: string;
+}
+
+function parseMounts(text: string): Mount[] {
+  return text.split("\n").flatMap((line) => {
+    const [before = "", after = ""] = line.split(" - ");
+    const [, , number, , path] = before.split(" ");
+    const [type, device] = after.split(" ");
+    if (number === undefined || path === undefined || type === undefined || device === undefined) return [];
+    return [{ number, path: unescape(path), type, device: unescape(device) }];
+  });
+}
+
+/** Spaces and the like stand as three octal digits. */
+function unescape(text: string): string {
+  return text.replaceAll(/\\([0-7]{3})/g, (_, octal: string) =>
+    String.fromCharCode(Number.parseInt(octal, 8)),
+  );
+}
+
+async function measure({ path, device, type }: Mount): Promise<Filesystem | undefined> {
+  // It may have gone, or lie where this process does not look.
+  const stats = await statfs(path).catch(() => undefined);
+  if (stats === undefined || stats.blocks === 0) return undefined;
+  const { bsize, blocks, bfree, bavail, files, ffree } = stats;
+  return {
+    ...{ path, device, type },
+    sizeBytes: blocks * bsize,
+    usedBytes: (blocks - bfree) * bsize,
+    availableBytes: bavail * bsize,
+    ...(files > 0 && { inodes: files, usedInodes: files - ffree }),
+  };
+}

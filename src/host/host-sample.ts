@@ -1,0 +1,226 @@
+/** One sample of the host: what the kernel counts, as shares and rates since the sample before. */
+import type { Filesystem } from "./filesystems.ts";
+import type {
+  DiskCounters,
+  InterfaceCounters,
+  KernelCounters,
+  Pressure,
+  ProcessorTicks,
+} from "./kernel-counters.ts";
+
+/** Percent, together 100. */
+export interface ProcessorShares {
+  readonly userPercent: number;
+  readonly systemPercent: number;
+  readonly iowaitPercent: number;
+  readonly irqPercent: number;
+  readonly stealPercent: number;
+  readonly idlePercent: number;
+}
+
+export interface DiskSample {
+  readonly name: string;
+  readonly readBytes: number;
+  readonly writtenBytes: number;
+  /** Per second. */
+  readonly readPerSec?: number;
+  readonly writtenPerSec?: number;
+  readonly readsPerSec?: number;
+  readonly writesPerSec?: number;
+  readonly busyPercent?: number;
+}
+
+export interface InterfaceSample extends InterfaceCounters {
+  /** Bytes per second. */
+  readonly receivedPerSec: number;
+  readonly sentPerSec: number;
+}
+
+/** Names as in the contract's `SystemMetrics`; sizes in bytes. */
+export interface HostSample {
+  /** Unix milliseconds. */
+  readonly atMs: number;
+  readonly cpuPercent: number;
+  readonly cpuCount: number;
+  /** Absent in the first sample, as are all shares and rates. */
+  readonly cpu?: ProcessorShares;
+  readonly cores: readonly ProcessorShares[];
+  readonly load: readonly [number, number, number];
+  readonly memoryTotalBytes: number;
+  readonly memoryAvailableBytes: number;
+  readonly memoryFreeBytes?: number;
+  readonly memoryBuffersBytes?: number;
+  readonly memoryCachedBytes?: number;
+  readonly memorySlabBytes?: number;
+  readonly memoryDirtyBytes?: number;
+  readonly swapTotalBytes: number;
+  readonly swapUsedBytes: number;
+  readonly pressure: { readonly cpu?: Pressure; readonly memory?: Pressure; readonly io?: Pressure };
+  readonly filesystems: readonly Filesystem[];
+  readonly disks: readonly DiskSample[];
+  readonly interfaces: readonly InterfaceSample[];
+  readonly temperatures: readonly { readonly name: string; readonly celsius: number }[];
+  readonly processes?: number;
+  readonly uptimeSecs: number;
+}
+
+/** What was read at one moment. */
+export interface HostReading {
+  /** Unix milliseconds. */
+  readonly atMs: number;
+  readonly monotonicMs: number;
+  readonly counters: KernelCounters;
+  readonly filesystems: readonly Filesystem[];
+  readonly processes?: number;
+}
+
+/** @param before the reading that shares and rates are taken since */
+export function hostSample(reading: HostReading, before: HostReading): HostSample {
+  const { atMs, counters, filesystems, processes } = reading;
+  const secs = (reading.monotonicMs - before.monotonicMs) / 1000;
+  const { memory, cores, load, pressure, temperatures, uptimeSecs } = counters;
+  const cpu = sharesOf(counters.processor, before.counters.processor);
+  const coresBefore = before.counters.cores;
+  const bytes = (name: string): number => memory[name] ?? 0;
+  return {
+    atMs,
+    cpuPercent: cpu === undefined ? 0 : rounded(100 - cpu.idlePercent - cpu.iowaitPercent),
+    cpuCount: cores.length,
+    ...(cpu && { cpu }),
+    // One that came or went has shifted the numbers.
+    cores:
+      cores.length === coresBefore.length
+        ? cores.flatMap((core, at) => sharesOf(core, coresBefore[at] ?? core) ?? [])
+        : [],
+    load,
+    memoryTotalBytes: bytes("MemTotal"),
+    memoryAvailableBytes: memory["MemAvailable"] ?? bytes("MemFree"),
+    ...present("memoryFreeBytes", memory["MemFree"]),
+    ...present("memoryBuffersBytes", memory["Buffers"]),
+    ...present("memoryCachedBytes", memory["Cached"]),
+    ...present("memorySlabBytes", memory["Slab"]),
+    ...present("memoryDirtyBytes", memory["Dirty"]),
+    swapTotalBytes: bytes("SwapTotal"),
+    swapUsedBytes: bytes("SwapTotal") - bytes("SwapFree"),
+    pressure,
+    filesystems,
+    disks: counters.disks.map((disk) => diskSample(disk, byName(before.counters.disks, disk.name), secs)),
+    interfaces: counters.interfaces.map((one) =>
+      interfaceSample(one, byName(before.counters.interfaces, one.name), secs),
+    ),
+    temperatures,
+    ...(processes !== undefined && { processes }),
+    uptimeSecs: Math.floor(uptimeSecs),
+  };
+}
+
+/** `undefined` when no tick passed. A counter that went back (iowait may) counts as still. */
+function sharesOf(now: ProcessorTicks, before: ProcessorTicks): ProcessorShares | undefined {
+  const since = (key: keyof ProcessorTicks): number => Math.max(0, now[key] - before[key]);
+  const total =
+    since("user") + since("system") + since("idle") + since("iowait") + since("irq") + since("steal");
+  if (total === 0) return undefined;
+  const share = (key: keyof ProcessorTicks): number => rounded((since(key) * 100) / total);
+  return {
+    userPercent: share("user"),
+    systemPercent: share("system"),
+    iowaitPercent: share("iowait"),
+    irqPercent: share("irq"),
+    stealPercent: share("steal"),
+    idlePercent: share("idle"),
+  };
+}
+
+function diskSample(disk: DiskCounters, before: DiskCounters | undefined, secs: number): DiskSample {
+  const { name, readBytes, writtenBytes } = disk;
+  if (before === undefined || secs <= 0) return { name, readBytes, writtenBytes };
+  const rate = (key: "readBytes" | "writtenBytes" | "reads" | "writes"): number =>
+    rounded(Math.max(0, disk[key] - before[key]) / secs);
+  return {
+    ...{ name, readBytes, writtenBytes },
+    readPerSec: rate("readBytes"),
+    writtenPerSec: rate("writtenBytes"),
+    readsPerSec: rate("reads"),
+    writesPerSec: rate("writes"),
+    busyPercent: rounded(Math.min(100, Math.max(0, disk.busyMs - before.busyMs) / 10 / secs)),
+  };
+}
+
+function interfaceSample(
+  now: InterfaceCounters,
+  before: InterfaceCounters | undefined,
+  secs: number,
+): InterfaceSample {
+  const rate = (key: "receivedBytes" | "sentBytes"): number =>
+    before === undefined || secs <= 0 ? 0 : rounded(Math.max(0, now[key] - before[key]) / secs);
+  return { ...now, receivedPerSec: rate("receivedBytes"), sentPerSec: rate("sentBytes") };
+}
+
+function byName<T extends { readonly name: string }>(all: readonly T[], name: string): T | undefined {
+  return all.find((one) => one.name === name);
+}
+
+function present<K extends string>(key: K, value: number | undefined): Partial<Record<K, number>> {
+  return value === undefined ? {} : ({ [key]: value } as Record<K, number>);
+}
+
+/** A hundredth is finer than what the kernel counts in a few seconds, and short in what is kept. */
+function rounded(value: number): number {
+  return Math.round(value * 100) / 100;
+}
+
+/**
+ * What one sample says for the time that these cover: shares, rates and levels are averages, all else is as it was at
+ * their end.
+ * @param samples oldest first, at least one
+ */
+export function summarize(samples: readonly HostSample[]): HostSample {
+  const last = samples.at(-1);
+  if (last === undefined) throw new Error("no samples to summarize");
+  if (samples.length === 1) return last;
+  const shares = samples.flatMap(({ cpu }) => cpu ?? []);
+  const withSameCores = samples.filter(({ cores }) => cores.length === last.cores.length);
+  return {
+    ...last,
+    cpuPercent: average(samples.map(({ cpuPercent }) => cpuPercent)),
+    ...(shares.length > 0 && { cpu: averaged(shares) }),
+    cores: last.cores.map((_, at) => averaged(withSameCores.flatMap(({ cores }) => cores[at] ?? []))),
+    memoryAvailableBytes: Math.round(average(samples.map((sample) => sample.memoryAvailableBytes))),
+    swapUsedBytes: Math.round(average(samples.map((sample) => sample.swapUsedBytes))),
+    disks: last.disks.map((disk) =>
+      averageKeys(disk, sameName(samples, "disks", disk.name), [
+        ...(["readPerSec", "writtenPerSec", "readsPerSec", "writesPerSec", "busyPercent"] as const),
+      ]),
+    ),
+    interfaces: last.interfaces.map((one) =>
+      averageKeys(one, sameName(samples, "interfaces", one.name), ["receivedPerSec", "sentPerSec"]),
+    ),
+  };
+}
+
+function sameName<K extends "disks" | "interfaces">(
+  samples: readonly HostSample[],
+  key: K,
+  name: string,
+): HostSample[K][number][] {
+  return samples.flatMap((sample) => byName<HostSample[K][number]>(sample[key], name) ?? []);
+}
+
+function averaged(all: readonly ProcessorShares[]): ProcessorShares {
+  const [first] = all;
+  if (first === undefined) throw new Error("no shares to average");
+  return averageKeys(first, all, Object.keys(first) as (keyof ProcessorShares)[]);
+}
+
+/** `one` with the averages of `all` for these keys, where any of them has it. */
+function averageKeys<T extends object>(one: T, all: readonly T[], keys: readonly (keyof T)[]): T {
+  const averages = keys.flatMap((key) => {
+    const values = all.map((each) => each[key]).filter((value) => typeof value === "number");
+    return values.length === 0 ? [] : [[key, average(values)] as const];
+  });
+  return { ...one, ...Object.fromEntries(averages) };
+}
+
+function average(values: readonly number[]): number {
+  return rounded(values.reduce((sum, value) => sum + value, 0) / values.length);
+}

@@ -1,0 +1,60 @@
+/** What the host's thread is asked and answers; everything survives structured cloning. */
+import type { SampledRun } from "../runtimes/process/run-membership.ts";
+
+interface Question {
+  /** The runs of apps, whose processes are told by session, cookie and descent. */
+  readonly runs: readonly SampledRun[];
+}
+
+/** Every process, kernel threads included. */
+export interface ProcessesQuestion extends Question {
+  readonly kind: "processes";
+}
+
+/** Every socket that waits for others. */
+export interface SocketsQuestion extends Question {
+  readonly kind: "sockets";
+}
+
+export type HostQuestion = ProcessesQuestion | SocketsQuestion;
+
+/** Whose a process is, as far as the kernel tells. */
+export interface ProcessOwner {
+  readonly pid: number;
+  readonly name: string;
+  readonly uid: number;
+  /** The container that it runs in, by whole id. */
+  readonly containerId?: string;
+  /** The app that it is of. */
+  readonly appId?: string;
+}
+
+export interface HostProcess extends ProcessOwner {
+  readonly parentPid: number;
+  /** At most 4 KiB. */
+  readonly command: string;
+  /** Of one processor. */
+  readonly cpuPercent: number;
+  readonly rssBytes: number;
+  /** The kernel's letter. */
+  readonly state: string;
+  readonly startTicks: number;
+  readonly isKernelThread: boolean;
+}
+
+export interface HostSocket {
+  readonly protocol: "tcp" | "udp";
+  readonly address: string;
+  readonly port: number;
+  /** Who made it. */
+  readonly uid: number;
+  /** Absent for the kernel's own, and for what another namespace holds. */
+  readonly owner?: ProcessOwner;
+}
+
+export interface HostAnswers {
+  readonly processes: readonly HostProcess[];
+  readonly sockets: readonly HostSocket[];
+}
+
+export type HostReply = { readonly answer: unknown } | { readonly error: string };

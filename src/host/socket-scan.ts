@@ -1,0 +1,144 @@
+/** Sockets that wait for others, from the kernel's tables, and the processes that hold them. For the host's thread alone. */
+import { readFileSync, readdirSync, readlinkSync } from "node:fs";
+import { endianness } from "node:os";
+import { listPids, readProcess } from "../lib/process-table.mjs";
+import type { SampledRun } from "../runtimes/process/run-membership.ts";
+import type { ProcessScan } from "./process-scan.ts";
+import type { HostSocket } from "./process-questions.ts";
+
+interface TableRow {
+  readonly protocol: "tcp" | "udp";
+  readonly address: string;
+  readonly port: number;
+  readonly uid: number;
+  readonly inode: number;
+}
+
+/** Where a socket was seen; `pid` undefined: nobody had it when all were looked at. */
+interface Holder {
+  readonly pid: number | undefined;
+  readonly startTicks: number;
+  readonly fd: string;
+}
+
+const tables = [
+  ["tcp", "tcp"],
+  ["tcp", "tcp6"],
+  ["udp", "udp"],
+  ["udp", "udp6"],
+] as const;
+/** The kernel's TCP_LISTEN, and TCP_CLOSE, which for UDP says that it is not connected. */
+const waitingState = { tcp: "0A", udp: "07" } as const;
+const isLittleEndian = endianness() === "LE";
+
+export class SocketScan {
+  readonly #processes: ProcessScan;
+  #holders = new Map<number, Holder>();
+
+  constructor(processes: ProcessScan) {
+    this.#processes = processes;
+  }
+
+  sockets(runs: readonly SampledRun[]): HostSocket[] {
+    const rows = tables.flatMap(([protocol, table]) => readTable(protocol, table));
+    const holders = this.#holdersOf(rows.map(({ inode }) => inode));
+    const pids = new Set([...holders.values()].flatMap(({ pid }) => pid ?? []));
+    const owners = this.#processes.owners(pids, runs);
+    return rows.map(({ inode, ...row }) => {
+      const owner = owners.get(holders.get(inode)?.pid ?? -1);
+      return { ...row, ...(owner && { owner }) };
+    });
+  }
+
+  /** Only what is new, or is no longer where it was, has all descriptors of all processes looked at. */
+  #holdersOf(inodes: readonly number[]): ReadonlyMap<number, Holder> {
+    const known = new Map<number, Holder>();
+    const isMissing = inodes.some((inode) => {
+      const holder = this.#holders.get(inode);
+      if (holder === undefined || !holds(holder, inode)) return true;
+      known.set(inode, holder);
+      return false;
+    });
+    this.#holders = isMissing ? findHolders(new Set(inodes)) : known;
+    return this.#holders;
+  }
+}
+
+function readTable(protocol: "tcp" | "udp", table: string): TableRow[] {
+  let text: string;
+  try {
+    text = readFileSync(`/proc/net/${table}`, "latin1");
+  } catch {
+    // A kernel without IPv6.
+    return [];
+  }
+  const rows: TableRow[] = [];
+  for (const line of text.split("\n").slice(1)) {
+    const fields = line.trim().split(/\s+/);
+    const [, local = "", remote = "", state, , , , uid, , inode] = fields;
+    if (state !== waitingState[protocol] || !/^0+:0000$/.test(remote)) continue;
+    const [address = "", port = ""] = local.split(":");
+    rows.push({
+      protocol,
+      address: addressText(address),
+      port: Number.parseInt(port, 16),
+      uid: Number(uid),
+      inode: Number(inode),
+    });
+  }
+  return rows;
+}
+
+/** From the kernel's words of 32 bits, each in the machine's own order. */
+function addressText(hex: string): string {
+  const bytes = Buffer.from(hex, "hex");
+  if (isLittleEndian) bytes.swap32();
+  if (bytes.length === 4) return bytes.join(".");
+  const groups = Array.from({ length: 8 }, (_, at) => bytes.readUInt16BE(at * 2).toString(16)).join(":");
+  // The runtime's own URL writes addresses the shortest way (RFC 5952).
+  return new URL(`http://[${groups}]`).hostname.slice(1, -1);
+}
+
+function holds({ pid, startTicks, fd }: Holder, inode: number): boolean {
+  if (pid === undefined) return true;
+  try {
+    return (
+      readlinkSync(`/proc/${pid}/fd/${fd}`) === `socket:[${inode}]` &&
+      readProcess(pid)?.startTicks === startTicks
+    );
+  } catch {
+    return false;
+  }
+}
+
+/** Where several processes have one, the one with the lowest pid. */
+function findHolders(wanted: ReadonlySet<number>): Map<number, Holder> {
+  const holders = new Map<number, Holder>();
+  for (const pid of listPids().toSorted((a, b) => a - b)) {
+    const startTicks = readProcess(pid)?.startTicks;
+    if (startTicks === undefined) continue;
+    for (const [fd, inode] of socketsOf(pid)) {
+      if (wanted.has(inode) && !holders.has(inode)) holders.set(inode, { pid, startTicks, fd });
+    }
+  }
+  for (const inode of wanted)
+    if (!holders.has(inode)) holders.set(inode, { pid: undefined, startTicks: 0, fd: "" });
+  return holders;
+}
+
+function socketsOf(pid: number): [fd: string, inode: number][] {
+  const dir = `/proc/${pid}/fd`;
+  try {
+    return readdirSync(dir).flatMap((fd): [string, number][] => {
+      try {
+        const inode = /^socket:\[(\d+)\]$/.exec(readlinkSync(`${dir}/${fd}`))?.[1];
+        return inode === undefined ? [] : [[fd, Number(inode)]];
+      } catch {
+        return [];
+      }
+    });
+  } catch {
+    // It ended, or is not ours to look into.
+    return [];
+  }
+}
