@@ -8,15 +8,20 @@ import { addCredentialCommand } from "./commands/credential.ts";
 import { addDaemonCommand } from "./commands/daemon.ts";
 import { addDiskCommand } from "./commands/disk.ts";
 import { addDockerCommand } from "./commands/docker/docker.ts";
+import { addHostCommand } from "./commands/host.ts";
 import { addInstallCommand } from "./commands/install.ts";
+import { addKillCommand } from "./commands/kill.ts";
+import { addListeningCommand } from "./commands/listening.ts";
 import { addLsCommand } from "./commands/ls.ts";
 import { addPortsCommand } from "./commands/ports.ts";
+import { addRebootCommand } from "./commands/reboot.ts";
 import { addScheduleCommand } from "./commands/schedule/schedule.ts";
 import { addSourceCommand } from "./commands/source.ts";
 import { addStacksCommand } from "./commands/stacks.ts";
 import { addStatsCommand } from "./commands/stats.ts";
 import { addStatusCommand } from "./commands/status.ts";
 import { addTokenCommand } from "./commands/token.ts";
+import { addTopCommand } from "./commands/top.ts";
 import { addUpgradeCommand } from "./commands/upgrade.ts";
 import type { CommandContext, GlobalOptions } from "./context.ts";
 import { exitCodeHelp } from "./exit-codes.ts";
@@ -49,6 +54,11 @@ const commands: Readonly<Record<string, AddCommand>> = {
   stats: addStatsCommand,
   stacks: addStacksCommand,
   docker: addDockerCommand,
+  host: addHostCommand,
+  top: addTopCommand,
+  listening: addListeningCommand,
+  kill: addKillCommand,
+  reboot: addRebootCommand,
   schedule: addScheduleCommand,
   source: addSourceCommand,
   credential: addCredentialCommand,

@@ -10,8 +10,11 @@ import type { AuditService } from "../../../gen/svc/v1/audit_pb.ts";
 import type { CredentialService } from "../../../gen/svc/v1/credential_pb.ts";
 import type { DaemonService } from "../../../gen/svc/v1/daemon_pb.ts";
 import type { DockerService } from "../../../gen/svc/v1/docker_pb.ts";
+import type { MonitorService } from "../../../gen/svc/v1/monitor_pb.ts";
+import type { ProcessService } from "../../../gen/svc/v1/process_pb.ts";
 import type { ScheduleService } from "../../../gen/svc/v1/schedule_pb.ts";
 import type { SourceService } from "../../../gen/svc/v1/source_pb.ts";
+import type { SystemService } from "../../../gen/svc/v1/system_pb.ts";
 import type { TokenService } from "../../../gen/svc/v1/token_pb.ts";
 import type { Naming, RestShape } from "./rest-shape.ts";
 
@@ -56,8 +59,11 @@ const audit = callsOf<(typeof AuditService)["method"]>("svc.v1.AuditService");
 const credential = callsOf<(typeof CredentialService)["method"]>("svc.v1.CredentialService");
 const daemon = callsOf<(typeof DaemonService)["method"]>("svc.v1.DaemonService");
 const docker = callsOf<(typeof DockerService)["method"], "camel">("svc.v1.DockerService");
+const monitor = callsOf<(typeof MonitorService)["method"], "camel">("svc.v1.MonitorService");
+const processes = callsOf<(typeof ProcessService)["method"], "camel">("svc.v1.ProcessService");
 const schedule = callsOf<(typeof ScheduleService)["method"]>("svc.v1.ScheduleService");
 const source = callsOf<(typeof SourceService)["method"]>("svc.v1.SourceService");
+const system = callsOf<(typeof SystemService)["method"]>("svc.v1.SystemService");
 const token = callsOf<(typeof TokenService)["method"]>("svc.v1.TokenService");
 
 export const calls = {
@@ -89,6 +95,12 @@ export const calls = {
   controlContainer: docker("controlContainer", "POST", "/v1/docker/control"),
   inspectContainer: docker("inspectContainer", "GET", "/v1/docker/containers/{container}"),
   getContainerLogs: docker("getContainerLogs", "GET", "/v1/docker/containers/{container}/logs"),
+  getSystemMetrics: monitor("getSystemMetrics", "GET", "/v1/metrics"),
+  getMetricsHistory: monitor("getMetricsHistory", "GET", "/v1/metrics/history"),
+  listListeningPorts: monitor("listListeningPorts", "GET", "/v1/ports/listening"),
+  listProcesses: processes("listProcesses", "GET", "/v1/processes"),
+  signalProcess: processes("signalProcess", "POST", "/v1/processes/{pid}/signal"),
+  rebootSystem: system("rebootSystem", "POST", "/v1/system/reboot"),
   listSchedules: schedule("listSchedules", "GET", "/v1/schedules"),
   getSchedule: schedule("getSchedule", "GET", "/v1/schedules/{id}"),
   upsertSchedule: schedule("upsertSchedule", "PUT", "/v1/schedules/{id}"),
@@ -135,3 +147,9 @@ export type Image = ResponseOf<DockerMethods["listImages"], "camel">["images"][n
 export type Network = ResponseOf<DockerMethods["listNetworks"], "camel">["networks"][number];
 export type PruneResult = ResponseOf<DockerMethods["pruneDocker"], "camel">;
 export type Volume = ResponseOf<DockerMethods["listVolumes"], "camel">["volumes"][number];
+
+export type HostMetrics = ResponseOf<(typeof MonitorService)["method"]["getSystemMetrics"], "camel">;
+export type HostProcess = ResponseOf<
+  (typeof ProcessService)["method"]["listProcesses"],
+  "camel"
+>["processes"][number];

@@ -1,0 +1,45 @@
+/** `svc kill`: signals to processes of the host. */
+import { Option } from "commander";
+import type { Command } from "commander";
+import type { CommandContext } from "../context.ts";
+import { forEachName } from "../for-each.ts";
+import type { RunCommand } from "../program.ts";
+import { parseCount } from "../option-values.ts";
+import { calls } from "../transport/calls.ts";
+
+const signals = ["term", "kill", "hup", "int", "stop", "cont", "usr1", "usr2"];
+const mostPid = 4_194_304;
+
+interface KillOptions {
+  readonly signal: string;
+  readonly startTicks?: number;
+}
+
+export function addKillCommand(parent: Command, run: RunCommand): void {
+  parent
+    .command("kill")
+    .description("send a signal to processes of this machine (root)")
+    .argument("<pid...>", "the processes")
+    .addOption(new Option("-s, --signal <name>", "which signal").choices(signals).default("term"))
+    .option(
+      "--start-ticks <ticks>",
+      "only if it started then: startTicks of svc top --json",
+      parseCount(0, Number.MAX_SAFE_INTEGER),
+    )
+    .action(run((context, pids: string[], options: KillOptions) => kill(context, pids, options)));
+}
+
+async function kill(context: CommandContext, pids: readonly string[], options: KillOptions): Promise<void> {
+  const { signal, startTicks } = options;
+  const parse = parseCount(1, mostPid);
+  const numbers = pids.map(parse);
+  await forEachName(context, numbers.map(String), {
+    call: (pid) =>
+      context.call(calls.signalProcess, {
+        pid: Number(pid),
+        signal,
+        ...(startTicks !== undefined && { expectedStartTicks: startTicks }),
+      }),
+    text: ({ pid }) => `Sent ${signal} to ${pid}`,
+  });
+}

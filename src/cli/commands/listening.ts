@@ -1,0 +1,34 @@
+/** `svc listening`: who listens on which port of the host. */
+import type { Command } from "commander";
+import type { CommandContext } from "../context.ts";
+import { parseCount } from "../option-values.ts";
+import type { RunCommand } from "../program.ts";
+import { calls } from "../transport/calls.ts";
+
+export function addListeningCommand(parent: Command, run: RunCommand): void {
+  parent
+    .command("listening")
+    .description("show what listens on the ports of this machine, and which app it is")
+    .argument("[port]", "only this port", parseCount(1, 65_535))
+    .action(run((context, port?: number) => showListening(context, port)));
+}
+
+async function showListening(context: CommandContext, port: number | undefined): Promise<void> {
+  const answer = await context.call(calls.listListeningPorts, {});
+  const ports = answer.ports.filter((each) => port === undefined || each.port === port);
+  if (context.json) return context.printJson({ ...answer, ports });
+  return context.printTable(
+    [
+      { title: "PORT", value: (row) => String(row.port), align: "right" },
+      { title: "PROTOCOL", value: (row) => row.protocol },
+      { title: "ADDRESS", value: (row) => row.address, shrinkTo: 9 },
+      { title: "APP", value: (row) => row.appId ?? "", shrinkTo: 8 },
+      { title: "CONTAINER", value: (row) => row.container ?? "", shrinkTo: 12 },
+      { title: "PROCESS", value: (row) => row.process ?? "", shrinkTo: 8 },
+      { title: "PID", value: (row) => String(row.pid ?? ""), align: "right" },
+      { title: "USER", value: (row) => row.user, shrinkTo: 8 },
+    ],
+    ports,
+    port === undefined ? "Nothing listens." : `Nothing listens on port ${port}.`,
+  );
+}

@@ -1,0 +1,76 @@
+/** `svc top`: the processes of apps, or all of the host's, the busiest first. */
+import { Option } from "commander";
+import type { Command } from "commander";
+import type { CommandContext } from "../context.ts";
+import { parseCount } from "../option-values.ts";
+import type { RunCommand } from "../program.ts";
+import { LiveTable } from "../render/live-table.ts";
+import { renderTable, type Column } from "../render/table.ts";
+import { formatBytes, formatDuration, formatPercent } from "../render/units.ts";
+import { calls } from "../transport/calls.ts";
+import type { HostProcess } from "../transport/calls.ts";
+
+interface TopOptions {
+  readonly all?: boolean;
+  readonly sort: "cpu" | "memory" | "start" | "pid";
+  readonly limit: number;
+  readonly watch?: boolean;
+  readonly kernelThreads?: boolean;
+}
+
+const watchMs = 2_000;
+
+export function addTopCommand(parent: Command, run: RunCommand): void {
+  parent
+    .command("top")
+    .description("show the processes of apps and containers, the busiest first")
+    .option("-a, --all", "all processes of the host")
+    .option("-k, --kernel-threads", "kernel threads too (with --all)")
+    .addOption(
+      new Option("-s, --sort <by>", "what comes first")
+        .choices(["cpu", "memory", "start", "pid"])
+        .default("cpu"),
+    )
+    .option("-n, --limit <count>", "most processes to show, 1 to 10000", parseCount(1, 10_000), 20)
+    .option("-w, --watch", "go on until Ctrl-C")
+    .action(run((context, options: TopOptions) => top(context, options)));
+}
+
+async function top(context: CommandContext, options: TopOptions): Promise<void> {
+  const live = new LiveTable(context.host.stdout.isTTY === true);
+  for (;;) {
+    const shown = await busiest(context, options);
+    if (options.watch !== true) {
+      if (context.json) return context.printJson(shown);
+      const none = "No process of an app or a container runs; see all with: svc top --all";
+      return context.printTable(columns(context), shown.processes, none);
+    }
+    const text = renderTable(columns(context), shown.processes, context.tableStyle);
+    await (context.json ? context.printJsonLine(shown) : context.print(live.next(text)));
+    await context.pause(watchMs);
+  }
+}
+
+async function busiest(context: CommandContext, { all, sort, limit, kernelThreads = false }: TopOptions) {
+  if (all === true) return context.call(calls.listProcesses, { sort, limit, kernelThreads });
+  const { processes } = await context.call(calls.listProcesses, { sort });
+  const owned = processes.filter(({ appId, container }) => appId !== undefined || container !== undefined);
+  return { processes: owned.slice(0, limit), total: owned.length };
+}
+
+function columns(context: CommandContext): Column<HostProcess>[] {
+  return [
+    { title: "PID", value: ({ pid }) => String(pid), align: "right" },
+    { title: "USER", value: ({ user }) => user, shrinkTo: 8 },
+    { title: "APP", value: ({ appId, container }) => appId ?? container ?? "", shrinkTo: 8 },
+    { title: "CPU", value: ({ cpuPercent }) => formatPercent(cpuPercent), align: "right" },
+    { title: "MEMORY", value: ({ rssBytes }) => formatBytes(rssBytes), align: "right" },
+    { title: "S", value: ({ state }) => state },
+    {
+      title: "RUNS FOR",
+      value: ({ startedAt }) => formatDuration(context.host.now() - Date.parse(startedAt ?? "")),
+      align: "right",
+    },
+    { title: "COMMAND", value: ({ command, name }) => command || `[${name}]`, shrinkTo: 16 },
+  ];
+}
