@@ -24,9 +24,16 @@ export interface FilesystemsOptions {
  * filesystems over a network are left out; so are those that keep nothing or only show parts of others.
  */
 const localTypes = new Set(
-  ["ext2", "ext3", "ext4", "xfs", "btrfs", "zfs", "f2fs", "jfs", "reiserfs", "bcachefs", "nilfs2"].concat(
-    ["vfat", "exfat", "ntfs", "ntfs3", "hfsplus", "udf", "tmpfs", "overlay"],
-  ),
+  ["ext2", "ext3", "ext4", "xfs", "btrfs", "zfs", "f2fs", "jfs", "reiserfs", "bcachefs", "nilfs2"].concat([
+    "vfat",
+    "exfat",
+    "ntfs",
+    "ntfs3",
+    "hfsplus",
+    "udf",
+    "tmpfs",
+    "overlay",
+  ]),
 );
 /** Beside what an overlay or a tmpfs holds for one container or one program. */
 const systemMounts = /^\/(proc|sys|dev|run|var\/lib\/(docker|containers?))(\/|$)/;

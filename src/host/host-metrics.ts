@@ -60,7 +60,8 @@ export class HostMetrics implements AsyncDisposable {
   #timer: Disposable | undefined;
   #work: Promise<void> = Promise.resolve();
   #isStopped = false;
-  #hasFailed = false;
+  /** What failed the last time that it was tried. */
+  readonly #failing = new Set<string>();
 
   constructor(options: HostMetricsOptions) {
     this.#options = options;
@@ -86,7 +87,7 @@ export class HostMetrics implements AsyncDisposable {
 
   /** The newest sample, then each new one. A reader that is slow misses some. @throws the signal's reason */
   async *follow(signal: AbortSignal): AsyncGenerator<HostSample, never> {
-    for (let last: HostSample | undefined; ; ) {
+    for (let last: HostSample | undefined; ;) {
       const next = this.#next.promise;
       if (this.#newest !== undefined && this.#newest !== last) {
         last = this.#newest;
@@ -113,11 +114,14 @@ export class HostMetrics implements AsyncDisposable {
   }
 
   async #begin(): Promise<void> {
-    await this.#attempt(async () => {
+    await this.#attempt("take", async () => {
       this.#before = await this.#read();
+    });
+    await this.#attempt("read", async () => {
       // What the daemon before this one took, and had no time to sum up.
       const [summed] = (await this.#month.newest(1, 0)).slice(-1);
-      for (const sample of await this.#day.newest(Infinity, (summed?.atMs ?? 0) + 1)) await this.#sumUp(sample);
+      for (const sample of await this.#day.newest(Infinity, (summed?.atMs ?? 0) + 1))
+        await this.#sumUp(sample);
     });
     this.#savedAtMs = this.#options.clock.monotonicMs();
     this.#plan(firstAfterMs);
@@ -126,7 +130,9 @@ export class HostMetrics implements AsyncDisposable {
   #plan(delayMs: number): void {
     if (this.#isStopped) return;
     this.#timer = this.#options.clock.setTimer(delayMs, () => {
-      this.#work = this.#attempt(() => this.#sample()).then(() => this.#plan(this.#options.intervalSecs * 1000));
+      this.#work = this.#attempt("take", () => this.#sample()).then(() =>
+        this.#plan(this.#options.intervalSecs * 1000),
+      );
     });
   }
 
@@ -139,7 +145,7 @@ export class HostMetrics implements AsyncDisposable {
     this.#next.resolve(undefined);
     this.#next = Promise.withResolvers();
     await this.#sumUp(sample);
-    if (reading.monotonicMs - this.#savedAtMs >= saveEveryMs) await this.#save();
+    if (reading.monotonicMs - this.#savedAtMs >= saveEveryMs) await this.#attempt("save", () => this.#save());
   }
 
   /** Takes a sample into the five minutes that it belongs to, after closing those before. */
@@ -151,7 +157,7 @@ export class HostMetrics implements AsyncDisposable {
     }
     const closed = this.#current;
     this.#current = [sample];
-    await this.#month.append([summarize(closed)]);
+    await this.#attempt("save", () => this.#month.append([summarize(closed)]));
   }
 
   async #save(): Promise<void> {
@@ -179,14 +185,16 @@ export class HostMetrics implements AsyncDisposable {
     };
   }
 
-  /** A sample that cannot be taken or kept does not end the others. Said once, until one succeeds. */
-  async #attempt(work: () => Promise<void>): Promise<void> {
+  /** A sample that cannot be taken or kept does not end the others. Said once, until it works again. */
+  async #attempt(what: "take" | "save" | "read", work: () => Promise<void>): Promise<void> {
     try {
       await work();
-      this.#hasFailed = false;
+      this.#failing.delete(what);
     } catch (error) {
-      if (!this.#hasFailed) this.#options.log.warn({ err: error }, "a sample of the host is lost");
-      this.#hasFailed = true;
+      if (!this.#failing.has(what)) {
+        this.#options.log.warn({ err: error }, `samples of the host: cannot ${what} them`);
+      }
+      this.#failing.add(what);
     }
   }
 
@@ -194,7 +202,7 @@ export class HostMetrics implements AsyncDisposable {
     this.#isStopped = true;
     this.#timer?.[Symbol.dispose]();
     await this.#work;
-    await this.#attempt(() => this.#save());
+    await this.#attempt("save", () => this.#save());
   }
 }
 

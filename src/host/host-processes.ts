@@ -72,8 +72,7 @@ export class HostProcesses {
       caller.root ? false : procHidesOthers(),
     ]);
     const seen = all.filter(
-      ({ isKernelThread, uid }) =>
-        (kernelThreads || !isKernelThread) && (!hidesOthers || uid === caller.uid),
+      ({ isKernelThread, uid }) => (kernelThreads || !isKernelThread) && (!hidesOthers || uid === caller.uid),
     );
     const page = seen.toSorted(orders[sort]).slice(offset, offset + limit);
     const names = await this.#names(page);

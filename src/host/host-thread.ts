@@ -60,7 +60,10 @@ export class HostThread implements AsyncDisposable {
       if (!(error instanceof Error) || error.name === "AbortError") void this.#end();
       const isLate = error instanceof Error && error.name === "AbortError";
       const [code, why] = isLate
-        ? (["deadline_exceeded", `the host's processes could not be looked at within ${answerMs / 1000} s`] as const)
+        ? ([
+            "deadline_exceeded",
+            `the host's processes could not be looked at within ${answerMs / 1000} s`,
+          ] as const)
         : (["internal", "the host's processes could not be looked at"] as const);
       throw new SvcError(code, code, why, { cause: error });
     } finally {

@@ -41,7 +41,8 @@ export class ProcessSignals {
   /** @throws SvcError `denied` for what svc and the host stand on, `not_found`, `pid_reused` */
   send({ pid, signal, expectedStartTicks }: SignalRequest): void {
     if (pid === 1) throw denied("process 1 is the host's first: everything ends with it");
-    if (pid === this.#options.selfPid) throw denied(`process ${pid} is svc's own daemon: stop it as a service`);
+    if (pid === this.#options.selfPid)
+      throw denied(`process ${pid} is svc's own daemon: stop it as a service`);
     try {
       // From here on it is this process, whoever gets its pid.
       using handle = (this.#open ??= createProcessOpener())(pid);

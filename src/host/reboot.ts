@@ -29,7 +29,8 @@ export class HostReboot implements AsyncDisposable {
   request(): void {
     this.#requested ??= this.perform(this.#stopped.signal)
       .catch((error: unknown) => {
-        if (!this.#stopped.signal.aborted) this.#options.log.warn({ err: error }, "the host was not rebooted");
+        if (!this.#stopped.signal.aborted)
+          this.#options.log.warn({ err: error }, "the host was not rebooted");
       })
       .finally(() => (this.#requested = undefined));
   }

@@ -91,7 +91,8 @@ export class SampleFiles<T extends Sample> {
       // Each on another thread and parsed in a turn of its own, so that a long history holds nobody up.
       const text = await unpack(frame).catch(() => undefined);
       if (text === undefined) break;
-      for (const sample of JSON.parse(text.toString()) as T[]) if (sample.atMs >= sinceMs) samples.push(sample);
+      for (const sample of JSON.parse(text.toString()) as T[])
+        if (sample.atMs >= sinceMs) samples.push(sample);
     }
     return samples;
   }
@@ -141,7 +142,7 @@ export class SampleFiles<T extends Sample> {
 }
 
 function* framesOf(bytes: Buffer): Generator<Buffer, void> {
-  for (let at = 0; at + lengthBytes <= bytes.length; ) {
+  for (let at = 0; at + lengthBytes <= bytes.length;) {
     const length = bytes.readUInt32LE(at);
     const end = at + lengthBytes + length;
     if (length === 0 || length > maxFrameBytes || end > bytes.length) return;

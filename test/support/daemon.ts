@@ -102,6 +102,8 @@ export async function startDaemon(options: DaemonOptions = {}): Promise<TestDaem
       `[api]\nlisten = "127.0.0.1:0"\nsocket = "${socketPath}"`,
       `[store]\ndir = "${storeDir}"`,
       `[[sources]]\nname = "examples"\nurl = "${examples}"`,
+      // No test may take the machine down, whatever it finds.
+      ...(options.config?.includes("[system]") === true ? [] : ['[system]\nreboot_command = ["true"]']),
       options.config ?? "",
     ].join("\n"),
   );

@@ -1,0 +1,343 @@
+/** The host over a real daemon, held against what other programs say of it at the same time. */
+import { execFile, spawn, type ChildProcess } from "node:child_process";
+import { once } from "node:events";
+import { access, mkdtemp, rm } from "node:fs/promises";
+import { createServer } from "node:net";
+import { createSocket } from "node:dgram";
+import { availableParallelism, tmpdir } from "node:os";
+import { join } from "node:path";
+import { promisify } from "node:util";
+import { timestampMs } from "@bufbuild/protobuf/wkt";
+import test from "ava";
+import { AppService } from "../../gen/svc/v1/app_pb.ts";
+import { MonitorService } from "../../gen/svc/v1/monitor_pb.ts";
+import { ProcessService } from "../../gen/svc/v1/process_pb.ts";
+import { SystemService } from "../../gen/svc/v1/system_pb.ts";
+import { readProcess } from "../../src/lib/process-table.mjs";
+import { isRoot, needsRoot, protocols, startDaemon } from "../support/daemon.ts";
+import { errorOf } from "../support/errors.ts";
+import { eventually } from "../support/eventually.ts";
+import { freePort, writePackage } from "../support/packages.ts";
+
+const run = promisify(execFile);
+const rootTest = isRoot ? test : test.skip;
+const userUid = 1;
+const otherUid = 2;
+const config = "[metrics]\ninterval_secs = 1\n";
+
+function idler(): ChildProcess {
+  return spawn("sleep", ["600"], { stdio: "ignore" });
+}
+
+function pidOf(child: ChildProcess): number {
+  if (child.pid === undefined) throw new Error("it did not start");
+  return child.pid;
+}
+
+test("metrics come within seconds, as other programs read them, over every protocol", async (t) => {
+  await using daemon = await startDaemon({ config });
+  const sample = await eventually(() => daemon.client(MonitorService).getSystemMetrics({}));
+  t.is(sample.cpuCount, availableParallelism());
+  t.is(sample.cores.length, sample.cpuCount);
+  const { cpu } = sample;
+  if (cpu === undefined) return t.fail("no shares");
+  const whole =
+    cpu.userPercent +
+    cpu.systemPercent +
+    cpu.iowaitPercent +
+    cpu.irqPercent +
+    cpu.stealPercent +
+    cpu.idlePercent;
+  t.true(Math.abs(whole - 100) < 0.1, String(whole));
+
+  const { stdout: free } = await run("free", ["-b"]);
+  const [, total, , , , , available] = /^Mem:.*$/m.exec(free)?.[0].split(/\s+/).map(Number) ?? [];
+  t.is(Number(sample.memoryTotalBytes), total ?? 0);
+  t.true(Math.abs(Number(sample.memoryAvailableBytes) - (available ?? 0)) < 0.2 * (total ?? 0));
+
+  const { stdout: df } = await run("df", ["-B1", "--output=size,avail,target", "/"]);
+  const [, size, avail] = /^\s*(\d+)\s+(\d+)\s+\/$/m.exec(df) ?? [];
+  const root = sample.filesystems.find(({ path }) => path === "/");
+  t.is(String(root?.sizeBytes), size ?? "");
+  t.true(Math.abs(Number(root?.availableBytes) - Number(avail)) < 0.05 * Number(size));
+  t.true((sample.processes ?? 0) > 5);
+
+  for (const protocol of protocols) {
+    const client = daemon.client(MonitorService, protocol);
+    t.true((await client.getSystemMetrics({})).uptimeSecs >= sample.uptimeSecs, protocol);
+    const { samples, intervalSecs } = await client.getMetricsHistory({ limit: 2 });
+    t.is(intervalSecs, 1);
+    t.true(samples.length >= 1 && samples.length <= 2, protocol);
+  }
+});
+
+test("the history is from oldest to newest, outlives the daemon, and streams go on with it", async (t) => {
+  await using daemon = await startDaemon({ config });
+  const history = () => daemon.client(MonitorService, "rest").getMetricsHistory({});
+  const first = await eventually(async () => {
+    const { samples } = await history();
+    if (samples.length < 3) throw new Error("too few");
+    return samples;
+  });
+  const times = first.map(({ sampledAt }) => (sampledAt ? timestampMs(sampledAt) : 0));
+  t.deepEqual(times, times.toSorted());
+  await daemon.restart();
+  const [kept] = (await eventually(history)).samples;
+  t.deepEqual(kept?.sampledAt, first[0]?.sampledAt);
+  const streamed: number[] = [];
+  for await (const { sampledAt } of daemon.client(MonitorService).streamSystemMetrics({})) {
+    streamed.push(sampledAt ? timestampMs(sampledAt) : 0);
+    if (streamed.length === 3) break;
+  }
+  t.deepEqual(streamed, [...new Set(streamed)].toSorted());
+});
+
+test("bad questions are refused by field", async (t) => {
+  await using daemon = await startDaemon();
+  const client = daemon.client(MonitorService, "rest");
+  for (const bad of [{ limit: 0 }, { limit: 1_001 }, { step: 0 }]) {
+    t.like(await errorOf(client.getMetricsHistory(bad)), { code: "InvalidArgument" });
+  }
+  t.like(await errorOf(daemon.client(ProcessService).listProcesses({ sort: "size" })), {
+    code: "InvalidArgument",
+  });
+});
+
+test("listening ports are those of ss, with their processes", async (t) => {
+  await using daemon = await startDaemon();
+  const server = createServer().listen(0, "127.0.0.1");
+  const six = createServer().listen(0, "::1");
+  const datagrams = createSocket("udp4").bind(0, "127.0.0.1");
+  await Promise.all([once(server, "listening"), once(six, "listening"), once(datagrams, "listening")]);
+  t.teardown(() => {
+    server.close();
+    six.close();
+    datagrams.close();
+  });
+  const own = [server.address(), six.address(), datagrams.address()].map((address) =>
+    typeof address === "object" && address !== null ? address.port : 0,
+  );
+  const found = await eventually(async () => {
+    const { stdout } = await run("ss", ["-H", "-ltnup"]);
+    const { ports } = await daemon.client(MonitorService).listListeningPorts({});
+    const theirs = stdout
+      .trim()
+      .split("\n")
+      .map((line) => {
+        const [protocol = "", , , , local = ""] = line.trim().split(/\s+/);
+        const at = local.lastIndexOf(":");
+        const address = local
+          .slice(0, at)
+          .replaceAll(/^\[|\]$|%.*$/g, "")
+          .replace(/^\*$/, "::");
+        return `${protocol} ${address} ${local.slice(at + 1)}`;
+      });
+    const ours = ports.map(({ protocol, address, port }) => `${protocol} ${address} ${port}`);
+    // Other programs come and go in between.
+    t.deepEqual(ours.toSorted(), theirs.toSorted());
+    return ports;
+  }, 30_000);
+  for (const port of own) t.is(found.find((each) => each.port === port)?.pid, process.pid, String(port));
+  t.like(
+    found.find(({ port }) => port === own[1]),
+    { protocol: "tcp", address: "::1" },
+  );
+  t.like(
+    found.find(({ port }) => port === own[2]),
+    { protocol: "udp", address: "127.0.0.1" },
+  );
+  t.is(found.find(({ port }) => port === daemon.port)?.pid, daemon.pid);
+  t.deepEqual(
+    found.map(({ port }) => port),
+    found.map(({ port }) => port).toSorted((a, b) => a - b),
+  );
+});
+
+test("a port that is closed is gone, and one that another process opens is that one's", async (t) => {
+  await using daemon = await startDaemon();
+  const client = daemon.client(MonitorService);
+  const server = createServer().listen(0, "127.0.0.1");
+  await once(server, "listening");
+  const { port } = server.address() as { port: number };
+  const holder = async () => (await client.listListeningPorts({})).ports.find((each) => each.port === port);
+  t.is((await holder())?.pid, process.pid);
+  server.close();
+  await once(server, "close");
+  t.is(await holder(), undefined);
+  const listen = `require("net").createServer().listen(${port},"127.0.0.1",()=>console.log("up"))`;
+  const other = spawn(process.execPath, ["-e", listen], { stdio: ["ignore", "pipe", "inherit"] });
+  t.teardown(() => other.kill("SIGKILL"));
+  await once(other.stdout, "data");
+  t.is((await holder())?.pid, pidOf(other));
+});
+
+test("processes are those of ps, and the busy one is busy", async (t) => {
+  await using daemon = await startDaemon();
+  const client = daemon.client(ProcessService);
+  const busy = spawn(process.execPath, ["-e", "for(;;);"], { stdio: "ignore" });
+  t.teardown(() => busy.kill("SIGKILL"));
+  const listed = await eventually(async () => {
+    const { processes, total } = await client.listProcesses({ kernelThreads: true });
+    const { stdout } = await run("ps", ["-e", "-o", "pid=,ppid=,euid=,comm="]);
+    const theirs = new Map(stdout.split("\n").map((line) => [Number.parseInt(line, 10), line.trim()]));
+    t.is(processes.length, total);
+    // What ended or came while both looked is in one of them alone.
+    const both = processes.filter(({ pid }) => theirs.has(pid));
+    t.true(both.length > 0.8 * Math.min(total, theirs.size));
+    for (const { pid, parentPid } of both)
+      t.is(Number(theirs.get(pid)?.split(/\s+/)[1]), parentPid, theirs.get(pid));
+    return processes;
+  });
+  const own = listed.find(({ pid }) => pid === pidOf(busy));
+  t.is(own?.command, `${process.execPath} -e for(;;);`);
+  t.is(own?.parentPid, process.pid);
+  t.is(Number(own?.startTicks), readProcess(pidOf(busy))?.startTicks ?? 0);
+  t.true(Math.abs(Date.now() - (own?.startedAt ? timestampMs(own.startedAt) : 0)) < 60_000);
+  await eventually(async () => {
+    const { processes } = await client.listProcesses({ sort: "cpu" });
+    t.true((processes.find(({ pid }) => pid === pidOf(busy))?.cpuPercent ?? 0) > 5);
+    const percents = processes.map(({ cpuPercent }) => cpuPercent);
+    t.deepEqual(
+      percents,
+      percents.toSorted((a, b) => b - a),
+    );
+  }, 30_000);
+  const page = await client.listProcesses({ sort: "pid", limit: 2, offset: 1 });
+  t.is(page.processes.length, 2);
+  t.true(page.total > 2);
+});
+
+test("an app's processes and port carry its id, its children too", async (t) => {
+  await using daemon = await startDaemon();
+  const apps = daemon.client(AppService);
+  const port = await freePort();
+  const dir = join(daemon.dir, "package");
+  await writePackage(dir, port);
+  await apps.installApp({ spec: dir });
+  await apps.startApp({ id: "web" });
+  const listening = await eventually(async () => {
+    const { ports } = await daemon.client(MonitorService).listListeningPorts({});
+    const found = ports.find((each) => each.port === port);
+    if (found === undefined) throw new Error("it does not listen yet");
+    return found;
+  });
+  t.is(listening.appId, "web");
+  const { processes } = await daemon.client(ProcessService).listProcesses({});
+  t.true(processes.some(({ appId, pid }) => appId === "web" && pid === listening.pid));
+  t.is(processes.find(({ pid }) => pid === daemon.pid)?.appId, undefined);
+  await apps.removeApp({ id: "web" });
+});
+
+test("signals reach the process that is meant, and no other", async (t) => {
+  await using daemon = await startDaemon();
+  const client = daemon.client(ProcessService);
+  const child = idler();
+  t.teardown(() => child.kill("SIGKILL"));
+  const pid = pidOf(child);
+  const startTicks = await eventually(() => {
+    const found = readProcess(pid);
+    if (found === undefined) throw new Error("not yet");
+    return found.startTicks;
+  });
+  const expectedStartTicks = BigInt(startTicks);
+  t.like(
+    await errorOf(client.signalProcess({ pid, signal: "kill", expectedStartTicks: expectedStartTicks + 1n })),
+    { code: "FailedPrecondition", reason: "pid_reused" },
+  );
+  t.is(child.exitCode, null);
+  t.like(await client.signalProcess({ pid, signal: "stop", expectedStartTicks }), { pid, signal: "stop" });
+  await eventually(() => t.is(readProcess(pid)?.state, "T"));
+  await client.signalProcess({ pid, signal: "cont" });
+  await eventually(() => t.is(readProcess(pid)?.state, "S"));
+  const exited = once(child, "exit");
+  await client.signalProcess({ pid, signal: "term", expectedStartTicks });
+  t.deepEqual(await exited, [null, "SIGTERM"]);
+  t.like(await errorOf(client.signalProcess({ pid, signal: "term" })), { code: "NotFound" });
+  for (const bad of [
+    { pid, signal: "segv" },
+    { pid: 0, signal: "term" },
+    { pid: 2 ** 32 - 1, signal: "term" },
+  ])
+    t.like(await errorOf(client.signalProcess(bad)), { code: "InvalidArgument" });
+});
+
+test("what svc and the host stand on gets no signal", async (t) => {
+  await using daemon = await startDaemon();
+  const apps = daemon.client(AppService);
+  const dir = join(daemon.dir, "package");
+  await writePackage(dir, await freePort());
+  await apps.installApp({ spec: dir });
+  await apps.startApp({ id: "web" });
+  const { processes } = await daemon.client(ProcessService).listProcesses({ kernelThreads: true });
+  const supervisor = processes.find(
+    ({ command }) => command.includes("supervisor.mjs") && command.includes(daemon.dir),
+  );
+  const web = processes.find(({ appId }) => appId === "web");
+  const helper = processes.find(({ parentPid }) => parentPid === daemon.pid);
+  const kernelThread = processes.find((each) => each.kernelThread);
+  const spared = [
+    ["process 1", 1],
+    ["the daemon", daemon.pid],
+    ["a helper", helper?.pid],
+    ["a supervisor", supervisor?.pid ?? web?.parentPid],
+    ...(kernelThread === undefined ? [] : [["a kernel thread", kernelThread.pid] as const]),
+  ] as const;
+  for (const [what, pid] of spared) {
+    if (pid === undefined) {
+      t.fail(`${what} is not there`);
+      continue;
+    }
+    const refusal = await errorOf(daemon.client(ProcessService).signalProcess({ pid, signal: "kill" }));
+    t.like(refusal, { code: "PermissionDenied", reason: "denied" }, what);
+    t.not(readProcess(pid), undefined, what);
+  }
+  await apps.removeApp({ id: "web" });
+});
+
+rootTest(`a user sees what the kernel shows, own apps alone, and signals nobody${needsRoot}`, async (t) => {
+  await using daemon = await startDaemon();
+  await using user = await daemon.as(userUid);
+  await using other = await daemon.as(otherUid);
+  const port = await freePort();
+  const dir = join(daemon.dir, "package");
+  await writePackage(dir, port);
+  await user.client(AppService).installApp({ spec: dir });
+  await user.client(AppService).startApp({ id: "web" });
+  const holderFor = (door: typeof user) =>
+    eventually(async () => {
+      const { ports } = await door.client(MonitorService).listListeningPorts({});
+      const found = ports.find((each) => each.port === port);
+      if (found === undefined) throw new Error("it does not listen yet");
+      return found;
+    });
+  const seen = await holderFor(user);
+  t.is(seen.appId, "web");
+  t.not(seen.pid, undefined);
+  const hidden = await holderFor(other);
+  t.like(hidden, { appId: undefined, pid: undefined, process: undefined, user: "daemon" });
+  const { processes } = await other.client(ProcessService).listProcesses({});
+  t.true(
+    processes.some(({ pid }) => pid === seen.pid),
+    "the kernel shows it to all",
+  );
+  t.true(processes.every(({ appId }) => appId === undefined));
+  const pid = seen.pid ?? 0;
+  t.like(await errorOf(user.client(ProcessService).signalProcess({ pid, signal: "cont" })), {
+    code: "PermissionDenied",
+    reason: "root_required",
+  });
+  t.like(await errorOf(user.client(SystemService).rebootSystem({})), { code: "PermissionDenied" });
+  await user.client(AppService).removeApp({ id: "web" });
+});
+
+test("a reboot is answered first, and comes once, however often it is asked for", async (t) => {
+  const dir = await mkdtemp(join(tmpdir(), "svc-reboot-"));
+  t.teardown(() => rm(dir, { recursive: true }));
+  const record = join(dir, "rebooted");
+  // Fails when it is there already.
+  await using daemon = await startDaemon({ config: `[system]\nreboot_command = ["mkdir", "${record}"]` });
+  for (let n = 0; n < 3; n++) t.is((await daemon.client(SystemService).rebootSystem({})).delaySecs, 3);
+  await t.throwsAsync(access(record), undefined, "not yet");
+  await eventually(() => access(record));
+  t.false(daemon.log().includes("was not rebooted"));
+});

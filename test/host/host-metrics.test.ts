@@ -1,0 +1,138 @@
+/** Samples over time: when they are taken, what is kept of them, and what a restart keeps. */
+import { mkdtemp, rm, writeFile } from "node:fs/promises";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import test from "ava";
+import type { ExecutionContext } from "ava";
+import { HostMetrics } from "../../src/host/host-metrics.ts";
+import { eventually } from "../support/eventually.ts";
+import { FakeClock } from "../support/fake-clock.ts";
+
+const all = { limit: 1_000 };
+
+async function prepare(t: ExecutionContext) {
+  const dir = await mkdtemp(join(tmpdir(), "svc-metrics-"));
+  t.teardown(() => rm(dir, { recursive: true, force: true }));
+  const clock = new FakeClock("2026-01-01T00:00:00Z");
+  const warnings: string[] = [];
+  const open = () =>
+    new HostMetrics({
+      ...{ dir: join(dir, "metrics"), intervalSecs: 10, clock },
+      log: { warn: (_details, message) => void warnings.push(message) },
+    });
+  /** Lets time pass until one more sample is taken. */
+  const take = async (metrics: HostMetrics, passMs = 10_000): Promise<void> => {
+    const before = newestOf(metrics);
+    await eventually(() => {
+      if (clock.isIdle) throw new Error("it is still at work");
+    });
+    clock.pass(passMs);
+    await eventually(() => {
+      if (newestOf(metrics) === before) throw new Error("no sample came");
+    });
+  };
+  return { dir, clock, open, take, warnings };
+}
+
+function newestOf(metrics: HostMetrics): number | undefined {
+  try {
+    return metrics.newest().atMs;
+  } catch {
+    return undefined;
+  }
+}
+
+test("until the first sample there is none, and then one at each interval", async (t) => {
+  const { clock, open, take } = await prepare(t);
+  await using metrics = open();
+  metrics.start();
+  t.throws(() => metrics.newest(), { message: /not taken yet/ });
+  await take(metrics, 1_000);
+  t.is(metrics.newest().atMs, clock.nowMs());
+  for (let n = 0; n < 3; n++) await take(metrics);
+  const { samples, intervalSecs } = await metrics.history(all);
+  t.is(intervalSecs, 10);
+  t.deepEqual(
+    samples.map(({ atMs }) => atMs - clock.nowMs()),
+    [-30_000, -20_000, -10_000, 0],
+  );
+  t.is((await metrics.history({ limit: 2 })).samples.length, 2);
+  t.deepEqual((await metrics.history({ limit: 9, sinceMs: clock.nowMs() })).samples, [metrics.newest()]);
+});
+
+test("a follower gets the newest sample at once and then each new one, and ends with its signal", async (t) => {
+  const { open, take } = await prepare(t);
+  await using metrics = open();
+  metrics.start();
+  await take(metrics, 1_000);
+  const stop = new AbortController();
+  const followed = metrics.follow(stop.signal);
+  t.is((await followed.next()).value.atMs, metrics.newest().atMs);
+  const next = followed.next();
+  await take(metrics);
+  t.is((await next).value.atMs, metrics.newest().atMs);
+  const never = followed.next();
+  stop.abort(new Error("enough"));
+  await t.throwsAsync(never, { message: "enough" });
+});
+
+test("a restart keeps the history, and sums up what the daemon before had no time to", async (t) => {
+  const { clock, open, take } = await prepare(t);
+  {
+    await using metrics = open();
+    metrics.start();
+    await take(metrics, 1_000);
+    for (let n = 0; n < 31; n++) await take(metrics);
+  }
+  clock.pass(600_000);
+  await using metrics = open();
+  metrics.start();
+  await take(metrics, 1_000);
+  t.is((await metrics.history(all)).samples.length, 33);
+  const { samples, intervalSecs } = await metrics.history({ limit: 100, stepSecs: 300 });
+  t.is(intervalSecs, 300);
+  t.deepEqual(
+    samples.map(({ atMs }) => Math.floor(atMs / 300_000) * 300 - Date.parse("2026-01-01T00:00:00Z") / 1000),
+    [0, 300, 900],
+  );
+});
+
+test("a killed daemon loses a minute at most", async (t) => {
+  const { open, take } = await prepare(t);
+  const killed = open();
+  killed.start();
+  await take(killed, 1_000);
+  for (let n = 0; n < 20; n++) await take(killed);
+  const taken = (await killed.history(all)).samples.length;
+  // Another process reads what is on disk; nothing was put in order.
+  const kept = (await open().history(all)).samples.length;
+  t.is(taken, 21);
+  t.true(kept >= taken - 7, `${kept} of ${taken}`);
+  await killed[Symbol.asyncDispose]();
+});
+
+test("a day comes as some 300 points, and steps are averages", async (t) => {
+  const { open, take } = await prepare(t);
+  await using metrics = open();
+  metrics.start();
+  await take(metrics, 1_000);
+  for (let n = 0; n < 12; n++) await take(metrics);
+  const { samples, intervalSecs } = await metrics.history({ limit: 300, stepSecs: 60 });
+  t.is(intervalSecs, 60);
+  t.is(samples.length, 3);
+});
+
+test("a disk that takes nothing is said once, samples go on, and what was missed is kept when it does again", async (t) => {
+  const { dir, open, take, warnings } = await prepare(t);
+  const place = join(dir, "metrics");
+  await writeFile(place, "a file where the directory should be");
+  await using metrics = open();
+  metrics.start();
+  await take(metrics, 1_000);
+  for (let n = 0; n < 20; n++) await take(metrics);
+  t.deepEqual(warnings, ["samples of the host: cannot save them"]);
+  t.is((await metrics.history(all)).samples.length, 21);
+  await rm(place);
+  for (let n = 0; n < 7; n++) await take(metrics);
+  t.is((await open().history(all)).samples.length >= 21, true);
+});
