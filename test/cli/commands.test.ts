@@ -158,7 +158,7 @@ const cases: CommandCase[] = [
   { args: ["start", "x"], exitCode: 2, stderr: /It is: svc app start/ },
   { args: ["lss"], exitCode: 2, stderr: /^svc: unknown command 'lss'\n\(Did you mean ls\?\)\n$/ },
   { args: ["help", "lss"], exitCode: 2, stderr: /^svc: unknown command 'lss'\n\(Did you mean ls\?\)\n$/ },
-  { args: ["help", "nope"], exitCode: 2, stderr: /^svc: unknown command 'nope'\n$/ },
+  { args: ["help", "frobnicate"], exitCode: 2, stderr: /^svc: unknown command 'frobnicate'\n$/ },
   { args: ["help", "start"], exitCode: 2, stderr: /unknown command 'start'[^]*It is: svc app start/ },
   { args: ["app", "help", "nope"], exitCode: 2, stderr: /^svc: unknown command 'nope'\n$/ },
   { args: ["help", "ls"], stdout: /^Usage: svc ls\|list / },
@@ -216,7 +216,7 @@ test("--json prints an error in the shape of REST, on stderr", async (t) => {
 for (const [args, error] of [
   [["lss"], /^unknown command 'lss' \(Did you mean ls\?\)$/],
   [["start", "x"], /^unknown command 'start'.*; It is: svc app start$/],
-  [["help", "nope"], /^unknown command 'nope'$/],
+  [["help", "frobnicate"], /^unknown command 'frobnicate'$/],
   [["app", "start"], /^missing required argument 'id'$/],
   [["app"], /^name a command; see them with --help$/],
   [["ls", "--timeout", "0"], /at most 86400\.$/],
