@@ -3257,6 +3257,11 @@ export interface components {
              * @description Bytes that were freed on disk.
              */
             freed_bytes: number;
+            /**
+             * @description Ids of the jobs that acted on the app, of those that the caller may see: they are disabled now. A later app of the id is
+             *     not theirs until they are enabled again.
+             */
+            disabled_schedules: string[];
         };
         /** @description The entry is gone. */
         RemoveBackupStorageResponse: {

@@ -10,6 +10,7 @@ import type { UpgradeResult } from "../apps/upgrade.ts";
 import type { CloneResult } from "../apps/clone.ts";
 import type { SettingsView } from "../apps/app-settings.ts";
 import type { LogChunk } from "../runtimes/runtime.ts";
+import type { Schedules } from "../scheduler/schedules.ts";
 import { userOf, type UserContext } from "../rpc/user-context.ts";
 import type { ConsoleTokens } from "../tokens/console-tokens.ts";
 import { logLines } from "./log-lines.ts";
@@ -22,6 +23,7 @@ const defaultTail = 100;
 export function createAppService(
   apps: Apps,
   consoleTokens: ConsoleTokens<UserContext>,
+  schedules: Pick<Schedules, "actingOn">,
 ): ServiceImpl<typeof AppService> {
   return {
     listApps: ({ limit = defaultPageSize, pageToken }, context) =>
@@ -39,10 +41,10 @@ export function createAppService(
 
     getApp: ({ id }, context) => apps.get(id, userOf(context)),
 
-    removeApp: async ({ id }, context) => ({
-      id,
-      freedBytes: BigInt(await apps.remove(id, userOf(context))),
-    }),
+    removeApp: async ({ id }, context) => {
+      const disabledSchedules = schedules.actingOn(id, userOf(context));
+      return { id, freedBytes: BigInt(await apps.remove(id, userOf(context))), disabledSchedules };
+    },
 
     getAppDisk: ({ id }, context) => apps.disk(id, userOf(context), context.signal),
 

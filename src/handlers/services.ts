@@ -63,7 +63,7 @@ export function bindServices(domain: Domain): BoundService[] {
     domain;
   const { hostMetrics, processes, signals, reboot } = domain;
   return [
-    implement(AppService, createAppService(apps, consoleTokens)),
+    implement(AppService, createAppService(apps, consoleTokens, schedules)),
     implement(AuditService, createAuditService(audit)),
     implement(BackupService, createBackupService()),
     implement(CredentialService, createCredentialService(credentials)),

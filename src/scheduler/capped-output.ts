@@ -7,6 +7,8 @@ export const outputCapBytes = 64 * 1024;
 const markerBytes = 64;
 const headBytes = outputCapBytes / 2;
 const tailBytes = outputCapBytes / 2 - markerBytes;
+/** What fits behind the head where nothing is left out, and no marker is needed. */
+const restBytes = outputCapBytes - headBytes;
 
 export interface CappedText {
   /** Well-formed, at most `outputCapBytes` in UTF-8; bytes that are no UTF-8 are U+FFFD. */
@@ -26,11 +28,11 @@ export class CappedOutput {
     const rest = this.#fillHead(bytes);
     if (rest.length === 0) return;
     // A copy: a slice would keep the whole chunk that it comes from.
-    this.#tail.push(Buffer.from(rest.subarray(-tailBytes)));
-    this.#leftOut += Math.max(0, rest.length - tailBytes);
-    this.#tailHeld += Math.min(rest.length, tailBytes);
+    this.#tail.push(Buffer.from(rest.subarray(-restBytes)));
+    this.#leftOut += Math.max(0, rest.length - restBytes);
+    this.#tailHeld += Math.min(rest.length, restBytes);
     // In strides, so that a flood of small chunks is not copied again and again.
-    if (this.#tailHeld > 2 * tailBytes) this.#trimTail();
+    if (this.#tailHeld > 2 * restBytes) this.#trimTail();
   }
 
   read(): CappedText {
@@ -52,6 +54,7 @@ export class CappedOutput {
   }
 
   #trimTail(): void {
+    if (this.#leftOut === 0 && this.#tailHeld <= restBytes) return;
     if (this.#tailHeld <= tailBytes) return;
     const all = Buffer.concat(this.#tail);
     this.#leftOut += all.length - tailBytes;

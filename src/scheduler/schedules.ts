@@ -168,6 +168,12 @@ export class Schedules {
     return page;
   }
 
+  /** Ids of the enabled jobs that act on an app, of those that the caller may see. */
+  actingOn(appId: string, caller: JobCaller): string[] {
+    const jobs = this.#options.registry.visible(caller);
+    return jobs.filter(({ enabled, action }) => enabled && action.app === appId).map(({ id }) => id);
+  }
+
   /** Starts a run, or answers the one that goes. */
   async run(name: JobName, caller: JobCaller): Promise<{ started: boolean; run: ScheduleRun }> {
     const { started, run } = await this.#options.runner.start(this.#find(name, caller), manual);

@@ -218,4 +218,13 @@ export const migrations: readonly string[] = [
   DROP TABLE job_skips;
   ALTER TABLE job_skips_new RENAME TO job_skips;
   `,
+  `
+  -- A job belongs to the app that it was made for, not to the id: with the app's end it is disabled, in the same transaction,
+  -- so that a later app of that id is none of its business. Not with an install that fails: that was no app yet.
+  CREATE TRIGGER app_removed_from_jobs AFTER DELETE ON apps WHEN OLD.state <> 'INSTALLING' BEGIN
+    UPDATE jobs SET document = json_set(document, '$.enabled', json('false')),
+                    revision = (SELECT coalesce(max(revision), 0) + 1 FROM job_changes)
+    WHERE document ->> '$.action.app' = OLD.id AND document ->> '$.enabled' = 1;
+  END;
+  `,
 ];

@@ -179,6 +179,33 @@ test("app_update brings a running app to the newest version; one that does not s
   await apps.removeApp({ id: "web" });
 });
 
+test("a removed app's jobs are named and disabled, and a later app of its id is none of theirs", async (t) => {
+  await using daemon = await startDaemon();
+  const [schedules, apps] = [daemon.client(ScheduleService), daemon.client(AppService)];
+  const url = await writeRepository(join(daemon.dir, "repository"), await freePort(), [{ version: "1.0.0" }]);
+  await apps.installApp({ spec: url });
+  for (const id of ["first", "second"]) {
+    await schedules.upsertSchedule({ id, trigger: yearly, action: { type: "app_start", app: "web" } });
+  }
+  await schedules.upsertSchedule({
+    id: "other",
+    trigger: yearly,
+    action: { type: "shell", command: "true" },
+  });
+  t.deepEqual((await apps.removeApp({ id: "web" })).disabledSchedules, ["first", "second"]);
+  await apps.installApp({ spec: url });
+  const { schedules: jobs } = await schedules.listSchedules({});
+  t.deepEqual(
+    jobs.map(({ id, enabled }) => [id, enabled]),
+    [
+      ["first", false],
+      ["other", true],
+      ["second", false],
+    ],
+  );
+  await apps.removeApp({ id: "web" });
+});
+
 rootTest(`jobs fire with the network unplugged${needsRoot}`, async (t) => {
   // A namespace of its own has a loopback interface, switched off, and no other.
   const launcher = ["unshare", "--net", "sh", "-c", 'ip link set lo up && exec "$@"', "sh"];

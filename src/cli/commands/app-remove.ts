@@ -24,6 +24,7 @@ async function remove(context: CommandContext, ids: readonly string[]): Promise<
   });
   await forEachName(context, ids, {
     call: (id) => context.call(calls.removeApp, { id }),
-    text: ({ id, freed_bytes: freed }) => `Removed ${id} and freed ${formatBytes(freed)}`,
+    text: ({ id, freed_bytes: freed, disabled_schedules: jobs }) =>
+      `Removed ${id} and freed ${formatBytes(freed)}${jobs.length === 0 ? "" : `; disabled its jobs ${jobs.join(", ")}`}`,
   });
 }

@@ -24,6 +24,8 @@ export interface Answer {
   readonly body: Buffer;
   /** There was more of it. */
   readonly isTruncated: boolean;
+  /** Why it ended before its end; absent when it did not. */
+  readonly cutBy?: string;
 }
 
 /**
@@ -53,7 +55,7 @@ export async function exchange(request: Exchange, maxBodyBytes: number): Promise
     return {
       status: answer.statusCode ?? 0,
       location: answer.headers.location ?? "",
-      ...(await readBody(answer, maxBodyBytes)),
+      ...(await readBody(answer, maxBodyBytes, signal)),
     };
   } catch (error) {
     signal.throwIfAborted();
@@ -67,15 +69,25 @@ export async function exchange(request: Exchange, maxBodyBytes: number): Promise
 async function readBody(
   answer: IncomingMessage,
   maxBytes: number,
-): Promise<{ body: Buffer; isTruncated: boolean }> {
+  signal: AbortSignal,
+): Promise<Pick<Answer, "body" | "isTruncated" | "cutBy">> {
   const chunks: Buffer[] = [];
   let length = 0;
-  for await (const chunk of answer as AsyncIterable<Buffer>) {
-    chunks.push(chunk);
-    length += chunk.length;
-    if (length > maxBytes) break;
+  const read = (): Pick<Answer, "body" | "isTruncated"> => ({
+    body: Buffer.concat(chunks).subarray(0, maxBytes),
+    isTruncated: length > maxBytes,
+  });
+  try {
+    for await (const chunk of answer as AsyncIterable<Buffer>) {
+      chunks.push(chunk);
+      length += chunk.length;
+      if (length > maxBytes) break;
+    }
+    return read();
+  } catch (error) {
+    signal.throwIfAborted();
+    return { ...read(), isTruncated: true, cutBy: error instanceof Error ? error.message : String(error) };
   }
-  return { body: Buffer.concat(chunks).subarray(0, maxBytes), isTruncated: length > maxBytes };
 }
 
 function ownHeaders(body: string, method: string): Record<string, string> {

@@ -72,9 +72,11 @@ function firstStep({ url = "", method = "GET", headers = {}, body = "" }: JobAct
 }
 
 function resultOf(step: Step, answer: Answer, action: JobAction, work: ActionWork): ActionResult {
-  const { status: httpStatus, body, isTruncated } = answer;
+  const { status: httpStatus, body, isTruncated, cutBy } = answer;
   work.write(maskSecrets(body.toString("utf8"), action.headers ?? {}, isTruncated));
   const result = { httpStatus, isTruncated };
+  if (cutBy !== undefined)
+    return { ...result, error: `${step.url.origin} ended its answer before its end: ${cutBy}` };
   return httpStatus < 400
     ? result
     : { ...result, error: `${step.url.origin} answered with status ${httpStatus}` };

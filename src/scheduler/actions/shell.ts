@@ -53,6 +53,9 @@ export function createShellAction(options: ShellOptions): Action {
         keepChildren: false,
         signal: work.signal,
       });
+      if (end.leftProcesses > 0 && !work.signal.aborted) {
+        work.write(`[ended ${end.leftProcesses} left process${end.leftProcesses === 1 ? "" : "es"}]\n`);
+      }
       return resultOf(end, work.signal.aborted);
     },
   };

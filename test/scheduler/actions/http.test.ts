@@ -124,6 +124,16 @@ test("of an endless body the first 64 KiB are kept", async (t) => {
   t.is(result.output.length, 64 * 1024);
 });
 
+test("an answer that its server cuts keeps its status and what came of it", async (t) => {
+  await using server = await serve((_request, response) => {
+    response.writeHead(200, { "content-length": "100" });
+    response.write("begun", () => response.destroy());
+  });
+  const cut = await call({ url: server.url });
+  t.like(cut, { httpStatus: 200, output: "begun" });
+  t.regex(cut.error ?? "", /ended its answer before its end/);
+});
+
 test("a secret that the kept part of a body breaks off is masked, too", async (t) => {
   const key = "s3cr3t-token-0123456789";
   await using server = await serve((request, response) =>

@@ -142,8 +142,9 @@ test("when the run is ended nothing of it is left, neither what ignores SIGTERM 
 
 test("a normal end leaves nothing behind either", async (t) => {
   await using world = await createWorld();
-  const { exitCode } = await world.appShell(stray);
+  const { exitCode, output } = await world.appShell(stray);
   t.is(exitCode, 0);
+  t.regex(output, /^\[ended [12] left process(es)?\]\n$/);
   t.false(await isAlive(Number(await readFile(join(world.appDir, "stray"), "utf8"))));
 });
 
