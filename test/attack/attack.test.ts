@@ -1,6 +1,10 @@
 /** The short version of `npm run check:attack`. */
 import test from "ava";
+import { isRoot, needsRoot } from "../support/daemon.ts";
+import { attackMounts } from "./mounts.ts";
 import { attackAll } from "./scenario.ts";
+
+const rootTest = isRoot ? test : test.skip;
 
 test("another client is served while slow clients, resets and a bomb come in", async (t) => {
   // A machine that is busy with other tests is slow by itself: the real bound is that of check:attack.
@@ -12,6 +16,13 @@ test("another client is served while slow clients, resets and a bomb come in", a
     mostP99Ms,
   });
   for (const { attack, text, isGood } of findings) {
+    t.log(`${attack}: ${text}`);
+    t.true(isGood, attack);
+  }
+});
+
+rootTest(`an owner cannot have a container mount anything else (threat 54)${needsRoot}`, async (t) => {
+  for (const { attack, text, isGood } of await attackMounts(5)) {
     t.log(`${attack}: ${text}`);
     t.true(isGood, attack);
   }

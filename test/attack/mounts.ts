@@ -1,0 +1,191 @@
+/** An owner who swaps what a container mounts while it is started again, by whomever (threat 54). */
+import assert from "node:assert/strict";
+import { spawn } from "node:child_process";
+import { once } from "node:events";
+import { chmod, mkdir, writeFile } from "node:fs/promises";
+import { join } from "node:path";
+import { createInterface } from "node:readline";
+import { fileURLToPath } from "node:url";
+import { AppService } from "../../gen/svc/v1/app_pb.ts";
+import { startDaemon, type TestDaemon } from "../support/daemon.ts";
+import { startEngine, whyNoDocker, type TestEngine } from "../support/docker.ts";
+import { errorOf } from "../support/errors.ts";
+import { eventually } from "../support/eventually.ts";
+import type { Finding } from "./scenario.ts";
+
+const nobody = 65534;
+const swapper = fileURLToPath(new URL("swapper.mjs", import.meta.url));
+
+interface Victim {
+  readonly runtime: string;
+  readonly files: Readonly<Record<string, string>>;
+  /** What leads to its mounts, relative to the app's directory. */
+  readonly paths: readonly string[];
+}
+
+/** Says who it is and whether one of its mounts is the host's root. */
+const spy = (marker: string, mounts: readonly string[]): string =>
+  `id -u; for m in ${mounts.join(" ")}; do test ! -e $m${marker} || echo stolen; done; exec sleep 3600`;
+
+function victims(marker: string): Victim[] {
+  const docker = (user: string): string => `id: victim
+name: Victim
+version: "1.0.0"
+docker:
+  image: svc/attack:1
+  command: ["/bin/sh", "-c", "${spy(marker, ["/svc/repo", "/svc/data", "/srv/media"])}"]
+  env: { R: "\${repo}", D: "\${data}" }${user}
+volumes: [{ name: media, path: /srv/media }]
+restart: { policy: always }
+stop: { grace: 1s }
+`;
+  return [
+    { runtime: "docker as root", files: { "svc.yaml": docker('\n  user: "0:0"') }, paths: [] },
+    {
+      runtime: "docker",
+      files: { "svc.yaml": docker("") },
+      paths: ["repo", "data", "volumes", "volumes/srv", "volumes/srv/media"],
+    },
+    {
+      runtime: "compose",
+      files: {
+        "svc.yaml":
+          'id: victim\nname: Victim\nversion: "1.0.0"\ncompose: { file: compose.yaml }\nstop: { grace: 1s }\n',
+        "compose.yaml": `services:
+  spy:
+    image: svc/attack:1
+    command: ["/bin/sh", "-c", "${spy(marker, ["/conf", "/db", "/site"]).replaceAll("$", "$$$$")}"]
+    restart: always
+    volumes: ["./a/conf:/conf:ro", "./a/db:/db", "./site:/site"]
+`,
+        "a/conf/x": "",
+      },
+      paths: ["repo", "repo/a", "repo/a/conf", "data", "data/a", "data/a/db", "data/site"],
+    },
+  ];
+}
+
+/** @param tries restarts of each victim, under each form of the attack */
+export async function attackMounts(tries: number): Promise<Finding[]> {
+  if (whyNoDocker !== undefined) return [{ attack: "mounts", text: `skipped: ${whyNoDocker}`, isGood: true }];
+  await using engine = await startEngine();
+  await engine.images.build("svc/attack:1");
+  await using daemon = await startDaemon({ config: `[docker]\nsocket = "${engine.socket}"` });
+  const marker = join(daemon.dir, "marker");
+  await writeFile(marker, "");
+  const findings: Finding[] = [];
+  for (const victim of victims(marker)) findings.push(...(await attack(engine, daemon, victim, tries)));
+  return findings;
+}
+
+async function attack(
+  engine: TestEngine,
+  daemon: TestDaemon,
+  { runtime, files, paths }: Victim,
+  tries: number,
+): Promise<Finding[]> {
+  await using owner = await daemon.as(nobody);
+  const apps = owner.client(AppService);
+  const dir = join(daemon.dir, runtime.replaceAll(" ", "-"));
+  for (const [name, content] of Object.entries(files)) {
+    const path = join(dir, name);
+    await mkdir(join(path, ".."), { recursive: true });
+    await writeFile(path, content);
+  }
+  await chmod(dir, 0o755);
+  if (paths.length === 0) {
+    const { reason } = await errorOf(apps.installApp({ spec: dir }));
+    return [{ attack: runtime, text: `refused: ${reason}`, isGood: reason === "denied" }];
+  }
+  let directory: string;
+  try {
+    ({ directory } = await apps.installApp({ spec: dir }));
+  } catch (error) {
+    if (!/needs docker compose/.test(String(error))) throw error;
+    return [{ attack: runtime, text: "skipped: this host has no compose", isGood: true }];
+  }
+  await apps.startApp({ id: "victim" });
+  const findings: Finding[] = [];
+  for (const form of ["open", "stealth", "daemon stopped"]) {
+    const { swaps, attempts } = await swapDuring(
+      paths.map((path) => join(directory, path)),
+      form,
+      async () => {
+        if (form === "daemon stopped") process.kill(daemon.pid, "SIGSTOP");
+        try {
+          for (let n = 0; n < tries; n++) await restart(engine);
+        } finally {
+          process.kill(daemon.pid, "SIGCONT");
+        }
+      },
+    );
+    const lines = await logOf(engine);
+    const stolen = lines.filter((line) => line === "stolen").length;
+    const others = lines.filter((line) => line !== String(nobody) && line !== "stolen").length;
+    findings.push({
+      attack: `mounts of ${runtime}, ${form}`,
+      text: `${swaps} of ${attempts} swaps, ${stolen} stolen in ${tries} restarts, ${others} not as the owner`,
+      isGood: swaps === 0 && stolen === 0 && others === 0 && attempts > 0 && lines.length > tries,
+    });
+  }
+  await eventually(() => apps.removeApp({ id: "victim" }), 60_000);
+  return findings;
+}
+
+async function swapDuring(
+  paths: readonly string[],
+  form: string,
+  work: () => Promise<void>,
+): Promise<{ swaps: number; attempts: number }> {
+  const hide = form === "open" ? "open" : "stealth";
+  const child = spawn(
+    "setpriv",
+    [
+      `--reuid=${nobody}`,
+      `--regid=${nobody}`,
+      "--clear-groups",
+      process.execPath,
+      swapper,
+      hide,
+      "/",
+      ...paths,
+    ],
+    { stdio: ["pipe", "pipe", "inherit"] },
+  );
+  const lines = createInterface({ input: child.stdout })[Symbol.asyncIterator]();
+  const exited = once(child, "exit");
+  await lines.next();
+  try {
+    await work();
+  } finally {
+    child.stdin.end();
+  }
+  const { value } = await lines.next();
+  await exited;
+  const { tries, swaps } = JSON.parse(String(value)) as { tries: number; swaps: number };
+  return { swaps, attempts: tries };
+}
+
+/** As the engine's own restart policy would, without a word to svc. */
+async function restart(engine: TestEngine): Promise<void> {
+  const container = await victimOf(engine);
+  const { status } = await engine.request("POST", `/containers/${container}/restart?t=0`);
+  assert.ok(status === 204 || status >= 500, `restart: ${status}`);
+}
+
+async function victimOf(engine: TestEngine): Promise<string> {
+  const filters = encodeURIComponent(JSON.stringify({ label: ["svc.app=victim"] }));
+  const answer = await engine.request("GET", `/containers/json?all=1&filters=${filters}`);
+  const [container] = answer.expect(200) as { Id: string }[];
+  assert.ok(container);
+  return container.Id;
+}
+
+async function logOf(engine: TestEngine): Promise<string[]> {
+  const answer = await engine.request("GET", `/containers/${await victimOf(engine)}/logs?stdout=1&stderr=1`);
+  // Each chunk of output has a header of eight bytes.
+  return answer.text
+    .split("\n")
+    .map((line) => line.replace(/^.*[^ -~]/u, "").trim())
+    .filter((line) => line !== "");
+}
