@@ -1,0 +1,172 @@
+/** What compose projects write next to their compose file stays through upgrades, roll-backs, clones and restarts. */
+import { execFile } from "node:child_process";
+import { mkdir, readFile, writeFile } from "node:fs/promises";
+import { dirname, join } from "node:path";
+import { promisify } from "node:util";
+import test from "ava";
+import { AppService } from "../../gen/svc/v1/app_pb.ts";
+import { isRoot, startDaemon } from "../support/daemon.ts";
+import { dockerTest, needsDocker, sharedEngine } from "../support/docker-test.ts";
+import { whyNoDocker } from "../support/docker.ts";
+import { errorOf } from "../support/errors.ts";
+
+const run = promisify(execFile);
+const nobody = 65534;
+const engineNow = sharedEngine();
+
+test.before(async () => {
+  if (whyNoDocker === undefined) await engineNow().images.build("svc/shell:1");
+});
+
+interface Shape {
+  readonly name: string;
+  /** As in a compose file. */
+  readonly volumes: string;
+  /** Where the container writes, and where that is found in the app's directory. */
+  readonly writes: readonly [inside: string, place: string];
+  /** Of the checkout. */
+  readonly files?: Readonly<Record<string, string>>;
+}
+
+/** The shapes in which projects of others keep their data. */
+const shapes: readonly Shape[] = [
+  { name: "missing", volumes: '["./missing:/d"]', writes: ["/d", "data/missing"] },
+  { name: "deep", volumes: '["./deep/er/db:/d"]', writes: ["/d", "data/deep/er/db"] },
+  {
+    name: "shipped",
+    volumes: '["./shipped:/d"]',
+    writes: ["/d", "data/shipped"],
+    files: { "shipped/seed": "seed\n" },
+  },
+  { name: "kept", volumes: '["./kept:/d"]', writes: ["/d", "data/kept"], files: { "kept/.gitkeep": "" } },
+  { name: "sibling-a", volumes: '["./pair/a:/d"]', writes: ["/d", "data/pair/a"] },
+  { name: "sibling-b", volumes: '["./pair/b:/d"]', writes: ["/d", "data/pair/b"] },
+  { name: "writer", volumes: '["./shared:/d"]', writes: ["/d", "data/shared"] },
+  { name: "reader", volumes: '["./shared:/r:ro", "./own:/d"]', writes: ["/d", "data/own"] },
+  {
+    name: "long",
+    volumes: "[{ type: bind, source: ./long, target: /d }]",
+    writes: ["/d", "data/long"],
+  },
+  { name: "variable", volumes: '["${STORE:-./store}:/d"]', writes: ["/d", "data/store"] },
+  { name: "selinux", volumes: '["./labelled:/d:z"]', writes: ["/d", "data/labelled"] },
+  { name: "like-a-file", volumes: '["./acme.json:/d"]', writes: ["/d", "data/acme.json"] },
+  {
+    name: "configured",
+    volumes: '["./app.conf:/etc/app.conf:ro", "./configured:/d"]',
+    writes: ["/d", "data/configured"],
+    files: { "app.conf": "VERSION" },
+  },
+  {
+    name: "with-rules",
+    volumes: '["./rules:/etc/rules:ro", "./ruled:/d"]',
+    writes: ["/d", "data/ruled"],
+    files: { "rules/all": "VERSION" },
+  },
+  { name: "settled", volumes: '["${SVC_DATA_DIR}/settled:/d"]', writes: ["/d", "data/settled"] },
+];
+
+function filesOf(version: string, command = "exec sleep 3600"): Record<string, string> {
+  const services = shapes.map(({ name, volumes, writes: [inside] }) => {
+    const shown = "$$(cat /etc/app.conf /etc/rules/all /r/log 2>/dev/null)";
+    const script = `echo ${version} >> ${inside}/log; echo "${shown}" > ${inside}/shown; ${command}`;
+    return `  ${name}:\n    image: svc/shell:1\n    network_mode: none\n    volumes: ${volumes}\n    command: ["/bin/sh", "-c", ${JSON.stringify(script)}]\n`;
+  });
+  return {
+    "svc.yaml": `id: shapes\nname: Shapes\nversion: "${version}"\ncompose: { file: compose.yaml }\nstop: { grace: 1s }\nrestart: { policy: never }\n`,
+    "compose.yaml": `services:\n${services.join("")}`,
+    ...Object.fromEntries(
+      shapes.flatMap(({ files = {} }) =>
+        Object.entries(files).map(([path, text]) => [path, text.replace("VERSION", version)]),
+      ),
+    ),
+  };
+}
+
+async function commit(
+  repository: string,
+  uid: number,
+  version: string,
+  files: Record<string, string>,
+): Promise<void> {
+  for (const [path, text] of Object.entries(files)) {
+    await mkdir(join(repository, dirname(path)), { recursive: true });
+    await writeFile(join(repository, path), text);
+  }
+  const git = async (...args: string[]): Promise<unknown> =>
+    run("git", [
+      ...["-C", repository, "-c", `safe.directory=${repository}`],
+      ...["-c", "user.name=t", "-c", "user.email=t@example.org", ...args],
+    ]);
+  await git("init", "--quiet", "--initial-branch=main");
+  await git("add", "--all");
+  await git("commit", "--quiet", "--message", version);
+  await git("tag", `v${version}`);
+  if (isRoot) await run("chown", ["-R", `${uid}:${uid}`, repository]);
+}
+
+for (const uid of isRoot ? [nobody, 0] : [process.getuid?.() ?? 0]) {
+  const whose = uid === 0 ? "root's" : "a user's";
+  dockerTest(`every byte of ${whose} project stays, in ${shapes.length} shapes${needsDocker}`, async (t) => {
+    await using daemon = await startDaemon({ config: `[docker]\nsocket = "${engineNow().socket}"` });
+    await using door = uid === nobody ? await daemon.as(nobody) : undefined;
+    const apps = (door ?? daemon).client(AppService);
+    const repository = join(daemon.dir, "shapes.git");
+    await commit(repository, uid, "1.0.0", filesOf("1.0.0"));
+    const spec = `file://${repository}`;
+    const lacks = await apps.installApp({ spec }).then(
+      () => "",
+      (error: unknown) => String(error),
+    );
+    if (/needs docker compose/.test(lacks)) {
+      t.pass("this host has no compose");
+      return;
+    }
+    t.is(lacks, "");
+    const { directory } = await apps.getApp({ id: "shapes" });
+    const found = async (file: string, root = directory): Promise<Record<string, string>> =>
+      Object.fromEntries(
+        await Promise.all(
+          shapes.map(async ({ name, writes: [, place] }) => [
+            name,
+            (await readFile(join(root, place, file), "utf8").catch(String)).trim(),
+          ]),
+        ),
+      ) as Record<string, string>;
+    const everywhere = (text: string): Record<string, string> =>
+      Object.fromEntries(shapes.map(({ name }) => [name, text]));
+
+    await apps.startApp({ id: "shapes" });
+    await apps.stopApp({ id: "shapes" });
+    t.deepEqual(await found("log"), everywhere("1.0.0"));
+    t.is(await readFile(join(directory, "data/shipped/seed"), "utf8"), "seed\n");
+
+    const lines = ["1.0.0"];
+    for (const version of ["1.1.0", "1.2.0"]) {
+      await commit(repository, uid, version, filesOf(version));
+      await apps.upgradeApp({ id: "shapes" });
+      await apps.startApp({ id: "shapes" });
+      await apps.stopApp({ id: "shapes" });
+      // On trial, and then.
+      lines.push(version, version);
+      t.deepEqual(await found("log"), everywhere(lines.join("\n")), version);
+    }
+    t.like(await found("shown"), { configured: "1.2.0", "with-rules": "1.2.0" }, "the checkout's own is new");
+
+    await commit(repository, uid, "1.3.0", filesOf("1.3.0", "exit 7"));
+    t.is((await errorOf(apps.upgradeApp({ id: "shapes" }))).reason, "start_failed");
+    t.like(await apps.getApp({ id: "shapes" }), { version: "v1.2.0" });
+    t.deepEqual(await found("log"), everywhere(lines.join("\n")), "rolled back");
+
+    const clone = await apps.cloneApp({ id: "shapes" });
+    const cloned = await apps.getApp({ id: clone.id });
+    t.deepEqual(await found("log", cloned.directory), everywhere(lines.join("\n")), "cloned");
+    await apps.startApp({ id: "shapes" });
+    await apps.startApp({ id: clone.id });
+    lines.push("1.2.0");
+    t.deepEqual(await found("log"), everywhere(lines.join("\n")), "started again");
+    t.deepEqual(await found("log", cloned.directory), everywhere(lines.join("\n")), "the clone has its own");
+    await apps.removeApp({ id: "shapes" });
+    await apps.removeApp({ id: clone.id });
+  });
+}
