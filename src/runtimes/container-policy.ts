@@ -37,6 +37,8 @@ export interface ContainerClaims {
   readonly binds: readonly Bind[];
   /** Ports of the host, 0 for any free one. */
   readonly hostPorts: readonly number[];
+  /** What takes more of the host than a user's container may; continues a sentence as {@link HostAsk.what} does. */
+  readonly excess?: readonly string[];
 }
 
 export interface PolicyOptions {
@@ -84,7 +86,7 @@ function requirePermission(app: RunnableApp, subject: string, { permission, what
 }
 
 function requireOwnersOwn(container: ContainerClaims, options: PolicyOptions): void {
-  const { subject, user, hostPorts } = container;
+  const { subject, user, hostPorts, excess = [] } = container;
   const { unprivilegedPortStart, identity } = options;
   const port = hostPorts.find((number) => number > 0 && number < unprivilegedPortStart);
   if (port !== undefined) {
@@ -92,6 +94,8 @@ function requireOwnersOwn(container: ContainerClaims, options: PolicyOptions): v
       `${subject} publishes port ${port}; ports below ${unprivilegedPortStart} are for root's own apps`,
     );
   }
+  const [most] = excess;
+  if (most !== undefined) throw denied(`${subject} ${most}, which only root's own apps may`);
   // Without a group it would be the image's, or root's; a name is whom the image says.
   if (user !== undefined && user !== ownerSpec(identity.user)) {
     const asWhom = user === "" ? "as whom its image says" : `as "${user}"`;

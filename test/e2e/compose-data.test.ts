@@ -29,7 +29,7 @@ interface Shape {
 }
 
 /** The shapes in which projects of others keep their data. */
-const shapes: readonly Shape[] = [
+const allShapes: readonly Shape[] = [
   { name: "missing", volumes: '["./missing:/d"]', writes: ["/d", "data/missing"] },
   { name: "deep", volumes: '["./deep/er/db:/d"]', writes: ["/d", "data/deep/er/db"] },
   {
@@ -66,7 +66,11 @@ const shapes: readonly Shape[] = [
   { name: "settled", volumes: '["${SVC_DATA_DIR}/settled:/d"]', writes: ["/d", "data/settled"] },
 ];
 
-function filesOf(version: string, command = "exec sleep 3600"): Record<string, string> {
+function filesOf(
+  shapes: readonly Shape[],
+  version: string,
+  command = "exec sleep 3600",
+): Record<string, string> {
   const services = shapes.map(({ name, volumes, writes: [inside] }) => {
     const shown = "$$(cat /etc/app.conf /etc/rules/all /r/log 2>/dev/null)";
     const script = `echo ${version} >> ${inside}/log; echo "${shown}" > ${inside}/shown; ${command}`;
@@ -106,13 +110,15 @@ async function commit(
 }
 
 for (const uid of isRoot ? [nobody, 0] : [process.getuid?.() ?? 0]) {
-  const whose = uid === 0 ? "root's" : "a user's";
+  // Where svc is the owner all shapes take the same way.
+  const [whose, shapes] = uid === nobody ? ["a user's", allShapes] : ["svc's own", allShapes.slice(0, 4)];
   dockerTest(`every byte of ${whose} project stays, in ${shapes.length} shapes${needsDocker}`, async (t) => {
+    t.timeout(15 * 60_000);
     await using daemon = await startDaemon({ config: `[docker]\nsocket = "${engineNow().socket}"` });
     await using door = uid === nobody ? await daemon.as(nobody) : undefined;
     const apps = (door ?? daemon).client(AppService);
     const repository = join(daemon.dir, "shapes.git");
-    await commit(repository, uid, "1.0.0", filesOf("1.0.0"));
+    await commit(repository, uid, "1.0.0", filesOf(shapes, "1.0.0"));
     const spec = `file://${repository}`;
     const lacks = await apps.installApp({ spec }).then(
       () => "",
@@ -143,7 +149,7 @@ for (const uid of isRoot ? [nobody, 0] : [process.getuid?.() ?? 0]) {
 
     const lines = ["1.0.0"];
     for (const version of ["1.1.0", "1.2.0"]) {
-      await commit(repository, uid, version, filesOf(version));
+      await commit(repository, uid, version, filesOf(shapes, version));
       await apps.upgradeApp({ id: "shapes" });
       await apps.startApp({ id: "shapes" });
       await apps.stopApp({ id: "shapes" });
@@ -151,9 +157,10 @@ for (const uid of isRoot ? [nobody, 0] : [process.getuid?.() ?? 0]) {
       lines.push(version, version);
       t.deepEqual(await found("log"), everywhere(lines.join("\n")), version);
     }
-    t.like(await found("shown"), { configured: "1.2.0", "with-rules": "1.2.0" }, "the checkout's own is new");
+    const own = { configured: "1.2.0", "with-rules": "1.2.0" };
+    if (shapes === allShapes) t.like(await found("shown"), own, "the checkout's own is new");
 
-    await commit(repository, uid, "1.3.0", filesOf("1.3.0", "exit 7"));
+    await commit(repository, uid, "1.3.0", filesOf(shapes, "1.3.0", "exit 7"));
     t.is((await errorOf(apps.upgradeApp({ id: "shapes" }))).reason, "start_failed");
     t.like(await apps.getApp({ id: "shapes" }), { version: "v1.2.0" });
     t.deepEqual(await found("log"), everywhere(lines.join("\n")), "rolled back");

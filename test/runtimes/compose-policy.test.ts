@@ -222,6 +222,13 @@ const allowed: [name: string, document: JsonObject][] = [
     service({ mem_limit: "1g", deploy: { resources: { limits: { cpus: "1", memory: "1g", pids: 9 } } } }),
   ],
   [
+    "a little of everything",
+    service({
+      ...{ shm_size: "256m", tmpfs: ["/x:size=64m,mode=1777", "/y"], pids_limit: 200, scale: 2 },
+      ulimits: { nofile: { soft: 65_536, hard: 65_536 }, nproc: 4096 },
+    }),
+  ],
+  [
     "fewer capabilities",
     service({ cap_drop: ["ALL"], security_opt: ["no-new-privileges:true"], read_only: true }),
   ],
@@ -238,6 +245,32 @@ const allowed: [name: string, document: JsonObject][] = [
 for (const [name, document] of allowed) {
   rootTest(`${name}: for everybody${needsRoot}`, async (t) => {
     t.is(await verdict(document, nobody), "allowed");
+    t.is(await verdict(document, 0), "allowed");
+  });
+}
+
+const tooMuch: [name: string, document: JsonObject][] = [
+  ["annotations", service({ annotations: { "run.oci.handler": "krun" } })],
+  ["annotations as a list", service({ annotations: ["io.kubernetes.cri-o.Devices=/dev/sda"] })],
+  ["shared memory", service({ shm_size: "64g" })],
+  ["shared memory in bytes", service({ shm_size: "68719476736" })],
+  ["shared memory as a number", service({ shm_size: 68_719_476_736 })],
+  ["memory as a file system", service({ tmpfs: ["/x:mode=755,size=64g"] })],
+  ["memory as one file system", service({ tmpfs: "/x:size=50%" })],
+  [
+    "memory as a volume",
+    service({ volumes: [{ type: "tmpfs", target: "/x", tmpfs: { size: 68_719_476_736 } }] }),
+  ],
+  ["processes without end", service({ pids_limit: -1 })],
+  ["many processes", service({ pids_limit: 4_000_000 })],
+  ["open files", service({ ulimits: { nofile: 1_073_741_816 } })],
+  ["locked memory", service({ ulimits: { memlock: { soft: -1, hard: -1 } } })],
+  ["copies", service({ scale: 1000 })],
+  ["deployed copies", service({ deploy: { replicas: 1000 } })],
+];
+for (const [name, document] of tooMuch) {
+  rootTest(`too much of the host for others, not for root: ${name}${needsRoot}`, async (t) => {
+    t.regex(await verdict(document, nobody), /which only root's own apps may/);
     t.is(await verdict(document, 0), "allowed");
   });
 }

@@ -170,7 +170,13 @@ export class ComposeProjects {
       ...recordOf(service),
       labels: null,
     }));
-    await this.#requireAllowed(app, projectClaims({ ...document, services }, composeProjectOf(app.id)));
+    const claims = projectClaims({ ...document, services }, composeProjectOf(app.id));
+    await holdMounts(
+      this.#options.identities,
+      app,
+      claims.flatMap(({ binds }) => binds),
+    );
+    await this.#requireAllowed(app, claims);
   }
 
   async #requireAllowed(app: RunnableApp, claims: readonly ContainerClaims[]): Promise<void> {

@@ -15,7 +15,7 @@ import { isSet, listOf, pairsOf, recordOf, textOf, textsOf } from "./compose-val
 
 /** Keys that stay within the container, whatever their value. */
 const harmless = new Set([
-  ...["annotations", "attach", "build", "cap_drop", "command", "configs", "container_name", "cpu_count"],
+  ...["attach", "build", "cap_drop", "command", "configs", "container_name", "cpu_count"],
   ...[
     "cpu_percent",
     "cpu_period",
@@ -38,8 +38,8 @@ const harmless = new Set([
     "mem_swappiness",
     "memswap_limit",
   ],
-  ...["pids_limit", "platform", "profiles", "pull_policy", "read_only", "restart", "scale", "secrets"],
-  ...["shm_size", "stdin_open", "stop_grace_period", "stop_signal", "tmpfs", "tty", "ulimits", "user"],
+  ...["platform", "profiles", "pull_policy", "read_only", "restart", "secrets"],
+  ...["stdin_open", "stop_grace_period", "stop_signal", "tty", "user"],
   ...["working_dir", "develop"],
 ]);
 
@@ -47,9 +47,19 @@ interface Draft {
   asks: HostAsk[];
   binds: Bind[];
   hostPorts: number[];
+  excess: string[];
   /** The services of the project. */
   readonly services: ReadonlySet<string>;
 }
+
+/** For users' containers. */
+const bounds = {
+  containers: 32,
+  processes: 32_768,
+  memoryFileBytes: 2 * 2 ** 30,
+  /** Open files, locked memory and the like. */
+  limit: 1_048_576,
+};
 
 type Reader = (value: JsonValue, draft: Draft) => void;
 
@@ -83,6 +93,27 @@ const readers: Readonly<Record<string, Reader>> = {
     const spoofed = Object.keys(pairsOf(value)).filter((name) => /^(svc|com\.docker\.compose)\./.test(name));
     asks.push(...listAsks(spoofed, "privileged", "sets the label"));
   },
+  annotations: (value, { excess }) => {
+    for (const key of Object.keys(pairsOf(value))) excess.push(`has the annotation "${key}" for the runtime`);
+  },
+  scale: atMost("containers", bounds.containers),
+  pids_limit: atMost("processes", bounds.processes),
+  shm_size: atMost("bytes of shared memory", bounds.memoryFileBytes),
+  tmpfs: (value, { excess }) => {
+    for (const entry of textsOf(value)) {
+      const size = /[:,]size=([^,]+)/.exec(entry)?.[1];
+      if (size !== undefined) {
+        excess.push(...tooMuch("bytes of a file system in memory", size, bounds.memoryFileBytes));
+      }
+    }
+  },
+  ulimits: (value, { excess }) => {
+    for (const [name, limit] of Object.entries(recordOf(value))) {
+      for (const part of typeof limit === "object" ? Object.values(recordOf(limit)) : [limit]) {
+        excess.push(...tooMuch(`as the limit "${name}"`, part, bounds.limit));
+      }
+    }
+  },
   networks: readNetworks,
   volumes: (value, draft) => {
     for (const volume of listOf(value)) readVolume(volume, draft);
@@ -98,18 +129,32 @@ export function serviceClaims(
   service: JsonObject,
   services: ReadonlySet<string>,
 ): ContainerClaims {
-  const draft: Draft = { asks: [], binds: [], hostPorts: [], services };
+  const draft: Draft = { asks: [], binds: [], hostPorts: [], excess: [], services };
   for (const [key, value] of Object.entries(service)) {
     if (harmless.has(key) || key.startsWith("x-") || !isSet(value)) continue;
     const read = Object.hasOwn(readers, key) ? readers[key] : undefined;
     if (read === undefined) draft.asks.push({ permission: "privileged", what: `sets "${key}"` });
     else read(value, draft);
   }
-  const { asks, binds, hostPorts } = draft;
-  return { subject: `service "${name}"`, user: textOf(service["user"]), asks, binds, hostPorts };
+  const { asks, binds, hostPorts, excess } = draft;
+  return { subject: `service "${name}"`, user: textOf(service["user"]), asks, binds, hostPorts, excess };
 }
 
-function readDeploy(value: JsonValue, { asks }: Draft): void {
+function atMost(what: string, most: number): Reader {
+  return (value, { excess }) => excess.push(...tooMuch(what, value, most));
+}
+
+/** Less than nothing is without end, and so is what cannot be read. */
+function tooMuch(what: string, value: JsonValue, most: number): string[] {
+  const text = textOf(value);
+  const [, digits = "", unit = ""] = /^(\d+)\s*([kmg]?)i?b?$/i.exec(text) ?? [];
+  const amount = Number(digits) * 1024 ** " kmg".indexOf(unit.toLowerCase() || " ");
+  return digits !== "" && amount <= most ? [] : [`wants ${text} ${what}, more than ${most}`];
+}
+
+function readDeploy(value: JsonValue, { asks, excess }: Draft): void {
+  const { replicas = null } = recordOf(value);
+  if (isSet(replicas)) excess.push(...tooMuch("containers", replicas, bounds.containers));
   for (const [part, resources] of Object.entries(recordOf(recordOf(value)["resources"]))) {
     for (const [resource, amount] of Object.entries(recordOf(resources))) {
       if (["cpus", "memory", "pids"].includes(resource) || !isSet(amount)) continue;
@@ -148,15 +193,19 @@ function readShortVolume(volume: string, { asks, binds }: Draft): void {
   if (!volumeName.test(source)) binds.push(bindOf(source, modes.includes("ro")));
 }
 
-function readLongVolume(volume: JsonObject, { asks, binds }: Draft): void {
+function readLongVolume(volume: JsonObject, { asks, binds, excess }: Draft): void {
   const { type, source, bind, read_only: readOnly } = volume;
   const known = ["type", "source", "target", "read_only", "bind", "volume", "tmpfs", "consistency"];
   const odd = Object.keys(volume).filter((key) => !known.includes(key) && !key.startsWith("x-"));
   asks.push(...listAsks(odd, "host_mounts", "mounts something with"));
   const path = textOf(source);
   switch (type) {
-    case "tmpfs":
+    case "tmpfs": {
+      const { size = null } = recordOf(volume["tmpfs"]);
+      if (isSet(size))
+        excess.push(...tooMuch("bytes of a file system in memory", size, bounds.memoryFileBytes));
       return;
+    }
     case "volume":
       if (path !== "" && !volumeName.test(path)) binds.push(bindOf(path, readOnly === true));
       return;

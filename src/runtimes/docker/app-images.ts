@@ -170,10 +170,14 @@ export function dockerRuntime(app: RunnableApp): DockerRuntime {
   return runtime;
 }
 
-/** @throws SvcError `denied` for the image that svc built for some app: it may be another user's */
+/** @throws SvcError `denied` for the image that svc built for some app, or one that is named by its id: it may be another user's */
 export function requireForeign(image: string): void {
-  if (!image.startsWith(builtPrefix)) return;
-  throw new SvcError("permission_denied", "denied", `"${image}" is an image that svc built for an app`);
+  const isId = /^sha(256|512):/i.test(image);
+  if (!image.startsWith(builtPrefix) && !isId) return;
+  const what = isId
+    ? "the id of somebody's image: write its name with a tag"
+    : "an image that svc built for an app";
+  throw new SvcError("permission_denied", "denied", `"${image}" is ${what}`);
 }
 
 /** Without a tag the engine would pull all of them. @throws SvcError `invalid_argument` for what is no name of an image */

@@ -1,4 +1,5 @@
 /** The files of a build, read by their owner: the engine gets an archive and never looks into the tree. */
+import { randomUUID } from "node:crypto";
 import { posix } from "node:path";
 import { PassThrough, Readable, Writable } from "node:stream";
 import { setImmediate as breathe } from "node:timers/promises";
@@ -15,6 +16,8 @@ export interface BuildContextOptions {
   path: string;
   /** Relative to the context. */
   dockerfile: string;
+  /** Looks at the text of the Dockerfile. */
+  check: (text: string) => void;
   timeoutMs: number;
   signal?: AbortSignal | undefined;
 }
@@ -22,16 +25,24 @@ export interface BuildContextOptions {
 const maxEntries = 100_000;
 const maxListBytes = 32 * 1024 * 1024;
 const maxIgnoreBytes = 256 * 1024;
+const maxDockerfileBytes = 256 * 1024;
 const maxArchiveBytes = 4 * 2 ** 30;
 /** Names judged between two turns of the event loop. */
 const namesPerTurn = 500;
 
+export interface BuildContext {
+  readonly archive: Readable;
+  /** The Dockerfile that was looked at, as it is called in the archive. */
+  readonly dockerfile: string;
+}
+
 /**
- * An archive of the context without what `.dockerignore` leaves out. Symlinks are archived as such.
+ * An archive of the context without what `.dockerignore` leaves out. Symlinks are archived as such. The Dockerfile is in it
+ * once more, under a name that its owner cannot know: what is built is what was looked at.
  * @throws SvcError `failed_precondition` when the context is, or lies behind, a symlink; `resource_exhausted` when there is
  *   too much of it; `build_failed` when the owner cannot read all of it: the stream is destroyed with that
  */
-export async function openBuildContext(options: BuildContextOptions): Promise<Readable> {
+export async function openBuildContext(options: BuildContextOptions): Promise<BuildContext> {
   const { identity, root, path, dockerfile, timeoutMs, signal } = options;
   const limits = { timeoutMs, ...(signal && { signal }) };
   const entry = await identity.stat(root, path, limits);
@@ -39,6 +50,12 @@ export async function openBuildContext(options: BuildContextOptions): Promise<Re
   if ((await identity.stat(root, posix.join(path, dockerfile), limits))?.type !== "file") {
     throw contextFailed(`the build context "${path}" has no file "${dockerfile}"`);
   }
+  const bytes = await identity.readFile(root, posix.join(path, dockerfile), {
+    ...limits,
+    maxBytes: maxDockerfileBytes,
+  });
+  options.check(bytes.toString());
+  const checkedName = `.dockerfile-${randomUUID()}`;
   const cwd = posix.join(root, path);
   const names = await listNames(identity, cwd, limits);
   const ignoreText = await readIgnoreFile(identity, root, posix.join(path, ".dockerignore"), limits);
@@ -49,6 +66,7 @@ export async function openBuildContext(options: BuildContextOptions): Promise<Re
     new Set([".dockerignore", posix.normalize(dockerfile)]),
   );
   const archive = new PassThrough();
+  archive.write(tarEntry(checkedName, bytes));
   const argv = ["tar", "--create", "--file=-", "--format=pax", "--numeric-owner", "--owner=0", "--group=0"];
   const work = identity.runCommand(
     [...argv, "--no-recursion", "--null", "--verbatim-files-from", "--files-from=-"],
@@ -62,7 +80,27 @@ export async function openBuildContext(options: BuildContextOptions): Promise<Re
     },
     (error: unknown) => archive.destroy(error instanceof Error ? error : new Error(String(error))),
   );
-  return limitBytes(archive, maxArchiveBytes, () => tooLarge(`${maxArchiveBytes / 2 ** 30} GiB`));
+  const bounded = limitBytes(archive, maxArchiveBytes, () => tooLarge(`${maxArchiveBytes / 2 ** 30} GiB`));
+  return { archive: bounded, dockerfile: checkedName };
+}
+
+/** A file as a tar archive has it (POSIX ustar), without the end of an archive. */
+function tarEntry(name: string, content: Buffer): Buffer {
+  const octal = (value: number, length: number): string => `${value.toString(8).padStart(length - 1, "0")}\0`;
+  const header = Buffer.alloc(512);
+  header.write(name, 0);
+  header.write(octal(0o644, 8) + octal(0, 8) + octal(0, 8) + octal(content.length, 12) + octal(0, 12), 100);
+  // The checksum is taken with spaces in its place.
+  header.write("        0", 148);
+  header.write("ustar\x0000", 257);
+  header.write(
+    `${octal(
+      header.reduce((sum, byte) => sum + byte, 0),
+      7,
+    )} `,
+    148,
+  );
+  return Buffer.concat([header, content, Buffer.alloc((512 - (content.length % 512)) % 512)]);
 }
 
 async function listNames(

@@ -51,8 +51,8 @@ export class DockerRuntime extends ContainerRuntime {
     await this.#requireAllowed(app, await this.#config(app, ""));
   }
 
-  protected checkAgain(app: RunnableApp): Promise<void> {
-    return this.check(app);
+  protected async checkAgain(app: RunnableApp): Promise<void> {
+    await this.#hold(app, await this.#config(app, ""));
   }
 
   async start(app: RunnableApp): Promise<void> {
@@ -64,8 +64,7 @@ export class DockerRuntime extends ContainerRuntime {
     }
     if (image === undefined) throw new Error(`the image of app "${app.id}" is gone as soon as it was there`);
     const config = await this.#config(app, image.Id);
-    await holdMounts(this.#options.identities, app, createClaims(config.options).binds);
-    await this.#requireAllowed(app, config);
+    await this.#hold(app, config);
     const watched = this.appOf(app.id);
     await watched.start(app, config.release, async () => {
       const existing = (await watched.containers.all()).find(({ name }) => name === config.name);
@@ -127,6 +126,12 @@ export class DockerRuntime extends ContainerRuntime {
     const { user: owner } = await this.#options.identities.as(app.uid);
     const { storeId } = this.#options;
     return containerConfig(app, { imageId, imageReference: this.#images.reference(app), owner, storeId });
+  }
+
+  /** What it is checked for stays as it is from now on. */
+  async #hold(app: RunnableApp, config: ContainerConfig): Promise<void> {
+    await holdMounts(this.#options.identities, app, createClaims(config.options).binds);
+    await this.#requireAllowed(app, config);
   }
 
   async #requireAllowed(app: RunnableApp, { options }: ContainerConfig): Promise<void> {

@@ -3,6 +3,7 @@ import { failedPrecondition, SvcError } from "../../errors.ts";
 import type { Identity } from "../../identity/identity.ts";
 import type { RuntimeWork } from "../runtime.ts";
 import { openBuildContext } from "./build-context.ts";
+import { requireNamedImages } from "./dockerfile-images.ts";
 import { readMessages } from "./engine-messages.ts";
 
 export interface BuildOptions extends RuntimeWork {
@@ -27,7 +28,7 @@ const keptLines = 20;
 
 /**
  * Builds an image; what it prints is progress.
- * @throws SvcError `build_failed` with its last lines; what {@link openBuildContext} throws
+ * @throws SvcError `build_failed` with its last lines; what {@link openBuildContext} and {@link requireNamedImages} throw
  */
 export async function buildImage(engine: DockerEngine, options: BuildOptions): Promise<void> {
   const { identity, root, context, dockerfile, target, args, tag, labels, signal } = options;
@@ -35,16 +36,18 @@ export async function buildImage(engine: DockerEngine, options: BuildOptions): P
   await engine.operate(
     `build ${tag}`,
     async (docker, ended) => {
-      const archive = await openBuildContext({
+      const built = await openBuildContext({
         ...{ identity, root, path: context, dockerfile, timeoutMs: buildTimeoutMs },
+        check: (text) => requireNamedImages(text, args),
         signal: ended,
       });
+      const { archive } = built;
       let archiveError: Error | undefined;
       archive.once("error", (error) => (archiveError = error));
       try {
         const answer = await docker.buildImage(archive, {
           t: tag,
-          dockerfile,
+          dockerfile: built.dockerfile,
           buildargs: { ...args },
           labels: { ...labels },
           rm: true,
