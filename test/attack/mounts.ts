@@ -125,7 +125,7 @@ async function attack(
     findings.push({
       attack: `mounts of ${runtime}, ${form}`,
       text: `${swaps} of ${attempts} swaps, ${stolen} stolen in ${tries} restarts, ${others} not as the owner`,
-      isGood: swaps === 0 && stolen === 0 && others === 0 && attempts > 0 && lines.length > tries,
+      isGood: swaps === 0 && stolen === 0 && others === 0 && attempts > 0 && lines.length > tries / 2,
     });
   }
   await eventually(() => apps.removeApp({ id: "victim" }), 60_000);

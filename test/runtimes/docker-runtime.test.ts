@@ -254,6 +254,14 @@ dockerTest(`an image is built from the checkout, as its owner reads it${needsDoc
   await runtime.start(next);
   await runtime.settle(next);
   t.is(await images(), 1);
+  const digits = (await engine.images.build("svc/others:1")).replace("sha256:", "").slice(0, 12);
+  for (const text of [`FROM ${digits}`, `FROM svc/shell:1\nCOPY --from=${digits} / /`]) {
+    const nosy = await fixture.app("built", manifest, {
+      version: "3.0.0",
+      files: { "image/Dockerfile": text },
+    });
+    t.is((await failureOf(runtime.prepare(nosy, {}))).reason, "denied", text);
+  }
   t.true((await runtime.remove(next)) > 0);
   t.is(await images(), 0);
 });

@@ -26,6 +26,7 @@ const maxEntries = 100_000;
 const maxListBytes = 32 * 1024 * 1024;
 const maxIgnoreBytes = 256 * 1024;
 const maxDockerfileBytes = 256 * 1024;
+const checkedPrefix = ".dockerfile-";
 const maxArchiveBytes = 4 * 2 ** 30;
 /** Names judged between two turns of the event loop. */
 const namesPerTurn = 500;
@@ -38,7 +39,7 @@ export interface BuildContext {
 
 /**
  * An archive of the context without what `.dockerignore` leaves out. Symlinks are archived as such. The Dockerfile is in it
- * once more, under a name that its owner cannot know: what is built is what was looked at.
+ * once more, under a name that its owner cannot know: what is built is what was looked at. No image gets to see that.
  * @throws SvcError `failed_precondition` when the context is, or lies behind, a symlink; `resource_exhausted` when there is
  *   too much of it; `build_failed` when the owner cannot read all of it: the stream is destroyed with that
  */
@@ -55,18 +56,16 @@ export async function openBuildContext(options: BuildContextOptions): Promise<Bu
     maxBytes: maxDockerfileBytes,
   });
   options.check(bytes.toString());
-  const checkedName = `.dockerfile-${randomUUID()}`;
+  const checkedName = `${checkedPrefix}${randomUUID()}`;
   const cwd = posix.join(root, path);
   const names = await listNames(identity, cwd, limits);
   const ignoreText = await readIgnoreFile(identity, root, posix.join(path, ".dockerignore"), limits);
-  // What the engine itself reads is always sent.
-  const chosen = await chooseNames(
-    names,
-    ignoreText,
-    new Set([".dockerignore", posix.normalize(dockerfile)]),
-  );
+  // What the engine itself reads is always sent. It removes what this file names, once it has read it.
+  const ignoreFile = names.includes(".dockerignore") ? `${ignoreText}\n` : ".dockerignore\n";
+  const chosen = await chooseNames(names, ignoreText, new Set([posix.normalize(dockerfile)]));
   const archive = new PassThrough();
   archive.write(tarEntry(checkedName, bytes));
+  archive.write(tarEntry(".dockerignore", Buffer.from(`${ignoreFile}${checkedPrefix}*\n`, "latin1")));
   const argv = ["tar", "--create", "--file=-", "--format=pax", "--numeric-owner", "--owner=0", "--group=0"];
   const work = identity.runCommand(
     [...argv, "--no-recursion", "--null", "--verbatim-files-from", "--files-from=-"],
@@ -154,7 +153,8 @@ async function chooseNames(
     // A directory is listed before what is in it.
     const result = patterns.match(name, directories.get(posix.dirname(name)));
     directories.set(name, result);
-    if (!result.isIgnored || always.has(name)) chosen.push(name);
+    const isSent = name === ".dockerignore";
+    if (!isSent && (!result.isIgnored || always.has(name))) chosen.push(name);
   }
   return chosen;
 }
