@@ -20,6 +20,7 @@ import { ProcessSignals } from "../host/process-signals.ts";
 import { HostReboot } from "../host/reboot.ts";
 import { createIdentities } from "../identity/identity.ts";
 import { createUsers } from "../identity/user.ts";
+import { FairTurns } from "../lib/fair-turns.ts";
 import { readBootId } from "../lib/boot-id.ts";
 import { createPackageResolver } from "../packages/create-package-resolver.ts";
 import { SourceList } from "../packages/source-list.ts";
@@ -85,6 +86,7 @@ export async function createContext(options: ContextOptions): Promise<DaemonCont
   await using resources = new AsyncDisposableStack();
   const startedAtMs = now();
   const paths = createAppPaths(config.store.dir);
+  const turns = new FairTurns();
   const metrics: DaemonMetrics = resources.use(
     new DaemonMetrics({
       version,
@@ -268,6 +270,8 @@ export async function createContext(options: ContextOptions): Promise<DaemonCont
     log,
     audit: (record) => audit.append(record),
     observe: (call) => metrics.observeCall(call),
+    limits: config.api.limits,
+    turns,
     shutdownSignal,
   });
   apps.start();

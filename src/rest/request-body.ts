@@ -1,5 +1,7 @@
 /** Bodies that arrive: whether there is one, reading it within its bounds, and getting rid of one that nobody wants. */
 import { SvcError, clientGone } from "../errors.ts";
+import { smallBodyBytes } from "../lib/body-turns.ts";
+import type { BodyTurn } from "../lib/body-turns.ts";
 import type { RestRequest, RestResponse } from "./rest-pipeline.ts";
 
 export interface BodyLimits {
@@ -35,12 +37,14 @@ export function mediaType(request: RestRequest): string {
 
 /**
  * Reads a whole body.
+ * @param turn bounds what its user's bodies take of memory
  * @throws SvcError `body_too_large` as soon as the bound is passed or declared to be, `deadline_exceeded`;
  *   SvcError `canceled` when the client goes away
  */
 export function readBody(
   request: RestRequest,
   { maxBodyBytes, bodyTimeoutMs }: BodyLimits,
+  turn?: BodyTurn,
 ): Promise<Uint8Array> {
   const size = declaredSize(request);
   if (size === 0) return Promise.resolve(new Uint8Array());
@@ -63,8 +67,15 @@ export function readBody(
     }, bodyTimeoutMs);
     const onData = (chunk: Buffer): void => {
       received += chunk.length;
-      if (received > maxBodyBytes) settle(() => reject(tooLarge(maxBodyBytes)));
-      else chunks.push(chunk);
+      if (received > maxBodyBytes) {
+        settle(() => reject(tooLarge(maxBodyBytes)));
+        return;
+      }
+      chunks.push(chunk);
+      const wait = received > smallBodyBytes ? turn?.large() : undefined;
+      if (wait === undefined) return;
+      request.pause();
+      void wait.then(() => request.resume());
     };
     const onEnd = (): void =>
       settle(() => resolve(chunks.length === 1 ? (chunks[0] as Buffer) : Buffer.concat(chunks)));

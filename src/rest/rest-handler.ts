@@ -2,6 +2,7 @@
 import type { Message } from "@bufbuild/protobuf";
 import { SvcError, clientGone, invalidField, notFound } from "../errors.ts";
 import { AbortSource } from "../lib/abort-source.ts";
+import type { BodyTurn } from "../lib/body-turns.ts";
 import { KeptBody, TextBody } from "./answer-body.ts";
 import type { AnswerBody } from "./answer-body.ts";
 import { bindRequest, hasRawBody, withRawBody } from "./bind.ts";
@@ -43,6 +44,8 @@ export interface RestHandlerOptions<Call extends RestCall> {
   readonly internalError: (error: unknown, request: RestRequest) => SvcError;
   /** Hears of every error that is answered. Default: nobody. */
   readonly failed?: (request: RestRequest, error: SvcError) => void;
+  /** The turn of a request's body among its user's. Default: none. */
+  readonly openTurn?: (request: RestRequest) => BodyTurn;
 }
 
 /**
@@ -75,6 +78,7 @@ class RestServer<Call extends RestCall> {
   readonly #limits: BodyLimits;
   readonly #internalError: RestHandlerOptions<Call>["internalError"];
   readonly #failed: RestHandlerOptions<Call>["failed"];
+  readonly #openTurn: RestHandlerOptions<Call>["openTurn"];
   readonly #requestIdOf: (request: RestRequest) => string;
   readonly #shutdownSignal: AbortSignal | undefined;
   /** The ends of the calls under way. */
@@ -91,6 +95,7 @@ class RestServer<Call extends RestCall> {
     };
     this.#internalError = options.internalError;
     this.#failed = options.failed;
+    this.#openTurn = options.openTurn;
     this.#requestIdOf = options.requestIdOf ?? (() => "");
     const live = this.#live;
     this.#onGone = function () {
@@ -178,7 +183,9 @@ class RestServer<Call extends RestCall> {
   ): Promise<Message> {
     const isRaw = hasRawBody(route);
     if (!isRaw) checkContentType(request);
-    const bytes = await readBody(request, this.#limits);
+    using turn = this.#openTurn?.(request);
+    const bytes = await readBody(request, this.#limits, turn);
+    await turn?.whole();
     if (isRaw) {
       const message = bindRequest({ route, segments, query, body: undefined });
       return withRawBody(route, message, String(request.headers["content-type"] ?? ""), bytes);

@@ -2,6 +2,8 @@
 import type { Readable } from "node:stream";
 import { createContextKey } from "@connectrpc/connect";
 import { clientGone } from "../errors.ts";
+import { smallBodyBytes } from "../lib/body-turns.ts";
+import type { BodyTurn } from "../lib/body-turns.ts";
 import { connectErrorOf } from "./connect-errors.ts";
 
 /** Fails the reading of a body with an error. */
@@ -12,28 +14,45 @@ export const endBodyKey = createContextKey<EndBody | undefined>(undefined, {
   description: "svc end of body",
 });
 
-/** Lets who iterates over the request from here on be stopped, be it in the midst of a wait. */
-export function endableBody(request: Readable): EndBody {
+/**
+ * Lets who iterates over the request from here on be stopped, be it in the midst of a wait.
+ * @param turn in which it is read; absent for uploads, of which nobody holds the whole
+ */
+export function endableBody(request: Readable, turn?: BodyTurn): EndBody {
   const open = request[Symbol.asyncIterator].bind(request);
   let ended: Error | undefined;
   let stopWaiting: EndBody | undefined;
   request[Symbol.asyncIterator] = () => {
-    const bytes = open();
-    const body: ReturnType<typeof open> = {
-      ...bytes,
-      [Symbol.asyncIterator]: () => body,
+    const bytes: AsyncIterator<Uint8Array> = turn === undefined ? open() : inTurn(open(), turn);
+    const body = {
+      [Symbol.asyncIterator]: (): unknown => body,
       next: () =>
-        new Promise((resolve, reject) => {
+        new Promise<IteratorResult<Uint8Array>>((resolve, reject) => {
           stopWaiting = reject;
           if (ended === undefined) bytes.next().then(resolve, () => reject(connectErrorOf(clientGone())));
           else reject(ended);
         }),
       return: () => bytes.return?.() ?? Promise.resolve({ done: true, value: undefined }),
-    };
+    } as ReturnType<typeof open>;
     return body;
   };
   return (error) => {
     ended = error;
     stopWaiting?.(error);
   };
+}
+
+/** Connect parses a message as soon as it has read the end. */
+async function* inTurn(bytes: AsyncIterable<Uint8Array>, turn: BodyTurn): AsyncGenerator<Uint8Array> {
+  let sizeBytes = 0;
+  try {
+    for await (const chunk of bytes) {
+      sizeBytes += chunk.length;
+      if (sizeBytes > smallBodyBytes) await turn.large();
+      yield chunk;
+    }
+    await turn.whole();
+  } finally {
+    setImmediate(() => turn[Symbol.dispose]());
+  }
 }

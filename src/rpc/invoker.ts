@@ -6,6 +6,7 @@ import { create } from "@bufbuild/protobuf";
 import type { DescMessage, Message, MessageInitShape } from "@bufbuild/protobuf";
 import type { HandlerContext } from "@connectrpc/connect";
 import type { SvcError } from "../errors.ts";
+import type { FairTurns } from "../lib/fair-turns.ts";
 import { checkAccess } from "./access.ts";
 import type { MethodEntry } from "./bound-service.ts";
 import type { Call } from "./call-context.ts";
@@ -15,17 +16,20 @@ import { closeIterator, peekFirst } from "./first-message.ts";
 import type { FirstMessage } from "./first-message.ts";
 import { createValidator } from "./rules.ts";
 import type { RunningCalls } from "./running-calls.ts";
+import { shareName } from "./user-context.ts";
 
 /** What a method is called with. */
 export type Input = Message | AsyncIterable<Message>;
 
 /** Both throw SvcError and nothing else. */
 export class Invoker {
+  readonly #turns: FairTurns;
   readonly #running: RunningCalls;
   readonly #notes: CallNotes;
   readonly #validator = createValidator();
 
-  constructor(running: RunningCalls, notes: CallNotes) {
+  constructor(running: RunningCalls, notes: CallNotes, turns: FairTurns) {
+    this.#turns = turns;
     this.#running = running;
     this.#notes = notes;
   }
@@ -41,6 +45,7 @@ export class Invoker {
     /** What the handler answers, or the promise of it. */
     const start = (): unknown => {
       checkAccess(method, entry.access, context.user);
+      this.#running.checkBounds(context);
       return Symbol.asyncIterator in input ? handleStream(input) : handle(input, input);
     };
     const handleStream = async (messages: AsyncIterable<Message>): Promise<unknown> => {
@@ -104,11 +109,13 @@ export class Invoker {
     const { method } = entry;
     const context = this.#running.begin(method, call, connect);
     const request = Symbol.asyncIterator in input ? undefined : input;
+    const share = shareName(call.user);
     let iterator: AsyncIterator<unknown> | undefined;
     let failure: SvcError | undefined;
     let isDone = false;
     try {
       checkAccess(method, entry.access, context.user);
+      this.#running.checkBounds(context);
       if (request !== undefined) this.#validator.check(method.input, request);
       context.throwIfAborted();
       const output = entry.handler(input, context) as AsyncIterable<unknown>;
@@ -116,6 +123,9 @@ export class Invoker {
       for (;;) {
         const next = await context.race(iterator.next());
         if (next.done === true) break;
+        // A stream that always has more would leave no room for anybody else.
+        const turn = this.#turns.wait(share);
+        if (turn !== undefined) await context.race(turn);
         yield create(method.output, next.value as MessageInitShape<DescMessage>);
       }
       isDone = true;

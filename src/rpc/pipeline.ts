@@ -16,10 +16,13 @@ import type { ConnectRouter, HandlerContext, ServiceImpl } from "@connectrpc/con
 import { methodPolicies } from "../../gen/svc/v1/methods.ts";
 import type { MethodPolicy } from "../../gen/svc/v1/methods.ts";
 import type { SvcError } from "../errors.ts";
+import { FairTurns } from "../lib/fair-turns.ts";
 import { checkAccess, methodName } from "./access.ts";
 import { collectCapabilities, indexMethods } from "./bound-service.ts";
 import type { BoundService, Handler, MethodEntry } from "./bound-service.ts";
 import type { Call } from "./call-context.ts";
+import { defaultCallLimits } from "./call-limits.ts";
+import type { CallLimits } from "./call-limits.ts";
 import { CallNotes } from "./call-notes.ts";
 import type { CallNotesOptions, NotedCaller } from "./call-notes.ts";
 import { connectErrorOf } from "./connect-errors.ts";
@@ -36,9 +39,15 @@ export interface PipelineOptions extends CallNotesOptions {
   readonly shutdownSignal?: AbortSignal | undefined;
   /** Policies of the methods by full name. Default: the contract's. A method without one is refused at creation. */
   readonly policies?: Readonly<Record<string, MethodPolicy>> | undefined;
+  /** Of one user. */
+  readonly limits?: CallLimits | undefined;
+  /** In which users' work is done. Default: turns of its own. */
+  readonly turns?: FairTurns | undefined;
 }
 
 export interface Pipeline {
+  /** In which the transports, too, do users' work. */
+  readonly turns: FairTurns;
   /** Calls that have not ended. */
   readonly callsInFlight: number;
   /** Sorted capability strings of the methods that are implemented (S 9). */
@@ -91,8 +100,9 @@ export function createPipeline(options: PipelineOptions): Pipeline {
   const notes = new CallNotes(options);
   const entries = indexMethods(services, options.policies ?? methodPolicies);
   const paths = new Map([...entries.values()].map(({ method, name }) => [`/${name}`, method]));
-  const running = new RunningCalls(options.shutdownSignal);
-  const invoker = new Invoker(running, notes);
+  const turns = options.turns ?? new FairTurns();
+  const running = new RunningCalls(options.limits ?? defaultCallLimits, options.shutdownSignal);
+  const invoker = new Invoker(running, notes, turns);
 
   function entryOf(method: DescMethod): MethodEntry {
     const entry = entries.get(method);
@@ -111,6 +121,8 @@ export function createPipeline(options: PipelineOptions): Pipeline {
   }
 
   return {
+    turns,
+
     get callsInFlight() {
       return running.size;
     },

@@ -18,6 +18,7 @@ import { PlainCall } from "./plain-call.ts";
 import { plainConnect, plainGrpc } from "./plain-protocols.ts";
 import type { PlainProtocol, UnaryResponse } from "./plain-protocols.ts";
 import { readSmallBody, replayBody } from "./small-body.ts";
+import { shareName } from "./user-context.ts";
 import type { UserContext } from "./user-context.ts";
 
 /** The request of node's `http` and `http2` servers, as much of it as a unary call needs. */
@@ -97,6 +98,7 @@ export function createPlainUnary({ pipeline, maxMessageBytes, maxTimeoutMs }: Pl
   async function answer(asked: Asked, handOver: () => void): Promise<void> {
     const { protocol, method, request, response, call } = asked;
     const body = await readSmallBody(request, maxBodyBytes, call.timeoutMs);
+    await pipeline.turns.wait(shareName(call.user));
     if (body.end === "cut") {
       pipeline.noteAnswer(method, call, clientGone());
       return;

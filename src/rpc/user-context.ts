@@ -53,3 +53,9 @@ export function userOf(context: Pick<HandlerContext, "values">): UserContext {
   if (user === undefined) throw new Error("the call carries no identity");
   return user;
 }
+
+/** By what name a caller's share of the daemon is known (D38): its uid, or its token. */
+export function shareName({ kind, uid, tokenDigest }: UserContext): string {
+  if (tokenDigest !== undefined) return `token ${tokenDigest}`;
+  return kind === "peer" ? `uid ${uid}` : kind;
+}

@@ -5,6 +5,8 @@
 import { randomBytes } from "node:crypto";
 import { ServerResponse } from "node:http";
 import { SvcError, invalidField, notFound } from "../errors.ts";
+import type { BodyTurns } from "../lib/body-turns.ts";
+import { Tally } from "../lib/tally.ts";
 import { JsonWriter } from "../rest/json-writer.ts";
 import { pathProblem } from "../rest/path.ts";
 import { declaredSize, mediaType } from "../rest/request-body.ts";
@@ -12,7 +14,6 @@ import type { RestHandler } from "../rest/rest-handler.ts";
 import { isSvcError, shownError } from "../rpc/error-mapping.ts";
 import type { Pipeline } from "../rpc/pipeline.ts";
 import { anonymous } from "../rpc/user-context.ts";
-import type { UserContext } from "../rpc/user-context.ts";
 import type { AnswerNotes } from "./answer-notes.ts";
 import type { Connection } from "./connection.ts";
 import type { ConnectionPlaces } from "./connection-places.ts";
@@ -26,7 +27,7 @@ import type { Pages } from "./pages.ts";
 import { refuse } from "./refusal.ts";
 import { checkForm, isBodyEndUnsure } from "./request-form.ts";
 import type { RpcFront, RpcFrontOptions } from "./rpc-front.ts";
-import { loadRpcFront } from "./rpc-front.ts";
+import { isUploadTo, loadRpcFront } from "./rpc-front.ts";
 
 export interface FrontDoorOptions {
   readonly pipeline: Pipeline;
@@ -38,6 +39,7 @@ export interface FrontDoorOptions {
   readonly failures: FailureThrottle;
   readonly notes: AnswerNotes;
   readonly limits: TransportLimits;
+  readonly bodies: BodyTurns;
   readonly pages: Pages;
   readonly log: { error(details: object, message: string): void };
 }
@@ -50,7 +52,9 @@ export class FrontDoor {
   readonly #idPrefix = randomBytes(4).toString("hex");
   #idCount = 0;
   #rpcFront: Promise<RpcFront> | undefined;
-  readonly #underWay = new Map<HttpResponse, Connection>();
+  /** With the name of the share that each counts to, which its connection may change meanwhile. */
+  readonly #underWay = new Map<HttpResponse, { readonly connection: Connection; readonly name: string }>();
+  readonly #ofUser = new Tally<string>();
   /** One listener for all responses. */
   readonly #onClose: (this: HttpResponse) => void;
   #onIdle: (() => void) | undefined;
@@ -72,20 +76,33 @@ export class FrontDoor {
     expectsContinue = false,
   ): void {
     const requestId = `${this.#idPrefix}-${(this.#idCount++).toString(36)}`;
-    this.#underWay.set(response, connection);
+    const { pipeline, limits } = this.#options;
+    this.#recognise(request, connection);
+    const { name } = connection.share;
+    this.#underWay.set(response, { connection, name });
     connection.begin(response);
     response.on("close", this.#onClose);
+    // Of HTTP/1.1 node reads on, however many wait for their answer. A refusal of each would cost as much as to answer.
+    const isPipelined = !("stream" in request) && connection.underWay > limits.maxStreamsPerSession;
+    if (this.#ofUser.change(name, 1) > limits.maxRequestsPerUser || isPipelined) {
+      connection.socket.destroy();
+      return;
+    }
+    pipeline.turns.run(name, () => {
+      // Its client may have left while it waited.
+      if (this.#underWay.has(response))
+        this.#serve(request, response, connection, requestId, expectsContinue);
+    });
+  }
+
+  #serve(
+    request: HttpRequest,
+    response: HttpResponse,
+    connection: Connection,
+    requestId: string,
+    expectsContinue: boolean,
+  ): void {
     try {
-      const most = this.#options.limits.maxStreamsPerSession;
-      // Of HTTP/1.1 node reads on, however many wait for their answer.
-      if (!("stream" in request) && connection.underWay > most) {
-        request.socket.destroy();
-        throw new SvcError(
-          "resource_exhausted",
-          "too_many",
-          `a connection has at most ${most} requests under way`,
-        );
-      }
       // Health checks are there to be told that it is stopping.
       if (this.#isStopping && !this.#options.pipeline.isPublic(pathOf(request))) {
         if (response instanceof ServerResponse) response.setHeader("connection", "close");
@@ -116,9 +133,11 @@ export class FrontDoor {
   }
 
   #ended(response: HttpResponse): void {
-    const connection = this.#underWay.get(response);
+    const known = this.#underWay.get(response);
     this.#underWay.delete(response);
-    if (connection !== undefined) {
+    if (known !== undefined) {
+      const { connection, name } = known;
+      this.#ofUser.change(name, -1);
       connection.end(response);
       this.#options.places.used(connection);
     }
@@ -145,7 +164,7 @@ export class FrontDoor {
     requestId: string,
     expectsContinue: boolean,
   ): void {
-    const { pipeline, hosts, callers, rest } = this.#options;
+    const { pipeline, identity, hosts, callers, rest } = this.#options;
     const { origin } = connection;
     if (isBodyEndUnsure(request)) {
       disconnectAfter(request, response);
@@ -161,22 +180,21 @@ export class FrontDoor {
     hosts.checkOrigin(headerOf(request, "origin"), host);
     if (this.#answerPublic(path, request, response, requestId)) return;
 
-    const user = pipeline.isPublic(path) ? anonymous : this.#identify(request, connection);
+    const user = pipeline.isPublic(path) ? anonymous : identity.identify(origin, request.headers);
     callers.set(request, { user, requestId, isNoted: false });
     if (expectsContinue) response.writeContinue();
     if (rest(request, response) === false) {
-      void this.#answerRpc(path, request, response, requestId);
+      void this.#answerRpc(request, response, requestId);
     }
   }
 
-  /** Who asks; from here on the connection is of that one's share. */
-  #identify(request: HttpRequest, connection: Connection): UserContext {
-    const { identity, places } = this.#options;
-    const user = identity.identify(connection.origin, request.headers);
-    const { tokenDigest } = user;
-    if (tokenDigest === undefined) return user;
-    if (places.identified(connection, { kind: "known", name: `token ${tokenDigest}` })) return user;
-    throw new SvcError("resource_exhausted", "too_many", "the token has too many connections open");
+  /** A connection over TCP is of the share of the token that it has shown, before anything is done for it. */
+  #recognise(request: HttpRequest, connection: Connection): void {
+    if (connection.share.kind !== "unknown") return;
+    const digest = this.#options.identity.digestOf(request.headers);
+    if (digest === undefined) return;
+    const share = { kind: "known", name: `token ${digest}` } as const;
+    if (!this.#options.places.identified(connection, share)) connection.socket.destroy();
   }
 
   /** The pages that need no identity, as they hold no data. */
@@ -198,18 +216,12 @@ export class FrontDoor {
     return true;
   }
 
-  async #answerRpc(
-    path: string,
-    request: HttpRequest,
-    response: HttpResponse,
-    requestId: string,
-  ): Promise<void> {
+  async #answerRpc(request: HttpRequest, response: HttpResponse, requestId: string): Promise<void> {
     try {
       response.setHeader("x-request-id", requestId);
       forgetHost(request);
-      const method = this.#options.pipeline.methodAt(path);
-      const isUpload = method?.methodKind === "client_streaming" || method?.methodKind === "bidi_streaming";
-      if (!isUpload) boundBody(request, this.#options.limits.requestTimeoutMs);
+      if (!isUploadTo(this.#options.pipeline, request))
+        boundBody(request, this.#options.limits.requestTimeoutMs);
       this.#rpcFront ??= loadRpcFront(this.#rpcFrontOptions());
       const front = await this.#rpcFront;
       front(request, response);
@@ -219,11 +231,12 @@ export class FrontDoor {
   }
 
   #rpcFrontOptions(): RpcFrontOptions {
-    const { pipeline, callers, limits } = this.#options;
+    const { pipeline, callers, limits, bodies } = this.#options;
     return {
       pipeline,
       callers,
       limits,
+      bodies,
       notFound: (request, response) => {
         this.#fail(request, response, nothingThere(request), "");
       },

@@ -21,6 +21,8 @@ export interface IdentityOptions {
 export interface IdentityResolver {
   /** Whether a peer may connect at all: in `user` mode only the daemon's own uid and root. */
   acceptsPeer(uid: number): boolean;
+  /** Under what digest the token of a request is known; undefined for none, or an unknown one. */
+  digestOf(headers: RequestHeaders): string | undefined;
   /**
    * The caller of one request.
    * @throws SvcError `unauthenticated` without a recognised token on TCP; `invalid_argument` for a root peer's sudo uid that is none
@@ -38,8 +40,13 @@ export function createIdentityResolver(options: IdentityOptions): IdentityResolv
   return {
     acceptsPeer: (uid) => mode === "system" || isRoot(uid),
 
+    digestOf(headers) {
+      const presented = presentedToken(headers);
+      return presented === undefined ? undefined : tokens.authenticate(presented)?.digest;
+    },
+
     identify(origin, headers) {
-      if (origin.kind === "tcp") return bearer(headers["authorization"]);
+      if (origin.kind === "tcp") return bearer(headers);
       const { uid, user } = origin;
       const root = isRoot(uid);
       // Attribution only, and root's word alone: nothing in a request makes anyone more than the kernel says.
@@ -49,8 +56,8 @@ export function createIdentityResolver(options: IdentityOptions): IdentityResolv
     },
   };
 
-  function bearer(header: string | string[] | undefined): UserContext {
-    const presented = typeof header === "string" ? /^bearer +(\S+) *$/i.exec(header)?.[1] : undefined;
+  function bearer(headers: RequestHeaders): UserContext {
+    const presented = presentedToken(headers);
     if (presented === undefined) {
       throw unauthenticated("send the token as `Authorization: Bearer TOKEN`");
     }
@@ -66,6 +73,10 @@ export function createIdentityResolver(options: IdentityOptions): IdentityResolv
       ...(token.ended === undefined ? {} : { ended: token.ended }),
     };
   }
+}
+
+function presentedToken({ authorization }: RequestHeaders): string | undefined {
+  return typeof authorization === "string" ? /^bearer +(\S+) *$/i.exec(authorization)?.[1] : undefined;
 }
 
 function unauthenticated(message: string): SvcError {

@@ -1,8 +1,11 @@
+import { defaultCallLimits } from "../rpc/call-limits.ts";
+import type { CallLimits } from "../rpc/call-limits.ts";
+
 /**
  * Bounds of the front door. Each is a setting of `[api.limits]` under its name in snake_case, such as
  * `max_connections`; times are in milliseconds, sizes in bytes. Defaults and ranges stand below.
  */
-export interface TransportLimits {
+export interface TransportLimits extends CallLimits {
   /**
    * Open connections of both listeners together, root's peers aside. One more takes the place of one that was idle for longest,
    * of whoever has most of them.
@@ -38,9 +41,11 @@ export interface TransportLimits {
   readonly resetBudget: number;
   /** Resets per second that fill the budget again. */
   readonly resetRefillPerSec: number;
+  /** Requests of one user that are not answered; one more costs its connection. */
+  readonly maxRequestsPerUser: number;
   /** The JSON body of one REST request; uploads have no bound here. */
   readonly maxBodyBytes: number;
-  /** One message of Connect or gRPC, after decompression. */
+  /** One message of Connect or gRPC, after decompression; of those who are not root no more than `maxBodyBytes`. */
   readonly maxMessageBytes: number;
   /** Longest deadline that a client may ask for. */
   readonly maxTimeoutMs: number;
@@ -75,6 +80,8 @@ export const defaultTransportLimits: TransportLimits = {
   maxStreamsPerSession: 100,
   resetBudget: 200,
   resetRefillPerSec: 50,
+  maxRequestsPerUser: 1024,
+  ...defaultCallLimits,
   maxBodyBytes: mib,
   maxMessageBytes: 16 * mib,
   maxTimeoutMs: dayMs,
@@ -101,6 +108,9 @@ export const transportLimitRanges: Readonly<Record<keyof TransportLimits, Range>
   maxStreamsPerSession: { min: 1, max: 10_000 },
   resetBudget: count,
   resetRefillPerSec: count,
+  maxRequestsPerUser: count,
+  maxCallsPerUser: count,
+  maxStreamsPerUser: count,
   maxBodyBytes: { min: 1024, max: 16 * mib },
   maxMessageBytes: { min: 1024, max: 16 * mib },
   maxTimeoutMs: { min: 100, max: 7 * dayMs },

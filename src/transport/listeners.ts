@@ -4,6 +4,7 @@ import { createServer, isIPv6 } from "node:net";
 import type { AddressInfo, Server, Socket } from "node:net";
 import { routes as contractRoutes } from "../../gen/svc/v1/routes.ts";
 import { SvcError } from "../errors.ts";
+import { BodyTurns } from "../lib/body-turns.ts";
 import type { Route } from "../rest/route.ts";
 import type { Pipeline } from "../rpc/pipeline.ts";
 import type { Tokens } from "../tokens/tokens.ts";
@@ -156,6 +157,7 @@ class TwoDoors implements Listeners {
     const { pipeline, tokens, mode, selfUid, allowedHosts, tcp, pages, routes, log } = this.#options;
     const callers = new Callers();
     const restRoutes = routes ?? contractRoutes;
+    const bodies = new BodyTurns(pipeline.turns);
     const notes = new AnswerNotes({ pipeline, routes: restRoutes, callers });
     this.#identity = createIdentityResolver({
       mode,
@@ -183,11 +185,13 @@ class TwoDoors implements Listeners {
         callers,
         notes,
         limits: this.#limits,
+        bodies,
         shutdownSignal: this.#shutdown.signal,
         log,
       }),
       notes,
       limits: this.#limits,
+      bodies,
       pages: createPages(pages ?? {}),
       log,
     });

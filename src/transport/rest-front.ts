@@ -10,9 +10,11 @@ import { createRestHandler } from "../rest/rest-handler.ts";
 import type { RestHandler } from "../rest/rest-handler.ts";
 import type { RestCall, RestPipeline } from "../rest/rest-pipeline.ts";
 import type { Route } from "../rest/route.ts";
+import type { BodyTurns } from "../lib/body-turns.ts";
 import type { Call } from "../rpc/call-context.ts";
 import { shownError } from "../rpc/error-mapping.ts";
 import type { Pipeline } from "../rpc/pipeline.ts";
+import { anonymous, shareName } from "../rpc/user-context.ts";
 import type { AnswerNotes } from "./answer-notes.ts";
 import type { Caller, Callers, HttpRequest } from "./http.ts";
 import type { TransportLimits } from "./limits.ts";
@@ -57,12 +59,13 @@ export interface RestFrontOptions {
   readonly callers: Callers;
   readonly notes: AnswerNotes;
   readonly limits: TransportLimits;
+  readonly bodies: BodyTurns;
   readonly shutdownSignal: AbortSignal;
   readonly log: { error(details: object, message: string): void };
 }
 
 export function createRestFront(options: RestFrontOptions): RestHandler {
-  const { pipeline, routes, callers, notes, limits, shutdownSignal, log } = options;
+  const { pipeline, routes, callers, notes, limits, bodies, shutdownSignal, log } = options;
 
   const restPipeline: RestPipeline<RestCallState> = {
     gate(method, request, source) {
@@ -91,6 +94,7 @@ export function createRestFront(options: RestFrontOptions): RestHandler {
     bodyTimeoutMs: limits.requestTimeoutMs,
     shutdownSignal,
     requestIdOf,
+    openTurn: (request) => bodies.open(shareName(callers.get(request)?.user ?? anonymous)),
     failed: (request, error) => notes.note(request as HttpRequest, { error }),
     internalError: (thrown, request) => {
       const requestId = requestIdOf(request);

@@ -22,6 +22,7 @@ import { createPipeline } from "../../../src/rpc/pipeline.ts";
 import type { Pipeline } from "../../../src/rpc/pipeline.ts";
 import { unimplemented } from "../../../src/rpc/unimplemented.ts";
 import { userContextKey } from "../../../src/rpc/user-context.ts";
+import { BodyTurns } from "../../../src/lib/body-turns.ts";
 import { AnswerNotes } from "../../../src/transport/answer-notes.ts";
 import type { Callers } from "../../../src/transport/http.ts";
 import { defaultTransportLimits } from "../../../src/transport/limits.ts";
@@ -106,6 +107,7 @@ export async function startFakeDaemon(
     notes: new AnswerNotes({ pipeline, routes: served, callers }),
     shutdownSignal: new AbortController().signal,
     limits: defaultTransportLimits,
+    bodies: new BodyTurns(pipeline.turns),
     log: console,
   });
   const connect = connectNodeAdapter({
