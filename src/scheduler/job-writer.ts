@@ -7,7 +7,7 @@ import { failedPrecondition, notFound, SvcError } from "../errors.ts";
 import { StoreConflict, type Statement, type Store } from "../store/store.ts";
 import type { JobRegistry } from "./job-registry.ts";
 import { documentOf, insertJob, insertJobs, updateJob } from "./job-row.ts";
-import { revisionText, type Job, type JobKey, type JobSpec } from "./job.ts";
+import { revisionText, textLength, type Job, type JobKey, type JobSpec } from "./job.ts";
 
 export interface JobWriterOptions {
   store: Store;
@@ -17,6 +17,13 @@ export interface JobWriterOptions {
 
 /** A job that is to be, by what is kept under its key now; may throw what is wrong with it. */
 export type SpecMaker = (stored: Job | undefined) => JobSpec;
+
+/** What an owner may have. */
+export interface OwnerBounds {
+  readonly jobs: number;
+  /** Of all jobs together, see `textLength`. */
+  readonly chars: number;
+}
 
 /** What must be kept under a job's key for a write to be done. */
 export interface WriteCondition {
@@ -46,12 +53,12 @@ export class JobWriter {
 
   /**
    * Makes or replaces a job.
-   * @param maxJobs how many its owner may have
+   * @param bounds of its owner
    * @throws SvcError `already_exists` or `aborted` when what is kept is not as `condition` says; `job_owned` when it is
    *   managed by another; `not_found` for a new one that claims to be managed, which only a push makes; `too_many`; what
    *   `make` throws
    */
-  async upsert(key: JobKey, make: SpecMaker, condition: WriteCondition, maxJobs: number): Promise<void> {
+  async upsert(key: JobKey, make: SpecMaker, condition: WriteCondition, bounds: OwnerBounds): Promise<void> {
     const { store, registry, now } = this.#options;
     await this.#untilKept(async () => {
       const stored = registry.get(key);
@@ -59,10 +66,13 @@ export class JobWriter {
       const spec = make(stored);
       if (stored === undefined) {
         if (spec.managedBy !== "") throw notManaged(key, spec.managedBy);
-        checkRoom(registry.ownedBy(key.ownerUid).length + 1, maxJobs);
+        checkRoom([...registry.ownedBy(key.ownerUid), spec], bounds);
         await store.write([insertJob(key, spec, now())]);
       } else {
         if (stored.managedBy !== spec.managedBy) throw jobOwned([stored]);
+        if (textLength(spec) > textLength(stored)) {
+          checkRoom([...registry.ownedBy(key.ownerUid).filter((job) => job !== stored), spec], bounds);
+        }
         if (documentOf(stored) !== documentOf(spec)) await store.write([updateJob(stored, spec, now())]);
       }
     });
@@ -88,7 +98,7 @@ export class JobWriter {
     ownerUid: number,
     managedBy: string,
     read: () => Promise<ReadonlyMap<string, ReadJob>>,
-    maxJobs: number,
+    bounds: OwnerBounds,
   ): Promise<void> {
     const { store, registry, now } = this.#options;
     await this.#untilKept(async () => {
@@ -96,7 +106,7 @@ export class JobWriter {
       const others = registry.ownedBy(ownerUid).filter((job) => job.managedBy !== managedBy);
       const inTheWay = others.filter(({ id }) => jobs.has(id));
       if (inTheWay.length > 0) throw jobOwned(inTheWay);
-      checkRoom(others.length + jobs.size, maxJobs);
+      checkRoom([...others, ...jobs.values().map(({ spec }) => spec)], bounds);
       const added: { id: string; spec: JobSpec }[] = [];
       const changed: { stored: Job; spec: JobSpec }[] = [];
       for (const [id, { stored, spec }] of jobs) {
@@ -178,11 +188,16 @@ function notManaged({ id }: JobKey, managedBy: string): SvcError {
   );
 }
 
-function checkRoom(count: number, maxJobs: number): void {
-  if (count <= maxJobs) return;
-  throw new SvcError(
-    "resource_exhausted",
-    "too_many",
-    `${count} schedules are more than the ${maxJobs} that an owner may have; remove some first`,
-  );
+function checkRoom(jobs: readonly JobSpec[], bounds: OwnerBounds): void {
+  if (jobs.length > bounds.jobs) {
+    throw tooMany(`${jobs.length} schedules are more than the ${bounds.jobs} that an owner may have`);
+  }
+  const chars = jobs.reduce((sum, job) => sum + textLength(job), 0);
+  if (chars > bounds.chars) {
+    throw tooMany(`schedules of ${chars} characters are more than the ${bounds.chars} that an owner may have`);
+  }
+}
+
+function tooMany(what: string): SvcError {
+  return new SvcError("resource_exhausted", "too_many", `${what}; remove some first`);
 }

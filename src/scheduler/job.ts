@@ -53,6 +53,13 @@ export function revisionText({ revision }: Job): string {
   return String(revision);
 }
 
+/** How much a job takes in an answer, in characters: what may be long of it. */
+export function textLength({ comment, trigger, action }: JobSpec): number {
+  const { command = "", body = "", url = "", headers = {} } = action;
+  const headersLength = Object.entries(headers).reduce((sum, [name, value]) => sum + name.length + value.length, 0);
+  return trigger.text.length + comment.length + command.length + body.length + url.length + headersLength;
+}
+
 /** The order of jobs everywhere: by owner, then by id. */
 export function compareKeys(a: JobKey, b: JobKey): number {
   if (a.ownerUid !== b.ownerUid) return a.ownerUid - b.ownerUid;

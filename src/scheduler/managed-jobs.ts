@@ -3,7 +3,7 @@ import { setImmediate as nextTurn } from "node:timers/promises";
 import type { Schedule } from "../../gen/svc/v1/schedule_pb.ts";
 import type { JobRegistry } from "./job-registry.ts";
 import type { JobRules } from "./job-rules.ts";
-import type { JobWriter, ReadJob } from "./job-writer.ts";
+import type { JobWriter, OwnerBounds, ReadJob } from "./job-writer.ts";
 import { Violations } from "./violations.ts";
 
 export interface ManagedJobsOptions {
@@ -30,10 +30,10 @@ export class ManagedJobs {
     ownerUid: number,
     managedBy: string,
     schedules: readonly Schedule[],
-    maxJobs: number,
+    bounds: OwnerBounds,
   ): Promise<void> {
     const read = (): Promise<ReadonlyMap<string, ReadJob>> => this.#read(ownerUid, managedBy, schedules);
-    await this.#options.writer.replaceManaged(ownerUid, managedBy, read, maxJobs);
+    await this.#options.writer.replaceManaged(ownerUid, managedBy, read, bounds);
   }
 
   async #read(

@@ -15,8 +15,8 @@ import type { JobCaller, JobRegistry } from "./job-registry.ts";
 import { JobRules, type JobRequest } from "./job-rules.ts";
 import type { JobRunner } from "./job-runner.ts";
 import { JobViews, viewRun, viewWait } from "./job-views.ts";
-import { JobWriter, type SpecMaker, type WriteCondition } from "./job-writer.ts";
-import { compareKeys, type Job, type JobKey } from "./job.ts";
+import { JobWriter, type OwnerBounds, type SpecMaker, type WriteCondition } from "./job-writer.ts";
+import { compareKeys, textLength, type Job, type JobKey } from "./job.ts";
 import { ManagedJobs } from "./managed-jobs.ts";
 import { decodePageToken, encodePageToken } from "./page-token.ts";
 import { previewFirings, type Preview } from "./preview.ts";
@@ -65,9 +65,11 @@ export interface JobName {
 
 /** Of one answer. */
 const maxPageSize = 1_000;
+/** Of one answer, roughly: a thousand jobs of the longest commands would be 65 MB, and stop the event loop. */
+const maxPageChars = 1 << 20;
 /** A user's jobs are kept in the daemon's memory. */
-const maxUsersJobs = 1_000;
-const maxRootsJobs = 100_000;
+const maxUsersJobs: OwnerBounds = { jobs: 1_000, chars: 8 << 20 };
+const maxRootsJobs: OwnerBounds = { jobs: 100_000, chars: 256 << 20 };
 /** Of one answer. */
 const maxWarnings = 64;
 
@@ -99,7 +101,7 @@ export class Schedules {
           (managedBy === undefined || job.managedBy === managedBy) &&
           (after === undefined || compareKeys(job, after) > 0),
       );
-    const jobs = rest.slice(0, limit);
+    const jobs = rest.slice(0, pageLength(rest, limit));
     const last = jobs.at(-1);
     const page = create(ListSchedulesResponseSchema, {
       nextPageToken: last === undefined || jobs.length === rest.length ? "" : encodePageToken(last),
@@ -262,6 +264,17 @@ export class Schedules {
 
 function noApp(app: string): string {
   return `no app "${app}"`;
+}
+
+/** How many of the jobs make a page: at least one, and no more than a page has room for. */
+function pageLength(jobs: readonly Job[], limit: number): number {
+  let [count, left] = [0, maxPageChars];
+  while (count < Math.min(limit, jobs.length) && left > 0) {
+    const job = jobs[count];
+    if (job !== undefined) left -= textLength(job);
+    count += 1;
+  }
+  return count;
 }
 
 const manual = { trigger: "manual", attempt: 1 } as const;
