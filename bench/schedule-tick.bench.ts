@@ -2,8 +2,8 @@
 import { setFlagsFromString } from "node:v8";
 import { runInNewContext } from "node:vm";
 import { SlicedWork } from "../src/lib/sliced-work.ts";
-import { DueTable } from "../src/scheduler/due-table.ts";
-import type { Job } from "../src/scheduler/job.ts";
+import { DueTable } from "../src/scheduler/clock/due-table.ts";
+import type { Job } from "../src/scheduler/jobs/job.ts";
 import { isDue, viewMinute } from "../src/scheduler/trigger/matcher.ts";
 import { TriggerParser } from "../src/scheduler/trigger/trigger.ts";
 import { Zones } from "../src/scheduler/trigger/zone.ts";

@@ -12,16 +12,16 @@ import { createNodeRebootAction } from "./actions/node-reboot.ts";
 import { createShellAction } from "./actions/shell.ts";
 import type { Actions } from "./actions/action.ts";
 import type { AppHands } from "./actions/app-hands.ts";
-import type { BackupPass } from "./backup-pass.ts";
-import { DueJobs, type JobWait } from "./due-jobs.ts";
-import { Evaluator } from "./evaluator.ts";
-import { createJitter } from "./jitter.ts";
-import type { JobRegistry } from "./job-registry.ts";
-import type { JobKey } from "./job.ts";
-import { RunRoom } from "./run-room.ts";
-import type { RunLog } from "./run-log.ts";
-import { Runner } from "./runner.ts";
-import { SkipCounts } from "./skip-counts.ts";
+import type { BackupPass } from "./clock/backup-pass.ts";
+import { DueJobs, type JobWait } from "./clock/due-jobs.ts";
+import { Evaluator } from "./clock/evaluator.ts";
+import { createJitter } from "./clock/jitter.ts";
+import type { JobRegistry } from "./jobs/job-registry.ts";
+import type { JobKey } from "./jobs/job.ts";
+import { RunRoom } from "./runs/run-room.ts";
+import type { RunLog } from "./runs/run-log.ts";
+import { Runner } from "./runs/runner.ts";
+import { SkipCounts } from "./runs/skip-counts.ts";
 import type { Zones } from "./trigger/zone.ts";
 
 export interface SchedulerOptions {

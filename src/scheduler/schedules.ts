@@ -10,20 +10,20 @@ import {
 } from "../../gen/svc/v1/schedule_pb.ts";
 import { failedPrecondition, SvcError } from "../errors.ts";
 import type { Store } from "../store/store.ts";
-import type { JobWait } from "./due-jobs.ts";
-import type { JobCaller, JobRegistry } from "./job-registry.ts";
-import { JobRules, type JobRequest } from "./job-rules.ts";
-import type { JobRunner } from "./job-runner.ts";
-import { JobViews, viewRun, viewWait } from "./job-views.ts";
-import { JobWriter, type OwnerBounds, type SpecMaker, type WriteCondition } from "./job-writer.ts";
-import { compareKeys, textLength, type Job, type JobKey } from "./job.ts";
-import { ManagedJobs } from "./managed-jobs.ts";
-import { decodePageToken, encodePageToken } from "./page-token.ts";
-import { previewFirings, type Preview } from "./preview.ts";
-import type { RunLog } from "./run-log.ts";
-import { followRuns, runInForeground, type ForegroundEvent } from "./run-streams.ts";
+import type { JobWait } from "./clock/due-jobs.ts";
+import type { JobCaller, JobRegistry } from "./jobs/job-registry.ts";
+import { JobRules, type JobRequest } from "./jobs/job-rules.ts";
+import type { JobRunner } from "./runs/job-runner.ts";
+import { JobViews, viewRun, viewWait } from "./jobs/job-views.ts";
+import { JobWriter, type OwnerBounds, type SpecMaker, type WriteCondition } from "./jobs/job-writer.ts";
+import { compareKeys, textLength, type Job, type JobKey } from "./jobs/job.ts";
+import { ManagedJobs } from "./jobs/managed-jobs.ts";
+import { decodePageToken, encodePageToken } from "./jobs/page-token.ts";
+import { previewFirings, type Preview } from "./clock/preview.ts";
+import type { RunLog } from "./runs/run-log.ts";
+import { followRuns, runInForeground, type ForegroundEvent } from "./runs/run-streams.ts";
 import type { Zones } from "./trigger/zone.ts";
-import { Violations } from "./violations.ts";
+import { Violations } from "./jobs/violations.ts";
 
 export interface SchedulesLog {
   warn(details: object, message: string): void;

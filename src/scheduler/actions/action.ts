@@ -1,6 +1,6 @@
 /** What a job does when it runs: one file per kind of action, all of this shape. */
 import type { ScheduleActionType } from "../../../gen/svc/v1/words.ts";
-import type { Job } from "../job.ts";
+import type { Job } from "../jobs/job.ts";
 
 /** What surrounds an action while it runs. */
 export interface ActionWork {

@@ -1,7 +1,7 @@
 /** What actions do with apps, as the owner of their job: another user's app is not found. */
 import type { AppState } from "../../../gen/svc/v1/words.ts";
 import type { AppCaller } from "../../apps/app-registry.ts";
-import type { Job } from "../job.ts";
+import type { Job } from "../jobs/job.ts";
 import type { ActionWork } from "./action.ts";
 
 /** The part of `Apps` that actions use. */

@@ -4,7 +4,7 @@ import { Agent as HttpsAgent, request as httpsRequest } from "node:https";
 import type { LookupAddress } from "node:dns";
 import type { LookupFunction } from "node:net";
 import { unlessAborted } from "../../lib/unless-aborted.ts";
-import { carryingHeaders } from "../header-rules.ts";
+import { carryingHeaders } from "../jobs/header-rules.ts";
 
 export interface Exchange {
   readonly url: URL;

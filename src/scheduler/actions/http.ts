@@ -3,12 +3,12 @@ import type { LookupAddress } from "node:dns";
 import { isIP } from "node:net";
 import { SvcError } from "../../errors.ts";
 import { unlessAborted } from "../../lib/unless-aborted.ts";
-import { capText, outputCapBytes } from "../capped-output.ts";
+import { capText, outputCapBytes } from "../runs/capped-output.ts";
 import type { Action, ActionResult, ActionWork } from "./action.ts";
 import { AddressPolicy } from "./address-policy.ts";
 import { exchange, type Answer } from "./http-exchange.ts";
 import { harmlessHeaders, maskSecrets } from "./header-secrets.ts";
-import type { JobAction } from "../job.ts";
+import type { JobAction } from "../jobs/job.ts";
 
 const maxRedirects = 10;
 

@@ -7,7 +7,7 @@ import { constants } from "node:os";
 import { SvcError } from "../../errors.ts";
 import type { Identities } from "../../identity/identity.ts";
 import type { JobEnd } from "../../identity/job-processes.ts";
-import type { Job } from "../job.ts";
+import type { Job } from "../jobs/job.ts";
 import type { Action, ActionResult, ActionWork } from "./action.ts";
 import { callerOf, type AppHands } from "./app-hands.ts";
 

@@ -5,7 +5,7 @@ import { createServer as createTcpServer, type AddressInfo } from "node:net";
 import test from "ava";
 import { SvcError } from "../../../src/errors.ts";
 import { createHttpAction } from "../../../src/scheduler/actions/http.ts";
-import type { JobAction } from "../../../src/scheduler/job.ts";
+import type { JobAction } from "../../../src/scheduler/jobs/job.ts";
 import { ownAddress } from "../support/own-address.ts";
 import { act, type ActOptions } from "../support/act.ts";
 

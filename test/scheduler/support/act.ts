@@ -1,6 +1,6 @@
 /** An action by itself, without runner and record. */
 import type { Action, ActionResult } from "../../../src/scheduler/actions/action.ts";
-import type { Job, JobAction, JobSpec } from "../../../src/scheduler/job.ts";
+import type { Job, JobAction, JobSpec } from "../../../src/scheduler/jobs/job.ts";
 import { spec } from "./world.ts";
 
 export interface ActOptions {

@@ -1,8 +1,8 @@
 /** An evaluator over jobs and a clock of the test's own, that tells what it fires and skips. */
-import { Evaluator } from "../../../src/scheduler/evaluator.ts";
-import { noBackups, type BackupPass } from "../../../src/scheduler/backup-pass.ts";
-import { compareKeys, type Job, type JobSpec } from "../../../src/scheduler/job.ts";
-import type { Run } from "../../../src/scheduler/run.ts";
+import { Evaluator } from "../../../src/scheduler/clock/evaluator.ts";
+import { noBackups, type BackupPass } from "../../../src/scheduler/clock/backup-pass.ts";
+import { compareKeys, type Job, type JobSpec } from "../../../src/scheduler/jobs/job.ts";
+import type { Run } from "../../../src/scheduler/runs/run.ts";
 import { Zones } from "../../../src/scheduler/trigger/zone.ts";
 import { FakeClock } from "../../support/fake-clock.ts";
 import { parseTrigger } from "./parse-trigger.ts";

@@ -1,11 +1,11 @@
 /** A runner over a real run log, with a clock and actions of the test's own. */
 import type { ActionResult, ActionWork, Actions } from "../../../src/scheduler/actions/action.ts";
-import { DueJobs } from "../../../src/scheduler/due-jobs.ts";
-import { insertJob, updateJob } from "../../../src/scheduler/job-row.ts";
-import type { Job, JobKey, JobSpec } from "../../../src/scheduler/job.ts";
-import { RunRoom, type RunRoomBounds } from "../../../src/scheduler/run-room.ts";
-import { Runner } from "../../../src/scheduler/runner.ts";
-import { SkipCounts } from "../../../src/scheduler/skip-counts.ts";
+import { DueJobs } from "../../../src/scheduler/clock/due-jobs.ts";
+import { insertJob, updateJob } from "../../../src/scheduler/jobs/job-row.ts";
+import type { Job, JobKey, JobSpec } from "../../../src/scheduler/jobs/job.ts";
+import { RunRoom, type RunRoomBounds } from "../../../src/scheduler/runs/run-room.ts";
+import { Runner } from "../../../src/scheduler/runs/runner.ts";
+import { SkipCounts } from "../../../src/scheduler/runs/skip-counts.ts";
 import { ScheduleActionTypes } from "../../../gen/svc/v1/words.ts";
 import { FakeClock } from "../../support/fake-clock.ts";
 import { openWorld, spec, type World } from "./world.ts";

@@ -1,10 +1,10 @@
 /** A registry and a run log over a store of their own, with a clock that the test turns. */
-import { JobRegistry } from "../../../src/scheduler/job-registry.ts";
-import { insertJob, updateJob } from "../../../src/scheduler/job-row.ts";
-import type { Job, JobKey, JobSpec } from "../../../src/scheduler/job.ts";
+import { JobRegistry } from "../../../src/scheduler/jobs/job-registry.ts";
+import { insertJob, updateJob } from "../../../src/scheduler/jobs/job-row.ts";
+import type { Job, JobKey, JobSpec } from "../../../src/scheduler/jobs/job.ts";
 import { readProcessIdentity } from "../../../src/lib/process-identity.ts";
-import { RunLog } from "../../../src/scheduler/run-log.ts";
-import type { Run, RunOutcome } from "../../../src/scheduler/run.ts";
+import { RunLog } from "../../../src/scheduler/runs/run-log.ts";
+import type { Run, RunOutcome } from "../../../src/scheduler/runs/run.ts";
 import { currentExecutor, type Executor } from "../../../src/store/executors.ts";
 import { openStore, type Store } from "../../../src/store/store.ts";
 import { temporaryDir } from "../../store/support/temporary-store.ts";

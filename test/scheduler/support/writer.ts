@@ -4,7 +4,7 @@
  */
 import { create } from "@bufbuild/protobuf";
 import { ScheduleSchema, UpsertScheduleRequestSchema } from "../../../gen/svc/v1/schedule_pb.ts";
-import type { JobRunner } from "../../../src/scheduler/job-runner.ts";
+import type { JobRunner } from "../../../src/scheduler/runs/job-runner.ts";
 import { Schedules } from "../../../src/scheduler/schedules.ts";
 import { Zones } from "../../../src/scheduler/trigger/zone.ts";
 import { openWorld } from "./world.ts";

@@ -1,0 +1,207 @@
+/**
+ * What becomes of a job that is due: it waits for its jitter and for room, is started, and is tried again when it
+ * failed. A firing that meets the run before is skipped and counted (S 1.4.3, 1.4.4).
+ */
+import type { ScheduleWaitReason } from "../../../gen/svc/v1/words.ts";
+import { pause, type Clock } from "../../lib/clock.ts";
+import type { Jitter } from "./jitter.ts";
+import { keyText } from "../jobs/job-key.ts";
+import type { JobRegistry } from "../jobs/job-registry.ts";
+import type { Job, JobKey } from "../jobs/job.ts";
+import type { RunRoom } from "../runs/run-room.ts";
+import type { Run, RunCause } from "../runs/run.ts";
+import type { Runner } from "../runs/runner.ts";
+import type { SkipCounts } from "../runs/skip-counts.ts";
+
+export interface DueJobsOptions {
+  jobs: Pick<JobRegistry, "get">;
+  runner: Pick<Runner, "start" | "isGoing" | "ended">;
+  room: Pick<RunRoom, "wait" | "hasFor">;
+  skips: Pick<SkipCounts, "add">;
+  clock: Clock;
+  jitter: Jitter;
+  log: { error(details: object, message: string): void };
+}
+
+/** Before the first retry; each later one waits twice as long as the one before, up to the second. */
+const firstRetryMs = 30_000;
+const maxRetryMs = 30 * 60_000;
+/** For the processes of a daemon that died to be gone: SIGTERM, 5 s, SIGKILL. */
+const remainsMs = 6_000;
+
+/** What a job that is due waits for. */
+export interface JobWait {
+  readonly reason: ScheduleWaitReason;
+  /** The minute that it was due in, unix milliseconds. */
+  readonly scheduledAtMs: number;
+  /** When it goes on, unix milliseconds; absent where only the end of other runs tells. */
+  readonly untilMs?: number;
+}
+
+export class DueJobs implements Disposable {
+  readonly #options: DueJobsOptions;
+  /** Jobs whose run is to come, each at most once, which bounds the queues; without `wait` it is being started. */
+  readonly #coming = new Map<string, { readonly job: Job; readonly wait?: JobWait }>();
+  /** Jobs that wait for another attempt; aborting ends that. */
+  readonly #retrying = new Map<string, { wait: JobWait; end: AbortController }>();
+  readonly #stopping = new AbortController();
+
+  constructor(options: DueJobsOptions) {
+    this.#options = options;
+  }
+
+  /** Lets a job run that is due in the minute at `scheduledAtMs`. Returns at once. */
+  fire(job: Job, scheduledAtMs: number): void {
+    const { runner, skips } = this.#options;
+    const key = keyText(job);
+    if (this.#stopping.signal.aborted) return;
+    if (this.#coming.has(key) || runner.isGoing(job)) {
+      skips.add(job, this.waitOf(job) === undefined ? "running" : "busy", scheduledAtMs);
+      return;
+    }
+    // It is tried anew anyway.
+    this.#retrying.get(key)?.end.abort();
+    this.#startLater(job, scheduledAtMs, this.#options.jitter(job, scheduledAtMs));
+  }
+
+  /** What the job waits for; undefined when it does not. */
+  waitOf(key: JobKey): JobWait | undefined {
+    const name = keyText(key);
+    return this.#coming.get(name)?.wait ?? this.#retrying.get(name)?.wait;
+  }
+
+  /**
+   * Lets a job run when the jitter of a firing is over that another daemon may have waited for; if it is over already, at
+   * once where the job wants to catch up, and never else. Returns at once.
+   */
+  resumeStart(job: Job, scheduledAtMs: number): void {
+    const { clock, jitter, runner } = this.#options;
+    const delayMs = scheduledAtMs + jitter(job, scheduledAtMs) - clock.nowMs();
+    const isLost = delayMs <= 0 && job.catchUp !== "latest";
+    if (isLost || this.#coming.has(keyText(job)) || runner.isGoing(job)) return;
+    this.#startLater(job, scheduledAtMs, delayMs);
+  }
+
+  /**
+   * Lets a job be tried again whose newest scheduled run ended in another daemon, if that was to be; without the usual
+   * pause where it was that daemon's end that cut it short. Returns at once.
+   */
+  resumeRetry(job: Job, run: Run): void {
+    const { clock, runner } = this.#options;
+    const key = keyText(job);
+    const isUnderWay = this.#coming.has(key) || this.#retrying.has(key) || runner.isGoing(job);
+    const isEdited = job.updatedAtMs > run.startedAtMs;
+    if (isUnderWay || isEdited) return;
+    if (isMadeUpFor(job, run)) {
+      this.#retryLater(job, run, run.outcome?.status === "INTERRUPTED" ? remainsMs : 0);
+      return;
+    }
+    if (!isWorthRetry(job, run)) return;
+    const sinceMs = clock.nowMs() - (run.endedAtMs ?? run.startedAtMs);
+    const pauseMs = retryPauseMs(run);
+    this.#retryLater(job, run, Math.min(Math.max(0, pauseMs - sinceMs), pauseMs));
+  }
+
+  #startLater(job: Job, scheduledAtMs: number, delayMs: number): void {
+    const { clock } = this.#options;
+    const wait = { reason: "jitter", scheduledAtMs, untilMs: clock.nowMs() + delayMs } as const;
+    this.#coming.set(keyText(job), { job, ...(delayMs > 0 && { wait }) });
+    void this.#guard(job, async () => {
+      if (delayMs > 0) await pause(clock, delayMs, this.#stopping.signal);
+      await this.#attempt(job, { trigger: "schedule", attempt: 1, scheduledAtMs });
+    });
+  }
+
+  /** Starts a run when there is room for it, and sees to the next attempt. */
+  async #attempt(job: Job, cause: RunCause): Promise<void> {
+    const { room, runner, skips, jobs, clock } = this.#options;
+    const key = keyText(job);
+    const scheduledAtMs = cause.scheduledAtMs ?? clock.nowMs();
+    const isFull = !room.hasFor(job.ownerUid);
+    this.#coming.set(key, { job, ...(isFull && { wait: { reason: "room", scheduledAtMs } }) });
+    const place = await room.wait(job.ownerUid);
+    this.#coming.set(key, { job });
+    // What was waited for may have been edited or removed meanwhile.
+    const current = jobs.get(job);
+    if (current === undefined || !isWanted(current, job, cause) || this.#stopping.signal.aborted) {
+      this.#coming.delete(key);
+      place[Symbol.dispose]();
+      return;
+    }
+    const { started, run } = await runner
+      .start(current, cause, place)
+      .finally(() => this.#coming.delete(key));
+    if (!started) {
+      skips.add(job, "running", cause.scheduledAtMs ?? run.startedAtMs);
+      return;
+    }
+    const ended = await runner.ended(run.id);
+    if (ended !== undefined && isWorthRetry(current, ended)) {
+      this.#retryLater(current, ended, retryPauseMs(ended));
+    }
+  }
+
+  #retryLater(job: Job, { attempt, ...cause }: Run, delayMs: number): void {
+    const { clock } = this.#options;
+    const key = keyText(job);
+    const end = new AbortController();
+    const signal = AbortSignal.any([end.signal, this.#stopping.signal]);
+    const nowMs = clock.nowMs();
+    const scheduledAtMs = cause.scheduledAtMs ?? nowMs;
+    const retry = { end, wait: { reason: "retry", scheduledAtMs, untilMs: nowMs + delayMs } } as const;
+    this.#retrying.set(key, retry);
+    void this.#guard(job, async () => {
+      try {
+        await pause(clock, delayMs, signal);
+      } catch {
+        return;
+      } finally {
+        if (this.#retrying.get(key) === retry) this.#retrying.delete(key);
+      }
+      await this.#attempt(job, { trigger: cause.trigger, attempt: attempt + 1, scheduledAtMs });
+    });
+  }
+
+  /** Nobody waits for what happens to a due job. */
+  async #guard(job: Job, work: () => Promise<void>): Promise<void> {
+    try {
+      await work();
+    } catch (error) {
+      this.#coming.delete(keyText(job));
+      if (this.#stopping.signal.aborted) return;
+      const details = { err: error, job: job.id, owner: job.ownerUid };
+      this.#options.log.error(details, "a job that was due could not be started");
+    }
+  }
+
+  /** Forgets those who wait, and counts them where nobody makes up for them; what runs is the runner's. */
+  [Symbol.dispose](): void {
+    for (const { job, wait } of this.#coming.values()) {
+      const isLost = wait?.reason === "room" && job.catchUp === "none";
+      if (isLost) this.#options.skips.add(job, "busy", wait.scheduledAtMs);
+    }
+    this.#stopping.abort(new Error("the scheduler stops"));
+  }
+}
+
+/** Whether a job as it is now is still to do what it was due for, or was to be tried again for. */
+function isWanted(current: Job, job: Job, { attempt }: RunCause): boolean {
+  if (!current.enabled) return false;
+  if (attempt > 1) return current.revision === job.revision;
+  return current.trigger.text === job.trigger.text && current.timeZone === job.timeZone;
+}
+
+/** From the end of a run to the next attempt. */
+function retryPauseMs({ attempt }: Run): number {
+  return Math.min(firstRetryMs * 2 ** (attempt - 1), maxRetryMs);
+}
+
+/** A run that svc itself ended is made up for where its job wants runs to come about; never a reboot, which ends svc. */
+function isMadeUpFor({ retries, catchUp, action }: Job, { attempt, outcome }: Run): boolean {
+  const isWanted = attempt <= Math.max(retries, catchUp === "latest" ? 1 : 0);
+  return isWanted && outcome?.isCutShort === true && action.type !== "node_reboot";
+}
+
+function isWorthRetry({ retries }: Job, { attempt, outcome }: Run): boolean {
+  return attempt <= retries && (outcome?.status === "FAILED" || outcome?.status === "TIMED_OUT");
+}

@@ -1,0 +1,140 @@
+/** What svc keeps of a job: one row of `jobs`, with the part that only this folder understands as JSON. */
+import { BoundedMemo } from "../../lib/bounded-memo.ts";
+import type { Statement } from "../../store/store.ts";
+import type { Job, JobKey, JobSpec } from "./job.ts";
+import { TriggerParser, type Trigger } from "../trigger/trigger.ts";
+
+/** A row of `jobs` as SQLite answers it. */
+export interface JobRow {
+  owner_uid: number;
+  id: string;
+  managed_by: string;
+  document: string;
+  updated_at: number;
+  revision: number;
+}
+
+export const jobColumns = "owner_uid, id, managed_by, document, updated_at, revision";
+
+/** Every write makes a change, so the number of the next one is new. */
+const nextRevision = "(SELECT coalesce(max(revision), 0) + 1 FROM job_changes)";
+
+/** The part of a job that is JSON in its row; the trigger as it was written. */
+type JobDocument = Omit<JobSpec, "managedBy" | "trigger"> & { readonly trigger: string };
+
+/** Equal for specs that are equal: the fields stand in one order. */
+export function documentOf(spec: JobSpec): string {
+  const { trigger, timeZone, enabled, comment, action, timeoutSecs, keep, jitterSecs, retries, catchUp } =
+    spec;
+  const document: JobDocument = {
+    trigger: trigger.text,
+    timeZone,
+    enabled,
+    comment,
+    action: {
+      type: action.type,
+      ...(action.app !== undefined && { app: action.app }),
+      ...(action.storages !== undefined && { storages: action.storages }),
+      ...(action.keep !== undefined && { keep: action.keep }),
+      ...(action.command !== undefined && { command: action.command }),
+      ...(action.url !== undefined && { url: action.url }),
+      ...(action.method !== undefined && { method: action.method }),
+      ...(action.headers !== undefined && { headers: sorted(action.headers) }),
+      ...(action.body !== undefined && { body: action.body }),
+    },
+    timeoutSecs,
+    ...(keep !== undefined && { keep }),
+    jitterSecs,
+    retries,
+    catchUp,
+  };
+  return JSON.stringify(document);
+}
+
+function sorted(headers: Readonly<Record<string, string>>): Record<string, string> {
+  const entries = Object.entries(headers);
+  return Object.fromEntries(entries.sort(([a], [b]) => (a < b ? -1 : 1)));
+}
+
+/** Adds a job; a taken key is a conflict. */
+export function insertJob(key: JobKey, spec: JobSpec, nowMs: number): Statement {
+  return {
+    sql: `INSERT INTO jobs (${jobColumns}) VALUES (?, ?, ?, ?, ?, ${nextRevision})`,
+    params: [key.ownerUid, key.id, spec.managedBy, documentOf(spec), nowMs],
+    changes: 1,
+  };
+}
+
+/** Replaces a job as it was read; one that somebody wrote or removed since is a conflict. */
+export function updateJob(stored: Job, spec: JobSpec, nowMs: number): Statement {
+  return {
+    sql: `UPDATE jobs SET managed_by = ?, document = ?, updated_at = ?, revision = ${nextRevision}
+          WHERE owner_uid = ? AND id = ? AND revision = ?`,
+    params: [spec.managedBy, documentOf(spec), nowMs, stored.ownerUid, stored.id, stored.revision],
+    changes: 1,
+  };
+}
+
+/** Adds jobs of one manager, in one statement however many they are; a taken key is a conflict. */
+export function insertJobs(
+  ownerUid: number,
+  managedBy: string,
+  jobs: readonly { id: string; spec: JobSpec }[],
+  nowMs: number,
+): Statement[] {
+  if (jobs.length === 0) return [];
+  return [
+    {
+      sql: `INSERT INTO jobs (${jobColumns})
+            SELECT ?, value ->> 0, ?, value ->> 1, ?, ${nextRevision} FROM json_each(?)`,
+      params: [
+        ownerUid,
+        managedBy,
+        nowMs,
+        JSON.stringify(jobs.map(({ id, spec }) => [id, documentOf(spec)])),
+      ],
+      changes: jobs.length,
+    },
+  ];
+}
+
+/** How many triggers and words are remembered; forgetting them costs nothing but sharing. */
+const maxShared = 4_096;
+
+/**
+ * Makes jobs of rows. What many jobs have in common is kept once: a hundred thousand of them have few triggers, zones
+ * and owners.
+ */
+export class JobReader {
+  readonly #parser = new TriggerParser();
+  readonly #triggers = new BoundedMemo<string, Trigger>(maxShared);
+  readonly #words = new BoundedMemo<string, string>(maxShared);
+
+  read(row: JobRow): Job {
+    const document = JSON.parse(row.document) as JobDocument;
+    const { keep } = document;
+    // Always the same fields in the same order, so that all jobs have one shape.
+    return {
+      ownerUid: row.owner_uid,
+      id: row.id,
+      managedBy: this.#word(row.managed_by),
+      updatedAtMs: row.updated_at,
+      revision: row.revision,
+      trigger: this.#triggers.get(document.trigger, (text) => this.#parser.parse(text)),
+      timeZone: this.#word(document.timeZone),
+      enabled: document.enabled,
+      comment: document.comment,
+      action: document.action,
+      timeoutSecs: document.timeoutSecs,
+      jitterSecs: document.jitterSecs,
+      retries: document.retries,
+      // One that was kept before this was refused: it would reboot the host at each start.
+      catchUp: document.action.type === "node_reboot" ? "none" : document.catchUp,
+      ...(keep !== undefined && { keep }),
+    };
+  }
+
+  #word(text: string): string {
+    return this.#words.get(text, (word) => word);
+  }
+}

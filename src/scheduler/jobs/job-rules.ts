@@ -1,0 +1,197 @@
+/** What a job must be beyond what the contract says of its fields (S 2.7, decisions 22–24). */
+import type { ScheduleAction, UpsertScheduleRequest } from "../../../gen/svc/v1/schedule_pb.ts";
+import type { ScheduleActionType, ScheduleCatchUp } from "../../../gen/svc/v1/words.ts";
+import { readHeaders, type KeptHeaders } from "./header-rules.ts";
+import type { Job, JobAction, JobSpec } from "./job.ts";
+import { TriggerParser, triggerProblem, type Trigger } from "../trigger/trigger.ts";
+import type { Zones } from "../trigger/zone.ts";
+import type { Violations } from "./violations.ts";
+
+/** What a client says of a job; `Schedule` has the same fields. */
+export type JobRequest = Pick<
+  UpsertScheduleRequest,
+  | "trigger"
+  | "utc"
+  | "enabled"
+  | "comment"
+  | "managedBy"
+  | "action"
+  | "timeout"
+  | "keep"
+  | "timeZone"
+  | "jitterSecs"
+  | "retries"
+  | "catchUp"
+>;
+
+export interface JobRulesOptions {
+  /** What stands before the name of each field, such as `schedules[3].`. */
+  path: string;
+  /** The job as it is kept, for header values that are to stay. */
+  stored: Job | undefined;
+  /** Whether its owner is root, who may have every action, or a user, who may have those on their own apps. */
+  isRoots: boolean;
+}
+
+const defaultTimeoutSecs = 600;
+
+type ActionField = "app" | "storages" | "keep" | "command" | "url" | "method" | "headers" | "body";
+
+/** The fields of each action; the first of them is required. */
+const fieldsOf: Readonly<Record<ScheduleActionType, readonly ActionField[]>> = {
+  node_reboot: [],
+  app_start: ["app"],
+  app_stop: ["app"],
+  app_restart: ["app"],
+  app_update: ["app"],
+  backup: ["app", "storages", "keep"],
+  shell: ["command", "app"],
+  http: ["url", "method", "headers", "body"],
+};
+
+/** What a user may have done, always to an app of their own. */
+const usersActions: ReadonlySet<ScheduleActionType> = new Set([
+  "app_start",
+  "app_stop",
+  "app_restart",
+  "app_update",
+  "backup",
+  "shell",
+]);
+
+/** Reads jobs of clients; what their triggers have in common is read once. */
+export class JobRules {
+  readonly #zones: Zones;
+  readonly #parser = new TriggerParser();
+
+  constructor(zones: Zones) {
+    this.#zones = zones;
+  }
+
+  /** The job that the request stands for. What is wrong goes to `violations`; then the answer is not to be used. */
+  read(request: JobRequest, options: JobRulesOptions, violations: Violations): JobSpec {
+    const { path } = options;
+    const { managedBy = "" } = request;
+    checkText(request.comment, `${path}comment`, violations);
+    checkText(managedBy, `${path}managed_by`, violations);
+    const action = readAction(request.action, options, violations);
+    if (action.keep !== undefined && request.keep !== undefined && action.keep !== request.keep) {
+      violations.add(`${path}action.keep`, `must equal keep, which is ${request.keep}, or be left out`);
+    }
+    if (action.type === "node_reboot" && request.catchUp === "latest") {
+      violations.add(
+        `${path}catch_up`,
+        "must be none for node_reboot: whoever comes back needs no second reboot",
+      );
+    }
+    return {
+      trigger: this.readTrigger(request.trigger, `${path}trigger`, violations),
+      timeZone: this.readTimeZone(request.utc, request.timeZone, `${path}time_zone`, violations),
+      enabled: request.enabled ?? true,
+      comment: request.comment,
+      managedBy,
+      action,
+      timeoutSecs: request.timeout ?? defaultTimeoutSecs,
+      ...(request.keep !== undefined && { keep: request.keep }),
+      jitterSecs: request.jitterSecs,
+      retries: request.retries,
+      catchUp: request.catchUp === "" ? "none" : (request.catchUp as ScheduleCatchUp),
+    };
+  }
+
+  readTrigger(text: string, path: string, violations: Violations): Trigger {
+    const problem = triggerProblem(text);
+    if (problem === undefined) return this.#parser.parse(text);
+    violations.add(path, problem);
+    return this.#parser.parse("hourly");
+  }
+
+  /** The zone's name as jobs have it: `UTC`, an IANA name, or empty for the node's local time. */
+  readTimeZone(isUtc: boolean, name: string, path: string, violations: Violations): string {
+    if (name === "") return isUtc ? "UTC" : "";
+    if (isUtc) violations.add(path, "must be left out where utc is true");
+    else if (!this.#zones.isKnown(name)) {
+      violations.add(path, `"${name}" must be UTC or an IANA time zone such as Europe/Berlin`);
+    }
+    return name;
+  }
+}
+
+function readAction(
+  given: ScheduleAction | undefined,
+  { path, stored, isRoots }: JobRulesOptions,
+  violations: Violations,
+): JobAction {
+  const { type: typeWord = "", app = "", storages = [], keep, command = "", url = "" } = given ?? {};
+  const { method = "", headers = {}, body = "" } = given ?? {};
+  const type = typeWord as ScheduleActionType;
+  const isGiven: Record<ActionField, boolean> = {
+    app: app !== "",
+    storages: storages.length > 0,
+    keep: keep !== undefined,
+    command: command !== "",
+    url: url !== "",
+    method: method !== "",
+    headers: Object.keys(headers).length > 0,
+    body: body !== "",
+  };
+  const at = (field: string): string => `${path}action.${field}`;
+  const allowed = fieldsOf[type];
+  for (const field of Object.keys(isGiven) as ActionField[]) {
+    if (isGiven[field] && !allowed.includes(field)) violations.add(at(field), `is not for ${type}`);
+  }
+  const [required] = allowed;
+  if (required !== undefined && !isGiven[required]) violations.add(at(required), `is required for ${type}`);
+  if (isGiven.command && command.trim() === "") violations.add(at("command"), "must not be blank");
+  if (!isRoots) checkUsersAction(type, isGiven.app, at, violations);
+  for (const [field, text] of Object.entries({ app, command, body })) checkText(text, at(field), violations);
+  for (const [index, name] of storages.entries()) checkText(name, at(`storages[${index}]`), violations);
+  const problem = url === "" ? undefined : urlProblem(url);
+  if (problem !== undefined) violations.add(at("url"), problem);
+  return {
+    type,
+    ...(isGiven.app && { app }),
+    ...(isGiven.storages && { storages }),
+    ...(keep !== undefined && { keep }),
+    ...(isGiven.command && { command }),
+    ...(isGiven.url && { url }),
+    ...(isGiven.method && { method }),
+    ...(isGiven.headers && {
+      headers: readHeaders(headers, keptHeaders(stored, url), at("headers"), violations),
+    }),
+    ...(isGiven.body && { body }),
+  };
+}
+
+function keptHeaders(stored: Job | undefined, url: string): KeptHeaders {
+  const { headers = {}, url: storedUrl = "" } = stored?.action ?? {};
+  const [before, now] = [storedUrl, url].map((text) => URL.parse(text)?.origin);
+  return { headers, leftOrigin: before === now ? undefined : before };
+}
+
+function checkUsersAction(
+  type: ScheduleActionType,
+  hasApp: boolean,
+  at: (field: string) => string,
+  violations: Violations,
+): void {
+  if (!usersActions.has(type)) {
+    violations.add(
+      at("type"),
+      `${type} is for root's jobs; a user's must be one of ${[...usersActions].join(", ")}`,
+    );
+  } else if (!hasApp) violations.add(at("app"), "is required: a user's jobs act on the user's own apps");
+}
+
+/** Neither arguments nor environments of processes can hold one. */
+function checkText(text: string, field: string, violations: Violations): void {
+  if (text.includes("\0")) violations.add(field, "must not hold NUL bytes");
+}
+
+function urlProblem(url: string): string | undefined {
+  // A URL parser takes the path for the host where the host is missing.
+  if (/^https?:\/\/(?:[/\\?#]|$)/i.test(url)) return "must have a host";
+  const parsed = URL.parse(url);
+  if (parsed === null || parsed.hostname === "") return "must be an http:// or https:// URL with a host";
+  return undefined;
+}

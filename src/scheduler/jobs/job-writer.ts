@@ -1,0 +1,205 @@
+/**
+ * Changes jobs: each change goes by the jobs as they were read, and is made anew when somebody else was quicker, so that
+ * no edit, push or removal undoes one that it has not seen.
+ */
+import { setTimeout as sleep } from "node:timers/promises";
+import { failedPrecondition, notFound, SvcError } from "../../errors.ts";
+import { StoreConflict, type Statement, type Store } from "../../store/store.ts";
+import type { JobRegistry } from "./job-registry.ts";
+import { documentOf, insertJob, insertJobs, updateJob } from "./job-row.ts";
+import { revisionText, textLength, type Job, type JobKey, type JobSpec } from "./job.ts";
+
+export interface JobWriterOptions {
+  store: Store;
+  registry: JobRegistry;
+  now: () => number;
+}
+
+/** A job that is to be, by what is kept under its key now; may throw what is wrong with it. */
+export type SpecMaker = (stored: Job | undefined) => JobSpec;
+
+/** What an owner may have. */
+export interface OwnerBounds {
+  readonly jobs: number;
+  /** Of all jobs together, see `textLength`. */
+  readonly chars: number;
+}
+
+/** What must be kept under a job's key for a write to be done. */
+export interface WriteCondition {
+  /** Nothing. */
+  readonly createOnly: boolean;
+  /** The job as of this revision; empty for any, or none. */
+  readonly revision: string;
+}
+
+/** A job of a push, and what was kept under its key when it was read. */
+export interface ReadJob {
+  readonly stored: Job | undefined;
+  readonly spec: JobSpec;
+}
+
+/** How often a change is made anew. */
+const maxAttempts = 20;
+/** Ids that a refusal names. */
+const maxNamed = 100;
+
+export class JobWriter {
+  readonly #options: JobWriterOptions;
+
+  constructor(options: JobWriterOptions) {
+    this.#options = options;
+  }
+
+  /**
+   * Makes or replaces a job.
+   * @param bounds of its owner
+   * @throws SvcError `already_exists` or `aborted` when what is kept is not as `condition` says; `job_owned` when it is
+   *   managed by another; `not_found` for a new one that claims to be managed, which only a push makes; `too_many`; what
+   *   `make` throws
+   */
+  async upsert(key: JobKey, make: SpecMaker, condition: WriteCondition, bounds: OwnerBounds): Promise<void> {
+    const { store, registry, now } = this.#options;
+    await this.#untilKept(async () => {
+      const stored = registry.get(key);
+      checkCondition(key, stored, condition);
+      const spec = make(stored);
+      if (stored === undefined) {
+        if (spec.managedBy !== "") throw notManaged(key, spec.managedBy);
+        checkRoom([...registry.ownedBy(key.ownerUid), spec], bounds);
+        await store.write([insertJob(key, spec, now())]);
+      } else {
+        if (stored.managedBy !== spec.managedBy) throw jobOwned([stored]);
+        if (textLength(spec) > textLength(stored)) {
+          checkRoom([...registry.ownedBy(key.ownerUid).filter((job) => job !== stored), spec], bounds);
+        }
+        if (documentOf(stored) !== documentOf(spec)) await store.write([updateJob(stored, spec, now())]);
+      }
+    });
+  }
+
+  /** Removes a job with its runs. @throws SvcError `not_found` */
+  async remove({ ownerUid, id }: JobKey): Promise<void> {
+    const [removed] = await this.#options.store.write(
+      [{ sql: "DELETE FROM jobs WHERE owner_uid = ? AND id = ?", params: [ownerUid, id] }],
+      { essential: true },
+    );
+    if (removed?.changes === 0) throw notFound("schedule", id);
+  }
+
+  /**
+   * Replaces all of one manager's jobs, as a whole or not at all; a job that stays as it is keeps its revision and its
+   * runs.
+   *
+   * @param read the jobs by id, as they are to be; may throw what is wrong with them
+   * @throws SvcError `job_owned` when an id is another's; `too_many`
+   */
+  async replaceManaged(
+    ownerUid: number,
+    managedBy: string,
+    read: () => Promise<ReadonlyMap<string, ReadJob>>,
+    bounds: OwnerBounds,
+  ): Promise<void> {
+    const { store, registry, now } = this.#options;
+    await this.#untilKept(async () => {
+      const jobs = await read();
+      const others = registry.ownedBy(ownerUid).filter((job) => job.managedBy !== managedBy);
+      const inTheWay = others.filter(({ id }) => jobs.has(id));
+      if (inTheWay.length > 0) throw jobOwned(inTheWay);
+      checkRoom([...others, ...jobs.values().map(({ spec }) => spec)], bounds);
+      const added: { id: string; spec: JobSpec }[] = [];
+      const changed: { stored: Job; spec: JobSpec }[] = [];
+      for (const [id, { stored, spec }] of jobs) {
+        if (stored === undefined) added.push({ id, spec });
+        else if (documentOf(stored) !== documentOf(spec)) changed.push({ stored, spec });
+      }
+      await store.write([
+        removeOthers(ownerUid, managedBy, [...jobs.keys()]),
+        ...insertJobs(ownerUid, managedBy, added, now()),
+        ...changed.map(({ stored, spec }) => updateJob(stored, spec, now())),
+      ]);
+    });
+  }
+
+  async #untilKept(change: () => Promise<void>): Promise<void> {
+    for (let attempt = 1; attempt <= maxAttempts; attempt++) {
+      try {
+        await change();
+        return;
+      } catch (error) {
+        if (!(error instanceof StoreConflict)) throw error;
+      }
+      // Another process's write is noticed later than it is met.
+      this.#options.registry.invalidate();
+      await sleep(Math.random() * attempt);
+    }
+    throw new SvcError("aborted", "unavailable", "others change the same schedules all the time; try again");
+  }
+}
+
+/**
+ * Removes a manager's jobs that are not among `ids`, by what the database has then: one that came since the last reading
+ * goes too.
+ */
+function removeOthers(ownerUid: number, managedBy: string, ids: readonly string[]): Statement {
+  return {
+    sql: `DELETE FROM jobs WHERE owner_uid = ? AND managed_by = ?
+            AND id NOT IN (SELECT value FROM json_each(?))`,
+    params: [ownerUid, managedBy, JSON.stringify(ids)],
+  };
+}
+
+function checkCondition({ id }: JobKey, stored: Job | undefined, condition: WriteCondition): void {
+  const { createOnly, revision } = condition;
+  if (createOnly && stored !== undefined) {
+    throw new SvcError(
+      "already_exists",
+      "already_exists",
+      `there is a schedule "${id}" already; choose another id, or leave create_only out to replace it`,
+    );
+  }
+  if (revision === "" || (stored !== undefined && revisionText(stored) === revision)) return;
+  throw new SvcError(
+    "aborted",
+    "unavailable",
+    `schedule "${id}" was ${stored === undefined ? "removed" : "changed"} since it was read, so nothing was written; read it again`,
+  );
+}
+
+function jobOwned(jobs: readonly Job[]): SvcError {
+  const ids = jobs.map(({ id }) => id);
+  const [{ managedBy } = { managedBy: "" }] = jobs;
+  const owner = managedBy === "" ? "the operator" : `"${managedBy}"`;
+  const named = ids.slice(0, maxNamed);
+  const more = ids.length > named.length ? ` and ${ids.length - named.length} more` : "";
+  const list = `${named.map((id) => `"${id}"`).join(", ")}${more}`;
+  return failedPrecondition(
+    "job_owned",
+    `${ids.length === 1 ? `schedule ${list} is` : `schedules ${list} are`} managed by ${owner}; nothing was written`,
+    { payload: { ids, ...(managedBy !== "" && { managedBy }) } },
+  );
+}
+
+function notManaged({ id }: JobKey, managedBy: string): SvcError {
+  return new SvcError(
+    "not_found",
+    "not_found",
+    `no schedule "${id}" managed by "${managedBy}"; leave managed_by out to make one of the operator's`,
+  );
+}
+
+function checkRoom(jobs: readonly JobSpec[], bounds: OwnerBounds): void {
+  if (jobs.length > bounds.jobs) {
+    throw tooMany(`${jobs.length} schedules are more than the ${bounds.jobs} that an owner may have`);
+  }
+  const chars = jobs.reduce((sum, job) => sum + textLength(job), 0);
+  if (chars > bounds.chars) {
+    throw tooMany(
+      `schedules of ${chars} characters are more than the ${bounds.chars} that an owner may have`,
+    );
+  }
+}
+
+function tooMany(what: string): SvcError {
+  return new SvcError("resource_exhausted", "too_many", `${what}; remove some first`);
+}

@@ -1,0 +1,71 @@
+/** A scheduled job as the rest of the scheduler sees it: defaults filled in, the trigger parsed. */
+import type { ScheduleActionType, ScheduleCatchUp } from "../../../gen/svc/v1/words.ts";
+import type { Trigger } from "../trigger/trigger.ts";
+
+/** What names a job: an id is unique with its owner (decisions 24). */
+export interface JobKey {
+  readonly ownerUid: number;
+  readonly id: string;
+}
+
+/** What a job does; the fields that its type does not use are absent. */
+export interface JobAction {
+  readonly type: ScheduleActionType;
+  readonly app?: string;
+  readonly storages?: readonly string[];
+  readonly keep?: number;
+  readonly command?: string;
+  readonly url?: string;
+  readonly method?: string;
+  /** With the stored values: only views write `***` over them. */
+  readonly headers?: Readonly<Record<string, string>>;
+  readonly body?: string;
+}
+
+/** What its owner says about a job. */
+export interface JobSpec {
+  readonly trigger: Trigger;
+  /** `"UTC"`, an IANA name, or empty for the node's local time. */
+  readonly timeZone: string;
+  readonly enabled: boolean;
+  readonly comment: string;
+  /** Empty for the operator. */
+  readonly managedBy: string;
+  readonly action: JobAction;
+  readonly timeoutSecs: number;
+  /** Archives to keep, for backups. */
+  readonly keep?: number;
+  readonly jitterSecs: number;
+  readonly retries: number;
+  readonly catchUp: ScheduleCatchUp;
+}
+
+/** A job that is kept. */
+export interface Job extends JobKey, JobSpec {
+  /** Unix milliseconds. */
+  readonly updatedAtMs: number;
+  /** Never the same for two writes of one job. */
+  readonly revision: number;
+}
+
+/** A job's revision as clients see it: a word to compare, and nothing else. */
+export function revisionText({ revision }: Job): string {
+  return String(revision);
+}
+
+/** How much a job takes in an answer, in characters: what may be long of it. */
+export function textLength({ comment, trigger, action }: JobSpec): number {
+  const { command = "", body = "", url = "", headers = {} } = action;
+  const headersLength = Object.entries(headers).reduce(
+    (sum, [name, value]) => sum + name.length + value.length,
+    0,
+  );
+  return trigger.text.length + comment.length + command.length + body.length + url.length + headersLength;
+}
+
+/** The order of jobs everywhere: by owner, then by id. */
+export function compareKeys(a: JobKey, b: JobKey): number {
+  if (a.ownerUid !== b.ownerUid) return a.ownerUid - b.ownerUid;
+  if (a.id === b.id) return 0;
+  return a.id < b.id ? -1 : 1;
+}

@@ -1,0 +1,159 @@
+/** What svc keeps of a run: one row of `runs`, and what it printed in `run_outputs`. */
+import type { ScheduleRunStatus, ScheduleRunTrigger } from "../../../gen/svc/v1/words.ts";
+import type { Executor } from "../../store/executors.ts";
+import type { Statement } from "../../store/store.ts";
+import type { JobKey } from "../jobs/job.ts";
+import type { Run, RunCause, RunOutcome } from "./run.ts";
+
+/** How many ended runs of a job are kept (S 2.8). */
+export const keptRuns = 50;
+
+/** A run as SQLite answers it, with the key of its job. */
+export interface RunRow {
+  id: number;
+  owner_uid: number;
+  job_id: string;
+  trigger: string;
+  attempt: number;
+  scheduled_at: number | null;
+  started_at: number;
+  ended_at: number | null;
+  status: string;
+  exit_code: number | null;
+  http_status: number | null;
+  error: string;
+  truncated: number;
+  cut_short: number;
+  boot_id: string | null;
+  pid: number | null;
+  start_ticks: number | null;
+  output: string | null;
+}
+
+const commonColumns = `runs.id, jobs.owner_uid, jobs.id AS job_id, trigger, attempt, scheduled_at, started_at, ended_at,
+  status, exit_code, http_status, error, truncated, cut_short, boot_id, pid, start_ticks`;
+
+/** Followed by conditions: runs without what they printed. */
+export const selectRuns = `SELECT ${commonColumns}, NULL AS output FROM runs JOIN jobs ON jobs.n = runs.job`;
+
+/** Followed by conditions: runs with what they printed. */
+export const selectRunsWithOutput = `SELECT ${commonColumns}, output
+  FROM runs JOIN jobs ON jobs.n = runs.job LEFT JOIN run_outputs ON run_outputs.run = runs.id`;
+
+/** The job that a key names; nothing when it is gone. */
+export const jobOfKey = "(SELECT n FROM jobs WHERE owner_uid = ? AND id = ?)";
+
+export function runOfRow(row: RunRow): Run {
+  return {
+    id: row.id,
+    job: { ownerUid: row.owner_uid, id: row.job_id },
+    trigger: row.trigger as ScheduleRunTrigger,
+    attempt: row.attempt,
+    ...(row.scheduled_at !== null && { scheduledAtMs: row.scheduled_at }),
+    startedAtMs: row.started_at,
+    ...(row.ended_at !== null && { endedAtMs: row.ended_at, outcome: outcomeOfRow(row) }),
+  };
+}
+
+function outcomeOfRow(row: RunRow): RunOutcome {
+  return {
+    status: row.status as Exclude<ScheduleRunStatus, "RUNNING">,
+    ...(row.exit_code !== null && { exitCode: row.exit_code }),
+    ...(row.http_status !== null && { httpStatus: row.http_status }),
+    output: row.output ?? "",
+    error: row.error,
+    truncated: row.truncated !== 0,
+    ...(row.cut_short !== 0 && { isCutShort: true }),
+  };
+}
+
+/** Who executes a run that goes. */
+export function executorOfRow({ boot_id: bootId, pid, start_ticks: startTicks }: RunRow): Executor {
+  return { bootId: bootId ?? "", pid: pid ?? 0, startTicks: startTicks ?? 0 };
+}
+
+/** Opens a run; conflicts: `changes` when the job is gone, `unique` while a run of it goes. Answers its id. */
+export function insertRun(key: JobKey, cause: RunCause, executor: Executor, nowMs: number): Statement {
+  const { bootId, pid, startTicks } = executor;
+  return {
+    sql: `INSERT INTO runs (job, trigger, attempt, scheduled_at, started_at, status, boot_id, pid, start_ticks)
+          SELECT n, ?, ?, ?, ?, 'RUNNING', ?, ?, ? FROM jobs WHERE owner_uid = ? AND id = ? RETURNING id`,
+    params: [
+      cause.trigger,
+      cause.attempt,
+      cause.scheduledAtMs ?? null,
+      nowMs,
+      bootId,
+      pid,
+      startTicks,
+      key.ownerUid,
+      key.id,
+    ],
+    changes: 1,
+  };
+}
+
+/**
+ * Closes a run that this executor opened, keeps what it printed and lets go of the job's oldest runs. Changes nothing
+ * when the run is gone with its job, or closed already.
+ */
+export function closeRun(runId: number, executor: Executor, outcome: RunOutcome, nowMs: number): Statement[] {
+  const { bootId, pid, startTicks } = executor;
+  const { status, exitCode, httpStatus, output, error, truncated, isCutShort = false } = outcome;
+  return [
+    // Before the run is closed: only an open one gets an output.
+    ...(output === ""
+      ? []
+      : [
+          {
+            sql: `INSERT INTO run_outputs (run, output) SELECT id, ? FROM runs
+                  WHERE id = ? AND status = 'RUNNING' AND boot_id = ? AND pid = ? AND start_ticks = ?`,
+            params: [output, runId, bootId, pid, startTicks],
+          },
+        ]),
+    {
+      sql: `UPDATE runs SET status = ?, ended_at = max(?, started_at), exit_code = ?, http_status = ?, error = ?,
+                            truncated = ?, cut_short = ?, boot_id = NULL, pid = NULL, start_ticks = NULL
+            WHERE id = ? AND status = 'RUNNING' AND boot_id = ? AND pid = ? AND start_ticks = ?`,
+      params: [
+        status,
+        nowMs,
+        exitCode ?? null,
+        httpStatus ?? null,
+        error,
+        truncated ? 1 : 0,
+        isCutShort ? 1 : 0,
+        runId,
+        bootId,
+        pid,
+        startTicks,
+      ],
+    },
+    {
+      // But for the newest that its trigger began, which says how far the job came.
+      sql: `DELETE FROM runs WHERE job = (SELECT job FROM runs WHERE id = ?1) AND status <> 'RUNNING' AND id <=
+              (SELECT id FROM runs WHERE job = (SELECT job FROM runs WHERE id = ?1) AND status <> 'RUNNING'
+               ORDER BY id DESC LIMIT 1 OFFSET ${keptRuns})
+              AND id <> coalesce((SELECT max(id) FROM runs
+               WHERE job = (SELECT job FROM runs WHERE id = ?1) AND trigger = 'schedule'), 0)`,
+      params: [runId],
+    },
+  ];
+}
+
+/** Changes the outcome of a run that is closed. */
+export function amendRun(runId: number, outcome: RunOutcome): Statement[] {
+  const { status, exitCode, httpStatus, output, error, truncated } = outcome;
+  return [
+    {
+      sql: `UPDATE runs SET status = ?, exit_code = ?, http_status = ?, error = ?, truncated = ?
+            WHERE id = ? AND status <> 'RUNNING'`,
+      params: [status, exitCode ?? null, httpStatus ?? null, error, truncated ? 1 : 0, runId],
+    },
+    { sql: "DELETE FROM run_outputs WHERE run = ?", params: [runId] },
+    {
+      sql: "INSERT INTO run_outputs (run, output) SELECT id, ?1 FROM runs WHERE id = ?2 AND ?1 <> ''",
+      params: [output, runId],
+    },
+  ];
+}

@@ -1,0 +1,105 @@
+/** Notices runs that start and end, in this process and in others, by looking at the log after each commit. */
+import { unlessAborted } from "../../lib/unless-aborted.ts";
+import type { Store } from "../../store/store.ts";
+import type { Run } from "./run.ts";
+import { runOfRow, selectRuns, selectRunsWithOutput, type RunRow } from "./run-row.ts";
+
+/** Hears of a run as it starts (no outcome) and as it ended. */
+export type RunListener = (run: Run) => void;
+
+export class RunWatch implements Disposable {
+  readonly #store: Store;
+  readonly #listeners = new Set<RunListener>();
+  #subscription: Disposable | undefined;
+  /** The newest run that was told of. */
+  #newest = 0;
+  /** Runs that go, as far as was told. */
+  #going = new Set<number>();
+
+  constructor(store: Store) {
+    this.#store = store;
+  }
+
+  /** Calls `listener` with what starts and ends from now on; looks only while somebody listens. */
+  listen(listener: RunListener): Disposable {
+    const entry: RunListener = (run) => listener(run);
+    if (this.#listeners.size === 0) this.#begin();
+    this.#listeners.add(entry);
+    return {
+      [Symbol.dispose]: () => {
+        this.#listeners.delete(entry);
+        if (this.#listeners.size === 0) this[Symbol.dispose]();
+      },
+    };
+  }
+
+  /** Asks `look` now and after each commit until it answers. @throws the signal's reason; what `look` throws */
+  async until<T>(signal: AbortSignal, look: () => { run: T } | undefined): Promise<T> {
+    signal.throwIfAborted();
+    const { promise, resolve, reject } = Promise.withResolvers<T>();
+    const attempt = (): void => {
+      try {
+        const found = look();
+        if (found !== undefined) resolve(found.run);
+      } catch (error) {
+        reject(error);
+      }
+    };
+    using _subscription = this.#store.onChange(attempt);
+    attempt();
+    return await unlessAborted(promise, signal);
+  }
+
+  #begin(): void {
+    const last = this.#store.get<{ id: number | null }>("SELECT max(id) AS id FROM runs");
+    this.#newest = last?.id ?? 0;
+    const going = this.#store.all<{ id: number }>("SELECT id FROM runs WHERE status = 'RUNNING'");
+    this.#going = new Set(going.map(({ id }) => id));
+    this.#subscription = this.#store.onChange(() => this.#look());
+  }
+
+  #look(): void {
+    for (const run of this.#ended()) this.#tell(run);
+    const fresh = this.#store.all<RunRow>(`${selectRuns} WHERE runs.id > ? ORDER BY runs.id`, this.#newest);
+    for (const row of fresh) {
+      this.#newest = row.id;
+      const { outcome, endedAtMs: _endedAtMs, ...opened } = runOfRow(row);
+      this.#tell(opened);
+      if (outcome === undefined) this.#going.add(row.id);
+      else this.#tellEnded(row.id);
+    }
+  }
+
+  /** Of the runs that went, those that do not any more; one that is gone with its job is nobody's news. */
+  *#ended(): Iterable<Run> {
+    if (this.#going.size === 0) return;
+    const rows = this.#store.all<{ id: number }>("SELECT id FROM runs WHERE status = 'RUNNING'");
+    const still = new Set(rows.map(({ id }) => id));
+    for (const id of [...this.#going]) {
+      if (still.has(id)) continue;
+      this.#going.delete(id);
+      const run = this.#read(id);
+      if (run !== undefined) yield run;
+    }
+  }
+
+  #tellEnded(id: number): void {
+    const run = this.#read(id);
+    if (run !== undefined) this.#tell(run);
+  }
+
+  #read(id: number): Run | undefined {
+    const row = this.#store.get<RunRow>(`${selectRunsWithOutput} WHERE runs.id = ?`, id);
+    return row === undefined ? undefined : runOfRow(row);
+  }
+
+  #tell(run: Run): void {
+    for (const listener of [...this.#listeners]) listener(run);
+  }
+
+  [Symbol.dispose](): void {
+    this.#subscription?.[Symbol.dispose]();
+    this.#subscription = undefined;
+    this.#listeners.clear();
+  }
+}

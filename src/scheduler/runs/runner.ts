@@ -1,0 +1,243 @@
+/** Executes the runs of jobs: opened before anything is done, closed with what came of it, whatever that was. */
+import { SvcError, failedPrecondition } from "../../errors.ts";
+import { pause, systemClock, type Clock } from "../../lib/clock.ts";
+import type { ActionResult, Actions } from "../actions/action.ts";
+import { CappedOutput } from "./capped-output.ts";
+import type { JobRegistry } from "../jobs/job-registry.ts";
+import type { JobRunner } from "./job-runner.ts";
+import type { Job, JobKey } from "../jobs/job.ts";
+import { keyText } from "../jobs/job-key.ts";
+import { LiveOutput, nothing } from "./live-output.ts";
+import type { RunLog } from "./run-log.ts";
+import type { RunRoom } from "./run-room.ts";
+import { RunStopped, outcomeOf, runStops, stopOf, type ActionEnd, type RunStop } from "./run-outcome.ts";
+import type { Run, RunCause, RunOutcome, StartedRun } from "./run.ts";
+
+export interface RunnerOptions {
+  jobs: Pick<JobRegistry, "get">;
+  runs: Pick<RunLog, "open" | "close" | "amend" | "has">;
+  actions: Actions;
+  room: Pick<RunRoom, "take">;
+  clock: Clock;
+  /** Whether the owner of a job has the root context. */
+  isRoot: (ownerUid: number) => boolean;
+  log: { error(details: object, message: string): void };
+}
+
+/** How long a stop waits for the runs to end: SIGTERM, 5 s, SIGKILL, and the record. */
+const stopMs = 15_000;
+/** Between attempts to record how a run ended: from the first, doubling, to the second. */
+const firstRecordRetryMs = 1_000;
+const maxRecordRetryMs = 60_000;
+
+/** A run that this process executes. */
+interface Going {
+  readonly job: Job;
+  readonly run: Run;
+  readonly controller: AbortController;
+  readonly live: LiveOutput;
+  readonly ended: Promise<Run>;
+}
+
+export class Runner implements JobRunner, AsyncDisposable {
+  readonly #options: RunnerOptions;
+  readonly #going = new Map<number, Going>();
+  readonly #byJob = new Map<string, Going>();
+  /** Runs that are recorded and have something left to do, by job. */
+  readonly #finishing = new Map<string, Run>();
+  /** Runs that are being opened: a stop waits for them too. */
+  readonly #opening = new Set<Promise<StartedRun>>();
+  readonly #stopping = new AbortController();
+
+  constructor(options: RunnerOptions) {
+    this.#options = options;
+  }
+
+  async start(job: Job, cause: RunCause, place?: Disposable): Promise<StartedRun> {
+    using room = new DisposableStack();
+    if (place !== undefined) room.use(place);
+    if (this.#stopping.signal.aborted)
+      throw new SvcError("unavailable", "unavailable", "svc is stopping and starts no runs");
+    const finishing = this.finishing(job);
+    if (finishing !== undefined) return { started: false, run: finishing };
+    if (place === undefined) room.use(this.#options.room.take(job.ownerUid));
+    const opening = this.#options.runs.open(job, cause);
+    this.#opening.add(opening);
+    try {
+      const started = await opening;
+      if (started.started) this.#begin(job, started.run, room.move());
+      return started;
+    } finally {
+      this.#opening.delete(opening);
+    }
+  }
+
+  follow(runId: number, signal: AbortSignal): AsyncIterable<Uint8Array> {
+    return this.#going.get(runId)?.live.follow(signal) ?? nothing;
+  }
+
+  async cancel(runId: number): Promise<Run> {
+    const going = this.#going.get(runId);
+    if (going === undefined) {
+      throw failedPrecondition("denied", `run ${runId} is not going, or another process executes it`);
+    }
+    stop(going, runStops.canceled);
+    return going.ended;
+  }
+
+  finishing(key: JobKey): Run | undefined {
+    return this.#finishing.get(keyText(key));
+  }
+
+  /** Whether a run of the job goes in this process. */
+  isGoing(key: JobKey): boolean {
+    return this.#byJob.has(keyText(key));
+  }
+
+  /** The run as it ended, once it has; undefined when this process does not execute it. */
+  async ended(runId: number): Promise<Run | undefined> {
+    return this.#going.get(runId)?.ended;
+  }
+
+  /** Ends the runs of jobs that are gone, also where another job has come under the same key. */
+  endOrphans(): void {
+    const { jobs, runs } = this.#options;
+    for (const going of this.#going.values()) {
+      const current = jobs.get(going.job);
+      // One that was written since is the same job only if the run is still on record: that goes with its job.
+      const isThere =
+        current !== undefined && (current.revision === going.job.revision || runs.has(going.run.id));
+      if (!isThere) stop(going, runStops.removed);
+    }
+  }
+
+  #begin(job: Job, run: Run, room: Disposable): void {
+    const ended = Promise.withResolvers<Run>();
+    const controller = new AbortController();
+    const going = { job, run, controller, live: new LiveOutput(), ended: ended.promise };
+    const key = keyText(job);
+    // That of a job which was removed and added again, or one that is being let go of this very moment.
+    const before = this.#byJob.get(key);
+    this.#going.set(run.id, going);
+    this.#byJob.set(key, going);
+    if (this.#stopping.signal.aborted) stop(going, runStops.stopping);
+    // Not in this turn: whoever started it may want to follow it.
+    setImmediate(() => {
+      void this.#execute(going, before).then((result) => {
+        this.#going.delete(run.id);
+        if (this.#byJob.get(key) === going) this.#byJob.delete(key);
+        room[Symbol.dispose]();
+        going.live.end();
+        ended.resolve(result);
+      });
+    });
+  }
+
+  /**
+   * From the action to the record; never rejects.
+   * @param before ends first: what one key stands for never goes twice at once
+   */
+  async #execute(going: Going, before: Going | undefined): Promise<Run> {
+    const { run, live, controller } = going;
+    await before?.ended;
+    const output = new CappedOutput();
+    const end = await this.#act(going, (piece) => {
+      const bytes = typeof piece === "string" ? Buffer.from(piece) : piece;
+      output.push(bytes);
+      live.push(bytes);
+    });
+    const outcome = outcomeOf(end, output.read(), stopOf(controller.signal));
+    const recorded = await this.#record(run, outcome, () => this.#options.runs.close(run, outcome));
+    const afterwards = "result" in end ? end.result.afterwards : undefined;
+    if (afterwards === undefined || outcome.status !== "SUCCEEDED") return recorded;
+    return this.#finish(going, recorded, afterwards);
+  }
+
+  async #act(going: Going, write: (piece: Uint8Array | string) => void): Promise<ActionEnd> {
+    const { actions, clock, isRoot } = this.#options;
+    const { job, controller } = going;
+    const { signal } = controller;
+    using _timeout = clock.setTimer(job.timeoutSecs * 1_000, () =>
+      stop(going, runStops.timedOut(job.timeoutSecs)),
+    );
+    try {
+      signal.throwIfAborted();
+      const work = { isRoot: isRoot(job.ownerUid), signal, write };
+      return { result: await actions[job.action.type].run(job, work) };
+    } catch (thrown) {
+      this.#logDefect(going, thrown);
+      return { thrown };
+    }
+  }
+
+  /** Does what was to be done after the record, and says so there when it could not be. */
+  async #finish(
+    going: Going,
+    recorded: Run,
+    afterwards: NonNullable<ActionResult["afterwards"]>,
+  ): Promise<Run> {
+    const { signal } = going.controller;
+    const key = keyText(going.job);
+    this.#finishing.set(key, recorded);
+    try {
+      await afterwards(signal);
+      return recorded;
+    } catch (thrown) {
+      this.#logDefect(going, thrown);
+      const { output = "", truncated = false } = recorded.outcome ?? {};
+      const outcome = outcomeOf({ thrown }, { text: output, isTruncated: truncated }, stopOf(signal));
+      return await this.#record(recorded, outcome, () => this.#options.runs.amend(recorded, outcome));
+    } finally {
+      this.#finishing.delete(key);
+    }
+  }
+
+  /** Tries until it is recorded: while it is not, the job cannot run again. */
+  async #record(run: Run, outcome: RunOutcome, write: () => Promise<Run>): Promise<Run> {
+    const { clock, log } = this.#options;
+    const { id, job } = run;
+    for (let delayMs = firstRecordRetryMs; ; delayMs = Math.min(delayMs * 2, maxRecordRetryMs)) {
+      try {
+        return await write();
+      } catch (error) {
+        const details = { err: error, run: id, job: job.id, owner: job.ownerUid, status: outcome.status };
+        log.error(details, "the end of a run could not be recorded; trying again");
+      }
+      const ended = { ...run, endedAtMs: clock.nowMs(), outcome };
+      // Whoever starts next calls it INTERRUPTED.
+      if (this.#stopping.signal.aborted) return ended;
+      try {
+        await pause(clock, delayMs, this.#stopping.signal);
+      } catch {
+        // One last attempt.
+      }
+    }
+  }
+
+  #logDefect({ run }: Going, thrown: unknown): void {
+    if (thrown instanceof SvcError || thrown instanceof RunStopped) return;
+    const { id, job } = run;
+    this.#options.log.error(
+      { err: thrown, run: id, job: job.id, owner: job.ownerUid },
+      "a run failed by a defect",
+    );
+  }
+
+  /** Ends what runs, and waits for it. */
+  async [Symbol.asyncDispose](): Promise<void> {
+    this.#stopping.abort(new RunStopped(runStops.stopping));
+    await Promise.allSettled(this.#opening);
+    const all = [...this.#going.values()];
+    if (all.length === 0) return;
+    for (const going of all) stop(going, runStops.stopping);
+    const tooLate = Promise.withResolvers<undefined>();
+    // By the host's clock: a stop must end whatever time a test plays.
+    using _deadline = systemClock().setTimer(stopMs, () => tooLate.resolve(undefined));
+    await Promise.race([Promise.all(all.map(({ ended }) => ended)), tooLate.promise]);
+  }
+}
+
+function stop({ controller }: Going, why: RunStop): void {
+  // The first reason is the one that counts.
+  if (!controller.signal.aborted) controller.abort(new RunStopped(why));
+}

@@ -1,0 +1,367 @@
+/** From a job that is due to its run: jitter, room, skips and retries. */
+import assert from "node:assert/strict";
+import test from "ava";
+import type { Job } from "../../../src/scheduler/jobs/job.ts";
+import { keyText } from "../../../src/scheduler/jobs/job-key.ts";
+import { readSummaries, type JobSkip } from "../../../src/scheduler/runs/run-summaries.ts";
+import { RunRoom } from "../../../src/scheduler/runs/run-room.ts";
+import { parseTrigger } from "../support/parse-trigger.ts";
+import { eventually } from "../../support/eventually.ts";
+import { openRunWorld, untilAborted, type Act, type RunWorld } from "../support/run-world.ts";
+import { goingRuns, newestRun } from "../support/world.ts";
+
+const fails = () => Promise.resolve({ error: "it failed" });
+const [secondMs, minuteMs] = [1_000, 60_000];
+
+/** Attempts of a job's runs so far, oldest first, once there are so many and none goes. */
+function attempts({ world, runner }: RunWorld, job: Job, count: number): Promise<number[]> {
+  return eventually(() => {
+    const runs = world.log.list(job).reverse();
+    assert.equal(runs.filter(({ outcome }) => outcome !== undefined).length, count);
+    assert.ok(!runner.isGoing(job));
+    return runs.map(({ attempt }) => attempt);
+  });
+}
+
+test("a due job runs with its minute on record", async (t) => {
+  await using world = await openRunWorld(() => Promise.resolve({}));
+  const job = await world.addJob("j");
+  world.due.fire(job, 60_000);
+  await attempts(world, job, 1);
+  t.like(newestRun(world.world, job), { trigger: "schedule", attempt: 1, scheduledAtMs: 60_000 });
+});
+
+test("a firing that meets the run before is skipped and counted, whoever started that", async (t) => {
+  await using world = await openRunWorld((_job, work) => untilAborted(work));
+  const [scheduled, manual] = [await world.addJob("scheduled"), await world.addJob("manual")];
+  await world.runner.start(manual, { trigger: "manual", attempt: 1 });
+  for (const minute of [1, 2, 3]) {
+    world.due.fire(scheduled, minute * minuteMs);
+    world.due.fire(manual, minute * minuteMs);
+  }
+  await eventually(() => {
+    world.clock.pass(secondMs);
+    const counts = [scheduled, manual].map((job) => skipsOf(world, job)[0]);
+    assert.deepEqual(counts, [
+      { reason: "running", count: 2, lastUnix: 3 * 60 },
+      { reason: "running", count: 3, lastUnix: 3 * 60 },
+    ]);
+  });
+  t.is(world.world.log.list(scheduled).length, 1);
+  t.is(world.world.log.list(manual).length, 1);
+});
+
+test("jitter delays the start, and what happens to the job meanwhile counts", async (t) => {
+  await using world = await openRunWorld(() => Promise.resolve({}));
+  const names = ["kept", "disabled", "removed", "edited"];
+  const jobs = await Promise.all(names.map((name) => world.addJob(name, { jitterSecs: 10 })));
+  const [kept, disabled, removed, edited] = jobs as [Job, Job, Job, Job];
+  for (const job of jobs) world.due.fire(job, minuteMs);
+  world.clock.pass(4_999);
+  await world.edit(disabled, { enabled: false });
+  await world.edit(edited, { timeoutSecs: 7 });
+  await world.remove(removed);
+  t.deepEqual(goingRuns(world.world), []);
+  t.is(newestRun(world.world, kept), undefined);
+  world.clock.pass(1);
+  await attempts(world, kept, 1);
+  await attempts(world, edited, 1);
+  t.is(newestRun(world.world, disabled), undefined);
+  t.deepEqual(world.logged, []);
+});
+
+test("a start that another daemon waited for comes when its jitter is over, one that is late or under way never", async (t) => {
+  await using world = await openRunWorld((job, work) =>
+    job.id === "going" ? untilAborted(work) : Promise.resolve({}),
+  );
+  const names = ["waited", "late", "going", "waiting", "disabled"];
+  const jobs = await Promise.all(names.map((name) => world.addJob(name, { jitterSecs: 60 })));
+  const [waited, late, going, waiting, disabled] = jobs as [Job, Job, Job, Job, Job];
+  await world.runner.start(going, { trigger: "manual", attempt: 1 });
+  const nowMs = world.clock.nowMs();
+  world.due.fire(waiting, nowMs - 1);
+  for (const job of [waited, going, waiting, disabled]) world.due.resumeStart(job, nowMs - 20 * secondMs);
+  world.due.resumeStart(late, nowMs - 30 * secondMs);
+  await world.edit(disabled, { enabled: false });
+  world.clock.pass(10 * secondMs - 1);
+  await settled(world);
+  t.deepEqual(
+    jobs.map((job) => world.world.log.list(job).length),
+    [0, 0, 1, 0, 0],
+  );
+  world.clock.pass(1);
+  await attempts(world, waited, 1);
+  t.is(newestRun(world.world, waited)?.scheduledAtMs, nowMs - 20 * secondMs);
+  world.clock.pass(minuteMs);
+  await attempts(world, waiting, 1);
+  t.is(newestRun(world.world, waiting)?.scheduledAtMs, nowMs - 1);
+  for (const job of [late, disabled]) t.is(newestRun(world.world, job), undefined);
+  t.deepEqual(jobs.map((job) => skipsOf(world, job)).flat(), []);
+});
+
+test("what waits for its jitter runs only as long as it is due at those times", async (t) => {
+  await using world = await openRunWorld(() => Promise.resolve({}));
+  const names = ["kept", "moved", "abroad", "another"];
+  const jobs = await Promise.all(names.map((name) => world.addJob(name, { jitterSecs: 10 })));
+  const [kept, moved, abroad, another] = jobs as [Job, Job, Job, Job];
+  for (const job of jobs) world.due.fire(job, minuteMs);
+  const newYear = { trigger: parseTrigger("0 0 1 1 *") };
+  await world.edit(moved, newYear);
+  await world.edit(abroad, { timeZone: "Asia/Tokyo" });
+  await world.remove(another);
+  await world.addJob(another.id, newYear);
+  world.clock.pass(5 * secondMs);
+  await attempts(world, kept, 1);
+  for (const job of [moved, abroad, another]) t.is(newestRun(world.world, job), undefined, job.id);
+});
+
+test("a start that is late is made up for where the job wants to catch up", async (t) => {
+  await using world = await openRunWorld(() => Promise.resolve({}));
+  const job = await world.addJob("j", { jitterSecs: 60, catchUp: "latest" });
+  const atMs = world.clock.nowMs() - 2 * minuteMs;
+  world.due.resumeStart(job, atMs);
+  world.due.resumeStart(job, atMs - minuteMs);
+  await attempts(world, job, 1);
+  t.is(newestRun(world.world, job)?.scheduledAtMs, atMs);
+});
+
+test("a due job waits until runs that were started by hand leave it room", async (t) => {
+  await using world = await openRunWorld(
+    (job, work) => (job.id.startsWith("hand") ? untilAborted(work) : Promise.resolve({})),
+    { root: 2, users: 10, perUser: 3 },
+  );
+  const byHand: number[] = [];
+  for (let count = 0; count < 3; count++) {
+    const job = await world.addJob(`hand-${count}`, {}, 1_000);
+    byHand.push((await world.runner.start(job, { trigger: "manual", attempt: 1 })).run.id);
+  }
+  const due = await world.addJob("due", {}, 1_000);
+  world.due.fire(due, minuteMs);
+  await settled(world);
+  t.is(newestRun(world.world, due), undefined);
+  t.deepEqual(world.due.waitOf(due), { reason: "room", scheduledAtMs: minuteMs });
+  world.due.fire(due, 2 * minuteMs);
+  await world.runner.cancel(byHand[0]!);
+  await attempts(world, due, 1);
+  t.is(world.due.waitOf(due), undefined);
+  await eventually(() => {
+    world.clock.pass(secondMs);
+    assert.deepEqual(skipsOf(world, due), [{ reason: "busy", count: 1, lastUnix: 120 }]);
+  });
+  t.deepEqual(world.logged, []);
+});
+
+test("what waits for room when the daemon stops is counted, unless the next one makes up for it", async (t) => {
+  await using world = await openRunWorld((_job, work) => untilAborted(work), {
+    root: 1,
+    users: 1,
+    perUser: 1,
+  });
+  const [going, lost, kept] = await Promise.all([
+    world.addJob("going"),
+    world.addJob("lost"),
+    world.addJob("kept", { catchUp: "latest" }),
+  ]);
+  for (const job of [going, lost, kept]) world.due.fire(job, minuteMs);
+  await eventually(() => assert.ok(world.runner.isGoing(going)));
+  world.due[Symbol.dispose]();
+  await world.skips[Symbol.asyncDispose]();
+  t.deepEqual(skipsOf(world, lost), [{ reason: "busy", count: 1, lastUnix: 60 }]);
+  t.deepEqual(skipsOf(world, kept), []);
+});
+
+test("a job says what it waits for", async (t) => {
+  await using world = await openRunWorld(fails);
+  const job = await world.addJob("j", { jitterSecs: 10, retries: 1 });
+  const nowMs = world.clock.nowMs();
+  world.due.fire(job, nowMs);
+  t.deepEqual(world.due.waitOf(job), { reason: "jitter", scheduledAtMs: nowMs, untilMs: nowMs + 5_000 });
+  world.clock.pass(5_000);
+  await attempts(world, job, 1);
+  await eventually(() => assert.equal(world.due.waitOf(job)?.reason, "retry"));
+  t.is(world.due.waitOf(job)?.untilMs, nowMs + 35_000);
+});
+
+test("a failed run is tried again after 30 s, then twice as long each time, as often as the job says", async (t) => {
+  await using world = await openRunWorld(fails);
+  const job = await world.addJob("j", { retries: 3 });
+  world.due.fire(job, minuteMs);
+  for (const [before, waitMs] of [30, 60, 120].map((secs, at) => [at + 1, secs * secondMs] as const)) {
+    await attempts(world, job, before);
+    await nextTurn();
+    world.clock.pass(waitMs - 1);
+    await nextTurn();
+    t.is(world.world.log.list(job).length, before, `not before ${waitMs} ms`);
+    world.clock.pass(1);
+  }
+  t.deepEqual(await attempts(world, job, 4), [1, 2, 3, 4]);
+  world.clock.pass(60 * minuteMs);
+  await settled(world);
+  t.is(world.world.log.list(job).length, 4);
+  t.true(world.world.log.list(job).every(({ scheduledAtMs }) => scheduledAtMs === minuteMs));
+});
+
+test("no wait between attempts is longer than 30 minutes", async (t) => {
+  await using world = await openRunWorld(fails);
+  const job = await world.addJob("j", { retries: 10 });
+  world.due.fire(job, minuteMs);
+  for (let attempt = 1; attempt <= 10; attempt += 1) {
+    await attempts(world, job, attempt);
+    await nextTurn();
+    world.clock.pass(30 * minuteMs);
+  }
+  t.is((await attempts(world, job, 11)).length, 11);
+});
+
+for (const [what, change] of [
+  ["edited", (world: RunWorld, job: Job) => world.edit(job, { comment: "new" })],
+  ["disabled", (world: RunWorld, job: Job) => world.edit(job, { enabled: false })],
+  ["removed", (world: RunWorld, job: Job) => world.remove(job)],
+  [
+    "removed and added again as it was",
+    async (world: RunWorld, job: Job) => {
+      await world.remove(job);
+      await world.addJob(job.id, { retries: 3 });
+    },
+  ],
+] as const) {
+  test(`a job that is ${what} is not tried again`, async (t) => {
+    await using world = await openRunWorld(fails);
+    const job = await world.addJob("j", { retries: 3 });
+    world.due.fire(job, minuteMs);
+    await attempts(world, job, 1);
+    await nextTurn();
+    await change(world, job);
+    world.clock.pass(60 * minuteMs);
+    await settled(world);
+    t.true(world.world.log.list(job).length <= 1);
+    t.deepEqual(world.logged, []);
+  });
+}
+
+test("what another daemon was to try again is tried when its time comes, late at once", async (t) => {
+  await using world = await openRunWorld(fails);
+  const names = ["soon", "late", "back", "edited", "done"];
+  const jobs = await Promise.all(names.map((name) => world.addJob(name, { retries: 1 })));
+  const [soon, late, back, edited, done] = jobs as [Job, Job, Job, Job, Job];
+  const resume = (job: Job): void =>
+    world.due.resumeRetry(world.world.registry.get(job)!, newestRun(world.world, job)!);
+  for (const job of jobs) {
+    const attempt = job === done ? 2 : 1;
+    const { run } = await world.runner.start(job, { trigger: "schedule", attempt, scheduledAtMs: minuteMs });
+    await world.runner.ended(run.id);
+  }
+  world.clock.step(-60 * minuteMs);
+  resume(back);
+  world.clock.step(60 * minuteMs);
+  world.clock.pass(10 * secondMs);
+  await world.edit(edited, { comment: "new" });
+  for (const job of [soon, edited, done]) resume(job);
+  world.clock.pass(20 * secondMs - 1);
+  await settled(world);
+  for (const job of jobs) t.is(world.world.log.list(job).length, 1, `${job.id}: not yet`);
+  world.clock.pass(1);
+  t.deepEqual(await attempts(world, soon, 2), [1, 2]);
+  t.deepEqual(await attempts(world, back, 2), [1, 2], "a clock that was set back makes no wait longer");
+  world.clock.pass(60 * minuteMs);
+  resume(late);
+  await nextTurn();
+  world.clock.pass(1);
+  t.deepEqual(await attempts(world, late, 2), [1, 2]);
+  for (const job of [edited, done]) t.is(world.world.log.list(job).length, 1);
+  t.true(world.world.log.list(late).every(({ scheduledAtMs }) => scheduledAtMs === minuteMs));
+});
+
+test("what succeeds, is canceled or was started by hand is not tried again", async (t) => {
+  let isToFail = false;
+  await using world = await openRunWorld((job, work) =>
+    job.id === "long" ? untilAborted(work) : isToFail ? fails() : Promise.resolve({}),
+  );
+  const [fine, long, manual] = await Promise.all(
+    ["fine", "long", "manual"].map((name) => world.addJob(name, { retries: 3 })),
+  );
+  world.due.fire(fine!, minuteMs);
+  await attempts(world, fine!, 1);
+  world.due.fire(long!, minuteMs);
+  await eventually(() => world.runner.cancel(world.world.log.goingOf(long!)!.id));
+  isToFail = true;
+  await world.runner.start(manual!, { trigger: "manual", attempt: 1 });
+  await attempts(world, manual!, 1);
+  world.clock.pass(60 * minuteMs);
+  await settled(world);
+  for (const job of [fine!, long!, manual!]) t.is(world.world.log.list(job).length, 1);
+});
+
+test("a firing of its own takes the place of another attempt", async (t) => {
+  await using world = await openRunWorld(fails);
+  const job = await world.addJob("j", { retries: 1 });
+  world.due.fire(job, minuteMs);
+  await attempts(world, job, 1);
+  await nextTurn();
+  world.due.fire(job, 2 * minuteMs);
+  await attempts(world, job, 2);
+  await nextTurn();
+  world.clock.pass(30 * secondMs);
+  t.deepEqual(await attempts(world, job, 3), [1, 1, 2]);
+  t.is(newestRun(world.world, job)?.scheduledAtMs, 2 * minuteMs);
+});
+
+test("jobs of one minute do not wait for a long one, and no more go at once than there is room for", async (t) => {
+  let going = 0;
+  let most = 0;
+  const act: Act = async (job, work) => {
+    if (job.id === "long") return untilAborted(work);
+    going += 1;
+    most = Math.max(most, going);
+    await new Promise((resolve) => setTimeout(resolve, 5));
+    going -= 1;
+    return {};
+  };
+  await using world = await openRunWorld(act, { root: 9, users: 1, perUser: 1 });
+  const long = await world.addJob("long");
+  const many = await Promise.all(Array.from({ length: 100 }, (_, at) => world.addJob(`job${at}`)));
+  const other = await world.addJob("other", {}, 5);
+  world.due.fire(long, minuteMs);
+  for (const job of many) world.due.fire(job, minuteMs);
+  world.due.fire(other, minuteMs);
+  await attempts(world, other, 1);
+  t.true(world.world.log.list(many.at(-1)!).length === 0, "another owner does not wait for the hundred");
+  for (const job of many) await attempts(world, job, 1);
+  t.true(world.runner.isGoing(long));
+  t.true(most <= 9, `${most} at once`);
+});
+
+test("users take turns for the room", async (t) => {
+  const room = new RunRoom(() => false, { root: 1, users: 2, perUser: 2 });
+  const order: number[] = [];
+  const held: Disposable[] = [];
+  const wanted = [1, 1, 1, 1, 2, 2, 3].map(async (owner) => {
+    held.push(await room.wait(owner));
+    order.push(owner);
+  });
+  await nextTurn();
+  while (held.length > 0) {
+    const [first] = held.splice(0, 1);
+    first![Symbol.dispose]();
+    first![Symbol.dispose]();
+    await nextTurn();
+  }
+  await Promise.all(wanted);
+  t.deepEqual(order, [1, 1, 1, 2, 3, 1, 2]);
+});
+
+function skipsOf({ world }: RunWorld, job: Job): readonly JobSkip[] {
+  return readSummaries(world.store, [job]).get(keyText(job))?.skips ?? [];
+}
+
+/** Whatever was started before has been recorded: writes keep their order. */
+async function settled(world: RunWorld): Promise<void> {
+  await nextTurn();
+  const job = await world.addJob("later");
+  world.due.fire(job, 0);
+  await attempts(world, job, 1);
+}
+
+async function nextTurn(): Promise<void> {
+  for (let time = 0; time < 5; time += 1) await new Promise((resolve) => setImmediate(resolve));
+}

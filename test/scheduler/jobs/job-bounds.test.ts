@@ -1,0 +1,68 @@
+/** What an owner's jobs may hold, and a page of them (threat 57: no answer stops the event loop). */
+import test from "ava";
+import type { SvcError } from "../../../src/errors.ts";
+import { JobWriter } from "../../../src/scheduler/jobs/job-writer.ts";
+import { Schedules } from "../../../src/scheduler/schedules.ts";
+import { Zones } from "../../../src/scheduler/trigger/zone.ts";
+import { openWorld, putJob, spec } from "../support/world.ts";
+
+const shell = (length: number) => ({ action: { type: "shell", command: "x".repeat(length) } }) as const;
+
+test("the jobs of an owner are bounded by what they hold together, and may always become smaller", async (t) => {
+  await using world = await openWorld();
+  const writer = new JobWriter({ ...world, now: () => world.clock.nowMs });
+  const bounds = { jobs: 3, chars: 100 };
+  const put = (id: string, length: number): Promise<void> =>
+    writer.upsert(
+      { ownerUid: 1, id },
+      () => spec(shell(length)),
+      { createOnly: false, revision: "" },
+      bounds,
+    );
+  await put("a", 40);
+  await put("b", 40);
+  for (const [id, length] of [
+    ["c", 10],
+    ["b", 50],
+  ] as const) {
+    const error = await t.throwsAsync<SvcError>(put(id, length));
+    t.is(error.reason, "too_many");
+    t.regex(error.message, /characters are more than the 100 that an owner may have/);
+  }
+  await put("a", 10);
+  await put("c", 10);
+  t.is((await t.throwsAsync<SvcError>(put("d", 1))).message.split(" are")[0], "4 schedules");
+});
+
+test("a page holds as many jobs as it has room for, and the next one goes on", async (t) => {
+  await using world = await openWorld();
+  for (let at = 0; at < 40; at += 1) {
+    await putJob(world, { ownerUid: 0, id: `j${String(at).padStart(2, "0")}` }, shell(65_500));
+  }
+  const unused = (): never => {
+    throw new Error("nothing is run here");
+  };
+  const schedules = new Schedules({
+    ...world,
+    runs: world.log,
+    runner: { start: unused, follow: unused, cancel: unused, finishing: unused },
+    zones: new Zones({ local: () => "UTC" }),
+    selfUid: 0,
+    userName: () => Promise.resolve("root"),
+    hasApp: () => true,
+    waitOf: () => undefined,
+    now: () => world.clock.nowMs,
+    log: { warn: () => undefined },
+  });
+  const sizes: number[] = [];
+  const ids: string[] = [];
+  for (let pageToken = ""; ;) {
+    const page = await schedules.list({ uid: 0, root: true }, { limit: 1_000, pageToken });
+    sizes.push(page.schedules.length);
+    ids.push(...page.schedules.map(({ id }) => id));
+    pageToken = page.nextPageToken;
+    if (pageToken === "") break;
+  }
+  t.deepEqual(sizes, [17, 17, 6]);
+  t.is(new Set(ids).size, 40);
+});

@@ -1,0 +1,149 @@
+import test from "ava";
+import { JobRegistry } from "../../../src/scheduler/jobs/job-registry.ts";
+import { insertJob } from "../../../src/scheduler/jobs/job-row.ts";
+import type { JobKey } from "../../../src/scheduler/jobs/job.ts";
+import { openStore } from "../../../src/store/store.ts";
+import { until } from "../../store/support/temporary-store.ts";
+import { openWorld, putJob, removeJob, spec } from "../support/world.ts";
+import { parseTrigger } from "../support/parse-trigger.ts";
+
+const key = (id: string, ownerUid = 0): JobKey => ({ ownerUid, id });
+const root = { uid: 0, root: true };
+
+test("a job comes back as it was written, over a restart too", async (t) => {
+  await using world = await openWorld();
+  const full = spec({
+    trigger: parseTrigger("*/5 1-3 * * 7"),
+    timeZone: "Europe/Berlin",
+    enabled: false,
+    comment: "a note",
+    managedBy: "platform",
+    action: {
+      type: "http",
+      url: "http://localhost/",
+      method: "POST",
+      headers: { "X-B": "2", "X-A": "1" },
+      body: "{}",
+    },
+    timeoutSecs: 5,
+    keep: 3,
+    jitterSecs: 7,
+    retries: 2,
+    catchUp: "latest",
+  });
+  await putJob(world, key("a"), full);
+  await using store = await openStore({ dir: world.dir });
+  using again = new JobRegistry(store);
+  for (const registry of [world.registry, again]) {
+    const { revision, ...job } = registry.get(key("a")) ?? t.fail("no job");
+    t.true(revision > 0);
+    t.deepEqual(job, { ...full, ...key("a"), updatedAtMs: world.clock.nowMs });
+  }
+});
+
+test("jobs stand by owner and id, and each caller sees their own", async (t) => {
+  await using world = await openWorld();
+  for (const [id, uid] of [
+    ["b", 7],
+    ["a", 7],
+    ["z", 0],
+    ["B", 7],
+    ["c", 12],
+    ["a", 0],
+  ] as const) {
+    await putJob(world, key(id, uid));
+  }
+  const { registry } = world;
+  const names = (jobs: readonly JobKey[]): string[] => jobs.map(({ ownerUid, id }) => `${ownerUid}/${id}`);
+  t.deepEqual(names(registry.all()), ["0/a", "0/z", "7/B", "7/a", "7/b", "12/c"]);
+  t.deepEqual(names(registry.visible(root)), names(registry.all()));
+  t.deepEqual(names(registry.visible({ uid: 7, root: false })), ["7/B", "7/a", "7/b"]);
+  t.deepEqual(names(registry.visible({ uid: 8, root: false })), []);
+  t.is(registry.get(key("b", 12)), undefined);
+  t.is(registry.find(key("b", 7), root).id, "b");
+  t.is(registry.find(key("b", 7), { uid: 7, root: false }).id, "b");
+  for (const caller of [root, { uid: 7, root: false }]) {
+    t.throws(() => registry.find(key("none", 7), caller), { message: 'no schedule "none"' });
+  }
+  t.throws(() => registry.find(key("c", 12), { uid: 7, root: false }), { message: 'no schedule "c"' });
+});
+
+test("a write reads one job again: the others, and the list before it, stay the same", async (t) => {
+  await using world = await openWorld();
+  const { registry } = world;
+  for (const id of ["a", "b", "c"]) await putJob(world, key(id));
+  const before = registry.all();
+  t.is(registry.all(), before);
+
+  await putJob(world, key("b"), { comment: "changed" });
+  const after = registry.all();
+  t.deepEqual(
+    before.map(({ comment }) => comment),
+    ["", "", ""],
+  );
+  t.deepEqual(
+    after.map(({ comment }) => comment),
+    ["", "changed", ""],
+  );
+  t.is(after[0], before[0]);
+  t.is(after[2], before[2]);
+  t.not(after, before);
+
+  await removeJob(world, key("a"));
+  t.deepEqual(
+    registry.all().map(({ id }) => id),
+    ["b", "c"],
+  );
+  t.is(registry.all()[1], before[2]);
+});
+
+test("a write to something else changes nothing", async (t) => {
+  await using world = await openWorld();
+  await putJob(world, key("a"));
+  const jobs = world.registry.all();
+  const { run } = await world.log.open(key("a"), { trigger: "manual", attempt: 1 });
+  await world.log.close(run, { status: "FAILED", output: "", error: "", truncated: false });
+  t.is(world.registry.all(), jobs);
+});
+
+test("a job that was removed and added again in the same millisecond is another one", async (t) => {
+  await using world = await openWorld();
+  const first = await putJob(world, key("a"), { comment: "first" });
+  await removeJob(world, key("a"));
+  const second = await putJob(world, key("a"), { comment: "second" });
+  t.is(second.comment, "second");
+  t.not(second.revision, first.revision);
+});
+
+test("what another process writes is seen within a second", async (t) => {
+  await using world = await openWorld();
+  await putJob(world, key("a"));
+  world.registry.all();
+  await using other = await openWorld({ dir: world.dir });
+  await putJob(other, key("b"));
+  await putJob(other, key("a"), { comment: "theirs" });
+  await until(() => world.registry.all().length === 2, 1_000);
+  t.is(world.registry.get(key("a"))?.comment, "theirs");
+});
+
+test("more changes than are remembered read all jobs again", async (t) => {
+  await using world = await openWorld();
+  await putJob(world, key("kept"));
+  const [kept] = world.registry.all();
+  await world.store.write(
+    Array.from({ length: 2_500 }, (_, index) =>
+      insertJob(key(`job-${String(index).padStart(4, "0")}`), spec(), 1),
+    ),
+  );
+  await world.store.write([{ sql: "DELETE FROM jobs WHERE id LIKE 'job-1%'" }]);
+  t.is(world.registry.all().length, 1_501);
+  t.is(world.registry.get(key("kept")), kept);
+  t.true((world.store.get<{ n: number }>("SELECT count(*) AS n FROM job_changes")?.n ?? 0) <= 1_000);
+});
+
+test("triggers and words that jobs have in common are kept once", async (t) => {
+  await using world = await openWorld();
+  for (const id of ["a", "b"]) await putJob(world, key(id), { timeZone: "Europe/Berlin" });
+  const [a, b] = world.registry.all();
+  t.is(a?.trigger, b?.trigger);
+});

@@ -1,0 +1,321 @@
+/** What the contract cannot say of a job: each broken rule is one violation of one field, all of them at once. */
+import { create, type MessageInitShape } from "@bufbuild/protobuf";
+import test from "ava";
+import type { ScheduleActionSchema } from "../../../gen/svc/v1/schedule_pb.ts";
+import {
+  UpsertScheduleRequestSchema,
+  type ScheduleAction,
+  type UpsertScheduleRequest,
+} from "../../../gen/svc/v1/schedule_pb.ts";
+import type { FieldViolation } from "../../../src/errors.ts";
+import { SvcError } from "../../../src/errors.ts";
+import { JobRules } from "../../../src/scheduler/jobs/job-rules.ts";
+import type { Job, JobSpec } from "../../../src/scheduler/jobs/job.ts";
+import { Zones } from "../../../src/scheduler/trigger/zone.ts";
+import { Violations } from "../../../src/scheduler/jobs/violations.ts";
+import { spec as jobSpec } from "../support/world.ts";
+
+type Request = Exclude<MessageInitShape<typeof UpsertScheduleRequestSchema>, UpsertScheduleRequest>;
+type Action = Exclude<MessageInitShape<typeof ScheduleActionSchema>, ScheduleAction>;
+
+const shell: Action = { type: "shell", command: "true" };
+const http: Action = { type: "http", url: "http://localhost/" };
+
+function read(
+  changes: Request,
+  { isRoots = true, stored, path = "" }: { isRoots?: boolean; stored?: Job; path?: string } = {},
+): { spec: JobSpec; violations: FieldViolation[] } {
+  const request = create(UpsertScheduleRequestSchema, {
+    id: "a",
+    trigger: "hourly",
+    action: shell,
+    ...changes,
+  });
+  const violations = new Violations();
+  const spec = new JobRules(new Zones()).read(request, { path, stored, isRoots }, violations);
+  try {
+    violations.check();
+    return { spec, violations: [] };
+  } catch (error) {
+    if (!(error instanceof SvcError) || error.reason !== "invalid_request") throw error;
+    return {
+      spec,
+      violations: (error as SvcError<"invalid_request">).payload?.violations as FieldViolation[],
+    };
+  }
+}
+
+test("absent fields have their defaults", (t) => {
+  const { spec, violations } = read({});
+  t.deepEqual(violations, []);
+  t.like(spec, {
+    timeZone: "",
+    enabled: true,
+    comment: "",
+    managedBy: "",
+    action: { type: "shell", command: "true" },
+    timeoutSecs: 600,
+    jitterSecs: 0,
+    retries: 0,
+    catchUp: "none",
+  });
+  t.is(spec.trigger.text, "hourly");
+  t.false("keep" in spec);
+});
+
+test("given fields are kept, and only those", (t) => {
+  const action: Action = { ...http, method: "POST", headers: { "X-A": "1" }, body: "b" };
+  const changes = {
+    utc: true,
+    enabled: false,
+    timeout: 9,
+    keep: 2,
+    jitterSecs: 3,
+    retries: 4,
+    catchUp: "latest",
+  };
+  const { spec } = read({ ...changes, action });
+  t.deepEqual(spec.action, {
+    type: "http",
+    url: "http://localhost/",
+    method: "POST",
+    headers: { "X-A": "1" },
+    body: "b",
+  });
+  t.like(spec, {
+    timeZone: "UTC",
+    enabled: false,
+    timeoutSecs: 9,
+    keep: 2,
+    jitterSecs: 3,
+    retries: 4,
+    catchUp: "latest",
+  });
+});
+
+for (const [title, changes, violations] of [
+  ["a trigger that is none", { trigger: "61 * * * *" }, { trigger: 'minute "61" must be 0 to 59' }],
+  [
+    "a time zone beside utc",
+    { utc: true, timeZone: "Europe/Berlin" },
+    { time_zone: "must be left out where utc is true" },
+  ],
+  [
+    "an unknown time zone",
+    { timeZone: "Mars/Olympus" },
+    { time_zone: '"Mars/Olympus" must be UTC or an IANA time zone such as Europe/Berlin' },
+  ],
+  ["NUL in a comment", { comment: "a\0b" }, { comment: "must not hold NUL bytes" }],
+  [
+    "NUL in a command",
+    { action: { ...shell, command: "a\0b" } },
+    { "action.command": "must not hold NUL bytes" },
+  ],
+  ["NUL in a body", { action: { ...http, body: "a\0b" } }, { "action.body": "must not hold NUL bytes" }],
+  [
+    "NUL in a storage's name",
+    { action: { type: "backup", app: "a", storages: ["s3", "a\0"] } },
+    { "action.storages[1]": "must not hold NUL bytes" },
+  ],
+  [
+    "a shell job without a command",
+    { action: { type: "shell" } },
+    { "action.command": "is required for shell" },
+  ],
+  [
+    "a blank command",
+    { action: { type: "shell", command: " \n" } },
+    { "action.command": "must not be blank" },
+  ],
+  [
+    "a start without an app",
+    { action: { type: "app_start" } },
+    { "action.app": "is required for app_start" },
+  ],
+  ["a backup without an app", { action: { type: "backup" } }, { "action.app": "is required for backup" }],
+  ["a request without a URL", { action: { type: "http" } }, { "action.url": "is required for http" }],
+  [
+    "an app to reboot",
+    { action: { type: "node_reboot", app: "a" } },
+    { "action.app": "is not for node_reboot" },
+  ],
+  [
+    "a request's fields on a command",
+    {
+      action: {
+        ...shell,
+        url: "http://a/",
+        method: "GET",
+        headers: { a: "b" },
+        body: "b",
+        storages: ["s"],
+        keep: 1,
+      },
+    },
+    Object.fromEntries(
+      ["storages", "keep", "url", "method", "headers", "body"].map((field) => [
+        `action.${field}`,
+        "is not for shell",
+      ]),
+    ),
+  ],
+  [
+    "two different numbers of archives",
+    { keep: 2, action: { type: "backup", app: "a", keep: 3 } },
+    { "action.keep": "must equal keep, which is 2, or be left out" },
+  ],
+  [
+    "a URL without a host",
+    { action: { ...http, url: "http:///path" } },
+    { "action.url": "must have a host" },
+  ],
+  [
+    "a URL with a query for a host",
+    { action: { ...http, url: "https://?a" } },
+    { "action.url": "must have a host" },
+  ],
+  [
+    "a URL with a port for a host",
+    { action: { ...http, url: "http://:80/" } },
+    { "action.url": "must be an http:// or https:// URL with a host" },
+  ],
+  [
+    "a header with a line break",
+    { action: { ...http, headers: { "X-A": "a\r\nX-B: b" } } },
+    { 'action.headers["X-A"]': "must have a value of printable Latin-1 characters, without line breaks" },
+  ],
+  [
+    "a header beyond Latin-1",
+    { action: { ...http, headers: { "X-A": "日" } } },
+    { 'action.headers["X-A"]': "must have a value of printable Latin-1 characters, without line breaks" },
+  ],
+  [
+    "a header that frames the message",
+    { action: { ...http, headers: { "Content-Length": "3" } } },
+    { 'action.headers["Content-Length"]': "is svc's to set, not a job's" },
+  ],
+  [
+    "a header for a proxy",
+    { action: { ...http, headers: { "Proxy-Authorization": "Basic eDp5" } } },
+    { 'action.headers["Proxy-Authorization"]': "is svc's to set, not a job's" },
+  ],
+  [
+    "a header twice",
+    { action: { ...http, headers: { "X-A": "1", "x-a": "2" } } },
+    { 'action.headers["x-a"]': "is there twice; upper and lower case make no difference" },
+  ],
+  [
+    "a hidden value where none is kept",
+    { action: { ...http, headers: { Authorization: "***" } } },
+    { 'action.headers["Authorization"]': "is ***, and no value is kept; give the value itself" },
+  ],
+  [
+    "headers of more than 16 KiB",
+    {
+      action: {
+        ...http,
+        headers: Object.fromEntries(["a", "b", "c"].map((name) => [name, "x".repeat(8_000)])),
+      },
+    },
+    { "action.headers": "must have at most 16384 bytes in names and values, not 24003" },
+  ],
+] as const satisfies readonly (readonly [string, Request, Record<string, string>])[]) {
+  test(`refused: ${title}`, (t) => {
+    const found = read(changes).violations;
+    t.deepEqual(Object.fromEntries(found.map(({ field, description }) => [field, description])), violations);
+  });
+}
+
+test("all that is wrong is said at once, one violation per field, under the field's path", (t) => {
+  const { violations } = read(
+    {
+      trigger: "never",
+      comment: "\0",
+      timeZone: "X",
+      action: { type: "http", url: "http://:0/", command: "\0" },
+    },
+    { path: "schedules[3]." },
+  );
+  t.deepEqual(violations.map(({ field }) => field).sort(), [
+    "schedules[3].action.command",
+    "schedules[3].action.url",
+    "schedules[3].comment",
+    "schedules[3].time_zone",
+    "schedules[3].trigger",
+  ]);
+});
+
+test("an answer names at most 64 violations", (t) => {
+  const headers = Object.fromEntries(Array.from({ length: 200 }, (_, index) => [`X-${index}`, "\n"]));
+  t.is(read({ action: { ...http, headers } }).violations.length, 64);
+});
+
+/** A job that keeps values of headers. */
+function storedHttp(url: string): Job {
+  const headers = { Authorization: "secret", Accept: "text/plain", "X-Gone": "1" };
+  const spec = jobSpec({ action: { type: "http", url, headers } });
+  return { ...spec, ownerUid: 0, id: "a", updatedAtMs: 0, revision: 1 };
+}
+
+test("a hidden header value stays what is kept, whatever the case of its name", (t) => {
+  const stored = storedHttp("http://LOCALHOST:80/path?and=query");
+  const { spec, violations } = read(
+    { action: { ...http, headers: { authorization: "***", "X-New": "2" } } },
+    { stored },
+  );
+  t.deepEqual(violations, []);
+  t.deepEqual(spec.action.headers, { authorization: "secret", "X-New": "2" });
+});
+
+for (const url of ["https://a/", "http://b/", "http://a:81/", "http://a.evil/"]) {
+  test(`a hidden header value does not go to another origin: ${url}`, (t) => {
+    const headers = { authorization: "***", accept: "***" };
+    const asked = (given: Record<string, string>) =>
+      read({ action: { ...http, url, headers: given } }, { stored: storedHttp("http://a/") });
+    t.deepEqual(
+      asked(headers).violations.map(({ field, description }) => [field, description]),
+      [
+        [
+          'action.headers["authorization"]',
+          "is ***, and the kept value is for http://a; give the value again for the new url",
+        ],
+      ],
+    );
+    const { spec, violations } = asked({ ...headers, authorization: "again" });
+    t.deepEqual(violations, []);
+    t.deepEqual(spec.action.headers, { authorization: "again", accept: "text/plain" });
+  });
+}
+
+for (const [title, action, violations] of [
+  ["a start of an app", { type: "app_start", app: "a" }, {}],
+  ["a backup of an app", { type: "backup", app: "a" }, {}],
+  ["a command with an app", { ...shell, app: "a" }, {}],
+  [
+    "a command without an app",
+    shell,
+    { "action.app": "is required: a user's jobs act on the user's own apps" },
+  ],
+  ["a start without an app", { type: "app_stop" }, { "action.app": "is required for app_stop" }],
+  [
+    "a reboot",
+    { type: "node_reboot" },
+    {
+      "action.type":
+        "node_reboot is for root's jobs; a user's must be one of app_start, app_stop, app_restart, app_update, backup, shell",
+    },
+  ],
+  [
+    "a request",
+    http,
+    {
+      "action.type":
+        "http is for root's jobs; a user's must be one of app_start, app_stop, app_restart, app_update, backup, shell",
+    },
+  ],
+] as const satisfies readonly (readonly [string, Action, Record<string, string>])[]) {
+  test(`a user's job, ${Object.keys(violations).length === 0 ? "allowed" : "refused"}: ${title}`, (t) => {
+    const found = read({ action }, { isRoots: false }).violations;
+    t.deepEqual(Object.fromEntries(found.map(({ field, description }) => [field, description])), violations);
+  });
+}

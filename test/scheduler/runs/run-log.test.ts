@@ -1,0 +1,268 @@
+import test from "ava";
+import { keyText } from "../../../src/scheduler/jobs/job-key.ts";
+import type { JobKey } from "../../../src/scheduler/jobs/job.ts";
+import type { Run, RunOutcome } from "../../../src/scheduler/runs/run.ts";
+import { readSummaries } from "../../../src/scheduler/runs/run-summaries.ts";
+import { until } from "../../store/support/temporary-store.ts";
+import {
+  deadExecutor,
+  goingRuns,
+  openWorld,
+  otherExecutor,
+  putJob,
+  removeJob,
+  succeeded,
+  type World,
+} from "../support/world.ts";
+
+const key: JobKey = { ownerUid: 0, id: "job" };
+const manual = { trigger: "manual", attempt: 1 } as const;
+
+/** The newest run as it shows beside its job. */
+function newestShown({ store }: World): Run | undefined {
+  return readSummaries(store, [key]).get(keyText(key))?.last;
+}
+
+test("a run is opened and closed, and comes back as it was", async (t) => {
+  await using world = await openWorld();
+  const { log, clock } = world;
+  await putJob(world, key);
+  const cause = { trigger: "schedule", attempt: 2, scheduledAtMs: 60_000 } as const;
+  const { started, run } = await log.open(key, cause);
+  const opened: Run = { id: run.id, job: key, ...cause, startedAtMs: clock.nowMs };
+  t.true(started);
+  t.deepEqual(run, opened);
+  t.deepEqual(log.goingOf(key), opened);
+  t.deepEqual(newestShown(world), opened);
+
+  clock.nowMs += 1_500;
+  const outcome: RunOutcome = {
+    status: "FAILED",
+    exitCode: 3,
+    httpStatus: 500,
+    output: "a\0b",
+    error: "exit code 3",
+    truncated: true,
+  };
+  const ended: Run = { ...opened, endedAtMs: clock.nowMs, outcome };
+  t.deepEqual(await log.close(run, outcome), ended);
+  t.is(log.goingOf(key), undefined);
+  t.deepEqual(log.list(key), [ended]);
+  t.deepEqual(log.get(run.id), ended);
+  t.deepEqual(newestShown(world), { ...ended, outcome: { ...outcome, output: "" } }, "without the output");
+
+  const amended = { ...succeeded, output: "more" };
+  t.deepEqual((await log.amend(ended, amended)).outcome, amended);
+  t.deepEqual(log.get(run.id)?.outcome, amended);
+});
+
+test("a clock that went back never ends a run before it started", async (t) => {
+  await using world = await openWorld();
+  await putJob(world, key);
+  const { run } = await world.log.open(key, manual);
+  world.clock.nowMs -= 5_000;
+  const { endedAtMs } = await world.log.close(run, succeeded);
+  t.is(endedAtMs, run.startedAtMs);
+  t.is(world.log.get(run.id)?.endedAtMs, run.startedAtMs);
+});
+
+test("one run of a job goes at a time, whoever asks for it and however many at once", async (t) => {
+  await using world = await openWorld();
+  await using other = await openWorld({ dir: world.dir, executor: await otherExecutor() });
+  await putJob(world, key);
+  await putJob(world, { ...key, id: "another" });
+  const answers = await Promise.all([world, other, world, other].map(({ log }) => log.open(key, manual)));
+  t.is(answers.filter(({ started }) => started).length, 1);
+  t.is(new Set(answers.map(({ run }) => run.id)).size, 1, "the others are answered with the one that goes");
+  t.true((await other.log.open({ ...key, id: "another" }, manual)).started);
+
+  const [{ run } = t.fail()] = answers.filter(({ started }) => started);
+  await world.log.close(run, succeeded);
+  t.true((await other.log.open(key, manual)).started);
+});
+
+test("no run of a job that is not there", async (t) => {
+  await using world = await openWorld();
+  await t.throwsAsync(world.log.open(key, manual), { message: 'no schedule "job"' });
+  await putJob(world, { ...key, ownerUid: 7 });
+  await t.throwsAsync(world.log.open(key, manual), { message: 'no schedule "job"' });
+});
+
+test("the newest 50 runs are kept, with their outputs; the rest goes with the closing", async (t) => {
+  await using world = await openWorld();
+  const { log, store } = world;
+  await putJob(world, key);
+  await putJob(world, { ...key, id: "other" });
+  const { run: foreign } = await log.open({ ...key, id: "other" }, manual);
+  await log.close(foreign, { ...succeeded, output: "theirs" });
+  const ids: number[] = [];
+  for (let count = 0; count < 53; count++) {
+    const { run } = await log.open(key, manual);
+    ids.push(run.id);
+    await log.close(run, { ...succeeded, output: String(count) });
+  }
+  t.deepEqual(
+    log.list(key).map(({ id }) => id),
+    ids.slice(3).reverse(),
+  );
+  t.deepEqual(
+    log.list(key, 2).map(({ outcome }) => outcome?.output),
+    ["52", "51"],
+  );
+  t.is(store.get<{ n: number }>("SELECT count(*) AS n FROM runs")?.n, 51);
+  t.is(store.get<{ n: number }>("SELECT count(*) AS n FROM run_outputs")?.n, 51);
+  t.is(log.get(foreign.id)?.outcome?.output, "theirs");
+});
+
+test("a run's number is never given again, not even after its job went", async (t) => {
+  await using world = await openWorld();
+  await putJob(world, key);
+  const { run } = await world.log.open(key, manual);
+  await removeJob(world, key);
+  await putJob(world, key);
+  const { run: next } = await world.log.open(key, manual);
+  t.true(next.id > run.id);
+});
+
+test("a run that goes with its job is closed without a trace", async (t) => {
+  await using world = await openWorld();
+  await putJob(world, key);
+  const { run } = await world.log.open(key, manual);
+  await world.log.skip(key, "running", 5_000);
+  await removeJob(world, key);
+  t.is((await world.log.close(run, { ...succeeded, output: "x" })).outcome?.status, "SUCCEEDED");
+  for (const table of ["runs", "run_outputs", "job_skips"]) {
+    t.is(world.store.get<{ n: number }>(`SELECT count(*) AS n FROM ${table}`)?.n, 0, table);
+  }
+});
+
+test("a run of a dead process is INTERRUPTED when the job is run again", async (t) => {
+  await using world = await openWorld();
+  await using dead = await openWorld({ dir: world.dir, executor: await deadExecutor() });
+  await putJob(world, key);
+  const { run: left } = await dead.log.open(key, manual);
+  const { started, run } = await world.log.open(key, manual);
+  t.true(started);
+  t.deepEqual(
+    world.log.list(key).map(({ id, outcome }) => [id, outcome?.status]),
+    [
+      [run.id, undefined],
+      [left.id, "INTERRUPTED"],
+    ],
+  );
+  t.is(world.log.get(left.id)?.outcome?.error, "the process that ran it ended before the run did");
+  // Who comes back from the dead changes nothing any more.
+  await dead.log.close(left, { ...succeeded, output: "late" });
+  t.like(world.log.get(left.id)?.outcome, { status: "INTERRUPTED", output: "" });
+});
+
+test("recovery closes the runs of dead processes and leaves live ones", async (t) => {
+  await using world = await openWorld();
+  await using dead = await openWorld({ dir: world.dir, executor: await deadExecutor() });
+  const live: JobKey = { ...key, id: "live" };
+  await putJob(world, key);
+  await putJob(world, live);
+  const { run: left } = await dead.log.open(key, manual);
+  const { run: ours } = await world.log.open(live, manual);
+  await world.log.recover();
+  t.deepEqual(
+    goingRuns(world).map(({ id }) => id),
+    [ours.id],
+  );
+  t.is(world.log.get(left.id)?.outcome?.status, "INTERRUPTED");
+});
+
+test("what goes on between opening and its answer is not taken for left behind", async (t) => {
+  await using world = await openWorld();
+  await putJob(world, key);
+  const opening = world.log.open(key, manual);
+  using _always = world.store.onChange(() => void world.log.recover());
+  await opening;
+  await world.log.recover();
+  t.is(goingRuns(world).length, 1);
+});
+
+test("runs of this process and of others are heard of as they start and as they end", async (t) => {
+  await using world = await openWorld();
+  await using other = await openWorld({ dir: world.dir, executor: await otherExecutor() });
+  const theirs: JobKey = { ...key, id: "theirs" };
+  await putJob(world, key);
+  await putJob(world, theirs);
+  const { run: before } = await world.log.open(key, manual);
+  const heard: string[] = [];
+  using _listening = world.log.onChange(({ job, outcome }) => {
+    heard.push(`${job.id} ${outcome?.status ?? "RUNNING"} ${outcome?.output ?? ""}`);
+  });
+  await world.log.close(before, { ...succeeded, output: "one" });
+  t.deepEqual(heard, ["job SUCCEEDED one"]);
+
+  const { run } = await other.log.open(theirs, manual);
+  await until(() => heard.length === 2, 1_000);
+  await other.log.close(run, { ...succeeded, output: "two" });
+  await until(() => heard.length === 3, 1_000);
+  const { run: quick } = await other.log.open(theirs, manual);
+  await other.log.close(quick, { ...succeeded, output: "three" });
+  await until(() => heard.length === 5, 1_000);
+  t.deepEqual(heard.slice(1), [
+    "theirs RUNNING ",
+    "theirs SUCCEEDED two",
+    "theirs RUNNING ",
+    "theirs SUCCEEDED three",
+  ]);
+});
+
+test("the end of a run can be waited for", async (t) => {
+  await using world = await openWorld();
+  await using other = await openWorld({ dir: world.dir, executor: await otherExecutor() });
+  await putJob(world, key);
+  const { run } = await other.log.open(key, manual);
+  let ended: Run | undefined;
+  void world.log.ended(run.id, AbortSignal.timeout(5_000)).then((last) => (ended = last));
+  await other.log.close(run, { ...succeeded, output: "done" });
+  await until(() => ended !== undefined, 1_000);
+  t.deepEqual(ended?.outcome, { ...succeeded, output: "done" });
+  t.is((await world.log.ended(run.id, AbortSignal.timeout(5_000)))?.outcome?.output, "done");
+  t.is(await world.log.ended(999, AbortSignal.timeout(5_000)), undefined);
+
+  const { run: next } = await other.log.open(key, manual);
+  const controller = new AbortController();
+  const waiting = world.log.ended(next.id, controller.signal);
+  controller.abort(new Error("enough"));
+  await t.throwsAsync(waiting, { message: "enough" });
+});
+
+test("skipped firings are counted by reason, many of one turn in one transaction", async (t) => {
+  await using world = await openWorld();
+  const { log } = world;
+  await putJob(world, key);
+  await Promise.all([
+    log.skip(key, "running", 60_000),
+    log.skip(key, "running", 180_000, 2),
+    log.skip(key, "late", 120_000, 7),
+    log.skip({ ...key, id: "gone" }, "late", 120_000),
+  ]);
+  await log.skip(key, "running", 120_000);
+  t.deepEqual(readSummaries(world.store, [key]).get("0/job")?.skips, [
+    { reason: "late", count: 7, lastUnix: 120 },
+    { reason: "running", count: 4, lastUnix: 180 },
+  ]);
+});
+
+test("the newest run that its trigger began says how far a job came, also behind 50 others, and skips do", async (t) => {
+  await using world = await openWorld();
+  const { log } = world;
+  const job = await putJob(world, { ownerUid: 0, id: "j" });
+  const nowMs = Date.UTC(2026, 0, 2);
+  t.is(log.settledUntil(job, nowMs), 0);
+  const { run } = await log.open(job, { trigger: "schedule", attempt: 1, scheduledAtMs: 60_000 });
+  await log.close(run, succeeded);
+  for (let count = 0; count < 51; count += 1) {
+    const { run: manual } = await log.open(job, { trigger: "manual", attempt: 1 });
+    await log.close(manual, succeeded);
+  }
+  t.is(log.list(job).length, 50);
+  t.is(log.settledUntil(job, nowMs), 60_000);
+  await log.skip(job, "running", 120_000);
+  await log.skip(job, "late", nowMs + 60_000);
+  t.is(log.settledUntil(job, nowMs), 120_000, "but for what a clock that was ahead has skipped");
+});

@@ -1,0 +1,307 @@
+/** Runs from the first record to the last, whatever their action does. */
+import assert from "node:assert/strict";
+import { setImmediate as nextTurn } from "node:timers/promises";
+import test, { type ExecutionContext } from "ava";
+import { SvcError } from "../../../src/errors.ts";
+import type { Run } from "../../../src/scheduler/runs/run.ts";
+import { eventually } from "../../support/eventually.ts";
+import { openRunWorld, untilAborted, type Act, type RunWorld } from "../support/run-world.ts";
+import { newestRun } from "../support/world.ts";
+
+const manual = { trigger: "manual", attempt: 1 } as const;
+const listening = (): AbortSignal => new AbortController().signal;
+
+/** Starts a run and waits for its end; the record must say the same. */
+async function runOnce(t: ExecutionContext, act: Act): Promise<{ run: Run; logged: string[] }> {
+  await using world = await openRunWorld(act);
+  const job = await world.addJob("j", { timeoutSecs: 5 });
+  const { started, run } = await world.runner.start(job, manual);
+  t.true(started);
+  const ended = await world.runner.ended(run.id);
+  assert.ok(ended);
+  t.deepEqual(world.world.log.get(run.id)?.outcome, ended.outcome);
+  t.false(world.runner.isGoing(job));
+  return { run: ended, logged: world.logged };
+}
+
+test("what an action prints and answers is recorded", async (t) => {
+  const { run } = await runOnce(t, (_job, { write }) => {
+    write("one\n");
+    write(Buffer.from("two\n"));
+    return Promise.resolve({ exitCode: 0, httpStatus: 201 });
+  });
+  t.deepEqual(run.outcome, {
+    status: "SUCCEEDED",
+    exitCode: 0,
+    httpStatus: 201,
+    output: "one\ntwo\n",
+    error: "",
+    truncated: false,
+  });
+});
+
+test("an action's error makes a failed run", async (t) => {
+  const { run, logged } = await runOnce(t, () =>
+    Promise.resolve({ exitCode: 3, error: "it exited with status 3" }),
+  );
+  t.like(run.outcome, { status: "FAILED", exitCode: 3, error: "it exited with status 3" });
+  t.deepEqual(logged, []);
+});
+
+test("an error of the domain is the run's error", async (t) => {
+  const { run, logged } = await runOnce(t, () =>
+    Promise.reject(new SvcError("not_found", "not_found", 'no app "x"')),
+  );
+  t.like(run.outcome, { status: "FAILED", error: 'no app "x"' });
+  t.deepEqual(logged, []);
+});
+
+for (const [what, act] of [
+  ["rejects", () => Promise.reject(new TypeError("secret internals"))],
+  [
+    "throws",
+    () => {
+      throw new TypeError("secret internals");
+    },
+  ],
+] as const) {
+  test(`a defect that ${what} fails the run, is logged, and is not shown`, async (t) => {
+    const { run, logged } = await runOnce(t, act);
+    t.like(run.outcome, { status: "FAILED" });
+    t.notRegex(run.outcome?.error ?? "", /internals/);
+    t.deepEqual(logged, ["a run failed by a defect"]);
+  });
+}
+
+test("output and error are capped at 64 KiB each", async (t) => {
+  const { run } = await runOnce(t, (_job, { write }) => {
+    for (let line = 0; line < 20_000; line += 1) write(`line ${line}\n`);
+    return Promise.resolve({ error: "e".repeat(100_000) });
+  });
+  t.true(run.outcome?.truncated);
+  for (const text of [run.outcome?.output ?? "", run.outcome?.error ?? ""]) {
+    t.true(text.length > 65_000 && Buffer.byteLength(text) <= 65_536);
+    t.regex(text, /bytes left out/);
+  }
+});
+
+test("at its timeout a run is aborted and TIMED_OUT", async (t) => {
+  await using world = await openRunWorld((_job, work) => untilAborted(work));
+  const { run } = await world.runner.start(await world.addJob("j", { timeoutSecs: 5 }), manual);
+  const ended = world.runner.ended(run.id);
+  await turn();
+  world.clock.pass(4_999);
+  await turn();
+  t.is(world.world.log.get(run.id)?.outcome, undefined);
+  world.clock.pass(1);
+  t.like((await ended)?.outcome, { status: "TIMED_OUT", error: "it took longer than its timeout of 5 s" });
+});
+
+test("an action that has come to its end in spite of being aborted did what it was to do", async (t) => {
+  await using world = await openRunWorld((_job, work) => untilAborted(work).catch(() => ({ exitCode: 0 })));
+  const { run } = await world.runner.start(await world.addJob("j"), manual);
+  await turn();
+  t.is((await world.runner.cancel(run.id)).outcome?.status, "SUCCEEDED");
+});
+
+test("canceling answers the run as it ended, also before its action began", async (t) => {
+  await using world = await openRunWorld((_job, work) => untilAborted(work));
+  const { run } = await world.runner.start(await world.addJob("j"), manual);
+  const canceled = await world.runner.cancel(run.id);
+  t.like(canceled.outcome, { status: "CANCELED", error: "it was canceled" });
+  t.deepEqual(world.world.log.get(run.id)?.outcome, canceled.outcome);
+  const error = await t.throwsAsync<SvcError>(world.runner.cancel(run.id), { instanceOf: SvcError });
+  t.is(error.code, "failed_precondition");
+});
+
+test("one run of a job at a time; others go on beside it", async (t) => {
+  await using world = await openRunWorld((_job, work) => untilAborted(work));
+  const [a, b] = [await world.addJob("a"), await world.addJob("b")];
+  const first = await world.runner.start(a, manual);
+  t.deepEqual(await world.runner.start(a, manual), { started: false, run: first.run });
+  t.true((await world.runner.start(b, manual)).started);
+  await world.runner.cancel(first.run.id);
+  t.true((await world.runner.start(a, manual)).started);
+});
+
+test("a run whose job is removed is canceled", async (t) => {
+  await using world = await openRunWorld((_job, work) => untilAborted(work));
+  const job = await world.addJob("j");
+  const { run } = await world.runner.start(job, manual);
+  const ended = world.runner.ended(run.id);
+  await world.remove(job);
+  world.runner.endOrphans();
+  t.like((await ended)?.outcome, { status: "CANCELED", error: "it was canceled: its job was removed" });
+});
+
+test("no user's runs keep those of others or of root from going", async (t) => {
+  const bounds = { root: 1, users: 4, perUser: 3 };
+  await using world = await openRunWorld((_job, work) => untilAborted(work), bounds);
+  const [greedy, other] = [1001, 1002];
+  for (let index = 0; index < 3; index += 1) {
+    const job = await world.addJob(`j${index}`, {}, greedy);
+    t.true((await world.runner.start(job, manual)).started);
+  }
+  const last = await world.addJob("last", {}, greedy);
+  const error = await t.throwsAsync<SvcError>(world.runner.start(last, manual), { instanceOf: SvcError });
+  t.like(error, { reason: "too_many", message: "3 runs of yours are going; try again later" });
+  t.true((await world.runner.start(await world.addJob("j", {}, other), manual)).started);
+  t.true((await world.runner.start(await world.addJob("j"), manual)).started);
+  const going = world.world.log.goingOf({ ownerUid: greedy, id: "j0" });
+  await world.runner.cancel(going?.id ?? 0);
+  t.true((await world.runner.start(last, manual)).started);
+});
+
+test("a run goes on when its job is edited, and ends when another job comes under the same key, before that may begin", async (t) => {
+  const events: string[] = [];
+  const mayEnd = Promise.withResolvers<undefined>();
+  await using world = await openRunWorld(async ({ comment }, { signal }) => {
+    events.push(`${comment} begins`);
+    signal.addEventListener("abort", () => events.push(`${comment} is stopped`));
+    if (comment === "old") await mayEnd.promise;
+    events.push(`${comment} ends`);
+    return signal.aborted ? { error: "aborted" } : {};
+  });
+  const { runner } = world;
+  const old = await world.addJob("j", { comment: "old" });
+  const first = runner.ended((await runner.start(old, manual)).run.id);
+  await world.edit(old, { comment: "edited" });
+  runner.endOrphans();
+  await eventually(() => assert.deepEqual(events, ["old begins"]));
+  t.false((await runner.start(old, manual)).started);
+  t.deepEqual(events, ["old begins"]);
+
+  await world.remove(old);
+  const fresh = await world.addJob("j", { comment: "new" });
+  runner.endOrphans();
+  const { started, run } = await runner.start(fresh, manual);
+  const second = runner.ended(run.id);
+  t.true(started);
+  await nextTurn();
+  t.deepEqual(events, ["old begins", "old is stopped"]);
+  mayEnd.resolve(undefined);
+  t.like((await first)?.outcome, { status: "CANCELED", error: "it was canceled: its job was removed" });
+  t.true(runner.isGoing(fresh), "the end of the old one is not that of the new one");
+  t.like((await second)?.outcome, { status: "SUCCEEDED" });
+  t.deepEqual(events, ["old begins", "old is stopped", "old ends", "new begins", "new ends"]);
+  t.false(runner.isGoing(fresh));
+});
+
+test("a stop ends and records what runs, and starts nothing any more", async (t) => {
+  const world = await openRunWorld((_job, work) => untilAborted(work));
+  const job = await world.addJob("j");
+  const { run } = await world.runner.start(job, manual);
+  await world.runner[Symbol.asyncDispose]();
+  t.like(world.world.log.get(run.id)?.outcome, {
+    status: "CANCELED",
+    error: "it was canceled: the daemon stopped",
+  });
+  const error = await t.throwsAsync<SvcError>(world.runner.start(job, manual), { instanceOf: SvcError });
+  t.is(error.code, "unavailable");
+  await world[Symbol.asyncDispose]();
+});
+
+test("whoever follows in the turn of the start misses nothing; who comes later gets what comes later", async (t) => {
+  const go = Promise.withResolvers<undefined>();
+  await using world = await openRunWorld(async (_job, { write }) => {
+    write("early ");
+    await go.promise;
+    write("late");
+    return {};
+  });
+  const { run } = await world.runner.start(await world.addJob("j"), manual);
+  const [first, stopped] = [world.runner.follow(run.id, listening()), new AbortController()];
+  const left = world.runner.follow(run.id, stopped.signal);
+  await turn();
+  const second = world.runner.follow(run.id, listening());
+  stopped.abort();
+  go.resolve(undefined);
+  t.is(await textOf(first), "early late");
+  t.is(await textOf(second), "late");
+  t.is(await textOf(left), "early ", "it has left");
+  t.is(await textOf(world.runner.follow(run.id, listening())), "", "it has ended");
+  t.is(await textOf(world.runner.follow(999, listening())), "", "nobody's run");
+});
+
+test("a follower that does not read holds nothing up and is not remembered without bound", async (t) => {
+  await using world = await openRunWorld((_job, { write }) => {
+    for (let at = 0; at < 5_000; at += 1) write("x".repeat(1_000));
+    return Promise.resolve({});
+  });
+  const { run } = await world.runner.start(await world.addJob("j"), manual);
+  const output = world.runner.follow(run.id, listening());
+  t.is((await world.runner.ended(run.id))?.outcome?.status, "SUCCEEDED");
+  const { length } = await textOf(output);
+  t.true(length > 1_000_000 && length <= 1 << 20, `${length} bytes`);
+});
+
+test("what comes afterwards comes after the record", async (t) => {
+  let status: string | undefined;
+  await using world = await openRunWorld((job) =>
+    Promise.resolve({
+      afterwards: () => {
+        status = newestRun(world.world, job)?.outcome?.status;
+        return Promise.resolve();
+      },
+    }),
+  );
+  const { run } = await world.runner.start(await world.addJob("j"), manual);
+  t.is((await world.runner.ended(run.id))?.outcome?.status, "SUCCEEDED");
+  t.is(status, "SUCCEEDED");
+});
+
+for (const [what, act, isCanceled] of [
+  ["fails", () => Promise.reject(new SvcError("unavailable", "unavailable", "no such command")), false],
+  ["is canceled", (signal: AbortSignal) => untilAborted({ signal } as never).then(() => undefined), true],
+] as const) {
+  test(`a record whose afterwards ${what} is put right`, async (t) => {
+    await using world = await openRunWorld((_job, { write }) => {
+      write("in a moment");
+      return Promise.resolve({ afterwards: act });
+    });
+    const job = await world.addJob("j");
+    const { run } = await world.runner.start(job, manual);
+    if (isCanceled) {
+      await eventually(() => assert.equal(world.runner.finishing(job)?.outcome?.status, "SUCCEEDED"));
+      t.like(await world.runner.start(job, manual), { started: false, run: { id: run.id } });
+    }
+    const ended = isCanceled ? await world.runner.cancel(run.id) : await world.runner.ended(run.id);
+    const [status, error] = isCanceled ? ["CANCELED", "it was canceled"] : ["FAILED", "no such command"];
+    t.like(ended?.outcome, { status, error, output: "in a moment" });
+    t.like(world.world.log.get(run.id)?.outcome, { status, error, output: "in a moment" });
+  });
+}
+
+test("a record that the store refuses is written as soon as it takes it; until then the job goes", async (t) => {
+  await using world = await openRunWorld(() => Promise.resolve({}));
+  const { log } = world.world;
+  const close = log.close.bind(log);
+  let refusals = 2;
+  log.close = (run, outcome) =>
+    refusals-- > 0 ? Promise.reject(new SvcError("unavailable", "unavailable", "busy")) : close(run, outcome);
+  const job = await world.addJob("j");
+  const { run } = await world.runner.start(job, manual);
+  await refused(world, 1);
+  t.true(world.runner.isGoing(job));
+  world.clock.pass(1_000);
+  await refused(world, 2);
+  world.clock.pass(2_000);
+  t.is((await world.runner.ended(run.id))?.outcome?.status, "SUCCEEDED");
+  t.is(log.get(run.id)?.outcome?.status, "SUCCEEDED");
+});
+
+function refused({ logged }: RunWorld, times: number): Promise<void> {
+  return eventually(async () => {
+    assert.equal(logged.length, times);
+    await turn();
+  });
+}
+
+/** Lets the event loop come round. */
+async function turn(): Promise<void> {
+  for (let time = 0; time < 3; time += 1) await new Promise((resolve) => setImmediate(resolve));
+}
+
+async function textOf(output: AsyncIterable<Uint8Array>): Promise<string> {
+  return Buffer.concat(await Array.fromAsync(output)).toString();
+}
