@@ -9,7 +9,7 @@
  * the user's identity works. Where the daemon is the user all of it is one.
  */
 import { randomUUID } from "node:crypto";
-import { constants, createWriteStream, type Stats } from "node:fs";
+import { constants, type Stats } from "node:fs";
 import {
   lchown,
   lstat,
@@ -23,7 +23,6 @@ import {
   unlink,
 } from "node:fs/promises";
 import { dirname, join } from "node:path";
-import { pipeline } from "node:stream/promises";
 import { failedPrecondition } from "../errors.ts";
 import type { CopyProgress, CopyTreeOptions, Identity } from "./identity.ts";
 import { makeOwnedDir, removeEmptyDir, syncDirectory } from "./owned-dir.ts";
@@ -203,10 +202,8 @@ export class OwnedTree {
     }
     if (stats?.isFile() !== true) return 0;
     await to.#create(target, async (handle) => {
-      await pipeline(
-        this.#identity.openRead(this.root, path),
-        createWriteStream("", { fd: handle.fd, autoClose: false }),
-      );
+      for await (const chunk of this.#identity.openRead(this.root, path))
+        await handle.writeFile(chunk as Buffer);
       await handle.chmod(stats.mode & 0o777);
       await handle.datasync();
     });

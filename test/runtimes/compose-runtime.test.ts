@@ -1,6 +1,6 @@
 /** Compose projects on a real engine, by whichever compose this host has. */
 import assert from "node:assert/strict";
-import { readFile, stat } from "node:fs/promises";
+import { mkdir, readFile, stat, writeFile } from "node:fs/promises";
 import { join } from "node:path";
 import type { SvcError } from "../../src/errors.ts";
 import { eventually } from "../support/eventually.ts";
@@ -156,5 +156,29 @@ composeTest(
     t.like(compose.status("later"), { state: "RUNNING", exitCode: 7 });
     t.regex(compose.status("later")!.reason, /service "bad" ended with exit code 7/);
     await compose.remove(later);
+  },
+);
+
+composeTest(
+  `what an earlier svc let a project write into its checkout moves out of it${needsCompose}`,
+  async (t) => {
+    const fixture = fixtureNow();
+    const app = await fixture.app("old", "compose: { file: compose.yaml }", {
+      files: {
+        "compose.yaml": `services: { db: { image: "svc/shell:1", network_mode: none, volumes: ["./db:/db"] } }`,
+        "db/rows": "all of them",
+      },
+    });
+    const source = join(app.directory, "repo/db");
+    const kept = { services: { db: { volumes: [{ type: "bind", source, target: "/db" }] } } };
+    await mkdir(join(fixture.store, "compose/old"), { recursive: true });
+    await writeFile(join(fixture.store, "compose/old/compose.json"), JSON.stringify(kept));
+    await fixture.compose.keepData(app);
+    t.is(await readFile(join(app.directory, "data/db/rows"), "utf8"), "all of them");
+    await t.throwsAsync(stat(source), { code: "ENOENT" });
+    await startApp(fixture.compose, app);
+    await fixture.compose.stop(app);
+    t.is(await readFile(join(app.directory, "data/db/rows"), "utf8"), "all of them");
+    await fixture.compose.remove(app);
   },
 );
