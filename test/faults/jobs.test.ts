@@ -167,8 +167,21 @@ test(`${starts} starts and kills within one minute catch up once`, async (t) => 
       catchUp: "latest",
       action: { type: "shell", command: `echo ran >> ${ran}` },
     });
+    await daemon.schedules.upsertSchedule({
+      id: "later",
+      trigger: "0 0 1 1 *",
+      action: { type: "shell", command: "true" },
+    });
     await daemon.end("SIGKILL");
   }
+  /** Whatever a daemon begins with has begun: writes keep their order. */
+  const settled = async ({ schedules }: ClockDaemon): Promise<void> => {
+    const { run } = await schedules.runSchedule({ id: "later" });
+    await eventually(async () => {
+      const { runs } = await schedules.listScheduleRuns({ id: "later" });
+      assert.equal(runs.find(({ id }) => id === run?.id)?.status, "SUCCEEDED");
+    }, 60_000);
+  };
   for (let start = 0; start < starts; start += 1) {
     await using daemon = await startAt(dir.path, "2026-01-15T13:00:20Z");
     // The first is left to come to an end of the run; the others are killed at any point.
@@ -177,10 +190,12 @@ test(`${starts} starts and kills within one minute catch up once`, async (t) => 
         const { runs } = await daemon.schedules.listScheduleRuns({ id: "j" });
         assert.equal(runs[0]?.status, "SUCCEEDED");
       }, 60_000);
-    } else await daemon.schedules.listScheduleRuns({ id: "j" });
+    } else if (start % 4 === 0) await settled(daemon);
+    else await daemon.schedules.listScheduleRuns({ id: "j" });
     await daemon.end("SIGKILL");
   }
   await using daemon = await startAt(dir.path, "2026-01-15T13:00:20Z");
+  await settled(daemon);
   const { runs } = await daemon.schedules.listScheduleRuns({ id: "j" });
   await daemon.end("SIGTERM");
   t.is(runs.length, 1);
