@@ -170,11 +170,11 @@ export function patchApp(id: string, patch: AppPatch): Statement {
   };
 }
 
-/** Changes nothing; a conflict when the app is gone, or not meant to run any more. */
-export function requireWanted(id: string): Statement {
+/** Changes nothing; a conflict when the app is gone, or its people want something else. */
+export function requireDesired(id: string, desired: AppRecord["desired"]): Statement {
   return {
-    sql: "UPDATE apps SET desired = desired WHERE id = ? AND desired = 'running'",
-    params: [id],
+    sql: "UPDATE apps SET desired = desired WHERE id = ? AND desired = ?",
+    params: [id, desired],
     changes: 1,
   };
 }

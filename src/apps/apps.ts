@@ -381,9 +381,9 @@ export class Apps implements AsyncDisposable {
 
   #runnable(app: NewApp): RunnableApp {
     const { paths } = this.#options;
-    const { id, name, ownerUid, runUid: uid, version, manifest, settings } = app;
+    const { id, name, ownerUid, runUid: uid, version, manifest, settings, startedSettings } = app;
     const [directory, runDir] = [paths.appDir(id), paths.appRunDir(id)];
-    return { id, name, ownerUid, uid, directory, runDir, version, manifest, settings };
+    return { id, name, ownerUid, uid, directory, runDir, version, manifest, settings, startedSettings };
   }
 
   /** Their roots were their owners' once. */

@@ -4,7 +4,7 @@ import type { Identities } from "../identity/identity.ts";
 import { mergeDefaults } from "../packages/settings.ts";
 import { isUp, isUpNow, type AppRuntime, type RunnableApp } from "../runtimes/runtime.ts";
 import { whyNotStarted } from "../runtimes/start-failed.ts";
-import { patchApp, requireWanted, type AppPatch, type AppRecord, type StartFailure } from "./app-record.ts";
+import { patchApp, requireDesired, type AppPatch, type AppRecord, type StartFailure } from "./app-record.ts";
 import type { AppRegistry } from "./app-registry.ts";
 import type { Operation, Operations } from "./operations.ts";
 import { writeSettingsFiles } from "./settings-files.ts";
@@ -15,6 +15,7 @@ export interface LifecycleOptions {
   runtimeOf: (app: AppRecord) => AppRuntime;
   runnable: (app: AppRecord) => RunnableApp;
   identities: Identities;
+  log: { warn(details: object, message: string): void };
 }
 
 export class Lifecycle {
@@ -23,6 +24,7 @@ export class Lifecycle {
   readonly #runtimeOf: (app: AppRecord) => AppRuntime;
   readonly #runnable: (app: AppRecord) => RunnableApp;
   readonly #identities: Identities;
+  readonly #log: LifecycleOptions["log"];
 
   constructor(options: LifecycleOptions) {
     this.#registry = options.registry;
@@ -30,6 +32,7 @@ export class Lifecycle {
     this.#runtimeOf = options.runtimeOf;
     this.#runnable = options.runnable;
     this.#identities = options.identities;
+    this.#log = options.log;
   }
 
   /**
@@ -52,10 +55,19 @@ export class Lifecycle {
    * @throws SvcError `app_busy`, `not_found` when it is not meant to run any more, `start_failed`
    */
   async bringUp({ id: appId }: AppRecord): Promise<void> {
-    const statements = [requireWanted(appId)];
+    const statements = [requireDesired(appId, "running")];
     await this.finishStart(
       await this.#operations.begin({ appId, kind: "start", phase: "start", statements }),
     );
+  }
+
+  /**
+   * Ends what runs of an app that is not meant to run: a stop came to nothing, or somebody else has started it.
+   * @throws SvcError `app_busy`, `not_found` when it is meant to run now
+   */
+  async bringDown({ id: appId }: AppRecord): Promise<void> {
+    const statements = [requireDesired(appId, "stopped")];
+    await this.finishStop(await this.#operations.begin({ appId, kind: "stop", phase: "stop", statements }));
   }
 
   /**
@@ -95,11 +107,21 @@ export class Lifecycle {
         const runnable = this.#runnable(app);
         await writeSettingsFiles(this.#identities, runnable);
         await runtime.start(runnable);
+        await this.#settleRuntime(runtime, runnable);
       }
       const startedSettings = mergeDefaults(app.manifest, app.settings);
       return { state: "RUNNING", stateReason: "", failure: null, startedSettings };
     };
     await this.#settle(operation, start, (app, error) => this.#failed(app, error));
+  }
+
+  /** What it ran as before is not needed any more; were it left, somebody could start it. */
+  async #settleRuntime(runtime: AppRuntime, app: RunnableApp): Promise<void> {
+    try {
+      await runtime.settle(app);
+    } catch (error) {
+      this.#log.warn({ err: error, appId: app.id }, "what an app ran as before could not be removed");
+    }
   }
 
   async finishStop(operation: Operation): Promise<void> {
@@ -115,7 +137,11 @@ export class Lifecycle {
       if (operation.phase === "stop") {
         const [runtime, runnable] = [this.#runtimeOf(app), this.#runnable(app)];
         if (isUp(runtime.status(app.id)?.state)) await runtime.check(runnable);
-        await runtime.stop(runnable);
+        await runtime.stop(runnable).catch(async (error: unknown) => {
+          // It is meant to run all the same: what became of it is found out, and followed.
+          await runtime.adopt(runnable);
+          throw error;
+        });
         await this.#operations.enter(operation, "start");
       }
     } catch (error) {

@@ -4,6 +4,7 @@
  */
 import { setTimeout as wait } from "node:timers/promises";
 import { mapBounded } from "../lib/map-bounded.ts";
+import { Ticker } from "../lib/ticker.ts";
 import { isUp, type AppRuntime, type RuntimeStatus } from "../runtimes/runtime.ts";
 import type { AppRecord } from "./app-record.ts";
 import type { AppRegistry } from "./app-registry.ts";
@@ -23,6 +24,7 @@ const startedAtOnce = 8;
 /** Where the host goes down, the daemon is told to end at about the same time: it must have heard of it. */
 const firstDelayMs = 500;
 const maxDelayMs = 60_000;
+const sweepIntervalMs = 5_000;
 /** How long starts under way may take when the daemon ends; the next one finishes what is left. */
 const endMs = 5_000;
 
@@ -37,6 +39,7 @@ export class WantedState implements AsyncDisposable {
   /** Of which it could not be told how they fare when the daemon began. */
   readonly #undecided = new Set<string>();
   #hasEnded = false;
+  #sweeper: Ticker | undefined;
 
   constructor(options: WantedStateOptions) {
     this.#options = options;
@@ -50,7 +53,23 @@ export class WantedState implements AsyncDisposable {
       if (app.desired === "running" && isUnknown(runtimeOf(app).status(app.id))) this.#undecided.add(app.id);
     }
     for (const runtime of runtimes) this.#subscriptions.push(runtime.onChange((id) => this.#look(id)));
+    this.#sweeper = new Ticker(sweepIntervalMs, () => this.#endUnwanted());
     await mapBounded(ended, startedAtOnce, (id) => this.#start(id));
+  }
+
+  /** Ends what runs and is not meant to: a stop came to nothing, or somebody else has started it. */
+  async #endUnwanted(): Promise<void> {
+    const { registry, runtimeOf, lifecycle, log } = this.#options;
+    try {
+      const apps = registry.all();
+      const up = new Map([...new Set(apps.map(runtimeOf))].map((runtime) => [runtime, runtime.upNow?.()]));
+      for (const app of apps) {
+        if (app.desired === "running" || up.get(runtimeOf(app))?.has(app.id) !== true) continue;
+        if (!this.#hasEnded && registry.operationOf(app.id) === undefined) await lifecycle.bringDown(app);
+      }
+    } catch (error) {
+      log.warn({ err: error }, "an app that is not meant to run could not be stopped");
+    }
   }
 
   #look(id: string): void {
@@ -100,8 +119,8 @@ export class WantedState implements AsyncDisposable {
     this.#hasEnded = true;
     for (const subscription of this.#subscriptions) subscription[Symbol.dispose]();
     for (const timer of this.#timers.values()) clearTimeout(timer);
-    if (this.#starts.size > 0)
-      await Promise.race([Promise.all(this.#starts), wait(endMs, undefined, { ref: false })]);
+    const work = [...this.#starts, this.#sweeper?.[Symbol.asyncDispose]()];
+    await Promise.race([Promise.all(work), wait(endMs, undefined, { ref: false })]);
   }
 }
 

@@ -36,10 +36,14 @@ export class AppContainers {
     return this.#own((await this.#options.state.containers()).containers);
   }
 
+  /** Oldest first, from memory; none while nothing is known. */
+  known(): ContainerRecord[] {
+    return this.#own(this.#options.state.containersNow()?.containers ?? []);
+  }
+
   /** Those of a release, oldest first, from memory; `undefined` while nothing is known. */
   knownOf(release: string): ContainerRecord[] | undefined {
-    const known = this.#options.state.containersNow();
-    return known && this.#own(known.containers).filter(isOfRelease(release));
+    return this.#options.state.isAvailable ? this.known().filter(isOfRelease(release)) : undefined;
   }
 
   /** Those of a release, oldest first, as they are after this call. @param more ids of some that may not be listed yet */

@@ -9,6 +9,7 @@ import { portHealth } from "./port-health.ts";
 import { PortProbe } from "./port-probe.ts";
 import type { RunnableApp, RuntimeStatus } from "./runtime.ts";
 import { SeenContainers, type SeenContainersOptions } from "./seen-containers.ts";
+import { runsAsStarted } from "./settings-digest.ts";
 import { refusedStart, startFailed } from "./start-failed.ts";
 import { StatusChanges } from "./status-changes.ts";
 
@@ -41,8 +42,10 @@ export class ContainerApp {
   #underway: RuntimeStatus | undefined;
   #probe: PortProbe | undefined;
   #engineError: SvcError | undefined;
-  /** Ids of what ran when the engine went away. */
-  #ranWhenLost: readonly string[] = [];
+  /** What ended of it did not do so by itself: the engine was away. */
+  #isLost = false;
+  /** Ids of containers of other releases that are being ended. */
+  readonly #strays = new Set<string>();
   #onDeath: (() => void) | undefined;
   readonly #changes: StatusChanges;
 
@@ -75,6 +78,7 @@ export class ContainerApp {
   async start(app: RunnableApp, release: string, launch: () => Promise<readonly string[]>): Promise<void> {
     this.#app = app;
     this.#isWanted = true;
+    this.#isLost = false;
     await this.#during("STARTING", async () => {
       try {
         await this.#restarts.reset();
@@ -116,6 +120,10 @@ export class ContainerApp {
       if (isUpState(state)) await this.containers.stop(id, 0);
     }
     if (failed === undefined) throw startFailed(this.id, "its containers were removed");
+    if (this.#seen.wasKilled(failed.id)) {
+      const message = `app "${this.id}" did not start: somebody had the container engine end ${subjectOf(failed)}`;
+      throw new SvcError("unavailable", "unavailable", message);
+    }
     const { exitCode } = failed;
     const lastLines = await this.#seen.lastLines(failed);
     throw startFailed(this.id, endOf(failed, subjectOf(failed)), { exitCode, lastLines });
@@ -126,21 +134,16 @@ export class ContainerApp {
    * @param depthOf how far a service is from those that depend on none: the deepest end first, equal ones together
    */
   async stop(app: RunnableApp, depthOf: (service: string) => number = () => 0): Promise<void> {
-    const wasWanted = this.#isWanted;
     this.#app = app;
     this.#isWanted = false;
+    this.#isLost = false;
     await this.#during("STOPPING", async () => {
-      try {
-        await this.#restarts.reset();
-        const up = (await this.containers.all()).filter(({ state }) => isUpState(state));
-        const byDepth = Map.groupBy(up, ({ composeService = "" }) => depthOf(composeService));
-        for (const depth of [...byDepth.keys()].sort((a, b) => b - a)) {
-          const equal = byDepth.get(depth) ?? [];
-          await Promise.all(equal.map(({ id }) => this.containers.stop(id, app.manifest.stop.graceMs)));
-        }
-      } catch (error) {
-        this.#isWanted = wasWanted;
-        throw error;
+      await this.#restarts.reset();
+      const up = (await this.containers.all()).filter(({ state }) => isUpState(state));
+      const byDepth = Map.groupBy(up, ({ composeService = "" }) => depthOf(composeService));
+      for (const depth of [...byDepth.keys()].sort((a, b) => b - a)) {
+        const equal = byDepth.get(depth) ?? [];
+        await Promise.all(equal.map(({ id }) => this.containers.stop(id, app.manifest.stop.graceMs)));
       }
     });
   }
@@ -172,49 +175,50 @@ export class ContainerApp {
   }
 
   async #findOut(): Promise<"running" | "lost"> {
-    const found = (await this.containers.all()).find(({ state }) => isUpState(state));
-    if (found === undefined) return "lost";
+    const app = this.#app;
+    const up = (await this.containers.all()).filter(({ state }) => isUpState(state));
+    const found = up.findLast(({ labels }) => app === undefined || runsAsStarted(app, labels));
+    if (found === undefined) {
+      this.#isLost = true;
+      this.#publish();
+      return "lost";
+    }
     this.#release = found.labels[releaseLabel];
     await this.observe();
     return "running";
   }
 
+  /** It could not be started, as the engine was away: it is to be started anew when that is back. */
+  awaitEngine(app: RunnableApp, error: SvcError): void {
+    this.#app = app;
+    this.#isWanted = true;
+    this.#isLost = !this.members.some(({ state }) => isUpState(state));
+    if (this.#options.state.isAvailable) this.#publish();
+    else this.engineLost(error);
+  }
+
   /** The engine cannot be asked any more. */
   engineLost(error: SvcError): void {
-    if (this.#engineError === undefined) {
-      const goesOn = (container: ContainerRecord): boolean =>
-        isUpState(container.state) || this.#restarts.endOf(container)?.restartAtMs !== undefined;
-      this.#ranWhenLost = this.members.filter(goesOn).map(({ id }) => id);
-    }
     this.#engineError = error;
     void this.#restarts.suspend();
     this.#publish();
   }
 
-  /** The engine is back. What ran when it went away and does not now was ended with it, and starts again. */
+  /**
+   * The engine is back. Where nothing of the app runs that is not over by itself, the engine's end was its own, and it is to
+   * be started anew.
+   */
   async engineBack(): Promise<void> {
-    try {
-      if (this.#app !== undefined && this.#isWanted && this.#underway === undefined)
-        await this.#revive(this.#app);
-    } finally {
-      this.#ranWhenLost = [];
-      this.#engineError = undefined;
-      await this.observe();
-    }
-  }
-
-  async #revive(app: RunnableApp): Promise<void> {
-    const ran = new Set(this.#ranWhenLost);
-    if (this.#release === undefined && (await this.#findOut()) === "lost") {
-      const containers = await this.containers.all();
-      this.#release = lastStarted(containers)?.labels[releaseLabel];
-      for (const { id } of containers) ran.add(id);
-    }
-    const ended = (await this.#refresh([])).filter(({ id, state }) => ran.has(id) && state === "exited");
-    if (ended.length === 0) return;
-    await this.#options.checkAgain(app);
-    for (const { id } of ended) await this.containers.start(id);
-    await this.#refresh([]);
+    this.#engineError = undefined;
+    if (this.#release !== undefined) {
+      const members = this.containers.knownOf(this.#release) ?? [];
+      const isOver = (container: ContainerRecord): boolean => this.#restarts.endOf(container) !== undefined;
+      this.#isLost =
+        this.#isWanted &&
+        !members.some(({ state }) => isUpState(state)) &&
+        !(members.length > 0 && members.every(isOver));
+    } else if (this.#isWanted) await this.#findOut();
+    await this.observe();
   }
 
   started(containerId: string): void {
@@ -243,7 +247,9 @@ export class ContainerApp {
   async #observe(members: readonly ContainerRecord[]): Promise<void> {
     const isLatest = await this.#seen.take(members, this.#app, this.#isWanted);
     if (!isLatest) return;
+    if (members.some(({ state }) => isUpState(state))) this.#isLost = false;
     this.#judgeEnds();
+    this.#endStrays();
     this.#watchPort();
     this.#publish();
   }
@@ -259,8 +265,21 @@ export class ContainerApp {
   }
 
   #mayRestart(): boolean {
-    if (!this.#isWanted || this.#seen.breach !== undefined) return false;
+    if (!this.#isWanted || this.#isLost || this.#seen.breach !== undefined) return false;
     return this.#underway === undefined && this.#engineError === undefined;
+  }
+
+  /** What runs of another release was started by somebody else: it would hold the ports, with other settings. */
+  #endStrays(): void {
+    if (!this.#mayRestart() || this.#release === undefined || this.#app === undefined) return;
+    const { graceMs } = this.#app.manifest.stop;
+    for (const { id, state, labels } of this.containers.known()) {
+      if (!isUpState(state) || labels[releaseLabel] === this.#release || this.#strays.has(id)) continue;
+      this.#strays.add(id);
+      // One that could not be ended is tried again with the next news of it.
+      const forget = (): boolean => this.#strays.delete(id);
+      this.containers.stop(id, graceMs).then(forget, forget);
+    }
   }
 
   async #restart({ id }: ContainerRecord): Promise<void> {
@@ -323,9 +342,12 @@ export class ContainerApp {
 
   #currentStatus(): RuntimeStatus {
     if (this.#underway !== undefined) return this.#underway;
-    if (this.#engineError !== undefined && this.#isWanted) {
+    const isConcerned = this.#isWanted || this.members.some(({ state }) => isUpState(state));
+    if (this.#engineError !== undefined && isConcerned) {
       return { ...stoppedStatus, state: "UNKNOWN", reason: this.#engineError.message };
     }
+    if (this.#isLost)
+      return { ...stoppedStatus, reason: "it was ended with the container engine", isLost: true };
     const status = this.#seen.status(this.#isWanted, this.#probe?.health, this.#restarts);
     const { breach } = this.#seen;
     return breach === undefined ? status : { ...status, state: "CRASHED", reason: breach };

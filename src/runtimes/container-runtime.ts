@@ -1,9 +1,10 @@
 /** What the runtimes over the engine have in common: their apps, and what the engine tells of them. */
 import { appLabel, storeLabel } from "../docker/attribution.ts";
 import { readContainerLog } from "../docker/container-logs.ts";
-import type { ContainerRecord } from "../docker/container-record.ts";
+import { isUpState, type ContainerRecord } from "../docker/container-record.ts";
 import type { EngineChange } from "../docker/engine-state.ts";
 import type { EngineEvents } from "../docker/events.ts";
+import { SvcError } from "../errors.ts";
 import { mapBounded } from "../lib/map-bounded.ts";
 import { ContainerApp, type ContainerAppOptions } from "./container-app.ts";
 import { sampleApps } from "./container-usage.ts";
@@ -74,7 +75,7 @@ export abstract class ContainerRuntime implements AppRuntime {
   abstract check(app: RunnableApp): Promise<void>;
   /** As {@link check}, of what was started last: quickly, as it goes before each restart. */
   protected abstract checkAgain(app: RunnableApp): Promise<void>;
-  abstract start(app: RunnableApp): Promise<void>;
+  protected abstract launch(app: RunnableApp): Promise<void>;
   abstract stop(app: RunnableApp): Promise<void>;
   abstract remove(app: RunnableApp): Promise<number>;
   abstract logs(app: RunnableApp, options: { tail: number; signal?: AbortSignal }): Promise<LogChunk>;
@@ -82,6 +83,22 @@ export abstract class ContainerRuntime implements AppRuntime {
     app: RunnableApp,
     options: { tail: number; signal: AbortSignal },
   ): AsyncIterable<LogChunk>;
+
+  async start(app: RunnableApp): Promise<void> {
+    const { events } = this.#options;
+    const { generation } = events;
+    try {
+      await this.launch(app);
+    } catch (error) {
+      // Whatever it looked like, an app whose engine ends cannot start.
+      const isAway = events.error !== undefined || (generation > 0 && generation !== events.generation);
+      const reason = isAway ? engineEnded(app.id, error) : error;
+      if (reason instanceof SvcError && reason.code === "unavailable") {
+        this.appOf(app.id).awaitEngine(app, reason as SvcError);
+      }
+      throw reason;
+    }
+  }
 
   async waitHealthy(id: string, timeoutMs: number, signal?: AbortSignal): Promise<void> {
     const app = this.#apps.get(id);
@@ -91,6 +108,16 @@ export abstract class ContainerRuntime implements AppRuntime {
 
   async adopt(app: RunnableApp): Promise<"running" | "lost"> {
     return this.appOf(app.id).adopt(app);
+  }
+
+  /** Follows the engine from then on, so that it is known next time. */
+  upNow(): ReadonlySet<string> {
+    const { state, storeId } = this.#options;
+    state.start();
+    const up = (state.containersNow()?.containers ?? []).filter((container) => isUpState(container.state));
+    return new Set(
+      up.flatMap(({ labels }) => (labels[storeLabel] === storeId ? (labels[appLabel] ?? []) : [])),
+    );
   }
 
   status(id: string): RuntimeStatus | undefined {
@@ -233,4 +260,9 @@ export abstract class ContainerRuntime implements AppRuntime {
     this.#apps.clear();
     return Promise.resolve();
   }
+}
+
+function engineEnded(id: string, cause: unknown): SvcError {
+  const message = `the container engine ended while app "${id}" was started: it starts when that is back`;
+  return new SvcError("unavailable", "unavailable", message, { cause });
 }

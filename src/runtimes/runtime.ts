@@ -20,6 +20,8 @@ export interface RunnableApp {
   readonly manifest: Manifest;
   /** The chosen settings, without defaults. */
   readonly settings: JsonObject;
+  /** The values, defaults among them, that it was started with last; null before its first start. */
+  readonly startedSettings: JsonObject | null;
 }
 
 export type RuntimeState = "STOPPED" | "STARTING" | "RUNNING" | "STOPPING" | "FAILED" | "CRASHED" | "UNKNOWN";
@@ -197,6 +199,11 @@ export interface AppRuntime extends AsyncDisposable {
    * yet; `lost` when it did not end by itself, as in a reboot of the host.
    */
   adopt(app: RunnableApp): Promise<"running" | "ended" | "lost">;
+  /**
+   * Ids of apps of which something runs, whoever started it; from memory. Absent where nothing but svc can start what the
+   * runtime runs.
+   */
+  upNow?(): ReadonlySet<string>;
   /** From memory. `undefined`: the runtime has neither started nor adopted it. */
   status(id: string): RuntimeStatus | undefined;
   /** Grows, at once, whenever the status of some app is another one; a status that did not change stays the same object. */

@@ -1,12 +1,12 @@
 /** No container of an app is started by the engine: svc restarts what ends, after its check (decisions 39). */
 import assert from "node:assert/strict";
+import { rename, symlink } from "node:fs/promises";
 import { join } from "node:path";
 import { dockerTest, needsDocker } from "../support/docker-test.ts";
 import type { TestEngine } from "../support/docker.ts";
 import { eventually } from "../support/eventually.ts";
 import { forever, sharedFixture, startApp } from "./support/container-tests.ts";
 import { composeTest, needsCompose } from "./support/compose-test.ts";
-import { nobody } from "./support/docker-fixture.ts";
 
 const fixtureNow = sharedFixture();
 const deadlineMs = 20_000;
@@ -94,9 +94,8 @@ dockerTest(`nothing is restarted that would not pass the check${needsDocker}`, a
   const { engine, runtime } = fixture;
   const manifest = `${shell(forever)}\nvolumes: [{ name: media, path: /srv/media }]`;
   const app = await startApp(runtime, await fixture.app("swapped", manifest));
-  const owner = await fixture.identities.as(nobody);
-  await owner.rename(app.directory, "volumes/srv/media", "volumes/srv/kept");
-  await owner.runCommand(["ln", "-s", "/root", join(app.directory, "volumes/srv/media")]);
+  await rename(join(app.directory, "volumes/srv/media"), join(app.directory, "volumes/srv/kept"));
+  await symlink("/root", join(app.directory, "volumes/srv/media"));
   const { it } = await containersOf(engine, "swapped");
   process.kill(it!.State.Pid, "SIGKILL");
   await eventually(() => {

@@ -1,11 +1,20 @@
 /** The engine away, hung or restarting (threats 48). */
 import assert from "node:assert/strict";
 import { SvcError } from "../../src/errors.ts";
+import type { RunnableApp } from "../../src/runtimes/runtime.ts";
 import { dockerTest, needsDocker, sharedEngine } from "../support/docker-test.ts";
 import { eventually } from "../support/eventually.ts";
 import { DockerFixture } from "./support/docker-fixture.ts";
 
 const engineNow = sharedEngine();
+/** What the daemon does with apps that are meant to run and did not end by themselves. */
+function startLost(runtime: DockerFixture["runtime"], apps: readonly RunnableApp[]): Disposable {
+  return runtime.onChange((id) => {
+    const app = apps.find((one) => one.id === id);
+    if (app !== undefined && runtime.status(id)?.isLost === true) void runtime.start(app);
+  });
+}
+
 const forever = `docker: { image: "svc/shell:1" }\n`;
 
 dockerTest(
@@ -39,11 +48,13 @@ dockerTest(
     );
     t.true(error instanceof SvcError && error.code === "unavailable");
     t.is((await runtime.stats(apps)).size, 0);
+    using _starting = startLost(runtime, apps);
     await engine.start();
     await eventually(() => {
-      for (const id of policies) assert.equal(runtime.status(id)?.state, "RUNNING", id);
-    }, 5_000);
-    t.is(runtime.status("stopped")?.state, "STOPPED");
+      for (const id of policies.slice(1)) assert.equal(runtime.status(id)?.state, "RUNNING", id);
+    }, 20_000);
+    // Nor does the one that was to be stopped while nobody could do it.
+    for (const id of ["stopped", "always"]) t.is(runtime.status(id)?.state, "STOPPED");
     for (const app of [...apps, stopped]) await runtime.remove(app);
   },
 );
@@ -83,6 +94,7 @@ dockerTest(`a daemon that starts before its engine finds its apps later${needsDo
   await using second = await DockerFixture.create(engine, { store: first.store });
   t.is(await second.runtime.adopt(app), "running");
   t.is(second.runtime.status("early")?.state, "UNKNOWN");
+  using _starting = startLost(second.runtime, [app]);
   await engine.start();
   await eventually(() => assert.equal(second.runtime.status("early")?.state, "RUNNING"), 5_000);
   await second.runtime.remove(app);

@@ -17,6 +17,7 @@ import { holdMounts } from "../mount-points.ts";
 import type { AppImages } from "../docker/app-images.ts";
 import { requireForeign, withTag } from "../docker/app-images.ts";
 import type { RunnableApp } from "../runtime.ts";
+import { settingsDigest, settingsLabel } from "../settings-digest.ts";
 import { startFailed } from "../start-failed.ts";
 import { dataBinds, moveData, seedData, withData } from "./checkout-binds.ts";
 import type { ComposeCommand } from "./compose-command.ts";
@@ -237,7 +238,11 @@ export class ComposeProjects {
 
   /** Keeps what is run where nobody but the daemon can change it; resolves with its path. */
   async write(app: RunnableApp, document: JsonObject): Promise<string> {
-    const labels = { ...appLabels(app.id, this.#options.storeId), [releaseLabel]: composeRelease };
+    const labels = {
+      ...appLabels(app.id, this.#options.storeId),
+      [releaseLabel]: composeRelease,
+      [settingsLabel]: settingsDigest(app),
+    };
     const path = this.#path(app.id);
     await mkdir(posix.dirname(path), { recursive: true, mode: 0o700 });
     await writeFile(`${path}.new`, printDocument(labelled(document, labels)), { mode: 0o600 });

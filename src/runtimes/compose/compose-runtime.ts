@@ -9,7 +9,7 @@ import type { ImageRuntime, LogChunk, RunnableApp, RuntimeLimit, RuntimeWork } f
 import { ComposeCommand } from "./compose-command.ts";
 import type { RunnableProject } from "./compose-document.ts";
 import { ComposeImages } from "./compose-images.ts";
-import { composeRelease, ComposeProjects, dependencyDepths } from "./compose-project.ts";
+import { composeRelease, ComposeProjects, dependencyDepths, imagesOf } from "./compose-project.ts";
 import { followProjectLog, readProjectLog } from "./project-logs.ts";
 
 export interface ComposeRuntimeOptions extends ContainerRuntimeOptions {
@@ -71,12 +71,10 @@ export class ComposeRuntime extends ContainerRuntime {
   }
 
   async settle(app: RunnableApp): Promise<void> {
-    const { builds } = await this.#projects.resolve(app);
+    const document = await this.#projects.kept(app.id);
+    if (document === undefined) return;
     await this.reach(app.id);
-    await this.#images.removeBuilt(
-      app,
-      builds.map(({ service }) => this.#images.builtTag(app, service)),
-    );
+    await this.#images.removeBuilt(app, imagesOf(document));
   }
 
   async check(app: RunnableApp): Promise<void> {
@@ -91,7 +89,7 @@ export class ComposeRuntime extends ContainerRuntime {
     return this.#projects.checkKept(app);
   }
 
-  async start(app: RunnableApp): Promise<void> {
+  protected async launch(app: RunnableApp): Promise<void> {
     const project = await this.#projects.layOut(app);
     await this.#pullMissing(app, project, {});
     for (const build of project.builds) {

@@ -7,6 +7,7 @@ import { resolvePorts, resolveSettings } from "../../packages/settings.ts";
 import { releaseLabel } from "../app-containers.ts";
 import { ownerSpec } from "../container-policy.ts";
 import type { RunnableApp } from "../runtime.ts";
+import { settingsDigest, settingsLabel } from "../settings-digest.ts";
 import { appMounts, containerEnvironment, containerExpander } from "./container-scope.ts";
 
 export interface ContainerConfigOptions {
@@ -39,12 +40,13 @@ export function containerConfig(app: RunnableApp, options: ContainerConfigOption
   if (runtime.kind !== "docker") throw new Error(`app ${app.id} runs as ${runtime.kind}`);
   const plain = createOptions(app, runtime, options);
   const release = createHash("sha256")
-    .update(JSON.stringify([app.version, plain]))
+    .update(JSON.stringify([settingsDigest(app), plain]))
     .digest("hex")
     .slice(0, releaseLength);
   const labels = {
     ...appLabels(app.id, options.storeId),
     [releaseLabel]: release,
+    [settingsLabel]: settingsDigest(app),
     [imageLabel]: options.imageReference,
   };
   const name = `svc-${app.id}-${release}`;

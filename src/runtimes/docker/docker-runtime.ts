@@ -55,7 +55,7 @@ export class DockerRuntime extends ContainerRuntime {
     await this.#hold(app, await this.#config(app, ""));
   }
 
-  async start(app: RunnableApp): Promise<void> {
+  protected async launch(app: RunnableApp): Promise<void> {
     let image = await this.#images.local(app);
     if (image === undefined) {
       // Somebody has removed it.

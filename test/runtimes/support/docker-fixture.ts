@@ -83,7 +83,7 @@ export class DockerFixture implements AsyncDisposable {
     const directory = join(this.store, "apps", id);
     const app: RunnableApp = {
       ...{ id, name: id, ownerUid: uid, uid, directory, runDir: join(this.store, "run", id) },
-      ...{ version, settings, manifest: parsed },
+      ...{ version, settings, startedSettings: null, manifest: parsed },
     };
     const identity = await this.identities.as(uid);
     await this.identities.createOwnedDir(directory, uid, 0o700).catch(() => undefined);

@@ -61,6 +61,7 @@ export class Fixture implements AsyncDisposable {
       version: "1.0.0",
       manifest: manifestOf(argv, overrides),
       settings: {},
+      startedSettings: null,
     };
     await this.identities.createOwnedDir(app.directory, uid, 0o700);
     await (await this.identities.as(uid)).makeDirs(app.directory, ["repo", "data"]);

@@ -54,6 +54,7 @@ export async function policyDirectory(): Promise<PolicyDirectory> {
       runDir: join(parent, "run"),
       version: "1.0.0",
       settings: {},
+      startedSettings: null,
       manifest: { ...manifest, permissions: [...permissions] },
     }),
     async verdict(claims, ownerUid, permissions) {
