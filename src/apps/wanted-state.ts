@@ -119,8 +119,8 @@ export class WantedState implements AsyncDisposable {
     this.#hasEnded = true;
     for (const subscription of this.#subscriptions) subscription[Symbol.dispose]();
     for (const timer of this.#timers.values()) clearTimeout(timer);
-    const work = [...this.#starts, this.#sweeper?.[Symbol.asyncDispose]()];
-    await Promise.race([Promise.all(work), wait(endMs, undefined, { ref: false })]);
+    const ended = this.#sweeper?.[Symbol.asyncDispose]() ?? Promise.resolve();
+    await Promise.race([Promise.all([...this.#starts, ended]), wait(endMs, undefined, { ref: false })]);
   }
 }
 

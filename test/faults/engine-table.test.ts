@@ -100,7 +100,9 @@ composeTest(`wanted and real agree after every fault of the engine${needsCompose
   for (const [fault, daemonIs] of isLong ? long : short) {
     for (const momentMs of momentsMs) {
       await Promise.all(cases.map((one) => goToBefore(apps, one)));
-      const acts = cases.map(({ id, step }) => steps[step]!.act?.(apps, id).catch(() => undefined));
+      const acts = cases.map(({ id, step }) =>
+        Promise.resolve(steps[step]!.act?.(apps, id).catch(() => undefined)),
+      );
       await wait(momentMs);
       await strike(engine, daemon, fault, daemonIs);
       const healedMs = performance.now();
@@ -164,7 +166,7 @@ async function expectAgreement(apps: Apps, engine: TestEngine, { id, runtime }: 
       return Config.Env.find((line) => line.startsWith("WORD="));
     }),
   );
-  const expected = app.restartRequired ? "WORD=old" : `WORD=${String(values?.["word"])}`;
+  const expected = app.restartRequired ? "WORD=old" : `WORD=${values?.["word"] as string}`;
   assert.deepEqual(words, app.enabled ? Array<string>(services[runtime]).fill(expected) : []);
 }
 
