@@ -78,6 +78,10 @@ function createHost(): CliHost {
       system: defaultPaths({ uid: 0, home: "/root", env: {} }).socket,
       user: defaultPaths(environment).socket,
     },
+    stores: {
+      system: defaultPaths({ uid: 0, home: "/root", env: {} }).storeDir,
+      user: defaultPaths(environment).storeDir,
+    },
   };
 }
 

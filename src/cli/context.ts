@@ -2,8 +2,10 @@
 import { setTimeout } from "node:timers/promises";
 import type { DescMessage, MessageInitShape, MessageShape } from "@bufbuild/protobuf";
 import { SvcError } from "../errors.ts";
-import { describeFailure, failureJson } from "./failure.ts";
+import { AdvisedError, describeFailure, failureJson } from "./failure.ts";
 import type { CliHost } from "./host.ts";
+import { hasPrivateStore } from "./no-daemon.ts";
+import { confirm, isInteractive } from "./prompt.ts";
 import { createPaint, wantsColor } from "./render/color.ts";
 import type { Paint } from "./render/color.ts";
 import { formatJson } from "./render/json.ts";
@@ -22,6 +24,12 @@ export interface GlobalOptions {
   readonly yes?: boolean;
 }
 
+/**
+ * When a command of a regular user works on apps of their own though there is a daemon for all users, which does not run:
+ * where there are such apps, when the user says so when asked, or because the user said so already.
+ */
+export type Privacy = "existing" | "asked" | "wanted";
+
 export class CommandContext implements AsyncDisposable {
   readonly host: CliHost;
   readonly options: GlobalOptions;
@@ -30,6 +38,7 @@ export class CommandContext implements AsyncDisposable {
   readonly paint: Paint;
   #client: Promise<Client> | undefined;
   #openInProcess: () => Promise<Client>;
+  #privacy: Privacy = "existing";
 
   constructor(host: CliHost, options: GlobalOptions, openInProcess: () => Promise<Client>) {
     this.host = host;
@@ -39,13 +48,34 @@ export class CommandContext implements AsyncDisposable {
     this.#openInProcess = openInProcess;
   }
 
+  /** To be said before the first call. */
+  set privacy(privacy: Privacy) {
+    this.#privacy = privacy;
+  }
+
   /** The daemon, or the service layer in this process: found at the first use. */
   client(): Promise<Client> {
     return (this.#client ??= connect(this.host, {
       socketOption: this.options.socket,
       warn: (message) => this.note(`warning: ${message}`),
       openInProcess: this.#openInProcess,
+      allowPrivate: (problem) => this.#allowPrivate(problem),
     }));
+  }
+
+  /** @throws the problem, unless the user wants to work on their own */
+  async #allowPrivate(problem: SvcError): Promise<void> {
+    const { host } = this;
+    const message = `${problem.message}; to have apps of your own beside them: svc install --private`;
+    if (this.#privacy === "wanted") return;
+    if (this.#privacy === "existing") {
+      if (!(await hasPrivateStore(host))) throw new AdvisedError(problem, message);
+      this.note(`warning: ${problem.message}; these are your own`);
+    } else {
+      if (!isInteractive(host)) throw new AdvisedError(problem, message);
+      this.note(`${problem.message}.`);
+      if (!(await confirm(host, "Install for yourself alone?"))) throw problem;
+    }
   }
 
   get #callOptions(): CallOptions {

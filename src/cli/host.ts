@@ -21,6 +21,7 @@ export interface CliHost {
   /** The version of this program. */
   readonly version: string;
   readonly sockets: SocketPaths;
+  readonly stores: StorePaths;
 }
 
 /** A terminal, a pipe or a file. */
@@ -28,6 +29,13 @@ export type OutputStream = NodeJS.WritableStream & {
   readonly isTTY?: boolean;
   readonly columns?: WriteStream["columns"];
 };
+
+/** Where the apps of a daemon are kept, whether it runs or not. */
+export interface StorePaths {
+  readonly system: string;
+  /** The store of the user's own; the system's for root. */
+  readonly user: string;
+}
 
 /** Where a daemon may listen, in the order in which the command line looks (D30). */
 export interface SocketPaths {

@@ -1,5 +1,9 @@
 /** What a command says that works without a daemon. */
 import type { DescMessage, MessageInitShape, MessageShape } from "@bufbuild/protobuf";
+import { join } from "node:path";
+import { SvcError } from "../errors.ts";
+import { exists } from "./exists.ts";
+import type { CliHost } from "./host.ts";
 import type { UnaryCall } from "./transport/calls.ts";
 import type { CallOptions, Client, Method } from "./transport/client.ts";
 
@@ -23,6 +27,25 @@ export const noDaemonNotes: CallNotes = {
   ...jobNotes,
   "svc.v1.DaemonService/getStatus": `no daemon runs: svc works in this process; start one: ${daemonCommand}`,
 };
+
+/**
+ * That the daemon of all users does not run, whose apps are not what a regular user would find without it; undefined where
+ * there is no such daemon, or the user is root and works on its store.
+ */
+export async function systemDaemonDown({
+  uid,
+  stores,
+  sockets,
+}: Pick<CliHost, "uid" | "stores" | "sockets">): Promise<SvcError | undefined> {
+  if (uid === 0 || !(await exists(stores.system))) return undefined;
+  const message = `the system's daemon does not run (there is no ${sockets.system}), so its apps cannot be seen`;
+  return new SvcError("unavailable", "unavailable", message);
+}
+
+/** Whether the user has a store of their own. */
+export function hasPrivateStore({ stores }: Pick<CliHost, "stores">): Promise<boolean> {
+  return exists(join(stores.user, "svc.db"));
+}
 
 /** Says each note once, after the first call that it concerns and that succeeded: on a failure, the error alone is said. */
 export class NotingClient implements Client {

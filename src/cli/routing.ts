@@ -2,14 +2,15 @@
  * Which service layer a command reaches: a socket that exists, else this very process (S 5.3, D30).
  * Files are asked for by callbacks: `node:fs/promises` takes longer to load than all of this takes to run.
  */
-import { readFile, stat } from "node:fs";
+import { readFile } from "node:fs";
 import { join } from "node:path";
 import { promisify } from "node:util";
 import { SvcError } from "../errors.ts";
+import { exists } from "./exists.ts";
 import type { CliHost, SocketPaths } from "./host.ts";
-import { jobNotes, noDaemonNotes, NotingClient } from "./no-daemon.ts";
+import { jobNotes, noDaemonNotes, NotingClient, systemDaemonDown } from "./no-daemon.ts";
 import type { Client } from "./transport/client.ts";
-import { readAll, send } from "./transport/http.ts";
+import { readAll, send, UnreachableError } from "./transport/http.ts";
 import type { Endpoint } from "./transport/http.ts";
 import { FallbackClient } from "./transport/fallback-client.ts";
 import { SocketClient } from "./transport/socket-client.ts";
@@ -57,43 +58,54 @@ async function checkoutSocket(stateDir: string): Promise<string> {
   }
 }
 
-/** Anything at all at the path counts: a socket that this user may not even look at is still no reason to work beside it. */
-async function exists(path: string): Promise<boolean> {
-  try {
-    await promisify(stat)(path);
-    return true;
-  } catch (error) {
-    const { code } = error as NodeJS.ErrnoException;
-    return code !== "ENOENT" && code !== "ENOTDIR";
-  }
-}
-
 export interface ConnectOptions {
   readonly socketOption: string | undefined;
   /** Tells the user that there is no daemon, or that root works beside one that does not answer. */
   readonly warn: (message: string) => void;
   /** Opens the service layer in this process; loaded when needed. */
   readonly openInProcess: () => Promise<Client>;
-  /** Milliseconds that a daemon has to show a sign of life, before root goes on without it. Default 3,000. */
-  readonly probeTimeoutMs?: number;
+  /** Asks whether the user wants to work on their own where the system's daemon is down. @throws SvcError who does not */
+  readonly allowPrivate: (problem: SvcError) => Promise<void>;
 }
+
+/** Milliseconds after which a call without an answer makes one ask for a sign of life, and those that this may take. */
+const [slowMs, probeTimeoutMs] = [1_000, 2_000];
 
 /** The client of the route. Whether something answers there shows at the first call. */
 export async function connect(host: CliHost, options: ConnectOptions): Promise<Client> {
-  const { socketOption, warn, openInProcess } = options;
+  const { socketOption, warn, openInProcess, allowPrivate } = options;
   const route = await chooseRoute({ socketOption, sockets: host.sockets, uid: host.uid });
-  if (route.kind === "in-process") return new NotingClient(await openInProcess(), noDaemonNotes, warn);
+  if (route.kind === "in-process") {
+    const problem = await systemDaemonDown(host);
+    if (problem === undefined) return new NotingClient(await openInProcess(), noDaemonNotes, warn);
+    await allowPrivate(problem);
+    return new NotingClient(await openInProcess(), jobNotes, warn);
+  }
   const endpoint = { socketPath: route.path, headers: sudoHeaders(host) };
-  const client = new SocketClient(endpoint);
-  if (!route.mayFallBack) return client;
-  return new FallbackClient(client, {
-    answers: () => answers(endpoint, options.probeTimeoutMs ?? 3000),
-    slowMs: options.probeTimeoutMs ?? 3000,
+  return new FallbackClient(new SocketClient(endpoint), {
+    answers: () => answers(endpoint, probeTimeoutMs),
+    slowMs,
     openInProcess: async () => {
+      if (!route.mayFallBack) throw await silenceOf(endpoint);
       warn(`no daemon answers on ${route.path}: working in this process, as root may`);
       return new NotingClient(await openInProcess(), jobNotes, warn);
     },
   });
+}
+
+/** Why nobody answers: nobody is there, or somebody is silent. */
+async function silenceOf(endpoint: Endpoint): Promise<SvcError> {
+  try {
+    // A request that has no time: whether there is a connection shows before.
+    await send(endpoint, { method: "GET", path: "/healthz", timeoutMs: 100 });
+  } catch (error) {
+    if (error instanceof UnreachableError) return error;
+  }
+  return new SvcError(
+    "unavailable",
+    "unavailable",
+    `the daemon on ${endpoint.socketPath} takes connections and answers nothing; see its log, or restart it`,
+  );
 }
 
 /** Whether a daemon is there and alive. */

@@ -1,9 +1,9 @@
 /** Builds every service of the daemon once, for the daemon itself and for a CLI that works in-process. */
 import { lookup } from "node:dns/promises";
-import { mkdir } from "node:fs/promises";
 import { join } from "node:path";
 import { AuditReader } from "../audit/audit-reader.ts";
 import { AuditTrail } from "../audit/audit-trail.ts";
+import { invalidField, SvcError } from "../errors.ts";
 import { systemClock, type Clock } from "../lib/clock.ts";
 import { DaemonMetrics } from "../metrics/daemon-metrics.ts";
 import { Apps } from "../apps/apps.ts";
@@ -19,9 +19,10 @@ import { HostThread } from "../host/host-thread.ts";
 import { ProcessSignals } from "../host/process-signals.ts";
 import { HostReboot } from "../host/reboot.ts";
 import { createIdentities } from "../identity/identity.ts";
-import { createUsers } from "../identity/user.ts";
 import { FairTurns } from "../lib/fair-turns.ts";
+import { createUsers, type Users } from "../identity/user.ts";
 import { readBootId } from "../lib/boot-id.ts";
+import { makeDirectory } from "../lib/make-directory.ts";
 import { createPackageResolver } from "../packages/create-package-resolver.ts";
 import { SourceList } from "../packages/source-list.ts";
 import { createSettingsValidator } from "../packages/settings-validator.ts";
@@ -107,9 +108,11 @@ export async function createContext(options: ContextOptions): Promise<DaemonCont
   // After the store, so that it is emptied before the store closes, and before what makes calls.
   const audit = resources.use(new AuditTrail({ store, log, now }));
   // Others only pass through: what is inside belongs to each app's owner alone.
-  for (const dir of [paths.appsDir, paths.runDir]) await mkdir(dir, { mode: 0o711, recursive: true });
+  for (const dir of [paths.appsDir, paths.runDir]) await makeDirectory(dir, 0o711);
 
   const users = createUsers();
+  const { rootRunsAs } = config.apps;
+  if (rootRunsAs !== undefined) await checkAccount(users, rootRunsAs, config.file);
   const searchPath = config.apps.path.join(":");
   const identities = resources.use(
     createIdentities({
@@ -289,12 +292,18 @@ export async function createContext(options: ContextOptions): Promise<DaemonCont
   };
 }
 
+/** @throws SvcError `invalid_request` when the host has no such account, before any app asks for it */
+async function checkAccount(users: Users, name: string, configFile: string): Promise<void> {
+  try {
+    await users.byName(name);
+  } catch (error) {
+    if (!(error instanceof SvcError) || error.code === "unavailable") throw error;
+    throw invalidField("apps.root_runs_as", `the host has no account "${name}", which ${configFile} names`);
+  }
+}
+
 /** Root's own apps may be given to another account; everybody else's run as their owner. */
-async function runUidOf(
-  ownerUid: number,
-  config: Config,
-  users: ReturnType<typeof createUsers>,
-): Promise<number> {
+async function runUidOf(ownerUid: number, config: Config, users: Users): Promise<number> {
   if (ownerUid === 0 && config.apps.rootRunsAs !== undefined) {
     return (await users.byName(config.apps.rootRunsAs)).uid;
   }

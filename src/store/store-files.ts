@@ -3,9 +3,10 @@
  * SQLite database drops every lock that this process holds on it (sqlite.org/howtocorrupt.html, 2.2).
  */
 import { closeSync, constants, fchmodSync, fsyncSync, openSync } from "node:fs";
-import { chmod, lstat, mkdir } from "node:fs/promises";
+import { chmod, lstat } from "node:fs/promises";
 import { join } from "node:path";
 import { SvcError } from "../errors.ts";
+import { makeDirectory } from "../lib/make-directory.ts";
 
 /** Absolute paths of everything that a store keeps in its directory. */
 export interface StoreFiles {
@@ -45,7 +46,7 @@ export const temporaryPrefix = "svc.db.tmp-";
  */
 export async function secureStoreFiles(files: StoreFiles): Promise<void> {
   const uid = process.geteuid?.() ?? 0;
-  await mkdir(files.dir, { recursive: true, mode: uid === 0 ? 0o711 : 0o700 });
+  await makeDirectory(files.dir, uid === 0 ? 0o711 : 0o700);
   const dir = await lstat(files.dir);
   if (!dir.isDirectory()) throw refused(files.dir, "is not a directory of its own");
   if (dir.uid !== uid) throw refused(files.dir, `belongs to uid ${dir.uid} and not to uid ${uid}`);

@@ -1,10 +1,11 @@
 /** The file of the primary token, `api.token` beside the configuration file: owner-only, never half-written (T 13). */
 import { randomBytes } from "node:crypto";
 import { constants } from "node:fs";
-import { link, lstat, mkdir, open, readdir, rename, unlink } from "node:fs/promises";
+import { link, lstat, open, readdir, rename, unlink } from "node:fs/promises";
 import type { FileHandle } from "node:fs/promises";
 import { basename, dirname, join } from "node:path";
 import { SvcError, failedPrecondition } from "../errors.ts";
+import { makeDirectory } from "../lib/make-directory.ts";
 import { isToken, mintToken } from "./token-digest.ts";
 
 const maxFileBytes = 256;
@@ -17,7 +18,7 @@ const leftoverAgeMs = 60_000;
  * @throws SvcError `failed_precondition` when the file is a link, loose in its mode, another's or no token
  */
 export async function openTokenFile(file: string, selfUid: number): Promise<string> {
-  await mkdir(dirname(file), { recursive: true, mode: 0o755 });
+  await makeDirectory(dirname(file), 0o755);
   return (await readTokenFile(file, selfUid)) ?? (await createTokenFile(file, selfUid));
 }
 

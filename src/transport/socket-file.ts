@@ -3,13 +3,14 @@
  * (a lock that the kernel releases with its holder, and a connect that nobody answers), and only the own one removed.
  */
 import { constants } from "node:fs";
-import { chmod, lstat, mkdir, open, rename, unlink } from "node:fs/promises";
+import { chmod, lstat, open, rename, unlink } from "node:fs/promises";
 import type { FileHandle } from "node:fs/promises";
 import { connect } from "node:net";
 import type { Server } from "node:net";
 import { dirname } from "node:path";
 import { SvcError } from "../errors.ts";
 import { loadLibc } from "../lib/libc.ts";
+import { makeDirectory } from "../lib/make-directory.ts";
 
 export interface SocketFileOptions {
   /** Absolute. */
@@ -75,7 +76,7 @@ export class SocketFile implements AsyncDisposable {
 }
 
 async function prepareDirectory(directory: string, mode: number): Promise<void> {
-  await mkdir(directory, { recursive: true, mode });
+  await makeDirectory(directory, mode);
   const stats = await lstat(directory);
   const isOpenToAll = (stats.mode & 0o002) !== 0 && (stats.mode & 0o1000) === 0;
   if (isOpenToAll) throw new Error(`everybody may replace files in ${directory}`);

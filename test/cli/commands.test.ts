@@ -60,7 +60,7 @@ const cases: CommandCase[] = [
   {
     args: ["app", "settings", "set", "hello", "wrong=1"],
     exitCode: 2,
-    stderr: /values\.wrong: is no setting/,
+    stderr: /values\.wrong is no setting/,
   },
   { args: ["app", "settings", "set", "hello", "=1"], exitCode: 2, stderr: /must be key=value/ },
   { args: ["app", "settings", "set", "hello"], exitCode: 2, stderr: /either key=value or --file/ },

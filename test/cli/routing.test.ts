@@ -166,12 +166,57 @@ for (const kind of ["stale", "silent"] as const) {
       t.regex(asRoot.stdout, /inside/);
       t.deepEqual(counts(), [1, 1]);
 
-      const asUser = await runSvc([...args, "--timeout", "0.3"], {
-        host: { sockets },
-        dependencies: { openInProcess },
-      });
-      t.is(asUser.exitCode, kind === "stale" ? 6 : 7);
+      // Long before the call itself would give up.
+      const asUser = await runSvc(args, { host: { sockets }, dependencies: { openInProcess } });
+      t.is(asUser.exitCode, 6);
+      t.regex(
+        asUser.stderr,
+        kind === "stale" ? /no daemon answers on/ : /takes connections and answers nothing/,
+      );
       t.deepEqual(counts(), [1, 1]);
     });
   }
+}
+
+for (const [title, args, hasOwn, uid, exitCode, stderr] of [
+  [
+    "list, nothing of one's own",
+    ["ls"],
+    false,
+    1000,
+    6,
+    /^svc: the system's daemon does not run .*--private\n$/,
+  ],
+  [
+    "app, nothing of one's own",
+    ["app", "info", "inside"],
+    false,
+    1000,
+    6,
+    /^svc: the system's daemon does not run/,
+  ],
+  [
+    "list of one's own",
+    ["ls"],
+    true,
+    1000,
+    0,
+    /^warning: the system's daemon does not run .*these are your own\n/,
+  ],
+  ["install", ["install", "inside"], true, 1000, 6, /^svc: the system's daemon does not run .*--private\n$/],
+  ["install --private", ["install", "inside", "--private"], false, 1000, 0, /^(?!.*daemon does not run)/],
+  ["list of root's", ["ls"], false, 0, 0, /^$/],
+] as const) {
+  test(`the system's daemon is down: ${title}`, async (t) => {
+    const directory = await mkdtemp(join(tmpdir(), "svc-route-"));
+    t.teardown(() => rm(directory, { recursive: true }));
+    const stores = { system: join(directory, "system"), user: join(directory, "user") };
+    for (const path of [stores.system, stores.user]) await mkdir(path);
+    if (hasOwn) await writeFile(join(stores.user, "svc.db"), "");
+    const { counts, openInProcess } = inProcess();
+    const run = await runSvc(args, { host: { uid, stores }, dependencies: { openInProcess } });
+    t.is(run.exitCode, exitCode, run.stderr);
+    t.regex(run.stderr, stderr);
+    t.deepEqual(counts(), exitCode === 0 ? [1, 1] : [0, 0]);
+  });
 }

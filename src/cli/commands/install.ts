@@ -25,6 +25,7 @@ interface InstallOptions {
   readonly acceptLicense?: boolean;
   readonly set?: readonly string[];
   readonly start?: boolean;
+  readonly private?: boolean;
 }
 
 type InstallRequest = MessageInitShape<typeof InstallAppRequestSchema>;
@@ -41,10 +42,12 @@ export function addInstallCommand(parent: Command, run: RunCommand): void {
     .option("--accept-license", "accept the licenses and permissions of the package")
     .option("--set <key=value>", "choose a setting; again for more; JSON values are taken as such", collect)
     .option("--start", "start the app when it is installed")
+    .option("--private", "install for yourself alone, though the system's daemon only does not run")
     .action(run((context, spec: string, options: InstallOptions) => install(context, spec, options)));
 }
 
 async function install(context: CommandContext, spec: string, options: InstallOptions): Promise<void> {
+  context.privacy = options.private === true ? "wanted" : "asked";
   let app = await installAsking(context, {
     spec: absoluteIfPath(spec),
     source: options.source ?? "",

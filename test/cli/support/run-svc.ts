@@ -54,6 +54,7 @@ export async function runSvc(args: readonly string[], options: SvcOptions = {}):
       now: () => Date.parse("2026-01-02T00:00:00Z"),
       version: "1.2.3",
       sockets: { checkoutDir: undefined, system: "/nonexistent/system", user: "/nonexistent/user" },
+      stores: { system: "/nonexistent/system", user: "/nonexistent/user" },
       ...options.host,
     },
     {

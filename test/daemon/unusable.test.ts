@@ -1,0 +1,70 @@
+/** A start that cannot succeed ends with a sentence, and one that needs no socket goes on without it. */
+import { spawn } from "node:child_process";
+import { once } from "node:events";
+import { mkdtemp, rm, writeFile } from "node:fs/promises";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import { fileURLToPath } from "node:url";
+import test from "ava";
+import { eventually } from "../support/eventually.ts";
+
+const main = fileURLToPath(new URL("../../src/main.ts", import.meta.url));
+
+/** A daemon with a configuration, and what it has said. */
+async function start(directory: string, lines: Record<string, string>) {
+  const { store = join(directory, "store"), socket = join(directory, "svc.sock"), apps = "" } = lines;
+  const file = join(directory, "svc.toml");
+  await writeFile(
+    file,
+    `[api]\nlisten = "127.0.0.1:0"\nsocket = "${socket}"\n[store]\ndir = "${store}"\n[apps]\n${apps}\n`,
+  );
+  const child = spawn(process.execPath, [main, "daemon", "--config", file], {
+    stdio: ["ignore", "pipe", "pipe"],
+  });
+  let said = "";
+  for (const stream of [child.stdout, child.stderr])
+    stream.on("data", (bytes: Buffer) => (said += bytes.toString()));
+  return { child, said: () => said };
+}
+
+for (const [title, lines, sentence] of [
+  [
+    "a store where nobody can make directories",
+    { store: "/proc/x/store" },
+    /^svc: the directory \/proc\/x.* cannot be made: /m,
+  ],
+  [
+    "a store below a file",
+    { store: `${main}/store` },
+    /^svc: the directory .*main\.ts\/store cannot be made: /m,
+  ],
+  [
+    "an account that is not there",
+    { apps: 'root_runs_as = "no-such-account"' },
+    /^svc: .*no account "no-such-account"/m,
+  ],
+] as const) {
+  test(`${title} ends the start`, async (t) => {
+    const directory = await mkdtemp(join(tmpdir(), "svc-unusable-"));
+    t.teardown(() => rm(directory, { recursive: true }));
+    const { child, said } = await start(directory, lines);
+    t.teardown(() => child.kill("SIGKILL"));
+    // Without it the start tries for ever: the deadline is for a busy machine.
+    const [code] = (await once(child, "close", { signal: AbortSignal.timeout(60_000) })) as [number | null];
+    t.not(code, 0);
+    t.regex(said(), sentence);
+  });
+}
+
+test("a socket's directory that cannot be made is warned of, and TCP serves", async (t) => {
+  const directory = await mkdtemp(join(tmpdir(), "svc-unusable-"));
+  t.teardown(() => rm(directory, { recursive: true }));
+  const { child, said } = await start(directory, { socket: "/proc/x/svc.sock" });
+  t.teardown(() => child.kill("SIGKILL"));
+  await eventually(() => {
+    if (!said().includes("svc is ready")) throw new Error(said());
+  });
+  t.regex(said(), /the directory \/proc\/x cannot be made/);
+  child.kill("SIGTERM");
+  await once(child, "close", { signal: AbortSignal.timeout(60_000) });
+});
