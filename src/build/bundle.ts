@@ -20,6 +20,7 @@ const freshDir = `${outDir}.new`;
 const entryPoints = {
   svc: "src/main.ts",
   "store/worker": "src/store/worker.ts",
+  "packages/settings-thread": "src/packages/settings-thread.ts",
   "host/process-thread": "src/host/process-thread.ts",
 };
 const mainFile = "svc.cjs";

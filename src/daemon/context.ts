@@ -137,7 +137,7 @@ export async function createContext(options: ContextOptions): Promise<DaemonCont
       log: (message, details) => log.info(details, message),
     }),
   );
-  const settings = createSettingsValidator();
+  const settings = resources.use(createSettingsValidator({ threadUrl: programs.settingsThread }));
   const sources = new SourceList(config.sources, store);
   const credentials = new Credentials({ store, now, maxPerUser: config.limits.maxCredentialsPerUser });
   const packages = createPackageResolver({

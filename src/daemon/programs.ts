@@ -9,6 +9,8 @@ export interface Programs {
   readonly supervisor: string;
   /** The store's writer thread. */
   readonly storeWorker: URL;
+  /** The thread that holds settings against their schema. */
+  readonly settingsThread: URL;
   /** The thread that looks at the host's processes. */
   readonly hostThread: URL;
 }
@@ -29,6 +31,7 @@ function programsIn(dir: string, extension: "ts" | "js"): Programs {
     identityHelper: join(dir, "identity", "helper.mjs"),
     supervisor: join(dir, "runtimes", "process", "supervisor.mjs"),
     storeWorker: pathToFileURL(join(dir, "store", `worker.${extension}`)),
+    settingsThread: pathToFileURL(join(dir, "packages", `settings-thread.${extension}`)),
     hostThread: pathToFileURL(join(dir, "host", `process-thread.${extension}`)),
   };
 }

@@ -1,80 +1,61 @@
 /**
- * Checks values against a package's own settings schema. The schema comes from strangers, so it must not be able
- * to stall the daemon: the manifest accepts a subset of JSON Schema without references, combinators or unbounded
- * uniqueness, sizes are capped, and compiling and checking run under a watchdog that stops a slow pattern.
+ * Checks values against a package's own settings schema. The schema comes from strangers, so it must not be able to stall the
+ * daemon: that is done in a thread of its own (see `settings-check.ts`), in turns, within its time.
  */
 import { createHash } from "node:crypto";
-import type { ErrorObject, ValidateFunction } from "ajv";
 import { invalidRequest, SvcError } from "../errors.ts";
 import type { FieldViolation } from "../errors.ts";
 import type { JsonObject } from "../lib/json.ts";
-import { createBoundedCaller } from "./bounded-call.ts";
+import { TaskError, TaskThread } from "../lib/task-thread.ts";
 import type { Manifest } from "./manifest.ts";
+import type { SettingError, SettingsCheck, SettingsFinding } from "./settings-check.ts";
 import { settingsSchema } from "./settings-schema.ts";
 
 /** Values as JSON are at most this long. */
 const maxValuesBytes = 256 * 1024;
 const maxViolations = 50;
+/** For the thread to give its memory back. */
+const idleMs = 30_000;
+/** Checks that wait for the thread. */
+const maxWaiting = 256;
 
-export interface SettingsValidator {
+export interface SettingsValidator extends Disposable {
   /**
    * Holds `values` against the manifest's schema; unknown keys are refused. Merge the defaults first.
    * @throws SvcError `invalid_argument` `invalid_request` with one violation per field, such as `values.port`;
-   * `invalid_argument` `package_invalid` when the schema itself cannot be used.
+   * `invalid_argument` `package_invalid` when the schema itself cannot be used; `too_many`.
    */
   validate: (manifest: Pick<Manifest, "id" | "settings" | "ports">, values: JsonObject) => Promise<void>;
 }
 
 export interface SettingsValidatorOptions {
-  /** Compiled schemas kept. Default 256. */
-  maxSchemas?: number;
-  /** How long the daemon may stand still for one check. Default 100. */
+  /** The entry point of the thread. Default: the source. */
+  threadUrl?: URL;
+  /** How long one check may take, on a machine that may be busy. Default 5,000. */
   timeoutMs?: number;
 }
 
-interface CompiledSettings {
-  validate: ValidateFunction;
-  /** How often the watchdog had to stop it. */
-  strikes: number;
-}
-
-/** A schema that the watchdog stopped this often is not tried again. */
-const maxStrikes = 2;
-
 export function createSettingsValidator(options: SettingsValidatorOptions = {}): SettingsValidator {
-  const { maxSchemas = 256, timeoutMs = 100 } = options;
-  const cache = new Map<string, CompiledSettings>();
-  const bounded = createBoundedCaller();
+  const { threadUrl = new URL("./settings-thread.ts", import.meta.url), timeoutMs = 5_000 } = options;
+  const thread = new TaskThread<SettingsCheck, SettingsFinding>({
+    url: threadUrl,
+    timeoutMs,
+    idleMs,
+    maxWaiting,
+  });
 
-  async function compiled(schema: JsonObject, id: string): Promise<CompiledSettings> {
-    const key = createHash("sha256").update(JSON.stringify(schema)).digest("hex");
-    const hit = cache.get(key);
-    cache.delete(key);
-    const entry = hit ?? { validate: await compile(schema, id), strikes: 0 };
-    cache.set(key, entry);
-    const [oldest] = cache.keys();
-    if (cache.size > maxSchemas && oldest !== undefined) cache.delete(oldest);
-    return entry;
-  }
-
-  async function compile(schema: JsonObject, id: string): Promise<ValidateFunction> {
-    // By their default exports: the bundle's `import()` of CommonJS has no others.
-    const [{ default: ajvModule }, formats] = await Promise.all([import("ajv"), import("ajv-formats")]);
-    // A fresh instance: ajv keeps every schema that it compiles.
-    const ajv = new ajvModule.Ajv({
-      allErrors: true,
-      strict: false,
-      validateSchema: false,
-      addUsedSchema: false,
+  async function errorsOf(
+    schema: JsonObject,
+    values: JsonObject,
+    id: string,
+  ): Promise<readonly SettingError[]> {
+    // The checks of one schema wait for each other, and not those of other schemas for all of them.
+    const name = createHash("sha256").update(JSON.stringify(schema)).digest("base64");
+    const finding = await thread.run(name, { schema, values }).catch((error: unknown) => {
+      throw error instanceof TaskError ? taskFailed(error, id, timeoutMs) : error;
     });
-    formats.default.default(ajv);
-    try {
-      const result = bounded.call(() => ajv.compile(schema), 10 * timeoutMs);
-      if ("value" in result) return result.value;
-    } catch (cause) {
-      throw unusable(id, cause);
-    }
-    throw unusable(id);
+    if ("unusable" in finding) throw unusable(id, finding.unusable);
+    return finding.errors;
   }
 
   return {
@@ -89,40 +70,41 @@ export function createSettingsValidator(options: SettingsValidatorOptions = {}):
           { field: "values", description: `the values are longer than ${maxValuesBytes} bytes of JSON` },
         ]);
       }
-      const entry = await compiled(schema, manifest.id);
-      if (entry.strikes >= maxStrikes) throw tooSlow(manifest.id, timeoutMs);
-      const result = bounded.call(() => entry.validate(values), timeoutMs);
-      if ("timedOut" in result) {
-        entry.strikes += 1;
-        throw tooSlow(manifest.id, timeoutMs);
-      }
       const violations = [
-        ...(result.value ? [] : violationsOf(entry.validate.errors ?? [])),
+        ...violationsOf(await errorsOf(schema, values, manifest.id)),
         ...portViolations(manifest, values),
       ];
       if (violations.length > 0) throw invalidRequest(violations);
     },
+
+    [Symbol.dispose]: () => thread[Symbol.dispose](),
   };
 }
 
-function unusable(id: string, cause?: unknown): SvcError<"package_invalid"> {
-  return new SvcError(
-    "invalid_argument",
-    "package_invalid",
-    `the settings schema of "${id}" cannot be compiled`,
-    {
-      cause,
-    },
-  );
-}
-
-function tooSlow(id: string, timeoutMs: number): SvcError<"package_invalid"> {
-  const message = `checking these settings of "${id}" takes more than ${timeoutMs} ms: a pattern in its schema is too slow`;
+function unusable(id: string, why: string): SvcError<"package_invalid"> {
+  const message = `the settings schema of "${id}" cannot be compiled: ${why}`;
   return new SvcError("invalid_argument", "package_invalid", message);
 }
 
+function taskFailed(error: TaskError, id: string, timeoutMs: number): SvcError {
+  switch (error.why) {
+    case "too_slow": {
+      const message = `checking these settings of "${id}" takes more than ${timeoutMs} ms: its schema is too slow`;
+      return new SvcError("invalid_argument", "package_invalid", message);
+    }
+    case "too_many":
+      return new SvcError(
+        "resource_exhausted",
+        "too_many",
+        `${maxWaiting} checks of settings wait already; try again in a moment`,
+      );
+    case "broken":
+      return unusable(id, "it takes too much");
+  }
+}
+
 /** One violation per field: the first that ajv reports of each. */
-function violationsOf(errors: readonly ErrorObject[]): FieldViolation[] {
+function violationsOf(errors: readonly SettingError[]): FieldViolation[] {
   const byField = new Map<string, FieldViolation>();
   for (const error of errors) {
     const violation = violationOf(error);
@@ -133,7 +115,7 @@ function violationsOf(errors: readonly ErrorObject[]): FieldViolation[] {
   return [...byField.values()];
 }
 
-function violationOf(error: ErrorObject): FieldViolation {
+function violationOf(error: SettingError): FieldViolation {
   const field = `values${error.instancePath.split("/").slice(1).map(fieldStep).join("")}`;
   const params = error.params as Record<string, unknown>;
   switch (error.keyword) {

@@ -1,0 +1,79 @@
+/**
+ * Compiles and applies a package's own settings schema. The schema comes from strangers: the manifest accepts a subset of JSON
+ * Schema without references, combinators or unbounded uniqueness, patterns are matched in time that is linear in the text
+ * (RE2), and all of it runs in a thread that can be ended.
+ */
+import { createHash } from "node:crypto";
+import { Ajv } from "ajv";
+import type { ErrorObject, ValidateFunction } from "ajv";
+import formats from "ajv-formats";
+import { RE2JS } from "re2js";
+import type { JsonObject } from "../lib/json.ts";
+
+/** Compiled schemas that are kept. */
+const maxSchemas = 256;
+/** More than this many errors help nobody. */
+const maxErrors = 1_000;
+
+export interface SettingsCheck {
+  readonly schema: JsonObject;
+  readonly values: JsonObject;
+}
+
+export type SettingError = Pick<ErrorObject, "keyword" | "instancePath" | "params" | "message">;
+
+/** What is wrong with the values; `unusable` says why the schema itself is. */
+export type SettingsFinding = { readonly errors: readonly SettingError[] } | { readonly unusable: string };
+
+export function createSettingsCheck(): (check: SettingsCheck) => SettingsFinding {
+  const compiled = new Map<string, ValidateFunction>();
+  const validatorOf = (schema: JsonObject): ValidateFunction => {
+    const key = createHash("sha256").update(JSON.stringify(schema)).digest("hex");
+    const known = compiled.get(key) ?? compile(schema);
+    compiled.delete(key);
+    compiled.set(key, known);
+    const [oldest] = compiled.keys();
+    if (compiled.size > maxSchemas && oldest !== undefined) compiled.delete(oldest);
+    return known;
+  };
+  return ({ schema, values }) => {
+    let validate;
+    try {
+      validate = validatorOf(schema);
+    } catch (error) {
+      return { unusable: error instanceof Error ? error.message : String(error) };
+    }
+    if (validate(values)) return { errors: [] };
+    const errors = (validate.errors ?? []).slice(0, maxErrors);
+    return {
+      errors: errors.map(({ keyword, instancePath, params, message = "" }) => ({
+        keyword,
+        instancePath,
+        params: params as Record<string, unknown>,
+        message,
+      })),
+    };
+  };
+}
+
+function compile(schema: JsonObject): ValidateFunction {
+  // A fresh instance: ajv keeps every schema that it compiles.
+  const ajv = new Ajv({
+    allErrors: true,
+    strict: false,
+    validateSchema: false,
+    addUsedSchema: false,
+    code: { regExp: Object.assign(linearPattern, { code: "linear time" }) },
+  });
+  formats.default(ajv);
+  return ajv.compile(schema);
+}
+
+/** What ajv matches a pattern with, in place of a `RegExp`. */
+function linearPattern(pattern: string): RegExp {
+  try {
+    return RE2JS.compile(RE2JS.translateRegExp(pattern)) as unknown as RegExp;
+  } catch (cause) {
+    throw new Error(`the pattern ${pattern} cannot be matched in linear time (RE2 syntax)`, { cause });
+  }
+}
