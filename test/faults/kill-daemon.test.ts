@@ -195,9 +195,13 @@ class KillRun {
     const t = this.#t;
     const apps = await eventually(async () => {
       const { apps: listed } = await this.#apps.listApps({});
-      for (const { id, state, operation } of listed) {
+      for (const { id, state, operation, enabled } of listed) {
         if (operation !== undefined) throw new Error(`${what}: ${id} is still in ${operation.kind}`);
         if (!["STOPPED", "RUNNING", "FAILED"].includes(state)) throw new Error(`${what}: ${id} is ${state}`);
+        // What was to be started, or stopped, is on its way there.
+        if (enabled !== (state === "RUNNING") && state !== "FAILED") {
+          throw new Error(`${what}: ${id} is ${state}, and is meant to be otherwise`);
+        }
       }
       return listed;
     }, 20_000);
