@@ -223,7 +223,7 @@ export class Apps implements AsyncDisposable {
   /** @throws SvcError see {@link Installer.install} */
   async install(request: InstallRequest, caller: AppCaller, work: WorkOptions): Promise<App> {
     using _turn = await this.#turns.take(caller, work);
-    return this.get(await this.#installer.install(request, caller, work), caller);
+    return await this.get(await this.#installer.install(request, caller, work), caller);
   }
 
   /** Resolves with the bytes that were freed. @throws SvcError see {@link Remover.remove} */
@@ -257,7 +257,7 @@ export class Apps implements AsyncDisposable {
   ): Promise<UpgradeResult> {
     await this.#find(id, caller);
     using _turn = await this.#turns.take(caller, work);
-    return this.#upgrader.upgrade(await this.#find(id, caller), request, work);
+    return await this.#upgrader.upgrade(await this.#find(id, caller), request, work);
   }
 
   /** The image of an app; empty for one that has none. @param checkRemote ask the registry how fresh it is */

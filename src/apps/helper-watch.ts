@@ -41,7 +41,10 @@ export class HelperWatch implements Disposable {
       const hasAnswered = await Promise.race([answer, sleep(silentMs, false, { signal, ref: false })]).catch(
         () => true,
       );
-      if (!hasAnswered) return this.#silent.abort(silence(this.#identity.user.name));
+      if (!hasAnswered) {
+        this.#silent.abort(silence(this.#identity.user.name));
+        return;
+      }
       await sleep(intervalMs, undefined, { signal, ref: false }).catch(() => undefined);
     }
   }

@@ -8,18 +8,19 @@ const turnMs = 20;
 export class OutputPace {
   #left = turnBytes;
   readonly #waiting = new Set<Readable>();
-  #timer: NodeJS.Timeout | undefined;
+  #isTurn = false;
 
   count(stream: Readable, bytes: number): void {
     this.#left -= bytes;
-    this.#timer ??= setTimeout(() => this.#next(), turnMs);
+    if (!this.#isTurn) setTimeout(() => this.#next(), turnMs);
+    this.#isTurn = true;
     if (this.#left > 0) return;
     stream.pause();
     this.#waiting.add(stream);
   }
 
   #next(): void {
-    this.#timer = undefined;
+    this.#isTurn = false;
     this.#left = turnBytes;
     const streams = [...this.#waiting];
     this.#waiting.clear();

@@ -75,7 +75,7 @@ test("who waits may leave, and too many of one user do not even wait", async (t)
   t.regex(error.message, /max_waiting_installs_per_user is 2/);
   leaver.abort();
   t.like(await t.throwsAsync(left, { instanceOf: SvcError }), { code: "canceled" });
-  turns[0]?.[Symbol.dispose]();
+  turns[0][Symbol.dispose]();
   await fourth;
   t.deepEqual(log.begun, ["1", "2", "4"]);
   const gone = new AbortController();

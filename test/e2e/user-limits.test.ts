@@ -116,7 +116,8 @@ rootTest(`what is kept of fetched packages shows in the disk report${needsRoot}`
     {
       id: "unbuilt",
       files: {
-        "svc.yaml": "id: unbuilt\nname: U\nversion: \"1\"\nprocess: {exec: [node], build: [{exec: ['false']}]}\n",
+        "svc.yaml":
+          "id: unbuilt\nname: U\nversion: \"1\"\nprocess: {exec: [node], build: [{exec: ['false']}]}\n",
       },
     },
   ]);
