@@ -3469,7 +3469,7 @@ export interface components {
         };
         /** @description A run of a job. */
         ScheduleRun: {
-            /** @description Its number, unique on the node. */
+            /** @description Its number, counted for each owner: 1 for the owner's first run. */
             id?: string;
             /** @description Id of the job. */
             job_id?: string;

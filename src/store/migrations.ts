@@ -227,4 +227,19 @@ export const migrations: readonly string[] = [
     WHERE document ->> '$.action.app' = OLD.id AND document ->> '$.enabled' = 1;
   END;
   `,
+  `
+  -- Users know a run by a number that counts those of its owner: that of all would tell how many others had.
+  -- Runs on record stay what they were.
+  ALTER TABLE runs ADD COLUMN number INTEGER NOT NULL DEFAULT 0;
+  UPDATE runs SET number = id;
+  CREATE TABLE run_numbers (
+    owner_uid INTEGER PRIMARY KEY,
+    last INTEGER NOT NULL
+  ) STRICT;
+  INSERT INTO run_numbers SELECT owner_uid, max(runs.id) FROM runs JOIN jobs ON jobs.n = runs.job GROUP BY owner_uid;
+  CREATE TRIGGER run_numbered AFTER INSERT ON runs BEGIN
+    INSERT INTO run_numbers SELECT owner_uid, NEW.number FROM jobs WHERE n = NEW.job
+    ON CONFLICT (owner_uid) DO UPDATE SET last = excluded.last;
+  END;
+  `,
 ];

@@ -426,7 +426,7 @@ export const ScheduleActionSchema: GenMessage<ScheduleAction> = /*@__PURE__*/
  */
 export type ScheduleRun = Message<"svc.v1.ScheduleRun"> & {
   /**
-   * Its number, unique on the node.
+   * Its number, counted for each owner: 1 for the owner's first run.
    *
    * @generated from field: string id = 1;
    */

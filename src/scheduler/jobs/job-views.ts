@@ -143,9 +143,9 @@ function viewLastRun(run: Run): ScheduleRun {
   return viewRun({ ...run, outcome: { ...outcome, output: "", error } });
 }
 
-export function viewRun({ id, job, outcome, ...run }: Run): ScheduleRun {
+export function viewRun({ number, job, outcome, ...run }: Run): ScheduleRun {
   return create(ScheduleRunSchema, {
-    id: String(id),
+    id: String(number),
     jobId: job.id,
     owner: job.ownerUid,
     trigger: run.trigger,

@@ -71,10 +71,10 @@ export class RunLog implements AsyncDisposable {
       this.#opening++;
       try {
         const [inserted] = await store.write([insertRun(key, cause, executor, startedAtMs)]);
-        const id = Number(inserted?.rows?.[0]?.["id"]);
+        const { id, number } = inserted?.rows?.[0] as { id: number; number: number };
         this.#live.add(id);
         const { ownerUid, id: jobId } = key;
-        return { started: true, run: { ...cause, id, job: { ownerUid, id: jobId }, startedAtMs } };
+        return { started: true, run: { ...cause, id, number, job: { ownerUid, id: jobId }, startedAtMs } };
       } catch (error) {
         if (!(error instanceof StoreConflict)) throw error;
         if (error.reason === "changes") throw notFound("schedule", key.id);

@@ -11,6 +11,7 @@ export const keptRuns = 50;
 /** A run as SQLite answers it, with the key of its job. */
 export interface RunRow {
   id: number;
+  number: number;
   owner_uid: number;
   job_id: string;
   trigger: string;
@@ -30,7 +31,7 @@ export interface RunRow {
   output: string | null;
 }
 
-const commonColumns = `runs.id, jobs.owner_uid, jobs.id AS job_id, trigger, attempt, scheduled_at, started_at, ended_at,
+const commonColumns = `runs.id, number, jobs.owner_uid, jobs.id AS job_id, trigger, attempt, scheduled_at, started_at, ended_at,
   status, exit_code, http_status, error, truncated, cut_short, boot_id, pid, start_ticks`;
 
 /** Followed by conditions: runs without what they printed. */
@@ -46,6 +47,7 @@ export const jobOfKey = "(SELECT n FROM jobs WHERE owner_uid = ? AND id = ?)";
 export function runOfRow(row: RunRow): Run {
   return {
     id: row.id,
+    number: row.number,
     job: { ownerUid: row.owner_uid, id: row.job_id },
     trigger: row.trigger as ScheduleRunTrigger,
     attempt: row.attempt,
@@ -72,12 +74,13 @@ export function executorOfRow({ boot_id: bootId, pid, start_ticks: startTicks }:
   return { bootId: bootId ?? "", pid: pid ?? 0, startTicks: startTicks ?? 0 };
 }
 
-/** Opens a run; conflicts: `changes` when the job is gone, `unique` while a run of it goes. Answers its id. */
+/** Opens a run; conflicts: `changes` when the job is gone, `unique` while a run of it goes. Answers its id and number. */
 export function insertRun(key: JobKey, cause: RunCause, executor: Executor, nowMs: number): Statement {
   const { bootId, pid, startTicks } = executor;
   return {
-    sql: `INSERT INTO runs (job, trigger, attempt, scheduled_at, started_at, status, boot_id, pid, start_ticks)
-          SELECT n, ?, ?, ?, ?, 'RUNNING', ?, ?, ? FROM jobs WHERE owner_uid = ? AND id = ? RETURNING id`,
+    sql: `INSERT INTO runs (job, number, trigger, attempt, scheduled_at, started_at, status, boot_id, pid, start_ticks)
+          SELECT n, coalesce(last, 0) + 1, ?, ?, ?, ?, 'RUNNING', ?, ?, ?
+          FROM jobs LEFT JOIN run_numbers USING (owner_uid) WHERE owner_uid = ? AND id = ? RETURNING id, number`,
     params: [
       cause.trigger,
       cause.attempt,

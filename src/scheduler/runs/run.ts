@@ -29,8 +29,10 @@ export interface RunOutcome {
 }
 
 export interface Run extends RunCause {
-  /** Unique on the node, growing. */
+  /** Unique on the node, growing. Not for users: it would tell them how many runs others had. */
   readonly id: number;
+  /** Counted for each owner: what users know it by. */
+  readonly number: number;
   readonly job: JobKey;
   readonly startedAtMs: number;
   readonly endedAtMs?: number;

@@ -269,6 +269,7 @@ const daily = (changes: Parameters<typeof job>[2] = {}) => [
 /** The newest scheduled run of some job, which began on time. */
 const runAt = (time: string): Run => ({
   id: 1,
+  number: 1,
   job: { ownerUid: 0, id: "any" },
   trigger: "schedule",
   attempt: 1,

@@ -1,9 +1,12 @@
 import test from "ava";
 import { keyText } from "../../../src/scheduler/jobs/job-key.ts";
+import { viewRun } from "../../../src/scheduler/jobs/job-views.ts";
 import type { JobKey } from "../../../src/scheduler/jobs/job.ts";
 import type { Run, RunOutcome } from "../../../src/scheduler/runs/run.ts";
 import { readSummaries } from "../../../src/scheduler/runs/run-summaries.ts";
-import { until } from "../../store/support/temporary-store.ts";
+import { migrations } from "../../../src/store/migrations.ts";
+import { openStore } from "../../../src/store/store.ts";
+import { temporaryDir, until } from "../../store/support/temporary-store.ts";
 import {
   deadExecutor,
   goingRuns,
@@ -29,7 +32,7 @@ test("a run is opened and closed, and comes back as it was", async (t) => {
   await putJob(world, key);
   const cause = { trigger: "schedule", attempt: 2, scheduledAtMs: 60_000 } as const;
   const { started, run } = await log.open(key, cause);
-  const opened: Run = { id: run.id, job: key, ...cause, startedAtMs: clock.nowMs };
+  const opened: Run = { id: run.id, number: 1, job: key, ...cause, startedAtMs: clock.nowMs };
   t.true(started);
   t.deepEqual(run, opened);
   t.deepEqual(log.goingOf(key), opened);
@@ -122,6 +125,50 @@ test("a run's number is never given again, not even after its job went", async (
   await putJob(world, key);
   const { run: next } = await world.log.open(key, manual);
   t.true(next.id > run.id);
+  t.true(next.number > run.number);
+});
+
+test("users know a run by a number of its owner's: it does not tell how many runs others had", async (t) => {
+  await using world = await openWorld();
+  const theirs: JobKey = { ownerUid: 1000, id: "theirs" };
+  await putJob(world, key);
+  await putJob(world, theirs);
+  const shown: string[] = [];
+  for (const one of [key, key, key, theirs, key, theirs]) {
+    const { run } = await world.log.open(one, manual);
+    await world.log.close(run, succeeded);
+    shown.push(viewRun(run).id);
+  }
+  t.deepEqual(shown, ["1", "2", "3", "1", "4", "2"]);
+  t.deepEqual(
+    world.log.list(theirs).map((run) => viewRun(run).id),
+    ["2", "1"],
+  );
+});
+
+test("runs of an older database keep their numbers, and those of their owner go on from there", async (t) => {
+  await using dir = await temporaryDir();
+  const before = migrations.findIndex((step) => step.includes("run_numbers"));
+  {
+    await using store = await openStore({ dir: dir.path, migrations: migrations.slice(0, before) });
+    const run = "INSERT INTO runs (job, trigger, attempt, started_at, ended_at, status)";
+    await store.write([
+      ...[1, 2].map((uid) => ({
+        sql: "INSERT INTO jobs (owner_uid, id, managed_by, document, updated_at, revision) VALUES (?, 'job', '', '{}', 0, 1)",
+        params: [uid],
+      })),
+      ...[1, 2, 1, 2].map((n) => ({
+        sql: `${run} SELECT n, 'manual', 1, 0, 0, 'SUCCEEDED' FROM jobs WHERE owner_uid = ?`,
+        params: [n],
+      })),
+    ]);
+  }
+  await using store = await openStore({ dir: dir.path });
+  t.deepEqual(store.all("SELECT owner_uid, last FROM run_numbers ORDER BY owner_uid"), [
+    { owner_uid: 1, last: 3 },
+    { owner_uid: 2, last: 4 },
+  ]);
+  t.deepEqual(store.all("SELECT id FROM runs WHERE number <> id"), []);
 });
 
 test("a run that goes with its job is closed without a trace", async (t) => {
