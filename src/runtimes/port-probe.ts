@@ -7,18 +7,25 @@ export class PortProbe implements Disposable {
   /** The start of the container that it watches, unix milliseconds. */
   readonly startedAtMs: number | undefined;
   #health: RuntimeStatus["health"] = "starting";
+  #reason: string | undefined;
   readonly #check: HealthCheck;
 
   constructor(spec: HealthSpec, startedAtMs: number | undefined, onChange: () => void) {
     this.startedAtMs = startedAtMs;
-    this.#check = new HealthCheck({ cwd: "/", env: {}, runId: "" }, spec, (health) => {
+    this.#check = new HealthCheck({ cwd: "/", env: {}, runId: "" }, spec, (health, reason) => {
       this.#health = health;
+      this.#reason = reason;
       onChange();
     });
   }
 
   get health(): RuntimeStatus["health"] {
     return this.#health;
+  }
+
+  /** What was wrong when it was asked last; `undefined` when nothing was. */
+  get reason(): string | undefined {
+    return this.#reason;
   }
 
   [Symbol.dispose](): void {

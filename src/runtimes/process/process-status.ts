@@ -20,12 +20,14 @@ export const neverStarted: ProcessStatus = Object.freeze({
 });
 
 export function statusOf(state: SupervisorState): ProcessStatus {
-  const { phase, reason, app, restarts, health, leftover, startFailed, nextRestartAt, interrupted } = state;
+  const { phase, reason, app, restarts, health, leftover, startFailed } = state;
+  const { nextRestartAt, interrupted, healthReason } = state;
   const exit = state.exits.at(-1);
   return {
     state: startFailed && phase === "CRASHED" ? "FAILED" : phase,
     reason: reason ?? "",
     health: health ?? "none",
+    ...(healthReason !== undefined && { healthReason }),
     ...(app && { pid: app.pid, startedAtMs: Date.parse(app.startedAt) }),
     ...(typeof exit?.code === "number" && { exitCode: exit.code }),
     ...(exit?.signal && { exitSignal: exit.signal }),

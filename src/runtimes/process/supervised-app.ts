@@ -122,10 +122,10 @@ export class SupervisedApp {
     const restartsBefore = this.status.restarts;
     await this.#watch.changes.until(
       () => {
-        const { state, health, restarts, reason, nextRestartAtMs } = this.status;
+        const { state, health, healthReason, restarts, reason, nextRestartAtMs } = this.status;
         const ended = (state !== "RUNNING" && state !== "STARTING") || nextRestartAtMs !== undefined;
         if (this.state && (ended || restarts > restartsBefore || health === "unhealthy")) {
-          const why = health === "unhealthy" ? "its health check fails" : reason;
+          const why = health === "unhealthy" ? `its health check fails: ${healthReason ?? ""}` : reason;
           throw failureOf(id, { ...this.state, reason: why });
         }
         return state === "RUNNING" && (health === "none" || health === "healthy");

@@ -94,6 +94,7 @@ function toState(value: unknown): SupervisorState | undefined {
       : null,
     restarts: count(value["restarts"]),
     health: HEALTH.find((word) => word === value["health"]) ?? null,
+    ...(typeof value["healthReason"] === "string" && { healthReason: text(value["healthReason"]) }),
     exits: Array.isArray(exits) ? exits.slice(-MAX_EXITS).filter(isObject).map(toExit) : [],
     leftover: count(value["leftover"]),
     final: value["final"] === true,

@@ -132,6 +132,8 @@ export interface SupervisorState {
   restarts: number;
   /** Null without a health check. */
   health: HealthState | null;
+  /** What was wrong when it was checked last. Absent when nothing was. */
+  healthReason?: string;
   /** The latest exits, newest last, 10 at most. */
   exits: ExitRecord[];
   /** Processes of the app that not even SIGKILL ended. */

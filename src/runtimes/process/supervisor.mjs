@@ -16,6 +16,7 @@ import { ControlServer } from "./control-server.mjs";
 import { endProcesses } from "./ending.mjs";
 import { HealthCheck } from "./health-check.mjs";
 import { LogWriter } from "./log-writer.mjs";
+import { OwnListener } from "./own-listener.mjs";
 import { readProcess } from "../../lib/process-table.mjs";
 import { RestartPolicy } from "./restart-policy.mjs";
 import { StateFile } from "./state-file.mjs";
@@ -179,6 +180,7 @@ class Supervisor {
     const exit = await this.#endRun(app);
     this.#state.app = null;
     this.#state.health = null;
+    delete this.#state.healthReason;
     const lastLines = this.#log.lastLines;
     const at = new Date().toISOString();
     const record = { ...exit, at, ranMs: Math.round(monotonicMs() - startedMs), lastLines };
@@ -207,10 +209,18 @@ class Supervisor {
 
   /** @param {NonNullable<SupervisorSpec["health"]>} health */
   #watchHealth(health) {
-    return new HealthCheck(this.#spec, health, (state) => {
-      this.#state.health = state;
-      void this.#changed();
-    });
+    const listener = new OwnListener(this.#run);
+    return new HealthCheck(
+      this.#spec,
+      health,
+      (state, reason) => {
+        this.#state.health = state;
+        if (reason === undefined) delete this.#state.healthReason;
+        else this.#state.healthReason = reason;
+        void this.#changed();
+      },
+      (port) => listener.whyForeign(port),
+    );
   }
 
   #settled() {
