@@ -2,14 +2,15 @@
 import type { MessageInitShape } from "@bufbuild/protobuf";
 import { timestampFromMs } from "@bufbuild/protobuf/wkt";
 import type { AppStatsSchema, PortReportSchema } from "../../gen/svc/v1/app_pb.ts";
-import { resolvePorts } from "../packages/settings.ts";
 import type { AppRuntime, RunnableApp, RuntimeStack, RuntimeUsage } from "../runtimes/runtime.ts";
 import type { AppRecord } from "./app-record.ts";
+import type { PortHolders } from "./port-holders.ts";
 
 export interface AppReportsOptions {
   runtimes: readonly AppRuntime[];
   runtimeOf: (app: AppRecord) => AppRuntime;
   runnable: (app: AppRecord) => RunnableApp;
+  ports: PortHolders;
   now: () => number;
 }
 
@@ -20,14 +21,9 @@ export class AppReports {
     this.#options = options;
   }
 
-  portReport(apps: readonly AppRecord[]): MessageInitShape<typeof PortReportSchema> {
-    return {
-      apps: apps.map((app) => ({
-        id: app.id,
-        name: app.name,
-        ports: resolvePorts(app.manifest, app.settings),
-      })),
-    };
+  async portReport(apps: readonly AppRecord[]): Promise<MessageInitShape<typeof PortReportSchema>> {
+    const ports = await this.#options.ports.report(apps);
+    return { apps: apps.map(({ id, name }, at) => ({ id, name, ports: ports[at] ?? [] })) };
   }
 
   /** The compose projects of these apps, by name. */

@@ -4,6 +4,7 @@ import type { MessageInitShape } from "@bufbuild/protobuf";
 import { timestampFromMs } from "@bufbuild/protobuf/wkt";
 import type { AppSchema } from "../../gen/svc/v1/app_pb.ts";
 import type { AppState } from "../../gen/svc/v1/words.ts";
+import type { JsonObject } from "../lib/json.ts";
 import { mergeDefaults, resolvePorts } from "../packages/settings.ts";
 import { isUp, type RuntimeLimit, type RuntimeStatus } from "../runtimes/runtime.ts";
 import type { AppRecord } from "./app-record.ts";
@@ -49,7 +50,7 @@ export function viewApp({ app, operation, status, limits, ownerName, directory }
     ...(exitCode !== undefined && { exitCode }),
     ...(exitSignal !== undefined && { exitSignal }),
     restarts: status?.restarts ?? 0,
-    ports: resolvePorts(manifest, app.settings),
+    ports: resolvePorts(manifest, runningSettings(app, isRunning)),
     directory,
     lastLines:
       state === "FAILED" || state === "CRASHED"
@@ -68,6 +69,11 @@ export function viewApp({ app, operation, status, limits, ownerName, directory }
     ...(nextRestartAtMs !== undefined && { nextRestartAt: timestampFromMs(nextRestartAtMs) }),
     ...(healthReason !== undefined && { healthReason }),
   };
+}
+
+/** What it runs with, or would with its next start. */
+export function runningSettings({ settings, startedSettings }: AppRecord, isRunning: boolean): JsonObject {
+  return isRunning && startedSettings !== null ? startedSettings : settings;
 }
 
 /** Whether an app that runs would get other values if it were started now. */

@@ -7,7 +7,6 @@ import { mapBounded } from "../lib/map-bounded.ts";
 import { Ticker } from "../lib/ticker.ts";
 import type { PackageResolver } from "../packages/package-resolver.ts";
 import type { SettingsValidator } from "../packages/settings-validator.ts";
-import { resolvePorts, type ResolvedPort } from "../packages/settings.ts";
 import {
   isUp,
   type AppRuntime,
@@ -29,12 +28,14 @@ import { stateOf } from "./app-view.ts";
 import { AppViews, type ListOptions } from "./app-views.ts";
 import type { AppPaths } from "./app-paths.ts";
 import { Cloner, type CloneResult } from "./clone.ts";
+import { FreePorts } from "./free-ports.ts";
 import { Installer, type InstallRequest } from "./install.ts";
 import { InstallTurns, type InstallBounds } from "./install-turns.ts";
 import { DiskReports } from "./disk-reports.ts";
 import { followApp } from "./log-follower.ts";
 import { Lifecycle } from "./lifecycle.ts";
 import { Operations } from "./operations.ts";
+import { PortHolders, type ReportedPort } from "./port-holders.ts";
 import type { WorkOptions } from "./progress.ts";
 import { Recovery } from "./recovery.ts";
 import { Remover } from "./removal.ts";
@@ -84,6 +85,7 @@ export class Apps implements AsyncDisposable {
   readonly #lifecycle: Lifecycle;
   readonly #recovery: Recovery;
   readonly #adoption: Adoption;
+  readonly #ports: PortHolders;
   readonly #wanted: WantedState;
   readonly #settings: AppSettings;
   readonly #reports: AppReports;
@@ -104,6 +106,9 @@ export class Apps implements AsyncDisposable {
       now,
       recover: (operation) => this.#recovery.recover(operation),
     });
+    const runtimeOf = (app: NewApp): AppRuntime => this.#runtimeOf(app);
+    const runnable = (app: NewApp): RunnableApp => this.#runnable(app);
+    const ports = new PortHolders({ registry, runtimeOf, runnable, userName: options.userName });
     const shared = {
       store,
       registry,
@@ -113,8 +118,9 @@ export class Apps implements AsyncDisposable {
       paths,
       buildEnv,
       runtimes: [...options.runtimes.values()],
-      runtimeOf: (app: NewApp) => this.#runtimeOf(app),
-      runnable: (app: NewApp) => this.#runnable(app),
+      runtimeOf,
+      runnable,
+      ports,
       now,
       log,
     };
@@ -124,8 +130,10 @@ export class Apps implements AsyncDisposable {
       isUp: (app) => this.#isUp(app),
     });
     const lifecycle = new Lifecycle(shared);
+    const freePorts = new FreePorts(shared);
     const installer = new Installer({
       ...shared,
+      freePorts,
       settings,
       runUidOf,
       userName: options.userName,
@@ -136,13 +144,14 @@ export class Apps implements AsyncDisposable {
     const remover = new Remover(shared);
     this.#turns = new InstallTurns(options.limits);
     this.#registry = registry;
+    this.#ports = ports;
     this.#settings = settings;
     this.#lifecycle = lifecycle;
     this.#installer = installer;
     this.#upgrader = upgrader;
     this.#remover = remover;
     this.#repuller = new Repuller({ ...shared, lifecycle });
-    this.#cloner = new Cloner({ ...shared, installer });
+    this.#cloner = new Cloner({ ...shared, installer, freePorts });
     this.#recovery = new Recovery({ ...shared, installer, upgrader, remover, lifecycle });
     this.#adoption = new Adoption(shared);
     this.#wanted = new WantedState({ ...shared, lifecycle });
@@ -306,9 +315,9 @@ export class Apps implements AsyncDisposable {
     return this.settings(id, caller);
   }
 
-  async ports(id: string, caller: AppCaller): Promise<ResolvedPort[]> {
-    const app = await this.#find(id, caller);
-    return resolvePorts(app.manifest, app.settings);
+  async ports(id: string, caller: AppCaller): Promise<ReportedPort[]> {
+    const [ports = []] = await this.#ports.report([await this.#find(id, caller)]);
+    return ports;
   }
 
   portReport(caller: AppCaller): ReturnType<AppReports["portReport"]> {

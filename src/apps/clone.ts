@@ -1,10 +1,12 @@
 /** A full copy of an app under the next free `<id>-N`, always stopped (specification 4.1, decisions 14). */
 import type { Identities } from "../identity/identity.ts";
+import { resolvePorts, type ResolvedPort } from "../packages/settings.ts";
 import { isUp, type AppRuntime } from "../runtimes/runtime.ts";
 import type { AppRecord, NewApp } from "./app-record.ts";
 import type { AppPaths } from "./app-paths.ts";
 import { appTree } from "../runtimes/app-tree.ts";
 import type { AppCaller, AppRegistry } from "./app-registry.ts";
+import type { FreePorts } from "./free-ports.ts";
 import type { Installer } from "./install.ts";
 import type { Operations } from "./operations.ts";
 import type { WorkOptions } from "./progress.ts";
@@ -14,6 +16,7 @@ export interface CloneResult {
   name: string;
   copiedBytes: number;
   sourceRunning: boolean;
+  ports: ResolvedPort[];
 }
 
 export interface ClonerOptions {
@@ -21,6 +24,7 @@ export interface ClonerOptions {
   operations: Operations;
   installer: Installer;
   identities: Identities;
+  freePorts: FreePorts;
   paths: AppPaths;
   runtimeOf: (app: AppRecord) => AppRuntime;
   now: () => number;
@@ -41,7 +45,7 @@ export class Cloner {
    * @throws SvcError `app_busy`, `disk_full`; nothing of the copy stays then.
    */
   async clone(app: AppRecord, name: string, caller: AppCaller, work: WorkOptions): Promise<CloneResult> {
-    const { operations, installer, registry, now } = this.#options;
+    const { operations, installer, registry, freePorts, now } = this.#options;
     // Held, so that nobody upgrades or removes what is being copied.
     const lock = await operations.begin({
       appId: app.id,
@@ -54,8 +58,11 @@ export class Cloner {
       let copiedBytes = 0;
       const nowMs = now();
       const { rowVersion: _, ...source } = app;
+      using chosen = await freePorts.choose(app.manifest, app.settings);
+      const { settings } = chosen;
       const describe = (copyId: string): NewApp => ({
         ...source,
+        settings,
         id: copyId,
         name: name === "" ? copyId : name,
         desired: "stopped",
@@ -74,7 +81,8 @@ export class Cloner {
         },
         work,
       );
-      return { id, name: name === "" ? id : name, copiedBytes, sourceRunning };
+      const ports = resolvePorts(app.manifest, settings);
+      return { id, name: name === "" ? id : name, copiedBytes, sourceRunning, ports };
     } finally {
       await operations.end(lock);
       registry.invalidate();

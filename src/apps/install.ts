@@ -3,6 +3,7 @@ import { SvcError } from "../errors.ts";
 import type { Identities } from "../identity/identity.ts";
 import type { JsonObject } from "../lib/json.ts";
 import { KeyedQueue } from "../packages/keyed-queue.ts";
+import type { Manifest } from "../packages/manifest.ts";
 import type { PackageResolver, ResolvedPackage } from "../packages/package-resolver.ts";
 import type { AppRuntime, RunnableApp } from "../runtimes/runtime.ts";
 import { StoreConflict } from "../store/store.ts";
@@ -12,6 +13,7 @@ import type { AppCaller, AppRegistry } from "./app-registry.ts";
 import { AppIds } from "./app-ids.ts";
 import type { AppPaths } from "./app-paths.ts";
 import type { AppSettings } from "./app-settings.ts";
+import type { ChosenPorts, FreePorts } from "./free-ports.ts";
 import type { Operation, Operations } from "./operations.ts";
 import type { WorkOptions } from "./progress.ts";
 import { layOutRelease } from "./release.ts";
@@ -25,6 +27,8 @@ export interface InstallRequest {
   tag: string;
   licenseAck: boolean;
   settings: JsonObject;
+  /** Take a free port where the default one of a setting is taken; a further install of a package does so in any case. */
+  portAuto: boolean;
 }
 
 export interface InstallerOptions {
@@ -33,6 +37,7 @@ export interface InstallerOptions {
   identities: Identities;
   packages: PackageResolver;
   settings: AppSettings;
+  freePorts: FreePorts;
   paths: AppPaths;
   buildEnv: Readonly<Record<string, string>>;
   runtimeOf: (app: NewApp) => AppRuntime;
@@ -80,6 +85,8 @@ export class Installer {
     if (!request.licenseAck) requireAcknowledgement(resolved, nothingAccepted, "install");
     if (!supported.has(manifest.runtime.kind)) throw missingRuntime(resolved);
     await settings.validate(manifest, request.settings);
+    using chosen = await this.#choosePorts(manifest, request);
+    for (const message of chosen?.notes ?? []) work.onProgress?.({ step: "ports", message });
     if (runUid === 0) work.onProgress?.({ step: "warning", message: rootWarning(manifest.name) });
     const nowMs = this.#options.now();
     const describe = (id: string): NewApp => ({
@@ -92,7 +99,7 @@ export class Installer {
       origin: resolved.origin,
       version: resolved.version,
       manifest,
-      settings: request.settings,
+      settings: chosen?.settings ?? request.settings,
       desired: "stopped",
       state: "INSTALLING",
       stateReason: "",
@@ -109,6 +116,16 @@ export class Installer {
     );
     resolved.keep();
     return id;
+  }
+
+  async #choosePorts(
+    manifest: Manifest,
+    { settings, portAuto }: InstallRequest,
+  ): Promise<ChosenPorts | undefined> {
+    const { registry, freePorts } = this.#options;
+    const isFurther = registry.all().some(({ packageId }) => packageId === manifest.id);
+    if (!portAuto && !isFurther) return undefined;
+    return freePorts.choose(manifest, settings, new Set(Object.keys(settings)));
   }
 
   /**

@@ -7,6 +7,7 @@ import { whyNotStarted } from "../runtimes/start-failed.ts";
 import { patchApp, requireDesired, type AppPatch, type AppRecord, type StartFailure } from "./app-record.ts";
 import type { AppRegistry } from "./app-registry.ts";
 import type { Operation, Operations } from "./operations.ts";
+import type { PortHolders } from "./port-holders.ts";
 import { writeSettingsFiles } from "./settings-files.ts";
 
 export interface LifecycleOptions {
@@ -16,6 +17,7 @@ export interface LifecycleOptions {
   runnable: (app: AppRecord) => RunnableApp;
   identities: Identities;
   log: { warn(details: object, message: string): void };
+  ports: PortHolders;
 }
 
 export class Lifecycle {
@@ -25,6 +27,7 @@ export class Lifecycle {
   readonly #runnable: (app: AppRecord) => RunnableApp;
   readonly #identities: Identities;
   readonly #log: LifecycleOptions["log"];
+  readonly #ports: PortHolders;
 
   constructor(options: LifecycleOptions) {
     this.#registry = options.registry;
@@ -33,6 +36,7 @@ export class Lifecycle {
     this.#runnable = options.runnable;
     this.#identities = options.identities;
     this.#log = options.log;
+    this.#ports = options.ports;
   }
 
   /**
@@ -105,6 +109,7 @@ export class Lifecycle {
       const runtime = this.#runtimeOf(app);
       if (!isUpNow(runtime.status(app.id))) {
         const runnable = this.#runnable(app);
+        await this.#ports.requireFree(runnable, () => runtime.stop(runnable));
         await writeSettingsFiles(this.#identities, runnable);
         await runtime.start(runnable);
         await this.#settleRuntime(runtime, runnable);

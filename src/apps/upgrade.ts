@@ -16,6 +16,7 @@ import type { AppSettings } from "./app-settings.ts";
 import type { AppPaths } from "./app-paths.ts";
 import { appTree } from "../runtimes/app-tree.ts";
 import type { Operation, Operations } from "./operations.ts";
+import type { PortHolders } from "./port-holders.ts";
 import type { WorkOptions } from "./progress.ts";
 import { layOutRelease, runStep } from "./release.ts";
 import { writeSettingsFiles } from "./settings-files.ts";
@@ -44,6 +45,7 @@ export interface UpgraderOptions {
   buildEnv: Readonly<Record<string, string>>;
   runtimeOf: (app: AppRecord) => AppRuntime;
   runnable: (app: AppRecord) => RunnableApp;
+  ports: PortHolders;
   now: () => number;
   log: { warn(details: object, message: string): void };
 }
@@ -187,6 +189,7 @@ export class Upgrader {
   /** Starts the new version on trial and stops it again. @throws SvcError `start_failed` with its last lines */
   async #prove(runtime: AppRuntime, next: RunnableApp, { signal, onProgress }: WorkOptions): Promise<void> {
     onProgress?.({ step: "trial", message: `Starting ${next.version} on trial` });
+    await this.#options.ports.requireFree(next, () => runtime.stop(next));
     await writeSettingsFiles(this.#options.identities, next);
     try {
       await runtime.start(next);

@@ -126,16 +126,16 @@ export function createAppService(
 }
 
 function installRequest(request: InstallAppRequest): InstallRequest {
-  const { spec, source, name, branch, tag, licenseAck, settings = {} } = request;
-  return { spec, source, name, branch, tag, licenseAck, settings };
+  const { spec, source, name, branch, tag, licenseAck, settings = {}, portAuto } = request;
+  return { spec, source, name, branch, tag, licenseAck, settings, portAuto };
 }
 
 function upgradeResponse({ id, upToDate, from, to }: UpgradeResult) {
   return { id, upToDate, from, to };
 }
 
-function cloneResponse({ id, name, copiedBytes, sourceRunning }: CloneResult) {
-  return { id, name, copiedBytes: BigInt(copiedBytes), sourceRunning };
+function cloneResponse({ id, name, copiedBytes, sourceRunning, ports }: CloneResult) {
+  return { id, name, copiedBytes: BigInt(copiedBytes), sourceRunning, ports };
 }
 
 function settingsMessage({ schema, values, restartRequired }: SettingsView) {

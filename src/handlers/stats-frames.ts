@@ -6,10 +6,19 @@ export async function* statsFrames<S>(
   intervalMs: number,
   signal: AbortSignal,
 ): AsyncGenerator<{ stats: S }> {
+  let dueMs = performance.now();
   while (!signal.aborted) {
     const begunMs = performance.now();
-    yield { stats: await sample() };
-    const restMs = intervalMs - (performance.now() - begunMs);
-    if (restMs > 0) await wait(restMs, undefined, { signal });
+    const stats = await sample();
+    const tookMs = performance.now() - begunMs;
+    // One sample may be quicker than the one before.
+    await rest(dueMs - performance.now(), signal);
+    dueMs = performance.now() + intervalMs;
+    yield { stats };
+    await rest(dueMs - performance.now() - tookMs, signal);
   }
+}
+
+async function rest(ms: number, signal: AbortSignal): Promise<void> {
+  if (ms > 0) await wait(ms, undefined, { signal });
 }

@@ -306,12 +306,11 @@ export class ContainerApp {
   }
 
   #isHealthy(): boolean {
-    const { state, reason, health, restarts, lastLines, exitCode } = this.#status;
+    const { state, reason, health, healthReason, restarts, lastLines, exitCode } = this.#status;
     const isUnhealthy = health === "unhealthy";
     if (state === "UNKNOWN") return false;
     if (state === "RUNNING" && restarts === 0 && !isUnhealthy) return health !== "starting";
-    const output = this.members.find((container) => container.health === "unhealthy")?.healthOutput.trim();
-    const check = `its health check fails${output ? `: ${output}` : ""}`;
+    const check = `its health check fails${healthReason === undefined ? "" : `: ${healthReason}`}`;
     throw startFailed(this.id, reason || (isUnhealthy ? check : "it ended"), { exitCode, lastLines });
   }
 
@@ -348,9 +347,16 @@ export class ContainerApp {
     }
     if (this.#isLost)
       return { ...stoppedStatus, reason: "it was ended with the container engine", isLost: true };
-    const status = this.#seen.status(this.#isWanted, this.#probe?.health, this.#restarts);
+    const seen = this.#seen.status(this.#isWanted, this.#probe?.health, this.#restarts);
+    const healthReason = seen.state === "RUNNING" ? this.#healthReason() : undefined;
+    const status = healthReason === undefined ? seen : { ...seen, healthReason };
     const { breach } = this.#seen;
     return breach === undefined ? status : { ...status, state: "CRASHED", reason: breach };
+  }
+
+  #healthReason(): string | undefined {
+    const output = this.members.find((container) => container.health === "unhealthy")?.healthOutput.trim();
+    return output === undefined || output === "" ? this.#probe?.reason : output;
   }
 
   /** The containers of the release as they are now, those that were just made included. */

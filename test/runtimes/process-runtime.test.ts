@@ -1,9 +1,13 @@
 import { once } from "node:events";
+import { chmod, mkdtemp, rm, writeFile } from "node:fs/promises";
 import { createServer } from "node:http";
 import type { AddressInfo } from "node:net";
-import test from "ava";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import test, { type ExecutionContext } from "ava";
 import { SvcError } from "../../src/errors.ts";
 import type { LogRecord } from "../../src/runtimes/runtime.ts";
+import { freePort } from "../support/packages.ts";
 import { Fixture, eventually, pidsRunning, uniqueSleep } from "./support/fixture.ts";
 
 test("an app runs, is seen, logs both streams and stops", async (t) => {
@@ -186,32 +190,80 @@ test("a follower that leaves is let go of", async (t) => {
   t.is(fixture.runtime.status(app.id)?.state, "RUNNING");
 });
 
+/** A web server that answers with the status in a file, and lets go of its port while that says 0. */
+function statusServer(port: number, file: string): string {
+  const script = `
+    const server = require("node:http").createServer((request, response) => response.writeHead(status()).end());
+    const status = () => Number(require("node:fs").readFileSync(${JSON.stringify(file)}, "utf8"));
+    setInterval(() => (status() === 0 ? server.close() : server.listening || server.listen(${port}, "127.0.0.1")), 20);
+    server.on("error", () => undefined);`;
+  return `exec "${process.execPath}" -e '${script}'`;
+}
+
+const quickHealth = {
+  probe: { kind: "http", port: "web", path: "/up" },
+  startPeriodMs: 60_000,
+  intervalMs: 30,
+  timeoutMs: 5_000,
+  retries: 2,
+} as const;
+
+async function statusFile(t: ExecutionContext, status: number): Promise<string> {
+  const dir = await mkdtemp(join(tmpdir(), "svc-status-"));
+  t.teardown(() => rm(dir, { recursive: true }));
+  await chmod(dir, 0o755);
+  const file = join(dir, "status");
+  await writeFile(file, String(status));
+  return file;
+}
+
 test("health: starting, healthy, unhealthy; waiting for it", async (t) => {
-  let status = 500;
-  const server = createServer((_, response) => response.writeHead(status).end());
-  await once(server.listen(0, "127.0.0.1"), "listening");
-  const { port } = server.address() as AddressInfo;
   await using fixture = await Fixture.create();
-  const app = await fixture.shell("exec sleep 1000", {
+  const port = await freePort();
+  const file = await statusFile(t, 500);
+  const app = await fixture.shell(statusServer(port, file), {
     ports: [{ name: "web", protocol: "tcp", default: port }],
-    health: {
-      probe: { kind: "http", port: "web", path: "/up" },
-      startPeriodMs: 60_000,
-      intervalMs: 30,
-      timeoutMs: 500,
-      retries: 2,
-    },
+    health: quickHealth,
   });
   await fixture.runtime.start(app);
   t.is(fixture.runtime.status(app.id)?.health, "starting");
   await t.throwsAsync(fixture.runtime.waitHealthy(app.id, 200), { message: /longer than 200 ms/ });
-  status = 204;
+  await eventually("reason", () => fixture.runtime.status(app.id)?.healthReason?.includes("500") === true);
+  await writeFile(file, "204");
   await fixture.runtime.waitHealthy(app.id, 10_000);
-  t.is(fixture.runtime.status(app.id)?.health, "healthy");
-  status = 503;
+  t.like(fixture.runtime.status(app.id), { health: "healthy", healthReason: undefined });
+  await writeFile(file, "503");
   await eventually("unhealthy", () => fixture.runtime.status(app.id)?.health === "unhealthy");
-  await t.throwsAsync(fixture.runtime.waitHealthy(app.id, 1000), { message: /health check fails/ });
-  server.close();
+  await t.throwsAsync(fixture.runtime.waitHealthy(app.id, 1000), {
+    message: /health check fails: GET \/up is answered with 503/,
+  });
+});
+
+test("what another process answers on the app's port is not the app's health", async (t) => {
+  await using fixture = await Fixture.create();
+  const foreign = createServer((_, response) => response.end());
+  await once(foreign.listen(0, "127.0.0.1"), "listening");
+  const { port } = foreign.address() as AddressInfo;
+  const taken = new RegExp(`^port ${port} is taken by (process ${process.pid} \\(|a process of root)`);
+  const status = () => fixture.runtime.status(app.id);
+  const file = await statusFile(t, 200);
+  const app = await fixture.shell(statusServer(port, file), {
+    ports: [{ name: "web", protocol: "tcp", default: port }],
+    health: { ...quickHealth, startPeriodMs: 0 },
+  });
+  // First the other, then the app, then the other again.
+  await fixture.runtime.start(app);
+  await eventually("unhealthy", () => status()?.health === "unhealthy");
+  t.regex(status()?.healthReason ?? "", taken);
+  foreign.close();
+  foreign.closeAllConnections();
+  await eventually("healthy", () => status()?.health === "healthy");
+  await writeFile(file, "0");
+  await eventually("gone", () => status()?.health === "unhealthy");
+  await once(foreign.listen(port, "127.0.0.1"), "listening");
+  await eventually("taken", () => taken.test(status()?.healthReason ?? ""));
+  t.is(status()?.health, "unhealthy");
+  foreign.close();
 });
 
 for (const [title, argv, expected] of [

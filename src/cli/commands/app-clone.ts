@@ -3,6 +3,7 @@ import type { Command } from "commander";
 import type { CommandContext } from "../context.ts";
 import { followProgress } from "../follow-progress.ts";
 import type { RunCommand } from "../program.ts";
+import { portsText } from "../render/app-table.ts";
 import { escapeControls } from "../render/escape.ts";
 import { formatBytes } from "../render/units.ts";
 
@@ -25,6 +26,7 @@ async function clone(context: CommandContext, id: string, name = ""): Promise<vo
   if (copy.source_running) {
     context.note(`${escapeControls(id)} was running: its files were copied as they were at that moment.`);
   }
-  const text = `Cloned ${id} to ${copy.id} (${formatBytes(copy.copied_bytes)})`;
+  const ports = copy.ports.length === 0 ? "" : ` on port ${portsText(copy.ports)}`;
+  const text = `Cloned ${id} to ${copy.id} (${formatBytes(copy.copied_bytes)})${ports}`;
   return context.print(`${escapeControls(text)}. Start it: svc app start ${escapeControls(copy.id)}\n`);
 }

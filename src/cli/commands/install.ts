@@ -11,6 +11,7 @@ import { asSvcError, ReportedError } from "../failure.ts";
 import { collect } from "../option-values.ts";
 import type { RunCommand } from "../program.ts";
 import { choose, isInteractive } from "../prompt.ts";
+import { portsText } from "../render/app-table.ts";
 import { escapeControls } from "../render/escape.ts";
 import { followProgress } from "../follow-progress.ts";
 import { parseAssignments } from "../assignments.ts";
@@ -26,6 +27,7 @@ interface InstallOptions {
   readonly set?: readonly string[];
   readonly start?: boolean;
   readonly private?: boolean;
+  readonly portAuto?: boolean;
 }
 
 type InstallRequest = MessageInitShape<typeof InstallAppRequestSchema>;
@@ -41,6 +43,7 @@ export function addInstallCommand(parent: Command, run: RunCommand): void {
     .option("--tag <tag>", "install this tag (default: the newest version)")
     .option("--accept-license", "accept the licenses and permissions of the package")
     .option("--set <key=value>", "choose a setting; again for more; JSON values are taken as such", collect)
+    .option("--port-auto", "take a free port where the default one is taken")
     .option("--start", "start the app when it is installed")
     .option("--private", "install for yourself alone, though the system's daemon only does not run")
     .action(run((context, spec: string, options: InstallOptions) => install(context, spec, options)));
@@ -54,6 +57,7 @@ async function install(context: CommandContext, spec: string, options: InstallOp
     name: options.name ?? "",
     branch: options.branch ?? "",
     tag: options.tag ?? "",
+    portAuto: options.portAuto ?? false,
     licenseAck: options.acceptLicense ?? false,
     ...(options.set === undefined ? {} : { settings: parseAssignments(options.set) }),
   });
@@ -64,7 +68,10 @@ async function install(context: CommandContext, spec: string, options: InstallOp
   if (context.json) return context.printJson(app);
   const next = options.start === true ? `Logs: svc app logs ${app.id}` : `Start it: svc app start ${app.id}`;
   const did = options.start === true ? "Running" : "Installed";
-  return context.print(`${escapeControls(`${did} ${app.id} ${app.version}. ${next}`)}\n`);
+  // Those of a first install are as its package says.
+  const isChosen = app.ports.length > 0 && (options.portAuto === true || app.id !== app.package_id);
+  const ports = isChosen ? ` on port ${portsText(app.ports)}` : "";
+  return context.print(`${escapeControls(`${did} ${app.id} ${app.version}${ports}. ${next}`)}\n`);
 }
 
 /** The command line names no id: what is to be done next goes by the one that the app was given. */

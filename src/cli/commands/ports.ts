@@ -34,15 +34,35 @@ interface PortRow {
   readonly name: string;
   readonly protocol: string;
   readonly port: number;
+  readonly taken_by?: string | undefined;
+}
+
+/** Who else has the port of a row, or would with its next start. */
+function conflictText(row: PortRow, rows: readonly PortRow[]): string {
+  if (row.taken_by !== undefined) return `taken by ${row.taken_by}`;
+  const others = rows.filter(
+    ({ app, port, protocol }) => app !== row.app && port === row.port && protocol === row.protocol,
+  );
+  return others.length === 0 ? "" : `also of ${others.map(({ app }) => app).join(", ")}`;
 }
 
 function printPorts(context: CommandContext, rows: readonly PortRow[]): Promise<void> {
+  const conflicts = rows.some((row) => conflictText(row, rows) !== "");
   return context.printTable(
     [
       { title: "PORT", value: (row) => String(row.port), align: "right" },
       { title: "PROTOCOL", value: (row) => row.protocol },
       { title: "APP", value: (row) => row.app, shrinkTo: 12 },
       { title: "NAME", value: (row) => row.name, shrinkTo: 8 },
+      ...(conflicts
+        ? [
+            {
+              title: "CONFLICT",
+              value: (row: PortRow) => conflictText(row, rows),
+              color: () => "red" as const,
+            },
+          ]
+        : []),
     ],
     rows,
   );

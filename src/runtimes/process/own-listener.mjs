@@ -1,5 +1,6 @@
 /** Whether it is the app itself that listens on a port: what another process answers says nothing about the app (threat 62). */
 import { readFileSync, readdirSync, readlinkSync } from "node:fs";
+import { basename } from "node:path";
 import { listenerTables, parseListeners } from "../../lib/listening-sockets.mjs";
 import { readProcess } from "../../lib/process-table.mjs";
 import { findMembers } from "./run-members.mjs";
@@ -115,7 +116,7 @@ function holderOf({ uid, inode }) {
     const pid = Number(name);
     if (!Number.isInteger(pid)) continue;
     if (readLinks(pid)?.some(({ target }) => target === `socket:[${inode}]`) !== true) continue;
-    return `process ${pid} (${readFileSync(`/proc/${pid}/comm`, "utf8").trim()})`;
+    return `process ${pid} (${basename(readlinkSync(`/proc/${pid}/exe`))})`;
   }
   return uid === 0 ? "a process of root" : `a process of uid ${uid}`;
 }

@@ -1,0 +1,112 @@
+/** Whose port: a taken one is refused before the start and says by whom, and copies get free ones (decisions 36, threat 62). */
+import assert from "node:assert/strict";
+import { once } from "node:events";
+import { createServer } from "node:net";
+import { join } from "node:path";
+import test from "ava";
+import { AppService } from "../../gen/svc/v1/app_pb.ts";
+import { isRoot, needsRoot, startDaemon } from "../support/daemon.ts";
+import { errorOf } from "../support/errors.ts";
+import { eventually } from "../support/eventually.ts";
+import { freePort, writePackage } from "../support/packages.ts";
+
+const nobody = 65534;
+
+test("a start refuses a port that another app or another process has, and says whose it is", async (t) => {
+  await using daemon = await startDaemon();
+  const apps = daemon.client(AppService);
+  const port = await freePort();
+  await writePackage(join(daemon.dir, "package"), port);
+  await apps.installApp({ spec: join(daemon.dir, "package") });
+  await apps.installApp({ spec: join(daemon.dir, "package"), settings: { port } });
+  await apps.startApp({ id: "web" });
+  await eventually(() => fetch(`http://127.0.0.1:${port}`));
+
+  const refused = await errorOf(apps.startApp({ id: "web-2" }));
+  const reason = `port ${port} is taken by web`;
+  t.like(refused, { code: "FailedPrecondition", reason: "start_failed" });
+  t.is(refused.message, `app "web-2" did not start: ${reason}`);
+  t.like(await apps.getApp({ id: "web-2" }), { state: "FAILED", stateReason: reason, enabled: true });
+  const report = (await apps.getPortReport({})).apps.map(({ id, ports }) => [id, ports[0]?.takenBy]);
+  t.deepEqual(report, [
+    ["web", undefined],
+    ["web-2", "web"],
+  ]);
+
+  await apps.stopApp({ id: "web" });
+  const foreign = createServer().listen(port, "127.0.0.1");
+  foreign.unref();
+  await once(foreign, "listening");
+  const { message } = await errorOf(apps.startApp({ id: "web" }));
+  t.is(message, `app "web" did not start: port ${port} is taken by process ${process.pid} (node)`);
+  foreign.close();
+  t.is((await apps.startApp({ id: "web" })).state, "RUNNING");
+  await apps.removeApp({ id: "web" });
+});
+
+(isRoot ? test : test.skip)(`what another user has is not named${needsRoot}`, async (t) => {
+  await using daemon = await startDaemon();
+  await using user = await daemon.as(nobody);
+  const port = await freePort();
+  await writePackage(join(daemon.dir, "hidden"), port, { id: "hidden" });
+  await writePackage(join(daemon.dir, "mine"), port, { id: "mine" });
+  const [root, own] = [daemon.client(AppService), user.client(AppService)];
+  await root.installApp({ spec: join(daemon.dir, "hidden") });
+  await root.startApp({ id: "hidden" });
+  await eventually(() => fetch(`http://127.0.0.1:${port}`));
+  await own.installApp({ spec: join(daemon.dir, "mine") });
+  const { message } = await errorOf(own.startApp({ id: "mine" }));
+  t.is(message, `app "mine" did not start: port ${port} is taken by a process of root`);
+  t.is((await own.listAppPorts({ id: "mine" })).ports[0]?.takenBy, "a process of root");
+  await root.stopApp({ id: "hidden" });
+  await own.startApp({ id: "mine" });
+  await eventually(() => fetch(`http://127.0.0.1:${port}`));
+  const refused = await errorOf(root.startApp({ id: "hidden" }));
+  t.regex(refused.message, new RegExp(`port ${port} is taken by mine \\(of \\w+\\)$`));
+  await own.removeApp({ id: "mine" });
+});
+
+test("a clone, a further install and one with port_auto get free ports at once", async (t) => {
+  await using daemon = await startDaemon();
+  const apps = daemon.client(AppService);
+  const port = await freePort();
+  await writePackage(join(daemon.dir, "package"), port);
+  await writePackage(join(daemon.dir, "other"), port, { id: "other" });
+  const spec = join(daemon.dir, "package");
+  const first = await apps.installApp({ spec });
+  const [clone, again, auto, chosen] = await Promise.all([
+    apps.cloneApp({ id: "web" }),
+    apps.installApp({ spec }),
+    apps.installApp({ spec: join(daemon.dir, "other"), portAuto: true }),
+    apps.installApp({ spec, settings: { port: 4 } }),
+  ]);
+  const portOf = ({ ports }: { ports: { port: number }[] }): number => ports[0]?.port ?? 0;
+  t.is(portOf(first), port);
+  t.is(portOf(chosen), 4);
+  t.is(new Set([first, clone, again, auto, chosen].map(portOf)).size, 5);
+  for (const { id } of [clone, again, auto]) {
+    t.is((await apps.startApp({ id })).state, "RUNNING");
+    const now = portOf(await apps.getApp({ id }));
+    await eventually(async () => assert.equal((await fetch(`http://127.0.0.1:${now}`)).status, 200));
+  }
+});
+
+test("while an app runs, its ports are those that it was started with", async (t) => {
+  await using daemon = await startDaemon();
+  const apps = daemon.client(AppService);
+  const [port, next] = [await freePort(), await freePort()];
+  await writePackage(join(daemon.dir, "package"), port);
+  await apps.installApp({ spec: join(daemon.dir, "package") });
+  await apps.startApp({ id: "web" });
+  await apps.updateAppSettings({ id: "web", values: { port: next } });
+  const shown = async (): Promise<unknown[]> => {
+    const listed = (await apps.listAppPorts({ id: "web" })).ports[0]?.port;
+    const reported = (await apps.getPortReport({})).apps[0]?.ports[0]?.port;
+    return [listed, reported, (await apps.getApp({ id: "web" })).ports[0]?.port];
+  };
+  t.deepEqual(await shown(), [port, port, port]);
+  t.true((await apps.getApp({ id: "web" })).restartRequired);
+  await apps.restartApp({ id: "web" });
+  t.deepEqual(await shown(), [next, next, next]);
+  await apps.removeApp({ id: "web" });
+});
