@@ -80,7 +80,7 @@ export class PortHolders {
   /** `hello-2`, `hello-2 (of alice)`, `process 12 (node)` or `a process of root`: no more than the app's owner may see. */
   async #describe(socket: ListeningSocket, { id, ownerUid, uid }: PortUser): Promise<string> {
     const { registry, userName } = this.#options;
-    const visible = registry.visible({ uid: ownerUid, root: ownerUid === 0, ownerUid });
+    const visible = registry.visible({ uid: ownerUid, root: ownerUid === 0 });
     const holder = visible.find((app) => app.id !== id && this.#has(app, socket));
     if (holder !== undefined) {
       if (holder.ownerUid === ownerUid) return holder.id;
