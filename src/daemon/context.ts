@@ -127,6 +127,7 @@ export async function createContext(options: ContextOptions): Promise<DaemonCont
     new ProcessRuntime({
       identities,
       peerUid,
+      turns,
       bootId: await readBootId(),
       svcVersion: version,
       nodePath: process.execPath,

@@ -170,8 +170,8 @@ export class ProcessRuntime implements AppRuntime {
     { tail, signal }: { tail: number; signal: AbortSignal },
   ): AsyncGenerator<LogChunk, void> {
     const { runDir, uid } = app;
-    const { peerUid } = this.#options;
-    const connection = await connectSupervisor({ runDir, ownerUid: uid, peerUid });
+    const { peerUid, turns } = this.#options;
+    const connection = await connectSupervisor({ runDir, ownerUid: uid, peerUid, turns });
     if (connection === undefined) {
       yield await this.logs(app, { tail, signal });
       return;

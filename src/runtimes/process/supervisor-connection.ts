@@ -2,6 +2,8 @@ import { constants } from "node:fs";
 import { open } from "node:fs/promises";
 import { connect, type Socket } from "node:net";
 import { SvcError } from "../../errors.ts";
+import type { FairTurns } from "../../lib/fair-turns.ts";
+import { boundedLines } from "../../lib/lines.ts";
 import { MAX_MESSAGE_LENGTH, parseMessage } from "./supervisor-messages.ts";
 import type {
   HelloMessage,
@@ -27,6 +29,8 @@ export interface ConnectOptions {
   /** Whoever else answers is not talked to. */
   ownerUid: number;
   peerUid: PeerUid;
+  /** In which its messages are read, among its owner's other work. */
+  turns?: FairTurns | undefined;
   timeoutMs?: number;
 }
 
@@ -39,11 +43,11 @@ export interface ConnectOptions {
  * @throws SvcError `unavailable` when something else answers, or nothing in time
  */
 export async function connectSupervisor(options: ConnectOptions): Promise<SupervisorConnection | undefined> {
-  const { runDir, ownerUid, peerUid, timeoutMs = DEFAULT_TIMEOUT_MS } = options;
+  const { runDir, ownerUid, peerUid, turns, timeoutMs = DEFAULT_TIMEOUT_MS } = options;
   const signal = AbortSignal.timeout(timeoutMs);
   const socket = await openSocket(runDir, signal);
   if (socket === undefined) return undefined;
-  const messages = readMessages(socket);
+  const messages = readMessages(socket, () => turns?.wait(`uid ${ownerUid}`));
   const giveUp = () => socket.destroy();
   signal.addEventListener("abort", giveUp, { once: true });
   try {
@@ -172,18 +176,15 @@ async function openSocket(runDir: string, signal: AbortSignal): Promise<Socket |
 }
 
 /** The messages on a socket, one line each; ends when the socket does. */
-async function* readMessages(socket: Socket): AsyncGenerator<SupervisorMessage, void> {
-  socket.setEncoding("utf8");
-  let unread = "";
+async function* readMessages(
+  socket: Socket,
+  turn: () => Promise<void> | undefined,
+): AsyncGenerator<SupervisorMessage, void> {
+  const pieces = socket.setEncoding("utf8") as AsyncIterable<string>;
   try {
-    for await (const chunk of socket as AsyncIterable<string>) {
-      const lines = (unread + chunk).split("\n");
-      unread = lines.pop() ?? "";
-      for (const line of lines) {
-        const message = parseMessage(line);
-        if (message !== undefined) yield message;
-      }
-      if (unread.length > MAX_MESSAGE_LENGTH) return;
+    for await (const line of boundedLines(pieces, { maxLength: MAX_MESSAGE_LENGTH, turn })) {
+      const message = parseMessage(line);
+      if (message !== undefined) yield message;
     }
   } catch (error) {
     // A connection that broke has ended; faults of the reader itself are not of this kind.

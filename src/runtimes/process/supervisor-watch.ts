@@ -6,6 +6,7 @@ import { readProcessIdentity } from "../../lib/process-identity.ts";
 import type { RunnableApp } from "../runtime.ts";
 import { StatusChanges } from "../status-changes.ts";
 import { neverStarted, statusOf, type ProcessStatus } from "./process-status.ts";
+import type { FairTurns } from "../../lib/fair-turns.ts";
 import { connectSupervisor, type PeerUid, type SupervisorConnection } from "./supervisor-connection.ts";
 import { parseState } from "./supervisor-messages.ts";
 import type { SupervisorState } from "./supervisor-types.ts";
@@ -16,6 +17,8 @@ export type ProcessAppRef = Pick<RunnableApp, "id" | "uid" | "runDir">;
 export interface SupervisorWatchOptions {
   identities: Identities;
   peerUid: PeerUid;
+  /** In which supervisors' messages are read, among their owners' other work. */
+  turns?: FairTurns;
   /** `/proc/sys/kernel/random/boot_id`. */
   bootId: string;
   log: (message: string, details: Record<string, unknown>) => void;
@@ -89,7 +92,8 @@ export class SupervisorWatch {
   async attach(): Promise<boolean> {
     if (this.#connection && this.#state?.final !== true) return true;
     const { id, runDir, uid } = this.#ref;
-    const connection = await connectSupervisor({ runDir, ownerUid: uid, peerUid: this.#options.peerUid });
+    const { peerUid, turns } = this.#options;
+    const connection = await connectSupervisor({ runDir, ownerUid: uid, peerUid, turns });
     if (connection === undefined) return false;
     const first = Promise.withResolvers<boolean>();
     let isMet = false;

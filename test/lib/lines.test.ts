@@ -1,0 +1,38 @@
+import { setImmediate as nextTurn } from "node:timers/promises";
+import test from "ava";
+import { FairTurns } from "../../src/lib/fair-turns.ts";
+import { boundedLines } from "../../src/lib/lines.ts";
+
+async function* from(pieces: Iterable<string>): AsyncGenerator<string> {
+  yield* pieces;
+}
+const at = { maxLength: 10, turn: () => undefined };
+
+for (const [name, pieces, lines] of [
+  ["whole ones", ["a\nb\n"], ["a", "b"]],
+  ["one in pieces", ["a", "b", "c\nd"], ["abc"]],
+  ["empty ones", ["\n\n", "\n"], ["", "", ""]],
+  ["one that is too long", ["a\n", "b".repeat(11), "\nc\n"], ["a"]],
+  ["none", [], []],
+] as const) {
+  test(`lines: ${name}`, async (t) => {
+    t.deepEqual(await Array.fromAsync(boundedLines(from(pieces), at)), [...lines]);
+  });
+}
+
+test("whoever sends lines without end leaves a turn to everybody else", async (t) => {
+  const turns = new FairTurns();
+  function* endless(): Generator<string> {
+    for (;;) yield "x\n".repeat(1_000);
+  }
+  const leave = new AbortController();
+  const reading = (async () => {
+    const lines = boundedLines(from(endless()), { maxLength: 10, turn: () => turns.wait("uid 1000") });
+    for await (const _line of lines) if (leave.signal.aborted) return;
+  })();
+  // Microtasks without end would keep this from ever happening.
+  await nextTurn();
+  await turns.wait("root");
+  leave.abort();
+  await t.notThrowsAsync(reading);
+});
