@@ -2,6 +2,7 @@
 import type { Command } from "commander";
 import type { CommandContext } from "../context.ts";
 import type { RunCommand } from "../program.ts";
+import { escapeControls } from "../render/escape.ts";
 import { formatBytes, formatMeasured, formatPercent } from "../render/units.ts";
 import { calls } from "../transport/calls.ts";
 import type { AppDisk } from "../transport/calls.ts";
@@ -46,7 +47,7 @@ async function showApp(context: CommandContext, id: string): Promise<void> {
 
 function explainUnknown(context: CommandContext, apps: readonly AppDisk[]): void {
   for (const { id, unknown } of apps) {
-    if (unknown !== undefined) context.note(`${id}: not all of it could be measured: ${unknown}`);
+    if (unknown !== undefined) context.note(escapeControls(`${id}: not all of it could be measured: ${unknown}`));
   }
 }
 
