@@ -71,12 +71,14 @@ export function renderFields(
   fields: readonly (readonly [name: string, value: string | undefined, color?: Color | undefined])[],
   paint: Paint,
 ): string {
-  const shown = fields.filter(([, value]) => value !== undefined && value !== "");
-  const width = Math.max(0, ...shown.map(([name]) => name.length)) + 1;
+  const shown = fields
+    .filter(([, value]) => value !== undefined && value !== "")
+    .map(([name, value = "", color]) => ({ name: escapeCell(name), value: escapeCell(value), color }));
+  const width = Math.max(0, ...shown.map(({ name }) => textWidth(name))) + 1;
   return shown
-    .map(([name, value, color]) => {
-      const label = paint("bold", `${name}:`) + " ".repeat(width - name.length);
-      return `${label}${paint(color, escapeCell(value ?? ""))}\n`;
+    .map(({ name, value, color }) => {
+      const label = paint("bold", `${name}:`) + " ".repeat(width - textWidth(name));
+      return `${label}${paint(color, value)}\n`;
     })
     .join("");
 }
