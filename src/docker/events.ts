@@ -1,6 +1,7 @@
 /** One followed stream of the engine's events, opened again whenever it ends. */
 import { setTimeout as wait } from "node:timers/promises";
 import { SvcError } from "../errors.ts";
+import { unlessAborted } from "../lib/unless-aborted.ts";
 import type { DockerEngine } from "./engine.ts";
 import { readEvents, type EngineEvent } from "./event-stream.ts";
 
@@ -23,6 +24,8 @@ export interface EngineEventsOptions {
   answerMs?: number;
 }
 
+/** Whoever asks waits no longer for an answer that an engine under load may still give. */
+const patienceMs = 2_500;
 const minBackoffMs = 100;
 const maxBackoffMs = 2_000;
 
@@ -82,10 +85,20 @@ export class EngineEvents implements AsyncDisposable {
 
   /**
    * Resolves when the engine has shown that it is there, after this call. An engine that is away is tried at once.
-   * @throws SvcError `unavailable`
+   * @throws SvcError `unavailable`, within 3 s
    */
   async verify(): Promise<void> {
     this.start();
+    const patience = new AbortController();
+    const timer = setTimeout(() => patience.abort(silent()), patienceMs);
+    try {
+      await unlessAborted(this.#verified(), patience.signal);
+    } finally {
+      clearTimeout(timer);
+    }
+  }
+
+  async #verified(): Promise<void> {
     if (this.#error === undefined) {
       this.#verifying ??= this.#ping().finally(() => (this.#verifying = undefined));
       await this.#verifying;
@@ -189,4 +202,9 @@ export class EngineEvents implements AsyncDisposable {
     this.#attempt.resolve(undefined);
     await this.#following;
   }
+}
+
+function silent(): SvcError {
+  const message = `the container engine does not answer for ${patienceMs / 1000} s; it may hang or be restarting`;
+  return new SvcError("unavailable", "unavailable", message);
 }

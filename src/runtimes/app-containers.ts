@@ -1,30 +1,36 @@
 /** The containers of one app on the engine: finding, starting, stopping and removing them. */
-import { isMadeFor } from "../docker/attribution.ts";
+import { isMadeFor, madeForFilter } from "../docker/attribution.ts";
 import { isUpState, type ContainerRecord } from "../docker/container-record.ts";
 import type { EngineState } from "../docker/engine-state.ts";
 import type { DockerEngine } from "../docker/engine.ts";
+import type { EngineEvents } from "../docker/events.ts";
+import { WatchedEngine, type EngineOperations } from "../docker/watched-engine.ts";
 
 /** The label that tells the containers of one configuration, image and version from those of others. */
 export const releaseLabel = "svc.release";
 
 export interface AppContainersOptions {
   engine: DockerEngine;
+  events: EngineEvents;
   state: EngineState;
   storeId: string;
 }
 
 /** On top of the grace period: SIGKILL, and the engine's own work. */
 const stopMarginMs = 20_000;
+const listTimeoutMs = 10_000;
 const changeTimeoutMs = 60_000;
 
 /** What asks the engine throws SvcError `unavailable` while that is away or hangs. */
 export class AppContainers {
   readonly #appId: string;
   readonly #options: AppContainersOptions;
+  readonly #watched: EngineOperations;
 
   constructor(appId: string, options: AppContainersOptions) {
     this.#appId = appId;
     this.#options = options;
+    this.#watched = new WatchedEngine(options.engine, options.events);
   }
 
   isOwn({ labels }: ContainerRecord): boolean {
@@ -57,8 +63,20 @@ export class AppContainers {
     return this.#own(found).filter(isOfRelease(release));
   }
 
+  /** Ids of all, or of those that run, as the engine has them now: before the events of those that were just made have come. */
+  async listed(which: "all" | "running"): Promise<string[]> {
+    const { storeId } = this.#options;
+    const options = { all: which === "all", filters: madeForFilter(this.#appId, storeId) };
+    const containers = await this.#watched.operate(
+      `list the containers of app "${this.#appId}"`,
+      (docker) => docker.listContainers(options),
+      { timeoutMs: listTimeoutMs },
+    );
+    return containers.map(({ Id }) => Id);
+  }
+
   async start(id: string): Promise<void> {
-    await this.#options.engine.operate(
+    await this.#watched.operate(
       `start a container of app "${this.#appId}"`,
       (docker) => docker.getContainer(id).start().catch(unlessStatus(304)),
       { timeoutMs: changeTimeoutMs },
@@ -66,7 +84,7 @@ export class AppContainers {
   }
 
   async stop(id: string, graceMs: number): Promise<void> {
-    await this.#options.engine.operate(
+    await this.#watched.operate(
       `stop a container of app "${this.#appId}"`,
       (docker) =>
         docker
@@ -77,13 +95,18 @@ export class AppContainers {
     );
   }
 
+  /** Ends all that run, together. */
+  async endAll(graceMs: number): Promise<void> {
+    await Promise.all((await this.listed("running")).map((id) => this.stop(id, graceMs)));
+  }
+
   /** Removes those that are chosen, by default all. */
   async remove(
     isChosen: (container: { release: string; isUp: boolean }) => boolean = () => true,
   ): Promise<void> {
     for (const { id, labels, state } of (await this.all()).toReversed()) {
       if (!isChosen({ release: labels[releaseLabel] ?? "", isUp: isUpState(state) })) continue;
-      await this.#options.engine.operate(
+      await this.#watched.operate(
         `remove a container of app "${this.#appId}"`,
         // With the volumes that have no name: nobody could find them again.
         (docker) => docker.getContainer(id).remove({ force: true, v: true }).catch(unlessStatus(404)),

@@ -100,31 +100,34 @@ export class ContainerApp {
   async #settle(app: RunnableApp, launch: () => Promise<readonly string[]>): Promise<void> {
     const died = Promise.withResolvers<undefined>();
     this.#onDeath = () => died.resolve(undefined);
-    let members: readonly ContainerRecord[];
     try {
-      const made = await launch().catch((error: unknown) => {
-        throw refusedStart(this.id, error);
-      });
+      const made = await launch();
       await Promise.race([died.promise, sleep(this.#options.settleMs)]);
-      members = await this.#refresh(made);
-    } finally {
       this.#onDeath = undefined;
+      await this.#requireStarted(app, await this.#refresh(made));
+    } catch (error) {
+      this.#onDeath = undefined;
+      // Half an app would look like one.
+      await this.containers.endAll(app.manifest.stop.graceMs);
+      throw refusedStart(this.id, error);
     }
+  }
+
+  async #requireStarted(app: RunnableApp, members: readonly ContainerRecord[]): Promise<void> {
     const failed = this.#seen.failedOf(members);
     if (failed === undefined && members.length > 0) {
       for (const container of members) await this.#seen.verify(container, app);
       if (this.#seen.breach !== undefined) throw startFailed(this.id, this.#seen.breach);
       return;
     }
-    for (const { id, state } of members.toReversed()) {
-      if (isUpState(state)) await this.containers.stop(id, 0);
-    }
     if (failed === undefined) throw startFailed(this.id, "its containers were removed");
     if (this.#seen.wasKilled(failed.id)) {
       const message = `app "${this.id}" did not start: somebody had the container engine end ${subjectOf(failed)}`;
       throw new SvcError("unavailable", "unavailable", message);
     }
-    const { exitCode } = failed;
+    const { exitCode, state, error } = failed;
+    if (state === "created" && error === "")
+      throw startFailed(this.id, `${subjectOf(failed)} was never started`);
     const lastLines = await this.#seen.lastLines(failed);
     throw startFailed(this.id, endOf(failed, subjectOf(failed)), { exitCode, lastLines });
   }

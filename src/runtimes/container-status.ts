@@ -84,8 +84,11 @@ function statusOfOne(facts: Facts, subject: string, context: StatusContext): Run
         state: "STARTING",
         reason: `${endOf(facts, subject)}, and the engine starts it again`,
       };
-    case "created":
-      return stoppedStatus;
+    case "created": {
+      if (!isWanted) return stoppedStatus;
+      const reason = facts.error === "" ? `${subject} was never started` : endOf(facts, subject);
+      return { ...stoppedStatus, state: "CRASHED", reason };
+    }
     case "removing":
     case "dead":
     case "exited": {
@@ -125,6 +128,7 @@ function statusOfSeveral(all: readonly RuntimeStatus[]): RuntimeStatus {
       state: "RUNNING",
       reason,
       health: troubled ? "unhealthy" : worstHealth(running),
+      ...(troubled?.state === "CRASHED" && { isPartial: true }),
       ...(starts.length > 0 && { startedAtMs: Math.min(...starts) }),
     };
   }

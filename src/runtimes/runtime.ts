@@ -31,9 +31,9 @@ export function isUp(state: string | undefined): boolean {
   return state === "RUNNING" || state === "STARTING";
 }
 
-/** Whether nothing is to be started of an app: one that waits for a restart of its own is not up. */
+/** Whether nothing is to be started of an app: one that waits for a restart of its own, or of which a service does not run, is not up. */
 export function isUpNow(status: RuntimeStatus | undefined): boolean {
-  return isUp(status?.state) && status?.nextRestartAtMs === undefined;
+  return isUp(status?.state) && status?.nextRestartAtMs === undefined && status?.isPartial !== true;
 }
 
 /** What the runtime knows about an app without asking anybody. */
@@ -42,6 +42,8 @@ export interface RuntimeStatus {
   /** Why, one sentence; empty where the state says everything. */
   readonly reason: string;
   readonly health: "none" | "starting" | "healthy" | "unhealthy";
+  /** True: some of its services do not run that should. */
+  readonly isPartial?: true;
   /** What its health check said when it failed last; absent while it passes. */
   readonly healthReason?: string;
   /** When the running process started, unix milliseconds. */

@@ -113,7 +113,7 @@ export class SeenContainers {
     const failed =
       members.find(({ id, state, exitCode, error }) => {
         const code = this.#exitCodes.get(id) ?? (state === "running" ? 0 : exitCode);
-        return code !== 0 || error !== "";
+        return code !== 0 || error !== "" || state === "created";
       }) ?? (members.some(({ state }) => isUpState(state)) ? undefined : members[0]);
     return failed && { ...failed, exitCode: this.#exitCodes.get(failed.id) ?? failed.exitCode };
   }

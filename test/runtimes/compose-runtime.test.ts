@@ -1,6 +1,8 @@
 /** Compose projects on a real engine, by whichever compose this host has. */
 import assert from "node:assert/strict";
+import { once } from "node:events";
 import { mkdir, readFile, stat, writeFile } from "node:fs/promises";
+import { createServer, type AddressInfo } from "node:net";
 import { join } from "node:path";
 import type { SvcError } from "../../src/errors.ts";
 import { eventually } from "../support/eventually.ts";
@@ -156,6 +158,45 @@ composeTest(
     t.like(compose.status("later"), { state: "RUNNING", exitCode: 7 });
     t.regex(compose.status("later")!.reason, /service "bad" ended with exit code 7/);
     await compose.remove(later);
+  },
+);
+
+composeTest(
+  `a start that fails leaves nothing half up, says why, and the next one starts every service${needsCompose}`,
+  async (t) => {
+    const fixture = fixtureNow();
+    const { compose, engine } = fixture;
+    const taken = createServer().listen(0, "0.0.0.0");
+    t.teardown(() => taken.close());
+    await once(taken, "listening");
+    const { port } = taken.address() as AddressInfo;
+    const app = await fixture.app("half", "compose: { file: compose.yaml }", {
+      files: {
+        "compose.yaml": `services:
+  db: { image: "svc/shell:1", command: ["/bin/sh", "-c", ${JSON.stringify(forever)}] }
+  web: { image: "svc/web:1", depends_on: [db], ports: ["${port}:8080"] }
+`,
+      },
+    });
+    const running = async (): Promise<string[]> => {
+      const filters = encodeURIComponent(JSON.stringify({ label: ["svc.app=half"] }));
+      const all = (await engine.request("GET", `/containers/json?filters=${filters}`)).expect(200);
+      return (all as { Names: string[] }[]).flatMap(({ Names }) => Names);
+    };
+    const error = await failureOf(startApp(compose, app));
+    t.is(error.reason, "start_failed");
+    t.regex(error.message, /address already in use|already allocated/);
+    t.notRegex(error.message, /Encountered errors/);
+    t.deepEqual(await running(), []);
+    t.is(compose.status("half")?.state, "STOPPED");
+
+    taken.close();
+    await once(taken, "close");
+    await compose.start(app);
+    t.is((await running()).length, 2);
+    t.like(compose.status("half"), { state: "RUNNING", reason: "" });
+    await compose.stop(app);
+    await compose.remove(app);
   },
 );
 

@@ -5,6 +5,8 @@ import { readIgnorePatterns, type PatternMatches } from "../../src/runtimes/dock
 import { pinnedBy } from "../../src/runtimes/docker/image-freshness.ts";
 import { withTag } from "../../src/runtimes/docker/app-images.ts";
 import { statusOf } from "../../src/runtimes/container-status.ts";
+import { isUpNow } from "../../src/runtimes/runtime.ts";
+import { reasonOf } from "../../src/runtimes/compose/compose-project.ts";
 import { portHealth } from "../../src/runtimes/port-health.ts";
 import { policyDirectory } from "./support/policy-app.ts";
 
@@ -111,6 +113,14 @@ test("a project is up while something of it runs; what does not work shows in it
   t.deepEqual(state({ state: "exited", exitCode: 137, wasOutOfMemory: true }), [
     ...["CRASHED", "none", "it ran out of memory (exit code 137)"],
   ]);
+  const never = { state: "created" };
+  t.deepEqual(state({}, never), ["RUNNING", "unhealthy", 'service "b" was never started']);
+  t.deepEqual(state(done, never), ["CRASHED", "none", 'service "b" was never started']);
+  const whole = statusOf([service("a", {}), service("b", done)], context);
+  t.true(isUpNow(whole));
+  for (const part of [crashed, never]) {
+    t.false(isUpNow(statusOf([service("a", {}), service("b", part)], context)), "a start looks at it");
+  }
   t.deepEqual(statusOf([], context).state, "CRASHED");
   t.deepEqual(statusOf([], { ...context, isWanted: false }).state, "STOPPED");
 });
@@ -126,4 +136,21 @@ test("a health check by http asks the app's own port and path, whatever runs it"
   t.is(portHealth({ ...app, manifest: { ...app.manifest, health } }), undefined, "a port without a number");
   const exec = { probe: { kind: "exec" as const, argv: ["true"] }, ...timing };
   t.is(portHealth({ ...app, manifest: { ...app.manifest, health: exec, ports } }), undefined);
+});
+
+test("compose's failure is told in the engine's words", (t) => {
+  const engine = "driver failed: Bind for 0.0.0.0:80 failed: port is already allocated";
+  const cases: [reason: string, ...lines: string[]][] = [
+    [
+      `Cannot start service web: ${engine}`,
+      "Creating a_web_1 ... error",
+      `ERROR: for a_web_1  Cannot start service web: ${engine}`,
+      `ERROR: for web  Cannot start service web: ${engine}`,
+      "ERROR: Encountered errors while bringing up the project.",
+    ],
+    [engine, "Container a-db-1  Started", `Error response from daemon: ${engine}`],
+    ["dependency failed to start", "Container a  Error", "dependency failed to start"],
+    ["compose failed"],
+  ];
+  for (const [reason, ...lines] of cases) t.is(reasonOf(lines), reason);
 });

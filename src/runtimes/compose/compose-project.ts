@@ -231,9 +231,7 @@ export class ComposeProjects {
     );
     if (exitCode === 0) return;
     const lines = lastLines(stderr);
-    const why =
-      lines.findLast((line) => /error|cannot|failed|denied|invalid/i.test(line)) ?? lines.at(-1) ?? "";
-    throw startFailed(app.id, why || "compose failed", { exitCode: exitCode ?? 1, lastLines: lines });
+    throw startFailed(app.id, reasonOf(lines), { exitCode: exitCode ?? 1, lastLines: lines });
   }
 
   /** Keeps what is run where nobody but the daemon can change it; resolves with its path. */
@@ -304,6 +302,16 @@ function composeSection(app: RunnableApp): ComposeSection {
   const { runtime } = app.manifest;
   if (runtime.kind !== "compose") throw new Error(`app ${app.id} runs as ${runtime.kind}`);
   return runtime;
+}
+
+/** Why compose failed, in the engine's words where it was the engine that would not. */
+export function reasonOf(lines: readonly string[]): string {
+  const telling = lines.filter((line) => !/^ERROR: Encountered errors/.test(line));
+  const said = telling
+    .map((line) => /(?:Error response from daemon: |^ERROR: for \S+ +)(.+)$/.exec(line)?.[1])
+    .findLast((words) => words !== undefined);
+  const likely = telling.findLast((line) => /error|cannot|failed|denied|invalid/i.test(line));
+  return said ?? likely ?? telling.at(-1) ?? "compose failed";
 }
 
 function lastLines(text: string): string[] {

@@ -99,18 +99,11 @@ export class ComposeRuntime extends ContainerRuntime {
         await this.#build(app, { ...project, builds: [build] }, {});
       }
     }
-    await this.appOf(app.id).start(app, composeRelease, async () => {
+    const watched = this.appOf(app.id);
+    await watched.start(app, composeRelease, async () => {
       await this.#projects.up(app, project);
-      return this.#containerIds(app.id);
+      return watched.containers.listed("all");
     });
-  }
-
-  /** As the engine has them now: those that compose has just made, before their events have come. */
-  async #containerIds(id: string): Promise<string[]> {
-    const containers = await this.#options.engine.call(`list the containers of app "${id}"`, (docker) =>
-      docker.listContainers({ all: true, filters: this.#filters(id) }),
-    );
-    return containers.map(({ Id }) => Id);
   }
 
   #filters(id: string): { label: string[] } {
