@@ -575,6 +575,30 @@ export interface paths {
         patch?: never;
         trace?: never;
     };
+    "/v1/backups/storages/{name}/test": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        /**
+         * Tries what a storage is asked for
+         * @description Tries what a storage is asked for: lists, writes, reads and deletes an object of its own, and says what works.
+         *
+         *     Access: a root context (a root peer on the socket, or any bearer token).
+         *
+         *     Capability: `backups.test`.
+         */
+        post: operations["testBackupStorage"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
     "/v1/apps/{app_id}/backups": {
         parameters: {
             query?: never;
@@ -586,7 +610,8 @@ export interface paths {
         put?: never;
         /**
          * Builds one archive and pushes it to every storage
-         * @description Builds one archive and pushes it to every storage; answers with one result per storage.
+         * @description Builds one archive and pushes it to every storage; answers with one result per storage. One that could not take it
+         *     does not fail the call.
          *
          *     Access: any identified caller; a regular user sees and changes what is their own.
          *
@@ -609,8 +634,10 @@ export interface paths {
         get?: never;
         put?: never;
         /**
-         * Restores an archive into its app
-         * @description Restores an archive into its app. `app_running` (failed_precondition) without `stop_app` when it runs.
+         * Restores an archive into its app, or as a new one
+         * @description Restores an archive into its app, or as a new one. `app_running` (failed_precondition) without `stop_app` when it runs.
+         *     The archive is laid out beside the app, compared with its index, and only then put in place: until then, and when
+         *     anything fails, the app is as it was.
          *
          *     Access: any identified caller; a regular user sees and changes what is their own.
          *
@@ -630,7 +657,15 @@ export interface paths {
             path?: never;
             cookie?: never;
         };
-        get?: never;
+        /**
+         * What an archive says of itself
+         * @description What an archive says of itself.
+         *
+         *     Access: any identified caller; a regular user sees and changes what is their own.
+         *
+         *     Capability: `backups`.
+         */
+        get: operations["getBackup"];
         put?: never;
         post?: never;
         /**
@@ -642,6 +677,159 @@ export interface paths {
          *     Capability: `backups`.
          */
         delete: operations["deleteBackup"];
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/v1/apps/{app_id}/backups/verify": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        /**
+         * Reads an archive whole and compares every checksum
+         * @description Reads an archive whole and compares every checksum; `data_loss` when one differs.
+         *
+         *     Access: any identified caller; a regular user sees and changes what is their own.
+         *
+         *     Capability: `backups`.
+         */
+        post: operations["verifyBackup"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/v1/apps/{app_id}/backups/{storage}/{name}/entries": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /**
+         * The entries of a directory of an archive
+         * @description The entries of a directory of an archive; its index alone is read.
+         *
+         *     Access: any identified caller; a regular user sees and changes what is their own.
+         *
+         *     Capability: `backups`.
+         */
+        get: operations["browseBackup"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/v1/apps/{app_id}/backups/{storage}/{name}/content": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /**
+         * One file out of an archive
+         * @description One file out of an archive; only the frames that hold it are read. REST answers its bare bytes.
+         *
+         *     Access: any identified caller; a regular user sees and changes what is their own.
+         *
+         *     Capability: `backups`.
+         */
+        get: operations["readBackupFile"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/v1/apps/{app_id}/backups/{storage}/{name}/archive": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /**
+         * An archive as it is
+         * @description An archive as it is. REST answers its bare bytes.
+         *
+         *     Access: any identified caller; a regular user sees and changes what is their own.
+         *
+         *     Capability: `backups`.
+         */
+        get: operations["downloadBackup"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/v1/backups/storages/{storage}/archive": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        /**
+         * Puts an archive from elsewhere into a storage, once it is known to be whole
+         * @description Puts an archive from elsewhere into a storage, once it is known to be whole. It keeps the owner that it names; a
+         *     regular user's must be their own.
+         *
+         *     Access: any identified caller; a regular user sees and changes what is their own.
+         *
+         *     Capability: `backups.upload`.
+         */
+        put: operations["uploadBackup"];
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/v1/apps/{app_id}/backup-policy": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /**
+         * When an app is backed up by itself, and how that went last
+         * @description When an app is backed up by itself, and how that went last.
+         *
+         *     Access: any identified caller; a regular user sees and changes what is their own.
+         *
+         *     Capability: `backups.policy`.
+         */
+        get: operations["getBackupPolicy"];
+        /**
+         * Replaces an app's policy
+         * @description Replaces an app's policy; what its package recommends does not count any more.
+         *
+         *     Access: any identified caller; a regular user sees and changes what is their own.
+         *
+         *     Capability: `backups.policy`.
+         */
+        put: operations["setBackupPolicy"];
+        post?: never;
+        delete?: never;
         options?: never;
         head?: never;
         patch?: never;
@@ -1753,7 +1941,7 @@ export interface components {
              * @description A machine word to switch on.
              * @enum {string}
              */
-            reason: "unauthenticated" | "token_denied" | "root_required" | "not_found" | "already_exists" | "invalid_request" | "body_too_large" | "unsupported_media_type" | "method_not_allowed" | "host_denied" | "origin_denied" | "license_required" | "ambiguous" | "package_invalid" | "source_failed" | "git_failed" | "build_failed" | "start_failed" | "app_running" | "app_not_running" | "app_busy" | "pinned_image" | "owned_by_app" | "protected" | "job_owned" | "pid_reused" | "denied" | "too_many" | "disk_full" | "not_ready" | "not_implemented" | "canceled" | "deadline_exceeded" | "unavailable" | "internal";
+            reason: "unauthenticated" | "token_denied" | "root_required" | "not_found" | "already_exists" | "invalid_request" | "body_too_large" | "unsupported_media_type" | "method_not_allowed" | "host_denied" | "origin_denied" | "license_required" | "ambiguous" | "package_invalid" | "source_failed" | "git_failed" | "build_failed" | "start_failed" | "app_running" | "app_not_running" | "app_busy" | "pinned_image" | "owned_by_app" | "protected" | "job_owned" | "pid_reused" | "denied" | "too_many" | "disk_full" | "archive_damaged" | "not_ready" | "not_implemented" | "canceled" | "deadline_exceeded" | "unavailable" | "internal";
             /** @description Payload of `token_denied`. */
             token_denied?: components["schemas"]["TokenDenied"];
             /** @description Payload of `license_required`. */
@@ -1977,7 +2165,7 @@ export interface components {
              * @description Which one.
              * @enum {string}
              */
-            kind: "install" | "upgrade" | "clone" | "remove" | "start" | "stop" | "restart" | "settings" | "restore" | "repull";
+            kind: "install" | "upgrade" | "clone" | "remove" | "start" | "stop" | "restart" | "settings" | "restore" | "repull" | "backup";
             /** @description What it is doing now, a few words. */
             phase: string;
             /**
@@ -2157,6 +2345,113 @@ export interface components {
              * @description When it was made.
              */
             created_at?: string;
+            /** @description uid of the app's owner when it was made. */
+            owner_uid: number;
+            /**
+             * Format: date-time
+             * @description When it was last read whole and found right; absent when never.
+             */
+            verified_at?: string;
+            /**
+             * Format: date-time
+             * @description When it was last restored, into an app or for a trial; absent when never.
+             */
+            restored_at?: string;
+        };
+        /** @description What an archive says of itself. */
+        BackupDetails: {
+            /** @description Where it is and how large. */
+            archive?: components["schemas"]["BackupArchive"];
+            /** @description The app's display name. */
+            app_name: string;
+            /** @description Id of its package. */
+            package_id: string;
+            /** @description The version that it had. */
+            version: string;
+            /** @description Its runtime. */
+            runtime: string;
+            /** @description Name of its owner on the host that the archive was made on. */
+            owner: string;
+            /** @description What the app did meanwhile: `live`, `pause` or `stop`. */
+            mode: string;
+            /** @description Version of the svc that made it. */
+            svc_version: string;
+            /**
+             * Format: int64
+             * @description Bytes of the files that are in it.
+             */
+            content_bytes: number;
+            /**
+             * Format: int64
+             * @description How many entries it has.
+             */
+            entries: number;
+            /** @description What changed or went away while it was read, and what an archive cannot hold. */
+            warnings: string[];
+        };
+        /** @description An entry of an archive. */
+        BackupEntry: {
+            /** @description Its path from the archive's root; bytes that are no UTF-8 read as `\xNN`. */
+            path: string;
+            /**
+             * @description What it is.
+             * @enum {string}
+             */
+            type: "file" | "directory" | "symlink" | "hardlink" | "other";
+            /**
+             * Format: int64
+             * @description Size of a file in bytes.
+             */
+            size_bytes: number;
+            /** @description Permission bits in octal, such as `0644`. */
+            mode: string;
+            /**
+             * Format: date-time
+             * @description When it was last modified.
+             */
+            modified_at?: string;
+            /** @description Where a link leads. */
+            target: string;
+            /** @description Of a file's content, lower-case hex; empty for what has none. */
+            sha256: string;
+        };
+        /** @description When an app is backed up by itself, and how that went. */
+        BackupPolicy: {
+            /** @description Id of the app. */
+            app_id: string;
+            /**
+             * @description Where the policy comes from.
+             * @enum {string}
+             */
+            origin: "none" | "package" | "set";
+            /** @description When, as for jobs: `daily@03:30`, `hourly` or five fields; empty: never by itself. */
+            trigger: string;
+            /** @description Names of storages; the local one when empty. */
+            storages: string[];
+            /** @description See `CreateBackupRequest`; absent: all. */
+            keep?: number;
+            /** @description See `CreateBackupRequest`. */
+            keep_daily?: number;
+            /** @description See `CreateBackupRequest`. */
+            keep_weekly?: number;
+            /** @description See `CreateBackupRequest`. */
+            keep_monthly?: number;
+            /** @description What the app does meanwhile: `live`, `pause` or `stop`. */
+            mode: string;
+            /**
+             * Format: date-time
+             * @description When it was last backed up, wherever to; absent when never.
+             */
+            last_backup_at?: string;
+            /**
+             * Format: date-time
+             * @description When an archive of it was last restored, into an app or for a trial; absent when never.
+             */
+            last_restored_at?: string;
+            /** @description What went wrong the last time; empty when nothing did. */
+            last_error: string;
+            /** @description True: a backup that the trigger wanted is missing. */
+            overdue: boolean;
         };
         /** @description What became of the archive on one storage. */
         BackupResult: {
@@ -2184,13 +2479,37 @@ export interface components {
             s3?: components["schemas"]["S3Location"];
             /** @description A directory of the host. */
             local?: components["schemas"]["LocalLocation"];
+            /**
+             * Format: int64
+             * @description Most bytes per second that go there or come from there; as many as possible when absent.
+             */
+            max_bytes_per_sec?: number;
         } & unknown;
+        /** @description One thing that a storage was asked to do. */
+        BackupStorageCheck: {
+            /**
+             * @description What.
+             * @enum {string}
+             */
+            name: "list" | "write" | "read" | "delete";
+            /** @description Whether it did. */
+            ok: boolean;
+            /** @description What went wrong and what that means, one sentence; empty when nothing did. */
+            error: string;
+        };
         /** @description A storage that could not be asked. */
         BackupStorageError: {
             /** @description Name of the storage. */
             storage: string;
             /** @description What went wrong, one sentence. */
             error: string;
+        };
+        /** @description A page of a directory. */
+        BrowseBackupResponse: {
+            /** @description In the archive's order. */
+            entries: components["schemas"]["BackupEntry"][];
+            /** @description Pass it as `page_token` for the next page; empty on the last. */
+            next_page_token: string;
         };
         /** @description Who the daemon takes the caller for. */
         Caller: {
@@ -2492,6 +2811,18 @@ export interface components {
         CreateBackupResponse: {
             /** @description In the order asked for. */
             results: components["schemas"]["BackupResult"][];
+            /** @description What changed or went away while it was read, and what an archive cannot hold; one sentence each, 100 at most. */
+            warnings: string[];
+            /**
+             * Format: int64
+             * @description Bytes of the files that are in it.
+             */
+            content_bytes: number;
+            /**
+             * Format: int64
+             * @description How many entries it has: files, directories, links.
+             */
+            entries: number;
         };
         /** @description The directory to make. */
         CreateDirectoryRequest: {
@@ -3296,7 +3627,7 @@ export interface components {
         };
         /** @description The archive is restored. */
         RestoreBackupResponse: {
-            /** @description Id of the app. */
+            /** @description Id of the app; of the new one with `as_new`. */
             app_id: string;
             /**
              * Format: int64
@@ -3305,6 +3636,15 @@ export interface components {
             restored_bytes: number;
             /** @description True: the app was started again. */
             restarted: boolean;
+            /**
+             * Format: int64
+             * @description How many entries were restored: files, directories, links.
+             */
+            entries: number;
+            /** @description The version of the app that the archive holds. */
+            version: string;
+            /** @description What is not as it was, one sentence each. */
+            warnings: string[];
         };
         /** @description What ended. */
         RevokeAccessTokensResponse: {
@@ -3349,6 +3689,10 @@ export interface components {
             secret_key?: string;
             /** @description What all names in the bucket begin with. */
             prefix?: string;
+            /** @description True: the bucket is part of the path and not of the host name, as most servers but Amazon's want it. */
+            path_style?: boolean;
+            /** @description Certificates, as PEM, of an authority that signs for the endpoint, beside the host's own. */
+            ca?: string;
         };
         /** @description A job. */
         Schedule: {
@@ -3737,6 +4081,11 @@ export interface components {
              */
             celsius: number;
         };
+        /** @description What works. */
+        TestBackupStorageResponse: {
+            /** @description In the order in which they were tried. */
+            checks: components["schemas"]["BackupStorageCheck"][];
+        };
         /** @description The presented token is recognised but may not do this. */
         TokenDenied: Record<string, never>;
         /** @description The state of the tokens. */
@@ -3794,6 +4143,23 @@ export interface components {
             head_seq: number;
             /** @description The newest record's hash, in hex. Kept elsewhere, it shows later that the trail up to here was not written anew. */
             head_hash: string;
+        };
+        /** @description It is whole. */
+        VerifyBackupResponse: {
+            /** @description Name of the archive. */
+            name: string;
+            /**
+             * Format: int64
+             * @description Bytes of the files that are in it.
+             */
+            content_bytes: number;
+            /**
+             * Format: int64
+             * @description How many entries it has.
+             */
+            entries: number;
+            /** @description True: it was restored for a trial. */
+            restored: boolean;
         };
         /** @description A named volume of the host. */
         Volume: {
@@ -4892,6 +5258,11 @@ export interface operations {
                     s3?: components["schemas"]["S3Location"];
                     /** @description A directory of the host. */
                     local?: components["schemas"]["LocalLocation"];
+                    /**
+                     * Format: int64
+                     * @description Most bytes per second that go there or come from there; as many as possible when absent.
+                     */
+                    max_bytes_per_sec?: number;
                 } & unknown;
             };
         };
@@ -4959,6 +5330,42 @@ export interface operations {
             504: components["responses"]["DeadlineExceeded"];
         };
     };
+    testBackupStorage: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                /** @description Its name. */
+                name: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description Done. */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["TestBackupStorageResponse"];
+                };
+            };
+            400: components["responses"]["BadRequest"];
+            401: components["responses"]["Unauthenticated"];
+            403: components["responses"]["Denied"];
+            404: components["responses"]["NotFound"];
+            409: components["responses"]["Conflict"];
+            413: components["responses"]["BodyTooLarge"];
+            415: components["responses"]["UnsupportedMediaType"];
+            429: components["responses"]["TooMany"];
+            431: components["responses"]["HeadTooLarge"];
+            500: components["responses"]["Internal"];
+            501: components["responses"]["NotImplemented"];
+            503: components["responses"]["Unavailable"];
+            504: components["responses"]["DeadlineExceeded"];
+        };
+    };
     createBackup: {
         parameters: {
             query?: never;
@@ -4974,8 +5381,20 @@ export interface operations {
                 "application/json": {
                     /** @description Names of storages; when empty those of the app's policy, else the local one. */
                     storages?: string[];
-                    /** @description How many archives to keep on each storage; at least 1. All when absent. */
+                    /** @description How many archives to keep on each storage; at least 1. All when this and the three below are absent. */
                     keep?: number;
+                    /** @description Beyond those: the newest of each of so many days (UTC). */
+                    keep_daily?: number;
+                    /** @description Beyond those: the newest of each of so many weeks, which begin on Monday. */
+                    keep_weekly?: number;
+                    /** @description Beyond those: the newest of each of so many months. */
+                    keep_monthly?: number;
+                    /**
+                     * @description What the app does meanwhile: it goes on (`live`), all of its processes are frozen (`pause`), or it is stopped and
+                     *     started again (`stop`). When empty what its policy says, else what its package says, else `live`.
+                     * @enum {string}
+                     */
+                    mode?: "live" | "pause" | "stop";
                 };
             };
         };
@@ -5023,6 +5442,17 @@ export interface operations {
                     name: string;
                     /** @description True: stop a running app, restore, start it again. */
                     stop_app?: boolean;
+                    /** @description True: make a new app of it, with the next free id, and leave the one that it was taken of as it is. */
+                    as_new?: boolean;
+                    /** @description Display name of the new app; its id when empty. Only with `as_new`. */
+                    new_name?: string;
+                    /**
+                     * @description Only these entries with all beneath them, such as `data/notes.txt`; everything when empty. The app stays as it is
+                     *     otherwise: its version and its settings, too.
+                     */
+                    paths?: string[];
+                    /** @description True: check that it could be restored and say what it would be, and change nothing. */
+                    dry_run?: boolean;
                 };
             };
         };
@@ -5043,6 +5473,43 @@ export interface operations {
             409: components["responses"]["Conflict"];
             413: components["responses"]["BodyTooLarge"];
             415: components["responses"]["UnsupportedMediaType"];
+            429: components["responses"]["TooMany"];
+            431: components["responses"]["HeadTooLarge"];
+            500: components["responses"]["Internal"];
+            501: components["responses"]["NotImplemented"];
+            503: components["responses"]["Unavailable"];
+            504: components["responses"]["DeadlineExceeded"];
+        };
+    };
+    getBackup: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                /** @description Id of the app that it was taken of. */
+                app_id: string;
+                /** @description Name of the storage. */
+                storage: string;
+                /** @description Name of the archive. */
+                name: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description Done. */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["BackupDetails"];
+                };
+            };
+            400: components["responses"]["BadRequest"];
+            401: components["responses"]["Unauthenticated"];
+            403: components["responses"]["Denied"];
+            404: components["responses"]["NotFound"];
             429: components["responses"]["TooMany"];
             431: components["responses"]["HeadTooLarge"];
             500: components["responses"]["Internal"];
@@ -5074,6 +5541,307 @@ export interface operations {
                 };
                 content: {
                     "application/json": components["schemas"]["DeleteBackupResponse"];
+                };
+            };
+            400: components["responses"]["BadRequest"];
+            401: components["responses"]["Unauthenticated"];
+            403: components["responses"]["Denied"];
+            404: components["responses"]["NotFound"];
+            409: components["responses"]["Conflict"];
+            413: components["responses"]["BodyTooLarge"];
+            415: components["responses"]["UnsupportedMediaType"];
+            429: components["responses"]["TooMany"];
+            431: components["responses"]["HeadTooLarge"];
+            500: components["responses"]["Internal"];
+            501: components["responses"]["NotImplemented"];
+            503: components["responses"]["Unavailable"];
+            504: components["responses"]["DeadlineExceeded"];
+        };
+    };
+    verifyBackup: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                /** @description Id of the app that it was taken of. */
+                app_id: string;
+            };
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                "application/json": {
+                    /** @description Name of the storage. */
+                    storage: string;
+                    /** @description Name of the archive. */
+                    name: string;
+                    /** @description True: restore it for a trial, as its owner, into a directory that is thrown away. */
+                    deep?: boolean;
+                };
+            };
+        };
+        responses: {
+            /** @description Done. */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["VerifyBackupResponse"];
+                };
+            };
+            400: components["responses"]["BadRequest"];
+            401: components["responses"]["Unauthenticated"];
+            403: components["responses"]["Denied"];
+            404: components["responses"]["NotFound"];
+            409: components["responses"]["Conflict"];
+            413: components["responses"]["BodyTooLarge"];
+            415: components["responses"]["UnsupportedMediaType"];
+            429: components["responses"]["TooMany"];
+            431: components["responses"]["HeadTooLarge"];
+            500: components["responses"]["Internal"];
+            501: components["responses"]["NotImplemented"];
+            503: components["responses"]["Unavailable"];
+            504: components["responses"]["DeadlineExceeded"];
+        };
+    };
+    browseBackup: {
+        parameters: {
+            query?: {
+                /** @description The directory, such as `data/photos`; the archive's root when empty. */
+                path?: string;
+                /** @description Most entries to answer with; 1 to 1000, default 1000. */
+                limit?: number;
+                /** @description `next_page_token` of the page before. */
+                page_token?: string;
+            };
+            header?: never;
+            path: {
+                /** @description Id of the app that it was taken of. */
+                app_id: string;
+                /** @description Name of the storage. */
+                storage: string;
+                /** @description Name of the archive. */
+                name: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description Done. */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["BrowseBackupResponse"];
+                };
+            };
+            400: components["responses"]["BadRequest"];
+            401: components["responses"]["Unauthenticated"];
+            403: components["responses"]["Denied"];
+            404: components["responses"]["NotFound"];
+            429: components["responses"]["TooMany"];
+            431: components["responses"]["HeadTooLarge"];
+            500: components["responses"]["Internal"];
+            501: components["responses"]["NotImplemented"];
+            503: components["responses"]["Unavailable"];
+            504: components["responses"]["DeadlineExceeded"];
+        };
+    };
+    readBackupFile: {
+        parameters: {
+            query: {
+                /** @description The file, such as `data/notes.txt`. */
+                path: string;
+            };
+            header?: never;
+            path: {
+                /** @description Id of the app that it was taken of. */
+                app_id: string;
+                /** @description Name of the storage. */
+                storage: string;
+                /** @description Name of the archive. */
+                name: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description Done. */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/octet-stream": string;
+                };
+            };
+            400: components["responses"]["BadRequest"];
+            401: components["responses"]["Unauthenticated"];
+            403: components["responses"]["Denied"];
+            404: components["responses"]["NotFound"];
+            429: components["responses"]["TooMany"];
+            431: components["responses"]["HeadTooLarge"];
+            500: components["responses"]["Internal"];
+            501: components["responses"]["NotImplemented"];
+            503: components["responses"]["Unavailable"];
+            504: components["responses"]["DeadlineExceeded"];
+        };
+    };
+    downloadBackup: {
+        parameters: {
+            query?: {
+                /** @description The first byte to send. */
+                offset?: number;
+            };
+            header?: never;
+            path: {
+                /** @description Id of the app that it was taken of. */
+                app_id: string;
+                /** @description Name of the storage. */
+                storage: string;
+                /** @description Name of the archive. */
+                name: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description Done. */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/octet-stream": string;
+                };
+            };
+            400: components["responses"]["BadRequest"];
+            401: components["responses"]["Unauthenticated"];
+            403: components["responses"]["Denied"];
+            404: components["responses"]["NotFound"];
+            429: components["responses"]["TooMany"];
+            431: components["responses"]["HeadTooLarge"];
+            500: components["responses"]["Internal"];
+            501: components["responses"]["NotImplemented"];
+            503: components["responses"]["Unavailable"];
+            504: components["responses"]["DeadlineExceeded"];
+        };
+    };
+    uploadBackup: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                /** @description Name of the storage; in the first message. */
+                storage: string;
+            };
+            cookie?: never;
+        };
+        /** @description The bare bytes, of any type. */
+        requestBody?: {
+            content: {
+                "application/octet-stream": string;
+            };
+        };
+        responses: {
+            /** @description Done. */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["BackupArchive"];
+                };
+            };
+            400: components["responses"]["BadRequest"];
+            401: components["responses"]["Unauthenticated"];
+            403: components["responses"]["Denied"];
+            404: components["responses"]["NotFound"];
+            409: components["responses"]["Conflict"];
+            429: components["responses"]["TooMany"];
+            431: components["responses"]["HeadTooLarge"];
+            500: components["responses"]["Internal"];
+            501: components["responses"]["NotImplemented"];
+            503: components["responses"]["Unavailable"];
+            504: components["responses"]["DeadlineExceeded"];
+        };
+    };
+    getBackupPolicy: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                /** @description Id of the app. */
+                app_id: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description Done. */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["BackupPolicy"];
+                };
+            };
+            400: components["responses"]["BadRequest"];
+            401: components["responses"]["Unauthenticated"];
+            403: components["responses"]["Denied"];
+            404: components["responses"]["NotFound"];
+            429: components["responses"]["TooMany"];
+            431: components["responses"]["HeadTooLarge"];
+            500: components["responses"]["Internal"];
+            501: components["responses"]["NotImplemented"];
+            503: components["responses"]["Unavailable"];
+            504: components["responses"]["DeadlineExceeded"];
+        };
+    };
+    setBackupPolicy: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                /** @description Id of the app. */
+                app_id: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: {
+            content: {
+                "application/json": {
+                    /** @description When, as for jobs; empty: never by itself. */
+                    trigger?: string;
+                    /** @description Names of storages; the local one when empty. */
+                    storages?: string[];
+                    /** @description See `CreateBackupRequest`; absent: all. */
+                    keep?: number;
+                    /** @description See `CreateBackupRequest`. */
+                    keep_daily?: number;
+                    /** @description See `CreateBackupRequest`. */
+                    keep_weekly?: number;
+                    /** @description See `CreateBackupRequest`. */
+                    keep_monthly?: number;
+                    /**
+                     * @description See `CreateBackupRequest`; `live` when empty.
+                     * @enum {string}
+                     */
+                    mode?: "live" | "pause" | "stop";
+                };
+            };
+        };
+        responses: {
+            /** @description Done. */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["BackupPolicy"];
                 };
             };
             400: components["responses"]["BadRequest"];

@@ -118,6 +118,7 @@ function stateDuring(operation: Operation): AppState | undefined {
     case "repull":
       return operation.phase === "stop" ? "STOPPING" : operation.phase === "start" ? "STARTING" : undefined;
     case "settings":
+    case "backup":
       return undefined;
   }
 }

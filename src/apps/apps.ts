@@ -20,6 +20,7 @@ import type { Executor } from "../store/executors.ts";
 import type { Store } from "../store/store.ts";
 import { Adoption } from "./adoption.ts";
 import type { AppRecord, NewApp } from "./app-record.ts";
+import { BackupHold, type BackupMode } from "./backup-hold.ts";
 import { AppCounters, type AppCounts } from "./app-counters.ts";
 import { AppRegistry, type AppCaller } from "./app-registry.ts";
 import { AppReports } from "./app-reports.ts";
@@ -40,6 +41,7 @@ import type { WorkOptions } from "./progress.ts";
 import { Recovery } from "./recovery.ts";
 import { Remover } from "./removal.ts";
 import { Repuller, type RepullResult } from "./repull.ts";
+import { Restorer, type AppImage, type LayOut, type NewAppOptions, type RestoreOptions } from "./restore.ts";
 import { WantedState } from "./wanted-state.ts";
 import { Upgrader, type UpgradeRequest, type UpgradeResult } from "./upgrade.ts";
 
@@ -83,6 +85,8 @@ export class Apps implements AsyncDisposable {
   readonly #remover: Remover;
   readonly #repuller: Repuller;
   readonly #lifecycle: Lifecycle;
+  readonly #backupHold: BackupHold;
+  readonly #restorer: Restorer;
   readonly #recovery: Recovery;
   readonly #adoption: Adoption;
   readonly #ports: PortHolders;
@@ -152,7 +156,14 @@ export class Apps implements AsyncDisposable {
     this.#remover = remover;
     this.#repuller = new Repuller({ ...shared, lifecycle });
     this.#cloner = new Cloner({ ...shared, installer, freePorts });
-    this.#recovery = new Recovery({ ...shared, installer, upgrader, remover, lifecycle });
+    this.#backupHold = new BackupHold({ ...shared, lifecycle });
+    this.#restorer = new Restorer({ ...shared, settings, installer, lifecycle, runUidOf });
+    this.#recovery = new Recovery({
+      ...shared,
+      ...{ installer, upgrader, remover, lifecycle },
+      backupHold: this.#backupHold,
+      restorer: this.#restorer,
+    });
     this.#adoption = new Adoption(shared);
     this.#wanted = new WantedState({ ...shared, lifecycle });
     this.#reports = new AppReports(shared);
@@ -293,6 +304,50 @@ export class Apps implements AsyncDisposable {
   /** @throws SvcError see {@link Cloner.clone} */
   async clone(id: string, name: string, caller: AppCaller, work: WorkOptions): Promise<CloneResult> {
     return this.#cloner.clone(await this.#find(id, caller), name, caller, work);
+  }
+
+  /** The app as svc keeps it. */
+  async record(id: string, caller: AppCaller): Promise<AppRecord> {
+    return this.#find(id, caller);
+  }
+
+  /** As {@link record}; undefined where the caller sees none of that id. */
+  async installed(id: string, caller: AppCaller): Promise<AppRecord | undefined> {
+    const isThere = this.#registry.visible(caller).some((app) => app.id === id);
+    return isThere ? this.#find(id, caller) : undefined;
+  }
+
+  /** @throws SvcError see {@link BackupHold.hold} */
+  async holdForBackup<T>(
+    id: string,
+    mode: BackupMode,
+    read: (app: AppRecord, runnable: RunnableApp) => Promise<T>,
+    caller: AppCaller,
+    work: WorkOptions,
+  ): Promise<T> {
+    const app = await this.#find(id, caller);
+    return this.#backupHold.hold(app.id, mode, read, work);
+  }
+
+  /** @throws SvcError see {@link Restorer.requireRestorable} */
+  requireRestorable(app: AppRecord, image: AppImage, options: RestoreOptions): void {
+    this.#restorer.requireRestorable(app, image, options);
+  }
+
+  /** @throws SvcError see {@link Restorer.restore} */
+  async restore(
+    app: AppRecord,
+    image: AppImage,
+    layOut: LayOut,
+    options: RestoreOptions,
+    work: WorkOptions,
+  ): Promise<{ restarted: boolean }> {
+    return this.#restorer.restore(app, image, layOut, options, work);
+  }
+
+  /** @throws SvcError see {@link Restorer.restoreAsNew} */
+  async restoreAsNew(image: AppImage, layOut: LayOut, as: NewAppOptions, work: WorkOptions): Promise<string> {
+    return this.#restorer.restoreAsNew(image, layOut, as, work);
   }
 
   /** Where the app lies, and the uid that its files belong to. */

@@ -2,9 +2,9 @@
 import { SvcError } from "../errors.ts";
 import type { Identities } from "../identity/identity.ts";
 import type { JsonObject } from "../lib/json.ts";
-import { KeyedQueue } from "../packages/keyed-queue.ts";
 import type { Manifest } from "../packages/manifest.ts";
-import type { PackageResolver, ResolvedPackage } from "../packages/package-resolver.ts";
+import { KeyedQueue } from "../packages/keyed-queue.ts";
+import type { PackageResolver } from "../packages/package-resolver.ts";
 import type { AppRuntime, RunnableApp } from "../runtimes/runtime.ts";
 import { StoreConflict } from "../store/store.ts";
 import { acknowledgementOf, nothingAccepted, requireAcknowledgement } from "./acknowledgement.ts";
@@ -78,12 +78,12 @@ export class Installer {
    *   `invalid_request` for settings that the package refuses; nothing of it stays then.
    */
   async install(request: InstallRequest, caller: AppCaller, work: WorkOptions): Promise<string> {
-    const { packages, settings, runUidOf, supported } = this.#options;
+    const { packages, settings, runUidOf } = this.#options;
     const runUid = await runUidOf(caller.ownerUid);
     await using resolved = await packages.resolve(request, { uid: caller.ownerUid }, work);
     const { manifest } = resolved;
     if (!request.licenseAck) requireAcknowledgement(resolved, nothingAccepted, "install");
-    if (!supported.has(manifest.runtime.kind)) throw missingRuntime(resolved);
+    this.requireRuntime(manifest);
     await settings.validate(manifest, request.settings);
     using chosen = await this.#choosePorts(manifest, request);
     for (const message of chosen?.notes ?? []) work.onProgress?.({ step: "ports", message });
@@ -126,6 +126,16 @@ export class Installer {
     const isFurther = registry.all().some(({ packageId }) => packageId === manifest.id);
     if (!portAuto && !isFurther) return undefined;
     return freePorts.choose(manifest, settings, new Set(Object.keys(settings)));
+  }
+
+  /** @throws SvcError `not_implemented` when this daemon does not have the runtime of a package */
+  requireRuntime({ name, runtime }: Manifest): void {
+    if (this.#options.supported.has(runtime.kind)) return;
+    throw new SvcError(
+      "unimplemented",
+      "not_implemented",
+      `${name} runs on the ${runtime.kind} runtime, which this daemon does not have`,
+    );
   }
 
   /**
@@ -216,13 +226,4 @@ function tooManyApps(owned: number, max: number): SvcError<"too_many"> {
 
 function rootWarning(name: string): string {
   return `${name} runs as root; set [apps] root_runs_as to an account that root's apps should run as instead`;
-}
-
-function missingRuntime(resolved: ResolvedPackage): SvcError {
-  const { name, runtime } = resolved.manifest;
-  return new SvcError(
-    "unimplemented",
-    "not_implemented",
-    `${name} runs on the ${runtime.kind} runtime, which this daemon does not have`,
-  );
 }

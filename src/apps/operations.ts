@@ -25,6 +25,10 @@ export interface OperationDetail {
   runUid?: number;
   /** A clone's lock on its source: nothing to undo. */
   lockOnly?: boolean;
+  /** The trees that a restore puts in place. */
+  trees?: string[];
+  /** Whether the app ran when the restore began. */
+  restart?: boolean;
 }
 
 export interface BeginOptions {
@@ -211,6 +215,7 @@ const doing: Record<AppOperationKind, string> = {
   settings: "getting new settings",
   restore: "being restored",
   repull: "getting its image afresh",
+  backup: "being backed up",
 };
 
 function busy(operation: Operation) {

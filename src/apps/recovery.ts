@@ -2,7 +2,9 @@
 import type { Installer } from "./install.ts";
 import type { Lifecycle } from "./lifecycle.ts";
 import type { Operation, Operations } from "./operations.ts";
+import type { BackupHold } from "./backup-hold.ts";
 import type { Remover } from "./removal.ts";
+import type { Restorer } from "./restore.ts";
 import type { Upgrader } from "./upgrade.ts";
 import type { AppRegistry } from "./app-registry.ts";
 import { SvcError } from "../errors.ts";
@@ -14,6 +16,8 @@ export interface RecoveryOptions {
   upgrader: Upgrader;
   remover: Remover;
   lifecycle: Lifecycle;
+  backupHold: BackupHold;
+  restorer: Restorer;
   log: { info(details: object, message: string): void; error(details: object, message: string): void };
 }
 
@@ -57,7 +61,8 @@ export class Recovery {
   }
 
   async #settle(operation: Operation): Promise<void> {
-    const { operations, registry, installer, upgrader, remover, lifecycle } = this.#options;
+    const { operations, registry, installer, upgrader, remover, lifecycle, backupHold, restorer } =
+      this.#options;
     const { phase } = operation;
     const isThere = registry.get(operation.appId) !== undefined;
     switch (operation.kind) {
@@ -78,8 +83,11 @@ export class Recovery {
         return isThere ? lifecycle.finishRestart(operation) : operations.end(operation);
       case "repull":
         return isThere && phase !== "pull" ? lifecycle.finishRestart(operation) : operations.end(operation);
-      case "settings":
+      case "backup":
+        return backupHold.release(operation);
       case "restore":
+        return restorer.settle(operation);
+      case "settings":
         return operations.end(operation);
     }
   }

@@ -49,7 +49,7 @@ export async function runStep(
   { identities, buildEnv }: StepTools,
   app: RunnableApp,
   command: Command,
-  stepName: "build" | "migrate",
+  stepName: "build" | "migrate" | "dump" | "restore",
   { signal, onProgress = () => undefined }: WorkOptions,
 ): Promise<void> {
   const { argv, cwd, env } = prepareStep(app, command);

@@ -3,6 +3,7 @@ import { Command, CommanderError, InvalidArgumentError, Option } from "commander
 import { addApiCommand } from "./commands/api.ts";
 import { addAppCommand } from "./commands/app.ts";
 import { addAuditCommand } from "./commands/audit.ts";
+import { addBackupCommand } from "./commands/backup/backup.ts";
 import { addCompletionCommand } from "./commands/completion.ts";
 import { addCredentialCommand } from "./commands/credential.ts";
 import { addDaemonCommand } from "./commands/daemon.ts";
@@ -59,6 +60,7 @@ const commands: Readonly<Record<string, AddCommand>> = {
   listening: addListeningCommand,
   kill: addKillCommand,
   reboot: addRebootCommand,
+  backup: addBackupCommand,
   schedule: addScheduleCommand,
   source: addSourceCommand,
   credential: addCredentialCommand,

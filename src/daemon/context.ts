@@ -7,6 +7,7 @@ import { invalidField, SvcError } from "../errors.ts";
 import { systemClock, type Clock } from "../lib/clock.ts";
 import { DaemonMetrics } from "../metrics/daemon-metrics.ts";
 import { Apps } from "../apps/apps.ts";
+import { Backups } from "../backups/backups.ts";
 import { createAppPaths } from "../apps/app-paths.ts";
 import { Credentials } from "../credentials/credentials.ts";
 import { DockerHost } from "../docker/docker-host.ts";
@@ -213,6 +214,11 @@ export async function createContext(options: ContextOptions): Promise<DaemonCont
   const reboot = resources.use(
     new HostReboot({ command: config.system.rebootCommand, identities, clock, log }),
   );
+  const backups = new Backups({
+    ...{ store, executor, selfUid, apps, identities, settings, userName, now, log },
+    dir: config.store.dir,
+    svcVersion: version,
+  });
   const jobs = resources.use(new JobRegistry(store));
   const runs = resources.use(new RunLog({ store, executor, now, log }));
   const zones = new Zones();
@@ -228,6 +234,7 @@ export async function createContext(options: ContextOptions): Promise<DaemonCont
       lookup: (hostname) => lookup(hostname, { all: true }),
       reboot,
       backups: noBackups,
+      backupHands: backups,
       clock,
       log,
     }),
@@ -250,6 +257,7 @@ export async function createContext(options: ContextOptions): Promise<DaemonCont
   const services = bindServices({
     apps,
     audit: new AuditReader(store),
+    backups,
     tokens,
     consoleTokens,
     sources,

@@ -1,16 +1,246 @@
-/** BackupService: its methods come with their domain folder. */
-import type { ServiceImpl } from "@connectrpc/connect";
-import type { BackupService } from "../../gen/svc/v1/backup_pb.ts";
+/** BackupService: one domain call per method. */
+import type { HandlerContext, ServiceImpl } from "@connectrpc/connect";
+import { timestampFromDate, timestampFromMs } from "@bufbuild/protobuf/wkt";
+import type {
+  BackupService,
+  BackupStorageSchema,
+  CreateBackupRequest,
+  RestoreBackupRequest,
+  UpsertBackupStorageRequest,
+  VerifyBackupRequest,
+} from "../../gen/svc/v1/backup_pb.ts";
+import type { MessageInitShape } from "@bufbuild/protobuf";
+import type { BackupMode } from "../apps/backup-hold.ts";
+import type { OnProgress } from "../apps/progress.ts";
+import type { ListedArchive } from "../backups/archive-list.ts";
+import type { BackupOutcome } from "../backups/backup-maker.ts";
+import type { Backups, RestoreOutcome, VerifyOutcome } from "../backups/backups.ts";
+import type { ArchiveRef } from "../backups/catalogue.ts";
+import type { StorageEntry } from "../backups/storages/storage-list.ts";
+import { invalidField } from "../errors.ts";
+import type { ArchivedEntry } from "../identity/identity.ts";
+import { secretMask } from "../lib/secret-mask.ts";
 import { unimplemented } from "../rpc/unimplemented.ts";
+import { userOf } from "../rpc/user-context.ts";
+import { progressEvents } from "./progress-events.ts";
 
-export function createBackupService(): ServiceImpl<typeof BackupService> {
-  return {
-    listBackups: unimplemented,
-    listBackupStorages: unimplemented,
-    upsertBackupStorage: unimplemented,
-    removeBackupStorage: unimplemented,
-    createBackup: unimplemented,
-    restoreBackup: unimplemented,
-    deleteBackup: unimplemented,
+const defaultPageSize = 1000;
+const archiveType = "application/zstd";
+const fileType = "application/octet-stream";
+
+export function createBackupService(backups: Backups): ServiceImpl<typeof BackupService> {
+  const create = (request: CreateBackupRequest, context: HandlerContext, onProgress?: OnProgress) => {
+    const { appId, storages, keep, keepDaily, keepWeekly, keepMonthly } = request;
+    const mode = request.mode as BackupMode | "";
+    const wanted = { storages, keep, keepDaily, keepWeekly, keepMonthly, mode };
+    return backups.create(appId, wanted, userOf(context), workOf(context, onProgress));
   };
+  const restore = (request: RestoreBackupRequest, context: HandlerContext, onProgress?: OnProgress) =>
+    backups.restore(refOf(request), request, userOf(context), workOf(context, onProgress));
+  const verify = (request: VerifyBackupRequest, context: HandlerContext, onProgress?: OnProgress) =>
+    backups.verify(refOf(request), request.deep, userOf(context), workOf(context, onProgress));
+
+  return {
+    listBackups: async ({ appId, storage, limit = defaultPageSize, pageToken }, context) => {
+      const listed = await backups.list({ appId, storage, limit, pageToken }, userOf(context));
+      const { errors, nextPageToken } = listed;
+      return { backups: listed.archives.map(archiveMessage), errors, nextPageToken };
+    },
+
+    listBackupStorages: (_request, context) => {
+      const { root } = userOf(context);
+      return { storages: backups.storages.all().map((entry) => storageMessage(entry, root)) };
+    },
+
+    upsertBackupStorage: async (request) =>
+      storageMessage(await backups.storages.upsert(storageEntry(request)), true),
+
+    removeBackupStorage: async ({ name, managedBy }) => {
+      await backups.storages.remove(name, managedBy);
+      return { name };
+    },
+
+    testBackupStorage: unimplemented,
+
+    createBackup: async (request, context) => createResponse(await create(request, context)),
+
+    createBackupStream: (request, context) =>
+      progressEvents(
+        (onProgress) => create(request, context, onProgress),
+        (outcome) => ({ event: { case: "result", value: createResponse(outcome) } as const }),
+      ),
+
+    restoreBackup: async (request, context) => restoreResponse(await restore(request, context)),
+
+    restoreBackupStream: (request, context) =>
+      progressEvents(
+        (onProgress) => restore(request, context, onProgress),
+        (outcome) => ({ event: { case: "result", value: restoreResponse(outcome) } as const }),
+      ),
+
+    getBackup: async (request, context) => {
+      const { footer, sizeBytes, known } = await backups.show(
+        refOf(request),
+        userOf(context),
+        context.signal,
+      );
+      const { app, parts } = footer;
+      return {
+        archive: {
+          ...{ name: request.name, storage: request.storage, appId: app.id, sizeBytes: BigInt(sizeBytes) },
+          ownerUid: app.owner_uid,
+          createdAt: timestampFromDate(new Date(footer.created_at)),
+          ...provenMessage(known),
+        },
+        appName: app.name,
+        packageId: app.package_id,
+        version: app.version,
+        runtime: app.runtime,
+        owner: app.owner,
+        mode: footer.mode,
+        svcVersion: footer.svc_version,
+        contentBytes: BigInt(parts.contentBytes),
+        entries: BigInt(parts.entries),
+        warnings: footer.warnings,
+      };
+    },
+
+    verifyBackup: async (request, context) => verifyResponse(request, await verify(request, context)),
+
+    verifyBackupStream: (request, context) =>
+      progressEvents(
+        (onProgress) => verify(request, context, onProgress),
+        (outcome) => ({ event: { case: "result", value: verifyResponse(request, outcome) } as const }),
+      ),
+
+    deleteBackup: async (request, context) => {
+      await backups.delete(refOf(request), userOf(context), context.signal);
+      return { name: request.name };
+    },
+
+    browseBackup: async (request, context) => {
+      const { path, limit = defaultPageSize, pageToken } = request;
+      const after = pageToken === "" ? 0 : Number(pageToken);
+      if (!Number.isSafeInteger(after) || after < 0)
+        throw invalidField("page_token", "is none of this listing's");
+      const page = { directory: path.replace(/\/+$/, ""), after, limit };
+      const { entries, more } = await backups.browse(refOf(request), page, userOf(context), context.signal);
+      return { entries: entries.map(entryMessage), nextPageToken: more ? String(after + limit) : "" };
+    },
+
+    readBackupFile: async function* (request, context) {
+      const pieces = backups.readFile(refOf(request), request.path, userOf(context), context.signal);
+      for await (const { sizeBytes, bytes } of pieces) {
+        yield { content: { contentType: fileType, data: bytes }, sizeBytes: BigInt(sizeBytes) };
+      }
+    },
+
+    downloadBackup: async function* (request, context) {
+      const offset = Number(request.offset);
+      for await (const { sizeBytes, bytes } of backups.download(
+        refOf(request),
+        offset,
+        userOf(context),
+        context.signal,
+      )) {
+        yield { content: { contentType: archiveType, data: bytes }, sizeBytes: BigInt(sizeBytes) };
+      }
+    },
+
+    uploadBackup: unimplemented,
+    getBackupPolicy: unimplemented,
+    setBackupPolicy: unimplemented,
+  };
+}
+
+function workOf({ signal }: HandlerContext, onProgress?: OnProgress) {
+  return { signal, ...(onProgress && { onProgress }) };
+}
+
+function refOf({ appId, storage, name }: ArchiveRef): ArchiveRef {
+  return { appId, storage, name };
+}
+
+function archiveMessage(archive: ListedArchive) {
+  const { name, storage, appId, ownerUid, sizeBytes, createdAtMs } = archive;
+  return {
+    ...{ name, storage, appId, ownerUid },
+    sizeBytes: BigInt(sizeBytes),
+    createdAt: timestampFromMs(createdAtMs),
+    ...provenMessage(archive),
+  };
+}
+
+function provenMessage(known: Pick<ListedArchive, "verifiedAtMs" | "restoredAtMs"> | undefined) {
+  return {
+    ...(known?.verifiedAtMs !== undefined && { verifiedAt: timestampFromMs(known.verifiedAtMs) }),
+    ...(known?.restoredAtMs !== undefined && { restoredAt: timestampFromMs(known.restoredAtMs) }),
+  };
+}
+
+function createResponse({ results, warnings, contentBytes, entries }: BackupOutcome) {
+  return {
+    results: results.map((result) => ({ ...result, sizeBytes: BigInt(result.sizeBytes) })),
+    warnings,
+    contentBytes: BigInt(contentBytes),
+    entries: BigInt(entries),
+  };
+}
+
+function restoreResponse({ appId, restoredBytes, entries, restarted, version }: RestoreOutcome) {
+  return { appId, restoredBytes: BigInt(restoredBytes), entries: BigInt(entries), restarted, version };
+}
+
+function verifyResponse({ name }: VerifyBackupRequest, { contentBytes, entries, restored }: VerifyOutcome) {
+  return { name, contentBytes: BigInt(contentBytes), entries: BigInt(entries), restored };
+}
+
+function entryMessage({ path, type, sizeBytes, mode, modifiedMs, target, sha256 }: ArchivedEntry) {
+  return {
+    ...{ path, type, target, sha256 },
+    sizeBytes: BigInt(sizeBytes),
+    mode: mode.toString(8).padStart(4, "0"),
+    modifiedAt: timestampFromMs(modifiedMs),
+  };
+}
+
+function storageEntry(request: UpsertBackupStorageRequest): StorageEntry {
+  const { name, managedBy = "", location, maxBytesPerSec } = request;
+  const shared = {
+    name,
+    managedBy,
+    ...(maxBytesPerSec !== undefined && { maxBytesPerSec: Number(maxBytesPerSec) }),
+  };
+  if (location.case === "local") return { ...shared, location: { kind: "local", dir: location.value.dir } };
+  if (location.case === undefined)
+    throw invalidField("local", "either a bucket (s3) or a directory (local) is needed");
+  const { endpoint, region, bucket, accessKey = "", secretKey = "", prefix, pathStyle, ca } = location.value;
+  return {
+    ...shared,
+    location: {
+      kind: "s3",
+      ...{ endpoint, region, bucket, accessKey, secretKey, prefix, ca },
+      ...(pathStyle !== undefined && { pathStyle }),
+    },
+  };
+}
+
+/** @param isRoot else names and kinds alone */
+function storageMessage(
+  { name, managedBy, location, maxBytesPerSec }: StorageEntry,
+  isRoot: boolean,
+): MessageInitShape<typeof BackupStorageSchema> {
+  const shown = {
+    name,
+    ...(managedBy !== "" && { managedBy }),
+    ...(maxBytesPerSec !== undefined && { maxBytesPerSec: BigInt(maxBytesPerSec) }),
+  };
+  if (location.kind === "local") {
+    return { ...shown, location: { case: "local", value: { dir: isRoot ? location.dir : "" } } };
+  }
+  if (!isRoot) return { ...shown, location: { case: "s3", value: { bucket: "" } } };
+  const { kind: _, accessKey, secretKey, ...rest } = location;
+  const masked = (secret: string): string => (secret === "" ? "" : secretMask);
+  const value = { ...rest, accessKey: masked(accessKey), secretKey: masked(secretKey) };
+  return { ...shown, location: { case: "s3", value } };
 }

@@ -14,6 +14,7 @@ import { SystemService } from "../../gen/svc/v1/system_pb.ts";
 import { TokenService } from "../../gen/svc/v1/token_pb.ts";
 import type { Apps } from "../apps/apps.ts";
 import type { AuditReader } from "../audit/audit-reader.ts";
+import type { Backups } from "../backups/backups.ts";
 import type { Credentials } from "../credentials/credentials.ts";
 import type { DaemonMetrics } from "../metrics/daemon-metrics.ts";
 import type { DockerHost } from "../docker/docker-host.ts";
@@ -44,6 +45,7 @@ import { createTokenService } from "./token-service.ts";
 export interface Domain {
   apps: Apps;
   audit: AuditReader;
+  backups: Backups;
   facts: DaemonFacts;
   metrics: DaemonMetrics;
   schedules: Schedules;
@@ -59,13 +61,24 @@ export interface Domain {
 }
 
 export function bindServices(domain: Domain): BoundService[] {
-  const { apps, audit, facts, metrics, schedules, tokens, consoleTokens, sources, credentials, docker } =
-    domain;
+  const {
+    apps,
+    audit,
+    backups,
+    facts,
+    metrics,
+    schedules,
+    tokens,
+    consoleTokens,
+    sources,
+    credentials,
+    docker,
+  } = domain;
   const { hostMetrics, processes, signals, reboot } = domain;
   return [
     implement(AppService, createAppService(apps, consoleTokens, schedules)),
     implement(AuditService, createAuditService(audit)),
-    implement(BackupService, createBackupService()),
+    implement(BackupService, createBackupService(backups)),
     implement(CredentialService, createCredentialService(credentials)),
     implement(DaemonService, createDaemonService(apps, facts, metrics)),
     implement(DockerService, createDockerService(docker)),

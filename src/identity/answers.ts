@@ -3,8 +3,23 @@
  * files of the daemon.
  */
 import { SvcError } from "../errors.ts";
-import type { CommandResult, CopyProgress, CopyResult, DetachedProcess } from "./identity.ts";
-import type { EntryInfo, EntryType, ListedEntry, Measured } from "./identity.ts";
+import type {
+  ArchivedEntry,
+  ArchivePart,
+  CommandResult,
+  CopyProgress,
+  CopyResult,
+  DetachedProcess,
+  EntryInfo,
+  EntryType,
+  FramePlace,
+  ListedEntry,
+  LocatedFile,
+  LocatedPaths,
+  Measured,
+  ReadArchiveResult,
+  WrittenArchive,
+} from "./identity.ts";
 import type { HelperAnswer } from "./pending-request.ts";
 
 const entryTypes: readonly EntryType[] = ["file", "directory", "symlink", "other"];
@@ -44,18 +59,68 @@ export function readEntryInfo(value: unknown): EntryInfo | undefined {
 }
 
 export function readListing(data: Buffer): ListedEntry[] {
-  let listing: unknown;
-  try {
-    listing = JSON.parse(data.toString());
-  } catch (error) {
-    if (!(error instanceof SyntaxError)) throw error;
-  }
-  if (!Array.isArray(listing)) throw malformed();
-  return listing.map((entry: unknown) => {
+  return listOf(parse(data)).map((entry) => {
     const { name, type } = fieldsOf(entry);
-    if (typeof name !== "string") throw malformed();
-    return { name, type: entryType(type) };
+    return { name: text(name), type: entryType(type) };
   });
+}
+
+const archivedTypes = ["file", "directory", "symlink", "hardlink", "other"] as const;
+
+export function readArchivedEntries({ value, data }: HelperAnswer): {
+  entries: ArchivedEntry[];
+  more: boolean;
+} {
+  const entries = listOf(parse(data)).map((entry) => {
+    const { path, type, size, mode, mtime, target, sha256 } = fieldsOf(entry);
+    const known = archivedTypes.find((each) => each === type);
+    if (known === undefined) throw malformed();
+    return {
+      path: text(path),
+      type: known,
+      sizeBytes: count(size),
+      mode: count(mode),
+      modifiedMs: Math.round(Number(mtime) * 1000) || 0,
+      target: text(target),
+      sha256: text(sha256),
+    };
+  });
+  return { entries, more: fieldsOf(value)["more"] === true };
+}
+
+export function readLocatedPaths(data: Buffer): LocatedPaths {
+  const { frames, entries, contentBytes } = fieldsOf(parse(data));
+  return { frames: framePlaces(frames), entries: count(entries), contentBytes: count(contentBytes) };
+}
+
+export function readLocatedFile(data: Buffer): LocatedFile {
+  const { path, size, frames } = fieldsOf(parse(data));
+  return { path: text(path), sizeBytes: count(size), frames: framePlaces(frames) };
+}
+
+function framePlaces(value: unknown): FramePlace[] {
+  return listOf(value).map((place) => {
+    const { number, at, bytes } = fieldsOf(place);
+    return { number: count(number), at: count(at), bytes: count(bytes) };
+  });
+}
+
+function parse(data: Buffer): unknown {
+  try {
+    return JSON.parse(data.toString());
+  } catch {
+    throw malformed();
+  }
+}
+
+function listOf(value: unknown): readonly unknown[] {
+  if (!Array.isArray(value)) throw malformed();
+  return value;
+}
+
+function text(value: unknown): string {
+  if (typeof value !== "string") throw malformed();
+  return value;
 }
 
 export function readFreed(value: unknown): { freedBytes: number } {
@@ -79,6 +144,31 @@ export function readCopyProgress(event: unknown): CopyProgress {
     doneBytes: count(doneBytes),
     ...(totalBytes !== undefined && { totalBytes: count(totalBytes) }),
   };
+}
+
+export function readWrittenArchive(value: unknown): WrittenArchive {
+  const { framesBytes, tarBytes, contentBytes, entries, index, table, warnings } = fieldsOf(value);
+  if (!Array.isArray(warnings)) throw malformed();
+  return {
+    framesBytes: count(framesBytes),
+    tarBytes: count(tarBytes),
+    contentBytes: count(contentBytes),
+    entries: count(entries),
+    index: archivePart(index),
+    table: archivePart(table),
+    warnings: warnings.slice(0, 100).map((warning: unknown) => String(warning).slice(0, 1024)),
+  };
+}
+
+function archivePart(value: unknown): ArchivePart {
+  const { bytes, sha256 } = fieldsOf(value);
+  if (typeof sha256 !== "string") throw malformed();
+  return { bytes: count(bytes), sha256 };
+}
+
+export function readArchiveResult(value: unknown): ReadArchiveResult {
+  const { contentBytes, entries } = fieldsOf(value);
+  return { contentBytes: count(contentBytes), entries: count(entries) };
 }
 
 export function readLines(event: unknown): { stream: "stdout" | "stderr"; lines: string[] } {

@@ -117,6 +117,105 @@ export interface ExtractTarOptions extends RequestOptions {
   maxBytes?: number;
 }
 
+export interface WriteArchiveOptions extends RequestOptions {
+  /** Patterns of tar(1) for paths from the root that are left out. */
+  exclude?: readonly string[];
+  /** Bytes of content so far; at most ten times a second. */
+  onProgress?: (doneBytes: number) => void;
+}
+
+/** What an archive is made of beside its frames, whose bytes come first; see docs/backup-format.md. */
+export interface ArchiveParts {
+  /** Bytes of all frames together. */
+  framesBytes: number;
+  /** Bytes of tar in them. */
+  tarBytes: number;
+  /** Bytes of the files in it, by their apparent sizes. */
+  contentBytes: number;
+  entries: number;
+  index: ArchivePart;
+  table: ArchivePart;
+}
+
+/** The content of a skippable frame. */
+export interface ArchivePart {
+  bytes: number;
+  /** Lower-case hex. */
+  sha256: string;
+}
+
+export interface WrittenArchive extends ArchiveParts {
+  /** What changed or went away meanwhile, and what an archive cannot hold; 100 at most. */
+  warnings: string[];
+}
+
+/** An archive as far as its end tells. */
+export interface DescribedArchive {
+  parts: ArchiveParts;
+  /** The uid that the files belonged to. */
+  uid: number;
+  /** The paths that entries may lie under. */
+  trees: readonly string[];
+}
+
+export interface ReadArchiveOptions extends RequestOptions {
+  /** A directory beneath `root` for each tree, empty or not there, where it is laid out. Default: it is only checked. */
+  target?: { root: string; into: readonly string[] };
+  /** Only these paths with all beneath them. Default: everything. */
+  paths?: readonly string[];
+  /** Numbers of the frames that come. Default: all of them. */
+  frames?: readonly number[];
+  /** Bytes of content so far; at most ten times a second. */
+  onProgress?: (doneBytes: number) => void;
+}
+
+export interface BrowseArchiveOptions extends RequestOptions {
+  /** The trees when empty. */
+  directory: string;
+  /** Entries to pass over. */
+  after: number;
+  limit: number;
+}
+
+/** An entry of an archive; names with bytes that are no UTF-8 have `\\xNN` for them. */
+export interface ArchivedEntry {
+  path: string;
+  type: "file" | "directory" | "symlink" | "hardlink" | "other";
+  sizeBytes: number;
+  /** Permission bits. */
+  mode: number;
+  modifiedMs: number;
+  target: string;
+  /** Of a file's stored content, lower-case hex; else empty. */
+  sha256: string;
+}
+
+/** A frame of an archive. */
+export interface FramePlace {
+  number: number;
+  /** Bytes from the archive's start. */
+  at: number;
+  bytes: number;
+}
+
+export interface LocatedPaths {
+  frames: FramePlace[];
+  entries: number;
+  contentBytes: number;
+}
+
+export interface LocatedFile {
+  /** For {@link Identity.readFileOfArchive}. */
+  path: string;
+  sizeBytes: number;
+  frames: FramePlace[];
+}
+
+export interface ReadArchiveResult {
+  contentBytes: number;
+  entries: number;
+}
+
 export interface ReadTailOptions extends RequestOptions {
   /** At least 1. */
   maxLines: number;
@@ -206,6 +305,55 @@ export interface Identity {
   copyTree(from: Place, to: Place, options?: CopyTreeOptions): Promise<CopyResult>;
   /** Unpacks an uncompressed tar stream into a directory, which is made when missing. Owner and special bits are not restored. */
   extractTar(root: string, path: string, archive: Readable, options?: ExtractTarOptions): Promise<void>;
+  /**
+   * Streams trees as an archive: zstd frames of PAX tar, then its index and the table of its frames. Trees that are not
+   * there are passed over. Never ends `output`.
+   */
+  writeArchive(
+    root: string,
+    trees: readonly string[],
+    output: Writable,
+    options?: WriteArchiveOptions,
+  ): Promise<WrittenArchive>;
+  /**
+   * Reads an archive back, compares all that comes with its tables, and lays it out where there is a target. What was laid
+   * out stays when it fails: the caller removes it.
+   * @param input the content of the index, that of the table, then frames
+   * @throws SvcError `archive_damaged`
+   */
+  readArchive(
+    archive: DescribedArchive,
+    input: Readable,
+    options?: ReadArchiveOptions,
+  ): Promise<ReadArchiveResult>;
+  /** The entries right in a directory of an archive. @param tables the contents of the index and of the table */
+  browseArchive(
+    archive: DescribedArchive,
+    tables: Readable,
+    options: BrowseArchiveOptions,
+  ): Promise<{ entries: ArchivedEntry[]; more: boolean }>;
+  /** The frames that hold paths and all beneath them. @throws SvcError `not_found` */
+  locateInArchive(
+    archive: DescribedArchive,
+    tables: Readable,
+    paths: readonly string[],
+    options?: RequestOptions,
+  ): Promise<LocatedPaths>;
+  /** The frames that hold a file. @throws SvcError `not_found`, `denied` for what is no regular file */
+  locateFileInArchive(
+    archive: DescribedArchive,
+    tables: Readable,
+    path: string,
+    options?: RequestOptions,
+  ): Promise<LocatedFile>;
+  /** The bytes of a file. @param input the contents of the index and of the table, then its frames */
+  readFileOfArchive(
+    archive: DescribedArchive,
+    input: Readable,
+    file: LocatedFile,
+    output: Writable,
+    options?: RequestOptions,
+  ): Promise<void>;
   /** The last lines of files given oldest first, read backwards. Files that are missing are skipped. */
   readTail(root: string, files: readonly string[], options: ReadTailOptions): Promise<Tail>;
   /** The bytes of a regular file from `offset` on, with backpressure. Destroying the stream ends the work. */

@@ -8,25 +8,34 @@ import { limitBytes } from "../lib/byte-limit.ts";
 import * as answers from "./answers.ts";
 import { maxDataBytes } from "./helper/frames.mjs";
 import type {
+  ArchivedEntry,
+  BrowseArchiveOptions,
   CommandResult,
   CopyResult,
   CopyTreeOptions,
+  DescribedArchive,
   DetachedProcess,
   EntryInfo,
   ExtractTarOptions,
   Identity,
   ListOptions,
   ListedEntry,
+  LocatedFile,
+  LocatedPaths,
   Measured,
   MakeDirsOptions,
   Place,
+  ReadArchiveOptions,
+  ReadArchiveResult,
   ReadFileOptions,
   ReadTailOptions,
   RequestOptions,
   RunCommandOptions,
   SpawnDetachedOptions,
   Tail,
+  WriteArchiveOptions,
   WriteFileOptions,
+  WrittenArchive,
 } from "./identity.ts";
 import type { HelperAnswer, HelperRequest } from "./pending-request.ts";
 import type { User } from "./user.ts";
@@ -35,6 +44,7 @@ import type { User } from "./user.ts";
 const quickMs = 30_000;
 const walkMs = 10 * 60_000;
 const longMs = 60 * 60_000;
+const archiveMs = 24 * longMs;
 
 /** Most bytes of a file that travels in one message. */
 const maxFileBytes = maxDataBytes / 2;
@@ -143,6 +153,87 @@ export class UserIdentity implements Identity {
     }
   }
 
+  async writeArchive(
+    root: string,
+    trees: readonly string[],
+    output: Writable,
+    options: WriteArchiveOptions = {},
+  ): Promise<WrittenArchive> {
+    const { exclude = [], onProgress } = options;
+    const runId = randomUUID();
+    const work = {
+      op: "writeArchive",
+      args: { root, trees, excludes: exclude, runId },
+      subject: "the backup",
+      runId,
+      output: writeTo(output),
+      onEvent: onProgress && ((event: unknown) => onProgress(answers.readCopyProgress(event).doneBytes)),
+    };
+    return answers.readWrittenArchive((await this.#do(work, archiveMs, options)).value);
+  }
+
+  async readArchive(
+    archive: DescribedArchive,
+    input: Readable,
+    options: ReadArchiveOptions = {},
+  ): Promise<ReadArchiveResult> {
+    const { target, paths = [], frames, onProgress } = options;
+    const runId = randomUUID();
+    const work = {
+      op: "readArchive",
+      args: { ...described(archive), target, paths, frames, runId },
+      subject: "the archive",
+      runId,
+      input,
+      onEvent: onProgress && ((event: unknown) => onProgress(answers.readCopyProgress(event).doneBytes)),
+    };
+    return answers.readArchiveResult((await this.#do(work, archiveMs, options)).value);
+  }
+
+  async browseArchive(
+    archive: DescribedArchive,
+    tables: Readable,
+    { directory, after, limit, ...options }: BrowseArchiveOptions,
+  ): Promise<{ entries: ArchivedEntry[]; more: boolean }> {
+    const args = { ...described(archive), directory, after, limit };
+    const work = { op: "browseArchive", args, subject: directory || "the archive", input: tables };
+    return answers.readArchivedEntries(await this.#do(work, walkMs, options));
+  }
+
+  async locateInArchive(
+    archive: DescribedArchive,
+    tables: Readable,
+    paths: readonly string[],
+    options: RequestOptions = {},
+  ): Promise<LocatedPaths> {
+    const args = { ...described(archive), paths };
+    const work = { op: "locateInArchive", args, subject: paths.join(", "), input: tables };
+    return answers.readLocatedPaths((await this.#do(work, walkMs, options)).data);
+  }
+
+  async locateFileInArchive(
+    archive: DescribedArchive,
+    tables: Readable,
+    path: string,
+    options: RequestOptions = {},
+  ): Promise<LocatedFile> {
+    const args = { ...described(archive), path };
+    const work = { op: "locateFileInArchive", args, subject: path, input: tables };
+    return answers.readLocatedFile((await this.#do(work, walkMs, options)).data);
+  }
+
+  async readFileOfArchive(
+    archive: DescribedArchive,
+    input: Readable,
+    { path, frames }: LocatedFile,
+    output: Writable,
+    options: RequestOptions = {},
+  ): Promise<void> {
+    const args = { ...described(archive), path, frames: frames.map(({ number }) => number) };
+    const work = { op: "readFileOfArchive", args, subject: "the file", input, output: writeTo(output) };
+    await this.#do(work, longMs, options);
+  }
+
   async readTail(root: string, files: readonly string[], options: ReadTailOptions): Promise<Tail> {
     const { maxLines } = options;
     const maxBytes = Math.min(options.maxBytes ?? maxFileBytes, maxFileBytes);
@@ -222,6 +313,18 @@ export class UserIdentity implements Identity {
   ): Promise<HelperAnswer> {
     return this.#ask({ ...work, signal, timeoutMs });
   }
+}
+
+function described({ parts, uid, trees }: DescribedArchive) {
+  const { index, table, tarBytes, contentBytes, entries } = parts;
+  const sizes = {
+    indexBytes: index.bytes,
+    indexSha256: index.sha256,
+    tableBytes: table.bytes,
+    tableSha256: table.sha256,
+    ...{ tarBytes, contentBytes, entries },
+  };
+  return { sizes, uid, trees };
 }
 
 function tellLines(onLine: NonNullable<RunCommandOptions["onLine"]>): (event: unknown) => void {

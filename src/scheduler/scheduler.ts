@@ -4,7 +4,7 @@ import type { Clock } from "../lib/clock.ts";
 import { storeIdOf } from "../store/store-id.ts";
 import type { Store } from "../store/store.ts";
 import { createAppUpdateAction } from "./actions/app-update.ts";
-import { createBackupAction } from "./actions/backup.ts";
+import { createBackupAction, type BackupHands } from "./actions/backup.ts";
 import { createHttpAction, type HttpOptions } from "./actions/http.ts";
 import { createLifecycleAction } from "./actions/app-lifecycle.ts";
 import type { HostReboot } from "../host/reboot.ts";
@@ -34,6 +34,7 @@ export interface SchedulerOptions {
   lookup: HttpOptions["lookup"];
   reboot: HostReboot;
   backups: BackupPass;
+  backupHands: BackupHands;
   clock: Clock;
   log: {
     info(details: object, message: string): void;
@@ -109,14 +110,14 @@ export class Scheduler implements AsyncDisposable {
   }
 }
 
-function createActions({ identities, apps, lookup, reboot }: SchedulerOptions): Actions {
+function createActions({ identities, apps, backupHands, lookup, reboot }: SchedulerOptions): Actions {
   return {
     node_reboot: createNodeRebootAction(reboot),
     app_start: createLifecycleAction(apps, "start"),
     app_stop: createLifecycleAction(apps, "stop"),
     app_restart: createLifecycleAction(apps, "restart"),
     app_update: createAppUpdateAction(apps),
-    backup: createBackupAction(),
+    backup: createBackupAction(backupHands),
     shell: createShellAction({ identities, apps }),
     http: createHttpAction({ lookup }),
   };

@@ -242,4 +242,38 @@ export const migrations: readonly string[] = [
     ON CONFLICT (owner_uid) DO UPDATE SET last = excluded.last;
   END;
   `,
+  `
+  -- See src/backups. A location holds the credentials of its storage.
+  CREATE TABLE backup_storages (
+    name TEXT PRIMARY KEY NOT NULL CHECK (name <> ''),
+    -- Empty for the operator.
+    managed_by TEXT NOT NULL,
+    location TEXT NOT NULL CHECK (json_valid(location)),
+    updated_at INTEGER NOT NULL
+  ) STRICT, WITHOUT ROWID;
+
+  -- The archives that this store has made: those that it may remove again. Before one is pushed it has a row already.
+  CREATE TABLE backup_archives (
+    storage TEXT NOT NULL,
+    name TEXT NOT NULL,
+    app_id TEXT NOT NULL,
+    is_whole INTEGER NOT NULL CHECK (is_whole IN (0, 1)),
+    verified_at INTEGER,
+    restored_at INTEGER,
+    PRIMARY KEY (storage, name)
+  ) STRICT, WITHOUT ROWID;
+
+  CREATE TABLE backup_policies (
+    app_id TEXT PRIMARY KEY NOT NULL,
+    -- NULL: what the package recommends.
+    policy TEXT CHECK (policy IS NULL OR json_valid(policy)),
+    last_backup_at INTEGER,
+    last_restored_at INTEGER,
+    last_error TEXT
+  ) STRICT, WITHOUT ROWID;
+  -- Another app that gets the id later has nothing to do with them.
+  CREATE TRIGGER backup_policy_removed AFTER DELETE ON apps BEGIN
+    DELETE FROM backup_policies WHERE app_id = OLD.id;
+  END;
+  `,
 ];

@@ -8,9 +8,13 @@ import type { GenFile, GenMessage, GenService } from "@bufbuild/protobuf/codegen
 import { fileDesc, messageDesc, serviceDesc } from "@bufbuild/protobuf/codegenv2";
 import { file_google_api_annotations } from "../../google/api/annotations_pb.ts";
 import { file_google_api_field_behavior } from "../../google/api/field_behavior_pb.ts";
+import type { HttpBody } from "../../google/api/httpbody_pb.ts";
+import { file_google_api_httpbody } from "../../google/api/httpbody_pb.ts";
 import type { Timestamp } from "@bufbuild/protobuf/wkt";
 import { file_google_protobuf_timestamp } from "@bufbuild/protobuf/wkt";
 import { file_svc_v1_access } from "./access_pb.ts";
+import type { Progress } from "./app_pb.ts";
+import { file_svc_v1_app } from "./app_pb.ts";
 import { file_svc_v1_rules } from "./rules_pb.ts";
 import type { Message } from "@bufbuild/protobuf";
 
@@ -18,7 +22,7 @@ import type { Message } from "@bufbuild/protobuf";
  * Describes the file svc/v1/backup.proto.
  */
 export const file_svc_v1_backup: GenFile = /*@__PURE__*/
-  fileDesc("ChNzdmMvdjEvYmFja3VwLnByb3RvEgZzdmMudjEirQEKEkxpc3RCYWNrdXBzUmVxdWVzdBIfCgZhcHBfaWQYASABKAlCB5q1GAMggAFSBmFwcF9pZBIXCgdzdG9yYWdlGAIgASgJQgaatRgCIEASKgoFbGltaXQYAyABKA1CFpq1GBIJAAAAAAAA8D8RAAAAAABAj0BIAIgBARInCgpwYWdlX3Rva2VuGAQgASgJQgeatRgDIIACUgpwYWdlX3Rva2VuQggKBl9saW1pdCKTAQoTTGlzdEJhY2t1cHNSZXNwb25zZRImCgdiYWNrdXBzGAEgAygLMhUuc3ZjLnYxLkJhY2t1cEFyY2hpdmUSKgoGZXJyb3JzGAIgAygLMhouc3ZjLnYxLkJhY2t1cFN0b3JhZ2VFcnJvchIoCg9uZXh0X3BhZ2VfdG9rZW4YAyABKAlSD25leHRfcGFnZV90b2tlbiKiAQoNQmFja3VwQXJjaGl2ZRIMCgRuYW1lGAEgASgJEg8KB3N0b3JhZ2UYAiABKAkSFgoGYXBwX2lkGAMgASgJUgZhcHBfaWQSHgoKc2l6ZV9ieXRlcxgEIAEoA1IKc2l6ZV9ieXRlcxI6CgpjcmVhdGVkX2F0GAUgASgLMhouZ29vZ2xlLnByb3RvYnVmLlRpbWVzdGFtcFIKY3JlYXRlZF9hdCI0ChJCYWNrdXBTdG9yYWdlRXJyb3ISDwoHc3RvcmFnZRgBIAEoCRINCgVlcnJvchgCIAEoCSIbChlMaXN0QmFja3VwU3RvcmFnZXNSZXF1ZXN0IkUKGkxpc3RCYWNrdXBTdG9yYWdlc1Jlc3BvbnNlEicKCHN0b3JhZ2VzGAEgAygLMhUuc3ZjLnYxLkJhY2t1cFN0b3JhZ2UipwEKDUJhY2t1cFN0b3JhZ2USDAoEbmFtZRgBIAEoCRIjCgptYW5hZ2VkX2J5GAIgASgJSAFSCm1hbmFnZWRfYnmIAQESIAoCczMYAyABKAsyEi5zdmMudjEuUzNMb2NhdGlvbkgAEiYKBWxvY2FsGAQgASgLMhUuc3ZjLnYxLkxvY2FsTG9jYXRpb25IAEIKCghsb2NhdGlvbkINCgtfbWFuYWdlZF9ieSKgAgoKUzNMb2NhdGlvbhJKCghlbmRwb2ludBgBIAEoCUI44EECmrUYMSCAECoWaHR0cHM/Oi8vW15ceDAwLVx4MjBdK1oUYW4gaHR0cCBvciBodHRwcyBVUkwSFgoGcmVnaW9uGAIgASgJQgaatRgCIEASGwoGYnVja2V0GAMgASgJQgvgQQKatRgEGAMgPxIsCgphY2Nlc3Nfa2V5GAQgASgJQgeatRgDIIACSABSCmFjY2Vzc19rZXmIAQESLAoKc2VjcmV0X2tleRgFIAEoCUIHmrUYAyCAAkgBUgpzZWNyZXRfa2V5iAEBEhcKBnByZWZpeBgGIAEoCUIHmrUYAyCABEINCgtfYWNjZXNzX2tleUINCgtfc2VjcmV0X2tleSJFCg1Mb2NhbExvY2F0aW9uEjQKA2RpchgBIAEoCUIn4EECmrUYICCAICoJL1teXHgwMF0qWhBhbiBhYnNvbHV0ZSBwYXRoIsMCChpVcHNlcnRCYWNrdXBTdG9yYWdlUmVxdWVzdBKSAQoEbmFtZRgBIAEoCUKDAeBBApq1GHwgQCo4XC57MCwyfVtBLVphLXowLTlfLV1bQS1aYS16MC05Ll8tXSp8XC57M31bQS1aYS16MC05Ll8tXSpaPjEgdG8gNjQgbGV0dGVycywgZGlnaXRzLCAnLicsICdfJyBhbmQgJy0nLCBidXQgbm90ICcuJyBvciAnLi4nEisKCm1hbmFnZWRfYnkYAiABKAlCBpq1GAIgQEgBUgptYW5hZ2VkX2J5iAEBEiAKAnMzGAMgASgLMhIuc3ZjLnYxLlMzTG9jYXRpb25IABImCgVsb2NhbBgEIAEoCzIVLnN2Yy52MS5Mb2NhbExvY2F0aW9uSABCCgoIbG9jYXRpb25CDQoLX21hbmFnZWRfYnkiXQoaUmVtb3ZlQmFja3VwU3RvcmFnZVJlcXVlc3QSFwoEbmFtZRgBIAEoCUIJ4EECmrUYAiBAEiYKCm1hbmFnZWRfYnkYAiABKAlCBpq1GAIgQFIKbWFuYWdlZF9ieSIrChtSZW1vdmVCYWNrdXBTdG9yYWdlUmVzcG9uc2USDAoEbmFtZRgBIAEoCSKEAQoTQ3JlYXRlQmFja3VwUmVxdWVzdBIiCgZhcHBfaWQYASABKAlCCuBBApq1GAMggAFSBmFwcF9pZBIeCghzdG9yYWdlcxgCIAMoCUIMmrUYCEAQSgQYASBAEiAKBGtlZXAYAyABKA1CDZq1GAkJAAAAAAAA8D9IAIgBAUIHCgVfa2VlcCI9ChRDcmVhdGVCYWNrdXBSZXNwb25zZRIlCgdyZXN1bHRzGAEgAygLMhQuc3ZjLnYxLkJhY2t1cFJlc3VsdCJtCgxCYWNrdXBSZXN1bHQSDwoHc3RvcmFnZRgBIAEoCRIMCgRuYW1lGAIgASgJEh4KCnNpemVfYnl0ZXMYAyABKANSCnNpemVfYnl0ZXMSDQoFZXJyb3IYBCABKAkSDwoHcmVtb3ZlZBgFIAMoCSKMAQoUUmVzdG9yZUJhY2t1cFJlcXVlc3QSIgoGYXBwX2lkGAEgASgJQgrgQQKatRgDIIABUgZhcHBfaWQSGgoHc3RvcmFnZRgCIAEoCUIJ4EECmrUYAiBAEhgKBG5hbWUYAyABKAlCCuBBApq1GAMggAISGgoIc3RvcF9hcHAYBCABKAhSCHN0b3BfYXBwImoKFVJlc3RvcmVCYWNrdXBSZXNwb25zZRIWCgZhcHBfaWQYASABKAlSBmFwcF9pZBImCg5yZXN0b3JlZF9ieXRlcxgCIAEoA1IOcmVzdG9yZWRfYnl0ZXMSEQoJcmVzdGFydGVkGAMgASgIIm8KE0RlbGV0ZUJhY2t1cFJlcXVlc3QSIgoGYXBwX2lkGAEgASgJQgrgQQKatRgDIIABUgZhcHBfaWQSGgoHc3RvcmFnZRgCIAEoCUIJ4EECmrUYAiBAEhgKBG5hbWUYAyABKAlCCuBBApq1GAMggAIiJAoURGVsZXRlQmFja3VwUmVzcG9uc2USDAoEbmFtZRgBIAEoCTLGBwoNQmFja3VwU2VydmljZRJtCgtMaXN0QmFja3VwcxIaLnN2Yy52MS5MaXN0QmFja3Vwc1JlcXVlc3QaGy5zdmMudjEuTGlzdEJhY2t1cHNSZXNwb25zZSIlkAIBiLUYAZK1GAdiYWNrdXBzgtPkkwINEgsvdjEvYmFja3VwcxKLAQoSTGlzdEJhY2t1cFN0b3JhZ2VzEiEuc3ZjLnYxLkxpc3RCYWNrdXBTdG9yYWdlc1JlcXVlc3QaIi5zdmMudjEuTGlzdEJhY2t1cFN0b3JhZ2VzUmVzcG9uc2UiLpACAYi1GAGStRgHYmFja3Vwc4LT5JMCFhIUL3YxL2JhY2t1cHMvc3RvcmFnZXMShwEKE1Vwc2VydEJhY2t1cFN0b3JhZ2USIi5zdmMudjEuVXBzZXJ0QmFja3VwU3RvcmFnZVJlcXVlc3QaFS5zdmMudjEuQmFja3VwU3RvcmFnZSI1iLUYApK1GAdiYWNrdXBzgtPkkwIgOgEqGhsvdjEvYmFja3Vwcy9zdG9yYWdlcy97bmFtZX0SkgEKE1JlbW92ZUJhY2t1cFN0b3JhZ2USIi5zdmMudjEuUmVtb3ZlQmFja3VwU3RvcmFnZVJlcXVlc3QaIy5zdmMudjEuUmVtb3ZlQmFja3VwU3RvcmFnZVJlc3BvbnNlIjKItRgCkrUYB2JhY2t1cHOC0+STAh0qGy92MS9iYWNrdXBzL3N0b3JhZ2VzL3tuYW1lfRJ+CgxDcmVhdGVCYWNrdXASGy5zdmMudjEuQ3JlYXRlQmFja3VwUmVxdWVzdBocLnN2Yy52MS5DcmVhdGVCYWNrdXBSZXNwb25zZSIziLUYAZK1GAdiYWNrdXBzgtPkkwIeOgEqIhkvdjEvYXBwcy97YXBwX2lkfS9iYWNrdXBzEokBCg1SZXN0b3JlQmFja3VwEhwuc3ZjLnYxLlJlc3RvcmVCYWNrdXBSZXF1ZXN0Gh0uc3ZjLnYxLlJlc3RvcmVCYWNrdXBSZXNwb25zZSI7iLUYAZK1GAdiYWNrdXBzgtPkkwImOgEqIiEvdjEvYXBwcy97YXBwX2lkfS9iYWNrdXBzL3Jlc3RvcmUSjAEKDERlbGV0ZUJhY2t1cBIbLnN2Yy52MS5EZWxldGVCYWNrdXBSZXF1ZXN0Ghwuc3ZjLnYxLkRlbGV0ZUJhY2t1cFJlc3BvbnNlIkGItRgBkrUYB2JhY2t1cHOC0+STAiwqKi92MS9hcHBzL3thcHBfaWR9L2JhY2t1cHMve3N0b3JhZ2V9L3tuYW1lfWIGcHJvdG8z", [file_google_api_annotations, file_google_api_field_behavior, file_google_protobuf_timestamp, file_svc_v1_access, file_svc_v1_rules]);
+  fileDesc("ChNzdmMvdjEvYmFja3VwLnByb3RvEgZzdmMudjEirQEKEkxpc3RCYWNrdXBzUmVxdWVzdBIfCgZhcHBfaWQYASABKAlCB5q1GAMggAFSBmFwcF9pZBIXCgdzdG9yYWdlGAIgASgJQgaatRgCIEASKgoFbGltaXQYAyABKA1CFpq1GBIJAAAAAAAA8D8RAAAAAABAj0BIAIgBARInCgpwYWdlX3Rva2VuGAQgASgJQgeatRgDIIACUgpwYWdlX3Rva2VuQggKBl9saW1pdCKTAQoTTGlzdEJhY2t1cHNSZXNwb25zZRImCgdiYWNrdXBzGAEgAygLMhUuc3ZjLnYxLkJhY2t1cEFyY2hpdmUSKgoGZXJyb3JzGAIgAygLMhouc3ZjLnYxLkJhY2t1cFN0b3JhZ2VFcnJvchIoCg9uZXh0X3BhZ2VfdG9rZW4YAyABKAlSD25leHRfcGFnZV90b2tlbiK8AgoNQmFja3VwQXJjaGl2ZRIMCgRuYW1lGAEgASgJEg8KB3N0b3JhZ2UYAiABKAkSFgoGYXBwX2lkGAMgASgJUgZhcHBfaWQSHgoKc2l6ZV9ieXRlcxgEIAEoA1IKc2l6ZV9ieXRlcxI6CgpjcmVhdGVkX2F0GAUgASgLMhouZ29vZ2xlLnByb3RvYnVmLlRpbWVzdGFtcFIKY3JlYXRlZF9hdBIcCglvd25lcl91aWQYBiABKA1SCW93bmVyX3VpZBI8Cgt2ZXJpZmllZF9hdBgHIAEoCzIaLmdvb2dsZS5wcm90b2J1Zi5UaW1lc3RhbXBSC3ZlcmlmaWVkX2F0EjwKC3Jlc3RvcmVkX2F0GAggASgLMhouZ29vZ2xlLnByb3RvYnVmLlRpbWVzdGFtcFILcmVzdG9yZWRfYXQiNAoSQmFja3VwU3RvcmFnZUVycm9yEg8KB3N0b3JhZ2UYASABKAkSDQoFZXJyb3IYAiABKAkiGwoZTGlzdEJhY2t1cFN0b3JhZ2VzUmVxdWVzdCJFChpMaXN0QmFja3VwU3RvcmFnZXNSZXNwb25zZRInCghzdG9yYWdlcxgBIAMoCzIVLnN2Yy52MS5CYWNrdXBTdG9yYWdlIv8BCg1CYWNrdXBTdG9yYWdlEgwKBG5hbWUYASABKAkSIwoKbWFuYWdlZF9ieRgCIAEoCUgBUgptYW5hZ2VkX2J5iAEBEiAKAnMzGAMgASgLMhIuc3ZjLnYxLlMzTG9jYXRpb25IABImCgVsb2NhbBgEIAEoCzIVLnN2Yy52MS5Mb2NhbExvY2F0aW9uSAASQAoRbWF4X2J5dGVzX3Blcl9zZWMYBSABKANCDZq1GAkJAAAAAAAA8EBIAlIRbWF4X2J5dGVzX3Blcl9zZWOIAQFCCgoIbG9jYXRpb25CDQoLX21hbmFnZWRfYnlCFAoSX21heF9ieXRlc19wZXJfc2VjIuoCCgpTM0xvY2F0aW9uEkoKCGVuZHBvaW50GAEgASgJQjjgQQKatRgxIIAQKhZodHRwcz86Ly9bXlx4MDAtXHgyMF0rWhRhbiBodHRwIG9yIGh0dHBzIFVSTBIWCgZyZWdpb24YAiABKAlCBpq1GAIgQBIbCgZidWNrZXQYAyABKAlCC+BBApq1GAQYAyA/EiwKCmFjY2Vzc19rZXkYBCABKAlCB5q1GAMggAJIAFIKYWNjZXNzX2tleYgBARIsCgpzZWNyZXRfa2V5GAUgASgJQgeatRgDIIACSAFSCnNlY3JldF9rZXmIAQESFwoGcHJlZml4GAYgASgJQgeatRgDIIAEEiMKCnBhdGhfc3R5bGUYByABKAhIAlIKcGF0aF9zdHlsZYgBARIUCgJjYRgIIAEoCUIImrUYBCCAgARCDQoLX2FjY2Vzc19rZXlCDQoLX3NlY3JldF9rZXlCDQoLX3BhdGhfc3R5bGUiRQoNTG9jYWxMb2NhdGlvbhI0CgNkaXIYASABKAlCJ+BBApq1GCAggCAqCS9bXlx4MDBdKloQYW4gYWJzb2x1dGUgcGF0aCKbAwoaVXBzZXJ0QmFja3VwU3RvcmFnZVJlcXVlc3QSkgEKBG5hbWUYASABKAlCgwHgQQKatRh8IEAqOFwuezAsMn1bQS1aYS16MC05Xy1dW0EtWmEtejAtOS5fLV0qfFwuezN9W0EtWmEtejAtOS5fLV0qWj4xIHRvIDY0IGxldHRlcnMsIGRpZ2l0cywgJy4nLCAnXycgYW5kICctJywgYnV0IG5vdCAnLicgb3IgJy4uJxIrCgptYW5hZ2VkX2J5GAIgASgJQgaatRgCIEBIAVIKbWFuYWdlZF9ieYgBARIgCgJzMxgDIAEoCzISLnN2Yy52MS5TM0xvY2F0aW9uSAASJgoFbG9jYWwYBCABKAsyFS5zdmMudjEuTG9jYWxMb2NhdGlvbkgAEkAKEW1heF9ieXRlc19wZXJfc2VjGAUgASgDQg2atRgJCQAAAAAAAPBASAJSEW1heF9ieXRlc19wZXJfc2VjiAEBQgoKCGxvY2F0aW9uQg0KC19tYW5hZ2VkX2J5QhQKEl9tYXhfYnl0ZXNfcGVyX3NlYyJdChpSZW1vdmVCYWNrdXBTdG9yYWdlUmVxdWVzdBIXCgRuYW1lGAEgASgJQgngQQKatRgCIEASJgoKbWFuYWdlZF9ieRgCIAEoCUIGmrUYAiBAUgptYW5hZ2VkX2J5IisKG1JlbW92ZUJhY2t1cFN0b3JhZ2VSZXNwb25zZRIMCgRuYW1lGAEgASgJIjMKGFRlc3RCYWNrdXBTdG9yYWdlUmVxdWVzdBIXCgRuYW1lGAEgASgJQgngQQKatRgCIEAiRwoZVGVzdEJhY2t1cFN0b3JhZ2VSZXNwb25zZRIqCgZjaGVja3MYASADKAsyGi5zdmMudjEuQmFja3VwU3RvcmFnZUNoZWNrIl4KEkJhY2t1cFN0b3JhZ2VDaGVjaxItCgRuYW1lGAEgASgJQh+atRgbMgRsaXN0MgV3cml0ZTIEcmVhZDIGZGVsZXRlEgoKAm9rGAIgASgIEg0KBWVycm9yGAMgASgJIv0CChNDcmVhdGVCYWNrdXBSZXF1ZXN0EiIKBmFwcF9pZBgBIAEoCUIK4EECmrUYAyCAAVIGYXBwX2lkEh4KCHN0b3JhZ2VzGAIgAygJQgyatRgIQBBKBBgBIEASIAoEa2VlcBgDIAEoDUINmrUYCQkAAAAAAADwP0gAiAEBEjIKCmtlZXBfZGFpbHkYBCABKA1CDZq1GAkJAAAAAAAA8D9IAVIKa2VlcF9kYWlseYgBARI0CgtrZWVwX3dlZWtseRgFIAEoDUINmrUYCQkAAAAAAADwP0gCUgtrZWVwX3dlZWtseYgBARI2CgxrZWVwX21vbnRobHkYBiABKA1CDZq1GAkJAAAAAAAA8D9IA1IMa2VlcF9tb250aGx5iAEBEiUKBG1vZGUYByABKAlCF5q1GBMyBGxpdmUyBXBhdXNlMgRzdG9wQgcKBV9rZWVwQg0KC19rZWVwX2RhaWx5Qg4KDF9rZWVwX3dlZWtseUIPCg1fa2VlcF9tb250aGx5IoYBChRDcmVhdGVCYWNrdXBSZXNwb25zZRIlCgdyZXN1bHRzGAEgAygLMhQuc3ZjLnYxLkJhY2t1cFJlc3VsdBIQCgh3YXJuaW5ncxgCIAMoCRIkCg1jb250ZW50X2J5dGVzGAMgASgDUg1jb250ZW50X2J5dGVzEg8KB2VudHJpZXMYBCABKAMicgoRQ3JlYXRlQmFja3VwRXZlbnQSJAoIcHJvZ3Jlc3MYASABKAsyEC5zdmMudjEuUHJvZ3Jlc3NIABIuCgZyZXN1bHQYAiABKAsyHC5zdmMudjEuQ3JlYXRlQmFja3VwUmVzcG9uc2VIAEIHCgVldmVudCJtCgxCYWNrdXBSZXN1bHQSDwoHc3RvcmFnZRgBIAEoCRIMCgRuYW1lGAIgASgJEh4KCnNpemVfYnl0ZXMYAyABKANSCnNpemVfYnl0ZXMSDQoFZXJyb3IYBCABKAkSDwoHcmVtb3ZlZBgFIAMoCSKCAgoUUmVzdG9yZUJhY2t1cFJlcXVlc3QSIgoGYXBwX2lkGAEgASgJQgrgQQKatRgDIIABUgZhcHBfaWQSGgoHc3RvcmFnZRgCIAEoCUIJ4EECmrUYAiBAEhgKBG5hbWUYAyABKAlCCuBBApq1GAMggAISGgoIc3RvcF9hcHAYBCABKAhSCHN0b3BfYXBwEhYKBmFzX25ldxgFIAEoCFIGYXNfbmV3EiMKCG5ld19uYW1lGAYgASgJQgeatRgDIIABUghuZXdfbmFtZRIdCgVwYXRocxgHIAMoCUIOmrUYCkDoB0oFGAEggCASGAoHZHJ5X3J1bhgIIAEoCFIHZHJ5X3J1biKeAQoVUmVzdG9yZUJhY2t1cFJlc3BvbnNlEhYKBmFwcF9pZBgBIAEoCVIGYXBwX2lkEiYKDnJlc3RvcmVkX2J5dGVzGAIgASgDUg5yZXN0b3JlZF9ieXRlcxIRCglyZXN0YXJ0ZWQYAyABKAgSDwoHZW50cmllcxgEIAEoAxIPCgd2ZXJzaW9uGAUgASgJEhAKCHdhcm5pbmdzGAYgAygJInQKElJlc3RvcmVCYWNrdXBFdmVudBIkCghwcm9ncmVzcxgBIAEoCzIQLnN2Yy52MS5Qcm9ncmVzc0gAEi8KBnJlc3VsdBgCIAEoCzIdLnN2Yy52MS5SZXN0b3JlQmFja3VwUmVzcG9uc2VIAEIHCgVldmVudCJvChNEZWxldGVCYWNrdXBSZXF1ZXN0EiIKBmFwcF9pZBgBIAEoCUIK4EECmrUYAyCAAVIGYXBwX2lkEhoKB3N0b3JhZ2UYAiABKAlCCeBBApq1GAIgQBIYCgRuYW1lGAMgASgJQgrgQQKatRgDIIACIiQKFERlbGV0ZUJhY2t1cFJlc3BvbnNlEgwKBG5hbWUYASABKAkibAoQR2V0QmFja3VwUmVxdWVzdBIiCgZhcHBfaWQYASABKAlCCuBBApq1GAMggAFSBmFwcF9pZBIaCgdzdG9yYWdlGAIgASgJQgngQQKatRgCIEASGAoEbmFtZRgDIAEoCUIK4EECmrUYAyCAAiKdAgoNQmFja3VwRGV0YWlscxImCgdhcmNoaXZlGAEgASgLMhUuc3ZjLnYxLkJhY2t1cEFyY2hpdmUSGgoIYXBwX25hbWUYAiABKAlSCGFwcF9uYW1lEh4KCnBhY2thZ2VfaWQYAyABKAlSCnBhY2thZ2VfaWQSDwoHdmVyc2lvbhgEIAEoCRIPCgdydW50aW1lGAUgASgJEg0KBW93bmVyGAYgASgJEgwKBG1vZGUYByABKAkSIAoLc3ZjX3ZlcnNpb24YCCABKAlSC3N2Y192ZXJzaW9uEiQKDWNvbnRlbnRfYnl0ZXMYCSABKANSDWNvbnRlbnRfYnl0ZXMSDwoHZW50cmllcxgKIAEoAxIQCgh3YXJuaW5ncxgLIAMoCSJ9ChNWZXJpZnlCYWNrdXBSZXF1ZXN0EiIKBmFwcF9pZBgBIAEoCUIK4EECmrUYAyCAAVIGYXBwX2lkEhoKB3N0b3JhZ2UYAiABKAlCCeBBApq1GAIgQBIYCgRuYW1lGAMgASgJQgrgQQKatRgDIIACEgwKBGRlZXAYBCABKAgibQoUVmVyaWZ5QmFja3VwUmVzcG9uc2USDAoEbmFtZRgBIAEoCRIkCg1jb250ZW50X2J5dGVzGAIgASgDUg1jb250ZW50X2J5dGVzEg8KB2VudHJpZXMYAyABKAMSEAoIcmVzdG9yZWQYBCABKAgicgoRVmVyaWZ5QmFja3VwRXZlbnQSJAoIcHJvZ3Jlc3MYASABKAsyEC5zdmMudjEuUHJvZ3Jlc3NIABIuCgZyZXN1bHQYAiABKAsyHC5zdmMudjEuVmVyaWZ5QmFja3VwUmVzcG9uc2VIAEIHCgVldmVudCLlAQoTQnJvd3NlQmFja3VwUmVxdWVzdBIiCgZhcHBfaWQYASABKAlCCuBBApq1GAMggAFSBmFwcF9pZBIaCgdzdG9yYWdlGAIgASgJQgngQQKatRgCIEASGAoEbmFtZRgDIAEoCUIK4EECmrUYAyCAAhIVCgRwYXRoGAQgASgJQgeatRgDIIAgEioKBWxpbWl0GAUgASgNQhaatRgSCQAAAAAAAPA/EQAAAAAAQI9ASACIAQESJwoKcGFnZV90b2tlbhgGIAEoCUIHmrUYAyCAAlIKcGFnZV90b2tlbkIICgZfbGltaXQiZgoUQnJvd3NlQmFja3VwUmVzcG9uc2USJAoHZW50cmllcxgBIAMoCzITLnN2Yy52MS5CYWNrdXBFbnRyeRIoCg9uZXh0X3BhZ2VfdG9rZW4YAiABKAlSD25leHRfcGFnZV90b2tlbiLmAQoLQmFja3VwRW50cnkSDAoEcGF0aBgBIAEoCRI9CgR0eXBlGAIgASgJQi+atRgrMgRmaWxlMglkaXJlY3RvcnkyB3N5bWxpbmsyCGhhcmRsaW5rMgVvdGhlchIeCgpzaXplX2J5dGVzGAMgASgDUgpzaXplX2J5dGVzEgwKBG1vZGUYBCABKAkSPAoLbW9kaWZpZWRfYXQYBSABKAsyGi5nb29nbGUucHJvdG9idWYuVGltZXN0YW1wUgttb2RpZmllZF9hdBIOCgZ0YXJnZXQYBiABKAkSDgoGc2hhMjU2GAcgASgJIosBChVSZWFkQmFja3VwRmlsZVJlcXVlc3QSIgoGYXBwX2lkGAEgASgJQgrgQQKatRgDIIABUgZhcHBfaWQSGgoHc3RvcmFnZRgCIAEoCUIJ4EECmrUYAiBAEhgKBG5hbWUYAyABKAlCCuBBApq1GAMggAISGAoEcGF0aBgEIAEoCUIK4EECmrUYAyCAICJzChZSZWFkQmFja3VwRmlsZVJlc3BvbnNlEiUKB2NvbnRlbnQYASABKAsyFC5nb29nbGUuYXBpLkh0dHBCb2R5EiMKCnNpemVfYnl0ZXMYAiABKANIAFIKc2l6ZV9ieXRlc4gBAUINCgtfc2l6ZV9ieXRlcyKQAQoVRG93bmxvYWRCYWNrdXBSZXF1ZXN0EiIKBmFwcF9pZBgBIAEoCUIK4EECmrUYAyCAAVIGYXBwX2lkEhoKB3N0b3JhZ2UYAiABKAlCCeBBApq1GAIgQBIYCgRuYW1lGAMgASgJQgrgQQKatRgDIIACEh0KBm9mZnNldBgEIAEoA0INmrUYCQkAAAAAAAAAACJzChZEb3dubG9hZEJhY2t1cFJlc3BvbnNlEiUKB2NvbnRlbnQYASABKAsyFC5nb29nbGUuYXBpLkh0dHBCb2R5EiMKCnNpemVfYnl0ZXMYAiABKANIAFIKc2l6ZV9ieXRlc4gBAUINCgtfc2l6ZV9ieXRlcyJYChNVcGxvYWRCYWNrdXBSZXF1ZXN0EhoKB3N0b3JhZ2UYASABKAlCCeBBApq1GAIgQBIlCgdjb250ZW50GAIgASgLMhQuZ29vZ2xlLmFwaS5IdHRwQm9keSI8ChZHZXRCYWNrdXBQb2xpY3lSZXF1ZXN0EiIKBmFwcF9pZBgBIAEoCUIK4EECmrUYAyCAAVIGYXBwX2lkIv8DCgxCYWNrdXBQb2xpY3kSFgoGYXBwX2lkGAEgASgJUgZhcHBfaWQSKAoGb3JpZ2luGAIgASgJQhiatRgUMgRub25lMgdwYWNrYWdlMgNzZXQSDwoHdHJpZ2dlchgDIAEoCRIQCghzdG9yYWdlcxgEIAMoCRIRCgRrZWVwGAUgASgNSACIAQESIwoKa2VlcF9kYWlseRgGIAEoDUgBUgprZWVwX2RhaWx5iAEBEiUKC2tlZXBfd2Vla2x5GAcgASgNSAJSC2tlZXBfd2Vla2x5iAEBEicKDGtlZXBfbW9udGhseRgIIAEoDUgDUgxrZWVwX21vbnRobHmIAQESDAoEbW9kZRgJIAEoCRJCCg5sYXN0X2JhY2t1cF9hdBgKIAEoCzIaLmdvb2dsZS5wcm90b2J1Zi5UaW1lc3RhbXBSDmxhc3RfYmFja3VwX2F0EkYKEGxhc3RfcmVzdG9yZWRfYXQYCyABKAsyGi5nb29nbGUucHJvdG9idWYuVGltZXN0YW1wUhBsYXN0X3Jlc3RvcmVkX2F0Eh4KCmxhc3RfZXJyb3IYDCABKAlSCmxhc3RfZXJyb3ISDwoHb3ZlcmR1ZRgNIAEoCEIHCgVfa2VlcEINCgtfa2VlcF9kYWlseUIOCgxfa2VlcF93ZWVrbHlCDwoNX2tlZXBfbW9udGhseSKaAwoWU2V0QmFja3VwUG9saWN5UmVxdWVzdBIiCgZhcHBfaWQYASABKAlCCuBBApq1GAMggAFSBmFwcF9pZBIYCgd0cmlnZ2VyGAIgASgJQgeatRgDIIACEh4KCHN0b3JhZ2VzGAMgAygJQgyatRgIQBBKBBgBIEASIAoEa2VlcBgEIAEoDUINmrUYCQkAAAAAAADwP0gAiAEBEjIKCmtlZXBfZGFpbHkYBSABKA1CDZq1GAkJAAAAAAAA8D9IAVIKa2VlcF9kYWlseYgBARI0CgtrZWVwX3dlZWtseRgGIAEoDUINmrUYCQkAAAAAAADwP0gCUgtrZWVwX3dlZWtseYgBARI2CgxrZWVwX21vbnRobHkYByABKA1CDZq1GAkJAAAAAAAA8D9IA1IMa2VlcF9tb250aGx5iAEBEiUKBG1vZGUYCCABKAlCF5q1GBMyBGxpdmUyBXBhdXNlMgRzdG9wQgcKBV9rZWVwQg0KC19rZWVwX2RhaWx5Qg4KDF9rZWVwX3dlZWtseUIPCg1fa2VlcF9tb250aGx5MrMUCg1CYWNrdXBTZXJ2aWNlEm0KC0xpc3RCYWNrdXBzEhouc3ZjLnYxLkxpc3RCYWNrdXBzUmVxdWVzdBobLnN2Yy52MS5MaXN0QmFja3Vwc1Jlc3BvbnNlIiWQAgGItRgBkrUYB2JhY2t1cHOC0+STAg0SCy92MS9iYWNrdXBzEosBChJMaXN0QmFja3VwU3RvcmFnZXMSIS5zdmMudjEuTGlzdEJhY2t1cFN0b3JhZ2VzUmVxdWVzdBoiLnN2Yy52MS5MaXN0QmFja3VwU3RvcmFnZXNSZXNwb25zZSIukAIBiLUYAZK1GAdiYWNrdXBzgtPkkwIWEhQvdjEvYmFja3Vwcy9zdG9yYWdlcxKHAQoTVXBzZXJ0QmFja3VwU3RvcmFnZRIiLnN2Yy52MS5VcHNlcnRCYWNrdXBTdG9yYWdlUmVxdWVzdBoVLnN2Yy52MS5CYWNrdXBTdG9yYWdlIjWItRgCkrUYB2JhY2t1cHOC0+STAiA6ASoaGy92MS9iYWNrdXBzL3N0b3JhZ2VzL3tuYW1lfRKSAQoTUmVtb3ZlQmFja3VwU3RvcmFnZRIiLnN2Yy52MS5SZW1vdmVCYWNrdXBTdG9yYWdlUmVxdWVzdBojLnN2Yy52MS5SZW1vdmVCYWNrdXBTdG9yYWdlUmVzcG9uc2UiMoi1GAKStRgHYmFja3Vwc4LT5JMCHSobL3YxL2JhY2t1cHMvc3RvcmFnZXMve25hbWV9EpkBChFUZXN0QmFja3VwU3RvcmFnZRIgLnN2Yy52MS5UZXN0QmFja3VwU3RvcmFnZVJlcXVlc3QaIS5zdmMudjEuVGVzdEJhY2t1cFN0b3JhZ2VSZXNwb25zZSI/iLUYApK1GAxiYWNrdXBzLnRlc3SC0+STAiU6ASoiIC92MS9iYWNrdXBzL3N0b3JhZ2VzL3tuYW1lfS90ZXN0En4KDENyZWF0ZUJhY2t1cBIbLnN2Yy52MS5DcmVhdGVCYWNrdXBSZXF1ZXN0Ghwuc3ZjLnYxLkNyZWF0ZUJhY2t1cFJlc3BvbnNlIjOItRgBkrUYB2JhY2t1cHOC0+STAh46ASoiGS92MS9hcHBzL3thcHBfaWR9L2JhY2t1cHMSXwoSQ3JlYXRlQmFja3VwU3RyZWFtEhsuc3ZjLnYxLkNyZWF0ZUJhY2t1cFJlcXVlc3QaGS5zdmMudjEuQ3JlYXRlQmFja3VwRXZlbnQiD4i1GAGStRgHYmFja3VwczABEokBCg1SZXN0b3JlQmFja3VwEhwuc3ZjLnYxLlJlc3RvcmVCYWNrdXBSZXF1ZXN0Gh0uc3ZjLnYxLlJlc3RvcmVCYWNrdXBSZXNwb25zZSI7iLUYAZK1GAdiYWNrdXBzgtPkkwImOgEqIiEvdjEvYXBwcy97YXBwX2lkfS9iYWNrdXBzL3Jlc3RvcmUSYgoTUmVzdG9yZUJhY2t1cFN0cmVhbRIcLnN2Yy52MS5SZXN0b3JlQmFja3VwUmVxdWVzdBoaLnN2Yy52MS5SZXN0b3JlQmFja3VwRXZlbnQiD4i1GAGStRgHYmFja3VwczABEoIBCglHZXRCYWNrdXASGC5zdmMudjEuR2V0QmFja3VwUmVxdWVzdBoVLnN2Yy52MS5CYWNrdXBEZXRhaWxzIkSQAgGItRgBkrUYB2JhY2t1cHOC0+STAiwSKi92MS9hcHBzL3thcHBfaWR9L2JhY2t1cHMve3N0b3JhZ2V9L3tuYW1lfRKFAQoMVmVyaWZ5QmFja3VwEhsuc3ZjLnYxLlZlcmlmeUJhY2t1cFJlcXVlc3QaHC5zdmMudjEuVmVyaWZ5QmFja3VwUmVzcG9uc2UiOoi1GAGStRgHYmFja3Vwc4LT5JMCJToBKiIgL3YxL2FwcHMve2FwcF9pZH0vYmFja3Vwcy92ZXJpZnkSXwoSVmVyaWZ5QmFja3VwU3RyZWFtEhsuc3ZjLnYxLlZlcmlmeUJhY2t1cFJlcXVlc3QaGS5zdmMudjEuVmVyaWZ5QmFja3VwRXZlbnQiD4i1GAGStRgHYmFja3VwczABEowBCgxEZWxldGVCYWNrdXASGy5zdmMudjEuRGVsZXRlQmFja3VwUmVxdWVzdBocLnN2Yy52MS5EZWxldGVCYWNrdXBSZXNwb25zZSJBiLUYAZK1GAdiYWNrdXBzgtPkkwIsKiovdjEvYXBwcy97YXBwX2lkfS9iYWNrdXBzL3tzdG9yYWdlfS97bmFtZX0SlwEKDEJyb3dzZUJhY2t1cBIbLnN2Yy52MS5Ccm93c2VCYWNrdXBSZXF1ZXN0Ghwuc3ZjLnYxLkJyb3dzZUJhY2t1cFJlc3BvbnNlIkyQAgGItRgBkrUYB2JhY2t1cHOC0+STAjQSMi92MS9hcHBzL3thcHBfaWR9L2JhY2t1cHMve3N0b3JhZ2V9L3tuYW1lfS9lbnRyaWVzEqgBCg5SZWFkQmFja3VwRmlsZRIdLnN2Yy52MS5SZWFkQmFja3VwRmlsZVJlcXVlc3QaHi5zdmMudjEuUmVhZEJhY2t1cEZpbGVSZXNwb25zZSJVkAIBiLUYAZK1GAdiYWNrdXBzgtPkkwI9Ygdjb250ZW50EjIvdjEvYXBwcy97YXBwX2lkfS9iYWNrdXBzL3tzdG9yYWdlfS97bmFtZX0vY29udGVudDABEqgBCg5Eb3dubG9hZEJhY2t1cBIdLnN2Yy52MS5Eb3dubG9hZEJhY2t1cFJlcXVlc3QaHi5zdmMudjEuRG93bmxvYWRCYWNrdXBSZXNwb25zZSJVkAIBiLUYAZK1GAdiYWNrdXBzgtPkkwI9Ygdjb250ZW50EjIvdjEvYXBwcy97YXBwX2lkfS9iYWNrdXBzL3tzdG9yYWdlfS97bmFtZX0vYXJjaGl2ZTABEpMBCgxVcGxvYWRCYWNrdXASGy5zdmMudjEuVXBsb2FkQmFja3VwUmVxdWVzdBoVLnN2Yy52MS5CYWNrdXBBcmNoaXZlIk2ItRgBkrUYDmJhY2t1cHMudXBsb2FkgtPkkwIxOgdjb250ZW50GiYvdjEvYmFja3Vwcy9zdG9yYWdlcy97c3RvcmFnZX0vYXJjaGl2ZSgBEokBCg9HZXRCYWNrdXBQb2xpY3kSHi5zdmMudjEuR2V0QmFja3VwUG9saWN5UmVxdWVzdBoULnN2Yy52MS5CYWNrdXBQb2xpY3kiQJACAYi1GAGStRgOYmFja3Vwcy5wb2xpY3mC0+STAiESHy92MS9hcHBzL3thcHBfaWR9L2JhY2t1cC1wb2xpY3kSiQEKD1NldEJhY2t1cFBvbGljeRIeLnN2Yy52MS5TZXRCYWNrdXBQb2xpY3lSZXF1ZXN0GhQuc3ZjLnYxLkJhY2t1cFBvbGljeSJAiLUYAZK1GA5iYWNrdXBzLnBvbGljeYLT5JMCJDoBKhofL3YxL2FwcHMve2FwcF9pZH0vYmFja3VwLXBvbGljeWIGcHJvdG8z", [file_google_api_annotations, file_google_api_field_behavior, file_google_api_httpbody, file_google_protobuf_timestamp, file_svc_v1_access, file_svc_v1_app, file_svc_v1_rules]);
 
 /**
  * Which archives.
@@ -137,6 +141,27 @@ export type BackupArchive = Message<"svc.v1.BackupArchive"> & {
    * @generated from field: google.protobuf.Timestamp created_at = 5 [json_name = "created_at"];
    */
   createdAt?: Timestamp | undefined;
+
+  /**
+   * uid of the app's owner when it was made.
+   *
+   * @generated from field: uint32 owner_uid = 6 [json_name = "owner_uid"];
+   */
+  ownerUid: number;
+
+  /**
+   * When it was last read whole and found right; absent when never.
+   *
+   * @generated from field: google.protobuf.Timestamp verified_at = 7 [json_name = "verified_at"];
+   */
+  verifiedAt?: Timestamp | undefined;
+
+  /**
+   * When it was last restored, into an app or for a trial; absent when never.
+   *
+   * @generated from field: google.protobuf.Timestamp restored_at = 8 [json_name = "restored_at"];
+   */
+  restoredAt?: Timestamp | undefined;
 };
 
 /**
@@ -252,6 +277,13 @@ export type BackupStorage = Message<"svc.v1.BackupStorage"> & {
     value: LocalLocation;
     case: "local";
   } | { case: undefined; value?: undefined };
+
+  /**
+   * Most bytes per second that go there or come from there; as many as possible when absent.
+   *
+   * @generated from field: optional int64 max_bytes_per_sec = 5 [json_name = "max_bytes_per_sec"];
+   */
+  maxBytesPerSec?: bigint | undefined;
 };
 
 /**
@@ -308,6 +340,20 @@ export type S3Location = Message<"svc.v1.S3Location"> & {
    * @generated from field: string prefix = 6;
    */
   prefix: string;
+
+  /**
+   * True: the bucket is part of the path and not of the host name, as most servers but Amazon's want it.
+   *
+   * @generated from field: optional bool path_style = 7 [json_name = "path_style"];
+   */
+  pathStyle?: boolean | undefined;
+
+  /**
+   * Certificates, as PEM, of an authority that signs for the endpoint, beside the host's own.
+   *
+   * @generated from field: string ca = 8;
+   */
+  ca: string;
 };
 
 /**
@@ -380,6 +426,13 @@ export type UpsertBackupStorageRequest = Message<"svc.v1.UpsertBackupStorageRequ
     value: LocalLocation;
     case: "local";
   } | { case: undefined; value?: undefined };
+
+  /**
+   * Most bytes per second that go there or come from there; as many as possible when absent.
+   *
+   * @generated from field: optional int64 max_bytes_per_sec = 5 [json_name = "max_bytes_per_sec"];
+   */
+  maxBytesPerSec?: bigint | undefined;
 };
 
 /**
@@ -439,6 +492,83 @@ export const RemoveBackupStorageResponseSchema: GenMessage<RemoveBackupStorageRe
   messageDesc(file_svc_v1_backup, 11);
 
 /**
+ * The storage to try.
+ *
+ * @generated from message svc.v1.TestBackupStorageRequest
+ */
+export type TestBackupStorageRequest = Message<"svc.v1.TestBackupStorageRequest"> & {
+  /**
+   * Its name.
+   *
+   * @generated from field: string name = 1;
+   */
+  name: string;
+};
+
+/**
+ * Describes the message svc.v1.TestBackupStorageRequest.
+ * Use `create(TestBackupStorageRequestSchema)` to create a new message.
+ */
+export const TestBackupStorageRequestSchema: GenMessage<TestBackupStorageRequest> = /*@__PURE__*/
+  messageDesc(file_svc_v1_backup, 12);
+
+/**
+ * What works.
+ *
+ * @generated from message svc.v1.TestBackupStorageResponse
+ */
+export type TestBackupStorageResponse = Message<"svc.v1.TestBackupStorageResponse"> & {
+  /**
+   * In the order in which they were tried.
+   *
+   * @generated from field: repeated svc.v1.BackupStorageCheck checks = 1;
+   */
+  checks: BackupStorageCheck[];
+};
+
+/**
+ * Describes the message svc.v1.TestBackupStorageResponse.
+ * Use `create(TestBackupStorageResponseSchema)` to create a new message.
+ */
+export const TestBackupStorageResponseSchema: GenMessage<TestBackupStorageResponse> = /*@__PURE__*/
+  messageDesc(file_svc_v1_backup, 13);
+
+/**
+ * One thing that a storage was asked to do.
+ *
+ * @generated from message svc.v1.BackupStorageCheck
+ */
+export type BackupStorageCheck = Message<"svc.v1.BackupStorageCheck"> & {
+  /**
+   * What.
+   *
+   * @generated from field: string name = 1;
+   */
+  name: string;
+
+  /**
+   * Whether it did.
+   *
+   * @generated from field: bool ok = 2;
+   */
+  ok: boolean;
+
+  /**
+   * What went wrong and what that means, one sentence; empty when nothing did.
+   *
+   * @generated from field: string error = 3;
+   */
+  error: string;
+};
+
+/**
+ * Describes the message svc.v1.BackupStorageCheck.
+ * Use `create(BackupStorageCheckSchema)` to create a new message.
+ */
+export const BackupStorageCheckSchema: GenMessage<BackupStorageCheck> = /*@__PURE__*/
+  messageDesc(file_svc_v1_backup, 14);
+
+/**
  * What to back up, where to.
  *
  * @generated from message svc.v1.CreateBackupRequest
@@ -459,11 +589,40 @@ export type CreateBackupRequest = Message<"svc.v1.CreateBackupRequest"> & {
   storages: string[];
 
   /**
-   * How many archives to keep on each storage; at least 1. All when absent.
+   * How many archives to keep on each storage; at least 1. All when this and the three below are absent.
    *
    * @generated from field: optional uint32 keep = 3;
    */
   keep?: number | undefined;
+
+  /**
+   * Beyond those: the newest of each of so many days (UTC).
+   *
+   * @generated from field: optional uint32 keep_daily = 4 [json_name = "keep_daily"];
+   */
+  keepDaily?: number | undefined;
+
+  /**
+   * Beyond those: the newest of each of so many weeks, which begin on Monday.
+   *
+   * @generated from field: optional uint32 keep_weekly = 5 [json_name = "keep_weekly"];
+   */
+  keepWeekly?: number | undefined;
+
+  /**
+   * Beyond those: the newest of each of so many months.
+   *
+   * @generated from field: optional uint32 keep_monthly = 6 [json_name = "keep_monthly"];
+   */
+  keepMonthly?: number | undefined;
+
+  /**
+   * What the app does meanwhile: it goes on (`live`), all of its processes are frozen (`pause`), or it is stopped and
+   * started again (`stop`). When empty what its policy says, else what its package says, else `live`.
+   *
+   * @generated from field: string mode = 7;
+   */
+  mode: string;
 };
 
 /**
@@ -471,7 +630,7 @@ export type CreateBackupRequest = Message<"svc.v1.CreateBackupRequest"> & {
  * Use `create(CreateBackupRequestSchema)` to create a new message.
  */
 export const CreateBackupRequestSchema: GenMessage<CreateBackupRequest> = /*@__PURE__*/
-  messageDesc(file_svc_v1_backup, 12);
+  messageDesc(file_svc_v1_backup, 15);
 
 /**
  * One result per storage.
@@ -485,6 +644,27 @@ export type CreateBackupResponse = Message<"svc.v1.CreateBackupResponse"> & {
    * @generated from field: repeated svc.v1.BackupResult results = 1;
    */
   results: BackupResult[];
+
+  /**
+   * What changed or went away while it was read, and what an archive cannot hold; one sentence each, 100 at most.
+   *
+   * @generated from field: repeated string warnings = 2;
+   */
+  warnings: string[];
+
+  /**
+   * Bytes of the files that are in it.
+   *
+   * @generated from field: int64 content_bytes = 3 [json_name = "content_bytes"];
+   */
+  contentBytes: bigint;
+
+  /**
+   * How many entries it has: files, directories, links.
+   *
+   * @generated from field: int64 entries = 4;
+   */
+  entries: bigint;
 };
 
 /**
@@ -492,7 +672,44 @@ export type CreateBackupResponse = Message<"svc.v1.CreateBackupResponse"> & {
  * Use `create(CreateBackupResponseSchema)` to create a new message.
  */
 export const CreateBackupResponseSchema: GenMessage<CreateBackupResponse> = /*@__PURE__*/
-  messageDesc(file_svc_v1_backup, 13);
+  messageDesc(file_svc_v1_backup, 16);
+
+/**
+ * Progress of a backup, at last its result.
+ *
+ * @generated from message svc.v1.CreateBackupEvent
+ */
+export type CreateBackupEvent = Message<"svc.v1.CreateBackupEvent"> & {
+  /**
+   * One or the other.
+   *
+   * @generated from oneof svc.v1.CreateBackupEvent.event
+   */
+  event: {
+    /**
+     * What is being read or pushed.
+     *
+     * @generated from field: svc.v1.Progress progress = 1;
+     */
+    value: Progress;
+    case: "progress";
+  } | {
+    /**
+     * The result: the last event.
+     *
+     * @generated from field: svc.v1.CreateBackupResponse result = 2;
+     */
+    value: CreateBackupResponse;
+    case: "result";
+  } | { case: undefined; value?: undefined };
+};
+
+/**
+ * Describes the message svc.v1.CreateBackupEvent.
+ * Use `create(CreateBackupEventSchema)` to create a new message.
+ */
+export const CreateBackupEventSchema: GenMessage<CreateBackupEvent> = /*@__PURE__*/
+  messageDesc(file_svc_v1_backup, 17);
 
 /**
  * What became of the archive on one storage.
@@ -541,7 +758,7 @@ export type BackupResult = Message<"svc.v1.BackupResult"> & {
  * Use `create(BackupResultSchema)` to create a new message.
  */
 export const BackupResultSchema: GenMessage<BackupResult> = /*@__PURE__*/
-  messageDesc(file_svc_v1_backup, 14);
+  messageDesc(file_svc_v1_backup, 18);
 
 /**
  * The archive to restore.
@@ -576,6 +793,35 @@ export type RestoreBackupRequest = Message<"svc.v1.RestoreBackupRequest"> & {
    * @generated from field: bool stop_app = 4 [json_name = "stop_app"];
    */
   stopApp: boolean;
+
+  /**
+   * True: make a new app of it, with the next free id, and leave the one that it was taken of as it is.
+   *
+   * @generated from field: bool as_new = 5 [json_name = "as_new"];
+   */
+  asNew: boolean;
+
+  /**
+   * Display name of the new app; its id when empty. Only with `as_new`.
+   *
+   * @generated from field: string new_name = 6 [json_name = "new_name"];
+   */
+  newName: string;
+
+  /**
+   * Only these entries with all beneath them, such as `data/notes.txt`; everything when empty. The app stays as it is
+   * otherwise: its version and its settings, too.
+   *
+   * @generated from field: repeated string paths = 7;
+   */
+  paths: string[];
+
+  /**
+   * True: check that it could be restored and say what it would be, and change nothing.
+   *
+   * @generated from field: bool dry_run = 8 [json_name = "dry_run"];
+   */
+  dryRun: boolean;
 };
 
 /**
@@ -583,7 +829,7 @@ export type RestoreBackupRequest = Message<"svc.v1.RestoreBackupRequest"> & {
  * Use `create(RestoreBackupRequestSchema)` to create a new message.
  */
 export const RestoreBackupRequestSchema: GenMessage<RestoreBackupRequest> = /*@__PURE__*/
-  messageDesc(file_svc_v1_backup, 15);
+  messageDesc(file_svc_v1_backup, 19);
 
 /**
  * The archive is restored.
@@ -592,7 +838,7 @@ export const RestoreBackupRequestSchema: GenMessage<RestoreBackupRequest> = /*@_
  */
 export type RestoreBackupResponse = Message<"svc.v1.RestoreBackupResponse"> & {
   /**
-   * Id of the app.
+   * Id of the app; of the new one with `as_new`.
    *
    * @generated from field: string app_id = 1 [json_name = "app_id"];
    */
@@ -611,6 +857,27 @@ export type RestoreBackupResponse = Message<"svc.v1.RestoreBackupResponse"> & {
    * @generated from field: bool restarted = 3;
    */
   restarted: boolean;
+
+  /**
+   * How many entries were restored: files, directories, links.
+   *
+   * @generated from field: int64 entries = 4;
+   */
+  entries: bigint;
+
+  /**
+   * The version of the app that the archive holds.
+   *
+   * @generated from field: string version = 5;
+   */
+  version: string;
+
+  /**
+   * What is not as it was, one sentence each.
+   *
+   * @generated from field: repeated string warnings = 6;
+   */
+  warnings: string[];
 };
 
 /**
@@ -618,7 +885,44 @@ export type RestoreBackupResponse = Message<"svc.v1.RestoreBackupResponse"> & {
  * Use `create(RestoreBackupResponseSchema)` to create a new message.
  */
 export const RestoreBackupResponseSchema: GenMessage<RestoreBackupResponse> = /*@__PURE__*/
-  messageDesc(file_svc_v1_backup, 16);
+  messageDesc(file_svc_v1_backup, 20);
+
+/**
+ * Progress of a restore, at last its result.
+ *
+ * @generated from message svc.v1.RestoreBackupEvent
+ */
+export type RestoreBackupEvent = Message<"svc.v1.RestoreBackupEvent"> & {
+  /**
+   * One or the other.
+   *
+   * @generated from oneof svc.v1.RestoreBackupEvent.event
+   */
+  event: {
+    /**
+     * What is being laid out.
+     *
+     * @generated from field: svc.v1.Progress progress = 1;
+     */
+    value: Progress;
+    case: "progress";
+  } | {
+    /**
+     * The result: the last event.
+     *
+     * @generated from field: svc.v1.RestoreBackupResponse result = 2;
+     */
+    value: RestoreBackupResponse;
+    case: "result";
+  } | { case: undefined; value?: undefined };
+};
+
+/**
+ * Describes the message svc.v1.RestoreBackupEvent.
+ * Use `create(RestoreBackupEventSchema)` to create a new message.
+ */
+export const RestoreBackupEventSchema: GenMessage<RestoreBackupEvent> = /*@__PURE__*/
+  messageDesc(file_svc_v1_backup, 21);
 
 /**
  * The archive to delete.
@@ -653,7 +957,7 @@ export type DeleteBackupRequest = Message<"svc.v1.DeleteBackupRequest"> & {
  * Use `create(DeleteBackupRequestSchema)` to create a new message.
  */
 export const DeleteBackupRequestSchema: GenMessage<DeleteBackupRequest> = /*@__PURE__*/
-  messageDesc(file_svc_v1_backup, 17);
+  messageDesc(file_svc_v1_backup, 22);
 
 /**
  * The archive is gone.
@@ -674,7 +978,765 @@ export type DeleteBackupResponse = Message<"svc.v1.DeleteBackupResponse"> & {
  * Use `create(DeleteBackupResponseSchema)` to create a new message.
  */
 export const DeleteBackupResponseSchema: GenMessage<DeleteBackupResponse> = /*@__PURE__*/
-  messageDesc(file_svc_v1_backup, 18);
+  messageDesc(file_svc_v1_backup, 23);
+
+/**
+ * The archive to look at.
+ *
+ * @generated from message svc.v1.GetBackupRequest
+ */
+export type GetBackupRequest = Message<"svc.v1.GetBackupRequest"> & {
+  /**
+   * Id of the app that it was taken of.
+   *
+   * @generated from field: string app_id = 1 [json_name = "app_id"];
+   */
+  appId: string;
+
+  /**
+   * Name of the storage.
+   *
+   * @generated from field: string storage = 2;
+   */
+  storage: string;
+
+  /**
+   * Name of the archive.
+   *
+   * @generated from field: string name = 3;
+   */
+  name: string;
+};
+
+/**
+ * Describes the message svc.v1.GetBackupRequest.
+ * Use `create(GetBackupRequestSchema)` to create a new message.
+ */
+export const GetBackupRequestSchema: GenMessage<GetBackupRequest> = /*@__PURE__*/
+  messageDesc(file_svc_v1_backup, 24);
+
+/**
+ * What an archive says of itself.
+ *
+ * @generated from message svc.v1.BackupDetails
+ */
+export type BackupDetails = Message<"svc.v1.BackupDetails"> & {
+  /**
+   * Where it is and how large.
+   *
+   * @generated from field: svc.v1.BackupArchive archive = 1;
+   */
+  archive?: BackupArchive | undefined;
+
+  /**
+   * The app's display name.
+   *
+   * @generated from field: string app_name = 2 [json_name = "app_name"];
+   */
+  appName: string;
+
+  /**
+   * Id of its package.
+   *
+   * @generated from field: string package_id = 3 [json_name = "package_id"];
+   */
+  packageId: string;
+
+  /**
+   * The version that it had.
+   *
+   * @generated from field: string version = 4;
+   */
+  version: string;
+
+  /**
+   * Its runtime.
+   *
+   * @generated from field: string runtime = 5;
+   */
+  runtime: string;
+
+  /**
+   * Name of its owner on the host that the archive was made on.
+   *
+   * @generated from field: string owner = 6;
+   */
+  owner: string;
+
+  /**
+   * What the app did meanwhile: `live`, `pause` or `stop`.
+   *
+   * @generated from field: string mode = 7;
+   */
+  mode: string;
+
+  /**
+   * Version of the svc that made it.
+   *
+   * @generated from field: string svc_version = 8 [json_name = "svc_version"];
+   */
+  svcVersion: string;
+
+  /**
+   * Bytes of the files that are in it.
+   *
+   * @generated from field: int64 content_bytes = 9 [json_name = "content_bytes"];
+   */
+  contentBytes: bigint;
+
+  /**
+   * How many entries it has.
+   *
+   * @generated from field: int64 entries = 10;
+   */
+  entries: bigint;
+
+  /**
+   * What changed or went away while it was read, and what an archive cannot hold.
+   *
+   * @generated from field: repeated string warnings = 11;
+   */
+  warnings: string[];
+};
+
+/**
+ * Describes the message svc.v1.BackupDetails.
+ * Use `create(BackupDetailsSchema)` to create a new message.
+ */
+export const BackupDetailsSchema: GenMessage<BackupDetails> = /*@__PURE__*/
+  messageDesc(file_svc_v1_backup, 25);
+
+/**
+ * The archive to verify.
+ *
+ * @generated from message svc.v1.VerifyBackupRequest
+ */
+export type VerifyBackupRequest = Message<"svc.v1.VerifyBackupRequest"> & {
+  /**
+   * Id of the app that it was taken of.
+   *
+   * @generated from field: string app_id = 1 [json_name = "app_id"];
+   */
+  appId: string;
+
+  /**
+   * Name of the storage.
+   *
+   * @generated from field: string storage = 2;
+   */
+  storage: string;
+
+  /**
+   * Name of the archive.
+   *
+   * @generated from field: string name = 3;
+   */
+  name: string;
+
+  /**
+   * True: restore it for a trial, as its owner, into a directory that is thrown away.
+   *
+   * @generated from field: bool deep = 4;
+   */
+  deep: boolean;
+};
+
+/**
+ * Describes the message svc.v1.VerifyBackupRequest.
+ * Use `create(VerifyBackupRequestSchema)` to create a new message.
+ */
+export const VerifyBackupRequestSchema: GenMessage<VerifyBackupRequest> = /*@__PURE__*/
+  messageDesc(file_svc_v1_backup, 26);
+
+/**
+ * It is whole.
+ *
+ * @generated from message svc.v1.VerifyBackupResponse
+ */
+export type VerifyBackupResponse = Message<"svc.v1.VerifyBackupResponse"> & {
+  /**
+   * Name of the archive.
+   *
+   * @generated from field: string name = 1;
+   */
+  name: string;
+
+  /**
+   * Bytes of the files that are in it.
+   *
+   * @generated from field: int64 content_bytes = 2 [json_name = "content_bytes"];
+   */
+  contentBytes: bigint;
+
+  /**
+   * How many entries it has.
+   *
+   * @generated from field: int64 entries = 3;
+   */
+  entries: bigint;
+
+  /**
+   * True: it was restored for a trial.
+   *
+   * @generated from field: bool restored = 4;
+   */
+  restored: boolean;
+};
+
+/**
+ * Describes the message svc.v1.VerifyBackupResponse.
+ * Use `create(VerifyBackupResponseSchema)` to create a new message.
+ */
+export const VerifyBackupResponseSchema: GenMessage<VerifyBackupResponse> = /*@__PURE__*/
+  messageDesc(file_svc_v1_backup, 27);
+
+/**
+ * Progress of a verification, at last its result.
+ *
+ * @generated from message svc.v1.VerifyBackupEvent
+ */
+export type VerifyBackupEvent = Message<"svc.v1.VerifyBackupEvent"> & {
+  /**
+   * One or the other.
+   *
+   * @generated from oneof svc.v1.VerifyBackupEvent.event
+   */
+  event: {
+    /**
+     * What is being read.
+     *
+     * @generated from field: svc.v1.Progress progress = 1;
+     */
+    value: Progress;
+    case: "progress";
+  } | {
+    /**
+     * The result: the last event.
+     *
+     * @generated from field: svc.v1.VerifyBackupResponse result = 2;
+     */
+    value: VerifyBackupResponse;
+    case: "result";
+  } | { case: undefined; value?: undefined };
+};
+
+/**
+ * Describes the message svc.v1.VerifyBackupEvent.
+ * Use `create(VerifyBackupEventSchema)` to create a new message.
+ */
+export const VerifyBackupEventSchema: GenMessage<VerifyBackupEvent> = /*@__PURE__*/
+  messageDesc(file_svc_v1_backup, 28);
+
+/**
+ * Which directory of an archive.
+ *
+ * @generated from message svc.v1.BrowseBackupRequest
+ */
+export type BrowseBackupRequest = Message<"svc.v1.BrowseBackupRequest"> & {
+  /**
+   * Id of the app that it was taken of.
+   *
+   * @generated from field: string app_id = 1 [json_name = "app_id"];
+   */
+  appId: string;
+
+  /**
+   * Name of the storage.
+   *
+   * @generated from field: string storage = 2;
+   */
+  storage: string;
+
+  /**
+   * Name of the archive.
+   *
+   * @generated from field: string name = 3;
+   */
+  name: string;
+
+  /**
+   * The directory, such as `data/photos`; the archive's root when empty.
+   *
+   * @generated from field: string path = 4;
+   */
+  path: string;
+
+  /**
+   * Most entries to answer with; 1 to 1000, default 1000.
+   *
+   * @generated from field: optional uint32 limit = 5;
+   */
+  limit?: number | undefined;
+
+  /**
+   * `next_page_token` of the page before.
+   *
+   * @generated from field: string page_token = 6 [json_name = "page_token"];
+   */
+  pageToken: string;
+};
+
+/**
+ * Describes the message svc.v1.BrowseBackupRequest.
+ * Use `create(BrowseBackupRequestSchema)` to create a new message.
+ */
+export const BrowseBackupRequestSchema: GenMessage<BrowseBackupRequest> = /*@__PURE__*/
+  messageDesc(file_svc_v1_backup, 29);
+
+/**
+ * A page of a directory.
+ *
+ * @generated from message svc.v1.BrowseBackupResponse
+ */
+export type BrowseBackupResponse = Message<"svc.v1.BrowseBackupResponse"> & {
+  /**
+   * In the archive's order.
+   *
+   * @generated from field: repeated svc.v1.BackupEntry entries = 1;
+   */
+  entries: BackupEntry[];
+
+  /**
+   * Pass it as `page_token` for the next page; empty on the last.
+   *
+   * @generated from field: string next_page_token = 2 [json_name = "next_page_token"];
+   */
+  nextPageToken: string;
+};
+
+/**
+ * Describes the message svc.v1.BrowseBackupResponse.
+ * Use `create(BrowseBackupResponseSchema)` to create a new message.
+ */
+export const BrowseBackupResponseSchema: GenMessage<BrowseBackupResponse> = /*@__PURE__*/
+  messageDesc(file_svc_v1_backup, 30);
+
+/**
+ * An entry of an archive.
+ *
+ * @generated from message svc.v1.BackupEntry
+ */
+export type BackupEntry = Message<"svc.v1.BackupEntry"> & {
+  /**
+   * Its path from the archive's root; bytes that are no UTF-8 read as `\xNN`.
+   *
+   * @generated from field: string path = 1;
+   */
+  path: string;
+
+  /**
+   * What it is.
+   *
+   * @generated from field: string type = 2;
+   */
+  type: string;
+
+  /**
+   * Size of a file in bytes.
+   *
+   * @generated from field: int64 size_bytes = 3 [json_name = "size_bytes"];
+   */
+  sizeBytes: bigint;
+
+  /**
+   * Permission bits in octal, such as `0644`.
+   *
+   * @generated from field: string mode = 4;
+   */
+  mode: string;
+
+  /**
+   * When it was last modified.
+   *
+   * @generated from field: google.protobuf.Timestamp modified_at = 5 [json_name = "modified_at"];
+   */
+  modifiedAt?: Timestamp | undefined;
+
+  /**
+   * Where a link leads.
+   *
+   * @generated from field: string target = 6;
+   */
+  target: string;
+
+  /**
+   * Of a file's content, lower-case hex; empty for what has none.
+   *
+   * @generated from field: string sha256 = 7;
+   */
+  sha256: string;
+};
+
+/**
+ * Describes the message svc.v1.BackupEntry.
+ * Use `create(BackupEntrySchema)` to create a new message.
+ */
+export const BackupEntrySchema: GenMessage<BackupEntry> = /*@__PURE__*/
+  messageDesc(file_svc_v1_backup, 31);
+
+/**
+ * Which file of an archive, from where.
+ *
+ * @generated from message svc.v1.ReadBackupFileRequest
+ */
+export type ReadBackupFileRequest = Message<"svc.v1.ReadBackupFileRequest"> & {
+  /**
+   * Id of the app that it was taken of.
+   *
+   * @generated from field: string app_id = 1 [json_name = "app_id"];
+   */
+  appId: string;
+
+  /**
+   * Name of the storage.
+   *
+   * @generated from field: string storage = 2;
+   */
+  storage: string;
+
+  /**
+   * Name of the archive.
+   *
+   * @generated from field: string name = 3;
+   */
+  name: string;
+
+  /**
+   * The file, such as `data/notes.txt`.
+   *
+   * @generated from field: string path = 4;
+   */
+  path: string;
+};
+
+/**
+ * Describes the message svc.v1.ReadBackupFileRequest.
+ * Use `create(ReadBackupFileRequestSchema)` to create a new message.
+ */
+export const ReadBackupFileRequestSchema: GenMessage<ReadBackupFileRequest> = /*@__PURE__*/
+  messageDesc(file_svc_v1_backup, 32);
+
+/**
+ * A piece of a file.
+ *
+ * @generated from message svc.v1.ReadBackupFileResponse
+ */
+export type ReadBackupFileResponse = Message<"svc.v1.ReadBackupFileResponse"> & {
+  /**
+   * The bytes; the first one carries the content type.
+   *
+   * @generated from field: google.api.HttpBody content = 1;
+   */
+  content?: HttpBody | undefined;
+
+  /**
+   * Size of the whole file in bytes; in the first message.
+   *
+   * @generated from field: optional int64 size_bytes = 2 [json_name = "size_bytes"];
+   */
+  sizeBytes?: bigint | undefined;
+};
+
+/**
+ * Describes the message svc.v1.ReadBackupFileResponse.
+ * Use `create(ReadBackupFileResponseSchema)` to create a new message.
+ */
+export const ReadBackupFileResponseSchema: GenMessage<ReadBackupFileResponse> = /*@__PURE__*/
+  messageDesc(file_svc_v1_backup, 33);
+
+/**
+ * Which archive, from where.
+ *
+ * @generated from message svc.v1.DownloadBackupRequest
+ */
+export type DownloadBackupRequest = Message<"svc.v1.DownloadBackupRequest"> & {
+  /**
+   * Id of the app that it was taken of.
+   *
+   * @generated from field: string app_id = 1 [json_name = "app_id"];
+   */
+  appId: string;
+
+  /**
+   * Name of the storage.
+   *
+   * @generated from field: string storage = 2;
+   */
+  storage: string;
+
+  /**
+   * Name of the archive.
+   *
+   * @generated from field: string name = 3;
+   */
+  name: string;
+
+  /**
+   * The first byte to send.
+   *
+   * @generated from field: int64 offset = 4;
+   */
+  offset: bigint;
+};
+
+/**
+ * Describes the message svc.v1.DownloadBackupRequest.
+ * Use `create(DownloadBackupRequestSchema)` to create a new message.
+ */
+export const DownloadBackupRequestSchema: GenMessage<DownloadBackupRequest> = /*@__PURE__*/
+  messageDesc(file_svc_v1_backup, 34);
+
+/**
+ * A piece of an archive.
+ *
+ * @generated from message svc.v1.DownloadBackupResponse
+ */
+export type DownloadBackupResponse = Message<"svc.v1.DownloadBackupResponse"> & {
+  /**
+   * The bytes; the first one carries the content type.
+   *
+   * @generated from field: google.api.HttpBody content = 1;
+   */
+  content?: HttpBody | undefined;
+
+  /**
+   * Size of the whole archive in bytes; in the first message.
+   *
+   * @generated from field: optional int64 size_bytes = 2 [json_name = "size_bytes"];
+   */
+  sizeBytes?: bigint | undefined;
+};
+
+/**
+ * Describes the message svc.v1.DownloadBackupResponse.
+ * Use `create(DownloadBackupResponseSchema)` to create a new message.
+ */
+export const DownloadBackupResponseSchema: GenMessage<DownloadBackupResponse> = /*@__PURE__*/
+  messageDesc(file_svc_v1_backup, 35);
+
+/**
+ * A piece of an archive.
+ *
+ * @generated from message svc.v1.UploadBackupRequest
+ */
+export type UploadBackupRequest = Message<"svc.v1.UploadBackupRequest"> & {
+  /**
+   * Name of the storage; in the first message.
+   *
+   * @generated from field: string storage = 1;
+   */
+  storage: string;
+
+  /**
+   * The bytes.
+   *
+   * @generated from field: google.api.HttpBody content = 2;
+   */
+  content?: HttpBody | undefined;
+};
+
+/**
+ * Describes the message svc.v1.UploadBackupRequest.
+ * Use `create(UploadBackupRequestSchema)` to create a new message.
+ */
+export const UploadBackupRequestSchema: GenMessage<UploadBackupRequest> = /*@__PURE__*/
+  messageDesc(file_svc_v1_backup, 36);
+
+/**
+ * Whose policy.
+ *
+ * @generated from message svc.v1.GetBackupPolicyRequest
+ */
+export type GetBackupPolicyRequest = Message<"svc.v1.GetBackupPolicyRequest"> & {
+  /**
+   * Id of the app.
+   *
+   * @generated from field: string app_id = 1 [json_name = "app_id"];
+   */
+  appId: string;
+};
+
+/**
+ * Describes the message svc.v1.GetBackupPolicyRequest.
+ * Use `create(GetBackupPolicyRequestSchema)` to create a new message.
+ */
+export const GetBackupPolicyRequestSchema: GenMessage<GetBackupPolicyRequest> = /*@__PURE__*/
+  messageDesc(file_svc_v1_backup, 37);
+
+/**
+ * When an app is backed up by itself, and how that went.
+ *
+ * @generated from message svc.v1.BackupPolicy
+ */
+export type BackupPolicy = Message<"svc.v1.BackupPolicy"> & {
+  /**
+   * Id of the app.
+   *
+   * @generated from field: string app_id = 1 [json_name = "app_id"];
+   */
+  appId: string;
+
+  /**
+   * Where the policy comes from.
+   *
+   * @generated from field: string origin = 2;
+   */
+  origin: string;
+
+  /**
+   * When, as for jobs: `daily@03:30`, `hourly` or five fields; empty: never by itself.
+   *
+   * @generated from field: string trigger = 3;
+   */
+  trigger: string;
+
+  /**
+   * Names of storages; the local one when empty.
+   *
+   * @generated from field: repeated string storages = 4;
+   */
+  storages: string[];
+
+  /**
+   * See `CreateBackupRequest`; absent: all.
+   *
+   * @generated from field: optional uint32 keep = 5;
+   */
+  keep?: number | undefined;
+
+  /**
+   * See `CreateBackupRequest`.
+   *
+   * @generated from field: optional uint32 keep_daily = 6 [json_name = "keep_daily"];
+   */
+  keepDaily?: number | undefined;
+
+  /**
+   * See `CreateBackupRequest`.
+   *
+   * @generated from field: optional uint32 keep_weekly = 7 [json_name = "keep_weekly"];
+   */
+  keepWeekly?: number | undefined;
+
+  /**
+   * See `CreateBackupRequest`.
+   *
+   * @generated from field: optional uint32 keep_monthly = 8 [json_name = "keep_monthly"];
+   */
+  keepMonthly?: number | undefined;
+
+  /**
+   * What the app does meanwhile: `live`, `pause` or `stop`.
+   *
+   * @generated from field: string mode = 9;
+   */
+  mode: string;
+
+  /**
+   * When it was last backed up, wherever to; absent when never.
+   *
+   * @generated from field: google.protobuf.Timestamp last_backup_at = 10 [json_name = "last_backup_at"];
+   */
+  lastBackupAt?: Timestamp | undefined;
+
+  /**
+   * When an archive of it was last restored, into an app or for a trial; absent when never.
+   *
+   * @generated from field: google.protobuf.Timestamp last_restored_at = 11 [json_name = "last_restored_at"];
+   */
+  lastRestoredAt?: Timestamp | undefined;
+
+  /**
+   * What went wrong the last time; empty when nothing did.
+   *
+   * @generated from field: string last_error = 12 [json_name = "last_error"];
+   */
+  lastError: string;
+
+  /**
+   * True: a backup that the trigger wanted is missing.
+   *
+   * @generated from field: bool overdue = 13;
+   */
+  overdue: boolean;
+};
+
+/**
+ * Describes the message svc.v1.BackupPolicy.
+ * Use `create(BackupPolicySchema)` to create a new message.
+ */
+export const BackupPolicySchema: GenMessage<BackupPolicy> = /*@__PURE__*/
+  messageDesc(file_svc_v1_backup, 38);
+
+/**
+ * The policy to set.
+ *
+ * @generated from message svc.v1.SetBackupPolicyRequest
+ */
+export type SetBackupPolicyRequest = Message<"svc.v1.SetBackupPolicyRequest"> & {
+  /**
+   * Id of the app.
+   *
+   * @generated from field: string app_id = 1 [json_name = "app_id"];
+   */
+  appId: string;
+
+  /**
+   * When, as for jobs; empty: never by itself.
+   *
+   * @generated from field: string trigger = 2;
+   */
+  trigger: string;
+
+  /**
+   * Names of storages; the local one when empty.
+   *
+   * @generated from field: repeated string storages = 3;
+   */
+  storages: string[];
+
+  /**
+   * See `CreateBackupRequest`; absent: all.
+   *
+   * @generated from field: optional uint32 keep = 4;
+   */
+  keep?: number | undefined;
+
+  /**
+   * See `CreateBackupRequest`.
+   *
+   * @generated from field: optional uint32 keep_daily = 5 [json_name = "keep_daily"];
+   */
+  keepDaily?: number | undefined;
+
+  /**
+   * See `CreateBackupRequest`.
+   *
+   * @generated from field: optional uint32 keep_weekly = 6 [json_name = "keep_weekly"];
+   */
+  keepWeekly?: number | undefined;
+
+  /**
+   * See `CreateBackupRequest`.
+   *
+   * @generated from field: optional uint32 keep_monthly = 7 [json_name = "keep_monthly"];
+   */
+  keepMonthly?: number | undefined;
+
+  /**
+   * See `CreateBackupRequest`; `live` when empty.
+   *
+   * @generated from field: string mode = 8;
+   */
+  mode: string;
+};
+
+/**
+ * Describes the message svc.v1.SetBackupPolicyRequest.
+ * Use `create(SetBackupPolicyRequestSchema)` to create a new message.
+ */
+export const SetBackupPolicyRequestSchema: GenMessage<SetBackupPolicyRequest> = /*@__PURE__*/
+  messageDesc(file_svc_v1_backup, 39);
 
 /**
  * Backups of apps and the storages that keep them.
@@ -723,7 +1785,18 @@ export const BackupService: GenService<{
     output: typeof RemoveBackupStorageResponseSchema;
   },
   /**
-   * Builds one archive and pushes it to every storage; answers with one result per storage.
+   * Tries what a storage is asked for: lists, writes, reads and deletes an object of its own, and says what works.
+   *
+   * @generated from rpc svc.v1.BackupService.TestBackupStorage
+   */
+  testBackupStorage: {
+    methodKind: "unary";
+    input: typeof TestBackupStorageRequestSchema;
+    output: typeof TestBackupStorageResponseSchema;
+  },
+  /**
+   * Builds one archive and pushes it to every storage; answers with one result per storage. One that could not take it
+   * does not fail the call.
    *
    * @generated from rpc svc.v1.BackupService.CreateBackup
    */
@@ -733,7 +1806,19 @@ export const BackupService: GenService<{
     output: typeof CreateBackupResponseSchema;
   },
   /**
-   * Restores an archive into its app. `app_running` (failed_precondition) without `stop_app` when it runs.
+   * The same with progress.
+   *
+   * @generated from rpc svc.v1.BackupService.CreateBackupStream
+   */
+  createBackupStream: {
+    methodKind: "server_streaming";
+    input: typeof CreateBackupRequestSchema;
+    output: typeof CreateBackupEventSchema;
+  },
+  /**
+   * Restores an archive into its app, or as a new one. `app_running` (failed_precondition) without `stop_app` when it runs.
+   * The archive is laid out beside the app, compared with its index, and only then put in place: until then, and when
+   * anything fails, the app is as it was.
    *
    * @generated from rpc svc.v1.BackupService.RestoreBackup
    */
@@ -741,6 +1826,46 @@ export const BackupService: GenService<{
     methodKind: "unary";
     input: typeof RestoreBackupRequestSchema;
     output: typeof RestoreBackupResponseSchema;
+  },
+  /**
+   * The same with progress.
+   *
+   * @generated from rpc svc.v1.BackupService.RestoreBackupStream
+   */
+  restoreBackupStream: {
+    methodKind: "server_streaming";
+    input: typeof RestoreBackupRequestSchema;
+    output: typeof RestoreBackupEventSchema;
+  },
+  /**
+   * What an archive says of itself.
+   *
+   * @generated from rpc svc.v1.BackupService.GetBackup
+   */
+  getBackup: {
+    methodKind: "unary";
+    input: typeof GetBackupRequestSchema;
+    output: typeof BackupDetailsSchema;
+  },
+  /**
+   * Reads an archive whole and compares every checksum; `data_loss` when one differs.
+   *
+   * @generated from rpc svc.v1.BackupService.VerifyBackup
+   */
+  verifyBackup: {
+    methodKind: "unary";
+    input: typeof VerifyBackupRequestSchema;
+    output: typeof VerifyBackupResponseSchema;
+  },
+  /**
+   * The same with progress.
+   *
+   * @generated from rpc svc.v1.BackupService.VerifyBackupStream
+   */
+  verifyBackupStream: {
+    methodKind: "server_streaming";
+    input: typeof VerifyBackupRequestSchema;
+    output: typeof VerifyBackupEventSchema;
   },
   /**
    * Deletes one archive.
@@ -751,6 +1876,67 @@ export const BackupService: GenService<{
     methodKind: "unary";
     input: typeof DeleteBackupRequestSchema;
     output: typeof DeleteBackupResponseSchema;
+  },
+  /**
+   * The entries of a directory of an archive; its index alone is read.
+   *
+   * @generated from rpc svc.v1.BackupService.BrowseBackup
+   */
+  browseBackup: {
+    methodKind: "unary";
+    input: typeof BrowseBackupRequestSchema;
+    output: typeof BrowseBackupResponseSchema;
+  },
+  /**
+   * One file out of an archive; only the frames that hold it are read. REST answers its bare bytes.
+   *
+   * @generated from rpc svc.v1.BackupService.ReadBackupFile
+   */
+  readBackupFile: {
+    methodKind: "server_streaming";
+    input: typeof ReadBackupFileRequestSchema;
+    output: typeof ReadBackupFileResponseSchema;
+  },
+  /**
+   * An archive as it is. REST answers its bare bytes.
+   *
+   * @generated from rpc svc.v1.BackupService.DownloadBackup
+   */
+  downloadBackup: {
+    methodKind: "server_streaming";
+    input: typeof DownloadBackupRequestSchema;
+    output: typeof DownloadBackupResponseSchema;
+  },
+  /**
+   * Puts an archive from elsewhere into a storage, once it is known to be whole. It keeps the owner that it names; a
+   * regular user's must be their own.
+   *
+   * @generated from rpc svc.v1.BackupService.UploadBackup
+   */
+  uploadBackup: {
+    methodKind: "client_streaming";
+    input: typeof UploadBackupRequestSchema;
+    output: typeof BackupArchiveSchema;
+  },
+  /**
+   * When an app is backed up by itself, and how that went last.
+   *
+   * @generated from rpc svc.v1.BackupService.GetBackupPolicy
+   */
+  getBackupPolicy: {
+    methodKind: "unary";
+    input: typeof GetBackupPolicyRequestSchema;
+    output: typeof BackupPolicySchema;
+  },
+  /**
+   * Replaces an app's policy; what its package recommends does not count any more.
+   *
+   * @generated from rpc svc.v1.BackupService.SetBackupPolicy
+   */
+  setBackupPolicy: {
+    methodKind: "unary";
+    input: typeof SetBackupPolicyRequestSchema;
+    output: typeof BackupPolicySchema;
   },
 }> = /*@__PURE__*/
   serviceDesc(file_svc_v1_backup, 0);

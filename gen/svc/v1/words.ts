@@ -25,7 +25,7 @@ export const AppLimitNames = ["memory","cpus","open_files"] as const;
 export type AppLimitName = (typeof AppLimitNames)[number];
 
 /** The words of `svc.v1.AppOperation.kind`. */
-export const AppOperationKinds = ["install","upgrade","clone","remove","start","stop","restart","settings","restore","repull"] as const;
+export const AppOperationKinds = ["install","upgrade","clone","remove","start","stop","restart","settings","restore","repull","backup"] as const;
 export type AppOperationKind = (typeof AppOperationKinds)[number];
 
 /** The words of `svc.v1.AppImage.freshness`. */
@@ -43,6 +43,26 @@ export type IssueConsoleTokenRequestSession = (typeof IssueConsoleTokenRequestSe
 /** The words of `svc.v1.AuditRecord.kind`. */
 export const AuditRecordKinds = ["peer","primary","replaced","access","local","anonymous"] as const;
 export type AuditRecordKind = (typeof AuditRecordKinds)[number];
+
+/** The words of `svc.v1.BackupStorageCheck.name`. */
+export const BackupStorageCheckNames = ["list","write","read","delete"] as const;
+export type BackupStorageCheckName = (typeof BackupStorageCheckNames)[number];
+
+/** The words of `svc.v1.CreateBackupRequest.mode`. */
+export const CreateBackupRequestModes = ["live","pause","stop"] as const;
+export type CreateBackupRequestMode = (typeof CreateBackupRequestModes)[number];
+
+/** The words of `svc.v1.BackupEntry.type`. */
+export const BackupEntryTypes = ["file","directory","symlink","hardlink","other"] as const;
+export type BackupEntryType = (typeof BackupEntryTypes)[number];
+
+/** The words of `svc.v1.BackupPolicy.origin`. */
+export const BackupPolicyOrigins = ["none","package","set"] as const;
+export type BackupPolicyOrigin = (typeof BackupPolicyOrigins)[number];
+
+/** The words of `svc.v1.SetBackupPolicyRequest.mode`. */
+export const SetBackupPolicyRequestModes = ["live","pause","stop"] as const;
+export type SetBackupPolicyRequestMode = (typeof SetBackupPolicyRequestModes)[number];
 
 /** The words of `svc.v1.Credential.kind`. */
 export const CredentialKinds = ["git","registry"] as const;
@@ -73,7 +93,7 @@ export const ControlContainerRequestActions = ["start","stop","restart","pause",
 export type ControlContainerRequestAction = (typeof ControlContainerRequestActions)[number];
 
 /** The words of `svc.v1.ErrorDetail.reason`. */
-export const ErrorDetailReasons = ["unauthenticated","token_denied","root_required","not_found","already_exists","invalid_request","body_too_large","unsupported_media_type","method_not_allowed","host_denied","origin_denied","license_required","ambiguous","package_invalid","source_failed","git_failed","build_failed","start_failed","app_running","app_not_running","app_busy","pinned_image","owned_by_app","protected","job_owned","pid_reused","denied","too_many","disk_full","not_ready","not_implemented","canceled","deadline_exceeded","unavailable","internal"] as const;
+export const ErrorDetailReasons = ["unauthenticated","token_denied","root_required","not_found","already_exists","invalid_request","body_too_large","unsupported_media_type","method_not_allowed","host_denied","origin_denied","license_required","ambiguous","package_invalid","source_failed","git_failed","build_failed","start_failed","app_running","app_not_running","app_busy","pinned_image","owned_by_app","protected","job_owned","pid_reused","denied","too_many","disk_full","archive_damaged","not_ready","not_implemented","canceled","deadline_exceeded","unavailable","internal"] as const;
 export type ErrorDetailReason = (typeof ErrorDetailReasons)[number];
 
 /** The words of `svc.v1.FileEntry.type`. */

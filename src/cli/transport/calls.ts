@@ -7,6 +7,7 @@
 import type { DescMethod, MessageShape } from "@bufbuild/protobuf";
 import type { AppService } from "../../../gen/svc/v1/app_pb.ts";
 import type { AuditService } from "../../../gen/svc/v1/audit_pb.ts";
+import type { BackupService } from "../../../gen/svc/v1/backup_pb.ts";
 import type { CredentialService } from "../../../gen/svc/v1/credential_pb.ts";
 import type { DaemonService } from "../../../gen/svc/v1/daemon_pb.ts";
 import type { DockerService } from "../../../gen/svc/v1/docker_pb.ts";
@@ -56,6 +57,7 @@ function callsOf<Methods extends Record<string, DescMethod>, Style extends Namin
 
 const app = callsOf<(typeof AppService)["method"]>("svc.v1.AppService");
 const audit = callsOf<(typeof AuditService)["method"]>("svc.v1.AuditService");
+const backup = callsOf<(typeof BackupService)["method"]>("svc.v1.BackupService");
 const credential = callsOf<(typeof CredentialService)["method"]>("svc.v1.CredentialService");
 const daemon = callsOf<(typeof DaemonService)["method"]>("svc.v1.DaemonService");
 const docker = callsOf<(typeof DockerService)["method"], "camel">("svc.v1.DockerService");
@@ -85,6 +87,13 @@ export const calls = {
   listStacks: app("listStacks", "GET", "/v1/stacks"),
   listAudit: audit("listAudit", "GET", "/v1/audit"),
   verifyAudit: audit("verifyAudit", "GET", "/v1/audit/verification"),
+  listBackups: backup("listBackups", "GET", "/v1/backups"),
+  getBackup: backup("getBackup", "GET", "/v1/apps/{app_id}/backups/{storage}/{name}"),
+  deleteBackup: backup("deleteBackup", "DELETE", "/v1/apps/{app_id}/backups/{storage}/{name}"),
+  browseBackup: backup("browseBackup", "GET", "/v1/apps/{app_id}/backups/{storage}/{name}/entries"),
+  listBackupStorages: backup("listBackupStorages", "GET", "/v1/backups/storages"),
+  upsertBackupStorage: backup("upsertBackupStorage", "PUT", "/v1/backups/storages/{name}"),
+  removeBackupStorage: backup("removeBackupStorage", "DELETE", "/v1/backups/storages/{name}"),
   listContainers: docker("listContainers", "GET", "/v1/docker/containers"),
   listContainerStats: docker("listContainerStats", "GET", "/v1/docker/stats"),
   listImages: docker("listImages", "GET", "/v1/docker/images"),
@@ -127,6 +136,10 @@ export type App = ResponseOf<(typeof AppService)["method"]["getApp"]>;
 export type AppDisk = ResponseOf<(typeof AppService)["method"]["getAppDisk"]>;
 export type AppSettings = ResponseOf<(typeof AppService)["method"]["getAppSettings"]>;
 export type Credential = ResponseOf<(typeof CredentialService)["method"]["upsertCredential"]>;
+type BackupMethods = (typeof BackupService)["method"];
+export type BackupArchive = ResponseOf<BackupMethods["listBackups"]>["backups"][number];
+export type BackupEntry = ResponseOf<BackupMethods["browseBackup"]>["entries"][number];
+export type BackupStorage = ResponseOf<BackupMethods["upsertBackupStorage"]>;
 export type Source = ResponseOf<(typeof SourceService)["method"]["upsertSource"]>;
 export type AuditRecord = ResponseOf<(typeof AuditService)["method"]["listAudit"]>["records"][number];
 export type Schedule = ResponseOf<(typeof ScheduleService)["method"]["getSchedule"]>;

@@ -9,6 +9,7 @@ import { RequestError, hasCode } from "./request-error.mjs";
 import { LastBytes } from "./output.mjs";
 import { runToEnd } from "./run-command.mjs";
 import { runInSlices } from "./slices.mjs";
+import { toolFailure } from "./tool-failure.mjs";
 
 const progressMs = 100;
 const maxErrorBytes = 4096;
@@ -218,18 +219,6 @@ async function runTool(argv, directory, descriptors, runId, signal, { report, st
   } finally {
     clearInterval(timer);
   }
-}
-
-/**
- * @param {string} tool
- * @param {string} complaints
- */
-function toolFailure(tool, complaints) {
-  if (/No space left on device|Disk quota exceeded/.test(complaints)) {
-    return Object.assign(new Error("no space left on device"), { code: "ENOSPC" });
-  }
-  const readable = complaints.replaceAll(/\/proc\/self\/fd\/\d+\/\.?/g, "").trim();
-  return new RequestError("COMMAND", `${tool} failed: ${readable}`);
 }
 
 /**

@@ -1,4 +1,8 @@
 /** What a helper can do: one entry per operation, from the arguments of a request to its answer. */
+import * as browser from "./archive/archive-browser.mjs";
+import { ArchiveReader } from "./archive/archive-reader.mjs";
+import { ArchiveWriter } from "./archive/archive-writer.mjs";
+import { ByteSource } from "./archive/byte-source.mjs";
 import { copyTree } from "./copy-tree.mjs";
 import { inDirectory, reopen } from "./directory.mjs";
 import * as files from "./files.mjs";
@@ -91,6 +95,49 @@ export const operations = new Map(
     copyTree: operation(async (/** @type {import("./copy-tree.mjs").CopyArgs} */ args, { emit, signal }) => ({
       value: await copyTree(args, (progress) => void emit({ progress }), signal),
     })),
+
+    writeArchive: operation(
+      async (
+        /** @type {import("./archive/archive-writer.mjs").WriteArchiveArgs} */ args,
+        { emit, output, signal },
+      ) => {
+        const report = (/** @type {number} */ doneBytes) => void emit({ progress: { doneBytes } });
+        return { value: await new ArchiveWriter(output, report).write(args, signal) };
+      },
+    ),
+
+    readArchive: operation(
+      async (
+        /** @type {import("./archive/archive-reader.mjs").ReadArchiveArgs} */ args,
+        { input, emit, signal },
+      ) => {
+        const report = (/** @type {number} */ doneBytes) => void emit({ progress: { doneBytes } });
+        return { value: await new ArchiveReader(args, new ByteSource(input), signal, report).read() };
+      },
+    ),
+
+    browseArchive: operation(async (/** @type {Parameters<typeof browser.browse>[0]} */ args, { input }) => {
+      const { entries, more } = await browser.browse(args, new ByteSource(input));
+      return { value: { more }, data: Buffer.from(JSON.stringify(entries)) };
+    }),
+
+    locateInArchive: operation(
+      async (/** @type {Parameters<typeof browser.locate>[0]} */ args, { input }) => ({
+        data: Buffer.from(JSON.stringify(await browser.locate(args, new ByteSource(input)))),
+      }),
+    ),
+
+    locateFileInArchive: operation(
+      async (/** @type {Parameters<typeof browser.locateFile>[0]} */ args, { input }) => ({
+        data: Buffer.from(JSON.stringify(await browser.locateFile(args, new ByteSource(input)))),
+      }),
+    ),
+
+    readFileOfArchive: operation(
+      async (/** @type {Parameters<typeof browser.readFileOf>[0]} */ args, { input, output }) => ({
+        value: await browser.readFileOf(args, new ByteSource(input), output),
+      }),
+    ),
 
     readTail: operation(
       async (

@@ -25,6 +25,7 @@ const drainMs = 2_000;
  * @property {boolean} [merged] Both in one pipe, in the order of the writes, for `stdout` to take.
  * @property {number[]} [descriptors] Handed down as 3, 4, …
  * @property {(pid: number) => void} [started]
+ * @property {boolean} [whole] All of the output is wanted, however slowly it is taken; else only what comes soon after the end.
  */
 
 /**
@@ -69,7 +70,8 @@ export async function runToEnd({ runId, ...program }, streams, signal) {
     signalGroup(child, "SIGKILL");
     await family?.kill();
     await killRuns([runId]);
-    await Promise.race([reading, sleep(drainMs, undefined, { ref: false })]);
+    if (streams.whole) await reading;
+    else await Promise.race([reading, sleep(drainMs, undefined, { ref: false })]);
     signal.throwIfAborted();
     return result;
   } finally {

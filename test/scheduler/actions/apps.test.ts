@@ -1,6 +1,6 @@
 /** What app actions ask of the apps, and as whom; real apps are in the end-to-end tests. */
 import test from "ava";
-import { failedPrecondition, type SvcError } from "../../../src/errors.ts";
+import { failedPrecondition } from "../../../src/errors.ts";
 import { createLifecycleAction, type LifecycleVerb } from "../../../src/scheduler/actions/app-lifecycle.ts";
 import { createAppUpdateAction } from "../../../src/scheduler/actions/app-update.ts";
 import { createBackupAction } from "../../../src/scheduler/actions/backup.ts";
@@ -120,7 +120,16 @@ test("an app that cannot be stopped is not upgraded", async (t) => {
   t.deepEqual(apps.asked, ["stop a"]);
 });
 
-test("a backup says plainly that there are none", async (t) => {
-  const error = await t.throwsAsync<SvcError>(act(createBackupAction(), { type: "backup", app: "a" }));
-  t.is(error.message, "this version of svc makes no backups yet");
+test("a backup goes to the storages of its job, and fails when one of them did not get it", async (t) => {
+  const asked: unknown[] = [];
+  const resultOf = (storage: string, error: string) => ({ storage, name: "n", error, removed: ["old"] });
+  const create = (appId: string, request: object, { uid }: AppCaller) => {
+    asked.push([appId, request, uid]);
+    return Promise.resolve({ results: [resultOf("a", ""), resultOf("b", "it is full")], warnings: ["odd"] });
+  };
+  const action = { type: "backup", app: "web", storages: ["a", "b"], keep: 3 } as const;
+  const { error, output } = await act(createBackupAction({ create }), action, { ownerUid: 1000 });
+  t.deepEqual(asked, [["web", { storages: ["a", "b"], keep: 3, mode: "" }, 1000]]);
+  t.is(error, "b: it is full");
+  t.is(output, "warning: odd\na: n\na: removed old\nb: it is full\nb: removed old\n");
 });

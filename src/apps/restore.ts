@@ -1,0 +1,301 @@
+/**
+ * An app's files from a backup, put in place of what it has, or back again as they were. What is restored is laid out and
+ * checked beside the app; each tree is then swapped by two renames, and only the last write makes it the app's.
+ */
+import { join } from "node:path";
+import { failedPrecondition } from "../errors.ts";
+import type { Identities, Identity } from "../identity/identity.ts";
+import type { OwnedTree } from "../identity/owned-tree.ts";
+import { isInside } from "../lib/is-inside.ts";
+import type { JsonObject } from "../lib/json.ts";
+import type { Manifest } from "../packages/manifest.ts";
+import type { PackageOrigin } from "../packages/package-resolver.ts";
+import { appTree } from "../runtimes/app-tree.ts";
+import { isUp, type AppRuntime, type RunnableApp } from "../runtimes/runtime.ts";
+import type { Acknowledgement } from "./acknowledgement.ts";
+import { patchApp, type AppRecord, type NewApp } from "./app-record.ts";
+import type { AppCaller, AppRegistry } from "./app-registry.ts";
+import type { AppPaths } from "./app-paths.ts";
+import type { AppSettings } from "./app-settings.ts";
+import type { Installer } from "./install.ts";
+import type { Lifecycle } from "./lifecycle.ts";
+import type { Operation, Operations } from "./operations.ts";
+import type { WorkOptions } from "./progress.ts";
+import { runStep, type StepTools } from "./release.ts";
+
+/** What a backup says of the app beside its files. */
+export interface AppImage {
+  name: string;
+  origin: PackageOrigin;
+  version: string;
+  manifest: Manifest;
+  settings: JsonObject;
+  accepted: Acknowledgement;
+  /** Paths beneath the app's directory that it holds. */
+  trees: readonly string[];
+}
+
+/** Where the trees of a backup are laid out, as whom. */
+export interface LayOutPlace {
+  identity: Identity;
+  root: string;
+  /** A directory beneath the root for each tree; they are there. */
+  into: readonly string[];
+}
+
+/** Lays the trees of a backup out; throws when anything about it is not right. */
+export type LayOut = (place: LayOutPlace, work: WorkOptions) => Promise<void>;
+
+export interface RestorerOptions extends StepTools {
+  registry: AppRegistry;
+  operations: Operations;
+  installer: Installer;
+  lifecycle: Lifecycle;
+  settings: AppSettings;
+  identities: Identities;
+  paths: AppPaths;
+  runtimeOf: (app: NewApp) => AppRuntime;
+  runnable: (app: NewApp) => RunnableApp;
+  /** The uid that an owner's apps belong to and run as. */
+  runUidOf: (ownerUid: number) => Promise<number>;
+  now: () => number;
+  log: { warn(details: object, message: string): void };
+}
+
+export interface RestoreOptions {
+  /** Stops an app that runs, and starts it again. */
+  stopApp: boolean;
+  /** Only these paths, with all beneath; the rest of the app stays as it is, its version and settings too. */
+  paths: readonly string[];
+}
+
+export interface NewAppOptions {
+  /** The id that it gets when that is free. */
+  baseId: string;
+  /** Display name; what the backup says when empty. */
+  name: string;
+  ownerUid: number;
+  caller: AppCaller;
+}
+
+/** How far a restore is. Before `swap` nothing has changed; from `done` on what was restored is the app's. */
+type RestorePhase = "stage" | "swap" | "done";
+
+const staged = (tree: string): string => `${tree}.restored`;
+const setAside = (tree: string): string => `${tree}.replaced`;
+
+export class Restorer {
+  readonly #options: RestorerOptions;
+
+  constructor(options: RestorerOptions) {
+    this.#options = options;
+  }
+
+  /**
+   * Restores into an app that is there; one that ran runs again afterwards.
+   * @throws SvcError `app_running` without `stopApp`, `app_busy`, `build_failed` for the package's own restore step, what
+   *   `layOut` throws; the app is as it was then. `start_failed` when it does not start with what was restored.
+   */
+  async restore(
+    app: AppRecord,
+    image: AppImage,
+    layOut: LayOut,
+    options: RestoreOptions,
+    work: WorkOptions,
+  ): Promise<{ restarted: boolean }> {
+    const { operations, registry } = this.#options;
+    this.requireRestorable(app, image, options);
+    const trees = [...image.trees];
+    const operation = await operations.begin({
+      appId: app.id,
+      kind: "restore",
+      phase: "stage" satisfies RestorePhase,
+      detail: { runUid: app.runUid, trees, restart: this.#isUp(app) },
+    });
+    try {
+      await this.#run(operation, image, layOut, options, work);
+    } catch (error) {
+      await this.settle(operation);
+      throw error;
+    } finally {
+      operations.release(operation);
+      registry.invalidate();
+    }
+    await this.settle(operation);
+    return { restarted: operation.detail.restart === true };
+  }
+
+  /** @throws SvcError `package_invalid` for another package's backup, `app_running` */
+  requireRestorable(app: AppRecord, { manifest }: AppImage, { stopApp }: RestoreOptions): void {
+    if (manifest.id !== app.packageId || manifest.runtime.kind !== app.runtime) {
+      const message = `the backup is of "${manifest.id}", and app "${app.id}" is "${app.packageId}"; restore it as a new app`;
+      throw failedPrecondition("package_invalid", message);
+    }
+    if (!stopApp && this.#isUp(app)) {
+      const message = `app "${app.id}" is running; stop it before restoring it, or ask for that with stop_app`;
+      throw failedPrecondition("app_running", message);
+    }
+  }
+
+  /**
+   * Makes an app of a backup, stopped. Resolves with its id.
+   * @throws SvcError what `layOut` throws, `invalid_request` for settings that its own manifest refuses; nothing stays then.
+   */
+  async restoreAsNew(
+    image: AppImage,
+    layOut: LayOut,
+    { baseId, name, ownerUid, caller }: NewAppOptions,
+    work: WorkOptions,
+  ): Promise<string> {
+    const { installer, settings, identities, runUidOf, now } = this.#options;
+    const { manifest, origin, version, accepted, trees } = image;
+    const runUid = await runUidOf(ownerUid);
+    installer.requireRuntime(manifest);
+    await settings.validate(manifest, image.settings);
+    const nowMs = now();
+    const describe = (id: string): NewApp => ({
+      id,
+      ...{ ownerUid, runUid, origin, version, manifest, accepted },
+      name: name === "" ? image.name : name,
+      runtime: manifest.runtime.kind,
+      packageId: manifest.id,
+      settings: image.settings,
+      desired: "stopped",
+      state: "INSTALLING",
+      stateReason: "",
+      createdAtMs: nowMs,
+      changedAtMs: nowMs,
+      startedSettings: null,
+      failure: null,
+    });
+    return installer.create(
+      { caller, ownerUid, kind: "install", baseId, describe },
+      async (app) => {
+        const [identity, tree] = [
+          await identities.as(app.uid),
+          await identities.tree(app.directory, app.uid),
+        ];
+        await tree.makeDirs(trees);
+        await layOut({ identity, root: app.directory, into: trees }, work);
+        await this.#complete(tree, app, work);
+      },
+      work,
+    );
+  }
+
+  /**
+   * Ends a restore wherever it is: before `done` what was set aside is put back, from then on it is removed; an app that
+   * ran is started again. Also what recovery does with one that was left behind; doing it twice does no harm.
+   */
+  async settle(operation: Operation): Promise<void> {
+    const { operations, registry, identities, paths, lifecycle } = this.#options;
+    const { runUid = identities.selfUid, trees = [], restart } = operation.detail;
+    const phase = operation.phase as RestorePhase;
+    const tree = await identities.tree(paths.appDir(operation.appId), runUid);
+    for (const path of trees) {
+      if (phase === "swap") await putBack(tree, path);
+      await tree.remove(staged(path));
+      if (phase === "done") await tree.remove(setAside(path));
+    }
+    registry.invalidate();
+    const isThere = registry.get(operation.appId) !== undefined;
+    if (phase !== "stage" && restart === true && isThere) await lifecycle.finishStart(operation);
+    else await operations.end(operation);
+    registry.invalidate();
+  }
+
+  async #run(
+    operation: Operation,
+    image: AppImage,
+    layOut: LayOut,
+    options: RestoreOptions,
+    work: WorkOptions,
+  ): Promise<void> {
+    const { operations, registry, identities, paths, settings, runtimeOf, runnable, now } = this.#options;
+    registry.invalidate();
+    const app = registry.get(operation.appId);
+    if (app === undefined) throw new Error(`the restore holds no app "${operation.appId}"`);
+    // Somebody may have started it between the first look and the lock.
+    this.requireRestorable(app, image, options);
+    const isWhole = options.paths.length === 0;
+    const { origin, version, manifest, accepted } = isWhole ? image : app;
+    const next = {
+      ...app,
+      origin,
+      version,
+      manifest,
+      accepted,
+      ...(isWhole && { settings: image.settings }),
+    };
+    await settings.validate(next.manifest, next.settings);
+    const identity = await identities.as(app.runUid);
+    const tree = await identities.tree(paths.appDir(app.id), app.runUid);
+    for (const path of image.trees) {
+      await tree.remove(staged(path));
+      await tree.makeDirs([staged(path)]);
+      if (!isWhole) await copyRest(identity, tree, path, options.paths, work);
+    }
+    const into = image.trees.map(staged);
+    await layOut({ identity, root: tree.root, into }, work);
+    work.signal?.throwIfAborted();
+    await operations.enter(operation, "swap" satisfies RestorePhase);
+    await runtimeOf(app).stop(runnable(app));
+    for (const path of touchedTrees(image.trees, options.paths)) {
+      // There is always one, so that what is put back is what was there.
+      await tree.makeDirs([path]);
+      await tree.rename(path, setAside(path));
+      await tree.rename(staged(path), path);
+    }
+    await this.#complete(tree, runnable(next), work);
+    await runtimeOf(next).prepare(runnable(next), work);
+    await operations.enter(operation, "done" satisfies RestorePhase, [
+      patchApp(app.id, {
+        ...{ origin, version, manifest, accepted, settings: next.settings },
+        changedAtMs: now(),
+        state: "STOPPED",
+        stateReason: "",
+        failure: null,
+      }),
+    ]);
+  }
+
+  /** What an app has beside what was backed up, and what its package does after a restore. */
+  async #complete(tree: OwnedTree, app: RunnableApp, work: WorkOptions): Promise<void> {
+    const { manifest } = app;
+    const volumes = manifest.volumes.map(({ path }) => join(appTree.volumes, path));
+    await tree.makeDirs([appTree.data, appTree.logs, appTree.volumes, ...volumes]);
+    const step = manifest.backup?.restore;
+    if (step !== undefined) await runStep(this.#options, app, step, "restore", work);
+  }
+
+  #isUp(app: AppRecord): boolean {
+    return isUp(this.#options.runtimeOf(app).status(app.id)?.state);
+  }
+}
+
+/** The trees that a restore of these paths swaps. @throws SvcError `invalid_request` for one that is in none */
+function touchedTrees(trees: readonly string[], paths: readonly string[]): string[] {
+  return paths.length === 0 ? [...trees] : trees.filter((tree) => paths.some((path) => isInside(tree, path)));
+}
+
+/** All of a tree but the paths that are going to be restored. */
+async function copyRest(
+  identity: Identity,
+  { root }: OwnedTree,
+  path: string,
+  chosen: readonly string[],
+  { signal }: WorkOptions,
+): Promise<void> {
+  const inTree = chosen.filter((each) => isInside(path, each));
+  if (inTree.length === 0 || inTree.includes(path)) return;
+  if ((await identity.stat(root, path)) === undefined) return;
+  const exclude = inTree.map((each) => each.slice(path.length + 1));
+  const target = { root, path: staged(path) };
+  await identity.copyTree({ root, path }, target, { exclude, ...(signal && { signal }) });
+}
+
+async function putBack(tree: OwnedTree, path: string): Promise<void> {
+  if (!(await tree.has(setAside(path)))) return;
+  await tree.remove(path);
+  await tree.rename(setAside(path), path);
+}

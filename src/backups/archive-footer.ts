@@ -1,0 +1,227 @@
+/**
+ * The end of an archive: a skippable frame with what the archive says of itself, whose last bytes tell how long it is, so
+ * that one short read from the end finds it. See docs/backup-format.md.
+ */
+import { hash } from "node:crypto";
+import { promisify } from "node:util";
+import { zstdCompress, zstdDecompress } from "node:zlib";
+import { SvcError } from "../errors.ts";
+import type { ArchiveParts } from "../identity/identity.ts";
+import type { JsonObject } from "../lib/json.ts";
+import type { StoredFile } from "./storages/storage.ts";
+
+/** What an archive says of itself. */
+export interface ArchiveFooter {
+  format: 1;
+  svc_version: string;
+  /** RFC 3339. */
+  created_at: string;
+  mode: string;
+  /** Id of the store that made it. */
+  host: string;
+  app: {
+    id: string;
+    name: string;
+    package_id: string;
+    runtime: string;
+    version: string;
+    owner_uid: number;
+    /** The owner's name on that host. */
+    owner: string;
+    /** Whom the files belonged to. */
+    run_uid: number;
+    origin: JsonObject;
+    settings: JsonObject;
+    /** What was accepted of the package's licenses and permissions. */
+    accepted: { licenses: string[]; permissions: string[] };
+  };
+  trees: string[];
+  parts: ArchiveParts;
+  warnings: string[];
+}
+
+const skippableMagic = 0x184d2a5a;
+const prefixBytes = 8;
+/** SHA-256 of the compressed JSON, its length and its raw length, unsigned 32 bit little-endian, and a word. */
+const tailBytes = 48;
+const word = "svcbkup1";
+/** More than any of them needs: the largest part are the settings. */
+const maxFooterBytes = 4 << 20;
+/** Read at once from the end; most are shorter. */
+const firstReadBytes = 64 << 10;
+
+const compress = promisify(zstdCompress);
+const decompress = promisify(zstdDecompress);
+
+export async function encodeFooter(footer: ArchiveFooter): Promise<Buffer> {
+  const raw = Buffer.from(JSON.stringify(footer));
+  if (raw.length > maxFooterBytes) throw new RangeError("the app's record is too large for an archive");
+  const json = await compress(raw, { chunkSize: raw.length + 1024 });
+  const prefix = Buffer.alloc(prefixBytes);
+  prefix.writeUInt32LE(skippableMagic, 0);
+  prefix.writeUInt32LE(json.length + tailBytes, 4);
+  const tail = Buffer.alloc(tailBytes);
+  hash("sha256", json, "buffer").copy(tail, 0);
+  tail.writeUInt32LE(json.length, 32);
+  tail.writeUInt32LE(raw.length, 36);
+  tail.write(word, 40, "latin1");
+  return Buffer.concat([prefix, json, tail]);
+}
+
+/** Where the parts of an archive lie. */
+export interface ArchiveLayout {
+  indexAt: number;
+  tableAt: number;
+  footerAt: number;
+}
+
+export function layoutOf({ framesBytes, index, table }: ArchiveParts): ArchiveLayout {
+  const indexAt = framesBytes + prefixBytes;
+  const tableAt = indexAt + index.bytes + prefixBytes;
+  return { indexAt, tableAt, footerAt: tableAt + table.bytes };
+}
+
+/**
+ * Reads the end of an archive, and makes sure that the archive is as long as its end says.
+ * @throws SvcError `archive_damaged`
+ */
+export async function readFooter(file: StoredFile, signal?: AbortSignal): Promise<ArchiveFooter> {
+  let end = await readExactly(file, Math.max(0, file.sizeBytes - firstReadBytes), file.sizeBytes, signal);
+  const tail = end.subarray(-tailBytes);
+  if (end.length < tailBytes || tail.toString("latin1", 40) !== word) {
+    throw damaged("has no index at its end: it is no whole archive");
+  }
+  const [length, rawLength] = [tail.readUInt32LE(32), tail.readUInt32LE(36)];
+  const whole = prefixBytes + length + tailBytes;
+  if (length > maxFooterBytes || rawLength > maxFooterBytes || whole > file.sizeBytes)
+    throw damaged("has a damaged end");
+  if (whole > end.length) end = await readExactly(file, file.sizeBytes - whole, file.sizeBytes, signal);
+  const frame = end.subarray(-whole);
+  const json = frame.subarray(prefixBytes, prefixBytes + length);
+  const isRight =
+    isPrefix(frame, length + tailBytes) && hash("sha256", json, "buffer").equals(tail.subarray(0, 32));
+  if (!isRight) throw damaged("has a damaged end");
+  const raw = await decompress(json, { maxOutputLength: Math.max(1, rawLength) }).catch(() => {
+    throw damaged("has a damaged end");
+  });
+  const footer = checkFooter(parseJson(raw));
+  if (raw.length !== rawLength || layoutOf(footer.parts).footerAt + whole !== file.sizeBytes) {
+    throw damaged("is shorter or longer than its end says");
+  }
+  return footer;
+}
+
+/**
+ * The contents of the index and of the table, as they come.
+ * @throws SvcError `archive_damaged` when what surrounds them is not right
+ */
+export async function* readTables(
+  file: StoredFile,
+  { framesBytes, index, table }: ArchiveParts,
+  signal?: AbortSignal,
+): AsyncGenerator<Buffer> {
+  for (const [at, bytes] of [
+    [framesBytes, index.bytes],
+    [framesBytes + prefixBytes + index.bytes, table.bytes],
+  ] as const) {
+    const prefix = await readExactly(file, at, at + prefixBytes, signal);
+    if (!isPrefix(prefix, bytes)) throw damaged("has a damaged index");
+    yield* file.read(at + prefixBytes, at + prefixBytes + bytes, signal);
+  }
+}
+
+export function damaged(what: string): SvcError<"archive_damaged"> {
+  return new SvcError("data_loss", "archive_damaged", `the archive ${what}`);
+}
+
+function isPrefix(bytes: Buffer, length: number): boolean {
+  return (
+    bytes.length >= prefixBytes &&
+    bytes.readUInt32LE(0) === skippableMagic &&
+    bytes.readUInt32LE(4) === length
+  );
+}
+
+async function readExactly(
+  file: StoredFile,
+  start: number,
+  end: number,
+  signal?: AbortSignal,
+): Promise<Buffer> {
+  const pieces = await Array.fromAsync(file.read(start, end, signal));
+  const bytes = Buffer.concat(pieces);
+  if (bytes.length !== end - start) throw damaged("is cut short");
+  return bytes;
+}
+
+function parseJson(raw: Buffer): unknown {
+  try {
+    return JSON.parse(raw.toString());
+  } catch {
+    throw damaged("has an end that is no JSON");
+  }
+}
+
+/** What the rest of svc takes for granted about it; archives come from elsewhere, too. */
+function checkFooter(value: unknown): ArchiveFooter {
+  const footer = objectOf(value);
+  if (footer["format"] !== 1) throw damaged("is of a format that this version of svc does not know");
+  const app = objectOf(footer["app"]);
+  const accepted = objectOf(app["accepted"]);
+  const parts = objectOf(footer["parts"]);
+  for (const key of ["id", "name", "package_id", "runtime", "version", "owner"]) textOf(app[key]);
+  for (const key of ["owner_uid", "run_uid"])
+    if (countOf(app[key]) > 4_294_967_294) throw damaged("has a damaged end");
+  for (const key of ["framesBytes", "tarBytes", "contentBytes", "entries"]) countOf(parts[key]);
+  for (const part of [objectOf(parts["index"]), objectOf(parts["table"])]) {
+    if (!/^[0-9a-f]{64}$/.test(textOf(part["sha256"])) || countOf(part["bytes"]) > 2 ** 31)
+      throw damaged("has a damaged end");
+  }
+  for (const key of ["svc_version", "created_at", "mode", "host"]) textOf(footer[key]);
+  const trees = textsOf(footer["trees"]);
+  if (trees.length === 0 || trees.length > 1000 || !trees.every(isTree))
+    throw damaged("has trees that are none of an app's");
+  for (const list of [footer["warnings"], accepted["licenses"], accepted["permissions"]]) textsOf(list);
+  objectOf(app["settings"]);
+  checkOrigin(objectOf(app["origin"]));
+  return value as ArchiveFooter;
+}
+
+function isTree(tree: string): boolean {
+  if (tree === "repo" || tree === "data") return true;
+  const names = tree.split("/");
+  return (
+    names.length > 1 &&
+    names[0] === "volumes" &&
+    !names.some((name) => ["", ".", ".."].includes(name)) &&
+    !tree.includes("\0")
+  );
+}
+
+function checkOrigin(origin: JsonObject): void {
+  if (origin["kind"] !== "git" && origin["kind"] !== "directory")
+    throw damaged("has an origin of an unknown kind");
+  for (const key of ["url", "source", "branch", "tag", "commit"]) textOf(origin[key]);
+  if (origin["directory"] !== undefined) textOf(origin["directory"]);
+}
+
+function objectOf(value: unknown): JsonObject {
+  if (typeof value !== "object" || value === null || Array.isArray(value)) throw damaged("has a damaged end");
+  return value as JsonObject;
+}
+
+function textOf(value: unknown): string {
+  if (typeof value !== "string") throw damaged("has a damaged end");
+  return value;
+}
+
+function textsOf(value: unknown): string[] {
+  if (!Array.isArray(value)) throw damaged("has a damaged end");
+  return value.map(textOf);
+}
+
+function countOf(value: unknown): number {
+  if (typeof value !== "number" || !Number.isSafeInteger(value) || value < 0)
+    throw damaged("has a damaged end");
+  return value;
+}

@@ -1,0 +1,35 @@
+/** What archives are called on a storage: names sort by time, carry the app, its owner and the host, and never collide. */
+import { randomBytes } from "node:crypto";
+
+export interface ArchiveName {
+  createdAtMs: number;
+  appId: string;
+  /** uid of the app's owner on the host that made it. */
+  ownerUid: number;
+  /** The beginning of the id of the store that made it. */
+  host: string;
+}
+
+const hostChars = 8;
+const pattern =
+  /^(\d{4})(\d\d)(\d\d)T(\d\d)(\d\d)(\d\d)(\d{3})Z-(.{1,128})-u(\d{1,10})-([0-9a-f]{8})-[0-9a-f]{6}\.tar\.zst$/;
+
+/** What names say of the host. */
+export function hostOf(storeId: string): string {
+  return storeId.slice(0, hostChars);
+}
+
+export function newArchiveName({ createdAtMs, appId, ownerUid, host }: ArchiveName): string {
+  const stamp = new Date(createdAtMs).toISOString().replaceAll(/[-:.]/g, "");
+  return `${stamp}-${appId}-u${ownerUid}-${host}-${randomBytes(3).toString("hex")}.tar.zst`;
+}
+
+/** Undefined for what is no name of an archive. */
+export function parseArchiveName(name: string): ArchiveName | undefined {
+  const [, year, month, day, hour, minute, second, ms, appId, uid, host] = pattern.exec(name) ?? [];
+  if (appId === undefined || host === undefined || appId.includes("/")) return undefined;
+  const createdAtMs = Date.parse(`${year}-${month}-${day}T${hour}:${minute}:${second}.${ms}Z`);
+  const ownerUid = Number(uid);
+  if (Number.isNaN(createdAtMs) || ownerUid > 4_294_967_294) return undefined;
+  return { createdAtMs, appId, ownerUid, host };
+}

@@ -1,0 +1,140 @@
+/** An archive that is open for reading. What is in it is read with the identity that its files belong to, never by root. */
+import { PassThrough, Readable } from "node:stream";
+import type { LayOutPlace } from "../apps/restore.ts";
+import type { WorkOptions } from "../apps/progress.ts";
+import type {
+  ArchivedEntry,
+  DescribedArchive,
+  FramePlace,
+  Identity,
+  LocatedFile,
+  LocatedPaths,
+  ReadArchiveResult,
+} from "../identity/identity.ts";
+import { readFooter, readTables, type ArchiveFooter } from "./archive-footer.ts";
+import type { StoredFile } from "./storages/storage.ts";
+
+export class Archive implements AsyncDisposable {
+  readonly footer: ArchiveFooter;
+  readonly sizeBytes: number;
+  readonly #file: StoredFile;
+  readonly #described: DescribedArchive;
+
+  private constructor(file: StoredFile, footer: ArchiveFooter) {
+    this.#file = file;
+    this.footer = footer;
+    this.sizeBytes = file.sizeBytes;
+    this.#described = { parts: footer.parts, uid: footer.app.run_uid, trees: footer.trees };
+  }
+
+  /** The file is the archive's from now on. @throws SvcError `archive_damaged` */
+  static async open(file: StoredFile, signal?: AbortSignal): Promise<Archive> {
+    try {
+      return new Archive(file, await readFooter(file, signal));
+    } catch (error) {
+      await file[Symbol.asyncDispose]();
+      throw error;
+    }
+  }
+
+  /** Compares all of it with its tables. @throws SvcError `archive_damaged` */
+  async verify(identity: Identity, work: WorkOptions): Promise<ReadArchiveResult> {
+    return identity.readArchive(this.#described, this.#input(work.signal), this.#reading("verify", work));
+  }
+
+  /** Compares it all, and lays the trees out. @param paths only these, with all beneath; everything when empty */
+  async layOut(
+    { identity, root, into }: LayOutPlace,
+    paths: readonly string[],
+    work: WorkOptions,
+  ): Promise<ReadArchiveResult> {
+    const target = { root, into };
+    if (paths.length === 0) {
+      return identity.readArchive(this.#described, this.#input(work.signal), {
+        ...this.#reading("restore", work),
+        target,
+      });
+    }
+    const { frames, contentBytes } = await this.locate(identity, paths, work);
+    return identity.readArchive(this.#described, this.#input(work.signal, frames), {
+      ...this.#reading("restore", work, contentBytes),
+      ...{ target, paths },
+      frames: frames.map(({ number }) => number),
+    });
+  }
+
+  /** @throws SvcError `not_found` */
+  async locate(identity: Identity, paths: readonly string[], { signal }: WorkOptions): Promise<LocatedPaths> {
+    return identity.locateInArchive(this.#described, this.#tables(signal), paths, {
+      ...(signal && { signal }),
+    });
+  }
+
+  /** @param directory the archive's root when empty. @throws SvcError `not_found` */
+  async browse(
+    identity: Identity,
+    page: { directory: string; after: number; limit: number },
+    signal?: AbortSignal,
+  ): Promise<{ entries: ArchivedEntry[]; more: boolean }> {
+    return identity.browseArchive(this.#described, this.#tables(signal), {
+      ...page,
+      ...(signal && { signal }),
+    });
+  }
+
+  /** @throws SvcError `not_found`, `denied` for what is no regular file */
+  async findFile(identity: Identity, path: string, signal?: AbortSignal): Promise<LocatedFile> {
+    return identity.locateFileInArchive(this.#described, this.#tables(signal), path, {
+      ...(signal && { signal }),
+    });
+  }
+
+  /** The bytes of a file; an error of the stream when they are not those that the index has. */
+  readFile(identity: Identity, file: LocatedFile, signal?: AbortSignal): Readable {
+    const bytes = new PassThrough();
+    identity
+      .readFileOfArchive(this.#described, this.#input(signal, file.frames), file, bytes, {
+        ...(signal && { signal }),
+      })
+      .then(
+        () => bytes.end(),
+        (error: unknown) => bytes.destroy(error as Error),
+      );
+    return bytes;
+  }
+
+  /** The archive as it is. */
+  bytes(offset: number, signal?: AbortSignal): AsyncIterable<Buffer> {
+    return this.#file.read(offset, this.#file.sizeBytes, signal);
+  }
+
+  async [Symbol.asyncDispose](): Promise<void> {
+    await this.#file[Symbol.asyncDispose]();
+  }
+
+  #reading(step: string, { signal, onProgress }: WorkOptions, totalBytes = this.footer.parts.contentBytes) {
+    return {
+      ...(signal && { signal }),
+      onProgress: (doneBytes: number) =>
+        onProgress?.({ step, message: "", doneBytes: BigInt(doneBytes), totalBytes: BigInt(totalBytes) }),
+    };
+  }
+
+  #tables(signal?: AbortSignal): Readable {
+    return Readable.from(readTables(this.#file, this.footer.parts, signal));
+  }
+
+  /** The tables, then frames: all of them where none are named. */
+  #input(signal?: AbortSignal, frames?: readonly FramePlace[]): Readable {
+    const { parts } = this.footer;
+    const file = this.#file;
+    return Readable.from(
+      (async function* () {
+        yield* readTables(file, parts, signal);
+        for (const { at, bytes } of frames ?? [{ at: 0, bytes: parts.framesBytes }]) {
+          yield* file.read(at, at + bytes, signal);
+        }
+      })(),
+    );
+  }
+}

@@ -1,0 +1,235 @@
+/** One read of an app, one archive, pushed to any number of storages; each of them has a result of its own. */
+import { finished } from "node:stream/promises";
+import { SvcError } from "../errors.ts";
+import type { AppCaller } from "../apps/app-registry.ts";
+import type { AppRecord } from "../apps/app-record.ts";
+import type { Apps } from "../apps/apps.ts";
+import { backedUpTrees, backupExcludes } from "../apps/backed-up-trees.ts";
+import type { BackupMode } from "../apps/backup-hold.ts";
+import type { WorkOptions } from "../apps/progress.ts";
+import type { Identities, WrittenArchive } from "../identity/identity.ts";
+import type { RunnableApp } from "../runtimes/runtime.ts";
+import { encodeFooter } from "./archive-footer.ts";
+import { hostOf, newArchiveName } from "./archive-name.ts";
+import { keyOf, type Catalogue } from "./catalogue.ts";
+import { expiredArchives, type Retention } from "./rotation.ts";
+import type { Spool, SpoolFile } from "./spool.ts";
+import type { StorageList } from "./storages/storage-list.ts";
+
+export interface BackupRequest {
+  /** At least one. */
+  storages: readonly string[];
+  retention: Retention;
+  mode: BackupMode;
+}
+
+export interface StorageResult {
+  storage: string;
+  /** Empty when it failed. */
+  name: string;
+  sizeBytes: number;
+  /** Empty when it succeeded. */
+  error: string;
+  removed: string[];
+}
+
+export interface BackupOutcome {
+  results: StorageResult[];
+  warnings: string[];
+  contentBytes: number;
+  entries: number;
+}
+
+export interface BackupMakerOptions {
+  apps: Apps;
+  identities: Identities;
+  storages: StorageList;
+  catalogue: Catalogue;
+  spool: Spool;
+  storeId: string;
+  svcVersion: string;
+  userName: (uid: number) => Promise<string>;
+  now: () => number;
+  log: { warn(details: object, message: string): void };
+}
+
+export class BackupMaker {
+  readonly #options: BackupMakerOptions;
+
+  constructor(options: BackupMakerOptions) {
+    this.#options = options;
+  }
+
+  /**
+   * @throws SvcError `not_found` for an app or a storage, `app_busy`, `disk_full`, `build_failed` for the package's dump;
+   *   what goes wrong at a storage is in its result
+   */
+  async make(
+    appId: string,
+    request: BackupRequest,
+    caller: AppCaller,
+    work: WorkOptions,
+  ): Promise<BackupOutcome> {
+    const { apps, storages, spool, storeId, now } = this.#options;
+    const storageNames = [...new Set(request.storages)];
+    for (const name of storageNames) storages.find(name);
+    const createdAtMs = now();
+    await using file = await spool.create();
+    const { app, written } = await apps.holdForBackup(
+      appId,
+      request.mode,
+      async (held, runnable) => ({ app: held, written: await this.#read(held, runnable, file, work) }),
+      caller,
+      work,
+    );
+    await this.#finish(app, written, request.mode, createdAtMs, file);
+    const name = newArchiveName({ createdAtMs, appId, ownerUid: app.ownerUid, host: hostOf(storeId) });
+    const results = await Promise.all(
+      storageNames.map((storage) => this.#push(storage, { appId, name }, file, request.retention, work)),
+    );
+    const { warnings, contentBytes, entries } = written;
+    return { results, warnings, contentBytes, entries };
+  }
+
+  /** The owner's identity reads; what comes is the daemon's to write down. */
+  async #read(
+    app: AppRecord,
+    { directory, uid }: RunnableApp,
+    file: SpoolFile,
+    { signal, onProgress }: WorkOptions,
+  ): Promise<WrittenArchive> {
+    const identity = await this.#options.identities.as(uid);
+    const trees = backedUpTrees(app.manifest);
+    let totalBytes: bigint | undefined;
+    const measuring = identity.measure(directory, trees, { ...(signal && { signal }) }).then(
+      ({ sizes }) => void (totalBytes = BigInt(sizes.reduce((sum, size) => sum + size, 0))),
+      // The total is for people who wait; the backup goes on without.
+      () => undefined,
+    );
+    const output = file.writable();
+    const kept = finished(output);
+    // Looked at below; a full disk is an error of its own.
+    kept.catch(() => undefined);
+    const written = await identity.writeArchive(directory, trees, output, {
+      exclude: backupExcludes(app.manifest),
+      ...(signal && { signal }),
+      onProgress: (done) =>
+        onProgress?.({
+          step: "read",
+          message: "",
+          doneBytes: BigInt(done),
+          ...(totalBytes !== undefined && { totalBytes }),
+        }),
+    });
+    output.end();
+    await Promise.all([kept, measuring]);
+    return written;
+  }
+
+  async #finish(
+    app: AppRecord,
+    { warnings, ...parts }: WrittenArchive,
+    mode: BackupMode,
+    createdAtMs: number,
+    file: SpoolFile,
+  ): Promise<void> {
+    const { storeId, svcVersion, userName } = this.#options;
+    const footer = await encodeFooter({
+      format: 1,
+      svc_version: svcVersion,
+      created_at: new Date(createdAtMs).toISOString(),
+      mode,
+      host: storeId,
+      app: {
+        id: app.id,
+        name: app.name,
+        package_id: app.packageId,
+        runtime: app.runtime,
+        version: app.version,
+        owner_uid: app.ownerUid,
+        owner: await userName(app.ownerUid),
+        run_uid: app.runUid,
+        origin: { ...app.origin },
+        settings: app.settings,
+        accepted: { licenses: [...app.accepted.licenses], permissions: [...app.accepted.permissions] },
+      },
+      trees: backedUpTrees(app.manifest),
+      parts,
+      warnings,
+    });
+    await file.append(footer);
+    await file.sync();
+  }
+
+  async #push(
+    storage: string,
+    key: { appId: string; name: string },
+    file: SpoolFile,
+    retention: Retention,
+    { signal, onProgress }: WorkOptions,
+  ): Promise<StorageResult> {
+    const { storages, catalogue, log } = this.#options;
+    const ref = { storage, ...key };
+    const failed = (error: string): StorageResult => ({
+      storage,
+      name: "",
+      sizeBytes: 0,
+      error,
+      removed: [],
+    });
+    try {
+      const place = storages.open(storage);
+      await catalogue.announce(ref);
+      try {
+        await place.put(key, file.path, {
+          ...(signal && { signal }),
+          onProgress: (done) =>
+            onProgress?.({
+              step: "push",
+              message: storage,
+              doneBytes: BigInt(done),
+              totalBytes: BigInt(file.sizeBytes),
+            }),
+        });
+      } catch (error) {
+        await place.remove(key).catch(() => undefined);
+        await catalogue.forget(ref);
+        throw error;
+      }
+      await catalogue.confirm(ref);
+    } catch (error) {
+      log.warn({ err: error, storage, app: key.appId }, "a backup could not be pushed to a storage");
+      return failed(
+        error instanceof SvcError ? error.message : "an internal error, which the daemon's log has",
+      );
+    }
+    const removed = await this.#rotate(storage, key.appId, retention);
+    return { storage, name: key.name, sizeBytes: file.sizeBytes, error: "", removed };
+  }
+
+  /** Of what is really there: names that the catalogue alone has count for nothing. */
+  async #rotate(storage: string, appId: string, retention: Retention): Promise<string[]> {
+    const { storages, catalogue, storeId, log } = this.#options;
+    const removed: string[] = [];
+    try {
+      const place = storages.open(storage);
+      const known = catalogue.archives(appId);
+      const there = await place.list(appId, AbortSignal.timeout(rotateMs));
+      const ours = there.flatMap(({ name, createdAtMs, host }) => {
+        const row = known.get(keyOf({ storage, name }));
+        const isOurs = row?.isWhole === true && host === hostOf(storeId);
+        return isOurs ? [{ name, createdAtMs, verifiedAtMs: row.verifiedAtMs }] : [];
+      });
+      for (const name of expiredArchives(ours, retention)) {
+        await place.remove({ appId, name });
+        await catalogue.forget({ storage, name });
+        removed.push(name);
+      }
+    } catch (error) {
+      log.warn({ err: error, storage, app: appId }, "old backups could not be removed");
+    }
+    return removed;
+  }
+}
+
+const rotateMs = 60_000;

@@ -1,0 +1,323 @@
+/** Backups of apps: what handlers call. Everything here goes by who asks: another user's archive is not found. */
+import { randomUUID } from "node:crypto";
+import { mkdir } from "node:fs/promises";
+import { join } from "node:path";
+import type { Readable } from "node:stream";
+import type { AppCaller } from "../apps/app-registry.ts";
+import type { Apps } from "../apps/apps.ts";
+import type { WorkOptions } from "../apps/progress.ts";
+import type { AppImage, LayOut } from "../apps/restore.ts";
+import { failedPrecondition, invalidField, notFound, SvcError } from "../errors.ts";
+import type { ArchivedEntry, Identities, Identity } from "../identity/identity.ts";
+import { manifestFileName, type Manifest } from "../packages/manifest.ts";
+import { createManifestParser, maxManifestBytes, type ManifestParser } from "../packages/manifest-parser.ts";
+import type { PackageOrigin } from "../packages/package-resolver.ts";
+import type { SettingsValidator } from "../packages/settings-validator.ts";
+import type { Executor } from "../store/executors.ts";
+import { storeIdOf } from "../store/store-id.ts";
+import type { Store } from "../store/store.ts";
+import { Archive } from "./archive.ts";
+import type { ArchiveFooter } from "./archive-footer.ts";
+import { parseArchiveName } from "./archive-name.ts";
+import { ArchiveList, type ListedArchives, type ListRequest } from "./archive-list.ts";
+import { BackupMaker, type BackupOutcome } from "./backup-maker.ts";
+import { Catalogue, keyOf, type ArchiveRef, type CataloguedArchive } from "./catalogue.ts";
+import type { Retention } from "./rotation.ts";
+import { Spool } from "./spool.ts";
+import { localName, StorageList } from "./storages/storage-list.ts";
+
+export interface CreateRequest extends Retention {
+  /** Those of the package's policy when empty, else the local one. */
+  storages: readonly string[];
+  /** The package's when empty. */
+  mode: "" | "live" | "pause" | "stop";
+}
+
+export interface RestoreRequest {
+  stopApp: boolean;
+  asNew: boolean;
+  /** Only with `asNew`. */
+  newName: string;
+  /** Everything when empty. */
+  paths: readonly string[];
+  dryRun: boolean;
+}
+
+export interface RestoreOutcome {
+  appId: string;
+  restoredBytes: number;
+  entries: number;
+  restarted: boolean;
+  version: string;
+}
+
+export interface VerifyOutcome {
+  contentBytes: number;
+  entries: number;
+  restored: boolean;
+}
+
+export interface BackupsOptions {
+  store: Store;
+  /** `<store>`. */
+  dir: string;
+  executor: Executor;
+  selfUid: number;
+  apps: Apps;
+  identities: Identities;
+  settings: SettingsValidator;
+  svcVersion: string;
+  userName: (uid: number) => Promise<string>;
+  now: () => number;
+  log: { warn(details: object, message: string): void };
+}
+
+export class Backups {
+  readonly storages: StorageList;
+  readonly #options: BackupsOptions;
+  readonly #catalogue: Catalogue;
+  readonly #spool: Spool;
+  readonly #maker: BackupMaker;
+  readonly #list: ArchiveList;
+  readonly #manifests: ManifestParser;
+  readonly #trialDir: string;
+
+  constructor(options: BackupsOptions) {
+    const { store, dir, executor, selfUid, now } = options;
+    this.#options = options;
+    const storages = new StorageList({ store, dir: join(dir, "backups"), selfUid, now });
+    const catalogue = new Catalogue(store, now);
+    this.storages = storages;
+    this.#catalogue = catalogue;
+    this.#spool = new Spool(join(dir, "spool"), executor);
+    this.#trialDir = join(dir, "trials");
+    this.#maker = new BackupMaker({
+      ...options,
+      storages,
+      catalogue,
+      spool: this.#spool,
+      storeId: storeIdOf(store),
+    });
+    this.#list = new ArchiveList(storages, catalogue);
+    this.#manifests = createManifestParser(options.settings);
+  }
+
+  /** As {@link ArchiveList.list}. @throws SvcError `not_found` for an app or a storage that the caller cannot see */
+  list(request: ListRequest, caller: AppCaller): Promise<ListedArchives> {
+    return this.#list.list(request, caller);
+  }
+
+  /** @throws SvcError see {@link BackupMaker.make} */
+  async create(
+    appId: string,
+    request: CreateRequest,
+    caller: AppCaller,
+    work: WorkOptions,
+  ): Promise<BackupOutcome> {
+    const { backup } = (await this.#options.apps.record(appId, caller)).manifest;
+    const { storages, mode, ...asked } = request;
+    const recommended = backup?.storages ?? [];
+    const chosen = mode === "" ? (backup?.mode ?? "live") : mode;
+    if (chosen === "pause") {
+      const message = "this version of svc cannot freeze apps for a backup; use the mode live or stop";
+      throw new SvcError("unimplemented", "not_implemented", message);
+    }
+    await this.#spool.sweep();
+    return this.#maker.make(
+      appId,
+      {
+        storages: storages.length > 0 ? storages : recommended.length > 0 ? recommended : [localName],
+        retention: asked,
+        mode: chosen,
+      },
+      caller,
+      work,
+    );
+  }
+
+  /** What it says of itself, and what is known of it here. */
+  async show(
+    ref: ArchiveRef,
+    caller: AppCaller,
+    signal?: AbortSignal,
+  ): Promise<{ footer: ArchiveFooter; sizeBytes: number; known: CataloguedArchive | undefined }> {
+    await using archive = await this.#open(ref, caller, signal);
+    const known = this.#catalogue.archives(ref.appId).get(keyOf(ref));
+    return { footer: archive.footer, sizeBytes: archive.sizeBytes, known };
+  }
+
+  /** @throws SvcError `archive_damaged` */
+  async verify(ref: ArchiveRef, deep: boolean, caller: AppCaller, work: WorkOptions): Promise<VerifyOutcome> {
+    await using archive = await this.#open(ref, caller, work.signal);
+    const identity = await this.#reader(archive, caller);
+    const read = deep
+      ? await this.#restoreForTrial(archive, identity, work)
+      : await archive.verify(identity, work);
+    await this.#catalogue.proven(ref, deep);
+    return { ...read, restored: deep };
+  }
+
+  /**
+   * @throws SvcError `app_running`, `archive_damaged`, `denied` for an archive of an app that has another owner; see
+   *   `Apps.restore` and `Apps.restoreAsNew`
+   */
+  async restore(
+    ref: ArchiveRef,
+    request: RestoreRequest,
+    caller: AppCaller,
+    work: WorkOptions,
+  ): Promise<RestoreOutcome> {
+    const { apps } = this.#options;
+    if (request.asNew && request.paths.length > 0) throw invalidField("paths", "a new app gets everything");
+    await using archive = await this.#open(ref, caller, work.signal);
+    const { footer } = archive;
+    const reader = await this.#reader(archive, caller);
+    const image = await this.#imageOf(archive, reader, work.signal);
+    const target = request.asNew ? undefined : await apps.installed(ref.appId, caller);
+    const paths = request.paths.map((path) => path.replace(/\/+$/, ""));
+    const outcome = { appId: ref.appId, version: image.version, restarted: false };
+    if (target !== undefined && target.ownerUid !== footer.app.owner_uid) {
+      const message = `the backup is of uid ${footer.app.owner_uid}, and app "${target.id}" is uid ${target.ownerUid}'s; restore it as a new app`;
+      throw failedPrecondition("denied", message);
+    }
+    if (target === undefined && paths.length > 0) throw notFound("app", ref.appId);
+    if (request.dryRun) {
+      if (target !== undefined) apps.requireRestorable(target, image, { ...request, paths });
+      const found =
+        paths.length > 0 ? await archive.locate(reader, paths, work) : await archive.verify(reader, work);
+      return { ...outcome, restoredBytes: found.contentBytes, entries: found.entries };
+    }
+    let read = { contentBytes: 0, entries: 0 };
+    const layOut: LayOut = async (place, placeWork) => {
+      read = await archive.layOut(place, paths, placeWork);
+    };
+    if (target !== undefined) {
+      const { restarted } = await apps.restore(target, image, layOut, { ...request, paths }, work);
+      outcome.restarted = restarted;
+    } else {
+      const as = { baseId: ref.appId, name: request.newName, ownerUid: footer.app.owner_uid, caller };
+      outcome.appId = await apps.restoreAsNew(image, layOut, as, work);
+    }
+    if (paths.length === 0) await this.#catalogue.proven(ref, true);
+    return { ...outcome, restoredBytes: read.contentBytes, entries: read.entries };
+  }
+
+  async delete(ref: ArchiveRef, caller: AppCaller, signal?: AbortSignal): Promise<void> {
+    await this.#requireOwner(ref, caller, signal);
+    await this.storages.open(ref.storage).remove(ref, signal);
+    await this.#catalogue.forget(ref);
+  }
+
+  /** @throws SvcError `not_found` */
+  async browse(
+    ref: ArchiveRef,
+    page: { directory: string; after: number; limit: number },
+    caller: AppCaller,
+    signal?: AbortSignal,
+  ): Promise<{ entries: ArchivedEntry[]; more: boolean }> {
+    await using archive = await this.#open(ref, caller, signal);
+    return await archive.browse(await this.#reader(archive, caller), page, signal);
+  }
+
+  /** The bytes of one file. Ends with an error when they are not those that the archive was made with. */
+  async *readFile(
+    ref: ArchiveRef,
+    path: string,
+    caller: AppCaller,
+    signal?: AbortSignal,
+  ): AsyncGenerator<{ sizeBytes: number; bytes: Uint8Array }> {
+    await using archive = await this.#open(ref, caller, signal);
+    const identity = await this.#reader(archive, caller);
+    const file = await archive.findFile(identity, path, signal);
+    const { sizeBytes } = file;
+    yield { sizeBytes, bytes: new Uint8Array() };
+    const bytes: Readable = archive.readFile(identity, file, signal);
+    for await (const piece of bytes) yield { sizeBytes, bytes: piece as Buffer };
+  }
+
+  /** The archive as it is. */
+  async *download(
+    ref: ArchiveRef,
+    offset: number,
+    caller: AppCaller,
+    signal?: AbortSignal,
+  ): AsyncGenerator<{ sizeBytes: number; bytes: Uint8Array }> {
+    await using archive = await this.#open(ref, caller, signal);
+    const { sizeBytes } = archive;
+    if (offset > sizeBytes)
+      throw invalidField("offset", `${offset} is behind the archive's ${sizeBytes} bytes`);
+    yield { sizeBytes, bytes: new Uint8Array() };
+    for await (const bytes of archive.bytes(offset, signal)) yield { sizeBytes, bytes };
+  }
+
+  /** What is in the archive decides whose it is; its name is only believed when it says the same. */
+  async #open(ref: ArchiveRef, caller: AppCaller, signal?: AbortSignal): Promise<Archive> {
+    const named = parseArchiveName(ref.name);
+    const isVisible = caller.root || named?.ownerUid === caller.uid;
+    if (named?.appId !== ref.appId || !isVisible) throw notFound("backup", ref.name);
+    const archive = await Archive.open(await this.storages.open(ref.storage).open(ref, signal), signal);
+    const { id, owner_uid } = archive.footer.app;
+    if (id === ref.appId && owner_uid === named.ownerUid) return archive;
+    await archive[Symbol.asyncDispose]();
+    if (!caller.root) throw notFound("backup", ref.name);
+    throw new SvcError(
+      "data_loss",
+      "archive_damaged",
+      `the archive is one of app "${id}" of uid ${owner_uid}, and its name says otherwise`,
+    );
+  }
+
+  /** One that cannot be read is removed by those alone who see everything. */
+  async #requireOwner(ref: ArchiveRef, caller: AppCaller, signal?: AbortSignal): Promise<void> {
+    if (caller.root && parseArchiveName(ref.name)?.appId === ref.appId) {
+      await using _file = await this.storages.open(ref.storage).open(ref, signal);
+      return;
+    }
+    await using _archive = await this.#open(ref, caller, signal);
+  }
+
+  /** Whoever the files belonged to reads them, where there is such a user; else whoever asks. */
+  async #reader({ footer }: Archive, caller: AppCaller): Promise<Identity> {
+    const { identities } = this.#options;
+    try {
+      return await identities.as(footer.app.run_uid);
+    } catch (error) {
+      if (!(error instanceof SvcError)) throw error;
+      return identities.as(caller.uid);
+    }
+  }
+
+  /** The manifest is that of the checkout, held to the rules of every other. */
+  async #imageOf(archive: Archive, identity: Identity, signal?: AbortSignal): Promise<AppImage> {
+    const { app, trees } = archive.footer;
+    const file = await archive.findFile(identity, `repo/${manifestFileName}`, signal);
+    if (file.sizeBytes > maxManifestBytes)
+      throw failedPrecondition("package_invalid", "the archive's manifest is too large");
+    const text = Buffer.concat(
+      await Array.fromAsync(archive.readFile(identity, file, signal) as AsyncIterable<Buffer>),
+    );
+    const manifest: Manifest = await this.#manifests.parse(text.toString());
+    return {
+      name: app.name,
+      origin: app.origin as unknown as PackageOrigin,
+      version: app.version,
+      manifest,
+      settings: app.settings,
+      accepted: app.accepted as AppImage["accepted"],
+      trees,
+    };
+  }
+
+  async #restoreForTrial(archive: Archive, identity: Identity, work: WorkOptions) {
+    await mkdir(this.#trialDir, { recursive: true, mode: 0o711 });
+    const tree = await this.#options.identities.tree(join(this.#trialDir, randomUUID()), identity.user.uid);
+    await tree.create();
+    try {
+      const into = archive.footer.trees;
+      await tree.makeDirs(into);
+      return await archive.layOut({ identity, root: tree.root, into }, [], work);
+    } finally {
+      await tree.destroy();
+    }
+  }
+}

@@ -1,0 +1,108 @@
+/** What this store knows of the archives it has made, and of those that were verified or restored. */
+import type { Store, Statement } from "../store/store.ts";
+
+export interface CataloguedArchive {
+  storage: string;
+  name: string;
+  /** Whether it is known to be whole on its storage. */
+  isWhole: boolean;
+  verifiedAtMs: number | undefined;
+  restoredAtMs: number | undefined;
+}
+
+export interface ArchiveRef {
+  storage: string;
+  appId: string;
+  name: string;
+}
+
+interface ArchiveRow {
+  storage: string;
+  name: string;
+  is_whole: number;
+  verified_at: number | null;
+  restored_at: number | null;
+}
+
+export class Catalogue {
+  readonly #store: Store;
+  readonly #now: () => number;
+
+  constructor(store: Store, now: () => number) {
+    this.#store = store;
+    this.#now = now;
+  }
+
+  /** Of one app or of all, by storage and name. */
+  archives(appId?: string): Map<string, CataloguedArchive> {
+    const rows =
+      appId === undefined
+        ? this.#store.all<ArchiveRow>("SELECT * FROM backup_archives")
+        : this.#store.all<ArchiveRow>("SELECT * FROM backup_archives WHERE app_id = ?", appId);
+    return new Map(rows.map((row) => [keyOf(row), archiveOfRow(row)]));
+  }
+
+  /** Before the first byte of it goes to its storage. */
+  async announce({ storage, appId, name }: ArchiveRef): Promise<void> {
+    await this.#write({
+      sql: "INSERT INTO backup_archives (storage, name, app_id, is_whole) VALUES (?, ?, ?, 0)",
+      params: [storage, name, appId],
+    });
+  }
+
+  /** It is whole where it is meant to be. */
+  async confirm({ storage, appId, name }: ArchiveRef): Promise<void> {
+    await this.#write(
+      {
+        sql: "UPDATE backup_archives SET is_whole = 1 WHERE storage = ? AND name = ?",
+        params: [storage, name],
+      },
+      {
+        sql: `INSERT INTO backup_policies (app_id, last_backup_at) SELECT id, ? FROM apps WHERE id = ?
+              ON CONFLICT (app_id) DO UPDATE SET last_backup_at = excluded.last_backup_at, last_error = NULL`,
+        params: [this.#now(), appId],
+      },
+    );
+  }
+
+  async forget({ storage, name }: Omit<ArchiveRef, "appId">): Promise<void> {
+    await this.#write({
+      sql: "DELETE FROM backup_archives WHERE storage = ? AND name = ?",
+      params: [storage, name],
+    });
+  }
+
+  /** It was read whole and found right. @param restored it was laid out, too */
+  async proven({ storage, appId, name }: ArchiveRef, restored: boolean): Promise<void> {
+    const atMs = this.#now();
+    // One from elsewhere has no row: it is none of ours to remove.
+    await this.#write({
+      sql: `UPDATE backup_archives SET verified_at = ?, restored_at = coalesce(?, restored_at)
+            WHERE storage = ? AND name = ?`,
+      params: [atMs, restored ? atMs : null, storage, name],
+    });
+    if (!restored) return;
+    await this.#write({
+      sql: `INSERT INTO backup_policies (app_id, last_restored_at) SELECT id, ? FROM apps WHERE id = ?
+            ON CONFLICT (app_id) DO UPDATE SET last_restored_at = excluded.last_restored_at`,
+      params: [atMs, appId],
+    });
+  }
+
+  async #write(...statements: Statement[]): Promise<void> {
+    await this.#store.write(statements, { essential: true });
+  }
+}
+
+export function keyOf({ storage, name }: { storage: string; name: string }): string {
+  return `${storage}/${name}`;
+}
+
+function archiveOfRow({ storage, name, is_whole, verified_at, restored_at }: ArchiveRow): CataloguedArchive {
+  return {
+    ...{ storage, name },
+    isWhole: is_whole === 1,
+    verifiedAtMs: verified_at ?? undefined,
+    restoredAtMs: restored_at ?? undefined,
+  };
+}

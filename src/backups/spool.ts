@@ -1,0 +1,103 @@
+/** Where an archive lies until it is whole: files of the daemon's own, gone with the process that made them. */
+import { randomUUID } from "node:crypto";
+import { mkdir, open, readdir, rm, statfs, type FileHandle } from "node:fs/promises";
+import { join } from "node:path";
+import { Writable } from "node:stream";
+import { SvcError } from "../errors.ts";
+import { isExecutorAlive, type Executor } from "../store/executors.ts";
+import { diskError } from "./storages/local-storage.ts";
+
+/** What has to stay free for everything else on the file system. */
+const reserveBytes = 64 << 20;
+/** How often that is looked at, in bytes written. */
+const checkEveryBytes = 32 << 20;
+
+export class Spool {
+  readonly #dir: string;
+  readonly #executor: Executor;
+
+  constructor(dir: string, executor: Executor) {
+    this.#dir = dir;
+    this.#executor = executor;
+  }
+
+  /** @param expectedBytes what it may come to. @throws SvcError `disk_full` when there is no room for that */
+  async create(expectedBytes = 0): Promise<SpoolFile> {
+    await mkdir(this.#dir, { recursive: true, mode: 0o700 });
+    await requireRoom(this.#dir, expectedBytes);
+    const { bootId, pid, startTicks } = this.#executor;
+    const path = join(this.#dir, `${bootId}_${pid}_${startTicks}_${randomUUID()}`);
+    return new SpoolFile(this.#dir, path, await open(path, "wx", 0o600));
+  }
+
+  /** Removes what processes left behind that ended. */
+  async sweep(): Promise<void> {
+    for (const name of await readdir(this.#dir).catch(() => [])) {
+      const [bootId = "", pid, startTicks] = name.split("_");
+      const executor = { bootId, pid: Number(pid), startTicks: Number(startTicks) };
+      if (!(await isExecutorAlive(executor))) await rm(join(this.#dir, name), { force: true });
+    }
+  }
+}
+
+export class SpoolFile implements AsyncDisposable {
+  readonly path: string;
+  readonly #dir: string;
+  readonly #handle: FileHandle;
+  #uncheckedBytes = 0;
+  sizeBytes = 0;
+
+  constructor(dir: string, path: string, handle: FileHandle) {
+    this.#dir = dir;
+    this.path = path;
+    this.#handle = handle;
+  }
+
+  /** @throws SvcError `disk_full` */
+  async append(bytes: Uint8Array): Promise<void> {
+    try {
+      await this.#handle.appendFile(bytes);
+    } catch (error) {
+      throw diskError(error);
+    }
+    this.sizeBytes += bytes.length;
+    this.#uncheckedBytes += bytes.length;
+    if (this.#uncheckedBytes < checkEveryBytes) return;
+    this.#uncheckedBytes = 0;
+    await requireRoom(this.#dir, 0);
+  }
+
+  /** Appends whatever is written to it. */
+  writable(): Writable {
+    return new Writable({
+      highWaterMark: 1 << 20,
+      write: (chunk: Buffer, _encoding, done) => {
+        this.append(chunk).then(() => done(), done);
+      },
+    });
+  }
+
+  /** Resolves when all of it is on the disk. */
+  async sync(): Promise<void> {
+    try {
+      await this.#handle.sync();
+    } catch (error) {
+      throw diskError(error);
+    }
+  }
+
+  async [Symbol.asyncDispose](): Promise<void> {
+    await this.#handle.close();
+    await rm(this.path, { force: true });
+  }
+}
+
+async function requireRoom(dir: string, bytes: number): Promise<void> {
+  const { bavail, bsize } = await statfs(dir);
+  if (bavail * bsize >= bytes + reserveBytes) return;
+  throw new SvcError(
+    "resource_exhausted",
+    "disk_full",
+    "no space left for the backup; free some and try again",
+  );
+}

@@ -1,0 +1,127 @@
+/** Archives in a directory of the daemon's own: one directory per app in it. */
+import { randomUUID } from "node:crypto";
+import { constants } from "node:fs";
+import { copyFile, link, lstat, mkdir, open, readdir, rm, stat, unlink } from "node:fs/promises";
+import { join } from "node:path";
+import { failedPrecondition, notFound, SvcError } from "../../errors.ts";
+import { parseArchiveName } from "../archive-name.ts";
+import type { ArchiveKey, Storage, StoredArchive, StoredFile, TransferOptions } from "./storage.ts";
+
+const pieceBytes = 256 << 10;
+
+export class LocalStorage implements Storage {
+  readonly #dir: string;
+  readonly #selfUid: number;
+
+  /** @param dir made when it is missing */
+  constructor(dir: string, selfUid: number) {
+    this.#dir = dir;
+    this.#selfUid = selfUid;
+  }
+
+  async list(appId: string | undefined): Promise<StoredArchive[]> {
+    const appIds = appId === undefined ? await namesIn(this.#dir) : [appId];
+    const archives: StoredArchive[] = [];
+    for (const id of appIds) {
+      for (const name of await namesIn(join(this.#dir, id))) {
+        const parsed = parseArchiveName(name);
+        if (parsed?.appId !== id) continue;
+        const stats = await lstat(join(this.#dir, id, name)).catch(() => undefined);
+        if (stats?.isFile() === true) archives.push({ ...parsed, name, sizeBytes: stats.size });
+      }
+    }
+    return archives;
+  }
+
+  async put({ appId, name }: ArchiveKey, file: string, { onProgress }: TransferOptions): Promise<void> {
+    await mkdir(this.#dir, { recursive: true, mode: 0o700 });
+    await this.#requireOwn();
+    const dir = join(this.#dir, appId);
+    await mkdir(dir, { recursive: true, mode: 0o700 });
+    const target = join(dir, name);
+    try {
+      await link(file, target);
+    } catch (error) {
+      if (codeOf(error) !== "EXDEV" && codeOf(error) !== "EPERM" && codeOf(error) !== "EMLINK")
+        throw diskError(error);
+      await this.#copy(file, dir, target);
+    }
+    await syncDirectory(dir);
+    await syncDirectory(this.#dir);
+    onProgress?.((await stat(target)).size);
+  }
+
+  async open({ appId, name }: ArchiveKey): Promise<StoredFile> {
+    const path = join(this.#dir, appId, name);
+    const file = await open(path, constants.O_RDONLY | constants.O_NOFOLLOW).catch((error: unknown) => {
+      throw codeOf(error) === "ENOENT" ? notFound("backup", name) : error;
+    });
+    const { size } = await file.stat();
+    return {
+      sizeBytes: size,
+      async *read(start, end, signal) {
+        for (let position = start; position < end;) {
+          signal?.throwIfAborted();
+          const buffer = Buffer.allocUnsafe(Math.min(pieceBytes, end - position));
+          const { bytesRead } = await file.read(buffer, 0, buffer.length, position);
+          if (bytesRead === 0) return;
+          position += bytesRead;
+          yield buffer.subarray(0, bytesRead);
+        }
+      },
+      [Symbol.asyncDispose]: () => file.close(),
+    };
+  }
+
+  async remove({ appId, name }: ArchiveKey): Promise<void> {
+    await rm(join(this.#dir, appId, name), { force: true });
+  }
+
+  /** On another file system: a copy under another name until it is whole. */
+  async #copy(file: string, dir: string, target: string): Promise<void> {
+    const temporary = join(dir, `.${randomUUID()}.tmp`);
+    try {
+      await copyFile(file, temporary, constants.COPYFILE_EXCL | constants.COPYFILE_FICLONE);
+      await using copy = await open(temporary, "r+");
+      await copy.sync();
+      await link(temporary, target);
+    } catch (error) {
+      throw diskError(error);
+    } finally {
+      await unlink(temporary).catch(() => undefined);
+    }
+  }
+
+  /** Whoever may write there could put anything in the place of an archive. */
+  async #requireOwn(): Promise<void> {
+    const { uid, mode } = await stat(this.#dir);
+    if (uid === this.#selfUid && (mode & 0o022) === 0) return;
+    const message = `${this.#dir} must belong to uid ${this.#selfUid} and be writable by nobody else (chmod go-w)`;
+    throw failedPrecondition("denied", message);
+  }
+}
+
+/** @throws SvcError `disk_full`; else what it was */
+export function diskError(error: unknown): unknown {
+  if (codeOf(error) !== "ENOSPC" && codeOf(error) !== "EDQUOT") return error;
+  const message = "no space left for the backup; free some and try again";
+  return new SvcError("resource_exhausted", "disk_full", message, { cause: error });
+}
+
+export async function syncDirectory(path: string): Promise<void> {
+  await using directory = await open(path, "r");
+  await directory.sync();
+}
+
+async function namesIn(dir: string): Promise<string[]> {
+  try {
+    return await readdir(dir);
+  } catch (error) {
+    if (codeOf(error) === "ENOENT" || codeOf(error) === "ENOTDIR") return [];
+    throw error;
+  }
+}
+
+function codeOf(error: unknown): unknown {
+  return error instanceof Error && "code" in error ? error.code : undefined;
+}

@@ -1,0 +1,160 @@
+/** The storages: the one of this host, and those that its people named. Their locations are root's to write and to see. */
+import { failedPrecondition, invalidField, notFound, SvcError } from "../../errors.ts";
+import { secretMask } from "../../lib/secret-mask.ts";
+import type { Store } from "../../store/store.ts";
+import { LocalStorage } from "./local-storage.ts";
+import type { Storage } from "./storage.ts";
+
+export interface S3Location {
+  kind: "s3";
+  endpoint: string;
+  region: string;
+  bucket: string;
+  accessKey: string;
+  secretKey: string;
+  prefix: string;
+  pathStyle?: boolean;
+  /** PEM; empty for none. */
+  ca: string;
+}
+
+export interface LocalLocation {
+  kind: "local";
+  dir: string;
+}
+
+export interface StorageEntry {
+  name: string;
+  /** Empty for the operator. */
+  managedBy: string;
+  location: LocalLocation | S3Location;
+  maxBytesPerSec?: number;
+}
+
+/** The name of the storage that is always there. */
+export const localName = "local";
+
+interface StorageRow {
+  name: string;
+  managed_by: string;
+  location: string;
+}
+
+export interface StorageListOptions {
+  store: Store;
+  /** Where the archives of the storage lie that is always there. */
+  dir: string;
+  selfUid: number;
+  now: () => number;
+}
+
+export class StorageList {
+  readonly #options: StorageListOptions;
+
+  constructor(options: StorageListOptions) {
+    this.#options = options;
+  }
+
+  /** The local one first, the others by name. */
+  all(): StorageEntry[] {
+    const rows = this.#options.store.all<StorageRow>("SELECT * FROM backup_storages ORDER BY name");
+    const stored = rows.map(entryOfRow);
+    const local = stored.find(({ name }) => name === localName) ?? this.#local();
+    return [local, ...stored.filter(({ name }) => name !== localName)];
+  }
+
+  /** @throws SvcError `not_found` */
+  find(name: string): StorageEntry {
+    const entry = this.all().find((each) => each.name === name);
+    if (entry === undefined) throw notFound("storage", name);
+    return entry;
+  }
+
+  /** @throws SvcError `not_found`, `not_implemented` */
+  open(name: string): Storage {
+    const { location } = this.find(name);
+    if (location.kind === "s3") throw noBuckets();
+    return new LocalStorage(location.dir, this.#options.selfUid);
+  }
+
+  /**
+   * Makes or replaces one.
+   * @throws SvcError `protected` for one that somebody else manages
+   */
+  async upsert(entry: StorageEntry): Promise<StorageEntry> {
+    if (entry.location.kind === "s3") throw noBuckets();
+    const before = this.all().find(({ name }) => name === entry.name);
+    if (before !== undefined && before.managedBy !== entry.managedBy) throw managed(before);
+    if (entry.location.kind === "local" && entry.location.dir === "/") {
+      throw invalidField("local.dir", "must be a directory for archives alone");
+    }
+    const { managedBy: _, name: __, ...document } = keepSecrets(entry, before);
+    await this.#options.store.write([
+      {
+        sql: `INSERT INTO backup_storages (name, managed_by, location, updated_at) VALUES (?, ?, ?, ?)
+              ON CONFLICT (name) DO UPDATE SET location = excluded.location, updated_at = excluded.updated_at`,
+        params: [entry.name, entry.managedBy, JSON.stringify(document), this.#options.now()],
+      },
+    ]);
+    return this.find(entry.name);
+  }
+
+  /** @param managedBy when not empty: only if it is managed by them. @throws SvcError `not_found`, `protected` */
+  async remove(name: string, managedBy: string): Promise<void> {
+    const entry = this.find(name);
+    const isStored =
+      this.#options.store.get("SELECT 1 FROM backup_storages WHERE name = ?", name) !== undefined;
+    if (!isStored) throw failedPrecondition("protected", `the storage "${name}" is always there`);
+    if (managedBy !== "" && entry.managedBy !== managedBy) throw managed(entry);
+    await this.#options.store.write([
+      { sql: "DELETE FROM backup_storages WHERE name = ?", params: [name] },
+      // Another place that gets the name later has none of them.
+      { sql: "DELETE FROM backup_archives WHERE storage = ?", params: [name] },
+    ]);
+  }
+
+  #local(): StorageEntry {
+    return { name: localName, managedBy: "", location: { kind: "local", dir: this.#options.dir } };
+  }
+}
+
+/** `"***"` stands for what is stored, as long as it goes to the same server. */
+function keepSecrets(entry: StorageEntry, before: StorageEntry | undefined): StorageEntry {
+  const { location } = entry;
+  if (location.kind !== "s3") return entry;
+  const stored = before?.location.kind === "s3" ? before.location : undefined;
+  const kept = (field: "accessKey" | "secretKey", name: string): string => {
+    if (location[field] !== secretMask) return location[field];
+    if (stored?.endpoint === location.endpoint) return stored[field];
+    throw invalidField(
+      name,
+      `"${secretMask}" stands for what is stored, and nothing is stored for this endpoint`,
+    );
+  };
+  return {
+    ...entry,
+    location: {
+      ...location,
+      accessKey: kept("accessKey", "s3.access_key"),
+      secretKey: kept("secretKey", "s3.secret_key"),
+    },
+  };
+}
+
+function entryOfRow({ name, managed_by, location }: StorageRow): StorageEntry {
+  return {
+    name,
+    managedBy: managed_by,
+    ...(JSON.parse(location) as Omit<StorageEntry, "name" | "managedBy">),
+  };
+}
+
+function noBuckets(): SvcError {
+  const message = "this version of svc keeps archives in directories of the host alone";
+  return new SvcError("unimplemented", "not_implemented", message);
+}
+
+function managed({ name, managedBy }: StorageEntry) {
+  const by = managedBy === "" ? "the operator" : `"${managedBy}"`;
+  return failedPrecondition("protected", `the storage "${name}" is managed by ${by}`);
+}

@@ -1,0 +1,41 @@
+/** Where archives are kept: one shape for every kind of place. */
+import type { ArchiveName } from "../archive-name.ts";
+
+/** An archive as a storage lists it. */
+export interface StoredArchive extends ArchiveName {
+  name: string;
+  sizeBytes: number;
+}
+
+/** Which archive. */
+export interface ArchiveKey {
+  appId: string;
+  name: string;
+}
+
+/** An archive that is open for reading. */
+export interface StoredFile extends AsyncDisposable {
+  readonly sizeBytes: number;
+  /**
+   * Some of its bytes.
+   * @param start the first
+   * @param end behind the last
+   */
+  read(start: number, end: number, signal?: AbortSignal): AsyncIterable<Buffer>;
+}
+
+export interface TransferOptions {
+  signal?: AbortSignal;
+  onProgress?: (doneBytes: number) => void;
+}
+
+export interface Storage {
+  /** What is there, of one app or of all, in no order. What is no archive of svc's is passed over. */
+  list(appId: string | undefined, signal: AbortSignal): Promise<StoredArchive[]>;
+  /** Puts a whole file there: it is seen whole and durable, or not at all. The file stays the caller's. */
+  put(key: ArchiveKey, file: string, options: TransferOptions): Promise<void>;
+  /** @throws SvcError `not_found` */
+  open(key: ArchiveKey, signal?: AbortSignal): Promise<StoredFile>;
+  /** Nothing there is fine. */
+  remove(key: ArchiveKey, signal?: AbortSignal): Promise<void>;
+}

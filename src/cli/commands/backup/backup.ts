@@ -1,0 +1,37 @@
+/** `svc backup …`: archives of apps, what is in them, and back again. */
+import type { Command } from "commander";
+import type { RunCommand } from "../../program.ts";
+import { addCreateCommand } from "./create.ts";
+import { addListCommands } from "./list.ts";
+import { addLookCommands } from "./look.ts";
+import { addRestoreCommand } from "./restore.ts";
+import { addStorageCommand } from "./storage.ts";
+
+export function addBackupCommand(parent: Command, run: RunCommand): void {
+  const backup = parent
+    .command("backup")
+    .description("back up apps, and restore them")
+    .addHelpText("after", examples);
+  for (const add of [
+    addCreateCommand,
+    addListCommands,
+    addLookCommands,
+    addRestoreCommand,
+    addStorageCommand,
+  ]) {
+    add(backup, run);
+  }
+}
+
+const examples = `
+NAME is an archive as svc backup ls shows it; the word "latest" is the newest of the app.
+
+Examples:
+  svc backup create hello
+  svc backup create hello --storage disk --keep 7
+  svc backup ls hello
+  svc backup verify hello latest --deep
+  svc backup browse hello latest data
+  svc backup get hello latest data/notes.txt > notes.txt
+  svc backup restore hello latest --stop
+`;

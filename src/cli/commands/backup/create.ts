@@ -1,0 +1,66 @@
+/** `svc backup create`: one archive, to any number of storages. */
+import type { Command } from "commander";
+import { Option } from "commander";
+import type { CommandContext } from "../../context.ts";
+import { ReportedError } from "../../failure.ts";
+import { followProgress } from "../../follow-progress.ts";
+import { collect, parseCount } from "../../option-values.ts";
+import type { RunCommand } from "../../program.ts";
+import { escapeControls } from "../../render/escape.ts";
+import { formatBytes } from "../../render/units.ts";
+
+interface CreateOptions {
+  readonly storage?: readonly string[];
+  readonly keep?: number;
+  readonly mode?: string;
+}
+
+export function addCreateCommand(parent: Command, run: RunCommand): void {
+  parent
+    .command("create")
+    .description("back apps up")
+    .argument("<id...>", "the apps")
+    .option("--storage <name>", "where to; again for more (default: the package's own, else local)", collect)
+    .option("--keep <count>", "how many archives to keep there (default: all)", parseCount(1, 2 ** 32 - 1))
+    .addOption(
+      new Option(
+        "--mode <mode>",
+        "what a running app does meanwhile (default: the package's own, else live)",
+      ).choices(["live", "stop"]),
+    )
+    .action(
+      run(async (context, ids: string[], options: CreateOptions) => {
+        let failed = false;
+        for (const id of ids) failed = !(await create(context, id, options)) || failed;
+        if (failed) throw new ReportedError(1);
+      }),
+    );
+}
+
+/** Resolves with whether every storage has it. */
+async function create(
+  context: CommandContext,
+  id: string,
+  { storage = [], keep, mode = "" }: CreateOptions,
+): Promise<boolean> {
+  const { BackupService, CreateBackupResponseSchema } = await import("../../../../gen/svc/v1/backup_pb.ts");
+  const { messageToRest } = await import("../../transport/rest-json.ts");
+  const request = { appId: id, storages: [...storage], ...(keep !== undefined && { keep }), mode };
+  const events = context.invoke(BackupService.method.createBackupStream, [request]);
+  const message = await followProgress(context, `backup ${id}`, events, "result");
+  const { results, warnings, ...answer } = messageToRest(CreateBackupResponseSchema, message);
+  if (context.json) await context.printJsonLine({ ...answer, results, warnings });
+  else {
+    for (const warning of warnings) context.note(`warning: ${escapeControls(warning)}`);
+    for (const result of results) {
+      if (result.error !== "")
+        context.note(`svc: ${escapeControls(`${id} to ${result.storage}: ${result.error}`)}`);
+      else {
+        const removed = result.removed.length === 0 ? "" : `, ${result.removed.length} older removed`;
+        const text = `Backed up ${id} to ${result.storage}: ${result.name} (${formatBytes(result.size_bytes)}${removed})`;
+        await context.print(`${escapeControls(text)}\n`);
+      }
+    }
+  }
+  return results.every(({ error }) => error === "");
+}

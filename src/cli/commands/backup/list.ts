@@ -1,0 +1,104 @@
+/** `svc backup ls|show|rm`: the archives that there are. */
+import type { Command } from "commander";
+import type { CommandContext } from "../../context.ts";
+import type { RunCommand } from "../../program.ts";
+import { confirmRemoval } from "../../prompt.ts";
+import { escapeControls } from "../../render/escape.ts";
+import type { Column } from "../../render/table.ts";
+import { formatBytes } from "../../render/units.ts";
+import { calls, type BackupArchive } from "../../transport/calls.ts";
+import { findArchive, nameHelp, storageHelp, type StorageOption } from "./archive-ref.ts";
+
+export function addListCommands(parent: Command, run: RunCommand): void {
+  parent
+    .command("ls")
+    .alias("list")
+    .description("list the archives, the newest first")
+    .argument("[id]", "of one app")
+    .option("--storage <name>", "on one storage")
+    .action(
+      run((context, id: string | undefined, options: StorageOption) => list(context, id ?? "", options)),
+    );
+  parent
+    .command("show")
+    .description("show what an archive says of itself")
+    .argument("<id>", "the app")
+    .argument("<name>", nameHelp)
+    .option("--storage <name>", storageHelp)
+    .action(run(show));
+  parent
+    .command("rm")
+    .alias("remove")
+    .description("delete an archive (asks first; --yes does not)")
+    .argument("<id>", "the app")
+    .argument("<name>", nameHelp)
+    .option("--storage <name>", storageHelp)
+    .action(run(remove));
+}
+
+const columns: readonly Column<BackupArchive>[] = [
+  { title: "APP", value: ({ app_id }) => app_id },
+  { title: "STORAGE", value: ({ storage }) => storage },
+  { title: "SIZE", value: ({ size_bytes }) => formatBytes(size_bytes), align: "right" },
+  { title: "PROVEN", value: provenText },
+  { title: "NAME", value: ({ name }) => name },
+];
+
+function provenText({ verified_at, restored_at }: BackupArchive): string {
+  if (restored_at !== undefined) return "restored";
+  return verified_at === undefined ? "-" : "verified";
+}
+
+async function list(context: CommandContext, appId: string, { storage = "" }: StorageOption): Promise<void> {
+  const answer = await context.call(calls.listBackups, { app_id: appId, storage });
+  if (context.json) return context.printJson(answer);
+  for (const { storage: which, error } of answer.errors) {
+    context.note(`warning: ${escapeControls(`storage ${which}: ${error}`)}`);
+  }
+  await context.printTable(columns, answer.backups, "There are no backups. Make one: svc backup create ID");
+  if (answer.next_page_token !== "") context.note("There are more; name an app or a storage.");
+}
+
+async function show(
+  context: CommandContext,
+  id: string,
+  name: string,
+  options: StorageOption,
+): Promise<void> {
+  const ref = await findArchive(context, id, name, options);
+  const details = await context.call(calls.getBackup, { app_id: id, storage: ref.storage, name: ref.name });
+  if (context.json) return context.printJson(details);
+  const rows: [string, string][] = [
+    ["Name", ref.name],
+    ["Storage", ref.storage],
+    ["App", `${id} (${details.package_id} ${details.version}, ${details.runtime})`],
+    ["Owner", details.owner],
+    ["Made", `${details.archive?.created_at ?? ""} by svc ${details.svc_version}, ${details.mode}`],
+    [
+      "Size",
+      `${formatBytes(details.archive?.size_bytes ?? 0)} for ${formatBytes(details.content_bytes)} in ${details.entries} entries`,
+    ],
+    ["Verified", details.archive?.verified_at ?? "never"],
+    ["Restored", details.archive?.restored_at ?? "never"],
+    ...details.warnings.map((warning): [string, string] => ["Warning", warning]),
+  ];
+  return context.print(
+    rows.map(([title, text]) => `${`${title}:`.padEnd(10)} ${escapeControls(text)}\n`).join(""),
+  );
+}
+
+async function remove(
+  context: CommandContext,
+  id: string,
+  name: string,
+  options: StorageOption,
+): Promise<void> {
+  const ref = await findArchive(context, id, name, options);
+  await confirmRemoval(context, {
+    question: `Delete ${escapeControls(ref.name)} on ${escapeControls(ref.storage)}?`,
+    loss: "deleting an archive cannot be undone",
+  });
+  const answer = await context.call(calls.deleteBackup, { app_id: id, storage: ref.storage, name: ref.name });
+  if (context.json) return context.printJson(answer);
+  return context.print(`Deleted ${escapeControls(answer.name)}\n`);
+}

@@ -1,0 +1,123 @@
+/** `svc backup verify|browse|get|download`: what is in an archive. */
+import type { Command } from "commander";
+import type { CommandContext } from "../../context.ts";
+import { followProgress } from "../../follow-progress.ts";
+import type { RunCommand } from "../../program.ts";
+import { ByteOutput } from "../../render/byte-output.ts";
+import { escapeControls } from "../../render/escape.ts";
+import type { Column } from "../../render/table.ts";
+import { formatBytes } from "../../render/units.ts";
+import { calls, type BackupEntry } from "../../transport/calls.ts";
+import { findArchive, nameHelp, storageHelp, type StorageOption } from "./archive-ref.ts";
+
+export function addLookCommands(parent: Command, run: RunCommand): void {
+  const add = (command: string, description: string): Command =>
+    parent
+      .command(command)
+      .description(description)
+      .argument("<id>", "the app")
+      .argument("<name>", nameHelp)
+      .option("--storage <name>", storageHelp);
+  add("verify", "read an archive whole and compare every checksum")
+    .option("--deep", "restore it for a trial, too, into a directory that is thrown away")
+    .action(run(verify));
+  add("browse", "list a directory of an archive")
+    .argument("[path]", "such as data/photos")
+    .action(
+      run((context, id: string, name: string, path: string | undefined, options: StorageOption) =>
+        browse(context, id, name, path ?? "", options),
+      ),
+    );
+  add("get", "write one file of an archive to standard output")
+    .argument("<path>", "such as data/notes.txt")
+    .action(run(get));
+  add("download", "write an archive to standard output, as it is").action(run(download));
+}
+
+async function verify(
+  context: CommandContext,
+  id: string,
+  name: string,
+  options: StorageOption & { deep?: boolean },
+): Promise<void> {
+  const { BackupService, VerifyBackupResponseSchema } = await import("../../../../gen/svc/v1/backup_pb.ts");
+  const { messageToRest } = await import("../../transport/rest-json.ts");
+  const ref = await findArchive(context, id, name, options);
+  const events = context.invoke(BackupService.method.verifyBackupStream, [
+    { ...ref, deep: options.deep ?? false },
+  ]);
+  const answer = messageToRest(
+    VerifyBackupResponseSchema,
+    await followProgress(context, `verify ${id}`, events, "result"),
+  );
+  if (context.json) return context.printJson(answer);
+  const how = answer.restored ? "whole, and was restored for a trial" : "whole";
+  const text = `${answer.name} is ${how}: ${answer.entries} entries, ${formatBytes(answer.content_bytes)}`;
+  return context.print(`${escapeControls(text)}\n`);
+}
+
+const columns: readonly Column<BackupEntry>[] = [
+  { title: "MODE", value: ({ mode }) => mode },
+  {
+    title: "SIZE",
+    value: ({ type, size_bytes }) => (type === "file" ? formatBytes(size_bytes) : "-"),
+    align: "right",
+  },
+  { title: "MODIFIED", value: ({ modified_at }) => modified_at ?? "" },
+  { title: "PATH", value: pathText },
+];
+
+function pathText({ path, type, target }: BackupEntry): string {
+  if (type === "directory") return `${path}/`;
+  return target === "" ? path : `${path} -> ${target}`;
+}
+
+async function browse(
+  context: CommandContext,
+  id: string,
+  name: string,
+  path: string,
+  options: StorageOption,
+): Promise<void> {
+  const ref = await findArchive(context, id, name, options);
+  const answer = await context.call(calls.browseBackup, {
+    app_id: id,
+    storage: ref.storage,
+    name: ref.name,
+    path,
+  });
+  if (context.json) return context.printJson(answer);
+  await context.printTable(columns, answer.entries, "The directory is empty.");
+  if (answer.next_page_token !== "") context.note("There are more than these.");
+}
+
+async function get(
+  context: CommandContext,
+  id: string,
+  name: string,
+  path: string,
+  options: StorageOption,
+): Promise<void> {
+  const { BackupService } = await import("../../../../gen/svc/v1/backup_pb.ts");
+  const ref = await findArchive(context, id, name, options);
+  await writeOut(context, context.invoke(BackupService.method.readBackupFile, [{ ...ref, path }]));
+}
+
+async function download(
+  context: CommandContext,
+  id: string,
+  name: string,
+  options: StorageOption,
+): Promise<void> {
+  const { BackupService } = await import("../../../../gen/svc/v1/backup_pb.ts");
+  const ref = await findArchive(context, id, name, options);
+  await writeOut(context, context.invoke(BackupService.method.downloadBackup, [ref]));
+}
+
+async function writeOut(
+  context: CommandContext,
+  pieces: AsyncIterable<{ content?: { data: Uint8Array } | undefined }>,
+): Promise<void> {
+  const output = new ByteOutput(context.host.stdout);
+  for await (const { content } of pieces) if (content !== undefined) await output.write(content.data);
+}

@@ -1,0 +1,185 @@
+/** Looks into an archive without laying it out: its index alone, or the frames of one file. */
+import { admittedEntries, EntryCheck, isWanted, takeTables, toLatin1 } from "./archive-reader.mjs";
+import { FrameCursor } from "./frame-cursor.mjs";
+import { SparseExpander } from "./sparse-expander.mjs";
+import { damaged } from "./tar-reader.mjs";
+
+/** @typedef {import("./byte-source.mjs").ByteSource} ByteSource */
+/** @typedef {import("./archive-reader.mjs").ReadArchiveArgs} ReadArchiveArgs */
+/** @typedef {import("./entry-index.mjs").IndexedEntry} IndexedEntry */
+/** @typedef {Pick<ReadArchiveArgs, "sizes" | "uid" | "trees">} Described */
+
+/** Hard links that lead to hard links: tar(1) writes none, so more are nobody's honest work. */
+const maxLinks = 8;
+
+/**
+ * The entries right in a directory; of the root all trees.
+ * @param {Described & { directory: string, after: number, limit: number }} args `after`: how many to pass over.
+ * @param {ByteSource} source The index and the table.
+ */
+export async function browse({ directory, after, limit, ...described }, source) {
+  const { index } = await takeTables(described.sizes, source);
+  const wanted = toLatin1(directory);
+  const entries = [];
+  let [seen, found] = [0, wanted === ""];
+  for await (const { entry } of admittedEntries(index, described)) {
+    if (entry.path === wanted) found = entry.type === "directory";
+    if (!isChild(entry.path, wanted, described.trees)) continue;
+    seen++;
+    if (seen > after && entries.length < limit) entries.push(shownEntry(entry));
+  }
+  if (!found) throw Object.assign(new Error("no such directory"), { code: "ENOENT" });
+  return { entries, more: seen > after + limit };
+}
+
+/**
+ * @param {string} path
+ * @param {string} directory
+ * @param {string[]} trees
+ */
+function isChild(path, directory, trees) {
+  if (directory === "") return trees.some((tree) => path === toLatin1(tree));
+  return path.startsWith(`${directory}/`) && !path.slice(directory.length + 1).includes("/");
+}
+
+/**
+ * The frames that hold these paths and all beneath them.
+ * @param {Described & { paths: string[] }} args
+ * @param {ByteSource} source The index and the table.
+ */
+export async function locate({ paths, ...described }, source) {
+  const { index, rows } = await takeTables(described.sizes, source);
+  const wanted = paths.map(toLatin1);
+  const missing = new Set(wanted);
+  /** @type {Set<number>} */
+  const frames = new Set();
+  let [entries, contentBytes, row] = [0, 0, 0];
+  for await (const { entry, end } of admittedEntries(index, described)) {
+    if (!isWanted(entry.path, wanted)) continue;
+    missing.delete(entry.path);
+    entries++;
+    contentBytes += entry.size;
+    while (row > 0 && (rows[row]?.rawAt ?? 0) > entry.at) row--;
+    for (let at = row; at < rows.length; at++) {
+      const { rawAt, rawLength } = rows[at] ?? { rawAt: 0, rawLength: 0 };
+      if (rawAt >= end) break;
+      if (rawAt + rawLength <= entry.at) row = at + 1;
+      else frames.add(at);
+    }
+  }
+  const [first] = missing;
+  if (first !== undefined) {
+    const name = Buffer.from(first, "latin1").toString();
+    throw Object.assign(new Error(`has no ${JSON.stringify(name)}`), { code: "ENOENT" });
+  }
+  const chosen = [...frames].sort((a, b) => a - b);
+  return {
+    frames: chosen.map((number) => ({
+      number,
+      at: rows[number]?.storedAt ?? 0,
+      bytes: rows[number]?.length ?? 0,
+    })),
+    entries,
+    contentBytes,
+  };
+}
+
+/**
+ * Where the content of a file is; that of a hard link is its target's.
+ * @param {Described & { path: string }} args
+ * @param {ByteSource} source The index and the table.
+ */
+export async function locateFile({ path, ...described }, source) {
+  const { index, rows } = await takeTables(described.sizes, source);
+  /** @type {Map<string, IndexedEntry>} */
+  const links = new Map();
+  let wanted = toLatin1(path);
+  // A link stands behind what it leads to.
+  for await (const { entry } of admittedEntries(index, described)) {
+    if (entry.type === "hardlink" || entry.path === wanted) links.set(entry.path, entry);
+  }
+  let found = links.get(wanted);
+  for (let steps = 0; found?.type === "hardlink" && steps < maxLinks; steps++) {
+    wanted = found.target;
+    found = links.get(wanted);
+    if (found) continue;
+    for await (const { entry } of admittedEntries(index, described)) if (entry.path === wanted) found = entry;
+  }
+  if (!found) throw Object.assign(new Error("no such file"), { code: "ENOENT" });
+  if (found.type !== "file") throw Object.assign(new Error("is no regular file"), { code: "WRONG_TYPE" });
+  const end = found.dataAt + found.stored;
+  const { at } = found;
+  const frames = rows.filter((row) => row.rawAt < end && row.rawAt + row.rawLength > at);
+  return {
+    path: Buffer.from(found.path, "latin1").toString("base64"),
+    size: found.size,
+    frames: frames.map(({ number, storedAt, length }) => ({ number, at: storedAt, bytes: length })),
+  };
+}
+
+/**
+ * The content of a file, checked as it goes by.
+ * @param {Described & { path: string, frames: number[] }} args `path` as {@link locateFile} answered it.
+ * @param {ByteSource} source The index, the table, the frames that hold it.
+ * @param {(bytes: Buffer) => Promise<void>} output
+ */
+export async function readFileOf({ path, frames, ...described }, source, output) {
+  const { index, rows } = await takeTables(described.sizes, source);
+  const wanted = Buffer.from(path, "base64").toString("latin1");
+  /** @type {{ entry: IndexedEntry, end: number } | undefined} */
+  let found;
+  for await (const each of admittedEntries(index, described)) if (each.entry.path === wanted) found = each;
+  if (!found) throw damaged("has no such file");
+  const { entry, end } = found;
+  const cursor = new FrameCursor(
+    rows.filter(({ number }) => frames.includes(number)),
+    source,
+  );
+  const check = new EntryCheck();
+  check.expect(entry);
+  const expander = entry.sparse ? new SparseExpander(entry.size, output) : undefined;
+  for (let position = entry.at; position < end;) {
+    const bytes = await partOf(cursor, position, end, entry.dataAt + entry.stored);
+    position += bytes.length;
+    for (const piece of check.contentOf(bytes)) await (expander ? expander.push(piece) : output(piece));
+  }
+  await expander?.end();
+  check.finish();
+  return { size: entry.size };
+}
+
+/**
+ * The padding after the content may lie in a frame of its own, which nobody needs.
+ * @param {FrameCursor} cursor
+ * @param {number} position
+ * @param {number} end
+ * @param {number} contentEnd
+ */
+async function partOf(cursor, position, end, contentEnd) {
+  if (position >= contentEnd) return Buffer.alloc(end - position);
+  return (await cursor.from(position)).subarray(0, end - position);
+}
+
+/** @param {IndexedEntry} entry */
+function shownEntry({ path, type, size, mode, mtime, target, sha256 }) {
+  return {
+    path: readable(path),
+    type: type === "fifo" || type === "device" ? "other" : type,
+    size,
+    mode,
+    mtime,
+    target: readable(target),
+    sha256,
+  };
+}
+
+const utf8 = new TextDecoder("utf-8", { fatal: true, ignoreBOM: true });
+
+/** @param {string} name Bytes that are no UTF-8 read as `\xNN`. */
+function readable(name) {
+  try {
+    return utf8.decode(Buffer.from(name, "latin1"));
+  } catch {
+    return name.replaceAll(/[\u0080-\u00ff]/g, (byte) => String.raw`\x${byte.charCodeAt(0).toString(16)}`);
+  }
+}

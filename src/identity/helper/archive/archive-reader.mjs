@@ -1,0 +1,248 @@
+/**
+ * An archive on its way back: every frame, every entry and every content is compared with the tables that came with it,
+ * what could lead out of the directory is refused, and what is left is laid out by tar(1).
+ */
+import { createHash } from "node:crypto";
+import { readIndex } from "./entry-index.mjs";
+import { EntryGuard } from "./entry-guard.mjs";
+import { FrameCursor, readTable } from "./frame-cursor.mjs";
+import { sha256 } from "./frames.mjs";
+import { damaged, TarReader } from "./tar-reader.mjs";
+import { TarSink } from "./tar-sink.mjs";
+
+const blockBytes = 512;
+const endOfTarBytes = 1024;
+const progressMs = 100;
+
+/** @typedef {import("./tar-reader.mjs").TarEntry} TarEntry */
+/** @typedef {import("./entry-index.mjs").IndexedEntry} IndexedEntry */
+/** @typedef {import("./byte-source.mjs").ByteSource} ByteSource */
+
+/**
+ * @typedef {object} ArchiveSizes What the end of an archive says of the rest.
+ * @property {number} indexBytes
+ * @property {string} indexSha256
+ * @property {number} tableBytes
+ * @property {string} tableSha256
+ * @property {number} tarBytes
+ * @property {number} entries
+ * @property {number} contentBytes
+ */
+
+/**
+ * @typedef {object} ReadArchiveArgs
+ * @property {ArchiveSizes} sizes
+ * @property {number} uid Whom the files belonged to.
+ * @property {string[]} trees The paths that entries may lie under.
+ * @property {import("./tar-sink.mjs").SinkTarget} [target] Where each tree is laid out; nowhere when it is only checked.
+ * @property {string[]} paths Only these and all beneath; everything when empty.
+ * @property {number[]} [frames] Numbers of the frames that come; all of them when absent.
+ * @property {string} runId
+ */
+
+/**
+ * @param {ArchiveSizes} sizes
+ * @param {ByteSource} source
+ */
+export async function takeTables(sizes, source) {
+  const index = await source.take(sizes.indexBytes);
+  const table = await source.take(sizes.tableBytes);
+  if (sha256(index).toString("hex") !== sizes.indexSha256) throw damaged("is damaged in its index");
+  if (sha256(table).toString("hex") !== sizes.tableSha256) throw damaged("is damaged in its table of frames");
+  return { index, rows: readTable(table, sizes.tarBytes) };
+}
+
+/**
+ * The entries of an index, each admitted, without gaps between them.
+ * @param {Buffer} index
+ * @param {Pick<ReadArchiveArgs, "sizes" | "trees" | "uid">} args
+ * @returns {AsyncGenerator<{ entry: IndexedEntry, tree: number, end: number }, void, void>}
+ */
+export async function* admittedEntries(index, { sizes, trees, uid }) {
+  const guard = new EntryGuard(trees.map(toLatin1), uid, process.geteuid?.() === 0 && uid === 0);
+  let [position, count, contentBytes] = [0, 0, 0];
+  for await (const entry of readIndex(index)) {
+    const tree = guard.admit(entry);
+    const end = entry.dataAt + Math.ceil(entry.stored / blockBytes) * blockBytes;
+    if (entry.at !== position || entry.dataAt <= entry.at) throw damaged("has an index with gaps");
+    position = end;
+    count++;
+    contentBytes += entry.size;
+    yield { entry, tree, end };
+  }
+  const isWhole =
+    count === sizes.entries &&
+    contentBytes === sizes.contentBytes &&
+    position + endOfTarBytes === sizes.tarBytes;
+  if (!isWhole) throw damaged("has an index that disagrees with its end");
+}
+
+/** @param {string} name */
+export function toLatin1(name) {
+  return Buffer.from(name).toString("latin1");
+}
+
+/**
+ * Whether a path is one of these, beneath one, or a directory on the way to one.
+ * @param {string} path
+ * @param {string[]} wanted
+ */
+export function isWanted(path, wanted) {
+  return (
+    wanted.length === 0 ||
+    wanted.some((each) => path === each || path.startsWith(`${each}/`) || each.startsWith(`${path}/`))
+  );
+}
+
+export class ArchiveReader {
+  #args;
+  #source;
+  #signal;
+  #report;
+  #reportedMs = 0;
+  #contentBytes = 0;
+  #entries = 0;
+
+  /**
+   * @param {ReadArchiveArgs} args
+   * @param {ByteSource} source The index, the table, then frames.
+   * @param {AbortSignal} signal
+   * @param {(doneBytes: number) => void} report
+   */
+  constructor(args, source, signal, report) {
+    this.#args = args;
+    this.#source = source;
+    this.#signal = signal;
+    this.#report = report;
+  }
+
+  async read() {
+    const { sizes, target, trees, frames, runId, uid } = this.#args;
+    const { index, rows } = await takeTables(sizes, this.#source);
+    const chosen = frames === undefined ? rows : rows.filter(({ number }) => frames.includes(number));
+    const sameOwner = process.geteuid?.() === 0 && uid === 0;
+    const sink = target && new TarSink(target, trees.map(toLatin1), { runId, sameOwner }, this.#signal);
+    const cursor = new FrameCursor(chosen, this.#source);
+    try {
+      await this.#readEntries(index, cursor, sink);
+      await sink?.finish();
+    } catch (error) {
+      await sink?.abort(error);
+      throw error;
+    }
+    return { contentBytes: this.#contentBytes, entries: this.#entries };
+  }
+
+  /**
+   * @param {Buffer} index
+   * @param {FrameCursor} cursor
+   * @param {TarSink | undefined} sink
+   */
+  async #readEntries(index, cursor, sink) {
+    const { sizes, frames } = this.#args;
+    const wanted = this.#args.paths.map(toLatin1);
+    const check = new EntryCheck();
+    for await (const { entry, tree, end } of admittedEntries(index, this.#args)) {
+      this.#signal.throwIfAborted();
+      if (!isWanted(entry.path, wanted)) continue;
+      check.expect(entry);
+      /** @type {Buffer[]} What waits until the header is known to be right. */
+      let held = [];
+      for (let position = entry.at; position < end;) {
+        const bytes = (await cursor.from(position)).subarray(0, end - position);
+        position += bytes.length;
+        check.push(bytes);
+        held.push(bytes);
+        if (!check.isKnown) continue;
+        if (sink) for (const piece of held) await sink.write(tree, piece);
+        held = [];
+      }
+      check.finish();
+      this.#entries++;
+      this.#contentBytes += entry.size;
+      this.#tell();
+    }
+    if (frames === undefined) {
+      const end = await cursor.from(sizes.tarBytes - endOfTarBytes);
+      if (end.some((byte) => byte !== 0)) throw damaged("does not end where its index does");
+    }
+    await cursor.finish();
+  }
+
+  #tell() {
+    const nowMs = performance.now();
+    if (nowMs - this.#reportedMs < progressMs) return;
+    this.#reportedMs = nowMs;
+    this.#report(this.#contentBytes);
+  }
+}
+
+/** Compares what is in the tar with what the index says of it, one entry at a time. */
+export class EntryCheck {
+  /** @type {IndexedEntry | undefined} */
+  #expected;
+  /** @type {import("node:crypto").Hash | undefined} */
+  #hash;
+  /** Whether the header has come, and is the expected one. */
+  isKnown = false;
+  #isDone = false;
+  /** @type {Buffer[] | undefined} */
+  #content;
+  #reader = new TarReader({
+    entry: (entry) => this.#begin(entry),
+    content: (piece) => {
+      this.#hash?.update(piece);
+      this.#content?.push(piece);
+    },
+    padding: () => undefined,
+    entryEnd: () => this.#end(),
+  });
+
+  /** @param {IndexedEntry} entry */
+  expect(entry) {
+    this.#expected = entry;
+    this.#isDone = false;
+    this.isKnown = false;
+  }
+
+  /** @param {Buffer} bytes */
+  push(bytes) {
+    this.#reader.push(bytes);
+  }
+
+  /**
+   * The same, with the pieces of content that were in it.
+   * @param {Buffer} bytes
+   */
+  contentOf(bytes) {
+    this.#content = [];
+    this.#reader.push(bytes);
+    return this.#content;
+  }
+
+  finish() {
+    if (!this.#isDone || !this.#reader.between) throw this.#differs();
+  }
+
+  /** @param {TarEntry} entry */
+  #begin(entry) {
+    const { at: _at, dataAt: _dataAt, sha256: _sha256, ...expected } = this.#expected ?? {};
+    const { at: _here, dataAt: _data, ...found } = entry;
+    const isSame = Object.entries(found).every(
+      ([key, value]) => value === /** @type {Record<string, unknown>} */ (expected)[key],
+    );
+    if (this.isKnown || !isSame) throw this.#differs();
+    this.isKnown = true;
+    this.#hash = entry.type === "file" ? createHash("sha256") : undefined;
+  }
+
+  #end() {
+    if ((this.#hash?.digest("hex") ?? "") !== this.#expected?.sha256) throw this.#differs();
+    this.#isDone = true;
+  }
+
+  #differs() {
+    const shown = JSON.stringify(this.#expected?.path.slice(0, 256) ?? "");
+    return damaged(`has another ${shown} than its index says`);
+  }
+}

@@ -1,0 +1,219 @@
+/**
+ * Trees of an app as an archive: tar(1) reads them, which knows holes, hard links, extended attributes and lists of access
+ * rights; what it writes is cut into zstd frames, and each entry is noted in the index. See docs/backup-format.md.
+ */
+import { createHash } from "node:crypto";
+import { inDirectory } from "../directory.mjs";
+import { LineSplitter } from "../output.mjs";
+import { runToEnd } from "../run-command.mjs";
+import { reopen } from "../directory.mjs";
+import { toolFailure } from "../tool-failure.mjs";
+import { FrameWriter, sha256 } from "./frames.mjs";
+import { IndexWriter } from "./entry-index.mjs";
+import { TarReader } from "./tar-reader.mjs";
+
+const endOfTar = Buffer.alloc(1024);
+const maxWarnings = 100;
+const keptComplaints = 20;
+const progressMs = 100;
+/** Of a zstd skippable frame: its magic number and the length of what is in it. */
+const skippablePrefixBytes = 8;
+const skippableMagic = 0x184d2a5a;
+const maxSkippableBytes = 2 ** 32 - 1;
+
+/** @typedef {import("./tar-reader.mjs").TarEntry} TarEntry */
+
+/**
+ * @typedef {object} WriteArchiveArgs
+ * @property {string} root
+ * @property {string[]} trees Paths beneath the root; what is not there is passed over.
+ * @property {string[]} excludes Patterns of tar(1) for paths from the root, such as `data/cache/*`.
+ * @property {string} runId
+ */
+
+/** What was written: frames, then the index and the table of the frames, each in a skippable frame. */
+export class ArchiveWriter {
+  #frames;
+  #index = new IndexWriter();
+  #output;
+  #report;
+  #reportedMs = 0;
+  #written = 0;
+  #entries = 0;
+  #contentBytes = 0;
+  /** @type {string[]} */
+  #warnings = [];
+
+  /**
+   * @param {(bytes: Buffer) => Promise<void>} output
+   * @param {(doneBytes: number) => void} report
+   */
+  constructor(output, report) {
+    this.#output = output;
+    this.#report = report;
+    this.#frames = new FrameWriter(output);
+  }
+
+  /**
+   * @param {WriteArchiveArgs} args
+   * @param {AbortSignal} signal
+   */
+  async write({ root, trees, excludes, runId }, signal) {
+    await inDirectory({ root, path: "." }, async (fd) => {
+      for (const tree of trees) await this.#tree(fd, tree, excludes, runId, signal);
+    });
+    await this.#frames.write(endOfTar);
+    await this.#frames.end();
+    const index = await this.#index.end();
+    const table = this.#frames.table();
+    const framesBytes = this.#frames.storedBytes;
+    await this.#skippable(index);
+    await this.#skippable(table);
+    return {
+      framesBytes,
+      tarBytes: this.#frames.rawBytes,
+      contentBytes: this.#contentBytes,
+      entries: this.#entries,
+      index: { bytes: index.length, sha256: sha256(index).toString("hex") },
+      table: { bytes: table.length, sha256: sha256(table).toString("hex") },
+      warnings: this.#warnings,
+    };
+  }
+
+  /** @param {Buffer} content */
+  async #skippable(content) {
+    if (content.length > maxSkippableBytes) throw new RangeError("has too many entries for one archive");
+    const prefix = Buffer.alloc(skippablePrefixBytes);
+    prefix.writeUInt32LE(skippableMagic, 0);
+    prefix.writeUInt32LE(content.length, 4);
+    await this.#output(prefix);
+    await this.#output(content);
+  }
+
+  /**
+   * @param {number} directory
+   * @param {string} tree
+   * @param {string[]} excludes
+   * @param {string} runId
+   * @param {AbortSignal} signal
+   */
+  async #tree(directory, tree, excludes, runId, signal) {
+    /** @type {Buffer[]} What has to be written before more is read. */
+    let pieces = [];
+    let keeps = true;
+    /** @type {import("node:crypto").Hash | undefined} */
+    let hashing;
+    /** @type {TarEntry | undefined} */
+    let current;
+    const reader = new TarReader({
+      entry: (entry, headers) => {
+        keeps = entry.type !== "device";
+        if (!keeps) {
+          this.#warn(`${entry.path} is a device and was left out`);
+          return;
+        }
+        current = { ...entry, at: this.#written, dataAt: this.#written + headers.length };
+        hashing = entry.type === "file" ? createHash("sha256") : undefined;
+        this.#written += headers.length;
+        pieces.push(headers);
+      },
+      content: (piece) => {
+        hashing?.update(piece);
+        this.#written += piece.length;
+        pieces.push(piece);
+      },
+      padding: (piece) => {
+        this.#written += piece.length;
+        pieces.push(piece);
+      },
+      entryEnd: () => {
+        if (!keeps || current === undefined) return;
+        this.#entries++;
+        this.#contentBytes += current.size;
+        this.#index.add({ ...current, sha256: hashing?.digest("hex") ?? "" });
+      },
+    });
+    const complaints = new Complaints();
+    const splitter = new LineSplitter();
+    const { exitCode } = await runToEnd(
+      {
+        argv: ["tar", ...createOptions, ...excludes.map((pattern) => `--exclude=${pattern}`), "--", tree],
+        cwd: reopen(directory),
+        env: { LC_ALL: "C", PATH: process.env["PATH"] ?? "" },
+        umask: 0o077,
+        runId,
+      },
+      {
+        whole: true,
+        stdout: async (chunk) => {
+          pieces = [];
+          reader.push(chunk);
+          for (const piece of pieces) await this.#frames.write(piece);
+          this.#tell();
+        },
+        stderr: (chunk) => complaints.add(splitter.push(chunk)),
+      },
+      signal,
+    );
+    complaints.add(splitter.end());
+    // 1: some files changed while they were read.
+    if (exitCode !== 0 && exitCode !== 1) {
+      if (complaints.isMissing(tree)) return;
+      throw toolFailure("tar", complaints.last.join("\n"));
+    }
+    if (!reader.ended) throw toolFailure("tar", "what it wrote was cut short");
+    for (const line of complaints.first) this.#warn(line);
+  }
+
+  /** @param {string} warning */
+  #warn(warning) {
+    if (this.#warnings.length < maxWarnings) this.#warnings.push(warning);
+  }
+
+  #tell() {
+    const nowMs = performance.now();
+    if (nowMs - this.#reportedMs < progressMs) return;
+    this.#reportedMs = nowMs;
+    this.#report(this.#contentBytes);
+  }
+}
+
+const createOptions = [
+  "--create",
+  "--format=posix",
+  "--pax-option=delete=atime,delete=ctime,exthdr.name=%d/PaxHeaders/%f",
+  "--numeric-owner",
+  "--sparse",
+  "--acls",
+  "--xattrs",
+  "--xattrs-include=user.*",
+  "--anchored",
+  "--wildcards",
+  "--file=-",
+];
+
+/** The first lines that tar(1) complains in, and the last ones. */
+class Complaints {
+  /** @type {string[]} */
+  first = [];
+  /** @type {string[]} */
+  last = [];
+
+  /** @param {string[]} lines */
+  add(lines) {
+    for (const line of lines) {
+      const readable = line.replace(/^tar: /, "");
+      if (this.first.length < maxWarnings) this.first.push(readable);
+      this.last.push(readable);
+      if (this.last.length > keptComplaints) this.last.shift();
+    }
+  }
+
+  /**
+   * Whether the tree is not there, and nothing else is wrong.
+   * @param {string} tree
+   */
+  isMissing(tree) {
+    return this.first[0] === `${tree}: Cannot stat: No such file or directory` && this.first.length <= 2;
+  }
+}

@@ -1,0 +1,77 @@
+/**
+ * What may be laid out: nothing that leads out of its trees, nothing through a link, nothing twice, and nothing that its
+ * owner could not have made.
+ */
+import { damaged } from "./tar-reader.mjs";
+
+/** @typedef {import("./entry-index.mjs").IndexedEntry} IndexedEntry */
+
+/** Entries are remembered by their paths: what an archive may cost in memory. */
+const maxEntries = 5_000_000;
+
+export class EntryGuard {
+  #trees;
+  #uid;
+  #isRoot;
+  /** @type {Map<string, string>} */
+  #types = new Map();
+
+  /**
+   * @param {string[]} trees The paths that entries may lie under, as latin1.
+   * @param {number} uid Whom the files belonged to.
+   * @param {boolean} isRoot Whether root's own files are laid out.
+   */
+  constructor(trees, uid, isRoot) {
+    this.#trees = trees;
+    this.#uid = uid;
+    this.#isRoot = isRoot;
+  }
+
+  /**
+   * @param {IndexedEntry} entry
+   * @returns {number} The number of its tree.
+   * @throws RequestError `DAMAGED`
+   */
+  admit(entry) {
+    const { path, type, target } = entry;
+    const shown = JSON.stringify(path.slice(0, 256));
+    const names = path.split("/");
+    if (
+      path === "" ||
+      path.includes("\0") ||
+      names.some((name) => name === "" || name === "." || name === "..")
+    ) {
+      throw damaged(`has an entry ${shown} that leads out of it`);
+    }
+    const tree = this.#trees.findIndex((each) => path === each || path.startsWith(`${each}/`));
+    if (tree < 0) throw damaged(`has an entry ${shown} that is in none of its trees`);
+    if (this.#types.has(path)) throw damaged(`has the entry ${shown} twice`);
+    if (this.#types.size >= maxEntries) throw damaged(`has more than ${maxEntries} entries`);
+    if (path !== this.#trees[tree] && this.#types.get(names.slice(0, -1).join("/")) !== "directory") {
+      throw damaged(`has an entry ${shown} that lies in no directory of it`);
+    }
+    if (path === this.#trees[tree] && type !== "directory")
+      throw damaged(`has a tree ${shown} that is no directory`);
+    if (type === "hardlink") this.#admitLink(shown, target, tree);
+    if (type === "symlink" && (target === "" || target.includes("\0")))
+      throw damaged(`has a link ${shown} to nothing`);
+    if (type === "device" && !this.#isRoot) throw damaged(`has a device ${shown}`);
+    if (type === "file" && (entry.mode & 0o6000) !== 0 && entry.uid !== this.#uid && !this.#isRoot) {
+      throw damaged(`has a file ${shown} that would run as somebody else`);
+    }
+    this.#types.set(path, type);
+    return tree;
+  }
+
+  /**
+   * @param {string} shown
+   * @param {string} target
+   * @param {number} tree
+   */
+  #admitLink(shown, target, tree) {
+    const root = this.#trees[tree] ?? "";
+    const isFile = ["file", "symlink", "fifo", "device"].includes(this.#types.get(target) ?? "");
+    if (!isFile || !target.startsWith(`${root}/`))
+      throw damaged(`has a hard link ${shown} to what is not in it`);
+  }
+}

@@ -1,0 +1,281 @@
+/** Backups from the outside: made, listed, verified, looked into, restored, rotated, removed. */
+import { execFileSync } from "node:child_process";
+import { cp, mkdir, readdir, readFile, rename, rm, stat, writeFile } from "node:fs/promises";
+import { join } from "node:path";
+import test, { type ExecutionContext } from "ava";
+import { AppService } from "../../gen/svc/v1/app_pb.ts";
+import { BackupService } from "../../gen/svc/v1/backup_pb.ts";
+import { isRoot, needsRoot, startDaemon, type TestDaemon } from "../support/daemon.ts";
+import { errorOf } from "../support/errors.ts";
+import { freePort, writePackage } from "../support/packages.ts";
+
+const nobody = 65_534;
+const rootTest = isRoot ? test : test.skip;
+
+async function install(daemon: TestDaemon, client = daemon.client(AppService), manifest = "") {
+  const dir = join(daemon.dir, "package");
+  const port = await freePort();
+  await writePackage(dir, port, { manifest });
+  const { id, directory } = await client.installApp({ spec: dir });
+  return { id, directory, port };
+}
+
+/** The app's own files, to the last attribute. */
+function copyOf(directory: string, to: string): void {
+  execFileSync("cp", ["-a", directory, to]);
+}
+
+/** The times of the directories that are the daemon's own are no part of it. */
+function differences(before: string, after: string): string {
+  const options = ["-niaHAX", "--checksum", "--delete", "--exclude=/logs"];
+  const found = execFileSync("rsync", [...options, `${before}/`, `${after}/`], { encoding: "utf8" });
+  return found.replaceAll(/^\.d\.\.t\.+ (\.|volumes)\/\n/gm, "");
+}
+
+async function contentOf(
+  pieces: AsyncIterable<{ content?: { data: Uint8Array } | undefined }>,
+): Promise<Buffer> {
+  const parts = await Array.fromAsync(pieces, ({ content }) => content?.data ?? new Uint8Array());
+  return Buffer.concat(parts);
+}
+
+for (const owner of ["root", "a user"]) {
+  rootTest(`an app of ${owner} is backed up, verified, looked into and restored${needsRoot}`, async (t) => {
+    await using daemon = await startDaemon();
+    await using user = await daemon.as(nobody);
+    const door = owner === "root" ? daemon : user;
+    const apps = door.client(AppService);
+    const backups = door.client(BackupService);
+    const { directory } = await install(daemon, apps);
+    const data = join(directory, "data");
+    const uid = owner === "root" ? 0 : nobody;
+    const act = (script: string) =>
+      execFileSync("setpriv", [`--reuid=${uid}`, `--regid=${uid}`, "--clear-groups", "sh", "-c", script], {
+        cwd: data,
+      });
+    act(
+      "echo one > notes; mkdir sub; ln notes sub/link; ln -s ../notes sub/soft; truncate -s 1M sparse; echo m > ../volumes/media/m",
+    );
+    await apps.startApp({ id: "web" });
+    const made = await backups.createBackup({ appId: "web" });
+    const [result] = made.results;
+    t.like(result, { storage: "local", error: "", removed: [] });
+    t.deepEqual(made.warnings, []);
+    const ref = { appId: "web", storage: "local", name: result?.name ?? "" };
+    t.regex(ref.name, /^\d{8}T\d{9}Z-web-u\d+-[0-9a-f]{8}-[0-9a-f]{6}\.tar\.zst$/);
+    const listed = await backups.listBackups({});
+    t.deepEqual(
+      listed.backups.map(({ name, sizeBytes }) => ({ name, sizeBytes })),
+      [{ name: ref.name, sizeBytes: result?.sizeBytes }],
+    );
+    t.is(listed.backups[0]?.verifiedAt, undefined);
+
+    const verified = await backups.verifyBackup(ref);
+    t.is(verified.entries, made.entries);
+    t.like(await backups.verifyBackup({ ...ref, deep: true }), { restored: true });
+    t.deepEqual(await readdir(join(daemon.storeDir, "trials")), []);
+    t.truthy((await backups.listBackups({})).backups[0]?.restoredAt);
+
+    t.deepEqual(
+      (await backups.browseBackup(ref)).entries.map(({ path }) => path),
+      ["repo", "data", "volumes/media"],
+    );
+    const inData = await backups.browseBackup({ ...ref, path: "data" });
+    t.deepEqual(
+      inData.entries.map(({ path }) => path).toSorted(),
+      ["data/notes", "data/sparse", "data/sub"].toSorted(),
+    );
+    t.is((await contentOf(backups.readBackupFile({ ...ref, path: "data/sub/link" }))).toString(), "one\n");
+    t.deepEqual(
+      await contentOf(backups.readBackupFile({ ...ref, path: "data/sparse" })),
+      Buffer.alloc(1 << 20),
+    );
+    const stored = await readFile(join(daemon.storeDir, "backups/web", ref.name));
+    t.true(stored.equals(await contentOf(backups.downloadBackup(ref))));
+
+    copyOf(directory, join(daemon.dir, "before"));
+    act("rm -r sub notes; echo other > new; echo x >> ../volumes/media/m; echo broken > ../repo/server.mjs");
+    t.like(await errorOf(backups.restoreBackup(ref)), { code: "FailedPrecondition", reason: "app_running" });
+    const restored = await backups.restoreBackup({ ...ref, stopApp: true });
+    t.like(restored, { appId: "web", restarted: true });
+    t.is(differences(join(daemon.dir, "before"), directory), "");
+    t.is((await apps.getApp({ id: "web" })).state, "RUNNING");
+
+    act("rm notes; echo mine > sub/mine");
+    await apps.stopApp({ id: "web" });
+    await backups.restoreBackup({ ...ref, paths: ["data/notes"] });
+    t.is(await readFile(join(data, "notes"), "utf8"), "one\n");
+    t.is(await readFile(join(data, "sub/mine"), "utf8"), "mine\n", "the rest stays as it was");
+
+    const copy = await backups.restoreBackup({ ...ref, asNew: true, newName: "Second" });
+    t.is(copy.appId, "web-2");
+    t.like(await apps.getApp({ id: "web-2" }), { name: "Second", state: "STOPPED", ownerUid: uid });
+
+    await apps.removeApp({ id: "web" });
+    t.like(await backups.restoreBackup(ref), { appId: "web", restarted: false });
+    t.is(differences(join(daemon.dir, "before"), directory), "");
+    await apps.startApp({ id: "web" });
+
+    await backups.deleteBackup(ref);
+    t.deepEqual((await backups.listBackups({})).backups, []);
+    await apps.stopApp({ id: "web" });
+  });
+}
+
+test("as many archives stay as were asked for, and the verified one", async (t) => {
+  await using daemon = await startDaemon();
+  const backups = daemon.client(BackupService);
+  await install(daemon);
+  await backups.upsertBackupStorage({
+    name: "disk",
+    location: { case: "local", value: { dir: join(daemon.dir, "disk") } },
+  });
+  const names: string[] = [];
+  const make = async (keep?: number) => {
+    const { results } = await backups.createBackup({
+      appId: "web",
+      storages: ["disk", "local"],
+      ...(keep && { keep }),
+    });
+    t.deepEqual(
+      results.map(({ storage, error }) => [storage, error]),
+      [
+        ["disk", ""],
+        ["local", ""],
+      ],
+    );
+    t.is(new Set(results.map(({ name }) => name)).size, 1);
+    names.push(results[0]?.name ?? "");
+    return results;
+  };
+  await make();
+  await make();
+  await make();
+  await backups.verifyBackup({ appId: "web", storage: "disk", name: names[0] ?? "" });
+  const [disk, local] = await make(2);
+  t.deepEqual(disk?.removed, [names[1] ?? ""]);
+  t.deepEqual(local?.removed, [names[1] ?? "", names[0] ?? ""]);
+  const left = (storage: string) =>
+    backups.listBackups({ storage }).then((list) => list.backups.map(({ name }) => name));
+  t.deepEqual(await left("local"), [names[3], names[2]]);
+  t.deepEqual(await left("disk"), [names[3], names[2], names[0]]);
+});
+
+test("a storage that fails does not spoil the others", async (t) => {
+  await using daemon = await startDaemon();
+  const backups = daemon.client(BackupService);
+  await install(daemon);
+  const dir = join(daemon.dir, "file");
+  await writeFile(dir, "");
+  await backups.upsertBackupStorage({ name: "broken", location: { case: "local", value: { dir } } });
+  const { results } = await backups.createBackup({ appId: "web", storages: ["broken", "local"] });
+  t.is(results[0]?.name, "");
+  t.not(results[0]?.error, "");
+  t.like(results[1], { storage: "local", error: "" });
+  t.deepEqual(await readdir(join(daemon.storeDir, "spool")), []);
+});
+
+test("a damaged archive is refused, and the app stays as it was", async (t) => {
+  await using daemon = await startDaemon();
+  const backups = daemon.client(BackupService);
+  const { directory } = await install(daemon);
+  await writeFile(join(directory, "data/notes"), "mine");
+  const { results } = await backups.createBackup({ appId: "web" });
+  const ref = { appId: "web", storage: "local", name: results[0]?.name ?? "" };
+  const file = join(daemon.storeDir, "backups/web", ref.name);
+  const whole = await readFile(file);
+  copyOf(directory, join(daemon.dir, "before"));
+  const damages: [string, Buffer][] = [
+    ["cut short", whole.subarray(0, -1)],
+    ["without its index", whole.subarray(0, whole.length >> 1)],
+    ["empty", Buffer.alloc(0)],
+    ...Array.from({ length: 40 }, (_, n): [string, Buffer] => {
+      const at = Math.floor((whole.length * n) / 40);
+      const broken = Buffer.from(whole);
+      broken[at] = (broken[at] ?? 0) ^ 0x04;
+      return [`another byte ${at} of ${whole.length}`, broken];
+    }),
+  ];
+  for (const [what, bytes] of damages) {
+    await writeFile(file, bytes);
+    t.like(await errorOf(backups.verifyBackup(ref)), { reason: "archive_damaged" }, what);
+    t.like(await errorOf(backups.restoreBackup(ref)), { reason: "archive_damaged" }, what);
+  }
+  t.is(differences(join(daemon.dir, "before"), directory), "");
+  t.deepEqual((await readdir(directory)).toSorted(), ["data", "logs", "repo", "volumes"]);
+  t.is((await daemon.client(AppService).getApp({ id: "web" })).state, "STOPPED");
+  await writeFile(file, whole);
+  await backups.verifyBackup(ref);
+});
+
+rootTest(`an archive is its owner's, whatever its name says${needsRoot}`, async (t) => {
+  await using daemon = await startDaemon();
+  await using user = await daemon.as(nobody);
+  await install(daemon);
+  const { results } = await daemon.client(BackupService).createBackup({ appId: "web" });
+  const name = results[0]?.name ?? "";
+  const theirs = user.client(BackupService);
+  const notFound = { code: "NotFound" };
+  const every = (ref: { appId: string; storage: string; name: string }) => [
+    () => theirs.getBackup(ref),
+    () => theirs.verifyBackup(ref),
+    () => theirs.restoreBackup(ref),
+    () => theirs.deleteBackup(ref),
+    () => theirs.browseBackup(ref),
+    () => contentOf(theirs.readBackupFile({ ...ref, path: "repo/svc.yaml" })),
+    () => contentOf(theirs.downloadBackup(ref)),
+  ];
+  const isRefused = async (t_: ExecutionContext, named: string) => {
+    for (const call of every({ appId: "web", storage: "local", name: named }))
+      t_.like(await errorOf(call()), notFound);
+  };
+  await isRefused(t, name);
+  t.deepEqual((await theirs.listBackups({})).backups, []);
+  const renamed = name.replace("-u0-", `-u${nobody}-`);
+  const dir = join(daemon.storeDir, "backups/web");
+  await rename(join(dir, name), join(dir, renamed));
+  await isRefused(t, renamed);
+  t.true((await stat(join(dir, renamed))).isFile());
+  t.like(await errorOf(theirs.createBackup({ appId: "web" })), notFound);
+  const [local] = (await theirs.listBackupStorages({})).storages;
+  t.like(local?.location, { case: "local", value: { dir: "" } });
+});
+
+test("an archive restores on a host that has never seen the app", async (t) => {
+  await using first = await startDaemon();
+  const { directory } = await install(first);
+  await writeFile(join(directory, "data/notes"), "mine");
+  const { results } = await first.client(BackupService).createBackup({ appId: "web" });
+  const name = results[0]?.name ?? "";
+  await first.stop();
+  await using second = await startDaemon();
+  const backups = second.client(BackupService);
+  const disk = join(second.dir, "disk");
+  await mkdir(disk, { mode: 0o700 });
+  await cp(join(first.storeDir, "backups/web"), join(disk, "web"), { recursive: true });
+  await backups.upsertBackupStorage({ name: "disk", location: { case: "local", value: { dir: disk } } });
+  t.is((await backups.restoreBackup({ appId: "web", storage: "disk", name })).appId, "web");
+  const app = await second.client(AppService).getApp({ id: "web" });
+  t.is(await readFile(join(app.directory, "data/notes"), "utf8"), "mine");
+  t.is((await second.client(AppService).startApp({ id: "web" })).state, "RUNNING");
+  await second.client(AppService).stopApp({ id: "web" });
+  await rm(disk, { recursive: true });
+});
+
+test("an app is stopped for its backup where that is asked for, and runs again; its dump comes first", async (t) => {
+  await using daemon = await startDaemon();
+  const apps = daemon.client(AppService);
+  const backups = daemon.client(BackupService);
+  const dump = `backup: { mode: stop, dump: { exec: [sh, -c, "echo dumped > $SVC_DATA_DIR/dump"] } }`;
+  const { directory } = await install(daemon, apps, dump);
+  const before = (await apps.startApp({ id: "web" })).startedAt;
+  const { results } = await backups.createBackup({ appId: "web" });
+  const app = await apps.getApp({ id: "web" });
+  t.is(app.state, "RUNNING");
+  t.notDeepEqual(app.startedAt, before);
+  const ref = { appId: "web", storage: "local", name: results[0]?.name ?? "" };
+  t.is((await contentOf(backups.readBackupFile({ ...ref, path: "data/dump" }))).toString(), "dumped\n");
+  t.is((await backups.getBackup(ref)).mode, "stop");
+  t.true((await stat(join(directory, "data/dump"))).isFile());
+  await apps.stopApp({ id: "web" });
+});
