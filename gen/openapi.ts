@@ -803,38 +803,6 @@ export interface paths {
         patch?: never;
         trace?: never;
     };
-    "/v1/apps/{app_id}/backup-policy": {
-        parameters: {
-            query?: never;
-            header?: never;
-            path?: never;
-            cookie?: never;
-        };
-        /**
-         * When an app is backed up by itself, and how that went last
-         * @description When an app is backed up by itself, and how that went last.
-         *
-         *     Access: any identified caller; a regular user sees and changes what is their own.
-         *
-         *     Capability: `backups.policy`.
-         */
-        get: operations["getBackupPolicy"];
-        /**
-         * Replaces an app's policy
-         * @description Replaces an app's policy; what its package recommends does not count any more.
-         *
-         *     Access: any identified caller; a regular user sees and changes what is their own.
-         *
-         *     Capability: `backups.policy`.
-         */
-        put: operations["setBackupPolicy"];
-        post?: never;
-        delete?: never;
-        options?: never;
-        head?: never;
-        patch?: never;
-        trace?: never;
-    };
     "/v1/credentials": {
         parameters: {
             query?: never;
@@ -2346,7 +2314,7 @@ export interface components {
              */
             created_at?: string;
             /** @description uid of the app's owner when it was made. */
-            owner_uid: number;
+            owner: number;
             /**
              * Format: date-time
              * @description When it was last read whole and found right; absent when never.
@@ -2371,7 +2339,7 @@ export interface components {
             /** @description Its runtime. */
             runtime: string;
             /** @description Name of its owner on the host that the archive was made on. */
-            owner: string;
+            owner_name: string;
             /** @description What the app did meanwhile: `live`, `pause` or `stop`. */
             mode: string;
             /** @description Version of the svc that made it. */
@@ -2414,44 +2382,6 @@ export interface components {
             target: string;
             /** @description Of a file's content, lower-case hex; empty for what has none. */
             sha256: string;
-        };
-        /** @description When an app is backed up by itself, and how that went. */
-        BackupPolicy: {
-            /** @description Id of the app. */
-            app_id: string;
-            /**
-             * @description Where the policy comes from.
-             * @enum {string}
-             */
-            origin: "none" | "package" | "set";
-            /** @description When, as for jobs: `daily@03:30`, `hourly` or five fields; empty: never by itself. */
-            trigger: string;
-            /** @description Names of storages; the local one when empty. */
-            storages: string[];
-            /** @description See `CreateBackupRequest`; absent: all. */
-            keep?: number;
-            /** @description See `CreateBackupRequest`. */
-            keep_daily?: number;
-            /** @description See `CreateBackupRequest`. */
-            keep_weekly?: number;
-            /** @description See `CreateBackupRequest`. */
-            keep_monthly?: number;
-            /** @description What the app does meanwhile: `live`, `pause` or `stop`. */
-            mode: string;
-            /**
-             * Format: date-time
-             * @description When it was last backed up, wherever to; absent when never.
-             */
-            last_backup_at?: string;
-            /**
-             * Format: date-time
-             * @description When an archive of it was last restored, into an app or for a trial; absent when never.
-             */
-            last_restored_at?: string;
-            /** @description What went wrong the last time; empty when nothing did. */
-            last_error: string;
-            /** @description True: a backup that the trigger wanted is missing. */
-            overdue: boolean;
         };
         /** @description What became of the archive on one storage. */
         BackupResult: {
@@ -5379,7 +5309,7 @@ export interface operations {
         requestBody?: {
             content: {
                 "application/json": {
-                    /** @description Names of storages; when empty those of the app's policy, else the local one. */
+                    /** @description Names of storages; when empty those that its package names, else the local one. */
                     storages?: string[];
                     /** @description How many archives to keep on each storage; at least 1. All when this and the three below are absent. */
                     keep?: number;
@@ -5391,7 +5321,7 @@ export interface operations {
                     keep_monthly?: number;
                     /**
                      * @description What the app does meanwhile: it goes on (`live`), all of its processes are frozen (`pause`), or it is stopped and
-                     *     started again (`stop`). When empty what its policy says, else what its package says, else `live`.
+                     *     started again (`stop`). When empty what its package says, else `live`.
                      * @enum {string}
                      */
                     mode?: "live" | "pause" | "stop";
@@ -5760,97 +5690,6 @@ export interface operations {
             403: components["responses"]["Denied"];
             404: components["responses"]["NotFound"];
             409: components["responses"]["Conflict"];
-            429: components["responses"]["TooMany"];
-            431: components["responses"]["HeadTooLarge"];
-            500: components["responses"]["Internal"];
-            501: components["responses"]["NotImplemented"];
-            503: components["responses"]["Unavailable"];
-            504: components["responses"]["DeadlineExceeded"];
-        };
-    };
-    getBackupPolicy: {
-        parameters: {
-            query?: never;
-            header?: never;
-            path: {
-                /** @description Id of the app. */
-                app_id: string;
-            };
-            cookie?: never;
-        };
-        requestBody?: never;
-        responses: {
-            /** @description Done. */
-            200: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/json": components["schemas"]["BackupPolicy"];
-                };
-            };
-            400: components["responses"]["BadRequest"];
-            401: components["responses"]["Unauthenticated"];
-            403: components["responses"]["Denied"];
-            404: components["responses"]["NotFound"];
-            429: components["responses"]["TooMany"];
-            431: components["responses"]["HeadTooLarge"];
-            500: components["responses"]["Internal"];
-            501: components["responses"]["NotImplemented"];
-            503: components["responses"]["Unavailable"];
-            504: components["responses"]["DeadlineExceeded"];
-        };
-    };
-    setBackupPolicy: {
-        parameters: {
-            query?: never;
-            header?: never;
-            path: {
-                /** @description Id of the app. */
-                app_id: string;
-            };
-            cookie?: never;
-        };
-        requestBody?: {
-            content: {
-                "application/json": {
-                    /** @description When, as for jobs; empty: never by itself. */
-                    trigger?: string;
-                    /** @description Names of storages; the local one when empty. */
-                    storages?: string[];
-                    /** @description See `CreateBackupRequest`; absent: all. */
-                    keep?: number;
-                    /** @description See `CreateBackupRequest`. */
-                    keep_daily?: number;
-                    /** @description See `CreateBackupRequest`. */
-                    keep_weekly?: number;
-                    /** @description See `CreateBackupRequest`. */
-                    keep_monthly?: number;
-                    /**
-                     * @description See `CreateBackupRequest`; `live` when empty.
-                     * @enum {string}
-                     */
-                    mode?: "live" | "pause" | "stop";
-                };
-            };
-        };
-        responses: {
-            /** @description Done. */
-            200: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/json": components["schemas"]["BackupPolicy"];
-                };
-            };
-            400: components["responses"]["BadRequest"];
-            401: components["responses"]["Unauthenticated"];
-            403: components["responses"]["Denied"];
-            404: components["responses"]["NotFound"];
-            409: components["responses"]["Conflict"];
-            413: components["responses"]["BodyTooLarge"];
-            415: components["responses"]["UnsupportedMediaType"];
             429: components["responses"]["TooMany"];
             431: components["responses"]["HeadTooLarge"];
             500: components["responses"]["Internal"];

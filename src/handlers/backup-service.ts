@@ -88,7 +88,7 @@ export function createBackupService(backups: Backups): ServiceImpl<typeof Backup
       return {
         archive: {
           ...{ name: request.name, storage: request.storage, appId: app.id, sizeBytes: BigInt(sizeBytes) },
-          ownerUid: app.owner_uid,
+          owner: app.owner_uid,
           createdAt: timestampFromDate(new Date(footer.created_at)),
           ...provenMessage(known),
         },
@@ -96,7 +96,7 @@ export function createBackupService(backups: Backups): ServiceImpl<typeof Backup
         packageId: app.package_id,
         version: app.version,
         runtime: app.runtime,
-        owner: app.owner,
+        ownerName: app.owner,
         mode: footer.mode,
         svcVersion: footer.svc_version,
         contentBytes: BigInt(parts.contentBytes),
@@ -148,8 +148,6 @@ export function createBackupService(backups: Backups): ServiceImpl<typeof Backup
     },
 
     uploadBackup: unimplemented,
-    getBackupPolicy: unimplemented,
-    setBackupPolicy: unimplemented,
   };
 }
 
@@ -164,7 +162,8 @@ function refOf({ appId, storage, name }: ArchiveRef): ArchiveRef {
 function archiveMessage(archive: ListedArchive) {
   const { name, storage, appId, ownerUid, sizeBytes, createdAtMs } = archive;
   return {
-    ...{ name, storage, appId, ownerUid },
+    ...{ name, storage, appId },
+    owner: ownerUid,
     sizeBytes: BigInt(sizeBytes),
     createdAt: timestampFromMs(createdAtMs),
     ...provenMessage(archive),
@@ -214,7 +213,16 @@ function storageEntry(request: UpsertBackupStorageRequest): StorageEntry {
   if (location.case === "local") return { ...shared, location: { kind: "local", dir: location.value.dir } };
   if (location.case === undefined)
     throw invalidField("local", "either a bucket (s3) or a directory (local) is needed");
-  const { endpoint, region, bucket, accessKey = "", secretKey = "", prefix, pathStyle, ca } = location.value;
+  const {
+    endpoint,
+    region,
+    bucket,
+    accessKey = secretMask,
+    secretKey = secretMask,
+    prefix,
+    pathStyle,
+    ca,
+  } = location.value;
   return {
     ...shared,
     location: {
@@ -239,8 +247,6 @@ function storageMessage(
     return { ...shown, location: { case: "local", value: { dir: isRoot ? location.dir : "" } } };
   }
   if (!isRoot) return { ...shown, location: { case: "s3", value: { bucket: "" } } };
-  const { kind: _, accessKey, secretKey, ...rest } = location;
-  const masked = (secret: string): string => (secret === "" ? "" : secretMask);
-  const value = { ...rest, accessKey: masked(accessKey), secretKey: masked(secretKey) };
+  const { kind: _, accessKey: __, secretKey: ___, ...value } = location;
   return { ...shown, location: { case: "s3", value } };
 }

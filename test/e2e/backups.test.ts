@@ -109,7 +109,7 @@ for (const owner of ["root", "a user"]) {
 
     const copy = await backups.restoreBackup({ ...ref, asNew: true, newName: "Second" });
     t.is(copy.appId, "web-2");
-    t.like(await apps.getApp({ id: "web-2" }), { name: "Second", state: "STOPPED", ownerUid: uid });
+    t.like(await apps.getApp({ id: "web-2" }), { name: "Second", state: "STOPPED", owner: uid });
 
     await apps.removeApp({ id: "web" });
     t.like(await backups.restoreBackup(ref), { appId: "web", restarted: false });

@@ -278,20 +278,6 @@ export const routes: readonly Route[] = [
   },
   {
     httpMethod: "GET",
-    template: {"source":"/v1/apps/{app_id}/backup-policy","segments":["v1","apps","*","backup-policy"],"verb":"","variables":[{"fieldPath":["app_id"],"start":2,"end":3,"rest":false,"multi":false}]},
-    method: BackupService.method.getBackupPolicy,
-    body: "",
-    responseBody: "",
-  },
-  {
-    httpMethod: "PUT",
-    template: {"source":"/v1/apps/{app_id}/backup-policy","segments":["v1","apps","*","backup-policy"],"verb":"","variables":[{"fieldPath":["app_id"],"start":2,"end":3,"rest":false,"multi":false}]},
-    method: BackupService.method.setBackupPolicy,
-    body: "*",
-    responseBody: "",
-  },
-  {
-    httpMethod: "GET",
     template: {"source":"/v1/credentials","segments":["v1","credentials"],"verb":"","variables":[]},
     method: CredentialService.method.listCredentials,
     body: "",

@@ -56,14 +56,6 @@ export type CreateBackupRequestMode = (typeof CreateBackupRequestModes)[number];
 export const BackupEntryTypes = ["file","directory","symlink","hardlink","other"] as const;
 export type BackupEntryType = (typeof BackupEntryTypes)[number];
 
-/** The words of `svc.v1.BackupPolicy.origin`. */
-export const BackupPolicyOrigins = ["none","package","set"] as const;
-export type BackupPolicyOrigin = (typeof BackupPolicyOrigins)[number];
-
-/** The words of `svc.v1.SetBackupPolicyRequest.mode`. */
-export const SetBackupPolicyRequestModes = ["live","pause","stop"] as const;
-export type SetBackupPolicyRequestMode = (typeof SetBackupPolicyRequestModes)[number];
-
 /** The words of `svc.v1.Credential.kind`. */
 export const CredentialKinds = ["git","registry"] as const;
 export type CredentialKind = (typeof CredentialKinds)[number];

@@ -72,7 +72,7 @@ async function show(
     ["Name", ref.name],
     ["Storage", ref.storage],
     ["App", `${id} (${details.package_id} ${details.version}, ${details.runtime})`],
-    ["Owner", details.owner],
+    ["Owner", details.owner_name],
     ["Made", `${details.archive?.created_at ?? ""} by svc ${details.svc_version}, ${details.mode}`],
     [
       "Size",
