@@ -128,7 +128,7 @@ test("a byte that is another one is found, wherever it is", async (t) => {
       undefined,
       `byte ${at}`,
     );
-    if (!/archive/.test(error?.message ?? "")) t.fail(`byte ${at}: ${error?.message}`);
+    if (!/archive/.test(error.message)) t.fail(`byte ${at}: ${error.message}`);
   }
   await assertFails(t, read(world, bytes.subarray(0, -60), archive, { paths: [] }), "data_loss");
   await writeFile(file, "");

@@ -85,7 +85,7 @@ export class StorageList {
     if (entry.location.kind === "s3") throw noBuckets();
     const before = this.all().find(({ name }) => name === entry.name);
     if (before !== undefined && before.managedBy !== entry.managedBy) throw managed(before);
-    if (entry.location.kind === "local" && entry.location.dir === "/") {
+    if (entry.location.dir === "/") {
       throw invalidField("local.dir", "must be a directory for archives alone");
     }
     const { managedBy: _, name: __, ...document } = keepSecrets(entry, before);
