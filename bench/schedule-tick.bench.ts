@@ -174,6 +174,7 @@ function createJobs(): Job[] {
     ];
     return {
       ownerUid: at % 10,
+      ownerName: "",
       id: `job-${String(at).padStart(6, "0")}`,
       trigger: parser.parse(texts[at % texts.length] ?? "hourly"),
       timeZone: zoneNames[at % zoneNames.length] ?? "",

@@ -3680,7 +3680,7 @@ export interface components {
             catch_up?: "none" | "latest";
             /** @description The same by reason. */
             readonly skips?: components["schemas"]["ScheduleSkip"][];
-            /** @description The owner's name; empty when the host has none. */
+            /** @description The owner's name as of the last write; empty when the host has none. */
             readonly owner_name?: string;
             /** @description Another one after each change: pass it to UpsertSchedule to change the job as it was read. Says nothing else. */
             readonly revision?: string;
@@ -3688,6 +3688,11 @@ export interface components {
             readonly warnings?: string[];
             /** @description What a firing that has come waits for; absent when none does. */
             readonly waiting?: components["schemas"]["ScheduleWait"];
+            /**
+             * @description Why it does not run although it is enabled: its owner is no user of the host any more, or their uid is another user's by
+             *     now, who neither sees the job nor can write it. A job that root writes is that other user's from then on.
+             */
+            readonly disabled_reason?: string;
         };
         /**
          * @description What a job does. Fields that its type does not use must be absent. A regular user's jobs may be `app_*`, `backup`, and
@@ -3795,10 +3800,10 @@ export interface components {
             /**
              * @description `running`: the run before was still going. `late`: the daemon or the host stood still for more than five minutes.
              *     `down`: the daemon did not run; counted for jobs with `catch_up: latest`. `busy`: the firing before was still waiting to
-             *     start, or the daemon ended while this one waited for room.
+             *     start, or the daemon ended while this one waited for room. `owner`: its owner is gone.
              * @enum {string}
              */
-            reason?: "running" | "late" | "down" | "busy";
+            reason?: "running" | "late" | "down" | "busy" | "owner";
             /** @description How many. */
             count?: number;
             /**
@@ -6932,6 +6937,8 @@ export interface operations {
                     readonly warnings?: string[];
                     /** @description See `Schedule.waiting`. */
                     readonly waiting?: components["schemas"]["ScheduleWait"];
+                    /** @description See `Schedule.disabled_reason`. */
+                    readonly disabled_reason?: string;
                 };
             };
         };

@@ -34,6 +34,7 @@ import { ProcessRuntime } from "../runtimes/process/process-runtime.ts";
 import type { PeerUid } from "../runtimes/process/supervisor-connection.ts";
 import type { AppRuntime } from "../runtimes/runtime.ts";
 import { noBackups } from "../scheduler/clock/backup-pass.ts";
+import { JobOwners } from "../scheduler/jobs/job-owners.ts";
 import { JobRegistry } from "../scheduler/jobs/job-registry.ts";
 import { RunLog } from "../scheduler/runs/run-log.ts";
 import { Scheduler } from "../scheduler/scheduler.ts";
@@ -222,11 +223,13 @@ export async function createContext(options: ContextOptions): Promise<DaemonCont
   const jobs = resources.use(new JobRegistry(store));
   const runs = resources.use(new RunLog({ store, executor, now, log }));
   const zones = new Zones();
+  const owners = new JobOwners({ selfUid, lookUp: async (uid) => (await users.byUid(uid)).name });
   // After the apps and the store, which its runs need until they have ended.
   const scheduler = resources.use(
     new Scheduler({
       store,
       jobs,
+      owners,
       runs,
       zones,
       apps,
@@ -246,7 +249,7 @@ export async function createContext(options: ContextOptions): Promise<DaemonCont
     runner: scheduler.runner,
     zones,
     selfUid,
-    userName,
+    owners,
     hasApp: (uid, appId) => apps.has(appId, { uid, root: uid === selfUid, ownerUid: uid }),
     waitOf: (key) => scheduler.waitOf(key),
     now,

@@ -16,6 +16,7 @@ import type { BackupPass } from "./clock/backup-pass.ts";
 import { DueJobs, type JobWait } from "./clock/due-jobs.ts";
 import { Evaluator } from "./clock/evaluator.ts";
 import { createJitter } from "./clock/jitter.ts";
+import type { JobOwners } from "./jobs/job-owners.ts";
 import type { JobRegistry } from "./jobs/job-registry.ts";
 import type { JobKey } from "./jobs/job.ts";
 import { RunRoom } from "./runs/run-room.ts";
@@ -27,6 +28,7 @@ import type { Zones } from "./trigger/zone.ts";
 export interface SchedulerOptions {
   store: Store;
   jobs: JobRegistry;
+  owners: JobOwners;
   runs: RunLog;
   zones: Zones;
   apps: AppHands;
@@ -52,13 +54,14 @@ export class Scheduler implements AsyncDisposable {
   #due: DueJobs | undefined;
 
   constructor(options: SchedulerOptions) {
-    const { store, jobs, runs, clock, identities, log } = options;
+    const { store, jobs, owners, runs, clock, identities, log } = options;
     this.#options = options;
     // The daemon's own uid is its root context (D10).
     const isRoot = (ownerUid: number): boolean => ownerUid === identities.selfUid || ownerUid === 0;
     this.#room = new RunRoom(isRoot);
     this.runner = new Runner({
       jobs,
+      owners,
       runs,
       actions: createActions(options),
       room: this.#room,
@@ -71,12 +74,14 @@ export class Scheduler implements AsyncDisposable {
 
   /** Fires jobs from now on. Closes first what processes that died left open. @throws what the store throws */
   async start(): Promise<void> {
-    const { store, jobs, runs, zones, backups, clock, log } = this.#options;
+    const { store, jobs, owners, runs, zones, backups, clock, log } = this.#options;
     await runs.start();
+    await owners.nameAll(store, jobs);
     const skips = this.#evaluation.use(new SkipCounts({ runs, clock, log }));
     const due = this.#evaluation.use(
       new DueJobs({
         jobs,
+        owners,
         runner: this.runner,
         room: this.#room,
         skips,

@@ -11,7 +11,8 @@ import {
 import { failedPrecondition, SvcError } from "../errors.ts";
 import type { Store } from "../store/store.ts";
 import type { JobWait } from "./clock/due-jobs.ts";
-import type { JobCaller, JobRegistry } from "./jobs/job-registry.ts";
+import { isOf, type JobCaller, type JobRegistry } from "./jobs/job-registry.ts";
+import type { JobOwners } from "./jobs/job-owners.ts";
 import { JobRules, type JobRequest } from "./jobs/job-rules.ts";
 import type { JobRunner } from "./runs/job-runner.ts";
 import { JobViews, viewRun, viewWait } from "./jobs/job-views.ts";
@@ -39,8 +40,7 @@ export interface SchedulesOptions {
   selfUid: number;
   /** What a job that is due waits for. */
   waitOf: (key: JobKey) => JobWait | undefined;
-  /** The name of a uid; empty when the host has none. */
-  userName: (uid: number) => Promise<string>;
+  owners: JobOwners;
   /** Whether there is an app of that id that a job of this owner could act on. */
   hasApp: (ownerUid: number, appId: string) => boolean;
   now: () => number;
@@ -121,21 +121,29 @@ export class Schedules {
    * @throws SvcError `invalid_request` with one violation per field; see {@link JobWriter.upsert}
    */
   async upsert(name: JobName, request: JobRequest & WriteCondition, caller: JobCaller): Promise<Schedule> {
-    const { registry, selfUid } = this.#options;
+    const { registry, selfUid, owners } = this.#options;
     const key = this.#key(name, caller);
     const isRoots = key.ownerUid === selfUid;
-    const isUser = isRoots || (await this.#options.userName(key.ownerUid)) !== "";
+    const ownerName = isRoots ? "" : await owners.nameOf(key.ownerUid);
+    if (ownerName === undefined) {
+      throw new SvcError(
+        "unavailable",
+        "unavailable",
+        `uid ${key.ownerUid} cannot be looked up now; try again`,
+      );
+    }
     const make: SpecMaker = (stored) => {
+      if (stored !== undefined && !caller.root && !isOf(stored, caller)) throw formerUsers(stored);
       const violations = new Violations();
       const spec = this.#rules.read(request, { path: "", stored, isRoots }, violations);
-      if (!isUser) violations.add("owner", `${key.ownerUid} is no user of this host`);
+      if (!isRoots && ownerName === "") violations.add("owner", `${key.ownerUid} is no user of this host`);
       const { app } = spec.action;
       const isOperators = spec.managedBy === "" && stored?.action.app !== app;
       if (isOperators && this.#lacksApp(key.ownerUid, app)) violations.add("action.app", noApp(app));
       violations.check();
       return spec;
     };
-    await this.#writer.upsert(key, make, request, isRoots ? maxRootsJobs : maxUsersJobs);
+    await this.#writer.upsert({ ...key, ownerName }, make, request, isRoots ? maxRootsJobs : maxUsersJobs);
     const job = registry.find(key, caller);
     const view = await this.#views.one(job);
     const { app } = job.action;
@@ -260,6 +268,14 @@ export class Schedules {
   #lacksApp(ownerUid: number, app: string | undefined): app is string {
     return app !== undefined && app !== "" && !this.#options.hasApp(ownerUid, app);
   }
+}
+
+function formerUsers({ id, ownerUid }: Job): SvcError {
+  return new SvcError(
+    "already_exists",
+    "already_exists",
+    `there is a schedule "${id}" of a former user with the uid ${ownerUid}; choose another id, or let root remove it`,
+  );
 }
 
 function noApp(app: string): string {

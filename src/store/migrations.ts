@@ -276,4 +276,8 @@ export const migrations: readonly string[] = [
     DELETE FROM backup_policies WHERE app_id = OLD.id;
   END;
   `,
+  `
+  -- A uid may be another user's one day, who is to inherit no jobs. Empty for root's, and until the daemon starts.
+  ALTER TABLE jobs ADD COLUMN owner_name TEXT NOT NULL DEFAULT '';
+  `,
 ];

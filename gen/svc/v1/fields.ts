@@ -19,6 +19,7 @@ export const outputOnlyFields: ReadonlySet<string> = new Set([
   "svc.v1.Schedule.revision",
   "svc.v1.Schedule.warnings",
   "svc.v1.Schedule.waiting",
+  "svc.v1.Schedule.disabled_reason",
   "svc.v1.UpsertScheduleRequest.owner_name",
   "svc.v1.UpsertScheduleRequest.next_run_unix",
   "svc.v1.UpsertScheduleRequest.last_run",
@@ -26,6 +27,7 @@ export const outputOnlyFields: ReadonlySet<string> = new Set([
   "svc.v1.UpsertScheduleRequest.skips",
   "svc.v1.UpsertScheduleRequest.warnings",
   "svc.v1.UpsertScheduleRequest.waiting",
+  "svc.v1.UpsertScheduleRequest.disabled_reason",
   "svc.v1.Source.configured",
   "svc.v1.UpsertSourceRequest.configured",
 ]);

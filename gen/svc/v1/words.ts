@@ -117,7 +117,7 @@ export const ScheduleWaitReasons = ["jitter","room","retry"] as const;
 export type ScheduleWaitReason = (typeof ScheduleWaitReasons)[number];
 
 /** The words of `svc.v1.ScheduleSkip.reason`. */
-export const ScheduleSkipReasons = ["running","late","down","busy"] as const;
+export const ScheduleSkipReasons = ["running","late","down","busy","owner"] as const;
 export type ScheduleSkipReason = (typeof ScheduleSkipReasons)[number];
 
 /** The words of `svc.v1.ScheduleAction.type`. */

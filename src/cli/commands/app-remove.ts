@@ -24,7 +24,16 @@ async function remove(context: CommandContext, ids: readonly string[]): Promise<
   });
   await forEachName(context, ids, {
     call: (id) => context.call(calls.removeApp, { id }),
-    text: ({ id, freed_bytes: freed, disabled_schedules: jobs }) =>
-      `Removed ${id} and freed ${formatBytes(freed)}${jobs.length === 0 ? "" : `; disabled its jobs ${jobs.join(", ")}`}`,
+    text: (removed) =>
+      `Removed ${removed.id} and freed ${formatBytes(removed.freed_bytes)}${jobsText(removed)}`,
   });
+}
+
+/** A daemon of before says nothing of jobs. */
+function jobsText({
+  disabled_schedules: jobs = [],
+}: {
+  readonly disabled_schedules?: readonly string[];
+}): string {
+  return jobs.length === 0 ? "" : `; disabled its jobs ${jobs.join(", ")}`;
 }

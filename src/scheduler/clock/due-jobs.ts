@@ -6,6 +6,7 @@ import type { ScheduleWaitReason } from "../../../gen/svc/v1/words.ts";
 import { pause, type Clock } from "../../lib/clock.ts";
 import type { Jitter } from "./jitter.ts";
 import { keyText } from "../jobs/job-key.ts";
+import type { JobOwners } from "../jobs/job-owners.ts";
 import type { JobRegistry } from "../jobs/job-registry.ts";
 import type { Job, JobKey } from "../jobs/job.ts";
 import type { RunRoom } from "../runs/run-room.ts";
@@ -15,6 +16,7 @@ import type { SkipCounts } from "../runs/skip-counts.ts";
 
 export interface DueJobsOptions {
   jobs: Pick<JobRegistry, "get">;
+  owners: Pick<JobOwners, "problemOf">;
   runner: Pick<Runner, "start" | "isGoing" | "ended">;
   room: Pick<RunRoom, "wait" | "hasFor">;
   skips: Pick<SkipCounts, "add">;
@@ -114,9 +116,14 @@ export class DueJobs implements Disposable {
 
   /** Starts a run when there is room for it, and sees to the next attempt. */
   async #attempt(job: Job, cause: RunCause): Promise<void> {
-    const { room, runner, skips, jobs, clock } = this.#options;
+    const { room, runner, skips, jobs, owners, clock } = this.#options;
     const key = keyText(job);
     const scheduledAtMs = cause.scheduledAtMs ?? clock.nowMs();
+    if ((await owners.problemOf(job)) !== undefined) {
+      this.#coming.delete(key);
+      skips.add(job, "owner", scheduledAtMs);
+      return;
+    }
     const isFull = !room.hasFor(job.ownerUid);
     this.#coming.set(key, { job, ...(isFull && { wait: { reason: "room", scheduledAtMs } }) });
     const place = await room.wait(job.ownerUid);

@@ -7,6 +7,8 @@ import { jobColumns, JobReader, type JobRow } from "./job-row.ts";
 /** Who asks: the part of the transport's user context that the jobs go by. */
 export interface JobCaller {
   readonly uid: number;
+  /** The caller's name, where the host has one. */
+  readonly user?: string;
   /** True: sees and manages everybody's jobs. */
   readonly root: boolean;
 }
@@ -45,7 +47,7 @@ export class JobRegistry implements Disposable {
 
   /** The jobs that the caller may see, by owner and id. */
   visible(caller: JobCaller): readonly Job[] {
-    return caller.root ? this.all() : this.ownedBy(caller.uid);
+    return caller.root ? this.all() : this.ownedBy(caller.uid).filter((job) => isOf(job, caller));
   }
 
   /** The jobs of one owner, by id. */
@@ -63,8 +65,8 @@ export class JobRegistry implements Disposable {
 
   /** @throws SvcError `not_found` for a job that is not there, or not the caller's. */
   find(key: JobKey, caller: JobCaller): Job {
-    const job = caller.root || key.ownerUid === caller.uid ? this.get(key) : undefined;
-    if (job === undefined) throw notFound("schedule", key.id);
+    const job = this.get(key);
+    if (job === undefined || !(caller.root || isOf(job, caller))) throw notFound("schedule", key.id);
     return job;
   }
 
@@ -121,6 +123,11 @@ export class JobRegistry implements Disposable {
   [Symbol.dispose](): void {
     this.#subscription[Symbol.dispose]();
   }
+}
+
+/** Not those of a former user of the uid. */
+export function isOf({ ownerUid, ownerName }: Job, { uid, user = "" }: JobCaller): boolean {
+  return ownerUid === uid && (ownerName === "" || user === "" || ownerName === user);
 }
 
 /** The job as it is known, when the row still says the same. */

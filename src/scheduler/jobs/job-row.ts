@@ -7,6 +7,7 @@ import { TriggerParser, type Trigger } from "../trigger/trigger.ts";
 /** A row of `jobs` as SQLite answers it. */
 export interface JobRow {
   owner_uid: number;
+  owner_name: string;
   id: string;
   managed_by: string;
   document: string;
@@ -14,7 +15,7 @@ export interface JobRow {
   revision: number;
 }
 
-export const jobColumns = "owner_uid, id, managed_by, document, updated_at, revision";
+export const jobColumns = "owner_uid, owner_name, id, managed_by, document, updated_at, revision";
 
 /** Every write makes a change, so the number of the next one is new. */
 const nextRevision = "(SELECT coalesce(max(revision), 0) + 1 FROM job_changes)";
@@ -56,26 +57,46 @@ function sorted(headers: Readonly<Record<string, string>>): Record<string, strin
   return Object.fromEntries(entries.sort(([a], [b]) => (a < b ? -1 : 1)));
 }
 
+/** A job's key with the name that its owner has now; see `Job`. */
+export type OwnedKey = JobKey & { readonly ownerName?: string };
+
 /** Adds a job; a taken key is a conflict. */
-export function insertJob(key: JobKey, spec: JobSpec, nowMs: number): Statement {
+export function insertJob(
+  { ownerUid, ownerName = "", id }: OwnedKey,
+  spec: JobSpec,
+  nowMs: number,
+): Statement {
   return {
-    sql: `INSERT INTO jobs (${jobColumns}) VALUES (?, ?, ?, ?, ?, ${nextRevision})`,
-    params: [key.ownerUid, key.id, spec.managedBy, documentOf(spec), nowMs],
+    sql: `INSERT INTO jobs (${jobColumns}) VALUES (?, ?, ?, ?, ?, ?, ${nextRevision})`,
+    params: [ownerUid, ownerName, id, spec.managedBy, documentOf(spec), nowMs],
     changes: 1,
   };
 }
 
 /** Replaces a job as it was read; one that somebody wrote or removed since is a conflict. */
-export function updateJob(stored: Job, spec: JobSpec, nowMs: number): Statement {
+export function updateJob(
+  stored: Job,
+  spec: JobSpec,
+  nowMs: number,
+  ownerName: string = stored.ownerName,
+): Statement {
   return {
-    sql: `UPDATE jobs SET managed_by = ?, document = ?, updated_at = ?, revision = ${nextRevision}
+    sql: `UPDATE jobs SET owner_name = ?, managed_by = ?, document = ?, updated_at = ?, revision = ${nextRevision}
           WHERE owner_uid = ? AND id = ? AND revision = ?`,
-    params: [spec.managedBy, documentOf(spec), nowMs, stored.ownerUid, stored.id, stored.revision],
+    params: [ownerName, spec.managedBy, documentOf(spec), nowMs, stored.ownerUid, stored.id, stored.revision],
     changes: 1,
   };
 }
 
-/** Adds jobs of one manager, in one statement however many they are; a taken key is a conflict. */
+/** Notes the name of an owner at the jobs that have none. */
+export function nameOwner(ownerUid: number, ownerName: string): Statement {
+  return {
+    sql: `UPDATE jobs SET owner_name = ?, revision = ${nextRevision} WHERE owner_uid = ? AND owner_name = ''`,
+    params: [ownerName, ownerUid],
+  };
+}
+
+/** Adds jobs of one manager of root's, in one statement however many they are; a taken key is a conflict. */
 export function insertJobs(
   ownerUid: number,
   managedBy: string,
@@ -86,7 +107,7 @@ export function insertJobs(
   return [
     {
       sql: `INSERT INTO jobs (${jobColumns})
-            SELECT ?, value ->> 0, ?, value ->> 1, ?, ${nextRevision} FROM json_each(?)`,
+            SELECT ?, '', value ->> 0, ?, value ->> 1, ?, ${nextRevision} FROM json_each(?)`,
       params: [
         ownerUid,
         managedBy,
@@ -116,6 +137,7 @@ export class JobReader {
     // Always the same fields in the same order, so that all jobs have one shape.
     return {
       ownerUid: row.owner_uid,
+      ownerName: this.#word(row.owner_name),
       id: row.id,
       managedBy: this.#word(row.managed_by),
       updatedAtMs: row.updated_at,

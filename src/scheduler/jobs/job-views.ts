@@ -12,6 +12,7 @@ import {
 } from "../../../gen/svc/v1/schedule_pb.ts";
 import type { Store } from "../../store/store.ts";
 import { hideValues } from "./header-rules.ts";
+import type { JobOwners } from "./job-owners.ts";
 import type { JobWait } from "../clock/due-jobs.ts";
 import { revisionText, type Job, type JobAction, type JobKey } from "./job.ts";
 import { keyText } from "./job-key.ts";
@@ -23,8 +24,7 @@ import type { Zone, Zones } from "../trigger/zone.ts";
 export interface JobViewsOptions {
   store: Store;
   zones: Zones;
-  /** The name of a uid; empty when the host has none. */
-  userName: (uid: number) => Promise<string>;
+  owners: JobOwners;
   /** What a job that is due waits for. */
   waitOf: (key: JobKey) => JobWait | undefined;
   now: () => number;
@@ -60,18 +60,23 @@ export class JobViews {
 
   /** @param jobs by owner and id */
   async many(jobs: readonly Job[]): Promise<Schedule[]> {
-    const { store, userName, waitOf, now } = this.#options;
+    const { store, owners, waitOf, now } = this.#options;
     const uids = [...new Set(jobs.map(({ ownerUid }) => ownerUid))];
-    const names = new Map(await Promise.all(uids.map(async (uid) => [uid, await userName(uid)] as const)));
+    const names = new Map(
+      await Promise.all(uids.map(async (uid) => [uid, await owners.nameOf(uid)] as const)),
+    );
     const summaries = readSummaries(store, jobs);
     const nowMs = now();
     return jobs.map((job) => {
       const { last, skips = [] } = summaries.get(keyText(job)) ?? {};
-      const nextMs = job.enabled ? this.#nextMs(job, nowMs) : undefined;
+      const name = names.get(job.ownerUid);
+      const problem = owners.problem(job, name);
+      const nextMs = job.enabled && problem === undefined ? this.#nextMs(job, nowMs) : undefined;
       const wait = waitOf(job);
       return create(ScheduleSchema, {
         ...viewSpec(job),
-        ownerName: names.get(job.ownerUid) ?? "",
+        ownerName: job.ownerName === "" ? (name ?? "") : job.ownerName,
+        disabledReason: problem ?? "",
         ...(wait !== undefined && { waiting: viewWait(wait) }),
         ...(nextMs !== undefined && { nextRunUnix: BigInt(nextMs / 1000) }),
         ...(last !== undefined && { lastRun: viewLastRun(last) }),

@@ -6,7 +6,7 @@ import { setTimeout as sleep } from "node:timers/promises";
 import { failedPrecondition, notFound, SvcError } from "../../errors.ts";
 import { StoreConflict, type Statement, type Store } from "../../store/store.ts";
 import type { JobRegistry } from "./job-registry.ts";
-import { documentOf, insertJob, insertJobs, updateJob } from "./job-row.ts";
+import { documentOf, insertJob, insertJobs, updateJob, type OwnedKey } from "./job-row.ts";
 import { revisionText, textLength, type Job, type JobKey, type JobSpec } from "./job.ts";
 
 export interface JobWriterOptions {
@@ -58,7 +58,12 @@ export class JobWriter {
    *   managed by another; `not_found` for a new one that claims to be managed, which only a push makes; `too_many`; what
    *   `make` throws
    */
-  async upsert(key: JobKey, make: SpecMaker, condition: WriteCondition, bounds: OwnerBounds): Promise<void> {
+  async upsert(
+    key: OwnedKey,
+    make: SpecMaker,
+    condition: WriteCondition,
+    bounds: OwnerBounds,
+  ): Promise<void> {
     const { store, registry, now } = this.#options;
     await this.#untilKept(async () => {
       const stored = registry.get(key);
@@ -73,7 +78,9 @@ export class JobWriter {
         if (textLength(spec) > textLength(stored)) {
           checkRoom([...registry.ownedBy(key.ownerUid).filter((job) => job !== stored), spec], bounds);
         }
-        if (documentOf(stored) !== documentOf(spec)) await store.write([updateJob(stored, spec, now())]);
+        const { ownerName = stored.ownerName } = key;
+        const isSame = ownerName === stored.ownerName && documentOf(stored) === documentOf(spec);
+        if (!isSame) await store.write([updateJob(stored, spec, now(), ownerName)]);
       }
     });
   }

@@ -42,6 +42,8 @@ export interface JobSpec {
 
 /** A job that is kept. */
 export interface Job extends JobKey, JobSpec {
+  /** As the host called the owner when it was written: see job-owners.ts. Empty for root. */
+  readonly ownerName: string;
   /** Unix milliseconds. */
   readonly updatedAtMs: number;
   /** Never the same for two writes of one job. */

@@ -9,7 +9,7 @@ export interface JobRunner {
    * another, nothing is started and that one is the answer.
    *
    * @param place room that was waited for, which is the run's from now on; without it there must be some
-   * @throws SvcError `not_found` when the job is gone; `too_many` without room; what the store throws, and then nothing
+   * @throws SvcError `not_found` when the job is gone; `failed_precondition` when its owner is; `too_many` without room; what the store throws, and then nothing
    *   was started
    */
   start(job: Job, cause: RunCause, place?: Disposable): Promise<StartedRun>;

@@ -3,6 +3,7 @@ import { SvcError, failedPrecondition } from "../../errors.ts";
 import { pause, systemClock, type Clock } from "../../lib/clock.ts";
 import type { ActionResult, Actions } from "../actions/action.ts";
 import { CappedOutput } from "./capped-output.ts";
+import type { JobOwners } from "../jobs/job-owners.ts";
 import type { JobRegistry } from "../jobs/job-registry.ts";
 import type { JobRunner } from "./job-runner.ts";
 import type { Job, JobKey } from "../jobs/job.ts";
@@ -15,6 +16,7 @@ import type { Run, RunCause, RunOutcome, StartedRun } from "./run.ts";
 
 export interface RunnerOptions {
   jobs: Pick<JobRegistry, "get">;
+  owners: Pick<JobOwners, "problemOf">;
   runs: Pick<RunLog, "open" | "close" | "amend" | "has">;
   actions: Actions;
   room: Pick<RunRoom, "take">;
@@ -56,6 +58,9 @@ export class Runner implements JobRunner, AsyncDisposable {
   async start(job: Job, cause: RunCause, place?: Disposable): Promise<StartedRun> {
     using room = new DisposableStack();
     if (place !== undefined) room.use(place);
+    const problem = await this.#options.owners.problemOf(job);
+    if (problem !== undefined)
+      throw failedPrecondition("denied", `schedule "${job.id}" does not run: ${problem}`);
     if (this.#stopping.signal.aborted)
       throw new SvcError("unavailable", "unavailable", "svc is stopping and starts no runs");
     const finishing = this.finishing(job);

@@ -51,6 +51,29 @@ test("a firing that meets the run before is skipped and counted, whoever started
   t.is(world.world.log.list(manual).length, 1);
 });
 
+test("a job runs while its owner is there, and not for another user of the uid", async (t) => {
+  const names = new Map<number, string | undefined>([[1_001, "alice"]]);
+  await using world = await openRunWorld(() => Promise.resolve({}), undefined, names);
+  const job = await world.addJob("j", {}, 1_001);
+  world.due.fire(job, minuteMs);
+  await attempts(world, job, 1);
+  for (const [at, name] of [undefined, "bob"].entries()) {
+    names.set(1_001, name);
+    world.due.fire(job, (at + 2) * minuteMs);
+    await eventually(() => {
+      world.clock.pass(secondMs);
+      assert.deepEqual(skipsOf(world, job), [{ reason: "owner", count: at + 1, lastUnix: (at + 2) * 60 }]);
+    });
+    const manual = world.runner.start(job, { trigger: "manual", attempt: 1 });
+    await t.throwsAsync(manual, { message: /does not run: its owner, alice, .*is gone/ });
+  }
+  t.is(world.world.log.list(job).length, 1);
+  names.set(1_001, "alice");
+  world.due.fire(job, 4 * minuteMs);
+  await attempts(world, job, 2);
+  t.deepEqual(world.logged, []);
+});
+
 test("jitter delays the start, and what happens to the job meanwhile counts", async (t) => {
   await using world = await openRunWorld(() => Promise.resolve({}));
   const names = ["kept", "disabled", "removed", "edited"];

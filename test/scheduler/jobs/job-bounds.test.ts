@@ -1,6 +1,7 @@
 /** What an owner's jobs may hold, and a page of them (threat 57: no answer stops the event loop). */
 import test from "ava";
 import type { SvcError } from "../../../src/errors.ts";
+import { JobOwners } from "../../../src/scheduler/jobs/job-owners.ts";
 import { JobWriter } from "../../../src/scheduler/jobs/job-writer.ts";
 import { Schedules } from "../../../src/scheduler/schedules.ts";
 import { Zones } from "../../../src/scheduler/trigger/zone.ts";
@@ -48,7 +49,7 @@ test("a page holds as many jobs as it has room for, and the next one goes on", a
     runner: { start: unused, follow: unused, cancel: unused, finishing: unused },
     zones: new Zones({ local: () => "UTC" }),
     selfUid: 0,
-    userName: () => Promise.resolve("root"),
+    owners: new JobOwners({ selfUid: 0, lookUp: () => Promise.resolve("root") }),
     hasApp: () => true,
     waitOf: () => undefined,
     now: () => world.clock.nowMs,

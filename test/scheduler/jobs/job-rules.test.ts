@@ -254,7 +254,7 @@ test("an answer names at most 64 violations", (t) => {
 function storedHttp(url: string): Job {
   const headers = { Authorization: "secret", Accept: "text/plain", "X-Gone": "1" };
   const spec = jobSpec({ action: { type: "http", url, headers } });
-  return { ...spec, ownerUid: 0, id: "a", updatedAtMs: 0, revision: 1 };
+  return { ...spec, ownerUid: 0, ownerName: "", id: "a", updatedAtMs: 0, revision: 1 };
 }
 
 test("a hidden header value stays what is kept, whatever the case of its name", (t) => {

@@ -28,5 +28,5 @@ export async function act(action: Action, fields: JobAction, options: ActOptions
 }
 
 export function jobWith(changes: Partial<JobSpec>, ownerUid = 0, id = "job"): Job {
-  return { ownerUid, id, updatedAtMs: 1, revision: 1, ...spec(changes) };
+  return { ownerUid, ownerName: "", id, updatedAtMs: 1, revision: 1, ...spec(changes) };
 }

@@ -45,7 +45,14 @@ export function job(
   const { updatedAt = "2000-01-01T00:00:00Z", ...rest } = changes;
   const parsed = { trigger: parseTrigger(trigger), timeZone: "UTC", ...rest };
   writes += 1;
-  return { ownerUid: 0, id, updatedAtMs: Date.parse(updatedAt) + writes, revision: writes, ...spec(parsed) };
+  return {
+    ownerUid: 0,
+    ownerName: "",
+    id,
+    updatedAtMs: Date.parse(updatedAt) + writes,
+    revision: writes,
+    ...spec(parsed),
+  };
 }
 
 export class Evaluation implements AsyncDisposable {

@@ -1,6 +1,8 @@
 /** A runner over a real run log, with a clock and actions of the test's own. */
+import { failedPrecondition } from "../../../src/errors.ts";
 import type { ActionResult, ActionWork, Actions } from "../../../src/scheduler/actions/action.ts";
 import { DueJobs } from "../../../src/scheduler/clock/due-jobs.ts";
+import { JobOwners } from "../../../src/scheduler/jobs/job-owners.ts";
 import { insertJob, updateJob } from "../../../src/scheduler/jobs/job-row.ts";
 import type { Job, JobKey, JobSpec } from "../../../src/scheduler/jobs/job.ts";
 import { RunRoom, type RunRoomBounds } from "../../../src/scheduler/runs/run-room.ts";
@@ -24,7 +26,12 @@ export interface RunWorld extends AsyncDisposable {
   remove(key: JobKey): Promise<void>;
 }
 
-export async function openRunWorld(act: Act, bounds?: RunRoomBounds): Promise<RunWorld> {
+/** @param names of users by their uids; "alice" for those that are not named */
+export async function openRunWorld(
+  act: Act,
+  bounds?: RunRoomBounds,
+  names: ReadonlyMap<number, string | undefined> = new Map(),
+): Promise<RunWorld> {
   const world = await openWorld();
   const clock = new FakeClock("2026-01-01T00:00:00Z");
   const logged: string[] = [];
@@ -36,10 +43,18 @@ export async function openRunWorld(act: Act, bounds?: RunRoomBounds): Promise<Ru
   const { registry, log: runs, store } = world;
   const isRoot = (uid: number): boolean => uid === 0;
   const room = new RunRoom(isRoot, bounds);
-  const runner = new Runner({ jobs: registry, runs, actions, room, clock, isRoot, log });
+  const owners = new JobOwners({
+    selfUid: 0,
+    lookUp: async (uid) => {
+      const name = names.has(uid) ? names.get(uid) : "alice";
+      if (name === undefined) throw failedPrecondition("denied", `no user ${uid}`);
+      return Promise.resolve(name);
+    },
+  });
+  const runner = new Runner({ jobs: registry, owners, runs, actions, room, clock, isRoot, log });
   const skips = new SkipCounts({ runs, clock, log });
   const jitter = ({ jitterSecs }: Job): number => jitterSecs * 500;
-  const due = new DueJobs({ jobs: registry, runner, room, skips, clock, jitter, log });
+  const due = new DueJobs({ jobs: registry, owners, runner, room, skips, clock, jitter, log });
   return {
     world,
     clock,
@@ -48,7 +63,9 @@ export async function openRunWorld(act: Act, bounds?: RunRoomBounds): Promise<Ru
     skips,
     logged,
     async addJob(id, changes, ownerUid = 0) {
-      await store.write([insertJob({ ownerUid, id }, spec(changes), clock.nowMs())]);
+      await store.write([
+        insertJob({ ownerUid, ownerName: ownerUid === 0 ? "" : "alice", id }, spec(changes), clock.nowMs()),
+      ]);
       const job = registry.get({ ownerUid, id });
       if (job === undefined) throw new Error(`no job ${id}`);
       return job;

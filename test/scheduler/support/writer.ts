@@ -5,6 +5,7 @@
 import { create } from "@bufbuild/protobuf";
 import { ScheduleSchema, UpsertScheduleRequestSchema } from "../../../gen/svc/v1/schedule_pb.ts";
 import type { JobRunner } from "../../../src/scheduler/runs/job-runner.ts";
+import { JobOwners } from "../../../src/scheduler/jobs/job-owners.ts";
 import { Schedules } from "../../../src/scheduler/schedules.ts";
 import { Zones } from "../../../src/scheduler/trigger/zone.ts";
 import { openWorld } from "./world.ts";
@@ -34,7 +35,7 @@ const schedules = new Schedules({
   zones: new Zones(),
   selfUid: 0,
   waitOf: () => undefined,
-  userName: () => Promise.resolve("root"),
+  owners: new JobOwners({ selfUid: 0, lookUp: () => Promise.resolve("root") }),
   hasApp: () => true,
   now: Date.now,
   log: { warn: () => undefined },

@@ -97,6 +97,7 @@ const reasons: Readonly<Record<string, string>> = {
   late: "the host stood still",
   down: "the daemon did not run",
   busy: "the firing before still waited to start",
+  owner: "its owner is gone",
 };
 
 /** `3: 2 the run before was still going (last 2026-…), 1 …` */

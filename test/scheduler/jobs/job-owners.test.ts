@@ -1,0 +1,97 @@
+/** Jobs of users who are gone, and of those whose uid is somebody else's by now. */
+import { create } from "@bufbuild/protobuf";
+import test from "ava";
+import { UpsertScheduleRequestSchema } from "../../../gen/svc/v1/schedule_pb.ts";
+import { failedPrecondition, SvcError } from "../../../src/errors.ts";
+import { JobOwners } from "../../../src/scheduler/jobs/job-owners.ts";
+import { Schedules } from "../../../src/scheduler/schedules.ts";
+import { Zones } from "../../../src/scheduler/trigger/zone.ts";
+import { openWorld, putJob } from "../support/world.ts";
+
+const uid = 1_001;
+const root = { uid: 0, user: "root", root: true };
+const [alice, bob] = ["alice", "bob"].map((user) => ({ uid, user, root: false }));
+const request = create(UpsertScheduleRequestSchema, {
+  id: "j",
+  trigger: "hourly",
+  action: { type: "app_start", app: "web" },
+});
+
+async function openSchedules(names: ReadonlyMap<number, string | Error>) {
+  const world = await openWorld();
+  const owners = new JobOwners({
+    selfUid: 0,
+    lookUp: (asked) => {
+      const name = names.get(asked) ?? failedPrecondition("denied", `no user ${asked}`);
+      return typeof name === "string" ? Promise.resolve(name) : Promise.reject(name);
+    },
+  });
+  const unused = (): never => {
+    throw new Error("nothing is run here");
+  };
+  const schedules = new Schedules({
+    ...world,
+    runs: world.log,
+    runner: { start: unused, follow: unused, cancel: unused, finishing: unused },
+    zones: new Zones({ local: () => "UTC" }),
+    selfUid: 0,
+    owners,
+    hasApp: () => true,
+    waitOf: () => undefined,
+    now: () => world.clock.nowMs,
+    log: { warn: () => undefined },
+  });
+  return { world, owners, schedules, [Symbol.asyncDispose]: () => world[Symbol.asyncDispose]() };
+}
+
+test("whoever gets a uid inherits no jobs, and root sees why they do not run", async (t) => {
+  const names = new Map<number, string | Error>([[uid, "alice"]]);
+  await using opened = await openSchedules(names);
+  const { schedules } = opened;
+  if (alice === undefined || bob === undefined) return t.fail();
+  const made = await schedules.upsert({ id: "j" }, request, alice);
+  t.like(made, { ownerName: "alice", disabledReason: "" });
+  t.not(made.nextRunUnix, undefined);
+
+  names.delete(uid);
+  const gone = await schedules.get({ id: "j", owner: uid }, root);
+  t.like(gone, { enabled: true, ownerName: "alice", disabledReason: "its owner, alice, uid 1001, is gone" });
+  t.is(gone.nextRunUnix, undefined);
+
+  names.set(uid, "bob");
+  const page = { limit: 10, pageToken: "" };
+  t.deepEqual((await schedules.list(bob, page)).schedules, []);
+  const [shown] = (await schedules.list(root, page)).schedules;
+  t.like(shown, { disabledReason: "its owner, alice, is gone: uid 1001 is bob now" });
+  await t.throwsAsync(schedules.get({ id: "j" }, bob), { message: 'no schedule "j"' });
+  await t.throwsAsync(schedules.remove({ id: "j" }, bob), { message: 'no schedule "j"' });
+  await t.throwsAsync(schedules.upsert({ id: "j" }, request, bob), { message: /of a former user/ });
+
+  const given = await schedules.upsert({ id: "j", owner: uid }, request, root);
+  t.like(given, { ownerName: "bob", disabledReason: "" });
+  t.is((await schedules.list(bob, page)).schedules.length, 1);
+});
+
+test("a directory that does not answer takes nothing from anybody", async (t) => {
+  const names = new Map<number, string | Error>([[uid, "alice"]]);
+  await using opened = await openSchedules(names);
+  if (alice === undefined) return t.fail();
+  await opened.schedules.upsert({ id: "j" }, request, alice);
+  names.set(uid, new SvcError("unavailable", "unavailable", "not now"));
+  t.is((await opened.schedules.get({ id: "j" }, alice)).disabledReason, "");
+});
+
+test("jobs that were kept without a name get that of their owner, and those of nobody stay nobody's", async (t) => {
+  const names = new Map<number, string | Error>([[uid, "alice"]]);
+  await using opened = await openSchedules(names);
+  const { world, owners } = opened;
+  for (const ownerUid of [0, uid, 1_002]) await putJob(world, { ownerUid, id: "j" });
+  await owners.nameAll(world.store, world.registry);
+  t.deepEqual(
+    world.registry.all().map(({ ownerName }) => ownerName),
+    ["", "alice", "#1002"],
+  );
+  names.set(1_002, "bob");
+  const ofBob = { uid: 1_002, user: "bob", root: false };
+  t.deepEqual(world.registry.visible(ofBob), []);
+});
