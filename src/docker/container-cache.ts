@@ -1,5 +1,6 @@
 /** All containers of the engine, kept right by its events. */
 import { mapBounded } from "../lib/map-bounded.ts";
+import { unlessAborted } from "../lib/unless-aborted.ts";
 import { containerFacts, type ContainerFacts, type ContainerRecord } from "./container-record.ts";
 import { unlessGone } from "./engine-errors.ts";
 import type { DockerEngine } from "./engine.ts";
@@ -45,14 +46,19 @@ export interface ContainerCacheOptions {
 export class ContainerCache {
   readonly #options: ContainerCacheOptions;
   readonly #records = new Map<string, ContainerRecord>();
-  readonly #dirty = new Set<string>();
+  /** Containers with events that nobody has asked about yet, by id, with the time of the first of them. */
+  readonly #dirty = new Map<string, number>();
+  /** Those that are asked about because of events, with the time of the first of these. */
+  readonly #asked = new Map<string, number>();
   /** Questions and ends of containers are numbered as they come. */
   #sequence = 0;
   /** The number of each container's end or last applied answer: an answer to an older question is thrown away. */
   readonly #known = new Map<string, number>();
   #questions = 0;
-  #refreshing: Promise<void> | undefined;
-  #behindSinceMs = Infinity;
+  /** Grows when a question fails: all is asked for anew then, and what else fails with it says nothing more. */
+  #failures = 0;
+  /** Resolves with the next answer. */
+  #answered = Promise.withResolvers<undefined>();
   #list: ContainerList | undefined;
   #statusUntilMs = -Infinity;
 
@@ -95,9 +101,9 @@ export class ContainerCache {
       this.#dirty.delete(id);
       if (this.#records.delete(id)) this.#changed(new Set([id]));
     } else {
-      this.#dirty.add(id);
-      if (this.#behindSinceMs === Infinity) this.#behindSinceMs = performance.now();
-      this.#refreshing ??= this.#refreshAll();
+      if (!this.#dirty.has(id)) this.#dirty.set(id, performance.now());
+      // What comes with the same piece of the stream is one piece of work.
+      queueMicrotask(() => this.#refreshDirty());
     }
   }
 
@@ -106,9 +112,21 @@ export class ContainerCache {
     return Math.max(0, performance.now() - this.#behindSinceMs);
   }
 
-  /** Waits until all is seen in the list that events have told of so far. */
-  async settled(): Promise<void> {
-    await this.#refreshing;
+  get #behindSinceMs(): number {
+    const [firstDirty = Infinity] = this.#dirty.values();
+    return Math.min(firstDirty, ...this.#asked.values());
+  }
+
+  /**
+   * Waits until the events that came before this call are seen in the list; what comes meanwhile keeps nobody waiting.
+   * @param patienceMs the most that it waits: the engine does not tell of a container while that is being started
+   */
+  async caughtUp(patienceMs: number): Promise<void> {
+    const askedAtMs = performance.now();
+    const signal = AbortSignal.timeout(patienceMs);
+    while (this.#behindSinceMs <= askedAtMs && !signal.aborted) {
+      await unlessAborted(this.#answered.promise, signal).catch(() => undefined);
+    }
   }
 
   /**
@@ -137,22 +155,32 @@ export class ContainerCache {
     this.#forget(unlisted.filter((id) => (this.#known.get(id) ?? 0) < asked));
   }
 
-  /** One after another, so that a burst of events of one container is one question. */
-  async #refreshAll(): Promise<void> {
+  /** One question about each at a time, so that a burst of its events is one question, and a slow one holds up no others. */
+  #refreshDirty(): void {
+    for (const [id, sinceMs] of this.#dirty) {
+      if (this.#asked.size >= maxInspects) return;
+      if (this.#asked.has(id)) continue;
+      this.#dirty.delete(id);
+      this.#asked.set(id, sinceMs);
+      void this.#refreshOne(id);
+    }
+  }
+
+  async #refreshOne(id: string): Promise<void> {
+    const failures = this.#failures;
     try {
-      // What comes with the same piece of the stream is one piece of work.
-      await Promise.resolve();
-      while (this.#dirty.size > 0) {
-        const ids = [...this.#dirty];
-        this.#dirty.clear();
-        this.#behindSinceMs = performance.now();
-        await this.#ask(ids);
-      }
+      await this.#ask([id]);
     } catch (error) {
-      this.#options.onError(error);
+      if (failures === this.#failures) {
+        this.#failures++;
+        this.#dirty.clear();
+        this.#options.onError(error);
+      }
     } finally {
-      this.#refreshing = undefined;
-      this.#behindSinceMs = Infinity;
+      this.#asked.delete(id);
+      this.#answered.resolve(undefined);
+      this.#answered = Promise.withResolvers();
+      this.#refreshDirty();
     }
   }
 

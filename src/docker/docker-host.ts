@@ -25,7 +25,7 @@ import {
 import { ContainerFinder } from "./container-finder.ts";
 import { followContainerLog, readContainerLog } from "./container-logs.ts";
 import { isUpState, type ContainerRecord } from "./container-record.ts";
-import { sampleContainers } from "./container-stats.ts";
+import { ContainerSampler } from "./container-sampler.ts";
 import type { ContainerUse, DiskMeter } from "./disk-usage.ts";
 import * as views from "./docker-views.ts";
 import type { EngineState } from "./engine-state.ts";
@@ -64,6 +64,7 @@ const runningTimeoutMs = 1_000;
 export class DockerHost {
   readonly #options: DockerHostOptions;
   readonly #finder: ContainerFinder;
+  readonly #sampler: ContainerSampler;
   readonly #watched: WatchedEngine;
   readonly #pruner: Pruner;
   readonly #control: ContainerControl;
@@ -76,6 +77,7 @@ export class DockerHost {
     const { engine, events, state, disk } = options;
     this.#options = options;
     this.#finder = new ContainerFinder(engine, state);
+    this.#sampler = new ContainerSampler(options);
     this.#watched = new WatchedEngine(engine, events);
     this.#pruner = new Pruner({
       engine: this.#watched,
@@ -142,18 +144,14 @@ export class DockerHost {
     wanted: readonly string[],
     signal: AbortSignal,
   ): Promise<MessageInitShape<typeof ContainerStatsSchema>[]> {
-    const { engine, state } = this.#options;
-    const { containers } = await state.containers();
+    const { containers } = await this.#options.state.containers();
     const chosen =
       wanted.length === 0
         ? containers
         : containers.filter((each) => wanted.some((name) => isNamed(each, name)));
     const running = chosen.filter(({ state: word }) => word === "running" || word === "paused");
-    const usages = await sampleContainers(
-      engine,
-      running.map(({ id }) => id),
-      { signal, pidOf: (id) => state.containerNow(id)?.pid },
-    );
+    const ids = running.map(({ id }) => id);
+    const usages = await this.#sampler.sample(ids, signal);
     return running.flatMap((record) => {
       const usage = usages.get(record.id);
       return usage === undefined ? [] : [views.statsView(record, usage)];

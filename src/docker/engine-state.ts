@@ -28,6 +28,8 @@ export interface EngineStateOptions {
 
 /** Nothing that is read is older than this. */
 const maxAgeMs = 1_000;
+/** A read does not wait longer for what events have told of. */
+const catchUpMs = 400;
 const retryMs = 1_000;
 /** For each question behind a read. */
 const answerMs = 5_000;
@@ -114,7 +116,7 @@ export class EngineState implements AsyncDisposable {
       // Well before the time is over, so that whoever asks all the time never waits.
       this.#events.verify().catch(() => undefined);
     }
-    if (this.#containers.lagMs >= maxAgeMs / 2) await this.#containers.settled();
+    if (this.#containers.lagMs >= maxAgeMs / 2) await this.#containers.caughtUp(catchUpMs);
     return this.#containers.list();
   }
 

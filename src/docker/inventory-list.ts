@@ -1,4 +1,5 @@
 /** A list of the engine's that is asked for again when something happened to it, or when it is more than a second old. */
+import { SharedRounds } from "../lib/shared-rounds.ts";
 
 export interface InventoryList<T> {
   /** Another number whenever the items are other ones, and only then. */
@@ -19,7 +20,8 @@ export class CachedInventory<T> {
   #list: InventoryList<T> | undefined;
   #text = "";
   #loadedAtMs = -Infinity;
-  #loading: { changes: number; done: Promise<InventoryList<T>> } | undefined;
+  /** Whoever comes while it is asked for shares the next answer: however much happens, there is one question at a time. */
+  readonly #rounds = new SharedRounds<undefined, InventoryList<T>>(() => this.#loadUnlessFresh());
   #changes = 0;
 
   constructor(options: InventoryListOptions<T>) {
@@ -28,12 +30,12 @@ export class CachedInventory<T> {
 
   /** The list as it was when this was called, or a second ago at most. @throws what `load` throws */
   async read(): Promise<InventoryList<T>> {
-    const list = this.#list;
-    if (list !== undefined && performance.now() - this.#loadedAtMs < this.#options.maxAgeMs) return list;
-    const { changes, done } = this.#load();
-    const loaded = await done;
-    // Somebody else's question may be older than the last change before this call.
-    return changes === this.#changes ? loaded : await this.#load().done;
+    return this.#fresh() ?? this.#rounds.join(undefined);
+  }
+
+  #fresh(): InventoryList<T> | undefined {
+    const ageMs = performance.now() - this.#loadedAtMs;
+    return ageMs < this.#options.maxAgeMs ? this.#list : undefined;
   }
 
   /** Something happened to it. */
@@ -42,18 +44,10 @@ export class CachedInventory<T> {
     this.#loadedAtMs = -Infinity;
   }
 
-  #load(): { changes: number; done: Promise<InventoryList<T>> } {
-    if (this.#loading?.changes === this.#changes) return this.#loading;
-    const loading = { changes: this.#changes, done: this.#loadOnce(this.#changes) };
-    this.#loading = loading;
-    const forget = (): void => {
-      if (this.#loading === loading) this.#loading = undefined;
-    };
-    loading.done.then(forget, forget);
-    return loading;
-  }
-
-  async #loadOnce(changes: number): Promise<InventoryList<T>> {
+  async #loadUnlessFresh(): Promise<InventoryList<T>> {
+    const fresh = this.#fresh();
+    if (fresh !== undefined) return fresh;
+    const changes = this.#changes;
     const startedAtMs = performance.now();
     const items = await this.#options.load();
     const text = JSON.stringify(items);

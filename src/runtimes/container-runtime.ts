@@ -1,5 +1,6 @@
 /** What the runtimes over the engine have in common: their apps, and what the engine tells of them. */
 import { appLabel, storeLabel } from "../docker/attribution.ts";
+import { ContainerSampler } from "../docker/container-sampler.ts";
 import { readContainerLog } from "../docker/container-logs.ts";
 import { isUpState, type ContainerRecord } from "../docker/container-record.ts";
 import type { EngineChange } from "../docker/engine-state.ts";
@@ -46,6 +47,7 @@ const words: ReadonlySet<string> = new Set(["1", "10", "12", "18", "19"]);
 export abstract class ContainerRuntime implements AppRuntime {
   abstract readonly images: ImageRuntime;
   readonly #options: ContainerRuntimeOptions;
+  readonly #sampler: ContainerSampler;
   readonly #apps = new Map<string, ContainerApp>();
   readonly #untouched = new Set<string>();
   readonly #listeners = new Set<(id: string) => void>();
@@ -56,6 +58,7 @@ export abstract class ContainerRuntime implements AppRuntime {
 
   constructor(options: ContainerRuntimeOptions) {
     this.#options = options;
+    this.#sampler = new ContainerSampler(options);
     this.#subscriptions = [
       options.state.onChange((change) => this.#take(change)),
       options.events.listen({
@@ -144,7 +147,7 @@ export abstract class ContainerRuntime implements AppRuntime {
       const ids = app.members.filter(({ state }) => state === "running").map((container) => container.id);
       return [[id, ids] as const];
     });
-    return sampleApps(this.#options, new Map(running), signal);
+    return sampleApps(this.#sampler, new Map(running), signal);
   }
 
   limits(app: RunnableApp): RuntimeLimit[] {

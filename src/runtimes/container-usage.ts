@@ -1,7 +1,5 @@
 /** What the containers of apps use, as what the apps use. */
-import { sampleContainers } from "../docker/container-stats.ts";
-import type { EngineState } from "../docker/engine-state.ts";
-import type { DockerEngine } from "../docker/engine.ts";
+import type { ContainerSampler } from "../docker/container-sampler.ts";
 import type { ContainerUsage } from "../docker/stats-arithmetic.ts";
 import { SvcError } from "../errors.ts";
 import type { RuntimeUsage } from "./runtime.ts";
@@ -12,15 +10,12 @@ import type { RuntimeUsage } from "./runtime.ts";
  * @param containers ids of the running ones, by app
  */
 export async function sampleApps(
-  { engine, state }: { engine: DockerEngine; state: EngineState },
+  sampler: ContainerSampler,
   containers: ReadonlyMap<string, readonly string[]>,
   signal?: AbortSignal,
 ): Promise<ReadonlyMap<string, RuntimeUsage>> {
   try {
-    const usages = await sampleContainers(engine, [...containers.values()].flat(), {
-      signal,
-      pidOf: (id) => state.containerNow(id)?.pid,
-    });
+    const usages = await sampler.sample([...containers.values()].flat(), signal);
     return new Map(
       [...containers].flatMap(([appId, ids]) => {
         const own = ids.flatMap((id) => usages.get(id) ?? []);
