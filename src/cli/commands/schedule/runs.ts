@@ -70,7 +70,7 @@ async function showRuns(
   const columns = runColumns(answer.runs, nowMs, utc === true ? inUtc : relativeTo(nowMs));
   const none = escapeControls(`${id} has not run yet. Run it: svc schedule run ${id}`);
   const wait = waitText(answer.waiting, utc === true ? inUtc : relativeTo(nowMs));
-  if (wait !== "") context.note(`Waiting: ${wait}.`);
+  if (wait !== "") context.note(escapeControls(`Waiting: ${wait}.`));
   return context.printTable(columns, answer.runs, none);
 }
 
