@@ -3779,7 +3779,7 @@ export interface components {
             exit_code?: number;
             /** @description Status of an HTTP answer. */
             http_status?: number;
-            /** @description What it printed, at most 64 KiB: head and tail where it was more. */
+            /** @description What it printed, at most 64 KiB: head and tail where it was more. Of an INTERRUPTED one: up to a second or two before. */
             output?: string;
             /** @description What went wrong, at most 64 KiB; empty when nothing did. */
             error?: string;

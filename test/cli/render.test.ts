@@ -89,6 +89,23 @@ test("a table aligns, escapes, and is cut to the terminal where it may be", (t) 
   );
 });
 
+test("in a pipe nothing is cut, and one very wide cell widens no other row", (t) => {
+  const columns = [
+    { title: "A", value: ([a = ""]: string[]) => a, shrinkTo: 4 },
+    { title: "B", value: ([, b = ""]: string[]) => b },
+  ];
+  const wide = "x".repeat(5_000);
+  const text = renderTable(
+    columns,
+    [
+      [wide, "1"],
+      ["y", "2"],
+    ],
+    { paint: plain, columns: undefined },
+  );
+  t.deepEqual(text.split("\n").slice(1), [`${wide}  1`, `${"y".padEnd(80)}  2`, ""]);
+});
+
 test("lines of a table never pass the terminal, unless nothing may be cut", (t) => {
   fc.assert(
     fc.property(

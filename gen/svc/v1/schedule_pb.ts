@@ -490,7 +490,7 @@ export type ScheduleRun = Message<"svc.v1.ScheduleRun"> & {
   httpStatus?: number | undefined;
 
   /**
-   * What it printed, at most 64 KiB: head and tail where it was more.
+   * What it printed, at most 64 KiB: head and tail where it was more. Of an INTERRUPTED one: up to a second or two before.
    *
    * @generated from field: string output = 9;
    */

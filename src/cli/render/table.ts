@@ -20,6 +20,8 @@ export interface TableStyle {
 }
 
 const gap = "  ";
+/** In a pipe, where nothing is cut, one cell that is wider widens no other row: a command may have 64 KiB. */
+const maxPipeWidth = 80;
 
 /** One line per row under a line of titles, each ended by a line feed. Control characters are escaped. */
 export function renderTable<Row>(
@@ -31,13 +33,14 @@ export function renderTable<Row>(
   const widths = columns.map((column, at) =>
     Math.max(textWidth(column.title), ...cells.map((line) => textWidth(line[at] ?? ""))),
   );
+  const isPipe = style.columns === undefined;
   if (style.columns !== undefined) shrink(columns, widths, style.columns);
 
   const renderLine = (texts: readonly string[], color: (at: number) => Color | undefined): string => {
     const parts = texts.map((text, at) => {
-      const width = widths[at] ?? 0;
-      const cut = truncate(text, width);
-      const space = " ".repeat(width - textWidth(cut));
+      const width = isPipe ? Math.min(widths[at] ?? 0, maxPipeWidth) : (widths[at] ?? 0);
+      const cut = isPipe ? text : truncate(text, width);
+      const space = " ".repeat(Math.max(0, width - textWidth(cut)));
       const painted = style.paint(color(at), cut);
       return columns[at]?.align === "right" ? space + painted : painted + space;
     });

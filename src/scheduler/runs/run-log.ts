@@ -17,6 +17,7 @@ import {
   executorOfRow,
   insertRun,
   jobOfKey,
+  keepOutput,
   keptRuns,
   runOfRow,
   selectRuns,
@@ -105,6 +106,11 @@ export class RunLog implements AsyncDisposable {
     );
     this.#live.delete(run.id);
     return { ...run, endedAtMs, outcome: kept };
+  }
+
+  /** Keeps what a run that this process opened has printed so far: should this process die, it is what the run had said. */
+  async keepOutput(runId: number, output: string): Promise<void> {
+    await this.#options.store.write([keepOutput(runId, this.#options.executor, output)]);
   }
 
   /** Changes what was recorded of a run that has ended; nothing when it is gone. */

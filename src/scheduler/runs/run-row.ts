@@ -105,15 +105,7 @@ export function closeRun(runId: number, executor: Executor, outcome: RunOutcome,
   const { status, exitCode, httpStatus, output, error, truncated, isCutShort = false } = outcome;
   return [
     // Before the run is closed: only an open one gets an output.
-    ...(output === ""
-      ? []
-      : [
-          {
-            sql: `INSERT INTO run_outputs (run, output) SELECT id, ? FROM runs
-                  WHERE id = ? AND status = 'RUNNING' AND boot_id = ? AND pid = ? AND start_ticks = ?`,
-            params: [output, runId, bootId, pid, startTicks],
-          },
-        ]),
+    ...(output === "" ? [] : [keepOutput(runId, executor, output)]),
     {
       sql: `UPDATE runs SET status = ?, ended_at = max(?, started_at), exit_code = ?, http_status = ?, error = ?,
                             truncated = ?, cut_short = ?, boot_id = NULL, pid = NULL, start_ticks = NULL
@@ -142,6 +134,17 @@ export function closeRun(runId: number, executor: Executor, outcome: RunOutcome,
       params: [runId],
     },
   ];
+}
+
+/** Keeps what a run has printed so far, in the place of what was kept before; nothing when it does not go any more. */
+export function keepOutput(runId: number, executor: Executor, output: string): Statement {
+  const { bootId, pid, startTicks } = executor;
+  return {
+    sql: `INSERT INTO run_outputs (run, output) SELECT id, ? FROM runs
+          WHERE id = ? AND status = 'RUNNING' AND boot_id = ? AND pid = ? AND start_ticks = ?
+          ON CONFLICT (run) DO UPDATE SET output = excluded.output`,
+    params: [output, runId, bootId, pid, startTicks],
+  };
 }
 
 /** Changes the outcome of a run that is closed. */

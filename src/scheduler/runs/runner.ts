@@ -8,6 +8,7 @@ import type { JobRegistry } from "../jobs/job-registry.ts";
 import type { JobRunner } from "./job-runner.ts";
 import type { Job, JobKey } from "../jobs/job.ts";
 import { keyText } from "../jobs/job-key.ts";
+import { KeptOutput } from "./kept-output.ts";
 import { LiveOutput, nothing } from "./live-output.ts";
 import type { RunLog } from "./run-log.ts";
 import type { RunRoom } from "./run-room.ts";
@@ -17,7 +18,7 @@ import type { Run, RunCause, RunOutcome, StartedRun } from "./run.ts";
 export interface RunnerOptions {
   jobs: Pick<JobRegistry, "get">;
   owners: Pick<JobOwners, "problemOf">;
-  runs: Pick<RunLog, "open" | "close" | "amend" | "has">;
+  runs: Pick<RunLog, "open" | "close" | "amend" | "has" | "keepOutput">;
   actions: Actions;
   room: Pick<RunRoom, "take">;
   clock: Clock;
@@ -146,16 +147,19 @@ export class Runner implements JobRunner, AsyncDisposable {
     const { run, live, controller } = going;
     await before?.ended;
     const output = new CappedOutput();
+    const { clock, runs } = this.#options;
+    using kept = new KeptOutput(clock, () => runs.keepOutput(run.id, output.read().text));
     const end = await this.#act(going, (piece) => {
       const bytes = typeof piece === "string" ? Buffer.from(piece) : piece;
       output.push(bytes);
+      kept.change();
       live.push(bytes);
     });
     const outcome = outcomeOf(end, output.read(), stopOf(controller.signal));
     const recorded = await this.#record(run, outcome, () => this.#options.runs.close(run, outcome));
     const afterwards = "result" in end ? end.result.afterwards : undefined;
     if (afterwards === undefined || outcome.status !== "SUCCEEDED") return recorded;
-    return this.#finish(going, recorded, afterwards);
+    return await this.#finish(going, recorded, afterwards);
   }
 
   async #act(going: Going, write: (piece: Uint8Array | string) => void): Promise<ActionEnd> {

@@ -3,8 +3,10 @@ import assert from "node:assert/strict";
 import { setImmediate as nextTurn } from "node:timers/promises";
 import test, { type ExecutionContext } from "ava";
 import { SvcError } from "../../../src/errors.ts";
+import { KeptOutput } from "../../../src/scheduler/runs/kept-output.ts";
 import type { Run } from "../../../src/scheduler/runs/run.ts";
 import { eventually } from "../../support/eventually.ts";
+import { FakeClock } from "../../support/fake-clock.ts";
 import { openRunWorld, untilAborted, type Act, type RunWorld } from "../support/run-world.ts";
 import { newestRun } from "../support/world.ts";
 
@@ -38,6 +40,49 @@ test("what an action prints and answers is recorded", async (t) => {
     error: "",
     truncated: false,
   });
+});
+
+test("an interrupted run shows what it had said by then", async (t) => {
+  await using world = await openRunWorld(async (_job, work) => {
+    work.write("one\n");
+    return untilAborted(work);
+  });
+  const { log, store } = world.world;
+  const job = await world.addJob("j");
+  const { run } = await world.runner.start(job, manual);
+  await eventually(() => {
+    world.clock.pass(1_000);
+    const kept = store.get<{ output: string }>("SELECT output FROM run_outputs WHERE run = ?", run.id);
+    assert.equal(kept?.output, "one\n");
+  });
+  t.is(log.get(run.id)?.outcome, undefined);
+  // As if its process had died.
+  await store.write([{ sql: "UPDATE runs SET start_ticks = 1 WHERE id = ?", params: [run.id], changes: 1 }]);
+  await log.recover();
+  t.like(log.get(run.id)?.outcome, { status: "INTERRUPTED", output: "one\n" });
+});
+
+test("output is put on disk at most once a second", async (t) => {
+  const clock = new FakeClock("2026-01-01T00:00:00Z");
+  const writes = { count: 0 };
+  {
+    using kept = new KeptOutput(clock, () => {
+      writes.count += 1;
+      return nextTurn();
+    });
+    for (let at = 0; at < 30; at += 1) {
+      kept.change();
+      clock.pass(100);
+      await nextTurn();
+      await nextTurn();
+    }
+    t.true(writes.count >= 2 && writes.count <= 3, `${writes.count} writes in 3 s`);
+    kept.change();
+  }
+  const { count } = writes;
+  clock.pass(5_000);
+  await nextTurn();
+  t.is(writes.count, count);
 });
 
 test("an action's error makes a failed run", async (t) => {
