@@ -1,9 +1,10 @@
 /** Looking into a commit of the cache: entries, files, the whole as an archive. */
 import type { Readable } from "node:stream";
 import { SvcError } from "../errors.ts";
-import { byteLimit } from "../lib/byte-limit.ts";
+import { limitBytes } from "../lib/byte-limit.ts";
 import type { GitProcess } from "./git-process.ts";
 import type { GitLimits } from "./git-remote.ts";
+import { tarEntryLimit } from "./tar-entries.ts";
 
 /** A commit in the cache. */
 export interface CachedCommit {
@@ -80,8 +81,10 @@ export class GitObjects {
 
   /** The files of a tree as an uncompressed tar. The stream fails when git does, so an end means that it is whole. */
   exportTar({ gitDir }: CachedCommit, tree: string, subject: string, signal?: AbortSignal): Readable {
-    const { maxExportBytes, fetchTimeoutMs } = this.#limits;
-    const output = byteLimit(maxExportBytes, () => exportTooLarge(subject, maxExportBytes));
+    const { maxExportBytes, maxExportEntries, fetchTimeoutMs } = this.#limits;
+    const output = tarEntryLimit(maxExportEntries, () =>
+      exportTooLarge(`${subject} has more than the ${maxExportEntries} files and directories allowed`),
+    );
     // Failures reach whoever reads: `run` destroys its output with them.
     this.#git
       .run(["-C", gitDir, "archive", "--format=tar", tree], {
@@ -91,7 +94,9 @@ export class GitObjects {
         ...(signal && { signal }),
       })
       .catch(() => undefined);
-    return output;
+    return limitBytes(output, maxExportBytes, () =>
+      exportTooLarge(`the files of ${subject} are larger than the ${maxExportBytes} bytes allowed`),
+    );
   }
 
   #read(
@@ -116,7 +121,6 @@ function typeOf(mode: string): TreeEntry["type"] {
   return mode === "160000" ? "commit" : "file";
 }
 
-function exportTooLarge(subject: string, maxBytes: number): SvcError<"git_failed"> {
-  const message = `the files of ${subject} are larger than the ${maxBytes} bytes allowed`;
+function exportTooLarge(message: string): SvcError<"git_failed"> {
   return new SvcError("resource_exhausted", "git_failed", message);
 }

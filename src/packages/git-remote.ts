@@ -28,6 +28,8 @@ export interface GitLimits {
   maxFetchBytes: number;
   /** The files of a commit, as a tar, are at most this long. */
   maxExportBytes: number;
+  /** They are at most so many, directories included: a small tree may name itself over and over. */
+  maxExportEntries: number;
   /** Address space of git and of each of its helpers. */
   maxMemoryBytes: number;
 }
@@ -37,6 +39,7 @@ export const defaultGitLimits: GitLimits = {
   fetchTimeoutMs: 1_800_000,
   maxFetchBytes: 2 * 2 ** 30,
   maxExportBytes: 8 * 2 ** 30,
+  maxExportEntries: 250_000,
   maxMemoryBytes: 512 * 2 ** 20,
 };
 
@@ -44,6 +47,9 @@ export interface FetchOptions {
   signal?: AbortSignal;
   onStderrLine?: (line: string) => void;
 }
+
+/** A list of refs is read as a whole: so much of it takes some 100 ms. Some 35,000 refs. */
+const maxRefsBytes = 2 * 2 ** 20;
 
 /** A repository that somebody wants a version of. */
 export interface GitRemote {
@@ -78,6 +84,7 @@ export function networkRemote(
         transport: gitUrl.transport,
         env,
         timeoutMs: limits.listTimeoutMs,
+        maxOutputBytes: maxRefsBytes,
         ...(signal && { signal }),
       });
       return parseLsRemote(output.toString());
@@ -168,6 +175,10 @@ async function watchSize<T>(
   throw tooLargeError(subject, maxBytes);
 }
 
+function tooMuchSaid(subject: string): SvcError<"git_failed"> {
+  return new SvcError("resource_exhausted", "git_failed", `git says too much about ${subject}`);
+}
+
 function tooLargeError(subject: string, maxBytes: number): SvcError<"git_failed"> {
   return new SvcError(
     "resource_exhausted",
@@ -213,6 +224,7 @@ export function localRemote(gitUrl: GitUrl & { path: string }, options: LocalRem
     const { argv, env } = localGitCommand(path, args, environment);
     const result = await identity.runCommand(argv, { ...run, cwd: "/", env });
     if (result.exitCode !== 0) throw gitFailure(subject, result.stderr.split("\n").filter(Boolean), result);
+    if (result.truncated) throw tooMuchSaid(subject);
     return result.stdout;
   }
 
@@ -247,7 +259,11 @@ export function localRemote(gitUrl: GitUrl & { path: string }, options: LocalRem
     gitUrl,
     async listRefs(signal) {
       const identity = await identities.as(uid);
-      const run = { timeoutMs: limits.listTimeoutMs, maxOutputBytes: 6 * 2 ** 20, ...(signal && { signal }) };
+      const run = {
+        timeoutMs: limits.listTimeoutMs,
+        maxOutputBytes: maxRefsBytes,
+        ...(signal && { signal }),
+      };
       const head = await runAsCaller(identity, ["rev-parse", "--symbolic-full-name", "HEAD"], run).catch(
         (error: unknown) => {
           // A HEAD that points to no commit yet is no reason to refuse its tags.

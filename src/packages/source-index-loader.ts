@@ -6,12 +6,17 @@ import { SvcError } from "../errors.ts";
 import type { Identities } from "../identity/identity.ts";
 import { fetchIndex, isIndexUrl } from "./fetch-index.ts";
 import type { GitRepositories, GitRepository } from "./git-repositories.ts";
+import { keepNewest } from "./keep-newest.ts";
 import { parseGitUrl, redactUrls } from "./git-url.ts";
 import type { GitUrl } from "./git-url.ts";
 import type { PackageWork } from "./package-work.ts";
 import type { SourceConfig } from "./sources.ts";
 import { indexFileName, maxIndexBytes } from "./source-index.ts";
 import type { IndexParser, SourceIndex } from "./source-index.ts";
+
+/** A changed credential is another index: of so many, those brought last stay in memory and on disk. */
+const maxFreshIndexes = 64;
+const maxIndexFiles = 256;
 
 /** What the relative directories of an index are relative to. */
 export type IndexBase =
@@ -95,7 +100,7 @@ export function createSourceIndexLoader(options: SourceIndexLoaderOptions): Sour
         : readIndex(repository, work));
       const loaded = { index: await parse(source, text), base };
       await save(file, text);
-      fresh.set(key, { loaded, untilMs: now() + freshMs });
+      remember(key, loaded);
       return loaded;
     } catch (error) {
       if (error instanceof SvcError && error.code === "canceled") throw error;
@@ -111,6 +116,14 @@ export function createSourceIndexLoader(options: SourceIndexLoaderOptions): Sour
     const temporary = `${file}.${process.pid}`;
     await writeFile(temporary, text, { mode: 0o600 });
     await rename(temporary, file);
+    await keepNewest(cacheDirectory, maxIndexFiles);
+  }
+
+  function remember(key: string, loaded: LoadedIndex): void {
+    fresh.delete(key);
+    fresh.set(key, { loaded, untilMs: now() + freshMs });
+    const [oldest] = fresh.keys();
+    if (fresh.size > maxFreshIndexes && oldest !== undefined) fresh.delete(oldest);
   }
 
   return {

@@ -1,7 +1,7 @@
 /** What a repository may take of memory and disk (threats 58, 59). */
 import { execFile, spawn } from "node:child_process";
 import { once } from "node:events";
-import { mkdir, readdir, rm, symlink, utimes } from "node:fs/promises";
+import { mkdir, readdir, rm, symlink, utimes, writeFile } from "node:fs/promises";
 import { join } from "node:path";
 import { Readable } from "node:stream";
 import { pipeline } from "node:stream/promises";
@@ -87,6 +87,62 @@ test("a git that writes a longer file than allowed is ended by the kernel", asyn
   const [program = "", ...args] = argv;
   const error = await t.throwsAsync(promisify(execFile)(program, args, { env }));
   t.like(error, { signal: "SIGXFSZ" });
+});
+
+test("a small tree that names itself over and over is not written out", async (t) => {
+  await using world = await World.create();
+  const repository = await TestRepository.create(world.path("git", "tree-bomb"));
+  await repository.commit({ "svc.yaml": minimalManifest("tree-bomb", "1") });
+  const tree = async (name: string, mode: string, oid: string): Promise<string> =>
+    hashObject(
+      repository.path,
+      "tree",
+      Readable.from(
+        Array.from({ length: 10 }, (_, n) =>
+          Buffer.concat([Buffer.from(`${mode} ${name}${n}\0`), Buffer.from(oid, "hex")]),
+        ),
+      ),
+    );
+  let oid = await tree("f", "100644", await hashObject(repository.path, "blob", Readable.from(["x"])));
+  for (let depth = 0; depth < 4; depth++) oid = await tree("d", "40000", oid);
+  // Not by way of an index, which would hold all of them.
+  const manifest = await repository.git("rev-parse", "HEAD:svc.yaml");
+  const root = await hashObject(
+    repository.path,
+    "tree",
+    Readable.from([
+      ...[Buffer.from("40000 bomb\0"), Buffer.from(oid, "hex")],
+      ...[Buffer.from("100644 svc.yaml\0"), Buffer.from(manifest, "hex")],
+    ]),
+  );
+  const commit = await repository.git("commit-tree", "-m", "bomb", root);
+  await repository.git("update-ref", "refs/heads/main", commit);
+  await using server = await GitServer.start(world.path("git"));
+  const app = await world.ownedDir("app", selfUid);
+  const resolver = world.resolver({ gitLimits: { maxExportEntries: 2_000 } });
+  for (const spec of [`${server.url}/tree-bomb/.git`, repository.fileUrl]) {
+    await using resolved = await resolver.resolve({ spec }, { uid: selfUid });
+    const error = await t.throwsAsync(resolved.exportTo(selfUid, app, "repo"), { instanceOf: SvcError });
+    t.like(error, { code: "resource_exhausted", reason: "git_failed" });
+    t.regex(error.message, /more than the 2000 files and directories allowed/);
+  }
+});
+
+test("a repository with more refs than anybody has is refused before they are looked at", async (t) => {
+  await using world = await World.create();
+  const repository = await TestRepository.create(world.path("git", "refs"));
+  const commit = await repository.commit({ "svc.yaml": minimalManifest("refs", "1") });
+  const tags = Array.from({ length: 40_000 }, (_, n) => `${commit} refs/tags/v1.0.${n}\n`);
+  await writeFile(
+    join(repository.path, ".git", "packed-refs"),
+    `# pack-refs with: peeled fully-peeled sorted \n${tags.toSorted().join("")}`,
+  );
+  await using server = await GitServer.start(world.path("git"));
+  const resolver = world.resolver();
+  for (const spec of [`${server.url}/refs/.git`, repository.fileUrl]) {
+    const error = await t.throwsAsync(resolver.resolve({ spec }, { uid: selfUid }), { instanceOf: SvcError });
+    t.is(error.code, "resource_exhausted", error.message);
+  }
 });
 
 async function install(resolver: PackageResolver, spec: string): Promise<void> {
