@@ -1,6 +1,6 @@
 /** Pulling an app's image afresh; a running app goes on with it when it is another one (specification 4.1). */
-import { failedPrecondition } from "../errors.ts";
-import { isUp, type AppRuntime, type RunnableApp } from "../runtimes/runtime.ts";
+import { failedPrecondition, SvcError } from "../errors.ts";
+import { isUp, type AppRuntime, type ReplacedImage, type RunnableApp } from "../runtimes/runtime.ts";
 import type { AppRecord } from "./app-record.ts";
 import type { AppRegistry } from "./app-registry.ts";
 import type { Lifecycle } from "./lifecycle.ts";
@@ -29,7 +29,7 @@ export class Repuller {
     this.#options = options;
   }
 
-  /** @throws SvcError `pinned_image`, `app_busy`, `unavailable`; `start_failed` when it does not start on the new image */
+  /** @throws SvcError `pinned_image`, `app_busy`, `unavailable`; `start_failed` when it does not start on the new image: it goes on with the one before */
   async repull(app: AppRecord, work: WorkOptions): Promise<RepullResult> {
     const { operations, registry, runtimeOf } = this.#options;
     if (runtimeOf(app).images === undefined) {
@@ -46,16 +46,32 @@ export class Repuller {
     }
   }
 
+  /** Has an app that does not start on its new image go on with the one before. @returns what is to be told */
+  async #goBack(app: AppRecord, replaced: readonly ReplacedImage[], error: unknown): Promise<unknown> {
+    if (!(error instanceof SvcError) || error.reason !== "start_failed" || replaced.length === 0)
+      return error;
+    await this.#options.runtimeOf(app).images?.putBack(replaced);
+    await this.#options.lifecycle.start(app);
+    const failed = error as SvcError<"start_failed">;
+    const message = `${failed.message}; it runs on its image before again`;
+    return failedPrecondition("start_failed", message, { payload: failed.payload });
+  }
+
   async #run(operation: Operation, app: AppRecord, work: WorkOptions): Promise<RepullResult> {
     const { operations, lifecycle, runtimeOf, runnable } = this.#options;
     const { id } = app;
     const runtime = runtimeOf(app);
     try {
-      const { changed = false, digest = "" } = (await runtime.images?.pull(runnable(app), work)) ?? {};
+      const pulled = await runtime.images?.pull(runnable(app), work);
+      const { changed = false, digest = "", replaced = [] } = pulled ?? {};
       const restarted = changed && isUp(runtime.status(id)?.state);
       // From here on a client that goes away changes nothing: a running app is never left stopped.
       if (restarted) await operations.enter(operation, "stop");
-      if (restarted) await lifecycle.finishRestart(operation);
+      if (restarted) {
+        await lifecycle.finishRestart(operation).catch(async (error: unknown) => {
+          throw await this.#goBack(app, replaced, error);
+        });
+      }
       return { id, changed, restarted, digest };
     } finally {
       await operations.end(operation);

@@ -100,11 +100,13 @@ export class AppContainers {
     await Promise.all((await this.listed("running")).map((id) => this.stop(id, graceMs)));
   }
 
-  /** Removes those that are chosen, by default all. */
+  /** Removes those that are chosen, by default all. Resolves with what was removed. */
   async remove(
     isChosen: (container: { release: string; isUp: boolean }) => boolean = () => true,
-  ): Promise<void> {
-    for (const { id, labels, state } of (await this.all()).toReversed()) {
+  ): Promise<ContainerRecord[]> {
+    const removed: ContainerRecord[] = [];
+    for (const container of (await this.all()).toReversed()) {
+      const { id, labels, state } = container;
       if (!isChosen({ release: labels[releaseLabel] ?? "", isUp: isUpState(state) })) continue;
       await this.#watched.operate(
         `remove a container of app "${this.#appId}"`,
@@ -112,7 +114,9 @@ export class AppContainers {
         (docker) => docker.getContainer(id).remove({ force: true, v: true }).catch(unlessStatus(404)),
         { timeoutMs: changeTimeoutMs },
       );
+      removed.push(container);
     }
+    return removed;
   }
 
   #own(containers: readonly ContainerRecord[]): ContainerRecord[] {

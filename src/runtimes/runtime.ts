@@ -148,6 +148,20 @@ export interface EngineNeeds {
   readonly volumes: readonly string[];
 }
 
+/** What a name stood for before it was pulled afresh. */
+export interface ReplacedImage {
+  readonly reference: string;
+  /** The engine's id of the image that it stood for. */
+  readonly id: string;
+}
+
+export interface PulledImages {
+  readonly changed: boolean;
+  readonly digest: string;
+  /** Those that are other images now. */
+  readonly replaced: readonly ReplacedImage[];
+}
+
 /** What runtimes can do whose apps are made of images. */
 export interface ImageRuntime {
   /** From memory and the app's own files, never from the engine. */
@@ -158,7 +172,9 @@ export interface ImageRuntime {
    * Pulls the image afresh. Containers stay as they are until {@link AppRuntime.stop} and {@link AppRuntime.start}.
    * @throws SvcError `pinned_image` for a tag that states a version, a digest or an image that was built here
    */
-  pull(app: RunnableApp, work: RuntimeWork): Promise<{ changed: boolean; digest: string }>;
+  pull(app: RunnableApp, work: RuntimeWork): Promise<PulledImages>;
+  /** Undoes a pull: the names stand for what they stood for. */
+  putBack(replaced: readonly ReplacedImage[]): Promise<void>;
   disk(app: RunnableApp, signal?: AbortSignal): Promise<RuntimeDisk>;
   /** The compose projects of these apps; empty for runtimes that have none. */
   stacks(apps: readonly RunnableApp[]): Promise<RuntimeStack[]>;

@@ -66,6 +66,26 @@ dockerTest(
     const after = await apps.getApp({ id: "web" });
     t.is(after.state, "RUNNING");
     t.notDeepEqual(after.startedAt, before);
+    const labelled = async (label: string): Promise<string[]> => {
+      const filters = encodeURIComponent(JSON.stringify({ label: [label] }));
+      const all = (await engine.request("GET", `/images/json?filters=${filters}`)).expect(200);
+      return (all as { Id: string }[]).map(({ Id }) => Id);
+    };
+    t.deepEqual(await labelled("n=1"), [], "what it ran on before is gone");
+
+    const [good = ""] = await labelled("n=2");
+    await engine.images.tag(good, "test/kept:1");
+    await engine.images.build(tag, { labels: { n: "3" }, cmd: ["/bin/sh", "-c", "exit 3"] });
+    await engine.images.push(tag, registryUser);
+    await engine.images.remove(tag);
+    await engine.images.tag("test/kept:1", tag);
+    await engine.images.remove("test/kept:1");
+    const failure = await errorOf(apps.repullApp({ id: "web" }));
+    t.like(failure, { reason: "start_failed" });
+    t.regex(failure.message, /exit code 3; it runs on its image before again/);
+    t.is((await apps.getApp({ id: "web" })).state, "RUNNING");
+    t.deepEqual(await labelled("n=2"), [good]);
+    t.deepEqual(await labelled("n=3"), [], "nor does the image stay that did not start");
     await apps.removeApp({ id: "web" });
   },
 );

@@ -201,6 +201,46 @@ composeTest(
 );
 
 composeTest(
+  `a removal is refused before anything is lost, and no stranger on a network keeps an app${needsCompose}`,
+  async (t) => {
+    const fixture = fixtureNow();
+    const { compose, engine } = fixture;
+    const script = JSON.stringify(forever);
+    const app = await fixture.app("leaving", "compose: { file: compose.yaml }", {
+      files: {
+        "compose.yaml": `services: { db: { image: "svc/shell:1", command: ["/bin/sh", "-c", ${script}], volumes: ["rows:/rows"] } }
+volumes: { rows: {} }
+`,
+      },
+    });
+    await startApp(compose, app);
+    await compose.stop(app);
+    const stranger = async (name: string, hostConfig: object): Promise<void> => {
+      const body = { Image: "svc/shell:1", Cmd: ["/bin/sh", "-c", forever], HostConfig: hostConfig };
+      (await engine.request("POST", `/containers/create?name=${name}`, body)).expect(201);
+      (await engine.request("POST", `/containers/${name}/start`)).expect(204);
+    };
+    const gone = async (name: string): Promise<unknown> =>
+      engine.request("DELETE", `/containers/${name}?force=1`);
+    await stranger("reader", { Binds: ["svc-leaving_rows:/rows"] });
+    await eventually(async () => {
+      const error = await failureOf(compose.remove(app));
+      t.regex(error.message, /its volume svc-leaving_rows is used by container reader/);
+    });
+    const [stack] = await compose.images.stacks([app]);
+    t.is(stack?.services.length, 1, "nothing of it is gone");
+    await gone("reader");
+    await stranger("guest", { NetworkMode: "svc-leaving_default" });
+    await eventually(async () => {
+      await compose.remove(app);
+    });
+    await gone("guest");
+    const networks = (await engine.request("GET", "/networks")).expect(200) as { Name: string }[];
+    t.false(networks.some(({ Name }) => Name === "svc-leaving_default"));
+  },
+);
+
+composeTest(
   `what an earlier svc let a project write into its checkout moves out of it${needsCompose}`,
   async (t) => {
     const fixture = fixtureNow();

@@ -391,7 +391,7 @@ dockerTest(`freshness and repull against a registry, and what is pinned${needsDo
     freshness: "current",
   });
   t.is((await runtime.images.image(app, { checkRemote: false })).freshness, undefined);
-  t.deepEqual(await runtime.images.pull(app, {}), { changed: false, digest: first });
+  t.deepEqual(await runtime.images.pull(app, {}), { changed: false, digest: first, replaced: [] });
 
   // Published from elsewhere: this host keeps what it has.
   const local = (
@@ -407,7 +407,7 @@ dockerTest(`freshness and repull against a registry, and what is pinned${needsDo
     remoteDigest: second,
     freshness: "outdated",
   });
-  t.deepEqual(await runtime.images.pull(app, {}), { changed: true, digest: second });
+  t.like(await runtime.images.pull(app, {}), { changed: true, digest: second, replaced: { length: 1 } });
   t.is(runtime.status("fresh")?.state, "RUNNING");
   await runtime.stop(app);
   await runtime.start(app);

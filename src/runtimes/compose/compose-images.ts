@@ -1,13 +1,15 @@
 /** What the API shows and does of the images and volumes of compose projects. */
 import { composeProjectOf, isMadeFor } from "../../docker/attribution.ts";
 import type { DiskMeter } from "../../docker/disk-usage.ts";
-import type { EngineState } from "../../docker/engine-state.ts";
 import { failedPrecondition } from "../../errors.ts";
+import { AppContainers, type AppContainersOptions } from "../app-containers.ts";
 import type { AppImages } from "../docker/app-images.ts";
 import { pinnedBy } from "../docker/image-freshness.ts";
 import type {
   EngineNeeds,
   ImageRuntime,
+  PulledImages,
+  ReplacedImage,
   RunnableApp,
   RuntimeDisk,
   RuntimeImage,
@@ -17,11 +19,9 @@ import type {
 import { imagesOf, type ComposeProjects } from "./compose-project.ts";
 import { isSet, recordOf, textOf } from "./compose-values.ts";
 
-export interface ComposeImagesOptions {
+export interface ComposeImagesOptions extends AppContainersOptions {
   /** What the engine's volumes take. */
   disk: DiskMeter;
-  state: EngineState;
-  storeId: string;
   images: AppImages;
   projects: ComposeProjects;
 }
@@ -49,11 +49,11 @@ export class ComposeImages implements ImageRuntime {
   }
 
   /** Pulls those of its images that may change; the digest is that of the first that did, else of the first. */
-  async pull(app: RunnableApp, work: RuntimeWork): Promise<{ changed: boolean; digest: string }> {
+  async pull(app: RunnableApp, work: RuntimeWork): Promise<PulledImages> {
     const { images, projects } = this.#options;
     const { pulls } = await projects.resolve(app, work.signal);
     const movable = pulls.filter((reference) => pinnedBy(reference) === undefined);
-    const results: { changed: boolean; digest: string }[] = [];
+    const results: PulledImages[] = [];
     for (const reference of movable) {
       const result = await images.pullAfresh(app.ownerUid, reference, work);
       if (result !== undefined) results.push(result);
@@ -63,22 +63,25 @@ export class ComposeImages implements ImageRuntime {
       const message = `no image of app "${app.id}" is pulled afresh: each states its version, or was built here`;
       throw failedPrecondition("pinned_image", message);
     }
-    return results.find(({ changed }) => changed) ?? first;
+    const { changed, digest } = results.find((result) => result.changed) ?? first;
+    return { changed, digest, replaced: results.flatMap(({ replaced }) => replaced) };
+  }
+
+  putBack(replaced: readonly ReplacedImage[]): Promise<void> {
+    return this.#options.images.putBack(replaced);
   }
 
   async disk(app: RunnableApp, signal?: AbortSignal): Promise<RuntimeDisk> {
     const { disk, images } = this.#options;
     const needs = await this.needs(app);
-    const sizes = new Map<string, number>();
-    for (const reference of needs.images) {
-      const image = await images.inspect(reference, signal);
-      if (image !== undefined) sizes.set(image.Id, image.Size);
-    }
+    const kept = await new AppContainers(app.id, this.#options).all();
+    const names = [...needs.images, ...kept.map(({ imageId }) => imageId)];
+    const imageBytes = await images.sizeOf(names, signal);
     // The engine walks all of its volumes for that.
     const all = needs.volumes.length === 0 ? [] : (await disk.measure(signal)).volumes;
     const own = all.filter(({ name }) => needs.volumes.includes(name));
     return {
-      ...(sizes.size > 0 && { imageBytes: [...sizes.values()].reduce((sum, bytes) => sum + bytes, 0) }),
+      ...(imageBytes !== undefined && { imageBytes }),
       volumes: own.map(({ name, sizeBytes }) => ({ name, sizeBytes })),
     };
   }

@@ -2,6 +2,7 @@
 import { relative } from "node:path";
 import { madeForFilter } from "../../docker/attribution.ts";
 import type { DiskMeter } from "../../docker/disk-usage.ts";
+import { SvcError } from "../../errors.ts";
 import type { Identities } from "../../identity/identity.ts";
 import { ContainerRuntime, type ContainerRuntimeOptions } from "../container-runtime.ts";
 import { AppImages, type CredentialsOf } from "../docker/app-images.ts";
@@ -100,9 +101,13 @@ export class ComposeRuntime extends ContainerRuntime {
       }
     }
     const watched = this.appOf(app.id);
+    const before = await watched.containers.all();
     await watched.start(app, composeRelease, async () => {
       await this.#projects.up(app, project);
       return watched.containers.listed("all");
+    });
+    await this.#images.removeNameless(before).catch((error: unknown) => {
+      this.#options.log("images that a project ran before could not be removed", { app: app.id, error });
     });
   }
 
@@ -123,19 +128,40 @@ export class ComposeRuntime extends ContainerRuntime {
   }
 
   async #removeFromEngine(app: RunnableApp): Promise<number> {
-    await this.appOf(app.id).containers.remove();
-    const volumesFreed = await this.#removeVolumes(app.id);
+    await this.#requireUnused(app.id);
+    const removed = await this.appOf(app.id).containers.remove();
     await this.#removeNetworks(app.id);
-    return volumesFreed + (await this.#images.removeBuilt(app, []));
+    const imagesFreed = await this.#images.removeBuilt(app, []);
+    await this.#images.removeNameless(removed);
+    // What cannot be had again goes last.
+    return imagesFreed + (await this.#removeVolumes(app.id));
+  }
+
+  /** @throws SvcError `failed_precondition` when a container of somebody else uses a volume of the app */
+  async #requireUnused(id: string): Promise<void> {
+    const names = new Set(await this.#volumes(id));
+    if (names.size === 0) return;
+    const { containers } = await this.#options.state.containers();
+    const own = this.appOf(id).containers;
+    for (const container of containers) {
+      const used = container.mounts.find(({ name = "" }) => names.has(name))?.name;
+      if (used === undefined || own.isOwn(container)) continue;
+      const message = `app "${id}" cannot be removed: its volume ${used} is used by container ${container.name}, which is not the app's: remove that first`;
+      throw new SvcError("failed_precondition", "denied", message);
+    }
+  }
+
+  async #volumes(id: string): Promise<string[]> {
+    const filters = this.#filters(id);
+    const { Volumes } = await this.#options.engine.call(`list the volumes of app "${id}"`, (docker) =>
+      docker.listVolumes({ filters }),
+    );
+    return ((Volumes as typeof Volumes | null) ?? []).map(({ Name }) => Name);
   }
 
   async #removeVolumes(id: string): Promise<number> {
     const { engine, disk } = this.#options;
-    const filters = this.#filters(id);
-    const { Volumes } = await engine.call(`list the volumes of app "${id}"`, (docker) =>
-      docker.listVolumes({ filters }),
-    );
-    const names = ((Volumes as typeof Volumes | null) ?? []).map(({ Name }) => Name);
+    const names = await this.#volumes(id);
     if (names.length === 0) return 0;
     // What it freed is worth a look, but not a removal that fails.
     const usage = await disk.measure().catch(() => undefined);
@@ -153,7 +179,21 @@ export class ComposeRuntime extends ContainerRuntime {
       docker.listNetworks({ filters }),
     );
     for (const { Id, Name } of networks) {
+      await this.#disconnectAll(Id, Name);
       await engine.call(`remove the network ${Name}`, (docker) => docker.getNetwork(Id).remove());
+    }
+  }
+
+  /** The network is the app's: whoever else has joined it does not keep it. */
+  async #disconnectAll(id: string, name: string): Promise<void> {
+    const { engine } = this.#options;
+    const { Containers } = (await engine.call(`inspect the network ${name}`, (docker) =>
+      docker.getNetwork(id).inspect(),
+    )) as { Containers?: Readonly<Record<string, unknown>> | null };
+    for (const container of Object.keys(Containers ?? {})) {
+      await engine.call(`disconnect a container from the network ${name}`, (docker) =>
+        docker.getNetwork(id).disconnect({ Container: container, Force: true }),
+      );
     }
   }
 

@@ -2,6 +2,7 @@
 import { createHash } from "node:crypto";
 import type { ImageInspectInfo } from "dockerode";
 import { appLabels, madeForFilter } from "../../docker/attribution.ts";
+import type { ContainerRecord } from "../../docker/container-record.ts";
 import { unlessGone } from "../../docker/engine-errors.ts";
 import type { DockerEngine } from "../../docker/engine.ts";
 import { parseImageReference } from "../../docker/image-reference.ts";
@@ -10,7 +11,7 @@ import { notFound, SvcError } from "../../errors.ts";
 import type { Identities } from "../../identity/identity.ts";
 import type { DockerRuntime } from "../../packages/manifest.ts";
 import { appTree } from "../app-tree.ts";
-import type { RunnableApp, RuntimeWork } from "../runtime.ts";
+import type { PulledImages, ReplacedImage, RunnableApp, RuntimeWork } from "../runtime.ts";
 import { buildImage, type BuildOptions } from "./image-build.ts";
 import { digestOf, localDigests } from "./image-digests.ts";
 import { pullImage } from "./image-pull.ts";
@@ -107,17 +108,52 @@ export class AppImages {
    * @returns undefined for one that came from no registry: it stays as it is
    * @throws SvcError what {@link pullImage} throws
    */
-  async pullAfresh(
-    ownerUid: number,
-    image: string,
-    work: RuntimeWork,
-  ): Promise<{ changed: boolean; digest: string } | undefined> {
-    const before = await this.inspect(withTag(image), work.signal);
+  async pullAfresh(ownerUid: number, image: string, work: RuntimeWork): Promise<PulledImages | undefined> {
+    const reference = withTag(image);
+    const before = await this.inspect(reference, work.signal);
     if (before !== undefined && localDigests(before).length === 0) return undefined;
     await this.pull(ownerUid, image, work);
-    const after = await this.inspect(withTag(image), work.signal);
+    const after = await this.inspect(reference, work.signal);
     if (after === undefined) throw notFound("image", image);
-    return { changed: after.Id !== before?.Id, digest: digestOf(after) };
+    const changed = after.Id !== before?.Id;
+    const replaced = changed && before !== undefined ? [{ reference, id: before.Id }] : [];
+    return { changed, digest: digestOf(after), replaced };
+  }
+
+  /** Has the names stand for what they stood for before they were pulled afresh. */
+  async putBack(replaced: readonly ReplacedImage[]): Promise<void> {
+    for (const { reference, id } of replaced) {
+      const at = reference.lastIndexOf(":");
+      const name = { repo: reference.slice(0, at), tag: reference.slice(at + 1) };
+      await this.#options.engine.operate(
+        `give the image ${reference} its name back`,
+        (docker) => docker.getImage(id).tag(name),
+        { timeoutMs: removeTimeoutMs },
+      );
+    }
+  }
+
+  /**
+   * Removes the images of containers that are gone, where a repull has taken their names: nobody could tell what they are.
+   * What a container still uses stays.
+   */
+  async removeNameless(containers: readonly Pick<ContainerRecord, "image" | "imageId">[]): Promise<void> {
+    const named = containers.filter(({ image }) => !image.includes("@"));
+    for (const id of new Set(named.map(({ imageId }) => imageId))) {
+      const image = await this.inspect(id);
+      const tags = image?.RepoTags as string[] | null | undefined;
+      if (image !== undefined && (tags ?? []).length === 0) await this.#remove(id);
+    }
+  }
+
+  /** What these images take together, each counted once; `undefined` when none is there. @param names references or ids */
+  async sizeOf(names: readonly string[], signal?: AbortSignal): Promise<number | undefined> {
+    const sizes = new Map<string, number>();
+    for (const name of new Set(names)) {
+      const image = await this.inspect(name, signal);
+      if (image !== undefined) sizes.set(image.Id, image.Size);
+    }
+    return sizes.size === 0 ? undefined : [...sizes.values()].reduce((sum, bytes) => sum + bytes, 0);
   }
 
   /** Removes what was built for the app, but for the images named `keep`; what a container still uses stays. Resolves with the bytes. */

@@ -1,8 +1,11 @@
 /** What the API shows and does of the images of apps. */
 import { failedPrecondition } from "../../errors.ts";
+import { AppContainers, type AppContainersOptions } from "../app-containers.ts";
 import type {
   EngineNeeds,
   ImageRuntime,
+  PulledImages,
+  ReplacedImage,
   RunnableApp,
   RuntimeDisk,
   RuntimeImage,
@@ -15,13 +18,18 @@ import { checkFreshness, pinnedBy, tagOf } from "./image-freshness.ts";
 
 const versionLabel = "org.opencontainers.image.version";
 
-export class DockerImages implements ImageRuntime {
-  readonly #images: AppImages;
-  readonly #credentialsOf: CredentialsOf;
+export interface DockerImagesOptions extends AppContainersOptions {
+  images: AppImages;
+  credentialsOf: CredentialsOf;
+}
 
-  constructor(images: AppImages, credentialsOf: CredentialsOf) {
-    this.#images = images;
-    this.#credentialsOf = credentialsOf;
+export class DockerImages implements ImageRuntime {
+  readonly #options: DockerImagesOptions;
+  readonly #images: AppImages;
+
+  constructor(options: DockerImagesOptions) {
+    this.#options = options;
+    this.#images = options.images;
   }
 
   /** Its image, and no volumes: it keeps its data in its own directory. */
@@ -41,11 +49,11 @@ export class DockerImages implements ImageRuntime {
       reference,
       ...(version !== undefined && { version }),
       ...(local && { localDigest: digestOf(local) }),
-      ...(checkRemote && (await checkFreshness(this.#credentialsOf, app, reference, local, signal))),
+      ...(checkRemote && (await checkFreshness(this.#options.credentialsOf, app, reference, local, signal))),
     };
   }
 
-  async pull(app: RunnableApp, work: RuntimeWork): Promise<{ changed: boolean; digest: string }> {
+  async pull(app: RunnableApp, work: RuntimeWork): Promise<PulledImages> {
     const { image } = dockerRuntime(app);
     const reason = image === undefined ? "it was built here" : pinnedBy(withTag(image));
     if (image === undefined || reason !== undefined) {
@@ -57,9 +65,16 @@ export class DockerImages implements ImageRuntime {
     throw failedPrecondition("pinned_image", `the image ${image} was built on this host, not pulled`);
   }
 
+  putBack(replaced: readonly ReplacedImage[]): Promise<void> {
+    return this.#images.putBack(replaced);
+  }
+
+  /** The image that it starts with, and those that containers of it still keep. */
   async disk(app: RunnableApp, signal?: AbortSignal): Promise<RuntimeDisk> {
-    const local = await this.#images.local(app, signal);
-    return { ...(local && { imageBytes: local.Size }), volumes: [] };
+    const kept = await new AppContainers(app.id, this.#options).all();
+    const names = [this.#images.reference(app), ...kept.map(({ imageId }) => imageId)];
+    const imageBytes = await this.#images.sizeOf(names, signal);
+    return { ...(imageBytes !== undefined && { imageBytes }), volumes: [] };
   }
 
   async stacks(): Promise<RuntimeStack[]> {

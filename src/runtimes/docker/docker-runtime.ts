@@ -29,7 +29,7 @@ export class DockerRuntime extends ContainerRuntime {
     super(options);
     this.#options = options;
     this.#images = new AppImages(options);
-    this.images = new DockerImages(this.#images, options.credentialsOf);
+    this.images = new DockerImages({ ...options, images: this.#images });
   }
 
   async prepare(app: RunnableApp, work: RuntimeWork): Promise<void> {
@@ -42,8 +42,10 @@ export class DockerRuntime extends ContainerRuntime {
   async settle(app: RunnableApp): Promise<void> {
     const image = await this.#images.local(app);
     const keep = image && (await this.#config(app, image.Id)).release;
-    await this.appOf(app.id).containers.remove(({ release, isUp }) => release !== keep && !isUp);
+    const { containers } = this.appOf(app.id);
+    const removed = await containers.remove(({ release, isUp }) => release !== keep && !isUp);
     await this.#images.removeBuilt(app, [this.#images.reference(app)]);
+    await this.#images.removeNameless(removed);
   }
 
   /** Whatever its image turns out to be. */
@@ -99,8 +101,9 @@ export class DockerRuntime extends ContainerRuntime {
   async remove(app: RunnableApp): Promise<number> {
     let freed = 0;
     if (!this.isUntouched(app.id)) {
-      await this.appOf(app.id).containers.remove();
+      const removed = await this.appOf(app.id).containers.remove();
       freed = await this.#images.removeBuilt(app, []);
+      await this.#images.removeNameless(removed);
     }
     this.forget(app.id);
     return freed;
