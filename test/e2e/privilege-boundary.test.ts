@@ -65,7 +65,7 @@ rootTest(`another user's app does not exist for a user${needsRoot}`, async (t) =
   t.deepEqual((await foreign.getDiskReport({})).apps, []);
   t.deepEqual((await foreign.getPortReport({})).apps, []);
   t.is((await daemon.client(AppService).getApp({ id })).id, id, "root sees it");
-  t.like(await foreign.installApp({ spec: dir }), { id: "web-2", owner: games });
+  t.like(await foreign.installApp({ spec: dir }), { id: "web-games", owner: games });
 });
 
 rootTest(
