@@ -7,7 +7,7 @@ import { CachedInventory } from "../../src/docker/inventory-list.ts";
 import { SvcError } from "../../src/errors.ts";
 
 /** An engine that answers as `answer` says, and knows no container. */
-function engineOf(answer: () => Promise<void>): DockerEngine {
+function engineOf(answer: () => Promise<unknown>): DockerEngine {
   const call = async (): Promise<never> => {
     await answer();
     throw new SvcError("not_found", "not_found", "no such container");
@@ -51,7 +51,7 @@ test("a list does not wait for a container of which the engine does not tell, no
   // The deadline of a read keeps no process alive.
   const alive = setTimeout(() => undefined, 60_000);
   t.teardown(() => clearTimeout(alive));
-  const first = Promise.withResolvers<void>();
+  const first = Promise.withResolvers<undefined>();
   let asked = 0;
   const cache = cacheOver(engineOf(() => (++asked === 1 ? first.promise : turn())));
   cache.onEvent(event("stuck"));
@@ -60,7 +60,7 @@ test("a list does not wait for a container of which the engine does not tell, no
   await cache.caughtUp(10);
   t.is(asked, 2, "another one is asked about meanwhile");
   t.true(cache.lagMs > 0);
-  first.resolve();
+  first.resolve(undefined);
   await cache.caughtUp(60_000);
   t.is(cache.lagMs, 0);
 });
