@@ -10,6 +10,7 @@ export const imageLabel = "svc.image";
 /** Compose's own labels. */
 export const composeProjectLabel = "com.docker.compose.project";
 export const composeServiceLabel = "com.docker.compose.service";
+export const composeVolumeLabel = "com.docker.compose.volume";
 
 export type Labels = Readonly<Record<string, string>>;
 

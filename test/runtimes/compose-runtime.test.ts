@@ -263,3 +263,48 @@ composeTest(
     await fixture.compose.remove(app);
   },
 );
+
+composeTest(`new volumes are their owner's, with what the image has put there${needsCompose}`, async (t) => {
+  const fixture = fixtureNow();
+  const write =
+    "for dir in /plain /filled/sub /filled /nameless /both; do id -u > $$dir/written || exit 9; done; cat /filled/sub/seed; ls -l /filled; readlink /filled/to;";
+  const manifest = "compose: { file: compose.yaml }";
+  const files = {
+    "compose.yaml": `services:
+  a:
+    build: { context: ./image }
+    read_only: true
+    network_mode: none
+    command: ["/bin/sh", "-c", ${JSON.stringify(`${write} ${forever}`)}]
+    volumes: ["plain:/plain", "filled:/filled", "/nameless", "both:/both"]
+  b:
+    image: svc/shell:1
+    network_mode: none
+    command: ["/bin/sh", "-c", ${JSON.stringify(`id -u > /deep/both/from-b || exit 9; ${forever}`)}]
+    volumes: ["both:/deep/both"]
+volumes: { plain: {}, filled: {}, both: {} }
+`,
+    "image/Dockerfile":
+      "FROM svc/shell:1\nRUN mkdir -p /filled/sub && echo seeded > /filled/sub/seed && ln /filled/sub/seed /filled/same && ln -s sub/seed /filled/to && chmod 700 /filled/sub\n",
+  };
+  const app = await startApp(fixture.compose, await fixture.app("volumes", manifest, { files }));
+  t.is(fixture.compose.status("volumes")?.state, "RUNNING");
+  await eventually(async () => {
+    const { lines } = await fixture.compose.logs(app, { tail: 20 });
+    const texts = lines.map(({ text }) => text);
+    assert.ok(texts.includes("a | seeded"), texts.join("\n"));
+    assert.ok(texts.includes("a | sub/seed"), texts.join("\n"));
+  });
+  const all = (await fixture.engine.request("GET", "/containers/json?all=1")).expect(200) as {
+    Names: string[];
+  }[];
+  t.deepEqual(
+    all.flatMap(({ Names }) => Names).filter((name) => name.endsWith("-volumes")),
+    [],
+  );
+  await fixture.compose.stop(app);
+  await fixture.compose.start(app);
+  t.is(fixture.compose.status("volumes")?.state, "RUNNING");
+  await fixture.compose.stop(app);
+  await fixture.compose.remove(app);
+});

@@ -210,13 +210,18 @@ export class ComposeProjects {
   }
 
   /**
-   * Has compose start the project in the background.
+   * Has compose make and start the project's containers.
+   * @param how `--detach`, or `--no-start` for making them alone
    * @throws SvcError `start_failed` with what compose printed last
    */
-  async up(app: RunnableApp, { document }: RunnableProject): Promise<void> {
+  async up(
+    app: RunnableApp,
+    { document }: RunnableProject,
+    how: readonly ["--detach"] | readonly ["--no-start"],
+  ): Promise<void> {
     const { identities, command, engineSocket } = this.#options;
     const file = await this.write(app, document);
-    const args = ["up", "--detach", "--no-build", "--remove-orphans"];
+    const args = ["up", ...how, "--no-build", "--remove-orphans"];
     const { exitCode, stderr } = await command.run(
       await identities.as(identities.selfUid),
       [...this.#projectArgs(app, file), ...args],

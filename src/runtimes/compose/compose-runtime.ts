@@ -1,6 +1,14 @@
 /** Apps that are compose projects, on the host's engine. */
 import { relative } from "node:path";
-import { madeForFilter } from "../../docker/attribution.ts";
+import type { ContainerInfo, VolumeInspectInfo } from "dockerode";
+import {
+  appLabels,
+  composeProjectOf,
+  composeServiceLabel,
+  composeVolumeLabel,
+  madeForFilter,
+  type Labels,
+} from "../../docker/attribution.ts";
 import type { DiskMeter } from "../../docker/disk-usage.ts";
 import { SvcError } from "../../errors.ts";
 import type { Identities } from "../../identity/identity.ts";
@@ -11,7 +19,9 @@ import { ComposeCommand } from "./compose-command.ts";
 import type { RunnableProject } from "./compose-document.ts";
 import { ComposeImages } from "./compose-images.ts";
 import { composeRelease, ComposeProjects, dependencyDepths, imagesOf } from "./compose-project.ts";
+import { recordOf } from "./compose-values.ts";
 import { followProjectLog, readProjectLog } from "./project-logs.ts";
+import { handVolumesOver } from "./volume-owner.ts";
 
 export interface ComposeRuntimeOptions extends ContainerRuntimeOptions {
   identities: Identities;
@@ -103,11 +113,46 @@ export class ComposeRuntime extends ContainerRuntime {
     const watched = this.appOf(app.id);
     const before = await watched.containers.all();
     await watched.start(app, composeRelease, async () => {
-      await this.#projects.up(app, project);
+      if (app.ownerUid !== 0 && (await this.#hasNew(app, project))) {
+        await this.#projects.up(app, project, ["--no-start"]);
+        await this.#handVolumesOver(app);
+      }
+      await this.#projects.up(app, project, ["--detach"]);
       return watched.containers.listed("all");
     });
     await this.#images.removeNameless(before).catch((error: unknown) => {
       this.#options.log("images that a project ran before could not be removed", { app: app.id, error });
+    });
+  }
+
+  /** As the engine has them now: those that compose has just made, before their events have come. */
+  #containers(id: string): Promise<ContainerInfo[]> {
+    return this.#options.engine.call(`list the containers of app "${id}"`, (docker) =>
+      docker.listContainers({ all: true, filters: this.#filters(id) }),
+    );
+  }
+
+  /** Whether it has services that never ran, or volumes that are not there. */
+  async #hasNew(app: RunnableApp, { document }: RunnableProject): Promise<boolean> {
+    const ran = (await this.#containers(app.id)).filter(({ State }) => State !== "created");
+    const known = new Set(ran.map(({ Labels }) => Labels[composeServiceLabel]));
+    const volumes = new Set(
+      (await this.#volumes(app.id)).map(({ Labels }) => (Labels as Labels | null)?.[composeVolumeLabel]),
+    );
+    return (
+      Object.keys(recordOf(document["services"])).some((service) => !known.has(service)) ||
+      Object.keys(recordOf(document["volumes"])).some((volume) => !volumes.has(volume))
+    );
+  }
+
+  async #handVolumesOver(app: RunnableApp): Promise<void> {
+    const { engine, identities, storeId } = this.#options;
+    const { user: owner } = await identities.as(app.uid);
+    await handVolumesOver({
+      ...{ engine, what: `give the volumes of app "${app.id}" to its owner`, owner },
+      containers: await this.#containers(app.id),
+      name: `${composeProjectOf(app.id)}-volumes`,
+      labels: appLabels(app.id, storeId),
     });
   }
 
@@ -139,7 +184,7 @@ export class ComposeRuntime extends ContainerRuntime {
 
   /** @throws SvcError `failed_precondition` when a container of somebody else uses a volume of the app */
   async #requireUnused(id: string): Promise<void> {
-    const names = new Set(await this.#volumes(id));
+    const names = new Set((await this.#volumes(id)).map(({ Name }) => Name));
     if (names.size === 0) return;
     const { containers } = await this.#options.state.containers();
     const own = this.appOf(id).containers;
@@ -151,17 +196,9 @@ export class ComposeRuntime extends ContainerRuntime {
     }
   }
 
-  async #volumes(id: string): Promise<string[]> {
-    const filters = this.#filters(id);
-    const { Volumes } = await this.#options.engine.call(`list the volumes of app "${id}"`, (docker) =>
-      docker.listVolumes({ filters }),
-    );
-    return ((Volumes as typeof Volumes | null) ?? []).map(({ Name }) => Name);
-  }
-
   async #removeVolumes(id: string): Promise<number> {
     const { engine, disk } = this.#options;
-    const names = await this.#volumes(id);
+    const names = (await this.#volumes(id)).map(({ Name }) => Name);
     if (names.length === 0) return 0;
     // What it freed is worth a look, but not a removal that fails.
     const usage = await disk.measure().catch(() => undefined);
@@ -170,6 +207,15 @@ export class ComposeRuntime extends ContainerRuntime {
       await engine.call(`remove the volume ${name}`, (docker) => docker.getVolume(name).remove());
     }
     return names.reduce((sum, name) => sum + (sizes.get(name) ?? 0), 0);
+  }
+
+  async #volumes(id: string): Promise<VolumeInspectInfo[]> {
+    const { Volumes } = await this.#options.engine.call(`list the volumes of app "${id}"`, (docker) =>
+      docker.listVolumes({ filters: this.#filters(id) }),
+    );
+    // Engines answer `null` where there are none, whatever their client's types promise.
+    const listed = Volumes as VolumeInspectInfo[] | null;
+    return listed ?? [];
   }
 
   async #removeNetworks(id: string): Promise<void> {
