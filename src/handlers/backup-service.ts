@@ -17,6 +17,7 @@ import type { BackupOutcome } from "../backups/backup-maker.ts";
 import type { Backups, RestoreOutcome, VerifyOutcome } from "../backups/backups.ts";
 import type { ArchiveRef } from "../backups/catalogue.ts";
 import type { StorageEntry } from "../backups/storages/storage-list.ts";
+import { decodePageToken, encodePageToken } from "../apps/page-token.ts";
 import { invalidField } from "../errors.ts";
 import type { ArchivedEntry } from "../identity/identity.ts";
 import { secretMask } from "../lib/secret-mask.ts";
@@ -120,12 +121,10 @@ export function createBackupService(backups: Backups): ServiceImpl<typeof Backup
 
     browseBackup: async (request, context) => {
       const { path, limit = defaultPageSize, pageToken } = request;
-      const after = pageToken === "" ? 0 : Number(pageToken);
-      if (!Number.isSafeInteger(after) || after < 0)
-        throw invalidField("page_token", "is none of this listing's");
+      const after = pageToken === "" ? 0 : placeOf(pageToken);
       const page = { directory: path.replace(/\/+$/, ""), after, limit };
       const { entries, more } = await backups.browse(refOf(request), page, userOf(context), context.signal);
-      return { entries: entries.map(entryMessage), nextPageToken: more ? String(after + limit) : "" };
+      return { entries: entries.map(entryMessage), nextPageToken: more ? encodePageToken(String(after + limit)) : "" };
     },
 
     readBackupFile: async function* (request, context) {
@@ -249,4 +248,11 @@ function storageMessage(
   if (!isRoot) return { ...shown, location: { case: "s3", value: { bucket: "" } } };
   const { kind: _, accessKey: __, secretKey: ___, ...value } = location;
   return { ...shown, location: { case: "s3", value } };
+}
+
+/** @throws SvcError `invalid_request` for what is no token of this listing */
+function placeOf(pageToken: string): number {
+  const place = decodePageToken(pageToken);
+  if (!/^[1-9]\d{0,15}$/.test(place)) throw invalidField("page_token", "is none of this listing's");
+  return Number(place);
 }

@@ -50,10 +50,10 @@ function open() {
     createClient(AppService, createInMemoryTransport({ pipeline, user, nextRequestId: () => "r" }));
   return {
     call: (user: UserContext) => clientOf(user).startApp({ id: "a" }),
-    stream: (user: UserContext, signal?: AbortSignal) =>
-      clientOf(user)
-        .streamAppLogs({ id: "a" }, { ...(signal && { signal }) })
-        [Symbol.asyncIterator](),
+    stream: (user: UserContext, signal?: AbortSignal) => {
+      const lines = clientOf(user).streamAppLogs({ id: "a" }, { ...(signal && { signal }) });
+      return lines[Symbol.asyncIterator]();
+    },
     release: () => released.resolve(undefined),
   };
 }
