@@ -140,6 +140,8 @@ class KillRun {
     }
     if (roll < 0.5) {
       const greeting = `greeting ${Math.floor(this.#random() * 1e9)}`;
+      // A copy has one of its own.
+      const port = app.ports[0]?.port ?? this.#port;
       return {
         name: "settings",
         id,
@@ -148,7 +150,7 @@ class KillRun {
             ? [JSON.stringify(greeting)]
             : [...known.greeting, JSON.stringify(greeting)];
         },
-        call: (client) => client.updateAppSettings({ id, values: { greeting, port: this.#port } }),
+        call: (client) => client.updateAppSettings({ id, values: { greeting, port } }),
       };
     }
     if (roll < 0.7 && !isRunning) {
@@ -224,7 +226,8 @@ class KillRun {
       this.#expected.set(app.id, {
         version: [app.version],
         greeting: [greeting],
-        running: [app.state === "RUNNING"],
+        // What failed and is still meant to run is tried again.
+        running: app.state === "FAILED" ? [true, false] : [app.state === "RUNNING"],
       });
       const manifest = await readFile(
         join(this.#daemon.storeDir, "apps", app.id, "repo", "svc.yaml"),
