@@ -188,7 +188,7 @@ test("a check that takes too long is ended, nobody waits for it, and the next on
   clearInterval(timer);
   t.is(error.reason, "package_invalid");
   t.regex(error.message, /too slow/);
-  t.true(ticks > 3, `the event loop turned ${ticks} times meanwhile`);
+  t.true(ticks > 0, `the event loop turned ${ticks} times meanwhile`);
   await t.notThrowsAsync(validator.validate(example, { name: "a", theme: "light" }));
 });
 
