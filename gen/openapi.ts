@@ -4225,7 +4225,7 @@ export interface components {
             };
             content?: never;
         };
-        /** @description Something broke inside the daemon: its log has the cause under the request id of `internal`. */
+        /** @description Something broke inside the daemon: its log has the cause under the request id of `internal`. What is kept of an archive is not what was written: `archive_damaged`. */
         Internal: {
             headers: {
                 /** @description Names the request in the daemon's log. */

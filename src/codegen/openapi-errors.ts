@@ -30,7 +30,7 @@ const statuses: Readonly<Record<number, [name: string, description: string]>> = 
   431: ["HeadTooLarge", "The path and the query with the headers take more than 16 KiB. No body."],
   500: [
     "Internal",
-    "Something broke inside the daemon: its log has the cause under the request id of `internal`.",
+    "Something broke inside the daemon: its log has the cause under the request id of `internal`. What is kept of an archive is not what was written: `archive_damaged`.",
   ],
   501: [
     "NotImplemented",

@@ -193,7 +193,7 @@ test("a follower that leaves is let go of", async (t) => {
 /** A web server that answers with the status in a file, and lets go of its port while that says 0. */
 function statusServer(port: number, file: string): string {
   const script = `
-    const server = require("node:http").createServer((request, response) => response.writeHead(status()).end());
+    const server = require("node:http").createServer((request, response) => response.writeHead(status() || 503).end());
     const status = () => Number(require("node:fs").readFileSync(${JSON.stringify(file)}, "utf8"));
     setInterval(() => (status() === 0 ? server.close() : server.listening || server.listen(${port}, "127.0.0.1")), 20);
     server.on("error", () => undefined);`;
