@@ -36,7 +36,8 @@ export class RunningCalls {
 
   /** @throws SvcError `too_many` when the caller of this call has more of its kind than one user may have */
   checkBounds({ method, user }: CallContext): void {
-    if (user.kind === "local" || user.peerUid === 0) return;
+    // What is open to everybody has bounds of its own: nobody is to use up all others'.
+    if (user.kind === "local" || user.kind === "anonymous" || user.peerUid === 0) return;
     const isOne = isSingle(method);
     const max = isOne ? this.#limits.maxCallsPerUser : this.#limits.maxStreamsPerUser;
     if (this.#talliesOf(method).of(shareName(user)) <= max) return;
