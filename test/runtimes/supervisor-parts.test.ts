@@ -86,6 +86,7 @@ test("a process may be called anything", (t) => {
         cpuTicks: 29,
         startTicks: 22,
         rssPages: 24,
+        isKernelThread: false,
       });
     }),
   );

@@ -97,7 +97,8 @@ test("of requests that are sent behind each other only so many are under way at 
   const socket = connect(door.port, "127.0.0.1").on("error", () => undefined);
   socket.write(head.repeat(1_000));
   await new Promise((resolve) => socket.resume().once("close", resolve));
-  t.is(most, 10);
+  // They take turns, and are dropped with the connection while they wait.
+  t.true(most <= 10, String(most));
   const again = connect(door.port, "127.0.0.1");
   again.write(head.repeat(10));
   while (most < 10 || underWay < 10) await delay(10);
