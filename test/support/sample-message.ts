@@ -11,7 +11,7 @@ export type SampleValues = Readonly<Record<string, unknown>>;
 export function sampleMessage(desc: DescMessage, values: SampleValues): Message {
   const init: Record<string, unknown> = {};
   for (const field of desc.fields) {
-    if (isRequired(field)) init[field.localName] = sampleValue(field, values);
+    if (isRequired(field) || isStated(field)) init[field.localName] = sampleValue(field, values);
   }
   return create(desc, init);
 }
@@ -20,6 +20,11 @@ export function isRequired(field: DescField): boolean {
   return (
     hasOption(field, field_behavior) && getOption(field, field_behavior).includes(FieldBehavior.REQUIRED)
   );
+}
+
+/** Left out, it would break the rule where the protocol can tell. */
+function isStated(field: DescField): boolean {
+  return hasOption(field, rules) && getOption(field, rules).stated;
 }
 
 function sampleValue(field: DescField, values: SampleValues): unknown {
