@@ -24,7 +24,7 @@ export function isRequired(field: DescField): boolean {
 
 /** Left out, it would break the rule where the protocol can tell. */
 function isStated(field: DescField): boolean {
-  return hasOption(field, rules) && getOption(field, rules).stated;
+  return hasOption(field, rules) && getOption(field, rules).stated === true;
 }
 
 function sampleValue(field: DescField, values: SampleValues): unknown {
