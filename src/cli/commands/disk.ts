@@ -47,7 +47,8 @@ async function showApp(context: CommandContext, id: string): Promise<void> {
 
 function explainUnknown(context: CommandContext, apps: readonly AppDisk[]): void {
   for (const { id, unknown } of apps) {
-    if (unknown !== undefined) context.note(escapeControls(`${id}: not all of it could be measured: ${unknown}`));
+    if (unknown !== undefined)
+      context.note(escapeControls(`${id}: not all of it could be measured: ${unknown}`));
   }
 }
 
