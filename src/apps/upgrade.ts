@@ -55,6 +55,9 @@ const trialSlackMs = 30_000;
 /** How far an upgrade is. Before `switch` nothing has changed; from `done` on the new version is the app's. */
 type UpgradePhase = "fetch" | "switch" | "done";
 
+/** Of the data until it is whole, so that a copy cut short is never put back over them. */
+const unfinishedCopy = `${appTree.previousData}.copying`;
+
 export class Upgrader {
   readonly #options: UpgraderOptions;
 
@@ -150,6 +153,7 @@ export class Upgrader {
       if (app !== undefined) await runtimeOf(app).stop(runnable(app));
       await putBack(tree, appTree.previousRepo, appTree.repo);
       await putBack(tree, appTree.previousData, appTree.data);
+      await tree.remove(unfinishedCopy);
       if (app !== undefined) await this.#prepareAgain(app);
     }
     if (phase === "done") {
@@ -202,11 +206,9 @@ export class Upgrader {
   /** Renames the old checkout aside, and copies the data if the new version is going to touch them. */
   async #setAside(tree: OwnedTree, keepsData: boolean): Promise<void> {
     if (keepsData) {
-      // Under another name until it is whole, so that a copy cut short is never put back over the data.
-      const copying = `${appTree.previousData}.copying`;
-      await tree.remove(copying);
-      await tree.copy(appTree.data, tree, copying);
-      await tree.rename(copying, appTree.previousData);
+      await tree.remove(unfinishedCopy);
+      await tree.copy(appTree.data, tree, unfinishedCopy);
+      await tree.rename(unfinishedCopy, appTree.previousData);
     }
     await tree.rename(appTree.repo, appTree.previousRepo);
   }
