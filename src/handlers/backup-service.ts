@@ -124,7 +124,10 @@ export function createBackupService(backups: Backups): ServiceImpl<typeof Backup
       const after = pageToken === "" ? 0 : placeOf(pageToken);
       const page = { directory: path.replace(/\/+$/, ""), after, limit };
       const { entries, more } = await backups.browse(refOf(request), page, userOf(context), context.signal);
-      return { entries: entries.map(entryMessage), nextPageToken: more ? encodePageToken(String(after + limit)) : "" };
+      return {
+        entries: entries.map(entryMessage),
+        nextPageToken: more ? encodePageToken(String(after + limit)) : "",
+      };
     },
 
     readBackupFile: async function* (request, context) {
