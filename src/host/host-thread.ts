@@ -1,10 +1,9 @@
-/** A thread of its own for what looks at every process: started with the first question, ended when none came for a while. */
-import { once } from "node:events";
-import { Worker } from "node:worker_threads";
+/** Asks the thread that looks at every process: started with the first question, ended when none came for a while. */
 import { SvcError } from "../errors.ts";
 import { SharedRounds } from "../lib/shared-rounds.ts";
+import { TaskError, TaskThread } from "../lib/task-thread.ts";
 import type { SampledRun } from "../runtimes/process/run-membership.ts";
-import type { HostAnswers, HostQuestion, HostReply } from "./process-questions.ts";
+import type { HostAnswers, HostQuestion } from "./process-questions.ts";
 
 export interface HostThreadOptions {
   /** Its entry point. */
@@ -17,80 +16,43 @@ export interface HostThreadOptions {
 const idleMs = 60_000;
 const answerMs = 20_000;
 
-export class HostThread implements AsyncDisposable {
+type Kind = keyof HostAnswers;
+
+export class HostThread implements Disposable {
   readonly #options: HostThreadOptions;
+  readonly #thread: TaskThread<HostQuestion, HostAnswers[Kind]>;
   readonly #rounds = {
     processes: new SharedRounds(() => this.#ask("processes")),
     sockets: new SharedRounds(() => this.#ask("sockets")),
   };
-  #worker: Worker | undefined;
-  #idle: NodeJS.Timeout | undefined;
-  /** One question at a time. */
-  #last: Promise<unknown> = Promise.resolve();
 
   constructor(options: HostThreadOptions) {
     this.#options = options;
+    // Each kind has one round under way at most.
+    const maxWaiting = Object.keys(this.#rounds).length;
+    this.#thread = new TaskThread({ url: options.entry, timeoutMs: answerMs, idleMs, maxWaiting });
   }
 
   /**
    * However many ask at the same time, they share an answer, which is never from before they asked.
    * @throws SvcError `deadline_exceeded`, `internal`; the signal's reason
    */
-  async ask<K extends keyof HostAnswers>(kind: K, signal: AbortSignal): Promise<HostAnswers[K]> {
+  async ask<K extends Kind>(kind: K, signal: AbortSignal): Promise<HostAnswers[K]> {
     return (await this.#rounds[kind].join(undefined, signal)) as HostAnswers[K];
   }
 
-  #ask(kind: keyof HostAnswers): Promise<unknown> {
-    const answer = this.#last.then(() => this.#exchange({ kind, runs: this.#options.runs() }));
-    this.#last = answer.catch(() => undefined);
-    return answer;
-  }
-
-  async #exchange(question: HostQuestion): Promise<unknown> {
-    clearTimeout(this.#idle);
-    const worker = (this.#worker ??= this.#start());
+  async #ask(kind: Kind): Promise<HostAnswers[Kind]> {
     try {
-      const replied = once(worker, "message", { signal: AbortSignal.timeout(answerMs) });
-      worker.postMessage(question);
-      const [reply] = (await replied) as [HostReply];
-      if ("error" in reply) throw new Error(reply.error);
-      return reply.answer;
-    } catch (error) {
-      // What it hangs or died of must not be met by the next question.
-      if (!(error instanceof Error) || error.name === "AbortError") void this.#end();
-      const isLate = error instanceof Error && error.name === "AbortError";
-      const [code, why] = isLate
-        ? ([
-            "deadline_exceeded",
-            `the host's processes could not be looked at within ${answerMs / 1000} s`,
-          ] as const)
-        : (["internal", "the host's processes could not be looked at"] as const);
-      throw new SvcError(code, code, why, { cause: error });
-    } finally {
-      this.#idle = setTimeout(() => void this.#end(), idleMs).unref();
+      return await this.#thread.run(kind, { kind, runs: this.#options.runs() });
+    } catch (cause) {
+      const isLate = cause instanceof TaskError && cause.why === "too_slow";
+      const code = isLate ? "deadline_exceeded" : "internal";
+      const within = isLate ? ` within ${answerMs / 1000} s` : "";
+      throw new SvcError(code, code, `the host's processes could not be looked at${within}`, { cause });
     }
   }
 
-  #start(): Worker {
-    const worker = new Worker(this.#options.entry, { name: "host", env: {} });
-    worker.unref();
-    // Who waits for an answer hears of it; without a listener it would end the daemon.
-    worker.on("error", () => undefined);
-    worker.once("exit", () => {
-      if (this.#worker === worker) this.#worker = undefined;
-    });
-    return worker;
-  }
-
-  async #end(): Promise<void> {
-    const worker = this.#worker;
-    this.#worker = undefined;
-    await worker?.terminate();
-  }
-
-  async [Symbol.asyncDispose](): Promise<void> {
-    clearTimeout(this.#idle);
-    await this.#last;
-    await this.#end();
+  [Symbol.dispose](): void {
+    this.#thread[Symbol.dispose]();
   }
 }

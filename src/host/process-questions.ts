@@ -1,22 +1,11 @@
 /** What the host's thread is asked and answers; everything survives structured cloning. */
 import type { SampledRun } from "../runtimes/process/run-membership.ts";
 
-interface Question {
+export interface HostQuestion {
+  readonly kind: keyof HostAnswers;
   /** The runs of apps, whose processes are told by session, cookie and descent. */
   readonly runs: readonly SampledRun[];
 }
-
-/** Every process, kernel threads included. */
-export interface ProcessesQuestion extends Question {
-  readonly kind: "processes";
-}
-
-/** Every socket that waits for others. */
-export interface SocketsQuestion extends Question {
-  readonly kind: "sockets";
-}
-
-export type HostQuestion = ProcessesQuestion | SocketsQuestion;
 
 /** Whose a process is, as far as the kernel tells. */
 export interface ProcessOwner {
@@ -53,8 +42,8 @@ export interface HostSocket {
 }
 
 export interface HostAnswers {
+  /** Every process, kernel threads included. */
   readonly processes: readonly HostProcess[];
+  /** Every socket that waits for others. */
   readonly sockets: readonly HostSocket[];
 }
-
-export type HostReply = { readonly answer: unknown } | { readonly error: string };

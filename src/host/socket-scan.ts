@@ -1,6 +1,7 @@
 /** Sockets that wait for others, from the kernel's tables, and the processes that hold them. For the host's thread alone. */
 import { readFileSync, readdirSync, readlinkSync } from "node:fs";
 import { endianness } from "node:os";
+import { socketsIn } from "../lib/listening-sockets.mjs";
 import { listPids, readProcess } from "../lib/process-table.mjs";
 import type { SampledRun } from "../runtimes/process/run-membership.ts";
 import type { ProcessScan } from "./process-scan.ts";
@@ -72,21 +73,11 @@ function readTable(protocol: "tcp" | "udp", table: string): TableRow[] {
     // A kernel without IPv6.
     return [];
   }
-  const rows: TableRow[] = [];
-  for (const line of text.split("\n").slice(1)) {
-    const fields = line.trim().split(/\s+/);
-    const [, local = "", remote = "", state, , , , uid, , inode] = fields;
-    if (state !== waitingState[protocol] || !/^0+:0000$/.test(remote)) continue;
-    const [address = "", port = ""] = local.split(":");
-    rows.push({
-      protocol,
-      address: addressText(address),
-      port: Number.parseInt(port, 16),
-      uid: Number(uid),
-      inode: Number(inode),
-    });
-  }
-  return rows;
+  return Array.from(socketsIn(text, waitingState[protocol]))
+    .filter(({ remote }) => /^0+:0000$/.test(remote))
+    .map(({ address, port, uid, inode }) => ({
+      ...{ protocol, address: addressText(address), port, uid, inode },
+    }));
 }
 
 /** From the kernel's words of 32 bits, each in the machine's own order. */
