@@ -2176,6 +2176,11 @@ export interface components {
              *     Only reports about ports say it.
              */
             taken_by?: string;
+            /**
+             * @description Addresses of the host at which the container engine publishes it, or will with the next start: `127.0.0.1` lets nobody but
+             *     this machine in, `0.0.0.0` everybody. Empty where the app listens by itself. Only reports about ports say it.
+             */
+            addresses: string[];
         };
         /** @description The ports of one app. */
         AppPorts: {

@@ -18,6 +18,8 @@ export interface PortHoldersOptions {
 }
 
 export interface ReportedPort extends ResolvedPort {
+  /** Where the engine publishes it; none where the app itself listens. */
+  addresses: string[];
   /** Who listens on it instead of the app. */
   takenBy?: string;
 }
@@ -48,18 +50,21 @@ export class PortHolders {
     if (taken !== undefined) throw startFailed(app.id, `port ${taken.port} is taken by ${taken.by}`);
   }
 
-  /** The ports of each app, with who listens there instead of it. */
+  /** The ports of each app, with their addresses and who listens there instead of it. */
   async report(apps: readonly AppRecord[]): Promise<ReportedPort[][]> {
     const listeners = await this.listeners();
-    const ownerOf = this.#options.runnable;
+    const { runnable, runtimeOf } = this.#options;
     return Promise.all(
-      apps.map((app) => {
+      apps.map(async (app) => {
         const ports = resolvePorts(app.manifest, runningSettings(app, this.#isUp(app)));
+        const published = ports.length === 0 ? undefined : await runtimeOf(app).publishedAt?.(runnable(app));
         return Promise.all(
-          ports.map(async (port) => {
+          ports.map(async (port): Promise<ReportedPort> => {
+            const addresses = [...(published?.get(`${port.port}/${port.protocol}`) ?? [])];
             const sockets = port.protocol === "tcp" ? listeners.get(port.port) : undefined;
             const stranger = sockets?.find((socket) => !this.#mayBeOf(app, socket));
-            return stranger ? { ...port, takenBy: await this.#describe(stranger, ownerOf(app)) } : port;
+            if (stranger === undefined) return { ...port, addresses };
+            return { ...port, addresses, takenBy: await this.#describe(stranger, runnable(app)) };
           }),
         );
       }),

@@ -59,6 +59,8 @@ export interface Config {
   readonly docker: {
     /** Path of the container engine's socket. Default `DOCKER_HOST` where that names one, else `/var/run/docker.sock`. */
     readonly socket: string;
+    /** Where ports of regular users' containers are published that name no address of the host. Default `127.0.0.1`. */
+    readonly publishAddress: string;
   };
   readonly system: {
     /** The command that reboots the host, as an argv. Default `systemctl reboot`. */
@@ -154,7 +156,10 @@ export function parseConfig(
       path: apps.directories("path") ?? defaultSearchPath(environment),
       buildEnv: apps.environment("build_env") ?? defaultBuildEnv(environment),
     },
-    docker: { socket: docker.path("socket", baseDir, defaults.engineSocket) },
+    docker: {
+      socket: docker.path("socket", baseDir, defaults.engineSocket),
+      publishAddress: docker.ipAddress("publish_address") ?? "127.0.0.1",
+    },
     system: { rebootCommand: system.strings("reboot_command") ?? ["systemctl", "reboot"] },
     metrics: {
       intervalSecs: metrics.integer("interval_secs", { min: 1, max: 300 }) ?? defaultMetricsIntervalSecs,

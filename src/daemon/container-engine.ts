@@ -53,6 +53,7 @@ export async function createContainerEngine(options: ContainerEngineOptions): Pr
       return Promise.resolve(login && { username: login.username, password: login.secret });
     },
     unprivilegedPortStart: await readUnprivilegedPortStart(),
+    usersAddress: config.docker.publishAddress,
   };
   resources.use(forbidEngineRestarts(shared));
   const docker = resources.use(new DockerRuntime(shared));

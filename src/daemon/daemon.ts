@@ -6,6 +6,7 @@ import type { PageFiles } from "../transport/pages.ts";
 import { loadPeerCredentials } from "../transport/peer-credentials.ts";
 import type { Config } from "./config.ts";
 import { createContext } from "./context.ts";
+import { exposureWarning } from "./exposure.ts";
 import { createLog } from "./log.ts";
 import { createMemoryRelease } from "./memory-release.ts";
 import type { Programs } from "./programs.ts";
@@ -74,6 +75,8 @@ export async function startDaemon(options: DaemonOptions): Promise<Daemon> {
   context.apps.keepWanted();
   await context.scheduler.start();
   context.hostMetrics.start();
+  const exposure = exposureWarning(config);
+  if (exposure !== undefined) log.warn({}, exposure);
   log.info({ version, mode: config.mode, store: config.store.dir, ...addresses }, "svc is ready");
   const owned = resources.move();
   return {

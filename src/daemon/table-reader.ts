@@ -1,4 +1,5 @@
 /** Reads one table of the configuration file. */
+import { isIP } from "node:net";
 import { isAbsolute, resolve } from "node:path";
 import type { FieldViolation } from "../errors.ts";
 
@@ -142,6 +143,13 @@ export class TableReader {
       return fallback;
     }
     return { host: match[1] ?? match[2] ?? "", port };
+  }
+
+  ipAddress(key: string): string | undefined {
+    const value = this.string(key);
+    if (value === undefined || isIP(value) > 0) return value;
+    this.#refuse(key, `"${value}" must be an IP address, such as 127.0.0.1`);
+    return undefined;
   }
 
   /** The violations found in this table and those below it, unknown keys included. */

@@ -116,6 +116,8 @@ export interface PortDocument extends Extensible {
   default?: number;
   setting?: string;
   container_port?: number;
+  address?: string;
+  address_setting?: string;
 }
 
 export interface VolumeDocument extends Extensible {

@@ -104,10 +104,16 @@ function normalise(written: ManifestDocument): Manifest {
     homepage: written.homepage ?? "",
     runtime: runtimeOf(written),
     ...(settings && { settings }),
-    ports: (written.ports ?? []).map(({ container_port: containerPort, ...port }) => ({
+    ports: (written.ports ?? []).map((port) => ({
       name: port.name,
       protocol: port.protocol ?? "tcp",
-      ...defined({ default: port.default, setting: port.setting, containerPort }),
+      ...defined({
+        default: port.default,
+        setting: port.setting,
+        containerPort: port.container_port,
+        address: port.address,
+        addressSetting: port.address_setting,
+      }),
     })),
     volumes: (written.volumes ?? []).map((volume) => ({
       name: volume.name,

@@ -1,4 +1,5 @@
 /** What a manifest must obey beyond its schema: rules that tie one part of it to another. */
+import { isIP } from "node:net";
 import type { CommandDocument, DockerDocument, ManifestDocument, Permission } from "./manifest-document.ts";
 import { placeholdersIn } from "./placeholders.ts";
 import { settingsProblems } from "./settings-rules.ts";
@@ -18,6 +19,7 @@ export function manifestProblems(manifest: ManifestDocument): RuleProblem[] {
     ...runtimeProblems(manifest),
     ...nameProblems(manifest),
     ...portProblems(manifest),
+    ...addressProblems(manifest),
     ...volumeProblems(manifest),
     ...healthProblems(manifest),
     ...placeholderProblems(manifest),
@@ -73,6 +75,29 @@ function portProblems(manifest: ManifestDocument): RuleProblem[] {
       return [{ path: ["settings", "properties", port.setting], message }];
     }
     return [];
+  });
+}
+
+/** Only the engine publishes: a process listens where its own settings say. */
+function addressProblems(manifest: ManifestDocument): RuleProblem[] {
+  const hasEngine = manifest.docker !== undefined || manifest.compose !== undefined;
+  return (manifest.ports ?? []).flatMap((port, index): RuleProblem[] => {
+    const { name, address, address_setting: setting } = port;
+    const path = ["ports", index, address === undefined ? "address_setting" : "address"];
+    if (address === undefined && setting === undefined) return [];
+    if (!hasEngine) {
+      return [{ path, message: `the port "${name}" has an address, which only containers are published at` }];
+    }
+    if (address !== undefined && setting !== undefined) {
+      return [{ path, message: `the port "${name}" takes only one of "address" and "address_setting"` }];
+    }
+    if (address !== undefined) {
+      return isIP(address) > 0 ? [] : [{ path, message: `"${address}" is no IP address` }];
+    }
+    const { type, format } = own(manifest.settings?.properties, setting ?? "") ?? {};
+    if (type === "string" && (format === "ipv4" || format === "ipv6")) return [];
+    const message = `the port "${name}" takes its address from a setting, which must be a string of the format ipv4 or ipv6`;
+    return [{ path, message }];
   });
 }
 

@@ -74,6 +74,9 @@ export interface ManifestPort {
   setting?: string;
   /** Docker only. */
   containerPort?: number;
+  /** Where containers publish it: one of both, or neither for the owner's default. */
+  address?: string;
+  addressSetting?: string;
 }
 
 export interface ManifestVolume {

@@ -15,7 +15,10 @@ export function settingsProblems(manifest: ManifestDocument, templates: readonly
   const names = Object.keys(settings.properties);
   const used = new Set([
     ...templates.flatMap(({ text }) => placeholdersIn(text)),
-    ...(manifest.ports ?? []).map(({ setting }) => `settings.${setting ?? ""}`),
+    ...(manifest.ports ?? [])
+      .flatMap(({ setting, address_setting: address }) => [setting ?? [], address ?? []])
+      .flat()
+      .map((name) => `settings.${name}`),
   ]);
   return [
     ...(settings.required ?? []).flatMap((name, index): RuleProblem[] =>

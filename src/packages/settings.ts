@@ -117,6 +117,20 @@ export function resolvePorts(
   });
 }
 
+/** The host's address at which each port is published whose manifest or setting names one, by the port's name. */
+export function resolveAddresses(
+  manifest: Pick<Manifest, "settings" | "ports">,
+  values: JsonObject,
+): ReadonlyMap<string, string> {
+  const merged = mergeDefaults(manifest, values);
+  return new Map(
+    manifest.ports.flatMap(({ name, address, addressSetting }): [string, string][] => {
+      const chosen = addressSetting === undefined ? address : merged[addressSetting];
+      return typeof chosen === "string" ? [[name, chosen]] : [];
+    }),
+  );
+}
+
 /** `values` for an answer: secrets that are set read `"***"`. */
 export function maskSecrets(manifest: Pick<Manifest, "settings">, values: JsonObject): JsonObject {
   const masked = settingsOf(manifest)

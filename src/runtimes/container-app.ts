@@ -7,13 +7,15 @@ import { ContainerRestarts } from "./container-restarts.ts";
 import { endOf, stoppedStatus } from "./container-status.ts";
 import { portHealth } from "./port-health.ts";
 import { PortProbe } from "./port-probe.ts";
+import { publishedPorts, type PublishOptions } from "./published-ports.ts";
 import type { RunnableApp, RuntimeStatus } from "./runtime.ts";
 import { SeenContainers, type SeenContainersOptions } from "./seen-containers.ts";
 import { runsAsStarted } from "./settings-digest.ts";
 import { refusedStart, startFailed } from "./start-failed.ts";
 import { StatusChanges } from "./status-changes.ts";
 
-export interface ContainerAppOptions extends AppContainersOptions, Omit<SeenContainersOptions, "containers"> {
+export interface ContainerAppOptions
+  extends AppContainersOptions, Omit<SeenContainersOptions, "containers">, PublishOptions {
   /** An app that ends this soon after its start has failed to start. */
   settleMs: number;
   /** Finds out whether a container of the app may start again. @throws SvcError `denied` */
@@ -296,7 +298,8 @@ export class ContainerApp {
     const isRunning = state === "RUNNING";
     if (isRunning && this.#probe?.startedAtMs === startedAtMs) return;
     this.#probe?.[Symbol.dispose]();
-    const spec = isRunning && this.#app ? portHealth(this.#app) : undefined;
+    const spec =
+      isRunning && this.#app ? portHealth(this.#app, publishedPorts(this.#app, this.#options)) : undefined;
     this.#probe = spec && new PortProbe(spec, startedAtMs, () => this.#publish());
   }
 

@@ -10,6 +10,7 @@ import { mapBounded } from "../lib/map-bounded.ts";
 import { ContainerApp, type ContainerAppOptions } from "./container-app.ts";
 import { sampleApps } from "./container-usage.ts";
 import { limitsOf } from "./limits.ts";
+import { boundAddresses, type PublishedAddresses } from "./published-ports.ts";
 import type {
   AppRuntime,
   ImageRuntime,
@@ -79,6 +80,8 @@ export abstract class ContainerRuntime implements AppRuntime {
   /** As {@link check}, of what was started last: quickly, as it goes before each restart. */
   protected abstract checkAgain(app: RunnableApp): Promise<void>;
   protected abstract launch(app: RunnableApp): Promise<void>;
+  /** What the next start publishes. */
+  protected abstract toPublish(app: RunnableApp): Promise<PublishedAddresses>;
   abstract stop(app: RunnableApp): Promise<void>;
   abstract remove(app: RunnableApp): Promise<number>;
   abstract logs(app: RunnableApp, options: { tail: number; signal?: AbortSignal }): Promise<LogChunk>;
@@ -101,6 +104,11 @@ export abstract class ContainerRuntime implements AppRuntime {
       }
       throw reason;
     }
+  }
+
+  async publishedAt(app: RunnableApp): Promise<PublishedAddresses> {
+    const bound = boundAddresses(this.#apps.get(app.id)?.members ?? []);
+    return bound.size > 0 ? bound : this.toPublish(app);
   }
 
   async waitHealthy(id: string, timeoutMs: number, signal?: AbortSignal): Promise<void> {

@@ -2,6 +2,7 @@
 import type { AppImageFreshness, LogLineStream } from "../../gen/svc/v1/words.ts";
 import type { Manifest } from "../packages/manifest.ts";
 import type { JsonObject } from "../lib/json.ts";
+import type { PublishedAddresses } from "./published-ports.ts";
 
 /** An app, as far as running it goes. */
 export interface RunnableApp {
@@ -230,6 +231,8 @@ export interface AppRuntime extends AsyncDisposable {
   onChange(listener: (id: string) => void): Disposable;
   /** Removes all that it keeps of a stopped app beside its tree, and forgets it. Resolves with the bytes that were freed. */
   remove(app: RunnableApp): Promise<number>;
+  /** Where its ports are published, or will be with its next start. Absent where apps listen by themselves. */
+  publishedAt?(app: RunnableApp): Promise<PublishedAddresses>;
   logs(app: RunnableApp, options: { tail: number; signal?: AbortSignal }): Promise<LogChunk>;
   /** The last `tail` lines and then every new one, until `signal` aborts. */
   followLogs(app: RunnableApp, options: { tail: number; signal: AbortSignal }): AsyncIterable<LogChunk>;

@@ -79,6 +79,10 @@ const refused: Readonly<Record<string, { document: Record<string, unknown>; fiel
     fields: ["apps.build_env"],
   },
   "a socket that is no path": { document: { docker: { socket: true } }, fields: ["docker.socket"] },
+  "an address that is none": {
+    document: { docker: { publish_address: "localhost" } },
+    fields: ["docker.publish_address"],
+  },
   "no reboot command": { document: { system: { reboot_command: [] } }, fields: ["system.reboot_command"] },
   "an unknown level": { document: { log: { level: "loud" } }, fields: ["log.level"] },
   "several at once": {

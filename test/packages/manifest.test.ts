@@ -168,6 +168,26 @@ const refused: [name: string, text: string, message: RegExp][] = [
   ],
   ["a port with neither", `${minimal}ports: [{name: http}]\n`, /exactly one of "default" and "setting"/],
   [
+    "an address of a process",
+    `${minimal}ports: [{name: http, default: 8080, address: 127.0.0.1}]\n`,
+    /line 5: the port "http" has an address, which only containers are published at/,
+  ],
+  [
+    "an address that is none",
+    `${head}docker: {image: a}\nports: [{name: http, default: 8080, address: "1.2.3"}]\n`,
+    /line 5: "1\.2\.3" is no IP address/,
+  ],
+  [
+    "an address twice",
+    `${head}docker: {image: a}\nports: [{name: http, default: 8080, address: "::1", address_setting: host}]\n`,
+    /takes only one of "address" and "address_setting"/,
+  ],
+  [
+    "a setting that need not be an address",
+    `${head}docker: {image: a}\nports: [{name: http, default: 8080, address_setting: host}]\nsettings: {properties: {host: {type: string}}}\n`,
+    /line 5: the port "http" takes its address from a setting, which must be a string of the format ipv4/,
+  ],
+  [
     "a duplicate port",
     `${minimal}ports: [{name: a, default: 1}, {name: a, default: 2}]\n`,
     /"a" appears twice/,

@@ -36,6 +36,8 @@ export interface DaemonOptions {
   /** Where everything lies; default: a new temporary directory that goes with the daemon. */
   dir?: string;
   env?: Readonly<Record<string, string>>;
+  /** Default `127.0.0.1:0`. */
+  listen?: string;
   /** A command that executes the daemon, such as `unshare`, with its arguments before the daemon's own. */
   launcher?: readonly string[];
 }
@@ -99,7 +101,7 @@ export async function startDaemon(options: DaemonOptions = {}): Promise<TestDaem
   await writeFile(
     configFile,
     [
-      `[api]\nlisten = "127.0.0.1:0"\nsocket = "${socketPath}"`,
+      `[api]\nlisten = "${options.listen ?? "127.0.0.1:0"}"\nsocket = "${socketPath}"`,
       `[store]\ndir = "${storeDir}"`,
       `[[sources]]\nname = "examples"\nurl = "${examples}"`,
       // No test may take the machine down, whatever it finds.

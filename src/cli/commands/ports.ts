@@ -2,6 +2,7 @@
 import type { Command } from "commander";
 import type { CommandContext } from "../context.ts";
 import type { RunCommand } from "../program.ts";
+import type { Column } from "../render/table.ts";
 import { calls } from "../transport/calls.ts";
 
 export function addPortsCommand(parent: Command, run: RunCommand): void {
@@ -34,6 +35,7 @@ interface PortRow {
   readonly name: string;
   readonly protocol: string;
   readonly port: number;
+  readonly addresses: readonly string[];
   readonly taken_by?: string | undefined;
 }
 
@@ -48,10 +50,13 @@ function conflictText(row: PortRow, rows: readonly PortRow[]): string {
 
 function printPorts(context: CommandContext, rows: readonly PortRow[]): Promise<void> {
   const conflicts = rows.some((row) => conflictText(row, rows) !== "");
+  const hasAddresses = rows.some(({ addresses }) => addresses.length > 0);
+  const address: Column<PortRow> = { title: "ADDRESS", value: (row) => row.addresses.join(", ") };
   return context.printTable(
     [
       { title: "PORT", value: (row) => String(row.port), align: "right" },
       { title: "PROTOCOL", value: (row) => row.protocol },
+      ...(hasAddresses ? [address] : []),
       { title: "APP", value: (row) => row.app, shrinkTo: 12 },
       { title: "NAME", value: (row) => row.name, shrinkTo: 8 },
       ...(conflicts

@@ -16,6 +16,7 @@ import { entryType } from "../entry-type.ts";
 import { holdMounts } from "../mount-points.ts";
 import type { AppImages } from "../docker/app-images.ts";
 import { requireForeign, withTag } from "../docker/app-images.ts";
+import type { PublishOptions } from "../published-ports.ts";
 import type { RunnableApp } from "../runtime.ts";
 import { settingsDigest, settingsLabel } from "../settings-digest.ts";
 import { startFailed } from "../start-failed.ts";
@@ -32,8 +33,9 @@ import {
 import { checkComposeSources, invalid } from "./compose-sources.ts";
 import { recordOf, textOf } from "./compose-values.ts";
 import { projectClaims } from "./project-claims.ts";
+import { withAddresses } from "./service-ports.ts";
 
-export interface ComposeProjectsOptions {
+export interface ComposeProjectsOptions extends PublishOptions {
   identities: Identities;
   command: ComposeCommand;
   images: AppImages;
@@ -143,7 +145,8 @@ export class ComposeProjects {
     }
     for (const image of project.pulls) requireForeign(image);
     const data = await dataBinds(identity, app.directory, project.document);
-    const document = withData(project.document, app.directory, data);
+    const withPlaces = withData(project.document, app.directory, data);
+    const document = withAddresses(withPlaces, app, this.#options);
     const claims = projectClaims(document, composeProjectOf(app.id));
     return { project: { ...project, document }, claims, data };
   }

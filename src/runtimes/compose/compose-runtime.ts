@@ -14,12 +14,14 @@ import { SvcError } from "../../errors.ts";
 import type { Identities } from "../../identity/identity.ts";
 import { ContainerRuntime, type ContainerRuntimeOptions } from "../container-runtime.ts";
 import { AppImages, type CredentialsOf } from "../docker/app-images.ts";
+import { addressesByPort, type PublishedAddresses } from "../published-ports.ts";
 import type { ImageRuntime, LogChunk, RunnableApp, RuntimeLimit, RuntimeWork } from "../runtime.ts";
 import { ComposeCommand } from "./compose-command.ts";
 import type { RunnableProject } from "./compose-document.ts";
 import { ComposeImages } from "./compose-images.ts";
 import { composeRelease, ComposeProjects, dependencyDepths, imagesOf } from "./compose-project.ts";
 import { recordOf } from "./compose-values.ts";
+import { documentPorts } from "./service-ports.ts";
 import { followProjectLog, readProjectLog } from "./project-logs.ts";
 import { handVolumesOver } from "./volume-owner.ts";
 
@@ -158,6 +160,17 @@ export class ComposeRuntime extends ContainerRuntime {
 
   #filters(id: string): { label: string[] } {
     return madeForFilter(id, this.#options.storeId);
+  }
+
+  protected async toPublish({ id }: RunnableApp): Promise<PublishedAddresses> {
+    const ports = documentPorts((await this.#projects.kept(id)) ?? {});
+    return addressesByPort(
+      ports.map(({ address, published, protocol }) => ({
+        address: address || "0.0.0.0",
+        port: Number.parseInt(published, 10) || 0,
+        protocol,
+      })),
+    );
   }
 
   async stop(app: RunnableApp): Promise<void> {

@@ -12,6 +12,7 @@ import {
   type HostAsk,
 } from "../container-policy.ts";
 import { isSet, listOf, pairsOf, recordOf, textOf, textsOf } from "./compose-values.ts";
+import { readServicePort } from "./service-ports.ts";
 
 /** Keys that stay within the container, whatever their value. */
 const harmless = new Set([
@@ -119,7 +120,10 @@ const readers: Readonly<Record<string, Reader>> = {
     for (const volume of listOf(value)) readVolume(volume, draft);
   },
   ports: (value, { hostPorts }) => {
-    for (const port of listOf(value)) hostPorts.push(hostPort(port));
+    for (const port of listOf(value)) {
+      // A range counts as its lowest port; 0 for any free one.
+      hostPorts.push(Number.parseInt(readServicePort(port).published, 10) || 0);
+    }
   },
 };
 
@@ -216,19 +220,6 @@ function readLongVolume(volume: JsonObject, { asks, binds, excess }: Draft): voi
     default:
       asks.push({ permission: "host_mounts", what: `mounts "${path}" as ${textOf(type)}` });
   }
-}
-
-/** The lowest port of the host; 0 for any free one. */
-function hostPort(port: JsonValue): number {
-  const text = typeof port === "object" ? textOf(recordOf(port)["published"]) : shortPublished(textOf(port));
-  return Number.parseInt(text, 10) || 0;
-}
-
-function shortPublished(port: string): string {
-  const [withoutProtocol = ""] = port.split("/");
-  // An address in brackets has colons of its own.
-  const parts = withoutProtocol.replace(/^\[[^\]]*\]/, "address").split(":");
-  return parts.at(-2) ?? "";
 }
 
 function list(permission: HostAsk["permission"], verb: string): Reader {

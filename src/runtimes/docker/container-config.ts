@@ -3,14 +3,15 @@ import { createHash } from "node:crypto";
 import type { ContainerCreateOptions, HostConfig } from "dockerode";
 import { appLabels, imageLabel } from "../../docker/attribution.ts";
 import type { DockerRuntime, HealthCheck, Manifest } from "../../packages/manifest.ts";
-import { resolvePorts, resolveSettings } from "../../packages/settings.ts";
+import { resolveSettings } from "../../packages/settings.ts";
 import { releaseLabel } from "../app-containers.ts";
 import { ownerSpec } from "../container-policy.ts";
+import { publishedPorts, type PublishOptions } from "../published-ports.ts";
 import type { RunnableApp } from "../runtime.ts";
 import { settingsDigest, settingsLabel } from "../settings-digest.ts";
 import { appMounts, containerEnvironment, containerExpander } from "./container-scope.ts";
 
-export interface ContainerConfigOptions {
+export interface ContainerConfigOptions extends PublishOptions {
   /** Id of the local image, such as `sha256:…`. */
   imageId: string;
   /** What that image is called. */
@@ -56,8 +57,9 @@ export function containerConfig(app: RunnableApp, options: ContainerConfigOption
 function createOptions(
   app: RunnableApp,
   runtime: DockerRuntime,
-  { imageId, owner }: ContainerConfigOptions,
+  options: ContainerConfigOptions,
 ): ContainerConfig["options"] {
+  const { imageId, owner } = options;
   const { manifest } = app;
   const expand = containerExpander(app);
   const { args } = resolveSettings(manifest, app.settings);
@@ -76,12 +78,12 @@ function createOptions(
     StopSignal: manifest.stop.signal,
     // For when the engine itself ends it, at a shutdown of the host.
     StopTimeout: Math.ceil(manifest.stop.graceMs / 1000),
-    ...portsOf(app, runtime),
-    HostConfig: hostConfig(app, runtime),
+    ...portsOf(app, runtime, options),
+    HostConfig: hostConfig(app, runtime, options),
   };
 }
 
-function hostConfig(app: RunnableApp, runtime: DockerRuntime): HostConfig {
+function hostConfig(app: RunnableApp, runtime: DockerRuntime, options: ContainerConfigOptions): HostConfig {
   const { limits } = app.manifest;
   const mounts = [
     ...appMounts(app, runtime),
@@ -116,7 +118,7 @@ function hostConfig(app: RunnableApp, runtime: DockerRuntime): HostConfig {
     ...(limits.openFiles !== undefined && {
       Ulimits: [{ Name: "nofile", Soft: limits.openFiles, Hard: limits.openFiles }],
     }),
-    ...(runtime.network === "bridge" && { PortBindings: portBindings(app) }),
+    ...(runtime.network === "bridge" && { PortBindings: portBindings(app, options) }),
   };
 }
 
@@ -129,23 +131,34 @@ function deviceMapping(path: string): {
 }
 
 /** Ports of the container by those of the host, resolved from the settings. */
-function containerPorts(app: RunnableApp): { inside: string; port: number }[] {
+function containerPorts(
+  app: RunnableApp,
+  options: PublishOptions,
+): { inside: string; port: number; address: string }[] {
   const declared = new Map(app.manifest.ports.map((port) => [port.name, port.containerPort]));
-  return resolvePorts(app.manifest, app.settings).map(({ name, protocol, port }) => ({
+  return publishedPorts(app, options).map(({ name, protocol, port, address }) => ({
     inside: `${declared.get(name) ?? port}/${protocol}`,
     port,
+    address,
   }));
 }
 
-function portsOf(app: RunnableApp, runtime: DockerRuntime): Pick<ContainerCreateOptions, "ExposedPorts"> {
+function portsOf(
+  app: RunnableApp,
+  runtime: DockerRuntime,
+  options: PublishOptions,
+): Pick<ContainerCreateOptions, "ExposedPorts"> {
   if (runtime.network !== "bridge") return {};
-  return { ExposedPorts: Object.fromEntries(containerPorts(app).map(({ inside }) => [inside, {}])) };
+  return { ExposedPorts: Object.fromEntries(containerPorts(app, options).map(({ inside }) => [inside, {}])) };
 }
 
-function portBindings(app: RunnableApp): Record<string, { HostIp: string; HostPort: string }[]> {
+function portBindings(
+  app: RunnableApp,
+  options: PublishOptions,
+): Record<string, { HostIp: string; HostPort: string }[]> {
   const bindings: Record<string, { HostIp: string; HostPort: string }[]> = {};
-  for (const { inside, port } of containerPorts(app)) {
-    (bindings[inside] ??= []).push({ HostIp: "0.0.0.0", HostPort: String(port) });
+  for (const { inside, port, address } of containerPorts(app, options)) {
+    (bindings[inside] ??= []).push({ HostIp: address, HostPort: String(port) });
   }
   return bindings;
 }

@@ -5,6 +5,7 @@ import type { Identities } from "../../identity/identity.ts";
 import { requireAllowed } from "../container-policy.ts";
 import { holdMounts } from "../mount-points.ts";
 import { ContainerRuntime, type ContainerRuntimeOptions } from "../container-runtime.ts";
+import { addressesByPort, publishedPorts, type PublishedAddresses } from "../published-ports.ts";
 import type { ImageRuntime, LogChunk, RunnableApp, RuntimeWork } from "../runtime.ts";
 import { AppImages, type CredentialsOf } from "./app-images.ts";
 import { containerConfig, type ContainerConfig } from "./container-config.ts";
@@ -94,6 +95,10 @@ export class DockerRuntime extends ContainerRuntime {
     }
   }
 
+  protected toPublish(app: RunnableApp): Promise<PublishedAddresses> {
+    return Promise.resolve(addressesByPort(publishedPorts(app, this.#options)));
+  }
+
   async stop(app: RunnableApp): Promise<void> {
     await this.appOf(app.id).stop(app);
   }
@@ -127,8 +132,8 @@ export class DockerRuntime extends ContainerRuntime {
 
   async #config(app: RunnableApp, imageId: string): Promise<ContainerConfig> {
     const { user: owner } = await this.#options.identities.as(app.uid);
-    const { storeId } = this.#options;
-    return containerConfig(app, { imageId, imageReference: this.#images.reference(app), owner, storeId });
+    const imageReference = this.#images.reference(app);
+    return containerConfig(app, { ...this.#options, imageId, imageReference, owner });
   }
 
   /** What it is checked for stays as it is from now on. */

@@ -50,6 +50,7 @@ export class DockerFixture implements AsyncDisposable {
       credentialsOf: async () => undefined,
       settleMs: 300,
       unprivilegedPortStart: 1024,
+      usersAddress: "127.0.0.1",
       log: (message: string, details: Record<string, unknown>) =>
         this.log.push(`${message} ${JSON.stringify(details)}`),
       ...overrides,
