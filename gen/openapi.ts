@@ -219,7 +219,8 @@ export interface paths {
         /**
          * Starts the app
          * @description Starts the app; a running one stays as it is. Answers when it runs; `start_failed` with its last lines when it ends at
-         *     once, or before it starts when somebody else has one of its ports. What its health check says shows in `health` later.
+         *     once, or before it starts when somebody else has one of its ports. What its health check says shows in `health` later:
+         *     AwaitAppStream waits for it.
          *
          *     Access: any identified caller; a regular user sees and changes what is their own.
          */
@@ -2195,12 +2196,21 @@ export interface components {
         AppSettings: {
             /** @description JSON Schema of the settings, as the package defines it; null when it defines none. */
             readonly schema?: unknown;
-            /** @description The chosen values with the defaults merged in. Secrets read as `"***"`. */
+            /**
+             * @description The chosen values with the defaults merged in. A secret that was chosen reads as `"***"`; one that was not, or is empty,
+             *     as any other value.
+             */
             values?: {
                 [key: string]: unknown;
             };
             /** @description True: the app runs on other values than these until it is restarted. */
             readonly restart_required: boolean;
+            /** @description The values, defaults among them, that the app runs with; absent while it does not run. Secrets read as `"***"`. */
+            readonly running?: {
+                [key: string]: unknown;
+            };
+            /** @description The keys whose values differ from those that it runs with: what a restart takes up. */
+            readonly changed: string[];
         };
         /** @description What one app uses. What cannot be measured is absent. */
         AppStats: {
@@ -4850,6 +4860,12 @@ export interface operations {
                     readonly schema?: unknown;
                     /** @description Ignored. */
                     readonly restart_required?: boolean;
+                    /** @description Ignored. */
+                    readonly running?: {
+                        [key: string]: unknown;
+                    };
+                    /** @description Ignored. */
+                    readonly changed?: string[];
                 };
             };
         };

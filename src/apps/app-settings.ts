@@ -7,7 +7,7 @@ import { settingsSchema } from "../packages/settings-schema.ts";
 import type { SettingsValidator } from "../packages/settings-validator.ts";
 import { patchApp, type AppRecord } from "./app-record.ts";
 import type { AppRegistry } from "./app-registry.ts";
-import { needsRestart } from "./app-view.ts";
+import { changedSettings } from "./app-view.ts";
 import type { Operations } from "./operations.ts";
 
 export interface SettingsView {
@@ -15,6 +15,10 @@ export interface SettingsView {
   schema: JsonObject | null;
   /** Chosen values over the defaults; secrets read `"***"`. */
   values: JsonObject;
+  /** The values that it runs with, as {@link values} are; absent while it does not run. */
+  running?: JsonObject;
+  /** The keys of which it runs with other values. */
+  changed: string[];
   restartRequired: boolean;
 }
 
@@ -34,11 +38,15 @@ export class AppSettings {
   }
 
   view(app: AppRecord): SettingsView {
-    const { manifest } = app;
+    const { manifest, settings, startedSettings } = app;
+    const isUp = this.#options.isUp(app);
+    const changed = isUp ? changedSettings(app) : [];
     return {
       schema: settingsSchema(manifest),
-      values: maskSecrets(manifest, mergeDefaults(manifest, app.settings)),
-      restartRequired: this.#options.isUp(app) && needsRestart(app),
+      values: maskSecrets(manifest, mergeDefaults(manifest, settings)),
+      ...(isUp && startedSettings !== null && { running: maskSecrets(manifest, startedSettings) }),
+      changed,
+      restartRequired: changed.length > 0,
     };
   }
 

@@ -65,7 +65,7 @@ export function viewApp({ app, operation, status, limits, ownerName, directory }
       },
     }),
     enabled: app.desired === "running",
-    restartRequired: isRunning && needsRestart(app),
+    restartRequired: isRunning && changedSettings(app).length > 0,
     ...(nextRestartAtMs !== undefined && { nextRestartAt: timestampFromMs(nextRestartAtMs) }),
     ...(healthReason !== undefined && { healthReason }),
   };
@@ -76,10 +76,12 @@ export function runningSettings({ settings, startedSettings }: AppRecord, isRunn
   return isRunning && startedSettings !== null ? startedSettings : settings;
 }
 
-/** Whether an app that runs would get other values if it were started now. */
-export function needsRestart({ desired, manifest, settings, startedSettings }: AppRecord): boolean {
-  if (desired !== "running" || startedSettings === null) return false;
-  return !isDeepStrictEqual(mergeDefaults(manifest, settings), startedSettings);
+/** The settings of which an app that runs would get other values if it were started now. */
+export function changedSettings({ desired, manifest, settings, startedSettings }: AppRecord): string[] {
+  if (desired !== "running" || startedSettings === null) return [];
+  const next = mergeDefaults(manifest, settings);
+  const keys = new Set([...Object.keys(next), ...Object.keys(startedSettings)]);
+  return [...keys].filter((key) => !isDeepStrictEqual(next[key], startedSettings[key]));
 }
 
 /** An operation that changes the app's state shows as it; else what the runtime says, else what was last known. */

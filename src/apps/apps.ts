@@ -29,6 +29,7 @@ import { stateOf } from "./app-view.ts";
 import { AppViews, type ListOptions } from "./app-views.ts";
 import type { AppPaths } from "./app-paths.ts";
 import { Cloner, type CloneResult } from "./clone.ts";
+import { awaitUp } from "./coming-up.ts";
 import { FreePorts } from "./free-ports.ts";
 import { Installer, type InstallRequest } from "./install.ts";
 import { InstallTurns, type InstallBounds } from "./install-turns.ts";
@@ -268,6 +269,13 @@ export class Apps implements AsyncDisposable {
     return this.get(id, caller);
   }
 
+  /** The app, once it is up. @throws SvcError see {@link awaitUp} */
+  async awaitUp(id: string, caller: AppCaller, work: WorkOptions): Promise<App> {
+    const app = await this.#find(id, caller);
+    await awaitUp(app, this.#runtimeOf(app), work);
+    return this.get(id, caller);
+  }
+
   /** @throws SvcError see {@link Upgrader.upgrade} */
   async upgrade(
     id: string,
@@ -350,12 +358,12 @@ export class Apps implements AsyncDisposable {
     return this.#restorer.restoreAsNew(image, layOut, as, work);
   }
 
-  /** Where the app lies, and the uid that its files belong to. */
   /** Whether there is such an app that the caller may see. */
   has(id: string, caller: AppCaller): boolean {
     return this.#registry.has(id, caller);
   }
 
+  /** Where the app lies, and the uid that its files belong to. */
   async place(id: string, caller: AppCaller): Promise<Pick<RunnableApp, "directory" | "uid">> {
     return this.#runnable(await this.#find(id, caller));
   }

@@ -6,7 +6,6 @@
 import { failedPrecondition } from "../errors.ts";
 import type { Identities } from "../identity/identity.ts";
 import type { OwnedTree } from "../identity/owned-tree.ts";
-import type { HealthCheck } from "../packages/manifest.ts";
 import type { PackageResolver, ResolvedPackage } from "../packages/package-resolver.ts";
 import type { AppRuntime, RunnableApp } from "../runtimes/runtime.ts";
 import { acknowledgementOf, requireAcknowledgement } from "./acknowledgement.ts";
@@ -14,6 +13,7 @@ import { patchApp, type AppRecord } from "./app-record.ts";
 import type { AppRegistry } from "./app-registry.ts";
 import type { AppSettings } from "./app-settings.ts";
 import type { AppPaths } from "./app-paths.ts";
+import { comingUpMs } from "./coming-up.ts";
 import { appTree } from "../runtimes/app-tree.ts";
 import type { Operation, Operations } from "./operations.ts";
 import type { PortHolders } from "./port-holders.ts";
@@ -49,8 +49,6 @@ export interface UpgraderOptions {
   now: () => number;
   log: { warn(details: object, message: string): void };
 }
-
-const trialSlackMs = 30_000;
 
 /** How far an upgrade is. Before `switch` nothing has changed; from `done` on the new version is the app's. */
 type UpgradePhase = "fetch" | "switch" | "done";
@@ -197,7 +195,7 @@ export class Upgrader {
     await writeSettingsFiles(this.#options.identities, next);
     try {
       await runtime.start(next);
-      await runtime.waitHealthy(next.id, trialMs(next.manifest.health), signal);
+      await runtime.waitHealthy(next.id, comingUpMs(next.manifest.health), signal);
     } finally {
       await runtime.stop(next);
     }
@@ -233,12 +231,6 @@ export class Upgrader {
 /** A directory has no history, so it is always taken afresh. */
 function isSameRelease(app: AppRecord, resolved: ResolvedPackage): boolean {
   return resolved.origin.kind === "git" && resolved.origin.commit === app.origin.commit;
-}
-
-/** How long a trial may take: what the health check grants, and half a minute. */
-function trialMs(health: HealthCheck | undefined): number {
-  if (health === undefined) return trialSlackMs;
-  return health.startPeriodMs + health.retries * (health.intervalMs + health.timeoutMs) + trialSlackMs;
 }
 
 async function putBack(tree: OwnedTree, from: string, to: string): Promise<void> {

@@ -1,21 +1,79 @@
-/** `key=value` arguments. */
+/** Values of settings from the command line: in words, from files, from stdin, or typed when they are asked for. */
+import type { CommandContext } from "./context.ts";
 import { UsageError } from "./failure.ts";
+import { collect } from "./option-values.ts";
+import { ask, askSecret, isInteractive } from "./prompt.ts";
+import { readInput } from "./read-input.ts";
+import { escapeControls } from "./render/escape.ts";
 import type { Json, JsonObject } from "./transport/rest-shape.ts";
 
-/** @param types the JSON Schema type of a key, where it is known: a string setting takes its text as it is */
-export function parseAssignments(
-  assignments: readonly string[],
-  types: (key: string) => string | undefined = () => undefined,
-): JsonObject {
+export interface Assignments {
+  /** `key=value`, or `key` alone, which is asked for. */
+  readonly pairs?: readonly string[] | undefined;
+  /** `key=path` */
+  readonly setFile?: readonly string[];
+  /** A key. */
+  readonly setStdin?: string;
+}
+
+export const setFileOption = [
+  "--set-file <key=path>",
+  "choose a setting by the text of a file; again for more",
+  collect,
+] as const;
+export const setStdinOption = ["--set-stdin <key>", "choose a setting by the text on stdin"] as const;
+
+/** What is known of a setting: a text takes what is written as it is, a secret is not shown while it is typed. */
+export interface KnownSetting {
+  readonly isText: boolean;
+  readonly isSecret: boolean;
+}
+
+/** @param settingOf what is known of a key; by default nothing, so that all may be secret */
+export async function readAssignments(
+  context: CommandContext,
+  { pairs = [], setFile = [], setStdin }: Assignments,
+  settingOf?: (key: string) => KnownSetting,
+): Promise<JsonObject> {
   const values: Record<string, Json> = Object.create(null) as Record<string, Json>;
-  for (const assignment of assignments) {
-    const at = assignment.indexOf("=");
-    if (at < 1) throw new UsageError(`"${assignment}" must be key=value`);
-    const key = assignment.slice(0, at);
-    const text = assignment.slice(at + 1);
-    values[key] = types(key) === "string" ? text : parseValue(text);
+  const put = (key: string, text: string): void => {
+    values[key] = settingOf?.(key).isText === true ? text : parseValue(text);
+  };
+  // A file or a pipe holds a text, unless the setting is known to be none.
+  const putText = (key: string, text: string): void => {
+    const value = text.replace(/\r?\n$/, "");
+    if (settingOf === undefined) values[key] = value;
+    else put(key, value);
+  };
+  const toAsk: string[] = [];
+  for (const pair of pairs) {
+    const [key, text] = splitPair(pair, "key=value");
+    if (text === undefined) toAsk.push(key);
+    else put(key, text);
   }
+  for (const pair of setFile) {
+    const [key, path] = splitPair(pair, "key=path");
+    if (path === undefined) throw new UsageError(`"${pair}" must be key=path`);
+    putText(key, await readInput(context.host, path));
+  }
+  if (setStdin !== undefined) putText(setStdin, await readInput(context.host, "-"));
+  for (const key of toAsk) put(key, await askFor(context, key, settingOf?.(key).isSecret ?? true));
   return { ...values };
+}
+
+function splitPair(pair: string, form: string): [key: string, value: string | undefined] {
+  const at = pair.indexOf("=");
+  if (pair === "" || at === 0) throw new UsageError(`"${pair}" must be ${form}`);
+  return at === -1 ? [pair, undefined] : [pair.slice(0, at), pair.slice(at + 1)];
+}
+
+async function askFor({ host }: CommandContext, key: string, isSecret: boolean): Promise<string> {
+  if (!isInteractive(host)) {
+    const otherWays = `pass ${key}=VALUE, --set-file ${key}=PATH or --set-stdin ${key}`;
+    throw new UsageError(`nobody is there to type the value of ${key}: ${otherWays}`);
+  }
+  const question = `${escapeControls(key)}: `;
+  return isSecret ? askSecret(host, question) : ask(host, question);
 }
 
 /** JSON that says the same as its text (`8080`, `true`, `["a"]`), else the text itself: `1.10` is no number. */

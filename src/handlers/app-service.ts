@@ -79,6 +79,12 @@ export function createAppService(
 
     restartApp: ({ id }, context) => apps.restartApp(id, userOf(context)),
 
+    awaitAppStream: ({ id }, context) =>
+      progressEvents(
+        (onProgress) => apps.awaitUp(id, userOf(context), { signal: context.signal, onProgress }),
+        (app) => ({ event: { case: "app", value: app } as const }),
+      ),
+
     getAppLogs: async ({ id, tail = defaultTail, timestamps }, context) =>
       logsMessage(await apps.logs(id, tail, userOf(context), context.signal), timestamps),
 
@@ -138,9 +144,9 @@ function cloneResponse({ id, name, copiedBytes, sourceRunning, ports }: CloneRes
   return { id, name, copiedBytes: BigInt(copiedBytes), sourceRunning, ports };
 }
 
-function settingsMessage({ schema, values, restartRequired }: SettingsView) {
+function settingsMessage({ schema, ...view }: SettingsView) {
   // A Value holds nested messages, unlike a Struct field, which takes JSON as it is.
-  return { schema: fromJson(ValueSchema, schema), values, restartRequired };
+  return { schema: fromJson(ValueSchema, schema), ...view };
 }
 
 function logsMessage({ lines, truncated, missedBytes }: LogChunk, timestamps: boolean) {

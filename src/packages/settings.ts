@@ -1,4 +1,5 @@
 /** From the values that a user chose to what the app gets: environment, arguments, files and ports. */
+import { isDeepStrictEqual } from "node:util";
 import type { JsonObject, JsonValue } from "../lib/json.ts";
 import { secretMask } from "../lib/secret-mask.ts";
 import type { SettingDocument } from "./manifest-document.ts";
@@ -131,12 +132,17 @@ export function resolveAddresses(
   );
 }
 
-/** `values` for an answer: secrets that are set read `"***"`. */
+/** `values` for an answer: secrets that were chosen read `"***"`. What is empty or the package's own default hides nothing. */
 export function maskSecrets(manifest: Pick<Manifest, "settings">, values: JsonObject): JsonObject {
   const masked = settingsOf(manifest)
-    .filter(([name, { secret }]) => secret === true && Object.hasOwn(values, name))
+    .filter(([name, setting]) => setting.secret === true && isChosen(setting, values[name]))
     .map(([name]) => [name, secretMask] as const);
   return { ...values, ...Object.fromEntries(masked) };
+}
+
+function isChosen(setting: SettingDocument, value: JsonValue | undefined): boolean {
+  const isEmpty = value === undefined || value === null || value === "";
+  return !isEmpty && !isDeepStrictEqual(value, setting.default);
 }
 
 /** Values as a client sent them: a secret written back as `"***"` keeps what `stored` has. */

@@ -4,6 +4,9 @@ import { request } from "node:http";
 import { text } from "node:stream/consumers";
 import type { IncomingMessage } from "node:http";
 import { once } from "node:events";
+import { writeFile } from "node:fs/promises";
+import { dirname, join } from "node:path";
+import { PassThrough } from "node:stream";
 import { fileURLToPath } from "node:url";
 import { checkRun, type CommandCase } from "./support/command-case.ts";
 import { appOf, startFakeDaemon } from "./support/fake-daemon.ts";
@@ -13,11 +16,18 @@ const apps = [
   appOf({ id: "hello", name: "Hello \x1b[31m", state: "RUNNING" }),
   appOf({ id: "idle" }),
   appOf({ id: "slow" }),
+  appOf({
+    ...{ id: "loop", state: "STARTING", restarts: 3 },
+    stateReason: "BACKOFF after 3 restarts: it exited with code 3",
+  }),
 ];
 
 const cases: CommandCase[] = [
-  { args: ["ls"], stdout: /^ID +NAME.*\nhello +Hello \\x1b\[31m +RUNNING[^]*\nidle[^]*\nslow/ },
-  { args: ["status"], stdout: /Daemon: svc 1\.2\.3 \(user\)[^]*3 installed, 1 running/ },
+  {
+    args: ["ls"],
+    stdout: /^ID +NAME.* RESTARTS\nhello +Hello \\x1b\[31m +RUNNING[^]*\nidle[^]*\nslow[^]*\nloop .* 3 *\n/,
+  },
+  { args: ["status"], stdout: /Daemon: svc 1\.2\.3 \(user\)[^]*4 installed, 1 running/ },
   { args: ["app", "info", "hello"], stdout: /Installed: 1d ago/ },
   { args: ["app", "start", "idle", "hello"], stdout: /^idle is RUNNING\nhello is RUNNING\n$/ },
   {
@@ -64,6 +74,12 @@ const cases: CommandCase[] = [
   },
   { args: ["app", "settings", "set", "hello", "=1"], exitCode: 2, stderr: /must be key=value/ },
   { args: ["app", "settings", "set", "hello"], exitCode: 2, stderr: /either key=value or --file/ },
+  {
+    args: ["app", "settings", "set", "hello", "greeting"],
+    exitCode: 2,
+    stderr:
+      /^svc: nobody is there to type the value of greeting: pass greeting=VALUE, --set-file greeting=PATH or --set-stdin greeting\n$/,
+  },
   { args: ["app", "settings", "unset", "hello", "greeting"], stdout: /greeting +hello/, stderr: /restart/ },
   {
     args: ["install", "web"],
@@ -111,7 +127,8 @@ const cases: CommandCase[] = [
   {
     args: ["upgrade", "--all"],
     stdout: /idle is up to date[^]*slow is up to date/,
-    stderr: /they run: hello/,
+    stderr:
+      /^Passed over hello, which is RUNNING; stop it first: svc app stop hello\nPassed over loop, which is STARTING: BACKOFF after 3 restarts: it exited with code 3; stop it/,
   },
   { args: ["upgrade"], exitCode: 2, stderr: /or pass --all/ },
   {
@@ -182,6 +199,38 @@ for (const expected of cases) {
     checkRun(t, run, expected);
   });
 }
+
+test("values of settings come from files and stdin, as texts where the setting is one", async (t) => {
+  await using daemon = await startFakeDaemon(apps);
+  const directory = dirname(daemon.socketPath);
+  await writeFile(join(directory, "greeting"), "8080\n");
+  await writeFile(join(directory, "port"), "9090\n");
+  const stdin = Object.assign(new PassThrough().end("a secret\n of two lines\n"), { isTTY: false });
+  const files = ["greeting", "port"].flatMap((key) => ["--set-file", `${key}=${join(directory, key)}`]);
+  const options = [...files, "--set-stdin", "password", "--json", "--socket", daemon.socketPath];
+  const set = await runSvc(["app", "settings", "set", "hello", "channel=b", ...options], { host: { stdin } });
+  t.is(set.exitCode, 0, set.stderr);
+  const { values } = JSON.parse(set.stdout) as { values: unknown };
+  const password = "a secret\n of two lines";
+  t.deepEqual(values, { port: 9090, greeting: "8080", channel: "b", password });
+
+  const again = Object.assign(new PassThrough().end("hush\n"), { isTTY: false });
+  const install = ["install", "web", "--set", "port=1", "--set-stdin", "password", "--json"];
+  const run = await runSvc([...install, "--socket", daemon.socketPath], { host: { stdin: again } });
+  t.is(run.exitCode, 0, run.stderr);
+  const { name } = JSON.parse(run.stdout) as { name: string };
+  t.deepEqual(JSON.parse(name), { port: 1, password: "hush" });
+
+  const missing = await runSvc([
+    "install",
+    "web",
+    "--set-file",
+    "a=/nonexistent",
+    "--socket",
+    daemon.socketPath,
+  ]);
+  t.like(missing, { exitCode: 2, stderr: "svc: cannot read /nonexistent: ENOENT\n" });
+});
 
 for (const [args, path] of [
   [["status"], "/v1/status"],

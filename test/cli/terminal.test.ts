@@ -42,6 +42,19 @@ terminalTest(`an ambiguous name is a numbered choice${needsScript}`, async (t) =
   t.regex(screen, /Installed twice 1\.0\.0/);
 });
 
+terminalTest(`a secret that is set without a value is asked for, and not shown${needsScript}`, async (t) => {
+  await using daemon = await startFakeDaemon(apps);
+  const { exitCode, screen } = await onTerminal(
+    ["app", "settings", "set", "hello", "password", "--socket", daemon.socketPath],
+    [["password: ", "hush"]],
+  );
+  t.is(exitCode, 0, screen);
+  // This daemon answers with what it was told; what is typed would show before that.
+  const [typed, answer] = [screen.slice(0, screen.indexOf("KEY")), screen.slice(screen.indexOf("KEY"))];
+  t.regex(answer, /greeting +hi [^]*password +hush/);
+  t.notRegex(typed, /hush/);
+});
+
 for (const [answer, exitCode, said] of [
   ["y", 0, /Removed hello and freed/],
   ["", 5, /nothing was removed/],

@@ -221,6 +221,56 @@ test("a restart is required while what runs was started with other values, defau
   await apps.removeApp({ id: "web" });
 });
 
+test("settings say what a running app runs with, which of them differ, and of secrets only that they were chosen", async (t) => {
+  await using daemon = await startDaemon();
+  const apps = daemon.client(AppService);
+  const dir = join(daemon.dir, "package");
+  const port = await freePort();
+  await writePackage(dir, port);
+  await apps.installApp({ spec: dir });
+  const stopped = await apps.getAppSettings({ id: "web" });
+  t.deepEqual(stopped.values, { port, greeting: "hello" }, "no secret was chosen");
+  t.like(stopped, { running: undefined, changed: [], restartRequired: false });
+  await apps.startApp({ id: "web" });
+  const values = { greeting: "moin", password: "hush" };
+  const written = await apps.updateAppSettings({ id: "web", values });
+  t.deepEqual(written.values, { port, greeting: "moin", password: "***" });
+  t.deepEqual(written.running, { port, greeting: "hello" });
+  t.deepEqual(written.changed.toSorted(), ["greeting", "password"]);
+  t.true(written.restartRequired);
+  await apps.restartApp({ id: "web" });
+  const again = await apps.updateAppSettings({ id: "web", values: { ...values, password: "psst" } });
+  t.deepEqual(again.changed, ["password"]);
+  t.deepEqual(again.running, { port, greeting: "moin", password: "***" });
+  t.false(
+    JSON.stringify(again, (_, value: unknown) => (typeof value === "bigint" ? 0 : value)).includes("hush"),
+  );
+  const emptied = await apps.updateAppSettings({ id: "web", values: { password: "" } });
+  t.is(emptied.values?.["password"], "", "an empty one is none");
+  await apps.removeApp({ id: "web" });
+});
+
+test("an app whose start failed is meant to run all the same, and is tried again when the daemon starts", async (t) => {
+  await using daemon = await startDaemon();
+  const apps = daemon.client(AppService);
+  const dir = join(daemon.dir, "package");
+  const lucky = `
+import { existsSync } from "node:fs";
+if (!existsSync(process.env.SVC_DATA_DIR + "/luck")) process.exit(9);
+setInterval(() => undefined, 1000);`;
+  await writePackage(dir, await freePort(), { files: { "server.mjs": lucky } });
+  await apps.installApp({ spec: dir });
+  await errorOf(apps.startApp({ id: "web" }));
+  t.like(await apps.getApp({ id: "web" }), { state: "FAILED", enabled: true });
+  await writeFile(join(daemon.storeDir, "apps", "web", "data", "luck"), "");
+  await daemon.restart();
+  await eventually(async () => {
+    assert.equal((await apps.getApp({ id: "web" })).state, "RUNNING");
+  }, 60_000);
+  t.is((await apps.getApp({ id: "web" })).stateReason, "");
+  await apps.removeApp({ id: "web" });
+});
+
 test("pages of apps follow each other", async (t) => {
   await using daemon = await startDaemon();
   const dir = join(daemon.dir, "package");

@@ -145,6 +145,9 @@ test("the public schema is plain JSON Schema", (t) => {
 
 test("secrets are masked, and a mask written back keeps them", (t) => {
   t.deepEqual(maskSecrets(example, { name: "a", password: "p" }), { name: "a", password: "***" });
+  for (const nothing of ["", null]) {
+    t.deepEqual(maskSecrets(example, { name: "a", password: nothing }), { name: "a", password: nothing });
+  }
   t.deepEqual(maskSecrets(example, { name: "a" }), { name: "a" });
   t.deepEqual(keepMaskedSecrets(example, { name: "b", password: "***" }, { password: "p" }), {
     name: "b",

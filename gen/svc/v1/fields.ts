@@ -4,8 +4,12 @@
 export const outputOnlyFields: ReadonlySet<string> = new Set([
   "svc.v1.AppSettings.schema",
   "svc.v1.AppSettings.restart_required",
+  "svc.v1.AppSettings.running",
+  "svc.v1.AppSettings.changed",
   "svc.v1.UpdateAppSettingsRequest.schema",
   "svc.v1.UpdateAppSettingsRequest.restart_required",
+  "svc.v1.UpdateAppSettingsRequest.running",
+  "svc.v1.UpdateAppSettingsRequest.changed",
   "svc.v1.Credential.owner",
   "svc.v1.Credential.updated_at",
   "svc.v1.UpsertCredentialRequest.owner",

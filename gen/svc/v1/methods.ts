@@ -24,6 +24,7 @@ export const methodPolicies = {
   "svc.v1.AppService/StartApp": {"access":"USER","capability":""},
   "svc.v1.AppService/StopApp": {"access":"USER","capability":""},
   "svc.v1.AppService/RestartApp": {"access":"USER","capability":""},
+  "svc.v1.AppService/AwaitAppStream": {"access":"USER","capability":""},
   "svc.v1.AppService/GetAppLogs": {"access":"USER","capability":""},
   "svc.v1.AppService/StreamAppLogs": {"access":"USER","capability":"app.logs.follow"},
   "svc.v1.AppService/GetAppSettings": {"access":"USER","capability":"app.settings"},

@@ -27,8 +27,9 @@ async function showInfo(context: CommandContext, id: string): Promise<void> {
         ["Id", app.id],
         ["Name", app.name],
         ["Summary", app.summary],
-        ["State", stateText(app), stateColor(app.state)],
+        ["State", stateText(app, now), stateColor(app.state)],
         ["Reason", app.state_reason],
+        ["Health", healthText(app)],
         ["Doing", operationText(app, now)],
         ["Version", app.version],
         ["Package", app.package_id],
@@ -57,6 +58,11 @@ async function showInfo(context: CommandContext, id: string): Promise<void> {
       `Settings changed since it started. Take them up: svc app restart ${escapeControls(app.id)}`,
     );
   }
+}
+
+/** What the check said last, where it has something to say. */
+function healthText({ health, health_reason: reason }: App): string | undefined {
+  return reason === undefined ? undefined : `${health}: ${reason}`;
 }
 
 function operationText({ operation }: App, nowMs: number): string | undefined {

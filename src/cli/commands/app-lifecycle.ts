@@ -1,32 +1,50 @@
 /** `svc app start|stop|restart`. */
 import type { Command } from "commander";
+import { comeUp, noWaitOption, waitOption, type ComeUpOptions } from "../come-up.ts";
+import type { CommandContext } from "../context.ts";
 import { forEachName } from "../for-each.ts";
 import type { RunCommand } from "../program.ts";
 import { portsText, stateText } from "../render/app-table.ts";
 import { calls } from "../transport/calls.ts";
 import type { App } from "../transport/calls.ts";
 
-const verbs = [
+const starts = [
   { name: "start", call: calls.startApp, description: "start apps; a running one stays as it is" },
-  { name: "stop", call: calls.stopApp, description: "stop every process of apps" },
   { name: "restart", call: calls.restartApp, description: "stop apps, where they run, and start them" },
 ] as const;
 
 export function addLifecycleCommands(parent: Command, run: RunCommand): void {
-  for (const { name, call, description } of verbs) {
+  for (const { name, call, description } of starts) {
     parent
       .command(name)
       .description(description)
       .argument("<id...>", "the apps")
+      .option(...waitOption)
+      .option(...noWaitOption)
       .action(
-        run((context, ids: string[]) =>
-          forEachName(context, ids, { call: (id) => context.call(call, { id }), text: outcome }),
+        run((context, ids: string[], options: ComeUpOptions) =>
+          forEach(context, ids, async (id) => comeUp(context, await context.call(call, { id }), options)),
         ),
       );
   }
+  parent
+    .command("stop")
+    .description("stop every process of apps")
+    .argument("<id...>", "the apps")
+    .action(
+      run((context, ids: string[]) => forEach(context, ids, (id) => context.call(calls.stopApp, { id }))),
+    );
 }
 
-function outcome(app: App): string {
+function forEach(
+  context: CommandContext,
+  ids: readonly string[],
+  call: (id: string) => Promise<App>,
+): Promise<void> {
+  return forEachName(context, ids, { call, text: (app) => outcome(app, context.host.now()) });
+}
+
+function outcome(app: App, nowMs: number): string {
   const ports = app.state === "RUNNING" && app.ports.length > 0 ? ` on port ${portsText(app.ports)}` : "";
-  return `${app.id} is ${stateText(app)}${ports}`;
+  return `${app.id} is ${stateText(app, nowMs)}${ports}`;
 }

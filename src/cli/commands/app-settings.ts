@@ -1,7 +1,13 @@
 /** `svc app settings`: what a package lets one choose. */
 import type { Command } from "commander";
 import { notFound } from "../../errors.ts";
-import { parseAssignments } from "../assignments.ts";
+import {
+  readAssignments,
+  setFileOption,
+  setStdinOption,
+  type Assignments,
+  type KnownSetting,
+} from "../assignments.ts";
 import type { CommandContext } from "../context.ts";
 import { AdvisedError, UsageError } from "../failure.ts";
 import type { RunCommand } from "../program.ts";
@@ -9,6 +15,10 @@ import { escapeControls } from "../render/escape.ts";
 import { calls } from "../transport/calls.ts";
 import type { AppSettings } from "../transport/calls.ts";
 import type { Json, JsonObject } from "../transport/rest-shape.ts";
+
+interface SetOptions extends Omit<Assignments, "pairs"> {
+  readonly file?: string;
+}
 
 export function addSettingsCommand(parent: Command, run: RunCommand): void {
   const settings = parent.command("settings").description("show and change the settings of an app");
@@ -22,11 +32,16 @@ export function addSettingsCommand(parent: Command, run: RunCommand): void {
     .command("set")
     .description("choose values, and keep the others")
     .argument("<id>", "the app")
-    .argument("[key=value...]", "a value that is JSON is taken as such, unless the setting is a text")
+    .argument(
+      "[key=value...]",
+      "a value that is JSON is taken as such, unless the setting is a text; a key alone is asked for",
+    )
+    .option(...setFileOption)
+    .option(...setStdinOption)
     .option("--file <path>", "replace all values with the JSON object in a file; - reads stdin")
     .action(
-      run((context, id: string, pairs: string[], options: { file?: string }) =>
-        setSettings(context, id, pairs, options.file),
+      run((context, id: string, pairs: string[], options: SetOptions) =>
+        setSettings(context, id, { ...options, pairs }),
       ),
     );
   settings
@@ -53,17 +68,20 @@ async function showSettings(context: CommandContext, id: string, key: string | u
 async function setSettings(
   context: CommandContext,
   id: string,
-  pairs: readonly string[],
-  file: string | undefined,
+  { file, ...assignments }: SetOptions & { pairs: readonly string[] },
 ): Promise<void> {
-  if ((file === undefined) === (pairs.length === 0)) throw new UsageError("pass either key=value or --file");
+  const { pairs, setFile = [], setStdin } = assignments;
+  const areNone = pairs.length + setFile.length === 0 && setStdin === undefined;
+  if ((file === undefined) === areNone) throw new UsageError("pass either key=value or --file");
   if (file !== undefined) return update(context, id, await readValues(context, file));
   const settings = await context.call(calls.getAppSettings, { id });
-  const chosen = parseAssignments(
-    pairs,
-    (key) => propertySchema(settings, key)["type"] as string | undefined,
-  );
+  const chosen = await readAssignments(context, assignments, (key) => knownSetting(settings, key));
   return update(context, id, { ...chosenValues(settings), ...chosen });
+}
+
+function knownSetting(settings: AppSettings, key: string): KnownSetting {
+  const { type, writeOnly } = propertySchema(settings, key);
+  return { isText: type === "string", isSecret: writeOnly === true };
 }
 
 async function unsetSettings(context: CommandContext, id: string, keys: readonly string[]): Promise<void> {
@@ -121,10 +139,21 @@ async function printSettings(context: CommandContext, id: string, settings: AppS
     context.note(`${escapeControls(id)} has no settings.`);
     return;
   }
+  const { running = {}, changed } = settings;
   await context.printTable(
     [
       { title: "KEY", value: (key) => key },
-      { title: "VALUE", value: (key) => valueText(values[key]), shrinkTo: 12 },
+      { title: "VALUE", value: (key) => chosenText(settings, key), shrinkTo: 12 },
+      ...(changed.length === 0
+        ? []
+        : [
+            {
+              title: "RUNS WITH",
+              value: (key: string) => (changed.includes(key) ? valueText(running[key]) || "nothing" : ""),
+              color: () => "yellow" as const,
+              shrinkTo: 9,
+            },
+          ]),
       {
         title: "DEFAULT",
         value: (key) => valueText(propertySchema(settings, key)["default"]),
@@ -144,6 +173,12 @@ async function printSettings(context: CommandContext, id: string, settings: AppS
   if (settings.restart_required) {
     context.note(`The app runs on other values. Take these up: svc app restart ${escapeControls(id)}`);
   }
+}
+
+/** Of a secret, whether there is one. */
+function chosenText(settings: AppSettings, key: string): string {
+  const text = valueText(settings.values?.[key]);
+  return text === "" && propertySchema(settings, key)["writeOnly"] === true ? "(not set)" : text;
 }
 
 function valueText(value: Json | undefined): string {

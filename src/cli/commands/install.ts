@@ -6,6 +6,7 @@ import { SvcError } from "../../errors.ts";
 import type { ReasonPayloads } from "../../errors.ts";
 import { absoluteIfPath } from "../absolute-path.ts";
 import { acceptingLicenses } from "../accept-license.ts";
+import { comeUp, noWaitOption, waitOption, type ComeUpOptions } from "../come-up.ts";
 import type { CommandContext } from "../context.ts";
 import { asSvcError, ReportedError } from "../failure.ts";
 import { collect } from "../option-values.ts";
@@ -14,7 +15,7 @@ import { choose, isInteractive } from "../prompt.ts";
 import { portsText } from "../render/app-table.ts";
 import { escapeControls } from "../render/escape.ts";
 import { followProgress } from "../follow-progress.ts";
-import { parseAssignments } from "../assignments.ts";
+import { readAssignments, setFileOption, setStdinOption } from "../assignments.ts";
 import { calls } from "../transport/calls.ts";
 import type { App } from "../transport/calls.ts";
 
@@ -26,6 +27,9 @@ interface InstallOptions {
   readonly acceptLicense?: boolean;
   readonly set?: readonly string[];
   readonly start?: boolean;
+  readonly wait?: boolean;
+  readonly setFile?: readonly string[];
+  readonly setStdin?: string;
   readonly private?: boolean;
   readonly portAuto?: boolean;
 }
@@ -42,9 +46,17 @@ export function addInstallCommand(parent: Command, run: RunCommand): void {
     .option("--branch <branch>", "install and track a branch")
     .option("--tag <tag>", "install this tag (default: the newest version)")
     .option("--accept-license", "accept the licenses and permissions of the package")
-    .option("--set <key=value>", "choose a setting; again for more; JSON values are taken as such", collect)
+    .option(
+      "--set <key=value>",
+      "choose a setting; again for more; JSON values are taken as such; without a value it is asked for",
+      collect,
+    )
+    .option(...setFileOption)
+    .option(...setStdinOption)
     .option("--port-auto", "take a free port where the default one is taken")
     .option("--start", "start the app when it is installed")
+    .option(...waitOption)
+    .option(...noWaitOption)
     .option("--private", "install for yourself alone, though the system's daemon only does not run")
     .action(run((context, spec: string, options: InstallOptions) => install(context, spec, options)));
 }
@@ -59,11 +71,11 @@ async function install(context: CommandContext, spec: string, options: InstallOp
     tag: options.tag ?? "",
     portAuto: options.portAuto ?? false,
     licenseAck: options.acceptLicense ?? false,
-    ...(options.set === undefined ? {} : { settings: parseAssignments(options.set) }),
+    settings: await readAssignments(context, { ...options, pairs: options.set }),
   });
   if (options.start === true) {
     if (!context.json) context.note(escapeControls(`Installed ${app.id} ${app.version}; starting it.`));
-    app = await startInstalled(context, app.id);
+    app = await startInstalled(context, app.id, options);
   }
   if (context.json) return context.printJson(app);
   const next = options.start === true ? `Logs: svc app logs ${app.id}` : `Start it: svc app start ${app.id}`;
@@ -75,9 +87,9 @@ async function install(context: CommandContext, spec: string, options: InstallOp
 }
 
 /** The command line names no id: what is to be done next goes by the one that the app was given. */
-async function startInstalled(context: CommandContext, id: string): Promise<App> {
+async function startInstalled(context: CommandContext, id: string, options: ComeUpOptions): Promise<App> {
   try {
-    return await context.call(calls.startApp, { id });
+    return await comeUp(context, await context.call(calls.startApp, { id }), options);
   } catch (error) {
     throw new ReportedError(context.report(error, id));
   }

@@ -18,9 +18,8 @@ export function addLsCommand(parent: Command, run: RunCommand): void {
 async function list(context: CommandContext): Promise<void> {
   const apps = await listAllApps(context);
   if (context.json) return context.printJson({ apps, next_page_token: "" });
-  const withOwner = new Set(apps.map((app) => app.owner)).size > 1;
   const none = "No apps are installed. Install one: svc install SPEC";
-  return context.printTable(appColumns(context.host.now(), withOwner), apps, none);
+  return context.printTable(appColumns(context.host.now(), apps), apps, none);
 }
 
 /** All pages. */

@@ -6,7 +6,9 @@ import { forEachName } from "../for-each.ts";
 import { UsageError } from "../failure.ts";
 import { followProgress } from "../follow-progress.ts";
 import type { RunCommand } from "../program.ts";
+import { stateText } from "../render/app-table.ts";
 import { escapeControls } from "../render/escape.ts";
+import type { App } from "../transport/calls.ts";
 import { listAllApps } from "./ls.ts";
 
 interface UpgradeOptions {
@@ -53,9 +55,18 @@ async function upgrade(
   });
 }
 
+/** In which nothing of an app runs or is going to by itself. */
+const stoppedStates: ReadonlySet<string> = new Set(["STOPPED", "FAILED", "CRASHED"]);
+
 async function stoppedApps(context: CommandContext): Promise<string[]> {
   const apps = await listAllApps(context);
-  const running = apps.filter((app) => app.state === "RUNNING").map((app) => escapeControls(app.id));
-  if (running.length > 0) context.note(`Left alone, because they run: ${running.join(", ")}`);
-  return apps.filter((app) => app.state !== "RUNNING").map((app) => app.id);
+  const isStopped = (app: App): boolean => stoppedStates.has(app.state);
+  for (const app of apps.filter((each) => !isStopped(each))) {
+    const reason = app.state_reason === "" ? "" : `: ${app.state_reason}`;
+    const state = `${stateText(app, context.host.now())}${reason}`;
+    context.note(
+      escapeControls(`Passed over ${app.id}, which is ${state}; stop it first: svc app stop ${app.id}`),
+    );
+  }
+  return apps.filter(isStopped).map((app) => app.id);
 }

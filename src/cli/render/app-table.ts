@@ -1,6 +1,7 @@
 /** How apps look in lists. */
 import type { App } from "../transport/calls.ts";
 import type { Color } from "./color.ts";
+import { relativeTo } from "./instant.ts";
 import type { Column } from "./table.ts";
 import { formatDuration } from "./units.ts";
 
@@ -18,10 +19,14 @@ export function stateColor(state: string): Color | undefined {
   }
 }
 
-/** `RUNNING`, or `RUNNING (unhealthy)` where the health check has something to say. */
-export function stateText(app: Pick<App, "state" | "health">): string {
-  const quiet = app.health === "none" || app.health === "healthy" || app.health === "";
-  return quiet ? app.state : `${app.state} (${app.health})`;
+/** `RUNNING`; `RUNNING (unhealthy)` where the health check has something to say; `STARTING (in 12s)` before a restart. */
+export function stateText(app: Pick<App, "state" | "health" | "next_restart_at">, nowMs: number): string {
+  const { state, health, next_restart_at: nextRestartAt } = app;
+  if (state === "STARTING" && nextRestartAt !== undefined) {
+    return `${state} (${relativeTo(nowMs)(Date.parse(nextRestartAt))})`;
+  }
+  const quiet = health === "none" || health === "healthy" || health === "";
+  return quiet ? state : `${state} (${health})`;
 }
 
 export function portsText(ports: App["ports"]): string {
@@ -34,17 +39,25 @@ export function uptimeText(app: Pick<App, "state" | "started_at">, nowMs: number
   return formatDuration(nowMs - Date.parse(app.started_at));
 }
 
-/** @param withOwner there are apps of several owners to tell apart */
-export function appColumns(nowMs: number, withOwner: boolean): Column<App>[] {
+/** Owners only where there are several to tell apart, restarts only where there were any. */
+export function appColumns(nowMs: number, apps: readonly App[]): Column<App>[] {
+  const withOwner = new Set(apps.map((app) => app.owner)).size > 1;
+  const withRestarts = apps.some((app) => app.restarts > 0);
   const owner: Column<App> = { title: "OWNER", value: (app) => ownerText(app), shrinkTo: 6 };
+  const restarts: Column<App> = {
+    title: "RESTARTS",
+    value: (app) => (app.restarts === 0 ? "" : String(app.restarts)),
+    align: "right",
+  };
   return [
     { title: "ID", value: (app) => app.id, shrinkTo: 12 },
     { title: "NAME", value: (app) => app.name, shrinkTo: 8 },
-    { title: "STATE", value: stateText, color: (app) => stateColor(app.state) },
+    { title: "STATE", value: (app) => stateText(app, nowMs), color: (app) => stateColor(app.state) },
     { title: "VERSION", value: (app) => app.version, shrinkTo: 7 },
     { title: "RUNTIME", value: (app) => app.runtime },
     { title: "PORTS", value: (app) => portsText(app.ports), shrinkTo: 8 },
     { title: "UPTIME", value: (app) => uptimeText(app, nowMs), align: "right" },
+    ...(withRestarts ? [restarts] : []),
     ...(withOwner ? [owner] : []),
   ];
 }

@@ -137,6 +137,7 @@ const settings = {
       port: { type: "integer", default: 8080, description: "Where it listens" },
       greeting: { type: "string", default: "hello" },
       channel: { type: "string" },
+      password: { type: "string", writeOnly: true },
     },
   }),
   values: { port: 8080, greeting: "hi" },
