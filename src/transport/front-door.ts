@@ -1,6 +1,6 @@
 /**
- * What every request passes, in the order of D8: canonical path, Host and Origin, public pages, identity; then REST, then
- * Connect and gRPC, which ask for access before they read a byte of the body.
+ * What every request passes, in the order of D8: canonical path, Host and Origin, identity (pages need none); then REST,
+ * then Connect and gRPC, which ask for access before they read a byte of the body.
  */
 import { randomBytes } from "node:crypto";
 import { ServerResponse } from "node:http";
@@ -23,6 +23,7 @@ import { breakOff, disconnectAfter, hostOf, pathOf } from "./http.ts";
 import type { Callers, HttpRequest, HttpResponse } from "./http.ts";
 import type { IdentityResolver } from "./identity.ts";
 import type { TransportLimits } from "./limits.ts";
+import { pageAt } from "./pages.ts";
 import type { Pages } from "./pages.ts";
 import { refuse } from "./refusal.ts";
 import { checkForm, isBodyEndUnsure } from "./request-form.ts";
@@ -164,7 +165,7 @@ export class FrontDoor {
     requestId: string,
     expectsContinue: boolean,
   ): void {
-    const { pipeline, identity, hosts, callers, rest } = this.#options;
+    const { pipeline, identity, hosts, callers, rest, pages } = this.#options;
     const { origin } = connection;
     if (isBodyEndUnsure(request)) {
       disconnectAfter(request, response);
@@ -178,12 +179,13 @@ export class FrontDoor {
     const host = hostOf(request);
     if (origin.kind === "tcp") hosts.checkHost(host);
     hosts.checkOrigin(headerOf(request, "origin"), host);
-    if (this.#answerPublic(path, request, response, requestId)) return;
 
-    const user = pipeline.isPublic(path) ? anonymous : identity.identify(origin, request.headers);
-    callers.set(request, { user, requestId, isNoted: false });
+    const isPage = pageAt(pages, request) !== undefined;
+    const isPublic = isPage || pipeline.isPublic(path);
+    const user = isPublic ? anonymous : identity.identify(origin, request.headers);
+    callers.set(request, { user, requestId, response, isNoted: false });
     if (expectsContinue) response.writeContinue();
-    if (rest(request, response) === false) {
+    if (isPage || rest(request, response) === false) {
       void this.#answerRpc(request, response, requestId);
     }
   }
@@ -195,25 +197,6 @@ export class FrontDoor {
     if (digest === undefined) return;
     const share = { kind: "known", name: `token ${digest}` } as const;
     if (!this.#options.places.identified(connection, share)) connection.socket.destroy();
-  }
-
-  /** The pages that need no identity, as they hold no data. */
-  #answerPublic(path: string, request: HttpRequest, response: HttpResponse, requestId: string): boolean {
-    if (request.method !== "GET" && request.method !== "HEAD") return false;
-    if (path === "/healthz") {
-      response.setHeader("x-request-id", requestId);
-      sendJson(request, response, '{"status":"ok"}');
-      this.#options.notes.note(request, { requestId });
-      return true;
-    }
-    const answered = this.#options.pages.answer(path, request, response);
-    if (answered === undefined) return false;
-    response.setHeader("x-request-id", requestId);
-    answered.then(
-      () => this.#options.notes.note(request, { requestId }),
-      (error: unknown) => this.#fail(request, response, error, requestId),
-    );
-    return true;
   }
 
   async #answerRpc(request: HttpRequest, response: HttpResponse, requestId: string): Promise<void> {
@@ -231,12 +214,13 @@ export class FrontDoor {
   }
 
   #rpcFrontOptions(): RpcFrontOptions {
-    const { pipeline, callers, limits, bodies } = this.#options;
+    const { pipeline, callers, limits, bodies, pages } = this.#options;
     return {
       pipeline,
       callers,
       limits,
       bodies,
+      pages,
       notFound: (request, response) => {
         this.#fail(request, response, nothingThere(request), "");
       },
@@ -307,11 +291,4 @@ function boundBody(request: HttpRequest, timeoutMs: number): void {
   const timer = setTimeout(breakOff, timeoutMs, request);
   const clear = (): void => clearTimeout(timer);
   request.once("end", clear).once("close", clear);
-}
-
-function sendJson(request: HttpRequest, response: HttpResponse, body: string): void {
-  response.setHeader("content-type", "application/json");
-  response.setHeader("content-length", Buffer.byteLength(body));
-  if (request.method === "HEAD") response.end();
-  else response.end(body);
 }

@@ -11,6 +11,7 @@ export type HttpResponse = ServerResponse | Http2ServerResponse;
 export interface Caller {
   readonly user: UserContext;
   readonly requestId: string;
+  readonly response: HttpResponse;
   /** Whether the pipeline notes what becomes of the request, or has. */
   isNoted: boolean;
 }

@@ -192,7 +192,7 @@ class TwoDoors implements Listeners {
       notes,
       limits: this.#limits,
       bodies,
-      pages: createPages(pages ?? {}),
+      pages: createPages(pages ?? {}, (request) => notes.note(request, {})),
       log,
     });
   }

@@ -1,24 +1,30 @@
 /**
- * Static pages: files that hold no data, so that nobody has to say who they are (D8). For browsers of the strictest
- * kind: nothing inline, nothing from elsewhere, in no frame.
+ * Static pages, and the sign of life: they hold no data, so that nobody has to say who they are (D8). For browsers of the
+ * strictest kind: nothing inline, nothing from elsewhere, in no frame.
  */
 import { createHash } from "node:crypto";
 import { readFile } from "node:fs/promises";
 import { extname } from "node:path";
+import { pathOf } from "./http.ts";
 import type { HttpRequest, HttpResponse } from "./http.ts";
 
 /** Absolute path of the file behind each path, such as `/docs`. */
 export type PageFiles = Readonly<Record<string, string>>;
 
-export interface Pages {
-  /**
-   * Answers a GET or HEAD of a page; undefined when the path is none.
-   * The promise rejects, with nothing sent, when the file cannot be read.
-   */
-  answer(path: string, request: HttpRequest, response: HttpResponse): Promise<void> | undefined;
+/** Answers a GET or HEAD. Rejects, with nothing sent, when its file cannot be read. */
+export type Page = (request: HttpRequest, response: HttpResponse) => Promise<void>;
+
+/** By path. */
+export type Pages = ReadonlyMap<string, Page>;
+
+/** The page that a request reads, if it does. */
+export function pageAt(pages: Pages, request: HttpRequest): Page | undefined {
+  return request.method === "GET" || request.method === "HEAD" ? pages.get(pathOf(request)) : undefined;
 }
 
-interface Page {
+type Answering = (...to: Parameters<Page>) => Promise<void> | void;
+
+interface LoadedPage {
   readonly bytes: Uint8Array;
   readonly etag: string;
 }
@@ -43,36 +49,48 @@ const headers: Readonly<Record<string, string>> = {
   "cache-control": "no-cache",
 };
 
-/** Files are read at their first request, and kept. */
-export function createPages(files: PageFiles): Pages {
-  const loaded = new Map<string, Promise<Page>>();
-  const load = (file: string): Promise<Page> => {
-    let page = loaded.get(file);
-    if (page === undefined) {
-      page = loadPage(file);
-      // A file that could not be read may be there the next time.
-      page.catch(() => loaded.delete(file));
-      loaded.set(file, page);
-    }
-    return page;
-  };
-  return {
-    answer(path, request, response) {
-      const isRead = request.method === "GET" || request.method === "HEAD";
-      const file = isRead && Object.hasOwn(files, path) ? files[path] : undefined;
-      return file === undefined
-        ? undefined
-        : load(file).then((page) => send(page, extname(file), request, response));
-    },
+/** @param answered hears of each page that was sent */
+export function createPages(files: PageFiles, answered: (request: HttpRequest) => void): Pages {
+  const pages = Object.entries(files).map(([path, file]) => [path, createPage(file)] as const);
+  const telling =
+    (page: Answering): Page =>
+    async (request, response) => {
+      await page(request, response);
+      answered(request);
+    };
+  return new Map([["/healthz", sendHealth] as const, ...pages].map(([path, page]) => [path, telling(page)]));
+}
+
+/** Its file is read at the first request, and kept. */
+function createPage(file: string): Answering {
+  let loaded: Promise<LoadedPage> | undefined;
+  return async (request, response) => {
+    loaded ??= loadPage(file);
+    // A file that could not be read may be there the next time.
+    loaded.catch(() => (loaded = undefined));
+    send(await loaded, extname(file), request, response);
   };
 }
 
-async function loadPage(file: string): Promise<Page> {
+function sendHealth(request: HttpRequest, response: HttpResponse): void {
+  const body = '{"status":"ok"}';
+  response.setHeader("content-type", "application/json");
+  response.setHeader("content-length", body.length);
+  if (request.method === "HEAD") response.end();
+  else response.end(body);
+}
+
+async function loadPage(file: string): Promise<LoadedPage> {
   const bytes = await readFile(file);
   return { bytes, etag: `"${createHash("sha256").update(bytes).digest("base64url")}"` };
 }
 
-function send({ bytes, etag }: Page, extension: string, request: HttpRequest, response: HttpResponse): void {
+function send(
+  { bytes, etag }: LoadedPage,
+  extension: string,
+  request: HttpRequest,
+  response: HttpResponse,
+): void {
   for (const [name, value] of Object.entries(headers)) response.setHeader(name, value);
   response.setHeader("etag", etag);
   if (isKnown(etag, request.headers["if-none-match"])) {

@@ -1,20 +1,23 @@
 /**
- * Connect, gRPC and gRPC-Web in front of the pipeline: plain unary calls by a short way of our own, all else by Connect's.
- * Connect is loaded with the first request that needs it: it costs more than the rest of the start.
+ * What is not REST: plain unary calls by a short way of our own, all else by Connect's, with the pages beside it, in an Express
+ * application on HTTP/1.1 and in Connect's adapter for node on HTTP/2. Both are loaded with the first request that needs
+ * them: they cost more than the rest of the start.
  */
 import type { ServerResponse } from "node:http";
 import { createContextValues } from "@connectrpc/connect";
 import type { ContextValues } from "@connectrpc/connect";
+import type { ConnectNodeAdapterOptions } from "@connectrpc/connect-node";
 import type { BodyTurns } from "../lib/body-turns.ts";
 import type { Pipeline } from "../rpc/pipeline.ts";
 import { endBodyKey, endableBody } from "../rpc/endable-body.ts";
 import { createPlainUnary } from "../rpc/plain-unary.ts";
-import { anonymous, requestIdKey, shareName, userContextKey } from "../rpc/user-context.ts";
-import { shareAbortReason } from "./abort-reason.ts";
-import type { ConnectCalls } from "./connect-calls.ts";
+import { requestIdKey, shareName, userContextKey } from "../rpc/user-context.ts";
+import { guardRoutes, responseKey } from "./connect-guard.ts";
 import { pathOf } from "./http.ts";
 import type { Callers, HttpRequest, HttpResponse } from "./http.ts";
 import type { TransportLimits } from "./limits.ts";
+import { pageAt } from "./pages.ts";
+import type { Pages } from "./pages.ts";
 import { dropUnreadBody } from "./unread-body.ts";
 
 export interface RpcFrontOptions {
@@ -22,6 +25,7 @@ export interface RpcFrontOptions {
   readonly callers: Callers;
   readonly limits: TransportLimits;
   readonly bodies: BodyTurns;
+  readonly pages: Pages;
   /** Answers a path that nobody serves. */
   readonly notFound: (request: HttpRequest, response: HttpResponse) => void;
   /** Answers what failed outside of a call. */
@@ -31,40 +35,63 @@ export interface RpcFrontOptions {
 export type RpcFront = (request: HttpRequest, response: HttpResponse) => void;
 
 export async function loadRpcFront(options: RpcFrontOptions): Promise<RpcFront> {
-  const { createConnectCalls } = await import("./connect-calls.ts");
-  const { pipeline, callers, limits, bodies, notFound, failed } = options;
-  shareAbortReason();
+  const [{ createHttp1App }, { expressConnectMiddleware }, { connectNodeAdapter }] = await Promise.all([
+    import("./http1-app.ts"),
+    import("@connectrpc/connect-express"),
+    import("@connectrpc/connect-node"),
+  ]);
+  const { pipeline, callers, limits, bodies, pages, notFound, failed } = options;
 
-  const contextValues = (request: HttpRequest): ContextValues => {
+  const contextValues = (request: object): ContextValues => {
     const caller = callers.get(request);
-    const isUpload = isUploadTo(pipeline, request);
-    const turn = isUpload ? undefined : bodies.open(shareName(caller?.user ?? anonymous));
-    const values = createContextValues().set(endBodyKey, endableBody(request, turn));
-    return caller === undefined
-      ? values
-      : values.set(userContextKey, caller.user).set(requestIdKey, caller.requestId);
+    if (caller === undefined) throw new Error("a call came without its caller");
+    const { user, requestId, response } = caller;
+    const turn = isUploadTo(pipeline, response.req) ? undefined : bodies.open(shareName(user));
+    return createContextValues()
+      .set(endBodyKey, endableBody(response.req, turn))
+      .set(responseKey, response)
+      .set(userContextKey, user)
+      .set(requestIdKey, requestId);
   };
-  const connectCallsUpTo = (readMaxBytes: number): ConnectCalls =>
-    createConnectCalls({
-      routes: pipeline.routes,
-      requestGate: pipeline.requestGate,
-      contextValues,
-      failed,
-      readMaxBytes,
-      maxTimeoutMs: limits.maxTimeoutMs,
-    });
-  const forRoot = connectCallsUpTo(limits.maxMessageBytes);
-  // Reading a message of megabytes keeps everybody waiting: that is root's to do.
-  const forOthers = connectCallsUpTo(Math.min(limits.maxBodyBytes, limits.maxMessageBytes));
+  const routes = guardRoutes(pipeline.routes, (response, error) => failed(response.req, response, error));
+  const { requestGate } = pipeline;
+  const { maxTimeoutMs } = limits;
+  /** One for root, and one for everybody else: reading a message of megabytes keeps all waiting, and is root's to do. */
+  function byRank<T>(make: (calls: ConnectNodeAdapterOptions) => T): (request: object) => T {
+    const upTo = (readMaxBytes: number): T =>
+      make({ routes, requestGate, contextValues, readMaxBytes, maxTimeoutMs });
+    const forRoot = upTo(limits.maxMessageBytes);
+    const forOthers = upTo(Math.min(limits.maxBodyBytes, limits.maxMessageBytes));
+    return (request) => (callers.get(request)?.user.root === true ? forRoot : forOthers);
+  }
+
+  const expressCalls = byRank(expressConnectMiddleware);
+  const http1 = createHttp1App({
+    pages,
+    connect: (request, response, next) => expressCalls(request)(request, response, next),
+    notFound,
+    failed,
+  });
+  const nodeCalls = byRank((calls) =>
+    connectNodeAdapter({
+      ...calls,
+      fallback(request, nodeResponse) {
+        const response = nodeResponse as HttpResponse;
+        const page = pageAt(pages, request);
+        if (page === undefined) notFound(request, response);
+        else page(request, response).catch((error: unknown) => failed(request, response, error));
+      },
+    }),
+  );
 
   const plainUnary = createPlainUnary({ pipeline, ...limits });
   return (request, response) => {
+    const handOver =
+      "stream" in request
+        ? () => nodeCalls(request)(request, response)
+        : () => http1(request, response as ServerResponse);
     if (!("stream" in request)) dropUnreadBody(request, response as ServerResponse);
     const caller = callers.get(request);
-    const connectCalls = caller?.user.root === true ? forRoot : forOthers;
-    const handOver = (): void => {
-      if (!connectCalls(request, response)) notFound(request, response);
-    };
     const isTaken =
       caller !== undefined &&
       plainUnary(request, response, {

@@ -1,7 +1,9 @@
 /** A request walks one way through few rooms: who may import what, as CONTRIBUTING.md has it. */
+import { glob, readFile } from "node:fs/promises";
+import { join } from "node:path";
 import test from "ava";
 import ts from "typescript";
-import { folderOf, importsOf, listSources, parseSource } from "./sources.ts";
+import { folderOf, importsOf, listSources, parseSource, root } from "./sources.ts";
 import type { ImportEdge } from "./sources.ts";
 
 interface Direction {
@@ -53,6 +55,7 @@ const inProcess = "src/cli/in-process.ts";
 /** Packages that belong to some folders. */
 const packageHomes: [name: RegExp, folders: string[]][] = [
   [/^@connectrpc\//, ["transport", "rpc", "handlers", "daemon", "cli"]],
+  [/^express$/, ["transport"]],
   [/^commander$/, ["cli"]],
   [/^pino$/, ["daemon"]],
   [/^node:sqlite$/, ["store"]],
@@ -97,6 +100,39 @@ test("packages stay in the folders that they belong to", (t) => {
     return home !== undefined && !home[1].includes(folderOf(edge.from));
   });
   t.deepEqual(strays.map(describe), []);
+});
+
+/** What svc is to stand on, and where each of them runs: none is kept for its name alone. */
+const foundations: Readonly<Record<string, RegExp>> = {
+  "@connectrpc/connect-express": /^src\/transport\//,
+  "@connectrpc/connect-node": /^src\/transport\//,
+  ajv: /^src\/packages\//,
+  "cron-parser": /^src\/scheduler\//,
+  dockerode: /^src\/docker\//,
+  express: /^src\/transport\//,
+};
+
+for (const [name, home] of Object.entries(foundations)) {
+  test(`${name} is loaded by code that runs`, async (t) => {
+    const loading = edges.filter(({ from, to, isTypeOnly }) => to === name && !isTypeOnly && home.test(from));
+    const requiring = await filesRequiring(name);
+    t.true(loading.length > 0 || requiring.some((file) => home.test(file)));
+  });
+}
+
+/** CommonJS is no graph of imports. */
+async function filesRequiring(name: string): Promise<string[]> {
+  const candidates = await Array.fromAsync(glob("src/**/*.cjs", { cwd: root }));
+  const texts = await Promise.all(candidates.map((file) => readFile(join(root, file), "utf8")));
+  return candidates.filter((_file, at) => texts[at]?.includes(`require("${name}")`));
+}
+
+test("the contract is built by the tools that it names", async (t) => {
+  const texts = await Promise.all(
+    ["buf.gen.yaml", "src/codegen/generate.ts"].map((file) => readFile(join(root, file), "utf8")),
+  );
+  for (const tool of ["buf", "protoc-gen-es", "protoc-gen-connect-openapi", "openapi-typescript"])
+    t.regex(texts.join(), new RegExp(`[ "]${tool}[",\\]\\n]`), tool);
 });
 
 test("the domain does not know Connect, not even its types", (t) => {
