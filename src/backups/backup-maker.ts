@@ -11,10 +11,14 @@ import type { Identities, WrittenArchive } from "../identity/identity.ts";
 import type { RunnableApp } from "../runtimes/runtime.ts";
 import { encodeFooter } from "./archive-footer.ts";
 import { hostOf, newArchiveName } from "./archive-name.ts";
-import { keyOf, type Catalogue } from "./catalogue.ts";
+import { keyOf, type ArchiveRef, type Catalogue } from "./catalogue.ts";
 import { expiredArchives, type Retention } from "./rotation.ts";
 import type { Spool, SpoolFile } from "./spool.ts";
 import type { StorageList } from "./storages/storage-list.ts";
+
+/** For what is done at one storage after a push. */
+const rotateMs = 60_000;
+const withdrawMs = 20_000;
 
 export interface BackupRequest {
   /** At least one. */
@@ -192,8 +196,7 @@ export class BackupMaker {
             }),
         });
       } catch (error) {
-        await place.remove(key).catch(() => undefined);
-        await catalogue.forget(ref);
+        await this.#withdraw(ref);
         throw error;
       }
       await catalogue.confirm(ref);
@@ -207,6 +210,20 @@ export class BackupMaker {
     return { storage, name: key.name, sizeBytes: file.sizeBytes, error: "", removed };
   }
 
+  /** What a push that failed may have left; a storage that does not answer is asked again later. */
+  async #withdraw(ref: ArchiveRef): Promise<void> {
+    const { storages, catalogue } = this.#options;
+    try {
+      const place = storages.open(ref.storage);
+      const signal = AbortSignal.timeout(withdrawMs);
+      await place.remove(ref, signal);
+      await place.abandon(ref, signal);
+      await catalogue.forget(ref);
+    } catch {
+      await catalogue.leave(ref);
+    }
+  }
+
   /** Of what is really there: names that the catalogue alone has count for nothing. */
   async #rotate(storage: string, appId: string, retention: Retention): Promise<string[]> {
     const { storages, catalogue, storeId, log } = this.#options;
@@ -214,14 +231,15 @@ export class BackupMaker {
     try {
       const place = storages.open(storage);
       const known = catalogue.archives(appId);
-      const there = await place.list(appId, AbortSignal.timeout(rotateMs));
+      const signal = AbortSignal.timeout(rotateMs);
+      const there = await place.list(appId, signal);
       const ours = there.flatMap(({ name, createdAtMs, host }) => {
         const row = known.get(keyOf({ storage, name }));
         const isOurs = row?.isWhole === true && host === hostOf(storeId);
         return isOurs ? [{ name, createdAtMs, verifiedAtMs: row.verifiedAtMs }] : [];
       });
       for (const name of expiredArchives(ours, retention)) {
-        await place.remove({ appId, name });
+        await place.remove({ appId, name }, signal);
         await catalogue.forget({ storage, name });
         removed.push(name);
       }
@@ -231,5 +249,3 @@ export class BackupMaker {
     return removed;
   }
 }
-
-const rotateMs = 60_000;

@@ -21,9 +21,12 @@ import type { ArchiveFooter } from "./archive-footer.ts";
 import { parseArchiveName } from "./archive-name.ts";
 import { ArchiveList, type ListedArchives, type ListRequest } from "./archive-list.ts";
 import { BackupMaker, type BackupOutcome } from "./backup-maker.ts";
+import { settleLeftovers } from "./leftovers.ts";
 import { Catalogue, keyOf, type ArchiveRef, type CataloguedArchive } from "./catalogue.ts";
 import type { Retention } from "./rotation.ts";
 import { Spool } from "./spool.ts";
+import type { S3Thread } from "./storages/s3-thread.ts";
+import { checkStorage, type StorageCheck } from "./storages/storage-check.ts";
 import { localName, StorageList } from "./storages/storage-list.ts";
 
 export interface CreateRequest extends Retention {
@@ -66,10 +69,11 @@ export interface BackupsOptions {
   apps: Apps;
   identities: Identities;
   settings: SettingsValidator;
+  s3: S3Thread;
   svcVersion: string;
   userName: (uid: number) => Promise<string>;
   now: () => number;
-  log: { warn(details: object, message: string): void };
+  log: { info(details: object, message: string): void; warn(details: object, message: string): void };
 }
 
 export class Backups {
@@ -83,10 +87,10 @@ export class Backups {
   readonly #trialDir: string;
 
   constructor(options: BackupsOptions) {
-    const { store, dir, executor, selfUid, now } = options;
+    const { store, dir, executor, selfUid, s3, now } = options;
     this.#options = options;
-    const storages = new StorageList({ store, dir: join(dir, "backups"), selfUid, now });
-    const catalogue = new Catalogue(store, now);
+    const storages = new StorageList({ store, dir: join(dir, "backups"), selfUid, s3, now });
+    const catalogue = new Catalogue(store, executor, now);
     this.storages = storages;
     this.#catalogue = catalogue;
     this.#spool = new Spool(join(dir, "spool"), executor);
@@ -100,6 +104,19 @@ export class Backups {
     });
     this.#list = new ArchiveList(storages, catalogue);
     this.#manifests = createManifestParser(options.settings);
+  }
+
+  /** Ends what processes left behind that died in the middle of a backup. */
+  async settle(): Promise<void> {
+    await this.#spool.sweep();
+    await settleLeftovers({ ...this.#options, storages: this.storages, catalogue: this.#catalogue });
+  }
+
+  /** Tries what a storage is asked for. @throws SvcError `not_found`, `disk_full` */
+  async testStorage(name: string, signal?: AbortSignal): Promise<StorageCheck[]> {
+    const storage = this.storages.open(name);
+    await using probe = await this.#spool.create();
+    return await checkStorage(storage, probe, signal);
   }
 
   /** As {@link ArchiveList.list}. @throws SvcError `not_found` for an app or a storage that the caller cannot see */

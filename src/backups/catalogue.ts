@@ -1,4 +1,5 @@
 /** What this store knows of the archives it has made, and of those that were verified or restored. */
+import type { Executor } from "../store/executors.ts";
 import type { Store, Statement } from "../store/store.ts";
 
 export interface CataloguedArchive {
@@ -24,13 +25,37 @@ interface ArchiveRow {
   restored_at: number | null;
 }
 
+interface AnnouncedRow {
+  storage: string;
+  name: string;
+  app_id: string;
+  executor: string | null;
+}
+
+/** One that was announced, and whose upload nobody has confirmed. */
+export interface AnnouncedArchive extends ArchiveRef {
+  /** Who uploads it, or did. */
+  executor: Executor | undefined;
+}
+
 export class Catalogue {
   readonly #store: Store;
+  readonly #executor: Executor;
   readonly #now: () => number;
 
-  constructor(store: Store, now: () => number) {
+  constructor(store: Store, executor: Executor, now: () => number) {
     this.#store = store;
+    this.#executor = executor;
     this.#now = now;
+  }
+
+  announced(): AnnouncedArchive[] {
+    return this.#store
+      .all<AnnouncedRow>("SELECT storage, name, app_id, executor FROM backup_archives WHERE is_whole = 0")
+      .map(({ storage, name, app_id, executor }) => ({
+        ...{ storage, name, appId: app_id },
+        executor: executor === null ? undefined : (JSON.parse(executor) as Executor),
+      }));
   }
 
   /** Of one app or of all, by storage and name. */
@@ -45,8 +70,8 @@ export class Catalogue {
   /** Before the first byte of it goes to its storage. */
   async announce({ storage, appId, name }: ArchiveRef): Promise<void> {
     await this.#write({
-      sql: "INSERT INTO backup_archives (storage, name, app_id, is_whole) VALUES (?, ?, ?, 0)",
-      params: [storage, name, appId],
+      sql: "INSERT INTO backup_archives (storage, name, app_id, is_whole, executor) VALUES (?, ?, ?, 0, ?)",
+      params: [storage, name, appId, JSON.stringify(this.#executor)],
     });
   }
 
@@ -54,7 +79,7 @@ export class Catalogue {
   async confirm({ storage, appId, name }: ArchiveRef): Promise<void> {
     await this.#write(
       {
-        sql: "UPDATE backup_archives SET is_whole = 1 WHERE storage = ? AND name = ?",
+        sql: "UPDATE backup_archives SET is_whole = 1, executor = NULL WHERE storage = ? AND name = ?",
         params: [storage, name],
       },
       {
@@ -63,6 +88,14 @@ export class Catalogue {
         params: [this.#now(), appId],
       },
     );
+  }
+
+  /** Nobody uploads it any more, and what became of it is not known: that is looked after later. */
+  async leave({ storage, name }: Omit<ArchiveRef, "appId">): Promise<void> {
+    await this.#write({
+      sql: "UPDATE backup_archives SET executor = NULL WHERE storage = ? AND name = ?",
+      params: [storage, name],
+    });
   }
 
   async forget({ storage, name }: Omit<ArchiveRef, "appId">): Promise<void> {

@@ -22,6 +22,7 @@ const entryPoints = {
   "store/worker": "src/store/worker.ts",
   "packages/settings-thread": "src/packages/settings-thread.ts",
   "host/process-thread": "src/host/process-thread.ts",
+  "backups/storages/s3-worker": "src/backups/storages/s3-worker.ts",
 };
 const mainFile = "svc.cjs";
 /** The oldest Node that runs svc: the major version. */

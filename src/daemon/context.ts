@@ -8,6 +8,7 @@ import { systemClock, type Clock } from "../lib/clock.ts";
 import { DaemonMetrics } from "../metrics/daemon-metrics.ts";
 import { Apps } from "../apps/apps.ts";
 import { Backups } from "../backups/backups.ts";
+import { S3Thread } from "../backups/storages/s3-thread.ts";
 import { createAppPaths } from "../apps/app-paths.ts";
 import { Credentials } from "../credentials/credentials.ts";
 import { DockerHost } from "../docker/docker-host.ts";
@@ -72,6 +73,7 @@ export interface DaemonContext extends AsyncDisposable {
   readonly pipeline: Pipeline;
   readonly health: HealthState;
   readonly apps: Apps;
+  readonly backups: Backups;
   /** To be started where jobs are to fire. */
   readonly scheduler: Scheduler;
   /** To be started where samples are to be taken. */
@@ -217,6 +219,7 @@ export async function createContext(options: ContextOptions): Promise<DaemonCont
   );
   const backups = new Backups({
     ...{ store, executor, selfUid, apps, identities, settings, userName, now, log },
+    s3: resources.use(new S3Thread(programs.s3Worker)),
     dir: config.store.dir,
     svcVersion: version,
   });
@@ -295,6 +298,7 @@ export async function createContext(options: ContextOptions): Promise<DaemonCont
     pipeline,
     health,
     apps,
+    backups,
     scheduler,
     hostMetrics,
     tokens,

@@ -73,6 +73,10 @@ export async function startDaemon(options: DaemonOptions): Promise<Daemon> {
   const addresses = await listeners.start();
   resources.use(createMemoryRelease());
   context.apps.keepWanted();
+  // Nobody waits for storages that may be far away.
+  context.backups.settle().catch((error: unknown) => {
+    log.error({ err: error }, "what earlier backups left could not be looked after");
+  });
   await context.scheduler.start();
   context.hostMetrics.start();
   const exposure = exposureWarning(config);

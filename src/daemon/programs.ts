@@ -13,6 +13,8 @@ export interface Programs {
   readonly settingsThread: URL;
   /** The thread that looks at the host's processes. */
   readonly hostThread: URL;
+  /** The thread that talks to S3 servers. */
+  readonly s3Worker: URL;
 }
 
 /** Where they lie when svc runs from its sources: in their folders of `src/`. */
@@ -33,5 +35,6 @@ function programsIn(dir: string, extension: "ts" | "js"): Programs {
     storeWorker: pathToFileURL(join(dir, "store", `worker.${extension}`)),
     settingsThread: pathToFileURL(join(dir, "packages", `settings-thread.${extension}`)),
     hostThread: pathToFileURL(join(dir, "host", `process-thread.${extension}`)),
+    s3Worker: pathToFileURL(join(dir, "backups/storages", `s3-worker.${extension}`)),
   };
 }

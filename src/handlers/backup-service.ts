@@ -61,7 +61,7 @@ export function createBackupService(backups: Backups): ServiceImpl<typeof Backup
       return { name };
     },
 
-    testBackupStorage: unimplemented,
+    testBackupStorage: async ({ name }, { signal }) => ({ checks: await backups.testStorage(name, signal) }),
 
     createBackup: async (request, context) => createResponse(await create(request, context)),
 

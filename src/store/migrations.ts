@@ -280,4 +280,8 @@ export const migrations: readonly string[] = [
   -- A uid may be another user's one day, who is to inherit no jobs. Empty for root's, and until the daemon starts.
   ALTER TABLE jobs ADD COLUMN owner_name TEXT NOT NULL DEFAULT '';
   `,
+  `
+  -- Who uploads an archive that is not whole yet: what a process left that ended is looked after by the next.
+  ALTER TABLE backup_archives ADD COLUMN executor TEXT CHECK (executor IS NULL OR json_valid(executor));
+  `,
 ];

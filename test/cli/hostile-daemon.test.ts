@@ -172,6 +172,7 @@ const lines: readonly string[] = [
   "backup restore x y --storage local",
   "backup storage ls",
   "backup storage add z --dir /srv/z",
+  "backup storage test z",
   "backup storage rm z",
   "host",
   "host -w",

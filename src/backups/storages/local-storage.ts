@@ -1,9 +1,9 @@
 /** Archives in a directory of the daemon's own: one directory per app in it. */
-import { randomUUID } from "node:crypto";
 import { constants } from "node:fs";
-import { copyFile, link, lstat, mkdir, open, readdir, rm, stat, unlink } from "node:fs/promises";
+import { copyFile, link, lstat, mkdir, open, readdir, rm, stat, type FileHandle } from "node:fs/promises";
 import { join } from "node:path";
 import { failedPrecondition, notFound, SvcError } from "../../errors.ts";
+import type { BytePacer } from "../../lib/byte-pacer.ts";
 import { parseArchiveName } from "../archive-name.ts";
 import type { ArchiveKey, Storage, StoredArchive, StoredFile, TransferOptions } from "./storage.ts";
 
@@ -12,11 +12,13 @@ const pieceBytes = 256 << 10;
 export class LocalStorage implements Storage {
   readonly #dir: string;
   readonly #selfUid: number;
+  readonly #pacer: BytePacer | undefined;
 
   /** @param dir made when it is missing */
-  constructor(dir: string, selfUid: number) {
+  constructor(dir: string, selfUid: number, pacer?: BytePacer) {
     this.#dir = dir;
     this.#selfUid = selfUid;
+    this.#pacer = pacer;
   }
 
   async list(appId: string | undefined): Promise<StoredArchive[]> {
@@ -33,7 +35,11 @@ export class LocalStorage implements Storage {
     return archives;
   }
 
-  async put({ appId, name }: ArchiveKey, file: string, { onProgress }: TransferOptions): Promise<void> {
+  async put(
+    { appId, name }: ArchiveKey,
+    file: string,
+    { signal, onProgress }: TransferOptions,
+  ): Promise<void> {
     await mkdir(this.#dir, { recursive: true, mode: 0o700 });
     await this.#requireOwn();
     const dir = join(this.#dir, appId);
@@ -44,7 +50,7 @@ export class LocalStorage implements Storage {
     } catch (error) {
       if (codeOf(error) !== "EXDEV" && codeOf(error) !== "EPERM" && codeOf(error) !== "EMLINK")
         throw diskError(error);
-      await this.#copy(file, dir, target);
+      await this.#copy(file, temporaryIn(dir, name), target, signal);
     }
     await syncDirectory(dir);
     await syncDirectory(this.#dir);
@@ -57,6 +63,7 @@ export class LocalStorage implements Storage {
       throw codeOf(error) === "ENOENT" ? notFound("backup", name) : error;
     });
     const { size } = await file.stat();
+    const pacer = this.#pacer;
     return {
       sizeBytes: size,
       async *read(start, end, signal) {
@@ -66,6 +73,7 @@ export class LocalStorage implements Storage {
           const { bytesRead } = await file.read(buffer, 0, buffer.length, position);
           if (bytesRead === 0) return;
           position += bytesRead;
+          await pacer?.take(bytesRead, signal);
           yield buffer.subarray(0, bytesRead);
         }
       },
@@ -77,18 +85,28 @@ export class LocalStorage implements Storage {
     await rm(join(this.#dir, appId, name), { force: true });
   }
 
+  async abandon({ appId, name }: ArchiveKey): Promise<void> {
+    await rm(temporaryIn(join(this.#dir, appId), name), { force: true });
+  }
+
   /** On another file system: a copy under another name until it is whole. */
-  async #copy(file: string, dir: string, target: string): Promise<void> {
-    const temporary = join(dir, `.${randomUUID()}.tmp`);
+  async #copy(
+    file: string,
+    temporary: string,
+    target: string,
+    signal: AbortSignal | undefined,
+  ): Promise<void> {
     try {
-      await copyFile(file, temporary, constants.COPYFILE_EXCL | constants.COPYFILE_FICLONE);
+      if (this.#pacer === undefined) await copyFile(file, temporary, constants.COPYFILE_EXCL);
+      else await copyAtPace(file, temporary, this.#pacer, signal);
+      signal?.throwIfAborted();
       await using copy = await open(temporary, "r+");
       await copy.sync();
       await link(temporary, target);
     } catch (error) {
       throw diskError(error);
     } finally {
-      await unlink(temporary).catch(() => undefined);
+      await rm(temporary, { force: true });
     }
   }
 
@@ -98,6 +116,28 @@ export class LocalStorage implements Storage {
     if (uid === this.#selfUid && (mode & 0o022) === 0) return;
     const message = `${this.#dir} must belong to uid ${this.#selfUid} and be writable by nobody else (chmod go-w)`;
     throw failedPrecondition("denied", message);
+  }
+}
+
+/** Found again by its archive's name. */
+function temporaryIn(dir: string, name: string): string {
+  return join(dir, `.${name}.tmp`);
+}
+
+async function copyAtPace(
+  file: string,
+  to: string,
+  pacer: BytePacer,
+  signal: AbortSignal | undefined,
+): Promise<void> {
+  await using source = await open(file, "r");
+  await using target: FileHandle = await open(to, "wx", 0o600);
+  const buffer = Buffer.allocUnsafe(pieceBytes);
+  for (;;) {
+    const { bytesRead } = await source.read(buffer);
+    if (bytesRead === 0) return;
+    await pacer.take(bytesRead, signal);
+    await target.appendFile(buffer.subarray(0, bytesRead));
   }
 }
 

@@ -1,8 +1,11 @@
 /** The storages: the one of this host, and those that its people named. Their locations are root's to write and to see. */
-import { failedPrecondition, invalidField, notFound, SvcError } from "../../errors.ts";
+import { failedPrecondition, invalidField, notFound } from "../../errors.ts";
+import { BytePacer } from "../../lib/byte-pacer.ts";
 import { secretMask } from "../../lib/secret-mask.ts";
 import type { Store } from "../../store/store.ts";
 import { LocalStorage } from "./local-storage.ts";
+import { S3Storage } from "./s3-storage.ts";
+import type { S3Thread } from "./s3-thread.ts";
 import type { Storage } from "./storage.ts";
 
 export interface S3Location {
@@ -45,11 +48,17 @@ export interface StorageListOptions {
   /** Where the archives of the storage lie that is always there. */
   dir: string;
   selfUid: number;
+  s3: S3Thread;
   now: () => number;
 }
 
+/** How long a connection to a storage may say nothing. */
+const silenceMs = 30_000;
+
 export class StorageList {
   readonly #options: StorageListOptions;
+  /** By storage: what goes on at once shares its rate. */
+  readonly #pacers = new Map<string, { maxBytesPerSec: number; pacer: BytePacer }>();
 
   constructor(options: StorageListOptions) {
     this.#options = options;
@@ -70,11 +79,14 @@ export class StorageList {
     return entry;
   }
 
-  /** @throws SvcError `not_found`, `not_implemented` */
+  /** @throws SvcError `not_found` */
   open(name: string): Storage {
-    const { location } = this.find(name);
-    if (location.kind === "s3") throw noBuckets();
-    return new LocalStorage(location.dir, this.#options.selfUid);
+    const { location, maxBytesPerSec } = this.find(name);
+    if (location.kind === "local") {
+      return new LocalStorage(location.dir, this.#options.selfUid, this.#pacerOf(name, maxBytesPerSec));
+    }
+    const { kind: _, prefix, pathStyle = !isAmazon(location.endpoint), ...place } = location;
+    return new S3Storage(this.#options.s3, { ...place, pathStyle, maxBytesPerSec, silenceMs }, prefix);
   }
 
   /**
@@ -82,12 +94,12 @@ export class StorageList {
    * @throws SvcError `protected` for one that somebody else manages
    */
   async upsert(entry: StorageEntry): Promise<StorageEntry> {
-    if (entry.location.kind === "s3") throw noBuckets();
     const before = this.all().find(({ name }) => name === entry.name);
     if (before !== undefined && before.managedBy !== entry.managedBy) throw managed(before);
-    if (entry.location.dir === "/") {
+    if (entry.location.kind === "local" && entry.location.dir === "/") {
       throw invalidField("local.dir", "must be a directory for archives alone");
     }
+    if (entry.location.kind === "s3") checkEndpoint(entry.location.endpoint);
     const { managedBy: _, name: __, ...document } = keepSecrets(entry, before);
     await this.#options.store.write([
       {
@@ -111,6 +123,15 @@ export class StorageList {
       // Another place that gets the name later has none of them.
       { sql: "DELETE FROM backup_archives WHERE storage = ?", params: [name] },
     ]);
+  }
+
+  #pacerOf(name: string, maxBytesPerSec: number | undefined): BytePacer | undefined {
+    if (maxBytesPerSec === undefined) return undefined;
+    const known = this.#pacers.get(name);
+    if (known?.maxBytesPerSec === maxBytesPerSec) return known.pacer;
+    const pacer = new BytePacer(maxBytesPerSec);
+    this.#pacers.set(name, { maxBytesPerSec, pacer });
+    return pacer;
   }
 
   #local(): StorageEntry {
@@ -149,9 +170,17 @@ function entryOfRow({ name, managed_by, location }: StorageRow): StorageEntry {
   };
 }
 
-function noBuckets(): SvcError {
-  const message = "this version of svc keeps archives in directories of the host alone";
-  return new SvcError("unimplemented", "not_implemented", message);
+/** Credentials in it would show wherever it does. */
+function checkEndpoint(endpoint: string): void {
+  const url = URL.parse(endpoint);
+  if (url === null) throw invalidField("s3.endpoint", "must be an http or https URL");
+  const isPlain = url.username === "" && url.password === "" && url.search === "" && url.hash === "";
+  if (!isPlain) throw invalidField("s3.endpoint", "must have neither credentials nor a query");
+}
+
+/** Amazon's own wants the bucket in the host name, most others in the path. */
+function isAmazon(endpoint: string): boolean {
+  return URL.parse(endpoint)?.hostname.endsWith(".amazonaws.com") === true;
 }
 
 function managed({ name, managedBy }: StorageEntry) {

@@ -9,6 +9,7 @@ export interface StoredArchive extends ArchiveName {
 
 /** Which archive. */
 export interface ArchiveKey {
+  /** Empty for what is no app's. */
   appId: string;
   name: string;
 }
@@ -38,4 +39,6 @@ export interface Storage {
   open(key: ArchiveKey, signal?: AbortSignal): Promise<StoredFile>;
   /** Nothing there is fine. */
   remove(key: ArchiveKey, signal?: AbortSignal): Promise<void>;
+  /** Removes what a `put` has left that was cut short; what is whole stays. */
+  abandon(key: ArchiveKey, signal?: AbortSignal): Promise<void>;
 }

@@ -93,6 +93,7 @@ export const calls = {
   browseBackup: backup("browseBackup", "GET", "/v1/apps/{app_id}/backups/{storage}/{name}/entries"),
   listBackupStorages: backup("listBackupStorages", "GET", "/v1/backups/storages"),
   upsertBackupStorage: backup("upsertBackupStorage", "PUT", "/v1/backups/storages/{name}"),
+  testBackupStorage: backup("testBackupStorage", "POST", "/v1/backups/storages/{name}/test"),
   removeBackupStorage: backup("removeBackupStorage", "DELETE", "/v1/backups/storages/{name}"),
   listContainers: docker("listContainers", "GET", "/v1/docker/containers"),
   listContainerStats: docker("listContainerStats", "GET", "/v1/docker/stats"),

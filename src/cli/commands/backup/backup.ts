@@ -29,6 +29,7 @@ NAME is an archive as svc backup ls shows it; the word "latest" is the newest of
 Examples:
   svc backup create hello
   svc backup create hello --storage disk --keep 7
+  svc backup storage test disk
   svc backup ls hello
   svc backup verify hello latest --deep
   svc backup browse hello latest data

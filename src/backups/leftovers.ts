@@ -1,0 +1,53 @@
+/** What processes left behind that ended in the middle of an upload. */
+import { SvcError } from "../errors.ts";
+import { isExecutorAlive } from "../store/executors.ts";
+import type { AnnouncedArchive, Catalogue } from "./catalogue.ts";
+import type { StorageList } from "./storages/storage-list.ts";
+
+/** For one archive. */
+const settleMs = 60_000;
+
+export interface LeftoversOptions {
+  storages: StorageList;
+  catalogue: Catalogue;
+  log: { info(details: object, message: string): void; warn(details: object, message: string): void };
+}
+
+/**
+ * An archive that came whole to its storage counts as whole from now on; of any other its storage keeps nothing. What
+ * cannot be reached is left for the next time.
+ */
+export async function settleLeftovers({ storages, catalogue, log }: LeftoversOptions): Promise<void> {
+  for (const archive of catalogue.announced()) {
+    if (archive.executor !== undefined && (await isExecutorAlive(archive.executor))) continue;
+    try {
+      const isWhole = await settle(storages, catalogue, archive);
+      log.info({ ...archive, isWhole }, "the upload of a backup that was cut short is settled");
+    } catch (error) {
+      log.warn({ err: error, ...archive }, "the upload of a backup that was cut short cannot be settled now");
+    }
+  }
+}
+
+async function settle(
+  storages: StorageList,
+  catalogue: Catalogue,
+  archive: AnnouncedArchive,
+): Promise<boolean> {
+  const signal = AbortSignal.timeout(settleMs);
+  const storage = storages.open(archive.storage);
+  // Storages show whole files only.
+  const isThere = await storage.open(archive, signal).then(
+    async (file) => {
+      await file[Symbol.asyncDispose]();
+      return true;
+    },
+    (error: unknown) => {
+      if (error instanceof SvcError && error.reason === "not_found") return false;
+      throw error;
+    },
+  );
+  await storage.abandon(archive, signal);
+  await (isThere ? catalogue.confirm(archive) : catalogue.forget(archive));
+  return isThere;
+}

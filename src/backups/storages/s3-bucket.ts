@@ -1,0 +1,321 @@
+/** A bucket of an S3 server, by Amazon's own client. Runs in a thread of its own: the client is large. */
+import { open, type FileHandle } from "node:fs/promises";
+import { setTimeout as wait } from "node:timers/promises";
+import { rootCertificates } from "node:tls";
+import {
+  AbortMultipartUploadCommand,
+  CompleteMultipartUploadCommand,
+  CreateMultipartUploadCommand,
+  DeleteObjectCommand,
+  GetObjectCommand,
+  HeadObjectCommand,
+  ListMultipartUploadsCommand,
+  ListObjectsV2Command,
+  PutObjectCommand,
+  S3Client,
+  UploadPartCommand,
+  type CompletedPart,
+} from "@aws-sdk/client-s3";
+import { SvcError } from "../../errors.ts";
+import { BytePacer } from "../../lib/byte-pacer.ts";
+import type { S3Object, S3Operations, S3Place } from "./s3-calls.ts";
+
+const partBytes = 8 << 20;
+/** S3 takes no more of them. */
+const maxParts = 10_000;
+/** Of one upload, at once: each has its memory. */
+const lanes = 2;
+const attempts = 5;
+const connectMs = 10_000;
+/** For one request, however much goes on. */
+const requestMs = 10 * 60_000;
+/** For what is done after the transfer has failed. */
+const cleanUpMs = 15_000;
+const maxAborts = 5;
+const abortAgainMs = 250;
+const contentType = "application/zstd";
+
+export class S3Bucket implements Disposable {
+  readonly #client: S3Client;
+  readonly #bucket: string;
+  readonly #silenceMs: number;
+  readonly #pacer: BytePacer | undefined;
+
+  constructor({
+    endpoint,
+    region,
+    bucket,
+    accessKey,
+    secretKey,
+    pathStyle,
+    ca,
+    maxBytesPerSec,
+    silenceMs,
+  }: S3Place) {
+    this.#bucket = bucket;
+    this.#silenceMs = silenceMs;
+    this.#pacer = maxBytesPerSec === undefined ? undefined : new BytePacer(maxBytesPerSec);
+    this.#client = new S3Client({
+      endpoint,
+      region: region === "" ? "us-east-1" : region,
+      credentials: { accessKeyId: accessKey, secretAccessKey: secretKey },
+      forcePathStyle: pathStyle,
+      maxAttempts: attempts,
+      retryMode: "standard",
+      // Checksums that Amazon added later are refused by others; bodies are signed by their SHA-256 anyway.
+      requestChecksumCalculation: "WHEN_REQUIRED",
+      responseChecksumValidation: "WHEN_REQUIRED",
+      requestHandler: {
+        connectionTimeout: connectMs,
+        socketTimeout: silenceMs,
+        requestTimeout: requestMs,
+        throwOnRequestTimeout: true,
+        httpsAgent: { keepAlive: true, ...(ca !== "" && { ca: [...rootCertificates, ca] }) },
+      },
+    });
+  }
+
+  /** All objects whose keys begin so. */
+  async list({ prefix }: S3Operations["list"]["request"], signal: AbortSignal): Promise<S3Object[]> {
+    const objects: S3Object[] = [];
+    for (let token: string | undefined; ;) {
+      const page = await this.#client.send(
+        new ListObjectsV2Command({ Bucket: this.#bucket, Prefix: prefix, ContinuationToken: token }),
+        { abortSignal: signal },
+      );
+      for (const { Key, Size } of page.Contents ?? []) {
+        if (Key !== undefined) objects.push({ key: Key, sizeBytes: Size ?? 0 });
+      }
+      if (page.IsTruncated !== true || page.NextContinuationToken === undefined) return objects;
+      token = page.NextContinuationToken;
+    }
+  }
+
+  async head(
+    { key }: S3Operations["head"]["request"],
+    signal: AbortSignal,
+  ): Promise<S3Operations["head"]["result"]> {
+    try {
+      const { ContentLength, ETag } = await this.#client.send(
+        new HeadObjectCommand({ Bucket: this.#bucket, Key: key }),
+        { abortSignal: signal },
+      );
+      return { sizeBytes: ContentLength ?? 0, etag: ETag ?? "" };
+    } catch (error) {
+      // A bucket that is not there answers so, too: a HEAD has no body to tell them apart.
+      if (statusOf(error) === 404) return undefined;
+      throw error;
+    }
+  }
+
+  /** Whole or not at all; what was uploaded of one that failed is removed. */
+  async put(
+    { key, file }: S3Operations["put"]["request"],
+    signal: AbortSignal,
+    onProgress: (doneBytes: number) => void,
+  ): Promise<void> {
+    await using source = await open(file, "r");
+    const { size } = await source.stat();
+    if (size > partBytes) await this.#putInParts(key, source, size, signal, onProgress);
+    else {
+      const body = await readPart(source, Buffer.allocUnsafeSlow(size), 0, size);
+      await this.#pacer?.take(size, signal);
+      await this.#client.send(
+        new PutObjectCommand({ Bucket: this.#bucket, Key: key, Body: body, ContentType: contentType }),
+        { abortSignal: signal },
+      );
+    }
+    const there = await this.head({ key }, signal);
+    if (there?.sizeBytes !== size) {
+      throw new SvcError("unavailable", "unavailable", "the server took the archive and does not have it");
+    }
+    onProgress(size);
+  }
+
+  /** Calls `onPiece` for one piece after the other. A connection that breaks is taken up again where it was. */
+  async read(
+    { key, etag, start, end }: S3Operations["read"]["request"],
+    signal: AbortSignal,
+    onPiece: (bytes: Uint8Array) => Promise<void>,
+  ): Promise<void> {
+    let failures = 0;
+    for (let position = start; position < end;) {
+      const { Body: body } = await this.#client.send(
+        new GetObjectCommand({
+          Bucket: this.#bucket,
+          Key: key,
+          Range: `bytes=${position}-${end - 1}`,
+          ...(etag !== "" && { IfMatch: etag }),
+        }),
+        { abortSignal: signal },
+      );
+      try {
+        for await (const bytes of withSilence(body as BodyStream, this.#silenceMs, signal)) {
+          const wanted = bytes.subarray(0, end - position);
+          await this.#pacer?.take(wanted.length, signal);
+          await onPiece(wanted);
+          position += wanted.length;
+          failures = 0;
+        }
+        if (position < end) throw new Error("the server sent less than it has");
+      } catch (error) {
+        signal.throwIfAborted();
+        if (++failures >= attempts) throw error;
+      }
+    }
+  }
+
+  async remove({ key }: S3Operations["remove"]["request"], signal: AbortSignal): Promise<void> {
+    await this.#client.send(new DeleteObjectCommand({ Bucket: this.#bucket, Key: key }), {
+      abortSignal: signal,
+    });
+  }
+
+  async abandon({ key }: S3Operations["abandon"]["request"], signal: AbortSignal): Promise<void> {
+    const { Uploads: uploads = [] } = await this.#client.send(
+      new ListMultipartUploadsCommand({ Bucket: this.#bucket, Prefix: key }),
+      { abortSignal: signal },
+    );
+    for (const { Key, UploadId } of uploads) {
+      if (Key === key && UploadId !== undefined) await this.#abort(key, UploadId, signal);
+    }
+  }
+
+  [Symbol.dispose](): void {
+    this.#client.destroy();
+  }
+
+  async #putInParts(
+    key: string,
+    source: FileHandle,
+    sizeBytes: number,
+    signal: AbortSignal,
+    onProgress: (doneBytes: number) => void,
+  ): Promise<void> {
+    const target = { Bucket: this.#bucket, Key: key };
+    const { UploadId } = await this.#client.send(
+      new CreateMultipartUploadCommand({ ...target, ContentType: contentType }),
+      { abortSignal: signal },
+    );
+    if (UploadId === undefined) {
+      throw new SvcError("unavailable", "unavailable", "the server began no upload");
+    }
+    try {
+      const Parts = await this.#sendParts({ ...target, UploadId }, source, sizeBytes, signal, onProgress);
+      await this.#client
+        .send(new CompleteMultipartUploadCommand({ ...target, UploadId, MultipartUpload: { Parts } }), {
+          abortSignal: signal,
+        })
+        .catch((error: unknown) => {
+          // An answer that was lost: it was completed the first time. Whether it was is looked at next.
+          if (nameOf(error) !== "NoSuchUpload") throw error;
+        });
+    } catch (error) {
+      await this.#abort(key, UploadId, AbortSignal.timeout(cleanUpMs)).catch(() => undefined);
+      throw error;
+    }
+  }
+
+  async #sendParts(
+    upload: { Bucket: string; Key: string; UploadId: string },
+    source: FileHandle,
+    sizeBytes: number,
+    signal: AbortSignal,
+    onProgress: (doneBytes: number) => void,
+  ): Promise<CompletedPart[]> {
+    const eachBytes = Math.max(partBytes, Math.ceil(sizeBytes / maxParts));
+    const parts: CompletedPart[] = [];
+    const numbers = Array.from(
+      { length: Math.ceil(sizeBytes / eachBytes) },
+      (_, index) => index + 1,
+    ).values();
+    let doneBytes = 0;
+    let hasFailed = false;
+    const lane = async (): Promise<void> => {
+      const buffer = Buffer.allocUnsafeSlow(eachBytes);
+      for (const PartNumber of numbers) {
+        // Nothing that is under way is cut off: what comes to a server after its upload was ended may stay for ever.
+        if (hasFailed) return;
+        const at = (PartNumber - 1) * eachBytes;
+        const body = await readPart(source, buffer, at, Math.min(eachBytes, sizeBytes - at));
+        await this.#pacer?.take(body.length, signal);
+        const { ETag } = await this.#client.send(
+          new UploadPartCommand({ ...upload, PartNumber, Body: body }),
+          {
+            abortSignal: signal,
+          },
+        );
+        parts[PartNumber - 1] = { PartNumber, ETag };
+        onProgress((doneBytes += body.length));
+      }
+    };
+    const ends = await Promise.allSettled(
+      Array.from({ length: lanes }, () =>
+        lane().catch((error: unknown) => {
+          hasFailed = true;
+          throw error;
+        }),
+      ),
+    );
+    for (const end of ends) if (end.status === "rejected") throw end.reason;
+    return parts;
+  }
+
+  /** Until the server knows nothing of it: a part that was still coming stays beyond the first call. */
+  async #abort(key: string, UploadId: string, signal: AbortSignal): Promise<void> {
+    for (let call = 0; call < maxAborts; call++) {
+      try {
+        await this.#client.send(
+          new AbortMultipartUploadCommand({ Bucket: this.#bucket, Key: key, UploadId }),
+          { abortSignal: signal },
+        );
+      } catch (error) {
+        if (nameOf(error) === "NoSuchUpload") return;
+        throw error;
+      }
+      await wait(abortAgainMs, undefined, { signal });
+    }
+  }
+}
+
+type BodyStream = AsyncIterable<Uint8Array> & { destroy(error?: Error): void };
+
+/** The pieces of a body, which ends with an error when it says nothing for too long or the signal aborts. */
+async function* withSilence(
+  body: BodyStream,
+  silenceMs: number,
+  signal: AbortSignal,
+): AsyncGenerator<Uint8Array> {
+  const end = (): void => body.destroy(signal.reason as Error);
+  signal.addEventListener("abort", end, { once: true });
+  const tooLate = Object.assign(new Error("nothing came"), { name: "TimeoutError" });
+  let timer = setTimeout(() => body.destroy(tooLate), silenceMs);
+  try {
+    for await (const bytes of body) {
+      // Who is asked to take it has all the time.
+      clearTimeout(timer);
+      yield bytes;
+      timer = setTimeout(() => body.destroy(tooLate), silenceMs);
+    }
+  } finally {
+    clearTimeout(timer);
+    signal.removeEventListener("abort", end);
+  }
+}
+
+async function readPart(source: FileHandle, buffer: Buffer, at: number, length: number): Promise<Buffer> {
+  for (let done = 0; done < length;) {
+    const { bytesRead } = await source.read(buffer, done, length - done, at + done);
+    if (bytesRead === 0) throw new Error("the file became shorter");
+    done += bytesRead;
+  }
+  return buffer.subarray(0, length);
+}
+
+function nameOf(error: unknown): string {
+  return error instanceof Error ? error.name : "";
+}
+
+function statusOf(error: unknown): number | undefined {
+  return (error as { $metadata?: { httpStatusCode?: number } }).$metadata?.httpStatusCode;
+}

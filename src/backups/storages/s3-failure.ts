@@ -1,0 +1,80 @@
+/** What the failures of an S3 server mean, in words that name no secret. */
+import { SvcError } from "../../errors.ts";
+import { secretMask } from "../../lib/secret-mask.ts";
+import type { S3Failure, S3Place } from "./s3-calls.ts";
+
+interface SdkError extends Error {
+  code?: unknown;
+  $metadata?: { httpStatusCode?: number };
+}
+
+const maxDetailChars = 300;
+/** Codes of Node's TLS for certificates that nobody whom this host trusts has signed. */
+const untrusted = /^(?:SELF_SIGNED_CERT|DEPTH_ZERO_SELF_SIGNED|UNABLE_TO_|CERT_)/;
+
+export function failureOf(error: unknown, place: S3Place): S3Failure {
+  const { code, reason, message } = explain(error, place);
+  return { code, reason, message: withoutSecrets(message, place) };
+}
+
+function explain(error: unknown, { endpoint, bucket }: S3Place): S3Failure {
+  if (error instanceof SvcError) return error;
+  if (!(error instanceof Error)) return unavailable(`the S3 server: ${String(error)}`);
+  const { name, message, code, $metadata } = error as SdkError;
+  const status = $metadata?.httpStatusCode;
+  const detail = `${name}${message === "" || message === name ? "" : `: ${message}`}`.slice(
+    0,
+    maxDetailChars,
+  );
+  // Servers spell them in several ways.
+  if (/^(?:SignatureDoesNotMatch|InvalidAccessKeyId)$/i.test(name))
+    return denied(`${endpoint} does not accept the credentials (${detail})`);
+  switch (name) {
+    case "NoSuchBucket":
+      return denied(`the bucket "${bucket}" does not exist at ${endpoint}`);
+    case "RequestTimeTooSkewed":
+      return denied(
+        `the clocks of this host and of ${endpoint} differ too much (${detail}); set this host's`,
+      );
+    case "AbortError":
+      return { code: "canceled", reason: "canceled", message: "the transfer was canceled" };
+    case "TimeoutError":
+      // The client calls broken connections so, too, and leaves them their code.
+      if (code !== undefined) break;
+      return {
+        code: "deadline_exceeded",
+        reason: "deadline_exceeded",
+        message: `${endpoint} said nothing for too long`,
+      };
+    default:
+  }
+  if (status === 401 || status === 403)
+    return denied(`${endpoint} refuses the bucket "${bucket}" (${detail})`);
+  if (name === "NoSuchKey" || name === "NotFound")
+    return { code: "not_found", reason: "not_found", message: `it is not in the bucket "${bucket}"` };
+  if (status === 301 || status === 307)
+    return denied(`the bucket "${bucket}" is in another region or at another endpoint (${detail})`);
+  if (status === 429 || status === 503)
+    return unavailable(`${endpoint} is overloaded (${detail}); try later`);
+  if (status !== undefined) return unavailable(`${endpoint} answered with status ${status} (${detail})`);
+  if (typeof code === "string" && untrusted.test(code))
+    return denied(
+      `${endpoint} has a certificate that this host does not trust (${code}); give its authority as ca`,
+    );
+  return unavailable(`${endpoint} cannot be reached (${typeof code === "string" ? code : detail})`);
+}
+
+function denied(message: string): S3Failure {
+  return { code: "failed_precondition", reason: "denied", message };
+}
+
+function unavailable(message: string): S3Failure {
+  return { code: "unavailable", reason: "unavailable", message };
+}
+
+/** Servers quote what they were sent. */
+function withoutSecrets(message: string, { accessKey, secretKey }: S3Place): string {
+  return [secretKey, accessKey]
+    .filter((secret) => secret !== "")
+    .reduce((text, secret) => text.replaceAll(secret, secretMask), message);
+}

@@ -1,0 +1,97 @@
+/** The entry point of the thread that talks to S3 servers. */
+import { parentPort, type MessagePort } from "node:worker_threads";
+import { S3Bucket } from "./s3-bucket.ts";
+import { pieceWindow, type S3Call, type S3Place, type S3Question, type S3Reply } from "./s3-calls.ts";
+import { failureOf } from "./s3-failure.ts";
+
+/** A call that goes on. */
+class RunningCall {
+  readonly ending = new AbortController();
+  readonly #reply: (bytes: Uint8Array) => void;
+  #underWay = 0;
+  #wake: (() => void) | undefined;
+
+  constructor(reply: (bytes: Uint8Array) => void) {
+    this.#reply = reply;
+    this.ending.signal.addEventListener("abort", () => this.#wake?.());
+  }
+
+  /** Resolves when there is room for the next. */
+  async send(bytes: Uint8Array): Promise<void> {
+    this.#reply(bytes);
+    this.#underWay++;
+    while (this.#underWay >= pieceWindow) {
+      this.ending.signal.throwIfAborted();
+      await new Promise<void>((resolve) => (this.#wake = resolve));
+    }
+  }
+
+  acknowledge(): void {
+    this.#underWay--;
+    this.#wake?.();
+  }
+}
+
+function serve(port: MessagePort): void {
+  const buckets = new Map<string, S3Bucket>();
+  const running = new Map<number, RunningCall>();
+  const post = (reply: S3Reply, transfer: readonly ArrayBuffer[] = []): void =>
+    port.postMessage(reply, transfer);
+
+  const bucketOf = (place: S3Place): S3Bucket => {
+    const key = JSON.stringify(place);
+    const bucket = buckets.get(key) ?? new S3Bucket(place);
+    buckets.set(key, bucket);
+    return bucket;
+  };
+
+  const run = async (id: number, place: S3Place, call: S3Call): Promise<void> => {
+    const current = new RunningCall((bytes) => {
+      // A copy of its own: the client's may be a part of something larger.
+      const own = Uint8Array.from(bytes);
+      post({ kind: "piece", id, bytes: own }, [own.buffer]);
+    });
+    running.set(id, current);
+    try {
+      const result = await execute(bucketOf(place), call, current, (doneBytes) =>
+        post({ kind: "progress", id, doneBytes }),
+      );
+      post({ kind: "result", id, result });
+    } catch (error) {
+      post({ kind: "failure", id, failure: failureOf(error, place) });
+    } finally {
+      running.delete(id);
+    }
+  };
+
+  port.on("message", (question: S3Question) => {
+    if (question.kind === "call") void run(question.id, question.place, question.call);
+    else if (question.kind === "ack") running.get(question.id)?.acknowledge();
+    else running.get(question.id)?.ending.abort();
+  });
+}
+
+function execute(
+  bucket: S3Bucket,
+  call: S3Call,
+  current: RunningCall,
+  onProgress: (doneBytes: number) => void,
+): Promise<unknown> {
+  const { signal } = current.ending;
+  switch (call.operation) {
+    case "list":
+      return bucket.list(call.request, signal);
+    case "head":
+      return bucket.head(call.request, signal);
+    case "put":
+      return bucket.put(call.request, signal, onProgress);
+    case "read":
+      return bucket.read(call.request, signal, (bytes) => current.send(bytes));
+    case "remove":
+      return bucket.remove(call.request, signal);
+    case "abandon":
+      return bucket.abandon(call.request, signal);
+  }
+}
+
+if (parentPort !== null) serve(parentPort);

@@ -1,0 +1,299 @@
+/** Archives in a bucket of a real S3 server, and with a connection to it that fails in every way. */
+import assert from "node:assert/strict";
+import { randomBytes, randomUUID } from "node:crypto";
+import { mkdir, mkdtemp, readdir, rm, writeFile } from "node:fs/promises";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import test from "ava";
+import { newArchiveName } from "../../src/backups/archive-name.ts";
+import type { S3Place } from "../../src/backups/storages/s3-calls.ts";
+import { S3Storage } from "../../src/backups/storages/s3-storage.ts";
+import { S3Thread } from "../../src/backups/storages/s3-thread.ts";
+import { eventually } from "../support/eventually.ts";
+import { startFaultProxy, type Fault, type SeenRequest } from "../support/fault-proxy.ts";
+import { hasS3Server, needsS3Server, startS3Server } from "../support/s3-server.ts";
+
+const s3Test = hasS3Server ? test : test.skip;
+const workerUrl = new URL("../../src/backups/storages/s3-worker.ts", import.meta.url);
+const mib = 1 << 20;
+const prefix = "hosts/one";
+
+interface Setup extends AsyncDisposable {
+  readonly place: S3Place;
+  readonly thread: S3Thread;
+  readonly bucketDir: string;
+  readonly port: number;
+  /** A file of random bytes. */
+  file(sizeBytes: number): Promise<{ path: string; bytes: Buffer }>;
+}
+
+async function setUp(options: { tls?: boolean } = {}): Promise<Setup & { certificate: string }> {
+  const stack = new AsyncDisposableStack();
+  const server = stack.use(await startS3Server(options));
+  const thread = stack.use(new S3Thread(workerUrl));
+  const dir = await mkdtemp(join(tmpdir(), "svc-s3-test-"));
+  stack.defer(() => rm(dir, { recursive: true }));
+  const { endpoint, bucket, accessKey, secretKey, port, certificate } = server;
+  return {
+    place: {
+      ...{ endpoint, bucket, accessKey, secretKey },
+      ...{ region: "", pathStyle: true, ca: certificate, maxBytesPerSec: undefined, silenceMs: 4_000 },
+    },
+    ...{ thread, port, certificate },
+    bucketDir: join(server.dir, bucket),
+    file: async (sizeBytes) => {
+      const bytes = randomBytes(sizeBytes);
+      const path = join(dir, randomUUID());
+      await writeFile(path, bytes);
+      return { path, bytes };
+    },
+    [Symbol.asyncDispose]: () => stack.disposeAsync(),
+  };
+}
+
+function newKey(createdAtMs = Date.now()) {
+  return { appId: "web", name: newArchiveName({ createdAtMs, appId: "web", ownerUid: 7, host: "0123abcd" }) };
+}
+
+async function contentOf(storage: S3Storage, key: { appId: string; name: string }, start = 0, end?: number) {
+  await using file = await storage.open(key);
+  return Buffer.concat(await Array.fromAsync(file.read(start, end ?? file.sizeBytes)));
+}
+
+/** Uploads that nobody has ended. */
+async function openUploads({ bucketDir }: Setup): Promise<string[]> {
+  const names = await readdir(join(bucketDir, ".sgwtmp/multipart"), { recursive: true }).catch(() => []);
+  return names;
+}
+
+const isPart = ({ method, url }: SeenRequest): boolean => method === "PUT" && url.includes("partNumber=");
+const isRead = ({ method, url }: SeenRequest): boolean => method === "GET" && !url.includes("list-type");
+
+/** A fault for the first so many requests of a kind. */
+function first(count: number, isMeant: (request: SeenRequest) => boolean, fault: Fault) {
+  let left = count;
+  return (request: SeenRequest) => (isMeant(request) && left-- > 0 ? fault : undefined);
+}
+
+for (const [what, sizeBytes] of [
+  ["nothing", 0],
+  ["one piece", 1000],
+  ["a part exactly", 8 * mib],
+  ["parts", 20 * mib + 17],
+] as const) {
+  s3Test(`what was put is there to the last byte: ${what}${needsS3Server}`, async (t) => {
+    await using s3 = await setUp();
+    const storage = new S3Storage(s3.thread, s3.place, prefix);
+    const { path, bytes } = await s3.file(sizeBytes);
+    const key = newKey();
+    const progress: number[] = [];
+    await storage.put(key, path, { onProgress: (done) => progress.push(done) });
+    t.is(progress.at(-1), sizeBytes);
+    const [listed, ...others] = await storage.list(undefined, AbortSignal.timeout(30_000));
+    t.like(listed, { ...key, ownerUid: 7, sizeBytes });
+    t.deepEqual(others, []);
+    t.true(bytes.equals(await contentOf(storage, key)));
+    if (sizeBytes > 100) t.true(bytes.subarray(50, 99).equals(await contentOf(storage, key, 50, 99)));
+    t.deepEqual(await openUploads(s3), []);
+    await storage.remove(key);
+    await storage.remove(key);
+    t.like(await t.throwsAsync(storage.open(key)), { reason: "not_found" });
+  });
+}
+
+s3Test(`a listing of 2,500 objects is whole, and has archives alone${needsS3Server}`, async (t) => {
+  await using s3 = await setUp();
+  const storage = new S3Storage(s3.thread, s3.place, prefix);
+  const dir = join(s3.bucketDir, prefix, "web");
+  await mkdir(dir, { recursive: true });
+  const names = Array.from({ length: 2_500 }, (_, index) => newKey(1_700_000_000_000 + index).name);
+  for (const name of names) await writeFile(join(dir, name), "x");
+  await writeFile(join(dir, "notes.txt"), "x");
+  await writeFile(join(s3.bucketDir, prefix, names[0] ?? ""), "x");
+  const listed = await storage.list("web", AbortSignal.timeout(60_000));
+  t.deepEqual(listed.map(({ name }) => name).toSorted(), names.toSorted());
+  t.deepEqual(await storage.list("we", AbortSignal.timeout(60_000)), []);
+});
+
+const passing: [string, (request: SeenRequest) => boolean, Fault][] = [
+  ["a reset before a part", isPart, { kind: "reset" }],
+  ["503 SlowDown for a part", isPart, { kind: "answer", status: 503, code: "SlowDown" }],
+  ["a stall in the middle of a part", isPart, { kind: "stall" }],
+  ["a part's answer that is lost", isPart, { kind: "lose-answer" }],
+  [
+    "the end's answer that is lost",
+    ({ method, url }) => method === "POST" && url.includes("uploadId="),
+    { kind: "lose-answer" },
+  ],
+];
+for (const [what, isMeant, fault] of passing) {
+  s3Test(`an upload gets over ${what}${needsS3Server}`, async (t) => {
+    await using s3 = await setUp();
+    await using proxy = await startFaultProxy(s3.port);
+    proxy.fault = first(1, isMeant, fault);
+    const storage = new S3Storage(s3.thread, { ...s3.place, endpoint: proxy.endpoint }, prefix);
+    const { path, bytes } = await s3.file(17 * mib);
+    const key = newKey();
+    await storage.put(key, path, {});
+    t.true(bytes.equals(await contentOf(storage, key)));
+    t.deepEqual(await openUploads(s3), []);
+  });
+}
+
+for (const [what, fault] of [
+  ["a reset", { kind: "reset", afterBytes: 3 * mib }],
+  ["a stall", { kind: "stall", afterBytes: 3 * mib }],
+  ["503 SlowDown", { kind: "answer", status: 503, code: "SlowDown" }],
+] as const satisfies readonly [string, Fault][]) {
+  s3Test(`reading goes on where it was after ${what}${needsS3Server}`, async (t) => {
+    await using s3 = await setUp();
+    await using proxy = await startFaultProxy(s3.port);
+    const storage = new S3Storage(s3.thread, { ...s3.place, endpoint: proxy.endpoint }, prefix);
+    const { path, bytes } = await s3.file(12 * mib);
+    const key = newKey();
+    await storage.put(key, path, {});
+    proxy.fault = first(2, isRead, fault);
+    t.true(bytes.equals(await contentOf(storage, key)));
+    const starts = proxy.seen.filter(isRead).map(({ range }) => Number(/^bytes=(\d+)-/.exec(range)?.[1]));
+    t.is(starts.length, 3);
+    if ("afterBytes" in fault) {
+      t.true(
+        (starts[1] ?? 0) > 0 && (starts[2] ?? 0) > (starts[1] ?? 0),
+        "what had come is not asked for again",
+      );
+    }
+  });
+}
+
+const lasting: [string, Fault, { reason: string; message: RegExp }][] = [
+  ["is cut", { kind: "reset" }, { reason: "unavailable", message: /cannot be reached \(ECONNRESET\)/ }],
+  ["says nothing", { kind: "stall" }, { reason: "deadline_exceeded", message: /said nothing/ }],
+  [
+    "has no room",
+    { kind: "answer", status: 503, code: "SlowDown" },
+    { reason: "unavailable", message: /is overloaded/ },
+  ],
+  [
+    "refuses",
+    { kind: "answer", status: 403, code: "AccessDenied" },
+    { reason: "denied", message: /refuses the bucket/ },
+  ],
+];
+for (const [what, fault, error] of lasting) {
+  s3Test(
+    `an upload ends with an error, and leaves nothing, when the server ${what}${needsS3Server}`,
+    async (t) => {
+      await using s3 = await setUp();
+      await using proxy = await startFaultProxy(s3.port);
+      const place = { ...s3.place, endpoint: proxy.endpoint, silenceMs: 2_000 };
+      const storage = new S3Storage(s3.thread, place, prefix);
+      const { path } = await s3.file(17 * mib);
+      proxy.fault = (request) =>
+        isPart(request) && request.url.includes("partNumber=2") ? fault : undefined;
+      const key = newKey();
+      const thrown = await t.throwsAsync(storage.put(key, path, {}), { message: error.message });
+      t.like(thrown, { reason: error.reason });
+      t.deepEqual(await storage.list("web", AbortSignal.timeout(30_000)), []);
+      t.deepEqual(await openUploads(s3), []);
+    },
+  );
+}
+
+s3Test(`a canceled upload leaves nothing, and ends at once${needsS3Server}`, async (t) => {
+  await using s3 = await setUp();
+  await using proxy = await startFaultProxy(s3.port);
+  const storage = new S3Storage(
+    s3.thread,
+    { ...s3.place, endpoint: proxy.endpoint, silenceMs: 60_000 },
+    prefix,
+  );
+  const { path } = await s3.file(17 * mib);
+  const ending = new AbortController();
+  proxy.fault = (request) => {
+    if (!isPart(request)) return undefined;
+    ending.abort();
+    return { kind: "stall" };
+  };
+  t.like(await t.throwsAsync(storage.put(newKey(), path, { signal: ending.signal })), { reason: "canceled" });
+  await eventually(async () => assert.deepEqual(await openUploads(s3), []));
+  t.pass();
+});
+
+s3Test(`an upload that a dead process left is ended by its name${needsS3Server}`, async (t) => {
+  await using s3 = await setUp();
+  await using proxy = await startFaultProxy(s3.port);
+  const place = { ...s3.place, endpoint: proxy.endpoint, silenceMs: 60_000 };
+  const { path } = await s3.file(17 * mib);
+  const key = newKey();
+  {
+    await using thread = new S3Thread(workerUrl);
+    const stalled = Promise.withResolvers<undefined>();
+    proxy.fault = (request) => {
+      if (!isPart(request)) return undefined;
+      stalled.resolve(undefined);
+      return { kind: "stall" };
+    };
+    const putting = new S3Storage(thread, place, prefix).put(key, path, {});
+    putting.catch(() => undefined);
+    await stalled.promise;
+  }
+  proxy.fault = () => undefined;
+  t.not((await openUploads(s3)).length, 0);
+  const storage = new S3Storage(s3.thread, place, prefix);
+  await storage.abandon(newKey());
+  t.not((await openUploads(s3)).length, 0, "another's stays");
+  await storage.abandon(key);
+  t.deepEqual(await openUploads(s3), []);
+});
+
+for (const [what, change, message] of [
+  ["another secret", { secretKey: "wrong-secret-of-nobody" }, /does not accept the credentials/],
+  ["an unknown key", { accessKey: "AKNOBODY00000000" }, /access key/],
+  ["a bucket that is not there", { bucket: "gone" }, /bucket "gone" does not exist/],
+  ["a port where nobody listens", { endpoint: "http://127.0.0.1:9" }, /cannot be reached \(ECONNREFUSED\)/],
+] as const satisfies readonly [string, Partial<S3Place>, RegExp][]) {
+  s3Test(`what is wrong is said, without secrets: ${what}${needsS3Server}`, async (t) => {
+    await using s3 = await setUp();
+    const storage = new S3Storage(s3.thread, { ...s3.place, ...change }, "");
+    const listing = await t.throwsAsync(storage.list(undefined, AbortSignal.timeout(60_000)), { message });
+    const { path } = await s3.file(10);
+    const putting = await t.throwsAsync(storage.put(newKey(), path, {}), { message });
+    for (const { message: text } of [listing, putting]) {
+      t.false(text.includes(s3.place.secretKey) || text.includes("wrong-secret-of-nobody"));
+      t.false(text.includes(s3.place.accessKey) || text.includes("AKNOBODY00000000"));
+    }
+  });
+}
+
+s3Test(
+  `a server whose certificate this host does not know needs its authority${needsS3Server}`,
+  async (t) => {
+    await using s3 = await setUp({ tls: true });
+    const { path, bytes } = await s3.file(100);
+    const key = newKey();
+    const without = new S3Storage(s3.thread, { ...s3.place, ca: "" }, "");
+    await t.throwsAsync(without.put(key, path, {}), { message: /does not trust/ });
+    const storage = new S3Storage(s3.thread, s3.place, "");
+    await storage.put(key, path, {});
+    t.true(bytes.equals(await contentOf(storage, key)));
+  },
+);
+
+s3Test(`transfers keep to their rate${needsS3Server}`, async (t) => {
+  await using s3 = await setUp();
+  const storage = new S3Storage(s3.thread, { ...s3.place, maxBytesPerSec: 4 * mib }, "");
+  const { path } = await s3.file(20 * mib);
+  const key = newKey();
+  const startMs = performance.now();
+  await storage.put(key, path, {});
+  // The last part goes when those before have had their time.
+  t.true(performance.now() - startMs >= 4_000 - 50);
+});
+
+s3Test(`the thread ends when there is nothing to do${needsS3Server}`, async (t) => {
+  await using s3 = await setUp();
+  await using thread = new S3Thread(workerUrl, 100);
+  t.false(thread.isRunning);
+  await new S3Storage(thread, s3.place, "").list(undefined, AbortSignal.timeout(30_000));
+  await eventually(() => assert.ok(!thread.isRunning));
+});

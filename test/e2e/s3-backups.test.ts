@@ -1,0 +1,182 @@
+/** Backups in a bucket, from the outside: the same as in a directory, and beside one. */
+import assert from "node:assert/strict";
+import { randomBytes } from "node:crypto";
+import { readdir, readFile, writeFile } from "node:fs/promises";
+import { join } from "node:path";
+import test from "ava";
+import { AppService } from "../../gen/svc/v1/app_pb.ts";
+import { BackupService } from "../../gen/svc/v1/backup_pb.ts";
+import { startDaemon, type TestDaemon } from "../support/daemon.ts";
+import { errorOf } from "../support/errors.ts";
+import { eventually } from "../support/eventually.ts";
+import { startFaultProxy } from "../support/fault-proxy.ts";
+import { freePort, writePackage } from "../support/packages.ts";
+import { hasS3Server, needsS3Server, startS3Server, type S3Server } from "../support/s3-server.ts";
+
+const s3Test = hasS3Server ? test : test.skip;
+const mib = 1 << 20;
+
+async function install(daemon: TestDaemon): Promise<string> {
+  const dir = join(daemon.dir, "package");
+  await writePackage(dir, await freePort());
+  const { directory } = await daemon.client(AppService).installApp({ spec: dir });
+  return directory;
+}
+
+function addBucket(daemon: TestDaemon, name: string, server: S3Server, endpoint = server.endpoint) {
+  const { bucket, accessKey, secretKey } = server;
+  return daemon.client(BackupService).upsertBackupStorage({
+    name,
+    location: { case: "s3", value: { endpoint, bucket, accessKey, secretKey, prefix: name } },
+  });
+}
+
+s3Test(
+  `an archive in a bucket is listed, verified, looked into, restored and rotated${needsS3Server}`,
+  async (t) => {
+    await using server = await startS3Server();
+    await using proxy = await startFaultProxy(server.port);
+    await using daemon = await startDaemon();
+    const backups = daemon.client(BackupService);
+    const directory = await install(daemon);
+    const data = join(directory, "data");
+    await writeFile(join(data, "notes"), "one");
+    for (let n = 0; n < 5; n++) await writeFile(join(data, `bulk${n}`), randomBytes(8 * mib));
+    await addBucket(daemon, "far", server, proxy.endpoint);
+    const made = await backups.createBackup({ appId: "web", storages: ["far", "local"] });
+    t.deepEqual(
+      made.results.map(({ storage, error }) => [storage, error]),
+      [
+        ["far", ""],
+        ["local", ""],
+      ],
+    );
+    const ref = { appId: "web", storage: "far", name: made.results[0]?.name ?? "" };
+    const stored = await readFile(join(server.dir, server.bucket, "far/web", ref.name));
+    t.true(stored.equals(await readFile(join(daemon.storeDir, "backups/web", ref.name))));
+    const { backups: listed } = await backups.listBackups({ appId: "web" });
+    t.deepEqual(listed.map(({ storage }) => storage).toSorted(), ["far", "local"]);
+
+    t.is((await backups.verifyBackup(ref)).entries, made.entries);
+    t.true((await backups.browseBackup({ ...ref, path: "data" })).entries.length === 6);
+    const before = proxy.sentBytes;
+    const pieces = await Array.fromAsync(backups.readBackupFile({ ...ref, path: "data/notes" }));
+    t.is(Buffer.concat(pieces.map(({ content }) => content?.data ?? new Uint8Array())).toString(), "one");
+    t.true(proxy.sentBytes - before < 3 * 4 * mib + mib, "one file costs its own frames and the index");
+
+    await writeFile(join(data, "notes"), "other");
+    await backups.restoreBackup(ref);
+    t.is(await readFile(join(data, "notes"), "utf8"), "one");
+
+    const again = await backups.createBackup({ appId: "web", storages: ["far"], keep: 1 });
+    // It was verified, which outlives all rotation.
+    t.deepEqual(again.results[0]?.removed, []);
+    const third = await backups.createBackup({ appId: "web", storages: ["far"], keep: 1 });
+    t.deepEqual(third.results[0]?.removed, [again.results[0]?.name]);
+    await backups.deleteBackup(ref);
+    t.deepEqual(
+      (await readdir(join(server.dir, server.bucket, "far/web"))).filter((name) => name.endsWith(".zst")),
+      [third.results[0]?.name ?? ""],
+    );
+  },
+);
+
+s3Test(
+  `a bucket that is away spoils nothing, and is tried, and its secrets show nowhere${needsS3Server}`,
+  async (t) => {
+    await using server = await startS3Server();
+    await using proxy = await startFaultProxy(server.port);
+    await using daemon = await startDaemon();
+    const backups = daemon.client(BackupService);
+    await install(daemon);
+    const stored = await addBucket(daemon, "far", server, proxy.endpoint);
+    await addBucket(daemon, "near", server);
+    const all = (await backups.testBackupStorage({ name: "far" })).checks;
+    t.deepEqual(
+      all.map(({ name, ok, error }) => [name, ok, error]),
+      ["list", "write", "read", "delete"].map((name) => [name, true, ""]),
+    );
+    t.deepEqual(
+      (await backups.testBackupStorage({ name: "local" })).checks.map(({ ok }) => ok),
+      [true, true, true, true],
+    );
+    t.deepEqual((await backups.listBackups({})).backups, []);
+    t.deepEqual(await readdir(join(server.dir, server.bucket, "far")).catch(() => []), []);
+
+    proxy.fault = ({ method }) =>
+      method === "PUT" ? { kind: "answer", status: 403, code: "AccessDenied" } : undefined;
+    const refused = (await backups.testBackupStorage({ name: "far" })).checks;
+    t.deepEqual(
+      refused.map(({ ok }) => ok),
+      [true, false, false, false],
+    );
+    t.regex(refused[1]?.error ?? "", /refuses the bucket .*: backups cannot go there/);
+
+    proxy.fault = () => ({ kind: "answer", status: 403, code: `AccessDenied ${server.secretKey}` });
+    const { results } = await backups.createBackup({ appId: "web", storages: ["far", "near", "local"] });
+    t.deepEqual(
+      results.map(({ error }) => error === ""),
+      [false, true, true],
+    );
+    const list = await backups.listBackups({ appId: "web" });
+    t.is(list.backups.length, 2);
+    t.is(list.errors.length, 1);
+    t.like(list.errors[0], { storage: "far" });
+
+    // Written back as it was read, the credentials stay; for another server they do not.
+    t.like(stored.location, { case: "s3", value: { endpoint: proxy.endpoint } });
+    proxy.fault = () => undefined;
+    const value = { endpoint: proxy.endpoint, bucket: server.bucket, prefix: "far" };
+    await backups.upsertBackupStorage({ name: "far", location: { case: "s3", value } });
+    t.true((await backups.testBackupStorage({ name: "far" })).checks.every(({ ok }) => ok));
+    const elsewhere = { case: "s3", value: { ...value, endpoint: "http://127.0.0.1:9" } } as const;
+    t.like(await errorOf(backups.upsertBackupStorage({ name: "far", location: elsewhere })), {
+      reason: "invalid_request",
+    });
+    const shown = JSON.stringify(
+      [await backups.listBackupStorages({}), results, list, refused],
+      (_, each: unknown) => (typeof each === "bigint" ? String(each) : each),
+    );
+    for (const text of [shown, daemon.log()]) {
+      t.false(text.includes(server.secretKey));
+      t.false(text.includes(server.accessKey));
+    }
+  },
+);
+
+s3Test(`what a killed daemon was uploading is looked after by the next${needsS3Server}`, async (t) => {
+  await using server = await startS3Server();
+  await using proxy = await startFaultProxy(server.port);
+  await using daemon = await startDaemon();
+  const backups = daemon.client(BackupService);
+  const directory = await install(daemon);
+  await writeFile(join(directory, "data/bulk"), randomBytes(20 * mib));
+  await addBucket(daemon, "far", server, proxy.endpoint);
+  const uploads = () =>
+    readdir(join(server.dir, server.bucket, ".sgwtmp/multipart"), { recursive: true }).catch(() => []);
+  const isEnd = ({ method, url }: { method: string; url: string }) =>
+    method === "POST" && url.includes("uploadId=");
+  for (const isWhole of [false, true]) {
+    const reached = Promise.withResolvers<undefined>();
+    proxy.fault = (request) => {
+      if (!isEnd(request)) return undefined;
+      reached.resolve(undefined);
+      return isWhole ? { kind: "lose-answer" } : { kind: "stall" };
+    };
+    const making = backups.createBackup({ appId: "web", storages: ["far"] });
+    making.catch(() => undefined);
+    await reached.promise;
+    if (isWhole) await eventually(async () => assert.equal((await uploads()).length, 0));
+    await daemon.kill();
+    proxy.fault = () => undefined;
+    if (!isWhole) t.not((await uploads()).length, 0);
+    await daemon.restart();
+    await eventually(() => assert.match(daemon.log(), new RegExp(`"isWhole":${isWhole}`)), 60_000);
+    t.is((await uploads()).length, 0);
+    t.is((await backups.listBackups({ appId: "web" })).backups.length, isWhole ? 1 : 0);
+    t.deepEqual(await readdir(join(daemon.storeDir, "spool")), []);
+  }
+  // What came through whole is the next one's to rotate.
+  const { results } = await backups.createBackup({ appId: "web", storages: ["far"], keep: 1 });
+  t.is(results[0]?.removed.length, 1);
+});
