@@ -34,12 +34,13 @@ cd "$dir" || {
 }
 umask 022
 
+# Said before: a command that kills its parent at once has begun, too.
+echo begun >&3
 (
   export "SVC_RUN_ID=$run" "$@"
   exec setsid /bin/sh -c "$command"
 ) 3>&- 4<&- &
 job=$!
-echo begun >&3
 
 # Prints when a process started, field 22 of its stat: with the pid that names it for good.
 started() {

@@ -2,14 +2,12 @@
  * Commands of jobs, each below a parent process of its own (`job-parent.sh`): they take no helper, which short questions
  * need, and one that kills its parent harms no other. What ends them runs with their owner's identity, never as root.
  */
-import { type ChildProcess, spawn } from "node:child_process";
 import { randomUUID } from "node:crypto";
-import { once } from "node:events";
 import { closeSync, fchownSync } from "node:fs";
-import type { Socket } from "node:net";
-import type { Readable, Writable } from "node:stream";
+import type { Readable } from "node:stream";
 import { SvcError, failedPrecondition } from "../errors.ts";
-import { keepInheritedDescriptors, loadPipes, type Pipe } from "../lib/pipe.ts";
+import type { Pipe } from "../lib/pipe.ts";
+import { PosixSpawn } from "../lib/posix-spawn.ts";
 import type { ExpectedIdentity } from "./helper/verify.mjs";
 import type { Launch } from "./launch.ts";
 import { OutputPace } from "./output-pace.ts";
@@ -27,6 +25,8 @@ export interface JobCommand {
   readonly keepChildren: boolean;
   /** Ends the command: SIGTERM for its group, SIGKILL 5 s later. */
   readonly signal: AbortSignal;
+  /** Called when its parent has it executed, or cannot. */
+  readonly begun?: () => void;
 }
 
 export interface JobEnd {
@@ -45,7 +45,7 @@ const maxStatusChars = 4_096;
 export class JobProcesses {
   readonly #parentPath: string;
   readonly #pace = new OutputPace();
-  #openPipe: (() => Pipe) | undefined;
+  #processes: PosixSpawn | undefined;
 
   /** @param parentPath of `job-parent.sh`, readable by every user */
   constructor(parentPath: string) {
@@ -65,43 +65,51 @@ export class JobProcesses {
    * @throws SvcError `failed_precondition` when the identity cannot be had: nothing was run then; `unavailable` when the
    *   parent came to an end before the command
    */
-  async run(launch: Launch, user: JobUser, { output, signal }: JobCommand): Promise<JobEnd> {
+  async run(launch: Launch, user: JobUser, { output, signal, begun }: JobCommand): Promise<JobEnd> {
     signal.throwIfAborted();
-    this.#openPipe ??= prepare();
-    const pipe = this.#openPipe();
-    const last: { text: string } = { text: "" };
-    const outputEnded = this.#read(pipe.readable, (bytes) => {
+    const processes = (this.#processes ??= new PosixSpawn());
+    using streams = new DisposableStack();
+    using handedDown = new DisposableStack();
+    const open = (use: "read" | "write"): Pipe => {
+      const pipe = processes.openPipe(use);
+      streams.defer(() => pipe.stream.destroy());
+      handedDown.adopt(pipe.fd, closeSync);
+      return pipe;
+    };
+    const [control, out, status] = [open("write"), open("read"), open("read")];
+    const last = { text: "" };
+    const outputEnded = this.#read(out.stream, (bytes) => {
       last.text = (last.text + bytes.toString("utf8")).slice(-maxStatusChars);
       output(bytes);
     });
-    try {
-      const child = await start(launch, user, pipe.writeFd);
-      const [control, status] = [child.stdio[0] as Writable, child.stdio[3] as Readable];
-      control.on("error", () => undefined);
-      const said = { text: "" };
-      status.setEncoding("utf8").on("data", (text: string) => {
-        said.text = (said.text + text).slice(-maxStatusChars);
-      });
-      const exited = once(child, "exit");
-      const statusEnded = ended(status);
-      const stop = (): void => {
-        control.write("\n");
-        setTimeout(() => child.kill("SIGKILL"), giveUpMs).unref();
-      };
-      signal.addEventListener("abort", stop, { once: true });
-      if (signal.aborted) stop();
-      await exited;
-      signal.removeEventListener("abort", stop);
-      // It also ends what a parent that was killed has left.
-      control.end();
-      await within(drainMs, Promise.all([outputEnded, statusEnded]));
-      return readEnd(said.text, last.text, user.name);
-    } finally {
-      pipe.readable.destroy();
-    }
+    const said = { text: "" };
+    status.stream.setEncoding("utf8").on("data", (text: string) => {
+      if (said.text === "") begun?.();
+      said.text = (said.text + text).slice(-maxStatusChars);
+    });
+    // Nobody but the parent has its other end.
+    const parentEnded = ended(status.stream);
+    control.stream.on("error", () => undefined);
+    const pid = await start(processes, launch, user, [control.fd, out.fd, out.fd, status.fd]);
+    handedDown.dispose();
+    let giveUp: NodeJS.Timeout | undefined;
+    const stop = (): void => {
+      control.stream.write("\n");
+      giveUp = setTimeout(() => process.kill(pid, "SIGKILL"), giveUpMs).unref();
+    };
+    signal.addEventListener("abort", stop, { once: true });
+    if (signal.aborted) stop();
+    await parentEnded;
+    signal.removeEventListener("abort", stop);
+    await processes.reap(pid);
+    clearTimeout(giveUp);
+    // It also ends what a parent that was killed has left.
+    control.stream.end();
+    await within(drainMs, outputEnded);
+    return readEnd(said.text, last.text, user.name);
   }
 
-  async #read(readable: Socket, take: (bytes: Buffer) => void): Promise<void> {
+  async #read(readable: Readable, take: (bytes: Buffer) => void): Promise<void> {
     readable.on("data", (bytes: Buffer) => {
       take(bytes);
       this.#pace.count(readable, bytes.length);
@@ -116,30 +124,22 @@ export interface JobUser {
   readonly gid: number;
 }
 
-function prepare(): () => Pipe {
-  keepInheritedDescriptors();
-  return loadPipes();
-}
-
-async function start(launch: Launch, { uid, gid, name }: JobUser, outputFd: number): Promise<ChildProcess> {
+/** @param fds become descriptors 0 to 3 */
+async function start(
+  processes: PosixSpawn,
+  { command, args, env }: Launch,
+  { uid, gid, name }: JobUser,
+  fds: readonly [number, number, number, number],
+): Promise<number> {
   try {
     // So that its owner can open it again as `/dev/stdout`.
-    fchownSync(outputFd, uid, gid);
-    const child = spawn(launch.command, launch.args, {
-      cwd: "/",
-      env: launch.env,
-      stdio: ["pipe", outputFd, outputFd, "pipe"],
-      detached: true,
-    });
-    await once(child, "spawn");
-    return child;
+    fchownSync(fds[1], uid, gid);
+    return await processes.start({ command, args, env, fds });
   } catch (error) {
     const why = error instanceof Error ? error.message : String(error);
     throw new SvcError("unavailable", "unavailable", `cannot act as user "${name}": ${why}`, {
       cause: error,
     });
-  } finally {
-    closeSync(outputFd);
   }
 }
 

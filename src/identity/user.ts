@@ -2,9 +2,12 @@
  * The users of the host as its name service knows them (files, LDAP, systemd-userdb): asked through `getent`, beside
  * the event loop. A host without `getent` is read from `/etc/passwd`.
  */
-import { execFile } from "node:child_process";
+import { closeSync, constants as fileConstants, openSync } from "node:fs";
 import { readFile } from "node:fs/promises";
+import { constants } from "node:os";
+import { join } from "node:path";
 import { SvcError, failedPrecondition, invalidField } from "../errors.ts";
+import { PosixSpawn } from "../lib/posix-spawn.ts";
 
 /** A passwd entry. */
 export interface User {
@@ -40,6 +43,7 @@ export interface UsersOptions {
 
 const maxUid = 2 ** 32 - 2;
 const maxCached = 1024;
+const maxAnswerBytes = 1 << 20;
 
 /** Whether a number can be a uid or gid: 2^32-1 means "no change" to the kernel and never names anyone. */
 export function isUid(value: number): boolean {
@@ -64,6 +68,7 @@ export function createUsers(options: UsersOptions = {}): Users {
     passwdFile = "/etc/passwd",
     searchPath = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin",
   } = options;
+  const lookups = new Lookups();
   const cache = new Map<string, { until: number; answer: Promise<unknown> }>();
 
   function cached<T>(key: string, ask: () => Promise<T>): Promise<T> {
@@ -98,7 +103,7 @@ export function createUsers(options: UsersOptions = {}): Users {
   }
 
   function ask(program: string, args: string[]) {
-    return runLookup(program, args, { PATH: searchPath, LANG: "C" }, timeoutMs);
+    return lookups.run(program, args, searchPath.split(":"), timeoutMs);
   }
 
   return {
@@ -157,27 +162,57 @@ export function parsePasswdLine(line: string): User | undefined {
 }
 
 interface Lookup {
-  /** `null` when it was killed at its deadline or could not be started. */
-  exitCode: number | null;
+  /** Undefined when it was killed at its deadline or could not be started. */
+  exitCode: number | undefined;
   stdout: string;
   missing: boolean;
 }
 
-function runLookup(
-  program: string,
-  args: string[],
-  env: Record<string, string>,
-  timeoutMs: number,
-): Promise<Lookup> {
-  return new Promise((resolve) => {
-    execFile(
-      program,
-      args,
-      { env, cwd: "/", timeout: timeoutMs, killSignal: "SIGKILL", maxBuffer: 1 << 20, encoding: "utf8" },
-      (error, stdout) => {
-        const code = error ? error.code : 0;
-        resolve({ exitCode: typeof code === "number" ? code : null, stdout, missing: code === "ENOENT" });
-      },
-    );
-  });
+/** Not by node's own means: hundreds of users have hundreds of look-ups, and each fork would keep the event loop for as long as it takes. */
+class Lookups {
+  #processes: PosixSpawn | undefined;
+
+  /** @param dirs where the program is looked for */
+  async run(
+    program: string,
+    args: readonly string[],
+    dirs: readonly string[],
+    timeoutMs: number,
+  ): Promise<Lookup> {
+    for (const dir of dirs) {
+      try {
+        return await this.#execute(join(dir, program), args, dirs.join(":"), timeoutMs);
+      } catch (error) {
+        if ((error as NodeJS.ErrnoException).errno !== constants.errno.ENOENT) {
+          return { exitCode: undefined, stdout: "", missing: false };
+        }
+      }
+    }
+    return { exitCode: undefined, stdout: "", missing: true };
+  }
+
+  async #execute(command: string, args: readonly string[], path: string, timeoutMs: number): Promise<Lookup> {
+    const processes = (this.#processes ??= new PosixSpawn());
+    const { stream, fd } = processes.openPipe("read");
+    using handedDown = new DisposableStack();
+    handedDown.adopt(fd, closeSync);
+    const nothing = handedDown.adopt(openSync("/dev/null", fileConstants.O_RDWR), closeSync);
+    try {
+      const env = { PATH: path, LANG: "C" };
+      const pid = await processes.start({ command, args, env, fds: [nothing, fd, nothing] });
+      handedDown.dispose();
+      const timer = setTimeout(() => process.kill(pid, "SIGKILL"), timeoutMs);
+      const pieces: Buffer[] = [];
+      for await (const piece of stream) {
+        pieces.push(piece as Buffer);
+        if (pieces.reduce((sum, { length }) => sum + length, 0) > maxAnswerBytes)
+          process.kill(pid, "SIGKILL");
+      }
+      const exitCode = await processes.reap(pid);
+      clearTimeout(timer);
+      return { exitCode, stdout: Buffer.concat(pieces).toString("utf8"), missing: false };
+    } finally {
+      stream.destroy();
+    }
+  }
 }

@@ -7,25 +7,28 @@ const oCloexec = 0o2000000;
 const setDescriptorFlags = 2;
 const closeOnExec = 1;
 
+/** A pipe between this process and one that it starts. */
 export interface Pipe {
-  /** Ends when the last writer has closed its end. */
-  readonly readable: Socket;
-  /** To be handed down, and closed here then. */
-  readonly writeFd: number;
+  /** This process's end. */
+  readonly stream: Socket;
+  /** The other one: to be handed down, and closed here then. */
+  readonly fd: number;
 }
 
 /**
- * Answers what makes pipes of pipe(2): node's own "pipe" is a pair of sockets, which cannot be opened again as
- * `/dev/stderr`, as scripts do.
+ * Answers what makes pipes of pipe(2), to read here or to write: node's own "pipe" is a pair of sockets, which cannot be
+ * opened again as `/dev/stderr`, as scripts do.
  * @returns a function that throws when the process has too many descriptors
  */
-export function loadPipes(): () => Pipe {
+export function loadPipes(): (use: "read" | "write") => Pipe {
   const pipe2 = loadLibc().func("int pipe2(_Out_ int *fds, int flags)");
-  return () => {
+  return (use) => {
     const fds = new Int32Array(2);
     if ((pipe2(fds, oCloexec) as number) !== 0) throw new Error("no pipe can be made: too many open files");
     const [readFd = -1, writeFd = -1] = fds;
-    return { readable: new Socket({ fd: readFd, readable: true, writable: false }), writeFd };
+    return use === "read"
+      ? { stream: new Socket({ fd: readFd, readable: true, writable: false }), fd: writeFd }
+      : { stream: new Socket({ fd: writeFd, readable: false, writable: true }), fd: readFd };
   };
 }
 

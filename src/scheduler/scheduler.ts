@@ -9,7 +9,7 @@ import { createHttpAction, type HttpOptions } from "./actions/http.ts";
 import { createLifecycleAction } from "./actions/app-lifecycle.ts";
 import type { HostReboot } from "../host/reboot.ts";
 import { createNodeRebootAction } from "./actions/node-reboot.ts";
-import { createShellAction } from "./actions/shell.ts";
+import { createShellAction, startBounds } from "./actions/shell.ts";
 import type { Actions } from "./actions/action.ts";
 import type { AppHands } from "./actions/app-hands.ts";
 import type { BackupPass } from "./clock/backup-pass.ts";
@@ -63,7 +63,7 @@ export class Scheduler implements AsyncDisposable {
       jobs,
       owners,
       runs,
-      actions: createActions(options),
+      actions: createActions(options, isRoot),
       room: this.#room,
       clock,
       isRoot,
@@ -115,7 +115,10 @@ export class Scheduler implements AsyncDisposable {
   }
 }
 
-function createActions({ identities, apps, backupHands, lookup, reboot }: SchedulerOptions): Actions {
+function createActions(
+  { identities, apps, backupHands, lookup, reboot }: SchedulerOptions,
+  isRoot: (ownerUid: number) => boolean,
+): Actions {
   return {
     node_reboot: createNodeRebootAction(reboot),
     app_start: createLifecycleAction(apps, "start"),
@@ -123,7 +126,7 @@ function createActions({ identities, apps, backupHands, lookup, reboot }: Schedu
     app_restart: createLifecycleAction(apps, "restart"),
     app_update: createAppUpdateAction(apps),
     backup: createBackupAction(backupHands),
-    shell: createShellAction({ identities, apps }),
+    shell: createShellAction({ identities, apps, starts: new RunRoom(isRoot, startBounds) }),
     http: createHttpAction({ lookup }),
   };
 }

@@ -7,14 +7,26 @@ import { constants } from "node:os";
 import { SvcError } from "../../errors.ts";
 import type { Identities } from "../../identity/identity.ts";
 import type { JobEnd } from "../../identity/job-processes.ts";
+import { systemClock } from "../../lib/clock.ts";
 import type { Job } from "../jobs/job.ts";
+import type { RunRoom, RunRoomBounds } from "../runs/run-room.ts";
 import type { Action, ActionResult, ActionWork } from "./action.ts";
 import { callerOf, type AppHands } from "./app-hands.ts";
 
 export interface ShellOptions {
-  identities: Identities;
+  identities: Pick<Identities, "selfUid" | "runJob">;
   apps: Pick<AppHands, "place">;
+  /** For commands that are being started. */
+  starts: Pick<RunRoom, "wait">;
 }
+
+/**
+ * How many commands are started at once: as many as keep the processors busy, so that what all users have due in one
+ * minute is no crowd that a quick job has to make its way through.
+ */
+export const startBounds: RunRoomBounds = { root: 8, users: 16, perUser: 2 };
+/** One that has not begun by then, in a directory that hangs, say, keeps its place no longer. */
+const maxStartMs = 200;
 
 /** Where a command runs, and as whom. */
 interface Workplace {
@@ -24,7 +36,7 @@ interface Workplace {
 }
 
 export function createShellAction(options: ShellOptions): Action {
-  const { identities, apps } = options;
+  const { identities, apps, starts } = options;
 
   async function workplaceOf(job: Job, work: ActionWork): Promise<Workplace> {
     const { app } = job.action;
@@ -45,6 +57,9 @@ export function createShellAction(options: ShellOptions): Action {
   return {
     async run(job, work) {
       const { uid, cwd, env } = await workplaceOf(job, work);
+      using place = await starts.wait(uid);
+      const begun = (): void => place[Symbol.dispose]();
+      using _tooLong = systemClock().setTimer(maxStartMs, begun);
       const end = await identities.runJob(uid, {
         command: job.action.command ?? "",
         cwd,
@@ -52,6 +67,7 @@ export function createShellAction(options: ShellOptions): Action {
         output: work.write,
         keepChildren: false,
         signal: work.signal,
+        begun,
       });
       if (end.leftProcesses > 0 && !work.signal.aborted) {
         work.write(`[ended ${end.leftProcesses} left process${end.leftProcesses === 1 ? "" : "es"}]\n`);
