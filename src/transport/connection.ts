@@ -17,6 +17,8 @@ export class Connection {
   readonly socket: Socket;
   readonly origin: Origin;
   share: Share;
+  /** Called when a request has ended. */
+  onEnd: (() => void) | undefined;
   readonly #underWay = new Set<HttpResponse>();
 
   constructor(socket: Socket, origin: Origin) {
@@ -33,11 +35,16 @@ export class Connection {
   /** Its answer is out, or nobody waits for it any more. */
   end(response: HttpResponse): void {
     this.#underWay.delete(response);
+    this.onEnd?.();
   }
 
-  /** Requests that are not answered to their end. */
-  get underWay(): number {
-    return this.#underWay.size;
+  /** Whether more of what its client sends can be used: the rest of a body that is being read, or the next request. */
+  get isReadyForMore(): boolean {
+    if (this.socket.writableNeedDrain) return false;
+    for (const { req } of this.#underWay) {
+      if (req.complete || req.readableLength >= req.readableHighWaterMark) return false;
+    }
+    return true;
   }
 
   /** Whether its client waits for the daemon, and not the daemon for its client to send or to read. */

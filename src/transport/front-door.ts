@@ -83,17 +83,18 @@ export class FrontDoor {
     this.#underWay.set(response, { connection, name });
     connection.begin(response);
     response.on("close", this.#onClose);
-    // Of HTTP/1.1 node reads on, however many wait for their answer. A refusal of each would cost as much as to answer.
-    const isPipelined = !("stream" in request) && connection.underWay > limits.maxStreamsPerSession;
-    if (this.#ofUser.change(name, 1) > limits.maxRequestsPerUser || isPipelined) {
+    if (this.#ofUser.change(name, 1) > limits.maxRequestsPerUser) {
       connection.socket.destroy();
       return;
     }
-    pipeline.turns.run(name, () => {
+    const serve = (): void => {
       // Its client may have left while it waited.
       if (this.#underWay.has(response))
         this.#serve(request, response, connection, requestId, expectsContinue);
-    });
+    };
+    // What comes over HTTP/1.1 was parsed in a turn, which is this one.
+    if ("stream" in request) pipeline.turns.run(name, serve);
+    else serve();
   }
 
   #serve(

@@ -28,6 +28,7 @@ import { createPages } from "./pages.ts";
 import type { PageFiles } from "./pages.ts";
 import { loadPeerCredentials } from "./peer-credentials.ts";
 import type { ReadPeerCredentials } from "./peer-credentials.ts";
+import { parseInTurns } from "./paced-parsing.ts";
 import { PeerNames } from "./peer-names.ts";
 import { detectProtocol } from "./protocol-detection.ts";
 import { createRestFront } from "./rest-front.ts";
@@ -277,7 +278,7 @@ class TwoDoors implements Listeners {
       if (protocol === "http1") {
         this.#connections.set(socket, connection);
         this.#http1.emit("connection", socket);
-        socket.resume();
+        parseInTurns(connection, this.#options.pipeline.turns);
         return;
       }
       if (countStreams(head) > Math.max(maxStreamsPerSession, resetBudget)) {

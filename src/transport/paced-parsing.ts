@@ -1,0 +1,44 @@
+/**
+ * What comes on a connection of HTTP/1.1 reaches node's parser in turns of its user, and one request at a time (T 57). Left to
+ * itself node parses all that has come: 1,800 requests of one read, of each of a thousand connections, before anybody else.
+ * Who sends more than is answered waits, with what was not read, in the kernel.
+ */
+import type { FairTurns } from "../lib/fair-turns.ts";
+import type { Connection } from "./connection.ts";
+
+/** Ends a head. In a body it costs no more than a pause. */
+const headEnd = Buffer.from("\r\n\r\n");
+/** Most that is parsed in one turn. */
+const maxPieceBytes = 16 * 1024;
+
+/** Takes over from the server of node's, which has got the connection already. */
+export function parseInTurns(connection: Connection, turns: FairTurns): void {
+  const { socket } = connection;
+  const [parse] = socket.listeners("data") as ((piece: Buffer) => void)[];
+  if (parse === undefined) throw new Error("nobody reads the connection");
+  let isQueued = false;
+
+  const next = (): void => {
+    if (isQueued || socket.destroyed) return;
+    if (socket.readableLength === 0) {
+      // Goes on reading, and hears of the end.
+      socket.read();
+    } else if (connection.isReadyForMore) {
+      isQueued = true;
+      turns.run(connection.share.name, parsePiece);
+    }
+  };
+  const parsePiece = (): void => {
+    isQueued = false;
+    const bytes = socket.read() as Buffer | null;
+    if (bytes === null) return;
+    const end = bytes.indexOf(headEnd);
+    const size = Math.min(end < 0 ? bytes.length : end + headEnd.length, maxPieceBytes);
+    if (size < bytes.length) socket.unshift(bytes.subarray(size));
+    parse(size < bytes.length ? bytes.subarray(0, size) : bytes);
+    next();
+  };
+  // Node says with "resume" that it wants more, and a full answer or body is followed by "drain" or by "resume".
+  socket.on("readable", next).on("resume", next).on("drain", next).off("data", parse);
+  connection.onEnd = next;
+}

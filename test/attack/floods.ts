@@ -1,0 +1,124 @@
+/** One user floods the daemon in every way that is known; root, another user and a token's holder must not notice (T 57). */
+import { chmod, mkdir, writeFile } from "node:fs/promises";
+import { Agent, request } from "node:http";
+import type { RequestOptions } from "node:http";
+import { join } from "node:path";
+import { setTimeout as wait } from "node:timers/promises";
+import { AppService } from "../../gen/svc/v1/app_pb.ts";
+import { startDaemon } from "../support/daemon.ts";
+import type { TestDaemon } from "../support/daemon.ts";
+import { attackAs } from "./as-user.ts";
+import type { Finding } from "./scenario.ts";
+
+const attacker = 65_534;
+const other = 5;
+
+export const floods = ["lists", "large bodies", "deep bodies", "installs", "followers", "supervisor's lines"];
+
+const manifest = `id: flooder
+name: A package of somebody who floods
+version: "1.0.0"
+summary: Says a line every millisecond.
+process:
+  exec: [node, app.mjs]
+settings:
+  properties:
+    slow: { type: string, default: a, pattern: "^(a+)+$", env: SLOW }
+`;
+
+export interface FloodScale {
+  /** How long each flood lasts. */
+  readonly forMs: number;
+  /** Part of the connections that each has at most. */
+  readonly scale: number;
+  /** Within which 99 of 100 of root's status requests must be answered. */
+  readonly mostRootMs: number;
+  /** And those of another user and of a token's holder. */
+  readonly mostOthersMs: number;
+}
+
+/** None, each flood alone, and all together. */
+export async function attackWithFloods(scale: FloodScale): Promise<Finding[]> {
+  const findings: Finding[] = [];
+  for (const kinds of [[], ...floods.map((kind) => [kind]), floods]) findings.push(await flood(kinds, scale));
+  return findings;
+}
+
+export async function flood(
+  kinds: readonly string[],
+  { forMs, scale, mostRootMs, mostOthersMs }: FloodScale,
+): Promise<Finding> {
+  await using daemon = await startDaemon();
+  await using door = await daemon.as(attacker);
+  await using otherDoor = await daemon.as(other);
+  const spec = join(daemon.dir, "flooder");
+  await writeFlooder(spec);
+  const { id } = await door.client(AppService).installApp({ spec });
+  await door.client(AppService).startApp({ id });
+  const runDir = join(daemon.storeDir, "run", id);
+  await using flooding = attackAs(attacker, "send-floods.mjs", {
+    ...{ path: daemon.socketPath, kinds, scale },
+    ...{ appId: id, spec, runDir },
+  });
+  await flooding.said();
+  const watchers = {
+    root: { socketPath: daemon.socketPath },
+    "another user": { socketPath: otherDoor.socketPath },
+    "a token's holder": byToken(daemon),
+  };
+  const seen = await Promise.all(
+    Object.entries(watchers).map(async ([name, target]) => ({ name, timesMs: await watch(target, forMs) })),
+  );
+  const [rootMs = Infinity, ...othersMs] = seen.map(({ timesMs }) => percentile(timesMs, 0.99));
+  return {
+    attack: `flood of ${kinds.join(", ") || "nothing"}`,
+    text: seen.map(({ name, timesMs }) => `${name} ${describe(timesMs)}`).join("; "),
+    isGood: rootMs <= mostRootMs && othersMs.every((p99Ms) => p99Ms <= mostOthersMs),
+  };
+}
+
+async function writeFlooder(dir: string): Promise<void> {
+  await mkdir(dir);
+  await chmod(dir, 0o755);
+  await writeFile(join(dir, "svc.yaml"), manifest);
+  await writeFile(join(dir, "app.mjs"), "setInterval(() => console.log('x'.repeat(200)), 1);\n");
+}
+
+function byToken({ port, token }: TestDaemon): RequestOptions {
+  return { host: "127.0.0.1", port, headers: { authorization: `Bearer ${token}` } };
+}
+
+/** Milliseconds that each `GET /v1/status` took, one after the other. */
+async function watch(target: RequestOptions, forMs: number): Promise<number[]> {
+  const agent = new Agent({ keepAlive: true, maxSockets: 1 });
+  const timesMs: number[] = [];
+  const endMs = performance.now() + forMs;
+  while (performance.now() < endMs) {
+    const startMs = performance.now();
+    const status = await getStatus({ ...target, agent });
+    if (status !== 200) throw new Error(`GET /v1/status answered ${status}`);
+    timesMs.push(performance.now() - startMs);
+    await wait(5);
+  }
+  agent.destroy();
+  return timesMs.toSorted((left, right) => left - right);
+}
+
+function getStatus(target: RequestOptions): Promise<number> {
+  return new Promise((resolve, reject) => {
+    request({ ...target, path: "/v1/status" }, (response) => {
+      response.resume().on("end", () => resolve(response.statusCode ?? 0));
+    })
+      .on("error", reject)
+      .end();
+  });
+}
+
+function describe(timesMs: readonly number[]): string {
+  const [p50, p99] = [0.5, 0.99].map((part) => percentile(timesMs, part).toFixed(1));
+  return `p50 ${p50} p99 ${p99} ms (${timesMs.length} requests)`;
+}
+
+function percentile(sorted: readonly number[], part: number): number {
+  return sorted[Math.floor(sorted.length * part)] ?? Number.POSITIVE_INFINITY;
+}

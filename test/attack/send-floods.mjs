@@ -1,0 +1,97 @@
+/**
+ * Floods of one user (T 57), a program so that another user can be it: sends as fast as the daemon takes it, opens anew what
+ * is closed, says `sending` and ends with its standard input.
+ */
+import { readFileSync, unlinkSync } from "node:fs";
+import { connect, createServer } from "node:net";
+
+/** @import { Socket } from "node:net" */
+/** @typedef {{ path: string, kinds: string[], scale: number, appId: string, spec: string, runDir: string }} Orders */
+
+/** @type {Orders} */
+const { path, kinds, scale, appId, spec, runDir } = JSON.parse(process.argv[2] ?? "");
+
+const reopenMs = 20;
+/** @param {number} count what it is at full scale */
+const scaled = (count) => Math.max(1, Math.round(count * scale));
+
+/**
+ * @param {number} count
+ * @param {(socket: Socket) => void} onConnect
+ */
+function hold(count, onConnect) {
+  for (let n = 0; n < count; n++) open(onConnect);
+}
+
+/** @param {(socket: Socket) => void} onConnect */
+function open(onConnect) {
+  const socket = connect(path, () => onConnect(socket));
+  socket.on("error", () => undefined).resume();
+  socket.once("close", () => setTimeout(open, reopenMs, onConnect));
+}
+
+/**
+ * The same bytes again and again, as long as there is room for them.
+ * @param {Buffer} bytes
+ */
+function repeat(bytes) {
+  return (/** @type {Socket} */ socket) => {
+    const send = () => {
+      while (socket.writable && socket.write(bytes));
+    };
+    socket.on("drain", send);
+    send();
+  };
+}
+
+/**
+ * @param {string} target
+ * @param {string} body
+ */
+function post(target, body) {
+  const head = `POST ${target} HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n`;
+  return Buffer.from(`${head}Content-Length: ${Buffer.byteLength(body)}\r\n\r\n${body}`);
+}
+
+/** Takes the place of the app's supervisor, and says long lines to all who come. */
+function replaceSupervisor() {
+  const socketFile = `${runDir}/supervisor.sock`;
+  const state = JSON.parse(readFileSync(`${runDir}/state.json`, "utf8"));
+  const { appId: id, runId, bootId, supervisor } = state;
+  const hello = { type: "hello", protocol: { min: 1, max: 1 }, svcVersion: "", appId: id, runId, bootId };
+  const junk = `${"[],".repeat(600_000)}[]`;
+  const long = `{"type":"state","state":${JSON.stringify({ ...state, phase: "RUNNING" })},"junk":[${junk}]}\n`;
+  unlinkSync(socketFile);
+  createServer((socket) => {
+    socket.on("error", () => undefined).resume();
+    socket.write(`${JSON.stringify({ ...hello, ...supervisor })}\n`);
+    repeat(Buffer.from(long))(socket);
+  }).listen(socketFile, () => process.kill(supervisor.pid, "SIGKILL"));
+}
+
+const install = (/** @type {unknown} */ settings) => JSON.stringify({ spec, settings });
+const list = Buffer.from("GET /v1/apps HTTP/1.1\r\nHost: localhost\r\n\r\n".repeat(50));
+const mib = 1024 * 1024;
+
+/** @type {Record<string, () => void>} */
+const floods = {
+  lists: () => hold(scaled(100), repeat(list)),
+  "large bodies": () => {
+    const body = post("/svc.v1.AppService/InstallApp", install({ a: "x".repeat(16 * mib - 100) }));
+    hold(scaled(150), repeat(body));
+  },
+  "deep bodies": () => {
+    const body = post("/svc.v1.AppService/InstallApp", install({ a: Array(340_000).fill([]) }));
+    hold(scaled(150), repeat(body));
+  },
+  installs: () => hold(scaled(16), repeat(post("/v1/apps", install({ slow: `${"a".repeat(4_000)}!` })))),
+  "supervisor's lines": replaceSupervisor,
+  followers: () => {
+    const follow = `GET /v1/apps/${appId}/logs?follow=true HTTP/1.1\r\nHost: localhost\r\n\r\n`;
+    hold(scaled(900), (socket) => void socket.write(follow));
+  },
+};
+
+for (const kind of kinds) floods[kind]?.();
+console.log("sending");
+process.stdin.resume().on("end", () => process.exit());
