@@ -1156,8 +1156,8 @@ export interface paths {
             cookie?: never;
         };
         /**
-         * Entries of a directory, by name
-         * @description Entries of a directory, by name.
+         * Entries of a directory, by the bytes of their names
+         * @description Entries of a directory, by the bytes of their names.
          *
          *     Access: any identified caller; a regular user sees and changes what is their own.
          *
@@ -1231,7 +1231,7 @@ export interface paths {
         put?: never;
         /**
          * Moves or renames
-         * @description Moves or renames.
+         * @description Moves or renames; to another file system by a copy that is on its disk before the original goes.
          *
          *     Access: any identified caller; a regular user sees and changes what is their own.
          *
@@ -1254,8 +1254,8 @@ export interface paths {
         get?: never;
         put?: never;
         /**
-         * Copies a file or a whole directory
-         * @description Copies a file or a whole directory.
+         * Copies a file or a whole directory, with modes, times, links, holes and attributes
+         * @description Copies a file or a whole directory, with modes, times, links, holes and attributes. The copy is whole before it is seen.
          *
          *     Access: any identified caller; a regular user sees and changes what is their own.
          *
@@ -1279,7 +1279,7 @@ export interface paths {
         put?: never;
         /**
          * Deletes files and directories with all they hold
-         * @description Deletes files and directories with all they hold.
+         * @description Deletes files and directories with all they hold. What cannot be deleted stays, and the rest goes on.
          *
          *     Access: any identified caller; a regular user sees and changes what is their own.
          *
@@ -1324,8 +1324,8 @@ export interface paths {
             cookie?: never;
         };
         /**
-         * Downloads a file
-         * @description Downloads a file; REST answers its bare bytes.
+         * Downloads a regular file
+         * @description Downloads a regular file; REST answers its bare bytes, with an `ETag`, and takes `Range` and `If-Range`.
          *
          *     Access: any identified caller; a regular user sees and changes what is their own.
          *
@@ -1334,7 +1334,9 @@ export interface paths {
         get: operations["readFile"];
         /**
          * Uploads a file
-         * @description Uploads a file; REST takes its bare bytes. The first message names the target, all carry content.
+         * @description Uploads a file; REST takes its bare bytes, and `If-Match` with an entity tag (`changed`, 412, when the file has another
+         *     one by now). The first message names the target, all carry content. The file is on the disk before it takes its place in
+         *     one step: it is never half there. It keeps mode, owner, group and attributes of the one that it replaces.
          *
          *     Access: any identified caller; a regular user sees and changes what is their own.
          *
@@ -1359,7 +1361,7 @@ export interface paths {
         put?: never;
         /**
          * Sets mode, owner and group
-         * @description Sets mode, owner and group.
+         * @description Sets mode, owner and group; below a directory what cannot be changed is passed over, and the first of it is said.
          *
          *     Access: any identified caller; a regular user sees and changes what is their own.
          *
@@ -1910,7 +1912,7 @@ export interface components {
              * @description A machine word to switch on.
              * @enum {string}
              */
-            reason: "unauthenticated" | "token_denied" | "root_required" | "not_found" | "already_exists" | "invalid_request" | "body_too_large" | "unsupported_media_type" | "method_not_allowed" | "host_denied" | "origin_denied" | "license_required" | "ambiguous" | "package_invalid" | "source_failed" | "git_failed" | "build_failed" | "start_failed" | "app_running" | "app_not_running" | "app_busy" | "pinned_image" | "owned_by_app" | "protected" | "job_owned" | "pid_reused" | "denied" | "too_many" | "disk_full" | "archive_damaged" | "not_ready" | "not_implemented" | "canceled" | "deadline_exceeded" | "unavailable" | "internal";
+            reason: "unauthenticated" | "token_denied" | "root_required" | "not_found" | "already_exists" | "invalid_request" | "body_too_large" | "unsupported_media_type" | "method_not_allowed" | "host_denied" | "origin_denied" | "license_required" | "ambiguous" | "package_invalid" | "source_failed" | "git_failed" | "build_failed" | "start_failed" | "app_running" | "app_not_running" | "app_busy" | "pinned_image" | "owned_by_app" | "protected" | "job_owned" | "pid_reused" | "denied" | "changed" | "range_not_satisfiable" | "too_many" | "disk_full" | "archive_damaged" | "not_ready" | "not_implemented" | "canceled" | "deadline_exceeded" | "unavailable" | "internal";
             /** @description Payload of `token_denied`. */
             token_denied?: components["schemas"]["TokenDenied"];
             /** @description Payload of `license_required`. */
@@ -2815,8 +2817,13 @@ export interface components {
         DeletePathsResponse: {
             /** @description Paths that are gone. */
             deleted: string[];
-            /** @description Paths that stay, each with the reason. */
+            /** @description What stays, each with the reason: the first 1000. */
             failed: components["schemas"]["PathFailure"][];
+            /**
+             * Format: int64
+             * @description How many stay.
+             */
+            failed_count: number;
         };
         /** @description A disk, without its partitions. */
         DiskMetrics: {
@@ -2928,6 +2935,12 @@ export interface components {
             modified_at?: string;
             /** @description Where a link points. */
             link_target?: string;
+            /** @description Its owner's user id. */
+            uid: number;
+            /** @description Its group's id. */
+            gid: number;
+            /** @description Of a regular file: another one for every other content, for `if_match`. */
+            etag?: string;
         };
         /** @description A filesystem's capacity. */
         Filesystem: {
@@ -3852,9 +3865,9 @@ export interface components {
             path: string;
             /** @description Permission bits in octal; unchanged when empty. */
             mode?: string;
-            /** @description The owner's name; unchanged when empty. */
+            /** @description The owner's name or user id; unchanged when empty. */
             owner?: string;
-            /** @description The group's name; unchanged when empty. */
+            /** @description The group's name or id; unchanged when empty. */
             group?: string;
             /** @description True: all that is below it too. */
             recursive?: boolean;
@@ -4200,6 +4213,17 @@ export interface components {
                 "application/json": components["schemas"]["Error"];
             };
         };
+        /** @description What was to be replaced is not what it was when it was read: `changed`. */
+        Changed: {
+            headers: {
+                /** @description Names the request in the daemon's log. */
+                "X-Request-Id"?: string;
+                [name: string]: unknown;
+            };
+            content: {
+                "application/json": components["schemas"]["Error"];
+            };
+        };
         /** @description The body is larger than 1 MiB: `body_too_large`. */
         BodyTooLarge: {
             headers: {
@@ -4213,6 +4237,17 @@ export interface components {
         };
         /** @description The body is not JSON: `unsupported_media_type`. */
         UnsupportedMediaType: {
+            headers: {
+                /** @description Names the request in the daemon's log. */
+                "X-Request-Id"?: string;
+                [name: string]: unknown;
+            };
+            content: {
+                "application/json": components["schemas"]["Error"];
+            };
+        };
+        /** @description The range begins behind the end: `range_not_satisfiable`. */
+        RangeNotSatisfiable: {
             headers: {
                 /** @description Names the request in the daemon's log. */
                 "X-Request-Id"?: string;
@@ -5637,6 +5672,7 @@ export interface operations {
             401: components["responses"]["Unauthenticated"];
             403: components["responses"]["Denied"];
             404: components["responses"]["NotFound"];
+            416: components["responses"]["RangeNotSatisfiable"];
             429: components["responses"]["TooMany"];
             431: components["responses"]["HeadTooLarge"];
             500: components["responses"]["Internal"];
@@ -5677,6 +5713,7 @@ export interface operations {
             401: components["responses"]["Unauthenticated"];
             403: components["responses"]["Denied"];
             404: components["responses"]["NotFound"];
+            416: components["responses"]["RangeNotSatisfiable"];
             429: components["responses"]["TooMany"];
             431: components["responses"]["HeadTooLarge"];
             500: components["responses"]["Internal"];
@@ -5716,6 +5753,7 @@ export interface operations {
             403: components["responses"]["Denied"];
             404: components["responses"]["NotFound"];
             409: components["responses"]["Conflict"];
+            412: components["responses"]["Changed"];
             429: components["responses"]["TooMany"];
             431: components["responses"]["HeadTooLarge"];
             500: components["responses"]["Internal"];
@@ -5899,6 +5937,7 @@ export interface operations {
             400: components["responses"]["BadRequest"];
             401: components["responses"]["Unauthenticated"];
             403: components["responses"]["Denied"];
+            416: components["responses"]["RangeNotSatisfiable"];
             429: components["responses"]["TooMany"];
             500: components["responses"]["Internal"];
             501: components["responses"]["NotImplemented"];
@@ -6235,7 +6274,7 @@ export interface operations {
                 path: string;
                 /** @description True: entries whose name begins with a dot too. */
                 hidden?: boolean;
-                /** @description Most entries to answer with; 1 to 10000, default 1000. */
+                /** @description Most entries to answer with; 1 to 2000, default 1000. */
                 limit?: number;
                 /** @description `next_page_token` of the page before. */
                 page_token?: string;
@@ -6487,6 +6526,8 @@ export interface operations {
                 path: string;
                 /** @description The first byte to send. */
                 offset?: number;
+                /** @description Most bytes to send; to the end when absent. */
+                length?: number;
             };
             header?: never;
             path?: never;
@@ -6507,6 +6548,7 @@ export interface operations {
             401: components["responses"]["Unauthenticated"];
             403: components["responses"]["Denied"];
             404: components["responses"]["NotFound"];
+            416: components["responses"]["RangeNotSatisfiable"];
             429: components["responses"]["TooMany"];
             431: components["responses"]["HeadTooLarge"];
             500: components["responses"]["Internal"];
@@ -6524,6 +6566,10 @@ export interface operations {
                 name?: string;
                 /** @description True: replace what is there; in the first message. */
                 overwrite?: boolean;
+                /** @description The entity tag that the replaced file must have, or `*` for any file; in the first message. Implies `overwrite`. */
+                if_match?: string;
+                /** @description Permission bits of a new file in octal; 0644 when empty. In the first message. */
+                mode?: string;
             };
             header?: never;
             path?: never;
@@ -6550,6 +6596,7 @@ export interface operations {
             403: components["responses"]["Denied"];
             404: components["responses"]["NotFound"];
             409: components["responses"]["Conflict"];
+            412: components["responses"]["Changed"];
             429: components["responses"]["TooMany"];
             431: components["responses"]["HeadTooLarge"];
             500: components["responses"]["Internal"];

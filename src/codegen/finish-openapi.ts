@@ -141,6 +141,7 @@ function finishOperation(
         namesSomething: method.input.fields.some((field) => !pagingFields.has(field.name)),
         takesText: parameters.some(({ schema }) => schema.type === "string" || schema.type === "array"),
         isUpload: hasRawBody(route),
+        isDownload: hasRawAnswer(route),
       }),
     },
   };

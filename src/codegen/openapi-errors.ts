@@ -24,8 +24,10 @@ const statuses: Readonly<Record<number, [name: string, description: string]>> = 
       "of a package: `license_required`, `ambiguous`, `package_invalid`, `source_failed`, `git_failed`, `build_failed`; " +
       "of anything else: `already_exists`, `owned_by_app`, `protected`, `job_owned`, `pid_reused`, `denied`, `not_ready`.",
   ],
+  412: ["Changed", "What was to be replaced is not what it was when it was read: `changed`."],
   413: ["BodyTooLarge", "The body is larger than 1 MiB: `body_too_large`."],
   415: ["UnsupportedMediaType", "The body is not JSON: `unsupported_media_type`."],
+  416: ["RangeNotSatisfiable", "The range begins behind the end: `range_not_satisfiable`."],
   429: ["TooMany", "A bound on requests, tokens or space is reached: `too_many`, `disk_full`."],
   431: ["HeadTooLarge", "The path and the query with the headers take more than 16 KiB. No body."],
   500: [
@@ -73,6 +75,8 @@ export interface OperationTraits {
   takesText: boolean;
   /** Takes bare bytes, of any type and size. */
   isUpload: boolean;
+  /** Answers with bare bytes. */
+  isDownload: boolean;
 }
 
 /** The error responses of an operation. */
@@ -81,6 +85,7 @@ export function errorReferences({
   namesSomething,
   takesText,
   isUpload,
+  isDownload,
 }: OperationTraits): Record<string, { $ref: string }> {
   const absent = new Set([
     ...(changes ? [] : ["409"]),
@@ -88,6 +93,8 @@ export function errorReferences({
     ...(takesText ? [] : ["431"]),
     // Reading has no body, and an upload any.
     ...(changes && !isUpload ? [] : ["413", "415"]),
+    ...(isUpload ? [] : ["412"]),
+    ...(isDownload ? [] : ["416"]),
   ]);
   const references = Object.entries(statuses).filter(([status]) => !absent.has(status));
   return Object.fromEntries(

@@ -12,6 +12,8 @@ import { S3Thread } from "../backups/storages/s3-thread.ts";
 import { createAppPaths } from "../apps/app-paths.ts";
 import { Credentials } from "../credentials/credentials.ts";
 import { DockerHost } from "../docker/docker-host.ts";
+import { Files } from "../files/files.ts";
+import { SystemIdentities } from "../files/system-identities.ts";
 import { bindServices } from "../handlers/services.ts";
 import { HealthState, bindHealth } from "../rpc/health.ts";
 import { bindReflection } from "../rpc/reflection.ts";
@@ -223,6 +225,12 @@ export async function createContext(options: ContextOptions): Promise<DaemonCont
     dir: config.store.dir,
     svcVersion: version,
   });
+  const files = new Files({
+    identities,
+    systemIdentities: new SystemIdentities(now, searchPath),
+    ownFiles: [config.tokenFile],
+    storeDir: config.store.dir,
+  });
   const jobs = resources.use(new JobRegistry(store));
   const runs = resources.use(new RunLog({ store, executor, now, log }));
   const zones = new Zones();
@@ -269,6 +277,7 @@ export async function createContext(options: ContextOptions): Promise<DaemonCont
     sources,
     credentials,
     docker,
+    files,
     hostMetrics,
     processes,
     signals,

@@ -1,20 +1,142 @@
-/** FileService: its methods come with their domain folder. */
-import type { ServiceImpl } from "@connectrpc/connect";
-import type { FileService } from "../../gen/svc/v1/file_pb.ts";
+/** FileService: one domain call per method. */
+import type { HandlerContext, ServiceImpl } from "@connectrpc/connect";
+import { timestampFromMs } from "@bufbuild/protobuf/wkt";
+import type {
+  CopyPathRequest,
+  DeletePathsRequest,
+  FileService,
+  ListDirectoryRequest,
+  MovePathRequest,
+} from "../../gen/svc/v1/file_pb.ts";
+import type { OnProgress } from "../apps/progress.ts";
+import type { FileCaller, Files, NamedEntry, Page } from "../files/files.ts";
+import { pathIn } from "../files/files.ts";
 import { unimplemented } from "../rpc/unimplemented.ts";
+import { shareName, userOf } from "../rpc/user-context.ts";
+import { contentHeaders, ifMatchOf, rangeOf } from "./file-headers.ts";
+import { firstOf } from "./first-of.ts";
+import { progressEvents } from "./progress-events.ts";
 
-export function createFileService(): ServiceImpl<typeof FileService> {
-  return {
-    listDirectory: unimplemented,
-    statPath: unimplemented,
-    createDirectory: unimplemented,
-    movePath: unimplemented,
-    copyPath: unimplemented,
-    deletePaths: unimplemented,
-    createArchive: unimplemented,
-    readFile: unimplemented,
-    writeFile: unimplemented,
-    setPathAttributes: unimplemented,
-    listSystemIdentities: unimplemented,
+const contentType = "application/octet-stream";
+
+export function createFileService(files: Files): ServiceImpl<typeof FileService> {
+  const move = async (request: MovePathRequest, context: HandlerContext, onProgress?: OnProgress) =>
+    entryMessage(await files.move(request, callerOf(context), workOf(context, onProgress)));
+  const copy = async (request: CopyPathRequest, context: HandlerContext, onProgress?: OnProgress) => {
+    const copied = await files.copy(request, callerOf(context), workOf(context, onProgress));
+    return { entry: entryMessage(copied.entry), copiedBytes: BigInt(copied.copiedBytes) };
   };
+  const remove = async ({ paths }: DeletePathsRequest, context: HandlerContext, onProgress?: OnProgress) => {
+    const outcome = await files.delete(paths, callerOf(context), workOf(context, onProgress));
+    return { ...outcome, failedCount: BigInt(outcome.failedCount) };
+  };
+  const result = <R>(value: R) => ({ event: { case: "result", value } as const });
+
+  return {
+    listDirectory: async (request, context) =>
+      pageMessage(await files.list(pageOf(request), callerOf(context), workOf(context))),
+
+    streamDirectory: async function* (request, context) {
+      for await (const page of files.listAll(pageOf(request), callerOf(context), workOf(context))) {
+        yield pageMessage(page);
+      }
+    },
+
+    statPath: async ({ path }, context) =>
+      entryMessage(await files.stat(path, callerOf(context), workOf(context))),
+
+    createDirectory: async ({ path, parents, mode }, context) => {
+      const wanted = { parents, mode: modeOf(mode) };
+      return entryMessage(await files.makeDirectory(path, wanted, callerOf(context), workOf(context)));
+    },
+
+    movePath: move,
+    movePathStream: (request, context) =>
+      progressEvents((onProgress) => move(request, context, onProgress), result),
+
+    copyPath: copy,
+    copyPathStream: (request, context) =>
+      progressEvents((onProgress) => copy(request, context, onProgress), result),
+
+    deletePaths: remove,
+    deletePathsStream: (request, context) =>
+      progressEvents((onProgress) => remove(request, context, onProgress), result),
+
+    createArchive: unimplemented,
+
+    readFile: async function* (request, context) {
+      const { path } = request;
+      const range = rangeOf(request, context);
+      let isFirst = true;
+      for await (const { content, bytes } of files.read(path, range, callerOf(context), workOf(context))) {
+        const { sizeBytes, tag } = content.entry;
+        if (isFirst) contentHeaders(context, content, range);
+        const head = { sizeBytes: BigInt(sizeBytes), etag: tag };
+        yield { content: { contentType: isFirst ? contentType : "", data: bytes }, ...(isFirst && head) };
+        isFirst = false;
+      }
+    },
+
+    writeFile: async (messages, context) => {
+      const { first, all } = await firstOf(messages);
+      const { path, name, overwrite, mode } = first;
+      const options = { overwrite, ifMatch: first.ifMatch || ifMatchOf(context), mode: modeOf(mode) };
+      const pieces = contentsOf(all);
+      const target = pathIn(path, name);
+      return entryMessage(await files.write(target, pieces, options, callerOf(context), workOf(context)));
+    },
+
+    setPathAttributes: async ({ path, mode, owner, group, recursive }, context) => {
+      const wanted = { mode: modeOf(mode), owner, group, recursive };
+      return entryMessage(await files.setAttributes(path, wanted, callerOf(context), workOf(context)));
+    },
+
+    listSystemIdentities: async () => {
+      const { users, groups } = await files.system.names();
+      return { users: [...users], groups: [...groups] };
+    },
+  };
+}
+
+function callerOf(context: HandlerContext): FileCaller {
+  const user = userOf(context);
+  const isPeer = user.kind === "peer" || user.kind === "local";
+  return { uid: user.uid, root: user.root, isPeer, share: shareName(user) };
+}
+
+function workOf({ signal }: HandlerContext, onProgress?: OnProgress) {
+  return { signal, onProgress };
+}
+
+function pageOf({ path, hidden, limit, pageToken }: ListDirectoryRequest) {
+  return { path, hidden, limit, pageToken };
+}
+
+function pageMessage({ directory, entries, nextPageToken }: Page) {
+  return { directory: entryMessage(directory), entries: entries.map(entryMessage), nextPageToken };
+}
+
+function entryMessage({ name, path, type, sizeBytes, mode, owner, group, ...entry }: NamedEntry) {
+  const { uid, gid, modifiedMs, target, tag } = entry;
+  return {
+    ...{ name: name === "." ? "/" : name, path, type, owner, group, uid, gid },
+    sizeBytes: BigInt(sizeBytes),
+    mode: mode.toString(8).padStart(4, "0"),
+    modifiedAt: timestampFromMs(modifiedMs),
+    ...(type === "symlink" && { linkTarget: target }),
+    ...(tag !== "" && { etag: tag }),
+  };
+}
+
+/** Permission bits from octal digits; `undefined` from none. */
+function modeOf(octal: string): number | undefined {
+  return octal === "" ? undefined : Number.parseInt(octal, 8);
+}
+
+async function* contentsOf(
+  messages: AsyncIterable<{ content?: { data: Uint8Array } | undefined }>,
+): AsyncGenerator<Uint8Array> {
+  for await (const { content } of messages) {
+    if (content !== undefined && content.data.length > 0) yield content.data;
+  }
 }

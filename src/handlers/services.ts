@@ -18,6 +18,7 @@ import type { Backups } from "../backups/backups.ts";
 import type { Credentials } from "../credentials/credentials.ts";
 import type { DaemonMetrics } from "../metrics/daemon-metrics.ts";
 import type { DockerHost } from "../docker/docker-host.ts";
+import type { Files } from "../files/files.ts";
 import type { HostMetrics } from "../host/host-metrics.ts";
 import type { HostProcesses } from "../host/host-processes.ts";
 import type { ProcessSignals } from "../host/process-signals.ts";
@@ -54,6 +55,7 @@ export interface Domain {
   sources: SourceList;
   credentials: Credentials;
   docker: DockerHost;
+  files: Files;
   hostMetrics: HostMetrics;
   processes: HostProcesses;
   signals: ProcessSignals;
@@ -82,7 +84,7 @@ export function bindServices(domain: Domain): BoundService[] {
     implement(CredentialService, createCredentialService(credentials)),
     implement(DaemonService, createDaemonService(apps, facts, metrics)),
     implement(DockerService, createDockerService(docker)),
-    implement(FileService, createFileService()),
+    implement(FileService, createFileService(domain.files)),
     implement(MonitorService, createMonitorService(hostMetrics, processes)),
     implement(ProcessService, createProcessService(processes, signals)),
     implement(ScheduleService, createScheduleService(schedules)),

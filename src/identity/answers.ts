@@ -24,16 +24,16 @@ import type { HelperAnswer } from "./pending-request.ts";
 
 const entryTypes: readonly EntryType[] = ["file", "directory", "symlink", "other"];
 
-function malformed(): SvcError {
+export function malformed(): SvcError {
   return new SvcError("internal", "internal", "a helper process gave an answer that makes no sense");
 }
 
-function fieldsOf(value: unknown): Partial<Record<string, unknown>> {
+export function fieldsOf(value: unknown): Partial<Record<string, unknown>> {
   if (typeof value !== "object" || value === null) throw malformed();
   return value;
 }
 
-function count(value: unknown): number {
+export function count(value: unknown): number {
   if (typeof value !== "number" || !Number.isSafeInteger(value) || value < 0) throw malformed();
   return value;
 }
@@ -105,7 +105,7 @@ function framePlaces(value: unknown): FramePlace[] {
   });
 }
 
-function parse(data: Buffer): unknown {
+export function parse(data: Buffer): unknown {
   try {
     return JSON.parse(data.toString());
   } catch {
@@ -113,12 +113,12 @@ function parse(data: Buffer): unknown {
   }
 }
 
-function listOf(value: unknown): readonly unknown[] {
+export function listOf(value: unknown): readonly unknown[] {
   if (!Array.isArray(value)) throw malformed();
   return value;
 }
 
-function text(value: unknown): string {
+export function text(value: unknown): string {
   if (typeof value !== "string") throw malformed();
   return value;
 }

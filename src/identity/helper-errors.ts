@@ -5,6 +5,8 @@ import { SvcError, failedPrecondition, invalidField } from "../errors.ts";
 export interface HelperFailure {
   code: string;
   message: string;
+  /** Which path of many it was, as its caller spells it. */
+  subject?: string | undefined;
 }
 
 /**
@@ -12,9 +14,9 @@ export interface HelperFailure {
  * @param subject What the request was about, for the sentence: a path relative to its root, a command.
  */
 export function toSvcError(failure: unknown, subject: string): SvcError {
-  const { code, message } = readFailure(failure);
+  const { code, message, subject: nearer = subject } = readFailure(failure);
   const cause = { code, message };
-  const quoted = JSON.stringify(subject);
+  const quoted = JSON.stringify(nearer);
   switch (code) {
     case "ENOENT":
       return new SvcError("not_found", "not_found", `${quoted} does not exist`, { cause });
@@ -61,6 +63,23 @@ export function toSvcError(failure: unknown, subject: string): SvcError {
     case "SYMLINK":
     case "ELOOP":
       return failedPrecondition("denied", `${quoted}: symbolic links are not followed`, { cause });
+    case "GUARDED":
+      return new SvcError("permission_denied", "protected", `${quoted} ${message}`, { cause });
+    case "CHANGED":
+      return failedPrecondition("changed", `${quoted} ${message}; read it again`, { cause });
+    case "EBUSY":
+      return failedPrecondition("denied", `${quoted} is in use, as a mount point is`, { cause });
+    case "EOPNOTSUPP":
+    case "ENOTSUP":
+    case "EXDEV":
+    case "EMLINK":
+    case "EFBIG":
+    case "ENXIO":
+    case "ETXTBSY":
+      return failedPrecondition("denied", `${quoted} cannot be had from this file system (${code})`, {
+        cause,
+      });
+    case "FOREIGN_LINK":
     case "WRONG_TYPE":
     case "MOVED":
       return failedPrecondition("denied", `${quoted} ${message}`, { cause });
@@ -80,11 +99,12 @@ export function toSvcError(failure: unknown, subject: string): SvcError {
 }
 
 function readFailure(failure: unknown): HelperFailure {
-  const { code, message } = (typeof failure === "object" && failure !== null ? failure : {}) as Partial<
-    Record<string, unknown>
-  >;
+  const { code, message, subject } = (
+    typeof failure === "object" && failure !== null ? failure : {}
+  ) as Partial<Record<string, unknown>>;
   return {
     code: typeof code === "string" ? code.slice(0, 64) : "UNKNOWN",
     message: typeof message === "string" ? message.slice(0, 8192) : "failed",
+    subject: typeof subject === "string" ? subject.slice(0, 8192) : undefined,
   };
 }

@@ -141,7 +141,8 @@ function describe(error) {
   if (error instanceof RangeError) return { code: "LIMIT", message: error.message };
   if (!(error instanceof Error)) return { code: "UNKNOWN", message: String(error) };
   const code = "code" in error && typeof error.code === "string" ? error.code : "UNKNOWN";
-  return { code, message: error.message.slice(0, 8192) };
+  const subject = "subject" in error ? { subject: error.subject } : {};
+  return { code, message: error.message.slice(0, 8192), ...subject };
 }
 
 /** @type {unknown} */

@@ -17,6 +17,7 @@ import type { Readable, Writable } from "node:stream";
 import { fileURLToPath } from "node:url";
 import { SvcError } from "../errors.ts";
 import { HelperPool } from "./helper-pool.ts";
+import { HostFiles } from "./host-files.ts";
 import { HelperProcess } from "./helper-process.ts";
 import { type JobCommand, type JobEnd, JobProcesses } from "./job-processes.ts";
 import type { ExpectedIdentity } from "./helper/verify.mjs";
@@ -378,6 +379,8 @@ export interface Identities extends AsyncDisposable {
    * @throws `failed_precondition` for a uid without a passwd entry, `permission_denied` for another's uid when the daemon is not root.
    */
   as(uid: number): Promise<Identity>;
+  /** The same user's hands for files of the host. @throws as `as` does */
+  hostFiles(uid: number): Promise<HostFiles>;
   /**
    * Runs a job's command as a user, below a process of its own, which is no helper. Afterwards nothing that it started is
    * left, unless it is to be kept. @throws as `as` does; see {@link JobProcesses.run}
@@ -476,6 +479,7 @@ export function createIdentities(options: IdentitiesOptions = {}): Identities {
   return {
     selfUid,
     as: identityOf,
+    hostFiles: async (uid) => new HostFiles(await findUser(uid), (request) => pool.request(uid, request)),
     async runJob(uid, command) {
       const user = await findUser(uid);
       const expected = await expectedOf(user);

@@ -1,10 +1,10 @@
 /** The typed face of one user's helper. */
 import { randomUUID } from "node:crypto";
-import { once } from "node:events";
 import { isAbsolute, relative } from "node:path";
 import { PassThrough, Readable, type Writable } from "node:stream";
 import { SvcError, failedPrecondition } from "../errors.ts";
 import { limitBytes } from "../lib/byte-limit.ts";
+import { writeTo } from "../lib/write-to.ts";
 import * as answers from "./answers.ts";
 import { maxDataBytes } from "./helper/frames.mjs";
 import type {
@@ -342,23 +342,4 @@ function shown(root: string, path: string): string {
 
 function tooLarge(subject: string, maxBytes: number): SvcError {
   return new SvcError("resource_exhausted", "too_many", `${subject} is larger than ${maxBytes} bytes`);
-}
-
-function writeTo(stream: Writable): (chunk: Buffer) => Promise<void> {
-  return async (chunk) => {
-    if (stream.write(chunk)) return;
-    if (stream.destroyed) throw stream.errored ?? new Error("the stream that takes the output was closed");
-    const settled = new AbortController();
-    try {
-      // "close" without an error must end the wait as well.
-      await Promise.race([
-        once(stream, "drain", { signal: settled.signal }),
-        once(stream, "close", { signal: settled.signal }).then(() => {
-          throw new Error("the stream that takes the output was closed");
-        }),
-      ]);
-    } finally {
-      settled.abort();
-    }
-  };
 }

@@ -27,8 +27,10 @@ export const statusByCode: Readonly<Record<ErrorCode, number>> = {
 /** The reasons for which HTTP has a status that no code has. */
 export const statusByReason: Readonly<Partial<Record<ErrorDetailReason, number>>> = {
   method_not_allowed: 405,
+  changed: 412,
   body_too_large: 413,
   unsupported_media_type: 415,
+  range_not_satisfiable: 416,
 };
 
 /** An error as an answer. */

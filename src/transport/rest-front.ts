@@ -8,7 +8,7 @@ import type {
 import type { AbortSource } from "../lib/abort-source.ts";
 import { createRestHandler } from "../rest/rest-handler.ts";
 import type { RestHandler } from "../rest/rest-handler.ts";
-import type { RestCall, RestPipeline } from "../rest/rest-pipeline.ts";
+import type { RestCall, RestPipeline, RestRequest } from "../rest/rest-pipeline.ts";
 import type { Route } from "../rest/route.ts";
 import type { BodyTurns } from "../lib/body-turns.ts";
 import type { Call } from "../rpc/call-context.ts";
@@ -28,19 +28,30 @@ class RestCallState implements RestCall, Call {
   readonly protocolName = protocolName;
   readonly source;
   readonly #caller: Caller;
+  readonly #headers: Readonly<Record<string, string | string[] | undefined>>;
   #responseHeader: Headers | undefined;
 
-  constructor(caller: Caller, source: AbortSource) {
+  constructor(caller: Caller, source: AbortSource, { headers }: Pick<RestRequest, "headers">) {
     this.user = caller.user;
     this.requestId = caller.requestId;
     this.source = source;
     this.#caller = caller;
+    this.#headers = headers;
   }
 
   /** It is the pipeline's from here on, which notes what becomes of it. */
   begun(): this {
     this.#caller.isNoted = true;
     return this;
+  }
+
+  openRequestHeader(): Headers {
+    const headers = new Headers();
+    for (const [name, value] of Object.entries(this.#headers)) {
+      // HTTP/2's pseudo-headers are none.
+      if (value !== undefined && !name.startsWith(":")) headers.set(name, String(value));
+    }
+    return headers;
   }
 
   openResponseHeader(): Headers {
@@ -77,7 +88,7 @@ export function createRestFront(options: RestFrontOptions): RestHandler {
         pipeline.gate(method, caller.user, caller.requestId, protocolName);
         caller.isNoted = false;
       }
-      return new RestCallState(caller, source);
+      return new RestCallState(caller, source, request);
     },
     unary: (method, message, call) => pipeline.invokeUnary(method as DescMethodUnary, message, call.begun()),
     serverStream: (method, message, call) =>

@@ -3,6 +3,13 @@
 /* eslint-disable */
 
 // Files of the host. A regular peer's call runs with that peer's own user and groups, so the kernel decides.
+//
+// A path is absolute and has no `..`. Names are bytes: one that is not UTF-8 is spelled with `\xNN` (two lower-case
+// hexadecimal digits, `80` to `ff`) for each byte that is none of it, here and in requests. A backslash that would be read
+// so is spelled `\x5c`; every other backslash stands for itself.
+//
+// Symbolic links on the way to a path are followed when root or the caller made them, others are refused. A link at the end
+// is followed where content or a directory is read; everywhere else the link itself is meant.
 
 import type { GenFile, GenMessage, GenService } from "@bufbuild/protobuf/codegenv2";
 import { fileDesc, messageDesc, serviceDesc } from "@bufbuild/protobuf/codegenv2";
@@ -13,6 +20,8 @@ import { file_google_api_httpbody } from "../../google/api/httpbody_pb.ts";
 import type { Timestamp } from "@bufbuild/protobuf/wkt";
 import { file_google_protobuf_timestamp } from "@bufbuild/protobuf/wkt";
 import { file_svc_v1_access } from "./access_pb.ts";
+import type { Progress } from "./app_pb.ts";
+import { file_svc_v1_app } from "./app_pb.ts";
 import { file_svc_v1_rules } from "./rules_pb.ts";
 import type { Message } from "@bufbuild/protobuf";
 
@@ -20,7 +29,7 @@ import type { Message } from "@bufbuild/protobuf";
  * Describes the file svc/v1/file.proto.
  */
 export const file_svc_v1_file: GenFile = /*@__PURE__*/
-  fileDesc("ChFzdmMvdjEvZmlsZS5wcm90bxIGc3ZjLnYxIrwBChRMaXN0RGlyZWN0b3J5UmVxdWVzdBI1CgRwYXRoGAEgASgJQifgQQKatRggIIAgKgkvW15ceDAwXSpaEGFuIGFic29sdXRlIHBhdGgSDgoGaGlkZGVuGAIgASgIEioKBWxpbWl0GAMgASgNQhaatRgSCQAAAAAAAPA/EQAAAAAAiMNASACIAQESJwoKcGFnZV90b2tlbhgEIAEoCUIHmrUYAyCAQFIKcGFnZV90b2tlbkIICgZfbGltaXQiiwEKFUxpc3REaXJlY3RvcnlSZXNwb25zZRIkCglkaXJlY3RvcnkYASABKAsyES5zdmMudjEuRmlsZUVudHJ5EiIKB2VudHJpZXMYAiADKAsyES5zdmMudjEuRmlsZUVudHJ5EigKD25leHRfcGFnZV90b2tlbhgDIAEoCVIPbmV4dF9wYWdlX3Rva2VuIr8CCglGaWxlRW50cnkSDAoEbmFtZRgBIAEoCRIMCgRwYXRoGAIgASgJElUKBHR5cGUYAyABKAlCR5q1GEMyBGZpbGUyCWRpcmVjdG9yeTIHc3ltbGluazIGc29ja2V0MgRmaWZvMgxibG9ja19kZXZpY2UyC2NoYXJfZGV2aWNlEh4KCnNpemVfYnl0ZXMYBCABKANSCnNpemVfYnl0ZXMSDAoEbW9kZRgFIAEoCRINCgVvd25lchgGIAEoCRINCgVncm91cBgHIAEoCRI8Cgttb2RpZmllZF9hdBgIIAEoCzIaLmdvb2dsZS5wcm90b2J1Zi5UaW1lc3RhbXBSC21vZGlmaWVkX2F0EiUKC2xpbmtfdGFyZ2V0GAkgASgJSABSC2xpbmtfdGFyZ2V0iAEBQg4KDF9saW5rX3RhcmdldCJICg9TdGF0UGF0aFJlcXVlc3QSNQoEcGF0aBgBIAEoCUIn4EECmrUYICCAICoJL1teXHgwMF0qWhBhbiBhYnNvbHV0ZSBwYXRoIqkBChZDcmVhdGVEaXJlY3RvcnlSZXF1ZXN0EjUKBHBhdGgYASABKAlCJ+BBApq1GCAggCAqCS9bXlx4MDBdKloQYW4gYWJzb2x1dGUgcGF0aBIPCgdwYXJlbnRzGAIgASgIEkcKBG1vZGUYAyABKAlCOZq1GDUqClswLTddezMsNH1aJ3RocmVlIG9yIGZvdXIgb2N0YWwgZGlnaXRzIHN1Y2ggYXMgMDY0NCKQAQoPTW92ZVBhdGhSZXF1ZXN0EjUKBGZyb20YASABKAlCJ+BBApq1GCAggCAqCS9bXlx4MDBdKloQYW4gYWJzb2x1dGUgcGF0aBIzCgJ0bxgCIAEoCUIn4EECmrUYICCAICoJL1teXHgwMF0qWhBhbiBhYnNvbHV0ZSBwYXRoEhEKCW92ZXJ3cml0ZRgDIAEoCCKQAQoPQ29weVBhdGhSZXF1ZXN0EjUKBGZyb20YASABKAlCJ+BBApq1GCAggCAqCS9bXlx4MDBdKloQYW4gYWJzb2x1dGUgcGF0aBIzCgJ0bxgCIAEoCUIn4EECmrUYICCAICoJL1teXHgwMF0qWhBhbiBhYnNvbHV0ZSBwYXRoEhEKCW92ZXJ3cml0ZRgDIAEoCCJYChBDb3B5UGF0aFJlc3BvbnNlEiAKBWVudHJ5GAEgASgLMhEuc3ZjLnYxLkZpbGVFbnRyeRIiCgxjb3BpZWRfYnl0ZXMYAiABKANSDGNvcGllZF9ieXRlcyJTChJEZWxldGVQYXRoc1JlcXVlc3QSPQoFcGF0aHMYASADKAlCLuBBApq1GCc4AUDoB0ogIIAgKgkvW15ceDAwXSpaEGFuIGFic29sdXRlIHBhdGgiSwoTRGVsZXRlUGF0aHNSZXNwb25zZRIPCgdkZWxldGVkGAEgAygJEiMKBmZhaWxlZBgCIAMoCzITLnN2Yy52MS5QYXRoRmFpbHVyZSIqCgtQYXRoRmFpbHVyZRIMCgRwYXRoGAEgASgJEg0KBWVycm9yGAIgASgJIs0BChRDcmVhdGVBcmNoaXZlUmVxdWVzdBI9CgVwYXRocxgBIAMoCUIu4EECmrUYJzgBQOgHSiAggCAqCS9bXlx4MDBdKloQYW4gYWJzb2x1dGUgcGF0aBI3CgZ0YXJnZXQYAiABKAlCJ+BBApq1GCAggCAqCS9bXlx4MDBdKloQYW4gYWJzb2x1dGUgcGF0aBIqCgZmb3JtYXQYAyABKAlCGpq1GBYyBnRhci5nejIHdGFyLnpzdDIDemlwEhEKCW92ZXJ3cml0ZRgEIAEoCCJnCg9SZWFkRmlsZVJlcXVlc3QSNQoEcGF0aBgBIAEoCUIn4EECmrUYICCAICoJL1teXHgwMF0qWhBhbiBhYnNvbHV0ZSBwYXRoEh0KBm9mZnNldBgCIAEoA0INmrUYCQkAAAAAAAAAACJtChBSZWFkRmlsZVJlc3BvbnNlEiUKB2NvbnRlbnQYASABKAsyFC5nb29nbGUuYXBpLkh0dHBCb2R5EiMKCnNpemVfYnl0ZXMYAiABKANIAFIKc2l6ZV9ieXRlc4gBAUINCgtfc2l6ZV9ieXRlcyKaAQoQV3JpdGVGaWxlUmVxdWVzdBI1CgRwYXRoGAEgASgJQifgQQKatRggIIAgKgkvW15ceDAwXSpaEGFuIGFic29sdXRlIHBhdGgSFQoEbmFtZRgCIAEoCUIHmrUYAyD/ARIRCglvdmVyd3JpdGUYAyABKAgSJQoHY29udGVudBgEIAEoCzIULmdvb2dsZS5hcGkuSHR0cEJvZHki2wEKGFNldFBhdGhBdHRyaWJ1dGVzUmVxdWVzdBI1CgRwYXRoGAEgASgJQifgQQKatRggIIAgKgkvW15ceDAwXSpaEGFuIGFic29sdXRlIHBhdGgSRwoEbW9kZRgCIAEoCUI5mrUYNSoKWzAtN117Myw0fVondGhyZWUgb3IgZm91ciBvY3RhbCBkaWdpdHMgc3VjaCBhcyAwNjQ0EhUKBW93bmVyGAMgASgJQgaatRgCIEASFQoFZ3JvdXAYBCABKAlCBpq1GAIgQBIRCglyZWN1cnNpdmUYBSABKAgiHQobTGlzdFN5c3RlbUlkZW50aXRpZXNSZXF1ZXN0ImYKHExpc3RTeXN0ZW1JZGVudGl0aWVzUmVzcG9uc2USIQoFdXNlcnMYASADKAsyEi5zdmMudjEuU3lzdGVtVXNlchIjCgZncm91cHMYAiADKAsyEy5zdmMudjEuU3lzdGVtR3JvdXAiNAoKU3lzdGVtVXNlchIMCgRuYW1lGAEgASgJEgsKA3VpZBgCIAEoDRILCgNnaWQYAyABKA0iKAoLU3lzdGVtR3JvdXASDAoEbmFtZRgBIAEoCRILCgNnaWQYAiABKA0y4wkKC0ZpbGVTZXJ2aWNlEm8KDUxpc3REaXJlY3RvcnkSHC5zdmMudjEuTGlzdERpcmVjdG9yeVJlcXVlc3QaHS5zdmMudjEuTGlzdERpcmVjdG9yeVJlc3BvbnNlIiGQAgGItRgBkrUYBWZpbGVzgtPkkwILEgkvdjEvZmlsZXMSXgoIU3RhdFBhdGgSFy5zdmMudjEuU3RhdFBhdGhSZXF1ZXN0GhEuc3ZjLnYxLkZpbGVFbnRyeSImkAIBiLUYAZK1GAVmaWxlc4LT5JMCEBIOL3YxL2ZpbGVzL3N0YXQScQoPQ3JlYXRlRGlyZWN0b3J5Eh4uc3ZjLnYxLkNyZWF0ZURpcmVjdG9yeVJlcXVlc3QaES5zdmMudjEuRmlsZUVudHJ5IiuItRgBkrUYBWZpbGVzgtPkkwIYOgEqIhMvdjEvZmlsZXMvZGlyZWN0b3J5El4KCE1vdmVQYXRoEhcuc3ZjLnYxLk1vdmVQYXRoUmVxdWVzdBoRLnN2Yy52MS5GaWxlRW50cnkiJoi1GAGStRgFZmlsZXOC0+STAhM6ASoiDi92MS9maWxlcy9tb3ZlEmUKCENvcHlQYXRoEhcuc3ZjLnYxLkNvcHlQYXRoUmVxdWVzdBoYLnN2Yy52MS5Db3B5UGF0aFJlc3BvbnNlIiaItRgBkrUYBWZpbGVzgtPkkwITOgEqIg4vdjEvZmlsZXMvY29weRJwCgtEZWxldGVQYXRocxIaLnN2Yy52MS5EZWxldGVQYXRoc1JlcXVlc3QaGy5zdmMudjEuRGVsZXRlUGF0aHNSZXNwb25zZSIoiLUYAZK1GAVmaWxlc4LT5JMCFToBKiIQL3YxL2ZpbGVzL2RlbGV0ZRJrCg1DcmVhdGVBcmNoaXZlEhwuc3ZjLnYxLkNyZWF0ZUFyY2hpdmVSZXF1ZXN0GhEuc3ZjLnYxLkZpbGVFbnRyeSIpiLUYAZK1GAVmaWxlc4LT5JMCFjoBKiIRL3YxL2ZpbGVzL2FyY2hpdmUScwoIUmVhZEZpbGUSFy5zdmMudjEuUmVhZEZpbGVSZXF1ZXN0Ghguc3ZjLnYxLlJlYWRGaWxlUmVzcG9uc2UiMpACAYi1GAGStRgFZmlsZXOC0+STAhxiB2NvbnRlbnQSES92MS9maWxlcy9jb250ZW50MAESawoJV3JpdGVGaWxlEhguc3ZjLnYxLldyaXRlRmlsZVJlcXVlc3QaES5zdmMudjEuRmlsZUVudHJ5Ii+ItRgBkrUYBWZpbGVzgtPkkwIcOgdjb250ZW50GhEvdjEvZmlsZXMvY29udGVudCgBEnYKEVNldFBhdGhBdHRyaWJ1dGVzEiAuc3ZjLnYxLlNldFBhdGhBdHRyaWJ1dGVzUmVxdWVzdBoRLnN2Yy52MS5GaWxlRW50cnkiLIi1GAGStRgFZmlsZXOC0+STAhk6ASoiFC92MS9maWxlcy9hdHRyaWJ1dGVzEo8BChRMaXN0U3lzdGVtSWRlbnRpdGllcxIjLnN2Yy52MS5MaXN0U3lzdGVtSWRlbnRpdGllc1JlcXVlc3QaJC5zdmMudjEuTGlzdFN5c3RlbUlkZW50aXRpZXNSZXNwb25zZSIskAIBiLUYAZK1GAVmaWxlc4LT5JMCFhIUL3YxL2ZpbGVzL2lkZW50aXRpZXNiBnByb3RvMw", [file_google_api_annotations, file_google_api_field_behavior, file_google_api_httpbody, file_google_protobuf_timestamp, file_svc_v1_access, file_svc_v1_rules]);
+  fileDesc("ChFzdmMvdjEvZmlsZS5wcm90bxIGc3ZjLnYxIrwBChRMaXN0RGlyZWN0b3J5UmVxdWVzdBI1CgRwYXRoGAEgASgJQifgQQKatRggIIAgKgkvW15ceDAwXSpaEGFuIGFic29sdXRlIHBhdGgSDgoGaGlkZGVuGAIgASgIEioKBWxpbWl0GAMgASgNQhaatRgSCQAAAAAAAPA/EQAAAAAAQJ9ASACIAQESJwoKcGFnZV90b2tlbhgEIAEoCUIHmrUYAyCAQFIKcGFnZV90b2tlbkIICgZfbGltaXQiiwEKFUxpc3REaXJlY3RvcnlSZXNwb25zZRIkCglkaXJlY3RvcnkYASABKAsyES5zdmMudjEuRmlsZUVudHJ5EiIKB2VudHJpZXMYAiADKAsyES5zdmMudjEuRmlsZUVudHJ5EigKD25leHRfcGFnZV90b2tlbhgDIAEoCVIPbmV4dF9wYWdlX3Rva2VuIvUCCglGaWxlRW50cnkSDAoEbmFtZRgBIAEoCRIMCgRwYXRoGAIgASgJElUKBHR5cGUYAyABKAlCR5q1GEMyBGZpbGUyCWRpcmVjdG9yeTIHc3ltbGluazIGc29ja2V0MgRmaWZvMgxibG9ja19kZXZpY2UyC2NoYXJfZGV2aWNlEh4KCnNpemVfYnl0ZXMYBCABKANSCnNpemVfYnl0ZXMSDAoEbW9kZRgFIAEoCRINCgVvd25lchgGIAEoCRINCgVncm91cBgHIAEoCRI8Cgttb2RpZmllZF9hdBgIIAEoCzIaLmdvb2dsZS5wcm90b2J1Zi5UaW1lc3RhbXBSC21vZGlmaWVkX2F0EiUKC2xpbmtfdGFyZ2V0GAkgASgJSABSC2xpbmtfdGFyZ2V0iAEBEgsKA3VpZBgKIAEoDRILCgNnaWQYCyABKA0SEQoEZXRhZxgMIAEoCUgBiAEBQg4KDF9saW5rX3RhcmdldEIHCgVfZXRhZyJICg9TdGF0UGF0aFJlcXVlc3QSNQoEcGF0aBgBIAEoCUIn4EECmrUYICCAICoJL1teXHgwMF0qWhBhbiBhYnNvbHV0ZSBwYXRoIqkBChZDcmVhdGVEaXJlY3RvcnlSZXF1ZXN0EjUKBHBhdGgYASABKAlCJ+BBApq1GCAggCAqCS9bXlx4MDBdKloQYW4gYWJzb2x1dGUgcGF0aBIPCgdwYXJlbnRzGAIgASgIEkcKBG1vZGUYAyABKAlCOZq1GDUqClswLTddezMsNH1aJ3RocmVlIG9yIGZvdXIgb2N0YWwgZGlnaXRzIHN1Y2ggYXMgMDY0NCKQAQoPTW92ZVBhdGhSZXF1ZXN0EjUKBGZyb20YASABKAlCJ+BBApq1GCAggCAqCS9bXlx4MDBdKloQYW4gYWJzb2x1dGUgcGF0aBIzCgJ0bxgCIAEoCUIn4EECmrUYICCAICoJL1teXHgwMF0qWhBhbiBhYnNvbHV0ZSBwYXRoEhEKCW92ZXJ3cml0ZRgDIAEoCCJjCg1Nb3ZlUGF0aEV2ZW50EiQKCHByb2dyZXNzGAEgASgLMhAuc3ZjLnYxLlByb2dyZXNzSAASIwoGcmVzdWx0GAIgASgLMhEuc3ZjLnYxLkZpbGVFbnRyeUgAQgcKBWV2ZW50IpABCg9Db3B5UGF0aFJlcXVlc3QSNQoEZnJvbRgBIAEoCUIn4EECmrUYICCAICoJL1teXHgwMF0qWhBhbiBhYnNvbHV0ZSBwYXRoEjMKAnRvGAIgASgJQifgQQKatRggIIAgKgkvW15ceDAwXSpaEGFuIGFic29sdXRlIHBhdGgSEQoJb3ZlcndyaXRlGAMgASgIIlgKEENvcHlQYXRoUmVzcG9uc2USIAoFZW50cnkYASABKAsyES5zdmMudjEuRmlsZUVudHJ5EiIKDGNvcGllZF9ieXRlcxgCIAEoA1IMY29waWVkX2J5dGVzImoKDUNvcHlQYXRoRXZlbnQSJAoIcHJvZ3Jlc3MYASABKAsyEC5zdmMudjEuUHJvZ3Jlc3NIABIqCgZyZXN1bHQYAiABKAsyGC5zdmMudjEuQ29weVBhdGhSZXNwb25zZUgAQgcKBWV2ZW50IlMKEkRlbGV0ZVBhdGhzUmVxdWVzdBI9CgVwYXRocxgBIAMoCUIu4EECmrUYJzgBQOgHSiAggCAqCS9bXlx4MDBdKloQYW4gYWJzb2x1dGUgcGF0aCJvChNEZWxldGVQYXRoc1Jlc3BvbnNlEg8KB2RlbGV0ZWQYASADKAkSIwoGZmFpbGVkGAIgAygLMhMuc3ZjLnYxLlBhdGhGYWlsdXJlEiIKDGZhaWxlZF9jb3VudBgDIAEoA1IMZmFpbGVkX2NvdW50InAKEERlbGV0ZVBhdGhzRXZlbnQSJAoIcHJvZ3Jlc3MYASABKAsyEC5zdmMudjEuUHJvZ3Jlc3NIABItCgZyZXN1bHQYAiABKAsyGy5zdmMudjEuRGVsZXRlUGF0aHNSZXNwb25zZUgAQgcKBWV2ZW50IioKC1BhdGhGYWlsdXJlEgwKBHBhdGgYASABKAkSDQoFZXJyb3IYAiABKAkizQEKFENyZWF0ZUFyY2hpdmVSZXF1ZXN0Ej0KBXBhdGhzGAEgAygJQi7gQQKatRgnOAFA6AdKICCAICoJL1teXHgwMF0qWhBhbiBhYnNvbHV0ZSBwYXRoEjcKBnRhcmdldBgCIAEoCUIn4EECmrUYICCAICoJL1teXHgwMF0qWhBhbiBhYnNvbHV0ZSBwYXRoEioKBmZvcm1hdBgDIAEoCUIamrUYFjIGdGFyLmd6Mgd0YXIuenN0MgN6aXASEQoJb3ZlcndyaXRlGAQgASgIIpYBCg9SZWFkRmlsZVJlcXVlc3QSNQoEcGF0aBgBIAEoCUIn4EECmrUYICCAICoJL1teXHgwMF0qWhBhbiBhYnNvbHV0ZSBwYXRoEh0KBm9mZnNldBgCIAEoA0INmrUYCQkAAAAAAAAAABIiCgZsZW5ndGgYAyABKANCDZq1GAkJAAAAAAAA8D9IAIgBAUIJCgdfbGVuZ3RoIokBChBSZWFkRmlsZVJlc3BvbnNlEiUKB2NvbnRlbnQYASABKAsyFC5nb29nbGUuYXBpLkh0dHBCb2R5EiMKCnNpemVfYnl0ZXMYAiABKANIAFIKc2l6ZV9ieXRlc4gBARIRCgRldGFnGAMgASgJSAGIAQFCDQoLX3NpemVfYnl0ZXNCBwoFX2V0YWciiAIKEFdyaXRlRmlsZVJlcXVlc3QSNQoEcGF0aBgBIAEoCUIn4EECmrUYICCAICoJL1teXHgwMF0qWhBhbiBhYnNvbHV0ZSBwYXRoEhUKBG5hbWUYAiABKAlCB5q1GAMg/wESEQoJb3ZlcndyaXRlGAMgASgIEiUKB2NvbnRlbnQYBCABKAsyFC5nb29nbGUuYXBpLkh0dHBCb2R5EiMKCGlmX21hdGNoGAUgASgJQgeatRgDIIACUghpZl9tYXRjaBJHCgRtb2RlGAYgASgJQjmatRg1KgpbMC03XXszLDR9Wid0aHJlZSBvciBmb3VyIG9jdGFsIGRpZ2l0cyBzdWNoIGFzIDA2NDQi2wEKGFNldFBhdGhBdHRyaWJ1dGVzUmVxdWVzdBI1CgRwYXRoGAEgASgJQifgQQKatRggIIAgKgkvW15ceDAwXSpaEGFuIGFic29sdXRlIHBhdGgSRwoEbW9kZRgCIAEoCUI5mrUYNSoKWzAtN117Myw0fVondGhyZWUgb3IgZm91ciBvY3RhbCBkaWdpdHMgc3VjaCBhcyAwNjQ0EhUKBW93bmVyGAMgASgJQgaatRgCIEASFQoFZ3JvdXAYBCABKAlCBpq1GAIgQBIRCglyZWN1cnNpdmUYBSABKAgiHQobTGlzdFN5c3RlbUlkZW50aXRpZXNSZXF1ZXN0ImYKHExpc3RTeXN0ZW1JZGVudGl0aWVzUmVzcG9uc2USIQoFdXNlcnMYASADKAsyEi5zdmMudjEuU3lzdGVtVXNlchIjCgZncm91cHMYAiADKAsyEy5zdmMudjEuU3lzdGVtR3JvdXAiNAoKU3lzdGVtVXNlchIMCgRuYW1lGAEgASgJEgsKA3VpZBgCIAEoDRILCgNnaWQYAyABKA0iKAoLU3lzdGVtR3JvdXASDAoEbmFtZRgBIAEoCRILCgNnaWQYAiABKA0yyQwKC0ZpbGVTZXJ2aWNlEm8KDUxpc3REaXJlY3RvcnkSHC5zdmMudjEuTGlzdERpcmVjdG9yeVJlcXVlc3QaHS5zdmMudjEuTGlzdERpcmVjdG9yeVJlc3BvbnNlIiGQAgGItRgBkrUYBWZpbGVzgtPkkwILEgkvdjEvZmlsZXMSYgoPU3RyZWFtRGlyZWN0b3J5Ehwuc3ZjLnYxLkxpc3REaXJlY3RvcnlSZXF1ZXN0Gh0uc3ZjLnYxLkxpc3REaXJlY3RvcnlSZXNwb25zZSIQkAIBiLUYAZK1GAVmaWxlczABEl4KCFN0YXRQYXRoEhcuc3ZjLnYxLlN0YXRQYXRoUmVxdWVzdBoRLnN2Yy52MS5GaWxlRW50cnkiJpACAYi1GAGStRgFZmlsZXOC0+STAhASDi92MS9maWxlcy9zdGF0EnEKD0NyZWF0ZURpcmVjdG9yeRIeLnN2Yy52MS5DcmVhdGVEaXJlY3RvcnlSZXF1ZXN0GhEuc3ZjLnYxLkZpbGVFbnRyeSIriLUYAZK1GAVmaWxlc4LT5JMCGDoBKiITL3YxL2ZpbGVzL2RpcmVjdG9yeRJeCghNb3ZlUGF0aBIXLnN2Yy52MS5Nb3ZlUGF0aFJlcXVlc3QaES5zdmMudjEuRmlsZUVudHJ5IiaItRgBkrUYBWZpbGVzgtPkkwITOgEqIg4vdjEvZmlsZXMvbW92ZRJRCg5Nb3ZlUGF0aFN0cmVhbRIXLnN2Yy52MS5Nb3ZlUGF0aFJlcXVlc3QaFS5zdmMudjEuTW92ZVBhdGhFdmVudCINiLUYAZK1GAVmaWxlczABEmUKCENvcHlQYXRoEhcuc3ZjLnYxLkNvcHlQYXRoUmVxdWVzdBoYLnN2Yy52MS5Db3B5UGF0aFJlc3BvbnNlIiaItRgBkrUYBWZpbGVzgtPkkwITOgEqIg4vdjEvZmlsZXMvY29weRJRCg5Db3B5UGF0aFN0cmVhbRIXLnN2Yy52MS5Db3B5UGF0aFJlcXVlc3QaFS5zdmMudjEuQ29weVBhdGhFdmVudCINiLUYAZK1GAVmaWxlczABEnAKC0RlbGV0ZVBhdGhzEhouc3ZjLnYxLkRlbGV0ZVBhdGhzUmVxdWVzdBobLnN2Yy52MS5EZWxldGVQYXRoc1Jlc3BvbnNlIiiItRgBkrUYBWZpbGVzgtPkkwIVOgEqIhAvdjEvZmlsZXMvZGVsZXRlEloKEURlbGV0ZVBhdGhzU3RyZWFtEhouc3ZjLnYxLkRlbGV0ZVBhdGhzUmVxdWVzdBoYLnN2Yy52MS5EZWxldGVQYXRoc0V2ZW50Ig2ItRgBkrUYBWZpbGVzMAESawoNQ3JlYXRlQXJjaGl2ZRIcLnN2Yy52MS5DcmVhdGVBcmNoaXZlUmVxdWVzdBoRLnN2Yy52MS5GaWxlRW50cnkiKYi1GAGStRgFZmlsZXOC0+STAhY6ASoiES92MS9maWxlcy9hcmNoaXZlEnMKCFJlYWRGaWxlEhcuc3ZjLnYxLlJlYWRGaWxlUmVxdWVzdBoYLnN2Yy52MS5SZWFkRmlsZVJlc3BvbnNlIjKQAgGItRgBkrUYBWZpbGVzgtPkkwIcYgdjb250ZW50EhEvdjEvZmlsZXMvY29udGVudDABEmsKCVdyaXRlRmlsZRIYLnN2Yy52MS5Xcml0ZUZpbGVSZXF1ZXN0GhEuc3ZjLnYxLkZpbGVFbnRyeSIviLUYAZK1GAVmaWxlc4LT5JMCHDoHY29udGVudBoRL3YxL2ZpbGVzL2NvbnRlbnQoARJ2ChFTZXRQYXRoQXR0cmlidXRlcxIgLnN2Yy52MS5TZXRQYXRoQXR0cmlidXRlc1JlcXVlc3QaES5zdmMudjEuRmlsZUVudHJ5IiyItRgBkrUYBWZpbGVzgtPkkwIZOgEqIhQvdjEvZmlsZXMvYXR0cmlidXRlcxKPAQoUTGlzdFN5c3RlbUlkZW50aXRpZXMSIy5zdmMudjEuTGlzdFN5c3RlbUlkZW50aXRpZXNSZXF1ZXN0GiQuc3ZjLnYxLkxpc3RTeXN0ZW1JZGVudGl0aWVzUmVzcG9uc2UiLJACAYi1GAGStRgFZmlsZXOC0+STAhYSFC92MS9maWxlcy9pZGVudGl0aWVzYgZwcm90bzM", [file_google_api_annotations, file_google_api_field_behavior, file_google_api_httpbody, file_google_protobuf_timestamp, file_svc_v1_access, file_svc_v1_app, file_svc_v1_rules]);
 
 /**
  * Which directory.
@@ -43,7 +52,7 @@ export type ListDirectoryRequest = Message<"svc.v1.ListDirectoryRequest"> & {
   hidden: boolean;
 
   /**
-   * Most entries to answer with; 1 to 10000, default 1000.
+   * Most entries to answer with; 1 to 2000, default 1000.
    *
    * @generated from field: optional uint32 limit = 3;
    */
@@ -167,6 +176,27 @@ export type FileEntry = Message<"svc.v1.FileEntry"> & {
    * @generated from field: optional string link_target = 9 [json_name = "link_target"];
    */
   linkTarget?: string | undefined;
+
+  /**
+   * Its owner's user id.
+   *
+   * @generated from field: uint32 uid = 10;
+   */
+  uid: number;
+
+  /**
+   * Its group's id.
+   *
+   * @generated from field: uint32 gid = 11;
+   */
+  gid: number;
+
+  /**
+   * Of a regular file: another one for every other content, for `if_match`.
+   *
+   * @generated from field: optional string etag = 12;
+   */
+  etag?: string | undefined;
 };
 
 /**
@@ -268,6 +298,43 @@ export const MovePathRequestSchema: GenMessage<MovePathRequest> = /*@__PURE__*/
   messageDesc(file_svc_v1_file, 5);
 
 /**
+ * What happens while it works.
+ *
+ * @generated from message svc.v1.MovePathEvent
+ */
+export type MovePathEvent = Message<"svc.v1.MovePathEvent"> & {
+  /**
+   * Progress, and last the result.
+   *
+   * @generated from oneof svc.v1.MovePathEvent.event
+   */
+  event: {
+    /**
+     * What it is doing.
+     *
+     * @generated from field: svc.v1.Progress progress = 1;
+     */
+    value: Progress;
+    case: "progress";
+  } | {
+    /**
+     * The end.
+     *
+     * @generated from field: svc.v1.FileEntry result = 2;
+     */
+    value: FileEntry;
+    case: "result";
+  } | { case: undefined; value?: undefined };
+};
+
+/**
+ * Describes the message svc.v1.MovePathEvent.
+ * Use `create(MovePathEventSchema)` to create a new message.
+ */
+export const MovePathEventSchema: GenMessage<MovePathEvent> = /*@__PURE__*/
+  messageDesc(file_svc_v1_file, 6);
+
+/**
  * What to copy where.
  *
  * @generated from message svc.v1.CopyPathRequest
@@ -300,7 +367,7 @@ export type CopyPathRequest = Message<"svc.v1.CopyPathRequest"> & {
  * Use `create(CopyPathRequestSchema)` to create a new message.
  */
 export const CopyPathRequestSchema: GenMessage<CopyPathRequest> = /*@__PURE__*/
-  messageDesc(file_svc_v1_file, 6);
+  messageDesc(file_svc_v1_file, 7);
 
 /**
  * The copy.
@@ -328,7 +395,44 @@ export type CopyPathResponse = Message<"svc.v1.CopyPathResponse"> & {
  * Use `create(CopyPathResponseSchema)` to create a new message.
  */
 export const CopyPathResponseSchema: GenMessage<CopyPathResponse> = /*@__PURE__*/
-  messageDesc(file_svc_v1_file, 7);
+  messageDesc(file_svc_v1_file, 8);
+
+/**
+ * What happens while it works.
+ *
+ * @generated from message svc.v1.CopyPathEvent
+ */
+export type CopyPathEvent = Message<"svc.v1.CopyPathEvent"> & {
+  /**
+   * Progress, and last the result.
+   *
+   * @generated from oneof svc.v1.CopyPathEvent.event
+   */
+  event: {
+    /**
+     * What it is doing.
+     *
+     * @generated from field: svc.v1.Progress progress = 1;
+     */
+    value: Progress;
+    case: "progress";
+  } | {
+    /**
+     * The end.
+     *
+     * @generated from field: svc.v1.CopyPathResponse result = 2;
+     */
+    value: CopyPathResponse;
+    case: "result";
+  } | { case: undefined; value?: undefined };
+};
+
+/**
+ * Describes the message svc.v1.CopyPathEvent.
+ * Use `create(CopyPathEventSchema)` to create a new message.
+ */
+export const CopyPathEventSchema: GenMessage<CopyPathEvent> = /*@__PURE__*/
+  messageDesc(file_svc_v1_file, 9);
 
 /**
  * What to delete.
@@ -349,7 +453,7 @@ export type DeletePathsRequest = Message<"svc.v1.DeletePathsRequest"> & {
  * Use `create(DeletePathsRequestSchema)` to create a new message.
  */
 export const DeletePathsRequestSchema: GenMessage<DeletePathsRequest> = /*@__PURE__*/
-  messageDesc(file_svc_v1_file, 8);
+  messageDesc(file_svc_v1_file, 10);
 
 /**
  * What was deleted.
@@ -365,11 +469,18 @@ export type DeletePathsResponse = Message<"svc.v1.DeletePathsResponse"> & {
   deleted: string[];
 
   /**
-   * Paths that stay, each with the reason.
+   * What stays, each with the reason: the first 1000.
    *
    * @generated from field: repeated svc.v1.PathFailure failed = 2;
    */
   failed: PathFailure[];
+
+  /**
+   * How many stay.
+   *
+   * @generated from field: int64 failed_count = 3 [json_name = "failed_count"];
+   */
+  failedCount: bigint;
 };
 
 /**
@@ -377,7 +488,44 @@ export type DeletePathsResponse = Message<"svc.v1.DeletePathsResponse"> & {
  * Use `create(DeletePathsResponseSchema)` to create a new message.
  */
 export const DeletePathsResponseSchema: GenMessage<DeletePathsResponse> = /*@__PURE__*/
-  messageDesc(file_svc_v1_file, 9);
+  messageDesc(file_svc_v1_file, 11);
+
+/**
+ * What happens while it works.
+ *
+ * @generated from message svc.v1.DeletePathsEvent
+ */
+export type DeletePathsEvent = Message<"svc.v1.DeletePathsEvent"> & {
+  /**
+   * Progress, and last the result.
+   *
+   * @generated from oneof svc.v1.DeletePathsEvent.event
+   */
+  event: {
+    /**
+     * What it is doing.
+     *
+     * @generated from field: svc.v1.Progress progress = 1;
+     */
+    value: Progress;
+    case: "progress";
+  } | {
+    /**
+     * The end.
+     *
+     * @generated from field: svc.v1.DeletePathsResponse result = 2;
+     */
+    value: DeletePathsResponse;
+    case: "result";
+  } | { case: undefined; value?: undefined };
+};
+
+/**
+ * Describes the message svc.v1.DeletePathsEvent.
+ * Use `create(DeletePathsEventSchema)` to create a new message.
+ */
+export const DeletePathsEventSchema: GenMessage<DeletePathsEvent> = /*@__PURE__*/
+  messageDesc(file_svc_v1_file, 12);
 
 /**
  * A path that stays.
@@ -405,7 +553,7 @@ export type PathFailure = Message<"svc.v1.PathFailure"> & {
  * Use `create(PathFailureSchema)` to create a new message.
  */
 export const PathFailureSchema: GenMessage<PathFailure> = /*@__PURE__*/
-  messageDesc(file_svc_v1_file, 10);
+  messageDesc(file_svc_v1_file, 13);
 
 /**
  * What to pack.
@@ -447,7 +595,7 @@ export type CreateArchiveRequest = Message<"svc.v1.CreateArchiveRequest"> & {
  * Use `create(CreateArchiveRequestSchema)` to create a new message.
  */
 export const CreateArchiveRequestSchema: GenMessage<CreateArchiveRequest> = /*@__PURE__*/
-  messageDesc(file_svc_v1_file, 11);
+  messageDesc(file_svc_v1_file, 14);
 
 /**
  * Which file, from where.
@@ -468,6 +616,13 @@ export type ReadFileRequest = Message<"svc.v1.ReadFileRequest"> & {
    * @generated from field: int64 offset = 2;
    */
   offset: bigint;
+
+  /**
+   * Most bytes to send; to the end when absent.
+   *
+   * @generated from field: optional int64 length = 3;
+   */
+  length?: bigint | undefined;
 };
 
 /**
@@ -475,7 +630,7 @@ export type ReadFileRequest = Message<"svc.v1.ReadFileRequest"> & {
  * Use `create(ReadFileRequestSchema)` to create a new message.
  */
 export const ReadFileRequestSchema: GenMessage<ReadFileRequest> = /*@__PURE__*/
-  messageDesc(file_svc_v1_file, 12);
+  messageDesc(file_svc_v1_file, 15);
 
 /**
  * A piece of a file.
@@ -496,6 +651,13 @@ export type ReadFileResponse = Message<"svc.v1.ReadFileResponse"> & {
    * @generated from field: optional int64 size_bytes = 2 [json_name = "size_bytes"];
    */
   sizeBytes?: bigint | undefined;
+
+  /**
+   * Its entity tag; in the first message.
+   *
+   * @generated from field: optional string etag = 3;
+   */
+  etag?: string | undefined;
 };
 
 /**
@@ -503,7 +665,7 @@ export type ReadFileResponse = Message<"svc.v1.ReadFileResponse"> & {
  * Use `create(ReadFileResponseSchema)` to create a new message.
  */
 export const ReadFileResponseSchema: GenMessage<ReadFileResponse> = /*@__PURE__*/
-  messageDesc(file_svc_v1_file, 13);
+  messageDesc(file_svc_v1_file, 16);
 
 /**
  * A piece of a file.
@@ -538,6 +700,20 @@ export type WriteFileRequest = Message<"svc.v1.WriteFileRequest"> & {
    * @generated from field: google.api.HttpBody content = 4;
    */
   content?: HttpBody | undefined;
+
+  /**
+   * The entity tag that the replaced file must have, or `*` for any file; in the first message. Implies `overwrite`.
+   *
+   * @generated from field: string if_match = 5 [json_name = "if_match"];
+   */
+  ifMatch: string;
+
+  /**
+   * Permission bits of a new file in octal; 0644 when empty. In the first message.
+   *
+   * @generated from field: string mode = 6;
+   */
+  mode: string;
 };
 
 /**
@@ -545,7 +721,7 @@ export type WriteFileRequest = Message<"svc.v1.WriteFileRequest"> & {
  * Use `create(WriteFileRequestSchema)` to create a new message.
  */
 export const WriteFileRequestSchema: GenMessage<WriteFileRequest> = /*@__PURE__*/
-  messageDesc(file_svc_v1_file, 14);
+  messageDesc(file_svc_v1_file, 17);
 
 /**
  * What to set.
@@ -568,14 +744,14 @@ export type SetPathAttributesRequest = Message<"svc.v1.SetPathAttributesRequest"
   mode: string;
 
   /**
-   * The owner's name; unchanged when empty.
+   * The owner's name or user id; unchanged when empty.
    *
    * @generated from field: string owner = 3;
    */
   owner: string;
 
   /**
-   * The group's name; unchanged when empty.
+   * The group's name or id; unchanged when empty.
    *
    * @generated from field: string group = 4;
    */
@@ -594,7 +770,7 @@ export type SetPathAttributesRequest = Message<"svc.v1.SetPathAttributesRequest"
  * Use `create(SetPathAttributesRequestSchema)` to create a new message.
  */
 export const SetPathAttributesRequestSchema: GenMessage<SetPathAttributesRequest> = /*@__PURE__*/
-  messageDesc(file_svc_v1_file, 15);
+  messageDesc(file_svc_v1_file, 18);
 
 /**
  * Nothing to say.
@@ -609,7 +785,7 @@ export type ListSystemIdentitiesRequest = Message<"svc.v1.ListSystemIdentitiesRe
  * Use `create(ListSystemIdentitiesRequestSchema)` to create a new message.
  */
 export const ListSystemIdentitiesRequestSchema: GenMessage<ListSystemIdentitiesRequest> = /*@__PURE__*/
-  messageDesc(file_svc_v1_file, 16);
+  messageDesc(file_svc_v1_file, 19);
 
 /**
  * Local users and groups.
@@ -637,7 +813,7 @@ export type ListSystemIdentitiesResponse = Message<"svc.v1.ListSystemIdentitiesR
  * Use `create(ListSystemIdentitiesResponseSchema)` to create a new message.
  */
 export const ListSystemIdentitiesResponseSchema: GenMessage<ListSystemIdentitiesResponse> = /*@__PURE__*/
-  messageDesc(file_svc_v1_file, 17);
+  messageDesc(file_svc_v1_file, 20);
 
 /**
  * A local user.
@@ -672,7 +848,7 @@ export type SystemUser = Message<"svc.v1.SystemUser"> & {
  * Use `create(SystemUserSchema)` to create a new message.
  */
 export const SystemUserSchema: GenMessage<SystemUser> = /*@__PURE__*/
-  messageDesc(file_svc_v1_file, 18);
+  messageDesc(file_svc_v1_file, 21);
 
 /**
  * A local group.
@@ -700,21 +876,32 @@ export type SystemGroup = Message<"svc.v1.SystemGroup"> & {
  * Use `create(SystemGroupSchema)` to create a new message.
  */
 export const SystemGroupSchema: GenMessage<SystemGroup> = /*@__PURE__*/
-  messageDesc(file_svc_v1_file, 19);
+  messageDesc(file_svc_v1_file, 22);
 
 /**
- * Files of the host. What the kernel refuses is `denied` (permission_denied).
+ * Files of the host. What the kernel refuses is `denied` (permission_denied). What is the daemon's own (its token, its
+ * database) is `protected` for everyone but root on the socket. At most 16 calls of a caller run at a time.
  *
  * @generated from service svc.v1.FileService
  */
 export const FileService: GenService<{
   /**
-   * Entries of a directory, by name.
+   * Entries of a directory, by the bytes of their names.
    *
    * @generated from rpc svc.v1.FileService.ListDirectory
    */
   listDirectory: {
     methodKind: "unary";
+    input: typeof ListDirectoryRequestSchema;
+    output: typeof ListDirectoryResponseSchema;
+  },
+  /**
+   * The same, page after page to the end.
+   *
+   * @generated from rpc svc.v1.FileService.StreamDirectory
+   */
+  streamDirectory: {
+    methodKind: "server_streaming";
     input: typeof ListDirectoryRequestSchema;
     output: typeof ListDirectoryResponseSchema;
   },
@@ -739,7 +926,7 @@ export const FileService: GenService<{
     output: typeof FileEntrySchema;
   },
   /**
-   * Moves or renames.
+   * Moves or renames; to another file system by a copy that is on its disk before the original goes.
    *
    * @generated from rpc svc.v1.FileService.MovePath
    */
@@ -749,7 +936,17 @@ export const FileService: GenService<{
     output: typeof FileEntrySchema;
   },
   /**
-   * Copies a file or a whole directory.
+   * The same with progress; ends when its caller goes away.
+   *
+   * @generated from rpc svc.v1.FileService.MovePathStream
+   */
+  movePathStream: {
+    methodKind: "server_streaming";
+    input: typeof MovePathRequestSchema;
+    output: typeof MovePathEventSchema;
+  },
+  /**
+   * Copies a file or a whole directory, with modes, times, links, holes and attributes. The copy is whole before it is seen.
    *
    * @generated from rpc svc.v1.FileService.CopyPath
    */
@@ -759,7 +956,17 @@ export const FileService: GenService<{
     output: typeof CopyPathResponseSchema;
   },
   /**
-   * Deletes files and directories with all they hold.
+   * The same with progress; ends when its caller goes away.
+   *
+   * @generated from rpc svc.v1.FileService.CopyPathStream
+   */
+  copyPathStream: {
+    methodKind: "server_streaming";
+    input: typeof CopyPathRequestSchema;
+    output: typeof CopyPathEventSchema;
+  },
+  /**
+   * Deletes files and directories with all they hold. What cannot be deleted stays, and the rest goes on.
    *
    * @generated from rpc svc.v1.FileService.DeletePaths
    */
@@ -767,6 +974,16 @@ export const FileService: GenService<{
     methodKind: "unary";
     input: typeof DeletePathsRequestSchema;
     output: typeof DeletePathsResponseSchema;
+  },
+  /**
+   * The same with progress; ends when its caller goes away.
+   *
+   * @generated from rpc svc.v1.FileService.DeletePathsStream
+   */
+  deletePathsStream: {
+    methodKind: "server_streaming";
+    input: typeof DeletePathsRequestSchema;
+    output: typeof DeletePathsEventSchema;
   },
   /**
    * Packs paths into an archive.
@@ -779,7 +996,7 @@ export const FileService: GenService<{
     output: typeof FileEntrySchema;
   },
   /**
-   * Downloads a file; REST answers its bare bytes.
+   * Downloads a regular file; REST answers its bare bytes, with an `ETag`, and takes `Range` and `If-Range`.
    *
    * @generated from rpc svc.v1.FileService.ReadFile
    */
@@ -789,7 +1006,9 @@ export const FileService: GenService<{
     output: typeof ReadFileResponseSchema;
   },
   /**
-   * Uploads a file; REST takes its bare bytes. The first message names the target, all carry content.
+   * Uploads a file; REST takes its bare bytes, and `If-Match` with an entity tag (`changed`, 412, when the file has another
+   * one by now). The first message names the target, all carry content. The file is on the disk before it takes its place in
+   * one step: it is never half there. It keeps mode, owner, group and attributes of the one that it replaces.
    *
    * @generated from rpc svc.v1.FileService.WriteFile
    */
@@ -799,7 +1018,7 @@ export const FileService: GenService<{
     output: typeof FileEntrySchema;
   },
   /**
-   * Sets mode, owner and group.
+   * Sets mode, owner and group; below a directory what cannot be changed is passed over, and the first of it is said.
    *
    * @generated from rpc svc.v1.FileService.SetPathAttributes
    */

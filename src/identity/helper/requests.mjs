@@ -6,6 +6,7 @@ import { ByteSource } from "./archive/byte-source.mjs";
 import { copyTree } from "./copy-tree.mjs";
 import { inDirectory, reopen } from "./directory.mjs";
 import * as files from "./files.mjs";
+import { createHostOperations } from "./host/operations.mjs";
 import { measure } from "./measure.mjs";
 import { LastBytes, LineSplitter } from "./output.mjs";
 import { readTail } from "./read-tail.mjs";
@@ -57,6 +58,8 @@ function operation(run) {
 /** @type {ReadonlyMap<string, (args: unknown, call: Call) => Promise<Answer>>} */
 export const operations = new Map(
   Object.entries({
+    .../** @type {Record<string, (args: unknown, call: Call) => Promise<Answer>>} */ (createHostOperations()),
+
     stat: operation(async (/** @type {Place} */ args) => ({ value: await files.stat(args) })),
 
     list: operation(async (/** @type {Place & { maxEntries: number }} */ args) => ({

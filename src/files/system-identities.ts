@@ -1,0 +1,111 @@
+/** The local users and groups, as the host's name service counts them up: asked through `getent`, kept for a few seconds. */
+import { execFile } from "node:child_process";
+import { readFile } from "node:fs/promises";
+import { parsePasswdLine } from "../identity/user.ts";
+import { invalidField } from "../errors.ts";
+
+const keptMs = 10_000;
+const lookUpMs = 10_000;
+const maxBytes = 32 << 20;
+
+export interface SystemUser {
+  name: string;
+  uid: number;
+  gid: number;
+}
+
+export interface SystemGroup {
+  name: string;
+  gid: number;
+}
+
+export interface Names {
+  users: readonly SystemUser[];
+  groups: readonly SystemGroup[];
+  /** The first name that a number has. */
+  userName(uid: number): string;
+  groupName(gid: number): string;
+}
+
+export class SystemIdentities {
+  readonly #now: () => number;
+  readonly #searchPath: string;
+  #kept: { names: Promise<Names>; untilMs: number } | undefined;
+
+  constructor(now: () => number, searchPath: string) {
+    this.#now = now;
+    this.#searchPath = searchPath;
+  }
+
+  names(): Promise<Names> {
+    const nowMs = this.#now();
+    if (this.#kept === undefined || this.#kept.untilMs <= nowMs) {
+      const names = this.#read();
+      this.#kept = { names, untilMs: nowMs + keptMs };
+      names.catch(() => (this.#kept = undefined));
+    }
+    return this.#kept.names;
+  }
+
+  /** @throws SvcError `invalid_request` for a name that nobody has */
+  async uidOf(name: string): Promise<number> {
+    const { users } = await this.names();
+    return users.find((user) => user.name === name)?.uid ?? numberOf("owner", name, "user");
+  }
+
+  /** @throws SvcError `invalid_request` for a name that no group has */
+  async gidOf(name: string): Promise<number> {
+    const { groups } = await this.names();
+    return groups.find((group) => group.name === name)?.gid ?? numberOf("group", name, "group");
+  }
+
+  async #read(): Promise<Names> {
+    const [passwd, group] = await Promise.all([this.#database("passwd"), this.#database("group")]);
+    const users = passwd
+      .split("\n")
+      .flatMap((line) => parsePasswdLine(line) ?? [])
+      .map(({ name, uid, gid }) => ({ name, uid, gid }))
+      .sort(byName);
+    const groups = group
+      .split("\n")
+      .flatMap((line) => parseGroupLine(line) ?? [])
+      .sort(byName);
+    const userNames = new Map(users.toReversed().map(({ name, uid }) => [uid, name]));
+    const groupNames = new Map(groups.toReversed().map(({ name, gid }) => [gid, name]));
+    return {
+      users,
+      groups,
+      userName: (uid) => userNames.get(uid) ?? String(uid),
+      groupName: (gid) => groupNames.get(gid) ?? String(gid),
+    };
+  }
+
+  /** What cannot be asked in time, or is not there to be asked, is read from its file. */
+  #database(name: "passwd" | "group"): Promise<string> {
+    const options = {
+      ...{ env: { PATH: this.#searchPath, LANG: "C" }, cwd: "/", encoding: "utf8" as const },
+      ...{ timeout: lookUpMs, killSignal: "SIGKILL" as const, maxBuffer: maxBytes },
+    };
+    return new Promise((resolve, reject) => {
+      execFile("getent", [name], options, (error, stdout) => {
+        if (error === null) resolve(stdout);
+        else readFile(`/etc/${name}`, "utf8").then(resolve, reject);
+      });
+    });
+  }
+}
+
+function byName(one: { name: string }, other: { name: string }): number {
+  return one.name < other.name ? -1 : 1;
+}
+
+/** A line of group(5). */
+function parseGroupLine(line: string): SystemGroup | undefined {
+  const [name, , gid] = line.split(":");
+  return name && /^\d{1,10}$/.test(gid ?? "") ? { name, gid: Number(gid) } : undefined;
+}
+
+function numberOf(field: string, text: string, kind: string): number {
+  if (/^\d{1,10}$/.test(text) && Number(text) < 2 ** 32 - 1) return Number(text);
+  throw invalidField(field, `${JSON.stringify(text)} is no ${kind} of this host`);
+}

@@ -1,0 +1,173 @@
+/** What things are, one or a directory of them. */
+import { lstatSync, readlinkSync } from "node:fs";
+import { at, namesIn } from "../directory.mjs";
+import { RequestError, hasCode } from "../request-error.mjs";
+import { runInSlices } from "../slices.mjs";
+import { inPlace, opened } from "./host-path.mjs";
+import { bytesOf, spell } from "./spelling.mjs";
+
+/** Names of a directory, which are held in memory to be sorted. */
+const maxNames = 1_000_000;
+/** Milliseconds that the names of a directory are kept for its next page. */
+const keptMs = 10_000;
+
+/** @typedef {import("./host-path.mjs").HostPlace} HostPlace */
+/** @typedef {import("./syscalls.mjs").Syscalls} Syscalls */
+/** @typedef {import("node:fs").BigIntStats} BigIntStats */
+/**
+ * As it travels: name, type, size, mode, uid, gid, milliseconds of its last change, entity tag, target of a link.
+ * @typedef {[string, string, number, number, number, number, number, string, string]} SentEntry
+ */
+
+/** @param {BigIntStats} stats */
+export function typeOf(stats) {
+  if (stats.isFile()) return "file";
+  if (stats.isDirectory()) return "directory";
+  if (stats.isSymbolicLink()) return "symlink";
+  if (stats.isFIFO()) return "fifo";
+  if (stats.isSocket()) return "socket";
+  return stats.isBlockDevice() ? "block_device" : "char_device";
+}
+
+/**
+ * Differs whenever the content does: no two contents of a file have the same inode, size and times.
+ * @param {BigIntStats} stats
+ */
+export function tagOf(stats) {
+  if (!stats.isFile()) return "";
+  return [stats.ino, stats.size, stats.mtimeNs, stats.ctimeNs].map((part) => part.toString(36)).join("-");
+}
+
+/**
+ * @param {number} parent
+ * @param {string} name
+ * @param {BigIntStats} stats
+ * @returns {SentEntry}
+ */
+export function describeEntry(parent, name, stats) {
+  return [
+    spell(name),
+    typeOf(stats),
+    Number(stats.size),
+    Number(stats.mode) & 0o7777,
+    Number(stats.uid),
+    Number(stats.gid),
+    Number(stats.mtimeNs / 1_000_000n),
+    tagOf(stats),
+    stats.isSymbolicLink() ? spell(readlinkSync(at(parent, name), "latin1")) : "",
+  ];
+}
+
+/**
+ * @param {number} parent
+ * @param {string} name
+ */
+export function entryAt(parent, name) {
+  return describeEntry(parent, name, lstatSync(at(parent, name), { bigint: true }));
+}
+
+/**
+ * @param {Syscalls} syscalls
+ * @param {HostPlace} place
+ */
+export async function statPath(syscalls, place) {
+  return inPlace(syscalls, place, { follow: false }, (found) =>
+    opened(found, (_, stats) => describeEntry(found.parent, found.name, stats)),
+  );
+}
+
+/** The sorted names of the directory that was listed last. */
+export class Listings {
+  #key = "";
+  /** @type {string[]} */
+  #names = [];
+  /** @type {NodeJS.Timeout | undefined} */
+  #forget;
+
+  /**
+   * @param {number} fd
+   * @param {BigIntStats} stats
+   * @param {AbortSignal} signal
+   */
+  async names(fd, { dev, ino, mtimeNs, ctimeNs }, signal) {
+    const key = [dev, ino, mtimeNs, ctimeNs].join(":");
+    if (key === this.#key) return this.#names;
+    const names = await runInSlices(readNames(fd), signal);
+    this.#key = key;
+    this.#names = names.sort();
+    clearTimeout(this.#forget);
+    this.#forget = setTimeout(() => {
+      this.#key = "";
+      this.#names = [];
+    }, keptMs).unref();
+    return names;
+  }
+}
+
+/**
+ * @param {number} fd
+ * @returns {Generator<undefined, string[], void>}
+ */
+function* readNames(fd) {
+  const names = [];
+  for (const name of namesIn(fd)) {
+    if (names.push(name) > maxNames) throw new RequestError("LIMIT", `has more than ${maxNames} entries`);
+    if (names.length % 256 === 0) yield;
+  }
+  return names;
+}
+
+/**
+ * A page of a directory, by name.
+ * @param {Syscalls} syscalls
+ * @param {Listings} listings
+ * @param {HostPlace & { hidden: boolean, after: string, limit: number }} args `after`: the last name of the page before.
+ * @param {AbortSignal} signal
+ */
+export async function listDirectory(syscalls, listings, { hidden, after, limit, ...place }, signal) {
+  return inPlace(syscalls, place, { follow: true }, (found) =>
+    opened(found, async (fd, stats) => {
+      if (!stats.isDirectory()) throw Object.assign(new Error("ENOTDIR"), { code: "ENOTDIR" });
+      const names = await listings.names(fd, stats, signal);
+      const entries = [];
+      const last = bytesOf(after);
+      let at = last === "" ? 0 : firstAfter(names, last);
+      for (; at < names.length && entries.length < limit; at++) {
+        const name = names[at] ?? "";
+        if (!hidden && name.startsWith(".")) continue;
+        const entry = entryIfThere(fd, name);
+        if (entry) entries.push(entry);
+      }
+      return { directory: describeEntry(found.parent, found.name, stats), entries, more: at < names.length };
+    }),
+  );
+}
+
+/**
+ * @param {readonly string[]} names
+ * @param {string} name
+ */
+function firstAfter(names, name) {
+  let low = 0;
+  let high = names.length;
+  while (low < high) {
+    const middle = (low + high) >>> 1;
+    if ((names[middle] ?? "") <= name) low = middle + 1;
+    else high = middle;
+  }
+  return low;
+}
+
+/**
+ * @param {number} parent
+ * @param {string} name
+ */
+function entryIfThere(parent, name) {
+  try {
+    return entryAt(parent, name);
+  } catch (error) {
+    // Gone meanwhile, or in a directory whose names may be read and nothing else.
+    if (hasCode(error, "ENOENT")) return undefined;
+    throw error;
+  }
+}

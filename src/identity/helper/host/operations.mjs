@@ -1,0 +1,83 @@
+/** What a helper can do with files of the host: one entry per operation of the file service. */
+import * as attributes from "./attributes.mjs";
+import { deletePaths } from "./delete-paths.mjs";
+import { Listings, listDirectory, statPath } from "./entries.mjs";
+import { readContent } from "./read-content.mjs";
+import { copyPath, movePath } from "./relocate.mjs";
+import { discard } from "./staging.mjs";
+import { Syscalls } from "./syscalls.mjs";
+import { uploadFile } from "./upload.mjs";
+
+/** @typedef {import("../requests.mjs").Call} Call */
+/** @typedef {import("./host-path.mjs").HostPlace} HostPlace */
+/** @typedef {import("./relocate.mjs").RelocateArgs} RelocateArgs */
+
+/** Milliseconds between two reports. */
+const reportMs = 100;
+
+export function createHostOperations() {
+  const syscalls = new Syscalls();
+  const listings = new Listings();
+  return {
+    hostStat: async (/** @type {HostPlace} */ args) => ({ value: await statPath(syscalls, args) }),
+
+    hostList: async (
+      /** @type {Parameters<typeof listDirectory>[2]} */ args,
+      /** @type {Call} */ { signal },
+    ) => {
+      const { entries, ...value } = await listDirectory(syscalls, listings, args, signal);
+      return { value, data: Buffer.from(JSON.stringify(entries)) };
+    },
+
+    hostRead: (/** @type {Parameters<typeof readContent>[1]} */ args, /** @type {Call} */ call) =>
+      readContent(syscalls, args, call),
+
+    hostUpload: async (
+      /** @type {Parameters<typeof uploadFile>[1]} */ args,
+      /** @type {Call} */ { input, signal },
+    ) => ({ value: await uploadFile(syscalls, args, input, signal) }),
+
+    hostMakeDirectory: async (/** @type {Parameters<typeof attributes.makeDirectory>[1]} */ args) => ({
+      value: await attributes.makeDirectory(syscalls, args),
+    }),
+
+    hostAttributes: async (
+      /** @type {Parameters<typeof attributes.setAttributes>[1]} */ args,
+      /** @type {Call} */ call,
+    ) => ({ value: await attributes.setAttributes(syscalls, args, entriesTo(call), call.signal) }),
+
+    hostDelete: async (/** @type {Parameters<typeof deletePaths>[1]} */ args, /** @type {Call} */ call) => {
+      const { failureCount, ...lists } = await deletePaths(syscalls, args, entriesTo(call), call.signal);
+      return { value: { failureCount }, data: Buffer.from(JSON.stringify(lists)) };
+    },
+
+    hostCopy: async (/** @type {RelocateArgs} */ args, /** @type {Call} */ call) => ({
+      value: await copyPath(syscalls, args, bytesTo(call), call.signal),
+    }),
+
+    hostMove: async (/** @type {RelocateArgs} */ args, /** @type {Call} */ call) => ({
+      value: await movePath(syscalls, args, bytesTo(call), call.signal),
+    }),
+
+    hostDiscard: async (/** @type {Parameters<typeof discard>[1]} */ args) => {
+      await discard(syscalls, args);
+      return {};
+    },
+  };
+}
+
+/** @param {Call} call */
+function bytesTo({ emit }) {
+  return (/** @type {number} */ doneBytes) => void emit({ progress: { doneBytes } });
+}
+
+/** @param {Call} call */
+function entriesTo({ emit }) {
+  let reportedMs = 0;
+  return (/** @type {number} */ doneEntries) => {
+    const nowMs = performance.now();
+    if (nowMs - reportedMs < reportMs) return;
+    reportedMs = nowMs;
+    void emit({ progress: { doneEntries } });
+  };
+}

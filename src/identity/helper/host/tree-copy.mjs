@@ -1,0 +1,334 @@
+/**
+ * Copies with modes, owners where this user may give them, times, links, holes, extended attributes and reflinks. Both ends
+ * are walked by descriptors: what is swapped for a link meanwhile is copied as a link, never followed.
+ */
+import {
+  chmodSync,
+  chownSync,
+  closeSync,
+  constants,
+  copyFileSync,
+  fstatSync,
+  lchownSync,
+  linkSync,
+  lstatSync,
+  mkdirSync,
+  openSync,
+  readlinkSync,
+  symlinkSync,
+} from "node:fs";
+import { open } from "node:fs/promises";
+import { at, namesIn, openPlace, reopen } from "../directory.mjs";
+import { hasCode, RequestError } from "../request-error.mjs";
+import { Trail } from "../trail.mjs";
+import { Slices } from "./slices.mjs";
+import { spell } from "./spelling.mjs";
+
+const { COPYFILE_EXCL, COPYFILE_FICLONE, COPYFILE_FICLONE_FORCE } = constants;
+const { O_RDONLY, O_NONBLOCK, O_NOCTTY, O_NOFOLLOW, O_DIRECTORY } = constants;
+const O_PATH = 0o10000000;
+/** Files up to here are copied in one call. */
+const oneCallBytes = 2 << 20;
+const blockBytes = 1 << 20;
+/** Milliseconds between two reports. */
+const reportMs = 100;
+
+/** @typedef {import("node:fs").BigIntStats} BigIntStats */
+/** @typedef {import("./syscalls.mjs").Syscalls} Syscalls */
+
+export class TreeCopy {
+  #syscalls;
+  #report;
+  #signal;
+  #slices;
+  #reportedMs = 0;
+  #isRoot = process.geteuid?.() === 0;
+  /** Names in the target's stage of files with several links, by device and inode. @type {Map<string, string>} */
+  #linked = new Map();
+  #stage;
+  copiedBytes = 0;
+  entries = 0;
+
+  /**
+   * @param {Syscalls} syscalls
+   * @param {number} stage The directory that is copied to, which nobody else can enter.
+   * @param {(doneBytes: number) => void} report
+   * @param {AbortSignal} signal
+   */
+  constructor(syscalls, stage, report, signal) {
+    this.#syscalls = syscalls;
+    this.#stage = stage;
+    this.#report = report;
+    this.#signal = signal;
+    this.#slices = new Slices(signal);
+  }
+
+  /**
+   * @param {number} parent
+   * @param {string} name What is copied.
+   * @param {string} item Its name in the stage.
+   * @param {string} base How its path is spelled, for failures.
+   * @returns {Promise<() => void>} Gives a directory its attributes: once it is in place, as a read-only one cannot be moved.
+   */
+  async run(parent, name, item, base) {
+    const stats = lstatSync(at(parent, name), { bigint: true });
+    if (!stats.isDirectory()) {
+      await this.#entry(parent, name, this.#stage, item, item);
+      return () => undefined;
+    }
+    return this.#tree(parent, name, item, base);
+  }
+
+  /**
+   * @param {number} parent
+   * @param {string} name
+   * @param {string} item
+   * @param {string} base
+   */
+  async #tree(parent, name, item, base) {
+    const from = new Trail(parent);
+    const to = new Trail(this.#stage);
+    /** @type {{ name: string, names: string[], stats: BigIntStats }[]} */
+    const levels = [];
+    /** @type {() => void} */
+    let finish = () => undefined;
+    const enter = (/** @type {string} */ source, /** @type {string} */ target) => {
+      from.enter(source);
+      mkdirSync(at(to.fd, target), 0o700);
+      to.enter(target);
+      this.entries++;
+      const stats = fstatSync(from.fd, { bigint: true });
+      levels.push({ name: target, names: [...namesIn(from.fd)].reverse(), stats });
+    };
+    try {
+      enter(name, item);
+      for (let level = levels.at(-1); level; level = levels.at(-1)) {
+        if (this.#slices.isOver) await this.#rest();
+        const next = level.names.pop();
+        if (next === undefined) {
+          const { stats } = level;
+          levels.pop();
+          if (levels.length > 0) this.#attributes(from.fd, to.fd, stats);
+          else finish = this.#later(from.fd, to.fd, stats);
+          from.leave();
+          to.leave();
+          continue;
+        }
+        const path = [...levels.map((each) => each.name), next].join("/");
+        try {
+          if (lstatSync(at(from.fd, next)).isDirectory()) enter(next, next);
+          else await this.#entry(from.fd, next, to.fd, next, path);
+        } catch (error) {
+          // A tree that is in use: what has gone meanwhile is not missed.
+          if (hasCode(error, "ENOENT")) continue;
+          throw this.#named(error, [base, ...path.split("/").slice(1).map(spell)].join("/"));
+        }
+      }
+      return finish;
+    } finally {
+      from.close();
+      to.close();
+    }
+  }
+
+  /**
+   * @param {unknown} error
+   * @param {string} path
+   */
+  #named(error, path) {
+    if (this.#signal.aborted || !(error instanceof Error) || !("code" in error)) return error;
+    return Object.assign(new Error(error.message), { code: error.code, subject: path });
+  }
+
+  async #rest() {
+    this.#tell();
+    await this.#slices.rest();
+  }
+
+  #tell() {
+    const nowMs = performance.now();
+    if (nowMs - this.#reportedMs < reportMs) return;
+    this.#reportedMs = nowMs;
+    this.#report(this.copiedBytes);
+  }
+
+  /**
+   * @param {number} parent
+   * @param {string} name
+   * @param {number} target
+   * @param {string} as
+   * @param {string} path Of the copy in the stage.
+   */
+  async #entry(parent, name, target, as, path) {
+    const source = openPlace(parent, name);
+    try {
+      const stats = fstatSync(source, { bigint: true });
+      if (stats.isDirectory()) throw new RequestError("MOVED", "was moved while it was copied");
+      this.entries++;
+      const key = stats.nlink > 1n ? `${stats.dev}:${stats.ino}` : undefined;
+      if (key !== undefined && this.#linkAgain(key, target, as)) return;
+      if (stats.isFile()) await this.#file(source, stats, target, as);
+      else if (stats.isSymbolicLink()) this.#link(parent, name, stats, target, as);
+      else this.#node(stats, target, as);
+      if (key !== undefined) this.#linked.set(key, path);
+    } finally {
+      closeSync(source);
+    }
+  }
+
+  /**
+   * @param {string} key
+   * @param {number} target
+   * @param {string} as
+   */
+  #linkAgain(key, target, as) {
+    const first = this.#linked.get(key);
+    if (first === undefined) return false;
+    try {
+      linkSync(at(this.#stage, first), at(target, as));
+      return true;
+    } catch (error) {
+      // More links than the file system takes, or a path that is too long for one call.
+      if (hasCode(error, "EMLINK", "ENAMETOOLONG", "EPERM")) return false;
+      throw error;
+    }
+  }
+
+  /**
+   * @param {number} source
+   * @param {BigIntStats} stats
+   * @param {number} target
+   * @param {string} as
+   */
+  async #file(source, stats, target, as) {
+    const size = Number(stats.size);
+    const isSparse = stats.blocks * 512n < stats.size;
+    const copy = at(target, as);
+    if (size <= oneCallBytes && !isSparse) {
+      copyFileSync(reopen(source), copy, COPYFILE_EXCL | COPYFILE_FICLONE);
+      this.copiedBytes += size;
+    } else {
+      await this.#largeFile(source, copy);
+    }
+    const made = openSync(copy, O_PATH | O_NOFOLLOW);
+    try {
+      this.#attributes(source, made, stats);
+    } finally {
+      closeSync(made);
+    }
+  }
+
+  /**
+   * @param {number} source
+   * @param {Buffer} copy
+   */
+  async #largeFile(source, copy) {
+    await using from = await open(reopen(source), O_RDONLY | O_NONBLOCK | O_NOCTTY);
+    const { size } = await from.stat();
+    try {
+      copyFileSync(reopen(source), copy, COPYFILE_EXCL | COPYFILE_FICLONE_FORCE);
+      this.copiedBytes += size;
+      return;
+    } catch (error) {
+      if (!hasCode(error, "ENOTSUP", "EOPNOTSUPP", "EXDEV", "EINVAL", "ENOTTY", "ENOSYS", "EIO")) throw error;
+    }
+    await using to = await open(copy, "w", 0o600);
+    const buffer = Buffer.allocUnsafe(blockBytes);
+    for (let data = this.#syscalls.nextData(from.fd, 0, size); data;) {
+      for (let position = data.start; position < data.end;) {
+        this.#signal.throwIfAborted();
+        const wanted = Math.min(buffer.length, data.end - position);
+        const { bytesRead } = await from.read(buffer, 0, wanted, position);
+        if (bytesRead === 0) break;
+        await to.write(buffer, 0, bytesRead, position);
+        position += bytesRead;
+        this.copiedBytes += bytesRead;
+        this.#tell();
+      }
+      data = this.#syscalls.nextData(from.fd, data.end, size);
+    }
+    await to.truncate(size);
+  }
+
+  /**
+   * @param {number} parent
+   * @param {string} name
+   * @param {BigIntStats} stats
+   * @param {number} target
+   * @param {string} as
+   */
+  #link(parent, name, stats, target, as) {
+    symlinkSync(readlinkSync(at(parent, name), "buffer"), at(target, as));
+    try {
+      lchownSync(at(target, as), Number(stats.uid), Number(stats.gid));
+    } catch (error) {
+      if (!hasCode(error, "EPERM")) throw error;
+    }
+    this.#syscalls.setTimes(target, as, stats);
+  }
+
+  /**
+   * @param {BigIntStats} stats
+   * @param {number} target
+   * @param {string} as
+   */
+  #node(stats, target, as) {
+    this.#syscalls.makeNode(target, as, Number(stats.mode), Number(stats.rdev));
+    const made = openPlace(target, as);
+    try {
+      this.#attributes(made, made, stats);
+    } finally {
+      closeSync(made);
+    }
+  }
+
+  /**
+   * @param {number} source
+   * @param {number} made
+   * @param {BigIntStats} stats
+   */
+  #later(source, made, stats) {
+    const from = openSync(reopen(source), O_PATH | O_DIRECTORY);
+    const to = openSync(reopen(made), O_PATH | O_DIRECTORY);
+    return () => {
+      try {
+        this.#attributes(from, to, stats);
+      } finally {
+        closeSync(from);
+        closeSync(to);
+      }
+    };
+  }
+
+  /**
+   * @param {number} source
+   * @param {number} made In a directory that nobody else can enter.
+   * @param {BigIntStats} stats
+   */
+  #attributes(source, made, stats) {
+    const own = fstatSync(made, { bigint: true });
+    let mode = Number(stats.mode) & 0o7777;
+    if (own.uid !== stats.uid || own.gid !== stats.gid) {
+      const given = this.#chown(made, stats);
+      // What runs as its owner must not run as another one.
+      if (!given) mode &= 0o1777;
+    }
+    this.#syscalls.copyAttributes(source, made);
+    chmodSync(reopen(made), mode);
+    this.#syscalls.setTimesOf(made, stats);
+  }
+
+  /**
+   * @param {number} made
+   * @param {BigIntStats} stats
+   */
+  #chown(made, { uid, gid }) {
+    try {
+      chownSync(reopen(made), this.#isRoot ? Number(uid) : -1, Number(gid));
+      return this.#isRoot;
+    } catch (error) {
+      if (!hasCode(error, "EPERM")) throw error;
+      return false;
+    }
+  }
+}

@@ -1,0 +1,224 @@
+/**
+ * Files that come in. They are written without a name, so that nothing is left of one that breaks off, reach the disk, and
+ * get their name in one step. What they replace keeps its mode, owner, group and attributes.
+ */
+import {
+  closeSync,
+  constants,
+  fchmodSync,
+  fchownSync,
+  fstatSync,
+  lstatSync,
+  renameSync,
+  unlinkSync,
+} from "node:fs";
+import { open } from "node:fs/promises";
+import { at, openPlace, reopen, syncDirectory } from "../directory.mjs";
+import { RequestError, hasCode } from "../request-error.mjs";
+import { entryAt, tagOf } from "./entries.mjs";
+import { assertNamed, inPlace } from "./host-path.mjs";
+import { exists } from "./syscalls.mjs";
+
+const { O_RDWR, O_WRONLY, O_CREAT, O_EXCL, O_NOFOLLOW } = constants;
+// Linux's own, and not among node's constants: a file that has no name yet.
+const O_TMPFILE = 0o20200000;
+const defaultMode = 0o644;
+
+/** @typedef {import("./host-path.mjs").HostPlace} HostPlace */
+/** @typedef {import("./host-path.mjs").Found} Found */
+/** @typedef {import("./syscalls.mjs").Syscalls} Syscalls */
+/** @typedef {import("node:fs").BigIntStats} BigIntStats */
+
+/**
+ * @typedef {object} UploadArgs
+ * @property {boolean} overwrite
+ * @property {string} ifMatch The entity tag that what is replaced must have; empty for any.
+ * @property {number | null} mode Of a new file.
+ * @property {string} temporary A name that nothing has, for the moment before the file gets its own.
+ */
+
+/**
+ * @param {Syscalls} syscalls
+ * @param {HostPlace & UploadArgs} args
+ * @param {AsyncIterable<Buffer>} input
+ * @param {AbortSignal} signal
+ */
+export async function uploadFile(syscalls, { overwrite, ifMatch, mode, temporary, ...place }, input, signal) {
+  return inPlace(syscalls, place, { follow: false }, async (found) => {
+    assertNamed(found);
+    const { parent, name } = found;
+    const wanted = { overwrite, ifMatch };
+    // Now, so that nobody sends a file for nothing, and again when it is there.
+    admitTarget(found, wanted);
+    await using file = await openUnnamed(syscalls, parent, temporary);
+    try {
+      for await (const bytes of input) await file.handle.appendFile(bytes);
+      signal.throwIfAborted();
+      const old = admitTarget(found, wanted);
+      keepAttributes(syscalls, file.handle.fd, found, old, mode);
+      await file.handle.sync();
+      signal.throwIfAborted();
+      giveName(syscalls, file, found, old, wanted, temporary);
+    } catch (error) {
+      if (file.isNamed) unlinkIfThere(parent, temporary);
+      throw error;
+    }
+    syncDirectory(parent);
+    return entryAt(parent, name);
+  });
+}
+
+/**
+ * @param {Found} found
+ * @param {{ overwrite: boolean, ifMatch: string }} wanted
+ * @returns {BigIntStats | undefined} What is there now.
+ */
+function admitTarget({ parent, name, guard }, { overwrite, ifMatch }) {
+  const old = lstatSync(at(parent, name), { bigint: true, throwIfNoEntry: false });
+  if (old) guard.admit(old);
+  assertTag(old, ifMatch);
+  if (!old) return undefined;
+  if (!overwrite) throw Object.assign(new Error("EEXIST"), { code: "EEXIST" });
+  if (old.isDirectory()) throw Object.assign(new Error("EISDIR"), { code: "EISDIR" });
+  if (old.isSymbolicLink()) {
+    throw new RequestError("WRONG_TYPE", "is a symbolic link: write to what it points to");
+  }
+  if (!old.isFile()) throw new RequestError("WRONG_TYPE", "is no regular file");
+  return old;
+}
+
+/**
+ * @param {BigIntStats | undefined} stats
+ * @param {string} ifMatch
+ */
+function assertTag(stats, ifMatch) {
+  if (ifMatch === "") return;
+  const tag = stats ? tagOf(stats) : "";
+  if (tag === "" || (ifMatch !== "*" && ifMatch !== tag)) {
+    throw changed();
+  }
+}
+
+/**
+ * @param {Syscalls} syscalls
+ * @param {number} parent
+ * @param {string} temporary
+ */
+async function openUnnamed(syscalls, parent, temporary) {
+  if (syscalls.canLink) {
+    try {
+      const handle = await open(reopen(parent), O_TMPFILE | O_RDWR, 0o600);
+      return { handle, isNamed: false, [Symbol.asyncDispose]: () => handle.close() };
+    } catch (error) {
+      // File systems that know no such files.
+      if (!hasCode(error, "EOPNOTSUPP", "EISDIR", "EINVAL", "ENOENT")) throw error;
+    }
+  }
+  const handle = await open(at(parent, temporary), O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW, 0o600);
+  return { handle, isNamed: true, [Symbol.asyncDispose]: () => handle.close() };
+}
+
+/**
+ * @param {Syscalls} syscalls
+ * @param {number} fd
+ * @param {Found} found
+ * @param {BigIntStats | undefined} old
+ * @param {number | null} mode
+ */
+function keepAttributes(syscalls, fd, { parent, name }, old, mode) {
+  if (!old) {
+    fchmodSync(fd, mode ?? defaultMode);
+    return;
+  }
+  const { uid, gid } = fstatSync(fd, { bigint: true });
+  // Who may not give files away replaces a file of another user by one of their own, as everywhere.
+  if (uid !== old.uid) tryChown(fd, Number(old.uid), Number(old.gid));
+  else if (gid !== old.gid) tryChown(fd, -1, Number(old.gid));
+  const replaced = openPlace(parent, name);
+  try {
+    if (fstatSync(replaced).isFile()) syscalls.copyAttributes(replaced, fd);
+  } finally {
+    closeSync(replaced);
+  }
+  // New content does not run as somebody else, as with write(2).
+  fchmodSync(fd, Number(old.mode) & 0o1777);
+}
+
+/**
+ * @param {number} fd
+ * @param {number} uid
+ * @param {number} gid
+ */
+function tryChown(fd, uid, gid) {
+  try {
+    fchownSync(fd, uid, gid);
+  } catch (error) {
+    if (!hasCode(error, "EPERM")) throw error;
+  }
+}
+
+/**
+ * Puts the file where it belongs. What it replaces is taken out in the same step and looked at then: a change in the last
+ * moment is put back.
+ * @param {Syscalls} syscalls
+ * @param {{ handle: import("node:fs/promises").FileHandle, isNamed: boolean }} file
+ * @param {Found} found
+ * @param {BigIntStats | undefined} old
+ * @param {{ overwrite: boolean, ifMatch: string }} wanted
+ * @param {string} temporary
+ */
+function giveName(syscalls, file, { parent, name }, old, { overwrite, ifMatch }, temporary) {
+  if (!file.isNamed) {
+    if (!exists(parent, name)) {
+      try {
+        syscalls.link(file.handle.fd, parent, name);
+        return;
+      } catch (error) {
+        if (!overwrite || !hasCode(error, "EEXIST")) throw error;
+      }
+    }
+    syscalls.link(file.handle.fd, parent, temporary);
+    file.isNamed = true;
+  }
+  if (!overwrite || !exists(parent, name)) {
+    syscalls.renameToFree(parent, temporary, parent, name);
+    return;
+  }
+  if (!syscalls.exchange(parent, temporary, parent, name)) {
+    renameSync(at(parent, temporary), at(parent, name));
+    return;
+  }
+  try {
+    const taken = lstatSync(at(parent, temporary), { bigint: true });
+    if (!taken.isFile() || (ifMatch !== "" && !isSame(taken, old))) throw changed();
+    unlinkSync(at(parent, temporary));
+  } catch (error) {
+    syscalls.exchange(parent, temporary, parent, name);
+    throw error;
+  }
+}
+
+/**
+ * Whether it is the same file with the same content; having been renamed, it has another change time.
+ * @param {BigIntStats} one
+ * @param {BigIntStats | undefined} other
+ */
+function isSame(one, other) {
+  return one.ino === other?.ino && one.size === other.size && one.mtimeNs === other.mtimeNs;
+}
+
+function changed() {
+  return new RequestError("CHANGED", "is not what it was when it was read");
+}
+
+/**
+ * @param {number} parent
+ * @param {string} name
+ */
+function unlinkIfThere(parent, name) {
+  try {
+    unlinkSync(at(parent, name));
+  } catch (error) {
+    if (!hasCode(error, "ENOENT")) throw error;
+  }
+}

@@ -1,0 +1,144 @@
+/** Work on all that is in a directory, that goes on past what it cannot do and says each. */
+import { lstatSync } from "node:fs";
+import { at, namesIn } from "../directory.mjs";
+import { hasCode } from "../request-error.mjs";
+import { Trail } from "../trail.mjs";
+import { Slices } from "./slices.mjs";
+import { spell } from "./spelling.mjs";
+
+/** Failures that are told of one by one. */
+const maxFailures = 1000;
+/** Names of one directory that are held in memory. */
+const namesPerPass = 100_000;
+
+/**
+ * @typedef {object} Visitor What is done with each, by its directory and name; none of them follows a link.
+ * @property {(directory: number, name: string) => void} leaf
+ * @property {(directory: number, name: string) => void} [enter] Before what is in it.
+ * @property {(directory: number, name: string) => void} [leave] After what is in it, all of which was done.
+ * @property {boolean} [empties] Whether a directory has none of its names any more once they have been visited.
+ */
+
+/** @typedef {{ path: string, code: string, message: string }} Failure */
+
+export class Walk {
+  #base;
+  #visitor;
+  /** @type {Failure[]} */
+  failures = [];
+  failureCount = 0;
+  entries = 0;
+
+  /**
+   * @param {string} base How the place where it starts is spelled.
+   * @param {Visitor} visitor
+   */
+  constructor(base, visitor) {
+    this.#base = base;
+    this.#visitor = visitor;
+  }
+
+  /**
+   * @param {number} parent
+   * @param {string} name Of a directory.
+   * @param {(entries: number) => void} report
+   * @param {AbortSignal} signal
+   */
+  async run(parent, name, report, signal) {
+    const trail = new Trail(parent);
+    const slices = new Slices(signal);
+    /** @type {{ name: string, names: string[], cut: boolean, failed: number }[]} */
+    const levels = [];
+    const pathOf = (/** @type {string} */ last) =>
+      [this.#base, ...[...levels.slice(1).map((level) => level.name), last].map(spell)].join("/");
+    const enter = (/** @type {string} */ next) => {
+      const path = levels.length === 0 ? this.#base : pathOf(next);
+      if (!this.#try(path, () => this.#visitor.enter?.(trail.fd, next))) return;
+      const failed = this.failureCount;
+      this.#try(path, () => {
+        trail.enter(next);
+        levels.push({ name: next, ...this.#read(trail), failed });
+      });
+    };
+    try {
+      enter(name);
+      for (let level = levels.at(-1); level; level = levels.at(-1)) {
+        if (slices.isOver) {
+          report(this.entries);
+          await slices.rest();
+        }
+        const next = level.names.pop();
+        if (next !== undefined) {
+          this.entries++;
+          const { fd } = trail;
+          const path = pathOf(next);
+          if (isDirectory(fd, next)) enter(next);
+          else this.#try(path, () => this.#visitor.leaf(fd, next));
+        } else if (level.cut && this.failureCount === level.failed) {
+          Object.assign(level, this.#read(trail));
+        } else {
+          trail.leave();
+          levels.pop();
+          const path = levels.length === 0 ? this.#base : pathOf(level.name);
+          // What is in it says why already.
+          if (this.failureCount === level.failed) {
+            this.#try(path, () => this.#visitor.leave?.(trail.fd, level.name));
+          }
+        }
+      }
+    } finally {
+      trail.close();
+    }
+  }
+
+  /** @throws Error of the first failure */
+  throwFirst() {
+    const [first] = this.failures;
+    if (first) throw Object.assign(new Error(first.message), { code: first.code, subject: first.path });
+  }
+
+  /**
+   * @param {string} path
+   * @param {unknown} error
+   */
+  fail(path, error) {
+    if (!(error instanceof Error) || !("code" in error)) throw error;
+    this.failureCount += 1;
+    if (this.failures.length === maxFailures) return;
+    this.failures.push({ path, code: String(error.code), message: error.message.slice(0, 256) });
+  }
+
+  /**
+   * @param {string} path
+   * @param {() => void} work
+   */
+  #try(path, work) {
+    try {
+      work();
+      return true;
+    } catch (error) {
+      // The way back is lost: going on would be somewhere else.
+      if (hasCode(error, "MOVED")) throw error;
+      if (!hasCode(error, "ENOENT")) this.fail(path, error);
+      return false;
+    }
+  }
+
+  /** @param {Trail} trail */
+  #read(trail) {
+    const names = [];
+    for (const name of namesIn(trail.fd)) {
+      if (names.push(name) < namesPerPass || !this.#visitor.empties) continue;
+      return { names, cut: true };
+    }
+    return { names, cut: false };
+  }
+}
+
+/**
+ * @param {number} parent
+ * @param {string} name
+ */
+function isDirectory(parent, name) {
+  return lstatSync(at(parent, name), { throwIfNoEntry: false })?.isDirectory() === true;
+}

@@ -1,0 +1,88 @@
+/** Answers of a helper about files of the host, checked as those in `answers.ts` are. */
+import { count, fieldsOf, listOf, malformed, parse, text } from "./answers.ts";
+import { toSvcError } from "./helper-errors.ts";
+import type { Deleted, HostContent, HostEntry, HostEntryType, HostPage, HostProgress } from "./host-files.ts";
+import type { HelperAnswer } from "./pending-request.ts";
+
+const types: readonly HostEntryType[] = [
+  "file",
+  "directory",
+  "symlink",
+  "socket",
+  "fifo",
+  "block_device",
+  "char_device",
+];
+const maxNameChars = 4096;
+
+export function readHostEntry(value: unknown): HostEntry {
+  const [name, type, size, mode, uid, gid, modifiedMs, tag, target] = listOf(value);
+  const known = types.find((each) => each === type);
+  if (known === undefined || typeof modifiedMs !== "number" || !Number.isSafeInteger(modifiedMs)) {
+    throw malformed();
+  }
+  return {
+    name: shortText(name),
+    type: known,
+    sizeBytes: count(size),
+    mode: count(mode),
+    uid: count(uid),
+    gid: count(gid),
+    modifiedMs,
+    tag: shortText(tag),
+    target: text(target),
+  };
+}
+
+export function readHostPage({ value, data }: HelperAnswer): HostPage {
+  const { directory, more } = fieldsOf(value);
+  return {
+    directory: readHostEntry(directory),
+    entries: listOf(parse(data)).map(readHostEntry),
+    more: more === true,
+  };
+}
+
+export function readContentHead(event: unknown): Omit<HostContent, "bytes"> {
+  const { entry, start, length } = fieldsOf(event);
+  return {
+    entry: readHostEntry(entry),
+    start: count(start),
+    length: length === -1 ? -1 : count(length),
+  };
+}
+
+export function readDeleted({ value, data }: HelperAnswer): Deleted {
+  const { deleted, failures } = fieldsOf(parse(data));
+  return {
+    deleted: listOf(deleted).map(text),
+    failures: listOf(failures).map((failure) => {
+      const path = text(fieldsOf(failure)["path"]);
+      return { path, error: toSvcError(failure, path) };
+    }),
+    failureCount: count(fieldsOf(value)["failureCount"]),
+  };
+}
+
+export function readCopied(value: unknown): { entry: HostEntry; copiedBytes: number } {
+  const { entry, copiedBytes } = fieldsOf(value);
+  return { entry: readHostEntry(entry), copiedBytes: count(copiedBytes) };
+}
+
+export function readMoved(value: unknown): HostEntry {
+  return readHostEntry(fieldsOf(value)["entry"]);
+}
+
+export function readHostProgress(event: unknown): HostProgress {
+  const { doneBytes, doneEntries } = fieldsOf(fieldsOf(event)["progress"]);
+  return {
+    ...(doneBytes !== undefined && { doneBytes: count(doneBytes) }),
+    ...(doneEntries !== undefined && { doneEntries: count(doneEntries) }),
+  };
+}
+
+function shortText(value: unknown): string {
+  const short = text(value);
+  if (short.length > maxNameChars) throw malformed();
+  return short;
+}

@@ -1,0 +1,247 @@
+/** Files of the host in the hands of one user: the typed face of the helper's operations for the file service. */
+import { randomBytes } from "node:crypto";
+import { PassThrough, type Readable } from "node:stream";
+import { SvcError } from "../errors.ts";
+import { writeTo } from "../lib/write-to.ts";
+import type { Guarded } from "./helper/host/guard.mjs";
+import * as answers from "./host-answers.ts";
+import type { HelperAnswer, HelperRequest } from "./pending-request.ts";
+import type { User } from "./user.ts";
+
+/** Milliseconds for what is small, and for work of any size. */
+const quickMs = 30_000;
+const longMs = 24 * 60 * 60_000;
+/** Milliseconds for the clean-up after a helper that died. */
+const discardMs = 60_000;
+
+export type HostEntryType =
+  "file" | "directory" | "symlink" | "socket" | "fifo" | "block_device" | "char_device";
+
+/** What something is; names and link targets are spelled (`helper/host/spelling.mjs`). */
+export interface HostEntry {
+  name: string;
+  type: HostEntryType;
+  sizeBytes: number;
+  /** Permission bits. */
+  mode: number;
+  uid: number;
+  gid: number;
+  modifiedMs: number;
+  /** Empty for what is no regular file. */
+  tag: string;
+  target: string;
+}
+
+export interface HostPage {
+  directory: HostEntry;
+  entries: HostEntry[];
+  more: boolean;
+}
+
+export interface ReadRange {
+  offset: number;
+  length?: number | undefined;
+  /** The last `offset` bytes instead. */
+  fromEnd?: boolean;
+  /** The whole file instead, when it has another entity tag. */
+  ifTag?: string;
+}
+
+export interface HostContent {
+  entry: HostEntry;
+  /** The first byte that comes. */
+  start: number;
+  /** Bytes that come; -1 when there are none at that place. */
+  length: number;
+  bytes: Readable;
+}
+
+export interface UploadOptions {
+  overwrite: boolean;
+  /** Empty: whatever is there. */
+  ifMatch: string;
+  mode?: number | undefined;
+}
+
+export interface HostFailure {
+  path: string;
+  error: SvcError;
+}
+
+export interface Deleted {
+  deleted: string[];
+  failures: HostFailure[];
+  failureCount: number;
+}
+
+export interface WantedAttributes {
+  mode?: number | undefined;
+  uid?: number | undefined;
+  gid?: number | undefined;
+  recursive: boolean;
+}
+
+export interface HostProgress {
+  doneBytes?: number;
+  doneEntries?: number;
+}
+
+export interface HostWork {
+  signal?: AbortSignal | undefined;
+  onProgress?: ((progress: HostProgress) => void) | undefined;
+}
+
+type Ask = (request: HelperRequest) => Promise<HelperAnswer>;
+
+export class HostFiles {
+  readonly user: User;
+  readonly #ask: Ask;
+  readonly #guard: Guarded | undefined;
+
+  /** @param guard what this caller is refused though the user is not */
+  constructor(user: User, ask: Ask, guard?: Guarded) {
+    this.user = user;
+    this.#ask = ask;
+    this.#guard = guard;
+  }
+
+  /** The same hands, with things that they leave alone. */
+  guarding(guard: Guarded): HostFiles {
+    return new HostFiles(this.user, this.#ask, guard);
+  }
+
+  async stat(path: string, { signal }: HostWork = {}): Promise<HostEntry> {
+    return answers.readHostEntry((await this.#do("hostStat", path, {}, { signal })).value);
+  }
+
+  /** @param page `after`: the last name of the page before, or empty */
+  async list(
+    path: string,
+    page: { hidden: boolean; after: string; limit: number },
+    { signal }: HostWork = {},
+  ): Promise<HostPage> {
+    return answers.readHostPage(await this.#do("hostList", path, page, { signal }));
+  }
+
+  /** Opens a regular file. Destroying the stream ends the work. */
+  async read(path: string, range: ReadRange, { signal }: HostWork = {}): Promise<HostContent> {
+    const { offset, length = null, fromEnd = false, ifTag = "" } = range;
+    const gone = new AbortController();
+    const bytes = new PassThrough({
+      highWaterMark: 1 << 20,
+      destroy(error, done) {
+        gone.abort();
+        done(error);
+      },
+    });
+    const head = Promise.withResolvers<Omit<HostContent, "bytes">>();
+    this.#ask({
+      ...this.#request("hostRead", path, { offset, length, fromEnd, ifTag }),
+      signal: signal ? AbortSignal.any([gone.signal, signal]) : gone.signal,
+      timeoutMs: longMs,
+      onEvent: (event) => head.resolve(answers.readContentHead(event)),
+      output: writeTo(bytes),
+    }).then(
+      () => bytes.end(),
+      (error: unknown) => {
+        head.reject(error);
+        bytes.destroy(error instanceof Error ? error : new Error(String(error)));
+      },
+    );
+    // A failure before the first byte is the head's; who never reads must not be told of it twice.
+    bytes.once("error", () => undefined);
+    return { ...(await head.promise), bytes };
+  }
+
+  async upload(
+    path: string,
+    input: Readable,
+    { overwrite, ifMatch, mode }: UploadOptions,
+    { signal }: HostWork = {},
+  ): Promise<HostEntry> {
+    const args = { overwrite: overwrite || ifMatch !== "", ifMatch, mode: mode ?? null };
+    return answers.readHostEntry(
+      (await this.#staged("hostUpload", path, path, args, { signal }, input)).value,
+    );
+  }
+
+  async makeDirectory(path: string, parents: boolean, mode: number, work: HostWork = {}): Promise<HostEntry> {
+    return answers.readHostEntry((await this.#do("hostMakeDirectory", path, { parents, mode }, work)).value);
+  }
+
+  async setAttributes(path: string, wanted: WantedAttributes, work: HostWork = {}): Promise<HostEntry> {
+    const { mode = null, uid = null, gid = null, recursive } = wanted;
+    const args = { mode, uid, gid, recursive };
+    return answers.readHostEntry((await this.#long("hostAttributes", path, args, work)).value);
+  }
+
+  async delete(paths: readonly string[], work: HostWork = {}): Promise<Deleted> {
+    const subject = paths.join(", ").slice(0, 256);
+    return answers.readDeleted(await this.#long("hostDelete", subject, { paths }, work));
+  }
+
+  async copy(
+    from: string,
+    to: string,
+    overwrite: boolean,
+    work: HostWork = {},
+  ): Promise<{ entry: HostEntry; copiedBytes: number }> {
+    const args = { from, to, overwrite };
+    return answers.readCopied((await this.#staged("hostCopy", `${from} to ${to}`, to, args, work)).value);
+  }
+
+  async move(from: string, to: string, overwrite: boolean, work: HostWork = {}): Promise<HostEntry> {
+    const args = { from, to, overwrite };
+    return answers.readMoved((await this.#staged("hostMove", `${from} to ${to}`, to, args, work)).value);
+  }
+
+  /** Work that makes something under another name first, which is removed when the helper dies of it. */
+  async #staged(
+    op: string,
+    subject: string,
+    target: string,
+    args: object,
+    work: HostWork,
+    input?: Readable,
+  ): Promise<HelperAnswer> {
+    const temporary = `.svc-${randomBytes(8).toString("hex")}.tmp`;
+    try {
+      return await this.#long(op, subject, { ...args, temporary }, work, input);
+    } catch (error) {
+      if (error instanceof SvcError && isCutShort(error)) {
+        const request = this.#request("hostDiscard", target, { temporary });
+        await this.#ask({ ...request, timeoutMs: discardMs }).catch(() => undefined);
+      }
+      throw error;
+    }
+  }
+
+  #long(
+    op: string,
+    subject: string,
+    args: object,
+    { signal, onProgress }: HostWork,
+    input?: Readable,
+  ): Promise<HelperAnswer> {
+    return this.#ask({
+      ...this.#request(op, subject, args),
+      signal,
+      timeoutMs: longMs,
+      onEvent: onProgress && ((event) => onProgress(answers.readHostProgress(event))),
+      input,
+    });
+  }
+
+  #do(op: string, path: string, args: object, { signal }: HostWork): Promise<HelperAnswer> {
+    return this.#ask({ ...this.#request(op, path, args), signal, timeoutMs: quickMs });
+  }
+
+  #request(op: string, path: string, args: object): Pick<HelperRequest, "op" | "args" | "subject"> {
+    return { op, args: { path, ...args, ...(this.#guard && { guard: this.#guard }) }, subject: path };
+  }
+}
+
+/** Whether the helper may have died in it. */
+function isCutShort({ code }: { readonly code: string }): boolean {
+  return code === "unavailable" || code === "canceled" || code === "deadline_exceeded";
+}

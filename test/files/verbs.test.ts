@@ -1,0 +1,583 @@
+/** The file service over every protocol, in the hands of a user (S 2.10, 4.7; D26, D27, D32; threats 22-26). */
+import assert from "node:assert/strict";
+import { execFileSync } from "node:child_process";
+import { lchownSync, symlinkSync, writeFileSync } from "node:fs";
+import {
+  chmod,
+  chown,
+  link,
+  lstat,
+  mkdir,
+  readFile,
+  readdir,
+  stat,
+  symlink,
+  writeFile,
+} from "node:fs/promises";
+import { request } from "node:http";
+import { join } from "node:path";
+import { buffer } from "node:stream/consumers";
+import { setTimeout as sleep } from "node:timers/promises";
+import test from "ava";
+import { FileService } from "../../gen/svc/v1/file_pb.ts";
+import { isRoot, protocols } from "../support/daemon.ts";
+import { errorOf } from "../support/errors.ts";
+import { openGround, otherUid, ownerUid, type Ground } from "./support/ground.ts";
+
+const rootTest = isRoot ? test : test.skip;
+
+interface Answer {
+  status: number;
+  headers: Record<string, string | string[] | undefined>;
+  body: Buffer;
+}
+
+function rest(
+  socketPath: string,
+  method: string,
+  path: string,
+  { body, headers = {} }: { body?: string | Buffer; headers?: Record<string, string> } = {},
+): Promise<Answer> {
+  return new Promise((resolve, reject) => {
+    const sent = request({ socketPath, method, path, headers }, (response) => {
+      buffer(response).then(
+        (bytes) => resolve({ status: response.statusCode ?? 0, headers: response.headers, body: bytes }),
+        reject,
+      );
+    });
+    sent.on("error", reject);
+    sent.end(body);
+  });
+}
+
+function contentPath(path: string, query: Record<string, string> = {}): string {
+  return `/v1/files/content?${new URLSearchParams({ path, ...query }).toString()}`;
+}
+
+async function* pieces(path: string, ...texts: string[]) {
+  for (const [index, text] of texts.entries()) {
+    yield {
+      ...(index === 0 && { path, overwrite: true }),
+      content: { contentType: "", data: Buffer.from(text) },
+    };
+    await Promise.resolve();
+  }
+}
+
+for (const protocol of protocols) {
+  rootTest(`every verb works with its caller's identity (${protocol})`, async (t) => {
+    await using ground = await openGround();
+    const { home, door } = ground;
+    const files = door.client(FileService, protocol);
+    const made = await files.createDirectory({ path: `${home}/a/b`, parents: true, mode: "0770" });
+    t.like(made, {
+      name: "b",
+      type: "directory",
+      mode: "0770",
+      owner: "games",
+      group: "games",
+      uid: ownerUid,
+    });
+    if (protocol === "grpc") {
+      const written = await files.writeFile(pieces(`${home}/a/one.txt`, "hello ", "world"));
+      t.like(written, { name: "one.txt", type: "file", sizeBytes: 11n, mode: "0644", owner: "games" });
+    } else await ground.as(ownerUid, "sh", "-c", `printf 'hello world' > ${home}/a/one.txt`);
+    if (protocol !== "rest") {
+      const chunks = await Array.fromAsync(files.readFile({ path: `${home}/a/one.txt`, offset: 6n }));
+      t.is(Buffer.concat(chunks.map(({ content }) => content?.data ?? Buffer.alloc(0))).toString(), "world");
+      t.is(chunks[0]?.sizeBytes, 11n);
+    }
+    const changed = await files.setPathAttributes({ path: `${home}/a/one.txt`, mode: "0600" });
+    t.is(changed.mode, "0600");
+    const copied = await files.copyPath({ from: `${home}/a`, to: `${home}/c` });
+    t.is(copied.copiedBytes, 11n);
+    t.like(copied.entry, { name: "c", type: "directory" });
+    const moved = await files.movePath({ from: `${home}/c/one.txt`, to: `${home}/c/two.txt` });
+    t.is(moved.path, `${home}/c/two.txt`);
+    const { entries, directory } = await files.listDirectory({ path: `${home}/c` });
+    t.deepEqual(
+      entries.map(({ name, type }) => [name, type]),
+      [
+        ["b", "directory"],
+        ["two.txt", "file"],
+      ],
+    );
+    t.is(directory?.name, "c");
+    const { deleted, failed } = await files.deletePaths({ paths: [`${home}/c`, `${home}/nothing`] });
+    t.deepEqual(deleted, [`${home}/c`]);
+    t.deepEqual(
+      failed.map(({ path }) => path),
+      [`${home}/nothing`],
+    );
+    t.like(await errorOf(files.statPath({ path: `${home}/c` })), { code: "NotFound", reason: "not_found" });
+    const { users, groups } = await files.listSystemIdentities({});
+    t.true(users.some(({ name, uid }) => name === "games" && uid === 5));
+    t.true(groups.some(({ name }) => name === "games"));
+    // Whoever made it made it as themselves.
+    const { uid, gid } = await stat(`${home}/a/one.txt`);
+    t.deepEqual([uid, gid], [ownerUid, 60]);
+  });
+}
+
+rootTest("what the kernel refuses a user is refused, whatever the verb", async (t) => {
+  await using ground = await openGround();
+  const { home, files, daemon } = ground;
+  const theirs = join(daemon.dir, "theirs");
+  await mkdir(theirs);
+  await writeFile(join(theirs, "secret"), "secret");
+  await chmod(join(theirs, "secret"), 0o600);
+  await chown(theirs, otherUid, otherUid);
+  await chown(join(theirs, "secret"), otherUid, otherUid);
+  await writeFile(join(home, "own"), "own");
+  await chown(join(home, "own"), ownerUid, 60);
+  const secret = join(theirs, "secret");
+  for (const [what, work] of Object.entries({
+    read: () => Array.fromAsync(files.readFile({ path: secret })),
+    make: () => files.createDirectory({ path: join(theirs, "x") }),
+    move: () => files.movePath({ from: secret, to: join(home, "stolen") }),
+    "move in": () => files.movePath({ from: join(home, "own"), to: join(theirs, "own") }),
+    copy: () => files.copyPath({ from: secret, to: join(home, "stolen") }),
+    "copy in": () => files.copyPath({ from: join(home, "own"), to: join(theirs, "own") }),
+    mode: () => files.setPathAttributes({ path: secret, mode: "0666" }),
+    owner: () => files.setPathAttributes({ path: join(home, "own"), owner: "root" }),
+    shadow: () => Array.fromAsync(files.readFile({ path: "/etc/shadow" })),
+  })) {
+    t.like(await errorOf(work()), { code: "PermissionDenied", reason: "denied" }, what);
+  }
+  const { deleted, failed } = await files.deletePaths({ paths: [secret, theirs] });
+  t.deepEqual(deleted, []);
+  t.deepEqual(
+    failed.map(({ path }) => path),
+    [secret, secret],
+  );
+  t.regex(failed[0]?.error ?? "", /permission denied/);
+  const upload = await rest(ground.door.socketPath, "PUT", contentPath(secret, { overwrite: "1" }), {
+    body: "x",
+  });
+  t.is(upload.status, 403);
+  t.regex(upload.body.toString(), /permission denied/);
+  t.is(await readFile(secret, "utf8"), "secret");
+  t.deepEqual((await readdir(theirs)).sort(), ["secret"]);
+  t.deepEqual((await readdir(home)).sort(), ["own"]);
+});
+
+rootTest("downloads: ranges, entity tags, names, HEAD", async (t) => {
+  await using ground = await openGround();
+  const { home, door } = ground;
+  const path = join(home, "ä b'.bin");
+  const content = Buffer.from(Array.from({ length: 700_000 }, (_, index) => index % 251));
+  await writeFile(path, content);
+  await chmod(path, 0o644);
+  const get = (headers: Record<string, string> = {}, query: Record<string, string> = {}) =>
+    rest(door.socketPath, "GET", contentPath(path, query), { headers });
+  const whole = await get();
+  t.is(whole.status, 200);
+  t.true(whole.body.equals(content));
+  t.is(whole.headers["content-length"], "700000");
+  t.is(whole.headers["content-type"], "application/octet-stream");
+  t.is(whole.headers["accept-ranges"], "bytes");
+  t.is(whole.headers["content-disposition"], "attachment; filename*=UTF-8''%C3%A4%20b%27.bin");
+  const tag = String(whole.headers["etag"]);
+  for (const [range, start, end] of [
+    ["bytes=0-0", 0, 0],
+    ["bytes=100-299999", 100, 299_999],
+    ["bytes=699999-", 699_999, 699_999],
+    ["bytes=600000-9999999", 600_000, 699_999],
+    ["bytes=-5", 699_995, 699_999],
+  ] as const) {
+    const part = await get({ range, "if-range": tag });
+    t.is(part.status, 206, range);
+    t.is(part.headers["content-range"], `bytes ${start}-${end}/700000`, range);
+    t.true(part.body.equals(content.subarray(start, end + 1)), range);
+  }
+  const beyond = await get({ range: "bytes=700000-" });
+  t.is(beyond.status, 416);
+  t.is((await get({ range: "bytes=1-2", "if-range": '"other"' })).body.length, 700_000);
+  t.is((await get({}, { offset: "699990" })).body.length, 10);
+  t.is((await get({}, { offset: "10", length: "7" })).body.length, 7);
+  const head = await rest(door.socketPath, "HEAD", contentPath(path));
+  t.deepEqual([head.status, head.headers["content-length"], head.headers["etag"]], [200, "700000", tag]);
+  t.is((await get({}, { path: join(home, "nothing") })).status, 404);
+  t.is((await get({}, { path: home })).status, 409);
+  await writeFile(path, "");
+  t.is((await get()).body.length, 0);
+});
+
+rootTest("an upload keeps what it replaces as it was, and never overwrites a change of others", async (t) => {
+  await using ground = await openGround();
+  const { home, door } = ground;
+  const path = join(home, "page.html");
+  const put = (body: string, headers: Record<string, string> = {}, query: Record<string, string> = {}) =>
+    rest(door.socketPath, "PUT", contentPath(path, query), { body, headers });
+  const first = await put("one", {}, { mode: "0640" });
+  t.is(first.status, 200);
+  t.is((await stat(path)).mode & 0o7777, 0o640);
+  t.is((await put("two")).status, 409);
+  await chmod(path, 0o604);
+  execFileSync("setfattr", ["-n", "user.note", "-v", "kept", path]);
+  const { etag } = JSON.parse(
+    (await rest(door.socketPath, "GET", `/v1/files/stat?path=${path}`)).body.toString(),
+  ) as {
+    etag: string;
+  };
+  const matched = await put("three", { "if-match": `"${etag}"` });
+  t.is(matched.status, 200);
+  const kept = await stat(path);
+  t.deepEqual([kept.mode & 0o7777, kept.uid], [0o604, ownerUid]);
+  t.regex(execFileSync("getfattr", ["-d", path], { encoding: "utf8" }), /user.note="kept"/);
+  const stale = await put("four", { "if-match": `"${etag}"` });
+  t.is(stale.status, 412);
+  t.is((JSON.parse(stale.body.toString()) as { reason: string }).reason, "changed");
+  t.is(await readFile(path, "utf8"), "three");
+  t.is((await put("five", {}, { overwrite: "true", path: home, name: "page.html" })).status, 200);
+  t.is((await put("six", { "if-match": '"x"' }, { path: home, name: "new" })).status, 412);
+  t.is((await put("six", {}, { path: home, name: "../x" })).status, 400);
+  // Of two editors who read the same, one wins.
+  const now = JSON.parse((await put("seven", {}, { overwrite: "1" })).body.toString()) as { etag: string };
+  const race = await Promise.all(
+    Array.from({ length: 8 }, (_, index) => put(`editor ${index}`, { "if-match": `"${now.etag}"` })),
+  );
+  t.deepEqual(race.map(({ status }) => status).sort(), [200, 412, 412, 412, 412, 412, 412, 412]);
+  t.deepEqual(await readdir(home), ["page.html"]);
+  // What root's file was stays root's when root replaces it through the daemon.
+  const asRoot = await rest(ground.daemon.socketPath, "PUT", contentPath(path, { overwrite: "1" }), {
+    body: "root",
+  });
+  t.is(asRoot.status, 200);
+  t.is((await stat(path)).uid, ownerUid);
+});
+
+rootTest("an upload that breaks off leaves nothing", async (t) => {
+  await using ground = await openGround();
+  const { home, door } = ground;
+  await writeFile(join(home, "kept"), "old");
+  await chown(join(home, "kept"), ownerUid, 60);
+  for (const name of ["new", "kept"]) {
+    await new Promise<void>((resolve) => {
+      const sent = request({
+        socketPath: door.socketPath,
+        method: "PUT",
+        path: contentPath(join(home, name), { overwrite: "1" }),
+        headers: { "content-length": "1000000" },
+      });
+      sent.on("error", () => resolve());
+      sent.write(Buffer.alloc(300_000), () => sent.destroy());
+    });
+  }
+  const { status } = await rest(door.socketPath, "PUT", contentPath(join(home, "after")), { body: "x" });
+  t.is(status, 200);
+  t.deepEqual((await readdir(home)).sort(), ["after", "kept"]);
+  t.is(await readFile(join(home, "kept"), "utf8"), "old");
+});
+
+rootTest("names that are not UTF-8 are listed, copied, renamed, read and deleted", async (t) => {
+  await using ground = await openGround();
+  const { home, files } = ground;
+  const at = (name: string) => Buffer.concat([Buffer.from(`${home}/`), Buffer.from(name, "latin1")]);
+  const names = [
+    "caf\xe9",
+    "caf\xc3\xa9",
+    "back\\x2dslash",
+    "back\\xe9slash",
+    "a\\x5cb",
+    "new\nline",
+    "\xff\xfe\\",
+    "\\xC3",
+  ];
+  for (const name of names) {
+    writeFileSync(at(name), Buffer.from(name, "latin1"));
+    lchownSync(at(name), ownerUid, 60);
+  }
+  const { entries } = await files.listDirectory({ path: home });
+  const spelled = entries.map(({ name }) => name);
+  t.deepEqual(
+    spelled.toSorted(),
+    [
+      String.raw`caf\xe9`,
+      "café",
+      String.raw`back\x2dslash`,
+      String.raw`back\x5cxe9slash`,
+      String.raw`a\x5cx5cb`,
+      "new\nline",
+      String.raw`\xff\xfe` + "\\",
+      String.raw`\xC3`,
+    ].sort(),
+  );
+  for (const name of spelled) {
+    const [content] = (await Array.fromAsync(files.readFile({ path: `${home}/${name}` }))).slice(1);
+    await files.copyPath({ from: `${home}/${name}`, to: `${home}/${name}.copy` });
+    await files.movePath({ from: `${home}/${name}`, to: `${home}/${name}.moved` });
+    const bytes = Buffer.from(content?.content?.data ?? []).toString("latin1");
+    t.is(await readFile(at(`${bytes}.copy`), "latin1"), bytes);
+    t.is(await readFile(at(`${bytes}.moved`), "latin1"), bytes);
+    const { deleted } = await files.deletePaths({
+      paths: [`${home}/${name}.copy`, `${home}/${name}.moved`],
+    });
+    t.is(deleted.length, 2);
+  }
+  t.deepEqual(await readdir(home), []);
+});
+
+rootTest("pages are sorted by bytes, hidden names come when asked for, and streams give all", async (t) => {
+  await using ground = await openGround();
+  const { home, files } = ground;
+  const names = Array.from({ length: 250 }, (_, index) => `f${(index * 7919) % 250}`);
+  for (const name of [...names, ".hidden", "Z", "ä"]) await writeFile(join(home, name), "");
+  const expected = [...names, ".hidden", "Z", "ä"].sort((a, b) =>
+    Buffer.compare(Buffer.from(a), Buffer.from(b)),
+  );
+  const seen: string[] = [];
+  let pageToken = "";
+  do {
+    const page = await files.listDirectory({ path: home, hidden: true, limit: 60, pageToken });
+    t.true(page.entries.length <= 60);
+    seen.push(...page.entries.map(({ name }) => name));
+    pageToken = page.nextPageToken;
+  } while (pageToken !== "");
+  t.deepEqual(seen, expected);
+  const streamed = await Array.fromAsync(files.streamDirectory({ path: home, limit: 100 }));
+  t.deepEqual(
+    streamed.flatMap(({ entries }) => entries.map(({ name }) => name)),
+    expected.filter((name) => !name.startsWith(".")),
+  );
+  t.is(streamed.length, 3);
+});
+
+rootTest("FIFOs, devices, sockets and /proc hold nobody up", async (t) => {
+  await using ground = await openGround();
+  const { home, files } = ground;
+  execFileSync("mkfifo", ["-m", "666", join(home, "fifo")]);
+  execFileSync("mknod", ["-m", "666", join(home, "zero"), "c", "1", "5"]);
+  const read = (path: string) => errorOf(Array.fromAsync(files.readFile({ path })));
+  const late = sleep(20_000, "late", { ref: false });
+  const answers = await Promise.race([
+    late,
+    Promise.all([
+      read(join(home, "fifo")),
+      read(join(home, "zero")),
+      read("/dev/zero"),
+      read("/proc/self/root/etc/hostname"),
+    ]),
+  ]);
+  assert.ok(typeof answers !== "string");
+  for (const answer of answers) t.is(answer.code, "FailedPrecondition");
+  t.is((await files.statPath({ path: join(home, "fifo") })).type, "fifo");
+  t.is((await files.statPath({ path: join(home, "zero") })).type, "char_device");
+  t.true((await files.listDirectory({ path: "/proc" })).entries.length > 10);
+  const chunks = await Array.fromAsync(files.readFile({ path: "/proc/version" }));
+  t.regex(
+    Buffer.concat(chunks.map(({ content }) => content?.data ?? Buffer.alloc(0))).toString(),
+    /^Linux version/,
+  );
+  await files.copyPath({ from: join(home, "fifo"), to: join(home, "fifo2") });
+  t.true((await lstat(join(home, "fifo2"))).isFIFO());
+});
+
+rootTest(
+  "links: own ones and root's are followed to read, those of others nowhere, none to write",
+  async (t) => {
+    await using ground = await openGround();
+    const { home, files, door } = ground;
+    const outside = join(ground.daemon.dir, "outside");
+    await mkdir(outside);
+    await writeFile(join(outside, "file"), "canary");
+    for (const path of [outside, join(outside, "file")]) await chown(path, ownerUid, 60);
+    for (const [name, uid] of [
+      ["own", ownerUid],
+      ["roots", 0],
+      ["foreign", otherUid],
+    ] as const) {
+      symlinkSync(outside, join(home, name));
+      lchownSync(join(home, name), uid, uid);
+      symlinkSync(join(outside, "file"), join(home, `${name}-file`));
+      lchownSync(join(home, `${name}-file`), uid, uid);
+    }
+    for (const name of ["own", "roots"]) {
+      t.is((await files.listDirectory({ path: join(home, name) })).entries.length, 1);
+      const chunks = await Array.fromAsync(files.readFile({ path: join(home, `${name}-file`) }));
+      t.is(Buffer.from(chunks[1]?.content?.data ?? []).toString(), "canary");
+    }
+    const foreign = join(home, "foreign");
+    for (const work of [
+      files.listDirectory({ path: foreign }),
+      Array.fromAsync(files.readFile({ path: `${foreign}-file` })),
+      Array.fromAsync(files.readFile({ path: join(foreign, "file") })),
+      files.statPath({ path: join(foreign, "file") }),
+      files.createDirectory({ path: join(foreign, "x") }),
+      files.createDirectory({ path: join(foreign, "x/y"), parents: true }),
+      files.setPathAttributes({ path: join(foreign, "file"), mode: "0777" }),
+      files.movePath({ from: join(foreign, "file"), to: join(home, "stolen") }),
+      files.copyPath({ from: join(foreign, "file"), to: join(home, "stolen") }),
+      files.copyPath({ from: join(home, "own"), to: join(foreign, "x") }),
+    ]) {
+      t.like(await errorOf(work), { code: "FailedPrecondition", reason: "denied" });
+    }
+    t.like(await errorOf(files.setPathAttributes({ path: join(home, "own-file"), mode: "0777" })), {
+      code: "FailedPrecondition",
+    });
+    const put = await rest(door.socketPath, "PUT", contentPath(join(home, "own-file"), { overwrite: "1" }), {
+      body: "x",
+    });
+    t.is(put.status, 409);
+    await files.copyPath({ from: join(home, "foreign"), to: join(home, "link") });
+    t.true((await lstat(join(home, "link"))).isSymbolicLink());
+    const { deleted } = await files.deletePaths({ paths: [join(home, "own"), join(home, "foreign-file")] });
+    t.is(deleted.length, 2);
+    t.is(await readFile(join(outside, "file"), "utf8"), "canary");
+    t.is((await stat(join(outside, "file"))).mode & 0o777, 0o644);
+    for (const path of ["..", `${home}/../x`, "relative", ""]) {
+      t.like(await errorOf(files.statPath({ path })), { code: "InvalidArgument" }, path);
+    }
+  },
+);
+
+rootTest("the daemon's own files are root's on the socket alone", async (t) => {
+  await using ground = await openGround();
+  const { daemon, files } = ground;
+  const token = daemon.tokenClient(FileService);
+  const tokenFile = join(daemon.dir, "api.token");
+  const database = join(daemon.storeDir, "svc.db");
+  for (const path of [tokenFile, database]) {
+    const all = { code: "PermissionDenied", reason: "protected" };
+    for (const work of [
+      () => Array.fromAsync(token.readFile({ path })),
+      () => token.copyPath({ from: path, to: join(daemon.dir, "stolen") }),
+      () => token.movePath({ from: path, to: join(daemon.dir, "stolen") }),
+      () => token.setPathAttributes({ path, mode: "0666" }),
+      () => token.copyPath({ from: join(daemon.dir, "home"), to: path, overwrite: true }),
+      () => token.copyPath({ from: daemon.dir, to: "/tmp/svc-stolen-copy" }),
+      () => token.movePath({ from: daemon.dir, to: "/tmp/svc-stolen-move" }),
+      () => token.setPathAttributes({ path: daemon.dir, mode: "0777", recursive: true }),
+    ]) {
+      t.like(await errorOf(work()), all);
+    }
+    const { deleted, failed } = await token.deletePaths({ paths: [path, daemon.storeDir] });
+    t.deepEqual([deleted, failed.length], [[], 2]);
+    t.like(await errorOf(Array.fromAsync(files.readFile({ path }))), { reason: "denied" });
+    const bytes = await Array.fromAsync(daemon.client(FileService).readFile({ path }));
+    t.true((bytes[1]?.content?.data.length ?? 0) > 0);
+  }
+  const upload = contentPath(tokenFile, { overwrite: "1" });
+  const headers = { authorization: `Bearer ${daemon.token}` };
+  const answer = await fetch(`http://127.0.0.1:${daemon.port}${upload}`, {
+    method: "PUT",
+    body: "x",
+    headers,
+  });
+  t.is(answer.status, 403);
+  t.true((await token.listDirectory({ path: daemon.storeDir })).entries.length > 0);
+  t.is((await token.listDirectory({ path: join(daemon.storeDir, "apps") })).entries.length, 0);
+});
+
+rootTest(
+  "copies keep modes, times, links, holes and attributes, and replace a tree in one step",
+  async (t) => {
+    await using ground = await openGround();
+    const { home, files, as } = ground;
+    await as(
+      ownerUid,
+      "sh",
+      "-c",
+      `cd ${home}; mkdir -p src/deep/er; printf data > src/f; chmod 0751 src/deep; ln src/f src/hard; ln -s f src/soft
+     truncate -s 20M src/sparse; printf end >> src/sparse; printf x > src/exec; chmod 4755 src/exec
+     head -c 5000000 /dev/urandom > src/big; touch -d '2001-02-03 04:05:06.123456789' src/f src/deep; mkdir src/shut
+     touch src/shut/in; chmod 0555 src/shut; chmod 0500 src`,
+    );
+    execFileSync("setfattr", ["-n", "user.note", "-v", "kept", join(home, "src/f")]);
+    await files.copyPath({ from: join(home, "src"), to: join(home, "dst") });
+    const look = (dir: string) =>
+      as(
+        ownerUid,
+        "sh",
+        "-c",
+        `cd ${home}/${dir} && find . -printf '%p %y %m %T@ %l %n %s\\n' | sort && cat f big | md5sum`,
+      );
+    t.is(await look("dst"), await look("src"));
+    const sparse = await stat(join(home, "dst/sparse"));
+    t.true(sparse.blocks * 512 < 1_000_000);
+    t.is((await stat(join(home, "dst/f"))).ino, (await stat(join(home, "dst/hard"))).ino);
+    t.regex(execFileSync("getfattr", ["-d", join(home, "dst/f")], { encoding: "utf8" }), /kept/);
+    t.like(await errorOf(files.copyPath({ from: join(home, "src"), to: join(home, "dst") })), {
+      code: "AlreadyExists",
+    });
+    t.like(await errorOf(files.copyPath({ from: home, to: join(home, "src/in") })), {
+      code: "InvalidArgument",
+    });
+    await as(ownerUid, "chmod", "700", join(home, "dst"), join(home, "src"));
+    await as(ownerUid, "sh", "-c", `mkdir ${home}/small; printf new > ${home}/small/only`);
+    await files.copyPath({ from: join(home, "small"), to: join(home, "dst"), overwrite: true });
+    t.deepEqual(await readdir(join(home, "dst")), ["only"]);
+    await files.movePath({ from: join(home, "src"), to: join(home, "dst"), overwrite: true });
+    t.true((await readdir(join(home, "dst"))).includes("sparse"));
+    t.deepEqual((await readdir(home)).sort(), ["dst", "small"]);
+    await link(join(home, "small/only"), join(home, "small/also"));
+  },
+);
+
+rootTest("a move to another file system is a copy, then the original goes", async (t) => {
+  await using ground = await openGround();
+  const { home, files, as } = ground;
+  const far = await readFile("/proc/mounts", "utf8");
+  t.regex(far, / \/dev\/shm tmpfs/);
+  const target = `/dev/shm/svc-files-${process.pid}`;
+  await as(
+    ownerUid,
+    "sh",
+    "-c",
+    `mkdir -p ${home}/tree/sub; printf data > ${home}/tree/sub/f; chmod 0640 ${home}/tree/sub/f`,
+  );
+  try {
+    const moved = await files.movePath({ from: join(home, "tree"), to: target });
+    t.is(moved.type, "directory");
+    t.deepEqual(await readdir(home), []);
+    const { mode, uid } = await stat(join(target, "sub/f"));
+    t.deepEqual([mode & 0o777, uid], [0o640, ownerUid]);
+  } finally {
+    execFileSync("rm", ["-rf", target]);
+  }
+});
+
+rootTest("a deletion goes on past what it cannot delete, and says each", async (t) => {
+  await using ground = await openGround();
+  const { home, files, as } = ground;
+  await as(
+    ownerUid,
+    "sh",
+    "-c",
+    `cd ${home}; mkdir -p t/a t/b/c t/d; touch t/a/1 t/b/c/2 t/d/3 t/4; chmod 555 t/a t/b/c`,
+  );
+  const { deleted, failed, failedCount } = await files.deletePaths({ paths: [join(home, "t")] });
+  t.deepEqual(deleted, []);
+  t.deepEqual(failed.map(({ path }) => path).sort(), [`${home}/t/a/1`, `${home}/t/b/c/2`]);
+  t.is(failedCount, 2n);
+  t.deepEqual(await readdir(join(home, "t")), ["a", "b"]);
+});
+
+rootTest("recursive modes and owners leave links and what they point to alone", async (t) => {
+  await using ground: Ground = await openGround();
+  const { home, files, daemon } = ground;
+  const canary = join(daemon.dir, "canary");
+  await writeFile(canary, "");
+  await chmod(canary, 0o600);
+  await mkdir(join(home, "t/sub"), { recursive: true });
+  await writeFile(join(home, "t/sub/f"), "");
+  await symlink(canary, join(home, "t/link"));
+  await symlink(daemon.dir, join(home, "t/dir"));
+  const root = daemon.client(FileService);
+  await root.setPathAttributes({ path: join(home, "t"), owner: "games", group: "games", recursive: true });
+  for (const path of ["t", "t/sub", "t/sub/f", "t/link", "t/dir"])
+    t.is((await lstat(join(home, path))).uid, ownerUid, path);
+  await files.setPathAttributes({ path: join(home, "t"), mode: "0700", recursive: true });
+  t.is((await stat(join(home, "t/sub/f"))).mode & 0o7777, 0o700);
+  await files.setPathAttributes({ path: join(home, "t"), mode: "0", recursive: true }).catch(() => undefined);
+  await files.setPathAttributes({ path: join(home, "t"), mode: "0000", recursive: true });
+  t.is((await stat(join(home, "t"))).mode & 0o7777, 0);
+  t.is((await stat(join(home, "t/sub/f"))).mode & 0o7777, 0);
+  await files.setPathAttributes({ path: join(home, "t"), mode: "0755", recursive: true });
+  t.is((await stat(join(home, "t/sub/f"))).mode & 0o7777, 0o755);
+  const { uid, mode } = await stat(canary);
+  t.deepEqual([uid, mode & 0o777], [0, 0o600]);
+  t.like(await errorOf(files.setPathAttributes({ path: home, owner: "no-such-user" })), {
+    code: "InvalidArgument",
+  });
+});
