@@ -29,7 +29,7 @@ export const bench: Bench = {
       return [];
     }
     await using engine = await startEngine();
-    await using daemon = await startDaemon(`[docker]\nsocket = ${JSON.stringify(engine.socket)}`);
+    await using daemon = await startDaemon(engine.config);
     await sleep(settleMs);
     const before = await memoryMib(daemon.pid);
     await furnish(engine);

@@ -61,6 +61,10 @@ export interface Config {
     readonly socket: string;
     /** Where ports of regular users' containers are published that name no address of the host. Default `127.0.0.1`. */
     readonly publishAddress: string;
+    /** Subnets of apps' networks are taken from it. Default `10.201.0.0/16`. */
+    readonly subnetPool: string;
+    /** Processes of a regular user's container, unless its compose file says otherwise. Default 4096. */
+    readonly usersPidsLimit: number;
   };
   readonly system: {
     /** The command that reboots the host, as an argv. Default `systemctl reboot`. */
@@ -159,6 +163,8 @@ export function parseConfig(
     docker: {
       socket: docker.path("socket", baseDir, defaults.engineSocket),
       publishAddress: docker.ipAddress("publish_address") ?? "127.0.0.1",
+      subnetPool: docker.subnet("subnet_pool") ?? "10.201.0.0/16",
+      usersPidsLimit: docker.integer("users_pids_limit", { min: 64, max: 32_768 }) ?? 4096,
     },
     system: { rebootCommand: system.strings("reboot_command") ?? ["systemctl", "reboot"] },
     metrics: {

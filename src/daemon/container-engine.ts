@@ -8,6 +8,8 @@ import { createDockerEngine, type DockerEngine } from "../docker/engine.ts";
 import { parseImageReference } from "../docker/image-reference.ts";
 import { WatchedEngine } from "../docker/watched-engine.ts";
 import type { Identities } from "../identity/identity.ts";
+import { parseSubnet, type Subnet } from "../docker/subnets.ts";
+import { AppNetworks } from "../runtimes/app-networks.ts";
 import { readUnprivilegedPortStart } from "../runtimes/container-policy.ts";
 import { ComposeRuntime } from "../runtimes/compose/compose-runtime.ts";
 import { DockerRuntime } from "../runtimes/docker/docker-runtime.ts";
@@ -54,6 +56,8 @@ export async function createContainerEngine(options: ContainerEngineOptions): Pr
     },
     unprivilegedPortStart: await readUnprivilegedPortStart(),
     usersAddress: config.docker.publishAddress,
+    usersPidsLimit: config.docker.usersPidsLimit,
+    networks: new AppNetworks({ engine, storeId, pool: poolOf(config) }),
   };
   resources.use(forbidEngineRestarts(shared));
   const docker = resources.use(new DockerRuntime(shared));
@@ -69,4 +73,10 @@ export async function createContainerEngine(options: ContainerEngineOptions): Pr
     ]),
     [Symbol.asyncDispose]: () => owned.disposeAsync(),
   };
+}
+
+function poolOf({ docker, file }: Config): Subnet {
+  const pool = parseSubnet(docker.subnetPool);
+  if (pool === undefined) throw new Error(`${file} was read with the pool ${docker.subnetPool}`);
+  return pool;
 }

@@ -1,6 +1,7 @@
 /** Reads one table of the configuration file. */
 import { isIP } from "node:net";
 import { isAbsolute, resolve } from "node:path";
+import { parseSubnet } from "../docker/subnets.ts";
 import type { FieldViolation } from "../errors.ts";
 
 /** Remembers which keys were asked for, so that the rest can be refused. */
@@ -149,6 +150,15 @@ export class TableReader {
     const value = this.string(key);
     if (value === undefined || isIP(value) > 0) return value;
     this.#refuse(key, `"${value}" must be an IP address, such as 127.0.0.1`);
+    return undefined;
+  }
+
+  /** A range of IPv4 addresses that holds a network at least. */
+  subnet(key: string): string | undefined {
+    const value = this.string(key);
+    const { start, end } = (value === undefined ? undefined : parseSubnet(value)) ?? { start: 0, end: 0 };
+    if (value === undefined || end - start >= 16) return value;
+    this.#refuse(key, `"${value}" must be a range of 16 IPv4 addresses or more, such as 10.201.0.0/16`);
     return undefined;
   }
 

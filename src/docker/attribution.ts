@@ -11,6 +11,7 @@ export const imageLabel = "svc.image";
 export const composeProjectLabel = "com.docker.compose.project";
 export const composeServiceLabel = "com.docker.compose.service";
 export const composeVolumeLabel = "com.docker.compose.volume";
+export const composeNetworkLabel = "com.docker.compose.network";
 
 export type Labels = Readonly<Record<string, string>>;
 

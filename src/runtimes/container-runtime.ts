@@ -7,6 +7,7 @@ import type { EngineChange } from "../docker/engine-state.ts";
 import type { EngineEvents } from "../docker/events.ts";
 import { SvcError } from "../errors.ts";
 import { mapBounded } from "../lib/map-bounded.ts";
+import type { AppNetworks } from "./app-networks.ts";
 import { ContainerApp, type ContainerAppOptions } from "./container-app.ts";
 import { sampleApps } from "./container-usage.ts";
 import { limitsOf } from "./limits.ts";
@@ -28,6 +29,9 @@ export interface ContainerRuntimeOptions extends Omit<
   "lastLines" | "checkAgain" | "onChange"
 > {
   events: EngineEvents;
+  networks: AppNetworks;
+  /** Processes that a regular user's container has at most, unless its compose file says otherwise. */
+  usersPidsLimit: number;
   log: (message: string, details: Record<string, unknown>) => void;
 }
 

@@ -70,7 +70,7 @@ export async function attackMounts(tries: number): Promise<Finding[]> {
   if (whyNoDocker !== undefined) return [{ attack: "mounts", text: `skipped: ${whyNoDocker}`, isGood: true }];
   await using engine = await startEngine();
   await engine.images.build("svc/attack:1");
-  await using daemon = await startDaemon({ config: `[docker]\nsocket = "${engine.socket}"` });
+  await using daemon = await startDaemon({ config: engine.config });
   const marker = join(daemon.dir, "marker");
   await writeFile(marker, "");
   const findings: Finding[] = [];

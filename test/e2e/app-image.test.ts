@@ -24,7 +24,7 @@ dockerTest(
     await engine.images.build(tag, { labels: { n: "1" } });
     await engine.images.push(tag, registryUser);
     await engine.images.remove(tag);
-    await using daemon = await startDaemon({ config: `[docker]\nsocket = "${engine.socket}"` });
+    await using daemon = await startDaemon({ config: engine.config });
     await using user = await daemon.as(nobody);
     const apps = user.client(AppService);
     const dir = join(daemon.dir, "package");

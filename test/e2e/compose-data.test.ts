@@ -114,7 +114,7 @@ for (const uid of isRoot ? [nobody, 0] : [process.getuid?.() ?? 0]) {
   const [whose, shapes] = uid === nobody ? ["a user's", allShapes] : ["svc's own", allShapes.slice(0, 4)];
   dockerTest(`every byte of ${whose} project stays, in ${shapes.length} shapes${needsDocker}`, async (t) => {
     t.timeout(15 * 60_000);
-    await using daemon = await startDaemon({ config: `[docker]\nsocket = "${engineNow().socket}"` });
+    await using daemon = await startDaemon({ config: engineNow().config });
     await using door = uid === nobody ? await daemon.as(nobody) : undefined;
     const apps = (door ?? daemon).client(AppService);
     const repository = join(daemon.dir, "shapes.git");

@@ -37,7 +37,7 @@ test.before(async () => {
 });
 
 async function daemonOverEngine(): Promise<TestDaemon> {
-  return startDaemon({ config: `[docker]\nsocket = "${engineNow().socket}"` });
+  return startDaemon({ config: engineNow().config });
 }
 
 dockerTest(`a user installs whoami, uses it, and it outlives the daemon${needsDocker}`, async (t) => {

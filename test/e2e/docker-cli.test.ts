@@ -21,7 +21,7 @@ const command = ["/bin/sh", "-c", forever];
 test.before(async () => {
   if (whyNoDocker !== undefined) return;
   const engine = engineNow();
-  const daemon = await startDaemon({ config: `[docker]\nsocket = "${engine.socket}"` });
+  const daemon = await startDaemon({ config: engine.config });
   shared.daemon = daemon;
   for (const tag of ["example/site:1", "example/db:1", "example/old:1"]) {
     await engine.images.build(tag, { files: { "etc/tag": tag } });

@@ -25,7 +25,7 @@ const forever = "trap 'exit 0' TERM; while :; do sleep 3600 & wait; done";
 test.before(async () => {
   if (whyNoDocker !== undefined) return;
   const engine = engineNow();
-  const daemon = await startDaemon({ config: `[docker]\nsocket = "${engine.socket}"` });
+  const daemon = await startDaemon({ config: engine.config });
   shared.daemon = daemon;
   shared.storeId = storeIdIn(daemon.storeDir);
   await engine.images.build("svc/app:1");

@@ -72,7 +72,7 @@ async function furnish(engine: TestEngine): Promise<void> {
 }
 
 function startBeside(engine: TestEngine): Promise<TestDaemon> {
-  return startDaemon({ config: `[docker]\nsocket = "${engine.socket}"` });
+  return startDaemon({ config: engine.config });
 }
 
 for (const [name, { strike, heal }] of Object.entries(faults)) {

@@ -87,7 +87,7 @@ composeTest(`wanted and real agree after every fault of the engine${needsCompose
   await engine.images.build("svc/polite:1", {
     cmd: ["/bin/sh", "-c", "trap 'exit 0' TERM; while :; do sleep 3600 & wait; done"],
   });
-  await using daemon = await startDaemon({ config: `[docker]\nsocket = "${engine.socket}"` });
+  await using daemon = await startDaemon({ config: engine.config });
   const apps = daemon.client(AppService);
   for (const { id, runtime } of cases) {
     const directory = join(daemon.dir, id);

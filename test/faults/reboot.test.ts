@@ -207,7 +207,7 @@ for (const [runtime, manifestOf] of Object.entries(manifests)) {
       await engine.images.build(image, {
         cmd: ["/bin/sh", "-c", "trap 'exit 0' TERM; while :; do sleep 0.1; done"],
       });
-      await using daemon = await startDaemon({ config: `[docker]\nsocket = "${engine.socket}"` });
+      await using daemon = await startDaemon({ config: engine.config });
       const apps = daemon.client(AppService);
       for (const id of ["polite", "idle"]) {
         await writePackage(join(daemon.dir, id), 0, {

@@ -12,7 +12,7 @@ test.after.always(() => place[Symbol.asyncDispose]());
 const owner = `${nobody}:${nobody}`;
 
 const verdict = (options: object, ownerUid: number, permissions: Permission[] = []): Promise<string> =>
-  place.verdict([createClaims(options)], ownerUid, permissions);
+  place.verdict([createClaims(options, "svc-web-12345678")], ownerUid, permissions);
 
 const host = (options: object): object => ({ User: owner, HostConfig: options });
 const bind = (source: string, more: object = {}): object => ({

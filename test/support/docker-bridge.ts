@@ -1,6 +1,7 @@
 /** A network bridge and address ranges that no other engine of this machine uses. */
 import { execFile } from "node:child_process";
 import { readFile } from "node:fs/promises";
+import { BlockList } from "node:net";
 import { promisify } from "node:util";
 
 const run = promisify(execFile);
@@ -22,25 +23,28 @@ export async function reserveBridge(): Promise<TestBridge> {
     if (!isMine) continue;
     await ip("link", "set", name, "alias", String(process.pid), "up");
     await ip("address", "add", `10.231.${slot}.1/24`, "dev", name);
-    const poolPrefix = `10.232.${slot}.`;
+    const pool = `10.${232 + Math.floor(slot / 16)}.${(slot % 16) * 16}.0/20`;
     return {
       name,
-      pool: `${poolPrefix}0/24`,
+      pool,
       [Symbol.asyncDispose]: async () => {
         // Networks of an engine that was killed leave their bridges behind.
-        for (const bridge of [...(await bridgesIn(poolPrefix)), name]) await tryIp("link", "delete", bridge);
+        for (const bridge of [...(await bridgesIn(pool)), name]) await tryIp("link", "delete", bridge);
       },
     };
   }
   throw new Error(`all ${slots} bridges for test engines are taken`);
 }
 
-async function bridgesIn(prefix: string): Promise<string[]> {
+async function bridgesIn(pool: string): Promise<string[]> {
+  const [start = "", prefix] = pool.split("/");
+  const range = new BlockList();
+  range.addSubnet(start, Number(prefix));
   const { stdout } = await run("ip", ["-json", "address", "show", "type", "bridge"]);
   // Selected by type, the others are listed as empty objects.
   const links = JSON.parse(stdout) as { ifname?: string; addr_info?: { local: string }[] }[];
   return links.flatMap(({ ifname, addr_info }) =>
-    ifname !== undefined && addr_info?.some(({ local }) => local.startsWith(prefix)) ? [ifname] : [],
+    ifname !== undefined && addr_info?.some(({ local }) => range.check(local)) ? [ifname] : [],
   );
 }
 

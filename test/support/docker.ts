@@ -29,6 +29,10 @@ export interface EngineOptions {
 export interface TestEngine extends AsyncDisposable {
   /** Path of its socket. */
   readonly socket: string;
+  /** Where networks take their addresses from: no other engine of this machine does. */
+  readonly pool: string;
+  /** What a daemon that uses it has in its configuration. */
+  readonly config: string;
   /** The pid of `dockerd`. @throws Error while it is stopped. */
   readonly pid: number;
   /** Where everything of it lies; goes with it. */
@@ -89,6 +93,14 @@ class PrivateEngine implements TestEngine {
     this.#arguments = extraArguments;
     this.#execRoot = join(dir, "exec");
     this.images = new TestImages(dir, this.socket);
+  }
+
+  get pool(): string {
+    return this.#bridge.pool;
+  }
+
+  get config(): string {
+    return `[docker]\nsocket = "${this.socket}"\nsubnet_pool = "${this.pool}"`;
   }
 
   get pid(): number {

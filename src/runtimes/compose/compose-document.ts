@@ -48,6 +48,8 @@ export interface RunnableOptions {
   stopGraceMs: number;
   /** `uid:gid` that services run as which name no other; absent for root's own apps. */
   owner?: string | undefined;
+  /** Processes of a service that says nothing of them; absent for root's own apps. */
+  pidsLimit?: number | undefined;
   /** What the built image of a service is called. */
   builtTag: (service: string) => string;
   /** An image's reference with a tag. */
@@ -89,6 +91,7 @@ export function runnableProject(document: JsonObject, options: RunnableOptions):
       ...service,
       ...withAlias(service, textOf(containerName)),
       ...ownedBy(options.owner, service),
+      ...pidsLimited(options.pidsLimit, service, deploy),
       ...(isSet(service["volumes"]) && {
         volumes: listOf(service["volumes"]).map((volume) => longBind(volume, options.isClassic)),
       }),
@@ -160,6 +163,16 @@ function ownedBy(owner: string | undefined, service: JsonObject): JsonObject {
     security_opt: [...securityOpt, "no-new-privileges:true"],
     ...(!isSet(service["user"]) && { user: owner }),
   };
+}
+
+function pidsLimited(
+  limit: number | undefined,
+  service: JsonObject,
+  deploy: JsonValue | undefined,
+): JsonObject {
+  const { limits } = recordOf(recordOf(deploy)["resources"]);
+  if (limit === undefined || isSet(service["pids_limit"]) || isSet(recordOf(limits)["pids"])) return {};
+  return { pids_limit: limit };
 }
 
 /** What a service says for clusters, which compose takes for one host too. */

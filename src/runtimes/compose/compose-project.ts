@@ -33,6 +33,7 @@ import {
 import { checkComposeSources, invalid } from "./compose-sources.ts";
 import { recordOf, textOf } from "./compose-values.ts";
 import { projectClaims } from "./project-claims.ts";
+import { withoutSubnets } from "./project-networks.ts";
 import { withAddresses } from "./service-ports.ts";
 
 export interface ComposeProjectsOptions extends PublishOptions {
@@ -46,6 +47,8 @@ export interface ComposeProjectsOptions extends PublishOptions {
   engineSocket: string;
   /** Ports below it are root's. */
   unprivilegedPortStart: number;
+  /** Processes that a service of a regular user has at most, unless the file says otherwise. */
+  usersPidsLimit: number;
 }
 
 /** Every container of an app is of the same release: compose itself makes anew what has changed. */
@@ -135,6 +138,7 @@ export class ComposeProjects {
       restart: app.manifest.restart,
       stopGraceMs: app.manifest.stop.graceMs,
       owner: app.ownerUid === 0 ? undefined : ownerSpec(identity.user),
+      pidsLimit: app.ownerUid === 0 ? undefined : this.#options.usersPidsLimit,
       builtTag: (service) => images.builtTag(app, service),
       withTag,
     });
@@ -167,8 +171,9 @@ export class ComposeProjects {
 
   /** Whether what was kept last may still run. @throws SvcError `denied` */
   async checkKept(app: RunnableApp): Promise<void> {
-    const document = await this.kept(app.id);
-    if (document === undefined) return;
+    const kept = await this.kept(app.id);
+    if (kept === undefined) return;
+    const document = withoutSubnets(kept);
     // Labels cannot have changed, and some of them are svc's own.
     const services = mapValues(recordOf(document["services"]), (service) => ({
       ...recordOf(service),

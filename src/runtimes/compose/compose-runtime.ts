@@ -22,6 +22,7 @@ import { ComposeImages } from "./compose-images.ts";
 import { composeRelease, ComposeProjects, dependencyDepths, imagesOf } from "./compose-project.ts";
 import { recordOf } from "./compose-values.ts";
 import { documentPorts } from "./service-ports.ts";
+import { withSubnets } from "./project-networks.ts";
 import { followProjectLog, readProjectLog } from "./project-logs.ts";
 import { handVolumesOver } from "./volume-owner.ts";
 
@@ -103,7 +104,9 @@ export class ComposeRuntime extends ContainerRuntime {
   }
 
   protected async launch(app: RunnableApp): Promise<void> {
-    const project = await this.#projects.layOut(app);
+    const checked = await this.#projects.layOut(app);
+    using placed = await withSubnets(checked.document, app.id, this.#options.networks);
+    const project = { ...checked, document: placed.document };
     await this.#pullMissing(app, project, {});
     for (const build of project.builds) {
       const tag = this.#images.builtTag(app, build.service);
@@ -188,7 +191,7 @@ export class ComposeRuntime extends ContainerRuntime {
   async #removeFromEngine(app: RunnableApp): Promise<number> {
     await this.#requireUnused(app.id);
     const removed = await this.appOf(app.id).containers.remove();
-    await this.#removeNetworks(app.id);
+    await this.#options.networks.remove(app.id);
     const imagesFreed = await this.#images.removeBuilt(app, []);
     await this.#images.removeNameless(removed);
     // What cannot be had again goes last.
@@ -229,31 +232,6 @@ export class ComposeRuntime extends ContainerRuntime {
     // Engines answer `null` where there are none, whatever their client's types promise.
     const listed = Volumes as VolumeInspectInfo[] | null;
     return listed ?? [];
-  }
-
-  async #removeNetworks(id: string): Promise<void> {
-    const { engine } = this.#options;
-    const filters = this.#filters(id);
-    const networks = await engine.call(`list the networks of app "${id}"`, (docker) =>
-      docker.listNetworks({ filters }),
-    );
-    for (const { Id, Name } of networks) {
-      await this.#disconnectAll(Id, Name);
-      await engine.call(`remove the network ${Name}`, (docker) => docker.getNetwork(Id).remove());
-    }
-  }
-
-  /** The network is the app's: whoever else has joined it does not keep it. */
-  async #disconnectAll(id: string, name: string): Promise<void> {
-    const { engine } = this.#options;
-    const { Containers } = (await engine.call(`inspect the network ${name}`, (docker) =>
-      docker.getNetwork(id).inspect(),
-    )) as { Containers?: Readonly<Record<string, unknown>> | null };
-    for (const container of Object.keys(Containers ?? {})) {
-      await engine.call(`disconnect a container from the network ${name}`, (docker) =>
-        docker.getNetwork(id).disconnect({ Container: container, Force: true }),
-      );
-    }
   }
 
   async logs(app: RunnableApp, { tail, signal }: { tail: number; signal?: AbortSignal }): Promise<LogChunk> {

@@ -68,7 +68,11 @@ const readers: Readonly<Record<string, Reader>> = {
   privileged: (value, { asks }) => {
     if (value !== "false") asks.push({ permission: "privileged", what: "runs privileged" });
   },
-  network_mode: namespace("network", ["none", "bridge", "default"]),
+  network_mode: (value, draft) => {
+    const mode = textOf(value);
+    if (!["bridge", "default"].includes(mode)) sharedNetwork(value, draft);
+    else draft.excess.push(`has the network mode "${mode}", the network of all: leave it out`);
+  },
   pid: namespace("pid", []),
   ipc: namespace("ipc", ["none", "private", "shareable"]),
   uts: namespace("uts", []),
@@ -127,6 +131,8 @@ const readers: Readonly<Record<string, Reader>> = {
   },
 };
 
+const sharedNetwork = namespace("network", ["none"]);
+
 /** @param services the services of the project: what they share among themselves stays within the app */
 export function serviceClaims(
   name: string,
@@ -161,6 +167,8 @@ function readDeploy(value: JsonValue, { asks, excess }: Draft): void {
   if (isSet(replicas)) excess.push(...tooMuch("containers", replicas, bounds.containers));
   for (const [part, resources] of Object.entries(recordOf(recordOf(value)["resources"]))) {
     for (const [resource, amount] of Object.entries(recordOf(resources))) {
+      if (resource === "pids" && isSet(amount))
+        excess.push(...tooMuch("processes", amount, bounds.processes));
       if (["cpus", "memory", "pids"].includes(resource) || !isSet(amount)) continue;
       asks.push({ permission: "devices", what: `has ${part} of ${resource}` });
     }

@@ -20,12 +20,18 @@ export interface ContainerConfigOptions extends PublishOptions {
   owner: { uid: number; gid: number };
   /** Which store the app belongs to. */
   storeId: string;
+  /** The name of the app's own network. */
+  network: string;
+  /** Processes that a regular user's container has at most. */
+  usersPidsLimit: number;
 }
 
 /** A container to be made: its options, and what tells it from that of any other configuration, image or version. */
 export interface ContainerConfig {
   readonly name: string;
   readonly release: string;
+  /** The name of the app's own network. */
+  readonly network: string;
   readonly options: ContainerCreateOptions & { readonly HostConfig: HostConfig };
 }
 
@@ -51,7 +57,7 @@ export function containerConfig(app: RunnableApp, options: ContainerConfigOption
     [imageLabel]: options.imageReference,
   };
   const name = `svc-${app.id}-${release}`;
-  return { name, release, options: { ...plain, name, Labels: labels } };
+  return { name, release, network: options.network, options: { ...plain, name, Labels: labels } };
 }
 
 function createOptions(
@@ -99,7 +105,8 @@ function hostConfig(app: RunnableApp, runtime: DockerRuntime, options: Container
     LogConfig: { Type: "json-file", Config: logFiles },
     // Nothing starts without svc's check (decisions 39): it restarts what ends, by the manifest's policy.
     RestartPolicy: { Name: "no" },
-    NetworkMode: runtime.network,
+    NetworkMode: runtime.network === "bridge" ? options.network : runtime.network,
+    ...(app.ownerUid !== 0 && { PidsLimit: options.usersPidsLimit }),
     // Not `Binds`: those are made by the engine, as root, where they are missing.
     Mounts: mounts.map(({ source, target, readOnly }) => ({
       Type: "bind" as const,

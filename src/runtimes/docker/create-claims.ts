@@ -32,8 +32,8 @@ type Reader = (value: unknown, claims: Draft) => void;
 const readers: Readonly<Record<string, Reader>> = {
   Privileged: flag("privileged", "runs privileged"),
   PublishAllPorts: () => undefined,
-  NetworkMode: (value, { asks }) =>
-    asks.push(...namespaceAsks("network", text(value), new Set(["default", "bridge", "none"]))),
+  NetworkMode: (value, { asks, network }) =>
+    asks.push(...namespaceAsks("network", text(value), new Set(["default", "bridge", "none", network]))),
   PidMode: namespace("pid", []),
   IpcMode: namespace("ipc", ["none", "private", "shareable"]),
   UTSMode: namespace("uts", []),
@@ -81,13 +81,17 @@ interface Draft {
   asks: HostAsk[];
   binds: Bind[];
   hostPorts: number[];
+  /** The app's own. */
+  readonly network: string;
 }
 
+/** @param network the name of the app's own */
 export function createClaims(
   options: ContainerCreateOptions & { HostConfig?: HostConfig | undefined },
+  network: string,
 ): ContainerClaims {
   const { HostConfig: hostConfig = {}, User: user = "", NetworkingConfig: networking, ...rest } = options;
-  const draft: Draft = { asks: [], binds: [], hostPorts: [] };
+  const draft: Draft = { asks: [], binds: [], hostPorts: [], network };
   for (const [key, value] of Object.entries(rest)) {
     if (!harmless.has(key) && isSet(value)) draft.asks.push(unknownOption(key));
   }
@@ -100,7 +104,8 @@ export function createClaims(
     if (read === undefined) draft.asks.push(unknownOption(key));
     else read(value, draft);
   }
-  return { subject: "the container", user, ...draft };
+  const { asks, binds, hostPorts } = draft;
+  return { subject: "the container", user, asks, binds, hostPorts };
 }
 
 function unknownOption(key: string): HostAsk {

@@ -7,7 +7,7 @@ import { holdMounts } from "../mount-points.ts";
 import { ContainerRuntime, type ContainerRuntimeOptions } from "../container-runtime.ts";
 import { addressesByPort, publishedPorts, type PublishedAddresses } from "../published-ports.ts";
 import type { ImageRuntime, LogChunk, RunnableApp, RuntimeWork } from "../runtime.ts";
-import { AppImages, type CredentialsOf } from "./app-images.ts";
+import { AppImages, dockerRuntime, type CredentialsOf } from "./app-images.ts";
 import { containerConfig, type ContainerConfig } from "./container-config.ts";
 import { createClaims } from "./create-claims.ts";
 import { DockerImages } from "./docker-images.ts";
@@ -56,6 +56,12 @@ export class DockerRuntime extends ContainerRuntime {
 
   protected async checkAgain(app: RunnableApp): Promise<void> {
     await this.#hold(app, await this.#config(app, ""));
+    await this.#ensureNetwork(app);
+  }
+
+  /** It may be pruned while nothing of the app runs. */
+  async #ensureNetwork(app: RunnableApp): Promise<void> {
+    if (dockerRuntime(app).network === "bridge") await this.#options.networks.ensure(app.id);
   }
 
   protected async launch(app: RunnableApp): Promise<void> {
@@ -68,6 +74,7 @@ export class DockerRuntime extends ContainerRuntime {
     if (image === undefined) throw new Error(`the image of app "${app.id}" is gone as soon as it was there`);
     const config = await this.#config(app, image.Id);
     await this.#hold(app, config);
+    await this.#ensureNetwork(app);
     const watched = this.appOf(app.id);
     await watched.start(app, config.release, async () => {
       const existing = (await watched.containers.all()).find(({ name }) => name === config.name);
@@ -107,6 +114,7 @@ export class DockerRuntime extends ContainerRuntime {
     let freed = 0;
     if (!this.isUntouched(app.id)) {
       const removed = await this.appOf(app.id).containers.remove();
+      await this.#options.networks.remove(app.id);
       freed = await this.#images.removeBuilt(app, []);
       await this.#images.removeNameless(removed);
     }
@@ -133,18 +141,19 @@ export class DockerRuntime extends ContainerRuntime {
   async #config(app: RunnableApp, imageId: string): Promise<ContainerConfig> {
     const { user: owner } = await this.#options.identities.as(app.uid);
     const imageReference = this.#images.reference(app);
-    return containerConfig(app, { ...this.#options, imageId, imageReference, owner });
+    const network = this.#options.networks.nameOf(app.id);
+    return containerConfig(app, { ...this.#options, imageId, imageReference, owner, network });
   }
 
   /** What it is checked for stays as it is from now on. */
   async #hold(app: RunnableApp, config: ContainerConfig): Promise<void> {
-    await holdMounts(this.#options.identities, app, createClaims(config.options).binds);
+    await holdMounts(this.#options.identities, app, createClaims(config.options, config.network).binds);
     await this.#requireAllowed(app, config);
   }
 
-  async #requireAllowed(app: RunnableApp, { options }: ContainerConfig): Promise<void> {
+  async #requireAllowed(app: RunnableApp, { options, network }: ContainerConfig): Promise<void> {
     const { identities, engine, unprivilegedPortStart } = this.#options;
-    await requireAllowed(app, [createClaims(options)], {
+    await requireAllowed(app, [createClaims(options, network)], {
       identity: await identities.as(app.uid),
       engineSockets: [engine.socket],
       unprivilegedPortStart,

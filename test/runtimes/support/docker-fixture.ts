@@ -6,6 +6,8 @@ import { DiskMeter } from "../../../src/docker/disk-usage.ts";
 import { EngineEvents } from "../../../src/docker/events.ts";
 import { EngineState } from "../../../src/docker/engine-state.ts";
 import { WatchedEngine } from "../../../src/docker/watched-engine.ts";
+import { parseSubnet } from "../../../src/docker/subnets.ts";
+import { AppNetworks } from "../../../src/runtimes/app-networks.ts";
 import { createIdentities } from "../../../src/identity/identity.ts";
 import { createManifestParser } from "../../../src/packages/manifest-parser.ts";
 import { createSettingsValidator } from "../../../src/packages/settings-validator.ts";
@@ -51,6 +53,8 @@ export class DockerFixture implements AsyncDisposable {
       settleMs: 300,
       unprivilegedPortStart: 1024,
       usersAddress: "127.0.0.1",
+      usersPidsLimit: 500,
+      networks: new AppNetworks({ engine: client, storeId: "test", pool: parseSubnet(engine.pool)! }),
       log: (message: string, details: Record<string, unknown>) =>
         this.log.push(`${message} ${JSON.stringify(details)}`),
       ...overrides,
