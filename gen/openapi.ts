@@ -779,6 +779,38 @@ export interface paths {
         patch?: never;
         trace?: never;
     };
+    "/v1/apps/{app_id}/backup-policy": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /**
+         * When an app is backed up by itself, and how that goes
+         * @description When an app is backed up by itself, and how that goes: what its package recommends, unless something else was set.
+         *
+         *     Access: any identified caller; a regular user sees and changes what is their own.
+         *
+         *     Capability: `backups.policy`.
+         */
+        get: operations["getBackupPolicy"];
+        /**
+         * Sets when an app is backed up by itself, in the place of what its package recommends
+         * @description Sets when an app is backed up by itself, in the place of what its package recommends.
+         *
+         *     Access: any identified caller; a regular user sees and changes what is their own.
+         *
+         *     Capability: `backups.policy`.
+         */
+        put: operations["setBackupPolicy"];
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
     "/v1/backups/storages/{storage}/archive": {
         parameters: {
             query?: never;
@@ -2030,6 +2062,25 @@ export interface components {
             next_restart_at?: string;
             /** @description What its health check said when it failed last; absent while it passes, and before it has failed. */
             health_reason?: string;
+            /** @description Its backups; absent when there was none and none is due by itself. */
+            backups?: components["schemas"]["AppBackups"];
+        };
+        /** @description What is known of an app's backups. */
+        AppBackups: {
+            /**
+             * Format: date-time
+             * @description When the newest one was made; absent when there was none.
+             */
+            last_backup_at?: string;
+            /** @description The storages that took it. */
+            storages: string[];
+            /**
+             * Format: date-time
+             * @description When one was last restored, into an app or for a trial; absent when never.
+             */
+            last_proven_at?: string;
+            /** @description True: its policy should have made one for an hour, and there is none. */
+            overdue: boolean;
         };
         /** @description How many apps are in which condition. */
         AppCounters: {
@@ -2045,6 +2096,8 @@ export interface components {
             busy: number;
             /** @description UNKNOWN: the engine that runs them cannot be asked. */
             unknown: number;
+            /** @description Whose policies should have made a backup for an hour, and there is none. */
+            backups_overdue: number;
         };
         /** @description What an app takes on disk, in allocated bytes. */
         AppDisk: {
@@ -2399,6 +2452,42 @@ export interface components {
             target: string;
             /** @description Of a file's content, lower-case hex; empty for what has none. */
             sha256: string;
+        };
+        /** @description When an app is backed up by itself. */
+        BackupPolicy: {
+            /** @description Id of the app. */
+            app_id: string;
+            /** @description True: what the package recommends; what the fields below say is not looked at. */
+            from_package: boolean;
+            /**
+             * @description When: `hourly`, `daily@HH:MM`, `HH:MM` or five cron fields, in the node's local time; empty: only on request. What the
+             *     daemon was not there for is not made up for.
+             */
+            trigger: string;
+            /** @description Names of storages; the local one when empty. What a backup without storages goes to, too. */
+            storages: string[];
+            /** @description How many archives to keep on each storage; at least 1. All when this and the three below are absent. */
+            keep?: number;
+            /** @description Beyond those: the newest of each of so many days (UTC). */
+            keep_daily?: number;
+            /** @description Beyond those: the newest of each of so many weeks, which begin on Monday. */
+            keep_weekly?: number;
+            /** @description Beyond those: the newest of each of so many months. */
+            keep_monthly?: number;
+            /**
+             * @description What the app does meanwhile, as in CreateBackup; `live` when empty.
+             * @enum {string}
+             */
+            mode: "live" | "pause" | "stop";
+            /** @description True: what was made is restored for a trial each time, too. */
+            verify: boolean;
+            /**
+             * Format: date-time
+             * @description When it is made next; absent when never.
+             */
+            readonly next_run_at?: string;
+            /** @description What went wrong the last time; empty when nothing did. */
+            readonly last_error: string;
         };
         /** @description What became of the archive on one storage. */
         BackupResult: {
@@ -3723,8 +3812,8 @@ export interface components {
             readonly disabled_reason?: string;
         };
         /**
-         * @description What a job does. Fields that its type does not use must be absent. A regular user's jobs may be `app_*`, `backup`, and
-         *     `shell` with an `app`, all on the user's own apps; others are not found. An app that is not there is refused, but for a
+         * @description What a job does. Fields that its type does not use must be absent. A regular user's jobs may be `app_*`,
+         *     `backup`, `backup_verify`, and `shell` with an `app`, all on the user's own apps; others are not found. An app that is not there is refused, but for a
          *     job that somebody else manages: that is kept, with a warning.
          */
         ScheduleAction: {
@@ -3732,10 +3821,10 @@ export interface components {
              * @description Which action.
              * @enum {string}
              */
-            type: "node_reboot" | "app_start" | "app_stop" | "app_restart" | "app_update" | "backup" | "shell" | "http";
-            /** @description Id of the app, for `app_*`, `backup` and, if wanted, `shell`. */
+            type: "node_reboot" | "app_start" | "app_stop" | "app_restart" | "app_update" | "backup" | "backup_verify" | "shell" | "http";
+            /** @description Id of the app, for `app_*`, `backup`, `backup_verify` and, if wanted, `shell`. */
             app?: string;
-            /** @description Names of storages, for `backup`. */
+            /** @description Names of storages, for `backup` and `backup_verify`. */
             storages?: string[];
             /** @description How many archives to keep, for `backup`; at least 1. */
             keep?: number;
@@ -4624,6 +4713,11 @@ export interface operations {
                      *     by a `license_required` (failed_precondition), and nothing changes.
                      */
                     license_ack?: boolean;
+                    /**
+                     * @description True: it is backed up first, as its policy says, and stays as it is when that fails; false: not. Default: what the
+                     *     daemon's `[apps] backup_before_upgrade` says.
+                     */
+                    backup?: boolean;
                 };
             };
         };
@@ -5714,6 +5808,111 @@ export interface operations {
             403: components["responses"]["Denied"];
             404: components["responses"]["NotFound"];
             416: components["responses"]["RangeNotSatisfiable"];
+            429: components["responses"]["TooMany"];
+            431: components["responses"]["HeadTooLarge"];
+            500: components["responses"]["Internal"];
+            501: components["responses"]["NotImplemented"];
+            503: components["responses"]["Unavailable"];
+            504: components["responses"]["DeadlineExceeded"];
+        };
+    };
+    getBackupPolicy: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                /** @description Its id. */
+                app_id: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description Done. */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["BackupPolicy"];
+                };
+            };
+            400: components["responses"]["BadRequest"];
+            401: components["responses"]["Unauthenticated"];
+            403: components["responses"]["Denied"];
+            404: components["responses"]["NotFound"];
+            429: components["responses"]["TooMany"];
+            431: components["responses"]["HeadTooLarge"];
+            500: components["responses"]["Internal"];
+            501: components["responses"]["NotImplemented"];
+            503: components["responses"]["Unavailable"];
+            504: components["responses"]["DeadlineExceeded"];
+        };
+    };
+    setBackupPolicy: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                /** @description Id of the app. */
+                app_id: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: {
+            content: {
+                "application/json": {
+                    /** @description True: what the package recommends; what the fields below say is not looked at. */
+                    from_package?: boolean;
+                    /**
+                     * @description When: `hourly`, `daily@HH:MM`, `HH:MM` or five cron fields, in the node's local time; empty: only on request. What the
+                     *     daemon was not there for is not made up for.
+                     */
+                    trigger?: string;
+                    /** @description Names of storages; the local one when empty. What a backup without storages goes to, too. */
+                    storages?: string[];
+                    /** @description How many archives to keep on each storage; at least 1. All when this and the three below are absent. */
+                    keep?: number;
+                    /** @description Beyond those: the newest of each of so many days (UTC). */
+                    keep_daily?: number;
+                    /** @description Beyond those: the newest of each of so many weeks, which begin on Monday. */
+                    keep_weekly?: number;
+                    /** @description Beyond those: the newest of each of so many months. */
+                    keep_monthly?: number;
+                    /**
+                     * @description What the app does meanwhile, as in CreateBackup; `live` when empty.
+                     * @enum {string}
+                     */
+                    mode?: "live" | "pause" | "stop";
+                    /** @description True: what was made is restored for a trial each time, too. */
+                    verify?: boolean;
+                    /**
+                     * Format: date-time
+                     * @description When it is made next; absent when never.
+                     */
+                    readonly next_run_at?: string;
+                    /** @description What went wrong the last time; empty when nothing did. */
+                    readonly last_error?: string;
+                };
+            };
+        };
+        responses: {
+            /** @description Done. */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["BackupPolicy"];
+                };
+            };
+            400: components["responses"]["BadRequest"];
+            401: components["responses"]["Unauthenticated"];
+            403: components["responses"]["Denied"];
+            404: components["responses"]["NotFound"];
+            409: components["responses"]["Conflict"];
+            413: components["responses"]["BodyTooLarge"];
+            415: components["responses"]["UnsupportedMediaType"];
             429: components["responses"]["TooMany"];
             431: components["responses"]["HeadTooLarge"];
             500: components["responses"]["Internal"];

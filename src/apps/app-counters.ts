@@ -2,16 +2,18 @@
 import { AppStates, type AppState } from "../../gen/svc/v1/words.ts";
 import { revisionOf, type AppRuntime } from "../runtimes/runtime.ts";
 import type { AppRecord } from "./app-record.ts";
+import type { AppBackupStates } from "./app-views.ts";
 import type { AppCaller, AppRegistry } from "./app-registry.ts";
 
 export interface AppCountersOptions {
   registry: AppRegistry;
   runtimes: readonly AppRuntime[];
+  backups: AppBackupStates;
   stateOf: (app: AppRecord) => AppState;
 }
 
 /** Frozen, and the same object for as long as nothing has changed. */
-export type AppCounts = Readonly<Record<"total" | Counter, number>>;
+export type AppCounts = Readonly<Record<"total" | "backupsOverdue" | Counter, number>>;
 
 type Counter = "running" | "stopped" | "failed" | "busy" | "unknown";
 
@@ -24,6 +26,7 @@ export class AppCounters {
   readonly #counts = new Map<string, AppCounts>();
   #registryRevision = -1;
   #runtimeRevision = -1;
+  #backupsRevision = -1;
 
   constructor(options: AppCountersOptions) {
     this.#options = options;
@@ -54,20 +57,27 @@ export class AppCounters {
   }
 
   #forgetOld(): void {
-    const { registry, runtimes } = this.#options;
+    const { registry, runtimes, backups } = this.#options;
     const registryRevision = registry.revision;
     const runtimeRevision = revisionOf(runtimes);
-    if (registryRevision === this.#registryRevision && runtimeRevision === this.#runtimeRevision) return;
+    const backupsRevision = backups.revision;
+    const isCurrent =
+      registryRevision === this.#registryRevision &&
+      runtimeRevision === this.#runtimeRevision &&
+      backupsRevision === this.#backupsRevision;
+    if (isCurrent) return;
     this.#counts.clear();
+    this.#backupsRevision = backupsRevision;
     this.#registryRevision = registryRevision;
     this.#runtimeRevision = runtimeRevision;
   }
 
   #count(apps: readonly AppRecord[]): AppCounts {
-    const counts = { total: 0, running: 0, stopped: 0, failed: 0, busy: 0, unknown: 0 };
+    const counts = { total: 0, running: 0, stopped: 0, failed: 0, busy: 0, unknown: 0, backupsOverdue: 0 };
     for (const app of apps) {
       counts.total++;
       counts[counterOf[this.#options.stateOf(app)]]++;
+      if (this.#options.backups.of(app)?.overdue === true) counts.backupsOverdue++;
     }
     return Object.freeze(counts);
   }

@@ -12,17 +12,29 @@ import type { Operation } from "./operations.ts";
 
 export type AppView = MessageInitShape<typeof AppSchema>;
 
+/** What is known of an app's backups. */
+export interface AppBackupState {
+  readonly lastBackupAtMs: number | undefined;
+  /** Those that took it. */
+  readonly storages: readonly string[];
+  readonly lastProvenAtMs: number | undefined;
+  readonly overdue: boolean;
+}
+
 export interface ViewParts {
   app: AppRecord;
   operation: Operation | undefined;
   /** What the runtime knows; absent before it has adopted the app. */
   status: RuntimeStatus | undefined;
+  /** Absent when there is nothing to say. */
+  backups: AppBackupState | undefined;
   limits: readonly RuntimeLimit[];
   ownerName: string;
   directory: string;
 }
 
-export function viewApp({ app, operation, status, limits, ownerName, directory }: ViewParts): AppView {
+export function viewApp(parts: ViewParts): AppView {
+  const { app, operation, status, backups, limits, ownerName, directory } = parts;
   const { manifest } = app;
   const { state, reason } = stateOf(app, operation, status);
   const isRunning = isUp(state);
@@ -68,6 +80,21 @@ export function viewApp({ app, operation, status, limits, ownerName, directory }
     restartRequired: isRunning && changedSettings(app).length > 0,
     ...(nextRestartAtMs !== undefined && { nextRestartAt: timestampFromMs(nextRestartAtMs) }),
     ...(healthReason !== undefined && { healthReason }),
+    ...(backups !== undefined && { backups: viewBackups(backups) }),
+  };
+}
+
+function viewBackups({
+  lastBackupAtMs,
+  storages,
+  lastProvenAtMs,
+  overdue,
+}: AppBackupState): AppView["backups"] {
+  return {
+    ...(lastBackupAtMs !== undefined && { lastBackupAt: timestampFromMs(lastBackupAtMs) }),
+    storages: [...storages],
+    ...(lastProvenAtMs !== undefined && { lastProvenAt: timestampFromMs(lastProvenAtMs) }),
+    overdue,
   };
 }
 

@@ -15,7 +15,7 @@ import { revisionOf, type AppRuntime, type RunnableApp, type RuntimeStatus } fro
 import type { AppPaths } from "./app-paths.ts";
 import type { AppRecord } from "./app-record.ts";
 import type { AppCaller, AppRegistry } from "./app-registry.ts";
-import { viewApp } from "./app-view.ts";
+import { viewApp, type AppBackupState } from "./app-view.ts";
 import type { Operation } from "./operations.ts";
 import { decodePageToken, encodePageToken } from "./page-token.ts";
 
@@ -25,6 +25,7 @@ export interface AppViewsOptions {
   runtimeOf: (app: AppRecord) => AppRuntime;
   runnable: (app: AppRecord) => RunnableApp;
   paths: AppPaths;
+  backups: AppBackupStates;
   /** The name of a uid; empty when the host has none. */
   userName: (uid: number) => Promise<string>;
 }
@@ -36,17 +37,26 @@ export interface ListOptions {
   pageToken: string;
 }
 
+/** What is known of the backups of apps: the same object for as long as it is the same. */
+export interface AppBackupStates {
+  /** Another number whenever one may be another. */
+  readonly revision: number;
+  of(app: AppRecord): AppBackupState | undefined;
+}
+
 /** A view and all that it was made of; limits and directory follow from the record. */
 interface MadeView {
   readonly operation: Operation | undefined;
   readonly status: RuntimeStatus | undefined;
   readonly ownerName: string;
+  readonly backups: AppBackupState | undefined;
   readonly view: App;
 }
 
 /** Which apps are on a page. */
 interface Selection {
   readonly registryRevision: number;
+  readonly backupsRevision: number;
   readonly apps: readonly AppRecord[];
   /** Of these apps, each once. */
   readonly ownerUids: readonly number[];
@@ -86,8 +96,8 @@ export class AppViews {
     const made = this.#pages.get(key);
     if (made !== undefined && (await this.#isCurrent(made))) return made.page;
 
-    const { registry, runtimes } = this.#options;
-    const selection = made?.registryRevision === registry.revision ? made : this.#select(caller, options);
+    const { runtimes } = this.#options;
+    const selection = made !== undefined && this.#hasSameRecords(made) ? made : this.#select(caller, options);
     const { apps, ownerUids, nextPageToken } = selection;
     const ownerNames = await this.#ownerNames(ownerUids);
     const runtimeRevision = revisionOf(runtimes);
@@ -104,6 +114,7 @@ export class AppViews {
   #select(caller: AppCaller, { limit, pageToken }: ListOptions): Selection {
     const { registry } = this.#options;
     const registryRevision = registry.revision;
+    const backupsRevision = this.#options.backups.revision;
     const after = decodePageToken(pageToken);
     const visible = registry.visible(caller);
     const rest = after === "" ? visible : visible.filter((app) => app.id > after);
@@ -111,7 +122,7 @@ export class AppViews {
     const last = apps.at(-1);
     const nextPageToken = last === undefined || apps.length === rest.length ? "" : encodePageToken(last.id);
     const ownerUids = [...new Set(apps.map((app) => app.ownerUid))];
-    return { registryRevision, apps, ownerUids, nextPageToken };
+    return { registryRevision, backupsRevision, apps, ownerUids, nextPageToken };
   }
 
   /** @param made the page before: where nothing but statuses can have changed since, they alone are looked at */
@@ -120,8 +131,9 @@ export class AppViews {
     ownerNames: ReadonlyMap<number, string>,
     made: MadePage | undefined,
   ): { statuses: (RuntimeStatus | undefined)[]; views: App[] } {
-    const { registry, runtimeOf } = this.#options;
-    const isSame = made?.registryRevision === registry.revision && hasSameNames(made.ownerNames, ownerNames);
+    const { runtimeOf } = this.#options;
+    const isSame =
+      made !== undefined && this.#hasSameRecords(made) && hasSameNames(made.ownerNames, ownerNames);
     const before = isSame ? made : undefined;
     const statuses = apps.map((app) => runtimeOf(app).status(app.id));
     const views = apps.map((app, at) => {
@@ -136,20 +148,25 @@ export class AppViews {
     const runtime = runtimeOf(app);
     const operation = registry.operationOf(app.id);
     const status = runtime.status(app.id);
+    const backups = this.#options.backups.of(app);
     const made = this.#views.get(app);
     const isCurrent =
-      made?.operation === operation && made?.status === status && made?.ownerName === ownerName;
+      made?.operation === operation &&
+      made?.status === status &&
+      made?.backups === backups &&
+      made?.ownerName === ownerName;
     if (made !== undefined && isCurrent) return made.view;
     const parts = {
       app,
       operation,
       status,
+      backups,
       limits: runtime.limits(runnable(app)),
       ownerName,
       directory: paths.appDir(app.id),
     };
     const view = deepFreeze(create(AppSchema, viewApp(parts)));
-    this.#views.set(app, { operation, status, ownerName, view });
+    this.#views.set(app, { operation, status, backups, ownerName, view });
     return view;
   }
 
@@ -160,9 +177,13 @@ export class AppViews {
     return hasSameNames(made.ownerNames, namesNow) && this.#hasSameApps(made);
   }
 
-  #hasSameApps({ registryRevision, runtimeRevision }: MadePage): boolean {
-    const { registry, runtimes } = this.#options;
-    return registryRevision === registry.revision && runtimeRevision === revisionOf(runtimes);
+  #hasSameApps(made: MadePage): boolean {
+    return this.#hasSameRecords(made) && made.runtimeRevision === revisionOf(this.#options.runtimes);
+  }
+
+  #hasSameRecords({ registryRevision, backupsRevision }: Selection): boolean {
+    const { registry, backups } = this.#options;
+    return registryRevision === registry.revision && backupsRevision === backups.revision;
   }
 
   async #ownerNames(uids: readonly number[]): Promise<Map<number, string>> {

@@ -26,7 +26,7 @@ import { AppRegistry, type AppCaller } from "./app-registry.ts";
 import { AppReports } from "./app-reports.ts";
 import { AppSettings, type SettingsView } from "./app-settings.ts";
 import { stateOf } from "./app-view.ts";
-import { AppViews, type ListOptions } from "./app-views.ts";
+import { AppViews, type AppBackupStates, type ListOptions } from "./app-views.ts";
 import type { AppPaths } from "./app-paths.ts";
 import { Cloner, type CloneResult } from "./clone.ts";
 import { awaitUp } from "./coming-up.ts";
@@ -52,6 +52,11 @@ export interface AppsLog {
   error(details: object, message: string): void;
 }
 
+/** Whereto, and whether it is backed up first; see `UpgradeAppRequest`. */
+export interface UpgradeOptions extends Omit<UpgradeRequest, "before"> {
+  backup?: boolean | undefined;
+}
+
 export interface AppsOptions {
   store: Store;
   executor: Executor;
@@ -68,6 +73,10 @@ export interface AppsOptions {
   /** The uid that an owner's apps belong to and run as. */
   runUidOf: (ownerUid: number) => Promise<number>;
   limits: InstallBounds & { maxAppsPerUser: number };
+  backups: AppBackupStates;
+  /** Makes a backup of an app. */
+  backUp: (app: AppRecord, caller: AppCaller, work: WorkOptions) => Promise<void>;
+  backUpBeforeUpgrade: boolean;
   now: () => number;
   log: AppsLog;
 }
@@ -169,8 +178,12 @@ export class Apps implements AsyncDisposable {
     this.#wanted = new WantedState({ ...shared, lifecycle });
     this.#reports = new AppReports(shared);
     this.#disks = new DiskReports(shared);
-    this.#views = new AppViews({ ...shared, userName: options.userName });
-    this.#counters = new AppCounters({ ...shared, stateOf: (app) => this.#stateOf(app) });
+    this.#views = new AppViews({ ...shared, backups: options.backups, userName: options.userName });
+    this.#counters = new AppCounters({
+      ...shared,
+      backups: options.backups,
+      stateOf: (app) => this.#stateOf(app),
+    });
   }
 
   /**
@@ -279,13 +292,15 @@ export class Apps implements AsyncDisposable {
   /** @throws SvcError see {@link Upgrader.upgrade} */
   async upgrade(
     id: string,
-    request: UpgradeRequest,
+    { backup = this.#options.backUpBeforeUpgrade, ...request }: UpgradeOptions,
     caller: AppCaller,
     work: WorkOptions,
   ): Promise<UpgradeResult> {
     await this.#find(id, caller);
     using _turn = await this.#turns.take(caller, work);
-    return await this.#upgrader.upgrade(await this.#find(id, caller), request, work);
+    const app = await this.#find(id, caller);
+    const before = backup && (() => this.#options.backUp(app, caller, work));
+    return await this.#upgrader.upgrade(app, { ...request, ...(before && { before }) }, work);
   }
 
   /** The image of an app; empty for one that has none. @param checkRemote ask the registry how fresh it is */
@@ -315,6 +330,11 @@ export class Apps implements AsyncDisposable {
   }
 
   /** The app as svc keeps it. */
+  async all(): Promise<readonly AppRecord[]> {
+    await this.#adopted;
+    return this.#registry.all();
+  }
+
   async record(id: string, caller: AppCaller): Promise<AppRecord> {
     return this.#find(id, caller);
   }

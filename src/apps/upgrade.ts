@@ -26,6 +26,8 @@ export interface UpgradeRequest {
   /** The tag to go to; empty for the newest tag, or the head of the tracked branch. */
   version: string;
   licenseAck: boolean;
+  /** What comes before anything changes; when it throws, nothing does. */
+  before?: () => Promise<unknown>;
 }
 
 export interface UpgradeResult {
@@ -71,6 +73,7 @@ export class Upgrader {
   async upgrade(app: AppRecord, request: UpgradeRequest, work: WorkOptions): Promise<UpgradeResult> {
     const { operations, registry } = this.#options;
     this.#requireStopped(app);
+    await request.before?.();
     const operation = await operations.begin({
       appId: app.id,
       kind: "upgrade",

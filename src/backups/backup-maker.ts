@@ -74,7 +74,7 @@ export class BackupMaker {
     caller: AppCaller,
     work: WorkOptions,
   ): Promise<BackupOutcome> {
-    const { apps, storages, spool, storeId, now } = this.#options;
+    const { apps, storages, catalogue, spool, storeId, now } = this.#options;
     const storageNames = [...new Set(request.storages)];
     for (const name of storageNames) storages.find(name);
     const createdAtMs = now();
@@ -91,6 +91,8 @@ export class BackupMaker {
     const results = await Promise.all(
       storageNames.map((storage) => this.#push(storage, { appId, name }, file, request.retention, work)),
     );
+    const taken = results.filter(({ error }) => error === "").map(({ storage }) => storage);
+    if (taken.length > 0) await catalogue.backedUp(appId, taken);
     const { warnings, contentBytes, entries } = written;
     return { results, warnings, contentBytes, entries };
   }

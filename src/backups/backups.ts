@@ -4,6 +4,7 @@ import { mkdir } from "node:fs/promises";
 import { join } from "node:path";
 import type { Readable } from "node:stream";
 import type { AppCaller } from "../apps/app-registry.ts";
+import type { AppRecord } from "../apps/app-record.ts";
 import type { Apps } from "../apps/apps.ts";
 import type { WorkOptions } from "../apps/progress.ts";
 import type { AppImage, LayOut } from "../apps/restore.ts";
@@ -13,6 +14,7 @@ import { manifestFileName, type Manifest } from "../packages/manifest.ts";
 import { createManifestParser, maxManifestBytes, type ManifestParser } from "../packages/manifest-parser.ts";
 import type { PackageOrigin } from "../packages/package-resolver.ts";
 import type { SettingsValidator } from "../packages/settings-validator.ts";
+import type { Zones } from "../scheduler/trigger/zone.ts";
 import type { Executor } from "../store/executors.ts";
 import { storeIdOf } from "../store/store-id.ts";
 import type { Store } from "../store/store.ts";
@@ -20,9 +22,12 @@ import { Archive } from "./archive.ts";
 import type { ArchiveFooter } from "./archive-footer.ts";
 import { parseArchiveName } from "./archive-name.ts";
 import { ArchiveList, type ListedArchives, type ListRequest } from "./archive-list.ts";
-import { BackupMaker, type BackupOutcome } from "./backup-maker.ts";
+import type { AppPolicy, BackupStates } from "./backup-states.ts";
+import { BackupMaker, type BackupOutcome, type StorageResult } from "./backup-maker.ts";
 import { settleLeftovers } from "./leftovers.ts";
 import { Catalogue, keyOf, type ArchiveRef, type CataloguedArchive } from "./catalogue.ts";
+import { checkPolicy, type BackupPolicySpec } from "./policy.ts";
+import { PolicyPass } from "./policy-pass.ts";
 import type { Retention } from "./rotation.ts";
 import { Spool } from "./spool.ts";
 import type { S3Thread } from "./storages/s3-thread.ts";
@@ -30,9 +35,9 @@ import { checkStorage, type StorageCheck } from "./storages/storage-check.ts";
 import { localName, StorageList } from "./storages/storage-list.ts";
 
 export interface CreateRequest extends Retention {
-  /** Those of the package's policy when empty, else the local one. */
+  /** Those of the app's policy when empty, else the local one. */
   storages: readonly string[];
-  /** The package's when empty. */
+  /** The policy's when empty. */
   mode: "" | "live" | "pause" | "stop";
 }
 
@@ -67,6 +72,8 @@ export interface BackupsOptions {
   executor: Executor;
   selfUid: number;
   apps: Apps;
+  states: BackupStates;
+  zones: Zones;
   identities: Identities;
   settings: SettingsValidator;
   s3: S3Thread;
@@ -131,10 +138,9 @@ export class Backups {
     caller: AppCaller,
     work: WorkOptions,
   ): Promise<BackupOutcome> {
-    const { backup } = (await this.#options.apps.record(appId, caller)).manifest;
+    const policy = this.#options.states.policyOf(await this.#options.apps.record(appId, caller)).spec;
     const { storages, mode, ...asked } = request;
-    const recommended = backup?.storages ?? [];
-    const chosen = mode === "" ? (backup?.mode ?? "live") : mode;
+    const chosen = mode === "" ? policy.mode : mode;
     if (chosen === "pause") {
       const message = "this version of svc cannot freeze apps for a backup; use the mode live or stop";
       throw new SvcError("unimplemented", "not_implemented", message);
@@ -143,13 +149,89 @@ export class Backups {
     return this.#maker.make(
       appId,
       {
-        storages: storages.length > 0 ? storages : recommended.length > 0 ? recommended : [localName],
+        storages: [storages, policy.storages, [localName]].find((names) => names.length > 0) ?? [],
         retention: asked,
         mode: chosen,
       },
       caller,
       work,
     );
+  }
+
+  /** What the policy of an app wants, with what it keeps. @throws SvcError `unavailable` when a storage did not take it */
+  async makeByPolicy(app: AppRecord, caller: AppCaller, work: WorkOptions): Promise<void> {
+    const { storages, mode, verify, trigger: _, ...retention } = this.#options.states.policyOf(app).spec;
+    const { results } = await this.create(app.id, { storages, mode, ...retention }, caller, work);
+    const failures = failuresOf(results);
+    const taken = results.find(({ error }) => error === "");
+    if (verify && taken !== undefined) await this.verify({ ...taken, appId: app.id }, true, caller, work);
+    if (failures !== "") throw new SvcError("unavailable", "unavailable", failures);
+  }
+
+  /** One as the policy of an app says, which replaces none. @throws what {@link create} throws, and when no storage took it */
+  async makeOne(app: AppRecord, caller: AppCaller, work: WorkOptions): Promise<void> {
+    const { results } = await this.create(app.id, { storages: [], mode: "" }, caller, work);
+    if (results.some(({ error }) => error === "")) return;
+    throw new SvcError("unavailable", "unavailable", `no storage took the backup: ${failuresOf(results)}`);
+  }
+
+  /** The newest archive of an app on each of these storages; on all where none are named. */
+  async newest(
+    appId: string,
+    storages: readonly string[],
+    caller: AppCaller,
+  ): Promise<Omit<ListedArchives, "nextPageToken">> {
+    const names = storages.length > 0 ? storages : [""];
+    const page = { appId, limit: Number.MAX_SAFE_INTEGER, pageToken: "" };
+    const lists = await Promise.all(names.map((storage) => this.list({ ...page, storage }, caller)));
+    const all = lists.flatMap(({ archives }) => archives);
+    // The newest come first.
+    const archives = all.filter(
+      (each, at) => all.findIndex(({ storage }) => storage === each.storage) === at,
+    );
+    return { archives, errors: lists.flatMap(({ errors }) => errors) };
+  }
+
+  /** @throws SvcError `not_found` */
+  async policy(appId: string, caller: AppCaller): Promise<AppPolicy & { nextRunMs: number | undefined }> {
+    const app = await this.#options.apps.record(appId, caller);
+    const { states } = this.#options;
+    return { ...states.policyOf(app), nextRunMs: states.nextRunMs(app) };
+  }
+
+  /** @param spec undefined for what the package recommends @throws SvcError `not_found`, `invalid_request` */
+  async setPolicy(appId: string, spec: BackupPolicySpec | undefined, caller: AppCaller): Promise<void> {
+    await this.#options.apps.record(appId, caller);
+    if (spec !== undefined) {
+      checkPolicy(
+        spec,
+        this.storages.all().map(({ name }) => name),
+      );
+    }
+    await this.#catalogue.setPolicy(appId, spec === undefined ? null : JSON.stringify(spec));
+    this.#options.states.invalidate();
+  }
+
+  /** What the scheduler runs every minute. */
+  policyPass(): PolicyPass {
+    const { apps, states, zones, selfUid } = this.#options;
+    return new PolicyPass({
+      ...{ apps, states, zones },
+      settle: () => this.settle(),
+      make: async (app, signal) => {
+        const { ownerUid } = app;
+        const caller = { uid: ownerUid, root: ownerUid === selfUid || ownerUid === 0, ownerUid };
+        try {
+          await this.makeByPolicy(app, caller, { signal });
+          await this.#catalogue.setPolicyError(app.id, null);
+        } catch (error) {
+          const why =
+            error instanceof SvcError ? error.message : "an internal error, which the daemon's log has";
+          await this.#catalogue.setPolicyError(app.id, why);
+          throw error;
+        }
+      },
+    });
   }
 
   /** What it says of itself, and what is known of it here. */
@@ -337,4 +419,10 @@ export class Backups {
       await tree.destroy();
     }
   }
+}
+
+/** Empty when there are none. */
+function failuresOf(results: readonly StorageResult[]): string {
+  const failed = results.filter(({ error }) => error !== "");
+  return failed.map(({ storage, error }) => `${storage}: ${error}`).join("; ");
 }

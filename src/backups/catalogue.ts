@@ -76,18 +76,39 @@ export class Catalogue {
   }
 
   /** It is whole where it is meant to be. */
-  async confirm({ storage, appId, name }: ArchiveRef): Promise<void> {
-    await this.#write(
-      {
-        sql: "UPDATE backup_archives SET is_whole = 1, executor = NULL WHERE storage = ? AND name = ?",
-        params: [storage, name],
-      },
-      {
-        sql: `INSERT INTO backup_policies (app_id, last_backup_at) SELECT id, ? FROM apps WHERE id = ?
-              ON CONFLICT (app_id) DO UPDATE SET last_backup_at = excluded.last_backup_at, last_error = NULL`,
-        params: [this.#now(), appId],
-      },
-    );
+  async confirm({ storage, name }: Omit<ArchiveRef, "appId">): Promise<void> {
+    await this.#write({
+      sql: "UPDATE backup_archives SET is_whole = 1, executor = NULL WHERE storage = ? AND name = ?",
+      params: [storage, name],
+    });
+  }
+
+  /** The newest archive of an app is on these storages. */
+  async backedUp(appId: string, storages: readonly string[]): Promise<void> {
+    await this.#write({
+      sql: `INSERT INTO backup_policies (app_id, last_backup_at, last_storages) SELECT id, ?, ? FROM apps WHERE id = ?
+            ON CONFLICT (app_id) DO UPDATE SET last_backup_at = excluded.last_backup_at,
+              last_storages = excluded.last_storages`,
+      params: [this.#now(), JSON.stringify(storages), appId],
+    });
+  }
+
+  /** @param policy as JSON; null: the package's */
+  async setPolicy(appId: string, policy: string | null): Promise<void> {
+    await this.#write({
+      sql: `INSERT INTO backup_policies (app_id, policy, set_at) SELECT id, ?, ? FROM apps WHERE id = ?
+            ON CONFLICT (app_id) DO UPDATE SET policy = excluded.policy, set_at = excluded.set_at, last_error = NULL`,
+      params: [policy, this.#now(), appId],
+    });
+  }
+
+  /** What went wrong with the last backup that was made by itself; null when nothing did. */
+  async setPolicyError(appId: string, error: string | null): Promise<void> {
+    await this.#write({
+      sql: `INSERT INTO backup_policies (app_id, last_error) SELECT id, ? FROM apps WHERE id = ?
+            ON CONFLICT (app_id) DO UPDATE SET last_error = excluded.last_error`,
+      params: [error, appId],
+    });
   }
 
   /** Nobody uploads it any more, and what became of it is not known: that is looked after later. */

@@ -45,6 +45,8 @@ export interface Config {
   readonly apps: {
     /** The account that runs root-owned `process` apps; default root itself, with a warning at install. */
     readonly rootRunsAs: string | undefined;
+    /** Whether an upgrade that does not say takes a backup first. Default false. */
+    readonly backUpBeforeUpgrade: boolean;
     /**
      * Directories in which apps and their build steps find programs. Default: in system mode the usual system
      * directories, in user mode the PATH of the daemon.
@@ -157,6 +159,7 @@ export function parseConfig(
     limits: readLimits(root.table("limits"), defaultUserLimits, userLimitRanges),
     apps: {
       rootRunsAs: apps.string("root_runs_as"),
+      backUpBeforeUpgrade: apps.boolean("backup_before_upgrade") ?? false,
       path: apps.directories("path") ?? defaultSearchPath(environment),
       buildEnv: apps.environment("build_env") ?? defaultBuildEnv(environment),
     },

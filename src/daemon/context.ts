@@ -7,6 +7,7 @@ import { invalidField, SvcError } from "../errors.ts";
 import { systemClock, type Clock } from "../lib/clock.ts";
 import { DaemonMetrics } from "../metrics/daemon-metrics.ts";
 import { Apps } from "../apps/apps.ts";
+import { BackupStates } from "../backups/backup-states.ts";
 import { Backups } from "../backups/backups.ts";
 import { S3Thread } from "../backups/storages/s3-thread.ts";
 import { createAppPaths } from "../apps/app-paths.ts";
@@ -36,7 +37,6 @@ import { Cgroups } from "../runtimes/process/cgroup.ts";
 import { ProcessRuntime } from "../runtimes/process/process-runtime.ts";
 import type { PeerUid } from "../runtimes/process/supervisor-connection.ts";
 import type { AppRuntime } from "../runtimes/runtime.ts";
-import { noBackups } from "../scheduler/clock/backup-pass.ts";
 import { JobOwners } from "../scheduler/jobs/job-owners.ts";
 import { JobRegistry } from "../scheduler/jobs/job-registry.ts";
 import { RunLog } from "../scheduler/runs/run-log.ts";
@@ -178,6 +178,8 @@ export async function createContext(options: ContextOptions): Promise<DaemonCont
       () => "",
     );
   const executor = await currentExecutor();
+  const zones = new Zones();
+  const backupStates = resources.use(new BackupStates({ store, zones, clock }));
   const apps = resources.use(
     new Apps({
       store,
@@ -191,6 +193,9 @@ export async function createContext(options: ContextOptions): Promise<DaemonCont
       buildEnv: config.apps.buildEnv,
       runUidOf: (ownerUid) => runUidOf(ownerUid, config, users),
       limits: config.limits,
+      backups: backupStates,
+      backUp: (app, caller, work) => backups.makeOne(app, caller, work),
+      backUpBeforeUpgrade: config.apps.backUpBeforeUpgrade,
       now,
       log,
     }),
@@ -219,7 +224,9 @@ export async function createContext(options: ContextOptions): Promise<DaemonCont
   const reboot = resources.use(
     new HostReboot({ command: config.system.rebootCommand, identities, clock, log }),
   );
-  const backups = new Backups({
+  const backups: Backups = new Backups({
+    states: backupStates,
+    zones,
     ...{ store, executor, selfUid, apps, identities, settings, userName, now, log },
     s3: resources.use(new S3Thread(programs.s3Worker)),
     dir: config.store.dir,
@@ -233,7 +240,6 @@ export async function createContext(options: ContextOptions): Promise<DaemonCont
   });
   const jobs = resources.use(new JobRegistry(store));
   const runs = resources.use(new RunLog({ store, executor, now, log }));
-  const zones = new Zones();
   const owners = new JobOwners({ selfUid, lookUp: async (uid) => (await users.byUid(uid)).name });
   // After the apps and the store, which its runs need until they have ended.
   const scheduler = resources.use(
@@ -247,7 +253,7 @@ export async function createContext(options: ContextOptions): Promise<DaemonCont
       identities,
       lookup: (hostname) => lookup(hostname, { all: true }),
       reboot,
-      backups: noBackups,
+      backups: backups.policyPass(),
       backupHands: backups,
       clock,
       log,

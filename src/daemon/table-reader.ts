@@ -60,6 +60,13 @@ export class TableReader {
     return undefined;
   }
 
+  boolean(key: string): boolean | undefined {
+    const value = this.#take(key);
+    if (typeof value === "boolean" || value === undefined) return value;
+    this.#refuse(key, "must be true or false");
+    return undefined;
+  }
+
   required(key: string): string {
     if (this.#values[key] === undefined) this.#refuse(key, "is missing");
     return this.string(key) ?? "";

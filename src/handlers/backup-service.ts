@@ -2,10 +2,12 @@
 import type { HandlerContext, ServiceImpl } from "@connectrpc/connect";
 import { timestampFromDate, timestampFromMs } from "@bufbuild/protobuf/wkt";
 import type {
+  BackupPolicySchema,
   BackupService,
   BackupStorageSchema,
   CreateBackupRequest,
   RestoreBackupRequest,
+  SetBackupPolicyRequest,
   UpsertBackupStorageRequest,
   VerifyBackupRequest,
 } from "../../gen/svc/v1/backup_pb.ts";
@@ -13,6 +15,8 @@ import type { MessageInitShape } from "@bufbuild/protobuf";
 import type { BackupMode } from "../apps/backup-hold.ts";
 import type { OnProgress } from "../apps/progress.ts";
 import type { ListedArchive } from "../backups/archive-list.ts";
+import type { AppPolicy } from "../backups/backup-states.ts";
+import type { BackupPolicySpec } from "../backups/policy.ts";
 import type { BackupOutcome } from "../backups/backup-maker.ts";
 import type { Backups, RestoreOutcome, VerifyOutcome } from "../backups/backups.ts";
 import type { ArchiveRef } from "../backups/catalogue.ts";
@@ -149,6 +153,15 @@ export function createBackupService(backups: Backups): ServiceImpl<typeof Backup
       }
     },
 
+    getBackupPolicy: async ({ appId }, context) =>
+      policyMessage(appId, await backups.policy(appId, userOf(context))),
+
+    setBackupPolicy: async (request, context) => {
+      const { appId, fromPackage } = request;
+      await backups.setPolicy(appId, fromPackage ? undefined : policySpec(request), userOf(context));
+      return policyMessage(appId, await backups.policy(appId, userOf(context)));
+    },
+
     uploadBackup: unimplemented,
   };
 }
@@ -194,6 +207,30 @@ function restoreResponse({ appId, restoredBytes, entries, restarted, version }: 
 
 function verifyResponse({ name }: VerifyBackupRequest, { contentBytes, entries, restored }: VerifyOutcome) {
   return { name, contentBytes: BigInt(contentBytes), entries: BigInt(entries), restored };
+}
+
+function policySpec(request: SetBackupPolicyRequest): BackupPolicySpec {
+  const { trigger, storages, keep, keepDaily, keepWeekly, keepMonthly, verify } = request;
+  const mode = request.mode === "" ? "live" : (request.mode as BackupMode);
+  return { trigger, storages, keep, keepDaily, keepWeekly, keepMonthly, mode, verify };
+}
+
+function policyMessage(
+  appId: string,
+  { spec, isPackages, lastError, nextRunMs }: AppPolicy & { nextRunMs: number | undefined },
+): MessageInitShape<typeof BackupPolicySchema> {
+  const { keep, keepDaily, keepWeekly, keepMonthly, ...rest } = spec;
+  return {
+    appId,
+    fromPackage: isPackages,
+    ...rest,
+    ...(keep !== undefined && { keep }),
+    ...(keepDaily !== undefined && { keepDaily }),
+    ...(keepWeekly !== undefined && { keepWeekly }),
+    ...(keepMonthly !== undefined && { keepMonthly }),
+    ...(nextRunMs !== undefined && { nextRunAt: timestampFromMs(nextRunMs) }),
+    lastError,
+  };
 }
 
 function entryMessage({ path, type, sizeBytes, mode, modifiedMs, target, sha256 }: ArchivedEntry) {

@@ -5,6 +5,7 @@ import { storeIdOf } from "../store/store-id.ts";
 import type { Store } from "../store/store.ts";
 import { createAppUpdateAction } from "./actions/app-update.ts";
 import { createBackupAction, type BackupHands } from "./actions/backup.ts";
+import { createBackupVerifyAction, type VerifyHands } from "./actions/backup-verify.ts";
 import { createHttpAction, type HttpOptions } from "./actions/http.ts";
 import { createLifecycleAction } from "./actions/app-lifecycle.ts";
 import type { HostReboot } from "../host/reboot.ts";
@@ -36,7 +37,7 @@ export interface SchedulerOptions {
   lookup: HttpOptions["lookup"];
   reboot: HostReboot;
   backups: BackupPass;
-  backupHands: BackupHands;
+  backupHands: BackupHands & VerifyHands;
   clock: Clock;
   log: {
     info(details: object, message: string): void;
@@ -126,6 +127,7 @@ function createActions(
     app_restart: createLifecycleAction(apps, "restart"),
     app_update: createAppUpdateAction(apps),
     backup: createBackupAction(backupHands),
+    backup_verify: createBackupVerifyAction(backupHands),
     shell: createShellAction({ identities, apps, starts: new RunRoom(isRoot, startBounds) }),
     http: createHttpAction({ lookup }),
   };

@@ -284,4 +284,9 @@ export const migrations: readonly string[] = [
   -- Who uploads an archive that is not whole yet: what a process left that ended is looked after by the next.
   ALTER TABLE backup_archives ADD COLUMN executor TEXT CHECK (executor IS NULL OR json_valid(executor));
   `,
+  `
+  -- When a policy was set, and the storages that took the newest backup, as JSON.
+  ALTER TABLE backup_policies ADD COLUMN set_at INTEGER;
+  ALTER TABLE backup_policies ADD COLUMN last_storages TEXT CHECK (last_storages IS NULL OR json_valid(last_storages));
+  `,
 ];

@@ -3,7 +3,7 @@ import test from "ava";
 import { AppRegistry } from "../../src/apps/app-registry.ts";
 import { deleteApp, insertApp } from "../../src/apps/app-record.ts";
 import { AppCounters } from "../../src/apps/app-counters.ts";
-import { newApp, ToldRuntime } from "../support/many-apps.ts";
+import { newApp, noBackups, ToldRuntime } from "../support/many-apps.ts";
 import { temporaryStore } from "../store/support/temporary-store.ts";
 
 const root = { uid: 0, root: true, ownerUid: 0 };
@@ -18,6 +18,7 @@ test("counts follow the store and the runtimes, and show nobody another's apps",
   const counters = new AppCounters({
     registry,
     runtimes: [runtime as never],
+    backups: noBackups,
     stateOf: (app) => runtime.status(app.id)?.state ?? app.state,
   });
   await store.write([insertApp(newApp("one", 1000)), insertApp(newApp("two", 1001))]);

@@ -170,6 +170,8 @@ const lines: readonly string[] = [
   "backup get x y data/z --storage local",
   "backup download x y --storage local",
   "backup restore x y --storage local",
+  "backup policy x",
+  "backup policy x set --trigger hourly",
   "backup storage ls",
   "backup storage add z --dir /srv/z",
   "backup storage test z",

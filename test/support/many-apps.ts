@@ -70,6 +70,9 @@ export class ToldRuntime implements Pick<AppRuntime, "revision" | "status" | "li
   }
 }
 
+/** Of apps that have none. */
+export const noBackups = { revision: 0, of: () => undefined };
+
 /** Views over a store and such a runtime. */
 export function createViews(
   store: Store,
@@ -83,6 +86,7 @@ export function createViews(
     runtimeOf: () => runtime as unknown as AppRuntime,
     runnable: (app) => app as never,
     paths: createAppPaths("/var/lib/svc"),
+    backups: noBackups,
     userName,
   });
   return Object.assign(views, { [Symbol.dispose]: () => registry[Symbol.dispose]() });

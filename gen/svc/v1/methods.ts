@@ -53,6 +53,8 @@ export const methodPolicies = {
   "svc.v1.BackupService/BrowseBackup": {"access":"USER","capability":"backups"},
   "svc.v1.BackupService/ReadBackupFile": {"access":"USER","capability":"backups"},
   "svc.v1.BackupService/DownloadBackup": {"access":"USER","capability":"backups"},
+  "svc.v1.BackupService/GetBackupPolicy": {"access":"USER","capability":"backups.policy"},
+  "svc.v1.BackupService/SetBackupPolicy": {"access":"USER","capability":"backups.policy"},
   "svc.v1.BackupService/UploadBackup": {"access":"USER","capability":"backups.upload"},
   "svc.v1.CredentialService/ListCredentials": {"access":"USER","capability":"credentials"},
   "svc.v1.CredentialService/UpsertCredential": {"access":"USER","capability":"credentials"},

@@ -270,6 +270,20 @@ export const routes: readonly Route[] = [
     responseBody: "content",
   },
   {
+    httpMethod: "GET",
+    template: {"source":"/v1/apps/{app_id}/backup-policy","segments":["v1","apps","*","backup-policy"],"verb":"","variables":[{"fieldPath":["app_id"],"start":2,"end":3,"rest":false,"multi":false}]},
+    method: BackupService.method.getBackupPolicy,
+    body: "",
+    responseBody: "",
+  },
+  {
+    httpMethod: "PUT",
+    template: {"source":"/v1/apps/{app_id}/backup-policy","segments":["v1","apps","*","backup-policy"],"verb":"","variables":[{"fieldPath":["app_id"],"start":2,"end":3,"rest":false,"multi":false}]},
+    method: BackupService.method.setBackupPolicy,
+    body: "*",
+    responseBody: "",
+  },
+  {
     httpMethod: "PUT",
     template: {"source":"/v1/backups/storages/{storage}/archive","segments":["v1","backups","storages","*","archive"],"verb":"","variables":[{"fieldPath":["storage"],"start":3,"end":4,"rest":false,"multi":false}]},
     method: BackupService.method.uploadBackup,

@@ -56,6 +56,14 @@ export type CreateBackupRequestMode = (typeof CreateBackupRequestModes)[number];
 export const BackupEntryTypes = ["file","directory","symlink","hardlink","other"] as const;
 export type BackupEntryType = (typeof BackupEntryTypes)[number];
 
+/** The words of `svc.v1.BackupPolicy.mode`. */
+export const BackupPolicyModes = ["live","pause","stop"] as const;
+export type BackupPolicyMode = (typeof BackupPolicyModes)[number];
+
+/** The words of `svc.v1.SetBackupPolicyRequest.mode`. */
+export const SetBackupPolicyRequestModes = ["live","pause","stop"] as const;
+export type SetBackupPolicyRequestMode = (typeof SetBackupPolicyRequestModes)[number];
+
 /** The words of `svc.v1.Credential.kind`. */
 export const CredentialKinds = ["git","registry"] as const;
 export type CredentialKind = (typeof CredentialKinds)[number];
@@ -121,7 +129,7 @@ export const ScheduleSkipReasons = ["running","late","down","busy","owner"] as c
 export type ScheduleSkipReason = (typeof ScheduleSkipReasons)[number];
 
 /** The words of `svc.v1.ScheduleAction.type`. */
-export const ScheduleActionTypes = ["node_reboot","app_start","app_stop","app_restart","app_update","backup","shell","http"] as const;
+export const ScheduleActionTypes = ["node_reboot","app_start","app_stop","app_restart","app_update","backup","backup_verify","shell","http"] as const;
 export type ScheduleActionType = (typeof ScheduleActionTypes)[number];
 
 /** The words of `svc.v1.ScheduleAction.method`. */

@@ -2,6 +2,7 @@
 import type { Command } from "commander";
 import type { RunCommand } from "../program.ts";
 import { appColumns } from "../render/app-table.ts";
+import { escapeControls } from "../render/escape.ts";
 import { pagesOf } from "../pages.ts";
 import { calls } from "../transport/calls.ts";
 import type { App } from "../transport/calls.ts";
@@ -19,7 +20,13 @@ async function list(context: CommandContext): Promise<void> {
   const apps = await listAllApps(context);
   if (context.json) return context.printJson({ apps, next_page_token: "" });
   const none = "No apps are installed. Install one: svc install SPEC";
-  return context.printTable(appColumns(context.host.now(), apps), apps, none);
+  await context.printTable(appColumns(context.host.now(), apps), apps, none);
+  const overdue = apps.filter(({ backups }) => backups?.overdue === true).map(({ id }) => id);
+  if (overdue.length > 0) {
+    context.note(
+      `warning: backups are overdue of ${escapeControls(overdue.join(", "))}: svc backup policy ID`,
+    );
+  }
 }
 
 /** All pages. */

@@ -18,8 +18,9 @@ async function showStatus(context: CommandContext): Promise<void> {
   const isDaemon = await (await context.client()).outlives();
   const user = caller === undefined ? undefined : caller.user || `uid ${caller.uid}`;
   const counters = Object.entries(apps ?? {})
-    .filter(([name, count]) => name !== "total" && count > 0)
+    .filter(([name, count]) => name !== "total" && name !== "backups_overdue" && count > 0)
     .map(([name, count]) => `${count} ${name}`);
+  const overdue = apps?.backups_overdue ?? 0;
   const summary = [`${apps?.total ?? 0} installed`, ...counters].join(", ");
   return context.print(
     renderFields(
@@ -27,6 +28,7 @@ async function showStatus(context: CommandContext): Promise<void> {
         ["Daemon", isDaemon ? `${svc} on ${status.hostname}` : `none; ${svc} in this process`],
         ["Started", isDaemon ? formatAge(status.started_at, context.host.now()) : undefined],
         ["Apps", summary, (apps?.failed ?? 0) > 0 ? "red" : undefined],
+        ["Backups", overdue > 0 ? `${overdue} overdue: svc ls` : undefined, "red"],
         ["You", caller?.root === true ? `${user ?? ""}, sees all apps` : user],
         ["Can", status.capabilities.join(", ")],
       ],

@@ -15,6 +15,7 @@ interface UpgradeOptions {
   readonly all?: boolean;
   readonly version?: string;
   readonly acceptLicense?: boolean;
+  readonly backup?: boolean;
 }
 
 export function addUpgradeCommand(parent: Command, run: RunCommand): void {
@@ -25,6 +26,8 @@ export function addUpgradeCommand(parent: Command, run: RunCommand): void {
     .option("--all", "every stopped app")
     .option("--version <tag>", "go to this tag instead of the newest")
     .option("--accept-license", "accept the licenses and permissions that the new version adds")
+    .option("--backup", "back them up first, as their policies say (default: as the daemon is configured)")
+    .option("--no-backup", "do not")
     .action(run((context, ids: string[], options: UpgradeOptions) => upgrade(context, ids, options)));
 }
 
@@ -44,7 +47,8 @@ async function upgrade(
     call: async (id) => {
       const version = options.version ?? "";
       const result = await acceptingLicenses(context, id, options.acceptLicense ?? false, (licenseAck) => {
-        const request = { id, version, licenseAck };
+        const { backup } = options;
+        const request = { id, version, licenseAck, ...(backup !== undefined && { backup }) };
         const events = context.invoke(AppService.method.upgradeAppStream, [request]);
         return followProgress(context, `upgrade ${id}`, events, "result");
       });

@@ -14,6 +14,8 @@ export function actionText(action: Schedule["action"]): string {
       return "reboot the host";
     case "backup":
       return `back up ${app}${storages.length > 0 ? ` to ${storages.join(", ")}` : ""}`;
+    case "backup_verify":
+      return `verify the backups of ${app}${storages.length > 0 ? ` on ${storages.join(", ")}` : ""}`;
     case "shell":
       return `run "${command}"${app === "" ? "" : ` in ${app}`}`;
     case "http":

@@ -93,6 +93,8 @@ export const calls = {
   browseBackup: backup("browseBackup", "GET", "/v1/apps/{app_id}/backups/{storage}/{name}/entries"),
   listBackupStorages: backup("listBackupStorages", "GET", "/v1/backups/storages"),
   upsertBackupStorage: backup("upsertBackupStorage", "PUT", "/v1/backups/storages/{name}"),
+  getBackupPolicy: backup("getBackupPolicy", "GET", "/v1/apps/{app_id}/backup-policy"),
+  setBackupPolicy: backup("setBackupPolicy", "PUT", "/v1/apps/{app_id}/backup-policy"),
   testBackupStorage: backup("testBackupStorage", "POST", "/v1/backups/storages/{name}/test"),
   removeBackupStorage: backup("removeBackupStorage", "DELETE", "/v1/backups/storages/{name}"),
   listContainers: docker("listContainers", "GET", "/v1/docker/containers"),
@@ -141,6 +143,7 @@ type BackupMethods = (typeof BackupService)["method"];
 export type BackupArchive = ResponseOf<BackupMethods["listBackups"]>["backups"][number];
 export type BackupEntry = ResponseOf<BackupMethods["browseBackup"]>["entries"][number];
 export type BackupStorage = ResponseOf<BackupMethods["upsertBackupStorage"]>;
+export type BackupPolicy = ResponseOf<BackupMethods["getBackupPolicy"]>;
 export type Source = ResponseOf<(typeof SourceService)["method"]["upsertSource"]>;
 export type AuditRecord = ResponseOf<(typeof AuditService)["method"]["listAudit"]>["records"][number];
 export type Schedule = ResponseOf<(typeof ScheduleService)["method"]["getSchedule"]>;

@@ -14,6 +14,3 @@ export interface BackupPass {
    */
   run(minuteMs: number, signal: AbortSignal): Promise<readonly BackupFailure[]>;
 }
-
-/** For a daemon that makes no backups. */
-export const noBackups: BackupPass = { run: () => Promise.resolve([]) };

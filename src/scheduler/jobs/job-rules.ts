@@ -45,6 +45,7 @@ const fieldsOf: Readonly<Record<ScheduleActionType, readonly ActionField[]>> = {
   app_restart: ["app"],
   app_update: ["app"],
   backup: ["app", "storages", "keep"],
+  backup_verify: ["app", "storages"],
   shell: ["command", "app"],
   http: ["url", "method", "headers", "body"],
 };
@@ -56,6 +57,7 @@ const usersActions: ReadonlySet<ScheduleActionType> = new Set([
   "app_restart",
   "app_update",
   "backup",
+  "backup_verify",
   "shell",
 ]);
 

@@ -302,7 +302,7 @@ for (const [title, action, violations] of [
     { type: "node_reboot" },
     {
       "action.type":
-        "node_reboot is for root's jobs; a user's must be one of app_start, app_stop, app_restart, app_update, backup, shell",
+        "node_reboot is for root's jobs; a user's must be one of app_start, app_stop, app_restart, app_update, backup, backup_verify, shell",
     },
   ],
   [
@@ -310,7 +310,7 @@ for (const [title, action, violations] of [
     http,
     {
       "action.type":
-        "http is for root's jobs; a user's must be one of app_start, app_stop, app_restart, app_update, backup, shell",
+        "http is for root's jobs; a user's must be one of app_start, app_stop, app_restart, app_update, backup, backup_verify, shell",
     },
   ],
 ] as const satisfies readonly (readonly [string, Action, Record<string, string>])[]) {

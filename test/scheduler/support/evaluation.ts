@@ -1,6 +1,6 @@
 /** An evaluator over jobs and a clock of the test's own, that tells what it fires and skips. */
 import { Evaluator } from "../../../src/scheduler/clock/evaluator.ts";
-import { noBackups, type BackupPass } from "../../../src/scheduler/clock/backup-pass.ts";
+import type { BackupPass } from "../../../src/scheduler/clock/backup-pass.ts";
 import { compareKeys, type Job, type JobSpec } from "../../../src/scheduler/jobs/job.ts";
 import type { Run } from "../../../src/scheduler/runs/run.ts";
 import { Zones } from "../../../src/scheduler/trigger/zone.ts";
@@ -87,7 +87,7 @@ export class Evaluation implements AsyncDisposable {
         add: ({ id }, reason, unixMs, count) =>
           this.skipped.push({ id, reason, count: count ?? 1, last: minuteText(unixMs) }),
       },
-      backups: options.backups ?? noBackups,
+      backups: options.backups ?? { run: () => Promise.resolve([]) },
       clock: this.clock,
       log: { info: () => undefined, error: (_details, message) => this.errors.push(message) },
     });

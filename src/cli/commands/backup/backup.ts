@@ -4,6 +4,7 @@ import type { RunCommand } from "../../program.ts";
 import { addCreateCommand } from "./create.ts";
 import { addListCommands } from "./list.ts";
 import { addLookCommands } from "./look.ts";
+import { addPolicyCommand } from "./policy.ts";
 import { addRestoreCommand } from "./restore.ts";
 import { addStorageCommand } from "./storage.ts";
 
@@ -17,6 +18,7 @@ export function addBackupCommand(parent: Command, run: RunCommand): void {
     addListCommands,
     addLookCommands,
     addRestoreCommand,
+    addPolicyCommand,
     addStorageCommand,
   ]) {
     add(backup, run);

@@ -30,7 +30,7 @@ export interface JobFlags extends OwnerOption {
 
 export function addJobFlags(command: Command): void {
   command
-    .option("--app <id>", "the app, for app_*, backup and, if wanted, shell")
+    .option("--app <id>", "the app, for app_*, backup, backup_verify and, if wanted, shell")
     .option("--command <command>", "what /bin/sh runs, for shell")
     .option("--url <url>", "where to, for http")
     .addOption(
@@ -76,6 +76,7 @@ const actionFlags: Readonly<Record<string, ActionFlags>> = {
   app_restart: appAction,
   app_update: appAction,
   backup: { needs: ["app"], takes: ["storage", "keep"] },
+  backup_verify: { needs: ["app"], takes: ["storage"] },
   shell: { needs: ["command"], takes: ["app"] },
   http: { needs: ["url"], takes: ["method", "header", "body"] },
 };

@@ -1,0 +1,176 @@
+/**
+ * What is known of the backups of apps: when each is made by itself, when the last one was made, where it went, whether one
+ * was proven. Read from the store when something was written, and good for as long as nothing falls due.
+ */
+import { isDeepStrictEqual } from "node:util";
+import type { AppRecord } from "../apps/app-record.ts";
+import type { Clock } from "../lib/clock.ts";
+import { nextFiring } from "../scheduler/trigger/next-firing.ts";
+import { TriggerParser, triggerProblem, type Trigger } from "../scheduler/trigger/trigger.ts";
+import type { Zones } from "../scheduler/trigger/zone.ts";
+import type { Store } from "../store/store.ts";
+import { packagePolicy, type BackupPolicySpec } from "./policy.ts";
+
+/** Frozen, and the same object for as long as nothing in it changes. */
+export interface BackupState {
+  readonly lastBackupAtMs: number | undefined;
+  readonly storages: readonly string[];
+  readonly lastProvenAtMs: number | undefined;
+  readonly overdue: boolean;
+}
+
+export interface AppPolicy {
+  readonly spec: BackupPolicySpec;
+  /** Undefined where none is made by itself. */
+  readonly trigger: Trigger | undefined;
+  readonly isPackages: boolean;
+  /** Empty when nothing went wrong. */
+  readonly lastError: string;
+}
+
+interface PolicyRow {
+  app_id: string;
+  policy: string | null;
+  set_at: number | null;
+  last_backup_at: number | null;
+  last_storages: string | null;
+  last_restored_at: number | null;
+  last_error: string | null;
+}
+
+interface Known {
+  readonly app: AppRecord;
+  readonly row: PolicyRow | undefined;
+  readonly policy: AppPolicy;
+  readonly state: BackupState | undefined;
+  /** When it becomes overdue, or did; never where none is made by itself. */
+  readonly overdueAtMs: number;
+}
+
+/** How long a backup may take from the minute in which it is due. */
+const graceMs = 60 * 60_000;
+
+export interface BackupStatesOptions {
+  store: Pick<Store, "all" | "onChange">;
+  zones: Zones;
+  clock: Pick<Clock, "nowMs">;
+}
+
+export class BackupStates implements Disposable {
+  readonly #options: BackupStatesOptions;
+  readonly #subscription: Disposable;
+  readonly #parser = new TriggerParser();
+  readonly #known = new Map<string, Known>();
+  #rows = new Map<string, PolicyRow>();
+  #rowsText = "";
+  #isOld = true;
+  /** The first instant at which one becomes overdue that was looked at. */
+  #nextOverdueMs = Number.POSITIVE_INFINITY;
+  #revision = 0;
+
+  constructor(options: BackupStatesOptions) {
+    this.#options = options;
+    this.#subscription = options.store.onChange(() => (this.#isOld = true));
+  }
+
+  /** Another number whenever a state may be another. */
+  get revision(): number {
+    this.#refresh();
+    return this.#revision;
+  }
+
+  /** What this process wrote itself shows at once. */
+  invalidate(): void {
+    this.#isOld = true;
+  }
+
+  /** Undefined where there is nothing to say. */
+  of(app: AppRecord): BackupState | undefined {
+    return this.#look(app).state;
+  }
+
+  policyOf(app: AppRecord): AppPolicy {
+    return this.#look(app).policy;
+  }
+
+  /** When it is made next by itself; undefined when never. */
+  nextRunMs(app: AppRecord): number | undefined {
+    const { trigger } = this.policyOf(app);
+    if (trigger === undefined) return undefined;
+    const { zones, clock } = this.#options;
+    return nextFiring(trigger, zones.local(), clock.nowMs())?.unixMs;
+  }
+
+  [Symbol.dispose](): void {
+    this.#subscription[Symbol.dispose]();
+  }
+
+  #refresh(): void {
+    const { store, clock } = this.#options;
+    if (this.#isOld) {
+      this.#isOld = false;
+      const rows = store.all<PolicyRow>("SELECT * FROM backup_policies ORDER BY app_id");
+      const text = JSON.stringify(rows);
+      if (text !== this.#rowsText) {
+        this.#rowsText = text;
+        this.#rows = new Map(rows.map((row) => [row.app_id, row]));
+        this.#revision++;
+      }
+    }
+    if (clock.nowMs() < this.#nextOverdueMs) return;
+    this.#nextOverdueMs = Number.POSITIVE_INFINITY;
+    this.#revision++;
+  }
+
+  #look(app: AppRecord): Known {
+    this.#refresh();
+    const row = this.#rows.get(app.id);
+    const before = this.#known.get(app.id);
+    const isOverdue = this.#options.clock.nowMs() >= (before?.overdueAtMs ?? 0);
+    const isSame =
+      before?.app === app && before.row === row && (before.state?.overdue ?? false) === isOverdue;
+    const known = before !== undefined && isSame ? before : this.#judge(app, row, before);
+    if (known.state?.overdue !== true) this.#nextOverdueMs = Math.min(this.#nextOverdueMs, known.overdueAtMs);
+    if (known !== before) {
+      // Of apps that are gone.
+      if (this.#known.size > maxKnown) this.#known.clear();
+      this.#known.set(app.id, known);
+    }
+    return known;
+  }
+
+  #judge(app: AppRecord, row: PolicyRow | undefined, before: Known | undefined): Known {
+    const { zones, clock } = this.#options;
+    const policy = this.#policy(app, row);
+    const lastMs = Math.max(row?.last_backup_at ?? 0, row?.set_at ?? app.createdAtMs);
+    const due = policy.trigger && nextFiring(policy.trigger, zones.local(), lastMs);
+    const overdueAtMs = due === undefined ? Number.POSITIVE_INFINITY : due.unixMs + graceMs;
+    const state: BackupState = {
+      lastBackupAtMs: row?.last_backup_at ?? undefined,
+      storages: JSON.parse(row?.last_storages ?? "[]") as string[],
+      lastProvenAtMs: row?.last_restored_at ?? undefined,
+      overdue: clock.nowMs() >= overdueAtMs,
+    };
+    const isWorthIt =
+      state.lastBackupAtMs !== undefined ||
+      state.lastProvenAtMs !== undefined ||
+      policy.trigger !== undefined;
+    const shown = isDeepStrictEqual(state, before?.state) ? before?.state : state;
+    return { app, row, policy, overdueAtMs, state: isWorthIt ? shown : undefined };
+  }
+
+  #policy({ manifest }: AppRecord, row: PolicyRow | undefined): AppPolicy {
+    const isPackages = (row?.policy ?? null) === null;
+    const spec = isPackages ? packagePolicy(manifest) : (JSON.parse(row?.policy ?? "") as BackupPolicySpec);
+    // A package may say what is no trigger; nothing happens by itself then.
+    const isTrigger = spec.trigger !== "" && triggerProblem(spec.trigger) === undefined;
+    return {
+      spec,
+      isPackages,
+      trigger: isTrigger ? this.#parser.parse(spec.trigger) : undefined,
+      lastError: row?.last_error ?? "",
+    };
+  }
+}
+
+const maxKnown = 10_000;

@@ -1,0 +1,72 @@
+/** Makes the backups that policies want, two at a time: the scheduler's pass of every minute (S 1.4.2). */
+import type { AppRecord } from "../apps/app-record.ts";
+import { SvcError } from "../errors.ts";
+import type { BackupFailure, BackupPass } from "../scheduler/clock/backup-pass.ts";
+import { isDue, viewMinute } from "../scheduler/trigger/matcher.ts";
+import type { Zones } from "../scheduler/trigger/zone.ts";
+import type { BackupStates } from "./backup-states.ts";
+
+/** More would only take the disk and the processors from each other. */
+const maxAtOnce = 2;
+const minutesPerHour = 60;
+
+export interface PolicyPassOptions {
+  apps: { all(): Promise<readonly AppRecord[]> };
+  states: BackupStates;
+  zones: Zones;
+  /** Makes what the policy of an app wants. */
+  make: (app: AppRecord, signal: AbortSignal) => Promise<void>;
+  /** Every hour. */
+  settle: () => Promise<void>;
+}
+
+export class PolicyPass implements BackupPass {
+  readonly #options: PolicyPassOptions;
+  /** Apps whose backup goes on or waits: one that takes long is not begun again. */
+  readonly #pending = new Set<string>();
+  readonly #waiting: (() => void)[] = [];
+  #running = 0;
+
+  constructor(options: PolicyPassOptions) {
+    this.#options = options;
+  }
+
+  async run(minuteMs: number, signal: AbortSignal): Promise<readonly BackupFailure[]> {
+    const { apps, states, zones, settle } = this.#options;
+    if (Math.floor(minuteMs / 60_000) % minutesPerHour === 0) await settle();
+    const view = viewMinute(zones.local(), minuteMs);
+    const due = (await apps.all()).filter((app) => {
+      const { trigger } = states.policyOf(app);
+      return trigger !== undefined && isDue(trigger, view) && !this.#pending.has(app.id);
+    });
+    const failures = await Promise.all(due.map((app) => this.#backUp(app, signal)));
+    return failures.flat();
+  }
+
+  async #backUp(app: AppRecord, signal: AbortSignal): Promise<BackupFailure[]> {
+    this.#pending.add(app.id);
+    await this.#enter();
+    try {
+      signal.throwIfAborted();
+      await this.#options.make(app, signal);
+      return [];
+    } catch (error) {
+      return [{ app: app.id, error: error instanceof SvcError ? error.message : error }];
+    } finally {
+      this.#pending.delete(app.id);
+      this.#leave();
+    }
+  }
+
+  async #enter(): Promise<void> {
+    if (this.#running < maxAtOnce) this.#running++;
+    // Whoever leaves hands its place over.
+    else await new Promise<void>((resolve) => this.#waiting.push(resolve));
+  }
+
+  #leave(): void {
+    const next = this.#waiting.shift();
+    if (next === undefined) this.#running--;
+    else next();
+  }
+}

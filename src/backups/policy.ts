@@ -1,0 +1,38 @@
+/** When an app is backed up by itself, and how: what its people set, or its package recommends. */
+import { invalidRequest, type FieldViolation } from "../errors.ts";
+import type { Manifest } from "../packages/manifest.ts";
+import { triggerProblem } from "../scheduler/trigger/trigger.ts";
+import type { BackupMode } from "../apps/backup-hold.ts";
+import type { Retention } from "./rotation.ts";
+
+export interface BackupPolicySpec extends Retention {
+  /** As triggers of jobs; empty: only on request. */
+  trigger: string;
+  /** The local one when empty. */
+  storages: string[];
+  mode: BackupMode;
+  /** What was made is restored for a trial, too. */
+  verify: boolean;
+}
+
+export function packagePolicy({ backup }: Pick<Manifest, "backup">): BackupPolicySpec {
+  return {
+    trigger: backup?.trigger ?? "",
+    storages: backup?.storages ?? [],
+    keep: backup?.keep,
+    mode: backup?.mode ?? "live",
+    verify: false,
+  };
+}
+
+/** @param storages those that there are @throws SvcError `invalid_request` */
+export function checkPolicy(spec: BackupPolicySpec, storages: readonly string[]): void {
+  const violations: FieldViolation[] = [];
+  const problem = spec.trigger === "" ? undefined : triggerProblem(spec.trigger);
+  if (problem !== undefined) violations.push({ field: "trigger", description: problem });
+  for (const [at, name] of spec.storages.entries()) {
+    if (!storages.includes(name))
+      violations.push({ field: `storages[${at}]`, description: `there is no storage "${name}"` });
+  }
+  if (violations.length > 0) throw invalidRequest(violations);
+}

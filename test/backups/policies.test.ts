@@ -1,0 +1,130 @@
+/** When backups are made by themselves, and when they should have been. */
+import assert from "node:assert/strict";
+import test from "ava";
+import { AppRegistry } from "../../src/apps/app-registry.ts";
+import { insertApp } from "../../src/apps/app-record.ts";
+import { BackupStates } from "../../src/backups/backup-states.ts";
+import { Catalogue } from "../../src/backups/catalogue.ts";
+import { PolicyPass } from "../../src/backups/policy-pass.ts";
+import { Zones } from "../../src/scheduler/trigger/zone.ts";
+import { currentExecutor } from "../../src/store/executors.ts";
+import { FakeClock } from "../support/fake-clock.ts";
+import { eventually } from "../support/eventually.ts";
+import { newApp } from "../support/many-apps.ts";
+import { temporaryStore } from "../store/support/temporary-store.ts";
+
+const hourMs = 3_600_000;
+const nightly = { trigger: "03:30", storages: [], mode: "live", verify: false };
+
+async function setUp(ids: readonly string[]) {
+  const stack = new AsyncDisposableStack();
+  const { store } = stack.use(await temporaryStore());
+  const clock = new FakeClock("2026-03-10T12:00:00Z");
+  const zones = new Zones({ local: () => "UTC" });
+  await store.write(ids.map((id) => insertApp(newApp(id, 1000, clock.nowMs()))));
+  const registry = stack.use(new AppRegistry(store));
+  const states = stack.use(new BackupStates({ store, zones, clock }));
+  const catalogue = new Catalogue(store, await currentExecutor(), () => clock.nowMs());
+  const app = (id: string) => {
+    registry.invalidate();
+    const found = registry.get(id);
+    assert.ok(found);
+    return found;
+  };
+  return {
+    ...{ store, clock, zones, registry, states, catalogue, app },
+    [Symbol.asyncDispose]: () => stack.disposeAsync(),
+  };
+}
+
+test("an app is overdue an hour after its policy wanted a backup, until there is one", async (t) => {
+  await using all = await setUp(["web", "other"]);
+  const { clock, states, catalogue } = all;
+  t.is(states.of(all.app("web")), undefined, "nobody wants any");
+  await catalogue.setPolicy("web", JSON.stringify(nightly));
+  states.invalidate();
+  const first = states.of(all.app("web"));
+  t.deepEqual(first, { lastBackupAtMs: undefined, storages: [], lastProvenAtMs: undefined, overdue: false });
+  const { revision } = states;
+  t.is(states.nextRunMs(all.app("web")), Date.parse("2026-03-11T03:30:00Z"));
+  clock.pass(16 * hourMs);
+  t.is(states.of(all.app("web")), first, "the same object, as nothing has changed");
+  t.is(states.revision, revision);
+  clock.pass(hourMs);
+  t.not(states.revision, revision);
+  t.true(states.of(all.app("web"))?.overdue);
+  await catalogue.backedUp("web", ["local", "far"]);
+  states.invalidate();
+  t.deepEqual(states.of(all.app("web")), {
+    lastBackupAtMs: clock.nowMs(),
+    storages: ["local", "far"],
+    lastProvenAtMs: undefined,
+    overdue: false,
+  });
+  clock.pass(24 * hourMs);
+  t.true(states.of(all.app("web"))?.overdue);
+  await catalogue.setPolicy("web", null);
+  states.invalidate();
+  t.false(states.of(all.app("web"))?.overdue);
+});
+
+test("what a package recommends counts until something else is set, and what is no trigger does nothing", async (t) => {
+  await using all = await setUp(["web"]);
+  const manifest = {
+    ...newApp("web", 1).manifest,
+    backup: { trigger: "hourly", storages: ["far"], mode: "stop" },
+  };
+  const app = { ...all.app("web"), manifest: manifest as never };
+  const { spec, isPackages, trigger } = all.states.policyOf(app);
+  t.like(spec, { trigger: "hourly", storages: ["far"], mode: "stop", verify: false });
+  t.true(isPackages);
+  t.not(trigger, undefined);
+  const odd = {
+    ...app,
+    manifest: { ...manifest, backup: { ...manifest.backup, trigger: "now and then" } } as never,
+  };
+  t.is(all.states.policyOf(odd).trigger, undefined);
+  await all.catalogue.setPolicy("web", JSON.stringify({ ...nightly, trigger: "" }));
+  all.states.invalidate();
+  t.is(all.states.policyOf(app).trigger, undefined);
+});
+
+test("a pass makes all that is due, two at a time, and one that fails keeps nobody from theirs", async (t) => {
+  const ids = ["a", "b", "c", "d", "e"];
+  await using all = await setUp([...ids, "later", "never"]);
+  const { states, zones, registry, catalogue } = all;
+  for (const id of ids) await catalogue.setPolicy(id, JSON.stringify(nightly));
+  await catalogue.setPolicy("later", JSON.stringify({ ...nightly, trigger: "03:31" }));
+  states.invalidate();
+  const going = new Map<string, PromiseWithResolvers<undefined>>();
+  const begun: string[] = [];
+  const pass = new PolicyPass({
+    apps: { all: () => Promise.resolve(registry.all()) },
+    ...{ states, zones },
+    settle: () => Promise.resolve(),
+    make: async ({ id }) => {
+      begun.push(id);
+      const end = Promise.withResolvers<undefined>();
+      going.set(id, end);
+      await end.promise;
+    },
+  });
+  const minute = Date.parse("2026-03-11T03:30:00Z");
+  const { signal } = new AbortController();
+  const running = pass.run(minute, signal);
+  await eventually(() => assert.equal(begun.length, 2));
+  // A repeat of the minute begins none that goes on or waits.
+  t.deepEqual(await pass.run(minute, signal), []);
+  t.deepEqual(await pass.run(minute - 60_000, signal), []);
+  for (let ended = 0; ended < ids.length; ended++) {
+    await eventually(() => assert.equal(begun.length, Math.min(ended + 2, ids.length)));
+    const id = begun[ended] ?? "";
+    if (id === "b") going.get(id)?.reject(new Error("full"));
+    else going.get(id)?.resolve(undefined);
+  }
+  t.deepEqual(
+    (await running).map(({ app }) => app),
+    ["b"],
+  );
+  t.deepEqual(begun.toSorted(), ids);
+});

@@ -1,0 +1,157 @@
+/** Policies from the outside: what a package recommends, what was set in its place, and what comes of it. */
+import assert from "node:assert/strict";
+import { readdir, truncate } from "node:fs/promises";
+import { join } from "node:path";
+import test from "ava";
+import { AppService } from "../../gen/svc/v1/app_pb.ts";
+import { BackupService } from "../../gen/svc/v1/backup_pb.ts";
+import { DaemonService } from "../../gen/svc/v1/daemon_pb.ts";
+import { ScheduleService } from "../../gen/svc/v1/schedule_pb.ts";
+import { isRoot, needsRoot, startDaemon, type DaemonOptions } from "../support/daemon.ts";
+import { errorOf } from "../support/errors.ts";
+import { eventually } from "../support/eventually.ts";
+import { addVersion, freePort, writePackage, writeRepository } from "../support/packages.ts";
+
+const rootTest = isRoot ? test : test.skip;
+const recommended = `backup: { trigger: "04:00", keep: 3, mode: stop }`;
+
+async function setUp(options: DaemonOptions = {}) {
+  const daemon = await startDaemon(options);
+  const dir = join(daemon.dir, "package");
+  await writePackage(dir, await freePort(), { manifest: recommended });
+  const apps = daemon.client(AppService);
+  await apps.installApp({ spec: dir });
+  return { daemon, apps, backups: daemon.client(BackupService) };
+}
+
+rootTest(`a policy is the package's until it is set, and again when it is reset${needsRoot}`, async (t) => {
+  const { daemon, backups } = await setUp();
+  await using _daemon = daemon;
+  const packages = await backups.getBackupPolicy({ appId: "web" });
+  t.like(packages, {
+    fromPackage: true,
+    trigger: "04:00",
+    keep: 3,
+    mode: "stop",
+    verify: false,
+    lastError: "",
+  });
+  t.truthy(packages.nextRunAt);
+  const wanted = {
+    appId: "web",
+    trigger: "0 3 * * 1-5",
+    storages: ["local"],
+    keepDaily: 7,
+    mode: "live",
+    verify: true,
+  };
+  const set = await backups.setBackupPolicy(wanted);
+  t.like(set, { ...wanted, fromPackage: false });
+  t.is(set.keep, undefined);
+  const { $typeName: _, ...written } = set;
+  t.deepEqual(await backups.setBackupPolicy(written), set, "it can be written back as it was read");
+  for (const [wrong, field] of [
+    [{ trigger: "at noon" }, "trigger"],
+    [{ storages: ["local", "moon"] }, "storages[1]"],
+  ] satisfies [object, string][]) {
+    const refused = await errorOf(backups.setBackupPolicy({ appId: "web", ...wrong }));
+    t.is(refused.reason, "invalid_request");
+    t.regex(refused.message, new RegExp(field.replace(/[[\]]/g, "\\$&")));
+  }
+  await using user = await daemon.as(65_534);
+  const theirs = user.client(BackupService);
+  t.like(await errorOf(theirs.getBackupPolicy({ appId: "web" })), { code: "NotFound" });
+  t.like(await errorOf(theirs.setBackupPolicy({ appId: "web", trigger: "hourly" })), { code: "NotFound" });
+  t.deepEqual(await backups.setBackupPolicy({ appId: "web", fromPackage: true }), packages);
+});
+
+test("what a policy wants is made in its minute, proven, shown at the app, and its failure said", async (t) => {
+  const { daemon, apps, backups } = await setUp();
+  await using _daemon = daemon;
+  t.like((await apps.getApp({ id: "web" })).backups, {
+    storages: [],
+    overdue: false,
+    lastBackupAt: undefined,
+  });
+  await backups.setBackupPolicy({ appId: "web", trigger: "* * * * *", keep: 1, verify: true });
+  const minutes = 60_000;
+  const proven = await eventually(async () => {
+    const app = await apps.getApp({ id: "web" });
+    assert.ok(app.backups?.lastProvenAt);
+    return app.backups;
+  }, 4 * minutes);
+  t.deepEqual(proven.storages, ["local"]);
+  t.truthy(proven.lastBackupAt);
+  const { backups: listed } = await backups.listBackups({});
+  t.true(listed.some(({ restoredAt }) => restoredAt !== undefined));
+  t.is((await daemon.client(DaemonService).getStatus({})).apps?.backupsOverdue, 0);
+
+  const nowhere = { case: "local", value: { dir: daemon.configFile } } as const;
+  await backups.upsertBackupStorage({ name: "broken", location: nowhere });
+  await backups.setBackupPolicy({ appId: "web", trigger: "* * * * *", storages: ["broken"] });
+  await eventually(async () => {
+    assert.match((await backups.getBackupPolicy({ appId: "web" })).lastError, /^broken: /);
+  }, 4 * minutes);
+  await backups.setBackupPolicy({ appId: "web", trigger: "" });
+  t.regex(daemon.log(), /"msg":"a policy backup failed"/);
+});
+
+test("an upgrade takes a backup first where that is asked for, and does nothing when it fails", async (t) => {
+  await using daemon = await startDaemon({ config: "[apps]\nbackup_before_upgrade = true" });
+  const apps = daemon.client(AppService);
+  const backups = daemon.client(BackupService);
+  const [port, dir] = [await freePort(), join(daemon.dir, "repository")];
+  const spec = await writeRepository(dir, port, [{}]);
+  await apps.installApp({ spec });
+  const count = async () => (await backups.listBackups({})).backups.length;
+  await addVersion(dir, port, { version: "1.1.0" });
+  t.like(await apps.upgradeApp({ id: "web" }), { from: "v1.0.0", to: "v1.1.0" });
+  t.is(await count(), 1);
+  await addVersion(dir, port, { version: "1.2.0" });
+  t.like(await apps.upgradeApp({ id: "web", backup: false }), { to: "v1.2.0" });
+  t.is(await count(), 1);
+  const name = (await backups.listBackups({})).backups[0]?.name ?? "";
+  t.is((await backups.getBackup({ appId: "web", storage: "local", name })).version, "v1.0.0");
+
+  const nowhere = { case: "local", value: { dir: daemon.configFile } } as const;
+  await backups.upsertBackupStorage({ name: "broken", location: nowhere });
+  await backups.setBackupPolicy({ appId: "web", storages: ["broken"] });
+  await addVersion(dir, port, { version: "1.3.0" });
+  t.regex(
+    (await errorOf(apps.upgradeApp({ id: "web", backup: true }))).message,
+    /no storage took the backup: broken/,
+  );
+  t.is((await apps.getApp({ id: "web" })).version, "v1.2.0");
+});
+
+test("the job action backup_verify proves the newest archives, and fails when one is damaged or none is there", async (t) => {
+  const { daemon, backups } = await setUp();
+  await using _daemon = daemon;
+  const schedules = daemon.client(ScheduleService);
+  await schedules.upsertSchedule({
+    id: "drill",
+    trigger: "04:00",
+    action: { type: "backup_verify", app: "web" },
+  });
+  const run = async () => {
+    const { run: started } = await schedules.runSchedule({ id: "drill" });
+    return eventually(async () => {
+      const { runs } = await schedules.listScheduleRuns({ id: "drill" });
+      const ended = runs.find(({ id }) => id === started?.id);
+      assert.notEqual(ended?.status, "RUNNING");
+      return ended;
+    }, 60_000);
+  };
+  t.like(await run(), { status: "FAILED", error: "there is no backup to verify" });
+  const { results } = await backups.createBackup({ appId: "web" });
+  const proven = await run();
+  t.is(proven?.status, "SUCCEEDED");
+  t.regex(proven?.output ?? "", /can be restored/);
+  t.truthy((await backups.listBackups({})).backups[0]?.restoredAt);
+  const dir = join(daemon.storeDir, "backups/web");
+  t.deepEqual(await readdir(dir), [results[0]?.name ?? ""]);
+  await truncate(join(dir, results[0]?.name ?? ""), 1000);
+  const failed = await run();
+  t.is(failed?.status, "FAILED");
+  t.regex(failed?.error ?? "", /^local: .*: the archive/);
+});
