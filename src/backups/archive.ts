@@ -11,6 +11,7 @@ import type {
   LocatedPaths,
   ReadArchiveResult,
 } from "../identity/identity.ts";
+import { requireRoom } from "./spool.ts";
 import { readFooter, readTables, type ArchiveFooter } from "./archive-footer.ts";
 import type { StoredFile } from "./storages/storage.ts";
 
@@ -50,6 +51,8 @@ export class Archive implements AsyncDisposable {
   ): Promise<ReadArchiveResult> {
     const target = { root, into };
     if (paths.length === 0) {
+      // Before anything is there: little may become very much.
+      await requireRoom(root, this.footer.parts.tarBytes);
       return identity.readArchive(this.#described, this.#input(work.signal), {
         ...this.#reading("restore", work),
         target,
@@ -104,8 +107,8 @@ export class Archive implements AsyncDisposable {
   }
 
   /** The archive as it is. */
-  bytes(offset: number, signal?: AbortSignal): AsyncIterable<Buffer> {
-    return this.#file.read(offset, this.#file.sizeBytes, signal);
+  bytes(start: number, end: number, signal?: AbortSignal): AsyncIterable<Buffer> {
+    return this.#file.read(start, end, signal);
   }
 
   async [Symbol.asyncDispose](): Promise<void> {

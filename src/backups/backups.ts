@@ -30,6 +30,8 @@ import { checkPolicy, type BackupPolicySpec } from "./policy.ts";
 import { PolicyPass } from "./policy-pass.ts";
 import type { Retention } from "./rotation.ts";
 import { Spool } from "./spool.ts";
+import type { StoredArchive } from "./storages/storage.ts";
+import { uploadArchive } from "./upload.ts";
 import type { S3Thread } from "./storages/s3-thread.ts";
 import { checkStorage, type StorageCheck } from "./storages/storage-check.ts";
 import { localName, StorageList } from "./storages/storage-list.ts";
@@ -97,7 +99,7 @@ export class Backups {
     const { store, dir, executor, selfUid, s3, now } = options;
     this.#options = options;
     const storages = new StorageList({ store, dir: join(dir, "backups"), selfUid, s3, now });
-    const catalogue = new Catalogue(store, executor, now);
+    const catalogue = new Catalogue(store, executor, now, () => options.states.invalidate());
     this.storages = storages;
     this.#catalogue = catalogue;
     this.#spool = new Spool(join(dir, "spool"), executor);
@@ -209,7 +211,6 @@ export class Backups {
       );
     }
     await this.#catalogue.setPolicy(appId, spec === undefined ? null : JSON.stringify(spec));
-    this.#options.states.invalidate();
   }
 
   /** What the scheduler runs every minute. */
@@ -232,6 +233,18 @@ export class Backups {
         }
       },
     });
+  }
+
+  /** An archive from elsewhere. @throws SvcError see {@link uploadArchive} */
+  upload(
+    storage: string,
+    bytes: AsyncIterable<Uint8Array>,
+    caller: AppCaller,
+    work: WorkOptions,
+  ): Promise<StoredArchive> {
+    const readerOf = (archive: Archive): Promise<Identity> => this.#reader(archive, caller);
+    const options = { spool: this.#spool, storages: this.storages, catalogue: this.#catalogue, readerOf };
+    return uploadArchive(options, storage, bytes, caller, work);
   }
 
   /** What it says of itself, and what is known of it here. */
@@ -337,16 +350,17 @@ export class Backups {
   /** The archive as it is. */
   async *download(
     ref: ArchiveRef,
-    offset: number,
+    spanOf: (sizeBytes: number) => { start: number; end: number },
     caller: AppCaller,
     signal?: AbortSignal,
   ): AsyncGenerator<{ sizeBytes: number; bytes: Uint8Array }> {
     await using archive = await this.#open(ref, caller, signal);
     const { sizeBytes } = archive;
-    if (offset > sizeBytes)
-      throw invalidField("offset", `${offset} is behind the archive's ${sizeBytes} bytes`);
+    const { start, end } = spanOf(sizeBytes);
+    if (start > sizeBytes)
+      throw invalidField("offset", `${start} is behind the archive's ${sizeBytes} bytes`);
     yield { sizeBytes, bytes: new Uint8Array() };
-    for await (const bytes of archive.bytes(offset, signal)) yield { sizeBytes, bytes };
+    for await (const bytes of archive.bytes(start, end, signal)) yield { sizeBytes, bytes };
   }
 
   /** What is in the archive decides whose it is; its name is only believed when it says the same. */

@@ -42,11 +42,14 @@ export class Catalogue {
   readonly #store: Store;
   readonly #executor: Executor;
   readonly #now: () => number;
+  readonly #onWrite: () => void;
 
-  constructor(store: Store, executor: Executor, now: () => number) {
+  /** @param onWrite called when something is another than before */
+  constructor(store: Store, executor: Executor, now: () => number, onWrite: () => void) {
     this.#store = store;
     this.#executor = executor;
     this.#now = now;
+    this.#onWrite = onWrite;
   }
 
   announced(): AnnouncedArchive[] {
@@ -145,6 +148,7 @@ export class Catalogue {
 
   async #write(...statements: Statement[]): Promise<void> {
     await this.#store.write(statements, { essential: true });
+    this.#onWrite();
   }
 }
 

@@ -33,13 +33,15 @@ export class PolicyPass implements BackupPass {
 
   async run(minuteMs: number, signal: AbortSignal): Promise<readonly BackupFailure[]> {
     const { apps, states, zones, settle } = this.#options;
-    if (Math.floor(minuteMs / 60_000) % minutesPerHour === 0) await settle();
+    // A storage that does not answer holds up no backup.
+    const settling = Math.floor(minuteMs / 60_000) % minutesPerHour === 0 ? settle() : undefined;
     const view = viewMinute(zones.local(), minuteMs);
     const due = (await apps.all()).filter((app) => {
       const { trigger } = states.policyOf(app);
       return trigger !== undefined && isDue(trigger, view) && !this.#pending.has(app.id);
     });
     const failures = await Promise.all(due.map((app) => this.#backUp(app, signal)));
+    await settling;
     return failures.flat();
   }
 

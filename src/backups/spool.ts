@@ -92,12 +92,10 @@ export class SpoolFile implements AsyncDisposable {
   }
 }
 
-async function requireRoom(dir: string, bytes: number): Promise<void> {
+/** @throws SvcError `disk_full` when the file system has no room for so many bytes more */
+export async function requireRoom(dir: string, bytes: number): Promise<void> {
   const { bavail, bsize } = await statfs(dir);
   if (bavail * bsize >= bytes + reserveBytes) return;
-  throw new SvcError(
-    "resource_exhausted",
-    "disk_full",
-    "no space left for the backup; free some and try again",
-  );
+  const message = "no space left for the backup; free some and try again";
+  throw new SvcError("resource_exhausted", "disk_full", message);
 }

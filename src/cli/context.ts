@@ -12,7 +12,7 @@ import { formatJson } from "./render/json.ts";
 import { renderTable, type Column, type TableStyle } from "./render/table.ts";
 import { connect } from "./routing.ts";
 import type { UnaryCall } from "./transport/calls.ts";
-import type { CallOptions, Client, Method } from "./transport/client.ts";
+import type { CallOptions, Client, Method, Requests } from "./transport/client.ts";
 
 /** The options that every command takes. */
 export interface GlobalOptions {
@@ -94,7 +94,7 @@ export class CommandContext implements AsyncDisposable {
   /** Calls a method of any kind with messages and the options of the command line; see {@link Client.invoke}. */
   async *invoke<I extends DescMessage, O extends DescMessage>(
     method: Method<I, O>,
-    requests: readonly MessageInitShape<I>[],
+    requests: Requests<I>,
   ): AsyncIterable<MessageShape<O>> {
     yield* (await this.client()).invoke(method, requests, this.#callOptions);
   }

@@ -16,7 +16,7 @@ import type { Pipeline } from "../rpc/pipeline.ts";
 import type { UserContext } from "../rpc/user-context.ts";
 import { services } from "./contract.ts";
 import type { UnaryCall } from "./transport/calls.ts";
-import type { CallOptions, Client, Method } from "./transport/client.ts";
+import type { CallOptions, Client, Method, Requests } from "./transport/client.ts";
 import { messageToRest } from "./transport/rest-json.ts";
 
 export interface InProcessClientOptions {
@@ -52,11 +52,12 @@ export class InProcessClient implements Client {
 
   async *invoke<I extends DescMessage, O extends DescMessage>(
     method: Method<I, O>,
-    requests: readonly MessageInitShape<I>[],
+    requests: Requests<I>,
     options: CallOptions = {},
   ): AsyncIterable<MessageShape<O>> {
     const { pipeline } = this.#options;
-    const messages = requests.map((request) => create(method.input, request));
+    const isStream = Symbol.asyncIterator in requests;
+    const messages = isStream ? [] : requests.map((request) => create(method.input, request));
     const first = messages[0] ?? create(method.input);
     const call = this.#callOf(options);
     // The kind decides which of the three descriptor types it is; the generic type does not know.
@@ -70,7 +71,9 @@ export class InProcessClient implements Client {
       case "client_streaming":
         yield await pipeline.invokeClientStream(
           method as DescMethodClientStreaming<I, O>,
-          Readable.from(messages) as AsyncIterable<MessageShape<I>>,
+          isStream
+            ? created(method.input, requests)
+            : (Readable.from(messages) as AsyncIterable<MessageShape<I>>),
           call,
         );
         return;
@@ -104,4 +107,11 @@ function fromRestJson<Desc extends DescMessage>(type: Desc, request: unknown): M
   } catch (error) {
     throw invalidField("", (error as Error).message);
   }
+}
+
+async function* created<I extends DescMessage>(
+  desc: I,
+  requests: AsyncIterable<MessageInitShape<I>>,
+): AsyncGenerator<MessageShape<I>> {
+  for await (const request of requests) yield create(desc, request);
 }

@@ -8,6 +8,7 @@ import type {
   CreateBackupRequest,
   RestoreBackupRequest,
   SetBackupPolicyRequest,
+  UploadBackupRequest,
   UpsertBackupStorageRequest,
   VerifyBackupRequest,
 } from "../../gen/svc/v1/backup_pb.ts";
@@ -25,8 +26,8 @@ import { decodePageToken, encodePageToken } from "../apps/page-token.ts";
 import { invalidField } from "../errors.ts";
 import type { ArchivedEntry } from "../identity/identity.ts";
 import { secretMask } from "../lib/secret-mask.ts";
-import { unimplemented } from "../rpc/unimplemented.ts";
 import { userOf } from "../rpc/user-context.ts";
+import { requestedSpan, sayWhichPart, type ByteSpan } from "./byte-range.ts";
 import { progressEvents } from "./progress-events.ts";
 
 const defaultPageSize = 1000;
@@ -142,13 +143,16 @@ export function createBackupService(backups: Backups): ServiceImpl<typeof Backup
     },
 
     downloadBackup: async function* (request, context) {
-      const offset = Number(request.offset);
-      for await (const { sizeBytes, bytes } of backups.download(
-        refOf(request),
-        offset,
-        userOf(context),
-        context.signal,
-      )) {
+      const start = Number(request.offset);
+      const spanOf = (sizeBytes: number): ByteSpan => {
+        const asked = start > 0 ? undefined : requestedSpan(context, sizeBytes);
+        const span = asked ?? { start, end: sizeBytes };
+        sayWhichPart(context, span, sizeBytes, asked !== undefined);
+        return span;
+      };
+      const { signal } = context;
+      const pieces = backups.download(refOf(request), spanOf, userOf(context), signal);
+      for await (const { sizeBytes, bytes } of pieces) {
         yield { content: { contentType: archiveType, data: bytes }, sizeBytes: BigInt(sizeBytes) };
       }
     },
@@ -162,8 +166,24 @@ export function createBackupService(backups: Backups): ServiceImpl<typeof Backup
       return policyMessage(appId, await backups.policy(appId, userOf(context)));
     },
 
-    uploadBackup: unimplemented,
+    uploadBackup: async (requests, context) => {
+      const messages = requests[Symbol.asyncIterator]();
+      const first = await messages.next();
+      const { storage } = first.done === true ? { storage: "" } : first.value;
+      const work = { signal: context.signal };
+      const archive = await backups.upload(storage, contentOf(first, messages), userOf(context), work);
+      return archiveMessage({ ...archive, storage, verifiedAtMs: undefined, restoredAtMs: undefined });
+    },
   };
+}
+
+async function* contentOf(
+  first: IteratorResult<UploadBackupRequest, unknown>,
+  rest: AsyncIterator<UploadBackupRequest>,
+): AsyncGenerator<Uint8Array> {
+  for (let each = first; each.done !== true; each = await rest.next()) {
+    if (each.value.content !== undefined) yield each.value.content.data;
+  }
 }
 
 function workOf({ signal }: HandlerContext, onProgress?: OnProgress) {

@@ -24,7 +24,12 @@ async function setUp(ids: readonly string[]) {
   await store.write(ids.map((id) => insertApp(newApp(id, 1000, clock.nowMs()))));
   const registry = stack.use(new AppRegistry(store));
   const states = stack.use(new BackupStates({ store, zones, clock }));
-  const catalogue = new Catalogue(store, await currentExecutor(), () => clock.nowMs());
+  const catalogue = new Catalogue(
+    store,
+    await currentExecutor(),
+    () => clock.nowMs(),
+    () => states.invalidate(),
+  );
   const app = (id: string) => {
     registry.invalidate();
     const found = registry.get(id);
@@ -42,7 +47,6 @@ test("an app is overdue an hour after its policy wanted a backup, until there is
   const { clock, states, catalogue } = all;
   t.is(states.of(all.app("web")), undefined, "nobody wants any");
   await catalogue.setPolicy("web", JSON.stringify(nightly));
-  states.invalidate();
   const first = states.of(all.app("web"));
   t.deepEqual(first, { lastBackupAtMs: undefined, storages: [], lastProvenAtMs: undefined, overdue: false });
   const { revision } = states;
@@ -54,7 +58,6 @@ test("an app is overdue an hour after its policy wanted a backup, until there is
   t.not(states.revision, revision);
   t.true(states.of(all.app("web"))?.overdue);
   await catalogue.backedUp("web", ["local", "far"]);
-  states.invalidate();
   t.deepEqual(states.of(all.app("web")), {
     lastBackupAtMs: clock.nowMs(),
     storages: ["local", "far"],
@@ -64,7 +67,6 @@ test("an app is overdue an hour after its policy wanted a backup, until there is
   clock.pass(24 * hourMs);
   t.true(states.of(all.app("web"))?.overdue);
   await catalogue.setPolicy("web", null);
-  states.invalidate();
   t.false(states.of(all.app("web"))?.overdue);
 });
 
@@ -85,7 +87,6 @@ test("what a package recommends counts until something else is set, and what is 
   };
   t.is(all.states.policyOf(odd).trigger, undefined);
   await all.catalogue.setPolicy("web", JSON.stringify({ ...nightly, trigger: "" }));
-  all.states.invalidate();
   t.is(all.states.policyOf(app).trigger, undefined);
 });
 
@@ -95,7 +96,6 @@ test("a pass makes all that is due, two at a time, and one that fails keeps nobo
   const { states, zones, registry, catalogue } = all;
   for (const id of ids) await catalogue.setPolicy(id, JSON.stringify(nightly));
   await catalogue.setPolicy("later", JSON.stringify({ ...nightly, trigger: "03:31" }));
-  states.invalidate();
   const going = new Map<string, PromiseWithResolvers<undefined>>();
   const begun: string[] = [];
   const pass = new PolicyPass({

@@ -170,6 +170,7 @@ const lines: readonly string[] = [
   "backup get x y data/z --storage local",
   "backup download x y --storage local",
   "backup restore x y --storage local",
+  "backup upload /dev/null",
   "backup policy x",
   "backup policy x set --trigger hourly",
   "backup storage ls",

@@ -1,5 +1,6 @@
 /** Backups from the outside: made, listed, verified, looked into, restored, rotated, removed. */
 import { execFileSync } from "node:child_process";
+import { randomBytes } from "node:crypto";
 import { cp, mkdir, readdir, readFile, rename, rm, stat, writeFile } from "node:fs/promises";
 import { join } from "node:path";
 import test, { type ExecutionContext } from "ava";
@@ -69,12 +70,14 @@ for (const owner of ["root", "a user"]) {
       [{ name: ref.name, sizeBytes: result?.sizeBytes }],
     );
     t.is(listed.backups[0]?.verifiedAt, undefined);
+    t.like((await apps.getApp({ id: "web" })).backups, { storages: ["local"], lastProvenAt: undefined });
 
     const verified = await backups.verifyBackup(ref);
     t.is(verified.entries, made.entries);
     t.like(await backups.verifyBackup({ ...ref, deep: true }), { restored: true });
     t.deepEqual(await readdir(join(daemon.storeDir, "trials")), []);
     t.truthy((await backups.listBackups({})).backups[0]?.restoredAt);
+    t.truthy((await apps.getApp({ id: "web" })).backups?.lastProvenAt);
 
     t.deepEqual(
       (await backups.browseBackup(ref)).entries.map(({ path }) => path),
@@ -121,6 +124,39 @@ for (const owner of ["root", "a user"]) {
     await apps.stopApp({ id: "web" });
   });
 }
+
+test("a range of an archive is downloaded over REST", async (t) => {
+  await using daemon = await startDaemon();
+  await install(daemon);
+  const { results } = await daemon.client(BackupService).createBackup({ appId: "web" });
+  const name = results[0]?.name ?? "";
+  const whole = await readFile(join(daemon.storeDir, "backups/web", name));
+  const url = `http://127.0.0.1:${daemon.port}/v1/apps/web/backups/local/${name}/archive`;
+  const { length } = whole;
+  for (const [range, status, from, to] of [
+    ["", 200, 0, length],
+    ["bytes=0-0", 206, 0, 1],
+    ["bytes=10-1009", 206, 10, 1010],
+    [`bytes=${length - 5}-`, 206, length - 5, length],
+    ["bytes=-7", 206, length - 7, length],
+    [`bytes=5-${length * 2}`, 206, 5, length],
+    ["bytes=9-5", 200, 0, length],
+    [`bytes=${length}-`, 200, 0, length],
+    ["bytes=0-1,5-6", 200, 0, length],
+    ["lines=1-2", 200, 0, length],
+  ] as const) {
+    const headers = { authorization: `Bearer ${daemon.token}`, ...(range !== "" && { range }) };
+    const answer = await fetch(url, { headers });
+    t.is(answer.status, status, range);
+    t.is(
+      answer.headers.get("content-range"),
+      status === 206 ? `bytes ${from}-${to - 1}/${length}` : null,
+      range,
+    );
+    t.is(answer.headers.get("content-length"), String(to - from), range);
+    t.true(whole.subarray(from, to).equals(Buffer.from(await answer.arrayBuffer())), range);
+  }
+});
 
 test("as many archives stay as were asked for, and the verified one", async (t) => {
   await using daemon = await startDaemon();
@@ -240,6 +276,73 @@ rootTest(`an archive is its owner's, whatever its name says${needsRoot}`, async 
   const [local] = (await theirs.listBackupStorages({})).storages;
   t.like(local?.location, { case: "local", value: { dir: "" } });
 });
+
+rootTest(
+  `an archive from elsewhere is taken when it is whole, and by its owner alone${needsRoot}`,
+  async (t) => {
+    await using first = await startDaemon();
+    await install(first);
+    const { results } = await first.client(BackupService).createBackup({ appId: "web" });
+    const file = join(first.storeDir, "backups/web", results[0]?.name ?? "");
+    const bytes = await readFile(file);
+    await using second = await startDaemon();
+    await using user = await second.as(nobody);
+    const upload = (whose: Pick<TestDaemon, "client">, content: Buffer) =>
+      whose.client(BackupService).uploadBackup(pieces(content));
+    async function* pieces(content: Buffer) {
+      yield { storage: "local" };
+      for (let at = 0; at < content.length; at += 100_000) {
+        yield { storage: "local", content: { data: content.subarray(at, at + 100_000) } };
+      }
+    }
+    const broken = Buffer.from(bytes);
+    broken[100] = (broken[100] ?? 0) ^ 1;
+    for (const [what, content] of [
+      ["another byte", broken],
+      ["cut short", bytes.subarray(0, -1)],
+      ["nothing", Buffer.alloc(0)],
+    ] as const) {
+      t.like(await errorOf(upload(second, content)), { reason: "archive_damaged" }, what);
+    }
+    t.like(await errorOf(upload(user, bytes)), { reason: "root_required" });
+    t.deepEqual((await second.client(BackupService).listBackups({})).backups, []);
+    t.deepEqual(await readdir(join(second.storeDir, "spool")), []);
+    const taken = await upload(second, bytes);
+    t.like(taken, { appId: "web", owner: 0, storage: "local", sizeBytes: BigInt(bytes.length) });
+    const backups = second.client(BackupService);
+    t.true(bytes.equals(await readFile(join(second.storeDir, "backups/web", taken.name))));
+    t.is((await backups.restoreBackup({ appId: "web", storage: "local", name: taken.name })).appId, "web");
+    // It is not this host's: rotation leaves it alone.
+    await backups.createBackup({ appId: "web" });
+    t.deepEqual(
+      (await backups.createBackup({ appId: "web", keep: 1 })).results[0]?.removed.includes(taken.name),
+      false,
+    );
+  },
+);
+
+rootTest(
+  `what has no room is not begun: the app stays as it is, and nothing is left${needsRoot}`,
+  async (t) => {
+    await using daemon = await startDaemon();
+    const backups = daemon.client(BackupService);
+    const { directory } = await install(daemon);
+    const disk = join(daemon.dir, "small");
+    await mkdir(disk, { mode: 0o700 });
+    execFileSync("mount", ["-t", "tmpfs", "-o", "size=1m,mode=700", "none", disk]);
+    try {
+      await backups.upsertBackupStorage({ name: "small", location: { case: "local", value: { dir: disk } } });
+      await writeFile(join(directory, "data/bulk"), randomBytes(3 << 20));
+      const { results } = await backups.createBackup({ appId: "web", storages: ["small", "local"] });
+      t.regex(results[0]?.error ?? "", /no space left/);
+      t.is(results[1]?.error, "");
+      t.deepEqual(await readdir(join(disk, "web")), []);
+      t.deepEqual((await backups.listBackups({ storage: "small" })).backups, []);
+    } finally {
+      execFileSync("umount", [disk]);
+    }
+  },
+);
 
 test("an archive restores on a host that has never seen the app", async (t) => {
   await using first = await startDaemon();

@@ -58,27 +58,9 @@ export class LocalStorage implements Storage {
   }
 
   async open({ appId, name }: ArchiveKey): Promise<StoredFile> {
-    const path = join(this.#dir, appId, name);
-    const file = await open(path, constants.O_RDONLY | constants.O_NOFOLLOW).catch((error: unknown) => {
+    return openLocalFile(join(this.#dir, appId, name), this.#pacer).catch((error: unknown) => {
       throw codeOf(error) === "ENOENT" ? notFound("backup", name) : error;
     });
-    const { size } = await file.stat();
-    const pacer = this.#pacer;
-    return {
-      sizeBytes: size,
-      async *read(start, end, signal) {
-        for (let position = start; position < end;) {
-          signal?.throwIfAborted();
-          const buffer = Buffer.allocUnsafe(Math.min(pieceBytes, end - position));
-          const { bytesRead } = await file.read(buffer, 0, buffer.length, position);
-          if (bytesRead === 0) return;
-          position += bytesRead;
-          await pacer?.take(bytesRead, signal);
-          yield buffer.subarray(0, bytesRead);
-        }
-      },
-      [Symbol.asyncDispose]: () => file.close(),
-    };
   }
 
   async remove({ appId, name }: ArchiveKey): Promise<void> {
@@ -139,6 +121,27 @@ async function copyAtPace(
     await pacer.take(bytesRead, signal);
     await target.appendFile(buffer.subarray(0, bytesRead));
   }
+}
+
+/** A file of the daemon's own. */
+export async function openLocalFile(path: string, pacer?: BytePacer): Promise<StoredFile> {
+  const file = await open(path, constants.O_RDONLY | constants.O_NOFOLLOW);
+  const { size } = await file.stat();
+  return {
+    sizeBytes: size,
+    async *read(start, end, signal) {
+      for (let position = start; position < end;) {
+        signal?.throwIfAborted();
+        const buffer = Buffer.allocUnsafe(Math.min(pieceBytes, end - position));
+        const { bytesRead } = await file.read(buffer, 0, buffer.length, position);
+        if (bytesRead === 0) return;
+        position += bytesRead;
+        await pacer?.take(bytesRead, signal);
+        yield buffer.subarray(0, bytesRead);
+      }
+    },
+    [Symbol.asyncDispose]: () => file.close(),
+  };
 }
 
 /** @throws SvcError `disk_full`; else what it was */

@@ -33,6 +33,8 @@ const requestMs = 10 * 60_000;
 const cleanUpMs = 15_000;
 const maxAborts = 5;
 const abortAgainMs = 250;
+/** Of one listing: a bucket may be shared with anything. */
+const maxObjects = 100_000;
 const contentType = "application/zstd";
 
 export class S3Bucket implements Disposable {
@@ -85,6 +87,10 @@ export class S3Bucket implements Disposable {
       );
       for (const { Key, Size } of page.Contents ?? []) {
         if (Key !== undefined) objects.push({ key: Key, sizeBytes: Size ?? 0 });
+      }
+      if (objects.length > maxObjects) {
+        const message = `the bucket has more than ${maxObjects} objects there; give the storage a prefix of its own`;
+        throw new SvcError("resource_exhausted", "too_many", message);
       }
       if (page.IsTruncated !== true || page.NextContinuationToken === undefined) return objects;
       token = page.NextContinuationToken;

@@ -28,10 +28,14 @@ export interface Client extends AsyncDisposable {
   /** Calls a method of any kind with messages; a unary answer is a stream of one. Leaving the loop ends the call. */
   invoke<I extends DescMessage, O extends DescMessage>(
     method: Method<I, O>,
-    requests: readonly MessageInitShape<I>[],
+    requests: Requests<I>,
     options?: CallOptions,
   ): AsyncIterable<MessageShape<O>>;
 }
+
+/** Messages of a call; a method that takes no stream gets the first. */
+export type Requests<I extends DescMessage> =
+  readonly MessageInitShape<I>[] | AsyncIterable<MessageInitShape<I>>;
 
 /** Reads are short; what changes an app may build it, stop it with a long grace, or remove gigabytes. */
 export const defaultTimeoutMs = { read: 60_000, change: 30 * 60_000 } as const;

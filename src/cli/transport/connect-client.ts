@@ -9,7 +9,7 @@ import { ErrorDetailSchema } from "../../../gen/svc/v1/error_pb.ts";
 import type { ErrorDetailReason } from "../../../gen/svc/v1/words.ts";
 import { SvcError } from "../../errors.ts";
 import type { ErrorCode, ReasonPayload } from "../../errors.ts";
-import type { CallOptions, Method } from "./client.ts";
+import type { CallOptions, Method, Requests } from "./client.ts";
 import { encodeEnvelope, endStreamFlag, readEnvelopes } from "./envelope.ts";
 import { readAll, send } from "./http.ts";
 import type { Endpoint } from "./http.ts";
@@ -22,17 +22,18 @@ interface ConnectErrorJson {
 }
 
 /**
- * Calls a method. A method that takes a stream gets all of `requests` at once; the others get the first.
+ * Calls a method. A method that takes a stream gets all of `requests`; the others get the first.
  * @throws SvcError with the daemon's code, reason and payload
  */
 export async function* invokeConnect<I extends DescMessage, O extends DescMessage>(
   endpoint: Endpoint,
   method: Method<I, O>,
-  requests: readonly MessageInitShape<I>[],
+  requests: Requests<I>,
   options: CallOptions = {},
 ): AsyncGenerator<MessageShape<O>> {
   const unary = method.methodKind === "unary";
-  const bodies = requests.map((request) => toBinary(method.input, create(method.input, request)));
+  const encode = (request: MessageInitShape<I>): Uint8Array =>
+    toBinary(method.input, create(method.input, request));
   const answer = await send(endpoint, {
     method: "POST",
     path: `/${method.parent.typeName}/${method.name}`,
@@ -41,7 +42,7 @@ export async function* invokeConnect<I extends DescMessage, O extends DescMessag
       "content-type": unary ? "application/proto" : "application/connect+proto",
       ...(options.timeoutMs === undefined ? {} : { "connect-timeout-ms": String(options.timeoutMs) }),
     },
-    body: unary ? bodies[0] : Buffer.concat(bodies.map((body) => encodeEnvelope(0, body))),
+    body: bodyOf(requests, encode, unary),
     signal: options.signal,
     timeoutMs: options.timeoutMs,
   });
@@ -60,6 +61,21 @@ export async function* invokeConnect<I extends DescMessage, O extends DescMessag
     return;
   }
   throw new SvcError("unavailable", "unavailable", "the daemon's answer broke off");
+}
+
+/** Of a stream that is still being made: pieces, as they come. */
+function bodyOf<M>(
+  requests: readonly M[] | AsyncIterable<M>,
+  encode: (request: M) => Uint8Array,
+  unary: boolean,
+): Uint8Array | AsyncIterable<Uint8Array> | undefined {
+  if (Symbol.asyncIterator in requests) {
+    return (async function* () {
+      for await (const request of requests) yield encodeEnvelope(0, encode(request));
+    })();
+  }
+  const bodies = requests.map(encode);
+  return unary ? bodies[0] : Buffer.concat(bodies.map((body) => encodeEnvelope(0, body)));
 }
 
 function bodyError(status: number, body: Buffer): SvcError {

@@ -1,8 +1,8 @@
 /** Root's way past a daemon that does not answer: the same call in this process (S 5.3.3). */
-import type { DescMessage, MessageInitShape, MessageShape } from "@bufbuild/protobuf";
+import type { DescMessage, MessageShape } from "@bufbuild/protobuf";
 import { canceled, UnreachableError } from "./http.ts";
 import type { UnaryCall } from "./calls.ts";
-import type { CallOptions, Client, Method } from "./client.ts";
+import type { CallOptions, Client, Method, Requests } from "./client.ts";
 
 export interface Fallback {
   /** Whether the daemon is alive. */
@@ -71,7 +71,7 @@ export class FallbackClient implements Client {
 
   async *invoke<I extends DescMessage, O extends DescMessage>(
     method: Method<I, O>,
-    requests: readonly MessageInitShape<I>[],
+    requests: Requests<I>,
     options?: CallOptions,
   ): AsyncIterable<MessageShape<O>> {
     yield* (await this.#aliveClient()).invoke(method, requests, options);

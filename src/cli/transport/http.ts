@@ -18,7 +18,8 @@ export interface HttpRequest {
   readonly method: string;
   readonly path: string;
   readonly headers?: Readonly<Record<string, string>>;
-  readonly body?: Uint8Array | string | undefined;
+  /** Pieces are sent as fast as the daemon takes them. */
+  readonly body?: Uint8Array | string | AsyncIterable<Uint8Array> | undefined;
   readonly signal?: AbortSignal | undefined;
   /** Milliseconds until the answer must be complete. */
   readonly timeoutMs?: number | undefined;
@@ -95,8 +96,11 @@ class Exchange implements HttpAnswer {
     // In one write: a daemon that needs no body to answer has hung up by a second one, which would fail the exchange.
     this.#socket.cork();
     this.#socket.write(requestHead(request, headers));
-    if (request.body !== undefined && request.body.length > 0) this.#socket.write(request.body);
+    const { body } = request;
+    const isWhole = body === undefined || typeof body === "string" || body instanceof Uint8Array;
+    if (isWhole && body !== undefined && body.length > 0) this.#socket.write(body);
     this.#socket.uncork();
+    if (!isWhole) void this.#sendPieces(body);
   }
 
   get status(): number {
@@ -115,6 +119,38 @@ class Exchange implements HttpAnswer {
   async #readHead(): Promise<HttpAnswer> {
     while (this.#parser.status === undefined) await this.#more();
     return this;
+  }
+
+  /** RFC 9112, 7.1. Ends without a word when the daemon has answered before it had all. */
+  async #sendPieces(pieces: AsyncIterable<Uint8Array>): Promise<void> {
+    try {
+      for await (const piece of pieces) {
+        if (this.#socket.destroyed || this.#parser.status !== undefined) return;
+        if (piece.length === 0) continue;
+        this.#socket.cork();
+        this.#socket.write(`${piece.length.toString(16)}\r\n`);
+        this.#socket.write(piece);
+        const hasRoom = this.#socket.write("\r\n");
+        this.#socket.uncork();
+        if (!hasRoom) await this.#drained();
+      }
+      this.#socket.write("0\r\n\r\n");
+    } catch (error) {
+      const message = `what is sent cannot be read: ${error instanceof Error ? error.message : String(error)}`;
+      this.#fail(new SvcError("failed_precondition", "denied", message, { cause: error }));
+    }
+  }
+
+  #drained(): Promise<void> {
+    return new Promise((resolve) => {
+      const end = (): void => {
+        this.#socket.off("drain", end);
+        this.#socket.off("close", end);
+        resolve();
+      };
+      this.#socket.on("drain", end);
+      this.#socket.on("close", end);
+    });
   }
 
   async *#readBody(): AsyncGenerator<Buffer> {
@@ -203,7 +239,9 @@ class Exchange implements HttpAnswer {
 function requestHead(request: HttpRequest, common: Readonly<Record<string, string>>): string {
   const { method, path, headers, body } = request;
   const all: Record<string, string> = { host: "localhost", connection: "close", ...common, ...headers };
-  if (body !== undefined) all["content-length"] = String(Buffer.byteLength(body));
+  if (typeof body === "string" || body instanceof Uint8Array)
+    all["content-length"] = String(Buffer.byteLength(body));
+  else if (body !== undefined) all["transfer-encoding"] = "chunked";
   const lines = Object.entries(all).map(([name, value]) => `${name}: ${value}\r\n`);
   return `${method} ${path} HTTP/1.1\r\n${lines.join("")}\r\n`;
 }

@@ -1,7 +1,7 @@
 /** A daemon behind its unix socket. */
-import type { DescMessage, MessageInitShape, MessageShape } from "@bufbuild/protobuf";
+import type { DescMessage, MessageShape } from "@bufbuild/protobuf";
 import type { UnaryCall } from "./calls.ts";
-import type { CallOptions, Client, Method } from "./client.ts";
+import type { CallOptions, Client, Method, Requests } from "./client.ts";
 import type { Endpoint } from "./http.ts";
 import { callRest } from "./rest-client.ts";
 
@@ -22,7 +22,7 @@ export class SocketClient implements Client {
 
   async *invoke<I extends DescMessage, O extends DescMessage>(
     method: Method<I, O>,
-    requests: readonly MessageInitShape<I>[],
+    requests: Requests<I>,
     options?: CallOptions,
   ): AsyncIterable<MessageShape<O>> {
     const { invokeConnect } = await import("./connect-client.ts");

@@ -37,4 +37,6 @@ Examples:
   svc backup browse hello latest data
   svc backup get hello latest data/notes.txt > notes.txt
   svc backup restore hello latest --stop
+  svc backup download hello latest > hello.tar.zst
+  svc backup upload hello.tar.zst --storage disk
 `;

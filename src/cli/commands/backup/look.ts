@@ -1,4 +1,5 @@
 /** `svc backup verify|browse|get|download`: what is in an archive. */
+import { createReadStream } from "node:fs";
 import type { Command } from "commander";
 import type { CommandContext } from "../../context.ts";
 import { followProgress } from "../../follow-progress.ts";
@@ -31,6 +32,12 @@ export function addLookCommands(parent: Command, run: RunCommand): void {
   add("get", "write one file of an archive to standard output")
     .argument("<path>", "such as data/notes.txt")
     .action(run(get));
+  parent
+    .command("upload")
+    .description("put an archive from elsewhere into a storage, once it is known to be whole")
+    .argument("<file>", "the archive, - for standard input")
+    .option("--storage <name>", "where to", "local")
+    .action(run(upload));
   add("download", "write an archive to standard output, as it is").action(run(download));
 }
 
@@ -112,6 +119,29 @@ async function download(
   const { BackupService } = await import("../../../../gen/svc/v1/backup_pb.ts");
   const ref = await findArchive(context, id, name, options);
   await writeOut(context, context.invoke(BackupService.method.downloadBackup, [ref]));
+}
+
+async function upload(
+  context: CommandContext,
+  file: string,
+  { storage = "local" }: StorageOption,
+): Promise<void> {
+  const { BackupArchiveSchema, BackupService } = await import("../../../../gen/svc/v1/backup_pb.ts");
+  const { messageToRest } = await import("../../transport/rest-json.ts");
+  const requests = uploadRequests(storage, file === "-" ? context.host.stdin : createReadStream(file));
+  for await (const message of context.invoke(BackupService.method.uploadBackup, requests)) {
+    const archive = messageToRest(BackupArchiveSchema, message);
+    if (context.json) await context.printJson(archive);
+    else
+      await context.print(
+        escapeControls(`Uploaded ${archive.name} of ${archive.app_id} to ${storage}`) + "\n",
+      );
+  }
+}
+
+async function* uploadRequests(storage: string, bytes: AsyncIterable<unknown>) {
+  yield { storage };
+  for await (const data of bytes) yield { storage, content: { data: data as Buffer } };
 }
 
 async function writeOut(

@@ -51,13 +51,25 @@ Examples:
   svc backup policy hello reset
 `;
 
+/** The others are those of every command. */
+const settable = [
+  "trigger",
+  "storage",
+  "keep",
+  "keepDaily",
+  "keepWeekly",
+  "keepMonthly",
+  "mode",
+  "verify",
+] as const satisfies readonly (keyof PolicyOptions)[];
+
 async function policy(
   context: CommandContext,
   id: string,
   what: string,
   options: PolicyOptions,
 ): Promise<void> {
-  const isSaid = Object.values(options).some((value) => value !== undefined);
+  const isSaid = settable.some((option) => options[option] !== undefined);
   if (what !== "set" && isSaid) throw new UsageError(`options go with set: svc backup policy ${id} set …`);
   if (what === "set" && !isSaid) throw new UsageError("say what to set, such as --trigger 03:30");
   const before = await context.call(calls.getBackupPolicy, { app_id: id });

@@ -1,0 +1,70 @@
+/** An archive from elsewhere, on its way into a storage: taken whole, read whole, and only then put there. */
+import type { AppCaller } from "../apps/app-registry.ts";
+import type { WorkOptions } from "../apps/progress.ts";
+import { SvcError } from "../errors.ts";
+import type { Identity } from "../identity/identity.ts";
+import { Archive } from "./archive.ts";
+import { damaged } from "./archive-footer.ts";
+import { hostOf, newArchiveName, parseArchiveName } from "./archive-name.ts";
+import type { Catalogue } from "./catalogue.ts";
+import type { Spool } from "./spool.ts";
+import { openLocalFile } from "./storages/local-storage.ts";
+import type { StoredArchive } from "./storages/storage.ts";
+import type { StorageList } from "./storages/storage-list.ts";
+
+export interface UploadOptions {
+  spool: Spool;
+  storages: StorageList;
+  catalogue: Catalogue;
+  /** With whose identity it is read. */
+  readerOf: (archive: Archive, caller: AppCaller) => Promise<Identity>;
+}
+
+/**
+ * @throws SvcError `not_found` for the storage, `root_required` for an archive of somebody else's app, `archive_damaged`, `disk_full`,
+ *   and what the storage says
+ */
+export async function uploadArchive(
+  { spool, storages, catalogue, readerOf }: UploadOptions,
+  storage: string,
+  bytes: AsyncIterable<Uint8Array>,
+  caller: AppCaller,
+  work: WorkOptions,
+): Promise<StoredArchive> {
+  const place = storages.open(storage);
+  await using file = await spool.create();
+  for await (const piece of bytes) await file.append(piece);
+  await file.sync();
+  await using archive = await Archive.open(await openLocalFile(file.path), work.signal);
+  const { app, host, created_at } = archive.footer;
+  const isTheirs = caller.root || app.owner_uid === caller.uid;
+  if (!isTheirs) throw foreign();
+  const name = newArchiveName({
+    createdAtMs: Date.parse(created_at) || 0,
+    appId: app.id,
+    ownerUid: app.owner_uid,
+    host: hostOf(host),
+  });
+  const parsed = parseArchiveName(name);
+  // It becomes the name of a directory.
+  if (parsed?.appId !== app.id || !/^[A-Za-z0-9_-][A-Za-z0-9._-]*$/.test(app.id)) {
+    throw damaged("names an app or a host that no app and no host can have");
+  }
+  await archive.verify(await readerOf(archive, caller), work);
+  const ref = { storage, appId: app.id, name };
+  await catalogue.announce(ref);
+  try {
+    await place.put(ref, file.path, work.signal ? { signal: work.signal } : {});
+    // It is not this host's to remove again.
+    await catalogue.forget(ref);
+  } catch (error) {
+    await catalogue.leave(ref);
+    throw error;
+  }
+  return { ...parsed, name, sizeBytes: file.sizeBytes };
+}
+
+function foreign(): SvcError {
+  const message = "the archive is of an app of another user: only root may put it there";
+  return new SvcError("permission_denied", "root_required", message);
+}

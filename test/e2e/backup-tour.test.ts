@@ -1,0 +1,73 @@
+/** The lines of the README about backups, as a new user would type them. */
+import assert from "node:assert/strict";
+import { execFile } from "node:child_process";
+import { mkdir, readFile, rm, writeFile } from "node:fs/promises";
+import { join } from "node:path";
+import { fileURLToPath } from "node:url";
+import test from "ava";
+import { AppService } from "../../gen/svc/v1/app_pb.ts";
+import { startDaemon, type TestDaemon } from "../support/daemon.ts";
+import { freePort } from "../support/packages.ts";
+import { hasS3Server, startS3Server } from "../support/s3-server.ts";
+
+const root = fileURLToPath(new URL("../..", import.meta.url));
+
+async function linesOfReadme(): Promise<string[]> {
+  const readme = await readFile(join(root, "README.md"), "utf8");
+  const section = /^## Backups\n(.*?)^## /ms.exec(readme)?.[1] ?? "";
+  return [...section.matchAll(/^\$ (svc .*)$/gm)].map(([, line = ""]) => line.replace(/ +#.*$/, ""));
+}
+
+interface Ended {
+  code: number;
+  out: string;
+  err: string;
+}
+
+/** In a shell, in the daemon's directory. What asks first is told that it may. */
+function type(daemon: TestDaemon, line: string): Promise<Ended> {
+  const asks = /^svc (?:backup restore|app remove) /.test(line) ? " --yes" : "";
+  const script = `svc() { "${process.execPath}" "${join(root, "src/main.ts")}" "$@" --socket "${daemon.socketPath}"; }\n`;
+  return new Promise((resolve) => {
+    const options = { cwd: daemon.dir, env: { PATH: process.env["PATH"] ?? "", HOME: daemon.dir } };
+    const command = line.replace(/^(svc [^<>]*)/, (_, words: string) => `${words.trimEnd()}${asks} `);
+    execFile("sh", ["-c", script + command], options, (error, out, err) => {
+      resolve({ code: error === null ? 0 : Number(error.code), out, err });
+    });
+  });
+}
+
+test("the README's tour of backups works as it is written", async (t) => {
+  await using stack = new AsyncDisposableStack();
+  const server = hasS3Server ? stack.use(await startS3Server()) : undefined;
+  await using daemon = await startDaemon();
+  const apps = daemon.client(AppService);
+  const { directory } = await apps.installApp({ spec: "hello", settings: { port: await freePort() } });
+  const notes = join(directory, "data/notes.txt");
+  await writeFile(notes, "remember the milk\n");
+  await mkdir(join(daemon.dir, "disk"), { mode: 0o700 });
+  await writeFile(join(daemon.dir, "secret"), `${server?.secretKey ?? ""}\n`);
+  await apps.startApp({ id: "hello" });
+
+  const lines = await linesOfReadme();
+  assert.ok(lines.length > 15, "the section has its lines");
+  for (const line of lines) {
+    const needsServer = /\bfar\b/.test(line);
+    if (needsServer && server === undefined) {
+      t.log(`left out, because there is no S3 server: ${line}`);
+      continue;
+    }
+    if (line.includes("--paths")) await rm(notes);
+    if (line.startsWith("svc upgrade")) await apps.stopApp({ id: "hello" });
+    const real = line
+      .replace("/mnt/disk/backups", join(daemon.dir, "disk"))
+      .replace("https://s3.example.org", server?.endpoint ?? "")
+      .replace("--access-key ID", `--access-key ${server?.accessKey ?? ""}`);
+    const { code, out, err } = await type(daemon, real);
+    t.is(code, 0, `${line}: ${err}${out}`);
+    if (line.includes(" get ")) t.is(out, "remember the milk\n");
+    if (line.includes("restore ")) t.is(await readFile(notes, "utf8"), "remember the milk\n", line);
+    if (line.includes("storage test")) t.is(out, "list: works\nwrite: works\nread: works\ndelete: works\n");
+    if (line.includes(" upload ")) t.regex(out, /^Uploaded \S+ of hello to disk\n$/);
+  }
+});
