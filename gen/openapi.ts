@@ -764,7 +764,7 @@ export interface paths {
         };
         /**
          * An archive as it is
-         * @description An archive as it is. REST answers its bare bytes.
+         * @description An archive as it is. REST answers its bare bytes, or one `Range` of them.
          *
          *     Access: any identified caller; a regular user sees and changes what is their own.
          *

@@ -1921,7 +1921,7 @@ export const BackupService: GenService<{
     output: typeof ReadBackupFileResponseSchema;
   },
   /**
-   * An archive as it is. REST answers its bare bytes.
+   * An archive as it is. REST answers its bare bytes, or one `Range` of them.
    *
    * @generated from rpc svc.v1.BackupService.DownloadBackup
    */
