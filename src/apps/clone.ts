@@ -1,5 +1,4 @@
 /** A full copy of an app under the next free `<id>-N`, always stopped (specification 4.1, decisions 14). */
-import type { Identities } from "../identity/identity.ts";
 import { resolvePorts, type ResolvedPort } from "../packages/settings.ts";
 import { isUp, type AppRuntime } from "../runtimes/runtime.ts";
 import type { AppRecord, NewApp } from "./app-record.ts";
@@ -10,6 +9,7 @@ import type { FreePorts } from "./free-ports.ts";
 import type { Installer } from "./install.ts";
 import type { Operations } from "./operations.ts";
 import type { WorkOptions } from "./progress.ts";
+import { rebuildCopy, type StepTools } from "./release.ts";
 
 export interface CloneResult {
   id: string;
@@ -19,11 +19,10 @@ export interface CloneResult {
   ports: ResolvedPort[];
 }
 
-export interface ClonerOptions {
+export interface ClonerOptions extends StepTools {
   registry: AppRegistry;
   operations: Operations;
   installer: Installer;
-  identities: Identities;
   freePorts: FreePorts;
   paths: AppPaths;
   runtimeOf: (app: AppRecord) => AppRuntime;
@@ -78,6 +77,7 @@ export class Cloner {
         { caller, ownerUid: app.ownerUid, kind: "clone", baseId: app.id, describe },
         async (copy) => {
           copiedBytes = await this.#copy(app, copy.directory, work);
+          await rebuildCopy(this.#options, copy, work);
         },
         work,
       );

@@ -1,12 +1,13 @@
 /** Laying a version of a package out in an app's directory and building it there, all with the identity of the app. */
-import { join } from "node:path";
+import { dirname, join } from "node:path";
 import { SvcError } from "../errors.ts";
-import type { Identities } from "../identity/identity.ts";
+import type { Identities, Identity } from "../identity/identity.ts";
 import type { ResolvedPackage } from "../packages/package-resolver.ts";
 import type { Command } from "../packages/manifest.ts";
 import type { RunnableApp } from "../runtimes/runtime.ts";
 import { prepareStep } from "../runtimes/app-environment.ts";
 import { appTree } from "../runtimes/app-tree.ts";
+import { fenced, fenceEnvironment } from "./build-fence.ts";
 import type { OnProgress, WorkOptions } from "./progress.ts";
 
 /** Lines of a failed command that its error carries. */
@@ -34,11 +35,42 @@ export async function layOutRelease(
   await tree.close(appTree.repo);
   const volumes = app.manifest.volumes.map((volume) => join(appTree.volumes, volume.path));
   await tree.makeDirs([appTree.data, appTree.logs, appTree.volumes, ...volumes]);
-  const { runtime } = app.manifest;
-  const steps = runtime.kind === "process" || runtime.kind === "service" ? runtime.build : [];
-  for (const step of steps) {
-    await runStep(tools, app, step, "build", { ...(signal && { signal }), onProgress });
-  }
+  await build(tools, app, { ...(signal && { signal }), onProgress });
+}
+
+function buildSteps({ manifest: { runtime } }: RunnableApp): readonly Command[] {
+  return runtime.kind === "process" || runtime.kind === "service" ? runtime.build : [];
+}
+
+async function build(tools: StepTools, app: RunnableApp, work: WorkOptions): Promise<void> {
+  for (const step of buildSteps(app)) await runStep(tools, app, step, "build", work);
+}
+
+/**
+ * Builds a copy of a checkout again where what was built knows the path it was built at: where the manifest says so, or
+ * says nothing and there are virtual environments of Python, which go first.
+ */
+export async function rebuildCopy(tools: StepTools, app: RunnableApp, work: WorkOptions): Promise<void> {
+  const { clone } = app.manifest;
+  if (clone === "copy" || buildSteps(app).length === 0) return;
+  const identity = await tools.identities.as(app.uid);
+  const environments = await virtualEnvironments(identity, app.directory, work);
+  if (clone === undefined && environments.length === 0) return;
+  for (const path of environments) await identity.removeTree(app.directory, path);
+  await build(tools, app, work);
+}
+
+/** Paths of virtual environments near the root of the checkout, which is where builds make them. */
+async function virtualEnvironments(
+  identity: Identity,
+  directory: string,
+  { signal }: WorkOptions,
+): Promise<string[]> {
+  const mark = "pyvenv.cfg";
+  const find = ["find", appTree.repo, "-maxdepth", "3", "-type", "f", "-name", mark, "-print"];
+  const { stdout } = await identity.runCommand(find, { cwd: directory, ...(signal && { signal }) });
+  const found = stdout.split("\n").filter((path) => path.endsWith(`/${mark}`));
+  return found.map(dirname).filter((path) => path !== appTree.repo);
 }
 
 /**
@@ -56,13 +88,15 @@ export async function runStep(
   onProgress({ step: stepName, message: `$ ${argv.join(" ")}` });
   const lines = new LastLines(onProgress, stepName);
   const identity = await identities.as(app.uid);
-  const result = await identity.runCommand(argv, {
-    cwd,
-    env: { ...buildEnv, ...env },
-    timeoutMs: command.timeoutMs,
-    onLine: (line) => lines.add(line),
-    ...(signal && { signal }),
-  });
+  const result = await fenced(identity, app, () =>
+    identity.runCommand(argv, {
+      cwd,
+      env: { ...fenceEnvironment(app), ...buildEnv, ...env },
+      timeoutMs: command.timeoutMs,
+      onLine: (line) => lines.add(line),
+      ...(signal && { signal }),
+    }),
+  );
   if (result.exitCode === 0) return;
   const end =
     result.signal === null ? `exited with ${String(result.exitCode)}` : `was ended by ${result.signal}`;

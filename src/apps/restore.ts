@@ -21,7 +21,7 @@ import type { Installer } from "./install.ts";
 import type { Lifecycle } from "./lifecycle.ts";
 import type { Operation, Operations } from "./operations.ts";
 import type { WorkOptions } from "./progress.ts";
-import { runStep, type StepTools } from "./release.ts";
+import { rebuildCopy, runStep, type StepTools } from "./release.ts";
 
 /** What a backup says of the app beside its files. */
 export interface AppImage {
@@ -177,6 +177,7 @@ export class Restorer {
         ];
         await tree.makeDirs(trees);
         await layOut({ identity, root: app.directory, into: trees }, work);
+        await rebuildCopy(this.#options, app, work);
         await this.#complete(tree, app, work);
       },
       work,

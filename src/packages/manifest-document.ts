@@ -209,4 +209,7 @@ export interface ManifestDocument extends Extensible {
   console?: ConsoleDocument;
   permissions?: Permission[];
   migrate?: CommandDocument;
+  clone?: CloneWay;
 }
+
+export type CloneWay = "copy" | "rebuild";

@@ -95,7 +95,7 @@ export function packageInvalid(file: string, problems: readonly Problem[]): SvcE
 }
 
 function normalise(written: ManifestDocument): Manifest {
-  const { health, backup, console, migrate, settings, stop, restart, limits } = written;
+  const { health, backup, clone, console, migrate, settings, stop, restart, limits } = written;
   return {
     id: written.id,
     name: written.name,
@@ -150,6 +150,7 @@ function normalise(written: ManifestDocument): Manifest {
     ...(console && { console: { argv: console.exec } }),
     permissions: written.permissions ?? [],
     ...(migrate && { migrate: commandOf(migrate) }),
+    ...(clone && { clone }),
   };
 }
 

@@ -5,6 +5,7 @@
 import type {
   DockerBuildDocument,
   MountDocument,
+  CloneWay,
   Permission,
   SettingDocument,
   SettingsDocument,
@@ -135,6 +136,8 @@ export interface Manifest {
   console?: { argv: string[] };
   permissions: Permission[];
   migrate?: Command;
+  /** What a clone does with what was built; absent: as it finds it. */
+  clone?: CloneWay;
 }
 
 /** The settings that a manifest defines, by name, in the author's order. */

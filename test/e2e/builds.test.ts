@@ -1,0 +1,113 @@
+/** Builds keep to their app, and what they make works in a copy, too. */
+import { execFile } from "node:child_process";
+import { mkdir, readdir, readFile, writeFile } from "node:fs/promises";
+import { join } from "node:path";
+import { promisify } from "node:util";
+import test from "ava";
+import { AppService } from "../../gen/svc/v1/app_pb.ts";
+import { startDaemon } from "../support/daemon.ts";
+import { eventually } from "../support/eventually.ts";
+
+const run = promisify(execFile);
+
+interface Package {
+  readonly exec: readonly string[];
+  readonly build: readonly { exec: readonly string[]; working_dir?: string }[];
+  /** Further lines of the manifest. */
+  readonly more?: string;
+}
+
+async function writeManifest(dir: string, { exec, build, more = "" }: Package): Promise<void> {
+  await mkdir(dir, { recursive: true, mode: 0o755 });
+  const process = JSON.stringify({ exec, build });
+  await writeFile(join(dir, "svc.yaml"), `id: web\nname: Web\nversion: "1"\nprocess: ${process}\n${more}\n`);
+}
+
+test("npm and git in a build find no project above the app", async (t) => {
+  await using daemon = await startDaemon();
+  // The store lies in somebody's project, as that of a checkout of svc does.
+  const project = `${JSON.stringify({ name: "above", version: "1.0.0" })}\n`;
+  await writeFile(join(daemon.dir, "package.json"), project);
+  await run("git", ["init", "--quiet", daemon.dir]);
+  const dir = join(daemon.dir, "package");
+  const npm = ["npm", "install", "--offline", "--no-audit", "--no-fund"];
+  await writeManifest(dir, {
+    exec: ["sleep", "3600"],
+    build: [
+      { exec: ["sh", "-c", "git rev-parse --show-toplevel > top 2>&1; ls -A > seen"] },
+      { exec: [...npm, "../dep"], working_dir: "sub" },
+      { exec: [...npm, "--global", "./dep"] },
+    ],
+  });
+  for (const name of ["dep", "sub"]) await mkdir(join(dir, name), { mode: 0o755 });
+  await writeFile(join(dir, "dep", "package.json"), `{ "name": "dep", "version": "1.0.0" }\n`);
+  await writeFile(join(dir, "sub", "a-file"), "");
+  const before = await readdir(daemon.dir);
+
+  const apps = daemon.client(AppService);
+  await apps.installApp({ spec: dir });
+  t.is(await readFile(join(daemon.dir, "package.json"), "utf8"), project, "the project's own file");
+  t.deepEqual(await readdir(daemon.dir), before, "nothing was added to it");
+  const repo = join(daemon.storeDir, "apps", "web", "repo");
+  t.regex(await readFile(join(repo, "top"), "utf8"), /not a git repository/);
+  t.true((await readdir(join(repo, "node_modules"))).includes("dep"));
+  t.deepEqual(await readdir(join(repo, ".npm-global", "lib", "node_modules")), ["dep"]);
+  await apps.removeApp({ id: "web" });
+});
+
+test("a build without npm leaves nothing of what keeps npm in", async (t) => {
+  await using daemon = await startDaemon();
+  const dir = join(daemon.dir, "package");
+  await writeManifest(dir, { exec: ["sleep", "3600"], build: [{ exec: ["touch", "built"] }] });
+  const apps = daemon.client(AppService);
+  await apps.installApp({ spec: dir });
+  const repo = join(daemon.storeDir, "apps", "web", "repo");
+  t.deepEqual((await readdir(repo)).toSorted(), ["built", "svc.yaml"]);
+  await apps.removeApp({ id: "web" });
+});
+
+const venv = ["python3", "-m", "venv", "--without-pip", "env"];
+/** As pip writes the programs of what it installs: with the path of the environment in their first line. */
+const program = `printf '#!%s/env/bin/python\\nimport sys, time\\nprint(sys.prefix, flush=True)\\ntime.sleep(3600)\\n' "$PWD" > env/bin/app
+chmod +x env/bin/app`;
+
+test("a clone makes virtual environments anew, and runs when its source is gone", async (t) => {
+  await using daemon = await startDaemon();
+  const dir = join(daemon.dir, "package");
+  await writeManifest(dir, {
+    exec: ["${repo}/env/bin/app"],
+    build: [{ exec: venv }, { exec: ["sh", "-c", program] }],
+  });
+  const apps = daemon.client(AppService);
+  await apps.installApp({ spec: dir });
+  await apps.cloneApp({ id: "web" });
+  await apps.removeApp({ id: "web" });
+  t.is((await apps.startApp({ id: "web-2" })).state, "RUNNING");
+  await eventually(async () => {
+    const { lines } = await apps.getAppLogs({ id: "web-2" });
+    const prefix = join(daemon.storeDir, "apps", "web-2", "repo", "env");
+    if (!lines.some(({ text }) => text === prefix)) throw new Error(lines.map(({ text }) => text).join("\n"));
+  }, 30_000);
+  await apps.removeApp({ id: "web-2" });
+});
+
+for (const { says, more, builds, isAnew } of [
+  { says: "nothing", more: "", builds: "a path", isAnew: false },
+  { says: "rebuild", more: "clone: rebuild", builds: "a path", isAnew: true },
+  { says: "copy", more: "clone: copy", builds: "a virtual environment", isAnew: false },
+]) {
+  test(`where a build makes ${builds} and the manifest says ${says} of clones, it is ${isAnew ? "built anew" : "copied"}`, async (t) => {
+    await using daemon = await startDaemon();
+    const dir = join(daemon.dir, "package");
+    const makeVenv = builds === "a path" ? [] : [{ exec: venv }];
+    const note = { exec: ["sh", "-c", "pwd > built-at"] };
+    await writeManifest(dir, { exec: ["sleep", "3600"], build: [...makeVenv, note], more });
+    const apps = daemon.client(AppService);
+    await apps.installApp({ spec: dir });
+    await apps.cloneApp({ id: "web" });
+    const at = (id: string): string => join(daemon.storeDir, "apps", id, "repo");
+    const builtAt = await readFile(join(at("web-2"), "built-at"), "utf8");
+    t.is(builtAt, `${at(isAnew ? "web-2" : "web")}\n`);
+    for (const id of ["web", "web-2"]) await apps.removeApp({ id });
+  });
+}
