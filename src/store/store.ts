@@ -3,6 +3,7 @@
  * writes on one thread of their own; no transaction is open across I/O.
  */
 import { lstat } from "node:fs/promises";
+import { getSystemErrorMessage } from "node:util";
 import { SvcError } from "../errors.ts";
 import { ChangeWatch } from "./change-watch.ts";
 import { inspectDatabase } from "./inspection.ts";
@@ -13,7 +14,7 @@ import { PresenceLock } from "./presence-lock.ts";
 import { Reader } from "./reader.ts";
 import { giveUpReserve, isReserveMissing } from "./reserve.ts";
 import { isSnapshotStale, snapshotAgeMs } from "./snapshot.ts";
-import { sqliteFailure, storeError } from "./sqlite-failure.ts";
+import { diskFull, sqliteFailure, storeError } from "./sqlite-failure.ts";
 import { secureStoreFiles, storeFiles, type StoreFiles } from "./store-files.ts";
 import { deadlineIn, WriteQueue } from "./write-queue.ts";
 
@@ -106,8 +107,7 @@ export async function openStore(options: StoreOptions): Promise<Store> {
   const workerUrl = options.workerUrl ?? new URL("./worker.ts", import.meta.url);
   const files = storeFiles(dir);
   const maintenance = new Maintenance(workerUrl, dir, migrations, maintenanceTimeoutMs);
-  await secureStoreFiles(files);
-  const lock = new PresenceLock(files.lock, lockWaitMs);
+  const lock = await lockStore(files);
   try {
     await lock.share();
     let restoration: Restoration | undefined;
@@ -133,6 +133,24 @@ export async function openStore(options: StoreOptions): Promise<Store> {
     lock[Symbol.dispose]();
     throw storeError(error);
   }
+}
+
+async function lockStore(files: StoreFiles): Promise<PresenceLock> {
+  try {
+    await secureStoreFiles(files);
+    return new PresenceLock(files.lock, lockWaitMs);
+  } catch (error) {
+    throw unwritable(files.dir, error);
+  }
+}
+
+/** What the system says of a directory in which nothing can be made, as a sentence. */
+function unwritable(dir: string, error: unknown): unknown {
+  const { code, errno } = error as NodeJS.ErrnoException;
+  if (errno === undefined) return error;
+  if (code === "ENOSPC") return diskFull(error);
+  const message = `the store ${dir} cannot be used: ${getSystemErrorMessage(errno)}`;
+  return new SvcError("unavailable", "unavailable", message, { cause: error });
 }
 
 /** Whether the database is sound and of today's schema. */

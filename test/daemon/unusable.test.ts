@@ -1,13 +1,16 @@
 /** A start that cannot succeed ends with a sentence, and one that needs no socket goes on without it. */
-import { spawn } from "node:child_process";
+import { execFile, spawn } from "node:child_process";
 import { once } from "node:events";
-import { mkdtemp, rm, writeFile } from "node:fs/promises";
+import { mkdir, mkdtemp, rm, writeFile } from "node:fs/promises";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { fileURLToPath } from "node:url";
+import { promisify } from "node:util";
 import test from "ava";
+import { isRoot, needsRoot } from "../support/daemon.ts";
 import { eventually } from "../support/eventually.ts";
 
+const run = promisify(execFile);
 const main = fileURLToPath(new URL("../../src/main.ts", import.meta.url));
 
 /** A daemon with a configuration, and what it has said. */
@@ -54,6 +57,52 @@ for (const [title, lines, sentence] of [
     t.not(code, 0);
     t.regex(said(), sentence);
   });
+}
+
+for (const [title, options, prepare, sentence] of [
+  [
+    "is read-only",
+    "size=8m",
+    "mount -o remount,ro",
+    /^svc: the directory .*store cannot be made: read-only file system$/m,
+  ],
+  [
+    "is read-only, where it was made before",
+    "size=8m",
+    "mkdir -m 711 $0/store && mount -o remount,ro",
+    /^svc: the store .*store cannot be used: read-only file system$/m,
+  ],
+  [
+    "is full",
+    "size=1m",
+    "head -c 1m /dev/zero > $0/fill; true",
+    /^svc: the disk that holds the store is full; /m,
+  ],
+  [
+    "is nearly full",
+    "size=1m",
+    "head -c 900k /dev/zero > $0/fill; true",
+    /^svc: the disk that holds the store is full; /m,
+  ],
+  ["has no room for a further file", "nr_inodes=2", "true", /^svc: the disk that holds the store is full; /m],
+] as const) {
+  (isRoot ? test : test.skip)(
+    `a store on a file system that ${title} ends the start${needsRoot}`,
+    async (t) => {
+      const directory = await mkdtemp(join(tmpdir(), "svc-unusable-"));
+      t.teardown(() => rm(directory, { recursive: true }));
+      const mounted = join(directory, "mounted");
+      await mkdir(mounted);
+      await run("mount", ["-t", "tmpfs", "-o", options, "none", mounted]);
+      t.teardown(() => run("umount", [mounted]));
+      await run("sh", ["-c", `${prepare} "$0"`, mounted]);
+      const { child, said } = await start(directory, { store: join(mounted, "store") });
+      t.teardown(() => child.kill("SIGKILL"));
+      const [code] = (await once(child, "close", { signal: AbortSignal.timeout(60_000) })) as [number | null];
+      t.not(code, 0);
+      t.regex(said(), sentence);
+    },
+  );
 }
 
 test("a socket's directory that cannot be made is warned of, and TCP serves", async (t) => {
