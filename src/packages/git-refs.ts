@@ -1,4 +1,5 @@
 /** Branches and tags of a repository, and which of them is meant. */
+import { setImmediate as breathe } from "node:timers/promises";
 import semver from "semver";
 import { SvcError } from "../errors.ts";
 import type { RevisionWish } from "./spec.ts";
@@ -11,6 +12,8 @@ export interface RemoteRefs {
   branches: ReadonlyMap<string, string>;
   /** Tag name → object that it points to in the end: the commit. */
   tags: ReadonlyMap<string, string>;
+  /** The one with the highest semantic version, when there is any. */
+  newestTag?: string;
 }
 
 /** One version of a repository: the branch that is tracked, or the tag that is installed. */
@@ -21,32 +24,48 @@ export interface Revision {
   commit: string;
 }
 
+/** Lines that are read between two turns of the event loop. */
+const linesPerTurn = 500;
+
 /** Reads the output of `git ls-remote --symref`; lines of any other form are skipped. */
-export function parseLsRemote(output: string): RemoteRefs {
+export async function readRefs(output: string): Promise<RemoteRefs> {
   const branches = new Map<string, string>();
   const tags = new Map<string, string>();
+  const newest = new NewestVersion();
   let defaultBranch: string | undefined;
-  for (const line of output.split("\n")) {
+  for (const [index, line] of output.split("\n").entries()) {
+    if (index % linesPerTurn === 0) await breathe();
     const head = /^ref: refs\/heads\/(\S+)\tHEAD$/.exec(line)?.[1];
     if (head !== undefined) defaultBranch = head;
     const [, oid, kind, name] = /^([0-9a-f]{40}|[0-9a-f]{64})\trefs\/(heads|tags)\/(\S+)$/.exec(line) ?? [];
     if (oid === undefined || name === undefined) continue;
-    // The peeled line of an annotated tag follows its own and wins.
-    if (kind === "tags") tags.set(name.replace(/\^\{\}$/, ""), oid);
-    else branches.set(name, oid);
+    if (kind === "tags") {
+      // The peeled line of an annotated tag follows its own and wins.
+      const tag = name.replace(/\^\{\}$/, "");
+      if (!tags.has(tag)) newest.consider(tag);
+      tags.set(tag, oid);
+    } else branches.set(name, oid);
   }
-  return { branches, tags, ...(defaultBranch !== undefined && { defaultBranch }) };
+  return {
+    branches,
+    tags,
+    ...(defaultBranch !== undefined && { defaultBranch }),
+    ...(newest.tag !== undefined && { newestTag: newest.tag }),
+  };
 }
 
 /** The tag with the highest semantic version; pre-releases and other tags do not count. A leading `v` is fine. */
-export function newestTag(tags: Iterable<string>): string | undefined {
-  let newest: { tag: string; version: semver.SemVer } | undefined;
-  for (const tag of tags) {
+class NewestVersion {
+  tag: string | undefined;
+  #version: semver.SemVer | undefined;
+
+  consider(tag: string): void {
     const version = semver.parse(tag);
-    if (version === null || version.prerelease.length > 0) continue;
-    if (newest === undefined || version.compare(newest.version) > 0) newest = { tag, version };
+    if (version === null || version.prerelease.length > 0) return;
+    if (this.#version !== undefined && version.compare(this.#version) <= 0) return;
+    this.#version = version;
+    this.tag = tag;
   }
-  return newest?.tag;
 }
 
 /** Whether tag `a` is a higher semantic version than tag `b`; `undefined` when one of them is none. */
@@ -67,7 +86,7 @@ export function pickRevision(refs: RemoteRefs, wish: RevisionWish, url: string):
     if (tag === undefined) throw missing(`no tag "${wish.tag}" in ${url}${known("tags", refs.tags)}`);
     return { branch: "", tag, commit: refs.tags.get(tag) ?? "" };
   }
-  const tag = newestTag(refs.tags.keys());
+  const tag = refs.newestTag;
   if (tag !== undefined) return { branch: "", tag, commit: refs.tags.get(tag) ?? "" };
   const [only] = refs.branches.size === 1 ? refs.branches.keys() : [];
   const branch = refs.defaultBranch ?? only;

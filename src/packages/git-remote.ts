@@ -14,7 +14,7 @@ import { listRefsArgs, localGitCommand, loginEnvironment, type GitLogin } from "
 import type { GitSurroundings } from "./git-command.ts";
 import { gitFailure } from "./git-failure.ts";
 import type { GitProcess } from "./git-process.ts";
-import { parseLsRemote } from "./git-refs.ts";
+import { readRefs } from "./git-refs.ts";
 import type { RemoteRefs } from "./git-refs.ts";
 import type { GitUrl } from "./git-url.ts";
 import type { Revision } from "./git-refs.ts";
@@ -48,7 +48,7 @@ export interface FetchOptions {
   onStderrLine?: (line: string) => void;
 }
 
-/** A list of refs is read as a whole: so much of it takes some 100 ms. Some 35,000 refs. */
+/** Some 35,000 refs. */
 const maxRefsBytes = 2 * 2 ** 20;
 
 /** A repository that somebody wants a version of. */
@@ -87,7 +87,7 @@ export function networkRemote(
         maxOutputBytes: maxRefsBytes,
         ...(signal && { signal }),
       });
-      return parseLsRemote(output.toString());
+      return readRefs(output.toString());
     },
     async fetch(revision, gitDir, options) {
       const name = revision.tag === "" ? `refs/heads/${revision.branch}` : `refs/tags/${revision.tag}`;
@@ -281,7 +281,7 @@ export function localRemote(gitUrl: GitUrl & { path: string }, options: LocalRem
         ],
         run,
       );
-      return parseLsRemote(`ref: ${head.trim()}\tHEAD\n${refs}`);
+      return readRefs(`ref: ${head.trim()}\tHEAD\n${refs}`);
     },
     async fetch(revision, gitDir, { signal }) {
       const identity = await identities.as(uid);

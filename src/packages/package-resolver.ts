@@ -4,7 +4,7 @@ import type { Identities } from "../identity/identity.ts";
 import { openDirectory } from "./directory-package.ts";
 import { GitPackages } from "./git-package.ts";
 import type { GitRepositories } from "./git-repositories.ts";
-import { isNewerTag, newestTag, pickRevision } from "./git-refs.ts";
+import { isNewerTag, pickRevision } from "./git-refs.ts";
 import type { RemoteRefs, Revision } from "./git-refs.ts";
 import { parseGitUrl } from "./git-url.ts";
 import type { GitUrl } from "./git-url.ts";
@@ -145,7 +145,7 @@ export class PackageResolver {
     work: PackageWork,
   ): Promise<ResolvedPackage> {
     const repository = this.#parts.git.open(place.gitUrl, caller.uid);
-    const refs = await repository.listRefs(work);
+    const { newestTag: _, ...refs } = await repository.listRefs(work);
     const revision = pickRevision({ ...refs, tags: new Map() }, {}, repository.url);
     const checkout = await repository.checkoutRevision(revision, work, place.directory);
     return this.#gitPackages.open(checkout, place, work);
@@ -173,9 +173,9 @@ function refuseRevision({ branch, tag }: RevisionWish, id: string): void {
 function upgradeRevision(refs: RemoteRefs, { url, branch, tag }: PackageOrigin, version: string): Revision {
   if (version !== "") return pickRevision(refs, { tag: version }, url);
   if (branch !== "") return pickRevision(refs, { branch }, url);
-  const newest = newestTag(refs.tags.keys());
+  const { newestTag } = refs;
   const stays =
-    tag !== "" && refs.tags.has(tag) && (newest === undefined || isNewerTag(tag, newest) === true);
+    tag !== "" && refs.tags.has(tag) && (newestTag === undefined || isNewerTag(tag, newestTag) === true);
   return pickRevision(refs, stays ? { tag } : {}, url);
 }
 

@@ -1,6 +1,7 @@
 /** The short version of `npm run check:attack`. */
 import test from "ava";
 import { isRoot, needsRoot } from "../support/daemon.ts";
+import { flood, floods } from "./floods.ts";
 import { attackMounts } from "./mounts.ts";
 import { attackAll } from "./scenario.ts";
 
@@ -27,3 +28,18 @@ rootTest(`an owner cannot have a container mount anything else (threat 54)${need
     t.true(isGood, attack);
   }
 });
+
+for (const kind of floods) {
+  rootTest(
+    `root and others are served while a user floods with ${kind} (threat 57)${needsRoot}`,
+    async (t) => {
+      // As above, a busy machine's bound; without turns it is ten times as long.
+      const { text, isGood } = await flood([kind], {
+        ...{ forMs: 3_000, scale: 0.5 },
+        ...{ mostRootMs: 3_000, mostOthersMs: 3_000 },
+      });
+      t.log(text);
+      t.true(isGood, text);
+    },
+  );
+}

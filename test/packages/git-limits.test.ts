@@ -7,6 +7,7 @@ import { Readable } from "node:stream";
 import { pipeline } from "node:stream/promises";
 import { promisify } from "node:util";
 import test from "ava";
+import { createGitProcess } from "../../src/packages/git-process.ts";
 import type { PackageResolver } from "../../src/packages/package-resolver.ts";
 import { SvcError } from "../../src/errors.ts";
 import { GitServer } from "../support/git-server.ts";
@@ -142,6 +143,66 @@ test("a repository with more refs than anybody has is refused before they are lo
   for (const spec of [`${server.url}/refs/.git`, repository.fileUrl]) {
     const error = await t.throwsAsync(resolver.resolve({ spec }, { uid: selfUid }), { instanceOf: SvcError });
     t.is(error.code, "resource_exhausted", error.message);
+  }
+});
+
+test("files that are more than allowed when they are written out are not", async (t) => {
+  await using world = await World.create();
+  const repository = await TestRepository.create(world.path("git", "large"));
+  await repository.commit({ "svc.yaml": minimalManifest("large", "1"), zeros: "0".repeat(2 * mib) });
+  await using server = await GitServer.start(world.path("git"));
+  const app = await world.ownedDir("app", selfUid);
+  const resolver = world.resolver({ gitLimits: { maxExportBytes: mib } });
+  for (const spec of [`${server.url}/large/.git`, repository.fileUrl]) {
+    await using resolved = await resolver.resolve({ spec }, { uid: selfUid });
+    const error = await t.throwsAsync(resolved.exportTo(selfUid, app, "repo"), { instanceOf: SvcError });
+    t.like(error, { code: "resource_exhausted", reason: "git_failed" });
+    t.regex(error.message, /larger than the 1048576 bytes allowed/);
+  }
+});
+
+test("a directory with more names than anybody has, and a license longer than any, are refused", async (t) => {
+  await using world = await World.create();
+  const repository = await TestRepository.create(world.path("git", "names"));
+  await repository.commit({ "svc.yaml": minimalManifest("names", "1") });
+  const manifest = await repository.git("rev-parse", "HEAD:svc.yaml");
+  const entries = Array.from({ length: 30_000 }, (_, n) =>
+    Buffer.concat([Buffer.from(`100644 a${String(n).padStart(80, "0")}\0`), Buffer.from(manifest, "hex")]),
+  );
+  const last = Buffer.concat([Buffer.from("100644 svc.yaml\0"), Buffer.from(manifest, "hex")]);
+  const root = await hashObject(repository.path, "tree", Readable.from([...entries, last]));
+  const commit = await repository.git("commit-tree", "-m", "names", root);
+  await repository.git("update-ref", "refs/heads/main", commit);
+  const licensed = await TestRepository.create(world.path("git", "licensed"));
+  await licensed.commit({
+    "svc.yaml": minimalManifest("licensed", "1"),
+    LICENSE: "a".repeat(4 * mib + 1),
+  });
+  await using server = await GitServer.start(world.path("git"));
+  const resolver = world.resolver();
+  for (const name of ["names", "licensed"]) {
+    for (const spec of [`${server.url}/${name}/.git`, `file://${world.path("git", name)}`]) {
+      const error = await t.throwsAsync(resolver.resolve({ spec }, { uid: selfUid }), {
+        instanceOf: SvcError,
+      });
+      t.is(error.code, "resource_exhausted", error.message);
+    }
+  }
+});
+
+test("of what git says when it fails the last lines are kept, the beginning of each", async (t) => {
+  const surroundings = { maxMemoryBytes: 512 * mib, maxFileBytes: mib };
+  const script = "!i=0; while [ $i -lt 100 ]; do printf '%03d%05000d\\n' $i 0 >&2; i=$((i+1)); done; exit 1";
+  const work = createGitProcess(surroundings).run(["-c", `alias.complain=${script}`, "complain"], {
+    subject: "a repository",
+    timeoutMs: 60_000,
+  });
+  const error = await t.throwsAsync(work, { instanceOf: SvcError });
+  const lines = (error.cause as Error).message.split("\n");
+  t.is(lines.length, 20);
+  for (const [n, line] of lines.entries()) {
+    t.is(line.length, 1024);
+    t.is(line.slice(0, 3), String(80 + n).padStart(3, "0"));
   }
 });
 

@@ -132,6 +132,18 @@ test("what comes in place of a supervisor's words is refused or bounded", (t) =>
   t.is(parseState('{"phase":"DANCING","supervisor":{}}'), undefined);
 });
 
+test("a supervisor's message may hold long text, and not much else", (t) => {
+  const text = 'a\\"\u001b'.repeat(300_000);
+  const log = { type: "log", from: 0, to: 1, text };
+  t.deepEqual(parseMessage(JSON.stringify(log)), log);
+  const junk = `[${"[],".repeat(30_000)}[]]`;
+  t.is(parseMessage(`{"type":"log","from":0,"to":1,"text":"","junk":${junk}}`), undefined);
+  t.is(
+    parseMessage(`{"type":"gap","from":0,"to":1,"junk":${JSON.stringify(Array(30_000).fill(""))}}`),
+    undefined,
+  );
+});
+
 test("limits are written to the cgroup of the app", async (t) => {
   const root = await mkdtemp(join(tmpdir(), "svc-cgroup-"));
   t.teardown(() => rm(root, { recursive: true }));

@@ -2,6 +2,7 @@
  * Reads what a supervisor says. It runs with the identity of the app's owner, who may put anything in its place: each
  * value is checked and bounded, and what is not understood is left out.
  */
+import { structureLength } from "../../lib/json-structure.ts";
 import type {
   ExitRecord,
   HealthState,
@@ -16,6 +17,8 @@ export const MAX_MESSAGE_LENGTH = 2 * 1024 * 1024;
 
 const PHASES: readonly SupervisorPhase[] = ["STARTING", "RUNNING", "STOPPING", "STOPPED", "CRASHED"];
 const HEALTH: readonly HealthState[] = ["starting", "healthy", "unhealthy"];
+/** What is long in a message is text. Half a million empty lists would keep everybody waiting, and are no message. */
+const MAX_STRUCTURE = 64 * 1024;
 const MAX_TEXT = 4096;
 const MAX_LINE = 1024;
 const MAX_LINES = 20;
@@ -120,6 +123,7 @@ function toExit(fields: Fields): ExitRecord {
 }
 
 function parseObject(json: string): Fields | undefined {
+  if (json.length > MAX_STRUCTURE && structureLength(json) > MAX_STRUCTURE) return undefined;
   try {
     const value: unknown = JSON.parse(json);
     return isObject(value) ? value : undefined;

@@ -1,4 +1,5 @@
 /** A scheduled job as the rest of the scheduler sees it: defaults filled in, the trigger parsed. */
+import { hash } from "node:crypto";
 import type { ScheduleActionType, ScheduleCatchUp } from "../../../gen/svc/v1/words.ts";
 import type { Trigger } from "../trigger/trigger.ts";
 
@@ -50,9 +51,13 @@ export interface Job extends JobKey, JobSpec {
   readonly revision: number;
 }
 
-/** A job's revision as clients see it: a word to compare, and nothing else. */
-export function revisionText({ revision }: Job): string {
-  return String(revision);
+/**
+ * A job's revision as clients see it: a word to compare, and nothing else. The number counts the changes of all users' jobs,
+ * so it is made of what its owner knows of the job; of headers by name alone, as their values may be secrets.
+ */
+export function revisionText({ revision: _, trigger, action, ...rest }: Job): string {
+  const shown = { ...action, headers: Object.keys(action.headers ?? {}) };
+  return hash("sha256", JSON.stringify([trigger.text, shown, rest]), "base64url");
 }
 
 /** How much a job takes in an answer, in characters: what may be long of it. */

@@ -1,6 +1,7 @@
 import test from "ava";
 import { JobRegistry } from "../../../src/scheduler/jobs/job-registry.ts";
 import { insertJob } from "../../../src/scheduler/jobs/job-row.ts";
+import { revisionText } from "../../../src/scheduler/jobs/job.ts";
 import type { JobKey } from "../../../src/scheduler/jobs/job.ts";
 import { openStore } from "../../../src/store/store.ts";
 import { until } from "../../store/support/temporary-store.ts";
@@ -113,6 +114,21 @@ test("a job that was removed and added again in the same millisecond is another 
   const second = await putJob(world, key("a"), { comment: "second" });
   t.is(second.comment, "second");
   t.not(second.revision, first.revision);
+});
+
+test("a job's revision tells its owner nothing of others' jobs, and changes with each of its own", async (t) => {
+  const shown: string[] = [];
+  for (const others of [0, 5]) {
+    await using world = await openWorld();
+    for (let n = 0; n < others; n++) await putJob(world, key(`other-${n}`, 5));
+    shown.push(revisionText(await putJob(world, key("a", 7))));
+  }
+  t.is(shown[0], shown[1]);
+  await using world = await openWorld();
+  const words = new Set<string>();
+  for (const comment of ["first", "second", "third"])
+    words.add(revisionText(await putJob(world, key("a", 7), { comment })));
+  t.is(words.size, 3);
 });
 
 test("what another process writes is seen within a second", async (t) => {

@@ -1,0 +1,24 @@
+/**
+ * Exchanges two names of one directory over and over, each time in one step (`renameat2(2)` with `RENAME_EXCHANGE`): there is
+ * no moment at which one of them is missing. Says `exchanging`; ends with its standard input. A program, so that another user
+ * can be it. Arguments as JSON: `{"paths": ["/a/x", "/a/y"]}`.
+ */
+import koffi from "koffi";
+
+const { paths } = /** @type {{ paths: [string, string] }} */ (JSON.parse(process.argv[2] ?? ""));
+const [one, other] = paths;
+const renameat2 = koffi
+  .load("libc.so.6")
+  .func("int renameat2(int, const char *, int, const char *, unsigned int)");
+const atCwd = -100;
+const exchange = 2;
+
+const round = () => {
+  for (let n = 0; n < 500; n++) {
+    if (renameat2(atCwd, one, atCwd, other, exchange) !== 0) process.exit(1);
+  }
+  setImmediate(round);
+};
+process.stdin.resume().on("end", () => process.exit());
+round();
+console.log("exchanging");

@@ -1,0 +1,110 @@
+/** What an engine, a registry and a container's log may send at most (docs/threat-model.md). */
+import { once } from "node:events";
+import { mkdtemp, rm } from "node:fs/promises";
+import { createServer } from "node:http";
+import type { RequestListener } from "node:http";
+import type { AddressInfo } from "node:net";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import { Readable } from "node:stream";
+import test from "ava";
+import { EngineTransport } from "../../src/docker/engine-transport.ts";
+import { readEvents } from "../../src/docker/event-stream.ts";
+import { FramedLogReader } from "../../src/docker/log-lines.ts";
+import { remoteImage } from "../../src/docker/registry-client.ts";
+import { readMessages } from "../../src/runtimes/docker/engine-messages.ts";
+import { readResolved } from "../../src/runtimes/compose/compose-document.ts";
+
+const mib = 1024 * 1024;
+
+/** Pieces of an answer that goes on and on; says how many were taken. */
+class Endless {
+  taken = 0;
+
+  *[Symbol.iterator](): Generator<Buffer> {
+    for (; this.taken < 1_000; this.taken++) yield Buffer.alloc(mib, "a");
+  }
+}
+
+test("an event, and a message of progress, that does not end is not kept", async (t) => {
+  for (const read of [
+    (pieces: Endless): AsyncIterable<unknown> => readEvents(Readable.from(pieces)),
+    (pieces: Endless): AsyncIterable<unknown> => readMessages(Readable.from(pieces)),
+  ]) {
+    const pieces = new Endless();
+    await t.throwsAsync(async () => Array.fromAsync(read(pieces)), {
+      message: /more than 1048576|no progress/,
+    });
+    t.true(pieces.taken < 50, String(pieces.taken));
+  }
+});
+
+test("a frame of a log that says to be longer than any is refused at its head", (t) => {
+  const reader = new FramedLogReader();
+  const head = Buffer.from([1, 0, 0, 0, 0, 0, 0, 0]);
+  head.writeUInt32BE(2 * mib + 1, 4);
+  t.throws(() => reader.read(head), { message: /no frames/ });
+});
+
+test("a line of a log that does not end comes in pieces", (t) => {
+  const reader = new FramedLogReader();
+  const text = Buffer.alloc(mib, "a");
+  const head = Buffer.from([1, 0, 0, 0, 0, 0, 0, 0]);
+  head.writeUInt32BE(text.length, 4);
+  const lines = reader.read(Buffer.concat([head, text]));
+  t.true(lines.length >= 15);
+  for (const line of lines) t.true(line.text.length <= 64 * 1024);
+});
+
+/** Answers with `answer` at a socket, or at a port of loopback. */
+async function serve(answer: RequestListener, path?: string) {
+  const server = createServer(answer);
+  await once(path === undefined ? server.listen(0, "127.0.0.1") : server.listen(path), "listening");
+  return {
+    port: path === undefined ? (server.address() as AddressInfo).port : 0,
+    async [Symbol.asyncDispose]() {
+      server.closeAllConnections();
+      server.close();
+      await once(server, "close");
+    },
+  };
+}
+
+test("an answer of the engine that does not end is not kept", async (t) => {
+  const dir = await mkdtemp(join(tmpdir(), "svc-engine-"));
+  t.teardown(() => rm(dir, { recursive: true }));
+  const socketPath = join(dir, "engine.sock");
+  const pieces = new Endless();
+  await using _ = await serve((_request, response) => void Readable.from(pieces).pipe(response), socketPath);
+  const transport = new EngineTransport({ socketPath, version: "1.41", signal: AbortSignal.timeout(60_000) });
+  const asked = Promise.withResolvers<unknown>();
+  transport.dial({ path: "/info", method: "GET", statusCodes: { 200: true } }, (error, data) =>
+    error == null ? asked.resolve(data) : asked.reject(error as Error),
+  );
+  await t.throwsAsync(asked.promise, { message: /bytes|large|long/ });
+  t.true(pieces.taken < 200, String(pieces.taken));
+});
+
+test("a manifest and a token of a registry that do not end are not kept", async (t) => {
+  const platform = { os: "linux", architecture: "amd64", variant: "" };
+  const image = (port: number): string => `127.0.0.1:${port}/svc/app:1`;
+  for (const isToken of [false, true]) {
+    const pieces = new Endless();
+    await using registry = await serve((request, response) => {
+      const realm = `Bearer realm="http://${request.headers.host ?? ""}/token",service="s"`;
+      if (isToken && request.url?.startsWith("/v2") === true) {
+        response.writeHead(401, { "www-authenticate": realm }).end();
+      } else if (request.method === "HEAD") response.end();
+      else Readable.from(pieces).pipe(response);
+    });
+    await t.throwsAsync(remoteImage(image(registry.port), { platform, timeoutMs: 60_000 }));
+    t.true(pieces.taken > 0 && pieces.taken < 50, String(pieces.taken));
+  }
+});
+
+test("a resolved project of more than four mebibytes is refused", async (t) => {
+  await t.throwsAsync(readResolved(`a: ${"b".repeat(4 * mib)}`, "compose.yaml"), {
+    message: /^compose.yaml: /,
+  });
+  t.like(await readResolved("a: b", "compose.yaml"), { a: "b" });
+});
