@@ -56,19 +56,18 @@ export async function flood(
   const { id } = await door.client(AppService).installApp({ spec });
   await door.client(AppService).startApp({ id });
   const runDir = join(daemon.storeDir, "run", id);
+  // Connected before: what waits to be accepted waits in one queue with everybody.
+  const watchers = await Promise.all([
+    openWatcher("root", { socketPath: daemon.socketPath }),
+    openWatcher("another user", { socketPath: otherDoor.socketPath }),
+    openWatcher("a token's holder", byToken(daemon)),
+  ]);
   await using flooding = attackAs(attacker, "send-floods.mjs", {
     ...{ path: daemon.socketPath, kinds, scale },
     ...{ appId: id, spec, runDir },
   });
   await flooding.said();
-  const watchers = {
-    root: { socketPath: daemon.socketPath },
-    "another user": { socketPath: otherDoor.socketPath },
-    "a token's holder": byToken(daemon),
-  };
-  const seen = await Promise.all(
-    Object.entries(watchers).map(async ([name, target]) => ({ name, timesMs: await watch(target, forMs) })),
-  );
+  const seen = await Promise.all(watchers.map((watch) => watch(forMs)));
   const [rootMs = Infinity, ...othersMs] = seen.map(({ timesMs }) => percentile(timesMs, 0.99));
   return {
     attack: `flood of ${kinds.join(", ") || "nothing"}`,
@@ -88,20 +87,32 @@ function byToken({ port, token }: TestDaemon): RequestOptions {
   return { host: "127.0.0.1", port, headers: { authorization: `Bearer ${token}` } };
 }
 
-/** Milliseconds that each `GET /v1/status` took, one after the other. */
-async function watch(target: RequestOptions, forMs: number): Promise<number[]> {
+interface Seen {
+  readonly name: string;
+  /** Milliseconds that each `GET /v1/status` took, the shortest first. */
+  readonly timesMs: readonly number[];
+}
+
+/** Connects; what it resolves with asks for the status, one request after the other. */
+async function openWatcher(name: string, target: RequestOptions): Promise<(forMs: number) => Promise<Seen>> {
   const agent = new Agent({ keepAlive: true, maxSockets: 1 });
-  const timesMs: number[] = [];
-  const endMs = performance.now() + forMs;
-  while (performance.now() < endMs) {
+  const ask = async (): Promise<number> => {
     const startMs = performance.now();
     const status = await getStatus({ ...target, agent });
     if (status !== 200) throw new Error(`GET /v1/status answered ${status}`);
-    timesMs.push(performance.now() - startMs);
-    await wait(5);
-  }
-  agent.destroy();
-  return timesMs.toSorted((left, right) => left - right);
+    return performance.now() - startMs;
+  };
+  await ask();
+  return async (forMs) => {
+    const timesMs: number[] = [];
+    const endMs = performance.now() + forMs;
+    while (performance.now() < endMs) {
+      timesMs.push(await ask());
+      await wait(5);
+    }
+    agent.destroy();
+    return { name, timesMs: timesMs.toSorted((left, right) => left - right) };
+  };
 }
 
 function getStatus(target: RequestOptions): Promise<number> {
