@@ -1,6 +1,12 @@
 /** Pulling an app's image afresh; a running app goes on with it when it is another one (specification 4.1). */
 import { failedPrecondition, SvcError } from "../errors.ts";
-import { isUp, type AppRuntime, type ReplacedImage, type RunnableApp } from "../runtimes/runtime.ts";
+import {
+  isUp,
+  type AppRuntime,
+  type PulledService,
+  type ReplacedImage,
+  type RunnableApp,
+} from "../runtimes/runtime.ts";
 import type { AppRecord } from "./app-record.ts";
 import type { AppRegistry } from "./app-registry.ts";
 import type { Lifecycle } from "./lifecycle.ts";
@@ -12,6 +18,7 @@ export interface RepullResult {
   changed: boolean;
   restarted: boolean;
   digest: string;
+  services: PulledService[];
 }
 
 export interface RepullerOptions {
@@ -63,7 +70,7 @@ export class Repuller {
     const runtime = runtimeOf(app);
     try {
       const pulled = await runtime.images?.pull(runnable(app), work);
-      const { changed = false, digest = "", replaced = [] } = pulled ?? {};
+      const { changed = false, digest = "", replaced = [], services = [] } = pulled ?? {};
       const restarted = changed && isUp(runtime.status(id)?.state);
       // From here on a client that goes away changes nothing: a running app is never left stopped.
       if (restarted) await operations.enter(operation, "stop");
@@ -72,7 +79,7 @@ export class Repuller {
           throw await this.#goBack(app, replaced, error);
         });
       }
-      return { id, changed, restarted, digest };
+      return { id, changed, restarted, digest, services: [...services] };
     } finally {
       await operations.end(operation);
     }

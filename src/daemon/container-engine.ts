@@ -8,6 +8,7 @@ import { createDockerEngine, type DockerEngine } from "../docker/engine.ts";
 import { parseImageReference } from "../docker/image-reference.ts";
 import { WatchedEngine } from "../docker/watched-engine.ts";
 import type { Identities } from "../identity/identity.ts";
+import { isInsecureRegistry, type RegistryConfig } from "../docker/registry-security.ts";
 import { parseSubnet, type Subnet } from "../docker/subnets.ts";
 import { AppNetworks } from "../runtimes/app-networks.ts";
 import { readUnprivilegedPortStart } from "../runtimes/container-policy.ts";
@@ -55,6 +56,11 @@ export async function createContainerEngine(options: ContainerEngineOptions): Pr
       return Promise.resolve(login && { username: login.username, password: login.secret });
     },
     unprivilegedPortStart: await readUnprivilegedPortStart(),
+    isInsecure: async (host: string) => {
+      const info: unknown = await engine.call("describe itself", (docker) => docker.info());
+      const { RegistryConfig: registries } = info as { RegistryConfig?: RegistryConfig | null };
+      return isInsecureRegistry(host, registries ?? {});
+    },
     usersAddress: config.docker.publishAddress,
     usersPidsLimit: config.docker.usersPidsLimit,
     networks: new AppNetworks({ engine, storeId, pool: poolOf(config) }),

@@ -3,6 +3,7 @@ import { createHash } from "node:crypto";
 import { SvcError } from "../errors.ts";
 import { formatImageReference, isLoopbackHost, parseImageReference } from "./image-reference.ts";
 import type { ImageReference } from "./image-reference.ts";
+import { unverifiedFetch } from "./unverified-request.ts";
 import { basicAuthorization, parseChallenge } from "./registry-auth.ts";
 import type { RegistryChallenge, RegistryCredentials } from "./registry-auth.ts";
 
@@ -19,10 +20,16 @@ export interface RemoteImage {
   readonly digest: string;
   /** Of the image for the platform; the same where there is but one. */
   readonly platformDigest: string;
+  /** Of that image's configuration, which is what engines call it by; absent where `known` made it needless. */
+  readonly configDigest?: string;
 }
 
 export interface RemoteImageOptions {
   platform: ImagePlatform;
+  /** Digests of an image at hand: where the name or the platform has one of these there is nothing more to ask. */
+  known?: readonly string[];
+  /** The registry's certificate is not looked at, and where it has none it is asked in the clear. */
+  isInsecure?: boolean;
   /** Whom the registry knows. */
   credentials?: RegistryCredentials | undefined;
   signal?: AbortSignal | undefined;
@@ -50,12 +57,12 @@ const manifestTypes = [
  *   `invalid_argument` for what is no name; `canceled`
  */
 export async function remoteImage(reference: string, options: RemoteImageOptions): Promise<RemoteImage> {
-  const { platform, credentials, signal, timeoutMs = defaultTimeoutMs } = options;
+  const { platform, known = [], signal, timeoutMs = defaultTimeoutMs } = options;
   const image = parseImageReference(reference);
   const deadline = AbortSignal.timeout(timeoutMs);
   const ending = signal ? AbortSignal.any([signal, deadline]) : deadline;
   try {
-    return await new RegistryConversation(image, credentials, ending).ask(platform);
+    return await new RegistryConversation(image, options, ending).ask(platform, known);
   } catch (error) {
     if (signal?.aborted === true)
       throw new SvcError("canceled", "canceled", `asking for ${reference} was canceled`);
@@ -69,36 +76,52 @@ export async function remoteImage(reference: string, options: RemoteImageOptions
 class RegistryConversation {
   readonly #image: ImageReference;
   readonly #name: string;
-  readonly #origin: string;
+  readonly #isInsecure: boolean;
+  #origin: string;
   readonly #credentials: RegistryCredentials | undefined;
   readonly #signal: AbortSignal;
   #authorization: string | undefined;
 
-  constructor(image: ImageReference, credentials: RegistryCredentials | undefined, signal: AbortSignal) {
+  constructor(
+    image: ImageReference,
+    { credentials, isInsecure = isLoopbackHost(image.host) }: RemoteImageOptions,
+    signal: AbortSignal,
+  ) {
     this.#image = image;
     this.#name = formatImageReference(image);
     // Docker's registry is reached under another name than its images have.
     const host = image.host === "docker.io" ? "registry-1.docker.io" : image.host;
+    // On this machine the clear is no worse, and most have nothing else.
     this.#origin = `${isLoopbackHost(image.host) ? "http" : "https"}://${host}`;
+    this.#isInsecure = isInsecure;
     this.#credentials = credentials;
     this.#signal = signal;
   }
 
-  async ask(platform: ImagePlatform): Promise<RemoteImage> {
+  async ask(platform: ImagePlatform, known: readonly string[]): Promise<RemoteImage> {
     const { tag, digest } = this.#image;
     const head = await this.#manifest("HEAD", digest ?? tag ?? "");
     const named = digest ?? head.headers.get("docker-content-digest");
     const type = contentType(head);
     // A single image whose digest the registry tells needs no more.
-    if (named !== null && manifestTypes.includes(type)) return { digest: named, platformDigest: named };
+    if (named !== null && manifestTypes.includes(type) && (known.length === 0 || known.includes(named))) {
+      return { digest: named, platformDigest: named };
+    }
     const response = await this.#manifest("GET", digest ?? tag ?? "");
     const bytes = await readBounded(response, maxManifestBytes);
     const found = `sha256:${createHash("sha256").update(bytes).digest("hex")}`;
     if (digest?.startsWith("sha256:") === true && digest !== found) {
       throw this.#odd("answers with another image than was asked for");
     }
-    if (!indexTypes.includes(contentType(response))) return { digest: found, platformDigest: found };
-    return { digest: found, platformDigest: this.#choose(bytes, platform) };
+    if (!indexTypes.includes(contentType(response))) {
+      return { digest: found, platformDigest: found, ...configOf(bytes) };
+    }
+    const platformDigest = this.#choose(bytes, platform);
+    if (known.length === 0 || known.includes(found) || known.includes(platformDigest)) {
+      return { digest: found, platformDigest };
+    }
+    const own = await readBounded(await this.#manifest("GET", platformDigest), maxManifestBytes);
+    return { digest: found, platformDigest, ...configOf(own) };
   }
 
   #choose(index: Buffer, platform: ImagePlatform): string {
@@ -144,14 +167,17 @@ class RegistryConversation {
     // A registry elsewhere must neither have this machine asked something nor get a password sent in the clear.
     const isSafe =
       realm?.protocol === "https:" ||
-      (realm?.protocol === "http:" && isLoopbackHost(realm.host) && isLoopbackHost(this.#image.host));
+      (realm?.protocol === "http:" && isLoopbackHost(realm.host) && isLoopbackHost(this.#image.host)) ||
+      (realm?.protocol === "http:" && realm.origin === this.#origin);
     if (realm === null || !isSafe) throw this.#odd("sends to an unsafe place for its token");
     if (challenge.service !== "") realm.searchParams.set("service", challenge.service);
     // Not what the registry says: it is for reading this image, and nothing else.
     realm.searchParams.set("scope", `repository:${this.#image.repository}:pull`);
     const credentials = this.#credentials;
     const headers = credentials === undefined ? {} : { authorization: basicAuthorization(credentials) };
-    const response = await fetch(realm, { headers, redirect: "error", signal: this.#signal });
+    const isOwn = realm.origin === this.#origin;
+    const response = await this.#fetch(realm, { method: "GET", headers }, isOwn);
+    if (response.status >= 300 && response.status < 400) throw this.#odd("sends elsewhere for its token");
     if (!response.ok) {
       await response.body?.cancel();
       throw this.#refused(response.status);
@@ -172,18 +198,35 @@ class RegistryConversation {
       const isOwn = target.origin === this.#origin;
       if (!isOwn && target.protocol !== "https:") throw this.#odd("redirects to an unsafe place");
       const authorization = isOwn ? this.#authorization : undefined;
-      const response = await fetch(target, {
-        method,
-        headers: { ...headers, ...(authorization !== undefined && { authorization }) },
-        redirect: "manual",
-        signal: this.#signal,
-      });
+      const init = { method, headers: { ...headers, ...(authorization !== undefined && { authorization }) } };
+      const response = await this.#fetch(target, init, isOwn);
       const location = response.headers.get("location");
       if (response.status < 300 || response.status > 399 || location === null) return response;
       await response.body?.cancel();
       target = new URL(location, target);
     }
     throw this.#odd(`redirects more than ${maxRedirects} times`);
+  }
+
+  /** @param isOwn of the registry itself, of which the engine may have been told that it is insecure */
+  async #fetch(
+    target: URL,
+    init: { method: string; headers: Record<string, string> },
+    isOwn: boolean,
+  ): Promise<Response> {
+    const signal = this.#signal;
+    if (!isOwn || !this.#isInsecure || target.protocol === "http:") {
+      return fetch(target, { ...init, redirect: "manual", signal });
+    }
+    try {
+      return await unverifiedFetch(target, { ...init, signal });
+    } catch (error) {
+      // As the engine does: where nobody speaks TLS, in the clear. Nothing of this conversation was said yet.
+      if (signal.aborted || this.#authorization !== undefined) throw error;
+      this.#origin = this.#origin.replace(/^https:/, "http:");
+      const clear = new URL(`${this.#origin}${target.pathname}${target.search}`);
+      return fetch(clear, { ...init, redirect: "manual", signal });
+    }
   }
 
   #refused(status: number): SvcError {
@@ -206,6 +249,12 @@ class RegistryConversation {
   #odd(what: string): SvcError {
     return new SvcError("unavailable", "unavailable", `the registry ${this.#image.host} ${what}`);
   }
+}
+
+/** An image's manifest names its configuration. */
+function configOf(manifest: Buffer): { configDigest?: string } {
+  const { config } = JSON.parse(manifest.toString()) as { config?: { digest?: string } };
+  return config?.digest === undefined ? {} : { configDigest: config.digest };
 }
 
 function contentType(response: Response): string {

@@ -30,6 +30,8 @@ export interface ContainerRuntimeOptions extends Omit<
 > {
   events: EngineEvents;
   networks: AppNetworks;
+  /** Whether the engine takes a registry for insecure; `host` as images name it. */
+  isInsecure: (host: string) => Promise<boolean>;
   /** Processes that a regular user's container has at most, unless its compose file says otherwise. */
   usersPidsLimit: number;
   log: (message: string, details: Record<string, unknown>) => void;

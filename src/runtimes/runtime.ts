@@ -127,6 +127,8 @@ export interface RuntimeImage {
   readonly freshness?: AppImageFreshness;
   /** Why freshness is `unknown`. */
   readonly freshnessReason?: string;
+  /** Of a compose project instead of the rest: one for each service, by name. */
+  readonly services?: { readonly service: string; readonly image: RuntimeImage }[];
 }
 
 /** A compose project as the engine has it. */
@@ -156,11 +158,22 @@ export interface ReplacedImage {
   readonly id: string;
 }
 
+/** What a pull made of the image of one service. */
+export interface PulledService {
+  readonly service: string;
+  readonly reference: string;
+  readonly changed: boolean;
+  /** Why it was not pulled; empty when it was. */
+  readonly reason: string;
+}
+
 export interface PulledImages {
   readonly changed: boolean;
   readonly digest: string;
   /** Those that are other images now. */
   readonly replaced: readonly ReplacedImage[];
+  /** Of a compose project. */
+  readonly services?: readonly PulledService[];
 }
 
 /** What runtimes can do whose apps are made of images. */

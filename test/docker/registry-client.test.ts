@@ -1,11 +1,18 @@
 /** Digests from real registries, and from ones that ask for tokens or misbehave. */
+import { execFile } from "node:child_process";
 import { createHash } from "node:crypto";
 import { once } from "node:events";
 import { createServer, type IncomingMessage, type Server, type ServerResponse } from "node:http";
+import { mkdtemp, readFile, rm } from "node:fs/promises";
+import { createServer as createTlsServer } from "node:https";
 import type { AddressInfo } from "node:net";
+import { hostname, tmpdir } from "node:os";
+import { join } from "node:path";
+import { promisify } from "node:util";
 import test from "ava";
 import { parseChallenge } from "../../src/docker/registry-auth.ts";
 import { remoteImage } from "../../src/docker/registry-client.ts";
+import { isInsecureRegistry } from "../../src/docker/registry-security.ts";
 import { SvcError, type ErrorCode } from "../../src/errors.ts";
 import { dockerTest, needsDocker, sharedEngine } from "../support/docker-test.ts";
 import { registryUser } from "../support/docker-registry.ts";
@@ -104,6 +111,80 @@ test("with an index, the platform's own image is told too", async (t) => {
   t.is(error.code, "not_found");
   t.regex(error.message, /not for linux\/riscv64$/);
 });
+
+test("an index of which another platform changed has the same image for this one", async (t) => {
+  const manifestOf = (config: string): string =>
+    JSON.stringify({ schemaVersion: 2, config: { digest: digestOf(config) } });
+  const own = manifestOf("own config");
+  const indexWith = (other: string): string =>
+    JSON.stringify({
+      manifests: [entry("linux", "amd64", undefined, own), entry("linux", "arm64", "v8", manifestOf(other))],
+    });
+  const shown = { index: indexWith("first") };
+  await using registry = await fakeRegistry((request, response) => {
+    const isOwn = request.url?.endsWith(digestOf(own)) === true;
+    const type = isOwn ? "application/vnd.oci.image.manifest.v1+json" : indexType;
+    response.writeHead(200, { "content-type": type });
+    response.end(request.method === "HEAD" ? "" : isOwn ? own : shown.index);
+  });
+  const ask = (known: string[]): ReturnType<typeof remoteImage> =>
+    remoteImage(`${registry.host}/app`, { platform, known });
+  const pulled = digestOf(shown.index);
+  t.deepEqual(await ask([pulled]), { digest: pulled, platformDigest: digestOf(own) });
+  shown.index = indexWith("second");
+  t.deepEqual(await ask([pulled]), {
+    digest: digestOf(shown.index),
+    platformDigest: digestOf(own),
+    configDigest: digestOf("own config"),
+  });
+});
+
+test("a registry that the engine takes for insecure is asked over TLS that nobody vouches for, else in the clear", async (t) => {
+  const dir = await mkdtemp(join(tmpdir(), "svc-insecure-"));
+  t.teardown(() => rm(dir, { recursive: true }));
+  const [key, cert] = [join(dir, "key.pem"), join(dir, "cert.pem")];
+  const subject = ["-subj", "/CN=registry.example", "-days", "1", "-nodes", "-newkey", "rsa:2048"];
+  await promisify(execFile)("openssl", ["req", "-x509", ...subject, "-keyout", key, "-out", cert]);
+  const answer = (_request: IncomingMessage, response: ServerResponse): void => {
+    response.setHeader("content-type", "application/vnd.oci.image.manifest.v1+json");
+    response.writeHead(200, { "docker-content-digest": digestOf("app") }).end();
+  };
+  const servers = [
+    createTlsServer({ key: await readFile(key), cert: await readFile(cert) }, answer),
+    createServer(answer),
+  ];
+  for (const server of servers) {
+    // Not a loopback name, for which the clear is the rule anyway.
+    server.listen(0, "0.0.0.0");
+    await once(server, "listening");
+    t.teardown(() => void server.close());
+    const { port } = server.address() as AddressInfo;
+    const reference = `${hostname()}:${port}/app:1`;
+    const refused = await t.throwsAsync(remoteImage(reference, { platform }), { instanceOf: SvcError });
+    t.is(refused.code, "unavailable");
+    t.is((await remoteImage(reference, { platform, isInsecure: true })).digest, digestOf("app"));
+  }
+});
+
+const engineSays = {
+  InsecureRegistryCIDRs: ["127.0.0.0/8", "10.9.0.0/16"],
+  IndexConfigs: { "docker.io": { Secure: true }, "registry.example:5000": { Secure: false } },
+};
+const insecure: [host: string, expected: boolean][] = [
+  ["docker.io", false],
+  ["registry.example:5000", true],
+  ["registry.example", false],
+  ["127.0.0.1:5000", true],
+  ["localhost:5000", true],
+  ["10.9.1.1:5000", true],
+  ["10.8.1.1:5000", false],
+];
+for (const [host, expected] of insecure) {
+  test(`${host} is ${expected ? "insecure" : "secure"}, as the engine says`, async (t) => {
+    t.is(await isInsecureRegistry(host, engineSays), expected);
+    if (!host.startsWith("127.") && host !== "localhost:5000") t.false(await isInsecureRegistry(host, {}));
+  });
+}
 
 for (const user of [undefined, credentials]) {
   test(`a token is fetched ${user ? "with" : "without"} a password, for reading this image alone`, async (t) => {

@@ -308,3 +308,59 @@ volumes: { plain: {}, filled: {}, both: {} }
   await fixture.compose.stop(app);
   await fixture.compose.remove(app);
 });
+
+composeTest(
+  `each service's image is compared with its registry's, and pulled or not${needsCompose}`,
+  async (t) => {
+    const fixture = fixtureNow();
+    const { compose, engine } = fixture;
+    const { host } = await engine.registry();
+    const tags = {
+      moves: `${host}/moves:latest`,
+      pinned: `${host}/pinned:1.2.3`,
+      other: `${host}/other:latest`,
+    };
+    for (const tag of Object.values(tags)) {
+      await engine.images.build(tag, { labels: { n: "1" } });
+      await engine.images.push(tag);
+    }
+    const services = Object.entries(tags).map(([name, tag]) => `${name}: { image: "${tag}" }`);
+    const app = await fixture.app("images", "compose: { file: compose.yaml }", {
+      files: { "compose.yaml": `services:\n  ${services.join("\n  ")}\n` },
+    });
+    await compose.prepare(app, {});
+    const freshness = async (): Promise<unknown> => {
+      const { services: shown = [] } = await compose.images.image(app, { checkRemote: true });
+      return shown.map(({ service, image }) => [service, image.reference, image.freshness]);
+    };
+    const expected = (moves: string): unknown => [
+      ["moves", tags.moves, moves],
+      ["other", tags.other, "current"],
+      ["pinned", tags.pinned, "current"],
+    ];
+    t.deepEqual(await freshness(), expected("current"));
+    // Somebody elsewhere pushes another one; the engine here still has the old one under the name.
+    const before = ((await engine.request("GET", `/images/${tags.moves}/json`)).expect(200) as { Id: string })
+      .Id;
+    await engine.images.tag(tags.moves, "svc/before:1");
+    await engine.images.build(tags.moves, { labels: { n: "2" } });
+    await engine.images.push(tags.moves);
+    await engine.images.tag("svc/before:1", tags.moves);
+    t.deepEqual(await freshness(), expected("outdated"));
+    const pulled = await compose.images.pull(app, {});
+    t.true(pulled.changed);
+    t.deepEqual(pulled.replaced, [{ reference: tags.moves, id: before }]);
+    t.deepEqual(pulled.services, [
+      { service: "moves", reference: tags.moves, changed: true, reason: "" },
+      { service: "other", reference: tags.other, changed: false, reason: "" },
+      {
+        service: "pinned",
+        reference: tags.pinned,
+        changed: false,
+        reason: 'its tag "1.2.3" states a version',
+      },
+    ]);
+    t.deepEqual(await freshness(), expected("current"));
+    await compose.remove(app);
+  },
+);

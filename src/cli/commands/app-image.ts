@@ -4,7 +4,9 @@ import type { CommandContext } from "../context.ts";
 import { forEachName } from "../for-each.ts";
 import type { RunCommand } from "../program.ts";
 import type { Color } from "../render/color.ts";
-import { renderFields } from "../render/table.ts";
+import type { AppImage } from "../../../gen/svc/v1/app_pb.ts";
+import { renderFields, type Column } from "../render/table.ts";
+import type { RestShape } from "../transport/rest-shape.ts";
 
 export function addImageCommands(parent: Command, run: RunCommand): void {
   parent
@@ -29,6 +31,7 @@ async function show(context: CommandContext, id: string, checkRemote: boolean): 
   for await (const answer of answers) {
     const image = messageToRest(AppImageSchema, answer);
     if (context.json) return context.printJson(image);
+    if (image.services.length > 0) return printServices(context, image.services);
     if (image.reference === undefined) {
       context.note(`${id} runs as a process: it has no image.`);
       return;
@@ -49,6 +52,30 @@ async function show(context: CommandContext, id: string, checkRemote: boolean): 
   }
 }
 
+type ServiceImages = RestShape<AppImage>["services"];
+
+function printServices(context: CommandContext, services: ServiceImages): Promise<void> {
+  const freshnessOf = ({ image }: ServiceImages[number]): string => {
+    const { freshness = "", freshness_reason: reason = "" } = image ?? {};
+    return reason === "" ? freshness : `${freshness}: ${reason}`;
+  };
+  const wasChecked = services.some((row) => freshnessOf(row) !== "");
+  const freshness: Column<ServiceImages[number]> = {
+    title: "FRESHNESS",
+    value: freshnessOf,
+    color: ({ image }) => freshnessColors[image?.freshness ?? ""],
+  };
+  return context.printTable(
+    [
+      { title: "SERVICE", value: ({ service }) => service, shrinkTo: 8 },
+      { title: "IMAGE", value: ({ image }) => image?.reference ?? "", shrinkTo: 12 },
+      { title: "VERSION", value: ({ image }) => image?.version ?? "", shrinkTo: 7 },
+      ...(wasChecked ? [freshness] : []),
+    ],
+    services,
+  );
+}
+
 async function repull(context: CommandContext, ids: readonly string[]): Promise<void> {
   const { AppService, RepullAppResponseSchema } = await import("../../../gen/svc/v1/app_pb.ts");
   const { messageToRest } = await import("../transport/rest-json.ts");
@@ -59,9 +86,15 @@ async function repull(context: CommandContext, ids: readonly string[]): Promise<
       }
       throw new Error(`RepullApp of ${id} gave no answer`);
     },
-    text: ({ id, changed, restarted }) =>
-      changed
-        ? `${id} has a new image${restarted ? " and was restarted on it" : ""}`
-        : `${id} has the newest image already`,
+    text: ({ id, changed, restarted, services }) => {
+      for (const { service, reference, reason } of services) {
+        if (reason !== "") context.note(`${id}: ${service} stays at ${reference}: ${reason}.`);
+      }
+      const which = services.flatMap(({ service, changed: isNew }) => (isNew ? [service] : []));
+      const what = which.length === 0 ? "a new image" : `a new image of ${which.join(", ")}`;
+      return changed
+        ? `${id} has ${what}${restarted ? " and was restarted on it" : ""}`
+        : `${id} has the newest image already`;
+    },
   });
 }

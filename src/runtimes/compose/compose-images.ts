@@ -3,8 +3,9 @@ import { composeProjectOf, isMadeFor } from "../../docker/attribution.ts";
 import type { DiskMeter } from "../../docker/disk-usage.ts";
 import { failedPrecondition } from "../../errors.ts";
 import { AppContainers, type AppContainersOptions } from "../app-containers.ts";
-import type { AppImages } from "../docker/app-images.ts";
-import { pinnedBy } from "../docker/image-freshness.ts";
+import { mapBounded } from "../../lib/map-bounded.ts";
+import { builtPrefix, type AppImages } from "../docker/app-images.ts";
+import { describeImage, pinnedBy, type FreshnessOptions } from "../docker/image-freshness.ts";
 import type {
   EngineNeeds,
   ImageRuntime,
@@ -16,10 +17,13 @@ import type {
   RuntimeStack,
   RuntimeWork,
 } from "../runtime.ts";
-import { imagesOf, type ComposeProjects } from "./compose-project.ts";
+import { imagesOf, referencesOf, type ComposeProjects } from "./compose-project.ts";
 import { isSet, recordOf, textOf } from "./compose-values.ts";
 
-export interface ComposeImagesOptions extends AppContainersOptions {
+/** Registries that are asked at once. */
+const askedAtOnce = 4;
+
+export interface ComposeImagesOptions extends AppContainersOptions, FreshnessOptions {
   /** What the engine's volumes take. */
   disk: DiskMeter;
   images: AppImages;
@@ -43,28 +47,51 @@ export class ComposeImages implements ImageRuntime {
     return { images: imagesOf(document), volumes };
   }
 
-  /** Nothing: a project has many images (S 2.3). */
-  async image(): Promise<RuntimeImage> {
-    return Promise.resolve({});
+  /** One for each service: a project has many. */
+  async image(
+    app: RunnableApp,
+    options: { checkRemote: boolean; signal?: AbortSignal },
+  ): Promise<RuntimeImage> {
+    const services = referencesOf((await this.#options.projects.kept(app.id)) ?? {});
+    const references = [...new Set(services.values())];
+    const images = await mapBounded(references, askedAtOnce, (reference) =>
+      describeImage(this.#options, app, reference, options),
+    );
+    return {
+      services: [...services].map(([service, reference]) => ({
+        service,
+        image: images[references.indexOf(reference)] ?? { reference },
+      })),
+    };
   }
 
   /** Pulls those of its images that may change; the digest is that of the first that did, else of the first. */
   async pull(app: RunnableApp, work: RuntimeWork): Promise<PulledImages> {
     const { images, projects } = this.#options;
-    const { pulls } = await projects.resolve(app, work.signal);
-    const movable = pulls.filter((reference) => pinnedBy(reference) === undefined);
-    const results: PulledImages[] = [];
-    for (const reference of movable) {
-      const result = await images.pullAfresh(app.ownerUid, reference, work);
-      if (result !== undefined) results.push(result);
+    const { document } = await projects.resolve(app, work.signal);
+    const references = referencesOf(document);
+    const results = new Map<string, PulledImages>();
+    const reasons = new Map<string, string>();
+    for (const reference of new Set(references.values())) {
+      const reason = reference.startsWith(builtPrefix) ? "it was built here" : pinnedBy(reference);
+      const result =
+        reason === undefined ? await images.pullAfresh(app.ownerUid, reference, work) : undefined;
+      if (result !== undefined) results.set(reference, result);
+      else reasons.set(reference, reason ?? "it did not come from a registry");
     }
-    const [first] = results;
+    const services = [...references].map(([service, reference]) => ({
+      ...{ service, reference, changed: results.get(reference)?.changed ?? false },
+      reason: reasons.get(reference) ?? "",
+    }));
+    const pulled = [...results.values()];
+    const [first] = pulled;
     if (first === undefined) {
-      const message = `no image of app "${app.id}" is pulled afresh: each states its version, or was built here`;
+      const why = services.map(({ service, reason }) => `${service}: ${reason}`).join("; ");
+      const message = `no image of app "${app.id}" is pulled afresh (${why}); upgrade the app instead`;
       throw failedPrecondition("pinned_image", message);
     }
-    const { changed, digest } = results.find((result) => result.changed) ?? first;
-    return { changed, digest, replaced: results.flatMap(({ replaced }) => replaced) };
+    const { changed, digest } = pulled.find((result) => result.changed) ?? first;
+    return { changed, digest, replaced: pulled.flatMap(({ replaced }) => replaced), services };
   }
 
   putBack(replaced: readonly ReplacedImage[]): Promise<void> {

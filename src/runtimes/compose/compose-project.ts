@@ -287,8 +287,18 @@ export class ComposeProjects {
 
 /** References of the images that a kept document runs. */
 export function imagesOf(document: JsonObject): string[] {
-  const services = Object.values(recordOf(document["services"])).map(recordOf);
-  return [...new Set(services.map(({ image }) => textOf(image)).filter((image) => image !== ""))];
+  return [...new Set(referencesOf(document).values())];
+}
+
+/** The image of each service, by name. */
+export function referencesOf(document: JsonObject): ReadonlyMap<string, string> {
+  const services = Object.entries(recordOf(document["services"])).toSorted(([a], [b]) => (a < b ? -1 : 1));
+  return new Map(
+    services.flatMap(([service, value]): [string, string][] => {
+      const image = textOf(recordOf(value)["image"]);
+      return image === "" ? [] : [[service, image]];
+    }),
+  );
 }
 
 /** For each service how many services deep what it depends on goes; 0 for one that depends on none. */

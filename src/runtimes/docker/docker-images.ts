@@ -12,15 +12,11 @@ import type {
   RuntimeStack,
   RuntimeWork,
 } from "../runtime.ts";
-import { dockerRuntime, withTag, type AppImages, type CredentialsOf } from "./app-images.ts";
-import { digestOf } from "./image-digests.ts";
-import { checkFreshness, pinnedBy, tagOf } from "./image-freshness.ts";
+import { dockerRuntime, withTag, type AppImages } from "./app-images.ts";
+import { describeImage, pinnedBy, type FreshnessOptions } from "./image-freshness.ts";
 
-const versionLabel = "org.opencontainers.image.version";
-
-export interface DockerImagesOptions extends AppContainersOptions {
+export interface DockerImagesOptions extends AppContainersOptions, FreshnessOptions {
   images: AppImages;
-  credentialsOf: CredentialsOf;
 }
 
 export class DockerImages implements ImageRuntime {
@@ -37,20 +33,8 @@ export class DockerImages implements ImageRuntime {
     return Promise.resolve({ images: [this.#images.reference(app)], volumes: [] });
   }
 
-  async image(
-    app: RunnableApp,
-    { checkRemote, signal }: { checkRemote: boolean; signal?: AbortSignal },
-  ): Promise<RuntimeImage> {
-    const reference = this.#images.reference(app);
-    const local = await this.#images.local(app, signal);
-    const labels = local?.Config.Labels as Readonly<Record<string, string>> | null | undefined;
-    const version = labels?.[versionLabel] ?? tagOf(reference);
-    return {
-      reference,
-      ...(version !== undefined && { version }),
-      ...(local && { localDigest: digestOf(local) }),
-      ...(checkRemote && (await checkFreshness(this.#options.credentialsOf, app, reference, local, signal))),
-    };
+  image(app: RunnableApp, options: { checkRemote: boolean; signal?: AbortSignal }): Promise<RuntimeImage> {
+    return describeImage(this.#options, app, this.#images.reference(app), options);
   }
 
   async pull(app: RunnableApp, work: RuntimeWork): Promise<PulledImages> {

@@ -4,14 +4,22 @@ import { parseImageReference } from "../../docker/image-reference.ts";
 import { remoteImage } from "../../docker/registry-client.ts";
 import { SvcError } from "../../errors.ts";
 import type { RunnableApp, RuntimeImage } from "../runtime.ts";
-import { builtPrefix, type CredentialsOf } from "./app-images.ts";
-import { localDigests } from "./image-digests.ts";
+import { builtPrefix, type AppImages, type CredentialsOf } from "./app-images.ts";
+import { digestOf, localDigests } from "./image-digests.ts";
+
+const versionLabel = "org.opencontainers.image.version";
 
 export type FreshnessResult = Pick<RuntimeImage, "remoteDigest" | "freshness" | "freshnessReason">;
 
+export interface FreshnessOptions {
+  credentialsOf: CredentialsOf;
+  /** Whether the engine takes a registry for insecure; `host` as images name it. */
+  isInsecure: (host: string) => Promise<boolean>;
+}
+
 /** Never throws for a registry that does not answer: that is `unknown`, with the reason. */
 export async function checkFreshness(
-  credentialsOf: CredentialsOf,
+  { credentialsOf, isInsecure }: FreshnessOptions,
   app: RunnableApp,
   reference: string,
   local: ImageInspectInfo | undefined,
@@ -28,14 +36,39 @@ export async function checkFreshness(
     const variant = (local as { Variant?: string }).Variant ?? "";
     const platform = { os, architecture, variant };
     const credentials = await credentialsOf(app.ownerUid, reference);
-    const remote = await remoteImage(reference, { platform, credentials, signal });
-    // The engine remembers what it pulled by: the index or the image, and one for each registry it came from.
-    const isCurrent = digests.includes(remote.digest) || digests.includes(remote.platformDigest);
+    const remote = await remoteImage(reference, {
+      ...{ platform, credentials, signal, known: digests },
+      isInsecure: await isInsecure(parseImageReference(reference).host),
+    });
+    // The engine remembers what it pulled by: the index or the image, and one for each registry it came from. An index of which
+    // another platform's image has changed has another digest, and the same image for this one.
+    const isCurrent =
+      digests.includes(remote.digest) ||
+      digests.includes(remote.platformDigest) ||
+      remote.configDigest === local.Id;
     return { remoteDigest: remote.digest, freshness: isCurrent ? "current" : "outdated" };
   } catch (error) {
     if (signal?.aborted === true || !(error instanceof SvcError)) throw error;
     return unknown(error.message);
   }
+}
+
+/** What is shown of one image of an app. */
+export async function describeImage(
+  options: FreshnessOptions & { images: Pick<AppImages, "inspect"> },
+  app: RunnableApp,
+  reference: string,
+  { checkRemote, signal }: { checkRemote: boolean; signal?: AbortSignal },
+): Promise<RuntimeImage> {
+  const local = await options.images.inspect(reference, signal);
+  const labels = local?.Config.Labels as Readonly<Record<string, string>> | null | undefined;
+  const version = labels?.[versionLabel] ?? tagOf(reference);
+  return {
+    reference,
+    ...(version !== undefined && { version }),
+    ...(local && { localDigest: digestOf(local) }),
+    ...(checkRemote && (await checkFreshness(options, app, reference, local, signal))),
+  };
 }
 
 /** The tag of a reference; `undefined` for a digest. */

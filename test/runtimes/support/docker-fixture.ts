@@ -54,6 +54,7 @@ export class DockerFixture implements AsyncDisposable {
       unprivilegedPortStart: 1024,
       usersAddress: "127.0.0.1",
       usersPidsLimit: 500,
+      isInsecure: () => Promise.resolve(false),
       networks: new AppNetworks({ engine: client, storeId: "test", pool: parseSubnet(engine.pool)! }),
       log: (message: string, details: Record<string, unknown>) =>
         this.log.push(`${message} ${JSON.stringify(details)}`),
