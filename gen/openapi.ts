@@ -2155,6 +2155,8 @@ export interface components {
             freshness?: "current" | "outdated" | "unknown";
             /** @description Why freshness is `unknown`. */
             freshness_reason?: string;
+            /** @description Of a compose project, which has none of the above: the image of each service, by the service's name. */
+            services: components["schemas"]["AppServiceImage"][];
         };
         /** @description A limit of the manifest. */
         AppLimit: {
@@ -2246,6 +2248,13 @@ export interface components {
             name: string;
             /** @description Its ports, in the manifest's order. */
             ports: components["schemas"]["AppPort"][];
+        };
+        /** @description The image of one service of a compose project. */
+        AppServiceImage: {
+            /** @description Name of the service. */
+            service: string;
+            /** @description Its image, without `services`. */
+            image?: components["schemas"]["AppImage"];
         };
         /** @description The settings of an app. */
         AppSettings: {
@@ -3621,6 +3630,17 @@ export interface components {
              */
             sizeBytes: number;
         };
+        /** @description What a pull made of the image of one service. */
+        PulledServiceImage: {
+            /** @description Name of the service. */
+            service: string;
+            /** @description The image reference. */
+            reference: string;
+            /** @description True: the image changed. */
+            changed: boolean;
+            /** @description Why it was not pulled, such as that its tag states a version; empty when it was. */
+            reason: string;
+        };
         /** @description The reboot is on its way. */
         RebootSystemResponse: {
             /** @description Seconds until it begins. */
@@ -3671,6 +3691,8 @@ export interface components {
             restarted: boolean;
             /** @description Digest of the local image now. */
             digest: string;
+            /** @description Of a compose project: what became of the image of each service, by the service's name. */
+            services: components["schemas"]["PulledServiceImage"][];
         };
         /** @description The archive is restored. */
         RestoreBackupResponse: {
