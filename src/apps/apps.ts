@@ -152,7 +152,7 @@ export class Apps implements AsyncDisposable {
       runUidOf,
       userName: options.userName,
       maxAppsPerUser: options.limits.maxAppsPerUser,
-      supported: new Set(options.runtimes.keys()),
+      whyAbsent: (runtime) => options.runtimes.get(runtime)?.whyAbsent,
     });
     const upgrader = new Upgrader({ ...shared, settings });
     const remover = new Remover(shared);

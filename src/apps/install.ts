@@ -1,5 +1,5 @@
 /** From a spec to an installed app that is stopped, or to nothing at all (decisions 11, 16-19). */
-import { SvcError } from "../errors.ts";
+import { failedPrecondition, SvcError } from "../errors.ts";
 import type { Identities } from "../identity/identity.ts";
 import type { JsonObject } from "../lib/json.ts";
 import type { Manifest } from "../packages/manifest.ts";
@@ -48,8 +48,8 @@ export interface InstallerOptions {
   userName: (uid: number) => Promise<string>;
   /** Does not bind root. */
   maxAppsPerUser: number;
-  /** Runtimes that this daemon has. */
-  supported: ReadonlySet<string>;
+  /** Why packages of a runtime cannot be installed here; undefined where they can. */
+  whyAbsent: (runtime: string) => string | undefined;
   now: () => number;
 }
 
@@ -128,14 +128,10 @@ export class Installer {
     return freePorts.choose(manifest, settings, new Set(Object.keys(settings)));
   }
 
-  /** @throws SvcError `not_implemented` when this daemon does not have the runtime of a package */
-  requireRuntime({ name, runtime }: Manifest): void {
-    if (this.#options.supported.has(runtime.kind)) return;
-    throw new SvcError(
-      "unimplemented",
-      "not_implemented",
-      `${name} runs on the ${runtime.kind} runtime, which this daemon does not have`,
-    );
+  /** @throws SvcError `unavailable` when this host does not have what runs a package */
+  requireRuntime({ runtime }: Manifest): void {
+    const why = this.#options.whyAbsent(runtime.kind);
+    if (why !== undefined) throw failedPrecondition("unavailable", why);
   }
 
   /**

@@ -26,6 +26,7 @@ import { HostReboot } from "../host/reboot.ts";
 import { createIdentities } from "../identity/identity.ts";
 import { FairTurns } from "../lib/fair-turns.ts";
 import { createUsers, type Users } from "../identity/user.ts";
+import { readBootTimeMs } from "../lib/boot-time.ts";
 import { readBootId } from "../lib/boot-id.ts";
 import { makeDirectory } from "../lib/make-directory.ts";
 import { createPackageResolver } from "../packages/create-package-resolver.ts";
@@ -37,6 +38,8 @@ import { Cgroups } from "../runtimes/process/cgroup.ts";
 import { ProcessRuntime } from "../runtimes/process/process-runtime.ts";
 import type { PeerUid } from "../runtimes/process/supervisor-connection.ts";
 import type { AppRuntime } from "../runtimes/runtime.ts";
+import { serviceCapability, ServiceRuntime } from "../runtimes/service/service-runtime.ts";
+import { isSystemdHost, unitLimits } from "../runtimes/service/systemd.ts";
 import { JobOwners } from "../scheduler/jobs/job-owners.ts";
 import { JobRegistry } from "../scheduler/jobs/job-registry.ts";
 import { RunLog } from "../scheduler/runs/run-log.ts";
@@ -177,6 +180,17 @@ export async function createContext(options: ContextOptions): Promise<DaemonCont
       (user) => user.name,
       () => "",
     );
+  const units = resources.use(
+    new ServiceRuntime({
+      ...{ identities, searchPath, settleMs },
+      storeId: storeIdOf(store),
+      dir: join(config.store.dir, "units"),
+      bootedAtMs: await readBootTimeMs(),
+      isHere: await isSystemdHost(selfUid),
+      enforces: await unitLimits(),
+      log: (message, details) => log.info(details, message),
+    }),
+  );
   const executor = await currentExecutor();
   const zones = new Zones();
   const backupStates = resources.use(new BackupStates({ store, zones, clock }));
@@ -187,7 +201,11 @@ export async function createContext(options: ContextOptions): Promise<DaemonCont
       identities,
       packages,
       settings,
-      runtimes: new Map<string, AppRuntime>([["process", processRuntime], ...containers.runtimes]),
+      runtimes: new Map<string, AppRuntime>([
+        ["process", processRuntime],
+        ["service", units],
+        ...containers.runtimes,
+      ]),
       paths,
       userName,
       buildEnv: config.apps.buildEnv,
@@ -274,6 +292,10 @@ export async function createContext(options: ContextOptions): Promise<DaemonCont
   });
   const tokens = resources.use(new TokenAuthority({ file: config.tokenFile, selfUid, store, clock, log }));
   const consoleTokens = new ConsoleTokens<UserContext>(clock);
+  const capabilities = (): readonly string[] =>
+    units.whyAbsent === undefined
+      ? [...pipeline.capabilities, serviceCapability].toSorted()
+      : pipeline.capabilities;
   const services = bindServices({
     apps,
     audit: new AuditReader(store),
@@ -288,7 +310,7 @@ export async function createContext(options: ContextOptions): Promise<DaemonCont
     processes,
     signals,
     reboot,
-    facts: { version, mode: config.mode, startedAtMs, capabilities: () => pipeline.capabilities },
+    facts: { version, mode: config.mode, startedAtMs, capabilities },
     metrics,
     schedules,
   });

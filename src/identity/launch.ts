@@ -80,7 +80,8 @@ export function baseEnvironment(user: User, searchPath: string): Record<string, 
   };
 }
 
-async function findProgram(name: string, dirs: readonly string[]): Promise<string | undefined> {
+/** The absolute path of a program in the first of these directories that has it. */
+export async function findProgram(name: string, dirs: readonly string[]): Promise<string | undefined> {
   for (const dir of dirs) {
     const path = join(dir, name);
     const found = await access(path, constants.X_OK).then(

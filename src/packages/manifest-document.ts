@@ -58,9 +58,12 @@ export interface ComposeDocument extends Extensible {
 }
 
 export interface ServiceDocument extends Extensible {
-  unit: string;
+  exec?: string[];
+  unit?: string;
+  user?: string;
   build?: CommandDocument[];
   env?: Record<string, string>;
+  working_dir?: string;
 }
 
 export interface SettingsDocument extends Extensible {

@@ -192,9 +192,10 @@ function runtimeOf(written: ManifestDocument): Runtime {
   if (service) {
     return {
       kind: "service",
-      unit: service.unit,
       build: (service.build ?? []).map(commandOf),
       env: service.env ?? {},
+      workingDir: service.working_dir ?? ".",
+      ...defined({ argv: service.exec, unit: service.unit, user: service.user }),
     };
   }
   throw new TypeError("a manifest without a runtime passed the rules");

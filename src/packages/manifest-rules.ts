@@ -37,7 +37,10 @@ function runtimeProblems(manifest: ManifestDocument): RuleProblem[] {
     path: [name],
     message: `"${name}" beside "${first}": a package runs in one way only`,
   }));
-  const { docker } = manifest;
+  const { docker, service } = manifest;
+  if (service && (service.exec === undefined) === (service.unit === undefined)) {
+    problems.push({ path: ["service"], message: `service needs exactly one of "exec" and "unit"` });
+  }
   if (docker && (docker.image === undefined) === (docker.build === undefined)) {
     problems.push({ path: ["docker"], message: `docker needs exactly one of "image" and "build"` });
   }
@@ -125,6 +128,9 @@ function healthProblems(manifest: ManifestDocument): RuleProblem[] {
   if (probes.length !== 1) {
     return [{ path: ["health"], message: `health needs exactly one of "http", "tcp" and "exec"` }];
   }
+  if (manifest.service && health.exec !== undefined) {
+    return [{ path: ["health", "exec"], message: `health of a service needs "http" or "tcp"` }];
+  }
   const port = health.http?.port ?? health.tcp?.port;
   if (port === undefined || (manifest.ports ?? []).some(({ name }) => name === port)) return [];
   return [{ path: ["health", probes[0] ?? "http", "port"], message: `health names no port "${port}"` }];
@@ -146,6 +152,7 @@ function templatesOf(manifest: ManifestDocument): Template[] {
     ...argvTemplates(["docker", "command"], docker?.command),
     ...envTemplates(["docker", "env"], docker?.env),
     ...envTemplates(["compose", "env"], compose?.env),
+    ...argvTemplates(["service", "exec"], service?.exec),
     ...envTemplates(["service", "env"], service?.env),
     ...commandTemplates(["service", "build"], service?.build),
     ...oneCommand(["migrate"], migrate),
@@ -195,15 +202,23 @@ function placeholderProblems(manifest: ManifestDocument): RuleProblem[] {
 
 function permissionProblems(manifest: ManifestDocument): RuleProblem[] {
   const granted = new Set(manifest.permissions ?? []);
-  return (manifest.docker ? dockerAsks(manifest.docker) : [])
+  const service: Ask[] = manifest.service?.user === undefined ? [] : [{ key: "user", needs: ["privileged"] }];
+  const asks = manifest.docker ? dockerAsks(manifest.docker) : service;
+  const runtime = manifest.docker ? "docker" : "service";
+  return asks
     .filter(({ needs }) => !needs.some((permission) => granted.has(permission)))
     .map(({ key, needs }) => ({
-      path: ["docker", key],
-      message: `docker.${key} asks for the host: add "${needs.join('" or "')}" to permissions`,
+      path: [runtime, key],
+      message: `${runtime}.${key} asks for the host: add "${needs.join('" or "')}" to permissions`,
     }));
 }
 
-function dockerAsks(docker: DockerDocument): { key: string; needs: Permission[] }[] {
+interface Ask {
+  key: string;
+  needs: Permission[];
+}
+
+function dockerAsks(docker: DockerDocument): Ask[] {
   const asks: [boolean, string, Permission[]][] = [
     [docker.privileged === true, "privileged", ["privileged"]],
     [docker.network === "host", "network", ["host_network"]],

@@ -60,9 +60,16 @@ export interface ComposeRuntime {
 
 export interface ServiceRuntime {
   kind: "service";
-  unit: string;
+  /** Exactly one of `argv` and `unit` is present. */
+  argv?: string[];
+  /** Relative to the package's root. */
+  unit?: string;
+  /** Account that it runs as instead of its owner. */
+  user?: string;
   build: Command[];
   env: Record<string, string>;
+  /** Relative to the package's root. */
+  workingDir: string;
 }
 
 export type Runtime = ProcessRuntime | DockerRuntime | ComposeRuntime | ServiceRuntime;

@@ -54,16 +54,17 @@ export function prepareStep(app: RunnableApp, command: Command): PreparedCommand
 }
 
 /**
- * The app's own command.
+ * The app's own command; without one, as for a service whose unit says it, the settings' arguments alone.
  * @throws Error for an app that does not run as processes.
  */
 export function prepareProcess(app: RunnableApp): PreparedCommand {
   const { runtime } = app.manifest;
-  if (runtime.kind !== "process") throw new Error(`app ${app.id} runs as ${runtime.kind}`);
+  if (runtime.kind !== "process" && runtime.kind !== "service")
+    throw new Error(`app ${app.id} runs as ${runtime.kind}`);
   const expand = appExpander(app);
   const settings = resolveSettings(app.manifest, app.settings);
   return {
-    argv: [...runtime.argv.map(expand), ...settings.args],
+    argv: [...(runtime.argv ?? []).map(expand), ...settings.args],
     cwd: join(app.directory, appTree.repo, runtime.workingDir),
     env: { ...mapValues(runtime.env, expand), ...settings.env, ...appEnvironment(app) },
   };

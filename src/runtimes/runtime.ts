@@ -195,6 +195,8 @@ export interface ImageRuntime {
 }
 
 export interface AppRuntime extends AsyncDisposable {
+  /** Why nothing can be installed on it on this host, one sentence; absent where everything can. */
+  readonly whyAbsent?: string | undefined;
   /**
    * Makes ready what a start needs beside the app's tree, once that is laid out: images are pulled or built, the
    * resolved configuration is checked. What another version of the app needs stays as it is.

@@ -1,17 +1,12 @@
 /** Under a real systemd, with the unit that is shipped: apps outlive the daemon, and run again after a reboot. */
 import assert from "node:assert/strict";
-import { mkdir, writeFile } from "node:fs/promises";
-import { dirname, join } from "node:path";
-import { fileURLToPath } from "node:url";
+import { join } from "node:path";
 import test from "ava";
 import { AppService } from "../../gen/svc/v1/app_pb.ts";
 import { eventually } from "../support/eventually.ts";
 import { writePackage } from "../support/packages.ts";
 import { SystemdMachine, whyNoSystemd } from "../support/systemd.ts";
 
-const unit = fileURLToPath(new URL("../../packaging/svc.service", import.meta.url));
-const main = fileURLToPath(new URL("../../src/main.ts", import.meta.url));
-const nodeDir = dirname(process.execPath);
 const deadlineMs = 60_000;
 const reason = whyNoSystemd === undefined ? "" : ` (skipped: ${whyNoSystemd})`;
 
@@ -25,24 +20,13 @@ createServer((request, response) => response.end("here")).listen(Number(process.
   `two boots under a real systemd, with restarts and a crash of the daemon${reason}`,
   async (t) => {
     t.timeout(10 * 60_000);
-    await using machine = await SystemdMachine.create(unit);
-    // As the shipped unit but for where svc lies: these are its sources.
-    const dropIn = join(machine.dir, "units", "svc.service.d");
-    await mkdir(dropIn);
-    await writeFile(
-      join(dropIn, "sources.conf"),
-      `[Service]\nExecStart=\nExecStart=${process.execPath} ${main} daemon\n`,
-    );
+    await using machine = await SystemdMachine.withSvc();
     for (const id of ["kept", "idle"]) {
       await writePackage(join(machine.dir, "etc", id), id === "kept" ? 8080 : 8081, {
         id,
         files: { "server.mjs": polite },
       });
     }
-    await writeFile(
-      join(machine.dir, "etc", "svc.toml"),
-      `[apps]\npath = ["${nodeDir}", "/usr/bin", "/bin"]\n`,
-    );
 
     await machine.boot();
     const apps = machine.client(AppService);

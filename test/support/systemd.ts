@@ -7,17 +7,20 @@ import { execFile, spawn, type ChildProcess } from "node:child_process";
 import { randomUUID } from "node:crypto";
 import { once } from "node:events";
 import { accessSync, constants, readFileSync } from "node:fs";
-import { mkdir, mkdtemp, readdir, readFile, rm, rmdir, symlink, writeFile } from "node:fs/promises";
+import { chown, mkdir, mkdtemp, readdir, readFile, rm, rmdir, symlink, writeFile } from "node:fs/promises";
 import { tmpdir } from "node:os";
-import { basename, join } from "node:path";
+import { basename, dirname, join } from "node:path";
 import { fileURLToPath } from "node:url";
 import { promisify } from "node:util";
 import { createClient, type Client } from "@connectrpc/connect";
 import type { DescService } from "@bufbuild/protobuf";
-import { socketTransport } from "./daemon.ts";
+import { socketTransport, type UserDoor } from "./daemon.ts";
 import { eventually } from "./eventually.ts";
 
 const run = promisify(execFile);
+const shippedUnit = fileURLToPath(new URL("../../packaging/svc.service", import.meta.url));
+const main = fileURLToPath(new URL("../../src/main.ts", import.meta.url));
+const userSocket = fileURLToPath(new URL("./user-socket.mjs", import.meta.url));
 const script = fileURLToPath(new URL("./systemd-box.sh", import.meta.url));
 const cgroupMount = findCgroupMount();
 const bootMs = 60_000;
@@ -50,7 +53,7 @@ export class SystemdMachine implements AsyncDisposable {
   }
 
   /** A machine that is off. @param unit path of a unit that is enabled on it */
-  static async create(unit: string): Promise<SystemdMachine> {
+  private static async create(unit: string): Promise<SystemdMachine> {
     const machine = new SystemdMachine(await mkdtemp(join(tmpdir(), "svc-machine-")));
     const units = join(machine.dir, "units");
     for (const name of ["etc", "store", "units", "box"]) await mkdir(join(machine.dir, name));
@@ -58,6 +61,22 @@ export class SystemdMachine implements AsyncDisposable {
     await writeFile(join(units, basename(unit)), await readFile(unit));
     await mkdir(join(units, "multi-user.target.wants"));
     await symlink(`../${basename(unit)}`, join(units, "multi-user.target.wants", basename(unit)));
+    return machine;
+  }
+
+  /** A machine that is off, with the unit that is shipped; but for where svc lies: these are its sources. */
+  static async withSvc(): Promise<SystemdMachine> {
+    const machine = await SystemdMachine.create(shippedUnit);
+    const dropIn = join(machine.dir, "units", "svc.service.d");
+    await mkdir(dropIn);
+    await writeFile(
+      join(dropIn, "sources.conf"),
+      `[Service]\nExecStart=\nExecStart=${process.execPath} ${main} daemon\n`,
+    );
+    await writeFile(
+      join(machine.dir, "etc", "svc.toml"),
+      `[apps]\npath = ["${dirname(process.execPath)}", "/usr/bin", "/bin"]\n`,
+    );
     return machine;
   }
 
@@ -77,10 +96,42 @@ export class SystemdMachine implements AsyncDisposable {
     await eventually(() => this.systemctl("show", "--property=Version"), bootMs);
   }
 
-  /** Runs `systemctl` inside; resolves with what it prints. */
+  /** Runs a command inside; resolves with what it prints. */
+  async run(...argv: string[]): Promise<string> {
+    return (await run("nsenter", [...this.#enter(), ...argv])).stdout;
+  }
+
   async systemctl(...args: string[]): Promise<string> {
-    const { stdout } = await run("nsenter", ["--target", String(this.#pid), "--all", "systemctl", ...args]);
-    return stdout;
+    return this.run("systemctl", ...args);
+  }
+
+  #enter(): string[] {
+    return ["--target", String(this.#pid), "--all"];
+  }
+
+  /** A way to the daemon inside with the credentials of a user. */
+  async asUser(uid: number): Promise<UserDoor> {
+    const dir = join(this.dir, "etc", `door-${uid}`);
+    await mkdir(dir);
+    await chown(dir, uid, uid);
+    const inside = `/etc/svc/${basename(dir)}/socket`;
+    const identity = [`--reuid=${uid}`, `--regid=${uid}`, "--clear-groups"];
+    const door = [process.execPath, userSocket, inside, "/run/svc/svc.sock"];
+    const child = spawn("nsenter", [...this.#enter(), "setpriv", ...identity, "--", ...door], {
+      stdio: ["pipe", "pipe", "inherit"],
+    });
+    await once(child.stdout, "data");
+    const socketPath = join(dir, "socket");
+    return {
+      socketPath,
+      client: (service, protocol = "connect") => createClient(service, socketTransport(socketPath, protocol)),
+      [Symbol.asyncDispose]: async () => {
+        const exited = once(child, "exit");
+        child.stdin.end();
+        await exited;
+        await rm(dir, { recursive: true, force: true });
+      },
+    };
   }
 
   /** A client as root, over the socket of the daemon inside. */

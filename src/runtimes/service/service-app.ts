@@ -1,0 +1,127 @@
+/** One app as systemd runs it: what is known of its unit, and who waits for it. */
+import { isDeepStrictEqual } from "node:util";
+import { stoppedStatus } from "../container-status.ts";
+import { portHealth } from "../port-health.ts";
+import { PortProbe } from "../port-probe.ts";
+import type { RunnableApp, RuntimeStatus } from "../runtime.ts";
+import { startFailed } from "../start-failed.ts";
+import { StatusChanges } from "../status-changes.ts";
+import type { UnitProperties } from "./systemd.ts";
+import { unitStatus } from "./unit-status.ts";
+
+export interface ServiceAppOptions {
+  readonly bootedAtMs: number;
+  /** What its unit printed last. */
+  readonly lastLines: (app: RunnableApp) => Promise<readonly string[]>;
+  /** Called when the status is another one. */
+  readonly onChange: () => void;
+}
+
+export class ServiceApp {
+  readonly #options: ServiceAppOptions;
+  readonly #changes: StatusChanges;
+  #app: RunnableApp;
+  #isWanted = false;
+  #unit: UnitProperties | undefined;
+  #lastLines: readonly string[] = [];
+  #status: RuntimeStatus = stoppedStatus;
+  /** Shown instead of what systemd says, while an operation goes on. */
+  #underway: "STARTING" | "STOPPING" | undefined;
+  #probe: PortProbe | undefined;
+
+  constructor(app: RunnableApp, options: ServiceAppOptions) {
+    this.#app = app;
+    this.#options = options;
+    this.#changes = new StatusChanges(app.id);
+  }
+
+  get status(): RuntimeStatus {
+    return this.#status;
+  }
+
+  /** As it was started, adopted or stopped last. */
+  get app(): RunnableApp {
+    return this.#app;
+  }
+
+  /** An operation begins. */
+  begin(app: RunnableApp, state: "STARTING" | "STOPPING"): void {
+    this.#app = app;
+    this.#underway = state;
+    this.#publish();
+  }
+
+  /** Runs, or is to run, from now on; or is not to any more. */
+  settle(app: RunnableApp, isWanted: boolean): void {
+    this.#app = app;
+    this.#isWanted = isWanted;
+    this.#underway = undefined;
+    this.#publish();
+  }
+
+  /** Takes up what systemd says now. */
+  async take(unit: UnitProperties | undefined): Promise<void> {
+    const hasFailed = unit?.["ActiveState"] === "failed";
+    if (hasFailed && this.#unit?.["ActiveState"] !== "failed") {
+      this.#lastLines = await this.#options.lastLines(this.#app);
+    }
+    this.#unit = unit;
+    this.#watchPort();
+    this.#publish();
+  }
+
+  #watchPort(): void {
+    const { state, startedAtMs } = this.#fromUnit();
+    if (state === "RUNNING" && this.#probe?.startedAtMs === startedAtMs) return;
+    this.#probe?.[Symbol.dispose]();
+    const spec = state === "RUNNING" ? portHealth(this.#app) : undefined;
+    this.#probe = spec && new PortProbe(spec, startedAtMs, () => this.#publish());
+  }
+
+  /**
+   * Resolves when it runs and is healthy, or has no health check.
+   * @throws SvcError `start_failed`, `deadline_exceeded`, `canceled`
+   */
+  async waitHealthy(timeoutMs: number, signal?: AbortSignal): Promise<void> {
+    await this.#changes.until(() => this.#isHealthy(), timeoutMs, signal);
+  }
+
+  #isHealthy(): boolean {
+    const { state, reason, health, healthReason, restarts, lastLines, exitCode } = this.#status;
+    const isUnhealthy = health === "unhealthy";
+    if (state === "RUNNING" && restarts === 0 && !isUnhealthy) return health !== "starting";
+    const check = `its health check fails${healthReason === undefined ? "" : `: ${healthReason}`}`;
+    throw startFailed(this.#app.id, reason || (isUnhealthy ? check : "it ended"), { exitCode, lastLines });
+  }
+
+  #fromUnit(): RuntimeStatus {
+    return unitStatus(this.#unit, {
+      isWanted: this.#isWanted,
+      restart: this.#app.manifest.restart,
+      bootedAtMs: this.#options.bootedAtMs,
+      lastLines: this.#lastLines,
+    });
+  }
+
+  #publish(): void {
+    const status = this.#currentStatus();
+    if (isDeepStrictEqual(status, this.#status)) return;
+    this.#status = status;
+    this.#changes.announce();
+    this.#options.onChange();
+  }
+
+  #currentStatus(): RuntimeStatus {
+    if (this.#underway !== undefined) return { ...stoppedStatus, state: this.#underway };
+    const status = this.#fromUnit();
+    if (status.state !== "RUNNING" || this.#probe === undefined) return status;
+    const { health, reason } = this.#probe;
+    return { ...status, health, ...(reason !== undefined && { healthReason: reason }) };
+  }
+
+  /** Lets go of the app, which goes on. */
+  detach(): void {
+    this.#probe?.[Symbol.dispose]();
+    this.#probe = undefined;
+  }
+}

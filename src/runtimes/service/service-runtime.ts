@@ -1,0 +1,379 @@
+/** Apps as units of the host's systemd, which starts them again as their manifest says, with the daemon or without. */
+import { stat } from "node:fs/promises";
+import { setImmediate as nextTurn, setTimeout as sleep } from "node:timers/promises";
+import { failedPrecondition } from "../../errors.ts";
+import type { Identities } from "../../identity/identity.ts";
+import { systemDirs } from "../../identity/launch.ts";
+import { Ticker } from "../../lib/ticker.ts";
+import { limitsOf } from "../limits.ts";
+import {
+  isUp,
+  type AppRuntime,
+  type LogChunk,
+  type RunnableApp,
+  type RuntimeLimit,
+  type RuntimeStatus,
+  type RuntimeUsage,
+} from "../runtime.ts";
+import { startFailed } from "../start-failed.ts";
+import { appNotRunning } from "../status-changes.ts";
+import { AppUnits, unitName, unitPath } from "./app-unit.ts";
+import { readJournal, type JournalLine, type JournalQuestion } from "./journal.ts";
+import { ServiceApp } from "./service-app.ts";
+import { Systemd, type UnitProperties } from "./systemd.ts";
+import { statusProperties, unitStatus, whyEnded } from "./unit-status.ts";
+import { usageBetween, usageProperties } from "./unit-usage.ts";
+
+export interface ServiceRuntimeOptions {
+  identities: Identities;
+  storeId: string;
+  /** Where the environments of units are kept; absolute. */
+  dir: string;
+  /** PATH of apps. Default: the usual system directories. */
+  searchPath?: string;
+  /** An app that ends this soon after its start has failed to start. */
+  settleMs: number;
+  bootedAtMs: number;
+  /** Whether systemd runs here, and this daemon may speak to it. */
+  isHere: boolean;
+  /** What systemd holds units to on this host. */
+  enforces: { memory: boolean; cpus: boolean };
+  log: (message: string, details: Record<string, unknown>) => void;
+}
+
+/** There where packages of this runtime can be installed. */
+export const serviceCapability = "app.service";
+
+/** How often systemd is asked, while there are apps of this runtime. */
+const lookMs = 2_000;
+const statsWindowMs = 500;
+const startMs = 11 * 60_000;
+const stopSlackMs = 120_000;
+const keptLines = 20;
+const maxLogBytes = 4 * 1024 * 1024;
+/** Lines of a followed log that come together. */
+const linesTogether = 500;
+const pattern = "svc-*.service";
+
+/** Operations on one app come one at a time; the caller sees to that. */
+export class ServiceRuntime implements AppRuntime {
+  readonly #options: ServiceRuntimeOptions;
+  readonly #units: AppUnits;
+  readonly #systemd: Systemd;
+  readonly #apps = new Map<string, ServiceApp>();
+  readonly #listeners = new Set<(id: string) => void>();
+  readonly #searchPath: string;
+  /** Units of which something runs, as last seen. */
+  #up: ReadonlySet<string> = new Set();
+  #looks: Ticker | undefined;
+  #revision = 0;
+
+  constructor(options: ServiceRuntimeOptions) {
+    this.#options = options;
+    this.#searchPath = options.searchPath ?? systemDirs.join(":");
+    this.#units = new AppUnits({ ...options, searchPath: this.#searchPath });
+    this.#systemd = new Systemd(options.identities);
+  }
+
+  get whyAbsent(): string | undefined {
+    if (this.#options.isHere) return undefined;
+    return "systemd does not run this host, or svc's daemon is not root: service packages cannot be installed here";
+  }
+
+  async prepare(app: RunnableApp): Promise<void> {
+    this.#requireSystemd();
+    if (await this.#units.write(app)) await this.#systemd.reload();
+  }
+
+  async settle(): Promise<void> {}
+
+  async check(app: RunnableApp): Promise<void> {
+    this.#requireSystemd();
+    await this.#units.check(app);
+  }
+
+  async start(app: RunnableApp): Promise<void> {
+    this.#requireSystemd();
+    const known = this.#appOf(app);
+    known.begin(app, "STARTING");
+    let isWanted = false;
+    try {
+      await this.prepare(app);
+      await this.#launch(app);
+      isWanted = true;
+    } finally {
+      known.settle(app, isWanted);
+      await this.#look().catch(() => undefined);
+    }
+  }
+
+  async #launch(app: RunnableApp): Promise<void> {
+    const unit = unitName(app.id);
+    await this.#systemd.resetFailed(unit);
+    const refusal = await this.#systemd.start(unit, startMs).then(
+      () => undefined,
+      (error: unknown) => error,
+    );
+    if (refusal === undefined) await sleep(this.#options.settleMs);
+    const shown = (await this.#show(unit)).get(unit);
+    const path = shown?.["FragmentPath"];
+    const isShadowed = path !== unitPath(app.id);
+    const isFine =
+      refusal === undefined &&
+      shown?.["ActiveState"] === "active" &&
+      shown["NRestarts"] === "0" &&
+      !isShadowed;
+    if (isFine) return;
+    const lastLines = await this.#lastLines(app);
+    await this.#systemd.stop(unit, this.#stopMs(app));
+    await this.#systemd.resetFailed(unit);
+    if (isShadowed)
+      throw startFailed(app.id, `systemd has another unit of that name, ${path ?? "from elsewhere"}`);
+    // A unit that has done its work is over at once, and says so.
+    const { exitCode, exitSignal: signal } = unitStatus(shown, this.#context(app));
+    throw startFailed(app.id, whyEnded(shown ?? {}), { exitCode, signal, lastLines });
+  }
+
+  async stop(app: RunnableApp): Promise<void> {
+    const known = this.#appOf(app);
+    if (!this.#options.isHere) return known.settle(app, false);
+    const unit = unitName(app.id);
+    known.begin(app, "STOPPING");
+    try {
+      const state = (await this.#show(unit)).get(unit)?.["ActiveState"];
+      if (state !== undefined && state !== "inactive") {
+        await this.#systemd.stop(unit, this.#stopMs(app));
+        await this.#systemd.resetFailed(unit);
+      }
+    } finally {
+      known.settle(app, false);
+      await this.#look().catch(() => undefined);
+    }
+  }
+
+  async waitHealthy(id: string, timeoutMs: number, signal?: AbortSignal): Promise<void> {
+    const app = this.#apps.get(id);
+    if (app === undefined) throw appNotRunning(id);
+    await app.waitHealthy(timeoutMs, signal);
+  }
+
+  async adopt(app: RunnableApp): Promise<"running" | "ended" | "lost"> {
+    const known = this.#appOf(app);
+    if (!this.#options.isHere) {
+      known.settle(app, true);
+      return "lost";
+    }
+    const unit = unitName(app.id);
+    const shown = (await this.#show(unit)).get(unit);
+    await known.take(shown);
+    known.settle(app, true);
+    const { state, isLost } = known.status;
+    if (isLost === true) return "lost";
+    return isUp(state) || state === "STOPPING" ? "running" : "ended";
+  }
+
+  /** Follows systemd from then on, so that it is known next time. */
+  upNow(): ReadonlySet<string> {
+    this.#watch();
+    return new Set([...this.#apps.keys()].filter((id) => this.#up.has(unitName(id))));
+  }
+
+  status(id: string): RuntimeStatus | undefined {
+    return this.#apps.get(id)?.status;
+  }
+
+  get revision(): number {
+    return this.#revision;
+  }
+
+  onChange(listener: (id: string) => void): Disposable {
+    this.#listeners.add(listener);
+    return { [Symbol.dispose]: () => void this.#listeners.delete(listener) };
+  }
+
+  async remove({ id }: RunnableApp): Promise<number> {
+    this.#apps.get(id)?.detach();
+    if (this.#apps.delete(id)) this.#revision++;
+    if ((await this.#units.remove(id)) && this.#options.isHere) {
+      await this.#systemd.reload();
+      await this.#systemd.resetFailed(unitName(id));
+    }
+    return 0;
+  }
+
+  async logs(app: RunnableApp, { tail, signal }: { tail: number; signal?: AbortSignal }): Promise<LogChunk> {
+    const lines: JournalLine[] = [];
+    let bytes = 0;
+    let truncated = false;
+    if (tail < 1 || !this.#options.isHere) return { lines, truncated, missedBytes: 0 };
+    const question = await this.#question(app, signal);
+    for await (const line of readJournal({ ...question, from: { tail }, follow: false })) {
+      lines.push(line);
+      bytes += line.text.length;
+      // The newest are what was asked for.
+      for (; bytes > maxLogBytes && lines.length > 1; truncated = true)
+        bytes -= lines.shift()?.text.length ?? 0;
+    }
+    return { lines: lines.slice(-tail).map(withoutCursor), truncated, missedBytes: 0 };
+  }
+
+  /** Until the app stops; then what it printed until then. */
+  async *followLogs(
+    app: RunnableApp,
+    { tail, signal }: { tail: number; signal: AbortSignal },
+  ): AsyncGenerator<LogChunk, void> {
+    if (!isUp(this.status(app.id)?.state)) {
+      yield await this.logs(app, { tail, signal });
+      return;
+    }
+    const stopped = new AbortController();
+    using _subscription = this.onChange((id) => {
+      if (id === app.id && !isUp(this.status(id)?.state)) stopped.abort();
+    });
+    const question = await this.#question(app, AbortSignal.any([signal, stopped.signal]));
+    try {
+      let from: JournalQuestion["from"] = { tail };
+      for await (const lines of together(readJournal({ ...question, from, follow: true }))) {
+        from = { afterCursor: lines.at(-1)?.cursor ?? "" };
+        yield { lines: lines.map(withoutCursor), truncated: false, missedBytes: 0 };
+      }
+      if (signal.aborted) return;
+      for await (const lines of together(readJournal({ ...question, signal, from, follow: false }))) {
+        yield { lines: lines.map(withoutCursor), truncated: false, missedBytes: 0 };
+      }
+    } finally {
+      stopped.abort();
+    }
+  }
+
+  async stats(
+    apps: readonly RunnableApp[],
+    signal?: AbortSignal,
+  ): Promise<ReadonlyMap<string, RuntimeUsage>> {
+    const running = apps.filter(({ id }) => this.status(id)?.state === "RUNNING");
+    if (running.length === 0) return new Map();
+    const names = running.map(({ id }) => unitName(id));
+    const read = async (): Promise<[number, Map<string, UnitProperties>]> => [
+      performance.now(),
+      await this.#systemd.show(names, usageProperties),
+    ];
+    const [beganMs, before] = await read();
+    await sleep(statsWindowMs, undefined, signal && { signal });
+    const [endedMs, after] = await read();
+    return new Map(
+      running.map(({ id }) => {
+        const [first, last] = [before.get(unitName(id)) ?? {}, after.get(unitName(id)) ?? {}];
+        return [id, usageBetween(first, last, endedMs - beganMs)];
+      }),
+    );
+  }
+
+  limits(app: RunnableApp): RuntimeLimit[] {
+    return limitsOf(app, this.#options.enforces);
+  }
+
+  /** Ids of the apps that are known here, by their units. */
+  unitsOfApps(): ReadonlyMap<string, string> {
+    return new Map([...this.#apps.keys()].map((id) => [unitName(id), id]));
+  }
+
+  #requireSystemd(): void {
+    const { whyAbsent } = this;
+    if (whyAbsent !== undefined) throw failedPrecondition("unavailable", whyAbsent);
+  }
+
+  #appOf(app: RunnableApp): ServiceApp {
+    const known = this.#apps.get(app.id);
+    if (known !== undefined) return known;
+    const fresh = new ServiceApp(app, {
+      bootedAtMs: this.#options.bootedAtMs,
+      lastLines: (of) => this.#lastLines(of),
+      onChange: () => this.#announce(app.id),
+    });
+    this.#apps.set(app.id, fresh);
+    this.#revision++;
+    this.#watch();
+    return fresh;
+  }
+
+  #watch(): void {
+    if (!this.#options.isHere) return;
+    this.#looks ??= new Ticker(lookMs, async () => {
+      if (this.#apps.size === 0) return;
+      await this.#look().catch((error: unknown) => {
+        this.#options.log("systemd does not say how apps fare", { error });
+      });
+    });
+  }
+
+  async #look(): Promise<void> {
+    const units = await this.#show(pattern);
+    this.#up = new Set(
+      [...units].filter(([, unit]) => unit["ActiveState"] === "active").map(([name]) => name),
+    );
+    await Promise.all([...this.#apps].map(([id, app]) => app.take(units.get(unitName(id)))));
+  }
+
+  /** Units that are loaded: systemd makes up one of every name that it is asked for. */
+  async #show(name: string): Promise<Map<string, UnitProperties>> {
+    const units = await this.#systemd.show([name], statusProperties);
+    return new Map([...units].filter(([, unit]) => unit["LoadState"] !== "not-found"));
+  }
+
+  #context(app: RunnableApp): Parameters<typeof unitStatus>[1] {
+    const { bootedAtMs } = this.#options;
+    return { isWanted: true, restart: app.manifest.restart, bootedAtMs, lastLines: [] };
+  }
+
+  #stopMs({ manifest }: RunnableApp): number {
+    return manifest.stop.graceMs + stopSlackMs;
+  }
+
+  async #lastLines(app: RunnableApp): Promise<string[]> {
+    const { lines } = await this.logs(app, { tail: keptLines });
+    return lines.map(({ text }) => text);
+  }
+
+  /** The directory is made with the app: what the journal has from before is another one's of that name. */
+  async #question(
+    { id, uid, ownerUid, runDir }: RunnableApp,
+    signal: AbortSignal | undefined,
+  ): Promise<Omit<JournalQuestion, "from" | "follow">> {
+    const { birthtimeMs } = await stat(runDir);
+    // Units of root's own may run as whom they say.
+    return { unit: unitName(id), uid: ownerUid === 0 ? undefined : uid, sinceMs: birthtimeMs, signal };
+  }
+
+  #announce(id: string): void {
+    this.#revision++;
+    for (const listener of this.#listeners) listener(id);
+  }
+
+  /** Lets go of all apps, which go on. */
+  async [Symbol.asyncDispose](): Promise<void> {
+    await this.#looks?.[Symbol.asyncDispose]();
+    for (const app of this.#apps.values()) app.detach();
+    this.#apps.clear();
+  }
+}
+
+function withoutCursor({ timeMs, stream, text }: JournalLine): LogChunk["lines"][number] {
+  return { timeMs, stream, text };
+}
+
+/** Lines as they come, those that are there already in one go. */
+async function* together(lines: AsyncGenerator<JournalLine, void>): AsyncGenerator<JournalLine[], void> {
+  let pending: JournalLine[] = [];
+  let next = lines.next();
+  for (;;) {
+    const result = await (pending.length === 0 ? next : Promise.race([next, nextTurn(undefined)]));
+    if (pending.length > 0 && (result?.done !== false || pending.length >= linesTogether)) {
+      yield pending;
+      pending = [];
+    }
+    if (result === undefined) continue;
+    if (result.done === true) return;
+    pending.push(result.value);
+    next = lines.next();
+  }
+}

@@ -1,0 +1,103 @@
+/** From what systemd says of a unit to what svc says of the app. */
+import { constants } from "node:os";
+import type { RestartPolicy } from "../../packages/manifest.ts";
+import { stoppedStatus } from "../container-status.ts";
+import type { RuntimeStatus } from "../runtime.ts";
+import type { UnitProperties } from "./systemd.ts";
+
+/** What {@link unitStatus} reads. */
+export const statusProperties = [
+  ...["LoadState", "ActiveState", "SubState", "Result", "NRestarts", "FragmentPath"],
+  ...["ExecMainCode", "ExecMainStatus", "ActiveEnterTimestampMonotonic", "ActiveExitTimestampMonotonic"],
+  ...["ExecMainStartTimestampMonotonic", "ExecMainExitTimestampMonotonic", "StateChangeTimestampMonotonic"],
+] as const;
+
+/** The kernel's CLD_EXITED; any other word says that a signal ended it (waitid(2)). */
+const exitedCode = "1";
+/** How systemd itself says why a program could not be executed (systemd.exec(5), "Process exit codes"). */
+const systemdCodes: Readonly<Record<number, string>> = {
+  200: "its working directory could not be entered",
+  203: "its program could not be executed",
+  217: "its user could not be taken",
+  226: "its namespaces could not be set up",
+};
+
+export interface StatusContext {
+  /** Whether svc means it to run. */
+  readonly isWanted: boolean;
+  readonly restart: RestartPolicy;
+  /** When the host was booted, unix milliseconds: systemd counts from then. */
+  readonly bootedAtMs: number;
+  readonly lastLines: readonly string[];
+}
+
+/** @param unit undefined: systemd has none of that name */
+export function unitStatus(unit: UnitProperties | undefined, context: StatusContext): RuntimeStatus {
+  const { isWanted, restart, bootedAtMs, lastLines } = context;
+  const state = unit?.["ActiveState"] ?? "inactive";
+  const atMs = (name: string): number => bootedAtMs + Number(unit?.[name] ?? 0) / 1000;
+  const known: RuntimeStatus = {
+    ...stoppedStatus,
+    restarts: Number(unit?.["NRestarts"] ?? 0),
+    ...(unit && endOf(unit)),
+  };
+  switch (state) {
+    case "active":
+    case "reloading":
+      return { ...known, state: "RUNNING", startedAtMs: Math.round(atMs("ExecMainStartTimestampMonotonic")) };
+    case "activating": {
+      if (unit?.["SubState"] !== "auto-restart") return { ...known, state: "STARTING" };
+      const nextRestartAtMs = Math.round(atMs("StateChangeTimestampMonotonic")) + restart.delayMs;
+      return { ...known, state: "STARTING", reason: `BACKOFF: ${whyEnded(unit)}`, nextRestartAtMs };
+    }
+    case "deactivating":
+      return { ...known, state: "STOPPING" };
+    case "failed":
+      return { ...known, state: "CRASHED", reason: whyEnded(unit ?? {}), lastLines };
+    default:
+      if (!isWanted) return known;
+      if (unit === undefined || wasStopped(unit)) {
+        return { ...known, reason: "it was stopped outside of svc", isLost: true };
+      }
+      return { ...known, reason: `its restart policy is ${restart.policy}` };
+  }
+}
+
+/** Whether it was told to stop before its main process ended, or never ran in this boot. */
+function wasStopped(unit: UnitProperties): boolean {
+  const endedAt = Number(unit["ExecMainExitTimestampMonotonic"] ?? 0);
+  return endedAt === 0 || Number(unit["ActiveExitTimestampMonotonic"] ?? 0) < endedAt;
+}
+
+function endOf(unit: UnitProperties): Pick<RuntimeStatus, "exitCode" | "exitSignal"> {
+  if (Number(unit["ExecMainExitTimestampMonotonic"] ?? 0) === 0) return {};
+  const status = Number(unit["ExecMainStatus"]);
+  return unit["ExecMainCode"] === exitedCode ? { exitCode: status } : { exitSignal: signalName(status) };
+}
+
+/** How it ended, without a full stop. */
+export function whyEnded(unit: UnitProperties): string {
+  const { exitCode, exitSignal } = endOf(unit);
+  switch (unit["Result"]) {
+    case "start-limit-hit":
+      return `it was restarted ${unit["NRestarts"] ?? "too many"} times in a row`;
+    case "oom-kill":
+      return "it ran out of memory";
+    case "timeout":
+      return "it took longer than it may";
+    case "watchdog":
+      return "it did not report to its watchdog";
+    case "resources":
+      return "systemd could not start it";
+    default:
+      if (exitSignal !== undefined) return `it was ended by ${exitSignal}`;
+      if (exitCode === undefined) return "it did not start";
+      const why = systemdCodes[exitCode];
+      return `it ended with exit code ${exitCode}${why === undefined ? "" : ` (${why})`}`;
+  }
+}
+
+function signalName(number: number): string {
+  const found = Object.entries(constants.signals).find(([, each]) => each === number);
+  return found?.[0] ?? `signal ${number}`;
+}

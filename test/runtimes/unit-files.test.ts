@@ -1,0 +1,208 @@
+/** What a package's unit may say: a closed list, whatever systemd knows beside it (threat 67). */
+import { execFile } from "node:child_process";
+import { accessSync } from "node:fs";
+import { promisify } from "node:util";
+import test from "ava";
+import fc from "fast-check";
+import { parseUnit } from "../../src/runtimes/service/unit-file.ts";
+import { userDirectives, whyRefused } from "../../src/runtimes/service/unit-directives.ts";
+import { unitStatus } from "../../src/runtimes/service/unit-status.ts";
+import { environmentText, quoted } from "../../src/runtimes/service/unit-text.ts";
+
+const run = promisify(execFile);
+const systemd = "/lib/systemd/systemd";
+const systemdTest = isThere(systemd) ? test : test.skip;
+
+function isThere(path: string): boolean {
+  try {
+    accessSync(path);
+    return true;
+  } catch {
+    return false;
+  }
+}
+
+function entry(section: string, key: string, value: string) {
+  return { section, key, value, line: 1 };
+}
+
+systemdTest(`every directive that this systemd knows and the list does not have is refused`, async (t) => {
+  const { stdout } = await run(systemd, ["--dump-configuration-items"], { maxBuffer: 2 ** 24 });
+  let section = "";
+  const known: [section: string, key: string][] = [];
+  for (const line of stdout.split("\n")) {
+    section = /^\[(.+)\]$/.exec(line)?.[1] ?? section;
+    const key = /^(\w+)=/.exec(line)?.[1];
+    if (key !== undefined) known.push([section, key]);
+  }
+  t.true(known.length > 500, String(known.length));
+  const harmless = ["yes", "1", "text", "/usr/bin/true", "exec", "0755"];
+  const accepted = known.filter(([in_, key]) =>
+    harmless.some((value) => whyRefused(entry(in_, key, value)) === undefined),
+  );
+  const names = accepted.map(([in_, key]) => `${in_}.${key}`);
+  t.deepEqual(
+    names.filter((name) => !userDirectives.has(name)),
+    [],
+  );
+  // What would hand over the host, by name, so that the list above cannot grow unseen.
+  for (const key of [
+    ...["User", "Group", "SupplementaryGroups", "AmbientCapabilities", "CapabilityBoundingSet", "PAMName"],
+    ...["RootDirectory", "RootImage", "BindPaths", "ReadWritePaths", "EnvironmentFile", "LoadCredential"],
+    ...["RuntimeDirectory", "StateDirectory", "DeviceAllow", "Slice", "Delegate", "PIDFile", "Sockets"],
+    ...["NetworkNamespacePath", "StandardOutput", "StandardInput", "TTYPath", "BPFProgram", "LimitNPROC"],
+    ...["FailureAction", "RebootArgument", "PermissionsStartOnly", "ExtensionImages", "WorkingDirectory"],
+  ]) {
+    t.not(whyRefused(entry("Service", key, "yes")), undefined, key);
+  }
+  for (const key of [
+    "Wants",
+    "Requires",
+    "OnFailure",
+    "Before",
+    "Conflicts",
+    "SuccessAction",
+    "JobTimeoutAction",
+  ]) {
+    t.not(whyRefused(entry("Unit", key, "x.service")), undefined, key);
+  }
+});
+
+for (const [key, value] of [
+  ["ExecStart", "+/bin/sh"],
+  ["ExecStart", "-+/bin/sh"],
+  ["ExecStart", "!/bin/sh"],
+  ["ExecStartPre", "!!/bin/sh"],
+  ["ExecStopPost", "|id"],
+  ["ExecStart", '"+/bin/sh"'],
+  ["ExecStart", String.raw`\x2b/bin/sh`],
+  ["ExecStart", "-'!/bin/sh'"],
+  ["ExecStart", "/bin/true ; +/bin/sh"],
+  ["ExecStart", "/bin/true a\t;\t+/bin/sh"],
+  ["ExecStart", "; +/bin/sh"],
+  ["ExecStart", "/bin/true ;"],
+  ["ExecStart", "/bin/echo %h"],
+  ["NoNewPrivileges", "no"],
+  ["PrivateTmp", "disconnected"],
+  ["Nice", "-5"],
+  ["OOMScoreAdjust", "-1000"],
+  ["KillMode", "none"],
+  ["Type", "forking"],
+  ["TimeoutStartSec", "infinity"],
+] as const) {
+  test(`${key}=${value} is refused`, (t) => t.not(whyRefused(entry("Service", key, value)), undefined));
+}
+
+for (const [key, value] of [
+  ["ExecStart", "/bin/sh -c 'exec sleep 5'"],
+  ["ExecStart", "-@./bin/server argv0 100%%"],
+  ["NoNewPrivileges", "yes"],
+  ["Type", "notify"],
+  ["Nice", "19"],
+] as const) {
+  test(`${key}=${value} is accepted`, (t) => t.is(whyRefused(entry("Service", key, value)), undefined));
+}
+
+test("a unit is read as systemd reads it", (t) => {
+  t.deepEqual(
+    parseUnit("# c\n[Unit]\nDescription = a \\\n# in between\n  b\n\n; d\n[Service]\nExecStart=/x=y\n").map(
+      ({ section, key, value, line }) => [section, key, value.replaceAll(/\s+/g, " "), line],
+    ),
+    [
+      ["Unit", "Description", "a b", 3],
+      ["Service", "ExecStart", "/x=y", 9],
+    ],
+  );
+  for (const bad of [
+    "ExecStart=/x",
+    "[Service]\nfoo",
+    "[Service]\nA=b\\",
+    "[Service]\nA=\u0001",
+    "[Service]\n=x",
+  ]) {
+    t.throws(() => parseUnit(bad), undefined, bad);
+  }
+});
+
+test("what a package says stays within its line, whatever it is", (t) => {
+  fc.assert(
+    fc.property(fc.string({ unit: "binary" }), (text) => {
+      t.notRegex(quoted(text).slice(1, -1), /[\n\r]|(?<!\\)(?:\\\\)*"/);
+      const [entry_, ...others] = parseUnit(`[Service]\nExecStart=:${quoted(text)}`);
+      t.is(others.length, 0);
+      t.is(entry_?.key, "ExecStart");
+    }),
+  );
+  t.is(environmentText({ A: 'a"b\\c$d`e\nf' }), 'A="a\\"b\\\\c\\$d\\`e\nf"\n');
+});
+
+const restart = {
+  policy: "on-failure",
+  delayMs: 1_000,
+  maxDelayMs: 1,
+  maxAttempts: 1,
+  resetAfterMs: 1,
+} as const;
+const wanted = { isWanted: true, restart, bootedAtMs: 1_000_000, lastLines: ["x"] };
+for (const [name, unit, expected] of [
+  ["none of that name", undefined, { state: "STOPPED", isLost: true }],
+  [
+    "told to stop by somebody",
+    {
+      ActiveState: "inactive",
+      ExecMainExitTimestampMonotonic: "9",
+      ActiveExitTimestampMonotonic: "5",
+      ExecMainCode: "1",
+      ExecMainStatus: "0",
+    },
+    { state: "STOPPED", isLost: true, exitCode: 0 },
+  ],
+  [
+    "ended by itself",
+    {
+      ActiveState: "inactive",
+      ExecMainExitTimestampMonotonic: "5",
+      ActiveExitTimestampMonotonic: "9",
+      ExecMainCode: "1",
+      ExecMainStatus: "0",
+    },
+    { state: "STOPPED", reason: "its restart policy is on-failure", exitCode: 0 },
+  ],
+  [
+    "failed",
+    {
+      ActiveState: "failed",
+      Result: "exit-code",
+      ExecMainExitTimestampMonotonic: "5",
+      ExecMainCode: "1",
+      ExecMainStatus: "203",
+    },
+    {
+      state: "CRASHED",
+      reason: "it ended with exit code 203 (its program could not be executed)",
+      lastLines: ["x"],
+    },
+  ],
+  [
+    "killed, waiting for its restart",
+    {
+      ActiveState: "activating",
+      SubState: "auto-restart",
+      Result: "signal",
+      ExecMainExitTimestampMonotonic: "5",
+      ExecMainCode: "2",
+      ExecMainStatus: "9",
+      NRestarts: "2",
+      StateChangeTimestampMonotonic: "7000000",
+    },
+    {
+      state: "STARTING",
+      reason: "BACKOFF: it was ended by SIGKILL",
+      exitSignal: "SIGKILL",
+      restarts: 2,
+      nextRestartAtMs: 1_008_000,
+    },
+  ],
+] as const) {
+  test(`a unit that is ${name}`, (t) => t.like(unitStatus(unit, wanted), expected));
+}
