@@ -14,7 +14,7 @@ import { SystemdMachine, whyNoSystemd } from "../support/systemd.ts";
 const deadlineMs = 90_000;
 const reason = whyNoSystemd === undefined ? "" : ` (skipped: ${whyNoSystemd})`;
 const uid = 1;
-const nasty = `a b"c\\d\$HOME %n \${x} 'q' ü\n2`;
+const nasty = `a b"c\\d$HOME %n \${x} 'q' ü\n2`;
 
 /** Says who it is and what it may, once; ends as it is told by a file in its data directory. */
 const server = `

@@ -93,8 +93,8 @@ export class AppUnits {
 
   /** The text of the unit that is there. @throws SvcError when somebody else has made it */
   async #own(path: string): Promise<string | undefined> {
-    const text = await readFile(path, "utf8").catch((error: NodeJS.ErrnoException) => {
-      if (error.code === "ENOENT") return undefined;
+    const text = await readFile(path, "utf8").catch((error: unknown) => {
+      if ((error as NodeJS.ErrnoException).code === "ENOENT") return undefined;
       throw error;
     });
     if (text === undefined || text.includes(`\nX-SvcStore=${this.#options.storeId}\n`)) return text;

@@ -136,7 +136,10 @@ export class ServiceRuntime implements AppRuntime {
 
   async stop(app: RunnableApp): Promise<void> {
     const known = this.#appOf(app);
-    if (!this.#options.isHere) return known.settle(app, false);
+    if (!this.#options.isHere) {
+      known.settle(app, false);
+      return;
+    }
     const unit = unitName(app.id);
     known.begin(app, "STOPPING");
     try {

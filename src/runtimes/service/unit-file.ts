@@ -32,7 +32,7 @@ export function parseUnit(text: string): UnitEntry[] {
     const at = whole.indexOf("=");
     if (at < 1 || section === "") throw new UnitSyntaxError(line, `"${whole.slice(0, 80)}" is no directive`);
     // In whatever a value would be written again, nothing of it must begin another line.
-    // eslint-disable-next-line no-control-regex -- that is what must not be there
+
     if (/[\u0000-\u0008\u000a-\u001f\u007f]/.test(whole) || whole.endsWith("\\")) {
       throw new UnitSyntaxError(line, "it has a control character, or ends in a backslash");
     }

@@ -52,8 +52,10 @@ export function unitStatus(unit: UnitProperties | undefined, context: StatusCont
     }
     case "deactivating":
       return { ...known, state: "STOPPING" };
-    case "failed":
-      return { ...known, state: "CRASHED", reason: whyEnded(unit ?? {}), lastLines };
+    case "failed": {
+      const again = known.restarts === 0 ? "" : `, and was restarted ${known.restarts} times in a row`;
+      return { ...known, state: "CRASHED", reason: `${whyEnded(unit ?? {})}${again}`, lastLines };
+    }
     default:
       if (!isWanted) return known;
       if (unit === undefined || wasStopped(unit)) {
@@ -80,7 +82,7 @@ export function whyEnded(unit: UnitProperties): string {
   const { exitCode, exitSignal } = endOf(unit);
   switch (unit["Result"]) {
     case "start-limit-hit":
-      return `it was restarted ${unit["NRestarts"] ?? "too many"} times in a row`;
+      return "it was started too often";
     case "oom-kill":
       return "it ran out of memory";
     case "timeout":
@@ -90,11 +92,14 @@ export function whyEnded(unit: UnitProperties): string {
     case "resources":
       return "systemd could not start it";
     default:
-      if (exitSignal !== undefined) return `it was ended by ${exitSignal}`;
-      if (exitCode === undefined) return "it did not start";
-      const why = systemdCodes[exitCode];
-      return `it ended with exit code ${exitCode}${why === undefined ? "" : ` (${why})`}`;
+      return exitSignal === undefined ? whyExited(exitCode) : `it was ended by ${exitSignal}`;
   }
+}
+
+function whyExited(exitCode: number | undefined): string {
+  if (exitCode === undefined) return "it did not start";
+  const why = systemdCodes[exitCode];
+  return `it ended with exit code ${exitCode}${why === undefined ? "" : ` (${why})`}`;
 }
 
 function signalName(number: number): string {

@@ -109,7 +109,6 @@ function hardening({ uid, directory }: UnitParts["app"]): string[] {
 
 /** In double quotes, so that systemd reads the very same text. */
 export function quoted(text: string): string {
-  // eslint-disable-next-line no-control-regex -- those that a unit file cannot hold as they are
   const escaped = specifiers(text).replaceAll(/[\\"\u0000-\u001f\u007f]/g, (character) =>
     character === "\\" || character === '"'
       ? `\\${character}`

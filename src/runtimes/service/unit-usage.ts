@@ -24,7 +24,7 @@ export function usageBetween(before: UnitProperties, after: UnitProperties, elap
     diskReadBytes: numberOf(after, "IOReadBytes"),
     diskWrittenBytes: numberOf(after, "IOWriteBytes"),
   };
-  return Object.fromEntries(Object.entries(all).filter(([, value]) => value !== undefined)) as RuntimeUsage;
+  return Object.fromEntries(Object.entries(all).filter(([, value]) => value !== undefined));
 }
 
 function numberOf(unit: UnitProperties, property: string): number | undefined {
