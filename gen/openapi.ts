@@ -425,6 +425,30 @@ export interface paths {
         patch?: never;
         trace?: never;
     };
+    "/v1/apps/{id}/stats/history": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /**
+         * What an app used in the past, oldest to newest
+         * @description What an app used in the past, oldest to newest. It outlives the daemon; the last minute may be lost when it is killed.
+         *
+         *     Access: any identified caller; a regular user sees and changes what is their own.
+         *
+         *     Capability: `app.stats.history`.
+         */
+        get: operations["getAppStatsHistory"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
     "/v1/stacks": {
         parameters: {
             query?: never;
@@ -922,9 +946,10 @@ export interface paths {
             cookie?: never;
         };
         /**
-         * What the daemon counts and measures of itself, in the text format of Prometheus (version 0.0.4)
-         * @description What the daemon counts and measures of itself, in the text format of Prometheus (version 0.0.4): calls, durations,
-         *     event loop, memory, processor time and open files of its process, apps by state, writes to its store.
+         * Metrics in the text format of Prometheus (version 0.0.4)
+         * @description Metrics in the text format of Prometheus (version 0.0.4): of the host, under node_exporter's names where it has one; of
+         *     each app, with the label `app`; of the daemon itself: calls, durations, event loop, memory, processor time and open files
+         *     of its process, apps by state, writes to its store.
          *
          *     Access: a root context (a root peer on the socket, or any bearer token).
          *
@@ -3092,6 +3117,13 @@ export interface components {
              */
             usedInodes?: number;
         };
+        /** @description Samples of one app. */
+        GetAppStatsHistoryResponse: {
+            /** @description Oldest to newest. */
+            samples: components["schemas"]["AppStats"][];
+            /** @description Seconds between two samples, as far as app and daemon ran. */
+            interval_secs: number;
+        };
         /** @description Samples. */
         GetAppStatsResponse: {
             /** @description One entry per running app, by id. */
@@ -5166,6 +5198,52 @@ export interface operations {
                 };
                 content: {
                     "application/json": components["schemas"]["GetAppStatsResponse"];
+                };
+            };
+            400: components["responses"]["BadRequest"];
+            401: components["responses"]["Unauthenticated"];
+            403: components["responses"]["Denied"];
+            404: components["responses"]["NotFound"];
+            429: components["responses"]["TooMany"];
+            431: components["responses"]["HeadTooLarge"];
+            500: components["responses"]["Internal"];
+            501: components["responses"]["NotImplemented"];
+            503: components["responses"]["Unavailable"];
+            504: components["responses"]["DeadlineExceeded"];
+        };
+    };
+    getAppStatsHistory: {
+        parameters: {
+            query?: {
+                /**
+                 * @description How many of the newest times at which apps were looked at; 1 to 1000, default 360. There is no sample of those at which
+                 *     this one did not run.
+                 */
+                limit?: number;
+                /** @description Only samples from then on. The last 24 hours are kept in full, up to 30 days with one sample for every 5 minutes. */
+                since?: string;
+                /**
+                 * @description Seconds that one sample stands for: processor time, memory and processes are averages over the time that the app ran,
+                 *     all else is from its end. Default: what the samples were taken with, and 300 for those older than a day.
+                 */
+                step?: number;
+            };
+            header?: never;
+            path: {
+                /** @description Id of the app. */
+                id: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description Done. */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["GetAppStatsHistoryResponse"];
                 };
             };
             400: components["responses"]["BadRequest"];

@@ -38,19 +38,24 @@ export class AppReports {
     return found.flat().toSorted((a, b) => (a.name < b.name ? -1 : 1));
   }
 
-  /** The running ones of these apps, all sampled in one window of about 500 ms. */
-  async stats(
-    apps: readonly AppRecord[],
-    signal?: AbortSignal,
-  ): Promise<MessageInitShape<typeof AppStatsSchema>[]> {
-    const { runtimes, runtimeOf, runnable, now } = this.#options;
+  /** What the running ones of these apps use, by id. */
+  async usages(apps: readonly AppRecord[], signal?: AbortSignal): Promise<Map<string, RuntimeUsage>> {
+    const { runtimes, runtimeOf, runnable } = this.#options;
     const sampled = await Promise.all(
       runtimes.map((runtime) =>
         runtime.stats(apps.filter((app) => runtimeOf(app) === runtime).map(runnable), signal),
       ),
     );
-    const sampledAt = timestampFromMs(now());
-    const usageOf = new Map(sampled.flatMap((usages) => [...usages]));
+    return new Map(sampled.flatMap((usages) => [...usages]));
+  }
+
+  /** The running ones of these apps, all sampled in one window of about 500 ms. */
+  async stats(
+    apps: readonly AppRecord[],
+    signal?: AbortSignal,
+  ): Promise<MessageInitShape<typeof AppStatsSchema>[]> {
+    const usageOf = await this.usages(apps, signal);
+    const sampledAt = timestampFromMs(this.#options.now());
     return apps.flatMap(({ id }) => {
       const usage = usageOf.get(id);
       return usage === undefined ? [] : [{ id, sampledAt, ...statsOf(usage) }];
@@ -58,7 +63,7 @@ export class AppReports {
   }
 }
 
-function statsOf(usage: RuntimeUsage): MessageInitShape<typeof AppStatsSchema> {
+export function statsOf(usage: RuntimeUsage): MessageInitShape<typeof AppStatsSchema> {
   return {
     ...(usage.cpuPercent !== undefined && { cpuPercent: usage.cpuPercent }),
     ...(usage.processes !== undefined && { processes: usage.processes }),

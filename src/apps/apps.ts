@@ -15,6 +15,7 @@ import {
   type RunnableApp,
   type RuntimeImage,
   type RuntimeStack,
+  type RuntimeUsage,
 } from "../runtimes/runtime.ts";
 import type { Executor } from "../store/executors.ts";
 import type { Store } from "../store/store.ts";
@@ -238,6 +239,12 @@ export class Apps implements AsyncDisposable {
     return needs;
   }
 
+  /** The state of every app, by id. */
+  async states(): Promise<ReadonlyMap<string, AppState>> {
+    await this.#adoption.settled();
+    return new Map(this.#registry.all().map((app) => [app.id, this.#stateOf(app)]));
+  }
+
   /** How many apps are in which state; every state is there. */
   async countByState(): Promise<Map<AppState, number>> {
     await this.#adoption.settled();
@@ -429,6 +436,12 @@ export class Apps implements AsyncDisposable {
       ids.length === 0 ? visible : visible.filter((app) => chosen.has(app.id)),
       signal,
     );
+  }
+
+  /** What all running apps use, by id. */
+  async usages(signal: AbortSignal): Promise<ReadonlyMap<string, RuntimeUsage>> {
+    await this.#adoption.settled();
+    return this.#reports.usages(this.#registry.all(), signal);
   }
 
   /** The last lines of the log. */

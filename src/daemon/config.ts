@@ -75,6 +75,8 @@ export interface Config {
   readonly metrics: {
     /** Seconds from one sample of the host to the next. Default 10. */
     readonly intervalSecs: number;
+    /** Seconds from one sample of what apps use to the next. Default 60. */
+    readonly appIntervalSecs: number;
   };
   readonly log: {
     /** Least severity that is logged. Default `info`. */
@@ -83,6 +85,7 @@ export interface Config {
 }
 
 const defaultMetricsIntervalSecs = 10;
+const defaultAppIntervalSecs = 60;
 const logLevels = ["trace", "debug", "info", "warn", "error", "fatal", "silent"] as const;
 export type LogLevel = (typeof logLevels)[number];
 
@@ -172,6 +175,7 @@ export function parseConfig(
     system: { rebootCommand: system.strings("reboot_command") ?? ["systemctl", "reboot"] },
     metrics: {
       intervalSecs: metrics.integer("interval_secs", { min: 1, max: 300 }) ?? defaultMetricsIntervalSecs,
+      appIntervalSecs: metrics.integer("app_interval_secs", { min: 1, max: 300 }) ?? defaultAppIntervalSecs,
     },
     log: { level: log.word("level", logLevels) ?? "info" },
   };

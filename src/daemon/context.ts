@@ -6,6 +6,7 @@ import { AuditTrail } from "../audit/audit-trail.ts";
 import { invalidField, SvcError } from "../errors.ts";
 import { systemClock, type Clock } from "../lib/clock.ts";
 import { DaemonMetrics } from "../metrics/daemon-metrics.ts";
+import { AppHistory } from "../apps/app-history.ts";
 import { Apps } from "../apps/apps.ts";
 import { BackupStates } from "../backups/backup-states.ts";
 import { Backups } from "../backups/backups.ts";
@@ -83,6 +84,8 @@ export interface DaemonContext extends AsyncDisposable {
   readonly scheduler: Scheduler;
   /** To be started where samples are to be taken. */
   readonly hostMetrics: HostMetrics;
+  /** Likewise. */
+  readonly appHistory: AppHistory;
   /** To be opened before it recognises anybody. */
   readonly tokens: TokenAuthority;
   readonly consoleTokens: ConsoleTokens<UserContext>;
@@ -103,6 +106,9 @@ export async function createContext(options: ContextOptions): Promise<DaemonCont
       callsInFlight: () => pipeline.callsInFlight,
       appsByState: () => apps.countByState(),
       auditRecordsLost: () => audit.lost,
+      host: () => hostMetrics.readings(),
+      appStates: () => apps.states(),
+      appUsages: () => appHistory.newest(),
     }),
   );
   const store = resources.use(
@@ -226,6 +232,14 @@ export async function createContext(options: ContextOptions): Promise<DaemonCont
       ...{ clock, log },
     }),
   );
+  const appHistory = resources.use(
+    new AppHistory({
+      dir: join(config.store.dir, "metrics"),
+      intervalSecs: config.metrics.appIntervalSecs,
+      usages: (signal) => apps.usages(signal),
+      ...{ clock, log },
+    }),
+  );
   const hostThread = resources.use(
     new HostThread({ entry: programs.hostThread, runs: () => processRuntime.runs() }),
   );
@@ -307,6 +321,7 @@ export async function createContext(options: ContextOptions): Promise<DaemonCont
     docker,
     files,
     hostMetrics,
+    appHistory,
     processes,
     signals,
     reboot,
@@ -338,6 +353,7 @@ export async function createContext(options: ContextOptions): Promise<DaemonCont
     backups,
     scheduler,
     hostMetrics,
+    appHistory,
     tokens,
     consoleTokens,
     userName,

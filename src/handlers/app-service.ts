@@ -1,9 +1,10 @@
 /** AppService: one domain call per method. */
 import type { ServiceImpl } from "@connectrpc/connect";
 import { fromJson } from "@bufbuild/protobuf";
-import { timestampFromMs, ValueSchema } from "@bufbuild/protobuf/wkt";
+import { timestampFromMs, timestampMs, ValueSchema } from "@bufbuild/protobuf/wkt";
 import type { AppService, InstallAppRequest } from "../../gen/svc/v1/app_pb.ts";
 import type { IssueConsoleTokenRequestSession } from "../../gen/svc/v1/words.ts";
+import type { AppHistory } from "../apps/app-history.ts";
 import type { Apps } from "../apps/apps.ts";
 import type { InstallRequest } from "../apps/install.ts";
 import type { UpgradeResult } from "../apps/upgrade.ts";
@@ -19,9 +20,11 @@ import { statsFrames } from "./stats-frames.ts";
 
 const defaultPageSize = 1000;
 const defaultTail = 100;
+const defaultHistory = 360;
 
 export function createAppService(
   apps: Apps,
+  history: AppHistory,
   consoleTokens: ConsoleTokens<UserContext>,
   schedules: Pick<Schedules, "actingOn">,
 ): ServiceImpl<typeof AppService> {
@@ -114,6 +117,17 @@ export function createAppService(
     getAppStats: async ({ ids }, context) => ({
       stats: await apps.stats(ids, userOf(context), context.signal),
     }),
+
+    getAppStatsHistory: async ({ id, limit = defaultHistory, since, step }, context) => {
+      const { createdAtMs } = await apps.record(id, userOf(context));
+      const question = {
+        limit,
+        ...(since && { sinceMs: timestampMs(since) }),
+        ...(step !== undefined && { stepSecs: step }),
+      };
+      const { samples, intervalSecs } = await history.of(id, question, createdAtMs);
+      return { samples: [...samples], intervalSecs };
+    },
 
     streamAppStats: ({ ids, minIntervalSecs }, context) =>
       statsFrames(

@@ -12,6 +12,7 @@ import { ScheduleService } from "../../gen/svc/v1/schedule_pb.ts";
 import { SourceService } from "../../gen/svc/v1/source_pb.ts";
 import { SystemService } from "../../gen/svc/v1/system_pb.ts";
 import { TokenService } from "../../gen/svc/v1/token_pb.ts";
+import type { AppHistory } from "../apps/app-history.ts";
 import type { Apps } from "../apps/apps.ts";
 import type { AuditReader } from "../audit/audit-reader.ts";
 import type { Backups } from "../backups/backups.ts";
@@ -57,6 +58,7 @@ export interface Domain {
   docker: DockerHost;
   files: Files;
   hostMetrics: HostMetrics;
+  appHistory: AppHistory;
   processes: HostProcesses;
   signals: ProcessSignals;
   reboot: HostReboot;
@@ -76,9 +78,9 @@ export function bindServices(domain: Domain): BoundService[] {
     credentials,
     docker,
   } = domain;
-  const { hostMetrics, processes, signals, reboot } = domain;
+  const { hostMetrics, appHistory, processes, signals, reboot } = domain;
   return [
-    implement(AppService, createAppService(apps, consoleTokens, schedules)),
+    implement(AppService, createAppService(apps, appHistory, consoleTokens, schedules)),
     implement(AuditService, createAuditService(audit)),
     implement(BackupService, createBackupService(backups)),
     implement(CredentialService, createCredentialService(credentials)),

@@ -20,7 +20,7 @@ export interface SampleFilesOptions {
   maxBytes: number;
 }
 
-interface Sample {
+export interface Sample {
   readonly atMs: number;
 }
 

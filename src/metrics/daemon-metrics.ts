@@ -1,7 +1,11 @@
 /** Everything that the daemon counts and measures of itself, as one page for Prometheus. */
+import type { HostReadings } from "../host/host-metrics.ts";
+import type { RuntimeUsage } from "../runtimes/runtime.ts";
+import { writeApps } from "./app-series.ts";
 import { CallMetrics } from "./call-metrics.ts";
 import type { EndedCall } from "./call-metrics.ts";
 import { Histogram, writeFamily, writeHistograms } from "./exposition.ts";
+import { writeHost } from "./host-series.ts";
 import { ProcessMetrics } from "./process-metrics.ts";
 
 /** What others know when they are asked. */
@@ -12,6 +16,12 @@ export interface MetricSources {
   readonly appsByState: () => Promise<ReadonlyMap<string, number>>;
   /** Audit records that could not be written. */
   readonly auditRecordsLost: () => number;
+  /** Undefined until the host was looked at. */
+  readonly host: () => HostReadings | undefined;
+  /** Of every app, by id. */
+  readonly appStates: () => Promise<ReadonlyMap<string, string>>;
+  /** What apps used when they were looked at last, by id. */
+  readonly appUsages: () => ReadonlyMap<string, RuntimeUsage>;
 }
 
 /** Upper bounds in seconds: from a fast disk's fsync to a write's deadline. */
@@ -40,9 +50,13 @@ export class DaemonMetrics implements Disposable {
 
   /** The page in the text format of Prometheus. */
   async write(): Promise<string> {
-    const { version, callsInFlight, appsByState, auditRecordsLost } = this.#sources;
-    const [apps, process] = await Promise.all([appsByState(), this.#process.write()]);
+    const { version, callsInFlight, appsByState, auditRecordsLost, host, appStates, appUsages } =
+      this.#sources;
+    const [apps, states, process] = await Promise.all([appsByState(), appStates(), this.#process.write()]);
+    const readings = host();
     return [
+      readings === undefined ? "" : writeHost(readings),
+      writeApps(appUsages(), states),
       writeFamily("svc_info", "gauge", "The daemon and its version.", [{ labels: { version }, value: 1 }]),
       this.#calls.write(),
       writeFamily("svc_calls_in_flight", "gauge", "Calls that have not ended, this one included.", [

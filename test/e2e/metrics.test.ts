@@ -1,11 +1,16 @@
 /** `GET /metrics` of a real daemon: what a Prometheus server would read, for root alone. */
+import assert from "node:assert/strict";
+import { readFile, statfs } from "node:fs/promises";
 import { request } from "node:http";
+import { join } from "node:path";
 import test from "ava";
 import { AppService } from "../../gen/svc/v1/app_pb.ts";
 import { DaemonService } from "../../gen/svc/v1/daemon_pb.ts";
 import { isRoot, needsRoot, protocols, startDaemon } from "../support/daemon.ts";
 import type { TestDaemon } from "../support/daemon.ts";
 import { errorOf } from "../support/errors.ts";
+import { eventually } from "../support/eventually.ts";
+import { freePort, writePackage } from "../support/packages.ts";
 
 async function scrape(daemon: TestDaemon, token = daemon.token): Promise<Response> {
   return fetch(`http://127.0.0.1:${daemon.port}/metrics`, { headers: { authorization: `Bearer ${token}` } });
@@ -54,6 +59,35 @@ test("calls are counted by method and code, and measured by method and protocol"
   t.true((samples.get("process_cpu_user_seconds_total") ?? 0) > 0);
   t.is(samples.get("svc_audit_records_lost_total"), 0);
   t.true((samples.get("svc_store_write_duration_seconds_count") ?? 0) > 0);
+});
+
+test("the host and each app are there, as the kernel says of them", async (t) => {
+  await using daemon = await startDaemon({ config: "[metrics]\ninterval_secs = 1\napp_interval_secs = 1\n" });
+  const dir = join(daemon.dir, "web");
+  await writePackage(dir, await freePort());
+  const apps = daemon.client(AppService);
+  await apps.installApp({ spec: dir });
+  await apps.installApp({ spec: dir });
+  await apps.startApp({ id: "web" });
+  const samples = await eventually(async () => {
+    const found = parse(await (await scrape(daemon)).text());
+    assert.ok(found.has('svc_app_memory_bytes{app="web"}') && found.has("node_load1"));
+    return found;
+  }, 60_000);
+  t.is(samples.get('svc_app_up{app="web"}'), 1);
+  t.is(samples.get('svc_app_up{app="web-2"}'), 0);
+  t.false(samples.has('svc_app_memory_bytes{app="web-2"}'));
+  t.true((samples.get('svc_app_processes{app="web"}') ?? 0) >= 1);
+  const meminfo = await readFile("/proc/meminfo", "utf8");
+  const total = Number(/^MemTotal:\s+(\d+) kB$/m.exec(meminfo)?.[1]) * 1024;
+  t.is(samples.get("node_memory_MemTotal_bytes"), total);
+  const stat = await readFile("/proc/stat", "utf8");
+  const idle = Number(/^cpu0 \d+ \d+ \d+ (\d+)/m.exec(stat)?.[1]) / 100;
+  const shown = samples.get('node_cpu_seconds_total{cpu="0",mode="idle"}') ?? 0;
+  t.true(shown <= idle && shown > idle - 120, `${shown} and ${idle}`);
+  const { bsize, blocks } = await statfs("/");
+  const size = [...samples].find(([key]) => /^node_filesystem_size_bytes\{.*mountpoint="\/"/.test(key));
+  t.is(size?.[1], bsize * blocks);
 });
 
 test("the event loop's delay is measured from the first scrape on", async (t) => {

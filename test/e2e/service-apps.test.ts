@@ -85,7 +85,7 @@ ${extra}
     await eventually(() => machine.client(AppService).listApps({}), deadlineMs);
     const { capabilities } = await machine.client(DaemonService).getStatus({});
     t.true(capabilities.includes("app.service"));
-    await using user = await machine.asUser(uid);
+    const user = await machine.asUser(uid);
     const apps = user.client(AppService);
 
     await apps.installApp({ spec: "/etc/svc/hello", settings: { text: nasty } });
@@ -97,7 +97,7 @@ ${extra}
     t.is((await apps.startApp({ id: "hello" })).state, "RUNNING");
     const said = async (id = "hello") => {
       const { lines } = await apps.getAppLogs({ id, tail: 1_000 });
-      const texts = lines.filter(({ stream }) => stream === "stdout").map(({ text }) => text);
+      const texts = lines.filter(({ text }) => text.startsWith('{"version')).map(({ text }) => text);
       return texts.map((text) => JSON.parse(text) as Record<string, unknown>);
     };
     const [first] = await eventually(async () => {

@@ -229,8 +229,9 @@ export const DaemonService: GenService<{
     output: typeof GetStatusResponseSchema;
   },
   /**
-   * What the daemon counts and measures of itself, in the text format of Prometheus (version 0.0.4): calls, durations,
-   * event loop, memory, processor time and open files of its process, apps by state, writes to its store.
+   * Metrics in the text format of Prometheus (version 0.0.4): of the host, under node_exporter's names where it has one; of
+   * each app, with the label `app`; of the daemon itself: calls, durations, event loop, memory, processor time and open files
+   * of its process, apps by state, writes to its store.
    *
    * @generated from rpc svc.v1.DaemonService.GetDaemonMetrics
    */

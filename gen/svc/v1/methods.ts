@@ -34,6 +34,7 @@ export const methodPolicies = {
   "svc.v1.AppService/GetPortReport": {"access":"USER","capability":"app.ports"},
   "svc.v1.AppService/GetAppStats": {"access":"USER","capability":"app.stats"},
   "svc.v1.AppService/StreamAppStats": {"access":"USER","capability":"app.stats"},
+  "svc.v1.AppService/GetAppStatsHistory": {"access":"USER","capability":"app.stats.history"},
   "svc.v1.AppService/ListStacks": {"access":"USER","capability":""},
   "svc.v1.AuditService/ListAudit": {"access":"ROOT","capability":"audit"},
   "svc.v1.AuditService/VerifyAudit": {"access":"ROOT","capability":"audit"},

@@ -159,6 +159,13 @@ export const routes: readonly Route[] = [
   },
   {
     httpMethod: "GET",
+    template: {"source":"/v1/apps/{id}/stats/history","segments":["v1","apps","*","stats","history"],"verb":"","variables":[{"fieldPath":["id"],"start":2,"end":3,"rest":false,"multi":false}]},
+    method: AppService.method.getAppStatsHistory,
+    body: "",
+    responseBody: "",
+  },
+  {
+    httpMethod: "GET",
     template: {"source":"/v1/stacks","segments":["v1","stacks"],"verb":"","variables":[]},
     method: AppService.method.listStacks,
     body: "",
