@@ -1989,6 +1989,20 @@ export interface components {
             /** @description Payload of `start_failed`. */
             start_failed?: components["schemas"]["CommandFailed"];
         } & (unknown & unknown & unknown & unknown & unknown & unknown & unknown & unknown & unknown);
+        /** @description Something that an operator's rule is about and that goes on. */
+        Alert: {
+            /** @description Name of the rule. */
+            name: string;
+            /** @description What it is about: a mount point, or the id of an app. */
+            subject: string;
+            /** @description One sentence. */
+            message: string;
+            /**
+             * Format: date-time
+             * @description Since when.
+             */
+            since?: string;
+        };
         /** @description More than one package answers to the requested spec. */
         Ambiguous: {
             /** @description The packages to choose from; pass one `spec` to install it. */
@@ -3158,6 +3172,11 @@ export interface components {
             started_at?: string;
             /** @description Who the daemon takes the caller for. */
             caller?: components["schemas"]["Caller"];
+            /**
+             * @description What goes on that the operator wants to hear of (`[[alerts]]`), by rule and subject: of the host, and of the apps that
+             *     the caller may see.
+             */
+            alerts: components["schemas"]["Alert"][];
         };
         /** @description An image of the host. */
         Image: {

@@ -224,6 +224,13 @@ export class Apps implements AsyncDisposable {
     return this.#registry.all().map(({ id }) => id);
   }
 
+  /** Of each app since when it is there, and whether its package says when it is to be backed up. */
+  backupFacts(): { id: string; createdAtMs: number; hasPolicy: boolean }[] {
+    return this.#registry.all().map(({ id, createdAtMs, manifest }) => {
+      return { id, createdAtMs, hasPolicy: manifest.backup?.trigger !== undefined };
+    });
+  }
+
   /** Ids of the apps that the caller may see. */
   visibleIds(caller: Pick<AppCaller, "uid" | "root">): ReadonlySet<string> {
     return new Set(this.#registry.visible(caller).map(({ id }) => id));

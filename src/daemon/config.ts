@@ -1,6 +1,7 @@
 /** The configuration file: TOML, every key documented here, unknown keys refused, one frozen object. */
 import { readFile } from "node:fs/promises";
 import { dirname, isAbsolute, join, resolve } from "node:path";
+import { alertKinds, type AlertRule } from "../alerts/alert-rules.ts";
 import { invalidRequest, SvcError } from "../errors.ts";
 import { systemDirs } from "../identity/launch.ts";
 import { deepFreeze } from "../lib/deep-freeze.ts";
@@ -78,6 +79,8 @@ export interface Config {
     /** Seconds from one sample of what apps use to the next. Default 60. */
     readonly appIntervalSecs: number;
   };
+  /** `[[alerts]]`: what the operator wants to hear of. */
+  readonly alerts: readonly AlertRule[];
   readonly log: {
     /** Least severity that is logged. Default `info`. */
     readonly level: LogLevel;
@@ -86,6 +89,7 @@ export interface Config {
 
 const defaultMetricsIntervalSecs = 10;
 const defaultAppIntervalSecs = 60;
+const maxAlerts = 100;
 const logLevels = ["trace", "debug", "info", "warn", "error", "fatal", "silent"] as const;
 export type LogLevel = (typeof logLevels)[number];
 
@@ -177,12 +181,18 @@ export function parseConfig(
       intervalSecs: metrics.integer("interval_secs", { min: 1, max: 300 }) ?? defaultMetricsIntervalSecs,
       appIntervalSecs: metrics.integer("app_interval_secs", { min: 1, max: 300 }) ?? defaultAppIntervalSecs,
     },
+    alerts: root.tables("alerts").map((alert) => readAlert(alert)),
     log: { level: log.word("level", logLevels) ?? "info" },
   };
   const violations = root.finish();
-  const names = config.sources.map((source) => source.name);
-  for (const name of new Set(names.filter((name, at) => names.indexOf(name) !== at))) {
-    violations.push({ field: "sources.name", description: `"${name}" names two sources` });
+  for (const list of ["sources", "alerts"] as const) {
+    const names = config[list].map(({ name }) => name);
+    for (const name of new Set(names.filter((name, at) => names.indexOf(name) !== at))) {
+      violations.push({ field: `${list}.name`, description: `"${name}" names two ${list}` });
+    }
+  }
+  if (config.alerts.length > maxAlerts) {
+    violations.push({ field: "alerts", description: `must be at most ${maxAlerts} rules` });
   }
   if (config.system.rebootCommand.length === 0) {
     violations.push({ field: "system.reboot_command", description: "must name a program" });
@@ -192,6 +202,26 @@ export function parseConfig(
     throw new SvcError("invalid_argument", "invalid_request", `${file}: ${message}`, { payload });
   }
   return deepFreeze(config);
+}
+
+/** At most one of a command and a URL: two that are to hear of something are two rules. */
+function readAlert(table: TableReader): AlertRule {
+  const when = table.word("when", alertKinds) ?? "filesystem";
+  const [command, url] = [table.string("command"), table.string("url")];
+  return {
+    name: table.sourceName("name"),
+    when,
+    path: table.string("path"),
+    abovePercent: table.integer("above_percent", { min: 1, max: 99 }) ?? 90,
+    afterHours: table.integer("after_hours", { min: 1, max: 8_760 }) ?? 48,
+    forSecs: table.integer("for_secs", { min: 0, max: 86_400 }) ?? (when === "filesystem" ? 300 : 0),
+    action:
+      command === undefined
+        ? url === undefined
+          ? undefined
+          : { type: "http", url }
+        : { type: "shell", command },
+  };
 }
 
 /** A table of whole numbers, each with its default and its range. */

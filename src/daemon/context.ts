@@ -6,6 +6,10 @@ import { AuditTrail } from "../audit/audit-trail.ts";
 import { invalidField, SvcError } from "../errors.ts";
 import { systemClock, type Clock } from "../lib/clock.ts";
 import { DaemonMetrics } from "../metrics/daemon-metrics.ts";
+import { AlertFactsReader } from "../alerts/alert-facts.ts";
+import { AlertStore } from "../alerts/alert-store.ts";
+import { Alerts } from "../alerts/alerts.ts";
+import { createNotifier } from "../alerts/notifier.ts";
 import { AppHistory } from "../apps/app-history.ts";
 import { Apps } from "../apps/apps.ts";
 import { BackupStates } from "../backups/backup-states.ts";
@@ -86,6 +90,7 @@ export interface DaemonContext extends AsyncDisposable {
   readonly hostMetrics: HostMetrics;
   /** Likewise. */
   readonly appHistory: AppHistory;
+  readonly alerts: Alerts;
   /** To be opened before it recognises anybody. */
   readonly tokens: TokenAuthority;
   readonly consoleTokens: ConsoleTokens<UserContext>;
@@ -304,6 +309,17 @@ export async function createContext(options: ContextOptions): Promise<DaemonCont
     now,
     log,
   });
+  const alertFacts = new AlertFactsReader({ store, apps, hostMetrics, now });
+  const alerts = resources.use(
+    new Alerts({
+      rules: config.alerts,
+      store: new AlertStore(store),
+      facts: () => alertFacts.read(),
+      notify: createNotifier(scheduler.plainActions, selfUid),
+      intervalMs: config.metrics.intervalSecs * 1000,
+      ...{ clock, log },
+    }),
+  );
   const tokens = resources.use(new TokenAuthority({ file: config.tokenFile, selfUid, store, clock, log }));
   const consoleTokens = new ConsoleTokens<UserContext>(clock);
   const capabilities = (): readonly string[] =>
@@ -322,6 +338,7 @@ export async function createContext(options: ContextOptions): Promise<DaemonCont
     files,
     hostMetrics,
     appHistory,
+    alerts,
     processes,
     signals,
     reboot,
@@ -354,6 +371,7 @@ export async function createContext(options: ContextOptions): Promise<DaemonCont
     scheduler,
     hostMetrics,
     appHistory,
+    alerts,
     tokens,
     consoleTokens,
     userName,

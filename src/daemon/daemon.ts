@@ -80,6 +80,7 @@ export async function startDaemon(options: DaemonOptions): Promise<Daemon> {
   await context.scheduler.start();
   context.hostMetrics.start();
   context.appHistory.start();
+  context.alerts.start();
   const exposure = exposureWarning(config);
   if (exposure !== undefined) log.warn({}, exposure);
   log.info({ version, mode: config.mode, store: config.store.dir, ...addresses }, "svc is ready");

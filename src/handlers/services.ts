@@ -12,6 +12,7 @@ import { ScheduleService } from "../../gen/svc/v1/schedule_pb.ts";
 import { SourceService } from "../../gen/svc/v1/source_pb.ts";
 import { SystemService } from "../../gen/svc/v1/system_pb.ts";
 import { TokenService } from "../../gen/svc/v1/token_pb.ts";
+import type { Alerts } from "../alerts/alerts.ts";
 import type { AppHistory } from "../apps/app-history.ts";
 import type { Apps } from "../apps/apps.ts";
 import type { AuditReader } from "../audit/audit-reader.ts";
@@ -59,6 +60,7 @@ export interface Domain {
   files: Files;
   hostMetrics: HostMetrics;
   appHistory: AppHistory;
+  alerts: Alerts;
   processes: HostProcesses;
   signals: ProcessSignals;
   reboot: HostReboot;
@@ -78,13 +80,13 @@ export function bindServices(domain: Domain): BoundService[] {
     credentials,
     docker,
   } = domain;
-  const { hostMetrics, appHistory, processes, signals, reboot } = domain;
+  const { hostMetrics, alerts, appHistory, processes, signals, reboot } = domain;
   return [
     implement(AppService, createAppService(apps, appHistory, consoleTokens, schedules)),
     implement(AuditService, createAuditService(audit)),
     implement(BackupService, createBackupService(backups)),
     implement(CredentialService, createCredentialService(credentials)),
-    implement(DaemonService, createDaemonService(apps, facts, metrics)),
+    implement(DaemonService, createDaemonService(apps, facts, metrics, alerts)),
     implement(DockerService, createDockerService(docker)),
     implement(FileService, createFileService(domain.files)),
     implement(MonitorService, createMonitorService(hostMetrics, processes)),

@@ -3,10 +3,12 @@
  * daemon's life. They are frozen, so whoever serializes one may keep what it comes to.
  */
 import { hostname } from "node:os";
+import { isDeepStrictEqual } from "node:util";
 import { create } from "@bufbuild/protobuf";
 import { timestampFromMs } from "@bufbuild/protobuf/wkt";
 import { GetStatusResponseSchema } from "../../gen/svc/v1/daemon_pb.ts";
 import type { GetStatusResponse } from "../../gen/svc/v1/daemon_pb.ts";
+import type { Alert } from "../alerts/alert-store.ts";
 import type { AppCounts } from "../apps/app-counters.ts";
 import { deepFreeze } from "../lib/deep-freeze.ts";
 import type { UserContext } from "../rpc/user-context.ts";
@@ -15,6 +17,7 @@ import type { DaemonFacts } from "./daemon-service.ts";
 /** An answer and what may change in it. */
 interface MadeAnswer {
   readonly apps: AppCounts;
+  readonly alerts: readonly Alert[];
   readonly hostname: string;
   readonly answer: GetStatusResponse;
 }
@@ -44,12 +47,13 @@ export class StatusAnswers {
     this.#host = host;
   }
 
-  /** @param apps the same object for as long as the counts are the same */
-  of({ uid, user, root }: UserContext, apps: AppCounts): GetStatusResponse {
+  /** @param apps the same object for as long as the counts are the same, as are `alerts`, what the caller may see of them */
+  of({ uid, user, root }: UserContext, apps: AppCounts, alerts: readonly Alert[]): GetStatusResponse {
     const key = `${uid} ${String(root)} ${user}`;
     const made = this.#made.get(key);
     const name = this.#hostname();
-    if (made?.apps === apps && made.hostname === name) return made.answer;
+    if (made?.apps === apps && made.hostname === name && isDeepStrictEqual(made.alerts, alerts))
+      return made.answer;
     const { version, mode, startedAtMs, capabilities } = this.#facts;
     const answer = deepFreeze(
       create(GetStatusResponseSchema, {
@@ -60,10 +64,14 @@ export class StatusAnswers {
         hostname: name,
         startedAt: timestampFromMs(startedAtMs),
         caller: { uid, user, root },
+        alerts: alerts.map(({ rule, subject, message, firedAtMs }) => ({
+          ...{ name: rule, subject, message },
+          since: timestampFromMs(firedAtMs),
+        })),
       }),
     );
     if (this.#made.size >= maxCallers) this.#made.clear();
-    this.#made.set(key, { apps, hostname: name, answer });
+    this.#made.set(key, { apps, alerts, hostname: name, answer });
     return answer;
   }
 

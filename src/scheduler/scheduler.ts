@@ -11,7 +11,7 @@ import { createLifecycleAction } from "./actions/app-lifecycle.ts";
 import type { HostReboot } from "../host/reboot.ts";
 import { createNodeRebootAction } from "./actions/node-reboot.ts";
 import { createShellAction, startBounds } from "./actions/shell.ts";
-import type { Actions } from "./actions/action.ts";
+import type { Actions, PlainAction } from "./actions/action.ts";
 import type { AppHands } from "./actions/app-hands.ts";
 import type { BackupPass } from "./clock/backup-pass.ts";
 import { DueJobs, type JobWait } from "./clock/due-jobs.ts";
@@ -48,6 +48,8 @@ export interface SchedulerOptions {
 
 export class Scheduler implements AsyncDisposable {
   readonly runner: Runner;
+  /** What may be done without a job around it, too. */
+  readonly plainActions: Readonly<Record<"shell" | "http", PlainAction>>;
   readonly #options: SchedulerOptions;
   readonly #evaluation = new AsyncDisposableStack();
   readonly #subscription: Disposable;
@@ -55,16 +57,20 @@ export class Scheduler implements AsyncDisposable {
   #due: DueJobs | undefined;
 
   constructor(options: SchedulerOptions) {
-    const { store, jobs, owners, runs, clock, identities, log } = options;
+    const { store, jobs, owners, runs, clock, identities, apps, lookup, log } = options;
     this.#options = options;
     // The daemon's own uid is its root context (D10).
     const isRoot = (ownerUid: number): boolean => ownerUid === identities.selfUid || ownerUid === 0;
+    this.plainActions = {
+      shell: createShellAction({ identities, apps, starts: new RunRoom(isRoot, startBounds) }),
+      http: createHttpAction({ lookup }),
+    };
     this.#room = new RunRoom(isRoot);
     this.runner = new Runner({
       jobs,
       owners,
       runs,
-      actions: createActions(options, isRoot),
+      actions: createActions(options, this.plainActions),
       room: this.#room,
       clock,
       isRoot,
@@ -117,8 +123,8 @@ export class Scheduler implements AsyncDisposable {
 }
 
 function createActions(
-  { identities, apps, backupHands, lookup, reboot }: SchedulerOptions,
-  isRoot: (ownerUid: number) => boolean,
+  { apps, backupHands, reboot }: SchedulerOptions,
+  plain: Record<"shell" | "http", PlainAction>,
 ): Actions {
   return {
     node_reboot: createNodeRebootAction(reboot),
@@ -128,7 +134,6 @@ function createActions(
     app_update: createAppUpdateAction(apps),
     backup: createBackupAction(backupHands),
     backup_verify: createBackupVerifyAction(backupHands),
-    shell: createShellAction({ identities, apps, starts: new RunRoom(isRoot, startBounds) }),
-    http: createHttpAction({ lookup }),
+    ...plain,
   };
 }

@@ -289,4 +289,18 @@ export const migrations: readonly string[] = [
   ALTER TABLE backup_policies ADD COLUMN set_at INTEGER;
   ALTER TABLE backup_policies ADD COLUMN last_storages TEXT CHECK (last_storages IS NULL OR json_valid(last_storages));
   `,
+  `
+  -- See src/alerts: what has begun, until its end is said.
+  CREATE TABLE alerts (
+    rule TEXT NOT NULL,
+    -- A mount point or the id of an app.
+    subject TEXT NOT NULL,
+    message TEXT NOT NULL,
+    fired_at INTEGER NOT NULL,
+    resolved_at INTEGER,
+    -- Whether its beginning was said.
+    told INTEGER NOT NULL CHECK (told IN (0, 1)),
+    PRIMARY KEY (rule, subject)
+  ) STRICT, WITHOUT ROWID;
+  `,
 ];

@@ -14,6 +14,7 @@ interface Direction {
 }
 
 const domain = [
+  "alerts",
   "apps",
   "audit",
   "credentials",

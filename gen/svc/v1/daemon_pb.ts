@@ -19,7 +19,7 @@ import type { Message } from "@bufbuild/protobuf";
  * Describes the file svc/v1/daemon.proto.
  */
 export const file_svc_v1_daemon: GenFile = /*@__PURE__*/
-  fileDesc("ChNzdmMvdjEvZGFlbW9uLnByb3RvEgZzdmMudjEiEgoQR2V0U3RhdHVzUmVxdWVzdCIZChdHZXREYWVtb25NZXRyaWNzUmVxdWVzdCLtAQoRR2V0U3RhdHVzUmVzcG9uc2USDwoHdmVyc2lvbhgBIAEoCRIUCgxjYXBhYmlsaXRpZXMYAiADKAkSIQoEYXBwcxgDIAEoCzITLnN2Yy52MS5BcHBDb3VudGVycxIgCgRtb2RlGAQgASgJQhKatRgOMgZzeXN0ZW0yBHVzZXISEAoIaG9zdG5hbWUYBSABKAkSOgoKc3RhcnRlZF9hdBgGIAEoCzIaLmdvb2dsZS5wcm90b2J1Zi5UaW1lc3RhbXBSCnN0YXJ0ZWRfYXQSHgoGY2FsbGVyGAcgASgLMg4uc3ZjLnYxLkNhbGxlciIxCgZDYWxsZXISCwoDdWlkGAEgASgNEgwKBHVzZXIYAiABKAkSDAoEcm9vdBgDIAEoCCKXAQoLQXBwQ291bnRlcnMSDQoFdG90YWwYASABKA0SDwoHcnVubmluZxgCIAEoDRIPCgdzdG9wcGVkGAMgASgNEg4KBmZhaWxlZBgEIAEoDRIMCgRidXN5GAUgASgNEg8KB3Vua25vd24YBiABKA0SKAoPYmFja3Vwc19vdmVyZHVlGAcgASgNUg9iYWNrdXBzX292ZXJkdWUy4gEKDURhZW1vblNlcnZpY2USWwoJR2V0U3RhdHVzEhguc3ZjLnYxLkdldFN0YXR1c1JlcXVlc3QaGS5zdmMudjEuR2V0U3RhdHVzUmVzcG9uc2UiGZACAYi1GAGC0+STAgwSCi92MS9zdGF0dXMSdAoQR2V0RGFlbW9uTWV0cmljcxIfLnN2Yy52MS5HZXREYWVtb25NZXRyaWNzUmVxdWVzdBoULmdvb2dsZS5hcGkuSHR0cEJvZHkiKZACAYi1GAKStRgObWV0cmljcy5kYWVtb26C0+STAgoSCC9tZXRyaWNzYgZwcm90bzM", [file_google_api_annotations, file_google_api_httpbody, file_google_protobuf_timestamp, file_svc_v1_access, file_svc_v1_rules]);
+  fileDesc("ChNzdmMvdjEvZGFlbW9uLnByb3RvEgZzdmMudjEiEgoQR2V0U3RhdHVzUmVxdWVzdCIZChdHZXREYWVtb25NZXRyaWNzUmVxdWVzdCKMAgoRR2V0U3RhdHVzUmVzcG9uc2USDwoHdmVyc2lvbhgBIAEoCRIUCgxjYXBhYmlsaXRpZXMYAiADKAkSIQoEYXBwcxgDIAEoCzITLnN2Yy52MS5BcHBDb3VudGVycxIgCgRtb2RlGAQgASgJQhKatRgOMgZzeXN0ZW0yBHVzZXISEAoIaG9zdG5hbWUYBSABKAkSOgoKc3RhcnRlZF9hdBgGIAEoCzIaLmdvb2dsZS5wcm90b2J1Zi5UaW1lc3RhbXBSCnN0YXJ0ZWRfYXQSHgoGY2FsbGVyGAcgASgLMg4uc3ZjLnYxLkNhbGxlchIdCgZhbGVydHMYCCADKAsyDS5zdmMudjEuQWxlcnQiYgoFQWxlcnQSDAoEbmFtZRgBIAEoCRIPCgdzdWJqZWN0GAIgASgJEg8KB21lc3NhZ2UYAyABKAkSKQoFc2luY2UYBCABKAsyGi5nb29nbGUucHJvdG9idWYuVGltZXN0YW1wIjEKBkNhbGxlchILCgN1aWQYASABKA0SDAoEdXNlchgCIAEoCRIMCgRyb290GAMgASgIIpcBCgtBcHBDb3VudGVycxINCgV0b3RhbBgBIAEoDRIPCgdydW5uaW5nGAIgASgNEg8KB3N0b3BwZWQYAyABKA0SDgoGZmFpbGVkGAQgASgNEgwKBGJ1c3kYBSABKA0SDwoHdW5rbm93bhgGIAEoDRIoCg9iYWNrdXBzX292ZXJkdWUYByABKA1SD2JhY2t1cHNfb3ZlcmR1ZTLiAQoNRGFlbW9uU2VydmljZRJbCglHZXRTdGF0dXMSGC5zdmMudjEuR2V0U3RhdHVzUmVxdWVzdBoZLnN2Yy52MS5HZXRTdGF0dXNSZXNwb25zZSIZkAIBiLUYAYLT5JMCDBIKL3YxL3N0YXR1cxJ0ChBHZXREYWVtb25NZXRyaWNzEh8uc3ZjLnYxLkdldERhZW1vbk1ldHJpY3NSZXF1ZXN0GhQuZ29vZ2xlLmFwaS5IdHRwQm9keSIpkAIBiLUYApK1GA5tZXRyaWNzLmRhZW1vboLT5JMCChIIL21ldHJpY3NiBnByb3RvMw", [file_google_api_annotations, file_google_api_httpbody, file_google_protobuf_timestamp, file_svc_v1_access, file_svc_v1_rules]);
 
 /**
  * Nothing to say.
@@ -105,6 +105,14 @@ export type GetStatusResponse = Message<"svc.v1.GetStatusResponse"> & {
    * @generated from field: svc.v1.Caller caller = 7;
    */
   caller?: Caller | undefined;
+
+  /**
+   * What goes on that the operator wants to hear of (`[[alerts]]`), by rule and subject: of the host, and of the apps that
+   * the caller may see.
+   *
+   * @generated from field: repeated svc.v1.Alert alerts = 8;
+   */
+  alerts: Alert[];
 };
 
 /**
@@ -113,6 +121,48 @@ export type GetStatusResponse = Message<"svc.v1.GetStatusResponse"> & {
  */
 export const GetStatusResponseSchema: GenMessage<GetStatusResponse> = /*@__PURE__*/
   messageDesc(file_svc_v1_daemon, 2);
+
+/**
+ * Something that an operator's rule is about and that goes on.
+ *
+ * @generated from message svc.v1.Alert
+ */
+export type Alert = Message<"svc.v1.Alert"> & {
+  /**
+   * Name of the rule.
+   *
+   * @generated from field: string name = 1;
+   */
+  name: string;
+
+  /**
+   * What it is about: a mount point, or the id of an app.
+   *
+   * @generated from field: string subject = 2;
+   */
+  subject: string;
+
+  /**
+   * One sentence.
+   *
+   * @generated from field: string message = 3;
+   */
+  message: string;
+
+  /**
+   * Since when.
+   *
+   * @generated from field: google.protobuf.Timestamp since = 4;
+   */
+  since?: Timestamp | undefined;
+};
+
+/**
+ * Describes the message svc.v1.Alert.
+ * Use `create(AlertSchema)` to create a new message.
+ */
+export const AlertSchema: GenMessage<Alert> = /*@__PURE__*/
+  messageDesc(file_svc_v1_daemon, 3);
 
 /**
  * Who the daemon takes the caller for.
@@ -147,7 +197,7 @@ export type Caller = Message<"svc.v1.Caller"> & {
  * Use `create(CallerSchema)` to create a new message.
  */
 export const CallerSchema: GenMessage<Caller> = /*@__PURE__*/
-  messageDesc(file_svc_v1_daemon, 3);
+  messageDesc(file_svc_v1_daemon, 4);
 
 /**
  * How many apps are in which condition.
@@ -210,7 +260,7 @@ export type AppCounters = Message<"svc.v1.AppCounters"> & {
  * Use `create(AppCountersSchema)` to create a new message.
  */
 export const AppCountersSchema: GenMessage<AppCounters> = /*@__PURE__*/
-  messageDesc(file_svc_v1_daemon, 4);
+  messageDesc(file_svc_v1_daemon, 5);
 
 /**
  * The daemon itself.

@@ -29,6 +29,11 @@ async function showStatus(context: CommandContext): Promise<void> {
         ["Started", isDaemon ? formatAge(status.started_at, context.host.now()) : undefined],
         ["Apps", summary, (apps?.failed ?? 0) > 0 ? "red" : undefined],
         ["Backups", overdue > 0 ? `${overdue} overdue: svc ls` : undefined, "red"],
+        ...status.alerts.map(({ name, message, since }): [string, string, "red"] => [
+          "Alert",
+          `${name}: ${message}, since ${formatAge(since, context.host.now())}`,
+          "red",
+        ]),
         ["You", caller?.root === true ? `${user ?? ""}, sees all apps` : user],
         ["Can", status.capabilities.join(", ")],
       ],

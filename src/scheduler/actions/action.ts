@@ -10,6 +10,8 @@ export interface ActionWork {
   readonly signal: AbortSignal;
   /** Takes output; nothing waits for it. */
   readonly write: (output: Uint8Array | string) => void;
+  /** Added to the environment of a command. */
+  readonly env?: Readonly<Record<string, string>>;
 }
 
 /** How an action ended that could be tried at all. */
@@ -29,6 +31,11 @@ export interface ActionResult {
 export interface Action {
   /** @throws SvcError when it cannot be done: its sentence is the run's error */
   run(job: Job, work: ActionWork): Promise<ActionResult>;
+}
+
+/** One that needs no job around it. */
+export interface PlainAction extends Action {
+  run(job: Pick<Job, "ownerUid" | "action">, work: ActionWork): Promise<ActionResult>;
 }
 
 export type Actions = Readonly<Record<ScheduleActionType, Action>>;

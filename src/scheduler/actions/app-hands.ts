@@ -20,7 +20,7 @@ export interface AppHands {
   place(id: string, caller: AppCaller): Promise<{ readonly directory: string; readonly uid: number }>;
 }
 
-export function callerOf(job: Job, work: Pick<ActionWork, "isRoot">): AppCaller {
+export function callerOf(job: Pick<Job, "ownerUid">, work: Pick<ActionWork, "isRoot">): AppCaller {
   return { uid: job.ownerUid, root: work.isRoot, ownerUid: job.ownerUid };
 }
 

@@ -4,7 +4,7 @@ import { isIP } from "node:net";
 import { SvcError } from "../../errors.ts";
 import { unlessAborted } from "../../lib/unless-aborted.ts";
 import { capText, outputCapBytes } from "../runs/capped-output.ts";
-import type { Action, ActionResult, ActionWork } from "./action.ts";
+import type { ActionResult, ActionWork, PlainAction } from "./action.ts";
 import { AddressPolicy } from "./address-policy.ts";
 import { exchange, type Answer } from "./http-exchange.ts";
 import { harmlessHeaders, maskSecrets } from "./header-secrets.ts";
@@ -25,7 +25,7 @@ interface Step {
   body: string;
 }
 
-export function createHttpAction({ lookup }: HttpOptions): Action {
+export function createHttpAction({ lookup }: HttpOptions): PlainAction {
   const policy = new AddressPolicy();
 
   /** Where the host of a URL may be connected to. Every address counts: the kernel may take any of them. */

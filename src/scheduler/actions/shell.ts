@@ -10,7 +10,7 @@ import type { JobEnd } from "../../identity/job-processes.ts";
 import { systemClock } from "../../lib/clock.ts";
 import type { Job } from "../jobs/job.ts";
 import type { RunRoom, RunRoomBounds } from "../runs/run-room.ts";
-import type { Action, ActionResult, ActionWork } from "./action.ts";
+import type { ActionResult, ActionWork, PlainAction } from "./action.ts";
 import { callerOf, type AppHands } from "./app-hands.ts";
 
 export interface ShellOptions {
@@ -35,10 +35,10 @@ interface Workplace {
   env: Record<string, string>;
 }
 
-export function createShellAction(options: ShellOptions): Action {
+export function createShellAction(options: ShellOptions): PlainAction {
   const { identities, apps, starts } = options;
 
-  async function workplaceOf(job: Job, work: ActionWork): Promise<Workplace> {
+  async function workplaceOf(job: Pick<Job, "ownerUid" | "action">, work: ActionWork): Promise<Workplace> {
     const { app } = job.action;
     if (app !== undefined) {
       const { directory, uid } = await apps.place(app, callerOf(job, work));
@@ -63,7 +63,7 @@ export function createShellAction(options: ShellOptions): Action {
       const end = await identities.runJob(uid, {
         command: job.action.command ?? "",
         cwd,
-        env,
+        env: { ...env, ...work.env },
         output: work.write,
         keepChildren: false,
         signal: work.signal,

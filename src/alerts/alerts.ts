@@ -1,0 +1,195 @@
+/**
+ * Says when something that the operator asked about begins and when it is over, each once: it must last before it counts,
+ * and all that one rule finds at a time is one notification.
+ */
+import { pause, type Clock } from "../lib/clock.ts";
+import { findingsOf, type AlertAction, type AlertFacts, type AlertRule } from "./alert-rules.ts";
+import type { Alert, AlertStore } from "./alert-store.ts";
+
+/** What is told. */
+export interface Notification {
+  readonly alert: string;
+  readonly state: "firing" | "resolved";
+  readonly subjects: readonly { readonly subject: string; readonly message: string }[];
+}
+
+export interface AlertsOptions {
+  rules: readonly AlertRule[];
+  store: AlertStore;
+  facts: () => Promise<AlertFacts>;
+  /** @throws when it was not taken */
+  notify: (action: AlertAction, notification: Notification, signal: AbortSignal) => Promise<void>;
+  clock: Clock;
+  /** Milliseconds from one look to the next. */
+  intervalMs: number;
+  log: { warn(details: object, message: string): void };
+}
+
+/** Alerts of one rule at a time: what is beyond says nothing new. */
+const maxPerRule = 1_000;
+/** Until a notification that nobody took is tried again, at first and at most. */
+const retryMs = { first: 10_000, most: 15 * 60_000 };
+
+export class Alerts implements AsyncDisposable {
+  readonly #options: AlertsOptions;
+  /** When what is so began, or what was so ended, by rule and subject; unix milliseconds. */
+  readonly #changing = new Map<string, number>();
+  /** By rule. */
+  readonly #retries = new Map<string, { atMs: number; delayMs: number }>();
+  readonly #ended = new AbortController();
+  #all: readonly Alert[];
+  #work: Promise<void> = Promise.resolve();
+
+  /** Names of the rules that everybody may know of. */
+  readonly #ofHost: ReadonlySet<string>;
+
+  constructor(options: AlertsOptions) {
+    this.#options = options;
+    this.#ofHost = new Set(options.rules.filter(({ when }) => when === "filesystem").map(({ name }) => name));
+    this.#all = options.store.all();
+  }
+
+  /** What goes on. @param apps ids of those that may be seen; undefined: all */
+  firing(apps?: ReadonlySet<string>): readonly Alert[] {
+    return this.#all.filter(({ rule, subject, resolvedAtMs }) => {
+      if (resolvedAtMs !== undefined) return false;
+      return apps === undefined || apps.has(subject) || this.#ofHost.has(rule);
+    });
+  }
+
+  start(): void {
+    this.#work = this.#run();
+  }
+
+  async #run(): Promise<void> {
+    const { clock, intervalMs, log } = this.#options;
+    const { signal } = this.#ended;
+    for (let isEnded = false; !isEnded;) {
+      try {
+        await this.look();
+      } catch (error) {
+        if (!signal.aborted) log.warn({ err: error }, "alerts could not be looked at");
+      }
+      isEnded = await pause(clock, intervalMs, signal).then(
+        () => false,
+        () => true,
+      );
+    }
+  }
+
+  /** Looks at every rule once, and tells what is to be told. */
+  async look(): Promise<void> {
+    const { rules, facts } = this.#options;
+    const names = new Set(rules.map(({ name }) => name));
+    await this.#keep(
+      [],
+      this.#all.filter(({ rule }) => !names.has(rule)),
+    );
+    if (rules.length === 0) return;
+    const known = await facts();
+    for (const rule of rules) {
+      await this.#judge(rule, known);
+      await this.#tell(rule, known.nowMs);
+    }
+  }
+
+  async #judge(rule: AlertRule, facts: AlertFacts): Promise<void> {
+    const found = findingsOf(rule, facts);
+    if (found === undefined) return;
+    const { nowMs } = facts;
+    const messages = new Map(found.slice(0, maxPerRule).map(({ subject, message }) => [subject, message]));
+    const own = new Map(
+      this.#all.filter((alert) => alert.rule === rule.name).map((alert) => [alert.subject, alert]),
+    );
+    const put: Alert[] = [];
+    for (const subject of new Set([...messages.keys(), ...own.keys()])) {
+      const [message, alert] = [messages.get(subject), own.get(subject)];
+      const isSo = message !== undefined;
+      const goesOn = alert !== undefined && alert.resolvedAtMs === undefined;
+      if (isSo === goesOn) this.#changing.delete(`${rule.name}\n${subject}`);
+      else if (this.#hasLasted(rule, subject, nowMs)) {
+        const firedAtMs = alert?.firedAtMs ?? nowMs;
+        put.push(
+          isSo
+            ? {
+                rule: rule.name,
+                subject,
+                message,
+                firedAtMs,
+                resolvedAtMs: undefined,
+                isTold: alert?.isTold ?? false,
+              }
+            : { ...(alert as Alert), resolvedAtMs: nowMs },
+        );
+      }
+    }
+    this.#forgetGone(rule, new Set([...messages.keys(), ...own.keys()]));
+    await this.#keep(put, []);
+  }
+
+  #hasLasted({ name, forSecs }: AlertRule, subject: string, nowMs: number): boolean {
+    const key = `${name}\n${subject}`;
+    const sinceMs = Math.min(this.#changing.get(key) ?? nowMs, nowMs);
+    this.#changing.set(key, sinceMs);
+    return nowMs - sinceMs >= forSecs * 1000 && this.#changing.delete(key);
+  }
+
+  /** What was not so for long enough, and is not any more. */
+  #forgetGone({ name }: AlertRule, subjects: ReadonlySet<string>): void {
+    for (const key of this.#changing.keys()) {
+      const [rule, subject = ""] = key.split("\n");
+      if (rule === name && !subjects.has(subject)) this.#changing.delete(key);
+    }
+  }
+
+  async #tell(rule: AlertRule, nowMs: number): Promise<void> {
+    const own = this.#all.filter((alert) => alert.rule === rule.name);
+    // What was over before anybody heard of it is nothing to tell.
+    const passed = own.filter(({ isTold, resolvedAtMs }) => !isTold && resolvedAtMs !== undefined);
+    const begun = own.filter(({ isTold, resolvedAtMs }) => !isTold && resolvedAtMs === undefined);
+    const over = own.filter(({ isTold, resolvedAtMs }) => isTold && resolvedAtMs !== undefined);
+    await this.#keep([], passed);
+    if (begun.length > 0 && (await this.#send(rule, "firing", begun, nowMs))) {
+      await this.#keep(
+        begun.map((alert) => ({ ...alert, isTold: true })),
+        [],
+      );
+    }
+    if (over.length > 0 && (await this.#send(rule, "resolved", over, nowMs))) await this.#keep([], over);
+  }
+
+  /** Resolves with whether it was taken. */
+  async #send(
+    rule: AlertRule,
+    state: Notification["state"],
+    alerts: readonly Alert[],
+    nowMs: number,
+  ): Promise<boolean> {
+    const { notify, log } = this.#options;
+    if (rule.action === undefined) return true;
+    const retry = this.#retries.get(rule.name);
+    if (retry !== undefined && nowMs < retry.atMs) return false;
+    const subjects = alerts.map(({ subject, message }) => ({ subject, message }));
+    try {
+      await notify(rule.action, { alert: rule.name, state, subjects }, this.#ended.signal);
+      this.#retries.delete(rule.name);
+      return true;
+    } catch (error) {
+      const delayMs = Math.min(retryMs.most, (retry?.delayMs ?? retryMs.first / 2) * 2);
+      this.#retries.set(rule.name, { atMs: nowMs + delayMs, delayMs });
+      if (!this.#ended.signal.aborted) log.warn({ err: error, alert: rule.name }, "an alert was not taken");
+      return false;
+    }
+  }
+
+  async #keep(put: readonly Alert[], remove: readonly Alert[]): Promise<void> {
+    if (put.length === 0 && remove.length === 0) return;
+    await this.#options.store.write(put, remove);
+    this.#all = this.#options.store.all();
+  }
+
+  async [Symbol.asyncDispose](): Promise<void> {
+    this.#ended.abort();
+    await this.#work;
+  }
+}

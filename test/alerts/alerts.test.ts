@@ -1,0 +1,168 @@
+/** What begins and ends is said once each, when it has lasted, whatever happens in between. */
+import { mkdtemp, rm } from "node:fs/promises";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import test from "ava";
+import { AlertStore } from "../../src/alerts/alert-store.ts";
+import { Alerts, type Notification } from "../../src/alerts/alerts.ts";
+import { findingsOf, type AlertFacts, type AlertRule } from "../../src/alerts/alert-rules.ts";
+import { openStore } from "../../src/store/store.ts";
+import { FakeClock } from "../support/fake-clock.ts";
+
+const disk: AlertRule = {
+  ...{ name: "disk", when: "filesystem", path: undefined, abovePercent: 90, afterHours: 48, forSecs: 300 },
+  action: { type: "shell", command: "true" },
+};
+const crashed: AlertRule = { ...disk, name: "crashed", when: "app_crashed", forSecs: 0 };
+const overdue: AlertRule = { ...disk, name: "old", when: "backup_overdue", forSecs: 0 };
+
+/** A store with rules over facts that the test says. */
+async function world(rules: readonly AlertRule[] = [disk]) {
+  const dir = await mkdtemp(join(tmpdir(), "svc-alerts-"));
+  const store = await openStore({ dir });
+  const clock = new FakeClock();
+  const told: string[] = [];
+  const state = { usedPercent: 50, isKnown: true, failing: false, apps: [] as AlertFacts["apps"] };
+  const notify = ({ alert, state: word, subjects }: Notification) =>
+    told.push(`${alert} ${word} ${subjects.map(({ subject }) => subject).join(",")}`);
+  const open = (with_: readonly AlertRule[] = rules) =>
+    new Alerts({
+      rules: with_,
+      store: new AlertStore(store),
+      facts: async () => {
+        const filesystem = { path: "/data", sizeBytes: 100, availableBytes: 100 - state.usedPercent };
+        const filesystems = state.isKnown ? [filesystem] : undefined;
+        return Promise.resolve({ nowMs: clock.nowMs(), filesystems, apps: state.apps });
+      },
+      notify: async (_action, notification) => {
+        if (state.failing) throw new Error("nobody listens");
+        notify(notification);
+        return Promise.resolve();
+      },
+      ...{ clock, intervalMs: 1_000, log: { warn: () => undefined } },
+    });
+  return {
+    ...{ state, told, clock, open },
+    /** Looks once a minute for so long. */
+    pass: async (alerts: Alerts, minutes: number) => {
+      for (let at = 0; at < minutes; at++) {
+        clock.pass(60_000);
+        await alerts.look();
+      }
+    },
+    [Symbol.asyncDispose]: async () => {
+      await store[Symbol.asyncDispose]();
+      await rm(dir, { recursive: true });
+    },
+  };
+}
+
+test("what lasts is said once, and once that it is over", async (t) => {
+  await using w = await world();
+  const alerts = w.open();
+  w.state.usedPercent = 95;
+  await w.pass(alerts, 5);
+  t.deepEqual(w.told, [], "it has not lasted for five minutes yet");
+  await w.pass(alerts, 60);
+  t.deepEqual(w.told, ["disk firing /data"]);
+  t.like(alerts.firing()[0], {
+    rule: "disk",
+    subject: "/data",
+    message: "the filesystem /data is 95.0 % full",
+  });
+  w.state.usedPercent = 50;
+  await w.pass(alerts, 5);
+  t.is(w.told.length, 1, "it may come back");
+  await w.pass(alerts, 60);
+  t.deepEqual(w.told, ["disk firing /data", "disk resolved /data"]);
+  t.deepEqual(alerts.firing(), []);
+});
+
+test("what comes and goes all the time is no storm", async (t) => {
+  await using w = await world();
+  const alerts = w.open();
+  for (let at = 0; at < 60; at++) {
+    w.state.usedPercent = at % 4 === 3 ? 50 : 95;
+    await w.pass(alerts, 1);
+  }
+  t.deepEqual(w.told, [], "never for five minutes");
+  w.state.usedPercent = 95;
+  await w.pass(alerts, 10);
+  for (let at = 0; at < 60; at++) {
+    w.state.usedPercent = at % 4 === 3 ? 95 : 50;
+    await w.pass(alerts, 1);
+  }
+  t.deepEqual(w.told, ["disk firing /data"]);
+});
+
+test("a restart neither repeats nor forgets, and what cannot be told is not over", async (t) => {
+  await using w = await world();
+  w.state.usedPercent = 95;
+  await w.pass(w.open(), 10);
+  await w.pass(w.open(), 10);
+  t.deepEqual(w.told, ["disk firing /data"]);
+  w.state.isKnown = false;
+  const alerts = w.open();
+  await w.pass(alerts, 60);
+  t.is(alerts.firing().length, 1);
+  w.state.isKnown = true;
+  w.state.usedPercent = 50;
+  await w.pass(w.open(), 60);
+  t.deepEqual(w.told, ["disk firing /data", "disk resolved /data"]);
+});
+
+test("what nobody takes is tried again, by another daemon too, and then said once", async (t) => {
+  await using w = await world();
+  w.state.usedPercent = 95;
+  w.state.failing = true;
+  await w.pass(w.open(), 60);
+  t.deepEqual(w.told, []);
+  w.state.failing = false;
+  const alerts = w.open();
+  await w.pass(alerts, 60);
+  t.deepEqual(w.told, ["disk firing /data"]);
+  t.is(alerts.firing().length, 1);
+});
+
+test("many at a time are one notification, and a rule that is gone says nothing more", async (t) => {
+  await using w = await world([crashed]);
+  const ids = Array.from({ length: 50 }, (_, at) => `app-${10 + at}`);
+  const apps = (state: string) => ids.map((id) => ({ id, state, backedUpAtMs: undefined, createdAtMs: 0 }));
+  w.state.apps = apps("CRASHED");
+  const alerts = w.open();
+  await w.pass(alerts, 3);
+  t.deepEqual(w.told, [`crashed firing ${ids.join(",")}`]);
+  t.is(alerts.firing().length, 50);
+  t.is(alerts.firing(new Set(["app-10"])).length, 1, "who sees one app hears of that one");
+  w.state.apps = apps("RUNNING");
+  await w.pass(alerts, 3);
+  t.deepEqual(w.told.slice(1), [`crashed resolved ${ids.join(",")}`]);
+  w.state.apps = apps("FAILED");
+  await w.pass(alerts, 1);
+  const others = w.open([disk]);
+  await w.pass(others, 1);
+  t.deepEqual(others.firing(), []);
+  t.is(w.told.length, 3);
+});
+
+const hour = 3_600_000;
+for (const [name, app, expected] of [
+  ["backed up a day ago", { backedUpAtMs: 76 * hour, createdAtMs: 0 }, []],
+  ["backed up long ago", { backedUpAtMs: 0, createdAtMs: 0 }, ['app "a" was last backed up 100 hours ago']],
+  [
+    "never backed up",
+    { backedUpAtMs: null, createdAtMs: 50 * hour },
+    ['app "a" has no backup yet after 50 hours'],
+  ],
+  ["new", { backedUpAtMs: null, createdAtMs: 99 * hour }, []],
+  ["not to be backed up", { backedUpAtMs: undefined, createdAtMs: 0 }, []],
+] as const) {
+  test(`an app that is ${name}`, (t) => {
+    const apps = [{ id: "a", state: "RUNNING", ...app }];
+    const found = findingsOf(overdue, { nowMs: 100 * hour, filesystems: undefined, apps });
+    t.deepEqual(
+      found?.map(({ message }) => message),
+      [...expected],
+    );
+  });
+}
