@@ -9,6 +9,7 @@ import { addCredentialCommand } from "./commands/credential.ts";
 import { addDaemonCommand } from "./commands/daemon.ts";
 import { addDiskCommand } from "./commands/disk.ts";
 import { addDockerCommand } from "./commands/docker/docker.ts";
+import { addFileCommand } from "./commands/file/file.ts";
 import { addHostCommand } from "./commands/host.ts";
 import { addInstallCommand } from "./commands/install.ts";
 import { addKillCommand } from "./commands/kill.ts";
@@ -55,6 +56,7 @@ const commands: Readonly<Record<string, AddCommand>> = {
   stats: addStatsCommand,
   stacks: addStacksCommand,
   docker: addDockerCommand,
+  file: addFileCommand,
   host: addHostCommand,
   top: addTopCommand,
   listening: addListeningCommand,

@@ -4,6 +4,7 @@ import { isRoot, needsRoot } from "../support/daemon.ts";
 import { flood, floods } from "./floods.ts";
 import { attackMounts } from "./mounts.ts";
 import { attackAll } from "./scenario.ts";
+import { attackFiles } from "./swaps.ts";
 
 const rootTest = isRoot ? test : test.skip;
 
@@ -43,3 +44,10 @@ for (const kind of floods) {
     },
   );
 }
+
+rootTest(`nobody leads the work on files to another place (threats 22, 23)${needsRoot}`, async (t) => {
+  for (const { verb, caller, tries, swaps } of await attackFiles(400)) {
+    t.log(`${verb} by ${caller}: ${tries} tries among ${swaps} swaps`);
+    t.true(tries > 0 && swaps > 0, verb);
+  }
+});

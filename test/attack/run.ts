@@ -1,10 +1,11 @@
 /**
  * `npm run check:attack`: slow clients, floods and bombs against a real daemon, while another client is served; an owner who
- * swaps what their containers mount; one user's floods.
+ * swaps what their containers mount; one user's floods; somebody who swaps directories on the way of others' work on files.
  */
 import { attackWithFloods } from "./floods.ts";
 import { attackMounts } from "./mounts.ts";
 import { attackAll } from "./scenario.ts";
+import { attackFiles } from "./swaps.ts";
 
 const findings = await attackMounts(200);
 findings.push(
@@ -17,4 +18,8 @@ findings.push(
 );
 findings.push(...(await attackWithFloods({ forMs: 10_000, scale: 1, mostRootMs: 250, mostOthersMs: 500 })));
 for (const { attack, text, isGood } of findings) console.log(`${isGood ? "✔" : "✘"} ${attack}: ${text}`);
+// A finding is an error that it throws.
+for (const { verb, caller, tries, swaps } of await attackFiles(60_000)) {
+  console.log(`✔ ${verb} by ${caller}: ${tries} tries among ${swaps} swaps`);
+}
 process.exitCode = findings.every(({ isGood }) => isGood) ? 0 : 1;

@@ -1,0 +1,118 @@
+/** `svc file cat|get|put`: the content of files. */
+import { createReadStream, createWriteStream } from "node:fs";
+import { basename } from "node:path";
+import { pipeline } from "node:stream/promises";
+import type { Command } from "commander";
+import type { CommandContext } from "../../context.ts";
+import { UsageError } from "../../failure.ts";
+import type { RunCommand } from "../../program.ts";
+import { ByteOutput } from "../../render/byte-output.ts";
+import { escapeControls } from "../../render/escape.ts";
+import { formatBytes } from "../../render/units.ts";
+import { pathHelp, resolvePlace, resolveTarget } from "./place.ts";
+
+interface PutOptions {
+  readonly force?: boolean;
+  readonly ifMatch?: string;
+  readonly mode?: string;
+}
+
+const pieceBytes = 256 << 10;
+
+export function addContentCommands(parent: Command, run: RunCommand): void {
+  parent
+    .command("cat")
+    .description("write a file to standard output")
+    .argument("<path>", pathHelp)
+    .action(run(cat));
+  parent
+    .command("get")
+    .description("copy a file from the daemon's host")
+    .argument("<path>", pathHelp)
+    .argument("[file]", "where to (default: its name, here)")
+    .action(run(get));
+  parent
+    .command("put")
+    .description("copy a file to the daemon's host")
+    .argument("<file>", "a file here; - for standard input")
+    .argument("<path>", `${pathHelp}; ending in a slash, a directory`)
+    .option("-f, --force", "replace what is there")
+    .option("--if-match <etag>", "replace only what has this entity tag still; see svc file stat")
+    .option("--mode <octal>", "of a new file (default: 0644)")
+    .action(run(put));
+}
+
+async function* contentOf(context: CommandContext, place: string): AsyncGenerator<Uint8Array> {
+  const { FileService } = await import("../../../../gen/svc/v1/file_pb.ts");
+  const path = await resolvePlace(context, place);
+  for await (const { content } of context.invoke(FileService.method.readFile, [{ path }])) {
+    if (content !== undefined && content.data.length > 0) yield content.data;
+  }
+}
+
+async function cat(context: CommandContext, place: string): Promise<void> {
+  const output = new ByteOutput(context.host.stdout);
+  for await (const bytes of contentOf(context, place)) await output.write(bytes);
+  await output.end();
+}
+
+async function get(context: CommandContext, place: string, file: string | undefined): Promise<void> {
+  const target = file ?? basename(place.replace(/^[^/:]+:/, ""));
+  if (target === "") throw new UsageError(`${JSON.stringify(place)} names no file`);
+  let sizeBytes = 0;
+  try {
+    await pipeline(
+      contentOf(context, place),
+      async function* (pieces) {
+        for await (const bytes of pieces) {
+          sizeBytes += bytes.length;
+          yield bytes;
+        }
+      },
+      createWriteStream(target, { flags: "wx" }),
+    );
+  } catch (error) {
+    throw localError(error, target);
+  }
+  if (context.json) return context.printJson({ file: target, size_bytes: sizeBytes });
+  return context.print(`${escapeControls(`Wrote ${target} (${formatBytes(sizeBytes)})`)}\n`);
+}
+
+async function put(
+  context: CommandContext,
+  file: string,
+  place: string,
+  { force = false, ifMatch = "", mode = "" }: PutOptions,
+): Promise<void> {
+  const { FileEntrySchema, FileService } = await import("../../../../gen/svc/v1/file_pb.ts");
+  const { messageToRest } = await import("../../transport/rest-json.ts");
+  const path = await resolveTarget(context, place, basename(file));
+  const source = file === "-" ? context.host.stdin : createReadStream(file, { highWaterMark: pieceBytes });
+  const first = { path, overwrite: force, ifMatch, mode };
+  try {
+    for await (const entry of context.invoke(FileService.method.writeFile, pieces(first, source))) {
+      if (context.json) {
+        await context.printJson(messageToRest(FileEntrySchema, entry));
+        return;
+      }
+      const text = `Wrote ${entry.path} (${formatBytes(Number(entry.sizeBytes))})`;
+      await context.print(`${escapeControls(text)}\n`);
+    }
+  } catch (error) {
+    throw localError(error, file);
+  } finally {
+    source.destroy();
+  }
+}
+
+/** What is said first goes without bytes: an empty file has a message, too. */
+async function* pieces(first: object, source: AsyncIterable<Uint8Array>) {
+  yield first;
+  for await (const data of source) yield { content: { contentType: "", data } };
+}
+
+/** A failure of this side's file is the user's to mend. */
+function localError(error: unknown, file: string): unknown {
+  const { code, syscall } = error as NodeJS.ErrnoException;
+  return syscall === undefined || code === undefined ? error : new UsageError(`cannot use ${file}: ${code}`);
+}

@@ -1,0 +1,27 @@
+/** `svc file …`: files of the daemon's host, in the caller's own hands. */
+import type { Command } from "commander";
+import type { RunCommand } from "../../program.ts";
+import { addChangeCommands } from "./change.ts";
+import { addContentCommands } from "./content.ts";
+import { addListCommands } from "./list.ts";
+
+export function addFileCommand(parent: Command, run: RunCommand): void {
+  const file = parent
+    .command("file")
+    .description("list, read and change files, as the daemon's host lets you")
+    .addHelpText("after", examples);
+  for (const add of [addListCommands, addContentCommands, addChangeCommands]) add(file, run);
+}
+
+const examples = `
+PATH is an absolute path on the daemon's host, or APP:PATH for one in an app's directory.
+
+Examples:
+  svc file ls hello:data
+  svc file put notes.txt hello:data/notes.txt
+  svc file get hello:data/notes.txt copy.txt
+  svc file cat hello:data/notes.txt
+  svc file mv hello:data/notes.txt hello:data/old.txt
+  svc file chmod 0600 hello:data/old.txt
+  svc file rm hello:data/old.txt
+`;

@@ -1,0 +1,47 @@
+/** `svc file …` against a real daemon, by absolute paths and by apps. */
+import { mkdtemp, readFile, rm, writeFile } from "node:fs/promises";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import test from "ava";
+import { AppService } from "../../gen/svc/v1/app_pb.ts";
+import { startDaemon } from "../support/daemon.ts";
+import { freePort, writePackage } from "../support/packages.ts";
+import { runSvc } from "./support/run-svc.ts";
+
+test("files of an app are put, listed, read, changed and removed by the app's name", async (t) => {
+  await using daemon = await startDaemon();
+  const here = await mkdtemp(join(tmpdir(), "svc-cli-files-"));
+  t.teardown(() => rm(here, { recursive: true, force: true }));
+  const dir = join(daemon.dir, "package");
+  await writePackage(dir, await freePort());
+  await daemon.client(AppService).installApp({ spec: dir });
+  const svc = (...args: string[]) => runSvc(["file", ...args, "--socket", daemon.socketPath]);
+  const big = Buffer.alloc(3_000_000, "some text\n");
+  await writeFile(join(here, "big.txt"), big);
+
+  t.regex((await svc("mkdir", "-p", "web:data/x")).stdout, /^Made .*\/apps\/web\/data\/x$/m);
+  const put = await svc("put", join(here, "big.txt"), "web:data/x/");
+  t.regex(put.stdout, /^Wrote .*\/data\/x\/big\.txt \(2\.9 MiB\)$/m, put.stderr);
+  t.is((await svc("put", join(here, "big.txt"), "web:data/x/big.txt")).exitCode, 5);
+  t.is((await svc("put", "-f", join(here, "big.txt"), "web:data/x/big.txt")).exitCode, 0);
+  t.true((await svc("cat", "web:data/x/big.txt")).stdout === big.toString());
+  t.is((await svc("get", "web:data/x/big.txt", join(here, "back"))).exitCode, 0);
+  t.true((await readFile(join(here, "back"))).equals(big));
+  t.is((await svc("get", "web:data/x/big.txt", join(here, "back"))).exitCode, 2);
+  t.regex((await svc("ls", "web:data/x")).stdout, /- 0644 +\S+ +\S+ +2\.9 MiB .* big\.txt$/m);
+  const { stdout } = await svc("stat", "web:data/x/big.txt", "--json");
+  const { etag } = JSON.parse(stdout) as { etag: string };
+  t.is((await svc("put", "--if-match", etag, join(here, "big.txt"), "web:data/x/big.txt")).exitCode, 0);
+  const stale = await svc("put", "--if-match", etag, join(here, "big.txt"), "web:data/x/big.txt");
+  t.regex(stale.stderr, /is not what it was when it was read/);
+  t.regex((await svc("cp", "web:data/x", "web:data/y")).stdout, /^Copied to .*\/data\/y \(2\.9 MiB\)$/m);
+  t.regex((await svc("mv", "web:data/y/big.txt", "web:data/y/moved")).stdout, /^Moved to /);
+  t.regex((await svc("chmod", "0600", "web:data/y/moved")).stdout, /0600/);
+  t.is((await svc("chown", "nobody", "web:data/y/moved")).exitCode, process.getuid?.() === 0 ? 0 : 1);
+  t.is((await svc("chown", ":", "web:data/y/moved")).exitCode, 2);
+  t.regex((await svc("rm", "--yes", "web:data/x", "web:data/y")).stdout, /^Deleted .*\nDeleted /);
+  t.is((await svc("rm", "--yes", "web:data/x")).exitCode, 1);
+  t.is((await svc("ls", "web:../../..")).exitCode, 2);
+  t.is((await svc("ls", "relative")).exitCode, 2);
+  t.is((await svc("ls", "nothing:data")).exitCode, 3);
+});
