@@ -1,8 +1,8 @@
 /** What a container printed, as the engine kept it. */
+import { promisify } from "node:util";
 import type Dockerode from "dockerode";
 import type { LogChunk, LogRecord } from "../runtimes/runtime.ts";
 import type { ContainerRecord } from "./container-record.ts";
-import { dial } from "./dial.ts";
 import type { DockerEngine } from "./engine.ts";
 import { FramedLogReader, TerminalLogReader } from "./log-lines.ts";
 
@@ -75,7 +75,8 @@ async function openLog(
   options: Record<string, unknown>,
 ): Promise<AsyncIterable<Buffer>> {
   const request = { path: `/containers/${id}/logs?`, method: "GET", statusCodes: { 200: true }, options };
-  return (await dial(docker, { ...request, isStream: true })) as AsyncIterable<Buffer>;
+  const dial = promisify(docker.modem.dial.bind(docker.modem));
+  return (await dial({ ...request, isStream: true })) as AsyncIterable<Buffer>;
 }
 
 function createReader({ hasTerminal }: LoggedContainer): FramedLogReader | TerminalLogReader {

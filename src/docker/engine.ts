@@ -3,7 +3,6 @@ import type Dockerode from "dockerode";
 import { SvcError } from "../errors.ts";
 import { negotiateApiVersion } from "./api-version.ts";
 import { engineError, isUnreachable } from "./engine-errors.ts";
-import { EngineTransport } from "./engine-transport.ts";
 import { Lane } from "./lane.ts";
 
 export interface EngineCallOptions {
@@ -150,8 +149,12 @@ class SocketEngine implements DockerEngine {
 
   async #client(signal: AbortSignal): Promise<Dockerode> {
     // Takes time and memory, which a daemon without an engine must not pay.
-    const [{ default: Docker }, version] = await Promise.all([import("dockerode"), this.#negotiate()]);
-    return new Docker({ modem: new EngineTransport({ socketPath: this.socket, version, signal }) } as object);
+    const [{ default: Docker }, { ScopedModem }, version] = await Promise.all([
+      import("dockerode"),
+      import("./scoped-modem.ts"),
+      this.#negotiate(),
+    ]);
+    return new Docker({ modem: new ScopedModem({ socketPath: this.socket, version, signal }) } as object);
   }
 
   #negotiate(): Promise<string> {

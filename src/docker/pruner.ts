@@ -1,8 +1,8 @@
 /** Carries a prune plan out, one item at a time; a dry run stops after the plan. */
+import { promisify } from "node:util";
 import type Dockerode from "dockerode";
 import { SvcError } from "../errors.ts";
 import type { PruneDockerRequestTarget } from "../../gen/svc/v1/words.ts";
-import { dial } from "./dial.ts";
 import type { DiskMeter, DiskUsage } from "./disk-usage.ts";
 import type { Protection } from "./protection.ts";
 import { planPrune, type PruneItem, type PrunePlan, type SkippedItem } from "./prune-plan.ts";
@@ -131,6 +131,8 @@ export class Pruner {
 async function pruneCacheRecord(docker: Dockerode, id: string): Promise<boolean> {
   const options = { all: true, filters: JSON.stringify({ id: [id] }) };
   const request = { path: "/build/prune?", method: "POST", statusCodes: { 200: true }, options };
-  const { CachesDeleted } = (await dial(docker, request)) as { CachesDeleted?: string[] | null };
+  const { CachesDeleted } = (await promisify(docker.modem.dial.bind(docker.modem))(request)) as {
+    CachesDeleted?: string[] | null;
+  };
   return CachesDeleted?.includes(id) ?? false;
 }

@@ -1,0 +1,154 @@
+/** What dockerode sends its requests with, bound to one socket and one scope. */
+import { Agent } from "node:http";
+import type { IncomingMessage } from "node:http";
+import type { Socket } from "node:net";
+import { addAbortSignal } from "node:stream";
+import { inspect } from "node:util";
+import Modem from "docker-modem";
+import { SvcError } from "../errors.ts";
+import { EngineRefusal, plainMessage } from "./engine-errors.ts";
+
+export interface ScopedModemOptions {
+  socketPath: string;
+  /** Of the API, such as `1.41`. */
+  version: string;
+  /** Ends every request and every stream. */
+  signal: AbortSignal;
+}
+
+/** More than this no answer may hold that is read as a whole. */
+const maxAnswerBytes = 64 * 1024 * 1024;
+
+/**
+ * A new connection each: one that was kept may be of an engine that has ended since. Its one word for itself saves the modem,
+ * which writes all of each request to a log that nobody reads, three quarters of what a call costs.
+ */
+const agent = Object.assign(new Agent({ keepAlive: false }), { [inspect.custom]: () => "agent" });
+
+/** Of every answer it is the caller who judges the status: the modem would read all of a refusal, and tell it as a text. */
+const anyStatus: Modem.StatusCodes = new Proxy({}, { get: () => true });
+
+export class ScopedModem extends Modem {
+  readonly #signal: AbortSignal;
+
+  constructor({ socketPath, version, signal }: ScopedModemOptions) {
+    // Nothing of it as `DOCKER_HOST` in the environment says.
+    super({
+      socketPath,
+      version: `v${version}`,
+      agent,
+      host: undefined,
+      protocol: "http",
+      timeout: undefined,
+    });
+    this.#signal = signal;
+  }
+
+  /** Called by dockerode; never throws. */
+  override dial(asked: Modem.DialOptions, callback: Modem.RequestCallback = () => undefined): void {
+    const isStream = asked.isStream === true || asked.hijack === true;
+    const settle = (error: Error | null, answer: Parameters<Modem.RequestCallback>[1]): void => {
+      if (error === null)
+        this.#read(asked, isStream, answer as IncomingMessage | Socket).then(
+          (read) => callback(null, read),
+          callback as (error: Error) => void,
+        );
+      else callback(error, null);
+    };
+    try {
+      super.dial({ ...this.#compose(asked), isStream: true, statusCodes: anyStatus }, settle);
+    } catch (error) {
+      callback(error as Error, null);
+    }
+  }
+
+  async #read(
+    { statusCodes = {} }: Modem.DialOptions,
+    isStream: boolean,
+    answer: IncomingMessage | Socket,
+  ): Promise<object> {
+    addAbortSignal(this.#signal, answer);
+    if (!("statusCode" in answer)) return answer;
+    if (statusCodes[answer.statusCode ?? 0] !== true) throw await readRefusal(answer);
+    return isStream ? answer : (parse(await readAll(answer)) as object);
+  }
+
+  /** @throws SvcError `invalid_request` for a path that no name makes */
+  #compose(asked: Modem.DialOptions): Modem.DialOptions {
+    if (typeof asked.file === "string")
+      throw new Error("files are read by their owner, not by the engine's client");
+    if (asked.openStdin === true && asked.hijack !== true)
+      throw new Error("a stream in both directions needs hijack");
+    const { abortSignal: _, authconfig: __, ...options } = asked.options ?? {};
+    const path = asked.path.endsWith("?") ? asked.path.slice(0, -1) : asked.path;
+    refuseOddPath(path);
+    return {
+      ...asked,
+      path: `${path}?`,
+      options: split(asked, path, options),
+      abortSignal: this.#signal,
+    };
+  }
+}
+
+/**
+ * Which options are the query and which the body. dockerode leaves the query of two paths out, and gives both to all
+ * others, which would put the environment of a container into a URL.
+ */
+function split(
+  asked: Modem.DialOptions,
+  path: string,
+  options: Record<string, unknown>,
+): { _query: object; _body: object } {
+  if (path === "/containers/create") {
+    const { name, platform, ...content } = options;
+    return {
+      _query: { ...(name !== undefined && { name }), ...(platform !== undefined && { platform }) },
+      _body: content,
+    };
+  }
+  const isBody = path === "/volumes/create" || path === "/networks/create";
+  const isQuery = asked.method !== "POST" || asked.path.endsWith("?") || asked.file !== undefined;
+  return isBody || !isQuery ? { _query: {}, _body: options } : { _query: options, _body: {} };
+}
+
+/** Names become parts of paths: one with `?` or `..` in it would be another request. */
+function refuseOddPath(path: string): void {
+  const isPlain = /^(\/[A-Za-z0-9._:@%+=~-]+)+$/.test(path) && !/(^|\/)\.\.?(\/|$)|%2e|%2f/i.test(path);
+  if (isPlain) return;
+  throw new SvcError(
+    "invalid_argument",
+    "invalid_request",
+    `${JSON.stringify(path)} is no name the engine knows`,
+    { payload: { violations: [] } },
+  );
+}
+async function readRefusal(answer: IncomingMessage): Promise<EngineRefusal> {
+  const body = parse(await readAll(answer));
+  const { message } = (typeof body === "object" && body !== null ? body : {}) as { message?: unknown };
+  const words = typeof message === "string" ? message : typeof body === "string" ? body : "no reason given";
+  return new EngineRefusal(answer.statusCode ?? 0, plainMessage(words));
+}
+
+async function readAll(answer: IncomingMessage): Promise<Buffer> {
+  const chunks: Buffer[] = [];
+  let sizeBytes = 0;
+  for await (const chunk of answer as AsyncIterable<Buffer>) {
+    sizeBytes += chunk.length;
+    if (sizeBytes > maxAnswerBytes) throw new Error(`an answer of more than ${maxAnswerBytes} bytes`);
+    chunks.push(chunk);
+  }
+  return Buffer.concat(chunks);
+}
+
+/** JSON where it is some; else the bytes, as dockerode's callers expect of logs. */
+function parse(bytes: Buffer): unknown {
+  if (bytes.length === 0) return bytes;
+  const isJson = [0x7b, 0x5b, 0x22, 0x6e].includes(bytes[0] ?? 0) || bytes.length < 8;
+  if (!isJson) return bytes;
+  try {
+    return JSON.parse(bytes.toString()) as unknown;
+  } catch {
+    return bytes;
+  }
+}
