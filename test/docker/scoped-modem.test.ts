@@ -124,9 +124,7 @@ for (const isStream of [false, true]) {
     await using engine = await startFake((_request, response) => void response.write("{"));
     const scope = new AbortController();
     const docker = client(engine.socketPath, scope.signal);
-    const reading = isStream
-      ? docker.getEvents({}).then(async (events) => text(events))
-      : docker.info();
+    const reading = isStream ? docker.getEvents({}).then(async (events) => text(events)) : docker.info();
     while (engine.requests.length === 0) await new Promise(setImmediate);
     scope.abort();
     await t.throwsAsync(reading, { name: "AbortError" });
