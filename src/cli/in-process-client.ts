@@ -14,7 +14,7 @@ import { invalidField, SvcError } from "../errors.ts";
 import type { Call } from "../rpc/call-context.ts";
 import type { Pipeline } from "../rpc/pipeline.ts";
 import type { UserContext } from "../rpc/user-context.ts";
-import { services } from "./contract.ts";
+import { services } from "../../gen/svc/v1/services.ts";
 import type { UnaryCall } from "./transport/calls.ts";
 import type { CallOptions, Client, Method, Requests } from "./transport/client.ts";
 import { messageToRest } from "./transport/rest-json.ts";

@@ -4,7 +4,9 @@
  * - `svc/v1/words.ts`: a constant list and a union type for every closed word set,
  * - `svc/v1/methods.ts`: access level and capability of every method,
  * - `svc/v1/fields.ts`: the fields that a request need not or must say, beyond their rules,
- * - `svc/v1/routes.ts`: the REST route table.
+ * - `svc/v1/routes.ts`: the REST route table,
+ * - `svc/v1/calls.ts`: the unary calls that a REST client can make, as plain strings,
+ * - `svc/v1/services.ts`: every service.
  */
 import type { DescField, DescFile, DescMethod, DescService } from "@bufbuild/protobuf";
 import { createEcmaScriptPlugin, runNodeJs } from "@bufbuild/protoplugin";
@@ -31,10 +33,10 @@ function generateTs(schema: Schema): void {
   );
   printMethods(openFile(schema, "methods"), services, options);
   printFields(openFile(schema, "fields"), files, options);
-  printRoutes(
-    openFile(schema, "routes"),
-    collectRoutes(services, (method) => options.httpRule(method)),
-  );
+  const routes = collectRoutes(services, (method) => options.httpRule(method));
+  printRoutes(openFile(schema, "routes"), routes);
+  printCalls(openFile(schema, "calls"), routes);
+  printServices(openFile(schema, "services"), services);
 }
 
 function openFile(schema: Schema, name: string): GeneratedFile {
@@ -111,6 +113,71 @@ function printRoutes(f: GeneratedFile, routes: readonly Route[]): void {
     f.print("    responseBody: ", JSON.stringify(responseBody), ",");
     f.print("  },");
   }
+  f.print("];");
+}
+
+/** Loading the descriptors takes as long as starting Node itself: who only calls needs none of them. */
+function printCalls(f: GeneratedFile, routes: readonly Route[]): void {
+  const calls = new Map<string, Route>();
+  for (const route of routes.filter(isPlainCall)) {
+    const { method } = route;
+    const other = calls.get(method.localName)?.method;
+    if (other !== undefined && other !== method)
+      throw new Error(`${fullName(method)} and ${fullName(other)} would be one call`);
+    // A further binding is another way to the same.
+    if (other === undefined) calls.set(method.localName, route);
+  }
+  f.print(
+    "/** The unary methods that REST reaches in JSON, by name: the contract's own binding of each, as plain strings. */",
+  );
+  f.print(f.export("const", "restCalls"), " = {");
+  for (const [name, { method, httpMethod, template, body }] of calls) {
+    const call = { service: method.parent.typeName, method: name, httpMethod, path: template.source, body };
+    f.print("  ", name, ": ", JSON.stringify(call), ",");
+  }
+  f.print("} as const;");
+  f.print();
+  f.print("/** Their types, and how their messages name fields in JSON. */");
+  f.print(f.export("interface", "RestMethods"), " {");
+  for (const [name, { method }] of calls) {
+    const service = f.importSchema(method.parent, true);
+    const naming = JSON.stringify(namingOf(method.parent.file));
+    f.print(
+      "  ",
+      name,
+      ": { method: (typeof ",
+      service,
+      ')["method"]["',
+      name,
+      '"]; naming: ',
+      naming,
+      " };",
+    );
+  }
+  f.print("}");
+}
+
+/** Whose request is fields, all of which ride in its path, its query or its whole body. */
+function isPlainCall({ method, template, body, responseBody }: Route): boolean {
+  const isRaw = [method.input, method.output].some(({ typeName }) => typeName === "google.api.HttpBody");
+  const isPlainPath = template.variables.every(({ fieldPath, multi }) => fieldPath.length === 1 && !multi);
+  return (
+    method.methodKind === "unary" && !isRaw && isPlainPath && ["", "*"].includes(body) && responseBody === ""
+  );
+}
+
+/** Of most words, as a file may quote a message of the other kind; names of one word are the same in both. */
+function namingOf({ messages }: DescFile): "snake" | "camel" {
+  const names = [...withNested(messages)].flatMap(({ fields }) => fields.map(({ jsonName }) => jsonName));
+  const count = (pattern: RegExp): number => names.filter((name) => pattern.test(name)).length;
+  return count(/[A-Z]/) > count(/_/) ? "camel" : "snake";
+}
+
+function printServices(f: GeneratedFile, services: readonly DescService[]): void {
+  const serviceType = f.import("DescService", "@bufbuild/protobuf", true);
+  f.print("/** Every service of the contract with its descriptors. Costly to load. */");
+  f.print(f.export("const", "services"), ": readonly ", serviceType, "[] = [");
+  for (const service of services) f.print("  ", f.importSchema(service), ",");
   f.print("];");
 }
 

@@ -7,7 +7,7 @@ import type { DescField, DescMessage, Message } from "@bufbuild/protobuf";
 import { ValueSchema, StructSchema } from "@bufbuild/protobuf/wkt";
 import test from "ava";
 import type { Command } from "commander";
-import { services } from "../../src/cli/contract.ts";
+import { services } from "../../gen/svc/v1/services.ts";
 import { createProgram } from "../../src/cli/program.ts";
 import { failedPrecondition, invalidField, SvcError } from "../../src/errors.ts";
 import { implement } from "../../src/rpc/bound-service.ts";

@@ -6,7 +6,6 @@ import { createServer } from "node:net";
 import { mkdtemp, rm } from "node:fs/promises";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
-import { routes } from "../../gen/svc/v1/routes.ts";
 import { SvcError } from "../../src/errors.ts";
 import { AnswerParser } from "../../src/cli/transport/answer-parser.ts";
 import { calls } from "../../src/cli/transport/calls.ts";
@@ -14,16 +13,6 @@ import { encodeEnvelope, readEnvelopes } from "../../src/cli/transport/envelope.
 import { readAll, send } from "../../src/cli/transport/http.ts";
 import { bindRequest } from "../../src/cli/transport/rest-client.ts";
 import { restError } from "../../src/cli/transport/rest-error.ts";
-
-for (const [name, call] of Object.entries(calls)) {
-  test(`${name} is bound as the contract binds it`, (t) => {
-    const route = routes.find(
-      ({ method }) => method.parent.typeName === call.service && method.localName === call.method,
-    );
-    t.like(route, { httpMethod: call.httpMethod, template: { source: call.path } });
-    t.is(route?.body, call.httpMethod === "POST" || call.httpMethod === "PUT" ? "*" : "");
-  });
-}
 
 test("a request fills the path first, then the query or the body", (t) => {
   t.deepEqual(bindRequest(calls.getAppLogs, { id: "a/b", tail: 5, timestamps: true }), {

@@ -6,8 +6,11 @@ import { createProtoModule, runBuf } from "../rest/support/compile-protos.ts";
 
 const root = join(import.meta.dirname, "../..");
 
+const generatedNames = ["routes", "words", "methods", "calls", "services"] as const;
+type GeneratedName = (typeof generatedNames)[number];
+
 /** Generates from a service of `methods`; the messages are the same everywhere. */
-async function generate(methods: string): Promise<Record<"routes" | "words" | "methods", string>> {
+async function generate(methods: string): Promise<Record<GeneratedName, string>> {
   const module = await createProtoModule({
     "svc/v1/thing.proto": `syntax = "proto3";
       package svc.v1;
@@ -36,7 +39,8 @@ async function generate(methods: string): Promise<Record<"routes" | "words" | "m
     await writeFile(join(module, "buf.gen.yaml"), JSON.stringify({ version: "v2", plugins: [plugin] }));
     await runBuf(module, ["generate"]);
     const read = (name: string): Promise<string> => readFile(join(out, `svc/v1/${name}.ts`), "utf8");
-    return { routes: await read("routes"), words: await read("words"), methods: await read("methods") };
+    const texts = await Promise.all(generatedNames.map(async (name) => [name, await read(name)] as const));
+    return Object.fromEntries(texts) as Record<GeneratedName, string>;
   } finally {
     await rm(module, { recursive: true });
     await rm(out, { recursive: true });
@@ -46,6 +50,29 @@ async function generate(methods: string): Promise<Record<"routes" | "words" | "m
 const user = "option (svc.v1.access) = ACCESS_LEVEL_USER;";
 const rpc = (rule: string, name = "Get", signature = "(Thing) returns (Thing)"): string =>
   `rpc ${name}${signature} { ${user} option (google.api.http) = {${rule}}; }`;
+
+test("writes the calls that REST takes in JSON as plain strings, by their own binding, and the services", async (t) => {
+  const { calls, services } = await generate(
+    rpc('get: "/v1/things/{id}", additional_bindings {post: "/v1/things/{id}:get", body: "*"}') +
+      rpc('put: "/v1/things/{id}", body: "*"', "Put") +
+      rpc('put: "/v1/things/{id}/child", body: "child"', "PutChild") +
+      rpc('get: "/v1/trees/{id=**}"', "GetTree") +
+      rpc('get: "/v1/raw"', "GetRaw", "(Thing) returns (google.api.HttpBody)") +
+      rpc('get: "/v1/all"', "WatchAll", "(Thing) returns (stream Thing)"),
+  );
+  const call = {
+    service: "svc.v1.ThingService",
+    method: "get",
+    httpMethod: "GET",
+    path: "/v1/things/{id}",
+    body: "",
+  };
+  t.true(calls.includes(`get: ${JSON.stringify(call)},`));
+  t.true(calls.includes(`put: ${JSON.stringify({ ...call, method: "put", httpMethod: "PUT", body: "*" })},`));
+  t.notRegex(calls, /putChild|getTree|getRaw|watchAll/);
+  t.notRegex(calls, /^import (?!type)/m, "loads nothing");
+  t.regex(services, /services: readonly DescService\[\] = \[\s+ThingService,\s+\];/);
+});
 
 test("writes routes, policies and words", async (t) => {
   const { routes, words, methods } = await generate(

@@ -14,7 +14,7 @@ import { DaemonService } from "../../gen/svc/v1/daemon_pb.ts";
 import { methodPolicies, type MethodPolicy } from "../../gen/svc/v1/methods.ts";
 import { SystemService } from "../../gen/svc/v1/system_pb.ts";
 import { TokenService } from "../../gen/svc/v1/token_pb.ts";
-import { services } from "../../src/cli/contract.ts";
+import { services } from "../../gen/svc/v1/services.ts";
 import { mapBounded } from "../../src/lib/map-bounded.ts";
 import { mintToken } from "../../src/tokens/token-digest.ts";
 import { isRoot, needsRoot, startDaemon, type TestDaemon, type UserDoor } from "../support/daemon.ts";

@@ -1,7 +1,7 @@
 /** Whatever a handler throws ends its own call and nothing else, over every protocol (T 49). */
 import test from "ava";
 import type { DescMethod } from "@bufbuild/protobuf";
-import { services } from "../../src/cli/contract.ts";
+import { services } from "../../gen/svc/v1/services.ts";
 import { implement } from "../../src/rpc/bound-service.ts";
 import type { BoundService } from "../../src/rpc/bound-service.ts";
 import { isCallable, rawCall, rawProtocols } from "../support/raw-call.ts";

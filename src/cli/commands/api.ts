@@ -87,7 +87,8 @@ async function readRequests(
 }
 
 async function listMethods(context: CommandContext): Promise<void> {
-  const { methodName, services } = await import("../contract.ts");
+  const { methodName } = await import("../contract.ts");
+  const { services } = await import("../../../gen/svc/v1/services.ts");
   const { methodPolicies } = await import("../../../gen/svc/v1/methods.ts");
   const policies: Readonly<Record<string, { access: string; capability: string }>> = methodPolicies;
   const rows = services

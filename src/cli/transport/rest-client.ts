@@ -32,7 +32,7 @@ export async function callRest<Request, Response>(
   return JSON.parse(text) as Response;
 }
 
-/** Fills the path's fields; what is left goes to the query of a GET or DELETE and to the body of the others. */
+/** Fills the path's fields; what is left goes where the call says. */
 export function bindRequest(
   call: UnaryCall<never, unknown>,
   request: Readonly<Record<string, Json | undefined>>,
@@ -43,7 +43,7 @@ export function bindRequest(
     rest.delete(field);
     return encodeURIComponent(value as string);
   });
-  if (call.httpMethod === "POST" || call.httpMethod === "PUT") {
+  if (call.body === "*") {
     return { path, body: JSON.stringify(Object.fromEntries(rest)) };
   }
   const pairs = [...rest].flatMap(([name, value]) =>
