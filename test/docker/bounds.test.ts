@@ -8,7 +8,7 @@ import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { Readable } from "node:stream";
 import test from "ava";
-import { EngineTransport } from "../../src/docker/engine-transport.ts";
+import { ScopedModem } from "../../src/docker/scoped-modem.ts";
 import { readEvents } from "../../src/docker/event-stream.ts";
 import { FramedLogReader } from "../../src/docker/log-lines.ts";
 import { remoteImage } from "../../src/docker/registry-client.ts";
@@ -76,10 +76,10 @@ test("an answer of the engine that does not end is not kept", async (t) => {
   const socketPath = join(dir, "engine.sock");
   const pieces = new Endless();
   await using _ = await serve((_request, response) => void Readable.from(pieces).pipe(response), socketPath);
-  const transport = new EngineTransport({ socketPath, version: "1.41", signal: AbortSignal.timeout(60_000) });
+  const modem = new ScopedModem({ socketPath, version: "1.41", signal: AbortSignal.timeout(60_000) });
   const asked = Promise.withResolvers<unknown>();
-  transport.dial({ path: "/info", method: "GET", statusCodes: { 200: true } }, (error, data) =>
-    error == null ? asked.resolve(data) : asked.reject(error),
+  modem.dial({ path: "/info", method: "GET", statusCodes: { 200: true } }, (error, data) =>
+    error === null ? asked.resolve(data) : asked.reject(error),
   );
   await t.throwsAsync(asked.promise, { message: /bytes|large|long/ });
   t.true(pieces.taken < 200, String(pieces.taken));
