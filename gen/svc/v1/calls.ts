@@ -36,6 +36,7 @@ export const restCalls = {
   getDiskReport: {"service":"svc.v1.AppService","method":"getDiskReport","httpMethod":"GET","path":"/v1/disk","body":""},
   getPortReport: {"service":"svc.v1.AppService","method":"getPortReport","httpMethod":"GET","path":"/v1/ports","body":""},
   getAppStats: {"service":"svc.v1.AppService","method":"getAppStats","httpMethod":"GET","path":"/v1/stats","body":""},
+  getAppStatsHistory: {"service":"svc.v1.AppService","method":"getAppStatsHistory","httpMethod":"GET","path":"/v1/apps/{id}/stats/history","body":""},
   listStacks: {"service":"svc.v1.AppService","method":"listStacks","httpMethod":"GET","path":"/v1/stacks","body":""},
   listAudit: {"service":"svc.v1.AuditService","method":"listAudit","httpMethod":"GET","path":"/v1/audit","body":""},
   verifyAudit: {"service":"svc.v1.AuditService","method":"verifyAudit","httpMethod":"GET","path":"/v1/audit/verification","body":""},
@@ -122,6 +123,7 @@ export interface RestMethods {
   getDiskReport: { method: (typeof AppService)["method"]["getDiskReport"]; naming: "snake" };
   getPortReport: { method: (typeof AppService)["method"]["getPortReport"]; naming: "snake" };
   getAppStats: { method: (typeof AppService)["method"]["getAppStats"]; naming: "snake" };
+  getAppStatsHistory: { method: (typeof AppService)["method"]["getAppStatsHistory"]; naming: "snake" };
   listStacks: { method: (typeof AppService)["method"]["listStacks"]; naming: "snake" };
   listAudit: { method: (typeof AuditService)["method"]["listAudit"]; naming: "snake" };
   verifyAudit: { method: (typeof AuditService)["method"]["verifyAudit"]; naming: "snake" };
