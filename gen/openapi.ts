@@ -341,8 +341,8 @@ export interface paths {
         put?: never;
         /**
          * A console token
-         * @description A console token: single use, valid 30 seconds, bound to the app and the session type.
-         *     The capability `console.exec` joins with the console itself.
+         * @description A console token: single use, valid 30 seconds, bound to the app and the session type. It opens a WebSocket, see
+         *     AttachConsole.
          *
          *     Access: any identified caller; a regular user sees and changes what is their own.
          */
@@ -5110,10 +5110,11 @@ export interface operations {
             content: {
                 "application/json": {
                     /**
-                     * @description `logs`: the output. `attach`: the output and the input.
+                     * @description `logs`: the log, its last lines first. `attach`: the terminal that the package gives the app. `shell`: an interactive
+                     *     shell in the app, as its owner.
                      * @enum {string}
                      */
-                    session: "logs" | "attach";
+                    session: "logs" | "attach" | "shell";
                 };
             };
         };

@@ -4,6 +4,7 @@ import type { AppState } from "../../gen/svc/v1/words.ts";
 import type { Identities } from "../identity/identity.ts";
 import type { JsonObject } from "../lib/json.ts";
 import { mapBounded } from "../lib/map-bounded.ts";
+import type { Terminal } from "../lib/terminal.ts";
 import { Ticker } from "../lib/ticker.ts";
 import type { PackageResolver } from "../packages/package-resolver.ts";
 import type { SettingsValidator } from "../packages/settings-validator.ts";
@@ -17,6 +18,8 @@ import {
   type RuntimeStack,
   type RuntimeUsage,
 } from "../runtimes/runtime.ts";
+import { noTerminal } from "../runtimes/no-terminal.ts";
+import type { TerminalRequest } from "../runtimes/terminal-request.ts";
 import type { Executor } from "../store/executors.ts";
 import type { Store } from "../store/store.ts";
 import { Adoption } from "./adoption.ts";
@@ -468,6 +471,14 @@ export class Apps implements AsyncDisposable {
     // Another app that gets the id later is not the one that was asked for.
     const isThere = (): boolean => this.#registry.get(id)?.createdAtMs === app.createdAtMs;
     yield* followApp(this.#runtimeOf(app), this.#runnable(app), { tail, signal, isThere });
+  }
+
+  /** @throws SvcError as {@link AppRuntime.openTerminal} */
+  async openTerminal(id: string, request: TerminalRequest, caller: AppCaller): Promise<Terminal> {
+    const app = await this.#find(id, caller);
+    const runtime = this.#runtimeOf(app);
+    if (runtime.openTerminal === undefined) throw noTerminal(id);
+    return runtime.openTerminal(this.#runnable(app), request);
   }
 
   /** The app, once it is known what runs of it. */

@@ -59,6 +59,7 @@ export async function startDaemon(options: DaemonOptions): Promise<Daemon> {
     createListeners({
       pipeline: context.pipeline,
       tokens: context.tokens,
+      consoleTokens: context.consoleTokens,
       mode: config.mode,
       selfUid,
       userName: context.userName,

@@ -10,6 +10,7 @@ import type { InstallRequest } from "../apps/install.ts";
 import type { UpgradeResult } from "../apps/upgrade.ts";
 import type { CloneResult } from "../apps/clone.ts";
 import type { SettingsView } from "../apps/app-settings.ts";
+import type { Consoles } from "../console/consoles.ts";
 import type { LogChunk } from "../runtimes/runtime.ts";
 import type { Schedules } from "../scheduler/schedules.ts";
 import { userOf, type UserContext } from "../rpc/user-context.ts";
@@ -27,6 +28,7 @@ export function createAppService(
   history: AppHistory,
   consoleTokens: ConsoleTokens<UserContext>,
   schedules: Pick<Schedules, "actingOn">,
+  consoles: Consoles,
 ): ServiceImpl<typeof AppService> {
   return {
     listApps: ({ limit = defaultPageSize, pageToken }, context) =>
@@ -101,6 +103,8 @@ export function createAppService(
 
     updateAppSettings: async ({ id, values = {} }, context) =>
       settingsMessage(await apps.replaceSettings(id, values, userOf(context))),
+
+    attachConsole: (inputs, context) => consoles.attach(inputs, userOf(context), context.signal),
 
     issueConsoleToken: async ({ appId, session }, context) => {
       const user = userOf(context);

@@ -17,6 +17,7 @@ import type { AppHistory } from "../apps/app-history.ts";
 import type { Apps } from "../apps/apps.ts";
 import type { AuditReader } from "../audit/audit-reader.ts";
 import type { Backups } from "../backups/backups.ts";
+import { Consoles } from "../console/consoles.ts";
 import type { Credentials } from "../credentials/credentials.ts";
 import type { DaemonMetrics } from "../metrics/daemon-metrics.ts";
 import type { DockerHost } from "../docker/docker-host.ts";
@@ -83,6 +84,7 @@ export function bindServices(domain: Domain): BoundService[] {
   const { hostMetrics, alerts, appHistory, processes, signals, reboot } = domain;
   return [
     implement(AppService, createAppService(apps, appHistory, consoleTokens, schedules)),
+    implement(AppService, createAppService(apps, consoleTokens, schedules, new Consoles(apps))),
     implement(AuditService, createAuditService(audit)),
     implement(BackupService, createBackupService(backups)),
     implement(CredentialService, createCredentialService(credentials)),

@@ -16,6 +16,7 @@ import { dirname, join } from "node:path";
 import type { Readable, Writable } from "node:stream";
 import { fileURLToPath } from "node:url";
 import { SvcError } from "../errors.ts";
+import type { Terminal } from "../lib/terminal.ts";
 import { HelperPool } from "./helper-pool.ts";
 import { HostFiles } from "./host-files.ts";
 import { HelperProcess } from "./helper-process.ts";
@@ -24,6 +25,7 @@ import type { ExpectedIdentity } from "./helper/verify.mjs";
 import { type Launch, launchAs, systemDirs } from "./launch.ts";
 import { isOwnedDir, makeOwnedDir, removeEmptyDir } from "./owned-dir.ts";
 import { OwnedTree } from "./owned-tree.ts";
+import { type TerminalProgram, Terminals } from "./terminals.ts";
 import { type User, type Users, createUsers } from "./user.ts";
 import { UserIdentity } from "./user-identity.ts";
 
@@ -386,6 +388,8 @@ export interface Identities extends AsyncDisposable {
    * left, unless it is to be kept. @throws as `as` does; see {@link JobProcesses.run}
    */
   runJob(uid: number, command: JobCommand): Promise<JobEnd>;
+  /** Runs a program at a terminal as a user. @throws as `as` does; SvcError `unavailable` when there is no terminal */
+  openTerminal(uid: number, program: TerminalProgram): Promise<Terminal>;
   /**
    * Makes a directory that belongs to `uid` in a directory of the daemon's own, such as `<store>/run/<id>`.
    * The parent must not be writable by others. @throws `already_exists`.
@@ -428,6 +432,7 @@ export function createIdentities(options: IdentitiesOptions = {}): Identities {
   const selfUid = process.geteuid?.() ?? -1;
   const selfGid = process.getegid?.() ?? -1;
   const jobs = new JobProcesses(join(dirname(helperPath), "job-parent.sh"));
+  const terminals = new Terminals(join(dirname(helperPath), "terminal-parent.sh"));
 
   async function expectedOf({ uid, ...user }: User): Promise<ExpectedIdentity> {
     const dropped = uid !== selfUid;
@@ -485,6 +490,11 @@ export function createIdentities(options: IdentitiesOptions = {}): Identities {
       const expected = await expectedOf(user);
       const program = await launch(user, expected, jobs.argv(expected, command));
       return jobs.run(program, { name: user.name, uid, gid: expected.gid }, command);
+    },
+    async openTerminal(uid, program) {
+      const user = await findUser(uid);
+      const expected = await expectedOf(user);
+      return terminals.open(expected, program, (argv) => launch(user, expected, argv));
     },
     async createOwnedDir(path, uid, mode = 0o700) {
       await makeOwnedDir(path, await findUser(uid), mode, selfUid);

@@ -11,21 +11,12 @@
 set -u
 exec 4<&0 </dev/null
 
-identity=/
-while read -r line; do
-  case $line in
-  Uid:* | Gid:* | Groups:* | Cap* | NoNewPrivs:*) identity="$identity$line/" ;;
-  esac
-done </proc/self/status
-while [ "$1" != . ]; do
-  case $identity in
-  */"$1"/*) shift ;;
-  *)
-    echo "refused wrong identity: its status does not say $1" >&3
-    exit 77
-    ;;
-  esac
-done
+. "${0%/*}/expect-identity.sh"
+expect_identity "$@" || {
+  echo "refused wrong identity: its status does not say $expected" >&3
+  exit 77
+}
+shift $((expected_words - 1))
 run=$2 left=$3 dir=$4 command=$5
 shift 5
 cd "$dir" || {

@@ -11,6 +11,7 @@ import { PosixSpawn } from "../lib/posix-spawn.ts";
 import type { ExpectedIdentity } from "./helper/verify.mjs";
 import type { Launch } from "./launch.ts";
 import { OutputPace } from "./output-pace.ts";
+import { statusLines } from "./status-lines.ts";
 
 export interface JobCommand {
   /** For `/bin/sh -c`. */
@@ -141,16 +142,6 @@ async function start(
       cause: error,
     });
   }
-}
-
-/** What `/proc/self/status` says of a process that has the identity; see `identityMismatch`. */
-function statusLines({ uid, gid, groups, dropped }: ExpectedIdentity): string[] {
-  const four = (id: number): string => Array.from({ length: 4 }, () => id).join("\t");
-  const ids = [`Uid:\t${four(uid)}`, `Gid:\t${four(gid)}`];
-  if (!dropped) return ids;
-  const all = [...new Set([...groups, gid])].sort((a, b) => a - b).join(" ");
-  const sets = ["CapInh", "CapPrm", "CapEff", "CapBnd", "CapAmb"].map((set) => `${set}:\t${"0".repeat(16)}`);
-  return [...ids, `Groups:\t${all}`, ...sets, "NoNewPrivs:\t1"];
 }
 
 function readEnd(said: string, lastOutput: string, userName: string): JobEnd {

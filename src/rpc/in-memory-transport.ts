@@ -73,8 +73,8 @@ async function* streamMessages(
           return;
         }
         throw new SvcError("invalid_argument", "invalid_request", "the call has no request message");
-      default:
-        throw new SvcError("unimplemented", "not_implemented", `${method.name} needs a socket`);
+      case "bidi_streaming":
+        yield* pipeline.invokeBidiStream(method, createEach(method.input, input), call);
     }
   } catch (error) {
     throw isSvcError(error) ? connectErrorOf(error) : error;

@@ -108,17 +108,20 @@ export class Invoker {
     const startMs = performance.now();
     const { method } = entry;
     const context = this.#running.begin(method, call, connect);
-    const request = Symbol.asyncIterator in input ? undefined : input;
     const share = shareName(call.user);
+    let request: Message | undefined;
+    let stream: FirstMessage | undefined;
     let iterator: AsyncIterator<unknown> | undefined;
     let failure: SvcError | undefined;
     let isDone = false;
     try {
       checkAccess(method, entry.access, context.user);
       this.#running.checkBounds(context);
-      if (request !== undefined) this.#validator.check(method.input, request);
+      if (Symbol.asyncIterator in input) stream = await peekFirst(input, context.signal);
+      request = stream === undefined ? (input as Message) : (stream.first ?? create(method.input));
+      this.#validator.check(method.input, request);
       context.throwIfAborted();
-      const output = entry.handler(input, context) as AsyncIterable<unknown>;
+      const output = entry.handler(stream?.all ?? input, context) as AsyncIterable<unknown>;
       iterator = output[Symbol.asyncIterator]();
       for (;;) {
         const next = await context.race(iterator.next());
@@ -136,6 +139,7 @@ export class Invoker {
       this.#running.end(context);
       // Not awaited: a generator that hangs in its `next` would hold its `return` up as well.
       if (!isDone) void closeIterator(iterator);
+      stream?.close();
       this.#notes.ended(
         entry,
         context,

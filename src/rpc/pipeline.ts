@@ -5,6 +5,7 @@
 import type {
   DescMessage,
   DescMethod,
+  DescMethodBiDiStreaming,
   DescMethodClientStreaming,
   DescMethodServerStreaming,
   DescMethodUnary,
@@ -58,7 +59,7 @@ export interface Pipeline {
   methodAt(path: string): DescMethod | undefined;
   /** Whether a Connect or gRPC path is a method that answers without an identity: the health service's (D8). */
   isPublic(path: string): boolean;
-  /** Ends the streams that only watch (`NO_SIDE_EFFECTS`), so that nobody waits for them when the daemon stops. */
+  /** Ends the streams that only watch (`NO_SIDE_EFFECTS`) and the conversations, so that nobody waits for them when the daemon stops. */
   endStreams(reason: SvcError): void;
   /** Ends all running calls. */
   endCalls(reason: SvcError): void;
@@ -84,6 +85,12 @@ export interface Pipeline {
   invokeServerStream<I extends DescMessage, O extends DescMessage>(
     method: DescMethodServerStreaming<I, O>,
     request: MessageShape<I>,
+    call: Call,
+  ): AsyncIterable<MessageShape<O>>;
+  /** Calls a method that takes and answers streams; the first message is validated. */
+  invokeBidiStream<I extends DescMessage, O extends DescMessage>(
+    method: DescMethodBiDiStreaming<I, O>,
+    requests: AsyncIterable<MessageShape<I>>,
     call: Call,
   ): AsyncIterable<MessageShape<O>>;
   /** Calls a method that takes a stream; its first message is validated. */
@@ -165,13 +172,17 @@ export function createPipeline(options: PipelineOptions): Pipeline {
     endStreams(reason) {
       running.abort(
         reason,
-        (method) => method.methodKind === "server_streaming" && !entryOf(method).isChanging,
+        (method) =>
+          method.methodKind === "bidi_streaming" ||
+          (method.methodKind === "server_streaming" && !entryOf(method).isChanging),
       );
     },
 
     invokeUnary: (method, request, call) => invoker.single(entryOf(method), request, call) as Promise<never>,
     invokeServerStream: (method, request, call) =>
       invoker.many(entryOf(method), request, call) as AsyncIterable<never>,
+    invokeBidiStream: (method, requests, call) =>
+      invoker.many(entryOf(method), requests, call) as AsyncIterable<never>,
     invokeClientStream: (method, requests, call) =>
       invoker.single(entryOf(method), requests, call) as Promise<never>,
   };

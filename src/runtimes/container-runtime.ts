@@ -8,6 +8,7 @@ import type { EngineEvents } from "../docker/events.ts";
 import { SvcError } from "../errors.ts";
 import { mapBounded } from "../lib/map-bounded.ts";
 import type { AppNetworks } from "./app-networks.ts";
+import type { Terminal } from "../lib/terminal.ts";
 import { ContainerApp, type ContainerAppOptions } from "./container-app.ts";
 import { sampleApps } from "./container-usage.ts";
 import { limitsOf } from "./limits.ts";
@@ -22,7 +23,9 @@ import type {
   RuntimeUsage,
   RuntimeWork,
 } from "./runtime.ts";
+import { openAppTerminal } from "./container-terminals.ts";
 import { appNotRunning } from "./status-changes.ts";
+import type { TerminalRequest } from "./terminal-request.ts";
 
 export interface ContainerRuntimeOptions extends Omit<
   ContainerAppOptions,
@@ -162,6 +165,11 @@ export abstract class ContainerRuntime implements AppRuntime {
       return [[id, ids] as const];
     });
     return sampleApps(this.#sampler, new Map(running), signal);
+  }
+
+  async openTerminal(app: RunnableApp, request: TerminalRequest): Promise<Terminal> {
+    const running = this.appOf(app.id).members.filter(({ state }) => state === "running");
+    return openAppTerminal(this.#options.engine, app, running, request);
   }
 
   limits(app: RunnableApp): RuntimeLimit[] {

@@ -2,7 +2,12 @@
 import type { AppImageFreshness, LogLineStream } from "../../gen/svc/v1/words.ts";
 import type { Manifest } from "../packages/manifest.ts";
 import type { JsonObject } from "../lib/json.ts";
+<<<<<<< HEAD
 import type { PublishedAddresses } from "./published-ports.ts";
+=======
+import type { Terminal } from "../lib/terminal.ts";
+import type { TerminalRequest } from "./terminal-request.ts";
+>>>>>>> 10b91f1 (Open terminals into apps: shells, the package's console and the log, by gRPC and by WebSocket)
 
 /** An app, as far as running it goes. */
 export interface RunnableApp {
@@ -251,6 +256,11 @@ export interface AppRuntime extends AsyncDisposable {
   logs(app: RunnableApp, options: { tail: number; signal?: AbortSignal }): Promise<LogChunk>;
   /** The last `tail` lines and then every new one, until `signal` aborts. */
   followLogs(app: RunnableApp, options: { tail: number; signal: AbortSignal }): AsyncIterable<LogChunk>;
+  /**
+   * Absent for runtimes that have none.
+   * @throws SvcError `denied` for an app without what is asked for, `app_not_running` where only a running one has it
+   */
+  openTerminal?(app: RunnableApp, request: TerminalRequest): Promise<Terminal>;
   /** One shared window of about 500 ms for all apps together; entries for running ones only. */
   stats(apps: readonly RunnableApp[], signal?: AbortSignal): Promise<ReadonlyMap<string, RuntimeUsage>>;
   /** The manifest's limits, and whether they hold here. */

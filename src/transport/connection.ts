@@ -20,6 +20,7 @@ export class Connection {
   /** Called when a request has ended. */
   onEnd: (() => void) | undefined;
   readonly #underWay = new Set<HttpResponse>();
+  #isHeld = false;
 
   constructor(socket: Socket, origin: Origin) {
     this.socket = socket;
@@ -47,10 +48,15 @@ export class Connection {
     return true;
   }
 
+  /** It carries something else than HTTP from now on, which looks after itself. */
+  hold(): void {
+    this.#isHeld = true;
+  }
+
   /** Whether its client waits for the daemon, and not the daemon for its client to send or to read. */
   get isAtWork(): boolean {
     for (const response of this.#underWay) if (isReceived(response) && !needsDrain(response)) return true;
-    return false;
+    return this.#isHeld;
   }
 }
 

@@ -10,6 +10,12 @@ export type Http1Handler = (
   expectsContinue: boolean,
 ) => void;
 
+/** What becomes of requests that ask for another protocol. */
+export interface Upgrades {
+  isWanted(this: void, request: IncomingMessage): boolean;
+  take(request: IncomingMessage, socket: Socket, head: Buffer): void;
+}
+
 const answers: Readonly<Record<string, string>> = {
   HPE_HEADER_OVERFLOW: "431 Request Header Fields Too Large",
   ERR_HTTP_REQUEST_TIMEOUT: "408 Request Timeout",
@@ -20,6 +26,7 @@ export function createHttp1Server(
   limits: TransportLimits,
   handle: Http1Handler,
   isAtWork: (socket: Socket) => boolean,
+  upgrades: Upgrades,
 ): Server {
   const server = createServer({
     maxHeaderSize: limits.maxHeaderBytes,
@@ -29,7 +36,10 @@ export function createHttp1Server(
     keepAliveTimeout: limits.keepAliveTimeoutMs,
     connectionsCheckingInterval: Math.max(100, Math.min(5_000, limits.headersTimeoutMs / 4)),
     noDelay: true,
+    // Who offers to speak something else, and is not taken up on it, gets an answer in HTTP.
+    shouldUpgradeCallback: upgrades.isWanted,
   });
+  server.on("upgrade", (request, socket, head) => upgrades.take(request, socket as Socket, head));
   server.maxHeadersCount = limits.maxHeaderCount;
 
   server.on("request", (request, response) => handle(request, response, false));

@@ -1,5 +1,6 @@
 /** The daemon's two doors, TCP and the unix socket: HTTP/1.1 and cleartext HTTP/2 on each, one pipeline behind (S 1.2). */
-import type { Server as HttpServer } from "node:http";
+import { randomUUID } from "node:crypto";
+import type { IncomingMessage, Server as HttpServer } from "node:http";
 import { createServer, isIPv6 } from "node:net";
 import type { AddressInfo, Server, Socket } from "node:net";
 import { routes as contractRoutes } from "../../gen/svc/v1/routes.ts";
@@ -11,6 +12,7 @@ import type { Tokens } from "../tokens/tokens.ts";
 import { AnswerNotes } from "./answer-notes.ts";
 import { Connection } from "./connection.ts";
 import { ConnectionPlaces } from "./connection-places.ts";
+import { ConsoleDoor, isConsoleRequest, type ConsoleTokenUse } from "./console-door.ts";
 import { FailureThrottle } from "./failure-throttle.ts";
 import { countStreams, refuseFlood } from "./first-frames.ts";
 import { FrontDoor } from "./front-door.ts";
@@ -43,6 +45,8 @@ export interface ListenersLog {
 export interface ListenersOptions {
   readonly pipeline: Pipeline;
   readonly tokens: Tokens;
+  /** What opens consoles. Default: nothing does. */
+  readonly consoleTokens?: ConsoleTokenUse | undefined;
   /** `system`: root peers are root. `user`: the daemon's own uid is, and peers other than it and uid 0 are closed at accept. */
   readonly mode: "system" | "user";
   /** The daemon's own uid: who token callers act as. */
@@ -105,6 +109,7 @@ class TwoDoors implements Listeners {
   readonly #servers: Server[] = [];
   #identity: IdentityResolver | undefined;
   #front: FrontDoor | undefined;
+  #consoles: ConsoleDoor | undefined;
   #socketFile: SocketFile | undefined;
   /** That of the session which is being made right now: its event fires while its socket is handed over. */
   #arriving: Connection | undefined;
@@ -120,6 +125,10 @@ class TwoDoors implements Listeners {
       (request, response, expectsContinue) =>
         this.#handle(request, response, request.socket, expectsContinue),
       (socket) => this.#connections.get(socket)?.isAtWork === true,
+      {
+        isWanted: (request) => this.#consoles !== undefined && isConsoleRequest(request),
+        take: (request, socket, head) => this.#openConsole(request, socket, head),
+      },
     );
     this.#http2 = createHttp2Front(this.#limits, (request, response, expectsContinue) =>
       this.#handle(request, response, request.stream.session, expectsContinue),
@@ -166,20 +175,34 @@ class TwoDoors implements Listeners {
       selfName: await this.#names.of(selfUid),
       tokens,
     });
+    const hosts = createHostCheck({
+      allowedHosts: [...(allowedHosts ?? []), ...(tcp === undefined ? [] : hostNames(tcp.host))],
+    });
+    const failures = new FailureThrottle({
+      burst: this.#limits.tokenFailureBudget,
+      refillPerSec: this.#limits.tokenFailureRefillPerSec,
+      maxAddresses: 1024,
+      now: () => performance.now(),
+    });
+    const { consoleTokens } = this.#options;
+    if (consoleTokens !== undefined) {
+      this.#consoles = new ConsoleDoor({
+        pipeline,
+        tokens: consoleTokens,
+        hosts,
+        places: this.#places,
+        mayFail: (name) => failures.take(name),
+        nextRequestId: randomUUID,
+        log,
+      });
+    }
     this.#front = new FrontDoor({
       pipeline,
       callers,
       identity: this.#identity,
       places: this.#places,
-      hosts: createHostCheck({
-        allowedHosts: [...(allowedHosts ?? []), ...(tcp === undefined ? [] : hostNames(tcp.host))],
-      }),
-      failures: new FailureThrottle({
-        burst: this.#limits.tokenFailureBudget,
-        refillPerSec: this.#limits.tokenFailureRefillPerSec,
-        maxAddresses: 1024,
-        now: () => performance.now(),
-      }),
+      hosts,
+      failures,
       rest: createRestFront({
         pipeline,
         routes: restRoutes,
@@ -312,6 +335,12 @@ class TwoDoors implements Listeners {
     // A stream that was reset at once has lost its session before its request is told.
     if (connection === undefined || this.#front === undefined) response.destroy();
     else this.#front.handle(request, response, connection, expectsContinue);
+  }
+
+  #openConsole(request: IncomingMessage, socket: Socket, head: Buffer): void {
+    const connection = this.#connections.get(socket);
+    if (connection === undefined || this.#consoles === undefined || this.#stopped !== undefined) socket.destroy();
+    else void this.#consoles.open(request, socket, head, connection);
   }
 
   async #stop(): Promise<void> {

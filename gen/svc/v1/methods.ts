@@ -29,6 +29,7 @@ export const methodPolicies = {
   "svc.v1.AppService/StreamAppLogs": {"access":"USER","capability":"app.logs.follow"},
   "svc.v1.AppService/GetAppSettings": {"access":"USER","capability":"app.settings"},
   "svc.v1.AppService/UpdateAppSettings": {"access":"USER","capability":"app.settings"},
+  "svc.v1.AppService/AttachConsole": {"access":"USER","capability":"console.exec"},
   "svc.v1.AppService/IssueConsoleToken": {"access":"USER","capability":""},
   "svc.v1.AppService/GetDiskReport": {"access":"USER","capability":"app.disk"},
   "svc.v1.AppService/GetPortReport": {"access":"USER","capability":"app.ports"},

@@ -37,8 +37,12 @@ export const LogLineStreams = ["stdout","stderr","svc"] as const;
 export type LogLineStream = (typeof LogLineStreams)[number];
 
 /** The words of `svc.v1.IssueConsoleTokenRequest.session`. */
-export const IssueConsoleTokenRequestSessions = ["logs","attach"] as const;
+export const IssueConsoleTokenRequestSessions = ["logs","attach","shell"] as const;
 export type IssueConsoleTokenRequestSession = (typeof IssueConsoleTokenRequestSessions)[number];
+
+/** The words of `svc.v1.ConsoleInput.session`. */
+export const ConsoleInputSessions = ["logs","attach","shell"] as const;
+export type ConsoleInputSession = (typeof ConsoleInputSessions)[number];
 
 /** The words of `svc.v1.AuditRecord.kind`. */
 export const AuditRecordKinds = ["peer","primary","replaced","access","local","anonymous"] as const;

@@ -3,13 +3,16 @@
  */
 import { SvcError } from "../../errors.ts";
 import { baseEnvironment, systemDirs } from "../../identity/launch.ts";
+import type { Terminal } from "../../lib/terminal.ts";
 import { limitsOf } from "../limits.ts";
 import type { AppRuntime, LogChunk, RunnableApp, RuntimeLimit, RuntimeUsage } from "../runtime.ts";
 import { appNotRunning } from "../status-changes.ts";
+import type { TerminalRequest } from "../terminal-request.ts";
 import { logFileStart } from "./log-files.mjs";
 import { parseRecords } from "./log-lines.ts";
 import { ProcessSampler } from "./process-sampler.ts";
 import { processSpec } from "./process-spec.ts";
+import { openProcessTerminal } from "./process-terminal.ts";
 import type { SampledRun } from "./run-membership.ts";
 import type { ProcessStatus } from "./process-status.ts";
 import { LOG_DIR, SupervisedApp, type SupervisionOptions } from "./supervised-app.ts";
@@ -115,6 +118,11 @@ export class ProcessRuntime implements AppRuntime {
     if (this.#apps.delete(id)) this.#revision++;
     clearTimeout(this.#changed.get(id));
     this.#changed.delete(id);
+  }
+
+  /** Whether the app runs or not. */
+  openTerminal(app: RunnableApp, request: TerminalRequest): Promise<Terminal> {
+    return openProcessTerminal(this.#options.identities, app, request);
   }
 
   limits(app: RunnableApp): RuntimeLimit[] {

@@ -1,0 +1,195 @@
+/**
+ * The WebSocket at `GET /v1/apps/{id}/console`: AttachConsole for browsers, opened by a console token (S 5.4, decisions 28).
+ * What comes over it goes through the pipeline, as the caller who asked for the token.
+ */
+import { create } from "@bufbuild/protobuf";
+import { ServerResponse, type IncomingMessage } from "node:http";
+import type { Socket } from "node:net";
+import type { WebSocket, WebSocketServer } from "ws";
+import { AppService, ConsoleInputSchema } from "../../gen/svc/v1/app_pb.ts";
+import {
+  IssueConsoleTokenRequestSessions,
+  type IssueConsoleTokenRequestSession,
+} from "../../gen/svc/v1/words.ts";
+import { SvcError, invalidField } from "../errors.ts";
+import { JsonWriter } from "../rest/json-writer.ts";
+import { pathProblem } from "../rest/path.ts";
+import { shownError } from "../rpc/error-mapping.ts";
+import type { Pipeline } from "../rpc/pipeline.ts";
+import { anonymous, shareName, type UserContext } from "../rpc/user-context.ts";
+import type { ConsoleScope } from "../tokens/console-tokens.ts";
+import type { ConnectionPlaces } from "./connection-places.ts";
+import type { Connection } from "./connection.ts";
+import { ConsoleSocket } from "./console-socket.ts";
+import type { HostCheck } from "./host-check.ts";
+import { pathOf } from "./http.ts";
+import { refuse } from "./refusal.ts";
+import { checkForm } from "./request-form.ts";
+
+export interface ConsoleTokenUse {
+  consume(presented: string, scope: ConsoleScope): UserContext | undefined;
+}
+
+export interface ConsoleDoorOptions {
+  readonly pipeline: Pipeline;
+  readonly tokens: ConsoleTokenUse;
+  readonly hosts: HostCheck;
+  readonly places: ConnectionPlaces;
+  /** Whether another wrong token from that share is heard at all. */
+  readonly mayFail: (shareName: string) => boolean;
+  readonly nextRequestId: () => string;
+  readonly log: { error(details: object, message: string): void };
+}
+
+/** Among the protocols that a browser offers, as it cannot send a header. */
+const protocol = "svc.console.v1";
+const tokenProtocol = "svc.token.";
+/** Of one message: what is pasted comes in pieces. */
+const maxMessageBytes = 2 ** 20;
+
+/** Whether a request asks for this door. */
+export function isConsoleRequest(request: IncomingMessage): boolean {
+  return (
+    request.method === "GET" &&
+    request.headers.upgrade?.toLowerCase() === "websocket" &&
+    appIdOf(request) !== undefined
+  );
+}
+
+export class ConsoleDoor {
+  readonly #options: ConsoleDoorOptions;
+  readonly #writer = new JsonWriter();
+  #server: Promise<WebSocketServer> | undefined;
+
+  constructor(options: ConsoleDoorOptions) {
+    this.#options = options;
+  }
+
+  /** Never throws. */
+  async open(request: IncomingMessage, socket: Socket, head: Buffer, connection: Connection): Promise<void> {
+    const requestId = this.#options.nextRequestId();
+    try {
+      const { user, scope } = this.#admit(request, connection);
+      const share = { kind: user.peerUid === 0 ? "root" : "known", name: shareName(user) } as const;
+      if (connection.share.kind === "unknown" && !this.#options.places.identified(connection, share)) {
+        socket.destroy();
+        return;
+      }
+      connection.hold();
+      const server = await (this.#server ??= loadServer());
+      server.handleUpgrade(request, socket, head, (webSocket) => {
+        void this.#serve(webSocket, scope, user, requestId);
+      });
+    } catch (thrown) {
+      this.#refuse(request, socket, shownError(thrown, requestId), connection);
+    }
+  }
+
+  /** Everything else is looked at before the token, which is good for one try. @throws SvcError */
+  #admit(
+    request: IncomingMessage,
+    { origin, share }: Connection,
+  ): { user: UserContext; scope: ConsoleScope } {
+    const { hosts, tokens, mayFail } = this.#options;
+    checkForm(request);
+    const problem = pathProblem(pathOf(request), { escapedSlash: "allow" });
+    if (problem !== undefined) throw invalidField("", `the path is not canonical: ${problem}`);
+    const { host } = request.headers;
+    if (origin.kind === "tcp") hosts.checkHost(host);
+    hosts.checkOrigin(request.headers.origin, host);
+    const query = new URLSearchParams((request.url ?? "").split("?", 2)[1]);
+    const scope = { appId: appIdOf(request) ?? "", session: sessionOf(query.get("session")) };
+    const user = tokens.consume(query.get("token") ?? offeredToken(request) ?? "", scope);
+    if (user !== undefined) return { user, scope };
+    if (!mayFail(share.name)) {
+      throw new SvcError(
+        "resource_exhausted",
+        "too_many",
+        "too many requests without a known token; wait a minute",
+      );
+    }
+    throw new SvcError(
+      "unauthenticated",
+      "unauthenticated",
+      "the console token is not known here, or is for something else: get a new one",
+    );
+  }
+
+  async #serve(
+    webSocket: WebSocket,
+    { appId, session }: ConsoleScope,
+    user: UserContext,
+    requestId: string,
+  ): Promise<void> {
+    const { pipeline, log } = this.#options;
+    const socket = new ConsoleSocket(webSocket);
+    const first = create(ConsoleInputSchema, { appId, session });
+    try {
+      const call = { user, requestId, protocolName: "websocket", signal: socket.gone };
+      const output = pipeline.invokeBidiStream(AppService.method.attachConsole, socket.inputs(first), call);
+      for await (const message of output) await socket.send(message);
+      socket.close();
+    } catch (thrown) {
+      const error = shownError(thrown, requestId);
+      if (error.code === "internal") log.error({ requestId, err: thrown }, "a console failed unexpectedly");
+      socket.fail(error);
+    }
+  }
+
+  #refuse(request: IncomingMessage, socket: Socket, error: SvcError, connection: Connection): void {
+    try {
+      this.#options.pipeline.noteAnswer(
+        AppService.method.attachConsole,
+        {
+          user: anonymous,
+          requestId: "",
+          protocolName: "websocket",
+          ...(connection.origin.kind === "tcp" ? { address: connection.origin.address } : {}),
+        },
+        error,
+      );
+      const response = new ServerResponse(request);
+      response.assignSocket(socket);
+      response.setHeader("connection", "close");
+      response.once("finish", () => socket.destroySoon());
+      refuse(request, response, error, { isProcedure: false, writer: this.#writer });
+    } catch (err) {
+      this.#options.log.error({ err }, "a refusal could not be sent");
+      socket.destroy();
+    }
+  }
+}
+
+function appIdOf(request: IncomingMessage): string | undefined {
+  const escaped = /^\/v1\/apps\/([^/]+)\/console$/.exec(pathOf(request))?.[1];
+  try {
+    return escaped === undefined ? undefined : decodeURIComponent(escaped);
+  } catch {
+    return undefined;
+  }
+}
+
+function sessionOf(text: string | null): IssueConsoleTokenRequestSession {
+  const session = IssueConsoleTokenRequestSessions.find((word) => word === text);
+  if (session === undefined)
+    throw invalidField("session", `must be one of ${IssueConsoleTokenRequestSessions.join(", ")}`);
+  return session;
+}
+
+function offeredToken(request: IncomingMessage): string | undefined {
+  const offered = (request.headers["sec-websocket-protocol"] ?? "").split(",").map((name) => name.trim());
+  return offered.find((name) => name.startsWith(tokenProtocol))?.slice(tokenProtocol.length);
+}
+
+/** With the first console: most daemons never see one. */
+async function loadServer(): Promise<WebSocketServer> {
+  const { WebSocketServer: Server } = await import("ws");
+  return new Server({
+    noServer: true,
+    clientTracking: false,
+    maxPayload: maxMessageBytes,
+    // What is compressed together with what somebody else chose can be guessed, and terminals want it at once.
+    perMessageDeflate: false,
+    handleProtocols: (offered) => (offered.has(protocol) ? protocol : false),
+  });
+}

@@ -1,0 +1,155 @@
+/** One console's WebSocket: binary frames are the terminal's bytes, text frames everything else as JSON. */
+import { create } from "@bufbuild/protobuf";
+import type { RawData, WebSocket } from "ws";
+import { ConsoleInputSchema, type ConsoleInput, type ConsoleOutput } from "../../gen/svc/v1/app_pb.ts";
+import { type SvcError, clientGone, invalidField } from "../errors.ts";
+
+/** A client that does not answer this one's sign of life by the next is gone. */
+const pingIntervalMs = 30_000;
+/** What was typed and is not taken yet. */
+const maxUntakenBytes = 2 ** 20;
+/** What was sent and has not left. */
+const maxUnsentBytes = 256 * 1024;
+/** For the answer to a close. */
+const closeMs = 2_000;
+/** RFC 6455, 7.4.1: going away, unacceptable data, unexpected condition. */
+const normal = 1000;
+const unacceptable = 1008;
+
+export class ConsoleSocket {
+  readonly #socket: WebSocket;
+  readonly #gone = new AbortController();
+  readonly #arrived: ConsoleInput[] = [];
+  #untakenBytes = 0;
+  #more = Promise.withResolvers<undefined>();
+  #isAlive = true;
+
+  constructor(socket: WebSocket) {
+    this.#socket = socket;
+    const pings = setInterval(() => {
+      if (!this.#isAlive) socket.terminate();
+      this.#isAlive = false;
+      if (socket.readyState === socket.OPEN) socket.ping();
+    }, pingIntervalMs);
+    socket.on("pong", () => (this.#isAlive = true));
+    socket.on("error", () => undefined);
+    socket.on("message", (data, isBinary) => this.#take(data, isBinary));
+    socket.on("close", () => {
+      clearInterval(pings);
+      this.#gone.abort(clientGone());
+      this.#more.resolve(undefined);
+    });
+  }
+
+  /** Aborts when the client goes away. */
+  get gone(): AbortSignal {
+    return this.#gone.signal;
+  }
+
+  /** `first`, and then what the client sends. */
+  async *inputs(first: ConsoleInput): AsyncGenerator<ConsoleInput, void> {
+    yield first;
+    while (!this.#gone.signal.aborted) {
+      const input = this.#arrived.shift();
+      if (input !== undefined) {
+        this.#untakenBytes -= input.data.length;
+        if (this.#untakenBytes <= maxUntakenBytes) this.#socket.resume();
+        yield input;
+        continue;
+      }
+      this.#more = Promise.withResolvers();
+      await this.#more.promise;
+    }
+    throw clientGone();
+  }
+
+  /** Resolves when there is room for more. */
+  async send({ output }: ConsoleOutput): Promise<void> {
+    switch (output.case) {
+      case "data":
+        await this.#write(output.value);
+        return;
+      case "opened":
+        await this.#say({ type: "opened", interactive: output.value.interactive });
+        return;
+      case "gap":
+        await this.#say({ type: "gap", bytes: Number(output.value.bytes) });
+        return;
+      case "exit":
+        await this.#say({ type: "exit", code: output.value.code });
+        return;
+      case undefined:
+    }
+  }
+
+  close(): void {
+    this.#close(normal);
+  }
+
+  /** Says why, and closes. */
+  fail({ message, code, reason }: SvcError): void {
+    void this.#say({ type: "error", error: message, code, reason });
+    this.#close(unacceptable);
+  }
+
+  #close(code: number): void {
+    this.#socket.close(code);
+    setTimeout(() => this.#socket.terminate(), closeMs).unref();
+  }
+
+  #take(data: RawData, isBinary: boolean): void {
+    try {
+      const input = isBinary ? { data: bytesOf(data) } : readControl(bytesOf(data).toString("utf8"));
+      const message = create(ConsoleInputSchema, input);
+      this.#arrived.push(message);
+      this.#untakenBytes += message.data.length;
+      if (this.#untakenBytes > maxUntakenBytes) this.#socket.pause();
+      this.#more.resolve(undefined);
+    } catch (error) {
+      this.fail(error as SvcError);
+      this.#gone.abort(error);
+    }
+  }
+
+  #say(message: object): Promise<void> {
+    return this.#write(JSON.stringify(message));
+  }
+
+  async #write(data: Uint8Array | string): Promise<void> {
+    const { promise, resolve } = Promise.withResolvers<undefined>();
+    this.#socket.send(data, { binary: typeof data !== "string" }, () => resolve(undefined));
+    if (this.#socket.bufferedAmount > maxUnsentBytes) await promise;
+  }
+}
+
+function bytesOf(data: RawData): Buffer {
+  if (Buffer.isBuffer(data)) return data;
+  return Array.isArray(data) ? Buffer.concat(data) : Buffer.from(data);
+}
+
+/** @throws SvcError `invalid_request` */
+function readControl(text: string): { resize: { columns: number; rows: number } } | { ack: bigint } {
+  const parsed = parse(text);
+  if (parsed?.["type"] === "resize") {
+    return { resize: { columns: countOf(parsed, "cols", 1_000), rows: countOf(parsed, "rows", 1_000) } };
+  }
+  if (parsed?.["type"] === "ack") {
+    return { ack: BigInt(countOf(parsed, "bytes", Number.MAX_SAFE_INTEGER)) };
+  }
+  throw invalidField("", "a text frame must be a JSON object of the type `resize` or `ack`");
+}
+
+function parse(text: string): Record<string, unknown> | undefined {
+  try {
+    const parsed: unknown = JSON.parse(text);
+    return typeof parsed === "object" && parsed !== null ? (parsed as Record<string, unknown>) : undefined;
+  } catch {
+    return undefined;
+  }
+}
+
+function countOf(message: Record<string, unknown>, field: string, most: number): number {
+  const count = message[field];
+  if (typeof count === "number" && Number.isInteger(count) && count >= 1 && count <= most) return count;
+  throw invalidField(field, `must be a whole number from 1 to ${most}`);
+}

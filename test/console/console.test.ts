@@ -1,0 +1,196 @@
+/** Consoles: the terminal of an app by gRPC and by WebSocket (S 5.4, decisions 28, T 9-11, 20, 21). */
+import assert from "node:assert/strict";
+import { join } from "node:path";
+import test from "ava";
+import { AppService, type ConsoleOutput } from "../../gen/svc/v1/app_pb.ts";
+import { TokenService } from "../../gen/svc/v1/token_pb.ts";
+import { AuditService } from "../../gen/svc/v1/audit_pb.ts";
+import { needsRoot, isRoot, startDaemon, type TestDaemon, type UserDoor } from "../support/daemon.ts";
+import { errorOf } from "../support/errors.ts";
+import { eventually } from "../support/eventually.ts";
+import { freePort, writePackage } from "../support/packages.ts";
+import { openConsole, statusOf, type ConsoleRequest, type SocketConsole } from "./support/socket-console.ts";
+
+const nobody = 65534;
+const rootTest = isRoot ? test : test.skip;
+
+async function installed(daemon: TestDaemon, door: Pick<UserDoor, "client"> = daemon): Promise<void> {
+  const dir = join(daemon.dir, "package");
+  await writePackage(dir, await freePort(), { manifest: "console: { exec: [sh, -c, 'echo console of $SVC_APP_ID; read x'] }\n" });
+  await door.client(AppService).installApp({ spec: dir });
+}
+
+async function tokenFor(door: Pick<UserDoor, "client">, session: string, appId = "web"): Promise<string> {
+  return (await door.client(AppService).issueConsoleToken({ appId, session })).token;
+}
+
+async function opened(
+  daemon: TestDaemon,
+  session: string,
+  request: Partial<ConsoleRequest> = {},
+): Promise<SocketConsole> {
+  const token = await tokenFor(daemon, session);
+  return openConsole({ port: daemon.port }, { appId: "web", session, token, ...request });
+}
+
+rootTest(`a shell is the owner's, in the app's directory and environment${needsRoot}`, async (t) => {
+  await using daemon = await startDaemon();
+  await using user = await daemon.as(nobody);
+  await installed(daemon, user);
+  const token = await tokenFor(user, "shell");
+  const shell = await openConsole({ socketPath: daemon.socketPath }, { appId: "web", session: "shell", token });
+  shell.say({ type: "resize", cols: 101, rows: 33 });
+  shell.type("echo uid=$(id -u) app=$SVC_APP_ID greeting=$GREETING; ls; stty size; tty\n");
+  await shell.shows("uid=65534 app=web greeting=hello");
+  await shell.shows("server.mjs");
+  await shell.shows("33 101");
+  await shell.shows("/dev/pts/");
+  shell.type("exit 7\n");
+  t.is(await shell.closed, 1000);
+  t.deepEqual(shell.said[0], { type: "opened", interactive: true });
+  t.deepEqual(shell.said.at(-1), { type: "exit", code: 7 });
+});
+
+rootTest(`nobody opens another user's console${needsRoot}`, async (t) => {
+  await using daemon = await startDaemon();
+  await installed(daemon);
+  await using user = await daemon.as(nobody);
+  const other = user.client(AppService);
+  t.like(await errorOf(other.issueConsoleToken({ appId: "web", session: "shell" })), { code: "NotFound" });
+  const grpc = user.client(AppService, "grpc");
+  const attempt = grpc.attachConsole(once({ appId: "web", session: "shell" }));
+  t.like(await errorOf(attempt), { code: "NotFound" });
+});
+
+test("^C reaches the program, text comes whole, and the terminal is a terminal", async (t) => {
+  await using daemon = await startDaemon();
+  await installed(daemon);
+  const shell = await opened(daemon, "shell", { tokenIn: "protocols" });
+  t.is(shell.socket.protocol, "svc.console.v1");
+  shell.type("sleep 1000; echo after=$?\n");
+  await eventually(() => assert.match(shell.shown(), /sleep/));
+  await new Promise((resolve) => setTimeout(resolve, 300));
+  shell.type("\x03");
+  shell.type("\necho still-$((40+2))\n");
+  await shell.shows("still-42");
+  shell.type("stty -echo; printf 'grüße %s\\n' 'äöü€😀'\n");
+  await shell.shows("grüße äöü€😀");
+  shell.type("x=$(head -c 1 /dev/null; cat | wc -c); echo got=$x\n");
+  await new Promise((resolve) => setTimeout(resolve, 300));
+  const line = `${"a".repeat(999)}\n`;
+  for (let sent = 0; sent < 1_000; sent++) shell.type(line);
+  shell.type("\x04");
+  await shell.shows("got=1000000");
+  shell.socket.terminate();
+});
+
+test("attach runs what the package says, logs shows the log and takes nothing", async (t) => {
+  await using daemon = await startDaemon();
+  await installed(daemon);
+  const console = await opened(daemon, "attach");
+  await console.shows("console of web");
+  console.type("\n");
+  t.is(await console.closed, 1000);
+  await daemon.client(AppService).startApp({ id: "web" });
+  const log = await opened(daemon, "logs");
+  await log.shows("listening on ");
+  t.deepEqual(log.said[0], { type: "opened", interactive: false });
+  log.type("nothing\n");
+  await daemon.client(AppService).restartApp({ id: "web" });
+  await log.shows(/listening on [^]*listening on /);
+  await daemon.client(AppService).removeApp({ id: "web" });
+  await log.closed;
+});
+
+test("a token opens one console, of its app and its session, and a page of another origin none", async (t) => {
+  await using daemon = await startDaemon();
+  await installed(daemon);
+  const door = { port: daemon.port };
+  const token = await tokenFor(daemon, "logs");
+  const request = { appId: "web", session: "logs", token };
+  t.is(await statusOf(door, { ...request, headers: { origin: "http://evil.example" } }), 403);
+  t.is(await statusOf(door, { ...request, headers: { host: "evil.example" } }), 403);
+  t.is(await statusOf(door, { ...request, session: "shell" }), 401);
+  t.is(await statusOf(door, { ...request, session: "nonsense" }), 400);
+  t.is(await statusOf(door, { ...request, appId: "other" }), 401);
+  const tries = await Promise.all(Array.from({ length: 50 }, () => statusOf(door, request)));
+  t.is(tries.filter((status) => status === 101).length, 1, "what failed before has not used it up");
+  t.true(tries.every((status) => status === 101 || status === 401 || status === 429));
+  t.is(daemon.log().includes(token), false);
+});
+
+test("a console ends with the token that asked for it, with its app, and with the daemon", async (t) => {
+  await using daemon = await startDaemon();
+  await installed(daemon);
+  const { token: access } = await daemon.client(TokenService).issueAccessToken({ ttlSecs: 600 });
+  const asked = daemon.tokenClient(AppService, "connect", access);
+  const { token } = await asked.issueConsoleToken({ appId: "web", session: "shell" });
+  const shell = await openConsole({ port: daemon.port }, { appId: "web", session: "shell", token });
+  shell.type("trap '' HUP; echo pid=$$.\n");
+  await shell.shows(/pid=\d+\./);
+  const pid = Number(/pid=(\d+)\./.exec(shell.shown())?.[1]);
+  await daemon.client(TokenService).revokeAccessTokens({});
+  t.not(await shell.closed, 1000);
+  await eventually(() => assert.throws(() => process.kill(pid, 0)), 10_000);
+
+  const second = await opened(daemon, "shell");
+  await second.shows(/[#$] /);
+  await daemon.client(AppService).removeApp({ id: "web" });
+  t.not(await second.closed, 1000);
+  t.like(second.said.at(-1), { type: "error", reason: "app_not_running" });
+});
+
+test("who acknowledges is never far ahead of what they saw", async (t) => {
+  await using daemon = await startDaemon();
+  await installed(daemon);
+  const shell = await opened(daemon, "shell");
+  await shell.shows(/[#$] /);
+  shell.say({ type: "ack", bytes: 1 });
+  const before = shell.shown().length;
+  shell.type("yes | head -c 5000000; echo; echo the-$((1+1))nd-line\n");
+  let silentFor = 0;
+  let seen = 0;
+  while (silentFor < 10) {
+    await new Promise((resolve) => setTimeout(resolve, 100));
+    silentFor = shell.shown().length === seen && seen > before + 100_000 ? silentFor + 1 : 0;
+    seen = shell.shown().length;
+  }
+  t.true(seen < 400_000, `${seen} bytes came unasked`);
+  const acks = setInterval(() => shell.say({ type: "ack", bytes: Buffer.byteLength(shell.shown()) }), 10);
+  await shell.shows("the-2nd-line").finally(() => clearInterval(acks));
+  shell.socket.terminate();
+});
+
+test("over gRPC it is the same, and a session is audited with its caller", async (t) => {
+  await using daemon = await startDaemon();
+  await installed(daemon);
+  const apps = daemon.client(AppService, "grpc");
+  const outputs: ConsoleOutput[] = [];
+  const inputs = async function* () {
+    yield { appId: "web", session: "shell", command: ["sh", "-c", "read a; echo got $a; exit 3"] };
+    yield { data: Buffer.from("it\n") };
+    await eventually(() => assert.equal(outputs.at(-1)?.output.case, "exit"));
+  };
+  for await (const output of apps.attachConsole(inputs())) outputs.push(output);
+  t.is(outputs[0]?.output.case, "opened");
+  t.regex(textOf(outputs), /got it/);
+  t.like(outputs.at(-1)?.output, { case: "exit", value: { code: 3 } });
+  await eventually(async () => {
+    const { records } = await daemon.client(AuditService).listAudit({});
+    const record = records.find(({ method }) => method.endsWith("/AttachConsole"));
+    assert.deepEqual([record?.target, record?.result], ["web", "ok"]);
+  });
+  t.like(await errorOf(apps.attachConsole(once({ appId: "web" }))), { code: "InvalidArgument" });
+  t.like(await errorOf(apps.attachConsole(once({ appId: "nothing", session: "shell" }))), { code: "NotFound" });
+});
+
+async function* once<T>(message: T): AsyncGenerator<T> {
+  yield await Promise.resolve(message);
+}
+
+function textOf(outputs: readonly ConsoleOutput[]): string {
+  return outputs
+    .map(({ output }) => (output.case === "data" ? Buffer.from(output.value).toString("utf8") : ""))
+    .join("");
+}
+

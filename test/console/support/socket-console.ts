@@ -1,0 +1,81 @@
+/** A console over a WebSocket, as a browser has it. */
+import assert from "node:assert/strict";
+import { once } from "node:events";
+import WebSocket from "ws";
+import { eventually } from "../../support/eventually.ts";
+
+export interface SocketConsole {
+  readonly socket: WebSocket;
+  /** What the terminal has shown so far. */
+  readonly shown: () => string;
+  /** The text frames so far. */
+  readonly said: readonly Record<string, unknown>[];
+  readonly closed: Promise<number>;
+  type(text: string): void;
+  say(message: object): void;
+  /** Resolves once the terminal has shown it. */
+  shows(text: string | RegExp): Promise<void>;
+}
+
+export interface Door {
+  readonly port?: number;
+  readonly socketPath?: string;
+}
+
+export interface ConsoleRequest {
+  readonly appId: string;
+  readonly session: string;
+  readonly token: string;
+  readonly tokenIn?: "query" | "protocols";
+  readonly headers?: Readonly<Record<string, string>>;
+}
+
+export function connectConsole(door: Door, request: ConsoleRequest): WebSocket {
+  const { appId, session, token, tokenIn = "query", headers = {} } = request;
+  const query = new URLSearchParams({ session, ...(tokenIn === "query" ? { token } : {}) });
+  const path = `/v1/apps/${appId}/console?${query}`;
+  const url =
+    door.socketPath === undefined
+      ? `ws://127.0.0.1:${door.port ?? 0}${path}`
+      : `ws+unix:${door.socketPath}:${path}`;
+  const protocols = tokenIn === "protocols" ? ["svc.console.v1", `svc.token.${token}`] : [];
+  return new WebSocket(url, protocols, { headers });
+}
+
+/** @throws Error with the status of the refusal */
+export async function openConsole(door: Door, request: ConsoleRequest): Promise<SocketConsole> {
+  const socket = connectConsole(door, request);
+  let shown = "";
+  const said: Record<string, unknown>[] = [];
+  socket.on("message", (data: Buffer, isBinary) => {
+    if (isBinary) shown += data.toString("utf8");
+    else said.push(JSON.parse(data.toString("utf8")) as Record<string, unknown>);
+  });
+  const closed = once(socket, "close").then(([code]) => code as number);
+  closed.catch(() => undefined);
+  await once(socket, "open");
+  return {
+    socket,
+    shown: () => shown,
+    said,
+    closed,
+    type: (text) => socket.send(Buffer.from(text)),
+    say: (message) => socket.send(JSON.stringify(message)),
+    shows: (text) =>
+      eventually(() => {
+        assert.ok(typeof text === "string" ? shown.includes(text) : text.test(shown), shown.slice(-2_000));
+      }, 20_000),
+  };
+}
+
+/** The status with which it is refused; 101 when it is not. */
+export async function statusOf(door: Door, request: ConsoleRequest): Promise<number> {
+  const socket = connectConsole(door, request);
+  const { promise, resolve } = Promise.withResolvers<number>();
+  socket.on("open", () => resolve(101));
+  socket.on("unexpected-response", (_request, response) => resolve(response.statusCode ?? 0));
+  socket.on("error", () => undefined);
+  const status = await promise;
+  socket.terminate();
+  return status;
+}
