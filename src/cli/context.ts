@@ -1,6 +1,6 @@
 /** What a running command works with. */
 import { setTimeout } from "node:timers/promises";
-import type { DescMessage, MessageInitShape, MessageShape } from "@bufbuild/protobuf";
+import type { DescMessage, MessageShape } from "@bufbuild/protobuf";
 import { SvcError } from "../errors.ts";
 import { AdvisedError, describeFailure, failureJson } from "./failure.ts";
 import type { CliHost } from "./host.ts";
@@ -91,18 +91,24 @@ export class CommandContext implements AsyncDisposable {
     return (await this.client()).call(call, request, this.#callOptions);
   }
 
-  /** Calls a method of any kind with messages and the options of the command line; see {@link Client.invoke}. */
+  /**
+   * Calls a method of any kind with messages and the options of the command line; see {@link Client.invoke}.
+   * @param signal ends it, too
+   */
   async *invoke<I extends DescMessage, O extends DescMessage>(
     method: Method<I, O>,
     requests: Requests<I>,
+    signal?: AbortSignal,
   ): AsyncIterable<MessageShape<O>> {
-    yield* (await this.client()).invoke(method, requests, this.#callOptions);
+    const options = this.#callOptions;
+    const signals = [signal, options.signal].filter((each) => each !== undefined);
+    yield* (await this.client()).invoke(method, requests, { ...options, signal: AbortSignal.any(signals) });
   }
 
   /** As {@link invoke}, for what may have nothing to say for hours: ends when nobody reads the output any more. */
   async *follow<I extends DescMessage, O extends DescMessage>(
     method: Method<I, O>,
-    requests: readonly MessageInitShape<I>[],
+    requests: Requests<I>,
   ): AsyncIterable<MessageShape<O>> {
     using _watch = await this.host.watchReader();
     yield* this.invoke(method, requests);
@@ -114,8 +120,8 @@ export class CommandContext implements AsyncDisposable {
   }
 
   /** Writes to stdout; resolves when a slow reader has caught up. Text of others must be escaped by then. */
-  print(text: string): Promise<void> {
-    if (text === "" || this.host.stdout.write(text)) return Promise.resolve();
+  print(text: string | Uint8Array): Promise<void> {
+    if (text.length === 0 || this.host.stdout.write(text)) return Promise.resolve();
     const { promise, resolve } = Promise.withResolvers<undefined>();
     this.host.stdout.once("drain", resolve);
     this.host.stdout.once("close", resolve);

@@ -28,6 +28,7 @@ export interface CliHost {
 export type OutputStream = NodeJS.WritableStream & {
   readonly isTTY?: boolean;
   readonly columns?: WriteStream["columns"];
+  readonly rows?: WriteStream["rows"];
 };
 
 /** Where the apps of a daemon are kept, whether it runs or not. */

@@ -1,16 +1,15 @@
 /** The service layer of this very process, through the same pipeline as every transport. */
-import { Readable } from "node:stream";
 import { create, fromJson } from "@bufbuild/protobuf";
 import type {
   DescMessage,
+  DescMethodBiDiStreaming,
   DescMethodClientStreaming,
   DescMethodServerStreaming,
   DescMethodUnary,
   JsonValue,
-  MessageInitShape,
   MessageShape,
 } from "@bufbuild/protobuf";
-import { invalidField, SvcError } from "../errors.ts";
+import { invalidField } from "../errors.ts";
 import type { Call } from "../rpc/call-context.ts";
 import type { Pipeline } from "../rpc/pipeline.ts";
 import type { UserContext } from "../rpc/user-context.ts";
@@ -20,7 +19,7 @@ import type { CallOptions, Client, Method, Requests } from "./transport/client.t
 import { messageToRest } from "./transport/rest-json.ts";
 
 export interface InProcessClientOptions {
-  readonly pipeline: Pick<Pipeline, "invokeUnary" | "invokeServerStream" | "invokeClientStream">;
+  readonly pipeline: Pick<Pipeline, "invokeUnary" | "invokeServerStream" | "invokeClientStream" | "invokeBidiStream">;
   /** Who calls. */
   readonly user: UserContext;
   /** Ends what was opened for the calls. */
@@ -56,29 +55,32 @@ export class InProcessClient implements Client {
     options: CallOptions = {},
   ): AsyncIterable<MessageShape<O>> {
     const { pipeline } = this.#options;
-    const isStream = Symbol.asyncIterator in requests;
-    const messages = isStream ? [] : requests.map((request) => create(method.input, request));
-    const first = messages[0] ?? create(method.input);
     const call = this.#callOf(options);
+    const messages = createEach(method.input, requests);
+    if (method.methodKind === "bidi_streaming") {
+      const kind = method as unknown as DescMethodBiDiStreaming<I, O>;
+      yield* pipeline.invokeBidiStream(kind, messages, call);
+      return;
+    }
+    const firstOf = async (): Promise<MessageShape<I>> => {
+      const first = await messages.next();
+      return first.done === true ? create(method.input) : first.value;
+    };
     // The kind decides which of the three descriptor types it is; the generic type does not know.
     switch (method.methodKind) {
       case "unary":
-        yield await pipeline.invokeUnary(method as DescMethodUnary<I, O>, first, call);
+        yield await pipeline.invokeUnary(method as DescMethodUnary<I, O>, await firstOf(), call);
         return;
       case "server_streaming":
-        yield* pipeline.invokeServerStream(method as DescMethodServerStreaming<I, O>, first, call);
+        yield* pipeline.invokeServerStream(method as DescMethodServerStreaming<I, O>, await firstOf(), call);
         return;
       case "client_streaming":
         yield await pipeline.invokeClientStream(
           method as DescMethodClientStreaming<I, O>,
-          isStream
-            ? created(method.input, requests)
-            : (Readable.from(messages) as AsyncIterable<MessageShape<I>>),
+          messages,
           call,
         );
         return;
-      case "bidi_streaming":
-        throw new SvcError("unimplemented", "not_implemented", `${method.name} needs a daemon`);
     }
   }
 
@@ -99,6 +101,13 @@ export class InProcessClient implements Client {
   [Symbol.asyncDispose](): Promise<void> {
     return this.#options.dispose();
   }
+}
+
+async function* createEach<I extends DescMessage>(
+  type: I,
+  requests: Requests<I>,
+): AsyncGenerator<MessageShape<I>, void> {
+  for await (const request of requests) yield create(type, request);
 }
 
 function fromRestJson<Desc extends DescMessage>(type: Desc, request: unknown): MessageShape<Desc> {

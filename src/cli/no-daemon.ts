@@ -1,11 +1,11 @@
 /** What a command says that works without a daemon. */
-import type { DescMessage, MessageInitShape, MessageShape } from "@bufbuild/protobuf";
+import type { DescMessage, MessageShape } from "@bufbuild/protobuf";
 import { join } from "node:path";
 import { SvcError } from "../errors.ts";
 import { exists } from "./exists.ts";
 import type { CliHost } from "./host.ts";
 import type { UnaryCall } from "./transport/calls.ts";
-import type { CallOptions, Client, Method } from "./transport/client.ts";
+import type { CallOptions, Client, Method, Requests } from "./transport/client.ts";
 
 /** How to start a daemon, for the end of a sentence. */
 export const daemonCommand = "svc daemon (in a checkout: npm start)";
@@ -72,7 +72,7 @@ export class NotingClient implements Client {
 
   async *invoke<I extends DescMessage, O extends DescMessage>(
     method: Method<I, O>,
-    requests: readonly MessageInitShape<I>[],
+    requests: Requests<I>,
     options?: CallOptions,
   ): AsyncIterable<MessageShape<O>> {
     for await (const message of this.#client.invoke(method, requests, options)) {

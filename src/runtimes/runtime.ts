@@ -2,12 +2,9 @@
 import type { AppImageFreshness, LogLineStream } from "../../gen/svc/v1/words.ts";
 import type { Manifest } from "../packages/manifest.ts";
 import type { JsonObject } from "../lib/json.ts";
-<<<<<<< HEAD
 import type { PublishedAddresses } from "./published-ports.ts";
-=======
 import type { Terminal } from "../lib/terminal.ts";
 import type { TerminalRequest } from "./terminal-request.ts";
->>>>>>> 10b91f1 (Open terminals into apps: shells, the package's console and the log, by gRPC and by WebSocket)
 
 /** An app, as far as running it goes. */
 export interface RunnableApp {

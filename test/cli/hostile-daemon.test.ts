@@ -106,7 +106,7 @@ function servicesThat(answer: (output: DescMessage) => Message[]): BoundService[
         await Promise.resolve();
         yield* answer(method.output);
       }
-      return [method.localName, method.methodKind === "server_streaming" ? stream : unary];
+      return [method.localName, /server_streaming|bidi_streaming/.test(method.methodKind) ? stream : unary];
     });
     return implement(service, Object.fromEntries(handlers) as never);
   });
@@ -127,6 +127,8 @@ const lines: readonly string[] = [
   "app logs x",
   "app logs x -t",
   "app logs x -f",
+  "app attach x",
+  "app shell x",
   "app info x",
   "app image x --check",
   "app repull x",

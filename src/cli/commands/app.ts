@@ -2,6 +2,7 @@
 import type { Command } from "commander";
 import type { RunCommand } from "../program.ts";
 import { addCloneCommand } from "./app-clone.ts";
+import { addConsoleCommands } from "./app-console.ts";
 import { addImageCommands } from "./app-image.ts";
 import { addInfoCommand } from "./app-info.ts";
 import { addLifecycleCommands } from "./app-lifecycle.ts";
@@ -13,6 +14,7 @@ export function addAppCommand(parent: Command, run: RunCommand): void {
   const app = parent.command("app").description("start, stop, look at and change installed apps");
   addLifecycleCommands(app, run);
   addLogsCommand(app, run);
+  addConsoleCommands(app, run);
   addInfoCommand(app, run);
   addImageCommands(app, run);
   addSettingsCommand(app, run);

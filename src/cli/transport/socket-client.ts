@@ -25,6 +25,11 @@ export class SocketClient implements Client {
     requests: Requests<I>,
     options?: CallOptions,
   ): AsyncIterable<MessageShape<O>> {
+    if (method.methodKind === "bidi_streaming") {
+      const { invokeGrpc } = await import("./grpc-client.ts");
+      yield* invokeGrpc(this.#endpoint, method, asTheyCome(requests), options);
+      return;
+    }
     const { invokeConnect } = await import("./connect-client.ts");
     yield* invokeConnect(this.#endpoint, method, requests, options);
   }
@@ -36,4 +41,8 @@ export class SocketClient implements Client {
   async [Symbol.asyncDispose](): Promise<void> {
     // Every request has a connection of its own, which ends with it.
   }
+}
+
+async function* asTheyCome<T>(requests: readonly T[] | AsyncIterable<T>): AsyncGenerator<T> {
+  yield* requests;
 }

@@ -1,0 +1,126 @@
+/** A terminal of an app at the user's own. */
+import type { MessageInitShape } from "@bufbuild/protobuf";
+import type { ConsoleInputSchema } from "../../gen/svc/v1/app_pb.ts";
+import { exitCodes } from "./exit-codes.ts";
+import type { CommandContext } from "./context.ts";
+
+type ConsoleInput = MessageInitShape<typeof ConsoleInputSchema>;
+
+export interface TerminalStart {
+  readonly appId: string;
+  readonly session: "attach" | "shell";
+  readonly command: readonly string[];
+  readonly service: string;
+}
+
+/** Ctrl-P Ctrl-Q, as Docker's. */
+const detachKeys = Buffer.of(0x10, 0x11);
+/** Ctrl-D. */
+const endOfInput = Buffer.of(0x04);
+
+/** What goes to the daemon: what is typed, how the window changes, what was shown. */
+class Inputs {
+  readonly #waiting: ConsoleInput[] = [];
+  #more = Promise.withResolvers<undefined>();
+  #isOver = false;
+
+  add(input: ConsoleInput): void {
+    this.#waiting.push(input);
+    this.#more.resolve(undefined);
+  }
+
+  end(): void {
+    this.#isOver = true;
+    this.#more.resolve(undefined);
+  }
+
+  async *[Symbol.asyncIterator](): AsyncGenerator<ConsoleInput, void> {
+    while (!this.#isOver) {
+      const input = this.#waiting.shift();
+      if (input === undefined) {
+        this.#more = Promise.withResolvers();
+        await this.#more.promise;
+      } else {
+        yield input;
+      }
+    }
+  }
+}
+
+/** Until the program ends, or the user lets go of it. @returns its exit code */
+export async function runTerminal(context: CommandContext, start: TerminalStart): Promise<number> {
+  const { AppService } = await import("../../gen/svc/v1/app_pb.ts");
+  const { stdin, stdout } = context.host;
+  const inputs = new Inputs();
+  const keys = new Keys(inputs);
+  const isTerminal = stdin.isTTY && stdout.isTTY === true;
+  const resize = (): void => inputs.add({ resize: sizeOf(stdout) });
+  const type = (bytes: Buffer): void => keys.type(bytes, isTerminal);
+  inputs.add({ ...start, command: [...start.command], resize: sizeOf(stdout) });
+  let shownBytes = 0;
+  let exitCode: number | undefined;
+  try {
+    const outputs = context.invoke(AppService.method.attachConsole, inputs, keys.detached);
+    for await (const { output } of outputs) {
+      if (output.case === "opened") {
+        if (isTerminal) {
+          stdin.setRawMode?.(true);
+          stdout.on("resize", resize);
+        }
+        stdin.on("data", type);
+        stdin.once("end", () => inputs.add({ data: endOfInput }));
+      } else if (output.case === "data") {
+        await context.print(output.value);
+        shownBytes += output.value.length;
+        inputs.add({ ack: BigInt(shownBytes) });
+      } else if (output.case === "exit") {
+        exitCode = output.value.code;
+        break;
+      }
+    }
+  } catch (error) {
+    if (!keys.detached.aborted) throw error;
+    context.note("\nDetached.");
+    return exitCodes.ok;
+  } finally {
+    inputs.end();
+    stdin.off("data", type);
+    stdin.pause();
+    if (isTerminal) {
+      stdin.setRawMode?.(false);
+      stdout.off("resize", resize);
+    }
+  }
+  return exitCode ?? exitCodes.failed;
+}
+
+/** Looks for the keys that let go. */
+class Keys {
+  readonly #inputs: Inputs;
+  readonly #detached = new AbortController();
+  #held = false;
+
+  constructor(inputs: Inputs) {
+    this.#inputs = inputs;
+  }
+
+  /** Aborts when the user lets go. */
+  get detached(): AbortSignal {
+    return this.#detached.signal;
+  }
+
+  /** @param isTerminal what comes from a file is typed as it is */
+  type(bytes: Buffer, isTerminal: boolean): void {
+    const all = this.#held ? Buffer.concat([detachKeys.subarray(0, 1), bytes]) : bytes;
+    const at = isTerminal ? all.indexOf(detachKeys) : -1;
+    this.#held = isTerminal && at < 0 && all.at(-1) === detachKeys[0];
+    const typed = at >= 0 ? all.subarray(0, at) : this.#held ? all.subarray(0, -1) : all;
+    if (typed.length > 0) this.#inputs.add({ data: typed });
+    if (at >= 0) this.#detached.abort();
+  }
+}
+
+function sizeOf({ columns = 80, rows = 24 }: { columns?: number; rows?: number }) {
+  const bound = (count: number): number => Math.min(Math.max(count, 1), 1_000);
+  return { columns: bound(columns), rows: bound(rows) };
+}

@@ -1,0 +1,96 @@
+/** `svc app shell` and `svc app attach`, in pipes and at a real terminal. */
+import assert from "node:assert/strict";
+import { execFile, spawn } from "node:child_process";
+import { once } from "node:events";
+import { join } from "node:path";
+import { fileURLToPath } from "node:url";
+import test from "ava";
+import { AppService } from "../../gen/svc/v1/app_pb.ts";
+import { startDaemon, type TestDaemon } from "../support/daemon.ts";
+import { eventually } from "../support/eventually.ts";
+import { freePort, writePackage } from "../support/packages.ts";
+import { createIdentities } from "../../src/identity/identity.ts";
+
+const main = fileURLToPath(new URL("../../src/main.ts", import.meta.url));
+
+async function withApp(): Promise<TestDaemon> {
+  const daemon = await startDaemon();
+  const dir = join(daemon.dir, "package");
+  await writePackage(dir, await freePort(), {
+    manifest: "console: { exec: [sh, -c, 'echo ready; read x; echo said $x; exit 4'] }\n",
+  });
+  await daemon.client(AppService).installApp({ spec: dir });
+  return daemon;
+}
+
+test("in a pipe it runs what it is given, and hands its exit code on", async (t) => {
+  await using daemon = await withApp();
+  const svc = (args: readonly string[], input = ""): Promise<{ code: unknown; out: string }> =>
+    new Promise((resolve) => {
+      const child = execFile(
+        process.execPath,
+        [main, "--socket", daemon.socketPath, ...args],
+        (error, stdout, stderr) => resolve({ code: error?.code ?? 0, out: stdout + stderr }),
+      );
+      child.stdin?.end(input);
+    });
+  t.deepEqual(await svc(["app", "shell", "web", "--", "sh", "-c", "echo $SVC_APP_ID; exit 9"]), {
+    code: 9,
+    out: "web\r\n",
+  });
+  const typed = await svc(["app", "shell", "web"], "echo sum=$((40+2))\nexit 5\n");
+  t.is(typed.code, 5);
+  t.regex(typed.out, /sum=42/);
+  const ended = await svc(["app", "shell", "web", "--", "cat"], "a line\n");
+  t.is(ended.code, 0, "the end of the input is typed as ^D");
+  const attached = await svc(["app", "attach", "web"], "hi\n");
+  t.is(attached.code, 4);
+  t.regex(attached.out, /ready[^]*said hi/);
+  t.like(await svc(["app", "shell", "nothing"]), { code: 3 });
+});
+
+test("at a terminal, keys go through as they are, the window's size follows, and Ctrl-P Ctrl-Q lets go", async (t) => {
+  await using daemon = await withApp();
+  await using identities = createIdentities();
+  const argv = [process.execPath, main, "--socket", daemon.socketPath, "app", "shell", "web"];
+  const size = { columns: 90, rows: 30 };
+  const program = { argv, cwd: "/", env: { NODE_NO_WARNINGS: "1" }, size };
+  await using terminal = await identities.openTerminal(identities.selfUid, program);
+  let shown = "";
+  const read = (async () => {
+    for await (const bytes of terminal.output) shown += bytes.toString("utf8");
+  })();
+  const shows = (pattern: RegExp): Promise<void> => eventually(() => assert.match(shown, pattern), 20_000);
+  await shows(/[#$] /);
+  await terminal.write(Buffer.from("stty size\n"));
+  await shows(/30 90/);
+  terminal.resize({ columns: 70, rows: 20 });
+  await eventually(async () => {
+    await terminal.write(Buffer.from("stty size\n"));
+    assert.match(shown, /20 70/);
+  });
+  await terminal.write(Buffer.from("sleep 1000\n"));
+  await shows(/sleep 1000/);
+  await terminal.write(Buffer.from("\x03"));
+  await terminal.write(Buffer.from("echo alive-$((1+1))\n"));
+  await shows(/alive-2/);
+  await terminal.write(Buffer.from("\x10\x11"));
+  await shows(/Detached\./);
+  t.is(await terminal.exitCode, 0);
+  await read;
+});
+
+test("a daemon that ends, ends the session with a sentence", async (t) => {
+  await using daemon = await withApp();
+  const child = spawn(process.execPath, [main, "--socket", daemon.socketPath, "app", "shell", "web"], {
+    stdio: ["pipe", "pipe", "pipe"],
+  });
+  let [out, err] = ["", ""];
+  child.stdout.on("data", (text: Buffer) => (out += text.toString()));
+  child.stderr.on("data", (text: Buffer) => (err += text.toString()));
+  await eventually(() => assert.match(out, /[#$] /), 20_000);
+  const exited = once(child, "exit");
+  await daemon.stop();
+  t.deepEqual(await exited, [6, null]);
+  t.regex(err, /svc: the daemon is stopping/);
+});
