@@ -19,7 +19,10 @@ import type { CallOptions, Client, Method, Requests } from "./transport/client.t
 import { messageToRest } from "./transport/rest-json.ts";
 
 export interface InProcessClientOptions {
-  readonly pipeline: Pick<Pipeline, "invokeUnary" | "invokeServerStream" | "invokeClientStream" | "invokeBidiStream">;
+  readonly pipeline: Pick<
+    Pipeline,
+    "invokeUnary" | "invokeServerStream" | "invokeClientStream" | "invokeBidiStream"
+  >;
   /** Who calls. */
   readonly user: UserContext;
   /** Ends what was opened for the calls. */
@@ -75,11 +78,7 @@ export class InProcessClient implements Client {
         yield* pipeline.invokeServerStream(method as DescMethodServerStreaming<I, O>, await firstOf(), call);
         return;
       case "client_streaming":
-        yield await pipeline.invokeClientStream(
-          method as DescMethodClientStreaming<I, O>,
-          messages,
-          call,
-        );
+        yield await pipeline.invokeClientStream(method as DescMethodClientStreaming<I, O>, messages, call);
         return;
     }
   }

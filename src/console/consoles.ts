@@ -145,9 +145,12 @@ async function take(
   }
 }
 
-function firstOf(next: IteratorResult<ConsoleInput>): ConsoleInput & { session: "logs" | "attach" | "shell" } {
+function firstOf(
+  next: IteratorResult<ConsoleInput>,
+): ConsoleInput & { session: "logs" | "attach" | "shell" } {
   const first = next.done === true ? undefined : next.value;
-  if (first === undefined || first.appId === "") throw invalidField("app_id", "the first message must name an app");
+  if (first === undefined || first.appId === "")
+    throw invalidField("app_id", "the first message must name an app");
   const { session } = first;
   if (session !== "logs" && session !== "attach" && session !== "shell") {
     throw invalidField("session", "the first message must say what to open");

@@ -40,5 +40,8 @@ function chooseContainer(
   const named = running.find(({ labels }) => service !== "" && labels[composeServiceLabel] === service);
   if (named !== undefined) return named;
   const names = running.flatMap(({ labels }) => labels[composeServiceLabel] ?? []);
-  throw invalidField("service", names.length === 0 ? `app "${id}" has none` : `must be one of ${names.join(", ")}`);
+  throw invalidField(
+    "service",
+    names.length === 0 ? `app "${id}" has none` : `must be one of ${names.join(", ")}`,
+  );
 }

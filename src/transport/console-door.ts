@@ -4,7 +4,6 @@
  */
 import { create } from "@bufbuild/protobuf";
 import { ServerResponse, type IncomingMessage } from "node:http";
-import type { Socket } from "node:net";
 import type { WebSocket, WebSocketServer } from "ws";
 import { AppService, ConsoleInputSchema } from "../../gen/svc/v1/app_pb.ts";
 import {
@@ -66,7 +65,8 @@ export class ConsoleDoor {
   }
 
   /** Never throws. */
-  async open(request: IncomingMessage, socket: Socket, head: Buffer, connection: Connection): Promise<void> {
+  async open(request: IncomingMessage, head: Buffer, connection: Connection): Promise<void> {
+    const { socket } = connection;
     const requestId = this.#options.nextRequestId();
     try {
       const { user, scope } = this.#admit(request, connection);
@@ -81,7 +81,7 @@ export class ConsoleDoor {
         void this.#serve(webSocket, scope, user, requestId);
       });
     } catch (thrown) {
-      this.#refuse(request, socket, shownError(thrown, requestId), connection);
+      this.#refuse(request, shownError(thrown, requestId), connection);
     }
   }
 
@@ -136,7 +136,7 @@ export class ConsoleDoor {
     }
   }
 
-  #refuse(request: IncomingMessage, socket: Socket, error: SvcError, connection: Connection): void {
+  #refuse(request: IncomingMessage, error: SvcError, { socket, origin }: Connection): void {
     try {
       this.#options.pipeline.noteAnswer(
         AppService.method.attachConsole,
@@ -144,7 +144,7 @@ export class ConsoleDoor {
           user: anonymous,
           requestId: "",
           protocolName: "websocket",
-          ...(connection.origin.kind === "tcp" ? { address: connection.origin.address } : {}),
+          ...(origin.kind === "tcp" ? { address: origin.address } : {}),
         },
         error,
       );

@@ -2,6 +2,7 @@
 import { createServer } from "node:http";
 import type { IncomingMessage, Server, ServerResponse } from "node:http";
 import type { Socket } from "node:net";
+import type { Duplex } from "node:stream";
 import type { TransportLimits } from "./limits.ts";
 
 export type Http1Handler = (
@@ -12,8 +13,8 @@ export type Http1Handler = (
 
 /** What becomes of requests that ask for another protocol. */
 export interface Upgrades {
-  isWanted(this: void, request: IncomingMessage): boolean;
-  take(request: IncomingMessage, socket: Socket, head: Buffer): void;
+  readonly isWanted: (request: IncomingMessage) => boolean;
+  readonly take: (request: IncomingMessage, socket: Duplex, head: Buffer) => void;
 }
 
 const answers: Readonly<Record<string, string>> = {
@@ -39,7 +40,7 @@ export function createHttp1Server(
     // Who offers to speak something else, and is not taken up on it, gets an answer in HTTP.
     shouldUpgradeCallback: upgrades.isWanted,
   });
-  server.on("upgrade", (request, socket, head) => upgrades.take(request, socket as Socket, head));
+  server.on("upgrade", (request, socket, head) => upgrades.take(request, socket, head));
   server.maxHeadersCount = limits.maxHeaderCount;
 
   server.on("request", (request, response) => handle(request, response, false));

@@ -3,6 +3,7 @@ import { randomUUID } from "node:crypto";
 import type { IncomingMessage, Server as HttpServer } from "node:http";
 import { createServer, isIPv6 } from "node:net";
 import type { AddressInfo, Server, Socket } from "node:net";
+import type { Duplex } from "node:stream";
 import { routes as contractRoutes } from "../../gen/svc/v1/routes.ts";
 import { SvcError } from "../errors.ts";
 import { BodyTurns } from "../lib/body-turns.ts";
@@ -339,7 +340,8 @@ class TwoDoors implements Listeners {
 
   #openConsole(request: IncomingMessage, socket: Socket, head: Buffer): void {
     const connection = this.#connections.get(socket);
-    if (connection === undefined || this.#consoles === undefined || this.#stopped !== undefined) socket.destroy();
+    if (connection === undefined || this.#consoles === undefined || this.#stopped !== undefined)
+      socket.destroy();
     else void this.#consoles.open(request, socket, head, connection);
   }
 

@@ -28,6 +28,7 @@ const domain = [
   "backups",
   "docker",
   "files",
+  "console",
 ];
 const rooms = ["transport", "rest", "rpc", "handlers", "store", ...domain];
 /** Every folder may use these. */

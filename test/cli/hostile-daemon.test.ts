@@ -127,8 +127,6 @@ const lines: readonly string[] = [
   "app logs x",
   "app logs x -t",
   "app logs x -f",
-  "app attach x",
-  "app shell x",
   "app info x",
   "app image x --check",
   "app repull x",
@@ -228,6 +226,8 @@ const lines: readonly string[] = [
 ];
 /** They ask no daemon. */
 const alone = ["completion", "daemon"];
+/** A terminal is for what terminals obey: whoever opens one has asked for it. */
+const terminals = ["app attach", "app shell"];
 
 function leaves(command: Command, path: readonly string[] = []): string[] {
   if (command.commands.length === 0) return [path.join(" ")];
@@ -242,7 +242,8 @@ test("no command is left out", (t) => {
     () => Promise.resolve(),
   );
   const missing = leaves(program).filter(
-    (leaf) => !alone.includes(leaf) && !lines.some((line) => `${line} `.startsWith(`${leaf} `)),
+    (leaf) =>
+      ![...alone, ...terminals].includes(leaf) && !lines.some((line) => `${line} `.startsWith(`${leaf} `)),
   );
   t.deepEqual(missing, []);
 });

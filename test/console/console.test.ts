@@ -16,7 +16,9 @@ const rootTest = isRoot ? test : test.skip;
 
 async function installed(daemon: TestDaemon, door: Pick<UserDoor, "client"> = daemon): Promise<void> {
   const dir = join(daemon.dir, "package");
-  await writePackage(dir, await freePort(), { manifest: "console: { exec: [sh, -c, 'echo console of $SVC_APP_ID; read x'] }\n" });
+  await writePackage(dir, await freePort(), {
+    manifest: "console: { exec: [sh, -c, 'echo console of $SVC_APP_ID; read x'] }\n",
+  });
   await door.client(AppService).installApp({ spec: dir });
 }
 
@@ -38,7 +40,10 @@ rootTest(`a shell is the owner's, in the app's directory and environment${needsR
   await using user = await daemon.as(nobody);
   await installed(daemon, user);
   const token = await tokenFor(user, "shell");
-  const shell = await openConsole({ socketPath: daemon.socketPath }, { appId: "web", session: "shell", token });
+  const shell = await openConsole(
+    { socketPath: daemon.socketPath },
+    { appId: "web", session: "shell", token },
+  );
   shell.say({ type: "resize", cols: 101, rows: 33 });
   shell.type("echo uid=$(id -u) app=$SVC_APP_ID greeting=$GREETING; ls; stty size; tty\n");
   await shell.shows("uid=65534 app=web greeting=hello");
@@ -181,7 +186,9 @@ test("over gRPC it is the same, and a session is audited with its caller", async
     assert.deepEqual([record?.target, record?.result], ["web", "ok"]);
   });
   t.like(await errorOf(apps.attachConsole(once({ appId: "web" }))), { code: "InvalidArgument" });
-  t.like(await errorOf(apps.attachConsole(once({ appId: "nothing", session: "shell" }))), { code: "NotFound" });
+  t.like(await errorOf(apps.attachConsole(once({ appId: "nothing", session: "shell" }))), {
+    code: "NotFound",
+  });
 });
 
 async function* once<T>(message: T): AsyncGenerator<T> {
@@ -193,4 +200,3 @@ function textOf(outputs: readonly ConsoleOutput[]): string {
     .map(({ output }) => (output.case === "data" ? Buffer.from(output.value).toString("utf8") : ""))
     .join("");
 }
-

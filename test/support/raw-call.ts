@@ -37,8 +37,9 @@ export interface Outcome {
 /** Bytes that are no message. */
 const malformed = Buffer.from("{");
 
-/** Whether the protocol has the method: streams of our own have no REST route. */
+/** Whether the protocol has the method: streams of our own have no REST route, conversations need HTTP/2. */
 export function isCallable(method: DescMethod, protocol: RawProtocol): boolean {
+  if (method.methodKind === "bidi_streaming") return protocol === "grpc";
   return protocol !== "rest" || routes.some((route) => route.method === method);
 }
 

@@ -18,9 +18,7 @@ export function addConsoleCommands(parent: Command, run: RunCommand): void {
     .argument("<id>", "the app")
     .option(...serviceOption)
     .addHelpText("after", detachHelp)
-    .action(
-      run((context, id: string, options: ConsoleOptions) => open(context, id, "attach", [], options)),
-    );
+    .action(run((context, id: string, options: ConsoleOptions) => open(context, id, "attach", [], options)));
   parent
     .command("shell")
     .description("open a shell in an app, as its owner, in its directory or container")

@@ -20,7 +20,11 @@ export async function* invokeGrpc<I extends DescMessage, O extends DescMessage>(
   requests: AsyncIterable<MessageInitShape<I>>,
   { signal, timeoutMs }: CallOptions = {},
 ): AsyncGenerator<MessageShape<O>> {
-  const sessionManager = new Http2SessionManager(baseUrl, {}, { createConnection: () => connect(socketPath) });
+  const sessionManager = new Http2SessionManager(
+    baseUrl,
+    {},
+    { createConnection: () => connect(socketPath) },
+  );
   const transport = createGrpcTransport({ baseUrl, sessionManager });
   try {
     const kind = method as unknown as DescMethodStreaming<I, O>;

@@ -33,7 +33,7 @@ export interface ConsoleRequest {
 export function connectConsole(door: Door, request: ConsoleRequest): WebSocket {
   const { appId, session, token, tokenIn = "query", headers = {} } = request;
   const query = new URLSearchParams({ session, ...(tokenIn === "query" ? { token } : {}) });
-  const path = `/v1/apps/${appId}/console?${query}`;
+  const path = `/v1/apps/${appId}/console?${query.toString()}`;
   const url =
     door.socketPath === undefined
       ? `ws://127.0.0.1:${door.port ?? 0}${path}`
