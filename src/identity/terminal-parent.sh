@@ -2,8 +2,8 @@
 # Becomes a program at a terminal. It is started as leader of a session without a terminal, with the identity of the user,
 # and makes sure that it has it.
 #
-# Arguments: lines that /proc/self/status must have, one a word, "." after the last; the terminal; the directory; variables
-# for the program, as NAME=value, "." after the last; the program and its arguments.
+# Arguments: lines that /proc/self/status must have, one a word, "." after the last; the terminal; the directory; the program
+# and its arguments. Descriptor 3: commands that export the program's variables, as arguments can be read by everybody.
 set -u
 . "${0%/*}/expect-identity.sh"
 expect_identity "$@" || {
@@ -17,9 +17,6 @@ shift 2
 exec <>"$terminal" >&0 2>&0
 cd "$dir" || exit 78
 umask 022
-while [ "$1" != . ]; do
-  export "$1"
-  shift
-done
-shift
+eval "$(cat <&3)"
+exec 3<&-
 exec "$@"

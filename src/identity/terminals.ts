@@ -1,6 +1,7 @@
 /** Programs at terminals, each a process of its own with its user's identity; see `terminal-parent.sh`. */
 import { type ChildProcess, spawn } from "node:child_process";
 import { once } from "node:events";
+import type { Writable } from "node:stream";
 import { constants } from "node:os";
 import { setTimeout as wait } from "node:timers/promises";
 import { SvcError } from "../errors.ts";
@@ -47,18 +48,19 @@ export class Terminals {
     this.#openPty ??= prepare();
     const pty = this.#openPty(expected, size);
     try {
-      using _far = { [Symbol.dispose]: () => pty.closeFar() };
-      const variables = Object.entries(env).map(([name, value]) => `${name}=${value}`);
       const parent = ["/bin/sh", this.#parentPath, ...statusLines(expected), "."];
-      const program = await launch([...parent, pty.path, cwd, ...variables, ".", ...argv]);
+      const program = await launch([...parent, pty.path, cwd, ...argv]);
       const child = spawn(program.command, program.args, {
         cwd: "/",
         env: program.env,
         // What goes wrong before its program runs shows there, too.
-        stdio: [pty.farFd, pty.farFd, pty.farFd],
+        stdio: [pty.farFd, pty.farFd, pty.farFd, "pipe"],
         detached: true,
       });
       await once(child, "spawn");
+      const variables = child.stdio[3] as Writable;
+      variables.on("error", () => undefined);
+      variables.end(exports(env));
       return new ProgramTerminal(pty, child);
     } catch (cause) {
       pty[Symbol.dispose]();
@@ -75,6 +77,15 @@ function prepare(): ReturnType<typeof loadPtys> {
   return loadPtys();
 }
 
+/** Commands for a shell. */
+function exports(env: Readonly<Record<string, string>>): string {
+  const quoted = (text: string): string => `'${text.replaceAll("'", "'\\''")}'`;
+  return Object.entries(env)
+    .filter(([name]) => /^[A-Za-z_][A-Za-z0-9_]*$/.test(name))
+    .map(([name, value]) => `export ${name}=${quoted(value)}\n`)
+    .join("");
+}
+
 class ProgramTerminal implements Terminal {
   readonly output: AsyncIterable<Buffer>;
   readonly exitCode: Promise<number>;
@@ -88,6 +99,8 @@ class ProgramTerminal implements Terminal {
     this.output = pty.read();
     this.exitCode = once(child, "exit").then(async ([code, signal]) => {
       this.#gone.abort();
+      // Not before: a program that closes its own ends first, as cat does, would be hung up on while it exits.
+      pty.closeFar();
       await wait(drainMs);
       pty[Symbol.dispose]();
       return (code as number | null) ?? 128 + constants.signals[signal as NodeJS.Signals];

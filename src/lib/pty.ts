@@ -41,6 +41,7 @@ export class Pty implements Disposable {
   readonly #calls: Calls;
   readonly #fd: number;
   readonly #stream: ReadStream;
+  #isFarOpen = true;
   #isClosed = false;
 
   constructor(calls: Calls, { uid, gid }: { uid: number; gid: number }, size: TerminalSize) {
@@ -63,10 +64,14 @@ export class Pty implements Disposable {
     this.#stream = new ReadStream(this.#fd);
     // Its reader hears of them; before there is one nobody does.
     this.#stream.on("error", () => undefined);
+    // The number is somebody else's from then on.
+    this.#stream.once("close", () => (this.#isClosed = true));
   }
 
-  /** To be called once the program has the far end: from then on its end is the terminal's. */
+  /** To be called when the program has ended: what others have printed is then all that comes. */
   closeFar(): void {
+    if (!this.#isFarOpen) return;
+    this.#isFarOpen = false;
     closeSync(this.farFd);
   }
 
@@ -105,6 +110,7 @@ export class Pty implements Disposable {
   /** Hangs up. */
   [Symbol.dispose](): void {
     this.#isClosed = true;
+    this.closeFar();
     this.#stream.destroy();
   }
 }

@@ -338,11 +338,11 @@ class TwoDoors implements Listeners {
     else this.#front.handle(request, response, connection, expectsContinue);
   }
 
-  #openConsole(request: IncomingMessage, socket: Socket, head: Buffer): void {
-    const connection = this.#connections.get(socket);
+  #openConsole(request: IncomingMessage, stream: Duplex, head: Buffer): void {
+    const connection = this.#connections.get(stream);
     if (connection === undefined || this.#consoles === undefined || this.#stopped !== undefined)
-      socket.destroy();
-    else void this.#consoles.open(request, socket, head, connection);
+      stream.destroy();
+    else void this.#consoles.open(request, head, connection);
   }
 
   async #stop(): Promise<void> {
