@@ -83,8 +83,7 @@ export function bindServices(domain: Domain): BoundService[] {
   } = domain;
   const { hostMetrics, alerts, appHistory, processes, signals, reboot } = domain;
   return [
-    implement(AppService, createAppService(apps, appHistory, consoleTokens, schedules)),
-    implement(AppService, createAppService(apps, consoleTokens, schedules, new Consoles(apps))),
+    implement(AppService, createAppService(apps, appHistory, consoleTokens, schedules, new Consoles(apps))),
     implement(AuditService, createAuditService(audit)),
     implement(BackupService, createBackupService(backups)),
     implement(CredentialService, createCredentialService(credentials)),

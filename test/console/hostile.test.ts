@@ -1,0 +1,123 @@
+/** Clients of consoles that flood, stall or lie (T 21). */
+import assert from "node:assert/strict";
+import { readFile } from "node:fs/promises";
+import { join } from "node:path";
+import test from "ava";
+import { AppService } from "../../gen/svc/v1/app_pb.ts";
+import { startDaemon, type TestDaemon } from "../support/daemon.ts";
+import { eventually } from "../support/eventually.ts";
+import { freePort, writePackage } from "../support/packages.ts";
+import { connectConsole, openConsole, type SocketConsole } from "./support/socket-console.ts";
+
+async function withApp(): Promise<TestDaemon> {
+  const daemon = await startDaemon();
+  const dir = join(daemon.dir, "package");
+  await writePackage(dir, await freePort());
+  await daemon.client(AppService).installApp({ spec: dir });
+  return daemon;
+}
+
+async function open(daemon: TestDaemon, session = "shell"): Promise<SocketConsole> {
+  const { token } = await daemon.client(AppService).issueConsoleToken({ appId: "web", session });
+  return openConsole({ port: daemon.port }, { appId: "web", session, token });
+}
+
+async function memoryMiB(pid: number): Promise<number> {
+  const status = await readFile(`/proc/${pid}/status`, "utf8");
+  return Number(/^VmRSS:\s+(\d+)/m.exec(status)?.[1]) / 1024;
+}
+
+async function isAlive(daemon: TestDaemon): Promise<void> {
+  assert.equal((await daemon.client(AppService).getApp({ id: "web" })).id, "web");
+}
+
+test("a message that is larger than allowed, or no message, ends its session and nothing else", async (t) => {
+  await using daemon = await withApp();
+  const large = await open(daemon);
+  large.socket.send(Buffer.alloc(2 ** 20 + 1));
+  t.is(await large.closed, 1009);
+  for (const text of ["{", "[]", '{"type":"resize","cols":0,"rows":5}', '{"type":"ack","bytes":-1}', "{}"]) {
+    const odd = await open(daemon);
+    odd.socket.send(text);
+    t.is(await odd.closed, 1008, text);
+    t.like(odd.said.at(-1), { type: "error", code: "invalid_argument" });
+  }
+  await isAlive(daemon);
+});
+
+test("a client that reads nothing stops its own terminal, and the daemon's memory stays", async (t) => {
+  await using daemon = await withApp();
+  const stalled = await open(daemon);
+  await stalled.shows(/[#$] /);
+  const before = await memoryMiB(daemon.pid);
+  stalled.socket.pause();
+  stalled.type("yes\n");
+  const other = await open(daemon);
+  other.type("i=0; while [ $i -lt 5 ]; do echo turn-$i; i=$((i+1)); sleep 0.2; done; echo the-$((40+2))\n");
+  await other.shows("the-42");
+  const grown = (await memoryMiB(daemon.pid)) - before;
+  t.true(grown < 60, `${grown} MiB more`);
+  stalled.socket.terminate();
+  other.socket.terminate();
+});
+
+test("a client that types to a program that does not read is not read, and others are", async (t) => {
+  await using daemon = await withApp();
+  const flooder = await open(daemon);
+  flooder.type("stty raw -echo; echo begun; exec sleep 1000\n");
+  await flooder.shows("begun");
+  const before = await memoryMiB(daemon.pid);
+  for (let sent = 0; sent < 64; sent++) flooder.socket.send(Buffer.alloc(2 ** 20));
+  const other = await open(daemon);
+  other.type("echo the-$((40+2))\n");
+  await other.shows("the-42");
+  t.true(flooder.socket.bufferedAmount > 2 ** 25, "most of it waits where it comes from");
+  const grown = (await memoryMiB(daemon.pid)) - before;
+  t.true(grown < 60, `${grown} MiB more`);
+  flooder.socket.terminate();
+  other.socket.terminate();
+});
+
+test("more sessions of an app than there may be are refused, and who ends one makes room", async (t) => {
+  await using daemon = await withApp();
+  const sessions = await Promise.all(Array.from({ length: 32 }, () => open(daemon, "logs")));
+  await eventually(() => assert.ok(sessions.every(({ said }) => said.length > 0)), 20_000);
+  const refused = await open(daemon, "logs");
+  await refused.closed;
+  t.like(refused.said.at(-1), { type: "error", reason: "too_many" });
+  sessions[0]?.socket.terminate();
+  await eventually(async () => {
+    const another = await open(daemon, "logs");
+    await eventually(() => assert.ok(another.said.length > 0));
+    const [first] = another.said;
+    another.socket.terminate();
+    assert.equal(first?.["type"], "opened");
+  }, 20_000);
+  for (const { socket } of sessions) socket.terminate();
+});
+
+test("a thousand clients who open and leave hold nobody up", async (t) => {
+  await using daemon = await withApp();
+  const apps = daemon.client(AppService);
+  for (let round = 0; round < 10; round++) {
+    await Promise.all(
+      Array.from({ length: 100 }, async () => {
+        const socket = connectConsole(
+          { port: daemon.port },
+          { appId: "web", session: "logs", token: "svcc_nonsense" },
+        );
+        socket.on("error", () => undefined);
+        await new Promise((resolve) => socket.once("close", resolve));
+      }),
+    );
+  }
+  const { token } = await apps.issueConsoleToken({ appId: "web", session: "shell" });
+  const shell = await openConsole(
+    { socketPath: daemon.socketPath },
+    { appId: "web", session: "shell", token },
+  );
+  shell.type("echo the-$((40+2))\n");
+  await shell.shows("the-42");
+  t.is((await apps.getApp({ id: "web" })).id, "web");
+  shell.socket.terminate();
+});
