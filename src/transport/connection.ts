@@ -19,6 +19,8 @@ export class Connection {
   share: Share;
   /** Called when a request has ended. */
   onEnd: (() => void) | undefined;
+  /** Called when it carries HTTP no longer. */
+  onHold: (() => void) | undefined;
   readonly #underWay = new Set<HttpResponse>();
   #isHeld = false;
 
@@ -51,6 +53,8 @@ export class Connection {
   /** It carries something else than HTTP from now on, which looks after itself. */
   hold(): void {
     this.#isHeld = true;
+    this.onEnd = undefined;
+    this.onHold?.();
   }
 
   /** Whether its client waits for the daemon, and not the daemon for its client to send or to read. */

@@ -41,4 +41,5 @@ export function parseInTurns(connection: Connection, turns: FairTurns): void {
   // Node says with "resume" that it wants more, and a full answer or body is followed by "drain" or by "resume".
   socket.on("readable", next).on("resume", next).on("drain", next).off("data", parse);
   connection.onEnd = next;
+  connection.onHold = () => void socket.off("readable", next).off("resume", next).off("drain", next);
 }
