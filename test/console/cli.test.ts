@@ -38,7 +38,7 @@ test("in a pipe it runs what it is given, and hands its exit code on", async (t)
     code: 9,
     out: "web\r\n",
   });
-  const typed = await svc(["app", "shell", "web"], "echo sum=$((40+2))\nexit 5\n");
+  const typed = await svc(["app", "shell", "web", "--", "sh", "-i"], "echo sum=$((40+2))\nexit 5\n");
   t.is(typed.code, 5);
   t.regex(typed.out, /sum=42/);
   const ended = await svc(["app", "shell", "web", "--", "cat"], "a line\n");
@@ -52,7 +52,18 @@ test("in a pipe it runs what it is given, and hands its exit code on", async (t)
 test("at a terminal, keys go through as they are, the window's size follows, and Ctrl-P Ctrl-Q lets go", async (t) => {
   await using daemon = await withApp();
   await using identities = createIdentities();
-  const argv = [process.execPath, main, "--socket", daemon.socketPath, "app", "shell", "web"];
+  const argv = [
+    process.execPath,
+    main,
+    "--socket",
+    daemon.socketPath,
+    "app",
+    "shell",
+    "web",
+    "--",
+    "sh",
+    "-i",
+  ];
   const size = { columns: 90, rows: 30 };
   const program = { argv, cwd: "/", env: { NODE_NO_WARNINGS: "1" }, size };
   await using terminal = await identities.openTerminal(identities.selfUid, program);
@@ -82,9 +93,13 @@ test("at a terminal, keys go through as they are, the window's size follows, and
 
 test("a daemon that ends, ends the session with a sentence", async (t) => {
   await using daemon = await withApp();
-  const child = spawn(process.execPath, [main, "--socket", daemon.socketPath, "app", "shell", "web"], {
-    stdio: ["pipe", "pipe", "pipe"],
-  });
+  const child = spawn(
+    process.execPath,
+    [main, "--socket", daemon.socketPath, "app", "shell", "web", "--", "sh", "-i"],
+    {
+      stdio: ["pipe", "pipe", "pipe"],
+    },
+  );
   let [out, err] = ["", ""];
   child.stdout.on("data", (text: Buffer) => (out += text.toString()));
   child.stderr.on("data", (text: Buffer) => (err += text.toString()));

@@ -16,9 +16,8 @@ const rootTest = isRoot ? test : test.skip;
 
 async function installed(daemon: TestDaemon, door: Pick<UserDoor, "client"> = daemon): Promise<void> {
   const dir = join(daemon.dir, "package");
-  await writePackage(dir, await freePort(), {
-    manifest: "console: { exec: [sh, -c, 'echo console of $SVC_APP_ID; read x'] }\n",
-  });
+  // Not the tester's own shell, which may do much at its start.
+  await writePackage(dir, await freePort(), { manifest: "console: { exec: [sh, -i] }\n" });
   await door.client(AppService).installApp({ spec: dir });
 }
 
@@ -70,7 +69,7 @@ rootTest(`nobody opens another user's console${needsRoot}`, async (t) => {
 test("^C reaches the program, text comes whole, and the terminal is a terminal", async (t) => {
   await using daemon = await startDaemon();
   await installed(daemon);
-  const shell = await opened(daemon, "shell", { tokenIn: "protocols" });
+  const shell = await opened(daemon, "attach", { tokenIn: "protocols" });
   t.is(shell.socket.protocol, "svc.console.v1");
   shell.type("sleep 1000; echo after=$?\n");
   await eventually(() => assert.match(shell.shown(), /sleep/));
@@ -93,8 +92,9 @@ test("attach runs what the package says, logs shows the log and takes nothing", 
   await using daemon = await startDaemon();
   await installed(daemon);
   const console = await opened(daemon, "attach");
+  console.type("echo console of $SVC_APP_ID\n");
   await console.shows("console of web");
-  console.type("\n");
+  console.type("exit\n");
   t.is(await console.closed, 1000);
   await daemon.client(AppService).startApp({ id: "web" });
   const log = await opened(daemon, "logs");
@@ -129,8 +129,8 @@ test("a console ends with the token that asked for it, with its app, and with th
   await installed(daemon);
   const { token: access } = await daemon.client(TokenService).issueAccessToken({ ttlSecs: 600 });
   const asked = daemon.tokenClient(AppService, "connect", access);
-  const { token } = await asked.issueConsoleToken({ appId: "web", session: "shell" });
-  const shell = await openConsole({ port: daemon.port }, { appId: "web", session: "shell", token });
+  const { token } = await asked.issueConsoleToken({ appId: "web", session: "attach" });
+  const shell = await openConsole({ port: daemon.port }, { appId: "web", session: "attach", token });
   shell.type("trap '' HUP; echo pid=$$.\n");
   await shell.shows(/pid=\d+\./);
   const pid = Number(/pid=(\d+)\./.exec(shell.shown())?.[1]);
@@ -138,7 +138,7 @@ test("a console ends with the token that asked for it, with its app, and with th
   t.not(await shell.closed, 1000);
   await eventually(() => assert.throws(() => process.kill(pid, 0)), 10_000);
 
-  const second = await opened(daemon, "shell");
+  const second = await opened(daemon, "attach");
   await second.shows(/[#$] /);
   await daemon.client(AppService).removeApp({ id: "web" });
   t.not(await second.closed, 1000);
@@ -148,7 +148,7 @@ test("a console ends with the token that asked for it, with its app, and with th
 test("who acknowledges is never far ahead of what they saw", async (t) => {
   await using daemon = await startDaemon();
   await installed(daemon);
-  const shell = await opened(daemon, "shell");
+  const shell = await opened(daemon, "attach");
   await shell.shows(/[#$] /);
   shell.say({ type: "ack", bytes: 1 });
   const before = shell.shown().length;

@@ -12,12 +12,13 @@ import { connectConsole, openConsole, type SocketConsole } from "./support/socke
 async function withApp(): Promise<TestDaemon> {
   const daemon = await startDaemon();
   const dir = join(daemon.dir, "package");
-  await writePackage(dir, await freePort());
+  // Not the tester's own shell, which may do much at its start.
+  await writePackage(dir, await freePort(), { manifest: "console: { exec: [sh, -i] }\n" });
   await daemon.client(AppService).installApp({ spec: dir });
   return daemon;
 }
 
-async function open(daemon: TestDaemon, session = "shell"): Promise<SocketConsole> {
+async function open(daemon: TestDaemon, session = "attach"): Promise<SocketConsole> {
   const { token } = await daemon.client(AppService).issueConsoleToken({ appId: "web", session });
   return openConsole({ port: daemon.port }, { appId: "web", session, token });
 }
@@ -111,10 +112,10 @@ test("a thousand clients who open and leave hold nobody up", async (t) => {
       }),
     );
   }
-  const { token } = await apps.issueConsoleToken({ appId: "web", session: "shell" });
+  const { token } = await apps.issueConsoleToken({ appId: "web", session: "attach" });
   const shell = await openConsole(
     { socketPath: daemon.socketPath },
-    { appId: "web", session: "shell", token },
+    { appId: "web", session: "attach", token },
   );
   shell.type("echo the-$((40+2))\n");
   await shell.shows("the-42");
