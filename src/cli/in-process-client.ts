@@ -116,10 +116,3 @@ function fromRestJson<Desc extends DescMessage>(type: Desc, request: unknown): M
     throw invalidField("", (error as Error).message);
   }
 }
-
-async function* created<I extends DescMessage>(
-  desc: I,
-  requests: AsyncIterable<MessageInitShape<I>>,
-): AsyncGenerator<MessageShape<I>> {
-  for await (const request of requests) yield create(desc, request);
-}
