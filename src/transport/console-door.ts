@@ -75,7 +75,6 @@ export class ConsoleDoor {
         socket.destroy();
         return;
       }
-      connection.hold();
       const server = await (this.#server ??= loadServer());
       server.handleUpgrade(request, socket, head, (webSocket) => {
         void this.#serve(webSocket, scope, user, requestId);

@@ -340,6 +340,8 @@ class TwoDoors implements Listeners {
 
   #openConsole(request: IncomingMessage, stream: Duplex, head: Buffer): void {
     const connection = this.#connections.get(stream);
+    // Node has taken its parser away already.
+    connection?.hold();
     if (connection === undefined || this.#consoles === undefined || this.#stopped !== undefined)
       stream.destroy();
     else void this.#consoles.open(request, head, connection);

@@ -17,9 +17,10 @@ export function parseInTurns(connection: Connection, turns: FairTurns): void {
   const [parse] = socket.listeners("data") as ((piece: Buffer) => void)[];
   if (parse === undefined) throw new Error("nobody reads the connection");
   let isQueued = false;
+  let isOver = false;
 
   const next = (): void => {
-    if (isQueued || socket.destroyed) return;
+    if (isQueued || isOver || socket.destroyed) return;
     if (socket.readableLength === 0) {
       // Goes on reading, and hears of the end.
       socket.read();
@@ -30,6 +31,8 @@ export function parseInTurns(connection: Connection, turns: FairTurns): void {
   };
   const parsePiece = (): void => {
     isQueued = false;
+    // Node's parser is another connection's by now: what were parsed then would be that one's next request.
+    if (isOver || socket.destroyed) return;
     const bytes = socket.read() as Buffer | null;
     if (bytes === null) return;
     const end = bytes.indexOf(headEnd);
@@ -41,5 +44,8 @@ export function parseInTurns(connection: Connection, turns: FairTurns): void {
   // Node says with "resume" that it wants more, and a full answer or body is followed by "drain" or by "resume".
   socket.on("readable", next).on("resume", next).on("drain", next).off("data", parse);
   connection.onEnd = next;
-  connection.onHold = () => void socket.off("readable", next).off("resume", next).off("drain", next);
+  connection.onHold = () => {
+    isOver = true;
+    socket.off("readable", next).off("resume", next).off("drain", next);
+  };
 }

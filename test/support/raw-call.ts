@@ -75,8 +75,9 @@ async function callRest(target: Target, method: DescMethod, message: Message | u
   const call = {
     service: "",
     method: "",
-    httpMethod: isRaw ? ("GET" as const) : httpMethod,
+    httpMethod,
     path: template.source,
+    body: isRaw ? "" : bodyField,
   };
   const { path, body } = bindRequest(call as never, json);
   const answer = await send(
