@@ -110,9 +110,7 @@ function rowOf(usage: RuntimeUsage): Row {
 }
 
 function usageOf(row: Row): RuntimeUsage {
-  return Object.fromEntries(
-    keys.flatMap((key, at) => (typeof row[at] === "number" ? [[key, row[at]]] : [])),
-  );
+  return Object.fromEntries(keys.flatMap((key, at) => (typeof row[at] === "number" ? [[key, row[at]]] : [])));
 }
 
 /** Of each app the time in which it ran. */
