@@ -275,11 +275,6 @@ export class ServiceRuntime implements AppRuntime {
     return limitsOf(app, this.#options.enforces);
   }
 
-  /** Ids of the apps that are known here, by their units. */
-  unitsOfApps(): ReadonlyMap<string, string> {
-    return new Map([...this.#apps.keys()].map((id) => [unitName(id), id]));
-  }
-
   #requireSystemd(): void {
     const { whyAbsent } = this;
     if (whyAbsent !== undefined) throw failedPrecondition("unavailable", whyAbsent);
