@@ -148,6 +148,10 @@ function readEnd(said: string, lastOutput: string, userName: string): JobEnd {
   const [, exitCode, left] = /^exit (\d+) (\d+)$/m.exec(said) ?? [];
   if (exitCode !== undefined) return { exitCode: Number(exitCode), leftProcesses: Number(left) };
   if (said.startsWith("begun")) {
+    // What a shell says that may have no child.
+    if (/cannot fork/i.test(lastOutput)) {
+      throw failedPrecondition("denied", `cannot act as user "${userName}": it may have no more processes`);
+    }
     throw new SvcError(
       "unavailable",
       "unavailable",

@@ -3,6 +3,7 @@ import type { Command } from "commander";
 import type { CommandContext } from "../context.ts";
 import { forEachName } from "../for-each.ts";
 import type { RunCommand } from "../program.ts";
+import { escapeControls } from "../render/escape.ts";
 import type { Color } from "../render/color.ts";
 import type { AppImage } from "../../../gen/svc/v1/app_pb.ts";
 import { renderFields, type Column } from "../render/table.ts";
@@ -88,7 +89,7 @@ async function repull(context: CommandContext, ids: readonly string[]): Promise<
     },
     text: ({ id, changed, restarted, services }) => {
       for (const { service, reference, reason } of services) {
-        if (reason !== "") context.note(`${id}: ${service} stays at ${reference}: ${reason}.`);
+        if (reason !== "") context.note(escapeControls(`${id}: ${service} stays at ${reference}: ${reason}.`));
       }
       const which = services.flatMap(({ service, changed: isNew }) => (isNew ? [service] : []));
       const what = which.length === 0 ? "a new image" : `a new image of ${which.join(", ")}`;
