@@ -8,7 +8,7 @@ import { createClient } from "@connectrpc/connect";
 import { createGrpcTransport } from "@connectrpc/connect-node";
 import { ScheduleService } from "../gen/svc/v1/schedule_pb.ts";
 import { JobRegistry } from "../src/scheduler/jobs/job-registry.ts";
-import { insertJobs } from "../src/scheduler/jobs/job-row.ts";
+import { documentOf, insertJobs } from "../src/scheduler/jobs/job-row.ts";
 import { openStore } from "../src/store/store.ts";
 import { startDaemon, type BenchDaemon } from "./support/daemon.ts";
 import { amount, type Bench, type Result } from "./support/result.ts";
@@ -130,7 +130,7 @@ async function measureMemory(): Promise<Result> {
   const fallback = parseTrigger("hourly");
   const jobs = Array.from({ length: kept }, (_, index) => ({
     id: idOf(index),
-    spec: {
+    document: documentOf({
       trigger: triggers[index % triggers.length] ?? fallback,
       timeZone: "Europe/Berlin",
       enabled: true,
@@ -141,7 +141,7 @@ async function measureMemory(): Promise<Result> {
       jitterSecs: 0,
       retries: 0,
       catchUp: "none",
-    } as const,
+    }),
   }));
   await store.write(insertJobs(0, "platform", jobs, Date.now()), { timeoutMs: 60_000 });
   const row = store.get<{ bytes: number }>("SELECT avg(length(document) + length(id)) AS bytes FROM jobs");
@@ -150,6 +150,7 @@ async function measureMemory(): Promise<Result> {
   collect();
   const before = process.memoryUsage().heapUsed;
   using registry = new JobRegistry(store);
+  await registry.fresh();
   const count = registry.all().length;
   collect();
   const bytes = (process.memoryUsage().heapUsed - before) / count;

@@ -47,7 +47,7 @@ export function createAppService(
     getApp: ({ id }, context) => apps.get(id, userOf(context)),
 
     removeApp: async ({ id }, context) => {
-      const disabledSchedules = schedules.actingOn(id, userOf(context));
+      const disabledSchedules = await schedules.actingOn(id, userOf(context));
       return { id, freedBytes: BigInt(await apps.remove(id, userOf(context))), disabledSchedules };
     },
 

@@ -17,7 +17,7 @@ import { JobRules, type JobRequest } from "./jobs/job-rules.ts";
 import type { JobRunner } from "./runs/job-runner.ts";
 import { JobViews, viewRun, viewWait } from "./jobs/job-views.ts";
 import { JobWriter, type OwnerBounds, type SpecMaker, type WriteCondition } from "./jobs/job-writer.ts";
-import { compareKeys, textLength, type Job, type JobKey } from "./jobs/job.ts";
+import { compareKeys, indexAfter, textLength, type Job, type JobKey } from "./jobs/job.ts";
 import { ManagedJobs } from "./jobs/managed-jobs.ts";
 import { decodePageToken, encodePageToken } from "./jobs/page-token.ts";
 import { previewFirings, type Preview } from "./clock/preview.ts";
@@ -82,7 +82,7 @@ export class Schedules {
 
   constructor(options: SchedulesOptions) {
     this.#options = options;
-    this.#rules = new JobRules(options.zones);
+    this.#rules = new JobRules(options.zones, options.registry.triggers);
     this.#views = new JobViews(options);
     this.#writer = new JobWriter(options);
     this.#managed = new ManagedJobs({ registry: options.registry, rules: this.#rules, writer: this.#writer });
@@ -94,17 +94,14 @@ export class Schedules {
     { managedBy, limit, pageToken }: ListOptions,
   ): Promise<ListSchedulesResponse> {
     const after = pageToken === "" ? undefined : decodePageToken(pageToken);
-    const rest = this.#options.registry
-      .visible(caller)
-      .filter(
-        (job) =>
-          (managedBy === undefined || job.managedBy === managedBy) &&
-          (after === undefined || compareKeys(job, after) > 0),
-      );
-    const jobs = rest.slice(0, pageLength(rest, limit));
+    const { registry } = this.#options;
+    await registry.fresh();
+    const { jobs, isLast } = pageOf(registry.visible(caller), after, limit, (job) =>
+      managedBy === undefined ? true : job.managedBy === managedBy,
+    );
     const last = jobs.at(-1);
     const page = create(ListSchedulesResponseSchema, {
-      nextPageToken: last === undefined || jobs.length === rest.length ? "" : encodePageToken(last),
+      nextPageToken: last === undefined || isLast ? "" : encodePageToken(last),
     });
     // They are messages already; `create` would look at each of them again.
     page.schedules = await this.#views.many(jobs);
@@ -179,7 +176,8 @@ export class Schedules {
   }
 
   /** Ids of the enabled jobs that act on an app, of those that the caller may see. */
-  actingOn(appId: string, caller: JobCaller): string[] {
+  async actingOn(appId: string, caller: JobCaller): Promise<string[]> {
+    await this.#options.registry.fresh();
     const jobs = this.#options.registry.visible(caller);
     return jobs.filter(({ enabled, action }) => enabled && action.app === appId).map(({ id }) => id);
   }
@@ -282,15 +280,23 @@ function noApp(app: string): string {
   return `no app "${app}"`;
 }
 
-/** How many of the jobs make a page: at least one, and no more than a page has room for. */
-function pageLength(jobs: readonly Job[], limit: number): number {
-  let [count, left] = [0, maxPageChars];
-  while (count < Math.min(limit, jobs.length) && left > 0) {
-    const job = jobs[count];
-    if (job !== undefined) left -= textLength(job);
-    count += 1;
+/** The first of the jobs behind `after` that fit on a page: at least one. @param jobs by owner and id */
+function pageOf(
+  jobs: readonly Job[],
+  after: JobKey | undefined,
+  limit: number,
+  isWanted: (job: Job) => boolean,
+): { jobs: readonly Job[]; isLast: boolean } {
+  const page: Job[] = [];
+  let left = maxPageChars;
+  for (let at = after === undefined ? 0 : indexAfter(jobs, after); at < jobs.length; at += 1) {
+    const job = jobs[at];
+    if (job === undefined || !isWanted(job)) continue;
+    if (page.length === limit || left <= 0) return { jobs: page, isLast: false };
+    page.push(job);
+    left -= textLength(job);
   }
-  return count;
+  return { jobs: page, isLast: true };
 }
 
 const manual = { trigger: "manual", attempt: 1 } as const;

@@ -303,4 +303,11 @@ export const migrations: readonly string[] = [
     PRIMARY KEY (rule, subject)
   ) STRICT, WITHOUT ROWID;
   `,
+  `
+  -- A push of ten thousand jobs is not to make its readers read all the others, too.
+  DROP TRIGGER job_changes_pruned;
+  CREATE TRIGGER job_changes_pruned AFTER INSERT ON job_changes BEGIN
+    DELETE FROM job_changes WHERE revision <= NEW.revision - 20000;
+  END;
+  `,
 ];

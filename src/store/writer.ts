@@ -80,8 +80,9 @@ export class Writer implements Disposable {
     try {
       const begun = this.#begin(requests, outcomes);
       if (begun.length === 0) return;
-      const settled = begun.map((request) => [request, this.#apply(request)] as const);
-      this.#database.exec("COMMIT");
+      const settled = begun.map((request) => [request, this.#apply(request, begun.length > 1)] as const);
+      // One alone that failed has undone it all.
+      if (this.#database.isTransaction) this.#database.exec("COMMIT");
       for (const [request, outcome] of settled) outcomes.set(request, outcome);
     } catch (error) {
       if (this.#database.isTransaction) this.#database.exec("ROLLBACK");
@@ -114,9 +115,13 @@ export class Writer implements Disposable {
     }
   }
 
-  /** Runs one request inside the transaction; a failure undoes its statements alone. @throws when it undid all */
-  #apply(request: WriteRequest): WriteOutcome {
-    this.#database.exec("SAVEPOINT request");
+  /**
+   * Runs one request inside the transaction; a failure undoes its statements, and not those of its neighbours.
+   * @param hasNeighbours without any there is no savepoint: its journal takes as long as the writes themselves
+   * @throws when it undid all
+   */
+  #apply(request: WriteRequest, hasNeighbours: boolean): WriteOutcome {
+    if (hasNeighbours) this.#database.exec("SAVEPOINT request");
     let failure: WriteFailure | undefined;
     const results: StatementResult[] = [];
     for (const [index, statement] of request.statements.entries()) {
@@ -133,8 +138,12 @@ export class Writer implements Disposable {
       }
       if (failure !== undefined) break;
     }
-    if (failure !== undefined) this.#database.exec("ROLLBACK TO request");
-    this.#database.exec("RELEASE request");
+    if (!hasNeighbours) {
+      if (failure !== undefined) this.#database.exec("ROLLBACK");
+    } else {
+      if (failure !== undefined) this.#database.exec("ROLLBACK TO request");
+      this.#database.exec("RELEASE request");
+    }
     return failure === undefined ? { results } : { failure };
   }
 

@@ -18,7 +18,7 @@ import { dayMs, minuteMs } from "../trigger/wall-slice.ts";
 import type { Zone, Zones } from "../trigger/zone.ts";
 
 export interface EvaluatorOptions {
-  jobs: Pick<JobRegistry, "all">;
+  jobs: Pick<JobRegistry, "all" | "update">;
   zones: Zones;
   due: Pick<DueJobs, "fire" | "resumeRetry" | "resumeStart">;
   runs: Pick<RunLog, "lastScheduled" | "settledUntil">;
@@ -72,7 +72,9 @@ export class Evaluator implements AsyncDisposable {
   }
 
   *#begin(nowMs: number): Generator<undefined, void> {
-    yield* this.#table.fill(this.#options.jobs.all());
+    const { jobs } = this.#options;
+    yield* jobs.update();
+    yield* this.#table.fill(jobs.all());
     this.#counting.add(this.#resume(nowMs));
   }
 
@@ -95,6 +97,7 @@ export class Evaluator implements AsyncDisposable {
 
   *#evaluate({ run, late }: MinutePlan): Generator<undefined, void> {
     const { jobs, due } = this.#options;
+    yield* jobs.update();
     yield* this.#table.fill(jobs.all());
     for (const minute of run) {
       const atMs = minute * minuteMs;

@@ -50,6 +50,7 @@ export class JobOwners {
 
   /** Names the owners of jobs that an svc has kept which did not note names. @throws what the store throws */
   async nameAll(store: Store, registry: JobRegistry): Promise<void> {
+    await registry.fresh();
     const unnamed = registry
       .all()
       .filter(({ ownerUid, ownerName }) => ownerName === "" && ownerUid !== this.#options.selfUid);

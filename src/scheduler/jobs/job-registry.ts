@@ -1,8 +1,12 @@
 /** The jobs as the database has them, kept in memory; those that somebody wrote are read again. */
+import { setImmediate as nextTurn } from "node:timers/promises";
 import { notFound } from "../../errors.ts";
 import type { Store } from "../../store/store.ts";
-import { compareKeys, type Job, type JobKey } from "./job.ts";
+import { TriggerParser } from "../trigger/trigger.ts";
+import { JobReading, type JobState } from "./job-reading.ts";
 import { jobColumns, JobReader, type JobRow } from "./job-row.ts";
+import { JobTable, type OwnerTotals } from "./job-table.ts";
+import type { Job, JobKey } from "./job.ts";
 
 /** Who asks: the part of the transport's user context that the jobs go by. */
 export interface JobCaller {
@@ -13,24 +17,26 @@ export interface JobCaller {
   readonly root: boolean;
 }
 
-interface ChangeRow {
-  revision: number;
-  owner_uid: number;
-  id: string;
-}
+/** Changes that are read at once by whoever asks next: a few milliseconds at most. */
+const maxAtOnce = 32;
+/** Of the event loop, at a time. */
+const sliceMs = 3;
 
 export class JobRegistry implements Disposable {
+  /** What the jobs' triggers have in common, for whoever reads more of them. */
+  readonly triggers = new TriggerParser();
   readonly #store: Store;
   readonly #subscription: Disposable;
-  readonly #reader = new JobReader();
-  /** By owner and id. Never changed, always replaced: whoever walks over it may take their time. */
-  #jobs: readonly Job[] = [];
-  /** Number of the last change that is in `#jobs`; none before the first reading. */
-  #seen: number | undefined;
+  readonly #reader = new JobReader(this.triggers);
+  readonly #reading: JobReading;
+  #state: JobState = { table: new JobTable(), seen: undefined };
+  /** The reading that goes on, and what it began with. */
+  #catchUp: Iterator<undefined, JobState> | undefined;
   #stale = true;
 
   constructor(store: Store) {
     this.#store = store;
+    this.#reading = new JobReading(store, this.#reader);
     this.#subscription = store.onChange(() => this.invalidate());
   }
 
@@ -39,28 +45,64 @@ export class JobRegistry implements Disposable {
     this.#stale = true;
   }
 
-  /** All jobs, by owner and id; the same array until one comes, changes or goes, and each job the same object until it does. */
-  all(): readonly Job[] {
-    this.#refresh();
-    return this.#jobs;
+  /** Resolves when {@link all} and {@link visible} see all that was written before. */
+  async fresh(): Promise<void> {
+    for (const reading = this.update(); ;) {
+      const endMs = performance.now() + sliceMs;
+      do {
+        if (reading.next().done === true) return;
+      } while (performance.now() < endMs);
+      await nextTurn();
+    }
   }
 
-  /** The jobs that the caller may see, by owner and id. */
+  /** The same, for work in slices; several may go on at once, and do it together. */
+  *update(): Generator<undefined, void> {
+    while (this.#catchUp !== undefined || this.#refresh() === undefined) {
+      this.#step();
+      yield;
+    }
+  }
+
+  /**
+   * All jobs, by owner and id; the same array until one comes, changes or goes, and each job the same object until it does.
+   * After many changes at once they are those from before until {@link update} has read them.
+   */
+  all(): readonly Job[] {
+    this.#refresh();
+    return this.#state.table.jobs;
+  }
+
+  /** The jobs that the caller may see, by owner and id; see {@link all}. */
   visible(caller: JobCaller): readonly Job[] {
     return caller.root ? this.all() : this.ownedBy(caller.uid).filter((job) => isOf(job, caller));
   }
 
-  /** The jobs of one owner, by id. */
+  /** The jobs of one owner, by id; see {@link all}. */
   ownedBy(uid: number): readonly Job[] {
     const jobs = this.all();
-    const first = indexOf(jobs, { ownerUid: uid, id: "" });
-    return jobs.slice(first, indexOf(jobs, { ownerUid: uid + 1, id: "" }));
+    const { table } = this.#state;
+    const first = table.indexOf({ ownerUid: uid, id: "" });
+    return jobs.slice(first, table.indexOf({ ownerUid: uid + 1, id: "" }));
   }
 
+  /** What the jobs of an owner come to; see {@link all}. */
+  totalsOf(ownerUid: number): OwnerTotals {
+    this.#refresh();
+    return this.#state.table.totalsOf(ownerUid);
+  }
+
+  /** Always as it is now. */
   get(key: JobKey): Job | undefined {
-    const jobs = this.all();
-    const job = jobs[indexOf(jobs, key)];
-    return job !== undefined && compareKeys(job, key) === 0 ? job : undefined;
+    if (this.#refresh() !== undefined) return this.#state.table.get(key);
+    const row = this.#store.get<JobRow>(
+      `SELECT ${jobColumns} FROM jobs WHERE owner_uid = ? AND id = ?`,
+      key.ownerUid,
+      key.id,
+    );
+    const known = this.#state.table.get(key);
+    if (row === undefined) return undefined;
+    return known?.revision === row.revision ? known : this.#reader.read(row);
   }
 
   /** @throws SvcError `not_found` for a job that is not there, or not the caller's. */
@@ -70,54 +112,35 @@ export class JobRegistry implements Disposable {
     return job;
   }
 
-  /** Reads the jobs that were written since the last time, or all when there are too many to tell which. */
-  #refresh(): void {
-    if (!this.#stale) return;
-    this.#stale = false;
-    const seen = this.#seen;
-    const changes =
-      seen === undefined
-        ? []
-        : this.#store.all<ChangeRow>(
-            "SELECT revision, owner_uid, id FROM job_changes WHERE revision > ? ORDER BY revision",
-            seen,
-          );
-    if (seen === undefined || (changes.length > 0 && changes[0]?.revision !== seen + 1)) {
-      this.#readAll();
-      return;
+  /** Answers the jobs as they are now; undefined when they are too many to be read at once. */
+  #refresh(): JobTable | undefined {
+    if (!this.#stale && this.#catchUp === undefined) return this.#state.table;
+    if (this.#catchUp !== undefined || this.#reading.rowsToRead(this.#state, maxAtOnce) > maxAtOnce) {
+      return undefined;
     }
-    if (changes.length === 0) return;
-    this.#readAgain(changes);
-    this.#seen = changes.at(-1)?.revision ?? seen;
+    let isDone: boolean;
+    do isDone = this.#step();
+    while (!isDone);
+    return this.#state.table;
   }
 
-  #readAll(): void {
-    // Asked first: a job that is written in between is read once more and not missed.
-    const last = this.#store.get<{ revision: number | null }>(
-      "SELECT max(revision) AS revision FROM job_changes",
-    );
-    const known = this.#jobs;
-    this.#jobs = this.#store
-      .all<JobRow>(`SELECT ${jobColumns} FROM jobs ORDER BY owner_uid, id`)
-      .map((row) => unlessWritten(known, row) ?? this.#reader.read(row));
-    this.#seen = last?.revision ?? 0;
-  }
-
-  #readAgain(changes: readonly ChangeRow[]): void {
-    const jobs = [...this.#jobs];
-    for (const { owner_uid: ownerUid, id } of changes) {
-      const row = this.#store.get<JobRow>(
-        `SELECT ${jobColumns} FROM jobs WHERE owner_uid = ? AND id = ?`,
-        ownerUid,
-        id,
-      );
-      const index = indexOf(jobs, { ownerUid, id });
-      const known = jobs[index];
-      const isThere = known?.ownerUid === ownerUid && known.id === id;
-      if (row !== undefined && isThere && known.revision === row.revision) continue;
-      jobs.splice(index, isThere ? 1 : 0, ...(row === undefined ? [] : [this.#reader.read(row)]));
+  /** Answers whether all has been read. */
+  #step(): boolean {
+    if (this.#catchUp === undefined) {
+      this.#stale = false;
+      this.#catchUp = this.#reading.catchUp(this.#state);
     }
-    this.#jobs = jobs;
+    try {
+      const step = this.#catchUp.next();
+      if (step.done !== true) return false;
+      this.#state = step.value;
+    } catch (error) {
+      this.#stale = true;
+      this.#catchUp = undefined;
+      throw error;
+    }
+    this.#catchUp = undefined;
+    return true;
   }
 
   [Symbol.dispose](): void {
@@ -128,23 +151,4 @@ export class JobRegistry implements Disposable {
 /** Not those of a former user of the uid. */
 export function isOf({ ownerUid, ownerName }: Job, { uid, user = "" }: JobCaller): boolean {
   return ownerUid === uid && (ownerName === "" || user === "" || ownerName === user);
-}
-
-/** The job as it is known, when the row still says the same. */
-function unlessWritten(known: readonly Job[], row: JobRow): Job | undefined {
-  const job = known[indexOf(known, { ownerUid: row.owner_uid, id: row.id })];
-  const isSame = job?.ownerUid === row.owner_uid && job.id === row.id && job.revision === row.revision;
-  return isSame ? job : undefined;
-}
-
-/** Where the key is, or would be. */
-function indexOf(jobs: readonly JobKey[], key: JobKey): number {
-  let [low, high] = [0, jobs.length];
-  while (low < high) {
-    const middle = (low + high) >>> 1;
-    const job = jobs[middle];
-    if (job !== undefined && compareKeys(job, key) < 0) low = middle + 1;
-    else high = middle;
-  }
-  return low;
 }

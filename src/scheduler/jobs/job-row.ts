@@ -2,7 +2,7 @@
 import { BoundedMemo } from "../../lib/bounded-memo.ts";
 import type { Statement } from "../../store/store.ts";
 import type { Job, JobKey, JobSpec } from "./job.ts";
-import { TriggerParser, type Trigger } from "../trigger/trigger.ts";
+import type { TriggerParser } from "../trigger/trigger.ts";
 
 /** A row of `jobs` as SQLite answers it. */
 export interface JobRow {
@@ -100,26 +100,59 @@ export function nameOwner(ownerUid: number, ownerName: string): Statement {
 export function insertJobs(
   ownerUid: number,
   managedBy: string,
-  jobs: readonly { id: string; spec: JobSpec }[],
+  jobs: readonly { id: string; document: string }[],
   nowMs: number,
 ): Statement[] {
   if (jobs.length === 0) return [];
   return [
     {
       sql: `INSERT INTO jobs (${jobColumns})
-            SELECT ?, '', value ->> 0, ?, value ->> 1, ?, ${nextRevision} FROM json_each(?)`,
+            SELECT ?, '', value ->> 0, ?, value -> 1, ?, ${nextRevision} FROM json_each(?)`,
       params: [
         ownerUid,
         managedBy,
         nowMs,
-        JSON.stringify(jobs.map(({ id, spec }) => [id, documentOf(spec)])),
+        listOf(jobs, ({ id, document }) => [JSON.stringify(id), document]),
       ],
       changes: jobs.length,
     },
   ];
 }
 
-/** How many triggers and words are remembered; forgetting them costs nothing but sharing. */
+/** Replaces jobs of one owner as they were read, as {@link updateJob} does one. */
+export function updateJobs(
+  ownerUid: number,
+  jobs: readonly { stored: Job; document: string }[],
+  nowMs: number,
+): Statement[] {
+  if (jobs.length === 0) return [];
+  return [
+    {
+      // Materialized, so that each of them is looked up in the index of jobs and not the other way round.
+      sql: `WITH new AS MATERIALIZED (
+              SELECT value ->> 0 AS id, value -> 1 AS document, value ->> 2 AS revision FROM json_each(?2))
+            UPDATE jobs SET document = new.document, updated_at = ?3, revision = ${nextRevision} FROM new
+            WHERE jobs.owner_uid = ?1 AND jobs.id = new.id AND jobs.revision = new.revision`,
+      params: [
+        ownerUid,
+        listOf(jobs, ({ stored, document }) => [
+          JSON.stringify(stored.id),
+          document,
+          String(stored.revision),
+        ]),
+        nowMs,
+      ],
+      changes: jobs.length,
+    },
+  ];
+}
+
+/** Documents are JSON already: they stand in it as they are. */
+function listOf<T>(jobs: readonly T[], partsOf: (job: T) => readonly string[]): string {
+  return `[${jobs.map((job) => `[${partsOf(job).join(",")}]`).join(",")}]`;
+}
+
+/** How many words are remembered; forgetting them costs nothing but sharing. */
 const maxShared = 4_096;
 
 /**
@@ -127,9 +160,12 @@ const maxShared = 4_096;
  * and owners.
  */
 export class JobReader {
-  readonly #parser = new TriggerParser();
-  readonly #triggers = new BoundedMemo<string, Trigger>(maxShared);
+  readonly #triggers: TriggerParser;
   readonly #words = new BoundedMemo<string, string>(maxShared);
+
+  constructor(triggers: TriggerParser) {
+    this.#triggers = triggers;
+  }
 
   read(row: JobRow): Job {
     const document = JSON.parse(row.document) as JobDocument;
@@ -142,7 +178,7 @@ export class JobReader {
       managedBy: this.#word(row.managed_by),
       updatedAtMs: row.updated_at,
       revision: row.revision,
-      trigger: this.#triggers.get(document.trigger, (text) => this.#parser.parse(text)),
+      trigger: this.#triggers.parse(document.trigger),
       timeZone: this.#word(document.timeZone),
       enabled: document.enabled,
       comment: document.comment,

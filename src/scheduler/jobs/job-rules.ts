@@ -3,7 +3,7 @@ import type { ScheduleAction, UpsertScheduleRequest } from "../../../gen/svc/v1/
 import type { ScheduleActionType, ScheduleCatchUp } from "../../../gen/svc/v1/words.ts";
 import { readHeaders, type KeptHeaders } from "./header-rules.ts";
 import type { Job, JobAction, JobSpec } from "./job.ts";
-import { TriggerParser, triggerProblem, type Trigger } from "../trigger/trigger.ts";
+import type { Trigger, TriggerParser } from "../trigger/trigger.ts";
 import type { Zones } from "../trigger/zone.ts";
 import type { Violations } from "./violations.ts";
 
@@ -64,10 +64,11 @@ const usersActions: ReadonlySet<ScheduleActionType> = new Set([
 /** Reads jobs of clients; what their triggers have in common is read once. */
 export class JobRules {
   readonly #zones: Zones;
-  readonly #parser = new TriggerParser();
+  readonly #triggers: TriggerParser;
 
-  constructor(zones: Zones) {
+  constructor(zones: Zones, triggers: TriggerParser) {
     this.#zones = zones;
+    this.#triggers = triggers;
   }
 
   /** The job that the request stands for. What is wrong goes to `violations`; then the answer is not to be used. */
@@ -102,10 +103,10 @@ export class JobRules {
   }
 
   readTrigger(text: string, path: string, violations: Violations): Trigger {
-    const problem = triggerProblem(text);
-    if (problem === undefined) return this.#parser.parse(text);
-    violations.add(path, problem);
-    return this.#parser.parse("hourly");
+    const trigger = this.#triggers.read(text);
+    if (typeof trigger !== "string") return trigger;
+    violations.add(path, trigger);
+    return this.#triggers.parse("hourly");
   }
 
   /** The zone's name as jobs have it: `UTC`, an IANA name, or empty for the node's local time. */

@@ -6,7 +6,8 @@ import { setTimeout as sleep } from "node:timers/promises";
 import { failedPrecondition, notFound, SvcError } from "../../errors.ts";
 import { StoreConflict, type Statement, type Store } from "../../store/store.ts";
 import type { JobRegistry } from "./job-registry.ts";
-import { documentOf, insertJob, insertJobs, updateJob, type OwnedKey } from "./job-row.ts";
+import type { OwnerTotals } from "./job-table.ts";
+import { documentOf, insertJob, insertJobs, updateJob, updateJobs, type OwnedKey } from "./job-row.ts";
 import { revisionText, textLength, type Job, type JobKey, type JobSpec } from "./job.ts";
 
 export interface JobWriterOptions {
@@ -37,6 +38,10 @@ export interface WriteCondition {
 export interface ReadJob {
   readonly stored: Job | undefined;
   readonly spec: JobSpec;
+  /** Of the spec. */
+  readonly document: string;
+  /** Whether the stored one says something else. */
+  readonly isChanged: boolean;
 }
 
 /** How often a change is made anew. */
@@ -71,13 +76,14 @@ export class JobWriter {
       const spec = make(stored);
       if (stored === undefined) {
         if (spec.managedBy !== "") throw notManaged(key, spec.managedBy);
-        checkRoom([...registry.ownedBy(key.ownerUid), spec], bounds);
+        const { jobs, chars } = registry.totalsOf(key.ownerUid);
+        checkRoom({ jobs: jobs + 1, chars: chars + textLength(spec) }, bounds);
         await store.write([insertJob(key, spec, now())]);
       } else {
         if (stored.managedBy !== spec.managedBy) throw jobOwned([stored]);
-        if (textLength(spec) > textLength(stored)) {
-          checkRoom([...registry.ownedBy(key.ownerUid).filter((job) => job !== stored), spec], bounds);
-        }
+        const grown = textLength(spec) - textLength(stored);
+        const { jobs, chars } = registry.totalsOf(key.ownerUid);
+        if (grown > 0) checkRoom({ jobs, chars: chars + grown }, bounds);
         const { ownerName = stored.ownerName } = key;
         const isSame = ownerName === stored.ownerName && documentOf(stored) === documentOf(spec);
         if (!isSame) await store.write([updateJob(stored, spec, now(), ownerName)]);
@@ -110,20 +116,24 @@ export class JobWriter {
     const { store, registry, now } = this.#options;
     await this.#untilKept(async () => {
       const jobs = await read();
-      const others = registry.ownedBy(ownerUid).filter((job) => job.managedBy !== managedBy);
-      const inTheWay = others.filter(({ id }) => jobs.has(id));
+      const inTheWay = [...jobs.values()].flatMap(({ stored }) =>
+        stored !== undefined && stored.managedBy !== managedBy ? [stored] : [],
+      );
       if (inTheWay.length > 0) throw jobOwned(inTheWay);
-      checkRoom([...others, ...jobs.values().map(({ spec }) => spec)], bounds);
-      const added: { id: string; spec: JobSpec }[] = [];
-      const changed: { stored: Job; spec: JobSpec }[] = [];
-      for (const [id, { stored, spec }] of jobs) {
-        if (stored === undefined) added.push({ id, spec });
-        else if (documentOf(stored) !== documentOf(spec)) changed.push({ stored, spec });
+      const before = registry.ownedBy(ownerUid).filter((job) => job.managedBy === managedBy);
+      const all = registry.totalsOf(ownerUid);
+      const chars = sumOf(jobs.values().map(({ spec }) => textLength(spec))) - sumOf(before.map(textLength));
+      checkRoom({ jobs: all.jobs - before.length + jobs.size, chars: all.chars + chars }, bounds);
+      const added: { id: string; document: string }[] = [];
+      const changed: { stored: Job; document: string }[] = [];
+      for (const [id, { stored, document, isChanged }] of jobs) {
+        if (stored === undefined) added.push({ id, document });
+        else if (isChanged) changed.push({ stored, document });
       }
       await store.write([
         removeOthers(ownerUid, managedBy, [...jobs.keys()]),
         ...insertJobs(ownerUid, managedBy, added, now()),
-        ...changed.map(({ stored, spec }) => updateJob(stored, spec, now())),
+        ...updateJobs(ownerUid, changed, now()),
       ]);
     });
   }
@@ -131,6 +141,7 @@ export class JobWriter {
   async #untilKept(change: () => Promise<void>): Promise<void> {
     for (let attempt = 1; attempt <= maxAttempts; attempt++) {
       try {
+        await this.#options.registry.fresh();
         await change();
         return;
       } catch (error) {
@@ -195,16 +206,21 @@ function notManaged({ id }: JobKey, managedBy: string): SvcError {
   );
 }
 
-function checkRoom(jobs: readonly JobSpec[], bounds: OwnerBounds): void {
-  if (jobs.length > bounds.jobs) {
-    throw tooMany(`${jobs.length} schedules are more than the ${bounds.jobs} that an owner may have`);
+function checkRoom({ jobs, chars }: OwnerTotals, bounds: OwnerBounds): void {
+  if (jobs > bounds.jobs) {
+    throw tooMany(`${jobs} schedules are more than the ${bounds.jobs} that an owner may have`);
   }
-  const chars = jobs.reduce((sum, job) => sum + textLength(job), 0);
   if (chars > bounds.chars) {
     throw tooMany(
       `schedules of ${chars} characters are more than the ${bounds.chars} that an owner may have`,
     );
   }
+}
+
+function sumOf(numbers: Iterable<number>): number {
+  let sum = 0;
+  for (const number of numbers) sum += number;
+  return sum;
 }
 
 function tooMany(what: string): SvcError {

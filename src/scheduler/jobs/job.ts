@@ -76,3 +76,22 @@ export function compareKeys(a: JobKey, b: JobKey): number {
   if (a.id === b.id) return 0;
   return a.id < b.id ? -1 : 1;
 }
+
+/** Where the first job is that stands at a key or behind it. @param jobs by owner and id */
+export function indexFrom(jobs: readonly JobKey[], key: JobKey): number {
+  let [low, high] = [0, jobs.length];
+  while (low < high) {
+    const middle = (low + high) >>> 1;
+    const job = jobs[middle];
+    if (job !== undefined && compareKeys(job, key) < 0) low = middle + 1;
+    else high = middle;
+  }
+  return low;
+}
+
+/** The same, without the one at the key itself. */
+export function indexAfter(jobs: readonly JobKey[], key: JobKey): number {
+  const at = indexFrom(jobs, key);
+  const job = jobs[at];
+  return job !== undefined && compareKeys(job, key) === 0 ? at + 1 : at;
+}

@@ -2,6 +2,7 @@
 import { setImmediate as nextTurn } from "node:timers/promises";
 import type { Schedule } from "../../../gen/svc/v1/schedule_pb.ts";
 import type { JobRegistry } from "./job-registry.ts";
+import { documentOf } from "./job-row.ts";
 import type { JobRules } from "./job-rules.ts";
 import type { JobWriter, OwnerBounds, ReadJob } from "./job-writer.ts";
 import { Violations } from "./violations.ts";
@@ -13,7 +14,7 @@ export interface ManagedJobsOptions {
 }
 
 /** Jobs that are looked at in one turn of the event loop: a few milliseconds. */
-const sliceSize = 500;
+const sliceSize = 100;
 
 export class ManagedJobs {
   readonly #options: ManagedJobsOptions;
@@ -57,7 +58,9 @@ export class ManagedJobs {
       // What another manager's job holds is nothing that `***` could bring over.
       const own = stored?.managedBy === managedBy ? stored : undefined;
       const spec = rules.read(schedule, { path, stored: own, isRoots: true }, violations);
-      jobs.set(id, { stored, spec: { ...spec, managedBy } });
+      const document = documentOf(spec);
+      const isChanged = stored === undefined || documentOf(stored) !== document;
+      jobs.set(id, { stored, spec: { ...spec, managedBy }, document, isChanged });
     }
     violations.check();
     return jobs;

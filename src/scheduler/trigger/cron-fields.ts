@@ -1,7 +1,8 @@
 /**
- * The five cron fields and the strict syntax of each (S 1.4.5): `*`, values, ranges, lists and steps, in numbers. cron-parser
- * accepts more (seconds, names, `L`, `#`, `?`, `5/10`); what it would read differently than crontab(5) never gets there.
+ * The five cron fields, read and checked by cron-parser (decisions 40). It accepts more than S 1.4.5 does (seconds, names,
+ * `L`, `#`, `?`, `5/10`): what it would read differently than crontab(5) never gets there.
  */
+import { loadCronParser } from "./load-cron-parser.cjs";
 
 export interface CronField {
   /** As messages call it. */
@@ -22,33 +23,47 @@ export const cronFields = [
 /** `*`, `a` or `a-b`, and a step behind it. */
 const itemPattern = /^(?:\*|(?<first>\d+)(?:-(?<last>\d+))?)(?:\/(?<step>\d+))?$/;
 
-/** What is wrong with the text of a field, such as `hour "24" must be 0 to 23`; `undefined` when nothing is. */
-export function fieldProblem(field: CronField, text: string): string | undefined {
-  for (const item of text.split(",")) {
-    const problem = item === "" ? `"${text}" has an empty list item` : itemProblem(field, item);
-    if (problem !== undefined) return `${field.name} ${problem}`;
-  }
-  return undefined;
-}
-
-function itemProblem({ min, max }: CronField, item: string): string | undefined {
+/**
+ * The values that an item of a field's list stands for, by cron-parser, or what is wrong with it, such as
+ * `hour "24" must be 0 to 23`. Each item is asked about by itself: cron-parser refuses lists whose items overlap and days
+ * that none of the months has, both of which crontab(5) allows.
+ */
+export function readItem(fieldIndex: number, item: string): readonly number[] | string {
+  const field = cronFields[fieldIndex];
+  if (field === undefined) throw new RangeError(`no cron field ${fieldIndex}`);
+  const { name, min, max } = field;
   const groups = itemPattern.exec(item)?.groups;
   if (groups === undefined) {
-    return `"${item}" must be made of numbers ${min} to ${max}, "*", ranges "a-b", lists "a,b" and steps "*/n" or "a-b/n"`;
+    return `${name} "${item}" must be made of numbers ${min} to ${max}, "*", ranges "a-b", lists "a,b" and steps "*/n" or "a-b/n"`;
   }
   const { first, last, step } = groups;
-  for (const value of [first, last]) {
-    if (value !== undefined && (Number(value) < min || Number(value) > max)) {
-      return `"${value}" must be ${min} to ${max}`;
-    }
+  if (first !== undefined && last === undefined && step !== undefined && Number(step) > 0) {
+    return `${name} "${item}" must have a range before its step: use "${first}-${max}/${step}"`;
   }
+  // Nothing to parse, and the triggers of most jobs are made of these: nothing is loaded for them.
+  if (item === "*") return Array.from({ length: max - min + 1 }, (_, at) => min + at);
+  if (/^\d\d?$/.test(item) && Number(item) >= min && Number(item) <= max) return [Number(item)];
+  try {
+    const texts = cronFields.map((_, at) => (at === fieldIndex ? item : "*"));
+    const { minute, hour, dayOfMonth, month, dayOfWeek } = loadCronParser().parse(texts.join(" ")).fields;
+    return [minute, hour, dayOfMonth, month, dayOfWeek][fieldIndex]?.values.map(Number) ?? [];
+  } catch (error) {
+    return `${name} ${refusal(field, item, groups, error)}`;
+  }
+}
+
+/** Why cron-parser refuses an item, in our words: its own name neither the field nor what would be right. */
+function refusal(
+  { min, max }: CronField,
+  item: string,
+  { first = "", last, step }: Partial<Record<string, string>>,
+  error: unknown,
+): string {
+  const outside = [first, last ?? ""].find((value) => Number(value) < min || Number(value) > max);
+  if (outside !== undefined && outside !== "") return `"${outside}" must be ${min} to ${max}`;
   if (last !== undefined && Number(last) < Number(first)) {
-    return `range "${first ?? ""}-${last}" must not run backwards: use two ranges, as in "${first ?? ""}-${max},${min}-${last}"`;
+    return `range "${first}-${last}" must not run backwards: use two ranges, as in "${first}-${max},${min}-${last}"`;
   }
-  if (step === undefined) return undefined;
   if (Number(step) === 0) return `step "${item}" must be at least 1`;
-  if (first !== undefined && last === undefined) {
-    return `"${item}" must have a range before its step: use "${first}-${max}/${step}"`;
-  }
-  return undefined;
+  return `"${item}" cannot be read: ${error instanceof Error ? error.message : String(error)}`;
 }

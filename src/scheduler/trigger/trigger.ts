@@ -1,7 +1,8 @@
 /** The `trigger` of a job: what S 1.4.5 allows, and the bit sets that matching needs (D21). */
 import { invalidField } from "../../errors.ts";
-import { cronFields, fieldProblem } from "./cron-fields.ts";
-import { ValueSets } from "./value-sets.ts";
+import { BoundedMemo } from "../../lib/bounded-memo.ts";
+import { cronFields } from "./cron-fields.ts";
+import { ValueSets, type ValueSet } from "./value-sets.ts";
 
 /**
  * A parsed trigger, immutable. Every set is a number whose bits stand for values; all are small integers, so that a
@@ -33,44 +34,55 @@ const maxLength = 256;
 
 const fieldNames = cronFields.map(({ name }) => name).join(" ");
 
-/** What is wrong with the text as a trigger, such as `hour "24" must be 0 to 23`; `undefined` when it is one. */
-export function triggerProblem(text: string): string | undefined {
-  const fields = splitTrigger(text);
-  if (typeof fields === "string") return fields;
-  for (const [at, field] of cronFields.entries()) {
-    const problem = fieldProblem(field, fields[at] ?? "");
-    if (problem !== undefined) return problem;
-  }
-  return undefined;
-}
+/** How many triggers are remembered; forgetting them costs nothing but sharing. */
+const maxKnown = 4_096;
 
-/** Reads many triggers: what their fields have in common is expanded once. */
+/** Reads many triggers: each text once, and what their fields have in common. */
 export class TriggerParser {
   readonly #valueSets = new ValueSets();
+  readonly #known = new BoundedMemo<string, Trigger | string>(maxKnown);
 
   /**
-   * Reads a trigger: `hourly`, `daily@HH:MM`, `HH:MM`, or five cron fields with blanks or tabs between them.
-   * @throws SvcError `invalid_argument` `invalid_request` whose violation names the cron field:
-   *   `{field: "trigger", description: 'hour "24" must be 0 to 23'}`
+   * Reads a trigger: `hourly`, `daily@HH:MM`, `HH:MM`, or five cron fields with blanks or tabs between them. Answers what
+   * is wrong with a text that is none, such as `hour "24" must be 0 to 23`.
    */
+  read(text: string): Trigger | string {
+    return this.#known.get(text, () => this.#make(text));
+  }
+
+  /** @throws SvcError `invalid_argument` `invalid_request` whose violation names the cron field; see {@link read} */
   parse(text: string): Trigger {
+    const trigger = this.read(text);
+    if (typeof trigger === "string") throw invalidField("trigger", trigger);
+    return trigger;
+  }
+
+  #make(text: string): Trigger | string {
     const fields = splitTrigger(text);
-    if (typeof fields === "string") throw invalidField("trigger", fields);
-    const [minute, hour, dayOfMonth, month, dayOfWeek] = fields;
-    const minutes = this.#valueSets.read(0, minute);
+    if (typeof fields === "string") return fields;
+    const [minute, hour, dayOfMonth] = fields;
+    const sets: ValueSet[] = [];
+    for (const [at, field] of fields.entries()) {
+      const set = this.#valueSets.read(at, field);
+      if (typeof set === "string") return set;
+      sets.push(set);
+    }
+    const [minutes = none, hours = none, daysOfMonth = none, months = none, daysOfWeek = none] = sets;
     return {
       text,
       kind: minute.includes("*") || hour.includes("*") ? "wildcard" : "fixed",
       minutesLow: minutes.low,
       minutesHigh: minutes.high,
-      hours: this.#valueSets.read(1, hour).low,
-      daysOfMonth: this.#valueSets.read(2, dayOfMonth).low,
-      months: this.#valueSets.read(3, month).low,
-      daysOfWeek: this.#valueSets.read(4, dayOfWeek).low,
-      isEitherDay: !dayOfMonth.startsWith("*") && !dayOfWeek.startsWith("*"),
+      hours: hours.low,
+      daysOfMonth: daysOfMonth.low,
+      months: months.low,
+      daysOfWeek: daysOfWeek.low,
+      isEitherDay: !dayOfMonth.startsWith("*") && !fields[4].startsWith("*"),
     };
   }
 }
+
+const none: ValueSet = { low: 0, high: 0 };
 
 type CronTexts = readonly [
   minute: string,

@@ -1,9 +1,6 @@
-/** Which values a cron field allows, as bits; ranges and steps are expanded by cron-parser. */
-import { invalidField } from "../../errors.ts";
+/** Which values a cron field allows, as bits. */
 import { BoundedMemo } from "../../lib/bounded-memo.ts";
-import { cronFields, fieldProblem } from "./cron-fields.ts";
-import type { CronField } from "./cron-fields.ts";
-import { loadCronParser } from "./load-cron-parser.cjs";
+import { cronFields, readItem, type CronField } from "./cron-fields.ts";
 
 /** Bits in a word: one less than the machine has, so that every word is a small positive integer. */
 export const wordBits = 31;
@@ -21,42 +18,25 @@ const maxRemembered = 4096;
 export class ValueSets {
   readonly #fields = cronFields.map((field) => ({
     field,
-    known: new BoundedMemo<string, ValueSet>(maxRemembered),
+    known: new BoundedMemo<string, ValueSet | string>(maxRemembered),
   }));
 
-  /**
-   * @param fieldIndex which of `cronFields`
-   * @throws SvcError `invalid_argument` `invalid_request` about `trigger` when the text breaks the field's syntax
-   */
-  read(fieldIndex: number, text: string): ValueSet {
+  /** The values of a field, or what is wrong with its text. @param fieldIndex which of `cronFields` */
+  read(fieldIndex: number, text: string): ValueSet | string {
     const entry = this.#fields[fieldIndex];
     if (entry === undefined) throw new RangeError(`no cron field ${fieldIndex}`);
     const { field, known } = entry;
     return known.get(text, () => {
-      const problem = fieldProblem(field, text);
-      if (problem !== undefined) throw invalidField("trigger", problem);
-      return setOf(
-        field,
-        text.split(",").flatMap((item) => valuesOf(field, fieldIndex, item)),
-      );
+      const values: number[] = [];
+      for (const item of text.split(",")) {
+        if (item === "") return `${field.name} "${text}" has an empty list item`;
+        const read = readItem(fieldIndex, item);
+        if (typeof read === "string") return read;
+        values.push(...read);
+      }
+      return setOf(field, values);
     });
   }
-}
-
-function valuesOf({ min, max }: CronField, fieldIndex: number, item: string): number[] {
-  if (item === "*") return Array.from({ length: max - min + 1 }, (_, at) => min + at);
-  const value = Number(item);
-  return Number.isNaN(value) ? expand(fieldIndex, item) : [value];
-}
-
-/**
- * Each item is asked about by itself: cron-parser refuses lists whose items overlap and days that none of the
- * months has, both of which crontab(5) allows.
- */
-function expand(fieldIndex: number, item: string): number[] {
-  const texts = cronFields.map((_, at) => (at === fieldIndex ? item : "*"));
-  const { minute, hour, dayOfMonth, month, dayOfWeek } = loadCronParser().parse(texts.join(" ")).fields;
-  return [minute, hour, dayOfMonth, month, dayOfWeek][fieldIndex]?.values.map(Number) ?? [];
 }
 
 function setOf(field: CronField, values: readonly number[]): ValueSet {

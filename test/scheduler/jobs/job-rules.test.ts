@@ -11,6 +11,7 @@ import type { FieldViolation } from "../../../src/errors.ts";
 import { SvcError } from "../../../src/errors.ts";
 import { JobRules } from "../../../src/scheduler/jobs/job-rules.ts";
 import type { Job, JobSpec } from "../../../src/scheduler/jobs/job.ts";
+import { TriggerParser } from "../../../src/scheduler/trigger/trigger.ts";
 import { Zones } from "../../../src/scheduler/trigger/zone.ts";
 import { Violations } from "../../../src/scheduler/jobs/violations.ts";
 import { spec as jobSpec } from "../support/world.ts";
@@ -32,7 +33,11 @@ function read(
     ...changes,
   });
   const violations = new Violations();
-  const spec = new JobRules(new Zones()).read(request, { path, stored, isRoots }, violations);
+  const spec = new JobRules(new Zones(), new TriggerParser()).read(
+    request,
+    { path, stored, isRoots },
+    violations,
+  );
   try {
     violations.check();
     return { spec, violations: [] };

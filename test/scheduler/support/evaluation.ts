@@ -72,7 +72,7 @@ export class Evaluation implements AsyncDisposable {
     this.#jobs = options.jobs.toSorted(compareKeys);
     const { settledUntil = "1970-01-01T00:00:00Z", localZone = "UTC" } = options;
     this.evaluator = new Evaluator({
-      jobs: { all: () => this.#jobs },
+      jobs: { all: () => this.#jobs, update: function* () {} },
       zones: new Zones({ local: () => localZone }),
       due: {
         fire: ({ id }, minuteMs) => this.fired.push({ id, minuteMs, atMs: this.clock.nowMs() }),
