@@ -1,0 +1,11 @@
+/** A short life; the long one is `node test/faults/life.ts --minutes 120 --seed 1`. */
+import test from "ava";
+import { live } from "./life.ts";
+
+test("through ends of the daemon, kills and upgrades apps stay as they are wanted, and files and runs are kept", async (t) => {
+  t.timeout(600_000);
+  const done: string[] = [];
+  const did = await live({ seed: 1, ms: 25_000, rootsApps: 2, jobs: 10, log: (line) => done.push(line) });
+  t.log(did);
+  t.true(done.length > 5);
+});

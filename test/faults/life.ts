@@ -1,0 +1,267 @@
+/**
+ * Lives with a daemon: apps of root and of users, and jobs, through ends of the daemon, killed supervisors, upgrades, stops and
+ * starts, in an order that a seed decides. At the end every app is in its wanted state, every file that was written is
+ * there, and every job ran as often as was acknowledged. `node test/faults/life.ts --minutes 120 --seed 1`; the short
+ * form is in life.test.ts.
+ */
+import assert from "node:assert/strict";
+import { readdir, readFile } from "node:fs/promises";
+import { join } from "node:path";
+import { parseArgs } from "node:util";
+import type { Client } from "@connectrpc/connect";
+import { AppService } from "../../gen/svc/v1/app_pb.ts";
+import { ScheduleService } from "../../gen/svc/v1/schedule_pb.ts";
+import { isRoot, startDaemon, type TestDaemon } from "../support/daemon.ts";
+import { eventually } from "../support/eventually.ts";
+import { addVersion, freePort, writePackage, writeRepository } from "../support/packages.ts";
+import { signal } from "../support/processes.ts";
+
+export interface LifeOptions {
+  readonly seed: number;
+  readonly ms: number;
+  /** Of root's; each user has one more. */
+  readonly rootsApps: number;
+  readonly jobs: number;
+  readonly log: (line: string) => void;
+}
+
+/** What is to be true in the end. */
+interface LivingApp {
+  readonly id: string;
+  readonly port: number;
+  readonly client: Client<typeof AppService>;
+  /** Of the repository, where there are versions to come. */
+  readonly repository?: string;
+  version: number;
+  isWanted: boolean;
+  readonly written: string[];
+}
+
+interface LivingJob {
+  readonly id: string;
+  readonly file: string;
+  /** Runs that the daemon said it has begun, and calls that ended with it. */
+  begun: number;
+  unknown: number;
+}
+
+const userUids = [1, 2, 3, 4, 5];
+/** Far above what it takes: the machine may be busy. */
+const settleMs = 90_000;
+
+const server = `
+import { createServer } from "node:http";
+import { openSync, fsyncSync, closeSync } from "node:fs";
+createServer((request, response) => {
+  const name = new URL(request.url, "http://x").searchParams.get("write");
+  if (name !== null) {
+    const fd = openSync("../volumes/media/" + name, "w");
+    fsyncSync(fd);
+    closeSync(fd);
+  }
+  response.end("ok");
+}).listen(Number(process.env.PORT), "127.0.0.1");
+`;
+
+/** Numbers from 0 up to 1 that a seed decides (mulberry32). */
+function randomBy(seed: number): () => number {
+  let state = seed >>> 0;
+  return () => {
+    state = (state + 0x6d2b79f5) >>> 0;
+    let mixed = Math.imul(state ^ (state >>> 15), state | 1);
+    mixed ^= mixed + Math.imul(mixed ^ (mixed >>> 7), mixed | 61);
+    return ((mixed ^ (mixed >>> 14)) >>> 0) / 2 ** 32;
+  };
+}
+
+/** @returns what it did, for people. @throws AssertionError for what is not as it should be */
+export async function live({ seed, ms, rootsApps, jobs: jobCount, log }: LifeOptions): Promise<string> {
+  await using resources = new AsyncDisposableStack();
+  const daemon = resources.use(await startDaemon());
+  const random = randomBy(seed);
+  const pick = <T>(items: readonly T[]): T => {
+    const item = items[Math.floor(random() * items.length)];
+    if (item === undefined) throw new Error("there is nothing to pick from");
+    return item;
+  };
+  const apps = await installApps(daemon, rootsApps, resources);
+  const schedules = daemon.client(ScheduleService);
+  const jobs = await addJobs(daemon, jobCount);
+  const counts = new Map<string, number>();
+
+  const acts: Record<string, () => Promise<void>> = {
+    "stop or start": async () => {
+      const app = pick(apps);
+      app.isWanted = !app.isWanted;
+      await settled(() =>
+        app.isWanted ? app.client.startApp({ id: app.id }) : app.client.stopApp({ id: app.id }),
+      );
+    },
+    write: async () => {
+      const app = pick(apps);
+      const name = `file-${app.written.length}`;
+      const answer = await fetch(`http://127.0.0.1:${app.port}/?write=${name}`).catch(() => undefined);
+      if (answer?.ok === true) app.written.push(name);
+    },
+    "run a job": async () => {
+      const job = pick(jobs);
+      const { started } = await schedules.runSchedule({ id: job.id });
+      if (started) job.begun += 1;
+    },
+    "run a job, and kill the daemon": async () => {
+      const job = pick(jobs);
+      const call = schedules.runSchedule({ id: job.id }).then(
+        ({ started }) => (job.begun += started ? 1 : 0),
+        () => (job.unknown += 1),
+      );
+      await daemon.kill();
+      await call;
+      await daemon.restart();
+    },
+    "end the daemon": async () => daemon.restart(),
+    "kill a supervisor": async () => {
+      const app = pick(apps);
+      const text = await readFile(join(daemon.storeDir, "run", app.id, "state.json"), "utf8").catch(
+        () => "{}",
+      );
+      const { supervisor } = JSON.parse(text) as { supervisor?: { pid: number } };
+      if (supervisor !== undefined) signal(supervisor.pid, "SIGKILL");
+    },
+    upgrade: async () => {
+      const app = pick(apps.filter(({ repository }) => repository !== undefined));
+      app.version += 1;
+      await addVersion(app.repository ?? "", app.port, {
+        id: app.id,
+        version: `1.0.${app.version}`,
+        files: { "server.mjs": server },
+      });
+      await settled(() => app.client.stopApp({ id: app.id }));
+      await settled(() => app.client.upgradeApp({ id: app.id }));
+      if (app.isWanted) await settled(() => app.client.startApp({ id: app.id }));
+    },
+  };
+
+  const endMs = performance.now() + ms;
+  while (performance.now() < endMs) {
+    const name = pick(Object.keys(acts));
+    counts.set(name, (counts.get(name) ?? 0) + 1);
+    log(name);
+    await acts[name]?.();
+  }
+  await settle(apps);
+  await checkFiles(daemon, apps);
+  await checkJobs(daemon, jobs);
+  const did = [...counts].map(([name, count]) => `${count} × ${name}`).join(", ");
+  return `seed ${seed}: ${apps.length} apps, ${jobs.length} jobs, ${apps.flatMap(({ written }) => written).length} files; ${did}`;
+}
+
+/** A call that meets an app whose supervisor is being replaced is made again. */
+async function settled(call: () => Promise<unknown>): Promise<void> {
+  await eventually(async () => {
+    await call();
+  }, settleMs);
+}
+
+async function installApps(
+  daemon: TestDaemon,
+  rootsApps: number,
+  resources: AsyncDisposableStack,
+): Promise<LivingApp[]> {
+  const apps: LivingApp[] = [];
+  const files = { "server.mjs": server };
+  const add = async (app: LivingApp, spec: string): Promise<void> => {
+    await app.client.installApp({ spec });
+    await app.client.startApp({ id: app.id });
+    apps.push(app);
+  };
+  const common = { version: 0, isWanted: true };
+  for (let index = 0; index < rootsApps; index += 1) {
+    const [id, port] = [`root-${index}`, await freePort()];
+    const repository = join(daemon.dir, id);
+    const spec = await writeRepository(repository, port, [{ id, version: "1.0.0", files }]);
+    await add({ ...common, id, port, client: daemon.client(AppService), repository, written: [] }, spec);
+  }
+  for (const uid of isRoot ? userUids : []) {
+    const [id, port] = [`user-${uid}`, await freePort()];
+    const door = resources.use(await daemon.as(uid));
+    await writePackage(join(daemon.dir, id), port, { id, files });
+    const client = door.client(AppService);
+    await add({ ...common, id, port, client, written: [] }, join(daemon.dir, id));
+  }
+  return apps;
+}
+
+async function addJobs(daemon: TestDaemon, count: number): Promise<LivingJob[]> {
+  const jobs: LivingJob[] = [];
+  for (let index = 0; index < count; index += 1) {
+    const id = `job-${index}`;
+    const file = join(daemon.dir, `${id}.ran`);
+    await daemon.client(ScheduleService).upsertSchedule({
+      id,
+      trigger: "0 0 1 1 *",
+      action: { type: "shell", command: `echo "$SVC_RUN_ID" >> ${file}` },
+    });
+    jobs.push({ id, file, begun: 0, unknown: 0 });
+  }
+  return jobs;
+}
+
+/** Every app is in its wanted state, and serves exactly then. */
+async function settle(apps: readonly LivingApp[]): Promise<void> {
+  for (const { id, client, isWanted, port } of apps) {
+    await eventually(async () => {
+      const { state } = await client.getApp({ id });
+      const serves = await fetch(`http://127.0.0.1:${port}`).then(
+        ({ ok }) => ok,
+        () => false,
+      );
+      assert.deepEqual(
+        { id, state, serves },
+        { id, state: isWanted ? "RUNNING" : "STOPPED", serves: isWanted },
+      );
+    }, settleMs);
+  }
+}
+
+async function checkFiles({ storeDir }: TestDaemon, apps: readonly LivingApp[]): Promise<void> {
+  for (const { id, written } of apps) {
+    const found = await readdir(join(storeDir, "apps", id, "volumes/media"));
+    const lost = written.filter((name) => !found.includes(name));
+    assert.deepEqual(lost, [], `files of ${id} are lost`);
+  }
+}
+
+/** Each run that was said to have begun is on record; one that is said to have succeeded ran once, and none ran twice. */
+async function checkJobs(daemon: TestDaemon, jobs: readonly LivingJob[]): Promise<void> {
+  const schedules = daemon.client(ScheduleService);
+  for (const { id, file, begun, unknown } of jobs) {
+    await eventually(async () => {
+      const { runs } = await schedules.listScheduleRuns({ id, limit: 50 });
+      assert.ok(runs.every(({ status }) => status !== "RUNNING"));
+      const succeeded = runs.filter(({ status }) => status === "SUCCEEDED").length;
+      const text = await readFile(file, "utf8").catch(() => "");
+      const lines = text.split("\n").filter((line) => line !== "");
+      assert.equal(new Set(lines).size, lines.length, `a run of ${id} ran twice`);
+      if (runs.length === 50) return;
+      assert.ok(
+        runs.length >= begun && runs.length <= begun + unknown,
+        `${id}: ${runs.length} runs, ${begun} begun`,
+      );
+      assert.ok(lines.length >= succeeded && lines.length <= runs.length, `${id} ran ${lines.length} times`);
+    }, settleMs);
+  }
+}
+
+if (import.meta.main) {
+  const { values } = parseArgs({
+    options: { minutes: { type: "string", default: "1" }, seed: { type: "string", default: "1" } },
+  });
+  const did = await live({
+    seed: Number(values.seed),
+    ms: Number(values.minutes) * 60_000,
+    rootsApps: 5,
+    jobs: 50,
+    log: (line) => console.log(line),
+  });
+  console.log(did);
+}
