@@ -1,6 +1,7 @@
 /** Archives as their storages have them, asked side by side; what cannot be reached is said and holds nobody up. */
 import type { AppCaller } from "../apps/app-registry.ts";
 import { invalidField, SvcError } from "../errors.ts";
+import { decodePageToken, encodePageToken } from "../store/page-token.ts";
 import { keyOf, type Catalogue } from "./catalogue.ts";
 import type { StoredArchive } from "./storages/storage.ts";
 import type { StorageList } from "./storages/storage-list.ts";
@@ -62,7 +63,8 @@ export class ArchiveList {
     const rest = after === "" ? sorted : sorted.filter((each) => placeOf(each) < after);
     const archives = rest.slice(0, limit);
     const last = archives.at(-1);
-    const nextPageToken = last === undefined || archives.length === rest.length ? "" : encode(placeOf(last));
+    const nextPageToken =
+      last === undefined || archives.length === rest.length ? "" : encodePageToken(placeOf(last));
     return { archives, errors, nextPageToken };
   }
 
@@ -83,12 +85,8 @@ function placeOf({ name, storage }: ListedArchive): string {
   return `${name}\0${storage}`;
 }
 
-function encode(place: string): string {
-  return Buffer.from(place).toString("base64url");
-}
-
 function decode(token: string): string {
-  const place = Buffer.from(token, "base64url").toString();
+  const place = decodePageToken(token);
   if (token !== "" && !place.includes("\0")) throw invalidField("page_token", "is none of this listing's");
   return place;
 }

@@ -9,8 +9,10 @@ import {
   type ScheduleWait,
 } from "../../gen/svc/v1/schedule_pb.ts";
 import { failedPrecondition, SvcError } from "../errors.ts";
+import { decodePageToken, encodePageToken } from "../store/page-token.ts";
 import type { Store } from "../store/store.ts";
 import type { JobWait } from "./clock/due-jobs.ts";
+import { keyOfText, keyText } from "./jobs/job-key.ts";
 import { isOf, type JobCaller, type JobRegistry } from "./jobs/job-registry.ts";
 import type { JobOwners } from "./jobs/job-owners.ts";
 import { JobRules, type JobRequest } from "./jobs/job-rules.ts";
@@ -19,7 +21,6 @@ import { JobViews, viewRun, viewWait } from "./jobs/job-views.ts";
 import { JobWriter, type OwnerBounds, type SpecMaker, type WriteCondition } from "./jobs/job-writer.ts";
 import { compareKeys, indexAfter, textLength, type Job, type JobKey } from "./jobs/job.ts";
 import { ManagedJobs } from "./jobs/managed-jobs.ts";
-import { decodePageToken, encodePageToken } from "./jobs/page-token.ts";
 import { previewFirings, type Preview } from "./clock/preview.ts";
 import type { RunLog } from "./runs/run-log.ts";
 import { followRuns, runInForeground, type ForegroundEvent } from "./runs/run-streams.ts";
@@ -93,7 +94,7 @@ export class Schedules {
     caller: JobCaller,
     { managedBy, limit, pageToken }: ListOptions,
   ): Promise<ListSchedulesResponse> {
-    const after = pageToken === "" ? undefined : decodePageToken(pageToken);
+    const after = pageToken === "" ? undefined : keyOfText(decodePageToken(pageToken));
     const { registry } = this.#options;
     await registry.fresh();
     const { jobs, isLast } = pageOf(registry.visible(caller), after, limit, (job) =>
@@ -101,7 +102,7 @@ export class Schedules {
     );
     const last = jobs.at(-1);
     const page = create(ListSchedulesResponseSchema, {
-      nextPageToken: last === undefined || isLast ? "" : encodePageToken(last),
+      nextPageToken: last === undefined || isLast ? "" : encodePageToken(keyText(last)),
     });
     // They are messages already; `create` would look at each of them again.
     page.schedules = await this.#views.many(jobs);
