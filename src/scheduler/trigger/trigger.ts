@@ -82,6 +82,12 @@ export class TriggerParser {
   }
 }
 
+/** What is wrong with the text as a trigger, for who reads few of them; undefined when it is one. */
+export function triggerProblem(text: string): string | undefined {
+  const read = new TriggerParser().read(text);
+  return typeof read === "string" ? read : undefined;
+}
+
 const none: ValueSet = { low: 0, high: 0 };
 
 type CronTexts = readonly [

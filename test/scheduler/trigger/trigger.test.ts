@@ -5,9 +5,9 @@ import { promisify } from "node:util";
 import test from "ava";
 import fc from "fast-check";
 import { SvcError } from "../../../src/errors.ts";
-import { TriggerParser } from "../../../src/scheduler/trigger/trigger.ts";
+import { TriggerParser, triggerProblem } from "../../../src/scheduler/trigger/trigger.ts";
 import type { Trigger } from "../../../src/scheduler/trigger/trigger.ts";
-import { parseTrigger, triggerProblem } from "../support/parse-trigger.ts";
+import { parseTrigger } from "../support/parse-trigger.ts";
 
 /** The five fields written out, and the kind. */
 const accepted: [text: string, cron: string, kind: Trigger["kind"]][] = [
@@ -162,7 +162,7 @@ test("cron-parser is loaded when the first range or step is read", async (t) => 
   const module = join(import.meta.dirname, "../support/parse-trigger.ts");
   const program = `
     import { createRequire } from "node:module";
-    import { parseTrigger, triggerProblem } from ${JSON.stringify(module)};
+    import { parseTrigger } from ${JSON.stringify(module)};
     const { cache } = createRequire(import.meta.url);
     for (const text of ["07:05", "hourly", "0,30 7 * * 1", "0-9 * * * *"]) {
       parseTrigger(text);
