@@ -17,7 +17,7 @@ import type { AppRecord } from "./app-record.ts";
 import type { AppCaller, AppRegistry } from "./app-registry.ts";
 import { viewApp, type AppBackupState } from "./app-view.ts";
 import type { Operation } from "./operations.ts";
-import { decodePageToken, encodePageToken } from "../store/page-token.ts";
+import { decodePageToken, encodePageToken } from "./page-token.ts";
 
 export interface AppViewsOptions {
   registry: AppRegistry;

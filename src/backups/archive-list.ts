@@ -1,7 +1,7 @@
 /** Archives as their storages have them, asked side by side; what cannot be reached is said and holds nobody up. */
 import type { AppCaller } from "../apps/app-registry.ts";
 import { invalidField, SvcError } from "../errors.ts";
-import { decodePageToken, encodePageToken } from "../store/page-token.ts";
+import { decodePageToken, encodePageToken } from "../apps/page-token.ts";
 import { keyOf, type Catalogue } from "./catalogue.ts";
 import type { StoredArchive } from "./storages/storage.ts";
 import type { StorageList } from "./storages/storage-list.ts";

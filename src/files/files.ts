@@ -4,7 +4,7 @@
  */
 import { posix } from "node:path";
 import { Readable } from "node:stream";
-import { decodePageToken, encodePageToken } from "../store/page-token.ts";
+import { decodePageToken, encodePageToken } from "../apps/page-token.ts";
 import type { OnProgress } from "../apps/progress.ts";
 import { invalidField, SvcError } from "../errors.ts";
 import type {

@@ -22,7 +22,7 @@ import type { BackupOutcome } from "../backups/backup-maker.ts";
 import type { Backups, RestoreOutcome, VerifyOutcome } from "../backups/backups.ts";
 import type { ArchiveRef } from "../backups/catalogue.ts";
 import type { StorageEntry } from "../backups/storages/storage-list.ts";
-import { decodePageToken, encodePageToken } from "../store/page-token.ts";
+import { decodePageToken, encodePageToken } from "../apps/page-token.ts";
 import { invalidField } from "../errors.ts";
 import type { ArchivedEntry } from "../identity/identity.ts";
 import { secretMask } from "../lib/secret-mask.ts";

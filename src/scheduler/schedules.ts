@@ -9,7 +9,7 @@ import {
   type ScheduleWait,
 } from "../../gen/svc/v1/schedule_pb.ts";
 import { failedPrecondition, SvcError } from "../errors.ts";
-import { decodePageToken, encodePageToken } from "../store/page-token.ts";
+import { decodePageToken, encodePageToken } from "../apps/page-token.ts";
 import type { Store } from "../store/store.ts";
 import type { JobWait } from "./clock/due-jobs.ts";
 import { keyOfText, keyText } from "./jobs/job-key.ts";
