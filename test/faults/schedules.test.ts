@@ -83,6 +83,7 @@ test("8 processes edit, push and record at once: no job and no run is lost", asy
   await Promise.all(writers.map((writer) => writer.end()));
 
   await using world = await openWorld({ dir: dir.path });
+  await world.registry.fresh();
   const commentOf = (id: string): string | null => world.registry.get({ ownerUid: 0, id })?.comment ?? null;
   const facts = writers.flatMap((writer) => writer.facts);
   const jobs = new Map(facts.flatMap((fact) => (fact.kind === "job" ? [[fact.id, fact.comment]] : [])));
@@ -112,7 +113,7 @@ test("8 processes edit, push and record at once: no job and no run is lost", asy
     );
   }
   t.is(integrityOf(dir.path), "ok");
-  t.deepEqual(goingRuns(world), []);
+  t.deepEqual(await goingRuns(world), []);
   const counts = Object.fromEntries(
     [...Map.groupBy(facts, ({ kind }) => kind)].map(([kind, list]) => [kind, list.length]),
   );
@@ -139,7 +140,7 @@ test(`${kills} kills while runs are recorded lose nothing that was acknowledged`
       expected.set(fact.job, runs.set(fact.run, fact.kind === "closed" ? fact.output : undefined));
     }
     await log.recover();
-    t.deepEqual(goingRuns(world), [], "what the process left is closed");
+    t.deepEqual(await goingRuns(world), [], "what the process left is closed");
     for (const [job, runs] of expected) {
       const listed = new Map(log.list({ ownerUid: 0, id: job }).map((run) => [run.id, run.outcome]));
       const oldest = Math.min(...listed.keys());

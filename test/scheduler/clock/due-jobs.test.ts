@@ -84,7 +84,7 @@ test("jitter delays the start, and what happens to the job meanwhile counts", as
   await world.edit(disabled, { enabled: false });
   await world.edit(edited, { timeoutSecs: 7 });
   await world.remove(removed);
-  t.deepEqual(goingRuns(world.world), []);
+  t.deepEqual(await goingRuns(world.world), []);
   t.is(newestRun(world.world, kept), undefined);
   world.clock.pass(1);
   await attempts(world, kept, 1);

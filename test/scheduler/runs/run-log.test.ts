@@ -213,7 +213,7 @@ test("recovery closes the runs of dead processes and leaves live ones", async (t
   const { run: ours } = await world.log.open(live, manual);
   await world.log.recover();
   t.deepEqual(
-    goingRuns(world).map(({ id }) => id),
+    (await goingRuns(world)).map(({ id }) => id),
     [ours.id],
   );
   t.is(world.log.get(left.id)?.outcome?.status, "INTERRUPTED");
@@ -226,7 +226,7 @@ test("what goes on between opening and its answer is not taken for left behind",
   using _always = world.store.onChange(() => void world.log.recover());
   await opening;
   await world.log.recover();
-  t.is(goingRuns(world).length, 1);
+  t.is((await goingRuns(world)).length, 1);
 });
 
 test("runs of this process and of others are heard of as they start and as they end", async (t) => {

@@ -81,7 +81,8 @@ export async function removeJob({ store }: World, { ownerUid, id }: JobKey): Pro
 }
 
 /** The runs that go, of all jobs. */
-export function goingRuns({ registry, log }: World): Run[] {
+export async function goingRuns({ registry, log }: World): Promise<Run[]> {
+  await registry.fresh();
   return registry.all().flatMap((job) => log.goingOf(job) ?? []);
 }
 
