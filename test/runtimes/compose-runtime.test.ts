@@ -78,7 +78,15 @@ volumes: { kept: {} }
     }
     const usage = await compose.stats([app]);
     t.true((usage.get("shop")?.processes ?? 0) >= 2);
-    t.deepEqual(await compose.images.image(app, { checkRemote: true }), {});
+    const { services: shown = [], ...whole } = await compose.images.image(app, { checkRemote: true });
+    t.deepEqual(whole, {});
+    t.deepEqual(
+      shown.map(({ service, image }) => [service, image.freshnessReason]),
+      [
+        ["web", "the image did not come from a registry"],
+        ["worker", "it was built here, from the app's checkout"],
+      ],
+    );
     const needs = await compose.images.needs(app);
     t.deepEqual(needs.volumes, ["svc-shop_kept"]);
     t.is(needs.images.length, 2);
