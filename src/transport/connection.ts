@@ -17,6 +17,8 @@ export class Connection {
   readonly socket: Socket;
   readonly origin: Origin;
   share: Share;
+  /** Whether what comes now is parsed in a turn of its user. */
+  isInTurn = false;
   /** Called when a request has ended. */
   onEnd: (() => void) | undefined;
   /** Called when it carries HTTP no longer. */

@@ -92,9 +92,9 @@ export class FrontDoor {
       if (this.#underWay.has(response))
         this.#serve(request, response, connection, requestId, expectsContinue);
     };
-    // What comes over HTTP/1.1 was parsed in a turn, which is this one.
-    if ("stream" in request) pipeline.turns.run(name, serve);
-    else serve();
+    // A turn in which it was parsed is its turn.
+    if (connection.isInTurn) serve();
+    else pipeline.turns.run(name, serve);
   }
 
   #serve(

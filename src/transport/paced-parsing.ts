@@ -25,12 +25,23 @@ export function parseInTurns(connection: Connection, turns: FairTurns): void {
       // Goes on reading, and hears of the end.
       socket.read();
     } else if (connection.isReadyForMore) {
-      isQueued = true;
-      turns.run(connection.share.name, parsePiece);
+      if (connection.share.kind === "unknown") {
+        // Who it is stands in what it sends: by its turn among all who have not said so it would have lost its place.
+        parsePiece();
+      } else {
+        isQueued = true;
+        turns.run(connection.share.name, parseInTurn);
+      }
     }
   };
-  const parsePiece = (): void => {
+  const parseInTurn = (): void => {
     isQueued = false;
+    connection.isInTurn = true;
+    parsePiece();
+    connection.isInTurn = false;
+    next();
+  };
+  const parsePiece = (): void => {
     // Node's parser is another connection's by now: what were parsed then would be that one's next request.
     if (isOver || socket.destroyed) return;
     const bytes = socket.read() as Buffer | null;
@@ -39,7 +50,7 @@ export function parseInTurns(connection: Connection, turns: FairTurns): void {
     const size = Math.min(end < 0 ? bytes.length : end + headEnd.length, maxPieceBytes);
     if (size < bytes.length) socket.unshift(bytes.subarray(size));
     parse(size < bytes.length ? bytes.subarray(0, size) : bytes);
-    next();
+    if (!connection.isInTurn) next();
   };
   // Node says with "resume" that it wants more, and a full answer or body is followed by "drain" or by "resume".
   socket.on("readable", next).on("resume", next).on("drain", next).off("data", parse);
