@@ -19,7 +19,9 @@ const ways: Readonly<Record<string, (method: DescMethod) => unknown>> = {
     throw null;
   },
   "fails later": ({ methodKind }) =>
-    methodKind === "server_streaming" ? failingStream() : Promise.resolve().then(fail),
+    methodKind === "server_streaming" || methodKind === "bidi_streaming"
+      ? failingStream()
+      : Promise.resolve().then(fail),
 };
 
 function fail(): never {
