@@ -143,6 +143,11 @@ dockerTest(`containers are listed with the app that owns them${needsDocker}`, as
   await run("sidecar", { "com.docker.compose.project": "svc-web", "com.docker.compose.service": "side" });
   await run("ended");
   (await engineNow().request("POST", "/containers/ended/kill")).expect(204);
+  // A list is at most a second old.
+  await eventually(async () => {
+    const { containers } = await shared.daemon!.client(DockerService).listContainers({});
+    assert.ok(!containers.some(({ name }) => name === "ended"));
+  });
   for (const [name, client] of rootClients()) {
     const up = (await client.listContainers({})).containers;
     const all = (await client.listContainers({ all: true })).containers;
