@@ -43,9 +43,9 @@ export async function startFaultProxy(targetPort: number): Promise<FaultProxy> {
       answer(request, response, fault);
       return;
     }
-    const isAtOnce = fault === undefined || !("afterBytes" in fault) || fault.afterBytes === undefined;
-    if (isAtOnce && fault?.kind === "reset") request.socket.resetAndDestroy();
-    else if (isAtOnce && fault?.kind === "stall") request.pause();
+    const isAtOnce = fault !== undefined && (!("afterBytes" in fault) || fault.afterBytes === undefined);
+    if (isAtOnce && fault.kind === "reset") request.socket.resetAndDestroy();
+    else if (isAtOnce && fault.kind === "stall") request.pause();
     else forward(request, response, fault);
   });
 

@@ -89,7 +89,8 @@ async function repull(context: CommandContext, ids: readonly string[]): Promise<
     },
     text: ({ id, changed, restarted, services }) => {
       for (const { service, reference, reason } of services) {
-        if (reason !== "") context.note(escapeControls(`${id}: ${service} stays at ${reference}: ${reason}.`));
+        if (reason !== "")
+          context.note(escapeControls(`${id}: ${service} stays at ${reference}: ${reason}.`));
       }
       const which = services.flatMap(({ service, changed: isNew }) => (isNew ? [service] : []));
       const what = which.length === 0 ? "a new image" : `a new image of ${which.join(", ")}`;
