@@ -43,7 +43,7 @@ export async function startFaultProxy(targetPort: number): Promise<FaultProxy> {
       answer(request, response, fault);
       return;
     }
-    const isAtOnce = fault !== undefined && (!("afterBytes" in fault) || fault.afterBytes === undefined);
+    const isAtOnce = fault !== undefined && !("afterBytes" in fault);
     if (isAtOnce && fault.kind === "reset") request.socket.resetAndDestroy();
     else if (isAtOnce && fault.kind === "stall") request.pause();
     else forward(request, response, fault);
