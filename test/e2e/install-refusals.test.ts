@@ -170,7 +170,7 @@ test("branch and tag choose the version", async (t) => {
   );
 });
 
-test("a package that needs another runtime says so", async (t) => {
+test("a package that needs systemd says so where none runs", async (t) => {
   await using daemon = await startDaemon();
   const dir = join(daemon.dir, "package");
   await mkdir(dir);
@@ -180,8 +180,8 @@ test("a package that needs another runtime says so", async (t) => {
   );
   await writeFile(join(dir, "box.service"), "[Service]\nExecStart=/bin/true\n");
   t.like(await errorOf(daemon.client(AppService).installApp({ spec: dir })), {
-    code: "Unimplemented",
-    reason: "not_implemented",
+    code: "FailedPrecondition",
+    reason: "unavailable",
   });
   await leavesNothing(t, daemon);
 });
@@ -204,7 +204,11 @@ test("a package without settings has a null schema and refuses any value", async
       protocol,
     );
     // An app that does not run as a container has no image.
-    t.deepEqual({ ...(await apps.getAppImage({ id })), $typeName: "" }, { $typeName: "" } as never, protocol);
+    t.deepEqual(
+      { ...(await apps.getAppImage({ id })), $typeName: "" },
+      { $typeName: "", services: [] } as never,
+      protocol,
+    );
     t.is((await errorOf(apps.repullApp({ id }))).reason, "pinned_image", protocol);
   }
 });

@@ -1864,6 +1864,8 @@ export const ConsoleSizeSchema: GenMessage<ConsoleSize> = /*@__PURE__*/
  */
 export type ConsoleOutput = Message<"svc.v1.ConsoleOutput"> & {
   /**
+   * What it says.
+   *
    * @generated from oneof svc.v1.ConsoleOutput.output
    */
   output: {
