@@ -63,6 +63,13 @@ export class AppContainers {
     return this.#own(found).filter(isOfRelease(release));
   }
 
+  /** Those of the release of which one was started last. */
+  async lastStarted(): Promise<ContainerRecord[]> {
+    const all = await this.all();
+    const [last] = all.toSorted((a, b) => (b.startedAtMs ?? 0) - (a.startedAtMs ?? 0));
+    return all.filter(isOfRelease(last?.labels[releaseLabel]));
+  }
+
   /** Ids of all, or of those that run, as the engine has them now: before the events of those that were just made have come. */
   async listed(which: "all" | "running"): Promise<string[]> {
     const { storeId } = this.#options;
@@ -100,6 +107,18 @@ export class AppContainers {
     await Promise.all((await this.listed("running")).map((id) => this.stop(id, graceMs)));
   }
 
+  /**
+   * Ends all that run, in turns.
+   * @param depthOf how far a service is from those that depend on none: the deepest end first, equal ones together
+   */
+  async endInTurn(graceMs: number, depthOf: (service: string) => number): Promise<void> {
+    const up = (await this.all()).filter(({ state }) => isUpState(state));
+    const byDepth = Map.groupBy(up, ({ composeService = "" }) => depthOf(composeService));
+    for (const depth of [...byDepth.keys()].sort((a, b) => b - a)) {
+      await Promise.all((byDepth.get(depth) ?? []).map(({ id }) => this.stop(id, graceMs)));
+    }
+  }
+
   /** Removes those that are chosen, by default all. Resolves with what was removed. */
   async remove(
     isChosen: (container: { release: string; isUp: boolean }) => boolean = () => true,
@@ -126,7 +145,7 @@ export class AppContainers {
   }
 }
 
-export function isOfRelease(release: string | undefined): (container: ContainerRecord) => boolean {
+function isOfRelease(release: string | undefined): (container: ContainerRecord) => boolean {
   return ({ labels }) => labels[releaseLabel] === release;
 }
 

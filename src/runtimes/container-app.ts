@@ -1,18 +1,19 @@
-import { setTimeout as sleep } from "node:timers/promises";
 import { isDeepStrictEqual } from "node:util";
 import { isUpState, type ContainerRecord } from "../docker/container-record.ts";
 import { SvcError } from "../errors.ts";
-import { AppContainers, isOfRelease, releaseLabel, type AppContainersOptions } from "./app-containers.ts";
+import { AppContainers, releaseLabel, type AppContainersOptions } from "./app-containers.ts";
 import { ContainerRestarts } from "./container-restarts.ts";
-import { endOf, stoppedStatus } from "./container-status.ts";
+import { stoppedStatus } from "./container-status.ts";
 import { portHealth } from "./port-health.ts";
-import { PortProbe } from "./port-probe.ts";
+import { followPort, type PortProbe } from "./port-probe.ts";
 import { publishedPorts, type PublishOptions } from "./published-ports.ts";
 import type { RunnableApp, RuntimeStatus } from "./runtime.ts";
 import { SeenContainers, type SeenContainersOptions } from "./seen-containers.ts";
 import { runsAsStarted } from "./settings-digest.ts";
-import { refusedStart, startFailed } from "./start-failed.ts";
+import { hasComeUp } from "./start-failed.ts";
+import { StartingContainers } from "./starting-containers.ts";
 import { StatusChanges } from "./status-changes.ts";
+import { StrayContainers } from "./stray-containers.ts";
 
 export interface ContainerAppOptions
   extends AppContainersOptions, Omit<SeenContainersOptions, "containers">, PublishOptions {
@@ -46,9 +47,8 @@ export class ContainerApp {
   #engineError: SvcError | undefined;
   /** What ended of it did not do so by itself: the engine was away. */
   #isLost = false;
-  /** Ids of containers of other releases that are being ended. */
-  readonly #strays = new Set<string>();
-  #onDeath: (() => void) | undefined;
+  readonly #strays: StrayContainers;
+  readonly #starting: StartingContainers;
   readonly #changes: StatusChanges;
 
   constructor(id: string, options: ContainerAppOptions) {
@@ -56,10 +56,12 @@ export class ContainerApp {
     this.containers = new AppContainers(id, options);
     this.#options = options;
     this.#seen = new SeenContainers({ containers: this.containers, lastLines: options.lastLines });
+    this.#starting = new StartingContainers({ ...options, containers: this.containers, seen: this.#seen });
     this.#restarts = new ContainerRestarts({
       restart: (container) => this.#restart(container),
       onChange: () => this.#publish(),
     });
+    this.#strays = new StrayContainers(this.containers);
     this.#changes = new StatusChanges(id);
   }
 
@@ -81,57 +83,21 @@ export class ContainerApp {
     this.#app = app;
     this.#isWanted = true;
     this.#isLost = false;
+    const { graceMs } = app.manifest.stop;
     await this.#during("STARTING", async () => {
       try {
         await this.#restarts.reset();
         this.#seen.beginRun();
         for (const { id, state, labels } of await this.containers.all()) {
-          const isOther = labels[releaseLabel] !== release;
-          if (isOther && isUpState(state)) await this.containers.stop(id, app.manifest.stop.graceMs);
+          if (labels[releaseLabel] !== release && isUpState(state)) await this.containers.stop(id, graceMs);
         }
         this.#release = release;
-        await this.#settle(app, launch);
+        await this.#starting.settle(app, launch, (made) => this.#refresh(made));
       } catch (error) {
         if (error instanceof SvcError && error.reason === "start_failed") this.#isWanted = false;
         throw error;
       }
     });
-  }
-
-  /** Resolves when what was launched has lived long enough. */
-  async #settle(app: RunnableApp, launch: () => Promise<readonly string[]>): Promise<void> {
-    const died = Promise.withResolvers<undefined>();
-    this.#onDeath = () => died.resolve(undefined);
-    try {
-      const made = await launch();
-      await Promise.race([died.promise, sleep(this.#options.settleMs)]);
-      this.#onDeath = undefined;
-      await this.#requireStarted(app, await this.#refresh(made));
-    } catch (error) {
-      this.#onDeath = undefined;
-      // Half an app would look like one.
-      await this.containers.endAll(app.manifest.stop.graceMs);
-      throw refusedStart(this.id, error);
-    }
-  }
-
-  async #requireStarted(app: RunnableApp, members: readonly ContainerRecord[]): Promise<void> {
-    const failed = this.#seen.failedOf(members);
-    if (failed === undefined && members.length > 0) {
-      for (const container of members) await this.#seen.verify(container, app);
-      if (this.#seen.breach !== undefined) throw startFailed(this.id, this.#seen.breach);
-      return;
-    }
-    if (failed === undefined) throw startFailed(this.id, "its containers were removed");
-    if (this.#seen.wasKilled(failed.id)) {
-      const message = `app "${this.id}" did not start: somebody had the container engine end ${subjectOf(failed)}`;
-      throw new SvcError("unavailable", "unavailable", message);
-    }
-    const { exitCode, state, error } = failed;
-    if (state === "created" && error === "")
-      throw startFailed(this.id, `${subjectOf(failed)} was never started`);
-    const lastLines = await this.#seen.lastLines(failed);
-    throw startFailed(this.id, endOf(failed, subjectOf(failed)), { exitCode, lastLines });
   }
 
   /**
@@ -144,12 +110,7 @@ export class ContainerApp {
     this.#isLost = false;
     await this.#during("STOPPING", async () => {
       await this.#restarts.reset();
-      const up = (await this.containers.all()).filter(({ state }) => isUpState(state));
-      const byDepth = Map.groupBy(up, ({ composeService = "" }) => depthOf(composeService));
-      for (const depth of [...byDepth.keys()].sort((a, b) => b - a)) {
-        const equal = byDepth.get(depth) ?? [];
-        await Promise.all(equal.map(({ id }) => this.containers.stop(id, app.manifest.stop.graceMs)));
-      }
+      await this.containers.endInTurn(app.manifest.stop.graceMs, depthOf);
     });
   }
 
@@ -217,11 +178,8 @@ export class ContainerApp {
     this.#engineError = undefined;
     if (this.#release !== undefined) {
       const members = this.containers.knownOf(this.#release) ?? [];
-      const isOver = (container: ContainerRecord): boolean => this.#restarts.endOf(container) !== undefined;
-      this.#isLost =
-        this.#isWanted &&
-        !members.some(({ state }) => isUpState(state)) &&
-        !(members.length > 0 && members.every(isOver));
+      const isOver = members.length > 0 && members.every((each) => this.#restarts.endOf(each) !== undefined);
+      this.#isLost = this.#isWanted && !isOver && !members.some(({ state }) => isUpState(state));
     } else if (this.#isWanted) await this.#findOut();
     await this.observe();
   }
@@ -239,7 +197,7 @@ export class ContainerApp {
     if (!this.#isWanted) return;
     this.#seen.died(containerId, exitCode);
     // A service that has done its work may end at once.
-    if (exitCode !== 0) this.#onDeath?.();
+    if (exitCode !== 0) this.#starting.died();
   }
 
   /** Takes up what is known of the containers now. */
@@ -254,14 +212,14 @@ export class ContainerApp {
     if (!isLatest) return;
     if (members.some(({ state }) => isUpState(state))) this.#isLost = false;
     this.#judgeEnds();
-    this.#endStrays();
     this.#watchPort();
     this.#publish();
   }
 
-  /** Has those started again that ended and are to run. */
+  /** Has those started again that ended and are to run, and those ended that are not the app. */
   #judgeEnds(): void {
     if (this.#app === undefined || !this.#mayRestart()) return;
+    if (this.#release !== undefined) this.#strays.end(this.#release, this.#app.manifest.stop.graceMs);
     for (const container of this.members) {
       if (isUpState(container.state)) this.#restarts.runs(container);
       if (container.state !== "exited") continue;
@@ -274,19 +232,6 @@ export class ContainerApp {
     return this.#underway === undefined && this.#engineError === undefined;
   }
 
-  /** What runs of another release was started by somebody else: it would hold the ports, with other settings. */
-  #endStrays(): void {
-    if (!this.#mayRestart() || this.#release === undefined || this.#app === undefined) return;
-    const { graceMs } = this.#app.manifest.stop;
-    for (const { id, state, labels } of this.containers.known()) {
-      if (!isUpState(state) || labels[releaseLabel] === this.#release || this.#strays.has(id)) continue;
-      this.#strays.add(id);
-      // One that could not be ended is tried again with the next news of it.
-      const forget = (): boolean => this.#strays.delete(id);
-      this.containers.stop(id, graceMs).then(forget, forget);
-    }
-  }
-
   async #restart({ id }: ContainerRecord): Promise<void> {
     if (this.#app === undefined || !this.#mayRestart()) return;
     await this.#options.checkAgain(this.#app);
@@ -294,13 +239,11 @@ export class ContainerApp {
   }
 
   #watchPort(): void {
-    const { state, startedAtMs } = this.#seen.status(this.#isWanted, this.#probe?.health, this.#restarts);
-    const isRunning = state === "RUNNING";
-    if (isRunning && this.#probe?.startedAtMs === startedAtMs) return;
-    this.#probe?.[Symbol.dispose]();
-    const spec =
-      isRunning && this.#app ? portHealth(this.#app, publishedPorts(this.#app, this.#options)) : undefined;
-    this.#probe = spec && new PortProbe(spec, startedAtMs, () => this.#publish());
+    const app = this.#app;
+    this.#probe = followPort(this.#probe, this.#seenStatus(), {
+      specOf: () => app && portHealth(app, publishedPorts(app, this.#options)),
+      onChange: () => this.#publish(),
+    });
   }
 
   /**
@@ -308,23 +251,12 @@ export class ContainerApp {
    * @throws SvcError `start_failed`, `deadline_exceeded`, `canceled`
    */
   async waitHealthy(timeoutMs: number, signal?: AbortSignal): Promise<void> {
-    await this.#changes.until(() => this.#isHealthy(), timeoutMs, signal);
-  }
-
-  #isHealthy(): boolean {
-    const { state, reason, health, healthReason, restarts, lastLines, exitCode } = this.#status;
-    const isUnhealthy = health === "unhealthy";
-    if (state === "UNKNOWN") return false;
-    if (state === "RUNNING" && restarts === 0 && !isUnhealthy) return health !== "starting";
-    const check = `its health check fails${healthReason === undefined ? "" : `: ${healthReason}`}`;
-    throw startFailed(this.id, reason || (isUnhealthy ? check : "it ended"), { exitCode, lastLines });
+    await this.#changes.until(() => hasComeUp(this.id, this.#status), timeoutMs, signal);
   }
 
   /** The containers whose logs are the app's: those that ran last. @throws SvcError `unavailable` */
   async logSources(): Promise<readonly ContainerRecord[]> {
-    if (this.members.length > 0) return this.members;
-    const containers = await this.containers.all();
-    return containers.filter(isOfRelease(lastStarted(containers)?.labels[releaseLabel]));
+    return this.members.length > 0 ? this.members : this.containers.lastStarted();
   }
 
   /** Lets go of the app, which goes on. */
@@ -351,30 +283,16 @@ export class ContainerApp {
     if (this.#engineError !== undefined && isConcerned) {
       return { ...stoppedStatus, state: "UNKNOWN", reason: this.#engineError.message };
     }
-    if (this.#isLost)
-      return { ...stoppedStatus, reason: "it was ended with the container engine", isLost: true };
-    const seen = this.#seen.status(this.#isWanted, this.#probe?.health, this.#restarts);
-    const healthReason = seen.state === "RUNNING" ? this.#healthReason() : undefined;
-    const status = healthReason === undefined ? seen : { ...seen, healthReason };
-    const { breach } = this.#seen;
-    return breach === undefined ? status : { ...status, state: "CRASHED", reason: breach };
+    const lost = { ...stoppedStatus, reason: "it was ended with the container engine", isLost: true };
+    return this.#isLost ? lost : this.#seenStatus();
   }
 
-  #healthReason(): string | undefined {
-    const output = this.members.find((container) => container.health === "unhealthy")?.healthOutput.trim();
-    return output === undefined || output === "" ? this.#probe?.reason : output;
+  #seenStatus(): RuntimeStatus {
+    return this.#seen.status(this.#isWanted, this.#probe, this.#restarts);
   }
 
-  /** The containers of the release as they are now, those that were just made included. */
+  /** Those of the release as they are now, those that were just made included. */
   async #refresh(made: readonly string[]): Promise<ContainerRecord[]> {
     return this.containers.refreshOf(this.#release, [...this.members.map(({ id }) => id), ...made]);
   }
-}
-
-function subjectOf({ composeService }: ContainerRecord): string {
-  return composeService === undefined ? "it" : `service "${composeService}"`;
-}
-
-function lastStarted(containers: readonly ContainerRecord[]): ContainerRecord | undefined {
-  return containers.toSorted((a, b) => (b.startedAtMs ?? 0) - (a.startedAtMs ?? 0))[0];
 }

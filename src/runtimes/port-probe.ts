@@ -32,3 +32,16 @@ export class PortProbe implements Disposable {
     this.#check.stop();
   }
 }
+
+/** The probe of what runs of an app now: the one that there is, one of a new start, or none. */
+export function followPort(
+  probe: PortProbe | undefined,
+  { state, startedAtMs }: RuntimeStatus,
+  { specOf, onChange }: { specOf: () => HealthSpec | undefined; onChange: () => void },
+): PortProbe | undefined {
+  const isRunning = state === "RUNNING";
+  if (isRunning && probe !== undefined && probe.startedAtMs === startedAtMs) return probe;
+  probe?.[Symbol.dispose]();
+  const spec = isRunning ? specOf() : undefined;
+  return spec && new PortProbe(spec, startedAtMs, onChange);
+}

@@ -4,6 +4,7 @@ import type { AppContainers } from "./app-containers.ts";
 import { strayMount } from "./bind-verification.ts";
 import type { ContainerRestarts } from "./container-restarts.ts";
 import { statusOf } from "./container-status.ts";
+import type { PortProbe } from "./port-probe.ts";
 import type { RunnableApp, RuntimeStatus } from "./runtime.ts";
 
 export interface SeenContainersOptions {
@@ -123,16 +124,25 @@ export class SeenContainers {
     return this.#options.lastLines(container).catch(() => []);
   }
 
-  /** @param probed health by a probe of svc's own; absent where the engine checks */
+  /** @param probe of svc's own; absent where the engine checks */
   status(
     isWanted: boolean,
-    probed: RuntimeStatus["health"] | undefined,
+    probe: Pick<PortProbe, "health" | "reason"> | undefined,
     restarts: ContainerRestarts,
   ): RuntimeStatus {
-    return statusOf(this.#members, {
-      ...{ isWanted, probed, restarts: restarts.count, endOf: (container) => restarts.endOf(container) },
+    const status = statusOf(this.#members, {
+      ...{ isWanted, probed: probe?.health, restarts: restarts.count },
+      endOf: (container) => restarts.endOf(container),
       exitCodes: this.#exitCodes,
       lastLines: this.#lastLines,
     });
+    if (this.#breach !== undefined) return { ...status, state: "CRASHED", reason: this.#breach };
+    const healthReason = status.state === "RUNNING" ? this.#healthReason(probe) : undefined;
+    return healthReason === undefined ? status : { ...status, healthReason };
+  }
+
+  #healthReason(probe: Pick<PortProbe, "reason"> | undefined): string | undefined {
+    const output = this.#members.find(({ health }) => health === "unhealthy")?.healthOutput.trim();
+    return output === undefined || output === "" ? probe?.reason : output;
   }
 }

@@ -1,4 +1,5 @@
 import { failedPrecondition, SvcError } from "../errors.ts";
+import type { RuntimeStatus } from "./runtime.ts";
 
 /** How what ended of an app did; what is not known is absent. */
 export interface AppEnd {
@@ -30,4 +31,17 @@ export function refusedStart(appId: string, error: unknown): unknown {
   if (!(error instanceof SvcError) || error.reason === "start_failed") return error;
   if (["unavailable", "resource_exhausted"].includes(error.code)) return error;
   return startFailed(appId, error.message);
+}
+
+/**
+ * Whether an app runs and is healthy, or has no health check; what is not known yet is waited for.
+ * @throws SvcError `start_failed` when it has ended, was started again or is unhealthy
+ */
+export function hasComeUp(appId: string, status: RuntimeStatus): boolean {
+  const { state, reason, health, healthReason, restarts, lastLines, exitCode } = status;
+  const isUnhealthy = health === "unhealthy";
+  if (state === "UNKNOWN") return false;
+  if (state === "RUNNING" && restarts === 0 && !isUnhealthy) return health !== "starting";
+  const check = `its health check fails${healthReason === undefined ? "" : `: ${healthReason}`}`;
+  throw startFailed(appId, reason || (isUnhealthy ? check : "it ended"), { exitCode, lastLines });
 }

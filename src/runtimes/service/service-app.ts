@@ -2,9 +2,9 @@
 import { isDeepStrictEqual } from "node:util";
 import { stoppedStatus } from "../container-status.ts";
 import { portHealth } from "../port-health.ts";
-import { PortProbe } from "../port-probe.ts";
+import { followPort, type PortProbe } from "../port-probe.ts";
 import type { RunnableApp, RuntimeStatus } from "../runtime.ts";
-import { startFailed } from "../start-failed.ts";
+import { hasComeUp } from "../start-failed.ts";
 import { StatusChanges } from "../status-changes.ts";
 import type { UnitProperties } from "./systemd.ts";
 import { unitStatus } from "./unit-status.ts";
@@ -71,11 +71,10 @@ export class ServiceApp {
   }
 
   #watchPort(): void {
-    const { state, startedAtMs } = this.#fromUnit();
-    if (state === "RUNNING" && this.#probe?.startedAtMs === startedAtMs) return;
-    this.#probe?.[Symbol.dispose]();
-    const spec = state === "RUNNING" ? portHealth(this.#app) : undefined;
-    this.#probe = spec && new PortProbe(spec, startedAtMs, () => this.#publish());
+    this.#probe = followPort(this.#probe, this.#fromUnit(), {
+      specOf: () => portHealth(this.#app),
+      onChange: () => this.#publish(),
+    });
   }
 
   /**
@@ -83,15 +82,7 @@ export class ServiceApp {
    * @throws SvcError `start_failed`, `deadline_exceeded`, `canceled`
    */
   async waitHealthy(timeoutMs: number, signal?: AbortSignal): Promise<void> {
-    await this.#changes.until(() => this.#isHealthy(), timeoutMs, signal);
-  }
-
-  #isHealthy(): boolean {
-    const { state, reason, health, healthReason, restarts, lastLines, exitCode } = this.#status;
-    const isUnhealthy = health === "unhealthy";
-    if (state === "RUNNING" && restarts === 0 && !isUnhealthy) return health !== "starting";
-    const check = `its health check fails${healthReason === undefined ? "" : `: ${healthReason}`}`;
-    throw startFailed(this.#app.id, reason || (isUnhealthy ? check : "it ended"), { exitCode, lastLines });
+    await this.#changes.until(() => hasComeUp(this.#app.id, this.#status), timeoutMs, signal);
   }
 
   #fromUnit(): RuntimeStatus {

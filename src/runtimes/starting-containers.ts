@@ -1,0 +1,81 @@
+/** The containers of an app that is being started: they have come up when they have run for a while. */
+import { setTimeout as sleep } from "node:timers/promises";
+import type { ContainerRecord } from "../docker/container-record.ts";
+import { SvcError } from "../errors.ts";
+import type { AppContainers } from "./app-containers.ts";
+import { endOf } from "./container-status.ts";
+import type { RunnableApp } from "./runtime.ts";
+import type { SeenContainers } from "./seen-containers.ts";
+import { refusedStart, startFailed } from "./start-failed.ts";
+
+export interface StartingContainersOptions {
+  containers: AppContainers;
+  seen: SeenContainers;
+  /** An app that ends this soon after its start has failed to start. */
+  settleMs: number;
+}
+
+export class StartingContainers {
+  readonly #options: StartingContainersOptions;
+  #onDeath: (() => void) | undefined;
+
+  constructor(options: StartingContainersOptions) {
+    this.#options = options;
+  }
+
+  /** One of them has failed: nothing more is waited for. */
+  died(): void {
+    this.#onDeath?.();
+  }
+
+  /**
+   * Resolves when what was launched has lived long enough.
+   * @param launch starts them, and answers the ids of those that it has made
+   * @param refresh the app's containers as they are now, those with these ids included
+   * @throws SvcError `start_failed` with exit code and last lines; `unavailable`
+   */
+  async settle(
+    app: RunnableApp,
+    launch: () => Promise<readonly string[]>,
+    refresh: (made: readonly string[]) => Promise<readonly ContainerRecord[]>,
+  ): Promise<void> {
+    const { containers, seen, settleMs } = this.#options;
+    const died = Promise.withResolvers<undefined>();
+    this.#onDeath = () => died.resolve(undefined);
+    try {
+      const made = await launch();
+      await Promise.race([died.promise, sleep(settleMs)]);
+      this.#onDeath = undefined;
+      await requireStarted(app, await refresh(made), seen);
+    } catch (error) {
+      this.#onDeath = undefined;
+      // Half an app would look like one.
+      await containers.endAll(app.manifest.stop.graceMs);
+      throw refusedStart(app.id, error);
+    }
+  }
+}
+
+/** @throws SvcError `start_failed` with exit code and last lines; `unavailable` when the engine was told to end one */
+async function requireStarted(
+  app: RunnableApp,
+  members: readonly ContainerRecord[],
+  seen: SeenContainers,
+): Promise<void> {
+  const failed = seen.failedOf(members);
+  if (failed === undefined && members.length > 0) {
+    for (const container of members) await seen.verify(container, app);
+    if (seen.breach !== undefined) throw startFailed(app.id, seen.breach);
+    return;
+  }
+  if (failed === undefined) throw startFailed(app.id, "its containers were removed");
+  const subject = failed.composeService === undefined ? "it" : `service "${failed.composeService}"`;
+  if (seen.wasKilled(failed.id)) {
+    const message = `app "${app.id}" did not start: somebody had the container engine end ${subject}`;
+    throw new SvcError("unavailable", "unavailable", message);
+  }
+  const { exitCode, state, error } = failed;
+  if (state === "created" && error === "") throw startFailed(app.id, `${subject} was never started`);
+  const lastLines = await seen.lastLines(failed);
+  throw startFailed(app.id, endOf(failed, subject), { exitCode, lastLines });
+}
