@@ -1969,7 +1969,7 @@ export interface components {
              * @description A machine word to switch on.
              * @enum {string}
              */
-            reason: "unauthenticated" | "token_denied" | "root_required" | "not_found" | "already_exists" | "invalid_request" | "body_too_large" | "unsupported_media_type" | "method_not_allowed" | "host_denied" | "origin_denied" | "license_required" | "ambiguous" | "package_invalid" | "source_failed" | "git_failed" | "build_failed" | "start_failed" | "app_running" | "app_not_running" | "app_busy" | "pinned_image" | "owned_by_app" | "protected" | "job_owned" | "pid_reused" | "denied" | "changed" | "range_not_satisfiable" | "too_many" | "disk_full" | "archive_damaged" | "not_ready" | "not_implemented" | "canceled" | "deadline_exceeded" | "unavailable" | "internal";
+            reason: "unauthenticated" | "token_denied" | "root_required" | "not_found" | "already_exists" | "invalid_request" | "body_too_large" | "unsupported_media_type" | "method_not_allowed" | "upgrade_required" | "host_denied" | "origin_denied" | "license_required" | "ambiguous" | "package_invalid" | "source_failed" | "git_failed" | "build_failed" | "start_failed" | "app_running" | "app_not_running" | "app_busy" | "pinned_image" | "owned_by_app" | "protected" | "job_owned" | "pid_reused" | "denied" | "changed" | "range_not_satisfiable" | "too_many" | "disk_full" | "archive_damaged" | "not_ready" | "not_implemented" | "canceled" | "deadline_exceeded" | "unavailable" | "internal";
             /** @description Payload of `token_denied`. */
             token_denied?: components["schemas"]["TokenDenied"];
             /** @description Payload of `license_required`. */

@@ -57,6 +57,7 @@ export function finishOpenApi(base: BaseDocument, descriptors: Uint8Array): Docu
         "An error is an object with `error`, `code` and `reason`, and the payload of the reason under its name. " +
         "Unknown fields and query parameters are a 400 that names them. " +
         "`HEAD` works wherever `GET` does; any other method on a known path is a 405 (`method_not_allowed`) with `Allow`. " +
+        "A console's path is a WebSocket's: anything else there is a 426 (`upgrade_required`). " +
         "What is no HTTP, or has more headers than fit, is a 400, 408 or 431 without a body.\n\n" +
         "On the unix socket the caller is known by its process, and no token is sent. Without a token, TCP answers only " +
         "`GET /healthz`, `GET /v1/openapi.json` and `GET /docs`, which shows this document.",

@@ -31,6 +31,7 @@ export const statusByReason: Readonly<Partial<Record<ErrorDetailReason, number>>
   body_too_large: 413,
   unsupported_media_type: 415,
   range_not_satisfiable: 416,
+  upgrade_required: 426,
 };
 
 /** An error as an answer. */

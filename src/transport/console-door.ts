@@ -21,7 +21,7 @@ import type { ConnectionPlaces } from "./connection-places.ts";
 import type { Connection } from "./connection.ts";
 import { ConsoleSocket } from "./console-socket.ts";
 import type { HostCheck } from "./host-check.ts";
-import { pathOf } from "./http.ts";
+import { pathOf, type HttpRequest, type HttpResponse } from "./http.ts";
 import { refuse } from "./refusal.ts";
 import { checkForm } from "./request-form.ts";
 
@@ -53,6 +53,22 @@ export function isConsoleRequest(request: IncomingMessage): boolean {
     request.headers.upgrade?.toLowerCase() === "websocket" &&
     appIdOf(request) !== undefined
   );
+}
+
+/**
+ * Says what a request for a console has to be, to one that is none: RFC 9110, 15.5.22.
+ * @throws SvcError `upgrade_required`
+ */
+export function refusePlainConsole(request: HttpRequest, response: HttpResponse): void {
+  const { method = "" } = request;
+  if ((method !== "GET" && method !== "HEAD") || appIdOf(request) === undefined) return;
+  // HTTP/2 has no such headers.
+  if (response instanceof ServerResponse) {
+    response.setHeader("connection", "upgrade");
+    response.setHeader("upgrade", "websocket");
+  }
+  const message = "a console is a WebSocket: ask for it over HTTP/1.1 with `Upgrade: websocket`";
+  throw new SvcError("failed_precondition", "upgrade_required", message);
 }
 
 export class ConsoleDoor {
@@ -159,7 +175,7 @@ export class ConsoleDoor {
   }
 }
 
-function appIdOf(request: IncomingMessage): string | undefined {
+function appIdOf(request: HttpRequest): string | undefined {
   const escaped = /^\/v1\/apps\/([^/]+)\/console$/.exec(pathOf(request))?.[1];
   try {
     return escaped === undefined ? undefined : decodeURIComponent(escaped);

@@ -16,6 +16,7 @@ import type { Pipeline } from "../rpc/pipeline.ts";
 import { anonymous } from "../rpc/user-context.ts";
 import type { AnswerNotes } from "./answer-notes.ts";
 import type { Connection } from "./connection.ts";
+import { refusePlainConsole } from "./console-door.ts";
 import type { ConnectionPlaces } from "./connection-places.ts";
 import type { FailureThrottle } from "./failure-throttle.ts";
 import type { HostCheck } from "./host-check.ts";
@@ -181,6 +182,7 @@ export class FrontDoor {
     if (origin.kind === "tcp") hosts.checkHost(host);
     hosts.checkOrigin(headerOf(request, "origin"), host);
 
+    refusePlainConsole(request, response);
     const isPage = pageAt(pages, request) !== undefined;
     const isPublic = isPage || pipeline.isPublic(path);
     const user = isPublic ? anonymous : identity.identify(origin, request.headers);

@@ -1,5 +1,7 @@
 /** Consoles: the terminal of an app by gRPC and by WebSocket (S 5.4, decisions 28, T 9-11, 20, 21). */
 import assert from "node:assert/strict";
+import { once as nextEvent } from "node:events";
+import { connect } from "node:http2";
 import { join } from "node:path";
 import test from "ava";
 import { AppService, type ConsoleOutput } from "../../gen/svc/v1/app_pb.ts";
@@ -122,6 +124,25 @@ test("a token opens one console, of its app and its session, and a page of anoth
   t.is(tries.filter((status) => status === 101).length, 1, "what failed before has not used it up");
   t.true(tries.every((status) => status === 101 || status === 401 || status === 429));
   t.is(daemon.log().includes(token), false);
+});
+
+test("what asks for a console and is no WebSocket is told what to ask for", async (t) => {
+  await using daemon = await startDaemon();
+  const path = "/v1/apps/web/console?session=logs&token=svcc_x";
+  const url = `http://127.0.0.1:${daemon.port}${path}`;
+  const plain = await fetch(url);
+  t.is(plain.status, 426);
+  t.is(plain.headers.get("upgrade"), "websocket");
+  t.like(await plain.json(), { code: "failed_precondition", reason: "upgrade_required" });
+  t.is((await fetch(url, { method: "HEAD" })).status, 426);
+  t.is((await fetch(url, { headers: { origin: "http://evil.example" } })).status, 403);
+
+  const session = connect(`http://127.0.0.1:${daemon.port}`);
+  const stream = session.request({ ":path": path });
+  const [headers] = (await nextEvent(stream, "response")) as [Record<string, unknown>];
+  t.is(headers[":status"], 426);
+  t.is(headers["upgrade"], undefined);
+  session.destroy();
 });
 
 test("a console ends with the token that asked for it, with its app, and with the daemon", async (t) => {
