@@ -4,31 +4,21 @@
  */
 import { setTimeout as wait } from "node:timers/promises";
 import { mapBounded } from "../lib/map-bounded.ts";
-import type { AppRuntime, RunnableApp, RuntimeStatus } from "../runtimes/runtime.ts";
-import type { Store } from "../store/store.ts";
+import type { RuntimeStatus } from "../runtimes/runtime.ts";
 import { patchApp, type AppPatch, type AppRecord } from "./app-record.ts";
-import type { AppRegistry } from "./app-registry.ts";
-
-export interface AdoptionOptions {
-  store: Store;
-  registry: AppRegistry;
-  runtimes: readonly AppRuntime[];
-  runtimeOf: (app: AppRecord) => AppRuntime;
-  runnable: (app: AppRecord) => RunnableApp;
-  log: { warn(details: object, message: string): void };
-}
+import type { AppsContext } from "./apps-context.ts";
 
 const adoptedAtOnce = 32;
 /** How long a listing waits for adoption before it shows what was last known. */
 const listingGraceMs = 2_000;
 
 export class Adoption implements Disposable {
-  readonly #options: AdoptionOptions;
+  readonly #options: AppsContext;
   readonly #subscriptions: Disposable[] = [];
   readonly #pending = new Map<string, Promise<unknown>>();
   #all: Promise<unknown> = Promise.resolve();
 
-  constructor(options: AdoptionOptions) {
+  constructor(options: AppsContext) {
     this.#options = options;
   }
 
@@ -94,7 +84,6 @@ export class Adoption implements Disposable {
     store.write([patchApp(id, patch)], { essential: true }).catch((error: unknown) => {
       log.warn({ err: error, appId: id }, "the state of an app could not be recorded");
     });
-    registry.invalidate();
   }
 
   [Symbol.dispose](): void {

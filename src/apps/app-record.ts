@@ -57,6 +57,26 @@ export interface AppRecord extends Readonly<AppColumns>, Readonly<AppDocument> {
 /** An app that is not in the database yet. */
 export type NewApp = Omit<AppRecord, "rowVersion">;
 
+/** What tells an app apart that is being made from others that are. */
+type MadeApp = Omit<
+  NewApp,
+  "desired" | "state" | "stateReason" | "createdAtMs" | "changedAtMs" | "startedSettings" | "failure"
+>;
+
+/** An app that is being made: nobody has started it. */
+export function newApp(made: MadeApp, nowMs: number): NewApp {
+  return {
+    ...made,
+    desired: "stopped",
+    state: "INSTALLING",
+    stateReason: "",
+    createdAtMs: nowMs,
+    changedAtMs: nowMs,
+    startedSettings: null,
+    failure: null,
+  };
+}
+
 /** A row of `apps` as SQLite answers it. */
 export interface AppRow {
   id: string;

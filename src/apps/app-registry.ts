@@ -29,7 +29,7 @@ export class AppRegistry implements Disposable {
     this.#subscription = store.onChange(() => this.invalidate());
   }
 
-  /** To be called after an own write: what is asked next must see it. */
+  /** What is asked next sees what other processes have written by then; own writes are known when they are acknowledged. */
   invalidate(): void {
     this.#stale = true;
   }

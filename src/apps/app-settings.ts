@@ -6,9 +6,8 @@ import { keepMaskedSecrets, maskSecrets, mergeDefaults } from "../packages/setti
 import { settingsSchema } from "../packages/settings-schema.ts";
 import type { SettingsValidator } from "../packages/settings-validator.ts";
 import { patchApp, type AppRecord } from "./app-record.ts";
-import type { AppRegistry } from "./app-registry.ts";
 import { changedSettings } from "./app-view.ts";
-import type { Operations } from "./operations.ts";
+import type { AppsContext } from "./apps-context.ts";
 
 export interface SettingsView {
   /** JSON Schema; null when the package defines no settings. */
@@ -22,12 +21,9 @@ export interface SettingsView {
   restartRequired: boolean;
 }
 
-export interface AppSettingsOptions {
-  registry: AppRegistry;
-  operations: Operations;
+export interface AppSettingsOptions extends AppsContext {
   validator: SettingsValidator;
   isUp: (app: AppRecord) => boolean;
-  now: () => number;
 }
 
 export class AppSettings {
@@ -58,7 +54,6 @@ export class AppSettings {
     const { registry, operations, now } = this.#options;
     const operation = await operations.begin({ appId: app.id, kind: "settings", phase: "write" });
     try {
-      registry.invalidate();
       const held = registry.get(app.id) ?? app;
       const chosen = keepMaskedSecrets(held.manifest, values, held.settings);
       await this.validate(held.manifest, chosen);
@@ -66,8 +61,6 @@ export class AppSettings {
     } catch (error) {
       await operations.end(operation);
       throw error;
-    } finally {
-      registry.invalidate();
     }
   }
 

@@ -32,6 +32,7 @@ import { AppSettings, type SettingsView } from "./app-settings.ts";
 import { stateOf } from "./app-view.ts";
 import { AppViews, type AppBackupStates, type ListOptions } from "./app-views.ts";
 import type { AppPaths } from "./app-paths.ts";
+import type { AppsContext, AppsLog } from "./apps-context.ts";
 import { Cloner, type CloneResult } from "./clone.ts";
 import { awaitUp } from "./coming-up.ts";
 import { FreePorts } from "./free-ports.ts";
@@ -46,15 +47,9 @@ import type { WorkOptions } from "./progress.ts";
 import { Recovery } from "./recovery.ts";
 import { Remover } from "./removal.ts";
 import { Repuller, type RepullResult } from "./repull.ts";
-import { Restorer, type AppImage, type LayOut, type NewAppOptions, type RestoreOptions } from "./restore.ts";
+import { Restorer } from "./restore.ts";
 import { WantedState } from "./wanted-state.ts";
 import { Upgrader, type UpgradeRequest, type UpgradeResult } from "./upgrade.ts";
-
-export interface AppsLog {
-  info(details: object, message: string): void;
-  warn(details: object, message: string): void;
-  error(details: object, message: string): void;
-}
 
 /** Whereto, and whether it is backed up first; see `UpgradeAppRequest`. */
 export interface UpgradeOptions extends Omit<UpgradeRequest, "before"> {
@@ -100,7 +95,8 @@ export class Apps implements AsyncDisposable {
   readonly #repuller: Repuller;
   readonly #lifecycle: Lifecycle;
   readonly #backupHold: BackupHold;
-  readonly #restorer: Restorer;
+  /** For backups, which bring their own files. */
+  readonly restorer: Restorer;
   readonly #recovery: Recovery;
   readonly #adoption: Adoption;
   readonly #ports: PortHolders;
@@ -116,7 +112,7 @@ export class Apps implements AsyncDisposable {
 
   constructor(options: AppsOptions) {
     this.#options = options;
-    const { store, executor, identities, packages, paths, buildEnv, runUidOf, now, log } = options;
+    const { store, executor, identities, packages, paths, buildEnv, runUidOf, userName, now, log } = options;
     const registry = new AppRegistry(store);
     const operations = new Operations({
       store,
@@ -126,8 +122,8 @@ export class Apps implements AsyncDisposable {
     });
     const runtimeOf = (app: NewApp): AppRuntime => this.#runtimeOf(app);
     const runnable = (app: NewApp): RunnableApp => this.#runnable(app);
-    const ports = new PortHolders({ registry, runtimeOf, runnable, userName: options.userName });
-    const shared = {
+    const ports = new PortHolders({ registry, runtimeOf, runnable, userName });
+    const shared: AppsContext = {
       store,
       registry,
       operations,
@@ -139,6 +135,8 @@ export class Apps implements AsyncDisposable {
       runtimeOf,
       runnable,
       ports,
+      runUidOf,
+      userName,
       now,
       log,
     };
@@ -153,8 +151,6 @@ export class Apps implements AsyncDisposable {
       ...shared,
       freePorts,
       settings,
-      runUidOf,
-      userName: options.userName,
       maxAppsPerUser: options.limits.maxAppsPerUser,
       whyAbsent: (runtime) => options.runtimes.get(runtime)?.whyAbsent,
     });
@@ -171,18 +167,18 @@ export class Apps implements AsyncDisposable {
     this.#repuller = new Repuller({ ...shared, lifecycle });
     this.#cloner = new Cloner({ ...shared, installer, freePorts });
     this.#backupHold = new BackupHold({ ...shared, lifecycle });
-    this.#restorer = new Restorer({ ...shared, settings, installer, lifecycle, runUidOf });
+    this.restorer = new Restorer({ ...shared, settings, installer, lifecycle });
     this.#recovery = new Recovery({
       ...shared,
       ...{ installer, upgrader, remover, lifecycle },
       backupHold: this.#backupHold,
-      restorer: this.#restorer,
+      restorer: this.restorer,
     });
     this.#adoption = new Adoption(shared);
     this.#wanted = new WantedState({ ...shared, lifecycle });
     this.#reports = new AppReports(shared);
     this.#disks = new DiskReports(shared);
-    this.#views = new AppViews({ ...shared, backups: options.backups, userName: options.userName });
+    this.#views = new AppViews({ ...shared, backups: options.backups });
     this.#counters = new AppCounters({
       ...shared,
       backups: options.backups,
@@ -372,27 +368,6 @@ export class Apps implements AsyncDisposable {
   ): Promise<T> {
     const app = await this.#find(id, caller);
     return this.#backupHold.hold(app.id, mode, read, work);
-  }
-
-  /** @throws SvcError see {@link Restorer.requireRestorable} */
-  requireRestorable(app: AppRecord, image: AppImage, options: RestoreOptions): void {
-    this.#restorer.requireRestorable(app, image, options);
-  }
-
-  /** @throws SvcError see {@link Restorer.restore} */
-  async restore(
-    app: AppRecord,
-    image: AppImage,
-    layOut: LayOut,
-    options: RestoreOptions,
-    work: WorkOptions,
-  ): Promise<{ restarted: boolean }> {
-    return this.#restorer.restore(app, image, layOut, options, work);
-  }
-
-  /** @throws SvcError see {@link Restorer.restoreAsNew} */
-  async restoreAsNew(image: AppImage, layOut: LayOut, as: NewAppOptions, work: WorkOptions): Promise<string> {
-    return this.#restorer.restoreAsNew(image, layOut, as, work);
   }
 
   /** Whether there is such an app that the caller may see. */

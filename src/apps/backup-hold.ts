@@ -1,22 +1,18 @@
 /** Holds an app still for a backup: under its lock, and as its mode says stopped or running meanwhile. */
 import type { BackupPolicy } from "../packages/manifest.ts";
-import { isUp, type AppRuntime, type RunnableApp } from "../runtimes/runtime.ts";
+import { isUp, type RunnableApp } from "../runtimes/runtime.ts";
 import type { AppRecord } from "./app-record.ts";
-import type { AppRegistry } from "./app-registry.ts";
 import type { Lifecycle } from "./lifecycle.ts";
-import type { Operation, Operations } from "./operations.ts";
+import type { Operation } from "./operations.ts";
 import type { WorkOptions } from "./progress.ts";
-import { runStep, type StepTools } from "./release.ts";
+import { runStep } from "./release.ts";
+import type { AppsContext } from "./apps-context.ts";
 
 /** What the app does while it is read. */
 export type BackupMode = BackupPolicy["mode"];
 
-export interface BackupHoldOptions extends StepTools {
-  registry: AppRegistry;
-  operations: Operations;
+export interface BackupHoldOptions extends AppsContext {
   lifecycle: Lifecycle;
-  runtimeOf: (app: AppRecord) => AppRuntime;
-  runnable: (app: AppRecord) => RunnableApp;
 }
 
 /** From `away` on the app has to be brought back to what it did before. */
@@ -46,7 +42,6 @@ export class BackupHold {
       phase: "read" satisfies HoldPhase,
     });
     try {
-      registry.invalidate();
       const app = registry.get(id);
       if (app === undefined) throw new Error(`the backup holds no app "${id}"`);
       const held = runnable(app);
@@ -66,12 +61,10 @@ export class BackupHold {
   async release(operation: Operation): Promise<void> {
     const { operations, registry, lifecycle } = this.#options;
     const phase = operation.phase as HoldPhase;
-    registry.invalidate();
     if (phase === "away" && registry.get(operation.appId) !== undefined) {
       await lifecycle.finishStart(operation);
     } else {
       await operations.end(operation);
     }
-    registry.invalidate();
   }
 }

@@ -1,15 +1,14 @@
 /** A full copy of an app under the next free `<id>-N`, always stopped (specification 4.1, decisions 14). */
 import { resolvePorts, type ResolvedPort } from "../packages/settings.ts";
-import { isUp, type AppRuntime } from "../runtimes/runtime.ts";
-import type { AppRecord, NewApp } from "./app-record.ts";
-import type { AppPaths } from "./app-paths.ts";
+import { isUp } from "../runtimes/runtime.ts";
+import { newApp, type AppRecord, type NewApp } from "./app-record.ts";
 import { appTree } from "../runtimes/app-tree.ts";
-import type { AppCaller, AppRegistry } from "./app-registry.ts";
+import type { AppCaller } from "./app-registry.ts";
 import type { FreePorts } from "./free-ports.ts";
 import type { Installer } from "./install.ts";
-import type { Operations } from "./operations.ts";
 import type { WorkOptions } from "./progress.ts";
-import { rebuildCopy, type StepTools } from "./release.ts";
+import { rebuildCopy } from "./release.ts";
+import type { AppsContext } from "./apps-context.ts";
 
 export interface CloneResult {
   id: string;
@@ -19,14 +18,9 @@ export interface CloneResult {
   ports: ResolvedPort[];
 }
 
-export interface ClonerOptions extends StepTools {
-  registry: AppRegistry;
-  operations: Operations;
+export interface ClonerOptions extends AppsContext {
   installer: Installer;
   freePorts: FreePorts;
-  paths: AppPaths;
-  runtimeOf: (app: AppRecord) => AppRuntime;
-  now: () => number;
 }
 
 /** What a clone copies; its logs begin empty. */
@@ -44,7 +38,7 @@ export class Cloner {
    * @throws SvcError `app_busy`, `disk_full`; nothing of the copy stays then.
    */
   async clone(app: AppRecord, name: string, caller: AppCaller, work: WorkOptions): Promise<CloneResult> {
-    const { operations, installer, registry, freePorts, now } = this.#options;
+    const { operations, installer, freePorts, now } = this.#options;
     // Held, so that nobody upgrades or removes what is being copied.
     const lock = await operations.begin({
       appId: app.id,
@@ -59,19 +53,8 @@ export class Cloner {
       const { rowVersion: _, ...source } = app;
       using chosen = await freePorts.choose(app.manifest, app.settings);
       const { settings } = chosen;
-      const describe = (copyId: string): NewApp => ({
-        ...source,
-        settings,
-        id: copyId,
-        name: name === "" ? copyId : name,
-        desired: "stopped",
-        state: "INSTALLING",
-        stateReason: "",
-        createdAtMs: nowMs,
-        changedAtMs: nowMs,
-        startedSettings: null,
-        failure: null,
-      });
+      const describe = (copyId: string): NewApp =>
+        newApp({ ...source, settings, id: copyId, name: name === "" ? copyId : name }, nowMs);
       const id = await installer.create(
         // Root may copy anybody's app; the copy stays with the owner of the files.
         { caller, ownerUid: app.ownerUid, kind: "clone", baseId: app.id, describe },
@@ -85,7 +68,6 @@ export class Cloner {
       return { id, name: name === "" ? id : name, copiedBytes, sourceRunning, ports };
     } finally {
       await operations.end(lock);
-      registry.invalidate();
     }
   }
 

@@ -1,22 +1,20 @@
 /** From a spec to an installed app that is stopped, or to nothing at all (decisions 11, 16-19). */
 import { failedPrecondition, SvcError } from "../errors.ts";
-import type { Identities } from "../identity/identity.ts";
 import type { JsonObject } from "../lib/json.ts";
 import type { Manifest } from "../packages/manifest.ts";
 import { KeyedQueue } from "../packages/keyed-queue.ts";
-import type { PackageResolver } from "../packages/package-resolver.ts";
-import type { AppRuntime, RunnableApp } from "../runtimes/runtime.ts";
+import type { RunnableApp } from "../runtimes/runtime.ts";
 import { StoreConflict } from "../store/store.ts";
 import { acknowledgementOf, nothingAccepted, requireAcknowledgement } from "./acknowledgement.ts";
-import { deleteApp, insertApp, patchApp, type NewApp } from "./app-record.ts";
-import type { AppCaller, AppRegistry } from "./app-registry.ts";
+import { deleteApp, insertApp, newApp, patchApp, type NewApp } from "./app-record.ts";
+import type { AppCaller } from "./app-registry.ts";
 import { AppIds } from "./app-ids.ts";
-import type { AppPaths } from "./app-paths.ts";
 import type { AppSettings } from "./app-settings.ts";
 import type { ChosenPorts, FreePorts } from "./free-ports.ts";
-import type { Operation, Operations } from "./operations.ts";
+import type { Operation } from "./operations.ts";
 import type { WorkOptions } from "./progress.ts";
 import { layOutRelease } from "./release.ts";
+import type { AppsContext } from "./apps-context.ts";
 
 /** What to install; see `InstallAppRequest`. Texts are empty where they are not given. */
 export interface InstallRequest {
@@ -31,26 +29,13 @@ export interface InstallRequest {
   portAuto: boolean;
 }
 
-export interface InstallerOptions {
-  registry: AppRegistry;
-  operations: Operations;
-  identities: Identities;
-  packages: PackageResolver;
+export interface InstallerOptions extends AppsContext {
   settings: AppSettings;
   freePorts: FreePorts;
-  paths: AppPaths;
-  buildEnv: Readonly<Record<string, string>>;
-  runtimeOf: (app: NewApp) => AppRuntime;
-  runnable: (app: NewApp) => RunnableApp;
-  /** The uid that an owner's apps belong to and run as. */
-  runUidOf: (ownerUid: number) => Promise<number>;
-  /** The name of a uid; empty when the host has none. */
-  userName: (uid: number) => Promise<string>;
   /** Does not bind root. */
   maxAppsPerUser: number;
   /** Why packages of a runtime cannot be installed here; undefined where they can. */
   whyAbsent: (runtime: string) => string | undefined;
-  now: () => number;
 }
 
 /** Whose a new app is, and what it is called. */
@@ -89,26 +74,23 @@ export class Installer {
     for (const message of chosen?.notes ?? []) work.onProgress?.({ step: "ports", message });
     if (runUid === 0) work.onProgress?.({ step: "warning", message: rootWarning(manifest.name) });
     const nowMs = this.#options.now();
-    const describe = (id: string): NewApp => ({
-      id,
-      ownerUid: caller.ownerUid,
-      runUid,
-      name: request.name === "" ? manifest.name : request.name,
-      runtime: manifest.runtime.kind,
-      packageId: manifest.id,
-      origin: resolved.origin,
-      version: resolved.version,
-      manifest,
-      settings: chosen?.settings ?? request.settings,
-      desired: "stopped",
-      state: "INSTALLING",
-      stateReason: "",
-      createdAtMs: nowMs,
-      changedAtMs: nowMs,
-      startedSettings: null,
-      failure: null,
-      accepted: acknowledgementOf(resolved),
-    });
+    const describe = (id: string): NewApp =>
+      newApp(
+        {
+          id,
+          ownerUid: caller.ownerUid,
+          runUid,
+          name: request.name === "" ? manifest.name : request.name,
+          runtime: manifest.runtime.kind,
+          packageId: manifest.id,
+          origin: resolved.origin,
+          version: resolved.version,
+          manifest,
+          settings: chosen?.settings ?? request.settings,
+          accepted: acknowledgementOf(resolved),
+        },
+        nowMs,
+      );
     const id = await this.create(
       { caller, ownerUid: caller.ownerUid, kind: "install", baseId: manifest.id, describe },
       (app) => layOutRelease(this.#options, app, resolved, work),
@@ -143,7 +125,7 @@ export class Installer {
     fill: (app: RunnableApp) => Promise<void>,
     work: WorkOptions,
   ): Promise<string> {
-    const { operations, registry, identities, paths, runnable, runtimeOf } = this.#options;
+    const { operations, identities, paths, runnable, runtimeOf } = this.#options;
     // One at a time of each owner: their apps are counted, and then there is one more.
     const operation = await this.#reservations.run(String(plan.ownerUid), work.signal, () =>
       this.#reserve(plan),
@@ -162,7 +144,6 @@ export class Installer {
       throw error;
     } finally {
       operations.release(operation);
-      registry.invalidate();
     }
     return id;
   }
@@ -172,7 +153,6 @@ export class Installer {
     const { operations, registry, identities, paths, runtimeOf, runnable } = this.#options;
     const id = operation.appId;
     const { runUid } = operation.detail;
-    registry.invalidate();
     const app = registry.get(id);
     if (app !== undefined) await runtimeOf(app).remove(runnable(app));
     if (runUid !== undefined) {
@@ -189,6 +169,7 @@ export class Installer {
     const { caller, ownerUid, kind, describe } = plan;
     const ids = new AppIds({ ...plan, registry, callerName: caller.root ? "" : await userName(caller.uid) });
     for (;;) {
+      // Nobody tells at once of what another process wrote.
       registry.invalidate();
       const owned = registry.all().filter((app) => app.ownerUid === ownerUid).length;
       if (!caller.root && owned >= maxAppsPerUser) throw tooManyApps(owned, maxAppsPerUser);

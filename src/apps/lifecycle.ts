@@ -9,16 +9,7 @@ import type { AppRegistry } from "./app-registry.ts";
 import type { Operation, Operations } from "./operations.ts";
 import type { PortHolders } from "./port-holders.ts";
 import { writeSettingsFiles } from "./settings-files.ts";
-
-export interface LifecycleOptions {
-  registry: AppRegistry;
-  operations: Operations;
-  runtimeOf: (app: AppRecord) => AppRuntime;
-  runnable: (app: AppRecord) => RunnableApp;
-  identities: Identities;
-  log: { warn(details: object, message: string): void };
-  ports: PortHolders;
-}
+import type { AppsContext } from "./apps-context.ts";
 
 export class Lifecycle {
   readonly #registry: AppRegistry;
@@ -26,10 +17,10 @@ export class Lifecycle {
   readonly #runtimeOf: (app: AppRecord) => AppRuntime;
   readonly #runnable: (app: AppRecord) => RunnableApp;
   readonly #identities: Identities;
-  readonly #log: LifecycleOptions["log"];
+  readonly #log: AppsContext["log"];
   readonly #ports: PortHolders;
 
-  constructor(options: LifecycleOptions) {
+  constructor(options: AppsContext) {
     this.#registry = options.registry;
     this.#operations = options.operations;
     this.#runtimeOf = options.runtimeOf;
@@ -183,13 +174,11 @@ export class Lifecycle {
     } finally {
       const statements = Object.keys(patch).length === 0 ? [] : [patchApp(app.id, patch)];
       await this.#operations.end(operation, statements);
-      this.#registry.invalidate();
     }
   }
 
   /** The app as it is under the lock: what was read before may be older. */
   #held(operation: Operation): AppRecord {
-    this.#registry.invalidate();
     const app = this.#registry.get(operation.appId);
     if (app === undefined) throw new Error(`operation ${operation.kind} holds no app "${operation.appId}"`);
     return app;

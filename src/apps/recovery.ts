@@ -1,24 +1,21 @@
 /** What becomes of an operation whose process died in it (decisions 14, 18, 25; threats 45, 53). */
 import type { Installer } from "./install.ts";
 import type { Lifecycle } from "./lifecycle.ts";
-import type { Operation, Operations } from "./operations.ts";
+import type { Operation } from "./operations.ts";
 import type { BackupHold } from "./backup-hold.ts";
 import type { Remover } from "./removal.ts";
 import type { Restorer } from "./restore.ts";
 import type { Upgrader } from "./upgrade.ts";
-import type { AppRegistry } from "./app-registry.ts";
+import type { AppsContext } from "./apps-context.ts";
 import { SvcError } from "../errors.ts";
 
-export interface RecoveryOptions {
-  registry: AppRegistry;
-  operations: Operations;
+export interface RecoveryOptions extends AppsContext {
   installer: Installer;
   upgrader: Upgrader;
   remover: Remover;
   lifecycle: Lifecycle;
   backupHold: BackupHold;
   restorer: Restorer;
-  log: { info(details: object, message: string): void; error(details: object, message: string): void };
 }
 
 export class Recovery {
@@ -39,7 +36,7 @@ export class Recovery {
 
   /** Undoes what was not acknowledged, and finishes what was promised to go on. A failure is logged; the next sweep tries again. */
   async recover(operation: Operation): Promise<void> {
-    const { operations, registry, log } = this.#options;
+    const { operations, log } = this.#options;
     if (!(await operations.adopt(operation))) return;
     const { appId, kind, phase } = operation;
     log.info(
@@ -56,7 +53,6 @@ export class Recovery {
       );
     } finally {
       operations.release(operation);
-      registry.invalidate();
     }
   }
 

@@ -1,24 +1,12 @@
 /** Ends an app and all it has. Begun, it goes on to its end, across a restart of the daemon too. */
-import type { Identities } from "../identity/identity.ts";
-import type { AppRuntime, RunnableApp } from "../runtimes/runtime.ts";
 import { deleteApp, patchApp, type AppRecord } from "./app-record.ts";
-import type { AppPaths } from "./app-paths.ts";
-import type { AppRegistry } from "./app-registry.ts";
-import type { Operation, Operations } from "./operations.ts";
-
-export interface RemoverOptions {
-  registry: AppRegistry;
-  operations: Operations;
-  identities: Identities;
-  paths: AppPaths;
-  runtimeOf: (app: AppRecord) => AppRuntime;
-  runnable: (app: AppRecord) => RunnableApp;
-}
+import type { Operation } from "./operations.ts";
+import type { AppsContext } from "./apps-context.ts";
 
 export class Remover {
-  readonly #options: RemoverOptions;
+  readonly #options: AppsContext;
 
-  constructor(options: RemoverOptions) {
+  constructor(options: AppsContext) {
     this.#options = options;
   }
 
@@ -67,8 +55,6 @@ export class Remover {
             ],
       );
       throw error;
-    } finally {
-      registry.invalidate();
     }
   }
 }

@@ -1,17 +1,11 @@
 /** Pulling an app's image afresh; a running app goes on with it when it is another one (specification 4.1). */
 import { failedPrecondition, SvcError } from "../errors.ts";
-import {
-  isUp,
-  type AppRuntime,
-  type PulledService,
-  type ReplacedImage,
-  type RunnableApp,
-} from "../runtimes/runtime.ts";
+import { isUp, type PulledService, type ReplacedImage } from "../runtimes/runtime.ts";
 import type { AppRecord } from "./app-record.ts";
-import type { AppRegistry } from "./app-registry.ts";
 import type { Lifecycle } from "./lifecycle.ts";
-import type { Operation, Operations } from "./operations.ts";
+import type { Operation } from "./operations.ts";
 import type { WorkOptions } from "./progress.ts";
+import type { AppsContext } from "./apps-context.ts";
 
 export interface RepullResult {
   id: string;
@@ -21,12 +15,8 @@ export interface RepullResult {
   services: PulledService[];
 }
 
-export interface RepullerOptions {
-  registry: AppRegistry;
-  operations: Operations;
+export interface RepullerOptions extends AppsContext {
   lifecycle: Lifecycle;
-  runtimeOf: (app: AppRecord) => AppRuntime;
-  runnable: (app: AppRecord) => RunnableApp;
 }
 
 export class Repuller {
@@ -38,7 +28,7 @@ export class Repuller {
 
   /** @throws SvcError `pinned_image`, `app_busy`, `unavailable`; `start_failed` when it does not start on the new image: it goes on with the one before */
   async repull(app: AppRecord, work: WorkOptions): Promise<RepullResult> {
-    const { operations, registry, runtimeOf } = this.#options;
+    const { operations, runtimeOf } = this.#options;
     if (runtimeOf(app).images === undefined) {
       throw failedPrecondition(
         "pinned_image",
@@ -46,11 +36,7 @@ export class Repuller {
       );
     }
     const operation = await operations.begin({ appId: app.id, kind: "repull", phase: "pull" });
-    try {
-      return await this.#run(operation, app, work);
-    } finally {
-      registry.invalidate();
-    }
+    return this.#run(operation, app, work);
   }
 
   /** Has an app that does not start on its new image go on with the one before. @returns what is to be told */

@@ -4,24 +4,24 @@
  */
 import { join } from "node:path";
 import { failedPrecondition } from "../errors.ts";
-import type { Identities, Identity } from "../identity/identity.ts";
+import type { Identity } from "../identity/identity.ts";
 import type { OwnedTree } from "../identity/owned-tree.ts";
 import { isInside } from "../lib/is-inside.ts";
 import type { JsonObject } from "../lib/json.ts";
 import type { Manifest } from "../packages/manifest.ts";
 import type { PackageOrigin } from "../packages/package-resolver.ts";
 import { appTree } from "../runtimes/app-tree.ts";
-import { isUp, type AppRuntime, type RunnableApp } from "../runtimes/runtime.ts";
+import { isUp, type RunnableApp } from "../runtimes/runtime.ts";
 import type { Acknowledgement } from "./acknowledgement.ts";
-import { patchApp, type AppRecord, type NewApp } from "./app-record.ts";
-import type { AppCaller, AppRegistry } from "./app-registry.ts";
-import type { AppPaths } from "./app-paths.ts";
+import { newApp, patchApp, type AppRecord, type NewApp } from "./app-record.ts";
+import type { AppCaller } from "./app-registry.ts";
 import type { AppSettings } from "./app-settings.ts";
 import type { Installer } from "./install.ts";
 import type { Lifecycle } from "./lifecycle.ts";
-import type { Operation, Operations } from "./operations.ts";
+import type { Operation } from "./operations.ts";
 import type { WorkOptions } from "./progress.ts";
-import { rebuildCopy, runStep, type StepTools } from "./release.ts";
+import { rebuildCopy, runStep } from "./release.ts";
+import type { AppsContext } from "./apps-context.ts";
 
 /** What a backup says of the app beside its files. */
 export interface AppImage {
@@ -46,20 +46,10 @@ export interface LayOutPlace {
 /** Lays the trees of a backup out; throws when anything about it is not right. */
 export type LayOut = (place: LayOutPlace, work: WorkOptions) => Promise<void>;
 
-export interface RestorerOptions extends StepTools {
-  registry: AppRegistry;
-  operations: Operations;
+export interface RestorerOptions extends AppsContext {
   installer: Installer;
   lifecycle: Lifecycle;
   settings: AppSettings;
-  identities: Identities;
-  paths: AppPaths;
-  runtimeOf: (app: NewApp) => AppRuntime;
-  runnable: (app: NewApp) => RunnableApp;
-  /** The uid that an owner's apps belong to and run as. */
-  runUidOf: (ownerUid: number) => Promise<number>;
-  now: () => number;
-  log: { warn(details: object, message: string): void };
 }
 
 export interface RestoreOptions {
@@ -103,7 +93,7 @@ export class Restorer {
     options: RestoreOptions,
     work: WorkOptions,
   ): Promise<{ restarted: boolean }> {
-    const { operations, registry } = this.#options;
+    const { operations } = this.#options;
     this.requireRestorable(app, image, options);
     const trees = [...image.trees];
     const operation = await operations.begin({
@@ -119,7 +109,6 @@ export class Restorer {
       throw error;
     } finally {
       operations.release(operation);
-      registry.invalidate();
     }
     await this.settle(operation);
     return { restarted: operation.detail.restart === true };
@@ -153,21 +142,16 @@ export class Restorer {
     installer.requireRuntime(manifest);
     await settings.validate(manifest, image.settings);
     const nowMs = now();
-    const describe = (id: string): NewApp => ({
-      id,
-      ...{ ownerUid, runUid, origin, version, manifest, accepted },
-      name: name === "" ? image.name : name,
-      runtime: manifest.runtime.kind,
-      packageId: manifest.id,
-      settings: image.settings,
-      desired: "stopped",
-      state: "INSTALLING",
-      stateReason: "",
-      createdAtMs: nowMs,
-      changedAtMs: nowMs,
-      startedSettings: null,
-      failure: null,
-    });
+    const describe = (id: string): NewApp =>
+      newApp(
+        {
+          ...{ id, ownerUid, runUid, origin, version, manifest, accepted, settings: image.settings },
+          name: name === "" ? image.name : name,
+          runtime: manifest.runtime.kind,
+          packageId: manifest.id,
+        },
+        nowMs,
+      );
     return installer.create(
       { caller, ownerUid, kind: "install", baseId, describe },
       async (app) => {
@@ -198,11 +182,9 @@ export class Restorer {
       await tree.remove(staged(path));
       if (phase === "done") await tree.remove(setAside(path));
     }
-    registry.invalidate();
     const isThere = registry.get(operation.appId) !== undefined;
     if (phase !== "stage" && restart === true && isThere) await lifecycle.finishStart(operation);
     else await operations.end(operation);
-    registry.invalidate();
   }
 
   async #run(
@@ -213,7 +195,6 @@ export class Restorer {
     work: WorkOptions,
   ): Promise<void> {
     const { operations, registry, identities, paths, settings, runtimeOf, runnable, now } = this.#options;
-    registry.invalidate();
     const app = registry.get(operation.appId);
     if (app === undefined) throw new Error(`the restore holds no app "${operation.appId}"`);
     // Somebody may have started it between the first look and the lock.

@@ -4,22 +4,19 @@
  * app's version.
  */
 import { failedPrecondition } from "../errors.ts";
-import type { Identities } from "../identity/identity.ts";
 import type { OwnedTree } from "../identity/owned-tree.ts";
-import type { PackageResolver, ResolvedPackage } from "../packages/package-resolver.ts";
+import type { ResolvedPackage } from "../packages/package-resolver.ts";
 import type { AppRuntime, RunnableApp } from "../runtimes/runtime.ts";
 import { acknowledgementOf, requireAcknowledgement } from "./acknowledgement.ts";
 import { patchApp, type AppRecord } from "./app-record.ts";
-import type { AppRegistry } from "./app-registry.ts";
 import type { AppSettings } from "./app-settings.ts";
-import type { AppPaths } from "./app-paths.ts";
 import { comingUpMs } from "./coming-up.ts";
 import { appTree } from "../runtimes/app-tree.ts";
-import type { Operation, Operations } from "./operations.ts";
-import type { PortHolders } from "./port-holders.ts";
+import type { Operation } from "./operations.ts";
 import type { WorkOptions } from "./progress.ts";
 import { layOutRelease, runStep } from "./release.ts";
 import { writeSettingsFiles } from "./settings-files.ts";
+import type { AppsContext } from "./apps-context.ts";
 
 /** Whereto, see `UpgradeAppRequest`. */
 export interface UpgradeRequest {
@@ -37,19 +34,8 @@ export interface UpgradeResult {
   to: string;
 }
 
-export interface UpgraderOptions {
-  registry: AppRegistry;
-  operations: Operations;
-  identities: Identities;
-  packages: PackageResolver;
+export interface UpgraderOptions extends AppsContext {
   settings: AppSettings;
-  paths: AppPaths;
-  buildEnv: Readonly<Record<string, string>>;
-  runtimeOf: (app: AppRecord) => AppRuntime;
-  runnable: (app: AppRecord) => RunnableApp;
-  ports: PortHolders;
-  now: () => number;
-  log: { warn(details: object, message: string): void };
 }
 
 /** How far an upgrade is. Before `switch` nothing has changed; from `done` on the new version is the app's. */
@@ -71,7 +57,7 @@ export class Upgrader {
    *   settings; the old version stays as it was then.
    */
   async upgrade(app: AppRecord, request: UpgradeRequest, work: WorkOptions): Promise<UpgradeResult> {
-    const { operations, registry } = this.#options;
+    const { operations } = this.#options;
     this.#requireStopped(app);
     await request.before?.();
     const operation = await operations.begin({
@@ -87,13 +73,11 @@ export class Upgrader {
       throw error;
     } finally {
       operations.release(operation);
-      registry.invalidate();
     }
   }
 
   async #run(operation: Operation, request: UpgradeRequest, work: WorkOptions): Promise<UpgradeResult> {
     const { operations, registry, packages, settings, now, log } = this.#options;
-    registry.invalidate();
     const app = registry.get(operation.appId);
     if (app === undefined) throw new Error(`the upgrade holds no app "${operation.appId}"`);
     // Somebody may have started it between the first look and the lock.
@@ -147,7 +131,6 @@ export class Upgrader {
     const runUid = operation.detail.runUid ?? identities.selfUid;
     const tree = await identities.tree(paths.appDir(operation.appId), runUid);
     const phase = operation.phase as UpgradePhase;
-    registry.invalidate();
     const app = registry.get(operation.appId);
     if (phase === "switch") {
       // It may have been killed in the middle of its trial.

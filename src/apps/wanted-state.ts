@@ -5,18 +5,12 @@
 import { setTimeout as wait } from "node:timers/promises";
 import { mapBounded } from "../lib/map-bounded.ts";
 import { Ticker } from "../lib/ticker.ts";
-import { isUp, type AppRuntime, type RuntimeStatus } from "../runtimes/runtime.ts";
-import type { AppRecord } from "./app-record.ts";
-import type { AppRegistry } from "./app-registry.ts";
+import { isUp, type RuntimeStatus } from "../runtimes/runtime.ts";
 import type { Lifecycle } from "./lifecycle.ts";
+import type { AppsContext } from "./apps-context.ts";
 
-export interface WantedStateOptions {
-  registry: AppRegistry;
+export interface WantedStateOptions extends AppsContext {
   lifecycle: Lifecycle;
-  runtimes: readonly AppRuntime[];
-  runtimeOf: (app: AppRecord) => AppRuntime;
-  now: () => number;
-  log: { warn(details: object, message: string): void };
 }
 
 /** A start keeps a core busy for a moment, and a host that boots has more to do. */

@@ -271,7 +271,7 @@ export class Backups {
 
   /**
    * @throws SvcError `app_running`, `archive_damaged`, `denied` for an archive of an app that has another owner; see
-   *   `Apps.restore` and `Apps.restoreAsNew`
+   *   `Restorer.restore` and `Restorer.restoreAsNew`
    */
   async restore(
     ref: ArchiveRef,
@@ -294,7 +294,7 @@ export class Backups {
     }
     if (target === undefined && paths.length > 0) throw notFound("app", ref.appId);
     if (request.dryRun) {
-      if (target !== undefined) apps.requireRestorable(target, image, { ...request, paths });
+      if (target !== undefined) apps.restorer.requireRestorable(target, image, { ...request, paths });
       const found =
         paths.length > 0 ? await archive.locate(reader, paths, work) : await archive.verify(reader, work);
       return { ...outcome, restoredBytes: found.contentBytes, entries: found.entries };
@@ -304,11 +304,11 @@ export class Backups {
       read = await archive.layOut(place, paths, placeWork);
     };
     if (target !== undefined) {
-      const { restarted } = await apps.restore(target, image, layOut, { ...request, paths }, work);
+      const { restarted } = await apps.restorer.restore(target, image, layOut, { ...request, paths }, work);
       outcome.restarted = restarted;
     } else {
       const as = { baseId: ref.appId, name: request.newName, ownerUid: footer.app.owner_uid, caller };
-      outcome.appId = await apps.restoreAsNew(image, layOut, as, work);
+      outcome.appId = await apps.restorer.restoreAsNew(image, layOut, as, work);
     }
     if (paths.length === 0) await this.#catalogue.proven(ref, true);
     return { ...outcome, restoredBytes: read.contentBytes, entries: read.entries };

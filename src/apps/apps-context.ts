@@ -1,0 +1,37 @@
+/** What the parts of this folder share. Each takes it whole, and says beside it what it alone needs. */
+import type { Identities } from "../identity/identity.ts";
+import type { PackageResolver } from "../packages/package-resolver.ts";
+import type { AppRuntime, RunnableApp } from "../runtimes/runtime.ts";
+import type { Store } from "../store/store.ts";
+import type { AppPaths } from "./app-paths.ts";
+import type { NewApp } from "./app-record.ts";
+import type { AppRegistry } from "./app-registry.ts";
+import type { Operations } from "./operations.ts";
+import type { PortHolders } from "./port-holders.ts";
+
+export interface AppsLog {
+  info(details: object, message: string): void;
+  warn(details: object, message: string): void;
+  error(details: object, message: string): void;
+}
+
+export interface AppsContext {
+  store: Store;
+  registry: AppRegistry;
+  operations: Operations;
+  identities: Identities;
+  packages: PackageResolver;
+  ports: PortHolders;
+  paths: AppPaths;
+  /** Environment of the steps of a manifest, beside what it says. */
+  buildEnv: Readonly<Record<string, string>>;
+  runtimes: readonly AppRuntime[];
+  runtimeOf: (app: NewApp) => AppRuntime;
+  runnable: (app: NewApp) => RunnableApp;
+  /** The uid that an owner's apps belong to and run as. */
+  runUidOf: (ownerUid: number) => Promise<number>;
+  /** The name of a uid; empty when the host has none. */
+  userName: (uid: number) => Promise<string>;
+  now: () => number;
+  log: AppsLog;
+}
