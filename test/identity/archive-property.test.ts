@@ -34,7 +34,13 @@ type Node =
   | { kind: "sparse"; name: Buffer; holeBytes: number; content: Uint8Array }
   | { kind: "symlink"; name: Buffer; target: Buffer }
   | { kind: "hardlink"; name: Buffer }
-  | { kind: "directory"; name: Buffer; mode: number; children: readonly Node[] };
+  | {
+      kind: "directory";
+      name: Buffer;
+      mode: number;
+      attribute: string | undefined;
+      children: readonly Node[];
+    };
 
 /** Any bytes but those that no name can have. */
 const bytesOfName = fc
@@ -67,8 +73,7 @@ const leaf: fc.Arbitrary<Node> = fc.oneof(
   fc.record({
     kind: fc.constant("file" as const),
     ...{ name, content },
-    // tar(1) cannot lay out what has attributes and is not writable, but for root (README, known limits).
-    mode: fc.integer({ min: 0, max: 0o7777 }).map((mode) => mode | 0o600),
+    mode: fc.integer({ min: 0, max: 0o7777 }).map((mode) => mode | 0o400),
     mtimeSecs: fc.integer({ min: 0, max: 4_000_000_000 }),
     attribute: fc.option(fc.string({ minLength: 1, maxLength: 30 }), { nil: undefined }),
   }),
@@ -92,7 +97,8 @@ const { tree } = fc.letrec<{ tree: readonly Node[]; node: Node }>((tie) => ({
     fc.record({
       kind: fc.constant("directory" as const),
       name,
-      mode: fc.integer({ min: 0, max: 0o3777 }).map((mode) => mode | 0o700),
+      mode: fc.integer({ min: 0, max: 0o3777 }).map((mode) => mode | 0o500),
+      attribute: fc.option(fc.constant("of a directory"), { nil: undefined }),
       children: tie("tree"),
     }) as fc.Arbitrary<Node>,
   ),
@@ -105,17 +111,7 @@ async function plant(dir: Buffer, nodes: readonly Node[], files: Buffer[], gid: 
       case "file":
         await writeFile(path, node.content);
         await lchown(path, someUid, gid);
-        if (node.attribute !== undefined) {
-          // By its descriptor: the program cannot be given every name.
-          await using file = await open(path, "r");
-          execFileSync(
-            "setfattr",
-            ["-n", "user.note", "-v", `0x${Buffer.from(node.attribute).toString("hex")}`, "/proc/self/fd/3"],
-            {
-              stdio: ["ignore", "ignore", "inherit", file.fd],
-            },
-          );
-        }
+        await setAttribute(path, node.attribute);
         await chmod(path, node.mode);
         await utimes(path, node.mtimeSecs, node.mtimeSecs);
         files.push(path);
@@ -139,10 +135,21 @@ async function plant(dir: Buffer, nodes: readonly Node[], files: Buffer[], gid: 
       case "directory":
         await mkdir(path);
         await plant(path, node.children, files, gid);
+        await setAttribute(path, node.attribute);
         await lchown(path, someUid, gid);
         await chmod(path, node.mode);
     }
   }
+}
+
+async function setAttribute(path: Buffer, value: string | undefined): Promise<void> {
+  if (value === undefined) return;
+  // By its descriptor: the program cannot be given every name.
+  await using file = await open(path, "r");
+  const bytes = `0x${Buffer.from(value).toString("hex")}`;
+  execFileSync("setfattr", ["-n", "user.note", "-v", bytes, "/proc/self/fd/3"], {
+    stdio: ["ignore", "ignore", "inherit", file.fd],
+  });
 }
 
 async function roundTrip({ user, dir, app }: World, nodes: readonly Node[]): Promise<string> {
@@ -196,4 +203,17 @@ test("any tree comes back as it was", async (t) => {
     { numRuns, includeErrorInReport: true },
   );
   t.pass();
+});
+
+test("what its owner may not write comes back with its attributes, and as it was", async (t) => {
+  await using world = await createWorld();
+  const file = { kind: "file", content: Buffer.from("x"), mtimeSecs: 1, attribute: "kept" } as const;
+  const links = [
+    { ...file, name: Buffer.from("a-file"), mode: 0o400 },
+    { kind: "hardlink", name: Buffer.from("a-link") },
+    { ...file, name: Buffer.from("set-uid"), mode: 0o4555 },
+    { ...file, name: Buffer.alloc(255, "n"), mode: 0o444, content: Buffer.alloc(5 << 20, "large") },
+  ] as const;
+  const inside = { kind: "directory", mode: 0o555, attribute: "kept", children: links } as const;
+  t.is(await roundTrip(world, [{ ...inside, name: Buffer.from("inside") }, ...links]), "");
 });

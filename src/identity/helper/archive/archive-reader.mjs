@@ -146,16 +146,17 @@ export class ArchiveReader {
       this.#signal.throwIfAborted();
       if (!isWanted(entry.path, wanted)) continue;
       check.expect(entry);
-      /** @type {Buffer[]} What waits until the header is known to be right. */
+      /** @type {Buffer[] | undefined} What waits until the header is known to be right. */
       let held = [];
       for (let position = entry.at; position < end;) {
         const bytes = (await cursor.from(position)).subarray(0, end - position);
         position += bytes.length;
         check.push(bytes);
-        held.push(bytes);
-        if (!check.isKnown) continue;
-        if (sink) for (const piece of held) await sink.write(tree, piece);
-        held = [];
+        held?.push(bytes);
+        if (!sink || !check.isKnown) continue;
+        if (held) await sink.begin(tree, entry, Buffer.concat(held));
+        else await sink.write(bytes);
+        held = undefined;
       }
       check.finish();
       this.#entries++;

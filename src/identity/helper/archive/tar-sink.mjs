@@ -1,11 +1,18 @@
 /** Lays entries out by tar(1): one run per tree, fed as they come. */
-import { inDirectory, reopen } from "../directory.mjs";
+import { chmodSync, closeSync } from "node:fs";
+import { at, inDirectory, openSubdirectory, reopen } from "../directory.mjs";
 import { LastBytes } from "../output.mjs";
 import { runToEnd } from "../run-command.mjs";
 import { toolFailure } from "../tool-failure.mjs";
 
 const endOfTar = Buffer.alloc(1024);
 const maxComplaintBytes = 4096;
+const blockBytes = 512;
+const modeAt = 100;
+const checksumAt = 148;
+const ownerMayWrite = 0o200;
+
+/** @typedef {import("./tar-reader.mjs").TarEntry} TarEntry */
 
 /**
  * @typedef {object} SinkTarget
@@ -50,6 +57,8 @@ export class TarSink {
   #options;
   #signal;
   #tree = -1;
+  /** What of the present tree becomes read-only when all of it is laid out. @type {Pick<TarEntry, "path" | "mode">[]} */
+  #readOnly = [];
   /** @type {{ feed: Feed, done: Promise<void>, stop: AbortController } | undefined} */
   #run;
 
@@ -67,15 +76,33 @@ export class TarSink {
   }
 
   /**
+   * The beginning of an entry: its headers, and maybe some of its content.
    * @param {number} tree
-   * @param {Buffer} piece
+   * @param {TarEntry} entry
+   * @param {Buffer} bytes
    */
-  async write(tree, piece) {
+  async begin(tree, entry, bytes) {
     if (tree !== this.#tree) {
       await this.#end();
       this.#run = this.#start(tree);
       this.#tree = tree;
     }
+    const headers = bytes.subarray(0, entry.dataAt - entry.at);
+    const isUnwritable =
+      (entry.type === "file" || entry.type === "directory") && (entry.mode & ownerMayWrite) === 0;
+    // tar(1) gives attributes to what has its mode already, and without the right to write root alone may do that.
+    if (isUnwritable && process.geteuid?.() !== 0 && headers.includes("SCHILY.xattr.")) {
+      this.#readOnly.push({ path: entry.path, mode: entry.mode });
+      setMode(headers.subarray(-blockBytes), entry.mode | ownerMayWrite);
+    }
+    await this.#put(bytes);
+  }
+
+  /**
+   * More of the entry that has begun.
+   * @param {Buffer} piece
+   */
+  async write(piece) {
     await this.#put(piece);
   }
 
@@ -95,6 +122,18 @@ export class TarSink {
     this.#run = undefined;
     run.feed.end();
     await run.done;
+    await this.#restrict();
+  }
+
+  async #restrict() {
+    const { root, into } = this.#target;
+    const above = (this.#trees[this.#tree] ?? "").split("/").length;
+    await inDirectory({ root, path: into[this.#tree] ?? "" }, (fd) => {
+      // From within: what is closed could not be entered any more.
+      for (const { path, mode } of this.#readOnly.reverse())
+        chmodBelow(fd, path.split("/").slice(above), mode);
+    });
+    this.#readOnly = [];
   }
 
   /** @param {unknown} reason */
@@ -177,3 +216,32 @@ const extractOptions = [
   "--xattrs-include=user.*",
   "--file=-",
 ];
+
+/**
+ * @param {Buffer} block The header block of an entry.
+ * @param {number} mode
+ */
+function setMode(block, mode) {
+  block.write(`${mode.toString(8).padStart(7, "0")}\0`, modeAt, "latin1");
+  block.fill(" ", checksumAt, checksumAt + 8);
+  const sum = block.reduce((total, byte) => total + byte, 0);
+  block.write(`${sum.toString(8).padStart(6, "0")}\0`, checksumAt, "latin1");
+}
+
+/**
+ * @param {number} directory
+ * @param {string[]} names
+ * @param {number} mode
+ */
+function chmodBelow(directory, [name = ".", ...rest], mode) {
+  if (rest.length === 0) {
+    chmodSync(at(directory, name), mode);
+    return;
+  }
+  const next = openSubdirectory(directory, name);
+  try {
+    chmodBelow(next, rest, mode);
+  } finally {
+    closeSync(next);
+  }
+}
