@@ -3920,6 +3920,11 @@ export interface components {
             };
             /** @description The body, for `http`. */
             body?: string;
+            /**
+             * @description For `shell`: true leaves the processes that the command leaves behind when it ends by itself, as cron does; nobody reads
+             *     what they print from then on. Else, and whenever a run is ended from outside, they are ended; the output says how many.
+             */
+            keep_children?: boolean;
         };
         /** @description A firing. */
         ScheduleFiring: {

@@ -199,6 +199,7 @@ const lines: readonly string[] = [
   "schedule add hourly app_start --app x --id y",
   "schedule show x",
   "schedule edit x --comment y",
+  "schedule edit x --keep-children",
   "schedule remove x",
   "schedule enable x",
   "schedule disable x",

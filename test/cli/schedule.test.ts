@@ -226,6 +226,11 @@ const sentCases: SentCase[] = [
     sent: { id: "a-backup", keep: 2, action: { type: "backup", app: "a", storages: ["s", "t"] } },
   },
   {
+    args: ["add", "hourly", "shell", "--command", "date", "--keep-children"],
+    sent: { action: { type: "shell", command: "date", keepChildren: true } },
+  },
+  { args: ["edit", "echo", "--no-keep-children"], sent: { action: { keepChildren: false } } },
+  {
     args: ["edit", "echo", "--app", "a"],
     sent: { id: "echo", trigger: "*/5 * * * *", timeout: 600, action: { app: "a", command: "echo hi" } },
   },

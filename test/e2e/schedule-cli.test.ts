@@ -2,7 +2,7 @@
 import assert from "node:assert/strict";
 import { execFile, spawn } from "node:child_process";
 import { once } from "node:events";
-import { chmod, mkdtemp, rm, writeFile } from "node:fs/promises";
+import { chmod, mkdtemp, readFile, rm, writeFile } from "node:fs/promises";
 import { createServer } from "node:http";
 import type { AddressInfo } from "node:net";
 import { tmpdir } from "node:os";
@@ -391,6 +391,32 @@ test("a push as platform over REST and gRPC: replaces its own, refuses a collisi
     ["five", "mine", "two"],
     "a push over gRPC replaces the platform's jobs and no others",
   );
+});
+
+test("a job leaves running what it left behind only where it says so", async (t) => {
+  await using daemon = await startDaemon();
+  const command = "sleep 300 > /dev/null 2>&1 & echo $!";
+  const pidOf = (output: string) => Number(output.split("\n", 1)[0]);
+  const isThere = async (pid: number) => {
+    const status = await readFile(`/proc/${pid}/status`, "utf8").catch(() => "State:\tZ");
+    return !/^State:\tZ/m.test(status);
+  };
+  await good(daemon, "add", "hourly", "shell", "--id", "left", "--command", command);
+  const said = await good(daemon, "run", "left");
+  t.regex(said, /^\d+\n\[ended 1 left process\]\n$/);
+  t.false(await isThere(pidOf(said)));
+
+  await good(daemon, "edit", "left", "--keep-children");
+  t.like(JSON.parse(await good(daemon, "show", "left", "--json")), { action: { keep_children: true } });
+  t.regex(await good(daemon, "show", "left"), /left to run/);
+  const kept = await good(daemon, "run", "left");
+  t.regex(kept, /^\d+\n$/);
+  const pid = pidOf(kept);
+  t.true(await isThere(pid));
+  process.kill(pid, "SIGKILL");
+
+  await good(daemon, "edit", "left", "--no-keep-children");
+  t.regex(await good(daemon, "run", "left"), /ended 1 left process/);
 });
 
 const crontab = `# m h  dom mon dow   command

@@ -122,6 +122,12 @@ class CrontabReader implements Crontab {
       this.problems.push({ line, text: `"${user}" is no user name` });
       return;
     }
+    if (leavesBehind(written)) {
+      this.#note(
+        line,
+        "what a command leaves behind (nohup, setsid, &) is ended with it: let it run on with svc schedule edit JOB --keep-children, its output going to a file",
+      );
+    }
     this.entries.push({
       line,
       trigger: time.trigger,
@@ -156,6 +162,15 @@ function readVariable(text: string): [name: string, value: string] | undefined {
   if (found === null) return undefined;
   const [, double, single, bare, value = ""] = found;
   return [double ?? single ?? bare ?? "", value.replace(/^(["'])(.*)\1$/, "$2")];
+}
+
+/** Whether it looks as if something is to run on when the command has ended. */
+function leavesBehind(command: string): boolean {
+  if (/(^|[\s;&|("'])(nohup|setsid|disown|start-stop-daemon|daemonize)($|[\s;&|)"'])/.test(command))
+    return true;
+  const unquoted = command.replace(/\\.|'[^']*'|"(?:\\.|[^"\\])*"/g, "");
+  // Neither `&&` nor a redirection, such as `2>&1`.
+  return /(^|[^&<>|])&($|[^&>])/.test(unquoted) && !/(^|[\s;&|])wait($|[\s;&|])/.test(unquoted);
 }
 
 function takeWords(text: string, count: number): [words: readonly string[], rest: string] {

@@ -65,7 +65,7 @@ export function createShellAction(options: ShellOptions): PlainAction {
         cwd,
         env: { ...env, ...work.env },
         output: work.write,
-        keepChildren: false,
+        keepChildren: job.action.keepChildren ?? false,
         signal: work.signal,
         begun,
       });

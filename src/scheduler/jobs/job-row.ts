@@ -42,6 +42,7 @@ export function documentOf(spec: JobSpec): string {
       ...(action.method !== undefined && { method: action.method }),
       ...(action.headers !== undefined && { headers: sorted(action.headers) }),
       ...(action.body !== undefined && { body: action.body }),
+      ...(action.keepChildren !== undefined && { keepChildren: action.keepChildren }),
     },
     timeoutSecs,
     ...(keep !== undefined && { keep }),

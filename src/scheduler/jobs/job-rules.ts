@@ -35,7 +35,8 @@ export interface JobRulesOptions {
 
 const defaultTimeoutSecs = 600;
 
-type ActionField = "app" | "storages" | "keep" | "command" | "url" | "method" | "headers" | "body";
+type ActionField =
+  "app" | "storages" | "keep" | "command" | "url" | "method" | "headers" | "body" | "keep_children";
 
 /** The fields of each action; the first of them is required. */
 const fieldsOf: Readonly<Record<ScheduleActionType, readonly ActionField[]>> = {
@@ -46,7 +47,7 @@ const fieldsOf: Readonly<Record<ScheduleActionType, readonly ActionField[]>> = {
   app_update: ["app"],
   backup: ["app", "storages", "keep"],
   backup_verify: ["app", "storages"],
-  shell: ["command", "app"],
+  shell: ["command", "app", "keep_children"],
   http: ["url", "method", "headers", "body"],
 };
 
@@ -126,7 +127,7 @@ function readAction(
   violations: Violations,
 ): JobAction {
   const { type: typeWord = "", app = "", storages = [], keep, command = "", url = "" } = given ?? {};
-  const { method = "", headers = {}, body = "" } = given ?? {};
+  const { method = "", headers = {}, body = "", keepChildren = false } = given ?? {};
   const type = typeWord as ScheduleActionType;
   const isGiven: Record<ActionField, boolean> = {
     app: app !== "",
@@ -137,6 +138,7 @@ function readAction(
     method: method !== "",
     headers: Object.keys(headers).length > 0,
     body: body !== "",
+    keep_children: keepChildren,
   };
   const at = (field: string): string => `${path}action.${field}`;
   const allowed = fieldsOf[type];
@@ -163,6 +165,7 @@ function readAction(
       headers: readHeaders(headers, keptHeaders(stored, url), at("headers"), violations),
     }),
     ...(isGiven.body && { body }),
+    ...(keepChildren && { keepChildren }),
   };
 }
 

@@ -21,6 +21,7 @@ export interface JobAction {
   /** With the stored values: only views write `***` over them. */
   readonly headers?: Readonly<Record<string, string>>;
   readonly body?: string;
+  readonly keepChildren?: boolean;
 }
 
 /** What its owner says about a job. */

@@ -153,6 +153,32 @@ test("a normal end leaves nothing behind either", async (t) => {
   t.false(await isAlive(Number(await readFile(join(world.appDir, "stray"), "utf8"))));
 });
 
+test("what a command leaves behind is left where its job says so, unless the run is ended", async (t) => {
+  await using world = await createWorld();
+  const keep = async (command: string, signal?: AbortSignal) =>
+    act(
+      world.action,
+      { type: "shell", command, app: "app", keepChildren: true },
+      { ownerUid, isRoot: false, ...(signal !== undefined && { signal }) },
+    );
+  const pidOf = async () => {
+    const pid = Number(await readFile(join(world.appDir, "stray"), "utf8"));
+    if (pid === 0) throw new Error("not yet written");
+    return pid;
+  };
+  t.deepEqual(await keep(stray), { exitCode: 0, output: "" });
+  const kept = await pidOf();
+  t.true(await isAlive(kept));
+  process.kill(kept, "SIGKILL");
+  await rm(join(world.appDir, "stray"));
+  const stop = new AbortController();
+  const running = keep(`${stray}; sleep 300`, stop.signal);
+  const ended = await eventually(pidOf);
+  stop.abort(new Error("enough"));
+  t.is((await running).error, "it was ended");
+  t.false(await isAlive(ended));
+});
+
 test("what a command says and how it exits after SIGTERM is kept", async (t) => {
   await using world = await createWorld();
   const stop = new AbortController();

@@ -165,6 +165,11 @@ for (const [title, changes, violations] of [
     ),
   ],
   [
+    "children of what is no command",
+    { action: { ...http, keepChildren: true } },
+    { "action.keep_children": "is not for http" },
+  ],
+  [
     "two different numbers of archives",
     { keep: 2, action: { type: "backup", app: "a", keep: 3 } },
     { "action.keep": "must equal keep, which is 2, or be left out" },

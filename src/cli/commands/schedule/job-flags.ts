@@ -17,6 +17,7 @@ export interface JobFlags extends OwnerOption {
   readonly method?: string;
   readonly header?: readonly string[];
   readonly body?: string;
+  readonly keepChildren?: boolean;
   /** Seconds. */
   readonly timeout?: number;
   readonly utc?: boolean;
@@ -45,6 +46,8 @@ export function addJobFlags(command: Command): void {
     )
     .option("--header <header>", "'Name: value', for http; again for more", collect)
     .option("--body <text>", "what is sent, for http")
+    .option("--keep-children", "leave what the command leaves behind when it ends, for shell")
+    .option("--no-keep-children", "end it, which is the default")
     .option("--storage <name>", "where to, for backup; again for more (default: the app's own)", collect)
     .option("--keep <count>", "archives to keep, for backup", parseCount(1, 2 ** 32 - 1))
     .option("--timeout <time>", "longest run, such as 90s or 10m, at most 1h", parseDuration(1, 3600))
@@ -61,7 +64,8 @@ export function addJobFlags(command: Command): void {
     .addOption(ownerOption());
 }
 
-type ActionFlag = "app" | "command" | "url" | "method" | "header" | "body" | "storage" | "keep";
+type ActionFlag =
+  "app" | "command" | "keepChildren" | "url" | "method" | "header" | "body" | "storage" | "keep";
 
 interface ActionFlags {
   readonly needs: readonly ActionFlag[];
@@ -77,7 +81,7 @@ const actionFlags: Readonly<Record<string, ActionFlags>> = {
   app_update: appAction,
   backup: { needs: ["app"], takes: ["storage", "keep"] },
   backup_verify: { needs: ["app"], takes: ["storage"] },
-  shell: { needs: ["command"], takes: ["app"] },
+  shell: { needs: ["command"], takes: ["app", "keepChildren"] },
   http: { needs: ["url"], takes: ["method", "header", "body"] },
 };
 
@@ -98,7 +102,8 @@ function refuseForeignFlags(type: string, flags: JobFlags): void {
         const its = actionFlags[each];
         return its?.needs.includes(flag) === true || its?.takes.includes(flag) === true;
       });
-      throw new UsageError(`--${flag} is for ${takers.join(", ")}, not for ${type}`);
+      const name = flag === "keepChildren" ? "keep-children" : flag;
+      throw new UsageError(`--${name} is for ${takers.join(", ")}, not for ${type}`);
     }
   }
 }
@@ -124,7 +129,7 @@ export function saysSomething({ owner: _owner, ...flags }: JobFlags): boolean {
 /** The job with what the flags say, and everything else as it is. @throws UsageError */
 export function withFlags(job: ScheduleRequest, action: JobAction, flags: JobFlags): ScheduleRequest {
   refuseForeignFlags(action.type, flags);
-  const { app, storage, keep, command, url, method, header, body, owner } = flags;
+  const { app, storage, keep, command, keepChildren, url, method, header, body, owner } = flags;
   // The job's own `keep` takes the place of its action's.
   const { keep: actionKeep, ...others } = action;
   const { timeout, utc, timeZone, comment, jitter, retries, catchUp } = flags;
@@ -137,6 +142,7 @@ export function withFlags(job: ScheduleRequest, action: JobAction, flags: JobFla
       ...(app !== undefined && { app }),
       ...(storage !== undefined && { storages: storage }),
       ...(command !== undefined && { command }),
+      ...(keepChildren !== undefined && { keep_children: keepChildren }),
       ...(url !== undefined && { url }),
       ...(method !== undefined && { method }),
       ...(header !== undefined && { headers: withHeaders(action.headers, header) }),

@@ -53,6 +53,7 @@ async function show(context: CommandContext, id: string, options: ShowOptions): 
         ),
         ["Body", action?.body],
         ["Keep", archivesText(job)],
+        ["Left", action?.keep_children === true ? "what the command leaves behind is left to run" : ""],
         ["Next run", nextRunText(job, format)],
         ["Waiting", waitText(job.waiting, format)],
         ["Last run", lastRun(job, nowMs, format), runColor(last?.status)],
