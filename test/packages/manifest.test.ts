@@ -148,6 +148,12 @@ const refused: [name: string, text: string, message: RegExp][] = [
     /line 4: compose\.file: "a\/\.\.\/\.\.\/b" is not a relative path/,
   ],
   ["an absolute path", `${head}compose: {file: /etc/passwd}\n`, /is not a relative path/],
+  [
+    "a path out behind a line of its own",
+    `${head}compose: {file: "a\\u2028/../../b"}\n`,
+    /is not a relative path/,
+  ],
+  ["a carriage return in a path", `${head}compose: {file: "a\\rb"}\n`, /is not a relative path/],
   ["a NUL in a path", `${head}compose: {file: "a\\0b"}\n`, /is not a relative path/],
   ["a NUL in an argument", `${head}process: {exec: ["a\\0"]}\n`, /is not text without a NUL/],
   [

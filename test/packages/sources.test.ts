@@ -144,6 +144,7 @@ test("an http source may not send elsewhere, nor without end", async (t) => {
       "packages: {a: {directory: ../..}}",
       /line 1: packages\.a\.directory: .* is not a relative path/,
     ],
+    ["a hidden escape", {}, `packages: {a: {directory: "a\\u2028/../../b"}}`, /is not a relative path/],
     ["a helper program", {}, `packages: {a: {repo: "ext::sh"}}`, /a: the repo names a helper program/],
   ];
   for (const [name, headers, body, message] of answers) {

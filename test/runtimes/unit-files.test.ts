@@ -6,8 +6,10 @@ import test from "ava";
 import fc from "fast-check";
 import { parseUnit } from "../../src/runtimes/service/unit-file.ts";
 import { userDirectives, whyRefused } from "../../src/runtimes/service/unit-directives.ts";
+import { createManifestParser } from "../../src/packages/manifest-parser.ts";
+import { createSettingsValidator } from "../../src/packages/settings-validator.ts";
 import { unitStatus } from "../../src/runtimes/service/unit-status.ts";
-import { environmentText, quoted } from "../../src/runtimes/service/unit-text.ts";
+import { environmentText, quoted, unitText } from "../../src/runtimes/service/unit-text.ts";
 
 const run = promisify(execFile);
 const systemd = "/lib/systemd/systemd";
@@ -134,6 +136,24 @@ test("what a package says stays within its line, whatever it is", (t) => {
     }),
   );
   t.is(environmentText({ A: 'a"b\\c$d`e\nf' }), 'A="a\\"b\\\\c\\$d\\`e\nf"\n');
+});
+
+test("names and directories stay within their lines, and only root's own privileged units run as somebody else", async (t) => {
+  using settings = createSettingsValidator();
+  const service = "service: { exec: [/bin/true], user: root }\npermissions: [privileged]";
+  const manifest = await createManifestParser(settings).parse(`id: a\nname: A\nversion: "1"\n${service}\n`);
+  const bad = "x\0ExecStartPre=+/bin/sh\rUser=root\n[Service]\u000bNice=-9";
+  const textOf = (isPrivileged: boolean): string =>
+    unitText({
+      ...{ storeId: "s", argv: ["/bin/true"], entries: [], environmentFile: "/e", isPrivileged },
+      app: { id: "a", name: bad, uid: 7, directory: "/d", manifest },
+      workingDir: `/d/${bad}`,
+    });
+  const lines = textOf(false).split(/[\0\r\n]/);
+  t.false(lines.some((line) => /^(?:ExecStartPre|Nice|User=root)/.test(line)));
+  t.is(lines.filter((line) => line.startsWith("[")).join(), "[Unit],[Service]");
+  t.true(lines.includes("User=7"));
+  t.regex(textOf(true), /^User=root$/m);
 });
 
 const restart = {

@@ -102,7 +102,11 @@ export class AppUnits {
   }
 
   async #entries(app: RunnableApp): Promise<UnitEntry[]> {
-    const { unit } = serviceOf(app);
+    const { unit, user } = serviceOf(app);
+    if (user !== undefined && !isPrivileged(app)) {
+      const message = `service.user: an app that is not root's own runs as its owner, not as "${user}"`;
+      throw new SvcError("permission_denied", "denied", message);
+    }
     if (unit === undefined) return [];
     const owner = await this.#options.identities.as(app.uid);
     const content = await owner.readFile(app.directory, join(appTree.repo, unit), { maxBytes: maxUnitBytes });

@@ -29,10 +29,10 @@ export function unitText(parts: UnitParts): string {
   const has = (key: string): boolean => entries.some((entry) => entry.key === key);
   const unlessSaid = (lines: readonly string[]): string[] =>
     lines.filter((line) => !isPrivileged || !has(line.slice(0, line.indexOf("="))));
-  return [
+  const lines = [
     "# Made by svc with each start of the app; what is changed here is lost.",
     "[Unit]",
-    `Description=${specifiers(`${app.name} (svc app ${app.id})`).replaceAll(/[\r\n]/g, " ")}`,
+    `Description=${specifiers(`${app.name} (svc app ${app.id})`)}`,
     `X-SvcStore=${storeId}`,
     ...unlessSaid(["After=network.target", ...startLimit(app.manifest)]),
     ...own("Unit"),
@@ -42,7 +42,7 @@ export function unitText(parts: UnitParts): string {
     ...(parts.argv.length > 0 ? [`ExecStart=:${parts.argv.map(quoted).join(" ")}`] : []),
     `EnvironmentFile=${specifiers(parts.environmentFile)}`,
     ...unlessSaid([
-      `User=${userOf(app)}`,
+      `User=${userOf(parts)}`,
       `WorkingDirectory=${specifiers(parts.workingDir)}`,
       ...restart(app.manifest),
       ...stop(app.manifest),
@@ -54,7 +54,13 @@ export function unitText(parts: UnitParts): string {
     "TasksAccounting=yes",
     "IOAccounting=yes",
     "",
-  ].join("\n");
+  ];
+  return lines.map(oneLine).join("\n");
+}
+
+/** systemd ends a line at NUL and at a carriage return, too: nothing that somebody said may begin another one. */
+function oneLine(line: string): string {
+  return line.replaceAll(/[\u0000-\u0008\u000a-\u001f\u007f]/g, " ");
 }
 
 /** Paths of its own checkout are not known to who writes a unit. */
@@ -67,8 +73,9 @@ function escapedPath(path: string): string {
   return specifiers(path).replaceAll(" ", String.raw`\x20`);
 }
 
-function userOf({ uid, manifest: { runtime } }: UnitParts["app"]): string {
-  return runtime.kind === "service" && runtime.user !== undefined ? runtime.user : String(uid);
+function userOf({ app, isPrivileged }: UnitParts): string {
+  const { runtime } = app.manifest;
+  return isPrivileged && runtime.kind === "service" ? (runtime.user ?? String(app.uid)) : String(app.uid);
 }
 
 /** After so many starts in so long it is left as it failed. */
