@@ -120,3 +120,18 @@ export function failedPrecondition<R extends ErrorDetailReason>(
 export function clientGone(): SvcError<"canceled"> {
   return new SvcError("canceled", "canceled", "the client went away");
 }
+
+/**
+ * Most that may be in what is parsed in one piece of those who are not root: brackets, commas, colons and quotes of JSON, or fields of a
+ * binary message, those that are messages twice. As much takes some 20 ms, in which nobody else is served.
+ */
+export const maxStructure = 64 * 1024;
+
+/** `resource_exhausted`: there are not too many bytes, but too much is in them. */
+export function tooMuchStructure(): SvcError<"body_too_large"> {
+  return new SvcError(
+    "resource_exhausted",
+    "body_too_large",
+    `the body must not hold more than ${maxStructure} fields, elements and brackets; send it in parts`,
+  );
+}

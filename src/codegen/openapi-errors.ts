@@ -25,7 +25,10 @@ const statuses: Readonly<Record<number, [name: string, description: string]>> = 
       "of anything else: `already_exists`, `owned_by_app`, `protected`, `job_owned`, `pid_reused`, `denied`, `not_ready`.",
   ],
   412: ["Changed", "What was to be replaced is not what it was when it was read: `changed`."],
-  413: ["BodyTooLarge", "The body is larger than 1 MiB: `body_too_large`."],
+  413: [
+    "BodyTooLarge",
+    "The body is larger than 1 MiB, or holds more than 65,536 fields, elements and brackets: `body_too_large`.",
+  ],
   415: ["UnsupportedMediaType", "The body is not JSON: `unsupported_media_type`."],
   416: ["RangeNotSatisfiable", "The range begins behind the end: `range_not_satisfiable`."],
   429: ["TooMany", "A bound on requests, tokens or space is reached: `too_many`, `disk_full`."],

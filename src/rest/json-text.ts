@@ -1,6 +1,7 @@
 /** JSON that arrives: what `JSON.parse` lets through and a request must not have. */
 import type { JsonValue } from "@bufbuild/protobuf";
-import { invalidField } from "../errors.ts";
+import { invalidField, maxStructure, tooMuchStructure } from "../errors.ts";
+import { endOfString, hasMoreStructure } from "../lib/json-structure.ts";
 
 /** Deepest nesting of a request body; what a schema can hold ends far above. */
 const maxDepth = 100;
@@ -8,15 +9,17 @@ const maxDepth = 100;
 /**
  * Parses a request body.
  * @throws SvcError `invalid_request` when it is not UTF-8, not JSON, has a key twice in one object (the last would win
- *   silently, and whoever checked the first was fooled), or is nested deeper than 100 levels
+ *   silently, and whoever checked the first was fooled), or is nested deeper than 100 levels; `body_too_large` when it is
+ *   bounded and more is in it than may be parsed in one piece
  */
-export function parseJsonText(bytes: Uint8Array): JsonValue {
+export function parseJsonText(bytes: Uint8Array, isBounded: boolean): JsonValue {
   let text;
   try {
     text = new TextDecoder("utf-8", { fatal: true, ignoreBOM: true }).decode(bytes);
   } catch {
     throw invalidField("", "the body is not UTF-8");
   }
+  if (isBounded && hasMoreStructure(text, maxStructure)) throw tooMuchStructure();
   let value;
   try {
     value = JSON.parse(text) as JsonValue;
@@ -60,19 +63,6 @@ function checkObjects(text: string): void {
     }
     if (open.length > maxDepth) throw invalidField("", `the body is nested deeper than ${maxDepth} levels`);
   }
-}
-
-/** Index of the quote that closes the string opened at `start`. */
-function endOfString(text: string, start: number): number {
-  let end = text.indexOf('"', start + 1);
-  while (isEscaped(text, end)) end = text.indexOf('"', end + 1);
-  return end;
-}
-
-function isEscaped(text: string, index: number): boolean {
-  let backslashes = 0;
-  while (text.charCodeAt(index - 1 - backslashes) === 0x5c) backslashes++;
-  return backslashes % 2 === 1;
 }
 
 function addKey(keys: Set<string> | undefined, quoted: string): void {

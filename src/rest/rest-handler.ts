@@ -44,6 +44,8 @@ export interface RestHandlerOptions<Call extends RestCall> {
   readonly internalError: (error: unknown, request: RestRequest) => SvcError;
   /** Hears of every error that is answered. Default: nobody. */
   readonly failed?: (request: RestRequest, error: SvcError) => void;
+  /** Whether little may be in the body of a request, however large it is: reading much keeps all waiting. Default: of none. */
+  readonly isBounded?: (request: RestRequest) => boolean;
   /** The turn of a request's body among its user's. Default: none. */
   readonly openTurn?: (request: RestRequest) => BodyTurn;
 }
@@ -79,6 +81,7 @@ class RestServer<Call extends RestCall> {
   readonly #internalError: RestHandlerOptions<Call>["internalError"];
   readonly #failed: RestHandlerOptions<Call>["failed"];
   readonly #openTurn: RestHandlerOptions<Call>["openTurn"];
+  readonly #isBounded: (request: RestRequest) => boolean;
   readonly #requestIdOf: (request: RestRequest) => string;
   readonly #shutdownSignal: AbortSignal | undefined;
   /** The ends of the calls under way. */
@@ -96,6 +99,7 @@ class RestServer<Call extends RestCall> {
     this.#internalError = options.internalError;
     this.#failed = options.failed;
     this.#openTurn = options.openTurn;
+    this.#isBounded = options.isBounded ?? (() => false);
     this.#requestIdOf = options.requestIdOf ?? (() => "");
     const live = this.#live;
     this.#onGone = function () {
@@ -193,7 +197,8 @@ class RestServer<Call extends RestCall> {
     if (bytes.length === 0) return bindRequest({ route, segments, query, body: undefined });
     if (route.body === "") throw invalidField("", `${request.method ?? ""} takes no body here`);
     if (mediaType(request) === "") throw unsupportedMediaType("a body without a content type");
-    return bindRequest({ route, segments, query, body: parseJsonText(bytes) });
+    const body = parseJsonText(bytes, this.#isBounded(request));
+    return bindRequest({ route, segments, query, body });
   }
 
   #sendMessage(

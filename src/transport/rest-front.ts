@@ -105,6 +105,7 @@ export function createRestFront(options: RestFrontOptions): RestHandler {
     bodyTimeoutMs: limits.requestTimeoutMs,
     shutdownSignal,
     requestIdOf,
+    isBounded: (request) => callers.get(request)?.user.root !== true,
     openTurn: (request) => bodies.open(shareName(callers.get(request)?.user ?? anonymous)),
     failed: (request, error) => notes.note(request as HttpRequest, { error }),
     internalError: (thrown, request) => {

@@ -9,6 +9,7 @@ import type { ContextValues } from "@connectrpc/connect";
 import type { ConnectNodeAdapterOptions } from "@connectrpc/connect-node";
 import type { BodyTurns } from "../lib/body-turns.ts";
 import type { Pipeline } from "../rpc/pipeline.ts";
+import { boundMessages } from "../rpc/bounded-messages.ts";
 import { endBodyKey, endableBody } from "../rpc/endable-body.ts";
 import { createPlainUnary } from "../rpc/plain-unary.ts";
 import { requestIdKey, shareName, userContextKey } from "../rpc/user-context.ts";
@@ -35,11 +36,12 @@ export interface RpcFrontOptions {
 export type RpcFront = (request: HttpRequest, response: HttpResponse) => void;
 
 export async function loadRpcFront(options: RpcFrontOptions): Promise<RpcFront> {
-  const [{ createHttp1App }, { expressConnectMiddleware }, { connectNodeAdapter }] = await Promise.all([
+  const [{ createHttp1App }, { expressConnectMiddleware }, connectNode] = await Promise.all([
     import("./http1-app.ts"),
     import("@connectrpc/connect-express"),
     import("@connectrpc/connect-node"),
   ]);
+  const { connectNodeAdapter, compressionGzip, compressionBrotli } = connectNode;
   const { pipeline, callers, limits, bodies, pages, notFound, failed } = options;
 
   const contextValues = (request: object): ContextValues => {
@@ -53,15 +55,19 @@ export async function loadRpcFront(options: RpcFrontOptions): Promise<RpcFront> 
       .set(userContextKey, user)
       .set(requestIdKey, requestId);
   };
-  const routes = guardRoutes(pipeline.routes, (response, error) => failed(response.req, response, error));
-  const { requestGate } = pipeline;
+  const { requestGate, turns } = pipeline;
   const { maxTimeoutMs } = limits;
+  const guarded = (routes: Pipeline["routes"]): Pipeline["routes"] =>
+    guardRoutes(routes, (response, error) => failed(response.req, response, error));
   /** One for root, and one for everybody else: reading a message of megabytes keeps all waiting, and is root's to do. */
   function byRank<T>(make: (calls: ConnectNodeAdapterOptions) => T): (request: object) => T {
-    const upTo = (readMaxBytes: number): T =>
-      make({ routes, requestGate, contextValues, readMaxBytes, maxTimeoutMs });
-    const forRoot = upTo(limits.maxMessageBytes);
-    const forOthers = upTo(Math.min(limits.maxBodyBytes, limits.maxMessageBytes));
+    const upTo = (readMaxBytes: number, routes: Pipeline["routes"]): T =>
+      make({ routes: guarded(routes), requestGate, contextValues, readMaxBytes, maxTimeoutMs });
+    const maxMessageBytes = Math.min(limits.maxBodyBytes, limits.maxMessageBytes);
+    const packings = [compressionGzip, compressionBrotli];
+    const bounded = boundMessages(pipeline.routes, { maxMessageBytes, packings, turns });
+    const forRoot = upTo(limits.maxMessageBytes, pipeline.routes);
+    const forOthers = upTo(maxMessageBytes, bounded);
     return (request) => (callers.get(request)?.user.root === true ? forRoot : forOthers);
   }
 

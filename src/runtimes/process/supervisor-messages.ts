@@ -2,7 +2,7 @@
  * Reads what a supervisor says. It runs with the identity of the app's owner, who may put anything in its place: each
  * value is checked and bounded, and what is not understood is left out.
  */
-import { structureLength } from "../../lib/json-structure.ts";
+import { hasMoreStructure } from "../../lib/json-structure.ts";
 import type {
   ExitRecord,
   HealthState,
@@ -123,7 +123,7 @@ function toExit(fields: Fields): ExitRecord {
 }
 
 function parseObject(json: string): Fields | undefined {
-  if (json.length > MAX_STRUCTURE && structureLength(json) > MAX_STRUCTURE) return undefined;
+  if (json.length > MAX_STRUCTURE && hasMoreStructure(json, MAX_STRUCTURE)) return undefined;
   try {
     const value: unknown = JSON.parse(json);
     return isObject(value) ? value : undefined;

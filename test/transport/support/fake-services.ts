@@ -20,6 +20,7 @@ export interface FakeHandlers {
   daemon?: Partial<ServiceImpl<typeof DaemonService>>;
   file?: Partial<ServiceImpl<typeof FileService>>;
   process?: Partial<ServiceImpl<typeof ProcessService>>;
+  schedule?: Partial<ServiceImpl<typeof ScheduleService>>;
   system?: Partial<ServiceImpl<typeof SystemService>>;
   token?: Partial<ServiceImpl<typeof TokenService>>;
 }
@@ -46,7 +47,7 @@ export function fakeServices(handlers: FakeHandlers = {}): BoundService[] {
     bind(FileService, handlers.file),
     bind(MonitorService),
     bind(ProcessService, handlers.process),
-    bind(ScheduleService),
+    bind(ScheduleService, handlers.schedule),
     bind(SystemService, handlers.system),
     bind(TokenService, handlers.token),
   ];
