@@ -74,7 +74,7 @@ async function measurePush(daemon: BenchDaemon): Promise<Result> {
     measured: `${measuredMs.toFixed(0)} ms`,
     yardstick: `bare SQLite rows ${yardstickMs.toFixed(0)} ms`,
     value: measuredMs / yardstickMs,
-    goal: 10,
+    goal: 5,
     unit: "×",
     runs: rounds,
   };
@@ -114,7 +114,7 @@ async function measureList(daemon: BenchDaemon): Promise<Result> {
     measured: `${measuredMs.toFixed(0)} ms`,
     yardstick: `their rows and JSON.stringify ${yardstickMs.toFixed(0)} ms`,
     value: measuredMs / yardstickMs,
-    goal: 10,
+    goal: 2,
     unit: "×",
     runs: rounds,
   };

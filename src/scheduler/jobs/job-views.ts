@@ -1,13 +1,16 @@
 /** Jobs and runs as the contract shows them: header values hidden, with the next firing, the newest run and the skips. */
-import { create, type MessageInitShape } from "@bufbuild/protobuf";
+import { create } from "@bufbuild/protobuf";
 import { timestampFromMs } from "@bufbuild/protobuf/wkt";
 import {
+  ScheduleActionSchema,
   ScheduleRunSchema,
   ScheduleSchema,
+  ScheduleSkipSchema,
   ScheduleWaitSchema,
   type Schedule,
-  type ScheduleActionSchema,
+  type ScheduleAction,
   type ScheduleRun,
+  type ScheduleSkip,
   type ScheduleWait,
 } from "../../../gen/svc/v1/schedule_pb.ts";
 import type { Store } from "../../store/store.ts";
@@ -30,6 +33,12 @@ export interface JobViewsOptions {
   now: () => number;
 }
 
+/** What was made out about a job before, and stays so until it changes. */
+interface Known {
+  readonly revision: string;
+  firing?: KnownFiring;
+}
+
 /** A job's next firing, and for which instants that is the answer. */
 interface KnownFiring {
   readonly zone: Zone;
@@ -46,7 +55,7 @@ const neverMs = 60_000;
 
 export class JobViews {
   readonly #options: JobViewsOptions;
-  readonly #firings = new WeakMap<Job, KnownFiring>();
+  readonly #known = new WeakMap<Job, Known>();
 
   constructor(options: JobViewsOptions) {
     this.#options = options;
@@ -71,61 +80,69 @@ export class JobViews {
       const { last, skips = [] } = summaries.get(keyText(job)) ?? {};
       const name = names.get(job.ownerUid);
       const problem = owners.problem(job, name);
-      const nextMs = job.enabled && problem === undefined ? this.#nextMs(job, nowMs) : undefined;
+      const known = this.#knownOf(job);
+      const nextMs = job.enabled && problem === undefined ? this.#nextMs(job, known, nowMs) : undefined;
       const wait = waitOf(job);
-      return create(ScheduleSchema, {
-        ...viewSpec(job),
-        ownerName: job.ownerName === "" ? (name ?? "") : job.ownerName,
-        disabledReason: problem ?? "",
-        ...(wait !== undefined && { waiting: viewWait(wait) }),
-        ...(nextMs !== undefined && { nextRunUnix: BigInt(nextMs / 1000) }),
-        ...(last !== undefined && { lastRun: viewLastRun(last) }),
-        skipped: skips.reduce((sum, { count }) => sum + count, 0),
-        skips: skips.map(viewSkip),
-      });
+      const view = viewSpec(job);
+      view.revision = known.revision;
+      view.ownerName = job.ownerName === "" ? (name ?? "") : job.ownerName;
+      view.disabledReason = problem ?? "";
+      if (wait !== undefined) view.waiting = viewWait(wait);
+      if (nextMs !== undefined) view.nextRunUnix = BigInt(nextMs / 1000);
+      if (last !== undefined) view.lastRun = viewLastRun(last);
+      view.skipped = skips.reduce((sum, { count }) => sum + count, 0);
+      view.skips = skips.map(viewSkip);
+      return view;
     });
   }
 
-  #nextMs(job: Job, nowMs: number): number | undefined {
-    const zone = this.#options.zones.named(job.timeZone);
+  #knownOf(job: Job): Known {
+    let known = this.#known.get(job);
+    if (known === undefined) {
+      known = { revision: revisionText(job) };
+      this.#known.set(job, known);
+    }
+    return known;
+  }
+
+  #nextMs({ trigger, timeZone }: Job, known: Known, nowMs: number): number | undefined {
+    const zone = this.#options.zones.named(timeZone);
     // One that this runtime no longer knows: the job does not fire either.
     if (zone === undefined) return undefined;
-    const known = this.#firings.get(job);
-    if (known?.zone === zone && nowMs >= known.fromMs && nowMs < known.untilMs) return known.nextMs;
-    const nextMs = nextFiring(job.trigger, zone, nowMs)?.unixMs;
-    this.#firings.set(job, { zone, fromMs: nowMs, untilMs: nextMs ?? nowMs + neverMs, nextMs });
+    const { firing } = known;
+    if (firing?.zone === zone && nowMs >= firing.fromMs && nowMs < firing.untilMs) return firing.nextMs;
+    const nextMs = nextFiring(trigger, zone, nowMs)?.unixMs;
+    known.firing = { zone, fromMs: nowMs, untilMs: nextMs ?? nowMs + neverMs, nextMs };
     return nextMs;
   }
 }
 
-function viewSpec(job: Job) {
+/** Field by field, as lists have thousands of them: an object for `create` to look through costs as much again. */
+function viewSpec(job: Job): Schedule {
   const isUtc = job.timeZone === "UTC";
-  return {
-    id: job.id,
-    trigger: job.trigger.text,
-    utc: isUtc,
-    timeZone: isUtc ? "" : job.timeZone,
-    enabled: job.enabled,
-    comment: job.comment,
-    ...(job.managedBy !== "" && { managedBy: job.managedBy }),
-    action: viewAction(job.action),
-    timeout: job.timeoutSecs,
-    ...(job.keep !== undefined && { keep: job.keep }),
-    owner: job.ownerUid,
-    revision: revisionText(job),
-    jitterSecs: job.jitterSecs,
-    retries: job.retries,
-    catchUp: job.catchUp,
-  };
+  const view = create(ScheduleSchema);
+  view.id = job.id;
+  view.trigger = job.trigger.text;
+  view.utc = isUtc;
+  view.timeZone = isUtc ? "" : job.timeZone;
+  view.enabled = job.enabled;
+  view.comment = job.comment;
+  if (job.managedBy !== "") view.managedBy = job.managedBy;
+  view.action = viewAction(job.action);
+  view.timeout = job.timeoutSecs;
+  if (job.keep !== undefined) view.keep = job.keep;
+  view.owner = job.ownerUid;
+  view.jitterSecs = job.jitterSecs;
+  view.retries = job.retries;
+  view.catchUp = job.catchUp;
+  return view;
 }
 
-function viewAction(action: JobAction): MessageInitShape<typeof ScheduleActionSchema> {
-  const { storages, headers, ...rest } = action;
-  return {
-    ...rest,
-    ...(storages !== undefined && { storages: [...storages] }),
-    ...(headers !== undefined && { headers: hideValues(headers) }),
-  };
+function viewAction({ storages, headers, ...rest }: JobAction): ScheduleAction {
+  const view = Object.assign(create(ScheduleActionSchema), rest);
+  if (storages !== undefined) view.storages = [...storages];
+  if (headers !== undefined) view.headers = hideValues(headers);
+  return view;
 }
 
 export function viewWait({ reason, scheduledAtMs, untilMs }: JobWait): ScheduleWait {
@@ -136,8 +153,8 @@ export function viewWait({ reason, scheduledAtMs, untilMs }: JobWait): ScheduleW
   });
 }
 
-function viewSkip({ reason, count, lastUnix }: JobSkip) {
-  return { reason, count, lastUnix: BigInt(lastUnix) };
+function viewSkip({ reason, count, lastUnix }: JobSkip): ScheduleSkip {
+  return create(ScheduleSkipSchema, { reason, count, lastUnix: BigInt(lastUnix) });
 }
 
 /** Beside its job: without its output, so that a list of a thousand jobs stays small. */
