@@ -50,6 +50,8 @@ const maxFooterBytes = 4 << 20;
 /** Read at once from the end; most are shorter. */
 const firstReadBytes = 64 << 10;
 
+const maxUrlChars = 4096;
+
 const compress = promisify(zstdCompress);
 const decompress = promisify(zstdDecompress);
 
@@ -169,15 +171,18 @@ function checkFooter(value: unknown): ArchiveFooter {
   const app = objectOf(footer["app"]);
   const accepted = objectOf(app["accepted"]);
   const parts = objectOf(footer["parts"]);
-  for (const key of ["id", "name", "package_id", "runtime", "version", "owner"]) textOf(app[key]);
+  for (const key of ["id", "name", "package_id", "runtime", "version", "owner"]) lineOf(app[key]);
   for (const key of ["owner_uid", "run_uid"])
     if (countOf(app[key]) > 4_294_967_294) throw damaged("has a damaged end");
+  // Whoever the files belonged to reads them: only root's own may have been somebody else's.
+  if (app["owner_uid"] !== 0 && app["run_uid"] !== app["owner_uid"])
+    throw damaged("has files of another user than its app's");
   for (const key of ["framesBytes", "tarBytes", "contentBytes", "entries"]) countOf(parts[key]);
   for (const part of [objectOf(parts["index"]), objectOf(parts["table"])]) {
     if (!/^[0-9a-f]{64}$/.test(textOf(part["sha256"])) || countOf(part["bytes"]) > 2 ** 31)
       throw damaged("has a damaged end");
   }
-  for (const key of ["svc_version", "created_at", "mode", "host"]) textOf(footer[key]);
+  for (const key of ["svc_version", "created_at", "mode", "host"]) lineOf(footer[key]);
   const trees = textsOf(footer["trees"]);
   if (trees.length === 0 || trees.length > 1000 || !trees.every(isTree))
     throw damaged("has trees that are none of an app's");
@@ -201,8 +206,11 @@ function isTree(tree: string): boolean {
 function checkOrigin(origin: JsonObject): void {
   if (origin["kind"] !== "git" && origin["kind"] !== "directory")
     throw damaged("has an origin of an unknown kind");
-  for (const key of ["url", "source", "branch", "tag", "commit"]) textOf(origin[key]);
-  if (origin["directory"] !== undefined) textOf(origin["directory"]);
+  if (textOf(origin["url"]).length > maxUrlChars) throw damaged("has an origin that is too long");
+  for (const key of ["source", "branch", "tag", "commit"]) lineOf(origin[key]);
+  const directory = origin["directory"];
+  if (directory !== undefined && textOf(directory).length > maxUrlChars)
+    throw damaged("has an origin that is too long");
 }
 
 function objectOf(value: unknown): JsonObject {
@@ -213,6 +221,11 @@ function objectOf(value: unknown): JsonObject {
 function textOf(value: unknown): string {
   if (typeof value !== "string") throw damaged("has a damaged end");
   return value;
+}
+
+/** Of what everybody who sees the app is shown. */
+function lineOf(value: unknown): void {
+  if (!/^[^\u0000-\u001f\u007f]{0,256}$/.test(textOf(value))) throw damaged("has a damaged end");
 }
 
 function textsOf(value: unknown): string[] {

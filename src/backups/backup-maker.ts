@@ -89,7 +89,7 @@ export class BackupMaker {
     await this.#finish(app, written, request.mode, createdAtMs, file);
     const name = newArchiveName({ createdAtMs, appId, ownerUid: app.ownerUid, host: hostOf(storeId) });
     const results = await Promise.all(
-      storageNames.map((storage) => this.#push(storage, { appId, name }, file, request.retention, work)),
+      storageNames.map((storage) => this.#push(storage, { app, name }, file, request.retention, work)),
     );
     const taken = results.filter(({ error }) => error === "").map(({ storage }) => storage);
     if (taken.length > 0) await catalogue.backedUp(appId, taken);
@@ -169,12 +169,13 @@ export class BackupMaker {
 
   async #push(
     storage: string,
-    key: { appId: string; name: string },
+    { app, name }: { app: AppRecord; name: string },
     file: SpoolFile,
     retention: Retention,
     { signal, onProgress }: WorkOptions,
   ): Promise<StorageResult> {
     const { storages, catalogue, log } = this.#options;
+    const key = { appId: app.id, name };
     const ref = { storage, ...key };
     const failed = (error: string): StorageResult => ({
       storage,
@@ -203,13 +204,13 @@ export class BackupMaker {
       }
       await catalogue.confirm(ref);
     } catch (error) {
-      log.warn({ err: error, storage, app: key.appId }, "a backup could not be pushed to a storage");
+      log.warn({ err: error, storage, app: app.id }, "a backup could not be pushed to a storage");
       return failed(
         error instanceof SvcError ? error.message : "an internal error, which the daemon's log has",
       );
     }
-    const removed = await this.#rotate(storage, key.appId, retention);
-    return { storage, name: key.name, sizeBytes: file.sizeBytes, error: "", removed };
+    const removed = await this.#rotate(storage, app, retention);
+    return { storage, name, sizeBytes: file.sizeBytes, error: "", removed };
   }
 
   /** What a push that failed may have left; a storage that does not answer is asked again later. */
@@ -226,8 +227,15 @@ export class BackupMaker {
     }
   }
 
-  /** Of what is really there: names that the catalogue alone has count for nothing. */
-  async #rotate(storage: string, appId: string, retention: Retention): Promise<string[]> {
+  /**
+   * Of what is really there: names that the catalogue alone has count for nothing, nor do archives of somebody else's app
+   * that had the id before.
+   */
+  async #rotate(
+    storage: string,
+    { id: appId, ownerUid }: AppRecord,
+    retention: Retention,
+  ): Promise<string[]> {
     const { storages, catalogue, storeId, log } = this.#options;
     const removed: string[] = [];
     try {
@@ -235,9 +243,9 @@ export class BackupMaker {
       const known = catalogue.archives(appId);
       const signal = AbortSignal.timeout(rotateMs);
       const there = await place.list(appId, signal);
-      const ours = there.flatMap(({ name, createdAtMs, host }) => {
+      const ours = there.flatMap(({ name, createdAtMs, host, ownerUid: whose }) => {
         const row = known.get(keyOf({ storage, name }));
-        const isOurs = row?.isWhole === true && host === hostOf(storeId);
+        const isOurs = row?.isWhole === true && host === hostOf(storeId) && whose === ownerUid;
         return isOurs ? [{ name, createdAtMs, verifiedAtMs: row.verifiedAtMs }] : [];
       });
       for (const name of expiredArchives(ours, retention)) {

@@ -177,7 +177,7 @@ export class Backups {
     throw new SvcError("unavailable", "unavailable", `no storage took the backup: ${failuresOf(results)}`);
   }
 
-  /** The newest archive of an app on each of these storages; on all where none are named. */
+  /** The newest archive of an app on each of these storages; on all where none are named. Not those of an owner that had the id before. */
   async newest(
     appId: string,
     storages: readonly string[],
@@ -186,7 +186,8 @@ export class Backups {
     const names = storages.length > 0 ? storages : [""];
     const page = { appId, limit: Number.MAX_SAFE_INTEGER, pageToken: "" };
     const lists = await Promise.all(names.map((storage) => this.list({ ...page, storage }, caller)));
-    const all = lists.flatMap(({ archives }) => archives);
+    const app = await this.#options.apps.record(appId, caller);
+    const all = lists.flatMap(({ archives }) => archives).filter(({ ownerUid }) => ownerUid === app.ownerUid);
     // The newest come first.
     const archives = all.filter(
       (each, at) => all.findIndex(({ storage }) => storage === each.storage) === at,

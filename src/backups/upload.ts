@@ -47,7 +47,7 @@ export async function uploadArchive(
   });
   const parsed = parseArchiveName(name);
   // It becomes the name of a directory.
-  if (parsed?.appId !== app.id || !/^[A-Za-z0-9_-][A-Za-z0-9._-]*$/.test(app.id)) {
+  if (parsed?.appId !== app.id || !/^[a-z0-9][a-z0-9._-]*$/.test(app.id)) {
     throw damaged("names an app or a host that no app and no host can have");
   }
   await archive.verify(await readerOf(archive, caller), work);

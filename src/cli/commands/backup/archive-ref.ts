@@ -1,5 +1,5 @@
 /** Archives as command lines name them: an app, and the name of an archive or the word `latest`. */
-import { SvcError } from "../../../errors.ts";
+import { invalidField, SvcError } from "../../../errors.ts";
 import type { CommandContext } from "../../context.ts";
 import { calls } from "../../transport/calls.ts";
 
@@ -27,7 +27,30 @@ export async function findArchive(
   if (storage !== "" && name !== latest) return { appId, storage, name };
   const { backups, errors } = await context.call(calls.listBackups, { app_id: appId, storage });
   for (const { storage: which, error } of errors) context.note(`warning: storage ${which}: ${error}`);
-  const found = name === latest ? backups[0] : backups.find((each) => each.name === name);
+  const owner = name === latest ? await ownerOf(context, appId, backups) : undefined;
+  const found =
+    name === latest
+      ? backups.find((each) => each.owner === owner)
+      : backups.find((each) => each.name === name);
   if (found !== undefined) return { appId, storage: found.storage, name: found.name };
   throw new SvcError("not_found", "not_found", `no backup "${name}" of app "${appId}"`);
+}
+
+/** Whose archives are meant: the app's owner's. @throws SvcError `invalid_request` where there is no app, and archives of several */
+async function ownerOf(
+  context: CommandContext,
+  appId: string,
+  backups: readonly { owner: number }[],
+): Promise<number | undefined> {
+  const [owner, ...others] = new Set(backups.map((each) => each.owner));
+  if (others.length === 0) return owner;
+  try {
+    return (await context.call(calls.getApp, { id: appId })).owner;
+  } catch (error) {
+    if (!(error instanceof SvcError) || error.reason !== "not_found") throw error;
+    throw invalidField(
+      "name",
+      `there are backups of "${appId}" of several owners: name the one that is meant`,
+    );
+  }
 }

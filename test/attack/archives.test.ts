@@ -1,0 +1,149 @@
+/** What a user tries with the backups of others, and with archives that were made for it (threats 27, 28, 64). */
+import assert from "node:assert/strict";
+import { writeFile } from "node:fs/promises";
+import { join } from "node:path";
+import { zstdDecompressSync } from "node:zlib";
+import test from "ava";
+import { AppService } from "../../gen/svc/v1/app_pb.ts";
+import { BackupService } from "../../gen/svc/v1/backup_pb.ts";
+import { ScheduleService } from "../../gen/svc/v1/schedule_pb.ts";
+import { encodeFooter, type ArchiveFooter } from "../../src/backups/archive-footer.ts";
+import { isRoot, needsRoot, startDaemon, type TestDaemon } from "../support/daemon.ts";
+import { errorOf } from "../support/errors.ts";
+import { eventually } from "../support/eventually.ts";
+import { freePort, writePackage } from "../support/packages.ts";
+
+const rootTest = isRoot ? test : test.skip;
+const attacker = 65_534;
+const victim = 5;
+const local = "local";
+
+type Door = Pick<TestDaemon, "client">;
+
+async function installFrom(daemon: TestDaemon, door: Door): Promise<void> {
+  const dir = join(daemon.dir, "package");
+  await writePackage(dir, await freePort());
+  await door.client(AppService).installApp({ spec: dir });
+}
+
+async function backUp(door: Door, keep?: number): Promise<{ name: string; removed: string[] }> {
+  const request = { appId: "web", ...(keep !== undefined && { keep }) };
+  const { results } = await door.client(BackupService).createBackup(request);
+  return { name: results[0]?.name ?? "", removed: results[0]?.removed ?? [] };
+}
+
+async function download(door: Door, name: string, appId = "web"): Promise<Buffer> {
+  const pieces = door.client(BackupService).downloadBackup({ appId, storage: local, name });
+  return Buffer.concat(await Array.fromAsync(pieces, ({ content }) => content?.data ?? new Uint8Array()));
+}
+
+function upload(door: Door, archive: Buffer) {
+  return door.client(BackupService).uploadBackup(
+    (async function* () {
+      yield { storage: local };
+      yield { storage: local, content: { data: archive } };
+    })(),
+  );
+}
+
+/** The same archive, which says something else of itself. */
+async function forged(archive: Buffer, change: (footer: ArchiveFooter) => void): Promise<Buffer> {
+  const end = archive.length - 48;
+  const at = end - archive.readUInt32LE(end + 32);
+  const footer = JSON.parse(zstdDecompressSync(archive.subarray(at, end)).toString()) as ArchiveFooter;
+  change(footer);
+  return Buffer.concat([archive.subarray(0, at - 8), await encodeFooter(footer)]);
+}
+
+rootTest(`whoever gets the id of an app that is gone does not get at its backups${needsRoot}`, async (t) => {
+  await using daemon = await startDaemon();
+  await using mine = await daemon.as(attacker);
+  await using theirs = await daemon.as(victim);
+  await installFrom(daemon, theirs);
+  const { name } = await backUp(theirs);
+  await theirs.client(AppService).removeApp({ id: "web" });
+
+  await installFrom(daemon, mine);
+  await backUp(mine);
+  const { removed } = await backUp(mine, 1);
+  t.is(removed.length, 1);
+  t.not(removed[0], name);
+  const { backups } = await theirs.client(BackupService).listBackups({ appId: "web" });
+  t.deepEqual(
+    backups.map((each) => each.name),
+    [name],
+  );
+});
+
+rootTest(`an archive cannot choose whose identity it is read and laid out with${needsRoot}`, async (t) => {
+  await using daemon = await startDaemon();
+  await using mine = await daemon.as(attacker);
+  await installFrom(daemon, mine);
+  const { name } = await backUp(mine);
+  const archive = await download(mine, name);
+  for (const uid of [0, victim]) {
+    const bad = await forged(archive, ({ app }) => (app.run_uid = uid));
+    t.like(await errorOf(upload(mine, bad)), { reason: "archive_damaged" });
+    // One that came to its place another way.
+    await writeFile(join(daemon.storeDir, "backups/web", name), bad);
+    for (const door of [mine, daemon]) {
+      const ref = { appId: "web", storage: local, name };
+      const refusal = await errorOf(door.client(BackupService).verifyBackup({ ...ref, deep: true }));
+      t.like(refusal, { reason: "archive_damaged" });
+    }
+  }
+});
+
+rootTest(`what an archive says of its app is short and in one line${needsRoot}`, async (t) => {
+  await using daemon = await startDaemon();
+  await using mine = await daemon.as(attacker);
+  await installFrom(daemon, mine);
+  const archive = await download(mine, (await backUp(mine)).name);
+  for (const change of [
+    (app: ArchiveFooter["app"]) => (app.name = "x".repeat(1 << 20)),
+    (app: ArchiveFooter["app"]) => (app.name = "x\0ExecStartPre=+/bin/sh"),
+    (app: ArchiveFooter["app"]) => (app.version = "1\n2"),
+    (app: ArchiveFooter["app"]) => (app.id = "__proto__"),
+    (app: ArchiveFooter["app"]) => (app.id = "--help"),
+    (app: ArchiveFooter["app"]) => (app.origin = { ...app.origin, tag: "x".repeat(1 << 20) }),
+  ]) {
+    const bad = await forged(archive, ({ app }) => change(app));
+    t.like(await errorOf(upload(mine, bad)), { reason: "archive_damaged" });
+  }
+});
+
+rootTest(
+  `an archive that a user uploads for another's app is never the newest of it${needsRoot}`,
+  async (t) => {
+    await using daemon = await startDaemon();
+    await using mine = await daemon.as(attacker);
+    await using theirs = await daemon.as(victim);
+    await installFrom(daemon, theirs);
+    const { name } = await backUp(theirs);
+    await installFrom(daemon, mine);
+    const own = "web-nobody";
+    const { results } = await mine.client(BackupService).createBackup({ appId: own });
+    const archive = await download(mine, results[0]?.name ?? "", own);
+    await upload(
+      mine,
+      await forged(archive, (footer) => {
+        footer.app.id = "web";
+        footer.created_at = "2999-01-01T00:00:00.000Z";
+      }),
+    );
+    const schedules = daemon.client(ScheduleService);
+    await schedules.upsertSchedule({
+      id: "prove",
+      trigger: "hourly",
+      action: { type: "backup_verify", app: "web" },
+    });
+    await schedules.runSchedule({ id: "prove" });
+    const run = await eventually(async () => {
+      const { runs } = await schedules.listScheduleRuns({ id: "prove" });
+      assert.ok(runs[0]?.endedAt);
+      return runs[0];
+    }, 60_000);
+    t.regex(run.output, new RegExp(name));
+    t.notRegex(run.output, /2999/);
+  },
+);
