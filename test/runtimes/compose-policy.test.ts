@@ -235,7 +235,16 @@ const allowed: [name: string, document: JsonObject][] = [
   ["a file of its own as a secret", service({}, { secrets: { a: { file: `${place.dir}/repo/app.conf` } } })],
   [
     "ports above",
-    service({ ports: ["8080:80", "[::1]:8443:443", { published: "9000", target: 90 }, 70, "71/udp"] }),
+    service({
+      ports: [
+        "8080:80",
+        "6000-6100:6000-6100",
+        "[::1]:8443:443",
+        { published: "9000", target: 90 },
+        70,
+        "71/udp",
+      ],
+    }),
   ],
   [
     "services of profiles that are not chosen",
@@ -266,6 +275,14 @@ const tooMuch: [name: string, document: JsonObject][] = [
   ["open files", service({ ulimits: { nofile: 1_073_741_816 } })],
   ["locked memory", service({ ulimits: { memlock: { soft: -1, hard: -1 } } })],
   ["copies", service({ scale: 1000 })],
+  ["ports in a range", service({ ports: ["2000-60000:2000-60000"] })],
+  ["ports in a range, wherever they are free", service({ ports: ["2000-60000"] })],
+  ["ports in a range, as an object", service({ ports: [{ published: "2000-3000", target: 80 }] })],
+  ["ports one by one", service({ ports: Array.from({ length: 600 }, (_, n) => `${2000 + n}:80`) })],
+  [
+    "services",
+    { services: Object.fromEntries(Array.from({ length: 200 }, (_, n) => [`s${n}`, { image: "a" }])) },
+  ],
   ["deployed copies", service({ deploy: { replicas: 1000 } })],
 ];
 for (const [name, document] of tooMuch) {

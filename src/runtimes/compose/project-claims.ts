@@ -3,6 +3,10 @@ import type { JsonObject, JsonValue } from "../../lib/json.ts";
 import { bindOf, volumeDriverAsks, type ContainerClaims, type HostAsk } from "../container-policy.ts";
 import { isSet, recordOf, textOf } from "./compose-values.ts";
 import { serviceClaims } from "./service-claims.ts";
+import { countPorts, documentPorts } from "./service-ports.ts";
+
+/** For users' projects: what the engine has of processes of its own for one. */
+const bounds = { services: 128, ports: 512 };
 
 /** The claims of all parts of a project, services first. */
 export function projectClaims(document: JsonObject, project: string): ContainerClaims[] {
@@ -17,9 +21,18 @@ export function projectClaims(document: JsonObject, project: string): ContainerC
     ...parts("network", networks, (network, key) => networkAsks(network, `${project}_${key}`)),
     ...fileParts("secret", secrets),
     ...fileParts("config", configs),
+    { ...claimsOf("the compose file", []), excess: excessOf(names.size, document) },
     ...odd.map(([key]) =>
       claimsOf("the compose file", [{ permission: "privileged", what: `sets "${key}"` }]),
     ),
+  ];
+}
+
+function excessOf(services: number, document: JsonObject): string[] {
+  const ports = documentPorts(document).reduce((sum, port) => sum + countPorts(port), 0);
+  return [
+    ...(services > bounds.services ? [`has ${services} services, more than ${bounds.services}`] : []),
+    ...(ports > bounds.ports ? [`publishes ${ports} ports, more than ${bounds.ports}`] : []),
   ];
 }
 

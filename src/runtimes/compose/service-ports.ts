@@ -68,3 +68,14 @@ export function documentPorts(document: JsonObject): ServicePort[] {
     listOf(recordOf(service)["ports"]).map(readServicePort),
   );
 }
+
+/** How many ports of the host it takes: each has a process of the engine's. */
+export function countPorts({ published, target }: ServicePort): number {
+  return Math.max(spanOf(published), spanOf(target));
+}
+
+function spanOf(range: string): number {
+  const [first = 0, last = first] = range.split("-").map(Number);
+  // What cannot be read is no port, which compose says.
+  return Math.max(1, last - first + 1) || 1;
+}
