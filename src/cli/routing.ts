@@ -2,10 +2,11 @@
  * Which service layer a command reaches: a socket that exists, else this very process (S 5.3, D30).
  * Files are asked for by callbacks: `node:fs/promises` takes longer to load than all of this takes to run.
  */
-import { readFile } from "node:fs";
-import { join } from "node:path";
+import { lstat, readFile } from "node:fs";
+import { dirname, join } from "node:path";
 import { promisify } from "node:util";
 import { SvcError } from "../errors.ts";
+import { rootSocketOf } from "../lib/root-socket.ts";
 import { exists } from "./exists.ts";
 import type { CliHost, SocketPaths } from "./host.ts";
 import { jobNotes, noDaemonNotes, NotingClient, systemDaemonDown } from "./no-daemon.ts";
@@ -40,13 +41,28 @@ export async function chooseRoute({ socketOption, sockets, uid }: RoutingInput):
   const { checkoutDir } = sockets;
   const checkout = checkoutDir === undefined ? [] : [await checkoutSocket(checkoutDir)];
   for (const path of new Set([...checkout, sockets.system, sockets.user])) {
-    if (await exists(path)) return { kind: "socket", path, mayFallBack: uid === 0 };
+    if (await exists(path)) {
+      const isRoot = uid === 0;
+      return { kind: "socket", path: isRoot ? await rootsWayTo(path) : path, mayFallBack: isRoot };
+    }
     // Its daemon is only stopped: another store than the one that was tried so far would surprise.
     if (path === checkout[0] && checkoutDir !== undefined && (await exists(join(checkoutDir, "svc.toml")))) {
       return { kind: "socket", path, mayFallBack: false };
     }
   }
   return { kind: "in-process" };
+}
+
+/** Root has a socket of its own, which nobody else keeps busy (T 56): where nobody else can have put it. */
+async function rootsWayTo(socketPath: string): Promise<string> {
+  const path = rootSocketOf(socketPath);
+  try {
+    const directory = await promisify(lstat)(dirname(path));
+    const isRoots = directory.isDirectory() && directory.uid === 0 && (directory.mode & 0o077) === 0;
+    return isRoots && (await exists(path)) ? path : socketPath;
+  } catch {
+    return socketPath;
+  }
 }
 
 /** A checkout whose path is too long for a socket has the socket elsewhere, and a file `socket` that says where. */

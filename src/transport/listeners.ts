@@ -7,6 +7,7 @@ import type { Duplex } from "node:stream";
 import { routes as contractRoutes } from "../../gen/svc/v1/routes.ts";
 import { SvcError } from "../errors.ts";
 import { BodyTurns } from "../lib/body-turns.ts";
+import { rootSocketOf } from "../lib/root-socket.ts";
 import type { Route } from "../rest/route.ts";
 import type { Pipeline } from "../rpc/pipeline.ts";
 import type { Tokens } from "../tokens/tokens.ts";
@@ -36,6 +37,7 @@ import { PeerNames } from "./peer-names.ts";
 import { detectProtocol } from "./protocol-detection.ts";
 import { createRestFront } from "./rest-front.ts";
 import { SocketFile, acceptBacklog } from "./socket-file.ts";
+import type { SocketFileOptions } from "./socket-file.ts";
 
 export interface ListenersLog {
   info(details: object, message: string): void;
@@ -74,6 +76,8 @@ export interface ListeningAddresses {
   readonly tcp?: { readonly host: string; readonly port: number };
   /** Absent when the socket could not be bound: a warning was logged, TCP serves on. */
   readonly socketPath?: string;
+  /** Root's own, of a system's daemon. */
+  readonly rootSocketPath?: string;
 }
 
 export interface Listeners extends AsyncDisposable {
@@ -111,7 +115,7 @@ class TwoDoors implements Listeners {
   #identity: IdentityResolver | undefined;
   #front: FrontDoor | undefined;
   #consoles: ConsoleDoor | undefined;
-  #socketFile: SocketFile | undefined;
+  readonly #socketFiles: SocketFile[] = [];
   /** That of the session which is being made right now: its event fires while its socket is handed over. */
   #arriving: Connection | undefined;
   #stopped: Promise<void> | undefined;
@@ -145,9 +149,11 @@ class TwoDoors implements Listeners {
     const tcpAddress = tcp === undefined ? undefined : await this.#listenTcp(tcp);
     try {
       const path = socketPath === undefined ? undefined : await this.#listenSocket(socketPath);
+      const rootPath = path === undefined ? undefined : await this.#listenForRoot(path);
       return {
         ...(tcpAddress === undefined ? {} : { tcp: tcpAddress }),
         ...(path === undefined ? {} : { socketPath: path }),
+        ...(rootPath === undefined ? {} : { rootSocketPath: rootPath }),
       };
     } catch (error) {
       await this.stop();
@@ -243,21 +249,37 @@ class TwoDoors implements Listeners {
 
   async #listenSocket(path: string): Promise<string | undefined> {
     const { mode, tcp, log } = this.#options;
+    const isOwn = mode === "user";
     try {
-      const credentials = (this.#options.loadPeerCredentials ?? loadPeerCredentials)();
-      const server = this.#createServer((socket) => void this.#receivePeer(socket, credentials));
-      const isOwn = mode === "user";
-      this.#socketFile = await SocketFile.listen(server, {
-        path,
-        mode: isOwn ? 0o600 : 0o666,
-        directoryMode: isOwn ? 0o700 : 0o755,
-      });
+      await this.#openSocket({ path, mode: isOwn ? 0o600 : 0o666, directoryMode: isOwn ? 0o700 : 0o755 });
       return path;
     } catch (err) {
       if (tcp === undefined) throw err;
       log.warn({ err, path }, "the unix socket could not be bound; serving TCP alone");
       return undefined;
     }
+  }
+
+  /**
+   * Of each listening socket one connection is accepted in a turn of the loop: behind a thousand of somebody else's root would
+   * wait for a thousand turns (T 56).
+   */
+  async #listenForRoot(socketPath: string): Promise<string | undefined> {
+    if (this.#options.mode === "user") return undefined;
+    const path = rootSocketOf(socketPath);
+    try {
+      await this.#openSocket({ path, mode: 0o600, directoryMode: 0o700, isPrivate: true });
+      return path;
+    } catch (err) {
+      this.#options.log.warn({ err, path }, "root has no socket of its own; it shares everybody's");
+      return undefined;
+    }
+  }
+
+  async #openSocket(options: SocketFileOptions): Promise<void> {
+    const credentials = (this.#options.loadPeerCredentials ?? loadPeerCredentials)();
+    const server = this.#createServer((socket) => void this.#receivePeer(socket, credentials));
+    this.#socketFiles.push(await SocketFile.listen(server, options));
   }
 
   #createServer(onConnection: (socket: Socket) => void): Server {
@@ -355,7 +377,7 @@ class TwoDoors implements Listeners {
     this.#http1.closeIdleConnections();
     this.#http2.close();
     pipeline.endStreams(reason);
-    await this.#socketFile?.[Symbol.asyncDispose]();
+    for (const file of this.#socketFiles) await file[Symbol.asyncDispose]();
     if (!(await isDoneWithin(idle, this.#limits.stopGraceMs))) {
       log.warn({ calls: this.#front?.underWay }, "ending calls that outlast the grace");
     }

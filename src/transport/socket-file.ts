@@ -19,6 +19,8 @@ export interface SocketFileOptions {
   readonly mode: number;
   /** Mode of the directory, when it has to be made. */
   readonly directoryMode: number;
+  /** Whether nobody but this user may open the directory, or have made it. */
+  readonly isPrivate?: boolean;
 }
 
 /** `sun_path` of unix(7) holds 108 bytes with its end; the socket is made under a name that is longer by `.new`. */
@@ -50,7 +52,7 @@ export class SocketFile implements AsyncDisposable {
     if (Buffer.byteLength(path) > maxPathBytes) {
       throw new Error(`the path of the socket has more than ${maxPathBytes} bytes: ${path}`);
     }
-    await prepareDirectory(dirname(path), options.directoryMode);
+    await prepareDirectory(dirname(path), options);
     const lock = await takeLock(path);
     try {
       await refuseLiveSocket(path);
@@ -75,11 +77,16 @@ export class SocketFile implements AsyncDisposable {
   }
 }
 
-async function prepareDirectory(directory: string, mode: number): Promise<void> {
-  await makeDirectory(directory, mode);
+async function prepareDirectory(
+  directory: string,
+  { directoryMode, isPrivate }: SocketFileOptions,
+): Promise<void> {
+  await makeDirectory(directory, directoryMode);
   const stats = await lstat(directory);
   const isOpenToAll = (stats.mode & 0o002) !== 0 && (stats.mode & 0o1000) === 0;
   if (isOpenToAll) throw new Error(`everybody may replace files in ${directory}`);
+  const isOwn = stats.isDirectory() && stats.uid === process.geteuid?.() && (stats.mode & 0o077) === 0;
+  if (isPrivate === true && !isOwn) throw new Error(`others may open ${directory}, or have made it`);
 }
 
 /** The lock file stays when its holder goes: removing it would let two daemons lock two files of one name. */

@@ -5,6 +5,7 @@ import type { RequestOptions } from "node:http";
 import { join } from "node:path";
 import { setTimeout as wait } from "node:timers/promises";
 import { AppService } from "../../gen/svc/v1/app_pb.ts";
+import { rootSocketOf } from "../../src/lib/root-socket.ts";
 import { startDaemon } from "../support/daemon.ts";
 import type { TestDaemon } from "../support/daemon.ts";
 import { attackAs } from "./as-user.ts";
@@ -13,7 +14,9 @@ import type { Finding } from "./scenario.ts";
 const attacker = 65_534;
 const other = 5;
 
-export const floods = ["lists", "large bodies", "deep bodies", "installs", "followers", "supervisor's lines"];
+export const floods = [
+  ...["connections", "lists", "large bodies", "deep bodies", "installs", "followers", "supervisor's lines"],
+];
 
 const manifest = `id: flooder
 name: A package of somebody who floods
@@ -56,9 +59,10 @@ export async function flood(
   const { id } = await door.client(AppService).installApp({ spec });
   await door.client(AppService).startApp({ id });
   const runDir = join(daemon.storeDir, "run", id);
-  // Connected before: what waits to be accepted waits in one queue with everybody.
+  // All but one are connected before: what waits to be accepted waits in one queue with everybody but root.
   const watchers = await Promise.all([
     openWatcher("root", { socketPath: daemon.socketPath }),
+    openWatcher("root anew each time", { socketPath: rootSocketOf(daemon.socketPath) }, true),
     openWatcher("another user", { socketPath: otherDoor.socketPath }),
     openWatcher("a token's holder", byToken(daemon)),
   ]);
@@ -68,11 +72,11 @@ export async function flood(
   });
   await flooding.said();
   const seen = await Promise.all(watchers.map((watch) => watch(forMs)));
-  const [rootMs = Infinity, ...othersMs] = seen.map(({ timesMs }) => percentile(timesMs, 0.99));
+  const p99sMs = seen.map(({ timesMs }) => percentile(timesMs, 0.99));
   return {
     attack: `flood of ${kinds.join(", ") || "nothing"}`,
     text: seen.map(({ name, timesMs }) => `${name} ${describe(timesMs)}`).join("; "),
-    isGood: rootMs <= mostRootMs && othersMs.every((p99Ms) => p99Ms <= mostOthersMs),
+    isGood: p99sMs.every((p99Ms, index) => p99Ms <= (index < 2 ? mostRootMs : mostOthersMs)),
   };
 }
 
@@ -94,8 +98,12 @@ interface Seen {
 }
 
 /** Connects; what it resolves with asks for the status, one request after the other. */
-async function openWatcher(name: string, target: RequestOptions): Promise<(forMs: number) => Promise<Seen>> {
-  const agent = new Agent({ keepAlive: true, maxSockets: 1 });
+async function openWatcher(
+  name: string,
+  target: RequestOptions,
+  connectsAnew = false,
+): Promise<(forMs: number) => Promise<Seen>> {
+  const agent = new Agent({ keepAlive: !connectsAnew, maxSockets: 1 });
   const ask = async (): Promise<number> => {
     const startMs = performance.now();
     const status = await getStatus({ ...target, agent });

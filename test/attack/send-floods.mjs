@@ -73,8 +73,11 @@ const install = (/** @type {unknown} */ settings) => JSON.stringify({ spec, sett
 const list = Buffer.from("GET /v1/apps HTTP/1.1\r\nHost: localhost\r\n\r\n".repeat(50));
 const mib = 1024 * 1024;
 
+const status = Buffer.from("GET /v1/status HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n");
+
 /** @type {Record<string, () => void>} */
 const floods = {
+  connections: () => hold(scaled(1_000), (socket) => void socket.write(status)),
   lists: () => hold(scaled(100), repeat(list)),
   "large bodies": () => {
     const body = post("/svc.v1.AppService/InstallApp", install({ a: "x".repeat(16 * mib - 100) }));

@@ -1,8 +1,8 @@
 import test from "ava";
-import { mkdir, mkdtemp, rm, writeFile } from "node:fs/promises";
+import { chmod, chown, mkdir, mkdtemp, rm, writeFile } from "node:fs/promises";
 import { createServer } from "node:net";
 import { tmpdir } from "node:os";
-import { join } from "node:path";
+import { dirname, join } from "node:path";
 import { chooseRoute, sudoHeaders } from "../../src/cli/routing.ts";
 import { InProcessClient } from "../../src/cli/in-process-client.ts";
 import { appOf, createFakePipeline, localUser, startFakeDaemon } from "./support/fake-daemon.ts";
@@ -60,6 +60,29 @@ for (const { title, present, socketOption, uid = 1000, to, mayFallBack = false }
       route,
       to === "in-process" ? { kind: "in-process" } : { kind: "socket", path: places[to], mayFallBack },
     );
+  });
+}
+
+const rootTest = process.getuid?.() === 0 ? test : test.skip;
+
+for (const [title, uid, mode, owner, isTaken] of [
+  ["root takes the socket of its own", 0, 0o700, 0, true],
+  ["a user takes everybody's", 1000, 0o700, 0, false],
+  ["root takes no socket that others may have put there", 0, 0o755, 0, false],
+  ["root takes no socket of somebody else's", 0, 0o700, 65_534, false],
+] as const) {
+  rootTest(`route: ${title} (skipped unless root)`, async (t) => {
+    const directory = await mkdtemp(join(tmpdir(), "svc-route-"));
+    t.teardown(() => rm(directory, { recursive: true }));
+    const system = join(directory, "svc.sock");
+    const own = join(directory, "root/svc.sock");
+    await mkdir(dirname(own));
+    for (const path of [system, own]) await writeFile(path, "");
+    await chmod(dirname(own), mode);
+    await chown(dirname(own), owner, owner);
+    const sockets = { checkoutDir: undefined, system, user: system };
+    const route = await chooseRoute({ socketOption: undefined, uid, sockets });
+    t.deepEqual(route, { kind: "socket", path: isTaken ? own : system, mayFallBack: uid === 0 });
   });
 }
 

@@ -1,8 +1,8 @@
 /** The file of the unix socket: stale ones go, live ones stay, only the own one is removed. */
 import { spawn } from "node:child_process";
 import { once } from "node:events";
-import { lstat, mkdtemp, readFile, rm, writeFile } from "node:fs/promises";
-import { createServer } from "node:net";
+import { chmod, lstat, mkdir, mkdtemp, readFile, rm, writeFile } from "node:fs/promises";
+import { connect, createServer } from "node:net";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import test from "ava";
@@ -110,4 +110,60 @@ test("a TCP address in use ends the start with what to do", async (t) => {
   await t.throwsAsync(openDoor({ tcp: { host: "127.0.0.1", port: door.port } }), {
     message: new RegExp(`cannot listen on 127.0.0.1:${door.port} \\(EADDRINUSE\\)`),
   });
+});
+
+test("root has a socket of its own, which nobody else reaches, and which goes with its daemon", async (t) => {
+  const directory = await temporaryDirectory(t);
+  const path = join(directory, "root/svc.sock");
+  {
+    await using door = await openDoor({ socketPath: join(directory, "svc.sock") });
+    t.is((await lstat(join(directory, "root"))).mode & 0o777, 0o700);
+    t.is((await lstat(path)).mode & 0o777, 0o600);
+    t.is((await rest({ ...door, socketPath: path }, "/v1/status", { listener: "unix" })).status, 200);
+  }
+  await t.throwsAsync(lstat(path), { code: "ENOENT" });
+});
+
+for (const [what, mode] of [
+  ["opens", 0o755],
+  ["writes to", 0o770],
+] as const) {
+  test(`a directory that somebody else ${what} is no place for root's socket`, async (t) => {
+    const directory = await temporaryDirectory(t);
+    await mkdir(join(directory, "root"));
+    await chmod(join(directory, "root"), mode);
+    await using door = await openDoor({ socketPath: join(directory, "svc.sock") });
+    await t.throwsAsync(lstat(join(directory, "root/svc.sock")), { code: "ENOENT" });
+    t.true(door.lines.some(({ level, message }) => level === "warn" && message.startsWith("root has no")));
+    t.is((await rest(door, "/v1/status", { listener: "unix" })).status, 200);
+  });
+}
+
+test("the daemon of one user has one socket", async (t) => {
+  const directory = await temporaryDirectory(t);
+  await using door = await openDoor({ socketPath: join(directory, "svc.sock"), mode: "user" });
+  t.not(door.socketPath, "");
+  await t.throwsAsync(lstat(join(directory, "root")), { code: "ENOENT" });
+});
+
+test("root is let in before hundreds of others who came earlier", async (t) => {
+  const directory = await temporaryDirectory(t);
+  await using door = await openDoor({
+    socketPath: join(directory, "svc.sock"),
+    limits: { maxRootConnections: 2_000 },
+  });
+  const others = 1_000;
+  let answered = 0;
+  const ask = (socketPath: string, onAnswer: () => void): Promise<void> =>
+    new Promise((resolve, reject) => {
+      const socket = connect(socketPath).once("data", onAnswer).once("close", resolve).once("error", reject);
+      socket.write("GET /healthz HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n");
+    });
+  const all = Array.from({ length: others }, () => ask(door.socketPath, () => answered++));
+  let before = others;
+  await ask(join(directory, "root/svc.sock"), () => (before = answered));
+  await Promise.all(all);
+  t.log(`${before} of ${others} were answered before`);
+  t.is(answered, others);
+  t.true(before < others / 2);
 });
