@@ -26,6 +26,7 @@ import { bindReflection } from "../rpc/reflection.ts";
 import { HostMetrics } from "../host/host-metrics.ts";
 import { HostProcesses } from "../host/host-processes.ts";
 import { HostThread } from "../host/host-thread.ts";
+import { whyForeign } from "../host/own-listeners.ts";
 import { ProcessSignals } from "../host/process-signals.ts";
 import { HostReboot } from "../host/reboot.ts";
 import { createIdentities } from "../identity/identity.ts";
@@ -199,6 +200,7 @@ export async function createContext(options: ContextOptions): Promise<DaemonCont
       bootedAtMs: await readBootTimeMs(),
       isHere: await isSystemdHost(selfUid),
       enforces: await unitLimits(),
+      whyForeign: (appId, port) => whyForeign(hostThread, appId, port),
       log: (message, details) => log.info(details, message),
     }),
   );
@@ -245,8 +247,11 @@ export async function createContext(options: ContextOptions): Promise<DaemonCont
       ...{ clock, log },
     }),
   );
-  const hostThread = resources.use(
-    new HostThread({ entry: programs.hostThread, runs: () => processRuntime.runs() }),
+  const hostThread: HostThread = resources.use(
+    new HostThread({
+      entry: programs.hostThread,
+      apps: () => ({ runs: processRuntime.runs(), controlGroups: units.controlGroups() }),
+    }),
   );
   const processes = new HostProcesses({
     thread: hostThread,

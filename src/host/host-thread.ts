@@ -2,14 +2,13 @@
 import { SvcError } from "../errors.ts";
 import { SharedRounds } from "../lib/shared-rounds.ts";
 import { TaskError, TaskThread } from "../lib/task-thread.ts";
-import type { SampledRun } from "../runtimes/process/run-membership.ts";
-import type { HostAnswers, HostQuestion } from "./process-questions.ts";
+import type { HostAnswers, HostQuestion, KnownApps } from "./process-questions.ts";
 
 export interface HostThreadOptions {
   /** Its entry point. */
   entry: URL;
-  /** The runs of apps, as of now. */
-  runs: () => readonly SampledRun[];
+  /** As of now. */
+  apps: () => KnownApps;
 }
 
 /** How long it waits for another question before it ends: it holds some MiB. */
@@ -43,7 +42,7 @@ export class HostThread implements Disposable {
 
   async #ask(kind: Kind): Promise<HostAnswers[Kind]> {
     try {
-      return await this.#thread.run(kind, { kind, runs: this.#options.runs() });
+      return await this.#thread.run(kind, { kind, ...this.#options.apps() });
     } catch (cause) {
       const isLate = cause instanceof TaskError && cause.why === "too_slow";
       const code = isLate ? "deadline_exceeded" : "internal";

@@ -1,10 +1,16 @@
 /** What the host's thread is asked and answers; everything survives structured cloning. */
 import type { SampledRun } from "../runtimes/process/run-membership.ts";
 
-export interface HostQuestion {
-  readonly kind: keyof HostAnswers;
+/** By what the processes of apps are known. */
+export interface KnownApps {
   /** The runs of apps, whose processes are told by session, cookie and descent. */
   readonly runs: readonly SampledRun[];
+  /** Ids of apps by the control group that systemd keeps all their processes in. */
+  readonly controlGroups: ReadonlyMap<string, string>;
+}
+
+export interface HostQuestion extends KnownApps {
+  readonly kind: keyof HostAnswers;
 }
 
 /** Whose a process is, as far as the kernel tells. */

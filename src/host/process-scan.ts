@@ -5,9 +5,9 @@
 import { closeSync, openSync, readSync, statSync } from "node:fs";
 import { listPids, parseStat, type ProcessEntry } from "../lib/process-table.mjs";
 import { carriedRunId } from "../lib/run-cookie.mjs";
-import { membersOf, type SampledRun } from "../runtimes/process/run-membership.ts";
+import { membersOf } from "../runtimes/process/run-membership.ts";
 import type { ProcessOrigin } from "../runtimes/process/proc-reader.ts";
-import type { HostProcess, ProcessOwner } from "./process-questions.ts";
+import type { HostProcess, KnownApps, ProcessOwner } from "./process-questions.ts";
 
 /** A process with what its line in `/proc/<pid>/stat` says. */
 export interface ScannedProcess extends ProcessEntry {
@@ -46,7 +46,7 @@ export class ProcessScan {
   #base: CpuReadings | undefined;
   #latest: CpuReadings | undefined;
 
-  processes(runs: readonly SampledRun[]): HostProcess[] {
+  processes(known: KnownApps): HostProcess[] {
     if (this.#latest === undefined || performance.now() - this.#latest.atMs > mostWindowMs) {
       this.#remember(this.#scanAll());
       Atomics.wait(pause, 0, 0, coldWindowMs);
@@ -54,7 +54,7 @@ export class ProcessScan {
     const table = this.#scanAll();
     const since = this.#remember(table);
     for (const pid of this.#cookies.keys()) if (!since.byPid.has(pid)) this.#cookies.delete(pid);
-    const apps = this.#appsOf(table, runs);
+    const apps = this.#appsOf(table, known);
     const nowMs = performance.now();
     return table.map((process) => {
       const { pid, ppid, name, uid, state, startTicks, cpuTicks, rssPages, isKernelThread } = process;
@@ -67,24 +67,24 @@ export class ProcessScan {
         command: isKernelThread ? "" : this.#command(pid),
         cpuPercent: Math.round(((Math.max(0, ticks) / ticksPerSecond) * 1000) / secs) / 10,
         rssBytes: rssPages * pageBytes,
-        ...this.#belongs(process, apps),
+        ...this.#belongs(process, apps, known),
       };
     });
   }
 
   /** Whose these processes are, by pid; those that ended meanwhile are absent. */
-  owners(pids: Iterable<number>, runs: readonly SampledRun[]): Map<number, ProcessOwner> {
+  owners(pids: Iterable<number>, known: KnownApps): Map<number, ProcessOwner> {
     const table = new Map<number, ScannedProcess>();
     const wanted: ScannedProcess[] = [];
     for (const pid of pids) {
       const process = this.#withAncestors(pid, table);
       if (process !== undefined) wanted.push(process);
     }
-    const apps = this.#appsOf([...table.values()], runs);
+    const apps = this.#appsOf([...table.values()], known);
     return new Map(
       wanted.map((process) => {
         const { pid, name, uid } = process;
-        return [pid, { ...{ pid, name, uid }, ...this.#belongs(process, apps) }];
+        return [pid, { ...{ pid, name, uid }, ...this.#belongs(process, apps, known) }];
       }),
     );
   }
@@ -125,7 +125,7 @@ export class ProcessScan {
     return this.#base ?? this.#latest;
   }
 
-  #appsOf(table: readonly ScannedProcess[], runs: readonly SampledRun[]): Map<number, string> {
+  #appsOf(table: readonly ScannedProcess[], { runs }: KnownApps): Map<number, string> {
     if (runs.length === 0) return new Map();
     const owners = new Set(runs.map(({ ownerUid }) => ownerUid));
     const origins = new Map<number, ProcessOrigin>();
@@ -150,12 +150,15 @@ export class ProcessScan {
   #belongs(
     { pid, isKernelThread }: ScannedProcess,
     apps: ReadonlyMap<number, string>,
+    { controlGroups }: KnownApps,
   ): Pick<ProcessOwner, "appId" | "containerId"> {
     const appId = apps.get(pid);
     if (appId !== undefined) return { appId };
-    const containerId = isKernelThread
-      ? undefined
-      : this.#optional(pid, "cgroup", (text) => /[0-9a-f]{64}/.exec(text.toString("latin1"))?.[0]);
+    const text = isKernelThread ? undefined : this.#optional(pid, "cgroup", (bytes) => bytes.toString());
+    if (text === undefined) return {};
+    const ofUnit = controlGroups.size === 0 ? undefined : appOfGroup(text, controlGroups);
+    if (ofUnit !== undefined) return { appId: ofUnit };
+    const containerId = /[0-9a-f]{64}/.exec(text)?.[0];
     return containerId === undefined ? {} : { containerId };
   }
 
@@ -183,4 +186,18 @@ export class ProcessScan {
       closeSync(fd);
     }
   }
+}
+
+/**
+ * The app of a control group or of the nearest one above, in the hierarchy that systemd keeps (cgroups(7)). Nobody moves a
+ * process into one that is not theirs, where any user's own systemd can have a unit of the same name.
+ */
+function appOfGroup(text: string, controlGroups: ReadonlyMap<string, string>): string | undefined {
+  for (const [, path = ""] of text.matchAll(/^(?:0:|\d+:name=systemd):(.+)$/gm)) {
+    for (let end = path.length; end > 0; end = path.lastIndexOf("/", end - 1)) {
+      const appId = controlGroups.get(path.slice(0, end));
+      if (appId !== undefined) return appId;
+    }
+  }
+  return undefined;
 }

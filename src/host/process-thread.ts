@@ -6,6 +6,6 @@ import { SocketScan } from "./socket-scan.ts";
 
 const processes = new ProcessScan();
 const sockets = new SocketScan(processes);
-parentPort?.on("message", ({ kind, runs }: HostQuestion) => {
-  parentPort?.postMessage(kind === "processes" ? processes.processes(runs) : sockets.sockets(runs));
+parentPort?.on("message", ({ kind, ...apps }: HostQuestion) => {
+  parentPort?.postMessage(kind === "processes" ? processes.processes(apps) : sockets.sockets(apps));
 });

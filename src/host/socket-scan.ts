@@ -3,9 +3,8 @@ import { readFileSync, readdirSync, readlinkSync } from "node:fs";
 import { endianness } from "node:os";
 import { socketsIn } from "../lib/listening-sockets.mjs";
 import { listPids, readProcess } from "../lib/process-table.mjs";
-import type { SampledRun } from "../runtimes/process/run-membership.ts";
 import type { ProcessScan } from "./process-scan.ts";
-import type { HostSocket } from "./process-questions.ts";
+import type { HostSocket, KnownApps } from "./process-questions.ts";
 
 interface TableRow {
   readonly protocol: "tcp" | "udp";
@@ -40,11 +39,11 @@ export class SocketScan {
     this.#processes = processes;
   }
 
-  sockets(runs: readonly SampledRun[]): HostSocket[] {
+  sockets(apps: KnownApps): HostSocket[] {
     const rows = tables.flatMap(([protocol, table]) => readTable(protocol, table));
     const holders = this.#holdersOf(rows.map(({ inode }) => inode));
     const pids = new Set([...holders.values()].flatMap(({ pid }) => pid ?? []));
-    const owners = this.#processes.owners(pids, runs);
+    const owners = this.#processes.owners(pids, apps);
     return rows.map(({ inode, ...row }) => {
       const owner = owners.get(holders.get(inode)?.pid ?? -1);
       return { ...row, ...(owner && { owner }) };

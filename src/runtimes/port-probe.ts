@@ -1,22 +1,34 @@
-/** Health of an app with published ports, asked from the host as its users would. */
+/** Health of an app that no supervisor of svc's watches, asked from the host as its users would. */
 import { HealthCheck } from "./process/health-check.mjs";
-import type { HealthSpec } from "./process/supervisor-types.ts";
+import type { HealthSpec, HealthState } from "./process/supervisor-types.ts";
 import type { RuntimeStatus } from "./runtime.ts";
 
+export interface PortWatch {
+  specOf: () => HealthSpec | undefined;
+  onChange: () => void;
+  /** Why what answers at a port is not the app; without it whoever answers is taken for the app. */
+  whyForeign?: (port: number) => Promise<string | undefined>;
+}
+
 export class PortProbe implements Disposable {
-  /** The start of the container that it watches, unix milliseconds. */
+  /** The start of what it watches, unix milliseconds. */
   readonly startedAtMs: number | undefined;
   #health: RuntimeStatus["health"] = "starting";
   #reason: string | undefined;
   readonly #check: HealthCheck;
 
-  constructor(spec: HealthSpec, startedAtMs: number | undefined, onChange: () => void) {
+  constructor(
+    spec: HealthSpec,
+    startedAtMs: number | undefined,
+    { onChange, whyForeign }: Pick<PortWatch, "onChange" | "whyForeign">,
+  ) {
     this.startedAtMs = startedAtMs;
-    this.#check = new HealthCheck({ cwd: "/", env: {}, runId: "" }, spec, (health, reason) => {
+    const became = (health: HealthState, reason: string | undefined): void => {
       this.#health = health;
       this.#reason = reason;
       onChange();
-    });
+    };
+    this.#check = new HealthCheck({ cwd: "/", env: {}, runId: "" }, spec, became, whyForeign);
   }
 
   get health(): RuntimeStatus["health"] {
@@ -37,11 +49,11 @@ export class PortProbe implements Disposable {
 export function followPort(
   probe: PortProbe | undefined,
   { state, startedAtMs }: RuntimeStatus,
-  { specOf, onChange }: { specOf: () => HealthSpec | undefined; onChange: () => void },
+  watch: PortWatch,
 ): PortProbe | undefined {
   const isRunning = state === "RUNNING";
   if (isRunning && probe !== undefined && probe.startedAtMs === startedAtMs) return probe;
   probe?.[Symbol.dispose]();
-  const spec = isRunning ? specOf() : undefined;
-  return spec && new PortProbe(spec, startedAtMs, onChange);
+  const spec = isRunning ? watch.specOf() : undefined;
+  return spec && new PortProbe(spec, startedAtMs, watch);
 }

@@ -30,7 +30,7 @@ export class HealthCheck {
    * @param {ProbeEnvironment} spec
    * @param {HealthSpec} health
    * @param {(state: HealthState, reason: string | undefined) => void} onChange the reason is the last failure's, until one passes
-   * @param {(port: number) => string | undefined} [whyForeign] why what answers at a port is not the app
+   * @param {(port: number) => string | undefined | Promise<string | undefined>} [whyForeign] why what answers at a port is not the app
    */
   constructor(spec, health, onChange, whyForeign = () => undefined) {
     this.#spec = spec;
@@ -75,7 +75,7 @@ export class HealthCheck {
     try {
       const reason = await probe(this.#spec, this.#health);
       const port = http?.port ?? tcp?.port;
-      return reason ?? (port === undefined ? undefined : this.#whyForeign(port));
+      return reason ?? (port === undefined ? undefined : await this.#whyForeign(port));
     } catch (error) {
       return String(error);
     }

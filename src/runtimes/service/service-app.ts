@@ -6,6 +6,7 @@ import { followPort, type PortProbe } from "../port-probe.ts";
 import type { RunnableApp, RuntimeStatus } from "../runtime.ts";
 import { hasComeUp } from "../start-failed.ts";
 import { StatusChanges } from "../status-changes.ts";
+import { unitPath } from "./app-unit.ts";
 import type { UnitProperties } from "./systemd.ts";
 import { unitStatus } from "./unit-status.ts";
 
@@ -13,6 +14,8 @@ export interface ServiceAppOptions {
   readonly bootedAtMs: number;
   /** What its unit printed last. */
   readonly lastLines: (app: RunnableApp) => Promise<readonly string[]>;
+  /** Why what listens on a port is not the app. */
+  readonly whyForeign: (port: number) => Promise<string | undefined>;
   /** Called when the status is another one. */
   readonly onChange: () => void;
 }
@@ -37,6 +40,12 @@ export class ServiceApp {
 
   get status(): RuntimeStatus {
     return this.#status;
+  }
+
+  /** The control group of its unit, while that has one. */
+  get controlGroup(): string | undefined {
+    if (this.#unit?.["FragmentPath"] !== unitPath(this.#app.id)) return undefined;
+    return this.#unit["ControlGroup"] || undefined;
   }
 
   /** As it was started, adopted or stopped last. */
@@ -74,6 +83,7 @@ export class ServiceApp {
     this.#probe = followPort(this.#probe, this.#fromUnit(), {
       specOf: () => portHealth(this.#app),
       onChange: () => this.#publish(),
+      whyForeign: this.#options.whyForeign,
     });
   }
 

@@ -38,6 +38,8 @@ export interface ServiceRuntimeOptions {
   isHere: boolean;
   /** What systemd holds units to on this host. */
   enforces: { memory: boolean; cpus: boolean };
+  /** Why what listens on a port is not this app; `undefined` when it is, or nobody can tell. */
+  whyForeign: (appId: string, port: number) => Promise<string | undefined>;
   log: (message: string, details: Record<string, unknown>) => void;
 }
 
@@ -181,6 +183,15 @@ export class ServiceRuntime implements AppRuntime {
     return new Set([...this.#apps.keys()].filter((id) => this.#up.has(unitName(id))));
   }
 
+  /** Ids of apps by the control group that holds all processes of their unit. */
+  controlGroups(): Map<string, string> {
+    return new Map(
+      [...this.#apps].flatMap(([id, { controlGroup }]) =>
+        controlGroup === undefined ? [] : [[controlGroup, id] as const],
+      ),
+    );
+  }
+
   status(id: string): RuntimeStatus | undefined {
     return this.#apps.get(id)?.status;
   }
@@ -286,6 +297,7 @@ export class ServiceRuntime implements AppRuntime {
     const fresh = new ServiceApp(app, {
       bootedAtMs: this.#options.bootedAtMs,
       lastLines: (of) => this.#lastLines(of),
+      whyForeign: (port) => this.#options.whyForeign(app.id, port),
       onChange: () => this.#announce(app.id),
     });
     this.#apps.set(app.id, fresh);

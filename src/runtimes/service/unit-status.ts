@@ -5,9 +5,9 @@ import { stoppedStatus } from "../container-status.ts";
 import type { RuntimeStatus } from "../runtime.ts";
 import type { UnitProperties } from "./systemd.ts";
 
-/** What {@link unitStatus} reads. */
+/** What is read of each unit, again and again. */
 export const statusProperties = [
-  ...["LoadState", "ActiveState", "SubState", "Result", "NRestarts", "FragmentPath"],
+  ...["LoadState", "ActiveState", "SubState", "Result", "NRestarts", "FragmentPath", "ControlGroup"],
   ...["ExecMainCode", "ExecMainStatus", "ActiveEnterTimestampMonotonic", "ActiveExitTimestampMonotonic"],
   ...["ExecMainStartTimestampMonotonic", "ExecMainExitTimestampMonotonic", "StateChangeTimestampMonotonic"],
 ] as const;
