@@ -51,6 +51,13 @@ const native = [
   `${nativePackage}/{package.json,index.js,*/koffi.node}`,
 ];
 
+/** What the programs that are copied load when they need it. */
+const packages = [
+  "node_modules/{yauzl,yazl}/{package.json,index.js,LICENSE,fd-slicer.js,crc32.js}",
+  "node_modules/buffer-crc32/{package.json,LICENSE,dist/*}",
+  "node_modules/pend/{package.json,index.js,LICENSE}",
+];
+
 /** What packages load for work that svc has none of: it is left out. */
 const unused: readonly (readonly [module: string, importer: string])[] = [
   // Sub-commands that are programs of their own; it loads the network, too.
@@ -87,7 +94,7 @@ await access(join(root, nativePackage)).catch((cause: unknown) => {
     cause,
   });
 });
-for await (const file of glob(native, { cwd: root })) await copy(join(root, file), file);
+for await (const file of glob([...native, ...packages], { cwd: root })) await copy(join(root, file), file);
 // The checkout's own package.json says that .js files are modules.
 await writeFile(join(freshDir, "package.json"), '{ "type": "commonjs" }\n');
 await rm(outDir, { recursive: true, force: true });

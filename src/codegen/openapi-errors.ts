@@ -22,6 +22,7 @@ const statuses: Readonly<Record<number, [name: string, description: string]>> = 
     "Conflict",
     "The state of things is in the way. Of an app: `app_running`, `app_not_running`, `app_busy`, `pinned_image`, `start_failed`; " +
       "of a package: `license_required`, `ambiguous`, `package_invalid`, `source_failed`, `git_failed`, `build_failed`; " +
+      "of an archive: `archive_refused`; " +
       "of anything else: `already_exists`, `owned_by_app`, `protected`, `job_owned`, `pid_reused`, `denied`, `not_ready`.",
   ],
   412: ["Changed", "What was to be replaced is not what it was when it was read: `changed`."],

@@ -14,14 +14,17 @@ import type {
   HostProgress,
   HostWork,
   ReadRange,
+  UnpackLimits,
   UploadOptions,
 } from "../identity/host-files.ts";
 import type { Identities } from "../identity/identity.ts";
+import { archiveFormat } from "./archive-format.ts";
 import { FilePlaces } from "./file-places.ts";
 import type { Names, SystemIdentities } from "./system-identities.ts";
 
 const defaultPageSize = 1000;
 const nothing = Buffer.alloc(0);
+const defaultLimits: UnpackLimits = { maxEntries: 1_000_000, maxBytes: 64 * 2 ** 30, maxRatio: 200 };
 
 export interface FileCaller {
   uid: number;
@@ -56,6 +59,23 @@ export interface PageRequest {
   hidden: boolean;
   limit?: number | undefined;
   pageToken: string;
+}
+
+export interface PackRequest {
+  paths: readonly string[];
+  target: string;
+  /** Empty: by the target's name. */
+  format: string;
+  overwrite: boolean;
+}
+
+export interface UnpackRequest {
+  path: string;
+  target: string;
+  /** Empty: by the archive's name. */
+  format: string;
+  overwrite: boolean;
+  limits: Partial<UnpackLimits>;
 }
 
 export interface FilesOptions {
@@ -177,6 +197,33 @@ export class Files {
     work: FileWork,
   ): Promise<NamedEntry> {
     return this.#entry(to, caller, (hands) => hands.move(from, to, overwrite, hostWork(work, "move")));
+  }
+
+  async pack(
+    { paths, target, format, overwrite }: PackRequest,
+    caller: FileCaller,
+    work: FileWork,
+  ): Promise<NamedEntry> {
+    const wanted = archiveFormat(format, target);
+    if (wanted === "tar") throw invalidField("format", "must be tar.gz, tar.zst or zip");
+    const options = { format: wanted, overwrite };
+    return this.#entry(target, caller, (hands) => hands.pack(target, paths, options, hostWork(work, "pack")));
+  }
+
+  async unpack(
+    { path, target, format, overwrite, limits }: UnpackRequest,
+    caller: FileCaller,
+    work: FileWork,
+  ): Promise<{ entry: NamedEntry; entries: number; bytes: number }> {
+    using _place = this.#places.take(caller.share);
+    const options = {
+      format: archiveFormat(format, path),
+      overwrite,
+      limits: { ...defaultLimits, ...limits },
+    };
+    const hands = await this.#hands(caller);
+    const unpacked = await hands.unpack(path, target, options, hostWork(work, "unpack"));
+    return { ...unpacked, entry: named(unpacked.entry, target, await this.system.names()) };
   }
 
   async #entry(

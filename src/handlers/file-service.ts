@@ -3,7 +3,9 @@ import type { HandlerContext, ServiceImpl } from "@connectrpc/connect";
 import { timestampFromMs } from "@bufbuild/protobuf/wkt";
 import type {
   CopyPathRequest,
+  CreateArchiveRequest,
   DeletePathsRequest,
+  ExtractArchiveRequest,
   FileService,
   ListDirectoryRequest,
   MovePathRequest,
@@ -11,7 +13,6 @@ import type {
 import type { OnProgress } from "../apps/progress.ts";
 import type { FileCaller, Files, NamedEntry, Page } from "../files/files.ts";
 import { pathIn } from "../files/files.ts";
-import { unimplemented } from "../rpc/unimplemented.ts";
 import { shareName, userOf } from "../rpc/user-context.ts";
 import { contentHeaders, ifMatchOf, rangeOf } from "./file-headers.ts";
 import { firstOf } from "./first-of.ts";
@@ -29,6 +30,14 @@ export function createFileService(files: Files): ServiceImpl<typeof FileService>
   const remove = async ({ paths }: DeletePathsRequest, context: HandlerContext, onProgress?: OnProgress) => {
     const outcome = await files.delete(paths, callerOf(context), workOf(context, onProgress));
     return { ...outcome, failedCount: BigInt(outcome.failedCount) };
+  };
+  const pack = async (request: CreateArchiveRequest, context: HandlerContext, onProgress?: OnProgress) =>
+    entryMessage(await files.pack(request, callerOf(context), workOf(context, onProgress)));
+  const unpack = async (request: ExtractArchiveRequest, context: HandlerContext, onProgress?: OnProgress) => {
+    const wanted = { ...request, limits: limitsOf(request) };
+    const unpacked = await files.unpack(wanted, callerOf(context), workOf(context, onProgress));
+    const { entry, entries, bytes } = unpacked;
+    return { entry: entryMessage(entry), entries: BigInt(entries), extractedBytes: BigInt(bytes) };
   };
   const result = <R>(value: R) => ({ event: { case: "result", value } as const });
 
@@ -62,7 +71,13 @@ export function createFileService(files: Files): ServiceImpl<typeof FileService>
     deletePathsStream: (request, context) =>
       progressEvents((onProgress) => remove(request, context, onProgress), result),
 
-    createArchive: unimplemented,
+    createArchive: pack,
+    createArchiveStream: (request, context) =>
+      progressEvents((onProgress) => pack(request, context, onProgress), result),
+
+    extractArchive: unpack,
+    extractArchiveStream: (request, context) =>
+      progressEvents((onProgress) => unpack(request, context, onProgress), result),
 
     readFile: async function* (request, context) {
       const { path } = request;
@@ -106,6 +121,14 @@ function callerOf(context: HandlerContext): FileCaller {
 
 function workOf({ signal }: HandlerContext, onProgress?: OnProgress) {
   return { signal, onProgress };
+}
+
+function limitsOf({ maxEntries, maxBytes, maxRatio }: ExtractArchiveRequest) {
+  return {
+    ...(maxEntries !== undefined && { maxEntries }),
+    ...(maxBytes !== undefined && { maxBytes: Number(maxBytes) }),
+    ...(maxRatio !== undefined && { maxRatio }),
+  };
 }
 
 function pageOf({ path, hidden, limit, pageToken }: ListDirectoryRequest) {

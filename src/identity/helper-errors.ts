@@ -89,6 +89,8 @@ export function toSvcError(failure: unknown, subject: string): SvcError {
       return failedPrecondition("denied", `${quoted} is a directory`, { cause });
     case "ENOTEMPTY":
       return failedPrecondition("denied", `${quoted} is not empty`, { cause });
+    case "REFUSED":
+      return failedPrecondition("archive_refused", `${quoted} ${message}`, { cause });
     case "DAMAGED":
       return new SvcError("data_loss", "archive_damaged", `${quoted} ${message}`, { cause });
     case "COMMAND":

@@ -1,7 +1,15 @@
 /** Answers of a helper about files of the host, checked as those in `answers.ts` are. */
 import { count, fieldsOf, listOf, malformed, parse, text } from "./answers.ts";
 import { toSvcError } from "./helper-errors.ts";
-import type { Deleted, HostContent, HostEntry, HostEntryType, HostPage, HostProgress } from "./host-files.ts";
+import type {
+  Deleted,
+  HostContent,
+  HostEntry,
+  HostEntryType,
+  HostPage,
+  HostProgress,
+  Unpacked,
+} from "./host-files.ts";
 import type { HelperAnswer } from "./pending-request.ts";
 
 const types: readonly HostEntryType[] = [
@@ -71,6 +79,11 @@ export function readCopied(value: unknown): { entry: HostEntry; copiedBytes: num
 
 export function readMoved(value: unknown): HostEntry {
   return readHostEntry(fieldsOf(value)["entry"]);
+}
+
+export function readUnpacked(value: unknown): Unpacked {
+  const { entry, entries, bytes } = fieldsOf(value);
+  return { entry: readHostEntry(entry), entries: count(entries), bytes: count(bytes) };
 }
 
 export function readHostProgress(event: unknown): HostProgress {

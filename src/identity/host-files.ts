@@ -1,5 +1,6 @@
 /** Files of the host in the hands of one user: the typed face of the helper's operations for the file service. */
 import { randomBytes } from "node:crypto";
+import { posix } from "node:path";
 import { PassThrough, type Readable } from "node:stream";
 import { SvcError } from "../errors.ts";
 import { writeTo } from "../lib/write-to.ts";
@@ -79,6 +80,22 @@ export interface WantedAttributes {
   uid?: number | undefined;
   gid?: number | undefined;
   recursive: boolean;
+}
+
+export type ArchiveFormat = "tar.gz" | "tar.zst" | "zip";
+
+export interface UnpackLimits {
+  maxEntries: number;
+  /** Of what comes out of the archive. */
+  maxBytes: number;
+  /** How many times larger than the archive that may be. */
+  maxRatio: number;
+}
+
+export interface Unpacked {
+  entry: HostEntry;
+  entries: number;
+  bytes: number;
 }
 
 export interface HostProgress {
@@ -161,7 +178,7 @@ export class HostFiles {
   ): Promise<HostEntry> {
     const args = { overwrite: overwrite || ifMatch !== "", ifMatch, mode: mode ?? null };
     return answers.readHostEntry(
-      (await this.#staged("hostUpload", path, path, args, { signal }, input)).value,
+      (await this.#staged("hostUpload", path, [path], args, { signal }, input)).value,
     );
   }
 
@@ -187,30 +204,57 @@ export class HostFiles {
     work: HostWork = {},
   ): Promise<{ entry: HostEntry; copiedBytes: number }> {
     const args = { from, to, overwrite };
-    return answers.readCopied((await this.#staged("hostCopy", `${from} to ${to}`, to, args, work)).value);
+    return answers.readCopied((await this.#staged("hostCopy", `${from} to ${to}`, [to], args, work)).value);
   }
 
   async move(from: string, to: string, overwrite: boolean, work: HostWork = {}): Promise<HostEntry> {
     const args = { from, to, overwrite };
-    return answers.readMoved((await this.#staged("hostMove", `${from} to ${to}`, to, args, work)).value);
+    return answers.readMoved((await this.#staged("hostMove", `${from} to ${to}`, [to], args, work)).value);
   }
 
-  /** Work that makes something under another name first, which is removed when the helper dies of it. */
+  async pack(
+    path: string,
+    paths: readonly string[],
+    { format, overwrite }: { format: ArchiveFormat; overwrite: boolean },
+    work: HostWork = {},
+  ): Promise<HostEntry> {
+    const args = { path, paths, format, overwrite };
+    return answers.readHostEntry((await this.#staged("hostPack", path, [path], args, work)).value);
+  }
+
+  async unpack(
+    path: string,
+    target: string,
+    options: { format: ArchiveFormat | "tar"; overwrite: boolean; limits: UnpackLimits },
+    work: HostWork = {},
+  ): Promise<Unpacked> {
+    const args = { path, target, ...options };
+    // Beside the target, or in it when it is there.
+    const beside = [target, posix.join(target, temporaryName())];
+    return answers.readUnpacked((await this.#staged("hostUnpack", path, beside, args, work)).value);
+  }
+
+  /**
+   * Work that makes something under another name first, which is removed when the helper dies of it.
+   * @param beside paths that it may lie beside
+   */
   async #staged(
     op: string,
     subject: string,
-    target: string,
+    beside: readonly string[],
     args: object,
     work: HostWork,
     input?: Readable,
   ): Promise<HelperAnswer> {
-    const temporary = `.svc-${randomBytes(8).toString("hex")}.tmp`;
+    const temporary = temporaryName();
     try {
       return await this.#long(op, subject, { ...args, temporary }, work, input);
     } catch (error) {
       if (error instanceof SvcError && isCutShort(error)) {
-        const request = this.#request("hostDiscard", target, { temporary });
-        await this.#ask({ ...request, timeoutMs: discardMs }).catch(() => undefined);
+        for (const path of beside) {
+          const request = this.#request("hostDiscard", path, { temporary });
+          await this.#ask({ ...request, timeoutMs: discardMs }).catch(() => undefined);
+        }
       }
       throw error;
     }
@@ -239,6 +283,10 @@ export class HostFiles {
   #request(op: string, path: string, args: object): Pick<HelperRequest, "op" | "args" | "subject"> {
     return { op, args: { path, ...args, ...(this.#guard && { guard: this.#guard }) }, subject: path };
   }
+}
+
+function temporaryName(): string {
+  return `.svc-${randomBytes(8).toString("hex")}.tmp`;
 }
 
 /** Whether the helper may have died in it. */

@@ -39,6 +39,14 @@ test("files of an app are put, listed, read, changed and removed by the app's na
   t.regex((await svc("chmod", "0600", "web:data/y/moved")).stdout, /0600/);
   t.is((await svc("chown", "nobody", "web:data/y/moved")).exitCode, process.getuid?.() === 0 ? 0 : 1);
   t.is((await svc("chown", ":", "web:data/y/moved")).exitCode, 2);
+  const packed = await svc("tar", "web:kept.zip", "web:data/x");
+  t.regex(packed.stdout, /^Packed .*\/apps\/web\/kept\.zip \(\S+ KiB\)$/m, packed.stderr);
+  const unpacked = await svc("untar", "web:kept.zip", "web:data/z", "--max-ratio", "1000");
+  t.regex(unpacked.stdout, /^Unpacked into .*\/data\/z \(2 entries, 2\.9 MiB\)$/m, unpacked.stderr);
+  t.true((await svc("cat", "web:data/z/x/big.txt")).stdout === big.toString());
+  t.regex((await svc("untar", "web:kept.zip", "web:data/z")).stderr, /data\/z\/x" exists already/);
+  t.is((await svc("untar", "web:kept.zip", "web:data/w", "--max-bytes", "1000")).exitCode, 5);
+  t.is((await svc("untar", "web:kept.zip", "web:data/w", "--max-bytes", "1k")).exitCode, 2);
   t.regex((await svc("rm", "--yes", "web:data/x", "web:data/y")).stdout, /^Deleted .*\nDeleted /);
   t.is((await svc("rm", "--yes", "web:data/x")).exitCode, 1);
   t.is((await svc("ls", "web:../../..")).exitCode, 2);

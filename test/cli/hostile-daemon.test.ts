@@ -188,6 +188,8 @@ const lines: readonly string[] = [
   "file rm /x",
   "file chmod 0644 /x",
   "file chown x /x",
+  "file tar /x.zip /y",
+  "file untar /x.zip /y",
   "host",
   "host -w",
   "top",

@@ -1,7 +1,7 @@
 /** A failure with a word for the daemon: an errno name of the kernel's, or one of the words below. */
 export class RequestError extends Error {
   /**
-   * @param {"INVALID" | "SYMLINK" | "FOREIGN_LINK" | "GUARDED" | "CHANGED" | "WRONG_TYPE" | "LIMIT" | "MOVED" | "COMMAND" | "NO_COMMAND" | "NO_CWD" | "DAMAGED"} code
+   * @param {"INVALID" | "SYMLINK" | "FOREIGN_LINK" | "GUARDED" | "CHANGED" | "WRONG_TYPE" | "LIMIT" | "MOVED" | "COMMAND" | "NO_COMMAND" | "NO_CWD" | "DAMAGED" | "REFUSED"} code
    * @param {string} message
    */
   constructor(code, message) {

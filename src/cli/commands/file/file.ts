@@ -1,6 +1,7 @@
 /** `svc file …`: files of the daemon's host, in the caller's own hands. */
 import type { Command } from "commander";
 import type { RunCommand } from "../../program.ts";
+import { addArchiveCommands } from "./archive.ts";
 import { addChangeCommands } from "./change.ts";
 import { addContentCommands } from "./content.ts";
 import { addListCommands } from "./list.ts";
@@ -10,7 +11,8 @@ export function addFileCommand(parent: Command, run: RunCommand): void {
     .command("file")
     .description("list, read and change files, as the daemon's host lets you")
     .addHelpText("after", examples);
-  for (const add of [addListCommands, addContentCommands, addChangeCommands]) add(file, run);
+  for (const add of [addListCommands, addContentCommands, addChangeCommands, addArchiveCommands])
+    add(file, run);
 }
 
 const examples = `
@@ -24,4 +26,6 @@ Examples:
   svc file mv hello:data/notes.txt hello:data/old.txt
   svc file chmod 0600 hello:data/old.txt
   svc file rm hello:data/old.txt
+  svc file tar hello:data.tar.zst hello:data
+  svc file untar hello:data.tar.zst hello:copy
 `;

@@ -1,7 +1,8 @@
 /**
- * Reads a PAX tar as it streams by: entry by entry, without holding their content. It understands what the tar of
+ * Reads a tar as it streams by: entry by entry, without holding their content. It understands what the tar of
  * `archive-writer.mjs` writes and refuses everything else: where this reader and tar(1) saw different things in the same
- * bytes, what is checked here would not be what is laid out there.
+ * bytes, what is checked here would not be what is laid out there. Archives from anywhere, that nothing else reads, are
+ * `foreign`: what older tars and GNU's write is understood, and what says nothing about names and content is passed over.
  *
  * Names are strings of one character per byte (latin1), since a name need not be UTF-8.
  */
@@ -48,6 +49,12 @@ const types = new Map([
   ["6", "fifo"],
 ]);
 
+/** Longer names as GNU's tar writes them: which record of an extended header they stand for. @type {ReadonlyMap<string, string>} */
+const longNames = new Map([
+  ["L", "path"],
+  ["K", "linkpath"],
+]);
+
 const knownKeys = new Set([
   "path",
   "linkpath",
@@ -65,6 +72,7 @@ const knownKeys = new Set([
 
 export class TarReader {
   #handler;
+  #foreign;
   #position = 0;
   /** The pieces of a header block, or of extended headers, that have come so far. @type {Buffer[]} */
   #pieces = [];
@@ -74,6 +82,8 @@ export class TarReader {
   #state = "header";
   #left = 0;
   #paddingLeft = 0;
+  /** Of the extended header that is being read. */
+  #extendedType = "";
   /** @type {Map<string, string> | undefined} */
   #extended;
   /** @type {Buffer[]} */
@@ -81,9 +91,13 @@ export class TarReader {
   #at = 0;
   entries = 0;
 
-  /** @param {TarHandler} handler */
-  constructor(handler) {
+  /**
+   * @param {TarHandler} handler
+   * @param {{ foreign?: boolean }} [options]
+   */
+  constructor(handler, { foreign = false } = {}) {
     this.#handler = handler;
+    this.#foreign = foreign;
   }
 
   /** Whether the block of zeros has come that ends an archive. */
@@ -170,18 +184,19 @@ export class TarReader {
       this.#state = "end";
       return;
     }
-    checkSum(block);
+    checkSum(block, this.#foreign);
     if (this.#headers.length === 0) this.#at = this.#position;
     this.#position += blockBytes;
     this.#headers.push(Buffer.from(block));
     const type = block.toString("latin1", 156, 157);
-    if (type === "x") {
+    if (type === "x" || (this.#foreign && (type === "g" || longNames.has(type)))) {
       const size = octal(block, 124, 12);
-      if (this.#extended) throw damaged("has two extended headers for one entry");
+      if (this.#extended && !this.#foreign) throw damaged("has two extended headers for one entry");
       if (size > maxExtendedBytes) throw damaged("has an extended header that is too large");
       this.#left = size;
       this.#wanted = size + padding(size);
-      this.#extended = new Map();
+      this.#extendedType = type;
+      this.#extended ??= new Map();
       this.#state = size === 0 ? "header" : "extended";
       if (size === 0) this.#wanted = blockBytes;
       return;
@@ -192,8 +207,16 @@ export class TarReader {
   /** @param {Buffer} bytes */
   #takeExtended(bytes) {
     this.#position += bytes.length;
-    this.#headers.push(Buffer.from(bytes));
-    this.#extended = readRecords(bytes.subarray(0, this.#left));
+    // Nobody asks a foreign one for them, and there may be any number before an entry.
+    if (this.#foreign) this.#headers = [];
+    else this.#headers.push(Buffer.from(bytes));
+    const content = bytes.subarray(0, this.#left);
+    const longName = longNames.get(this.#extendedType);
+    if (longName !== undefined) this.#extended?.set(longName, text(content, 0, content.length));
+    // What is said of all entries to come is no name, and no size, of any.
+    else if (this.#extendedType === "x") {
+      for (const [key, value] of readRecords(content, this.#foreign)) this.#extended?.set(key, value);
+    }
     this.#state = "header";
     this.#wanted = blockBytes;
   }
@@ -203,7 +226,7 @@ export class TarReader {
    * @param {string} typeFlag
    */
   #begin(block, typeFlag) {
-    const type = types.get(typeFlag);
+    const type = this.#foreign ? foreignType(block, typeFlag) : types.get(typeFlag);
     if (type === undefined) throw damaged(`has an entry of type ${JSON.stringify(typeFlag)}`);
     const extended = this.#extended ?? new Map();
     const sparse = isSparse(extended);
@@ -211,7 +234,10 @@ export class TarReader {
     const stored = number(extended.get("size")) ?? octal(block, 124, 12);
     // Only files have content; tar(1) does not agree with itself about others that say they have.
     if (stored !== 0 && type !== "file") throw damaged("has content for an entry that has none");
-    const path = extended.get("GNU.sparse.name") ?? extended.get("path") ?? nameOf(block);
+    const path =
+      extended.get("GNU.sparse.name") ??
+      extended.get("path") ??
+      (isUstar(block) ? nameOf(block) : text(block, 0, 100));
     /** @type {TarEntry} */
     const entry = {
       path: type === "directory" ? path.replace(/\/+$/, "") : path,
@@ -251,12 +277,32 @@ function padding(size) {
   return (blockBytes - (size % blockBytes)) % blockBytes;
 }
 
-/** @param {Buffer} block */
-function checkSum(block) {
+/**
+ * @param {Buffer} block
+ * @param {boolean} foreign
+ */
+function checkSum(block, foreign) {
   let sum = 8 * 0x20;
   for (let at = 0; at < blockBytes; at++) if (at < 148 || at >= 156) sum += block[at] ?? 0;
   if (sum !== octal(block, 148, 8)) throw damaged("has a header whose checksum is wrong");
-  if (block.toString("latin1", 257, 263) !== "ustar\0") throw damaged("is no POSIX tar");
+  if (!foreign && !isUstar(block)) throw damaged("is no POSIX tar");
+}
+
+/** @param {Buffer} block */
+function isUstar(block) {
+  return block.toString("latin1", 257, 263) === "ustar\0";
+}
+
+/**
+ * @param {Buffer} block
+ * @param {string} typeFlag
+ * @returns {EntryType | undefined}
+ */
+function foreignType(block, typeFlag) {
+  // Tars from before POSIX know directories by their names alone; contiguous files are files.
+  const isFile = typeFlag === "0" || typeFlag === "\0" || typeFlag === "7";
+  if (isFile && text(block, 0, 100).endsWith("/")) return "directory";
+  return isFile ? "file" : types.get(typeFlag);
 }
 
 /**
@@ -265,6 +311,12 @@ function checkSum(block) {
  * @param {number} length
  */
 function octal(block, start, length) {
+  // GNU's tar writes what does not fit into the digits as a binary number, POSIX's in an extended header.
+  if (block[start] === 0x80 && block.toString("latin1", 257, 265) === "ustar  \0") {
+    const value = Number(BigInt(`0x${block.toString("hex", start + 1, start + length)}`));
+    if (!Number.isSafeInteger(value)) throw damaged("has a header with a number that is too large");
+    return value;
+  }
   const digits = /^ *([0-7]*)[ \0]*$/.exec(block.toString("latin1", start, start + length))?.[1];
   if (digits === undefined) throw damaged("has a header with a number that is none");
   return digits === "" ? 0 : Number.parseInt(digits, 8);
@@ -312,8 +364,9 @@ function isSparse(extended) {
 /**
  * The records of an extended header: `LENGTH KEY=VALUE\n`, the length in decimal and of the whole record.
  * @param {Buffer} bytes
+ * @param {boolean} foreign
  */
-function readRecords(bytes) {
+function readRecords(bytes, foreign) {
   /** @type {Map<string, string>} */
   const records = new Map();
   for (let start = 0; start < bytes.length;) {
@@ -325,12 +378,14 @@ function readRecords(bytes) {
     const record = bytes.toString("latin1", start + digits.length + 1, end - 1);
     const equals = record.indexOf("=");
     const key = record.slice(0, equals);
-    if (equals < 1 || records.has(key) || !(knownKeys.has(key) || key.startsWith("SCHILY.xattr."))) {
+    const isKnown = knownKeys.has(key) || key.startsWith("SCHILY.xattr.");
+    const mayPass = foreign && !(key.startsWith("GNU.sparse.") && !isKnown);
+    if (equals < 1 || (!mayPass && (records.has(key) || !isKnown))) {
       throw damaged(`has an extended header ${JSON.stringify(key.slice(0, 64))} that it cannot have`);
     }
     const value = record.slice(equals + 1);
     if (value.includes("\0") && !key.startsWith("SCHILY.")) throw damaged("has a name with a NUL byte");
-    records.set(key, value);
+    if (isKnown) records.set(key, value);
     start = end;
   }
   return records;

@@ -1,4 +1,6 @@
 /** What a helper can do with files of the host: one entry per operation of the file service. */
+import { packFiles } from "./archive/pack.mjs";
+import { unpackFiles } from "./archive/unpack.mjs";
 import * as attributes from "./attributes.mjs";
 import { deletePaths } from "./delete-paths.mjs";
 import { Listings, listDirectory, statPath } from "./entries.mjs";
@@ -59,6 +61,14 @@ export function createHostOperations() {
       value: await movePath(syscalls, args, bytesTo(call), call.signal),
     }),
 
+    hostPack: async (/** @type {Parameters<typeof packFiles>[1]} */ args, /** @type {Call} */ call) => ({
+      value: await packFiles(syscalls, args, seldom(bytesTo(call)), call.signal),
+    }),
+
+    hostUnpack: async (/** @type {Parameters<typeof unpackFiles>[1]} */ args, /** @type {Call} */ call) => ({
+      value: await unpackFiles(syscalls, args, seldom(bytesTo(call)), call.signal),
+    }),
+
     hostDiscard: async (/** @type {Parameters<typeof discard>[1]} */ args) => {
       await discard(syscalls, args);
       return {};
@@ -73,11 +83,16 @@ function bytesTo({ emit }) {
 
 /** @param {Call} call */
 function entriesTo({ emit }) {
+  return seldom((doneEntries) => void emit({ progress: { doneEntries } }));
+}
+
+/** @param {(done: number) => void} report */
+function seldom(report) {
   let reportedMs = 0;
-  return (/** @type {number} */ doneEntries) => {
+  return (/** @type {number} */ done) => {
     const nowMs = performance.now();
     if (nowMs - reportedMs < reportMs) return;
     reportedMs = nowMs;
-    void emit({ progress: { doneEntries } });
+    report(done);
   };
 }

@@ -19,6 +19,7 @@ const maxAttributeBytes = 64 << 10;
 const seekData = 3;
 const seekHole = 4;
 
+/** @typedef {Pick<import("node:fs").BigIntStats, "atimeNs" | "mtimeNs">} Times */
 /** @typedef {(...args: unknown[]) => number} Native */
 /**
  * @typedef {object} Library
@@ -165,7 +166,7 @@ export class Syscalls {
    * Sets when something was read and written last; of a link, not of what it points to.
    * @param {number} parent
    * @param {string} name
-   * @param {import("node:fs").BigIntStats} stats
+   * @param {Times} stats
    */
   setTimes(parent, name, { atimeNs, mtimeNs }) {
     const native = this.#native;
@@ -177,7 +178,7 @@ export class Syscalls {
   /**
    * Likewise of what is open.
    * @param {number} fd
-   * @param {import("node:fs").BigIntStats} stats
+   * @param {Times} stats
    */
   setTimesOf(fd, { atimeNs, mtimeNs }) {
     const native = this.#native;

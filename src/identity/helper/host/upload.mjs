@@ -1,6 +1,6 @@
 /**
- * Files that come in. They are written without a name, so that nothing is left of one that breaks off, reach the disk, and
- * get their name in one step. What they replace keeps its mode, owner, group and attributes.
+ * Files that come in or are made. They are written without a name, so that nothing is left of one that breaks off, reach
+ * the disk, and get their name in one step. What they replace keeps its mode, owner, group and attributes.
  */
 import {
   closeSync,
@@ -43,16 +43,28 @@ const defaultMode = 0o644;
  * @param {AsyncIterable<Buffer>} input
  * @param {AbortSignal} signal
  */
-export async function uploadFile(syscalls, { overwrite, ifMatch, mode, temporary, ...place }, input, signal) {
+export async function uploadFile(syscalls, args, input, signal) {
+  return placeFile(syscalls, args, signal, async (file) => {
+    for await (const bytes of input) await file.appendFile(bytes);
+  });
+}
+
+/**
+ * @param {Syscalls} syscalls
+ * @param {HostPlace & UploadArgs} args
+ * @param {AbortSignal} signal
+ * @param {(file: import("node:fs/promises").FileHandle, old: BigIntStats | undefined) => Promise<void>} fill
+ */
+export async function placeFile(syscalls, { overwrite, ifMatch, mode, temporary, ...place }, signal, fill) {
   return inPlace(syscalls, place, { follow: false }, async (found) => {
     assertNamed(found);
     const { parent, name } = found;
     const wanted = { overwrite, ifMatch };
-    // Now, so that nobody sends a file for nothing, and again when it is there.
-    admitTarget(found, wanted);
+    // Now, so that nobody works for nothing, and again when it is there.
+    const replaced = admitTarget(found, wanted);
     await using file = await openUnnamed(syscalls, parent, temporary);
     try {
-      for await (const bytes of input) await file.handle.appendFile(bytes);
+      await fill(file.handle, replaced);
       signal.throwIfAborted();
       const old = admitTarget(found, wanted);
       keepAttributes(syscalls, file.handle.fd, found, old, mode);

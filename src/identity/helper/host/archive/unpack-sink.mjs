@@ -1,0 +1,275 @@
+/**
+ * Lays entries of strangers' archives out, in a directory that nobody else can enter. Each name is entered by a descriptor
+ * of the directory that it is in, so that no link of the archive leads anywhere; nothing takes the place of anything.
+ */
+import {
+  chmodSync,
+  closeSync,
+  constants,
+  fchmodSync,
+  fstatSync,
+  linkSync,
+  mkdirSync,
+  openSync,
+  symlinkSync,
+  writeSync,
+} from "node:fs";
+import { at, openPlace, openSubdirectory, reopen } from "../../directory.mjs";
+import { RequestError, hasCode } from "../../request-error.mjs";
+import { spell } from "../spelling.mjs";
+
+const { O_CREAT, O_EXCL, O_NOFOLLOW, O_WRONLY, O_DIRECTORY } = constants;
+// Linux's own, and not among node's constants: names a place without any right to its content.
+const O_PATH = 0o10000000;
+const maxDepth = 1000;
+const maxTargetBytes = 4095;
+/** The last second that every file system knows. */
+const maxSecs = 2 ** 32 - 1;
+
+/**
+ * @typedef {object} UnpackedEntry
+ * @property {string} path One character per byte.
+ * @property {"file" | "directory" | "symlink" | "hardlink" | "fifo" | "device"} type
+ * @property {string} target Of a link.
+ * @property {number} mode
+ * @property {number} mtimeSecs
+ */
+
+export class UnpackSink {
+  #syscalls;
+  #root;
+  #budget;
+  /** The directory that was entered last. @type {{ path: string, fd: number } | undefined} */
+  #entered;
+  /** The file that is being written. @type {{ fd: number, entry: UnpackedEntry } | undefined} */
+  #file;
+  /** Directories get their modes and times when all is in them. @type {{ path: string, mode: number, mtimeSecs: number }[]} */
+  #directories = [];
+
+  /**
+   * @param {import("../syscalls.mjs").Syscalls} syscalls
+   * @param {number} root
+   * @param {import("./budget.mjs").Budget} budget
+   */
+  constructor(syscalls, root, budget) {
+    this.#syscalls = syscalls;
+    this.#root = root;
+    this.#budget = budget;
+  }
+
+  /**
+   * @param {UnpackedEntry} entry A file's content follows.
+   * @throws RequestError `REFUSED`, `LIMIT`
+   */
+  begin(entry) {
+    const names = namesOf(entry.path);
+    const name = names.pop();
+    this.#budget.takeEntry();
+    if (name === undefined) {
+      if (entry.type !== "directory") throw refused(entry.path, "is nothing that has a name");
+      return;
+    }
+    try {
+      this.#make(this.#enter(names), name, [...names, name].join("/"), entry);
+    } catch (error) {
+      if (hasCode(error, "ENAMETOOLONG")) throw refused(entry.path, "has too long a name");
+      if (hasCode(error, "EEXIST")) throw refused(entry.path, "comes twice");
+      if (hasCode(error, "SYMLINK", "ELOOP", "ENOTDIR"))
+        throw refused(entry.path, "lies behind what is no directory");
+      throw error;
+    }
+  }
+
+  /** @param {Buffer} piece */
+  write(piece) {
+    this.#budget.takeBytes(piece.length);
+    const fd = this.#file?.fd ?? -1;
+    for (let from = 0; from < piece.length;) from += writeSync(fd, piece, from);
+  }
+
+  /** Ends the file that was begun. */
+  end() {
+    if (!this.#file) return;
+    const { fd, entry } = this.#file;
+    this.#file = undefined;
+    try {
+      fchmodSync(fd, entry.mode & 0o777);
+      this.#syscalls.setTimesOf(fd, timesOf(entry));
+    } finally {
+      closeSync(fd);
+    }
+  }
+
+  /**
+   * Gives directories what they get last, the inner ones first.
+   * @returns {(directory: number) => void} Does so for those that are in no other one, once they are in their place: a
+   *   read-only one cannot be moved.
+   */
+  finish() {
+    const isOuter = (/** @type {{ path: string }} */ { path }) => !path.includes("/");
+    const outer = this.#directories
+      .filter(isOuter)
+      .map((entry) => ({ ...entry, ...identityOf(this.#enter([entry.path])) }));
+    for (const entry of this.#directories.reverse()) {
+      if (!isOuter(entry)) this.#dress(this.#enter(entry.path.split("/")), entry);
+    }
+    return (directory) => {
+      for (const entry of outer) {
+        const fd = openSubdirectory(directory, entry.path);
+        const { dev, ino } = identityOf(fd);
+        if (dev === entry.dev && ino === entry.ino) this.#dress(fd, entry);
+        closeSync(fd);
+      }
+    };
+  }
+
+  close() {
+    if (this.#file) closeSync(this.#file.fd);
+    if (this.#entered) closeSync(this.#entered.fd);
+    this.#file = this.#entered = undefined;
+  }
+
+  /**
+   * @param {number} fd
+   * @param {{ mode: number, mtimeSecs: number }} entry
+   */
+  #dress(fd, entry) {
+    chmodSync(reopen(fd), entry.mode & 0o1777);
+    this.#syscalls.setTimesOf(fd, timesOf(entry));
+  }
+
+  /**
+   * @param {number} parent
+   * @param {string} name
+   * @param {string} path
+   * @param {UnpackedEntry} entry
+   */
+  #make(parent, name, path, entry) {
+    const { type, target, mode, mtimeSecs } = entry;
+    switch (type) {
+      case "directory":
+        try {
+          mkdirSync(at(parent, name), 0o700);
+        } catch (error) {
+          if (!hasCode(error, "EEXIST")) throw error;
+          closeSync(openSubdirectory(parent, name));
+        }
+        this.#directories.push({ path, mode, mtimeSecs });
+        return;
+      case "file":
+        if ((mode & 0o6000) !== 0) throw refused(path, "would run as its owner or group");
+        this.#file = {
+          fd: openSync(at(parent, name), O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW, 0o600),
+          entry,
+        };
+        return;
+      case "symlink":
+        if (target === "" || target.includes("\0") || target.length > maxTargetBytes) {
+          throw refused(path, "is a link to nothing");
+        }
+        symlinkSync(Buffer.from(target, "latin1"), at(parent, name));
+        this.#syscalls.setTimes(parent, name, timesOf(entry));
+        return;
+      case "hardlink":
+        this.#link(parent, name, path, target);
+        return;
+      default:
+        throw refused(path, "is neither file, directory nor link");
+    }
+  }
+
+  /**
+   * @param {number} parent
+   * @param {string} name
+   * @param {string} path
+   * @param {string} target
+   */
+  #link(parent, name, path, target) {
+    const names = namesOf(target);
+    const last = names.pop();
+    // Another descriptor than that of the directory which was entered for the name.
+    const own = openPlace(parent, ".");
+    try {
+      if (last === undefined) throw refused(path, "is a link to nothing");
+      linkSync(at(this.#enter(names, false), last), at(own, name));
+    } catch (error) {
+      if (hasCode(error, "ENOENT", "SYMLINK", "ENOTDIR", "ELOOP", "EPERM")) {
+        throw refused(path, "is a hard link to what is not in the archive");
+      }
+      throw error;
+    } finally {
+      closeSync(own);
+    }
+  }
+
+  /**
+   * @param {string[]} names
+   * @param {boolean} [make] Whether what is missing of it is made.
+   * @returns {number} Good until the next call.
+   */
+  #enter(names, make = true) {
+    const path = names.join("/");
+    if (this.#entered?.path === path) return this.#entered.fd;
+    let fd = openSync(reopen(this.#root), O_PATH | O_DIRECTORY);
+    try {
+      for (const name of names) {
+        const next = this.#step(fd, name, make);
+        closeSync(fd);
+        fd = next;
+      }
+    } catch (error) {
+      closeSync(fd);
+      throw error;
+    }
+    if (this.#entered) closeSync(this.#entered.fd);
+    this.#entered = { path, fd };
+    return fd;
+  }
+
+  /**
+   * @param {number} fd
+   * @param {string} name
+   * @param {boolean} make
+   */
+  #step(fd, name, make) {
+    try {
+      return openSubdirectory(fd, name);
+    } catch (error) {
+      if (!make || !hasCode(error, "ENOENT")) throw error;
+      mkdirSync(at(fd, name), 0o755);
+      return openSubdirectory(fd, name);
+    }
+  }
+}
+
+/** @param {number} fd */
+function identityOf(fd) {
+  const { dev, ino } = fstatSync(fd);
+  return { dev, ino };
+}
+
+/** @param {{ mtimeSecs: number }} entry */
+function timesOf({ mtimeSecs }) {
+  const ns = BigInt(Math.trunc(Math.min(Math.max(0, mtimeSecs || 0), maxSecs))) * 1_000_000_000n;
+  return { atimeNs: ns, mtimeNs: ns };
+}
+
+/**
+ * @param {string} path
+ * @throws RequestError `REFUSED` for what leads out
+ */
+function namesOf(path) {
+  const names = path.split("/").filter((name) => name !== "" && name !== ".");
+  if (path.startsWith("/") || names.includes("..")) throw refused(path, "leads out of it");
+  if (path.includes("\0")) throw refused(path, "has a name with a NUL byte");
+  if (names.length > maxDepth) throw refused(path, `lies deeper than ${maxDepth} directories`);
+  return names;
+}
+
+/**
+ * @param {string} path
+ * @param {string} why
+ */
+export function refused(path, why) {
+  return new RequestError("REFUSED", `has an entry ${JSON.stringify(spell(path.slice(0, 256)))} that ${why}`);
+}

@@ -1,0 +1,78 @@
+/** All that is in a tree, one after the other, by descriptors: no link is followed, nothing is opened that could wait. */
+import { fstatSync, lstatSync } from "node:fs";
+import { at, namesIn } from "../directory.mjs";
+import { hasCode } from "../request-error.mjs";
+import { Trail } from "../trail.mjs";
+import { Slices } from "./slices.mjs";
+
+/** @typedef {import("node:fs").BigIntStats} BigIntStats */
+
+/**
+ * @typedef {object} TreeEntry
+ * @property {number} parent The descriptor of the directory that it is in, good until the next entry is asked for.
+ * @property {string} name
+ * @property {string[]} path The names from where the walk began, its own one first.
+ * @property {BigIntStats} stats
+ * @property {boolean} isLeft Whether it is a directory that comes again, after all that is in it.
+ */
+
+/**
+ * @param {number} parent
+ * @param {string} name
+ * @param {AbortSignal} signal
+ * @param {{ stays?: boolean, fail?: (path: string[], error: unknown) => void }} [options] `stays`: on the file system
+ *   where it begins. `fail` is told of what cannot be looked at, which is passed over then; without it that ends the walk.
+ * @returns {AsyncGenerator<TreeEntry, void, void>}
+ */
+export async function* treeEntries(parent, name, signal, { stays = false, fail } = {}) {
+  const start = lstatSync(at(parent, name), { bigint: true });
+  yield { parent, name, path: [name], stats: start, isLeft: false };
+  if (!start.isDirectory()) return;
+  const trail = new Trail(parent);
+  const slices = new Slices(signal);
+  /** @type {{ names: string[], stats: BigIntStats }[]} */
+  const levels = [];
+  /** @type {string[]} */
+  const path = [];
+  const enter = (/** @type {string} */ next) => {
+    trail.enter(next);
+    path.push(next);
+    levels.push({ names: [], stats: fstatSync(trail.fd, { bigint: true }) });
+    const level = levels.at(-1);
+    // Pages and archives are easier to compare in an order.
+    if (level) level.names = [...namesIn(trail.fd)].sort().reverse();
+  };
+  const attempt = (/** @type {string[]} */ where, /** @type {() => void} */ work) => {
+    try {
+      work();
+    } catch (error) {
+      if (hasCode(error, "ENOENT")) return;
+      if (!fail || hasCode(error, "MOVED")) throw error;
+      fail(where, error);
+    }
+  };
+  try {
+    attempt([name], () => enter(name));
+    for (let level = levels.at(-1); level; level = levels.at(-1)) {
+      if (slices.isOver) await slices.rest();
+      const next = level.names.pop();
+      if (next === undefined) {
+        const left = path.slice();
+        levels.pop();
+        path.pop();
+        trail.leave();
+        yield { parent: trail.fd, name: left.at(-1) ?? name, path: left, stats: level.stats, isLeft: true };
+        continue;
+      }
+      const where = [...path, next];
+      /** @type {BigIntStats | undefined} */
+      let stats;
+      attempt(where, () => (stats = lstatSync(at(trail.fd, next), { bigint: true })));
+      if (!stats || (stays && stats.dev !== start.dev)) continue;
+      yield { parent: trail.fd, name: next, path: where, stats, isLeft: false };
+      if (stats.isDirectory()) attempt(where, () => enter(next));
+    }
+  } finally {
+    trail.close();
+  }
+}
