@@ -1359,14 +1359,41 @@ export interface paths {
         get?: never;
         put?: never;
         /**
-         * Packs paths into an archive
-         * @description Packs paths into an archive.
+         * Packs files and directories into an archive, each under its own last name
+         * @description Packs files and directories into an archive, each under its own last name. Links stay links, and the same file is packed
+         *     once in a tar. Sockets, FIFOs and devices are left out. What cannot be read fails it, and no archive is left.
          *
          *     Access: any identified caller; a regular user sees and changes what is their own.
          *
          *     Capability: `files`.
          */
         post: operations["createArchive"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/v1/files/extract": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        /**
+         * Unpacks an archive into a directory, whole or not at all
+         * @description Unpacks an archive into a directory, whole or not at all. What is in it belongs to the caller. An archive with names that
+         *     lead out of it, files behind its own links, hard links out of it, devices, files that would run as their owner, a name
+         *     twice, other sizes than it says or more than the bounds of the request is `archive_refused`.
+         *
+         *     Access: any identified caller; a regular user sees and changes what is their own.
+         *
+         *     Capability: `files`.
+         */
+        post: operations["extractArchive"];
         delete?: never;
         options?: never;
         head?: never;
@@ -3036,6 +3063,44 @@ export interface components {
             /** @description Build cache. */
             buildCache?: components["schemas"]["DockerDiskCategory"];
         };
+        /** @description What to unpack where. */
+        ExtractArchiveRequest: {
+            /** @description Absolute path of the archive. */
+            path: string;
+            /** @description Absolute path of the directory it is unpacked into; made when it is not there. */
+            target: string;
+            /**
+             * @description The format; by the archive's name when empty.
+             * @enum {string}
+             */
+            format?: "tar" | "tar.gz" | "tar.zst" | "zip";
+            /** @description True: what the archive has right in it replaces what has its name in the directory, as a whole. */
+            overwrite?: boolean;
+            /** @description Most entries; default 1,000,000. */
+            max_entries?: number;
+            /**
+             * Format: int64
+             * @description Most bytes once unpacked; default 64 GiB.
+             */
+            max_bytes?: number;
+            /** @description How many times larger than the archive what is in it may be, once it is more than 16 MiB; default 200. */
+            max_ratio?: number;
+        };
+        /** @description What was unpacked. */
+        ExtractArchiveResponse: {
+            /** @description The directory. */
+            entry?: components["schemas"]["FileEntry"];
+            /**
+             * Format: int64
+             * @description How many files, directories and links came out of it.
+             */
+            entries: number;
+            /**
+             * Format: int64
+             * @description Bytes of the files.
+             */
+            extracted_bytes: number;
+        };
         /** @description A field and what is wrong with it. */
         FieldViolation: {
             /** @description Path of the field in JSON names, such as `action.url` or `values["port"]`. */
@@ -4369,7 +4434,7 @@ export interface components {
                 "application/json": components["schemas"]["Error"];
             };
         };
-        /** @description The state of things is in the way. Of an app: `app_running`, `app_not_running`, `app_busy`, `pinned_image`, `start_failed`; of a package: `license_required`, `ambiguous`, `package_invalid`, `source_failed`, `git_failed`, `build_failed`; of anything else: `already_exists`, `owned_by_app`, `protected`, `job_owned`, `pid_reused`, `denied`, `not_ready`. */
+        /** @description The state of things is in the way. Of an app: `app_running`, `app_not_running`, `app_busy`, `pinned_image`, `start_failed`; of a package: `license_required`, `ambiguous`, `package_invalid`, `source_failed`, `git_failed`, `build_failed`; of an archive: `archive_refused`; of anything else: `already_exists`, `owned_by_app`, `protected`, `job_owned`, `pid_reused`, `denied`, `not_ready`. */
         Conflict: {
             headers: {
                 /** @description Names the request in the daemon's log. */
@@ -4391,7 +4456,7 @@ export interface components {
                 "application/json": components["schemas"]["Error"];
             };
         };
-        /** @description The body is larger than 1 MiB: `body_too_large`. */
+        /** @description The body is larger than 1 MiB, or holds more than 65,536 fields, elements and brackets: `body_too_large`. */
         BodyTooLarge: {
             headers: {
                 /** @description Names the request in the daemon's log. */
@@ -6827,6 +6892,42 @@ export interface operations {
                 };
                 content: {
                     "application/json": components["schemas"]["FileEntry"];
+                };
+            };
+            400: components["responses"]["BadRequest"];
+            401: components["responses"]["Unauthenticated"];
+            403: components["responses"]["Denied"];
+            404: components["responses"]["NotFound"];
+            409: components["responses"]["Conflict"];
+            413: components["responses"]["BodyTooLarge"];
+            415: components["responses"]["UnsupportedMediaType"];
+            429: components["responses"]["TooMany"];
+            500: components["responses"]["Internal"];
+            501: components["responses"]["NotImplemented"];
+            503: components["responses"]["Unavailable"];
+            504: components["responses"]["DeadlineExceeded"];
+        };
+    };
+    extractArchive: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                "application/json": components["schemas"]["ExtractArchiveRequest"];
+            };
+        };
+        responses: {
+            /** @description Done. */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ExtractArchiveResponse"];
                 };
             };
             400: components["responses"]["BadRequest"];

@@ -74,6 +74,7 @@ export const restCalls = {
   copyPath: {"service":"svc.v1.FileService","method":"copyPath","httpMethod":"POST","path":"/v1/files/copy","body":"*"},
   deletePaths: {"service":"svc.v1.FileService","method":"deletePaths","httpMethod":"POST","path":"/v1/files/delete","body":"*"},
   createArchive: {"service":"svc.v1.FileService","method":"createArchive","httpMethod":"POST","path":"/v1/files/archive","body":"*"},
+  extractArchive: {"service":"svc.v1.FileService","method":"extractArchive","httpMethod":"POST","path":"/v1/files/extract","body":"*"},
   setPathAttributes: {"service":"svc.v1.FileService","method":"setPathAttributes","httpMethod":"POST","path":"/v1/files/attributes","body":"*"},
   listSystemIdentities: {"service":"svc.v1.FileService","method":"listSystemIdentities","httpMethod":"GET","path":"/v1/files/identities","body":""},
   getSystemMetrics: {"service":"svc.v1.MonitorService","method":"getSystemMetrics","httpMethod":"GET","path":"/v1/metrics","body":""},
@@ -161,6 +162,7 @@ export interface RestMethods {
   copyPath: { method: (typeof FileService)["method"]["copyPath"]; naming: "snake" };
   deletePaths: { method: (typeof FileService)["method"]["deletePaths"]; naming: "snake" };
   createArchive: { method: (typeof FileService)["method"]["createArchive"]; naming: "snake" };
+  extractArchive: { method: (typeof FileService)["method"]["extractArchive"]; naming: "snake" };
   setPathAttributes: { method: (typeof FileService)["method"]["setPathAttributes"]; naming: "snake" };
   listSystemIdentities: { method: (typeof FileService)["method"]["listSystemIdentities"]; naming: "snake" };
   getSystemMetrics: { method: (typeof MonitorService)["method"]["getSystemMetrics"]; naming: "camel" };

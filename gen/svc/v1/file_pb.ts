@@ -29,7 +29,7 @@ import type { Message } from "@bufbuild/protobuf";
  * Describes the file svc/v1/file.proto.
  */
 export const file_svc_v1_file: GenFile = /*@__PURE__*/
-  fileDesc("ChFzdmMvdjEvZmlsZS5wcm90bxIGc3ZjLnYxIrwBChRMaXN0RGlyZWN0b3J5UmVxdWVzdBI1CgRwYXRoGAEgASgJQifgQQKatRggIIAgKgkvW15ceDAwXSpaEGFuIGFic29sdXRlIHBhdGgSDgoGaGlkZGVuGAIgASgIEioKBWxpbWl0GAMgASgNQhaatRgSCQAAAAAAAPA/EQAAAAAAQJ9ASACIAQESJwoKcGFnZV90b2tlbhgEIAEoCUIHmrUYAyCAQFIKcGFnZV90b2tlbkIICgZfbGltaXQiiwEKFUxpc3REaXJlY3RvcnlSZXNwb25zZRIkCglkaXJlY3RvcnkYASABKAsyES5zdmMudjEuRmlsZUVudHJ5EiIKB2VudHJpZXMYAiADKAsyES5zdmMudjEuRmlsZUVudHJ5EigKD25leHRfcGFnZV90b2tlbhgDIAEoCVIPbmV4dF9wYWdlX3Rva2VuIvUCCglGaWxlRW50cnkSDAoEbmFtZRgBIAEoCRIMCgRwYXRoGAIgASgJElUKBHR5cGUYAyABKAlCR5q1GEMyBGZpbGUyCWRpcmVjdG9yeTIHc3ltbGluazIGc29ja2V0MgRmaWZvMgxibG9ja19kZXZpY2UyC2NoYXJfZGV2aWNlEh4KCnNpemVfYnl0ZXMYBCABKANSCnNpemVfYnl0ZXMSDAoEbW9kZRgFIAEoCRINCgVvd25lchgGIAEoCRINCgVncm91cBgHIAEoCRI8Cgttb2RpZmllZF9hdBgIIAEoCzIaLmdvb2dsZS5wcm90b2J1Zi5UaW1lc3RhbXBSC21vZGlmaWVkX2F0EiUKC2xpbmtfdGFyZ2V0GAkgASgJSABSC2xpbmtfdGFyZ2V0iAEBEgsKA3VpZBgKIAEoDRILCgNnaWQYCyABKA0SEQoEZXRhZxgMIAEoCUgBiAEBQg4KDF9saW5rX3RhcmdldEIHCgVfZXRhZyJICg9TdGF0UGF0aFJlcXVlc3QSNQoEcGF0aBgBIAEoCUIn4EECmrUYICCAICoJL1teXHgwMF0qWhBhbiBhYnNvbHV0ZSBwYXRoIqkBChZDcmVhdGVEaXJlY3RvcnlSZXF1ZXN0EjUKBHBhdGgYASABKAlCJ+BBApq1GCAggCAqCS9bXlx4MDBdKloQYW4gYWJzb2x1dGUgcGF0aBIPCgdwYXJlbnRzGAIgASgIEkcKBG1vZGUYAyABKAlCOZq1GDUqClswLTddezMsNH1aJ3RocmVlIG9yIGZvdXIgb2N0YWwgZGlnaXRzIHN1Y2ggYXMgMDY0NCKQAQoPTW92ZVBhdGhSZXF1ZXN0EjUKBGZyb20YASABKAlCJ+BBApq1GCAggCAqCS9bXlx4MDBdKloQYW4gYWJzb2x1dGUgcGF0aBIzCgJ0bxgCIAEoCUIn4EECmrUYICCAICoJL1teXHgwMF0qWhBhbiBhYnNvbHV0ZSBwYXRoEhEKCW92ZXJ3cml0ZRgDIAEoCCJjCg1Nb3ZlUGF0aEV2ZW50EiQKCHByb2dyZXNzGAEgASgLMhAuc3ZjLnYxLlByb2dyZXNzSAASIwoGcmVzdWx0GAIgASgLMhEuc3ZjLnYxLkZpbGVFbnRyeUgAQgcKBWV2ZW50IpABCg9Db3B5UGF0aFJlcXVlc3QSNQoEZnJvbRgBIAEoCUIn4EECmrUYICCAICoJL1teXHgwMF0qWhBhbiBhYnNvbHV0ZSBwYXRoEjMKAnRvGAIgASgJQifgQQKatRggIIAgKgkvW15ceDAwXSpaEGFuIGFic29sdXRlIHBhdGgSEQoJb3ZlcndyaXRlGAMgASgIIlgKEENvcHlQYXRoUmVzcG9uc2USIAoFZW50cnkYASABKAsyES5zdmMudjEuRmlsZUVudHJ5EiIKDGNvcGllZF9ieXRlcxgCIAEoA1IMY29waWVkX2J5dGVzImoKDUNvcHlQYXRoRXZlbnQSJAoIcHJvZ3Jlc3MYASABKAsyEC5zdmMudjEuUHJvZ3Jlc3NIABIqCgZyZXN1bHQYAiABKAsyGC5zdmMudjEuQ29weVBhdGhSZXNwb25zZUgAQgcKBWV2ZW50IlMKEkRlbGV0ZVBhdGhzUmVxdWVzdBI9CgVwYXRocxgBIAMoCUIu4EECmrUYJzgBQOgHSiAggCAqCS9bXlx4MDBdKloQYW4gYWJzb2x1dGUgcGF0aCJvChNEZWxldGVQYXRoc1Jlc3BvbnNlEg8KB2RlbGV0ZWQYASADKAkSIwoGZmFpbGVkGAIgAygLMhMuc3ZjLnYxLlBhdGhGYWlsdXJlEiIKDGZhaWxlZF9jb3VudBgDIAEoA1IMZmFpbGVkX2NvdW50InAKEERlbGV0ZVBhdGhzRXZlbnQSJAoIcHJvZ3Jlc3MYASABKAsyEC5zdmMudjEuUHJvZ3Jlc3NIABItCgZyZXN1bHQYAiABKAsyGy5zdmMudjEuRGVsZXRlUGF0aHNSZXNwb25zZUgAQgcKBWV2ZW50IioKC1BhdGhGYWlsdXJlEgwKBHBhdGgYASABKAkSDQoFZXJyb3IYAiABKAkizQEKFENyZWF0ZUFyY2hpdmVSZXF1ZXN0Ej0KBXBhdGhzGAEgAygJQi7gQQKatRgnOAFA6AdKICCAICoJL1teXHgwMF0qWhBhbiBhYnNvbHV0ZSBwYXRoEjcKBnRhcmdldBgCIAEoCUIn4EECmrUYICCAICoJL1teXHgwMF0qWhBhbiBhYnNvbHV0ZSBwYXRoEioKBmZvcm1hdBgDIAEoCUIamrUYFjIGdGFyLmd6Mgd0YXIuenN0MgN6aXASEQoJb3ZlcndyaXRlGAQgASgIIpYBCg9SZWFkRmlsZVJlcXVlc3QSNQoEcGF0aBgBIAEoCUIn4EECmrUYICCAICoJL1teXHgwMF0qWhBhbiBhYnNvbHV0ZSBwYXRoEh0KBm9mZnNldBgCIAEoA0INmrUYCQkAAAAAAAAAABIiCgZsZW5ndGgYAyABKANCDZq1GAkJAAAAAAAA8D9IAIgBAUIJCgdfbGVuZ3RoIokBChBSZWFkRmlsZVJlc3BvbnNlEiUKB2NvbnRlbnQYASABKAsyFC5nb29nbGUuYXBpLkh0dHBCb2R5EiMKCnNpemVfYnl0ZXMYAiABKANIAFIKc2l6ZV9ieXRlc4gBARIRCgRldGFnGAMgASgJSAGIAQFCDQoLX3NpemVfYnl0ZXNCBwoFX2V0YWciiAIKEFdyaXRlRmlsZVJlcXVlc3QSNQoEcGF0aBgBIAEoCUIn4EECmrUYICCAICoJL1teXHgwMF0qWhBhbiBhYnNvbHV0ZSBwYXRoEhUKBG5hbWUYAiABKAlCB5q1GAMg/wESEQoJb3ZlcndyaXRlGAMgASgIEiUKB2NvbnRlbnQYBCABKAsyFC5nb29nbGUuYXBpLkh0dHBCb2R5EiMKCGlmX21hdGNoGAUgASgJQgeatRgDIIACUghpZl9tYXRjaBJHCgRtb2RlGAYgASgJQjmatRg1KgpbMC03XXszLDR9Wid0aHJlZSBvciBmb3VyIG9jdGFsIGRpZ2l0cyBzdWNoIGFzIDA2NDQi2wEKGFNldFBhdGhBdHRyaWJ1dGVzUmVxdWVzdBI1CgRwYXRoGAEgASgJQifgQQKatRggIIAgKgkvW15ceDAwXSpaEGFuIGFic29sdXRlIHBhdGgSRwoEbW9kZRgCIAEoCUI5mrUYNSoKWzAtN117Myw0fVondGhyZWUgb3IgZm91ciBvY3RhbCBkaWdpdHMgc3VjaCBhcyAwNjQ0EhUKBW93bmVyGAMgASgJQgaatRgCIEASFQoFZ3JvdXAYBCABKAlCBpq1GAIgQBIRCglyZWN1cnNpdmUYBSABKAgiHQobTGlzdFN5c3RlbUlkZW50aXRpZXNSZXF1ZXN0ImYKHExpc3RTeXN0ZW1JZGVudGl0aWVzUmVzcG9uc2USIQoFdXNlcnMYASADKAsyEi5zdmMudjEuU3lzdGVtVXNlchIjCgZncm91cHMYAiADKAsyEy5zdmMudjEuU3lzdGVtR3JvdXAiNAoKU3lzdGVtVXNlchIMCgRuYW1lGAEgASgJEgsKA3VpZBgCIAEoDRILCgNnaWQYAyABKA0iKAoLU3lzdGVtR3JvdXASDAoEbmFtZRgBIAEoCRILCgNnaWQYAiABKA0yyQwKC0ZpbGVTZXJ2aWNlEm8KDUxpc3REaXJlY3RvcnkSHC5zdmMudjEuTGlzdERpcmVjdG9yeVJlcXVlc3QaHS5zdmMudjEuTGlzdERpcmVjdG9yeVJlc3BvbnNlIiGQAgGItRgBkrUYBWZpbGVzgtPkkwILEgkvdjEvZmlsZXMSYgoPU3RyZWFtRGlyZWN0b3J5Ehwuc3ZjLnYxLkxpc3REaXJlY3RvcnlSZXF1ZXN0Gh0uc3ZjLnYxLkxpc3REaXJlY3RvcnlSZXNwb25zZSIQkAIBiLUYAZK1GAVmaWxlczABEl4KCFN0YXRQYXRoEhcuc3ZjLnYxLlN0YXRQYXRoUmVxdWVzdBoRLnN2Yy52MS5GaWxlRW50cnkiJpACAYi1GAGStRgFZmlsZXOC0+STAhASDi92MS9maWxlcy9zdGF0EnEKD0NyZWF0ZURpcmVjdG9yeRIeLnN2Yy52MS5DcmVhdGVEaXJlY3RvcnlSZXF1ZXN0GhEuc3ZjLnYxLkZpbGVFbnRyeSIriLUYAZK1GAVmaWxlc4LT5JMCGDoBKiITL3YxL2ZpbGVzL2RpcmVjdG9yeRJeCghNb3ZlUGF0aBIXLnN2Yy52MS5Nb3ZlUGF0aFJlcXVlc3QaES5zdmMudjEuRmlsZUVudHJ5IiaItRgBkrUYBWZpbGVzgtPkkwITOgEqIg4vdjEvZmlsZXMvbW92ZRJRCg5Nb3ZlUGF0aFN0cmVhbRIXLnN2Yy52MS5Nb3ZlUGF0aFJlcXVlc3QaFS5zdmMudjEuTW92ZVBhdGhFdmVudCINiLUYAZK1GAVmaWxlczABEmUKCENvcHlQYXRoEhcuc3ZjLnYxLkNvcHlQYXRoUmVxdWVzdBoYLnN2Yy52MS5Db3B5UGF0aFJlc3BvbnNlIiaItRgBkrUYBWZpbGVzgtPkkwITOgEqIg4vdjEvZmlsZXMvY29weRJRCg5Db3B5UGF0aFN0cmVhbRIXLnN2Yy52MS5Db3B5UGF0aFJlcXVlc3QaFS5zdmMudjEuQ29weVBhdGhFdmVudCINiLUYAZK1GAVmaWxlczABEnAKC0RlbGV0ZVBhdGhzEhouc3ZjLnYxLkRlbGV0ZVBhdGhzUmVxdWVzdBobLnN2Yy52MS5EZWxldGVQYXRoc1Jlc3BvbnNlIiiItRgBkrUYBWZpbGVzgtPkkwIVOgEqIhAvdjEvZmlsZXMvZGVsZXRlEloKEURlbGV0ZVBhdGhzU3RyZWFtEhouc3ZjLnYxLkRlbGV0ZVBhdGhzUmVxdWVzdBoYLnN2Yy52MS5EZWxldGVQYXRoc0V2ZW50Ig2ItRgBkrUYBWZpbGVzMAESawoNQ3JlYXRlQXJjaGl2ZRIcLnN2Yy52MS5DcmVhdGVBcmNoaXZlUmVxdWVzdBoRLnN2Yy52MS5GaWxlRW50cnkiKYi1GAGStRgFZmlsZXOC0+STAhY6ASoiES92MS9maWxlcy9hcmNoaXZlEnMKCFJlYWRGaWxlEhcuc3ZjLnYxLlJlYWRGaWxlUmVxdWVzdBoYLnN2Yy52MS5SZWFkRmlsZVJlc3BvbnNlIjKQAgGItRgBkrUYBWZpbGVzgtPkkwIcYgdjb250ZW50EhEvdjEvZmlsZXMvY29udGVudDABEmsKCVdyaXRlRmlsZRIYLnN2Yy52MS5Xcml0ZUZpbGVSZXF1ZXN0GhEuc3ZjLnYxLkZpbGVFbnRyeSIviLUYAZK1GAVmaWxlc4LT5JMCHDoHY29udGVudBoRL3YxL2ZpbGVzL2NvbnRlbnQoARJ2ChFTZXRQYXRoQXR0cmlidXRlcxIgLnN2Yy52MS5TZXRQYXRoQXR0cmlidXRlc1JlcXVlc3QaES5zdmMudjEuRmlsZUVudHJ5IiyItRgBkrUYBWZpbGVzgtPkkwIZOgEqIhQvdjEvZmlsZXMvYXR0cmlidXRlcxKPAQoUTGlzdFN5c3RlbUlkZW50aXRpZXMSIy5zdmMudjEuTGlzdFN5c3RlbUlkZW50aXRpZXNSZXF1ZXN0GiQuc3ZjLnYxLkxpc3RTeXN0ZW1JZGVudGl0aWVzUmVzcG9uc2UiLJACAYi1GAGStRgFZmlsZXOC0+STAhYSFC92MS9maWxlcy9pZGVudGl0aWVzYgZwcm90bzM", [file_google_api_annotations, file_google_api_field_behavior, file_google_api_httpbody, file_google_protobuf_timestamp, file_svc_v1_access, file_svc_v1_app, file_svc_v1_rules]);
+  fileDesc("ChFzdmMvdjEvZmlsZS5wcm90bxIGc3ZjLnYxIrwBChRMaXN0RGlyZWN0b3J5UmVxdWVzdBI1CgRwYXRoGAEgASgJQifgQQKatRggIIAgKgkvW15ceDAwXSpaEGFuIGFic29sdXRlIHBhdGgSDgoGaGlkZGVuGAIgASgIEioKBWxpbWl0GAMgASgNQhaatRgSCQAAAAAAAPA/EQAAAAAAQJ9ASACIAQESJwoKcGFnZV90b2tlbhgEIAEoCUIHmrUYAyCAQFIKcGFnZV90b2tlbkIICgZfbGltaXQiiwEKFUxpc3REaXJlY3RvcnlSZXNwb25zZRIkCglkaXJlY3RvcnkYASABKAsyES5zdmMudjEuRmlsZUVudHJ5EiIKB2VudHJpZXMYAiADKAsyES5zdmMudjEuRmlsZUVudHJ5EigKD25leHRfcGFnZV90b2tlbhgDIAEoCVIPbmV4dF9wYWdlX3Rva2VuIvUCCglGaWxlRW50cnkSDAoEbmFtZRgBIAEoCRIMCgRwYXRoGAIgASgJElUKBHR5cGUYAyABKAlCR5q1GEMyBGZpbGUyCWRpcmVjdG9yeTIHc3ltbGluazIGc29ja2V0MgRmaWZvMgxibG9ja19kZXZpY2UyC2NoYXJfZGV2aWNlEh4KCnNpemVfYnl0ZXMYBCABKANSCnNpemVfYnl0ZXMSDAoEbW9kZRgFIAEoCRINCgVvd25lchgGIAEoCRINCgVncm91cBgHIAEoCRI8Cgttb2RpZmllZF9hdBgIIAEoCzIaLmdvb2dsZS5wcm90b2J1Zi5UaW1lc3RhbXBSC21vZGlmaWVkX2F0EiUKC2xpbmtfdGFyZ2V0GAkgASgJSABSC2xpbmtfdGFyZ2V0iAEBEgsKA3VpZBgKIAEoDRILCgNnaWQYCyABKA0SEQoEZXRhZxgMIAEoCUgBiAEBQg4KDF9saW5rX3RhcmdldEIHCgVfZXRhZyJICg9TdGF0UGF0aFJlcXVlc3QSNQoEcGF0aBgBIAEoCUIn4EECmrUYICCAICoJL1teXHgwMF0qWhBhbiBhYnNvbHV0ZSBwYXRoIqkBChZDcmVhdGVEaXJlY3RvcnlSZXF1ZXN0EjUKBHBhdGgYASABKAlCJ+BBApq1GCAggCAqCS9bXlx4MDBdKloQYW4gYWJzb2x1dGUgcGF0aBIPCgdwYXJlbnRzGAIgASgIEkcKBG1vZGUYAyABKAlCOZq1GDUqClswLTddezMsNH1aJ3RocmVlIG9yIGZvdXIgb2N0YWwgZGlnaXRzIHN1Y2ggYXMgMDY0NCKQAQoPTW92ZVBhdGhSZXF1ZXN0EjUKBGZyb20YASABKAlCJ+BBApq1GCAggCAqCS9bXlx4MDBdKloQYW4gYWJzb2x1dGUgcGF0aBIzCgJ0bxgCIAEoCUIn4EECmrUYICCAICoJL1teXHgwMF0qWhBhbiBhYnNvbHV0ZSBwYXRoEhEKCW92ZXJ3cml0ZRgDIAEoCCJjCg1Nb3ZlUGF0aEV2ZW50EiQKCHByb2dyZXNzGAEgASgLMhAuc3ZjLnYxLlByb2dyZXNzSAASIwoGcmVzdWx0GAIgASgLMhEuc3ZjLnYxLkZpbGVFbnRyeUgAQgcKBWV2ZW50IpABCg9Db3B5UGF0aFJlcXVlc3QSNQoEZnJvbRgBIAEoCUIn4EECmrUYICCAICoJL1teXHgwMF0qWhBhbiBhYnNvbHV0ZSBwYXRoEjMKAnRvGAIgASgJQifgQQKatRggIIAgKgkvW15ceDAwXSpaEGFuIGFic29sdXRlIHBhdGgSEQoJb3ZlcndyaXRlGAMgASgIIlgKEENvcHlQYXRoUmVzcG9uc2USIAoFZW50cnkYASABKAsyES5zdmMudjEuRmlsZUVudHJ5EiIKDGNvcGllZF9ieXRlcxgCIAEoA1IMY29waWVkX2J5dGVzImoKDUNvcHlQYXRoRXZlbnQSJAoIcHJvZ3Jlc3MYASABKAsyEC5zdmMudjEuUHJvZ3Jlc3NIABIqCgZyZXN1bHQYAiABKAsyGC5zdmMudjEuQ29weVBhdGhSZXNwb25zZUgAQgcKBWV2ZW50IlMKEkRlbGV0ZVBhdGhzUmVxdWVzdBI9CgVwYXRocxgBIAMoCUIu4EECmrUYJzgBQOgHSiAggCAqCS9bXlx4MDBdKloQYW4gYWJzb2x1dGUgcGF0aCJvChNEZWxldGVQYXRoc1Jlc3BvbnNlEg8KB2RlbGV0ZWQYASADKAkSIwoGZmFpbGVkGAIgAygLMhMuc3ZjLnYxLlBhdGhGYWlsdXJlEiIKDGZhaWxlZF9jb3VudBgDIAEoA1IMZmFpbGVkX2NvdW50InAKEERlbGV0ZVBhdGhzRXZlbnQSJAoIcHJvZ3Jlc3MYASABKAsyEC5zdmMudjEuUHJvZ3Jlc3NIABItCgZyZXN1bHQYAiABKAsyGy5zdmMudjEuRGVsZXRlUGF0aHNSZXNwb25zZUgAQgcKBWV2ZW50IioKC1BhdGhGYWlsdXJlEgwKBHBhdGgYASABKAkSDQoFZXJyb3IYAiABKAkizQEKFENyZWF0ZUFyY2hpdmVSZXF1ZXN0Ej0KBXBhdGhzGAEgAygJQi7gQQKatRgnOAFA6AdKICCAICoJL1teXHgwMF0qWhBhbiBhYnNvbHV0ZSBwYXRoEjcKBnRhcmdldBgCIAEoCUIn4EECmrUYICCAICoJL1teXHgwMF0qWhBhbiBhYnNvbHV0ZSBwYXRoEioKBmZvcm1hdBgDIAEoCUIamrUYFjIGdGFyLmd6Mgd0YXIuenN0MgN6aXASEQoJb3ZlcndyaXRlGAQgASgIImgKEkNyZWF0ZUFyY2hpdmVFdmVudBIkCghwcm9ncmVzcxgBIAEoCzIQLnN2Yy52MS5Qcm9ncmVzc0gAEiMKBnJlc3VsdBgCIAEoCzIRLnN2Yy52MS5GaWxlRW50cnlIAEIHCgVldmVudCKjAwoVRXh0cmFjdEFyY2hpdmVSZXF1ZXN0EjUKBHBhdGgYASABKAlCJ+BBApq1GCAggCAqCS9bXlx4MDBdKloQYW4gYWJzb2x1dGUgcGF0aBI3CgZ0YXJnZXQYAiABKAlCJ+BBApq1GCAggCAqCS9bXlx4MDBdKloQYW4gYWJzb2x1dGUgcGF0aBIvCgZmb3JtYXQYAyABKAlCH5q1GBsyA3RhcjIGdGFyLmd6Mgd0YXIuenN0MgN6aXASEQoJb3ZlcndyaXRlGAQgASgIEj0KC21heF9lbnRyaWVzGAUgASgNQhaatRgSCQAAAAAAAPA/EQAAAADQElNBSABSC21heF9lbnRyaWVziAEBEjAKCW1heF9ieXRlcxgGIAEoA0INmrUYCQkAAAAAAADwP0gBUgltYXhfYnl0ZXOIAQESOQoJbWF4X3JhdGlvGAcgASgNQhaatRgSCQAAAAAAAPA/EQAAAACAhC5BSAJSCW1heF9yYXRpb4gBAUIOCgxfbWF4X2VudHJpZXNCDAoKX21heF9ieXRlc0IMCgpfbWF4X3JhdGlvInUKFkV4dHJhY3RBcmNoaXZlUmVzcG9uc2USIAoFZW50cnkYASABKAsyES5zdmMudjEuRmlsZUVudHJ5Eg8KB2VudHJpZXMYAiABKAMSKAoPZXh0cmFjdGVkX2J5dGVzGAMgASgDUg9leHRyYWN0ZWRfYnl0ZXMidgoTRXh0cmFjdEFyY2hpdmVFdmVudBIkCghwcm9ncmVzcxgBIAEoCzIQLnN2Yy52MS5Qcm9ncmVzc0gAEjAKBnJlc3VsdBgCIAEoCzIeLnN2Yy52MS5FeHRyYWN0QXJjaGl2ZVJlc3BvbnNlSABCBwoFZXZlbnQilgEKD1JlYWRGaWxlUmVxdWVzdBI1CgRwYXRoGAEgASgJQifgQQKatRggIIAgKgkvW15ceDAwXSpaEGFuIGFic29sdXRlIHBhdGgSHQoGb2Zmc2V0GAIgASgDQg2atRgJCQAAAAAAAAAAEiIKBmxlbmd0aBgDIAEoA0INmrUYCQkAAAAAAADwP0gAiAEBQgkKB19sZW5ndGgiiQEKEFJlYWRGaWxlUmVzcG9uc2USJQoHY29udGVudBgBIAEoCzIULmdvb2dsZS5hcGkuSHR0cEJvZHkSIwoKc2l6ZV9ieXRlcxgCIAEoA0gAUgpzaXplX2J5dGVziAEBEhEKBGV0YWcYAyABKAlIAYgBAUINCgtfc2l6ZV9ieXRlc0IHCgVfZXRhZyKIAgoQV3JpdGVGaWxlUmVxdWVzdBI1CgRwYXRoGAEgASgJQifgQQKatRggIIAgKgkvW15ceDAwXSpaEGFuIGFic29sdXRlIHBhdGgSFQoEbmFtZRgCIAEoCUIHmrUYAyD/ARIRCglvdmVyd3JpdGUYAyABKAgSJQoHY29udGVudBgEIAEoCzIULmdvb2dsZS5hcGkuSHR0cEJvZHkSIwoIaWZfbWF0Y2gYBSABKAlCB5q1GAMggAJSCGlmX21hdGNoEkcKBG1vZGUYBiABKAlCOZq1GDUqClswLTddezMsNH1aJ3RocmVlIG9yIGZvdXIgb2N0YWwgZGlnaXRzIHN1Y2ggYXMgMDY0NCLbAQoYU2V0UGF0aEF0dHJpYnV0ZXNSZXF1ZXN0EjUKBHBhdGgYASABKAlCJ+BBApq1GCAggCAqCS9bXlx4MDBdKloQYW4gYWJzb2x1dGUgcGF0aBJHCgRtb2RlGAIgASgJQjmatRg1KgpbMC03XXszLDR9Wid0aHJlZSBvciBmb3VyIG9jdGFsIGRpZ2l0cyBzdWNoIGFzIDA2NDQSFQoFb3duZXIYAyABKAlCBpq1GAIgQBIVCgVncm91cBgEIAEoCUIGmrUYAiBAEhEKCXJlY3Vyc2l2ZRgFIAEoCCIdChtMaXN0U3lzdGVtSWRlbnRpdGllc1JlcXVlc3QiZgocTGlzdFN5c3RlbUlkZW50aXRpZXNSZXNwb25zZRIhCgV1c2VycxgBIAMoCzISLnN2Yy52MS5TeXN0ZW1Vc2VyEiMKBmdyb3VwcxgCIAMoCzITLnN2Yy52MS5TeXN0ZW1Hcm91cCI0CgpTeXN0ZW1Vc2VyEgwKBG5hbWUYASABKAkSCwoDdWlkGAIgASgNEgsKA2dpZBgDIAEoDSIoCgtTeXN0ZW1Hcm91cBIMCgRuYW1lGAEgASgJEgsKA2dpZBgCIAEoDTKMDwoLRmlsZVNlcnZpY2USbwoNTGlzdERpcmVjdG9yeRIcLnN2Yy52MS5MaXN0RGlyZWN0b3J5UmVxdWVzdBodLnN2Yy52MS5MaXN0RGlyZWN0b3J5UmVzcG9uc2UiIZACAYi1GAGStRgFZmlsZXOC0+STAgsSCS92MS9maWxlcxJiCg9TdHJlYW1EaXJlY3RvcnkSHC5zdmMudjEuTGlzdERpcmVjdG9yeVJlcXVlc3QaHS5zdmMudjEuTGlzdERpcmVjdG9yeVJlc3BvbnNlIhCQAgGItRgBkrUYBWZpbGVzMAESXgoIU3RhdFBhdGgSFy5zdmMudjEuU3RhdFBhdGhSZXF1ZXN0GhEuc3ZjLnYxLkZpbGVFbnRyeSImkAIBiLUYAZK1GAVmaWxlc4LT5JMCEBIOL3YxL2ZpbGVzL3N0YXQScQoPQ3JlYXRlRGlyZWN0b3J5Eh4uc3ZjLnYxLkNyZWF0ZURpcmVjdG9yeVJlcXVlc3QaES5zdmMudjEuRmlsZUVudHJ5IiuItRgBkrUYBWZpbGVzgtPkkwIYOgEqIhMvdjEvZmlsZXMvZGlyZWN0b3J5El4KCE1vdmVQYXRoEhcuc3ZjLnYxLk1vdmVQYXRoUmVxdWVzdBoRLnN2Yy52MS5GaWxlRW50cnkiJoi1GAGStRgFZmlsZXOC0+STAhM6ASoiDi92MS9maWxlcy9tb3ZlElEKDk1vdmVQYXRoU3RyZWFtEhcuc3ZjLnYxLk1vdmVQYXRoUmVxdWVzdBoVLnN2Yy52MS5Nb3ZlUGF0aEV2ZW50Ig2ItRgBkrUYBWZpbGVzMAESZQoIQ29weVBhdGgSFy5zdmMudjEuQ29weVBhdGhSZXF1ZXN0Ghguc3ZjLnYxLkNvcHlQYXRoUmVzcG9uc2UiJoi1GAGStRgFZmlsZXOC0+STAhM6ASoiDi92MS9maWxlcy9jb3B5ElEKDkNvcHlQYXRoU3RyZWFtEhcuc3ZjLnYxLkNvcHlQYXRoUmVxdWVzdBoVLnN2Yy52MS5Db3B5UGF0aEV2ZW50Ig2ItRgBkrUYBWZpbGVzMAEScAoLRGVsZXRlUGF0aHMSGi5zdmMudjEuRGVsZXRlUGF0aHNSZXF1ZXN0Ghsuc3ZjLnYxLkRlbGV0ZVBhdGhzUmVzcG9uc2UiKIi1GAGStRgFZmlsZXOC0+STAhU6ASoiEC92MS9maWxlcy9kZWxldGUSWgoRRGVsZXRlUGF0aHNTdHJlYW0SGi5zdmMudjEuRGVsZXRlUGF0aHNSZXF1ZXN0Ghguc3ZjLnYxLkRlbGV0ZVBhdGhzRXZlbnQiDYi1GAGStRgFZmlsZXMwARJrCg1DcmVhdGVBcmNoaXZlEhwuc3ZjLnYxLkNyZWF0ZUFyY2hpdmVSZXF1ZXN0GhEuc3ZjLnYxLkZpbGVFbnRyeSIpiLUYAZK1GAVmaWxlc4LT5JMCFjoBKiIRL3YxL2ZpbGVzL2FyY2hpdmUSYAoTQ3JlYXRlQXJjaGl2ZVN0cmVhbRIcLnN2Yy52MS5DcmVhdGVBcmNoaXZlUmVxdWVzdBoaLnN2Yy52MS5DcmVhdGVBcmNoaXZlRXZlbnQiDYi1GAGStRgFZmlsZXMwARJ6Cg5FeHRyYWN0QXJjaGl2ZRIdLnN2Yy52MS5FeHRyYWN0QXJjaGl2ZVJlcXVlc3QaHi5zdmMudjEuRXh0cmFjdEFyY2hpdmVSZXNwb25zZSIpiLUYAZK1GAVmaWxlc4LT5JMCFjoBKiIRL3YxL2ZpbGVzL2V4dHJhY3QSYwoURXh0cmFjdEFyY2hpdmVTdHJlYW0SHS5zdmMudjEuRXh0cmFjdEFyY2hpdmVSZXF1ZXN0Ghsuc3ZjLnYxLkV4dHJhY3RBcmNoaXZlRXZlbnQiDYi1GAGStRgFZmlsZXMwARJzCghSZWFkRmlsZRIXLnN2Yy52MS5SZWFkRmlsZVJlcXVlc3QaGC5zdmMudjEuUmVhZEZpbGVSZXNwb25zZSIykAIBiLUYAZK1GAVmaWxlc4LT5JMCHGIHY29udGVudBIRL3YxL2ZpbGVzL2NvbnRlbnQwARJrCglXcml0ZUZpbGUSGC5zdmMudjEuV3JpdGVGaWxlUmVxdWVzdBoRLnN2Yy52MS5GaWxlRW50cnkiL4i1GAGStRgFZmlsZXOC0+STAhw6B2NvbnRlbnQaES92MS9maWxlcy9jb250ZW50KAESdgoRU2V0UGF0aEF0dHJpYnV0ZXMSIC5zdmMudjEuU2V0UGF0aEF0dHJpYnV0ZXNSZXF1ZXN0GhEuc3ZjLnYxLkZpbGVFbnRyeSIsiLUYAZK1GAVmaWxlc4LT5JMCGToBKiIUL3YxL2ZpbGVzL2F0dHJpYnV0ZXMSjwEKFExpc3RTeXN0ZW1JZGVudGl0aWVzEiMuc3ZjLnYxLkxpc3RTeXN0ZW1JZGVudGl0aWVzUmVxdWVzdBokLnN2Yy52MS5MaXN0U3lzdGVtSWRlbnRpdGllc1Jlc3BvbnNlIiyQAgGItRgBkrUYBWZpbGVzgtPkkwIWEhQvdjEvZmlsZXMvaWRlbnRpdGllc2IGcHJvdG8z", [file_google_api_annotations, file_google_api_field_behavior, file_google_api_httpbody, file_google_protobuf_timestamp, file_svc_v1_access, file_svc_v1_app, file_svc_v1_rules]);
 
 /**
  * Which directory.
@@ -598,6 +598,178 @@ export const CreateArchiveRequestSchema: GenMessage<CreateArchiveRequest> = /*@_
   messageDesc(file_svc_v1_file, 14);
 
 /**
+ * What happens while it works.
+ *
+ * @generated from message svc.v1.CreateArchiveEvent
+ */
+export type CreateArchiveEvent = Message<"svc.v1.CreateArchiveEvent"> & {
+  /**
+   * Progress, and last the result.
+   *
+   * @generated from oneof svc.v1.CreateArchiveEvent.event
+   */
+  event: {
+    /**
+     * What it is doing.
+     *
+     * @generated from field: svc.v1.Progress progress = 1;
+     */
+    value: Progress;
+    case: "progress";
+  } | {
+    /**
+     * The end.
+     *
+     * @generated from field: svc.v1.FileEntry result = 2;
+     */
+    value: FileEntry;
+    case: "result";
+  } | { case: undefined; value?: undefined };
+};
+
+/**
+ * Describes the message svc.v1.CreateArchiveEvent.
+ * Use `create(CreateArchiveEventSchema)` to create a new message.
+ */
+export const CreateArchiveEventSchema: GenMessage<CreateArchiveEvent> = /*@__PURE__*/
+  messageDesc(file_svc_v1_file, 15);
+
+/**
+ * What to unpack where.
+ *
+ * @generated from message svc.v1.ExtractArchiveRequest
+ */
+export type ExtractArchiveRequest = Message<"svc.v1.ExtractArchiveRequest"> & {
+  /**
+   * Absolute path of the archive.
+   *
+   * @generated from field: string path = 1;
+   */
+  path: string;
+
+  /**
+   * Absolute path of the directory it is unpacked into; made when it is not there.
+   *
+   * @generated from field: string target = 2;
+   */
+  target: string;
+
+  /**
+   * The format; by the archive's name when empty.
+   *
+   * @generated from field: string format = 3;
+   */
+  format: string;
+
+  /**
+   * True: what the archive has right in it replaces what has its name in the directory, as a whole.
+   *
+   * @generated from field: bool overwrite = 4;
+   */
+  overwrite: boolean;
+
+  /**
+   * Most entries; default 1,000,000.
+   *
+   * @generated from field: optional uint32 max_entries = 5 [json_name = "max_entries"];
+   */
+  maxEntries?: number | undefined;
+
+  /**
+   * Most bytes once unpacked; default 64 GiB.
+   *
+   * @generated from field: optional int64 max_bytes = 6 [json_name = "max_bytes"];
+   */
+  maxBytes?: bigint | undefined;
+
+  /**
+   * How many times larger than the archive what is in it may be, once it is more than 16 MiB; default 200.
+   *
+   * @generated from field: optional uint32 max_ratio = 7 [json_name = "max_ratio"];
+   */
+  maxRatio?: number | undefined;
+};
+
+/**
+ * Describes the message svc.v1.ExtractArchiveRequest.
+ * Use `create(ExtractArchiveRequestSchema)` to create a new message.
+ */
+export const ExtractArchiveRequestSchema: GenMessage<ExtractArchiveRequest> = /*@__PURE__*/
+  messageDesc(file_svc_v1_file, 16);
+
+/**
+ * What was unpacked.
+ *
+ * @generated from message svc.v1.ExtractArchiveResponse
+ */
+export type ExtractArchiveResponse = Message<"svc.v1.ExtractArchiveResponse"> & {
+  /**
+   * The directory.
+   *
+   * @generated from field: svc.v1.FileEntry entry = 1;
+   */
+  entry?: FileEntry | undefined;
+
+  /**
+   * How many files, directories and links came out of it.
+   *
+   * @generated from field: int64 entries = 2;
+   */
+  entries: bigint;
+
+  /**
+   * Bytes of the files.
+   *
+   * @generated from field: int64 extracted_bytes = 3 [json_name = "extracted_bytes"];
+   */
+  extractedBytes: bigint;
+};
+
+/**
+ * Describes the message svc.v1.ExtractArchiveResponse.
+ * Use `create(ExtractArchiveResponseSchema)` to create a new message.
+ */
+export const ExtractArchiveResponseSchema: GenMessage<ExtractArchiveResponse> = /*@__PURE__*/
+  messageDesc(file_svc_v1_file, 17);
+
+/**
+ * What happens while it works.
+ *
+ * @generated from message svc.v1.ExtractArchiveEvent
+ */
+export type ExtractArchiveEvent = Message<"svc.v1.ExtractArchiveEvent"> & {
+  /**
+   * Progress, and last the result.
+   *
+   * @generated from oneof svc.v1.ExtractArchiveEvent.event
+   */
+  event: {
+    /**
+     * What it is doing.
+     *
+     * @generated from field: svc.v1.Progress progress = 1;
+     */
+    value: Progress;
+    case: "progress";
+  } | {
+    /**
+     * The end.
+     *
+     * @generated from field: svc.v1.ExtractArchiveResponse result = 2;
+     */
+    value: ExtractArchiveResponse;
+    case: "result";
+  } | { case: undefined; value?: undefined };
+};
+
+/**
+ * Describes the message svc.v1.ExtractArchiveEvent.
+ * Use `create(ExtractArchiveEventSchema)` to create a new message.
+ */
+export const ExtractArchiveEventSchema: GenMessage<ExtractArchiveEvent> = /*@__PURE__*/
+  messageDesc(file_svc_v1_file, 18);
+
+/**
  * Which file, from where.
  *
  * @generated from message svc.v1.ReadFileRequest
@@ -630,7 +802,7 @@ export type ReadFileRequest = Message<"svc.v1.ReadFileRequest"> & {
  * Use `create(ReadFileRequestSchema)` to create a new message.
  */
 export const ReadFileRequestSchema: GenMessage<ReadFileRequest> = /*@__PURE__*/
-  messageDesc(file_svc_v1_file, 15);
+  messageDesc(file_svc_v1_file, 19);
 
 /**
  * A piece of a file.
@@ -665,7 +837,7 @@ export type ReadFileResponse = Message<"svc.v1.ReadFileResponse"> & {
  * Use `create(ReadFileResponseSchema)` to create a new message.
  */
 export const ReadFileResponseSchema: GenMessage<ReadFileResponse> = /*@__PURE__*/
-  messageDesc(file_svc_v1_file, 16);
+  messageDesc(file_svc_v1_file, 20);
 
 /**
  * A piece of a file.
@@ -721,7 +893,7 @@ export type WriteFileRequest = Message<"svc.v1.WriteFileRequest"> & {
  * Use `create(WriteFileRequestSchema)` to create a new message.
  */
 export const WriteFileRequestSchema: GenMessage<WriteFileRequest> = /*@__PURE__*/
-  messageDesc(file_svc_v1_file, 17);
+  messageDesc(file_svc_v1_file, 21);
 
 /**
  * What to set.
@@ -770,7 +942,7 @@ export type SetPathAttributesRequest = Message<"svc.v1.SetPathAttributesRequest"
  * Use `create(SetPathAttributesRequestSchema)` to create a new message.
  */
 export const SetPathAttributesRequestSchema: GenMessage<SetPathAttributesRequest> = /*@__PURE__*/
-  messageDesc(file_svc_v1_file, 18);
+  messageDesc(file_svc_v1_file, 22);
 
 /**
  * Nothing to say.
@@ -785,7 +957,7 @@ export type ListSystemIdentitiesRequest = Message<"svc.v1.ListSystemIdentitiesRe
  * Use `create(ListSystemIdentitiesRequestSchema)` to create a new message.
  */
 export const ListSystemIdentitiesRequestSchema: GenMessage<ListSystemIdentitiesRequest> = /*@__PURE__*/
-  messageDesc(file_svc_v1_file, 19);
+  messageDesc(file_svc_v1_file, 23);
 
 /**
  * Local users and groups.
@@ -813,7 +985,7 @@ export type ListSystemIdentitiesResponse = Message<"svc.v1.ListSystemIdentitiesR
  * Use `create(ListSystemIdentitiesResponseSchema)` to create a new message.
  */
 export const ListSystemIdentitiesResponseSchema: GenMessage<ListSystemIdentitiesResponse> = /*@__PURE__*/
-  messageDesc(file_svc_v1_file, 20);
+  messageDesc(file_svc_v1_file, 24);
 
 /**
  * A local user.
@@ -848,7 +1020,7 @@ export type SystemUser = Message<"svc.v1.SystemUser"> & {
  * Use `create(SystemUserSchema)` to create a new message.
  */
 export const SystemUserSchema: GenMessage<SystemUser> = /*@__PURE__*/
-  messageDesc(file_svc_v1_file, 21);
+  messageDesc(file_svc_v1_file, 25);
 
 /**
  * A local group.
@@ -876,7 +1048,7 @@ export type SystemGroup = Message<"svc.v1.SystemGroup"> & {
  * Use `create(SystemGroupSchema)` to create a new message.
  */
 export const SystemGroupSchema: GenMessage<SystemGroup> = /*@__PURE__*/
-  messageDesc(file_svc_v1_file, 22);
+  messageDesc(file_svc_v1_file, 26);
 
 /**
  * Files of the host. What the kernel refuses is `denied` (permission_denied). What is the daemon's own (its token, its
@@ -986,7 +1158,8 @@ export const FileService: GenService<{
     output: typeof DeletePathsEventSchema;
   },
   /**
-   * Packs paths into an archive.
+   * Packs files and directories into an archive, each under its own last name. Links stay links, and the same file is packed
+   * once in a tar. Sockets, FIFOs and devices are left out. What cannot be read fails it, and no archive is left.
    *
    * @generated from rpc svc.v1.FileService.CreateArchive
    */
@@ -994,6 +1167,38 @@ export const FileService: GenService<{
     methodKind: "unary";
     input: typeof CreateArchiveRequestSchema;
     output: typeof FileEntrySchema;
+  },
+  /**
+   * The same with progress; ends when its caller goes away.
+   *
+   * @generated from rpc svc.v1.FileService.CreateArchiveStream
+   */
+  createArchiveStream: {
+    methodKind: "server_streaming";
+    input: typeof CreateArchiveRequestSchema;
+    output: typeof CreateArchiveEventSchema;
+  },
+  /**
+   * Unpacks an archive into a directory, whole or not at all. What is in it belongs to the caller. An archive with names that
+   * lead out of it, files behind its own links, hard links out of it, devices, files that would run as their owner, a name
+   * twice, other sizes than it says or more than the bounds of the request is `archive_refused`.
+   *
+   * @generated from rpc svc.v1.FileService.ExtractArchive
+   */
+  extractArchive: {
+    methodKind: "unary";
+    input: typeof ExtractArchiveRequestSchema;
+    output: typeof ExtractArchiveResponseSchema;
+  },
+  /**
+   * The same with progress; ends when its caller goes away.
+   *
+   * @generated from rpc svc.v1.FileService.ExtractArchiveStream
+   */
+  extractArchiveStream: {
+    methodKind: "server_streaming";
+    input: typeof ExtractArchiveRequestSchema;
+    output: typeof ExtractArchiveEventSchema;
   },
   /**
    * Downloads a regular file; REST answers its bare bytes, with an `ETag`, and takes `Range` and `If-Range`.

@@ -452,6 +452,13 @@ export const routes: readonly Route[] = [
     responseBody: "",
   },
   {
+    httpMethod: "POST",
+    template: {"source":"/v1/files/extract","segments":["v1","files","extract"],"verb":"","variables":[]},
+    method: FileService.method.extractArchive,
+    body: "*",
+    responseBody: "",
+  },
+  {
     httpMethod: "GET",
     template: {"source":"/v1/files/content","segments":["v1","files","content"],"verb":"","variables":[]},
     method: FileService.method.readFile,
