@@ -5,7 +5,12 @@ import type { Manifest } from "../packages/manifest.ts";
 import { KeyedQueue } from "../packages/keyed-queue.ts";
 import type { RunnableApp } from "../runtimes/runtime.ts";
 import { StoreConflict } from "../store/store.ts";
-import { acknowledgementOf, nothingAccepted, requireAcknowledgement } from "./acknowledgement.ts";
+import {
+  acknowledgementOf,
+  nothingAccepted,
+  requireAcknowledgement,
+  type Consent,
+} from "./acknowledgement.ts";
 import { deleteApp, insertApp, newApp, patchApp, type NewApp } from "./app-record.ts";
 import type { AppCaller } from "./app-registry.ts";
 import { AppIds } from "./app-ids.ts";
@@ -17,13 +22,12 @@ import { layOutRelease } from "./release.ts";
 import type { AppsContext } from "./apps-context.ts";
 
 /** What to install; see `InstallAppRequest`. Texts are empty where they are not given. */
-export interface InstallRequest {
+export interface InstallRequest extends Consent {
   spec: string;
   source: string;
   name: string;
   branch: string;
   tag: string;
-  licenseAck: boolean;
   settings: JsonObject;
   /** Take a free port where the default one of a setting is taken; a further install of a package does so in any case. */
   portAuto: boolean;
@@ -67,7 +71,8 @@ export class Installer {
     const runUid = await runUidOf(caller.ownerUid);
     await using resolved = await packages.resolve(request, { uid: caller.ownerUid }, work);
     const { manifest } = resolved;
-    if (!request.licenseAck) requireAcknowledgement(resolved, nothingAccepted, "install");
+    const { ownerUid } = caller;
+    requireAcknowledgement(resolved, { ...request, ownerUid, accepted: nothingAccepted, again: "install" });
     this.requireRuntime(manifest);
     await settings.validate(manifest, request.settings);
     using chosen = await this.#choosePorts(manifest, request);

@@ -3,11 +3,11 @@
  * is built in its place (builds may remember their path) and started on trial, and only the last write makes it the
  * app's version.
  */
-import { failedPrecondition } from "../errors.ts";
+import { failedPrecondition, SvcError } from "../errors.ts";
 import type { OwnedTree } from "../identity/owned-tree.ts";
 import type { ResolvedPackage } from "../packages/package-resolver.ts";
 import type { AppRuntime, RunnableApp } from "../runtimes/runtime.ts";
-import { acknowledgementOf, requireAcknowledgement } from "./acknowledgement.ts";
+import { acknowledgementOf, requireAcknowledgement, type Consent } from "./acknowledgement.ts";
 import { patchApp, type AppRecord } from "./app-record.ts";
 import type { AppSettings } from "./app-settings.ts";
 import { comingUpMs } from "./coming-up.ts";
@@ -19,10 +19,9 @@ import { writeSettingsFiles } from "./settings-files.ts";
 import type { AppsContext } from "./apps-context.ts";
 
 /** Whereto, see `UpgradeAppRequest`. */
-export interface UpgradeRequest {
+export interface UpgradeRequest extends Consent {
   /** The tag to go to; empty for the newest tag, or the head of the tracked branch. */
   version: string;
-  licenseAck: boolean;
   /** What comes before anything changes; when it throws, nothing does. */
   before?: () => Promise<unknown>;
 }
@@ -70,7 +69,7 @@ export class Upgrader {
       return await this.#run(operation, request, work);
     } catch (error) {
       await this.restore(operation);
-      throw error;
+      throw asRefused(app, error);
     } finally {
       operations.release(operation);
     }
@@ -94,7 +93,8 @@ export class Upgrader {
       return { id: app.id, upToDate: true, from: app.version, to: app.version };
     }
     this.#requireSamePackage(app, resolved);
-    if (!request.licenseAck) requireAcknowledgement(resolved, app.accepted, "upgrade");
+    const { ownerUid, accepted } = app;
+    requireAcknowledgement(resolved, { ...request, ownerUid, accepted, again: "upgrade" });
     await settings.validate(resolved.manifest, app.settings);
     await operations.enter(operation, "switch" satisfies UpgradePhase);
     await this.#switch(app, resolved, work);
@@ -213,6 +213,17 @@ export class Upgrader {
     );
   }
 }
+
+/** What failed, and what that leaves: who waited for the new version wonders which one is there now. */
+function asRefused({ id, version }: AppRecord, error: unknown): unknown {
+  if (!(error instanceof SvcError)) return error;
+  const { code, reason, message, payload, cause } = error as SvcError;
+  if (asking.has(reason)) return error;
+  return new SvcError(code, reason, `${message}; app "${id}" stays at ${version}`, { payload, cause });
+}
+
+/** Nothing was tried yet: something is to be said or done first. */
+const asking: ReadonlySet<string> = new Set(["license_required", "app_running"]);
 
 /** A directory has no history, so it is always taken afresh. */
 function isSameRelease(app: AppRecord, resolved: ResolvedPackage): boolean {

@@ -7,39 +7,80 @@ import { escapeControls, escapeLines } from "./render/escape.ts";
 
 type LicenseRequired = ReasonPayloads["license_required"];
 
+/** What was said yes to: each for itself. */
+export interface Accepted {
+  readonly licenseAck: boolean;
+  readonly permissionsAck: boolean;
+}
+
+export interface AcceptOptions {
+  readonly acceptLicense?: boolean;
+  readonly acceptPermissions?: boolean;
+}
+
+/** What the command line says yes to already. */
+export function acceptedBy({ acceptLicense = false, acceptPermissions = false }: AcceptOptions): Accepted {
+  return { licenseAck: acceptLicense, permissionsAck: acceptPermissions };
+}
+
 /**
- * Does something that may ask for licenses to be accepted, and once more when they were.
+ * Does something that may ask for licenses or permissions to be accepted, and once more when they were.
  * @param name what the command line calls the package or app
- * @param accepted what the command line says already
  * @throws SvcError `license_required` when nobody can be asked, or the answer is no
  */
 export async function acceptingLicenses<T>(
   context: CommandContext,
   name: string,
-  accepted: boolean,
-  attempt: (licenseAck: boolean) => Promise<T>,
+  accepted: Accepted,
+  attempt: (accepted: Accepted) => Promise<T>,
 ): Promise<T> {
   try {
     return await attempt(accepted);
   } catch (thrown) {
     const error = asSvcError(thrown);
+    if (error?.reason !== "license_required") throw thrown;
+    const { licenses = [], permissions = [] } = (error.payload ?? {}) as LicenseRequired;
+    const wanted = {
+      licenseAck: accepted.licenseAck || licenses.length > 0,
+      permissionsAck: accepted.permissionsAck || permissions.length > 0,
+    };
+    // What was accepted and is asked for all the same would be asked for again and again.
+    const isNew =
+      wanted.licenseAck !== accepted.licenseAck || wanted.permissionsAck !== accepted.permissionsAck;
+    if (!isNew) throw thrown;
     // With --json the error is the daemon's own, as REST has it.
-    if (error?.reason !== "license_required" || accepted) throw thrown;
     if (!isInteractive(context.host)) throw context.json ? thrown : askedInWords(name, error);
     await askForLicense(context, error);
-    return attempt(true);
+    return attempt(wanted);
   }
 }
 
 /** The daemon's sentence tells callers of its API how to accept; this one tells it for the command line. */
 function askedInWords(name: string, error: SvcError): AdvisedError {
   const { licenses = [], permissions = [] } = (error.payload ?? {}) as LicenseRequired;
-  const what = [
-    ...(licenses.length > 0 ? [`ships ${licenses.map((license) => license.name ?? "").join(", ")}`] : []),
-    ...(permissions.length > 0 ? ["asks for permissions on the host"] : []),
-  ];
-  const advice = "read it at a terminal or with --json, then pass --accept-license";
-  return new AdvisedError(error, `${name} ${what.join(" and ") || "asks to be accepted"}: ${advice}`);
+  const parts = [
+    {
+      isAsked: licenses.length > 0,
+      what: `ships ${licenses.map((license) => license.name ?? "").join(", ")}`,
+      option: "--accept-license",
+    },
+    {
+      isAsked: permissions.length > 0,
+      what: `asks for permissions on the host (${permissions.map(sentencePart).join("; ")})`,
+      option: "--accept-permissions",
+    },
+  ].filter(({ isAsked }) => isAsked);
+  const what = parts.map((part) => part.what).join(" and ");
+  const options = parts.map(({ option }) => option).join(" and ");
+  return new AdvisedError(
+    error,
+    `${name} ${what}: read it at a terminal or with --json, then pass ${options}`,
+  );
+}
+
+/** `It uses devices.` within another sentence. */
+function sentencePart(sentence: string): string {
+  return sentence.replace(/^It /, "it ").replace(/\.$/, "");
 }
 
 async function askForLicense(context: CommandContext, error: SvcError): Promise<void> {
@@ -47,9 +88,12 @@ async function askForLicense(context: CommandContext, error: SvcError): Promise<
   for (const { name = "", text = "" } of licenses) {
     context.note(`${escapeControls(`--- ${name} ---`)}\n${escapeLines(text.trimEnd())}\n`);
   }
+  const names = licenses.map(({ name = "" }) => name).join(", ");
+  if (licenses.length > 0 && !(await confirm(context.host, `Accept ${escapeControls(names)}?`))) {
+    throw new AdvisedError(error, "nothing was changed: the license was not accepted");
+  }
   for (const permission of permissions) context.note(`It asks for: ${escapeControls(permission)}`);
-  const names = licenses.map(({ name = "" }) => name);
-  const what = [...names, ...(permissions.length > 0 ? ["the permissions above"] : [])].join(", ");
-  if (await confirm(context.host, `Accept ${escapeControls(what)}?`)) return;
-  throw new AdvisedError(error, "nothing was changed: the license was not accepted");
+  if (permissions.length > 0 && !(await confirm(context.host, "Give it the permissions above?"))) {
+    throw new AdvisedError(error, "nothing was changed: the permissions were not given");
+  }
 }

@@ -150,8 +150,8 @@ export function createAppService(
 }
 
 function installRequest(request: InstallAppRequest): InstallRequest {
-  const { spec, source, name, branch, tag, licenseAck, settings = {}, portAuto } = request;
-  return { spec, source, name, branch, tag, licenseAck, settings, portAuto };
+  const { spec, source, name, branch, tag, licenseAck, permissionsAck, settings = {}, portAuto } = request;
+  return { spec, source, name, branch, tag, licenseAck, permissionsAck, settings, portAuto };
 }
 
 function upgradeResponse({ id, upToDate, from, to }: UpgradeResult) {

@@ -34,6 +34,7 @@ export interface DockerDocument extends Extensible {
   pid?: "container" | "host";
   ipc?: "container" | "host";
   devices?: string[];
+  groups?: number[];
   capabilities?: string[];
   mounts?: MountDocument[];
 }
@@ -187,6 +188,12 @@ export type Permission =
   | "host_pid"
   | "host_ipc"
   | "devices"
+  | "gpu"
+  | "serial"
+  | "media"
+  | "tun"
+  | "groups"
+  | "networks"
   | "capabilities"
   | "host_mounts"
   | "engine_socket";

@@ -179,6 +179,7 @@ function runtimeOf(written: ManifestDocument): Runtime {
       ...defined({
         image: docker.image,
         build: docker.build,
+        groups: docker.groups,
         entrypoint: docker.entrypoint,
         command: docker.command,
         user: docker.user,

@@ -1,6 +1,13 @@
 /** What a manifest must obey beyond its schema: rules that tie one part of it to another. */
 import { isIP } from "node:net";
-import type { CommandDocument, DockerDocument, ManifestDocument, Permission } from "./manifest-document.ts";
+import type {
+  CommandDocument,
+  DockerDocument,
+  ManifestDocument,
+  MountDocument,
+  Permission,
+} from "./manifest-document.ts";
+import { devicePermission, isGranted } from "./permissions.ts";
 import { placeholdersIn } from "./placeholders.ts";
 import { settingsProblems } from "./settings-rules.ts";
 import type { DocumentPath } from "./yaml-document.ts";
@@ -201,12 +208,12 @@ function placeholderProblems(manifest: ManifestDocument): RuleProblem[] {
 }
 
 function permissionProblems(manifest: ManifestDocument): RuleProblem[] {
-  const granted = new Set(manifest.permissions ?? []);
+  const granted = manifest.permissions ?? [];
   const service: Ask[] = manifest.service?.user === undefined ? [] : [{ key: "user", needs: ["privileged"] }];
   const asks = manifest.docker ? dockerAsks(manifest.docker) : service;
   const runtime = manifest.docker ? "docker" : "service";
   return asks
-    .filter(({ needs }) => !needs.some((permission) => granted.has(permission)))
+    .filter(({ needs }) => !needs.some((permission) => isGranted(granted, permission)))
     .map(({ key, needs }) => ({
       path: [runtime, key],
       message: `${runtime}.${key} asks for the host: add "${needs.join('" or "')}" to permissions`,
@@ -218,15 +225,25 @@ interface Ask {
   needs: Permission[];
 }
 
+/** Everybody may read what time it is here. */
+function isHostClock({ source, read_only: readOnly = false }: MountDocument): boolean {
+  return readOnly && ["/etc/localtime", "/etc/timezone"].includes(source);
+}
+
 function dockerAsks(docker: DockerDocument): Ask[] {
   const asks: [boolean, string, Permission[]][] = [
     [docker.privileged === true, "privileged", ["privileged"]],
     [docker.network === "host", "network", ["host_network"]],
     [docker.pid === "host", "pid", ["host_pid"]],
     [docker.ipc === "host", "ipc", ["host_ipc"]],
-    [(docker.devices ?? []).length > 0, "devices", ["devices"]],
+    ...(docker.devices ?? []).map((path): [boolean, string, Permission[]] => [
+      true,
+      "devices",
+      [devicePermission(path)],
+    ]),
+    [(docker.groups ?? []).length > 0, "groups", ["groups"]],
     [(docker.capabilities ?? []).length > 0, "capabilities", ["capabilities"]],
-    [(docker.mounts ?? []).length > 0, "mounts", ["host_mounts", "engine_socket"]],
+    [(docker.mounts ?? []).some((mount) => !isHostClock(mount)), "mounts", ["host_mounts", "engine_socket"]],
   ];
   return asks.flatMap(([asked, key, needs]) => (asked ? [{ key, needs }] : []));
 }

@@ -47,6 +47,8 @@ export interface DockerRuntime {
   pid: "container" | "host";
   ipc: "container" | "host";
   devices: string[];
+  /** Numbers of further groups. */
+  groups?: number[];
   capabilities: string[];
   mounts: MountDocument[];
 }
@@ -150,20 +152,4 @@ export interface Manifest {
 /** The settings that a manifest defines, by name, in the author's order. */
 export function settingsOf(manifest: Pick<Manifest, "settings">): [string, SettingDocument][] {
   return Object.entries(manifest.settings?.properties ?? {});
-}
-
-const permissionSentences: Readonly<Record<Permission, string>> = {
-  privileged: "It runs privileged: it can do everything that root can.",
-  host_network: "It uses the host's network directly.",
-  host_pid: "It sees and can signal the host's processes.",
-  host_ipc: "It shares the host's inter-process communication.",
-  devices: "It uses devices of the host.",
-  capabilities: "It has capabilities beyond those of an ordinary container.",
-  host_mounts: "It reads or writes directories of the host.",
-  engine_socket: "It controls the container engine, and so the host.",
-};
-
-/** What the package asks of the host beyond the usual, one sentence each. */
-export function describePermissions(manifest: Pick<Manifest, "permissions">): string[] {
-  return manifest.permissions.map((permission) => permissionSentences[permission]);
 }

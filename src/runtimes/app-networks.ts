@@ -28,6 +28,8 @@ export interface ReservedSubnets extends Disposable {
   readonly subnets: readonly string[];
 }
 
+/** That a network holds which is not one app's. */
+const sharedContainers = 60;
 const routeTable = "/proc/net/route";
 
 /** One for all runtimes over an engine. Methods throw SvcError `unavailable` while that is away. */
@@ -48,24 +50,37 @@ export class AppNetworks {
 
   /** Has the network of a one-container app be there. */
   async ensure(appId: string): Promise<void> {
-    const { engine, storeId } = this.#options;
     const name = this.nameOf(appId);
+    const isMade = await this.#make(name, 1, appLabels(appId, this.#options.storeId));
+    if (isMade) await this.#reattach(appId, name);
+  }
+
+  /** Has a network be there that is nobody's own: it goes with no app. */
+  async ensureShared(name: string): Promise<void> {
+    await this.#make(name, sharedContainers, {});
+  }
+
+  /** Resolves with false where it is there. */
+  async #make(name: string, containers: number, labels: Labels): Promise<boolean> {
+    const { engine } = this.#options;
     const found = await unlessGone(
       engine.call(`inspect the network ${name}`, (docker) => docker.getNetwork(name).inspect()),
     );
-    if (found !== undefined) return;
-    using reserved = await this.reserve([1]);
+    if (found !== undefined) return false;
+    using reserved = await this.reserve([containers]);
     const [subnet] = reserved.subnets;
-    await engine.call(`make the network of app "${appId}"`, (docker) =>
+    await engine.call(`make the network ${name}`, (docker) =>
       docker.createNetwork({
         Name: name,
+        // Two of a name would be made otherwise, and nobody could say which is meant.
+        CheckDuplicate: true,
         Driver: "bridge",
-        Labels: appLabels(appId, storeId),
+        Labels: labels,
         // Without one the engine chooses of its own pools, which hold some thirty.
         ...(subnet !== undefined && { IPAM: { Config: [{ Subnet: subnet }] } }),
       }),
     );
-    await this.#reattach(appId, name);
+    return true;
   }
 
   /** Containers that were made before know a network of that name that is gone. */

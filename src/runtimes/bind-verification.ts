@@ -7,6 +7,7 @@ import { readFile, realpath } from "node:fs/promises";
 import { join, relative } from "node:path";
 import type { ContainerRecord } from "../docker/container-record.ts";
 import { isInside } from "../lib/is-inside.ts";
+import { hostClock } from "./host-clock.ts";
 import type { RunnableApp } from "./runtime.ts";
 
 /** A line of mountinfo (proc_pid_mountinfo(5)). */
@@ -28,7 +29,8 @@ export async function strayMount(
   { pid, mounts }: Pick<ContainerRecord, "pid" | "mounts">,
   procDir = "/proc",
 ): Promise<string | undefined> {
-  const binds = mounts.filter(({ type }) => type === "bind");
+  // The host's clock is root's alone, and an image may have a link in its place.
+  const binds = mounts.filter(({ type, source }) => type === "bind" && !hostClock.has(source));
   if (binds.length === 0 || pid === undefined) return undefined;
   const [own, theirs] = await Promise.all([readMounts(`${procDir}/self`), readMounts(`${procDir}/${pid}`)]);
   if (own === undefined || theirs === undefined) return undefined;

@@ -8,7 +8,9 @@ import { SvcError } from "../errors.ts";
 import type { Identity } from "../identity/identity.ts";
 import { isInside } from "../lib/is-inside.ts";
 import type { Manifest } from "../packages/manifest.ts";
+import { devicePermission, isGranted } from "../packages/permissions.ts";
 import { entryType } from "./entry-type.ts";
+import { hostClock } from "./host-clock.ts";
 import type { RunnableApp } from "./runtime.ts";
 
 type Permission = Manifest["permissions"][number];
@@ -62,27 +64,35 @@ const wellKnownSockets = [
  * Root's own apps get what their manifest's permissions name, since the install has acknowledged those. Everybody else's
  * get nothing of the host but their own directory, and run as themselves only: what another uid leaves there (a
  * set-user-ID program of root's, say) would be the owner's to run, and a uid of the container is the host's.
- * @throws SvcError `permission_denied` `denied` with the first thing that is not allowed
+ * @throws SvcError `permission_denied` `denied` with all that is asked for and may not be had
  */
 export async function requireAllowed(
   app: RunnableApp,
   claims: readonly ContainerClaims[],
   options: PolicyOptions,
 ): Promise<void> {
-  for (const container of claims) {
-    const asks = [...container.asks, ...(await bindAsks(app, container.binds, options))];
-    for (const ask of asks) requirePermission(app, container.subject, ask);
-    if (app.ownerUid !== 0) requireOwnersOwn(container, options);
+  const missing: { permission: Permission; sentence: string }[] = [];
+  for (const { subject, binds, asks } of claims) {
+    for (const { permission, what } of [...asks, ...(await bindAsks(app, binds, options))]) {
+      if (app.ownerUid === 0 && isGranted(app.manifest.permissions, permission)) continue;
+      missing.push({ permission, sentence: `${subject} ${what}` });
+    }
   }
+  if (missing.length > 0) throw missingPermissions(app, missing);
+  if (app.ownerUid !== 0) for (const container of claims) requireOwnersOwn(container, options);
 }
 
-function requirePermission(app: RunnableApp, subject: string, { permission, what }: HostAsk): void {
+/** All at once, with who may give it: nobody likes to be told one after the other. */
+function missingPermissions(
+  app: RunnableApp,
+  missing: readonly { permission: Permission; sentence: string }[],
+): SvcError<"denied"> {
+  const sentences = missing.map(({ sentence }) => sentence).join("; ");
   if (app.ownerUid !== 0) {
-    throw denied(`${subject} ${what}, which only root's own apps may`);
+    return denied(`${sentences}, which only root's own apps may: leave that out, or have root install it`);
   }
-  if (!app.manifest.permissions.includes(permission)) {
-    throw denied(`${subject} ${what}: add "${permission}" to the manifest's permissions`);
-  }
+  const names = [...new Set(missing.map(({ permission }) => `"${permission}"`))].join(", ");
+  return denied(`${sentences}: add ${names} to the manifest's permissions`);
 }
 
 function requireOwnersOwn(container: ContainerClaims, options: PolicyOptions): void {
@@ -91,11 +101,15 @@ function requireOwnersOwn(container: ContainerClaims, options: PolicyOptions): v
   const port = hostPorts.find((number) => number > 0 && number < unprivilegedPortStart);
   if (port !== undefined) {
     throw denied(
-      `${subject} publishes port ${port}; ports below ${unprivilegedPortStart} are for root's own apps`,
+      `${subject} publishes port ${port}; ports below ${unprivilegedPortStart} are for root's own apps: choose a higher one`,
     );
   }
   const [most] = excess;
-  if (most !== undefined) throw denied(`${subject} ${most}, which only root's own apps may`);
+  if (most !== undefined) {
+    throw denied(
+      `${subject} ${most}, which only root's own apps may: have it want less, or have root install it`,
+    );
+  }
   // Without a group it would be the image's, or root's; a name is whom the image says.
   if (user !== undefined && user !== ownerSpec(identity.user)) {
     const asWhom = user === "" ? "as whom its image says" : `as "${user}"`;
@@ -122,7 +136,8 @@ async function bindAsks(
   const sockets = new Set([...wellKnownSockets, ...engineSockets]);
   for (const socket of [...sockets]) sockets.add(await realpath(socket).catch(() => socket));
   const asks: HostAsk[] = [];
-  for (const { source } of binds) {
+  for (const { source, readOnly } of binds) {
+    if (readOnly && hostClock.has(source)) continue;
     const root = roots.find((directory) => isInside(directory, source));
     if (root !== undefined) {
       await requirePlain(identity, root, source);
@@ -130,11 +145,15 @@ async function bindAsks(
     }
     const real = app.ownerUid === 0 ? await realpath(source).catch(() => source) : source;
     const holdsSocket = [...sockets].some((socket) => [source, real].some((path) => isInside(path, socket)));
-    asks.push(
-      holdsSocket
-        ? { permission: "engine_socket", what: `mounts ${source}, which gives it the container engine` }
-        : { permission: "host_mounts", what: `mounts ${source}, which is outside the app's directory` },
-    );
+    if (holdsSocket) {
+      asks.push({
+        permission: "engine_socket",
+        what: `mounts ${source}, which gives it the container engine`,
+      });
+    } else {
+      const why = hostClock.has(source) ? "not read-only" : "which is outside the app's directory";
+      asks.push({ permission: "host_mounts", what: `mounts ${source}, ${why}` });
+    }
   }
   return asks;
 }
@@ -143,9 +162,12 @@ async function bindAsks(
 async function requirePlain(identity: Pick<Identity, "stat">, root: string, source: string): Promise<void> {
   const path = relative(root, source) || ".";
   const type = await entryType(identity, root, path);
-  if (type === undefined) throw denied(`${path} is to be mounted and is not there`);
+  if (type === undefined)
+    throw denied(`${path} is to be mounted and is not there: make it, or mount another`);
   if (type !== "directory" && type !== "file") {
-    throw denied(`${path} is to be mounted and is, or lies behind, a link or a special file`);
+    throw denied(
+      `${path} is to be mounted and is, or lies behind, a link or a special file: put a plain directory or file in its place`,
+    );
   }
 }
 
@@ -193,6 +215,23 @@ export function securityOptAsks(options: readonly string[]): HostAsk[] {
 
 export function listAsks(values: readonly string[], permission: Permission, verb: string): HostAsk[] {
   return values.map((value) => ({ permission, what: `${verb} "${value}"` }));
+}
+
+/** Devices of the host, by their paths there. */
+export function deviceAsks(paths: readonly string[]): HostAsk[] {
+  return paths.map((path) => ({ permission: devicePermission(path), what: `uses the device "${path}"` }));
+}
+
+/** Further groups: a name is what the image makes of it, so nobody knows what it opens. */
+export function groupAsks(groups: readonly string[]): HostAsk[] {
+  return groups.map((group) =>
+    /^\d+$/.test(group)
+      ? { permission: "groups", what: `joins the group ${group}` }
+      : {
+          permission: "privileged",
+          what: `joins the group "${group}", of which a number would do with "groups"`,
+        },
+  );
 }
 
 /** Mount propagation that carries mounts between container and host. */

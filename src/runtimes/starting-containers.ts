@@ -65,9 +65,9 @@ async function requireStarted(
   const failed = seen.failedOf(members);
   if (failed === undefined && members.length > 0) {
     for (const container of members) await seen.verify(container, app);
-    if (seen.breach !== undefined) throw startFailed(app.id, seen.breach);
-    return;
   }
+  if (seen.breach !== undefined) throw startFailed(app.id, seen.breach);
+  if (failed === undefined && members.length > 0) return;
   if (failed === undefined) throw startFailed(app.id, "its containers were removed");
   const subject = failed.composeService === undefined ? "it" : `service "${failed.composeService}"`;
   if (seen.wasKilled(failed.id)) {

@@ -95,9 +95,24 @@ const cases: CommandCase[] = [
     args: ["install", "licensed"],
     exitCode: 5,
     stderr:
-      /\nsvc: licensed ships LICENSE and asks for permissions on the host: read it at a terminal or with --json, then pass --accept-license\n$/,
+      /\nsvc: licensed ships LICENSE and asks for permissions on the host \(it wants the moon\): read it at a terminal or with --json, then pass --accept-license and --accept-permissions\n$/,
   },
-  { args: ["install", "licensed", "--accept-license"], stdout: /^Installed licensed/, stderr: /fetch/ },
+  {
+    args: ["install", "licensed", "--accept-license"],
+    exitCode: 5,
+    stderr:
+      /\nsvc: licensed asks for permissions on the host \(it wants the moon\): .*, then pass --accept-permissions\n$/,
+  },
+  {
+    args: ["install", "licensed", "--accept-permissions"],
+    exitCode: 5,
+    stderr: /\nsvc: licensed ships LICENSE: .*, then pass --accept-license\n$/,
+  },
+  {
+    args: ["install", "licensed", "--accept-license", "--accept-permissions"],
+    stdout: /^Installed licensed/,
+    stderr: /fetch/,
+  },
   {
     args: ["install", "twice"],
     exitCode: 5,

@@ -117,7 +117,7 @@ const lines: readonly string[] = [
   "ls",
   "status",
   "install x",
-  "install x --start --accept-license",
+  "install x --start --accept-license --accept-permissions",
   "upgrade x",
   "upgrade --all",
   "app start x",

@@ -10,7 +10,10 @@ terminalTest(`a license is shown and asked about${needsScript}`, async (t) => {
   await using daemon = await startFakeDaemon(apps);
   const { exitCode, screen } = await onTerminal(
     ["install", "licensed", "--socket", daemon.socketPath],
-    [["Accept LICENSE, the permissions above? [y/N]", "y"]],
+    [
+      ["Accept LICENSE? [y/N]", "y"],
+      ["Give it the permissions above? [y/N]", "y"],
+    ],
   );
   t.is(exitCode, 0, screen);
   t.regex(screen, /--- LICENSE ---\r\nBe kind\.\\x1b\[2J/);
@@ -26,6 +29,17 @@ terminalTest(`a license that is refused installs nothing${needsScript}`, async (
   );
   t.is(exitCode, 5, screen);
   t.regex(screen, /nothing was changed: the license was not accepted/);
+});
+
+terminalTest(`who accepts a license gives no permissions by it${needsScript}`, async (t) => {
+  await using daemon = await startFakeDaemon(apps);
+  const { exitCode, screen } = await onTerminal(
+    ["install", "licensed", "--accept-license", "--socket", daemon.socketPath],
+    [["Give it the permissions above? [y/N]", "n"]],
+  );
+  t.is(exitCode, 5, screen);
+  t.notRegex(screen, /--- LICENSE ---/);
+  t.regex(screen, /nothing was changed: the permissions were not given/);
 });
 
 terminalTest(`an ambiguous name is a numbered choice${needsScript}`, async (t) => {

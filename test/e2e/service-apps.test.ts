@@ -260,7 +260,7 @@ ${extra}
     // Root's own: with the permission, acknowledged, the unit is as it says.
     t.like(await errorOf(root.installApp({ spec: "/etc/svc/grabs" })), { reason: "denied" });
     t.like(await errorOf(root.installApp({ spec: "/etc/svc/asks" })), { reason: "license_required" });
-    await root.installApp({ spec: "/etc/svc/asks", licenseAck: true });
+    await root.installApp({ spec: "/etc/svc/asks", permissionsAck: true });
     const text = await machine.systemctl("cat", "svc-asks.service");
     t.regex(text, /^AmbientCapabilities=CAP_NET_ADMIN$/m);
     t.notRegex(text, /ProtectSystem/);

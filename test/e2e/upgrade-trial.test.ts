@@ -62,7 +62,9 @@ test("a version whose health check never passes is undone", async (t) => {
     files: { "server.mjs": deaf },
   });
 
-  t.like(await errorOf(apps.upgradeApp({ id })), { code: "FailedPrecondition", reason: "start_failed" });
+  const error = await errorOf(apps.upgradeApp({ id }));
+  t.like(error, { code: "FailedPrecondition", reason: "start_failed" });
+  t.regex(error.message, new RegExp(`^app "${id}" did not start: .*; app "${id}" stays at v1\\.0\\.0$`));
 
   t.like(await apps.getApp({ id }), { version: "v1.0.0", state: "STOPPED" });
 });

@@ -27,6 +27,7 @@ async function runnable(document: JsonObject, ownerUid: number): Promise<JsonObj
     restart: { policy: "never", delayMs: 0, maxDelayMs: 0, maxAttempts: 0, resetAfterMs: 0 },
     stopGraceMs: 10_000,
     owner: ownerUid === 0 ? undefined : owner,
+    absent: new Set(["/etc/timezone"]),
     builtTag: (service) => `svc.local/web:${service}`,
     withTag: (image) => image,
   }).document;
@@ -66,10 +67,26 @@ const refused: [name: string, permission: Permission, document: JsonObject][] = 
   ["a device", "devices", service({ devices: ["/dev/sda:/dev/sda"] })],
   ["a device as an object", "devices", service({ devices: [{ source: "/dev/sda", target: "/dev/sda" }] })],
   ["a device rule", "devices", service({ device_cgroup_rules: ["a *:* rwm"] })],
-  ["all GPUs", "devices", service({ gpus: "all" })],
+  ["all GPUs", "gpu", service({ gpus: "all" })],
+  ["a graphics processor", "gpu", service({ devices: ["/dev/dri:/dev/dri"] })],
   [
-    "reserved devices",
+    "a graphics processor as an object",
+    "gpu",
+    service({ devices: [{ source: "/dev/dri/card0", target: "/x" }] }),
+  ],
+  ["a disk beside the graphics", "devices", service({ devices: ["/dev/dri/../sda:/dev/dri/card0"] })],
+  [
+    "reserved graphics beside others",
     "devices",
+    service({
+      deploy: {
+        resources: { reservations: { devices: [{ capabilities: ["gpu"] }, { capabilities: ["tpu"] }] } },
+      },
+    }),
+  ],
+  [
+    "reserved graphics processors",
+    "gpu",
     service({ deploy: { resources: { reservations: { devices: [{ capabilities: ["gpu"] }] } } } }),
   ],
   ["a capability", "capabilities", service({ cap_add: ["SYS_ADMIN"] })],
@@ -83,7 +100,8 @@ const refused: [name: string, permission: Permission, document: JsonObject][] = 
   ["kernel parameters", "privileged", service({ sysctls: { "net.core.somaxconn": 1024 } })],
   ["kernel parameters as a list", "privileged", service({ sysctls: ["net.core.somaxconn=1024"] })],
   ["another runtime", "privileged", service({ runtime: "sysbox" })],
-  ["a group of the host", "privileged", service({ group_add: ["docker"] })],
+  ["a group of the image", "privileged", service({ group_add: ["docker"] })],
+  ["a group of the host", "groups", service({ group_add: [44] })],
   ["the OOM killer off", "privileged", service({ oom_kill_disable: true })],
   ["a better OOM score", "privileged", service({ oom_score_adj: -1000 })],
   [
@@ -115,7 +133,9 @@ const refused: [name: string, permission: Permission, document: JsonObject][] = 
   ],
   ["a volume from the network", "host_mounts", volume({ driver: "local", driver_opts: { type: "nfs" } })],
   ["a volume driver", "host_mounts", volume({ driver: "rexray" })],
-  ["another's network", "host_network", network({ external: true })],
+  ["another's network", "networks", network({ external: true })],
+  ["another's network by the old key", "networks", network({ external: { name: "proxy" } })],
+  ["the host's network as another's", "host_network", network({ external: true, name: "host" })],
   ["another's network by its name", "host_network", network({ name: "bridge" })],
   ["the host's network as a driver", "host_network", network({ driver: "host" })],
   ["macvlan", "host_network", network({ driver: "macvlan", driver_opts: { parent: "eth0" } })],

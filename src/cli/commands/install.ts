@@ -5,7 +5,7 @@ import type { InstallAppRequestSchema } from "../../../gen/svc/v1/app_pb.ts";
 import { SvcError } from "../../errors.ts";
 import type { ReasonPayloads } from "../../errors.ts";
 import { absoluteIfPath } from "../absolute-path.ts";
-import { acceptingLicenses } from "../accept-license.ts";
+import { acceptedBy, acceptingLicenses, type AcceptOptions } from "../accept-license.ts";
 import { comeUp, noWaitOption, waitOption, type ComeUpOptions } from "../come-up.ts";
 import type { CommandContext } from "../context.ts";
 import { asSvcError, ReportedError } from "../failure.ts";
@@ -19,12 +19,11 @@ import { readAssignments, setFileOption, setStdinOption } from "../assignments.t
 import { calls } from "../transport/calls.ts";
 import type { App } from "../transport/calls.ts";
 
-interface InstallOptions {
+interface InstallOptions extends AcceptOptions {
   readonly source?: string;
   readonly name?: string;
   readonly branch?: string;
   readonly tag?: string;
-  readonly acceptLicense?: boolean;
   readonly set?: readonly string[];
   readonly start?: boolean;
   readonly wait?: boolean;
@@ -45,7 +44,8 @@ export function addInstallCommand(parent: Command, run: RunCommand): void {
     .option("--name <name>", "display name (default: the package's)")
     .option("--branch <branch>", "install and track a branch")
     .option("--tag <tag>", "install this tag (default: the newest version)")
-    .option("--accept-license", "accept the licenses and permissions of the package")
+    .option("--accept-license", "accept the licenses of the package")
+    .option("--accept-permissions", "give the package the permissions on the host that it asks for")
     .option(
       "--set <key=value>",
       "choose a setting; again for more; JSON values are taken as such; without a value it is asked for",
@@ -70,7 +70,7 @@ async function install(context: CommandContext, spec: string, options: InstallOp
     branch: options.branch ?? "",
     tag: options.tag ?? "",
     portAuto: options.portAuto ?? false,
-    licenseAck: options.acceptLicense ?? false,
+    ...acceptedBy(options),
     settings: await readAssignments(context, { ...options, pairs: options.set }),
   });
   if (options.start === true) {
@@ -98,8 +98,12 @@ async function startInstalled(context: CommandContext, id: string, options: Come
 /** Installs; what the daemon wants to know first is asked at a terminal. */
 async function installAsking(context: CommandContext, request: InstallRequest): Promise<App> {
   try {
-    return await acceptingLicenses(context, request.spec ?? "", request.licenseAck === true, (licenseAck) =>
-      installOnce(context, { ...request, licenseAck }),
+    const accepted = {
+      licenseAck: request.licenseAck === true,
+      permissionsAck: request.permissionsAck === true,
+    };
+    return await acceptingLicenses(context, request.spec ?? "", accepted, (said) =>
+      installOnce(context, { ...request, ...said }),
     );
   } catch (thrown) {
     const error = asSvcError(thrown);

@@ -1,6 +1,6 @@
 /** `svc upgrade`: stopped apps go to a newer version. */
 import type { Command } from "commander";
-import { acceptingLicenses } from "../accept-license.ts";
+import { acceptedBy, acceptingLicenses, type AcceptOptions } from "../accept-license.ts";
 import type { CommandContext } from "../context.ts";
 import { forEachName } from "../for-each.ts";
 import { UsageError } from "../failure.ts";
@@ -11,10 +11,9 @@ import { escapeControls } from "../render/escape.ts";
 import type { App } from "../transport/calls.ts";
 import { listAllApps } from "./ls.ts";
 
-interface UpgradeOptions {
+interface UpgradeOptions extends AcceptOptions {
   readonly all?: boolean;
   readonly version?: string;
-  readonly acceptLicense?: boolean;
   readonly backup?: boolean;
 }
 
@@ -25,7 +24,8 @@ export function addUpgradeCommand(parent: Command, run: RunCommand): void {
     .argument("[id...]", "the apps")
     .option("--all", "every stopped app")
     .option("--version <tag>", "go to this tag instead of the newest")
-    .option("--accept-license", "accept the licenses and permissions that the new version adds")
+    .option("--accept-license", "accept the licenses that the new version adds")
+    .option("--accept-permissions", "give it the permissions on the host that the new version adds")
     .option("--backup", "back them up first, as their policies say (default: as the daemon is configured)")
     .option("--no-backup", "do not")
     .action(run((context, ids: string[], options: UpgradeOptions) => upgrade(context, ids, options)));
@@ -46,9 +46,9 @@ async function upgrade(
   await forEachName(context, ids, {
     call: async (id) => {
       const version = options.version ?? "";
-      const result = await acceptingLicenses(context, id, options.acceptLicense ?? false, (licenseAck) => {
+      const result = await acceptingLicenses(context, id, acceptedBy(options), (accepted) => {
         const { backup } = options;
-        const request = { id, version, licenseAck, ...(backup !== undefined && { backup }) };
+        const request = { id, version, ...accepted, ...(backup !== undefined && { backup }) };
         const events = context.invoke(AppService.method.upgradeAppStream, [request]);
         return followProgress(context, `upgrade ${id}`, events, "result");
       });

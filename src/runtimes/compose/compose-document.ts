@@ -50,6 +50,8 @@ export interface RunnableOptions {
   owner?: string | undefined;
   /** Processes of a service that says nothing of them; absent for root's own apps. */
   pidsLimit?: number | undefined;
+  /** Files of the host that are mounted to read where they are there, and are not. */
+  absent: ReadonlySet<string>;
   /** What the built image of a service is called. */
   builtTag: (service: string) => string;
   /** An image's reference with a tag. */
@@ -93,7 +95,9 @@ export function runnableProject(document: JsonObject, options: RunnableOptions):
       ...ownedBy(options.owner, service),
       ...pidsLimited(options.pidsLimit, service, deploy),
       ...(isSet(service["volumes"]) && {
-        volumes: listOf(service["volumes"]).map((volume) => longBind(volume, options.isClassic)),
+        volumes: listOf(service["volumes"])
+          .map((volume) => longBind(volume, options.isClassic))
+          .filter((volume) => !isAbsent(volume, options.absent)),
       }),
       image: reference,
       restart: deployedWord(deployedPolicy) ?? service["restart"] ?? restartWord(options.restart),
@@ -133,6 +137,11 @@ function longBind(volume: JsonValue, isClassic: boolean): JsonValue {
       ...(!isClassic && { create_host_path: false }),
     },
   };
+}
+
+function isAbsent(volume: JsonValue, absent: ReadonlySet<string>): boolean {
+  const { type, source, read_only: readOnly } = recordOf(volume);
+  return type === "bind" && readOnly === true && absent.has(textOf(source));
 }
 
 /** A name of its own goes on working inside the project. */

@@ -13,6 +13,7 @@ import { appTree } from "../app-tree.ts";
 import { releaseLabel } from "../app-containers.ts";
 import { ownerSpec, requireAllowed, type Bind, type ContainerClaims } from "../container-policy.ts";
 import { entryType } from "../entry-type.ts";
+import { missingClock } from "../host-clock.ts";
 import { holdMounts } from "../mount-points.ts";
 import type { AppImages } from "../docker/app-images.ts";
 import { requireForeign, withTag } from "../docker/app-images.ts";
@@ -139,6 +140,7 @@ export class ComposeProjects {
       stopGraceMs: app.manifest.stop.graceMs,
       owner: app.ownerUid === 0 ? undefined : ownerSpec(identity.user),
       pidsLimit: app.ownerUid === 0 ? undefined : this.#options.usersPidsLimit,
+      absent: await missingClock(),
       builtTag: (service) => images.builtTag(app, service),
       withTag,
     });

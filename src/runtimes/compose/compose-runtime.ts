@@ -22,7 +22,7 @@ import { ComposeImages } from "./compose-images.ts";
 import { composeRelease, ComposeProjects, dependencyDepths, imagesOf } from "./compose-project.ts";
 import { recordOf } from "./compose-values.ts";
 import { documentPorts } from "./service-ports.ts";
-import { withSubnets } from "./project-networks.ts";
+import { makeExternal, withSubnets } from "./project-networks.ts";
 import { followProjectLog, readProjectLog } from "./project-logs.ts";
 import { handVolumesOver } from "./volume-owner.ts";
 
@@ -107,6 +107,7 @@ export class ComposeRuntime extends ContainerRuntime {
     const checked = await this.#projects.layOut(app);
     using placed = await withSubnets(checked.document, app.id, this.#options.networks);
     const project = { ...checked, document: placed.document };
+    await makeExternal(project.document, this.#options.networks);
     await this.#pullMissing(app, project, {});
     for (const build of project.builds) {
       const tag = this.#images.builtTag(app, build.service);

@@ -48,3 +48,8 @@ export function mapTexts(value: JsonValue, map: (text: string) => string): JsonV
   if (typeof value !== "object" || value === null) return value;
   return mapValues(value, (item) => mapTexts(item, map));
 }
+
+/** What the engine calls a network that is not the project's; its key in the file when it has no other name. */
+export function externalName({ name, external }: JsonObject, key: string): string {
+  return textOf(name) || textOf(recordOf(external)["name"]) || key;
+}

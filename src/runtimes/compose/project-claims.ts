@@ -1,7 +1,7 @@
 /** Reads what a resolved compose file asks of the host beside its services: volumes, networks, secrets, configs. */
 import type { JsonObject, JsonValue } from "../../lib/json.ts";
 import { bindOf, volumeDriverAsks, type ContainerClaims, type HostAsk } from "../container-policy.ts";
-import { isSet, recordOf, textOf } from "./compose-values.ts";
+import { externalName, isSet, recordOf, textOf } from "./compose-values.ts";
 import { serviceClaims } from "./service-claims.ts";
 import { countPorts, documentPorts } from "./service-ports.ts";
 
@@ -18,7 +18,7 @@ export function projectClaims(document: JsonObject, project: string): ContainerC
       serviceClaims(name, recordOf(service), names),
     ),
     ...parts("volume", volumes, (volume, key) => volumeAsks(volume, `${project}_${key}`)),
-    ...parts("network", networks, (network, key) => networkAsks(network, `${project}_${key}`)),
+    ...parts("network", networks, (network, key) => networkAsks(network, key, `${project}_${key}`)),
     ...fileParts("secret", secrets),
     ...fileParts("config", configs),
     { ...claimsOf("the compose file", []), excess: excessOf(names.size, document) },
@@ -55,10 +55,14 @@ function volumeAsks(volume: JsonObject, ownName: string): HostAsk[] {
   ];
 }
 
-function networkAsks(network: JsonObject, ownName: string): HostAsk[] {
+/** Those that the engine itself has: the host's, and the one of all containers. */
+const engineNetworks = new Set(["host", "none", "bridge", "default"]);
+
+function networkAsks(network: JsonObject, key: string, ownName: string): HostAsk[] {
   const { driver, ...rest } = network;
+  const isEngines = engineNetworks.has(externalName(network, key));
   const asks = [
-    ...foreignAsks(rest, ownName, "host_network"),
+    ...foreignAsks(rest, ownName, isEngines ? "host_network" : "networks"),
     ...oddAsks(rest, ["name", "external", "labels", "internal", "attachable", "enable_ipv6"], "host_network"),
   ];
   if (["", "bridge"].includes(textOf(driver))) return asks;

@@ -4,7 +4,7 @@ import { composeNetworkLabel } from "../../docker/attribution.ts";
 import { networkRecord } from "../../docker/engine-objects.ts";
 import type { JsonObject } from "../../lib/json.ts";
 import { labelsOf, type AppNetworks } from "../app-networks.ts";
-import { isSet, listOf, pairsOf, recordOf, textOf } from "./compose-values.ts";
+import { externalName, isSet, listOf, pairsOf, recordOf, textOf } from "./compose-values.ts";
 
 /** On networks whose subnet svc has chosen: that one. Compose makes a network anew whose description is another one. */
 const subnetLabel = "svc.subnet";
@@ -52,6 +52,14 @@ export function withoutSubnets(document: JsonObject): JsonObject {
     return [key, subnetLabel in pairsOf(plain["labels"]) ? plain : network];
   });
   return { ...document, networks: Object.fromEntries(networks) as JsonObject };
+}
+
+/** The names of networks that others are on, too: those that are not there are made, and stay when the app goes. */
+export async function makeExternal(document: JsonObject, networks: AppNetworks): Promise<void> {
+  for (const [key, value] of Object.entries(recordOf(document["networks"]))) {
+    const network = recordOf(value);
+    if (isSet(network["external"])) await networks.ensureShared(externalName(network, key));
+  }
 }
 
 function mayBePlaced({ external, driver, ipam }: JsonObject): boolean {

@@ -2,6 +2,8 @@
 import type { JsonObject, JsonValue } from "../../lib/json.ts";
 import {
   bindOf,
+  deviceAsks,
+  groupAsks,
   listAsks,
   logDriverAsks,
   namespaceAsks,
@@ -79,12 +81,12 @@ const readers: Readonly<Record<string, Reader>> = {
   userns_mode: namespace("userns", []),
   cgroup: namespace("cgroup", ["private"]),
   cgroup_parent: list("privileged", "joins the cgroup"),
-  devices: list("devices", "uses the device"),
+  devices: (value, { asks }) => asks.push(...deviceAsks(listOf(value).map(deviceSource))),
   device_cgroup_rules: list("devices", "sets the device rule"),
-  gpus: list("devices", "uses the GPUs"),
+  gpus: list("gpu", "uses the graphics processors"),
   deploy: readDeploy,
   cap_add: list("capabilities", "adds the capability"),
-  group_add: list("privileged", "joins the group"),
+  group_add: (value, { asks }) => asks.push(...groupAsks(textsOf(value))),
   security_opt: (value, { asks }) => asks.push(...securityOptAsks(textsOf(value))),
   sysctls: (value, { asks }) =>
     asks.push(...listAsks(Object.keys(pairsOf(value)), "privileged", "sets the kernel parameter")),
@@ -170,9 +172,19 @@ function readDeploy(value: JsonValue, { asks, excess }: Draft): void {
       if (resource === "pids" && isSet(amount))
         excess.push(...tooMuch("processes", amount, bounds.processes));
       if (["cpus", "memory", "pids"].includes(resource) || !isSet(amount)) continue;
-      asks.push({ permission: "devices", what: `has ${part} of ${resource}` });
+      const permission = resource === "devices" && areGpus(amount) ? "gpu" : "devices";
+      asks.push({ permission, what: `has ${part} of ${resource}` });
     }
   }
+}
+
+/** The path on the host of `/dev/x:/dev/y:rw` or of its long form. */
+function deviceSource(device: JsonValue): string {
+  return typeof device === "string" ? (device.split(":")[0] ?? "") : textOf(recordOf(device)["source"]);
+}
+
+function areGpus(devices: JsonValue): boolean {
+  return listOf(devices).every((device) => textsOf(recordOf(device)["capabilities"]).includes("gpu"));
 }
 
 function readNetworks(value: JsonValue, { asks }: Draft): void {

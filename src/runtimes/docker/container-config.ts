@@ -24,6 +24,8 @@ export interface ContainerConfigOptions extends PublishOptions {
   network: string;
   /** Processes that a regular user's container has at most. */
   usersPidsLimit: number;
+  /** Files of the host that are mounted to read where they are there, and are not. */
+  absent: ReadonlySet<string>;
 }
 
 /** A container to be made: its options, and what tells it from that of any other configuration, image or version. */
@@ -93,11 +95,9 @@ function hostConfig(app: RunnableApp, runtime: DockerRuntime, options: Container
   const { limits } = app.manifest;
   const mounts = [
     ...appMounts(app, runtime),
-    ...runtime.mounts.map(({ source, target, read_only: readOnly = false }) => ({
-      source,
-      target,
-      readOnly,
-    })),
+    ...runtime.mounts
+      .map(({ source, target, read_only: readOnly = false }) => ({ source, target, readOnly }))
+      .filter(({ source, readOnly }) => !readOnly || !options.absent.has(source)),
   ];
   return {
     Init: true,
@@ -120,6 +120,7 @@ function hostConfig(app: RunnableApp, runtime: DockerRuntime, options: Container
     ...(runtime.ipc === "host" && { IpcMode: "host" }),
     ...(runtime.capabilities.length > 0 && { CapAdd: runtime.capabilities }),
     ...(runtime.devices.length > 0 && { Devices: runtime.devices.map(deviceMapping) }),
+    ...(runtime.groups !== undefined && { GroupAdd: runtime.groups.map(String) }),
     ...(limits.memoryBytes !== undefined && { Memory: limits.memoryBytes }),
     ...(limits.cpus !== undefined && { NanoCpus: Math.round(limits.cpus * nanoCpus) }),
     ...(limits.openFiles !== undefined && {

@@ -2,6 +2,8 @@
 import type { ContainerCreateOptions, HostConfig } from "dockerode";
 import {
   bindOf,
+  deviceAsks,
+  groupAsks,
   listAsks,
   logDriverAsks,
   namespaceAsks,
@@ -41,17 +43,11 @@ const readers: Readonly<Record<string, Reader>> = {
   CgroupnsMode: namespace("cgroup", ["private"]),
   Cgroup: namespace("cgroup", []),
   Devices: (value, { asks }) =>
-    asks.push(
-      ...listAsks(
-        records(value).map(({ PathOnHost }) => text(PathOnHost)),
-        "devices",
-        "uses the device",
-      ),
-    ),
+    asks.push(...deviceAsks(records(value).map(({ PathOnHost }) => text(PathOnHost)))),
   DeviceRequests: some("devices", "requests devices"),
   DeviceCgroupRules: list("devices", "sets the device rule"),
   CapAdd: list("capabilities", "adds the capability"),
-  GroupAdd: list("privileged", "joins the group"),
+  GroupAdd: (value, { asks }) => asks.push(...groupAsks(texts(value))),
   SecurityOpt: (value, { asks }) => asks.push(...securityOptAsks(texts(value))),
   // An empty list uncovers what is hidden by default.
   MaskedPaths: uncovered,

@@ -3,6 +3,7 @@ import { followContainerLog, readContainerLog } from "../../docker/container-log
 import { SvcError } from "../../errors.ts";
 import type { Identities } from "../../identity/identity.ts";
 import { requireAllowed } from "../container-policy.ts";
+import { missingClock } from "../host-clock.ts";
 import { holdMounts } from "../mount-points.ts";
 import { ContainerRuntime, type ContainerRuntimeOptions } from "../container-runtime.ts";
 import { addressesByPort, publishedPorts, type PublishedAddresses } from "../published-ports.ts";
@@ -142,7 +143,8 @@ export class DockerRuntime extends ContainerRuntime {
     const { user: owner } = await this.#options.identities.as(app.uid);
     const imageReference = this.#images.reference(app);
     const network = this.#options.networks.nameOf(app.id);
-    return containerConfig(app, { ...this.#options, imageId, imageReference, owner, network });
+    const absent = await missingClock();
+    return containerConfig(app, { ...this.#options, imageId, imageReference, owner, network, absent });
   }
 
   /** What it is checked for stays as it is from now on. */

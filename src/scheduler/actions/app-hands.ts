@@ -12,7 +12,7 @@ export interface AppHands {
   restartApp(id: string, caller: AppCaller): Promise<unknown>;
   upgrade(
     id: string,
-    request: { version: string; licenseAck: boolean },
+    request: { version: string; licenseAck: boolean; permissionsAck: boolean },
     caller: AppCaller,
     work: { signal?: AbortSignal },
   ): Promise<{ readonly upToDate: boolean; readonly from: string; readonly to: string }>;

@@ -8,7 +8,7 @@ import type { Action } from "./action.ts";
 import { appOf, callerOf, runningStates, type AppHands } from "./app-hands.ts";
 
 /** A version that comes with a new license waits for somebody who reads it. */
-const newest = { version: "", licenseAck: false };
+const newest = { version: "", licenseAck: false, permissionsAck: false };
 
 export function createAppUpdateAction(
   apps: Pick<AppHands, "get" | "startApp" | "stopApp" | "upgrade">,

@@ -46,17 +46,17 @@ export function fakeApps(apps: readonly App[], onLeft: () => void): Partial<Serv
       await new Promise((resolve) => signal.addEventListener("abort", resolve));
       onLeft();
     },
-    async *installAppStream({ spec, licenseAck, settings, name }) {
+    async *installAppStream({ spec, licenseAck, permissionsAck, settings, name }) {
       yield { event: { case: "progress", value: { step: "fetch", message: "main" } } };
-      if (spec === "licensed" && !licenseAck) {
+      if (spec === "licensed" && !(licenseAck && permissionsAck)) {
         const asked = "Licensed 1.0.0 ships LICENSE and asks for permissions on the host: read it, and";
         throw failedPrecondition(
           "license_required",
-          `${asked} install again with license_ack true to accept`,
+          `${asked} install again with license_ack and permissions_ack true to accept`,
           {
             payload: {
-              licenses: [{ name: "LICENSE", text: "Be kind.\x1b[2J", sha256: "00" }],
-              permissions: ["It wants the moon."],
+              licenses: licenseAck ? [] : [{ name: "LICENSE", text: "Be kind.\x1b[2J", sha256: "00" }],
+              permissions: permissionsAck ? [] : ["It wants the moon."],
             },
           },
         );

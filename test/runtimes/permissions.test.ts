@@ -1,0 +1,182 @@
+/** What is refused is said all at once, with who may give it; the time of the host is everybody's to read. */
+import assert from "node:assert/strict";
+import { createHash } from "node:crypto";
+import { readFile } from "node:fs/promises";
+import test from "ava";
+import type { AppRuntime, RunnableApp } from "../../src/runtimes/runtime.ts";
+import type { ContainerClaims } from "../../src/runtimes/container-policy.ts";
+import { containerConfig } from "../../src/runtimes/docker/container-config.ts";
+import { missingClock } from "../../src/runtimes/host-clock.ts";
+import { dockerTest, needsDocker } from "../support/docker-test.ts";
+import { eventually } from "../support/eventually.ts";
+import { composeTest, needsCompose } from "./support/compose-test.ts";
+import { failureOf, forever, sharedFixture, startApp } from "./support/container-tests.ts";
+import { nobody, policyDirectory } from "./support/policy-app.ts";
+
+const fixtureNow = sharedFixture();
+
+const claims = (name: string, more: Partial<ContainerClaims>): ContainerClaims => ({
+  ...{ subject: `service "${name}"`, asks: [], binds: [], hostPorts: [] },
+  ...more,
+});
+const greedy = [
+  claims("a", { asks: [{ permission: "privileged", what: "runs privileged" }] }),
+  claims("b", { binds: [{ source: "/srv/media", readOnly: true }] }),
+];
+
+test("a user hears all that is refused, and who could have it", async (t) => {
+  await using place = await policyDirectory();
+  t.is(
+    await place.verdict(greedy, nobody),
+    'service "a" runs privileged; service "b" mounts /srv/media, which is outside the app\'s directory, ' +
+      "which only root's own apps may: leave that out, or have root install it",
+  );
+});
+
+test("root hears all permissions that are missing", async (t) => {
+  await using place = await policyDirectory();
+  t.regex(await place.verdict(greedy, 0), /: add "privileged", "host_mounts" to the manifest's permissions$/);
+  t.regex(await place.verdict(greedy, 0, ["privileged"]), /^service "b" .*: add "host_mounts" to/);
+  t.is(await place.verdict(greedy, 0, ["privileged", "host_mounts"]), "allowed");
+});
+
+for (const source of ["/etc/localtime", "/etc/timezone"]) {
+  test(`${source} may be read by everybody, and written by nobody`, async (t) => {
+    await using place = await policyDirectory();
+    for (const owner of [0, nobody]) {
+      t.is(await place.verdict([claims("a", { binds: [{ source, readOnly: true }] })], owner), "allowed");
+      t.not(await place.verdict([claims("a", { binds: [{ source, readOnly: false }] })], owner), "allowed");
+    }
+  });
+}
+
+test("a permission includes narrower ones", async (t) => {
+  await using place = await policyDirectory();
+  for (const [narrow, wide] of [
+    ["gpu", "devices"],
+    ["groups", "privileged"],
+    ["networks", "host_network"],
+  ] as const) {
+    const asking = [claims("a", { asks: [{ permission: narrow, what: "asks" }] })];
+    t.is(await place.verdict(asking, 0, [wide]), "allowed");
+    const asksMore = [claims("a", { asks: [{ permission: wide, what: "asks" }] })];
+    t.not(await place.verdict(asksMore, 0, [narrow]), "allowed");
+  }
+});
+
+async function lineOf(runtime: AppRuntime, app: RunnableApp): Promise<string> {
+  return eventually(async () => {
+    const { lines } = await runtime.logs(app, { tail: 10 });
+    assert.ok(lines[0] !== undefined, "it has said nothing yet");
+    return lines[0].text;
+  }, 30_000);
+}
+
+async function end(runtime: AppRuntime, app: RunnableApp): Promise<void> {
+  await runtime.stop(app);
+  await runtime.remove(app);
+}
+
+const files = ["/etc/localtime", "/etc/timezone"];
+
+/** What an image of a distribution has in that place. */
+const linked = "FROM svc/shell:1\nRUN ln -s /usr/share/zoneinfo/Etc/UTC /etc/localtime\n";
+
+dockerTest(`a user's container sees the host's time zone${needsDocker}`, async (t) => {
+  const fixture = fixtureNow();
+  const { runtime } = fixture;
+  const missing = await missingClock();
+  const there = files.filter((path) => !missing.has(path));
+  const mounts = files.map((path) => `{ source: ${path}, target: ${path}, read_only: true }`).join(", ");
+  const say = `cat ${there.join(" ")} | md5sum; ${forever}`;
+  const app = await fixture.app(
+    "clock",
+    `docker: { build: {}, entrypoint: [/bin/sh, -c], command: [${JSON.stringify(say)}], mounts: [${mounts}] }`,
+    { files: { Dockerfile: linked } },
+  );
+  await startApp(runtime, app);
+  const digest = createHash("md5");
+  for (const path of there) digest.update(await readFile(path));
+  t.is(await lineOf(runtime, app), `${digest.digest("hex")}  -`);
+  t.like(runtime.status(app.id), { state: "RUNNING", reason: "" });
+  await end(runtime, app);
+});
+
+test("a file of the host's clock that is not there is left out, one to write is not", async (t) => {
+  await using place = await policyDirectory();
+  const sourcesOf = (readOnly: boolean): string[] => {
+    const app = place.app(nobody);
+    const { runtime } = app.manifest;
+    if (runtime.kind !== "docker") throw new Error("the app is a container");
+    const mounts = files.map((source) => ({ source, target: source, read_only: readOnly }));
+    const options = {
+      ...{ imageId: "sha256:1", imageReference: "a", owner: { uid: nobody, gid: nobody }, storeId: "test" },
+      ...{ network: "net", usersPidsLimit: 1, usersAddress: "127.0.0.1", absent: new Set(["/etc/timezone"]) },
+    };
+    const config = containerConfig(
+      { ...app, manifest: { ...app.manifest, runtime: { ...runtime, mounts } } },
+      options,
+    );
+    return (config.options.HostConfig.Mounts ?? []).map(({ Source }) => Source);
+  };
+  t.deepEqual(sourcesOf(true), ["/etc/localtime"]);
+  t.deepEqual(sourcesOf(false), files);
+});
+
+dockerTest(`root's container joins groups and has its devices${needsDocker}`, async (t) => {
+  const fixture = fixtureNow();
+  const say = `id -G; test -c /dev/net/tun && echo tunnel; ${forever}`;
+  const manifest = `docker: { image: "svc/shell:1", entrypoint: [/bin/sh, -c], command: [${JSON.stringify(say)}],
+  groups: [44, 109], devices: [/dev/net/tun] }`;
+  await t.throwsAsync(() => fixture.app("grouped", manifest, { uid: 0 }), {
+    message: /add "tun" to permissions/,
+  });
+  const app = await fixture.app("grouped", `${manifest}\npermissions: [groups, tun]`, { uid: 0 });
+  await startApp(fixture.runtime, app);
+  t.is(await lineOf(fixture.runtime, app), "0 44 109");
+  const { lines } = await fixture.runtime.logs(app, { tail: 10 });
+  t.is(lines[1]?.text, "tunnel");
+  await end(fixture.runtime, app);
+});
+
+composeTest(
+  `a network of several projects is made for the first of them, and stays${needsCompose}`,
+  async (t) => {
+    const fixture = fixtureNow();
+    const { compose, engine } = fixture;
+    const script = forever.replaceAll("$", "$$$$");
+    const document = `services:
+  web: { image: svc/shell:1, command: [/bin/sh, -c, "${script}"], networks: [proxy],
+    volumes: ["/etc/localtime:/etc/localtime:ro", "/etc/timezone:/etc/timezone:ro"] }
+networks: { proxy: { external: true } }
+`;
+    const make = (id: string, uid: number, permissions: string): Promise<RunnableApp> =>
+      fixture.app(id, `compose: { file: compose.yaml }\npermissions: [${permissions}]`, {
+        uid,
+        files: { "compose.yaml": document },
+      });
+    const proxy = async (): Promise<number> => (await engine.request("GET", "/networks/proxy")).status;
+    const refused = await failureOf(compose.prepare(await make("mine", nobody, "networks"), {}));
+    t.regex(
+      refused.message,
+      /^network "proxy" is not the app's own, which only root's own apps may: leave that out/,
+    );
+    const lacking = await failureOf(compose.prepare(await make("lacking", 0, ""), {}));
+    t.is(
+      lacking.message,
+      `network "proxy" is not the app's own: add "networks" to the manifest's permissions`,
+    );
+    t.is(await proxy(), 404);
+
+    const apps = [await make("first", 0, "networks"), await make("second", 0, "networks")];
+    for (const app of apps) await startApp(compose, app);
+    const { Containers: joined, IPAM } = (await engine.request("GET", "/networks/proxy")).expect(200) as {
+      Containers: object;
+      IPAM: { Config: { Subnet: string }[] };
+    };
+    t.is(Object.keys(joined).length, 2);
+    t.regex(IPAM.Config[0]?.Subnet ?? "", /\/25$/);
+    for (const app of apps) await end(compose, app);
+    t.is(await proxy(), 200);
+  },
+);
