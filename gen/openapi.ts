@@ -1996,7 +1996,7 @@ export interface components {
              * @description A machine word to switch on.
              * @enum {string}
              */
-            reason: "unauthenticated" | "token_denied" | "root_required" | "not_found" | "already_exists" | "invalid_request" | "body_too_large" | "unsupported_media_type" | "method_not_allowed" | "upgrade_required" | "host_denied" | "origin_denied" | "license_required" | "ambiguous" | "package_invalid" | "source_failed" | "git_failed" | "build_failed" | "start_failed" | "app_running" | "app_not_running" | "app_busy" | "pinned_image" | "owned_by_app" | "protected" | "job_owned" | "pid_reused" | "denied" | "changed" | "range_not_satisfiable" | "too_many" | "disk_full" | "archive_damaged" | "not_ready" | "not_implemented" | "canceled" | "deadline_exceeded" | "unavailable" | "internal";
+            reason: "unauthenticated" | "token_denied" | "root_required" | "not_found" | "already_exists" | "invalid_request" | "body_too_large" | "unsupported_media_type" | "method_not_allowed" | "upgrade_required" | "host_denied" | "origin_denied" | "license_required" | "ambiguous" | "package_invalid" | "source_failed" | "git_failed" | "build_failed" | "start_failed" | "app_running" | "app_not_running" | "app_busy" | "pinned_image" | "owned_by_app" | "protected" | "job_owned" | "pid_reused" | "denied" | "changed" | "range_not_satisfiable" | "too_many" | "disk_full" | "archive_damaged" | "archive_refused" | "not_ready" | "not_implemented" | "canceled" | "deadline_exceeded" | "unavailable" | "internal";
             /** @description Payload of `token_denied`. */
             token_denied?: components["schemas"]["TokenDenied"];
             /** @description Payload of `license_required`. */
@@ -3282,7 +3282,7 @@ export interface components {
             branch?: string;
             /** @description Tag to install; the newest semantic version without pre-releases when neither is given. */
             tag?: string;
-            /** @description True: the caller accepts the licenses and permissions that `license_required` listed. */
+            /** @description True: the caller accepts the licenses that `license_required` listed. */
             license_ack?: boolean;
             /** @description Chosen settings to begin with; the package's defaults for the rest. */
             settings?: {
@@ -3293,6 +3293,8 @@ export interface components {
              *     chosen instead. A further install of a package does so in any case. The answer's `ports` say which.
              */
             port_auto?: boolean;
+            /** @description True: the caller gives the package the permissions on the host that `license_required` listed. Only root's apps get any. */
+            permissions_ack?: boolean;
         };
         /** @description A network interface. */
         InterfaceMetrics: {
@@ -3385,11 +3387,17 @@ export interface components {
             /** @description SHA-256 of the whole file, lower-case hex. */
             sha256: string;
         };
-        /** @description The package ships licenses that must be acknowledged with `license_ack: true` before it is installed. */
+        /**
+         * @description The package ships licenses that must be acknowledged with `license_ack: true`, or asks for permissions that must be given
+         *     with `permissions_ack: true`, before it is installed or upgraded to.
+         */
         LicenseRequired: {
-            /** @description The license files at the root of the package, in name order. */
+            /** @description The license files at the root of the package that are not acknowledged, in name order. */
             licenses: components["schemas"]["LicenseFile"][];
-            /** @description What the package asks of the host beyond the usual, one sentence each; acknowledged together with the licenses. */
+            /**
+             * @description What the package asks of the host beyond the usual and was not given, one sentence each. Asked of root alone: other
+             *     users' apps get none.
+             */
             permissions: string[];
         };
         /** @description The ports of an app. */
@@ -4852,8 +4860,8 @@ export interface operations {
                     /** @description The tag to go to; without it the newest tag, or the head of the tracked branch. */
                     version?: string;
                     /**
-                     * @description True: the licenses and permissions that the new version adds or changes are accepted. Without it they are asked for
-                     *     by a `license_required` (failed_precondition), and nothing changes.
+                     * @description True: the licenses that the new version adds or changes are accepted. Without it they are asked for by a
+                     *     `license_required` (failed_precondition), and nothing changes.
                      */
                     license_ack?: boolean;
                     /**
@@ -4861,6 +4869,8 @@ export interface operations {
                      *     daemon's `[apps] backup_before_upgrade` says.
                      */
                     backup?: boolean;
+                    /** @description True: the permissions on the host that the new version adds are given. Without it they are asked for as licenses are. */
+                    permissions_ack?: boolean;
                 };
             };
         };

@@ -127,20 +127,22 @@ export const TokenDeniedSchema: GenMessage<TokenDenied> = /*@__PURE__*/
   messageDesc(file_svc_v1_error, 1);
 
 /**
- * The package ships licenses that must be acknowledged with `license_ack: true` before it is installed.
+ * The package ships licenses that must be acknowledged with `license_ack: true`, or asks for permissions that must be given
+ * with `permissions_ack: true`, before it is installed or upgraded to.
  *
  * @generated from message svc.v1.LicenseRequired
  */
 export type LicenseRequired = Message<"svc.v1.LicenseRequired"> & {
   /**
-   * The license files at the root of the package, in name order.
+   * The license files at the root of the package that are not acknowledged, in name order.
    *
    * @generated from field: repeated svc.v1.LicenseFile licenses = 1;
    */
   licenses: LicenseFile[];
 
   /**
-   * What the package asks of the host beyond the usual, one sentence each; acknowledged together with the licenses.
+   * What the package asks of the host beyond the usual and was not given, one sentence each. Asked of root alone: other
+   * users' apps get none.
    *
    * @generated from field: repeated string permissions = 2;
    */
