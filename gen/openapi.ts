@@ -5190,8 +5190,9 @@ export interface operations {
             content: {
                 "application/json": {
                     /**
-                     * @description `logs`: the log, its last lines first. `attach`: the terminal that the package gives the app. `shell`: an interactive
-                     *     shell in the app, as its owner.
+                     * @description `logs`: the log, its last lines first. `attach`: the terminal that the package gives the app; where that is the app's own
+                     *     (`console: true`), all who watch see the same, and it is as large as the smallest of their windows. `shell`: an
+                     *     interactive shell in the app, as its owner.
                      * @enum {string}
                      */
                     session: "logs" | "attach" | "shell";

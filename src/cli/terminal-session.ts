@@ -15,8 +15,6 @@ export interface TerminalStart {
 
 /** Ctrl-P Ctrl-Q, as Docker's. */
 const detachKeys = Buffer.of(0x10, 0x11);
-/** Ctrl-D. */
-const endOfInput = Buffer.of(0x04);
 
 /** What goes to the daemon: what is typed, how the window changes, what was shown. */
 class Inputs {
@@ -56,7 +54,8 @@ export async function runTerminal(context: CommandContext, start: TerminalStart)
   const isTerminal = stdin.isTTY && stdout.isTTY === true;
   const resize = (): void => inputs.add({ resize: sizeOf(stdout) });
   const type = (bytes: Buffer): void => keys.type(bytes, isTerminal);
-  inputs.add({ ...start, command: [...start.command], resize: sizeOf(stdout) });
+  // Without a window it has no say in how large a terminal is that others watch, too.
+  inputs.add({ ...start, command: [...start.command], ...(isTerminal && { resize: sizeOf(stdout) }) });
   let shownBytes = 0;
   let exitCode: number | undefined;
   try {
@@ -68,11 +67,13 @@ export async function runTerminal(context: CommandContext, start: TerminalStart)
           stdout.on("resize", resize);
         }
         stdin.on("data", type);
-        stdin.once("end", () => inputs.add({ data: endOfInput }));
+        stdin.once("end", () => inputs.add({ endOfInput: true }));
       } else if (output.case === "data") {
         await context.print(output.value);
         shownBytes += output.value.length;
         inputs.add({ ack: BigInt(shownBytes) });
+      } else if (output.case === "gap") {
+        context.note(`\r\n[${output.value.bytes} bytes were left out]`);
       } else if (output.case === "exit") {
         exitCode = output.value.code;
         break;

@@ -16,7 +16,6 @@ export type ConsoleOutputInit = MessageInitShape<typeof ConsoleOutputSchema>;
 const maxSessions = 32;
 const logTail = 1_000;
 const maxWindow = 1_000;
-const defaultSize: TerminalSize = { columns: 80, rows: 24 };
 /** Within a second of its app's removal a session has ended. */
 const lookIntervalMs = 500;
 
@@ -86,8 +85,8 @@ export class Consoles {
     kind: "attach" | "shell",
   ): AsyncGenerator<ConsoleOutputInit, void> {
     const { appId, command, service, resize } = first;
-    const size = resize ?? defaultSize;
-    const request = { session: kind, command, service, size };
+    const size = resize !== undefined && isSize(resize) ? resize : undefined;
+    const request = { session: kind, command, service, ...(size && { size }) };
     await using terminal = await this.#apps.openTerminal(appId, request, caller);
     yield { output: { case: "opened", value: { interactive: true } } };
     void type(inputs, terminal, window);
@@ -95,8 +94,13 @@ export class Consoles {
     for (;;) {
       const next = await unlessAborted(output.next(), signal);
       if (next.done === true) break;
-      yield { output: { case: "data", value: next.value } };
-      await unlessAborted(window.sent(next.value.length), signal);
+      if ("missedBytes" in next.value) {
+        yield { output: { case: "gap", value: { bytes: BigInt(next.value.missedBytes) } } };
+        continue;
+      }
+      const { data } = next.value;
+      yield { output: { case: "data", value: data } };
+      await unlessAborted(window.sent(data.length), signal);
     }
     const code = await unlessAborted(terminal.exitCode, signal);
     yield { output: { case: "exit", value: { code } } };
@@ -112,20 +116,19 @@ export class Consoles {
   }
 }
 
-/** End of transmission, ^D: as much of a closed input as a terminal knows. */
-const endOfInput = Uint8Array.of(4);
-
+/** Hands on what comes to a terminal. */
 async function type(
   inputs: AsyncIterator<ConsoleInput>,
   terminal: Terminal,
   window: OutputWindow,
 ): Promise<void> {
-  const isWhole = await take(inputs, async ({ data, resize, ack }) => {
+  const isWhole = await take(inputs, async ({ data, resize, ack, endOfInput }) => {
     if (ack > 0) window.acknowledge(Number(ack));
     if (resize !== undefined && isSize(resize)) terminal.resize(resize);
-    if (data.length > 0) await terminal.write(data);
+    if (data.length > 0) await window.openFor(terminal.write(data));
+    if (endOfInput) await terminal.endInput();
   });
-  if (isWhole) await terminal.write(endOfInput).catch(() => undefined);
+  if (isWhole) await terminal.endInput().catch(() => undefined);
 }
 
 /** Takes each message that comes. @returns whether the client has said that no more come, instead of going away */

@@ -6,6 +6,7 @@ export class OutputWindow {
   /** Infinity while the client has not said anything: what carries the bytes holds them back then. */
   #limitBytes = Infinity;
   #room = Promise.withResolvers<undefined>();
+  #isOpen = false;
 
   /** The client has shown so many bytes since the beginning. */
   acknowledge(bytes: number): void {
@@ -23,7 +24,21 @@ export class OutputWindow {
     }
   }
 
+  /**
+   * Holds nothing back while `work` waits: what the client has shown may be said behind what it types, and a program may take
+   * no more of that before what it prints is taken.
+   */
+  async openFor(work: Promise<void>): Promise<void> {
+    this.#isOpen = true;
+    this.#room.resolve(undefined);
+    try {
+      await work;
+    } finally {
+      this.#isOpen = false;
+    }
+  }
+
   get #hasRoom(): boolean {
-    return this.#sentBytes < this.#limitBytes;
+    return this.#isOpen || this.#sentBytes < this.#limitBytes;
   }
 }

@@ -1,16 +1,22 @@
-/** Programs at terminals inside of containers: the engine's exec. */
+/** Terminals inside of containers: the engine's exec and attach. */
 import { readFile } from "node:fs/promises";
 import { constants } from "node:os";
 import type { Duplex } from "node:stream";
+import { promisify } from "node:util";
 import type { Exec } from "dockerode";
 import { createProcessOpener } from "../host/pidfd.ts";
-import type { Terminal, TerminalSize } from "../lib/terminal.ts";
+import type { Terminal, TerminalPiece, TerminalSize } from "../lib/terminal.ts";
 import type { DockerEngine, EngineStream } from "./engine.ts";
 
 export interface ContainerProgram {
   readonly argv: readonly string[];
   readonly size: TerminalSize;
 }
+
+/** The engine would keep the keys that it lets go by until it knows the next: these are hardly ever typed. */
+const detachKeys = "ctrl-^,ctrl-_,ctrl-^,ctrl-_";
+/** End of transmission, ^D: as much of a closed input as a terminal knows. */
+const endOfInput = Uint8Array.of(4);
 
 /** @throws SvcError `unavailable`, `not_found`; `failed_precondition` for a container that does not run */
 export async function openContainerTerminal(
@@ -27,6 +33,7 @@ export async function openContainerTerminal(
       AttachStdin: true,
       AttachStdout: true,
       AttachStderr: true,
+      DetachKeys: detachKeys,
     });
     execId = exec.id;
     return exec.start({ hijack: true, stdin: true, Tty: true });
@@ -36,28 +43,30 @@ export async function openContainerTerminal(
   return terminal;
 }
 
-class ExecTerminal implements Terminal {
-  readonly output: AsyncIterable<Buffer>;
+/** The engine's end of a stream to a container. */
+abstract class EngineTerminal implements Terminal {
+  readonly output: AsyncIterable<TerminalPiece>;
   readonly exitCode: Promise<number>;
-  readonly #engine: DockerEngine;
-  readonly #containerId: string;
-  readonly #execId: string;
   readonly #opened: EngineStream<Duplex>;
   readonly #ended = Promise.withResolvers<undefined>();
 
-  constructor(engine: DockerEngine, containerId: string, execId: string, opened: EngineStream<Duplex>) {
-    this.#engine = engine;
-    this.#containerId = containerId;
-    this.#execId = execId;
+  constructor(opened: EngineStream<Duplex>) {
     this.#opened = opened;
     this.output = this.#read();
-    this.exitCode = this.#ended.promise.then(async () => (await this.#inspect()).ExitCode ?? 0);
+    this.exitCode = this.#ended.promise.then(() => this.askExitCode());
     this.exitCode.catch(() => undefined);
   }
 
-  async *#read(): AsyncGenerator<Buffer, void> {
+  protected abstract askExitCode(): Promise<number>;
+  protected abstract shownBefore(): AsyncIterable<TerminalPiece>;
+  abstract endInput(): Promise<void>;
+  abstract resize(size: TerminalSize): void;
+  abstract [Symbol.asyncDispose](): Promise<void>;
+
+  async *#read(): AsyncGenerator<TerminalPiece, void> {
     try {
-      yield* this.#opened.chunks;
+      yield* this.shownBefore();
+      for await (const data of this.#opened.chunks) yield { data };
     } finally {
       this.#ended.resolve(undefined);
     }
@@ -69,9 +78,37 @@ class ExecTerminal implements Terminal {
     return new Promise((resolve) => stream.write(bytes, () => resolve()));
   }
 
+  protected close(): void {
+    this.#opened[Symbol.dispose]();
+    this.#ended.resolve(undefined);
+  }
+}
+
+class ExecTerminal extends EngineTerminal {
+  readonly #engine: DockerEngine;
+  readonly #containerId: string;
+  readonly #execId: string;
+
+  constructor(engine: DockerEngine, containerId: string, execId: string, opened: EngineStream<Duplex>) {
+    super(opened);
+    this.#engine = engine;
+    this.#containerId = containerId;
+    this.#execId = execId;
+  }
+
+  protected async askExitCode(): Promise<number> {
+    return (await this.#inspect()).ExitCode ?? 0;
+  }
+
+  protected async *shownBefore(): AsyncGenerator<TerminalPiece, void> {}
+
+  endInput(): Promise<void> {
+    return this.write(endOfInput);
+  }
+
   resize(size: TerminalSize): void {
     // It may have ended by now.
-    this.resizeNow(size).catch(() => undefined);
+    void this.resizeNow(size);
   }
 
   async resizeNow({ columns, rows }: TerminalSize): Promise<void> {
@@ -82,8 +119,7 @@ class ExecTerminal implements Terminal {
 
   /** The engine leaves what nobody looks at running. */
   async [Symbol.asyncDispose](): Promise<void> {
-    this.#opened[Symbol.dispose]();
-    this.#ended.resolve(undefined);
+    this.close();
     const { Running, Pid } = await this.#inspect().catch(() => ({ Running: false, Pid: 0 }));
     if (Running && Pid > 0) await hangUp(Pid, this.#containerId);
   }
@@ -103,5 +139,116 @@ async function hangUp(pid: number, containerId: string): Promise<void> {
     handle.signal(constants.signals.SIGCONT);
   } catch {
     // It has ended.
+  }
+}
+
+/** The windows in which a container's own terminal is shown: it is as large as the smallest. */
+export class WatchedSizes {
+  readonly #sizes = new Map<string, Map<object, TerminalSize>>();
+
+  /** @returns how large the terminal is from now on; undefined while nobody says */
+  set(containerId: string, watcher: object, size: TerminalSize | undefined): TerminalSize | undefined {
+    const sizes = this.#sizes.get(containerId) ?? new Map<object, TerminalSize>();
+    if (size === undefined) sizes.delete(watcher);
+    else sizes.set(watcher, size);
+    if (sizes.size === 0) this.#sizes.delete(containerId);
+    else this.#sizes.set(containerId, sizes);
+    if (sizes.size === 0) return undefined;
+    const all = [...sizes.values()];
+    return {
+      columns: Math.min(...all.map(({ columns }) => columns)),
+      rows: Math.min(...all.map(({ rows }) => rows)),
+    };
+  }
+}
+
+/**
+ * Attaches to the terminal that a container itself runs at, its last screen first.
+ * @throws SvcError `unavailable`, `not_found`; `failed_precondition` for a container that does not run
+ */
+export async function attachContainer(
+  engine: DockerEngine,
+  containerId: string,
+  sizes: WatchedSizes,
+  size: TerminalSize | undefined,
+): Promise<Terminal> {
+  const opened = await engine.open("attach to a container", async (docker) => {
+    const stream = await promisify(docker.modem.dial.bind(docker.modem))({
+      path: `/containers/${containerId}/attach?`,
+      method: "POST",
+      hijack: true,
+      openStdin: true,
+      statusCodes: { 200: true },
+      // dockerode's own attach sends nothing before something is typed.
+      file: Buffer.alloc(0),
+      options: { stream: true, stdin: true, stdout: true, stderr: true, detachKeys },
+    });
+    return stream as Duplex;
+  });
+  const terminal = new AttachedTerminal(engine, containerId, sizes, opened);
+  if (size !== undefined) terminal.resize(size);
+  return terminal;
+}
+
+const screenRows = 50;
+const endedWithin = 5_000;
+
+class AttachedTerminal extends EngineTerminal {
+  readonly #engine: DockerEngine;
+  readonly #id: string;
+  readonly #sizes: WatchedSizes;
+
+  constructor(engine: DockerEngine, id: string, sizes: WatchedSizes, opened: EngineStream<Duplex>) {
+    super(opened);
+    this.#engine = engine;
+    this.#id = id;
+    this.#sizes = sizes;
+  }
+
+  protected async askExitCode(): Promise<number> {
+    const ended: unknown = await this.#engine.operate(
+      "say how a container ended",
+      (docker) => docker.getContainer(this.#id).wait(),
+      { timeoutMs: endedWithin },
+    );
+    return (ended as { StatusCode: number }).StatusCode;
+  }
+
+  /** From the log, which a terminal's container has as it was shown. */
+  protected async *shownBefore(): AsyncGenerator<TerminalPiece, void> {
+    const data = await this.#engine
+      .call("read the last screen of a container", async (docker) => {
+        const logs = promisify(docker.modem.dial.bind(docker.modem));
+        const options = { stdout: true, stderr: true, tail: screenRows };
+        const path = `/containers/${this.#id}/logs?`;
+        const request = { path, method: "GET", statusCodes: { 200: true }, isStream: true, options };
+        return Buffer.concat(await Array.fromAsync((await logs(request)) as AsyncIterable<Buffer>));
+      })
+      // Of a log driver that cannot be read.
+      .catch(() => Buffer.alloc(0));
+    if (data.length > 0) yield { data };
+  }
+
+  /** Others go on typing, and the app with them. */
+  async endInput(): Promise<void> {}
+
+  resize(size: TerminalSize): void {
+    this.#fit(this.#sizes.set(this.#id, this, size));
+  }
+
+  #fit(size: TerminalSize | undefined): void {
+    if (size === undefined) return;
+    // It may have ended by now.
+    this.#engine
+      .call("resize a terminal", (docker) =>
+        docker.getContainer(this.#id).resize({ w: size.columns, h: size.rows }),
+      )
+      .catch(() => undefined);
+  }
+
+  async [Symbol.asyncDispose](): Promise<void> {
+    this.close();
+    this.#fit(this.#sizes.set(this.#id, this, undefined));
+    await Promise.resolve();
   }
 }

@@ -6,8 +6,8 @@ import { constants } from "node:os";
 import { setTimeout as wait } from "node:timers/promises";
 import { SvcError } from "../errors.ts";
 import { keepInheritedDescriptors } from "../lib/pipe.ts";
-import { type Pty, loadPtys } from "../lib/pty.ts";
-import type { Terminal, TerminalSize } from "../lib/terminal.ts";
+import { type Pty, loadPtys } from "../lib/pty.mjs";
+import type { Terminal, TerminalPiece, TerminalSize } from "../lib/terminal.ts";
 import type { ExpectedIdentity } from "./helper/verify.mjs";
 import type { Launch } from "./launch.ts";
 import { statusLines } from "./status-lines.ts";
@@ -86,8 +86,15 @@ function exports(env: Readonly<Record<string, string>>): string {
     .join("");
 }
 
+/** End of transmission, ^D: as much of a closed input as a terminal knows. */
+const endOfInput = Uint8Array.of(4);
+
+async function* shown(pty: Pty): AsyncGenerator<TerminalPiece, void> {
+  for await (const data of pty.read()) yield { data };
+}
+
 class ProgramTerminal implements Terminal {
-  readonly output: AsyncIterable<Buffer>;
+  readonly output: AsyncIterable<TerminalPiece>;
   readonly exitCode: Promise<number>;
   readonly #pty: Pty;
   readonly #child: ChildProcess;
@@ -96,7 +103,7 @@ class ProgramTerminal implements Terminal {
   constructor(pty: Pty, child: ChildProcess) {
     this.#pty = pty;
     this.#child = child;
-    this.output = pty.read();
+    this.output = shown(pty);
     this.exitCode = once(child, "exit").then(async ([code, signal]) => {
       this.#gone.abort();
       // Not before: a program that closes its own ends first, as cat does, would be hung up on while it exits.
@@ -109,6 +116,10 @@ class ProgramTerminal implements Terminal {
 
   write(bytes: Uint8Array): Promise<void> {
     return this.#pty.write(bytes, this.#gone.signal);
+  }
+
+  endInput(): Promise<void> {
+    return this.write(endOfInput);
   }
 
   resize(size: TerminalSize): void {

@@ -179,7 +179,7 @@ export interface BackupDocument extends Extensible {
 }
 
 export interface ConsoleDocument extends Extensible {
-  exec: string[];
+  exec?: string[];
 }
 
 export type Permission =
@@ -216,7 +216,7 @@ export interface ManifestDocument extends Extensible {
   restart?: RestartDocument;
   limits?: LimitsDocument;
   backup?: BackupDocument;
-  console?: ConsoleDocument;
+  console?: boolean | ConsoleDocument;
   permissions?: Permission[];
   migrate?: CommandDocument;
   clone?: CloneWay;

@@ -3,7 +3,12 @@ import { readFile } from "node:fs/promises";
 import type { ValidateFunction } from "ajv";
 import { SvcError } from "../errors.ts";
 import type { ReasonPayload } from "../errors.ts";
-import type { CommandDocument, HealthDocument, ManifestDocument } from "./manifest-document.ts";
+import type {
+  CommandDocument,
+  ConsoleDocument,
+  HealthDocument,
+  ManifestDocument,
+} from "./manifest-document.ts";
 import { manifestProblems } from "./manifest-rules.ts";
 import { manifestFileName } from "./manifest.ts";
 import type { BackupPolicy, Command, HealthCheck, Manifest, Runtime } from "./manifest.ts";
@@ -147,11 +152,15 @@ function normalise(written: ManifestDocument): Manifest {
         }),
       } satisfies BackupPolicy,
     }),
-    ...(console && { console: { argv: console.exec } }),
+    ...(console !== undefined && console !== false && { console: consoleOf(console) }),
     permissions: written.permissions ?? [],
     ...(migrate && { migrate: commandOf(migrate) }),
     ...(clone && { clone }),
   };
+}
+
+function consoleOf(console: true | ConsoleDocument): NonNullable<Manifest["console"]> {
+  return console === true ? {} : defined({ argv: console.exec });
 }
 
 function runtimeOf(written: ManifestDocument): Runtime {

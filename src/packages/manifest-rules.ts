@@ -29,6 +29,7 @@ export function manifestProblems(manifest: ManifestDocument): RuleProblem[] {
     ...addressProblems(manifest),
     ...volumeProblems(manifest),
     ...healthProblems(manifest),
+    ...consoleProblems(manifest),
     ...placeholderProblems(manifest),
     ...settingsProblems(manifest, templatesOf(manifest)),
     ...permissionProblems(manifest),
@@ -143,6 +144,11 @@ function healthProblems(manifest: ManifestDocument): RuleProblem[] {
   return [{ path: ["health", probes[0] ?? "http", "port"], message: `health names no port "${port}"` }];
 }
 
+function consoleProblems({ service, console }: ManifestDocument): RuleProblem[] {
+  if (service === undefined || console === undefined || console === false) return [];
+  return [{ path: ["console"], message: "a service has no console" }];
+}
+
 /** A piece of text in which placeholders are expanded. */
 export interface Template {
   path: DocumentPath;
@@ -169,7 +175,7 @@ function templatesOf(manifest: ManifestDocument): Template[] {
     ...(health?.http?.path === undefined
       ? []
       : [{ path: ["health", "http", "path"], text: health.http.path }]),
-    ...argvTemplates(["console", "exec"], console?.exec),
+    ...argvTemplates(["console", "exec"], typeof console === "object" ? console.exec : undefined),
   ];
 }
 

@@ -142,11 +142,17 @@ export interface Manifest {
   restart: RestartPolicy;
   limits: { memoryBytes?: number; cpus?: number; openFiles?: number };
   backup?: BackupPolicy;
-  console?: { argv: string[] };
+  /** Without `argv` the app has a terminal of its own. */
+  console?: { argv?: string[] };
   permissions: Permission[];
   migrate?: Command;
   /** What a clone does with what was built; absent: as it finds it. */
   clone?: CloneWay;
+}
+
+/** Whether the app itself runs at a terminal, which those who attach share. */
+export function hasOwnTerminal({ console }: Pick<Manifest, "console">): boolean {
+  return console !== undefined && console.argv === undefined;
 }
 
 /** The settings that a manifest defines, by name, in the author's order. */

@@ -1,6 +1,7 @@
 /** What the runtimes over the engine have in common: their apps, and what the engine tells of them. */
 import { appLabel, storeLabel } from "../docker/attribution.ts";
 import { ContainerSampler } from "../docker/container-sampler.ts";
+import { WatchedSizes } from "../docker/container-terminal.ts";
 import { readContainerLog } from "../docker/container-logs.ts";
 import { isUpState, type ContainerRecord } from "../docker/container-record.ts";
 import type { EngineChange } from "../docker/engine-state.ts";
@@ -60,6 +61,7 @@ export abstract class ContainerRuntime implements AppRuntime {
   readonly #sampler: ContainerSampler;
   readonly #apps = new Map<string, ContainerApp>();
   readonly #untouched = new Set<string>();
+  readonly #sizes = new WatchedSizes();
   readonly #listeners = new Set<(id: string) => void>();
   readonly #subscriptions: readonly Disposable[];
   #revision = 0;
@@ -169,7 +171,7 @@ export abstract class ContainerRuntime implements AppRuntime {
 
   async openTerminal(app: RunnableApp, request: TerminalRequest): Promise<Terminal> {
     const running = this.appOf(app.id).members.filter(({ state }) => state === "running");
-    return openAppTerminal(this.#options.engine, app, running, request);
+    return openAppTerminal(this.#options.engine, app, running, this.#sizes, request);
   }
 
   limits(app: RunnableApp): RuntimeLimit[] {

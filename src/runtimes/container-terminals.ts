@@ -1,10 +1,10 @@
 /** Terminals of apps that run in containers. */
 import { composeServiceLabel } from "../docker/attribution.ts";
 import type { ContainerRecord } from "../docker/container-record.ts";
-import { openContainerTerminal } from "../docker/container-terminal.ts";
+import { attachContainer, openContainerTerminal, type WatchedSizes } from "../docker/container-terminal.ts";
 import type { DockerEngine } from "../docker/engine.ts";
 import { invalidField } from "../errors.ts";
-import type { Terminal } from "../lib/terminal.ts";
+import { defaultTerminalSize, type Terminal } from "../lib/terminal.ts";
 import { containerExpander } from "./docker/container-scope.ts";
 import { noTerminal } from "./no-terminal.ts";
 import type { RunnableApp } from "./runtime.ts";
@@ -14,19 +14,27 @@ import type { TerminalRequest } from "./terminal-request.ts";
 /** Few images have more than one. */
 const anyShell = ["/bin/sh", "-c", 'exec "$(command -v bash || command -v sh)"'];
 
-/** As the container's own user. @param running its containers that run */
+/**
+ * As the container's own user.
+ * @param running its containers that run
+ * @param sizes of the windows in which their own terminals are shown
+ */
 export async function openAppTerminal(
   engine: DockerEngine,
   app: RunnableApp,
   running: readonly ContainerRecord[],
+  sizes: WatchedSizes,
   { session, command, service, size }: TerminalRequest,
 ): Promise<Terminal> {
-  const { console } = app.manifest;
-  if (session === "attach" && console === undefined) throw noTerminal(app.id);
   const container = chooseContainer(app, running, service);
+  const written = app.manifest.console?.argv?.map(containerExpander(app));
+  if (session === "attach" && written === undefined) {
+    if (!container.hasTerminal) throw noTerminal(app.id);
+    return attachContainer(engine, container.id, sizes, size);
+  }
   const shell = command.length > 0 ? command : anyShell;
-  const argv = session === "shell" ? shell : (console?.argv ?? []).map(containerExpander(app));
-  return openContainerTerminal(engine, container.id, { argv, size });
+  const argv = session === "shell" ? shell : (written ?? []);
+  return openContainerTerminal(engine, container.id, { argv, size: size ?? defaultTerminalSize });
 }
 
 function chooseContainer(

@@ -8,5 +8,6 @@ export interface TerminalRequest {
   readonly command: readonly string[];
   /** Of a compose project; empty for its first. */
   readonly service: string;
-  readonly size: TerminalSize;
+  /** Of the window in which it is shown; absent where there is none, or it is not known yet. */
+  readonly size?: TerminalSize;
 }

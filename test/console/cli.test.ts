@@ -69,7 +69,7 @@ test("at a terminal, keys go through as they are, the window's size follows, and
   await using terminal = await identities.openTerminal(identities.selfUid, program);
   let shown = "";
   const read = (async () => {
-    for await (const bytes of terminal.output) shown += bytes.toString("utf8");
+    for await (const piece of terminal.output) if ("data" in piece) shown += piece.data.toString("utf8");
   })();
   const shows = (pattern: RegExp): Promise<void> => eventually(() => assert.match(shown, pattern), 20_000);
   await shows(/[#$] /);

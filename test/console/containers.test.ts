@@ -7,6 +7,7 @@ import { AppService, type ConsoleOutput } from "../../gen/svc/v1/app_pb.ts";
 import { startDaemon, type UserDoor } from "../support/daemon.ts";
 import { dockerTest, needsDocker, sharedEngine } from "../support/docker-test.ts";
 import { whyNoDocker } from "../support/docker.ts";
+import { composeTest, needsCompose } from "../runtimes/support/compose-test.ts";
 import { errorOf } from "../support/errors.ts";
 import { eventually } from "../support/eventually.ts";
 
@@ -25,13 +26,15 @@ interface Shown {
   readonly text: string;
 }
 
-/** Opens a terminal, types each piece once the pattern before it has shown, and reads to its end. */
+/** Opens a terminal, types each piece once the pattern before it has shown, and reads to its end, or until it shows `until`. */
 async function talk(
   door: Pick<UserDoor, "client">,
   first: { appId: string; session: string; service?: string; command?: string[] },
   pieces: readonly (readonly [RegExp, string])[],
+  until?: RegExp,
 ): Promise<Shown> {
   const outputs: ConsoleOutput[] = [];
+  const left = new AbortController();
   const text = (): string =>
     outputs
       .map(({ output }) => (output.case === "data" ? Buffer.from(output.value).toString("utf8") : ""))
@@ -42,9 +45,19 @@ async function talk(
       await eventually(() => assert.match(text(), pattern), 20_000);
       yield { data: Buffer.from(piece) };
     }
-    await eventually(() => assert.equal(outputs.at(-1)?.output.case, "exit"), 20_000);
+    await eventually(() => {
+      if (until === undefined) assert.equal(outputs.at(-1)?.output.case, "exit");
+      else assert.match(text(), until);
+    }, 20_000);
+    if (until !== undefined) left.abort();
   }
-  for await (const output of door.client(AppService, "grpc").attachConsole(inputs())) outputs.push(output);
+  try {
+    const options = { signal: left.signal };
+    for await (const output of door.client(AppService, "grpc").attachConsole(inputs(), options))
+      outputs.push(output);
+  } catch (error) {
+    if (!left.signal.aborted) throw error;
+  }
   return { outputs, text: text() };
 }
 
@@ -101,6 +114,95 @@ dockerTest(
     left.abort();
     await eventually(async () => assert.equal(await isSleeping(), false), 20_000);
     await apps.removeApp({ id: "shown" });
+  },
+);
+
+/** Answers lines, until one says that it is enough. */
+const talker = "while read -r line; do [ $line = end ] && exit 9; echo got $line; done";
+
+async function writeFiles(dir: string, files: Readonly<Record<string, string>>): Promise<void> {
+  await mkdir(dir);
+  for (const [name, text] of Object.entries(files)) await writeFile(join(dir, name), text);
+}
+
+dockerTest(
+  `the terminal of a container's own is shared, and the exit code is the app's${needsDocker}`,
+  async (t) => {
+    await using daemon = await startDaemon({ config: `[docker]\nsocket = "${engineNow().socket}"` });
+    await using user = await daemon.as(nobody);
+    const dir = join(daemon.dir, "package");
+    await writeFiles(dir, {
+      "svc.yaml": [
+        'id: talks\nname: Talks\nversion: "1"\nconsole: true\nrestart: { policy: never }',
+        `docker: { image: "example.org/shown:1", entrypoint: [/bin/sh, -c, '${talker}'] }`,
+      ].join("\n"),
+    });
+    const apps = user.client(AppService);
+    await apps.installApp({ spec: dir });
+    await apps.startApp({ id: "talks" });
+    const attach = { appId: "talks", session: "attach" };
+    // What lets go by the engine's own choice are keys like others.
+    const first = await talk(user, attach, [[/^/, "\x10\x11early\n"]], /got .*early/);
+    t.regex(first.text, /got .*early/);
+    const [watched, typed] = await Promise.all([
+      talk(user, attach, []),
+      talk(user, attach, [
+        [/early/, "\nfrom-one\n"],
+        [/got from-one/, "end\n"],
+      ]),
+    ]);
+    t.regex(watched.text, /got from-one/);
+    t.regex(typed.text, /got .*early[^]*got from-one/, "its last screen comes first");
+    t.like(typed.outputs.at(-1)?.output, { case: "exit", value: { code: 9 } });
+    t.like(watched.outputs.at(-1)?.output, { case: "exit", value: { code: 9 } });
+    await eventually(async () => {
+      assert.equal((await errorOf(talk(user, attach, []))).reason, "app_not_running");
+    }, 20_000);
+    await apps.removeApp({ id: "talks" });
+  },
+);
+
+composeTest(
+  `services of a compose project: a shell in each, and the terminals that they have${needsCompose}`,
+  async (t) => {
+    await using daemon = await startDaemon({ config: `[docker]\nsocket = "${engineNow().socket}"` });
+    await using user = await daemon.as(nobody);
+    const dir = join(daemon.dir, "package");
+    await writeFiles(dir, {
+      "svc.yaml":
+        'id: pair\nname: Pair\nversion: "1"\ncompose: { file: compose.yaml }\nrestart: { policy: never }\n',
+      "compose.yaml": [
+        "services:",
+        '  plain: { image: "example.org/shown:1" }',
+        "  talks:",
+        '    image: "example.org/shown:1"',
+        "    tty: true",
+        "    stdin_open: true",
+        `    entrypoint: [/bin/sh, -c, '${talker.replaceAll("$", "$$$$")}']`,
+      ].join("\n"),
+    });
+    const apps = user.client(AppService);
+    await apps.installApp({ spec: dir });
+    await apps.startApp({ id: "pair" });
+    const shell = { appId: "pair", session: "shell", command: ["sh", "-c", "hostname; exit 4"] };
+    const refused = await errorOf(talk(user, shell, []));
+    t.like(refused, { code: "InvalidArgument" });
+    t.regex(refused.message, /plain, talks|talks, plain/);
+    const names = [];
+    for (const service of ["plain", "talks"]) {
+      const { outputs, text } = await talk(user, { ...shell, service }, []);
+      t.like(outputs.at(-1)?.output, { case: "exit", value: { code: 4 } });
+      names.push(text);
+    }
+    t.not(names[0], names[1], "each in its own container");
+    const attach = { appId: "pair", session: "attach" };
+    t.like(await errorOf(talk(user, { ...attach, service: "plain" }, [])), { reason: "denied" });
+    const talked = await talk(user, { ...attach, service: "talks" }, [
+      [/^/, "hello\n"],
+      [/got hello/, "end\n"],
+    ]);
+    t.like(talked.outputs.at(-1)?.output, { case: "exit", value: { code: 9 } });
+    await apps.removeApp({ id: "pair" });
   },
 );
 

@@ -14,7 +14,7 @@ const detachHelp = "\nCtrl-P Ctrl-Q lets go of the terminal. The exit code is th
 export function addConsoleCommands(parent: Command, run: RunCommand): void {
   parent
     .command("attach")
-    .description("open the console that an app's package has")
+    .description("open the terminal of an app, or the console that its package names")
     .argument("<id>", "the app")
     .option(...serviceOption)
     .addHelpText("after", detachHelp)

@@ -2,7 +2,12 @@
 import { createHash } from "node:crypto";
 import type { ContainerCreateOptions, HostConfig } from "dockerode";
 import { appLabels, imageLabel } from "../../docker/attribution.ts";
-import type { DockerRuntime, HealthCheck, Manifest } from "../../packages/manifest.ts";
+import {
+  hasOwnTerminal,
+  type DockerRuntime,
+  type HealthCheck,
+  type Manifest,
+} from "../../packages/manifest.ts";
 import { resolveSettings } from "../../packages/settings.ts";
 import { releaseLabel } from "../app-containers.ts";
 import { ownerSpec } from "../container-policy.ts";
@@ -83,6 +88,7 @@ function createOptions(
     ...(runtime.workingDir !== undefined && { WorkingDir: runtime.workingDir }),
     ...(user !== undefined && { User: user }),
     ...healthcheckOf(manifest, expand),
+    ...(hasOwnTerminal(manifest) && { Tty: true, OpenStdin: true }),
     StopSignal: manifest.stop.signal,
     // For when the engine itself ends it, at a shutdown of the host.
     StopTimeout: Math.ceil(manifest.stop.graceMs / 1000),

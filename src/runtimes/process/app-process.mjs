@@ -9,6 +9,7 @@ import { readProcess } from "../../lib/process-table.mjs";
 import { runIdVariable } from "../../lib/run-cookie.mjs";
 import { describeSpawnFailure } from "./spawn-failure.mjs";
 
+/** @import { AppTerminal } from "./app-terminal.mjs" */
 /** @import { LogWriter } from "./log-writer.mjs" */
 /** @import { SupervisorSpec } from "./supervisor-types.ts" */
 
@@ -51,18 +52,50 @@ export async function makeOutputPipes() {
 /**
  * @param {SupervisorSpec} spec
  * @param {LogWriter} log
+ * @param {AppTerminal | undefined} terminal where the app has one of its own
  * @returns {AppProcess}
  */
-export function startApp(spec, log) {
+export function startApp(spec, log, terminal) {
+  return terminal === undefined ? startWithPipes(spec, log) : startAtTerminal(spec, terminal);
+}
+
+/**
+ * @param {SupervisorSpec} spec
+ * @param {AppTerminal} terminal
+ * @returns {AppProcess}
+ */
+function startAtTerminal(spec, terminal) {
+  const { path, farFd, ended, closeFar, hangUp } = terminal.open();
+  // Opening it makes it the session's.
+  const takesTerminal = ["/bin/sh", "-c", 'exec <>"$0" >&0 2>&0; exec "$@"', path];
+  const env = { TERM: "xterm-256color", ...spec.env };
+  const command = [...takesTerminal, ...launchCommand(spec)];
+  const child = spawnApp({ ...spec, env }, command, [farFd, farFd, farFd]);
+  return {
+    pid: child.pid,
+    startTicks: startTicksOf(child.pid),
+    exited: child.exited,
+    drain: async (timeoutMs) => {
+      closeFar();
+      const timer = setTimeout(hangUp, timeoutMs);
+      await ended;
+      clearTimeout(timer);
+    },
+  };
+}
+
+/**
+ * @param {SupervisorSpec} spec
+ * @param {LogWriter} log
+ * @returns {AppProcess}
+ */
+function startWithPipes(spec, log) {
   const outputs = PIPES.map(({ path, source }) => openOutput(path, source, log));
-  const child = spawnApp(
-    spec,
-    outputs.map(({ writeEnd }) => writeEnd),
-  );
+  const child = spawnApp(spec, launchCommand(spec), ["ignore", ...outputs.map(({ writeEnd }) => writeEnd)]);
   for (const { writeEnd } of outputs) closeSync(writeEnd);
   return {
     pid: child.pid,
-    startTicks: (child.pid !== undefined && readProcess(child.pid)?.startTicks) || 0,
+    startTicks: startTicksOf(child.pid),
     exited: child.exited,
     drain: async (timeoutMs) => {
       const timer = setTimeout(() => {
@@ -74,13 +107,19 @@ export function startApp(spec, log) {
   };
 }
 
+/** @param {number | undefined} pid */
+function startTicksOf(pid) {
+  return (pid !== undefined && readProcess(pid)?.startTicks) || 0;
+}
+
 /**
  * @param {SupervisorSpec} spec
- * @param {number[]} outputs descriptors for stdout and stderr
+ * @param {string[]} command
+ * @param {("ignore" | number)[]} stdio
  * @returns {{ pid: number | undefined, exited: Promise<AppExit> }}
  */
-function spawnApp(spec, outputs) {
-  const [program = "", ...args] = launchCommand(spec);
+function spawnApp(spec, command, stdio) {
+  const [program = "", ...args] = command;
   const failed = (/** @type {NodeJS.ErrnoException} */ error) => ({
     code: null,
     signal: null,
@@ -91,7 +130,7 @@ function spawnApp(spec, outputs) {
       cwd: spec.cwd,
       env: { ...spec.env, [runIdVariable]: spec.runId },
       detached: true,
-      stdio: ["ignore", ...outputs],
+      stdio,
     });
     const exited = new Promise((/** @type {(exit: AppExit) => void} */ resolve) => {
       child.once("error", (error) => resolve(failed(error)));

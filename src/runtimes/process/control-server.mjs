@@ -9,6 +9,8 @@ import { connect, createServer } from "node:net";
 import { LogReader, tailPosition } from "./log-reader.mjs";
 
 /** @import { Server, Socket } from "node:net" */
+/** @import { AppTerminal, Watcher } from "./app-terminal.mjs" */
+/** @import { TerminalSize } from "../../lib/terminal.ts" */
 /** @import { LogWriter } from "./log-writer.mjs" */
 /** @import { HelloMessage, SupervisorMessage, SupervisorRequest, SupervisorState } from "./supervisor-types.ts" */
 
@@ -28,6 +30,7 @@ const CLOSE_MS = 5000;
  * @property {(graceMs: number | undefined) => void} stop
  * @property {() => Promise<void>} reload
  * @property {LogWriter} log
+ * @property {() => AppTerminal | undefined} terminal
  */
 
 export class ControlServer {
@@ -43,6 +46,8 @@ export class ControlServer {
   #followers = new Set();
   /** @type {Set<Socket>} */
   #following = new Set();
+  /** Those that watch the terminal. @type {Map<Socket, Watcher>} */
+  #watchers = new Map();
   #closing = false;
 
   /**
@@ -178,6 +183,17 @@ export class ControlServer {
       case "follow":
         await this.#follow(socket, request);
         break;
+      case "attach":
+        await this.#attach(socket, request);
+        break;
+      case "input":
+        await this.#type(socket, request.data);
+        send(socket, done);
+        break;
+      case "resize":
+        this.#resize(socket, request.size);
+        send(socket, done);
+        break;
       default:
         throw new Error("unknown command");
     }
@@ -224,6 +240,69 @@ export class ControlServer {
       socket.end();
       await reader.close();
     }
+  }
+
+  /**
+   * Shows the terminal, its last screen first, until the app ends or the watcher goes away.
+   * @param {Socket} socket
+   * @param {{ id: number, size?: TerminalSize }} request
+   */
+  async #attach(socket, { id, size }) {
+    const terminal = this.#controlled.terminal();
+    if (terminal === undefined) throw new Error("the app has no terminal");
+    if (this.#watchers.has(socket)) throw new Error("it watches already");
+    let advance = Promise.withResolvers().resolve;
+    const wake = () => advance(undefined);
+    const watcher = terminal.watch(size, wake);
+    this.#watchers.set(socket, watcher);
+    this.#following.add(socket);
+    this.#followers.add(wake);
+    socket.on("drain", wake);
+    socket.once("close", wake);
+    send(socket, { type: "reply", id, ok: true });
+    try {
+      while (socket.writable) {
+        const news = Promise.withResolvers();
+        advance = news.resolve;
+        const isFull = socket.writableNeedDrain;
+        const part = isFull ? undefined : watcher.next();
+        if (part !== undefined) {
+          if ("data" in part) send(socket, { type: "output", data: part.data.toString("base64") });
+          else send(socket, { type: "missed", bytes: part.missedBytes });
+          continue;
+        }
+        if (!isFull && watcher.exitCode !== undefined)
+          send(socket, { type: "ended", code: watcher.exitCode });
+        if (!isFull && (watcher.exitCode !== undefined || this.#closing)) break;
+        await news.promise;
+      }
+    } finally {
+      this.#followers.delete(wake);
+      this.#following.delete(socket);
+      this.#watchers.delete(socket);
+      watcher.leave();
+      terminal.leave(watcher);
+      socket.end();
+    }
+  }
+
+  /**
+   * @param {Socket} socket
+   * @param {string} data in base64
+   */
+  async #type(socket, data) {
+    const watcher = this.#watchers.get(socket);
+    if (watcher === undefined) throw new Error("it does not watch");
+    await this.#controlled.terminal()?.type(watcher, Buffer.from(data, "base64"));
+  }
+
+  /**
+   * @param {Socket} socket
+   * @param {TerminalSize} size
+   */
+  #resize(socket, size) {
+    const watcher = this.#watchers.get(socket);
+    if (watcher) this.#controlled.terminal()?.resize(watcher, size);
   }
 }
 

@@ -122,7 +122,7 @@ export class ProcessRuntime implements AppRuntime {
 
   /** Whether the app runs or not. */
   openTerminal(app: RunnableApp, request: TerminalRequest): Promise<Terminal> {
-    return openProcessTerminal(this.#options.identities, app, request);
+    return openProcessTerminal(this.#options, app, request);
   }
 
   limits(app: RunnableApp): RuntimeLimit[] {

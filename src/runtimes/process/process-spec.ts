@@ -1,4 +1,5 @@
 import { appExpander, prepareProcess } from "../app-environment.ts";
+import { hasOwnTerminal } from "../../packages/manifest.ts";
 import { healthTiming, portHealth } from "../port-health.ts";
 import type { RunnableApp } from "../runtime.ts";
 import type { HealthSpec, SupervisorSpec } from "./supervisor-types.ts";
@@ -32,6 +33,7 @@ export function processSpec(app: RunnableApp, baseEnv: Readonly<Record<string, s
     },
     health: healthSpec(app),
     limits,
+    ...(hasOwnTerminal(app.manifest) && { terminal: true }),
   };
 }
 

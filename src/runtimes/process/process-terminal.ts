@@ -1,28 +1,106 @@
 /** Terminals of apps that run as processes. */
 import { access, constants } from "node:fs/promises";
-import { invalidField } from "../../errors.ts";
+import { failedPrecondition, invalidField } from "../../errors.ts";
 import type { Identities } from "../../identity/identity.ts";
-import type { Terminal } from "../../lib/terminal.ts";
+import {
+  defaultTerminalSize,
+  type Terminal,
+  type TerminalPiece,
+  type TerminalSize,
+} from "../../lib/terminal.ts";
 import { appExpander, prepareProcess } from "../app-environment.ts";
+import { hasOwnTerminal } from "../../packages/manifest.ts";
 import { noTerminal } from "../no-terminal.ts";
 import type { RunnableApp } from "../runtime.ts";
+import { appNotRunning } from "../status-changes.ts";
 import type { TerminalRequest } from "../terminal-request.ts";
+import {
+  connectSupervisor,
+  type ConnectOptions,
+  type SupervisorConnection,
+} from "./supervisor-connection.ts";
+import type { TerminalEvent } from "./supervisor-types.ts";
 
-/** As its owner, in the directory and the environment of its command, whether it runs or not. */
+/** What a supervisor is reached with. */
+export type Supervision = Pick<ConnectOptions, "peerUid" | "turns"> & { readonly identities: Identities };
+
+/** The app's own, which its supervisor has; or a program as its owner, in its directory and environment, whether it runs or not. */
 export async function openProcessTerminal(
-  identities: Identities,
+  supervision: Supervision,
   app: RunnableApp,
   request: TerminalRequest,
 ): Promise<Terminal> {
+  const { identities } = supervision;
   if (request.service !== "") throw invalidField("service", `app "${app.id}" is no compose project`);
+  if (request.session === "attach" && hasOwnTerminal(app.manifest)) {
+    return watchApp(supervision, app, request.size);
+  }
   const { cwd, env } = prepareProcess(app);
   const argv = await programOf(identities, app, request);
   return identities.openTerminal(app.uid, {
     argv,
     cwd,
     env: { TERM: "xterm-256color", ...env },
-    size: request.size,
+    size: request.size ?? defaultTerminalSize,
   });
+}
+
+async function watchApp(
+  { peerUid, turns }: Supervision,
+  { id, uid, runDir }: RunnableApp,
+  size: TerminalSize | undefined,
+): Promise<Terminal> {
+  const connection = await connectSupervisor({ runDir, ownerUid: uid, peerUid, turns });
+  if (connection === undefined) throw appNotRunning(id);
+  try {
+    return new AppTerminal(connection, await connection.attach(size));
+  } catch (error) {
+    connection.close();
+    throw error;
+  }
+}
+
+/** Closing it ends nothing but the watching. */
+class AppTerminal implements Terminal {
+  readonly output: AsyncIterable<TerminalPiece>;
+  readonly exitCode: Promise<number>;
+  readonly #connection: SupervisorConnection;
+  readonly #ended = Promise.withResolvers<number>();
+
+  constructor(connection: SupervisorConnection, events: AsyncIterable<TerminalEvent>) {
+    this.#connection = connection;
+    this.output = this.#read(events);
+    this.exitCode = this.#ended.promise;
+    this.exitCode.catch(() => undefined);
+  }
+
+  async *#read(events: AsyncIterable<TerminalEvent>): AsyncGenerator<TerminalPiece, void> {
+    for await (const event of events) {
+      if (event.type === "output") yield { data: Buffer.from(event.data, "base64") };
+      else if (event.type === "missed") yield { missedBytes: event.bytes };
+      else {
+        this.#ended.resolve(event.code);
+        return;
+      }
+    }
+    this.#ended.reject(failedPrecondition("app_not_running", "what watches over the app has ended"));
+  }
+
+  write(bytes: Uint8Array): Promise<void> {
+    return this.#connection.type(bytes);
+  }
+
+  /** Others go on typing, and the app with them. */
+  async endInput(): Promise<void> {}
+
+  resize(size: TerminalSize): void {
+    this.#connection.resize(size);
+  }
+
+  async [Symbol.asyncDispose](): Promise<void> {
+    this.#connection.close();
+    await Promise.resolve();
+  }
 }
 
 async function programOf(
@@ -31,9 +109,9 @@ async function programOf(
   { session, command }: TerminalRequest,
 ): Promise<readonly string[]> {
   if (session === "attach") {
-    const { console } = app.manifest;
-    if (console === undefined) throw noTerminal(app.id);
-    return console.argv.map(appExpander(app));
+    const { argv } = app.manifest.console ?? {};
+    if (argv === undefined) throw noTerminal(app.id);
+    return argv.map(appExpander(app));
   }
   if (command.length > 0) return command;
   const { shell } = (await identities.as(app.uid)).user;

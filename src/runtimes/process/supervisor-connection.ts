@@ -1,9 +1,10 @@
 import { constants } from "node:fs";
 import { open } from "node:fs/promises";
 import { connect, type Socket } from "node:net";
-import { SvcError } from "../../errors.ts";
+import { SvcError, failedPrecondition } from "../../errors.ts";
 import type { FairTurns } from "../../lib/fair-turns.ts";
 import { boundedLines } from "../../lib/lines.ts";
+import type { TerminalSize } from "../../lib/terminal.ts";
 import { MAX_MESSAGE_LENGTH, parseMessage } from "./supervisor-messages.ts";
 import type {
   HelloMessage,
@@ -12,6 +13,7 @@ import type {
   SupervisorCommand,
   SupervisorMessage,
   SupervisorState,
+  TerminalEvent,
 } from "./supervisor-types.ts";
 
 /** The version of the protocol that this daemon speaks. */
@@ -19,6 +21,8 @@ const PROTOCOL_VERSION = 1;
 /** `O_PATH` of open(2): a handle on the directory's place, with no right to read it. */
 const O_PATH = 0o10000000;
 const DEFAULT_TIMEOUT_MS = 5000;
+/** Of what is typed, in one message: a supervisor takes lines of 64 KiB. */
+const MAX_TYPED_BYTES = 32 * 1024;
 
 /** Uid of the process at the other end of a unix socket (SO_PEERCRED). @throws when the kernel does not say */
 export type PeerUid = (socket: Socket) => number;
@@ -80,6 +84,7 @@ export class SupervisorConnection {
   readonly #messages: AsyncGenerator<SupervisorMessage, void>;
   readonly #replies = new Map<number, PromiseWithResolvers<undefined>>();
   #lastId = 0;
+  #isOver = false;
 
   constructor(socket: Socket, messages: AsyncGenerator<SupervisorMessage, void>, hello: HelloMessage) {
     this.#socket = socket;
@@ -127,6 +132,54 @@ export class SupervisorConnection {
       if (message.type === "log" || message.type === "gap") yield message;
       else if (message.type === "reply" && !message.ok) throw unavailable(`no log: ${message.error}`);
     }
+  }
+
+  /**
+   * Opens the app's terminal: what it shows, from its last screen on, until the app ends.
+   * @throws SvcError `failed_precondition` when the app has none, or its supervisor is of a version that knows of none;
+   *   `unavailable`
+   */
+  async attach(size: TerminalSize | undefined): Promise<AsyncIterable<TerminalEvent>> {
+    const id = this.#send({ cmd: "attach", ...(size && { size }) });
+    const timer = setTimeout(() => this.close(), DEFAULT_TIMEOUT_MS);
+    try {
+      const { value: answer } = await this.#messages.next();
+      if (answer?.type !== "reply" || answer.id !== id)
+        throw unavailable("the supervisor did not open the terminal");
+      if (!answer.ok) throw failedPrecondition("denied", `it cannot be attached to: ${answer.error}`);
+      return this.#readTerminal();
+    } finally {
+      clearTimeout(timer);
+    }
+  }
+
+  async *#readTerminal(): AsyncGenerator<TerminalEvent, void> {
+    try {
+      for await (const message of this.#messages) {
+        if (message.type === "reply") this.#settle(message);
+        else if (message.type === "output" || message.type === "missed" || message.type === "ended")
+          yield message;
+      }
+    } finally {
+      this.#isOver = true;
+      for (const { resolve } of this.#replies.values()) resolve(undefined);
+    }
+  }
+
+  /** Types bytes at the terminal that {@link attach} shows; resolves when the app has taken them, or there is none any more. */
+  async type(bytes: Uint8Array): Promise<void> {
+    for (let at = 0; at < bytes.length && !this.#isOver; at += MAX_TYPED_BYTES) {
+      const data = Buffer.from(bytes.subarray(at, at + MAX_TYPED_BYTES)).toString("base64");
+      const taken = Promise.withResolvers<undefined>();
+      const id = this.#send({ cmd: "input", data });
+      this.#replies.set(id, taken);
+      await taken.promise.finally(() => this.#replies.delete(id));
+    }
+  }
+
+  /** Says how large the window of {@link attach} is. */
+  resize(size: TerminalSize): void {
+    this.#send({ cmd: "resize", size });
   }
 
   /** Ends the conversation; the app goes on. */

@@ -44,6 +44,14 @@ export function parseMessage(line: string): SupervisorMessage | undefined {
     }
     case "gap":
       return { type: "gap", from: count(fields["from"]), to: count(fields["to"]) };
+    case "output": {
+      const { data } = fields as { data: unknown };
+      return typeof data === "string" ? { type: "output", data } : undefined;
+    }
+    case "missed":
+      return { type: "missed", bytes: count(fields["bytes"]) };
+    case "ended":
+      return { type: "ended", code: Math.min(count(fields["code"]), 255) };
     default:
       return undefined;
   }

@@ -4,6 +4,8 @@
  * it, so both sides ignore fields they do not know, and fields are only ever added.
  */
 
+import type { TerminalSize } from "../../lib/terminal.ts";
+
 /** A probe that tells whether the app works. Exactly one of `http`, `tcp`, `exec` is set. */
 export interface HealthSpec {
   /** GET `path` on `host` (default 127.0.0.1); status 200 to 399 passes. */
@@ -79,6 +81,8 @@ export interface SupervisorSpec {
   cgroup: string | null;
   /** An app that exits this soon after its first start has failed to start. */
   settleMs: number;
+  /** The app has a terminal of its own in place of the pipes. A supervisor that is older than this takes it for false. */
+  terminal?: boolean;
 }
 
 /** One exit of the app's main process. */
@@ -164,7 +168,16 @@ export type SupervisorCommand =
   /** Log records from position `from`, or the last `tail` ones, and then each new one. */
   | { cmd: "follow"; from?: number; tail?: number }
   /** Takes over `spec.json`; command and environment hold from the next restart. */
-  | { cmd: "reload" };
+  | { cmd: "reload" }
+  /**
+   * What the app's terminal shows, its last screen first, until the app ends. Takes the connection over, but for the two
+   * below. `size` is that of the watcher's window, if it has one: the terminal is as large as the smallest of them.
+   */
+  | { cmd: "attach"; size?: TerminalSize }
+  /** Bytes that are typed there, in base64; answered when the app has taken them. 256 KiB may wait for that. */
+  | { cmd: "input"; data: string }
+  /** The watcher's window is another one. */
+  | { cmd: "resize"; size: TerminalSize };
 
 /**
  * A command with the id that its reply carries.
@@ -196,4 +209,26 @@ export interface LogGapEvent {
   to: number;
 }
 
-export type SupervisorMessage = HelloMessage | SupervisorReply | StateEvent | LogEvent | LogGapEvent;
+/** What the terminal shows next, in base64. */
+export interface OutputEvent {
+  type: "output";
+  data: string;
+}
+
+/** So many bytes of the terminal's came too fast for this watcher; what follows is its latest screen. */
+export interface MissedEvent {
+  type: "missed";
+  bytes: number;
+}
+
+/** The app of the terminal has ended; nothing follows. */
+export interface EndedEvent {
+  type: "ended";
+  /** 128 and more for a signal's. */
+  code: number;
+}
+
+export type TerminalEvent = OutputEvent | MissedEvent | EndedEvent;
+
+export type SupervisorMessage =
+  HelloMessage | SupervisorReply | StateEvent | LogEvent | LogGapEvent | TerminalEvent;

@@ -10,8 +10,10 @@
  * Everything is loaded at the start: an upgrade of svc may replace these files while it runs.
  */
 import { closeSync, constants, fstatSync, openSync, readFileSync } from "node:fs";
+import { constants as osConstants } from "node:os";
 import { setTimeout as sleep } from "node:timers/promises";
 import { makeOutputPipes, startApp } from "./app-process.mjs";
+import { AppTerminal } from "./app-terminal.mjs";
 import { ControlServer } from "./control-server.mjs";
 import { endProcesses } from "./ending.mjs";
 import { HealthCheck } from "./health-check.mjs";
@@ -30,11 +32,16 @@ const DRAIN_MS = 1000;
 const CGROUP_WAIT_MS = 5000;
 /** Of `spec.json` and `state.json`, as the sweep takes them. */
 const MAX_JSON_BYTES = 1024 * 1024;
+/** A shell's codes: of a program that could not be run, and that to which the number of a signal is added. */
+const COULD_NOT_RUN = 126;
+const SIGNAL_BASE = 128;
 
 class Supervisor {
   #spec;
   #state;
   #log;
+  /** @type {AppTerminal | undefined} */
+  #terminal;
   #server;
   #policy;
   #run;
@@ -72,6 +79,7 @@ class Supervisor {
         stop: (graceMs) => this.stop(graceMs),
         reload: () => this.#reload(),
         log: this.#log,
+        terminal: () => this.#terminal,
       },
     );
   }
@@ -102,7 +110,8 @@ class Supervisor {
     await this.#server.listen();
     await this.#log.open();
     try {
-      await makeOutputPipes();
+      if (this.#spec.terminal === true) this.#terminal = new AppTerminal(this.#log);
+      else await makeOutputPipes();
       if (this.#spec.cgroup !== null) await waitForCgroup(this.#spec.cgroup);
       await this.#runUntilDone();
     } catch (error) {
@@ -160,7 +169,7 @@ class Supervisor {
   async #runOnce() {
     this.#log.forgetLines();
     const startedMs = monotonicMs();
-    const app = startApp(this.#spec, this.#log);
+    const app = startApp(this.#spec, this.#log, this.#terminal);
     this.#run.sessions = new Set(app.pid === undefined ? [] : [app.pid]);
     const startedAt = new Date().toISOString();
     this.#state.app = app.pid === undefined ? null : { pid: app.pid, startTicks: app.startTicks, startedAt };
@@ -178,6 +187,7 @@ class Supervisor {
       void this.#changed();
     }
     const exit = await this.#endRun(app);
+    this.#terminal?.ended(exitCodeOf(exit));
     this.#state.app = null;
     this.#state.health = null;
     delete this.#state.healthReason;
@@ -297,6 +307,15 @@ function readSpec() {
 /** Milliseconds that no change of the wall clock moves. */
 function monotonicMs() {
   return process.uptime() * 1000;
+}
+
+/**
+ * As a shell says it.
+ * @param {AppExit} exit
+ */
+function exitCodeOf({ code, signal }) {
+  if (code !== null) return code;
+  return signal === null ? COULD_NOT_RUN : SIGNAL_BASE + osConstants.signals[signal];
 }
 
 /** @param {AppExit} exit */

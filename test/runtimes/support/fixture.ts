@@ -18,7 +18,7 @@ export const appUid = isRoot ? 65534 : (process.getuid?.() ?? 0);
 const readPeer = loadPeerCredentials();
 
 export type ManifestOverrides = Partial<
-  Pick<Manifest, "stop" | "restart" | "limits" | "health" | "ports">
+  Pick<Manifest, "stop" | "restart" | "limits" | "health" | "ports" | "console">
 > & {
   env?: Record<string, string>;
 };

@@ -1,0 +1,148 @@
+/** Pseudo terminals: pty(7), ioctl_tty(2). */
+import { closeSync, constants, fchmodSync, fchownSync, openSync, writeSync } from "node:fs";
+import { createRequire } from "node:module";
+import { setTimeout as wait } from "node:timers/promises";
+import { ReadStream } from "node:tty";
+
+/** @import { TerminalSize } from "./terminal.ts" */
+
+/** Requests of ioctl(2), the same on all of Linux's common architectures. */
+const setLock = 0x40045431;
+const getNumber = 0x80045430;
+const getForeground = 0x540f;
+const setWindowSize = 0x5414;
+
+/** Between two attempts to write to a terminal whose program does not read. */
+const retryMs = 5;
+
+/**
+ * @typedef {object} Calls
+ * @property {(fd: number, request: number, argument: Int32Array) => void} ofInt
+ * @property {(fd: number, request: number, argument: Uint16Array) => void} ofWindow
+ */
+
+/**
+ * Loads the native calls: about 10 ms and 8 MB.
+ * @returns {(owner: { uid: number, gid: number }, size: TerminalSize) => Pty} opens a terminal whose far end is the user's
+ * @throws Error where there are no terminals, or none is left
+ */
+export function loadPtys() {
+  /** @type {typeof import("koffi")} */
+  const koffi = createRequire(import.meta.url)("koffi");
+  const libc = koffi.load(null);
+  /** @param {string} declaration */
+  const ioctl = (declaration) => {
+    const call = libc.func(`int ioctl(int fd, unsigned long request, ${declaration} *argument)`);
+    /** @type {(fd: number, request: number, argument: Int32Array | Uint16Array) => void} */
+    return (fd, request, argument) => {
+      if (call(fd, request, argument) !== 0) throw new Error(`ioctl ${request}: errno ${koffi.errno()}`);
+    };
+  };
+  const calls = { ofInt: ioctl("_Inout_ int"), ofWindow: ioctl("_In_ uint16_t") };
+  return (owner, size) => new Pty(calls, owner, size);
+}
+
+export class Pty {
+  /** Of the far end, which a session's leader opens to have it as its terminal. @type {string} */
+  path;
+  /** To be handed down. @type {number} */
+  farFd;
+  #calls;
+  /** @type {number} */
+  #fd;
+  #stream;
+  #isFarOpen = true;
+  #isClosed = false;
+
+  /**
+   * @param {Calls} calls
+   * @param {{ uid: number, gid: number }} owner
+   * @param {TerminalSize} size
+   */
+  constructor(calls, { uid, gid }, size) {
+    this.#calls = calls;
+    this.#fd = openSync("/dev/ptmx", constants.O_RDWR | constants.O_NOCTTY | constants.O_NONBLOCK);
+    try {
+      const number = new Int32Array(1);
+      calls.ofInt(this.#fd, setLock, new Int32Array(1));
+      calls.ofInt(this.#fd, getNumber, number);
+      this.path = `/dev/pts/${number[0] ?? 0}`;
+      this.resize(size);
+      this.farFd = openSync(this.path, constants.O_RDWR | constants.O_NOCTTY);
+    } catch (error) {
+      closeSync(this.#fd);
+      throw error;
+    }
+    // As grantpt(3) leaves it, but for the group of all terminals: nobody else writes to it.
+    fchownSync(this.farFd, uid, gid);
+    fchmodSync(this.farFd, 0o600);
+    this.#stream = new ReadStream(this.#fd);
+    // Its reader hears of them; before there is one nobody does.
+    this.#stream.on("error", () => undefined);
+    // The number is somebody else's from then on.
+    this.#stream.once("close", () => (this.#isClosed = true));
+  }
+
+  /** To be called when the program has ended: what others have printed is then all that comes. */
+  closeFar() {
+    if (!this.#isFarOpen) return;
+    this.#isFarOpen = false;
+    closeSync(this.farFd);
+  }
+
+  /**
+   * What is printed there, until the last who has the far end open closes it.
+   * @returns {AsyncGenerator<Buffer, void>}
+   */
+  async *read() {
+    try {
+      yield* /** @type {AsyncIterable<Buffer>} */ (this.#stream);
+    } catch (error) {
+      if (!this.#isClosed && /** @type {NodeJS.ErrnoException} */ (error).code !== "EIO") throw error;
+    }
+  }
+
+  /**
+   * Types bytes; waits while the program does not read, until `signal` aborts or the terminal is closed.
+   * @param {Uint8Array} bytes
+   * @param {AbortSignal} [signal]
+   */
+  async write(bytes, signal) {
+    let left = bytes;
+    while (left.length > 0 && !this.#isClosed && signal?.aborted !== true) {
+      try {
+        left = left.subarray(writeSync(this.#fd, left));
+      } catch (error) {
+        const { code } = /** @type {NodeJS.ErrnoException} */ (error);
+        // Nobody is there any more.
+        if (code === "EIO") return;
+        if (code !== "EAGAIN") throw error;
+        await wait(retryMs);
+      }
+    }
+  }
+
+  /** @param {TerminalSize} size */
+  resize({ columns, rows }) {
+    if (!this.#isClosed) this.#calls.ofWindow(this.#fd, setWindowSize, Uint16Array.of(rows, columns, 0, 0));
+  }
+
+  /** Has the program that is in front paint its screen again, as after a change of the window. */
+  repaint() {
+    if (this.#isClosed) return;
+    try {
+      const group = new Int32Array(1);
+      this.#calls.ofInt(this.#fd, getForeground, group);
+      if ((group[0] ?? 0) > 1) process.kill(-(group[0] ?? 0), "SIGWINCH");
+    } catch {
+      // There is none.
+    }
+  }
+
+  /** Hangs up. */
+  [Symbol.dispose]() {
+    this.#isClosed = true;
+    this.closeFar();
+    this.#stream.destroy();
+  }
+}

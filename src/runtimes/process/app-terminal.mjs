@@ -1,0 +1,222 @@
+/**
+ * The app's own terminal. What it prints is the log, and is shown to all who watch; what any of them types goes to it. Who
+ * watches never holds it up: one that is too slow goes on with the latest screen.
+ */
+import { loadPtys } from "../../lib/pty.mjs";
+import { RecentOutput } from "./recent-output.mjs";
+
+/** @import { Pty } from "../../lib/pty.mjs" */
+/** @import { TerminalSize } from "../../lib/terminal.ts" */
+/** @import { LogWriter } from "./log-writer.mjs" */
+
+const RETURN = 13;
+const NEWLINE = 10;
+const MAX_WINDOW = 1000;
+/** Of what one watcher typed and the app has not taken. */
+const MAX_UNTAKEN_BYTES = 256 * 1024;
+
+export class AppTerminal {
+  #openPty = loadPtys();
+  #recent = new RecentOutput();
+  #log;
+  /** @type {Set<Watcher>} */
+  #watchers = new Set();
+  /** @type {TerminalSize} */
+  #size = { columns: 80, rows: 24 };
+  /** @type {Pty | undefined} */
+  #pty;
+
+  /** @param {LogWriter} log */
+  constructor(log) {
+    this.#log = log;
+  }
+
+  /** One for a start of the app. */
+  open() {
+    const [uid, gid] = [process.getuid?.() ?? 0, process.getgid?.() ?? 0];
+    const pty = this.#openPty({ uid, gid }, this.#size);
+    this.#pty = pty;
+    const { path, farFd } = pty;
+    return {
+      path,
+      farFd,
+      /** Resolves when all that was printed is in the log. */
+      ended: this.#read(pty),
+      closeFar: () => pty.closeFar(),
+      hangUp: () => pty[Symbol.dispose](),
+    };
+  }
+
+  /**
+   * Tells all who watch that the app has ended.
+   * @param {number} code as a shell says it
+   */
+  ended(code) {
+    this.#pty?.[Symbol.dispose]();
+    this.#pty = undefined;
+    for (const watcher of this.#watchers) watcher.exitCode = code;
+    this.#advance();
+  }
+
+  /**
+   * @param {TerminalSize | undefined} size of its window; one without has no say in how large the terminal is
+   * @param {() => void} onAdvance called when there may be more to read
+   */
+  watch(size, onAdvance) {
+    const watcher = new Watcher(
+      this.#recent,
+      this.#recent.screenStart(size?.rows ?? this.#size.rows),
+      onAdvance,
+    );
+    this.#watchers.add(watcher);
+    this.resize(watcher, size);
+    this.#pty?.repaint();
+    return watcher;
+  }
+
+  /** @param {Watcher} watcher */
+  leave(watcher) {
+    this.#watchers.delete(watcher);
+    this.#fit();
+  }
+
+  /**
+   * @param {Watcher} watcher
+   * @param {TerminalSize | undefined} size
+   */
+  resize(watcher, size) {
+    watcher.size = isSize(size) ? size : undefined;
+    this.#fit();
+  }
+
+  /**
+   * Types what a watcher typed after what it typed before.
+   * @param {Watcher} watcher
+   * @param {Buffer} bytes
+   * @returns {Promise<void>} until it is taken
+   * @throws Error for more than a watcher may have typed that is not taken
+   */
+  type(watcher, bytes) {
+    if (watcher.untakenBytes + bytes.length > MAX_UNTAKEN_BYTES) throw new Error("more than the app takes");
+    watcher.untakenBytes += bytes.length;
+    watcher.typed = watcher.typed.then(async () => {
+      await this.#pty?.write(bytes, watcher.gone).catch(() => undefined);
+      watcher.untakenBytes -= bytes.length;
+    });
+    return watcher.typed;
+  }
+
+  /** As large as the smallest window, so that everybody sees all of it. */
+  #fit() {
+    const sizes = [...this.#watchers].flatMap(({ size }) => size ?? []);
+    if (sizes.length === 0) return;
+    const columns = Math.min(...sizes.map((size) => size.columns));
+    const rows = Math.min(...sizes.map((size) => size.rows));
+    if (columns === this.#size.columns && rows === this.#size.rows) return;
+    this.#size = { columns, rows };
+    this.#pty?.resize(this.#size);
+  }
+
+  /** @param {Pty} pty */
+  async #read(pty) {
+    const lines = new PlainLines();
+    try {
+      for await (const chunk of pty.read()) {
+        this.#recent.push(chunk);
+        this.#advance();
+        await this.#log.write("o", lines.take(chunk));
+      }
+    } finally {
+      await this.#log.finishLine("o");
+    }
+  }
+
+  #advance() {
+    for (const { onAdvance } of this.#watchers) onAdvance();
+  }
+}
+
+/** Somebody who watches. */
+export class Watcher {
+  /** @type {TerminalSize | undefined} */
+  size;
+  onAdvance;
+  /** Set when the app has ended. @type {number | undefined} */
+  exitCode;
+  untakenBytes = 0;
+  /** @type {Promise<void>} */
+  typed = Promise.resolve();
+  #recent;
+  #position;
+  #left = new AbortController();
+
+  /**
+   * @param {RecentOutput} recent
+   * @param {number} position
+   * @param {() => void} onAdvance
+   */
+  constructor(recent, position, onAdvance) {
+    this.#recent = recent;
+    this.#position = position;
+    this.onAdvance = onAdvance;
+  }
+
+  /** Aborts when it does not watch any more. */
+  get gone() {
+    return this.#left.signal;
+  }
+
+  leave() {
+    this.#left.abort();
+  }
+
+  /** @returns {{ data: Buffer } | { missedBytes: number } | undefined} undefined when there is nothing new */
+  next() {
+    const { start, end } = this.#recent;
+    const missedBytes = start - this.#position;
+    if (missedBytes > 0) {
+      const from = this.#position;
+      this.#position = this.#recent.screenStart(this.size?.rows ?? 24);
+      return { missedBytes: this.#position - from };
+    }
+    if (this.#position === end) return undefined;
+    const data = this.#recent.read(this.#position);
+    this.#position += data.length;
+    return { data };
+  }
+}
+
+/** A terminal ends lines with a return and a newline, a log with the newline alone. */
+class PlainLines {
+  #heldReturn = false;
+
+  /**
+   * @param {Buffer} chunk
+   * @returns {Buffer}
+   */
+  take(chunk) {
+    const bytes = this.#heldReturn ? Buffer.concat([Buffer.of(RETURN), chunk]) : chunk;
+    this.#heldReturn = bytes.at(-1) === RETURN;
+    const plain = Buffer.allocUnsafe(bytes.length);
+    let length = 0;
+    for (let from = 0; from < bytes.length;) {
+      const at = bytes.indexOf(RETURN, from);
+      const end = at === -1 ? bytes.length : at;
+      length += bytes.copy(plain, length, from, end);
+      from = end + 1;
+      if (at >= 0 && from < bytes.length && bytes[from] !== NEWLINE) plain[length++] = RETURN;
+    }
+    return plain.subarray(0, length);
+  }
+}
+
+/**
+ * @param {TerminalSize | undefined} size
+ * @returns {size is TerminalSize}
+ */
+function isSize(size) {
+  return (
+    size !== undefined &&
+    [size.columns, size.rows].every((count) => Number.isInteger(count) && count >= 1 && count <= MAX_WINDOW)
+  );
+}

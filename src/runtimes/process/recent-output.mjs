@@ -1,0 +1,73 @@
+/** The last of what a terminal printed: all who watch read from here, so that none of them costs memory of its own. */
+
+const NEWLINE = 10;
+const CAPACITY_BYTES = 256 * 1024;
+/** What comes of one {@link RecentOutput.read}. */
+const PIECE_BYTES = 64 * 1024;
+/** A screen that is painted at will, as editors do, begins and ends with these. */
+const SCREEN_BEGIN = Buffer.from("\x1b[?1049h");
+const SCREEN_END = Buffer.from("\x1b[?1049l");
+
+/** Positions count the bytes since the beginning. */
+export class RecentOutput {
+  #ring = Buffer.alloc(CAPACITY_BYTES);
+  #end = 0;
+
+  get end() {
+    return this.#end;
+  }
+
+  /** Of the oldest byte that is kept. */
+  get start() {
+    return Math.max(0, this.#end - CAPACITY_BYTES);
+  }
+
+  /** @param {Buffer} chunk */
+  push(chunk) {
+    for (let from = 0; from < chunk.length;) {
+      const at = this.#end % CAPACITY_BYTES;
+      const length = chunk.copy(this.#ring, at, from);
+      from += length;
+      this.#end += length;
+    }
+  }
+
+  /**
+   * A piece of what came after a position, which is kept yet.
+   * @param {number} from
+   * @returns {Buffer} a copy
+   */
+  read(from) {
+    return this.#copy(from, Math.min(this.#end, from + PIECE_BYTES));
+  }
+
+  /**
+   * Where to begin to read for a screen of so many lines.
+   * @param {number} rows
+   */
+  screenStart(rows) {
+    const kept = this.#copy(this.start, this.#end);
+    const painted = kept.lastIndexOf(SCREEN_BEGIN);
+    if (painted >= 0 && painted > kept.lastIndexOf(SCREEN_END)) return this.start + painted;
+    let at = kept.length;
+    // The newline that ends the last line begins none.
+    if (kept.at(-1) === NEWLINE) at -= 1;
+    for (let row = 0; row < rows && at >= 0; row++) at = at === 0 ? -1 : kept.lastIndexOf(NEWLINE, at - 1);
+    if (at >= 0) return this.start + at + 1;
+    let whole = 0;
+    // In front of the oldest line that is kept may lie half a character.
+    while (this.start > 0 && whole < 4 && ((kept[whole] ?? 0) & 0xc0) === 0x80) whole++;
+    return this.start + whole;
+  }
+
+  /**
+   * @param {number} from
+   * @param {number} to
+   */
+  #copy(from, to) {
+    const [at, end] = [from % CAPACITY_BYTES, to % CAPACITY_BYTES];
+    if (to <= from) return Buffer.alloc(0);
+    if (at < end) return Buffer.from(this.#ring.subarray(at, end));
+    return Buffer.concat([this.#ring.subarray(at), this.#ring.subarray(0, end)]);
+  }
+}
