@@ -578,7 +578,7 @@ export interface paths {
         get?: never;
         /**
          * Makes or replaces a storage
-         * @description Makes or replaces a storage. One with another `managed_by` is not replaced: `protected` (failed_precondition).
+         * @description Makes or replaces a storage. One with another `managed_by` is not replaced: `not_possible`.
          *
          *     Access: a root context (a root peer on the socket, or any bearer token).
          *
@@ -1829,7 +1829,7 @@ export interface paths {
         get?: never;
         /**
          * Adds a source, or gives one another URL
-         * @description Adds a source, or gives one another URL. `denied` (failed_precondition) for one of the configuration file.
+         * @description Adds a source, or gives one another URL. `not_possible` for one of the configuration file.
          *
          *     Access: a root context (a root peer on the socket, or any bearer token).
          *
@@ -1839,7 +1839,7 @@ export interface paths {
         post?: never;
         /**
          * Removes a source
-         * @description Removes a source; what was installed from it stays. `denied` (failed_precondition) for one of the configuration file.
+         * @description Removes a source; what was installed from it stays. `not_possible` for one of the configuration file.
          *
          *     Access: a root context (a root peer on the socket, or any bearer token).
          *
@@ -1991,14 +1991,16 @@ export interface components {
              * @description The code, as Connect and gRPC have it.
              * @enum {string}
              */
-            code: "invalid_argument" | "out_of_range" | "unauthenticated" | "permission_denied" | "not_found" | "already_exists" | "failed_precondition" | "aborted" | "resource_exhausted" | "canceled" | "internal" | "unknown" | "data_loss" | "unimplemented" | "unavailable" | "deadline_exceeded";
+            code: "invalid_argument" | "out_of_range" | "unauthenticated" | "permission_denied" | "not_found" | "already_exists" | "failed_precondition" | "aborted" | "resource_exhausted" | "canceled" | "internal" | "data_loss" | "unimplemented" | "unavailable" | "deadline_exceeded";
             /**
              * @description A machine word to switch on.
              * @enum {string}
              */
-            reason: "unauthenticated" | "token_denied" | "root_required" | "not_found" | "already_exists" | "invalid_request" | "body_too_large" | "unsupported_media_type" | "method_not_allowed" | "upgrade_required" | "host_denied" | "origin_denied" | "license_required" | "ambiguous" | "package_invalid" | "source_failed" | "git_failed" | "build_failed" | "start_failed" | "app_running" | "app_not_running" | "app_busy" | "pinned_image" | "owned_by_app" | "protected" | "job_owned" | "pid_reused" | "denied" | "changed" | "range_not_satisfiable" | "too_many" | "disk_full" | "archive_damaged" | "archive_refused" | "not_ready" | "not_implemented" | "canceled" | "deadline_exceeded" | "unavailable" | "internal";
+            reason: "unauthenticated" | "token_denied" | "root_required" | "not_found" | "already_exists" | "invalid_request" | "body_too_large" | "unsupported_media_type" | "method_not_allowed" | "upgrade_required" | "host_denied" | "origin_denied" | "license_required" | "ambiguous" | "package_invalid" | "source_failed" | "git_failed" | "build_failed" | "start_failed" | "app_running" | "app_not_running" | "app_busy" | "pinned_image" | "owned_by_app" | "protected" | "job_owned" | "pid_reused" | "denied" | "not_possible" | "conflict" | "changed" | "range_not_satisfiable" | "too_many" | "disk_full" | "store_damaged" | "archive_damaged" | "archive_refused" | "not_ready" | "not_implemented" | "canceled" | "deadline_exceeded" | "unavailable" | "internal";
             /** @description Payload of `token_denied`. */
             token_denied?: components["schemas"]["TokenDenied"];
+            /** @description Payload of `not_found`. */
+            not_found?: components["schemas"]["NotFoundError"];
             /** @description Payload of `license_required`. */
             license_required?: components["schemas"]["LicenseRequired"];
             /** @description Payload of `ambiguous`. */
@@ -2015,7 +2017,7 @@ export interface components {
             build_failed?: components["schemas"]["CommandFailed"];
             /** @description Payload of `start_failed`. */
             start_failed?: components["schemas"]["CommandFailed"];
-        } & (unknown & unknown & unknown & unknown & unknown & unknown & unknown & unknown & unknown);
+        } & (unknown & unknown & unknown & unknown & unknown & unknown & unknown & unknown & unknown & unknown);
         /** @description Something that an operator's rule is about and that goes on. */
         Alert: {
             /** @description Name of the rule. */
@@ -3589,6 +3591,13 @@ export interface components {
             /** @description True: nothing outside can be reached from it. */
             internal: boolean;
         };
+        /** @description There is no such thing, or none that this caller may see. */
+        NotFoundError: {
+            /** @description What it would be, such as `app`, `schedule` or `route`. */
+            kind: string;
+            /** @description Its id or name, as it was asked for. */
+            name: string;
+        };
         /** @description The container belongs to an installed app and is controlled through it. */
         OwnedByApp: {
             /** @description Id of the app. */
@@ -4396,7 +4405,7 @@ export interface components {
         };
     };
     responses: {
-        /** @description The request breaks the contract: `invalid_request` names each field; `package_invalid` when that which it names does. */
+        /** @description The request breaks the contract, field by field in `invalid_request`, or the package that it names is none. Reasons: `invalid_request`, `package_invalid`. */
         BadRequest: {
             headers: {
                 /** @description Names the request in the daemon's log. */
@@ -4407,7 +4416,7 @@ export interface components {
                 "application/json": components["schemas"]["Error"];
             };
         };
-        /** @description No recognised bearer token, or a peer that is nobody here: `unauthenticated`. */
+        /** @description No recognised bearer token, or a peer that is nobody here. Reasons: `unauthenticated`. */
         Unauthenticated: {
             headers: {
                 /** @description Names the request in the daemon's log. */
@@ -4420,7 +4429,7 @@ export interface components {
                 "application/json": components["schemas"]["Error"];
             };
         };
-        /** @description The caller may not do this: `token_denied`, `root_required`, `denied`, or `host_denied` and `origin_denied` for what came by way of a browser. */
+        /** @description The caller may not do this, or came by way of a browser that may not. Reasons: `token_denied`, `root_required`, `host_denied`, `origin_denied`, `protected`, `denied`. */
         Denied: {
             headers: {
                 /** @description Names the request in the daemon's log. */
@@ -4431,7 +4440,7 @@ export interface components {
                 "application/json": components["schemas"]["Error"];
             };
         };
-        /** @description There is no such thing, or none that this caller may see: `not_found`. */
+        /** @description There is no such thing, or none that this caller may see. Reasons: `not_found`. */
         NotFound: {
             headers: {
                 /** @description Names the request in the daemon's log. */
@@ -4442,7 +4451,7 @@ export interface components {
                 "application/json": components["schemas"]["Error"];
             };
         };
-        /** @description The state of things is in the way. Of an app: `app_running`, `app_not_running`, `app_busy`, `pinned_image`, `start_failed`; of a package: `license_required`, `ambiguous`, `package_invalid`, `source_failed`, `git_failed`, `build_failed`; of an archive: `archive_refused`; of anything else: `already_exists`, `owned_by_app`, `protected`, `job_owned`, `pid_reused`, `denied`, `not_ready`. */
+        /** @description The state of things is in the way. Reasons: `already_exists`, `license_required`, `ambiguous`, `git_failed`, `build_failed`, `start_failed`, `app_running`, `app_not_running`, `app_busy`, `pinned_image`, `owned_by_app`, `job_owned`, `pid_reused`, `not_possible`, `conflict`, `archive_refused`. */
         Conflict: {
             headers: {
                 /** @description Names the request in the daemon's log. */
@@ -4453,7 +4462,7 @@ export interface components {
                 "application/json": components["schemas"]["Error"];
             };
         };
-        /** @description What was to be replaced is not what it was when it was read: `changed`. */
+        /** @description What was to be replaced is not what it was when it was read. Reasons: `changed`. */
         Changed: {
             headers: {
                 /** @description Names the request in the daemon's log. */
@@ -4464,7 +4473,7 @@ export interface components {
                 "application/json": components["schemas"]["Error"];
             };
         };
-        /** @description The body is larger than 1 MiB, or holds more than 65,536 fields, elements and brackets: `body_too_large`. */
+        /** @description The body is larger than 1 MiB, or holds more than 65,536 fields, elements and brackets. Reasons: `body_too_large`. */
         BodyTooLarge: {
             headers: {
                 /** @description Names the request in the daemon's log. */
@@ -4475,7 +4484,7 @@ export interface components {
                 "application/json": components["schemas"]["Error"];
             };
         };
-        /** @description The body is not JSON: `unsupported_media_type`. */
+        /** @description The body is not JSON. Reasons: `unsupported_media_type`. */
         UnsupportedMediaType: {
             headers: {
                 /** @description Names the request in the daemon's log. */
@@ -4486,7 +4495,7 @@ export interface components {
                 "application/json": components["schemas"]["Error"];
             };
         };
-        /** @description The range begins behind the end: `range_not_satisfiable`. */
+        /** @description The range begins behind the end. Reasons: `range_not_satisfiable`. */
         RangeNotSatisfiable: {
             headers: {
                 /** @description Names the request in the daemon's log. */
@@ -4497,7 +4506,7 @@ export interface components {
                 "application/json": components["schemas"]["Error"];
             };
         };
-        /** @description A bound on requests, tokens or space is reached: `too_many`, `disk_full`. */
+        /** @description A bound on requests, tokens or space is reached. Reasons: `too_many`, `disk_full`. */
         TooMany: {
             headers: {
                 /** @description Names the request in the daemon's log. */
@@ -4515,7 +4524,7 @@ export interface components {
             };
             content?: never;
         };
-        /** @description Something broke inside the daemon: its log has the cause under the request id of `internal`. What is kept of an archive is not what was written: `archive_damaged`. */
+        /** @description Something broke inside the daemon: its log has the cause under the request id of `internal`. Or what is kept of an archive is not what was written. Reasons: `store_damaged`, `archive_damaged`, `internal`. */
         Internal: {
             headers: {
                 /** @description Names the request in the daemon's log. */
@@ -4526,7 +4535,7 @@ export interface components {
                 "application/json": components["schemas"]["Error"];
             };
         };
-        /** @description This daemon does not offer the method; see `capabilities` of the status: `not_implemented`. */
+        /** @description This daemon does not offer the method; see `capabilities` of the status. Reasons: `not_implemented`. */
         NotImplemented: {
             headers: {
                 /** @description Names the request in the daemon's log. */
@@ -4537,7 +4546,7 @@ export interface components {
                 "application/json": components["schemas"]["Error"];
             };
         };
-        /** @description Not now: `not_ready`, `unavailable`. */
+        /** @description Not now. Reasons: `source_failed`, `not_ready`, `unavailable`. */
         Unavailable: {
             headers: {
                 /** @description Names the request in the daemon's log. */
@@ -4548,7 +4557,7 @@ export interface components {
                 "application/json": components["schemas"]["Error"];
             };
         };
-        /** @description It took too long: `deadline_exceeded`. */
+        /** @description It took too long. Reasons: `deadline_exceeded`. */
         DeadlineExceeded: {
             headers: {
                 /** @description Names the request in the daemon's log. */

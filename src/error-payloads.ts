@@ -8,6 +8,7 @@ import {
   InvalidRequestSchema,
   JobOwnedSchema,
   LicenseRequiredSchema,
+  NotFoundErrorSchema,
   OwnedByAppSchema,
   TokenDeniedSchema,
 } from "../gen/svc/v1/error_pb.ts";
@@ -23,6 +24,7 @@ interface PayloadKind {
 /** A reason that is not here says everything by itself. */
 export const payloadKinds: Readonly<Record<keyof ReasonPayloads, PayloadKind>> = {
   token_denied: { name: "tokenDenied", schema: TokenDeniedSchema },
+  not_found: { name: "notFound", schema: NotFoundErrorSchema },
   license_required: { name: "licenseRequired", schema: LicenseRequiredSchema },
   ambiguous: { name: "ambiguous", schema: AmbiguousSchema },
   invalid_request: { name: "invalidRequest", schema: InvalidRequestSchema },

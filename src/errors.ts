@@ -1,6 +1,6 @@
 /**
- * The errors of the domain: a plain sentence for people, a code for the transport, a reason for machines,
- * and the payload that belongs to the reason. Only `rpc/` turns them into Connect errors and `rest/` into bodies.
+ * The errors of the domain: a plain sentence for people, a reason for machines, which has one code in the contract, and
+ * the payload that belongs to it. Only `rpc/` turns them into Connect errors and `rest/` into bodies.
  */
 import type { MessageInitShape } from "@bufbuild/protobuf";
 import type {
@@ -11,15 +11,16 @@ import type {
   InvalidRequestSchema,
   JobOwnedSchema,
   LicenseRequiredSchema,
+  NotFoundErrorSchema,
   OwnedByAppSchema,
   TokenDeniedSchema,
 } from "../gen/svc/v1/error_pb.ts";
+import { reasonRules } from "../gen/svc/v1/reasons.ts";
 import type { ErrorDetailReason } from "../gen/svc/v1/words.ts";
 
 /** The canonical codes, as Connect spells them. */
 export type ErrorCode =
   | "canceled"
-  | "unknown"
   | "invalid_argument"
   | "deadline_exceeded"
   | "not_found"
@@ -38,6 +39,7 @@ export type ErrorCode =
 /** The reasons that carry a payload, with its shape. */
 export interface ReasonPayloads {
   token_denied: MessageInitShape<typeof TokenDeniedSchema>;
+  not_found: MessageInitShape<typeof NotFoundErrorSchema>;
   license_required: MessageInitShape<typeof LicenseRequiredSchema>;
   ambiguous: MessageInitShape<typeof AmbiguousSchema>;
   invalid_request: MessageInitShape<typeof InvalidRequestSchema>;
@@ -46,6 +48,45 @@ export interface ReasonPayloads {
   internal: MessageInitShape<typeof InternalErrorSchema>;
   build_failed: MessageInitShape<typeof CommandFailedSchema>;
   start_failed: MessageInitShape<typeof CommandFailedSchema>;
+}
+
+const rules: Readonly<Record<ErrorDetailReason, { readonly code: ErrorCode; readonly status?: number }>> =
+  reasonRules;
+
+/** The code of a reason. */
+export function codeOf(reason: ErrorDetailReason): ErrorCode {
+  return rules[reason].code;
+}
+
+/** The HTTP status of a reason; undefined when it is the one of its code. */
+export function statusOf(reason: ErrorDetailReason): number | undefined {
+  return rules[reason].status;
+}
+
+/** What a code means when nobody gave a reason. */
+const reasonByCode: Readonly<Record<ErrorCode, ErrorDetailReason>> = {
+  canceled: "canceled",
+  invalid_argument: "invalid_request",
+  deadline_exceeded: "deadline_exceeded",
+  not_found: "not_found",
+  already_exists: "already_exists",
+  permission_denied: "denied",
+  resource_exhausted: "too_many",
+  failed_precondition: "not_possible",
+  aborted: "conflict",
+  out_of_range: "range_not_satisfiable",
+  unimplemented: "not_implemented",
+  internal: "internal",
+  unavailable: "unavailable",
+  data_loss: "archive_damaged",
+  unauthenticated: "unauthenticated",
+};
+
+/** The reason that a daemon gave, which may be of another version, or the one that its code implies. */
+export function knownReason(reason: unknown, code: unknown): ErrorDetailReason {
+  if (typeof reason === "string" && Object.hasOwn(rules, reason)) return reason as ErrorDetailReason;
+  const isCode = typeof code === "string" && Object.hasOwn(reasonByCode, code);
+  return isCode ? reasonByCode[code as ErrorCode] : "internal";
 }
 
 /** The payload that goes with reason `R`; `undefined` for a reason that says everything. */
@@ -69,18 +110,23 @@ export class SvcError<R extends ErrorDetailReason = ErrorDetailReason> extends E
   readonly reason: R;
   readonly payload: ReasonPayload<R> | undefined;
 
-  constructor(code: ErrorCode, reason: R, message: string, options: SvcErrorOptions<R> = {}) {
+  constructor(reason: R, message: string, options: SvcErrorOptions<R> = {}) {
     super(message, "cause" in options ? { cause: options.cause } : undefined);
     this.name = "SvcError";
-    this.code = code;
+    this.code = codeOf(reason);
     this.reason = reason;
     this.payload = options.payload;
   }
 }
 
 /** `not_found`: nothing of that name, or nothing that this caller may see. */
-export function notFound(kind: string, name: string): SvcError<"not_found"> {
-  return new SvcError("not_found", "not_found", `no ${kind} "${name}"`);
+export function notFound(
+  kind: string,
+  name: string,
+  message = `no ${kind} "${name}"`,
+  cause?: unknown,
+): SvcError<"not_found"> {
+  return new SvcError("not_found", message, { payload: { kind, name }, cause });
 }
 
 /** How descriptions begin that go on with the field's name as their subject. */
@@ -92,9 +138,7 @@ const predicate = /^(?:must|is|has|cannot|comes|looks|needs) /;
  */
 export function invalidRequest(violations: readonly FieldViolation[]): SvcError<"invalid_request"> {
   const message = violations.map(sentenceOf).join("; ");
-  return new SvcError("invalid_argument", "invalid_request", message, {
-    payload: { violations: [...violations] },
-  });
+  return new SvcError("invalid_request", message, { payload: { violations: [...violations] } });
 }
 
 function sentenceOf({ field = "", description = "" }: FieldViolation): string {
@@ -107,18 +151,9 @@ export function invalidField(field: string, description: string): SvcError<"inva
   return invalidRequest([{ field, description }]);
 }
 
-/** `failed_precondition`: the state does not allow it now (REST 409). */
-export function failedPrecondition<R extends ErrorDetailReason>(
-  reason: R,
-  message: string,
-  options: SvcErrorOptions<R> = {},
-): SvcError<R> {
-  return new SvcError("failed_precondition", reason, message, options);
-}
-
 /** `canceled`: the other side is gone. */
 export function clientGone(): SvcError<"canceled"> {
-  return new SvcError("canceled", "canceled", "the client went away");
+  return new SvcError("canceled", "the client went away");
 }
 
 /**
@@ -130,7 +165,6 @@ export const maxStructure = 64 * 1024;
 /** `resource_exhausted`: there are not too many bytes, but too much is in them. */
 export function tooMuchStructure(): SvcError<"body_too_large"> {
   return new SvcError(
-    "resource_exhausted",
     "body_too_large",
     `the body must not hold more than ${maxStructure} fields, elements and brackets; send it in parts`,
   );

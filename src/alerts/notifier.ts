@@ -16,7 +16,7 @@ export function createNotifier(
     const job = { ownerUid, action: action.type === "shell" ? action : request(action.url, notification) };
     const work = { isRoot: true, signal: either, write: () => undefined, env: environment(notification) };
     const { error = "" } = await actions[action.type].run(job, work);
-    if (error !== "") throw new SvcError("unavailable", "unavailable", error);
+    if (error !== "") throw new SvcError("unavailable", error);
   };
 }
 

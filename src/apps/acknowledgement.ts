@@ -1,5 +1,5 @@
 /** What a package asks people to accept before it is installed: its licenses, and what it wants of the host. */
-import { failedPrecondition } from "../errors.ts";
+import { SvcError } from "../errors.ts";
 import type { Manifest } from "../packages/manifest.ts";
 import type { ResolvedPackage } from "../packages/package-resolver.ts";
 import { describePermissions } from "../packages/permissions.ts";
@@ -54,7 +54,7 @@ export function requireAcknowledgement(resolved: ResolvedPackage, asking: Asking
   ].join(" and ");
   // Who says yes asks again.
   resolved.keep();
-  throw failedPrecondition(
+  throw new SvcError(
     "license_required",
     `${resolved.manifest.name} ${resolved.version} ${what}: read it, and ${again} again with ${fields} true to accept`,
     { payload: { licenses, permissions } },

@@ -1,5 +1,5 @@
 /** Waiting for an app that was started to come up, and saying what it waits for. */
-import { failedPrecondition, SvcError } from "../errors.ts";
+import { SvcError } from "../errors.ts";
 import type { HealthCheck } from "../packages/manifest.ts";
 import { resolvePorts } from "../packages/settings.ts";
 import type { AppRuntime, RuntimeStatus } from "../runtimes/runtime.ts";
@@ -58,7 +58,7 @@ function notUp(id: string, error: unknown): unknown {
   const { payload } = error as SvcError<"start_failed">;
   const why = whyNotStarted(id, error as SvcError);
   const message = `app "${id}" did not come up: ${why === "" ? "it was stopped" : why}`;
-  return failedPrecondition("start_failed", message, { payload, cause: error });
+  return new SvcError("start_failed", message, { payload, cause: error });
 }
 
 /** `GET /healthz on port 8080`, `port 8080`, `pg_isready`, or `its health check` where that is not the manifest's. */

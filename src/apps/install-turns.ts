@@ -83,7 +83,6 @@ export class InstallTurns {
     const { maxWaitingInstallsPerUser } = this.#bounds;
     if (queue.length >= maxWaitingInstallsPerUser) {
       throw new SvcError(
-        "resource_exhausted",
         "too_many",
         `${queue.length} of your installs wait already, and [limits] max_waiting_installs_per_user is ${maxWaitingInstallsPerUser}`,
       );
@@ -96,7 +95,7 @@ export class InstallTurns {
       if (at < 0) return;
       queue.splice(at, 1);
       if (queue.length === 0) this.#waiting.delete(key);
-      turn.reject(new SvcError("canceled", "canceled", "canceled while waiting for other installs"));
+      turn.reject(new SvcError("canceled", "canceled while waiting for other installs"));
     };
     queue.push(wake);
     this.#waiting.set(key, queue);

@@ -1,5 +1,5 @@
 /** From a spec to an installed app that is stopped, or to nothing at all (decisions 11, 16-19). */
-import { failedPrecondition, SvcError } from "../errors.ts";
+import { SvcError } from "../errors.ts";
 import type { JsonObject } from "../lib/json.ts";
 import type { Manifest } from "../packages/manifest.ts";
 import { KeyedQueue } from "../packages/keyed-queue.ts";
@@ -118,7 +118,7 @@ export class Installer {
   /** @throws SvcError `unavailable` when this host does not have what runs a package */
   requireRuntime({ runtime }: Manifest): void {
     const why = this.#options.whyAbsent(runtime.kind);
-    if (why !== undefined) throw failedPrecondition("unavailable", why);
+    if (why !== undefined) throw new SvcError("not_possible", why);
   }
 
   /**
@@ -200,7 +200,6 @@ export class Installer {
 
 function tooManyApps(owned: number, max: number): SvcError<"too_many"> {
   return new SvcError(
-    "resource_exhausted",
     "too_many",
     `you have ${owned} apps, and [limits] max_apps_per_user is ${max}: remove one, or ask for a higher limit`,
   );

@@ -3,7 +3,7 @@
  * unique app id is the lock, and the process that it names is the lease (decisions 25).
  */
 import type { AppOperationKind } from "../../gen/svc/v1/words.ts";
-import { failedPrecondition, notFound } from "../errors.ts";
+import { SvcError, notFound } from "../errors.ts";
 import { isExecutorAlive, type Executor } from "../store/executors.ts";
 import { StoreConflict, type Statement, type Store } from "../store/store.ts";
 
@@ -219,7 +219,7 @@ const doing: Record<AppOperationKind, string> = {
 };
 
 function busy(operation: Operation) {
-  return failedPrecondition(
+  return new SvcError(
     "app_busy",
     `app "${operation.appId}" is ${doing[operation.kind]}; try again when that has ended`,
   );

@@ -101,7 +101,6 @@ export async function runStep(
   const end =
     result.signal === null ? `exited with ${String(result.exitCode)}` : `was ended by ${result.signal}`;
   throw new SvcError(
-    "failed_precondition",
     "build_failed",
     `the ${stepName} step "${argv.join(" ")}" of ${app.manifest.name} ${end}`,
     {

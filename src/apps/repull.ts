@@ -1,5 +1,5 @@
 /** Pulling an app's image afresh; a running app goes on with it when it is another one (specification 4.1). */
-import { failedPrecondition, SvcError } from "../errors.ts";
+import { SvcError } from "../errors.ts";
 import { isUp, type PulledService, type ReplacedImage } from "../runtimes/runtime.ts";
 import type { AppRecord } from "./app-record.ts";
 import type { Lifecycle } from "./lifecycle.ts";
@@ -30,7 +30,7 @@ export class Repuller {
   async repull(app: AppRecord, work: WorkOptions): Promise<RepullResult> {
     const { operations, runtimeOf } = this.#options;
     if (runtimeOf(app).images === undefined) {
-      throw failedPrecondition(
+      throw new SvcError(
         "pinned_image",
         `app "${app.id}" runs on the ${app.runtime} runtime and has no image to pull; upgrade it instead`,
       );
@@ -47,7 +47,7 @@ export class Repuller {
     await this.#options.lifecycle.start(app);
     const failed = error as SvcError<"start_failed">;
     const message = `${failed.message}; it runs on its image before again`;
-    return failedPrecondition("start_failed", message, { payload: failed.payload });
+    return new SvcError("start_failed", message, { payload: failed.payload });
   }
 
   async #run(operation: Operation, app: AppRecord, work: WorkOptions): Promise<RepullResult> {

@@ -3,7 +3,7 @@
  * checked beside the app; each tree is then swapped by two renames, and only the last write makes it the app's.
  */
 import { join } from "node:path";
-import { failedPrecondition } from "../errors.ts";
+import { SvcError } from "../errors.ts";
 import type { Identity } from "../identity/identity.ts";
 import type { OwnedTree } from "../identity/owned-tree.ts";
 import { isInside } from "../lib/is-inside.ts";
@@ -118,11 +118,11 @@ export class Restorer {
   requireRestorable(app: AppRecord, { manifest }: AppImage, { stopApp }: RestoreOptions): void {
     if (manifest.id !== app.packageId || manifest.runtime.kind !== app.runtime) {
       const message = `the backup is of "${manifest.id}", and app "${app.id}" is "${app.packageId}"; restore it as a new app`;
-      throw failedPrecondition("package_invalid", message);
+      throw new SvcError("package_invalid", message);
     }
     if (!stopApp && this.#isUp(app)) {
       const message = `app "${app.id}" is running; stop it before restoring it, or ask for that with stop_app`;
-      throw failedPrecondition("app_running", message);
+      throw new SvcError("app_running", message);
     }
   }
 

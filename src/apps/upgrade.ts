@@ -3,7 +3,7 @@
  * is built in its place (builds may remember their path) and started on trial, and only the last write makes it the
  * app's version.
  */
-import { failedPrecondition, SvcError } from "../errors.ts";
+import { SvcError } from "../errors.ts";
 import type { OwnedTree } from "../identity/owned-tree.ts";
 import type { ResolvedPackage } from "../packages/package-resolver.ts";
 import type { AppRuntime, RunnableApp } from "../runtimes/runtime.ts";
@@ -200,13 +200,13 @@ export class Upgrader {
   #requireStopped(app: AppRecord): void {
     const state = this.#options.runtimeOf(app).status(app.id)?.state ?? "STOPPED";
     if (state === "STOPPED" || state === "FAILED" || state === "CRASHED") return;
-    throw failedPrecondition("app_running", `app "${app.id}" is running; stop it before upgrading it`);
+    throw new SvcError("app_running", `app "${app.id}" is running; stop it before upgrading it`);
   }
 
   #requireSamePackage(app: AppRecord, resolved: ResolvedPackage): void {
     const { id, runtime } = resolved.manifest;
     if (id === app.packageId && runtime.kind === app.runtime) return;
-    throw failedPrecondition(
+    throw new SvcError(
       "package_invalid",
       `version ${resolved.version} of "${app.packageId}" says it is "${id}" on the ${runtime.kind} runtime; ` +
         `it cannot replace an app on the ${app.runtime} runtime`,
@@ -217,9 +217,9 @@ export class Upgrader {
 /** What failed, and what that leaves: who waited for the new version wonders which one is there now. */
 function asRefused({ id, version }: AppRecord, error: unknown): unknown {
   if (!(error instanceof SvcError)) return error;
-  const { code, reason, message, payload, cause } = error as SvcError;
+  const { reason, message, payload, cause } = error as SvcError;
   if (asking.has(reason)) return error;
-  return new SvcError(code, reason, `${message}; app "${id}" stays at ${version}`, { payload, cause });
+  return new SvcError(reason, `${message}; app "${id}" stays at ${version}`, { payload, cause });
 }
 
 /** Nothing was tried yet: something is to be said or done first. */

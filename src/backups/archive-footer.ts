@@ -133,7 +133,7 @@ export async function* readTables(
 }
 
 export function damaged(what: string): SvcError<"archive_damaged"> {
-  return new SvcError("data_loss", "archive_damaged", `the archive ${what}`);
+  return new SvcError("archive_damaged", `the archive ${what}`);
 }
 
 function isPrefix(bytes: Buffer, length: number): boolean {

@@ -8,7 +8,7 @@ import type { AppRecord } from "../apps/app-record.ts";
 import type { Apps } from "../apps/apps.ts";
 import type { WorkOptions } from "../apps/progress.ts";
 import type { AppImage, LayOut } from "../apps/restore.ts";
-import { failedPrecondition, invalidField, notFound, SvcError } from "../errors.ts";
+import { invalidField, notFound, SvcError } from "../errors.ts";
 import type { ArchivedEntry, Identities, Identity } from "../identity/identity.ts";
 import { manifestFileName, type Manifest } from "../packages/manifest.ts";
 import { createManifestParser, maxManifestBytes, type ManifestParser } from "../packages/manifest-parser.ts";
@@ -145,7 +145,7 @@ export class Backups {
     const chosen = mode === "" ? policy.mode : mode;
     if (chosen === "pause") {
       const message = "this version of svc cannot freeze apps for a backup; use the mode live or stop";
-      throw new SvcError("unimplemented", "not_implemented", message);
+      throw new SvcError("not_implemented", message);
     }
     await this.#spool.sweep();
     return this.#maker.make(
@@ -167,14 +167,14 @@ export class Backups {
     const failures = failuresOf(results);
     const taken = results.find(({ error }) => error === "");
     if (verify && taken !== undefined) await this.verify({ ...taken, appId: app.id }, true, caller, work);
-    if (failures !== "") throw new SvcError("unavailable", "unavailable", failures);
+    if (failures !== "") throw new SvcError("unavailable", failures);
   }
 
   /** One as the policy of an app says, which replaces none. @throws what {@link create} throws, and when no storage took it */
   async makeOne(app: AppRecord, caller: AppCaller, work: WorkOptions): Promise<void> {
     const { results } = await this.create(app.id, { storages: [], mode: "" }, caller, work);
     if (results.some(({ error }) => error === "")) return;
-    throw new SvcError("unavailable", "unavailable", `no storage took the backup: ${failuresOf(results)}`);
+    throw new SvcError("unavailable", `no storage took the backup: ${failuresOf(results)}`);
   }
 
   /** The newest archive of an app on each of these storages; on all where none are named. Not those of an owner that had the id before. */
@@ -291,7 +291,7 @@ export class Backups {
     const outcome = { appId: ref.appId, version: image.version, restarted: false };
     if (target !== undefined && target.ownerUid !== footer.app.owner_uid) {
       const message = `the backup is of uid ${footer.app.owner_uid}, and app "${target.id}" is uid ${target.ownerUid}'s; restore it as a new app`;
-      throw failedPrecondition("denied", message);
+      throw new SvcError("not_possible", message);
     }
     if (target === undefined && paths.length > 0) throw notFound("app", ref.appId);
     if (request.dryRun) {
@@ -375,7 +375,6 @@ export class Backups {
     await archive[Symbol.asyncDispose]();
     if (!caller.root) throw notFound("backup", ref.name);
     throw new SvcError(
-      "data_loss",
       "archive_damaged",
       `the archive is one of app "${id}" of uid ${owner_uid}, and its name says otherwise`,
     );
@@ -406,7 +405,7 @@ export class Backups {
     const { app, trees } = archive.footer;
     const file = await archive.findFile(identity, `repo/${manifestFileName}`, signal);
     if (file.sizeBytes > maxManifestBytes)
-      throw failedPrecondition("package_invalid", "the archive's manifest is too large");
+      throw new SvcError("package_invalid", "the archive's manifest is too large");
     const text = Buffer.concat(
       await Array.fromAsync(archive.readFile(identity, file, signal) as AsyncIterable<Buffer>),
     );

@@ -97,5 +97,5 @@ export async function requireRoom(dir: string, bytes: number): Promise<void> {
   const { bavail, bsize } = await statfs(dir);
   if (bavail * bsize >= bytes + reserveBytes) return;
   const message = "no space left for the backup; free some and try again";
-  throw new SvcError("resource_exhausted", "disk_full", message);
+  throw new SvcError("disk_full", message);
 }

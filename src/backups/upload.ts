@@ -66,5 +66,5 @@ export async function uploadArchive(
 
 function foreign(): SvcError {
   const message = "the archive is of an app of another user: only root may put it there";
-  return new SvcError("permission_denied", "root_required", message);
+  return new SvcError("root_required", message);
 }

@@ -163,7 +163,7 @@ export class CommandContext implements AsyncDisposable {
 
   /** @throws the interruption, when Ctrl-C came between two calls */
   throwIfInterrupted(): void {
-    if (this.host.interrupted.aborted) throw new SvcError("canceled", "canceled", "interrupted");
+    if (this.host.interrupted.aborted) throw new SvcError("canceled", "interrupted");
   }
 
   /** Waits before the next call. @throws the interruption */

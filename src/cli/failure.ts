@@ -27,7 +27,7 @@ export class ReportedError extends Error {
 /** An error whose message says already what to do next. */
 export class AdvisedError extends SvcError {
   constructor(error: SvcError, message: string) {
-    super(error.code, error.reason, message, { payload: error.payload, cause: error });
+    super(error.reason, message, { payload: error.payload, cause: error });
     this.name = "AdvisedError";
   }
 }
@@ -57,35 +57,42 @@ export function describeFailure(error: unknown, app?: string): Failure {
     return { exitCode: exitCodes.failed, message: escapeLines(message), details: [] };
   }
   const next = nextStep(known, app === undefined ? undefined : escapeControls(app));
-  const said = escapeControls(known.message);
-  // The daemon may have said the same already.
-  const message = next === undefined || said.includes(next.command) ? said : `${said}${next.text}`;
+  const message = `${escapeControls(known.message)}${next}`;
   return { exitCode: exitCodeOf(known.code), message, details: lastLines(known).map(escapeControls) };
 }
 
-/** @returns what to do next, and that as the end of the error's sentence */
-function nextStep(error: SvcError, app: string | undefined): { command: string; text: string } | undefined {
-  const step = (text: string, command: string) => ({ command, text: `; ${text}: ${command}` });
-  if (error instanceof AdvisedError) return undefined;
-  if (error instanceof UnreachableError) return step("start a daemon", daemonCommand);
-  switch (error.reason) {
-    case "app_running":
-      // The sentence ends with the advice to stop it: only how is left to say.
-      return { command: "svc app stop", text: `: svc app stop ${app ?? "ID"}` };
-    case "app_not_running":
-      return step("start it first", `svc app start ${app ?? "ID"}`);
-    case "app_busy":
-      // The sentence says already to wait for it.
-      return step("see how far it is with", `svc app info ${app ?? "ID"}`);
-    case "start_failed":
-      return step("see what it printed with", `svc app logs ${app ?? "ID"}`);
-    case "root_required":
-      return { command: "sudo", text: "; run it with sudo" };
-    case "not_found":
-      return app === undefined ? undefined : step("see what is installed with", "svc ls");
-    default:
-      return undefined;
-  }
+interface Advice {
+  /** Between the error's sentence and the command. */
+  readonly words: string;
+  readonly command: string;
+  /** Whether the command takes the app that the error is about. */
+  readonly takesApp?: boolean;
+}
+
+/** What to do next, by the error's reason; where something is not found, by what it is. */
+const advice: Readonly<Record<string, Advice>> = {
+  // The sentence ends with the advice to stop it: only how is left to say.
+  app_running: { words: ": ", command: "svc app stop", takesApp: true },
+  app_not_running: { words: "; start it first: ", command: "svc app start", takesApp: true },
+  // The sentence says already to wait for it.
+  app_busy: { words: "; see how far it is with: ", command: "svc app info", takesApp: true },
+  start_failed: { words: "; see what it printed with: ", command: "svc app logs", takesApp: true },
+  root_required: { words: "; run it with ", command: "sudo" },
+  "not_found app": { words: "; see what is installed with: ", command: "svc ls" },
+  "not_found schedule": { words: "; see what there is with: ", command: "svc schedule ls" },
+  "not_found source": { words: "; see what there is with: ", command: "svc source ls" },
+  "not_found storage": { words: "; see what there is with: ", command: "svc backup storage ls" },
+  "not_found container": { words: "; see what there is with: ", command: "svc docker ps" },
+};
+
+/** @returns the end of the error's sentence; empty when nothing is known that it does not say already */
+function nextStep(error: SvcError, app = "ID"): string {
+  if (error instanceof AdvisedError) return "";
+  if (error instanceof UnreachableError) return `; start a daemon: ${daemonCommand}`;
+  const { kind } = (error.payload ?? {}) as { kind?: string };
+  const next = advice[kind === undefined ? error.reason : `${error.reason} ${kind}`];
+  if (next === undefined || error.message.includes(next.command)) return "";
+  return `${next.words}${next.command}${next.takesApp === true ? ` ${app}` : ""}`;
 }
 
 function lastLines(error: SvcError): readonly string[] {

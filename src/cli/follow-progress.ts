@@ -46,6 +46,6 @@ export async function followProgress<Event extends ProgressEvent, Case extends s
   } finally {
     line.clear();
   }
-  if (result === undefined) throw new SvcError("internal", "internal", `${label}: the daemon gave no result`);
+  if (result === undefined) throw new SvcError("internal", `${label}: the daemon gave no result`);
   return result;
 }

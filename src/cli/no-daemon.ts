@@ -39,7 +39,7 @@ export async function systemDaemonDown({
 }: Pick<CliHost, "uid" | "stores" | "sockets">): Promise<SvcError | undefined> {
   if (uid === 0 || !(await exists(stores.system))) return undefined;
   const message = `the system's daemon does not run (there is no ${sockets.system}), so its apps cannot be seen`;
-  return new SvcError("unavailable", "unavailable", message);
+  return new SvcError("unavailable", message);
 }
 
 /** Whether the user has a store of their own. */

@@ -76,7 +76,7 @@ export async function confirmRemoval(
 }
 
 export function nothingRemoved(): SvcError {
-  return new SvcError("failed_precondition", "canceled", "nothing was removed");
+  return new SvcError("not_possible", "nothing was removed");
 }
 
 /** A number from 1 to `count`; asks again until there is one. */

@@ -119,7 +119,6 @@ async function silenceOf(endpoint: Endpoint): Promise<SvcError> {
   }
   return new SvcError(
     "unavailable",
-    "unavailable",
     `the daemon on ${endpoint.socketPath} takes connections and answers nothing; see its log, or restart it`,
   );
 }

@@ -5,7 +5,7 @@
 import { getOption, hasOption } from "@bufbuild/protobuf";
 import type { DescExtension, DescField, DescFile, DescMethod } from "@bufbuild/protobuf";
 import type { HttpRule } from "../../gen/google/api/http_pb.ts";
-import type { FieldRules } from "../../gen/svc/v1/rules_pb.ts";
+import type { FieldRules, ReasonRule } from "../../gen/svc/v1/rules_pb.ts";
 
 /** Who may call a method, as `svc.v1.AccessLevel` names it. */
 export type Access = "USER" | "ROOT" | "PRIMARY";
@@ -19,6 +19,8 @@ export interface ContractOptions {
   capability(method: DescMethod): string;
   /** `svc.v1.rules`. */
   rules(field: DescField): FieldRules | undefined;
+  /** `svc.v1.reasons`; empty for a field that says no reason. */
+  reasons(field: DescField): readonly ReasonRule[];
   /** Whether `google.api.field_behavior` has REQUIRED. */
   isRequired(field: DescField): boolean;
   /** Whether it has OUTPUT_ONLY: in requests the field is ignored. */
@@ -46,6 +48,7 @@ export function readContractOptions(files: Iterable<DescFile>): ContractOptions 
     access: (method) => accessLevels[(option(method, "svc.v1.access") as number | undefined) ?? 0],
     capability: (method) => (option(method, "svc.v1.capability") as string | undefined) ?? "",
     rules: (field) => option(field, "svc.v1.rules") as FieldRules | undefined,
+    reasons: (field) => (option(field, "svc.v1.reasons") as ReasonRule[] | undefined) ?? [],
     isRequired: (field) => behaves(field, behaviors.required),
     isOutputOnly: (field) => behaves(field, behaviors.outputOnly),
   };

@@ -2,6 +2,7 @@
 import type { DescMessage } from "@bufbuild/protobuf";
 import { ErrorDetailReasons } from "../../gen/svc/v1/words.ts";
 import { payloadKinds } from "../error-payloads.ts";
+import { codeOf, statusOf } from "../errors.ts";
 import { statusByCode } from "../rest/errors.ts";
 import type { Response, Schema } from "./openapi-document.ts";
 import { componentName } from "./openapi-schemas.ts";
@@ -10,41 +11,37 @@ const statuses: Readonly<Record<number, [name: string, description: string]>> = 
   // Code generators put schemas and responses into one namespace: no name of a response may be one of a message.
   400: [
     "BadRequest",
-    "The request breaks the contract: `invalid_request` names each field; `package_invalid` when that which it names does.",
+    "The request breaks the contract, field by field in `invalid_request`, or the package that it names is none.",
   ],
-  401: ["Unauthenticated", "No recognised bearer token, or a peer that is nobody here: `unauthenticated`."],
-  403: [
-    "Denied",
-    "The caller may not do this: `token_denied`, `root_required`, `denied`, or `host_denied` and `origin_denied` for what came by way of a browser.",
-  ],
-  404: ["NotFound", "There is no such thing, or none that this caller may see: `not_found`."],
-  409: [
-    "Conflict",
-    "The state of things is in the way. Of an app: `app_running`, `app_not_running`, `app_busy`, `pinned_image`, `start_failed`; " +
-      "of a package: `license_required`, `ambiguous`, `package_invalid`, `source_failed`, `git_failed`, `build_failed`; " +
-      "of an archive: `archive_refused`; " +
-      "of anything else: `already_exists`, `owned_by_app`, `protected`, `job_owned`, `pid_reused`, `denied`, `not_ready`.",
-  ],
-  412: ["Changed", "What was to be replaced is not what it was when it was read: `changed`."],
+  401: ["Unauthenticated", "No recognised bearer token, or a peer that is nobody here."],
+  403: ["Denied", "The caller may not do this, or came by way of a browser that may not."],
+  404: ["NotFound", "There is no such thing, or none that this caller may see."],
+  409: ["Conflict", "The state of things is in the way."],
+  412: ["Changed", "What was to be replaced is not what it was when it was read."],
   413: [
     "BodyTooLarge",
-    "The body is larger than 1 MiB, or holds more than 65,536 fields, elements and brackets: `body_too_large`.",
+    "The body is larger than 1 MiB, or holds more than 65,536 fields, elements and brackets.",
   ],
-  415: ["UnsupportedMediaType", "The body is not JSON: `unsupported_media_type`."],
-  416: ["RangeNotSatisfiable", "The range begins behind the end: `range_not_satisfiable`."],
-  429: ["TooMany", "A bound on requests, tokens or space is reached: `too_many`, `disk_full`."],
+  415: ["UnsupportedMediaType", "The body is not JSON."],
+  416: ["RangeNotSatisfiable", "The range begins behind the end."],
+  429: ["TooMany", "A bound on requests, tokens or space is reached."],
   431: ["HeadTooLarge", "The path and the query with the headers take more than 16 KiB. No body."],
   500: [
     "Internal",
-    "Something broke inside the daemon: its log has the cause under the request id of `internal`. What is kept of an archive is not what was written: `archive_damaged`.",
+    "Something broke inside the daemon: its log has the cause under the request id of `internal`. Or what is kept of an archive is not what was written.",
   ],
-  501: [
-    "NotImplemented",
-    "This daemon does not offer the method; see `capabilities` of the status: `not_implemented`.",
-  ],
-  503: ["Unavailable", "Not now: `not_ready`, `unavailable`."],
-  504: ["DeadlineExceeded", "It took too long: `deadline_exceeded`."],
+  501: ["NotImplemented", "This daemon does not offer the method; see `capabilities` of the status."],
+  503: ["Unavailable", "Not now."],
+  504: ["DeadlineExceeded", "It took too long."],
 };
+
+/** The reasons that REST answers with a status. */
+function reasonsOf(status: number): string {
+  const reasons = ErrorDetailReasons.filter(
+    (reason) => (statusOf(reason) ?? statusByCode[codeOf(reason)]) === status,
+  );
+  return reasons.length === 0 ? "" : ` Reasons: ${reasons.map((reason) => `\`${reason}\``).join(", ")}.`;
+}
 
 export const payloadMessages: readonly DescMessage[] = [
   ...new Set(Object.values(payloadKinds).map(({ schema }) => schema)),
@@ -59,7 +56,8 @@ export function errorResponses(): Record<string, Response> {
   const challenge = { description: '`Bearer realm="svc"`', schema: { type: "string" } };
   const content = { "application/json": { schema: { $ref: "#/components/schemas/Error" } } };
   return Object.fromEntries(
-    Object.entries(statuses).map(([status, [name, description]]) => {
+    Object.entries(statuses).map(([status, [name, sentence]]) => {
+      const description = sentence + reasonsOf(Number(status));
       const headers = {
         "X-Request-Id": requestId,
         ...(status === "401" && { "WWW-Authenticate": challenge }),

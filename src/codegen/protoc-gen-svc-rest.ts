@@ -2,6 +2,7 @@
  * Our protoc plugin. From the contract it writes
  *
  * - `svc/v1/words.ts`: a constant list and a union type for every closed word set,
+ * - `svc/v1/reasons.ts`: the code of every reason for which a call can fail,
  * - `svc/v1/methods.ts`: access level and capability of every method,
  * - `svc/v1/fields.ts`: the fields that a request need not or must say, beyond their rules,
  * - `svc/v1/routes.ts`: the REST route table,
@@ -29,8 +30,12 @@ function generateTs(schema: Schema): void {
 
   printWords(
     openFile(schema, "words"),
-    collectWordLists(files, (field) => options.rules(field)),
+    collectWordLists(files, (field) => {
+      const reasons = options.reasons(field).map(({ word }) => word);
+      return reasons.length === 0 ? options.rules(field) : { in: reasons };
+    }),
   );
+  printReasons(openFile(schema, "reasons"), files, options);
   printMethods(openFile(schema, "methods"), services, options);
   printFields(openFile(schema, "fields"), files, options);
   const routes = collectRoutes(services, (method) => options.httpRule(method));
@@ -53,6 +58,15 @@ function printWords(f: GeneratedFile, lists: readonly WordList[]): void {
     f.print(f.export("type", typeName), " = (typeof ", listName, ")[number];");
     f.print();
   }
+}
+
+function printReasons(f: GeneratedFile, files: readonly DescFile[], options: ContractOptions): void {
+  const reasons = fieldsOf(files).flatMap((field) => options.reasons(field));
+  f.print("/** The one code of every reason, and its HTTP status where it is not the one of the code. */");
+  f.print(f.export("const", "reasonRules"), " = {");
+  for (const { word, code, status } of reasons)
+    f.print("  ", word, ": ", JSON.stringify({ code, status }), ",");
+  f.print("} as const;");
 }
 
 function printMethods(f: GeneratedFile, services: readonly DescService[], options: ContractOptions): void {
@@ -81,7 +95,7 @@ function printMethods(f: GeneratedFile, services: readonly DescService[], option
 }
 
 function printFields(f: GeneratedFile, files: readonly DescFile[], options: ContractOptions): void {
-  const fields = files.flatMap((file) => [...withNested(file.messages)].flatMap((message) => message.fields));
+  const fields = fieldsOf(files);
   const printSet = (name: string, comment: string, isMember: (field: DescField) => boolean): void => {
     f.print("/** ", comment, " */");
     f.print(f.export("const", name), ": ReadonlySet<string> = new Set([");
@@ -98,6 +112,10 @@ function printFields(f: GeneratedFile, files: readonly DescFile[], options: Cont
     "Lists that a request must say, though they may be empty.",
     (field) => options.rules(field)?.stated === true,
   );
+}
+
+function fieldsOf(files: readonly DescFile[]): DescField[] {
+  return files.flatMap((file) => [...withNested(file.messages)].flatMap((message) => message.fields));
 }
 
 function printRoutes(f: GeneratedFile, routes: readonly Route[]): void {

@@ -1,7 +1,10 @@
-/** The closed word sets of the contract: string fields whose rules have `in`. */
+/** The closed word sets of the contract: string fields whose rules have `in`, or that say reasons. */
 import { ScalarType } from "@bufbuild/protobuf";
 import type { DescField, DescFile, DescMessage } from "@bufbuild/protobuf";
 import type { FieldRules } from "../../gen/svc/v1/rules_pb.ts";
+
+/** The rules of a field, as far as they are words. */
+export type WordRules = Pick<FieldRules, "in"> & Pick<Partial<FieldRules>, "items">;
 
 export interface WordList {
   /** Name of the constant list, such as `ErrorDetailReasons`. */
@@ -19,7 +22,7 @@ export interface WordList {
  */
 export function collectWordLists(
   files: Iterable<DescFile>,
-  rulesOf: (field: DescField) => FieldRules | undefined,
+  rulesOf: (field: DescField) => WordRules | undefined,
 ): WordList[] {
   const lists = new Map<string, WordList>();
   for (const file of files) {
@@ -41,7 +44,7 @@ export function collectWordLists(
   return [...new Set(lists.values())];
 }
 
-function wordListOf(field: DescField, rules: FieldRules | undefined): WordList | undefined {
+function wordListOf(field: DescField, rules: WordRules | undefined): WordList | undefined {
   const ofItems = field.fieldKind === "list" || field.fieldKind === "map";
   const words = (ofItems ? rules?.items?.in : rules?.in) ?? [];
   if (words.length === 0) return undefined;

@@ -109,7 +109,7 @@ export class Consoles {
   #takePlace(appId: string): Disposable {
     if (this.#sessions.of(appId) >= maxSessions) {
       const message = `app "${appId}" has ${maxSessions} console sessions: end one first`;
-      throw new SvcError("resource_exhausted", "too_many", message);
+      throw new SvcError("too_many", message);
     }
     this.#sessions.change(appId, 1);
     return { [Symbol.dispose]: () => void this.#sessions.change(appId, -1) };
@@ -166,5 +166,5 @@ function isSize({ columns, rows }: TerminalSize): boolean {
 }
 
 function appRemoved(id: string): SvcError {
-  return new SvcError("failed_precondition", "app_not_running", `app "${id}" was removed`);
+  return new SvcError("app_not_running", `app "${id}" was removed`);
 }

@@ -139,7 +139,6 @@ export class Credentials {
       if (!(error instanceof StoreConflict) || error.reason !== "changes") throw error;
       const max = this.#maxPerUser;
       throw new SvcError(
-        "resource_exhausted",
         "too_many",
         `you have ${max} credentials, and [limits] max_credentials_per_user is ${max}: remove one, or ask for a higher limit`,
       );

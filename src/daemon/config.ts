@@ -2,7 +2,7 @@
 import { readFile } from "node:fs/promises";
 import { dirname, isAbsolute, join, resolve } from "node:path";
 import { alertKinds, type AlertRule } from "../alerts/alert-rules.ts";
-import { invalidRequest, SvcError } from "../errors.ts";
+import { invalidRequest, SvcError, notFound } from "../errors.ts";
 import { systemDirs } from "../identity/launch.ts";
 import { deepFreeze } from "../lib/deep-freeze.ts";
 import { defaultTransportLimits, transportLimitRanges, type TransportLimits } from "../transport/limits.ts";
@@ -117,9 +117,7 @@ async function readConfigFile(file: string, named: boolean): Promise<string> {
     return await readFile(file, "utf8");
   } catch (error) {
     if ((error as NodeJS.ErrnoException).code === "ENOENT" && !named) return "";
-    throw new SvcError("not_found", "not_found", `cannot read the configuration file ${file}`, {
-      cause: error,
-    });
+    throw notFound("file", file, `cannot read the configuration file ${file}`, error);
   }
 }
 
@@ -129,7 +127,7 @@ async function parseToml(text: string, file: string): Promise<Record<string, unk
     return parse(text);
   } catch (error) {
     const why = error instanceof Error ? (error.message.split("\n")[0] ?? "") : String(error);
-    throw new SvcError("invalid_argument", "invalid_request", `${file}: ${why}`, { cause: error });
+    throw new SvcError("invalid_request", `${file}: ${why}`, { cause: error });
   }
 }
 
@@ -199,7 +197,7 @@ export function parseConfig(
   }
   if (violations.length > 0) {
     const { message, payload } = invalidRequest(violations);
-    throw new SvcError("invalid_argument", "invalid_request", `${file}: ${message}`, { payload });
+    throw new SvcError("invalid_request", `${file}: ${message}`, { payload });
   }
   return deepFreeze(config);
 }
@@ -213,6 +211,7 @@ function readAlert(table: TableReader): AlertRule {
     when,
     path: table.string("path"),
     abovePercent: table.integer("above_percent", { min: 1, max: 99 }) ?? 90,
+    afterHours: table.integer("after_hours", { min: 1, max: 8_760 }) ?? 48,
     forSecs: table.integer("for_secs", { min: 0, max: 86_400 }) ?? (when === "filesystem" ? 300 : 0),
     action:
       command === undefined

@@ -50,9 +50,7 @@ export async function startDaemon(options: DaemonOptions): Promise<Daemon> {
   );
   // Before the services go, so that what still runs through them ends first.
   resources.defer(() => {
-    shutdown.abort(
-      new SvcError("unavailable", "unavailable", "the daemon is stopping; try again in a moment"),
-    );
+    shutdown.abort(new SvcError("unavailable", "the daemon is stopping; try again in a moment"));
   });
   await context.tokens.open();
   const listeners = resources.use(

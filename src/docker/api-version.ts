@@ -23,8 +23,7 @@ export function chooseApiVersion(newest: string, oldest: string): string {
   const version = isOlder(newest, maxApiVersion) ? newest : maxApiVersion;
   if (isOlder(version, minApiVersion) || isOlder(version, oldest)) {
     throw new SvcError(
-      "failed_precondition",
-      "denied",
+      "not_possible",
       `the container engine speaks API ${oldest} to ${newest}, svc speaks ${minApiVersion} to ${maxApiVersion}`,
     );
   }
@@ -56,7 +55,6 @@ async function askVersion(
   const { ApiVersion, MinAPIVersion = minApiVersion } = answer;
   if (!isVersion(ApiVersion) || !isVersion(MinAPIVersion)) {
     throw new SvcError(
-      "unavailable",
       "unavailable",
       `what listens at ${socketPath} does not say which version it speaks; is it a container engine?`,
     );

@@ -1,5 +1,5 @@
 /** Starting, stopping, pausing and removing containers that no installed app owns (specification 4.3). */
-import { failedPrecondition, notFound, SvcError } from "../errors.ts";
+import { notFound, SvcError } from "../errors.ts";
 import type { ControlContainerRequestAction } from "../../gen/svc/v1/words.ts";
 import type { Attribution } from "./attribution.ts";
 import type { ContainerFinder } from "./container-finder.ts";
@@ -79,7 +79,7 @@ export class ContainerControl {
       return { controlled: [], skipped: [{ id, name, reason: reasonOf(container) }] };
     }
     const advice = action === "remove" ? "; stop it first" : "";
-    throw failedPrecondition("denied", `container "${container.name}" is ${container.state}${advice}`);
+    throw new SvcError("not_possible", `container "${container.name}" is ${container.state}${advice}`);
   }
 
   async #project(project: string, action: ControlAction): Promise<ControlResult> {
@@ -118,7 +118,7 @@ export class ContainerControl {
     for (const { name, labels } of containers) {
       const appId = attribution(labels);
       if (appId === undefined) continue;
-      throw failedPrecondition(
+      throw new SvcError(
         "owned_by_app",
         `container "${name}" belongs to the app "${appId}": use svc app start|stop|restart|remove ${appId}`,
         { payload: { appId } },

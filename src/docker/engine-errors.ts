@@ -1,5 +1,5 @@
 /** What goes wrong between svc and the engine, in a sentence and a code. */
-import { SvcError } from "../errors.ts";
+import { SvcError, notFound } from "../errors.ts";
 
 /** An answer of the engine that is no success. */
 export class EngineRefusal extends Error {
@@ -33,12 +33,9 @@ export function engineError(error: unknown, what: string, socketPath: string): S
   if (error instanceof EngineRefusal) return refusal(error, what);
   const { code = "" } = error as NodeJS.ErrnoException;
   const why = unreachable[code] ?? "it does not answer as one should";
-  return new SvcError(
-    "unavailable",
-    "unavailable",
-    `the container engine at ${socketPath} cannot be reached: ${why}`,
-    { cause: error },
-  );
+  return new SvcError("unavailable", `the container engine at ${socketPath} cannot be reached: ${why}`, {
+    cause: error,
+  });
 }
 
 function refusal(error: EngineRefusal, what: string): SvcError {
@@ -46,27 +43,27 @@ function refusal(error: EngineRefusal, what: string): SvcError {
   const options = { cause: error };
   // The engine answers 500 to much that is nobody's internal error.
   if (/no space left on device|disk quota exceeded/i.test(error.message)) {
-    return new SvcError("resource_exhausted", "disk_full", message, options);
+    return new SvcError("disk_full", message, options);
   }
   switch (error.statusCode) {
     case 400:
-      return new SvcError("invalid_argument", "invalid_request", message, {
+      return new SvcError("invalid_request", message, {
         ...options,
         payload: { violations: [] },
       });
     case 401:
     case 403:
-      return new SvcError("permission_denied", "denied", message, options);
+      return new SvcError("denied", message, options);
     case 404:
-      return new SvcError("not_found", "not_found", message, options);
+      return notFound("object", "", message, error);
     case 409:
       return /already (in use by container|exists)/.test(error.message)
-        ? new SvcError("already_exists", "already_exists", message, options)
-        : new SvcError("failed_precondition", "denied", message, options);
+        ? new SvcError("already_exists", message, options)
+        : new SvcError("not_possible", message, options);
     case 503:
-      return new SvcError("unavailable", "unavailable", message, options);
+      return new SvcError("unavailable", message, options);
     default:
-      return new SvcError("failed_precondition", "denied", message, options);
+      return new SvcError("not_possible", message, options);
   }
 }
 

@@ -166,7 +166,7 @@ class SocketEngine implements DockerEngine {
   }
 
   [Symbol.asyncDispose](): Promise<void> {
-    this.#disposed.abort(new SvcError("unavailable", "unavailable", "the daemon is stopping"));
+    this.#disposed.abort(new SvcError("unavailable", "the daemon is stopping"));
     return Promise.resolve();
   }
 }
@@ -192,7 +192,6 @@ class CallScope implements Disposable {
     this.#timer = setTimeout(() => {
       this.#ended.abort(
         new SvcError(
-          "unavailable",
           "unavailable",
           `the container engine did not ${what} within ${timeoutMs / 1000} s; it may hang or be restarting`,
         ),
@@ -241,7 +240,7 @@ class CallScope implements Disposable {
   }
 
   end(): void {
-    this.#ended.abort(new SvcError("canceled", "canceled", "nobody reads it any more"));
+    this.#ended.abort(new SvcError("canceled", "nobody reads it any more"));
   }
 
   [Symbol.dispose](): void {

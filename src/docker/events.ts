@@ -41,15 +41,9 @@ export class EngineEvents implements AsyncDisposable {
   #retryNow = new AbortController();
   /** Ends the connection. */
   #lost = new AbortController();
-  #error: SvcError | undefined = new SvcError(
-    "unavailable",
-    "unavailable",
-    "the container engine was not asked yet",
-  );
+  #error: SvcError | undefined = new SvcError("unavailable", "the container engine was not asked yet");
   #generation = 0;
   #verifiedAtMs = -Infinity;
-  /** Since when it owes an answer; `undefined`: it does not. */
-  #askedAtMs: number | undefined;
   #verifying: Promise<void> | undefined;
   #attempt = Promise.withResolvers<undefined>();
 
@@ -87,13 +81,12 @@ export class EngineEvents implements AsyncDisposable {
 
   /**
    * Resolves when the engine has shown that it is there, after this call. An engine that is away is tried at once.
-   * @throws SvcError `unavailable`, within 3 s; at once while it owes somebody an answer for longer than that
+   * @throws SvcError `unavailable`, within 3 s
    */
   async verify(): Promise<void> {
     this.start();
     const patience = new AbortController();
-    const leftMs = patienceMs - (performance.now() - (this.#askedAtMs ?? Infinity));
-    const timer = setTimeout(() => patience.abort(silent()), Math.min(Math.max(leftMs, 0), patienceMs));
+    const timer = setTimeout(() => patience.abort(silent()), patienceMs);
     try {
       await unlessAborted(this.#verified(), patience.signal);
     } finally {
@@ -116,7 +109,6 @@ export class EngineEvents implements AsyncDisposable {
 
   async #ping(): Promise<void> {
     const generation = this.#generation;
-    this.#askedAtMs = performance.now();
     try {
       await this.#engine.call("answer", (docker) => docker.ping(), {
         timeoutMs: this.#answerMs,
@@ -125,8 +117,6 @@ export class EngineEvents implements AsyncDisposable {
       this.#verifiedAtMs = performance.now();
     } catch (error) {
       if (generation === this.#generation) this.#lose(error as SvcError);
-    } finally {
-      this.#askedAtMs = undefined;
     }
   }
 
@@ -152,7 +142,6 @@ export class EngineEvents implements AsyncDisposable {
   async #connectOnce(): Promise<void> {
     const lost = new AbortController();
     const signal = AbortSignal.any([this.#disposed.signal, lost.signal]);
-    this.#askedAtMs = performance.now();
     try {
       using opened = await this.#engine.open("tell its events", (docker) => docker.getEvents({}), {
         timeoutMs: this.#answerMs,
@@ -164,14 +153,12 @@ export class EngineEvents implements AsyncDisposable {
         this.#verifiedAtMs = performance.now();
         for (const listener of this.#listeners) listener.onEvent?.(event);
       }
-      this.#lose(
-        new SvcError("unavailable", "unavailable", "the container engine ended; it may be restarting"),
-      );
+      this.#lose(new SvcError("unavailable", "the container engine ended; it may be restarting"));
     } catch (error) {
       this.#lose(
         error instanceof SvcError
           ? (error as SvcError)
-          : new SvcError("unavailable", "unavailable", "the container engine went away", { cause: error }),
+          : new SvcError("unavailable", "the container engine went away", { cause: error }),
       );
     }
   }
@@ -179,7 +166,6 @@ export class EngineEvents implements AsyncDisposable {
   #win(lost: AbortController): void {
     this.#lost = lost;
     this.#error = undefined;
-    this.#askedAtMs = undefined;
     this.#generation++;
     this.#verifiedAtMs = performance.now();
     this.#log("the container engine is there", { socket: this.#engine.socket, generation: this.#generation });
@@ -191,7 +177,6 @@ export class EngineEvents implements AsyncDisposable {
   #lose(error: SvcError): void {
     const wasThere = this.#error === undefined;
     this.#error = error;
-    this.#askedAtMs = undefined;
     this.#verifiedAtMs = -Infinity;
     this.#lost.abort(error);
     if (!wasThere || this.#disposed.signal.aborted) return;
@@ -207,7 +192,7 @@ export class EngineEvents implements AsyncDisposable {
   }
 
   async [Symbol.asyncDispose](): Promise<void> {
-    this.#disposed.abort(new SvcError("unavailable", "unavailable", "the daemon is stopping"));
+    this.#disposed.abort(new SvcError("unavailable", "the daemon is stopping"));
     this.#attempt.resolve(undefined);
     await this.#following;
   }
@@ -215,5 +200,5 @@ export class EngineEvents implements AsyncDisposable {
 
 function silent(): SvcError {
   const message = `the container engine does not answer for ${patienceMs / 1000} s; it may hang or be restarting`;
-  return new SvcError("unavailable", "unavailable", message);
+  return new SvcError("unavailable", message);
 }

@@ -50,5 +50,5 @@ export async function* followEvents(
 
 function tooSlow(): SvcError {
   const message = `more than ${maxWaiting} events wait to be read: read faster, or ask for fewer types`;
-  return new SvcError("resource_exhausted", "too_many", message);
+  return new SvcError("too_many", message);
 }

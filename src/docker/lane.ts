@@ -26,7 +26,6 @@ export class Lane {
   async #wait(signal: AbortSignal): Promise<void> {
     if (this.#waiting.size >= this.#maxWaiting) {
       throw new SvcError(
-        "resource_exhausted",
         "too_many",
         `the container engine has ${this.#running} requests of svc to answer already; try again in a moment`,
       );

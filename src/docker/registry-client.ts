@@ -1,6 +1,6 @@
 /** What a registry has under an image's name, without pulling it (OCI distribution specification). */
 import { createHash } from "node:crypto";
-import { SvcError } from "../errors.ts";
+import { SvcError, notFound } from "../errors.ts";
 import { formatImageReference, isLoopbackHost, parseImageReference } from "./image-reference.ts";
 import type { ImageReference } from "./image-reference.ts";
 import { unverifiedFetch } from "./unverified-request.ts";
@@ -64,11 +64,10 @@ export async function remoteImage(reference: string, options: RemoteImageOptions
   try {
     return await new RegistryConversation(image, options, ending).ask(platform, known);
   } catch (error) {
-    if (signal?.aborted === true)
-      throw new SvcError("canceled", "canceled", `asking for ${reference} was canceled`);
+    if (signal?.aborted === true) throw new SvcError("canceled", `asking for ${reference} was canceled`);
     if (error instanceof SvcError) throw error;
     const why = deadline.aborted ? `did not answer within ${timeoutMs / 1000} s` : "cannot be reached";
-    throw new SvcError("unavailable", "unavailable", `the registry ${image.host} ${why}`, { cause: error });
+    throw new SvcError("unavailable", `the registry ${image.host} ${why}`, { cause: error });
   }
 }
 
@@ -135,7 +134,7 @@ class RegistryConversation {
     const { digest } = exact ?? fitting[0] ?? {};
     if (digest !== undefined) return digest;
     const wanted = [platform.os, platform.architecture, platform.variant].filter(Boolean).join("/");
-    throw new SvcError("not_found", "not_found", `the registry has ${this.#name}, but not for ${wanted}`);
+    throw notFound("image", this.#name, `the registry has ${this.#name}, but not for ${wanted}`);
   }
 
   async #manifest(method: "HEAD" | "GET", reference: string): Promise<Response> {
@@ -232,22 +231,18 @@ class RegistryConversation {
   #refused(status: number): SvcError {
     const { host } = this.#image;
     if (status === 404) {
-      return new SvcError("not_found", "not_found", `the registry has no image ${this.#name}`);
+      return notFound("image", this.#name, `the registry has no image ${this.#name}`);
     }
     if (status === 401 || status === 403) {
       const who =
         this.#credentials === undefined ? "wants credentials for" : "does not let these credentials read";
-      return new SvcError(
-        "permission_denied",
-        "denied",
-        `the registry ${host} ${who} ${this.#image.repository}`,
-      );
+      return new SvcError("denied", `the registry ${host} ${who} ${this.#image.repository}`);
     }
     return this.#odd(status === 429 ? "wants fewer questions; try again later" : `answers ${status}`);
   }
 
   #odd(what: string): SvcError {
-    return new SvcError("unavailable", "unavailable", `the registry ${this.#image.host} ${what}`);
+    return new SvcError("unavailable", `the registry ${this.#image.host} ${what}`);
   }
 }
 

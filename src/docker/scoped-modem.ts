@@ -116,12 +116,9 @@ function split(
 function refuseOddPath(path: string): void {
   const isPlain = /^(\/[A-Za-z0-9._:@%+=~-]+)+$/.test(path) && !/(^|\/)\.\.?(\/|$)|%2e|%2f/i.test(path);
   if (isPlain) return;
-  throw new SvcError(
-    "invalid_argument",
-    "invalid_request",
-    `${JSON.stringify(path)} is no name the engine knows`,
-    { payload: { violations: [] } },
-  );
+  throw new SvcError("invalid_request", `${JSON.stringify(path)} is no name the engine knows`, {
+    payload: { violations: [] },
+  });
 }
 async function readRefusal(answer: IncomingMessage): Promise<EngineRefusal> {
   const body = parse(await readAll(answer));

@@ -11,7 +11,6 @@ export class FilePlaces {
   take(share: string): Disposable {
     if (this.#taken.of(share) >= maxPerCaller) {
       throw new SvcError(
-        "resource_exhausted",
         "too_many",
         `${maxPerCaller} calls of yours work on files already: wait for one of them to end`,
       );

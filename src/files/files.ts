@@ -292,7 +292,6 @@ export function pathIn(directory: string, name: string): string {
 
 function beyondEnd(path: string, sizeBytes: number): SvcError {
   return new SvcError(
-    "out_of_range",
     "range_not_satisfiable",
     `${JSON.stringify(path)} has ${sizeBytes} bytes, and the range begins behind them`,
   );

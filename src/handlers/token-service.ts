@@ -2,7 +2,7 @@
 import { timestampFromMs } from "@bufbuild/protobuf/wkt";
 import type { ServiceImpl } from "@connectrpc/connect";
 import type { TokenService } from "../../gen/svc/v1/token_pb.ts";
-import { failedPrecondition } from "../errors.ts";
+import { SvcError } from "../errors.ts";
 import { userOf, type UserContext } from "../rpc/user-context.ts";
 import type { TokenAuthority } from "../tokens/token-authority.ts";
 
@@ -55,8 +55,8 @@ function shownKind({ kind }: UserContext): string {
 /** @throws SvcError `failed_precondition` for a command that works without a daemon */
 function userInDaemon(user: UserContext): UserContext {
   if (user.kind !== "local") return user;
-  throw failedPrecondition(
-    "not_ready",
+  throw new SvcError(
+    "not_possible",
     "access tokens live in a daemon's memory, and none answers here; start one: svc daemon",
   );
 }

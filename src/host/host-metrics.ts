@@ -53,7 +53,7 @@ export class HostMetrics implements AsyncDisposable {
   newest(): HostSample {
     if (this.#newest !== undefined) return this.#newest;
     const why = "the host's first sample is not taken yet; ask again in a moment";
-    throw new SvcError("unavailable", "not_ready", why);
+    throw new SvcError("not_ready", why);
   }
 
   /** The newest sample, then each new one. A reader that is slow misses some. @throws the signal's reason */

@@ -45,9 +45,9 @@ export class HostThread implements Disposable {
       return await this.#thread.run(kind, { kind, ...this.#options.apps() });
     } catch (cause) {
       const isLate = cause instanceof TaskError && cause.why === "too_slow";
-      const code = isLate ? "deadline_exceeded" : "internal";
+      const reason = isLate ? "deadline_exceeded" : "internal";
       const within = isLate ? ` within ${answerMs / 1000} s` : "";
-      throw new SvcError(code, code, `the host's processes could not be looked at${within}`, { cause });
+      throw new SvcError(reason, `the host's processes could not be looked at${within}`, { cause });
     }
   }
 

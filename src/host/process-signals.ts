@@ -1,7 +1,7 @@
 /** Signals to processes of the host, for root: never to a process that was not meant. */
 import { constants } from "node:os";
 import type { SignalProcessRequestSignal } from "../../gen/svc/v1/words.ts";
-import { SvcError } from "../errors.ts";
+import { SvcError, notFound } from "../errors.ts";
 import { readProcess } from "../lib/process-table.mjs";
 import { createProcessOpener, type ProcessHandle } from "./pidfd.ts";
 
@@ -50,7 +50,7 @@ export class ProcessSignals {
       if (found === undefined) throw gone(pid);
       if (expectedStartTicks !== undefined && found.startTicks !== expectedStartTicks) {
         const why = `process ${pid} is another one by now: it started at tick ${found.startTicks}, not ${expectedStartTicks}`;
-        throw new SvcError("failed_precondition", "pid_reused", why);
+        throw new SvcError("pid_reused", why);
       }
       if (found.isKernelThread) throw denied(`process ${pid} is a thread of the kernel's`);
       if (found.ppid === this.#options.selfPid) throw denied(`process ${pid} is a helper of svc's daemon`);
@@ -66,9 +66,9 @@ export class ProcessSignals {
 }
 
 function denied(message: string): SvcError {
-  return new SvcError("permission_denied", "denied", message);
+  return new SvcError("denied", message);
 }
 
 function gone(pid: number): SvcError {
-  return new SvcError("not_found", "not_found", `process ${pid} does not exist`);
+  return notFound("process", String(pid), `process ${pid} does not exist`);
 }

@@ -46,7 +46,7 @@ export class HostReboot implements AsyncDisposable {
     const { exitCode, stderr } = await identity.runCommand(command, { timeoutMs: commandTimeoutMs });
     if (exitCode === 0) return;
     const why = `the reboot command ${command.join(" ")} failed: ${stderr.trim() || "it says nothing"}`;
-    throw new SvcError("unavailable", "unavailable", why);
+    throw new SvcError("unavailable", why);
   }
 
   async [Symbol.asyncDispose](): Promise<void> {

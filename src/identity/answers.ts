@@ -25,7 +25,7 @@ import type { HelperAnswer } from "./pending-request.ts";
 const entryTypes: readonly EntryType[] = ["file", "directory", "symlink", "other"];
 
 export function malformed(): SvcError {
-  return new SvcError("internal", "internal", "a helper process gave an answer that makes no sense");
+  return new SvcError("internal", "a helper process gave an answer that makes no sense");
 }
 
 export function fieldsOf(value: unknown): Partial<Record<string, unknown>> {

@@ -1,5 +1,5 @@
 /** From what a helper reports to the errors of the domain. */
-import { SvcError, failedPrecondition, invalidField } from "../errors.ts";
+import { SvcError, invalidField, notFound } from "../errors.ts";
 
 /** A failure as the helper words it: an errno name or a word of `helper/request-error.mjs`. */
 export interface HelperFailure {
@@ -19,41 +19,33 @@ export function toSvcError(failure: unknown, subject: string): SvcError {
   const quoted = JSON.stringify(nearer);
   switch (code) {
     case "ENOENT":
-      return new SvcError("not_found", "not_found", `${quoted} does not exist`, { cause });
+      return notFound("file", nearer, `${quoted} does not exist`, cause);
     case "NO_COMMAND":
     case "NO_CWD":
-      return new SvcError("not_found", "not_found", message, { cause });
+      return notFound("command", nearer, message, cause);
     case "EEXIST":
-      return new SvcError("already_exists", "already_exists", `${quoted} exists already`, { cause });
+      return new SvcError("already_exists", `${quoted} exists already`, { cause });
     case "EACCES":
     case "EPERM":
-      return new SvcError(
-        "permission_denied",
-        "denied",
-        `${quoted}: permission denied; check owner and mode of the files`,
-        { cause },
-      );
+      return new SvcError("denied", `${quoted}: permission denied; check owner and mode of the files`, {
+        cause,
+      });
     case "EROFS":
-      return new SvcError("permission_denied", "denied", `${quoted} lies on a read-only file system`, {
+      return new SvcError("denied", `${quoted} lies on a read-only file system`, {
         cause,
       });
     case "ENOSPC":
     case "EDQUOT":
-      return new SvcError(
-        "resource_exhausted",
-        "disk_full",
-        `${quoted}: no space left; free some and try again`,
-        {
-          cause,
-        },
-      );
+      return new SvcError("disk_full", `${quoted}: no space left; free some and try again`, {
+        cause,
+      });
     case "LIMIT":
-      return new SvcError("resource_exhausted", "too_many", `${quoted} ${message}`, { cause });
+      return new SvcError("too_many", `${quoted} ${message}`, { cause });
     case "EMFILE":
     case "ENFILE":
     case "ENOMEM":
     case "EAGAIN":
-      return new SvcError("resource_exhausted", "too_many", `${quoted}: the system is short of resources`, {
+      return new SvcError("too_many", `${quoted}: the system is short of resources`, {
         cause,
       });
     case "INVALID":
@@ -62,13 +54,13 @@ export function toSvcError(failure: unknown, subject: string): SvcError {
       return invalidField("path", `${quoted} ${code === "INVALID" ? message : "is no valid path here"}`);
     case "SYMLINK":
     case "ELOOP":
-      return failedPrecondition("denied", `${quoted}: symbolic links are not followed`, { cause });
+      return new SvcError("not_possible", `${quoted}: symbolic links are not followed`, { cause });
     case "GUARDED":
-      return new SvcError("permission_denied", "protected", `${quoted} ${message}`, { cause });
+      return new SvcError("protected", `${quoted} ${message}`, { cause });
     case "CHANGED":
-      return failedPrecondition("changed", `${quoted} ${message}; read it again`, { cause });
+      return new SvcError("changed", `${quoted} ${message}; read it again`, { cause });
     case "EBUSY":
-      return failedPrecondition("denied", `${quoted} is in use, as a mount point is`, { cause });
+      return new SvcError("not_possible", `${quoted} is in use, as a mount point is`, { cause });
     case "EOPNOTSUPP":
     case "ENOTSUP":
     case "EXDEV":
@@ -76,27 +68,27 @@ export function toSvcError(failure: unknown, subject: string): SvcError {
     case "EFBIG":
     case "ENXIO":
     case "ETXTBSY":
-      return failedPrecondition("denied", `${quoted} cannot be had from this file system (${code})`, {
+      return new SvcError("not_possible", `${quoted} cannot be had from this file system (${code})`, {
         cause,
       });
     case "FOREIGN_LINK":
     case "WRONG_TYPE":
     case "MOVED":
-      return failedPrecondition("denied", `${quoted} ${message}`, { cause });
+      return new SvcError("not_possible", `${quoted} ${message}`, { cause });
     case "ENOTDIR":
-      return failedPrecondition("denied", `${quoted}: a part of the path is no directory`, { cause });
+      return new SvcError("not_possible", `${quoted}: a part of the path is no directory`, { cause });
     case "EISDIR":
-      return failedPrecondition("denied", `${quoted} is a directory`, { cause });
+      return new SvcError("not_possible", `${quoted} is a directory`, { cause });
     case "ENOTEMPTY":
-      return failedPrecondition("denied", `${quoted} is not empty`, { cause });
+      return new SvcError("not_possible", `${quoted} is not empty`, { cause });
     case "REFUSED":
-      return failedPrecondition("archive_refused", `${quoted} ${message}`, { cause });
+      return new SvcError("archive_refused", `${quoted} ${message}`, { cause });
     case "DAMAGED":
-      return new SvcError("data_loss", "archive_damaged", `${quoted} ${message}`, { cause });
+      return new SvcError("archive_damaged", `${quoted} ${message}`, { cause });
     case "COMMAND":
-      return failedPrecondition("denied", `${quoted}: ${message}`, { cause });
+      return new SvcError("not_possible", `${quoted}: ${message}`, { cause });
     default:
-      return new SvcError("internal", "internal", `${quoted} failed (${code})`, { cause });
+      return new SvcError("internal", `${quoted} failed (${code})`, { cause });
   }
 }
 

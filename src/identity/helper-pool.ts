@@ -145,18 +145,13 @@ export class HelperPool implements AsyncDisposable {
 
   async #wait(queue: (() => void)[], { signal, subject }: HelperRequest, deadline: number): Promise<void> {
     if (queue.length >= maxWaiting) {
-      throw new SvcError(
-        "resource_exhausted",
-        "too_many",
-        `${subject}: too much work is waiting; try again later`,
-      );
+      throw new SvcError("too_many", `${subject}: too much work is waiting; try again later`);
     }
     const turn = Promise.withResolvers<undefined>();
     const wake = () => turn.resolve(undefined);
-    const abort = () => turn.reject(new SvcError("canceled", "canceled", `${subject}: canceled`));
+    const abort = () => turn.reject(new SvcError("canceled", `${subject}: canceled`));
     const timer = setTimeout(
-      () =>
-        turn.reject(new SvcError("deadline_exceeded", "deadline_exceeded", `${subject}: waited too long`)),
+      () => turn.reject(new SvcError("deadline_exceeded", `${subject}: waited too long`)),
       Math.max(0, deadline - performance.now()),
     );
     queue.push(wake);
@@ -177,6 +172,6 @@ export class HelperPool implements AsyncDisposable {
   }
 
   #assertOpen(): void {
-    if (this.#closed) throw new SvcError("unavailable", "unavailable", "svc is stopping");
+    if (this.#closed) throw new SvcError("unavailable", "svc is stopping");
   }
 }

@@ -4,7 +4,7 @@
  */
 import { type ChildProcess, spawn } from "node:child_process";
 import { readFile } from "node:fs/promises";
-import { SvcError, failedPrecondition } from "../errors.ts";
+import { SvcError } from "../errors.ts";
 import { FrameDecoder, type Header, encodeFrame } from "./helper/frames.mjs";
 import { type ExpectedIdentity, identityMismatch } from "./helper/verify.mjs";
 import type { Launch } from "./launch.ts";
@@ -72,7 +72,7 @@ export class HelperProcess {
     } catch (error) {
       const why = error instanceof Error ? error.message : String(error);
       await helper.kill(why);
-      throw failedPrecondition("denied", `cannot act as user "${userName}": ${why}`, { cause: error });
+      throw new SvcError("not_possible", `cannot act as user "${userName}": ${why}`, { cause: error });
     } finally {
       clearTimeout(tooLate);
     }
@@ -142,7 +142,7 @@ export class HelperProcess {
       this.#child.stdin?.write(encodeFrame(header, data));
     } catch (error) {
       if (!(error instanceof RangeError)) throw error;
-      throw new SvcError("resource_exhausted", "too_many", error.message);
+      throw new SvcError("too_many", error.message);
     }
   }
 
@@ -157,9 +157,5 @@ export class HelperProcess {
 }
 
 function helperDied(reason: string): SvcError {
-  return new SvcError(
-    "unavailable",
-    "unavailable",
-    `the work was cut short: its helper process ${reason}; try again`,
-  );
+  return new SvcError("unavailable", `the work was cut short: its helper process ${reason}; try again`);
 }

@@ -469,7 +469,6 @@ export function createIdentities(options: IdentitiesOptions = {}): Identities {
     const user = await users.byUid(uid);
     if (selfUid !== 0 && uid !== selfUid) {
       throw new SvcError(
-        "permission_denied",
         "denied",
         `svc runs as uid ${selfUid} and cannot act as uid ${uid}: only a daemon of root can`,
       );

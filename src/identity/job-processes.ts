@@ -5,7 +5,7 @@
 import { randomUUID } from "node:crypto";
 import { closeSync, fchownSync } from "node:fs";
 import type { Readable } from "node:stream";
-import { SvcError, failedPrecondition } from "../errors.ts";
+import { SvcError } from "../errors.ts";
 import type { Pipe } from "../lib/pipe.ts";
 import { PosixSpawn } from "../lib/posix-spawn.ts";
 import type { ExpectedIdentity } from "./helper/verify.mjs";
@@ -138,7 +138,7 @@ async function start(
     return await processes.start({ command, args, env, fds });
   } catch (error) {
     const why = error instanceof Error ? error.message : String(error);
-    throw new SvcError("unavailable", "unavailable", `cannot act as user "${name}": ${why}`, {
+    throw new SvcError("unavailable", `cannot act as user "${name}": ${why}`, {
       cause: error,
     });
   }
@@ -150,16 +150,12 @@ function readEnd(said: string, lastOutput: string, userName: string): JobEnd {
   if (said.startsWith("begun")) {
     // What a shell says that may have no child.
     if (/cannot fork/i.test(lastOutput)) {
-      throw failedPrecondition("denied", `cannot act as user "${userName}": it may have no more processes`);
+      throw new SvcError("not_possible", `cannot act as user "${userName}": it may have no more processes`);
     }
-    throw new SvcError(
-      "unavailable",
-      "unavailable",
-      "the process that runs the command was ended before the command was",
-    );
+    throw new SvcError("unavailable", "the process that runs the command was ended before the command was");
   }
   const why = /^refused (.*)$/m.exec(said)?.[1] ?? (lastOutput.trim() || "it could not be started");
-  throw failedPrecondition("denied", `cannot act as user "${userName}": ${why}`);
+  throw new SvcError("not_possible", `cannot act as user "${userName}": ${why}`);
 }
 
 async function ended(stream: Readable): Promise<void> {

@@ -8,7 +8,7 @@
  */
 import { access, constants } from "node:fs/promises";
 import { join } from "node:path";
-import { failedPrecondition } from "../errors.ts";
+import { SvcError } from "../errors.ts";
 import type { User } from "./user.ts";
 
 /** The directories of the system's own programs. */
@@ -48,8 +48,8 @@ export async function launchAs(user: User, options: LaunchOptions): Promise<Laun
   }
   const setpriv = await findProgram("setpriv", options.setprivDirs);
   if (setpriv === undefined) {
-    throw failedPrecondition(
-      "denied",
+    throw new SvcError(
+      "not_possible",
       `cannot act as user "${user.name}": setpriv is not installed; install util-linux 2.33 or newer`,
     );
   }

@@ -4,7 +4,7 @@
  */
 import { chmod, lchown, lstat, mkdir, open, rmdir } from "node:fs/promises";
 import { dirname } from "node:path";
-import { SvcError, failedPrecondition } from "../errors.ts";
+import { SvcError } from "../errors.ts";
 import type { User } from "./user.ts";
 
 /**
@@ -17,7 +17,7 @@ export async function makeOwnedDir(path: string, user: User, mode: number, selfU
     await mkdir(path, 0o700);
   } catch (error) {
     if (codeOf(error) !== "EEXIST") throw error;
-    throw new SvcError("already_exists", "already_exists", `a directory of that name exists already`, {
+    throw new SvcError("already_exists", `a directory of that name exists already`, {
       cause: error,
     });
   }
@@ -61,15 +61,15 @@ export async function isOwnedDir(path: string, uid: number, selfUid: number): Pr
     if (codeOf(error) === "ENOENT") return false;
     throw error;
   }
-  throw failedPrecondition("denied", `${path} is no directory of uid ${uid}`);
+  throw new SvcError("not_possible", `${path} is no directory of uid ${uid}`);
 }
 
 async function assertOwnParent(path: string, selfUid: number): Promise<void> {
   const parent = dirname(path);
   const { uid, mode } = await lstat(parent);
   if (uid !== selfUid || (mode & 0o022) !== 0) {
-    throw failedPrecondition(
-      "denied",
+    throw new SvcError(
+      "not_possible",
       `${parent} must belong to uid ${selfUid} and be writable by nobody else (chmod go-w)`,
     );
   }

@@ -23,7 +23,7 @@ import {
   unlink,
 } from "node:fs/promises";
 import { dirname, join } from "node:path";
-import { failedPrecondition } from "../errors.ts";
+import { SvcError } from "../errors.ts";
 import type { CopyProgress, CopyTreeOptions, Identity } from "./identity.ts";
 import { makeOwnedDir, removeEmptyDir, syncDirectory } from "./owned-dir.ts";
 
@@ -322,5 +322,5 @@ function openDirectory(path: string): ReturnType<typeof open> {
 }
 
 function notPlain(path: string): Error {
-  return failedPrecondition("denied", `${path} is to be a directory and is, or lies behind, something else`);
+  return new SvcError("not_possible", `${path} is to be a directory and is, or lies behind, something else`);
 }

@@ -70,7 +70,7 @@ export class PendingRequest {
     const onAbort = () => this.cancel(canceledBy(signal, subject));
     const deadline = setTimeout(() => {
       const message = `${subject} took longer than ${timeoutMs} ms`;
-      this.cancel(new SvcError("deadline_exceeded", "deadline_exceeded", message));
+      this.cancel(new SvcError("deadline_exceeded", message));
     }, timeoutMs);
     try {
       if (signal?.aborted) throw canceledBy(signal, subject);
@@ -158,5 +158,5 @@ function canceledBy(signal: AbortSignal | undefined, subject: string): SvcError 
   const cause: unknown = signal?.reason;
   // A caller that gives a reason of the domain's means it.
   if (cause instanceof SvcError) return cause as SvcError;
-  return new SvcError("canceled", "canceled", `${subject}: canceled`, { cause });
+  return new SvcError("canceled", `${subject}: canceled`, { cause });
 }

@@ -65,7 +65,7 @@ export class Terminals {
     } catch (cause) {
       pty[Symbol.dispose]();
       if (cause instanceof SvcError) throw cause;
-      throw new SvcError("unavailable", "unavailable", `no terminal could be opened: ${String(cause)}`, {
+      throw new SvcError("unavailable", `no terminal could be opened: ${String(cause)}`, {
         cause,
       });
     }

@@ -2,7 +2,7 @@
 import { randomUUID } from "node:crypto";
 import { isAbsolute, relative } from "node:path";
 import { PassThrough, Readable, type Writable } from "node:stream";
-import { SvcError, failedPrecondition } from "../errors.ts";
+import { SvcError } from "../errors.ts";
 import { limitBytes } from "../lib/byte-limit.ts";
 import { writeTo } from "../lib/write-to.ts";
 import * as answers from "./answers.ts";
@@ -149,7 +149,7 @@ export class UserIdentity implements Identity {
     const stdin = limitBytes(archive, maxBytes, () => tooLarge(subject, maxBytes));
     const { exitCode, stderr } = await this.#run(argv, { ...limits, stdin }, { root, path });
     if (exitCode !== 0) {
-      throw failedPrecondition("denied", `the archive cannot be unpacked: ${stderr.trim().slice(-1024)}`);
+      throw new SvcError("not_possible", `the archive cannot be unpacked: ${stderr.trim().slice(-1024)}`);
     }
   }
 
@@ -341,5 +341,5 @@ function shown(root: string, path: string): string {
 }
 
 function tooLarge(subject: string, maxBytes: number): SvcError {
-  return new SvcError("resource_exhausted", "too_many", `${subject} is larger than ${maxBytes} bytes`);
+  return new SvcError("too_many", `${subject} is larger than ${maxBytes} bytes`);
 }

@@ -6,7 +6,7 @@ import { closeSync, constants as fileConstants, openSync } from "node:fs";
 import { readFile } from "node:fs/promises";
 import { constants } from "node:os";
 import { join } from "node:path";
-import { SvcError, failedPrecondition, invalidField } from "../errors.ts";
+import { SvcError, invalidField } from "../errors.ts";
 import { PosixSpawn } from "../lib/posix-spawn.ts";
 
 /** A passwd entry. */
@@ -90,14 +90,9 @@ export function createUsers(options: UsersOptions = {}): Users {
     }
     if (run.exitCode === 2) return undefined;
     if (run.exitCode !== 0) {
-      throw new SvcError(
-        "unavailable",
-        "unavailable",
-        `user ${key} cannot be looked up now: try again later`,
-        {
-          cause: run,
-        },
-      );
+      throw new SvcError("unavailable", `user ${key} cannot be looked up now: try again later`, {
+        cause: run,
+      });
     }
     return parsePasswdLine(run.stdout.split("\n", 1)[0] ?? "");
   }
@@ -112,8 +107,8 @@ export function createUsers(options: UsersOptions = {}): Users {
       return cached(`uid ${uid}`, async () => {
         const user = await passwdEntry(String(uid));
         if (user?.uid !== uid) {
-          throw failedPrecondition(
-            "denied",
+          throw new SvcError(
+            "not_possible",
             `uid ${uid} has no passwd entry: add the user to the host first`,
           );
         }
@@ -128,7 +123,7 @@ export function createUsers(options: UsersOptions = {}): Users {
         const user = await passwdEntry(name);
         // getent takes digits for a uid: an account must really be called that.
         if (user?.name !== name) {
-          throw failedPrecondition("denied", `no user "${name}" on this host: add it first`);
+          throw new SvcError("not_possible", `no user "${name}" on this host: add it first`);
         }
         return user;
       });
@@ -138,7 +133,7 @@ export function createUsers(options: UsersOptions = {}): Users {
         const run = await ask("id", ["-G", "--", user.name]);
         const groups = run.stdout.trim().split(/\s+/).map(Number);
         if (run.exitCode !== 0 || !groups.every(isUid)) {
-          throw failedPrecondition("denied", `the groups of user "${user.name}" cannot be read`, {
+          throw new SvcError("not_possible", `the groups of user "${user.name}" cannot be read`, {
             cause: run,
           });
         }

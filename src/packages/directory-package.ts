@@ -81,12 +81,7 @@ async function copyAcross(
     .runCommand(argv, { ...both, cwd: "/", stdout: archive })
     .then(({ exitCode, stderr }) => {
       if (exitCode === 0) archive.end();
-      else
-        throw new SvcError(
-          "permission_denied",
-          "package_invalid",
-          `${path} cannot be read whole: ${stderr.trim()}`,
-        );
+      else throw new SvcError("package_invalid", `${path} cannot be read whole: ${stderr.trim()}`);
     });
   const received = owner.extractTar(root, target, archive, both);
   try {

@@ -20,10 +20,10 @@ export async function fetchIndex(url: string, timeoutMs: number, signal?: AbortS
   try {
     return await readText(await follow(url, ending));
   } catch (error) {
-    if (signal?.aborted) throw new SvcError("canceled", "canceled", `fetching ${url} was canceled`);
+    if (signal?.aborted) throw new SvcError("canceled", `fetching ${url} was canceled`);
     if (error instanceof SvcError) throw error;
     const why = deadline.aborted ? `did not answer within ${timeoutMs} ms` : "cannot be reached";
-    throw new SvcError("unavailable", "unavailable", `${url} ${why}`, { cause: error });
+    throw new SvcError("unavailable", `${url} ${why}`, { cause: error });
   }
 }
 
@@ -64,5 +64,5 @@ async function readText(response: Response): Promise<string> {
 }
 
 function failed(message: string): SvcError<"unavailable"> {
-  return new SvcError("unavailable", "unavailable", message);
+  return new SvcError("unavailable", message);
 }

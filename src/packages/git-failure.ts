@@ -18,32 +18,31 @@ const limits: readonly (readonly [RegExp, what: string])[] = [
   [/died of signal 24\b|^SIGXCPU$/m, "takes more processor time than git may have"],
 ];
 
+/** What git says of a server that is not there or does not answer. */
+const unreachable =
+  /Could not resolve host|[Ff]ailed to connect|Couldn't connect|Connection (refused|reset|timed out|closed)|[Nn]etwork is unreachable|No route to host|Operation timed out|returned error: 5\d\d|early EOF|hung up/;
+
 /** The error for a git that ended with these lines on standard error. */
 export function gitFailure(
   subject: string,
   stderr: readonly string[],
   { exitCode, signal }: GitEnd,
-): SvcError<"git_failed"> {
+): SvcError<"git_failed" | "denied" | "unavailable"> {
   const text = redactUrls(stderr.join("\n"));
   const cause = new Error(text);
   const name = redactUrls(subject);
-  const fail = (
-    code: "failed_precondition" | "permission_denied" | "unavailable" | "resource_exhausted",
-    message: string,
-  ) => new SvcError(code, "git_failed", message, { cause });
+  const fail = (message: string) => new SvcError("git_failed", message, { cause });
   if (exitCode === notFoundExitCode && text.startsWith("prlimit:")) {
-    return fail("failed_precondition", "git is not installed on this host");
+    return fail("git is not installed on this host");
   }
   const met = limits.find(([pattern]) => pattern.test(`${text}\n${signal ?? ""}`));
-  if (met !== undefined) return fail("resource_exhausted", `${name} ${met[1]}`);
+  if (met !== undefined) return fail(`${name} ${met[1]}`);
   if (/dubious ownership|unsafe repository/.test(text)) {
-    return fail("permission_denied", `${name} belongs to another user: only its owner may install from it`);
+    const message = `${name} belongs to another user: only its owner may install from it`;
+    return new SvcError("denied", message, { cause });
   }
   if (/Host key verification failed/.test(text)) {
-    return fail(
-      "failed_precondition",
-      `the host of ${name} is not known: add its key to the daemon's known_hosts`,
-    );
+    return fail(`the host of ${name} is not known: add its key to the daemon's known_hosts`);
   }
   if (
     /could not read (Username|Password)|Authentication failed|Permission denied \(|HTTP Basic|returned error: 40[13]/.test(
@@ -51,7 +50,6 @@ export function gitFailure(
     )
   ) {
     return fail(
-      "failed_precondition",
       `${name} asks for other credentials than yours, or does not exist; give some with "svc credential add"`,
     );
   }
@@ -60,12 +58,13 @@ export function gitFailure(
       text,
     )
   ) {
-    return fail("failed_precondition", `there is no git repository at ${name}`);
+    return fail(`there is no git repository at ${name}`);
   }
   if (/fsck error|unpack-objects|index-pack (failed|died)|bad object|corrupt/.test(text)) {
-    return fail("failed_precondition", `${name} sent objects that are not sound: ${lastLine(stderr)}`);
+    return fail(`${name} sent objects that are not sound: ${lastLine(stderr)}`);
   }
-  return fail("unavailable", `git failed with ${name}: ${lastLine(stderr)}`);
+  const message = `git failed with ${name}: ${lastLine(stderr)}`;
+  return new SvcError(unreachable.test(text) ? "unavailable" : "git_failed", message, { cause });
 }
 
 function lastLine(stderr: readonly string[]): string {

@@ -1,6 +1,6 @@
 /** Looking into a commit of the cache: entries, files, the whole as an archive. */
 import type { Readable } from "node:stream";
-import { SvcError } from "../errors.ts";
+import { SvcError, notFound } from "../errors.ts";
 import { limitBytes } from "../lib/byte-limit.ts";
 import type { GitProcess } from "./git-process.ts";
 import type { GitLimits } from "./git-remote.ts";
@@ -42,7 +42,7 @@ export class GitObjects {
     for (const step of steps) {
       const entry = (await this.entries(commit, tree, subject, signal)).find(({ name }) => name === step);
       if (entry?.type !== "directory") {
-        throw new SvcError("not_found", "not_found", `there is no directory "${path}" in ${subject}`);
+        throw notFound("directory", path, `there is no directory "${path}" in ${subject}`);
       }
       tree = entry.oid;
     }
@@ -122,5 +122,5 @@ function typeOf(mode: string): TreeEntry["type"] {
 }
 
 function exportTooLarge(message: string): SvcError<"git_failed"> {
-  return new SvcError("resource_exhausted", "git_failed", message);
+  return new SvcError("git_failed", message);
 }

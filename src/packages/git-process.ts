@@ -99,7 +99,7 @@ class GitRun {
         (cause as NodeJS.ErrnoException).code === "ENOENT"
           ? "prlimit (of util-linux) is not installed on this host"
           : "git cannot be started";
-      throw new SvcError("failed_precondition", "git_failed", message, { cause });
+      throw new SvcError("git_failed", message, { cause });
     }
   }
 
@@ -178,13 +178,13 @@ function isClosedPipe(error: unknown): boolean {
 
 function timedOut(subject: string, timeoutMs: number): SvcError {
   const message = `git took longer than ${Math.round(timeoutMs / 1000)} s with ${subject}`;
-  return new SvcError("deadline_exceeded", "deadline_exceeded", message);
+  return new SvcError("deadline_exceeded", message);
 }
 
 function canceled(subject: string): SvcError {
-  return new SvcError("canceled", "canceled", `fetching ${subject} was canceled`);
+  return new SvcError("canceled", `fetching ${subject} was canceled`);
 }
 
 function tooMuch(subject: string, max: number): SvcError {
-  return new SvcError("resource_exhausted", "git_failed", `git says more than ${max} bytes about ${subject}`);
+  return new SvcError("git_failed", `git says more than ${max} bytes about ${subject}`);
 }

@@ -1,7 +1,7 @@
 /** Branches and tags of a repository, and which of them is meant. */
 import { setImmediate as breathe } from "node:timers/promises";
 import semver from "semver";
-import { SvcError } from "../errors.ts";
+import { notFound } from "../errors.ts";
 import type { RevisionWish } from "./spec.ts";
 
 /** What `git ls-remote --symref` shows. */
@@ -83,7 +83,8 @@ export function pickRevision(refs: RemoteRefs, wish: RevisionWish, url: string):
   if (wish.branch !== undefined) return branchRevision(refs, wish.branch, url);
   if (wish.tag !== undefined) {
     const tag = [wish.tag, `v${wish.tag}`].find((name) => refs.tags.has(name));
-    if (tag === undefined) throw missing(`no tag "${wish.tag}" in ${url}${known("tags", refs.tags)}`);
+    if (tag === undefined)
+      throw notFound("tag", wish.tag, `no tag "${wish.tag}" in ${url}${known("tags", refs.tags)}`);
     return { branch: "", tag, commit: refs.tags.get(tag) ?? "" };
   }
   const tag = refs.newestTag;
@@ -91,14 +92,14 @@ export function pickRevision(refs: RemoteRefs, wish: RevisionWish, url: string):
   const [only] = refs.branches.size === 1 ? refs.branches.keys() : [];
   const branch = refs.defaultBranch ?? only;
   if (branch === undefined)
-    throw missing(`${url} has neither a version tag nor a default branch: name a branch`);
+    throw notFound("branch", "HEAD", `${url} has neither a version tag nor a default branch: name a branch`);
   return branchRevision(refs, branch, url);
 }
 
 function branchRevision(refs: RemoteRefs, branch: string, url: string): Revision {
   const commit = refs.branches.get(branch);
   if (commit === undefined)
-    throw missing(`no branch "${branch}" in ${url}${known("branches", refs.branches)}`);
+    throw notFound("branch", branch, `no branch "${branch}" in ${url}${known("branches", refs.branches)}`);
   return { branch, tag: "", commit };
 }
 
@@ -106,8 +107,4 @@ function known(kind: string, refs: ReadonlyMap<string, string>): string {
   const names = [...refs.keys()];
   if (names.length === 0) return `; it has no ${kind}`;
   return `; its ${kind}: ${names.slice(-5).join(", ")}${names.length > 5 ? ", …" : ""}`;
-}
-
-function missing(message: string): SvcError<"not_found"> {
-  return new SvcError("not_found", "not_found", message);
 }

@@ -176,15 +176,11 @@ async function watchSize<T>(
 }
 
 function tooMuchSaid(subject: string): SvcError<"git_failed"> {
-  return new SvcError("resource_exhausted", "git_failed", `git says too much about ${subject}`);
+  return new SvcError("git_failed", `git says too much about ${subject}`);
 }
 
 function tooLargeError(subject: string, maxBytes: number): SvcError<"git_failed"> {
-  return new SvcError(
-    "resource_exhausted",
-    "git_failed",
-    `${subject} is larger than the ${maxBytes} bytes allowed`,
-  );
+  return new SvcError("git_failed", `${subject} is larger than the ${maxBytes} bytes allowed`);
 }
 
 async function sizeOfPacks(gitDir: string): Promise<number> {
@@ -267,7 +263,7 @@ export function localRemote(gitUrl: GitUrl & { path: string }, options: LocalRem
       const head = await runAsCaller(identity, ["rev-parse", "--symbolic-full-name", "HEAD"], run).catch(
         (error: unknown) => {
           // A HEAD that points to no commit yet is no reason to refuse its tags.
-          if (error instanceof SvcError && error.code === "unavailable") return "";
+          if (error instanceof SvcError && error.reason === "git_failed") return "";
           throw error;
         },
       );

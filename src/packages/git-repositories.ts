@@ -1,6 +1,6 @@
 /** Git repositories as packages and sources use them: pick a version, look into it, export it. */
 import type { Readable } from "node:stream";
-import { SvcError } from "../errors.ts";
+import { SvcError, notFound } from "../errors.ts";
 import type { FindLogin } from "../credentials/credentials.ts";
 import type { Identities } from "../identity/identity.ts";
 import type { CacheBounds } from "./cache-space.ts";
@@ -166,18 +166,13 @@ export class GitCheckout implements AsyncDisposable {
    */
   async readFile(name: string, maxBytes: number, signal?: AbortSignal): Promise<Buffer> {
     const entry = (await this.entries(signal)).find((candidate) => candidate.name === name);
-    if (entry === undefined)
-      throw new SvcError("not_found", "not_found", `there is no ${name} in ${this.#url}`);
+    if (entry === undefined) throw notFound("file", name, `there is no ${name} in ${this.#url}`);
     if (entry.type !== "file") {
-      throw new SvcError(
-        "failed_precondition",
-        "package_invalid",
-        `${name} in ${this.#url} is no regular file`,
-      );
+      throw new SvcError("package_invalid", `${name} in ${this.#url} is no regular file`);
     }
     if (entry.sizeBytes > maxBytes) {
       const message = `${name} in ${this.#url} is longer than the ${maxBytes} bytes allowed`;
-      throw new SvcError("resource_exhausted", "package_invalid", message);
+      throw new SvcError("package_invalid", message);
     }
     return this.#objects.readBlob(this.#commit, entry.oid, this.#url, maxBytes, signal);
   }

@@ -26,8 +26,7 @@ async function waitFor(before: Promise<unknown>, signal: AbortSignal | undefined
     return;
   }
   const { promise: aborted, reject } = Promise.withResolvers<never>();
-  const cancel = (): void =>
-    reject(new SvcError("canceled", "canceled", "canceled while waiting for a fetch"));
+  const cancel = (): void => reject(new SvcError("canceled", "canceled while waiting for a fetch"));
   if (signal.aborted) cancel();
   signal.addEventListener("abort", cancel, { once: true });
   try {

@@ -6,5 +6,5 @@ import { manifestFileName } from "./manifest.ts";
 export function missingManifest(error: unknown, place: string): never {
   if (!(error instanceof SvcError) || error.code !== "not_found") throw error;
   const message = `there is no ${manifestFileName} in ${place}: it is not a package`;
-  throw new SvcError("invalid_argument", "package_invalid", message, { cause: error });
+  throw new SvcError("package_invalid", message, { cause: error });
 }

@@ -182,5 +182,5 @@ function upgradeRevision(refs: RemoteRefs, { url, branch, tag }: PackageOrigin, 
 function storedUrl({ url }: PackageOrigin): GitUrl {
   const result = parseGitUrl(url);
   if ("gitUrl" in result) return result.gitUrl;
-  throw new SvcError("failed_precondition", "git_failed", `the repository ${url} ${result.problem}`);
+  throw new SvcError("git_failed", `the repository ${url} ${result.problem}`);
 }

@@ -83,21 +83,17 @@ export function createSettingsValidator(options: SettingsValidatorOptions = {}):
 
 function unusable(id: string, why: string): SvcError<"package_invalid"> {
   const message = `the settings schema of "${id}" cannot be compiled: ${why}`;
-  return new SvcError("invalid_argument", "package_invalid", message);
+  return new SvcError("package_invalid", message);
 }
 
 function taskFailed(error: TaskError, id: string, timeoutMs: number): SvcError {
   switch (error.why) {
     case "too_slow": {
       const message = `checking these settings of "${id}" takes more than ${timeoutMs} ms: its schema is too slow`;
-      return new SvcError("invalid_argument", "package_invalid", message);
+      return new SvcError("package_invalid", message);
     }
     case "too_many":
-      return new SvcError(
-        "resource_exhausted",
-        "too_many",
-        `${maxWaiting} checks of settings wait already; try again in a moment`,
-      );
+      return new SvcError("too_many", `${maxWaiting} checks of settings wait already; try again in a moment`);
     case "broken":
       return unusable(id, "it takes too much");
   }

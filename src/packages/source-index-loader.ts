@@ -64,7 +64,7 @@ export function createSourceIndexLoader(options: SourceIndexLoaderOptions): Sour
     const result = await parser.parse(text);
     if ("index" in result) return result.index;
     const list = result.problems.map(({ line, message }) => `line ${line}: ${message}`).join("; ");
-    throw sourceFailed(source, `its ${indexFileName} is not valid: ${list}`, "failed_precondition");
+    throw sourceFailed(source, `its ${indexFileName} is not valid: ${list}`);
   }
 
   /** Directories belong to somebody: they are read with the identity of whoever asks, and never cached. */
@@ -135,7 +135,7 @@ export function createSourceIndexLoader(options: SourceIndexLoaderOptions): Sour
         if (error instanceof SvcError && (error.reason === "source_failed" || error.code === "canceled"))
           throw error;
         const message = error instanceof SvcError ? error.message : "its index cannot be read";
-        throw sourceFailed(source, message, "unavailable", error);
+        throw sourceFailed(source, message, error);
       }
     },
   };
@@ -144,14 +144,9 @@ export function createSourceIndexLoader(options: SourceIndexLoaderOptions): Sour
 function gitUrlOf(source: SourceConfig): GitUrl {
   const result = parseGitUrl(source.url);
   if ("gitUrl" in result) return result.gitUrl;
-  throw sourceFailed(source, `its url "${redactUrls(source.url)}" ${result.problem}`, "failed_precondition");
+  throw sourceFailed(source, `its url "${redactUrls(source.url)}" ${result.problem}`);
 }
 
-function sourceFailed(
-  source: SourceConfig,
-  why: string,
-  code: "unavailable" | "failed_precondition",
-  cause?: unknown,
-): SvcError<"source_failed"> {
-  return new SvcError(code, "source_failed", `the source "${source.name}" failed: ${why}`, { cause });
+function sourceFailed(source: SourceConfig, why: string, cause?: unknown): SvcError<"source_failed"> {
+  return new SvcError("source_failed", `the source "${source.name}" failed: ${why}`, { cause });
 }

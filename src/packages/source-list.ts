@@ -1,6 +1,6 @@
 /** The sources that there are: those of the configuration file, and those that were added later. */
 import { isAbsolute } from "node:path";
-import { failedPrecondition, invalidField, notFound } from "../errors.ts";
+import { SvcError, invalidField, notFound } from "../errors.ts";
 import type { Store } from "../store/store.ts";
 import { isIndexUrl } from "./fetch-index.ts";
 import { parseGitUrl, redactUrls } from "./git-url.ts";
@@ -39,7 +39,7 @@ export class SourceList {
 
   /**
    * Adds a source, or gives one another URL.
-   * @throws SvcError `denied` for one of the configuration file, `invalid_request` for a URL that cannot be a source
+   * @throws SvcError `not_possible` for one of the configuration file, `invalid_request` for a URL that cannot be a source
    */
   async upsert(source: SourceConfig): Promise<SourceView> {
     this.#refuseConfigured(source.name);
@@ -56,7 +56,7 @@ export class SourceList {
     return this.#view(source);
   }
 
-  /** @throws SvcError `not_found`; `denied` for one of the configuration file */
+  /** @throws SvcError `not_found`; `not_possible` for one of the configuration file */
   async remove(name: string): Promise<void> {
     this.#refuseConfigured(name);
     const [removed] = await this.#store.write(
@@ -68,7 +68,7 @@ export class SourceList {
 
   #refuseConfigured(name: string): void {
     if (!this.#isConfigured(name)) return;
-    throw failedPrecondition("denied", `the source "${name}" is in the configuration file: change it there`);
+    throw new SvcError("not_possible", `the source "${name}" is in the configuration file: change it there`);
   }
 
   #isConfigured(name: string): boolean {

@@ -1,6 +1,6 @@
 /** Finding packages in the sources by id or display name (D17). */
 import { join } from "node:path";
-import { failedPrecondition, invalidField, SvcError } from "../errors.ts";
+import { invalidField, SvcError, notFound } from "../errors.ts";
 import type { GitUrl } from "./git-url.ts";
 import type { IndexedPackage } from "./source-index.ts";
 import type { LoadedIndex, SourceIndexLoader } from "./source-index-loader.ts";
@@ -105,7 +105,7 @@ export class Sources {
     const where =
       source ??
       (sources.length === 0 ? "no source is configured" : sources.map((config) => config.name).join(", "));
-    return new SvcError("not_found", "not_found", `no package "${name}" in the sources (${where})`);
+    return notFound("package", name, `no package "${name}" in the sources (${where})`);
   }
 }
 
@@ -134,7 +134,7 @@ function ambiguous(name: string, matches: readonly ListedPackage[]): SvcError<"a
     summary,
   }));
   const specs = candidates.map(({ spec }) => spec).join(", ");
-  return failedPrecondition("ambiguous", `"${name}" means several packages: choose one of ${specs}`, {
+  return new SvcError("ambiguous", `"${name}" means several packages: choose one of ${specs}`, {
     payload: { candidates },
   });
 }

@@ -1,6 +1,6 @@
 /** Errors as REST answers them: `{"error", "code", "reason", "<reason>": payload}` and a status. */
-import type { ErrorDetailReason } from "../../gen/svc/v1/words.ts";
 import { payloadOf } from "../error-payloads.ts";
+import { statusOf } from "../errors.ts";
 import type { ErrorCode, SvcError } from "../errors.ts";
 import type { JsonWriter } from "./json-writer.ts";
 
@@ -17,21 +17,10 @@ export const statusByCode: Readonly<Record<ErrorCode, number>> = {
   resource_exhausted: 429,
   canceled: 499,
   internal: 500,
-  unknown: 500,
   data_loss: 500,
   unimplemented: 501,
   unavailable: 503,
   deadline_exceeded: 504,
-};
-
-/** The reasons for which HTTP has a status that no code has. */
-export const statusByReason: Readonly<Partial<Record<ErrorDetailReason, number>>> = {
-  method_not_allowed: 405,
-  changed: 412,
-  body_too_large: 413,
-  unsupported_media_type: 415,
-  range_not_satisfiable: 416,
-  upgrade_required: 426,
 };
 
 /** An error as an answer. */
@@ -45,7 +34,7 @@ export interface ErrorAnswer {
 /** @param allow the HTTP methods that the path does have, for a 405 */
 export function errorAnswer(writer: JsonWriter, error: SvcError, allow?: readonly string[]): ErrorAnswer {
   const { code, reason, message } = error;
-  const status = statusByReason[reason] ?? statusByCode[code];
+  const status = statusOf(reason) ?? statusByCode[code];
   const headers: Record<string, string> = {};
   if (status === 401) headers["www-authenticate"] = 'Bearer realm="svc"';
   if (allow !== undefined) headers["allow"] = allow.join(", ");

@@ -55,15 +55,7 @@ export function readBody(
     let received = 0;
     const timer = setTimeout(() => {
       const seconds = bodyTimeoutMs / 1000;
-      settle(() =>
-        reject(
-          new SvcError(
-            "deadline_exceeded",
-            "deadline_exceeded",
-            `the body did not arrive within ${seconds} s`,
-          ),
-        ),
-      );
+      settle(() => reject(new SvcError("deadline_exceeded", `the body did not arrive within ${seconds} s`)));
     }, bodyTimeoutMs);
     const onData = (chunk: Buffer): void => {
       received += chunk.length;
@@ -108,9 +100,5 @@ export function discardBody(request: RestRequest, response: RestResponse): void 
 }
 
 function tooLarge(maxBodyBytes: number): SvcError {
-  return new SvcError(
-    "resource_exhausted",
-    "body_too_large",
-    `the body must not be larger than ${maxBodyBytes} bytes`,
-  );
+  return new SvcError("body_too_large", `the body must not be larger than ${maxBodyBytes} bytes`);
 }

@@ -266,11 +266,7 @@ class MethodNotAllowed extends SvcError<"method_not_allowed"> {
   readonly allow: readonly string[];
 
   constructor(httpMethod: string, path: string, allow: readonly string[]) {
-    super(
-      "unimplemented",
-      "method_not_allowed",
-      `${path} does not take ${httpMethod}, but ${allow.join(", ")}`,
-    );
+    super("method_not_allowed", `${path} does not take ${httpMethod}, but ${allow.join(", ")}`);
     this.allow = allow;
   }
 }
@@ -288,11 +284,7 @@ function checkContentType(request: RestRequest): void {
 }
 
 function unsupportedMediaType(what: string): SvcError {
-  return new SvcError(
-    "invalid_argument",
-    "unsupported_media_type",
-    `${what} is not taken here; send application/json`,
-  );
+  return new SvcError("unsupported_media_type", `${what} is not taken here; send application/json`);
 }
 
 function sendJson(

@@ -14,10 +14,10 @@ export function checkAccess(method: DescMethod, access: MethodPolicy["access"], 
   if (access === "USER") return;
   if (access === "PRIMARY" && user.kind === "access") {
     const message = `${method.name} takes the primary token; an access token may not call it`;
-    throw new SvcError("permission_denied", "token_denied", message, { payload: {} });
+    throw new SvcError("token_denied", message, { payload: {} });
   }
   if (!user.root) {
     const message = `${method.name} is for root: call it with sudo or with a token`;
-    throw new SvcError("permission_denied", "root_required", message);
+    throw new SvcError("root_required", message);
   }
 }

@@ -15,7 +15,7 @@ import type { UserContext } from "./user-context.ts";
 const longestTimerMs = 2 ** 31 - 1;
 
 /** What an ended call's signal aborts with; shared, as making an error for each call is the dearest part of ending it. */
-const callIsOver = new SvcError("canceled", "canceled", "the call is over");
+const callIsOver = new SvcError("canceled", "the call is over");
 
 const noSignals: readonly AbortSignal[] = [];
 

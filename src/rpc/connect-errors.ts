@@ -4,16 +4,14 @@ import type { Message } from "@bufbuild/protobuf";
 import { Code, ConnectError } from "@connectrpc/connect";
 import { ErrorDetailSchema } from "../../gen/svc/v1/error_pb.ts";
 import type { ErrorDetail } from "../../gen/svc/v1/error_pb.ts";
-import { ErrorDetailReasons } from "../../gen/svc/v1/words.ts";
 import type { ErrorDetailReason } from "../../gen/svc/v1/words.ts";
 import { payloadOf } from "../error-payloads.ts";
-import { SvcError } from "../errors.ts";
+import { SvcError, knownReason } from "../errors.ts";
 import type { ErrorCode, ReasonPayload } from "../errors.ts";
 import { fitTrailers } from "./grpc-trailers.ts";
 
 const codes: Readonly<Record<ErrorCode, Code>> = {
   canceled: Code.Canceled,
-  unknown: Code.Unknown,
   invalid_argument: Code.InvalidArgument,
   deadline_exceeded: Code.DeadlineExceeded,
   not_found: Code.NotFound,
@@ -30,32 +28,7 @@ const codes: Readonly<Record<ErrorCode, Code>> = {
   unauthenticated: Code.Unauthenticated,
 };
 
-const codeNames = new Map(Object.entries(codes).map(([name, code]) => [code, name as ErrorCode]));
-
-/** What a code means when nobody gave a reason. */
-const reasonByCode: Readonly<Record<ErrorCode, ErrorDetailReason>> = {
-  invalid_argument: "invalid_request",
-  out_of_range: "invalid_request",
-  unauthenticated: "unauthenticated",
-  permission_denied: "denied",
-  not_found: "not_found",
-  already_exists: "already_exists",
-  failed_precondition: "not_ready",
-  aborted: "unavailable",
-  resource_exhausted: "too_many",
-  canceled: "canceled",
-  internal: "internal",
-  unknown: "internal",
-  data_loss: "internal",
-  unimplemented: "not_implemented",
-  unavailable: "unavailable",
-  deadline_exceeded: "deadline_exceeded",
-};
-
-/** The code's name, as D8 and REST spell it. */
-function codeName(code: Code): ErrorCode {
-  return codeNames.get(code) ?? "unknown";
-}
+const codeNames = new Map(Object.entries(codes).map(([name, code]) => [code, name]));
 
 /** The detail that rides with an error on Connect and gRPC. */
 function errorDetailOf(error: SvcError): ErrorDetail {
@@ -77,15 +50,12 @@ export function connectErrorOf(error: SvcError, protocolName?: string): ConnectE
   return protocolName === "grpc" ? fitTrailers(whole) : whole;
 }
 
-/** What a client got, as the error that the daemon threw; one without our detail gets the reason that its code implies. */
+/** What a client got, as the error that the daemon threw. */
 export function svcErrorOf(error: ConnectError): SvcError {
-  const code = codeName(error.code);
   const detail = error.findDetails(ErrorDetailSchema)[0];
-  if (detail === undefined || !isReason(detail.reason)) {
-    return new SvcError(code, reasonByCode[code], error.rawMessage, { cause: error });
-  }
-  const payload: Message | undefined = detail.payload.value;
-  return new SvcError(code, detail.reason, error.rawMessage, {
+  const reason = knownReason(detail?.reason, codeNames.get(error.code));
+  const payload: Message | undefined = detail?.payload.value;
+  return new SvcError(reason, error.rawMessage, {
     cause: error,
     ...(payload === undefined ? {} : { payload: payload as ReasonPayload<ErrorDetailReason> & object }),
   });
@@ -99,12 +69,8 @@ export function unreadableError(error: ConnectError): SvcError<"invalid_request"
   const match = unreadable.exec(error.rawMessage);
   if (error.code !== Code.Internal || match === null) return undefined;
   const why = match[1] ?? "it is not packed in the way that it says";
-  return new SvcError("invalid_argument", "invalid_request", `the message cannot be read: ${why}`, {
+  return new SvcError("invalid_request", `the message cannot be read: ${why}`, {
     payload: { violations: [] },
     cause: error,
   });
-}
-
-function isReason(word: string): word is ErrorDetailReason {
-  return (ErrorDetailReasons as readonly string[]).includes(word);
 }

@@ -16,11 +16,11 @@ export function errorOfAbort(reason: unknown): SvcError {
     reason instanceof ConnectError && reason.code !== Code.Unknown && reason.code !== Code.Aborted;
   if (isTold) return svcErrorOf(reason);
   if (isNamed(reason, "TimeoutError")) return deadlineExceeded();
-  return new SvcError("canceled", "canceled", "the call was canceled", { cause: reason });
+  return new SvcError("canceled", "the call was canceled", { cause: reason });
 }
 
 export function deadlineExceeded(): SvcError<"deadline_exceeded"> {
-  return new SvcError("deadline_exceeded", "deadline_exceeded", "the deadline of the call has passed");
+  return new SvcError("deadline_exceeded", "the deadline of the call has passed");
 }
 
 /**
@@ -29,7 +29,7 @@ export function deadlineExceeded(): SvcError<"deadline_exceeded"> {
  * @param signal the call's: an abort error thrown because of it tells the signal's own reason
  */
 export function shownError(thrown: unknown, requestId: string, signal?: AbortSignal): SvcError {
-  if (isSvcError(thrown)) return thrown.code === "unknown" ? internal(thrown, requestId) : thrown;
+  if (isSvcError(thrown)) return thrown;
   const isAbort = isNamed(thrown, "AbortError");
   if (signal?.aborted === true && (isAbort || thrown === signal.reason)) return errorOfAbort(signal.reason);
   if (isAbort || isNamed(thrown, "TimeoutError")) return errorOfAbort(thrown);
@@ -44,7 +44,7 @@ export function shownError(thrown: unknown, requestId: string, signal?: AbortSig
 
 function internal(cause: unknown, requestId: string): SvcError<"internal"> {
   const message = `internal error; the daemon's log has the cause under request ${requestId}`;
-  return new SvcError("internal", "internal", message, { cause, payload: { requestId } });
+  return new SvcError("internal", message, { cause, payload: { requestId } });
 }
 
 function isNamed(value: unknown, name: string): boolean {

@@ -45,7 +45,7 @@ export class HealthState {
   async *watch(name: string, signal: AbortSignal): AsyncGenerator<Status> {
     if (this.#watchers >= this.#maxWatchers) {
       const message = `${this.#watchers} clients watch the daemon's health already; use Check`;
-      throw new SvcError("resource_exhausted", "too_many", message);
+      throw new SvcError("too_many", message);
     }
     this.#watchers++;
     try {

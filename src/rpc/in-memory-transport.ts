@@ -72,7 +72,7 @@ async function* streamMessages(
           yield* pipeline.invokeServerStream(method, request, call);
           return;
         }
-        throw new SvcError("invalid_argument", "invalid_request", "the call has no request message");
+        throw new SvcError("invalid_request", "the call has no request message");
       case "bidi_streaming":
         yield* pipeline.invokeBidiStream(method, createEach(method.input, input), call);
     }

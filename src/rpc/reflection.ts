@@ -67,7 +67,7 @@ async function* answerAll(
   for await (const request of requests) {
     if (++count > maxRequests) {
       const message = `a reflection stream answers at most ${maxRequests} requests; open another`;
-      throw new SvcError("resource_exhausted", "too_many", message);
+      throw new SvcError("too_many", message);
     }
     const question: Question = { ...request, originalRequest: request };
     yield {

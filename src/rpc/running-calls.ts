@@ -43,7 +43,7 @@ export class RunningCalls {
     if (this.#talliesOf(method).of(shareName(user)) <= max) return;
     const [what, setting] = isOne ? ["calls", "max_calls_per_user"] : ["streams", "max_streams_per_user"];
     const message = `more than ${max} ${what} of one user at once ([api.limits] ${setting}); end one first`;
-    throw new SvcError("resource_exhausted", "too_many", message);
+    throw new SvcError("too_many", message);
   }
 
   end(context: CallContext): void {

@@ -6,5 +6,5 @@ import { SvcError } from "../errors.ts";
  * and leaves the method out of the capabilities (D2).
  */
 export function unimplemented(): never {
-  throw new SvcError("unimplemented", "not_implemented", "this daemon does not offer the method");
+  throw new SvcError("not_implemented", "this daemon does not offer the method");
 }

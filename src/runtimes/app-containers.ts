@@ -4,6 +4,7 @@ import { isUpState, type ContainerRecord } from "../docker/container-record.ts";
 import type { EngineState } from "../docker/engine-state.ts";
 import type { DockerEngine } from "../docker/engine.ts";
 import type { EngineEvents } from "../docker/events.ts";
+import { WatchedEngine, type EngineOperations } from "../docker/watched-engine.ts";
 
 /** The label that tells the containers of one configuration, image and version from those of others. */
 export const releaseLabel = "svc.release";
@@ -24,10 +25,12 @@ const changeTimeoutMs = 60_000;
 export class AppContainers {
   readonly #appId: string;
   readonly #options: AppContainersOptions;
+  readonly #watched: EngineOperations;
 
   constructor(appId: string, options: AppContainersOptions) {
     this.#appId = appId;
     this.#options = options;
+    this.#watched = new WatchedEngine(options.engine, options.events);
   }
 
   isOwn({ labels }: ContainerRecord): boolean {
@@ -71,7 +74,7 @@ export class AppContainers {
   async listed(which: "all" | "running"): Promise<string[]> {
     const { storeId } = this.#options;
     const options = { all: which === "all", filters: madeForFilter(this.#appId, storeId) };
-    const containers = await this.#options.engine.operate(
+    const containers = await this.#watched.operate(
       `list the containers of app "${this.#appId}"`,
       (docker) => docker.listContainers(options),
       { timeoutMs: listTimeoutMs },
@@ -80,7 +83,7 @@ export class AppContainers {
   }
 
   async start(id: string): Promise<void> {
-    await this.#options.engine.operate(
+    await this.#watched.operate(
       `start a container of app "${this.#appId}"`,
       (docker) => docker.getContainer(id).start().catch(unlessStatus(304)),
       { timeoutMs: changeTimeoutMs },
@@ -88,7 +91,7 @@ export class AppContainers {
   }
 
   async stop(id: string, graceMs: number): Promise<void> {
-    await this.#options.engine.operate(
+    await this.#watched.operate(
       `stop a container of app "${this.#appId}"`,
       (docker) =>
         docker
@@ -124,7 +127,7 @@ export class AppContainers {
     for (const container of (await this.all()).toReversed()) {
       const { id, labels, state } = container;
       if (!isChosen({ release: labels[releaseLabel] ?? "", isUp: isUpState(state) })) continue;
-      await this.#options.engine.operate(
+      await this.#watched.operate(
         `remove a container of app "${this.#appId}"`,
         // With the volumes that have no name: nobody could find them again.
         (docker) => docker.getContainer(id).remove({ force: true, v: true }).catch(unlessStatus(404)),

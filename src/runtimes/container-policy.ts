@@ -266,7 +266,7 @@ export function logDriverAsks(driver: string): HostAsk[] {
 }
 
 function denied(message: string): SvcError<"denied"> {
-  return new SvcError("permission_denied", "denied", message);
+  return new SvcError("denied", message);
 }
 
 /** Ports below it need root on this host (ip(7)). @param procDir where procfs is mounted */

@@ -291,5 +291,5 @@ export abstract class ContainerRuntime implements AppRuntime {
 
 function engineEnded(id: string, cause: unknown): SvcError {
   const message = `the container engine ended while app "${id}" was started: it starts when that is back`;
-  return new SvcError("unavailable", "unavailable", message, { cause });
+  return new SvcError("unavailable", message, { cause });
 }

@@ -38,7 +38,6 @@ function requireApart(binds: readonly { path: string; readOnly: boolean }[]): vo
     const inner = binds.find(({ path }) => path !== outer && isInside(`/${outer}`, `/${path}`));
     if (inner === undefined) continue;
     throw new SvcError(
-      "permission_denied",
       "denied",
       `${inner.path} is mounted by itself and lies in ${outer || "the app's directory"}, which is mounted to be written to: ` +
         `mount the outer one read-only, or keep the inner one beside it`,

@@ -1,8 +1,8 @@
-import { failedPrecondition, type SvcError } from "../errors.ts";
+import { SvcError } from "../errors.ts";
 
 export function noTerminal(id: string): SvcError {
-  return failedPrecondition(
-    "denied",
+  return new SvcError(
+    "not_possible",
     `app "${id}" has no terminal: its package says no \`console\`; open a shell instead`,
   );
 }

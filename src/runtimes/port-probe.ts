@@ -3,9 +3,6 @@ import { HealthCheck } from "./process/health-check.mjs";
 import type { HealthSpec, HealthState } from "./process/supervisor-types.ts";
 import type { RuntimeStatus } from "./runtime.ts";
 
-/** It is the daemon itself that asks, for all apps of everybody. */
-const leastIntervalMs = 1_000;
-
 export interface PortWatch {
   specOf: () => HealthSpec | undefined;
   onChange: () => void;
@@ -31,8 +28,7 @@ export class PortProbe implements Disposable {
       this.#reason = reason;
       onChange();
     };
-    const seldom = { ...spec, intervalMs: Math.max(spec.intervalMs, leastIntervalMs) };
-    this.#check = new HealthCheck({ cwd: "/", env: {}, runId: "" }, seldom, became, whyForeign);
+    this.#check = new HealthCheck({ cwd: "/", env: {}, runId: "" }, spec, became, whyForeign);
   }
 
   get health(): RuntimeStatus["health"] {

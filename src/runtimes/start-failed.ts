@@ -1,4 +1,4 @@
-import { failedPrecondition, SvcError } from "../errors.ts";
+import { SvcError } from "../errors.ts";
 import type { RuntimeStatus } from "./runtime.ts";
 
 /** How what ended of an app did; what is not known is absent. */
@@ -12,7 +12,7 @@ export interface AppEnd {
 /** @param why without a full stop */
 export function startFailed(appId: string, why: string, end: AppEnd = {}): SvcError<"start_failed"> {
   const { exitCode, signal = "", lastLines = [] } = end;
-  return failedPrecondition("start_failed", `${beginning(appId)}${why}`, {
+  return new SvcError("start_failed", `${beginning(appId)}${why}`, {
     payload: { ...(exitCode !== undefined && { exitCode }), signal, lastLines: [...lastLines] },
   });
 }

@@ -72,7 +72,7 @@ async function requireStarted(
   const subject = failed.composeService === undefined ? "it" : `service "${failed.composeService}"`;
   if (seen.wasKilled(failed.id)) {
     const message = `app "${app.id}" did not start: somebody had the container engine end ${subject}`;
-    throw new SvcError("unavailable", "unavailable", message);
+    throw new SvcError("unavailable", message);
   }
   const { exitCode, state, error } = failed;
   if (state === "created" && error === "") throw startFailed(app.id, `${subject} was never started`);

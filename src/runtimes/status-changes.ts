@@ -1,5 +1,5 @@
 /** Waiting until something is so of an app that changes by itself. */
-import { failedPrecondition, SvcError } from "../errors.ts";
+import { SvcError } from "../errors.ts";
 
 export class StatusChanges {
   readonly #appId: string;
@@ -23,11 +23,11 @@ export class StatusChanges {
     const either = signal ? AbortSignal.any([signal, deadline]) : deadline;
     while (!isSo()) {
       if (signal?.aborted === true) {
-        throw new SvcError("canceled", "canceled", `waiting for app "${this.#appId}" was canceled`);
+        throw new SvcError("canceled", `waiting for app "${this.#appId}" was canceled`);
       }
       if (deadline.aborted) {
         const message = `app "${this.#appId}" took longer than ${timeoutMs} ms`;
-        throw new SvcError("deadline_exceeded", "deadline_exceeded", message);
+        throw new SvcError("deadline_exceeded", message);
       }
       const change = Promise.withResolvers<undefined>();
       const wake = (): void => change.resolve(undefined);
@@ -42,5 +42,5 @@ export class StatusChanges {
 
 /** Of an app that was neither started nor adopted: there is nothing to wait for. */
 export function appNotRunning(id: string): SvcError<"app_not_running"> {
-  return failedPrecondition("app_not_running", `app "${id}" does not run`);
+  return new SvcError("app_not_running", `app "${id}" does not run`);
 }

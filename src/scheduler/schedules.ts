@@ -8,7 +8,7 @@ import {
   type ScheduleRun,
   type ScheduleWait,
 } from "../../gen/svc/v1/schedule_pb.ts";
-import { failedPrecondition, SvcError } from "../errors.ts";
+import { SvcError } from "../errors.ts";
 import { decodePageToken, encodePageToken } from "../apps/page-token.ts";
 import type { Store } from "../store/store.ts";
 import type { JobWait } from "./clock/due-jobs.ts";
@@ -66,8 +66,8 @@ export interface JobName {
 
 /** Of one answer. */
 const maxPageSize = 1_000;
-/** Of one answer, roughly: a few milliseconds. A thousand jobs of the longest commands would be 65 MB, and a second. */
-const maxPageChars = 1 << 18;
+/** Of one answer, roughly: a thousand jobs of the longest commands would be 65 MB, and stop the event loop. */
+const maxPageChars = 1 << 20;
 /** A user's jobs are kept in the daemon's memory. */
 const maxUsersJobs: OwnerBounds = { jobs: 1_000, chars: 8 << 20 };
 const maxRootsJobs: OwnerBounds = { jobs: 100_000, chars: 256 << 20 };
@@ -124,11 +124,7 @@ export class Schedules {
     const isRoots = key.ownerUid === selfUid;
     const ownerName = isRoots ? "" : await owners.nameOf(key.ownerUid);
     if (ownerName === undefined) {
-      throw new SvcError(
-        "unavailable",
-        "unavailable",
-        `uid ${key.ownerUid} cannot be looked up now; try again`,
-      );
+      throw new SvcError("unavailable", `uid ${key.ownerUid} cannot be looked up now; try again`);
     }
     const make: SpecMaker = (stored) => {
       if (stored !== undefined && !caller.root && !isOf(stored, caller)) throw formerUsers(stored);
@@ -202,7 +198,7 @@ export class Schedules {
     const { runs, runner } = this.#options;
     const job = this.#find(name, caller);
     const going = runs.goingOf(job) ?? runner.finishing(job);
-    if (going === undefined) throw failedPrecondition("not_ready", `no run of schedule "${job.id}" is going`);
+    if (going === undefined) throw new SvcError("not_possible", `no run of schedule "${job.id}" is going`);
     return viewRun(await runner.cancel(going.id));
   }
 
@@ -255,11 +251,7 @@ export class Schedules {
   #key({ id, owner }: JobName, caller: JobCaller): JobKey {
     const own = caller.root ? this.#options.selfUid : caller.uid;
     if (owner !== undefined && owner !== own && !caller.root) {
-      throw new SvcError(
-        "permission_denied",
-        "root_required",
-        `owner ${owner} is another user; only root may name one`,
-      );
+      throw new SvcError("root_required", `owner ${owner} is another user; only root may name one`);
     }
     return { ownerUid: owner ?? own, id };
   }
@@ -271,7 +263,6 @@ export class Schedules {
 
 function formerUsers({ id, ownerUid }: Job): SvcError {
   return new SvcError(
-    "already_exists",
     "already_exists",
     `there is a schedule "${id}" of a former user with the uid ${ownerUid}; choose another id, or let root remove it`,
   );

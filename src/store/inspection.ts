@@ -45,8 +45,7 @@ export function inspectDatabase(
     if (version < 1) return { condition: "corrupt", problem: `the schema's version is ${version}` };
     if (version > knownVersion) {
       throw new SvcError(
-        "failed_precondition",
-        "not_ready",
+        "not_possible",
         `${path} has version ${version} and this svc knows versions up to ${knownVersion}; use the newer svc`,
       );
     }

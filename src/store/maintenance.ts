@@ -41,7 +41,6 @@ export class Maintenance {
       void worker.terminate();
       throw new SvcError(
         "deadline_exceeded",
-        "deadline_exceeded",
         `the store's ${task.kind} did not end within ${this.#timeoutMs / 1_000} s; see whether its disk answers`,
         { cause: error },
       );

@@ -1,5 +1,4 @@
 /** What the store's thread and its worker threads say to each other; everything survives structured cloning. */
-import type { ErrorCode } from "../errors.ts";
 import type { ErrorDetailReason } from "../../gen/svc/v1/words.ts";
 
 /** What SQLite can keep in a column. */
@@ -46,7 +45,6 @@ export type ConflictReason = "changes" | "unique" | "constraint";
 /** A SvcError on its way between threads; what caused it goes along as text. */
 export interface ErrorMessage {
   kind: "error";
-  code: ErrorCode;
   reason: ErrorDetailReason;
   message: string;
   cause?: string;

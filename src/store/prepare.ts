@@ -70,8 +70,7 @@ function restoreSnapshot(
     const state =
       snapshot.condition === "missing" ? "there is none" : `it is damaged too: ${snapshot.problem}`;
     throw new SvcError(
-      "data_loss",
-      "not_ready",
+      "store_damaged",
       `${files.database} is damaged (${problem}) and cannot be replaced by its snapshot ${files.snapshot} (${state}); ` +
         `put a good copy in its place, or move ${files.dir} away to start with nothing`,
     );
@@ -120,7 +119,6 @@ function migrate(path: string, migrations: readonly string[]): boolean {
     const failure = sqliteFailure(error);
     if (failure === "full" || failure === "busy" || failure === "corrupt") throw storeError(error);
     throw new SvcError(
-      "internal",
       "internal",
       `${path} could not be migrated to version ${migrations.length} and is as it was: ${(error as Error).message}`,
       { cause: error },

@@ -56,7 +56,7 @@ export class PresenceLock implements Disposable {
       } catch (error) {
         if (sqliteFailure(error) !== "busy") throw error;
         if (performance.now() >= deadline) {
-          throw new SvcError("unavailable", "unavailable", message, { cause: error });
+          throw new SvcError("unavailable", message, { cause: error });
         }
       }
       await sleep(retryMs);

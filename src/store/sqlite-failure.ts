@@ -50,26 +50,24 @@ export function storeError(error: unknown): SvcError {
   if (error instanceof SvcError) return error as SvcError;
   switch (sqliteFailure(error)) {
     case "busy":
-      return new SvcError("unavailable", "unavailable", "the store is busy in another process; try again", {
+      return new SvcError("unavailable", "the store is busy in another process; try again", {
         cause: error,
       });
     case "full":
       return diskFull(error);
     case "corrupt":
       return new SvcError(
-        "data_loss",
-        "internal",
+        "store_damaged",
         "the store's database is damaged; restart svc to bring back the last good snapshot",
         { cause: error },
       );
     default:
-      return new SvcError("internal", "internal", "the store could not do this", { cause: error });
+      return new SvcError("internal", "the store could not do this", { cause: error });
   }
 }
 
 export function diskFull(cause?: unknown): SvcError<"disk_full"> {
   return new SvcError(
-    "resource_exhausted",
     "disk_full",
     "the disk that holds the store is full; free some room or remove an app, then try again",
     { cause },

@@ -74,7 +74,7 @@ async function securePlainFile(path: string, uid: number): Promise<void> {
 }
 
 function refused(path: string, problem: string): SvcError {
-  return new SvcError("failed_precondition", "denied", `${path} ${problem}; move it away and start again`);
+  return new SvcError("not_possible", `${path} ${problem}; move it away and start again`);
 }
 
 /** Makes an empty file that only its owner may read, whatever the umask; @throws EEXIST, for a dangling link too */

@@ -150,7 +150,7 @@ function unwritable(dir: string, error: unknown): unknown {
   if (errno === undefined) return error;
   if (code === "ENOSPC") return diskFull(error);
   const message = `the store ${dir} cannot be used: ${getSystemErrorMessage(errno)}`;
-  return new SvcError("unavailable", "unavailable", message, { cause: error });
+  return new SvcError("unavailable", message, { cause: error });
 }
 
 /** Whether the database is sound and of today's schema. */
@@ -238,7 +238,7 @@ class SqliteStore implements Store {
 
   async write(statements: readonly Statement[], options: WriteOptions = {}): Promise<StatementResult[]> {
     if (this.#closing !== undefined) {
-      throw new SvcError("unavailable", "unavailable", "svc is stopping and writes no more");
+      throw new SvcError("unavailable", "svc is stopping and writes no more");
     }
     const { essential = false, timeoutMs = this.#writeTimeoutMs } = options;
     const startMs = performance.now();

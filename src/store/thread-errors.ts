@@ -5,16 +5,15 @@ import type { ErrorMessage } from "./messages.ts";
 import { storeError } from "./sqlite-failure.ts";
 
 export function errorMessage(error: unknown): ErrorMessage {
-  const { code, reason, message, cause } = storeError(error);
+  const { reason, message, cause } = storeError(error);
   return {
     kind: "error",
-    code,
     reason,
     message,
     ...(cause === undefined ? {} : { cause: inspect(cause) }),
   };
 }
 
-export function receivedError({ code, reason, message, cause }: ErrorMessage): SvcError {
-  return new SvcError(code, reason, message, cause === undefined ? {} : { cause });
+export function receivedError({ reason, message, cause }: ErrorMessage): SvcError {
+  return new SvcError(reason, message, cause === undefined ? {} : { cause });
 }

@@ -75,7 +75,6 @@ export class WriteQueue implements AsyncDisposable {
     const { limit } = this.#options;
     if (this.#pending >= (request.essential ? 2 * limit : limit)) {
       throw new SvcError(
-        "resource_exhausted",
         "too_many",
         `${this.#pending} writes wait for the disk and at most ${limit} may; try again later`,
       );
@@ -111,7 +110,7 @@ export class WriteQueue implements AsyncDisposable {
       worker.postMessage({ kind: "batch", requests } satisfies WriterCommand);
     } catch (error) {
       this.#failInFlight(
-        new SvcError("internal", "internal", "a write holds a value that has no copy", { cause: error }),
+        new SvcError("internal", "a write holds a value that has no copy", { cause: error }),
       );
     }
   }
@@ -131,7 +130,6 @@ export class WriteQueue implements AsyncDisposable {
       this.#worker = undefined;
       this.#failInFlight(
         new SvcError(
-          "internal",
           "internal",
           "the store's writer ended in the middle of a write, which may have been kept or not",
           { cause },

@@ -166,7 +166,6 @@ export class Writer implements Disposable {
 
 const busyTooLong = new SvcError(
   "unavailable",
-  "unavailable",
   "the store was busy with other writes for too long and nothing was changed; try again",
 );
 

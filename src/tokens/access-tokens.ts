@@ -41,7 +41,6 @@ export class AccessTokens {
     this.sweep();
     if (this.#tokens.size >= maxAccessTokens) {
       throw new SvcError(
-        "resource_exhausted",
         "too_many",
         `${maxAccessTokens} access tokens are live; let some expire, or end all with: svc token revoke`,
       );

@@ -44,7 +44,6 @@ export class ConsoleTokens<Issuer extends ConsoleIssuer> {
     const sameUid = [...this.#tokens.values()].filter((token) => token.issuer.uid === issuer.uid);
     if (sameUid.length >= maxPerUid) {
       throw new SvcError(
-        "resource_exhausted",
         "too_many",
         `${maxPerUid} console tokens wait to be used; use them, or try again in 30 seconds`,
       );

@@ -24,6 +24,6 @@ export class LiveToken {
 
   /** @param message why, as one sentence for those whose calls end */
   end(message: string): void {
-    this.#controller.abort(new SvcError("unauthenticated", "unauthenticated", message));
+    this.#controller.abort(new SvcError("unauthenticated", message));
   }
 }

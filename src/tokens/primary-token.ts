@@ -244,7 +244,6 @@ export class PrimaryToken implements Disposable {
     const current = this.#known;
     if (caller === undefined || caller === current.name) return current;
     throw new SvcError(
-      "permission_denied",
       "token_denied",
       `the presented token was replaced by a rotation; only the new primary token may ${what}`,
       { payload: {} },
@@ -253,7 +252,7 @@ export class PrimaryToken implements Disposable {
 
   async #exclusively<T>(work: () => Promise<T>): Promise<T> {
     if (this.#waiting >= maxWaiting) {
-      throw new SvcError("resource_exhausted", "too_many", "too many rotations wait; try again in a moment");
+      throw new SvcError("too_many", "too many rotations wait; try again in a moment");
     }
     this.#waiting++;
     const turn = this.#last.then(work, work);

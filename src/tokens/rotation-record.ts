@@ -54,7 +54,7 @@ export class RotationRecord {
       await this.#store.write([{ sql, params: [key, text, this.#text], changes: 1 }], { essential: true });
     } catch (error) {
       if (!(error instanceof StoreConflict)) throw error;
-      throw new SvcError("aborted", "unavailable", "another process is rotating the token; try again", {
+      throw new SvcError("conflict", "another process is rotating the token; try again", {
         cause: error,
       });
     }

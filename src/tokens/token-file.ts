@@ -4,7 +4,7 @@ import { constants } from "node:fs";
 import { link, lstat, open, readdir, rename, unlink } from "node:fs/promises";
 import type { FileHandle } from "node:fs/promises";
 import { basename, dirname, join } from "node:path";
-import { SvcError, failedPrecondition } from "../errors.ts";
+import { SvcError } from "../errors.ts";
 import { makeDirectory } from "../lib/make-directory.ts";
 import { isToken, mintToken } from "./token-digest.ts";
 
@@ -140,20 +140,20 @@ async function syncDirectory(directory: string): Promise<void> {
 function writeFailure(error: unknown): SvcError {
   const { code = "" } = error as NodeJS.ErrnoException;
   if (code === "ENOSPC" || code === "EDQUOT") {
-    return new SvcError("resource_exhausted", "disk_full", "the disk is full: free some room and try again", {
+    return new SvcError("disk_full", "the disk is full: free some room and try again", {
       cause: error,
     });
   }
-  return failedPrecondition(
-    "not_ready",
+  return new SvcError(
+    "not_possible",
     `the token file cannot be replaced (${code}): make its directory writable for the daemon`,
     { cause: error },
   );
 }
 
 function refused(file: string, problem: string): SvcError {
-  return failedPrecondition(
-    "not_ready",
+  return new SvcError(
+    "not_possible",
     `the token file ${file} ${problem}; remove it, and the daemon makes a new one at its next start`,
   );
 }

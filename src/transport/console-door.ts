@@ -68,7 +68,7 @@ export function refusePlainConsole(request: HttpRequest, response: HttpResponse)
     response.setHeader("upgrade", "websocket");
   }
   const message = "a console is a WebSocket: ask for it over HTTP/1.1 with `Upgrade: websocket`";
-  throw new SvcError("failed_precondition", "upgrade_required", message);
+  throw new SvcError("upgrade_required", message);
 }
 
 export class ConsoleDoor {
@@ -117,14 +117,9 @@ export class ConsoleDoor {
     const user = tokens.consume(query.get("token") ?? offeredToken(request) ?? "", scope);
     if (user !== undefined) return { user, scope };
     if (!mayFail(share.name)) {
-      throw new SvcError(
-        "resource_exhausted",
-        "too_many",
-        "too many requests without a known token; wait a minute",
-      );
+      throw new SvcError("too_many", "too many requests without a known token; wait a minute");
     }
     throw new SvcError(
-      "unauthenticated",
       "unauthenticated",
       "the console token is not known here, or is for something else: get a new one",
     );

@@ -109,7 +109,7 @@ export class FrontDoor {
       // Health checks are there to be told that it is stopping.
       if (this.#isStopping && !this.#options.pipeline.isPublic(pathOf(request))) {
         if (response instanceof ServerResponse) response.setHeader("connection", "close");
-        throw new SvcError("unavailable", "unavailable", "the daemon is stopping; try again");
+        throw new SvcError("unavailable", "the daemon is stopping; try again");
       }
       this.#admit(request, response, connection, requestId, expectsContinue);
     } catch (error) {
@@ -153,10 +153,10 @@ export class FrontDoor {
     const { notes } = this.#options;
     if (statusCode === 405 || statusCode === 505) {
       const message = `a procedure does not take ${req.method ?? ""} over HTTP/${req.httpVersion}`;
-      notes.note(req, { error: new SvcError("unimplemented", "method_not_allowed", message) });
+      notes.note(req, { error: new SvcError("method_not_allowed", message) });
     } else if (statusCode === 415) {
       const message = `"${mediaType(req)}" is not taken here`;
-      notes.note(req, { error: new SvcError("invalid_argument", "unsupported_media_type", message) });
+      notes.note(req, { error: new SvcError("unsupported_media_type", message) });
     }
   }
 
@@ -246,11 +246,7 @@ export class FrontDoor {
       log.error({ requestId, err: thrown }, "a request failed unexpectedly");
     }
     if (error.code === "unauthenticated" && !failures.take(connection?.share.name ?? "")) {
-      error = new SvcError(
-        "resource_exhausted",
-        "too_many",
-        "too many requests without a known token; wait a minute",
-      );
+      error = new SvcError("too_many", "too many requests without a known token; wait a minute");
       // Said beforehand, or a client would send its next request into the closing connection.
       if (response instanceof ServerResponse) response.setHeader("connection", "close");
       disconnectAfter(request, response);
@@ -279,7 +275,7 @@ function forgetHost(request: HttpRequest): void {
 function nothingThere(request: HttpRequest): SvcError {
   const what = `${request.method ?? ""} ${pathOf(request)}`;
   if (!mediaType(request).startsWith("application/grpc")) return notFound("route", what);
-  return new SvcError("unimplemented", "not_implemented", `no method ${pathOf(request)}`);
+  return new SvcError("not_implemented", `no method ${pathOf(request)}`);
 }
 
 function headerOf(request: HttpRequest, name: string): string | undefined {

@@ -21,7 +21,6 @@ export function createHostCheck({ allowedHosts }: HostCheckOptions): HostCheck {
       const name = host === undefined ? undefined : hostName(host);
       if (name !== undefined && (isLoopback(name) || allowed.has(name))) return;
       throw new SvcError(
-        "permission_denied",
         "host_denied",
         "the request's Host is not one of this daemon's; add it to [api] allowed_hosts",
       );
@@ -31,11 +30,7 @@ export function createHostCheck({ allowedHosts }: HostCheckOptions): HostCheck {
       // Port and all: another port of this machine is another user's page.
       if (host !== undefined && /^https?:\/\//.test(origin) && originHost(origin) === host.toLowerCase())
         return;
-      throw new SvcError(
-        "permission_denied",
-        "origin_denied",
-        "pages of other origins may not call this daemon",
-      );
+      throw new SvcError("origin_denied", "pages of other origins may not call this daemon");
     },
   };
 }

@@ -80,7 +80,7 @@ function presentedToken({ authorization }: RequestHeaders): string | undefined {
 }
 
 function unauthenticated(message: string): SvcError {
-  return new SvcError("unauthenticated", "unauthenticated", message);
+  return new SvcError("unauthenticated", message);
 }
 
 /** Digits only: signs, blanks, other bases, exponents, lists and what wraps around to root are refused (T 3). */

@@ -147,5 +147,5 @@ async function removeIfThere(path: string): Promise<void> {
 }
 
 function inUse(path: string): SvcError {
-  return new SvcError("unavailable", "unavailable", `another daemon serves ${path}`);
+  return new SvcError("unavailable", `another daemon serves ${path}`);
 }

@@ -36,7 +36,7 @@ const ground = ["errors.ts", "error-payloads.ts", "lib", "gen"];
 
 const directions: Record<string, Direction> = {
   "main.ts": { uses: [...ground, "daemon", "cli"] },
-  "errors.ts": { uses: [], knows: ["gen"] },
+  "errors.ts": { uses: ["gen/svc/v1/reasons.ts"], knows: ["gen"] },
   "error-payloads.ts": { uses: ["gen"], knows: ["errors.ts"] },
   lib: { uses: [] },
   store: { uses: ["errors.ts", "lib"], knows: ["gen"] },
@@ -46,7 +46,7 @@ const directions: Record<string, Direction> = {
   handlers: { uses: [...ground, ...domain, "rpc"], knows: ["daemon"] },
   daemon: { uses: [...ground, ...rooms] },
   cli: { uses: [...ground, "src/rest/json-writer.ts"], knows: ["rpc"] },
-  codegen: { uses: ["gen", "rest", "error-payloads.ts"] },
+  codegen: { uses: ["gen", "rest", "errors.ts", "error-payloads.ts"] },
   build: { uses: ["lib"] },
   ...Object.fromEntries(domain.map((folder) => [folder, { uses: [...ground, "store", ...domain] }])),
 };

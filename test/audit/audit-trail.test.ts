@@ -170,9 +170,7 @@ test("what could not be written is logged, and the trail says how much is missin
   let isBroken = true;
   const flaky: AuditTrailOptions["store"] = {
     write: (statements, options) =>
-      isBroken
-        ? Promise.reject(new SvcError("unavailable", "unavailable", "busy"))
-        : store.write(statements, options),
+      isBroken ? Promise.reject(new SvcError("unavailable", "busy")) : store.write(statements, options),
   };
   const trail = new AuditTrail({ store: flaky, log, now, maxPending: 3 });
   for (let n = 1; n <= 5; n++) trail.append(auditedCall(n));
@@ -201,7 +199,7 @@ test("on a full disk what was done is recorded as essential, what was refused is
     write: (statements, options) =>
       options?.essential === true
         ? store.write(statements, options)
-        : Promise.reject(new SvcError("resource_exhausted", "disk_full", "the disk is full")),
+        : Promise.reject(new SvcError("disk_full", "the disk is full")),
   };
   const trail = new AuditTrail({ store: fullDisk, log, now });
   trail.append(auditedCall(1, { method: "svc.v1.AppService/StopApp" }));

@@ -9,7 +9,7 @@ import test from "ava";
 import type { Command } from "commander";
 import { services } from "../../gen/svc/v1/services.ts";
 import { createProgram } from "../../src/cli/program.ts";
-import { failedPrecondition, invalidField, SvcError } from "../../src/errors.ts";
+import { invalidField, SvcError } from "../../src/errors.ts";
 import { implement } from "../../src/rpc/bound-service.ts";
 import type { BoundService } from "../../src/rpc/bound-service.ts";
 import { openDoor } from "../transport/support/door.ts";
@@ -83,16 +83,16 @@ function hostileScalar(scalar: ScalarType | undefined): unknown {
 }
 
 const refusals: Readonly<Record<string, () => SvcError>> = {
-  "a sentence": () => new SvcError("internal", "internal", evil),
+  "a sentence": () => new SvcError("internal", evil),
   "a field": () => invalidField(evil, evil),
   "last lines": () =>
-    failedPrecondition("start_failed", evil, { payload: { exitCode: 1, signal: evil, lastLines: [evil] } }),
+    new SvcError("start_failed", evil, { payload: { exitCode: 1, signal: evil, lastLines: [evil] } }),
   candidates: () =>
-    failedPrecondition("ambiguous", evil, {
+    new SvcError("ambiguous", evil, {
       payload: { candidates: [{ spec: evil, source: evil, id: evil, name: evil, summary: evil }] },
     }),
   licenses: () =>
-    failedPrecondition("license_required", evil, {
+    new SvcError("license_required", evil, {
       payload: { licenses: [{ name: evil, text: evil, sha256: evil }], permissions: [evil] },
     }),
 };

@@ -376,7 +376,7 @@ test("--json with several names prints a line for each: what was done on stdout,
   t.is(stdout, '{"id":"echo"}\n{"id":"off"}\n');
   const single = await svc(["rm", "nope", "--yes", "--json"]);
   t.like(JSON.parse(single.stderr), { code: "not_found", reason: "not_found" });
-  t.is(stderr, single.stderr + single.stderr.replace("nope", "nada"));
+  t.is(stderr, single.stderr + single.stderr.replaceAll("nope", "nada"));
 });
 
 test("run --json prints the run as it ended", async (t) => {

@@ -8,7 +8,6 @@ import { routes } from "../../gen/svc/v1/routes.ts";
 import { ErrorDetailReasons } from "../../gen/svc/v1/words.ts";
 import type { Document, Operation, Schema } from "../../src/codegen/openapi-document.ts";
 import { SvcError } from "../../src/errors.ts";
-import type { ErrorCode } from "../../src/errors.ts";
 import { errorAnswer, statusByCode } from "../../src/rest/errors.ts";
 import { JsonWriter } from "../../src/rest/json-writer.ts";
 
@@ -79,10 +78,8 @@ test("the body of every error is described, payload by payload", (t) => {
   const validate = ajv.compile({ $ref: "openapi#/components/schemas/Error" });
   const writer = new JsonWriter();
   for (const reason of ErrorDetailReasons) {
-    for (const code of Object.keys(statusByCode) as ErrorCode[]) {
-      const { body } = errorAnswer(writer, new SvcError(code, reason, "no"));
-      t.true(validate(JSON.parse(body)), `${reason}: ${ajv.errorsText(validate.errors)}`);
-    }
+    const { body } = errorAnswer(writer, new SvcError(reason, "no"));
+    t.true(validate(JSON.parse(body)), `${reason}: ${ajv.errorsText(validate.errors)}`);
   }
   t.false(
     validate({ error: "no", code: "permission_denied", reason: "token_denied" }),

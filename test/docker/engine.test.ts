@@ -67,7 +67,7 @@ test("what is no engine is told so", async (t) => {
 });
 
 test("errors that are SvcErrors stay what they are", (t) => {
-  const error = new SvcError("canceled", "canceled", "enough");
+  const error = new SvcError("canceled", "enough");
   t.is(engineError(error, "do it", "/socket"), error);
 });
 
@@ -157,7 +157,7 @@ dockerTest(
     t.true(performance.now() - startedAtMs < 2_000);
     const caller = new AbortController();
     const canceled = engine.call("answer", (docker) => docker.ping(), { signal: caller.signal });
-    caller.abort(new SvcError("canceled", "canceled", "the caller left"));
+    caller.abort(new SvcError("canceled", "the caller left"));
     t.is((await t.throwsAsync(canceled, { instanceOf: SvcError })).code, "canceled");
     hanging.resume();
     await engine.call("answer", (docker) => docker.ping());

@@ -66,12 +66,11 @@ class RandomHost implements AsyncDisposable {
     this.#engine = engine;
     this.#random = random;
     this.#tar = tar;
-    const plain = this.#resources.use(createDockerEngine({ socket: engine.socket }));
-    const events = this.#resources.use(new EngineEvents({ engine: plain }));
-    const client = new WatchedEngine(plain, events);
+    const client = this.#resources.use(createDockerEngine({ socket: engine.socket }));
+    const events = this.#resources.use(new EngineEvents({ engine: client }));
     const state = this.#resources.use(new EngineState({ engine: client, events }));
     const needs = this.#needs as ReadonlyMap<string, EngineNeeds>;
-    const disk = new DiskMeter(client);
+    const disk = new DiskMeter(new WatchedEngine(client, events));
     this.#host = new DockerHost({
       ...{ engine: client, events, state, disk, storeId },
       apps: { revision: 1, ids: () => [...needs.keys()], engineNeeds: () => Promise.resolve(needs) },

@@ -10,7 +10,7 @@ import { SvcError } from "../../src/errors.ts";
 function engineOf(answer: () => Promise<unknown>): DockerEngine {
   const call = async (): Promise<never> => {
     await answer();
-    throw new SvcError("not_found", "not_found", "no such container");
+    throw new SvcError("not_found", "no such container");
   };
   return { call, operate: call } as unknown as DockerEngine;
 }

@@ -160,9 +160,9 @@ for (const protocol of protocols) {
     t.is((await daemon.client(AppService).installApp({ spec: "mine/web" })).origin?.source, "mine");
     t.like(await errorOf(sources.upsertSource({ name: "main", url: "/elsewhere" })), {
       code: "FailedPrecondition",
-      reason: "denied",
+      reason: "not_possible",
     });
-    t.like(await errorOf(sources.removeSource({ name: "main" })), { reason: "denied" });
+    t.like(await errorOf(sources.removeSource({ name: "main" })), { reason: "not_possible" });
     t.like(await errorOf(sources.upsertSource({ name: "bad", url: "ext::sh -c id" })), {
       code: "InvalidArgument",
       reason: "invalid_request",

@@ -465,7 +465,7 @@ dockerTest(`what cannot be done is refused, and says why${needsDocker}`, async (
     );
     t.like(
       await control("ended", "unpause"),
-      { code: "FailedPrecondition", reason: "denied", message: 'container "ended" is exited' },
+      { code: "FailedPrecondition", reason: "not_possible", message: 'container "ended" is exited' },
       name,
     );
     t.like(await control("one", "explode"), { code: "InvalidArgument", reason: "invalid_request" }, name);

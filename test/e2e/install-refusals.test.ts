@@ -181,7 +181,7 @@ test("a package that needs systemd says so where none runs", async (t) => {
   await writeFile(join(dir, "box.service"), "[Service]\nExecStart=/bin/true\n");
   t.like(await errorOf(daemon.client(AppService).installApp({ spec: dir })), {
     code: "FailedPrecondition",
-    reason: "unavailable",
+    reason: "not_possible",
   });
   await leavesNothing(t, daemon);
 });

@@ -266,7 +266,7 @@ for (const protocol of protocols) {
     const put = (changes: Partial<Job>) => schedules.upsertSchedule(job("one", changes));
     const read = () => schedules.getSchedule({ id: "one" });
     const gone = await errorOf(put({ revision: "1" }));
-    t.like(gone, { code: "Aborted", reason: "unavailable" });
+    t.like(gone, { code: "Aborted", reason: "conflict" });
     t.regex(gone.message, /"one" was removed since it was read/);
     t.deepEqual(await idsOf(schedules), []);
 
@@ -280,7 +280,7 @@ for (const protocol of protocols) {
     t.not(changed.revision, made.revision);
     t.is((await put({ comment: "third" })).revision, changed.revision, "nothing was changed");
     const late = await errorOf(put({ revision: made.revision, comment: "fourth" }));
-    t.like(late, { code: "Aborted", reason: "unavailable" });
+    t.like(late, { code: "Aborted", reason: "conflict" });
     t.regex(late.message, /"one" was changed since it was read/);
     t.deepEqual(await read(), changed);
 

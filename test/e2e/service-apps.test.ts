@@ -66,7 +66,7 @@ ${extra}
     const dir = join(daemon.dir, "unit");
     await writeService(dir, "unit");
     const refusal = await errorOf(daemon.client(AppService).installApp({ spec: dir, licenseAck: true }));
-    t.like(refusal, { code: "FailedPrecondition", reason: "unavailable" });
+    t.like(refusal, { code: "FailedPrecondition", reason: "not_possible" });
     t.regex(refusal.message, /^systemd does not run this host/);
     t.deepEqual((await daemon.client(AppService).listApps({})).apps, []);
     const { capabilities } = await daemon.client(DaemonService).getStatus({});

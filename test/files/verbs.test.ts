@@ -410,7 +410,7 @@ rootTest(
       files.copyPath({ from: join(foreign, "file"), to: join(home, "stolen") }),
       files.copyPath({ from: join(home, "own"), to: join(foreign, "x") }),
     ]) {
-      t.like(await errorOf(work), { code: "FailedPrecondition", reason: "denied" });
+      t.like(await errorOf(work), { code: "FailedPrecondition", reason: "not_possible" });
     }
     t.like(await errorOf(files.setPathAttributes({ path: join(home, "own-file"), mode: "0777" })), {
       code: "FailedPrecondition",

@@ -139,7 +139,7 @@ test("a repository that is no package is refused", async (t) => {
   await symlink("/etc/passwd", world.path("plain", "svc.yaml"));
   await repository.commit({});
   const linked = world.resolver().resolve({ spec: repository.fileUrl }, { uid: selfUid });
-  await fails(t, linked, "failed_precondition", /svc\.yaml in .* is no regular file/);
+  await fails(t, linked, "invalid_argument", /svc\.yaml in .* is no regular file/);
 });
 
 test("a server that stalls is given up, and one can stop waiting", async (t) => {
@@ -225,13 +225,13 @@ test("a repository larger than allowed is not fetched whole", async (t) => {
   await fails(
     t,
     resolver.resolve({ spec: `${server.url}/big/.git` }, { uid: selfUid }),
-    "resource_exhausted",
+    "failed_precondition",
     message,
   );
   await fails(
     t,
     resolver.resolve({ spec: repository.fileUrl }, { uid: selfUid }),
-    "resource_exhausted",
+    "failed_precondition",
     message,
   );
 });

@@ -1,14 +1,14 @@
 import test from "ava";
 import { once } from "node:events";
 import net from "node:net";
-import { SvcError, failedPrecondition } from "../../src/errors.ts";
+import { SvcError } from "../../src/errors.ts";
 import { loadTestContract } from "./support/contract.ts";
 import { startRestServer } from "./support/rest-server.ts";
 import type { Protocol } from "./support/rest-server.ts";
 
 const contract = await loadTestContract();
-const denied = new SvcError("permission_denied", "root_required", "only root may do this");
-const unauthenticated = new SvcError("unauthenticated", "unauthenticated", "no recognised token");
+const denied = new SvcError("root_required", "only root may do this");
+const unauthenticated = new SvcError("unauthenticated", "no recognised token");
 
 for (const protocol of ["HTTP/1.1", "h2c"] as const satisfies Protocol[]) {
   test(`${protocol}: identity comes first, on unknown paths and wrong HTTP methods too`, async (t) => {
@@ -72,33 +72,27 @@ for (const protocol of ["HTTP/1.1", "h2c"] as const satisfies Protocol[]) {
       const answer = await server.send({ method: "GET", path: "/v1/kinds" });
       return [answer.status, JSON.parse(answer.body.toString())];
     };
-    t.deepEqual(
-      await bodyOf(new SvcError("permission_denied", "token_denied", "an access token cannot do this")),
-      [
-        403,
-        {
-          error: "an access token cannot do this",
-          code: "permission_denied",
-          reason: "token_denied",
-          token_denied: {},
-        },
-      ],
-    );
+    t.deepEqual(await bodyOf(new SvcError("token_denied", "an access token cannot do this")), [
+      403,
+      {
+        error: "an access token cannot do this",
+        code: "permission_denied",
+        reason: "token_denied",
+        token_denied: {},
+      },
+    ]);
     const licenses = [{ name: "LICENSE", text: "…", sha256: "00" }];
-    t.deepEqual(
-      await bodyOf(failedPrecondition("license_required", "acknowledge it", { payload: { licenses } })),
-      [
-        409,
-        {
-          error: "acknowledge it",
-          code: "failed_precondition",
-          reason: "license_required",
-          license_required: { licenses, permissions: [] },
-        },
-      ],
-    );
+    t.deepEqual(await bodyOf(new SvcError("license_required", "acknowledge it", { payload: { licenses } })), [
+      409,
+      {
+        error: "acknowledge it",
+        code: "failed_precondition",
+        reason: "license_required",
+        license_required: { licenses, permissions: [] },
+      },
+    ]);
     const payload = { exitCode: 1, signal: "", lastLines: ["boom"] };
-    t.deepEqual(await bodyOf(failedPrecondition("start_failed", "it ended at once", { payload })), [
+    t.deepEqual(await bodyOf(new SvcError("start_failed", "it ended at once", { payload })), [
       409,
       {
         error: "it ended at once",
@@ -110,32 +104,33 @@ for (const protocol of ["HTTP/1.1", "h2c"] as const satisfies Protocol[]) {
   });
 
   const statuses = [
-    ["invalid_argument", 400],
-    ["out_of_range", 400],
-    ["unauthenticated", 401],
-    ["permission_denied", 403],
-    ["not_found", 404],
-    ["already_exists", 409],
-    ["failed_precondition", 409],
-    ["aborted", 409],
-    ["resource_exhausted", 429],
-    ["canceled", 499],
-    ["internal", 500],
-    ["data_loss", 500],
-    ["unknown", 500],
-    ["unimplemented", 501],
-    ["unavailable", 503],
-    ["deadline_exceeded", 504],
+    ["unsupported_media_type", "invalid_argument", 415],
+    ["package_invalid", "invalid_argument", 400],
+    ["range_not_satisfiable", "out_of_range", 416],
+    ["unauthenticated", "unauthenticated", 401],
+    ["denied", "permission_denied", 403],
+    ["already_exists", "already_exists", 409],
+    ["not_possible", "failed_precondition", 409],
+    ["changed", "failed_precondition", 412],
+    ["conflict", "aborted", 409],
+    ["too_many", "resource_exhausted", 429],
+    ["body_too_large", "resource_exhausted", 413],
+    ["canceled", "canceled", 499],
+    ["archive_damaged", "data_loss", 500],
+    ["method_not_allowed", "unimplemented", 405],
+    ["not_implemented", "unimplemented", 501],
+    ["unavailable", "unavailable", 503],
+    ["deadline_exceeded", "deadline_exceeded", 504],
   ] as const;
-  for (const [code, status] of statuses) {
-    test(`${protocol}: ${code} is ${status}`, async (t) => {
+  for (const [reason, code, status] of statuses) {
+    test(`${protocol}: a ${reason} is ${status}`, async (t) => {
       await using server = await startRestServer(protocol, contract.routes);
       server.pipeline.answer = () => {
-        throw new SvcError(code, "denied", "no");
+        throw new SvcError(reason, "no");
       };
       const answer = await server.send({ method: "GET", path: "/v1/kinds" });
       t.is(answer.status, status);
-      t.deepEqual(JSON.parse(answer.body.toString()), { error: "no", code, reason: "denied" });
+      t.deepEqual(JSON.parse(answer.body.toString()), { error: "no", code, reason });
     });
   }
 

@@ -5,7 +5,7 @@ import { once } from "node:events";
 import http from "node:http";
 import http2 from "node:http2";
 import { setTimeout as delay } from "node:timers/promises";
-import { SvcError, failedPrecondition } from "../../src/errors.ts";
+import { SvcError } from "../../src/errors.ts";
 import { loadTestContract } from "./support/contract.ts";
 import { messageOf, startRestServer } from "./support/rest-server.ts";
 import type { Protocol, RestServer } from "./support/rest-server.ts";
@@ -114,10 +114,10 @@ for (const protocol of protocols) {
   test(`${protocol}: a handler that refuses an upload half-way answers, and the connection goes on`, async (t) => {
     await using server = await startRestServer(protocol, contract.routes);
     server.pipeline.upload = async (messages) => {
-      for await (const _ of messages) throw failedPrecondition("protected", "not this file");
+      for await (const _ of messages) throw new SvcError("protected", "not this file");
     };
     const answer = await server.send({ method: "PUT", path: "/v1/files/a", body: Buffer.alloc(500_000) });
-    t.is(answer.status, 409);
+    t.is(answer.status, 403);
     t.is((JSON.parse(answer.body.toString()) as { reason: string }).reason, "protected");
     t.is((await server.send({ method: "GET", path: "/v1/kinds" })).status, 200);
   });
@@ -230,7 +230,7 @@ for (const protocol of protocols) {
     // eslint-disable-next-line require-yield -- fails before anything comes
     server.pipeline.stream = async function* () {
       await Promise.resolve();
-      throw new SvcError("not_found", "not_found", "no such file");
+      throw new SvcError("not_found", "no such file");
     };
     const answer = await server.send({ method: "GET", path: "/v1/files/a" });
     t.is(answer.status, 404);
@@ -242,7 +242,7 @@ for (const protocol of protocols) {
     server.pipeline.stream = async function* () {
       yield await Promise.resolve(filePiece("abc"));
       await delay(20);
-      throw new SvcError("internal", "internal", "the disk is gone");
+      throw new SvcError("internal", "the disk is gone");
     };
     const { stream, response, close } = await openDownload(protocol, server);
     const incoming = protocol === "HTTP/1.1" ? response : (stream as http2.ClientHttp2Stream);
@@ -358,7 +358,7 @@ for (const protocol of protocols) {
     const called = server.pipeline.nextCall();
     const pending = server.send({ method: "GET", path: "/v1/kinds" });
     await called;
-    shutdown.abort(new SvcError("unavailable", "unavailable", "the daemon is stopping"));
+    shutdown.abort(new SvcError("unavailable", "the daemon is stopping"));
     t.is((await pending).status, 503);
     t.deepEqual(
       signals.map((signal) => signal.aborted),

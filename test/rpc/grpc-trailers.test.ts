@@ -4,7 +4,7 @@ import { setTrailerStatus, findTrailerError } from "@connectrpc/connect/protocol
 import test from "ava";
 import fc from "fast-check";
 import { ErrorDetailSchema } from "../../gen/svc/v1/error_pb.ts";
-import { failedPrecondition, SvcError } from "../../src/errors.ts";
+import { SvcError } from "../../src/errors.ts";
 import { connectErrorOf, svcErrorOf } from "../../src/rpc/connect-errors.ts";
 import { fitTrailers, maxStatusBytes } from "../../src/rpc/grpc-trailers.ts";
 
@@ -24,7 +24,7 @@ function payloadSent(error: SvcError): Record<string, unknown> {
 }
 
 const invalid = (count: number, description: string): SvcError =>
-  new SvcError("invalid_argument", "invalid_request", "no", {
+  new SvcError("invalid_request", "no", {
     payload: { violations: Array.from({ length: count }, (_, i) => ({ field: `jobs[${i}]`, description })) },
   });
 
@@ -36,7 +36,7 @@ test("what fits is sent as it is", (t) => {
 
 test("other protocols carry everything", (t) => {
   const licenses = [{ name: "LICENSE", text: "x".repeat(65_536), sha256 }];
-  const error = failedPrecondition("license_required", "read it", { payload: { licenses } });
+  const error = new SvcError("license_required", "read it", { payload: { licenses } });
   for (const protocolName of [undefined, "connect", "grpc-web"]) {
     t.like(svcErrorOf(connectErrorOf(error, protocolName)).payload, { licenses });
   }
@@ -49,7 +49,7 @@ test("texts are cut to the same length, names and hashes stay whole", (t) => {
       text: `${"x".repeat(65_535)}${i}`,
       sha256,
     }));
-    const payload = payloadSent(failedPrecondition("license_required", "read it", { payload: { licenses } }));
+    const payload = payloadSent(new SvcError("license_required", "read it", { payload: { licenses } }));
     const length = { 1: 4096, 2: 2048, 16: 128 }[count]!;
     t.like(payload, {
       licenses: licenses.map(({ name }) => ({ name, sha256, text: `${"x".repeat(length - 1)}…` })),
@@ -60,7 +60,7 @@ test("texts are cut to the same length, names and hashes stay whole", (t) => {
 test("a character is not cut in two", (t) => {
   const text = `${"x".repeat(4094)}${"😀".repeat(5_000)}`;
   const licenses = [{ name: "LICENSE", text, sha256 }];
-  const payload = payloadSent(failedPrecondition("license_required", "read it", { payload: { licenses } }));
+  const payload = payloadSent(new SvcError("license_required", "read it", { payload: { licenses } }));
   t.like(payload, { licenses: [{ text: `${"x".repeat(4094)}…` }] });
 });
 
@@ -71,12 +71,12 @@ test("a list that is too long has its first entries", (t) => {
     Array.from({ length: 32 }, (_, i) => `jobs[${i}]`),
   );
   const ids = Array.from({ length: 5_000 }, (_, i) => `job-${i}`);
-  const error = failedPrecondition("job_owned", "no", { payload: { ids, managedBy: "panel" } });
+  const error = new SvcError("job_owned", "no", { payload: { ids, managedBy: "panel" } });
   t.like(payloadSent(error), { ids: ids.slice(0, 32), managedBy: "panel" });
 });
 
 test("a long message is cut, and says how it began", (t) => {
-  const error = new SvcError("not_found", "not_found", `no ${"é".repeat(10_000)}`);
+  const error = new SvcError("not_found", `no ${"é".repeat(10_000)}`);
   const told = sent(connectErrorOf(error, "grpc"));
   t.true(told.bytes <= maxStatusBytes);
   t.is(told.error.rawMessage, `no ${"é".repeat(252)}…`);
@@ -112,9 +112,7 @@ test("whatever is in it, an error fits", (t) => {
   t.notThrows(() =>
     fc.assert(
       fc.property(error, ({ message, ...payload }) => {
-        const told = sent(
-          connectErrorOf(failedPrecondition("license_required", message, { payload }), "grpc"),
-        );
+        const told = sent(connectErrorOf(new SvcError("license_required", message, { payload }), "grpc"));
         return (
           told.bytes <= maxStatusBytes &&
           told.error.code === Code.FailedPrecondition &&

@@ -231,7 +231,7 @@ test("an identity that ends takes its calls along", async (t) => {
   const { pipeline } = open({ app: { getApp: () => new Promise(() => undefined) } });
   const client = createClient(AppService, transport(pipeline, { ...access, ended: ended.signal }));
   const answer = client.getApp({ id: "x" });
-  ended.abort(new SvcError("unauthenticated", "unauthenticated", "the token was revoked"));
+  ended.abort(new SvcError("unauthenticated", "the token was revoked"));
   t.like(svcErrorOf(await t.throwsAsync(answer, { instanceOf: ConnectError })), {
     code: "unauthenticated",
     message: "the token was revoked",

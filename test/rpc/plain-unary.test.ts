@@ -5,7 +5,7 @@ import { create, fromBinary, toBinary } from "@bufbuild/protobuf";
 import { Code } from "@connectrpc/connect";
 import test from "ava";
 import { AppSchema, StartAppRequestSchema } from "../../gen/svc/v1/app_pb.ts";
-import { SvcError, failedPrecondition } from "../../src/errors.ts";
+import { SvcError } from "../../src/errors.ts";
 import { svcErrorOf } from "../../src/rpc/connect-errors.ts";
 import { eventually } from "../support/eventually.ts";
 import { answerOf, framed, root, startPlainServer, unframed, ways } from "./support/plain-server.ts";
@@ -121,7 +121,7 @@ for (const way of ways) {
 
   test(`${way}: broken rules and errors of the handler keep code, reason and payload`, async (t) => {
     const startApp = (): never => {
-      throw failedPrecondition("owned_by_app", "no", { payload: { appId: "web" } });
+      throw new SvcError("owned_by_app", "no", { payload: { appId: "web" } });
     };
     await using server = await startPlainServer({ handlers: { app: { startApp } } });
     const owned = await server.post(way, path, framed(way, web));
@@ -171,7 +171,7 @@ for (const way of ways) {
               responseHeader.append("x-many", "a");
               responseHeader.append("x-many", "b");
               responseTrailer.set("x-end", "over");
-              if (fails) throw failedPrecondition("app_running", "it runs");
+              if (fails) throw new SvcError("app_running", "it runs");
               return { id };
             },
           },
@@ -257,7 +257,7 @@ for (const way of ways) {
     const answered = answerOf(sent, way);
     sent.write(framed(way, web).subarray(0, 1));
     await new Promise((resolve) => setTimeout(resolve, 50));
-    token.abort(new SvcError("unauthenticated", "unauthenticated", "the token was revoked"));
+    token.abort(new SvcError("unauthenticated", "the token was revoked"));
     sent.end(framed(way, web).subarray(1));
     t.is((await answered).error?.code, Code.Unauthenticated);
     t.deepEqual(started, []);

@@ -104,7 +104,7 @@ for (const [way, begin] of Object.entries(ways)) {
 
   test(`${way}: an upload whose token is revoked is cut`, async (t) => {
     const { came, count, errors } = await cut({}, (_leave, token) =>
-      token.abort(new SvcError("unauthenticated", "unauthenticated", "the token was revoked")),
+      token.abort(new SvcError("unauthenticated", "the token was revoked")),
     );
     t.is(came, "cut");
     t.is(count, `${method} unauthenticated`);

@@ -5,7 +5,7 @@ import test from "ava";
 import { AppService } from "../../gen/svc/v1/app_pb.ts";
 import { DaemonService } from "../../gen/svc/v1/daemon_pb.ts";
 import { FileService } from "../../gen/svc/v1/file_pb.ts";
-import { failedPrecondition } from "../../src/errors.ts";
+import { SvcError } from "../../src/errors.ts";
 import { svcErrorOf } from "../../src/rpc/connect-errors.ts";
 import { listenersUnderTest, protocols, rest, transportTo } from "./support/clients.ts";
 import { openDoor } from "./support/door.ts";
@@ -14,7 +14,7 @@ import type { FakeHandlers } from "./support/fake-services.ts";
 const handlers: FakeHandlers = {
   app: {
     startApp: () => {
-      throw failedPrecondition("owned_by_app", "no", { payload: { appId: "hello" } });
+      throw new SvcError("owned_by_app", "no", { payload: { appId: "hello" } });
     },
     stopApp: () => {
       throw new Error("secret /var/lib/svc/path");

@@ -1788,7 +1788,7 @@ export const BackupService: GenService<{
     output: typeof ListBackupStoragesResponseSchema;
   },
   /**
-   * Makes or replaces a storage. One with another `managed_by` is not replaced: `protected` (failed_precondition).
+   * Makes or replaces a storage. One with another `managed_by` is not replaced: `not_possible`.
    *
    * @generated from rpc svc.v1.BackupService.UpsertBackupStorage
    */

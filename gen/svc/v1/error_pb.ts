@@ -17,7 +17,7 @@ import type { Message } from "@bufbuild/protobuf";
  * Describes the file svc/v1/error.proto.
  */
 export const file_svc_v1_error: GenFile = /*@__PURE__*/
-  fileDesc("ChJzdmMvdjEvZXJyb3IucHJvdG8SBnN2Yy52MSLbBwoLRXJyb3JEZXRhaWwS1AQKBnJlYXNvbhgBIAEoCULDBJq1GL4EMg91bmF1dGhlbnRpY2F0ZWQyDHRva2VuX2RlbmllZDINcm9vdF9yZXF1aXJlZDIJbm90X2ZvdW5kMg5hbHJlYWR5X2V4aXN0czIPaW52YWxpZF9yZXF1ZXN0Mg5ib2R5X3Rvb19sYXJnZTIWdW5zdXBwb3J0ZWRfbWVkaWFfdHlwZTISbWV0aG9kX25vdF9hbGxvd2VkMhB1cGdyYWRlX3JlcXVpcmVkMgtob3N0X2RlbmllZDINb3JpZ2luX2RlbmllZDIQbGljZW5zZV9yZXF1aXJlZDIJYW1iaWd1b3VzMg9wYWNrYWdlX2ludmFsaWQyDXNvdXJjZV9mYWlsZWQyCmdpdF9mYWlsZWQyDGJ1aWxkX2ZhaWxlZDIMc3RhcnRfZmFpbGVkMgthcHBfcnVubmluZzIPYXBwX25vdF9ydW5uaW5nMghhcHBfYnVzeTIMcGlubmVkX2ltYWdlMgxvd25lZF9ieV9hcHAyCXByb3RlY3RlZDIJam9iX293bmVkMgpwaWRfcmV1c2VkMgZkZW5pZWQyB2NoYW5nZWQyFXJhbmdlX25vdF9zYXRpc2ZpYWJsZTIIdG9vX21hbnkyCWRpc2tfZnVsbDIPYXJjaGl2ZV9kYW1hZ2VkMg9hcmNoaXZlX3JlZnVzZWQyCW5vdF9yZWFkeTIPbm90X2ltcGxlbWVudGVkMghjYW5jZWxlZDIRZGVhZGxpbmVfZXhjZWVkZWQyC3VuYXZhaWxhYmxlMghpbnRlcm5hbBIrCgx0b2tlbl9kZW5pZWQYAiABKAsyEy5zdmMudjEuVG9rZW5EZW5pZWRIABIzChBsaWNlbnNlX3JlcXVpcmVkGAMgASgLMhcuc3ZjLnYxLkxpY2Vuc2VSZXF1aXJlZEgAEiYKCWFtYmlndW91cxgEIAEoCzIRLnN2Yy52MS5BbWJpZ3VvdXNIABIxCg9pbnZhbGlkX3JlcXVlc3QYBSABKAsyFi5zdmMudjEuSW52YWxpZFJlcXVlc3RIABIqCgxvd25lZF9ieV9hcHAYBiABKAsyEi5zdmMudjEuT3duZWRCeUFwcEgAEiUKCWpvYl9vd25lZBgHIAEoCzIQLnN2Yy52MS5Kb2JPd25lZEgAEikKCGludGVybmFsGAggASgLMhUuc3ZjLnYxLkludGVybmFsRXJyb3JIABIvCg5jb21tYW5kX2ZhaWxlZBgJIAEoCzIVLnN2Yy52MS5Db21tYW5kRmFpbGVkSABCCQoHcGF5bG9hZCINCgtUb2tlbkRlbmllZCJNCg9MaWNlbnNlUmVxdWlyZWQSJQoIbGljZW5zZXMYASADKAsyEy5zdmMudjEuTGljZW5zZUZpbGUSEwoLcGVybWlzc2lvbnMYAiADKAkiOQoLTGljZW5zZUZpbGUSDAoEbmFtZRgBIAEoCRIMCgR0ZXh0GAIgASgJEg4KBnNoYTI1NhgDIAEoCSI5CglBbWJpZ3VvdXMSLAoKY2FuZGlkYXRlcxgBIAMoCzIYLnN2Yy52MS5QYWNrYWdlQ2FuZGlkYXRlIlsKEFBhY2thZ2VDYW5kaWRhdGUSDAoEc3BlYxgBIAEoCRIOCgZzb3VyY2UYAiABKAkSCgoCaWQYAyABKAkSDAoEbmFtZRgEIAEoCRIPCgdzdW1tYXJ5GAUgASgJIjwKDkludmFsaWRSZXF1ZXN0EioKCnZpb2xhdGlvbnMYASADKAsyFi5zdmMudjEuRmllbGRWaW9sYXRpb24iNAoORmllbGRWaW9sYXRpb24SDQoFZmllbGQYASABKAkSEwoLZGVzY3JpcHRpb24YAiABKAkiJAoKT3duZWRCeUFwcBIWCgZhcHBfaWQYASABKAlSBmFwcF9pZCJLCghKb2JPd25lZBILCgNpZHMYASADKAkSIwoKbWFuYWdlZF9ieRgCIAEoCUgAUgptYW5hZ2VkX2J5iAEBQg0KC19tYW5hZ2VkX2J5Ii8KDUludGVybmFsRXJyb3ISHgoKcmVxdWVzdF9pZBgBIAEoCVIKcmVxdWVzdF9pZCJwCg1Db21tYW5kRmFpbGVkEiEKCWV4aXRfY29kZRgBIAEoBUgAUglleGl0X2NvZGWIAQESDgoGc2lnbmFsGAIgASgJEh4KCmxhc3RfbGluZXMYAyADKAlSCmxhc3RfbGluZXNCDAoKX2V4aXRfY29kZWIGcHJvdG8z", [file_svc_v1_rules]);
+  fileDesc("ChJzdmMvdjEvZXJyb3IucHJvdG8SBnN2Yy52MSLgDwoLRXJyb3JEZXRhaWwSrQwKBnJlYXNvbhgBIAEoCUKcDKK1GCIKD3VuYXV0aGVudGljYXRlZBIPdW5hdXRoZW50aWNhdGVkorUYIQoMdG9rZW5fZGVuaWVkEhFwZXJtaXNzaW9uX2RlbmllZKK1GCIKDXJvb3RfcmVxdWlyZWQSEXBlcm1pc3Npb25fZGVuaWVkorUYFgoJbm90X2ZvdW5kEglub3RfZm91bmSitRggCg5hbHJlYWR5X2V4aXN0cxIOYWxyZWFkeV9leGlzdHOitRgjCg9pbnZhbGlkX3JlcXVlc3QSEGludmFsaWRfYXJndW1lbnSitRgnCg5ib2R5X3Rvb19sYXJnZRIScmVzb3VyY2VfZXhoYXVzdGVkGJ0DorUYLQoWdW5zdXBwb3J0ZWRfbWVkaWFfdHlwZRIQaW52YWxpZF9hcmd1bWVudBifA6K1GCYKEm1ldGhvZF9ub3RfYWxsb3dlZBINdW5pbXBsZW1lbnRlZBiVA6K1GCoKEHVwZ3JhZGVfcmVxdWlyZWQSE2ZhaWxlZF9wcmVjb25kaXRpb24YqgOitRggCgtob3N0X2RlbmllZBIRcGVybWlzc2lvbl9kZW5pZWSitRgiCg1vcmlnaW5fZGVuaWVkEhFwZXJtaXNzaW9uX2RlbmllZKK1GCcKEGxpY2Vuc2VfcmVxdWlyZWQSE2ZhaWxlZF9wcmVjb25kaXRpb26itRggCglhbWJpZ3VvdXMSE2ZhaWxlZF9wcmVjb25kaXRpb26itRgjCg9wYWNrYWdlX2ludmFsaWQSEGludmFsaWRfYXJndW1lbnSitRgcCg1zb3VyY2VfZmFpbGVkEgt1bmF2YWlsYWJsZaK1GCEKCmdpdF9mYWlsZWQSE2ZhaWxlZF9wcmVjb25kaXRpb26itRgjCgxidWlsZF9mYWlsZWQSE2ZhaWxlZF9wcmVjb25kaXRpb26itRgjCgxzdGFydF9mYWlsZWQSE2ZhaWxlZF9wcmVjb25kaXRpb26itRgiCgthcHBfcnVubmluZxITZmFpbGVkX3ByZWNvbmRpdGlvbqK1GCYKD2FwcF9ub3RfcnVubmluZxITZmFpbGVkX3ByZWNvbmRpdGlvbqK1GB8KCGFwcF9idXN5EhNmYWlsZWRfcHJlY29uZGl0aW9uorUYIwoMcGlubmVkX2ltYWdlEhNmYWlsZWRfcHJlY29uZGl0aW9uorUYIwoMb3duZWRfYnlfYXBwEhNmYWlsZWRfcHJlY29uZGl0aW9uorUYHgoJcHJvdGVjdGVkEhFwZXJtaXNzaW9uX2RlbmllZKK1GCAKCWpvYl9vd25lZBITZmFpbGVkX3ByZWNvbmRpdGlvbqK1GCEKCnBpZF9yZXVzZWQSE2ZhaWxlZF9wcmVjb25kaXRpb26itRgbCgZkZW5pZWQSEXBlcm1pc3Npb25fZGVuaWVkorUYIwoMbm90X3Bvc3NpYmxlEhNmYWlsZWRfcHJlY29uZGl0aW9uorUYEwoIY29uZmxpY3QSB2Fib3J0ZWSitRghCgdjaGFuZ2VkEhNmYWlsZWRfcHJlY29uZGl0aW9uGJwDorUYKAoVcmFuZ2Vfbm90X3NhdGlzZmlhYmxlEgxvdXRfb2ZfcmFuZ2UYoAOitRgeCgh0b29fbWFueRIScmVzb3VyY2VfZXhoYXVzdGVkorUYHwoJZGlza19mdWxsEhJyZXNvdXJjZV9leGhhdXN0ZWSitRgaCg1zdG9yZV9kYW1hZ2VkEglkYXRhX2xvc3OitRgcCg9hcmNoaXZlX2RhbWFnZWQSCWRhdGFfbG9zc6K1GCYKD2FyY2hpdmVfcmVmdXNlZBITZmFpbGVkX3ByZWNvbmRpdGlvbqK1GBgKCW5vdF9yZWFkeRILdW5hdmFpbGFibGWitRggCg9ub3RfaW1wbGVtZW50ZWQSDXVuaW1wbGVtZW50ZWSitRgUCghjYW5jZWxlZBIIY2FuY2VsZWSitRgmChFkZWFkbGluZV9leGNlZWRlZBIRZGVhZGxpbmVfZXhjZWVkZWSitRgaCgt1bmF2YWlsYWJsZRILdW5hdmFpbGFibGWitRgUCghpbnRlcm5hbBIIaW50ZXJuYWwSKwoMdG9rZW5fZGVuaWVkGAIgASgLMhMuc3ZjLnYxLlRva2VuRGVuaWVkSAASMwoQbGljZW5zZV9yZXF1aXJlZBgDIAEoCzIXLnN2Yy52MS5MaWNlbnNlUmVxdWlyZWRIABImCglhbWJpZ3VvdXMYBCABKAsyES5zdmMudjEuQW1iaWd1b3VzSAASMQoPaW52YWxpZF9yZXF1ZXN0GAUgASgLMhYuc3ZjLnYxLkludmFsaWRSZXF1ZXN0SAASKgoMb3duZWRfYnlfYXBwGAYgASgLMhIuc3ZjLnYxLk93bmVkQnlBcHBIABIlCglqb2Jfb3duZWQYByABKAsyEC5zdmMudjEuSm9iT3duZWRIABIpCghpbnRlcm5hbBgIIAEoCzIVLnN2Yy52MS5JbnRlcm5hbEVycm9ySAASLwoOY29tbWFuZF9mYWlsZWQYCSABKAsyFS5zdmMudjEuQ29tbWFuZEZhaWxlZEgAEioKCW5vdF9mb3VuZBgKIAEoCzIVLnN2Yy52MS5Ob3RGb3VuZEVycm9ySABCCQoHcGF5bG9hZCINCgtUb2tlbkRlbmllZCIrCg1Ob3RGb3VuZEVycm9yEgwKBGtpbmQYASABKAkSDAoEbmFtZRgCIAEoCSJNCg9MaWNlbnNlUmVxdWlyZWQSJQoIbGljZW5zZXMYASADKAsyEy5zdmMudjEuTGljZW5zZUZpbGUSEwoLcGVybWlzc2lvbnMYAiADKAkiOQoLTGljZW5zZUZpbGUSDAoEbmFtZRgBIAEoCRIMCgR0ZXh0GAIgASgJEg4KBnNoYTI1NhgDIAEoCSI5CglBbWJpZ3VvdXMSLAoKY2FuZGlkYXRlcxgBIAMoCzIYLnN2Yy52MS5QYWNrYWdlQ2FuZGlkYXRlIlsKEFBhY2thZ2VDYW5kaWRhdGUSDAoEc3BlYxgBIAEoCRIOCgZzb3VyY2UYAiABKAkSCgoCaWQYAyABKAkSDAoEbmFtZRgEIAEoCRIPCgdzdW1tYXJ5GAUgASgJIjwKDkludmFsaWRSZXF1ZXN0EioKCnZpb2xhdGlvbnMYASADKAsyFi5zdmMudjEuRmllbGRWaW9sYXRpb24iNAoORmllbGRWaW9sYXRpb24SDQoFZmllbGQYASABKAkSEwoLZGVzY3JpcHRpb24YAiABKAkiJAoKT3duZWRCeUFwcBIWCgZhcHBfaWQYASABKAlSBmFwcF9pZCJLCghKb2JPd25lZBILCgNpZHMYASADKAkSIwoKbWFuYWdlZF9ieRgCIAEoCUgAUgptYW5hZ2VkX2J5iAEBQg0KC19tYW5hZ2VkX2J5Ii8KDUludGVybmFsRXJyb3ISHgoKcmVxdWVzdF9pZBgBIAEoCVIKcmVxdWVzdF9pZCJwCg1Db21tYW5kRmFpbGVkEiEKCWV4aXRfY29kZRgBIAEoBUgAUglleGl0X2NvZGWIAQESDgoGc2lnbmFsGAIgASgJEh4KCmxhc3RfbGluZXMYAyADKAlSCmxhc3RfbGluZXNCDAoKX2V4aXRfY29kZWIGcHJvdG8z", [file_svc_v1_rules]);
 
 /**
  * Why a call failed, as a machine word, with the payload that belongs to it.
@@ -26,7 +26,7 @@ export const file_svc_v1_error: GenFile = /*@__PURE__*/
  */
 export type ErrorDetail = Message<"svc.v1.ErrorDetail"> & {
   /**
-   * A word of a closed set; clients may switch on it.
+   * A word of a closed set; clients may switch on it. Each has one code, which is the one of the call.
    *
    * @generated from field: string reason = 1;
    */
@@ -101,6 +101,14 @@ export type ErrorDetail = Message<"svc.v1.ErrorDetail"> & {
      */
     value: CommandFailed;
     case: "commandFailed";
+  } | {
+    /**
+     * Payload of `not_found`.
+     *
+     * @generated from field: svc.v1.NotFoundError not_found = 10;
+     */
+    value: NotFoundError;
+    case: "notFound";
   } | { case: undefined; value?: undefined };
 };
 
@@ -125,6 +133,34 @@ export type TokenDenied = Message<"svc.v1.TokenDenied"> & {
  */
 export const TokenDeniedSchema: GenMessage<TokenDenied> = /*@__PURE__*/
   messageDesc(file_svc_v1_error, 1);
+
+/**
+ * There is no such thing, or none that this caller may see.
+ *
+ * @generated from message svc.v1.NotFoundError
+ */
+export type NotFoundError = Message<"svc.v1.NotFoundError"> & {
+  /**
+   * What it would be, such as `app`, `schedule` or `route`.
+   *
+   * @generated from field: string kind = 1;
+   */
+  kind: string;
+
+  /**
+   * Its id or name, as it was asked for.
+   *
+   * @generated from field: string name = 2;
+   */
+  name: string;
+};
+
+/**
+ * Describes the message svc.v1.NotFoundError.
+ * Use `create(NotFoundErrorSchema)` to create a new message.
+ */
+export const NotFoundErrorSchema: GenMessage<NotFoundError> = /*@__PURE__*/
+  messageDesc(file_svc_v1_error, 2);
 
 /**
  * The package ships licenses that must be acknowledged with `license_ack: true`, or asks for permissions that must be given
@@ -154,7 +190,7 @@ export type LicenseRequired = Message<"svc.v1.LicenseRequired"> & {
  * Use `create(LicenseRequiredSchema)` to create a new message.
  */
 export const LicenseRequiredSchema: GenMessage<LicenseRequired> = /*@__PURE__*/
-  messageDesc(file_svc_v1_error, 2);
+  messageDesc(file_svc_v1_error, 3);
 
 /**
  * One license file of a package.
@@ -190,7 +226,7 @@ export type LicenseFile = Message<"svc.v1.LicenseFile"> & {
  * Use `create(LicenseFileSchema)` to create a new message.
  */
 export const LicenseFileSchema: GenMessage<LicenseFile> = /*@__PURE__*/
-  messageDesc(file_svc_v1_error, 3);
+  messageDesc(file_svc_v1_error, 4);
 
 /**
  * More than one package answers to the requested spec.
@@ -211,7 +247,7 @@ export type Ambiguous = Message<"svc.v1.Ambiguous"> & {
  * Use `create(AmbiguousSchema)` to create a new message.
  */
 export const AmbiguousSchema: GenMessage<Ambiguous> = /*@__PURE__*/
-  messageDesc(file_svc_v1_error, 4);
+  messageDesc(file_svc_v1_error, 5);
 
 /**
  * A package that an ambiguous spec could mean.
@@ -260,7 +296,7 @@ export type PackageCandidate = Message<"svc.v1.PackageCandidate"> & {
  * Use `create(PackageCandidateSchema)` to create a new message.
  */
 export const PackageCandidateSchema: GenMessage<PackageCandidate> = /*@__PURE__*/
-  messageDesc(file_svc_v1_error, 5);
+  messageDesc(file_svc_v1_error, 6);
 
 /**
  * The request breaks rules of the contract or of the domain.
@@ -281,7 +317,7 @@ export type InvalidRequest = Message<"svc.v1.InvalidRequest"> & {
  * Use `create(InvalidRequestSchema)` to create a new message.
  */
 export const InvalidRequestSchema: GenMessage<InvalidRequest> = /*@__PURE__*/
-  messageDesc(file_svc_v1_error, 6);
+  messageDesc(file_svc_v1_error, 7);
 
 /**
  * A field and what is wrong with it.
@@ -309,7 +345,7 @@ export type FieldViolation = Message<"svc.v1.FieldViolation"> & {
  * Use `create(FieldViolationSchema)` to create a new message.
  */
 export const FieldViolationSchema: GenMessage<FieldViolation> = /*@__PURE__*/
-  messageDesc(file_svc_v1_error, 7);
+  messageDesc(file_svc_v1_error, 8);
 
 /**
  * The container belongs to an installed app and is controlled through it.
@@ -330,7 +366,7 @@ export type OwnedByApp = Message<"svc.v1.OwnedByApp"> & {
  * Use `create(OwnedByAppSchema)` to create a new message.
  */
 export const OwnedByAppSchema: GenMessage<OwnedByApp> = /*@__PURE__*/
-  messageDesc(file_svc_v1_error, 8);
+  messageDesc(file_svc_v1_error, 9);
 
 /**
  * A job with this id belongs to another owner.
@@ -358,7 +394,7 @@ export type JobOwned = Message<"svc.v1.JobOwned"> & {
  * Use `create(JobOwnedSchema)` to create a new message.
  */
 export const JobOwnedSchema: GenMessage<JobOwned> = /*@__PURE__*/
-  messageDesc(file_svc_v1_error, 9);
+  messageDesc(file_svc_v1_error, 10);
 
 /**
  * Something went wrong inside the daemon; its log has the cause under this id.
@@ -379,7 +415,7 @@ export type InternalError = Message<"svc.v1.InternalError"> & {
  * Use `create(InternalErrorSchema)` to create a new message.
  */
 export const InternalErrorSchema: GenMessage<InternalError> = /*@__PURE__*/
-  messageDesc(file_svc_v1_error, 10);
+  messageDesc(file_svc_v1_error, 11);
 
 /**
  * A command of the package failed.
@@ -414,5 +450,5 @@ export type CommandFailed = Message<"svc.v1.CommandFailed"> & {
  * Use `create(CommandFailedSchema)` to create a new message.
  */
 export const CommandFailedSchema: GenMessage<CommandFailed> = /*@__PURE__*/
-  messageDesc(file_svc_v1_error, 11);
+  messageDesc(file_svc_v1_error, 12);
 

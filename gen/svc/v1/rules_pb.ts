@@ -15,7 +15,7 @@ import type { Message } from "@bufbuild/protobuf";
  * Describes the file svc/v1/rules.proto.
  */
 export const file_svc_v1_rules: GenFile = /*@__PURE__*/
-  fileDesc("ChJzdmMvdjEvcnVsZXMucHJvdG8SBnN2Yy52MSKeAwoKRmllbGRSdWxlcxIQCgNndGUYASABKAFIAIgBARIQCgNsdGUYAiABKAFIAYgBARIUCgdtaW5fbGVuGAMgASgNSAKIAQESFAoHbWF4X2xlbhgEIAEoDUgDiAEBEhQKB3BhdHRlcm4YBSABKAlIBIgBARISCgVtZWFucxgLIAEoCUgFiAEBEgoKAmluGAYgAygJEhYKCW1pbl9pdGVtcxgHIAEoDUgGiAEBEhYKCW1heF9pdGVtcxgIIAEoDUgHiAEBEhMKBnN0YXRlZBgMIAEoCEgIiAEBEiYKBWl0ZW1zGAkgASgLMhIuc3ZjLnYxLkZpZWxkUnVsZXNICYgBARIlCgRrZXlzGAogASgLMhIuc3ZjLnYxLkZpZWxkUnVsZXNICogBAUIGCgRfZ3RlQgYKBF9sdGVCCgoIX21pbl9sZW5CCgoIX21heF9sZW5CCgoIX3BhdHRlcm5CCAoGX21lYW5zQgwKCl9taW5faXRlbXNCDAoKX21heF9pdGVtc0IJCgdfc3RhdGVkQggKBl9pdGVtc0IHCgVfa2V5czpJCgVydWxlcxIdLmdvb2dsZS5wcm90b2J1Zi5GaWVsZE9wdGlvbnMY04YDIAEoCzISLnN2Yy52MS5GaWVsZFJ1bGVzUgVydWxlc2IGcHJvdG8z", [file_google_protobuf_descriptor]);
+  fileDesc("ChJzdmMvdjEvcnVsZXMucHJvdG8SBnN2Yy52MSKeAwoKRmllbGRSdWxlcxIQCgNndGUYASABKAFIAIgBARIQCgNsdGUYAiABKAFIAYgBARIUCgdtaW5fbGVuGAMgASgNSAKIAQESFAoHbWF4X2xlbhgEIAEoDUgDiAEBEhQKB3BhdHRlcm4YBSABKAlIBIgBARISCgVtZWFucxgLIAEoCUgFiAEBEgoKAmluGAYgAygJEhYKCW1pbl9pdGVtcxgHIAEoDUgGiAEBEhYKCW1heF9pdGVtcxgIIAEoDUgHiAEBEhMKBnN0YXRlZBgMIAEoCEgIiAEBEiYKBWl0ZW1zGAkgASgLMhIuc3ZjLnYxLkZpZWxkUnVsZXNICYgBARIlCgRrZXlzGAogASgLMhIuc3ZjLnYxLkZpZWxkUnVsZXNICogBAUIGCgRfZ3RlQgYKBF9sdGVCCgoIX21pbl9sZW5CCgoIX21heF9sZW5CCgoIX3BhdHRlcm5CCAoGX21lYW5zQgwKCl9taW5faXRlbXNCDAoKX21heF9pdGVtc0IJCgdfc3RhdGVkQggKBl9pdGVtc0IHCgVfa2V5cyJICgpSZWFzb25SdWxlEgwKBHdvcmQYASABKAkSDAoEY29kZRgCIAEoCRITCgZzdGF0dXMYAyABKA1IAIgBAUIJCgdfc3RhdHVzOkkKBXJ1bGVzEh0uZ29vZ2xlLnByb3RvYnVmLkZpZWxkT3B0aW9ucxjThgMgASgLMhIuc3ZjLnYxLkZpZWxkUnVsZXNSBXJ1bGVzOk0KB3JlYXNvbnMSHS5nb29nbGUucHJvdG9idWYuRmllbGRPcHRpb25zGNSGAyADKAsyEi5zdmMudjEuUmVhc29uUnVsZVIHcmVhc29uc2IGcHJvdG8z", [file_google_protobuf_descriptor]);
 
 /**
  * What a field's value must satisfy. A field that is absent (or an empty implicit scalar that is not REQUIRED) is not checked.
@@ -118,10 +118,53 @@ export const FieldRulesSchema: GenMessage<FieldRules> = /*@__PURE__*/
   messageDesc(file_svc_v1_rules, 0);
 
 /**
+ * A word that says why a call failed, and what all errors of that word have in common.
+ *
+ * @generated from message svc.v1.ReasonRule
+ */
+export type ReasonRule = Message<"svc.v1.ReasonRule"> & {
+  /**
+   * The word.
+   *
+   * @generated from field: string word = 1;
+   */
+  word: string;
+
+  /**
+   * The canonical code, as Connect spells it: Connect and gRPC send it, and HTTP statuses and exit codes follow from it.
+   *
+   * @generated from field: string code = 2;
+   */
+  code: string;
+
+  /**
+   * The HTTP status over REST; absent where it is the one of the code.
+   *
+   * @generated from field: optional uint32 status = 3;
+   */
+  status?: number | undefined;
+};
+
+/**
+ * Describes the message svc.v1.ReasonRule.
+ * Use `create(ReasonRuleSchema)` to create a new message.
+ */
+export const ReasonRuleSchema: GenMessage<ReasonRule> = /*@__PURE__*/
+  messageDesc(file_svc_v1_rules, 1);
+
+/**
  * The rules of this field.
  *
  * @generated from extension: svc.v1.FieldRules rules = 50003;
  */
 export const rules: GenExtension<FieldOptions, FieldRules> = /*@__PURE__*/
   extDesc(file_svc_v1_rules, 0);
+
+/**
+ * The closed word set of a field that says why a call failed.
+ *
+ * @generated from extension: repeated svc.v1.ReasonRule reasons = 50004;
+ */
+export const reasons: GenExtension<FieldOptions, ReasonRule[]> = /*@__PURE__*/
+  extDesc(file_svc_v1_rules, 1);
 

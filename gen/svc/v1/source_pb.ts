@@ -183,7 +183,7 @@ export const SourceService: GenService<{
     output: typeof ListSourcesResponseSchema;
   },
   /**
-   * Adds a source, or gives one another URL. `denied` (failed_precondition) for one of the configuration file.
+   * Adds a source, or gives one another URL. `not_possible` for one of the configuration file.
    *
    * @generated from rpc svc.v1.SourceService.UpsertSource
    */
@@ -193,7 +193,7 @@ export const SourceService: GenService<{
     output: typeof SourceSchema;
   },
   /**
-   * Removes a source; what was installed from it stays. `denied` (failed_precondition) for one of the configuration file.
+   * Removes a source; what was installed from it stays. `not_possible` for one of the configuration file.
    *
    * @generated from rpc svc.v1.SourceService.RemoveSource
    */

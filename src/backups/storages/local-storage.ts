@@ -2,7 +2,7 @@
 import { constants } from "node:fs";
 import { copyFile, link, lstat, mkdir, open, readdir, rm, stat, type FileHandle } from "node:fs/promises";
 import { join } from "node:path";
-import { failedPrecondition, notFound, SvcError } from "../../errors.ts";
+import { notFound, SvcError } from "../../errors.ts";
 import type { BytePacer } from "../../lib/byte-pacer.ts";
 import { parseArchiveName } from "../archive-name.ts";
 import type { ArchiveKey, Storage, StoredArchive, StoredFile, TransferOptions } from "./storage.ts";
@@ -97,7 +97,7 @@ export class LocalStorage implements Storage {
     const { uid, mode } = await stat(this.#dir);
     if (uid === this.#selfUid && (mode & 0o022) === 0) return;
     const message = `${this.#dir} must belong to uid ${this.#selfUid} and be writable by nobody else (chmod go-w)`;
-    throw failedPrecondition("denied", message);
+    throw new SvcError("not_possible", message);
   }
 }
 
@@ -148,7 +148,7 @@ export async function openLocalFile(path: string, pacer?: BytePacer): Promise<St
 export function diskError(error: unknown): unknown {
   if (codeOf(error) !== "ENOSPC" && codeOf(error) !== "EDQUOT") return error;
   const message = "no space left for the backup; free some and try again";
-  return new SvcError("resource_exhausted", "disk_full", message, { cause: error });
+  return new SvcError("disk_full", message, { cause: error });
 }
 
 export async function syncDirectory(path: string): Promise<void> {

@@ -90,7 +90,7 @@ export class S3Bucket implements Disposable {
       }
       if (objects.length > maxObjects) {
         const message = `the bucket has more than ${maxObjects} objects there; give the storage a prefix of its own`;
-        throw new SvcError("resource_exhausted", "too_many", message);
+        throw new SvcError("too_many", message);
       }
       if (page.IsTruncated !== true || page.NextContinuationToken === undefined) return objects;
       token = page.NextContinuationToken;
@@ -133,7 +133,7 @@ export class S3Bucket implements Disposable {
     }
     const there = await this.head({ key }, signal);
     if (there?.sizeBytes !== size) {
-      throw new SvcError("unavailable", "unavailable", "the server took the archive and does not have it");
+      throw new SvcError("unavailable", "the server took the archive and does not have it");
     }
     onProgress(size);
   }
@@ -204,7 +204,7 @@ export class S3Bucket implements Disposable {
       { abortSignal: signal },
     );
     if (UploadId === undefined) {
-      throw new SvcError("unavailable", "unavailable", "the server began no upload");
+      throw new SvcError("unavailable", "the server began no upload");
     }
     try {
       const Parts = await this.#sendParts({ ...target, UploadId }, source, sizeBytes, signal, onProgress);

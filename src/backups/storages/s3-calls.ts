@@ -1,5 +1,4 @@
 /** What the daemon and the thread that talks to S3 servers say to each other. */
-import type { ErrorCode } from "../../errors.ts";
 import type { ErrorDetailReason } from "../../../gen/svc/v1/words.ts";
 
 /** A bucket, and how to get there. */
@@ -43,7 +42,6 @@ export type S3Call = {
 }[S3Operation];
 
 export interface S3Failure {
-  code: ErrorCode;
   reason: ErrorDetailReason;
   message: string;
 }

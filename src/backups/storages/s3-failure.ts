@@ -13,8 +13,8 @@ const maxDetailChars = 300;
 const untrusted = /^(?:SELF_SIGNED_CERT|DEPTH_ZERO_SELF_SIGNED|UNABLE_TO_|CERT_)/;
 
 export function failureOf(error: unknown, place: S3Place): S3Failure {
-  const { code, reason, message } = explain(error, place);
-  return { code, reason, message: withoutSecrets(message, place) };
+  const { reason, message } = explain(error, place);
+  return { reason, message: withoutSecrets(message, place) };
 }
 
 function explain(error: unknown, { endpoint, bucket }: S3Place): S3Failure {
@@ -37,12 +37,11 @@ function explain(error: unknown, { endpoint, bucket }: S3Place): S3Failure {
         `the clocks of this host and of ${endpoint} differ too much (${detail}); set this host's`,
       );
     case "AbortError":
-      return { code: "canceled", reason: "canceled", message: "the transfer was canceled" };
+      return { reason: "canceled", message: "the transfer was canceled" };
     case "TimeoutError":
       // The client calls broken connections so, too, and leaves them their code.
       if (code !== undefined) break;
       return {
-        code: "deadline_exceeded",
         reason: "deadline_exceeded",
         message: `${endpoint} said nothing for too long`,
       };
@@ -51,7 +50,7 @@ function explain(error: unknown, { endpoint, bucket }: S3Place): S3Failure {
   if (status === 401 || status === 403)
     return denied(`${endpoint} refuses the bucket "${bucket}" (${detail})`);
   if (name === "NoSuchKey" || name === "NotFound")
-    return { code: "not_found", reason: "not_found", message: `it is not in the bucket "${bucket}"` };
+    return { reason: "not_found", message: `it is not in the bucket "${bucket}"` };
   if (status === 301 || status === 307)
     return denied(`the bucket "${bucket}" is in another region or at another endpoint (${detail})`);
   if (status === 429 || status === 503)
@@ -65,11 +64,11 @@ function explain(error: unknown, { endpoint, bucket }: S3Place): S3Failure {
 }
 
 function denied(message: string): S3Failure {
-  return { code: "failed_precondition", reason: "denied", message };
+  return { reason: "denied", message };
 }
 
 function unavailable(message: string): S3Failure {
-  return { code: "unavailable", reason: "unavailable", message };
+  return { reason: "unavailable", message };
 }
 
 /** Servers quote what they were sent. */

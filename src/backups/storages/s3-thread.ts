@@ -96,7 +96,7 @@ export class S3Thread implements AsyncDisposable {
   }
 
   async [Symbol.asyncDispose](): Promise<void> {
-    await this.#stop(new SvcError("unavailable", "unavailable", "the daemon is stopping"));
+    await this.#stop(new SvcError("unavailable", "the daemon is stopping"));
   }
 
   #begin(place: S3Place, call: S3Call, pending: PendingCall, signal: AbortSignal | undefined): number {
@@ -146,8 +146,8 @@ export class S3Thread implements AsyncDisposable {
       else if (reply.kind === "progress") pending?.onProgress?.(reply.doneBytes);
       else if (reply.kind === "result") pending?.resolve(reply.result);
       else {
-        const { code, reason, message } = reply.failure;
-        pending?.reject(new SvcError(code, reason, message));
+        const { reason, message } = reply.failure;
+        pending?.reject(new SvcError(reason, message));
       }
     });
     worker.on("error", (error) => {
@@ -171,6 +171,6 @@ function canceled(signal: AbortSignal | undefined): SvcError {
   if (reason instanceof SvcError) return reason as SvcError;
   const isDeadline = reason instanceof Error && reason.name === "TimeoutError";
   return isDeadline
-    ? new SvcError("deadline_exceeded", "deadline_exceeded", "the storage did not answer in time")
-    : new SvcError("canceled", "canceled", "the transfer was canceled");
+    ? new SvcError("deadline_exceeded", "the storage did not answer in time")
+    : new SvcError("canceled", "the transfer was canceled");
 }

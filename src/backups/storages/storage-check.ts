@@ -52,8 +52,7 @@ export async function checkStorage(
     await attempt("read", async (step) => {
       await using file = await storage.open(key, step);
       const found = Buffer.concat(await Array.fromAsync(file.read(0, file.sizeBytes, step)));
-      if (!found.equals(content))
-        throw new SvcError("data_loss", "archive_damaged", "it gives back other bytes");
+      if (!found.equals(content)) throw new SvcError("archive_damaged", "it gives back other bytes");
     });
     await attempt("delete", async (step) => {
       await storage.remove(key, step);
@@ -64,7 +63,7 @@ export async function checkStorage(
         },
         (error: unknown) => error instanceof SvcError && error.reason === "not_found",
       );
-      if (!isGone) throw new SvcError("failed_precondition", "denied", "what was deleted is still there");
+      if (!isGone) throw new SvcError("not_possible", "what was deleted is still there");
     });
   } else {
     const error = "not tried, because nothing could be written";

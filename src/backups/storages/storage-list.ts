@@ -1,5 +1,5 @@
 /** The storages: the one of this host, and those that its people named. Their locations are root's to write and to see. */
-import { failedPrecondition, invalidField, notFound } from "../../errors.ts";
+import { SvcError, invalidField, notFound } from "../../errors.ts";
 import { BytePacer } from "../../lib/byte-pacer.ts";
 import { secretMask } from "../../lib/secret-mask.ts";
 import type { Store } from "../../store/store.ts";
@@ -116,7 +116,7 @@ export class StorageList {
     const entry = this.find(name);
     const isStored =
       this.#options.store.get("SELECT 1 FROM backup_storages WHERE name = ?", name) !== undefined;
-    if (!isStored) throw failedPrecondition("protected", `the storage "${name}" is always there`);
+    if (!isStored) throw new SvcError("not_possible", `the storage "${name}" is always there`);
     if (managedBy !== "" && entry.managedBy !== managedBy) throw managed(entry);
     await this.#options.store.write([
       { sql: "DELETE FROM backup_storages WHERE name = ?", params: [name] },
@@ -185,5 +185,5 @@ function isAmazon(endpoint: string): boolean {
 
 function managed({ name, managedBy }: StorageEntry) {
   const by = managedBy === "" ? "the operator" : `"${managedBy}"`;
-  return failedPrecondition("protected", `the storage "${name}" is managed by ${by}`);
+  return new SvcError("not_possible", `the storage "${name}" is managed by ${by}`);
 }

@@ -126,7 +126,7 @@ async function chooseCandidate(context: CommandContext, error: SvcError): Promis
   const specs = candidates.map(({ spec = "" }) => spec);
   if (!isInteractive(context.host) || specs.length === 0) {
     const list = specs.map((spec) => `svc install ${spec}`).join(", ");
-    throw new SvcError(error.code, "ambiguous", `${error.message}; say which one: ${list}`, {
+    throw new SvcError("ambiguous", `${error.message}; say which one: ${list}`, {
       payload: { candidates },
     });
   }

@@ -20,7 +20,7 @@ async function reboot(context: CommandContext): Promise<void> {
       throw new UsageError("everything on this machine ends: confirm with --yes");
     }
     if (!(await confirm(context.host, "Reboot this machine?"))) {
-      throw new SvcError("failed_precondition", "canceled", "the machine was not rebooted");
+      throw new SvcError("not_possible", "the machine was not rebooted");
     }
   }
   const answer = await context.call(calls.rebootSystem, {});

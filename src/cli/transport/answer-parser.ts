@@ -39,7 +39,7 @@ export class AnswerParser {
   /** The connection has ended. @throws SvcError when the answer is not complete */
   end(): void {
     if (this.#state.at === "body" && this.#state.left === Infinity) this.#state = { at: "done" };
-    if (!this.isDone) throw new SvcError("unavailable", "unavailable", "the daemon's answer broke off");
+    if (!this.isDone) throw new SvcError("unavailable", "the daemon's answer broke off");
   }
 
   /** @returns whether it got any further */
@@ -139,9 +139,5 @@ function bodyState(status: number, lines: readonly string[]): State {
 }
 
 function noHttp(): SvcError<"unavailable"> {
-  return new SvcError(
-    "unavailable",
-    "unavailable",
-    "what answers there is no svc daemon: it does not speak HTTP",
-  );
+  return new SvcError("unavailable", "what answers there is no svc daemon: it does not speak HTTP");
 }

@@ -7,8 +7,8 @@ import type { DescMessage, MessageInitShape, MessageShape } from "@bufbuild/prot
 import { base64Decode } from "@bufbuild/protobuf/wire";
 import { ErrorDetailSchema } from "../../../gen/svc/v1/error_pb.ts";
 import type { ErrorDetailReason } from "../../../gen/svc/v1/words.ts";
-import { SvcError } from "../../errors.ts";
-import type { ErrorCode, ReasonPayload } from "../../errors.ts";
+import { SvcError, knownReason } from "../../errors.ts";
+import type { ReasonPayload } from "../../errors.ts";
 import type { CallOptions, Method, Requests } from "./client.ts";
 import { encodeEnvelope, endStreamFlag, readEnvelopes } from "./envelope.ts";
 import { readAll, send } from "./http.ts";
@@ -60,7 +60,7 @@ export async function* invokeConnect<I extends DescMessage, O extends DescMessag
     if (end.error !== undefined) throw connectError(end.error);
     return;
   }
-  throw new SvcError("unavailable", "unavailable", "the daemon's answer broke off");
+  throw new SvcError("unavailable", "the daemon's answer broke off");
 }
 
 /** Of a stream that is still being made: pieces, as they come. */
@@ -83,7 +83,7 @@ function bodyError(status: number, body: Buffer): SvcError {
     return connectError(JSON.parse(body.toString("utf8")) as ConnectErrorJson);
   } catch {
     const message = `what answers there is no svc daemon: it says HTTP ${status}`;
-    return new SvcError("unavailable", "unavailable", message);
+    return new SvcError("unavailable", message);
   }
 }
 
@@ -91,27 +91,7 @@ function bodyError(status: number, body: Buffer): SvcError {
 export function connectError(error: ConnectErrorJson): SvcError {
   const detail = error.details?.find(({ type }) => type === ErrorDetailSchema.typeName);
   const { reason, payload } = fromBinary(ErrorDetailSchema, base64Decode(detail?.value ?? ""));
-  const code = (error.code ?? "unknown") as ErrorCode;
-  return new SvcError(code, (reason || reasonOf(code)) as ErrorDetailReason, error.message ?? code, {
+  return new SvcError(knownReason(reason, error.code), error.message ?? error.code ?? "unknown", {
     ...(payload.value === undefined ? {} : { payload: payload.value as ReasonPayload<ErrorDetailReason> }),
   });
-}
-
-/** For errors that Connect itself raises, without a detail of ours. */
-function reasonOf(code: ErrorCode): ErrorDetailReason {
-  switch (code) {
-    case "unauthenticated":
-    case "not_found":
-    case "already_exists":
-    case "canceled":
-    case "deadline_exceeded":
-    case "unavailable":
-      return code;
-    case "unimplemented":
-      return "not_implemented";
-    case "invalid_argument":
-      return "invalid_request";
-    default:
-      return "internal";
-  }
 }

@@ -38,7 +38,7 @@ export async function* readEnvelopes(chunks: AsyncIterable<Buffer>): AsyncGenera
       const flags = bytes.readUInt8(0);
       const length = bytes.readUInt32BE(1);
       if ((flags & compressedFlag) !== 0 || length > maxDataBytes) {
-        throw new SvcError("internal", "internal", "the daemon's answer is no stream of messages");
+        throw new SvcError("internal", "the daemon's answer is no stream of messages");
       }
       needed = headBytes + length;
       if (bytes.length < needed) break;
@@ -48,5 +48,5 @@ export async function* readEnvelopes(chunks: AsyncIterable<Buffer>): AsyncGenera
     pending = [bytes];
     pendingBytes = bytes.length;
   }
-  if (pendingBytes > 0) throw new SvcError("unavailable", "unavailable", "the daemon's answer broke off");
+  if (pendingBytes > 0) throw new SvcError("unavailable", "the daemon's answer broke off");
 }

@@ -40,7 +40,7 @@ const maxWaitingBytes = 1024 * 1024;
 /** Nobody answered on the socket, and nothing was sent: it is safe to do the work in another way. */
 export class UnreachableError extends SvcError<"unavailable"> {
   constructor(socketPath: string, cause: NodeJS.ErrnoException) {
-    super("unavailable", "unavailable", unreachableMessage(socketPath, cause.code), { cause });
+    super("unavailable", unreachableMessage(socketPath, cause.code), { cause });
     this.name = "UnreachableError";
   }
 }
@@ -137,7 +137,7 @@ class Exchange implements HttpAnswer {
       this.#socket.write("0\r\n\r\n");
     } catch (error) {
       const message = `what is sent cannot be read: ${error instanceof Error ? error.message : String(error)}`;
-      this.#fail(new SvcError("failed_precondition", "denied", message, { cause: error }));
+      this.#fail(new SvcError("not_possible", message, { cause: error }));
     }
   }
 
@@ -219,7 +219,7 @@ class Exchange implements HttpAnswer {
   #socketError(error: NodeJS.ErrnoException): SvcError {
     if (!this.#isConnected) return new UnreachableError(this.#socketPath, error);
     const message = `the daemon on ${this.#socketPath} closed the connection`;
-    return new SvcError("unavailable", "unavailable", message, { cause: error });
+    return new SvcError("unavailable", message, { cause: error });
   }
 
   /** Ends the exchange when its signal aborts or its time is over. @returns releases both */
@@ -253,7 +253,7 @@ export async function readAll(answer: HttpAnswer): Promise<Buffer> {
   for await (const piece of answer.body) {
     length += piece.length;
     if (length > maxAnswerBytes) {
-      throw new SvcError("resource_exhausted", "too_many", "the daemon's answer is longer than 64 MiB");
+      throw new SvcError("too_many", "the daemon's answer is longer than 64 MiB");
     }
     pieces.push(piece);
   }
@@ -262,9 +262,9 @@ export async function readAll(answer: HttpAnswer): Promise<Buffer> {
 
 function tookTooLong(timeoutMs: number): SvcError<"deadline_exceeded"> {
   const message = `the daemon took longer than ${timeoutMs / 1000} s; give it more time with --timeout`;
-  return new SvcError("deadline_exceeded", "deadline_exceeded", message);
+  return new SvcError("deadline_exceeded", message);
 }
 
 export function canceled(): SvcError<"canceled"> {
-  return new SvcError("canceled", "canceled", "interrupted");
+  return new SvcError("canceled", "interrupted");
 }

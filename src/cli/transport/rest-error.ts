@@ -1,6 +1,6 @@
 /** The daemon's REST errors, back as the SvcError that it threw. */
-import { SvcError } from "../../errors.ts";
-import type { ErrorCode, ReasonPayload } from "../../errors.ts";
+import { SvcError, knownReason } from "../../errors.ts";
+import type { ReasonPayload } from "../../errors.ts";
 import type { ErrorDetailReason } from "../../../gen/svc/v1/words.ts";
 import type { JsonObject } from "./rest-shape.ts";
 
@@ -9,11 +9,11 @@ export function restError(status: number, text: string): SvcError {
   const body = parseObject(text);
   if (typeof body?.["error"] !== "string" || typeof body["code"] !== "string") {
     const message = `what answers there is no svc daemon: it says HTTP ${status}`;
-    return new SvcError("unavailable", "unavailable", message);
+    return new SvcError("unavailable", message);
   }
-  const reason = (body["reason"] ?? "internal") as ErrorDetailReason;
+  const reason = knownReason(body["reason"], body["code"]);
   const payload = body[reason];
-  return new SvcError(body["code"] as ErrorCode, reason, body["error"], {
+  return new SvcError(reason, body["error"], {
     ...(payload === undefined ? {} : { payload: camelKeys(payload as JsonObject) }),
   });
 }

@@ -79,8 +79,7 @@ export class ComposeCommand {
       if (/^v?\d/.test(version)) return { command, isClassic: /^v?1\./.test(version) };
     }
     throw new SvcError(
-      "failed_precondition",
-      "denied",
+      "not_possible",
       "compose packages need docker compose or docker-compose, and this host has neither: install one of them",
     );
   }

@@ -1,7 +1,7 @@
 /** What the API shows and does of the images and volumes of compose projects. */
 import { composeProjectOf, isMadeFor } from "../../docker/attribution.ts";
 import type { DiskMeter } from "../../docker/disk-usage.ts";
-import { failedPrecondition } from "../../errors.ts";
+import { SvcError } from "../../errors.ts";
 import { AppContainers, type AppContainersOptions } from "../app-containers.ts";
 import { mapBounded } from "../../lib/map-bounded.ts";
 import { builtPrefix, type AppImages } from "../docker/app-images.ts";
@@ -88,7 +88,7 @@ export class ComposeImages implements ImageRuntime {
     if (first === undefined) {
       const why = services.map(({ service, reason }) => `${service}: ${reason}`).join("; ");
       const message = `no image of app "${app.id}" is pulled afresh (${why}); upgrade the app instead`;
-      throw failedPrecondition("pinned_image", message);
+      throw new SvcError("pinned_image", message);
     }
     const { changed, digest } = pulled.find((result) => result.changed) ?? first;
     return { changed, digest, replaced: pulled.flatMap(({ replaced }) => replaced), services };

@@ -118,7 +118,7 @@ function insideCheckout(
 
 /** `invalid_argument` `package_invalid`: what is wrong in a compose file. */
 export function invalid(file: string, message: string): SvcError<"package_invalid"> {
-  return new SvcError("invalid_argument", "package_invalid", `${file}: ${message}`);
+  return new SvcError("package_invalid", `${file}: ${message}`);
 }
 
 /** With what its merge keys bring in: of several the first counts. */

@@ -213,7 +213,7 @@ export function requireForeign(image: string): void {
   const what = isId
     ? "the id of somebody's image: write its name with a tag"
     : "an image that svc built for an app";
-  throw new SvcError("permission_denied", "denied", `"${image}" is ${what}`);
+  throw new SvcError("denied", `"${image}" is ${what}`);
 }
 
 /** Without a tag the engine would pull all of them. @throws SvcError `invalid_argument` for what is no name of an image */

@@ -3,7 +3,7 @@ import { randomUUID } from "node:crypto";
 import { posix } from "node:path";
 import { PassThrough, Readable, Writable } from "node:stream";
 import { setImmediate as breathe } from "node:timers/promises";
-import { failedPrecondition, SvcError } from "../../errors.ts";
+import { SvcError } from "../../errors.ts";
 import type { Identity } from "../../identity/identity.ts";
 import { limitBytes } from "../../lib/byte-limit.ts";
 import { readIgnorePatterns, type PatternMatches } from "./ignore-patterns.ts";
@@ -171,12 +171,11 @@ function* nameList(names: readonly string[]): Generator<Buffer> {
 
 function tooLarge(bound: string): SvcError {
   return new SvcError(
-    "resource_exhausted",
     "too_many",
     `the build context has more than ${bound}; leave out what the build does not need in .dockerignore`,
   );
 }
 
 function contextFailed(message: string): SvcError {
-  return failedPrecondition("build_failed", message, { payload: { signal: "", lastLines: [] } });
+  return new SvcError("build_failed", message, { payload: { signal: "", lastLines: [] } });
 }

@@ -1,5 +1,5 @@
 /** What the API shows and does of the images of apps. */
-import { failedPrecondition } from "../../errors.ts";
+import { SvcError } from "../../errors.ts";
 import { AppContainers, type AppContainersOptions } from "../app-containers.ts";
 import type {
   EngineNeeds,
@@ -42,11 +42,11 @@ export class DockerImages implements ImageRuntime {
     const reason = image === undefined ? "it was built here" : pinnedBy(withTag(image));
     if (image === undefined || reason !== undefined) {
       const message = `the image of app "${app.id}" is not pulled afresh: ${reason ?? ""}; upgrade the app instead`;
-      throw failedPrecondition("pinned_image", message);
+      throw new SvcError("pinned_image", message);
     }
     const result = await this.#images.pullAfresh(app.ownerUid, image, work);
     if (result !== undefined) return result;
-    throw failedPrecondition("pinned_image", `the image ${image} was built on this host, not pulled`);
+    throw new SvcError("pinned_image", `the image ${image} was built on this host, not pulled`);
   }
 
   putBack(replaced: readonly ReplacedImage[]): Promise<void> {

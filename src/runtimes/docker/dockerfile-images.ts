@@ -88,5 +88,5 @@ function* instruction(line: string): Generator<Instruction> {
 }
 
 function denied(message: string): SvcError<"denied"> {
-  return new SvcError("permission_denied", "denied", message);
+  return new SvcError("denied", message);
 }

@@ -21,7 +21,7 @@ export async function* readMessages(stream: NodeJS.ReadableStream): AsyncGenerat
     const lines = (rest + (chunk as string)).split("\n");
     rest = lines.pop() ?? "";
     if (rest.length > maxMessageLength) {
-      throw new SvcError("unavailable", "unavailable", "the container engine answers what is no progress");
+      throw new SvcError("unavailable", "the container engine answers what is no progress");
     }
     for (const line of lines) {
       if (line.trim() !== "") yield JSON.parse(line) as EngineMessage;

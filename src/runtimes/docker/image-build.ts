@@ -1,5 +1,5 @@
 import type { DockerEngine } from "../../docker/engine.ts";
-import { failedPrecondition, SvcError } from "../../errors.ts";
+import { SvcError } from "../../errors.ts";
 import type { Identity } from "../../identity/identity.ts";
 import type { RuntimeWork } from "../runtime.ts";
 import { openBuildContext } from "./build-context.ts";
@@ -82,7 +82,7 @@ function buildFailed(
   lastLines: readonly string[],
 ): SvcError {
   const isCode = exitCode !== undefined && exitCode > 0;
-  return failedPrecondition("build_failed", `the image ${tag} cannot be built: ${words.slice(0, 1_000)}`, {
+  return new SvcError("build_failed", `the image ${tag} cannot be built: ${words.slice(0, 1_000)}`, {
     payload: { ...(isCode && { exitCode }), signal: "", lastLines: [...lastLines] },
   });
 }

@@ -1,7 +1,7 @@
 import type { DockerEngine } from "../../docker/engine.ts";
 import { parseImageReference } from "../../docker/image-reference.ts";
 import type { RegistryCredentials } from "../../docker/registry-auth.ts";
-import { failedPrecondition, SvcError } from "../../errors.ts";
+import { SvcError, notFound } from "../../errors.ts";
 import type { RuntimeWork } from "../runtime.ts";
 import { readMessages, type EngineMessage } from "./engine-messages.ts";
 
@@ -63,8 +63,8 @@ export async function pullImage(
 function pullFailed(reference: string, words: string): SvcError {
   const message = `${reference} cannot be pulled: ${words.slice(0, 1_000)}`;
   return /not found|manifest unknown|does not exist|denied|unauthorized/i.test(words)
-    ? new SvcError("not_found", "not_found", message)
-    : failedPrecondition("source_failed", message);
+    ? notFound("image", reference, message)
+    : new SvcError("source_failed", message);
 }
 
 function sum(

@@ -8,7 +8,7 @@
  */
 import { access, chown, constants, mkdir, readFile, rmdir, stat, writeFile } from "node:fs/promises";
 import { join } from "node:path";
-import { failedPrecondition } from "../../errors.ts";
+import { SvcError } from "../../errors.ts";
 import type { LimitSpec } from "./supervisor-types.ts";
 
 const CPU_PERIOD_US = 100_000;
@@ -96,7 +96,7 @@ export class Cgroups {
    */
   async enter(path: string, pid: number, ownerUid: number): Promise<void> {
     const uid = (await stat(`/proc/${pid}`).catch(() => undefined))?.uid;
-    if (uid !== ownerUid) throw failedPrecondition("denied", `process ${pid} is not one of uid ${ownerUid}`);
+    if (uid !== ownerUid) throw new SvcError("not_possible", `process ${pid} is not one of uid ${ownerUid}`);
     await writeFile(`${path}/supervisor/cgroup.procs`, String(pid));
   }
 

@@ -1,6 +1,6 @@
 /** Terminals of apps that run as processes. */
 import { access, constants } from "node:fs/promises";
-import { failedPrecondition, invalidField } from "../../errors.ts";
+import { SvcError, invalidField } from "../../errors.ts";
 import type { Identities } from "../../identity/identity.ts";
 import {
   defaultTerminalSize,
@@ -83,7 +83,7 @@ class AppTerminal implements Terminal {
         return;
       }
     }
-    this.#ended.reject(failedPrecondition("app_not_running", "what watches over the app has ended"));
+    this.#ended.reject(new SvcError("app_not_running", "what watches over the app has ended"));
   }
 
   write(bytes: Uint8Array): Promise<void> {

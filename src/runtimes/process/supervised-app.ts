@@ -104,7 +104,6 @@ export class SupervisedApp {
     if (leftover > 0) {
       throw new SvcError(
         "unavailable",
-        "unavailable",
         `${leftover} processes of app "${this.ref.id}" do not end, not even by SIGKILL; they wait for the kernel`,
       );
     }
@@ -156,7 +155,7 @@ export class SupervisedApp {
       leftover = Number(/"leftover":(\d+)/.exec(stdout)?.[1] ?? Number.NaN);
       if (Number.isNaN(leftover)) {
         log("sweep failed", { app: id, stderr });
-        throw new SvcError("internal", "internal", `what app "${id}" left running could not be ended`);
+        throw new SvcError("internal", `what app "${id}" left running could not be ended`);
       }
     }
     if (state === undefined) return;

@@ -1,7 +1,7 @@
 import { constants } from "node:fs";
 import { open } from "node:fs/promises";
 import { connect, type Socket } from "node:net";
-import { SvcError, failedPrecondition } from "../../errors.ts";
+import { SvcError } from "../../errors.ts";
 import type { FairTurns } from "../../lib/fair-turns.ts";
 import { boundedLines } from "../../lib/lines.ts";
 import type { TerminalSize } from "../../lib/terminal.ts";
@@ -146,7 +146,7 @@ export class SupervisorConnection {
       const { value: answer } = await this.#messages.next();
       if (answer?.type !== "reply" || answer.id !== id)
         throw unavailable("the supervisor did not open the terminal");
-      if (!answer.ok) throw failedPrecondition("denied", `it cannot be attached to: ${answer.error}`);
+      if (!answer.ok) throw new SvcError("not_possible", `it cannot be attached to: ${answer.error}`);
       return this.#readTerminal();
     } finally {
       clearTimeout(timer);
@@ -246,5 +246,5 @@ async function* readMessages(
 }
 
 function unavailable(message: string, cause?: unknown): SvcError<"unavailable"> {
-  return new SvcError("unavailable", "unavailable", message, cause === undefined ? {} : { cause });
+  return new SvcError("unavailable", message, cause === undefined ? {} : { cause });
 }

@@ -149,7 +149,7 @@ export class SupervisorWatch {
     const { data } = await owner.readTail(runDir, ["supervisor.err"], { maxLines: 20 });
     const lastLines = data.toString().split("\n").filter(Boolean);
     const message = `the supervisor of app "${id}" did not start`;
-    throw new SvcError("failed_precondition", "start_failed", message, {
+    throw new SvcError("start_failed", message, {
       payload: { signal: "", lastLines },
     });
   }

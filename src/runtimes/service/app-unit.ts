@@ -1,7 +1,7 @@
 /** Writing and removing the unit of an app: below `/run`, since svc alone decides what starts after a boot. */
 import { chmod, mkdir, readFile, rename, rm, writeFile } from "node:fs/promises";
 import { basename, join } from "node:path";
-import { failedPrecondition, SvcError } from "../../errors.ts";
+import { SvcError } from "../../errors.ts";
 import type { Identities } from "../../identity/identity.ts";
 import { baseEnvironment, findProgram } from "../../identity/launch.ts";
 import { prepareProcess } from "../app-environment.ts";
@@ -98,14 +98,14 @@ export class AppUnits {
       throw error;
     });
     if (text === undefined || text.includes(`\nX-SvcStore=${this.#options.storeId}\n`)) return text;
-    throw failedPrecondition("already_exists", `${path} is there already, and this svc did not make it`);
+    throw new SvcError("already_exists", `${path} is there already, and this svc did not make it`);
   }
 
   async #entries(app: RunnableApp): Promise<UnitEntry[]> {
     const { unit, user } = serviceOf(app);
     if (user !== undefined && !isPrivileged(app)) {
       const message = `service.user: an app that is not root's own runs as its owner, not as "${user}"`;
-      throw new SvcError("permission_denied", "denied", message);
+      throw new SvcError("denied", message);
     }
     if (unit === undefined) return [];
     const owner = await this.#options.identities.as(app.uid);
@@ -139,7 +139,7 @@ function requireAllowed(entries: readonly UnitEntry[], unit: string, app: Runnab
     if (why === undefined) continue;
     const hint = app.ownerUid === 0 ? `; with "privileged" in the manifest's permissions it may` : "";
     const message = `${unit}, line ${entry.line}: ${entry.key}= is refused: ${why}${hint}`;
-    throw new SvcError("permission_denied", "denied", message);
+    throw new SvcError("denied", message);
   }
 }
 
@@ -156,7 +156,7 @@ function serviceOf({
 }
 
 function unitInvalid(unit: string, line: number, message: string): SvcError<"package_invalid"> {
-  return new SvcError("invalid_argument", "package_invalid", `${unit}, line ${line}: ${message}`);
+  return new SvcError("package_invalid", `${unit}, line ${line}: ${message}`);
 }
 
 /** As a whole or not at all, whenever somebody reads it. */

@@ -1,7 +1,7 @@
 /** Apps as units of the host's systemd, which starts them again as their manifest says, with the daemon or without. */
 import { stat } from "node:fs/promises";
 import { setImmediate as nextTurn, setTimeout as sleep } from "node:timers/promises";
-import { failedPrecondition } from "../../errors.ts";
+import { SvcError } from "../../errors.ts";
 import type { Identities } from "../../identity/identity.ts";
 import { systemDirs } from "../../identity/launch.ts";
 import { Ticker } from "../../lib/ticker.ts";
@@ -288,7 +288,7 @@ export class ServiceRuntime implements AppRuntime {
 
   #requireSystemd(): void {
     const { whyAbsent } = this;
-    if (whyAbsent !== undefined) throw failedPrecondition("unavailable", whyAbsent);
+    if (whyAbsent !== undefined) throw new SvcError("not_possible", whyAbsent);
   }
 
   #appOf(app: RunnableApp): ServiceApp {

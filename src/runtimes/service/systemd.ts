@@ -84,10 +84,6 @@ export class Systemd {
     });
     if (exitCode === 0) return { stdout };
     const why = stderr.trim().split("\n")[0] ?? "";
-    throw new SvcError(
-      "unavailable",
-      "unavailable",
-      `systemctl ${args[0] ?? ""} failed: ${why || "it says nothing"}`,
-    );
+    throw new SvcError("unavailable", `systemctl ${args[0] ?? ""} failed: ${why || "it says nothing"}`);
   }
 }

@@ -3,7 +3,7 @@
  * (S 1.4.9). A run that is canceled or too late ends only when the app is up again: upgrades can be cancelled, what
  * surrounds them cannot.
  */
-import { SvcError, failedPrecondition } from "../../errors.ts";
+import { SvcError } from "../../errors.ts";
 import type { Action } from "./action.ts";
 import { appOf, callerOf, runningStates, type AppHands } from "./app-hands.ts";
 
@@ -46,7 +46,7 @@ async function outcomeOf(work: Promise<unknown>): Promise<{ error?: unknown }> {
 
 function bothFailed(upgradeError: unknown, startError: unknown): SvcError {
   const [why, whyToo] = [sentenceOf(upgradeError), sentenceOf(startError)];
-  return failedPrecondition(
+  return new SvcError(
     "start_failed",
     `the upgrade failed: ${why}; starting the old version again failed too: ${whyToo}`,
     { cause: new AggregateError([upgradeError, startError]) },

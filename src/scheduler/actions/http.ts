@@ -100,18 +100,18 @@ function parseUrl(text: string, base?: URL): URL {
   if (url !== null && /^https?:$/.test(url.protocol)) return url;
   // Not quoted: a query may hold a key.
   const what = base === undefined ? "the url" : `${base.origin} redirects to something that`;
-  throw new SvcError("invalid_argument", "invalid_request", `${what} is no valid http:// or https:// URL`);
+  throw new SvcError("invalid_request", `${what} is no valid http:// or https:// URL`);
 }
 
 function addressDenied(hostname: string, address: string): SvcError {
   const where = hostname.includes(address) ? address : `${hostname} (${address})`;
   const message = `${where} is the host itself or its own network, which only root's jobs may call`;
-  return new SvcError("permission_denied", "denied", message);
+  return new SvcError("denied", message);
 }
 
 function unreachable(url: URL, error: unknown): SvcError {
   const { text } = capText(whyOf(error));
-  return new SvcError("unavailable", "unavailable", `${url.origin} cannot be reached: ${text}`, {
+  return new SvcError("unavailable", `${url.origin} cannot be reached: ${text}`, {
     cause: error,
   });
 }

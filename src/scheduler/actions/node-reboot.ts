@@ -8,7 +8,7 @@ export function createNodeRebootAction(reboot: HostReboot): Action {
     run(_job, { isRoot, write }) {
       if (!isRoot) {
         const why = "only root's jobs may reboot the host";
-        return Promise.reject(new SvcError("permission_denied", "root_required", why));
+        return Promise.reject(new SvcError("root_required", why));
       }
       write(`the host reboots in ${rebootDelaySecs} s\n`);
       return Promise.resolve({ afterwards: (signal) => reboot.perform(signal) });

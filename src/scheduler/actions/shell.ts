@@ -46,7 +46,6 @@ export function createShellAction(options: ShellOptions): PlainAction {
     }
     if (!work.isRoot) {
       throw new SvcError(
-        "permission_denied",
         "root_required",
         "a shell job without an app runs as the daemon's user: only root may have one",
       );

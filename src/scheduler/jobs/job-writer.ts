@@ -3,7 +3,7 @@
  * no edit, push or removal undoes one that it has not seen.
  */
 import { setTimeout as sleep } from "node:timers/promises";
-import { failedPrecondition, notFound, SvcError } from "../../errors.ts";
+import { notFound, SvcError } from "../../errors.ts";
 import { StoreConflict, type Statement, type Store } from "../../store/store.ts";
 import type { JobRegistry } from "./job-registry.ts";
 import type { OwnerTotals } from "./job-table.ts";
@@ -151,7 +151,7 @@ export class JobWriter {
       this.#options.registry.invalidate();
       await sleep(Math.random() * attempt);
     }
-    throw new SvcError("aborted", "unavailable", "others change the same schedules all the time; try again");
+    throw new SvcError("conflict", "others change the same schedules all the time; try again");
   }
 }
 
@@ -172,14 +172,12 @@ function checkCondition({ id }: JobKey, stored: Job | undefined, condition: Writ
   if (createOnly && stored !== undefined) {
     throw new SvcError(
       "already_exists",
-      "already_exists",
       `there is a schedule "${id}" already; choose another id, or leave create_only out to replace it`,
     );
   }
   if (revision === "" || (stored !== undefined && revisionText(stored) === revision)) return;
   throw new SvcError(
-    "aborted",
-    "unavailable",
+    "conflict",
     `schedule "${id}" was ${stored === undefined ? "removed" : "changed"} since it was read, so nothing was written; read it again`,
   );
 }
@@ -191,7 +189,7 @@ function jobOwned(jobs: readonly Job[]): SvcError {
   const named = ids.slice(0, maxNamed);
   const more = ids.length > named.length ? ` and ${ids.length - named.length} more` : "";
   const list = `${named.map((id) => `"${id}"`).join(", ")}${more}`;
-  return failedPrecondition(
+  return new SvcError(
     "job_owned",
     `${ids.length === 1 ? `schedule ${list} is` : `schedules ${list} are`} managed by ${owner}; nothing was written`,
     { payload: { ids, ...(managedBy !== "" && { managedBy }) } },
@@ -199,9 +197,9 @@ function jobOwned(jobs: readonly Job[]): SvcError {
 }
 
 function notManaged({ id }: JobKey, managedBy: string): SvcError {
-  return new SvcError(
-    "not_found",
-    "not_found",
+  return notFound(
+    "schedule",
+    id,
     `no schedule "${id}" managed by "${managedBy}"; leave managed_by out to make one of the operator's`,
   );
 }
@@ -224,5 +222,5 @@ function sumOf(numbers: Iterable<number>): number {
 }
 
 function tooMany(what: string): SvcError {
-  return new SvcError("resource_exhausted", "too_many", `${what}; remove some first`);
+  return new SvcError("too_many", `${what}; remove some first`);
 }

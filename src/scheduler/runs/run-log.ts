@@ -88,11 +88,7 @@ export class RunLog implements AsyncDisposable {
       if (row !== undefined) await this.#interrupt(row);
       else await sleep(attempt);
     }
-    throw new SvcError(
-      "unavailable",
-      "unavailable",
-      `schedule "${key.id}" is started by others all the time; try again`,
-    );
+    throw new SvcError("unavailable", `schedule "${key.id}" is started by others all the time; try again`);
   }
 
   /**

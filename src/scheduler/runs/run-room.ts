@@ -41,7 +41,7 @@ export class RunRoom {
     const owner = this.#ownerOf(ownerUid);
     const full = this.#full(owner);
     if (full === undefined) return this.#give(ownerUid, owner);
-    throw new SvcError("resource_exhausted", "too_many", `${full}; try again later`);
+    throw new SvcError("too_many", `${full}; try again later`);
   }
 
   /**

@@ -80,7 +80,6 @@ export async function* followRuns(
 }
 
 const tooSlow = new SvcError(
-  "resource_exhausted",
   "too_many",
   `the reader is more than ${queueLimit} runs behind; follow anew and read faster`,
 );

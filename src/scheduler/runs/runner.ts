@@ -1,5 +1,5 @@
 /** Executes the runs of jobs: opened before anything is done, closed with what came of it, whatever that was. */
-import { SvcError, failedPrecondition } from "../../errors.ts";
+import { SvcError } from "../../errors.ts";
 import { pause, systemClock, type Clock } from "../../lib/clock.ts";
 import type { ActionResult, Actions } from "../actions/action.ts";
 import { CappedOutput } from "./capped-output.ts";
@@ -61,9 +61,9 @@ export class Runner implements JobRunner, AsyncDisposable {
     if (place !== undefined) room.use(place);
     const problem = await this.#options.owners.problemOf(job);
     if (problem !== undefined)
-      throw failedPrecondition("denied", `schedule "${job.id}" does not run: ${problem}`);
+      throw new SvcError("not_possible", `schedule "${job.id}" does not run: ${problem}`);
     if (this.#stopping.signal.aborted)
-      throw new SvcError("unavailable", "unavailable", "svc is stopping and starts no runs");
+      throw new SvcError("unavailable", "svc is stopping and starts no runs");
     const finishing = this.finishing(job);
     if (finishing !== undefined) return { started: false, run: finishing };
     if (place === undefined) room.use(this.#options.room.take(job.ownerUid));
@@ -85,7 +85,7 @@ export class Runner implements JobRunner, AsyncDisposable {
   async cancel(runId: number): Promise<Run> {
     const going = this.#going.get(runId);
     if (going === undefined) {
-      throw failedPrecondition("denied", `run ${runId} is not going, or another process executes it`);
+      throw new SvcError("not_possible", `run ${runId} is not going, or another process executes it`);
     }
     stop(going, runStops.canceled);
     return going.ended;

@@ -3,7 +3,7 @@ import { fromJson } from "@bufbuild/protobuf";
 import { ValueSchema } from "@bufbuild/protobuf/wkt";
 import type { ServiceImpl } from "@connectrpc/connect";
 import type { App, AppService } from "../../../gen/svc/v1/app_pb.ts";
-import { failedPrecondition, invalidField, notFound, SvcError } from "../../../src/errors.ts";
+import { invalidField, notFound, SvcError } from "../../../src/errors.ts";
 import { appOf } from "./fake-daemon.ts";
 
 export function fakeApps(apps: readonly App[], onLeft: () => void): Partial<ServiceImpl<typeof AppService>> {
@@ -23,13 +23,13 @@ export function fakeApps(apps: readonly App[], onLeft: () => void): Partial<Serv
     getApp: ({ id }) => find(id),
     startApp: ({ id }) => {
       if (id === "luckless") {
-        throw failedPrecondition("start_failed", 'app "luckless" did not start: it exited with code 1');
+        throw new SvcError("start_failed", 'app "luckless" did not start: it exited with code 1');
       }
       return appOf({ ...find(id), state: "RUNNING" });
     },
     stopApp: ({ id }) => {
       if (id === "busy") {
-        throw failedPrecondition("app_busy", `app "${id}" is being copied; try again when that has ended`);
+        throw new SvcError("app_busy", `app "${id}" is being copied; try again when that has ended`);
       }
       if (id === "slow") return new Promise(() => undefined);
       return find(id);
@@ -50,7 +50,7 @@ export function fakeApps(apps: readonly App[], onLeft: () => void): Partial<Serv
       yield { event: { case: "progress", value: { step: "fetch", message: "main" } } };
       if (spec === "licensed" && !(licenseAck && permissionsAck)) {
         const asked = "Licensed 1.0.0 ships LICENSE and asks for permissions on the host: read it, and";
-        throw failedPrecondition(
+        throw new SvcError(
           "license_required",
           `${asked} install again with license_ack and permissions_ack true to accept`,
           {
@@ -62,7 +62,7 @@ export function fakeApps(apps: readonly App[], onLeft: () => void): Partial<Serv
         );
       }
       if (spec === "twice") {
-        throw failedPrecondition("ambiguous", "twice is in two sources", {
+        throw new SvcError("ambiguous", "twice is in two sources", {
           payload: {
             candidates: [
               { spec: "main/twice", source: "main", id: "twice", name: "Twice" },
@@ -72,7 +72,7 @@ export function fakeApps(apps: readonly App[], onLeft: () => void): Partial<Serv
         });
       }
       if (spec === "broken") {
-        throw new SvcError("failed_precondition", "build_failed", "the build of broken failed", {
+        throw new SvcError("build_failed", "the build of broken failed", {
           payload: { exitCode: 2, lastLines: ["cc: \x1b[31mno such file"] },
         });
       }
@@ -83,7 +83,7 @@ export function fakeApps(apps: readonly App[], onLeft: () => void): Partial<Serv
     },
     async *upgradeAppStream({ id, version }) {
       if (find(id).state === "RUNNING")
-        throw failedPrecondition("app_running", `app "${id}" is running; stop it before upgrading it`);
+        throw new SvcError("app_running", `app "${id}" is running; stop it before upgrading it`);
       yield { event: { case: "progress", value: { step: "fetch", message: "" } } };
       yield {
         event: {

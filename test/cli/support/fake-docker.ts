@@ -3,7 +3,7 @@ import type { ServiceImpl } from "@connectrpc/connect";
 import { create, type MessageInitShape } from "@bufbuild/protobuf";
 import { timestampFromDate } from "@bufbuild/protobuf/wkt";
 import { ContainerSchema, type DockerService } from "../../../gen/svc/v1/docker_pb.ts";
-import { failedPrecondition, notFound } from "../../../src/errors.ts";
+import { SvcError, notFound } from "../../../src/errors.ts";
 
 const createdAt = timestampFromDate(new Date("2026-01-01T00:00:00Z"));
 
@@ -45,7 +45,7 @@ export function fakeDocker(): Partial<ServiceImpl<typeof DockerService>> {
     const found = [web, owned, ended].find((each) => each.name === name || each.id.startsWith(name));
     if (found === undefined) throw notFound("container", name);
     if (found.appId !== undefined) {
-      throw failedPrecondition("owned_by_app", `container "${name}" belongs to the app "hello"`, {
+      throw new SvcError("owned_by_app", `container "${name}" belongs to the app "hello"`, {
         payload: { appId: "hello" },
       });
     }

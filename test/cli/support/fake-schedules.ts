@@ -4,7 +4,7 @@ import { timestampFromDate } from "@bufbuild/protobuf/wkt";
 import type { ServiceImpl } from "@connectrpc/connect";
 import { ScheduleRunSchema, ScheduleSchema } from "../../../gen/svc/v1/schedule_pb.ts";
 import type { Schedule, ScheduleRun, ScheduleService } from "../../../gen/svc/v1/schedule_pb.ts";
-import { failedPrecondition, invalidField, notFound, SvcError } from "../../../src/errors.ts";
+import { invalidField, notFound, SvcError } from "../../../src/errors.ts";
 
 /** What `runSvc` says is now: 2026-01-02T00:00:00Z. */
 const nowMs = Date.parse("2026-01-02T00:00:00Z");
@@ -86,17 +86,17 @@ export function fakeSchedules(
     upsertSchedule: (request) => {
       const { id, trigger, owner = 1000, managedBy } = request;
       if (trigger.includes("61")) throw invalidField("trigger", 'minute "61" must be 0 to 59');
-      if (id === "forbidden") throw new SvcError("permission_denied", "root_required", "shell needs root");
+      if (id === "forbidden") throw new SvcError("root_required", "shell needs root");
       meanwhile.shift()?.(jobs);
       const at = jobs.findIndex((job) => job.id === id && job.owner === owner);
       if (at !== -1 && request.createOnly) {
-        throw new SvcError("already_exists", "already_exists", `there is a schedule "${id}" already`);
+        throw new SvcError("already_exists", `there is a schedule "${id}" already`);
       }
       if (request.revision !== "" && jobs[at]?.revision !== request.revision) {
-        throw new SvcError("aborted", "unavailable", `schedule "${id}" was changed since it was read`);
+        throw new SvcError("conflict", `schedule "${id}" was changed since it was read`);
       }
       if (at !== -1 && (jobs[at]?.managedBy ?? "") !== (managedBy ?? "")) {
-        throw failedPrecondition("job_owned", `job "${id}" belongs to another`);
+        throw new SvcError("job_owned", `job "${id}" belongs to another`);
       }
       const { $typeName: _type, owner: _owner, createOnly: _new, enabled = true, ...fields } = request;
       const revision = String(Number(jobs[at]?.revision ?? 0) + 1);

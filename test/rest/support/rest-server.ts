@@ -114,7 +114,7 @@ export async function startRestServer(
     pipeline,
     internalError: (error) => {
       internalErrors.push(error);
-      return new SvcError("internal", "internal", "something went wrong", { payload: { requestId: "r-1" } });
+      return new SvcError("internal", "something went wrong", { payload: { requestId: "r-1" } });
     },
     ...options,
   });

@@ -1,6 +1,6 @@
 /** What app actions ask of the apps, and as whom; real apps are in the end-to-end tests. */
 import test from "ava";
-import { failedPrecondition } from "../../../src/errors.ts";
+import { SvcError } from "../../../src/errors.ts";
 import { createLifecycleAction, type LifecycleVerb } from "../../../src/scheduler/actions/app-lifecycle.ts";
 import { createAppUpdateAction } from "../../../src/scheduler/actions/app-update.ts";
 import { createBackupAction } from "../../../src/scheduler/actions/backup.ts";
@@ -72,8 +72,8 @@ const update = (options: FakeOptions) => {
   return { apps, run: act(createAppUpdateAction(apps), { type: "app_update", app: "a" }) };
 };
 
-const upgradeFailed = failedPrecondition("build_failed", "the build failed");
-const startFailed = failedPrecondition("start_failed", "the app ended at once");
+const upgradeFailed = new SvcError("build_failed", "the build failed");
+const startFailed = new SvcError("start_failed", "the app ended at once");
 
 test("a running app is stopped, upgraded and started again", async (t) => {
   const { apps, run } = update({});
@@ -115,7 +115,7 @@ test("a new version that does not start is the error", async (t) => {
 });
 
 test("an app that cannot be stopped is not upgraded", async (t) => {
-  const { apps, run } = update({ fail: { stop: failedPrecondition("app_busy", "busy") } });
+  const { apps, run } = update({ fail: { stop: new SvcError("app_busy", "busy") } });
   t.is((await t.throwsAsync(run)).message, "busy");
   t.deepEqual(apps.asked, ["stop a"]);
 });

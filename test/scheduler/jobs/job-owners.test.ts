@@ -2,7 +2,7 @@
 import { create } from "@bufbuild/protobuf";
 import test from "ava";
 import { UpsertScheduleRequestSchema } from "../../../gen/svc/v1/schedule_pb.ts";
-import { failedPrecondition, SvcError } from "../../../src/errors.ts";
+import { SvcError } from "../../../src/errors.ts";
 import { JobOwners } from "../../../src/scheduler/jobs/job-owners.ts";
 import { Schedules } from "../../../src/scheduler/schedules.ts";
 import { Zones } from "../../../src/scheduler/trigger/zone.ts";
@@ -22,7 +22,7 @@ async function openSchedules(names: ReadonlyMap<number, string | Error>) {
   const owners = new JobOwners({
     selfUid: 0,
     lookUp: (asked) => {
-      const name = names.get(asked) ?? failedPrecondition("denied", `no user ${asked}`);
+      const name = names.get(asked) ?? new SvcError("not_possible", `no user ${asked}`);
       return typeof name === "string" ? Promise.resolve(name) : Promise.reject(name);
     },
   });
@@ -77,7 +77,7 @@ test("a directory that does not answer takes nothing from anybody", async (t) =>
   await using opened = await openSchedules(names);
   if (alice === undefined) return t.fail();
   await opened.schedules.upsert({ id: "j" }, request, alice);
-  names.set(uid, new SvcError("unavailable", "unavailable", "not now"));
+  names.set(uid, new SvcError("unavailable", "not now"));
   t.is((await opened.schedules.get({ id: "j" }, alice)).disabledReason, "");
 });
 

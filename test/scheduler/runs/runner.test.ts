@@ -94,9 +94,7 @@ test("an action's error makes a failed run", async (t) => {
 });
 
 test("an error of the domain is the run's error", async (t) => {
-  const { run, logged } = await runOnce(t, () =>
-    Promise.reject(new SvcError("not_found", "not_found", 'no app "x"')),
-  );
+  const { run, logged } = await runOnce(t, () => Promise.reject(new SvcError("not_found", 'no app "x"')));
   t.like(run.outcome, { status: "FAILED", error: 'no app "x"' });
   t.deepEqual(logged, []);
 });
@@ -296,7 +294,7 @@ test("what comes afterwards comes after the record", async (t) => {
 });
 
 for (const [what, act, isCanceled] of [
-  ["fails", () => Promise.reject(new SvcError("unavailable", "unavailable", "no such command")), false],
+  ["fails", () => Promise.reject(new SvcError("unavailable", "no such command")), false],
   ["is canceled", (signal: AbortSignal) => untilAborted({ signal } as never).then(() => undefined), true],
 ] as const) {
   test(`a record whose afterwards ${what} is put right`, async (t) => {
@@ -323,7 +321,7 @@ test("a record that the store refuses is written as soon as it takes it; until t
   const close = log.close.bind(log);
   let refusals = 2;
   log.close = (run, outcome) =>
-    refusals-- > 0 ? Promise.reject(new SvcError("unavailable", "unavailable", "busy")) : close(run, outcome);
+    refusals-- > 0 ? Promise.reject(new SvcError("unavailable", "busy")) : close(run, outcome);
   const job = await world.addJob("j");
   const { run } = await world.runner.start(job, manual);
   await refused(world, 1);

@@ -1,5 +1,5 @@
 /** A runner over a real run log, with a clock and actions of the test's own. */
-import { failedPrecondition } from "../../../src/errors.ts";
+import { SvcError } from "../../../src/errors.ts";
 import type { ActionResult, ActionWork, Actions } from "../../../src/scheduler/actions/action.ts";
 import { DueJobs } from "../../../src/scheduler/clock/due-jobs.ts";
 import { JobOwners } from "../../../src/scheduler/jobs/job-owners.ts";
@@ -47,7 +47,7 @@ export async function openRunWorld(
     selfUid: 0,
     lookUp: async (uid) => {
       const name = names.has(uid) ? names.get(uid) : "alice";
-      if (name === undefined) throw failedPrecondition("denied", `no user ${uid}`);
+      if (name === undefined) throw new SvcError("not_possible", `no user ${uid}`);
       return Promise.resolve(name);
     },
   });

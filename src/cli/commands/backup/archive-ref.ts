@@ -1,5 +1,5 @@
 /** Archives as command lines name them: an app, and the name of an archive or the word `latest`. */
-import { invalidField, SvcError } from "../../../errors.ts";
+import { SvcError, invalidField, notFound } from "../../../errors.ts";
 import type { CommandContext } from "../../context.ts";
 import { calls } from "../../transport/calls.ts";
 
@@ -33,7 +33,7 @@ export async function findArchive(
       ? backups.find((each) => each.owner === owner)
       : backups.find((each) => each.name === name);
   if (found !== undefined) return { appId, storage: found.storage, name: found.name };
-  throw new SvcError("not_found", "not_found", `no backup "${name}" of app "${appId}"`);
+  throw notFound("backup", name, `no backup "${name}" of app "${appId}"`);
 }
 
 /** Whose archives are meant: the app's owner's. @throws SvcError `invalid_request` where there is no app, and archives of several */

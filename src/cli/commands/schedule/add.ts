@@ -78,7 +78,6 @@ async function write(context: CommandContext, job: ScheduleRequest, options: Add
     if (!isAlreadyThere(error)) throw error;
     throw new SvcError(
       "already_exists",
-      "already_exists",
       `there is a job "${id}"; change it with: svc schedule edit ${id}; or write over it with --replace`,
     );
   }

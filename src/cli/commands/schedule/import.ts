@@ -74,7 +74,7 @@ async function importCrontab(context: CommandContext, file: string, options: Imp
     const count =
       problems.length === 1 ? "1 line cannot be a job" : `${problems.length} lines cannot be jobs`;
     const message = `${count}, so nothing was written; change the file, or leave them out with --skip-bad`;
-    throw new SvcError("invalid_argument", "invalid_request", message);
+    throw new SvcError("invalid_request", message);
   }
   const written = options.dryRun === true ? jobs.map(({ job }) => job) : await write(context, jobs, options);
   return report(context, written, options);

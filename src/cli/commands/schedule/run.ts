@@ -44,7 +44,7 @@ async function startRun(context: CommandContext, id: string, options: OwnerOptio
   if (!(await client.outlives())) {
     const message =
       "there is no daemon that would go on with the run; leave --detach out, or start one: svc daemon";
-    throw new SvcError("unavailable", "unavailable", message);
+    throw new SvcError("unavailable", message);
   }
   const answer = await context.call(calls.runSchedule, jobRef(id, options));
   if (context.json) return context.printJson(answer);
@@ -81,7 +81,7 @@ async function followRun(context: CommandContext, id: string, options: OwnerOpti
     if (!context.json) await output.end();
   }
   if (last === undefined || last.status === "RUNNING") {
-    throw new SvcError("internal", "internal", `the daemon did not tell how the run of ${id} ended`);
+    throw new SvcError("internal", `the daemon did not tell how the run of ${id} ended`);
   }
   const run = messageToRest(ScheduleRunSchema, last);
   if (context.json) await context.printJson(run);

@@ -1,7 +1,7 @@
 /** `svc schedule runs`: what came of a job. */
 import { InvalidArgumentError, Option } from "commander";
 import type { Command } from "commander";
-import { SvcError } from "../../../errors.ts";
+import { notFound } from "../../../errors.ts";
 import type { CommandContext } from "../../context.ts";
 import { UsageError } from "../../failure.ts";
 import type { RunCommand } from "../../program.ts";
@@ -83,7 +83,11 @@ async function printOutput(
   const run = wanted === true ? runs[0] : runs.find((each) => each.id === wanted);
   if (run === undefined) {
     const what = wanted === true ? `${id} has not run yet` : `no run ${wanted} of ${id} is kept`;
-    throw new SvcError("not_found", "not_found", `${what}; see its runs with: svc schedule runs ${id}`);
+    throw notFound(
+      "run",
+      wanted === true ? id : wanted,
+      `${what}; see its runs with: svc schedule runs ${id}`,
+    );
   }
   if (context.json) return context.printJson(run);
   await writeOutput(context.host.stdout, run.output);
