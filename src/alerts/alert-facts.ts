@@ -1,19 +1,12 @@
 /** What alerts are decided by, from those who know it. */
 import type { Apps } from "../apps/apps.ts";
 import type { HostMetrics } from "../host/host-metrics.ts";
-import type { Store } from "../store/store.ts";
-import type { AlertFacts, AppFact } from "./alert-rules.ts";
+import type { AlertFacts } from "./alert-rules.ts";
 
 export interface AlertFactsOptions {
-  store: Pick<Store, "all">;
-  apps: Pick<Apps, "states" | "backupFacts">;
+  apps: Pick<Apps, "states" | "backupStates">;
   hostMetrics: Pick<HostMetrics, "readings">;
   now: () => number;
-}
-
-interface BackupRow {
-  app_id: string;
-  last_backup_at: number | null;
 }
 
 export class AlertFactsReader {
@@ -24,19 +17,17 @@ export class AlertFactsReader {
   }
 
   async read(): Promise<AlertFacts> {
-    const { store, apps, hostMetrics, now } = this.#options;
-    const rows = store.all<BackupRow>("SELECT app_id, last_backup_at FROM backup_policies");
-    const backedUp = new Map(rows.map(({ app_id, last_backup_at }) => [app_id, last_backup_at]));
-    const facts = apps.backupFacts();
+    const { apps, hostMetrics, now } = this.#options;
     const states = await apps.states();
     return {
       nowMs: now(),
       filesystems: hostMetrics.readings()?.sample.filesystems,
-      apps: facts.map(({ id, createdAtMs, hasPolicy }): AppFact => {
-        const state = states.get(id) ?? "UNKNOWN";
-        // One that was backed up once is to be backed up again.
-        return { id, state, createdAtMs, backedUpAtMs: backedUp.get(id) ?? (hasPolicy ? null : undefined) };
-      }),
+      apps: Array.from(apps.backupStates(), ([id, backup]) => ({
+        id,
+        state: states.get(id) ?? "UNKNOWN",
+        isBackupOverdue: backup?.overdue === true,
+        backedUpAtMs: backup?.lastBackupAtMs,
+      })),
     };
   }
 }

@@ -12,8 +12,6 @@ export interface AlertRule {
   readonly path: string | undefined;
   /** `filesystem`: full beyond this. */
   readonly abovePercent: number;
-  /** `backup_overdue`: the newest one is older. */
-  readonly afterHours: number;
   /** How long it must be so, and not be so any more, before it is said. */
   readonly forSecs: number;
   /** Undefined: it shows in the status alone. */
@@ -35,9 +33,10 @@ export interface AlertFacts {
 export interface AppFact {
   readonly id: string;
   readonly state: string;
-  /** When its newest backup was made, unix milliseconds; null: there is none yet; undefined: it is not to have any. */
-  readonly backedUpAtMs: number | null | undefined;
-  readonly createdAtMs: number;
+  /** By its policy. */
+  readonly isBackupOverdue: boolean;
+  /** When its newest backup was made, unix milliseconds; undefined when there is none. */
+  readonly backedUpAtMs: number | undefined;
 }
 
 /** Something that a rule is about and that is so. */
@@ -63,17 +62,16 @@ export function findingsOf(rule: AlertRule, facts: AlertFacts): Finding[] | unde
         .filter(({ state }) => state === "CRASHED" || state === "FAILED")
         .map(({ id, state }) => ({ subject: id, message: `app "${id}" is ${state}` }));
     case "backup_overdue":
-      return facts.apps.flatMap(({ id, backedUpAtMs, createdAtMs }) => {
-        if (backedUpAtMs === undefined) return [];
-        const hours = (facts.nowMs - (backedUpAtMs ?? createdAtMs)) / hourMs;
-        if (hours <= rule.afterHours) return [];
-        const what = backedUpAtMs === null ? "has no backup yet" : "was last backed up";
-        return [{ subject: id, message: `app "${id}" ${what} ${since(hours, backedUpAtMs)}` }];
-      });
+      return facts.apps
+        .filter(({ isBackupOverdue }) => isBackupOverdue)
+        .map(({ id, backedUpAtMs }) => ({
+          subject: id,
+          message: `the backup of app "${id}" is overdue: ${lastBackup(facts.nowMs, backedUpAtMs)}`,
+        }));
   }
 }
 
-function since(hours: number, backedUpAtMs: number | null): string {
-  const span = `${Math.floor(hours)} hours`;
-  return backedUpAtMs === null ? `after ${span}` : `${span} ago`;
+function lastBackup(nowMs: number, backedUpAtMs: number | undefined): string {
+  if (backedUpAtMs === undefined) return "there is none yet";
+  return `the last one was made ${Math.floor((nowMs - backedUpAtMs) / hourMs)} hours ago`;
 }

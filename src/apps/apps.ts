@@ -29,7 +29,7 @@ import { AppCounters, type AppCounts } from "./app-counters.ts";
 import { AppRegistry, type AppCaller } from "./app-registry.ts";
 import { AppReports } from "./app-reports.ts";
 import { AppSettings, type SettingsView } from "./app-settings.ts";
-import { stateOf } from "./app-view.ts";
+import { stateOf, type AppBackupState } from "./app-view.ts";
 import { AppViews, type AppBackupStates, type ListOptions } from "./app-views.ts";
 import type { AppPaths } from "./app-paths.ts";
 import type { AppsContext, AppsLog } from "./apps-context.ts";
@@ -223,11 +223,9 @@ export class Apps implements AsyncDisposable {
     return this.#registry.all().map(({ id }) => id);
   }
 
-  /** Of each app since when it is there, and whether its package says when it is to be backed up. */
-  backupFacts(): { id: string; createdAtMs: number; hasPolicy: boolean }[] {
-    return this.#registry.all().map(({ id, createdAtMs, manifest }) => {
-      return { id, createdAtMs, hasPolicy: manifest.backup?.trigger !== undefined };
-    });
+  /** What is known of the backups of every app, by id; undefined where there is nothing to say. */
+  backupStates(): ReadonlyMap<string, AppBackupState | undefined> {
+    return new Map(this.#registry.all().map((app) => [app.id, this.#options.backups.of(app)]));
   }
 
   /** Ids of the apps that the caller may see. */

@@ -38,7 +38,7 @@ export class Cloner {
    * @throws SvcError `app_busy`, `disk_full`; nothing of the copy stays then.
    */
   async clone(app: AppRecord, name: string, caller: AppCaller, work: WorkOptions): Promise<CloneResult> {
-    const { operations, installer, freePorts, now } = this.#options;
+    const { operations, installer, freePorts, runtimeOf, runnable, now } = this.#options;
     // Held, so that nobody upgrades or removes what is being copied.
     const lock = await operations.begin({
       appId: app.id,
@@ -47,7 +47,7 @@ export class Cloner {
       detail: { lockOnly: true },
     });
     try {
-      const sourceRunning = isUp(this.#options.runtimeOf(app).status(app.id)?.state);
+      const sourceRunning = isUp(runtimeOf(app).status(app.id)?.state);
       let copiedBytes = 0;
       const nowMs = now();
       const { rowVersion: _, ...source } = app;
@@ -60,6 +60,7 @@ export class Cloner {
         { caller, ownerUid: app.ownerUid, kind: "clone", baseId: app.id, describe },
         async (copy) => {
           copiedBytes = await this.#copy(app, copy.directory, work);
+          copiedBytes += (await runtimeOf(app).copyData?.(runnable(app), copy, work)) ?? 0;
           await rebuildCopy(this.#options, copy, work);
         },
         work,

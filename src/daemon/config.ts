@@ -211,7 +211,6 @@ function readAlert(table: TableReader): AlertRule {
     when,
     path: table.string("path"),
     abovePercent: table.integer("above_percent", { min: 1, max: 99 }) ?? 90,
-    afterHours: table.integer("after_hours", { min: 1, max: 8_760 }) ?? 48,
     forSecs: table.integer("for_secs", { min: 0, max: 86_400 }) ?? (when === "filesystem" ? 300 : 0),
     action:
       command === undefined

@@ -44,10 +44,11 @@ export async function createContainerEngine(options: ContainerEngineOptions): Pr
   const { config, storeId, identities, credentials, settleMs, now, log: daemonLog } = options;
   const log = (message: string, details: Record<string, unknown>): void => daemonLog.info(details, message);
   await using resources = new AsyncDisposableStack();
-  const engine = resources.use(createDockerEngine({ socket: config.docker.socket }));
-  const events = resources.use(new EngineEvents({ engine, log }));
+  const plain = resources.use(createDockerEngine({ socket: config.docker.socket }));
+  const events = resources.use(new EngineEvents({ engine: plain, log }));
+  const engine = new WatchedEngine(plain, events);
   const state = resources.use(new EngineState({ engine, events, now, log }));
-  const disk = new DiskMeter(new WatchedEngine(engine, events));
+  const disk = new DiskMeter(engine);
   const shared = {
     ...{ engine, events, state, identities, storeId, settleMs, log },
     credentialsOf: (ownerUid: number, reference: string) => {

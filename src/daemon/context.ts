@@ -314,7 +314,7 @@ export async function createContext(options: ContextOptions): Promise<DaemonCont
     now,
     log,
   });
-  const alertFacts = new AlertFactsReader({ store, apps, hostMetrics, now });
+  const alertFacts = new AlertFactsReader({ apps, hostMetrics, now });
   const alerts = resources.use(
     new Alerts({
       rules: config.alerts,

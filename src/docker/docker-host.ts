@@ -34,7 +34,6 @@ import { followEvents } from "./followed-events.ts";
 import type { EngineEvents } from "./events.ts";
 import { Protection } from "./protection.ts";
 import { Pruner, type PruneRequest, type PruneResult } from "./pruner.ts";
-import { WatchedEngine } from "./watched-engine.ts";
 
 /** What the host knows of the installed apps. */
 export interface InstalledApps {
@@ -65,7 +64,6 @@ export class DockerHost {
   readonly #options: DockerHostOptions;
   readonly #finder: ContainerFinder;
   readonly #sampler: ContainerSampler;
-  readonly #watched: WatchedEngine;
   readonly #pruner: Pruner;
   readonly #control: ContainerControl;
   /** By record: one that changed is another object. */
@@ -74,19 +72,18 @@ export class DockerHost {
   #attribution: { revision: number; of: Attribution } | undefined;
 
   constructor(options: DockerHostOptions) {
-    const { engine, events, state, disk } = options;
+    const { engine, state, disk } = options;
     this.#options = options;
     this.#finder = new ContainerFinder(engine, state);
     this.#sampler = new ContainerSampler(options);
-    this.#watched = new WatchedEngine(engine, events);
     this.#pruner = new Pruner({
-      engine: this.#watched,
+      engine,
       disk,
       protect: ({ containers }) => this.#protection(containers),
       appsRevision: () => options.apps.revision,
     });
     this.#control = new ContainerControl({
-      engine: this.#watched,
+      engine,
       finder: this.#finder,
       attribution: () => this.#owners(),
     });
@@ -275,7 +272,7 @@ export class DockerHost {
   }
 
   async #sizes(all: boolean, signal: AbortSignal): Promise<Map<string, number>> {
-    const list = await this.#watched.operate(
+    const list = await this.#options.engine.operate(
       "measure its containers",
       (docker) => docker.listContainers({ all, size: true } as object),
       { timeoutMs: sizesTimeoutMs, signal },

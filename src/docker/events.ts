@@ -44,6 +44,8 @@ export class EngineEvents implements AsyncDisposable {
   #error: SvcError | undefined = new SvcError("unavailable", "the container engine was not asked yet");
   #generation = 0;
   #verifiedAtMs = -Infinity;
+  /** Since when it owes an answer; `undefined`: it does not. */
+  #askedAtMs: number | undefined;
   #verifying: Promise<void> | undefined;
   #attempt = Promise.withResolvers<undefined>();
 
@@ -81,12 +83,13 @@ export class EngineEvents implements AsyncDisposable {
 
   /**
    * Resolves when the engine has shown that it is there, after this call. An engine that is away is tried at once.
-   * @throws SvcError `unavailable`, within 3 s
+   * @throws SvcError `unavailable`, within 3 s; at once while it owes somebody an answer for longer than that
    */
   async verify(): Promise<void> {
     this.start();
     const patience = new AbortController();
-    const timer = setTimeout(() => patience.abort(silent()), patienceMs);
+    const leftMs = patienceMs - (performance.now() - (this.#askedAtMs ?? Infinity));
+    const timer = setTimeout(() => patience.abort(silent()), Math.min(Math.max(leftMs, 0), patienceMs));
     try {
       await unlessAborted(this.#verified(), patience.signal);
     } finally {
@@ -109,6 +112,7 @@ export class EngineEvents implements AsyncDisposable {
 
   async #ping(): Promise<void> {
     const generation = this.#generation;
+    this.#askedAtMs = performance.now();
     try {
       await this.#engine.call("answer", (docker) => docker.ping(), {
         timeoutMs: this.#answerMs,
@@ -117,6 +121,8 @@ export class EngineEvents implements AsyncDisposable {
       this.#verifiedAtMs = performance.now();
     } catch (error) {
       if (generation === this.#generation) this.#lose(error as SvcError);
+    } finally {
+      this.#askedAtMs = undefined;
     }
   }
 
@@ -142,6 +148,7 @@ export class EngineEvents implements AsyncDisposable {
   async #connectOnce(): Promise<void> {
     const lost = new AbortController();
     const signal = AbortSignal.any([this.#disposed.signal, lost.signal]);
+    this.#askedAtMs = performance.now();
     try {
       using opened = await this.#engine.open("tell its events", (docker) => docker.getEvents({}), {
         timeoutMs: this.#answerMs,
@@ -166,6 +173,7 @@ export class EngineEvents implements AsyncDisposable {
   #win(lost: AbortController): void {
     this.#lost = lost;
     this.#error = undefined;
+    this.#askedAtMs = undefined;
     this.#generation++;
     this.#verifiedAtMs = performance.now();
     this.#log("the container engine is there", { socket: this.#engine.socket, generation: this.#generation });
@@ -177,6 +185,7 @@ export class EngineEvents implements AsyncDisposable {
   #lose(error: SvcError): void {
     const wasThere = this.#error === undefined;
     this.#error = error;
+    this.#askedAtMs = undefined;
     this.#verifiedAtMs = -Infinity;
     this.#lost.abort(error);
     if (!wasThere || this.#disposed.signal.aborted) return;

@@ -8,6 +8,7 @@ import type {
   Permission,
 } from "./manifest-document.ts";
 import { devicePermission, isGranted } from "./permissions.ts";
+import { durationProblems } from "./duration-rules.ts";
 import { placeholdersIn } from "./placeholders.ts";
 import { settingsProblems } from "./settings-rules.ts";
 import type { DocumentPath } from "./yaml-document.ts";
@@ -30,6 +31,7 @@ export function manifestProblems(manifest: ManifestDocument): RuleProblem[] {
     ...volumeProblems(manifest),
     ...healthProblems(manifest),
     ...consoleProblems(manifest),
+    ...durationProblems(manifest),
     ...placeholderProblems(manifest),
     ...settingsProblems(manifest, templatesOf(manifest)),
     ...permissionProblems(manifest),

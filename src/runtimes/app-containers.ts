@@ -4,7 +4,6 @@ import { isUpState, type ContainerRecord } from "../docker/container-record.ts";
 import type { EngineState } from "../docker/engine-state.ts";
 import type { DockerEngine } from "../docker/engine.ts";
 import type { EngineEvents } from "../docker/events.ts";
-import { WatchedEngine, type EngineOperations } from "../docker/watched-engine.ts";
 
 /** The label that tells the containers of one configuration, image and version from those of others. */
 export const releaseLabel = "svc.release";
@@ -25,12 +24,10 @@ const changeTimeoutMs = 60_000;
 export class AppContainers {
   readonly #appId: string;
   readonly #options: AppContainersOptions;
-  readonly #watched: EngineOperations;
 
   constructor(appId: string, options: AppContainersOptions) {
     this.#appId = appId;
     this.#options = options;
-    this.#watched = new WatchedEngine(options.engine, options.events);
   }
 
   isOwn({ labels }: ContainerRecord): boolean {
@@ -74,7 +71,7 @@ export class AppContainers {
   async listed(which: "all" | "running"): Promise<string[]> {
     const { storeId } = this.#options;
     const options = { all: which === "all", filters: madeForFilter(this.#appId, storeId) };
-    const containers = await this.#watched.operate(
+    const containers = await this.#options.engine.operate(
       `list the containers of app "${this.#appId}"`,
       (docker) => docker.listContainers(options),
       { timeoutMs: listTimeoutMs },
@@ -83,7 +80,7 @@ export class AppContainers {
   }
 
   async start(id: string): Promise<void> {
-    await this.#watched.operate(
+    await this.#options.engine.operate(
       `start a container of app "${this.#appId}"`,
       (docker) => docker.getContainer(id).start().catch(unlessStatus(304)),
       { timeoutMs: changeTimeoutMs },
@@ -91,7 +88,7 @@ export class AppContainers {
   }
 
   async stop(id: string, graceMs: number): Promise<void> {
-    await this.#watched.operate(
+    await this.#options.engine.operate(
       `stop a container of app "${this.#appId}"`,
       (docker) =>
         docker
@@ -127,7 +124,7 @@ export class AppContainers {
     for (const container of (await this.all()).toReversed()) {
       const { id, labels, state } = container;
       if (!isChosen({ release: labels[releaseLabel] ?? "", isUp: isUpState(state) })) continue;
-      await this.#watched.operate(
+      await this.#options.engine.operate(
         `remove a container of app "${this.#appId}"`,
         // With the volumes that have no name: nobody could find them again.
         (docker) => docker.getContainer(id).remove({ force: true, v: true }).catch(unlessStatus(404)),

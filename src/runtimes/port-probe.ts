@@ -3,6 +3,9 @@ import { HealthCheck } from "./process/health-check.mjs";
 import type { HealthSpec, HealthState } from "./process/supervisor-types.ts";
 import type { RuntimeStatus } from "./runtime.ts";
 
+/** It is the daemon itself that asks, for all apps of everybody. */
+const leastIntervalMs = 1_000;
+
 export interface PortWatch {
   specOf: () => HealthSpec | undefined;
   onChange: () => void;
@@ -28,7 +31,8 @@ export class PortProbe implements Disposable {
       this.#reason = reason;
       onChange();
     };
-    this.#check = new HealthCheck({ cwd: "/", env: {}, runId: "" }, spec, became, whyForeign);
+    const seldom = { ...spec, intervalMs: Math.max(spec.intervalMs, leastIntervalMs) };
+    this.#check = new HealthCheck({ cwd: "/", env: {}, runId: "" }, seldom, became, whyForeign);
   }
 
   get health(): RuntimeStatus["health"] {

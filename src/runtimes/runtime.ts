@@ -219,6 +219,11 @@ export interface AppRuntime extends AsyncDisposable {
    */
   keepData?(app: RunnableApp): Promise<void>;
   /**
+   * Copies what it keeps of an app beside its tree for a copy that has nothing yet; resolves with the bytes. Absent for
+   * runtimes that keep nothing there that is worth it.
+   */
+  copyData?(from: RunnableApp, to: RunnableApp, work: RuntimeWork): Promise<number>;
+  /**
    * Starts an app that does not run; resolves once it does.
    * @throws SvcError `start_failed` with its last lines when it ends at once.
    */

@@ -66,8 +66,8 @@ export interface JobName {
 
 /** Of one answer. */
 const maxPageSize = 1_000;
-/** Of one answer, roughly: a thousand jobs of the longest commands would be 65 MB, and stop the event loop. */
-const maxPageChars = 1 << 20;
+/** Of one answer, roughly: a few milliseconds. A thousand jobs of the longest commands would be 65 MB, and a second. */
+const maxPageChars = 1 << 18;
 /** A user's jobs are kept in the daemon's memory. */
 const maxUsersJobs: OwnerBounds = { jobs: 1_000, chars: 8 << 20 };
 const maxRootsJobs: OwnerBounds = { jobs: 100_000, chars: 256 << 20 };

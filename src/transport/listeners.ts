@@ -293,7 +293,6 @@ class TwoDoors implements Listeners {
   /** The kernel's word comes first: a connection whose peer it does not name serves nobody (T 2). */
   async #receivePeer(socket: Socket, credentials: ReadPeerCredentials): Promise<void> {
     // Until a protocol is known nobody else hears of a reset.
-    const ignore = (): void => undefined;
     socket.on("error", ignore);
     try {
       const { uid } = credentials(socket);
@@ -330,11 +329,26 @@ class TwoDoors implements Listeners {
         refuseFlood(socket);
         return;
       }
+      this.#openSession(connection);
+    });
+  }
+
+  /** In a turn of the user: a session makes all streams at once that its first bytes open. */
+  #openSession(connection: Connection): void {
+    const { socket, share } = connection;
+    const open = (): void => {
+      socket.off("error", ignore);
+      if (socket.destroyed) return;
       socket.allowHalfOpen = false;
       this.#arriving = connection;
       this.#http2.server.emit("connection", socket);
       this.#arriving = undefined;
-    });
+    };
+    // Until then nobody else hears of a reset.
+    socket.on("error", ignore);
+    // Who it is may stand in those streams.
+    if (share.kind === "unknown") open();
+    else this.#options.pipeline.turns.run(share.name, open);
   }
 
   /** Whoever does not show who they are keeps their place for little longer than headers may take, which has an answer of its own. */
@@ -389,6 +403,8 @@ class TwoDoors implements Listeners {
     this.#http1.close();
   }
 }
+
+const ignore = (): void => undefined;
 
 /** How requests name the address that is listened on; "all addresses" is no name (browsers take it for this machine). */
 function hostNames(address: string): string[] {

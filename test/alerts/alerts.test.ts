@@ -10,7 +10,7 @@ import { openStore } from "../../src/store/store.ts";
 import { FakeClock } from "../support/fake-clock.ts";
 
 const disk: AlertRule = {
-  ...{ name: "disk", when: "filesystem", path: undefined, abovePercent: 90, afterHours: 48, forSecs: 300 },
+  ...{ name: "disk", when: "filesystem", path: undefined, abovePercent: 90, forSecs: 300 },
   action: { type: "shell", command: "true" },
 };
 const crashed: AlertRule = { ...disk, name: "crashed", when: "app_crashed", forSecs: 0 };
@@ -127,7 +127,8 @@ test("what nobody takes is tried again, by another daemon too, and then said onc
 test("many at a time are one notification, and a rule that is gone says nothing more", async (t) => {
   await using w = await world([crashed]);
   const ids = Array.from({ length: 50 }, (_, at) => `app-${10 + at}`);
-  const apps = (state: string) => ids.map((id) => ({ id, state, backedUpAtMs: undefined, createdAtMs: 0 }));
+  const apps = (state: string) =>
+    ids.map((id) => ({ id, state, isBackupOverdue: false, backedUpAtMs: undefined }));
   w.state.apps = apps("CRASHED");
   const alerts = w.open();
   await w.pass(alerts, 3);
@@ -147,15 +148,17 @@ test("many at a time are one notification, and a rule that is gone says nothing 
 
 const hour = 3_600_000;
 for (const [name, app, expected] of [
-  ["backed up a day ago", { backedUpAtMs: 76 * hour, createdAtMs: 0 }, []],
-  ["backed up long ago", { backedUpAtMs: 0, createdAtMs: 0 }, ['app "a" was last backed up 100 hours ago']],
+  ["not overdue", { isBackupOverdue: false, backedUpAtMs: 0 }, []],
   [
-    "never backed up",
-    { backedUpAtMs: null, createdAtMs: 50 * hour },
-    ['app "a" has no backup yet after 50 hours'],
+    "overdue",
+    { isBackupOverdue: true, backedUpAtMs: 76 * hour },
+    ['the backup of app "a" is overdue: the last one was made 24 hours ago'],
   ],
-  ["new", { backedUpAtMs: null, createdAtMs: 99 * hour }, []],
-  ["not to be backed up", { backedUpAtMs: undefined, createdAtMs: 0 }, []],
+  [
+    "overdue and was never backed up",
+    { isBackupOverdue: true, backedUpAtMs: undefined },
+    ['the backup of app "a" is overdue: there is none yet'],
+  ],
 ] as const) {
   test(`an app that is ${name}`, (t) => {
     const apps = [{ id: "a", state: "RUNNING", ...app }];

@@ -15,7 +15,16 @@ const attacker = 65_534;
 const other = 5;
 
 export const floods = [
-  ...["connections", "lists", "large bodies", "deep bodies", "installs", "followers", "supervisor's lines"],
+  ...[
+    "connections",
+    "lists",
+    "streams of HTTP/2",
+    "large bodies",
+    "deep bodies",
+    "installs",
+    "followers",
+    "supervisor's lines",
+  ],
 ];
 
 const manifest = `id: flooder

@@ -73,11 +73,40 @@ const install = (/** @type {unknown} */ settings) => JSON.stringify({ spec, sett
 const list = Buffer.from("GET /v1/apps HTTP/1.1\r\nHost: localhost\r\n\r\n".repeat(50));
 const mib = 1024 * 1024;
 
+const http2Start = Buffer.concat([
+  Buffer.from("PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n"),
+  Buffer.from("000000040000000000" + "0000040800000000007fff0000", "hex"),
+]);
+// GET and http by HPACK's static table, path and authority as literals.
+const listFields = Buffer.from("\x82\x86\x04\x08/v1/apps\x01\x09localhost", "latin1");
+
+/** A hundred requests on one session of HTTP/2, and one more for each that may have been answered. */
+function streams(/** @type {Socket} */ socket) {
+  let next = 1;
+  const ask = (/** @type {number} */ count) => {
+    const frames = [];
+    for (let n = 0; n < count; n++, next += 2) {
+      const head = Buffer.alloc(9);
+      head.writeUIntBE(listFields.length, 0, 3);
+      head.writeUInt8(1, 3);
+      head.writeUInt8(5, 4);
+      head.writeUInt32BE(next, 5);
+      frames.push(head, listFields);
+    }
+    if (socket.writable) socket.write(Buffer.concat(frames));
+  };
+  socket.write(http2Start);
+  ask(100);
+  // An answer is a head and a body.
+  socket.on("data", (/** @type {Buffer} */ data) => ask(Math.min(100, Math.ceil(data.length / 1_000))));
+}
+
 const status = Buffer.from("GET /v1/status HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n");
 
 /** @type {Record<string, () => void>} */
 const floods = {
   connections: () => hold(scaled(1_000), (socket) => void socket.write(status)),
+  "streams of HTTP/2": () => hold(scaled(1_024), streams),
   lists: () => hold(scaled(100), repeat(list)),
   "large bodies": () => {
     const body = post("/svc.v1.AppService/InstallApp", install({ a: "x".repeat(16 * mib - 100) }));

@@ -1,6 +1,8 @@
 /** When backups are made by themselves, and when they should have been. */
 import assert from "node:assert/strict";
 import test from "ava";
+import { AlertFactsReader } from "../../src/alerts/alert-facts.ts";
+import { findingsOf } from "../../src/alerts/alert-rules.ts";
 import { AppRegistry } from "../../src/apps/app-registry.ts";
 import { insertApp } from "../../src/apps/app-record.ts";
 import { BackupStates } from "../../src/backups/backup-states.ts";
@@ -68,6 +70,29 @@ test("an app is overdue an hour after its policy wanted a backup, until there is
   t.true(states.of(all.app("web"))?.overdue);
   await catalogue.setPolicy("web", null);
   t.false(states.of(all.app("web"))?.overdue);
+});
+
+test("the alert of a backup that is overdue begins and ends with the app's own state", async (t) => {
+  await using all = await setUp(["web"]);
+  const { clock, states, catalogue } = all;
+  const facts = new AlertFactsReader({
+    apps: {
+      states: () => Promise.resolve(new Map()),
+      backupStates: () => new Map([["web", states.of(all.app("web"))]]),
+    },
+    hostMetrics: { readings: () => undefined },
+    now: () => clock.nowMs(),
+  });
+  const rule = { name: "old", when: "backup_overdue", path: undefined, abovePercent: 90 } as const;
+  const found = async () =>
+    findingsOf({ ...rule, forSecs: 0, action: undefined }, await facts.read())?.map(({ subject }) => subject);
+  await catalogue.setPolicy("web", JSON.stringify(nightly));
+  clock.pass(16 * hourMs);
+  t.deepEqual(await found(), []);
+  clock.pass(hourMs);
+  t.deepEqual(await found(), ["web"]);
+  await catalogue.backedUp("web", ["local"]);
+  t.deepEqual(await found(), []);
 });
 
 test("what a package recommends counts until something else is set, and what is no trigger does nothing", async (t) => {

@@ -66,11 +66,12 @@ class RandomHost implements AsyncDisposable {
     this.#engine = engine;
     this.#random = random;
     this.#tar = tar;
-    const client = this.#resources.use(createDockerEngine({ socket: engine.socket }));
-    const events = this.#resources.use(new EngineEvents({ engine: client }));
+    const plain = this.#resources.use(createDockerEngine({ socket: engine.socket }));
+    const events = this.#resources.use(new EngineEvents({ engine: plain }));
+    const client = new WatchedEngine(plain, events);
     const state = this.#resources.use(new EngineState({ engine: client, events }));
     const needs = this.#needs as ReadonlyMap<string, EngineNeeds>;
-    const disk = new DiskMeter(new WatchedEngine(client, events));
+    const disk = new DiskMeter(client);
     this.#host = new DockerHost({
       ...{ engine: client, events, state, disk, storeId },
       apps: { revision: 1, ids: () => [...needs.keys()], engineNeeds: () => Promise.resolve(needs) },

@@ -161,6 +161,17 @@ const refused: [name: string, text: string, message: RegExp][] = [
     `${minimal}stop: {grace: 30}\n`,
     /line 5: stop\.grace: 30 is not a duration such as/,
   ],
+  ["a grace without end", `${minimal}stop: {grace: 30d}\n`, /line 5: stop\.grace: 30d is not at most 1h/],
+  [
+    "a check without a pause",
+    `${minimal}ports: [{name: web, default: 8080}]\nhealth: {tcp: {port: web}, interval: 0ms}\n`,
+    /line 6: health\.interval: 0ms is not 100ms to 1h/,
+  ],
+  [
+    "a wait that no timer can have",
+    `${minimal}restart: {delay: 25d}\nmigrate: {exec: [a], timeout: 2d}\n`,
+    /restart\.delay: 25d is not at most 1d; line 6: migrate\.timeout: 2d is not at most 1d/,
+  ],
   ["a size with an unknown unit", `${minimal}limits: {memory: 5megs}\n`, /is not a size such as/],
   ["a duplicate key", `${minimal}id: other\n`, /line 5: the key "id" appears twice/],
   ["a reserved key", `${minimal}__proto__: {a: 1}\n`, /line 5: the key "__proto__" is reserved/],

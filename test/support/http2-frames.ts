@@ -13,14 +13,18 @@ export function openBadly(index: number): Buffer {
 
 /** The `index`th stream of a session: HEADERS of `GET http://localhost/v1/status`, and RST_STREAM with CANCEL at once. */
 export function openAndReset(index: number): Buffer {
-  // GET and http by HPACK's static table, path and authority as literals.
-  const fields = Buffer.from("\x82\x86\x04\x0a/v1/status\x01\x09localhost", "latin1");
   const reset = Buffer.alloc(9 + 4);
   reset.writeUIntBE(4, 0, 3);
   reset.writeUInt8(3, 3);
   reset.writeUInt32BE(streamId(index), 5);
   reset.writeUInt32BE(8, 9);
-  return Buffer.concat([headersFrame(index, fields), reset]);
+  return Buffer.concat([openStatus(index), reset]);
+}
+
+/** The `index`th stream of a session: `GET http://localhost/v1/status`. */
+export function openStatus(index: number): Buffer {
+  // GET and http by HPACK's static table, path and authority as literals.
+  return headersFrame(index, Buffer.from("\x82\x86\x04\x0a/v1/status\x01\x09localhost", "latin1"));
 }
 
 /** A whole request without a body. */

@@ -1,10 +1,14 @@
 /** Requests without a body whose handlers take longer than clients may: silence is the handler's right. */
+import assert from "node:assert/strict";
+import { once } from "node:events";
 import { connect as connectHttp2 } from "node:http2";
 import { connect } from "node:net";
 import { setTimeout as delay } from "node:timers/promises";
 import { buffer } from "node:stream/consumers";
 import test from "ava";
 import type { FakeHandlers } from "./support/fake-services.ts";
+import { eventually } from "../support/eventually.ts";
+import { openStatus, sessionStart } from "../support/http2-frames.ts";
 import { openDoor, type Door } from "./support/door.ts";
 
 const limits = { idleTimeoutMs: 200, requestTimeoutMs: 200 };
@@ -104,3 +108,40 @@ test("requests that are sent behind each other wait unread for the answers befor
   // What ends a body may be read with the head behind it.
   t.true(most <= 2, String(most));
 });
+
+test("sessions of HTTP/2 are opened in turns, however many streams come along with each", async (t) => {
+  await using door = await openDoor();
+  const sessions = 40;
+  const connected = await Promise.all(
+    Array.from({ length: sessions }, async () => {
+      const socket = connect(door.socketPath);
+      await once(socket, "connect");
+      return socket;
+    }),
+  );
+  // They are accepted one after the other: whoever is served now came last.
+  const other = connect(door.port, "127.0.0.1");
+  other.write(status);
+  await once(other, "data");
+  await overUnix(door);
+  let open = 0;
+  for (const socket of connected) socket.once("data", () => open++).on("error", () => undefined);
+  const streams = Array.from({ length: 25 }, (_unused, index) => openStatus(index));
+  for (const socket of connected) socket.write(Buffer.concat([sessionStart, ...streams]));
+  other.write(status);
+  await once(other, "data");
+  t.log(`${open} of ${sessions} sessions were open`);
+  t.true(open < sessions / 2);
+  // None is forgotten.
+  await eventually(() => assert.equal(open, sessions));
+  for (const socket of [...connected, other]) socket.destroy();
+});
+
+const status = "GET /healthz HTTP/1.1\r\nHost: localhost\r\n\r\n";
+
+async function overUnix(door: Door): Promise<void> {
+  const socket = connect(door.socketPath);
+  socket.write(status);
+  await once(socket, "data");
+  socket.destroy();
+}

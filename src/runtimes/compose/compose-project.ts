@@ -2,6 +2,7 @@
 import { mkdir, readFile, rename, rm, writeFile } from "node:fs/promises";
 import { join, posix, relative } from "node:path";
 import { appLabels, composeProjectOf } from "../../docker/attribution.ts";
+import type { DockerEngine } from "../../docker/engine.ts";
 import type { EntryType, Identities } from "../../identity/identity.ts";
 import { isInside } from "../../lib/is-inside.ts";
 import type { JsonObject } from "../../lib/json.ts";
@@ -44,8 +45,7 @@ export interface ComposeProjectsOptions extends PublishOptions {
   storeId: string;
   /** The daemon's own directory for what it has compose run; one directory per app. */
   composeDir: string;
-  /** Path of the engine's socket. */
-  engineSocket: string;
+  engine: DockerEngine;
   /** Ports below it are root's. */
   unprivilegedPortStart: number;
   /** Processes that a service of a regular user has at most, unless the file says otherwise. */
@@ -191,9 +191,9 @@ export class ComposeProjects {
   }
 
   async #requireAllowed(app: RunnableApp, claims: readonly ContainerClaims[]): Promise<void> {
-    const { identities, engineSocket, unprivilegedPortStart } = this.#options;
+    const { identities, engine, unprivilegedPortStart } = this.#options;
     const identity = await identities.as(app.uid);
-    await requireAllowed(app, claims, { identity, engineSockets: [engineSocket], unprivilegedPortStart });
+    await requireAllowed(app, claims, { identity, engineSockets: [engine.socket], unprivilegedPortStart });
   }
 
   /** What compose makes of the checkout; it needs no engine for that. */
@@ -229,20 +229,23 @@ export class ComposeProjects {
     { document }: RunnableProject,
     how: readonly ["--detach"] | readonly ["--no-start"],
   ): Promise<void> {
-    const { identities, command, engineSocket } = this.#options;
+    const { identities, command, engine } = this.#options;
     const file = await this.write(app, document);
     const args = ["up", ...how, "--no-build", "--remove-orphans"];
-    const { exitCode, stderr } = await command.run(
-      await identities.as(identities.selfUid),
-      [...this.#projectArgs(app, file), ...args],
-      {
-        cwd: posix.dirname(file),
-        env: {
-          DOCKER_HOST: `unix://${engineSocket}`,
-          HOME: posix.dirname(file),
-        },
-        timeoutMs: upTimeoutMs,
-      },
+    const self = await identities.as(identities.selfUid);
+    // Compose itself would wait for an engine that hangs.
+    const { exitCode, stderr } = await engine.operate(
+      `start app "${app.id}"`,
+      (_docker, signal) =>
+        command.run(self, [...this.#projectArgs(app, file), ...args], {
+          cwd: posix.dirname(file),
+          env: {
+            DOCKER_HOST: `unix://${engine.socket}`,
+            HOME: posix.dirname(file),
+          },
+          ...{ timeoutMs: upTimeoutMs, signal },
+        }),
+      { timeoutMs: upTimeoutMs },
     );
     if (exitCode === 0) return;
     const lines = lastLines(stderr);

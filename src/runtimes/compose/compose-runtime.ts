@@ -24,6 +24,7 @@ import { recordOf } from "./compose-values.ts";
 import { documentPorts } from "./service-ports.ts";
 import { makeExternal, withSubnets } from "./project-networks.ts";
 import { followProjectLog, readProjectLog } from "./project-logs.ts";
+import { copyVolumes, isCopied } from "./volume-copy.ts";
 import { handVolumesOver } from "./volume-owner.ts";
 
 export interface ComposeRuntimeOptions extends ContainerRuntimeOptions {
@@ -52,7 +53,6 @@ export class ComposeRuntime extends ContainerRuntime {
       ...options,
       images: this.#images,
       command: new ComposeCommand(options.identities),
-      engineSocket: options.engine.socket,
     });
     this.images = new ComposeImages({
       ...options,
@@ -97,6 +97,32 @@ export class ComposeRuntime extends ContainerRuntime {
 
   async keepData(app: RunnableApp): Promise<void> {
     await this.#projects.keepData(app, ["directory", "file"]);
+  }
+
+  async copyData(from: RunnableApp, to: RunnableApp, work: RuntimeWork): Promise<number> {
+    const volumes = await this.#volumes(from.id);
+    for (const { Name: name } of volumes.filter((volume) => !isCopied(volume))) {
+      const message = `The volume ${name} is kept by a driver, and is not copied: both apps use the same`;
+      work.onProgress?.({ step: "warning", message });
+    }
+    const own = volumes.filter(isCopied);
+    if (own.length === 0) return 0;
+    // From now on there is something of the copy on the engine.
+    this.appOf(to.id);
+    const image = await this.#anyImage(from.id);
+    const { engine, storeId } = this.#options;
+    return copyVolumes({ ...work, engine, storeId, volumes: own, image, appId: to.id });
+  }
+
+  /** One that the app has run. @throws SvcError `failed_precondition` when all of them were removed */
+  async #anyImage(id: string): Promise<string> {
+    const [container] = await this.#containers(id);
+    if (container !== undefined) return container.ImageID;
+    for (const reference of imagesOf((await this.#projects.kept(id)) ?? {})) {
+      if ((await this.#images.inspect(reference)) !== undefined) return reference;
+    }
+    const message = `the volumes of app "${id}" cannot be copied without an image of it, and all were removed: start it once`;
+    throw new SvcError("not_possible", message);
   }
 
   protected checkAgain(app: RunnableApp): Promise<void> {

@@ -1,7 +1,6 @@
 /**
  * Volumes of the engine begin as root's, or as the image has what it keeps there. Containers of users run as their owner,
- * who could write to neither: what is new is handed over before it is used. The engine does it, inside of containers that
- * never run: svc itself has no business in directories that containers can change.
+ * who could write to neither: what is new is handed over before it is used.
  */
 import { posix } from "node:path";
 import { Readable } from "node:stream";
@@ -10,6 +9,7 @@ import type { ContainerInfo } from "dockerode";
 import type { DockerEngine } from "../../docker/engine.ts";
 import type { Labels } from "../../docker/attribution.ts";
 import { tarOwnedBy, type TarOwner } from "../../lib/tar-owner.ts";
+import { withVolumes } from "./volume-helper.ts";
 
 export interface HandOverOptions {
   engine: DockerEngine;
@@ -31,8 +31,6 @@ interface MountedVolume {
 }
 
 const timeoutMs = 300_000;
-/** Where the helper has a volume, under the name by which its archive begins. */
-const directoryOf = (index: number): string => `/volumes/${index}`;
 
 /** Gives those volumes of the containers that are not their owner's to the owner, with what the image has put there. */
 export async function handVolumesOver(options: HandOverOptions): Promise<void> {
@@ -42,34 +40,19 @@ export async function handVolumesOver(options: HandOverOptions): Promise<void> {
   if (volumes.length === 0) return;
   await engine.operate(
     what,
-    async (docker) => {
-      // An earlier one may have been left.
-      await docker
-        .getContainer(name)
-        .remove({ force: true, v: true })
-        .catch(() => undefined);
-      const helper = await docker.createContainer({
-        ...{ name, Image: image, Entrypoint: ["/"], Labels: { ...labels }, NetworkDisabled: true },
-        HostConfig: {
-          Mounts: volumes.map((volume, index) => ({
-            ...{
-              Type: "volume" as const,
-              Source: volume.name,
-              Target: posix.join(directoryOf(index), posix.basename(volume.path)),
-            },
-            // Nothing of this image.
-            VolumeOptions: { NoCopy: true, Labels: {}, DriverConfig: { Name: "", Options: {} } },
-          })),
+    (docker) =>
+      withVolumes(
+        docker,
+        {
+          ...{ name, labels, image },
+          volumes: volumes.map((volume) => ({ volume: volume.name, as: posix.basename(volume.path) })),
         },
-      });
-      try {
-        for (const [index, volume] of volumes.entries()) {
-          await handOver(docker, volume, owner, { helper, directory: directoryOf(index) });
-        }
-      } finally {
-        await helper.remove({ force: true, v: true });
-      }
-    },
+        async ({ container, directoryOf }) => {
+          for (const [index, volume] of volumes.entries()) {
+            await handOver(docker, volume, owner, { helper: container, directory: directoryOf(index) });
+          }
+        },
+      ),
     { timeoutMs },
   );
 }

@@ -43,8 +43,9 @@ export class DockerFixture implements AsyncDisposable {
     this.engine = engine;
     this.store = store;
     const resources = new AsyncDisposableStack();
-    const client = resources.use(createDockerEngine({ socket: engine.socket }));
-    const events = resources.use(new EngineEvents({ engine: client }));
+    const plain = resources.use(createDockerEngine({ socket: engine.socket }));
+    const events = resources.use(new EngineEvents({ engine: plain }));
+    const client = new WatchedEngine(plain, events);
     const state = resources.use(new EngineState({ engine: client, events }));
     const options = {
       ...{ engine: client, events, state, identities: this.identities },
@@ -62,7 +63,7 @@ export class DockerFixture implements AsyncDisposable {
     };
     resources.use(forbidEngineRestarts(options));
     this.runtime = resources.use(new DockerRuntime(options));
-    const disk = new DiskMeter(new WatchedEngine(client, events));
+    const disk = new DiskMeter(client);
     this.compose = resources.use(
       new ComposeRuntime({ ...options, disk, composeDir: join(store, "compose") }),
     );

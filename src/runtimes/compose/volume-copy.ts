@@ -1,0 +1,91 @@
+/** The volumes of a project for a copy of it, bytes and owners as they are. */
+import { Readable } from "node:stream";
+import type { VolumeInspectInfo } from "dockerode";
+import {
+  appLabels,
+  composeProjectLabel,
+  composeProjectOf,
+  composeVolumeLabel,
+} from "../../docker/attribution.ts";
+import type { DockerEngine } from "../../docker/engine.ts";
+import type { RuntimeWork } from "../runtime.ts";
+import { withVolumes } from "./volume-helper.ts";
+
+export interface VolumeCopyOptions extends RuntimeWork {
+  engine: DockerEngine;
+  storeId: string;
+  /** Of the original. */
+  volumes: readonly VolumeInspectInfo[];
+  /** Id or reference of an image that is there. */
+  image: string;
+  /** Id of the copy. */
+  appId: string;
+}
+
+const timeoutMs = 6 * 3_600_000;
+const progressEveryBytes = 16 * 1024 * 1024;
+/** Of another project's description: compose would find that it has changed. */
+const configHashLabel = "com.docker.compose.config-hash";
+const volumeAs = "volume";
+
+/** Those that lie on this host, in the engine's own place: what a driver keeps elsewhere is the same for both. */
+export function isCopied({ Driver: driver, Options: options }: VolumeInspectInfo): boolean {
+  // Engines answer `null` where there are none, whatever their client's types promise.
+  return driver === "local" && Object.keys((options as object | null) ?? {}).length === 0;
+}
+
+/** Makes the volumes of a copy, which has none; resolves with the bytes of their archives. */
+export async function copyVolumes(options: VolumeCopyOptions): Promise<number> {
+  const { engine, storeId, volumes, image, appId, signal, onProgress } = options;
+  const project = composeProjectOf(appId);
+  const labels = appLabels(appId, storeId);
+  const pairs = volumes.map(({ Name: from, Labels: known }) => {
+    const { [configHashLabel]: _, ...kept } = known;
+    const key = kept[composeVolumeLabel] ?? from;
+    return {
+      from,
+      key,
+      to: `${project}_${key}`,
+      labels: { ...kept, [composeProjectLabel]: project, ...labels },
+    };
+  });
+  return engine.operate(
+    `copy the volumes for app "${appId}"`,
+    async (docker) => {
+      for (const pair of pairs) {
+        await docker.createVolume({ Name: pair.to, Driver: "local", Labels: pair.labels });
+      }
+      const helper = (kind: "from" | "to") => ({
+        ...{ name: `${project}-volumes-${kind}`, labels, image },
+        volumes: pairs.map((pair) => ({ volume: pair[kind], as: volumeAs, readOnly: kind === "from" })),
+      });
+      let doneBytes = 0;
+      // Two, as the engine does one thing at a time with each.
+      await withVolumes(docker, helper("from"), (source) =>
+        withVolumes(docker, helper("to"), async (target) => {
+          for (const [index, { key }] of pairs.entries()) {
+            const path = `${source.directoryOf(index)}/${volumeAs}`;
+            const archive = (await source.container.getArchive({ path })) as AsyncIterable<Buffer>;
+            const counted = async function* (): AsyncGenerator<Buffer, void> {
+              let saidBytes = -progressEveryBytes;
+              for await (const chunk of archive) {
+                doneBytes += chunk.length;
+                if (doneBytes - saidBytes >= progressEveryBytes) {
+                  saidBytes = doneBytes;
+                  const message = `Copying the volume ${key}`;
+                  onProgress?.({ step: "copy", message, doneBytes: BigInt(doneBytes) });
+                }
+                yield chunk;
+              }
+            };
+            await target.container.putArchive(Readable.from(counted(), { objectMode: false }), {
+              path: target.directoryOf(index),
+            });
+          }
+        }),
+      );
+      return doneBytes;
+    },
+    { timeoutMs, signal },
+  );
+}

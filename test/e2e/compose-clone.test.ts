@@ -1,0 +1,101 @@
+/** A clone of a compose project has what the original keeps in volumes of the engine, and keeps it for itself. */
+import assert from "node:assert/strict";
+import { chmod, mkdir, writeFile } from "node:fs/promises";
+import { join } from "node:path";
+import { AppService } from "../../gen/svc/v1/app_pb.ts";
+import { composeTest, needsCompose } from "../runtimes/support/compose-test.ts";
+import { startDaemon } from "../support/daemon.ts";
+import { startEngine, type TestEngine } from "../support/docker.ts";
+import { errorOf } from "../support/errors.ts";
+import { eventually } from "../support/eventually.ts";
+
+const nobody = 65534;
+/** Says what it finds, and then writes it if it was not there. */
+const script =
+  "ls -lnR /state /more/deep | grep -v ^total | md5sum; cat /state/who /more/deep/who 2>/dev/null || { echo fresh; " +
+  "for d in /state /more/deep; do echo $WHO > $d/who; chmod 600 $d/who; mkdir $d/dir; ln -s ../who $d/dir/link; done; }; " +
+  "trap 'exit 0' TERM; while :; do sleep 3600 & wait; done";
+
+async function volumesOf(engine: TestEngine, id: string): Promise<string[]> {
+  const filters = encodeURIComponent(JSON.stringify({ label: [`svc.app=${id}`] }));
+  const { Volumes: volumes } = (await engine.request("GET", `/volumes?filters=${filters}`)).expect(200) as {
+    Volumes: { Name: string }[] | null;
+  };
+  return (volumes ?? []).map(({ Name }) => Name).sort();
+}
+
+composeTest(
+  `a clone has the volumes of its original, and keeps them for itself${needsCompose}`,
+  async (t) => {
+    await using engine = await startEngine();
+    await engine.images.build("svc/box:latest");
+    await using daemon = await startDaemon({ config: engine.config });
+    await using user = await daemon.as(nobody);
+    const apps = user.client(AppService, "grpc");
+    const dir = join(daemon.dir, "keeper");
+    await mkdir(dir);
+    await chmod(dir, 0o755);
+    const document = {
+      services: {
+        web: {
+          image: "svc/box:latest",
+          command: ["/bin/sh", "-c", script],
+          environment: { WHO: "original" },
+          volumes: ["state:/state", "more:/more/deep"],
+        },
+      },
+      volumes: { state: {}, more: {} },
+    };
+    await writeFile(
+      join(dir, "svc.yaml"),
+      'id: keeper\nname: Keeper\nversion: "1.0.0"\ncompose: { file: compose.yaml }\n',
+    );
+    await writeFile(join(dir, "compose.yaml"), JSON.stringify(document).replaceAll("$", "$$$$"));
+    await apps.installApp({ spec: dir });
+    const said = async (id: string, tail = 2): Promise<string[]> => {
+      const { lines } = await apps.getAppLogs({ id, tail });
+      return lines.map(({ text }) => text.replace(/^web +\| /, ""));
+    };
+    t.is(
+      (await apps.cloneApp({ id: "keeper", name: "of nothing" })).id,
+      "keeper-2",
+      "there are no volumes yet",
+    );
+    await apps.removeApp({ id: "keeper-2" });
+
+    await apps.startApp({ id: "keeper" });
+    await eventually(async () => assert.equal((await said("keeper"))[1], "fresh"), 30_000);
+    await apps.restartApp({ id: "keeper" });
+    await eventually(async () => assert.deepEqual(await said("keeper"), ["original", "original"]), 30_000);
+    const { id, copiedBytes } = await apps.cloneApp({ id: "keeper" });
+    t.true(copiedBytes > 2_000n);
+    t.deepEqual(await volumesOf(engine, id), [`svc-${id}_more`, `svc-${id}_state`]);
+    const filters = encodeURIComponent(JSON.stringify({ label: [`svc.app=${id}`] }));
+    const left = (await engine.request("GET", `/containers/json?all=1&filters=${filters}`)).expect(200);
+    t.deepEqual(left, [], "what it was copied through is gone");
+
+    await apps.startApp({ id });
+    await eventually(async () => {
+      const lines = await said(id, 3);
+      // The same modes, owners, sizes and links, and what the files say.
+      assert.deepEqual(lines, await said("keeper", 3));
+      assert.equal(lines[2], "original");
+    }, 30_000);
+    await apps.removeApp({ id: "keeper" });
+    t.deepEqual(await volumesOf(engine, "keeper"), []);
+    await apps.restartApp({ id });
+    await eventually(async () => assert.deepEqual(await said(id), ["original", "original"]), 30_000);
+
+    // One that fails leaves nothing: the engine goes away in the middle of it.
+    await engine.stop();
+    t.is((await errorOf(apps.cloneApp({ id }))).code, "Unavailable");
+    await engine.start();
+    await eventually(async () => {
+      assert.deepEqual(
+        (await apps.listApps({})).apps.map((app) => app.id),
+        [id],
+      );
+      assert.deepEqual(await volumesOf(engine, `${id}-2`), []);
+    }, 30_000);
+  },
+);

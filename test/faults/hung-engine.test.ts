@@ -1,0 +1,173 @@
+/** An engine that hangs: whatever is asked of svc is answered in time, and only what is the engine's goes without an answer. */
+import assert from "node:assert/strict";
+import { chmod, mkdir, writeFile } from "node:fs/promises";
+import { join } from "node:path";
+import type { Client } from "@connectrpc/connect";
+import { AppService } from "../../gen/svc/v1/app_pb.ts";
+import { BackupService } from "../../gen/svc/v1/backup_pb.ts";
+import { DaemonService } from "../../gen/svc/v1/daemon_pb.ts";
+import { MonitorService } from "../../gen/svc/v1/monitor_pb.ts";
+import { ProcessService } from "../../gen/svc/v1/process_pb.ts";
+import { composeTest, needsCompose } from "../runtimes/support/compose-test.ts";
+import { startDaemon, type TestDaemon } from "../support/daemon.ts";
+import { startEngine } from "../support/docker.ts";
+import { errorOf } from "../support/errors.ts";
+import { eventually } from "../support/eventually.ts";
+import { freePort, writePackage } from "../support/packages.ts";
+
+type Apps = Client<typeof AppService>;
+type Call = () => Promise<unknown> | AsyncIterable<unknown>;
+
+/** Each call is answered within 3 s; the rest is for a machine that does much else. */
+const boundMs = 8_000;
+const forever = "trap 'exit 0' TERM; while :; do sleep 3600 & wait; done";
+
+async function installAll(daemon: TestDaemon): Promise<void> {
+  const apps = daemon.client(AppService);
+  await writePackage(join(daemon.dir, "hello"), await freePort(), { id: "hello" });
+  const runs = {
+    box: `docker: { image: "svc/box:latest", entrypoint: [/bin/sh, -c], command: [${JSON.stringify(forever)}] }`,
+    stack: "compose: { file: compose.yaml }",
+  };
+  const services = {
+    services: {
+      web: { image: "svc/box:latest", command: ["/bin/sh", "-c", forever], volumes: ["state:/state"] },
+    },
+    volumes: { state: {} },
+  };
+  for (const [id, section] of Object.entries(runs)) {
+    const dir = join(daemon.dir, id);
+    await mkdir(dir);
+    await chmod(dir, 0o755);
+    await writeFile(join(dir, "svc.yaml"), `id: ${id}\nname: ${id}\nversion: "1.0.0"\n${section}\n`);
+    // JSON is YAML; compose reads two dollars as one.
+    await writeFile(join(dir, "compose.yaml"), JSON.stringify(services).replaceAll("$", "$$$$"));
+  }
+  for (const id of ["hello", "box", "stack"]) {
+    await apps.installApp({ spec: join(daemon.dir, id) });
+    await apps.startApp({ id });
+  }
+}
+
+/** What is of all apps, or of none: it succeeds. */
+function ofAll(daemon: TestDaemon): Record<string, Call> {
+  const apps = daemon.client(AppService, "grpc");
+  return {
+    listApps: () => apps.listApps({}),
+    getDiskReport: () => apps.getDiskReport({}),
+    getPortReport: () => apps.getPortReport({}),
+    getAppStats: () => apps.getAppStats({}),
+    listStatus: () => daemon.client(DaemonService).getStatus({}),
+    listProcesses: () => daemon.client(ProcessService).listProcesses({}),
+    listListeningPorts: () => daemon.client(MonitorService).listListeningPorts({}),
+    systemMetrics: () => daemon.client(MonitorService).getSystemMetrics({}),
+    backups: () => daemon.client(BackupService).listBackups({}),
+  };
+}
+
+/** What an app is asked and told, in this order; it may fail, in time. */
+function ofOne(apps: Apps, daemon: TestDaemon, id: string): Record<string, Call> {
+  const once = async function* <T>(value: T): AsyncGenerator<T, void> {
+    yield await Promise.resolve(value);
+  };
+  return {
+    getApp: () => apps.getApp({ id }),
+    getAppDisk: () => apps.getAppDisk({ id }),
+    getAppImage: () => apps.getAppImage({ id, checkRemote: true }),
+    listStacks: () => apps.listStacks({}),
+    listAppPorts: () => apps.listAppPorts({ id }),
+    getAppLogs: () => apps.getAppLogs({ id }),
+    streamAppLogs: () => apps.streamAppLogs({ id }),
+    getAppSettings: () => apps.getAppSettings({ id }),
+    updateAppSettings: () => apps.updateAppSettings({ id, values: {} }),
+    attachConsole: () => apps.attachConsole(once({ appId: id, session: "shell", command: ["true"] })),
+    cloneApp: () => apps.cloneApp({ id }),
+    createBackup: () => daemon.client(BackupService, "grpc").createBackup({ appId: id, storages: ["local"] }),
+    repullApp: () => apps.repullApp({ id }),
+    restartApp: () => apps.restartApp({ id }),
+    stopApp: () => apps.stopApp({ id }),
+    startApp: () => apps.startApp({ id }),
+    upgradeApp: () => apps.upgradeApp({ id }),
+    installApp: () => apps.installApp({ spec: join(daemon.dir, id) }),
+    removeApp: () => apps.removeApp({ id }),
+  };
+}
+
+/** Siblings of the above, what goes on until it is ended, and what has no engine in it. */
+const elsewhere = new Set([
+  ...["installAppStream", "upgradeAppStream", "cloneAppStream", "streamAppStats", "awaitAppStream"],
+  ...["issueConsoleToken", "getAppStatsHistory"],
+]);
+
+interface Outcome {
+  readonly call: string;
+  readonly tookMs: number;
+  readonly error: Awaited<ReturnType<typeof errorOf>> | undefined;
+}
+
+async function outcomeOf(call: string, ask: Call): Promise<Outcome> {
+  const startedMs = performance.now();
+  const error = await errorOf(ask()).catch((reason: unknown) => {
+    assert.equal((reason as Error).message, "the call succeeded");
+    return undefined;
+  });
+  return { call, tookMs: performance.now() - startedMs, error };
+}
+
+composeTest(`an engine that hangs costs no call more than its patience${needsCompose}`, async (t) => {
+  t.timeout(300_000);
+  await using engine = await startEngine();
+  await engine.images.build("svc/box:latest");
+  await using daemon = await startDaemon({ config: engine.config });
+  const apps = daemon.client(AppService, "grpc");
+  await installAll(daemon);
+  const named = new Set([...Object.keys(ofAll(daemon)), ...Object.keys(ofOne(apps, daemon, ""))]);
+  for (const method of Object.keys(AppService.method)) {
+    t.true(
+      named.has(method) || elsewhere.has(method),
+      `${method} is to be asked of an engine that hangs, too`,
+    );
+  }
+
+  await engine.pause();
+  const outcomes: Outcome[] = [];
+  const shared = Promise.all(
+    Object.entries(ofAll(daemon)).map(async ([call, ask]) => {
+      const outcome = await outcomeOf(call, ask);
+      t.is(outcome.error, undefined, `${call}: ${outcome.error?.message}`);
+      outcomes.push(outcome);
+    }),
+  );
+  const each = ["box", "stack"].map(async (id) => {
+    for (const [call, ask] of Object.entries(ofOne(apps, daemon, id))) {
+      const outcome = await outcomeOf(`${call} of ${id}`, ask);
+      outcomes.push(outcome);
+      if (outcome.error === undefined) continue;
+      t.true(
+        ["Unavailable", "FailedPrecondition"].includes(outcome.error.code),
+        `${outcome.call}: ${outcome.error.message}`,
+      );
+    }
+  });
+  // Meanwhile an app without containers stops and starts.
+  const others = (async () => {
+    for (const call of ["stopApp", "startApp", "restartApp"] as const) {
+      const outcome = await outcomeOf(`${call} of hello`, () => apps[call]({ id: "hello" }));
+      t.is(outcome.error, undefined, outcome.error?.message);
+      outcomes.push(outcome);
+    }
+  })();
+  await Promise.all([shared, others, ...each]);
+  for (const { call, tookMs } of outcomes) t.true(tookMs < boundMs, `${call} took ${Math.round(tookMs)} ms`);
+  const slowest = outcomes.toSorted((a, b) => b.tookMs - a.tookMs).slice(0, 8);
+  t.log(slowest.map(({ call, tookMs }) => `${call} ${Math.round(tookMs)} ms`).join(", "));
+
+  // Nothing was lost by it, and all of it answers again.
+  engine.resume();
+  for (const id of ["hello", "box", "stack"]) {
+    await eventually(async () => {
+      await apps.startApp({ id });
+      assert.equal((await apps.getApp({ id })).state, "RUNNING");
+    }, 60_000);
+  }
+});

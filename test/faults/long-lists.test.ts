@@ -1,0 +1,127 @@
+/**
+ * What is longest of jobs and runs, read by 24 clients at once: the daemon's memory and its event loop stay within bounds
+ * that are far above what it takes, and far below what one answer with all of it took (1,000 jobs: 3.4 s and 2.6 GB).
+ */
+import { once } from "node:events";
+import { readFile } from "node:fs/promises";
+import { Agent, request, type IncomingMessage } from "node:http";
+import test from "ava";
+import { documentOf, insertJobs } from "../../src/scheduler/jobs/job-row.ts";
+import { closeRun, insertRun } from "../../src/scheduler/runs/run-row.ts";
+import { openStore } from "../../src/store/store.ts";
+import { spec } from "../scheduler/support/world.ts";
+import { startDaemon, type TestDaemon } from "../support/daemon.ts";
+import { eventually } from "../support/eventually.ts";
+
+const readers = 24;
+const jobs = 1_000;
+const commandLength = 65_500;
+const runs = 50;
+const outputLength = 65_536;
+/** A page takes a few milliseconds of the processor, and all jobs at once a second for each reader. */
+const maxBlockMs = 2_000;
+const maxGrownMiB = 800;
+const idOf = (index: number): string => `long-${String(index).padStart(4, "0")}`;
+
+/** As pushes and runs would leave them. */
+async function fill({ storeDir }: TestDaemon): Promise<void> {
+  await using store = await openStore({ dir: storeDir });
+  const command = "x".repeat(commandLength);
+  for (let from = 0; from < jobs; from += 100) {
+    const some = Array.from({ length: 100 }, (_, index) => ({
+      id: idOf(from + index),
+      document: documentOf(spec({ action: { type: "shell", command } })),
+    }));
+    await store.write(insertJobs(0, "platform", some, Date.now()));
+  }
+  const output = "a line\n\x1b[m".repeat(outputLength / 10);
+  const executor = { bootId: "gone", pid: 1, startTicks: 1 };
+  for (let index = 0; index < runs; index += 1) {
+    const key = { ownerUid: 0, id: idOf(0) };
+    const [opened] = await store.write([insertRun(key, { trigger: "manual", attempt: 1 }, executor, 1)]);
+    const outcome = { status: "FAILED", output, error: output, truncated: false } as const;
+    await store.write(closeRun(Number(opened?.rows?.[0]?.["id"]), executor, outcome, 2));
+  }
+}
+
+async function get(agent: Agent, socketPath: string, path: string): Promise<string> {
+  const sent = request({ socketPath, path, agent }).end();
+  const [response] = (await once(sent, "response")) as [IncomingMessage];
+  let text = "";
+  for await (const chunk of response.setEncoding("utf8")) text += String(chunk);
+  if (response.statusCode !== 200)
+    throw new Error(`GET ${path}: ${response.statusCode} ${text.slice(0, 500)}`);
+  return text;
+}
+
+/** The daemon's resident memory, and the most that it had, in MiB. */
+async function memoryOf({ pid }: TestDaemon): Promise<{ nowMiB: number; mostMiB: number }> {
+  const status = await readFile(`/proc/${pid}/status`, "utf8");
+  const kib = (name: string): number => Number(new RegExp(`^${name}:\\s+(\\d+) kB$`, "m").exec(status)?.[1]);
+  return { nowMiB: kib("VmRSS") / 1024, mostMiB: kib("VmHWM") / 1024 };
+}
+
+/** The longest time in which its event loop did nothing else, since the last time that this was asked, in ms. */
+async function longestBlockMs({ socketPath }: TestDaemon): Promise<number> {
+  using agent = new Closing();
+  const text = await get(agent, socketPath, "/metrics");
+  return Number(/^svc_event_loop_delay_max_seconds (\S+)$/m.exec(text)?.[1] ?? 0) * 1_000;
+}
+
+class Closing extends Agent implements Disposable {
+  constructor() {
+    super({ keepAlive: true, maxSockets: 1 });
+  }
+
+  [Symbol.dispose](): void {
+    this.destroy();
+  }
+}
+
+/** All pages; answers how many jobs they held. */
+async function readAllJobs({ socketPath }: TestDaemon): Promise<number> {
+  using agent = new Closing();
+  let count = 0;
+  for (let token = ""; ;) {
+    const text = await get(agent, socketPath, `/v1/schedules?page_token=${token}`);
+    const page = JSON.parse(text) as { schedules: unknown[]; next_page_token: string };
+    count += page.schedules.length;
+    token = page.next_page_token;
+    if (token === "") return count;
+  }
+}
+
+async function readAllRuns({ socketPath }: TestDaemon): Promise<number> {
+  using agent = new Closing();
+  const text = await get(agent, socketPath, `/v1/schedules/${idOf(0)}/runs`);
+  return (JSON.parse(text) as { runs: unknown[] }).runs.length;
+}
+
+for (const [what, read, count] of [
+  ["jobs", readAllJobs, jobs],
+  ["runs", readAllRuns, runs],
+] as const) {
+  test.serial(`${readers} readers of the longest ${what} at once`, async (t) => {
+    t.timeout(600_000);
+    await using daemon = await startDaemon();
+    await fill(daemon);
+    await eventually(async () => {
+      const found = await read(daemon);
+      if (found !== count) throw new Error(`${found} of ${count}`);
+    }, 60_000);
+    const before = await memoryOf(daemon);
+    await longestBlockMs(daemon);
+    const startMs = performance.now();
+    const counts = await Promise.all(Array.from({ length: readers }, () => read(daemon)));
+    const tookMs = performance.now() - startMs;
+    const blockMs = await longestBlockMs(daemon);
+    const after = await memoryOf(daemon);
+    t.deepEqual(new Set(counts), new Set([count]));
+    const grownMiB = after.mostMiB - before.nowMiB;
+    t.log(
+      `${Math.round(tookMs)} ms, longest block ${Math.round(blockMs)} ms, from ${Math.round(before.nowMiB)} MiB by ${Math.round(grownMiB)} MiB`,
+    );
+    t.true(blockMs < maxBlockMs, `${blockMs} ms`);
+    t.true(grownMiB < maxGrownMiB, `${grownMiB} MiB`);
+  });
+}

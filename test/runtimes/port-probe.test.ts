@@ -1,0 +1,26 @@
+/** Health checks that the daemon makes itself, for everybody's services and containers. */
+import assert from "node:assert/strict";
+import { once } from "node:events";
+import { createServer, type AddressInfo } from "node:net";
+import { setTimeout as wait } from "node:timers/promises";
+import test from "ava";
+import { PortProbe } from "../../src/runtimes/port-probe.ts";
+import { eventually } from "../support/eventually.ts";
+
+test("a package cannot have the daemon ask without a pause", async (t) => {
+  let asked = 0;
+  const server = createServer((socket) => {
+    asked++;
+    socket.on("error", () => undefined).end();
+  });
+  server.listen(0, "127.0.0.1");
+  await once(server, "listening");
+  const { port } = server.address() as AddressInfo;
+  const spec = { tcp: { port }, intervalMs: 1, timeoutMs: 1_000, retries: 1, startPeriodMs: 0 };
+  using probe = new PortProbe(spec, undefined, { onChange: () => undefined });
+  await eventually(() => assert.equal(probe.health, "healthy"), 30_000);
+  await wait(2_500);
+  server.close();
+  // Each second once; without a bound some thousand times.
+  t.true(asked <= 20, String(asked));
+});
