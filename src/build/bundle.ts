@@ -55,6 +55,7 @@ const native = [
 const packages = [
   "node_modules/{yauzl,yazl}/{package.json,index.js,LICENSE,fd-slicer.js,crc32.js}",
   "node_modules/buffer-crc32/{package.json,LICENSE,dist/*}",
+  "node_modules/re2js/{package.json,LICENSE,build/index.cjs}",
   "node_modules/pend/{package.json,index.js,LICENSE}",
 ];
 

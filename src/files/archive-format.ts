@@ -1,6 +1,6 @@
 /** Which kind of archive a file is, by its name. */
 import { invalidField } from "../errors.ts";
-import type { ArchiveFormat } from "../identity/host-files.ts";
+import type { ArchiveFormat } from "../identity/host-work.ts";
 
 const endings: readonly (readonly [ending: string, format: ArchiveFormat | "tar"])[] = [
   [".tar.gz", "tar.gz"],

@@ -7,16 +7,19 @@ import { Readable } from "node:stream";
 import { decodePageToken, encodePageToken } from "../apps/page-token.ts";
 import type { OnProgress } from "../apps/progress.ts";
 import { invalidField, SvcError } from "../errors.ts";
+import type { HostFiles } from "../identity/host-files.ts";
 import type {
   HostContent,
   HostEntry,
-  HostFiles,
   HostProgress,
   HostWork,
   ReadRange,
+  SearchOptions,
+  SearchRecord,
   UnpackLimits,
   UploadOptions,
-} from "../identity/host-files.ts";
+  UsageRecord,
+} from "../identity/host-work.ts";
 import type { Identities } from "../identity/identity.ts";
 import { archiveFormat } from "./archive-format.ts";
 import { FilePlaces } from "./file-places.ts";
@@ -60,6 +63,10 @@ export interface PageRequest {
   limit?: number | undefined;
   pageToken: string;
 }
+
+export type Found =
+  | Exclude<SearchRecord, { kind: "match" }>
+  | (Omit<Extract<SearchRecord, { kind: "match" }>, "entry"> & { entry: NamedEntry });
 
 export interface PackRequest {
   paths: readonly string[];
@@ -199,6 +206,49 @@ export class Files {
     return this.#entry(to, caller, (hands) => hands.move(from, to, overwrite, hostWork(work, "move")));
   }
 
+  async *tail(
+    path: string,
+    options: { lines: number; follow: boolean },
+    caller: FileCaller,
+    { signal }: FileWork,
+  ): AsyncGenerator<Buffer> {
+    using _place = this.#places.take(caller.share);
+    const hands = await this.#hands(caller);
+    for await (const bytes of hands.tail(path, options, { signal }) as AsyncIterable<Buffer>) yield bytes;
+  }
+
+  /** @throws SvcError `invalid_request` for what looks for nothing */
+  async *search(
+    path: string,
+    wanted: SearchOptions,
+    caller: FileCaller,
+    { signal }: FileWork,
+  ): AsyncGenerator<Found> {
+    if (wanted.name === "" && wanted.content === "") {
+      throw invalidField("name", "is needed, or content to look for");
+    }
+    using _place = this.#places.take(caller.share);
+    const hands = await this.#hands(caller);
+    const names = await this.system.names();
+    for await (const record of hands.search(path, wanted, { signal })) {
+      if (record.kind !== "match") yield record;
+      else yield { ...record, entry: named(record.entry, below(path, record.where), names) };
+    }
+  }
+
+  async *usage(
+    path: string,
+    depth: number,
+    caller: FileCaller,
+    { signal }: FileWork,
+  ): AsyncGenerator<UsageRecord> {
+    using _place = this.#places.take(caller.share);
+    const hands = await this.#hands(caller);
+    for await (const record of hands.usage(path, depth, { signal })) {
+      yield record.kind === "sum" ? { ...record, where: below(path, record.where) } : record;
+    }
+  }
+
   async pack(
     { paths, target, format, overwrite }: PackRequest,
     caller: FileCaller,
@@ -262,6 +312,11 @@ export class Files {
       directories: [{ path: storeDir, except: ["apps"] }],
     });
   }
+}
+
+/** @param where a path below another one, or empty for that one itself */
+function below(path: string, where: string): string {
+  return where === "" ? path : posix.join(path, where);
 }
 
 function named(entry: HostEntry, path: string, names: Names): NamedEntry {

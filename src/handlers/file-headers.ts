@@ -1,7 +1,7 @@
 /** Headers about the content of files, where the protocol is REST: ranges, entity tags, names (RFC 9110, RFC 6266). */
 import type { HandlerContext } from "@connectrpc/connect";
 import type { ReadFileRequest } from "../../gen/svc/v1/file_pb.ts";
-import type { HostContent, ReadRange } from "../identity/host-files.ts";
+import type { HostContent, ReadRange } from "../identity/host-work.ts";
 
 /** What is asked for: by the request's own fields, else by the header. */
 export function rangeOf({ offset, length }: ReadFileRequest, context: HandlerContext): ReadRange {

@@ -11,7 +11,8 @@ import type {
   MovePathRequest,
 } from "../../gen/svc/v1/file_pb.ts";
 import type { OnProgress } from "../apps/progress.ts";
-import type { FileCaller, Files, NamedEntry, Page } from "../files/files.ts";
+import type { UsageRecord } from "../identity/host-work.ts";
+import type { FileCaller, Files, Found, NamedEntry, Page } from "../files/files.ts";
 import { pathIn } from "../files/files.ts";
 import { shareName, userOf } from "../rpc/user-context.ts";
 import { contentHeaders, ifMatchOf, rangeOf } from "./file-headers.ts";
@@ -19,6 +20,8 @@ import { firstOf } from "./first-of.ts";
 import { progressEvents } from "./progress-events.ts";
 
 const contentType = "application/octet-stream";
+const defaultLines = 10;
+const defaultMatches = 1000;
 
 export function createFileService(files: Files): ServiceImpl<typeof FileService> {
   const move = async (request: MovePathRequest, context: HandlerContext, onProgress?: OnProgress) =>
@@ -101,6 +104,25 @@ export function createFileService(files: Files): ServiceImpl<typeof FileService>
       return entryMessage(await files.write(target, pieces, options, callerOf(context), workOf(context)));
     },
 
+    tailFile: async function* ({ path, lines = defaultLines, follow }, context) {
+      let contentTypeOnce = contentType;
+      const options = { lines, follow };
+      for await (const data of files.tail(path, options, callerOf(context), workOf(context))) {
+        yield { content: { contentType: contentTypeOnce, data } };
+        contentTypeOnce = "";
+      }
+    },
+
+    searchFiles: async function* ({ path, limit = defaultMatches, ...wanted }, context) {
+      const found = files.search(path, { ...wanted, limit }, callerOf(context), workOf(context));
+      for await (const record of found) yield { event: foundEvent(record) };
+    },
+
+    getDiskUsage: async function* ({ path, depth = 1 }, context) {
+      const records = files.usage(path, depth, callerOf(context), workOf(context));
+      for await (const record of records) yield { event: usageEvent(record) };
+    },
+
     setPathAttributes: async ({ path, mode, owner, group, recursive }, context) => {
       const wanted = { mode: modeOf(mode), owner, group, recursive };
       return entryMessage(await files.setAttributes(path, wanted, callerOf(context), workOf(context)));
@@ -121,6 +143,32 @@ function callerOf(context: HandlerContext): FileCaller {
 
 function workOf({ signal }: HandlerContext, onProgress?: OnProgress) {
   return { signal, onProgress };
+}
+
+function foundEvent(record: Found) {
+  if (record.kind === "count") return countEvent("search", record.entries);
+  if (record.kind === "match") {
+    const { entry, line, text } = record;
+    const value = { entry: entryMessage(entry), text, ...(line !== undefined && { line: BigInt(line) }) };
+    return { case: "match", value } as const;
+  }
+  const { entries, matches, failed, truncated } = record;
+  const counts = { entries: BigInt(entries), matches: BigInt(matches), failedCount: BigInt(failed) };
+  return { case: "result", value: { ...counts, truncated } } as const;
+}
+
+function usageEvent(record: UsageRecord) {
+  if (record.kind === "count") return countEvent("count", record.entries);
+  const { where: path, level: depth, diskBytes, sizeBytes, entries, failed } = record;
+  const value = {
+    ...{ path, depth, diskBytes: BigInt(diskBytes), sizeBytes: BigInt(sizeBytes) },
+    ...{ entries: BigInt(entries), failedCount: BigInt(failed) },
+  };
+  return { case: depth === 0 ? "result" : "directory", value } as const;
+}
+
+function countEvent(step: string, entries: number) {
+  return { case: "progress", value: { step, message: `${entries} so far` } } as const;
 }
 
 function limitsOf({ maxEntries, maxBytes, maxRatio }: ExtractArchiveRequest) {

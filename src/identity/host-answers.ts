@@ -8,8 +8,10 @@ import type {
   HostEntryType,
   HostPage,
   HostProgress,
+  SearchRecord,
   Unpacked,
-} from "./host-files.ts";
+  UsageRecord,
+} from "./host-work.ts";
 import type { HelperAnswer } from "./pending-request.ts";
 
 const types: readonly HostEntryType[] = [
@@ -84,6 +86,38 @@ export function readMoved(value: unknown): HostEntry {
 export function readUnpacked(value: unknown): Unpacked {
   const { entry, entries, bytes } = fieldsOf(value);
   return { entry: readHostEntry(entry), entries: count(entries), bytes: count(bytes) };
+}
+
+export function readSearchRecord(record: string): SearchRecord {
+  const { entries, end, where, entry, line, text: shown = "" } = fieldsOf(parse(Buffer.from(record)));
+  if (end !== undefined) {
+    const { matches, failed, truncated, ...rest } = fieldsOf(end);
+    const counts = { entries: count(rest["entries"]), matches: count(matches), failed: count(failed) };
+    return { kind: "end", ...counts, truncated: truncated === true };
+  }
+  if (entry === undefined) return { kind: "count", entries: count(entries) };
+  return {
+    kind: "match",
+    where: text(where),
+    entry: readHostEntry(entry),
+    ...(line !== undefined && { line: count(line) }),
+    text: shortText(shown),
+  };
+}
+
+export function readUsageRecord(record: string): UsageRecord {
+  const { entries, sum, path, level } = fieldsOf(parse(Buffer.from(record)));
+  if (sum === undefined) return { kind: "count", entries: count(entries) };
+  const { diskBytes, sizeBytes, failed, ...rest } = fieldsOf(sum);
+  return {
+    kind: "sum",
+    where: text(path),
+    level: count(level),
+    diskBytes: count(diskBytes),
+    sizeBytes: count(sizeBytes),
+    entries: count(rest["entries"]),
+    failed: count(failed),
+  };
 }
 
 export function readHostProgress(event: unknown): HostProgress {

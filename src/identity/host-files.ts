@@ -3,9 +3,26 @@ import { randomBytes } from "node:crypto";
 import { posix } from "node:path";
 import { PassThrough, type Readable } from "node:stream";
 import { SvcError } from "../errors.ts";
+import { boundedLines } from "../lib/lines.ts";
 import { writeTo } from "../lib/write-to.ts";
 import type { Guarded } from "./helper/host/guard.mjs";
 import * as answers from "./host-answers.ts";
+import type {
+  HostEntry,
+  HostPage,
+  ReadRange,
+  HostContent,
+  UploadOptions,
+  Deleted,
+  WantedAttributes,
+  SearchOptions,
+  SearchRecord,
+  UsageRecord,
+  ArchiveFormat,
+  UnpackLimits,
+  Unpacked,
+  HostWork,
+} from "./host-work.ts";
 import type { HelperAnswer, HelperRequest } from "./pending-request.ts";
 import type { User } from "./user.ts";
 
@@ -15,98 +32,8 @@ const longMs = 24 * 60 * 60_000;
 /** Milliseconds for the clean-up after a helper that died. */
 const discardMs = 60_000;
 
-export type HostEntryType =
-  "file" | "directory" | "symlink" | "socket" | "fifo" | "block_device" | "char_device";
-
-/** What something is; names and link targets are spelled (`helper/host/spelling.mjs`). */
-export interface HostEntry {
-  name: string;
-  type: HostEntryType;
-  sizeBytes: number;
-  /** Permission bits. */
-  mode: number;
-  uid: number;
-  gid: number;
-  modifiedMs: number;
-  /** Empty for what is no regular file. */
-  tag: string;
-  target: string;
-}
-
-export interface HostPage {
-  directory: HostEntry;
-  entries: HostEntry[];
-  more: boolean;
-}
-
-export interface ReadRange {
-  offset: number;
-  length?: number | undefined;
-  /** The last `offset` bytes instead. */
-  fromEnd?: boolean;
-  /** The whole file instead, when it has another entity tag. */
-  ifTag?: string;
-}
-
-export interface HostContent {
-  entry: HostEntry;
-  /** The first byte that comes. */
-  start: number;
-  /** Bytes that come; -1 when there are none at that place. */
-  length: number;
-  bytes: Readable;
-}
-
-export interface UploadOptions {
-  overwrite: boolean;
-  /** Empty: whatever is there. */
-  ifMatch: string;
-  mode?: number | undefined;
-}
-
-export interface HostFailure {
-  path: string;
-  error: SvcError;
-}
-
-export interface Deleted {
-  deleted: string[];
-  failures: HostFailure[];
-  failureCount: number;
-}
-
-export interface WantedAttributes {
-  mode?: number | undefined;
-  uid?: number | undefined;
-  gid?: number | undefined;
-  recursive: boolean;
-}
-
-export type ArchiveFormat = "tar.gz" | "tar.zst" | "zip";
-
-export interface UnpackLimits {
-  maxEntries: number;
-  /** Of what comes out of the archive. */
-  maxBytes: number;
-  /** How many times larger than the archive that may be. */
-  maxRatio: number;
-}
-
-export interface Unpacked {
-  entry: HostEntry;
-  entries: number;
-  bytes: number;
-}
-
-export interface HostProgress {
-  doneBytes?: number;
-  doneEntries?: number;
-}
-
-export interface HostWork {
-  signal?: AbortSignal | undefined;
-  onProgress?: ((progress: HostProgress) => void) | undefined;
-}
+/** A record of a search or a count, with two paths at most. */
+const maxRecordChars = 128 << 10;
 
 type Ask = (request: HelperRequest) => Promise<HelperAnswer>;
 
@@ -143,6 +70,50 @@ export class HostFiles {
   /** Opens a regular file. Destroying the stream ends the work. */
   async read(path: string, range: ReadRange, { signal }: HostWork = {}): Promise<HostContent> {
     const { offset, length = null, fromEnd = false, ifTag = "" } = range;
+    const head = Promise.withResolvers<Omit<HostContent, "bytes">>();
+    const bytes = this.#stream("hostRead", path, { offset, length, fromEnd, ifTag }, signal, (event) =>
+      head.resolve(answers.readContentHead(event)),
+    );
+    // A failure before the first byte is the head's; who never reads must not be told of it twice.
+    bytes.once("error", (error) => head.reject(error));
+    return { ...(await head.promise), bytes };
+  }
+
+  /** The last lines of a regular file, and what is written to it while the stream is open. */
+  tail(path: string, options: { lines: number; follow: boolean }, { signal }: HostWork = {}): Readable {
+    return this.#stream("hostTail", path, options, signal);
+  }
+
+  search(path: string, wanted: SearchOptions, { signal }: HostWork = {}): AsyncGenerator<SearchRecord> {
+    return this.#records("hostSearch", path, { ...wanted }, signal, answers.readSearchRecord);
+  }
+
+  usage(path: string, depth: number, { signal }: HostWork = {}): AsyncGenerator<UsageRecord> {
+    return this.#records("hostUsage", path, { depth }, signal, answers.readUsageRecord);
+  }
+
+  async *#records<R>(
+    op: string,
+    path: string,
+    args: object,
+    signal: AbortSignal | undefined,
+    read: (line: string) => R,
+  ): AsyncGenerator<R> {
+    const bytes = this.#stream(op, path, args, signal).setEncoding("utf8");
+    const lines = { maxLength: maxRecordChars, turn: () => undefined };
+    for await (const line of boundedLines(bytes as AsyncIterable<string>, lines)) {
+      yield read(line);
+    }
+  }
+
+  /** Bytes from the helper. Destroying the stream ends the work. */
+  #stream(
+    op: string,
+    path: string,
+    args: object,
+    signal: AbortSignal | undefined,
+    onEvent?: (event: unknown) => void,
+  ): PassThrough {
     const gone = new AbortController();
     const bytes = new PassThrough({
       highWaterMark: 1 << 20,
@@ -151,23 +122,17 @@ export class HostFiles {
         done(error);
       },
     });
-    const head = Promise.withResolvers<Omit<HostContent, "bytes">>();
     this.#ask({
-      ...this.#request("hostRead", path, { offset, length, fromEnd, ifTag }),
+      ...this.#request(op, path, args),
       signal: signal ? AbortSignal.any([gone.signal, signal]) : gone.signal,
       timeoutMs: longMs,
-      onEvent: (event) => head.resolve(answers.readContentHead(event)),
+      onEvent,
       output: writeTo(bytes),
     }).then(
       () => bytes.end(),
-      (error: unknown) => {
-        head.reject(error);
-        bytes.destroy(error instanceof Error ? error : new Error(String(error)));
-      },
+      (error: unknown) => bytes.destroy(error instanceof Error ? error : new Error(String(error))),
     );
-    // A failure before the first byte is the head's; who never reads must not be told of it twice.
-    bytes.once("error", () => undefined);
-    return { ...(await head.promise), bytes };
+    return bytes;
   }
 
   async upload(

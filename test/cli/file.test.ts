@@ -47,6 +47,16 @@ test("files of an app are put, listed, read, changed and removed by the app's na
   t.regex((await svc("untar", "web:kept.zip", "web:data/z")).stderr, /data\/z\/x" exists already/);
   t.is((await svc("untar", "web:kept.zip", "web:data/w", "--max-bytes", "1000")).exitCode, 5);
   t.is((await svc("untar", "web:kept.zip", "web:data/w", "--max-bytes", "1k")).exitCode, 2);
+  t.regex((await svc("du", "web:data")).stdout, /^ +\S+ MiB {2}\/.*\/data\/x\n[^]* {2}\/.*\/data\n$/);
+  t.regex(
+    (await svc("find", "web:data", "big.*")).stdout,
+    /^\/.*\/data\/x\/big\.txt\n\/.*\/data\/z\/x\/big\.txt\n$/,
+  );
+  t.is((await svc("find", "web:data", "nothing")).exitCode, 1);
+  const grep = await svc("grep", "-E", "^some t[ex]*t$", "web:data/x", "--limit", "2");
+  t.regex(grep.stdout, /^\/.*\/big\.txt:1:some text\n\/.*\/big\.txt:2:some text\n$/);
+  t.regex(grep.stderr, /there may be more/);
+  t.is((await svc("tail", "-n", "2", "web:data/x/big.txt")).stdout, "some text\nsome text\n");
   t.regex((await svc("rm", "--yes", "web:data/x", "web:data/y")).stdout, /^Deleted .*\nDeleted /);
   t.is((await svc("rm", "--yes", "web:data/x")).exitCode, 1);
   t.is((await svc("ls", "web:../../..")).exitCode, 2);

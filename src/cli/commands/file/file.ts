@@ -5,13 +5,20 @@ import { addArchiveCommands } from "./archive.ts";
 import { addChangeCommands } from "./change.ts";
 import { addContentCommands } from "./content.ts";
 import { addListCommands } from "./list.ts";
+import { addLookCommands } from "./look.ts";
 
 export function addFileCommand(parent: Command, run: RunCommand): void {
   const file = parent
     .command("file")
     .description("list, read and change files, as the daemon's host lets you")
     .addHelpText("after", examples);
-  for (const add of [addListCommands, addContentCommands, addChangeCommands, addArchiveCommands])
+  for (const add of [
+    addListCommands,
+    addContentCommands,
+    addChangeCommands,
+    addArchiveCommands,
+    addLookCommands,
+  ])
     add(file, run);
 }
 
@@ -28,4 +35,8 @@ Examples:
   svc file rm hello:data/old.txt
   svc file tar hello:data.tar.zst hello:data
   svc file untar hello:data.tar.zst hello:copy
+  svc file du hello:
+  svc file find hello:data '*.log'
+  svc file grep -i error hello:data
+  svc file tail -f hello:data/app.log
 `;

@@ -6,9 +6,12 @@ import { deletePaths } from "./delete-paths.mjs";
 import { Listings, listDirectory, statPath } from "./entries.mjs";
 import { readContent } from "./read-content.mjs";
 import { copyPath, movePath } from "./relocate.mjs";
+import { searchFiles } from "./search.mjs";
 import { discard } from "./staging.mjs";
 import { Syscalls } from "./syscalls.mjs";
+import { tailFile } from "./tail.mjs";
 import { uploadFile } from "./upload.mjs";
+import { diskUsage } from "./usage.mjs";
 
 /** @typedef {import("../requests.mjs").Call} Call */
 /** @typedef {import("./host-path.mjs").HostPlace} HostPlace */
@@ -38,6 +41,21 @@ export function createHostOperations() {
       /** @type {Parameters<typeof uploadFile>[1]} */ args,
       /** @type {Call} */ { input, signal },
     ) => ({ value: await uploadFile(syscalls, args, input, signal) }),
+
+    hostTail: async (/** @type {Parameters<typeof tailFile>[1]} */ args, /** @type {Call} */ call) => {
+      await tailFile(syscalls, args, (bytes) => call.output(bytes), call.signal);
+      return {};
+    },
+
+    hostSearch: async (/** @type {Parameters<typeof searchFiles>[1]} */ args, /** @type {Call} */ call) => {
+      await searchFiles(syscalls, args, recordsTo(call), call.signal);
+      return {};
+    },
+
+    hostUsage: async (/** @type {Parameters<typeof diskUsage>[1]} */ args, /** @type {Call} */ call) => {
+      await diskUsage(syscalls, args, recordsTo(call), call.signal);
+      return {};
+    },
 
     hostMakeDirectory: async (/** @type {Parameters<typeof attributes.makeDirectory>[1]} */ args) => ({
       value: await attributes.makeDirectory(syscalls, args),
@@ -84,6 +102,21 @@ function bytesTo({ emit }) {
 /** @param {Call} call */
 function entriesTo({ emit }) {
   return seldom((doneEntries) => void emit({ progress: { doneEntries } }));
+}
+
+/**
+ * Records as lines of JSON. One that only counts is told of now and then.
+ * @param {Call} call
+ */
+function recordsTo({ output }) {
+  let reportedMs = 0;
+  return async (/** @type {object} */ record) => {
+    const nowMs = performance.now();
+    const isCount = Object.keys(record).length === 1 && "entries" in record;
+    if (isCount && nowMs - reportedMs < reportMs) return;
+    reportedMs = nowMs;
+    await output(Buffer.from(`${JSON.stringify(record)}\n`));
+  };
 }
 
 /** @param {(done: number) => void} report */

@@ -20,11 +20,12 @@ import { Slices } from "./slices.mjs";
  * @param {number} parent
  * @param {string} name
  * @param {AbortSignal} signal
- * @param {{ stays?: boolean, fail?: (path: string[], error: unknown) => void }} [options] `stays`: on the file system
- *   where it begins. `fail` is told of what cannot be looked at, which is passed over then; without it that ends the walk.
+ * @param {{ stays?: boolean, admits?: (parent: number, name: string) => boolean, fail?: (path: string[], error: unknown) => void }} [options] `stays`: on the file system
+ *   where it begins. What `admits` does not is passed over with all that is in it. `fail` is told of what
+ *   cannot be looked at below it, which is passed over then; without it that ends the walk.
  * @returns {AsyncGenerator<TreeEntry, void, void>}
  */
-export async function* treeEntries(parent, name, signal, { stays = false, fail } = {}) {
+export async function* treeEntries(parent, name, signal, { stays = false, admits, fail } = {}) {
   const start = lstatSync(at(parent, name), { bigint: true });
   yield { parent, name, path: [name], stats: start, isLeft: false };
   if (!start.isDirectory()) return;
@@ -52,7 +53,7 @@ export async function* treeEntries(parent, name, signal, { stays = false, fail }
     }
   };
   try {
-    attempt([name], () => enter(name));
+    enter(name);
     for (let level = levels.at(-1); level; level = levels.at(-1)) {
       if (slices.isOver) await slices.rest();
       const next = level.names.pop();
@@ -64,6 +65,7 @@ export async function* treeEntries(parent, name, signal, { stays = false, fail }
         yield { parent: trail.fd, name: left.at(-1) ?? name, path: left, stats: level.stats, isLeft: true };
         continue;
       }
+      if (admits && !admits(trail.fd, next)) continue;
       const where = [...path, next];
       /** @type {BigIntStats | undefined} */
       let stats;

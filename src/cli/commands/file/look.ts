@@ -1,0 +1,147 @@
+/** `svc file du|find|grep|tail`. */
+import type { Command } from "commander";
+import type { DirectoryUsage, FileMatch } from "../../../../gen/svc/v1/file_pb.ts";
+import type { CommandContext } from "../../context.ts";
+import { ReportedError, UsageError } from "../../failure.ts";
+import type { RunCommand } from "../../program.ts";
+import { ByteOutput } from "../../render/byte-output.ts";
+import { escapeControls } from "../../render/escape.ts";
+import { formatBytes } from "../../render/units.ts";
+import { pathHelp, resolvePlace } from "./place.ts";
+
+interface LookOptions {
+  readonly all?: boolean;
+  readonly ignoreCase?: boolean;
+  readonly limit?: string;
+}
+
+interface GrepOptions extends LookOptions {
+  readonly regexp?: boolean;
+  readonly name?: string;
+}
+
+interface Wanted extends LookOptions {
+  readonly name: string;
+  readonly content: string;
+  readonly regex: boolean;
+}
+
+const patternHelp = "* for any characters, ? for one, [a-z] for one of these";
+
+export function addLookCommands(parent: Command, run: RunCommand): void {
+  parent
+    .command("du")
+    .description("show what a directory and those below it take on the disk")
+    .argument("<path>", pathHelp)
+    .option("-d, --depth <levels>", "levels of directories that are shown (default: 1)")
+    .action(run(usage));
+  const find = parent
+    .command("find")
+    .description("find files by their names, in a directory and all below it")
+    .argument("<path>", pathHelp)
+    .argument("<name>", `what names look like: ${patternHelp}`);
+  const grep = parent
+    .command("grep")
+    .description("find lines of files, in a directory and all below it")
+    .argument("<text>", "what lines have in them")
+    .argument("<path>", pathHelp)
+    .option("-E, --regexp", "the text is a regular expression (RE2)")
+    .option("--name <pattern>", `only in files with such names: ${patternHelp}`);
+  for (const command of [find, grep]) {
+    command
+      .option("-a, --all", "hidden ones, too")
+      .option("-i, --ignore-case", "upper and lower case are the same")
+      .option("--limit <count>", "most matches, up to 10000 (default: 1000)");
+  }
+  find.action(
+    run((context, place: string, name: string, options: LookOptions) =>
+      search(context, place, { name, content: "", regex: false, ...options }),
+    ),
+  );
+  grep.action(
+    run((context, content: string, place: string, { regexp = false, name = "", ...options }: GrepOptions) =>
+      search(context, place, { name, content, regex: regexp, ...options }),
+    ),
+  );
+  parent
+    .command("tail")
+    .description("show the last lines of a file, and with -f what is written to it")
+    .argument("<path>", pathHelp)
+    .option("-n, --lines <count>", "how many lines (default: 10)")
+    .option("-f, --follow", "go on, also when the file is rotated, until it is interrupted")
+    .action(run(tail));
+}
+
+const load = () =>
+  Promise.all([import("../../../../gen/svc/v1/file_pb.ts"), import("../../transport/rest-json.ts")]);
+
+async function usage(
+  context: CommandContext,
+  place: string,
+  { depth }: { readonly depth?: string },
+): Promise<void> {
+  const [{ DirectoryUsageSchema, FileService }, { messageToRest }] = await load();
+  const path = await resolvePlace(context, place);
+  const request = { path, depth: numberOf("--depth", depth) };
+  for await (const { event } of context.invoke(FileService.method.getDiskUsage, [request])) {
+    if (event.case !== "directory" && event.case !== "result") continue;
+    if (context.json) await context.printJsonLine(messageToRest(DirectoryUsageSchema, event.value));
+    else await context.print(`${escapeControls(usageText(event.value))}\n`);
+    if (event.case === "result") noteFailed(context, event.value.failedCount);
+  }
+}
+
+function usageText({ path, diskBytes }: DirectoryUsage): string {
+  return `${formatBytes(Number(diskBytes)).padStart(10)}  ${path}`;
+}
+
+/** As grep(1): status 1 when nothing was found. */
+async function search(context: CommandContext, place: string, wanted: Wanted): Promise<void> {
+  const [{ FileMatchSchema, FileService }, { messageToRest }] = await load();
+  const { all = false, ignoreCase = false, limit, ...what } = wanted;
+  const path = await resolvePlace(context, place);
+  const request = { path, ...what, hidden: all, ignoreCase, limit: numberOf("--limit", limit) };
+  let matches = 0n;
+  for await (const { event } of context.invoke(FileService.method.searchFiles, [request])) {
+    if (event.case === "match") {
+      if (context.json) await context.printJsonLine(messageToRest(FileMatchSchema, event.value));
+      else await context.print(`${escapeControls(matchText(event.value))}\n`);
+    } else if (event.case === "result") {
+      const { failedCount, truncated } = event.value;
+      matches = event.value.matches;
+      if (truncated) context.note(`svc: there may be more: --limit raises the bound of ${matches}`);
+      noteFailed(context, failedCount);
+    }
+  }
+  if (matches === 0n) throw new ReportedError(1);
+}
+
+function matchText({ entry, line, text }: FileMatch): string {
+  const path = entry?.path ?? "";
+  return line === undefined ? path : `${path}:${line}:${text}`;
+}
+
+async function tail(
+  context: CommandContext,
+  place: string,
+  { lines, follow = false }: { readonly lines?: string; readonly follow?: boolean },
+): Promise<void> {
+  const { FileService } = await import("../../../../gen/svc/v1/file_pb.ts");
+  const request = { path: await resolvePlace(context, place), lines: numberOf("--lines", lines), follow };
+  const output = new ByteOutput(context.host.stdout);
+  for await (const { content } of context.invoke(FileService.method.tailFile, [request])) {
+    if (content !== undefined && content.data.length > 0) await output.write(content.data);
+  }
+  await output.end();
+}
+
+function noteFailed(context: CommandContext, count: bigint): void {
+  if (count > 0n) context.note(`svc: ${count} could not be looked at`);
+}
+
+/** @throws UsageError for what is no whole number */
+function numberOf(option: string, text: string | undefined): number | undefined {
+  if (text === undefined) return undefined;
+  if (!/^\d{1,9}$/.test(text)) throw new UsageError(`${option} must be a whole number`);
+  return Number(text);
+}

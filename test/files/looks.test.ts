@@ -1,0 +1,248 @@
+/** Searching, following and measuring in a user's hands (threats 24-26). */
+import assert from "node:assert/strict";
+import { execFileSync } from "node:child_process";
+import { appendFile, chown, mkdir, readdir, rename, truncate, writeFile } from "node:fs/promises";
+import { request } from "node:http";
+import { join } from "node:path";
+import { text } from "node:stream/consumers";
+import test from "ava";
+import { FileService } from "../../gen/svc/v1/file_pb.ts";
+import { isRoot } from "../support/daemon.ts";
+import { errorOf } from "../support/errors.ts";
+import { eventually } from "../support/eventually.ts";
+import { openGround, ownerUid, type Ground } from "./support/ground.ts";
+
+const rootTest = isRoot ? test : test.skip;
+
+/** Nothing here may make a call wait. */
+const traps = `mkfifo FIFO; ln -s /dev/zero zero; ln -s FIFO link; ln -s / root; ln -s . self; ln -s /proc/kmsg kmsg`;
+
+async function search({ files }: Ground, wanted: Parameters<typeof files.searchFiles>[0]) {
+  const events = await Array.fromAsync(files.searchFiles(wanted));
+  const found = events.flatMap(({ event }) => (event.case === "match" ? [event.value] : []));
+  const last = events.at(-1)?.event;
+  assert.ok(last?.case === "result");
+  const lines = found.map(({ entry, line, text: shown }) =>
+    [entry?.path.slice(String(wanted.path).length + 1), line, shown]
+      .filter((part) => part !== undefined)
+      .join(":"),
+  );
+  return { lines: lines.sort(), result: last.value };
+}
+
+rootTest("files are found by name and by content, and nothing makes the search wait", async (t) => {
+  await using ground = await openGround();
+  const { home, as, files } = ground;
+  await as(
+    ownerUid,
+    "sh",
+    "-c",
+    `cd ${home}; ${traps}; mkdir -p a/b .h shut
+printf 'one\\nneedle here\\nthree needles' > a/one.txt; printf 'NEEDLE\\n' > a/b/two.TXT; printf 'a\\0needle\\n' > a/binary
+echo needle > .h/x.txt; echo needle > .hidden.txt; echo needle > "a/$(printf 'caf\\351').txt"; echo needle > shut/x.txt; chmod 0 shut
+yes 'no such thing' | head -n 100000 > a/long; printf 'needle at the end' >> a/long; printf 'aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa!\\n' > a/backtrack`,
+  );
+  const names = await search(ground, { path: home, name: "*.txt" });
+  t.deepEqual(names.lines, ["a/caf\\xe9.txt:", "a/one.txt:"]);
+  t.like(names.result, { matches: 2n, failedCount: 1n, truncated: false });
+  t.deepEqual((await search(ground, { path: home, name: "*.txt", ignoreCase: true, hidden: true })).lines, [
+    ".h/x.txt:",
+    ".hidden.txt:",
+    "a/b/two.TXT:",
+    "a/caf\\xe9.txt:",
+    "a/one.txt:",
+  ]);
+  t.deepEqual(
+    (await search(ground, { path: home, name: "[!ab]?*" })).lines.sort(),
+    ["FIFO:", "kmsg:", "link:", "long:", "one.txt:", "root:", "self:", "shut:", "two.TXT:", "zero:"]
+      .map((name) =>
+        ["long:", "one.txt:"].includes(name) ? `a/${name}` : name === "two.TXT:" ? `a/b/${name}` : name,
+      )
+      .concat("a/caf\\xe9.txt:")
+      .sort(),
+  );
+  t.deepEqual((await search(ground, { path: home, content: "needle" })).lines, [
+    "a/caf\\xe9.txt:1:needle",
+    "a/long:100001:needle at the end",
+    "a/one.txt:2:needle here",
+    "a/one.txt:3:three needles",
+  ]);
+  t.deepEqual(
+    (await search(ground, { path: home, content: "^needle$", regex: true, ignoreCase: true })).lines,
+    ["a/b/two.TXT:1:NEEDLE", "a/caf\\xe9.txt:1:needle"],
+  );
+  t.deepEqual(
+    (await search(ground, { path: join(home, "a"), name: "one*", content: "h(e|x)re", regex: true })).lines,
+    ["one.txt:2:needle here"],
+  );
+  // An engine that goes back takes longer for this than the sun has left.
+  const backtrack = { path: join(home, "a"), name: "backtrack", content: "^(a|aa|a?)*(a*)*$", regex: true };
+  t.deepEqual((await search(ground, backtrack)).lines, []);
+  const few = await search(ground, { path: home, content: "needle", limit: 2 });
+  t.like(few.result, { matches: 2n, truncated: true });
+  t.like(await errorOf(files.searchFiles({ path: home })), { reason: "invalid_request" });
+  const broken = await errorOf(files.searchFiles({ path: home, content: "(", regex: true }));
+  t.like(broken, { reason: "invalid_request" });
+  t.like(await errorOf(files.searchFiles({ path: "/root", name: "*" })), { reason: "denied" });
+  t.like(await errorOf(files.searchFiles({ path: join(home, "nothing"), name: "*" })), {
+    reason: "not_found",
+  });
+  // The kernel's files say that they are empty, and wait when they are read.
+  const kernel = await search(ground, { path: "/proc/sys/kernel", name: "ostype", content: "Linux" });
+  t.deepEqual(kernel.lines, []);
+  await as(ownerUid, "chmod", "700", `${home}/shut`);
+});
+
+rootTest("of the daemon's own a search by token sees nothing", async (t) => {
+  await using ground = await openGround();
+  const { daemon } = ground;
+  const files = daemon.tokenClient(FileService);
+  const looked = { path: daemon.dir, content: daemon.token.slice(0, 12), hidden: true };
+  const byToken = await search({ ...ground, files }, looked);
+  t.deepEqual(byToken.lines, []);
+  t.true(byToken.result.failedCount > 0n);
+  const byRoot = await search({ ...ground, files: daemon.client(FileService) }, looked);
+  t.true(byRoot.lines.some((line) => line.startsWith("api.token:1:")));
+});
+
+rootTest("a tree is measured as du(1) does, file systems and links told apart", async (t) => {
+  await using ground = await openGround();
+  const { home, as, files } = ground;
+  await as(
+    ownerUid,
+    "sh",
+    "-c",
+    `cd ${home}; ${traps}; mkdir -p a/b/c d .e; head -c 300000 /dev/urandom > a/b/c/x
+head -c 1000000 /dev/urandom > a/y; ln a/y d/y; ln a/y d/z; truncate -s 1G a/sparse; echo x > .e/x`,
+  );
+  const measure = async (depth: number) => {
+    const events = await Array.fromAsync(files.getDiskUsage({ path: home, depth }));
+    return events.flatMap(({ event }) =>
+      event.case === "directory" || event.case === "result" ? [event.value] : [],
+    );
+  };
+  for (const depth of [0, 1, 16]) {
+    const ours = (await measure(depth)).map(({ path, diskBytes }) => `${diskBytes} ${path}`);
+    const theirs = await as(
+      ownerUid,
+      "sh",
+      "-c",
+      `cd /; find ${home} -type d | sort >/dev/null; du -x --block-size=1 -d ${depth} ${home}`,
+    );
+    t.deepEqual(
+      ours.sort(),
+      theirs
+        .trim()
+        .split("\n")
+        .map((line) => line.replace("\t", " "))
+        .sort(),
+      String(depth),
+    );
+  }
+  const total = (await measure(0)).at(-1);
+  t.like(total, {
+    depth: 0,
+    path: home,
+    entries: 18n,
+    failedCount: 0n,
+    sizeBytes: BigInt(2 ** 30 + 1_300_002),
+  });
+  // A file system below is another's affair: /proc says that it holds more than there is.
+  await mkdir(join(home, "mnt"));
+  execFileSync("mount", ["-t", "tmpfs", "none", join(home, "mnt")]);
+  try {
+    await writeFile(join(home, "mnt/x"), Buffer.alloc(100_000));
+    t.is((await measure(0)).at(-1)?.entries, 18n);
+  } finally {
+    execFileSync("umount", [join(home, "mnt")]);
+  }
+  const file = await Array.fromAsync(files.getDiskUsage({ path: join(home, "a/y") }));
+  t.like(file.at(-1)?.event.value, { sizeBytes: 1_000_000n, entries: 1n });
+  t.like(await errorOf(files.getDiskUsage({ path: "/root" })), { reason: "denied" });
+});
+
+rootTest("a file is followed through growth, truncation and rotation, until its caller goes", async (t) => {
+  await using ground = await openGround();
+  const { home, door, as, daemon } = ground;
+  const path = join(home, "app.log");
+  const lines = Array.from({ length: 50_000 }, (_, index) => `line ${index}`);
+  await writeFile(path, `${lines.join("\n")}\n`);
+  await chown(path, ownerUid, 60);
+  const files = door.client(FileService, "grpc");
+  const last = async (count: number) =>
+    Buffer.concat(
+      (await Array.fromAsync(files.tailFile({ path, lines: count }))).map(
+        ({ content }) => content?.data ?? Buffer.alloc(0),
+      ),
+    ).toString();
+  t.is(await last(0), "");
+  t.is(await last(2), "line 49998\nline 49999\n");
+  t.is(await last(40_000), `${lines.slice(10_000).join("\n")}\n`);
+  t.is(await last(100_000), `${lines.join("\n")}\n`);
+  const rest = await new Promise<string>((resolve, reject) => {
+    const query = new URLSearchParams({ path, lines: "1" }).toString();
+    request({ socketPath: door.socketPath, path: `/v1/files/tail?${query}` }, (response) => {
+      text(response).then(resolve, reject);
+    })
+      .on("error", reject)
+      .end();
+  });
+  t.is(rest, "line 49999\n");
+
+  const stop = new AbortController();
+  let seen = "";
+  const following = (async () => {
+    for await (const { content } of files.tailFile(
+      { path, lines: 1, follow: true },
+      { signal: stop.signal },
+    )) {
+      seen += Buffer.from(content?.data ?? []).toString();
+    }
+  })();
+  following.catch(() => undefined);
+  const sees = (ending: string) =>
+    eventually(() => assert.ok(seen.endsWith(ending), seen.slice(-200)), 30_000);
+  await sees("line 49999\n");
+  await appendFile(path, "half");
+  await sees("half");
+  await appendFile(path, " whole\n");
+  await sees("half whole\n");
+  await truncate(path, 0);
+  await appendFile(path, "afresh\n");
+  await sees("afresh\n");
+  // Rotated: the old one is written to for a moment, then there is none, then another.
+  await rename(path, `${path}.1`);
+  await appendFile(`${path}.1`, "last words\n");
+  await sees("last words\n");
+  await writeFile(`${path}.new`, "successor\n");
+  await chown(`${path}.new`, ownerUid, 60);
+  await rename(`${path}.new`, path);
+  await sees("successor\n");
+  // Neither a FIFO nor a file of another user's takes its place.
+  await as(ownerUid, "sh", "-c", `mv ${path} ${path}.2; mkfifo ${path}`);
+  await appendFile(`${path}.2`, "still here\n");
+  await sees("still here\n");
+  const helpers = async () => {
+    const open = [];
+    for (const pid of (await readdir("/proc")).filter((name) => /^\d+$/.test(name))) {
+      try {
+        const links = execFileSync("sh", ["-c", `readlink /proc/${pid}/fd/* 2>/dev/null || true`], {
+          encoding: "utf8",
+        });
+        if (links.includes(`${path}.2`)) open.push(pid);
+      } catch {
+        // Gone meanwhile.
+      }
+    }
+    return open;
+  };
+  t.is((await helpers()).length, 1);
+  stop.abort();
+  await t.throwsAsync(following);
+  await eventually(async () => assert.deepEqual(await helpers(), []), 30_000);
+  for (const place of [home, `${home}/app.log`, "/etc/shadow", "/dev/zero", `${home}/none`]) {
+    t.truthy(await errorOf(files.tailFile({ path: place, follow: true })), place);
+  }
+  const token = daemon.tokenClient(FileService);
+  t.like(await errorOf(token.tailFile({ path: join(daemon.dir, "api.token") })), { reason: "protected" });
+});
