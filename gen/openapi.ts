@@ -1434,6 +1434,82 @@ export interface paths {
         patch?: never;
         trace?: never;
     };
+    "/v1/files/tail": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /**
+         * The last lines of a regular file, and with `follow` what is written to it from then on, for as long as its caller stays
+         * @description The last lines of a regular file, and with `follow` what is written to it from then on, for as long as its caller stays. A file
+         *     that was emptied is read from its beginning again, one that was replaced (as logs are rotated) is left for its successor.
+         *     REST answers bare bytes.
+         *
+         *     Access: any identified caller; a regular user sees and changes what is their own.
+         *
+         *     Capability: `files`.
+         */
+        get: operations["tailFile"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/v1/files/search": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /**
+         * Finds files by their names, by lines in them, or both, in a directory and all below it on the same file system
+         * @description Finds files by their names, by lines in them, or both, in a directory and all below it on the same file system. Links are not
+         *     followed; only regular files are read, and those with a NUL in their first 8 KiB are not. What cannot be read is counted.
+         *
+         *     Access: any identified caller; a regular user sees and changes what is their own.
+         *
+         *     Capability: `files`.
+         */
+        get: operations["searchFiles"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/v1/files/usage": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /**
+         * What a directory and all below it take, on the same file system
+         * @description What a directory and all below it take, on the same file system: each directory down to `depth` as soon as it is known, the
+         *     directory itself last. A file with several links counts once.
+         *
+         *     Access: any identified caller; a regular user sees and changes what is their own.
+         *
+         *     Capability: `files`.
+         */
+        get: operations["getDiskUsage"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
     "/v1/files/attributes": {
         parameters: {
             query?: never;
@@ -2991,6 +3067,33 @@ export interface components {
              */
             failed_count: number;
         };
+        /** @description What a directory takes with all below it. */
+        DirectoryUsage: {
+            /** @description Its absolute path. */
+            path: string;
+            /** @description How many levels below the one that was asked for. */
+            depth: number;
+            /**
+             * Format: int64
+             * @description Bytes on the disk.
+             */
+            disk_bytes: number;
+            /**
+             * Format: int64
+             * @description Bytes of its files, as long as they say that they are.
+             */
+            size_bytes: number;
+            /**
+             * Format: int64
+             * @description How many files, directories and others, itself included.
+             */
+            entries: number;
+            /**
+             * Format: int64
+             * @description How many of them could not be looked at.
+             */
+            failed_count: number;
+        };
         /** @description A disk, without its partitions. */
         DiskMetrics: {
             /** @description Name, such as `sda`. */
@@ -3146,6 +3249,18 @@ export interface components {
             /** @description Of a regular file: another one for every other content, for `if_match`. */
             etag?: string;
         };
+        /** @description A file, or a line in it. */
+        FileMatch: {
+            /** @description The file. */
+            entry?: components["schemas"]["FileEntry"];
+            /**
+             * Format: int64
+             * @description The number of the line, from 1 on; absent when only the name was looked for.
+             */
+            line?: number;
+            /** @description The line, of a long one its first 512 characters. */
+            text: string;
+        };
         /** @description A filesystem's capacity. */
         Filesystem: {
             /**
@@ -3210,6 +3325,15 @@ export interface components {
             /** @description One entry per running app, by id. */
             stats: components["schemas"]["AppStats"][];
         };
+        /** @description What happens while it counts. */
+        GetDiskUsageResponse: {
+            /** @description How far it is. */
+            progress?: components["schemas"]["Progress"];
+            /** @description A directory below it. */
+            directory?: components["schemas"]["DirectoryUsage"];
+            /** @description The end. */
+            result?: components["schemas"]["DirectoryUsage"];
+        } & (unknown & unknown & unknown);
         /** @description Samples. */
         GetMetricsHistoryResponse: {
             /** @description Oldest to newest. */
@@ -3725,6 +3849,23 @@ export interface components {
             /** @description True: a kernel thread. */
             kernelThread: boolean;
         };
+        /** @description Progress of long work. */
+        Progress: {
+            /** @description The step it is in, a word such as `fetch`, `build` or `copy`. */
+            step: string;
+            /** @description A line for people: what happens, or what the step printed. */
+            message: string;
+            /**
+             * Format: int64
+             * @description Bytes done in this step; absent where it is not counted in bytes.
+             */
+            done_bytes?: number;
+            /**
+             * Format: int64
+             * @description Bytes that this step has to do; absent while not known.
+             */
+            total_bytes?: number;
+        };
         /** @description What to prune. */
         PruneDockerRequest: {
             /**
@@ -4107,6 +4248,35 @@ export interface components {
              * @description When it goes on; absent for `room`.
              */
             until?: string;
+        };
+        /** @description What happens while it looks. */
+        SearchFilesResponse: {
+            /** @description How far it is. */
+            progress?: components["schemas"]["Progress"];
+            /** @description What was found. */
+            match?: components["schemas"]["FileMatch"];
+            /** @description The end. */
+            result?: components["schemas"]["SearchFilesResult"];
+        } & (unknown & unknown & unknown);
+        /** @description How it went. */
+        SearchFilesResult: {
+            /**
+             * Format: int64
+             * @description How many matches there were.
+             */
+            matches: number;
+            /**
+             * Format: int64
+             * @description How many files, directories and others were looked at.
+             */
+            entries: number;
+            /**
+             * Format: int64
+             * @description How many could not be looked at.
+             */
+            failed_count: number;
+            /** @description True: there may be more than `limit`. */
+            truncated: boolean;
         };
         /** @description What to set. */
         SetPathAttributesRequest: {
@@ -7042,6 +7212,124 @@ export interface operations {
             404: components["responses"]["NotFound"];
             409: components["responses"]["Conflict"];
             412: components["responses"]["Changed"];
+            429: components["responses"]["TooMany"];
+            431: components["responses"]["HeadTooLarge"];
+            500: components["responses"]["Internal"];
+            501: components["responses"]["NotImplemented"];
+            503: components["responses"]["Unavailable"];
+            504: components["responses"]["DeadlineExceeded"];
+        };
+    };
+    tailFile: {
+        parameters: {
+            query: {
+                /** @description Absolute path. */
+                path: string;
+                /** @description How many of its last lines; default 10. They are looked for in its last 4 MiB. */
+                lines?: number;
+                /** @description True: goes on with what is written from then on. */
+                follow?: boolean;
+            };
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description Done. */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/octet-stream": string;
+                };
+            };
+            400: components["responses"]["BadRequest"];
+            401: components["responses"]["Unauthenticated"];
+            403: components["responses"]["Denied"];
+            404: components["responses"]["NotFound"];
+            416: components["responses"]["RangeNotSatisfiable"];
+            429: components["responses"]["TooMany"];
+            431: components["responses"]["HeadTooLarge"];
+            500: components["responses"]["Internal"];
+            501: components["responses"]["NotImplemented"];
+            503: components["responses"]["Unavailable"];
+            504: components["responses"]["DeadlineExceeded"];
+        };
+    };
+    searchFiles: {
+        parameters: {
+            query: {
+                /** @description Absolute path. */
+                path: string;
+                /** @description What names look like: `*` for any characters, `?` for one, `[a-z]` for one of these. All names when empty. */
+                name?: string;
+                /** @description What lines have in them. Files are not read when it is empty; then `name` is needed. */
+                content?: string;
+                /** @description True: `content` is a regular expression (RE2). */
+                regex?: boolean;
+                /** @description True: upper and lower case are the same, in names and in content. */
+                ignore_case?: boolean;
+                /** @description True: what begins with a dot, too. */
+                hidden?: boolean;
+                /** @description Most matches; 1 to 10,000, default 1000. */
+                limit?: number;
+            };
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description Done. */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/x-ndjson": components["schemas"]["SearchFilesResponse"];
+                };
+            };
+            400: components["responses"]["BadRequest"];
+            401: components["responses"]["Unauthenticated"];
+            403: components["responses"]["Denied"];
+            404: components["responses"]["NotFound"];
+            429: components["responses"]["TooMany"];
+            431: components["responses"]["HeadTooLarge"];
+            500: components["responses"]["Internal"];
+            501: components["responses"]["NotImplemented"];
+            503: components["responses"]["Unavailable"];
+            504: components["responses"]["DeadlineExceeded"];
+        };
+    };
+    getDiskUsage: {
+        parameters: {
+            query: {
+                /** @description Absolute path. */
+                path: string;
+                /** @description How many levels of directories are told of; 0 to 16, default 1. */
+                depth?: number;
+            };
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description Done. */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/x-ndjson": components["schemas"]["GetDiskUsageResponse"];
+                };
+            };
+            400: components["responses"]["BadRequest"];
+            401: components["responses"]["Unauthenticated"];
+            403: components["responses"]["Denied"];
+            404: components["responses"]["NotFound"];
             429: components["responses"]["TooMany"];
             431: components["responses"]["HeadTooLarge"];
             500: components["responses"]["Internal"];

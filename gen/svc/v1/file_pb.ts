@@ -29,7 +29,7 @@ import type { Message } from "@bufbuild/protobuf";
  * Describes the file svc/v1/file.proto.
  */
 export const file_svc_v1_file: GenFile = /*@__PURE__*/
-  fileDesc("ChFzdmMvdjEvZmlsZS5wcm90bxIGc3ZjLnYxIrwBChRMaXN0RGlyZWN0b3J5UmVxdWVzdBI1CgRwYXRoGAEgASgJQifgQQKatRggIIAgKgkvW15ceDAwXSpaEGFuIGFic29sdXRlIHBhdGgSDgoGaGlkZGVuGAIgASgIEioKBWxpbWl0GAMgASgNQhaatRgSCQAAAAAAAPA/EQAAAAAAQJ9ASACIAQESJwoKcGFnZV90b2tlbhgEIAEoCUIHmrUYAyCAQFIKcGFnZV90b2tlbkIICgZfbGltaXQiiwEKFUxpc3REaXJlY3RvcnlSZXNwb25zZRIkCglkaXJlY3RvcnkYASABKAsyES5zdmMudjEuRmlsZUVudHJ5EiIKB2VudHJpZXMYAiADKAsyES5zdmMudjEuRmlsZUVudHJ5EigKD25leHRfcGFnZV90b2tlbhgDIAEoCVIPbmV4dF9wYWdlX3Rva2VuIvUCCglGaWxlRW50cnkSDAoEbmFtZRgBIAEoCRIMCgRwYXRoGAIgASgJElUKBHR5cGUYAyABKAlCR5q1GEMyBGZpbGUyCWRpcmVjdG9yeTIHc3ltbGluazIGc29ja2V0MgRmaWZvMgxibG9ja19kZXZpY2UyC2NoYXJfZGV2aWNlEh4KCnNpemVfYnl0ZXMYBCABKANSCnNpemVfYnl0ZXMSDAoEbW9kZRgFIAEoCRINCgVvd25lchgGIAEoCRINCgVncm91cBgHIAEoCRI8Cgttb2RpZmllZF9hdBgIIAEoCzIaLmdvb2dsZS5wcm90b2J1Zi5UaW1lc3RhbXBSC21vZGlmaWVkX2F0EiUKC2xpbmtfdGFyZ2V0GAkgASgJSABSC2xpbmtfdGFyZ2V0iAEBEgsKA3VpZBgKIAEoDRILCgNnaWQYCyABKA0SEQoEZXRhZxgMIAEoCUgBiAEBQg4KDF9saW5rX3RhcmdldEIHCgVfZXRhZyJICg9TdGF0UGF0aFJlcXVlc3QSNQoEcGF0aBgBIAEoCUIn4EECmrUYICCAICoJL1teXHgwMF0qWhBhbiBhYnNvbHV0ZSBwYXRoIqkBChZDcmVhdGVEaXJlY3RvcnlSZXF1ZXN0EjUKBHBhdGgYASABKAlCJ+BBApq1GCAggCAqCS9bXlx4MDBdKloQYW4gYWJzb2x1dGUgcGF0aBIPCgdwYXJlbnRzGAIgASgIEkcKBG1vZGUYAyABKAlCOZq1GDUqClswLTddezMsNH1aJ3RocmVlIG9yIGZvdXIgb2N0YWwgZGlnaXRzIHN1Y2ggYXMgMDY0NCKQAQoPTW92ZVBhdGhSZXF1ZXN0EjUKBGZyb20YASABKAlCJ+BBApq1GCAggCAqCS9bXlx4MDBdKloQYW4gYWJzb2x1dGUgcGF0aBIzCgJ0bxgCIAEoCUIn4EECmrUYICCAICoJL1teXHgwMF0qWhBhbiBhYnNvbHV0ZSBwYXRoEhEKCW92ZXJ3cml0ZRgDIAEoCCJjCg1Nb3ZlUGF0aEV2ZW50EiQKCHByb2dyZXNzGAEgASgLMhAuc3ZjLnYxLlByb2dyZXNzSAASIwoGcmVzdWx0GAIgASgLMhEuc3ZjLnYxLkZpbGVFbnRyeUgAQgcKBWV2ZW50IpABCg9Db3B5UGF0aFJlcXVlc3QSNQoEZnJvbRgBIAEoCUIn4EECmrUYICCAICoJL1teXHgwMF0qWhBhbiBhYnNvbHV0ZSBwYXRoEjMKAnRvGAIgASgJQifgQQKatRggIIAgKgkvW15ceDAwXSpaEGFuIGFic29sdXRlIHBhdGgSEQoJb3ZlcndyaXRlGAMgASgIIlgKEENvcHlQYXRoUmVzcG9uc2USIAoFZW50cnkYASABKAsyES5zdmMudjEuRmlsZUVudHJ5EiIKDGNvcGllZF9ieXRlcxgCIAEoA1IMY29waWVkX2J5dGVzImoKDUNvcHlQYXRoRXZlbnQSJAoIcHJvZ3Jlc3MYASABKAsyEC5zdmMudjEuUHJvZ3Jlc3NIABIqCgZyZXN1bHQYAiABKAsyGC5zdmMudjEuQ29weVBhdGhSZXNwb25zZUgAQgcKBWV2ZW50IlMKEkRlbGV0ZVBhdGhzUmVxdWVzdBI9CgVwYXRocxgBIAMoCUIu4EECmrUYJzgBQOgHSiAggCAqCS9bXlx4MDBdKloQYW4gYWJzb2x1dGUgcGF0aCJvChNEZWxldGVQYXRoc1Jlc3BvbnNlEg8KB2RlbGV0ZWQYASADKAkSIwoGZmFpbGVkGAIgAygLMhMuc3ZjLnYxLlBhdGhGYWlsdXJlEiIKDGZhaWxlZF9jb3VudBgDIAEoA1IMZmFpbGVkX2NvdW50InAKEERlbGV0ZVBhdGhzRXZlbnQSJAoIcHJvZ3Jlc3MYASABKAsyEC5zdmMudjEuUHJvZ3Jlc3NIABItCgZyZXN1bHQYAiABKAsyGy5zdmMudjEuRGVsZXRlUGF0aHNSZXNwb25zZUgAQgcKBWV2ZW50IioKC1BhdGhGYWlsdXJlEgwKBHBhdGgYASABKAkSDQoFZXJyb3IYAiABKAkizQEKFENyZWF0ZUFyY2hpdmVSZXF1ZXN0Ej0KBXBhdGhzGAEgAygJQi7gQQKatRgnOAFA6AdKICCAICoJL1teXHgwMF0qWhBhbiBhYnNvbHV0ZSBwYXRoEjcKBnRhcmdldBgCIAEoCUIn4EECmrUYICCAICoJL1teXHgwMF0qWhBhbiBhYnNvbHV0ZSBwYXRoEioKBmZvcm1hdBgDIAEoCUIamrUYFjIGdGFyLmd6Mgd0YXIuenN0MgN6aXASEQoJb3ZlcndyaXRlGAQgASgIImgKEkNyZWF0ZUFyY2hpdmVFdmVudBIkCghwcm9ncmVzcxgBIAEoCzIQLnN2Yy52MS5Qcm9ncmVzc0gAEiMKBnJlc3VsdBgCIAEoCzIRLnN2Yy52MS5GaWxlRW50cnlIAEIHCgVldmVudCKjAwoVRXh0cmFjdEFyY2hpdmVSZXF1ZXN0EjUKBHBhdGgYASABKAlCJ+BBApq1GCAggCAqCS9bXlx4MDBdKloQYW4gYWJzb2x1dGUgcGF0aBI3CgZ0YXJnZXQYAiABKAlCJ+BBApq1GCAggCAqCS9bXlx4MDBdKloQYW4gYWJzb2x1dGUgcGF0aBIvCgZmb3JtYXQYAyABKAlCH5q1GBsyA3RhcjIGdGFyLmd6Mgd0YXIuenN0MgN6aXASEQoJb3ZlcndyaXRlGAQgASgIEj0KC21heF9lbnRyaWVzGAUgASgNQhaatRgSCQAAAAAAAPA/EQAAAADQElNBSABSC21heF9lbnRyaWVziAEBEjAKCW1heF9ieXRlcxgGIAEoA0INmrUYCQkAAAAAAADwP0gBUgltYXhfYnl0ZXOIAQESOQoJbWF4X3JhdGlvGAcgASgNQhaatRgSCQAAAAAAAPA/EQAAAACAhC5BSAJSCW1heF9yYXRpb4gBAUIOCgxfbWF4X2VudHJpZXNCDAoKX21heF9ieXRlc0IMCgpfbWF4X3JhdGlvInUKFkV4dHJhY3RBcmNoaXZlUmVzcG9uc2USIAoFZW50cnkYASABKAsyES5zdmMudjEuRmlsZUVudHJ5Eg8KB2VudHJpZXMYAiABKAMSKAoPZXh0cmFjdGVkX2J5dGVzGAMgASgDUg9leHRyYWN0ZWRfYnl0ZXMidgoTRXh0cmFjdEFyY2hpdmVFdmVudBIkCghwcm9ncmVzcxgBIAEoCzIQLnN2Yy52MS5Qcm9ncmVzc0gAEjAKBnJlc3VsdBgCIAEoCzIeLnN2Yy52MS5FeHRyYWN0QXJjaGl2ZVJlc3BvbnNlSABCBwoFZXZlbnQilgEKD1JlYWRGaWxlUmVxdWVzdBI1CgRwYXRoGAEgASgJQifgQQKatRggIIAgKgkvW15ceDAwXSpaEGFuIGFic29sdXRlIHBhdGgSHQoGb2Zmc2V0GAIgASgDQg2atRgJCQAAAAAAAAAAEiIKBmxlbmd0aBgDIAEoA0INmrUYCQkAAAAAAADwP0gAiAEBQgkKB19sZW5ndGgiiQEKEFJlYWRGaWxlUmVzcG9uc2USJQoHY29udGVudBgBIAEoCzIULmdvb2dsZS5hcGkuSHR0cEJvZHkSIwoKc2l6ZV9ieXRlcxgCIAEoA0gAUgpzaXplX2J5dGVziAEBEhEKBGV0YWcYAyABKAlIAYgBAUINCgtfc2l6ZV9ieXRlc0IHCgVfZXRhZyKIAgoQV3JpdGVGaWxlUmVxdWVzdBI1CgRwYXRoGAEgASgJQifgQQKatRggIIAgKgkvW15ceDAwXSpaEGFuIGFic29sdXRlIHBhdGgSFQoEbmFtZRgCIAEoCUIHmrUYAyD/ARIRCglvdmVyd3JpdGUYAyABKAgSJQoHY29udGVudBgEIAEoCzIULmdvb2dsZS5hcGkuSHR0cEJvZHkSIwoIaWZfbWF0Y2gYBSABKAlCB5q1GAMggAJSCGlmX21hdGNoEkcKBG1vZGUYBiABKAlCOZq1GDUqClswLTddezMsNH1aJ3RocmVlIG9yIGZvdXIgb2N0YWwgZGlnaXRzIHN1Y2ggYXMgMDY0NCLbAQoYU2V0UGF0aEF0dHJpYnV0ZXNSZXF1ZXN0EjUKBHBhdGgYASABKAlCJ+BBApq1GCAggCAqCS9bXlx4MDBdKloQYW4gYWJzb2x1dGUgcGF0aBJHCgRtb2RlGAIgASgJQjmatRg1KgpbMC03XXszLDR9Wid0aHJlZSBvciBmb3VyIG9jdGFsIGRpZ2l0cyBzdWNoIGFzIDA2NDQSFQoFb3duZXIYAyABKAlCBpq1GAIgQBIVCgVncm91cBgEIAEoCUIGmrUYAiBAEhEKCXJlY3Vyc2l2ZRgFIAEoCCIdChtMaXN0U3lzdGVtSWRlbnRpdGllc1JlcXVlc3QiZgocTGlzdFN5c3RlbUlkZW50aXRpZXNSZXNwb25zZRIhCgV1c2VycxgBIAMoCzISLnN2Yy52MS5TeXN0ZW1Vc2VyEiMKBmdyb3VwcxgCIAMoCzITLnN2Yy52MS5TeXN0ZW1Hcm91cCI0CgpTeXN0ZW1Vc2VyEgwKBG5hbWUYASABKAkSCwoDdWlkGAIgASgNEgsKA2dpZBgDIAEoDSIoCgtTeXN0ZW1Hcm91cBIMCgRuYW1lGAEgASgJEgsKA2dpZBgCIAEoDTKMDwoLRmlsZVNlcnZpY2USbwoNTGlzdERpcmVjdG9yeRIcLnN2Yy52MS5MaXN0RGlyZWN0b3J5UmVxdWVzdBodLnN2Yy52MS5MaXN0RGlyZWN0b3J5UmVzcG9uc2UiIZACAYi1GAGStRgFZmlsZXOC0+STAgsSCS92MS9maWxlcxJiCg9TdHJlYW1EaXJlY3RvcnkSHC5zdmMudjEuTGlzdERpcmVjdG9yeVJlcXVlc3QaHS5zdmMudjEuTGlzdERpcmVjdG9yeVJlc3BvbnNlIhCQAgGItRgBkrUYBWZpbGVzMAESXgoIU3RhdFBhdGgSFy5zdmMudjEuU3RhdFBhdGhSZXF1ZXN0GhEuc3ZjLnYxLkZpbGVFbnRyeSImkAIBiLUYAZK1GAVmaWxlc4LT5JMCEBIOL3YxL2ZpbGVzL3N0YXQScQoPQ3JlYXRlRGlyZWN0b3J5Eh4uc3ZjLnYxLkNyZWF0ZURpcmVjdG9yeVJlcXVlc3QaES5zdmMudjEuRmlsZUVudHJ5IiuItRgBkrUYBWZpbGVzgtPkkwIYOgEqIhMvdjEvZmlsZXMvZGlyZWN0b3J5El4KCE1vdmVQYXRoEhcuc3ZjLnYxLk1vdmVQYXRoUmVxdWVzdBoRLnN2Yy52MS5GaWxlRW50cnkiJoi1GAGStRgFZmlsZXOC0+STAhM6ASoiDi92MS9maWxlcy9tb3ZlElEKDk1vdmVQYXRoU3RyZWFtEhcuc3ZjLnYxLk1vdmVQYXRoUmVxdWVzdBoVLnN2Yy52MS5Nb3ZlUGF0aEV2ZW50Ig2ItRgBkrUYBWZpbGVzMAESZQoIQ29weVBhdGgSFy5zdmMudjEuQ29weVBhdGhSZXF1ZXN0Ghguc3ZjLnYxLkNvcHlQYXRoUmVzcG9uc2UiJoi1GAGStRgFZmlsZXOC0+STAhM6ASoiDi92MS9maWxlcy9jb3B5ElEKDkNvcHlQYXRoU3RyZWFtEhcuc3ZjLnYxLkNvcHlQYXRoUmVxdWVzdBoVLnN2Yy52MS5Db3B5UGF0aEV2ZW50Ig2ItRgBkrUYBWZpbGVzMAEScAoLRGVsZXRlUGF0aHMSGi5zdmMudjEuRGVsZXRlUGF0aHNSZXF1ZXN0Ghsuc3ZjLnYxLkRlbGV0ZVBhdGhzUmVzcG9uc2UiKIi1GAGStRgFZmlsZXOC0+STAhU6ASoiEC92MS9maWxlcy9kZWxldGUSWgoRRGVsZXRlUGF0aHNTdHJlYW0SGi5zdmMudjEuRGVsZXRlUGF0aHNSZXF1ZXN0Ghguc3ZjLnYxLkRlbGV0ZVBhdGhzRXZlbnQiDYi1GAGStRgFZmlsZXMwARJrCg1DcmVhdGVBcmNoaXZlEhwuc3ZjLnYxLkNyZWF0ZUFyY2hpdmVSZXF1ZXN0GhEuc3ZjLnYxLkZpbGVFbnRyeSIpiLUYAZK1GAVmaWxlc4LT5JMCFjoBKiIRL3YxL2ZpbGVzL2FyY2hpdmUSYAoTQ3JlYXRlQXJjaGl2ZVN0cmVhbRIcLnN2Yy52MS5DcmVhdGVBcmNoaXZlUmVxdWVzdBoaLnN2Yy52MS5DcmVhdGVBcmNoaXZlRXZlbnQiDYi1GAGStRgFZmlsZXMwARJ6Cg5FeHRyYWN0QXJjaGl2ZRIdLnN2Yy52MS5FeHRyYWN0QXJjaGl2ZVJlcXVlc3QaHi5zdmMudjEuRXh0cmFjdEFyY2hpdmVSZXNwb25zZSIpiLUYAZK1GAVmaWxlc4LT5JMCFjoBKiIRL3YxL2ZpbGVzL2V4dHJhY3QSYwoURXh0cmFjdEFyY2hpdmVTdHJlYW0SHS5zdmMudjEuRXh0cmFjdEFyY2hpdmVSZXF1ZXN0Ghsuc3ZjLnYxLkV4dHJhY3RBcmNoaXZlRXZlbnQiDYi1GAGStRgFZmlsZXMwARJzCghSZWFkRmlsZRIXLnN2Yy52MS5SZWFkRmlsZVJlcXVlc3QaGC5zdmMudjEuUmVhZEZpbGVSZXNwb25zZSIykAIBiLUYAZK1GAVmaWxlc4LT5JMCHGIHY29udGVudBIRL3YxL2ZpbGVzL2NvbnRlbnQwARJrCglXcml0ZUZpbGUSGC5zdmMudjEuV3JpdGVGaWxlUmVxdWVzdBoRLnN2Yy52MS5GaWxlRW50cnkiL4i1GAGStRgFZmlsZXOC0+STAhw6B2NvbnRlbnQaES92MS9maWxlcy9jb250ZW50KAESdgoRU2V0UGF0aEF0dHJpYnV0ZXMSIC5zdmMudjEuU2V0UGF0aEF0dHJpYnV0ZXNSZXF1ZXN0GhEuc3ZjLnYxLkZpbGVFbnRyeSIsiLUYAZK1GAVmaWxlc4LT5JMCGToBKiIUL3YxL2ZpbGVzL2F0dHJpYnV0ZXMSjwEKFExpc3RTeXN0ZW1JZGVudGl0aWVzEiMuc3ZjLnYxLkxpc3RTeXN0ZW1JZGVudGl0aWVzUmVxdWVzdBokLnN2Yy52MS5MaXN0U3lzdGVtSWRlbnRpdGllc1Jlc3BvbnNlIiyQAgGItRgBkrUYBWZpbGVzgtPkkwIWEhQvdjEvZmlsZXMvaWRlbnRpdGllc2IGcHJvdG8z", [file_google_api_annotations, file_google_api_field_behavior, file_google_api_httpbody, file_google_protobuf_timestamp, file_svc_v1_access, file_svc_v1_app, file_svc_v1_rules]);
+  fileDesc("ChFzdmMvdjEvZmlsZS5wcm90bxIGc3ZjLnYxIrwBChRMaXN0RGlyZWN0b3J5UmVxdWVzdBI1CgRwYXRoGAEgASgJQifgQQKatRggIIAgKgkvW15ceDAwXSpaEGFuIGFic29sdXRlIHBhdGgSDgoGaGlkZGVuGAIgASgIEioKBWxpbWl0GAMgASgNQhaatRgSCQAAAAAAAPA/EQAAAAAAQJ9ASACIAQESJwoKcGFnZV90b2tlbhgEIAEoCUIHmrUYAyCAQFIKcGFnZV90b2tlbkIICgZfbGltaXQiiwEKFUxpc3REaXJlY3RvcnlSZXNwb25zZRIkCglkaXJlY3RvcnkYASABKAsyES5zdmMudjEuRmlsZUVudHJ5EiIKB2VudHJpZXMYAiADKAsyES5zdmMudjEuRmlsZUVudHJ5EigKD25leHRfcGFnZV90b2tlbhgDIAEoCVIPbmV4dF9wYWdlX3Rva2VuIvUCCglGaWxlRW50cnkSDAoEbmFtZRgBIAEoCRIMCgRwYXRoGAIgASgJElUKBHR5cGUYAyABKAlCR5q1GEMyBGZpbGUyCWRpcmVjdG9yeTIHc3ltbGluazIGc29ja2V0MgRmaWZvMgxibG9ja19kZXZpY2UyC2NoYXJfZGV2aWNlEh4KCnNpemVfYnl0ZXMYBCABKANSCnNpemVfYnl0ZXMSDAoEbW9kZRgFIAEoCRINCgVvd25lchgGIAEoCRINCgVncm91cBgHIAEoCRI8Cgttb2RpZmllZF9hdBgIIAEoCzIaLmdvb2dsZS5wcm90b2J1Zi5UaW1lc3RhbXBSC21vZGlmaWVkX2F0EiUKC2xpbmtfdGFyZ2V0GAkgASgJSABSC2xpbmtfdGFyZ2V0iAEBEgsKA3VpZBgKIAEoDRILCgNnaWQYCyABKA0SEQoEZXRhZxgMIAEoCUgBiAEBQg4KDF9saW5rX3RhcmdldEIHCgVfZXRhZyJICg9TdGF0UGF0aFJlcXVlc3QSNQoEcGF0aBgBIAEoCUIn4EECmrUYICCAICoJL1teXHgwMF0qWhBhbiBhYnNvbHV0ZSBwYXRoIqkBChZDcmVhdGVEaXJlY3RvcnlSZXF1ZXN0EjUKBHBhdGgYASABKAlCJ+BBApq1GCAggCAqCS9bXlx4MDBdKloQYW4gYWJzb2x1dGUgcGF0aBIPCgdwYXJlbnRzGAIgASgIEkcKBG1vZGUYAyABKAlCOZq1GDUqClswLTddezMsNH1aJ3RocmVlIG9yIGZvdXIgb2N0YWwgZGlnaXRzIHN1Y2ggYXMgMDY0NCKQAQoPTW92ZVBhdGhSZXF1ZXN0EjUKBGZyb20YASABKAlCJ+BBApq1GCAggCAqCS9bXlx4MDBdKloQYW4gYWJzb2x1dGUgcGF0aBIzCgJ0bxgCIAEoCUIn4EECmrUYICCAICoJL1teXHgwMF0qWhBhbiBhYnNvbHV0ZSBwYXRoEhEKCW92ZXJ3cml0ZRgDIAEoCCJjCg1Nb3ZlUGF0aEV2ZW50EiQKCHByb2dyZXNzGAEgASgLMhAuc3ZjLnYxLlByb2dyZXNzSAASIwoGcmVzdWx0GAIgASgLMhEuc3ZjLnYxLkZpbGVFbnRyeUgAQgcKBWV2ZW50IpABCg9Db3B5UGF0aFJlcXVlc3QSNQoEZnJvbRgBIAEoCUIn4EECmrUYICCAICoJL1teXHgwMF0qWhBhbiBhYnNvbHV0ZSBwYXRoEjMKAnRvGAIgASgJQifgQQKatRggIIAgKgkvW15ceDAwXSpaEGFuIGFic29sdXRlIHBhdGgSEQoJb3ZlcndyaXRlGAMgASgIIlgKEENvcHlQYXRoUmVzcG9uc2USIAoFZW50cnkYASABKAsyES5zdmMudjEuRmlsZUVudHJ5EiIKDGNvcGllZF9ieXRlcxgCIAEoA1IMY29waWVkX2J5dGVzImoKDUNvcHlQYXRoRXZlbnQSJAoIcHJvZ3Jlc3MYASABKAsyEC5zdmMudjEuUHJvZ3Jlc3NIABIqCgZyZXN1bHQYAiABKAsyGC5zdmMudjEuQ29weVBhdGhSZXNwb25zZUgAQgcKBWV2ZW50IlMKEkRlbGV0ZVBhdGhzUmVxdWVzdBI9CgVwYXRocxgBIAMoCUIu4EECmrUYJzgBQOgHSiAggCAqCS9bXlx4MDBdKloQYW4gYWJzb2x1dGUgcGF0aCJvChNEZWxldGVQYXRoc1Jlc3BvbnNlEg8KB2RlbGV0ZWQYASADKAkSIwoGZmFpbGVkGAIgAygLMhMuc3ZjLnYxLlBhdGhGYWlsdXJlEiIKDGZhaWxlZF9jb3VudBgDIAEoA1IMZmFpbGVkX2NvdW50InAKEERlbGV0ZVBhdGhzRXZlbnQSJAoIcHJvZ3Jlc3MYASABKAsyEC5zdmMudjEuUHJvZ3Jlc3NIABItCgZyZXN1bHQYAiABKAsyGy5zdmMudjEuRGVsZXRlUGF0aHNSZXNwb25zZUgAQgcKBWV2ZW50IioKC1BhdGhGYWlsdXJlEgwKBHBhdGgYASABKAkSDQoFZXJyb3IYAiABKAkizQEKFENyZWF0ZUFyY2hpdmVSZXF1ZXN0Ej0KBXBhdGhzGAEgAygJQi7gQQKatRgnOAFA6AdKICCAICoJL1teXHgwMF0qWhBhbiBhYnNvbHV0ZSBwYXRoEjcKBnRhcmdldBgCIAEoCUIn4EECmrUYICCAICoJL1teXHgwMF0qWhBhbiBhYnNvbHV0ZSBwYXRoEioKBmZvcm1hdBgDIAEoCUIamrUYFjIGdGFyLmd6Mgd0YXIuenN0MgN6aXASEQoJb3ZlcndyaXRlGAQgASgIImgKEkNyZWF0ZUFyY2hpdmVFdmVudBIkCghwcm9ncmVzcxgBIAEoCzIQLnN2Yy52MS5Qcm9ncmVzc0gAEiMKBnJlc3VsdBgCIAEoCzIRLnN2Yy52MS5GaWxlRW50cnlIAEIHCgVldmVudCKjAwoVRXh0cmFjdEFyY2hpdmVSZXF1ZXN0EjUKBHBhdGgYASABKAlCJ+BBApq1GCAggCAqCS9bXlx4MDBdKloQYW4gYWJzb2x1dGUgcGF0aBI3CgZ0YXJnZXQYAiABKAlCJ+BBApq1GCAggCAqCS9bXlx4MDBdKloQYW4gYWJzb2x1dGUgcGF0aBIvCgZmb3JtYXQYAyABKAlCH5q1GBsyA3RhcjIGdGFyLmd6Mgd0YXIuenN0MgN6aXASEQoJb3ZlcndyaXRlGAQgASgIEj0KC21heF9lbnRyaWVzGAUgASgNQhaatRgSCQAAAAAAAPA/EQAAAADQElNBSABSC21heF9lbnRyaWVziAEBEjAKCW1heF9ieXRlcxgGIAEoA0INmrUYCQkAAAAAAADwP0gBUgltYXhfYnl0ZXOIAQESOQoJbWF4X3JhdGlvGAcgASgNQhaatRgSCQAAAAAAAPA/EQAAAACAhC5BSAJSCW1heF9yYXRpb4gBAUIOCgxfbWF4X2VudHJpZXNCDAoKX21heF9ieXRlc0IMCgpfbWF4X3JhdGlvInUKFkV4dHJhY3RBcmNoaXZlUmVzcG9uc2USIAoFZW50cnkYASABKAsyES5zdmMudjEuRmlsZUVudHJ5Eg8KB2VudHJpZXMYAiABKAMSKAoPZXh0cmFjdGVkX2J5dGVzGAMgASgDUg9leHRyYWN0ZWRfYnl0ZXMidgoTRXh0cmFjdEFyY2hpdmVFdmVudBIkCghwcm9ncmVzcxgBIAEoCzIQLnN2Yy52MS5Qcm9ncmVzc0gAEjAKBnJlc3VsdBgCIAEoCzIeLnN2Yy52MS5FeHRyYWN0QXJjaGl2ZVJlc3BvbnNlSABCBwoFZXZlbnQilgEKD1JlYWRGaWxlUmVxdWVzdBI1CgRwYXRoGAEgASgJQifgQQKatRggIIAgKgkvW15ceDAwXSpaEGFuIGFic29sdXRlIHBhdGgSHQoGb2Zmc2V0GAIgASgDQg2atRgJCQAAAAAAAAAAEiIKBmxlbmd0aBgDIAEoA0INmrUYCQkAAAAAAADwP0gAiAEBQgkKB19sZW5ndGgiiQEKEFJlYWRGaWxlUmVzcG9uc2USJQoHY29udGVudBgBIAEoCzIULmdvb2dsZS5hcGkuSHR0cEJvZHkSIwoKc2l6ZV9ieXRlcxgCIAEoA0gAUgpzaXplX2J5dGVziAEBEhEKBGV0YWcYAyABKAlIAYgBAUINCgtfc2l6ZV9ieXRlc0IHCgVfZXRhZyKIAgoQV3JpdGVGaWxlUmVxdWVzdBI1CgRwYXRoGAEgASgJQifgQQKatRggIIAgKgkvW15ceDAwXSpaEGFuIGFic29sdXRlIHBhdGgSFQoEbmFtZRgCIAEoCUIHmrUYAyD/ARIRCglvdmVyd3JpdGUYAyABKAgSJQoHY29udGVudBgEIAEoCzIULmdvb2dsZS5hcGkuSHR0cEJvZHkSIwoIaWZfbWF0Y2gYBSABKAlCB5q1GAMggAJSCGlmX21hdGNoEkcKBG1vZGUYBiABKAlCOZq1GDUqClswLTddezMsNH1aJ3RocmVlIG9yIGZvdXIgb2N0YWwgZGlnaXRzIHN1Y2ggYXMgMDY0NCKFAQoPVGFpbEZpbGVSZXF1ZXN0EjUKBHBhdGgYASABKAlCJ+BBApq1GCAggCAqCS9bXlx4MDBdKloQYW4gYWJzb2x1dGUgcGF0aBIhCgVsaW5lcxgCIAEoDUINmrUYCREAAAAAAGr4QEgAiAEBEg4KBmZvbGxvdxgDIAEoCEIICgZfbGluZXMiOQoQVGFpbEZpbGVSZXNwb25zZRIlCgdjb250ZW50GAEgASgLMhQuZ29vZ2xlLmFwaS5IdHRwQm9keSLzAQoSU2VhcmNoRmlsZXNSZXF1ZXN0EjUKBHBhdGgYASABKAlCJ+BBApq1GCAggCAqCS9bXlx4MDBdKloQYW4gYWJzb2x1dGUgcGF0aBIVCgRuYW1lGAIgASgJQgeatRgDIP8BEhgKB2NvbnRlbnQYAyABKAlCB5q1GAMggAQSDQoFcmVnZXgYBCABKAgSIAoLaWdub3JlX2Nhc2UYBSABKAhSC2lnbm9yZV9jYXNlEg4KBmhpZGRlbhgGIAEoCBIqCgVsaW1pdBgHIAEoDUIWmrUYEgkAAAAAAADwPxEAAAAAAIjDQEgAiAEBQggKBl9saW1pdCKVAQoTU2VhcmNoRmlsZXNSZXNwb25zZRIkCghwcm9ncmVzcxgBIAEoCzIQLnN2Yy52MS5Qcm9ncmVzc0gAEiIKBW1hdGNoGAIgASgLMhEuc3ZjLnYxLkZpbGVNYXRjaEgAEisKBnJlc3VsdBgDIAEoCzIZLnN2Yy52MS5TZWFyY2hGaWxlc1Jlc3VsdEgAQgcKBWV2ZW50IlcKCUZpbGVNYXRjaBIgCgVlbnRyeRgBIAEoCzIRLnN2Yy52MS5GaWxlRW50cnkSEQoEbGluZRgCIAEoBEgAiAEBEgwKBHRleHQYAyABKAlCBwoFX2xpbmUibAoRU2VhcmNoRmlsZXNSZXN1bHQSDwoHbWF0Y2hlcxgBIAEoAxIPCgdlbnRyaWVzGAIgASgDEiIKDGZhaWxlZF9jb3VudBgDIAEoA1IMZmFpbGVkX2NvdW50EhEKCXRydW5jYXRlZBgEIAEoCCJ5ChNHZXREaXNrVXNhZ2VSZXF1ZXN0EjUKBHBhdGgYASABKAlCJ+BBApq1GCAggCAqCS9bXlx4MDBdKloQYW4gYWJzb2x1dGUgcGF0aBIhCgVkZXB0aBgCIAEoDUINmrUYCREAAAAAAAAwQEgAiAEBQggKBl9kZXB0aCKcAQoUR2V0RGlza1VzYWdlUmVzcG9uc2USJAoIcHJvZ3Jlc3MYASABKAsyEC5zdmMudjEuUHJvZ3Jlc3NIABIrCglkaXJlY3RvcnkYAiABKAsyFi5zdmMudjEuRGlyZWN0b3J5VXNhZ2VIABIoCgZyZXN1bHQYAyABKAsyFi5zdmMudjEuRGlyZWN0b3J5VXNhZ2VIAEIHCgVldmVudCKiAQoORGlyZWN0b3J5VXNhZ2USDAoEcGF0aBgBIAEoCRINCgVkZXB0aBgCIAEoDRIeCgpkaXNrX2J5dGVzGAMgASgDUgpkaXNrX2J5dGVzEh4KCnNpemVfYnl0ZXMYBCABKANSCnNpemVfYnl0ZXMSDwoHZW50cmllcxgFIAEoAxIiCgxmYWlsZWRfY291bnQYBiABKANSDGZhaWxlZF9jb3VudCLbAQoYU2V0UGF0aEF0dHJpYnV0ZXNSZXF1ZXN0EjUKBHBhdGgYASABKAlCJ+BBApq1GCAggCAqCS9bXlx4MDBdKloQYW4gYWJzb2x1dGUgcGF0aBJHCgRtb2RlGAIgASgJQjmatRg1KgpbMC03XXszLDR9Wid0aHJlZSBvciBmb3VyIG9jdGFsIGRpZ2l0cyBzdWNoIGFzIDA2NDQSFQoFb3duZXIYAyABKAlCBpq1GAIgQBIVCgVncm91cBgEIAEoCUIGmrUYAiBAEhEKCXJlY3Vyc2l2ZRgFIAEoCCIdChtMaXN0U3lzdGVtSWRlbnRpdGllc1JlcXVlc3QiZgocTGlzdFN5c3RlbUlkZW50aXRpZXNSZXNwb25zZRIhCgV1c2VycxgBIAMoCzISLnN2Yy52MS5TeXN0ZW1Vc2VyEiMKBmdyb3VwcxgCIAMoCzITLnN2Yy52MS5TeXN0ZW1Hcm91cCI0CgpTeXN0ZW1Vc2VyEgwKBG5hbWUYASABKAkSCwoDdWlkGAIgASgNEgsKA2dpZBgDIAEoDSIoCgtTeXN0ZW1Hcm91cBIMCgRuYW1lGAEgASgJEgsKA2dpZBgCIAEoDTLoEQoLRmlsZVNlcnZpY2USbwoNTGlzdERpcmVjdG9yeRIcLnN2Yy52MS5MaXN0RGlyZWN0b3J5UmVxdWVzdBodLnN2Yy52MS5MaXN0RGlyZWN0b3J5UmVzcG9uc2UiIZACAYi1GAGStRgFZmlsZXOC0+STAgsSCS92MS9maWxlcxJiCg9TdHJlYW1EaXJlY3RvcnkSHC5zdmMudjEuTGlzdERpcmVjdG9yeVJlcXVlc3QaHS5zdmMudjEuTGlzdERpcmVjdG9yeVJlc3BvbnNlIhCQAgGItRgBkrUYBWZpbGVzMAESXgoIU3RhdFBhdGgSFy5zdmMudjEuU3RhdFBhdGhSZXF1ZXN0GhEuc3ZjLnYxLkZpbGVFbnRyeSImkAIBiLUYAZK1GAVmaWxlc4LT5JMCEBIOL3YxL2ZpbGVzL3N0YXQScQoPQ3JlYXRlRGlyZWN0b3J5Eh4uc3ZjLnYxLkNyZWF0ZURpcmVjdG9yeVJlcXVlc3QaES5zdmMudjEuRmlsZUVudHJ5IiuItRgBkrUYBWZpbGVzgtPkkwIYOgEqIhMvdjEvZmlsZXMvZGlyZWN0b3J5El4KCE1vdmVQYXRoEhcuc3ZjLnYxLk1vdmVQYXRoUmVxdWVzdBoRLnN2Yy52MS5GaWxlRW50cnkiJoi1GAGStRgFZmlsZXOC0+STAhM6ASoiDi92MS9maWxlcy9tb3ZlElEKDk1vdmVQYXRoU3RyZWFtEhcuc3ZjLnYxLk1vdmVQYXRoUmVxdWVzdBoVLnN2Yy52MS5Nb3ZlUGF0aEV2ZW50Ig2ItRgBkrUYBWZpbGVzMAESZQoIQ29weVBhdGgSFy5zdmMudjEuQ29weVBhdGhSZXF1ZXN0Ghguc3ZjLnYxLkNvcHlQYXRoUmVzcG9uc2UiJoi1GAGStRgFZmlsZXOC0+STAhM6ASoiDi92MS9maWxlcy9jb3B5ElEKDkNvcHlQYXRoU3RyZWFtEhcuc3ZjLnYxLkNvcHlQYXRoUmVxdWVzdBoVLnN2Yy52MS5Db3B5UGF0aEV2ZW50Ig2ItRgBkrUYBWZpbGVzMAEScAoLRGVsZXRlUGF0aHMSGi5zdmMudjEuRGVsZXRlUGF0aHNSZXF1ZXN0Ghsuc3ZjLnYxLkRlbGV0ZVBhdGhzUmVzcG9uc2UiKIi1GAGStRgFZmlsZXOC0+STAhU6ASoiEC92MS9maWxlcy9kZWxldGUSWgoRRGVsZXRlUGF0aHNTdHJlYW0SGi5zdmMudjEuRGVsZXRlUGF0aHNSZXF1ZXN0Ghguc3ZjLnYxLkRlbGV0ZVBhdGhzRXZlbnQiDYi1GAGStRgFZmlsZXMwARJrCg1DcmVhdGVBcmNoaXZlEhwuc3ZjLnYxLkNyZWF0ZUFyY2hpdmVSZXF1ZXN0GhEuc3ZjLnYxLkZpbGVFbnRyeSIpiLUYAZK1GAVmaWxlc4LT5JMCFjoBKiIRL3YxL2ZpbGVzL2FyY2hpdmUSYAoTQ3JlYXRlQXJjaGl2ZVN0cmVhbRIcLnN2Yy52MS5DcmVhdGVBcmNoaXZlUmVxdWVzdBoaLnN2Yy52MS5DcmVhdGVBcmNoaXZlRXZlbnQiDYi1GAGStRgFZmlsZXMwARJ6Cg5FeHRyYWN0QXJjaGl2ZRIdLnN2Yy52MS5FeHRyYWN0QXJjaGl2ZVJlcXVlc3QaHi5zdmMudjEuRXh0cmFjdEFyY2hpdmVSZXNwb25zZSIpiLUYAZK1GAVmaWxlc4LT5JMCFjoBKiIRL3YxL2ZpbGVzL2V4dHJhY3QSYwoURXh0cmFjdEFyY2hpdmVTdHJlYW0SHS5zdmMudjEuRXh0cmFjdEFyY2hpdmVSZXF1ZXN0Ghsuc3ZjLnYxLkV4dHJhY3RBcmNoaXZlRXZlbnQiDYi1GAGStRgFZmlsZXMwARJzCghSZWFkRmlsZRIXLnN2Yy52MS5SZWFkRmlsZVJlcXVlc3QaGC5zdmMudjEuUmVhZEZpbGVSZXNwb25zZSIykAIBiLUYAZK1GAVmaWxlc4LT5JMCHGIHY29udGVudBIRL3YxL2ZpbGVzL2NvbnRlbnQwARJrCglXcml0ZUZpbGUSGC5zdmMudjEuV3JpdGVGaWxlUmVxdWVzdBoRLnN2Yy52MS5GaWxlRW50cnkiL4i1GAGStRgFZmlsZXOC0+STAhw6B2NvbnRlbnQaES92MS9maWxlcy9jb250ZW50KAEScAoIVGFpbEZpbGUSFy5zdmMudjEuVGFpbEZpbGVSZXF1ZXN0Ghguc3ZjLnYxLlRhaWxGaWxlUmVzcG9uc2UiL5ACAYi1GAGStRgFZmlsZXOC0+STAhliB2NvbnRlbnQSDi92MS9maWxlcy90YWlsMAEScgoLU2VhcmNoRmlsZXMSGi5zdmMudjEuU2VhcmNoRmlsZXNSZXF1ZXN0Ghsuc3ZjLnYxLlNlYXJjaEZpbGVzUmVzcG9uc2UiKJACAYi1GAGStRgFZmlsZXOC0+STAhISEC92MS9maWxlcy9zZWFyY2gwARJ0CgxHZXREaXNrVXNhZ2USGy5zdmMudjEuR2V0RGlza1VzYWdlUmVxdWVzdBocLnN2Yy52MS5HZXREaXNrVXNhZ2VSZXNwb25zZSInkAIBiLUYAZK1GAVmaWxlc4LT5JMCERIPL3YxL2ZpbGVzL3VzYWdlMAESdgoRU2V0UGF0aEF0dHJpYnV0ZXMSIC5zdmMudjEuU2V0UGF0aEF0dHJpYnV0ZXNSZXF1ZXN0GhEuc3ZjLnYxLkZpbGVFbnRyeSIsiLUYAZK1GAVmaWxlc4LT5JMCGToBKiIUL3YxL2ZpbGVzL2F0dHJpYnV0ZXMSjwEKFExpc3RTeXN0ZW1JZGVudGl0aWVzEiMuc3ZjLnYxLkxpc3RTeXN0ZW1JZGVudGl0aWVzUmVxdWVzdBokLnN2Yy52MS5MaXN0U3lzdGVtSWRlbnRpdGllc1Jlc3BvbnNlIiyQAgGItRgBkrUYBWZpbGVzgtPkkwIWEhQvdjEvZmlsZXMvaWRlbnRpdGllc2IGcHJvdG8z", [file_google_api_annotations, file_google_api_field_behavior, file_google_api_httpbody, file_google_protobuf_timestamp, file_svc_v1_access, file_svc_v1_app, file_svc_v1_rules]);
 
 /**
  * Which directory.
@@ -896,6 +896,376 @@ export const WriteFileRequestSchema: GenMessage<WriteFileRequest> = /*@__PURE__*
   messageDesc(file_svc_v1_file, 21);
 
 /**
+ * Which file, and from where.
+ *
+ * @generated from message svc.v1.TailFileRequest
+ */
+export type TailFileRequest = Message<"svc.v1.TailFileRequest"> & {
+  /**
+   * Absolute path.
+   *
+   * @generated from field: string path = 1;
+   */
+  path: string;
+
+  /**
+   * How many of its last lines; default 10. They are looked for in its last 4 MiB.
+   *
+   * @generated from field: optional uint32 lines = 2;
+   */
+  lines?: number | undefined;
+
+  /**
+   * True: goes on with what is written from then on.
+   *
+   * @generated from field: bool follow = 3;
+   */
+  follow: boolean;
+};
+
+/**
+ * Describes the message svc.v1.TailFileRequest.
+ * Use `create(TailFileRequestSchema)` to create a new message.
+ */
+export const TailFileRequestSchema: GenMessage<TailFileRequest> = /*@__PURE__*/
+  messageDesc(file_svc_v1_file, 22);
+
+/**
+ * A piece of a file.
+ *
+ * @generated from message svc.v1.TailFileResponse
+ */
+export type TailFileResponse = Message<"svc.v1.TailFileResponse"> & {
+  /**
+   * The bytes; the first one carries the content type.
+   *
+   * @generated from field: google.api.HttpBody content = 1;
+   */
+  content?: HttpBody | undefined;
+};
+
+/**
+ * Describes the message svc.v1.TailFileResponse.
+ * Use `create(TailFileResponseSchema)` to create a new message.
+ */
+export const TailFileResponseSchema: GenMessage<TailFileResponse> = /*@__PURE__*/
+  messageDesc(file_svc_v1_file, 23);
+
+/**
+ * What to look for, and where.
+ *
+ * @generated from message svc.v1.SearchFilesRequest
+ */
+export type SearchFilesRequest = Message<"svc.v1.SearchFilesRequest"> & {
+  /**
+   * Absolute path.
+   *
+   * @generated from field: string path = 1;
+   */
+  path: string;
+
+  /**
+   * What names look like: `*` for any characters, `?` for one, `[a-z]` for one of these. All names when empty.
+   *
+   * @generated from field: string name = 2;
+   */
+  name: string;
+
+  /**
+   * What lines have in them. Files are not read when it is empty; then `name` is needed.
+   *
+   * @generated from field: string content = 3;
+   */
+  content: string;
+
+  /**
+   * True: `content` is a regular expression (RE2).
+   *
+   * @generated from field: bool regex = 4;
+   */
+  regex: boolean;
+
+  /**
+   * True: upper and lower case are the same, in names and in content.
+   *
+   * @generated from field: bool ignore_case = 5 [json_name = "ignore_case"];
+   */
+  ignoreCase: boolean;
+
+  /**
+   * True: what begins with a dot, too.
+   *
+   * @generated from field: bool hidden = 6;
+   */
+  hidden: boolean;
+
+  /**
+   * Most matches; 1 to 10,000, default 1000.
+   *
+   * @generated from field: optional uint32 limit = 7;
+   */
+  limit?: number | undefined;
+};
+
+/**
+ * Describes the message svc.v1.SearchFilesRequest.
+ * Use `create(SearchFilesRequestSchema)` to create a new message.
+ */
+export const SearchFilesRequestSchema: GenMessage<SearchFilesRequest> = /*@__PURE__*/
+  messageDesc(file_svc_v1_file, 24);
+
+/**
+ * What happens while it looks.
+ *
+ * @generated from message svc.v1.SearchFilesResponse
+ */
+export type SearchFilesResponse = Message<"svc.v1.SearchFilesResponse"> & {
+  /**
+   * Progress and matches, and last the result.
+   *
+   * @generated from oneof svc.v1.SearchFilesResponse.event
+   */
+  event: {
+    /**
+     * How far it is.
+     *
+     * @generated from field: svc.v1.Progress progress = 1;
+     */
+    value: Progress;
+    case: "progress";
+  } | {
+    /**
+     * What was found.
+     *
+     * @generated from field: svc.v1.FileMatch match = 2;
+     */
+    value: FileMatch;
+    case: "match";
+  } | {
+    /**
+     * The end.
+     *
+     * @generated from field: svc.v1.SearchFilesResult result = 3;
+     */
+    value: SearchFilesResult;
+    case: "result";
+  } | { case: undefined; value?: undefined };
+};
+
+/**
+ * Describes the message svc.v1.SearchFilesResponse.
+ * Use `create(SearchFilesResponseSchema)` to create a new message.
+ */
+export const SearchFilesResponseSchema: GenMessage<SearchFilesResponse> = /*@__PURE__*/
+  messageDesc(file_svc_v1_file, 25);
+
+/**
+ * A file, or a line in it.
+ *
+ * @generated from message svc.v1.FileMatch
+ */
+export type FileMatch = Message<"svc.v1.FileMatch"> & {
+  /**
+   * The file.
+   *
+   * @generated from field: svc.v1.FileEntry entry = 1;
+   */
+  entry?: FileEntry | undefined;
+
+  /**
+   * The number of the line, from 1 on; absent when only the name was looked for.
+   *
+   * @generated from field: optional uint64 line = 2;
+   */
+  line?: bigint | undefined;
+
+  /**
+   * The line, of a long one its first 512 characters.
+   *
+   * @generated from field: string text = 3;
+   */
+  text: string;
+};
+
+/**
+ * Describes the message svc.v1.FileMatch.
+ * Use `create(FileMatchSchema)` to create a new message.
+ */
+export const FileMatchSchema: GenMessage<FileMatch> = /*@__PURE__*/
+  messageDesc(file_svc_v1_file, 26);
+
+/**
+ * How it went.
+ *
+ * @generated from message svc.v1.SearchFilesResult
+ */
+export type SearchFilesResult = Message<"svc.v1.SearchFilesResult"> & {
+  /**
+   * How many matches there were.
+   *
+   * @generated from field: int64 matches = 1;
+   */
+  matches: bigint;
+
+  /**
+   * How many files, directories and others were looked at.
+   *
+   * @generated from field: int64 entries = 2;
+   */
+  entries: bigint;
+
+  /**
+   * How many could not be looked at.
+   *
+   * @generated from field: int64 failed_count = 3 [json_name = "failed_count"];
+   */
+  failedCount: bigint;
+
+  /**
+   * True: there may be more than `limit`.
+   *
+   * @generated from field: bool truncated = 4;
+   */
+  truncated: boolean;
+};
+
+/**
+ * Describes the message svc.v1.SearchFilesResult.
+ * Use `create(SearchFilesResultSchema)` to create a new message.
+ */
+export const SearchFilesResultSchema: GenMessage<SearchFilesResult> = /*@__PURE__*/
+  messageDesc(file_svc_v1_file, 27);
+
+/**
+ * Which directory.
+ *
+ * @generated from message svc.v1.GetDiskUsageRequest
+ */
+export type GetDiskUsageRequest = Message<"svc.v1.GetDiskUsageRequest"> & {
+  /**
+   * Absolute path.
+   *
+   * @generated from field: string path = 1;
+   */
+  path: string;
+
+  /**
+   * How many levels of directories are told of; 0 to 16, default 1.
+   *
+   * @generated from field: optional uint32 depth = 2;
+   */
+  depth?: number | undefined;
+};
+
+/**
+ * Describes the message svc.v1.GetDiskUsageRequest.
+ * Use `create(GetDiskUsageRequestSchema)` to create a new message.
+ */
+export const GetDiskUsageRequestSchema: GenMessage<GetDiskUsageRequest> = /*@__PURE__*/
+  messageDesc(file_svc_v1_file, 28);
+
+/**
+ * What happens while it counts.
+ *
+ * @generated from message svc.v1.GetDiskUsageResponse
+ */
+export type GetDiskUsageResponse = Message<"svc.v1.GetDiskUsageResponse"> & {
+  /**
+   * Progress and directories, and last the one that was asked for.
+   *
+   * @generated from oneof svc.v1.GetDiskUsageResponse.event
+   */
+  event: {
+    /**
+     * How far it is.
+     *
+     * @generated from field: svc.v1.Progress progress = 1;
+     */
+    value: Progress;
+    case: "progress";
+  } | {
+    /**
+     * A directory below it.
+     *
+     * @generated from field: svc.v1.DirectoryUsage directory = 2;
+     */
+    value: DirectoryUsage;
+    case: "directory";
+  } | {
+    /**
+     * The end.
+     *
+     * @generated from field: svc.v1.DirectoryUsage result = 3;
+     */
+    value: DirectoryUsage;
+    case: "result";
+  } | { case: undefined; value?: undefined };
+};
+
+/**
+ * Describes the message svc.v1.GetDiskUsageResponse.
+ * Use `create(GetDiskUsageResponseSchema)` to create a new message.
+ */
+export const GetDiskUsageResponseSchema: GenMessage<GetDiskUsageResponse> = /*@__PURE__*/
+  messageDesc(file_svc_v1_file, 29);
+
+/**
+ * What a directory takes with all below it.
+ *
+ * @generated from message svc.v1.DirectoryUsage
+ */
+export type DirectoryUsage = Message<"svc.v1.DirectoryUsage"> & {
+  /**
+   * Its absolute path.
+   *
+   * @generated from field: string path = 1;
+   */
+  path: string;
+
+  /**
+   * How many levels below the one that was asked for.
+   *
+   * @generated from field: uint32 depth = 2;
+   */
+  depth: number;
+
+  /**
+   * Bytes on the disk.
+   *
+   * @generated from field: int64 disk_bytes = 3 [json_name = "disk_bytes"];
+   */
+  diskBytes: bigint;
+
+  /**
+   * Bytes of its files, as long as they say that they are.
+   *
+   * @generated from field: int64 size_bytes = 4 [json_name = "size_bytes"];
+   */
+  sizeBytes: bigint;
+
+  /**
+   * How many files, directories and others, itself included.
+   *
+   * @generated from field: int64 entries = 5;
+   */
+  entries: bigint;
+
+  /**
+   * How many of them could not be looked at.
+   *
+   * @generated from field: int64 failed_count = 6 [json_name = "failed_count"];
+   */
+  failedCount: bigint;
+};
+
+/**
+ * Describes the message svc.v1.DirectoryUsage.
+ * Use `create(DirectoryUsageSchema)` to create a new message.
+ */
+export const DirectoryUsageSchema: GenMessage<DirectoryUsage> = /*@__PURE__*/
+  messageDesc(file_svc_v1_file, 30);
+
+/**
  * What to set.
  *
  * @generated from message svc.v1.SetPathAttributesRequest
@@ -942,7 +1312,7 @@ export type SetPathAttributesRequest = Message<"svc.v1.SetPathAttributesRequest"
  * Use `create(SetPathAttributesRequestSchema)` to create a new message.
  */
 export const SetPathAttributesRequestSchema: GenMessage<SetPathAttributesRequest> = /*@__PURE__*/
-  messageDesc(file_svc_v1_file, 22);
+  messageDesc(file_svc_v1_file, 31);
 
 /**
  * Nothing to say.
@@ -957,7 +1327,7 @@ export type ListSystemIdentitiesRequest = Message<"svc.v1.ListSystemIdentitiesRe
  * Use `create(ListSystemIdentitiesRequestSchema)` to create a new message.
  */
 export const ListSystemIdentitiesRequestSchema: GenMessage<ListSystemIdentitiesRequest> = /*@__PURE__*/
-  messageDesc(file_svc_v1_file, 23);
+  messageDesc(file_svc_v1_file, 32);
 
 /**
  * Local users and groups.
@@ -985,7 +1355,7 @@ export type ListSystemIdentitiesResponse = Message<"svc.v1.ListSystemIdentitiesR
  * Use `create(ListSystemIdentitiesResponseSchema)` to create a new message.
  */
 export const ListSystemIdentitiesResponseSchema: GenMessage<ListSystemIdentitiesResponse> = /*@__PURE__*/
-  messageDesc(file_svc_v1_file, 24);
+  messageDesc(file_svc_v1_file, 33);
 
 /**
  * A local user.
@@ -1020,7 +1390,7 @@ export type SystemUser = Message<"svc.v1.SystemUser"> & {
  * Use `create(SystemUserSchema)` to create a new message.
  */
 export const SystemUserSchema: GenMessage<SystemUser> = /*@__PURE__*/
-  messageDesc(file_svc_v1_file, 25);
+  messageDesc(file_svc_v1_file, 34);
 
 /**
  * A local group.
@@ -1048,7 +1418,7 @@ export type SystemGroup = Message<"svc.v1.SystemGroup"> & {
  * Use `create(SystemGroupSchema)` to create a new message.
  */
 export const SystemGroupSchema: GenMessage<SystemGroup> = /*@__PURE__*/
-  messageDesc(file_svc_v1_file, 26);
+  messageDesc(file_svc_v1_file, 35);
 
 /**
  * Files of the host. What the kernel refuses is `denied` (permission_denied). What is the daemon's own (its token, its
@@ -1221,6 +1591,40 @@ export const FileService: GenService<{
     methodKind: "client_streaming";
     input: typeof WriteFileRequestSchema;
     output: typeof FileEntrySchema;
+  },
+  /**
+   * The last lines of a regular file, and with `follow` what is written to it from then on, for as long as its caller stays. A file
+   * that was emptied is read from its beginning again, one that was replaced (as logs are rotated) is left for its successor.
+   * REST answers bare bytes.
+   *
+   * @generated from rpc svc.v1.FileService.TailFile
+   */
+  tailFile: {
+    methodKind: "server_streaming";
+    input: typeof TailFileRequestSchema;
+    output: typeof TailFileResponseSchema;
+  },
+  /**
+   * Finds files by their names, by lines in them, or both, in a directory and all below it on the same file system. Links are not
+   * followed; only regular files are read, and those with a NUL in their first 8 KiB are not. What cannot be read is counted.
+   *
+   * @generated from rpc svc.v1.FileService.SearchFiles
+   */
+  searchFiles: {
+    methodKind: "server_streaming";
+    input: typeof SearchFilesRequestSchema;
+    output: typeof SearchFilesResponseSchema;
+  },
+  /**
+   * What a directory and all below it take, on the same file system: each directory down to `depth` as soon as it is known, the
+   * directory itself last. A file with several links counts once.
+   *
+   * @generated from rpc svc.v1.FileService.GetDiskUsage
+   */
+  getDiskUsage: {
+    methodKind: "server_streaming";
+    input: typeof GetDiskUsageRequestSchema;
+    output: typeof GetDiskUsageResponseSchema;
   },
   /**
    * Sets mode, owner and group; below a directory what cannot be changed is passed over, and the first of it is said.

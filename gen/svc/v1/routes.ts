@@ -473,6 +473,27 @@ export const routes: readonly Route[] = [
     responseBody: "",
   },
   {
+    httpMethod: "GET",
+    template: {"source":"/v1/files/tail","segments":["v1","files","tail"],"verb":"","variables":[]},
+    method: FileService.method.tailFile,
+    body: "",
+    responseBody: "content",
+  },
+  {
+    httpMethod: "GET",
+    template: {"source":"/v1/files/search","segments":["v1","files","search"],"verb":"","variables":[]},
+    method: FileService.method.searchFiles,
+    body: "",
+    responseBody: "",
+  },
+  {
+    httpMethod: "GET",
+    template: {"source":"/v1/files/usage","segments":["v1","files","usage"],"verb":"","variables":[]},
+    method: FileService.method.getDiskUsage,
+    body: "",
+    responseBody: "",
+  },
+  {
     httpMethod: "POST",
     template: {"source":"/v1/files/attributes","segments":["v1","files","attributes"],"verb":"","variables":[]},
     method: FileService.method.setPathAttributes,
