@@ -5,6 +5,7 @@
 import { pause, type Clock } from "../lib/clock.ts";
 import { findingsOf, type AlertAction, type AlertFacts, type AlertRule } from "./alert-rules.ts";
 import type { Alert, AlertStore } from "./alert-store.ts";
+import type { Log } from "../lib/log.ts";
 
 /** What is told. */
 export interface Notification {
@@ -22,7 +23,7 @@ export interface AlertsOptions {
   clock: Clock;
   /** Milliseconds from one look to the next. */
   intervalMs: number;
-  log: { warn(details: object, message: string): void };
+  log: Pick<Log, "warn">;
 }
 
 /** Alerts of one rule at a time: what is beyond says nothing new. */

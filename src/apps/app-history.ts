@@ -6,6 +6,7 @@ import { SampleRing, type History, type HistoryQuestion } from "../host/sample-r
 import { pause, type Clock } from "../lib/clock.ts";
 import type { RuntimeUsage } from "../runtimes/runtime.ts";
 import { statsOf } from "./app-reports.ts";
+import type { Log } from "../lib/log.ts";
 
 export interface AppHistoryOptions {
   /** Where the samples are kept; absolute. */
@@ -15,7 +16,7 @@ export interface AppHistoryOptions {
   /** What runs now, by id. */
   usages: (signal: AbortSignal) => Promise<ReadonlyMap<string, RuntimeUsage>>;
   clock: Clock;
-  log: { warn(details: object, message: string): void };
+  log: Pick<Log, "warn">;
 }
 
 /** In this order, as short as a thousand apps want it on disk; null: not measured. */

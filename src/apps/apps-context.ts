@@ -8,12 +8,7 @@ import type { NewApp } from "./app-record.ts";
 import type { AppRegistry } from "./app-registry.ts";
 import type { Operations } from "./operations.ts";
 import type { PortHolders } from "./port-holders.ts";
-
-export interface AppsLog {
-  info(details: object, message: string): void;
-  warn(details: object, message: string): void;
-  error(details: object, message: string): void;
-}
+import type { Log } from "../lib/log.ts";
 
 export interface AppsContext {
   store: Store;
@@ -33,5 +28,5 @@ export interface AppsContext {
   /** The name of a uid; empty when the host has none. */
   userName: (uid: number) => Promise<string>;
   now: () => number;
-  log: AppsLog;
+  log: Log;
 }

@@ -32,7 +32,8 @@ import { AppSettings, type SettingsView } from "./app-settings.ts";
 import { stateOf, type AppBackupState } from "./app-view.ts";
 import { AppViews, type AppBackupStates, type ListOptions } from "./app-views.ts";
 import type { AppPaths } from "./app-paths.ts";
-import type { AppsContext, AppsLog } from "./apps-context.ts";
+import type { Log } from "../lib/log.ts";
+import type { AppsContext } from "./apps-context.ts";
 import { Cloner, type CloneResult } from "./clone.ts";
 import { awaitUp } from "./coming-up.ts";
 import { FreePorts } from "./free-ports.ts";
@@ -77,7 +78,7 @@ export interface AppsOptions {
   backUp: (app: AppRecord, caller: AppCaller, work: WorkOptions) => Promise<void>;
   backUpBeforeUpgrade: boolean;
   now: () => number;
-  log: AppsLog;
+  log: Log;
 }
 
 /** How often operations of processes that ended are looked for. */

@@ -11,13 +11,14 @@ import type { AppRuntime, RunnableApp } from "../runtimes/runtime.ts";
 import type { AppPaths } from "./app-paths.ts";
 import type { AppRecord } from "./app-record.ts";
 import { HelperWatch } from "./helper-watch.ts";
+import type { Log } from "../lib/log.ts";
 
 export interface DiskReportsOptions {
   identities: Identities;
   paths: AppPaths;
   runtimeOf: (app: AppRecord) => AppRuntime;
   runnable: (app: AppRecord) => RunnableApp;
-  log: { warn(details: object, message: string): void };
+  log: Pick<Log, "warn">;
 }
 
 type AppDisk = MessageInitShape<typeof AppDiskSchema>;

@@ -12,6 +12,7 @@ import type { Statement, Store } from "../store/store.ts";
 import { contentColumns, contentOf, contentValues, hashedText, trailRecord } from "./audit-record.ts";
 import type { AuditContent, AuditedCall } from "./audit-record.ts";
 import { RefusedCalls } from "./refused-calls.ts";
+import type { Log } from "../lib/log.ts";
 
 /** The method of the record that stands for records that were lost; its target is their number. */
 export const recordsLostMethod = "svc.audit/RecordsLost";
@@ -24,7 +25,7 @@ const batchLimit = 64;
 
 export interface AuditTrailOptions {
   readonly store: Pick<Store, "write">;
-  readonly log: { error(details: object, message: string): void };
+  readonly log: Pick<Log, "error">;
   /** Unix milliseconds. */
   readonly now: () => number;
   /** How many records are kept. Default 50,000. */

@@ -15,6 +15,7 @@ import { keyOf, type ArchiveRef, type Catalogue } from "./catalogue.ts";
 import { expiredArchives, type Retention } from "./rotation.ts";
 import type { Spool, SpoolFile } from "./spool.ts";
 import type { StorageList } from "./storages/storage-list.ts";
+import type { Log } from "../lib/log.ts";
 
 /** For what is done at one storage after a push. */
 const rotateMs = 60_000;
@@ -54,7 +55,7 @@ export interface BackupMakerOptions {
   svcVersion: string;
   userName: (uid: number) => Promise<string>;
   now: () => number;
-  log: { warn(details: object, message: string): void };
+  log: Pick<Log, "warn">;
 }
 
 export class BackupMaker {

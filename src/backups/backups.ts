@@ -35,6 +35,7 @@ import { uploadArchive } from "./upload.ts";
 import type { S3Thread } from "./storages/s3-thread.ts";
 import { checkStorage, type StorageCheck } from "./storages/storage-check.ts";
 import { localName, StorageList } from "./storages/storage-list.ts";
+import type { Log } from "../lib/log.ts";
 
 export interface CreateRequest extends Retention {
   /** Those of the app's policy when empty, else the local one. */
@@ -82,7 +83,7 @@ export interface BackupsOptions {
   svcVersion: string;
   userName: (uid: number) => Promise<string>;
   now: () => number;
-  log: { info(details: object, message: string): void; warn(details: object, message: string): void };
+  log: Pick<Log, "info" | "warn">;
 }
 
 export class Backups {

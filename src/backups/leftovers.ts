@@ -3,6 +3,7 @@ import { SvcError } from "../errors.ts";
 import { isExecutorAlive } from "../store/executors.ts";
 import type { AnnouncedArchive, Catalogue } from "./catalogue.ts";
 import type { StorageList } from "./storages/storage-list.ts";
+import type { Log } from "../lib/log.ts";
 
 /** For one archive. */
 const settleMs = 60_000;
@@ -10,7 +11,7 @@ const settleMs = 60_000;
 export interface LeftoversOptions {
   storages: StorageList;
   catalogue: Catalogue;
-  log: { info(details: object, message: string): void; warn(details: object, message: string): void };
+  log: Pick<Log, "info" | "warn">;
 }
 
 /**

@@ -7,6 +7,7 @@ import { readFilesystems } from "./filesystems.ts";
 import { hostSample, summarize, type HostReading, type HostSample } from "./host-sample.ts";
 import { KernelReader, type KernelCounters } from "./kernel-counters.ts";
 import { SampleRing, type History, type HistoryQuestion } from "./sample-ring.ts";
+import type { Log } from "../lib/log.ts";
 
 /** What is known of the host at one moment. */
 export interface HostReadings {
@@ -21,7 +22,7 @@ export interface HostMetricsOptions {
   /** Seconds from one sample to the next. */
   intervalSecs: number;
   clock: Clock;
-  log: { warn(details: object, message: string): void };
+  log: Pick<Log, "warn">;
 }
 
 /** Shares and rates need some time to be of, and who asks first is not to wait for long. */

@@ -2,13 +2,14 @@
 import { SvcError } from "../errors.ts";
 import type { Identities } from "../identity/identity.ts";
 import { pause, type Clock } from "../lib/clock.ts";
+import type { Log } from "../lib/log.ts";
 
 export interface HostRebootOptions {
   /** `[system] reboot_command`, as an argv. */
   command: readonly string[];
   identities: Identities;
   clock: Clock;
-  log: { warn(details: object, message: string): void };
+  log: Pick<Log, "warn">;
 }
 
 /** Between the answer and the command (S 8). */

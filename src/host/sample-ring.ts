@@ -1,6 +1,7 @@
 /** Samples of something over time: a day of them in full, a month with one for every five minutes, both on disk. */
 import type { Clock } from "../lib/clock.ts";
 import { SampleFiles, type Sample } from "./sample-files.ts";
+import type { Log } from "../lib/log.ts";
 
 export interface SampleRingOptions<T> {
   /** Where they are kept; absolute. */
@@ -16,7 +17,7 @@ export interface SampleRingOptions<T> {
   clock: Clock;
   /** What they are of, for the log. */
   subject: string;
-  log: { warn(details: object, message: string): void };
+  log: Pick<Log, "warn">;
 }
 
 export interface HistoryQuestion {

@@ -12,6 +12,7 @@ import type { SettingsValidator } from "./settings-validator.ts";
 import { createIndexParser } from "./source-index.ts";
 import { createSourceIndexLoader } from "./source-index-loader.ts";
 import { Sources, type SourceConfig } from "./sources.ts";
+import type { Log } from "../lib/log.ts";
 
 export interface CreatePackageResolverOptions {
   /** Those that there are now. */
@@ -27,7 +28,7 @@ export interface CreatePackageResolverOptions {
   /** What to show to a git host for whoever asks. Default: nothing. */
   gitLogin?: FindLogin;
   now: () => number;
-  log: { warn(details: object, message: string): void };
+  log: Pick<Log, "warn">;
 }
 
 export function createPackageResolver(options: CreatePackageResolverOptions): PackageResolver {

@@ -5,12 +5,7 @@ import { auditLine, auditTarget } from "./audit.ts";
 import type { AuditRecord } from "./audit.ts";
 import type { MethodEntry } from "./bound-service.ts";
 import type { UserContext } from "./user-context.ts";
-
-/** What calls are logged to; pino's logger fits. */
-export interface CallLog {
-  info(details: object, message: string): void;
-  error(details: object, message: string): void;
-}
+import type { Log } from "../lib/log.ts";
 
 /** A call that has ended, for those who count. */
 export interface EndedCall {
@@ -32,7 +27,7 @@ export interface NotedCaller {
 }
 
 export interface CallNotesOptions {
-  readonly log: CallLog;
+  readonly log: Pick<Log, "info" | "error">;
   /** Takes one record for every changing call (those without `NO_SIDE_EFFECTS`), refused ones included. */
   readonly audit?: ((record: AuditRecord) => void) | undefined;
   /** Hears of every call that has ended, refused ones included. */

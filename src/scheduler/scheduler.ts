@@ -25,6 +25,7 @@ import type { RunLog } from "./runs/run-log.ts";
 import { Runner } from "./runs/runner.ts";
 import { SkipCounts } from "./runs/skip-counts.ts";
 import type { Zones } from "./trigger/zone.ts";
+import type { Log } from "../lib/log.ts";
 
 export interface SchedulerOptions {
   store: Store;
@@ -39,11 +40,7 @@ export interface SchedulerOptions {
   backups: BackupPass;
   backupHands: BackupHands & VerifyHands;
   clock: Clock;
-  log: {
-    info(details: object, message: string): void;
-    warn(details: object, message: string): void;
-    error(details: object, message: string): void;
-  };
+  log: Log;
 }
 
 export class Scheduler implements AsyncDisposable {

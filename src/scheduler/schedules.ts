@@ -26,10 +26,7 @@ import type { RunLog } from "./runs/run-log.ts";
 import { followRuns, runInForeground, type ForegroundEvent } from "./runs/run-streams.ts";
 import type { Zones } from "./trigger/zone.ts";
 import { Violations } from "./jobs/violations.ts";
-
-export interface SchedulesLog {
-  warn(details: object, message: string): void;
-}
+import type { Log } from "../lib/log.ts";
 
 export interface SchedulesOptions {
   store: Store;
@@ -45,7 +42,7 @@ export interface SchedulesOptions {
   /** Whether there is an app of that id that a job of this owner could act on. */
   hasApp: (ownerUid: number, appId: string) => boolean;
   now: () => number;
-  log: SchedulesLog;
+  log: Pick<Log, "warn">;
 }
 
 export interface ListOptions {

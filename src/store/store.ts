@@ -17,21 +17,17 @@ import { isSnapshotStale, snapshotAgeMs } from "./snapshot.ts";
 import { diskFull, sqliteFailure, storeError } from "./sqlite-failure.ts";
 import { secureStoreFiles, storeFiles, type StoreFiles } from "./store-files.ts";
 import { deadlineIn, WriteQueue } from "./write-queue.ts";
+import type { Log } from "../lib/log.ts";
 
 export type { Restoration, SqlValue, Statement, StatementResult } from "./messages.ts";
 export { StoreConflict } from "./write-queue.ts";
-
-/** Where a store tells what nobody asked for; pino's loggers fit. */
-export interface StoreLog {
-  warn(details: object, message: string): void;
-}
 
 export interface StoreOptions {
   /** Absolute; made if missing (0711 for root, else 0700). */
   dir: string;
   /** For the names of quarantined files. */
   clock?: { now(): number };
-  log?: StoreLog;
+  log?: Pick<Log, "warn">;
   /** The entry point of the worker threads, where the sources were bundled. */
   workerUrl?: URL;
   /** How long a write may wait for its turn, in milliseconds; by default 10,000. */
@@ -181,7 +177,7 @@ class SqliteStore implements Store {
   readonly #writes: WriteQueue;
   readonly #changes: ChangeWatch;
   readonly #maintenance: Maintenance;
-  readonly #log: StoreLog | undefined;
+  readonly #log: Pick<Log, "warn"> | undefined;
   readonly #onWrite: StoreOptions["onWrite"];
   readonly #writeTimeoutMs: number;
   readonly #housekeepingIntervalMs: number;

@@ -7,16 +7,12 @@ import { RotationRecord, type RotationWindow } from "./rotation-record.ts";
 import { Lifetime } from "./lifetime.ts";
 import { isSameDigest, tokenDigest } from "./token-digest.ts";
 import { openTokenFile, removeStagedTokens, stageTokenFile, syncTokenFile } from "./token-file.ts";
+import type { Log } from "../lib/log.ts";
 
 /** Longest grace (D12); a clock that was set back while the daemon was down lengthens none beyond it. */
 const maxGraceSecs = 86_400;
 /** Changes that may wait for their turn. */
 const maxWaiting = 16;
-
-export interface TokensLog {
-  info(details: object, message: string): void;
-  warn(details: object, message: string): void;
-}
 
 export interface PrimaryTokenOptions {
   /** `api.token`. */
@@ -25,7 +21,7 @@ export interface PrimaryTokenOptions {
   readonly selfUid: number;
   readonly store: Store;
   readonly clock: Clock;
-  readonly log: TokensLog;
+  readonly log: Pick<Log, "info" | "warn">;
   /** Another token has become the primary one; the other is replaced, and good for its grace. */
   readonly onRotated: () => void;
   /** A token that was the primary one is no longer good. */

@@ -2,7 +2,8 @@
 import type { Clock } from "../lib/clock.ts";
 import type { Store } from "../store/store.ts";
 import { AccessTokens, type AccessGrant } from "./access-tokens.ts";
-import { PrimaryToken, type Rotation, type TokensLog } from "./primary-token.ts";
+import type { Log } from "../lib/log.ts";
+import { PrimaryToken, type Rotation } from "./primary-token.ts";
 import { tokenDigest } from "./token-digest.ts";
 import type { AuthenticatedToken, Tokens } from "./tokens.ts";
 
@@ -18,7 +19,7 @@ export interface TokenAuthorityOptions {
   readonly selfUid: number;
   readonly store: Store;
   readonly clock: Clock;
-  readonly log: TokensLog;
+  readonly log: Pick<Log, "info" | "warn">;
 }
 
 export interface TokensStatus {
@@ -32,7 +33,7 @@ export interface TokensStatus {
 
 export class TokenAuthority implements Tokens, Disposable {
   readonly #clock: Clock;
-  readonly #log: TokensLog;
+  readonly #log: Pick<Log, "info" | "warn">;
   readonly #primary: PrimaryToken;
   readonly #access: AccessTokens;
   /** Runs only while something may end. */

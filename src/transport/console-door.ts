@@ -24,6 +24,7 @@ import type { HostCheck } from "./host-check.ts";
 import { pathOf, type HttpRequest, type HttpResponse } from "./http.ts";
 import { refuse } from "./refusal.ts";
 import { checkForm } from "./request-form.ts";
+import type { Log } from "../lib/log.ts";
 
 export interface ConsoleTokenUse {
   consume(presented: string, scope: ConsoleScope): UserContext | undefined;
@@ -37,7 +38,7 @@ export interface ConsoleDoorOptions {
   /** Whether another wrong token from that share is heard at all. */
   readonly mayFail: (shareName: string) => boolean;
   readonly nextRequestId: () => string;
-  readonly log: { error(details: object, message: string): void };
+  readonly log: Pick<Log, "error">;
 }
 
 /** Among the protocols that a browser offers, as it cannot send a header. */

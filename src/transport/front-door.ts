@@ -30,6 +30,7 @@ import { refuse } from "./refusal.ts";
 import { checkForm, isBodyEndUnsure } from "./request-form.ts";
 import type { RpcFront, RpcFrontOptions } from "./rpc-front.ts";
 import { isUploadTo, loadRpcFront } from "./rpc-front.ts";
+import type { Log } from "../lib/log.ts";
 
 export interface FrontDoorOptions {
   readonly pipeline: Pipeline;
@@ -43,7 +44,7 @@ export interface FrontDoorOptions {
   readonly limits: TransportLimits;
   readonly bodies: BodyTurns;
   readonly pages: Pages;
-  readonly log: { error(details: object, message: string): void };
+  readonly log: Pick<Log, "error">;
 }
 
 const restPrefix = "/v1/";

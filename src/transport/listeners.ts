@@ -38,12 +38,7 @@ import { detectProtocol } from "./protocol-detection.ts";
 import { createRestFront } from "./rest-front.ts";
 import { SocketFile, acceptBacklog } from "./socket-file.ts";
 import type { SocketFileOptions } from "./socket-file.ts";
-
-export interface ListenersLog {
-  info(details: object, message: string): void;
-  warn(details: object, message: string): void;
-  error(details: object, message: string): void;
-}
+import type { Log } from "../lib/log.ts";
 
 export interface ListenersOptions {
   readonly pipeline: Pipeline;
@@ -67,7 +62,7 @@ export interface ListenersOptions {
   /** REST routes. Default: the contract's. */
   readonly routes?: Iterable<Route> | undefined;
   readonly limits?: Partial<TransportLimits> | undefined;
-  readonly log: ListenersLog;
+  readonly log: Log;
   /** Default: the kernel's word. */
   readonly loadPeerCredentials?: (() => ReadPeerCredentials) | undefined;
 }

@@ -18,6 +18,7 @@ import { anonymous, shareName } from "../rpc/user-context.ts";
 import type { AnswerNotes } from "./answer-notes.ts";
 import type { Caller, Callers, HttpRequest } from "./http.ts";
 import type { TransportLimits } from "./limits.ts";
+import type { Log } from "../lib/log.ts";
 
 const protocolName = "rest";
 
@@ -72,7 +73,7 @@ export interface RestFrontOptions {
   readonly limits: TransportLimits;
   readonly bodies: BodyTurns;
   readonly shutdownSignal: AbortSignal;
-  readonly log: { error(details: object, message: string): void };
+  readonly log: Pick<Log, "error">;
 }
 
 export function createRestFront(options: RestFrontOptions): RestHandler {

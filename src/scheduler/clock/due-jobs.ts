@@ -13,6 +13,7 @@ import type { RunRoom } from "../runs/run-room.ts";
 import type { Run, RunCause } from "../runs/run.ts";
 import type { Runner } from "../runs/runner.ts";
 import type { SkipCounts } from "../runs/skip-counts.ts";
+import type { Log } from "../../lib/log.ts";
 
 export interface DueJobsOptions {
   jobs: Pick<JobRegistry, "get">;
@@ -22,7 +23,7 @@ export interface DueJobsOptions {
   skips: Pick<SkipCounts, "add">;
   clock: Clock;
   jitter: Jitter;
-  log: { error(details: object, message: string): void };
+  log: Pick<Log, "error">;
 }
 
 /** Before the first retry; each later one waits twice as long as the one before, up to the second. */

@@ -16,6 +16,7 @@ import type { SkipCounts } from "../runs/skip-counts.ts";
 import { nextFiring } from "../trigger/next-firing.ts";
 import { dayMs, minuteMs } from "../trigger/wall-slice.ts";
 import type { Zone, Zones } from "../trigger/zone.ts";
+import type { Log } from "../../lib/log.ts";
 
 export interface EvaluatorOptions {
   jobs: Pick<JobRegistry, "all" | "update">;
@@ -25,7 +26,7 @@ export interface EvaluatorOptions {
   skips: Pick<SkipCounts, "add">;
   backups: BackupPass;
   clock: Clock;
-  log: { info(details: object, message: string): void; error(details: object, message: string): void };
+  log: Pick<Log, "info" | "error">;
 }
 
 /** The longest time between two looks at the wall clock. */

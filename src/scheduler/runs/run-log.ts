@@ -25,12 +25,13 @@ import {
   type RunRow,
 } from "./run-row.ts";
 import { RunWatch, type RunListener } from "./run-watch.ts";
+import type { Log } from "../../lib/log.ts";
 
 export interface RunLogOptions {
   store: Store;
   executor: Executor;
   now: () => number;
-  log: { info(details: object, message: string): void; error(details: object, message: string): void };
+  log: Pick<Log, "info" | "error">;
 }
 
 /** How often runs of processes that ended are looked for. */

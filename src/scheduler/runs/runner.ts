@@ -14,6 +14,7 @@ import type { RunLog } from "./run-log.ts";
 import type { RunRoom } from "./run-room.ts";
 import { RunStopped, outcomeOf, runStops, stopOf, type ActionEnd, type RunStop } from "./run-outcome.ts";
 import type { Run, RunCause, RunOutcome, StartedRun } from "./run.ts";
+import type { Log } from "../../lib/log.ts";
 
 export interface RunnerOptions {
   jobs: Pick<JobRegistry, "get">;
@@ -24,7 +25,7 @@ export interface RunnerOptions {
   clock: Clock;
   /** Whether the owner of a job has the root context. */
   isRoot: (ownerUid: number) => boolean;
-  log: { error(details: object, message: string): void };
+  log: Pick<Log, "error">;
 }
 
 /** How long a stop waits for the runs to end: SIGTERM, 5 s, SIGKILL, and the record. */

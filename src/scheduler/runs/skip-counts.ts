@@ -5,11 +5,12 @@ import { mapBounded } from "../../lib/map-bounded.ts";
 import { keyText } from "../jobs/job-key.ts";
 import type { JobKey } from "../jobs/job.ts";
 import type { RunLog } from "./run-log.ts";
+import type { Log } from "../../lib/log.ts";
 
 export interface SkipCountsOptions {
   runs: Pick<RunLog, "skip">;
   clock: Clock;
-  log: { warn(details: object, message: string): void };
+  log: Pick<Log, "warn">;
 }
 
 interface Count {

@@ -1,0 +1,6 @@
+/** Where a part of the daemon says what happens: details for machines, then one sentence for people. pino's logger is one. */
+export interface Log {
+  info(details: object, message: string): void;
+  warn(details: object, message: string): void;
+  error(details: object, message: string): void;
+}
