@@ -21,7 +21,7 @@ import type { Problem, YamlDocument } from "./yaml-document.ts";
 /** A manifest is at most this long. */
 export const maxManifestBytes = 256 * 1024;
 
-const bounds = { maxBytes: maxManifestBytes, maxTokens: 20_000, maxDepth: 32, maxValues: 10_000 };
+const bounds = { maxBytes: maxManifestBytes, maxTokens: 8_000, maxDepth: 32, maxValues: 10_000 };
 
 export interface ManifestParser {
   /**

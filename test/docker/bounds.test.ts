@@ -102,9 +102,12 @@ test("a manifest and a token of a registry that do not end are not kept", async 
   }
 });
 
-test("a resolved project of more than four mebibytes is refused", async (t) => {
-  await t.throwsAsync(readResolved(`a: ${"b".repeat(4 * mib)}`, "compose.yaml"), {
+test("a resolved project of more than two mebibytes is refused", async (t) => {
+  await t.throwsAsync(readResolved(`a: ${"b".repeat(2 * mib)}`, "compose.yaml"), {
     message: /^compose.yaml: /,
+  });
+  await t.throwsAsync(readResolved(`a: [${"b,".repeat(60_000)}]`, "compose.yaml"), {
+    message: /100000 YAML tokens/,
   });
   t.like(await readResolved("a: b", "compose.yaml"), { a: "b" });
 });

@@ -273,6 +273,8 @@ const bombs: [name: string, text: string][] = [
   ["unclosed nesting", "[".repeat(200_000)],
   ["too long", `${minimal}# ${"x".repeat(300_000)}\n`],
   ["many keys", Array.from({ length: 40_000 }, (_, i) => `k${i}:`).join("\n")],
+  ["more words than a manifest has", `${minimal}x-list: [${"a,".repeat(4_000)}]\n`],
+  ["many wrong brackets", "]".repeat(7_900)],
   ["many errors", `"`.repeat(200_000)],
   ["many anchors", "&a ".repeat(80_000)],
 ];
@@ -290,6 +292,10 @@ for (const [name, text] of bombs) {
     t.true(performance.now() - start < 1_000);
   });
 }
+
+test("a manifest may be long", async (t) => {
+  t.is(await problemsOf(`${minimal}x-list: [${"a,".repeat(2_500)}]\n`), "");
+});
 
 test("any text is a manifest or a package_invalid error", async (t) => {
   await fc.assert(

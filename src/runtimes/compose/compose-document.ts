@@ -8,7 +8,7 @@ import { restartLabel } from "../container-restarts.ts";
 import { invalid } from "./compose-sources.ts";
 import { isSet, listOf, mapTexts, pairsOf, recordOf, textOf, textsOf } from "./compose-values.ts";
 
-const bounds = { maxBytes: 4 * 1024 * 1024, maxTokens: 400_000, maxDepth: 64, maxValues: 200_000 };
+const bounds = { maxBytes: 2 * 1024 * 1024, maxTokens: 100_000, maxDepth: 64, maxValues: 100_000 };
 
 /** What was printed, with `$$` read as the `$` that it stands for. @throws SvcError `package_invalid` */
 export async function readResolved(text: string, file: string): Promise<JsonObject> {

@@ -9,7 +9,7 @@ import type { JsonValue } from "../../lib/json.ts";
 import { entryType } from "../entry-type.ts";
 import { listOf } from "./compose-values.ts";
 
-const bounds = { maxBytes: 512 * 1024, maxTokens: 60_000, maxDepth: 64, maxValues: 40_000 };
+const bounds = { maxBytes: 512 * 1024, maxTokens: 20_000, maxDepth: 64, maxValues: 20_000 };
 const maxFiles = 32;
 
 type Reader = Pick<Identity, "readFile" | "stat">;
