@@ -1,7 +1,7 @@
 /** What a package asks people to accept before it is installed: its licenses, and what it wants of the host. */
 import { SvcError } from "../errors.ts";
 import type { Manifest } from "../packages/manifest.ts";
-import type { ResolvedPackage } from "../packages/package-resolver.ts";
+import type { ResolvedPackage } from "../packages/resolved-package.ts";
 import { describePermissions } from "../packages/permissions.ts";
 
 /** What was accepted for an app, as its record keeps it. */

@@ -2,7 +2,7 @@
 import type { AppRuntime } from "../../gen/svc/v1/words.ts";
 import type { JsonObject } from "../lib/json.ts";
 import type { Manifest } from "../packages/manifest.ts";
-import type { PackageOrigin } from "../packages/package-resolver.ts";
+import type { PackageOrigin } from "../packages/resolved-package.ts";
 import { nothingAccepted, type Acknowledgement } from "./acknowledgement.ts";
 import type { SqlValue, Statement } from "../store/store.ts";
 

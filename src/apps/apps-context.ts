@@ -1,5 +1,5 @@
 /** What the parts of this folder share. Each takes it whole, and says beside it what it alone needs. */
-import type { Identities } from "../identity/identity.ts";
+import type { Identities } from "../identity/identities.ts";
 import type { PackageResolver } from "../packages/package-resolver.ts";
 import type { AppRuntime, RunnableApp } from "../runtimes/runtime.ts";
 import type { Store } from "../store/store.ts";

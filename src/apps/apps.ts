@@ -1,7 +1,7 @@
 /** The installed applications: what handlers call. Everything here goes by who asks: another user's app is not found. */
 import type { App, ListAppsResponse } from "../../gen/svc/v1/app_pb.ts";
 import type { AppState } from "../../gen/svc/v1/words.ts";
-import type { Identities } from "../identity/identity.ts";
+import type { Identities } from "../identity/identities.ts";
 import type { JsonObject } from "../lib/json.ts";
 import { mapBounded } from "../lib/map-bounded.ts";
 import type { Terminal } from "../lib/terminal.ts";

@@ -1,6 +1,6 @@
 /** Start, stop and restart: one operation each, under the app's lock, never cancelled by a client that goes away. */
 import { SvcError } from "../errors.ts";
-import type { Identities } from "../identity/identity.ts";
+import type { Identities } from "../identity/identities.ts";
 import { mergeDefaults } from "../packages/settings.ts";
 import { isUp, isUpNow, type AppRuntime, type RunnableApp } from "../runtimes/runtime.ts";
 import { whyNotStarted } from "../runtimes/start-failed.ts";

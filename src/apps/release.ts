@@ -1,8 +1,9 @@
 /** Laying a version of a package out in an app's directory and building it there, all with the identity of the app. */
 import { dirname, join } from "node:path";
 import { SvcError } from "../errors.ts";
-import type { Identities, Identity } from "../identity/identity.ts";
-import type { ResolvedPackage } from "../packages/package-resolver.ts";
+import type { Identity } from "../identity/identity.ts";
+import type { Identities } from "../identity/identities.ts";
+import type { ResolvedPackage } from "../packages/resolved-package.ts";
 import type { Command } from "../packages/manifest.ts";
 import type { RunnableApp } from "../runtimes/runtime.ts";
 import { prepareStep } from "../runtimes/app-environment.ts";

@@ -9,7 +9,7 @@ import type { OwnedTree } from "../identity/owned-tree.ts";
 import { isInside } from "../lib/is-inside.ts";
 import type { JsonObject } from "../lib/json.ts";
 import type { Manifest } from "../packages/manifest.ts";
-import type { PackageOrigin } from "../packages/package-resolver.ts";
+import type { PackageOrigin } from "../packages/resolved-package.ts";
 import { appTree } from "../runtimes/app-tree.ts";
 import { isUp, type RunnableApp } from "../runtimes/runtime.ts";
 import type { Acknowledgement } from "./acknowledgement.ts";

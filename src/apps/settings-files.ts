@@ -1,6 +1,6 @@
 /** Settings that an app reads from files are written into its data at every start. */
 import { join } from "node:path";
-import type { Identities } from "../identity/identity.ts";
+import type { Identities } from "../identity/identities.ts";
 import { resolveSettings } from "../packages/settings.ts";
 import { appTree } from "../runtimes/app-tree.ts";
 import type { RunnableApp } from "../runtimes/runtime.ts";

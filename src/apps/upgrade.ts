@@ -5,7 +5,7 @@
  */
 import { SvcError } from "../errors.ts";
 import type { OwnedTree } from "../identity/owned-tree.ts";
-import type { ResolvedPackage } from "../packages/package-resolver.ts";
+import type { ResolvedPackage } from "../packages/resolved-package.ts";
 import type { AppRuntime, RunnableApp } from "../runtimes/runtime.ts";
 import { acknowledgementOf, requireAcknowledgement, type Consent } from "./acknowledgement.ts";
 import { patchApp, type AppRecord } from "./app-record.ts";

@@ -2,7 +2,7 @@
 import type { SvcError } from "../errors.ts";
 import type { CommandContext } from "./context.ts";
 import { AdvisedError, asSvcError } from "./failure.ts";
-import type { Action, RunCommand } from "./program.ts";
+import type { Action, RunCommand } from "./run-command.ts";
 
 /** What to do next; undefined where nothing more is to be said than for any command. */
 export type Advice = (error: SvcError, context: CommandContext) => string | undefined;

@@ -13,7 +13,7 @@ import {
   suggestion,
   withoutHelpOfUnknown,
 } from "./program.ts";
-import type { RunCommand } from "./program.ts";
+import type { RunCommand, RunDaemon } from "./run-command.ts";
 import { formatJson } from "./render/json.ts";
 import type { Client } from "./transport/client.ts";
 
@@ -22,9 +22,6 @@ export interface CliDependencies {
   readonly openInProcess: (host: CliHost) => Promise<Client>;
   readonly runDaemon: RunDaemon;
 }
-
-/** Runs the daemon until `stop` aborts. */
-export type RunDaemon = (configFile: string | undefined, stop: AbortSignal) => Promise<void>;
 
 /** @returns the exit code; never throws */
 export async function runCli(host: CliHost, dependencies: CliDependencies): Promise<number> {

@@ -25,22 +25,11 @@ import { addStatusCommand } from "./commands/status.ts";
 import { addTokenCommand } from "./commands/token.ts";
 import { addTopCommand } from "./commands/top.ts";
 import { addUpgradeCommand } from "./commands/upgrade.ts";
-import type { CommandContext, GlobalOptions } from "./context.ts";
+import type { GlobalOptions } from "./context.ts";
 import { exitCodeHelp } from "./exit-codes.ts";
 
-import type { RunDaemon } from "./cli.ts";
 import type { CliHost } from "./host.ts";
-
-/** What a command does with its arguments and, last, its options. */
-export type Action<Args extends readonly unknown[]> = (
-  context: CommandContext,
-  ...args: Args
-) => Promise<void>;
-
-/** Makes an action of Commander's from one of ours: gives it its context and takes care of its errors. */
-export type RunCommand = <Args extends readonly unknown[]>(
-  action: Action<Args>,
-) => (...args: unknown[]) => Promise<void>;
+import type { RunCommand, RunDaemon } from "./run-command.ts";
 
 type AddCommand = (program: Command, run: RunCommand, runDaemon: RunDaemon) => void;
 

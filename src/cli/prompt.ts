@@ -1,6 +1,5 @@
 /** Questions to a person at a terminal. They go to stderr, so that stdout stays what the command prints. */
 import { SvcError } from "../errors.ts";
-import type { CommandContext } from "./context.ts";
 import { UsageError } from "./failure.ts";
 import type { CliHost } from "./host.ts";
 import { canceled } from "./transport/http.ts";
@@ -67,7 +66,7 @@ export interface Removal {
  * @throws UsageError when there is nobody to ask; SvcError `canceled` when the answer is no
  */
 export async function confirmRemoval(
-  { host, options }: Pick<CommandContext, "host" | "options">,
+  { host, options }: { readonly host: CliHost; readonly options: { readonly yes?: boolean } },
   { question, loss }: Removal,
 ): Promise<void> {
   if (options.yes === true) return;

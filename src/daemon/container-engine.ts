@@ -7,7 +7,7 @@ import { EngineState } from "../docker/engine-state.ts";
 import { createDockerEngine, type DockerEngine } from "../docker/engine.ts";
 import { parseImageReference } from "../docker/image-reference.ts";
 import { WatchedEngine } from "../docker/watched-engine.ts";
-import type { Identities } from "../identity/identity.ts";
+import type { Identities } from "../identity/identities.ts";
 import { isInsecureRegistry, type RegistryConfig } from "../docker/registry-security.ts";
 import { parseSubnet, type Subnet } from "../docker/subnets.ts";
 import { AppNetworks } from "../runtimes/app-networks.ts";

@@ -29,7 +29,7 @@ import { HostThread } from "../host/host-thread.ts";
 import { whyForeign } from "../host/own-listeners.ts";
 import { ProcessSignals } from "../host/process-signals.ts";
 import { HostReboot } from "../host/reboot.ts";
-import { createIdentities } from "../identity/identity.ts";
+import { createIdentities } from "../identity/identities.ts";
 import { FairTurns } from "../lib/fair-turns.ts";
 import { createUsers, type Users } from "../identity/user.ts";
 import { readBootTimeMs } from "../lib/boot-time.ts";

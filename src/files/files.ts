@@ -20,7 +20,7 @@ import type {
   UploadOptions,
   UsageRecord,
 } from "../identity/host-work.ts";
-import type { Identities } from "../identity/identity.ts";
+import type { Identities } from "../identity/identities.ts";
 import { archiveFormat } from "./archive-format.ts";
 import { FilePlaces } from "./file-places.ts";
 import type { Names, SystemIdentities } from "./system-identities.ts";

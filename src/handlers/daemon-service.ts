@@ -6,15 +6,7 @@ import type { Apps } from "../apps/apps.ts";
 import type { DaemonMetrics } from "../metrics/daemon-metrics.ts";
 import { expositionContentType } from "../metrics/exposition.ts";
 import { userOf } from "../rpc/user-context.ts";
-import { StatusAnswers } from "./status-answers.ts";
-
-export interface DaemonFacts {
-  version: string;
-  mode: "system" | "user";
-  startedAtMs: number;
-  /** Known once every service is bound. */
-  capabilities: () => readonly string[];
-}
+import { StatusAnswers, type DaemonFacts } from "./status-answers.ts";
 
 export function createDaemonService(
   apps: Apps,

@@ -12,7 +12,14 @@ import type { Alert } from "../alerts/alert-store.ts";
 import type { AppCounts } from "../apps/app-counters.ts";
 import { deepFreeze } from "../lib/deep-freeze.ts";
 import type { UserContext } from "../rpc/user-context.ts";
-import type { DaemonFacts } from "./daemon-service.ts";
+
+export interface DaemonFacts {
+  version: string;
+  mode: "system" | "user";
+  startedAtMs: number;
+  /** Known once every service is bound. */
+  capabilities: () => readonly string[];
+}
 
 /** An answer and what may change in it. */
 interface MadeAnswer {

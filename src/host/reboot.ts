@@ -1,6 +1,6 @@
 /** Rebooting the host: by the operator's own command, a moment after whoever asked was answered (S 1.4.9, 4.2). */
 import { SvcError } from "../errors.ts";
-import type { Identities } from "../identity/identity.ts";
+import type { Identities } from "../identity/identities.ts";
 import { pause, type Clock } from "../lib/clock.ts";
 import type { Log } from "../lib/log.ts";
 

@@ -1,6 +1,6 @@
 /** Puts the parts of this folder together, as the daemon uses them. */
 import { join } from "node:path";
-import type { Identities } from "../identity/identity.ts";
+import type { Identities } from "../identity/identities.ts";
 import type { FindLogin } from "../credentials/credentials.ts";
 import type { CacheBounds } from "./cache-space.ts";
 import type { GitEnvironment } from "./git-command.ts";
@@ -11,7 +11,8 @@ import { PackageResolver } from "./package-resolver.ts";
 import type { SettingsValidator } from "./settings-validator.ts";
 import { createIndexParser } from "./source-index.ts";
 import { createSourceIndexLoader } from "./source-index-loader.ts";
-import { Sources, type SourceConfig } from "./sources.ts";
+import { Sources } from "./sources.ts";
+import { type SourceConfig } from "./source-config.ts";
 import type { Log } from "../lib/log.ts";
 
 export interface CreatePackageResolverOptions {

@@ -1,12 +1,13 @@
 /** A package in a directory of this host, read with the identity of whoever asks for it (D17, T52). */
 import { PassThrough } from "node:stream";
-import type { Identities, Identity, RequestOptions } from "../identity/identity.ts";
+import type { Identity, RequestOptions } from "../identity/identity.ts";
+import type { Identities } from "../identity/identities.ts";
 import { collectLicenses, maxLicenseBytes } from "./licenses.ts";
 import { maxManifestBytes } from "./manifest-parser.ts";
 import type { ManifestParser } from "./manifest-parser.ts";
 import { manifestFileName } from "./manifest.ts";
 import { missingManifest } from "./package-errors.ts";
-import type { ResolvedPackage } from "./package-resolver.ts";
+import type { ResolvedPackage } from "./resolved-package.ts";
 import type { PackageWork } from "./package-work.ts";
 import { SvcError } from "../errors.ts";
 

@@ -1,5 +1,5 @@
 /** A package in a git repository. */
-import type { Identities } from "../identity/identity.ts";
+import type { Identities } from "../identity/identities.ts";
 import type { GitCheckout } from "./git-repositories.ts";
 import type { GitUrl } from "./git-url.ts";
 import { collectLicenses, maxLicenseBytes } from "./licenses.ts";
@@ -7,7 +7,7 @@ import { maxManifestBytes } from "./manifest-parser.ts";
 import type { ManifestParser } from "./manifest-parser.ts";
 import { manifestFileName } from "./manifest.ts";
 import { missingManifest } from "./package-errors.ts";
-import type { ResolvedPackage } from "./package-resolver.ts";
+import type { ResolvedPackage } from "./resolved-package.ts";
 import type { PackageWork } from "./package-work.ts";
 
 /** Hex digits of a commit that make a version. */

@@ -2,7 +2,7 @@
 import type { Readable } from "node:stream";
 import { SvcError, notFound } from "../errors.ts";
 import type { FindLogin } from "../credentials/credentials.ts";
-import type { Identities } from "../identity/identity.ts";
+import type { Identities } from "../identity/identities.ts";
 import type { CacheBounds } from "./cache-space.ts";
 import { GitCache } from "./git-cache.ts";
 import type { HeldCommit } from "./git-cache.ts";

@@ -11,13 +11,8 @@ import { devicePermission, isGranted } from "./permissions.ts";
 import { durationProblems } from "./duration-rules.ts";
 import { placeholdersIn } from "./placeholders.ts";
 import { settingsProblems } from "./settings-rules.ts";
+import type { RuleProblem, Template } from "./rule-problem.ts";
 import type { DocumentPath } from "./yaml-document.ts";
-
-/** A broken rule and the place in the manifest that breaks it. */
-export interface RuleProblem {
-  path: DocumentPath;
-  message: string;
-}
 
 const runtimes = ["process", "docker", "compose", "service"] as const;
 
@@ -149,12 +144,6 @@ function healthProblems(manifest: ManifestDocument): RuleProblem[] {
 function consoleProblems({ service, console }: ManifestDocument): RuleProblem[] {
   if (service === undefined || console === undefined || console === false) return [];
   return [{ path: ["console"], message: "a service has no console" }];
-}
-
-/** A piece of text in which placeholders are expanded. */
-export interface Template {
-  path: DocumentPath;
-  text: string;
 }
 
 /** Every text of `manifest` in which placeholders are expanded. */

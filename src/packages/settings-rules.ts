@@ -1,6 +1,6 @@
 /** What the settings section of a manifest must obey beyond its schema. */
 import type { ManifestDocument, SettingDocument, SettingPartDocument } from "./manifest-document.ts";
-import type { RuleProblem, Template } from "./manifest-rules.ts";
+import type { RuleProblem, Template } from "./rule-problem.ts";
 import { isPattern } from "./settings-schema.ts";
 import { placeholdersIn } from "./placeholders.ts";
 import type { DocumentPath } from "./yaml-document.ts";

@@ -3,14 +3,14 @@ import { createHash } from "node:crypto";
 import { mkdir, readFile, rename, writeFile } from "node:fs/promises";
 import { join } from "node:path";
 import { SvcError } from "../errors.ts";
-import type { Identities } from "../identity/identity.ts";
+import type { Identities } from "../identity/identities.ts";
 import { fetchIndex, isIndexUrl } from "./fetch-index.ts";
 import type { GitRepositories, GitRepository } from "./git-repositories.ts";
 import { keepNewest } from "./keep-newest.ts";
 import { parseGitUrl, redactUrls } from "./git-url.ts";
 import type { GitUrl } from "./git-url.ts";
 import type { PackageWork } from "./package-work.ts";
-import type { SourceConfig } from "./sources.ts";
+import type { SourceConfig } from "./source-config.ts";
 import { indexFileName, maxIndexBytes } from "./source-index.ts";
 import type { IndexParser, SourceIndex } from "./source-index.ts";
 

@@ -4,7 +4,7 @@ import { SvcError, invalidField, notFound } from "../errors.ts";
 import type { Store } from "../store/store.ts";
 import { isIndexUrl } from "./fetch-index.ts";
 import { parseGitUrl, redactUrls } from "./git-url.ts";
-import type { SourceConfig } from "./sources.ts";
+import type { SourceConfig } from "./source-config.ts";
 
 /** A source as people see it. */
 export interface SourceView {

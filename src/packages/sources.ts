@@ -5,13 +5,7 @@ import type { GitUrl } from "./git-url.ts";
 import type { IndexedPackage } from "./source-index.ts";
 import type { LoadedIndex, SourceIndexLoader } from "./source-index-loader.ts";
 import type { PackageWork } from "./package-work.ts";
-
-/** An index of packages. */
-export interface SourceConfig {
-  readonly name: string;
-  /** A git URL, the https URL of an index file, or the absolute path of a directory. */
-  readonly url: string;
-}
+import type { SourceConfig } from "./source-config.ts";
 
 /** A package of a source and where it is. */
 export interface ListedPackage {

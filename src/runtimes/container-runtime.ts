@@ -13,7 +13,8 @@ import type { Terminal } from "../lib/terminal.ts";
 import { ContainerApp, type ContainerAppOptions } from "./container-app.ts";
 import { sampleApps } from "./container-usage.ts";
 import { limitsOf } from "./limits.ts";
-import { boundAddresses, type PublishedAddresses } from "./published-ports.ts";
+import { boundAddresses } from "./published-ports.ts";
+import { type PublishedAddresses } from "./published-addresses.ts";
 import type {
   AppRuntime,
   ImageRuntime,

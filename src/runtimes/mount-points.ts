@@ -5,7 +5,7 @@
 import { realpath } from "node:fs/promises";
 import { relative } from "node:path";
 import { SvcError } from "../errors.ts";
-import type { Identities } from "../identity/identity.ts";
+import type { Identities } from "../identity/identities.ts";
 import { isInside } from "../lib/is-inside.ts";
 import type { Bind } from "./container-policy.ts";
 import type { RunnableApp } from "./runtime.ts";

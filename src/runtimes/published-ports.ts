@@ -1,15 +1,13 @@
 /** Where the engine publishes the ports of an app. */
 import type { ContainerRecord } from "../docker/container-record.ts";
 import { resolveAddresses, resolvePorts, type ResolvedPort } from "../packages/settings.ts";
+import type { PublishedAddresses } from "./published-addresses.ts";
 import type { RunnableApp } from "./runtime.ts";
 
 export interface PublishOptions {
   /** Where ports of regular users' containers are published that name no address. */
   readonly usersAddress: string;
 }
-
-/** Addresses of the host by port and protocol, such as `8080/tcp`. */
-export type PublishedAddresses = ReadonlyMap<string, readonly string[]>;
 
 const anyAddress = "0.0.0.0";
 

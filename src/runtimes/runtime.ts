@@ -2,7 +2,7 @@
 import type { AppImageFreshness, LogLineStream } from "../../gen/svc/v1/words.ts";
 import type { Manifest } from "../packages/manifest.ts";
 import type { JsonObject } from "../lib/json.ts";
-import type { PublishedAddresses } from "./published-ports.ts";
+import type { PublishedAddresses } from "./published-addresses.ts";
 import type { Terminal } from "../lib/terminal.ts";
 import type { TerminalRequest } from "./terminal-request.ts";
 

@@ -1,5 +1,5 @@
 /** What runs jobs, put together: for the daemon with the clock that fires them, for a command of its own without. */
-import type { Identities } from "../identity/identity.ts";
+import type { Identities } from "../identity/identities.ts";
 import type { Clock } from "../lib/clock.ts";
 import { storeIdOf } from "../store/store-id.ts";
 import type { Store } from "../store/store.ts";

@@ -95,6 +95,28 @@ function isStray(edge: ImportEdge, folder: string, { uses, knows = [] }: Directi
   return !(edge.isTypeOnly && knows.includes(target));
 }
 
+test("no files import each other in a circle, not even for types", (t) => {
+  const within = edges.filter(({ to, isLazy }) => to.startsWith("src/") && !isLazy);
+  t.deepEqual(inCircles(within), []);
+});
+
+test("circles of imports are seen", (t) => {
+  const edge = (from: string, to: string) => ({ from, to });
+  t.deepEqual(inCircles([edge("a", "b"), edge("b", "c"), edge("c", "b"), edge("c", "d")]), ["b", "c"]);
+});
+
+/** The files that are left when those that import none of the others, or that none imports, go again and again. */
+function inCircles(all: readonly Pick<ImportEdge, "from" | "to">[]): string[] {
+  let left = all;
+  for (;;) {
+    const importers = new Set(left.map(({ from }) => from));
+    const imported = new Set(left.map(({ to }) => to));
+    const next = left.filter(({ from, to }) => importers.has(to) && imported.has(from));
+    if (next.length === left.length) return [...importers].sort();
+    left = next;
+  }
+}
+
 test("packages stay in the folders that they belong to", (t) => {
   const strays = edges.filter((edge) => {
     if (edge.isTypeOnly) return false;

@@ -13,7 +13,7 @@ import type { GlobalOptions } from "../../src/cli/context.ts";
 import type { CliHost } from "../../src/cli/host.ts";
 import { InProcessClient } from "../../src/cli/in-process-client.ts";
 import { createProgram, globalOptions } from "../../src/cli/program.ts";
-import type { RunCommand } from "../../src/cli/program.ts";
+import type { RunCommand } from "../../src/cli/run-command.ts";
 import { createPaint } from "../../src/cli/render/color.ts";
 import { formatTook, inLocalTime, inUtc, relativeTo } from "../../src/cli/render/instant.ts";
 import { actionText, jobColumns } from "../../src/cli/render/schedule-table.ts";

@@ -9,7 +9,7 @@ import { AppService } from "../../gen/svc/v1/app_pb.ts";
 import { startDaemon, type TestDaemon } from "../support/daemon.ts";
 import { eventually } from "../support/eventually.ts";
 import { freePort, writePackage } from "../support/packages.ts";
-import { createIdentities } from "../../src/identity/identity.ts";
+import { createIdentities } from "../../src/identity/identities.ts";
 
 const main = fileURLToPath(new URL("../../src/main.ts", import.meta.url));
 

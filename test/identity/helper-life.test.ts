@@ -95,7 +95,7 @@ test("when the daemon is killed its helper and commands end; detached processes 
   await using world = await createWorld();
   const { app } = world;
   const script = `
-    import { createIdentities } from ${JSON.stringify(new URL("../../src/identity/identity.ts", import.meta.url).href)};
+    import { createIdentities } from ${JSON.stringify(new URL("../../src/identity/identities.ts", import.meta.url).href)};
     const user = await createIdentities().as(${someUid});
     await user.spawnDetached(["sh", "-c", "echo $$ > detached; exec sleep 300"], { cwd: ${JSON.stringify(app)} });
     await user.runCommand(["sh", "-c", "echo $PPID $$ > pids; exec sleep 300"], { cwd: ${JSON.stringify(app)} });`;
@@ -135,7 +135,7 @@ for (const [what, body] of [
       "prefix.writeUInt32BE(json.length, 0); prefix.writeUInt32BE(data.length, 4); process.stdout.write(Buffer.concat([prefix, json, data])); };\n";
     await writeFile(helperPath, send + body);
     await chmod(helperPath, 0o644);
-    const { createIdentities } = await import("../../src/identity/identity.ts");
+    const { createIdentities } = await import("../../src/identity/identities.ts");
     await using identities = createIdentities({ helperPath });
     const user = await identities.as(someUid);
     const error = await t.throwsAsync(user.runCommand(["true"], { timeoutMs: 20_000 }));
@@ -158,7 +158,7 @@ for (const [what, value] of [
       "const send = (json) => { const prefix = Buffer.alloc(8); prefix.writeUInt32BE(json.length, 0); process.stdout.write(Buffer.concat([prefix, Buffer.from(json)])); };\n" +
         `send('{"hello":1}'); process.stdin.on("data", () => send('{"id":1,"ok":true,"value":${value}}'));`,
     );
-    const { createIdentities } = await import("../../src/identity/identity.ts");
+    const { createIdentities } = await import("../../src/identity/identities.ts");
     await using identities = createIdentities({ helperPath });
     const user = await identities.as(someUid);
     await assertFails(t, user.measure("/tmp", ["x"]), "internal", /makes no sense/);

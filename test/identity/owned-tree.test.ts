@@ -3,7 +3,7 @@ import { chmod, chown, lstat, mkdir, mkdtemp, readFile, rm, symlink, writeFile }
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import test from "ava";
-import { createIdentities } from "../../src/identity/identity.ts";
+import { createIdentities } from "../../src/identity/identities.ts";
 import { isRoot, needsRoot } from "../support/daemon.ts";
 
 const rootTest = isRoot ? test : test.skip;

@@ -7,7 +7,7 @@ import { fileURLToPath } from "node:url";
 import { promisify } from "node:util";
 import test, { type ExecutionContext } from "ava";
 import { assertFails, createWorld, rootTest, someUid } from "./support/world.ts";
-import { createIdentities } from "../../src/identity/identity.ts";
+import { createIdentities } from "../../src/identity/identities.ts";
 
 const act = fileURLToPath(new URL("support/act.ts", import.meta.url));
 const run = promisify(execFile);

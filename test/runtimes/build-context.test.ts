@@ -3,7 +3,7 @@ import { mkdir, mkdtemp, rm, writeFile } from "node:fs/promises";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import test from "ava";
-import { createIdentities } from "../../src/identity/identity.ts";
+import { createIdentities } from "../../src/identity/identities.ts";
 import { openBuildContext } from "../../src/runtimes/docker/build-context.ts";
 
 const allowedBytes = 256 * 1024;

@@ -4,7 +4,7 @@ import type { Command } from "commander";
 import type { FieldRules } from "../../../gen/svc/v1/rules_pb.ts";
 import type { CommandContext } from "../context.ts";
 import { UsageError } from "../failure.ts";
-import type { RunCommand } from "../program.ts";
+import type { RunCommand } from "../run-command.ts";
 import { renderTable } from "../render/table.ts";
 
 interface ApiOptions {

@@ -2,7 +2,7 @@
 import type { Command } from "commander";
 import type { CommandContext } from "../context.ts";
 import { followProgress } from "../follow-progress.ts";
-import type { RunCommand } from "../program.ts";
+import type { RunCommand } from "../run-command.ts";
 import { portsText } from "../render/app-table.ts";
 import { escapeControls } from "../render/escape.ts";
 import { formatBytes } from "../render/units.ts";

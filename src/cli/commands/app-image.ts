@@ -2,7 +2,7 @@
 import type { Command } from "commander";
 import type { CommandContext } from "../context.ts";
 import { forEachName } from "../for-each.ts";
-import type { RunCommand } from "../program.ts";
+import type { RunCommand } from "../run-command.ts";
 import { escapeControls } from "../render/escape.ts";
 import type { Color } from "../render/color.ts";
 import type { AppImage } from "../../../gen/svc/v1/app_pb.ts";

@@ -1,7 +1,7 @@
 /** `svc app info`: everything about one app. */
 import type { Command } from "commander";
 import type { CommandContext } from "../context.ts";
-import type { RunCommand } from "../program.ts";
+import type { RunCommand } from "../run-command.ts";
 import { ownerText, stateColor, stateText } from "../render/app-table.ts";
 import { escapeControls } from "../render/escape.ts";
 import { renderFields } from "../render/table.ts";

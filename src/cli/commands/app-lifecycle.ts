@@ -3,7 +3,7 @@ import type { Command } from "commander";
 import { comeUp, noWaitOption, waitOption, type ComeUpOptions } from "../come-up.ts";
 import type { CommandContext } from "../context.ts";
 import { forEachName } from "../for-each.ts";
-import type { RunCommand } from "../program.ts";
+import type { RunCommand } from "../run-command.ts";
 import { portsText, stateText } from "../render/app-table.ts";
 import { calls } from "../transport/calls.ts";
 import type { App } from "../transport/calls.ts";

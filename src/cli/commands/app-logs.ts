@@ -3,7 +3,7 @@ import type { Command } from "commander";
 import type { CommandContext } from "../context.ts";
 import { addLogsOptions, printLogs } from "../logs.ts";
 import type { LogsOptions } from "../logs.ts";
-import type { RunCommand } from "../program.ts";
+import type { RunCommand } from "../run-command.ts";
 import { calls } from "../transport/calls.ts";
 
 export function addLogsCommand(parent: Command, run: RunCommand): void {

@@ -2,7 +2,7 @@
 import type { Command } from "commander";
 import type { CommandContext } from "../context.ts";
 import { forEachName } from "../for-each.ts";
-import type { RunCommand } from "../program.ts";
+import type { RunCommand } from "../run-command.ts";
 import { confirmRemoval } from "../prompt.ts";
 import { escapeControls } from "../render/escape.ts";
 import { formatBytes } from "../render/units.ts";

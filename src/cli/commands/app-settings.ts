@@ -10,7 +10,7 @@ import {
 } from "../assignments.ts";
 import type { CommandContext } from "../context.ts";
 import { AdvisedError, UsageError } from "../failure.ts";
-import type { RunCommand } from "../program.ts";
+import type { RunCommand } from "../run-command.ts";
 import { escapeControls } from "../render/escape.ts";
 import { calls } from "../transport/calls.ts";
 import type { AppSettings } from "../transport/calls.ts";

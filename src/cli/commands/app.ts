@@ -1,6 +1,6 @@
 /** `svc app …`: what is done with one installed app. */
 import type { Command } from "commander";
-import type { RunCommand } from "../program.ts";
+import type { RunCommand } from "../run-command.ts";
 import { addCloneCommand } from "./app-clone.ts";
 import { addConsoleCommands } from "./app-console.ts";
 import { addImageCommands } from "./app-image.ts";

@@ -5,7 +5,7 @@ import { exitCodes } from "../exit-codes.ts";
 import { ReportedError } from "../failure.ts";
 import { parseCount, parseUid } from "../option-values.ts";
 import { pagesOf } from "../pages.ts";
-import type { RunCommand } from "../program.ts";
+import type { RunCommand } from "../run-command.ts";
 import { renderFields, renderTable } from "../render/table.ts";
 import { calls } from "../transport/calls.ts";
 import type { AuditRecord } from "../transport/calls.ts";

@@ -1,7 +1,7 @@
 /** `svc completion`: scripts that let a shell ask svc itself what comes next. */
 import { Argument } from "commander";
 import type { Command } from "commander";
-import type { RunCommand } from "../program.ts";
+import type { RunCommand } from "../run-command.ts";
 
 export function addCompletionCommand(parent: Command, run: RunCommand): void {
   parent

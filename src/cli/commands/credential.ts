@@ -3,7 +3,7 @@ import { Option, type Command } from "commander";
 import type { CredentialKind } from "../../../gen/svc/v1/words.ts";
 import type { CommandContext } from "../context.ts";
 import { UsageError } from "../failure.ts";
-import type { RunCommand } from "../program.ts";
+import type { RunCommand } from "../run-command.ts";
 import { askSecret, isInteractive } from "../prompt.ts";
 import { readInput } from "../read-input.ts";
 import { escapeControls } from "../render/escape.ts";

@@ -1,7 +1,6 @@
 /** `svc daemon`: the daemon itself, in the foreground. */
 import type { Command } from "commander";
-import type { RunDaemon } from "../cli.ts";
-import type { RunCommand } from "../program.ts";
+import type { RunCommand, RunDaemon } from "../run-command.ts";
 
 export function addDaemonCommand(parent: Command, run: RunCommand, runDaemon: RunDaemon): void {
   parent

@@ -1,7 +1,7 @@
 /** `svc disk`: what apps take on disk. */
 import type { Command } from "commander";
 import type { CommandContext } from "../context.ts";
-import type { RunCommand } from "../program.ts";
+import type { RunCommand } from "../run-command.ts";
 import { escapeControls } from "../render/escape.ts";
 import { formatBytes, formatMeasured, formatPercent } from "../render/units.ts";
 import { calls } from "../transport/calls.ts";

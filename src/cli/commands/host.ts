@@ -1,7 +1,7 @@
 /** `svc host`: the machine on one screen, once or live. */
 import type { Command } from "commander";
 import type { CommandContext } from "../context.ts";
-import type { RunCommand } from "../program.ts";
+import type { RunCommand } from "../run-command.ts";
 import { hostLines } from "../render/host-screen.ts";
 import { LiveTable } from "../render/live-table.ts";
 import { calls } from "../transport/calls.ts";

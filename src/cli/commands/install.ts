@@ -10,7 +10,7 @@ import { comeUp, noWaitOption, waitOption, type ComeUpOptions } from "../come-up
 import type { CommandContext } from "../context.ts";
 import { asSvcError, ReportedError } from "../failure.ts";
 import { collect } from "../option-values.ts";
-import type { RunCommand } from "../program.ts";
+import type { RunCommand } from "../run-command.ts";
 import { choose, isInteractive } from "../prompt.ts";
 import { portsText } from "../render/app-table.ts";
 import { escapeControls } from "../render/escape.ts";

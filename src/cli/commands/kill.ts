@@ -3,7 +3,7 @@ import { Option } from "commander";
 import type { Command } from "commander";
 import type { CommandContext } from "../context.ts";
 import { forEachName } from "../for-each.ts";
-import type { RunCommand } from "../program.ts";
+import type { RunCommand } from "../run-command.ts";
 import { parseCount } from "../option-values.ts";
 import { calls } from "../transport/calls.ts";
 

@@ -1,6 +1,6 @@
 /** `svc ls`: the apps that the caller may see. */
 import type { Command } from "commander";
-import type { RunCommand } from "../program.ts";
+import type { RunCommand } from "../run-command.ts";
 import { appColumns } from "../render/app-table.ts";
 import { escapeControls } from "../render/escape.ts";
 import { pagesOf } from "../pages.ts";

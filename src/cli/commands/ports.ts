@@ -1,7 +1,7 @@
 /** `svc ports`: the ports that apps publish. */
 import type { Command } from "commander";
 import type { CommandContext } from "../context.ts";
-import type { RunCommand } from "../program.ts";
+import type { RunCommand } from "../run-command.ts";
 import type { Column } from "../render/table.ts";
 import { calls } from "../transport/calls.ts";
 

@@ -2,7 +2,7 @@
 import type { Command } from "commander";
 import type { CommandContext } from "../context.ts";
 import { UsageError } from "../failure.ts";
-import type { RunCommand } from "../program.ts";
+import type { RunCommand } from "../run-command.ts";
 import { SvcError } from "../../errors.ts";
 import { confirm, isInteractive } from "../prompt.ts";
 import { calls } from "../transport/calls.ts";

@@ -2,7 +2,7 @@
 import type { Command } from "commander";
 import { absoluteIfPath } from "../absolute-path.ts";
 import type { CommandContext } from "../context.ts";
-import type { RunCommand } from "../program.ts";
+import type { RunCommand } from "../run-command.ts";
 import { escapeControls } from "../render/escape.ts";
 import type { Column } from "../render/table.ts";
 import { calls, type Source } from "../transport/calls.ts";

@@ -1,7 +1,7 @@
 /** `svc stacks`: the compose projects of apps. */
 import type { Command } from "commander";
 import type { CommandContext } from "../context.ts";
-import type { RunCommand } from "../program.ts";
+import type { RunCommand } from "../run-command.ts";
 import { calls } from "../transport/calls.ts";
 
 export function addStacksCommand(parent: Command, run: RunCommand): void {

@@ -3,7 +3,7 @@ import type { Command } from "commander";
 import type { CommandContext } from "../context.ts";
 import { ReportedError } from "../failure.ts";
 import { parseCount } from "../option-values.ts";
-import type { RunCommand } from "../program.ts";
+import type { RunCommand } from "../run-command.ts";
 import { LiveTable } from "../render/live-table.ts";
 import { renderTable } from "../render/table.ts";
 import { formatBothWays, formatMeasured, formatPercent } from "../render/units.ts";

@@ -1,7 +1,7 @@
 /** `svc status`: the daemon and how its apps are. */
 import type { Command } from "commander";
 import type { CommandContext } from "../context.ts";
-import type { RunCommand } from "../program.ts";
+import type { RunCommand } from "../run-command.ts";
 import { renderFields } from "../render/table.ts";
 import { formatAge } from "../render/units.ts";
 import { calls } from "../transport/calls.ts";

@@ -2,7 +2,7 @@
 import type { Command } from "commander";
 import type { CommandContext } from "../context.ts";
 import { parseCount } from "../option-values.ts";
-import type { RunCommand } from "../program.ts";
+import type { RunCommand } from "../run-command.ts";
 import { renderFields } from "../render/table.ts";
 import { formatDuration } from "../render/units.ts";
 import { calls } from "../transport/calls.ts";

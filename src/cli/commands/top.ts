@@ -3,7 +3,7 @@ import { Option } from "commander";
 import type { Command } from "commander";
 import type { CommandContext } from "../context.ts";
 import { parseCount } from "../option-values.ts";
-import type { RunCommand } from "../program.ts";
+import type { RunCommand } from "../run-command.ts";
 import { LiveTable } from "../render/live-table.ts";
 import { renderTable, type Column } from "../render/table.ts";
 import { formatBytes, formatDuration, formatPercent } from "../render/units.ts";

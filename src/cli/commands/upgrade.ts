@@ -5,7 +5,7 @@ import type { CommandContext } from "../context.ts";
 import { forEachName } from "../for-each.ts";
 import { UsageError } from "../failure.ts";
 import { followProgress } from "../follow-progress.ts";
-import type { RunCommand } from "../program.ts";
+import type { RunCommand } from "../run-command.ts";
 import { stateText } from "../render/app-table.ts";
 import { escapeControls } from "../render/escape.ts";
 import type { App } from "../transport/calls.ts";

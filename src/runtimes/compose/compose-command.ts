@@ -1,6 +1,7 @@
 /** The program that turns compose files into containers: the engine's plugin, or the one of its own before it. */
 import { SvcError } from "../../errors.ts";
-import type { CommandResult, Identities, Identity, RunCommandOptions } from "../../identity/identity.ts";
+import type { CommandResult, Identity, RunCommandOptions } from "../../identity/identity.ts";
+import type { Identities } from "../../identity/identities.ts";
 
 const candidates = [["docker", "compose"], ["docker-compose"]] as const;
 

@@ -4,7 +4,8 @@ import type { DiskMeter } from "../../docker/disk-usage.ts";
 import { SvcError } from "../../errors.ts";
 import { AppContainers, type AppContainersOptions } from "../app-containers.ts";
 import { mapBounded } from "../../lib/map-bounded.ts";
-import { builtPrefix, type AppImages } from "../docker/app-images.ts";
+import { type AppImages } from "../docker/app-images.ts";
+import { builtPrefix } from "../docker/foreign-images.ts";
 import { describeImage, pinnedBy, type FreshnessOptions } from "../docker/image-freshness.ts";
 import type {
   EngineNeeds,

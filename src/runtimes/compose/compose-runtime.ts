@@ -11,10 +11,11 @@ import {
 } from "../../docker/attribution.ts";
 import type { DiskMeter } from "../../docker/disk-usage.ts";
 import { SvcError } from "../../errors.ts";
-import type { Identities } from "../../identity/identity.ts";
+import type { Identities } from "../../identity/identities.ts";
 import { ContainerRuntime, type ContainerRuntimeOptions } from "../container-runtime.ts";
 import { AppImages, type CredentialsOf } from "../docker/app-images.ts";
-import { addressesByPort, type PublishedAddresses } from "../published-ports.ts";
+import { addressesByPort } from "../published-ports.ts";
+import { type PublishedAddresses } from "../published-addresses.ts";
 import type { ImageRuntime, LogChunk, RunnableApp, RuntimeLimit, RuntimeWork } from "../runtime.ts";
 import { ComposeCommand } from "./compose-command.ts";
 import type { RunnableProject } from "./compose-document.ts";

@@ -8,10 +8,11 @@ import type { DockerEngine } from "../../docker/engine.ts";
 import { parseImageReference } from "../../docker/image-reference.ts";
 import type { RegistryCredentials } from "../../docker/registry-auth.ts";
 import { notFound, SvcError } from "../../errors.ts";
-import type { Identities } from "../../identity/identity.ts";
+import type { Identities } from "../../identity/identities.ts";
 import type { DockerRuntime } from "../../packages/manifest.ts";
 import { appTree } from "../app-tree.ts";
 import type { PulledImages, ReplacedImage, RunnableApp, RuntimeWork } from "../runtime.ts";
+import { builtPrefix, requireForeign } from "./foreign-images.ts";
 import { buildImage, type BuildOptions } from "./image-build.ts";
 import { digestOf, localDigests } from "./image-digests.ts";
 import { pullImage } from "./image-pull.ts";
@@ -26,8 +27,6 @@ export interface AppImagesOptions {
   credentialsOf: CredentialsOf;
 }
 
-/** Names of images that svc builds; no registry is called so. */
-export const builtPrefix = "svc.local/";
 const removeTimeoutMs = 60_000;
 
 export class AppImages {
@@ -204,16 +203,6 @@ export function dockerRuntime(app: RunnableApp): DockerRuntime {
   const { runtime } = app.manifest;
   if (runtime.kind !== "docker") throw new Error(`app ${app.id} runs as ${runtime.kind}`);
   return runtime;
-}
-
-/** @throws SvcError `denied` for the image that svc built for some app, or one that is named by its id: it may be another user's */
-export function requireForeign(image: string): void {
-  const isId = /^sha(256|512):/i.test(image);
-  if (!image.startsWith(builtPrefix) && !isId) return;
-  const what = isId
-    ? "the id of somebody's image: write its name with a tag"
-    : "an image that svc built for an app";
-  throw new SvcError("denied", `"${image}" is ${what}`);
 }
 
 /** Without a tag the engine would pull all of them. @throws SvcError `invalid_argument` for what is no name of an image */

@@ -1,12 +1,13 @@
 /** Apps that are one container each, on the host's engine. */
 import { followContainerLog, readContainerLog } from "../../docker/container-logs.ts";
 import { SvcError } from "../../errors.ts";
-import type { Identities } from "../../identity/identity.ts";
+import type { Identities } from "../../identity/identities.ts";
 import { requireAllowed } from "../container-policy.ts";
 import { missingClock } from "../host-clock.ts";
 import { holdMounts } from "../mount-points.ts";
 import { ContainerRuntime, type ContainerRuntimeOptions } from "../container-runtime.ts";
-import { addressesByPort, publishedPorts, type PublishedAddresses } from "../published-ports.ts";
+import { addressesByPort, publishedPorts } from "../published-ports.ts";
+import { type PublishedAddresses } from "../published-addresses.ts";
 import type { ImageRuntime, LogChunk, RunnableApp, RuntimeWork } from "../runtime.ts";
 import { AppImages, dockerRuntime, type CredentialsOf } from "./app-images.ts";
 import { containerConfig, type ContainerConfig } from "./container-config.ts";

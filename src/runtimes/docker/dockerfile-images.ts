@@ -3,7 +3,7 @@
  * somebody else's: names that it could take so are refused (threat 55).
  */
 import { SvcError } from "../../errors.ts";
-import { requireForeign } from "./app-images.ts";
+import { requireForeign } from "./foreign-images.ts";
 
 interface Instruction {
   readonly word: string;

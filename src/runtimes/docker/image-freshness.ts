@@ -4,7 +4,8 @@ import { parseImageReference } from "../../docker/image-reference.ts";
 import { remoteImage } from "../../docker/registry-client.ts";
 import { SvcError } from "../../errors.ts";
 import type { RunnableApp, RuntimeImage } from "../runtime.ts";
-import { builtPrefix, type AppImages, type CredentialsOf } from "./app-images.ts";
+import { type AppImages, type CredentialsOf } from "./app-images.ts";
+import { builtPrefix } from "./foreign-images.ts";
 import { digestOf, localDigests } from "./image-digests.ts";
 
 const versionLabel = "org.opencontainers.image.version";

@@ -1,7 +1,7 @@
 /** Terminals of apps that run as processes. */
 import { access, constants } from "node:fs/promises";
 import { SvcError, invalidField } from "../../errors.ts";
-import type { Identities } from "../../identity/identity.ts";
+import type { Identities } from "../../identity/identities.ts";
 import {
   defaultTerminalSize,
   type Terminal,

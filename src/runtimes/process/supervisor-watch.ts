@@ -1,7 +1,8 @@
 /** What the supervisor of an app says, and where none answers, what it left behind. */
 import { setTimeout as sleep } from "node:timers/promises";
 import { SvcError } from "../../errors.ts";
-import type { Identities, Identity } from "../../identity/identity.ts";
+import type { Identity } from "../../identity/identity.ts";
+import type { Identities } from "../../identity/identities.ts";
 import { readProcessIdentity } from "../../lib/process-identity.ts";
 import type { RunnableApp } from "../runtime.ts";
 import { StatusChanges } from "../status-changes.ts";

@@ -2,7 +2,7 @@
 import { chmod, mkdir, readFile, rename, rm, writeFile } from "node:fs/promises";
 import { basename, join } from "node:path";
 import { SvcError } from "../../errors.ts";
-import type { Identities } from "../../identity/identity.ts";
+import type { Identities } from "../../identity/identities.ts";
 import { baseEnvironment, findProgram } from "../../identity/launch.ts";
 import { prepareProcess } from "../app-environment.ts";
 import { appTree } from "../app-tree.ts";

@@ -2,7 +2,7 @@
 import { stat } from "node:fs/promises";
 import { setImmediate as nextTurn, setTimeout as sleep } from "node:timers/promises";
 import { SvcError } from "../../errors.ts";
-import type { Identities } from "../../identity/identity.ts";
+import type { Identities } from "../../identity/identities.ts";
 import { systemDirs } from "../../identity/launch.ts";
 import { Ticker } from "../../lib/ticker.ts";
 import { limitsOf } from "../limits.ts";

@@ -1,7 +1,7 @@
 /** The host's systemd, asked through systemctl(1) with an argv, never on the event loop. */
 import { access, readFile } from "node:fs/promises";
 import { SvcError } from "../../errors.ts";
-import type { Identities } from "../../identity/identity.ts";
+import type { Identities } from "../../identity/identities.ts";
 import { findProgram, systemDirs } from "../../identity/launch.ts";
 
 /** What `systemctl show` says of a unit, by property. */

@@ -5,7 +5,7 @@
  */
 import { constants } from "node:os";
 import { SvcError } from "../../errors.ts";
-import type { Identities } from "../../identity/identity.ts";
+import type { Identities } from "../../identity/identities.ts";
 import type { JobEnd } from "../../identity/job-processes.ts";
 import { systemClock } from "../../lib/clock.ts";
 import type { Job } from "../jobs/job.ts";

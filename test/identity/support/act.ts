@@ -3,7 +3,7 @@
  * Argument: JSON `{uid, argv?, options?}`. Prints one line of JSON: the command's output, or the error.
  */
 import { SvcError } from "../../../src/errors.ts";
-import { type IdentitiesOptions, createIdentities } from "../../../src/identity/identity.ts";
+import { type IdentitiesOptions, createIdentities } from "../../../src/identity/identities.ts";
 
 const { uid, argv, options } = JSON.parse(process.argv[2] ?? "") as {
   uid: number;

@@ -4,12 +4,12 @@ import { tmpdir } from "node:os";
 import { join } from "node:path";
 import test, { type ExecutionContext, type Implementation } from "ava";
 import { SvcError } from "../../../src/errors.ts";
+import { type Identity } from "../../../src/identity/identity.ts";
 import {
   type Identities,
   type IdentitiesOptions,
-  type Identity,
   createIdentities,
-} from "../../../src/identity/identity.ts";
+} from "../../../src/identity/identities.ts";
 
 export const isRoot = process.geteuid?.() === 0;
 /** `games`: another user where the tests run as root, the tests' own otherwise. */

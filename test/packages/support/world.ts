@@ -2,13 +2,13 @@
 import { chmod, mkdtemp, rm } from "node:fs/promises";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
-import { createIdentities } from "../../../src/identity/identity.ts";
-import type { Identities } from "../../../src/identity/identity.ts";
+import { createIdentities } from "../../../src/identity/identities.ts";
+import type { Identities } from "../../../src/identity/identities.ts";
 import { createPackageResolver } from "../../../src/packages/create-package-resolver.ts";
 import type { CreatePackageResolverOptions } from "../../../src/packages/create-package-resolver.ts";
 import type { PackageResolver } from "../../../src/packages/package-resolver.ts";
 import { createSettingsValidator } from "../../../src/packages/settings-validator.ts";
-import type { SourceConfig } from "../../../src/packages/sources.ts";
+import type { SourceConfig } from "../../../src/packages/source-config.ts";
 
 interface ResolverOptions extends Partial<Omit<CreatePackageResolverOptions, "sources">> {
   sources?: readonly SourceConfig[];

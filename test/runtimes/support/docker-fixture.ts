@@ -8,7 +8,7 @@ import { EngineState } from "../../../src/docker/engine-state.ts";
 import { WatchedEngine } from "../../../src/docker/watched-engine.ts";
 import { parseSubnet } from "../../../src/docker/subnets.ts";
 import { AppNetworks } from "../../../src/runtimes/app-networks.ts";
-import { createIdentities } from "../../../src/identity/identity.ts";
+import { createIdentities } from "../../../src/identity/identities.ts";
 import { createManifestParser } from "../../../src/packages/manifest-parser.ts";
 import { createSettingsValidator } from "../../../src/packages/settings-validator.ts";
 import { ComposeRuntime } from "../../../src/runtimes/compose/compose-runtime.ts";

@@ -4,7 +4,7 @@ import { chmod, mkdir, mkdtemp, readFile, readdir, rm } from "node:fs/promises";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { setTimeout as sleep } from "node:timers/promises";
-import { createIdentities, type Identities } from "../../../src/identity/identity.ts";
+import { createIdentities, type Identities } from "../../../src/identity/identities.ts";
 import { readBootId } from "../../../src/lib/boot-id.ts";
 import type { Manifest } from "../../../src/packages/manifest.ts";
 import { ProcessRuntime, type ProcessRuntimeOptions } from "../../../src/runtimes/process/process-runtime.ts";

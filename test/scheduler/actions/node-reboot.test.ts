@@ -1,7 +1,7 @@
 /** Reboots, of nothing: the command is a harmless one. */
 import test from "ava";
 import { SvcError } from "../../../src/errors.ts";
-import { createIdentities } from "../../../src/identity/identity.ts";
+import { createIdentities } from "../../../src/identity/identities.ts";
 import { HostReboot } from "../../../src/host/reboot.ts";
 import { createNodeRebootAction } from "../../../src/scheduler/actions/node-reboot.ts";
 import { FakeClock } from "../../support/fake-clock.ts";

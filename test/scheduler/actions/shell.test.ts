@@ -9,7 +9,7 @@ import { setTimeout as wait } from "node:timers/promises";
 import { promisify } from "node:util";
 import test from "ava";
 import { SvcError } from "../../../src/errors.ts";
-import { createIdentities, type Identities } from "../../../src/identity/identity.ts";
+import { createIdentities, type Identities } from "../../../src/identity/identities.ts";
 import { createUsers } from "../../../src/identity/user.ts";
 import { createShellAction, startBounds } from "../../../src/scheduler/actions/shell.ts";
 import { RunRoom } from "../../../src/scheduler/runs/run-room.ts";

@@ -1,6 +1,6 @@
 /** `svc backup …`: archives of apps, what is in them, and back again. */
 import type { Command } from "commander";
-import type { RunCommand } from "../../program.ts";
+import type { RunCommand } from "../../run-command.ts";
 import { addCreateCommand } from "./create.ts";
 import { addListCommands } from "./list.ts";
 import { addLookCommands } from "./look.ts";

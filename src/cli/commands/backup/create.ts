@@ -5,7 +5,7 @@ import type { CommandContext } from "../../context.ts";
 import { ReportedError } from "../../failure.ts";
 import { followProgress } from "../../follow-progress.ts";
 import { collect, parseCount } from "../../option-values.ts";
-import type { RunCommand } from "../../program.ts";
+import type { RunCommand } from "../../run-command.ts";
 import { escapeControls } from "../../render/escape.ts";
 import { formatBytes } from "../../render/units.ts";
 

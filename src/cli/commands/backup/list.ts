@@ -1,7 +1,7 @@
 /** `svc backup ls|show|rm`: the archives that there are. */
 import type { Command } from "commander";
 import type { CommandContext } from "../../context.ts";
-import type { RunCommand } from "../../program.ts";
+import type { RunCommand } from "../../run-command.ts";
 import { confirmRemoval } from "../../prompt.ts";
 import { escapeControls } from "../../render/escape.ts";
 import type { Column } from "../../render/table.ts";

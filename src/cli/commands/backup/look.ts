@@ -3,7 +3,7 @@ import { createReadStream } from "node:fs";
 import type { Command } from "commander";
 import type { CommandContext } from "../../context.ts";
 import { followProgress } from "../../follow-progress.ts";
-import type { RunCommand } from "../../program.ts";
+import type { RunCommand } from "../../run-command.ts";
 import { ByteOutput } from "../../render/byte-output.ts";
 import { escapeControls } from "../../render/escape.ts";
 import type { Column } from "../../render/table.ts";

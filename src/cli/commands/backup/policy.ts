@@ -3,7 +3,7 @@ import { Argument, Option, type Command } from "commander";
 import type { CommandContext } from "../../context.ts";
 import { UsageError } from "../../failure.ts";
 import { collect, parseCount } from "../../option-values.ts";
-import type { RunCommand } from "../../program.ts";
+import type { RunCommand } from "../../run-command.ts";
 import { escapeControls } from "../../render/escape.ts";
 import { calls, type BackupPolicy } from "../../transport/calls.ts";
 

@@ -4,7 +4,7 @@ import { absoluteIfPath } from "../../absolute-path.ts";
 import type { CommandContext } from "../../context.ts";
 import { ReportedError, UsageError } from "../../failure.ts";
 import { parseCount } from "../../option-values.ts";
-import type { RunCommand } from "../../program.ts";
+import type { RunCommand } from "../../run-command.ts";
 import { askSecret, isInteractive } from "../../prompt.ts";
 import { readInput } from "../../read-input.ts";
 import { escapeControls } from "../../render/escape.ts";

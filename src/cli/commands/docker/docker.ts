@@ -1,7 +1,7 @@
 /** `svc docker …`: the containers, images, volumes and networks of the host, whoever made them. */
 import type { Command } from "commander";
 import { runWithAdvice } from "../../advice.ts";
-import type { RunCommand } from "../../program.ts";
+import type { RunCommand } from "../../run-command.ts";
 import { adviceOnContainers } from "./advice.ts";
 import { addControlCommands } from "./control.ts";
 import { addDfCommand } from "./df.ts";

@@ -3,7 +3,7 @@ import { Option } from "commander";
 import type { Command } from "commander";
 import type { CommandContext } from "../../context.ts";
 import { collect } from "../../option-values.ts";
-import type { RunCommand } from "../../program.ts";
+import type { RunCommand } from "../../run-command.ts";
 import { escapeCell } from "../../render/escape.ts";
 import { inLocalTime } from "../../render/instant.ts";
 import type { DockerEvent } from "../../transport/calls.ts";

@@ -3,7 +3,7 @@ import { Argument, Option } from "commander";
 import type { Command } from "commander";
 import type { CommandContext } from "../../context.ts";
 import { UsageError } from "../../failure.ts";
-import type { RunCommand } from "../../program.ts";
+import type { RunCommand } from "../../run-command.ts";
 import { confirm, isInteractive, nothingRemoved } from "../../prompt.ts";
 import { prunedColumns, skippedColumns } from "../../render/docker-table.ts";
 import { renderTable } from "../../render/table.ts";

@@ -1,7 +1,7 @@
 /** `svc docker ps`. */
 import type { Command } from "commander";
 import type { CommandContext } from "../../context.ts";
-import type { RunCommand } from "../../program.ts";
+import type { RunCommand } from "../../run-command.ts";
 import { containerColumns } from "../../render/docker-table.ts";
 import { calls } from "../../transport/calls.ts";
 

@@ -1,7 +1,7 @@
 /** `svc docker stats`: what running containers use, once or live. */
 import type { Command } from "commander";
 import type { CommandContext } from "../../context.ts";
-import type { RunCommand } from "../../program.ts";
+import type { RunCommand } from "../../run-command.ts";
 import { containerStatsColumns } from "../../render/docker-table.ts";
 import { LiveTable } from "../../render/live-table.ts";
 import { renderTable } from "../../render/table.ts";

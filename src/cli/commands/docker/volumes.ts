@@ -1,7 +1,7 @@
 /** `svc docker volumes`. */
 import type { Command } from "commander";
 import type { CommandContext } from "../../context.ts";
-import type { RunCommand } from "../../program.ts";
+import type { RunCommand } from "../../run-command.ts";
 import { volumeColumns } from "../../render/docker-table.ts";
 import { calls } from "../../transport/calls.ts";
 

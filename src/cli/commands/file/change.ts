@@ -4,7 +4,7 @@ import type { Command } from "commander";
 import type { CommandContext } from "../../context.ts";
 import { ReportedError, UsageError } from "../../failure.ts";
 import { followProgress } from "../../follow-progress.ts";
-import type { RunCommand } from "../../program.ts";
+import type { RunCommand } from "../../run-command.ts";
 import { confirmRemoval } from "../../prompt.ts";
 import { escapeControls } from "../../render/escape.ts";
 import { formatBytes } from "../../render/units.ts";

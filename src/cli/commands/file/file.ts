@@ -1,6 +1,6 @@
 /** `svc file …`: files of the daemon's host, in the caller's own hands. */
 import type { Command } from "commander";
-import type { RunCommand } from "../../program.ts";
+import type { RunCommand } from "../../run-command.ts";
 import { addArchiveCommands } from "./archive.ts";
 import { addChangeCommands } from "./change.ts";
 import { addContentCommands } from "./content.ts";

@@ -2,7 +2,7 @@
 import type { Command } from "commander";
 import type { FileEntry } from "../../../../gen/svc/v1/file_pb.ts";
 import type { CommandContext } from "../../context.ts";
-import type { RunCommand } from "../../program.ts";
+import type { RunCommand } from "../../run-command.ts";
 import { escapeControls } from "../../render/escape.ts";
 import type { Column } from "../../render/table.ts";
 import { formatBytes } from "../../render/units.ts";

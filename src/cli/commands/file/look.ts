@@ -3,7 +3,7 @@ import type { Command } from "commander";
 import type { DirectoryUsage, FileMatch } from "../../../../gen/svc/v1/file_pb.ts";
 import type { CommandContext } from "../../context.ts";
 import { ReportedError, UsageError } from "../../failure.ts";
-import type { RunCommand } from "../../program.ts";
+import type { RunCommand } from "../../run-command.ts";
 import { ByteOutput } from "../../render/byte-output.ts";
 import { escapeControls } from "../../render/escape.ts";
 import { formatBytes } from "../../render/units.ts";

@@ -1,7 +1,7 @@
 /** `svc schedule cancel`. */
 import type { Command } from "commander";
 import type { CommandContext } from "../../context.ts";
-import type { RunCommand } from "../../program.ts";
+import type { RunCommand } from "../../run-command.ts";
 import { escapeControls } from "../../render/escape.ts";
 import { calls } from "../../transport/calls.ts";
 import { jobRef, ownerOption, type OwnerOption } from "./owner-option.ts";

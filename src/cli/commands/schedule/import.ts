@@ -5,7 +5,7 @@ import type { CommandContext } from "../../context.ts";
 import { readCrontab } from "../../crontab/crontab.ts";
 import type { CrontabEntry, CrontabRemark } from "../../crontab/crontab.ts";
 import { asSvcError, UsageError } from "../../failure.ts";
-import type { RunCommand } from "../../program.ts";
+import type { RunCommand } from "../../run-command.ts";
 import { readInput } from "../../read-input.ts";
 import { escapeControls } from "../../render/escape.ts";
 import { renderTable } from "../../render/table.ts";

@@ -1,7 +1,7 @@
 /** `svc schedule list`. */
 import type { Command } from "commander";
 import type { CommandContext } from "../../context.ts";
-import type { RunCommand } from "../../program.ts";
+import type { RunCommand } from "../../run-command.ts";
 import { inUtc, relativeTo } from "../../render/instant.ts";
 import { jobColumns } from "../../render/schedule-table.ts";
 import { listAllJobs } from "./jobs.ts";

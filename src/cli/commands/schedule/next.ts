@@ -3,7 +3,7 @@ import type { Command } from "commander";
 import type { CommandContext } from "../../context.ts";
 import { UsageError } from "../../failure.ts";
 import { parseCount } from "../../option-values.ts";
-import type { RunCommand } from "../../program.ts";
+import type { RunCommand } from "../../run-command.ts";
 import { escapeControls } from "../../render/escape.ts";
 import { firingColumns } from "../../render/schedule-table.ts";
 import { calls } from "../../transport/calls.ts";

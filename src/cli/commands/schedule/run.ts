@@ -5,7 +5,7 @@ import { SvcError } from "../../../errors.ts";
 import type { CommandContext } from "../../context.ts";
 import { exitCodes } from "../../exit-codes.ts";
 import { ReportedError } from "../../failure.ts";
-import type { RunCommand } from "../../program.ts";
+import type { RunCommand } from "../../run-command.ts";
 import { ByteOutput, writeOutput } from "../../render/byte-output.ts";
 import { escapeControls, escapeLines } from "../../render/escape.ts";
 import { resultText, tookText } from "../../render/schedule-table.ts";

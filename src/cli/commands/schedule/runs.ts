@@ -4,7 +4,7 @@ import type { Command } from "commander";
 import { notFound } from "../../../errors.ts";
 import type { CommandContext } from "../../context.ts";
 import { UsageError } from "../../failure.ts";
-import type { RunCommand } from "../../program.ts";
+import type { RunCommand } from "../../run-command.ts";
 import { writeOutput } from "../../render/byte-output.ts";
 import { escapeCell, escapeControls, escapeLines } from "../../render/escape.ts";
 import { parseCount } from "../../option-values.ts";

@@ -1,7 +1,7 @@
 /** `svc schedule …`: jobs that run at set times, their runs, and when a trigger would fire. */
 import type { Command } from "commander";
 import { runWithAdvice } from "../../advice.ts";
-import type { RunCommand } from "../../program.ts";
+import type { RunCommand } from "../../run-command.ts";
 import { addAddCommand } from "./add.ts";
 import { adviceOnJobs } from "./advice.ts";
 import { addCancelCommand } from "./cancel.ts";

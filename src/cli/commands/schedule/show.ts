@@ -1,7 +1,7 @@
 /** `svc schedule show`. */
 import type { Command } from "commander";
 import type { CommandContext } from "../../context.ts";
-import type { RunCommand } from "../../program.ts";
+import type { RunCommand } from "../../run-command.ts";
 import { inLocalTime, inUtc, relativeTo } from "../../render/instant.ts";
 import type { InstantFormat } from "../../render/instant.ts";
 import {

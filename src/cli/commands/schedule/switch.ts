@@ -1,7 +1,7 @@
 /** `svc schedule enable|disable`. */
 import type { Command } from "commander";
 import { forEachName } from "../../for-each.ts";
-import type { RunCommand } from "../../program.ts";
+import type { RunCommand } from "../../run-command.ts";
 import { nextRunSentence } from "../../render/schedule-table.ts";
 import { adviceOnJobs } from "./advice.ts";
 import { ownerOption, type OwnerOption } from "./owner-option.ts";

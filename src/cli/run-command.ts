@@ -1,0 +1,16 @@
+/** How a command gets its context: what it does is written without Commander. */
+import type { CommandContext } from "./context.ts";
+
+/** What a command does with its arguments and, last, its options. */
+export type Action<Args extends readonly unknown[]> = (
+  context: CommandContext,
+  ...args: Args
+) => Promise<void>;
+
+/** Makes an action of Commander's from one of ours: gives it its context and takes care of its errors. */
+export type RunCommand = <Args extends readonly unknown[]>(
+  action: Action<Args>,
+) => (...args: unknown[]) => Promise<void>;
+
+/** Runs the daemon until `stop` aborts. */
+export type RunDaemon = (configFile: string | undefined, stop: AbortSignal) => Promise<void>;

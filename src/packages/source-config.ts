@@ -1,0 +1,6 @@
+/** An index of packages. */
+export interface SourceConfig {
+  readonly name: string;
+  /** A git URL, the https URL of an index file, or the absolute path of a directory. */
+  readonly url: string;
+}
