@@ -22,6 +22,7 @@ import type { RunnableProject } from "./compose-document.ts";
 import { ComposeImages } from "./compose-images.ts";
 import { composeRelease, ComposeProjects, dependencyDepths, imagesOf } from "./compose-project.ts";
 import { recordOf } from "./compose-values.ts";
+import { requireOwnParts } from "./foreign-parts.ts";
 import { documentPorts } from "./service-ports.ts";
 import { makeExternal, withSubnets } from "./project-networks.ts";
 import { followProjectLog, readProjectLog } from "./project-logs.ts";
@@ -134,6 +135,7 @@ export class ComposeRuntime extends ContainerRuntime {
     const checked = await this.#projects.layOut(app);
     using placed = await withSubnets(checked.document, app.id, this.#options.networks);
     const project = { ...checked, document: placed.document };
+    await requireOwnParts(this.#options, app, project.document);
     await makeExternal(project.document, this.#options.networks);
     await this.#pullMissing(app, project, {});
     for (const build of project.builds) {
@@ -148,6 +150,8 @@ export class ComposeRuntime extends ContainerRuntime {
     await watched.start(app, composeRelease, async () => {
       if (app.ownerUid !== 0 && (await this.#hasNew(app, project))) {
         await this.#projects.up(app, project, ["--no-start"]);
+        // Somebody may have been quicker; what is handed over now is the app's.
+        await requireOwnParts(this.#options, app, project.document);
         await this.#handVolumesOver(app);
       }
       await this.#projects.up(app, project, ["--detach"]);
