@@ -6,7 +6,7 @@ import type { Labels } from "../../docker/attribution.ts";
 import { appLabel, composeProjectLabel, composeProjectOf, isMadeFor } from "../../docker/attribution.ts";
 import { unlessGone } from "../../docker/engine-errors.ts";
 import type { DockerEngine } from "../../docker/engine.ts";
-import { failedPrecondition } from "../../errors.ts";
+import { SvcError } from "../../errors.ts";
 import type { JsonObject } from "../../lib/json.ts";
 import type { RunnableApp } from "../runtime.ts";
 import { isSet, recordOf, textOf } from "./compose-values.ts";
@@ -28,7 +28,7 @@ export async function requireOwnParts(
     const isOwn = isMadeFor(app.id, storeId, known) || (app.ownerUid === 0 && known[appLabel] === undefined);
     if (isOwn) return;
     const message = `${what} is there already and is not of app "${app.id}": call it something else, or install the app under another id`;
-    throw failedPrecondition("denied", message);
+    throw new SvcError("not_possible", message);
   };
   for (const name of namesOf(app.id, recordOf(document["volumes"]))) {
     const volume = await unlessGone(
