@@ -1,8 +1,8 @@
 /**
  * Lives with a daemon: apps of root and of users, and jobs, through ends of the daemon, killed supervisors, upgrades, stops and
  * starts, in an order that a seed decides. At the end every app is in its wanted state, every file that was written is
- * there, and every job ran as often as was acknowledged. `node test/faults/life.ts --minutes 120 --seed 1`; the short
- * form is in life.test.ts.
+ * there, and every job ran as often as was acknowledged. `node test/faults/life.ts --minutes 120 --seed 1 --containers 5`: with
+ * containers, too, on an engine that ends, is killed and hangs. The short form is in life.test.ts.
  */
 import assert from "node:assert/strict";
 import { readdir, readFile } from "node:fs/promises";
@@ -12,9 +12,11 @@ import type { Client } from "@connectrpc/connect";
 import { AppService } from "../../gen/svc/v1/app_pb.ts";
 import { ScheduleService } from "../../gen/svc/v1/schedule_pb.ts";
 import { isRoot, startDaemon, type TestDaemon } from "../support/daemon.ts";
+import { startEngine } from "../support/docker.ts";
 import { eventually } from "../support/eventually.ts";
 import { addVersion, freePort, writePackage, writeRepository } from "../support/packages.ts";
 import { signal } from "../support/processes.ts";
+import { engineFaults, expectContainers, installContainers } from "./life-containers.ts";
 
 export interface LifeOptions {
   readonly seed: number;
@@ -22,16 +24,22 @@ export interface LifeOptions {
   /** Of root's; each user has one more. */
   readonly rootsApps: number;
   readonly jobs: number;
+  /** Of each kind of containers; with any there is an engine, and what befalls it. Default: none. */
+  readonly containers?: number;
   readonly log: (line: string) => void;
 }
 
 /** What is to be true in the end. */
-interface LivingApp {
+export interface LivingApp {
   readonly id: string;
   readonly port: number;
   readonly client: Client<typeof AppService>;
-  /** Of the repository, where there are versions to come. */
-  readonly repository?: string;
+  /** Brings out a version, where there are some to come. */
+  readonly release?: (version: number) => Promise<unknown>;
+  /** Where it keeps what it wrote. */
+  readonly filesDir: string;
+  /** What it is asked for to write a file, without that file's name. */
+  readonly writePath: string;
   version: number;
   isWanted: boolean;
   readonly written: string[];
@@ -75,9 +83,11 @@ function randomBy(seed: number): () => number {
 }
 
 /** @returns what it did, for people. @throws AssertionError for what is not as it should be */
-export async function live({ seed, ms, rootsApps, jobs: jobCount, log }: LifeOptions): Promise<string> {
+export async function live(options: LifeOptions): Promise<string> {
+  const { seed, ms, rootsApps, jobs: jobCount, containers = 0, log } = options;
   await using resources = new AsyncDisposableStack();
-  const daemon = resources.use(await startDaemon());
+  const engine = containers > 0 ? resources.use(await startEngine()) : undefined;
+  const daemon = resources.use(await startDaemon({ config: engine?.config ?? "" }));
   const random = randomBy(seed);
   const pick = <T>(items: readonly T[]): T => {
     const item = items[Math.floor(random() * items.length)];
@@ -85,6 +95,7 @@ export async function live({ seed, ms, rootsApps, jobs: jobCount, log }: LifeOpt
     return item;
   };
   const apps = await installApps(daemon, rootsApps, resources);
+  if (engine !== undefined) apps.push(...(await installContainers(daemon, engine, containers)));
   const schedules = daemon.client(ScheduleService);
   const jobs = await addJobs(daemon, jobCount);
   const counts = new Map<string, number>();
@@ -100,7 +111,9 @@ export async function live({ seed, ms, rootsApps, jobs: jobCount, log }: LifeOpt
     write: async () => {
       const app = pick(apps);
       const name = `file-${app.written.length}`;
-      const answer = await fetch(`http://127.0.0.1:${app.port}/?write=${name}`).catch(() => undefined);
+      const answer = await fetch(`http://127.0.0.1:${app.port}${app.writePath}${name}`).catch(
+        () => undefined,
+      );
       if (answer?.ok === true) app.written.push(name);
     },
     "run a job": async () => {
@@ -128,17 +141,14 @@ export async function live({ seed, ms, rootsApps, jobs: jobCount, log }: LifeOpt
       if (supervisor !== undefined) signal(supervisor.pid, "SIGKILL");
     },
     upgrade: async () => {
-      const app = pick(apps.filter(({ repository }) => repository !== undefined));
+      const app = pick(apps.filter(({ release }) => release !== undefined));
       app.version += 1;
-      await addVersion(app.repository ?? "", app.port, {
-        id: app.id,
-        version: `1.0.${app.version}`,
-        files: { "server.mjs": server },
-      });
+      await app.release?.(app.version);
       await settled(() => app.client.stopApp({ id: app.id }));
       await settled(() => app.client.upgradeApp({ id: app.id }));
       if (app.isWanted) await settled(() => app.client.startApp({ id: app.id }));
     },
+    ...(engine && engineFaults(engine, random)),
   };
 
   const endMs = performance.now() + ms;
@@ -149,7 +159,8 @@ export async function live({ seed, ms, rootsApps, jobs: jobCount, log }: LifeOpt
     await acts[name]?.();
   }
   await settle(apps);
-  await checkFiles(daemon, apps);
+  if (engine !== undefined) await eventually(() => expectContainers(engine, apps), settleMs);
+  await checkFiles(apps);
   await checkJobs(daemon, jobs);
   const did = [...counts].map(([name, count]) => `${count} × ${name}`).join(", ");
   return `seed ${seed}: ${apps.length} apps, ${jobs.length} jobs, ${apps.flatMap(({ written }) => written).length} files; ${did}`;
@@ -174,19 +185,23 @@ async function installApps(
     await app.client.startApp({ id: app.id });
     apps.push(app);
   };
-  const common = { version: 0, isWanted: true };
+  const common = { version: 0, isWanted: true, writePath: "/?write=" };
+  const filesDir = (id: string): string => join(daemon.storeDir, "apps", id, "volumes/media");
   for (let index = 0; index < rootsApps; index += 1) {
     const [id, port] = [`root-${index}`, await freePort()];
     const repository = join(daemon.dir, id);
     const spec = await writeRepository(repository, port, [{ id, version: "1.0.0", files }]);
-    await add({ ...common, id, port, client: daemon.client(AppService), repository, written: [] }, spec);
+    const release = (version: number): Promise<unknown> =>
+      addVersion(repository, port, { id, version: `1.0.${version}`, files });
+    const client = daemon.client(AppService);
+    await add({ ...common, id, port, client, release, filesDir: filesDir(id), written: [] }, spec);
   }
   for (const uid of isRoot ? userUids : []) {
     const [id, port] = [`user-${uid}`, await freePort()];
     const door = resources.use(await daemon.as(uid));
     await writePackage(join(daemon.dir, id), port, { id, files });
     const client = door.client(AppService);
-    await add({ ...common, id, port, client, written: [] }, join(daemon.dir, id));
+    await add({ ...common, id, port, client, filesDir: filesDir(id), written: [] }, join(daemon.dir, id));
   }
   return apps;
 }
@@ -223,9 +238,9 @@ async function settle(apps: readonly LivingApp[]): Promise<void> {
   }
 }
 
-async function checkFiles({ storeDir }: TestDaemon, apps: readonly LivingApp[]): Promise<void> {
-  for (const { id, written } of apps) {
-    const found = await readdir(join(storeDir, "apps", id, "volumes/media"));
+async function checkFiles(apps: readonly LivingApp[]): Promise<void> {
+  for (const { id, written, filesDir } of apps) {
+    const found = await readdir(filesDir);
     const lost = written.filter((name) => !found.includes(name));
     assert.deepEqual(lost, [], `files of ${id} are lost`);
   }
@@ -254,13 +269,18 @@ async function checkJobs(daemon: TestDaemon, jobs: readonly LivingJob[]): Promis
 
 if (import.meta.main) {
   const { values } = parseArgs({
-    options: { minutes: { type: "string", default: "1" }, seed: { type: "string", default: "1" } },
+    options: {
+      minutes: { type: "string", default: "1" },
+      seed: { type: "string", default: "1" },
+      containers: { type: "string", default: "0" },
+    },
   });
   const did = await live({
     seed: Number(values.seed),
     ms: Number(values.minutes) * 60_000,
     rootsApps: 5,
     jobs: 50,
+    containers: Number(values.containers),
     log: (line) => console.log(line),
   });
   console.log(did);
