@@ -2,7 +2,10 @@
 import assert from "node:assert/strict";
 import { chmod, mkdir, writeFile } from "node:fs/promises";
 import { join } from "node:path";
+import test from "ava";
+import type { VolumeInspectInfo } from "dockerode";
 import { AppService } from "../../gen/svc/v1/app_pb.ts";
+import { isCopied } from "../../src/runtimes/compose/volume-copy.ts";
 import { composeTest, needsCompose } from "../runtimes/support/compose-test.ts";
 import { startDaemon } from "../support/daemon.ts";
 import { startEngine, type TestEngine } from "../support/docker.ts";
@@ -56,13 +59,6 @@ composeTest(
       const { lines } = await apps.getAppLogs({ id, tail });
       return lines.map(({ text }) => text.replace(/^web +\| /, ""));
     };
-    t.is(
-      (await apps.cloneApp({ id: "keeper", name: "of nothing" })).id,
-      "keeper-2",
-      "there are no volumes yet",
-    );
-    await apps.removeApp({ id: "keeper-2" });
-
     await apps.startApp({ id: "keeper" });
     await eventually(async () => assert.equal((await said("keeper"))[1], "fresh"), 30_000);
     await apps.restartApp({ id: "keeper" });
@@ -99,3 +95,19 @@ composeTest(
     }, 30_000);
   },
 );
+
+const plain = {
+  ...{ Name: "svc-keeper_state", Driver: "local", Options: null },
+  Labels: { "com.docker.compose.volume": "state" },
+};
+for (const [what, more, expected] of [
+  ["of the project", {}, true],
+  ["without options", { Options: {} }, true],
+  ["of a driver", { Driver: "rexray" }, false],
+  ["from elsewhere", { Options: { type: "nfs", device: ":/x" } }, false],
+  ["with a name of its own", { Name: "keeper-data" }, false],
+] as const) {
+  test(`a volume ${what} is ${expected ? "copied" : "the same for both"}`, (t) => {
+    t.is(isCopied({ ...plain, ...more } as unknown as VolumeInspectInfo, "keeper"), expected);
+  });
+}

@@ -348,13 +348,37 @@ test("what is printed is read back as it was, whatever is in the environment", a
 });
 
 const escapes: [name: string, document: object, message: RegExp][] = [
-  ["an include from the network", { include: ["https://example.org/c.yaml"] }, /not a file of the package/],
-  ["an include by git", { include: ["git@example.org:a/b"] }, /not a file of the package/],
-  ["an include by OCI", { include: [{ path: "oci://example.org/c" }] }, /not a file of the package/],
-  ["an include from above", { include: ["../../other/compose.yaml"] }, /leads out of the package/],
-  ["an include by its whole path", { include: [{ path: ["/etc/passwd"] }] }, /leads out of the package/],
-  ["an include that depends", { include: ["$X/compose.yaml"] }, /must not depend on variables/],
-  ["an include behind a link", { include: ["etc/passwd"] }, /lies behind, a link/],
+  [
+    "an include from the network",
+    { include: ["https://example.org/c.yaml"] },
+    /not a file of the package: put it there$/,
+  ],
+  ["an include by git", { include: ["git@example.org:a/b"] }, /not a file of the package: put it there$/],
+  [
+    "an include by OCI",
+    { include: [{ path: "oci://example.org/c" }] },
+    /not a file of the package: put it there$/,
+  ],
+  [
+    "an include from above",
+    { include: ["../../other/compose.yaml"] },
+    /leads out of the package: put what it names inside$/,
+  ],
+  [
+    "an include by its whole path",
+    { include: [{ path: ["/etc/passwd"] }] },
+    /leads out of the package: put what it names inside$/,
+  ],
+  [
+    "an include that depends",
+    { include: ["$X/compose.yaml"] },
+    /must not depend on variables: write it out$/,
+  ],
+  [
+    "an include behind a link",
+    { include: ["etc/passwd"] },
+    /lies behind, a link: put the file itself there$/,
+  ],
   [
     "extends from above",
     { services: { a: { extends: { file: "../../a.yaml", service: "b" } } } },

@@ -203,7 +203,11 @@ function readBuild(file: string, service: string, value: JsonValue): ServiceBuil
   const odd = Object.entries(rest).find(
     ([key, item]) => !["labels", "cache_from", "cache_to", "pull"].includes(key) && isSet(item),
   );
-  if (odd !== undefined) throw invalid(file, `service "${service}": svc does not build with "${odd[0]}"`);
+  if (odd !== undefined)
+    throw invalid(
+      file,
+      `service "${service}": svc does not build with "${odd[0]}": leave it out, or name an image`,
+    );
   const path = textOf(context);
   if (!path.startsWith("/"))
     throw invalid(file, `service "${service}": the build context must be a directory`);

@@ -148,7 +148,10 @@ export class ComposeProjects {
     });
     for (const { context, service } of project.builds) {
       if (!isInside(join(app.directory, appTree.repo), context)) {
-        throw invalid(file, `service "${service}": the build context is outside`);
+        throw invalid(
+          file,
+          `service "${service}": the build context is outside of the package: move it there`,
+        );
       }
     }
     for (const image of project.pulls) requireForeign(image);

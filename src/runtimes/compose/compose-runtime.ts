@@ -103,11 +103,11 @@ export class ComposeRuntime extends ContainerRuntime {
 
   async copyData(from: RunnableApp, to: RunnableApp, work: RuntimeWork): Promise<number> {
     const volumes = await this.#volumes(from.id);
-    for (const { Name: name } of volumes.filter((volume) => !isCopied(volume))) {
-      const message = `The volume ${name} is kept by a driver, and is not copied: both apps use the same`;
+    const own = volumes.filter((volume) => isCopied(volume, from.id));
+    for (const { Name: name } of volumes.filter((volume) => !own.includes(volume))) {
+      const message = `The volume ${name} has a driver or a name of its own, and is not copied: both apps use it`;
       work.onProgress?.({ step: "warning", message });
     }
-    const own = volumes.filter(isCopied);
     if (own.length === 0) return 0;
     // From now on there is something of the copy on the engine.
     this.appOf(to.id);

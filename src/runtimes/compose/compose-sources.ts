@@ -42,7 +42,7 @@ export async function checkComposeSources(
       // A link could lead anywhere: the identity refuses to cross one.
       const type = await entryType(identity, root, path);
       if (type !== undefined && type !== "file" && type !== "directory") {
-        throw invalid(name, `${kind} "${text}" is, or lies behind, a link`);
+        throw invalid(name, `${kind} "${text}" is, or lies behind, a link: put the file itself there`);
       }
       if (kind === "include" || kind === "extends") waiting.push(path);
     }
@@ -105,13 +105,13 @@ function insideCheckout(
   checkout: string,
   from: string,
 ): string {
-  if (text.includes("$")) throw invalid(file, `${kind} "${text}" must not depend on variables`);
+  if (text.includes("$")) throw invalid(file, `${kind} "${text}" must not depend on variables: write it out`);
   const isLocal = !/^[A-Za-z][A-Za-z0-9+.-]*:/.test(text) && !text.startsWith("git@") && !text.includes("#");
-  if (!isLocal) throw invalid(file, `${kind} "${text}" is not a file of the package`);
+  if (!isLocal) throw invalid(file, `${kind} "${text}" is not a file of the package: put it there`);
   const path = posix.normalize(posix.join(from, text));
   const isInside = path === checkout || path.startsWith(`${checkout}/`);
   if (text.startsWith("/") || text.startsWith("~") || !isInside) {
-    throw invalid(file, `${kind} "${text}" leads out of the package`);
+    throw invalid(file, `${kind} "${text}" leads out of the package: put what it names inside`);
   }
   return path;
 }

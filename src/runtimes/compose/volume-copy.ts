@@ -28,10 +28,15 @@ const progressEveryBytes = 16 * 1024 * 1024;
 const configHashLabel = "com.docker.compose.config-hash";
 const volumeAs = "volume";
 
-/** Those that lie on this host, in the engine's own place: what a driver keeps elsewhere is the same for both. */
-export function isCopied({ Driver: driver, Options: options }: VolumeInspectInfo): boolean {
+/**
+ * Whether a copy of the app has another one of it: not where a driver keeps it elsewhere, or the file gives it a name of its
+ * own.
+ */
+export function isCopied(volume: VolumeInspectInfo, appId: string): boolean {
+  const { Driver: driver, Name: name, Options: options, Labels: labels } = volume;
   // Engines answer `null` where there are none, whatever their client's types promise.
-  return driver === "local" && Object.keys((options as object | null) ?? {}).length === 0;
+  const isPlain = driver === "local" && Object.keys((options as object | null) ?? {}).length === 0;
+  return isPlain && name === `${composeProjectOf(appId)}_${labels[composeVolumeLabel] ?? ""}`;
 }
 
 /** Makes the volumes of a copy, which has none; resolves with the bytes of their archives. */
