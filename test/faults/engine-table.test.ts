@@ -119,7 +119,8 @@ composeTest(`wanted and real agree after every fault of the engine${needsCompose
       const covered = cases.filter(
         ({ step }) => isLong || [undefined, fault].includes(steps[step]!.shortFault),
       );
-      await Promise.all(covered.map((one) => goToBefore(apps, one, join(daemon.dir, one.id))));
+      for (const one of covered) await install(apps, one, join(daemon.dir, one.id));
+      await Promise.all(covered.map((one) => goToBefore(apps, one)));
       // Another one, so that a repull has something to do.
       await push(engine, image, ++round);
       const acts = covered.map(({ id, step }) =>
@@ -158,11 +159,15 @@ async function idsOf(apps: Apps): Promise<string[]> {
   return (await apps.listApps({})).apps.map(({ id }) => id);
 }
 
-async function goToBefore(apps: Apps, { id, step }: Case, directory: string): Promise<void> {
-  const { runsBefore, settings } = steps[step]!;
+/** So many installs at once would be too many. */
+async function install(apps: Apps, { id }: Case, directory: string): Promise<void> {
   const ids = await idsOf(apps);
   for (const clone of ids.filter((other) => other.startsWith(`${id}-`))) await apps.removeApp({ id: clone });
   if (!ids.includes(id)) await apps.installApp({ spec: directory });
+}
+
+async function goToBefore(apps: Apps, { id, step }: Case): Promise<void> {
+  const { runsBefore, settings } = steps[step]!;
   await apps.updateAppSettings({ id, values: {} });
   await (runsBefore ? apps.restartApp({ id }) : apps.stopApp({ id }));
   if (settings !== undefined) await apps.updateAppSettings({ id, values: { word: settings } });
