@@ -1,4 +1,5 @@
-/** Holds an app still for a backup: under its lock, and as its mode says stopped or running meanwhile. */
+/** Holds an app for a backup: under its lock, and as its mode says running, frozen or stopped meanwhile. */
+import { SvcError } from "../errors.ts";
 import type { BackupPolicy } from "../packages/manifest.ts";
 import { isUp, type RunnableApp } from "../runtimes/runtime.ts";
 import type { AppRecord } from "./app-record.ts";
@@ -15,8 +16,8 @@ export interface BackupHoldOptions extends AppsContext {
   lifecycle: Lifecycle;
 }
 
-/** From `away` on the app has to be brought back to what it did before. */
-type HoldPhase = "read" | "away";
+/** From `away` or `frozen` on the app has to be brought back to what it did before. */
+type HoldPhase = "read" | "away" | "frozen";
 
 export class BackupHold {
   readonly #options: BackupHoldOptions;
@@ -27,7 +28,8 @@ export class BackupHold {
 
   /**
    * Runs the package's dump, and then `read` while nobody upgrades or removes the app.
-   * @throws SvcError `app_busy`, `build_failed` for the dump; whatever `read` throws. The app goes on in any case.
+   * @throws SvcError `app_busy`, `build_failed` for the dump, `unavailable` when it cannot be frozen, or did not stand still
+   *   until all was read; whatever `read` throws. The app goes on in any case.
    */
   async hold<T>(
     id: string,
@@ -35,36 +37,73 @@ export class BackupHold {
     read: (app: AppRecord, runnable: RunnableApp) => Promise<T>,
     work: WorkOptions,
   ): Promise<T> {
-    const { operations, registry, runtimeOf, runnable } = this.#options;
+    const { operations } = this.#options;
     const operation = await operations.begin({
       appId: id,
       kind: "backup",
       phase: "read" satisfies HoldPhase,
     });
+    let result: T;
+    let stoodStill: boolean;
     try {
-      const app = registry.get(id);
-      if (app === undefined) throw new Error(`the backup holds no app "${id}"`);
-      const held = runnable(app);
-      const dump = app.manifest.backup?.dump;
-      if (dump !== undefined) await runStep(this.#options, held, dump, "dump", work);
-      if (mode === "stop" && isUp(runtimeOf(app).status(id)?.state)) {
-        await operations.enter(operation, "away" satisfies HoldPhase);
-        await runtimeOf(app).stop(held);
-      }
-      return await read(app, held);
+      result = await this.#read(operation, mode, read, work);
     } finally {
-      await this.release(operation);
+      try {
+        stoodStill = await this.release(operation);
+      } finally {
+        // Where it could not be brought back, the next sweep tries again.
+        operations.release(operation);
+      }
     }
+    if (stoodStill) return result;
+    const message = `app "${id}" was let go on by something else before all of it was read`;
+    throw new SvcError("unavailable", "unavailable", message);
   }
 
-  /** Brings the app back; also what recovery does with a backup that was left behind. */
-  async release(operation: Operation): Promise<void> {
-    const { operations, registry, lifecycle } = this.#options;
-    const phase = operation.phase as HoldPhase;
-    if (phase === "away" && registry.get(operation.appId) !== undefined) {
-      await lifecycle.finishStart(operation);
-    } else {
-      await operations.end(operation);
+  async #read<T>(
+    operation: Operation,
+    mode: BackupMode,
+    read: (app: AppRecord, runnable: RunnableApp) => Promise<T>,
+    work: WorkOptions,
+  ): Promise<T> {
+    const { operations, registry, runtimeOf, runnable } = this.#options;
+    const app = registry.get(operation.appId);
+    if (app === undefined) throw new Error(`the backup holds no app "${operation.appId}"`);
+    const held = runnable(app);
+    const runtime = runtimeOf(app);
+    const dump = app.manifest.backup?.dump;
+    if (dump !== undefined) await runStep(this.#options, held, dump, "dump", work);
+    const isRunning = isUp(runtime.status(app.id)?.state);
+    if (isRunning && mode === "stop") {
+      await operations.enter(operation, "away" satisfies HoldPhase);
+      await runtime.stop(held);
     }
+    if (isRunning && mode === "pause") {
+      operation.detail.frozen = await runtime.freezable(held);
+      // Before it happens: whoever finds this afterwards lets the app go on.
+      await operations.enter(operation, "frozen" satisfies HoldPhase);
+      await runtime.freeze(held, operation.detail.frozen);
+    }
+    return await read(app, held);
+  }
+
+  /**
+   * Brings the app back; also what recovery does with a backup that was left behind.
+   * @returns false when it was frozen, and did not stand still until now
+   */
+  async release(operation: Operation): Promise<boolean> {
+    const { operations, registry, lifecycle, runtimeOf, runnable } = this.#options;
+    const phase = operation.phase as HoldPhase;
+    const app = registry.get(operation.appId);
+    if (phase === "away" && app !== undefined) {
+      await lifecycle.finishStart(operation);
+      return true;
+    }
+    let stoodStill = true;
+    if (phase === "frozen" && app !== undefined) {
+      stoodStill = await runtimeOf(app).thaw(runnable(app), operation.detail.frozen ?? []);
+    }
+    await operations.end(operation);
+    return stoodStill;
   }
 }

@@ -29,6 +29,8 @@ export interface OperationDetail {
   trees?: string[];
   /** Whether the app ran when the restore began. */
   restart?: boolean;
+  /** What a backup has frozen of the app, in its runtime's words. */
+  frozen?: string[];
 }
 
 export interface BeginOptions {
@@ -143,13 +145,13 @@ export class Operations {
     return isExecutorAlive(operation.executor);
   }
 
-  /** Records how far it is, with what belongs to that point, in one transaction. */
+  /** Records how far it is and its detail, with what belongs to that point, in one transaction. */
   async enter(operation: Operation, phase: string, statements: readonly Statement[] = []): Promise<void> {
     await this.#store.write(
       [
         {
-          sql: "UPDATE operations SET phase = ? WHERE id = ?",
-          params: [phase, operation.id],
+          sql: "UPDATE operations SET phase = ?, detail = ? WHERE id = ?",
+          params: [phase, JSON.stringify(operation.detail), operation.id],
           changes: 1,
         },
         ...statements,

@@ -80,7 +80,8 @@ export class Recovery {
       case "repull":
         return isThere && phase !== "pull" ? lifecycle.finishRestart(operation) : operations.end(operation);
       case "backup":
-        return backupHold.release(operation);
+        await backupHold.release(operation);
+        return;
       case "restore":
         return restorer.settle(operation);
       case "settings":

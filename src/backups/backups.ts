@@ -145,10 +145,6 @@ export class Backups {
     const policy = this.#options.states.policyOf(await this.#options.apps.record(appId, caller)).spec;
     const { storages, mode, ...asked } = request;
     const chosen = mode === "" ? policy.mode : mode;
-    if (chosen === "pause") {
-      const message = "this version of svc cannot freeze apps for a backup; use the mode live or stop";
-      throw new SvcError("not_implemented", message);
-    }
     await this.#spool.sweep();
     return this.#maker.make(
       appId,

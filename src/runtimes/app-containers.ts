@@ -87,6 +87,26 @@ export class AppContainers {
     );
   }
 
+  async pause(id: string): Promise<void> {
+    await this.#watched.operate(
+      `pause a container of app "${this.#appId}"`,
+      (docker) => docker.getContainer(id).pause(),
+      { timeoutMs: changeTimeoutMs },
+    );
+  }
+
+  /** Resolves with whether it was paused. */
+  async unpause(id: string): Promise<boolean> {
+    const container = await this.#options.state.refreshContainer(id);
+    if (container?.state !== "paused") return false;
+    await this.#watched.operate(
+      `unpause a container of app "${this.#appId}"`,
+      (docker) => docker.getContainer(id).unpause().catch(unlessStatus(404, 409)),
+      { timeoutMs: changeTimeoutMs },
+    );
+    return true;
+  }
+
   async stop(id: string, graceMs: number): Promise<void> {
     await this.#options.engine.operate(
       `stop a container of app "${this.#appId}"`,

@@ -47,6 +47,7 @@ export class ContainerApp {
   #engineError: SvcError | undefined;
   /** What ended of it did not do so by itself: the engine was away. */
   #isLost = false;
+  #isFrozen = false;
   readonly #strays: StrayContainers;
   readonly #starting: StartingContainers;
   readonly #changes: StatusChanges;
@@ -112,6 +113,20 @@ export class ContainerApp {
       await this.#restarts.reset();
       await this.containers.endInTurn(app.manifest.stop.graceMs, depthOf);
     });
+  }
+
+  /** Nothing of it is started until {@link thaw}. */
+  async freeze(ids: readonly string[]): Promise<void> {
+    this.#isFrozen = true;
+    await Promise.all(ids.map((id) => this.containers.pause(id)));
+    await this.#observe(await this.#refresh([]));
+  }
+
+  async thaw(ids: readonly string[]): Promise<boolean> {
+    const wasPaused = await Promise.all(ids.map((id) => this.containers.unpause(id)));
+    this.#isFrozen = false;
+    await this.#observe(await this.#refresh([]));
+    return wasPaused.every(Boolean);
   }
 
   async #during(state: "STARTING" | "STOPPING", work: () => Promise<void>): Promise<void> {
@@ -229,7 +244,7 @@ export class ContainerApp {
 
   #mayRestart(): boolean {
     if (!this.#isWanted || this.#isLost || this.#seen.breach !== undefined) return false;
-    return this.#underway === undefined && this.#engineError === undefined;
+    return this.#underway === undefined && this.#engineError === undefined && !this.#isFrozen;
   }
 
   async #restart({ id }: ContainerRecord): Promise<void> {
@@ -244,6 +259,7 @@ export class ContainerApp {
       specOf: () => app && portHealth(app, publishedPorts(app, this.#options)),
       onChange: () => this.#publish(),
     });
+    this.#probe?.hold(this.members.some(({ state }) => state === "paused"));
   }
 
   /**

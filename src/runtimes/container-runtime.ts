@@ -129,6 +129,20 @@ export abstract class ContainerRuntime implements AppRuntime {
     await app.waitHealthy(timeoutMs, signal);
   }
 
+  /** Ids of its containers that run. */
+  async freezable({ id }: RunnableApp): Promise<string[]> {
+    const all = await this.appOf(id).containers.all();
+    return all.filter(({ state }) => state === "running").map((container) => container.id);
+  }
+
+  async freeze({ id }: RunnableApp, containerIds: readonly string[]): Promise<void> {
+    await this.appOf(id).freeze(containerIds);
+  }
+
+  async thaw({ id }: RunnableApp, containerIds: readonly string[]): Promise<boolean> {
+    return this.appOf(id).thaw(containerIds);
+  }
+
   async adopt(app: RunnableApp): Promise<"running" | "lost"> {
     return this.appOf(app.id).adopt(app);
   }

@@ -44,6 +44,12 @@ export class PortProbe implements Disposable {
     return this.#reason;
   }
 
+  /** While what it watches stands still it stays as healthy as it was. */
+  hold(isHeld: boolean): void {
+    if (isHeld) this.#check.hold();
+    else this.#check.release();
+  }
+
   [Symbol.dispose](): void {
     this.#check.stop();
   }

@@ -235,6 +235,19 @@ export interface AppRuntime extends AsyncDisposable {
   waitHealthy(id: string, timeoutMs: number, signal?: AbortSignal): Promise<void>;
   /** Ends every process of the app; nothing running is fine. */
   stop(app: RunnableApp): Promise<void>;
+  /** Names of what {@link freeze} would freeze of an app now, as {@link thaw} takes them; none when it does not run. */
+  freezable(app: RunnableApp): Promise<string[]>;
+  /**
+   * Freezes an app until {@link thaw}: nothing of it executes, nothing of it is started, and it stays as healthy as it was.
+   * @param parts what {@link freezable} answered
+   * @throws SvcError `unavailable` when some of it cannot be frozen; {@link thaw} is to be called all the same
+   */
+  freeze(app: RunnableApp, parts: readonly string[]): Promise<void>;
+  /**
+   * Lets what was frozen go on, also of an earlier daemon; what goes on already stays as it is. Resolves with whether all
+   * of it stood still until now.
+   */
+  thaw(app: RunnableApp, parts: readonly string[]): Promise<boolean>;
   /**
    * Takes over what an earlier daemon left running, or finds out how it ended. `running` also where that cannot be told
    * yet; `lost` when it did not end by itself, as in a reboot of the host.

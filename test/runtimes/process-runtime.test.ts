@@ -1,13 +1,15 @@
 import { once } from "node:events";
-import { chmod, mkdtemp, rm, writeFile } from "node:fs/promises";
+import { chmod, mkdtemp, rm, stat, writeFile } from "node:fs/promises";
 import { createServer } from "node:http";
 import type { AddressInfo } from "node:net";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import test, { type ExecutionContext } from "ava";
 import { SvcError } from "../../src/errors.ts";
+import { readProcess } from "../../src/lib/process-table.mjs";
 import type { LogRecord } from "../../src/runtimes/runtime.ts";
 import { freePort } from "../support/packages.ts";
+import { processesIn } from "../support/processes.ts";
 import { Fixture, eventually, pidsRunning, uniqueSleep } from "./support/fixture.ts";
 
 test("an app runs, is seen, logs both streams and stops", async (t) => {
@@ -144,6 +146,50 @@ test("stop ends every process: double fork, setsid, ignored signals", async (t) 
   // Out of reach without a cgroup: it left session, parent and environment all three.
   for (const pid of left) process.kill(pid, "SIGKILL");
   t.true(left.length <= 1, `${left.length} processes are left`);
+});
+
+test("frozen, none of its processes executes anything; let go, all do but what was stopped before", async (t) => {
+  await using fixture = await Fixture.create();
+  const { runtime } = fixture;
+  // Ever new processes, some of them in sessions of their own.
+  const script = `
+    sh -c 'kill -STOP $$' &
+    (setsid sh -c 'while :; do (setsid true); echo >> "$SVC_DATA_DIR/apart"; done' &)
+    while :; do sh -c 'true'; echo >> "$SVC_DATA_DIR/main"; done`;
+  const app = await fixture.shell(script);
+  const statesNow = async (): Promise<string[]> => {
+    const pids = await processesIn(app.directory);
+    return pids.flatMap((pid) => readProcess(pid)?.state ?? []);
+  };
+  const sizes = (): Promise<number[]> =>
+    Promise.all(
+      ["main", "apart"].map(
+        async (name) => (await stat(join(app.directory, "data", name)).catch(() => undefined))?.size ?? 0,
+      ),
+    );
+  await runtime.start(app);
+  await eventually("both write", async () => !(await sizes()).includes(0));
+  for (let round = 0; round < 5; round++) {
+    await runtime.freeze(app);
+    const states = await statesNow();
+    t.true(states.length >= 3 && states.every((state) => state === "T"), states.join());
+    const frozen = await sizes();
+    await eventually("it is said", () => runtime.status(app.id)?.reason === "it is paused" || undefined);
+    t.is(runtime.status(app.id)?.state, "RUNNING");
+    t.deepEqual(await runtime.freezable(app), [app.id]);
+    await t.throwsAsync(runtime.freeze(app), { message: /frozen already/ });
+    t.deepEqual([await statesNow(), await sizes()], [states, frozen]);
+    t.true(await runtime.thaw(app));
+    const goesOn = async (): Promise<boolean> =>
+      (await sizes()).every((size, at) => size > (frozen[at] ?? 0));
+    await eventually("both go on", async () => (await goesOn()) || undefined);
+    t.true((await statesNow()).includes("T"), "who had stopped itself stays stopped");
+    t.is(runtime.status(app.id)?.reason, "");
+  }
+  t.false(await runtime.thaw(app), "nothing was frozen");
+  await runtime.freeze(app);
+  await runtime.stop(app);
+  t.deepEqual(await statesNow(), []);
 });
 
 test("what the main process leaves behind is ended before it is restarted", async (t) => {

@@ -1,11 +1,15 @@
 import { spawn } from "node:child_process";
+import { EventEmitter, once } from "node:events";
 import { mkdir, mkdtemp, readFile, rm, rmdir, writeFile } from "node:fs/promises";
+import { createServer, type AddressInfo } from "node:net";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import test from "ava";
 import fc from "fast-check";
+import { HealthCheck } from "../../src/runtimes/process/health-check.mjs";
 import { Cgroups } from "../../src/runtimes/process/cgroup.ts";
 import { endProcesses } from "../../src/runtimes/process/ending.mjs";
+import { Freezer } from "../../src/runtimes/process/freezing.mjs";
 import { parseStat } from "../../src/lib/process-table.mjs";
 import { carriesCookie } from "../../src/lib/run-cookie.mjs";
 import { RestartPolicy } from "../../src/runtimes/process/restart-policy.mjs";
@@ -203,5 +207,65 @@ test("detection finds nothing where nothing was delegated", async (t) => {
     await writeFile(join(procDir, "self/mountinfo"), mounts);
     await writeFile(join(procDir, "self/cgroup"), own);
     t.is(await Cgroups.detect({ procDir }), undefined);
+  }
+});
+
+cgroupTest("a cgroup freezes what nothing else finds (root and cgroup v2 only)", async (t) => {
+  const cgroup = `${unifiedRoot ?? ""}/svc-test-freeze-${process.pid}`;
+  await mkdir(cgroup);
+  const loop = 'echo 0 > "$0/cgroup.procs"; echo; exec env -i setsid sh -c "while :; do :; done"';
+  const child = spawn("/bin/sh", ["-c", loop, cgroup], { stdio: ["ignore", "pipe", "inherit"] });
+  await new Promise((resolve) => child.stdout.once("data", resolve));
+  const run = { runId: "no such run", uid: 0, sessions: new Set<number>(), exclude: process.pid };
+  const events = (): Promise<string> => readFile(`${cgroup}/cgroup.events`, "utf8");
+  const freezer = new Freezer(run, cgroup);
+  await freezer.freeze();
+  t.regex(await events(), /^frozen 1$/m);
+  freezer.thaw();
+  await freezer.thawed;
+  t.regex(await events(), /^frozen 0$/m);
+  await freezer.freeze();
+  t.is(await endProcesses(run, { signal: "SIGTERM", graceMs: 10_000, cgroup }), 0);
+  t.is(child.signalCode ?? (await once(child, "exit"))[1], "SIGTERM", "it heard the signal");
+  await rmdir(cgroup);
+});
+
+test("what is held is not judged by a probe that was under way", async (t) => {
+  let answers = true;
+  const [asked, gaveUp] = [new EventEmitter(), new EventEmitter()];
+  await using server = createServer((socket) => {
+    socket.on("error", () => undefined).resume();
+    socket.once("close", () => gaveUp.emit("now"));
+    if (answers) socket.end("HTTP/1.1 200 OK\r\n\r\n");
+    asked.emit("now");
+  }).listen(0, "127.0.0.1");
+  await once(server, "listening");
+  const { port } = server.address() as AddressInfo;
+  const health = {
+    http: { port, path: "/" },
+    ...{ intervalMs: 20, timeoutMs: 100, retries: 1, startPeriodMs: 0 },
+  };
+  const states: string[] = [];
+  const changes = new EventEmitter();
+  const check = new HealthCheck({ cwd: "/", env: {}, runId: "" }, health, (state) => {
+    states.push(state);
+    changes.emit("now");
+  });
+  try {
+    await once(changes, "now");
+    answers = false;
+    await once(asked, "now");
+    check.hold();
+    await once(gaveUp, "now");
+    answers = true;
+    check.release();
+    await once(asked, "now");
+    await once(gaveUp, "now");
+    t.deepEqual(states, ["healthy"]);
+    answers = false;
+    await once(changes, "now");
+    t.deepEqual(states, ["healthy", "unhealthy"], "it is judged again");
+  } finally {
+    check.stop();
   }
 });

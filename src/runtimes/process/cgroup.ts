@@ -4,7 +4,7 @@
  * with `Delegate=yes`.
  *
  * Below the daemon's own cgroup lies `apps/<id>` with two children: `supervisor` and `app`. A limit on `app` hits
- * the app alone. The owner may move processes between the two, and cannot touch the limits.
+ * the app alone. The owner may move processes between the two and freeze the app, and cannot touch the limits.
  */
 import { access, chown, constants, mkdir, readFile, rmdir, stat, writeFile } from "node:fs/promises";
 import { join } from "node:path";
@@ -73,6 +73,8 @@ export class Cgroups {
       await mkdir(`${path}/${child}`, { recursive: true });
       await chown(`${path}/${child}/cgroup.procs`, owner.uid, owner.gid);
     }
+    // The supervisor freezes what it may stop anyway. Kernels before 5.2 cannot.
+    await chown(`${path}/app/cgroup.freeze`, owner.uid, owner.gid).catch(() => undefined);
     // Moving a process between the children takes the right to write here.
     await chown(`${path}/cgroup.procs`, owner.uid, owner.gid);
     const { memoryBytes, cpus } = limits;

@@ -29,6 +29,8 @@ const CLOSE_MS = 5000;
  * @property {() => SupervisorState} state
  * @property {(graceMs: number | undefined) => void} stop
  * @property {() => Promise<void>} reload
+ * @property {() => Promise<void>} freeze
+ * @property {() => void} thaw what {@link Controlled.freeze} has frozen, or is about to
  * @property {LogWriter} log
  * @property {() => AppTerminal | undefined} terminal
  */
@@ -48,6 +50,8 @@ export class ControlServer {
   #following = new Set();
   /** Those that watch the terminal. @type {Map<Socket, Watcher>} */
   #watchers = new Map();
+  /** For whom the app is frozen. @type {Socket | undefined} */
+  #holder;
   #closing = false;
 
   /**
@@ -175,6 +179,10 @@ export class ControlServer {
         await this.#controlled.reload();
         send(socket, done);
         break;
+      case "freeze":
+        await this.#freeze(socket);
+        send(socket, done);
+        break;
       case "subscribe":
         send(socket, done);
         this.#subscribers.add(socket);
@@ -197,6 +205,20 @@ export class ControlServer {
       default:
         throw new Error("unknown command");
     }
+  }
+
+  /**
+   * Whoever asks may be killed at any time: what is frozen for them goes on with the end of their connection.
+   * @param {Socket} socket
+   */
+  async #freeze(socket) {
+    if (this.#holder !== undefined) throw new Error("the app is frozen already");
+    this.#holder = socket;
+    socket.once("close", () => {
+      this.#holder = undefined;
+      this.#controlled.thaw();
+    });
+    await this.#controlled.freeze();
   }
 
   /** @param {Socket} socket */

@@ -29,6 +29,8 @@ const FORCE_POLL_MS = 10;
  */
 export async function endProcesses(run, { signal, graceMs, forceMs = 10_000, cgroup = null }) {
   const members = () => allMembers(run, cgroup);
+  // What is frozen hears no signal but the last.
+  if (cgroup !== null) freezeCgroup(cgroup, false);
 
   let left = members();
   if (left.length === 0) return 0;
@@ -58,7 +60,7 @@ export async function endProcesses(run, { signal, graceMs, forceMs = 10_000, cgr
  * @param {Run} run
  * @param {string | null} cgroup
  */
-function allMembers(run, cgroup) {
+export function allMembers(run, cgroup) {
   const members = new Map(findMembers(run).map((entry) => [entry.pid, entry]));
   for (const pid of cgroup === null ? [] : cgroupPids(cgroup)) {
     const entry = members.has(pid) || pid === run.exclude ? undefined : readProcess(pid);
@@ -72,7 +74,7 @@ function allMembers(run, cgroup) {
  * @param {ProcessEntry} entry
  * @param {NodeJS.Signals} signal
  */
-function sendSignal(entry, signal) {
+export function sendSignal(entry, signal) {
   if (readProcess(entry.pid)?.startTicks !== entry.startTicks) return;
   try {
     process.kill(entry.pid, signal);
@@ -86,7 +88,7 @@ function sendSignal(entry, signal) {
  * @param {string} cgroup
  * @returns {number[]}
  */
-function cgroupPids(cgroup) {
+export function cgroupPids(cgroup) {
   try {
     const own = readFileSync(join(cgroup, "cgroup.procs"), "latin1").split("\n").filter(Boolean).map(Number);
     const children = readdirSync(cgroup, { withFileTypes: true }).filter((entry) => entry.isDirectory());
@@ -106,5 +108,20 @@ function killCgroup(cgroup) {
     if (existsSync(file)) writeFileSync(file, "1");
   } catch {
     // Not ours to write to: the members are killed one by one.
+  }
+}
+
+/**
+ * Freezes a cgroup (Linux 5.2), or lets it go on.
+ * @param {string} cgroup
+ * @param {boolean} isToFreeze
+ * @returns {boolean} false where that is not possible
+ */
+export function freezeCgroup(cgroup, isToFreeze) {
+  try {
+    writeFileSync(join(cgroup, "cgroup.freeze"), isToFreeze ? "1" : "0");
+    return true;
+  } catch {
+    return false;
   }
 }

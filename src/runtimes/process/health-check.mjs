@@ -25,6 +25,8 @@ export class HealthCheck {
   /** @type {NodeJS.Timeout | undefined} */
   #timer;
   #stopped = false;
+  #isHeld = false;
+  #holds = 0;
 
   /**
    * @param {ProbeEnvironment} spec
@@ -45,14 +47,33 @@ export class HealthCheck {
     clearTimeout(this.#timer);
   }
 
+  /** Until {@link release} the state stays as it is, whatever a probe that is under way says. */
+  hold() {
+    this.#isHeld = true;
+    this.#holds++;
+  }
+
+  release() {
+    this.#isHeld = false;
+  }
+
   /** @param {number} delayMs */
   #schedule(delayMs) {
     this.#timer = setTimeout(() => void this.#probe(), delayMs);
   }
 
   async #probe() {
-    const reason = await this.#failure();
+    const holds = this.#holds;
+    const reason = this.#isHeld ? undefined : await this.#failure();
     if (this.#stopped) return;
+    if (!this.#isHeld && holds === this.#holds) this.#judge(reason);
+    // A starting app is asked more often, so that who waits for it learns of it soon.
+    const { intervalMs } = this.#health;
+    this.#schedule(this.#state === "starting" ? Math.min(intervalMs, 1000) : intervalMs);
+  }
+
+  /** @param {string | undefined} reason */
+  #judge(reason) {
     const passed = reason === undefined;
     const inStartPeriod = process.uptime() * 1000 - this.#startedMs < this.#health.startPeriodMs;
     if (passed) {
@@ -64,9 +85,6 @@ export class HealthCheck {
     } else {
       this.#become("starting", reason);
     }
-    // A starting app is asked more often, so that who waits for it learns of it soon.
-    const { intervalMs } = this.#health;
-    this.#schedule(this.#state === "starting" ? Math.min(intervalMs, 1000) : intervalMs);
   }
 
   /** Why the app is not well; `undefined` when it is. */

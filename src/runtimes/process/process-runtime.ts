@@ -5,7 +5,14 @@ import { SvcError } from "../../errors.ts";
 import { baseEnvironment, systemDirs } from "../../identity/launch.ts";
 import type { Terminal } from "../../lib/terminal.ts";
 import { limitsOf } from "../limits.ts";
-import type { AppRuntime, LogChunk, RunnableApp, RuntimeLimit, RuntimeUsage } from "../runtime.ts";
+import {
+  isUp,
+  type AppRuntime,
+  type LogChunk,
+  type RunnableApp,
+  type RuntimeLimit,
+  type RuntimeUsage,
+} from "../runtime.ts";
 import { appNotRunning } from "../status-changes.ts";
 import type { TerminalRequest } from "../terminal-request.ts";
 import { logFileStart } from "./log-files.mjs";
@@ -74,6 +81,19 @@ export class ProcessRuntime implements AppRuntime {
    */
   async stop(app: RunnableApp): Promise<void> {
     await this.#supervised(app).stop(app.manifest.stop.graceMs);
+  }
+
+  freezable({ id }: RunnableApp): Promise<string[]> {
+    return Promise.resolve(isUp(this.status(id)?.state) ? [id] : []);
+  }
+
+  /** By its supervisor, as long as this process lives and holds a connection to it. */
+  async freeze(app: RunnableApp): Promise<void> {
+    await this.#supervised(app).freeze();
+  }
+
+  async thaw(app: RunnableApp): Promise<boolean> {
+    return this.#supervised(app).thaw();
   }
 
   /**

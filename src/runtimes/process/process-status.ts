@@ -21,11 +21,11 @@ export const neverStarted: ProcessStatus = Object.freeze({
 
 export function statusOf(state: SupervisorState): ProcessStatus {
   const { phase, reason, app, restarts, health, leftover, startFailed } = state;
-  const { nextRestartAt, interrupted, healthReason } = state;
+  const { nextRestartAt, interrupted, healthReason, frozen } = state;
   const exit = state.exits.at(-1);
   return {
     state: startFailed && phase === "CRASHED" ? "FAILED" : phase,
-    reason: reason ?? "",
+    reason: reason ?? (frozen === true ? "it is paused" : ""),
     health: health ?? "none",
     ...(healthReason !== undefined && { healthReason }),
     ...(app && { pid: app.pid, startedAtMs: Date.parse(app.startedAt) }),

@@ -2,8 +2,10 @@ import { randomUUID } from "node:crypto";
 import { SvcError } from "../../errors.ts";
 import { startFailed } from "../start-failed.ts";
 import type { Cgroups } from "./cgroup.ts";
+import { appNotRunning } from "../status-changes.ts";
 import type { ProcessSpec } from "./process-spec.ts";
 import type { ProcessStatus } from "./process-status.ts";
+import { connectSupervisor, type SupervisorConnection } from "./supervisor-connection.ts";
 import type { SupervisorSpec, SupervisorState } from "./supervisor-types.ts";
 import {
   END_MARGIN_MS,
@@ -25,6 +27,10 @@ export interface SupervisionOptions extends SupervisorWatchOptions {
   cgroups?: Cgroups;
 }
 
+/** From asking a supervisor until the last process is frozen. */
+const FREEZE_MS = 20_000;
+const THAW_MS = 5_000;
+
 /** Where the supervisor keeps the log, in the run directory. */
 export const LOG_DIR = "logs";
 
@@ -33,6 +39,8 @@ export class SupervisedApp {
   readonly ref: ProcessAppRef;
   readonly #options: SupervisionOptions;
   readonly #watch: SupervisorWatch;
+  /** What keeps the app frozen: its supervisor lets it go on when this ends. */
+  #hold: { connection: SupervisorConnection; isHeld: boolean } | undefined;
 
   constructor(ref: ProcessAppRef, options: SupervisionOptions, onChange: (status: ProcessStatus) => void) {
     this.ref = ref;
@@ -109,6 +117,36 @@ export class SupervisedApp {
     }
   }
 
+  /** See {@link ProcessRuntime.freeze}. */
+  async freeze(): Promise<void> {
+    const { id, runDir, uid } = this.ref;
+    const { peerUid, turns, log } = this.#options;
+    const connection = await connectSupervisor({ runDir, ownerUid: uid, peerUid, turns });
+    if (connection === undefined) throw appNotRunning(id);
+    const hold = { connection, isHeld: true };
+    void connection
+      .watch(() => undefined)
+      .catch((error: unknown) => log("talk with a supervisor failed", { app: id, error }))
+      .finally(() => (hold.isHeld = false));
+    try {
+      await connection.request({ cmd: "freeze" }, FREEZE_MS);
+    } catch (error) {
+      connection.close();
+      throw error;
+    }
+    this.#hold = hold;
+  }
+
+  /** See {@link ProcessRuntime.thaw}. */
+  async thaw(): Promise<boolean> {
+    const wasHeld = this.#hold?.isHeld === true;
+    this.#hold?.connection.close();
+    this.#hold = undefined;
+    const { changes } = this.#watch;
+    await changes.until(() => !this.#watch.isConnected || this.#watch.state?.frozen !== true, THAW_MS);
+    return wasHeld;
+  }
+
   /** See {@link ProcessRuntime.adopt}. */
   async adopt(): Promise<ProcessStatus> {
     await this.#watch.findOut();
@@ -136,6 +174,7 @@ export class SupervisedApp {
 
   /** Lets go of the app, which goes on. */
   detach(): void {
+    this.#hold?.connection.close();
     this.#watch.detach();
   }
 

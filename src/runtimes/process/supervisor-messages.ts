@@ -108,6 +108,7 @@ function toState(value: unknown): SupervisorState | undefined {
     ...(typeof value["healthReason"] === "string" && { healthReason: text(value["healthReason"]) }),
     exits: Array.isArray(exits) ? exits.slice(-MAX_EXITS).filter(isObject).map(toExit) : [],
     leftover: count(value["leftover"]),
+    ...(value["frozen"] === true && { frozen: true }),
     final: value["final"] === true,
   };
 }

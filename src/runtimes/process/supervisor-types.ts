@@ -142,6 +142,8 @@ export interface SupervisorState {
   exits: ExitRecord[];
   /** Processes of the app that not even SIGKILL ended. */
   leftover: number;
+  /** All of its processes are frozen. Absent while they are not. */
+  frozen?: boolean;
   /** The supervisor has nothing more to do and exits. */
   final: boolean;
 }
@@ -167,6 +169,8 @@ export type SupervisorCommand =
   | { cmd: "subscribe" }
   /** Log records from position `from`, or the last `tail` ones, and then each new one. */
   | { cmd: "follow"; from?: number; tail?: number }
+  /** Freezes all processes of the app, until this connection ends in whatever way; answered when they are. */
+  | { cmd: "freeze" }
   /** Takes over `spec.json`; command and environment hold from the next restart. */
   | { cmd: "reload" }
   /**

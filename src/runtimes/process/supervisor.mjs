@@ -16,6 +16,7 @@ import { makeOutputPipes, startApp } from "./app-process.mjs";
 import { AppTerminal } from "./app-terminal.mjs";
 import { ControlServer } from "./control-server.mjs";
 import { endProcesses } from "./ending.mjs";
+import { Freezer } from "./freezing.mjs";
 import { HealthCheck } from "./health-check.mjs";
 import { LogWriter } from "./log-writer.mjs";
 import { OwnListener } from "./own-listener.mjs";
@@ -45,6 +46,9 @@ class Supervisor {
   #server;
   #policy;
   #run;
+  #freezer;
+  /** Of the run that goes on. @type {HealthCheck | null} */
+  #health = null;
   /** @type {StateFile<SupervisorState>} */
   #stateFile = new StateFile(".", "state.json");
   #stop = new AbortController();
@@ -64,6 +68,7 @@ class Supervisor {
       sessions: new Set(),
       exclude: process.pid,
     };
+    this.#freezer = new Freezer(this.#run, spec.cgroup && `${spec.cgroup}/app`);
     this.#log = new LogWriter({
       directory: spec.logDir,
       maxBytes: spec.logMaxBytes,
@@ -78,6 +83,8 @@ class Supervisor {
         state: () => this.#state,
         stop: (graceMs) => this.stop(graceMs),
         reload: () => this.#reload(),
+        freeze: () => this.#freeze(),
+        thaw: () => this.#thaw(),
         log: this.#log,
         terminal: () => this.#terminal,
       },
@@ -87,6 +94,7 @@ class Supervisor {
   /** @param {number} [graceMs] instead of what the spec says */
   stop(graceMs) {
     this.#stopGraceMs = graceMs;
+    this.#thaw();
     this.#stop.abort();
   }
 
@@ -146,6 +154,8 @@ class Supervisor {
       await this.#log.note(`${describeExit(exit)}; it starts again in ${next.delayMs} ms`);
       try {
         await sleep(next.delayMs, undefined, { signal: this.#stop.signal });
+        await this.#freezer.thawed;
+        this.#stop.signal.throwIfAborted();
       } catch {
         this.#stopped();
         return;
@@ -176,6 +186,7 @@ class Supervisor {
     this.#state.health = this.#spec.health && "starting";
     this.#become("STARTING");
     const health = this.#spec.health && this.#watchHealth(this.#spec.health);
+    this.#health = health;
     const settle = setTimeout(() => this.#settled(), this.#spec.settleMs);
     await this.#changed();
 
@@ -253,6 +264,27 @@ class Supervisor {
   async #changed() {
     await this.#stateFile.save(this.#state).catch(() => undefined);
     this.#server.publishState();
+  }
+
+  /** What stands still answers no probe, which tells nothing of its health. */
+  async #freeze() {
+    this.#health?.hold();
+    try {
+      await this.#freezer.freeze();
+    } catch (error) {
+      this.#health?.release();
+      throw error;
+    }
+    this.#state.frozen = true;
+    await this.#changed();
+  }
+
+  #thaw() {
+    this.#freezer.thaw();
+    this.#health?.release();
+    if (this.#state.frozen === undefined) return;
+    delete this.#state.frozen;
+    void this.#changed();
   }
 
   async #reload() {

@@ -31,6 +31,7 @@ export class ServiceApp {
   /** Shown instead of what systemd says, while an operation goes on. */
   #underway: "STARTING" | "STOPPING" | undefined;
   #probe: PortProbe | undefined;
+  #isFrozen = false;
 
   constructor(app: RunnableApp, options: ServiceAppOptions) {
     this.#app = app;
@@ -68,6 +69,13 @@ export class ServiceApp {
     this.#publish();
   }
 
+  /** It stays as healthy as it was while it is frozen. */
+  hold(isFrozen: boolean): void {
+    this.#isFrozen = isFrozen;
+    this.#probe?.hold(isFrozen);
+    this.#publish();
+  }
+
   /** Takes up what systemd says now. */
   async take(unit: UnitProperties | undefined): Promise<void> {
     const hasFailed = unit?.["ActiveState"] === "failed";
@@ -85,6 +93,7 @@ export class ServiceApp {
       onChange: () => this.#publish(),
       whyForeign: this.#options.whyForeign,
     });
+    this.#probe?.hold(this.#isFrozen);
   }
 
   /**
@@ -96,6 +105,11 @@ export class ServiceApp {
   }
 
   #fromUnit(): RuntimeStatus {
+    const status = this.#unitStatus();
+    return this.#isFrozen && status.state === "RUNNING" ? { ...status, reason: "it is paused" } : status;
+  }
+
+  #unitStatus(): RuntimeStatus {
     return unitStatus(this.#unit, {
       isWanted: this.#isWanted,
       restart: this.#app.manifest.restart,

@@ -156,6 +156,26 @@ export class ServiceRuntime implements AppRuntime {
     }
   }
 
+  freezable({ id }: RunnableApp): Promise<string[]> {
+    return Promise.resolve(isUp(this.status(id)?.state) ? [unitName(id)] : []);
+  }
+
+  async freeze(app: RunnableApp, units: readonly string[]): Promise<void> {
+    this.#appOf(app).hold(true);
+    for (const unit of units) await this.#systemd.freeze(unit);
+  }
+
+  async thaw(app: RunnableApp, units: readonly string[]): Promise<boolean> {
+    let stoodStill = true;
+    for (const unit of units) {
+      const shown = (await this.#systemd.show([unit], ["FreezerState"])).get(unit);
+      if (shown?.["FreezerState"] === "frozen") await this.#systemd.thaw(unit);
+      else stoodStill = false;
+    }
+    this.#appOf(app).hold(false);
+    return stoodStill;
+  }
+
   async waitHealthy(id: string, timeoutMs: number, signal?: AbortSignal): Promise<void> {
     const app = this.#apps.get(id);
     if (app === undefined) throw appNotRunning(id);

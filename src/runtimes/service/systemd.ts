@@ -69,6 +69,16 @@ export class Systemd {
     await this.#run(["stop", "--", unit], timeoutMs);
   }
 
+  /** Resolves when nothing of the unit executes. @throws SvcError `unavailable` where the host cannot do that */
+  async freeze(unit: string): Promise<void> {
+    await this.#run(["freeze", "--", unit], askMs);
+  }
+
+  /** What is not frozen stays as it is. */
+  async thaw(unit: string): Promise<void> {
+    await this.#run(["thaw", "--", unit], askMs);
+  }
+
   /** Lets go of how a unit failed; one that is not there is fine. */
   async resetFailed(unit: string): Promise<void> {
     await this.#run(["reset-failed", "--", unit], askMs).catch(() => undefined);

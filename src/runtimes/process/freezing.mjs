@@ -1,0 +1,117 @@
+/**
+ * Freezes all processes of a run and lets them go on: by its cgroup (v2) where it has one, else by stopping each. What is
+ * born meanwhile is found in a further round.
+ */
+import { readFileSync, readdirSync } from "node:fs";
+import { join } from "node:path";
+import { setTimeout as sleep } from "node:timers/promises";
+import { allMembers, cgroupPids, freezeCgroup, sendSignal } from "./ending.mjs";
+
+/** @import { ProcessEntry } from "../../lib/process-table.mjs" */
+/** @import { Run } from "./run-members.mjs" */
+
+const FREEZE_MS = 10_000;
+const POLL_MS = 5;
+/** What was born while one round looked at the others is seen by the next. */
+const STILL_ROUNDS = 2;
+
+export class Freezer {
+  #run;
+  #cgroup;
+  /** Those that were stopped here, by pid: who had been stopped before stays so. @type {Map<number, ProcessEntry>} */
+  #stopped = new Map();
+  /** There while they are frozen. @type {PromiseWithResolvers<void> | undefined} */
+  #thawed;
+
+  /**
+   * @param {Run} run
+   * @param {string | null} cgroup the app's cgroup v2
+   */
+  constructor(run, cgroup) {
+    this.#run = run;
+    this.#cgroup = cgroup;
+  }
+
+  /** Resolves when nothing is frozen. */
+  get thawed() {
+    return this.#thawed?.promise ?? Promise.resolve();
+  }
+
+  /** Resolves when none of them executes anything. @throws Error when one cannot be frozen; then none is */
+  async freeze() {
+    const own = Promise.withResolvers();
+    this.#thawed = own;
+    try {
+      const deadline = process.uptime() * 1000 + FREEZE_MS;
+      const byCgroup = this.#cgroup !== null && freezeCgroup(this.#cgroup, true);
+      for (let still = 0; still < STILL_ROUNDS;) {
+        still = this.#round(byCgroup) ? still + 1 : 0;
+        if (process.uptime() * 1000 > deadline) throw new Error("not all of its processes could be frozen");
+        await sleep(POLL_MS);
+        if (this.#thawed !== own) throw new Error("it was let go on before all of it was frozen");
+      }
+    } catch (error) {
+      if (this.#thawed === own) this.thaw();
+      throw error;
+    }
+  }
+
+  thaw() {
+    if (this.#thawed === undefined) return;
+    if (this.#cgroup !== null) freezeCgroup(this.#cgroup, false);
+    for (const entry of this.#stopped.values()) sendSignal(entry, "SIGCONT");
+    this.#stopped.clear();
+    this.#thawed.resolve();
+    this.#thawed = undefined;
+  }
+
+  /**
+   * Stops what executes yet.
+   * @param {boolean} byCgroup
+   * @returns {boolean} whether there was nothing
+   */
+  #round(byCgroup) {
+    const cared = new Set(byCgroup && this.#cgroup !== null ? cgroupPids(this.#cgroup) : []);
+    let isStill = !byCgroup || this.#cgroup === null || isFrozen(this.#cgroup);
+    for (const entry of allMembers(this.#run, this.#cgroup)) {
+      if (cared.has(entry.pid) || isStopped(entry.pid)) continue;
+      isStill = false;
+      if (this.#stopped.get(entry.pid)?.startTicks === entry.startTicks) continue;
+      this.#stopped.set(entry.pid, entry);
+      sendSignal(entry, "SIGSTOP");
+    }
+    return isStill;
+  }
+}
+
+/** @param {string} cgroup */
+function isFrozen(cgroup) {
+  try {
+    return /^frozen 1$/m.test(readFileSync(join(cgroup, "cgroup.events"), "latin1"));
+  } catch {
+    return false;
+  }
+}
+
+/**
+ * Whether no thread of a process executes anything.
+ * @param {number} pid
+ */
+function isStopped(pid) {
+  try {
+    return readdirSync(`/proc/${pid}/task`).every((tid) => isStoppedTask(`/proc/${pid}/task/${tid}/stat`));
+  } catch {
+    return true;
+  }
+}
+
+/** @param {string} path */
+function isStoppedTask(path) {
+  try {
+    const stat = readFileSync(path, "latin1");
+    return ["T", "t", "Z", "X"].includes(stat.charAt(stat.lastIndexOf(")") + 2));
+  } catch {
+    // It has ended.
+    return true;
+  }
+}
