@@ -5,6 +5,7 @@
 import { readFileSync, readdirSync } from "node:fs";
 import { join } from "node:path";
 import { setTimeout as sleep } from "node:timers/promises";
+import { readProcess } from "../../lib/process-table.mjs";
 import { allMembers, cgroupPids, freezeCgroup, sendSignal } from "./ending.mjs";
 
 /** @import { ProcessEntry } from "../../lib/process-table.mjs" */
@@ -73,12 +74,19 @@ export class Freezer {
   #round(byCgroup) {
     const cared = new Set(byCgroup && this.#cgroup !== null ? cgroupPids(this.#cgroup) : []);
     let isStill = !byCgroup || this.#cgroup === null || isFrozen(this.#cgroup);
-    for (const entry of allMembers(this.#run, this.#cgroup)) {
-      if (cared.has(entry.pid) || isStopped(entry.pid)) continue;
-      isStill = false;
-      if (this.#stopped.get(entry.pid)?.startTicks === entry.startTicks) continue;
-      this.#stopped.set(entry.pid, entry);
-      sendSignal(entry, "SIGSTOP");
+    const members = allMembers(this.#run, this.#cgroup);
+    for (const entry of members) {
+      const states = cared.has(entry.pid) ? [] : readStates(entry.pid);
+      if (states.every(isStopped)) continue;
+      if (this.#stopped.get(entry.pid)?.startTicks !== entry.startTicks) {
+        this.#stopped.set(entry.pid, entry);
+        sendSignal(entry, "SIGSTOP");
+        isStill = false;
+        continue;
+      }
+      // vfork(2) holds the parent until its child executes something, which one that was stopped does not.
+      const holdsIt = members.some(({ pid, ppid }) => ppid === entry.pid && this.#stopped.has(pid));
+      isStill &&= holdsIt && states.every((state) => state === "D" || isStopped(state));
     }
     return isStill;
   }
@@ -93,25 +101,23 @@ function isFrozen(cgroup) {
   }
 }
 
-/**
- * Whether no thread of a process executes anything.
- * @param {number} pid
- */
-function isStopped(pid) {
-  try {
-    return readdirSync(`/proc/${pid}/task`).every((tid) => isStoppedTask(`/proc/${pid}/task/${tid}/stat`));
-  } catch {
-    return true;
-  }
+/** @param {string} state */
+function isStopped(state) {
+  return ["T", "t", "Z", "X"].includes(state);
 }
 
-/** @param {string} path */
-function isStoppedTask(path) {
+/**
+ * The states of its threads; none of one that has ended.
+ * @param {number} pid
+ */
+function readStates(pid) {
   try {
-    const stat = readFileSync(path, "latin1");
-    return ["T", "t", "Z", "X"].includes(stat.charAt(stat.lastIndexOf(")") + 2));
+    return readdirSync(`/proc/${pid}/task`).map((tid) => {
+      const stat = readFileSync(`/proc/${pid}/task/${tid}/stat`, "latin1");
+      return stat.charAt(stat.lastIndexOf(")") + 2);
+    });
   } catch {
-    // It has ended.
-    return true;
+    // A thread that ended in this very moment was executing.
+    return readProcess(pid) === undefined ? [] : ["R"];
   }
 }
