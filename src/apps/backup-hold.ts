@@ -57,7 +57,7 @@ export class BackupHold {
     }
     if (stoodStill) return result;
     const message = `app "${id}" was let go on by something else before all of it was read`;
-    throw new SvcError("unavailable", "unavailable", message);
+    throw new SvcError("unavailable", message);
   }
 
   async #read<T>(

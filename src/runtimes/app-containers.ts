@@ -88,7 +88,7 @@ export class AppContainers {
   }
 
   async pause(id: string): Promise<void> {
-    await this.#watched.operate(
+    await this.#options.engine.operate(
       `pause a container of app "${this.#appId}"`,
       (docker) => docker.getContainer(id).pause(),
       { timeoutMs: changeTimeoutMs },
@@ -99,7 +99,7 @@ export class AppContainers {
   async unpause(id: string): Promise<boolean> {
     const container = await this.#options.state.refreshContainer(id);
     if (container?.state !== "paused") return false;
-    await this.#watched.operate(
+    await this.#options.engine.operate(
       `unpause a container of app "${this.#appId}"`,
       (docker) => docker.getContainer(id).unpause().catch(unlessStatus(404, 409)),
       { timeoutMs: changeTimeoutMs },
