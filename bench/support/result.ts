@@ -13,7 +13,7 @@ export interface Result {
   /** Whether `goal` is what must be reached instead of what must not be passed. Default false. */
   isFloor?: boolean;
   /** Unit of `value` and `goal`: `×` for a ratio. */
-  unit: "×" | "MiB" | "ms" | "µs";
+  unit: "×" | "MiB" | "ms" | "µs" | "%";
   /** Runs behind each number. */
   runs: number;
 }
@@ -52,7 +52,7 @@ export function formatTable(results: readonly Result[]): string {
 
 /** Such as `12.3 MiB`, `0.42 µs` or `1.25×`. */
 export function amount(value: number, unit: Result["unit"]): string {
-  return unit === "×" || unit === "µs"
+  return unit === "×" || unit === "µs" || unit === "%"
     ? `${value.toFixed(2)}${unit === "×" ? "" : " "}${unit}`
     : `${value.toFixed(1)} ${unit}`;
 }

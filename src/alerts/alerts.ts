@@ -143,6 +143,10 @@ export class Alerts implements AsyncDisposable {
     }
   }
 
+  /**
+   * That it was told is kept afterwards: a daemon that is killed in between has its next one tell it once more, where keeping
+   * it first would have nobody hear of it.
+   */
   async #tell(rule: AlertRule, nowMs: number): Promise<void> {
     const own = this.#all.filter((alert) => alert.rule === rule.name);
     // What was over before anybody heard of it is nothing to tell.

@@ -40,7 +40,8 @@ export class SocketScan {
   }
 
   sockets(apps: KnownApps): HostSocket[] {
-    const rows = tables.flatMap(([protocol, table]) => readTable(protocol, table));
+    const texts = new Map<string, string>();
+    const rows = tables.flatMap(([protocol, table]) => readTable(protocol, table, texts));
     const holders = this.#holdersOf(rows.map(({ inode }) => inode));
     const pids = new Set([...holders.values()].flatMap(({ pid }) => pid ?? []));
     const owners = this.#processes.owners(pids, apps);
@@ -53,9 +54,11 @@ export class SocketScan {
   /** Only what is new, or is no longer where it was, has all descriptors of all processes looked at. */
   #holdersOf(inodes: readonly number[]): ReadonlyMap<number, Holder> {
     const known = new Map<number, Holder>();
+    // Of thousands of sockets many are of one process.
+    const starts = new Map<number, number | undefined>();
     const isMissing = inodes.some((inode) => {
       const holder = this.#holders.get(inode);
-      if (holder === undefined || !holds(holder, inode)) return true;
+      if (holder === undefined || !holds(holder, inode, starts)) return true;
       known.set(inode, holder);
       return false;
     });
@@ -64,7 +67,8 @@ export class SocketScan {
   }
 }
 
-function readTable(protocol: "tcp" | "udp", table: string): TableRow[] {
+/** @param texts of addresses that were seen already: thousands of sockets have few */
+function readTable(protocol: "tcp" | "udp", table: string, texts: Map<string, string>): TableRow[] {
   let text: string;
   try {
     text = readFileSync(`/proc/net/${table}`, "latin1");
@@ -74,9 +78,11 @@ function readTable(protocol: "tcp" | "udp", table: string): TableRow[] {
   }
   return Array.from(socketsIn(text, waitingState[protocol]))
     .filter(({ remote }) => /^0+:0000$/.test(remote))
-    .map(({ address, port, uid, inode }) => ({
-      ...{ protocol, address: addressText(address), port, uid, inode },
-    }));
+    .map(({ address: hex, port, uid, inode }) => {
+      const address = texts.get(hex) ?? addressText(hex);
+      texts.set(hex, address);
+      return { protocol, address, port, uid, inode };
+    });
 }
 
 /** From the kernel's words of 32 bits, each in the machine's own order. */
@@ -89,13 +95,17 @@ function addressText(hex: string): string {
   return new URL(`http://[${groups}]`).hostname.slice(1, -1);
 }
 
-function holds({ pid, startTicks, fd }: Holder, inode: number): boolean {
+/** @param starts of processes that were looked at already, by pid */
+function holds(
+  { pid, startTicks, fd }: Holder,
+  inode: number,
+  starts: Map<number, number | undefined>,
+): boolean {
   if (pid === undefined) return true;
+  if (!starts.has(pid)) starts.set(pid, readProcess(pid)?.startTicks);
+  if (starts.get(pid) !== startTicks) return false;
   try {
-    return (
-      readlinkSync(`/proc/${pid}/fd/${fd}`) === `socket:[${inode}]` &&
-      readProcess(pid)?.startTicks === startTicks
-    );
+    return readlinkSync(`/proc/${pid}/fd/${fd}`) === `socket:[${inode}]`;
   } catch {
     return false;
   }
