@@ -56,7 +56,6 @@ const listeners = createListeners({
   tokens: { authenticate: () => null },
   mode: "system",
   selfUid: process.getuid?.() ?? 0,
-  userName: () => "root",
   socketPath,
   log,
 });

@@ -10,7 +10,6 @@ export interface AuditedCall {
   readonly protocolName: string;
   readonly user: {
     readonly uid: number;
-    readonly user: string;
     readonly kind: string;
     readonly ownerUid: number;
     readonly peerUid?: number;
@@ -33,6 +32,7 @@ export interface AuditContent {
   method: string;
   protocol: string;
   uid: number;
+  /** Its name when the record was written; empty for none. */
   user: string;
   kind: string;
   owner_uid: number | null;
@@ -81,7 +81,7 @@ export function contentOf(call: AuditedCall, time: number): AuditContent {
     method: storable(call.method),
     protocol: storable(call.protocolName),
     uid: user.uid,
-    user: storable(user.user),
+    user: "",
     kind: user.kind,
     owner_uid: user.ownerUid === user.uid ? null : user.ownerUid,
     peer_uid: user.peerUid ?? null,
@@ -93,6 +93,11 @@ export function contentOf(call: AuditedCall, time: number): AuditContent {
     address: call.address ?? null,
     attempts: null,
   };
+}
+
+/** A record with the name of its caller. */
+export function namedContent(content: AuditContent, name: string): AuditContent {
+  return { ...content, user: storable(name) };
 }
 
 /** A record that the trail makes by itself: of calls that nobody can be told of one by one. */

@@ -9,7 +9,14 @@
  */
 import { SvcError } from "../errors.ts";
 import type { Statement, Store } from "../store/store.ts";
-import { contentColumns, contentOf, contentValues, hashedText, trailRecord } from "./audit-record.ts";
+import {
+  contentColumns,
+  contentOf,
+  contentValues,
+  hashedText,
+  namedContent,
+  trailRecord,
+} from "./audit-record.ts";
 import type { AuditContent, AuditedCall } from "./audit-record.ts";
 import { RefusedCalls } from "./refused-calls.ts";
 import type { Log } from "../lib/log.ts";
@@ -26,6 +33,8 @@ const batchLimit = 64;
 export interface AuditTrailOptions {
   readonly store: Pick<Store, "write">;
   readonly log: Pick<Log, "error">;
+  /** The name of a uid; empty for none. Never rejects. */
+  readonly userName: (uid: number) => Promise<string>;
   /** Unix milliseconds. */
   readonly now: () => number;
   /** How many records are kept. Default 50,000. */
@@ -89,10 +98,20 @@ export class AuditTrail implements AsyncDisposable {
     try {
       // Calls that end in one turn are written together.
       await Promise.resolve();
-      while (this.#pending.length > 0) await this.#write(this.#pending.splice(0, batchLimit));
+      while (this.#pending.length > 0) {
+        const batch = this.#pending.splice(0, batchLimit);
+        await this.#write(await Promise.all(batch.map((content) => this.#named(content))));
+      }
     } finally {
       this.#flushing = undefined;
     }
+  }
+
+  /** Looked up here, where no call waits for it. */
+  async #named(content: AuditContent): Promise<AuditContent> {
+    return content.kind === "anonymous"
+      ? content
+      : namedContent(content, await this.#options.userName(content.uid));
   }
 
   async #write(batch: readonly AuditContent[]): Promise<void> {

@@ -2,7 +2,6 @@
  * Work without a daemon: the service layer opened in this very process, on root's system paths or in the user's own
  * directories (S 5.3.2). The only door from the command line to the daemon's parts, loaded when it is needed.
  */
-import { userInfo } from "node:os";
 import { loadConfig } from "../daemon/config.ts";
 import { createContext } from "../daemon/context.ts";
 import { createLog } from "../daemon/log.ts";
@@ -36,7 +35,6 @@ export async function openInProcess(host: CliHost, options: InProcessOptions): P
   });
   const user = {
     uid: host.uid,
-    user: userName(),
     // The daemon of one's own has its own uid as root (D10).
     root: true,
     kind: "local",
@@ -50,13 +48,4 @@ export async function openInProcess(host: CliHost, options: InProcessOptions): P
       await context[Symbol.asyncDispose]();
     },
   });
-}
-
-function userName(): string {
-  try {
-    return userInfo().username;
-  } catch {
-    // The uid has no passwd entry.
-    return "";
-  }
 }

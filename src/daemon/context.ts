@@ -31,6 +31,7 @@ import { ProcessSignals } from "../host/process-signals.ts";
 import { HostReboot } from "../host/reboot.ts";
 import { createIdentities } from "../identity/identities.ts";
 import { FairTurns } from "../lib/fair-turns.ts";
+import { UserNames } from "../identity/user-names.ts";
 import { createUsers, type Users } from "../identity/user.ts";
 import { readBootTimeMs } from "../lib/boot-time.ts";
 import { readBootId } from "../lib/boot-id.ts";
@@ -95,8 +96,6 @@ export interface DaemonContext extends AsyncDisposable {
   /** To be opened before it recognises anybody. */
   readonly tokens: TokenAuthority;
   readonly consoleTokens: ConsoleTokens<UserContext>;
-  /** The name of a uid; empty when the host has none. */
-  readonly userName: (uid: number) => Promise<string>;
 }
 
 export async function createContext(options: ContextOptions): Promise<DaemonContext> {
@@ -127,11 +126,13 @@ export async function createContext(options: ContextOptions): Promise<DaemonCont
     }),
   );
   // After the store, so that it is emptied before the store closes, and before what makes calls.
-  const audit = resources.use(new AuditTrail({ store, log, now }));
+  const users = createUsers();
+  const names = new UserNames(async (uid) => (await users.byUid(uid)).name, now);
+  const userName = (uid: number): Promise<string> => names.of(uid);
+  const audit = resources.use(new AuditTrail({ store, log, now, userName }));
   // Others only pass through: what is inside belongs to each app's owner alone.
   for (const dir of [paths.appsDir, paths.runDir]) await makeDirectory(dir, 0o711);
 
-  const users = createUsers();
   const { rootRunsAs } = config.apps;
   if (rootRunsAs !== undefined) await checkAccount(users, rootRunsAs, config.file);
   const searchPath = config.apps.path.join(":");
@@ -187,11 +188,6 @@ export async function createContext(options: ContextOptions): Promise<DaemonCont
       storeId: storeIdOf(store),
     }),
   );
-  const userName = (uid: number): Promise<string> =>
-    users.byUid(uid).then(
-      (user) => user.name,
-      () => "",
-    );
   const units = resources.use(
     new ServiceRuntime({
       ...{ identities, searchPath, settleMs },
@@ -347,7 +343,7 @@ export async function createContext(options: ContextOptions): Promise<DaemonCont
     processes,
     signals,
     reboot,
-    facts: { version, mode: config.mode, startedAtMs, capabilities },
+    facts: { version, mode: config.mode, startedAtMs, capabilities, userName },
     metrics,
     schedules,
   });
@@ -379,7 +375,6 @@ export async function createContext(options: ContextOptions): Promise<DaemonCont
     alerts,
     tokens,
     consoleTokens,
-    userName,
     [Symbol.asyncDispose]: () => owned.disposeAsync(),
   };
 }

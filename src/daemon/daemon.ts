@@ -60,7 +60,6 @@ export async function startDaemon(options: DaemonOptions): Promise<Daemon> {
       consoleTokens: context.consoleTokens,
       mode: config.mode,
       selfUid,
-      userName: context.userName,
       tcp: config.api.listen,
       socketPath: config.api.socket,
       allowedHosts: config.api.allowedHosts,

@@ -20,6 +20,7 @@ export function createDaemonService(
       const user = userOf(context);
       return answers.of(
         user,
+        await facts.userName(user.uid),
         await apps.counters(user),
         alerts.firing(user.root ? undefined : apps.visibleIds(user)),
       );

@@ -16,6 +16,8 @@ import type { UserContext } from "../rpc/user-context.ts";
 export interface DaemonFacts {
   version: string;
   mode: "system" | "user";
+  /** The name of a uid; empty for none. Never rejects. */
+  userName: (uid: number) => Promise<string>;
   startedAtMs: number;
   /** Known once every service is bound. */
   capabilities: () => readonly string[];
@@ -54,8 +56,11 @@ export class StatusAnswers {
     this.#host = host;
   }
 
-  /** @param apps the same object for as long as the counts are the same, as are `alerts`, what the caller may see of them */
-  of({ uid, user, root }: UserContext, apps: AppCounts, alerts: readonly Alert[]): GetStatusResponse {
+  /**
+   * @param user the name of the caller
+   * @param apps the same object for as long as the counts are the same, as are `alerts`, what the caller may see of them
+   */
+  of({ uid, root }: UserContext, user: string, apps: AppCounts, alerts: readonly Alert[]): GetStatusResponse {
     const key = `${uid} ${String(root)} ${user}`;
     const made = this.#made.get(key);
     const name = this.#hostname();

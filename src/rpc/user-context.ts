@@ -12,8 +12,6 @@ export type IdentityKind = "peer" | "primary" | "replaced" | "access" | "local" 
 export interface UserContext {
   /** The caller's user id; token callers act as the daemon's own user. */
   readonly uid: number;
-  /** The caller's name; empty when the host has none for the uid. */
-  readonly user: string;
   /** True: sees and manages everybody's applications. */
   readonly root: boolean;
   readonly kind: IdentityKind;
@@ -30,7 +28,6 @@ export interface UserContext {
 /** The caller of a public method: has no rights, and the uid that the kernel calls none. */
 export const anonymous: UserContext = {
   uid: 2 ** 32 - 1,
-  user: "",
   root: false,
   kind: "anonymous",
   ownerUid: 2 ** 32 - 1,

@@ -67,8 +67,8 @@ export class AnswerNotes {
 /** What is known without an identity: on the socket the kernel's word. */
 function userAt(origin: Origin | undefined): UserContext {
   if (origin?.kind !== "peer") return anonymous;
-  const { uid, user } = origin;
-  return { uid, user, root: false, kind: "peer", ownerUid: uid, peerUid: uid };
+  const { uid } = origin;
+  return { uid, root: false, kind: "peer", ownerUid: uid, peerUid: uid };
 }
 
 function protocolOf(request: HttpRequest, isProcedure: boolean): string {

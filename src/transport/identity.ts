@@ -5,16 +5,13 @@ import type { Tokens } from "../tokens/tokens.ts";
 
 /** Where a connection comes from, known at accept. */
 export type Origin =
-  | { readonly kind: "tcp"; readonly address: string }
-  | { readonly kind: "peer"; readonly uid: number; readonly user: string };
+  { readonly kind: "tcp"; readonly address: string } | { readonly kind: "peer"; readonly uid: number };
 
 type RequestHeaders = Readonly<Record<string, string | string[] | undefined>>;
 
 export interface IdentityOptions {
   readonly mode: "system" | "user";
   readonly selfUid: number;
-  /** The daemon's own user name. */
-  readonly selfName: string;
   readonly tokens: Tokens;
 }
 
@@ -34,7 +31,7 @@ export interface IdentityResolver {
 const maxUid = 2 ** 32 - 2;
 
 export function createIdentityResolver(options: IdentityOptions): IdentityResolver {
-  const { mode, selfUid, selfName, tokens } = options;
+  const { mode, selfUid, tokens } = options;
   const isRoot = (uid: number): boolean => uid === 0 || (mode === "user" && uid === selfUid);
 
   return {
@@ -47,12 +44,12 @@ export function createIdentityResolver(options: IdentityOptions): IdentityResolv
 
     identify(origin, headers) {
       if (origin.kind === "tcp") return bearer(headers);
-      const { uid, user } = origin;
+      const { uid } = origin;
       const root = isRoot(uid);
       // Attribution only, and root's word alone: nothing in a request makes anyone more than the kernel says.
       const sudoUid = root && uid === 0 ? headers["x-svc-sudo-uid"] : undefined;
       const ownerUid = sudoUid === undefined ? uid : parseSudoUid(sudoUid);
-      return { uid, user, root, kind: "peer", ownerUid, peerUid: uid };
+      return { uid, root, kind: "peer", ownerUid, peerUid: uid };
     },
   };
 
@@ -65,7 +62,6 @@ export function createIdentityResolver(options: IdentityOptions): IdentityResolv
     if (token === null) throw unauthenticated("the token is not known here");
     return {
       uid: selfUid,
-      user: selfName,
       root: true,
       kind: token.kind,
       ownerUid: selfUid,

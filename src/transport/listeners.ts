@@ -33,7 +33,6 @@ import type { PageFiles } from "./pages.ts";
 import { loadPeerCredentials } from "./peer-credentials.ts";
 import type { ReadPeerCredentials } from "./peer-credentials.ts";
 import { parseInTurns } from "./paced-parsing.ts";
-import { PeerNames } from "./peer-names.ts";
 import { detectProtocol } from "./protocol-detection.ts";
 import { createRestFront } from "./rest-front.ts";
 import { SocketFile, acceptBacklog } from "./socket-file.ts";
@@ -49,8 +48,6 @@ export interface ListenersOptions {
   readonly mode: "system" | "user";
   /** The daemon's own uid: who token callers act as. */
   readonly selfUid: number;
-  /** The user name of a uid; empty when the host has none. A failure counts as none. */
-  readonly userName: (uid: number) => Promise<string> | string;
   /** TCP address; absent: no TCP listener. Port 0 takes a free one. */
   readonly tcp?: { readonly host: string; readonly port: number } | undefined;
   /** Absolute path of the unix socket; absent: no socket. */
@@ -101,7 +98,6 @@ class TwoDoors implements Listeners {
   readonly #options: ListenersOptions;
   readonly #limits: TransportLimits;
   readonly #places: ConnectionPlaces;
-  readonly #names: PeerNames;
   readonly #http1: HttpServer;
   readonly #http2: Http2Front;
   /** By socket of HTTP/1.1 and by session of HTTP/2. */
@@ -118,7 +114,6 @@ class TwoDoors implements Listeners {
   constructor(options: ListenersOptions) {
     this.#options = options;
     this.#limits = { ...defaultTransportLimits, ...options.limits };
-    this.#names = new PeerNames(options.userName, () => performance.now());
     this.#places = new ConnectionPlaces(this.#limits);
     this.#http1 = createHttp1Server(
       this.#limits,
@@ -140,7 +135,7 @@ class TwoDoors implements Listeners {
 
   async start(): Promise<ListeningAddresses> {
     const { tcp, socketPath } = this.#options;
-    await this.#prepare();
+    this.#prepare();
     const tcpAddress = tcp === undefined ? undefined : await this.#listenTcp(tcp);
     try {
       const path = socketPath === undefined ? undefined : await this.#listenSocket(socketPath);
@@ -165,7 +160,7 @@ class TwoDoors implements Listeners {
     return this.stop();
   }
 
-  async #prepare(): Promise<void> {
+  #prepare(): void {
     const { pipeline, tokens, mode, selfUid, allowedHosts, tcp, pages, routes, log } = this.#options;
     const callers = new Callers();
     const restRoutes = routes ?? contractRoutes;
@@ -174,7 +169,6 @@ class TwoDoors implements Listeners {
     this.#identity = createIdentityResolver({
       mode,
       selfUid,
-      selfName: await this.#names.of(selfUid),
       tokens,
     });
     const hosts = createHostCheck({
@@ -272,7 +266,7 @@ class TwoDoors implements Listeners {
 
   async #openSocket(options: SocketFileOptions): Promise<void> {
     const credentials = (this.#options.loadPeerCredentials ?? loadPeerCredentials)();
-    const server = this.#createServer((socket) => void this.#receivePeer(socket, credentials));
+    const server = this.#createServer((socket) => this.#receivePeer(socket, credentials));
     this.#socketFiles.push(await SocketFile.listen(server, options));
   }
 
@@ -286,7 +280,7 @@ class TwoDoors implements Listeners {
   }
 
   /** The kernel's word comes first: a connection whose peer it does not name serves nobody (T 2). */
-  async #receivePeer(socket: Socket, credentials: ReadPeerCredentials): Promise<void> {
+  #receivePeer(socket: Socket, credentials: ReadPeerCredentials): void {
     // Until a protocol is known nobody else hears of a reset.
     socket.on("error", ignore);
     try {
@@ -295,8 +289,7 @@ class TwoDoors implements Listeners {
         socket.destroy();
         return;
       }
-      const user = await this.#names.of(uid);
-      this.#receive(new Connection(socket, { kind: "peer", uid, user }));
+      this.#receive(new Connection(socket, { kind: "peer", uid }));
     } catch (err) {
       this.#options.log.warn({ err }, "closed a connection without peer credentials");
       socket.destroy();

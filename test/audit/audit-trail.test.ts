@@ -14,6 +14,7 @@ import { temporaryDir, temporaryStore } from "../store/support/temporary-store.t
 import { auditedCall } from "./support/calls.ts";
 
 const now = () => 1_750_000_000_123;
+const userName = (uid: number) => Promise.resolve(uid === 0 ? "root" : `user${uid}`);
 
 function recorder() {
   const errors: object[] = [];
@@ -23,7 +24,7 @@ function recorder() {
 async function openTrail(options: Partial<AuditTrailOptions> = {}) {
   const { dir, store, ...rest } = await temporaryStore();
   const { errors, log } = recorder();
-  const trail = new AuditTrail({ store, log, now, ...options });
+  const trail = new AuditTrail({ store, log, now, userName, ...options });
   return { dir, store, trail, errors, reader: new AuditReader(store), ...rest };
 }
 
@@ -63,10 +64,25 @@ test("records are read back as they were told, newest first, page by page", asyn
   t.like(await reader.verify(), { problem: undefined, records: 150, head: { seq: 150 } });
 });
 
+test("names are looked up behind the calls, and nobody waits for them", async (t) => {
+  let answer = (_name: string): void => undefined;
+  const asked = new Promise<string>((resolve) => (answer = resolve));
+  await using open = await openTrail({ userName: () => asked });
+  const { trail, reader } = open;
+  trail.append(auditedCall(1));
+  trail.append(auditedCall(2, { user: { uid: 2 ** 32 - 1, kind: "anonymous", ownerUid: 2 ** 32 - 1 } }));
+  answer("ann");
+  await trail.flush();
+  t.deepEqual(
+    reader.list({}, 10, "").records.map(({ user }) => user),
+    ["", "ann"],
+  );
+});
+
 test("filters must all match", async (t) => {
   await using open = await openTrail();
   const { trail, reader } = open;
-  const ann = { uid: 1000, user: "ann", kind: "peer", ownerUid: 1000, peerUid: 1000 };
+  const ann = { uid: 1000, kind: "peer", ownerUid: 1000, peerUid: 1000 };
   trail.append(auditedCall(1));
   trail.append(auditedCall(2, { user: ann }));
   trail.append(auditedCall(3, { user: ann, method: "svc.v1.AppService/StopApp", target: "web" }));
@@ -172,7 +188,7 @@ test("what could not be written is logged, and the trail says how much is missin
     write: (statements, options) =>
       isBroken ? Promise.reject(new SvcError("unavailable", "busy")) : store.write(statements, options),
   };
-  const trail = new AuditTrail({ store: flaky, log, now, maxPending: 3 });
+  const trail = new AuditTrail({ store: flaky, log, now, userName, maxPending: 3 });
   for (let n = 1; n <= 5; n++) trail.append(auditedCall(n));
   await trail.flush();
   t.is(trail.lost, 5, "two that did not fit, three that the store refused");
@@ -201,7 +217,7 @@ test("on a full disk what was done is recorded as essential, what was refused is
         ? store.write(statements, options)
         : Promise.reject(new SvcError("disk_full", "the disk is full")),
   };
-  const trail = new AuditTrail({ store: fullDisk, log, now });
+  const trail = new AuditTrail({ store: fullDisk, log, now, userName });
   trail.append(auditedCall(1, { method: "svc.v1.AppService/StopApp" }));
   trail.append(auditedCall(2, { result: "permission_denied", reason: "root_required" }));
   await trail.flush();

@@ -16,6 +16,7 @@ async function openTrail() {
   const trail = new AuditTrail({
     store,
     log: { error: () => undefined },
+    userName: () => Promise.resolve(""),
     now: () => nowMs,
     every: (_intervalMs, action) => {
       const timer = { action };
@@ -49,7 +50,7 @@ async function openTrail() {
   };
 }
 
-const nobody = { uid: 2 ** 32 - 1, user: "", kind: "anonymous", ownerUid: 2 ** 32 - 1 };
+const nobody = { uid: 2 ** 32 - 1, kind: "anonymous", ownerUid: 2 ** 32 - 1 };
 
 function stranger(n: number, address = "127.0.0.1", target = "") {
   const refused = { result: "unauthenticated", reason: "unauthenticated", target };
@@ -103,7 +104,7 @@ test("what was done is a record each, however often", async (t) => {
 test("a known caller who is denied is told apart by user, method and target", async (t) => {
   await using open = await openTrail();
   const denied = { result: "permission_denied", reason: "root_required" };
-  const ann = { uid: 1000, user: "ann", kind: "peer", ownerUid: 1000, peerUid: 1000 };
+  const ann = { uid: 1000, kind: "peer", ownerUid: 1000, peerUid: 1000 };
   const bob = { ...ann, uid: 1001, user: "bob", ownerUid: 1001, peerUid: 1001 };
   for (let n = 0; n < 10; n++) {
     for (const user of [ann, bob]) {

@@ -42,7 +42,6 @@ await using listeners = createListeners({
   tokens: { authenticate: () => null },
   mode: "system",
   selfUid: process.getuid?.() ?? 0,
-  userName: () => "conformance",
   socketPath,
   limits: request.messageReceiveLimit === 0 ? {} : { maxMessageBytes: request.messageReceiveLimit },
   log,

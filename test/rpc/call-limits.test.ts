@@ -11,7 +11,6 @@ import { fakeServices } from "../transport/support/fake-services.ts";
 
 const peer = (uid: number): UserContext => ({
   uid,
-  user: "",
   root: uid === 0,
   kind: "peer",
   ownerUid: uid,
@@ -19,7 +18,6 @@ const peer = (uid: number): UserContext => ({
 });
 const token = (tokenDigest: string): UserContext => ({
   uid: 0,
-  user: "root",
   root: true,
   kind: "access",
   ownerUid: 0,

@@ -22,10 +22,9 @@ import { collectLog } from "../transport/support/door.ts";
 import { fakeServices } from "../transport/support/fake-services.ts";
 import type { FakeHandlers } from "../transport/support/fake-services.ts";
 
-const root: UserContext = { uid: 0, user: "root", root: true, kind: "local", ownerUid: 0 };
+const root: UserContext = { uid: 0, root: true, kind: "local", ownerUid: 0 };
 const user: UserContext = {
   uid: 1000,
-  user: "ann",
   root: false,
   kind: "peer",
   ownerUid: 1000,
@@ -111,12 +110,12 @@ test("handlers see the caller, a signal and the deadline", async (t) => {
         t.false(context.signal.aborted);
         t.true((context.timeoutMs() ?? 0) > 1000);
         t.is(context.requestHeader.get("x"), null);
-        return { hostname: userOf(context).user };
+        return { hostname: String(userOf(context).uid) };
       },
     },
   });
   const client = createClient(DaemonService, transport(pipeline, user));
-  t.is((await client.getStatus({}, { timeoutMs: 5000 })).hostname, "ann");
+  t.is((await client.getStatus({}, { timeoutMs: 5000 })).hostname, String(user.uid));
 });
 
 for (const [name, fail] of [

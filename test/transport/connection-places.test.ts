@@ -12,7 +12,7 @@ type Peer = number | string;
 function from(peer: Peer): Connection {
   const socket = new Socket();
   return typeof peer === "number"
-    ? new Connection(socket, { kind: "peer", uid: peer, user: "" })
+    ? new Connection(socket, { kind: "peer", uid: peer })
     : new Connection(socket, { kind: "tcp", address: peer });
 }
 

@@ -16,7 +16,7 @@ rootTest(`a peer is who the kernel says, and owns what it makes${needsRoot}`, as
   const status = await callAs(nobody, door.socketPath, "/v1/status");
   t.like(status, {
     status: 200,
-    json: { version: "peer", hostname: "65534", caller: { uid: nobody, user: "user65534", root: false } },
+    json: { version: "peer", hostname: "65534", caller: { uid: nobody, user: "", root: false } },
   });
   const root = await callAs(0, door.socketPath, "/v1/status");
   t.like(root.json, { version: "peer", hostname: "0", caller: { uid: 0, root: true } });
@@ -138,20 +138,6 @@ test("without the kernel's word nobody is served", async (t) => {
   t.is(calls, 0);
 });
 
-test("a connection that breaks while its peer's name is looked up harms nobody", async (t) => {
-  await using door = await openDoor({
-    loadPeerCredentials: () => (socket) => {
-      queueMicrotask(() => socket.destroy(new Error("reset")));
-      return { pid: 1, uid: nobody, gid: nobody };
-    },
-    userName: () => new Promise((resolve) => setTimeout(resolve, 20, "")),
-  });
-  await t.throwsAsync(rest(door, "/v1/status", { listener: "unix" }), {
-    message: /hang up|ECONNRESET|EPIPE/,
-  });
-  t.is((await rest(door, "/v1/status")).status, 200);
-});
-
 test("a uid without meaning is no identity", (t) => {
   const ucred = (uid: number): Buffer => {
     const value = Buffer.alloc(12);
@@ -171,12 +157,6 @@ test("where the native call is missing TCP serves on, with a warning", async (t)
   t.is(door.socketPath, "");
   t.true(door.lines.some(({ level, message }) => level === "warn" && message.includes("unix socket")));
   t.is((await rest(door, "/v1/status")).status, 200);
-});
-
-test("a name service that fails costs the name, not the call", async (t) => {
-  await using door = await openDoor({ userName: () => Promise.reject(new Error("no such user")) });
-  const { json } = await rest(door, "/v1/status", { listener: "unix" });
-  t.is(json.caller.user, "");
 });
 
 test("many connections at once keep their own identity", async (t) => {

@@ -5,7 +5,7 @@ import { auditedCall } from "./calls.ts";
 
 const [dir = "", count = "0"] = process.argv.slice(2);
 await using store = await openStore({ dir });
-const trail = new AuditTrail({ store, log: console, now: Date.now });
+const trail = new AuditTrail({ store, log: console, now: Date.now, userName: () => Promise.resolve("") });
 const limit = Number(count) || Number.POSITIVE_INFINITY;
 for (let n = 0; n < limit;) {
   for (let k = 0; k < 5 && n < limit; k++) trail.append(auditedCall(n++, { requestId: `${process.pid}` }));

@@ -6,7 +6,7 @@ export function auditedCall(n: number, changes: Partial<AuditedCall> = {}): Audi
     requestId: `r-${n}`,
     method: "svc.v1.AppService/StartApp",
     protocolName: "rest",
-    user: { uid: 0, user: "root", kind: "peer", ownerUid: 0, peerUid: 0 },
+    user: { uid: 0, kind: "peer", ownerUid: 0, peerUid: 0 },
     target: `app-${n}`,
     result: "ok",
     durationMs: n,

@@ -32,7 +32,7 @@ import { fakeDocker } from "./fake-docker.ts";
 import { fakeSchedules } from "./fake-schedules.ts";
 import type { FakeSchedules } from "./fake-schedules.ts";
 
-export const localUser = { uid: 1000, user: "ada", root: true, kind: "local", ownerUid: 1000 } as const;
+export const localUser = { uid: 1000, root: true, kind: "local", ownerUid: 1000 } as const;
 
 export interface FakeDaemon extends AsyncDisposable {
   readonly socketPath: string;

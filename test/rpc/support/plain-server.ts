@@ -21,7 +21,7 @@ import type { FakeHandlers } from "../../transport/support/fake-services.ts";
 export const ways = ["Connect over HTTP/1.1", "Connect over HTTP/2", "gRPC"] as const;
 export type Way = (typeof ways)[number];
 
-export const root: UserContext = { uid: 0, user: "root", root: true, kind: "peer", ownerUid: 0, peerUid: 0 };
+export const root: UserContext = { uid: 0, root: true, kind: "peer", ownerUid: 0, peerUid: 0 };
 
 export interface Answer {
   /** Those that follow the body included. */

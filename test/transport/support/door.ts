@@ -70,7 +70,6 @@ export async function openDoor({ handlers, services, ...overrides }: DoorOptions
     tokens,
     mode: "system",
     selfUid: process.getuid?.() ?? 0,
-    userName: (uid) => `user${uid}`,
     tcp: { host: "127.0.0.1", port: 0 },
     socketPath: join(directory, "svc.sock"),
     pages: sourcePages(),

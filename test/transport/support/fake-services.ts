@@ -34,8 +34,8 @@ function bind<S extends DescService>(service: S, handlers: Partial<ServiceImpl<S
 export function fakeServices(handlers: FakeHandlers = {}): BoundService[] {
   const daemon: FakeHandlers["daemon"] = {
     getStatus(_request, context) {
-      const { uid, user, root, kind, ownerUid } = userOf(context);
-      return { version: kind, hostname: String(ownerUid), caller: { uid, user, root } };
+      const { uid, root, kind, ownerUid } = userOf(context);
+      return { version: kind, hostname: String(ownerUid), caller: { uid, root } };
     },
     ...handlers.daemon,
   };

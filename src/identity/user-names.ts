@@ -1,15 +1,15 @@
-/** The names of those who connect. A look-up may start a process: who connects often, name or none, is looked up once. */
+/** Names of users, for showing. A look-up may start a process and take long: each uid, with a name or none, is looked up once a minute. */
 
 const keptMs = 60_000;
 const maxKept = 1024;
 
-export class PeerNames {
-  readonly #lookUp: (uid: number) => Promise<string> | string;
+export class UserNames {
+  readonly #lookUp: (uid: number) => Promise<string>;
   readonly #now: () => number;
   readonly #kept = new Map<number, { readonly untilMs: number; readonly name: Promise<string> }>();
 
   /** @param now milliseconds */
-  constructor(lookUp: (uid: number) => Promise<string> | string, now: () => number) {
+  constructor(lookUp: (uid: number) => Promise<string>, now: () => number) {
     this.#lookUp = lookUp;
     this.#now = now;
   }
