@@ -1,6 +1,7 @@
 /**
  * 64 users with ten jobs each that sleep for five minutes (S 1.4.3): each one's quick job, and the start of an app by root
  * and by another user, wait for none of it. What it took is printed: 2 s are the goal on a machine that has nothing else to do.
+ * On whatever machine: it takes not much longer than the same did before there were any long jobs.
  */
 import { execFile } from "node:child_process";
 import { chmod, chown, mkdir, readFile, writeFile } from "node:fs/promises";
@@ -24,8 +25,10 @@ const users = 64;
 const longPerUser = 10;
 const firstUid = 21_001;
 const uids = Array.from({ length: users }, (_, index) => firstUid + index);
-/** Far above the goal: the machine may be busy with other tests. */
-const deadlineMs = 60_000;
+const deadlineMs = 120_000;
+/** How much longer it may take than before; the machine may be busier with other tests by then. */
+const mostTimes = 4;
+const mostMoreMs = 8_000;
 /** Of this test. */
 const callsAtOnce = 32;
 
@@ -59,6 +62,41 @@ async function took(work: () => Promise<unknown>): Promise<number> {
   const startMs = performance.now();
   await work();
   return performance.now() - startMs;
+}
+
+/** A quick job of each user and the start of two apps. */
+interface Crowd {
+  readonly rootsMs: number;
+  readonly othersMs: number;
+  /** The quickest first. */
+  readonly quickMs: readonly number[];
+  /** Of the processor. */
+  readonly ownMs: number;
+  readonly childrensMs: number;
+}
+
+function longestMs({ rootsMs, othersMs, quickMs }: Crowd): number {
+  return Math.max(rootsMs, othersMs, ...quickMs);
+}
+
+function textOf({ rootsMs, othersMs, quickMs, ownMs, childrensMs }: Crowd): string {
+  return (
+    `a quick job of each of ${users} users ${Math.round(quickMs[users / 2] ?? 0)} ms (median), ` +
+    `${Math.round(quickMs.at(-1) ?? 0)} ms (longest); app start of root ${Math.round(rootsMs)} ms, of another user ` +
+    `${Math.round(othersMs)} ms; processor ${ownMs} ms of the daemon, ${childrensMs} ms of children that ended`
+  );
+}
+
+/** User and system time of the daemon, and of those of its children that it has reaped. */
+async function processorMs({ pid }: TestDaemon): Promise<{ ownMs: number; childrensMs: number }> {
+  const text = await readFile(`/proc/${pid}/stat`, "utf8");
+  const fields = text
+    .slice(text.lastIndexOf(")") + 2)
+    .split(" ")
+    .map(Number);
+  const [user = 0, system = 0, childrensUser = 0, childrensSystem = 0] = fields.slice(11);
+  const tickMs = 10;
+  return { ownMs: (user + system) * tickMs, childrensMs: (childrensUser + childrensSystem) * tickMs };
 }
 
 rootTest(`${users * longPerUser} long jobs of ${users} users keep nobody waiting${needsRoot}`, async (t) => {
@@ -105,25 +143,37 @@ rootTest(`${users * longPerUser} long jobs of ${users} users keep nobody waiting
     t.is(event?.case === "run" ? event.value.status : event?.case, "SUCCEEDED");
   };
 
+  /** All at once. */
+  const runAll = async (): Promise<Crowd> => {
+    const before = await processorMs(daemon);
+    const [rootsMs, othersMs, ...quickMs] = await Promise.all([
+      took(() => apps.startApp({ id: "roots" })),
+      took(() => othersApps.startApp({ id: "others" })),
+      ...uids.map((uid) => took(() => runQuick(uid))),
+    ]);
+    const after = await processorMs(daemon);
+    return {
+      ...{ rootsMs, othersMs, quickMs: quickMs.toSorted((a, b) => a - b) },
+      ...{ ownMs: after.ownMs - before.ownMs, childrensMs: after.childrensMs - before.childrensMs },
+    };
+  };
+
+  // What is read and looked up once is not what is compared.
+  await runQuick(firstUid);
+  const alone = await runAll();
+  t.log(`without long jobs: ${textOf(alone)}`);
+  await Promise.all([apps.stopApp({ id: "roots" }), othersApps.stopApp({ id: "others" })]);
   const beganMs = await took(() =>
     mapBounded(jobs, callsAtOnce, ({ owner, id }) => schedules.runSchedule({ id, owner })),
   );
-  const [rootsMs, othersMs, ...quickMs] = await Promise.all([
-    took(() => apps.startApp({ id: "roots" })),
-    took(() => othersApps.startApp({ id: "others" })),
-    ...uids.map((uid) => took(() => runQuick(uid))),
-  ]);
+  const among = await runAll();
   const going = await mapBounded(
     jobs,
     callsAtOnce,
     async ({ owner, id }) => (await schedules.listScheduleRuns({ id, owner })).runs[0]?.status,
   );
   t.deepEqual(new Set(going), new Set(["RUNNING"]));
-  const sorted = quickMs.toSorted((a, b) => a - b);
-  t.log(
-    `${jobs.length} runs opened in ${Math.round(beganMs)} ms; right after that, all at once: a quick job of each of ${users} users ` +
-      `${Math.round(sorted[users / 2] ?? 0)} ms (median), ${Math.round(sorted.at(-1) ?? 0)} ms (longest); ` +
-      `app start of root ${Math.round(rootsMs)} ms, of another user ${Math.round(othersMs)} ms`,
-  );
-  t.true(Math.max(rootsMs, othersMs, ...quickMs) < deadlineMs);
+  t.log(`${jobs.length} runs opened in ${Math.round(beganMs)} ms; right after that: ${textOf(among)}`);
+  const mostMs = mostTimes * longestMs(alone) + mostMoreMs;
+  t.true(longestMs(among) < mostMs, `${longestMs(among)} ms, and ${longestMs(alone)} ms without long jobs`);
 });
