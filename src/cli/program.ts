@@ -8,6 +8,7 @@ import { addCompletionCommand } from "./commands/completion.ts";
 import { addCredentialCommand } from "./commands/credential.ts";
 import { addDaemonCommand } from "./commands/daemon.ts";
 import { addDiskCommand } from "./commands/disk.ts";
+import { addDoctorCommand } from "./commands/doctor.ts";
 import { addDockerCommand } from "./commands/docker/docker.ts";
 import { addFileCommand } from "./commands/file/file.ts";
 import { addHostCommand } from "./commands/host.ts";
@@ -59,6 +60,7 @@ const commands: Readonly<Record<string, AddCommand>> = {
   audit: addAuditCommand,
   api: addApiCommand,
   completion: addCompletionCommand,
+  doctor: addDoctorCommand,
   daemon: addDaemonCommand,
 };
 

@@ -232,7 +232,7 @@ const lines: readonly string[] = [
   "api AppService.ListApps",
 ];
 /** They ask no daemon. */
-const alone = ["completion", "daemon"];
+const alone = ["completion", "daemon", "doctor"];
 /** A terminal is for what terminals obey: whoever opens one has asked for it. */
 const terminals = ["app attach", "app shell"];
 

@@ -1,0 +1,62 @@
+/** `svc doctor`: whether this host is as svc needs it, and what to do where it is not. */
+import type { Command } from "commander";
+import type { NamedFinding } from "../../doctor/examine.ts";
+import type { CommandContext } from "../context.ts";
+import { exitCodes } from "../exit-codes.ts";
+import { ReportedError } from "../failure.ts";
+import type { RunCommand } from "../program.ts";
+import type { Color } from "../render/color.ts";
+import { escapeControls } from "../render/escape.ts";
+import { readAll, send } from "../transport/http.ts";
+
+const probeTimeoutMs = 3_000;
+
+const marks: Readonly<Record<NamedFinding["state"], [mark: string, color: Color]>> = {
+  ok: ["ok", "green"],
+  warning: ["warning", "yellow"],
+  problem: ["problem", "red"],
+};
+
+export function addDoctorCommand(parent: Command, run: RunCommand): void {
+  parent
+    .command("doctor")
+    .description("check what svc needs of this host, and say what to do; exits with 1 for a problem")
+    .option("--config <file>", "configuration file (default: /etc/svc/svc.toml, or the user's own)")
+    .action(run(showFindings));
+}
+
+async function showFindings(context: CommandContext, options: { config?: string }): Promise<void> {
+  const { host } = context;
+  // What it knows is the daemon's: loaded only for this.
+  const { examine } = await import("../../doctor/examine.ts");
+  const findings = await examine({
+    configFile: options.config,
+    environment: { uid: host.uid, home: host.home, env: host.env },
+    findDaemon: async (configured) => {
+      for (const path of [configured, ...(host.uid === 0 ? [] : [host.sockets.system])])
+        if (await isServed(path)) return path;
+      return undefined;
+    },
+  });
+  if (context.json) await context.printJson({ findings });
+  else await context.print(findings.map((finding) => lineOf(context, finding)).join(""));
+  if (findings.some(({ state }) => state === "problem")) throw new ReportedError(exitCodes.failed);
+}
+
+function lineOf({ paint }: CommandContext, { check, state, text }: NamedFinding): string {
+  const [mark, color] = marks[state];
+  return `${paint(color, mark.padEnd(8))} ${check.padEnd(12)} ${escapeControls(text)}\n`;
+}
+
+async function isServed(socketPath: string): Promise<boolean> {
+  try {
+    const answer = await send(
+      { socketPath, headers: {} },
+      { method: "GET", path: "/healthz", timeoutMs: probeTimeoutMs },
+    );
+    await readAll(answer);
+    return true;
+  } catch {
+    return false;
+  }
+}

@@ -1,0 +1,32 @@
+import { statfs } from "node:fs/promises";
+import type { StatsFs } from "node:fs";
+import { dirname } from "node:path";
+import { ok, problem, warning } from "./finding.ts";
+import type { Check } from "./finding.ts";
+
+const mib = 1024 ** 2;
+/** Below the first the store may not be written, below the second an install is likely to end in the middle. */
+const [leastBytes, fewBytes] = [64 * mib, 1024 * mib];
+const fewInodes = 10_000;
+
+/** Room where the store lies, or will lie. */
+export const checkDisk: Check = async ({ config }) => {
+  const { bavail, bsize, ffree, files } = await statsOf(config.store.dir);
+  const freeBytes = bavail * bsize;
+  const free = `${Math.floor(freeBytes / mib)} MiB are free for ${config.store.dir}`;
+  if (freeBytes < leastBytes) return problem(`only ${free}: make room`);
+  if (freeBytes < fewBytes) return warning(`only ${free}: make room before the next install`);
+  // Some file systems have no fixed number of them.
+  if (files > 0 && ffree < fewInodes)
+    return warning(`only ${ffree} inodes are free for ${config.store.dir}: make room`);
+  return ok(free);
+};
+
+async function statsOf(path: string): Promise<StatsFs> {
+  try {
+    return await statfs(path);
+  } catch (error) {
+    if ((error as NodeJS.ErrnoException).code !== "ENOENT" || dirname(path) === path) throw error;
+    return statsOf(dirname(path));
+  }
+}

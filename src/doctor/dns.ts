@@ -1,0 +1,20 @@
+import { lookup } from "node:dns/promises";
+import { hostname } from "node:os";
+import { unlessAborted } from "../lib/unless-aborted.ts";
+import { ok, warning } from "./finding.ts";
+import type { Check } from "./finding.ts";
+
+const timeoutMs = 5_000;
+
+/** Whether the servers of the configured sources are known; where there are none, this host's own name. */
+export const checkDns: Check = async ({ config }) => {
+  const servers = config.sources.flatMap(({ url }) => (URL.canParse(url) ? [new URL(url).hostname] : []));
+  const names = [...new Set(servers.filter((name) => name !== ""))];
+  const wanted = names.length > 0 ? names : [hostname()];
+  const signal = AbortSignal.timeout(timeoutMs);
+  const answers = await Promise.allSettled(wanted.map((name) => unlessAborted(lookup(name), signal)));
+  const unknown = wanted.filter((_name, index) => answers[index]?.status === "rejected");
+  return unknown.length === 0
+    ? ok(`${wanted.join(", ")} can be resolved`)
+    : warning(`${unknown.join(", ")} cannot be resolved: see /etc/resolv.conf and /etc/hosts`);
+};

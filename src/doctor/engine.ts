@@ -1,0 +1,24 @@
+import { stat } from "node:fs/promises";
+import { negotiateApiVersion } from "../docker/api-version.ts";
+import { SvcError } from "../errors.ts";
+import { ok, warning } from "./finding.ts";
+import type { Check } from "./finding.ts";
+
+const timeoutMs = 3_000;
+
+/** Whether there is a container engine that svc can talk to. Everything but containers works without. */
+export const checkEngine: Check = async ({ config }) => {
+  const { socket } = config.docker;
+  if ((await stat(socket).catch(() => undefined)) === undefined) {
+    return warning(
+      `there is none at ${socket}, so docker and compose packages cannot run: install one, or set [docker] socket`,
+    );
+  }
+  try {
+    return ok(`API version ${await negotiateApiVersion(socket, timeoutMs)} at ${socket}`);
+  } catch (error) {
+    if (error instanceof SvcError) return warning(error.message);
+    const { code = "it says nothing in time" } = error as NodeJS.ErrnoException;
+    return warning(`nobody answers at ${socket} (${code}), so containers cannot be run: start the engine`);
+  }
+};

@@ -1,0 +1,34 @@
+/** The programs that svc stands on: node itself, and what the system brings. */
+import { execFile } from "node:child_process";
+import { promisify } from "node:util";
+import { ok, problem } from "./finding.ts";
+import type { Check, Finding } from "./finding.ts";
+
+const oldestNode = 24;
+const timeoutMs = 10_000;
+
+export const checkNode: Check = () => {
+  const major = Number(process.versions.node.split(".")[0]);
+  return major >= oldestNode
+    ? ok(`version ${process.versions.node}`)
+    : problem(`version ${process.versions.node} is too old: install Node.js ${oldestNode} or newer`);
+};
+
+export const checkGit: Check = () => versionOf("git", "packages cannot be fetched: install git");
+
+export const checkSetpriv: Check = ({ config }) =>
+  config.mode === "user"
+    ? ok("not needed: everything runs as one user")
+    : versionOf("setpriv", "apps cannot run as their users: install util-linux");
+
+export const checkMkfifo: Check = () => versionOf("mkfifo", "apps cannot be started: install coreutils");
+
+async function versionOf(program: string, missing: string): Promise<Finding> {
+  try {
+    const { stdout } = await promisify(execFile)(program, ["--version"], { timeout: timeoutMs });
+    return ok(stdout.split("\n", 1)[0] ?? "");
+  } catch (error) {
+    const { code } = error as NodeJS.ErrnoException;
+    return problem(code === "ENOENT" ? missing : `${program} does not work, so ${missing}`);
+  }
+}

@@ -1,0 +1,50 @@
+/** What the daemon keeps: whether only it can change that, and whether it is whole. */
+import { lstat } from "node:fs/promises";
+import { join } from "node:path";
+import { inspectDatabase } from "../store/inspection.ts";
+import { migrations } from "../store/migrations.ts";
+import { ok, problem, warning } from "./finding.ts";
+import type { Check } from "./finding.ts";
+
+/** Of a larger one only the head is read. */
+const maxBytes = 512 * 1024 ** 2;
+
+export const checkPermissions: Check = async ({ config, uid }) => {
+  const wrong: string[] = [];
+  for (const [path, forbidden] of [
+    [config.file, 0o022],
+    [config.tokenFile, 0o077],
+    [config.store.dir, 0o022],
+  ] as const) {
+    const stats = await lstat(path).catch((error: unknown) => {
+      if (["ENOENT", "ENOTDIR"].includes((error as NodeJS.ErrnoException).code ?? "")) return undefined;
+      throw error;
+    });
+    if (stats === undefined) continue;
+    if (stats.uid !== uid && stats.uid !== 0) wrong.push(`${path} belongs to uid ${stats.uid}: chown it`);
+    if ((stats.mode & forbidden) !== 0) {
+      const rights = forbidden === 0o077 ? "go=" : "go-w";
+      wrong.push(`others may ${forbidden === 0o077 ? "use" : "change"} ${path}: chmod ${rights} it`);
+    }
+  }
+  return wrong.length === 0
+    ? ok("configuration, token and store are the daemon's own")
+    : problem(wrong.join("; "));
+};
+
+export const checkStore: Check = ({ config }) => {
+  const path = join(config.store.dir, "svc.db");
+  const found = inspectDatabase(path, migrations.length, maxBytes);
+  switch (found.condition) {
+    case "missing":
+      return ok(`there is none at ${path} yet; the first start makes it`);
+    case "corrupt":
+      return problem(
+        `${path} is damaged (${found.problem}): restart the daemon, which puts its last good copy in place`,
+      );
+    case "sound":
+      return found.version < migrations.length
+        ? warning(`${path} is sound and of an older svc: the next start of the daemon brings it up to date`)
+        : ok(`${path} is sound`);
+  }
+};

@@ -1,0 +1,29 @@
+/** The clock and the time zone: jobs run by both, tokens and certificates expire by the first. */
+import { stat } from "node:fs/promises";
+import { ok, problem, warning } from "./finding.ts";
+import type { Check } from "./finding.ts";
+
+/** svc was not there before. */
+const earliest = Date.UTC(2025, 0, 1);
+/** Where systemd-timesyncd and chrony say that they have set the clock. */
+const signs = ["/run/systemd/timesync/synchronized", "/run/chrony/chronyd.pid"];
+
+export const checkClock: Check = async () => {
+  const now = new Date();
+  if (now.getTime() < earliest)
+    return problem(`it says ${now.toISOString()}: set it, and install an NTP client`);
+  const found = await Promise.all(signs.map((path) => stat(path).catch(() => undefined)));
+  return ok(
+    found.some((each) => each !== undefined)
+      ? `${now.toISOString()}, kept by NTP`
+      : `${now.toISOString()}; whether anybody keeps it right is not known here`,
+  );
+};
+
+export const checkTimeZone: Check = ({ env }) => {
+  const { timeZone } = new Intl.DateTimeFormat().resolvedOptions();
+  const { TZ } = env;
+  return timeZone === "" || timeZone === undefined
+    ? warning("there is none that is known: link /etc/localtime, or jobs run by UTC")
+    : ok(TZ === undefined ? timeZone : `${timeZone}, by TZ of this shell`);
+};

@@ -1,0 +1,111 @@
+/** `svc doctor` on this host, as it is and with things out of order. */
+import { chmod, mkdir, mkdtemp, rm, writeFile } from "node:fs/promises";
+import { once } from "node:events";
+import { createServer } from "node:net";
+import type { AddressInfo } from "node:net";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import test from "ava";
+import type { ExecutionContext } from "ava";
+import { startDaemon } from "../support/daemon.ts";
+import { runSvc } from "./support/run-svc.ts";
+import type { SvcRun } from "./support/run-svc.ts";
+
+interface Finding {
+  readonly check: string;
+  readonly state: "ok" | "warning" | "problem";
+  readonly text: string;
+}
+
+const uid = process.getuid?.() ?? 0;
+
+function examine(configFile: string, ...flags: string[]): Promise<SvcRun> {
+  return runSvc(["doctor", "--config", configFile, ...flags], { host: { uid } });
+}
+
+async function findingsOf(configFile: string): Promise<{ exitCode: number; found: Map<string, Finding> }> {
+  const { exitCode, stdout } = await examine(configFile, "--json");
+  const { findings } = JSON.parse(stdout) as { findings: Finding[] };
+  return { exitCode, found: new Map(findings.map((finding) => [finding.check, finding])) };
+}
+
+async function place(t: ExecutionContext, config: string): Promise<{ directory: string; file: string }> {
+  const directory = await mkdtemp(join(tmpdir(), "svc-doctor-"));
+  t.teardown(() => rm(directory, { recursive: true }));
+  const file = join(directory, "svc.toml");
+  await writeFile(file, config);
+  await mkdir(join(directory, "store"));
+  return { directory, file };
+}
+
+test("a host with a daemon is in order", async (t) => {
+  await using daemon = await startDaemon();
+  const { exitCode, found } = await findingsOf(daemon.configFile);
+  t.is(exitCode, 0);
+  t.deepEqual(
+    [...found.values()].filter(({ state }) => state === "problem"),
+    [],
+  );
+  t.is(found.size, 15);
+  for (const check of ["node", "git", "daemon", "port", "exposure", "permissions", "store"])
+    t.is(found.get(check)?.state, "ok", check);
+  t.regex(found.get("store")?.text ?? "", /is sound$/);
+  const { stdout, exitCode: again } = await examine(daemon.configFile);
+  t.is(again, 0);
+  t.regex(stdout, /^ok +git +git version /m);
+});
+
+test("what is out of order is said with what to do, and by the exit code", async (t) => {
+  const taken = createServer().listen(0, "0.0.0.0");
+  await once(taken, "listening");
+  t.teardown(() => taken.close());
+  const { port } = taken.address() as AddressInfo;
+  const { directory, file } = await place(
+    t,
+    [
+      `[api]\nlisten = "0.0.0.0:${port}"\nsocket = "svc.sock"`,
+      `[store]\ndir = "store"`,
+      `[docker]\nsocket = "engine.sock"`,
+      `[[sources]]\nname = "nowhere"\nurl = "https://nowhere.invalid/index.yaml"`,
+    ].join("\n"),
+  );
+  await writeFile(join(directory, "api.token"), "secret\n");
+  await chmod(join(directory, "api.token"), 0o644);
+  await writeFile(join(directory, "store/svc.db"), "this is no database, however long it may be");
+  const { exitCode, found } = await findingsOf(file);
+  t.is(exitCode, 1);
+  for (const [check, state, text] of [
+    ["engine", "warning", /engine\.sock, so docker and compose packages cannot run: install one/],
+    ["dns", "warning", /^nowhere\.invalid cannot be resolved: see/],
+    ["daemon", "warning", /svc\.sock: start it/],
+    ["port", "problem", /\(EADDRINUSE\): stop what uses it, or set \[api\] listen/],
+    ["exposure", "warning", /without TLS/],
+    ["permissions", "problem", /others may use .*api\.token: chmod go= it/],
+    ["store", "problem", /svc\.db is damaged \(.+\): restart the daemon/],
+  ] as const) {
+    t.is(found.get(check)?.state, state, check);
+    t.regex(found.get(check)?.text ?? "", text, check);
+  }
+});
+
+test("an engine of another kind, and a store that is not there yet", async (t) => {
+  const { directory, file } = await place(
+    t,
+    `[api]\nlisten = "127.0.0.1:0"\n[store]\ndir = "store"\n[docker]\nsocket = "engine.sock"\n`,
+  );
+  const mute = createServer((socket) => socket.end("HTTP/1.1 200 OK\r\n\r\n{}"));
+  mute.listen(join(directory, "engine.sock"));
+  await once(mute, "listening");
+  t.teardown(() => mute.close());
+  const { found } = await findingsOf(file);
+  t.is(found.get("engine")?.state, "warning");
+  t.regex(found.get("engine")?.text ?? "", /is it a container engine\?/);
+  t.regex(found.get("store")?.text ?? "", /the first start makes it/);
+});
+
+test("a configuration that cannot be used ends it", async (t) => {
+  const { file } = await place(t, "[api]\nlistn = 1\n");
+  const { exitCode, stderr } = await examine(file);
+  t.is(exitCode, 2);
+  t.regex(stderr, /listn/);
+});
