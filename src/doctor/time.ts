@@ -23,7 +23,7 @@ export const checkClock: Check = async () => {
 export const checkTimeZone: Check = ({ env }) => {
   const { timeZone } = new Intl.DateTimeFormat().resolvedOptions();
   const { TZ } = env;
-  return timeZone === "" || timeZone === undefined
+  return timeZone === ""
     ? warning("there is none that is known: link /etc/localtime, or jobs run by UTC")
     : ok(TZ === undefined ? timeZone : `${timeZone}, by TZ of this shell`);
 };
