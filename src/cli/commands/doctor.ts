@@ -4,7 +4,7 @@ import type { NamedFinding } from "../../doctor/examine.ts";
 import type { CommandContext } from "../context.ts";
 import { exitCodes } from "../exit-codes.ts";
 import { ReportedError } from "../failure.ts";
-import type { RunCommand } from "../program.ts";
+import type { RunCommand } from "../run-command.ts";
 import type { Color } from "../render/color.ts";
 import { escapeControls } from "../render/escape.ts";
 import { readAll, send } from "../transport/http.ts";
