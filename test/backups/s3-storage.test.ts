@@ -178,6 +178,16 @@ const lasting: [string, Fault, { reason: string; message: RegExp }][] = [
     { kind: "answer", status: 403, code: "AccessDenied" },
     { reason: "denied", message: /refuses the bucket/ },
   ],
+  [
+    "takes this host's clock for wrong",
+    { kind: "answer", status: 403, code: "RequestTimeTooSkewed" },
+    { reason: "denied", message: /^the clocks of this host and of .* differ too much/ },
+  ],
+  [
+    "has the bucket no more",
+    { kind: "answer", status: 404, code: "NoSuchBucket" },
+    { reason: "denied", message: /^the bucket ".*" does not exist/ },
+  ],
 ];
 for (const [what, fault, error] of lasting) {
   s3Test(

@@ -1,12 +1,14 @@
 /** A full disk: what needs room fails with a typed error and leaves the old state; what frees room works (threat 46). */
 import { execFile } from "node:child_process";
+import { randomBytes } from "node:crypto";
 import { createWriteStream } from "node:fs";
-import { mkdir, mkdtemp, readdir, rm, stat } from "node:fs/promises";
+import { mkdir, mkdtemp, readFile, readdir, rm, stat, statfs, writeFile } from "node:fs/promises";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { promisify } from "node:util";
 import test from "ava";
 import { AppService } from "../../gen/svc/v1/app_pb.ts";
+import { BackupService } from "../../gen/svc/v1/backup_pb.ts";
 import { ScheduleService } from "../../gen/svc/v1/schedule_pb.ts";
 import { isRoot, needsRoot, startDaemon } from "../support/daemon.ts";
 import { errorOf } from "../support/errors.ts";
@@ -24,6 +26,13 @@ async function smallDisk(sizeMiB: number) {
     fill: async () => {
       for (const chunkBytes of [1024 * 1024, 4096])
         await fillWith(join(dir, `filler-${chunkBytes}`), chunkBytes);
+    },
+    /** Takes all but so much. */
+    leave: async (freeBytes: number) => {
+      const filler = join(dir, "filler");
+      await rm(filler, { force: true });
+      const { bavail, bsize } = await statfs(dir);
+      await run("fallocate", ["-l", String(bavail * bsize - freeBytes), filler]);
     },
     [Symbol.asyncDispose]: async () => {
       await run("umount", ["--lazy", dir]);
@@ -121,5 +130,57 @@ rootTest(
     t.like(runs[0], { status: "CANCELED", truncated: true, output: "" }, "the last room is not for outputs");
     await schedules.removeSchedule({ id: "going" });
     t.is((await schedules.listSchedules({})).schedules.length, 1);
+  },
+);
+
+rootTest(
+  `a backup and a restore without room fail, and leave the app and the archives as they were${needsRoot}`,
+  async (t) => {
+    await using disk = await smallDisk(256);
+    const dir = join(disk.dir, "svc");
+    await mkdir(dir);
+    const elsewhere = await mkdtemp(join(tmpdir(), "svc-archives-"));
+    await using daemon = await startDaemon({ dir });
+    const apps = daemon.client(AppService);
+    const backups = daemon.client(BackupService);
+    const source = await mkdtemp(join(tmpdir(), "svc-package-"));
+    await writePackage(source, await freePort());
+    const { directory } = await apps.installApp({ spec: source });
+    const bulk = randomBytes(40 << 20);
+    await writeFile(join(directory, "data/bulk"), bulk);
+    await backups.upsertBackupStorage({
+      name: "elsewhere",
+      location: { case: "local", value: { dir: elsewhere } },
+    });
+    const create = () => backups.createBackup({ appId: "web", storages: ["elsewhere"], mode: "stop" });
+    const [made] = (await create()).results;
+    const ref = { appId: "web", storage: "elsewhere", name: made?.name ?? "" };
+    await apps.startApp({ id: "web" });
+    const after = async (what: string) => {
+      const { backups: listed } = await backups.listBackups({});
+      t.deepEqual(
+        listed.map(({ name }) => name),
+        [ref.name],
+        what,
+      );
+      t.deepEqual(await readdir(join(daemon.storeDir, "spool")), [], what);
+      t.true(bulk.equals(await readFile(join(directory, "data/bulk"))), what);
+      t.deepEqual((await readdir(directory)).toSorted(), ["data", "logs", "repo", "volumes"], what);
+      t.is((await apps.getApp({ id: "web" })).state, "RUNNING", what);
+    };
+
+    // Enough to begin with, and not for the whole archive and what is kept free of the disk.
+    await disk.leave(85 << 20);
+    t.like(await errorOf(create()), { code: "ResourceExhausted", reason: "disk_full" });
+    await after("a backup");
+    const restore = () => backups.restoreBackup({ ...ref, stopApp: true });
+    t.like(await errorOf(restore()), { code: "ResourceExhausted", reason: "disk_full" });
+    await after("a restore");
+    t.like(await backups.verifyBackup(ref), { restored: false }, "reading needs no room");
+    await disk.leave(150 << 20);
+    t.like(await restore(), { restarted: true });
+    await after("a restore that had room");
+    await apps.stopApp({ id: "web" });
+    for (const each of [source, elsewhere]) await rm(each, { recursive: true });
   },
 );
