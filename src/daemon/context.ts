@@ -18,6 +18,7 @@ import { S3Thread } from "../backups/storages/s3-thread.ts";
 import { createAppPaths } from "../apps/app-paths.ts";
 import { Credentials } from "../credentials/credentials.ts";
 import { DockerHost } from "../docker/docker-host.ts";
+import { FileStages } from "../files/file-stages.ts";
 import { Files } from "../files/files.ts";
 import { SystemIdentities } from "../files/system-identities.ts";
 import { bindServices } from "../handlers/services.ts";
@@ -270,8 +271,12 @@ export async function createContext(options: ContextOptions): Promise<DaemonCont
     dir: config.store.dir,
     svcVersion: version,
   });
+  const stages = resources.use(
+    new FileStages({ store, executor, identities, log: (message, details) => log.warn(details, message) }),
+  );
+  stages.start();
   const files = new Files({
-    identities,
+    ...{ identities, stages },
     systemIdentities: new SystemIdentities(now, searchPath),
     ownFiles: [config.tokenFile],
     storeDir: config.store.dir,

@@ -16,6 +16,7 @@ import type {
   ReadRange,
   SearchOptions,
   SearchRecord,
+  StageRecord,
   UnpackLimits,
   UploadOptions,
   UsageRecord,
@@ -91,6 +92,7 @@ export interface FilesOptions {
   /** Files of the daemon's own. */
   ownFiles: readonly string[];
   storeDir: string;
+  stages: StageRecord;
 }
 
 export class Files {
@@ -303,14 +305,12 @@ export class Files {
   }
 
   async #hands({ uid, root, isPeer }: FileCaller): Promise<HostFiles> {
-    const { identities, ownFiles, storeDir } = this.#options;
+    const { identities, ownFiles, storeDir, stages } = this.#options;
     const hands = await identities.hostFiles(root ? identities.selfUid : uid);
-    if (!root || isPeer) return hands;
-    return hands.guarding({
-      files: [...ownFiles],
-      // Everything there is the daemon's own but the directories of the apps.
-      directories: [{ path: storeDir, except: ["apps"] }],
-    });
+    if (!root || isPeer) return hands.with({ stages });
+    // Everything there is the daemon's own but the directories of the apps.
+    const guard = { files: [...ownFiles], directories: [{ path: storeDir, except: ["apps"] }] };
+    return hands.with({ stages, guard });
   }
 }
 

@@ -17,6 +17,8 @@ import type {
   WantedAttributes,
   SearchOptions,
   SearchRecord,
+  Stage,
+  StageRecord,
   UsageRecord,
   ArchiveFormat,
   UnpackLimits,
@@ -35,23 +37,28 @@ const discardMs = 60_000;
 /** A record of a search or a count, with two paths at most. */
 const maxRecordChars = 128 << 10;
 
+export interface HostFilesOptions {
+  /** What this caller is refused though the user is not. */
+  guard?: Guarded;
+  stages?: StageRecord;
+}
+
 type Ask = (request: HelperRequest) => Promise<HelperAnswer>;
 
 export class HostFiles {
   readonly user: User;
   readonly #ask: Ask;
-  readonly #guard: Guarded | undefined;
+  readonly #options: HostFilesOptions;
 
-  /** @param guard what this caller is refused though the user is not */
-  constructor(user: User, ask: Ask, guard?: Guarded) {
+  constructor(user: User, ask: Ask, options: HostFilesOptions = {}) {
     this.user = user;
     this.#ask = ask;
-    this.#guard = guard;
+    this.#options = options;
   }
 
-  /** The same hands, with things that they leave alone. */
-  guarding(guard: Guarded): HostFiles {
-    return new HostFiles(this.user, this.#ask, guard);
+  /** The same hands, with things that they leave alone, and with what remembers what they make aside. */
+  with(options: HostFilesOptions): HostFiles {
+    return new HostFiles(this.user, this.#ask, { ...this.#options, ...options });
   }
 
   async stat(path: string, { signal }: HostWork = {}): Promise<HostEntry> {
@@ -211,17 +218,29 @@ export class HostFiles {
     work: HostWork,
     input?: Readable,
   ): Promise<HelperAnswer> {
-    const temporary = temporaryName();
+    const stage = { name: temporaryName(), uid: this.user.uid, beside };
+    const { stages } = this.#options;
+    await stages?.keep(stage);
     try {
-      return await this.#long(op, subject, { ...args, temporary }, work, input);
+      return await this.#long(op, subject, { ...args, temporary: stage.name }, work, input);
     } catch (error) {
-      if (error instanceof SvcError && isCutShort(error)) {
-        for (const path of beside) {
-          const request = this.#request("hostDiscard", path, { temporary });
-          await this.#ask({ ...request, timeoutMs: discardMs }).catch(() => undefined);
-        }
-      }
+      if (error instanceof SvcError && isCutShort(error)) await this.discard(stage).catch(() => undefined);
       throw error;
+    } finally {
+      await stages?.forget(stage.name);
+    }
+  }
+
+  /** Removes what work has left that was cut short. */
+  async discard({ name, beside }: Stage): Promise<void> {
+    for (const path of beside) {
+      const request = { op: "hostDiscard", args: { path, temporary: name }, subject: path };
+      await this.#ask({ ...request, timeoutMs: discardMs }).catch((error: unknown) => {
+        // Beside a path that is not there, or leads elsewhere by now, there is nothing.
+        const isElsewhere =
+          error instanceof SvcError && ["not_found", "failed_precondition"].includes(error.code);
+        if (!isElsewhere) throw error;
+      });
     }
   }
 
@@ -246,7 +265,8 @@ export class HostFiles {
   }
 
   #request(op: string, path: string, args: object): Pick<HelperRequest, "op" | "args" | "subject"> {
-    return { op, args: { path, ...args, ...(this.#guard && { guard: this.#guard }) }, subject: path };
+    const { guard } = this.#options;
+    return { op, args: { path, ...args, ...(guard && { guard }) }, subject: path };
   }
 }
 

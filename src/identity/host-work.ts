@@ -124,3 +124,18 @@ export interface HostWork {
   signal?: AbortSignal | undefined;
   onProgress?: ((progress: HostProgress) => void) | undefined;
 }
+
+/** Another name under which something is made. */
+export interface Stage {
+  name: string;
+  /** Whose hands make it. */
+  uid: number;
+  /** Paths that it may lie beside. */
+  beside: readonly string[];
+}
+
+/** Remembers stages for as long as they may be there. */
+export interface StageRecord {
+  keep: (stage: Stage) => Promise<void>;
+  forget: (name: string) => Promise<void>;
+}

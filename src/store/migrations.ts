@@ -310,4 +310,14 @@ export const migrations: readonly string[] = [
     DELETE FROM job_changes WHERE revision <= NEW.revision - 20000;
   END;
   `,
+  `
+  -- See src/files/file-stages.ts: names that work on files uses until what it makes is whole.
+  CREATE TABLE file_stages (
+    name TEXT PRIMARY KEY NOT NULL,
+    uid INTEGER NOT NULL,
+    -- Paths that it may lie beside, as JSON.
+    beside TEXT NOT NULL CHECK (json_valid(beside)),
+    executor TEXT NOT NULL CHECK (json_valid(executor))
+  ) STRICT, WITHOUT ROWID;
+  `,
 ];

@@ -92,3 +92,35 @@ for (const victim of ["helper", "daemon"] as const) {
     },
   );
 }
+
+for (const verb of ["copy", "unpack"] as const) {
+  rootTest(
+    `what ${verb === "copy" ? "a copy" : "an unpacking"} leaves when daemon and helper die in one moment goes at the next start`,
+    async (t) => {
+      await using ground = await openGround();
+      const { home, door, daemon, as } = ground;
+      const script = `cd ${home}; mkdir tree into; echo mine > .svc-0123456789abcdef.tmp; head -c ${bigBytes} /dev/urandom > tree/big; tar cf tree.tar tree`;
+      await as(ownerUid, "sh", "-c", script);
+      const files = door.client(FileService, "grpc");
+      const path = join(home, "tree.tar");
+      const working =
+        verb === "copy"
+          ? files.copyPath({ from: join(home, "tree"), to: join(home, "copy") })
+          : files.extractArchive({ path, target: join(home, "into") });
+      working.catch(() => undefined);
+      const dir = verb === "copy" ? home : join(home, "into");
+      const left = async () => (await leftOvers(dir)).filter((name) => name !== ".svc-0123456789abcdef.tmp");
+      await eventually(async () => assert.equal((await left()).length, 1), 30_000);
+      const helper = await helperOf(ground);
+      process.kill(helper, "SIGSTOP");
+      await daemon.kill();
+      process.kill(helper, "SIGKILL");
+      await t.throwsAsync(working);
+      t.is((await left()).length, 1);
+      await daemon.restart();
+      await eventually(async () => assert.deepEqual(await left(), []), 30_000);
+      // What nobody wrote down is not the daemon's.
+      t.deepEqual((await readdir(home)).sort(), [".svc-0123456789abcdef.tmp", "into", "tree", "tree.tar"]);
+    },
+  );
+}

@@ -33,9 +33,9 @@ Examples:
   svc file mv hello:data/notes.txt hello:data/old.txt
   svc file chmod 0600 hello:data/old.txt
   svc file rm hello:data/old.txt
-  svc file tar hello:data.tar.zst hello:data
-  svc file untar hello:data.tar.zst hello:copy
-  svc file du hello:
+  svc file tar hello:data/notes.tar.zst hello:data/notes.txt
+  svc file untar hello:data/notes.tar.zst hello:data/copy
+  svc file du hello:data
   svc file find hello:data '*.log'
   svc file grep -i error hello:data
   svc file tail -f hello:data/app.log

@@ -1,0 +1,76 @@
+/**
+ * Under which other names work on files makes things before they are seen. Whoever does the work removes them; when daemon
+ * and helper end in the same moment, as with the host's power, the next daemon does, by what was written down here.
+ */
+import type { Identities } from "../identity/identity.ts";
+import type { Stage, StageRecord } from "../identity/host-work.ts";
+import { SvcError } from "../errors.ts";
+import { isExecutorAlive, type Executor } from "../store/executors.ts";
+import type { Store } from "../store/store.ts";
+
+interface StageRow {
+  name: string;
+  uid: number;
+  beside: string;
+  executor: string;
+}
+
+export interface FileStagesOptions {
+  store: Store;
+  executor: Executor;
+  identities: Identities;
+  log: (message: string, details: Record<string, unknown>) => void;
+}
+
+export class FileStages implements StageRecord, AsyncDisposable {
+  readonly #options: FileStagesOptions;
+  #sweeping: Promise<void> | undefined;
+
+  constructor(options: FileStagesOptions) {
+    this.#options = options;
+  }
+
+  /** Removes, behind everything else, what processes left that have ended. */
+  start(): void {
+    this.#sweeping = this.#sweep().catch((error: unknown) => {
+      this.#options.log("what was left of work on files was not removed", { error });
+    });
+  }
+
+  async [Symbol.asyncDispose](): Promise<void> {
+    await this.#sweeping;
+  }
+
+  async keep({ name, uid, beside }: Stage): Promise<void> {
+    const { store, executor, log } = this.#options;
+    const params = [name, uid, JSON.stringify(beside), JSON.stringify(executor)];
+    const sql = "INSERT INTO file_stages (name, uid, beside, executor) VALUES (?, ?, ?, ?)";
+    // Moving things away is what helps against a full disk: it is not to fail for want of a record.
+    await store
+      .write([{ sql, params }])
+      .catch((error: unknown) => log("a stage was not recorded", { error }));
+  }
+
+  async forget(name: string): Promise<void> {
+    const statement = { sql: "DELETE FROM file_stages WHERE name = ?", params: [name] };
+    await this.#options.store
+      .write([statement], { essential: true })
+      .catch((error: unknown) => this.#options.log("a stage was not forgotten", { error }));
+  }
+
+  async #sweep(): Promise<void> {
+    const { store, identities, log } = this.#options;
+    for (const { name, uid, beside, executor } of store.all<StageRow>("SELECT * FROM file_stages")) {
+      if (await isExecutorAlive(JSON.parse(executor) as Executor)) continue;
+      try {
+        const hands = await identities.hostFiles(uid);
+        await hands.discard({ name, uid, beside: JSON.parse(beside) as string[] });
+      } catch (error) {
+        // Neither a user who is gone nor a disk that is not there comes back by asking again at every start.
+        log("what was left of work on files was not removed", { uid, beside, error });
+        if (!(error instanceof SvcError)) throw error;
+      }
+      await this.forget(name);
+    }
+  }
+}
