@@ -2,7 +2,7 @@
  * Under which other names work on files makes things before they are seen. Whoever does the work removes them; when daemon
  * and helper end in the same moment, as with the host's power, the next daemon does, by what was written down here.
  */
-import type { Identities } from "../identity/identity.ts";
+import type { Identities } from "../identity/identities.ts";
 import type { Stage, StageRecord } from "../identity/host-work.ts";
 import { SvcError } from "../errors.ts";
 import { isExecutorAlive, type Executor } from "../store/executors.ts";
