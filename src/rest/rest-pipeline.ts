@@ -30,7 +30,7 @@ export interface RestResponse extends Pick<Writable, "on" | "once" | "removeList
 /** The call that a handler sees. The pipeline makes it; REST reads the answer's headers from it. */
 export interface RestCall {
   /** Headers that the handler wants on the answer, such as `content-length` or `content-range` (which makes it a 206) of a download. */
-  readonly responseHeader?: Headers;
+  readonly responseHeader?: Headers | undefined;
 }
 
 export interface RestPipeline<Call extends RestCall> {

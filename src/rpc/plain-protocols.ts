@@ -13,7 +13,7 @@ import {
 import { parseTimeout as parseGrpcTimeout } from "@connectrpc/connect/protocol-grpc";
 import { setGrpcStatus } from "./grpc-status.ts";
 import { fitTrailers } from "./grpc-trailers.ts";
-import type { PlainCall } from "./plain-call.ts";
+import type { HttpCall } from "./http-call.ts";
 
 /** The response of node's `http` and `http2` servers, as much of it as a unary answer needs. */
 export interface UnaryResponse extends Pick<Writable, "on" | "end"> {
@@ -46,8 +46,8 @@ export interface PlainProtocol {
   putTimeout(headers: IncomingHttpHeaders, timeoutMs: number): void;
   /** The message in a body; undefined when it is not just one in the plain form. */
   messageIn(body: Buffer): Uint8Array | undefined;
-  send(response: UnaryResponse, call: PlainCall, payload: Payload): void;
-  fail(response: UnaryResponse, call: PlainCall, error: ConnectError): void;
+  send(response: UnaryResponse, call: HttpCall, payload: Payload): void;
+  fail(response: UnaryResponse, call: HttpCall, error: ConnectError): void;
 }
 
 /** Flags and length before a message. */
@@ -97,7 +97,7 @@ export const plainGrpc: PlainProtocol = {
   },
 };
 
-function endGrpc(response: UnaryResponse, call: PlainCall, body?: Buffer): void {
+function endGrpc(response: UnaryResponse, call: HttpCall, body?: Buffer): void {
   appendHeaders(response, call.responseHeader, "");
   response.setHeader("content-type", "application/grpc+proto");
   response.writeHead(200);
@@ -136,7 +136,7 @@ export const plainConnect: PlainProtocol = {
 
 function endConnect(
   response: UnaryResponse,
-  call: PlainCall,
+  call: HttpCall,
   status: number,
   contentType: string,
   body: Uint8Array,

@@ -14,7 +14,7 @@ import { clientGone } from "../errors.ts";
 import { connectErrorOf } from "./connect-errors.ts";
 import { deadlineExceeded, shownError } from "./error-mapping.ts";
 import type { Pipeline } from "./pipeline.ts";
-import { PlainCall } from "./plain-call.ts";
+import { HttpCall } from "./http-call.ts";
 import { plainConnect, plainGrpc } from "./plain-protocols.ts";
 import type { PlainProtocol, UnaryResponse } from "./plain-protocols.ts";
 import { readSmallBody, replayBody } from "./small-body.ts";
@@ -74,7 +74,7 @@ export function createPlainUnary({ pipeline, maxMessageBytes, maxTimeoutMs }: Pl
     if (error !== undefined || timeoutMs === 0) return false;
 
     const { user, requestId } = caller;
-    const call = new PlainCall({
+    const call = new HttpCall({
       user,
       requestId,
       protocolName: protocol.name,
@@ -136,7 +136,7 @@ interface Asked {
   readonly method: DescMethodUnary;
   readonly request: UnaryRequest;
   readonly response: UnaryResponse;
-  readonly call: PlainCall;
+  readonly call: HttpCall;
 }
 
 const protocols = [plainGrpc, plainConnect];
@@ -159,7 +159,7 @@ function readMessage(
 }
 
 /** Aborts the call when its client goes away before `work` is done. */
-async function untilGone<T>(response: UnaryResponse, { source }: PlainCall, work: Promise<T>): Promise<T> {
+async function untilGone<T>(response: UnaryResponse, { source }: HttpCall, work: Promise<T>): Promise<T> {
   let isDone = false;
   const onGone = (): void => {
     if (!isDone) source.abort(clientGone());

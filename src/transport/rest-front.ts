@@ -8,10 +8,10 @@ import type {
 import type { AbortSource } from "../lib/abort-source.ts";
 import { createRestHandler } from "../rest/rest-handler.ts";
 import type { RestHandler } from "../rest/rest-handler.ts";
-import type { RestCall, RestPipeline, RestRequest } from "../rest/rest-pipeline.ts";
+import type { RestPipeline, RestRequest } from "../rest/rest-pipeline.ts";
 import type { Route } from "../rest/route.ts";
 import type { BodyTurns } from "../lib/body-turns.ts";
-import type { Call } from "../rpc/call-context.ts";
+import { HttpCall } from "../rpc/http-call.ts";
 import { shownError } from "../rpc/error-mapping.ts";
 import type { Pipeline } from "../rpc/pipeline.ts";
 import { anonymous, shareName } from "../rpc/user-context.ts";
@@ -22,46 +22,18 @@ import type { Log } from "../lib/log.ts";
 
 const protocolName = "rest";
 
-/** A call whose answer's headers exist once the handler sets one. */
-class RestCallState implements RestCall, Call {
-  readonly user;
-  readonly requestId;
-  readonly protocolName = protocolName;
-  readonly source;
+/** A call and its caller, who is noted with the answer: by the pipeline from when the call has begun. */
+class NotedCall extends HttpCall {
   readonly #caller: Caller;
-  readonly #headers: Readonly<Record<string, string | string[] | undefined>>;
-  #responseHeader: Headers | undefined;
 
   constructor(caller: Caller, source: AbortSource, { headers }: Pick<RestRequest, "headers">) {
-    this.user = caller.user;
-    this.requestId = caller.requestId;
-    this.source = source;
+    super({ user: caller.user, requestId: caller.requestId, protocolName, headers, source });
     this.#caller = caller;
-    this.#headers = headers;
   }
 
-  /** It is the pipeline's from here on, which notes what becomes of it. */
   begun(): this {
     this.#caller.isNoted = true;
     return this;
-  }
-
-  openRequestHeader(): Headers {
-    const headers = new Headers();
-    for (const [name, value] of Object.entries(this.#headers)) {
-      // HTTP/2's pseudo-headers are none.
-      if (value !== undefined && !name.startsWith(":")) headers.set(name, String(value));
-    }
-    return headers;
-  }
-
-  openResponseHeader(): Headers {
-    return (this.#responseHeader ??= new Headers());
-  }
-
-  /** What REST adds to the answer; undefined when nobody set anything. */
-  get responseHeader(): Headers {
-    return this.#responseHeader as Headers;
   }
 }
 
@@ -79,7 +51,7 @@ export interface RestFrontOptions {
 export function createRestFront(options: RestFrontOptions): RestHandler {
   const { pipeline, routes, callers, notes, limits, bodies, shutdownSignal, log } = options;
 
-  const restPipeline: RestPipeline<RestCallState> = {
+  const restPipeline: RestPipeline<NotedCall> = {
     gate(method, request, source) {
       const caller = callers.get(request);
       if (caller === undefined) throw new Error("the request carries no identity");
@@ -89,7 +61,7 @@ export function createRestFront(options: RestFrontOptions): RestHandler {
         pipeline.gate(method, caller.user, caller.requestId, protocolName);
         caller.isNoted = false;
       }
-      return new RestCallState(caller, source, request);
+      return new NotedCall(caller, source, request);
     },
     unary: (method, message, call) => pipeline.invokeUnary(method as DescMethodUnary, message, call.begun()),
     serverStream: (method, message, call) =>

@@ -1,35 +1,40 @@
-/** A call that came over plain HTTP: its headers are made for the handler that asks for them. */
+/** A call that came as a request of HTTP, whatever its protocol: its headers are made for the handler that asks for them. */
 import type { IncomingHttpHeaders } from "node:http";
 import { AbortSource } from "../lib/abort-source.ts";
 import type { Call } from "./call-context.ts";
 import type { UserContext } from "./user-context.ts";
 
-export interface PlainCallInit {
+export interface HttpCallInit {
   readonly user: UserContext;
   readonly requestId: string;
   readonly protocolName: string;
-  readonly url: string;
-  /** Milliseconds that the client gives it from now on. */
-  readonly timeoutMs: number | undefined;
   readonly headers: IncomingHttpHeaders;
+  /** Of procedures. */
+  readonly url?: string;
+  /** Milliseconds that the client gives it from now on. Default: any. */
+  readonly timeoutMs?: number | undefined;
+  /** Aborts when the client goes away. Default: a new one. */
+  readonly source?: AbortSource;
 }
 
-export class PlainCall implements Call {
+export class HttpCall implements Call {
   readonly user: UserContext;
   readonly requestId: string;
   readonly protocolName: string;
-  readonly url: string;
-  readonly source = new AbortSource();
+  readonly url?: string;
+  readonly source: AbortSource;
   readonly #headers: IncomingHttpHeaders;
   readonly #deadlineMs: number | undefined;
   #responseHeader: Headers | undefined;
   #responseTrailer: Headers | undefined;
 
-  constructor({ user, requestId, protocolName, url, timeoutMs, headers }: PlainCallInit) {
+  constructor(init: HttpCallInit) {
+    const { user, requestId, protocolName, url, timeoutMs, headers, source = new AbortSource() } = init;
     this.user = user;
     this.requestId = requestId;
     this.protocolName = protocolName;
-    this.url = url;
+    if (url !== undefined) this.url = url;
+    this.source = source;
     this.#deadlineMs = timeoutMs === undefined ? undefined : performance.now() + timeoutMs;
     this.#headers = headers;
   }
