@@ -64,7 +64,7 @@ async function talk(
 dockerTest(
   `a shell in a container, as its user, with its size and its exit code${needsDocker}`,
   async (t) => {
-    await using daemon = await startDaemon({ config: `[docker]\nsocket = "${engineNow().socket}"` });
+    await using daemon = await startDaemon({ config: engineNow().config });
     await using user = await daemon.as(nobody);
     const dir = join(daemon.dir, "package");
     await mkdir(dir);
@@ -128,7 +128,7 @@ async function writeFiles(dir: string, files: Readonly<Record<string, string>>):
 dockerTest(
   `the terminal of a container's own is shared, and the exit code is the app's${needsDocker}`,
   async (t) => {
-    await using daemon = await startDaemon({ config: `[docker]\nsocket = "${engineNow().socket}"` });
+    await using daemon = await startDaemon({ config: engineNow().config });
     await using user = await daemon.as(nobody);
     const dir = join(daemon.dir, "package");
     await writeFiles(dir, {
@@ -165,7 +165,7 @@ dockerTest(
 composeTest(
   `services of a compose project: a shell in each, and the terminals that they have${needsCompose}`,
   async (t) => {
-    await using daemon = await startDaemon({ config: `[docker]\nsocket = "${engineNow().socket}"` });
+    await using daemon = await startDaemon({ config: engineNow().config });
     await using user = await daemon.as(nobody);
     const dir = join(daemon.dir, "package");
     await writeFiles(dir, {
@@ -196,7 +196,7 @@ composeTest(
     }
     t.not(names[0], names[1], "each in its own container");
     const attach = { appId: "pair", session: "attach" };
-    t.like(await errorOf(talk(user, { ...attach, service: "plain" }, [])), { reason: "denied" });
+    t.like(await errorOf(talk(user, { ...attach, service: "plain" }, [])), { reason: "not_possible" });
     const talked = await talk(user, { ...attach, service: "talks" }, [
       [/^/, "hello\n"],
       [/got hello/, "end\n"],
