@@ -1,4 +1,5 @@
 /** Bodies that arrive: whether there is one, reading it within its bounds, and getting rid of one that nobody wants. */
+import type { Socket } from "node:net";
 import { SvcError, clientGone } from "../errors.ts";
 import { smallBodyBytes } from "../lib/body-turns.ts";
 import type { BodyTurn } from "../lib/body-turns.ts";
@@ -91,12 +92,32 @@ export function readBody(
 export function discardBody(request: RestRequest, response: RestResponse): void {
   if (request.readableEnded || declaredSize(request) === 0) return;
   request.on("error", () => undefined);
+  closeAfterBody(request);
   response.once("finish", () => {
     request.resume();
     const timer = setTimeout(() => request.destroy(), lingerMs);
     request.once("end", () => clearTimeout(timer));
     request.once("close", () => clearTimeout(timer));
   });
+}
+
+/**
+ * Node closes the connection of HTTP/1.1 right behind an answer that is its last. With unread bytes in it the kernel resets it
+ * then, and its client loses the answer: here only the own side is closed before the rest of the body has been read.
+ */
+function closeAfterBody(request: RestRequest): void {
+  const { socket } = request as RestRequest & { readonly socket?: Socket };
+  if (request.httpVersionMajor >= 2 || socket === undefined) return;
+  const destroySoon = socket.destroySoon.bind(socket);
+  socket.destroySoon = () => {
+    socket.destroySoon = destroySoon;
+    if (request.readableEnded || request.destroyed) {
+      destroySoon();
+      return;
+    }
+    socket.end();
+    request.once("end", destroySoon).once("close", destroySoon);
+  };
 }
 
 function tooLarge(maxBodyBytes: number): SvcError {

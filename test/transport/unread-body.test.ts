@@ -2,6 +2,7 @@
 import { once } from "node:events";
 import { connect as connectHttp2 } from "node:http2";
 import { connect } from "node:net";
+import { buffer } from "node:stream/consumers";
 import test from "ava";
 import { openDoor } from "./support/door.ts";
 
@@ -113,3 +114,17 @@ for (const [name, { path, type, isKnown }] of Object.entries(refused)) {
     });
   }
 }
+
+test("who closes the connection after an upload that is refused early gets the answer", async (t) => {
+  await using door = await openDoor();
+  const body = Buffer.alloc(4 * 1024 * 1024, "x");
+  for (let round = 0; round < 20; round++) {
+    const socket = connect(door.port, "127.0.0.1");
+    socket.write(
+      `POST /v1/apps HTTP/1.1\r\nHost: localhost\r\nAuthorization: Bearer ${door.token}\r\nConnection: close\r\n` +
+        `Content-Type: application/json\r\nContent-Length: ${body.length}\r\n\r\n`,
+    );
+    socket.write(body);
+    t.regex(String(await buffer(socket)), /^HTTP\/1\.1 413 .*body_too_large/s);
+  }
+});
