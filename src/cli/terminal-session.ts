@@ -16,14 +16,29 @@ export interface TerminalStart {
 /** Ctrl-P Ctrl-Q, as Docker's. */
 const detachKeys = Buffer.of(0x10, 0x11);
 
+/** Of what is typed and has not left: a file that is piped in is read as it is taken. */
+const maxWaitingBytes = 2 ** 20;
+
 /** What goes to the daemon: what is typed, how the window changes, what was shown. */
 class Inputs {
   readonly #waiting: ConsoleInput[] = [];
+  readonly #onRoom: () => void;
+  #waitingBytes = 0;
   #more = Promise.withResolvers<undefined>();
   #isOver = false;
 
+  /** @param onRoom called when there is room again */
+  constructor(onRoom: () => void) {
+    this.#onRoom = onRoom;
+  }
+
+  hasRoom(): boolean {
+    return this.#waitingBytes < maxWaitingBytes;
+  }
+
   add(input: ConsoleInput): void {
     this.#waiting.push(input);
+    this.#waitingBytes += input.data?.length ?? 0;
     this.#more.resolve(undefined);
   }
 
@@ -39,6 +54,9 @@ class Inputs {
         this.#more = Promise.withResolvers();
         await this.#more.promise;
       } else {
+        const hadRoom = this.hasRoom();
+        this.#waitingBytes -= input.data?.length ?? 0;
+        if (!hadRoom && this.hasRoom()) this.#onRoom();
         yield input;
       }
     }
@@ -48,14 +66,18 @@ class Inputs {
 /** Until the program ends, or the user lets go of it. @returns its exit code */
 export async function runTerminal(context: CommandContext, start: TerminalStart): Promise<number> {
   const { AppService } = await import("../../gen/svc/v1/app_pb.ts");
-  const { stdin, stdout } = context.host;
-  const inputs = new Inputs();
+  const { stdin, stdout, stderr } = context.host;
+  const inputs = new Inputs(() => stdin.resume());
   const keys = new Keys(inputs);
   const isTerminal = stdin.isTTY && stdout.isTTY === true;
   const resize = (): void => inputs.add({ resize: sizeOf(stdout) });
-  const type = (bytes: Buffer): void => keys.type(bytes, isTerminal);
+  const type = (bytes: Buffer): void => {
+    keys.type(bytes, isTerminal);
+    if (!inputs.hasRoom()) stdin.pause();
+  };
   // Without a window it has no say in how large a terminal is that others watch, too.
-  inputs.add({ ...start, command: [...start.command], ...(isTerminal && { resize: sizeOf(stdout) }) });
+  const window = isTerminal ? { resize: sizeOf(stdout) } : { withoutTerminal: start.session === "shell" };
+  inputs.add({ ...start, command: [...start.command], ...window });
   let shownBytes = 0;
   let exitCode: number | undefined;
   try {
@@ -70,6 +92,10 @@ export async function runTerminal(context: CommandContext, start: TerminalStart)
         stdin.once("end", () => inputs.add({ endOfInput: true }));
       } else if (output.case === "data") {
         await context.print(output.value);
+        shownBytes += output.value.length;
+        inputs.add({ ack: BigInt(shownBytes) });
+      } else if (output.case === "errorData") {
+        stderr.write(output.value);
         shownBytes += output.value.length;
         inputs.add({ ack: BigInt(shownBytes) });
       } else if (output.case === "gap") {

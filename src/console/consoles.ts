@@ -84,9 +84,11 @@ export class Consoles {
     { first, inputs, window, caller, signal }: Session,
     kind: "attach" | "shell",
   ): AsyncGenerator<ConsoleOutputInit, void> {
-    const { appId, command, service, resize } = first;
+    const { appId, command, service, resize, withoutTerminal } = first;
+    if (withoutTerminal && kind !== "shell")
+      throw invalidField("without_terminal", "is for shells: what is attached to has a terminal");
     const size = resize !== undefined && isSize(resize) ? resize : undefined;
-    const request = { session: kind, command, service, ...(size && { size }) };
+    const request = { session: kind, command, service, withoutTerminal, ...(size && { size }) };
     await using terminal = await this.#apps.openTerminal(appId, request, caller);
     yield { output: { case: "opened", value: { interactive: true } } };
     void type(inputs, terminal, window);
@@ -98,8 +100,8 @@ export class Consoles {
         yield { output: { case: "gap", value: { bytes: BigInt(next.value.missedBytes) } } };
         continue;
       }
-      const { data } = next.value;
-      yield { output: { case: "data", value: data } };
+      const { data, isError = false } = next.value;
+      yield { output: { case: isError ? "errorData" : "data", value: data } };
       await unlessAborted(window.sent(data.length), signal);
     }
     const code = await unlessAborted(terminal.exitCode, signal);

@@ -4,13 +4,15 @@ import { constants } from "node:os";
 import type { Duplex } from "node:stream";
 import { promisify } from "node:util";
 import type { Exec } from "dockerode";
+import { failedPrecondition } from "../errors.ts";
 import { createProcessOpener } from "../host/pidfd.ts";
 import type { Terminal, TerminalPiece, TerminalSize } from "../lib/terminal.ts";
 import type { DockerEngine, EngineStream } from "./engine.ts";
 
 export interface ContainerProgram {
   readonly argv: readonly string[];
-  readonly size: TerminalSize;
+  /** Of the terminal's window; absent: no terminal, and standard error apart. */
+  readonly size?: TerminalSize;
 }
 
 /** The engine would keep the keys that it lets go by until it knows the next: these are hardly ever typed. */
@@ -25,21 +27,22 @@ export async function openContainerTerminal(
   { argv, size }: ContainerProgram,
 ): Promise<Terminal> {
   let execId = "";
+  const hasTerminal = size !== undefined;
   const opened = await engine.open("open a terminal in a container", async (docker) => {
     const exec = await docker.getContainer(containerId).exec({
       Cmd: [...argv],
-      Env: ["TERM=xterm-256color"],
-      Tty: true,
+      ...(hasTerminal && { Env: ["TERM=xterm-256color"] }),
+      Tty: hasTerminal,
       AttachStdin: true,
       AttachStdout: true,
       AttachStderr: true,
       DetachKeys: detachKeys,
     });
     execId = exec.id;
-    return exec.start({ hijack: true, stdin: true, Tty: true });
+    return exec.start({ hijack: true, stdin: true, Tty: hasTerminal });
   });
-  const terminal = new ExecTerminal(engine, containerId, execId, opened);
-  await terminal.resizeNow(size);
+  const terminal = new ExecTerminal(engine, containerId, execId, opened, hasTerminal);
+  if (hasTerminal) await terminal.resizeNow(size);
   return terminal;
 }
 
@@ -58,6 +61,7 @@ abstract class EngineTerminal implements Terminal {
   }
 
   protected abstract askExitCode(): Promise<number>;
+  protected abstract read(chunks: AsyncIterable<Buffer>): AsyncIterable<TerminalPiece>;
   protected abstract shownBefore(): AsyncIterable<TerminalPiece>;
   abstract endInput(): Promise<void>;
   abstract resize(size: TerminalSize): void;
@@ -66,7 +70,7 @@ abstract class EngineTerminal implements Terminal {
   async *#read(): AsyncGenerator<TerminalPiece, void> {
     try {
       yield* this.shownBefore();
-      for await (const data of this.#opened.chunks) yield { data };
+      yield* this.read(this.#opened.chunks);
     } finally {
       this.#ended.resolve(undefined);
     }
@@ -78,9 +82,45 @@ abstract class EngineTerminal implements Terminal {
     return new Promise((resolve) => stream.write(bytes, () => resolve()));
   }
 
+  protected end(): void {
+    this.#opened.stream.end();
+  }
+
   protected close(): void {
     this.#opened[Symbol.dispose]();
     this.#ended.resolve(undefined);
+  }
+}
+
+async function* plain(chunks: AsyncIterable<Buffer>): AsyncGenerator<TerminalPiece, void> {
+  for await (const data of chunks) yield { data };
+}
+
+/** Of a frame without a terminal: which stream it is of, three bytes, and how long it is. */
+const headerBytes = 8;
+const errorStream = 2;
+
+async function* apart(chunks: AsyncIterable<Buffer>): AsyncGenerator<TerminalPiece, void> {
+  let header = Buffer.alloc(0);
+  let leftBytes = 0;
+  for await (const chunk of chunks) {
+    for (let at = 0; at < chunk.length;) {
+      if (leftBytes === 0) {
+        const part = chunk.subarray(at, at + headerBytes - header.length);
+        header = Buffer.concat([header, part]);
+        at += part.length;
+        if (header.length < headerBytes) break;
+        leftBytes = header.readUInt32BE(4);
+        if (leftBytes === 0) header = Buffer.alloc(0);
+        continue;
+      }
+      const data = chunk.subarray(at, at + leftBytes);
+      at += data.length;
+      leftBytes -= data.length;
+      const isError = header[0] === errorStream;
+      if (leftBytes === 0) header = Buffer.alloc(0);
+      yield { data, isError };
+    }
   }
 }
 
@@ -88,12 +128,24 @@ class ExecTerminal extends EngineTerminal {
   readonly #engine: DockerEngine;
   readonly #containerId: string;
   readonly #execId: string;
+  readonly #hasTerminal: boolean;
 
-  constructor(engine: DockerEngine, containerId: string, execId: string, opened: EngineStream<Duplex>) {
+  constructor(
+    engine: DockerEngine,
+    containerId: string,
+    execId: string,
+    opened: EngineStream<Duplex>,
+    hasTerminal: boolean,
+  ) {
     super(opened);
     this.#engine = engine;
     this.#containerId = containerId;
     this.#execId = execId;
+    this.#hasTerminal = hasTerminal;
+  }
+
+  protected read(chunks: AsyncIterable<Buffer>): AsyncIterable<TerminalPiece> {
+    return this.#hasTerminal ? plain(chunks) : apart(chunks);
   }
 
   protected async askExitCode(): Promise<number> {
@@ -102,8 +154,9 @@ class ExecTerminal extends EngineTerminal {
 
   protected async *shownBefore(): AsyncGenerator<TerminalPiece, void> {}
 
-  endInput(): Promise<void> {
-    return this.write(endOfInput);
+  async endInput(): Promise<void> {
+    if (this.#hasTerminal) await this.write(endOfInput);
+    else this.end();
   }
 
   resize(size: TerminalSize): void {
@@ -185,6 +238,14 @@ export async function attachContainer(
     });
     return stream as Duplex;
   });
+  // The engine would wait for the next start of one that has just ended.
+  const { State: state } = await engine.call("look at a container", (docker) =>
+    docker.getContainer(containerId).inspect(),
+  );
+  if (!state.Running) {
+    opened[Symbol.dispose]();
+    throw failedPrecondition("app_not_running", "its container has just ended");
+  }
   const terminal = new AttachedTerminal(engine, containerId, sizes, opened);
   if (size !== undefined) terminal.resize(size);
   return terminal;
@@ -203,6 +264,10 @@ class AttachedTerminal extends EngineTerminal {
     this.#engine = engine;
     this.#id = id;
     this.#sizes = sizes;
+  }
+
+  protected read(chunks: AsyncIterable<Buffer>): AsyncIterable<TerminalPiece> {
+    return plain(chunks);
   }
 
   protected async askExitCode(): Promise<number> {

@@ -1,9 +1,10 @@
 #!/bin/sh
-# Becomes a program at a terminal. It is started as leader of a session without a terminal, with the identity of the user,
+# Becomes a program of a console's. It is started as leader of a session without a terminal, with the identity of the user,
 # and makes sure that it has it.
 #
-# Arguments: lines that /proc/self/status must have, one a word, "." after the last; the terminal; the directory; the program
-# and its arguments. Descriptor 3: commands that export the program's variables, as arguments can be read by everybody.
+# Arguments: lines that /proc/self/status must have, one a word, "." after the last; the terminal, empty for none; the
+# directory; the program and its arguments. Descriptor 3: commands that export the program's variables, as arguments can be
+# read by everybody. Descriptor 4: as `session-guard.sh` reads it.
 set -u
 . "${0%/*}/expect-identity.sh"
 expect_identity "$@" || {
@@ -13,8 +14,11 @@ expect_identity "$@" || {
 shift $expected_words
 terminal=$1 dir=$2
 shift 2
+# No child of the program's, which may wait for all that it has.
+(setsid /bin/sh "${0%/*}/session-guard.sh" $$ <&4 >/dev/null 2>&1 3<&- 4<&- &)
+exec 4<&-
 # Opening it makes it the session's.
-exec <>"$terminal" >&0 2>&0
+[ -z "$terminal" ] || exec <>"$terminal" >&0 2>&0
 cd "$dir" || exit 78
 umask 022
 eval "$(cat <&3)"

@@ -1,11 +1,12 @@
-/** Programs at terminals, each a process of its own with its user's identity; see `terminal-parent.sh`. */
+/** Programs of consoles, each a process of its own with its user's identity; see `terminal-parent.sh`. */
 import { type ChildProcess, spawn } from "node:child_process";
 import { once } from "node:events";
-import type { Writable } from "node:stream";
+import { closeSync, fchownSync } from "node:fs";
+import type { Readable, Writable } from "node:stream";
 import { constants } from "node:os";
 import { setTimeout as wait } from "node:timers/promises";
 import { SvcError } from "../errors.ts";
-import { keepInheritedDescriptors } from "../lib/pipe.ts";
+import { keepInheritedDescriptors, loadPipes } from "../lib/pipe.ts";
 import { type Pty, loadPtys } from "../lib/pty.mjs";
 import type { Terminal, TerminalPiece, TerminalSize } from "../lib/terminal.ts";
 import type { ExpectedIdentity } from "./helper/verify.mjs";
@@ -19,17 +20,39 @@ export interface TerminalProgram {
   readonly cwd: string;
   /** Added to the clean base environment. */
   readonly env: Readonly<Record<string, string>>;
-  readonly size: TerminalSize;
+  /** Of the terminal's window; absent: no terminal, but pipes. */
+  readonly size?: TerminalSize;
 }
 
-/** How long after the program's end others may go on printing. */
+/** How long nothing may come after the program's end before its output is over, though others could print yet. */
 const drainMs = 300;
-/** From the hang-up to SIGKILL. */
-const hangUpMs = 2_000;
+/** From letting go to SIGKILL by the daemon itself: the guard is quicker. */
+const letGoMs = 4_000;
+
+/** Where a program's input and output go, from the daemon's side. */
+interface Ends extends Disposable {
+  /** What become the program's descriptors 0, 1 and 2. */
+  readonly fds: readonly [number, number, number];
+  /** Empty for none. */
+  readonly terminalPath: string;
+  readonly pieces: AsyncIterable<TerminalPiece>;
+  /** The program is started, with ends of its own. */
+  started(): void;
+  /** The program has ended. */
+  ended(): void;
+  write(bytes: Uint8Array, signal: AbortSignal): Promise<void>;
+  endInput(signal: AbortSignal): Promise<void>;
+  resize(size: TerminalSize): void;
+}
+
+interface Calls {
+  readonly openPty: ReturnType<typeof loadPtys>;
+  readonly openPipe: ReturnType<typeof loadPipes>;
+}
 
 export class Terminals {
   readonly #parentPath: string;
-  #openPty: ReturnType<typeof loadPtys> | undefined;
+  #calls: Calls | undefined;
 
   /** @param parentPath of `terminal-parent.sh`, readable by every user */
   constructor(parentPath: string) {
@@ -45,25 +68,29 @@ export class Terminals {
     { argv, cwd, env, size }: TerminalProgram,
     launch: (argv: readonly string[]) => Promise<Launch>,
   ): Promise<Terminal> {
-    this.#openPty ??= prepare();
-    const pty = this.#openPty(expected, size);
+    this.#calls ??= prepare();
+    const ends =
+      size === undefined
+        ? new PipeEnds(this.#calls.openPipe, expected)
+        : new PtyEnds(this.#calls.openPty(expected, size));
     try {
       const parent = ["/bin/sh", this.#parentPath, ...statusLines(expected), "."];
-      const program = await launch([...parent, pty.path, cwd, ...argv]);
+      const program = await launch([...parent, ends.terminalPath, cwd, ...argv]);
       const child = spawn(program.command, program.args, {
         cwd: "/",
         env: program.env,
         // What goes wrong before its program runs shows there, too.
-        stdio: [pty.farFd, pty.farFd, pty.farFd, "pipe"],
+        stdio: [...ends.fds, "pipe", "pipe"],
         detached: true,
       });
       await once(child, "spawn");
-      const variables = child.stdio[3] as Writable;
-      variables.on("error", () => undefined);
+      ends.started();
+      const [variables, life] = child.stdio.slice(3) as [Writable, Writable];
+      for (const pipe of [variables, life]) pipe.on("error", () => undefined);
       variables.end(exports(env));
-      return new ProgramTerminal(pty, child);
+      return new ProgramTerminal(ends, child, life);
     } catch (cause) {
-      pty[Symbol.dispose]();
+      ends[Symbol.dispose]();
       if (cause instanceof SvcError) throw cause;
       throw new SvcError("unavailable", `no terminal could be opened: ${String(cause)}`, {
         cause,
@@ -72,9 +99,9 @@ export class Terminals {
   }
 }
 
-function prepare(): ReturnType<typeof loadPtys> {
+function prepare(): Calls {
   keepInheritedDescriptors();
-  return loadPtys();
+  return { openPty: loadPtys(), openPipe: loadPipes() };
 }
 
 /** Commands for a shell. */
@@ -89,47 +116,194 @@ function exports(env: Readonly<Record<string, string>>): string {
 /** End of transmission, ^D: as much of a closed input as a terminal knows. */
 const endOfInput = Uint8Array.of(4);
 
-async function* shown(pty: Pty): AsyncGenerator<TerminalPiece, void> {
-  for await (const data of pty.read()) yield { data };
-}
-
-class ProgramTerminal implements Terminal {
-  readonly output: AsyncIterable<TerminalPiece>;
-  readonly exitCode: Promise<number>;
+class PtyEnds implements Ends {
+  readonly fds: readonly [number, number, number];
+  readonly terminalPath: string;
+  readonly pieces: AsyncIterable<TerminalPiece>;
   readonly #pty: Pty;
-  readonly #child: ChildProcess;
-  readonly #gone = new AbortController();
 
-  constructor(pty: Pty, child: ChildProcess) {
+  constructor(pty: Pty) {
     this.#pty = pty;
-    this.#child = child;
-    this.output = shown(pty);
-    this.exitCode = once(child, "exit").then(async ([code, signal]) => {
-      this.#gone.abort();
-      // Not before: a program that closes its own ends first, as cat does, would be hung up on while it exits.
-      pty.closeFar();
-      await wait(drainMs);
-      pty[Symbol.dispose]();
-      return (code as number | null) ?? 128 + constants.signals[signal as NodeJS.Signals];
-    });
+    this.fds = [pty.farFd, pty.farFd, pty.farFd];
+    this.terminalPath = pty.path;
+    this.pieces = shown(pty.read());
   }
 
-  write(bytes: Uint8Array): Promise<void> {
-    return this.#pty.write(bytes, this.#gone.signal);
+  started(): void {
+    // Its own end stays open: a program that closes its ends first, as cat does, would be hung up on while it exits.
   }
 
-  endInput(): Promise<void> {
-    return this.write(endOfInput);
+  ended(): void {
+    this.#pty.closeFar();
+  }
+
+  write(bytes: Uint8Array, signal: AbortSignal): Promise<void> {
+    return this.#pty.write(bytes, signal);
+  }
+
+  endInput(signal: AbortSignal): Promise<void> {
+    return this.write(endOfInput, signal);
   }
 
   resize(size: TerminalSize): void {
     this.#pty.resize(size);
   }
 
+  [Symbol.dispose](): void {
+    this.#pty[Symbol.dispose]();
+  }
+}
+
+class PipeEnds implements Ends {
+  readonly fds: readonly [number, number, number];
+  readonly terminalPath = "";
+  readonly pieces: AsyncIterable<TerminalPiece>;
+  readonly #input: Writable;
+  readonly #outputs: readonly Readable[];
+  #areFarOpen = true;
+
+  constructor(openPipe: ReturnType<typeof loadPipes>, { uid, gid }: ExpectedIdentity) {
+    const [input, out, error] = [openPipe("write"), openPipe("read"), openPipe("read")];
+    this.fds = [input.fd, out.fd, error.fd];
+    // So that its user can open them again as `/dev/stdout`.
+    for (const fd of this.fds) fchownSync(fd, uid, gid);
+    this.#input = input.stream;
+    this.#outputs = [out.stream, error.stream];
+    for (const stream of [this.#input, ...this.#outputs]) stream.on("error", () => undefined);
+    this.pieces = inTurns([shown(out.stream), shown(error.stream, true)]);
+  }
+
+  started(): void {
+    if (this.#areFarOpen) for (const fd of this.fds) closeSync(fd);
+    this.#areFarOpen = false;
+  }
+
+  ended(): void {
+    this.#input.destroy();
+  }
+
+  /** What the program has closed takes nothing any more, as a pipe of a shell's. */
+  async write(bytes: Uint8Array, signal: AbortSignal): Promise<void> {
+    if (!this.#input.writable || signal.aborted) return;
+    const { promise, resolve } = Promise.withResolvers<undefined>();
+    const done = (): void => resolve(undefined);
+    signal.addEventListener("abort", done, { once: true });
+    this.#input.write(bytes, done);
+    await promise;
+    signal.removeEventListener("abort", done);
+  }
+
+  async endInput(): Promise<void> {
+    this.#input.end();
+    await Promise.resolve();
+  }
+
+  resize(): void {
+    // There is no window.
+  }
+
+  [Symbol.dispose](): void {
+    this.started();
+    for (const stream of [this.#input, ...this.#outputs]) stream.destroy();
+  }
+}
+
+async function* shown(source: AsyncIterable<Buffer>, isError = false): AsyncGenerator<TerminalPiece, void> {
+  try {
+    for await (const data of source) yield { data, ...(isError && { isError }) };
+  } catch (error) {
+    // A pipe that was closed here has ended.
+    if ((error as NodeJS.ErrnoException).code !== "ERR_STREAM_PREMATURE_CLOSE") throw error;
+  }
+}
+
+/** What comes from several, as it comes, none of them before the others for long. */
+async function* inTurns<T>(sources: readonly AsyncIterable<T>[]): AsyncGenerator<T, void> {
+  type Next = Promise<{ iterator: AsyncIterator<T>; result: IteratorResult<T, unknown> }>;
+  const ask = async (iterator: AsyncIterator<T>): Next => ({ iterator, result: await iterator.next() });
+  const waiting = new Map<AsyncIterator<T>, Next>();
+  for (const source of sources) {
+    const iterator = source[Symbol.asyncIterator]();
+    waiting.set(iterator, ask(iterator));
+  }
+  while (waiting.size > 0) {
+    const { iterator, result } = await Promise.race(waiting.values());
+    waiting.delete(iterator);
+    if (result.done === true) continue;
+    waiting.set(iterator, ask(iterator));
+    yield result.value;
+  }
+}
+
+class ProgramTerminal implements Terminal {
+  readonly output: AsyncIterable<TerminalPiece>;
+  readonly exitCode: Promise<number>;
+  readonly #ends: Ends;
+  readonly #child: ChildProcess;
+  readonly #life: Writable;
+  readonly #gone = new AbortController();
+  #pieces = 0;
+  #isAsked = false;
+  #isOver = false;
+
+  /** @param life ends the program when it ends; a line means that there is nothing to end */
+  constructor(ends: Ends, child: ChildProcess, life: Writable) {
+    this.#ends = ends;
+    this.#child = child;
+    this.#life = life;
+    this.output = this.#read();
+    this.exitCode = once(child, "exit").then(async ([code, signal]) => {
+      this.#gone.abort();
+      life.end("ended\n");
+      ends.ended();
+      await this.#dry();
+      ends[Symbol.dispose]();
+      return (code as number | null) ?? 128 + constants.signals[signal as NodeJS.Signals];
+    });
+  }
+
+  async *#read(): AsyncGenerator<TerminalPiece, void> {
+    const pieces = this.#ends.pieces[Symbol.asyncIterator]();
+    try {
+      for (;;) {
+        this.#isAsked = true;
+        const next = await pieces.next();
+        this.#isAsked = false;
+        this.#pieces++;
+        if (next.done === true) return;
+        yield next.value;
+      }
+    } finally {
+      this.#isOver = true;
+    }
+  }
+
+  /** Resolves when all that was printed has been read, however slowly that is. */
+  async #dry(): Promise<void> {
+    for (let seen = -1; !this.#isOver && !(this.#isAsked && seen === this.#pieces);) {
+      seen = this.#pieces;
+      await wait(drainMs);
+    }
+  }
+
+  write(bytes: Uint8Array): Promise<void> {
+    return this.#ends.write(bytes, this.#gone.signal);
+  }
+
+  endInput(): Promise<void> {
+    return this.#ends.endInput(this.#gone.signal);
+  }
+
+  resize(size: TerminalSize): void {
+    this.#ends.resize(size);
+  }
+
   async [Symbol.asyncDispose](): Promise<void> {
     this.#gone.abort();
-    this.#pty[Symbol.dispose]();
-    const timer = setTimeout(() => this.#child.kill("SIGKILL"), hangUpMs);
+    this.#isOver = true;
+    this.#life.destroy();
+    this.#ends[Symbol.dispose]();
+    const timer = setTimeout(() => this.#child.kill("SIGKILL"), letGoMs);
     await this.exitCode;
     clearTimeout(timer);
   }

@@ -9,7 +9,13 @@ export interface TerminalSize {
 export const defaultTerminalSize: TerminalSize = { columns: 80, rows: 24 };
 
 /** Bytes, cut anywhere; or how many were left out, as this reader was too slow for a terminal that others watch too. */
-export type TerminalPiece = { readonly data: Buffer } | { readonly missedBytes: number };
+export type TerminalPiece =
+  | {
+      readonly data: Buffer;
+      /** Standard error, of a program that has no terminal. */
+      readonly isError?: boolean;
+    }
+  | { readonly missedBytes: number };
 
 /** Disposing of it hangs up: what runs there is told as a closed window tells it. One that others share goes on. */
 export interface Terminal extends AsyncDisposable {

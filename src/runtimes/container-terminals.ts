@@ -24,7 +24,7 @@ export async function openAppTerminal(
   app: RunnableApp,
   running: readonly ContainerRecord[],
   sizes: WatchedSizes,
-  { session, command, service, size }: TerminalRequest,
+  { session, command, service, size, withoutTerminal = false }: TerminalRequest,
 ): Promise<Terminal> {
   const container = chooseContainer(app, running, service);
   const written = app.manifest.console?.argv?.map(containerExpander(app));
@@ -34,7 +34,8 @@ export async function openAppTerminal(
   }
   const shell = command.length > 0 ? command : anyShell;
   const argv = session === "shell" ? shell : (written ?? []);
-  return openContainerTerminal(engine, container.id, { argv, size: size ?? defaultTerminalSize });
+  const window = withoutTerminal ? undefined : (size ?? defaultTerminalSize);
+  return openContainerTerminal(engine, container.id, { argv, ...(window && { size: window }) });
 }
 
 function chooseContainer(

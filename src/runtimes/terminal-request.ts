@@ -8,6 +8,8 @@ export interface TerminalRequest {
   readonly command: readonly string[];
   /** Of a compose project; empty for its first. */
   readonly service: string;
+  /** Of a shell: pipes, and standard error apart. */
+  readonly withoutTerminal?: boolean;
   /** Of the window in which it is shown; absent where there is none, or it is not known yet. */
   readonly size?: TerminalSize;
 }

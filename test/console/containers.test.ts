@@ -24,14 +24,22 @@ test.before(async () => {
 interface Shown {
   readonly outputs: readonly ConsoleOutput[];
   readonly text: string;
+  readonly errorText: string;
 }
 
 /** Opens a terminal, types each piece once the pattern before it has shown, and reads to its end, or until it shows `until`. */
 async function talk(
   door: Pick<UserDoor, "client">,
-  first: { appId: string; session: string; service?: string; command?: string[] },
+  first: {
+    appId: string;
+    session: string;
+    service?: string;
+    command?: string[];
+    withoutTerminal?: boolean;
+  },
   pieces: readonly (readonly [RegExp, string])[],
   until?: RegExp,
+  endsInput = false,
 ): Promise<Shown> {
   const outputs: ConsoleOutput[] = [];
   const left = new AbortController();
@@ -45,6 +53,7 @@ async function talk(
       await eventually(() => assert.match(text(), pattern), 20_000);
       yield { data: Buffer.from(piece) };
     }
+    if (endsInput) yield { endOfInput: true };
     await eventually(() => {
       if (until === undefined) assert.equal(outputs.at(-1)?.output.case, "exit");
       else assert.match(text(), until);
@@ -58,7 +67,10 @@ async function talk(
   } catch (error) {
     if (!left.signal.aborted) throw error;
   }
-  return { outputs, text: text() };
+  const errorText = outputs
+    .map(({ output }) => (output.case === "errorData" ? Buffer.from(output.value).toString("utf8") : ""))
+    .join("");
+  return { outputs, text: text(), errorText };
 }
 
 dockerTest(
@@ -90,6 +102,17 @@ dockerTest(
     t.regex(talked.text, /31 91/);
     t.regex(talked.text, /^65534\r$/m);
     t.like(talked.outputs.at(-1)?.output, { case: "exit", value: { code: 7 } });
+
+    const piped = {
+      ...shell,
+      withoutTerminal: true,
+      command: ["sh", "-c", "cat; echo oops >&2; tty; exit 8"],
+    };
+    const sent = "x".repeat(99_999);
+    const through = await talk(user, piped, [[/^/, sent]], undefined, true);
+    t.is(through.text, `${sent}not a tty\n`);
+    t.is(through.errorText, "oops\n");
+    t.like(through.outputs.at(-1)?.output, { case: "exit", value: { code: 8 } });
 
     const attached = await talk(user, { appId: "shown", session: "attach" }, []);
     t.regex(attached.text, /console of shown/);
@@ -156,7 +179,8 @@ dockerTest(
     t.like(typed.outputs.at(-1)?.output, { case: "exit", value: { code: 9 } });
     t.like(watched.outputs.at(-1)?.output, { case: "exit", value: { code: 9 } });
     await eventually(async () => {
-      assert.equal((await errorOf(talk(user, attach, []))).reason, "app_not_running");
+      const refused = await errorOf(talk(user, attach, []));
+      assert.equal(refused.reason, "app_not_running", JSON.stringify(refused));
     }, 20_000);
     await apps.removeApp({ id: "talks" });
   },

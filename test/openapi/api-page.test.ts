@@ -1,12 +1,10 @@
 /** The API page in a real browser: it shows every operation and asks nobody but the daemon. */
-import { access } from "node:fs/promises";
-import { delimiter, join } from "node:path";
 import test from "ava";
 import { chromium } from "playwright-core";
 import { routes } from "../../gen/svc/v1/routes.ts";
+import { browserPath } from "../support/browser.ts";
 import { startDaemon } from "../support/daemon.ts";
 
-const browserPath = await findBrowser();
 const browserTest = browserPath === undefined ? test.skip : test;
 const why = browserPath === undefined ? " (skipped: no Chromium)" : "";
 
@@ -68,20 +66,3 @@ browserTest(`the API page renders every operation, and can call them${why}`, asy
     await browser.close();
   }
 });
-
-async function findBrowser(): Promise<string | undefined> {
-  const names = ["chromium", "chromium-browser", "google-chrome"];
-  for (const dir of (process.env["PATH"] ?? "").split(delimiter)) {
-    for (const name of names) {
-      const path = join(dir, name);
-      if (
-        await access(path).then(
-          () => true,
-          () => false,
-        )
-      )
-        return path;
-    }
-  }
-  return undefined;
-}

@@ -37,6 +37,7 @@ export async function openProcessTerminal(
   }
   const { cwd, env } = prepareProcess(app);
   const argv = await programOf(identities, app, request);
+  if (request.withoutTerminal === true) return identities.openTerminal(app.uid, { argv, cwd, env });
   return identities.openTerminal(app.uid, {
     argv,
     cwd,
@@ -106,7 +107,7 @@ class AppTerminal implements Terminal {
 async function programOf(
   identities: Identities,
   app: RunnableApp,
-  { session, command }: TerminalRequest,
+  { session, command, withoutTerminal = false }: TerminalRequest,
 ): Promise<readonly string[]> {
   if (session === "attach") {
     const { argv } = app.manifest.console ?? {};
@@ -117,7 +118,7 @@ async function programOf(
   const { shell } = (await identities.as(app.uid)).user;
   // An account of a service has one that says no.
   const isShell = shell !== "" && !/\/(nologin|false|sync)$/.test(shell) && (await isExecutable(shell));
-  return isShell ? [shell, "-i"] : ["/bin/sh", "-i"];
+  return [isShell ? shell : "/bin/sh", ...(withoutTerminal ? [] : ["-i"])];
 }
 
 async function isExecutable(path: string): Promise<boolean> {

@@ -1,0 +1,153 @@
+/** What a session leaves behind, when it ends, what it does to the bytes, and how many there may be. */
+import assert from "node:assert/strict";
+import { readFile } from "node:fs/promises";
+import { join } from "node:path";
+import test from "ava";
+import { AppService } from "../../gen/svc/v1/app_pb.ts";
+import { pidsRunning, uniqueSleep } from "../runtimes/support/fixture.ts";
+import { startDaemon, type TestDaemon } from "../support/daemon.ts";
+import { eventually } from "../support/eventually.ts";
+import { freePort, writePackage } from "../support/packages.ts";
+import { openConsole, type SocketConsole } from "./support/socket-console.ts";
+
+const patienceMs = 30_000;
+/** Prints what it reads. */
+const loop = "exec: [sh, -c, 'while read -r line; do echo got $line; done']";
+
+async function install(daemon: TestDaemon, manifest: string): Promise<void> {
+  const dir = join(daemon.dir, "package");
+  await writePackage(dir, await freePort(), { manifest });
+  await daemon.client(AppService).installApp({ spec: dir });
+}
+
+/** An app that is nothing but a loop at a terminal of its own. */
+async function installLoop(daemon: TestDaemon, id: string): Promise<void> {
+  const dir = join(daemon.dir, id);
+  const yaml = `id: ${id}\nname: Loop\nversion: "1"\nprocess:\n  ${loop}\nconsole: true\n`;
+  await writePackage(dir, 1, { files: { "svc.yaml": yaml } });
+  const apps = daemon.client(AppService);
+  await apps.installApp({ spec: dir });
+  await apps.startApp({ id });
+}
+
+async function open(daemon: TestDaemon, session: string, appId = "web"): Promise<SocketConsole> {
+  const { token } = await daemon.client(AppService).issueConsoleToken({ appId, session });
+  return openConsole({ port: daemon.port }, { appId, session, token });
+}
+
+for (const withoutTerminal of [false, true]) {
+  const what = withoutTerminal ? "pipes" : "a terminal";
+  test(`a daemon that is killed leaves nothing of a session with ${what} behind, whatever it ignores`, async (t) => {
+    await using daemon = await startDaemon();
+    await install(daemon, "");
+    const marker = uniqueSleep();
+    const script = `trap '' HUP TERM; sleep ${marker} & (trap '' HUP; sleep ${marker}) & wait`;
+    const left = new AbortController();
+    async function* inputs() {
+      yield { appId: "web", session: "shell", command: ["sh", "-c", script], withoutTerminal };
+      await new Promise((resolve) => left.signal.addEventListener("abort", resolve));
+    }
+    const outputs = daemon.client(AppService, "grpc").attachConsole(inputs());
+    const reading = (async () => {
+      for await (const output of outputs) assert.ok(output);
+    })().catch(() => undefined);
+    await eventually(async () => assert.equal((await pidsRunning(marker)).length, 2), patienceMs);
+    await daemon.kill();
+    left.abort();
+    await reading;
+    await eventually(async () => assert.deepEqual(await pidsRunning(marker), []), patienceMs);
+    t.pass();
+  });
+}
+
+test("what is attached ends with the app's end and its removal, and a shell with the removal", async (t) => {
+  await using daemon = await startDaemon();
+  await installLoop(daemon, "loop");
+  const apps = daemon.client(AppService);
+  const attached = await open(daemon, "attach", "loop");
+  await eventually(() => assert.equal(attached.said[0]?.["type"], "opened"), patienceMs);
+  await apps.stopApp({ id: "loop" });
+  t.is(await attached.closed, 1000);
+  t.like(attached.said.at(-1), { type: "exit" });
+  await apps.startApp({ id: "loop" });
+  const sessions = [await open(daemon, "attach", "loop"), await open(daemon, "shell", "loop")];
+  for (const { said } of sessions) {
+    await eventually(() => assert.equal(said[0]?.["type"], "opened"), patienceMs);
+  }
+  await apps.removeApp({ id: "loop" });
+  for (const { closed } of sessions) await closed;
+});
+
+test("characters that come in pieces come as they are", async (t) => {
+  await using daemon = await startDaemon();
+  await install(daemon, "");
+  const text = "grüße €😀 — ✓";
+  const pieces = [...Buffer.from(text)].map((byte) => `printf '\\${byte.toString(8)}'; sleep 0.02;`);
+  async function* inputs() {
+    yield await Promise.resolve({
+      appId: "web",
+      session: "shell",
+      command: ["sh", "-c", pieces.join(" ")],
+    });
+  }
+  const shown: Buffer[] = [];
+  for await (const { output } of daemon.client(AppService, "grpc").attachConsole(inputs())) {
+    if (output.case === "data") shown.push(Buffer.from(output.value));
+  }
+  // The end of the input is shown as ^D by the terminal, which takes it back.
+  t.is(Buffer.concat(shown).toString("utf8").replace("^D\b\b", ""), text);
+});
+
+test("^C ends what floods a client that shows it slowly, with little more to come", async (t) => {
+  await using daemon = await startDaemon();
+  await install(daemon, "console: { exec: [sh, -i] }\n");
+  const shell = await open(daemon, "attach");
+  await shell.shows(/[#$] /);
+  shell.say({ type: "ack", bytes: 1 });
+  let shownBytes = 0;
+  const shows = setInterval(() => {
+    shownBytes = Math.min(shownBytes + 50_000, Buffer.byteLength(shell.shown()));
+    if (shownBytes > 0) shell.say({ type: "ack", bytes: shownBytes });
+  }, 20);
+  shell.type("yes\n");
+  await eventually(() => assert.ok(shell.shown().length > 1_000_000), patienceMs);
+  const before = shell.shown().length;
+  shell.type("\x03");
+  shell.type("echo the-$((40+2))\n");
+  await shell.shows("the-42");
+  clearInterval(shows);
+  const after = shell.shown().indexOf("the-42") - before;
+  t.true(after < 600_000, `${after} bytes came after it`);
+  shell.socket.terminate();
+});
+
+const many = process.env["SVC_LONG"] === "1" ? 1_000 : 100;
+
+test(`${many} sessions, one of them stalled: the others go on, and memory stays`, async (t) => {
+  await using daemon = await startDaemon();
+  const ofEach = 25;
+  const ids = Array.from({ length: many / ofEach }, (_, index) => `loop-${index}`);
+  for (const id of ids) await installLoop(daemon, id);
+  const sessions = await Promise.all(
+    ids.flatMap((id) => Array.from({ length: ofEach }, () => open(daemon, "attach", id))),
+  );
+  const memory = async (): Promise<number> =>
+    Number(/^VmRSS:\s+(\d+)/m.exec(await readFile(`/proc/${daemon.pid}/status`, "utf8"))?.[1]) / 1024;
+  const [stalled, ...others] = sessions;
+  stalled?.socket.pause();
+  const long = "x".repeat(3_000);
+  const after: number[] = [];
+  for (let round = 0; round < 4; round++) {
+    for (const [index] of ids.entries()) {
+      const typist = sessions[index * ofEach + 1];
+      for (let line = 0; line < 100; line++) typist?.type(`${long}\n`);
+      typist?.type(`end-of-${round}\n`);
+    }
+    for (const session of others) await session.shows(`got end-of-${round}`);
+    after.push(await memory());
+  }
+  // What the first rounds leave to the collector stays that much.
+  const grown = Math.min(...after.slice(2)) - Math.max(...after.slice(0, 2));
+  t.true(grown < 50, `${after.join(", ")} MiB`);
+  for (const { socket } of sessions) socket.terminate();
+});
