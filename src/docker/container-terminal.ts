@@ -4,7 +4,7 @@ import { constants } from "node:os";
 import type { Duplex } from "node:stream";
 import { promisify } from "node:util";
 import type { Exec } from "dockerode";
-import { failedPrecondition } from "../errors.ts";
+import { SvcError } from "../errors.ts";
 import { createProcessOpener } from "../host/pidfd.ts";
 import type { Terminal, TerminalPiece, TerminalSize } from "../lib/terminal.ts";
 import type { DockerEngine, EngineStream } from "./engine.ts";
@@ -244,7 +244,7 @@ export async function attachContainer(
   );
   if (!state.Running) {
     opened[Symbol.dispose]();
-    throw failedPrecondition("app_not_running", "its container has just ended");
+    throw new SvcError("app_not_running", "its container has just ended");
   }
   const terminal = new AttachedTerminal(engine, containerId, sizes, opened);
   if (size !== undefined) terminal.resize(size);
