@@ -1,18 +1,21 @@
 /**
- * `npm test [-- [--tap-file FILE] [AVA's arguments]]`: says what this machine lacks, runs AVA, and ends with the counts,
- * after the failures and what was skipped. `--tap-file` keeps AVA's own words for whoever counts afterwards.
+ * `npm test [-- [--quick] [--tap-file FILE] [AVA's arguments]]`: says what this machine lacks, runs AVA, and ends with the
+ * counts, after the failures and what was skipped. `--quick` leaves out the files that start daemons or container engines, for
+ * the loop of an edit. `--tap-file` keeps AVA's own words for whoever counts afterwards.
  * Fails when a test failed, when none ran, or when AVA died halfway.
  */
 import { spawn } from "node:child_process";
 import { once } from "node:events";
 import { createWriteStream } from "node:fs";
+import { glob, readFile } from "node:fs/promises";
 import { join } from "node:path";
 import { createInterface } from "node:readline";
 import { missing } from "../../.ci/optional.ts";
 import { formatCounts, parseTestPoint, summarizeTap } from "./tap.ts";
 
 const root = join(import.meta.dirname, "../..");
-const { tapFile, avaArguments } = readArguments();
+const { tapFile, isQuick, avaArguments } = readArguments();
+if (isQuick) avaArguments.push(...(await quickFiles()));
 
 const lacks = await missing({
   root: "tests that act as other users are skipped; run as root for them.",
@@ -25,7 +28,7 @@ for (const line of lacks) console.log(line);
  * With `serial` AVA runs one file after the other, and without it all tests of a file at once. Most of them wait most of the
  * time, so the whole is run by two that share the files.
  */
-const lanes = avaArguments.length === 0 ? 2 : 1;
+const lanes = avaArguments.length === 0 || isQuick ? 2 : 1;
 // Kept line by line, so that what ran can be counted even when this run is ended from outside.
 const file = tapFile === undefined ? undefined : createWriteStream(tapFile);
 const ends = await Promise.all(Array.from({ length: lanes }, (_, lane) => runLane(lane)));
@@ -80,9 +83,25 @@ async function show(stream: NodeJS.ReadableStream): Promise<{ tap: string; failu
   return { tap: `${lines.join("\n")}\n`, failures: failures.map((each) => each.join("\n")) };
 }
 
-function readArguments(): { tapFile: string | undefined; avaArguments: string[] } {
+/** Imports of what starts a daemon, an engine or a systemd of its own, and folders whose tests do so by other ways. */
+const slowImports =
+  /from "[^"]*support\/(?:daemon|docker[a-z-]*|compose-test|container-tests|systemd|s3-server)\.ts"/;
+const slowFolders = ["attack", "clients", "console", "e2e", "examples", "faults", "files", "fuzz"];
+
+async function quickFiles(): Promise<string[]> {
+  const files = await Array.fromAsync(glob("test/**/*.test.ts", { cwd: root }));
+  const isQuickFile = async (file: string): Promise<boolean> =>
+    !slowFolders.includes(file.split("/")[1] ?? "") &&
+    !slowImports.test(await readFile(join(root, file), "utf8"));
+  const chosen = await Promise.all(files.map(isQuickFile));
+  return files.filter((_file, at) => chosen[at]).sort();
+}
+
+function readArguments(): { tapFile: string | undefined; isQuick: boolean; avaArguments: string[] } {
   const avaArguments = process.argv.slice(2);
+  const quickAt = avaArguments.indexOf("--quick");
+  if (quickAt !== -1) avaArguments.splice(quickAt, 1);
   const at = avaArguments.indexOf("--tap-file");
   const tapFile = at === -1 ? undefined : avaArguments.splice(at, 2)[1];
-  return { tapFile, avaArguments };
+  return { tapFile, isQuick: quickAt !== -1, avaArguments };
 }
