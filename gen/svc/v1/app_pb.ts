@@ -2756,7 +2756,7 @@ export const AppService: GenService<{
    * token, in the query as `token` or among the protocols as `svc.token.<token>` beside `svc.console.v1`: binary frames are
    * the terminal's bytes, text frames the other messages as JSON with a `type` (`resize`, `ack`; `opened`, `gap`, `exit`,
    * `error`). A session ends with its client, its token, its program and its app.
-   * `app_not_running`: only a running app has what was asked for. `denied`: the package gives the app no terminal.
+   * `app_not_running`: only a running app has what was asked for. `not_possible`: the package gives the app no terminal.
    * `upgrade_required`: what came to the WebSocket's path is none.
    *
    * @generated from rpc svc.v1.AppService.AttachConsole
