@@ -233,7 +233,7 @@ volumes: { rows: {} }
     await stranger("reader", { Binds: ["svc-leaving_rows:/rows"] });
     await eventually(async () => {
       const error = await failureOf(compose.remove(app));
-      t.regex(error.message, /its volume svc-leaving_rows is used by container reader/);
+      assert.match(error.message, /its volume svc-leaving_rows is used by container reader/);
     });
     const [stack] = await compose.images.stacks([app]);
     t.is(stack?.services.length, 1, "nothing of it is gone");

@@ -231,7 +231,7 @@ dockerTest(`an image is built from the checkout, as its owner reads it${needsDoc
   await eventually(async () => {
     const { lines } = await runtime.logs(app, { tail: 100 });
     assert.equal(lines.at(-1)?.text, "I am built");
-    t.deepEqual(
+    assert.deepEqual(
       lines.map(({ text }) => text),
       [".", "..", ".dockerignore", "Dockerfile", "keep.tmp", "list", "I am built"],
     );
