@@ -20,6 +20,7 @@ const namesPerPass = 100_000;
  */
 
 /** @typedef {{ path: string, code: string, message: string }} Failure */
+/** @typedef {{ name: string, names: string[], cut: boolean, failed: number, unread: unknown }} Level */
 
 export class Walk {
   #base;
@@ -47,7 +48,7 @@ export class Walk {
   async run(parent, name, report, signal) {
     const trail = new Trail(parent);
     const slices = new Slices(signal);
-    /** @type {{ name: string, names: string[], cut: boolean, failed: number }[]} */
+    /** @type {Level[]} */
     const levels = [];
     const pathOf = (/** @type {string} */ last) =>
       [this.#base, ...[...levels.slice(1).map((level) => level.name), last].map(spell)].join("/");
@@ -57,7 +58,17 @@ export class Walk {
       const failed = this.failureCount;
       this.#try(path, () => {
         trail.enter(next);
-        levels.push({ name: next, ...this.#read(trail), failed });
+        /** @type {Level} */
+        const level = { name: next, names: [], cut: false, failed, unread: undefined };
+        // Before it is read: what cannot be read has been entered all the same, and has to be left.
+        levels.push(level);
+        try {
+          Object.assign(level, this.#read(trail));
+        } catch (error) {
+          if (!this.#visitor.empties) throw error;
+          // Who may not look into it may remove it when it is empty.
+          level.unread = error;
+        }
       });
     };
     try {
@@ -82,12 +93,24 @@ export class Walk {
           const path = levels.length === 0 ? this.#base : pathOf(level.name);
           // What is in it says why already.
           if (this.failureCount === level.failed) {
-            this.#try(path, () => this.#visitor.leave?.(trail.fd, level.name));
+            this.#try(path, () => this.#leave(trail.fd, level));
           }
         }
       }
     } finally {
       trail.close();
+    }
+  }
+
+  /**
+   * @param {number} directory
+   * @param {Level} level
+   */
+  #leave(directory, { name, unread }) {
+    try {
+      this.#visitor.leave?.(directory, name);
+    } catch (error) {
+      throw unread ?? error;
     }
   }
 
