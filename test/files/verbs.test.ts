@@ -586,16 +586,13 @@ rootTest("a directory that may not be read is passed over, or removed when it is
   await using ground = await openGround();
   const { home, files, as } = ground;
   // Entered, and not read: what has the same names beside it is not taken for what is in it.
-  const script = `cd ${home}; mkdir -p t/a t/m t/z; echo a > t/a/x; echo m > t/m/b; echo b > t/b; chmod 300 t/m`;
+  const script = `cd ${home}; mkdir -p t/a t/m t/z; echo a > t/a/x; echo m > t/m/b; echo b > t/b; chmod 300 t/m; mkdir t/n; echo n > t/n/x; chmod 600 t/n`;
   await as(ownerUid, "sh", "-c", script);
   await mkdir(join(home, "t/empty"), { mode: 0o700 });
   const { deleted, failed, failedCount } = await files.deletePaths({ paths: [join(home, "t")] });
   t.deepEqual(deleted, []);
-  t.deepEqual(
-    failed.map(({ path }) => path),
-    [join(home, "t/m")],
-  );
-  t.is(failedCount, 1n);
-  t.deepEqual(await readdir(join(home, "t")), ["m"]);
+  t.deepEqual(failed.map(({ path }) => path).sort(), [join(home, "t/m"), join(home, "t/n/x")]);
+  t.is(failedCount, 2n);
+  t.deepEqual((await readdir(join(home, "t"))).sort(), ["m", "n"]);
   t.is(await readFile(join(home, "t/m/b"), "utf8"), "m\n");
 });

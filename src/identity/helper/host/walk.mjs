@@ -83,7 +83,10 @@ export class Walk {
           this.entries++;
           const { fd } = trail;
           const path = pathOf(next);
-          if (isDirectory(fd, next)) enter(next);
+          let isBelow = false;
+          // Names may be readable where nothing else is.
+          if (!this.#try(path, () => (isBelow = isDirectory(fd, next)))) continue;
+          if (isBelow) enter(next);
           else this.#try(path, () => this.#visitor.leaf(fd, next));
         } else if (level.cut && this.failureCount === level.failed) {
           Object.assign(level, this.#read(trail));
@@ -133,7 +136,7 @@ export class Walk {
 
   /**
    * @param {string} path
-   * @param {() => void} work
+   * @param {() => unknown} work
    */
   #try(path, work) {
     try {
