@@ -146,7 +146,9 @@ rootTest("random work leaves what coreutils leave, and is refused as theirs is",
         } else {
           refused++;
           const [, reasons = []] = words.find(([pattern]) => pattern.test(said)) ?? [];
-          if (!reasons.includes(reason))
+          // Both are right about what goes into itself where nothing may be made.
+          const isIntoItself = reason === "invalid_request" && work.to.startsWith(`${work.from}/`);
+          if (!reasons.includes(reason) && !isIntoItself)
             throw new Error(`${shown}: "${reason}", where the tool says ${said}`);
         }
       }
