@@ -83,11 +83,9 @@ export class Walk {
           this.entries++;
           const { fd } = trail;
           const path = pathOf(next);
-          let isBelow = false;
-          // Names may be readable where nothing else is.
-          if (!this.#try(path, () => (isBelow = isDirectory(fd, next)))) continue;
+          const isBelow = this.#isDirectory(path, fd, next);
           if (isBelow) enter(next);
-          else this.#try(path, () => this.#visitor.leaf(fd, next));
+          else if (isBelow === false) this.#try(path, () => this.#visitor.leaf(fd, next));
         } else if (level.cut && this.failureCount === level.failed) {
           Object.assign(level, this.#read(trail));
         } else {
@@ -102,6 +100,21 @@ export class Walk {
       }
     } finally {
       trail.close();
+    }
+  }
+
+  /**
+   * @param {string} path
+   * @param {number} parent
+   * @param {string} name
+   * @returns {boolean | undefined} `undefined` where names may be read and nothing else.
+   */
+  #isDirectory(path, parent, name) {
+    try {
+      return lstatSync(at(parent, name), { throwIfNoEntry: false })?.isDirectory() === true;
+    } catch (error) {
+      this.fail(path, error);
+      return undefined;
     }
   }
 
@@ -136,7 +149,7 @@ export class Walk {
 
   /**
    * @param {string} path
-   * @param {() => unknown} work
+   * @param {() => void} work
    */
   #try(path, work) {
     try {
@@ -159,12 +172,4 @@ export class Walk {
     }
     return { names, cut: false };
   }
-}
-
-/**
- * @param {number} parent
- * @param {string} name
- */
-function isDirectory(parent, name) {
-  return lstatSync(at(parent, name), { throwIfNoEntry: false })?.isDirectory() === true;
 }
