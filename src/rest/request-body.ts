@@ -13,7 +13,7 @@ export interface BodyLimits {
 }
 
 /** How long the rest of an unwanted body may drip in after the answer, so that the client gets to read that. */
-const lingerMs = 1000;
+const lingerMs = 5_000;
 
 /** The declared size; undefined when the body is of unknown size, 0 when there is none. */
 export function declaredSize(request: RestRequest): number | undefined {

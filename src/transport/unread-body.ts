@@ -2,7 +2,7 @@
 import type { IncomingMessage, ServerResponse } from "node:http";
 
 /** How long the rest of a body that nobody wants may take, so that the client gets to read its answer. */
-const lingerMs = 1_000;
+const lingerMs = 5_000;
 
 /**
  * For an HTTP/1.1 request whose reader may leave early. Node would destroy the request then, but not its connection, which
