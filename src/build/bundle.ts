@@ -1,5 +1,5 @@
 /**
- * `npm run build`: `dist/`, which runs wherever it is copied to, on this platform, with nothing beside it but Node.
+ * `npm run build [-- DIR]`: `dist/`, or that directory, which runs wherever it is copied to, on this platform, with nothing beside it but Node.
  *
  * The command line starts for every command, so its bundle must be small and CommonJS (Node loads that faster, and
  * `import` of a built-in module reads all of its lazy parts). esbuild splits only ESM at the lazy imports; so it does
@@ -8,12 +8,12 @@
 import { build, transform } from "esbuild";
 import type { OutputFile, Plugin } from "esbuild";
 import { access, copyFile, glob, mkdir, rename, rm, writeFile } from "node:fs/promises";
-import { basename, dirname, join, relative } from "node:path";
+import { basename, dirname, join, relative, resolve } from "node:path";
 import packageJson from "../../package.json" with { type: "json" };
 
 const root = join(import.meta.dirname, "../..");
 const sourceDir = join(root, "src");
-const outDir = join(root, "dist");
+const outDir = resolve(process.argv[2] ?? join(root, "dist"));
 const freshDir = `${outDir}.new`;
 
 /** The program, and the threads that have to be files of their own, where `daemon/programs.ts` looks for them. */
@@ -84,7 +84,7 @@ const withoutUnused: Plugin = {
 };
 
 await rm(freshDir, { recursive: true, force: true });
-await mkdir(freshDir);
+await mkdir(freshDir, { recursive: true });
 for (const piece of await bundle()) await writePiece(piece);
 for await (const program of glob(programs, { cwd: sourceDir })) await copy(join(sourceDir, program), program);
 for await (const asset of glob(assets, { cwd: root })) await copy(join(root, asset), basename(asset));

@@ -7,10 +7,10 @@ import { once } from "node:events";
 import { writeFile } from "node:fs/promises";
 import { dirname, join } from "node:path";
 import { PassThrough } from "node:stream";
-import { fileURLToPath } from "node:url";
 import { checkRun, type CommandCase } from "./support/command-case.ts";
 import { appOf, startFakeDaemon } from "./support/fake-daemon.ts";
 import { runSvc } from "./support/run-svc.ts";
+import { main } from "../support/svc-main.ts";
 
 const apps = [
   appOf({ id: "hello", name: "Hello \x1b[31m", state: "RUNNING" }),
@@ -323,7 +323,6 @@ test("Ctrl-C ends a followed log with 130, and the daemon sees the client go", a
 
 test("the process itself ends with 130 at a signal", async (t) => {
   await using daemon = await startFakeDaemon(apps);
-  const main = fileURLToPath(new URL("../../src/main.ts", import.meta.url));
   const child = fork(main, ["app", "logs", "-f", "hello", "--socket", daemon.socketPath], { silent: true });
   await once(child.stdout as NodeJS.ReadableStream, "data");
   child.kill("SIGINT");

@@ -4,12 +4,11 @@ import { spawn } from "node:child_process";
 import { once } from "node:events";
 import { open } from "node:fs/promises";
 import { text } from "node:stream/consumers";
-import { fileURLToPath } from "node:url";
 import test from "ava";
 import { eventually } from "../support/eventually.ts";
 import { appOf, startFakeDaemon } from "./support/fake-daemon.ts";
+import { main } from "../support/svc-main.ts";
 
-const main = fileURLToPath(new URL("../../src/main.ts", import.meta.url));
 const apps = [appOf({ id: "hello", state: "RUNNING" })];
 const noSpace = "svc: cannot write the output: no space left on device\n";
 

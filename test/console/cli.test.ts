@@ -3,15 +3,13 @@ import assert from "node:assert/strict";
 import { execFile, spawn } from "node:child_process";
 import { once } from "node:events";
 import { join } from "node:path";
-import { fileURLToPath } from "node:url";
 import test from "ava";
 import { AppService } from "../../gen/svc/v1/app_pb.ts";
 import { startDaemon, type TestDaemon } from "../support/daemon.ts";
 import { eventually } from "../support/eventually.ts";
 import { freePort, writePackage } from "../support/packages.ts";
 import { createIdentities } from "../../src/identity/identities.ts";
-
-const main = fileURLToPath(new URL("../../src/main.ts", import.meta.url));
+import { main } from "../support/svc-main.ts";
 
 async function withApp(): Promise<TestDaemon> {
   const daemon = await startDaemon();

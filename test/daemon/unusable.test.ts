@@ -4,14 +4,13 @@ import { once } from "node:events";
 import { mkdir, mkdtemp, rm, writeFile } from "node:fs/promises";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
-import { fileURLToPath } from "node:url";
 import { promisify } from "node:util";
 import test from "ava";
 import { isRoot, needsRoot } from "../support/daemon.ts";
 import { eventually } from "../support/eventually.ts";
+import { main } from "../support/svc-main.ts";
 
 const run = promisify(execFile);
-const main = fileURLToPath(new URL("../../src/main.ts", import.meta.url));
 
 /** A daemon with a configuration, and what it has said. */
 async function start(directory: string, lines: Record<string, string>) {
@@ -39,7 +38,7 @@ for (const [title, lines, sentence] of [
   [
     "a store below a file",
     { store: `${main}/store` },
-    /^svc: the directory .*main\.ts\/store cannot be made: /m,
+    /^svc: the directory .*(?:main\.ts|svc\.cjs)\/store cannot be made: /m,
   ],
   [
     "an account that is not there",

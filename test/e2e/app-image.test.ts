@@ -2,7 +2,6 @@
 import { execFile } from "node:child_process";
 import { chmod, mkdir, writeFile } from "node:fs/promises";
 import { join } from "node:path";
-import { fileURLToPath } from "node:url";
 import { promisify } from "node:util";
 import { AppService } from "../../gen/svc/v1/app_pb.ts";
 import { CredentialService } from "../../gen/svc/v1/credential_pb.ts";
@@ -10,8 +9,8 @@ import { startDaemon } from "../support/daemon.ts";
 import { registryUser } from "../support/docker-registry.ts";
 import { dockerTest, needsDocker, sharedEngine } from "../support/docker-test.ts";
 import { errorOf } from "../support/errors.ts";
+import { main } from "../support/svc-main.ts";
 
-const main = fileURLToPath(new URL("../../src/main.ts", import.meta.url));
 const nobody = 65_534;
 const engineNow = sharedEngine();
 

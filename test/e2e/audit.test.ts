@@ -6,7 +6,6 @@ import { once } from "node:events";
 import { chmod, mkdtemp, readFile, readdir, rm } from "node:fs/promises";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
-import { fileURLToPath } from "node:url";
 import test from "ava";
 import { AppService } from "../../gen/svc/v1/app_pb.ts";
 import { AuditService } from "../../gen/svc/v1/audit_pb.ts";
@@ -18,8 +17,7 @@ import type { TestDaemon } from "../support/daemon.ts";
 import { errorOf } from "../support/errors.ts";
 import { eventually } from "../support/eventually.ts";
 import { freePort, writePackage } from "../support/packages.ts";
-
-const main = fileURLToPath(new URL("../../src/main.ts", import.meta.url));
+import { main } from "../support/svc-main.ts";
 
 /** The records, oldest first, once there are as many. */
 async function auditOf(daemon: TestDaemon, count: number): Promise<AuditRecord[]> {

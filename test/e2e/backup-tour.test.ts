@@ -9,6 +9,7 @@ import { AppService } from "../../gen/svc/v1/app_pb.ts";
 import { startDaemon, type TestDaemon } from "../support/daemon.ts";
 import { freePort } from "../support/packages.ts";
 import { hasS3Server, startS3Server } from "../support/s3-server.ts";
+import { main } from "../support/svc-main.ts";
 
 const root = fileURLToPath(new URL("../..", import.meta.url));
 
@@ -27,7 +28,7 @@ interface Ended {
 /** In a shell, in the daemon's directory. What asks first is told that it may. */
 function type(daemon: TestDaemon, line: string): Promise<Ended> {
   const asks = /^svc (?:backup restore|app remove) /.test(line) ? " --yes" : "";
-  const script = `svc() { "${process.execPath}" "${join(root, "src/main.ts")}" "$@" --socket "${daemon.socketPath}"; }\n`;
+  const script = `svc() { "${process.execPath}" "${main}" "$@" --socket "${daemon.socketPath}"; }\n`;
   return new Promise((resolve) => {
     const options = { cwd: daemon.dir, env: { PATH: process.env["PATH"] ?? "", HOME: daemon.dir } };
     const command = line.replace(/^(svc [^<>]*)/, (_, words: string) => `${words.trimEnd()}${asks} `);

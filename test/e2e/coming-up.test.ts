@@ -3,15 +3,13 @@ import { spawn } from "node:child_process";
 import { once } from "node:events";
 import { writeFile } from "node:fs/promises";
 import { join } from "node:path";
-import { fileURLToPath } from "node:url";
 import test from "ava";
 import { AppService } from "../../gen/svc/v1/app_pb.ts";
 import { startDaemon, type TestDaemon } from "../support/daemon.ts";
 import { errorOf } from "../support/errors.ts";
 import { eventually } from "../support/eventually.ts";
 import { freePort, writePackage } from "../support/packages.ts";
-
-const main = fileURLToPath(new URL("../../src/main.ts", import.meta.url));
+import { main } from "../support/svc-main.ts";
 
 /** It is ill until there is a file `ready`; told to, it ends instead of a later answer. */
 const server = `

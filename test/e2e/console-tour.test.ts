@@ -9,6 +9,7 @@ import { AppService } from "../../gen/svc/v1/app_pb.ts";
 import { startDaemon } from "../support/daemon.ts";
 import { eventually } from "../support/eventually.ts";
 import { freePort } from "../support/packages.ts";
+import { main } from "../support/svc-main.ts";
 
 const root = fileURLToPath(new URL("../..", import.meta.url));
 
@@ -28,7 +29,7 @@ test("the README's lines about terminals work as they are written", async (t) =>
   await apps.startApp({ id: "hello" });
   const shown = { text: "" };
   const type = (line: string): Promise<number> => {
-    const script = `svc() { "${process.execPath}" "${join(root, "src/main.ts")}" --socket "${daemon.socketPath}" "$@"; }\n`;
+    const script = `svc() { "${process.execPath}" "${main}" --socket "${daemon.socketPath}" "$@"; }\n`;
     return new Promise((resolve) => {
       const child = execFile("sh", ["-c", script + line], (error) =>
         resolve(error === null ? 0 : Number(error.code)),

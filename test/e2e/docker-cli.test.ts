@@ -4,15 +4,14 @@ import { once } from "node:events";
 import { chmod, mkdir, writeFile } from "node:fs/promises";
 import { join } from "node:path";
 import { setTimeout as sleep } from "node:timers/promises";
-import { fileURLToPath } from "node:url";
 import test from "ava";
 import { AppService } from "../../gen/svc/v1/app_pb.ts";
 import { startDaemon, type TestDaemon } from "../support/daemon.ts";
 import { dockerTest, needsDocker, sharedEngine } from "../support/docker-test.ts";
 import { whyNoDocker } from "../support/docker.ts";
 import { eventually } from "../support/eventually.ts";
+import { main } from "../support/svc-main.ts";
 
-const main = fileURLToPath(new URL("../../src/main.ts", import.meta.url));
 const engineNow = sharedEngine();
 const shared: { daemon?: TestDaemon } = {};
 const forever = "echo ready; trap 'exit 0' TERM; while :; do sleep 3600 & wait; done";

@@ -9,6 +9,7 @@ import { AppService } from "../../gen/svc/v1/app_pb.ts";
 import { FileService } from "../../gen/svc/v1/file_pb.ts";
 import { isRoot, startDaemon } from "../support/daemon.ts";
 import { freePort } from "../support/packages.ts";
+import { main } from "../support/svc-main.ts";
 
 const root = fileURLToPath(new URL("../..", import.meta.url));
 const rootTest = isRoot ? test : test.skip;
@@ -27,7 +28,7 @@ function type(
   socketPath: string,
   line: string,
 ): Promise<{ code: number; out: string; err: string }> {
-  const svc = `svc() { "${process.execPath}" "${join(root, "src/main.ts")}" "$@" --socket "${socketPath}"; }\n`;
+  const svc = `svc() { "${process.execPath}" "${main}" "$@" --socket "${socketPath}"; }\n`;
   const command = line.replace(/^svc file rm /, "$&--yes ").replace(".svc/svc.sock", socketPath);
   return new Promise((resolve) => {
     const options = { cwd: dir, env: { PATH: process.env["PATH"] ?? "", HOME: dir } };

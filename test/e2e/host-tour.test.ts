@@ -11,6 +11,7 @@ import { AppService } from "../../gen/svc/v1/app_pb.ts";
 import { isRoot, needsRoot, startDaemon, type TestDaemon } from "../support/daemon.ts";
 import { eventually } from "../support/eventually.ts";
 import { freePort } from "../support/packages.ts";
+import { main } from "../support/svc-main.ts";
 
 const root = fileURLToPath(new URL("../..", import.meta.url));
 const deadlineMs = 60_000;
@@ -33,7 +34,7 @@ function linesOf(text: string): string[] {
 }
 
 function shellOf(daemon: TestDaemon, line: string): { script: string; options: object } {
-  const svc = `svc() { "${process.execPath}" "${join(root, "src/main.ts")}" "$@" --socket "${daemon.socketPath}"; }`;
+  const svc = `svc() { "${process.execPath}" "${main}" "$@" --socket "${daemon.socketPath}"; }`;
   const own = `sudo() { "$@"; }\n${svc}\n${line.replaceAll("/run/svc/svc.sock", daemon.socketPath)}`;
   return { script: own, options: { env: { PATH: process.env["PATH"] ?? "", HOME: daemon.dir } } };
 }

@@ -7,7 +7,6 @@ import { createServer } from "node:http";
 import type { AddressInfo } from "node:net";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
-import { fileURLToPath } from "node:url";
 import test, { type ExecutionContext } from "ava";
 import { ScheduleService } from "../../gen/svc/v1/schedule_pb.ts";
 import { isRoot, needsRoot, startDaemon } from "../support/daemon.ts";
@@ -15,8 +14,8 @@ import type { TestDaemon } from "../support/daemon.ts";
 import { errorOf } from "../support/errors.ts";
 import { eventually } from "../support/eventually.ts";
 import { freePort, writePackage } from "../support/packages.ts";
+import { main } from "../support/svc-main.ts";
 
-const main = fileURLToPath(new URL("../../src/main.ts", import.meta.url));
 const rootTest = isRoot ? test : test.skip;
 
 interface Run {

@@ -7,8 +7,8 @@ import { dirname } from "node:path";
 import { fileURLToPath } from "node:url";
 import test from "ava";
 import { runEmulated, whyNoEmulator } from "../support/emulated-machine.ts";
+import { main } from "../support/svc-main.ts";
 
-const main = fileURLToPath(new URL("../../src/main.ts", import.meta.url));
 const unit = fileURLToPath(new URL("../../packaging/svc.service", import.meta.url));
 const whyNot = process.env["SVC_LONG"] === undefined ? "takes minutes: SVC_LONG=1" : whyNoEmulator;
 const timeoutMs = 20 * 60_000;

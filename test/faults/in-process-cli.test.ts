@@ -5,13 +5,11 @@ import { once } from "node:events";
 import { chmod, mkdir, mkdtemp, readdir, rm, writeFile } from "node:fs/promises";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
-import { fileURLToPath } from "node:url";
 import test from "ava";
 import { isRoot } from "../support/daemon.ts";
 import { eventually } from "../support/eventually.ts";
 import { freePort, writePackage } from "../support/packages.ts";
-
-const main = fileURLToPath(new URL("../../src/main.ts", import.meta.url));
+import { main } from "../support/svc-main.ts";
 
 /** A home of its own for a regular user: `nobody` when the tests run as root, whose own paths are the system's. */
 async function createHome() {

@@ -18,12 +18,12 @@ import {
 import { readProcessIdentity, type ProcessIdentity } from "../../src/lib/process-identity.ts";
 import { eventually } from "./eventually.ts";
 import { createRestTransport } from "./rest-transport.ts";
+import { main } from "./svc-main.ts";
 
 export const isRoot = process.getuid?.() === 0;
 /** For titles of tests that act as other users. */
 export const needsRoot = isRoot ? "" : " (skipped: needs root)";
 
-const main = fileURLToPath(new URL("../../src/main.ts", import.meta.url));
 const examples = fileURLToPath(new URL("../../examples", import.meta.url));
 const userSocket = fileURLToPath(new URL("./user-socket.mjs", import.meta.url));
 

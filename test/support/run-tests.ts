@@ -4,7 +4,7 @@
  * the loop of an edit. `--tap-file` keeps AVA's own words for whoever counts afterwards.
  * Fails when a test failed, when none ran, or when AVA died halfway.
  */
-import { spawn } from "node:child_process";
+import { spawn, spawnSync } from "node:child_process";
 import { once } from "node:events";
 import { createWriteStream } from "node:fs";
 import { glob, readFile } from "node:fs/promises";
@@ -23,6 +23,12 @@ const lacks = await missing({
   go: "openapi/base.json is taken as committed, not generated afresh.",
 });
 for (const line of lacks) console.log(line);
+
+const bundle = join(root, "node_modules/.cache/svc-under-test");
+const { status } = spawnSync(process.execPath, [join(root, "src/build/bundle.ts"), bundle], {
+  stdio: ["ignore", "ignore", "inherit"],
+});
+if (status !== 0) process.exit(1);
 
 /**
  * With `serial` AVA runs one file after the other, and without it all tests of a file at once. Most of them wait most of the
@@ -54,7 +60,11 @@ process.exitCode = isGood ? 0 : 1;
 async function runLane(lane: number) {
   const ava = spawn(join(root, "node_modules/.bin/ava"), ["--tap", ...avaArguments], {
     cwd: root,
-    env: { ...process.env, ...(lanes > 1 && { CI_NODE_INDEX: String(lane), CI_NODE_TOTAL: String(lanes) }) },
+    env: {
+      ...process.env,
+      SVC_TEST_MAIN: join(bundle, "svc.cjs"),
+      ...(lanes > 1 && { CI_NODE_INDEX: String(lane), CI_NODE_TOTAL: String(lanes) }),
+    },
     stdio: ["ignore", "pipe", "inherit"],
   });
   const exit = once(ava, "close") as Promise<[number | null, NodeJS.Signals | null]>;

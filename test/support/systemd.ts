@@ -16,10 +16,10 @@ import { createClient, type Client } from "@connectrpc/connect";
 import type { DescService } from "@bufbuild/protobuf";
 import { socketTransport, type UserDoor } from "./daemon.ts";
 import { eventually } from "./eventually.ts";
+import { main } from "./svc-main.ts";
 
 const run = promisify(execFile);
 const shippedUnit = fileURLToPath(new URL("../../packaging/svc.service", import.meta.url));
-const main = fileURLToPath(new URL("../../src/main.ts", import.meta.url));
 const userSocket = fileURLToPath(new URL("./user-socket.mjs", import.meta.url));
 const script = fileURLToPath(new URL("./systemd-box.sh", import.meta.url));
 const cgroupMount = findCgroupMount();

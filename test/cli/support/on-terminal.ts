@@ -1,9 +1,7 @@
 /** Runs svc on a pseudo-terminal, which `script` of util-linux makes. */
 import { spawn } from "node:child_process";
 import { once } from "node:events";
-import { fileURLToPath } from "node:url";
-
-const main = fileURLToPath(new URL("../../../src/main.ts", import.meta.url));
+import { main } from "../../support/svc-main.ts";
 
 /** Types each answer when its question has appeared. */
 export type Dialog = readonly (readonly [question: string, answer: string])[];
