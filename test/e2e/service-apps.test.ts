@@ -3,6 +3,7 @@ import assert from "node:assert/strict";
 import { existsSync } from "node:fs";
 import { chmod, mkdir, writeFile } from "node:fs/promises";
 import { join } from "node:path";
+import { setTimeout as wait } from "node:timers/promises";
 import test from "ava";
 import { AppService } from "../../gen/svc/v1/app_pb.ts";
 import { DaemonService } from "../../gen/svc/v1/daemon_pb.ts";
@@ -27,7 +28,8 @@ console.log(JSON.stringify({
   cwd: process.cwd() + "/", writes: [may("/usr/own"), may("/var/tmp/own"), may(process.env.SVC_DATA_DIR + "/own")],
 }));
 const die = process.env.SVC_DATA_DIR + "/die";
-setInterval(() => { if (existsSync(die)) process.exit(3); }, 50);
+const done = process.env.SVC_DATA_DIR + "/done";
+setInterval(() => { if (existsSync(die)) process.exit(3); if (existsSync(done)) process.exit(0); }, 50);
 `;
 
 interface PackageOptions {
@@ -175,6 +177,30 @@ ${extra}
     await apps.stopApp({ id: "hello" });
     await machine.run("rm", "/var/lib/svc/apps/hello/data/die");
     t.log("crashed");
+
+    // It ends as it should, and nobody starts it again but its owner: svc looks at it every two seconds.
+    await apps.startApp({ id: "hello" });
+    const invocation = () =>
+      machine.systemctl("show", "--property=InvocationID", "--value", "svc-hello.service");
+    const begun = await invocation();
+    await machine.run("touch", "/var/lib/svc/apps/hello/data/done");
+    const isOver = () =>
+      eventually(async () => {
+        const { state, exitCode, stateReason } = await apps.getApp({ id: "hello" });
+        const reason = "its restart policy is on-failure";
+        assert.deepEqual(
+          { state, exitCode, stateReason },
+          { state: "STOPPED", exitCode: 0, stateReason: reason },
+        );
+      }, deadlineMs);
+    await isOver();
+    await wait(7_000);
+    await isOver();
+    t.is(await invocation(), begun);
+    await machine.run("rm", "/var/lib/svc/apps/hello/data/done");
+    t.is((await apps.startApp({ id: "hello" })).state, "RUNNING");
+    await apps.stopApp({ id: "hello" });
+    t.log("ended by itself");
 
     // An upgrade that does not start is taken back; one that does holds.
     await apps.startApp({ id: "hello" });

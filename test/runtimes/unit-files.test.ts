@@ -163,7 +163,13 @@ const restart = {
   maxAttempts: 1,
   resetAfterMs: 1,
 } as const;
-const wanted = { isWanted: true, restart, bootedAtMs: 1_000_000, lastLines: ["x"] };
+const wanted = {
+  keepsExit: true,
+  isWanted: true,
+  restart,
+  bootedAtMs: 1_000_000,
+  lastLines: ["x"],
+};
 for (const [name, unit, expected] of [
   ["none of that name", undefined, { state: "STOPPED", isLost: true }],
   [
@@ -222,6 +228,17 @@ for (const [name, unit, expected] of [
       restarts: 2,
       nextRestartAtMs: 1_008_000,
     },
+  ],
+  [
+    "over, and kept by systemd",
+    {
+      ActiveState: "active",
+      SubState: "exited",
+      ExecMainCode: "1",
+      ExecMainStatus: "0",
+      ExecMainExitTimestampMonotonic: "6000000",
+    },
+    { state: "STOPPED", reason: "its restart policy is on-failure", exitCode: 0 },
   ],
 ] as const) {
   test(`a unit that is ${name}`, (t) => t.like(unitStatus(unit, wanted), expected));

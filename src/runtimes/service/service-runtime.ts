@@ -21,7 +21,8 @@ import { AppUnits, unitName, unitPath } from "./app-unit.ts";
 import { readJournal, type JournalLine, type JournalQuestion } from "./journal.ts";
 import { ServiceApp } from "./service-app.ts";
 import { Systemd, type UnitProperties } from "./systemd.ts";
-import { statusProperties, unitStatus, whyEnded } from "./unit-status.ts";
+import { hasExited, statusProperties, unitStatus, whyEnded } from "./unit-status.ts";
+import { keepsExit } from "./unit-text.ts";
 import { usageBetween, usageProperties } from "./unit-usage.ts";
 
 export interface ServiceRuntimeOptions {
@@ -111,6 +112,11 @@ export class ServiceRuntime implements AppRuntime {
 
   async #launch(app: RunnableApp): Promise<void> {
     const unit = unitName(app.id);
+    const found = (await this.#show(unit)).get(unit);
+    const path = found?.["FragmentPath"] ?? unitPath(app.id);
+    if (path !== unitPath(app.id))
+      throw startFailed(app.id, `systemd has another unit of that name, ${path || "from elsewhere"}`);
+    await this.#endExited(app.id, found);
     await this.#systemd.resetFailed(unit);
     const refusal = await this.#systemd.start(unit, startMs).then(
       () => undefined,
@@ -118,22 +124,24 @@ export class ServiceRuntime implements AppRuntime {
     );
     if (refusal === undefined) await sleep(this.#options.settleMs);
     const shown = (await this.#show(unit)).get(unit);
-    const path = shown?.["FragmentPath"];
-    const isShadowed = path !== unitPath(app.id);
     const isFine =
       refusal === undefined &&
       shown?.["ActiveState"] === "active" &&
-      shown["NRestarts"] === "0" &&
-      !isShadowed;
+      !(keepsExit(app.manifest) && hasExited(shown)) &&
+      shown["NRestarts"] === "0";
     if (isFine) return;
     const lastLines = await this.#lastLines(app);
     await this.#systemd.stop(unit, this.#stopMs(app));
     await this.#systemd.resetFailed(unit);
-    if (isShadowed)
-      throw startFailed(app.id, `systemd has another unit of that name, ${path ?? "from elsewhere"}`);
     // A unit that has done its work is over at once, and says so.
     const { exitCode, exitSignal: signal } = unitStatus(shown, this.#context(app));
     throw startFailed(app.id, whyEnded(shown ?? {}), { exitCode, signal, lastLines });
+  }
+
+  /** What has ended by itself is active to systemd still: it would not be started, nor go with its file. */
+  async #endExited(id: string, shown: UnitProperties | undefined): Promise<void> {
+    if (shown?.["FragmentPath"] === unitPath(id) && hasExited(shown))
+      await this.#systemd.stop(unitName(id), stopSlackMs);
   }
 
   async stop(app: RunnableApp): Promise<void> {
@@ -228,6 +236,10 @@ export class ServiceRuntime implements AppRuntime {
   async remove({ id }: RunnableApp): Promise<number> {
     this.#apps.get(id)?.detach();
     if (this.#apps.delete(id)) this.#revision++;
+    if (this.#options.isHere) {
+      const unit = unitName(id);
+      await this.#endExited(id, (await this.#show(unit)).get(unit));
+    }
     if ((await this.#units.remove(id)) && this.#options.isHere) {
       await this.#systemd.reload();
       await this.#systemd.resetFailed(unitName(id));
@@ -339,7 +351,9 @@ export class ServiceRuntime implements AppRuntime {
   async #look(): Promise<void> {
     const units = await this.#show(pattern);
     this.#up = new Set(
-      [...units].filter(([, unit]) => unit["ActiveState"] === "active").map(([name]) => name),
+      [...units]
+        .filter(([, unit]) => unit["ActiveState"] === "active" && !hasExited(unit))
+        .map(([name]) => name),
     );
     await Promise.all([...this.#apps].map(([id, app]) => app.take(units.get(unitName(id)))));
   }
@@ -352,7 +366,14 @@ export class ServiceRuntime implements AppRuntime {
 
   #context(app: RunnableApp): Parameters<typeof unitStatus>[1] {
     const { bootedAtMs } = this.#options;
-    return { isWanted: true, restart: app.manifest.restart, bootedAtMs, lastLines: [] };
+    const { manifest } = app;
+    return {
+      isWanted: true,
+      restart: manifest.restart,
+      keepsExit: keepsExit(manifest),
+      bootedAtMs,
+      lastLines: [],
+    };
   }
 
   #stopMs({ manifest }: RunnableApp): number {

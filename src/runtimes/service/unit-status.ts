@@ -26,6 +26,8 @@ export interface StatusContext {
   /** Whether svc means it to run. */
   readonly isWanted: boolean;
   readonly restart: RestartPolicy;
+  /** Whether its unit stays active when it has ended with exit code 0, see unit-text.ts. */
+  readonly keepsExit: boolean;
   /** When the host was booted, unix milliseconds: systemd counts from then. */
   readonly bootedAtMs: number;
   readonly lastLines: readonly string[];
@@ -33,8 +35,9 @@ export interface StatusContext {
 
 /** @param unit undefined: systemd has none of that name */
 export function unitStatus(unit: UnitProperties | undefined, context: StatusContext): RuntimeStatus {
-  const { isWanted, restart, bootedAtMs, lastLines } = context;
-  const state = unit?.["ActiveState"] ?? "inactive";
+  const { isWanted, restart, keepsExit, bootedAtMs, lastLines } = context;
+  const isOver = keepsExit && unit !== undefined && hasExited(unit);
+  const state = isOver ? "exited" : (unit?.["ActiveState"] ?? "inactive");
   const atMs = (name: string): number => bootedAtMs + Number(unit?.[name] ?? 0) / 1000;
   const known: RuntimeStatus = {
     ...stoppedStatus,
@@ -45,6 +48,8 @@ export function unitStatus(unit: UnitProperties | undefined, context: StatusCont
     case "active":
     case "reloading":
       return { ...known, state: "RUNNING", startedAtMs: Math.round(atMs("ExecMainStartTimestampMonotonic")) };
+    case "exited":
+      return isWanted ? { ...known, reason: `its restart policy is ${restart.policy}` } : known;
     case "activating": {
       if (unit?.["SubState"] !== "auto-restart") return { ...known, state: "STARTING" };
       const nextRestartAtMs = Math.round(atMs("StateChangeTimestampMonotonic")) + restart.delayMs;
@@ -63,6 +68,11 @@ export function unitStatus(unit: UnitProperties | undefined, context: StatusCont
       }
       return { ...known, reason: `its restart policy is ${restart.policy}` };
   }
+}
+
+/** Whether it is active, and nothing of it runs any more. */
+export function hasExited(unit: UnitProperties): boolean {
+  return unit["ActiveState"] === "active" && unit["SubState"] === "exited";
 }
 
 /** Whether it was told to stop before its main process ended, or never ran in this boot. */

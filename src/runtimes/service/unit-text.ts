@@ -84,11 +84,21 @@ function startLimit({ restart: { maxAttempts, resetAfterMs } }: Manifest): strin
   return [`StartLimitIntervalSec=${resetAfterMs}ms`, `StartLimitBurst=${maxAttempts + 1}`];
 }
 
-function restart({ restart: { policy, delayMs } }: Manifest): string[] {
-  if (policy === "never") return ["Restart=no"];
+/**
+ * Whether the unit is to stay active when its program has ended with exit code 0: systemd forgets at once what is inactive, and
+ * it could not be told from what somebody stopped. A package's own unit says for itself what it is afterwards.
+ */
+export function keepsExit({ runtime, restart: { policy } }: Manifest): boolean {
+  return runtime.kind === "service" && runtime.argv !== undefined && policy !== "always";
+}
+
+function restart(manifest: Manifest): string[] {
+  const { policy, delayMs } = manifest.restart;
+  const kept = keepsExit(manifest) ? ["RemainAfterExit=yes"] : [];
+  if (policy === "never") return ["Restart=no", ...kept];
   // A signal of somebody else's is no end of the app's own that it was meant to come to.
   const forced = policy === "on-failure" ? ["RestartForceExitStatus=SIGHUP SIGINT SIGTERM SIGPIPE"] : [];
-  return [`Restart=${policy}`, ...forced, `RestartSec=${delayMs}ms`];
+  return [`Restart=${policy}`, ...forced, `RestartSec=${delayMs}ms`, ...kept];
 }
 
 function stop({ stop: { signal, graceMs } }: Manifest): string[] {
