@@ -11,6 +11,7 @@ const browserTest = browserPath === undefined ? test.skip : test;
 const why = browserPath === undefined ? " (skipped: no Chromium)" : "";
 
 browserTest(`a page opens a shell, types, resizes and sees it end${why}`, async (t) => {
+  t.timeout(120_000);
   await using daemon = await startDaemon();
   const dir = join(daemon.dir, "package");
   await writePackage(dir, await freePort(), { manifest: "console: { exec: [sh, -i] }\n" });
@@ -41,8 +42,9 @@ browserTest(`a page opens a shell, types, resizes and sees it end${why}`, async 
                 type("stty size; echo grüße-€😀-$((40+2))\n");
               },
             ],
-            [/€😀-42/, () => type("sleep 1000\n")],
-            [/sleep 1000/, () => type("\x03exit 6\n")],
+            // What it prints shows that it has the terminal: before that ^C would be the shell's own.
+            [/€😀-42/, () => type("sh -c 'echo begun-$((1+1)); exec sleep 1000'\n")],
+            [/begun-2/, () => type("\x03exit 6\n")],
           ];
           socket.addEventListener("message", (event) => {
             const data: unknown = event.data;
