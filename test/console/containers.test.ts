@@ -53,7 +53,10 @@ async function talk(
       await eventually(() => assert.match(text(), pattern), 20_000);
       yield { data: Buffer.from(piece) };
     }
-    if (endsInput) yield { endOfInput: true };
+    if (endsInput) {
+      yield { endOfInput: true };
+      return;
+    }
     await eventually(() => {
       if (until === undefined) assert.equal(outputs.at(-1)?.output.case, "exit");
       else assert.match(text(), until);
