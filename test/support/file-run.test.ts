@@ -1,0 +1,62 @@
+import { readFile } from "node:fs/promises";
+import test from "ava";
+import { eventually } from "./eventually.ts";
+import { runFile, runningFiles } from "./file-run.ts";
+import { summarizeTap } from "./tap.ts";
+
+/** Runs a shell script as a test file. */
+async function run(script: string, silenceMs = 60_000) {
+  const titles: string[] = [];
+  const lines: string[] = [];
+  const options = { cwd: "/", env: process.env, silenceMs, file: "test/a/b.test.ts" };
+  const { tap, failures } = await runFile({
+    ...options,
+    command: ["sh", "-c", script],
+    onPoint: ({ outcome, title }) => titles.push(`${outcome} ${title}`),
+    onLine: (line) => lines.push(line),
+  });
+  return { tap, failures, titles, lines };
+}
+
+test("a file's results bear its name, each failure with what is said of it", async (t) => {
+  const script = `echo 'TAP version 13
+ok 1 - passes
+not ok 2 - fails
+  ---
+    message: why
+  ...
+1..2'; exit 1`;
+  const { tap, failures, titles, lines } = await run(script);
+  t.deepEqual(titles, ["passed a › b › passes", "failed a › b › fails"]);
+  t.deepEqual(failures, ["  a › b › fails\n    ---\n      message: why\n    ..."]);
+  t.deepEqual(summarizeTap(tap).counts, { passed: 1, failed: 1, skipped: 0 });
+  t.true(summarizeTap(tap).isWhole);
+  t.is(`${lines.join("\n")}\n`, tap);
+});
+
+test("a file that hangs fails, and goes with what it started", async (t) => {
+  const { tap, titles } = await run("echo 'ok 1 - passes'; sleep 1000 & echo \"# $!\"; wait", 500);
+  t.deepEqual(titles, [
+    "passed a › b › passes",
+    "failed a › b › it hangs: nothing was heard of it for 0.5 s",
+  ]);
+  const pid = /^# (\d+)$/m.exec(tap)?.[1] ?? "none";
+  await eventually(async () => {
+    const stat = await readFile(`/proc/${pid}/stat`, "utf8").catch(() => "gone");
+    if (!/^gone|\) Z /.test(stat)) throw new Error(stat);
+  });
+  t.deepEqual(runningFiles(), []);
+});
+
+for (const [what, script, how] of [
+  ["dies", "echo 'ok 1 - passes'; kill -9 $$", "SIGKILL"],
+  ["breaks off", "echo 'ok 1 - passes'", "exit code 0"],
+  ["ends badly without saying what failed", "echo 'ok 1 - passes\n1..1'; exit 3", "exit code 3"],
+] as const) {
+  test(`a file whose runner ${what} fails`, async (t) => {
+    const { tap, titles } = await run(script);
+    t.is(titles[1], `failed a › b › its runner ended early: ${how}`);
+    t.deepEqual(summarizeTap(tap).counts, { passed: 1, failed: 1, skipped: 0 });
+    t.true(summarizeTap(tap).isWhole);
+  });
+}

@@ -1,0 +1,113 @@
+/** Running one test file in a process group of its own, which is ended when it says nothing any more. */
+import { spawn, type ChildProcess } from "node:child_process";
+import { once } from "node:events";
+import { createInterface } from "node:readline";
+import { parseTestPoint, type TestPoint } from "./tap.ts";
+
+/** What became of a file. */
+export interface FileRun {
+  file: string;
+  /** In the Test Anything Protocol; that it was ended, or ended early, is a failed point. */
+  tap: string;
+  /** Each failure with all that is said of it, line by line. */
+  failures: readonly string[];
+  milliseconds: number;
+}
+
+interface FileRunOptions {
+  /** `test/…/x.test.ts`, which titles begin with; "" where the command titles its tests itself. */
+  file: string;
+  command: readonly string[];
+  cwd: string;
+  env: NodeJS.ProcessEnv;
+  /** Milliseconds without a line after which the file is taken to hang. */
+  silenceMs: number;
+  /** Hears each result when it comes, its title with the file before it. */
+  onPoint: (point: TestPoint) => void;
+  /** Hears each line of the protocol when it comes. */
+  onLine: (line: string) => void;
+}
+
+const isPlan = /^1\.\.\d+$/;
+const running = new Map<ChildProcess, string>();
+
+/** The files that are being run. */
+export function runningFiles(): string[] {
+  return [...running.values()];
+}
+
+/** Ends the process groups of all that run. */
+export function endAll(): void {
+  for (const child of running.keys()) endGroup(child);
+}
+
+/** Runs a file to its end, or until it hangs. */
+export async function runFile(options: FileRunOptions): Promise<FileRun> {
+  const { file, command, cwd, env, silenceMs, onPoint, onLine } = options;
+  const startedAt = performance.now();
+  const [program = "", ...args] = command;
+  // A group of its own, so that what hangs goes as a whole.
+  const child = spawn(program, args, { cwd, env, detached: true, stdio: ["ignore", "pipe", "inherit"] });
+  running.set(child, file);
+  const exit = once(child, "close") as Promise<[number | null, NodeJS.Signals | null]>;
+  const end = { isSilent: false, isWhole: false };
+  const silence = setTimeout(() => {
+    end.isSilent = true;
+    endGroup(child);
+  }, silenceMs);
+
+  const name = file
+    .replace(/^test\//, "")
+    .replace(/\.test\.ts$/, "")
+    .replaceAll("/", " › ");
+  const lines: string[] = [];
+  const failures: string[][] = [];
+  let failure: string[] | undefined;
+  const keep = (line: string): void => {
+    lines.push(line);
+    onLine(line);
+  };
+  const take = (line: string): void => {
+    const point = parseTestPoint(line);
+    if (point !== undefined) {
+      const title = name === "" ? point.title : `${name} › ${point.title}`;
+      keep(line.replace(point.title, () => title));
+      onPoint({ ...point, title });
+      failure = point.outcome === "failed" ? [`  ${title}`] : undefined;
+      if (failure !== undefined) failures.push(failure);
+    } else if (isPlan.test(line)) {
+      end.isWhole = true;
+      failure = undefined;
+    } else if (!line.startsWith("TAP version")) {
+      keep(line);
+      failure?.push(`  ${line}`);
+    }
+  };
+  keep("TAP version 13");
+  for await (const line of createInterface({ input: child.stdout })) {
+    silence.refresh();
+    take(line);
+  }
+  const [exitCode, signal] = await exit;
+  clearTimeout(silence);
+  running.delete(child);
+  if (end.isSilent) take(`not ok 0 - it hangs: nothing was heard of it for ${String(silenceMs / 1000)} s`);
+  else if (!end.isWhole || (exitCode !== 0 && failures.length === 0))
+    take(`not ok 0 - its runner ended early: ${signal ?? `exit code ${String(exitCode)}`}`);
+  keep(`1..${String(lines.length)}`);
+  return {
+    file,
+    tap: `${lines.join("\n")}\n`,
+    failures: failures.map((each) => each.join("\n")),
+    milliseconds: performance.now() - startedAt,
+  };
+}
+
+function endGroup({ pid, exitCode, signalCode }: ChildProcess): void {
+  if (pid === undefined || exitCode !== null || signalCode !== null) return;
+  try {
+    process.kill(-pid, "SIGKILL");
+  } catch {
+    // Gone meanwhile.
+  }
+}
