@@ -15,6 +15,10 @@ const attempts = process.env["SVC_LONG"] === undefined ? 200 : 1_000;
     t.timeout(10 * 60_000);
     const namespace = ["--pid", "--fork", "--kill-child", "--mount-proc"];
     const { stdout } = await run("unshare", [...namespace, process.execPath, program, String(attempts)]);
-    t.deepEqual(JSON.parse(stdout), { pid_reused: attempts });
+    t.deepEqual(JSON.parse(stdout), {
+      known: { pid_reused: attempts },
+      unknown: { not_found: attempts },
+      ending: { spared: attempts },
+    });
   },
 );
