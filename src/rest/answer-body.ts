@@ -1,10 +1,10 @@
 /** JSON bodies on their way out: made for one answer, or kept and sent again and again. */
-import type { RestResponse } from "./rest-pipeline.ts";
+import type { OutgoingResponse } from "../lib/http-messages.ts";
 
 export interface AnswerBody {
   readonly sizeBytes: number;
   /** Sends it as all of the response's body. */
-  send(response: RestResponse): void;
+  send(response: OutgoingResponse): void;
 }
 
 /** Up to here, in characters, a text goes out in one write together with its headers, which beats ready bytes. */
@@ -19,7 +19,7 @@ export class TextBody implements AnswerBody {
     this.sizeBytes = Buffer.byteLength(this.#content);
   }
 
-  send(response: RestResponse): void {
+  send(response: OutgoingResponse): void {
     sendWhole(response, this.#content, this.sizeBytes);
   }
 }
@@ -36,7 +36,7 @@ export class KeptBody implements AnswerBody {
     this.sizeBytes = pieces.reduce((sum, { length }) => sum + length, 0);
   }
 
-  send(response: RestResponse): void {
+  send(response: OutgoingResponse): void {
     if (this.#whole === undefined && (this.#isSent || this.sizeBytes < smallTextLength)) {
       const bytes = Buffer.concat(this.#pieces);
       this.#whole = bytes.length < smallTextLength ? bytes.toString() : bytes;
@@ -49,13 +49,13 @@ export class KeptBody implements AnswerBody {
 }
 
 /** A text of ASCII alone needs no translation to UTF-8: most are. */
-function sendWhole(response: RestResponse, content: string | Buffer, sizeBytes: number): void {
+function sendWhole(response: OutgoingResponse, content: string | Buffer, sizeBytes: number): void {
   if (content.length === sizeBytes) response.end(content, "latin1");
   else response.end(content);
 }
 
 /** All in one write of the connection, where it can do that. Nothing to wait for: they are in memory already. */
-function sendPieces(response: RestResponse, pieces: readonly Buffer[]): void {
+function sendPieces(response: OutgoingResponse, pieces: readonly Buffer[]): void {
   response.cork?.();
   for (const piece of pieces) response.write(piece);
   response.uncork?.();

@@ -2,10 +2,10 @@
 import type { DescMessage, Message } from "@bufbuild/protobuf";
 import { create } from "@bufbuild/protobuf";
 import { clientGone } from "../errors.ts";
+import type { IncomingRequest, OutgoingResponse } from "../lib/http-messages.ts";
 import { withRawBody } from "./bind.ts";
 import { findField } from "./explain-json.ts";
 import type { JsonWriter } from "./json-writer.ts";
-import type { RestCall, RestRequest, RestResponse } from "./rest-pipeline.ts";
 import type { Route } from "./route.ts";
 
 /** The raw bytes of a google.api.HttpBody. */
@@ -22,9 +22,9 @@ interface RawBody extends Message {
 export async function* uploadMessages(
   route: Route,
   first: Message,
-  request: RestRequest,
+  request: IncomingRequest,
 ): AsyncGenerator<Message> {
-  const contentType = String(request.headers["content-type"] ?? "");
+  const contentType = request.headers["content-type"] ?? "";
   let message = first;
   let isFirst = true;
   try {
@@ -56,7 +56,11 @@ export function hasRawAnswer({ method, responseBody }: Route): boolean {
 }
 
 /** Status and headers of a raw answer: its content type is the message's, the rest what the handler put on the call. */
-export function sendRawHead(response: RestResponse, headers: AnswerHeaders, raw: RawBody | undefined): void {
+export function sendRawHead(
+  response: OutgoingResponse,
+  headers: AnswerHeaders,
+  raw: RawBody | undefined,
+): void {
   headers["content-type"] =
     raw?.contentType === undefined || raw.contentType === "" ? "application/octet-stream" : raw.contentType;
   response.writeHead(headers["content-range"] === undefined ? 200 : 206, headers);
@@ -65,13 +69,12 @@ export function sendRawHead(response: RestResponse, headers: AnswerHeaders, raw:
 export type AnswerHeaders = Record<string, string | number>;
 
 /** The headers that every answer has, and those that the handler asked for. */
-export function answerHeaders(requestId: string, call: RestCall | undefined): AnswerHeaders {
+export function answerHeaders(requestId: string, added?: Headers): AnswerHeaders {
   const headers: AnswerHeaders = {
     "x-content-type-options": "nosniff",
     "cache-control": "no-store",
   };
   if (requestId !== "") headers["x-request-id"] = requestId;
-  const added = call?.responseHeader;
   if (added !== undefined) for (const [name, value] of added) headers[name] = value;
   return headers;
 }
@@ -88,7 +91,7 @@ export async function sendStream(
     response,
     headers,
     writer,
-  }: { route: Route; response: RestResponse; headers: () => AnswerHeaders; writer: JsonWriter },
+  }: { route: Route; response: OutgoingResponse; headers: () => AnswerHeaders; writer: JsonWriter },
   messages: AsyncIterable<Message>,
   headOnly: boolean,
 ): Promise<void> {
@@ -118,7 +121,7 @@ export function answerText(writer: JsonWriter, { method, responseBody }: Route, 
 }
 
 /** Writes, and waits until the kernel has it all. @throws SvcError `canceled` when the client goes away meanwhile */
-function writeOut(response: RestResponse, bytes: Uint8Array): Promise<void> {
+function writeOut(response: OutgoingResponse, bytes: Uint8Array): Promise<void> {
   return new Promise((resolve, reject) => {
     const onClose = (): void => reject(clientGone());
     response.once("close", onClose);
@@ -131,7 +134,7 @@ function writeOut(response: RestResponse, bytes: Uint8Array): Promise<void> {
 }
 
 /** Writes, and waits while the client does not read. @throws SvcError `canceled` when it goes away meanwhile */
-function write(response: RestResponse, text: string): Promise<void> | undefined {
+function write(response: OutgoingResponse, text: string): Promise<void> | undefined {
   if (response.write(text)) return undefined;
   return new Promise((resolve, reject) => {
     const onDrain = (): void => {

@@ -1,42 +1,55 @@
 /** A call that came as a request of HTTP, whatever its protocol: its headers are made for the handler that asks for them. */
-import type { IncomingHttpHeaders } from "node:http";
 import { AbortSource } from "../lib/abort-source.ts";
+import type { IncomingRequest, OutgoingResponse } from "../lib/http-messages.ts";
 import type { Call } from "./call-context.ts";
 import type { UserContext } from "./user-context.ts";
 
-export interface HttpCallInit {
+/** The caller of a request, known before anything else of it is read. */
+export interface HttpCaller {
   readonly user: UserContext;
   readonly requestId: string;
+  /** Whether the pipeline notes what becomes of the request, or has. */
+  isNoted: boolean;
+}
+
+export interface HttpCallInit {
+  readonly request: IncomingRequest;
+  readonly response: OutgoingResponse;
+  readonly caller: HttpCaller;
   readonly protocolName: string;
-  readonly headers: IncomingHttpHeaders;
   /** Of procedures. */
-  readonly url?: string;
+  readonly url?: string | undefined;
   /** Milliseconds that the client gives it from now on. Default: any. */
   readonly timeoutMs?: number | undefined;
-  /** Aborts when the client goes away. Default: a new one. */
-  readonly source?: AbortSource;
 }
 
 export class HttpCall implements Call {
-  readonly user: UserContext;
-  readonly requestId: string;
+  readonly request: IncomingRequest;
+  readonly response: OutgoingResponse;
+  readonly caller: HttpCaller;
   readonly protocolName: string;
-  readonly url?: string;
-  readonly source: AbortSource;
-  readonly #headers: IncomingHttpHeaders;
+  readonly url: string;
+  /** Aborts when the client goes away or the daemon ends. */
+  readonly source = new AbortSource();
   readonly #deadlineMs: number | undefined;
   #responseHeader: Headers | undefined;
   #responseTrailer: Headers | undefined;
 
-  constructor(init: HttpCallInit) {
-    const { user, requestId, protocolName, url, timeoutMs, headers, source = new AbortSource() } = init;
-    this.user = user;
-    this.requestId = requestId;
+  constructor({ request, response, caller, protocolName, url = "", timeoutMs }: HttpCallInit) {
+    this.request = request;
+    this.response = response;
+    this.caller = caller;
     this.protocolName = protocolName;
-    if (url !== undefined) this.url = url;
-    this.source = source;
+    this.url = url;
     this.#deadlineMs = timeoutMs === undefined ? undefined : performance.now() + timeoutMs;
-    this.#headers = headers;
+  }
+
+  get user(): UserContext {
+    return this.caller.user;
+  }
+
+  get requestId(): string {
+    return this.caller.requestId;
   }
 
   /** What is left of it. */
@@ -46,7 +59,7 @@ export class HttpCall implements Call {
 
   openRequestHeader(): Headers {
     const opened = new Headers();
-    for (const [name, value] of Object.entries(this.#headers)) {
+    for (const [name, value] of Object.entries(this.request.headers)) {
       // HTTP/2 has its request line among the headers.
       if (value === undefined || name.startsWith(":")) continue;
       for (const each of typeof value === "string" ? [value] : value) opened.append(name, each);

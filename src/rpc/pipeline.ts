@@ -10,6 +10,8 @@ import type {
   DescMethodServerStreaming,
   DescMethodUnary,
   DescService,
+  JsonReadOptions,
+  JsonWriteOptions,
   Message,
   MessageShape,
 } from "@bufbuild/protobuf";
@@ -44,13 +46,19 @@ export interface PipelineOptions extends CallNotesOptions {
   readonly limits?: CallLimits | undefined;
   /** In which users' work is done. Default: turns of its own. */
   readonly turns?: FairTurns | undefined;
+  /** For messages with a `google.protobuf.Any`, of which the contract has none. */
+  readonly jsonOptions?: JsonOptions | undefined;
 }
+
+type JsonOptions = Partial<JsonReadOptions & JsonWriteOptions>;
 
 export interface Pipeline {
   /** In which the transports, too, do users' work. */
   readonly turns: FairTurns;
   /** Calls that have not ended. */
   readonly callsInFlight: number;
+  /** How Connect's JSON is read and written, besides what is usual. */
+  readonly jsonOptions: JsonOptions | undefined;
   /** Sorted capability strings of the methods that are implemented (S 9). */
   readonly capabilities: readonly string[];
   /** Registers every method on a Connect router. */
@@ -127,8 +135,10 @@ export function createPipeline(options: PipelineOptions): Pipeline {
     }
   }
 
+  const { jsonOptions } = options;
   return {
     turns,
+    jsonOptions,
 
     get callsInFlight() {
       return running.size;
@@ -139,7 +149,8 @@ export function createPipeline(options: PipelineOptions): Pipeline {
     routes(router) {
       for (const { service } of services) {
         const methods = service.methods.map((method) => [method.localName, connectHandler(entryOf(method))]);
-        router.service(service, Object.fromEntries(methods) as Partial<ServiceImpl<DescService>>);
+        const impl = Object.fromEntries(methods) as Partial<ServiceImpl<DescService>>;
+        router.service(service, impl, jsonOptions && { jsonOptions });
       }
     },
 

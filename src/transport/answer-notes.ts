@@ -4,8 +4,8 @@
  */
 import type { DescMethod } from "@bufbuild/protobuf";
 import type { SvcError } from "../errors.ts";
+import { mediaType } from "../lib/http-messages.ts";
 import { pathProblem } from "../rest/path.ts";
-import { mediaType } from "../rest/request-body.ts";
 import type { Route } from "../rest/route.ts";
 import { createRouter } from "../rest/router.ts";
 import type { Router } from "../rest/router.ts";

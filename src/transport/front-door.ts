@@ -6,12 +6,13 @@ import { randomBytes } from "node:crypto";
 import { ServerResponse } from "node:http";
 import { SvcError, invalidField, notFound } from "../errors.ts";
 import type { BodyTurns } from "../lib/body-turns.ts";
+import { declaredSize, mediaType } from "../lib/http-messages.ts";
 import { Tally } from "../lib/tally.ts";
 import { JsonWriter } from "../rest/json-writer.ts";
 import { pathProblem } from "../rest/path.ts";
-import { declaredSize, mediaType } from "../rest/request-body.ts";
 import type { RestHandler } from "../rest/rest-handler.ts";
 import { isSvcError, shownError } from "../rpc/error-mapping.ts";
+import type { Exchange } from "../rpc/exchange.ts";
 import type { Pipeline } from "../rpc/pipeline.ts";
 import { anonymous } from "../rpc/user-context.ts";
 import type { AnswerNotes } from "./answer-notes.ts";
@@ -21,7 +22,7 @@ import type { ConnectionPlaces } from "./connection-places.ts";
 import type { FailureThrottle } from "./failure-throttle.ts";
 import type { HostCheck } from "./host-check.ts";
 import { breakOff, disconnectAfter, hostOf, pathOf } from "./http.ts";
-import type { Callers, HttpRequest, HttpResponse } from "./http.ts";
+import type { Caller, Callers, HttpRequest, HttpResponse } from "./http.ts";
 import type { IdentityResolver } from "./identity.ts";
 import type { TransportLimits } from "./limits.ts";
 import { pageAt } from "./pages.ts";
@@ -34,6 +35,7 @@ import type { Log } from "../lib/log.ts";
 
 export interface FrontDoorOptions {
   readonly pipeline: Pipeline;
+  readonly exchange: Exchange;
   readonly rest: RestHandler;
   readonly callers: Callers;
   readonly identity: IdentityResolver;
@@ -187,11 +189,10 @@ export class FrontDoor {
     const isPage = pageAt(pages, request) !== undefined;
     const isPublic = isPage || pipeline.isPublic(path);
     const user = isPublic ? anonymous : identity.identify(origin, request.headers);
-    callers.set(request, { user, requestId, response, isNoted: false });
+    const caller = { user, requestId, response, isNoted: false };
+    callers.set(request, caller);
     if (expectsContinue) response.writeContinue();
-    if (isPage || rest(request, response) === false) {
-      void this.#answerRpc(request, response, requestId);
-    }
+    if (isPage || !rest(request, response, caller)) void this.#answerRpc(request, response, caller);
   }
 
   /** A connection over TCP is of the share of the token that it has shown, before anything is done for it. */
@@ -203,24 +204,25 @@ export class FrontDoor {
     if (!this.#options.places.identified(connection, share)) connection.socket.destroy();
   }
 
-  async #answerRpc(request: HttpRequest, response: HttpResponse, requestId: string): Promise<void> {
+  async #answerRpc(request: HttpRequest, response: HttpResponse, caller: Caller): Promise<void> {
     try {
-      response.setHeader("x-request-id", requestId);
+      response.setHeader("x-request-id", caller.requestId);
       forgetHost(request);
       if (!isUploadTo(this.#options.pipeline, request))
         boundBody(request, this.#options.limits.requestTimeoutMs);
       this.#rpcFront ??= loadRpcFront(this.#rpcFrontOptions());
       const front = await this.#rpcFront;
-      front(request, response);
+      front(request, response, caller);
     } catch (error) {
-      this.#fail(request, response, error, requestId);
+      this.#fail(request, response, error, caller.requestId);
     }
   }
 
   #rpcFrontOptions(): RpcFrontOptions {
-    const { pipeline, callers, limits, bodies, pages } = this.#options;
+    const { pipeline, exchange, callers, limits, bodies, pages } = this.#options;
     return {
       pipeline,
+      exchange,
       callers,
       limits,
       bodies,

@@ -2,18 +2,13 @@
 import type { IncomingMessage, ServerResponse } from "node:http";
 import { constants } from "node:http2";
 import type { Http2ServerRequest, Http2ServerResponse } from "node:http2";
-import type { UserContext } from "../rpc/user-context.ts";
+import type { HttpCaller } from "../rpc/http-call.ts";
 
 export type HttpRequest = IncomingMessage | Http2ServerRequest;
 export type HttpResponse = ServerResponse | Http2ServerResponse;
 
-/** The caller of a request, known before anything else of it is read. */
-export interface Caller {
-  readonly user: UserContext;
-  readonly requestId: string;
+export interface Caller extends HttpCaller {
   readonly response: HttpResponse;
-  /** Whether the pipeline notes what becomes of the request, or has. */
-  isNoted: boolean;
 }
 
 /**

@@ -8,7 +8,9 @@ import { routes as contractRoutes } from "../../gen/svc/v1/routes.ts";
 import { SvcError } from "../errors.ts";
 import { BodyTurns } from "../lib/body-turns.ts";
 import { rootSocketOf } from "../lib/root-socket.ts";
+import { createRestHandler } from "../rest/rest-handler.ts";
 import type { Route } from "../rest/route.ts";
+import { Exchange } from "../rpc/exchange.ts";
 import type { Pipeline } from "../rpc/pipeline.ts";
 import type { Tokens } from "../tokens/tokens.ts";
 import { AnswerNotes } from "./answer-notes.ts";
@@ -34,7 +36,6 @@ import { loadPeerCredentials } from "./peer-credentials.ts";
 import type { ReadPeerCredentials } from "./peer-credentials.ts";
 import { parseInTurns } from "./paced-parsing.ts";
 import { detectProtocol } from "./protocol-detection.ts";
-import { createRestFront } from "./rest-front.ts";
 import { SocketFile, acceptBacklog } from "./socket-file.ts";
 import type { SocketFileOptions } from "./socket-file.ts";
 import type { Log } from "../lib/log.ts";
@@ -165,6 +166,7 @@ class TwoDoors implements Listeners {
     const callers = new Callers();
     const restRoutes = routes ?? contractRoutes;
     const bodies = new BodyTurns(pipeline.turns);
+    const exchange = new Exchange({ pipeline, bodies, shutdownSignal: this.#shutdown.signal, log });
     const notes = new AnswerNotes({ pipeline, routes: restRoutes, callers });
     this.#identity = createIdentityResolver({
       mode,
@@ -199,15 +201,13 @@ class TwoDoors implements Listeners {
       places: this.#places,
       hosts,
       failures,
-      rest: createRestFront({
-        pipeline,
+      exchange,
+      rest: createRestHandler({
         routes: restRoutes,
-        callers,
-        notes,
-        limits: this.#limits,
-        bodies,
-        shutdownSignal: this.#shutdown.signal,
-        log,
+        exchange,
+        pipeline,
+        maxBodyBytes: this.#limits.maxBodyBytes,
+        bodyTimeoutMs: this.#limits.requestTimeoutMs,
       }),
       notes,
       limits: this.#limits,

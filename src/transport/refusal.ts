@@ -7,9 +7,10 @@ import {
 } from "@connectrpc/connect/protocol-connect";
 import { setTrailerStatus } from "@connectrpc/connect/protocol-grpc";
 import type { SvcError } from "../errors.ts";
+import { mediaType } from "../lib/http-messages.ts";
+import { dropUnread } from "../lib/request-body.ts";
 import { errorAnswer } from "../rest/errors.ts";
 import type { JsonWriter } from "../rest/json-writer.ts";
-import { discardBody, mediaType } from "../rest/request-body.ts";
 import { connectErrorOf } from "../rpc/connect-errors.ts";
 import type { HttpRequest, HttpResponse } from "./http.ts";
 
@@ -34,7 +35,7 @@ export function refuse(
     return;
   }
   const { status, headers, body } = answerOf(mediaType(request), error, isProcedure, writer);
-  discardBody(request, response);
+  dropUnread(request, response);
   for (const [name, value] of Object.entries(headers)) response.setHeader(name, value);
   response.setHeader("content-length", Buffer.byteLength(body));
   response.statusCode = status;

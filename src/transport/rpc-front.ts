@@ -1,28 +1,32 @@
 /**
- * What is not REST: plain unary calls by a short way of our own, all else by Connect's, with the pages beside it, in an Express
- * application on HTTP/1.1 and in Connect's adapter for node on HTTP/2. Both are loaded with the first request that needs
- * them: they cost more than the rest of the start.
+ * What is not REST: unary calls in their plain form by the exchange that REST shares, all else by Connect's, with the pages
+ * beside it, in an Express application on HTTP/1.1 and in Connect's adapter for node on HTTP/2. Both are loaded with the first
+ * request that needs them: they cost more than the rest of the start.
  */
 import type { ServerResponse } from "node:http";
 import { createContextValues } from "@connectrpc/connect";
 import type { ContextValues } from "@connectrpc/connect";
 import type { ConnectNodeAdapterOptions } from "@connectrpc/connect-node";
 import type { BodyTurns } from "../lib/body-turns.ts";
+import { dropUnread, leaveOpen } from "../lib/request-body.ts";
 import type { Pipeline } from "../rpc/pipeline.ts";
 import { boundMessages } from "../rpc/bounded-messages.ts";
 import { endBodyKey, endableBody } from "../rpc/endable-body.ts";
-import { createPlainUnary } from "../rpc/plain-unary.ts";
+import { createConnectJson, createConnectProto } from "../rpc/connect-protocol.ts";
+import type { Exchange } from "../rpc/exchange.ts";
+import { createGrpc } from "../rpc/grpc-protocol.ts";
+import { createProcedures } from "../rpc/procedures.ts";
 import { requestIdKey, shareName, userContextKey } from "../rpc/user-context.ts";
 import { guardRoutes, responseKey } from "./connect-guard.ts";
 import { pathOf } from "./http.ts";
-import type { Callers, HttpRequest, HttpResponse } from "./http.ts";
+import type { Caller, Callers, HttpRequest, HttpResponse } from "./http.ts";
 import type { TransportLimits } from "./limits.ts";
 import { pageAt } from "./pages.ts";
 import type { Pages } from "./pages.ts";
-import { dropUnreadBody } from "./unread-body.ts";
 
 export interface RpcFrontOptions {
   readonly pipeline: Pipeline;
+  readonly exchange: Exchange;
   readonly callers: Callers;
   readonly limits: TransportLimits;
   readonly bodies: BodyTurns;
@@ -33,7 +37,7 @@ export interface RpcFrontOptions {
   readonly failed: (request: HttpRequest, response: HttpResponse, error: unknown) => void;
 }
 
-export type RpcFront = (request: HttpRequest, response: HttpResponse) => void;
+export type RpcFront = (request: HttpRequest, response: HttpResponse, caller: Caller) => void;
 
 export async function loadRpcFront(options: RpcFrontOptions): Promise<RpcFront> {
   const [{ createHttp1App }, { expressConnectMiddleware }, connectNode] = await Promise.all([
@@ -42,7 +46,7 @@ export async function loadRpcFront(options: RpcFrontOptions): Promise<RpcFront> 
     import("@connectrpc/connect-node"),
   ]);
   const { connectNodeAdapter, compressionGzip, compressionBrotli } = connectNode;
-  const { pipeline, callers, limits, bodies, pages, notFound, failed } = options;
+  const { pipeline, exchange, callers, limits, bodies, pages, notFound, failed } = options;
 
   const contextValues = (request: object): ContextValues => {
     const caller = callers.get(request);
@@ -90,23 +94,21 @@ export async function loadRpcFront(options: RpcFrontOptions): Promise<RpcFront> 
     }),
   );
 
-  const plainUnary = createPlainUnary({ pipeline, ...limits });
-  return (request, response) => {
-    const handOver =
-      "stream" in request
-        ? () => nodeCalls(request)(request, response)
-        : () => http1(request, response as ServerResponse);
-    if (!("stream" in request)) dropUnreadBody(request, response as ServerResponse);
-    const caller = callers.get(request);
-    const isTaken =
-      caller !== undefined &&
-      plainUnary(request, response, {
-        user: caller.user,
-        requestId: caller.requestId,
-        handOver,
-        failed: (error) => failed(request, response, error),
-      });
-    if (!isTaken) handOver();
+  const known = { pipeline, ...limits };
+  const protocols = [createGrpc(known), createConnectProto(known), createConnectJson(known)];
+  const procedures = createProcedures(exchange, protocols);
+  return (request, response, caller) => {
+    const handOver = (): void => {
+      if ("stream" in request) {
+        nodeCalls(request)(request, response);
+      } else {
+        dropUnread(request, response);
+        http1(request, response as ServerResponse);
+      }
+    };
+    if (procedures(request, response, caller, handOver)) return;
+    if (!("stream" in request)) leaveOpen(request);
+    handOver();
   };
 }
 

@@ -10,7 +10,7 @@ import type { AddressInfo, Server } from "node:net";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { create, createFileRegistry, fromBinary, toBinary } from "@bufbuild/protobuf";
-import type { DescMessage, FileRegistry, Message } from "@bufbuild/protobuf";
+import type { DescMessage, Message } from "@bufbuild/protobuf";
 import { FileDescriptorSetSchema } from "@bufbuild/protobuf/wkt";
 import { ConnectError } from "@connectrpc/connect";
 import type { HandlerContext } from "@connectrpc/connect";
@@ -33,12 +33,13 @@ const request = fromBinary(schemaOf("ServerCompatRequest"), await readRequest())
 const log = { info: ignore, warn: console.error, error: ignore };
 const pipeline = createPipeline({
   services: [{ ...conformanceService(registry), policy: readOnlyForUsers }],
+  jsonOptions: { registry },
   log,
 });
 const directory = await mkdtemp(join(tmpdir(), "svc-conformance-"));
 const socketPath = join(directory, "svc.sock");
 await using listeners = createListeners({
-  pipeline: withWantedErrors(pipeline, registry),
+  pipeline: withWantedErrors(pipeline),
   tokens: { authenticate: () => null },
   mode: "system",
   selfUid: process.getuid?.() ?? 0,
@@ -92,7 +93,7 @@ async function forwardTo(path: string): Promise<Server> {
 }
 
 /** What comes out of the pipeline as an error: with the details that the suite wants in place of ours. */
-function withWantedErrors(inner: Pipeline, types: FileRegistry): Pipeline {
+function withWantedErrors(inner: Pipeline): Pipeline {
   const wanted = (context: HandlerContext, error: unknown): unknown =>
     context.values.get(wantedErrorKey) ?? withoutDetails(error);
   type Unary = (input: unknown, context: HandlerContext) => Promise<unknown>;
@@ -128,15 +129,13 @@ function withWantedErrors(inner: Pipeline, types: FileRegistry): Pipeline {
     routes: (router) =>
       inner.routes({
         ...router,
-        service(desc, impl) {
+        service(desc, impl, options) {
           const wrapped = desc.methods.map(({ localName, methodKind }) => {
             const handler = (impl as Record<string, unknown>)[localName];
             const isStreaming = methodKind === "server_streaming" || methodKind === "bidi_streaming";
             return [localName, isStreaming ? streaming(handler as Streaming) : unary(handler as Unary)];
           });
-          router.service(desc, Object.fromEntries(wrapped) as typeof impl, {
-            jsonOptions: { registry: types },
-          });
+          router.service(desc, Object.fromEntries(wrapped) as typeof impl, options);
           return this;
         },
       }),

@@ -11,23 +11,20 @@ const denied = new SvcError("root_required", "only root may do this");
 const unauthenticated = new SvcError("unauthenticated", "no recognised token");
 
 for (const protocol of ["HTTP/1.1", "h2c"] as const satisfies Protocol[]) {
-  test(`${protocol}: identity comes first, on unknown paths and wrong HTTP methods too`, async (t) => {
+  test(`${protocol}: whoever may not call is told why`, async (t) => {
     await using server = await startRestServer(protocol, contract.routes);
     server.pipeline.refuse = () => {
       throw unauthenticated;
     };
-    for (const request of ["GET /v1/kinds", "GET /v1/nowhere", "PATCH /v1/kinds"]) {
-      const [method = "", path = ""] = request.split(" ");
-      const answer = await server.send({ method, path });
-      t.is(answer.status, 401, request);
-      t.is(answer.headers["www-authenticate"], 'Bearer realm="svc"');
-      t.deepEqual(JSON.parse(answer.body.toString()), {
-        error: "no recognised token",
-        code: "unauthenticated",
-        reason: "unauthenticated",
-      });
-    }
-    t.deepEqual(server.pipeline.gates, ["GetKinds", undefined, undefined]);
+    const answer = await server.send({ method: "GET", path: "/v1/kinds" });
+    t.is(answer.status, 401);
+    t.is(answer.headers["www-authenticate"], 'Bearer realm="svc"');
+    t.deepEqual(JSON.parse(answer.body.toString()), {
+      error: "no recognised token",
+      code: "unauthenticated",
+      reason: "unauthenticated",
+    });
+    t.deepEqual(server.pipeline.gates, ["GetKinds"]);
   });
 
   test(`${protocol}: a path that is not canonical is refused before anybody is asked who calls`, async (t) => {
@@ -142,7 +139,7 @@ for (const protocol of ["HTTP/1.1", "h2c"] as const satisfies Protocol[]) {
     const answer = await server.send({ method: "GET", path: "/v1/kinds" });
     t.is(answer.status, 500);
     t.deepEqual(JSON.parse(answer.body.toString()), {
-      error: "something went wrong",
+      error: "internal error; the daemon's log has the cause under request r-1",
       code: "internal",
       reason: "internal",
       internal: { request_id: "r-1" },

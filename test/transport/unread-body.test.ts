@@ -4,6 +4,7 @@ import { connect as connectHttp2 } from "node:http2";
 import { connect } from "node:net";
 import { buffer } from "node:stream/consumers";
 import test from "ava";
+import type { Tokens } from "../../src/tokens/tokens.ts";
 import { openDoor } from "./support/door.ts";
 
 const messageBytes = 400_000;
@@ -115,16 +116,35 @@ for (const [name, { path, type, isKnown }] of Object.entries(refused)) {
   }
 }
 
-test("who closes the connection after an upload that is refused early gets the answer", async (t) => {
-  await using door = await openDoor();
-  const body = Buffer.alloc(4 * 1024 * 1024, "x");
-  for (let round = 0; round < 20; round++) {
-    const socket = connect(door.port, "127.0.0.1");
-    socket.write(
-      `POST /v1/apps HTTP/1.1\r\nHost: localhost\r\nAuthorization: Bearer ${door.token}\r\nConnection: close\r\n` +
-        `Content-Type: application/json\r\nContent-Length: ${body.length}\r\n\r\n`,
-    );
-    socket.write(body);
-    t.regex(String(await buffer(socket)), /^HTTP\/1\.1 413 .*body_too_large/s);
-  }
-});
+const refusedEarly = {
+  REST: { path: "/v1/apps", type: "application/json", answer: /^HTTP\/1\.1 413 .*body_too_large/s },
+  Connect: { path: startApp, type: "application/json", answer: /^HTTP\/1\.1 429 .*resource_exhausted/s },
+  "Connect's gate": {
+    path: "/svc.v1.TokenService/GetTokenStatus",
+    type: "application/proto",
+    answer: /^HTTP\/1\.1 403 .*permission_denied/s,
+  },
+  "a stream of Connect's": {
+    path: "/svc.v1.FileService/WriteFile",
+    type: "application/connect+proto",
+    answer: /^HTTP\/1\.1 200 .*resource_exhausted/s,
+  },
+} as const;
+
+for (const [name, { path, type, answer }] of Object.entries(refusedEarly)) {
+  test(`${name}: who closes the connection after an upload that is refused early gets the answer`, async (t) => {
+    t.timeout(60_000);
+    const tokens: Tokens = { authenticate: () => ({ kind: "access", digest: "0123456789ab" }) };
+    await using door = await openDoor({ limits: { maxMessageBytes: 1024, maxBodyBytes: 1024 }, tokens });
+    const body = Buffer.alloc(4 * 1024 * 1024, "x");
+    for (let round = 0; round < 20; round++) {
+      const socket = connect(door.port, "127.0.0.1");
+      socket.write(
+        `POST ${path} HTTP/1.1\r\nHost: localhost\r\nAuthorization: Bearer ${door.token}\r\nConnection: close\r\n` +
+          `Content-Type: ${type}\r\nContent-Length: ${body.length}\r\n\r\n`,
+      );
+      socket.write(body);
+      t.regex(String(await buffer(socket)), answer);
+    }
+  });
+}

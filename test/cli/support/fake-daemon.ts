@@ -23,10 +23,9 @@ import type { Pipeline } from "../../../src/rpc/pipeline.ts";
 import { unimplemented } from "../../../src/rpc/unimplemented.ts";
 import { userContextKey } from "../../../src/rpc/user-context.ts";
 import { BodyTurns } from "../../../src/lib/body-turns.ts";
-import { AnswerNotes } from "../../../src/transport/answer-notes.ts";
-import type { Callers } from "../../../src/transport/http.ts";
+import { createRestHandler } from "../../../src/rest/rest-handler.ts";
+import { Exchange } from "../../../src/rpc/exchange.ts";
 import { defaultTransportLimits } from "../../../src/transport/limits.ts";
-import { createRestFront } from "../../../src/transport/rest-front.ts";
 import { fakeApps } from "./fake-apps.ts";
 import { fakeDocker } from "./fake-docker.ts";
 import { fakeSchedules } from "./fake-schedules.ts";
@@ -99,16 +98,12 @@ export async function startFakeDaemon(
   const served = routes.filter(({ method }) =>
     pipeline.methodAt(`/${method.parent.typeName}/${method.name}`),
   );
-  const callers = { get: () => ({ user: localUser, requestId: "1" }) } as unknown as Callers;
-  const rest = createRestFront({
+  const rest = createRestHandler({
     routes: served,
     pipeline,
-    callers,
-    notes: new AnswerNotes({ pipeline, routes: served, callers }),
-    shutdownSignal: new AbortController().signal,
-    limits: defaultTransportLimits,
-    bodies: new BodyTurns(pipeline.turns),
-    log: console,
+    exchange: new Exchange({ pipeline, bodies: new BodyTurns(pipeline.turns), log: console }),
+    maxBodyBytes: defaultTransportLimits.maxBodyBytes,
+    bodyTimeoutMs: defaultTransportLimits.requestTimeoutMs,
   });
   const connect = connectNodeAdapter({
     routes: pipeline.routes,
@@ -118,7 +113,8 @@ export async function startFakeDaemon(
   const server = createServer((request, response) => {
     requests.push({ url: request.url ?? "", headers: request.headers });
     if (request.url === "/healthz") response.end("ok");
-    else if (rest(request, response) === false) connect(request, response);
+    else if (!rest(request, response, { user: localUser, requestId: "1", isNoted: false }))
+      connect(request, response);
   });
   await new Promise<void>((resolve) => server.listen(socketPath, resolve));
   return {

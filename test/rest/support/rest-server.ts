@@ -5,20 +5,24 @@ import { once } from "node:events";
 import http from "node:http";
 import http2 from "node:http2";
 import type { AddressInfo } from "node:net";
-import { SvcError } from "../../../src/errors.ts";
-import type { AbortSource } from "../../../src/lib/abort-source.ts";
+import { BodyTurns } from "../../../src/lib/body-turns.ts";
+import { FairTurns } from "../../../src/lib/fair-turns.ts";
 import { createRestHandler } from "../../../src/rest/rest-handler.ts";
-import type { RestHandlerOptions } from "../../../src/rest/rest-handler.ts";
-import type { RestCall, RestPipeline, RestRequest } from "../../../src/rest/rest-pipeline.ts";
+import type { RestLimits } from "../../../src/rest/rest-protocol.ts";
 import type { Route } from "../../../src/rest/route.ts";
+import { Exchange } from "../../../src/rpc/exchange.ts";
+import type { HttpCall } from "../../../src/rpc/http-call.ts";
+import type { Pipeline } from "../../../src/rpc/pipeline.ts";
+import type { UserContext } from "../../../src/rpc/user-context.ts";
 
-export interface RecordingCall extends RestCall {
+export interface RecordingCall {
   readonly responseHeader: Headers;
   readonly signal: AbortSignal;
 }
 
 /** Answers with what `answer` says (default: the request itself) and keeps the last call. */
-export class RecordingPipeline implements RestPipeline<RecordingCall> {
+export class RecordingPipeline {
+  readonly turns = new FairTurns();
   method: string | undefined;
   /** The request as JSON, defaults left out. */
   message: JsonValue | undefined;
@@ -33,33 +37,34 @@ export class RecordingPipeline implements RestPipeline<RecordingCall> {
 
   readonly #waiting: (() => void)[] = [];
 
-  gate(method: DescMethod | undefined, _request: RestRequest, { signal }: AbortSource): RecordingCall {
-    this.gates.push(method?.name);
+  gate(method: DescMethod): void {
+    this.gates.push(method.name);
     this.refuse?.(method);
-    return { signal, responseHeader: new Headers() };
   }
 
-  async unary(method: DescMethod, message: Message, call: RecordingCall): Promise<Message> {
+  noteAnswer(): void {}
+
+  async invokeUnary(method: DescMethod, message: Message, call: HttpCall): Promise<Message> {
     this.#record(method, message);
-    if (this.answer !== undefined) return await this.answer(method, message, call);
+    if (this.answer !== undefined) return await this.answer(method, message, recordingCall(call));
     return method.output === method.input ? message : create(method.output);
   }
 
-  serverStream(method: DescMethod, message: Message, call: RecordingCall): AsyncIterable<Message> {
+  invokeServerStream(method: DescMethod, message: Message, call: HttpCall): AsyncIterable<Message> {
     this.#record(method, message);
     if (this.stream === undefined) throw new Error("no stream is set");
-    return this.stream(method, message, call);
+    return this.stream(method, message, recordingCall(call));
   }
 
-  async clientStream(
+  async invokeClientStream(
     method: DescMethod,
     messages: AsyncIterable<Message>,
-    call: RecordingCall,
+    call: HttpCall,
   ): Promise<Message> {
     this.#arrive();
     this.method = method.name;
     this.pieces = [];
-    if (this.upload !== undefined) await this.upload(messages, call);
+    if (this.upload !== undefined) await this.upload(messages, recordingCall(call));
     else for await (const message of messages) this.pieces.push(message);
     return create(method.output);
   }
@@ -78,6 +83,10 @@ export class RecordingPipeline implements RestPipeline<RecordingCall> {
     this.method = method.name;
     this.message = toJson(method.input, message);
   }
+}
+
+function recordingCall(call: HttpCall): RecordingCall {
+  return { signal: call.source.signal, responseHeader: call.openResponseHeader() };
 }
 
 export interface Answer {
@@ -105,24 +114,31 @@ export interface RestServer extends AsyncDisposable {
 export async function startRestServer(
   protocol: Protocol,
   routes: readonly Route[],
-  options: Partial<RestHandlerOptions<RecordingCall>> = {},
+  { shutdownSignal, ...limits }: Partial<RestLimits> & { shutdownSignal?: AbortSignal } = {},
 ): Promise<RestServer> {
-  const pipeline = new RecordingPipeline();
+  const recording = new RecordingPipeline();
+  const pipeline = recording as RecordingPipeline & Pipeline;
   const internalErrors: unknown[] = [];
+  const exchange = new Exchange({
+    pipeline,
+    bodies: new BodyTurns(pipeline.turns),
+    log: { error: (details) => internalErrors.push((details as { err: unknown }).err) },
+    ...(shutdownSignal && { shutdownSignal }),
+  });
   const handler = createRestHandler({
     routes,
+    exchange,
     pipeline,
-    internalError: (error) => {
-      internalErrors.push(error);
-      return new SvcError("internal", "something went wrong", { payload: { requestId: "r-1" } });
-    },
-    ...options,
+    maxBodyBytes: 1024 * 1024,
+    bodyTimeoutMs: 30_000,
+    ...limits,
   });
+  const user: UserContext = { uid: 0, root: true, kind: "peer", ownerUid: 0 };
   const listener = (
     request: http.IncomingMessage | http2.Http2ServerRequest,
     response: http.ServerResponse | http2.Http2ServerResponse,
   ): void => {
-    if (handler(request, response) === false) {
+    if (!handler(request, response, { user, requestId: "r-1", isNoted: false })) {
       response.statusCode = 418;
       response.end();
     }
@@ -134,7 +150,7 @@ export async function startRestServer(
   const client =
     protocol === "HTTP/1.1" ? new http.Agent({ keepAlive: true }) : http2.connect(`http://127.0.0.1:${port}`);
   return {
-    pipeline,
+    pipeline: recording,
     internalErrors,
     port,
     send: (request) =>

@@ -1,4 +1,4 @@
-/** The short way of plain unary calls: which it takes, which it hands over as they came, and what it keeps of the long way. */
+/** Unary calls of gRPC and Connect: which are taken, which are handed over as they came, and what is kept of the long way. */
 import { once } from "node:events";
 import { gunzipSync, gzipSync } from "node:zlib";
 import { create, fromBinary, toBinary } from "@bufbuild/protobuf";
@@ -8,8 +8,8 @@ import { AppSchema, StartAppRequestSchema } from "../../gen/svc/v1/app_pb.ts";
 import { SvcError } from "../../src/errors.ts";
 import { svcErrorOf } from "../../src/rpc/connect-errors.ts";
 import { eventually } from "../support/eventually.ts";
-import { answerOf, framed, root, startPlainServer, unframed, ways } from "./support/plain-server.ts";
-import type { Way } from "./support/plain-server.ts";
+import { answerOf, framed, root, startProcedureServer, unframed, ways } from "./support/procedure-server.ts";
+import type { Way } from "./support/procedure-server.ts";
 
 const method = "svc.v1.AppService/StartApp";
 const path = `/${method}`;
@@ -28,7 +28,7 @@ const timeout = (way: Way, ms: number | string) =>
 
 for (const way of ways) {
   test(`${way}: a plain call is taken and noted`, async (t) => {
-    await using server = await startPlainServer({ handlers: echo });
+    await using server = await startProcedureServer({ handlers: echo });
     const forms = [{}, encoding(way, "identity"), timeout(way, 5_000), { "x-own": "1" }];
     if (way === "gRPC") forms.push({ "content-type": "application/grpc+proto" });
     for (const headers of forms) {
@@ -50,7 +50,6 @@ for (const way of ways) {
     [
       ["a packed request", encoding(way, "gzip"), gzipSync(web)],
       ["a packing that nobody knows", encoding(way, "lzma")],
-      ["JSON", { "content-type": way === "gRPC" ? "application/grpc+json" : "application/json" }],
       ["a type with parameters", { "content-type": "application/proto; charset=utf-8" }],
       ["gRPC-Web", { "content-type": "application/grpc-web+proto" }],
       ["a stream of Connect's", { "content-type": "application/connect+proto" }],
@@ -71,12 +70,13 @@ for (const way of ways) {
       ["more than its length says", {}, Buffer.concat([Buffer.alloc(5), web])],
       ["half of a length", {}, framed(way, web).subarray(0, 3)],
       ["a flag", {}, framed(way, web, 1)],
+      ["JSON", { "content-type": "application/grpc+json" }],
     );
   }
   if (way !== "Connect over HTTP/1.1") others.push(["another HTTP method", { ":method": "PUT" }]);
   for (const [what, headers, body = framed(way, web), target = path] of others) {
     test(`${way}: ${what} is handed over as it came`, async (t) => {
-      await using server = await startPlainServer({ handlers: echo });
+      await using server = await startProcedureServer({ handlers: echo });
       const answer = await server.post(way, target, body, headers);
       t.true(answer.isHandedOver);
       t.true(answer.body.equals(body));
@@ -86,14 +86,14 @@ for (const way of ways) {
 
   test(`${way}: a message over the limit is handed over, one at the limit is not`, async (t) => {
     const maxMessageBytes = framed(way, web).length;
-    await using server = await startPlainServer({ handlers: echo, maxMessageBytes });
+    await using server = await startProcedureServer({ handlers: echo, maxMessageBytes });
     t.false((await server.post(way, path, framed(way, web))).isHandedOver);
     const longer = toBinary(StartAppRequestSchema, create(StartAppRequestSchema, { id: "webs" }));
     t.true((await server.post(way, path, framed(way, longer))).isHandedOver);
   });
 
   test(`${way}: a body that comes in pieces is one message`, async (t) => {
-    await using server = await startPlainServer({ handlers: echo });
+    await using server = await startProcedureServer({ handlers: echo });
     const sent = server.begin(way, path);
     const answered = answerOf(sent, way);
     for (const byte of framed(way, web)) {
@@ -106,7 +106,7 @@ for (const way of ways) {
 
   test(`${way}: who may not call is told before a byte of the body is read`, async (t) => {
     const user = { ...root, uid: 1000, root: false, ownerUid: 1000 };
-    await using server = await startPlainServer({ user });
+    await using server = await startProcedureServer({ user });
     const signal = "svc.v1.ProcessService/SignalProcess";
     const sent = server.begin(way, `/${signal}`);
     sent.on("error", () => undefined);
@@ -123,7 +123,7 @@ for (const way of ways) {
     const startApp = (): never => {
       throw new SvcError("owned_by_app", "no", { payload: { appId: "web" } });
     };
-    await using server = await startPlainServer({ handlers: { app: { startApp } } });
+    await using server = await startProcedureServer({ handlers: { app: { startApp } } });
     const owned = await server.post(way, path, framed(way, web));
     t.like(owned.error && svcErrorOf(owned.error), {
       code: "failed_precondition",
@@ -146,23 +146,24 @@ for (const way of ways) {
     const startApp = (): never => {
       throw new Error("secret /var/lib/svc/path");
     };
-    await using server = await startPlainServer({ handlers: { app: { startApp } } });
+    await using server = await startProcedureServer({ handlers: { app: { startApp } } });
     const { error } = await server.post(way, path, framed(way, web));
     t.is(error?.code, Code.Internal);
     t.notRegex(String(error), /secret|var/);
   });
 
   test(`${way}: an answer that cannot be written is a defect that somebody hears of`, async (t) => {
-    await using server = await startPlainServer({
+    await using server = await startProcedureServer({
       handlers: { app: { startApp: () => ({ restarts: -1 }) } },
     });
-    await server.post(way, path, framed(way, web));
+    const { error } = await server.post(way, path, framed(way, web));
+    t.is(error?.code, Code.Internal);
     t.regex(String(server.failures), /restarts/);
   });
 
   for (const fails of [false, true]) {
     test(`${way}: a handler reads headers and sets its own${fails ? ", failing too" : ""}`, async (t) => {
-      await using server = await startPlainServer({
+      await using server = await startProcedureServer({
         handlers: {
           app: {
             startApp({ id }, { requestHeader, responseHeader, responseTrailer, url, requestMethod }) {
@@ -187,7 +188,7 @@ for (const way of ways) {
 
   test(`${way}: the deadline ends a call, and the handler knows what is left of it`, async (t) => {
     let left: number | undefined;
-    await using server = await startPlainServer({
+    await using server = await startProcedureServer({
       handlers: {
         app: {
           startApp(_request, context) {
@@ -208,7 +209,7 @@ for (const way of ways) {
       lefts.push(context.timeoutMs());
       return { id };
     };
-    await using server = await startPlainServer({ handlers: { app: { startApp } } });
+    await using server = await startProcedureServer({ handlers: { app: { startApp } } });
     const sent = server.begin(way, path, timeout(way, 60_000));
     const answered = answerOf(sent, way);
     sent.write(framed(way, web).subarray(0, 1));
@@ -219,7 +220,7 @@ for (const way of ways) {
   });
 
   test(`${way}: what is handed over has what is left of its deadline`, async (t) => {
-    await using server = await startPlainServer({ handlers: echo });
+    await using server = await startProcedureServer({ handlers: echo });
     for (const givenMs of [59_900, 10_000]) {
       const sent = server.begin(way, path, timeout(way, givenMs));
       sent.on("error", () => undefined);
@@ -235,7 +236,7 @@ for (const way of ways) {
 
   test(`${way}: a body that never ends is too late at the deadline`, async (t) => {
     t.timeout(10_000);
-    await using server = await startPlainServer({ handlers: echo });
+    await using server = await startProcedureServer({ handlers: echo });
     const sent = server.begin(way, path, timeout(way, 50));
     sent.on("error", () => undefined);
     sent.write(framed(way, web).subarray(0, 1));
@@ -252,7 +253,7 @@ for (const way of ways) {
     const started: string[] = [];
     const startApp = ({ id }: { id: string }) => ({ id: started[started.push(id) - 1] ?? "" });
     const user = { ...root, ended: token.signal };
-    await using server = await startPlainServer({ handlers: { app: { startApp } }, user });
+    await using server = await startProcedureServer({ handlers: { app: { startApp } }, user });
     const sent = server.begin(way, path);
     const answered = answerOf(sent, way);
     sent.write(framed(way, web).subarray(0, 1));
@@ -267,7 +268,7 @@ for (const way of ways) {
 
   test(`${way}: a client that leaves ends its call`, async (t) => {
     const { promise: begun, resolve: begin } = Promise.withResolvers<AbortSignal>();
-    await using server = await startPlainServer({
+    await using server = await startProcedureServer({
       handlers: {
         app: {
           startApp(_request, { signal }) {
@@ -287,7 +288,7 @@ for (const way of ways) {
   });
 
   test(`${way}: a client that leaves within its message is on record`, async (t) => {
-    await using server = await startPlainServer({ handlers: echo });
+    await using server = await startProcedureServer({ handlers: echo });
     const sent = server.begin(way, path);
     sent.on("error", () => undefined);
     sent.write(framed(way, web).subarray(0, 1));
@@ -302,7 +303,7 @@ for (const way of ways) {
 
   test(`${way}: a long answer is packed for who takes that`, async (t) => {
     const startApp = ({ id }: { id: string }) => ({ id, name: "long ".repeat(1000) });
-    await using server = await startPlainServer({ handlers: { app: { startApp } } });
+    await using server = await startProcedureServer({ handlers: { app: { startApp } } });
     const header = way === "gRPC" ? "grpc-encoding" : "content-encoding";
     for (const accepted of ["gzip", "br, gzip"]) {
       const { headers, body } = await server.post(way, path, framed(way, web), accepting(way, accepted));
@@ -319,15 +320,59 @@ for (const way of ways) {
   });
 
   test(`${way}: a short answer is not packed`, async (t) => {
-    await using server = await startPlainServer({ handlers: echo });
+    await using server = await startProcedureServer({ handlers: echo });
     const { headers, body } = await server.post(way, path, framed(way, web), accepting(way, "gzip"));
     t.is(headers["content-encoding"] ?? headers["grpc-encoding"], undefined);
     t.is(fromBinary(AppSchema, unframed(way, body)).id, "web");
   });
 }
 
+const json = { "content-type": "application/json" };
+
+for (const way of ["Connect over HTTP/1.1", "Connect over HTTP/2"] as const) {
+  test(`${way}: JSON is taken, its answer and its errors are JSON`, async (t) => {
+    await using server = await startProcedureServer({ handlers: echo });
+    const answer = await server.post(way, path, Buffer.from('{"id":"wéb","unknown":[1]}'), json);
+    t.false(answer.isHandedOver);
+    t.is(answer.headers["content-type"], "application/json");
+    t.deepEqual(JSON.parse(answer.body.toString()), { id: "wéb" });
+    const broken = await server.post(way, path, Buffer.from("{}"), json);
+    t.like(broken.error && svcErrorOf(broken.error), {
+      reason: "invalid_request",
+      payload: { violations: [{ field: "id", description: "is required" }] },
+    });
+    t.deepEqual(server.ended, [`${method} connect ok`, `${method} connect invalid_argument`]);
+  });
+
+  for (const body of [
+    "",
+    "{",
+    '{"id":1}',
+    '{"id":"a","id":"b"}',
+    "[]",
+    Buffer.from('{"id":"\xff"}', "latin1"),
+  ]) {
+    test(`${way}: ${JSON.stringify(String(body))} is handed over as it came`, async (t) => {
+      await using server = await startProcedureServer({ handlers: echo });
+      const answer = await server.post(way, path, Buffer.from(body), json);
+      t.true(answer.isHandedOver);
+      t.true(answer.body.equals(Buffer.from(body)));
+      t.deepEqual(server.ended, []);
+    });
+  }
+
+  test(`${way}: a long answer in JSON is compressed for who takes that`, async (t) => {
+    const startApp = ({ id }: { id: string }) => ({ id, name: "long ".repeat(1000) });
+    await using server = await startProcedureServer({ handlers: { app: { startApp } } });
+    const headers = { ...json, ...accepting(way, "gzip") };
+    const answer = await server.post(way, path, Buffer.from('{"id":"web"}'), headers);
+    t.is(answer.headers["content-encoding"], "gzip");
+    t.like(JSON.parse(gunzipSync(answer.body).toString()), { id: "web" });
+  });
+}
+
 test("gRPC over HTTP/1.1 is handed over", async (t) => {
-  await using server = await startPlainServer({ handlers: echo });
+  await using server = await startProcedureServer({ handlers: echo });
   const body = framed("gRPC", web);
   const answer = await server.post("Connect over HTTP/1.1", path, body, {
     "content-type": "application/grpc",

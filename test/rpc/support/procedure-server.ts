@@ -1,4 +1,4 @@
-/** The short way of plain unary calls alone, on both of node's servers, and clients that say exactly what they send. */
+/** The procedures alone, on both of node's servers, and clients that say exactly what they send. */
 import { once } from "node:events";
 import { createServer as createHttp1, request as httpRequest } from "node:http";
 import type { ClientRequest, IncomingHttpHeaders, IncomingMessage } from "node:http";
@@ -9,9 +9,13 @@ import { buffer } from "node:stream/consumers";
 import { ConnectError } from "@connectrpc/connect";
 import { errorFromJsonBytes } from "@connectrpc/connect/protocol-connect";
 import { findTrailerError } from "@connectrpc/connect/protocol-grpc";
+import { BodyTurns } from "../../../src/lib/body-turns.ts";
 import type { AuditRecord } from "../../../src/rpc/audit.ts";
 import { createPipeline } from "../../../src/rpc/pipeline.ts";
-import { createPlainUnary } from "../../../src/rpc/plain-unary.ts";
+import { createConnectJson, createConnectProto } from "../../../src/rpc/connect-protocol.ts";
+import { Exchange } from "../../../src/rpc/exchange.ts";
+import { createGrpc } from "../../../src/rpc/grpc-protocol.ts";
+import { createProcedures } from "../../../src/rpc/procedures.ts";
 import type { UserContext } from "../../../src/rpc/user-context.ts";
 import type { HttpRequest, HttpResponse } from "../../../src/transport/http.ts";
 import { collectLog } from "../../transport/support/door.ts";
@@ -34,7 +38,7 @@ export interface Answer {
   readonly error: ConnectError | undefined;
 }
 
-export interface PlainServer extends AsyncDisposable {
+export interface ProcedureServer extends AsyncDisposable {
   readonly audits: readonly AuditRecord[];
   /** How calls ended, such as `svc.v1.AppService/StartApp grpc ok`. */
   readonly ended: readonly string[];
@@ -45,7 +49,7 @@ export interface PlainServer extends AsyncDisposable {
   post(way: Way, path: string, body: Buffer, headers?: Record<string, string>): Promise<Answer>;
 }
 
-export interface PlainServerOptions {
+export interface ProcedureServerOptions {
   readonly handlers?: Omit<FakeHandlers, "daemon">;
   readonly user?: UserContext;
   readonly maxMessageBytes?: number;
@@ -53,7 +57,7 @@ export interface PlainServerOptions {
 
 const handedOver = "x-handed-over";
 
-export async function startPlainServer(options: PlainServerOptions = {}): Promise<PlainServer> {
+export async function startProcedureServer(options: ProcedureServerOptions = {}): Promise<ProcedureServer> {
   const { handlers = {}, user = root, maxMessageBytes = 2 ** 20 } = options;
   const audits: AuditRecord[] = [];
   const ended: string[] = [];
@@ -64,7 +68,14 @@ export async function startPlainServer(options: PlainServerOptions = {}): Promis
     audit: (record) => audits.push(record),
     observe: ({ method, protocolName, code }) => ended.push(`${method} ${protocolName} ${code}`),
   });
-  const plainUnary = createPlainUnary({ pipeline, maxMessageBytes, maxTimeoutMs: 60_000 });
+  const bodies = new BodyTurns(pipeline.turns);
+  const log = { error: (details: object) => failures.push((details as { err: unknown }).err) };
+  const known = { pipeline, maxMessageBytes, maxTimeoutMs: 60_000 };
+  const procedures = createProcedures(new Exchange({ pipeline, bodies, log }), [
+    createGrpc(known),
+    createConnectProto(known),
+    createConnectJson(known),
+  ]);
 
   const answer = (request: HttpRequest, response: HttpResponse): void => {
     const handOver = (): void => {
@@ -75,18 +86,14 @@ export async function startPlainServer(options: PlainServerOptions = {}): Promis
         response.end(Buffer.concat(chunks));
       });
     };
-    const failed = (error: unknown): void => {
-      failures.push(error);
-      response.end();
-    };
-    if (!plainUnary(request, response, { user, requestId: "r1", handOver, failed })) handOver();
+    if (!procedures(request, response, { user, requestId: "r1", isNoted: false }, handOver)) handOver();
   };
   const [http1, http2] = [createHttp1(answer), createHttp2(answer)];
   for (const server of [http1, http2]) await once(server.listen(0, "127.0.0.1"), "listening");
   const [port, http2Port] = [http1, http2].map((server) => (server.address() as AddressInfo).port);
   const session = connectHttp2(`http://127.0.0.1:${http2Port}`);
 
-  const begin: PlainServer["begin"] = (way, path, extra) => {
+  const begin: ProcedureServer["begin"] = (way, path, extra) => {
     const type = way === "gRPC" ? "application/grpc" : "application/proto";
     const headers = { "content-type": type, ...extra };
     if (way !== "Connect over HTTP/1.1")
