@@ -1,0 +1,4 @@
+/** Milliseconds that no change of the wall clock moves. */
+export function monotonicMs() {
+  return process.uptime() * 1000;
+}

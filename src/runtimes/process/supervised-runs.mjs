@@ -1,0 +1,302 @@
+/** The life of one app: its runs, what is between them, and its end. */
+import { setTimeout as sleep } from "node:timers/promises";
+import { describeExit, exitCodeOf } from "./app-exit.mjs";
+import { makeOutputPipes, startApp } from "./app-process.mjs";
+import { AppTerminal } from "./app-terminal.mjs";
+import { ControlServer } from "./control-server.mjs";
+import { endProcesses } from "./ending.mjs";
+import { Freezer } from "./freezing.mjs";
+import { HealthCheck } from "./health-check.mjs";
+import { initialState } from "./initial-state.mjs";
+import { LogWriter } from "./log-writer.mjs";
+import { monotonicMs } from "./monotonic.mjs";
+import { waitForCgroup } from "./own-cgroup.mjs";
+import { OwnListener } from "./own-listener.mjs";
+import { RestartPolicy } from "./restart-policy.mjs";
+import { readSpec } from "./run-files.mjs";
+import { StateFile } from "./state-file.mjs";
+
+/** @import { AppExit, AppProcess } from "./app-process.mjs" */
+/** @import { SupervisorPhase, SupervisorSpec, SupervisorState } from "./supervisor-types.ts" */
+
+const EXITS_KEPT = 10;
+/** How long output may trickle in after the last process of the app has ended. */
+const DRAIN_MS = 1000;
+
+export class SupervisedRuns {
+  #spec;
+  #state;
+  #log;
+  /** @type {AppTerminal | undefined} */
+  #terminal;
+  #server;
+  #policy;
+  #run;
+  #freezer;
+  /** Of the run that goes on. @type {HealthCheck | null} */
+  #health = null;
+  /** @type {StateFile<SupervisorState>} */
+  #stateFile = new StateFile(".", "state.json");
+  #stop = new AbortController();
+  /** @type {number | undefined} */
+  #stopGraceMs;
+  /** @type {string | undefined} */
+  #interruptedBy;
+
+  /** @param {SupervisorSpec} spec */
+  constructor(spec) {
+    this.#spec = spec;
+    this.#state = initialState(spec);
+    this.#policy = new RestartPolicy(spec.restart);
+    this.#run = {
+      runId: spec.runId,
+      uid: process.getuid?.() ?? 0,
+      sessions: new Set(),
+      exclude: process.pid,
+    };
+    this.#freezer = new Freezer(this.#run, spec.cgroup && `${spec.cgroup}/app`);
+    this.#log = new LogWriter({
+      directory: spec.logDir,
+      maxBytes: spec.logMaxBytes,
+      maxFiles: spec.logMaxFiles,
+      onAdvance: () => this.#server.publishLog(),
+    });
+    const { appId, runId, svcVersion } = spec;
+    const { bootId, supervisor } = this.#state;
+    this.#server = new ControlServer(
+      { svcVersion, appId, runId, bootId, ...supervisor },
+      {
+        state: () => this.#state,
+        stop: (graceMs) => this.stop(graceMs),
+        reload: () => this.#reload(),
+        freeze: () => this.#freeze(),
+        thaw: () => this.#thaw(),
+        log: this.#log,
+        terminal: () => this.#terminal,
+      },
+    );
+  }
+
+  /** @param {number} [graceMs] instead of what the spec says */
+  stop(graceMs) {
+    this.#stopGraceMs = graceMs;
+    this.#thaw();
+    this.#stop.abort();
+  }
+
+  /**
+   * Ends the app and then the supervisor, as the shutdown of a host wants it. Nobody said that the app should not run.
+   * @param {string} signal
+   */
+  interrupt(signal) {
+    if (this.#stop.signal.aborted) return;
+    this.#interruptedBy = signal;
+    this.stop();
+  }
+
+  /** @param {string} text */
+  note(text) {
+    return this.#log.note(text);
+  }
+
+  /** Supervises the app to its end. */
+  async supervise() {
+    await this.#server.listen();
+    await this.#log.open();
+    try {
+      if (this.#spec.terminal === true) this.#terminal = new AppTerminal(this.#log);
+      else await makeOutputPipes();
+      if (this.#spec.cgroup !== null) await waitForCgroup(this.#spec.cgroup);
+      await this.#runUntilDone();
+    } catch (error) {
+      this.#state.startFailed = !this.#state.settled;
+      this.#become("CRASHED", `it could not be supervised: ${String(error)}`);
+    }
+    await this.#finish();
+  }
+
+  async #runUntilDone() {
+    for (;;) {
+      const exit = await this.#runOnce();
+      if (this.#stop.signal.aborted) {
+        this.#stopped();
+        return;
+      }
+      if (!this.#state.settled) {
+        this.#state.startFailed = true;
+        const { error = `it ended right after its start: ${describeExit(exit)}` } = exit;
+        this.#become("CRASHED", error);
+        return;
+      }
+      const next = this.#policy.next(exit);
+      if ("giveUp" in next) {
+        this.#become(next.failed ? "CRASHED" : "STOPPED", `${describeExit(exit)}; ${next.giveUp}`);
+        return;
+      }
+      const { restarts } = this.#state;
+      this.#become("STARTING", `BACKOFF after ${restarts} restarts: ${describeExit(exit)}`);
+      this.#state.nextRestartAt = new Date(Date.now() + next.delayMs).toISOString();
+      await this.#changed();
+      await this.#log.note(`${describeExit(exit)}; it starts again in ${next.delayMs} ms`);
+      try {
+        await sleep(next.delayMs, undefined, { signal: this.#stop.signal });
+        await this.#freezer.thawed;
+        this.#stop.signal.throwIfAborted();
+      } catch {
+        this.#stopped();
+        return;
+      } finally {
+        delete this.#state.nextRestartAt;
+      }
+      this.#state.restarts++;
+    }
+  }
+
+  #stopped() {
+    if (this.#interruptedBy === undefined) {
+      this.#become("STOPPED");
+      return;
+    }
+    this.#state.interrupted = true;
+    this.#become("STOPPED", `its supervisor was ended by ${this.#interruptedBy} from outside of svc`);
+  }
+
+  /** Runs the app once, until each of its processes has ended and all of its output is in the log. */
+  async #runOnce() {
+    this.#log.forgetLines();
+    const startedMs = monotonicMs();
+    const app = startApp(this.#spec, this.#log, this.#terminal);
+    this.#run.sessions = new Set(app.pid === undefined ? [] : [app.pid]);
+    const startedAt = new Date().toISOString();
+    this.#state.app = app.pid === undefined ? null : { pid: app.pid, startTicks: app.startTicks, startedAt };
+    this.#state.health = this.#spec.health && "starting";
+    this.#become("STARTING");
+    const health = this.#spec.health && this.#watchHealth(this.#spec.health);
+    this.#health = health;
+    const settle = setTimeout(() => this.#settled(), this.#spec.settleMs);
+    await this.#changed();
+
+    await Promise.race([app.exited, aborted(this.#stop.signal)]);
+    clearTimeout(settle);
+    health?.stop();
+    if (this.#stop.signal.aborted) {
+      this.#become("STOPPING");
+      void this.#changed();
+    }
+    const exit = await this.#endRun(app);
+    this.#terminal?.ended(exitCodeOf(exit));
+    this.#state.app = null;
+    this.#state.health = null;
+    delete this.#state.healthReason;
+    const lastLines = this.#log.lastLines;
+    const at = new Date().toISOString();
+    const record = { ...exit, at, ranMs: Math.round(monotonicMs() - startedMs), lastLines };
+    this.#state.exits = [...this.#state.exits, record].slice(-EXITS_KEPT);
+    return record;
+  }
+
+  /**
+   * Ends whatever runs yet: all of the app when it is to stop, or what its main process left behind.
+   * @param {AppProcess} app
+   * @returns {Promise<AppExit>}
+   */
+  async #endRun(app) {
+    const { signal, graceMs } = this.#spec.stop;
+    const cgroup = this.#spec.cgroup && `${this.#spec.cgroup}/app`;
+    this.#state.leftover = await endProcesses(this.#run, {
+      signal,
+      graceMs: this.#stopGraceMs ?? graceMs,
+      cgroup,
+    });
+    // Without anything left the exit is a matter of being told; a process that cannot die is not waited for.
+    const exit = await Promise.race([app.exited, sleep(DRAIN_MS, undefined, { ref: false })]);
+    await app.drain(DRAIN_MS);
+    return exit ?? { code: null, signal: null, error: "its main process does not end" };
+  }
+
+  /** @param {NonNullable<SupervisorSpec["health"]>} health */
+  #watchHealth(health) {
+    const listener = new OwnListener(this.#run);
+    return new HealthCheck(
+      this.#spec,
+      health,
+      (state, reason) => {
+        this.#state.health = state;
+        if (reason === undefined) delete this.#state.healthReason;
+        else this.#state.healthReason = reason;
+        void this.#changed();
+      },
+      (port) => listener.whyForeign(port),
+    );
+  }
+
+  #settled() {
+    this.#state.settled = true;
+    this.#become("RUNNING");
+    void this.#changed();
+  }
+
+  /**
+   * @param {SupervisorPhase} phase
+   * @param {string} [reason]
+   */
+  #become(phase, reason) {
+    this.#state.phase = phase;
+    if (reason === undefined) delete this.#state.reason;
+    else this.#state.reason = reason;
+  }
+
+  /** Makes the state durable, then known. A disk that is full delays neither the app nor the news. */
+  async #changed() {
+    await this.#stateFile.save(this.#state).catch(() => undefined);
+    this.#server.publishState();
+  }
+
+  /** What stands still answers no probe, which tells nothing of its health. */
+  async #freeze() {
+    this.#health?.hold();
+    try {
+      await this.#freezer.freeze();
+    } catch (error) {
+      this.#health?.release();
+      throw error;
+    }
+    this.#state.frozen = true;
+    await this.#changed();
+  }
+
+  #thaw() {
+    this.#freezer.thaw();
+    this.#health?.release();
+    if (this.#state.frozen === undefined) return;
+    delete this.#state.frozen;
+    void this.#changed();
+  }
+
+  async #reload() {
+    const { appId, runId } = this.#spec;
+    this.#spec = { ...readSpec(), appId, runId };
+    this.#policy.update(this.#spec.restart);
+    this.#log.setBounds({ maxBytes: this.#spec.logMaxBytes, maxFiles: this.#spec.logMaxFiles });
+    await this.#log.note("took over a changed specification");
+  }
+
+  async #finish() {
+    if (this.#state.reason !== undefined) await this.#log.note(this.#state.reason);
+    await this.#log.close();
+    this.#state.final = true;
+    await this.#changed();
+    await this.#server.close();
+  }
+}
+
+/**
+ * @param {AbortSignal} signal
+ * @returns {Promise<void>}
+ */
+function aborted(signal) {
+  return new Promise((resolve) => {
+    if (signal.aborted) resolve();
+    else signal.addEventListener("abort", () => resolve(), { once: true });
+  });
+}
