@@ -14,6 +14,12 @@ const setWindowSize = 0x5414;
 
 /** Between two attempts to write to a terminal whose program does not read. */
 const retryMs = 5;
+/** Read ahead of who reads: the kernel gives no more than a page at a time, each of which would cost a way through everything. */
+const aheadBytes = 64 * 1024;
+/** Whoever prints so much at once goes on. */
+const floodBytes = 1024;
+/** For what follows a flood. */
+const gatherMs = 2;
 
 /**
  * @typedef {object} Calls
@@ -95,11 +101,54 @@ export class Pty {
    * @returns {AsyncGenerator<Buffer, void>}
    */
   async *read() {
-    try {
-      yield* /** @type {AsyncIterable<Buffer>} */ (this.#stream);
-    } catch (error) {
-      if (!this.#isClosed && /** @type {NodeJS.ErrnoException} */ (error).code !== "EIO") throw error;
+    const stream = this.#stream;
+    /** @type {Buffer[]} */
+    let pieces = [];
+    let bytes = 0;
+    /** @type {Error | undefined} */
+    let failure;
+    let isOver = this.#isClosed;
+    let isGathering = false;
+    let wake = Promise.withResolvers();
+    const end = () => {
+      isOver = true;
+      wake.resolve(undefined);
+    };
+    const gathered = () => {
+      isGathering = false;
+      if (bytes > 0) wake.resolve(undefined);
+    };
+    stream.on("data", (/** @type {Buffer} */ piece) => {
+      pieces.push(piece);
+      bytes += piece.length;
+      if (bytes >= aheadBytes) stream.pause();
+      if (bytes >= aheadBytes || piece.length < floodBytes) wake.resolve(undefined);
+      else if (!isGathering) {
+        isGathering = true;
+        setTimeout(gathered, gatherMs);
+      }
+    });
+    stream.once("error", (error) => (failure = error));
+    stream.once("end", end);
+    stream.once("close", end);
+    for (;;) {
+      if (!isOver) await wake.promise;
+      if (pieces.length > 0) {
+        const read = pieces.length === 1 ? pieces[0] : Buffer.concat(pieces, bytes);
+        pieces = [];
+        bytes = 0;
+        if (!isOver) wake = Promise.withResolvers();
+        stream.resume();
+        yield /** @type {Buffer} */ (read);
+      } else if (isOver) break;
+      else wake = Promise.withResolvers();
     }
+    if (
+      failure !== undefined &&
+      !this.#isClosed &&
+      /** @type {NodeJS.ErrnoException} */ (failure).code !== "EIO"
+    )
+      throw failure;
   }
 
   /**
