@@ -84,6 +84,8 @@ export async function runTerminal(context: CommandContext, start: TerminalStart)
     const outputs = context.invoke(AppService.method.attachConsole, inputs, keys.detached);
     for await (const { output } of outputs) {
       if (output.case === "opened") {
+        const { recording } = output.value;
+        if (recording !== "") context.note(`Recorded in ${start.appId}:${recording}`);
         if (isTerminal) {
           stdin.setRawMode?.(true);
           stdout.on("resize", resize);
@@ -102,10 +104,11 @@ export async function runTerminal(context: CommandContext, start: TerminalStart)
         context.note(`\r\n[${output.value.bytes} bytes were left out]`);
       } else if (output.case === "exit") {
         exitCode = output.value.code;
-        break;
+        inputs.end();
       }
     }
   } catch (error) {
+    if (exitCode !== undefined) return exitCode;
     if (!keys.detached.aborted) throw error;
     context.note("\nDetached.");
     return exitCodes.ok;

@@ -2,22 +2,27 @@
 import type { MessageInitShape } from "@bufbuild/protobuf";
 import type { ConsoleInput, ConsoleOutputSchema } from "../../gen/svc/v1/app_pb.ts";
 import type { AppCaller } from "../apps/app-registry.ts";
+import type { AppPaths } from "../apps/app-paths.ts";
 import type { Apps } from "../apps/apps.ts";
 import { SvcError, invalidField } from "../errors.ts";
+import type { Identities } from "../identity/identities.ts";
 import { Tally } from "../lib/tally.ts";
 import type { Terminal, TerminalSize } from "../lib/terminal.ts";
 import { Ticker } from "../lib/ticker.ts";
 import { unlessAborted } from "../lib/unless-aborted.ts";
 import { OutputWindow } from "./output-window.ts";
+import { Recording } from "./recording.ts";
 
 export type ConsoleOutputInit = MessageInitShape<typeof ConsoleOutputSchema>;
 
 /** Of one app. */
-const maxSessions = 32;
+const maxSessionsOfApp = 32;
 const logTail = 1_000;
 const maxWindow = 1_000;
 /** Within a second of its app's removal a session has ended. */
 const lookIntervalMs = 500;
+/** Behind the exit, for the client's own end: some take what is closed before that for broken, and lose the exit. */
+const farewellMs = 1_000;
 
 interface Session {
   readonly first: ConsoleInput;
@@ -28,17 +33,32 @@ interface Session {
   readonly signal: AbortSignal;
 }
 
+export interface ConsolesOptions {
+  readonly apps: Apps;
+  readonly identities: Identities;
+  readonly paths: Pick<AppPaths, "appDir">;
+  /** Sessions of a user at a time; root's are not counted. */
+  readonly maxPerUser: number;
+}
+
 export class Consoles {
   readonly #apps: Apps;
-  readonly #sessions = new Tally<string>();
+  readonly #identities: Identities;
+  readonly #paths: Pick<AppPaths, "appDir">;
+  readonly #maxPerUser: number;
+  readonly #ofApps = new Tally<string>();
+  readonly #ofUsers = new Tally<number>();
 
-  constructor(apps: Apps) {
+  constructor({ apps, identities, paths, maxPerUser }: ConsolesOptions) {
     this.#apps = apps;
+    this.#identities = identities;
+    this.#paths = paths;
+    this.#maxPerUser = maxPerUser;
   }
 
   /**
    * Opens what the first message says, and shows it until its end.
-   * @throws SvcError `not_found`, `too_many` beyond 32 sessions of an app, and as {@link Apps.openTerminal}
+   * @throws SvcError `not_found`, `too_many` beyond 32 sessions of an app, or those that a user may have, and as {@link Apps.openTerminal}
    */
   async *attach(
     messages: AsyncIterable<ConsoleInput>,
@@ -49,7 +69,7 @@ export class Consoles {
     const first = firstOf(await inputs.next());
     const { appId } = first;
     await this.#apps.record(appId, caller);
-    using _place = this.#takePlace(appId);
+    using _place = this.#takePlace(appId, caller);
     const removed = new AbortController();
     await using _watch = new Ticker(lookIntervalMs, () => {
       if (!this.#apps.has(appId, caller)) removed.abort(appRemoved(appId));
@@ -69,7 +89,7 @@ export class Consoles {
     signal,
   }: Session): AsyncGenerator<ConsoleOutputInit, void> {
     yield { output: { case: "opened", value: { interactive: false } } };
-    void take(inputs, ({ ack }) => window.acknowledge(Number(ack)));
+    const taking = take(inputs, ({ ack }) => window.acknowledge(Number(ack)));
     for await (const { lines, missedBytes } of this.#apps.followLogs(first.appId, logTail, caller, signal)) {
       if (missedBytes > 0) yield { output: { case: "gap", value: { bytes: BigInt(missedBytes) } } };
       if (lines.length === 0) continue;
@@ -78,6 +98,7 @@ export class Consoles {
       await unlessAborted(window.sent(data.length), signal);
     }
     yield { output: { case: "exit", value: { code: 0 } } };
+    await farewell(taking, signal);
   }
 
   async *#showTerminal(
@@ -90,32 +111,66 @@ export class Consoles {
     const size = resize !== undefined && isSize(resize) ? resize : undefined;
     const request = { session: kind, command, service, withoutTerminal, ...(size && { size }) };
     await using terminal = await this.#apps.openTerminal(appId, request, caller);
-    yield { output: { case: "opened", value: { interactive: true } } };
-    void type(inputs, terminal, window);
+    await using recording = await this.#record(first, size, caller);
+    yield { output: { case: "opened", value: { interactive: true, recording: recording?.path ?? "" } } };
+    const typing = type(inputs, terminal, window, recording);
     const output = terminal.output[Symbol.asyncIterator]();
     for (;;) {
       const next = await unlessAborted(output.next(), signal);
       if (next.done === true) break;
       if ("missedBytes" in next.value) {
+        await recording?.mark(`${next.value.missedBytes} bytes were left out`);
         yield { output: { case: "gap", value: { bytes: BigInt(next.value.missedBytes) } } };
         continue;
       }
       const { data, isError = false } = next.value;
+      await recording?.show(data, isError);
       yield { output: { case: isError ? "errorData" : "data", value: data } };
       await unlessAborted(window.sent(data.length), signal);
     }
     const code = await unlessAborted(terminal.exitCode, signal);
+    await recording?.mark(`exit code ${code}`);
     yield { output: { case: "exit", value: { code } } };
+    await farewell(typing, signal);
   }
 
-  #takePlace(appId: string): Disposable {
-    if (this.#sessions.of(appId) >= maxSessions) {
-      const message = `app "${appId}" has ${maxSessions} console sessions: end one first`;
-      throw new SvcError("too_many", message);
-    }
-    this.#sessions.change(appId, 1);
-    return { [Symbol.dispose]: () => void this.#sessions.change(appId, -1) };
+  async #record(
+    { appId, session }: ConsoleInput,
+    size: TerminalSize | undefined,
+    caller: AppCaller,
+  ): Promise<Recording | undefined> {
+    const { runUid, manifest } = await this.#apps.record(appId, caller);
+    if (manifest.console?.record !== true) return undefined;
+    const appDir = this.#paths.appDir(appId);
+    return Recording.open(this.#identities, { appId, uid: runUid, appDir, session, ...(size && { size }) });
   }
+
+  #takePlace(appId: string, { uid, root }: AppCaller): Disposable {
+    if (this.#ofApps.of(appId) >= maxSessionsOfApp) {
+      throw tooMany(`app "${appId}" has ${maxSessionsOfApp} console sessions`);
+    }
+    if (!root && this.#ofUsers.of(uid) >= this.#maxPerUser) {
+      throw tooMany(
+        `uid ${uid} has ${this.#maxPerUser} console sessions (\`[limits] max_consoles_per_user\`)`,
+      );
+    }
+    const count = (by: 1 | -1): void => {
+      this.#ofApps.change(appId, by);
+      this.#ofUsers.change(uid, by);
+    };
+    count(1);
+    return { [Symbol.dispose]: () => count(-1) };
+  }
+}
+
+function tooMany(what: string): SvcError {
+  return new SvcError("too_many", `${what}: end one first`);
+}
+
+/** Waits for the client to end its own side, or a moment. */
+async function farewell(ending: Promise<unknown>, signal: AbortSignal): Promise<void> {
+  const moment = AbortSignal.any([signal, AbortSignal.timeout(farewellMs)]);
+  await unlessAborted(ending, moment).catch(() => undefined);
 }
 
 /** Hands on what comes to a terminal. */
@@ -123,10 +178,14 @@ async function type(
   inputs: AsyncIterator<ConsoleInput>,
   terminal: Terminal,
   window: OutputWindow,
+  recording: Recording | undefined,
 ): Promise<void> {
   const isWhole = await take(inputs, async ({ data, resize, ack, endOfInput }) => {
     if (ack > 0) window.acknowledge(Number(ack));
-    if (resize !== undefined && isSize(resize)) terminal.resize(resize);
+    if (resize !== undefined && isSize(resize)) {
+      terminal.resize(resize);
+      await recording?.resize(resize);
+    }
     if (data.length > 0) await window.openFor(terminal.write(data));
     if (endOfInput) await terminal.endInput();
   });

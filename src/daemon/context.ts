@@ -57,6 +57,7 @@ import { Zones } from "../scheduler/trigger/zone.ts";
 import { currentExecutor } from "../store/executors.ts";
 import { openStore } from "../store/store.ts";
 import { storeIdOf } from "../store/store-id.ts";
+import { Consoles } from "../console/consoles.ts";
 import { ConsoleTokens } from "../tokens/console-tokens.ts";
 import { TokenAuthority } from "../tokens/token-authority.ts";
 import type { Config } from "./config.ts";
@@ -328,6 +329,7 @@ export async function createContext(options: ContextOptions): Promise<DaemonCont
   );
   const tokens = resources.use(new TokenAuthority({ file: config.tokenFile, selfUid, store, clock, log }));
   const consoleTokens = new ConsoleTokens<UserContext>(clock);
+  const consoles = new Consoles({ apps, identities, paths, maxPerUser: config.limits.maxConsolesPerUser });
   const capabilities = (): readonly string[] =>
     units.whyAbsent === undefined
       ? [...pipeline.capabilities, serviceCapability].toSorted()
@@ -338,6 +340,7 @@ export async function createContext(options: ContextOptions): Promise<DaemonCont
     backups,
     tokens,
     consoleTokens,
+    consoles,
     sources,
     credentials,
     docker,

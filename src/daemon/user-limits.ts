@@ -8,6 +8,8 @@ export interface UserLimits {
   readonly maxAppsPerUser: number;
   /** Credentials that a user keeps. */
   readonly maxCredentialsPerUser: number;
+  /** Console sessions of a user at a time, of all apps together. */
+  readonly maxConsolesPerUser: number;
   /** Installs and upgrades of a user at a time; more of them wait. */
   readonly maxInstallsPerUser: number;
   /** Installs and upgrades of all regular users at a time; more of them wait. Root's do not count. */
@@ -30,6 +32,7 @@ const gib = 2 ** 30;
 export const defaultUserLimits: UserLimits = {
   maxAppsPerUser: 200,
   maxCredentialsPerUser: 100,
+  maxConsolesPerUser: 64,
   maxInstallsPerUser: 2,
   maxInstalls: 4,
   maxWaitingInstallsPerUser: 16,
@@ -46,6 +49,7 @@ const size = { min: mib, max: 2 ** 40 };
 export const userLimitRanges: Readonly<Record<keyof UserLimits, { min: number; max: number }>> = {
   maxAppsPerUser: count,
   maxCredentialsPerUser: count,
+  maxConsolesPerUser: count,
   maxInstallsPerUser: { min: 1, max: 1000 },
   maxInstalls: { min: 1, max: 1000 },
   maxWaitingInstallsPerUser: { min: 0, max: 1000 },

@@ -1,10 +1,8 @@
-/** Terminals inside of containers: the engine's exec and attach. */
+/** Programs at terminals inside of containers: the engine's exec. */
 import { readFile } from "node:fs/promises";
 import { constants } from "node:os";
 import type { Duplex } from "node:stream";
-import { promisify } from "node:util";
 import type { Exec } from "dockerode";
-import { SvcError } from "../errors.ts";
 import { createProcessOpener } from "../host/pidfd.ts";
 import type { Terminal, TerminalPiece, TerminalSize } from "../lib/terminal.ts";
 import type { DockerEngine, EngineStream } from "./engine.ts";
@@ -16,7 +14,7 @@ export interface ContainerProgram {
 }
 
 /** The engine would keep the keys that it lets go by until it knows the next: these are hardly ever typed. */
-const detachKeys = "ctrl-^,ctrl-_,ctrl-^,ctrl-_";
+export const detachKeys = "ctrl-^,ctrl-_,ctrl-^,ctrl-_";
 /** End of transmission, ^D: as much of a closed input as a terminal knows. */
 const endOfInput = Uint8Array.of(4);
 
@@ -47,7 +45,7 @@ export async function openContainerTerminal(
 }
 
 /** The engine's end of a stream to a container. */
-abstract class EngineTerminal implements Terminal {
+export abstract class EngineTerminal implements Terminal {
   readonly output: AsyncIterable<TerminalPiece>;
   readonly exitCode: Promise<number>;
   readonly #opened: EngineStream<Duplex>;
@@ -192,128 +190,5 @@ async function hangUp(pid: number, containerId: string): Promise<void> {
     handle.signal(constants.signals.SIGCONT);
   } catch {
     // It has ended.
-  }
-}
-
-/** The windows in which a container's own terminal is shown: it is as large as the smallest. */
-export class WatchedSizes {
-  readonly #sizes = new Map<string, Map<object, TerminalSize>>();
-
-  /** @returns how large the terminal is from now on; undefined while nobody says */
-  set(containerId: string, watcher: object, size: TerminalSize | undefined): TerminalSize | undefined {
-    const sizes = this.#sizes.get(containerId) ?? new Map<object, TerminalSize>();
-    if (size === undefined) sizes.delete(watcher);
-    else sizes.set(watcher, size);
-    if (sizes.size === 0) this.#sizes.delete(containerId);
-    else this.#sizes.set(containerId, sizes);
-    if (sizes.size === 0) return undefined;
-    const all = [...sizes.values()];
-    return {
-      columns: Math.min(...all.map(({ columns }) => columns)),
-      rows: Math.min(...all.map(({ rows }) => rows)),
-    };
-  }
-}
-
-/**
- * Attaches to the terminal that a container itself runs at, its last screen first.
- * @throws SvcError `unavailable`, `not_found`; `failed_precondition` for a container that does not run
- */
-export async function attachContainer(
-  engine: DockerEngine,
-  containerId: string,
-  sizes: WatchedSizes,
-  size: TerminalSize | undefined,
-): Promise<Terminal> {
-  const opened = await engine.open("attach to a container", async (docker) => {
-    const stream = await promisify(docker.modem.dial.bind(docker.modem))({
-      path: `/containers/${containerId}/attach?`,
-      method: "POST",
-      hijack: true,
-      openStdin: true,
-      statusCodes: { 200: true },
-      // dockerode's own attach sends nothing before something is typed.
-      file: Buffer.alloc(0),
-      options: { stream: true, stdin: true, stdout: true, stderr: true, detachKeys },
-    });
-    return stream as Duplex;
-  });
-  // The engine would wait for the next start of one that has just ended.
-  const { State: state } = await engine.call("look at a container", (docker) =>
-    docker.getContainer(containerId).inspect(),
-  );
-  if (!state.Running) {
-    opened[Symbol.dispose]();
-    throw new SvcError("app_not_running", "its container has just ended");
-  }
-  const terminal = new AttachedTerminal(engine, containerId, sizes, opened);
-  if (size !== undefined) terminal.resize(size);
-  return terminal;
-}
-
-const screenRows = 50;
-const endedWithin = 5_000;
-
-class AttachedTerminal extends EngineTerminal {
-  readonly #engine: DockerEngine;
-  readonly #id: string;
-  readonly #sizes: WatchedSizes;
-
-  constructor(engine: DockerEngine, id: string, sizes: WatchedSizes, opened: EngineStream<Duplex>) {
-    super(opened);
-    this.#engine = engine;
-    this.#id = id;
-    this.#sizes = sizes;
-  }
-
-  protected read(chunks: AsyncIterable<Buffer>): AsyncIterable<TerminalPiece> {
-    return plain(chunks);
-  }
-
-  protected async askExitCode(): Promise<number> {
-    const ended: unknown = await this.#engine.operate(
-      "say how a container ended",
-      (docker) => docker.getContainer(this.#id).wait(),
-      { timeoutMs: endedWithin },
-    );
-    return (ended as { StatusCode: number }).StatusCode;
-  }
-
-  /** From the log, which a terminal's container has as it was shown. */
-  protected async *shownBefore(): AsyncGenerator<TerminalPiece, void> {
-    const data = await this.#engine
-      .call("read the last screen of a container", async (docker) => {
-        const logs = promisify(docker.modem.dial.bind(docker.modem));
-        const options = { stdout: true, stderr: true, tail: screenRows };
-        const path = `/containers/${this.#id}/logs?`;
-        const request = { path, method: "GET", statusCodes: { 200: true }, isStream: true, options };
-        return Buffer.concat(await Array.fromAsync((await logs(request)) as AsyncIterable<Buffer>));
-      })
-      // Of a log driver that cannot be read.
-      .catch(() => Buffer.alloc(0));
-    if (data.length > 0) yield { data };
-  }
-
-  /** Others go on typing, and the app with them. */
-  async endInput(): Promise<void> {}
-
-  resize(size: TerminalSize): void {
-    this.#fit(this.#sizes.set(this.#id, this, size));
-  }
-
-  #fit(size: TerminalSize | undefined): void {
-    if (size === undefined) return;
-    // It may have ended by now.
-    this.#engine
-      .call("resize a terminal", (docker) =>
-        docker.getContainer(this.#id).resize({ w: size.columns, h: size.rows }),
-      )
-      .catch(() => undefined);
-  }
-
-  async [Symbol.asyncDispose](): Promise<void> {
-    this.close();
-    this.#fit(this.#sizes.set(this.#id, this, undefined));
-    await Promise.resolve();
   }
 }

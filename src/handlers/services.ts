@@ -17,7 +17,7 @@ import type { AppHistory } from "../apps/app-history.ts";
 import type { Apps } from "../apps/apps.ts";
 import type { AuditReader } from "../audit/audit-reader.ts";
 import type { Backups } from "../backups/backups.ts";
-import { Consoles } from "../console/consoles.ts";
+import type { Consoles } from "../console/consoles.ts";
 import type { Credentials } from "../credentials/credentials.ts";
 import type { DaemonMetrics } from "../metrics/daemon-metrics.ts";
 import type { DockerHost } from "../docker/docker-host.ts";
@@ -56,6 +56,7 @@ export interface Domain {
   schedules: Schedules;
   tokens: TokenAuthority;
   consoleTokens: ConsoleTokens<UserContext>;
+  consoles: Consoles;
   sources: SourceList;
   credentials: Credentials;
   docker: DockerHost;
@@ -78,13 +79,14 @@ export function bindServices(domain: Domain): BoundService[] {
     schedules,
     tokens,
     consoleTokens,
+    consoles,
     sources,
     credentials,
     docker,
   } = domain;
   const { hostMetrics, alerts, appHistory, processes, signals, reboot } = domain;
   return [
-    implement(AppService, createAppService(apps, appHistory, consoleTokens, schedules, new Consoles(apps))),
+    implement(AppService, createAppService(apps, appHistory, consoleTokens, schedules, consoles)),
     implement(AuditService, createAuditService(audit)),
     implement(BackupService, createBackupService(backups)),
     implement(CredentialService, createCredentialService(credentials)),

@@ -180,6 +180,8 @@ export interface BackupDocument extends Extensible {
 
 export interface ConsoleDocument extends Extensible {
   exec?: string[];
+  terminal?: boolean;
+  record?: boolean;
 }
 
 export type Permission =

@@ -160,7 +160,8 @@ function normalise(written: ManifestDocument): Manifest {
 }
 
 function consoleOf(console: true | ConsoleDocument): NonNullable<Manifest["console"]> {
-  return console === true ? {} : defined({ argv: console.exec });
+  if (console === true) return {};
+  return defined({ argv: console.exec, terminal: console.terminal, record: console.record });
 }
 
 function runtimeOf(written: ManifestDocument): Runtime {

@@ -142,8 +142,11 @@ function healthProblems(manifest: ManifestDocument): RuleProblem[] {
 }
 
 function consoleProblems({ service, console }: ManifestDocument): RuleProblem[] {
-  if (service === undefined || console === undefined || console === false) return [];
-  return [{ path: ["console"], message: "a service has no console" }];
+  if (console === undefined || console === false) return [];
+  if (service !== undefined) return [{ path: ["console"], message: "a service has no console" }];
+  if (console === true || console.exec === undefined || console.terminal !== true) return [];
+  const message = `"terminal" beside "exec": what is attached to is one or the other`;
+  return [{ path: ["console", "terminal"], message }];
 }
 
 /** Every text of `manifest` in which placeholders are expanded. */

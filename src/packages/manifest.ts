@@ -143,7 +143,8 @@ export interface Manifest {
   limits: { memoryBytes?: number; cpus?: number; openFiles?: number };
   backup?: BackupPolicy;
   /** Without `argv` the app has a terminal of its own. */
-  console?: { argv?: string[] };
+  /** Without a program the app has a terminal of its own, unless `terminal` is false. `record`: what sessions show is kept. */
+  console?: { argv?: string[]; terminal?: boolean; record?: boolean };
   permissions: Permission[];
   migrate?: Command;
   /** What a clone does with what was built; absent: as it finds it. */
@@ -152,7 +153,7 @@ export interface Manifest {
 
 /** Whether the app itself runs at a terminal, which those who attach share. */
 export function hasOwnTerminal({ console }: Pick<Manifest, "console">): boolean {
-  return console !== undefined && console.argv === undefined;
+  return console !== undefined && console.argv === undefined && console.terminal !== false;
 }
 
 /** The settings that a manifest defines, by name, in the author's order. */

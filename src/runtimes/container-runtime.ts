@@ -1,7 +1,7 @@
 /** What the runtimes over the engine have in common: their apps, and what the engine tells of them. */
 import { appLabel, storeLabel } from "../docker/attribution.ts";
 import { ContainerSampler } from "../docker/container-sampler.ts";
-import { WatchedSizes } from "../docker/container-terminal.ts";
+import { WatchedSizes } from "../docker/container-attachment.ts";
 import { readContainerLog } from "../docker/container-logs.ts";
 import { isUpState, type ContainerRecord } from "../docker/container-record.ts";
 import type { EngineChange } from "../docker/engine-state.ts";
@@ -186,7 +186,14 @@ export abstract class ContainerRuntime implements AppRuntime {
 
   async openTerminal(app: RunnableApp, request: TerminalRequest): Promise<Terminal> {
     const running = this.appOf(app.id).members.filter(({ state }) => state === "running");
-    return openAppTerminal(this.#options.engine, app, running, this.#sizes, request);
+    const { engine, events } = this.#options;
+    const onDeath = (containerId: string, callback: () => void): Disposable =>
+      events.listen({
+        onEvent: ({ type, action, id }) => {
+          if (type === "container" && action === "die" && id === containerId) callback();
+        },
+      });
+    return openAppTerminal(engine, app, running, { sizes: this.#sizes, onDeath }, request);
   }
 
   limits(app: RunnableApp): RuntimeLimit[] {

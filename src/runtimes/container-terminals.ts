@@ -1,7 +1,8 @@
 /** Terminals of apps that run in containers. */
 import { composeServiceLabel } from "../docker/attribution.ts";
 import type { ContainerRecord } from "../docker/container-record.ts";
-import { attachContainer, openContainerTerminal, type WatchedSizes } from "../docker/container-terminal.ts";
+import { attachContainer, type Attachments } from "../docker/container-attachment.ts";
+import { openContainerTerminal } from "../docker/container-terminal.ts";
 import type { DockerEngine } from "../docker/engine.ts";
 import { invalidField } from "../errors.ts";
 import { defaultTerminalSize, type Terminal } from "../lib/terminal.ts";
@@ -17,20 +18,19 @@ const anyShell = ["/bin/sh", "-c", 'exec "$(command -v bash || command -v sh)"']
 /**
  * As the container's own user.
  * @param running its containers that run
- * @param sizes of the windows in which their own terminals are shown
  */
 export async function openAppTerminal(
   engine: DockerEngine,
   app: RunnableApp,
   running: readonly ContainerRecord[],
-  sizes: WatchedSizes,
+  attachments: Attachments,
   { session, command, service, size, withoutTerminal = false }: TerminalRequest,
 ): Promise<Terminal> {
   const container = chooseContainer(app, running, service);
   const written = app.manifest.console?.argv?.map(containerExpander(app));
   if (session === "attach" && written === undefined) {
     if (!container.hasTerminal) throw noTerminal(app.id);
-    return attachContainer(engine, container.id, sizes, size);
+    return attachContainer(engine, container.id, attachments, size);
   }
   const shell = command.length > 0 ? command : anyShell;
   const argv = session === "shell" ? shell : (written ?? []);

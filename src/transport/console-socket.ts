@@ -1,7 +1,12 @@
 /** One console's WebSocket: binary frames are the terminal's bytes, text frames everything else as JSON. */
 import { create } from "@bufbuild/protobuf";
 import type { RawData, WebSocket } from "ws";
-import { ConsoleInputSchema, type ConsoleInput, type ConsoleOutput } from "../../gen/svc/v1/app_pb.ts";
+import {
+  ConsoleInputSchema,
+  type ConsoleInput,
+  type ConsoleOpened,
+  type ConsoleOutput,
+} from "../../gen/svc/v1/app_pb.ts";
 import { type SvcError, clientGone, invalidField } from "../errors.ts";
 
 /** A client that does not answer this one's sign of life by the next is gone. */
@@ -23,6 +28,7 @@ export class ConsoleSocket {
   #untakenBytes = 0;
   #more = Promise.withResolvers<undefined>();
   #isAlive = true;
+  #isOver = false;
 
   constructor(socket: WebSocket) {
     this.#socket = socket;
@@ -46,7 +52,7 @@ export class ConsoleSocket {
     return this.#gone.signal;
   }
 
-  /** `first`, and then what the client sends. */
+  /** `first`, and then what the client sends, until its exit was said. */
   async *inputs(first: ConsoleInput): AsyncGenerator<ConsoleInput, void> {
     yield first;
     while (!this.#gone.signal.aborted) {
@@ -57,6 +63,7 @@ export class ConsoleSocket {
         yield input;
         continue;
       }
+      if (this.#isOver) return;
       this.#more = Promise.withResolvers();
       await this.#more.promise;
     }
@@ -70,13 +77,15 @@ export class ConsoleSocket {
         await this.#write(output.value);
         return;
       case "opened":
-        await this.#say({ type: "opened", interactive: output.value.interactive });
+        await this.#say(openedOf(output.value));
         return;
       case "gap":
         await this.#say({ type: "gap", bytes: Number(output.value.bytes) });
         return;
       case "exit":
         await this.#say({ type: "exit", code: output.value.code });
+        this.#isOver = true;
+        this.#more.resolve(undefined);
         return;
       case undefined:
     }
@@ -120,6 +129,10 @@ export class ConsoleSocket {
     this.#socket.send(data, { binary: typeof data !== "string" }, () => resolve(undefined));
     if (this.#socket.bufferedAmount > maxUnsentBytes) await promise;
   }
+}
+
+function openedOf({ interactive, recording }: ConsoleOpened): object {
+  return { type: "opened", interactive, ...(recording !== "" && { recording }) };
 }
 
 function bytesOf(data: RawData): Buffer {

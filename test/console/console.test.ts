@@ -212,6 +212,52 @@ test("over gRPC it is the same, and a session is audited with its caller", async
   });
 });
 
+test("who ends their own side only once they have seen the exit loses nothing, and who never does is not waited for", async (t) => {
+  await using daemon = await startDaemon();
+  await installed(daemon);
+  const grpc = daemon.client(AppService, "grpc");
+  const shell = { appId: "web", session: "shell", command: ["sh", "-c", "echo it; exit 3"] };
+  for (let round = 0; round < 10; round++) {
+    const outputs: ConsoleOutput[] = [];
+    const ended = Promise.withResolvers<undefined>();
+    const late = async function* () {
+      yield shell;
+      await ended.promise;
+      // What closes behind the exit alone is closed by now.
+      await new Promise((resolve) => setTimeout(resolve, 100));
+    };
+    for await (const output of grpc.attachConsole(late())) {
+      outputs.push(output);
+      if (output.output.case === "exit") ended.resolve(undefined);
+    }
+    t.like(outputs.at(-1)?.output, { case: "exit", value: { code: 3 } });
+  }
+  const left = new AbortController();
+  const never = async function* () {
+    yield shell;
+    await new Promise((resolve) => left.signal.addEventListener("abort", resolve));
+  };
+  const startMs = performance.now();
+  for await (const { output } of grpc.attachConsole(never(), { signal: AbortSignal.timeout(30_000) })) {
+    if (output.case === "exit") break;
+  }
+  left.abort();
+  t.true(performance.now() - startMs < 20_000);
+  await eventually(async () => {
+    const { records } = await daemon.client(AuditService).listAudit({});
+    assert.equal(records.filter(({ method }) => method.endsWith("/AttachConsole")).length, 11);
+  });
+
+  const token = await tokenFor(daemon, "attach");
+  const socket = await openConsole({ port: daemon.port }, { appId: "web", session: "attach", token });
+  await socket.shows(/[#$] /);
+  socket.type("exit 5\n");
+  await eventually(() => assert.equal(socket.said.at(-1)?.["type"], "exit"), 20_000);
+  const saidMs = performance.now();
+  t.is(await socket.closed, 1000);
+  t.true(performance.now() - saidMs < 700, "a WebSocket has no side to end");
+});
+
 async function* once<T>(message: T): AsyncGenerator<T> {
   yield await Promise.resolve(message);
 }

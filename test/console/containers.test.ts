@@ -68,8 +68,7 @@ async function talk(
     for await (const output of door.client(AppService, "grpc").attachConsole(inputs(), options))
       outputs.push(output);
   } catch (error) {
-    // Behind the exit the stream is closed, also for what this side has not ended yet.
-    if (!left.signal.aborted && outputs.at(-1)?.output.case !== "exit") throw error;
+    if (!left.signal.aborted) throw error;
   }
   const errorText = outputs
     .map(({ output }) => (output.case === "errorData" ? Buffer.from(output.value).toString("utf8") : ""))

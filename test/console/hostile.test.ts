@@ -4,10 +4,13 @@ import { readFile } from "node:fs/promises";
 import { join } from "node:path";
 import test from "ava";
 import { AppService } from "../../gen/svc/v1/app_pb.ts";
-import { startDaemon, type TestDaemon } from "../support/daemon.ts";
+import { isRoot, needsRoot, startDaemon, type TestDaemon, type UserDoor } from "../support/daemon.ts";
 import { eventually } from "../support/eventually.ts";
 import { freePort, writePackage } from "../support/packages.ts";
 import { connectConsole, openConsole, type SocketConsole } from "./support/socket-console.ts";
+
+const nobody = 65534;
+const rootTest = isRoot ? test : test.skip;
 
 async function withApp(): Promise<TestDaemon> {
   const daemon = await startDaemon();
@@ -95,6 +98,34 @@ test("more sessions of an app than there may be are refused, and who ends one ma
     assert.equal(first?.["type"], "opened");
   }, 20_000);
   for (const { socket } of sessions) socket.terminate();
+});
+
+rootTest(`a user has no more sessions than a user may, whatever app they are of${needsRoot}`, async (t) => {
+  await using daemon = await startDaemon({ config: "[limits]\nmax_consoles_per_user = 2\n" });
+  await using user = await daemon.as(nobody);
+  const dir = join(daemon.dir, "package");
+  await writePackage(dir, await freePort());
+  for (let app = 0; app < 2; app++) await user.client(AppService).installApp({ spec: dir });
+  const openAs = async (client: Pick<UserDoor, "client">, appId: string): Promise<SocketConsole> => {
+    const { token } = await client.client(AppService).issueConsoleToken({ appId, session: "logs" });
+    return openConsole({ socketPath: daemon.socketPath }, { appId, session: "logs", token });
+  };
+  const sessions = [await openAs(user, "web"), await openAs(user, "web-2")];
+  await eventually(() => assert.ok(sessions.every(({ said }) => said.length > 0)), 20_000);
+  const refused = await openAs(user, "web-2");
+  await refused.closed;
+  t.like(refused.said.at(-1), { type: "error", reason: "too_many" });
+  t.regex(String(refused.said.at(-1)?.["error"]), /uid 65534 has 2 .*max_consoles_per_user/);
+  const roots = await openAs(daemon, "web");
+  await eventually(() => assert.equal(roots.said[0]?.["type"], "opened"), 20_000);
+  sessions[0]?.socket.terminate();
+  await eventually(async () => {
+    const another = await openAs(user, "web");
+    await eventually(() => assert.ok(another.said.length > 0));
+    another.socket.terminate();
+    assert.equal(another.said[0]?.["type"], "opened");
+  }, 20_000);
+  for (const { socket } of [...sessions, roots]) socket.terminate();
 });
 
 test("a thousand clients who open and leave hold nobody up", async (t) => {

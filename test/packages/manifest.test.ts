@@ -128,6 +128,11 @@ const refused: [name: string, text: string, message: RegExp][] = [
     /line 6: unknown key "process\.workingDir"; did you mean "working_dir"\?/,
   ],
   ["no runtime", head, /line 1: one of the keys process, docker, compose, service must say/],
+  [
+    "a terminal beside a program to attach to",
+    `${minimal}console: {exec: [sh], terminal: true}\n`,
+    /line 5: "terminal" beside "exec"/,
+  ],
   ["two runtimes", `${minimal}compose: {file: c.yaml}\n`, /line 5: "compose" beside "process"/],
   ["a missing key", `id: x\nname: X\nprocess: {exec: [a]}\n`, /line 1: the key "version" is missing/],
   [

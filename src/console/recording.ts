@@ -1,0 +1,125 @@
+/** What a session showed, as asciicast v2 (docs.asciinema.org/manual/asciicast/v2), in a file of the app's owner. */
+import { randomBytes } from "node:crypto";
+import { StringDecoder } from "node:string_decoder";
+import { SvcError } from "../errors.ts";
+import type { Identities } from "../identity/identities.ts";
+import { defaultTerminalSize, type Terminal, type TerminalSize } from "../lib/terminal.ts";
+import { unlessAborted } from "../lib/unless-aborted.ts";
+import { appTree } from "../runtimes/app-tree.ts";
+
+/** Of one recording, its last mark included. */
+const maxBytes = 8 * 2 ** 20;
+const markBytes = 256;
+/** Of an app; the oldest go. */
+const maxKept = 40;
+const openMs = 10_000;
+/** In the app's directory. */
+const directory = `${appTree.logs}/console`;
+
+/** Run as the owner: nobody else's hands are in the app's directory. */
+const writer = `umask 077
+mkdir -p console && cd console || exit 1
+ls -1 | grep '\\.cast$' | sort -r | tail -n +"$2" | while IFS= read -r old; do rm -f -- "./$old"; done
+set -C
+: > "$1" || exit 1
+echo open
+exec cat >> "$1"`;
+
+export interface RecordedSession {
+  readonly appId: string;
+  /** Whose directory and identity it is. */
+  readonly uid: number;
+  /** Of the app, absolute. */
+  readonly appDir: string;
+  readonly session: string;
+  readonly size?: TerminalSize;
+}
+
+export class Recording implements AsyncDisposable {
+  /** In the app's directory. */
+  readonly path: string;
+  readonly #file: Terminal;
+  readonly #startedMs = performance.now();
+  readonly #shown = { o: new StringDecoder("utf8"), e: new StringDecoder("utf8") };
+  #leftBytes = maxBytes - markBytes;
+
+  private constructor(path: string, file: Terminal) {
+    this.path = path;
+    this.#file = file;
+  }
+
+  /** @throws SvcError `unavailable` when it cannot be written: a session that is to be recorded is not held without */
+  static async open(identities: Identities, recorded: RecordedSession): Promise<Recording> {
+    const { appId, uid, appDir, session, size = defaultTerminalSize } = recorded;
+    const startedAtMs = Date.now();
+    const time = new Date(startedAtMs).toISOString().replaceAll(/[-:]|\.\d+/g, "");
+    const name = `${time}-${session}-${randomBytes(4).toString("hex")}.cast`;
+    const argv = ["/bin/sh", "-c", writer, "sh", name, String(maxKept)];
+    const file = await identities.openTerminal(uid, { argv, cwd: `${appDir}/${appTree.logs}`, env: {} });
+    const said = file.output[Symbol.asyncIterator]();
+    try {
+      const first = await unlessAborted(said.next(), AbortSignal.timeout(openMs));
+      if (first.done === true || !("data" in first.value) || first.value.isError === true)
+        throw new Error("it does not begin");
+    } catch (cause) {
+      await file[Symbol.asyncDispose]();
+      const message = `app "${appId}" has its consoles recorded, and nothing can be written to its ${directory}`;
+      throw new SvcError("unavailable", message, { cause });
+    }
+    // Its end is known once all that it says was read, such as that the disk is full.
+    void readToEnd(said).catch(() => undefined);
+    const recording = new Recording(`${directory}/${name}`, file);
+    await recording.#write({
+      version: 2,
+      width: size.columns,
+      height: size.rows,
+      timestamp: Math.floor(startedAtMs / 1_000),
+      title: `${session} in ${appId}`,
+    });
+    return recording;
+  }
+
+  /** Resolves when it is written. */
+  async show(bytes: Uint8Array, isError: boolean): Promise<void> {
+    const text = this.#shown[isError ? "e" : "o"].write(bytes);
+    if (text !== "") await this.#event("o", text);
+  }
+
+  async resize({ columns, rows }: TerminalSize): Promise<void> {
+    await this.#event("r", `${columns}x${rows}`);
+  }
+
+  /** Says something about the session itself. */
+  async mark(text: string): Promise<void> {
+    await this.#event("m", text);
+  }
+
+  async #event(code: "o" | "r" | "m", data: string): Promise<void> {
+    const seconds = (performance.now() - this.#startedMs) / 1_000;
+    await this.#write([Number(seconds.toFixed(6)), code, data]);
+  }
+
+  async #write(line: object): Promise<void> {
+    if (this.#leftBytes < 0) return;
+    const bytes = Buffer.from(`${JSON.stringify(line)}\n`);
+    this.#leftBytes -= bytes.length;
+    if (this.#leftBytes >= 0) {
+      await this.#file.write(bytes);
+      return;
+    }
+    const seconds = (performance.now() - this.#startedMs) / 1_000;
+    const mark = [Number(seconds.toFixed(6)), "m", `the recording ends here: it has its ${maxBytes} bytes`];
+    await this.#file.write(Buffer.from(`${JSON.stringify(mark)}\n`));
+  }
+
+  /** Resolves when all of it is in the file. */
+  async [Symbol.asyncDispose](): Promise<void> {
+    await this.#file.endInput();
+    await unlessAborted(this.#file.exitCode, AbortSignal.timeout(openMs)).catch(() => undefined);
+    await this.#file[Symbol.asyncDispose]();
+  }
+}
+
+async function readToEnd(iterator: AsyncIterator<unknown>): Promise<void> {
+  while ((await iterator.next()).done !== true);
+}

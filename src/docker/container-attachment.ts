@@ -1,0 +1,176 @@
+/** The terminals that containers themselves run at: the engine's attach. */
+import type { Duplex } from "node:stream";
+import { setTimeout as wait } from "node:timers/promises";
+import { promisify } from "node:util";
+import { SvcError } from "../errors.ts";
+import type { Terminal, TerminalPiece, TerminalSize } from "../lib/terminal.ts";
+import { unlessAborted } from "../lib/unless-aborted.ts";
+import { detachKeys, EngineTerminal } from "./container-terminal.ts";
+import type { DockerEngine, EngineStream } from "./engine.ts";
+
+/** The windows in which a container's own terminal is shown: it is as large as the smallest. */
+export class WatchedSizes {
+  readonly #sizes = new Map<string, Map<object, TerminalSize>>();
+
+  /** @returns how large the terminal is from now on; undefined while nobody says */
+  set(containerId: string, watcher: object, size: TerminalSize | undefined): TerminalSize | undefined {
+    const sizes = this.#sizes.get(containerId) ?? new Map<object, TerminalSize>();
+    if (size === undefined) sizes.delete(watcher);
+    else sizes.set(watcher, size);
+    if (sizes.size === 0) this.#sizes.delete(containerId);
+    else this.#sizes.set(containerId, sizes);
+    if (sizes.size === 0) return undefined;
+    const all = [...sizes.values()];
+    return {
+      columns: Math.min(...all.map(({ columns }) => columns)),
+      rows: Math.min(...all.map(({ rows }) => rows)),
+    };
+  }
+}
+
+/** What those who attach have in common. */
+export interface Attachments {
+  readonly sizes: WatchedSizes;
+  /** Calls back at the end of a container, until it is disposed of. */
+  readonly onDeath: (containerId: string, callback: () => void) => Disposable;
+}
+
+/**
+ * Attaches to the terminal that a container itself runs at, its last screen first.
+ * @throws SvcError `unavailable`, `not_found`; `failed_precondition` for a container that does not run
+ */
+export async function attachContainer(
+  engine: DockerEngine,
+  containerId: string,
+  { sizes, onDeath }: Attachments,
+  size: TerminalSize | undefined,
+): Promise<Terminal> {
+  using resources = new DisposableStack();
+  const died = new AbortController();
+  resources.use(onDeath(containerId, () => died.abort()));
+  const opened = await engine.open("attach to a container", async (docker) => {
+    const stream = await promisify(docker.modem.dial.bind(docker.modem))({
+      path: `/containers/${containerId}/attach?`,
+      method: "POST",
+      hijack: true,
+      openStdin: true,
+      statusCodes: { 200: true },
+      // dockerode's own attach sends nothing before something is typed.
+      file: Buffer.alloc(0),
+      options: { stream: true, stdin: true, stdout: true, stderr: true, detachKeys },
+    });
+    return stream as Duplex;
+  });
+  // The engine would wait for the next start of one that has just ended.
+  const { State: state } = await engine.call("look at a container", (docker) =>
+    docker.getContainer(containerId).inspect(),
+  );
+  if (!state.Running) {
+    opened[Symbol.dispose]();
+    throw new SvcError("app_not_running", "its container has just ended");
+  }
+  const terminal = new AttachedTerminal(engine, containerId, {
+    sizes,
+    opened,
+    died: died.signal,
+    listening: resources.move(),
+  });
+  if (size !== undefined) terminal.resize(size);
+  return terminal;
+}
+
+const screenRows = 50;
+const endedWithin = 5_000;
+/** Silence after the container's end that is taken for the stream's: the engine may forget to end one that was opened meanwhile. */
+const silenceMs = 1_000;
+
+interface Attached {
+  readonly sizes: WatchedSizes;
+  readonly opened: EngineStream<Duplex>;
+  /** Aborts when the container ends. */
+  readonly died: AbortSignal;
+  readonly listening: Disposable;
+}
+
+class AttachedTerminal extends EngineTerminal {
+  readonly #engine: DockerEngine;
+  readonly #id: string;
+  readonly #sizes: WatchedSizes;
+  readonly #died: AbortSignal;
+  readonly #listening: Disposable;
+
+  constructor(engine: DockerEngine, id: string, { sizes, opened, died, listening }: Attached) {
+    super(opened);
+    this.#engine = engine;
+    this.#id = id;
+    this.#sizes = sizes;
+    this.#died = died;
+    this.#listening = listening;
+  }
+
+  protected async *read(chunks: AsyncIterable<Buffer>): AsyncGenerator<TerminalPiece, void> {
+    const iterator = chunks[Symbol.asyncIterator]();
+    for (;;) {
+      const next = await this.#beforeSilence(iterator.next());
+      if (next === undefined || next.done === true) return;
+      yield { data: next.value };
+    }
+  }
+
+  async #beforeSilence<T>(next: Promise<T>): Promise<T | undefined> {
+    try {
+      return await unlessAborted(next, this.#died);
+    } catch (error) {
+      if (!this.#died.aborted) throw error;
+      return Promise.race([next, wait(silenceMs, undefined)]);
+    }
+  }
+
+  protected async askExitCode(): Promise<number> {
+    const ended: unknown = await this.#engine.operate(
+      "say how a container ended",
+      (docker) => docker.getContainer(this.#id).wait(),
+      { timeoutMs: endedWithin },
+    );
+    return (ended as { StatusCode: number }).StatusCode;
+  }
+
+  /** From the log, which a terminal's container has as it was shown. */
+  protected async *shownBefore(): AsyncGenerator<TerminalPiece, void> {
+    const data = await this.#engine
+      .call("read the last screen of a container", async (docker) => {
+        const logs = promisify(docker.modem.dial.bind(docker.modem));
+        const options = { stdout: true, stderr: true, tail: screenRows };
+        const path = `/containers/${this.#id}/logs?`;
+        const request = { path, method: "GET", statusCodes: { 200: true }, isStream: true, options };
+        return Buffer.concat(await Array.fromAsync((await logs(request)) as AsyncIterable<Buffer>));
+      })
+      // Of a log driver that cannot be read.
+      .catch(() => Buffer.alloc(0));
+    if (data.length > 0) yield { data };
+  }
+
+  /** Others go on typing, and the app with them. */
+  async endInput(): Promise<void> {}
+
+  resize(size: TerminalSize): void {
+    this.#fit(this.#sizes.set(this.#id, this, size));
+  }
+
+  #fit(size: TerminalSize | undefined): void {
+    if (size === undefined) return;
+    // It may have ended by now.
+    this.#engine
+      .call("resize a terminal", (docker) =>
+        docker.getContainer(this.#id).resize({ w: size.columns, h: size.rows }),
+      )
+      .catch(() => undefined);
+  }
+
+  async [Symbol.asyncDispose](): Promise<void> {
+    this.#listening[Symbol.dispose]();
+    this.close();
+    this.#fit(this.#sizes.set(this.#id, this, undefined));
+    await Promise.resolve();
+  }
+}

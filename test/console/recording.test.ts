@@ -1,0 +1,136 @@
+/** Recordings of sessions: asciicast v2, files of the owner's, bounded. */
+import assert from "node:assert/strict";
+import { chmod, lstat, mkdir, readdir, readFile, rm, symlink, writeFile } from "node:fs/promises";
+import { join } from "node:path";
+import test from "ava";
+import { AppService, type ConsoleOutput } from "../../gen/svc/v1/app_pb.ts";
+import { isRoot, needsRoot, startDaemon, type UserDoor } from "../support/daemon.ts";
+import { errorOf } from "../support/errors.ts";
+import { freePort, writePackage } from "../support/packages.ts";
+
+const nobody = 65534;
+const rootTest = isRoot ? test : test.skip;
+const maxBytes = 8 * 2 ** 20;
+
+interface Cast {
+  readonly header: Record<string, unknown>;
+  readonly events: readonly (readonly [number, string, string])[];
+  readonly bytes: number;
+}
+
+/** As a player reads it: a header, then an event a line. */
+async function readCast(path: string): Promise<Cast> {
+  const text = await readFile(path, "utf8");
+  assert.ok(text.endsWith("\n"));
+  const [header = "", ...events] = text.trimEnd().split("\n");
+  return {
+    header: JSON.parse(header) as Record<string, unknown>,
+    events: events.map((line) => JSON.parse(line) as [number, string, string]),
+    bytes: Buffer.byteLength(text),
+  };
+}
+
+function replay({ events }: Cast): string {
+  return events.map(([, code, data]) => (code === "o" ? data : "")).join("");
+}
+
+async function hold(
+  door: Pick<UserDoor, "client">,
+  session: string,
+  command: string[] = [],
+  withoutTerminal = false,
+): Promise<{ recording: string; shown: string; code: number | undefined }> {
+  const outputs: ConsoleOutput[] = [];
+  const ended = Promise.withResolvers<undefined>();
+  const inputs = async function* () {
+    const size = withoutTerminal ? {} : { resize: { columns: 91, rows: 31 } };
+    yield { appId: "web", session, command, withoutTerminal, ...size };
+    if (!withoutTerminal) yield { resize: { columns: 60, rows: 20 } };
+    await ended.promise;
+  };
+  try {
+    for await (const message of door.client(AppService, "grpc").attachConsole(inputs())) {
+      outputs.push(message);
+      if (message.output.case === "exit") ended.resolve(undefined);
+    }
+  } finally {
+    ended.resolve(undefined);
+  }
+  let [recording, code]: [string, number | undefined] = ["", undefined];
+  const shown: Uint8Array[] = [];
+  for (const { output } of outputs) {
+    if (output.case === "opened") recording = output.value.recording;
+    else if (output.case === "exit") code = output.value.code;
+    else if (output.case === "data" || output.case === "errorData") shown.push(output.value);
+  }
+  return { recording, shown: Buffer.concat(shown).toString("utf8"), code };
+}
+
+async function install(door: Pick<UserDoor, "client">, dir: string, manifest: string): Promise<void> {
+  await writePackage(join(dir, "package"), await freePort(), { manifest });
+  await door.client(AppService).installApp({ spec: join(dir, "package") });
+}
+
+rootTest(`what a session showed is replayed from a file of the owner's${needsRoot}`, async (t) => {
+  t.timeout(180_000);
+  await using daemon = await startDaemon();
+  await using user = await daemon.as(nobody);
+  const print = "printf 'gr\\303'; sleep 0.1; printf '\\274\\303\\237e \\033[31mred\\033[0m\\n'; exit 6";
+  await install(
+    user,
+    daemon.dir,
+    `console: { exec: [sh, -c, "${print.replaceAll("\\", "\\\\")}"], record: true }\n`,
+  );
+  const dir = join(daemon.storeDir, "apps/web");
+  const held = await hold(user, "attach");
+  t.is(held.code, 6);
+  t.regex(held.recording, /^logs\/console\/\d{8}T\d{6}Z-attach-[0-9a-f]{8}\.cast$/);
+  const cast = await readCast(join(dir, held.recording));
+  t.like(cast.header, { version: 2, width: 91, height: 31, title: "attach in web" });
+  t.true(Math.abs(Number(cast.header["timestamp"]) - Date.now() / 1_000) < 120);
+  t.is(replay(cast), held.shown);
+  t.regex(held.shown, /grüße .*red/, "characters that were cut are whole");
+  t.true(cast.events.every(([at], index) => at >= (cast.events[index - 1]?.[0] ?? 0)));
+  t.true(cast.events.some(([, code, data]) => code === "r" && data === "60x20"));
+  t.deepEqual(cast.events.at(-1)?.slice(1), ["m", "exit code 6"]);
+  const { uid, mode } = await lstat(join(dir, held.recording));
+  t.deepEqual([uid, mode & 0o777], [nobody, 0o600]);
+
+  const flood = await hold(user, "shell", ["sh", "-c", "yes 0123456789 | head -c 12000000"], true);
+  t.is(flood.shown.length, 12_000_000, "the session itself goes on");
+  const cut = await readCast(join(dir, flood.recording));
+  t.true(cut.bytes <= maxBytes && cut.bytes > maxBytes - 300_000, `${cut.bytes} bytes`);
+  t.deepEqual(cut.events.at(-1)?.slice(1), ["m", `the recording ends here: it has its ${maxBytes} bytes`]);
+  t.true(flood.shown.startsWith(replay(cut)));
+
+  const kept = join(dir, "logs/console");
+  for (let index = 0; index < 60; index++)
+    await writeFile(join(kept, `20200101T0000${index + 10}Z-old.cast`), "");
+  await writeFile(join(kept, "notes.txt"), "mine");
+  await hold(user, "attach");
+  const names = await readdir(kept);
+  t.is(names.filter((name) => name.endsWith(".cast")).length, 40, "the oldest have gone");
+  t.true(names.includes("notes.txt") && names.some((name) => held.recording.endsWith(name)));
+});
+
+rootTest(
+  `a session that is to be recorded and cannot be is refused, and nobody else's file is touched${needsRoot}`,
+  async (t) => {
+    await using daemon = await startDaemon();
+    await using user = await daemon.as(nobody);
+    await install(user, daemon.dir, "console: { terminal: false, record: true }\n");
+    const logs = join(daemon.storeDir, "apps/web/logs");
+    const foreign = join(daemon.dir, "foreign");
+    await mkdir(foreign, { mode: 0o700 });
+    await chmod(daemon.dir, 0o755);
+    // The owner's own affair, which gets them nowhere: it is the owner who writes.
+    await symlink(foreign, join(logs, "console"));
+    const refused = await errorOf(hold(user, "shell", ["true"]));
+    t.like(refused, { code: "Unavailable" });
+    t.regex(refused.message, /recorded.*logs\/console/);
+    t.deepEqual(await readdir(foreign), []);
+    await rm(join(logs, "console"));
+    t.is((await hold(user, "shell", ["sh", "-c", "exit 3"])).code, 3);
+    t.like(await errorOf(hold(user, "attach")), { reason: "not_possible" });
+  },
+);
