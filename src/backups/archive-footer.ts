@@ -8,6 +8,7 @@ import { zstdCompress, zstdDecompress } from "node:zlib";
 import { SvcError } from "../errors.ts";
 import type { ArchiveParts } from "../identity/identity.ts";
 import type { JsonObject } from "../lib/json.ts";
+import { hasMoreStructure } from "../lib/json-structure.ts";
 import type { StoredFile } from "./storages/storage.ts";
 
 /** What an archive says of itself. */
@@ -47,6 +48,8 @@ const tailBytes = 48;
 const word = "svcbkup1";
 /** More than any of them needs: the largest part are the settings. */
 const maxFooterBytes = 4 << 20;
+/** Brackets, commas, colons and quotes in it: settings of 256 KiB have no more. */
+const maxFooterStructure = 1 << 18;
 /** Read at once from the end; most are shorter. */
 const firstReadBytes = 64 << 10;
 
@@ -56,8 +59,10 @@ const compress = promisify(zstdCompress);
 const decompress = promisify(zstdDecompress);
 
 export async function encodeFooter(footer: ArchiveFooter): Promise<Buffer> {
-  const raw = Buffer.from(JSON.stringify(footer));
-  if (raw.length > maxFooterBytes) throw new RangeError("the app's record is too large for an archive");
+  const text = JSON.stringify(footer);
+  const raw = Buffer.from(text);
+  if (raw.length > maxFooterBytes || hasMoreStructure(text, maxFooterStructure))
+    throw new RangeError("the app's record is too large for an archive");
   const json = await compress(raw, { chunkSize: raw.length + 1024 });
   const prefix = Buffer.alloc(prefixBytes);
   prefix.writeUInt32LE(skippableMagic, 0);
@@ -157,8 +162,10 @@ async function readExactly(
 }
 
 function parseJson(raw: Buffer): unknown {
+  const json = raw.toString();
+  if (hasMoreStructure(json, maxFooterStructure)) throw damaged("has a damaged end");
   try {
-    return JSON.parse(raw.toString());
+    return JSON.parse(json);
   } catch {
     throw damaged("has an end that is no JSON");
   }

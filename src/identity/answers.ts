@@ -20,7 +20,13 @@ import type {
   ReadArchiveResult,
   WrittenArchive,
 } from "./identity.ts";
+import { hasMoreStructure } from "../lib/json-structure.ts";
 import type { HelperAnswer } from "./pending-request.ts";
+
+/** A directory of 18,000 entries has as much. */
+const maxStructure = 1 << 18;
+/** Of where the frames of an archive lie: some 80,000, of 4 MiB each. */
+const maxLocatedStructure = 1 << 20;
 
 const entryTypes: readonly EntryType[] = ["file", "directory", "symlink", "other"];
 
@@ -89,12 +95,12 @@ export function readArchivedEntries({ value, data }: HelperAnswer): {
 }
 
 export function readLocatedPaths(data: Buffer): LocatedPaths {
-  const { frames, entries, contentBytes } = fieldsOf(parse(data));
+  const { frames, entries, contentBytes } = fieldsOf(parse(data, maxLocatedStructure));
   return { frames: framePlaces(frames), entries: count(entries), contentBytes: count(contentBytes) };
 }
 
 export function readLocatedFile(data: Buffer): LocatedFile {
-  const { path, size, frames } = fieldsOf(parse(data));
+  const { path, size, frames } = fieldsOf(parse(data, maxLocatedStructure));
   return { path: text(path), sizeBytes: count(size), frames: framePlaces(frames) };
 }
 
@@ -105,9 +111,12 @@ function framePlaces(value: unknown): FramePlace[] {
   });
 }
 
-export function parse(data: Buffer): unknown {
+/** @param most brackets, commas, colons and quotes, which are what parsing costs */
+export function parse(data: Buffer, most = maxStructure): unknown {
+  const json = data.toString();
+  if (hasMoreStructure(json, most)) throw malformed();
   try {
-    return JSON.parse(data.toString());
+    return JSON.parse(json);
   } catch {
     throw malformed();
   }

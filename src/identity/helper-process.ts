@@ -7,12 +7,15 @@ import { readFile } from "node:fs/promises";
 import { SvcError } from "../errors.ts";
 import { FrameDecoder, type Header, encodeFrame } from "./helper/frames.mjs";
 import { type ExpectedIdentity, identityMismatch } from "./helper/verify.mjs";
+import { hasMoreStructure } from "../lib/json-structure.ts";
 import type { Launch } from "./launch.ts";
 import { type HelperAnswer, type HelperRequest, PendingRequest, cancelMs } from "./pending-request.ts";
 
 /** Milliseconds from launch to the helper's first word. */
 const startMs = 15_000;
 const maxStderrChars = 4096;
+/** Brackets, commas, colons and quotes of a header: lists of any length are sent as data. */
+const maxHeaderStructure = 1 << 16;
 
 /** How a helper ended. */
 export interface HelperEnd {
@@ -23,7 +26,7 @@ export interface HelperEnd {
 
 export class HelperProcess {
   readonly #child: ChildProcess;
-  readonly #decoder = new FrameDecoder();
+  readonly #decoder = new FrameDecoder((header) => hasMoreStructure(header, maxHeaderStructure));
   readonly #pending = new Map<number, PendingRequest>();
   readonly #ready = Promise.withResolvers<undefined>();
   readonly #ended = Promise.withResolvers<HelperEnd>();

@@ -6,6 +6,7 @@ import { SvcError } from "../errors.ts";
 import { boundedLines } from "../lib/lines.ts";
 import { writeTo } from "../lib/write-to.ts";
 import type { Guarded } from "./helper/host/guard.mjs";
+import { malformed } from "./answers.ts";
 import * as answers from "./host-answers.ts";
 import type {
   HostEntry,
@@ -111,6 +112,8 @@ export class HostFiles {
     for await (const line of boundedLines(bytes as AsyncIterable<string>, lines)) {
       yield read(line);
     }
+    // One was longer than any is.
+    if (!bytes.readableEnded) throw malformed();
   }
 
   /** Bytes from the helper. Destroying the stream ends the work. */

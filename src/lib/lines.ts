@@ -18,6 +18,7 @@ export async function* boundedLines(
   for await (const piece of pieces) {
     let start = 0;
     for (let end = piece.indexOf("\n"); end >= 0; end = piece.indexOf("\n", start)) {
+      if (length + end - start > maxLength) return;
       const line = begun.join("") + piece.slice(start, end);
       start = end + 1;
       begun = [];

@@ -1,7 +1,10 @@
 /** Archives in a bucket of a real S3 server, and with a connection to it that fails in every way. */
 import assert from "node:assert/strict";
 import { randomBytes, randomUUID } from "node:crypto";
+import { once } from "node:events";
 import { mkdir, mkdtemp, readdir, rm, writeFile } from "node:fs/promises";
+import { createServer } from "node:http";
+import type { AddressInfo } from "node:net";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import test from "ava";
@@ -306,4 +309,34 @@ s3Test(`the thread ends when there is nothing to do${needsS3Server}`, async (t) 
   t.false(thread.isRunning);
   await new S3Storage(thread, s3.place, "").list(undefined, AbortSignal.timeout(30_000));
   await eventually(() => assert.ok(!thread.isRunning));
+});
+
+test("a bucket with more objects than anybody lists is refused, however the server goes on", async (t) => {
+  t.timeout(60_000);
+  let pages = 0;
+  const server = createServer((_request, response) => {
+    const page = pages++;
+    const objects = Array.from(
+      { length: 1_000 },
+      (_, at) => `<Contents><Key>${prefix}/web/${page}-${at}</Key><Size>1</Size></Contents>`,
+    );
+    response.setHeader("Content-Type", "application/xml");
+    response.end(
+      `<ListBucketResult><IsTruncated>true</IsTruncated><NextContinuationToken>${page}</NextContinuationToken>` +
+        `${objects.join("")}</ListBucketResult>`,
+    );
+  }).listen(0, "127.0.0.1");
+  t.teardown(() => server.close());
+  await once(server, "listening");
+  const endpoint = `http://127.0.0.1:${(server.address() as AddressInfo).port}`;
+  await using thread = new S3Thread(workerUrl);
+  const place: S3Place = {
+    ...{ endpoint, bucket: "shared", accessKey: "AKTEST0123456789", secretKey: "none-of-the-words" },
+    ...{ region: "", pathStyle: true, ca: "", maxBytesPerSec: undefined, silenceMs: 4_000 },
+  };
+  const storage = new S3Storage(thread, place, prefix);
+  await t.throwsAsync(storage.list(undefined, AbortSignal.timeout(50_000)), {
+    message: /more than 100000 objects/,
+  });
+  t.is(pages, 101);
 });

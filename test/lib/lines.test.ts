@@ -13,6 +13,8 @@ for (const [name, pieces, lines] of [
   ["one in pieces", ["a", "b", "c\nd"], ["abc"]],
   ["empty ones", ["\n\n", "\n"], ["", "", ""]],
   ["one that is too long", ["a\n", "b".repeat(11), "\nc\n"], ["a"]],
+  ["one that is too long, whole", [`a\n${"b".repeat(11)}\nc\n`], ["a"]],
+  ["one that is too long with its end", ["a\n", "b".repeat(6), "b".repeat(5) + "\nc\n"], ["a"]],
   ["none", [], []],
 ] as const) {
   test(`lines: ${name}`, async (t) => {

@@ -1,30 +1,76 @@
 /** What of a build is read by the daemon is bounded (docs/threat-model.md). */
+import { execFileSync } from "node:child_process";
 import { mkdir, mkdtemp, rm, writeFile } from "node:fs/promises";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
-import test from "ava";
+import { buffer } from "node:stream/consumers";
+import test, { type ExecutionContext } from "ava";
 import { createIdentities } from "../../src/identity/identities.ts";
 import { openBuildContext } from "../../src/runtimes/docker/build-context.ts";
 
 const allowedBytes = 256 * 1024;
 
+interface Package {
+  readonly repo: string;
+  readonly open: (maxBytes?: number) => ReturnType<typeof openBuildContext>;
+}
+
+async function packageOf(t: ExecutionContext): Promise<Package> {
+  const identities = createIdentities();
+  const root = await mkdtemp(join(tmpdir(), "svc-context-"));
+  t.teardown(async () => {
+    await identities[Symbol.asyncDispose]();
+    await rm(root, { recursive: true });
+  });
+  const repo = join(root, "repo");
+  await mkdir(repo);
+  await writeFile(join(repo, "Dockerfile"), "FROM scratch\n");
+  const identity = await identities.as(process.getuid?.() ?? 0);
+  const given = { identity, root, path: "repo", dockerfile: "Dockerfile", check: () => undefined };
+  return {
+    repo,
+    open: (maxBytes) =>
+      openBuildContext({ ...given, timeoutMs: 120_000, ...(maxBytes !== undefined && { maxBytes }) }),
+  };
+}
+
 for (const file of ["Dockerfile", ".dockerignore"]) {
   test(`a ${file} that is longer than any is not read`, async (t) => {
-    await using identities = createIdentities();
-    const root = await mkdtemp(join(tmpdir(), "svc-context-"));
-    t.teardown(() => rm(root, { recursive: true }));
-    await mkdir(join(root, "repo"));
-    await writeFile(join(root, "repo/Dockerfile"), "FROM scratch\n");
-    const identity = await identities.as(process.getuid?.() ?? 0);
-    const open = () =>
-      openBuildContext({
-        ...{ identity, root, path: "repo", dockerfile: "Dockerfile" },
-        ...{ check: () => undefined, timeoutMs: 60_000 },
-      });
+    const { repo, open } = await packageOf(t);
     const line = "# a comment\n";
-    await writeFile(join(root, "repo", file), line.repeat(allowedBytes / line.length + 1));
-    await t.throwsAsync(open, { message: /262144/ });
-    await writeFile(join(root, "repo", file), line.repeat(100));
+    await writeFile(join(repo, file), line.repeat(allowedBytes / line.length + 1));
+    await t.throwsAsync(open(), { message: /262144/ });
+    await writeFile(join(repo, file), line.repeat(100));
     (await open()).archive.resume().destroy();
   });
 }
+
+test("a context of more than 100,000 entries is refused before it is read", async (t) => {
+  t.timeout(240_000);
+  const { repo, open } = await packageOf(t);
+  const make = `mkdir many && cd many && seq 100000 | xargs touch`;
+  execFileSync("sh", ["-c", make], { cwd: repo });
+  t.like(await t.throwsAsync(open()), { reason: "too_many" });
+  // With the directory and the Dockerfile it is as many as may be.
+  for (const name of ["1", "2"]) await rm(join(repo, "many", name));
+  (await open()).archive.resume().destroy();
+});
+
+test("names of more than 32 MiB are not kept", async (t) => {
+  t.timeout(240_000);
+  const { repo, open } = await packageOf(t);
+  // 400 bytes of directories before each name.
+  const deep = Array.from({ length: 2 }, () => "d".repeat(200)).join("/");
+  const make = `mkdir -p ${deep} && cd ${deep} && seq 90000 | xargs touch`;
+  execFileSync("sh", ["-c", make], { cwd: repo });
+  await t.throwsAsync(open(), { message: /33554432 bytes of file names/ });
+});
+
+test("what is larger than allowed ends while it is sent", async (t) => {
+  const { repo, open } = await packageOf(t);
+  await writeFile(join(repo, "large"), Buffer.alloc(1 << 20));
+  const { archive } = await open(1 << 20);
+  await t.throwsAsync(buffer(archive), { message: /more than 1048576 bytes/ });
+  const whole = await open(2 << 20);
+  t.true((await buffer(whole.archive)).length > 1 << 20);
+});

@@ -1,9 +1,15 @@
 /** What a package's unit may say: a closed list, whatever systemd knows beside it (threat 67). */
 import { execFile } from "node:child_process";
 import { accessSync } from "node:fs";
+import { mkdir, mkdtemp, rm, writeFile } from "node:fs/promises";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
 import { promisify } from "node:util";
 import test from "ava";
 import fc from "fast-check";
+import { createIdentities } from "../../src/identity/identities.ts";
+import type { RunnableApp } from "../../src/runtimes/runtime.ts";
+import { AppUnits } from "../../src/runtimes/service/app-unit.ts";
 import { parseUnit } from "../../src/runtimes/service/unit-file.ts";
 import { userDirectives, whyRefused } from "../../src/runtimes/service/unit-directives.ts";
 import { createManifestParser } from "../../src/packages/manifest-parser.ts";
@@ -243,3 +249,27 @@ for (const [name, unit, expected] of [
 ] as const) {
   test(`a unit that is ${name}`, (t) => t.like(unitStatus(unit, wanted), expected));
 }
+
+test("a unit of more than 64 KiB is not read", async (t) => {
+  await using identities = createIdentities();
+  const directory = await mkdtemp(join(tmpdir(), "svc-unit-"));
+  t.teardown(() => rm(directory, { recursive: true }));
+  await mkdir(join(directory, "repo"));
+  const uid = process.getuid?.() ?? 0;
+  const units = new AppUnits({
+    identities,
+    storeId: "test",
+    dir: join(directory, "env"),
+    searchPath: "/bin",
+  });
+  const app = {
+    ...{ id: "web", directory, uid, ownerUid: uid + 1 },
+    manifest: { runtime: { kind: "service", unit: "web.service" }, permissions: [] },
+  } as unknown as RunnableApp;
+  const write = (comment: string) =>
+    writeFile(join(directory, "repo/web.service"), `# ${comment}\n[Service]\nExecStart=/bin/true\n`);
+  await write("x".repeat(60 * 1024));
+  await t.notThrowsAsync(units.check(app));
+  await write("x".repeat(64 * 1024));
+  await t.throwsAsync(units.check(app), { message: /65536/ });
+});

@@ -39,6 +39,12 @@ export class FrameDecoder {
   /** @type {Buffer[]} */
   #pieces = [];
   #heldBytes = 0;
+  #isTooMuch;
+
+  /** @param {(header: string) => boolean} [isTooMuch] whether a header holds more than any does, looked at before it is parsed */
+  constructor(isTooMuch = () => false) {
+    this.#isTooMuch = isTooMuch;
+  }
 
   /**
    * @param {Buffer} piece
@@ -61,8 +67,10 @@ export class FrameDecoder {
       const size = prefixBytes + headerBytes + dataBytes;
       const whole = this.#front(size);
       if (whole === undefined) return frames;
+      const json = whole.toString("utf8", prefixBytes, prefixBytes + headerBytes);
+      if (this.#isTooMuch(json)) throw new Error("message holds too much");
       /** @type {unknown} */
-      const header = JSON.parse(whole.toString("utf8", prefixBytes, prefixBytes + headerBytes));
+      const header = JSON.parse(json);
       if (typeof header !== "object" || header === null) throw new Error("message is no object");
       frames.push({
         header: /** @type {Header} */ (header),

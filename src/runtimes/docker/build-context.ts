@@ -19,6 +19,8 @@ export interface BuildContextOptions {
   /** Looks at the text of the Dockerfile. */
   check: (text: string) => void;
   timeoutMs: number;
+  /** Of the archive. Default: 4 GiB. */
+  maxBytes?: number;
   signal?: AbortSignal | undefined;
 }
 
@@ -27,7 +29,6 @@ const maxListBytes = 32 * 1024 * 1024;
 const maxIgnoreBytes = 256 * 1024;
 const maxDockerfileBytes = 256 * 1024;
 const checkedPrefix = ".dockerfile-";
-const maxArchiveBytes = 4 * 2 ** 30;
 /** Names judged between two turns of the event loop. */
 const namesPerTurn = 500;
 
@@ -44,7 +45,7 @@ export interface BuildContext {
  *   too much of it; `build_failed` when the owner cannot read all of it: the stream is destroyed with that
  */
 export async function openBuildContext(options: BuildContextOptions): Promise<BuildContext> {
-  const { identity, root, path, dockerfile, timeoutMs, signal } = options;
+  const { identity, root, path, dockerfile, timeoutMs, maxBytes = 4 * 2 ** 30, signal } = options;
   const limits = { timeoutMs, ...(signal && { signal }) };
   const entry = await identity.stat(root, path, limits);
   if (entry?.type !== "directory") throw contextFailed(`the build context "${path}" is no directory`);
@@ -79,7 +80,7 @@ export async function openBuildContext(options: BuildContextOptions): Promise<Bu
     },
     (error: unknown) => archive.destroy(error instanceof Error ? error : new Error(String(error))),
   );
-  const bounded = limitBytes(archive, maxArchiveBytes, () => tooLarge(`${maxArchiveBytes / 2 ** 30} GiB`));
+  const bounded = limitBytes(archive, maxBytes, () => tooLarge(`${maxBytes} bytes`));
   return { archive: bounded, dockerfile: checkedName };
 }
 

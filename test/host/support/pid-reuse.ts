@@ -54,7 +54,7 @@ function thrownBy(send: () => void): string {
     send();
     return "sent";
   } catch (error) {
-    return error instanceof SvcError ? error.reason : String(error);
+    return String(error instanceof SvcError ? error.reason : error);
   }
 }
 
@@ -73,7 +73,7 @@ async function startElsewhere(): Promise<{ parent: ChildProcess; pid: number }> 
   const parent = spawn("sh", ["-c", "sleep 600 & echo $!; wait; read -r _"], {
     stdio: ["pipe", "pipe", "ignore"],
   });
-  const [line] = (await once(parent.stdout!, "data")) as [Buffer];
+  const [line] = (await once(parent.stdout, "data")) as [Buffer];
   return { parent, pid: Number(line.toString()) };
 }
 

@@ -1,0 +1,97 @@
+/** Answers of a helper that are longer than any are refused before they are parsed, and cost nobody a turn (docs/threat-model.md). */
+import { chmod, writeFile } from "node:fs/promises";
+import { join } from "node:path";
+import test, { type ExecutionContext } from "ava";
+import { createIdentities, type Identities } from "../../src/identity/identities.ts";
+import {
+  readDeleted,
+  readHostEntry,
+  readHostPage,
+  readSearchRecord,
+} from "../../src/identity/host-answers.ts";
+import { assertFails, createWorld, someUid } from "./support/world.ts";
+
+const send =
+  "const send = (header, data = Buffer.alloc(0)) => { const json = Buffer.from(typeof header === 'string' ? header : JSON.stringify(header)); const prefix = Buffer.alloc(8);" +
+  "prefix.writeUInt32BE(json.length, 0); prefix.writeUInt32BE(data.length, 4); process.stdout.write(Buffer.concat([prefix, json, data])); };\n" +
+  "send({ hello: 1 }); const ok = { id: 1, ok: true, value: null };\n";
+
+/** Identities whose helper does this for the first request. */
+async function withHelper(t: ExecutionContext, body: string): Promise<Identities> {
+  const world = await createWorld();
+  const helperPath = join(world.dir, "helper.mjs");
+  await writeFile(helperPath, `${send}process.stdin.once("data", () => { ${body} });`);
+  await chmod(helperPath, 0o644);
+  const identities = createIdentities({ helperPath });
+  t.teardown(async () => {
+    await identities[Symbol.asyncDispose]();
+    await world[Symbol.asyncDispose]();
+  });
+  return identities;
+}
+
+test("a header that holds more than any breaks the protocol", async (t) => {
+  const full = `'{"id":1,"ok":true,"value":[' + "[],".repeat(40_000) + '0]}'`;
+  const identities = await withHelper(t, `send(${full});`);
+  const user = await identities.as(someUid);
+  await assertFails(
+    t,
+    user.measure("/tmp", ["x"]),
+    "unavailable",
+    /broke the protocol: message holds too much/,
+  );
+});
+
+test("a list that holds more than any makes no sense", async (t) => {
+  const list = `Buffer.from(JSON.stringify(Array(30_000).fill({ name: "x", type: "file" })))`;
+  const identities = await withHelper(t, `send(ok, ${list});`);
+  const user = await identities.as(someUid);
+  await assertFails(t, user.list("/tmp", "x"), "internal", /makes no sense/);
+});
+
+for (const [what, record] of [
+  [
+    "in one piece",
+    `send({ id: 1, chunk: true }, Buffer.from('{"entries":1}' + " ".repeat(200 << 10) + "\\n")); send(ok);`,
+  ],
+  [
+    "in pieces",
+    `for (let at = 0; at < 10; at++) send({ id: 1, chunk: true }, Buffer.from(" ".repeat(20 << 10))); send(ok);`,
+  ],
+] as const) {
+  test(`a record of a search that is longer than any comes to nobody, ${what}`, async (t) => {
+    t.timeout(30_000);
+    const identities = await withHelper(t, record);
+    const files = await identities.hostFiles(someUid);
+    const search = { name: "x", text: "", hidden: true, limit: 10 } as never;
+    await assertFails(t, Array.fromAsync(files.search("/tmp", search)), "internal", /makes no sense/);
+  });
+}
+
+const entry = ["name", "file", 1, 0o644, 0, 0, 0, "tag", ""];
+const answer = (value: unknown, data: unknown) => ({ value, data: Buffer.from(JSON.stringify(data)) });
+const failure = (at: number) => ({ path: `/${"x".repeat(100)}/${at}`, code: "denied", message: "no" });
+
+test("names that are longer than any make no sense", (t) => {
+  t.is(readHostEntry(["x".repeat(4096), ...entry.slice(1)]).name.length, 4096);
+  t.throws(() => readHostEntry(["x".repeat(4097), ...entry.slice(1)]), { message: /makes no sense/ });
+  t.throws(() => readHostEntry([...entry.slice(0, 7), "x".repeat(4097), ""]), { message: /makes no sense/ });
+  const match = { where: "/", entry, text: "x".repeat(4097) };
+  t.throws(() => readSearchRecord(JSON.stringify(match)), { message: /makes no sense/ });
+});
+
+test("pages and failures that are more than any make no sense", (t) => {
+  const page = (count: number) => answer({ directory: entry, more: false }, Array(count).fill(entry));
+  t.is(readHostPage(page(2_000)).entries.length, 2_000);
+  t.throws(() => readHostPage(page(5_000)), { message: /makes no sense/ });
+  const deleted = (count: number) =>
+    answer(
+      { failureCount: 0 },
+      {
+        deleted: Array.from({ length: 1_000 }, (_, at) => `/${at}`),
+        failures: Array.from({ length: count }, (_, at) => failure(at)),
+      },
+    );
+  t.is(readDeleted(deleted(1_000)).failures.length, 1_000);
+  t.throws(() => readDeleted(deleted(5_000)), { message: /makes no sense/ });
+});
