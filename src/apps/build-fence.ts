@@ -2,25 +2,74 @@
  * What package managers do not look beyond. npm works in the nearest directory above with a `package.json` or a
  * `node_modules`: in a package without either that would be whatever the store lies in, such as somebody's own project.
  */
-import { join } from "node:path";
+import { realpath } from "node:fs/promises";
+import { dirname, join, matchesGlob, relative } from "node:path";
 import type { Identity } from "../identity/identity.ts";
 import { appTree } from "../runtimes/app-tree.ts";
 import type { RunnableApp } from "../runtimes/runtime.ts";
 
 const marker = join(appTree.repo, "node_modules");
 
-/** For steps: git finds no repository above the app, and what npm installs globally stays in the checkout. */
-export function fenceEnvironment({ directory }: Pick<RunnableApp, "directory">): Record<string, string> {
-  return {
+type Fenced = Pick<RunnableApp, "directory">;
+
+/** What a step runs with. */
+export interface Fence {
+  readonly env: Record<string, string>;
+  /** Why npm refuses to work here, which does not say it itself. */
+  readonly refusal?: string;
+}
+
+/**
+ * For steps: git finds no repository above the app, and what npm installs globally stays in the checkout. Where a project
+ * above takes the checkout for a workspace of its own, npm would work in that project instead, and nothing but an option on its
+ * command line keeps it from that; it is made to refuse. pnpm gets the checkout for its root.
+ */
+export async function raiseFence(identity: Identity, { directory }: Fenced): Promise<Fence> {
+  const env = {
     GIT_CEILING_DIRECTORIES: directory,
     npm_config_prefix: join(directory, appTree.repo, ".npm-global"),
   };
+  // npm goes by real paths.
+  const repo = join(await realpath(directory), appTree.repo);
+  const project = await projectAbove(identity, repo);
+  if (project === undefined) return { env };
+  return {
+    env: { ...env, npm_config_workspaces: "false", NPM_CONFIG_WORKSPACE_DIR: repo },
+    refusal: `${join(project, "package.json")} takes the checkout for a workspace of its own; leave it out there with "!${relative(project, repo)}"`,
+  };
+}
+
+async function projectAbove(identity: Identity, repo: string): Promise<string | undefined> {
+  for (let at = dirname(dirname(repo)); ; at = dirname(at)) {
+    if (takesIn(await workspacesOf(identity, at), relative(at, repo))) return at;
+    if (at === dirname(at)) return undefined;
+  }
+}
+
+/** As npm reads them: of several that match the last one decides. Names that begin with a dot no star stands for. */
+function takesIn(patterns: readonly string[], path: string): boolean {
+  const last = patterns.findLast((pattern) =>
+    matchesGlob(path, pattern.replace(/^!*(\.?\/+)?/, "").replace(/\/+$/, "")),
+  );
+  return last !== undefined && (/^!*/.exec(last)?.[0].length ?? 0) % 2 === 0;
+}
+
+/** Of the project in that directory, as far as the app's owner may read it. */
+async function workspacesOf(identity: Identity, directory: string): Promise<string[]> {
+  try {
+    const text = await identity.readFile(directory, "package.json");
+    const { workspaces } = JSON.parse(text.toString()) as { workspaces?: { packages?: unknown } };
+    return [workspaces?.packages ?? workspaces ?? []].flat().filter((pattern) => typeof pattern === "string");
+  } catch {
+    // None there, or none that npm would take for one.
+    return [];
+  }
 }
 
 /** Runs a step in a checkout that npm takes for a project's root; nothing of that stays. */
 export async function fenced<T>(
   identity: Identity,
-  { directory }: Pick<RunnableApp, "directory">,
+  { directory }: Fenced,
   step: () => Promise<T>,
 ): Promise<T> {
   const has = async (path: string): Promise<boolean> => (await identity.stat(directory, path)) !== undefined;

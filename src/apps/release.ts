@@ -8,7 +8,7 @@ import type { Command } from "../packages/manifest.ts";
 import type { RunnableApp } from "../runtimes/runtime.ts";
 import { prepareStep } from "../runtimes/app-environment.ts";
 import { appTree } from "../runtimes/app-tree.ts";
-import { fenced, fenceEnvironment } from "./build-fence.ts";
+import { fenced, raiseFence } from "./build-fence.ts";
 import type { OnProgress, WorkOptions } from "./progress.ts";
 
 /** Lines of a failed command that its error carries. */
@@ -89,10 +89,11 @@ export async function runStep(
   onProgress({ step: stepName, message: `$ ${argv.join(" ")}` });
   const lines = new LastLines(onProgress, stepName);
   const identity = await identities.as(app.uid);
+  const fence = await raiseFence(identity, app);
   const result = await fenced(identity, app, () =>
     identity.runCommand(argv, {
       cwd,
-      env: { ...fenceEnvironment(app), ...buildEnv, ...env },
+      env: { ...fence.env, ...buildEnv, ...env },
       timeoutMs: command.timeoutMs,
       onLine: (line) => lines.add(line),
       ...(signal && { signal }),
@@ -101,9 +102,12 @@ export async function runStep(
   if (result.exitCode === 0) return;
   const end =
     result.signal === null ? `exited with ${String(result.exitCode)}` : `was ended by ${result.signal}`;
+  const isRefusal =
+    fence.refusal !== undefined && lines.last.some((line) => line.includes("--no-workspaces"));
+  const hint = isRefusal ? `; ${fence.refusal}` : "";
   throw new SvcError(
     "build_failed",
-    `the ${stepName} step "${argv.join(" ")}" of ${app.manifest.name} ${end}`,
+    `the ${stepName} step "${argv.join(" ")}" of ${app.manifest.name} ${end}${hint}`,
     {
       payload: {
         ...(result.exitCode !== null && { exitCode: result.exitCode }),

@@ -55,6 +55,53 @@ test("npm and git in a build find no project above the app", async (t) => {
   await apps.removeApp({ id: "web" });
 });
 
+for (const { above, isTaken } of [
+  { above: ["**"], isTaken: true },
+  { above: { packages: ["./store/**/repo/"] }, isTaken: true },
+  { above: ["**", "!store/apps/web/repo"], isTaken: false },
+  { above: ["packages/*"], isTaken: false },
+]) {
+  const workspaces = JSON.stringify(above);
+  test(`a build below a project with the workspaces ${workspaces} ${isTaken ? "changes nothing there, and says why" : "has workspaces of its own"}`, async (t) => {
+    await using daemon = await startDaemon();
+    const project = `{ "name": "above", "version": "1.0.0", "workspaces": ${workspaces} }\n`;
+    await writeFile(join(daemon.dir, "package.json"), project);
+    // npm takes nothing below a node_modules for a workspace.
+    const dir = join(daemon.dir, "package", "node_modules", "web");
+    await writeManifest(dir, {
+      exec: ["sleep", "3600"],
+      build: [{ exec: ["npm", "install", "--offline", "--no-audit", "--no-fund"] }],
+    });
+    await mkdir(join(dir, "packages", "part"), { recursive: true });
+    await writeFile(
+      join(dir, "package.json"),
+      '{ "name": "app", "version": "1.0.0", "workspaces": ["packages/*"] }',
+    );
+    await writeFile(join(dir, "packages", "part", "package.json"), '{ "name": "part", "version": "1.0.0" }');
+    const before = await readdir(daemon.dir);
+
+    const apps = daemon.client(AppService);
+    const install = apps.installApp({ spec: dir });
+    if (isTaken) {
+      const { message } = await t.throwsAsync(install);
+      const file = join(daemon.dir, "package.json");
+      const hint =
+        'takes the checkout for a workspace of its own; leave it out there with "!store/apps/web/repo"';
+      t.true(message.includes(`${file} ${hint}`), message);
+    } else {
+      await install;
+      const repo = join(daemon.storeDir, "apps", "web", "repo");
+      t.true(
+        (await readdir(join(repo, "node_modules"))).includes("part"),
+        "a workspace of its own is linked",
+      );
+      await apps.removeApp({ id: "web" });
+    }
+    t.deepEqual(await readdir(daemon.dir), before, "nothing was added to the project");
+    t.is(await readFile(join(daemon.dir, "package.json"), "utf8"), project);
+  });
+}
+
 test("a build without npm leaves nothing of what keeps npm in", async (t) => {
   await using daemon = await startDaemon();
   const dir = join(daemon.dir, "package");
