@@ -1,4 +1,5 @@
 /** The daemon's only way to the container engine. */
+import type { Socket } from "node:net";
 import type Dockerode from "dockerode";
 import { SvcError } from "../errors.ts";
 import { negotiateApiVersion } from "./api-version.ts";
@@ -14,6 +15,8 @@ export interface EngineCallOptions {
 
 export interface OperationOptions extends EngineCallOptions {
   timeoutMs: number;
+  /** Told of each connection that the work makes to the engine. */
+  onSocket?: (socket: Socket) => void;
 }
 
 /** What the engine is asked: a client whose every request ends with `signal`, whether or not it is passed on. */
@@ -99,11 +102,11 @@ class SocketEngine implements DockerEngine {
     lane: Lane,
     what: string,
     work: EngineWork<T>,
-    { timeoutMs, signal }: OperationOptions,
+    { timeoutMs, signal, onSocket }: OperationOptions,
   ): Promise<T> {
     using scope = this.#scope(what, timeoutMs, signal);
     using _turn = await scope.bounded(() => lane.enter(scope.signal));
-    return await scope.bounded(async () => work(await this.#client(scope.signal), scope.signal));
+    return await scope.bounded(async () => work(await this.#client(scope.signal, onSocket), scope.signal));
   }
 
   async open<T extends NodeJS.ReadableStream>(
@@ -147,14 +150,16 @@ class SocketEngine implements DockerEngine {
     });
   }
 
-  async #client(signal: AbortSignal): Promise<Dockerode> {
+  async #client(signal: AbortSignal, onSocket?: (socket: Socket) => void): Promise<Dockerode> {
     // Takes time and memory, which a daemon without an engine must not pay.
     const [{ default: Docker }, { ScopedModem }, version] = await Promise.all([
       import("dockerode"),
       import("./scoped-modem.ts"),
       this.#negotiate(),
     ]);
-    return new Docker({ modem: new ScopedModem({ socketPath: this.socket, version, signal }) } as object);
+    return new Docker({
+      modem: new ScopedModem({ socketPath: this.socket, version, signal, onSocket }),
+    } as object);
   }
 
   #negotiate(): Promise<string> {

@@ -14,6 +14,8 @@ export interface ScopedModemOptions {
   version: string;
   /** Ends every request and every stream. */
   signal: AbortSignal;
+  /** Told of each connection. */
+  onSocket?: ((socket: Socket) => void) | undefined;
 }
 
 /** More than this no answer may hold that is read as a whole. */
@@ -23,7 +25,28 @@ const maxAnswerBytes = 64 * 1024 * 1024;
  * A new connection each: one that was kept may be of an engine that has ended since. Its one word for itself saves the modem,
  * which writes all of each request to a log that nobody reads, three quarters of what a call costs.
  */
-const agent = Object.assign(new Agent({ keepAlive: false }), { [inspect.custom]: () => "agent" });
+class TellingAgent extends Agent {
+  readonly #onSocket: ((socket: Socket) => void) | undefined;
+
+  constructor(onSocket?: (socket: Socket) => void) {
+    super({ keepAlive: false });
+    this.#onSocket = onSocket;
+  }
+
+  override createConnection(
+    ...connect: Parameters<Agent["createConnection"]>
+  ): ReturnType<Agent["createConnection"]> {
+    const socket = super.createConnection(...connect);
+    this.#onSocket?.(socket as Socket);
+    return socket;
+  }
+
+  [inspect.custom](): string {
+    return "agent";
+  }
+}
+
+const agent = new TellingAgent();
 
 /** Of every answer it is the caller who judges the status: the modem would read all of a refusal, and tell it as a text. */
 const anyStatus: Modem.StatusCodes = new Proxy({}, { get: () => true });
@@ -31,12 +54,12 @@ const anyStatus: Modem.StatusCodes = new Proxy({}, { get: () => true });
 export class ScopedModem extends Modem {
   readonly #signal: AbortSignal;
 
-  constructor({ socketPath, version, signal }: ScopedModemOptions) {
+  constructor({ socketPath, version, signal, onSocket }: ScopedModemOptions) {
     // Nothing of it as `DOCKER_HOST` in the environment says.
     super({
       socketPath,
       version: `v${version}`,
-      agent,
+      agent: onSocket === undefined ? agent : new TellingAgent(onSocket),
       host: undefined,
       protocol: "http",
       timeout: undefined,

@@ -1,4 +1,5 @@
 /** The engine as everybody asks it: what it does not answer ends as soon as it is found to hang, long before its own deadline. */
+import type { Socket } from "node:net";
 import type {
   DockerEngine,
   EngineCallOptions,
@@ -13,6 +14,8 @@ export type EngineOperations = Pick<DockerEngine, "operate">;
 
 /** After so long without an answer to a short question the engine is asked whether it is still there. */
 const impatienceMs = 400;
+/** Long work that so long neither sent nor got a byte goes by what the engine answers; a loaded one may owe an answer and yet do it. */
+const quietMs = 2_000;
 
 export class WatchedEngine implements DockerEngine {
   readonly #engine: DockerEngine;
@@ -32,13 +35,16 @@ export class WatchedEngine implements DockerEngine {
     return this.#unlessSilent(options, (signal) => this.#engine.call(what, work, { ...options, signal }));
   }
 
-  /** One that hangs already is given up within 3 s, one that does so in the middle when the events are lost. */
+  /** Of an engine that hangs, or begins to, it is given up within 3 s; silent work of one that answers goes on. */
   async operate<T>(what: string, work: EngineWork<T>, options: OperationOptions): Promise<T> {
     await this.#events.verify();
-    const lost = new AbortController();
-    using _listening = this.#events.listen({ onDisconnect: (error) => lost.abort(error) });
-    const signal = eitherOf(options.signal, lost.signal);
-    return await this.#engine.operate(what, work, { ...options, signal });
+    const traffic = new Traffic();
+    const onSocket = (socket: Socket): void => traffic.add(socket);
+    return this.#unlessSilent(
+      options,
+      (signal) => this.#engine.operate(what, work, { ...options, signal, onSocket }),
+      () => traffic.quietForMs() < quietMs,
+    );
   }
 
   /** Until it is open, as {@link call}. */
@@ -57,10 +63,15 @@ export class WatchedEngine implements DockerEngine {
   async #unlessSilent<T>(
     { signal }: EngineCallOptions,
     ask: (signal: AbortSignal) => Promise<T>,
+    isAlive: () => boolean = () => false,
   ): Promise<T> {
     const silent = new AbortController();
     const timer = setInterval(() => {
-      this.#events.verify().catch((error: unknown) => silent.abort(error));
+      // Each look tells when something last moved.
+      isAlive();
+      this.#events.verify().catch((error: unknown) => {
+        if (!isAlive()) silent.abort(error);
+      });
     }, impatienceMs);
     try {
       return await ask(eitherOf(signal, silent.signal));
@@ -71,6 +82,29 @@ export class WatchedEngine implements DockerEngine {
 
   async [Symbol.asyncDispose](): Promise<void> {
     await this.#engine[Symbol.asyncDispose]();
+  }
+}
+
+/** What moves on the connections of a piece of work. */
+class Traffic {
+  readonly #sockets: Socket[] = [];
+  #bytes = 0;
+  #movedAtMs = performance.now();
+
+  add(socket: Socket): void {
+    this.#sockets.push(socket);
+  }
+
+  /** Since something was last seen to have moved, in milliseconds. */
+  quietForMs(): number {
+    const bytes = this.#sockets.reduce(
+      (sum, { bytesRead, bytesWritten }) => sum + bytesRead + bytesWritten,
+      0,
+    );
+    const nowMs = performance.now();
+    if (bytes !== this.#bytes) this.#movedAtMs = nowMs;
+    this.#bytes = bytes;
+    return nowMs - this.#movedAtMs;
   }
 }
 

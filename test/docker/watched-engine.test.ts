@@ -1,0 +1,112 @@
+/** What is asked of an engine that hangs in the middle, or is only slow, is told apart by what it still says. */
+import { once } from "node:events";
+import { mkdtemp, rm } from "node:fs/promises";
+import { createServer, type ServerResponse } from "node:http";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import { setTimeout as wait } from "node:timers/promises";
+import test from "ava";
+import { createDockerEngine, type DockerEngine } from "../../src/docker/engine.ts";
+import { EngineEvents } from "../../src/docker/events.ts";
+import { WatchedEngine } from "../../src/docker/watched-engine.ts";
+import { SvcError } from "../../src/errors.ts";
+
+interface Scripted extends AsyncDisposable {
+  readonly engine: DockerEngine;
+  /** Whether it answers what it is asked from now on; what it does goes on. */
+  answers: boolean;
+}
+
+/** An engine that pulls images as `pull` says, and whose events nobody asks for again. */
+async function script(pull: (response: ServerResponse) => void): Promise<Scripted> {
+  await using resources = new AsyncDisposableStack();
+  const dir = await mkdtemp(join(tmpdir(), "svc-engine-"));
+  resources.defer(() => rm(dir, { recursive: true }));
+  const socket = join(dir, "engine.sock");
+  const state = { answers: true };
+  const server = createServer((request, response) => {
+    request.resume();
+    const { url = "" } = request;
+    const version = { ApiVersion: "1.47", MinAPIVersion: "1.24" };
+    if (url.includes("/images/create")) pull(response);
+    else if (!state.answers) return;
+    else if (url.includes("/events")) response.flushHeaders();
+    else response.setHeader("Content-Type", "application/json").end(JSON.stringify(version));
+  });
+  server.listen(socket);
+  await once(server, "listening");
+  resources.defer(() => {
+    server.closeAllConnections();
+    server.close();
+  });
+  const plain = resources.use(createDockerEngine({ socket }));
+  // Nothing finds that it hangs but who waits for it.
+  const events = resources.use(new EngineEvents({ engine: plain, heartbeatMs: 600_000, answerMs: 600_000 }));
+  await events.verify();
+  const owned = resources.move();
+  return Object.assign(state, {
+    engine: new WatchedEngine(plain, events),
+    [Symbol.asyncDispose]: () => owned.disposeAsync(),
+  });
+}
+
+/** All that is said of a pull. */
+async function pull(engine: DockerEngine): Promise<string> {
+  return engine.operate(
+    "pull",
+    async (docker) => {
+      const stream = await docker.createImage({ fromImage: "a", tag: "1" });
+      let text = "";
+      for await (const chunk of stream) text += String(chunk);
+      return text;
+    },
+    { timeoutMs: 120_000 },
+  );
+}
+
+test("work in which nothing moves any more is given up when the engine does not answer either", async (t) => {
+  t.timeout(180_000);
+  const { promise: begun, resolve } = Promise.withResolvers<undefined>();
+  await using scripted = await script((response) => {
+    response.write("begun\n");
+    resolve(undefined);
+  });
+  const pulled = pull(scripted.engine);
+  await begun;
+  scripted.answers = false;
+  const hungAtMs = performance.now();
+  const error = await t.throwsAsync(pulled, { instanceOf: SvcError });
+  const tookMs = performance.now() - hungAtMs;
+  t.is(error.code, "unavailable");
+  t.regex(error.message, /^the container engine does not answer for 2\.5 s/);
+  t.log(`${Math.round(tookMs)} ms`);
+  t.true(tookMs < 30_000, `it took ${Math.round(tookMs)} ms`);
+});
+
+test("work that goes on is left to a loaded engine that owes its answers", async (t) => {
+  t.timeout(180_000);
+  const { promise: begun, resolve } = Promise.withResolvers<undefined>();
+  await using scripted = await script((response) => {
+    let lines = 0;
+    const timer = setInterval(() => {
+      response.write("line\n");
+      resolve(undefined);
+      if (++lines < 30) return;
+      clearInterval(timer);
+      response.end();
+    }, 250);
+  });
+  const pulled = pull(scripted.engine);
+  await begun;
+  scripted.answers = false;
+  t.is((await pulled).length, 150);
+});
+
+test("silent work is left to an engine that answers", async (t) => {
+  t.timeout(180_000);
+  await using scripted = await script((response) => {
+    response.flushHeaders();
+    void wait(7_000).then(() => response.end("done"));
+  });
+  t.is(await pull(scripted.engine), "done");
+});
