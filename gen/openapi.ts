@@ -1205,6 +1205,31 @@ export interface paths {
         patch?: never;
         trace?: never;
     };
+    "/v1/events": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /**
+         * What happens to what the caller may see, in order and at least once
+         * @description What happens to what the caller may see, in order and at least once: from now on, or from where an earlier stream
+         *     ended. Over REST each event is a line of JSON.
+         *
+         *     Access: any identified caller; a regular user sees and changes what is their own.
+         *
+         *     Capability: `events`.
+         */
+        get: operations["streamEvents"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
     "/v1/files": {
         parameters: {
             query?: never;
@@ -3167,6 +3192,33 @@ export interface components {
             volumes?: components["schemas"]["DockerDiskCategory"];
             /** @description Build cache. */
             buildCache?: components["schemas"]["DockerDiskCategory"];
+        };
+        /** @description Something that happened. What does not apply is empty. */
+        Event: {
+            /** @description Names the event: a later stream begins behind it. */
+            cursor: string;
+            /**
+             * Format: date-time
+             * @description When it was seen.
+             */
+            time?: string;
+            /**
+             * @description What happened. `reset`: something may have been missed, look at everything again. `app.changed`: its version, settings
+             *     or name, or whether it is meant to run; `app.busy`: an operation has it, `state` says which. `container.changed` is
+             *     told to root alone.
+             * @enum {string}
+             */
+            kind: "reset" | "app.installed" | "app.changed" | "app.removed" | "app.busy" | "app.starting" | "app.running" | "app.stopping" | "app.stopped" | "app.failed" | "app.crashed" | "app.unknown" | "app.healthy" | "app.unhealthy" | "operation.began" | "operation.ended" | "run.began" | "run.ended" | "backup.made" | "backup.failed" | "alert.began" | "alert.ended" | "container.changed";
+            /** @description The app that it is about. */
+            app_id: string;
+            /** @description What it is about where that is no app: the id of a job, a storage, the subject of an alert, the id of a container. */
+            subject: string;
+            /** @description How it is now: an app's state, the kind of an operation, the status of a run, the name of an alert's rule. */
+            state: string;
+            /** @description Why, one sentence. */
+            message: string;
+            /** @description The user whose it is; absent for what is the host's. */
+            owner?: number;
         };
         /** @description What to unpack where. */
         ExtractArchiveRequest: {
@@ -6832,6 +6884,53 @@ export interface operations {
                 };
                 content: {
                     "application/json": components["schemas"]["ContainerLogs"];
+                };
+            };
+            400: components["responses"]["BadRequest"];
+            401: components["responses"]["Unauthenticated"];
+            403: components["responses"]["Denied"];
+            404: components["responses"]["NotFound"];
+            429: components["responses"]["TooMany"];
+            431: components["responses"]["HeadTooLarge"];
+            500: components["responses"]["Internal"];
+            501: components["responses"]["NotImplemented"];
+            503: components["responses"]["Unavailable"];
+            504: components["responses"]["DeadlineExceeded"];
+        };
+    };
+    streamEvents: {
+        parameters: {
+            query?: {
+                /**
+                 * @description The `cursor` of the last event that was seen: the stream begins behind it. The newest 10,000 events of the last hour
+                 *     are held, and none of an earlier daemon: where the cursor is not, the first event is a `reset`.
+                 */
+                after?: string;
+                /** @description True: begins with the oldest event that is held. Not together with `after`. */
+                past?: boolean;
+                /** @description True: ends when all that is held was told, instead of waiting for more. */
+                until_now?: boolean;
+                /**
+                 * @description Only of these kinds: a whole word such as `app.crashed`, or what is before its dot, such as `app`. All when empty.
+                 *     `reset` is always told. Separated by commas; may also be repeated.
+                 */
+                kinds?: string[];
+                /** @description Only of this app. */
+                app_id?: string;
+            };
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description Done. */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/x-ndjson": components["schemas"]["Event"];
                 };
             };
             400: components["responses"]["BadRequest"];

@@ -20,6 +20,8 @@ export interface AlertsOptions {
   facts: () => Promise<AlertFacts>;
   /** @throws when it was not taken */
   notify: (action: AlertAction, notification: Notification, signal: AbortSignal) => Promise<void>;
+  /** Hears of each that begins, and of its end. */
+  onChange: (alert: Alert, isOfHost: boolean) => void;
   clock: Clock;
   /** Milliseconds from one look to the next. */
   intervalMs: number;
@@ -126,6 +128,7 @@ export class Alerts implements AsyncDisposable {
     }
     this.#forgetGone(rule, new Set([...messages.keys(), ...own.keys()]));
     await this.#keep(put, []);
+    for (const alert of put) this.#options.onChange(alert, this.#ofHost.has(alert.rule));
   }
 
   #hasLasted({ name, forSecs }: AlertRule, subject: string, nowMs: number): boolean {

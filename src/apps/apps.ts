@@ -23,6 +23,7 @@ import type { TerminalRequest } from "../runtimes/terminal-request.ts";
 import type { Executor } from "../store/executors.ts";
 import type { Store } from "../store/store.ts";
 import { Adoption } from "./adoption.ts";
+import { AppChanges, type AppChange } from "./app-changes.ts";
 import type { AppRecord, NewApp } from "./app-record.ts";
 import { BackupHold, type BackupMode } from "./backup-hold.ts";
 import { AppCounters, type AppCounts } from "./app-counters.ts";
@@ -107,6 +108,7 @@ export class Apps implements AsyncDisposable {
   readonly #disks: DiskReports;
   readonly #views: AppViews;
   readonly #counters: AppCounters;
+  readonly #changes: AppChanges;
   #adopted: Promise<string[]> = Promise.resolve([]);
   #starting: Promise<void> = Promise.resolve();
   #sweeper: Ticker | undefined;
@@ -179,6 +181,7 @@ export class Apps implements AsyncDisposable {
     this.#wanted = new WantedState({ ...shared, lifecycle });
     this.#reports = new AppReports(shared);
     this.#disks = new DiskReports(shared);
+    this.#changes = new AppChanges(shared);
     this.#views = new AppViews({ ...shared, backups: options.backups });
     this.#counters = new AppCounters({
       ...shared,
@@ -217,6 +220,17 @@ export class Apps implements AsyncDisposable {
   /** Grows whenever an app came, changed or went. */
   get revision(): number {
     return this.#registry.revision;
+  }
+
+  /** As {@link AppChanges.listen}, once it is known what runs. */
+  async onChange(listener: (change: AppChange) => void): Promise<Disposable> {
+    await this.#adoption.settled();
+    return this.#changes.listen(listener);
+  }
+
+  /** Whose app it is; undefined for one that is not there. */
+  ownerOf(id: string): number | undefined {
+    return this.#registry.get(id)?.ownerUid;
   }
 
   /** Ids of all installed apps. */
@@ -508,6 +522,7 @@ export class Apps implements AsyncDisposable {
     await this.#starting;
     await this.#sweeper?.[Symbol.asyncDispose]();
     this.#adoption[Symbol.dispose]();
+    this.#changes[Symbol.dispose]();
     this.#registry[Symbol.dispose]();
   }
 }

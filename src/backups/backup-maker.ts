@@ -57,6 +57,18 @@ export interface BackupMakerOptions {
   userName: (uid: number) => Promise<string>;
   now: () => number;
   log: Pick<Log, "warn">;
+  /** Hears what became of each backup. */
+  onEnd: (end: BackupEnd) => void;
+}
+
+/** A backup that was made at one storage, or came to nothing. */
+export interface BackupEnd {
+  appId: string;
+  ownerUid: number;
+  /** Empty for one that no storage was given. */
+  storage: string;
+  /** Empty when it was made. */
+  error: string;
 }
 
 export class BackupMaker {
@@ -71,6 +83,26 @@ export class BackupMaker {
    *   what goes wrong at a storage is in its result
    */
   async make(
+    appId: string,
+    request: BackupRequest,
+    caller: AppCaller,
+    work: WorkOptions,
+  ): Promise<BackupOutcome> {
+    const { apps, onEnd } = this.#options;
+    const { ownerUid } = await apps.record(appId, caller);
+    try {
+      const outcome = await this.#make(appId, request, caller, work);
+      for (const { storage, error } of outcome.results) onEnd({ appId, ownerUid, storage, error });
+      return outcome;
+    } catch (error) {
+      // What only the log may say is not told.
+      const message = error instanceof SvcError ? error.message : "the daemon's log has the reason";
+      onEnd({ appId, ownerUid, storage: "", error: message });
+      throw error;
+    }
+  }
+
+  async #make(
     appId: string,
     request: BackupRequest,
     caller: AppCaller,

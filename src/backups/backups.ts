@@ -24,7 +24,7 @@ import type { ArchiveFooter } from "./archive-footer.ts";
 import { parseArchiveName } from "./archive-name.ts";
 import { ArchiveList, type ListedArchives, type ListRequest } from "./archive-list.ts";
 import type { AppPolicy, BackupStates } from "./backup-states.ts";
-import { BackupMaker, type BackupOutcome, type StorageResult } from "./backup-maker.ts";
+import { BackupMaker, type BackupEnd, type BackupOutcome, type StorageResult } from "./backup-maker.ts";
 import { settleLeftovers } from "./leftovers.ts";
 import { Catalogue, keyOf, type ArchiveRef, type CataloguedArchive } from "./catalogue.ts";
 import { checkPolicy, type BackupPolicySpec } from "./policy.ts";
@@ -85,6 +85,8 @@ export interface BackupsOptions {
   userName: (uid: number) => Promise<string>;
   now: () => number;
   log: Pick<Log, "info" | "warn">;
+  /** Hears what became of each backup. */
+  onEnd: (end: BackupEnd) => void;
 }
 
 export class Backups {

@@ -14,6 +14,7 @@ import { addFileCommand } from "./commands/file/file.ts";
 import { addHostCommand } from "./commands/host.ts";
 import { addInstallCommand } from "./commands/install.ts";
 import { addKillCommand } from "./commands/kill.ts";
+import { addEventsCommand } from "./commands/events.ts";
 import { addListeningCommand } from "./commands/listening.ts";
 import { addLsCommand } from "./commands/ls.ts";
 import { addPortsCommand } from "./commands/ports.ts";
@@ -50,6 +51,7 @@ const commands: Readonly<Record<string, AddCommand>> = {
   host: addHostCommand,
   top: addTopCommand,
   listening: addListeningCommand,
+  events: addEventsCommand,
   kill: addKillCommand,
   reboot: addRebootCommand,
   backup: addBackupCommand,

@@ -18,6 +18,7 @@ import { S3Thread } from "../backups/storages/s3-thread.ts";
 import { createAppPaths } from "../apps/app-paths.ts";
 import { Credentials } from "../credentials/credentials.ts";
 import { DockerHost } from "../docker/docker-host.ts";
+import { NodeEvents } from "../events/node-events.ts";
 import { FileStages } from "../files/file-stages.ts";
 import { Files } from "../files/files.ts";
 import { SystemIdentities } from "../files/system-identities.ts";
@@ -95,6 +96,8 @@ export interface DaemonContext extends AsyncDisposable {
   /** Likewise. */
   readonly appHistory: AppHistory;
   readonly alerts: Alerts;
+  /** To be started where somebody may follow. */
+  readonly events: NodeEvents;
   /** To be opened before it recognises anybody. */
   readonly tokens: TokenAuthority;
   readonly consoleTokens: ConsoleTokens<UserContext>;
@@ -230,6 +233,13 @@ export async function createContext(options: ContextOptions): Promise<DaemonCont
     }),
   );
   const docker = new DockerHost({ ...containers, apps });
+  const events = resources.use(
+    new NodeEvents({
+      ...{ apps, now },
+      engine: containers.state,
+      onError: (error) => log.error({ err: error }, "what happened could not be told"),
+    }),
+  );
   const hostMetrics = resources.use(
     new HostMetrics({
       dir: join(config.store.dir, "metrics"),
@@ -269,6 +279,7 @@ export async function createContext(options: ContextOptions): Promise<DaemonCont
     zones,
     ...{ store, executor, selfUid, apps, identities, settings, userName, now, log },
     s3: resources.use(new S3Thread(programs.s3Worker)),
+    onEnd: events.onBackup,
     dir: config.store.dir,
     svcVersion: version,
   });
@@ -283,7 +294,7 @@ export async function createContext(options: ContextOptions): Promise<DaemonCont
     storeDir: config.store.dir,
   });
   const jobs = resources.use(new JobRegistry(store));
-  const runs = resources.use(new RunLog({ store, executor, now, log }));
+  const runs = resources.use(new RunLog({ store, executor, now, log, onOwn: events.onRun }));
   const owners = new JobOwners({ selfUid, lookUp: async (uid) => (await users.byUid(uid)).name });
   // After the apps and the store, which its runs need until they have ended.
   const scheduler = resources.use(
@@ -323,6 +334,7 @@ export async function createContext(options: ContextOptions): Promise<DaemonCont
       store: new AlertStore(store),
       facts: () => alertFacts.read(),
       notify: createNotifier(scheduler.plainActions, selfUid),
+      onChange: events.onAlert,
       intervalMs: config.metrics.intervalSecs * 1000,
       ...{ clock, log },
     }),
@@ -344,6 +356,7 @@ export async function createContext(options: ContextOptions): Promise<DaemonCont
     sources,
     credentials,
     docker,
+    events: events.log,
     files,
     hostMetrics,
     appHistory,
@@ -381,6 +394,7 @@ export async function createContext(options: ContextOptions): Promise<DaemonCont
     hostMetrics,
     appHistory,
     alerts,
+    events,
     tokens,
     consoleTokens,
     [Symbol.asyncDispose]: () => owned.disposeAsync(),

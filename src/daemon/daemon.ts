@@ -79,6 +79,7 @@ export async function startDaemon(options: DaemonOptions): Promise<Daemon> {
   context.hostMetrics.start();
   context.appHistory.start();
   context.alerts.start();
+  context.events.start();
   const exposure = exposureWarning(config);
   if (exposure !== undefined) log.warn({}, exposure);
   log.info({ version, mode: config.mode, store: config.store.dir, ...addresses }, "svc is ready");

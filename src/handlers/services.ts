@@ -5,6 +5,7 @@ import { BackupService } from "../../gen/svc/v1/backup_pb.ts";
 import { CredentialService } from "../../gen/svc/v1/credential_pb.ts";
 import { DaemonService } from "../../gen/svc/v1/daemon_pb.ts";
 import { DockerService } from "../../gen/svc/v1/docker_pb.ts";
+import { EventService } from "../../gen/svc/v1/event_pb.ts";
 import { FileService } from "../../gen/svc/v1/file_pb.ts";
 import { MonitorService } from "../../gen/svc/v1/monitor_pb.ts";
 import { ProcessService } from "../../gen/svc/v1/process_pb.ts";
@@ -21,6 +22,7 @@ import type { Consoles } from "../console/consoles.ts";
 import type { Credentials } from "../credentials/credentials.ts";
 import type { DaemonMetrics } from "../metrics/daemon-metrics.ts";
 import type { DockerHost } from "../docker/docker-host.ts";
+import type { EventLog } from "../events/event-log.ts";
 import type { Files } from "../files/files.ts";
 import type { HostMetrics } from "../host/host-metrics.ts";
 import type { HostProcesses } from "../host/host-processes.ts";
@@ -39,6 +41,7 @@ import { createCredentialService } from "./credential-service.ts";
 import { createDaemonService } from "./daemon-service.ts";
 import { type DaemonFacts } from "./status-answers.ts";
 import { createDockerService } from "./docker-service.ts";
+import { createEventService } from "./event-service.ts";
 import { createFileService } from "./file-service.ts";
 import { createMonitorService } from "./monitor-service.ts";
 import { createProcessService } from "./process-service.ts";
@@ -60,6 +63,7 @@ export interface Domain {
   sources: SourceList;
   credentials: Credentials;
   docker: DockerHost;
+  events: EventLog;
   files: Files;
   hostMetrics: HostMetrics;
   appHistory: AppHistory;
@@ -92,6 +96,7 @@ export function bindServices(domain: Domain): BoundService[] {
     implement(CredentialService, createCredentialService(credentials)),
     implement(DaemonService, createDaemonService(apps, facts, metrics, alerts)),
     implement(DockerService, createDockerService(docker)),
+    implement(EventService, createEventService(domain.events)),
     implement(FileService, createFileService(domain.files)),
     implement(MonitorService, createMonitorService(hostMetrics, processes)),
     implement(ProcessService, createProcessService(processes, signals)),

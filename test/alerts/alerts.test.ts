@@ -22,6 +22,7 @@ async function world(rules: readonly AlertRule[] = [disk]) {
   const store = await openStore({ dir });
   const clock = new FakeClock();
   const told: string[] = [];
+  const changes: string[] = [];
   const state = { usedPercent: 50, isKnown: true, failing: false, apps: [] as AlertFacts["apps"] };
   const notify = ({ alert, state: word, subjects }: Notification) =>
     told.push(`${alert} ${word} ${subjects.map(({ subject }) => subject).join(",")}`);
@@ -39,10 +40,12 @@ async function world(rules: readonly AlertRule[] = [disk]) {
         notify(notification);
         return Promise.resolve();
       },
+      onChange: ({ rule, subject, resolvedAtMs }) =>
+        changes.push(`${rule} ${subject} ${resolvedAtMs === undefined ? "began" : "ended"}`),
       ...{ clock, intervalMs: 1_000, log: { warn: () => undefined } },
     });
   return {
-    ...{ state, told, clock, open },
+    ...{ state, told, changes, clock, open },
     /** Looks once a minute for so long. */
     pass: async (alerts: Alerts, minutes: number) => {
       for (let at = 0; at < minutes; at++) {
@@ -75,6 +78,7 @@ test("what lasts is said once, and once that it is over", async (t) => {
   t.is(w.told.length, 1, "it may come back");
   await w.pass(alerts, 60);
   t.deepEqual(w.told, ["disk firing /data", "disk resolved /data"]);
+  t.deepEqual(w.changes, ["disk /data began", "disk /data ended"]);
   t.deepEqual(alerts.firing(), []);
 });
 

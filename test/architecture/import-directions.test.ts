@@ -27,6 +27,7 @@ const domain = [
   "scheduler",
   "backups",
   "docker",
+  "events",
   "files",
   "console",
 ];

@@ -156,6 +156,8 @@ const lines: readonly string[] = [
   "docker logs x",
   "docker logs x -f -t",
   "docker events",
+  "events",
+  "events --follow",
   "docker images",
   "docker volumes",
   "docker networks",

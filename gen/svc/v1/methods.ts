@@ -75,6 +75,7 @@ export const methodPolicies = {
   "svc.v1.DockerService/GetContainerLogs": {"access":"ROOT","capability":"docker"},
   "svc.v1.DockerService/StreamContainerLogs": {"access":"ROOT","capability":"docker"},
   "svc.v1.DockerService/StreamDockerEvents": {"access":"ROOT","capability":"docker"},
+  "svc.v1.EventService/StreamEvents": {"access":"USER","capability":"events"},
   "svc.v1.FileService/ListDirectory": {"access":"USER","capability":"files"},
   "svc.v1.FileService/StreamDirectory": {"access":"USER","capability":"files"},
   "svc.v1.FileService/StatPath": {"access":"USER","capability":"files"},

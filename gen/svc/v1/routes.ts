@@ -5,6 +5,7 @@ import { BackupService } from "./backup_pb.ts";
 import { CredentialService } from "./credential_pb.ts";
 import { DaemonService } from "./daemon_pb.ts";
 import { DockerService } from "./docker_pb.ts";
+import { EventService } from "./event_pb.ts";
 import { FileService } from "./file_pb.ts";
 import { MonitorService } from "./monitor_pb.ts";
 import { ProcessService } from "./process_pb.ts";
@@ -399,6 +400,13 @@ export const routes: readonly Route[] = [
     httpMethod: "GET",
     template: {"source":"/v1/docker/containers/{container}/logs","segments":["v1","docker","containers","*","logs"],"verb":"","variables":[{"fieldPath":["container"],"start":3,"end":4,"rest":false,"multi":false}]},
     method: DockerService.method.getContainerLogs,
+    body: "",
+    responseBody: "",
+  },
+  {
+    httpMethod: "GET",
+    template: {"source":"/v1/events","segments":["v1","events"],"verb":"","variables":[]},
+    method: EventService.method.streamEvents,
     body: "",
     responseBody: "",
   },

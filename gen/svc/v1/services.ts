@@ -5,6 +5,7 @@ import { BackupService } from "./backup_pb.ts";
 import { CredentialService } from "./credential_pb.ts";
 import { DaemonService } from "./daemon_pb.ts";
 import { DockerService } from "./docker_pb.ts";
+import { EventService } from "./event_pb.ts";
 import { FileService } from "./file_pb.ts";
 import { MonitorService } from "./monitor_pb.ts";
 import { ProcessService } from "./process_pb.ts";
@@ -23,6 +24,7 @@ export const services: readonly DescService[] = [
   CredentialService,
   DaemonService,
   DockerService,
+  EventService,
   FileService,
   MonitorService,
   ProcessService,

@@ -3,6 +3,7 @@ import type { MessageShape } from "@bufbuild/protobuf";
 import { restCalls } from "../../../gen/svc/v1/calls.ts";
 import type { RestMethods } from "../../../gen/svc/v1/calls.ts";
 import type { DockerService } from "../../../gen/svc/v1/docker_pb.ts";
+import type { EventService } from "../../../gen/svc/v1/event_pb.ts";
 import type { RestShape } from "./rest-shape.ts";
 
 /** A unary method as REST reaches it. `Request` and `Response` are its types in REST JSON. */
@@ -56,6 +57,7 @@ export type DockerEvent = RestShape<
   MessageShape<(typeof DockerService)["method"]["streamDockerEvents"]["output"]>,
   "camel"
 >;
+export type Event = RestShape<MessageShape<(typeof EventService)["method"]["streamEvents"]["output"]>>;
 export type Image = ResponseOf<"listImages">["images"][number];
 export type Network = ResponseOf<"listNetworks">["networks"][number];
 export type PruneResult = ResponseOf<"pruneDocker">;

@@ -32,6 +32,8 @@ export interface RunLogOptions {
   executor: Executor;
   now: () => number;
   log: Pick<Log, "info" | "error">;
+  /** Hears at once of each run that this process begins, and of its end. */
+  onOwn?: RunListener;
 }
 
 /** How often runs of processes that ended are looked for. */
@@ -76,7 +78,9 @@ export class RunLog implements AsyncDisposable {
         const { id, number } = inserted?.rows?.[0] as { id: number; number: number };
         this.#live.add(id);
         const { ownerUid, id: jobId } = key;
-        return { started: true, run: { ...cause, id, number, job: { ownerUid, id: jobId }, startedAtMs } };
+        const run: Run = { ...cause, id, number, job: { ownerUid, id: jobId }, startedAtMs };
+        this.#options.onOwn?.(run);
+        return { started: true, run };
       } catch (error) {
         if (!(error instanceof StoreConflict)) throw error;
         if (error.reason === "changes") throw notFound("schedule", key.id);
@@ -102,7 +106,9 @@ export class RunLog implements AsyncDisposable {
       closeRun(run.id, this.#options.executor, some, endedAtMs),
     );
     this.#live.delete(run.id);
-    return { ...run, endedAtMs, outcome: kept };
+    const ended: Run = { ...run, endedAtMs, outcome: kept };
+    this.#options.onOwn?.(ended);
+    return ended;
   }
 
   /** Keeps what a run that this process opened has printed so far: should this process die, it is what the run had said. */

@@ -1,0 +1,126 @@
+/** Tells what becomes of apps: their records, the operations that hold them, and what their runtimes see. */
+import type { AppState } from "../../gen/svc/v1/words.ts";
+import type { AppRecord } from "./app-record.ts";
+import { stateOf } from "./app-view.ts";
+import type { AppsContext } from "./apps-context.ts";
+import type { Operation } from "./operations.ts";
+
+/** How an app looks at one moment. */
+export interface AppSight {
+  /** The same object for as long as nothing is written to it. */
+  readonly record: AppRecord;
+  readonly operation: Operation | undefined;
+  readonly state: AppState;
+  readonly reason: string;
+  readonly health: "none" | "starting" | "healthy" | "unhealthy";
+  readonly healthReason: string;
+}
+
+export interface AppChange {
+  /** Absent for an app that has just come. */
+  readonly before: AppSight | undefined;
+  /** Absent for one that is gone. */
+  readonly now: AppSight | undefined;
+}
+
+export class AppChanges implements Disposable {
+  readonly #options: AppsContext;
+  readonly #listeners = new Set<(change: AppChange) => void>();
+  readonly #subscriptions: Disposable[] = [];
+  /** Apps of which a runtime said something since the last look. */
+  readonly #marked = new Set<string>();
+  #seen = new Map<string, AppSight>();
+  #revision = -1;
+  #look: NodeJS.Immediate | undefined;
+
+  constructor(options: AppsContext) {
+    this.#options = options;
+  }
+
+  /** Calls `listener` soon after each change, one after another; several of one app in one moment are one. */
+  listen(listener: (change: AppChange) => void): Disposable {
+    if (this.#listeners.size === 0) this.#begin();
+    this.#listeners.add(listener);
+    return {
+      [Symbol.dispose]: () => {
+        this.#listeners.delete(listener);
+        if (this.#listeners.size === 0) this[Symbol.dispose]();
+      },
+    };
+  }
+
+  #begin(): void {
+    const { store, registry, runtimes } = this.#options;
+    this.#revision = registry.revision;
+    this.#seen = new Map(registry.all().map((app) => [app.id, this.#sightOf(app)]));
+    const mark = (id: string): void => {
+      this.#marked.add(id);
+      this.#lookSoon();
+    };
+    for (const runtime of runtimes) this.#subscriptions.push(runtime.onChange(mark));
+    this.#subscriptions.push(store.onChange(() => this.#lookSoon()));
+  }
+
+  #lookSoon(): void {
+    this.#look ??= setImmediate(() => {
+      this.#look = undefined;
+      this.#compare();
+    });
+  }
+
+  #compare(): void {
+    const { registry } = this.#options;
+    const ids = new Set(this.#marked);
+    this.#marked.clear();
+    if (registry.revision !== this.#revision) {
+      this.#revision = registry.revision;
+      const apps = registry.all();
+      // Most have the records and the operations that they had.
+      for (const record of apps) {
+        const seen = this.#seen.get(record.id);
+        if (seen?.record !== record || seen.operation !== registry.operationOf(record.id)) ids.add(record.id);
+      }
+      const there = new Set(apps.map(({ id }) => id));
+      for (const id of this.#seen.keys()) if (!there.has(id)) ids.add(id);
+    }
+    for (const id of ids) this.#compareApp(id);
+  }
+
+  #compareApp(id: string): void {
+    const record = this.#options.registry.get(id);
+    const before = this.#seen.get(id);
+    // A later app of that id is another one.
+    if (before !== undefined && record?.createdAtMs !== before.record.createdAtMs) {
+      this.#seen.delete(id);
+      this.#tell({ before, now: undefined });
+    }
+    if (record === undefined) return;
+    const now = this.#sightOf(record);
+    const known = this.#seen.get(id);
+    this.#seen.set(id, now);
+    this.#tell({ before: known, now });
+  }
+
+  #sightOf(record: AppRecord): AppSight {
+    const { registry, runtimeOf } = this.#options;
+    const operation = registry.operationOf(record.id);
+    const status = runtimeOf(record).status(record.id);
+    return {
+      ...{ record, operation },
+      ...stateOf(record, operation, status),
+      health: status?.health ?? "none",
+      healthReason: status?.healthReason ?? "",
+    };
+  }
+
+  #tell(change: AppChange): void {
+    for (const listener of [...this.#listeners]) listener(change);
+  }
+
+  [Symbol.dispose](): void {
+    if (this.#look !== undefined) clearImmediate(this.#look);
+    this.#look = undefined;
+    for (const subscription of this.#subscriptions.splice(0)) subscription[Symbol.dispose]();
+    this.#listeners.clear();
+  }
+}

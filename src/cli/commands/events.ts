@@ -1,0 +1,62 @@
+/** `svc events`: what happened on the node, and what happens. */
+import { Option, type Command } from "commander";
+import { EventKinds } from "../../../gen/svc/v1/words.ts";
+import type { CommandContext } from "../context.ts";
+import { collect } from "../option-values.ts";
+import type { RunCommand } from "../run-command.ts";
+import { escapeCell } from "../render/escape.ts";
+import { inLocalTime } from "../render/instant.ts";
+import type { Event } from "../transport/calls.ts";
+
+interface EventsOptions {
+  readonly follow?: boolean;
+  readonly after?: string;
+  readonly app?: string;
+  readonly kind: readonly string[];
+}
+
+export function addEventsCommand(parent: Command, run: RunCommand): void {
+  parent
+    .command("events")
+    .description("print what happened here in the last hour; with --follow, what happens, until Ctrl-C")
+    .option("-f, --follow", "print what happens from now on")
+    .option("--after <cursor>", "begin behind this event, as its `cursor` says in --json")
+    .option("--app <app>", "only of this app")
+    .addOption(
+      new Option(
+        "--kind <kind>",
+        "only of this kind, such as app.crashed, or of all such as app; repeat for more",
+      )
+        .argParser(collect)
+        .default([], "all"),
+    )
+    .addHelpText(
+      "after",
+      `\nKinds:\n  ${EventKinds.join(", ")
+        .replace(/(.{1,90})(, |$)/g, "$1$2\n  ")
+        .trimEnd()}\n` +
+        "\nExamples:\n  svc events\n  svc events --follow --app hello\n  svc events -f --kind app.crashed --kind backup.failed\n",
+    )
+    .action(run(showEvents));
+}
+
+async function showEvents(context: CommandContext, options: EventsOptions): Promise<void> {
+  const { EventSchema, EventService } = await import("../../../gen/svc/v1/event_pb.ts");
+  const { messageToRest } = await import("../transport/rest-json.ts");
+  const { follow = false, after = "", app: appId = "", kind } = options;
+  const request = { after, appId, kinds: [...kind], past: !follow && after === "", untilNow: !follow };
+  for await (const message of context.invoke(EventService.method.streamEvents, [request])) {
+    const event = messageToRest(EventSchema, message);
+    await (context.json ? context.printJsonLine(event) : context.print(eventLine(context, event)));
+  }
+}
+
+/** `2026-03-29 03:00:00 +02:00  app.crashed        hello  CRASHED  it exited with code 1` */
+function eventLine({ paint }: CommandContext, event: Event): string {
+  const { time, kind, app_id: appId, subject, state, message } = event;
+  const at = time === undefined ? "" : inLocalTime(Date.parse(time));
+  const told = kind === "reset" ? "some events may be missing before this one" : message;
+  const parts = [kind.padEnd(17), appId, subject === appId ? "" : subject, state, told];
+  const words = parts.filter((part) => part !== "").map(escapeCell);
+  return `${paint("dim", at)}  ${words.join("  ").trimEnd()}\n`;
+}

@@ -1,0 +1,100 @@
+/** Everything that is told of this node, from those who know of it. */
+import type { Alert } from "../alerts/alert-store.ts";
+import type { Apps } from "../apps/apps.ts";
+import type { BackupEnd } from "../backups/backup-maker.ts";
+import type { EngineState } from "../docker/engine-state.ts";
+import { Ticker } from "../lib/ticker.ts";
+import type { Run } from "../scheduler/runs/run.ts";
+import { eventsOfChange } from "./app-events.ts";
+import { EventLog, type EventLogOptions, type NodeEvent } from "./event-log.ts";
+
+export interface NodeEventsOptions extends EventLogOptions {
+  apps: Pick<Apps, "onChange" | "ownerOf">;
+  engine: Pick<EngineState, "onChange">;
+}
+
+/** A storm of containers is told this often, and name by name only as far as this. */
+const containers = { everyMs: 500, most: 20 };
+
+export class NodeEvents implements AsyncDisposable {
+  readonly log: EventLog;
+  readonly #options: NodeEventsOptions;
+  readonly #containers = new Set<string>();
+  readonly #resources = new AsyncDisposableStack();
+  #starting: Promise<void> = Promise.resolve();
+
+  constructor(options: NodeEventsOptions) {
+    this.#options = options;
+    this.log = new EventLog(options);
+  }
+
+  /** Tells of apps and containers from now on, as soon as it is known what runs. */
+  start(): void {
+    this.#starting = this.#watch().catch(this.#options.onError);
+  }
+
+  async #watch(): Promise<void> {
+    const { apps, engine, onError } = this.#options;
+    const changes = await apps.onChange((change) => {
+      for (const event of eventsOfChange(change)) this.log.append(event);
+    });
+    this.#resources.use(changes);
+    this.#resources.use(
+      engine.onChange((change) => {
+        if (change.kind === "containers") for (const id of change.ids) this.#containers.add(id);
+      }),
+    );
+    this.#resources.use(
+      new Ticker(containers.everyMs, () => {
+        try {
+          this.#tellContainers();
+        } catch (error) {
+          onError(error);
+        }
+        return Promise.resolve();
+      }),
+    );
+  }
+
+  /** A run that begins, or one that has ended. */
+  readonly onRun = ({ job, outcome }: Run): void => {
+    const of = { subject: job.id, owner: job.ownerUid };
+    this.log.append(
+      outcome === undefined
+        ? { kind: "run.began", state: "RUNNING", ...of }
+        : { kind: "run.ended", state: outcome.status, message: outcome.error, ...of },
+    );
+  };
+
+  /** A backup that was made, storage by storage, or came to nothing. */
+  readonly onBackup = ({ appId, ownerUid, storage, error }: BackupEnd): void => {
+    const of = { appId, owner: ownerUid, subject: storage };
+    this.log.append(
+      error === "" ? { kind: "backup.made", ...of } : { kind: "backup.failed", message: error, ...of },
+    );
+  };
+
+  /** An alert that begins, or one that is over. */
+  readonly onAlert = ({ rule, subject, message, resolvedAtMs }: Alert, isOfHost: boolean): void => {
+    const kind = resolvedAtMs === undefined ? "alert.began" : "alert.ended";
+    const owner = isOfHost ? undefined : this.#options.apps.ownerOf(subject);
+    this.log.append({
+      ...{ kind, subject, message, state: rule },
+      ...(!isOfHost && { appId: subject, isRoots: owner === undefined }),
+      ...(owner !== undefined && { owner }),
+    });
+  };
+
+  #tellContainers(): void {
+    const ids = [...this.#containers];
+    this.#containers.clear();
+    const changed = (subject: string): NodeEvent => ({ kind: "container.changed", subject, isRoots: true });
+    if (ids.length > containers.most) this.log.append(changed(""));
+    else for (const id of ids) this.log.append(changed(id));
+  }
+
+  async [Symbol.asyncDispose](): Promise<void> {
+    await this.#starting;
+    await this.#resources.disposeAsync();
+  }
+}

@@ -1,0 +1,160 @@
+/** What a real daemon tells of what happens, to whom, and where a stream goes on. */
+import assert from "node:assert/strict";
+import { execFile } from "node:child_process";
+import { request } from "node:http";
+import { join } from "node:path";
+import { promisify } from "node:util";
+import test from "ava";
+import { AppService } from "../../gen/svc/v1/app_pb.ts";
+import { BackupService } from "../../gen/svc/v1/backup_pb.ts";
+import { EventService, type Event } from "../../gen/svc/v1/event_pb.ts";
+import { ScheduleService } from "../../gen/svc/v1/schedule_pb.ts";
+import { isRoot, needsRoot, startDaemon, type Protocol, type TestDaemon } from "../support/daemon.ts";
+import { errorOf } from "../support/errors.ts";
+import { eventually } from "../support/eventually.ts";
+import { freePort, writePackage } from "../support/packages.ts";
+import { main } from "../support/svc-main.ts";
+
+const deadlineMs = 60_000;
+const rootTest = isRoot ? test : test.skip;
+const run = promisify(execFile);
+
+/** What is held, as the caller of `client` sees it. */
+function held(daemon: Pick<TestDaemon, "client">, request: object = {}, protocol: Protocol = "grpc") {
+  const events = daemon
+    .client(EventService, protocol)
+    .streamEvents({ past: true, untilNow: true, ...request });
+  return Array.fromAsync(events);
+}
+
+const short = ({ kind, appId, subject, state }: Event): string =>
+  [kind, appId, subject, state].filter((part) => part !== "").join(" ");
+
+/** Follows until `isEnough`. */
+async function followed(daemon: TestDaemon, isEnough: (told: readonly string[]) => boolean) {
+  const leave = AbortSignal.timeout(deadlineMs);
+  const told: string[] = [];
+  const events = daemon.client(EventService, "grpc").streamEvents({}, { signal: leave });
+  for await (const event of events) {
+    told.push(short(event));
+    if (isEnough(told)) break;
+  }
+  return told;
+}
+
+test("an app's life is told, as it happens and afterwards", async (t) => {
+  await using daemon = await startDaemon();
+  const dir = join(daemon.dir, "web");
+  const port = await freePort();
+  await writePackage(dir, port, { manifest: "restart: { policy: never }" });
+  const apps = daemon.client(AppService);
+  const following = followed(daemon, (told) => told.some((line) => line.startsWith("app.crashed")));
+  await apps.installApp({ spec: dir });
+  await apps.startApp({ id: "web" });
+  await eventually(() => fetch(`http://127.0.0.1:${port}/`), deadlineMs);
+  await fetch(`http://127.0.0.1:${port}/exit`).catch(() => undefined);
+  const told = await following;
+  await apps.updateAppSettings({ id: "web", values: { greeting: "hi" } });
+  await daemon.client(BackupService).createBackup({ appId: "web", storages: ["local"] });
+  await apps.removeApp({ id: "web" });
+  await eventually(async () => {
+    const kinds = (await held(daemon)).map(({ kind }) => kind);
+    assert.equal(
+      kinds.filter((kind) => kind === "operation.ended").at(-1) && kinds.includes("app.removed"),
+      true,
+    );
+  }, deadlineMs);
+
+  const events = await held(daemon);
+  const lines = events.map(short);
+  t.deepEqual(told.filter((line) => line.startsWith("app.")).at(-1), "app.crashed web CRASHED");
+  t.deepEqual(lines.slice(0, told.length), told, "what is told afterwards is what was told");
+  for (const line of [
+    "app.installed web STOPPED",
+    "operation.began web start",
+    "operation.ended web start",
+    "app.running web RUNNING",
+    "backup.made web local",
+    "app.removed web",
+  ])
+    t.true(lines.includes(line), `${line} in ${lines.join("\n")}`);
+  const at = (line: string): number => lines.indexOf(line);
+  t.true(at("app.installed web STOPPED") < at("app.running web RUNNING"));
+  t.true(at("app.crashed web CRASHED") < at("app.removed web"));
+  t.regex(events.find(({ kind }) => kind === "app.crashed")?.message ?? "", /exit code 3|code 3/);
+  t.true(lines.slice(at("app.crashed web CRASHED")).some((line) => line.startsWith("app.changed web")));
+
+  // A later stream goes on behind the last event, another daemon's does not know it.
+  const cursor = events.at(-3)?.cursor ?? "";
+  t.deepEqual((await held(daemon, { past: false, after: cursor })).map(short), lines.slice(-2));
+  t.deepEqual((await held(daemon, { kinds: ["backup", "app.crashed"], appId: "web" })).map(short), [
+    "app.crashed web CRASHED",
+    "backup.made web local",
+  ]);
+  await daemon.restart();
+  t.deepEqual((await held(daemon, { past: false, after: cursor })).map(short), ["reset"]);
+  t.like(await errorOf(held(daemon, { past: true, after: cursor })), { code: "InvalidArgument" });
+  t.like(await errorOf(held(daemon, { kinds: ["App!"] })), { code: "InvalidArgument" });
+});
+
+test("REST tells them line by line, and the command line too", async (t) => {
+  await using daemon = await startDaemon();
+  await daemon.client(ScheduleService).upsertSchedule({
+    id: "echo",
+    trigger: "0 0 1 1 *",
+    action: { type: "shell", command: "exit 4" },
+  });
+  await daemon.client(ScheduleService).runSchedule({ id: "echo" });
+  const wanted = ["run.began echo RUNNING", "run.ended echo FAILED"];
+  await eventually(async () => assert.deepEqual((await held(daemon)).map(short), wanted), deadlineMs);
+  const body = await get(daemon.socketPath, "/v1/events?past=true&until_now=true");
+  const lines = body
+    .trim()
+    .split("\n")
+    .map((line) => JSON.parse(line) as { kind: string; subject: string });
+  t.deepEqual(
+    lines.map(({ kind, subject }) => [kind, subject]),
+    [
+      ["run.began", "echo"],
+      ["run.ended", "echo"],
+    ],
+  );
+  const svc = (...args: string[]) =>
+    run(process.execPath, [main, ...args, "--socket", daemon.socketPath], {
+      env: { ...process.env, NO_COLOR: "1" },
+    });
+  const { stdout } = await svc("events");
+  t.regex(stdout, /run\.began +echo +RUNNING\n.*run\.ended +echo +FAILED/);
+  const { stdout: json } = await svc("events", "--json", "--kind", "run.ended");
+  t.like(JSON.parse(json), { kind: "run.ended", subject: "echo", state: "FAILED" });
+});
+
+rootTest(`users hear of what is theirs, root of everything${needsRoot}`, async (t) => {
+  await using daemon = await startDaemon();
+  await using one = await daemon.as(2);
+  await using other = await daemon.as(5);
+  const dir = join(daemon.dir, "web");
+  await writePackage(dir, await freePort());
+  await one.client(AppService).installApp({ spec: dir });
+  await eventually(async () => {
+    const kinds = (await held(daemon)).map(({ kind }) => kind);
+    assert.ok(kinds.includes("app.installed"));
+  }, deadlineMs);
+  const all = (await held(daemon)).map(short);
+  t.deepEqual((await held(one)).map(short), all);
+  t.deepEqual(await held(other), []);
+  t.deepEqual(await held(other, { appId: "web" }), []);
+  t.is((await held(one)).at(-1)?.owner, 2);
+});
+
+async function get(socketPath: string, path: string): Promise<string> {
+  const { promise, resolve, reject } = Promise.withResolvers<string>();
+  request({ socketPath, path, headers: { host: "localhost" } }, (response) => {
+    let body = "";
+    response.on("data", (chunk: Buffer) => (body += chunk.toString()));
+    response.on("end", () => resolve(body));
+  })
+    .on("error", reject)
+    .end();
+  return promise;
+}
