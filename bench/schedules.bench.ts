@@ -8,7 +8,7 @@ import { createClient } from "@connectrpc/connect";
 import { createGrpcTransport } from "@connectrpc/connect-node";
 import { ScheduleService } from "../gen/svc/v1/schedule_pb.ts";
 import { JobRegistry } from "../src/scheduler/jobs/job-registry.ts";
-import { documentOf, insertJobs } from "../src/scheduler/jobs/job-row.ts";
+import { documentOf, writeJobs } from "../src/scheduler/jobs/job-row.ts";
 import { openStore } from "../src/store/store.ts";
 import { startDaemon, type BenchDaemon } from "./support/daemon.ts";
 import { amount, type Bench, type Result } from "./support/result.ts";
@@ -143,7 +143,9 @@ async function measureMemory(): Promise<Result> {
       catchUp: "none",
     }),
   }));
-  await store.write(insertJobs(0, "platform", jobs, Date.now()), { timeoutMs: 60_000 });
+  await store.write(writeJobs({ ownerUid: 0, managedBy: "platform", added: jobs, changed: [] }, Date.now()), {
+    timeoutMs: 60_000,
+  });
   const row = store.get<{ bytes: number }>("SELECT avg(length(document) + length(id)) AS bytes FROM jobs");
   setFlagsFromString("--expose-gc");
   const collect = runInNewContext("gc") as () => void;

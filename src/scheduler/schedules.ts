@@ -229,8 +229,8 @@ export class Schedules {
   preview(request: PreviewScheduleRequest): Preview {
     const { zones, now } = this.#options;
     const violations = new Violations();
-    const trigger = this.#rules.readTrigger(request.trigger, "trigger", violations);
-    const zoneName = this.#rules.readTimeZone(request.utc, request.timeZone, "time_zone", violations);
+    const trigger = this.#rules.readTrigger(request.trigger, "", violations);
+    const zoneName = this.#rules.readTimeZone(request.utc, request.timeZone, "", violations);
     violations.check();
     const zone = zoneName === "" ? zones.local() : zones.get(zoneName);
     const afterMs = request.afterUnix === undefined ? now() : Number(request.afterUnix) * 1000;

@@ -12,7 +12,15 @@ export interface Statement {
   sql: string;
   /** For the `?` of `sql`, in order. */
   params?: readonly SqlValue[];
-  /** How many rows it must change (or return, with `RETURNING` or `SELECT`); any other number undoes the whole write. */
+  /**
+   * Runs it once for each row of these columns, whose values come behind `params`. Columns, as a message of a few long lists
+   * costs a sixth of one of many short ones.
+   */
+  columns?: readonly (readonly SqlValue[])[];
+  /**
+   * How many rows it must change (or return, with `RETURNING` or `SELECT`), in all of its runs; any other number undoes the
+   * whole write.
+   */
   changes?: number;
 }
 

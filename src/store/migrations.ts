@@ -320,4 +320,19 @@ export const migrations: readonly string[] = [
     executor TEXT NOT NULL CHECK (json_valid(executor))
   ) STRICT, WITHOUT ROWID;
   `,
+  `
+  -- A push notes once that many jobs changed, under an empty id, and gives them the number of that note as their revision: a
+  -- row for each of ten thousand would take longer than the jobs themselves.
+  CREATE INDEX job_changes_of_many ON job_changes (revision) WHERE id = '';
+  DROP TRIGGER job_added;
+  DROP TRIGGER job_changed;
+  CREATE TRIGGER job_added AFTER INSERT ON jobs
+  WHEN NOT EXISTS (SELECT 1 FROM job_changes WHERE revision = NEW.revision AND id = '') BEGIN
+    INSERT INTO job_changes (owner_uid, id) VALUES (NEW.owner_uid, NEW.id);
+  END;
+  CREATE TRIGGER job_changed AFTER UPDATE ON jobs
+  WHEN NOT EXISTS (SELECT 1 FROM job_changes WHERE revision = NEW.revision AND id = '') BEGIN
+    INSERT INTO job_changes (owner_uid, id) VALUES (NEW.owner_uid, NEW.id);
+  END;
+  `,
 ];

@@ -1,10 +1,11 @@
 /** The one connection of this process that writes; lives in the writer's thread, where blocking harms nobody. */
 import { hash } from "node:crypto";
-import { DatabaseSync } from "node:sqlite";
+import { DatabaseSync, type StatementSync } from "node:sqlite";
 import { SvcError } from "../errors.ts";
 import {
   monotonicMs,
   type Row,
+  type SqlValue,
   type Statement,
   type StatementResult,
   type WriteFailure,
@@ -147,8 +148,9 @@ export class Writer implements Disposable {
     return failure === undefined ? { results } : { failure };
   }
 
-  #run({ sql, params = [] }: Statement): StatementResult {
+  #run({ sql, params = [], columns }: Statement): StatementResult {
     const statement = this.#statements.prepare(sql);
+    if (columns !== undefined) return runEach(statement, params, columns);
     if (statement.columns().length === 0) {
       const { changes, lastInsertRowid } = statement.run(...params);
       return { changes: Number(changes), lastInsertRowid: Number(lastInsertRowid) };
@@ -162,6 +164,22 @@ export class Writer implements Disposable {
   [Symbol.dispose](): void {
     this.#database.close();
   }
+}
+
+function runEach(
+  statement: StatementSync,
+  params: readonly SqlValue[],
+  columns: readonly (readonly SqlValue[])[],
+): StatementResult {
+  const result: StatementResult = { changes: 0, lastInsertRowid: 0 };
+  const [first = []] = columns;
+  for (let row = 0; row < first.length; row += 1) {
+    const values = columns.map((column) => column[row] ?? null);
+    const { changes, lastInsertRowid } = statement.run(...params, ...values);
+    result.changes += Number(changes);
+    result.lastInsertRowid = Number(lastInsertRowid);
+  }
+  return result;
 }
 
 const busyTooLong = new SvcError(

@@ -6,7 +6,7 @@ import { once } from "node:events";
 import { readFile } from "node:fs/promises";
 import { Agent, request, type IncomingMessage } from "node:http";
 import test from "ava";
-import { documentOf, insertJobs } from "../../src/scheduler/jobs/job-row.ts";
+import { documentOf, writeJobs } from "../../src/scheduler/jobs/job-row.ts";
 import { closeRun, insertRun } from "../../src/scheduler/runs/run-row.ts";
 import { openStore } from "../../src/store/store.ts";
 import { spec } from "../scheduler/support/world.ts";
@@ -32,7 +32,9 @@ async function fill({ storeDir }: TestDaemon): Promise<void> {
       id: idOf(from + index),
       document: documentOf(spec({ action: { type: "shell", command } })),
     }));
-    await store.write(insertJobs(0, "platform", some, Date.now()));
+    await store.write(
+      writeJobs({ ownerUid: 0, managedBy: "platform", added: some, changed: [] }, Date.now()),
+    );
   }
   const output = "a line\n\x1b[m".repeat(outputLength / 10);
   const executor = { bootId: "gone", pid: 1, startTicks: 1 };

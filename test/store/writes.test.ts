@@ -36,6 +36,32 @@ test("each statement answers its changes, its row id and the rows of RETURNING",
   t.deepEqual(selected?.rows, [{ app_id: "a" }, { app_id: "b" }]);
 });
 
+test("a statement with columns runs once for each of their rows", async (t) => {
+  await using temporary = await temporaryStore();
+  const { store } = temporary;
+  const sql = "INSERT INTO meta (value, key) VALUES (?, ?)";
+  const columns = [["a", "b", "c"]];
+  const [many, none, updated] = await store.write([
+    { sql, params: ["same"], columns, changes: 3 },
+    { sql, params: ["same"], columns: [[]], changes: 0 },
+    {
+      sql: "UPDATE meta SET value = ? WHERE key = ?",
+      columns: [
+        ["1", "2"],
+        ["a", "none"],
+      ],
+    },
+  ]);
+  t.is(many?.changes, 3);
+  t.is(none?.changes, 0);
+  t.is(updated?.changes, 1);
+  t.deepEqual(store.all("SELECT key, value FROM meta WHERE length(key) = 1 ORDER BY key"), [
+    { key: "a", value: "1" },
+    { key: "b", value: "same" },
+    { key: "c", value: "same" },
+  ]);
+});
+
 for (const { title, statements, index, reason } of [
   {
     title: "an UPDATE that finds no row",
@@ -48,6 +74,21 @@ for (const { title, statements, index, reason } of [
     statements: [put("b"), { sql: "UPDATE meta SET value = 'x'", changes: 1 }],
     index: 1,
     reason: "changes",
+  },
+  {
+    title: "a row that finds none to update, of many,",
+    statements: [
+      put("b"),
+      { sql: "UPDATE meta SET value = 'x' WHERE key = ?", columns: [["a", "none"]], changes: 2 },
+    ],
+    index: 1,
+    reason: "changes",
+  },
+  {
+    title: "a key that is taken among many",
+    statements: [put("b"), { sql: "INSERT INTO meta (value, key) VALUES ('', ?)", columns: [["c", "a"]] }],
+    index: 1,
+    reason: "unique",
   },
   { title: "a key that is taken", statements: [put("b"), put("c"), put("a")], index: 2, reason: "unique" },
   {

@@ -69,11 +69,14 @@ export class JobReading {
     return row?.revision ?? 0;
   }
 
-  /** Whether all changes after `seen` are known. */
+  /** Whether all changes after `seen` are known, job by job. */
   #isOnRecord(seen: number, last: number): boolean {
     if (last === seen) return true;
     const first = this.#store.get<{ revision: number }>("SELECT min(revision) AS revision FROM job_changes");
-    return first !== undefined && first.revision <= seen + 1;
+    const many = this.#store.get<{ revision: number | null }>(
+      "SELECT max(revision) AS revision FROM job_changes WHERE id = ''",
+    );
+    return first !== undefined && first.revision <= seen + 1 && (many?.revision ?? 0) <= seen;
   }
 
   *#readAll(known: JobTable): Generator<undefined, JobTable> {

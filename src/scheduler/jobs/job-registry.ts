@@ -5,7 +5,7 @@ import type { Store } from "../../store/store.ts";
 import { TriggerParser } from "../trigger/trigger.ts";
 import { JobReading, type JobState } from "./job-reading.ts";
 import { jobColumns, JobReader, type JobRow } from "./job-row.ts";
-import { JobTable, type OwnerTotals } from "./job-table.ts";
+import { JobTable, type JobChange, type OwnerTotals } from "./job-table.ts";
 import type { Job, JobKey } from "./job.ts";
 
 /** Who asks: the part of the transport's user context that the jobs go by. */
@@ -17,6 +17,13 @@ export interface JobCaller {
   readonly root: boolean;
 }
 
+/** What a write will have made of the jobs, if nobody else writes meanwhile. */
+export interface ForeseenJobs {
+  /** What it was worked out from. */
+  readonly base: JobState;
+  readonly table: JobTable;
+}
+
 /** Changes that are read at once by whoever asks next: a few milliseconds at most. */
 const maxAtOnce = 32;
 /** Of the event loop, at a time. */
@@ -25,9 +32,9 @@ const sliceMs = 3;
 export class JobRegistry implements Disposable {
   /** What the jobs' triggers have in common, for whoever reads more of them. */
   readonly triggers = new TriggerParser();
+  readonly reader = new JobReader(this.triggers);
   readonly #store: Store;
   readonly #subscription: Disposable;
-  readonly #reader = new JobReader(this.triggers);
   readonly #reading: JobReading;
   #state: JobState = { table: new JobTable(), seen: undefined };
   /** The reading that goes on, and what it began with. */
@@ -36,7 +43,7 @@ export class JobRegistry implements Disposable {
 
   constructor(store: Store) {
     this.#store = store;
-    this.#reading = new JobReading(store, this.#reader);
+    this.#reading = new JobReading(store, this.reader);
     this.#subscription = store.onChange(() => this.invalidate());
   }
 
@@ -47,13 +54,7 @@ export class JobRegistry implements Disposable {
 
   /** Resolves when {@link all} and {@link visible} see all that was written before. */
   async fresh(): Promise<void> {
-    for (const reading = this.update(); ;) {
-      const endMs = performance.now() + sliceMs;
-      do {
-        if (reading.next().done === true) return;
-      } while (performance.now() < endMs);
-      await nextTurn();
-    }
+    await inSlices(this.update());
   }
 
   /** The same, for work in slices; several may go on at once, and do it together. */
@@ -102,7 +103,7 @@ export class JobRegistry implements Disposable {
     );
     const known = this.#state.table.get(key);
     if (row === undefined) return undefined;
-    return known?.revision === row.revision ? known : this.#reader.read(row);
+    return known?.revision === row.revision ? known : this.reader.read(row);
   }
 
   /** @throws SvcError `not_found` for a job that is not there, or not the caller's. */
@@ -110,6 +111,35 @@ export class JobRegistry implements Disposable {
     const job = this.get(key);
     if (job === undefined || !(caller.root || isOf(job, caller))) throw notFound("schedule", key.id);
     return job;
+  }
+
+  /** The number of the last change that {@link all} has seen. */
+  get seen(): number {
+    this.#refresh();
+    return this.#state.seen ?? 0;
+  }
+
+  /**
+   * Works out what the jobs are once these changes are written, while they are: what this process has just written itself
+   * need not be read again.
+   */
+  async foresee(changes: Iterable<JobChange>): Promise<ForeseenJobs> {
+    const base = this.#state;
+    // The writer is to begin first.
+    await nextTurn();
+    return { base, table: await inSlices(base.table.withAll(changes)) };
+  }
+
+  /**
+   * Takes over what came of a write before which nobody else has written, unless it has been read already.
+   * @param revision the number of its last change
+   */
+  accept({ base, table }: ForeseenJobs, revision: number): void {
+    if (this.#state !== base) return;
+    this.#state = { table, seen: revision };
+    // A reading that others have begun would read the same again.
+    this.#catchUp = undefined;
+    this.#stale = true;
   }
 
   /** Answers the jobs as they are now; undefined when they are too many to be read at once. */
@@ -145,6 +175,17 @@ export class JobRegistry implements Disposable {
 
   [Symbol.dispose](): void {
     this.#subscription[Symbol.dispose]();
+  }
+}
+
+async function inSlices<T>(work: Generator<undefined, T>): Promise<T> {
+  for (;;) {
+    const endMs = performance.now() + sliceMs;
+    do {
+      const step = work.next();
+      if (step.done === true) return step.value;
+    } while (performance.now() < endMs);
+    await nextTurn();
   }
 }
 

@@ -1,7 +1,8 @@
 /** What svc keeps of a job: one row of `jobs`, with the part that only this folder understands as JSON. */
+import { isDeepStrictEqual } from "node:util";
 import { BoundedMemo } from "../../lib/bounded-memo.ts";
 import type { Statement } from "../../store/store.ts";
-import type { Job, JobKey, JobSpec } from "./job.ts";
+import type { Job, JobAction, JobKey, JobSpec } from "./job.ts";
 import type { TriggerParser } from "../trigger/trigger.ts";
 
 /** A row of `jobs` as SQLite answers it. */
@@ -20,37 +21,63 @@ export const jobColumns = "owner_uid, owner_name, id, managed_by, document, upda
 /** Every write makes a change, so the number of the next one is new. */
 const nextRevision = "(SELECT coalesce(max(revision), 0) + 1 FROM job_changes)";
 
+/** Of a change that was noted before, for many jobs. */
+const lastRevision = "(SELECT max(revision) FROM job_changes)";
+
 /** The part of a job that is JSON in its row; the trigger as it was written. */
 type JobDocument = Omit<JobSpec, "managedBy" | "trigger"> & { readonly trigger: string };
 
-/** Equal for specs that are equal: the fields stand in one order. */
+/** As a row keeps it. */
 export function documentOf(spec: JobSpec): string {
-  const { trigger, timeZone, enabled, comment, action, timeoutSecs, keep, jitterSecs, retries, catchUp } =
-    spec;
-  const document: JobDocument = {
+  return JSON.stringify(toDocument(spec));
+}
+
+/** The fields stand in one order, whoever wrote the job: revisions are made of them. */
+function toDocument(spec: JobSpec): JobDocument {
+  const { trigger, timeZone, enabled, comment, timeoutSecs, keep, jitterSecs, retries, catchUp } = spec;
+  return {
     trigger: trigger.text,
     timeZone,
     enabled,
     comment,
-    action: {
-      type: action.type,
-      ...(action.app !== undefined && { app: action.app }),
-      ...(action.storages !== undefined && { storages: action.storages }),
-      ...(action.keep !== undefined && { keep: action.keep }),
-      ...(action.command !== undefined && { command: action.command }),
-      ...(action.url !== undefined && { url: action.url }),
-      ...(action.method !== undefined && { method: action.method }),
-      ...(action.headers !== undefined && { headers: sorted(action.headers) }),
-      ...(action.body !== undefined && { body: action.body }),
-      ...(action.keepChildren !== undefined && { keepChildren: action.keepChildren }),
-    },
+    action: toKept(spec.action),
     timeoutSecs,
     ...(keep !== undefined && { keep }),
     jitterSecs,
     retries,
     catchUp,
   };
-  return JSON.stringify(document);
+}
+
+/** Field by field, as a push has ten thousand: an object spread for each field takes several times as long. */
+function toKept(action: JobAction): JobAction {
+  const kept: { -readonly [Field in keyof JobAction]: JobAction[Field] } = { type: action.type };
+  if (action.app !== undefined) kept.app = action.app;
+  if (action.storages !== undefined) kept.storages = action.storages;
+  if (action.keep !== undefined) kept.keep = action.keep;
+  if (action.command !== undefined) kept.command = action.command;
+  if (action.url !== undefined) kept.url = action.url;
+  if (action.method !== undefined) kept.method = action.method;
+  if (action.headers !== undefined) kept.headers = sorted(action.headers);
+  if (action.body !== undefined) kept.body = action.body;
+  if (action.keepChildren !== undefined) kept.keepChildren = action.keepChildren;
+  return kept;
+}
+
+/** Whether two specs would be the same document, without making it: all but the manager. */
+export function isSameSpec(a: JobSpec, b: JobSpec): boolean {
+  return (
+    a.trigger.text === b.trigger.text &&
+    a.timeZone === b.timeZone &&
+    a.enabled === b.enabled &&
+    a.comment === b.comment &&
+    a.timeoutSecs === b.timeoutSecs &&
+    a.keep === b.keep &&
+    a.jitterSecs === b.jitterSecs &&
+    a.retries === b.retries &&
+    a.catchUp === b.catchUp &&
+    isDeepStrictEqual(toKept(a.action), toKept(b.action))
+  );
 }
 
 function sorted(headers: Readonly<Record<string, string>>): Record<string, string> {
@@ -97,60 +124,44 @@ export function nameOwner(ownerUid: number, ownerName: string): Statement {
   };
 }
 
-/** Adds jobs of one manager of root's, in one statement however many they are; a taken key is a conflict. */
-export function insertJobs(
-  ownerUid: number,
-  managedBy: string,
-  jobs: readonly { id: string; document: string }[],
-  nowMs: number,
-): Statement[] {
-  if (jobs.length === 0) return [];
-  return [
-    {
-      sql: `INSERT INTO jobs (${jobColumns})
-            SELECT ?, '', value ->> 0, ?, value -> 1, ?, ${nextRevision} FROM json_each(?)`,
-      params: [
-        ownerUid,
-        managedBy,
-        nowMs,
-        listOf(jobs, ({ id, document }) => [JSON.stringify(id), document]),
-      ],
-      changes: jobs.length,
-    },
-  ];
+/** Jobs of one owner that are written together. */
+export interface ManyJobs {
+  readonly ownerUid: number;
+  /** Of those that are added. */
+  readonly managedBy: string;
+  /** A taken key is a conflict. */
+  readonly added: readonly { readonly id: string; readonly document: string }[];
+  /** As they were read; one that somebody wrote or removed since is a conflict. */
+  readonly changed: readonly { readonly stored: Job; readonly document: string }[];
 }
 
-/** Replaces jobs of one owner as they were read, as {@link updateJob} does one. */
-export function updateJobs(
-  ownerUid: number,
-  jobs: readonly { stored: Job; document: string }[],
-  nowMs: number,
-): Statement[] {
-  if (jobs.length === 0) return [];
+/**
+ * Writes many jobs, whose change is noted once for all of them. The first statement answers the change's number, which is
+ * the revision of each.
+ */
+export function writeJobs({ ownerUid, managedBy, added, changed }: ManyJobs, nowMs: number): Statement[] {
+  if (added.length + changed.length === 0) return [];
   return [
+    { sql: "INSERT INTO job_changes (owner_uid, id) VALUES (?, '') RETURNING revision", params: [ownerUid] },
     {
-      // Materialized, so that each of them is looked up in the index of jobs and not the other way round.
-      sql: `WITH new AS MATERIALIZED (
-              SELECT value ->> 0 AS id, value -> 1 AS document, value ->> 2 AS revision FROM json_each(?2))
-            UPDATE jobs SET document = new.document, updated_at = ?3, revision = ${nextRevision} FROM new
-            WHERE jobs.owner_uid = ?1 AND jobs.id = new.id AND jobs.revision = new.revision`,
-      params: [
-        ownerUid,
-        listOf(jobs, ({ stored, document }) => [
-          JSON.stringify(stored.id),
-          document,
-          String(stored.revision),
-        ]),
-        nowMs,
+      sql: `INSERT INTO jobs (owner_uid, managed_by, updated_at, id, document, revision)
+            VALUES (?, ?, ?, ?, ?, ${lastRevision})`,
+      params: [ownerUid, managedBy, nowMs],
+      columns: [added.map(({ id }) => id), added.map(({ document }) => document)],
+      changes: added.length,
+    },
+    {
+      sql: `UPDATE jobs SET updated_at = ?1, document = ?3, revision = ${lastRevision}
+            WHERE owner_uid = ?2 AND id = ?4 AND revision = ?5`,
+      params: [nowMs, ownerUid],
+      columns: [
+        changed.map(({ document }) => document),
+        changed.map(({ stored }) => stored.id),
+        changed.map(({ stored }) => stored.revision),
       ],
-      changes: jobs.length,
+      changes: changed.length,
     },
   ];
-}
-
-/** Documents are JSON already: they stand in it as they are. */
-function listOf<T>(jobs: readonly T[], partsOf: (job: T) => readonly string[]): string {
-  return `[${jobs.map((job) => `[${partsOf(job).join(",")}]`).join(",")}]`;
 }
 
 /** How many words are remembered; forgetting them costs nothing but sharing. */
@@ -169,7 +180,15 @@ export class JobReader {
   }
 
   read(row: JobRow): Job {
-    const document = JSON.parse(row.document) as JobDocument;
+    return this.#make(row, JSON.parse(row.document) as JobDocument);
+  }
+
+  /** What {@link read} would make of a row that is written with this document. */
+  foresee(row: Omit<JobRow, "document">, spec: JobSpec): Job {
+    return this.#make(row, toDocument(spec));
+  }
+
+  #make(row: Omit<JobRow, "document">, document: JobDocument): Job {
     const { keep } = document;
     // Always the same fields in the same order, so that all jobs have one shape.
     return {

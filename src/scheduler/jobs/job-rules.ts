@@ -35,8 +35,18 @@ export interface JobRulesOptions {
 
 const defaultTimeoutSecs = 600;
 
-type ActionField =
-  "app" | "storages" | "keep" | "command" | "url" | "method" | "headers" | "body" | "keep_children";
+const actionFields = [
+  "app",
+  "storages",
+  "keep",
+  "command",
+  "url",
+  "method",
+  "headers",
+  "body",
+  "keep_children",
+] as const;
+type ActionField = (typeof actionFields)[number];
 
 /** The fields of each action; the first of them is required. */
 const fieldsOf: Readonly<Record<ScheduleActionType, readonly ActionField[]>> = {
@@ -76,8 +86,8 @@ export class JobRules {
   read(request: JobRequest, options: JobRulesOptions, violations: Violations): JobSpec {
     const { path } = options;
     const { managedBy = "" } = request;
-    checkText(request.comment, `${path}comment`, violations);
-    checkText(managedBy, `${path}managed_by`, violations);
+    checkText(request.comment, path, "comment", violations);
+    checkText(managedBy, path, "managed_by", violations);
     const action = readAction(request.action, options, violations);
     if (action.keep !== undefined && request.keep !== undefined && action.keep !== request.keep) {
       violations.add(`${path}action.keep`, `must equal keep, which is ${request.keep}, or be left out`);
@@ -89,8 +99,8 @@ export class JobRules {
       );
     }
     return {
-      trigger: this.readTrigger(request.trigger, `${path}trigger`, violations),
-      timeZone: this.readTimeZone(request.utc, request.timeZone, `${path}time_zone`, violations),
+      trigger: this.readTrigger(request.trigger, path, violations),
+      timeZone: this.readTimeZone(request.utc, request.timeZone, path, violations),
       enabled: request.enabled ?? true,
       comment: request.comment,
       managedBy,
@@ -103,19 +113,24 @@ export class JobRules {
     };
   }
 
+  /** @param path what stands before the field's name */
   readTrigger(text: string, path: string, violations: Violations): Trigger {
     const trigger = this.#triggers.read(text);
     if (typeof trigger !== "string") return trigger;
-    violations.add(path, trigger);
+    violations.add(`${path}trigger`, trigger);
     return this.#triggers.parse("hourly");
   }
 
-  /** The zone's name as jobs have it: `UTC`, an IANA name, or empty for the node's local time. */
+  /**
+   * The zone's name as jobs have it: `UTC`, an IANA name, or empty for the node's local time.
+   * @param path what stands before the field's name
+   */
   readTimeZone(isUtc: boolean, name: string, path: string, violations: Violations): string {
     if (name === "") return isUtc ? "UTC" : "";
-    if (isUtc) violations.add(path, "must be left out where utc is true");
+    const field = `${path}time_zone`;
+    if (isUtc) violations.add(field, "must be left out where utc is true");
     else if (!this.#zones.isKnown(name)) {
-      violations.add(path, `"${name}" must be UTC or an IANA time zone such as Europe/Berlin`);
+      violations.add(field, `"${name}" must be UTC or an IANA time zone such as Europe/Berlin`);
     }
     return name;
   }
@@ -142,31 +157,35 @@ function readAction(
   };
   const at = (field: string): string => `${path}action.${field}`;
   const allowed = fieldsOf[type];
-  for (const field of Object.keys(isGiven) as ActionField[]) {
+  for (const field of actionFields) {
     if (isGiven[field] && !allowed.includes(field)) violations.add(at(field), `is not for ${type}`);
   }
   const [required] = allowed;
   if (required !== undefined && !isGiven[required]) violations.add(at(required), `is required for ${type}`);
   if (isGiven.command && command.trim() === "") violations.add(at("command"), "must not be blank");
   if (!isRoots) checkUsersAction(type, isGiven.app, at, violations);
-  for (const [field, text] of Object.entries({ app, command, body })) checkText(text, at(field), violations);
-  for (const [index, name] of storages.entries()) checkText(name, at(`storages[${index}]`), violations);
+  checkText(app, path, "action.app", violations);
+  checkText(command, path, "action.command", violations);
+  checkText(body, path, "action.body", violations);
+  for (const [index, name] of storages.entries()) {
+    checkText(name, path, `action.storages[${index}]`, violations);
+  }
   const problem = url === "" ? undefined : urlProblem(url);
   if (problem !== undefined) violations.add(at("url"), problem);
-  return {
-    type,
-    ...(isGiven.app && { app }),
-    ...(isGiven.storages && { storages }),
-    ...(keep !== undefined && { keep }),
-    ...(isGiven.command && { command }),
-    ...(isGiven.url && { url }),
-    ...(isGiven.method && { method }),
-    ...(isGiven.headers && {
-      headers: readHeaders(headers, keptHeaders(stored, url), at("headers"), violations),
-    }),
-    ...(isGiven.body && { body }),
-    ...(keepChildren && { keepChildren }),
-  };
+  // Field by field, as a push has ten thousand: an object spread for each takes several times as long.
+  const action: { -readonly [Field in keyof JobAction]: JobAction[Field] } = { type };
+  if (isGiven.app) action.app = app;
+  if (isGiven.storages) action.storages = storages;
+  if (keep !== undefined) action.keep = keep;
+  if (isGiven.command) action.command = command;
+  if (isGiven.url) action.url = url;
+  if (isGiven.method) action.method = method;
+  if (isGiven.headers) {
+    action.headers = readHeaders(headers, keptHeaders(stored, url), at("headers"), violations);
+  }
+  if (isGiven.body) action.body = body;
+  if (keepChildren) action.keepChildren = keepChildren;
+  return action;
 }
 
 function keptHeaders(stored: Job | undefined, url: string): KeptHeaders {
@@ -190,8 +209,8 @@ function checkUsersAction(
 }
 
 /** Neither arguments nor environments of processes can hold one. */
-function checkText(text: string, field: string, violations: Violations): void {
-  if (text.includes("\0")) violations.add(field, "must not hold NUL bytes");
+function checkText(text: string, path: string, field: string, violations: Violations): void {
+  if (text.includes("\0")) violations.add(`${path}${field}`, "must not hold NUL bytes");
 }
 
 function urlProblem(url: string): string | undefined {

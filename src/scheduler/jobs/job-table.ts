@@ -46,6 +46,16 @@ export class JobTable {
     return this.#totals.get(ownerUid) ?? nothing;
   }
 
+  /** The table with these changes, which are taken one by one. @param changes of different keys */
+  *withAll(changes: Iterable<JobChange>): Generator<undefined, JobTable> {
+    const taken: JobChange[] = [];
+    for (const change of changes) {
+      taken.push(change);
+      if (taken.length % changeStride === 0) yield;
+    }
+    return yield* this.with(taken.sort((a, b) => compareKeys(a.key, b.key)));
+  }
+
   /** The table with these changes. @param changes of different keys, by owner and id */
   *with(changes: readonly JobChange[]): Generator<undefined, JobTable> {
     const jobs: Job[] = [];

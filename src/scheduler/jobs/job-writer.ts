@@ -6,8 +6,8 @@ import { setTimeout as sleep } from "node:timers/promises";
 import { notFound, SvcError } from "../../errors.ts";
 import { StoreConflict, type Statement, type Store } from "../../store/store.ts";
 import type { JobRegistry } from "./job-registry.ts";
-import type { OwnerTotals } from "./job-table.ts";
-import { documentOf, insertJob, insertJobs, updateJob, updateJobs, type OwnedKey } from "./job-row.ts";
+import type { JobChange, OwnerTotals } from "./job-table.ts";
+import { insertJob, isSameSpec, updateJob, writeJobs, type OwnedKey } from "./job-row.ts";
 import { revisionText, textLength, type Job, type JobKey, type JobSpec } from "./job.ts";
 
 export interface JobWriterOptions {
@@ -38,10 +38,16 @@ export interface WriteCondition {
 export interface ReadJob {
   readonly stored: Job | undefined;
   readonly spec: JobSpec;
-  /** Of the spec. */
-  readonly document: string;
-  /** Whether the stored one says something else. */
-  readonly isChanged: boolean;
+  /** Of the spec; absent where the stored one says the same. */
+  readonly document: string | undefined;
+}
+
+/** What the rows of a push have in common. */
+interface PushedRow {
+  readonly ownerUid: number;
+  readonly managedBy: string;
+  readonly nowMs: number;
+  readonly revision: number;
 }
 
 /** How often a change is made anew. */
@@ -85,7 +91,7 @@ export class JobWriter {
         const { jobs, chars } = registry.totalsOf(key.ownerUid);
         if (grown > 0) checkRoom({ jobs, chars: chars + grown }, bounds);
         const { ownerName = stored.ownerName } = key;
-        const isSame = ownerName === stored.ownerName && documentOf(stored) === documentOf(spec);
+        const isSame = ownerName === stored.ownerName && isSameSpec(stored, spec);
         if (!isSame) await store.write([updateJob(stored, spec, now(), ownerName)]);
       }
     });
@@ -126,16 +132,41 @@ export class JobWriter {
       checkRoom({ jobs: all.jobs - before.length + jobs.size, chars: all.chars + chars }, bounds);
       const added: { id: string; document: string }[] = [];
       const changed: { stored: Job; document: string }[] = [];
-      for (const [id, { stored, document, isChanged }] of jobs) {
+      for (const [id, { stored, document }] of jobs) {
+        if (document === undefined) continue;
         if (stored === undefined) added.push({ id, document });
-        else if (isChanged) changed.push({ stored, document });
+        else changed.push({ stored, document });
       }
-      await store.write([
-        removeOthers(ownerUid, managedBy, [...jobs.keys()]),
-        ...insertJobs(ownerUid, managedBy, added, now()),
-        ...updateJobs(ownerUid, changed, now()),
+      const removed = before.filter(({ id }) => !jobs.has(id));
+      const nowMs = now();
+      const revision = registry.seen + removed.length + 1;
+      const [[gone, noted], foreseen] = await Promise.all([
+        store.write([
+          removeOthers(ownerUid, managedBy, [...jobs.keys()]),
+          ...writeJobs({ ownerUid, managedBy, added, changed }, nowMs),
+        ]),
+        registry.foresee(this.#changes(jobs, removed, { ownerUid, managedBy, nowMs, revision })),
       ]);
+      // Another number, when anybody else wrote since: then all is read.
+      const isForeseen = noted?.rows?.[0]?.["revision"] === revision && gone?.changes === removed.length;
+      if (isForeseen) registry.accept(foreseen, revision);
     });
+  }
+
+  /** What a push comes to, as it would be read. */
+  *#changes(
+    jobs: ReadonlyMap<string, ReadJob>,
+    removed: readonly Job[],
+    { ownerUid, managedBy, nowMs, revision }: PushedRow,
+  ): Generator<JobChange> {
+    const { reader } = this.#options.registry;
+    for (const job of removed) yield { key: job, job: undefined };
+    for (const [id, { stored, spec, document }] of jobs) {
+      if (document === undefined) continue;
+      const kept = { owner_uid: ownerUid, owner_name: stored?.ownerName ?? "", id, managed_by: managedBy };
+      const job = reader.foresee({ ...kept, updated_at: nowMs, revision }, spec);
+      yield { key: job, job };
+    }
   }
 
   async #untilKept(change: () => Promise<void>): Promise<void> {

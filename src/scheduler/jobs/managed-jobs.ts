@@ -2,7 +2,7 @@
 import { setImmediate as nextTurn } from "node:timers/promises";
 import type { Schedule } from "../../../gen/svc/v1/schedule_pb.ts";
 import type { JobRegistry } from "./job-registry.ts";
-import { documentOf } from "./job-row.ts";
+import { documentOf, isSameSpec } from "./job-row.ts";
 import type { JobRules } from "./job-rules.ts";
 import type { JobWriter, OwnerBounds, ReadJob } from "./job-writer.ts";
 import { Violations } from "./violations.ts";
@@ -58,9 +58,8 @@ export class ManagedJobs {
       // What another manager's job holds is nothing that `***` could bring over.
       const own = stored?.managedBy === managedBy ? stored : undefined;
       const spec = rules.read(schedule, { path, stored: own, isRoots: true }, violations);
-      const document = documentOf(spec);
-      const isChanged = stored === undefined || documentOf(stored) !== document;
-      jobs.set(id, { stored, spec: { ...spec, managedBy }, document, isChanged });
+      const isSame = stored !== undefined && isSameSpec(stored, spec);
+      jobs.set(id, { stored, spec, document: isSame ? undefined : documentOf(spec) });
     }
     violations.check();
     return jobs;
