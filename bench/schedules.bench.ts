@@ -32,7 +32,10 @@ export const bench: Bench = {
 const idOf = (index: number): string => `job-${String(index).padStart(6, "0")}`;
 const commandOf = (index: number): string => `/usr/local/bin/report --part ${index}`;
 
-/** A push over gRPC in which every job changed, against rows of the same text in one transaction of a bare database. */
+/**
+ * A push over gRPC in which every job changed, the client's part with it, against rows of the same text in one durable
+ * transaction of a bare database: the whole document that svc keeps of a job, as less of it would be another work.
+ */
 async function measurePush(daemon: BenchDaemon): Promise<Result> {
   const transport = createGrpcTransport({
     baseUrl: "http://localhost",
@@ -60,8 +63,14 @@ async function measurePush(daemon: BenchDaemon): Promise<Result> {
       for (let index = 0; index < pushed; index++) {
         const document = {
           trigger: `${index % 60} ${index % 24} * * *`,
+          timeZone: "",
+          enabled: true,
           comment: `round ${round}`,
-          command: commandOf(index),
+          action: { type: "shell", command: commandOf(index) },
+          timeoutSecs: 600,
+          jitterSecs: 0,
+          retries: 0,
+          catchUp: "none",
         };
         write.run(0, idOf(index), JSON.stringify(document));
       }
