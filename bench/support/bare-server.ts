@@ -1,16 +1,19 @@
 /**
- * `node bare-server.ts SOCKET FILE [stream]`: what plain `node:http` does with an answer whose bytes are ready, or are
- * streamed from their file each time. Prints a line when it listens.
+ * `node bare-server.ts SOCKET FILE [stream|take]`: what plain `node:http` does with an answer whose bytes are ready, or are
+ * streamed from their file each time, or with a body that it writes to a file. Prints a line when it listens.
  */
-import { createReadStream } from "node:fs";
+import { createReadStream, createWriteStream } from "node:fs";
 import { readFile, stat } from "node:fs/promises";
 import { createServer } from "node:http";
-import type { ServerResponse } from "node:http";
+import type { IncomingMessage, ServerResponse } from "node:http";
+import { pipeline } from "node:stream/promises";
 
 const [, , socket, file, mode] = process.argv;
-if (socket === undefined || file === undefined) throw new Error("usage: bare-server.ts SOCKET FILE [stream]");
-const respond = mode === "stream" ? await streaming(file) : await ready(file);
-const server = createServer((_request, response) => respond(response));
+if (socket === undefined || file === undefined)
+  throw new Error("usage: bare-server.ts SOCKET FILE [stream|take]");
+const respond =
+  mode === "take" ? taking(file) : mode === "stream" ? await streaming(file) : await ready(file);
+const server = createServer((request, response) => void respond(response, request));
 server.listen(socket, () => console.log("ready"));
 process.once("SIGTERM", () => {
   server.close();
@@ -30,5 +33,12 @@ async function streaming(path: string): Promise<(response: ServerResponse) => vo
   return (response) => {
     response.writeHead(200, { "content-type": "application/octet-stream", "content-length": size });
     createReadStream(path).pipe(response);
+  };
+}
+
+function taking(path: string): (response: ServerResponse, request: IncomingMessage) => Promise<void> {
+  return async (response, request) => {
+    await pipeline(request, createWriteStream(path, { flush: true }));
+    response.end();
   };
 }
