@@ -5,7 +5,7 @@
 import { type ChildProcess, spawn } from "node:child_process";
 import { readFile } from "node:fs/promises";
 import { SvcError } from "../errors.ts";
-import { FrameDecoder, type Header, encodeFrame } from "./helper/frames.mjs";
+import { FrameDecoder, type Header, writeFrame } from "./helper/frames.mjs";
 import { type ExpectedIdentity, identityMismatch } from "./helper/verify.mjs";
 import { hasMoreStructure } from "../lib/json-structure.ts";
 import type { Launch } from "./launch.ts";
@@ -140,9 +140,10 @@ export class HelperProcess {
 
   /** @throws SvcError `resource_exhausted` for a message above the bound. */
   #send(header: Header, data?: Uint8Array): void {
-    if (this.#dead) return;
+    const { stdin } = this.#child;
+    if (this.#dead || !stdin) return;
     try {
-      this.#child.stdin?.write(encodeFrame(header, data));
+      writeFrame(stdin, header, data);
     } catch (error) {
       if (!(error instanceof RangeError)) throw error;
       throw new SvcError("too_many", error.message);

@@ -13,7 +13,7 @@ import { readFileSync } from "node:fs";
 import { Socket } from "node:net";
 import { ChunkInbox, ChunkOutbox } from "./helper/chunk-flow.mjs";
 import { closeInheritedDescriptors } from "./helper/descriptors.mjs";
-import { FrameDecoder, encodeFrame } from "./helper/frames.mjs";
+import { FrameDecoder, writeFrame } from "./helper/frames.mjs";
 import { RequestError, hasCode } from "./helper/request-error.mjs";
 import { operations } from "./helper/requests.mjs";
 import { identityMismatch } from "./helper/verify.mjs";
@@ -118,7 +118,7 @@ class Service {
    * @returns {boolean} Whether there is room for more.
    */
   #send(header, data) {
-    return this.#out.destroyed || this.#out.write(encodeFrame(header, data));
+    return this.#out.destroyed || writeFrame(this.#out, header, data);
   }
 
   async #end() {

@@ -8,7 +8,9 @@ test("frames survive any cutting", (t) => {
       fc.array(fc.record({ note: fc.string(), data: fc.uint8Array({ maxLength: 300 }) }), { maxLength: 8 }),
       fc.array(fc.integer({ min: 1, max: 64 }), { minLength: 1, maxLength: 20 }),
       (messages, cuts) => {
-        const bytes = Buffer.concat(messages.map(({ note, data }, id) => encodeFrame({ id, note }, data)));
+        const bytes = Buffer.concat(
+          messages.flatMap(({ note, data }, id) => encodeFrame({ id, note }, data)),
+        );
         const decoder = new FrameDecoder();
         const frames = [];
         for (let start = 0, cut = 0; start < bytes.length; cut++) {
@@ -23,6 +25,26 @@ test("frames survive any cutting", (t) => {
       },
     ),
   );
+});
+
+test("a chunk is handed on in the pieces in which it comes, none of them copied", (t) => {
+  const data = Buffer.from("abcdefghij".repeat(1000));
+  const bytes = Buffer.concat([
+    ...encodeFrame({ id: 1, chunk: true }, data),
+    ...encodeFrame({ id: 2, end: true }),
+    ...encodeFrame({ id: 3 }, data),
+  ]);
+  const decoder = new FrameDecoder();
+  const pieces = [bytes.subarray(0, 3000), bytes.subarray(3000, 15_000), bytes.subarray(15_000)];
+  const frames = pieces.flatMap((piece) => decoder.push(piece));
+  t.deepEqual(
+    frames.map(({ header }) => header.id),
+    [1, 1, 2, 3],
+  );
+  const chunks = frames.slice(0, 2).map((frame) => frame.data);
+  t.deepEqual(Buffer.concat(chunks), data);
+  for (const chunk of chunks) t.is(chunk.buffer, bytes.buffer);
+  t.deepEqual(frames[3]?.data, data);
 });
 
 test("what is above a bound is neither sent nor waited for", (t) => {

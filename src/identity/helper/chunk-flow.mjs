@@ -7,6 +7,8 @@
 export const windowBytes = 1 << 20;
 /** Most bytes of one chunk. */
 export const maxChunkBytes = 256 << 10;
+/** Consumed bytes that are acknowledged together: with so few held back, the window has always room for a chunk. */
+const acknowledgedBytes = 256 << 10;
 
 /** The sending half. */
 export class ChunkOutbox {
@@ -65,6 +67,7 @@ export class ChunkInbox {
   /** @type {Buffer[]} */
   #chunks = [];
   #heldBytes = 0;
+  #consumedBytes = 0;
   #ended = false;
   /** @type {PromiseWithResolvers<void> | undefined} */
   #arrival;
@@ -102,7 +105,10 @@ export class ChunkInbox {
       if (chunk) {
         yield chunk;
         this.#heldBytes -= chunk.length;
-        this.#acknowledge(chunk.length);
+        this.#consumedBytes += chunk.length;
+        if (this.#consumedBytes < acknowledgedBytes) continue;
+        this.#acknowledge(this.#consumedBytes);
+        this.#consumedBytes = 0;
       } else if (this.#ended) {
         return;
       } else {

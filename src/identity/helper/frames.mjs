@@ -9,6 +9,8 @@ export const maxHeaderBytes = 4 << 20;
 export const maxDataBytes = 16 << 20;
 
 const prefixBytes = 8;
+/** Data up to here is copied behind its header, which costs less than another part of a write. */
+const joinedBytes = 4096;
 const noData = Buffer.alloc(0);
 
 /**
@@ -17,28 +19,57 @@ const noData = Buffer.alloc(0);
  */
 
 /**
+ * What is written for a message, in order.
  * @param {Header} header
  * @param {Uint8Array} [data]
- * @returns {Buffer}
+ * @returns {Uint8Array[]}
  * @throws RangeError when a part is larger than its bound.
  */
 export function encodeFrame(header, data = noData) {
-  const json = Buffer.from(JSON.stringify(header));
-  if (json.length > maxHeaderBytes)
-    throw new RangeError(`message of ${json.length} bytes is above ${maxHeaderBytes}`);
+  const json = JSON.stringify(header);
+  const jsonBytes = Buffer.byteLength(json);
+  if (jsonBytes > maxHeaderBytes)
+    throw new RangeError(`message of ${jsonBytes} bytes is above ${maxHeaderBytes}`);
   if (data.length > maxDataBytes)
     throw new RangeError(`data of ${data.length} bytes is above ${maxDataBytes}`);
-  const prefix = Buffer.alloc(prefixBytes);
-  prefix.writeUInt32BE(json.length, 0);
-  prefix.writeUInt32BE(data.length, 4);
-  return Buffer.concat([prefix, json, data]);
+  const isJoined = data.length <= joinedBytes;
+  const front = Buffer.allocUnsafe(prefixBytes + jsonBytes + (isJoined ? data.length : 0));
+  front.writeUInt32BE(jsonBytes, 0);
+  front.writeUInt32BE(data.length, 4);
+  front.write(json, prefixBytes);
+  if (!isJoined) return [front, data];
+  front.set(data, prefixBytes + jsonBytes);
+  return [front];
 }
 
-/** Puts frames together from the pieces in which they arrive. */
+/**
+ * Writes a message, in one call of the kernel where there is room.
+ * @param {import("node:stream").Writable} out
+ * @param {Header} header
+ * @param {Uint8Array} [data] Not to be changed afterwards.
+ * @returns {boolean} Whether there is room for more.
+ * @throws RangeError when a part is larger than its bound.
+ */
+export function writeFrame(out, header, data) {
+  const [front = noData, rest] = encodeFrame(header, data);
+  if (rest === undefined) return out.write(front);
+  out.cork();
+  out.write(front);
+  const hasRoom = out.write(rest);
+  out.uncork();
+  return hasRoom;
+}
+
+/**
+ * Puts frames together from the pieces in which they arrive. The bytes of a stream (`chunk`) are handed on as they come, a
+ * frame for each piece of them: nobody needs them in one.
+ */
 export class FrameDecoder {
   /** @type {Buffer[]} */
   #pieces = [];
   #heldBytes = 0;
+  /** Of the frame whose data has still to come. @type {{ header: Header, missingBytes: number } | undefined} */
+  #begun;
   #isTooMuch;
 
   /** @param {(header: string) => boolean} [isTooMuch] whether a header holds more than any does, looked at before it is parsed */
@@ -57,27 +88,48 @@ export class FrameDecoder {
     /** @type {Frame[]} */
     const frames = [];
     for (;;) {
-      const first = this.#front(prefixBytes);
-      if (first === undefined) return frames;
-      const headerBytes = first.readUInt32BE(0);
-      const dataBytes = first.readUInt32BE(4);
-      if (headerBytes > maxHeaderBytes || dataBytes > maxDataBytes) {
-        throw new Error(`message of ${headerBytes} + ${dataBytes} bytes is too large`);
-      }
-      const size = prefixBytes + headerBytes + dataBytes;
-      const whole = this.#front(size);
-      if (whole === undefined) return frames;
-      const json = whole.toString("utf8", prefixBytes, prefixBytes + headerBytes);
-      if (this.#isTooMuch(json)) throw new Error("message holds too much");
-      /** @type {unknown} */
-      const header = JSON.parse(json);
-      if (typeof header !== "object" || header === null) throw new Error("message is no object");
-      frames.push({
-        header: /** @type {Header} */ (header),
-        data: whole.subarray(prefixBytes + headerBytes, size),
-      });
-      this.#drop(size);
+      this.#begun ??= this.#begin();
+      const data = this.#begun && this.#dataOf(this.#begun);
+      if (!this.#begun || !data) return frames;
+      const { header, missingBytes } = this.#begun;
+      this.#begun =
+        missingBytes === data.length ? undefined : { header, missingBytes: missingBytes - data.length };
+      frames.push({ header, data });
     }
+  }
+
+  #begin() {
+    const prefix = this.#front(prefixBytes);
+    if (prefix === undefined) return undefined;
+    const headerBytes = prefix.readUInt32BE(0);
+    const dataBytes = prefix.readUInt32BE(4);
+    if (headerBytes > maxHeaderBytes || dataBytes > maxDataBytes) {
+      throw new Error(`message of ${headerBytes} + ${dataBytes} bytes is too large`);
+    }
+    const front = this.#front(prefixBytes + headerBytes);
+    if (front === undefined) return undefined;
+    const json = front.toString("utf8", prefixBytes, prefixBytes + headerBytes);
+    if (this.#isTooMuch(json)) throw new Error("message holds too much");
+    /** @type {unknown} */
+    const header = JSON.parse(json);
+    if (typeof header !== "object" || header === null) throw new Error("message is no object");
+    this.#drop(prefixBytes + headerBytes);
+    return { header: /** @type {Header} */ (header), missingBytes: dataBytes };
+  }
+
+  /**
+   * @param {{ header: Header, missingBytes: number }} frame
+   * @returns {Buffer | undefined} What there is of a chunk; all of other data, or nothing yet.
+   */
+  #dataOf({ header, missingBytes }) {
+    if (missingBytes === 0) return noData;
+    const isChunk = header["chunk"] === true;
+    const [first] = this.#pieces;
+    const front = isChunk ? first : this.#front(missingBytes);
+    if (front === undefined) return undefined;
+    const data = front.subarray(0, missingBytes);
+    this.#drop(data.length);
+    return data;
   }
 
   /**
@@ -94,7 +146,7 @@ export class FrameDecoder {
     return front;
   }
 
-  /** @param {number} size */
+  /** @param {number} size At most what the first piece has. */
   #drop(size) {
     const [front = noData, ...rest] = this.#pieces;
     this.#pieces = front.length > size ? [front.subarray(size), ...rest] : rest;

@@ -154,8 +154,9 @@ export const operations = new Map(
 
     openRead: operation(async (/** @type {Place & { offset: number }} */ { offset, ...place }, call) => {
       await using file = await files.openRegular(place);
-      const buffer = Buffer.allocUnsafe(readBlockBytes);
       for (let position = offset; ;) {
+        // What is sent is not copied.
+        const buffer = Buffer.allocUnsafe(readBlockBytes);
         const { bytesRead } = await file.read(buffer, 0, buffer.length, position);
         if (bytesRead === 0) return {};
         await call.output(buffer.subarray(0, bytesRead));

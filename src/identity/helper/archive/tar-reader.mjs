@@ -187,7 +187,8 @@ export class TarReader {
     checkSum(block, this.#foreign);
     if (this.#headers.length === 0) this.#at = this.#position;
     this.#position += blockBytes;
-    this.#headers.push(Buffer.from(block));
+    // Nobody asks a foreign one for them, and there may be any number before an entry.
+    if (!this.#foreign) this.#headers.push(Buffer.from(block));
     const type = block.toString("latin1", 156, 157);
     if (type === "x" || (this.#foreign && (type === "g" || longNames.has(type)))) {
       const size = octal(block, 124, 12);
@@ -207,9 +208,7 @@ export class TarReader {
   /** @param {Buffer} bytes */
   #takeExtended(bytes) {
     this.#position += bytes.length;
-    // Nobody asks a foreign one for them, and there may be any number before an entry.
-    if (this.#foreign) this.#headers = [];
-    else this.#headers.push(Buffer.from(bytes));
+    if (!this.#foreign) this.#headers.push(Buffer.from(bytes));
     const content = bytes.subarray(0, this.#left);
     const longName = longNames.get(this.#extendedType);
     if (longName !== undefined) this.#extended?.set(longName, text(content, 0, content.length));

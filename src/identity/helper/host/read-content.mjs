@@ -37,18 +37,20 @@ export async function readContent(syscalls, { ifTag, ...args }, call) {
         return {};
       }
       let left = Math.min(length ?? Infinity, size - start);
-      const buffer = Buffer.allocUnsafe(Math.max(1, Math.min(blockBytes, size === 0 ? blockBytes : left)));
-      const { bytesRead: first } = await file.read(buffer, 0, buffer.length, start);
+      // What is sent is not copied: each read has a block of its own.
+      const read = (/** @type {number} */ most, /** @type {number} */ position) =>
+        file.read(Buffer.allocUnsafe(Math.max(1, Math.min(blockBytes, most))), { position });
+      let { bytesRead: bytes, buffer } = await read(size === 0 ? blockBytes : left, start);
       // Files of the kernel's say nothing of their size, or too much.
-      if (size === 0 || (first < Math.min(left, blockBytes) && first < blockBytes)) left = first;
+      if (size === 0 || (bytes < Math.min(left, blockBytes) && bytes < blockBytes)) left = bytes;
       await call.emit({ entry, start, length: left });
       let position = start;
-      for (let bytes = first; bytes > 0 && left > 0;) {
-        await call.output(Buffer.from(buffer.subarray(0, Math.min(bytes, left))));
+      while (bytes > 0 && left > 0) {
+        await call.output(buffer.subarray(0, Math.min(bytes, left)));
         position += bytes;
         left -= bytes;
         if (left <= 0) return {};
-        ({ bytesRead: bytes } = await file.read(buffer, 0, Math.min(buffer.length, left), position));
+        ({ bytesRead: bytes, buffer } = await read(left, position));
       }
       if (left > 0) throw new RequestError("WRONG_TYPE", "became shorter while it was read");
       return {};
