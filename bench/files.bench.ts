@@ -88,7 +88,7 @@ async function measureListing(daemon: BenchDaemon): Promise<Result> {
     let listed = 0;
     for (let token: string | undefined = ""; token !== undefined;) {
       const query = new URLSearchParams({ path: dir, limit: String(pageEntries), page_token: token });
-      const page = JSON.parse(await daemon.get(`/v1/files?${query}`)) as Page;
+      const page = JSON.parse(await daemon.get(`/v1/files?${query.toString()}`)) as Page;
       listed += page.entries.length;
       token = page.next_page_token || undefined;
     }
@@ -178,7 +178,7 @@ function curl(socket: string, path: string, ...options: readonly string[]): Prom
 }
 
 function contentPath(path: string): string {
-  return `/v1/files/content?${new URLSearchParams({ path })}`;
+  return `/v1/files/content?${new URLSearchParams({ path }).toString()}`;
 }
 
 function inMiB(bytes: number): string {

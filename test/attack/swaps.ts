@@ -1,23 +1,30 @@
 /**
  * A directory on the way to what a caller names, which somebody else exchanges for a link all the time: whatever the verb, and
- * whoever calls, nothing changes where the link leads (T 22, 23). What lies there belongs to the caller, so that nothing but
- * svc's own care keeps it whole.
+ * whoever calls, nothing changes where the link leads, and nothing is read there (T 22, 23). What lies there belongs to the
+ * caller, so that nothing but svc's own care keeps it whole, and secret.
  */
 import assert from "node:assert/strict";
-import { spawn } from "node:child_process";
+import { execFile, spawn } from "node:child_process";
 import { once } from "node:events";
 import { chmod, chown, lstat, mkdir, readFile, readdir, symlink, writeFile } from "node:fs/promises";
 import { join } from "node:path";
 import { fileURLToPath } from "node:url";
+import { promisify } from "node:util";
+import { gunzipSync } from "node:zlib";
 import type { Client } from "@connectrpc/connect";
 import { FileService } from "../../gen/svc/v1/file_pb.ts";
 import { openGround, otherUid, ownerUid, type Ground } from "../files/support/ground.ts";
 
 const exchanger = fileURLToPath(new URL("./exchanger.mjs", import.meta.url));
 
+const run = promisify(execFile);
+
 type Files = Client<typeof FileService>;
 
-/** Each is done to the path that is swapped, over and over; what it comes to does not matter. */
+/** Stands in what lies outside, and nowhere else. */
+const secret = "secret of somewhere else";
+
+/** Each is done to the path that is swapped, over and over; what it comes to must not tell the secret, but else does not matter. */
 export const verbs: Readonly<Record<string, (files: Files, at: string, turn: number) => Promise<unknown>>> = {
   write: (files, at, turn) => files.writeFile(upload(join(at, "canary"), `new ${turn}`)),
   "write a new one": (files, at, turn) => files.writeFile(upload(join(at, `new-${turn % 3}`), "x")),
@@ -33,7 +40,64 @@ export const verbs: Readonly<Record<string, (files: Files, at: string, turn: num
     files.movePath({ from: join(at, "canary"), to: `${at}.moved`, overwrite: true }),
   "move in": (files, at) => files.movePath({ from: `${at}.moved`, to: join(at, "canary"), overwrite: true }),
   "copy in": (files, at) => files.copyPath({ from: `${at}.source`, to: join(at, "canary"), overwrite: true }),
+  "copy all of it": async (files, at, turn) => {
+    const to = `${at}.copy-${turn % 4}`;
+    await files.copyPath({ from: at, to, overwrite: true });
+    return contentsBelow(to);
+  },
+  "pack all of it": async (files, at, turn) => {
+    const target = `${at}.packed-${turn % 4}.tar.gz`;
+    await files.createArchive({ paths: [at], target, overwrite: true });
+    return gunzipSync(await readFile(target)).toString("latin1");
+  },
+  "pack into it": (files, at) =>
+    files.createArchive({
+      paths: [`${at}.source`],
+      target: join(at, "canary"),
+      format: "zip",
+      overwrite: true,
+    }),
+  "unpack into it": (files, at) => files.extractArchive({ path: `${at}.tar`, target: at, overwrite: true }),
+  "unpack below it": (files, at, turn) =>
+    files.extractArchive({ path: `${at}.tar`, target: join(at, `sub/new-${turn % 3}`), overwrite: true }),
+  read: (files, at) => Array.fromAsync(files.readFile({ path: join(at, "canary") })),
+  tail: (files, at) => Array.fromAsync(files.tailFile({ path: join(at, "canary"), lines: 5 })),
+  list: (files, at) => files.listDirectory({ path: join(at, "sub") }),
+  stat: (files, at) => files.statPath({ path: join(at, "sub/deep") }),
+  search: (files, at) => Array.fromAsync(files.searchFiles({ path: at, content: "secret", hidden: true })),
+  measure: async (files, at) => {
+    const events = await Array.fromAsync(files.getDiskUsage({ path: at, depth: 5 }));
+    // What lies outside is the only thing of that size.
+    const isOutside = events.some(
+      ({ event }) => "sizeBytes" in (event.value ?? {}) && sizeOf(event.value) >= deepBytes,
+    );
+    return isOutside ? secret : "";
+  },
 };
+
+/** Of the largest file outside. */
+const deepBytes = 1_000_000n;
+
+function sizeOf(value: unknown): bigint {
+  return (value as { sizeBytes: bigint }).sizeBytes;
+}
+
+async function contentsBelow(dir: string): Promise<string[]> {
+  // A link that was copied is a link.
+  if (!(await lstat(dir)).isDirectory()) return [];
+  const entries = await readdir(dir, { recursive: true, withFileTypes: true });
+  const files = entries.filter((entry) => entry.isFile());
+  return Promise.all(files.map(({ parentPath, name }) => readFile(join(parentPath, name), "latin1")));
+}
+
+/** Whether an answer, with all that it holds, tells the secret: as text, as bytes, or by the name of a file that lies there. */
+function tellsSecret(answer: unknown): boolean {
+  const json = JSON.stringify(answer ?? null, (_key, value: unknown) => {
+    if (value instanceof Uint8Array) return Buffer.from(value).toString("latin1");
+    return typeof value === "bigint" ? String(value) : value;
+  });
+  return json.includes(secret) || json.includes('"deep"');
+}
 
 async function* upload(path: string, text: string) {
   yield { path, overwrite: true, content: { contentType: "", data: Buffer.from(text) } };
@@ -63,8 +127,8 @@ export async function attackVerb(
   const outside = join(place, "outside");
   const shared = join(place, "shared");
   for (const dir of [place, outside, join(outside, "sub"), shared]) await mkdir(dir);
-  await writeFile(join(outside, "canary"), "canary");
-  await writeFile(join(outside, "sub/deep"), "canary");
+  await writeFile(join(outside, "canary"), secret);
+  await writeFile(join(outside, "sub/deep"), secret.repeat(Number(deepBytes) / secret.length + 1));
   for (const path of ["", "sub", "canary", "sub/deep"]) {
     await chown(join(outside, path), uid, uid);
     await chmod(join(outside, path), path.endsWith("canary") || path.endsWith("deep") ? 0o600 : 0o755);
@@ -78,10 +142,17 @@ export async function attackVerb(
   await chown(named, uid, uid);
   await symlink(outside, join(shared, "link"));
   await ground.as(otherUid, "sh", "-c", `rm -f ${shared}/link 2>/dev/null; ln -s ${outside} ${shared}/link`);
-  for (const name of ["named.source", "named.moved"]) {
-    await writeFile(join(shared, name), "source");
-    await chown(join(shared, name), uid, uid);
-  }
+  for (const name of ["named.source", "named.moved"]) await writeFile(join(shared, name), "source");
+  await run("tar", [
+    "-cf",
+    join(shared, "named.tar"),
+    "-C",
+    shared,
+    "--transform",
+    "s/named.source/canary/",
+    "named.source",
+  ]);
+  for (const name of ["named.source", "named.moved", "named.tar"]) await chown(join(shared, name), uid, uid);
   const attacker = spawn(
     "setpriv",
     [
@@ -92,13 +163,18 @@ export async function attackVerb(
   );
   await once(attacker.stdout, "data");
   let tries = 0;
+  const told: unknown[] = [];
   for (const end = performance.now() + forMs; performance.now() < end; tries++) {
-    await Promise.allSettled([0, 1, 2, 3].map((turn) => work(files, named, tries * 4 + turn)));
+    const turns = await Promise.allSettled([0, 1, 2, 3].map((turn) => work(files, named, tries * 4 + turn)));
+    told.push(
+      ...turns.flatMap((turn) => (turn.status === "fulfilled" && tellsSecret(turn.value) ? turn.value : [])),
+    );
   }
   const counted = once(attacker.stdout, "data") as Promise<[Buffer]>;
   attacker.stdin.end();
   const [swaps] = await counted;
   assert.deepEqual(await snapshot(outside), before, `${verb} by ${caller}`);
+  assert.deepEqual(told, [], `${verb} by ${caller} tells what lies outside`);
   return { verb, caller, tries: tries * 4, swaps: Number(swaps.toString()) };
 }
 

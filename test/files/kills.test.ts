@@ -1,71 +1,17 @@
 /** Deaths in the middle of work: what was there is there as it was or as it should be, and nothing else (T 45). */
 import assert from "node:assert/strict";
 import { execFileSync } from "node:child_process";
-import { readFileSync } from "node:fs";
-import { readFile, readdir, readlink, stat } from "node:fs/promises";
+import { readFile, readdir, stat } from "node:fs/promises";
 import { join } from "node:path";
 import test from "ava";
 import { FileService } from "../../gen/svc/v1/file_pb.ts";
 import { isRoot } from "../support/daemon.ts";
 import { eventually } from "../support/eventually.ts";
-import { openGround, ownerUid, type Ground } from "./support/ground.ts";
+import { failureOf, helperOf, leftOvers, testMs, uploadingHelperOf, waitMs } from "./support/deaths.ts";
+import { openGround, ownerUid } from "./support/ground.ts";
 
 const rootTest = isRoot ? test : test.skip;
 const bigBytes = 400 << 20;
-const waitMs = 60_000;
-/** Of a whole test, so that nothing here waits for ever. */
-const testMs = 300_000;
-
-/** The owner's helper. */
-async function helperOf({ daemon }: Ground): Promise<number> {
-  for (const name of await readdir("/proc")) {
-    if (!/^\d+$/.test(name)) continue;
-    try {
-      const status = readFileSync(`/proc/${name}/status`, "latin1");
-      if (status.includes(`\nPPid:\t${daemon.pid}\n`) && status.includes(`\nUid:\t${ownerUid}\t`))
-        return Number(name);
-    } catch {
-      // Gone meanwhile.
-    }
-  }
-  throw new Error("the owner has no helper");
-}
-
-/** The owner's helper, once it has a file open in a directory that has no name yet. */
-async function uploadingHelperOf(ground: Ground, dir: string): Promise<number> {
-  const helper = await helperOf(ground);
-  const fds = `/proc/${helper}/fd`;
-  const open = await Promise.all(
-    (await readdir(fds)).map((fd) => readlink(join(fds, fd)).catch(() => "closed meanwhile")),
-  );
-  assert.ok(
-    open.some((path) => path.startsWith(`${dir}/#`)),
-    "nothing is uploaded yet",
-  );
-  return helper;
-}
-
-/** @returns what a call fails with. @throws AssertionError when it succeeds, or goes on for too long */
-async function failureOf(call: Promise<unknown>): Promise<unknown> {
-  const { promise: late, reject } = Promise.withResolvers<never>();
-  const timer = setTimeout(() => reject(new assert.AssertionError({ message: "goes on" })), waitMs);
-  try {
-    const outcome = call.then(
-      () => undefined,
-      (error: unknown) => error,
-    );
-    const failure = await Promise.race([outcome, late]);
-    assert.ok(failure, "succeeded");
-    return failure;
-  } finally {
-    clearTimeout(timer);
-  }
-}
-
-async function leftOvers(dir: string): Promise<string[]> {
-  return (await readdir(dir)).filter((name) => name.startsWith(".svc-"));
-}
-
 for (const victim of ["helper", "daemon"] as const) {
   rootTest(
     `a ${victim} that is killed in a copy and in an upload leaves the old and nothing else`,

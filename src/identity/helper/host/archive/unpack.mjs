@@ -1,5 +1,5 @@
 /** Archives of anybody's, unpacked whole or not at all: aside first, then each thing that is right in it gets its place. */
-import { chmodSync, closeSync, constants, lstatSync, mkdirSync, openSync } from "node:fs";
+import { chmodSync, closeSync, constants, lstatSync, mkdirSync } from "node:fs";
 import { open } from "node:fs/promises";
 import { at, namesIn, openSubdirectory, reopen, syncDirectory } from "../../directory.mjs";
 import { RequestError, hasCode } from "../../request-error.mjs";
@@ -13,9 +13,7 @@ import { unpackTar } from "./tar-unpack.mjs";
 import { UnpackSink } from "./unpack-sink.mjs";
 import { unpackZip } from "./zip-unpack.mjs";
 
-const { O_RDONLY, O_NONBLOCK, O_NOCTTY, O_DIRECTORY } = constants;
-// Linux's own, and not among node's constants: names a place without any right to its content.
-const O_PATH = 0o10000000;
+const { O_RDONLY, O_NONBLOCK, O_NOCTTY } = constants;
 /** What zlib says of content that is none of its own. */
 const zlibCode = /^(Z_|ZSTD_|ERR_ZSTD)/;
 
@@ -132,7 +130,8 @@ async function unpackAs(syscalls, { parent, name }, { temporary }, fill, signal)
  * @param {AbortSignal} signal
  */
 async function unpackInto(syscalls, { parent, name, guard }, { temporary, overwrite }, fill, signal) {
-  const directory = openSync(at(parent, name), O_PATH | O_DIRECTORY);
+  // By the look before it is a directory; whoever may write to its parent may have put a link there since.
+  const directory = openSubdirectory(parent, name);
   try {
     guard.admitName(directory, temporary);
     await inStage(directory, temporary, async (stage) => {

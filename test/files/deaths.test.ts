@@ -1,0 +1,179 @@
+/**
+ * Deaths in the middle of each verb that writes: each thing is as it was or as it should be, what was begun can be done again,
+ * and nothing else is left (T 45). Copies, uploads and unpacking: `kills.test.ts`.
+ */
+import assert from "node:assert/strict";
+import { existsSync, statSync } from "node:fs";
+import { chown, lstat, mkdir, readFile, readdir, rm, stat } from "node:fs/promises";
+import { join } from "node:path";
+import { setImmediate as turn } from "node:timers/promises";
+import test, { type ExecutionContext } from "ava";
+import type { Client } from "@connectrpc/connect";
+import { FileService } from "../../gen/svc/v1/file_pb.ts";
+import { isRoot } from "../support/daemon.ts";
+import { eventually } from "../support/eventually.ts";
+import { failureOf, helperOf, leftOvers, testMs, uploadingHelperOf, waitMs } from "./support/deaths.ts";
+import { openGround, ownerUid, type Ground } from "./support/ground.ts";
+
+const rootTest = isRoot ? test.serial : test.skip;
+const bigBytes = 400 << 20;
+const manyFiles = 40_000;
+/** Deep enough that making it takes a while: each level is found again from the root. */
+const deepPath = "d/".repeat(700).slice(0, -1);
+
+interface Scene {
+  ground: Ground;
+  files: Client<typeof FileService>;
+  home: string;
+  /** Of the owner, on another file system. */
+  away: string;
+}
+
+interface Verb {
+  /** Shell of the owner, in their home. */
+  prepare: string;
+  work: (scene: Scene) => Promise<unknown>;
+  /** Throws, or answers false, while the work has not begun. */
+  isUnderWay: (scene: Scene) => boolean | Promise<boolean>;
+  check: (t: ExecutionContext, scene: Scene) => Promise<void>;
+}
+
+const many = `mkdir -p many; cd many; mkdir $(seq 40); for n in $(seq 40); do (cd $n; seq ${manyFiles / 40} | xargs touch); done; chmod -R u=rwX,go= .`;
+const big = `mkdir tree; head -c ${bigBytes} /dev/urandom > tree/big; echo small > tree/small`;
+
+const modeOf = (path: string): number => statSync(path).mode & 0o777;
+
+async function entriesOf(dir: string): Promise<string[]> {
+  return (await readdir(dir, { recursive: true })).map((name) => join(dir, name));
+}
+
+const verbs: Readonly<Record<string, Verb>> = {
+  "move to another file system": {
+    prepare: big,
+    work: ({ files, home, away }) => files.movePath({ from: join(home, "tree"), to: join(away, "tree") }),
+    isUnderWay: async ({ away }) => {
+      const [stage] = await leftOvers(away);
+      return stage !== undefined && (await stat(join(away, stage, "new/big"))).size > 0;
+    },
+    check: async (t, { home, away, files }) => {
+      t.is((await stat(join(home, "tree/big"))).size, bigBytes);
+      t.is(await readFile(join(home, "tree/small"), "utf8"), "small\n");
+      t.deepEqual(await readdir(away), []);
+      await files.movePath({ from: join(home, "tree"), to: join(away, "tree") });
+      t.deepEqual((await readdir(join(away, "tree"))).sort(), ["big", "small"]);
+      t.deepEqual(await readdir(home), []);
+    },
+  },
+  archive: {
+    prepare: `${big}; truncate -s ${bigBytes / 4} tree/big; echo old > target.tar.gz`,
+    work: ({ files, home }) => files.createArchive(archiveOf(home)),
+    isUnderWay: async ({ ground, home }) => (await uploadingHelperOf(ground, home)) > 0,
+    check: async (t, { home, files }) => {
+      t.is(await readFile(join(home, "target.tar.gz"), "utf8"), "old\n");
+      t.deepEqual((await readdir(home)).sort(), ["target.tar.gz", "tree"]);
+      await files.createArchive(archiveOf(home));
+      t.true((await stat(join(home, "target.tar.gz"))).size > bigBytes / 4);
+    },
+  },
+  "change of modes": {
+    prepare: many,
+    work: ({ files, home }) =>
+      files.setPathAttributes({ path: join(home, "many"), mode: "0755", recursive: true }),
+    isUnderWay: ({ home }) => firstFiles(home).some((path) => modeOf(path) === 0o755),
+    check: async (t, { home, files }) => {
+      const modes = (await entriesOf(join(home, "many"))).map(modeOf);
+      t.is(modes.length, manyFiles + 40);
+      const changed = modes.filter((mode) => mode === 0o755).length;
+      const kept = modes.filter((mode) => mode === 0o600 || mode === 0o700).length;
+      t.is(changed + kept, modes.length);
+      t.true(changed > 0 && kept > 0, `${changed} changed, ${kept} kept`);
+      await files.setPathAttributes({ path: join(home, "many"), mode: "0755", recursive: true });
+      t.true((await entriesOf(join(home, "many"))).every((path) => modeOf(path) === 0o755));
+    },
+  },
+  deletion: {
+    prepare: `${many}; echo mine > ../kept`,
+    work: ({ files, home }) => files.deletePaths({ paths: [join(home, "many")] }),
+    isUnderWay: ({ home }) => !firstFiles(home).every((path) => existsSync(path)),
+    check: async (t, { home, files }) => {
+      const left = await entriesOf(join(home, "many"));
+      t.true(left.length > 40 && left.length < manyFiles + 40, `${left.length} left`);
+      for (const path of left) t.true([0o600, 0o700].includes(modeOf(path)));
+      t.deepEqual((await files.deletePaths({ paths: [join(home, "many")] })).failed, []);
+      t.deepEqual(await readdir(home), ["kept"]);
+    },
+  },
+  "making of directories": {
+    prepare: "true",
+    work: ({ files, home }) => files.createDirectory({ path: join(home, deepPath), parents: true }),
+    isUnderWay: ({ home }) => existsSync(join(home, "d/d/d")),
+    check: async (t, { home, files }) => {
+      t.false(existsSync(join(home, deepPath)), "was not in the middle");
+      for (let dir = join(home, "d"); existsSync(dir); dir = join(dir, "d")) {
+        const { uid, mode } = await lstat(dir);
+        assert.deepEqual([uid, mode & 0o7777], [ownerUid, 0o755]);
+      }
+      await files.createDirectory({ path: join(home, deepPath), parents: true });
+      t.true(existsSync(join(home, deepPath)));
+    },
+  },
+};
+
+function archiveOf(home: string) {
+  return { paths: [join(home, "tree")], target: join(home, "target.tar.gz"), overwrite: true };
+}
+
+/** One of each directory of many; whatever the order, the work comes to one of them soon. */
+function firstFiles(home: string): string[] {
+  return Array.from({ length: 40 }, (_, index) => join(home, "many", String(index + 1), "1"));
+}
+
+/** Looks as often as it can: some of the work is soon over. */
+async function untilUnderWay(scene: Scene, isUnderWay: Verb["isUnderWay"]): Promise<void> {
+  const deadline = performance.now() + waitMs;
+  for (;;) {
+    // What it looks at comes and goes.
+    if (
+      await Promise.resolve(scene)
+        .then(isUnderWay)
+        .catch(() => false)
+    )
+      return;
+    assert.ok(performance.now() < deadline, "has not begun");
+    await turn();
+  }
+}
+
+for (const victim of ["helper", "daemon"] as const) {
+  for (const [name, { prepare, work, isUnderWay, check }] of Object.entries(verbs)) {
+    rootTest(`a ${victim} that is killed in the ${name} leaves nothing half done`, async (t) => {
+      t.timeout(testMs);
+      await using ground = await openGround();
+      const { home, door, daemon, as } = ground;
+      const away = `/dev/shm/svc-deaths-${process.pid}`;
+      await mkdir(away);
+      try {
+        await chown(away, ownerUid, 60);
+        await as(ownerUid, "sh", "-c", `cd ${home}; ${prepare}`);
+        const scene = { ground, home, away, files: door.client(FileService, "grpc") };
+        // So that there is a helper to be killed.
+        await scene.files.statPath({ path: home });
+        const helper = await helperOf(ground);
+        const working = work(scene);
+        working.catch(() => undefined);
+        await untilUnderWay(scene, isUnderWay);
+        if (victim === "helper") process.kill(helper, "SIGKILL");
+        else await daemon.kill();
+        await failureOf(working);
+        if (victim === "daemon") await daemon.restart();
+        for (const dir of [home, away]) {
+          await eventually(async () => assert.deepEqual(await leftOvers(dir), []), waitMs);
+        }
+        await check(t, { ...scene, files: door.client(FileService, "grpc") });
+        for (const dir of [home, away]) t.deepEqual(await leftOvers(dir), []);
+      } finally {
+        await rm(away, { recursive: true, force: true });
+      }
+    });
+  }
+}
