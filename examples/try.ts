@@ -104,7 +104,7 @@ url = ${JSON.stringify(examples)}
 async function startDaemon(): Promise<ChildProcess> {
   const log = await open(logFile, "w", 0o600);
   try {
-    return spawn(process.execPath, [join(root, "src/main.ts"), "daemon", "--config", configFile], {
+    return spawn(process.execPath, [join(root, ".ci/svc.mjs"), "daemon", "--config", configFile], {
       cwd: root,
       detached: true,
       stdio: ["ignore", log.fd, log.fd],

@@ -18,6 +18,8 @@ const uid = process.getuid?.() ?? 0;
 const environment: PathEnvironment = { uid, home: homedir(), env: process.env };
 /** A bundle has no `src/`. */
 const fromSources = import.meta.dirname.endsWith("/src");
+/** Where `npm start` of a checkout has its daemon; undefined for an installed program. */
+const checkoutDir = fromSources ? join(import.meta.dirname, "../.svc") : process.env["SVC_CHECKOUT"];
 const compileCache = compileCacheDir(environment);
 if (compileCache !== undefined) enableCompileCache(compileCache);
 void main();
@@ -73,8 +75,7 @@ function createHost(): CliHost {
     now: Date.now,
     version: packageJson.version,
     sockets: {
-      // Where `npm start` of the same checkout has its daemon.
-      checkoutDir: fromSources ? join(import.meta.dirname, "../.svc") : undefined,
+      checkoutDir,
       system: defaultPaths({ uid: 0, home: "/root", env: {} }).socket,
       user: defaultPaths(environment).socket,
     },
@@ -121,13 +122,12 @@ function withErrorHandler<Stream extends NodeJS.WriteStream>(stream: Stream): St
 
 /**
  * Private to the user: V8 runs what it finds in there, so it must not be the shared temporary directory. Trying svc from
- * its sources leaves nothing outside of the checkout, and nothing in one whose daemon is another user's.
+ * a checkout leaves nothing outside of the checkout, and nothing in one whose daemon is another user's.
  */
 function compileCacheDir({ home, env }: PathEnvironment): string | undefined {
-  if (fromSources) {
-    const stateDir = join(import.meta.dirname, "../.svc");
-    const isOwn = statSync(stateDir, { throwIfNoEntry: false })?.uid === uid;
-    return isOwn ? join(stateDir, "cache", "compile") : undefined;
+  if (checkoutDir !== undefined) {
+    const isOwn = statSync(checkoutDir, { throwIfNoEntry: false })?.uid === uid;
+    return isOwn ? join(checkoutDir, "cache", "compile") : undefined;
   }
   if (uid === 0) return "/var/cache/svc/compile";
   const cacheHome = env["XDG_CACHE_HOME"];
