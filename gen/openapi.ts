@@ -1857,7 +1857,8 @@ export interface paths {
         };
         /**
          * Runs of a job, newest first
-         * @description Runs of a job, newest first; at most 50 are kept.
+         * @description Runs of a job, newest first; at most 50 are kept. In pages of some 256 KiB of what they printed, which may be 6 MiB in all:
+         *     the answer to a unary call is one message, which gRPC and Connect cannot stream.
          *
          *     Access: any identified caller; a regular user sees and changes what is their own.
          *
@@ -3663,6 +3664,8 @@ export interface components {
             runs: components["schemas"]["ScheduleRun"][];
             /** @description What the run that is to come next waits for; absent when none does. */
             waiting?: components["schemas"]["ScheduleWait"];
+            /** @description Pass it as `page_token` for the next page; empty on the last. */
+            next_page_token: string;
         };
         /** @description A page of jobs. */
         ListSchedulesResponse: {
@@ -8038,10 +8041,12 @@ export interface operations {
     listScheduleRuns: {
         parameters: {
             query?: {
-                /** @description How many; 1 to 50, default 50. */
+                /** @description How many on the page at most; 1 to 50, default 50. There are fewer where they are long. */
                 limit?: number;
                 /** @description Root only: the uid whose job it is; the caller's own when absent. */
                 owner?: number;
+                /** @description `next_page_token` of the page before. */
+                page_token?: string;
             };
             header?: never;
             path: {

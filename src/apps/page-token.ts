@@ -1,5 +1,5 @@
 /** Page tokens of lists: opaque to clients, the last key of the page to us. */
-import { invalidField } from "../errors.ts";
+import { invalidField, type SvcError } from "../errors.ts";
 
 export function encodePageToken(lastKey: string): string {
   return Buffer.from(lastKey, "utf8").toString("base64url");
@@ -8,7 +8,10 @@ export function encodePageToken(lastKey: string): string {
 /** The key to go on after; empty for the first page. @throws SvcError `invalid_request` for what is no token of ours. */
 export function decodePageToken(token: string): string {
   const key = Buffer.from(token, "base64url").toString("utf8");
-  if (encodePageToken(key) !== token)
-    throw invalidField("page_token", "is no next_page_token of an earlier answer");
+  if (encodePageToken(key) !== token) throw foreignPageToken();
   return key;
+}
+
+export function foreignPageToken(): SvcError {
+  return invalidField("page_token", "is no next_page_token of an earlier answer");
 }

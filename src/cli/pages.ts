@@ -2,7 +2,7 @@ import type { CommandContext } from "./context.ts";
 import type { UnaryCall } from "./transport/calls.ts";
 
 /** Every page of a listing, each asked for when it is wanted. */
-export async function* pagesOf<Request extends object, Page extends { readonly next_page_token: string }>(
+export async function* pagesOf<Request extends object, Page extends { readonly next_page_token?: string }>(
   context: CommandContext,
   call: UnaryCall<Request & { readonly page_token?: string }, Page>,
   request: Request,
@@ -12,6 +12,7 @@ export async function* pagesOf<Request extends object, Page extends { readonly n
     context.throwIfInterrupted();
     const page = await context.call(call, { ...request, ...(pageToken !== "" && { page_token: pageToken }) });
     yield page;
-    pageToken = page.next_page_token;
+    // A daemon from before this listing had pages answers it whole.
+    pageToken = page.next_page_token ?? "";
   } while (pageToken !== "");
 }

@@ -29,7 +29,7 @@ export function createScheduleService(schedules: Schedules): ServiceImpl<typeof 
 
     cancelScheduleRun: (name, context) => schedules.cancel(name, userOf(context)),
 
-    listScheduleRuns: (request, context) => schedules.runs(request, request.limit, userOf(context)),
+    listScheduleRuns: (request, context) => schedules.runs(request, request, userOf(context)),
 
     followScheduleRuns: (name, context) => schedules.followRuns(name, userOf(context), context.signal),
 

@@ -9,7 +9,7 @@ import {
   type ScheduleWait,
 } from "../../gen/svc/v1/schedule_pb.ts";
 import { SvcError } from "../errors.ts";
-import { decodePageToken, encodePageToken } from "../apps/page-token.ts";
+import { decodePageToken, encodePageToken, foreignPageToken } from "../apps/page-token.ts";
 import type { Store } from "../store/store.ts";
 import type { JobWait } from "./clock/due-jobs.ts";
 import { keyOfText, keyText } from "./jobs/job-key.ts";
@@ -50,6 +50,13 @@ export interface ListOptions {
   managedBy?: string | undefined;
   /** 1 to 1000. */
   limit: number;
+  /** Empty for the first page. */
+  pageToken: string;
+}
+
+export interface RunsOptions {
+  /** 1 to 50. */
+  limit?: number | undefined;
   /** Empty for the first page. */
   pageToken: string;
 }
@@ -199,18 +206,22 @@ export class Schedules {
     return viewRun(await runner.cancel(going.id));
   }
 
-  /** Newest first. @param limit 1 to 50 */
+  /** A page of them, newest first. @throws SvcError `invalid_request` for a foreign page token */
   runs(
     name: JobName,
-    limit: number | undefined,
+    { limit, pageToken }: RunsOptions,
     caller: JobCaller,
-  ): { runs: ScheduleRun[]; waiting?: ScheduleWait } {
+  ): { runs: ScheduleRun[]; waiting?: ScheduleWait; nextPageToken: string } {
     const { runs, waitOf } = this.#options;
+    const before = pageToken === "" ? undefined : runOfPageToken(pageToken);
     const job = this.#find(name, caller);
     const wait = waitOf(job);
+    const page = runs.page(job, limit, before);
+    const last = page.runs.at(-1);
     return {
-      runs: runs.list(job, limit).map(viewRun),
+      runs: page.runs.map(viewRun),
       ...(wait !== undefined && { waiting: viewWait(wait) }),
+      nextPageToken: last === undefined || page.isLast ? "" : encodePageToken(String(last.number)),
     };
   }
 
@@ -286,6 +297,13 @@ function pageOf(
     left -= textLength(job);
   }
   return { jobs: page, isLast: true };
+}
+
+/** The number of the last run of the page before. @throws SvcError `invalid_request` */
+function runOfPageToken(pageToken: string): number {
+  const number = decodePageToken(pageToken);
+  if (!/^\d{1,15}$/.test(number)) throw foreignPageToken();
+  return Number(number);
 }
 
 const manual = { trigger: "manual", attempt: 1 } as const;

@@ -45,6 +45,7 @@ export type Source = ResponseOf<"upsertSource">;
 export type AuditRecord = ResponseOf<"listAudit">["records"][number];
 export type Schedule = ResponseOf<"getSchedule">;
 export type ScheduleRequest = RequestOf<"upsertSchedule">;
+export type ScheduleRuns = ResponseOf<"listScheduleRuns">;
 export type ScheduleRun = ResponseOf<"cancelScheduleRun">;
 export type ScheduleFiring = ResponseOf<"previewSchedule">["firings"][number];
 export type AppStats = ResponseOf<"getAppStats">["stats"][number];

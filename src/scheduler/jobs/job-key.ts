@@ -1,4 +1,4 @@
-import { invalidField } from "../../errors.ts";
+import { foreignPageToken } from "../../apps/page-token.ts";
 import type { JobKey } from "./job.ts";
 
 /** A job's key as one word, for maps; ids have no slash. */
@@ -9,8 +9,6 @@ export function keyText({ ownerUid, id }: JobKey): string {
 /** The key of a page token. @throws SvcError `invalid_request` for what is none */
 export function keyOfText(text: string): JobKey {
   const [, uid, id] = /^(\d{1,10})\/(.+)$/s.exec(text) ?? [];
-  if (uid === undefined || id === undefined) {
-    throw invalidField("page_token", "is no next_page_token of an earlier answer");
-  }
+  if (uid === undefined || id === undefined) throw foreignPageToken();
   return { ownerUid: Number(uid), id };
 }

@@ -41,6 +41,9 @@ const sweepIntervalMs = 5_000;
 /** How often a run is opened anew that others close or leave behind in the same moment. */
 const maxAttempts = 5;
 
+/** Of a page of runs, roughly: what they printed and what went wrong. */
+const maxPageBytes = 1 << 18;
+
 export class RunLog implements AsyncDisposable {
   readonly #options: RunLogOptions;
   readonly #watch: RunWatch;
@@ -134,16 +137,32 @@ export class RunLog implements AsyncDisposable {
     await skips.written;
   }
 
-  /** The runs of a job, newest first. @param limit 1 to 50 */
-  list(key: JobKey, limit = keptRuns): Run[] {
+  /** The runs of a job, newest first. @param limit 1 to 50 @param before only those whose number is less */
+  list(key: JobKey, limit = keptRuns, before = Number.MAX_SAFE_INTEGER): Run[] {
     return this.#options.store
       .all<RunRow>(
-        `${selectRunsWithOutput} WHERE job = ${jobOfKey} ORDER BY runs.id DESC LIMIT ?`,
+        `${selectRunsWithOutput} WHERE job = ${jobOfKey} AND number < ? ORDER BY runs.id DESC LIMIT ?`,
         key.ownerUid,
         key.id,
+        before,
         limit,
       )
       .map(runOfRow);
+  }
+
+  /** The newest of them whose texts fit on a page, at least one: some milliseconds of work, where all may be 6 MiB. */
+  page(key: JobKey, limit = keptRuns, before = Number.MAX_SAFE_INTEGER): { runs: Run[]; isLast: boolean } {
+    const sizes = this.#options.store.all<{ bytes: number }>(
+      `SELECT octet_length(error) + coalesce(octet_length(output), 0) AS bytes
+       FROM runs LEFT JOIN run_outputs ON run_outputs.run = runs.id
+       WHERE job = ${jobOfKey} AND number < ? ORDER BY runs.id DESC`,
+      key.ownerUid,
+      key.id,
+      before,
+    );
+    let [count, left] = [0, maxPageBytes];
+    while (count < Math.min(limit, sizes.length) && left > 0) left -= sizes[count++]?.bytes ?? 0;
+    return { runs: this.list(key, count, before), isLast: count === sizes.length };
   }
 
   /** The newest run of a job that its trigger began, without its output. */

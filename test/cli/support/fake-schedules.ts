@@ -128,12 +128,24 @@ export function fakeSchedules(
       yield { event: { case: "run", value: runOf({ jobId: id, ...end }) } };
     },
     cancelScheduleRun: ({ id }) => runOf({ jobId: find(id).id, status: "CANCELED" }),
-    listScheduleRuns: ({ id, limit }) => ({
-      runs: [
-        runOf({ id: "9", jobId: find(id).id, status: "FAILED", exitCode: 3, error: "exit code 3\nmore" }),
-        runOf({ id: "8", jobId: id, trigger: "schedule", attempt: 2, output: "eight \x1b[2J\n" }),
-      ].slice(0, limit),
-    }),
+    // Each on a page of its own.
+    listScheduleRuns: ({ id, pageToken }) =>
+      pageToken === ""
+        ? {
+            runs: [
+              runOf({
+                id: "9",
+                jobId: find(id).id,
+                status: "FAILED",
+                exitCode: 3,
+                error: "exit code 3\nmore",
+              }),
+            ],
+            nextPageToken: "9",
+          }
+        : {
+            runs: [runOf({ id: "8", jobId: id, trigger: "schedule", attempt: 2, output: "eight \x1b[2J\n" })],
+          },
     async *followScheduleRuns({ id }) {
       const run = runOf({ jobId: id === "" ? "echo" : find(id).id });
       yield { ...clone(ScheduleRunSchema, run), status: "RUNNING", endedAt: undefined };

@@ -313,3 +313,28 @@ test("the newest run that its trigger began says how far a job came, also behind
   await log.skip(job, "late", nowMs + 60_000);
   t.is(log.settledUntil(job, nowMs), 120_000, "but for what a clock that was ahead has skipped");
 });
+
+test("a page of runs holds what fits, the newest first, and at least one", async (t) => {
+  await using world = await openWorld();
+  const { log } = world;
+  await putJob(world, key);
+  const lengths = [1, 300_000, 65_536, 65_536, 65_536, 65_536, 65_536, 1];
+  for (const length of lengths) {
+    const { run } = await log.open(key, manual);
+    await log.close(run, { ...succeeded, output: "x".repeat(length) });
+  }
+  const pages: number[][] = [];
+  for (let before: number | undefined; ;) {
+    const { runs, isLast } = log.page(key, undefined, before);
+    pages.push(runs.map(({ number }) => number));
+    before = runs.at(-1)?.number;
+    if (isLast) break;
+  }
+  t.deepEqual(pages, [[8, 7, 6, 5, 4], [3, 2], [1]]);
+  t.deepEqual(
+    log.page(key, 2, 6).runs.map(({ number }) => number),
+    [5, 4],
+  );
+  t.true(log.page(key, 2, 2).isLast);
+  t.deepEqual(log.page({ ownerUid: 0, id: "none" }), { runs: [], isLast: true });
+});

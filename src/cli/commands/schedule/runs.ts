@@ -10,8 +10,9 @@ import { escapeCell, escapeControls, escapeLines } from "../../render/escape.ts"
 import { parseCount } from "../../option-values.ts";
 import { inLocalTime, inUtc, relativeTo } from "../../render/instant.ts";
 import { resultText, runColor, runColumns, tookText, waitText } from "../../render/schedule-table.ts";
+import { pagesOf } from "../../pages.ts";
 import { calls } from "../../transport/calls.ts";
-import type { ScheduleRun } from "../../transport/calls.ts";
+import type { ScheduleRun, ScheduleRuns } from "../../transport/calls.ts";
 import { jobRef, ownerOption, type OwnerOption } from "./owner-option.ts";
 
 interface RunsOptions extends OwnerOption {
@@ -21,6 +22,10 @@ interface RunsOptions extends OwnerOption {
   readonly output?: string | true;
   readonly utc?: boolean;
 }
+
+type JobRef = ReturnType<typeof jobRef>;
+
+const keptRuns = 50;
 
 export function addRunsCommand(parent: Command, run: RunCommand): void {
   parent
@@ -60,11 +65,9 @@ async function showRuns(
   }
   if (id === undefined)
     throw new UsageError("say which job: svc schedule runs JOB, or pass --follow for all");
-  const answer = await context.call(calls.listScheduleRuns, {
-    ...jobRef(id, options),
-    ...(limit !== undefined && { limit }),
-  });
-  if (output !== undefined) return printOutput(context, id, answer.runs, output);
+  const job = jobRef(id, options);
+  if (output !== undefined) return printOutput(context, id, await findRun(context, job, output), output);
+  const answer = await listRuns(context, job, limit);
   if (context.json) return context.printJson(answer);
   const nowMs = context.host.now();
   const columns = runColumns(answer.runs, nowMs, utc === true ? inUtc : relativeTo(nowMs));
@@ -74,13 +77,38 @@ async function showRuns(
   return context.printTable(columns, answer.runs, none);
 }
 
+/** The newest runs, of as many pages as they take. */
+async function listRuns(context: CommandContext, job: JobRef, limit = keptRuns): Promise<ScheduleRuns> {
+  const runs: ScheduleRun[] = [];
+  let waiting: ScheduleRuns["waiting"];
+  for await (const page of pagesOf(context, calls.listScheduleRuns, { ...job, limit })) {
+    runs.push(...page.runs.slice(0, limit - runs.length));
+    waiting ??= page.waiting;
+    if (runs.length === limit) break;
+  }
+  return { runs, ...(waiting !== undefined && { waiting }), next_page_token: "" };
+}
+
+/** A run by its number, or the newest. */
+async function findRun(
+  context: CommandContext,
+  job: JobRef,
+  wanted: string | true,
+): Promise<ScheduleRun | undefined> {
+  const limit = wanted === true ? 1 : keptRuns;
+  for await (const { runs } of pagesOf(context, calls.listScheduleRuns, { ...job, limit })) {
+    const run = wanted === true ? runs[0] : runs.find((each) => each.id === wanted);
+    if (run !== undefined || wanted === true) return run;
+  }
+  return undefined;
+}
+
 async function printOutput(
   context: CommandContext,
   id: string,
-  runs: readonly ScheduleRun[],
+  run: ScheduleRun | undefined,
   wanted: string | true,
 ): Promise<void> {
-  const run = wanted === true ? runs[0] : runs.find((each) => each.id === wanted);
   if (run === undefined) {
     const what = wanted === true ? `${id} has not run yet` : `no run ${wanted} of ${id} is kept`;
     throw notFound(
