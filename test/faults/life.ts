@@ -1,6 +1,6 @@
 /**
- * Lives with a daemon: apps of root and of users, and jobs, through ends of the daemon, killed supervisors, upgrades, stops and
- * starts, in an order that a seed decides. At the end every app is in its wanted state, every file that was written is
+ * Lives with a daemon: apps of root and of users, and jobs, through ends of the daemon and of all at once, killed supervisors,
+ * upgrades, stops and starts, in an order that a seed decides. At the end every app is in its wanted state, every file that was written is
  * there, and every job ran as often as was acknowledged. `node test/faults/life.ts --minutes 120 --seed 1 --containers 5`: with
  * containers, too, on an engine that ends, is killed and hangs. The short form is in life.test.ts.
  */
@@ -11,11 +11,12 @@ import { parseArgs } from "node:util";
 import type { Client } from "@connectrpc/connect";
 import { AppService } from "../../gen/svc/v1/app_pb.ts";
 import { ScheduleService } from "../../gen/svc/v1/schedule_pb.ts";
+import { makeBootId } from "../support/boot-id.ts";
 import { isRoot, startDaemon, type TestDaemon } from "../support/daemon.ts";
 import { startEngine } from "../support/docker.ts";
 import { eventually } from "../support/eventually.ts";
 import { addVersion, freePort, writePackage, writeRepository } from "../support/packages.ts";
-import { signal } from "../support/processes.ts";
+import { processesIn, signal } from "../support/processes.ts";
 import { engineFaults, expectContainers, installContainers } from "./life-containers.ts";
 
 export interface LifeOptions {
@@ -87,7 +88,10 @@ export async function live(options: LifeOptions): Promise<string> {
   const { seed, ms, rootsApps, jobs: jobCount, containers = 0, log } = options;
   await using resources = new AsyncDisposableStack();
   const engine = containers > 0 ? resources.use(await startEngine()) : undefined;
-  const daemon = resources.use(await startDaemon({ config: engine?.config ?? "" }));
+  // Only root may say which boot it is.
+  const bootId = isRoot ? resources.use(await makeBootId()) : undefined;
+  const launcher = bootId?.launcher ?? [];
+  const daemon = resources.use(await startDaemon({ config: engine?.config ?? "", launcher }));
   const random = randomBy(seed);
   const pick = <T>(items: readonly T[]): T => {
     const item = items[Math.floor(random() * items.length)];
@@ -132,6 +136,19 @@ export async function live(options: LifeOptions): Promise<string> {
       await daemon.restart();
     },
     "end the daemon": async () => daemon.restart(),
+    "lose power": async () => {
+      await daemon.kill();
+      await engine?.kill();
+      await eventually(async () => {
+        const left = await processesIn(daemon.storeDir);
+        for (const pid of left) signal(pid, "SIGKILL");
+        assert.deepEqual(left, []);
+      }, settleMs);
+      await bootId?.renew();
+      // Some machines start one before the other.
+      const starts = [() => daemon.restart(), async () => engine?.start()];
+      for (const start of random() < 0.5 ? starts : starts.toReversed()) await start();
+    },
     "kill a supervisor": async () => {
       const app = pick(apps);
       const text = await readFile(join(daemon.storeDir, "run", app.id, "state.json"), "utf8").catch(
@@ -199,9 +216,12 @@ async function installApps(
   for (const uid of isRoot ? userUids : []) {
     const [id, port] = [`user-${uid}`, await freePort()];
     const door = resources.use(await daemon.as(uid));
-    await writePackage(join(daemon.dir, id), port, { id, files });
+    const directory = join(daemon.dir, id);
+    const release = (version: number): Promise<void> =>
+      writePackage(directory, port, { id, version: `1.0.${version}`, files });
+    await release(0);
     const client = door.client(AppService);
-    await add({ ...common, id, port, client, filesDir: filesDir(id), written: [] }, join(daemon.dir, id));
+    await add({ ...common, id, port, client, release, filesDir: filesDir(id), written: [] }, directory);
   }
   return apps;
 }

@@ -3,13 +3,12 @@
  * (decisions 15 and 35, threats 60 and 61). Each table prints what it covers.
  */
 import assert from "node:assert/strict";
-import { randomUUID } from "node:crypto";
-import { mkdtemp, readFile, rm, writeFile } from "node:fs/promises";
-import { tmpdir } from "node:os";
-import { dirname, join } from "node:path";
+import { readFile } from "node:fs/promises";
+import { join } from "node:path";
 import test, { type ExecutionContext } from "ava";
 import type { Client } from "@connectrpc/connect";
 import { AppService } from "../../gen/svc/v1/app_pb.ts";
+import { makeBootId, type BootId } from "../support/boot-id.ts";
 import { isRoot, needsRoot, startDaemon, type TestDaemon } from "../support/daemon.ts";
 import { dockerTest, needsDocker } from "../support/docker-test.ts";
 import { startEngine, type TestEngine } from "../support/docker.ts";
@@ -64,20 +63,14 @@ process.on("SIGTERM", () => process.exit(0));
 createServer((request, response) => response.end("here")).listen(Number(process.env.PORT), "127.0.0.1");
 `;
 
-/** A launcher that gives the daemon, and all that it starts, a boot id of the test's own. */
-function withBootId(file: string): string[] {
-  const script = `mount --bind ${file} /proc/sys/kernel/random/boot_id && exec "$@"`;
-  return ["unshare", "--mount", "--propagation=slave", "sh", "-c", script, "sh"];
-}
-
 class ProcessHost implements Host {
   readonly #daemon: TestDaemon;
-  readonly #bootIdFile: string;
+  readonly #bootId: BootId;
   readonly #ids: readonly string[];
 
-  constructor(daemon: TestDaemon, bootIdFile: string, ids: readonly string[]) {
+  constructor(daemon: TestDaemon, bootId: BootId, ids: readonly string[]) {
     this.#daemon = daemon;
-    this.#bootIdFile = bootIdFile;
+    this.#bootId = bootId;
     this.#ids = ids;
   }
 
@@ -113,7 +106,7 @@ class ProcessHost implements Host {
   }
 
   async powerOn(boot: (typeof boots)[number]): Promise<void> {
-    if (boot === "a new boot id") await writeFile(this.#bootIdFile, `${randomUUID()}\n`);
+    if (boot === "a new boot id") await this.#bootId.renew();
     await this.#daemon.restart();
   }
 }
@@ -122,10 +115,8 @@ class ProcessHost implements Host {
   `apps that are meant to run run again, whoever ended first: process${needsRoot}`,
   async (t) => {
     t.timeout(20 * 60_000);
-    const bootIdFile = join(await mkdtemp(join(tmpdir(), "svc-boot-")), "boot_id");
-    t.teardown(() => rm(dirname(bootIdFile), { recursive: true }));
-    await writeFile(bootIdFile, `${randomUUID()}\n`);
-    await using daemon = await startDaemon({ launcher: withBootId(bootIdFile) });
+    await using bootId = await makeBootId();
+    await using daemon = await startDaemon({ launcher: bootId.launcher });
     const apps = daemon.client(AppService);
     const ports: Record<string, number> = {};
     for (const [id, server] of Object.entries({ polite, plain: undefined, idle: polite })) {
@@ -143,7 +134,7 @@ class ProcessHost implements Host {
       }
     };
     await eventually(check, deadlineMs);
-    await goThroughAll(t, "process", new ProcessHost(daemon, bootIdFile, ["polite", "plain"]), check);
+    await goThroughAll(t, "process", new ProcessHost(daemon, bootId, ["polite", "plain"]), check);
   },
 );
 

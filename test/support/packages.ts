@@ -1,5 +1,6 @@
 /** Small packages for tests: a web server without dependencies, in a directory or in a git repository with tags. */
 import { execFile } from "node:child_process";
+import { randomInt } from "node:crypto";
 import { chmod, mkdir, writeFile } from "node:fs/promises";
 import { createServer } from "node:net";
 import { join } from "node:path";
@@ -92,12 +93,16 @@ async function commitVersion(
   await git("tag", `v${options.version ?? "1.0.0"}`);
 }
 
-/** A TCP port that is free now. */
+/** A TCP port that is free now, and none that the kernel gives to whoever asks it for any. */
 export async function freePort(): Promise<number> {
-  const server_ = createServer();
-  await new Promise<void>((resolve) => server_.listen(0, "127.0.0.1", resolve));
-  const address = server_.address();
-  await new Promise((resolve) => server_.close(resolve));
-  if (address === null || typeof address === "string") throw new Error("no port");
-  return address.port;
+  for (;;) {
+    const port = randomInt(10_000, 32_768);
+    const server_ = createServer();
+    const isFree = await new Promise<boolean>((resolve) => {
+      server_.once("error", () => resolve(false)).listen(port, "127.0.0.1", () => resolve(true));
+    });
+    if (!isFree) continue;
+    await new Promise((resolve) => server_.close(resolve));
+    return port;
+  }
 }
