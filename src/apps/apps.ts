@@ -35,7 +35,7 @@ import { AppViews, type AppBackupStates, type ListOptions } from "./app-views.ts
 import type { AppPaths } from "./app-paths.ts";
 import type { Log } from "../lib/log.ts";
 import type { AppsContext } from "./apps-context.ts";
-import { Cloner, type CloneResult } from "./clone.ts";
+import { Cloner, type CloneRequest, type CloneResult } from "./clone.ts";
 import { awaitUp } from "./coming-up.ts";
 import { FreePorts } from "./free-ports.ts";
 import { Installer, type InstallRequest } from "./install.ts";
@@ -351,8 +351,8 @@ export class Apps implements AsyncDisposable {
   }
 
   /** @throws SvcError see {@link Cloner.clone} */
-  async clone(id: string, name: string, caller: AppCaller, work: WorkOptions): Promise<CloneResult> {
-    return this.#cloner.clone(await this.#find(id, caller), name, caller, work);
+  async clone(id: string, request: CloneRequest, caller: AppCaller, work: WorkOptions): Promise<CloneResult> {
+    return this.#cloner.clone(await this.#find(id, caller), request, caller, work);
   }
 
   /** The app as svc keeps it. */

@@ -1,4 +1,5 @@
 /** A full copy of an app under the next free `<id>-N`, always stopped (specification 4.1, decisions 14). */
+import { SvcError } from "../errors.ts";
 import { resolvePorts, type ResolvedPort } from "../packages/settings.ts";
 import { isUp } from "../runtimes/runtime.ts";
 import { newApp, type AppRecord, type NewApp } from "./app-record.ts";
@@ -9,6 +10,13 @@ import type { Installer } from "./install.ts";
 import type { WorkOptions } from "./progress.ts";
 import { rebuildCopy } from "./release.ts";
 import type { AppsContext } from "./apps-context.ts";
+
+export interface CloneRequest {
+  /** Display name of the copy; its id when empty. */
+  readonly name: string;
+  /** Whether both may use what is not copied. */
+  readonly shareVolumes: boolean;
+}
 
 export interface CloneResult {
   id: string;
@@ -34,10 +42,14 @@ export class Cloner {
   }
 
   /**
-   * @param name display name of the copy; its id when empty
-   * @throws SvcError `app_busy`, `disk_full`; nothing of the copy stays then.
+   * @throws SvcError `app_busy`, `disk_full`, `volumes_shared`; nothing of the copy stays then.
    */
-  async clone(app: AppRecord, name: string, caller: AppCaller, work: WorkOptions): Promise<CloneResult> {
+  async clone(
+    app: AppRecord,
+    { name, shareVolumes }: CloneRequest,
+    caller: AppCaller,
+    work: WorkOptions,
+  ): Promise<CloneResult> {
     const { operations, installer, freePorts, runtimeOf, runnable, now } = this.#options;
     // Held, so that nobody upgrades or removes what is being copied.
     const lock = await operations.begin({
@@ -47,6 +59,7 @@ export class Cloner {
       detail: { lockOnly: true },
     });
     try {
+      if (!shareVolumes) refuseShared(app, (await runtimeOf(app).sharedData?.(app.id)) ?? []);
       const sourceRunning = isUp(runtimeOf(app).status(app.id)?.state);
       let copiedBytes = 0;
       const nowMs = now();
@@ -94,4 +107,15 @@ export class Cloner {
     await target.makeDirs([appTree.logs]);
     return doneBytes;
   }
+}
+
+/** @throws SvcError `volumes_shared` when there are some */
+function refuseShared({ id }: AppRecord, volumes: readonly string[]): void {
+  if (volumes.length === 0) return;
+  const what = volumes.length === 1 ? "volume" : "volumes";
+  const why = "which are not copied as they have a driver or a name of their own";
+  throw new SvcError(
+    "volumes_shared",
+    `app "${id}" and its copy would both use the ${what} ${volumes.join(", ")}, ${why}; allow that with share_volumes`,
+  );
 }

@@ -69,12 +69,12 @@ export function createAppService(
         (result) => ({ event: { case: "result", value: upgradeResponse(result) } as const }),
       ),
 
-    cloneApp: async ({ id, name }, context) =>
-      cloneResponse(await apps.clone(id, name, userOf(context), { signal: context.signal })),
+    cloneApp: async ({ id, ...request }, context) =>
+      cloneResponse(await apps.clone(id, request, userOf(context), { signal: context.signal })),
 
-    cloneAppStream: ({ id, name }, context) =>
+    cloneAppStream: ({ id, ...request }, context) =>
       progressEvents(
-        (onProgress) => apps.clone(id, name, userOf(context), { signal: context.signal, onProgress }),
+        (onProgress) => apps.clone(id, request, userOf(context), { signal: context.signal, onProgress }),
         (result) => ({ event: { case: "result", value: cloneResponse(result) } as const }),
       ),
 

@@ -218,6 +218,8 @@ export interface AppRuntime extends AsyncDisposable {
    * whose apps may not expect that.
    */
   keepData?(app: RunnableApp): Promise<void>;
+  /** Names of what it keeps beside an app's tree that {@link copyData} does not copy: a copy of the app would use the same. */
+  sharedData?(id: string): Promise<string[]>;
   /**
    * Copies what it keeps of an app beside its tree for a copy that has nothing yet; resolves with the bytes. Absent for
    * runtimes that keep nothing there that is worth it.

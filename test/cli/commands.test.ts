@@ -53,6 +53,16 @@ const cases: CommandCase[] = [
     stdout: /Cloned hello to hello-2 \(1\.0 KiB\)/,
     stderr: /^clone hello: copy 512 B of 1\.0 KiB \(50%\)\nhello was running/,
   },
+  {
+    args: ["app", "clone", "sharer"],
+    exitCode: 5,
+    stderr: /would both use the volume \\x1b\[2J; pass --share-volumes to let it\n$/,
+  },
+  {
+    args: ["app", "clone", "sharer", "--share-volumes"],
+    stdout: /^Cloned sharer to sharer-2/,
+    stderr: /\nsharer was running/,
+  },
   { args: ["app", "logs", "hello", "-n", "7"], stdout: /^one of 7 \x1b\]0;title\x07\ntwo of hello\n$/ },
   { args: ["app", "logs", "hello", "-n", "x"], exitCode: 2, stderr: /must be 0 to 100000/ },
   { args: ["app", "settings", "hello"], stdout: /port +8080 +8080 +Where it listens\ngreeting +hi +hello/ },

@@ -134,7 +134,7 @@ const lines: readonly string[] = [
   "app settings set x a=b",
   "app settings set x --set-file a=SECRET",
   "app settings unset x a",
-  "app clone x",
+  "app clone x --share-volumes",
   "app remove x",
   "disk",
   "disk x",

@@ -56,6 +56,25 @@ terminalTest(`an ambiguous name is a numbered choice${needsScript}`, async (t) =
   t.regex(screen, /Installed twice 1\.0\.0/);
 });
 
+for (const [answer, exitCode, said] of [
+  ["y", 0, /Cloned sharer to sharer-2/],
+  ["", 5, /nothing was changed: the app was not cloned/],
+] as const) {
+  terminalTest(
+    `a copy that would use volumes of its original is asked about: "${answer}"${needsScript}`,
+    async (t) => {
+      await using daemon = await startFakeDaemon(apps);
+      const run = await onTerminal(
+        ["app", "clone", "sharer", "--socket", daemon.socketPath],
+        [["Clone it all the same? [y/N]", answer]],
+      );
+      t.is(run.exitCode, exitCode, run.screen);
+      t.regex(run.screen, /would both use the volume \\x1b\[2J\./);
+      t.regex(run.screen, said);
+    },
+  );
+}
+
 terminalTest(`a secret that is set without a value is asked for, and not shown${needsScript}`, async (t) => {
   await using daemon = await startFakeDaemon(apps);
   const { exitCode, screen } = await onTerminal(

@@ -96,6 +96,40 @@ composeTest(
   },
 );
 
+composeTest(`a clone asks before both apps use a volume${needsCompose}`, async (t) => {
+  await using engine = await startEngine();
+  await engine.images.build("svc/box:latest");
+  await using daemon = await startDaemon({ config: engine.config });
+  const apps = daemon.client(AppService, "grpc");
+  const dir = join(daemon.dir, "sharer");
+  await mkdir(dir);
+  const document = {
+    services: {
+      web: { image: "svc/box:latest", command: ["/bin/sleep", "3600"], volumes: ["state:/state"] },
+    },
+    volumes: { state: { name: "its-own" } },
+  };
+  await writeFile(
+    join(dir, "svc.yaml"),
+    'id: sharer\nname: Sharer\nversion: "1.0.0"\ncompose: { file: compose.yaml }\npermissions: [host_mounts]\n',
+  );
+  await writeFile(join(dir, "compose.yaml"), JSON.stringify(document));
+  await apps.installApp({ spec: dir, permissionsAck: true });
+  await apps.startApp({ id: "sharer" });
+  const error = await errorOf(apps.cloneApp({ id: "sharer" }));
+  t.is(error.reason, "volumes_shared");
+  t.regex(error.message, /both use the volume its-own, /);
+  const { apps: known } = await apps.listApps({});
+  t.deepEqual(
+    known.map(({ id }) => id),
+    ["sharer"],
+    "nothing of the copy stays",
+  );
+  const { id } = await apps.cloneApp({ id: "sharer", shareVolumes: true });
+  t.is(id, "sharer-2");
+  t.deepEqual(await volumesOf(engine, id), []);
+});
+
 const plain = {
   ...{ Name: "svc-keeper_state", Driver: "local", Options: null },
   Labels: { "com.docker.compose.volume": "state" },

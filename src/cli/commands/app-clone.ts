@@ -1,7 +1,9 @@
 /** `svc app clone`: a full copy under a new id. */
 import type { Command } from "commander";
 import type { CommandContext } from "../context.ts";
+import { AdvisedError, asSvcError } from "../failure.ts";
 import { followProgress } from "../follow-progress.ts";
+import { confirm, isInteractive } from "../prompt.ts";
 import type { RunCommand } from "../run-command.ts";
 import { portsText } from "../render/app-table.ts";
 import { escapeControls } from "../render/escape.ts";
@@ -13,14 +15,33 @@ export function addCloneCommand(parent: Command, run: RunCommand): void {
     .description("copy an app with its data; the copy is stopped")
     .argument("<id>", "the app to copy")
     .option("--name <name>", "display name of the copy (default: its id)")
-    .action(run((context, id: string, options: { name?: string }) => clone(context, id, options.name)));
+    .option(
+      "--share-volumes",
+      "let the copy use the volumes that are not copied: those with a driver or a name of their own",
+    )
+    .action(run(clone));
 }
 
-async function clone(context: CommandContext, id: string, name = ""): Promise<void> {
+interface CloneOptions {
+  readonly name?: string;
+  readonly shareVolumes?: boolean;
+}
+
+async function clone(
+  context: CommandContext,
+  id: string,
+  { name = "", shareVolumes = false }: CloneOptions,
+): Promise<void> {
   const { AppService, CloneAppResponseSchema } = await import("../../../gen/svc/v1/app_pb.ts");
   const { messageToRest } = await import("../transport/rest-json.ts");
-  const events = context.invoke(AppService.method.cloneAppStream, [{ id, name }]);
-  const result = await followProgress(context, `clone ${id}`, events, "result");
+  const attempt = (share: boolean) => {
+    const events = context.invoke(AppService.method.cloneAppStream, [{ id, name, shareVolumes: share }]);
+    return followProgress(context, `clone ${id}`, events, "result");
+  };
+  const result = await attempt(shareVolumes).catch(async (thrown: unknown) => {
+    await askToShare(context, thrown);
+    return attempt(true);
+  });
   const copy = messageToRest(CloneAppResponseSchema, result);
   if (context.json) return context.printJson(copy);
   if (copy.source_running) {
@@ -29,4 +50,17 @@ async function clone(context: CommandContext, id: string, name = ""): Promise<vo
   const ports = copy.ports.length === 0 ? "" : ` on port ${portsText(copy.ports)}`;
   const text = `Cloned ${id} to ${copy.id} (${formatBytes(copy.copied_bytes)})${ports}`;
   return context.print(`${escapeControls(text)}. Start it: svc app start ${escapeControls(copy.id)}\n`);
+}
+
+/** @throws what was thrown, unless somebody says yes to what it asks */
+async function askToShare(context: CommandContext, thrown: unknown): Promise<void> {
+  const error = asSvcError(thrown);
+  if (error?.reason !== "volumes_shared" || context.json) throw thrown;
+  const sentence = error.message.replace(/; allow that with share_volumes$/, "");
+  if (!isInteractive(context.host)) {
+    throw new AdvisedError(error, `${sentence}; pass --share-volumes to let it`);
+  }
+  context.note(`${escapeControls(sentence)}.`);
+  if (await confirm(context.host, "Clone it all the same?")) return;
+  throw new AdvisedError(error, "nothing was changed: the app was not cloned");
 }

@@ -101,13 +101,14 @@ export class ComposeRuntime extends ContainerRuntime {
     await this.#projects.keepData(app, ["directory", "file"]);
   }
 
+  async sharedData(id: string): Promise<string[]> {
+    const shared = (await this.#volumes(id)).filter((volume) => !isCopied(volume, id));
+    return shared.map(({ Name: name }) => name);
+  }
+
   async copyData(from: RunnableApp, to: RunnableApp, work: RuntimeWork): Promise<number> {
     const volumes = await this.#volumes(from.id);
     const own = volumes.filter((volume) => isCopied(volume, from.id));
-    for (const { Name: name } of volumes.filter((volume) => !own.includes(volume))) {
-      const message = `The volume ${name} has a driver or a name of its own, and is not copied: both apps use it`;
-      work.onProgress?.({ step: "warning", message });
-    }
     if (own.length === 0) return 0;
     // From now on there is something of the copy on the engine.
     this.appOf(to.id);

@@ -92,8 +92,13 @@ export function fakeApps(apps: readonly App[], onLeft: () => void): Partial<Serv
         },
       };
     },
-    async *cloneAppStream({ id }) {
-      find(id);
+    async *cloneAppStream({ id, shareVolumes }) {
+      if (id !== "sharer") find(id);
+      else if (!shareVolumes) {
+        const words =
+          'app "sharer" and its copy would both use the volume \x1b[2J; allow that with share_volumes';
+        throw new SvcError("volumes_shared", words);
+      }
       yield {
         event: { case: "progress", value: { step: "copy", message: "", doneBytes: 512n, totalBytes: 1024n } },
       };
