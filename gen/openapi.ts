@@ -194,7 +194,8 @@ export interface paths {
         /**
          * Makes a full copy under the next free `<id>-N` (see `App.id`), always stopped
          * @description Makes a full copy under the next free `<id>-N` (see `App.id`), always stopped. Cloning a running app is allowed:
-         *     its files are copied as they are, which `source_running` says.
+         *     its files are copied as they are, which `source_running` says. `volumes_shared` for a compose project with volumes that are
+         *     not copied, unless `share_volumes` is set.
          *
          *     Access: any identified caller; a regular user sees and changes what is their own.
          *
@@ -5148,6 +5149,11 @@ export interface operations {
                 "application/json": {
                     /** @description Display name of the copy; the new id when empty. */
                     name?: string;
+                    /**
+                     * @description Whether the copy may use the very volumes of the original which are not copied: those of a compose project that have a
+                     *     driver or a name of their own.
+                     */
+                    share_volumes?: boolean;
                 };
             };
         };

@@ -25,6 +25,7 @@ export const reasonRules = {
   app_not_running: {"code":"failed_precondition"},
   app_busy: {"code":"failed_precondition"},
   pinned_image: {"code":"failed_precondition"},
+  volumes_shared: {"code":"failed_precondition"},
   owned_by_app: {"code":"failed_precondition"},
   protected: {"code":"permission_denied"},
   job_owned: {"code":"failed_precondition"},

@@ -97,7 +97,7 @@ export const ControlContainerRequestActions = ["start","stop","restart","pause",
 export type ControlContainerRequestAction = (typeof ControlContainerRequestActions)[number];
 
 /** The words of `svc.v1.ErrorDetail.reason`. */
-export const ErrorDetailReasons = ["unauthenticated","token_denied","root_required","not_found","already_exists","invalid_request","body_too_large","unsupported_media_type","method_not_allowed","upgrade_required","host_denied","origin_denied","license_required","ambiguous","package_invalid","source_failed","git_failed","build_failed","start_failed","app_running","app_not_running","app_busy","pinned_image","owned_by_app","protected","job_owned","pid_reused","denied","not_possible","conflict","changed","range_not_satisfiable","too_many","disk_full","store_damaged","archive_damaged","archive_refused","not_ready","not_implemented","canceled","deadline_exceeded","unavailable","internal"] as const;
+export const ErrorDetailReasons = ["unauthenticated","token_denied","root_required","not_found","already_exists","invalid_request","body_too_large","unsupported_media_type","method_not_allowed","upgrade_required","host_denied","origin_denied","license_required","ambiguous","package_invalid","source_failed","git_failed","build_failed","start_failed","app_running","app_not_running","app_busy","pinned_image","volumes_shared","owned_by_app","protected","job_owned","pid_reused","denied","not_possible","conflict","changed","range_not_satisfiable","too_many","disk_full","store_damaged","archive_damaged","archive_refused","not_ready","not_implemented","canceled","deadline_exceeded","unavailable","internal"] as const;
 export type ErrorDetailReason = (typeof ErrorDetailReasons)[number];
 
 /** The words of `svc.v1.Event.kind`. */
