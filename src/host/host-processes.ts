@@ -101,25 +101,17 @@ export class HostProcesses {
       this.#owners(caller, signal),
     ]);
     const names = await this.#names(sockets);
-    return sockets
-      .map((socket): MessageInitShape<typeof ListeningPortSchema> & { port: number } => {
-        const { protocol, address, port, uid, owner } = socket;
-        // What is open of a process is its user's to see (ptrace(2)).
-        const isShown = owner !== undefined && (caller.root || owner.uid === caller.uid);
-        return {
-          ...{ protocol, address, port },
-          user: names.get(uid) ?? String(uid),
-          ...(isShown && { pid: owner.pid, process: owner.name }),
-          ...owners.ofSocket(socket),
-        };
-      })
-      .toSorted(
-        (a, b) =>
-          a.port - b.port ||
-          compare(a.protocol, b.protocol) ||
-          compare(a.address, b.address) ||
-          (a.pid ?? 0) - (b.pid ?? 0),
-      );
+    return sockets.map((socket): MessageInitShape<typeof ListeningPortSchema> => {
+      const { protocol, address, port, uid, owner } = socket;
+      // What is open of a process is its user's to see (ptrace(2)).
+      const isShown = owner !== undefined && (caller.root || owner.uid === caller.uid);
+      return {
+        ...{ protocol, address, port },
+        user: names.get(uid) ?? String(uid),
+        ...(isShown && { pid: owner.pid, process: owner.name }),
+        ...owners.ofSocket(socket),
+      };
+    });
   }
 
   async #owners(caller: Caller, signal: AbortSignal): Promise<Owners> {
@@ -166,7 +158,7 @@ class Owners {
   /** The engine listens itself for what it publishes. */
   ofSocket({ protocol, port, address, owner }: HostSocket): Names {
     const own = owner === undefined ? {} : this.of(owner);
-    if (own.appId !== undefined || own.container !== undefined) return own;
+    if (own.appId !== undefined || own.container !== undefined || this.#byPort.size === 0) return own;
     return this.#named(this.#byPort.get(portKey(protocol, port, address)));
   }
 
@@ -182,11 +174,6 @@ class Owners {
 function portKey(protocol: string, port: number, address = ""): string {
   const isAny = ["", "0.0.0.0", "::"].includes(address);
   return `${protocol} ${isAny ? "*" : address} ${port}`;
-}
-
-function compare(a = "", b = ""): number {
-  if (a === b) return 0;
-  return a < b ? -1 : 1;
 }
 
 /** Whether `/proc` is mounted so that users see their own processes alone (proc(5), `hidepid`). */

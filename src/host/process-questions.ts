@@ -50,6 +50,6 @@ export interface HostSocket {
 export interface HostAnswers {
   /** Every process, kernel threads included. */
   readonly processes: readonly HostProcess[];
-  /** Every socket that waits for others. */
+  /** Every socket that waits for others, by port, protocol, address and process. */
   readonly sockets: readonly HostSocket[];
 }

@@ -3,10 +3,12 @@
  * than half of what the same takes in promises. For the host's thread alone, where blocking harms nobody.
  */
 import { closeSync, openSync, readSync, statSync } from "node:fs";
+import { uptime } from "node:os";
 import { listPids, parseStat, type ProcessEntry } from "../lib/process-table.mjs";
 import { carriedRunId } from "../lib/run-cookie.mjs";
 import { membersOf } from "../runtimes/process/run-membership.ts";
 import type { ProcessOrigin } from "../runtimes/process/proc-reader.ts";
+import { ProcessMemo } from "./process-memo.ts";
 import type { HostProcess, KnownApps, ProcessOwner } from "./process-questions.ts";
 
 /** A process with what its line in `/proc/<pid>/stat` says. */
@@ -36,12 +38,16 @@ const leastWindowMs = 500;
 const mostWindowMs = 10_000;
 /** Where there is no reading to compare with. */
 const coldWindowMs = 200;
+/** Who moves a process into a control group does so right after its start. */
+const settledSecs = 10;
+const groupsMs = 60_000;
 const pause = new Int32Array(new SharedArrayBuffer(4));
 
 export class ProcessScan {
   readonly #buffer = Buffer.allocUnsafe(64 * 1024);
   /** A process keeps the environment that it was started with. */
-  readonly #cookies = new Map<number, { startTicks: number; runId: string | undefined }>();
+  readonly #cookies = new ProcessMemo<string | undefined>();
+  readonly #groups = new ProcessMemo<string | undefined>();
   /** The last but one that is far enough back, and the last. */
   #base: CpuReadings | undefined;
   #latest: CpuReadings | undefined;
@@ -53,7 +59,9 @@ export class ProcessScan {
     }
     const table = this.#scanAll();
     const since = this.#remember(table);
-    for (const pid of this.#cookies.keys()) if (!since.byPid.has(pid)) this.#cookies.delete(pid);
+    const pids = new Set(table.map(({ pid }) => pid));
+    this.#cookies.keep(pids);
+    this.#groups.keep(pids);
     const apps = this.#appsOf(table, known);
     const nowMs = performance.now();
     return table.map((process) => {
@@ -139,22 +147,29 @@ export class ProcessScan {
     return apps;
   }
 
-  #runIdOf({ pid, startTicks }: ProcessEntry): string | undefined {
-    const known = this.#cookies.get(pid);
-    if (known?.startTicks === startTicks) return known.runId;
-    const runId = this.#optional(pid, "environ", (environ) => carriedRunId(environ));
-    this.#cookies.set(pid, { startTicks, runId });
-    return runId;
+  #runIdOf(process: ProcessEntry): string | undefined {
+    return this.#cookies.get(process, () => ({
+      value: this.#optional(process.pid, "environ", (environ) => carriedRunId(environ)),
+      forMs: Infinity,
+    }));
+  }
+
+  /** The text of its control groups. */
+  #groupsOf(process: ProcessEntry): string | undefined {
+    return this.#groups.get(process, () => ({
+      value: this.#optional(process.pid, "cgroup", (bytes) => bytes.toString()),
+      forMs: uptime() - process.startTicks / ticksPerSecond < settledSecs ? 0 : groupsMs,
+    }));
   }
 
   #belongs(
-    { pid, isKernelThread }: ScannedProcess,
+    process: ScannedProcess,
     apps: ReadonlyMap<number, string>,
     { controlGroups }: KnownApps,
   ): Pick<ProcessOwner, "appId" | "containerId"> {
-    const appId = apps.get(pid);
+    const appId = apps.get(process.pid);
     if (appId !== undefined) return { appId };
-    const text = isKernelThread ? undefined : this.#optional(pid, "cgroup", (bytes) => bytes.toString());
+    const text = process.isKernelThread ? undefined : this.#groupsOf(process);
     if (text === undefined) return {};
     const ofUnit = controlGroups.size === 0 ? undefined : appOfGroup(text, controlGroups);
     if (ofUnit !== undefined) return { appId: ofUnit };

@@ -26,7 +26,7 @@ restart: { policy: never }
 /** Prints lines of what the kernel counted, each after its name. */
 const script = `
 svc() { ${process.execPath} ${main} "$@"; }
-for n in $(seq 300); do [ -S /run/svc/svc.sock ] && break; sleep 1; done
+for n in $(seq 300); do [ -S /run/svc/root/svc.sock ] && break; sleep 1; done
 svc install /etc/svc/burner > /dev/null; svc install /etc/svc/eater > /dev/null
 svc app start burner > /dev/null
 group=/sys/fs/cgroup$(systemctl show --property=ControlGroup --value svc-burner)
@@ -36,7 +36,7 @@ before=$(used); began=$(cut -d' ' -f1 /proc/uptime); sleep 20; after=$(used); en
 echo "used: $before $after $began $ended"
 echo "throttled: $(sed -n 's/^nr_throttled //p' $group/cpu.stat)"
 svc app stop burner > /dev/null
-svc app start eater > /dev/null 2>&1
+svc app start eater 2>&1 | sed 's/^/started: /'
 for n in $(seq 60); do [ "$(systemctl show --property=Result --value svc-eater)" = success ] || break; sleep 1; done
 svc app info eater --json | tr -d '\\n' | sed 's/^/eater: /'; echo
 svc status --json | tr -d '\\n' | sed 's/^/status: /'; echo

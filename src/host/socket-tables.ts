@@ -1,0 +1,37 @@
+/** Sockets that wait for others, from the tables in `/proc/net` (proc_net(5)). */
+import { readFileSync } from "node:fs";
+import { endianness } from "node:os";
+import { socketsIn } from "../lib/listening-sockets.mjs";
+import { SocketAddresses } from "./socket-address.ts";
+import type { SocketTable, WaitingSocket } from "./waiting-socket.ts";
+
+/** Listening, and for UDP not connected. */
+const waitingStates = { tcp: "0A", udp: "07" } as const;
+const isLittleEndian = endianness() === "LE";
+
+export class SocketTables {
+  readonly #addresses = new SocketAddresses();
+
+  read({ protocol, version }: SocketTable): WaitingSocket[] {
+    let text: string;
+    try {
+      text = readFileSync(`/proc/net/${protocol}${version === 6 ? "6" : ""}`, "latin1");
+    } catch {
+      // A kernel without IPv6.
+      return [];
+    }
+    return Array.from(socketsIn(text, waitingStates[protocol]))
+      .filter(({ remote }) => /^0+:0000$/.test(remote))
+      .map(({ address, port, uid, inode }) => ({
+        ...{ protocol, port, uid, inode },
+        address: this.#addresses.text(networkOrder(address)),
+      }));
+  }
+}
+
+/** @param hex the kernel's words of 32 bits, each in the machine's own order */
+function networkOrder(hex: string): string {
+  const bytes = Buffer.from(hex, "hex");
+  if (isLittleEndian) bytes.swap32();
+  return bytes.toString("latin1");
+}
