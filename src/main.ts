@@ -10,6 +10,7 @@ import { getSystemErrorMessage } from "node:util";
 import packageJson from "../package.json" with { type: "json" };
 import { exitCodes } from "./cli/exit-codes.ts";
 import type { CliHost } from "./cli/host.ts";
+import type { DaemonRun } from "./cli/run-command.ts";
 import { defaultPaths } from "./daemon/paths.ts";
 import type { PathEnvironment } from "./daemon/paths.ts";
 import type { Programs } from "./daemon/programs.ts";
@@ -35,7 +36,12 @@ async function main(): Promise<void> {
   });
 }
 
-async function runDaemon(configFile: string | undefined, stop: AbortSignal): Promise<void> {
+async function runDaemon({ configFile, checkOnly, stop }: DaemonRun): Promise<void> {
+  if (checkOnly) {
+    const { checkConfig } = await import("./daemon/check-config.ts");
+    await checkConfig({ file: configFile, environment });
+    return;
+  }
   const [{ loadConfig }, { startDaemon }, { bundledPages, sourcePages }] = await Promise.all([
     import("./daemon/config.ts"),
     import("./daemon/daemon.ts"),

@@ -12,5 +12,13 @@ export type RunCommand = <Args extends readonly unknown[]>(
   action: Action<Args>,
 ) => (...args: unknown[]) => Promise<void>;
 
+export interface DaemonRun {
+  /** Default: the mode's own. */
+  readonly configFile: string | undefined;
+  /** True: the configuration is read and checked, and nothing is started. */
+  readonly checkOnly: boolean;
+  readonly stop: AbortSignal;
+}
+
 /** Runs the daemon until `stop` aborts. */
-export type RunDaemon = (configFile: string | undefined, stop: AbortSignal) => Promise<void>;
+export type RunDaemon = (run: DaemonRun) => Promise<void>;

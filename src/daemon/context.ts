@@ -3,7 +3,6 @@ import { lookup } from "node:dns/promises";
 import { join } from "node:path";
 import { AuditReader } from "../audit/audit-reader.ts";
 import { AuditTrail } from "../audit/audit-trail.ts";
-import { invalidField, SvcError } from "../errors.ts";
 import { systemClock, type Clock } from "../lib/clock.ts";
 import { DaemonMetrics } from "../metrics/daemon-metrics.ts";
 import { AlertFactsReader } from "../alerts/alert-facts.ts";
@@ -61,6 +60,7 @@ import { storeIdOf } from "../store/store-id.ts";
 import { Consoles } from "../console/consoles.ts";
 import { ConsoleTokens } from "../tokens/console-tokens.ts";
 import { TokenAuthority } from "../tokens/token-authority.ts";
+import { checkAccounts } from "./config-accounts.ts";
 import type { Config } from "./config.ts";
 import { createContainerEngine } from "./container-engine.ts";
 import type { DaemonLog } from "./log.ts";
@@ -138,8 +138,7 @@ export async function createContext(options: ContextOptions): Promise<DaemonCont
   // Others only pass through: what is inside belongs to each app's owner alone.
   for (const dir of [paths.appsDir, paths.runDir]) await makeDirectory(dir, 0o711);
 
-  const { rootRunsAs } = config.apps;
-  if (rootRunsAs !== undefined) await checkAccount(users, rootRunsAs, config.file);
+  await checkAccounts(config, users);
   const searchPath = config.apps.path.join(":");
   const identities = resources.use(
     createIdentities({
@@ -399,16 +398,6 @@ export async function createContext(options: ContextOptions): Promise<DaemonCont
     consoleTokens,
     [Symbol.asyncDispose]: () => owned.disposeAsync(),
   };
-}
-
-/** @throws SvcError `invalid_request` when the host has no such account, before any app asks for it */
-async function checkAccount(users: Users, name: string, configFile: string): Promise<void> {
-  try {
-    await users.byName(name);
-  } catch (error) {
-    if (!(error instanceof SvcError) || error.code === "unavailable") throw error;
-    throw invalidField("apps.root_runs_as", `the host has no account "${name}", which ${configFile} names`);
-  }
 }
 
 /** Root's own apps may be given to another account; everybody else's run as their owner. */

@@ -1,5 +1,6 @@
 /** The host's processes and listening ports, as far as the caller may see them, with the container and the app of each. */
 import { readFile } from "node:fs/promises";
+import { setImmediate as nextTurn } from "node:timers/promises";
 import type { MessageInitShape } from "@bufbuild/protobuf";
 import { timestampFromMs } from "@bufbuild/protobuf/wkt";
 import type { ListeningPortSchema } from "../../gen/svc/v1/monitor_pb.ts";
@@ -51,6 +52,7 @@ const orders: Readonly<Record<ListProcessesRequestSort, (a: HostProcess, b: Host
   start: (a, b) => b.startTicks - a.startTicks || b.pid - a.pid,
 };
 
+/** What is there of thousands is taken over, put together and written in turns of their own: others get theirs in between. */
 export class HostProcesses {
   readonly #options: HostProcessesOptions;
 
@@ -71,6 +73,7 @@ export class HostProcesses {
       readBootTimeMs(),
       caller.root ? false : procHidesOthers(),
     ]);
+    await nextTurn();
     const seen = all.filter(
       ({ isKernelThread, uid }) => (kernelThreads || !isKernelThread) && (!hidesOthers || uid === caller.uid),
     );
@@ -88,6 +91,7 @@ export class HostProcesses {
         ...owners.of(process),
       };
     });
+    await nextTurn();
     return { processes, total: seen.length };
   }
 
@@ -100,8 +104,9 @@ export class HostProcesses {
       this.#options.thread.ask("sockets", signal),
       this.#owners(caller, signal),
     ]);
+    await nextTurn();
     const names = await this.#names(sockets);
-    return sockets.map((socket): MessageInitShape<typeof ListeningPortSchema> => {
+    const ports = sockets.map((socket): MessageInitShape<typeof ListeningPortSchema> => {
       const { protocol, address, port, uid, owner } = socket;
       // What is open of a process is its user's to see (ptrace(2)).
       const isShown = owner !== undefined && (caller.root || owner.uid === caller.uid);
@@ -112,6 +117,8 @@ export class HostProcesses {
         ...owners.ofSocket(socket),
       };
     });
+    await nextTurn();
+    return ports;
   }
 
   async #owners(caller: Caller, signal: AbortSignal): Promise<Owners> {

@@ -39,7 +39,7 @@ const mostWindowMs = 10_000;
 /** Where there is no reading to compare with. */
 const coldWindowMs = 200;
 /** Who moves a process into a control group does so right after its start. */
-const settledSecs = 10;
+const settledSecs = 3;
 const groupsMs = 60_000;
 const pause = new Int32Array(new SharedArrayBuffer(4));
 

@@ -274,7 +274,14 @@ test("what svc and the host stand on gets no signal", async (t) => {
     t.like(refusal, { code: "PermissionDenied", reason: "denied" }, what);
     t.not(readProcess(pid), undefined, what);
   }
-  await apps.removeApp({ id: "web" });
+  // It goes on without the daemon that started it, and is no child of the next one.
+  await daemon.restart();
+  const pid = supervisor?.pid ?? web?.parentPid ?? 0;
+  const refusal = await errorOf(daemon.client(ProcessService).signalProcess({ pid, signal: "kill" }));
+  t.like(refusal, { code: "PermissionDenied", reason: "denied" });
+  t.regex(refusal.message, /supervisor of an app/);
+  t.not(readProcess(pid), undefined);
+  await daemon.client(AppService).removeApp({ id: "web" });
 });
 
 rootTest(`a user sees what the kernel shows, own apps alone, and signals nobody${needsRoot}`, async (t) => {

@@ -7,7 +7,11 @@ export function addDaemonCommand(parent: Command, run: RunCommand, runDaemon: Ru
     .command("daemon")
     .description("run the daemon in the foreground, until SIGTERM or Ctrl-C")
     .option("--config <file>", "configuration file (default: /etc/svc/svc.toml, or the user's own)")
+    .option("--check", "only check the configuration: say what is wrong with it, and start nothing")
     .action(
-      run((context, options: { config?: string }) => runDaemon(options.config, context.host.interrupted)),
+      run(async (context, { config, check = false }: { config?: string; check?: boolean }) => {
+        await runDaemon({ configFile: config, checkOnly: check, stop: context.host.interrupted });
+        if (check) await context.print("the configuration is fine\n");
+      }),
     );
 }

@@ -1,0 +1,16 @@
+/** What a configuration says of accounts, held against the host's. */
+import { SvcError, invalidField } from "../errors.ts";
+import type { Users } from "../identity/user.ts";
+import type { Config } from "./config.ts";
+
+/** @throws SvcError `invalid_request` when the host has no such account, before any app asks for it */
+export async function checkAccounts({ apps, file }: Config, users: Pick<Users, "byName">): Promise<void> {
+  if (apps.rootRunsAs === undefined) return;
+  try {
+    await users.byName(apps.rootRunsAs);
+  } catch (error) {
+    if (!(error instanceof SvcError) || error.code === "unavailable") throw error;
+    const why = `the host has no account "${apps.rootRunsAs}", which ${file} names`;
+    throw invalidField("apps.root_runs_as", why);
+  }
+}
