@@ -2099,7 +2099,7 @@ export interface components {
              * @description A machine word to switch on.
              * @enum {string}
              */
-            reason: "unauthenticated" | "token_denied" | "root_required" | "not_found" | "already_exists" | "invalid_request" | "body_too_large" | "unsupported_media_type" | "method_not_allowed" | "upgrade_required" | "host_denied" | "origin_denied" | "license_required" | "ambiguous" | "package_invalid" | "source_failed" | "git_failed" | "build_failed" | "start_failed" | "app_running" | "app_not_running" | "app_busy" | "pinned_image" | "owned_by_app" | "protected" | "job_owned" | "pid_reused" | "denied" | "not_possible" | "conflict" | "changed" | "range_not_satisfiable" | "too_many" | "disk_full" | "store_damaged" | "archive_damaged" | "archive_refused" | "not_ready" | "not_implemented" | "canceled" | "deadline_exceeded" | "unavailable" | "internal";
+            reason: "unauthenticated" | "token_denied" | "root_required" | "not_found" | "already_exists" | "invalid_request" | "body_too_large" | "unsupported_media_type" | "method_not_allowed" | "upgrade_required" | "host_denied" | "origin_denied" | "license_required" | "ambiguous" | "package_invalid" | "source_failed" | "git_failed" | "build_failed" | "start_failed" | "app_running" | "app_not_running" | "app_busy" | "pinned_image" | "volumes_shared" | "owned_by_app" | "protected" | "job_owned" | "pid_reused" | "denied" | "not_possible" | "conflict" | "changed" | "range_not_satisfiable" | "too_many" | "disk_full" | "store_damaged" | "archive_damaged" | "archive_refused" | "not_ready" | "not_implemented" | "canceled" | "deadline_exceeded" | "unavailable" | "internal";
             /** @description Payload of `token_denied`. */
             token_denied?: components["schemas"]["TokenDenied"];
             /** @description Payload of `not_found`. */
@@ -4677,7 +4677,7 @@ export interface components {
                 "application/json": components["schemas"]["Error"];
             };
         };
-        /** @description The state of things is in the way. Reasons: `already_exists`, `license_required`, `ambiguous`, `git_failed`, `build_failed`, `start_failed`, `app_running`, `app_not_running`, `app_busy`, `pinned_image`, `owned_by_app`, `job_owned`, `pid_reused`, `not_possible`, `conflict`, `archive_refused`. */
+        /** @description The state of things is in the way. Reasons: `already_exists`, `license_required`, `ambiguous`, `git_failed`, `build_failed`, `start_failed`, `app_running`, `app_not_running`, `app_busy`, `pinned_image`, `volumes_shared`, `owned_by_app`, `job_owned`, `pid_reused`, `not_possible`, `conflict`, `archive_refused`. */
         Conflict: {
             headers: {
                 /** @description Names the request in the daemon's log. */
