@@ -1,5 +1,5 @@
 /** How far output may run ahead of a client that says what it has shown. */
-const windowBytes = 256 * 1024;
+const windowBytes = 128 * 1024;
 
 export class OutputWindow {
   #sentBytes = 0;

@@ -1,6 +1,7 @@
 /** The host's container engine and the runtimes over it. Nothing is loaded or asked before the first app that needs it. */
 import { join } from "node:path";
 import type { Credentials } from "../credentials/credentials.ts";
+import { ContainerPrograms } from "../docker/container-programs.ts";
 import { DiskMeter } from "../docker/disk-usage.ts";
 import { EngineEvents } from "../docker/events.ts";
 import { EngineState } from "../docker/engine-state.ts";
@@ -16,11 +17,16 @@ import { ComposeRuntime } from "../runtimes/compose/compose-runtime.ts";
 import { DockerRuntime } from "../runtimes/docker/docker-runtime.ts";
 import { forbidEngineRestarts } from "../runtimes/engine-restarts.ts";
 import type { AppRuntime } from "../runtimes/runtime.ts";
+import type { Executor } from "../store/executors.ts";
+import type { Store } from "../store/store.ts";
 import type { Config } from "./config.ts";
 import type { DaemonLog } from "./log.ts";
 
 export interface ContainerEngineOptions {
   config: Config;
+  store: Store;
+  /** This process. */
+  executor: Executor;
   /** Tells what this installation has made from what others have, on an engine that they share. */
   storeId: string;
   identities: Identities;
@@ -41,7 +47,17 @@ export interface ContainerEngine extends AsyncDisposable {
 }
 
 export async function createContainerEngine(options: ContainerEngineOptions): Promise<ContainerEngine> {
-  const { config, storeId, identities, credentials, settleMs, now, log: daemonLog } = options;
+  const {
+    config,
+    store,
+    executor,
+    storeId,
+    identities,
+    credentials,
+    settleMs,
+    now,
+    log: daemonLog,
+  } = options;
   const log = (message: string, details: Record<string, unknown>): void => daemonLog.info(details, message);
   await using resources = new AsyncDisposableStack();
   const plain = resources.use(createDockerEngine({ socket: config.docker.socket }));
@@ -65,6 +81,7 @@ export async function createContainerEngine(options: ContainerEngineOptions): Pr
     usersAddress: config.docker.publishAddress,
     usersPidsLimit: config.docker.usersPidsLimit,
     networks: new AppNetworks({ engine, storeId, pool: poolOf(config) }),
+    programs: resources.use(new ContainerPrograms({ engine, events, store, executor, log })),
   };
   resources.use(forbidEngineRestarts(shared));
   const docker = resources.use(new DockerRuntime(shared));

@@ -186,9 +186,10 @@ export async function createContext(options: ContextOptions): Promise<DaemonCont
     now,
     log,
   });
+  const executor = await currentExecutor();
   const containers = resources.use(
     await createContainerEngine({
-      ...{ config, identities, credentials, settleMs, now, log },
+      ...{ config, store, executor, identities, credentials, settleMs, now, log },
       storeId: storeIdOf(store),
     }),
   );
@@ -204,7 +205,6 @@ export async function createContext(options: ContextOptions): Promise<DaemonCont
       log: (message, details) => log.info(details, message),
     }),
   );
-  const executor = await currentExecutor();
   const zones = new Zones();
   const backupStates = resources.use(new BackupStates({ store, zones, clock }));
   const apps = resources.use(

@@ -7,24 +7,44 @@ import type { Terminal, TerminalPiece, TerminalSize } from "../lib/terminal.ts";
 import { unlessAborted } from "../lib/unless-aborted.ts";
 import { detachKeys, EngineTerminal } from "./container-terminal.ts";
 import type { DockerEngine, EngineStream } from "./engine.ts";
+import { WindowSize } from "./window-size.ts";
+
+interface Windows {
+  readonly sizes: Map<object, TerminalSize>;
+  readonly terminal: WindowSize;
+}
 
 /** The windows in which a container's own terminal is shown: it is as large as the smallest. */
 export class WatchedSizes {
-  readonly #sizes = new Map<string, Map<object, TerminalSize>>();
+  readonly #windows = new Map<string, Windows>();
 
-  /** @returns how large the terminal is from now on; undefined while nobody says */
-  set(containerId: string, watcher: object, size: TerminalSize | undefined): TerminalSize | undefined {
-    const sizes = this.#sizes.get(containerId) ?? new Map<object, TerminalSize>();
+  /** @param size undefined for one that has no window, or does not watch any more */
+  set(
+    { engine, containerId }: { engine: DockerEngine; containerId: string },
+    watcher: object,
+    size: TerminalSize | undefined,
+  ): void {
+    const windows = this.#windows.get(containerId) ?? {
+      sizes: new Map<object, TerminalSize>(),
+      terminal: new WindowSize(({ columns, rows }) =>
+        engine.call("resize a terminal", (docker) =>
+          docker.getContainer(containerId).resize({ w: columns, h: rows }),
+        ),
+      ),
+    };
+    const { sizes, terminal } = windows;
     if (size === undefined) sizes.delete(watcher);
     else sizes.set(watcher, size);
-    if (sizes.size === 0) this.#sizes.delete(containerId);
-    else this.#sizes.set(containerId, sizes);
-    if (sizes.size === 0) return undefined;
+    if (sizes.size === 0) {
+      this.#windows.delete(containerId);
+      return;
+    }
+    this.#windows.set(containerId, windows);
     const all = [...sizes.values()];
-    return {
+    terminal.set({
       columns: Math.min(...all.map(({ columns }) => columns)),
       rows: Math.min(...all.map(({ rows }) => rows)),
-    };
+    });
   }
 }
 
@@ -154,23 +174,17 @@ class AttachedTerminal extends EngineTerminal {
   async endInput(): Promise<void> {}
 
   resize(size: TerminalSize): void {
-    this.#fit(this.#sizes.set(this.#id, this, size));
+    this.#fit(size);
   }
 
   #fit(size: TerminalSize | undefined): void {
-    if (size === undefined) return;
-    // It may have ended by now.
-    this.#engine
-      .call("resize a terminal", (docker) =>
-        docker.getContainer(this.#id).resize({ w: size.columns, h: size.rows }),
-      )
-      .catch(() => undefined);
+    this.#sizes.set({ engine: this.#engine, containerId: this.#id }, this, size);
   }
 
   async [Symbol.asyncDispose](): Promise<void> {
     this.#listening[Symbol.dispose]();
     this.close();
-    this.#fit(this.#sizes.set(this.#id, this, undefined));
+    this.#fit(undefined);
     await Promise.resolve();
   }
 }

@@ -1,11 +1,9 @@
 /** Programs at terminals inside of containers: the engine's exec. */
-import { readFile } from "node:fs/promises";
-import { constants } from "node:os";
 import type { Duplex } from "node:stream";
-import type { Exec } from "dockerode";
-import { createProcessOpener } from "../host/pidfd.ts";
 import type { Terminal, TerminalPiece, TerminalSize } from "../lib/terminal.ts";
+import type { ContainerPrograms } from "./container-programs.ts";
 import type { DockerEngine, EngineStream } from "./engine.ts";
+import { WindowSize } from "./window-size.ts";
 
 export interface ContainerProgram {
   readonly argv: readonly string[];
@@ -23,6 +21,7 @@ export async function openContainerTerminal(
   engine: DockerEngine,
   containerId: string,
   { argv, size }: ContainerProgram,
+  programs: ContainerPrograms,
 ): Promise<Terminal> {
   let execId = "";
   const hasTerminal = size !== undefined;
@@ -37,10 +36,11 @@ export async function openContainerTerminal(
       DetachKeys: detachKeys,
     });
     execId = exec.id;
+    await programs.begin(execId, containerId);
     return exec.start({ hijack: true, stdin: true, Tty: hasTerminal });
   });
-  const terminal = new ExecTerminal(engine, containerId, execId, opened, hasTerminal);
-  if (hasTerminal) await terminal.resizeNow(size);
+  const terminal = new ExecTerminal(engine, programs, { containerId, execId, hasTerminal, opened });
+  if (hasTerminal) terminal.resize(size);
   return terminal;
 }
 
@@ -122,21 +122,30 @@ async function* apart(chunks: AsyncIterable<Buffer>): AsyncGenerator<TerminalPie
   }
 }
 
+interface Executed {
+  readonly containerId: string;
+  readonly execId: string;
+  readonly hasTerminal: boolean;
+  readonly opened: EngineStream<Duplex>;
+}
+
 class ExecTerminal extends EngineTerminal {
-  readonly #engine: DockerEngine;
+  readonly #programs: ContainerPrograms;
   readonly #containerId: string;
   readonly #execId: string;
   readonly #hasTerminal: boolean;
+  readonly #window: WindowSize;
 
   constructor(
     engine: DockerEngine,
-    containerId: string,
-    execId: string,
-    opened: EngineStream<Duplex>,
-    hasTerminal: boolean,
+    programs: ContainerPrograms,
+    { containerId, execId, hasTerminal, opened }: Executed,
   ) {
     super(opened);
-    this.#engine = engine;
+    this.#window = new WindowSize(({ columns, rows }) =>
+      engine.call("resize a terminal", (docker) => docker.getExec(execId).resize({ w: columns, h: rows })),
+    );
+    this.#programs = programs;
     this.#containerId = containerId;
     this.#execId = execId;
     this.#hasTerminal = hasTerminal;
@@ -147,7 +156,7 @@ class ExecTerminal extends EngineTerminal {
   }
 
   protected async askExitCode(): Promise<number> {
-    return (await this.#inspect()).ExitCode ?? 0;
+    return (await this.#programs.inspect(this.#execId)).ExitCode ?? 0;
   }
 
   protected async *shownBefore(): AsyncGenerator<TerminalPiece, void> {}
@@ -158,37 +167,12 @@ class ExecTerminal extends EngineTerminal {
   }
 
   resize(size: TerminalSize): void {
-    // It may have ended by now.
-    void this.resizeNow(size);
-  }
-
-  async resizeNow({ columns, rows }: TerminalSize): Promise<void> {
-    await this.#engine
-      .call("resize a terminal", (docker) => docker.getExec(this.#execId).resize({ w: columns, h: rows }))
-      .catch(() => undefined);
+    this.#window.set(size);
   }
 
   /** The engine leaves what nobody looks at running. */
   async [Symbol.asyncDispose](): Promise<void> {
     this.close();
-    const { Running, Pid } = await this.#inspect().catch(() => ({ Running: false, Pid: 0 }));
-    if (Running && Pid > 0) await hangUp(Pid, this.#containerId);
-  }
-
-  async #inspect(): Promise<Awaited<ReturnType<Exec["inspect"]>>> {
-    return this.#engine.call("look at a terminal", (docker) => docker.getExec(this.#execId).inspect());
-  }
-}
-
-/** As a closed window would. The pid is of the engine's host, which is this one where its cgroup says so. */
-async function hangUp(pid: number, containerId: string): Promise<void> {
-  try {
-    using handle = createProcessOpener()(pid);
-    const cgroup = await readFile(`/proc/${pid}/cgroup`, "utf8");
-    if (!cgroup.includes(containerId)) return;
-    handle.signal(constants.signals.SIGHUP);
-    handle.signal(constants.signals.SIGCONT);
-  } catch {
-    // It has ended.
+    await this.#programs.end(this.#execId, this.#containerId);
   }
 }

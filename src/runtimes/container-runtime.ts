@@ -1,5 +1,6 @@
 /** What the runtimes over the engine have in common: their apps, and what the engine tells of them. */
 import { appLabel, storeLabel } from "../docker/attribution.ts";
+import type { ContainerPrograms } from "../docker/container-programs.ts";
 import { ContainerSampler } from "../docker/container-sampler.ts";
 import { WatchedSizes } from "../docker/container-attachment.ts";
 import { readContainerLog } from "../docker/container-logs.ts";
@@ -35,6 +36,8 @@ export interface ContainerRuntimeOptions extends Omit<
 > {
   events: EngineEvents;
   networks: AppNetworks;
+  /** What is started in containers for those who open terminals there. */
+  programs: ContainerPrograms;
   /** Whether the engine takes a registry for insecure; `host` as images name it. */
   isInsecure: (host: string) => Promise<boolean>;
   /** Processes that a regular user's container has at most, unless its compose file says otherwise. */
@@ -186,14 +189,14 @@ export abstract class ContainerRuntime implements AppRuntime {
 
   async openTerminal(app: RunnableApp, request: TerminalRequest): Promise<Terminal> {
     const running = this.appOf(app.id).members.filter(({ state }) => state === "running");
-    const { engine, events } = this.#options;
+    const { engine, events, programs } = this.#options;
     const onDeath = (containerId: string, callback: () => void): Disposable =>
       events.listen({
         onEvent: ({ type, action, id }) => {
           if (type === "container" && action === "die" && id === containerId) callback();
         },
       });
-    return openAppTerminal(engine, app, running, { sizes: this.#sizes, onDeath }, request);
+    return openAppTerminal(engine, app, running, { sizes: this.#sizes, onDeath, programs }, request);
   }
 
   limits(app: RunnableApp): RuntimeLimit[] {

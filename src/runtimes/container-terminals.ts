@@ -2,6 +2,7 @@
 import { composeServiceLabel } from "../docker/attribution.ts";
 import type { ContainerRecord } from "../docker/container-record.ts";
 import { attachContainer, type Attachments } from "../docker/container-attachment.ts";
+import type { ContainerPrograms } from "../docker/container-programs.ts";
 import { openContainerTerminal } from "../docker/container-terminal.ts";
 import type { DockerEngine } from "../docker/engine.ts";
 import { invalidField } from "../errors.ts";
@@ -23,7 +24,7 @@ export async function openAppTerminal(
   engine: DockerEngine,
   app: RunnableApp,
   running: readonly ContainerRecord[],
-  attachments: Attachments,
+  { programs, ...attachments }: Attachments & { readonly programs: ContainerPrograms },
   { session, command, service, size, withoutTerminal = false }: TerminalRequest,
 ): Promise<Terminal> {
   const container = chooseContainer(app, running, service);
@@ -35,7 +36,7 @@ export async function openAppTerminal(
   const shell = command.length > 0 ? command : anyShell;
   const argv = session === "shell" ? shell : (written ?? []);
   const window = withoutTerminal ? undefined : (size ?? defaultTerminalSize);
-  return openContainerTerminal(engine, container.id, { argv, ...(window && { size: window }) });
+  return openContainerTerminal(engine, container.id, { argv, ...(window && { size: window }) }, programs);
 }
 
 function chooseContainer(

@@ -335,4 +335,12 @@ export const migrations: readonly string[] = [
     INSERT INTO job_changes (owner_uid, id) VALUES (NEW.owner_uid, NEW.id);
   END;
   `,
+  `
+  -- See src/docker/container-programs.ts: what was started in containers for somebody, until it has ended.
+  CREATE TABLE container_programs (
+    exec_id TEXT PRIMARY KEY NOT NULL,
+    container_id TEXT NOT NULL,
+    executor TEXT NOT NULL CHECK (json_valid(executor))
+  ) STRICT, WITHOUT ROWID;
+  `,
 ];

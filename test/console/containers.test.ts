@@ -10,6 +10,7 @@ import { whyNoDocker } from "../support/docker.ts";
 import { composeTest, needsCompose } from "../runtimes/support/compose-test.ts";
 import { errorOf } from "../support/errors.ts";
 import { eventually } from "../support/eventually.ts";
+import { openConsole, type SocketConsole } from "./support/socket-console.ts";
 
 const nobody = 65534;
 const engineNow = sharedEngine();
@@ -143,8 +144,87 @@ dockerTest(
   },
 );
 
+dockerTest(
+  `what a killed daemon leaves running in a container, the next one ends, whatever it ignores${needsDocker}`,
+  async (t) => {
+    t.timeout(180_000);
+    await using daemon = await startDaemon({ config: engineNow().config });
+    const dir = join(daemon.dir, "package");
+    await writeFiles(dir, {
+      "svc.yaml": 'id: shown\nname: Shown\nversion: "1"\ndocker: { image: "example.org/shown:1" }\n',
+    });
+    const apps = daemon.client(AppService);
+    await apps.installApp({ spec: dir });
+    await apps.startApp({ id: "shown" });
+    const left = new AbortController();
+    for (const withoutTerminal of [false, true]) {
+      const command = ["sh", "-c", "trap '' HUP; exec sleep 7655"];
+      const request = { appId: "shown", session: "shell", command, withoutTerminal };
+      const outputs = daemon
+        .client(AppService, "grpc")
+        .attachConsole(endless(request), { signal: left.signal });
+      void Array.fromAsync(outputs).catch(() => undefined);
+    }
+    const sleeping = async (): Promise<number> => {
+      const top = (await engineNow().request("GET", `/containers/${await containerId()}/top`)).expect(
+        200,
+      ) as { Processes: string[][] };
+      return top.Processes.filter((process) => process.at(-1)?.startsWith("sleep 7655")).length;
+    };
+    await eventually(async () => assert.equal(await sleeping(), 2), 30_000);
+    await daemon.kill();
+    left.abort();
+    t.is(await sleeping(), 2, "the engine runs them on");
+    await daemon.restart();
+    await eventually(async () => assert.equal(await sleeping(), 0), 30_000);
+    t.is((await daemon.client(AppService).getApp({ id: "shown" })).state, "RUNNING");
+    await daemon.client(AppService).removeApp({ id: "shown" });
+  },
+);
+
 /** Answers lines, until one says that it is enough. */
-const talker = "while read -r line; do [ $line = end ] && exit 9; echo got $line; done";
+const talker =
+  "while read -r line; do case $line in end) exit 9;; size) stty size;; esac; echo got $line; done";
+
+dockerTest(
+  `the terminal of a container's own is as large as the smallest window${needsDocker}`,
+  async (t) => {
+    t.timeout(180_000);
+    await using daemon = await startDaemon({ config: engineNow().config });
+    const dir = join(daemon.dir, "package");
+    await writeFiles(dir, {
+      "svc.yaml": [
+        'id: sized\nname: Sized\nversion: "1"\nconsole: true\nrestart: { policy: never }',
+        `docker: { image: "example.org/shown:1", entrypoint: [/bin/sh, -c, '${talker}'] }`,
+      ].join("\n"),
+    });
+    const apps = daemon.client(AppService);
+    await apps.installApp({ spec: dir });
+    await apps.startApp({ id: "sized" });
+    const open = async (): Promise<SocketConsole> => {
+      const { token } = await apps.issueConsoleToken({ appId: "sized", session: "attach" });
+      return openConsole({ port: daemon.port }, { appId: "sized", session: "attach", token });
+    };
+    const [one, two, three] = [await open(), await open(), await open()];
+    one.say({ type: "resize", cols: 100, rows: 30 });
+    two.say({ type: "resize", cols: 90, rows: 40 });
+    const asked = async (size: RegExp): Promise<void> => {
+      const seen = three.shown().length;
+      await eventually(() => {
+        three.type("size\n");
+        assert.match(three.shown().slice(seen).slice(-400), size);
+      }, 30_000);
+    };
+    await asked(/^30 90\r$/m);
+    one.say({ type: "resize", cols: 50, rows: 20 });
+    await asked(/^20 50\r$/m);
+    one.socket.terminate();
+    await asked(/^40 90\r$/m);
+    for (const { socket } of [two, three]) socket.terminate();
+    await apps.removeApp({ id: "sized" });
+    t.pass();
+  },
+);
 
 async function writeFiles(dir: string, files: Readonly<Record<string, string>>): Promise<void> {
   await mkdir(dir);

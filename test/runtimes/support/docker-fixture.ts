@@ -2,6 +2,7 @@
 import { chmod, mkdir, mkdtemp } from "node:fs/promises";
 import { dirname, join } from "node:path";
 import { createDockerEngine } from "../../../src/docker/engine.ts";
+import { ContainerPrograms } from "../../../src/docker/container-programs.ts";
 import { DiskMeter } from "../../../src/docker/disk-usage.ts";
 import { EngineEvents } from "../../../src/docker/events.ts";
 import { EngineState } from "../../../src/docker/engine-state.ts";
@@ -47,6 +48,8 @@ export class DockerFixture implements AsyncDisposable {
     const events = resources.use(new EngineEvents({ engine: plain }));
     const client = new WatchedEngine(plain, events);
     const state = resources.use(new EngineState({ engine: client, events }));
+    const log = (message: string, details: Record<string, unknown>): unknown =>
+      this.log.push(`${message} ${JSON.stringify(details)}`);
     const options = {
       ...{ engine: client, events, state, identities: this.identities },
       storeId: "test",
@@ -57,8 +60,15 @@ export class DockerFixture implements AsyncDisposable {
       usersPidsLimit: 500,
       isInsecure: () => Promise.resolve(false),
       networks: new AppNetworks({ engine: client, storeId: "test", pool: parseSubnet(engine.pool)! }),
-      log: (message: string, details: Record<string, unknown>) =>
-        this.log.push(`${message} ${JSON.stringify(details)}`),
+      programs: resources.use(
+        new ContainerPrograms({
+          ...{ engine: client, events, log },
+          // No terminal is opened over it.
+          store: { all: () => [], write: () => Promise.resolve([]) },
+          executor: { bootId: "", pid: 0, startTicks: 0 },
+        }),
+      ),
+      log,
       ...overrides,
     };
     resources.use(forbidEngineRestarts(options));

@@ -1,0 +1,116 @@
+/** Programs that were started in containers for somebody: the engine would run them on when nobody is there any more. */
+import { readFile } from "node:fs/promises";
+import { constants } from "node:os";
+import { setTimeout as wait } from "node:timers/promises";
+import type { Exec } from "dockerode";
+import { SvcError } from "../errors.ts";
+import { createProcessOpener } from "../host/pidfd.ts";
+import { isExecutorAlive, type Executor } from "../store/executors.ts";
+import type { Store } from "../store/store.ts";
+import type { DockerEngine } from "./engine.ts";
+import type { EngineEvents } from "./events.ts";
+
+export interface ContainerProgramsOptions {
+  readonly engine: DockerEngine;
+  readonly events: Pick<EngineEvents, "listen">;
+  readonly store: Pick<Store, "all" | "write">;
+  readonly executor: Executor;
+  readonly log: (message: string, details: Record<string, unknown>) => void;
+}
+
+interface ProgramRow {
+  exec_id: string;
+  container_id: string;
+  executor: string;
+}
+
+/** From SIGHUP to SIGKILL, some 2 s, in milliseconds between two looks. */
+const grace = [20, 80, 200, 400, 600, 700];
+const afterKillMs = 500;
+const { SIGHUP, SIGCONT, SIGKILL } = constants.signals;
+
+/** Those of a process that was killed are ended by the next, once it knows the engine. */
+export class ContainerPrograms implements AsyncDisposable {
+  readonly #options: ContainerProgramsOptions;
+  readonly #listening: Disposable;
+  #sweeping: Promise<void> | undefined;
+
+  constructor(options: ContainerProgramsOptions) {
+    this.#options = options;
+    this.#listening = options.events.listen({
+      onConnect: () => {
+        this.#sweeping ??= this.#sweep().finally(() => (this.#sweeping = undefined));
+      },
+    });
+  }
+
+  async [Symbol.asyncDispose](): Promise<void> {
+    this.#listening[Symbol.dispose]();
+    await this.#sweeping;
+  }
+
+  /** Before it is started. */
+  async begin(execId: string, containerId: string): Promise<void> {
+    const sql = "INSERT INTO container_programs (exec_id, container_id, executor) VALUES (?, ?, ?)";
+    const params = [execId, containerId, JSON.stringify(this.#options.executor)];
+    await this.#options.store.write([{ sql, params }]);
+  }
+
+  inspect(execId: string): Promise<Awaited<ReturnType<Exec["inspect"]>>> {
+    return this.#options.engine.call("look at a program in a container", (docker) =>
+      docker.getExec(execId).inspect(),
+    );
+  }
+
+  /** Ends it as a closed window would, and then for good. Never throws. */
+  async end(execId: string, containerId: string): Promise<void> {
+    try {
+      if (!(await this.#hangUp(execId, containerId))) return;
+    } catch (error) {
+      // Its container is gone, and it with it.
+      if (!(error instanceof SvcError) || error.code !== "not_found") return;
+    }
+    const statement = { sql: "DELETE FROM container_programs WHERE exec_id = ?", params: [execId] };
+    await this.#options.store
+      .write([statement], { essential: true })
+      .catch((error: unknown) => this.#options.log("a program in a container was not forgotten", { error }));
+  }
+
+  /** @returns whether it has ended */
+  async #hangUp(execId: string, containerId: string): Promise<boolean> {
+    const { Running, Pid } = await this.inspect(execId);
+    if (!Running || Pid <= 0) return true;
+    await signal(Pid, containerId, [SIGHUP, SIGCONT]);
+    for (const ms of grace) {
+      await wait(ms);
+      if (!(await this.inspect(execId)).Running) return true;
+    }
+    await signal(Pid, containerId, [SIGKILL]);
+    await wait(afterKillMs);
+    return !(await this.inspect(execId)).Running;
+  }
+
+  async #sweep(): Promise<void> {
+    const { store, log } = this.#options;
+    try {
+      for (const row of store.all<ProgramRow>("SELECT * FROM container_programs")) {
+        if (await isExecutorAlive(JSON.parse(row.executor) as Executor)) continue;
+        await this.end(row.exec_id, row.container_id);
+      }
+    } catch (error) {
+      log("what was left in containers was not ended", { error });
+    }
+  }
+}
+
+/** The pid is of the engine's host, which is this one where its cgroup says so. */
+async function signal(pid: number, containerId: string, signals: readonly number[]): Promise<void> {
+  try {
+    using handle = createProcessOpener()(pid);
+    const cgroup = await readFile(`/proc/${pid}/cgroup`, "utf8");
+    if (!cgroup.includes(containerId)) return;
+    for (const number of signals) handle.signal(number);
+  } catch {
+    // It has ended.
+  }
+}

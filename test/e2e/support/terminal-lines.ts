@@ -1,0 +1,37 @@
+/** The lines of the README about terminals, typed into a shell. */
+import assert from "node:assert/strict";
+import { execFile } from "node:child_process";
+import { readFile } from "node:fs/promises";
+import type { TestDaemon } from "../../support/daemon.ts";
+import { main } from "../../support/svc-main.ts";
+
+/** Those that name an app; at least `atLeast`. */
+export async function linesAbout(appId: string, atLeast: number): Promise<string[]> {
+  const readme = await readFile(new URL("../../../README.md", import.meta.url), "utf8");
+  const section = /^## Terminals\n(.*?)^## /ms.exec(readme)?.[1] ?? "";
+  const lines = [...section.matchAll(/^\$ (.*)$/gm)]
+    .map(([, line = ""]) => line.replace(/ {2,}#.*$/, ""))
+    .filter((line) => line.split(" ").includes(appId));
+  assert.ok(lines.length >= atLeast, "the section has its lines");
+  return lines;
+}
+
+export interface Typed {
+  /** What it has printed so far. */
+  readonly shown: () => string;
+  /** Its exit code. */
+  readonly ended: Promise<number>;
+}
+
+/** Without a terminal, and with nothing to read. */
+export function typeLine(daemon: Pick<TestDaemon, "socketPath">, line: string): Typed {
+  const script = `svc() { "${process.execPath}" "${main}" --socket "${daemon.socketPath}" "$@"; }\n`;
+  const { promise: ended, resolve } = Promise.withResolvers<number>();
+  const child = execFile("sh", ["-c", script + line], (error) =>
+    resolve(error === null ? 0 : Number(error.code)),
+  );
+  let text = "";
+  for (const output of [child.stdout, child.stderr]) output?.on("data", (piece: string) => (text += piece));
+  child.stdin?.end();
+  return { shown: () => text, ended };
+}
