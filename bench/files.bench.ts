@@ -1,11 +1,14 @@
 /**
  * Files of the host over the daemon's socket, each beside what the system has for it: a download and an upload with `curl`
- * beside bare `node:http`, a listing in pages beside `ls -la`, a copy of many files beside `cp -a`. What is written is
+ * beside bare `node:http`, a listing as a stream beside `ls -la`, a copy of many files beside `cp -a`. What is written is
  * brought to the disk on both sides where svc does so. `SVC_BENCH_TINY=1` tries it with little.
  */
 import { randomFillSync } from "node:crypto";
 import { mkdir, open, rm, writeFile } from "node:fs/promises";
 import { join } from "node:path";
+import { createClient } from "@connectrpc/connect";
+import { createConnectTransport } from "@connectrpc/connect-node";
+import { FileService } from "../gen/svc/v1/file_pb.ts";
 import { ChildServer } from "./support/child-server.ts";
 import { startDaemon, type BenchDaemon } from "./support/daemon.ts";
 import { runProgram } from "./support/processes.ts";
@@ -84,13 +87,17 @@ async function measureListing(daemon: BenchDaemon): Promise<Result> {
   await mkdir(dir);
   for (let number = 0; number < listedEntries; number++)
     await writeFile(join(dir, `entry-${number}.txt`), "");
+  const files = createClient(
+    FileService,
+    createConnectTransport({
+      ...{ baseUrl: "http://localhost", httpVersion: "1.1", useBinaryFormat: true },
+      nodeOptions: { socketPath: daemon.socket },
+    }),
+  );
   const list = async () => {
     let listed = 0;
-    for (let token: string | undefined = ""; token !== undefined;) {
-      const query = new URLSearchParams({ path: dir, limit: String(pageEntries), page_token: token });
-      const page = JSON.parse(await daemon.get(`/v1/files?${query.toString()}`)) as Page;
+    for await (const page of files.streamDirectory({ path: dir, limit: pageEntries })) {
       listed += page.entries.length;
-      token = page.next_page_token || undefined;
     }
     if (listed !== listedEntries) throw new Error(`${listed} entries`);
   };
@@ -99,7 +106,7 @@ async function measureListing(daemon: BenchDaemon): Promise<Result> {
   );
   await rm(dir, { recursive: true });
   return {
-    what: `listing of ${listedEntries.toLocaleString("en")} entries in pages of ${pageEntries}, parsed`,
+    what: `listing of ${listedEntries.toLocaleString("en")} entries as a stream, parsed`,
     measured: `${measuredMs.toFixed(0)} ms`,
     yardstick: `\`ls -la\` ${yardstickMs.toFixed(0)} ms`,
     value: measuredMs / yardstickMs,
@@ -107,11 +114,6 @@ async function measureListing(daemon: BenchDaemon): Promise<Result> {
     unit: "×",
     runs,
   };
-}
-
-interface Page {
-  entries: unknown[];
-  next_page_token: string;
 }
 
 async function measureCopy(daemon: BenchDaemon): Promise<Result> {

@@ -118,12 +118,16 @@ export class Files {
   async *listAll(request: PageRequest, caller: FileCaller, { signal }: FileWork): AsyncGenerator<Page> {
     using _place = this.#places.take(caller.share);
     const hands = await this.#hands(caller);
-    let { pageToken } = request;
-    do {
-      const page = await this.#page(hands, { ...request, pageToken }, signal);
+    let next: Promise<Page> | undefined = this.#page(hands, request, signal);
+    while (next !== undefined) {
+      const page: Page = await next;
+      const { nextPageToken: pageToken } = page;
+      // The helper looks at the next ones while these are written.
+      next = pageToken === "" ? undefined : this.#page(hands, { ...request, pageToken }, signal);
+      // Nobody may ask for it any more.
+      next?.catch(() => undefined);
       yield page;
-      pageToken = page.nextPageToken;
-    } while (pageToken !== "");
+    }
   }
 
   /** First without bytes, for what is said before them. @throws SvcError `range_not_satisfiable` */
@@ -297,9 +301,10 @@ export class Files {
     const { directory, entries, more } = await hands.list(path, { hidden, after, limit }, { signal });
     const names = await this.system.names();
     const last = entries.at(-1);
+    const above = posix.join(path, "/");
     return {
       directory: named(directory, path, names),
-      entries: entries.map((entry) => named(entry, posix.join(path, entry.name), names)),
+      entries: entries.map((entry) => named(entry, above + entry.name, names)),
       nextPageToken: more && last !== undefined ? encodePageToken(last.name) : "",
     };
   }

@@ -35,7 +35,8 @@ export function typeOf(stats) {
  */
 export function tagOf(stats) {
   if (!stats.isFile()) return "";
-  return [stats.ino, stats.size, stats.mtimeNs, stats.ctimeNs].map((part) => part.toString(36)).join("-");
+  const { ino, size, mtimeNs, ctimeNs } = stats;
+  return `${ino.toString(36)}-${size.toString(36)}-${mtimeNs.toString(36)}-${ctimeNs.toString(36)}`;
 }
 
 /**

@@ -135,7 +135,7 @@ async function copy(
     try {
       if (sync) await syncStage(syscalls, stage);
       signal.throwIfAborted();
-      putInPlace(syscalls, stage, target, overwrite);
+      putInPlace(syscalls, stage, target, { overwrite, sync });
     } finally {
       finish();
     }

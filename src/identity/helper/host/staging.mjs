@@ -72,11 +72,13 @@ export async function discard(syscalls, { temporary, ...place }) {
  * @param {Syscalls} syscalls
  * @param {number} stage
  * @param {{ parent: number, name: string }} target
- * @param {boolean} overwrite
+ * @param {{ overwrite: boolean, sync: boolean }} options `sync`: even what replaces nothing has its place on the disk then.
  */
-export function putInPlace(syscalls, stage, { parent, name }, overwrite) {
+export function putInPlace(syscalls, stage, { parent, name }, { overwrite, sync }) {
   if (!overwrite || !exists(parent, name)) {
     syscalls.renameToFree(stage, item, parent, name);
+    // As with cp(1), whose copies are as lasting as any other new file: the disk is slower than the copying.
+    if (!sync) return;
   } else if (!syscalls.exchange(stage, item, parent, name)) {
     renameSync(at(stage, item), at(parent, name));
   }
