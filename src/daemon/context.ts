@@ -191,6 +191,7 @@ export async function createContext(options: ContextOptions): Promise<DaemonCont
     await createContainerEngine({
       ...{ config, store, executor, identities, credentials, settleMs, now, log },
       storeId: storeIdOf(store),
+      yamlThread: programs.settingsThread,
     }),
   );
   const units = resources.use(

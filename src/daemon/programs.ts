@@ -9,7 +9,7 @@ export interface Programs {
   readonly supervisor: string;
   /** The store's writer thread. */
   readonly storeWorker: URL;
-  /** The thread that holds settings against their schema. */
+  /** The thread that holds settings against their schema, and reads long YAML. */
   readonly settingsThread: URL;
   /** The thread that looks at the host's processes. */
   readonly hostThread: URL;

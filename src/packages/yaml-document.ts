@@ -1,7 +1,7 @@
 /**
  * YAML from strangers, read with bounds (T33): size, tokens, depth and the number of values that aliases may
  * expand to are capped before anything grows, and every value keeps the line it stands on for the messages.
- * It is read in one piece: a thousand tokens may take some 3 ms, in which nobody else is served (T57).
+ * It is read in one piece: a thousand tokens may take some 3 ms, in which nobody else of the same thread is served (T57).
  */
 import { isAlias, isMap, isScalar, isSeq, Lexer, LineCounter, parseDocument } from "yaml";
 import type { Node, Pair, ParsedNode } from "yaml";

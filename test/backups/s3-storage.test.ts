@@ -274,6 +274,7 @@ for (const [what, change, message] of [
     for (const { message: text } of [listing, putting]) {
       t.false(text.includes(s3.place.secretKey) || text.includes("wrong-secret-of-nobody"));
       t.false(text.includes(s3.place.accessKey) || text.includes("AKNOBODY00000000"));
+      t.false(text.includes("127.0.0.1"), "where it is");
     }
   });
 }

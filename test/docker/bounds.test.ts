@@ -13,6 +13,7 @@ import { readEvents } from "../../src/docker/event-stream.ts";
 import { FramedLogReader } from "../../src/docker/log-lines.ts";
 import { remoteImage } from "../../src/docker/registry-client.ts";
 import { readMessages } from "../../src/runtimes/docker/engine-messages.ts";
+import { YamlThread } from "../../src/packages/yaml-thread.ts";
 import { readResolved } from "../../src/runtimes/compose/compose-document.ts";
 
 const mib = 1024 * 1024;
@@ -103,11 +104,10 @@ test("a manifest and a token of a registry that do not end are not kept", async 
 });
 
 test("a resolved project of more than two mebibytes is refused", async (t) => {
-  await t.throwsAsync(readResolved(`a: ${"b".repeat(2 * mib)}`, "compose.yaml"), {
-    message: /^compose.yaml: /,
-  });
-  await t.throwsAsync(readResolved(`a: [${"b,".repeat(60_000)}]`, "compose.yaml"), {
-    message: /100000 YAML tokens/,
-  });
-  t.like(await readResolved("a: b", "compose.yaml"), { a: "b" });
+  using thread = new YamlThread();
+  const read = (text: string) =>
+    readResolved(text, "compose.yaml", (document, bounds) => thread.read("a test", document, bounds));
+  await t.throwsAsync(read(`a: ${"b".repeat(2 * mib)}`), { message: /^compose.yaml: / });
+  await t.throwsAsync(read(`a: [${"b,".repeat(60_000)}]`), { message: /100000 YAML tokens/ });
+  t.like(await read("a: b"), { a: "b" });
 });

@@ -5,9 +5,10 @@ import test from "ava";
 import { stringify } from "yaml";
 import { SvcError } from "../../src/errors.ts";
 import type { JsonObject } from "../../src/lib/json.ts";
+import { YamlThread } from "../../src/packages/yaml-thread.ts";
 import { printDocument, readResolved, runnableProject } from "../../src/runtimes/compose/compose-document.ts";
 import { dependencyDepths } from "../../src/runtimes/compose/compose-project.ts";
-import { checkComposeSources } from "../../src/runtimes/compose/compose-sources.ts";
+import { checkComposeSources, type YamlReader } from "../../src/runtimes/compose/compose-sources.ts";
 import { projectClaims } from "../../src/runtimes/compose/project-claims.ts";
 import { isRoot, needsRoot } from "../support/daemon.ts";
 import { nobody, policyDirectory, type Permission } from "./support/policy-app.ts";
@@ -15,11 +16,14 @@ import { nobody, policyDirectory, type Permission } from "./support/policy-app.t
 const rootTest = isRoot ? test : test.skip;
 const place = await policyDirectory();
 test.after.always(() => place[Symbol.asyncDispose]());
+const thread = new YamlThread();
+test.after.always(() => thread[Symbol.dispose]());
+const readYaml: YamlReader = (text, bounds) => thread.read("a test", text, bounds);
 
 const owner = `${nobody}:${nobody}`;
 
 async function runnable(document: JsonObject, ownerUid: number): Promise<JsonObject> {
-  const resolved = await readResolved(printDocument(document), "compose.yaml");
+  const resolved = await readResolved(printDocument(document), "compose.yaml", readYaml);
   return runnableProject(resolved, {
     file: "compose.yaml",
     isClassic: false,
@@ -225,6 +229,8 @@ for (const path of ["repo/etc", "volumes/out", "repo/etc/cron.d", "repo/behind/d
 
 const allowed: [name: string, document: JsonObject][] = [
   ["two plain services", service({})],
+  ["an hour to stop", service({ stop_grace_period: "59m60s" })],
+  ["a moment to stop", service({ stop_grace_period: "1m0.5s" })],
   [
     "what belongs to the app",
     service({ volumes: [`${place.dir}/data:/x`, `${place.dir}/repo/app.conf:/c:ro,z`] }),
@@ -279,6 +285,9 @@ for (const [name, document] of allowed) {
 }
 
 const tooMuch: [name: string, document: JsonObject][] = [
+  ["time to stop", service({ stop_grace_period: "24h0m0s" })],
+  ["time to stop in minutes", service({ stop_grace_period: "61m" })],
+  ["time to stop that nobody can read", service({ stop_grace_period: "1y" })],
   ["annotations", service({ annotations: { "run.oci.handler": "krun" } })],
   ["annotations as a list", service({ annotations: ["io.kubernetes.cri-o.Devices=/dev/sda"] })],
   ["shared memory", service({ shm_size: "64g" })],
@@ -344,7 +353,7 @@ test("what is printed is read back as it was, whatever is in the environment", a
   const document = { services: { web: { image: "a", command: ["$HOME", "$$", "${X:-y}", "a$$b"] } } };
   const printed = printDocument(document);
   t.false(/(^|[^$])(\$\$)*\$[^$]/.test(printed));
-  t.deepEqual(await readResolved(printed, "compose.yaml"), document);
+  t.deepEqual(await readResolved(printed, "compose.yaml", readYaml), document);
 });
 
 const escapes: [name: string, document: object, message: RegExp][] = [
@@ -400,7 +409,7 @@ for (const [name, document, message] of escapes) {
     const text = stringify({ services: { web: { image: "a" } }, ...document });
     await writeFile(join(place.dir, "repo/compose.yaml"), text);
     const identity = await place.identity();
-    const check = checkComposeSources(identity, place.dir, "repo", "compose.yaml");
+    const check = checkComposeSources(identity, place.dir, "repo", "compose.yaml", readYaml);
     t.regex((await t.throwsAsync(check)).message, message);
   });
 }
@@ -427,7 +436,9 @@ for (const [name, text, message] of texts) {
   rootTest(`${name} is refused before compose reads it${needsRoot}`, async (t) => {
     await writeFile(join(place.dir, "repo/compose.yaml"), text);
     const identity = await place.identity();
-    const error = await t.throwsAsync(checkComposeSources(identity, place.dir, "repo", "compose.yaml"));
+    const error = await t.throwsAsync(
+      checkComposeSources(identity, place.dir, "repo", "compose.yaml", readYaml),
+    );
     t.true(error instanceof SvcError && error.code === "invalid_argument");
     t.regex(error.message, message);
   });

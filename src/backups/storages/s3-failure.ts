@@ -1,4 +1,4 @@
-/** What the failures of an S3 server mean, in words that name no secret. */
+/** What the failures of an S3 server mean, in words that name no secret, and not where it is: users are told, too. */
 import { SvcError } from "../../errors.ts";
 import { secretMask } from "../../lib/secret-mask.ts";
 import type { S3Failure, S3Place } from "./s3-calls.ts";
@@ -17,7 +17,7 @@ export function failureOf(error: unknown, place: S3Place): S3Failure {
   return { reason, message: withoutSecrets(message, place) };
 }
 
-function explain(error: unknown, { endpoint, bucket }: S3Place): S3Failure {
+function explain(error: unknown, { bucket }: S3Place): S3Failure {
   if (error instanceof SvcError) return error;
   if (!(error instanceof Error)) return unavailable(`the S3 server: ${String(error)}`);
   const { name, message, code, $metadata } = error as SdkError;
@@ -28,13 +28,13 @@ function explain(error: unknown, { endpoint, bucket }: S3Place): S3Failure {
   );
   // Servers spell them in several ways.
   if (/^(?:SignatureDoesNotMatch|InvalidAccessKeyId)$/i.test(name))
-    return denied(`${endpoint} does not accept the credentials (${detail})`);
+    return denied(`the S3 server does not accept the credentials (${detail})`);
   switch (name) {
     case "NoSuchBucket":
-      return denied(`the bucket "${bucket}" does not exist at ${endpoint}`);
+      return denied(`the bucket "${bucket}" does not exist at the S3 server`);
     case "RequestTimeTooSkewed":
       return denied(
-        `the clocks of this host and of ${endpoint} differ too much (${detail}); set this host's`,
+        `the clocks of this host and of the S3 server differ too much (${detail}); set this host's`,
       );
     case "AbortError":
       return { reason: "canceled", message: "the transfer was canceled" };
@@ -43,24 +43,24 @@ function explain(error: unknown, { endpoint, bucket }: S3Place): S3Failure {
       if (code !== undefined) break;
       return {
         reason: "deadline_exceeded",
-        message: `${endpoint} said nothing for too long`,
+        message: `the S3 server said nothing for too long`,
       };
     default:
   }
   if (status === 401 || status === 403)
-    return denied(`${endpoint} refuses the bucket "${bucket}" (${detail})`);
+    return denied(`the S3 server refuses the bucket "${bucket}" (${detail})`);
   if (name === "NoSuchKey" || name === "NotFound")
     return { reason: "not_found", message: `it is not in the bucket "${bucket}"` };
   if (status === 301 || status === 307)
     return denied(`the bucket "${bucket}" is in another region or at another endpoint (${detail})`);
   if (status === 429 || status === 503)
-    return unavailable(`${endpoint} is overloaded (${detail}); try later`);
-  if (status !== undefined) return unavailable(`${endpoint} answered with status ${status} (${detail})`);
+    return unavailable(`the S3 server is overloaded (${detail}); try later`);
+  if (status !== undefined) return unavailable(`the S3 server answered with status ${status} (${detail})`);
   if (typeof code === "string" && untrusted.test(code))
     return denied(
-      `${endpoint} has a certificate that this host does not trust (${code}); give its authority as ca`,
+      `the S3 server has a certificate that this host does not trust (${code}); give its authority as ca`,
     );
-  return unavailable(`${endpoint} cannot be reached (${typeof code === "string" ? code : detail})`);
+  return unavailable(`the S3 server cannot be reached (${typeof code === "string" ? code : detail})`);
 }
 
 function denied(message: string): S3Failure {
@@ -71,9 +71,10 @@ function unavailable(message: string): S3Failure {
   return { reason: "unavailable", message };
 }
 
-/** Servers quote what they were sent. */
-function withoutSecrets(message: string, { accessKey, secretKey }: S3Place): string {
-  return [secretKey, accessKey]
+/** Servers quote what they were sent, and where a storage lies is for root to know. */
+function withoutSecrets(message: string, { accessKey, secretKey, endpoint }: S3Place): string {
+  const url = URL.parse(endpoint);
+  return [secretKey, accessKey, endpoint, url?.host ?? "", url?.hostname ?? ""]
     .filter((secret) => secret !== "")
     .reduce((text, secret) => text.replaceAll(secret, secretMask), message);
 }

@@ -5,17 +5,16 @@ import type { JsonObject, JsonValue } from "../../lib/json.ts";
 import { mapValues } from "../../lib/map-values.ts";
 import type { RestartPolicy } from "../../packages/manifest.ts";
 import { restartLabel } from "../container-restarts.ts";
-import { invalid } from "./compose-sources.ts";
+import { invalid, type YamlReader } from "./compose-sources.ts";
 import { isSet, listOf, mapTexts, pairsOf, recordOf, textOf, textsOf } from "./compose-values.ts";
 
 const bounds = { maxBytes: 2 * 1024 * 1024, maxTokens: 100_000, maxDepth: 64, maxValues: 100_000 };
 
 /** What was printed, with `$$` read as the `$` that it stands for. @throws SvcError `package_invalid` */
-export async function readResolved(text: string, file: string): Promise<JsonObject> {
-  const { readYaml } = await import("../../packages/yaml-document.ts");
-  const result = readYaml(text, bounds);
+export async function readResolved(text: string, file: string, readYaml: YamlReader): Promise<JsonObject> {
+  const result = await readYaml(text, bounds);
   if ("problems" in result) throw invalid(file, result.problems.map(({ message }) => message).join("; "));
-  return recordOf(mapTexts(result.document.value, (part) => part.replaceAll("$$", "$")));
+  return recordOf(mapTexts(result.value, (part) => part.replaceAll("$$", "$")));
 }
 
 /** As text that compose reads back as the same, whatever its environment. */

@@ -10,6 +10,7 @@ import type { JsonObject } from "../../lib/json.ts";
 import { mapValues } from "../../lib/map-values.ts";
 import type { ComposeRuntime as ComposeSection } from "../../packages/manifest.ts";
 import { resolveSettings } from "../../packages/settings.ts";
+import type { YamlThread } from "../../packages/yaml-thread.ts";
 import { appEnvironment, appExpander } from "../app-environment.ts";
 import { appTree } from "../app-tree.ts";
 import { releaseLabel } from "../app-containers.ts";
@@ -34,7 +35,7 @@ import {
   runnableProject,
   type RunnableProject,
 } from "./compose-document.ts";
-import { checkComposeSources, invalid } from "./compose-sources.ts";
+import { checkComposeSources, invalid, type YamlReader } from "./compose-sources.ts";
 import { recordOf, textOf } from "./compose-values.ts";
 import { projectClaims } from "./project-claims.ts";
 import { withoutSubnets } from "./project-networks.ts";
@@ -48,6 +49,7 @@ export interface ComposeProjectsOptions extends PublishOptions {
   /** The daemon's own directory for what it has compose run; one directory per app. */
   composeDir: string;
   engine: DockerEngine;
+  yaml: YamlThread;
   /** Ports below it are root's. */
   unprivilegedPortStart: number;
   /** Processes that a service of a regular user has at most, unless the file says otherwise. */
@@ -132,8 +134,10 @@ export class ComposeProjects {
       );
     }
     const identity = await identities.as(app.uid);
-    await checkComposeSources(identity, app.directory, appTree.repo, file);
-    const resolved = await readResolved(await this.#config(app, section, signal), file);
+    const readYaml: YamlReader = (text, bounds) =>
+      this.#options.yaml.read(`uid ${app.ownerUid}`, text, bounds);
+    await checkComposeSources(identity, app.directory, appTree.repo, file, readYaml);
+    const resolved = await readResolved(await this.#config(app, section, signal), file, readYaml);
     const project = runnableProject(resolved, {
       file,
       isClassic: await this.#options.command.isClassic(),

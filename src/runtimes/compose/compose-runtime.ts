@@ -12,6 +12,7 @@ import {
 import type { DiskMeter } from "../../docker/disk-usage.ts";
 import { SvcError } from "../../errors.ts";
 import type { Identities } from "../../identity/identities.ts";
+import type { YamlThread } from "../../packages/yaml-thread.ts";
 import { ContainerRuntime, type ContainerRuntimeOptions } from "../container-runtime.ts";
 import { AppImages, type CredentialsOf } from "../docker/app-images.ts";
 import { addressesByPort } from "../published-ports.ts";
@@ -34,6 +35,7 @@ export interface ComposeRuntimeOptions extends ContainerRuntimeOptions {
   credentialsOf: CredentialsOf;
   /** What the engine's volumes take. */
   disk: DiskMeter;
+  yaml: YamlThread;
   /** The daemon's own directory for what it has compose run. */
   composeDir: string;
   /** Ports below it are root's. */

@@ -6,6 +6,8 @@ import { posix } from "node:path";
 import { SvcError } from "../../errors.ts";
 import type { Identity } from "../../identity/identity.ts";
 import type { JsonValue } from "../../lib/json.ts";
+import type { YamlBounds } from "../../packages/yaml-document.ts";
+import type { YamlReading } from "../../packages/yaml-thread.ts";
 import { entryType } from "../entry-type.ts";
 import { listOf } from "./compose-values.ts";
 
@@ -14,11 +16,15 @@ const maxFiles = 32;
 
 type Reader = Pick<Identity, "readFile" | "stat">;
 
+/** Reads YAML off the main thread, in turns of the app's owner. */
+export type YamlReader = (text: string, bounds: YamlBounds) => Promise<YamlReading>;
+
 /**
  * Reads the file and all that it takes in, with the owner's identity.
  * @param root the app's directory
  * @param checkout relative to `root`
  * @param file relative to the checkout
+ * @param readYaml of what it says
  * @throws SvcError `package_invalid` with the file and the line
  */
 export async function checkComposeSources(
@@ -26,6 +32,7 @@ export async function checkComposeSources(
   root: string,
   checkout: string,
   file: string,
+  readYaml: YamlReader,
 ): Promise<void> {
   const seen = new Set<string>();
   const waiting = [posix.join(checkout, file)];
@@ -34,7 +41,7 @@ export async function checkComposeSources(
     seen.add(next);
     if (seen.size > maxFiles) throw invalid(file, `it takes in more than ${maxFiles} files`);
     const name = posix.relative(checkout, next);
-    const document = await readDocument(identity, root, next, name);
+    const document = await readDocument(identity, root, next, name, readYaml);
     // Read by compose where it is there, and may lead out as well.
     const references = [...referencesOf(document), { kind: "env_file", text: ".env" } as const];
     for (const { text, kind } of references) {
@@ -49,7 +56,13 @@ export async function checkComposeSources(
   }
 }
 
-async function readDocument(identity: Reader, root: string, path: string, name: string): Promise<JsonValue> {
+async function readDocument(
+  identity: Reader,
+  root: string,
+  path: string,
+  name: string,
+  readYaml: YamlReader,
+): Promise<JsonValue> {
   let bytes: Buffer;
   try {
     bytes = await identity.readFile(root, path, { maxBytes: bounds.maxBytes });
@@ -57,9 +70,8 @@ async function readDocument(identity: Reader, root: string, path: string, name: 
     if (!(error instanceof SvcError) || error.code === "unavailable") throw error;
     throw invalid(name, `it cannot be read: ${error.message}`);
   }
-  const { readYaml } = await import("../../packages/yaml-document.ts");
-  const result = readYaml(bytes.toString(), bounds);
-  if ("document" in result) return result.document.value;
+  const result = await readYaml(bytes.toString(), bounds);
+  if ("value" in result) return result.value;
   throw invalid(name, result.problems.map(({ line, message }) => `line ${line}: ${message}`).join("; "));
 }
 

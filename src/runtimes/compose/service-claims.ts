@@ -42,7 +42,7 @@ const harmless = new Set([
     "memswap_limit",
   ],
   ...["platform", "profiles", "pull_policy", "read_only", "restart", "secrets"],
-  ...["stdin_open", "stop_grace_period", "stop_signal", "tty", "user"],
+  ...["stdin_open", "stop_signal", "tty", "user"],
   ...["working_dir", "develop"],
 ]);
 
@@ -62,6 +62,8 @@ const bounds = {
   memoryFileBytes: 2 * 2 ** 30,
   /** Open files, locked memory and the like. */
   limit: 1_048_576,
+  /** As for `stop.grace` of a manifest: so long a stop may take. */
+  graceSecs: 3_600,
 };
 
 type Reader = (value: JsonValue, draft: Draft) => void;
@@ -105,6 +107,11 @@ const readers: Readonly<Record<string, Reader>> = {
   },
   scale: atMost("containers", bounds.containers),
   pids_limit: atMost("processes", bounds.processes),
+  stop_grace_period: (value, { excess }) => {
+    const text = textOf(value);
+    if (!(durationSecs(text) <= bounds.graceSecs))
+      excess.push(`takes ${text} to stop, more than ${bounds.graceSecs}s`);
+  },
   shm_size: atMost("bytes of shared memory", bounds.memoryFileBytes),
   tmpfs: (value, { excess }) => {
     for (const entry of textsOf(value)) {
@@ -162,6 +169,16 @@ function tooMuch(what: string, value: JsonValue, most: number): string[] {
   const [, digits = "", unit = ""] = /^(\d+)\s*([kmg]?)i?b?$/i.exec(text) ?? [];
   const amount = Number(digits) * 1024 ** " kmg".indexOf(unit.toLowerCase() || " ");
   return digits !== "" && amount <= most ? [] : [`wants ${text} ${what}, more than ${most}`];
+}
+
+/** Of a duration as Go prints it, such as `1m30s`; NaN for another text. */
+function durationSecs(text: string): number {
+  if (!/^([0-9.]+(h|ms|m|s|us|µs|ns))+$/.test(text)) return text === "0" ? 0 : Number.NaN;
+  const secs: Readonly<Record<string, number>> = { h: 3_600, m: 60, s: 1 };
+  return [...text.matchAll(/([0-9.]+)(h|ms|m|s)/g)].reduce(
+    (sum, [, amount, unit = ""]) => sum + Number(amount) * (secs[unit] ?? 0),
+    0,
+  );
 }
 
 function readDeploy(value: JsonValue, { asks, excess }: Draft): void {

@@ -12,6 +12,7 @@ import { AppNetworks } from "../../../src/runtimes/app-networks.ts";
 import { createIdentities } from "../../../src/identity/identities.ts";
 import { createManifestParser } from "../../../src/packages/manifest-parser.ts";
 import { createSettingsValidator } from "../../../src/packages/settings-validator.ts";
+import { YamlThread } from "../../../src/packages/yaml-thread.ts";
 import { ComposeRuntime } from "../../../src/runtimes/compose/compose-runtime.ts";
 import { DockerRuntime, type DockerRuntimeOptions } from "../../../src/runtimes/docker/docker-runtime.ts";
 import { forbidEngineRestarts } from "../../../src/runtimes/engine-restarts.ts";
@@ -74,8 +75,9 @@ export class DockerFixture implements AsyncDisposable {
     resources.use(forbidEngineRestarts(options));
     this.runtime = resources.use(new DockerRuntime(options));
     const disk = new DiskMeter(client);
+    const yaml = resources.use(new YamlThread());
     this.compose = resources.use(
-      new ComposeRuntime({ ...options, disk, composeDir: join(store, "compose") }),
+      new ComposeRuntime({ ...options, disk, yaml, composeDir: join(store, "compose") }),
     );
     this.#resources = resources;
   }
