@@ -1,7 +1,6 @@
 /**
  * Apps as callers see them, made anew only when something that shows in them changed: a list of a thousand apps costs
- * its making many times what sending it does. What is answered is frozen, so whoever serializes it may keep the result
- * for as long as it gets the same message.
+ * its making many times what sending it does. What is answered is cacheable.
  */
 import { create } from "@bufbuild/protobuf";
 import {
@@ -10,7 +9,7 @@ import {
   type App,
   type ListAppsResponse,
 } from "../../gen/svc/v1/app_pb.ts";
-import { deepFreeze } from "../lib/deep-freeze.ts";
+import { cacheable } from "../lib/cacheable.ts";
 import { revisionOf, type AppRuntime, type RunnableApp, type RuntimeStatus } from "../runtimes/runtime.ts";
 import type { AppPaths } from "./app-paths.ts";
 import type { AppRecord } from "./app-record.ts";
@@ -105,8 +104,7 @@ export class AppViews {
     const page = create(ListAppsResponseSchema, { nextPageToken });
     // They are messages already; `create` would look at each of them again.
     page.apps = views;
-    Object.freeze(page.apps);
-    Object.freeze(page);
+    cacheable(page);
     this.#keep(key, { ...selection, runtimeRevision, ownerNames, statuses, page });
     return page;
   }
@@ -165,7 +163,7 @@ export class AppViews {
       ownerName,
       directory: paths.appDir(app.id),
     };
-    const view = deepFreeze(create(AppSchema, viewApp(parts)));
+    const view = cacheable(create(AppSchema, viewApp(parts)));
     this.#views.set(app, { operation, status, backups, ownerName, view });
     return view;
   }

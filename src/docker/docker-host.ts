@@ -13,6 +13,7 @@ import {
   type VolumeSchema,
 } from "../../gen/svc/v1/docker_pb.ts";
 import { SvcError } from "../errors.ts";
+import { cacheable } from "../lib/cacheable.ts";
 import { unlessAborted } from "../lib/unless-aborted.ts";
 import type { EngineNeeds, LogChunk } from "../runtimes/runtime.ts";
 import { createAttribution, type Attribution } from "./attribution.ts";
@@ -110,8 +111,7 @@ export class DockerHost {
       });
       return list;
     }
-    Object.freeze(list.containers);
-    this.#lists.set(all, { key, list: Object.freeze(list) });
+    this.#lists.set(all, { key, list: cacheable(list) });
     return list;
   }
 

@@ -12,7 +12,7 @@ import {
   type NetworkSchema,
   type VolumeSchema,
 } from "../../gen/svc/v1/docker_pb.ts";
-import { deepFreeze } from "../lib/deep-freeze.ts";
+import { cacheable } from "../lib/cacheable.ts";
 import type { ContainerRecord } from "./container-record.ts";
 import type { ImageRecord, NetworkRecord, VolumeRecord } from "./engine-objects.ts";
 import type { EngineEvent } from "./event-stream.ts";
@@ -21,7 +21,7 @@ import type { ContainerUsage } from "./stats-arithmetic.ts";
 /** Frozen: whoever serializes it may keep the result. @param appId the installed app that owns it */
 export function containerView(record: ContainerRecord, appId: string | undefined): Container {
   const { id, name, image, imageId, state, status, createdAtMs, composeProject, composeService } = record;
-  return deepFreeze(
+  return cacheable(
     create(ContainerSchema, {
       id,
       name,

@@ -1,6 +1,6 @@
 /**
  * The answers to GetStatus, each kept until something in it is another: monitors ask every few seconds, for all of a
- * daemon's life. They are frozen, so whoever serializes one may keep what it comes to.
+ * daemon's life. They are cacheable.
  */
 import { hostname } from "node:os";
 import { isDeepStrictEqual } from "node:util";
@@ -10,7 +10,7 @@ import { GetStatusResponseSchema } from "../../gen/svc/v1/daemon_pb.ts";
 import type { GetStatusResponse } from "../../gen/svc/v1/daemon_pb.ts";
 import type { Alert } from "../alerts/alert-store.ts";
 import type { AppCounts } from "../apps/app-counters.ts";
-import { deepFreeze } from "../lib/deep-freeze.ts";
+import { cacheable } from "../lib/cacheable.ts";
 import type { UserContext } from "../rpc/user-context.ts";
 
 export interface DaemonFacts {
@@ -67,7 +67,7 @@ export class StatusAnswers {
     if (made?.apps === apps && made.hostname === name && isDeepStrictEqual(made.alerts, alerts))
       return made.answer;
     const { version, mode, startedAtMs, capabilities } = this.#facts;
-    const answer = deepFreeze(
+    const answer = cacheable(
       create(GetStatusResponseSchema, {
         version,
         capabilities: [...capabilities()],

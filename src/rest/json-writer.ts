@@ -12,6 +12,7 @@ import {
   hasCustomJsonRepresentation,
   isWrapperDesc,
 } from "@bufbuild/protobuf/wkt";
+import { isCacheable } from "../lib/cacheable.ts";
 import { FrozenLists } from "./frozen-lists.ts";
 import { timestampWriter } from "./timestamp-text.ts";
 
@@ -38,8 +39,8 @@ export class JsonWriter {
   }
 
   /**
-   * The JSON of a message as UTF-8, in pieces. What its frozen lists of messages come to is kept for as long as the messages
-   * are (whoever freezes a list has frozen all that it holds), so that of a list in which one is new that one is written.
+   * The JSON of a message as UTF-8, in pieces. What its cacheable lists of messages come to is kept for as long as the messages
+   * are, so that of a list in which one is new that one is written.
    */
   bytes(type: DescMessage, message: Message): Buffer[] {
     if (hasCustomJsonRepresentation(type)) return [Buffer.from(this.message(type, message))];
@@ -48,7 +49,7 @@ export class JsonWriter {
     let text = "{";
     for (const { write, field, itemType } of this.#membersOf(type)) {
       const items = itemType === undefined ? undefined : record[field.localName];
-      if (itemType !== undefined && Array.isArray(items) && items.length > 0 && Object.isFrozen(items)) {
+      if (itemType !== undefined && Array.isArray(items) && items.length > 0 && isCacheable(items)) {
         pieces.push(Buffer.from(`${text}${text === "{" ? "" : ","}${memberName(field)}[`));
         this.#frozenLists.write(itemType, items as readonly Message[], pieces);
         text = "]";

@@ -1,6 +1,7 @@
 /** REST's requests and answers of one message each, for the exchange that all protocols share. */
 import type { Message } from "@bufbuild/protobuf";
 import { SvcError, invalidField, notFound } from "../errors.ts";
+import { isCacheable } from "../lib/cacheable.ts";
 import { declaredSize, mediaType } from "../lib/http-messages.ts";
 import type { IncomingRequest } from "../lib/http-messages.ts";
 import type { Operation, UnaryProtocol } from "../rpc/exchange.ts";
@@ -39,7 +40,7 @@ export class RestProtocol implements UnaryProtocol<RestOperation> {
   readonly bodyTimeoutMs: number;
   readonly #router: Router;
   readonly #writer: JsonWriter;
-  /** Bodies of frozen answers that handlers give again and again. */
+  /** Bodies of cacheable answers, which handlers give again and again. */
   readonly #kept = new WeakMap<Message, AnswerBody>();
 
   constructor(routes: Iterable<Route>, writer: JsonWriter, { maxBodyBytes, bodyTimeoutMs }: RestLimits) {
@@ -97,7 +98,7 @@ export class RestProtocol implements UnaryProtocol<RestOperation> {
   #answerBody(route: Route, message: Message): AnswerBody {
     const kept = this.#kept.get(message);
     if (kept !== undefined) return kept;
-    if (route.responseBody !== "" || !Object.isFrozen(message))
+    if (route.responseBody !== "" || !isCacheable(message))
       return new TextBody(answerText(this.#writer, route, message));
     const body = new KeptBody(this.#writer.bytes(route.method.output, message));
     this.#kept.set(message, body);

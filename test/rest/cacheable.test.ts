@@ -1,0 +1,63 @@
+/** What a handler gives as cacheable is written once; whatever else it gives, each time. */
+import { create } from "@bufbuild/protobuf";
+import test from "ava";
+import { cacheable, isCacheable } from "../../src/lib/cacheable.ts";
+import { createViews, newApp, ToldRuntime } from "../support/many-apps.ts";
+import { insertApp } from "../../src/apps/app-record.ts";
+import { temporaryStore } from "../store/support/temporary-store.ts";
+import { loadTestContract } from "./support/contract.ts";
+import { startRestServer } from "./support/rest-server.ts";
+
+const contract = await loadTestContract();
+
+for (const isKept of [true, false]) {
+  test(`${isKept ? "a cacheable answer is written once" : "an answer that is not cacheable is written anew"}`, async (t) => {
+    await using server = await startRestServer("HTTP/1.1", contract.routes);
+    // Bytes cannot be frozen, which shows whether they are looked at again.
+    const data = Buffer.from([1, 2, 3]);
+    const answer = create(contract.kinds, { data } as object);
+    if (isKept) cacheable(answer);
+    t.is(isCacheable(answer), isKept);
+    server.pipeline.answer = () => answer;
+    const ask = async (): Promise<string> =>
+      (
+        JSON.parse((await server.send({ method: "GET", path: "/v1/kinds" })).body.toString()) as {
+          data: string;
+        }
+      ).data;
+    t.is(await ask(), "AQID");
+    data.fill(0);
+    t.is(await ask(), isKept ? "AQID" : "AAAA");
+  });
+}
+
+test("a list of apps is cacheable with all that is in it, and another one when something in it is", async (t) => {
+  await using temporary = await temporaryStore();
+  const { store } = temporary;
+  await store.write(["a", "b"].map((id) => insertApp(newApp(id, 0))));
+  const runtime = new ToldRuntime();
+  const views = createViews(store, runtime, () => Promise.resolve("root"));
+  const root = { uid: 0, root: true, ownerUid: 0 };
+  const list = () => views.list(root, { limit: 10, pageToken: "" });
+  const first = await list();
+  assertCacheable(t, first);
+  t.is(await list(), first);
+  runtime.tell("a", { state: "RUNNING", reason: "", health: "none", restarts: 1, lastLines: [] });
+  const second = await list();
+  t.not(second, first);
+  t.not(second.apps[0], first.apps[0]);
+  t.is(second.apps[1], first.apps[1]);
+  assertCacheable(t, second);
+});
+
+function assertCacheable(t: { true: (value: boolean) => void }, value: unknown): void {
+  if (typeof value !== "object" || value === null || ArrayBuffer.isView(value)) return;
+  t.true(isCacheable(value));
+  for (const held of Object.values(value)) assertCacheable(t, held);
+}
+
+test("what is cacheable already is not walked again", (t) => {
+  const held = Object.freeze({ open: { a: 1 } });
+  cacheable({ held });
+  t.false(isCacheable(held.open));
+});
