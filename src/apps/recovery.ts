@@ -1,6 +1,7 @@
 /** What becomes of an operation whose process died in it (decisions 14, 18, 25; threats 45, 53). */
 import type { Installer } from "./install.ts";
 import type { Lifecycle } from "./lifecycle.ts";
+import type { AppOperationKind } from "../../gen/svc/v1/words.ts";
 import type { Operation } from "./operations.ts";
 import type { BackupHold } from "./backup-hold.ts";
 import type { Remover } from "./removal.ts";
@@ -18,11 +19,42 @@ export interface RecoveryOptions extends AppsContext {
   restorer: Restorer;
 }
 
+/** How what was left behind is brought to rest: what was promised goes on, all else is undone. */
+type Way = Readonly<Record<"resume" | "undo", (operation: Operation) => Promise<unknown>>>;
+type OneWay = Pick<Way, "resume"> | Pick<Way, "undo">;
+
+function waysOf(options: RecoveryOptions): Readonly<Record<AppOperationKind, OneWay>> {
+  const { operations, registry, installer, upgrader, remover, lifecycle, backupHold, restorer } = options;
+  const end = (operation: Operation): Promise<void> => operations.end(operation);
+  const ifThere =
+    (work: (operation: Operation) => Promise<void>) =>
+    (operation: Operation): Promise<void> =>
+      registry.get(operation.appId) === undefined ? end(operation) : work(operation);
+  const restart = ifThere((operation) => lifecycle.finishRestart(operation));
+  return {
+    install: { undo: (operation) => installer.undo(operation) },
+    clone: {
+      undo: (operation) => (operation.detail.lockOnly === true ? end(operation) : installer.undo(operation)),
+    },
+    upgrade: { undo: (operation) => upgrader.restore(operation) },
+    remove: { resume: (operation) => remover.finish(operation) },
+    stop: { resume: ifThere((operation) => lifecycle.finishStop(operation)) },
+    start: { resume: ifThere((operation) => lifecycle.finishStart(operation)) },
+    restart: { resume: restart },
+    repull: { resume: (operation) => (operation.phase === "pull" ? end(operation) : restart(operation)) },
+    backup: { undo: (operation) => backupHold.release(operation) },
+    restore: { undo: (operation) => restorer.settle(operation) },
+    settings: { undo: end },
+  };
+}
+
 export class Recovery {
   readonly #options: RecoveryOptions;
+  readonly #ways: Readonly<Record<AppOperationKind, OneWay>>;
 
   constructor(options: RecoveryOptions) {
     this.#options = options;
+    this.#ways = waysOf(options);
   }
 
   /** Brings every app to rest whose operation nobody executes any more. */
@@ -44,7 +76,8 @@ export class Recovery {
       "an operation was left behind by a process that ended; bringing the app to rest",
     );
     try {
-      await this.#settle(operation);
+      const way = this.#ways[kind];
+      await ("resume" in way ? way.resume(operation) : way.undo(operation));
     } catch (error) {
       if (error instanceof SvcError && error.reason === "start_failed") return;
       log.error(
@@ -53,39 +86,6 @@ export class Recovery {
       );
     } finally {
       operations.release(operation);
-    }
-  }
-
-  async #settle(operation: Operation): Promise<void> {
-    const { operations, registry, installer, upgrader, remover, lifecycle, backupHold, restorer } =
-      this.#options;
-    const { phase } = operation;
-    const isThere = registry.get(operation.appId) !== undefined;
-    switch (operation.kind) {
-      case "install":
-        return installer.undo(operation);
-      case "clone":
-        return operation.detail.lockOnly === true ? operations.end(operation) : installer.undo(operation);
-      case "upgrade":
-        return upgrader.restore(operation);
-      case "remove":
-        await remover.finish(operation);
-        return;
-      case "stop":
-        return isThere ? lifecycle.finishStop(operation) : operations.end(operation);
-      case "start":
-        return isThere ? lifecycle.finishStart(operation) : operations.end(operation);
-      case "restart":
-        return isThere ? lifecycle.finishRestart(operation) : operations.end(operation);
-      case "repull":
-        return isThere && phase !== "pull" ? lifecycle.finishRestart(operation) : operations.end(operation);
-      case "backup":
-        await backupHold.release(operation);
-        return;
-      case "restore":
-        return restorer.settle(operation);
-      case "settings":
-        return operations.end(operation);
     }
   }
 }

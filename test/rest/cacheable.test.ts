@@ -10,12 +10,15 @@ import { startRestServer } from "./support/rest-server.ts";
 
 const contract = await loadTestContract();
 
-for (const isKept of [true, false]) {
-  test(`${isKept ? "a cacheable answer is written once" : "an answer that is not cacheable is written anew"}`, async (t) => {
+for (const [title, isKept] of [
+  ["a cacheable answer is written once", true],
+  ["an answer that is not cacheable is written anew", false],
+] as const) {
+  test(title, async (t) => {
     await using server = await startRestServer("HTTP/1.1", contract.routes);
     // Bytes cannot be frozen, which shows whether they are looked at again.
     const data = Buffer.from([1, 2, 3]);
-    const answer = create(contract.kinds, { data } as object);
+    const answer = create(contract.kinds, { data });
     if (isKept) cacheable(answer);
     t.is(isCacheable(answer), isKept);
     server.pipeline.answer = () => answer;

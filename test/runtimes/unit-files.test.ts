@@ -13,6 +13,7 @@ import { AppUnits } from "../../src/runtimes/service/app-unit.ts";
 import { parseUnit } from "../../src/runtimes/service/unit-file.ts";
 import { userDirectives, whyRefused } from "../../src/runtimes/service/unit-directives.ts";
 import { createManifestParser } from "../../src/packages/manifest-parser.ts";
+import type { Manifest } from "../../src/packages/manifest.ts";
 import { createSettingsValidator } from "../../src/packages/settings-validator.ts";
 import { unitStatus } from "../../src/runtimes/service/unit-status.ts";
 import { environmentText, quoted, unitText } from "../../src/runtimes/service/unit-text.ts";
@@ -170,9 +171,8 @@ const restart = {
   resetAfterMs: 1,
 } as const;
 const wanted = {
-  keepsExit: true,
+  manifest: { restart, runtime: { kind: "service", argv: ["/bin/true"] } } as unknown as Manifest,
   isWanted: true,
-  restart,
   bootedAtMs: 1_000_000,
   lastLines: ["x"],
 };

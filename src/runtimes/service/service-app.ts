@@ -9,7 +9,6 @@ import { StatusChanges } from "../status-changes.ts";
 import { unitPath } from "./app-unit.ts";
 import type { UnitProperties } from "./systemd.ts";
 import { unitStatus } from "./unit-status.ts";
-import { keepsExit } from "./unit-text.ts";
 
 export interface ServiceAppOptions {
   readonly bootedAtMs: number;
@@ -113,8 +112,7 @@ export class ServiceApp {
   #unitStatus(): RuntimeStatus {
     return unitStatus(this.#unit, {
       isWanted: this.#isWanted,
-      restart: this.#app.manifest.restart,
-      keepsExit: keepsExit(this.#app.manifest),
+      manifest: this.#app.manifest,
       bootedAtMs: this.#options.bootedAtMs,
       lastLines: this.#lastLines,
     });

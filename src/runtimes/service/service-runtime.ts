@@ -134,7 +134,11 @@ export class ServiceRuntime implements AppRuntime {
     await this.#systemd.stop(unit, this.#stopMs(app));
     await this.#systemd.resetFailed(unit);
     // A unit that has done its work is over at once, and says so.
-    const { exitCode, exitSignal: signal } = unitStatus(shown, this.#context(app));
+    const { manifest } = app;
+    const { bootedAtMs } = this.#options;
+    const { exitCode, exitSignal: signal } = unitStatus(shown, {
+      ...{ isWanted: true, manifest, bootedAtMs, lastLines: [] },
+    });
     throw startFailed(app.id, whyEnded(shown ?? {}), { exitCode, signal, lastLines });
   }
 
@@ -362,18 +366,6 @@ export class ServiceRuntime implements AppRuntime {
   async #show(name: string): Promise<Map<string, UnitProperties>> {
     const units = await this.#systemd.show([name], statusProperties);
     return new Map([...units].filter(([, unit]) => unit["LoadState"] !== "not-found"));
-  }
-
-  #context(app: RunnableApp): Parameters<typeof unitStatus>[1] {
-    const { bootedAtMs } = this.#options;
-    const { manifest } = app;
-    return {
-      isWanted: true,
-      restart: manifest.restart,
-      keepsExit: keepsExit(manifest),
-      bootedAtMs,
-      lastLines: [],
-    };
   }
 
   #stopMs({ manifest }: RunnableApp): number {

@@ -1,9 +1,10 @@
 /** From what systemd says of a unit to what svc says of the app. */
 import { constants } from "node:os";
-import type { RestartPolicy } from "../../packages/manifest.ts";
+import type { Manifest } from "../../packages/manifest.ts";
 import { stoppedStatus } from "../container-status.ts";
 import type { RuntimeStatus } from "../runtime.ts";
 import type { UnitProperties } from "./systemd.ts";
+import { keepsExit } from "./unit-text.ts";
 
 /** What is read of each unit, again and again. */
 export const statusProperties = [
@@ -25,9 +26,7 @@ const systemdCodes: Readonly<Record<number, string>> = {
 export interface StatusContext {
   /** Whether svc means it to run. */
   readonly isWanted: boolean;
-  readonly restart: RestartPolicy;
-  /** Whether its unit stays active when it has ended with exit code 0, see unit-text.ts. */
-  readonly keepsExit: boolean;
+  readonly manifest: Manifest;
   /** When the host was booted, unix milliseconds: systemd counts from then. */
   readonly bootedAtMs: number;
   readonly lastLines: readonly string[];
@@ -35,8 +34,9 @@ export interface StatusContext {
 
 /** @param unit undefined: systemd has none of that name */
 export function unitStatus(unit: UnitProperties | undefined, context: StatusContext): RuntimeStatus {
-  const { isWanted, restart, keepsExit, bootedAtMs, lastLines } = context;
-  const isOver = keepsExit && unit !== undefined && hasExited(unit);
+  const { isWanted, manifest, bootedAtMs, lastLines } = context;
+  const { restart } = manifest;
+  const isOver = keepsExit(manifest) && unit !== undefined && hasExited(unit);
   const state = isOver ? "exited" : (unit?.["ActiveState"] ?? "inactive");
   const atMs = (name: string): number => bootedAtMs + Number(unit?.[name] ?? 0) / 1000;
   const known: RuntimeStatus = {
