@@ -245,14 +245,15 @@ async function addJobs(daemon: TestDaemon, count: number): Promise<LivingJob[]> 
 async function settle(apps: readonly LivingApp[]): Promise<void> {
   for (const { id, client, isWanted, port } of apps) {
     await eventually(async () => {
-      const { state } = await client.getApp({ id });
+      const { state, stateReason } = await client.getApp({ id });
+      const wanted = isWanted ? "RUNNING" : "STOPPED";
       const serves = await fetch(`http://127.0.0.1:${port}`).then(
         ({ ok }) => ok,
         () => false,
       );
       assert.deepEqual(
-        { id, state, serves },
-        { id, state: isWanted ? "RUNNING" : "STOPPED", serves: isWanted },
+        { id, state, why: state === wanted ? "" : stateReason, serves },
+        { id, state: wanted, why: "", serves: isWanted },
       );
     }, settleMs);
   }
