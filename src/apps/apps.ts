@@ -25,7 +25,7 @@ import type { Store } from "../store/store.ts";
 import { Adoption } from "./adoption.ts";
 import { AppChanges, type AppChange } from "./app-changes.ts";
 import type { AppRecord, NewApp } from "./app-record.ts";
-import { BackupHold, type BackupMode } from "./backup-hold.ts";
+import { BackupHold, type BackupMode, type ReadHeld } from "./backup-hold.ts";
 import { AppCounters, type AppCounts } from "./app-counters.ts";
 import { AppRegistry, type AppCaller } from "./app-registry.ts";
 import { AppReports } from "./app-reports.ts";
@@ -375,7 +375,7 @@ export class Apps implements AsyncDisposable {
   async holdForBackup<T>(
     id: string,
     mode: BackupMode,
-    read: (app: AppRecord, runnable: RunnableApp) => Promise<T>,
+    read: ReadHeld<T>,
     caller: AppCaller,
     work: WorkOptions,
   ): Promise<T> {

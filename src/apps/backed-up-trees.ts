@@ -14,6 +14,27 @@ export function backedUpTrees({ volumes }: Pick<Manifest, "volumes">): string[] 
   return [appTree.repo, appTree.data, ...new Set(outermost)];
 }
 
+/** Where archives have volumes of the container engine. */
+const engineTree = "engine";
+
+/** The path in an archive of a volume of the engine. */
+export function volumeTree(key: string): string {
+  return `${engineTree}/${key}`;
+}
+
+/** Which volume of the engine a tree of an archive is; `undefined` for one of the app's directory. */
+export function volumeOfTree(tree: string): string | undefined {
+  return tree.startsWith(`${engineTree}/`) ? tree.slice(engineTree.length + 1) : undefined;
+}
+
+/** What the manifest says of a volume of the engine, in an entry of the same name. */
+export function volumePolicy(
+  { volumes }: Pick<Manifest, "volumes">,
+  key: string,
+): { backup: boolean; excludes: readonly string[] } {
+  return volumes.find(({ name }) => name === key) ?? { backup: true, excludes: [] };
+}
+
 /** Patterns for tar(1) of what is left out of them. */
 export function backupExcludes({ volumes }: Pick<Manifest, "volumes">): string[] {
   return volumes.flatMap(({ path, backup, excludes }) =>

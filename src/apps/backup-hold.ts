@@ -1,7 +1,7 @@
 /** Holds an app for a backup: under its lock, and as its mode says running, frozen or stopped meanwhile. */
 import { SvcError } from "../errors.ts";
 import type { BackupPolicy } from "../packages/manifest.ts";
-import { isUp, type RunnableApp } from "../runtimes/runtime.ts";
+import { isUp, type EngineVolumes, type RunnableApp } from "../runtimes/runtime.ts";
 import type { AppRecord } from "./app-record.ts";
 import type { Lifecycle } from "./lifecycle.ts";
 import type { Operation } from "./operations.ts";
@@ -11,6 +11,13 @@ import type { AppsContext } from "./apps-context.ts";
 
 /** What the app does while it is read. */
 export type BackupMode = BackupPolicy["mode"];
+
+/** Reads an app while it is held. @param volumes of the engine, where its runtime has some */
+export type ReadHeld<T> = (
+  app: AppRecord,
+  runnable: RunnableApp,
+  volumes: EngineVolumes | undefined,
+) => Promise<T>;
 
 export interface BackupHoldOptions extends AppsContext {
   lifecycle: Lifecycle;
@@ -31,12 +38,7 @@ export class BackupHold {
    * @throws SvcError `app_busy`, `build_failed` for the dump, `unavailable` when it cannot be frozen, or did not stand still
    *   until all was read; whatever `read` throws. The app goes on in any case.
    */
-  async hold<T>(
-    id: string,
-    mode: BackupMode,
-    read: (app: AppRecord, runnable: RunnableApp) => Promise<T>,
-    work: WorkOptions,
-  ): Promise<T> {
+  async hold<T>(id: string, mode: BackupMode, read: ReadHeld<T>, work: WorkOptions): Promise<T> {
     const { operations } = this.#options;
     const operation = await operations.begin({
       appId: id,
@@ -60,12 +62,7 @@ export class BackupHold {
     throw new SvcError("unavailable", message);
   }
 
-  async #read<T>(
-    operation: Operation,
-    mode: BackupMode,
-    read: (app: AppRecord, runnable: RunnableApp) => Promise<T>,
-    work: WorkOptions,
-  ): Promise<T> {
+  async #read<T>(operation: Operation, mode: BackupMode, read: ReadHeld<T>, work: WorkOptions): Promise<T> {
     const { operations, registry, runtimeOf, runnable } = this.#options;
     const app = registry.get(operation.appId);
     if (app === undefined) throw new Error(`the backup holds no app "${operation.appId}"`);
@@ -84,7 +81,7 @@ export class BackupHold {
       await operations.enter(operation, "frozen" satisfies HoldPhase);
       await runtime.freeze(held, operation.detail.frozen);
     }
-    return await read(app, held);
+    return await read(app, held, runtime.volumes);
   }
 
   /**

@@ -27,6 +27,10 @@ export interface OperationDetail {
   lockOnly?: boolean;
   /** The trees that a restore puts in place. */
   trees?: string[];
+  /** The volumes of the engine that a restore puts in place. */
+  volumes?: string[];
+  /** Those of them of which is kept what they were. */
+  kept?: string[];
   /** Whether the app ran when the restore began. */
   restart?: boolean;
   /** What a backup has frozen of the app, in its runtime's words. */

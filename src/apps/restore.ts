@@ -3,7 +3,8 @@
  * checked beside the app; each tree is then swapped by two renames, and only the last write makes it the app's.
  */
 import { join } from "node:path";
-import { SvcError } from "../errors.ts";
+import type { Readable } from "node:stream";
+import { invalidField, SvcError } from "../errors.ts";
 import type { Identity } from "../identity/identity.ts";
 import type { OwnedTree } from "../identity/owned-tree.ts";
 import { isInside } from "../lib/is-inside.ts";
@@ -11,7 +12,7 @@ import type { JsonObject } from "../lib/json.ts";
 import type { Manifest } from "../packages/manifest.ts";
 import type { PackageOrigin } from "../packages/resolved-package.ts";
 import { appTree } from "../runtimes/app-tree.ts";
-import { isUp, type RunnableApp } from "../runtimes/runtime.ts";
+import { isUp, type AppRuntime, type EngineVolumes, type RunnableApp } from "../runtimes/runtime.ts";
 import type { Acknowledgement } from "./acknowledgement.ts";
 import { newApp, patchApp, type AppRecord, type NewApp } from "./app-record.ts";
 import type { AppCaller } from "./app-registry.ts";
@@ -22,6 +23,7 @@ import type { Operation } from "./operations.ts";
 import type { WorkOptions } from "./progress.ts";
 import { rebuildCopy, runStep } from "./release.ts";
 import type { AppsContext } from "./apps-context.ts";
+import { volumeTree } from "./backed-up-trees.ts";
 
 /** What a backup says of the app beside its files. */
 export interface AppImage {
@@ -33,6 +35,8 @@ export interface AppImage {
   accepted: Acknowledgement;
   /** Paths beneath the app's directory that it holds. */
   trees: readonly string[];
+  /** Volumes of the container engine that it holds, by their names within the app. */
+  volumes: readonly string[];
 }
 
 /** Where the trees of a backup are laid out, as whom. */
@@ -41,6 +45,8 @@ export interface LayOutPlace {
   root: string;
   /** A directory beneath the root for each tree; they are there. */
   into: readonly string[];
+  /** Lays a volume of the container engine out. */
+  takeVolume: (key: string, tar: Readable) => Promise<void>;
 }
 
 /** Lays the trees of a backup out; throws when anything about it is not right. */
@@ -95,31 +101,37 @@ export class Restorer {
   ): Promise<{ restarted: boolean }> {
     const { operations } = this.#options;
     this.requireRestorable(app, image, options);
-    const trees = [...image.trees];
+    const { volumes } = touched(image, options.paths);
     const operation = await operations.begin({
       appId: app.id,
       kind: "restore",
       phase: "stage" satisfies RestorePhase,
-      detail: { runUid: app.runUid, trees, restart: this.#isUp(app) },
+      detail: { runUid: app.runUid, trees: [...image.trees], volumes, restart: this.#isUp(app) },
     });
     try {
-      await this.#run(operation, image, layOut, options, work);
-    } catch (error) {
+      await this.#run(operation, image, layOut, options, work).catch(async (error: unknown) => {
+        await this.settle(operation);
+        throw error;
+      });
       await this.settle(operation);
-      throw error;
     } finally {
+      // Not before: a sweep would settle it, too, at the same time.
       operations.release(operation);
     }
-    await this.settle(operation);
     return { restarted: operation.detail.restart === true };
   }
 
-  /** @throws SvcError `package_invalid` for another package's backup, `app_running` */
-  requireRestorable(app: AppRecord, { manifest }: AppImage, { stopApp }: RestoreOptions): void {
+  /**
+   * @throws SvcError `package_invalid` for another package's backup, `app_running`, `invalid_request` for a path in a volume
+   *   of the engine
+   */
+  requireRestorable(app: AppRecord, image: AppImage, { stopApp, paths }: RestoreOptions): void {
+    const { manifest } = image;
     if (manifest.id !== app.packageId || manifest.runtime.kind !== app.runtime) {
       const message = `the backup is of "${manifest.id}", and app "${app.id}" is "${app.packageId}"; restore it as a new app`;
       throw new SvcError("package_invalid", message);
     }
+    volumesOf(this.#options.runtimeOf(app), touched(image, paths).volumes);
     if (!stopApp && this.#isUp(app)) {
       const message = `app "${app.id}" is running; stop it before restoring it, or ask for that with stop_app`;
       throw new SvcError("app_running", message);
@@ -160,7 +172,10 @@ export class Restorer {
           await identities.tree(app.directory, app.uid),
         ];
         await tree.makeDirs(trees);
-        await layOut({ identity, root: app.directory, into: trees }, work);
+        const volumes = volumesOf(this.#options.runtimeOf(describe(app.id)), image.volumes);
+        const takeVolume: LayOutPlace["takeVolume"] = async (key, tar) =>
+          volumes?.create(app.id, key, tar, work.signal);
+        await layOut({ identity, root: app.directory, into: trees, takeVolume }, work);
         await rebuildCopy(this.#options, app, work);
         await this.#complete(tree, app, work);
       },
@@ -175,6 +190,8 @@ export class Restorer {
   async settle(operation: Operation): Promise<void> {
     const { operations, registry, identities, paths, lifecycle } = this.#options;
     const { runUid = identities.selfUid, trees = [], restart } = operation.detail;
+    const { volumes = [], kept = [] } = operation.detail;
+    const app = registry.get(operation.appId);
     const phase = operation.phase as RestorePhase;
     const tree = await identities.tree(paths.appDir(operation.appId), runUid);
     for (const path of trees) {
@@ -182,8 +199,11 @@ export class Restorer {
       await tree.remove(staged(path));
       if (phase === "done") await tree.remove(setAside(path));
     }
-    const isThere = registry.get(operation.appId) !== undefined;
-    if (phase !== "stage" && restart === true && isThere) await lifecycle.finishStart(operation);
+    // Those of an app that is gone went with it.
+    const engine = app && volumesOf(this.#options.runtimeOf(app), volumes);
+    if (phase === "swap") for (const key of kept) await engine?.putBack(operation.appId, key);
+    for (const key of volumes) await engine?.settle(operation.appId, key);
+    if (phase !== "stage" && restart === true && app !== undefined) await lifecycle.finishStart(operation);
     else await operations.end(operation);
   }
 
@@ -218,15 +238,26 @@ export class Restorer {
       if (!isWhole) await copyRest(identity, tree, path, options.paths, work);
     }
     const into = image.trees.map(staged);
-    await layOut({ identity, root: tree.root, into }, work);
+    const runtime = runtimeOf(app);
+    const parts = touched(image, options.paths);
+    const volumes = volumesOf(runtime, parts.volumes);
+    const takeVolume: LayOutPlace["takeVolume"] = async (key, tar) =>
+      volumes?.stage(app.id, key, tar, work.signal);
+    await layOut({ identity, root: tree.root, into, takeVolume }, work);
     work.signal?.throwIfAborted();
     await operations.enter(operation, "swap" satisfies RestorePhase);
-    await runtimeOf(app).stop(runnable(app));
-    for (const path of touchedTrees(image.trees, options.paths)) {
+    await runtime.stop(runnable(app));
+    for (const path of parts.trees) {
       // There is always one, so that what is put back is what was there.
       await tree.makeDirs([path]);
       await tree.rename(path, setAside(path));
       await tree.rename(staged(path), path);
+    }
+    for (const key of parts.volumes) {
+      await volumes?.keep(app.id, key, work.signal);
+      operation.detail.kept = [...(operation.detail.kept ?? []), key];
+      await operations.enter(operation, "swap" satisfies RestorePhase);
+      await volumes?.swap(app.id, key, work.signal);
     }
     await this.#complete(tree, runnable(next), work);
     await runtimeOf(next).prepare(runnable(next), work);
@@ -255,9 +286,34 @@ export class Restorer {
   }
 }
 
-/** The trees that a restore of these paths swaps. @throws SvcError `invalid_request` for one that is in none */
-function touchedTrees(trees: readonly string[], paths: readonly string[]): string[] {
-  return paths.length === 0 ? [...trees] : trees.filter((tree) => paths.some((path) => isInside(tree, path)));
+/**
+ * What a restore of these paths swaps; everything when there are none.
+ * @throws SvcError `invalid_request` for a path in a volume of the engine, of which only all can be put back
+ */
+function touched(
+  image: Pick<AppImage, "trees" | "volumes">,
+  paths: readonly string[],
+): { trees: string[]; volumes: string[] } {
+  if (paths.length === 0) return { trees: [...image.trees], volumes: [...image.volumes] };
+  for (const key of image.volumes) {
+    const tree = volumeTree(key);
+    const within = paths.find((path) => path !== tree && isInside(tree, path));
+    if (within === undefined) continue;
+    const message = `of a volume of the container engine only all can be restored: "${tree}" and not "${within}"`;
+    throw invalidField("paths", message);
+  }
+  return {
+    trees: image.trees.filter((tree) => paths.some((path) => isInside(tree, path))),
+    volumes: image.volumes.filter((key) => paths.includes(volumeTree(key))),
+  };
+}
+
+/** @throws SvcError `package_invalid` for volumes of the engine where the runtime can have none */
+function volumesOf(runtime: AppRuntime, wanted: readonly string[]): EngineVolumes | undefined {
+  if (wanted.length === 0) return undefined;
+  if (runtime.volumes !== undefined) return runtime.volumes;
+  const message = "the backup has volumes of the container engine, and is of an app that can have none";
+  throw new SvcError("package_invalid", message);
 }
 
 /** All of a tree but the paths that are going to be restored. */

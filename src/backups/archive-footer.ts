@@ -5,6 +5,7 @@
 import { hash } from "node:crypto";
 import { promisify } from "node:util";
 import { zstdCompress, zstdDecompress } from "node:zlib";
+import { volumeOfTree } from "../apps/backed-up-trees.ts";
 import { SvcError } from "../errors.ts";
 import type { ArchiveParts } from "../identity/identity.ts";
 import type { JsonObject } from "../lib/json.ts";
@@ -201,6 +202,8 @@ function checkFooter(value: unknown): ArchiveFooter {
 
 function isTree(tree: string): boolean {
   if (tree === "repo" || tree === "data") return true;
+  const volume = volumeOfTree(tree);
+  if (volume !== undefined) return /^(?!\.{1,2}$)[a-zA-Z0-9._-]{1,128}$/.test(volume);
   const names = tree.split("/");
   return (
     names.length > 1 &&

@@ -1,5 +1,6 @@
 /** An archive that is open for reading. What is in it is read with the identity that its files belong to, never by root. */
 import { PassThrough, Readable } from "node:stream";
+import { volumeOfTree } from "../apps/backed-up-trees.ts";
 import type { LayOutPlace } from "../apps/restore.ts";
 import type { WorkOptions } from "../apps/progress.ts";
 import type {
@@ -43,13 +44,30 @@ export class Archive implements AsyncDisposable {
     return identity.readArchive(this.#described, this.#input(work.signal), this.#reading("verify", work));
   }
 
+  /** Lays all of it out in directories, its volumes of the engine, too, after comparing it. */
+  async layOutForTrial(identity: Identity, root: string, work: WorkOptions): Promise<ReadArchiveResult> {
+    await requireRoom(root, this.footer.parts.tarBytes);
+    return identity.readArchive(this.#described, this.#input(work.signal), {
+      ...this.#reading("verify", work),
+      target: { root, into: this.footer.trees },
+    });
+  }
+
   /** Compares it all, and lays the trees out. @param paths only these, with all beneath; everything when empty */
   async layOut(
-    { identity, root, into }: LayOutPlace,
+    { identity, root, into, takeVolume }: LayOutPlace,
     paths: readonly string[],
     work: WorkOptions,
   ): Promise<ReadArchiveResult> {
-    const target = { root, into };
+    // Volumes of the engine are no trees of the place.
+    const rest = [...into];
+    const target = {
+      root,
+      into: this.footer.trees.map((tree) =>
+        volumeOfTree(tree) === undefined ? (rest.shift() ?? null) : null,
+      ),
+      takeVolume: (tree: string, tar: Readable) => takeVolume(volumeOfTree(tree) ?? "", tar),
+    };
     if (paths.length === 0) {
       // Before anything is there: little may become very much.
       await requireRoom(root, this.footer.parts.tarBytes);

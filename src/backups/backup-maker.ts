@@ -1,15 +1,16 @@
 /** One read of an app, one archive, pushed to any number of storages; each of them has a result of its own. */
+import { Readable } from "node:stream";
 import { finished } from "node:stream/promises";
 import { SvcError } from "../errors.ts";
 import type { AppCaller } from "../apps/app-registry.ts";
 import type { AppRecord } from "../apps/app-record.ts";
 import type { Apps } from "../apps/apps.ts";
-import { backedUpTrees, backupExcludes } from "../apps/backed-up-trees.ts";
+import { backedUpTrees, backupExcludes, volumePolicy, volumeTree } from "../apps/backed-up-trees.ts";
 import type { BackupMode } from "../apps/backup-hold.ts";
 import type { WorkOptions } from "../apps/progress.ts";
-import type { WrittenArchive } from "../identity/identity.ts";
+import type { VolumeSource, WrittenArchive } from "../identity/identity.ts";
 import type { Identities } from "../identity/identities.ts";
-import type { RunnableApp } from "../runtimes/runtime.ts";
+import type { EngineVolumes, RunnableApp } from "../runtimes/runtime.ts";
 import { encodeFooter } from "./archive-footer.ts";
 import { hostOf, newArchiveName } from "./archive-name.ts";
 import { keyOf, type ArchiveRef, type Catalogue } from "./catalogue.ts";
@@ -21,6 +22,13 @@ import type { Log } from "../lib/log.ts";
 /** For what is done at one storage after a push. */
 const rotateMs = 60_000;
 const withdrawMs = 20_000;
+
+const maxWarnings = 100;
+
+/** What was read of an app, and the trees that it came of. */
+interface ReadApp extends WrittenArchive {
+  trees: string[];
+}
 
 export interface BackupRequest {
   /** At least one. */
@@ -116,7 +124,10 @@ export class BackupMaker {
     const { app, written } = await apps.holdForBackup(
       appId,
       request.mode,
-      async (held, runnable) => ({ app: held, written: await this.#read(held, runnable, file, work) }),
+      async (held, runnable, volumes) => ({
+        app: held,
+        written: await this.#read(held, runnable, volumes, file, work),
+      }),
       caller,
       work,
     );
@@ -135,14 +146,26 @@ export class BackupMaker {
   async #read(
     app: AppRecord,
     { directory, uid }: RunnableApp,
+    engine: EngineVolumes | undefined,
     file: SpoolFile,
     { signal, onProgress }: WorkOptions,
-  ): Promise<WrittenArchive> {
+  ): Promise<ReadApp> {
     const identity = await this.#options.identities.as(uid);
     const trees = backedUpTrees(app.manifest);
+    const { own, shared } = (await engine?.list(app.id)) ?? { own: [], shared: [] };
+    const volumes = own
+      .filter((key) => volumePolicy(app.manifest, key).backup)
+      .map((key): VolumeSource => ({
+        tree: volumeTree(key),
+        excludes: volumePolicy(app.manifest, key).excludes,
+        tar: () => engine?.read(app.id, key, signal) ?? Readable.from([]),
+      }));
     let totalBytes: bigint | undefined;
     const measuring = identity.measure(directory, trees, { ...(signal && { signal }) }).then(
-      ({ sizes }) => void (totalBytes = BigInt(sizes.reduce((sum, size) => sum + size, 0))),
+      ({ sizes }) => {
+        // What volumes of the engine take is known when they have been read.
+        if (volumes.length === 0) totalBytes = BigInt(sizes.reduce((sum, size) => sum + size, 0));
+      },
       // The total is for people who wait; the backup goes on without.
       () => undefined,
     );
@@ -152,6 +175,7 @@ export class BackupMaker {
     kept.catch(() => undefined);
     const written = await identity.writeArchive(directory, trees, output, {
       exclude: backupExcludes(app.manifest),
+      volumes,
       ...(signal && { signal }),
       onProgress: (done) =>
         onProgress?.({
@@ -163,12 +187,19 @@ export class BackupMaker {
     });
     output.end();
     await Promise.all([kept, measuring]);
-    return written;
+    const left = shared.map(
+      (name) => `the volume ${name} has a driver or a name of its own, and is not in the backup`,
+    );
+    return {
+      ...written,
+      warnings: [...left, ...written.warnings].slice(0, maxWarnings),
+      trees: [...trees, ...volumes.map(({ tree }) => tree)],
+    };
   }
 
   async #finish(
     app: AppRecord,
-    { warnings, ...parts }: WrittenArchive,
+    { warnings, trees, ...parts }: ReadApp,
     mode: BackupMode,
     createdAtMs: number,
     file: SpoolFile,
@@ -193,7 +224,7 @@ export class BackupMaker {
         settings: app.settings,
         accepted: { licenses: [...app.accepted.licenses], permissions: [...app.accepted.permissions] },
       },
-      trees: backedUpTrees(app.manifest),
+      trees,
       parts,
       warnings,
     });

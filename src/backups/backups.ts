@@ -5,6 +5,7 @@ import { join } from "node:path";
 import type { Readable } from "node:stream";
 import type { AppCaller } from "../apps/app-registry.ts";
 import type { AppRecord } from "../apps/app-record.ts";
+import { volumeOfTree } from "../apps/backed-up-trees.ts";
 import type { Apps } from "../apps/apps.ts";
 import type { WorkOptions } from "../apps/progress.ts";
 import type { AppImage, LayOut } from "../apps/restore.ts";
@@ -417,7 +418,8 @@ export class Backups {
       manifest,
       settings: app.settings,
       accepted: app.accepted as AppImage["accepted"],
-      trees,
+      trees: trees.filter((tree) => volumeOfTree(tree) === undefined),
+      volumes: trees.flatMap((tree) => volumeOfTree(tree) ?? []),
     };
   }
 
@@ -428,7 +430,7 @@ export class Backups {
     try {
       const into = archive.footer.trees;
       await tree.makeDirs(into);
-      return await archive.layOut({ identity, root: tree.root, into }, [], work);
+      return await archive.layOutForTrial(identity, tree.root, work);
     } finally {
       await tree.destroy();
     }

@@ -14,6 +14,7 @@
  */
 import type { Readable, Writable } from "node:stream";
 import type { User } from "./user.ts";
+import type { TakeVolume } from "./volume-stream.ts";
 
 /** What every request may carry. */
 export interface RequestOptions {
@@ -106,9 +107,21 @@ export interface ExtractTarOptions extends RequestOptions {
   maxBytes?: number;
 }
 
+/** A volume of the container engine. */
+export interface VolumeSource {
+  /** Its path in the archive. */
+  tree: string;
+  /** Patterns of tar(1) for paths in it that are left out. */
+  excludes: readonly string[];
+  /** Opens the engine's tar of it, whose names begin with `volume`. */
+  tar: () => AsyncIterable<Buffer>;
+}
+
 export interface WriteArchiveOptions extends RequestOptions {
   /** Patterns of tar(1) for paths from the root that are left out. */
   exclude?: readonly string[];
+  /** What comes after the trees, in their order. */
+  volumes?: readonly VolumeSource[];
   /** Bytes of content so far; at most ten times a second. */
   onProgress?: (doneBytes: number) => void;
 }
@@ -148,8 +161,11 @@ export interface DescribedArchive {
 }
 
 export interface ReadArchiveOptions extends RequestOptions {
-  /** A directory beneath `root` for each tree, empty or not there, where it is laid out. Default: it is only checked. */
-  target?: { root: string; into: readonly string[] };
+  /**
+   * A directory beneath `root` for each tree, empty or not there, where it is laid out; null for one that `takeVolume` is
+   * given. Default: all is only checked.
+   */
+  target?: { root: string; into: readonly (string | null)[]; takeVolume?: TakeVolume };
   /** Only these paths with all beneath them. Default: everything. */
   paths?: readonly string[];
   /** Numbers of the frames that come. Default: all of them. */
@@ -295,8 +311,8 @@ export interface Identity {
   /** Unpacks an uncompressed tar stream into a directory, which is made when missing. Owner and special bits are not restored. */
   extractTar(root: string, path: string, archive: Readable, options?: ExtractTarOptions): Promise<void>;
   /**
-   * Streams trees as an archive: zstd frames of PAX tar, then its index and the table of its frames. Trees that are not
-   * there are passed over. Never ends `output`.
+   * Streams trees, and volumes of the container engine, as an archive: zstd frames of PAX tar, then its index and the table
+   * of its frames. Trees that are not there are passed over. Never ends `output`.
    */
   writeArchive(
     root: string,

@@ -39,6 +39,7 @@ import type {
 } from "./identity.ts";
 import type { HelperAnswer, HelperRequest } from "./pending-request.ts";
 import type { User } from "./user.ts";
+import { VolumeReceiver, volumePieces } from "./volume-stream.ts";
 
 /** Milliseconds for what is small, for a walk over a tree, for work of any size. */
 const quickMs = 30_000;
@@ -159,13 +160,15 @@ export class UserIdentity implements Identity {
     output: Writable,
     options: WriteArchiveOptions = {},
   ): Promise<WrittenArchive> {
-    const { exclude = [], onProgress } = options;
+    const { exclude = [], volumes = [], onProgress } = options;
     const runId = randomUUID();
+    const described = volumes.map(({ tree, excludes }) => ({ tree, excludes }));
     const work = {
       op: "writeArchive",
-      args: { root, trees, excludes: exclude, runId },
+      args: { root, trees, excludes: exclude, volumes: described, runId },
       subject: "the backup",
       runId,
+      input: Readable.from(volumePieces(volumes)),
       output: writeTo(output),
       onEvent: onProgress && ((event: unknown) => onProgress(answers.readCopyProgress(event).doneBytes)),
     };
@@ -179,15 +182,24 @@ export class UserIdentity implements Identity {
   ): Promise<ReadArchiveResult> {
     const { target, paths = [], frames, onProgress } = options;
     const runId = randomUUID();
+    const into = target && { root: target.root, into: target.into };
+    const take = target?.takeVolume;
+    const volumes = take && new VolumeReceiver(archive.trees, archive.uid, take);
     const work = {
       op: "readArchive",
-      args: { ...described(archive), target, paths, frames, runId },
+      args: { ...described(archive), target: into, paths, frames, runId },
       subject: "the archive",
       runId,
       input,
+      output: volumes && ((chunk: Uint8Array) => volumes.push(chunk)),
       onEvent: onProgress && ((event: unknown) => onProgress(answers.readCopyProgress(event).doneBytes)),
     };
-    return answers.readArchiveResult((await this.#do(work, archiveMs, options)).value);
+    try {
+      return answers.readArchiveResult((await this.#do(work, archiveMs, options)).value);
+    } catch (error) {
+      await volumes?.abort(error);
+      throw error;
+    }
   }
 
   async browseArchive(

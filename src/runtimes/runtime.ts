@@ -1,4 +1,5 @@
 /** What `apps/` asks of whatever runs an app: the embedded process runtime now, container engines later. */
+import type { Readable } from "node:stream";
 import type { AppImageFreshness, LogLineStream } from "../../gen/svc/v1/words.ts";
 import type { Manifest } from "../packages/manifest.ts";
 import type { JsonObject } from "../lib/json.ts";
@@ -196,6 +197,29 @@ export interface ImageRuntime {
   stacks(apps: readonly RunnableApp[]): Promise<RuntimeStack[]>;
 }
 
+/** Volumes of the engine that an app keeps its data in, by their names within the app. Tars of them begin with `volume`. */
+export interface EngineVolumes {
+  /** Those that are the app's alone; `shared`: what the engine calls the others, which no backup holds. */
+  list(id: string): Promise<{ own: string[]; shared: string[] }>;
+  /** As the engine has it now, whatever the app does. */
+  read(id: string, key: string, signal?: AbortSignal): AsyncIterable<Buffer>;
+  /** Makes a volume of an app that does not have it. @throws SvcError `not_possible` where its name is somebody else's */
+  create(id: string, key: string, tar: Readable, signal?: AbortSignal): Promise<void>;
+  /** Lays out what a volume shall be, beside it. */
+  stage(id: string, key: string, tar: Readable, signal?: AbortSignal): Promise<void>;
+  /**
+   * Copies what a volume of a stopped app is, for {@link putBack}. The app's containers are gone afterwards.
+   * @throws SvcError `not_possible` when a container of somebody else has it
+   */
+  keep(id: string, key: string, signal?: AbortSignal): Promise<void>;
+  /** Makes the volume what was staged; to be kept before. */
+  swap(id: string, key: string, signal?: AbortSignal): Promise<void>;
+  /** Makes the volume what was kept, wherever a swap was interrupted; doing it twice does no harm. */
+  putBack(id: string, key: string): Promise<void>;
+  /** Removes what was staged and kept. */
+  settle(id: string, key: string): Promise<void>;
+}
+
 export interface AppRuntime extends AsyncDisposable {
   /** Why nothing can be installed on it on this host, one sentence; absent where everything can. */
   readonly whyAbsent?: string | undefined;
@@ -284,6 +308,8 @@ export interface AppRuntime extends AsyncDisposable {
   limits(app: RunnableApp): readonly RuntimeLimit[];
   /** Absent for runtimes without images. */
   readonly images?: ImageRuntime;
+  /** Absent for runtimes whose apps have none. */
+  readonly volumes?: EngineVolumes;
 }
 
 /** Another number whenever the status of some app is another one: each revision only grows, so their sum does. */

@@ -102,20 +102,21 @@ export const operations = new Map(
     writeArchive: operation(
       async (
         /** @type {import("./archive/archive-writer.mjs").WriteArchiveArgs} */ args,
-        { emit, output, signal },
+        { emit, input, output, signal },
       ) => {
         const report = (/** @type {number} */ doneBytes) => void emit({ progress: { doneBytes } });
-        return { value: await new ArchiveWriter(output, report).write(args, signal) };
+        const writer = new ArchiveWriter(output, report);
+        return { value: await writer.write(args, new ByteSource(input), signal) };
       },
     ),
 
     readArchive: operation(
       async (
         /** @type {import("./archive/archive-reader.mjs").ReadArchiveArgs} */ args,
-        { input, emit, signal },
+        { input, output, emit, signal },
       ) => {
         const report = (/** @type {number} */ doneBytes) => void emit({ progress: { doneBytes } });
-        return { value: await new ArchiveReader(args, new ByteSource(input), signal, report).read() };
+        return { value: await new ArchiveReader(args, new ByteSource(input), output, signal, report).read() };
       },
     ),
 

@@ -17,7 +17,14 @@ import { ContainerRuntime, type ContainerRuntimeOptions } from "../container-run
 import { AppImages, type CredentialsOf } from "../docker/app-images.ts";
 import { addressesByPort } from "../published-ports.ts";
 import { type PublishedAddresses } from "../published-addresses.ts";
-import type { ImageRuntime, LogChunk, RunnableApp, RuntimeLimit, RuntimeWork } from "../runtime.ts";
+import type {
+  EngineVolumes,
+  ImageRuntime,
+  LogChunk,
+  RunnableApp,
+  RuntimeLimit,
+  RuntimeWork,
+} from "../runtime.ts";
 import { ComposeCommand } from "./compose-command.ts";
 import type { RunnableProject } from "./compose-document.ts";
 import { ComposeImages } from "./compose-images.ts";
@@ -26,6 +33,7 @@ import { recordOf } from "./compose-values.ts";
 import { requireOwnParts } from "./foreign-parts.ts";
 import { documentPorts } from "./service-ports.ts";
 import { makeExternal, withSubnets } from "./project-networks.ts";
+import { ProjectVolumes } from "./project-volumes.ts";
 import { followProjectLog, readProjectLog } from "./project-logs.ts";
 import { copyVolumes, isCopied } from "./volume-copy.ts";
 import { handVolumesOver } from "./volume-owner.ts";
@@ -45,6 +53,7 @@ export interface ComposeRuntimeOptions extends ContainerRuntimeOptions {
 /** Compose is not looked for before the first app. */
 export class ComposeRuntime extends ContainerRuntime {
   readonly images: ImageRuntime;
+  readonly volumes: EngineVolumes;
   readonly #options: ComposeRuntimeOptions;
   readonly #images: AppImages;
   readonly #projects: ComposeProjects;
@@ -62,6 +71,18 @@ export class ComposeRuntime extends ContainerRuntime {
       ...options,
       images: this.#images,
       projects: this.#projects,
+    });
+    this.volumes = new ProjectVolumes({
+      ...options,
+      mayHave: async (id) => {
+        const document = await this.#projects.kept(id);
+        return document !== undefined && Object.keys(recordOf(document["volumes"])).length > 0;
+      },
+      release: async (id) => {
+        await this.#requireUnused(id, "restored");
+        await this.appOf(id).containers.remove();
+      },
+      touch: (id) => void this.appOf(id),
     });
   }
 
@@ -224,7 +245,7 @@ export class ComposeRuntime extends ContainerRuntime {
   }
 
   async #removeFromEngine(app: RunnableApp): Promise<number> {
-    await this.#requireUnused(app.id);
+    await this.#requireUnused(app.id, "removed");
     const removed = await this.appOf(app.id).containers.remove();
     await this.#options.networks.remove(app.id);
     const imagesFreed = await this.#images.removeBuilt(app, []);
@@ -234,7 +255,7 @@ export class ComposeRuntime extends ContainerRuntime {
   }
 
   /** @throws SvcError `failed_precondition` when a container of somebody else uses a volume of the app */
-  async #requireUnused(id: string): Promise<void> {
+  async #requireUnused(id: string, what: "removed" | "restored"): Promise<void> {
     const names = new Set((await this.#volumes(id)).map(({ Name }) => Name));
     if (names.size === 0) return;
     const { containers } = await this.#options.state.containers();
@@ -242,7 +263,7 @@ export class ComposeRuntime extends ContainerRuntime {
     for (const container of containers) {
       const used = container.mounts.find(({ name = "" }) => names.has(name))?.name;
       if (used === undefined || own.isOwn(container)) continue;
-      const message = `app "${id}" cannot be removed: its volume ${used} is used by container ${container.name}, which is not the app's: remove that first`;
+      const message = `app "${id}" cannot be ${what}: its volume ${used} is used by container ${container.name}, which is not the app's: remove that first`;
       throw new SvcError("not_possible", message);
     }
   }

@@ -26,7 +26,7 @@ export function addCreateCommand(parent: Command, run: RunCommand): void {
       new Option(
         "--mode <mode>",
         "what a running app does meanwhile (default: the package's own, else live)",
-      ).choices(["live", "stop"]),
+      ).choices(["live", "pause", "stop"]),
     )
     .action(
       run(async (context, ids: string[], options: CreateOptions) => {

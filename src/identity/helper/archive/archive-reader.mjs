@@ -9,6 +9,7 @@ import { FrameCursor, readTable } from "./frame-cursor.mjs";
 import { sha256 } from "./frames.mjs";
 import { damaged, TarReader } from "./tar-reader.mjs";
 import { TarSink } from "./tar-sink.mjs";
+import { VolumeSink } from "./volume-tar.mjs";
 
 const blockBytes = 512;
 const endOfTarBytes = 1024;
@@ -34,7 +35,8 @@ const progressMs = 100;
  * @property {ArchiveSizes} sizes
  * @property {number} uid Whom the files belonged to.
  * @property {string[]} trees The paths that entries may lie under.
- * @property {import("./tar-sink.mjs").SinkTarget} [target] Where each tree is laid out; nowhere when it is only checked.
+ * @property {{ root: string, into: (string | null)[] }} [target] A directory beneath the root for each tree, which it is laid
+ *   out in; null where it goes to the daemon, as {@link VolumeSink} sends it. Absent when all is only checked.
  * @property {string[]} paths Only these and all beneath; everything when empty.
  * @property {number[]} [frames] Numbers of the frames that come; all of them when absent.
  * @property {string} runId
@@ -97,6 +99,7 @@ export function isWanted(path, wanted) {
 export class ArchiveReader {
   #args;
   #source;
+  #output;
   #signal;
   #report;
   #reportedMs = 0;
@@ -106,12 +109,14 @@ export class ArchiveReader {
   /**
    * @param {ReadArchiveArgs} args
    * @param {ByteSource} source The index, the table, then frames.
+   * @param {(bytes: Buffer) => Promise<void>} output
    * @param {AbortSignal} signal
    * @param {(doneBytes: number) => void} report
    */
-  constructor(args, source, signal, report) {
+  constructor(args, source, output, signal, report) {
     this.#args = args;
     this.#source = source;
+    this.#output = output;
     this.#signal = signal;
     this.#report = report;
   }
@@ -121,13 +126,17 @@ export class ArchiveReader {
     const { index, rows } = await takeTables(sizes, this.#source);
     const chosen = frames === undefined ? rows : rows.filter(({ number }) => frames.includes(number));
     const sameOwner = process.geteuid?.() === 0 && uid === 0;
-    const sink = target && new TarSink(target, trees.map(toLatin1), { runId, sameOwner }, this.#signal);
+    const names = trees.map(toLatin1);
+    const into = target?.into.map((directory) => directory ?? "") ?? [];
+    const files = target && new TarSink({ ...target, into }, names, { runId, sameOwner }, this.#signal);
+    const volumes = target?.into.includes(null) ? new VolumeSink(names, this.#output) : undefined;
     const cursor = new FrameCursor(chosen, this.#source);
     try {
-      await this.#readEntries(index, cursor, sink);
-      await sink?.finish();
+      await this.#readEntries(index, cursor, (tree) => (target?.into[tree] === null ? volumes : files));
+      await files?.finish();
+      await volumes?.finish();
     } catch (error) {
-      await sink?.abort(error);
+      await files?.abort(error);
       throw error;
     }
     return { contentBytes: this.#contentBytes, entries: this.#entries };
@@ -136,9 +145,9 @@ export class ArchiveReader {
   /**
    * @param {Buffer} index
    * @param {FrameCursor} cursor
-   * @param {TarSink | undefined} sink
+   * @param {(tree: number) => TarSink | VolumeSink | undefined} sinkOf
    */
-  async #readEntries(index, cursor, sink) {
+  async #readEntries(index, cursor, sinkOf) {
     const { sizes, frames } = this.#args;
     const wanted = this.#args.paths.map(toLatin1);
     const check = new EntryCheck();
@@ -146,6 +155,7 @@ export class ArchiveReader {
       this.#signal.throwIfAborted();
       if (!isWanted(entry.path, wanted)) continue;
       check.expect(entry);
+      const sink = sinkOf(tree);
       /** @type {Buffer[] | undefined} What waits until the header is known to be right. */
       let held = [];
       for (let position = entry.at; position < end;) {

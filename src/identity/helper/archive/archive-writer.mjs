@@ -11,6 +11,7 @@ import { toolFailure } from "../tool-failure.mjs";
 import { FrameWriter, sha256 } from "./frames.mjs";
 import { IndexWriter } from "./entry-index.mjs";
 import { TarReader } from "./tar-reader.mjs";
+import { VolumeTar } from "./volume-tar.mjs";
 
 const endOfTar = Buffer.alloc(1024);
 const maxWarnings = 100;
@@ -28,6 +29,8 @@ const maxSkippableBytes = 2 ** 32 - 1;
  * @property {string} root
  * @property {string[]} trees Paths beneath the root; what is not there is passed over.
  * @property {string[]} excludes Patterns of tar(1) for paths from the root, such as `data/cache/*`.
+ * @property {{ tree: string, excludes: string[] }[]} volumes Of the container engine, whose tars come as input; patterns for
+ *   paths in the volume.
  * @property {string} runId
  */
 
@@ -56,12 +59,14 @@ export class ArchiveWriter {
 
   /**
    * @param {WriteArchiveArgs} args
+   * @param {import("./byte-source.mjs").ByteSource} source The volumes, as {@link VolumeTar.read} takes them.
    * @param {AbortSignal} signal
    */
-  async write({ root, trees, excludes, runId }, signal) {
+  async write({ root, trees, excludes, volumes, runId }, source, signal) {
     await inDirectory({ root, path: "." }, async (fd) => {
       for (const tree of trees) await this.#tree(fd, tree, excludes, runId, signal);
     });
+    for (const volume of volumes) await this.#volume(volume, source);
     await this.#frames.write(endOfTar);
     await this.#frames.end();
     const index = await this.#index.end();
@@ -98,40 +103,18 @@ export class ArchiveWriter {
    * @param {AbortSignal} signal
    */
   async #tree(directory, tree, excludes, runId, signal) {
-    /** @type {Buffer[]} What has to be written before more is read. */
-    let pieces = [];
+    const pieces = new Pieces();
     let keeps = true;
-    /** @type {import("node:crypto").Hash | undefined} */
-    let hashing;
-    /** @type {TarEntry | undefined} */
-    let current;
+    const handler = this.#handler(pieces);
     const reader = new TarReader({
       entry: (entry, headers) => {
         keeps = entry.type !== "device";
-        if (!keeps) {
-          this.#warn(`${entry.path} is a device and was left out`);
-          return;
-        }
-        current = { ...entry, at: this.#written, dataAt: this.#written + headers.length };
-        hashing = entry.type === "file" ? createHash("sha256") : undefined;
-        this.#written += headers.length;
-        pieces.push(headers);
+        if (keeps) handler.entry(entry, headers);
+        else this.#warn(`${entry.path} is a device and was left out`);
       },
-      content: (piece) => {
-        hashing?.update(piece);
-        this.#written += piece.length;
-        pieces.push(piece);
-      },
-      padding: (piece) => {
-        this.#written += piece.length;
-        pieces.push(piece);
-      },
-      entryEnd: () => {
-        if (!keeps || current === undefined) return;
-        this.#entries++;
-        this.#contentBytes += current.size;
-        this.#index.add({ ...current, sha256: hashing?.digest("hex") ?? "" });
-      },
+      content: handler.content,
+      padding: handler.padding,
+      entryEnd: () => keeps && handler.entryEnd(),
     });
     const complaints = new Complaints();
     const splitter = new LineSplitter();
@@ -146,10 +129,8 @@ export class ArchiveWriter {
       {
         whole: true,
         stdout: async (chunk) => {
-          pieces = [];
           reader.push(chunk);
-          for (const piece of pieces) await this.#frames.write(piece);
-          this.#tell();
+          await this.#flush(pieces);
         },
         stderr: (chunk) => complaints.add(splitter.push(chunk)),
       },
@@ -163,6 +144,56 @@ export class ArchiveWriter {
     }
     if (!reader.ended) throw toolFailure("tar", "what it wrote was cut short");
     for (const line of complaints.first) this.#warn(line);
+  }
+
+  /**
+   * @param {{ tree: string, excludes: string[] }} volume
+   * @param {import("./byte-source.mjs").ByteSource} source
+   */
+  async #volume({ tree, excludes }, source) {
+    const pieces = new Pieces();
+    const warn = (/** @type {string} */ warning) => this.#warn(warning);
+    const tar = new VolumeTar(tree, excludes, { ...this.#handler(pieces), warn });
+    await tar.read(source, () => this.#flush(pieces));
+  }
+
+  /**
+   * Notes entries as they go by.
+   * @param {Pieces} pieces
+   */
+  #handler(pieces) {
+    /** @type {import("node:crypto").Hash | undefined} */
+    let hashing;
+    /** @type {TarEntry | undefined} */
+    let current;
+    const take = (/** @type {Buffer} */ piece) => {
+      this.#written += piece.length;
+      pieces.add(piece);
+    };
+    return {
+      entry: (/** @type {TarEntry} */ entry, /** @type {Buffer} */ headers) => {
+        current = { ...entry, at: this.#written, dataAt: this.#written + headers.length };
+        hashing = entry.type === "file" ? createHash("sha256") : undefined;
+        take(headers);
+      },
+      content: (/** @type {Buffer} */ piece) => {
+        hashing?.update(piece);
+        take(piece);
+      },
+      padding: take,
+      entryEnd: () => {
+        if (current === undefined) return;
+        this.#entries++;
+        this.#contentBytes += current.size;
+        this.#index.add({ ...current, sha256: hashing?.digest("hex") ?? "" });
+      },
+    };
+  }
+
+  /** @param {Pieces} pieces */
+  async #flush(pieces) {
+    for (const piece of pieces.taken()) await this.#frames.write(piece);
+    this.#tell();
   }
 
   /** @param {string} warning */
@@ -191,6 +222,23 @@ const createOptions = [
   "--wildcards",
   "--file=-",
 ];
+
+/** What has to be written before more is read. */
+class Pieces {
+  /** @type {Buffer[]} */
+  #held = [];
+
+  /** @param {Buffer} piece */
+  add(piece) {
+    this.#held.push(piece);
+  }
+
+  taken() {
+    const held = this.#held;
+    this.#held = [];
+    return held;
+  }
+}
 
 /** The first lines that tar(1) complains in, and the last ones. */
 class Complaints {

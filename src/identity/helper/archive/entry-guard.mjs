@@ -64,6 +64,14 @@ export class EntryGuard {
   }
 
   /**
+   * Whether this path was admitted.
+   * @param {string} path
+   */
+  has(path) {
+    return this.#types.has(path);
+  }
+
+  /**
    * @param {string} shown
    * @param {string} target
    * @param {number} tree

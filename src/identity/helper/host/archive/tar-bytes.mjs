@@ -74,7 +74,7 @@ function common({ stats }, path) {
 }
 
 /** @param {Header} header */
-function headers(header) {
+export function headers(header) {
   const records = [
     ...(header.path.length > maxNameBytes ? [record("path", header.path)] : []),
     ...(header.target.length > maxNameBytes ? [record("linkpath", header.target)] : []),
@@ -131,6 +131,6 @@ function block({ path, type, target, size, mode, uid, gid, mtime }) {
 }
 
 /** @param {number} size */
-function padding(size) {
+export function padding(size) {
   return Buffer.alloc((blockBytes - (size % blockBytes)) % blockBytes);
 }

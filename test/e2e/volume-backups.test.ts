@@ -1,0 +1,225 @@
+/** Backups of compose projects hold what these keep in volumes of the engine, and bring it back as it was. */
+import assert from "node:assert/strict";
+import { execFileSync } from "node:child_process";
+import { chmod, mkdir, readFile, rename, writeFile } from "node:fs/promises";
+import { join } from "node:path";
+import type { Client } from "@connectrpc/connect";
+import { AppService } from "../../gen/svc/v1/app_pb.ts";
+import { BackupService } from "../../gen/svc/v1/backup_pb.ts";
+import { composeTest, needsCompose } from "../runtimes/support/compose-test.ts";
+import { startDaemon, type TestDaemon } from "../support/daemon.ts";
+import { startEngine, type TestEngine } from "../support/docker.ts";
+import { errorOf } from "../support/errors.ts";
+import { eventually } from "../support/eventually.ts";
+
+const nobody = 65_534;
+const boot =
+  "cd /state; [ -e who ] || { echo first > who; chmod 600 who; mkdir -m 2750 dir; echo a > dir/a; ln dir/a dir/b; " +
+  "ln -s ../who dir/link; mkfifo pipe; echo x > tmp-1; echo cached > /cache/c; head -c 3000000 /dev/urandom > big; " +
+  "touch -d '2001-02-03 04:05:06' dir/a; }; trap 'exit 0' TERM; while :; do sleep 3600 & wait; done";
+
+const manifest = `id: keeper
+name: Keeper
+version: "1.0.0"
+compose: { file: compose.yaml }
+volumes: [{ name: cache, backup: false }, { name: state, excludes: ["tmp-*"] }]
+backup: { restore: { exec: [sh, -c, "test ! -e $SVC_DATA_DIR/refuse"] } }
+`;
+
+async function install(daemon: TestDaemon, apps: Client<typeof AppService>): Promise<{ directory: string }> {
+  const dir = join(daemon.dir, "keeper");
+  await mkdir(dir);
+  await chmod(dir, 0o755);
+  const document = {
+    services: {
+      web: {
+        image: "svc/box:latest",
+        command: ["/bin/sh", "-c", boot],
+        volumes: ["state:/state", "cache:/cache"],
+      },
+    },
+    volumes: { state: {}, cache: {} },
+  };
+  await writeFile(join(dir, "svc.yaml"), manifest);
+  await writeFile(join(dir, "compose.yaml"), JSON.stringify(document).replaceAll("$", "$$$$"));
+  return apps.installApp({ spec: dir });
+}
+
+async function volumesOf(engine: TestEngine): Promise<string[]> {
+  const { Volumes: volumes } = (await engine.request("GET", "/volumes")).expect(200) as {
+    Volumes: { Name: string }[] | null;
+  };
+  return (volumes ?? []).map(({ Name }) => Name).sort();
+}
+
+/** Runs something with a volume, beside the app. */
+async function within(engine: TestEngine, volume: string, script: string): Promise<string> {
+  const id = await engine.run(`peek-${Math.random().toString(36).slice(2)}`, {
+    Image: "svc/box:latest",
+    Cmd: ["/bin/sh", "-c", `cd /v && ${script}`],
+    User: "0",
+    HostConfig: { Mounts: [{ Type: "volume", Source: volume, Target: "/v" }] },
+  });
+  const { StatusCode: code } = (await engine.request("POST", `/containers/${id}/wait`)).expect(200) as {
+    StatusCode: number;
+  };
+  assert.equal(code, 0);
+  const said = execFileSync("curl", [
+    ...["-s", "--unix-socket", engine.socket],
+    `http://engine/containers/${id}/logs?stdout=1&stderr=1`,
+  ]);
+  await engine.request("DELETE", `/containers/${id}?force=1`);
+  return said.toString("latin1").replaceAll(/[\u0000-\u0008].{7}/gs, "");
+}
+
+const listing =
+  "find . ! -type p -exec md5sum {} + 2>/dev/null | sort; ls -lnR --full-time . | grep -v ^total";
+const contents = (engine: TestEngine, volume: string): Promise<string> => within(engine, volume, listing);
+
+async function* pieces(content: Buffer) {
+  yield { storage: "local" };
+  for (let at = 0; at < content.length; at += 500_000) {
+    yield { storage: "local", content: { data: content.subarray(at, at + 500_000) } };
+  }
+}
+
+composeTest(
+  `volumes of the engine are backed up, looked into, verified and restored${needsCompose}`,
+  async (t) => {
+    t.timeout(300_000);
+    await using engine = await startEngine();
+    await engine.images.build("svc/box:latest");
+    await using daemon = await startDaemon({ config: engine.config });
+    await using user = await daemon.as(nobody);
+    const [apps, backups] = [user.client(AppService), user.client(BackupService)];
+    const { directory } = await install(daemon, apps);
+    await apps.startApp({ id: "keeper" });
+    const state = "svc-keeper_state";
+    await eventually(async () => assert.match(await within(engine, state, "ls"), /big/), 30_000);
+    await within(engine, state, "test -s big && test -p pipe");
+    const made = await backups.createBackup({ appId: "keeper", mode: "pause" });
+    t.deepEqual(made.warnings, []);
+    const ref = { appId: "keeper", storage: "local", name: made.results[0]?.name ?? "" };
+    const paths = async (path: string): Promise<string[]> =>
+      (await backups.browseBackup({ ...ref, path })).entries.map((entry) => entry.path);
+    t.deepEqual(
+      await paths(""),
+      ["repo", "data", "volumes/state", "engine/state"],
+      "without what the manifest leaves out",
+    );
+    t.deepEqual((await paths("engine/state")).toSorted(), [
+      "engine/state/big",
+      "engine/state/dir",
+      "engine/state/pipe",
+      "engine/state/who",
+    ]);
+    const read = await Array.fromAsync(
+      backups.readBackupFile({ ...ref, path: "engine/state/dir/b" }),
+      ({ content }) => Buffer.from(content?.data ?? []).toString(),
+    );
+    t.is(read.join(""), "a\n");
+    t.is((await backups.verifyBackup(ref)).entries, made.entries);
+    t.true((await backups.verifyBackup({ ...ref, deep: true })).restored);
+    t.true((await backups.restoreBackup({ ...ref, stopApp: true, dryRun: true })).entries > 0n);
+
+    await within(engine, state, "rm tmp-1");
+    const before = await contents(engine, state);
+    const spoil = (): Promise<string> =>
+      within(engine, state, "rm -r dir; echo second > who; echo more > more; chmod 777 .");
+    const kept = await spoil().then(() => contents(engine, state));
+    t.not(kept, before);
+    const volumes = await volumesOf(engine);
+    // What a restore that fails in its last step leaves is what there was.
+    await writeFile(join(directory, "data/refuse"), "");
+    const late = await backups.createBackup({ appId: "keeper" });
+    await within(engine, state, "echo third > who");
+    const third = await contents(engine, state);
+    const failing = { ...ref, name: late.results[0]?.name ?? "", stopApp: true };
+    t.is((await errorOf(backups.restoreBackup(failing))).reason, "build_failed");
+    t.is(await contents(engine, state), third);
+    t.deepEqual(await volumesOf(engine), volumes, "and nothing that it was copied to");
+    t.is((await apps.getApp({ id: "keeper" })).state, "RUNNING");
+
+    await rename(join(directory, "data/refuse"), join(directory, "data/mine"));
+    const inside = { ...ref, stopApp: true, paths: ["engine/state/who"] };
+    t.is((await errorOf(backups.restoreBackup(inside))).reason, "invalid_request");
+    t.true((await backups.restoreBackup({ ...ref, stopApp: true, paths: ["engine/state"] })).restarted);
+    t.is(await contents(engine, state), before, "owners, modes, times, links and bytes");
+    t.deepEqual(await volumesOf(engine), volumes);
+    t.is((await readFile(join(directory, "data/mine"))).length, 0, "the rest stays as it was");
+    await spoil();
+    t.true((await backups.restoreBackup({ ...ref, stopApp: true })).restarted);
+    t.is(await contents(engine, state), before);
+    t.is(await within(engine, "svc-keeper_cache", "cat c"), "cached\n", "what is in no backup stays");
+
+    const copy = await backups.restoreBackup({ ...ref, asNew: true });
+    t.is(await contents(engine, `svc-${copy.appId}_state`), before);
+    await apps.startApp({ id: copy.appId });
+    await apps.removeApp({ id: copy.appId });
+    t.deepEqual(await volumesOf(engine), volumes);
+
+    // Another host, which has never seen the app.
+    await using elsewhere = await startEngine();
+    await elsewhere.images.build("svc/box:latest");
+    await using second = await startDaemon({ config: elsewhere.config });
+    await using there = await second.as(nobody);
+    const bytes = await readFile(join(daemon.storeDir, "backups/keeper", ref.name));
+    const uploaded = await there.client(BackupService).uploadBackup(pieces(bytes));
+    await there.client(BackupService).restoreBackup({ ...ref, name: uploaded.name });
+    t.is(await contents(elsewhere, state), before);
+    await there.client(AppService).startApp({ id: "keeper" });
+    t.is(await contents(elsewhere, state), before, "a start leaves it alone");
+    await there.client(AppService).removeApp({ id: "keeper" });
+    await apps.removeApp({ id: "keeper" });
+  },
+);
+
+composeTest(
+  `a volume is as it was or as restored, wherever the daemon is killed in a restore${needsCompose}`,
+  async (t) => {
+    t.timeout(300_000);
+    await using engine = await startEngine();
+    await engine.images.build("svc/box:latest");
+    await using daemon = await startDaemon({ config: engine.config });
+    const [apps, backups] = [daemon.client(AppService), daemon.client(BackupService)];
+    await install(daemon, apps);
+    await apps.startApp({ id: "keeper" });
+    const state = "svc-keeper_state";
+    await eventually(async () => assert.match(await within(engine, state, "ls"), /big/), 30_000);
+    await within(engine, state, "test -s big && rm tmp-1");
+    const made = await backups.createBackup({ appId: "keeper" });
+    const ref = { appId: "keeper", storage: "local", name: made.results[0]?.name ?? "" };
+    const good = await contents(engine, state);
+    await within(engine, state, "echo second > who; head -c 30000000 /dev/zero > large; rm -r dir");
+    const spoiled = await contents(engine, state);
+    const volumes = await volumesOf(engine);
+    const seen: string[] = [];
+    // Where the volumes are when it is killed: what is staged, what is kept, its own on the way back.
+    for (const [what, isThen] of [
+      ["staged", (names: string[]) => names.includes(`svc.restored.${state}`)],
+      ["kept", (names: string[]) => names.includes(`svc.replaced.${state}`)],
+      ["removed", (names: string[]) => !names.includes(state)],
+    ] as const) {
+      const restoring = errorOf(backups.restoreBackup({ ...ref, stopApp: true })).catch(() => undefined);
+      let isOver = false;
+      void restoring.finally(() => (isOver = true));
+      await eventually(async () => assert.ok(isOver || isThen(await volumesOf(engine))), 60_000);
+      await daemon.kill();
+      await restoring;
+      await daemon.restart();
+      await eventually(async () => {
+        assert.deepEqual(await volumesOf(engine), volumes);
+        assert.equal((await apps.getApp({ id: "keeper" })).state, "RUNNING");
+      }, 60_000);
+      const now = await contents(engine, state);
+      t.true(now === good || now === spoiled, what);
+      seen.push(now === spoiled ? "as it was" : "restored");
+      if (now === good)
+        await within(engine, state, "echo second > who; head -c 30000000 /dev/zero > large; rm -r dir");
+    }
+    t.true(seen.includes("as it was"), seen.join());
+    await backups.restoreBackup({ ...ref, stopApp: true });
+    t.is(await contents(engine, state), good);
+    await apps.removeApp({ id: "keeper" });
+  },
+);
