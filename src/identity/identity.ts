@@ -14,7 +14,6 @@
  */
 import type { Readable, Writable } from "node:stream";
 import type { User } from "./user.ts";
-import type { TakeVolume } from "./volume-stream.ts";
 
 /** What every request may carry. */
 export interface RequestOptions {
@@ -106,6 +105,9 @@ export interface ExtractTarOptions extends RequestOptions {
   /** More bytes of archive than this is `resource_exhausted`. Default 8 GiB. */
   maxBytes?: number;
 }
+
+/** Lays a volume out of its tar. */
+export type TakeVolume = (tree: string, tar: Readable) => Promise<void>;
 
 /** A volume of the container engine. */
 export interface VolumeSource {

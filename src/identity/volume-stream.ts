@@ -1,9 +1,9 @@
 /** Volumes of the container engine on their way to and from a helper; `helper/archive/volume-tar.mjs` is the other end. */
-import { PassThrough, type Readable } from "node:stream";
+import { PassThrough } from "node:stream";
 import { SvcError } from "../errors.ts";
 import { writeTo } from "../lib/write-to.ts";
 import { TarReader } from "./helper/archive/tar-reader.mjs";
-import type { VolumeSource } from "./identity.ts";
+import type { TakeVolume, VolumeSource } from "./identity.ts";
 
 const lengthBytes = 4;
 const prefixBytes = 8;
@@ -25,9 +25,6 @@ function lengthOf(bytes: number): Buffer {
   length.writeUInt32LE(bytes);
   return length;
 }
-
-/** Lays a volume out of its tar. */
-export type TakeVolume = (tree: string, tar: Readable) => Promise<void>;
 
 interface Volume {
   readonly tree: number;
