@@ -4097,7 +4097,11 @@ export interface components {
         Schedule: {
             /** @description Its id, unique with its owner's uid. */
             id: string;
-            /** @description `hourly`, `daily@HH:MM`, `HH:MM`, or five cron fields: minute hour day-of-month month day-of-week. */
+            /**
+             * @description `hourly`, `daily@HH:MM`, `HH:MM`, or five cron fields: minute hour day-of-month month day-of-week. Or an event of
+             *     `StreamEvents` that the owner may see, of the kinds `app`, `backup` and `alert`: `on:app.crashed`, and with an app
+             *     (or another subject) behind a blank only of that, `on:backup.failed hello`. Events are not caught up on.
+             */
             trigger: string;
             /** @description True: the trigger is read in UTC instead of the node's local time. */
             utc?: boolean;

@@ -310,6 +310,7 @@ export async function createContext(options: ContextOptions): Promise<DaemonCont
       reboot,
       backups: backups.policyPass(),
       backupHands: backups,
+      events: events.log,
       clock,
       log,
     }),

@@ -15,6 +15,7 @@ import type { Actions, PlainAction } from "./actions/action.ts";
 import type { AppHands } from "./actions/app-hands.ts";
 import type { BackupPass } from "./clock/backup-pass.ts";
 import { DueJobs, type JobWait } from "./clock/due-jobs.ts";
+import { EventJobs } from "./clock/event-jobs.ts";
 import { Evaluator } from "./clock/evaluator.ts";
 import { createJitter } from "./clock/jitter.ts";
 import type { JobOwners } from "./jobs/job-owners.ts";
@@ -25,6 +26,7 @@ import type { RunLog } from "./runs/run-log.ts";
 import { Runner } from "./runs/runner.ts";
 import { SkipCounts } from "./runs/skip-counts.ts";
 import type { Zones } from "./trigger/zone.ts";
+import type { EventLog } from "../events/event-log.ts";
 import type { Log } from "../lib/log.ts";
 
 export interface SchedulerOptions {
@@ -39,6 +41,7 @@ export interface SchedulerOptions {
   reboot: HostReboot;
   backups: BackupPass;
   backupHands: BackupHands & VerifyHands;
+  events: Pick<EventLog, "listen">;
   clock: Clock;
   log: Log;
 }
@@ -56,8 +59,7 @@ export class Scheduler implements AsyncDisposable {
   constructor(options: SchedulerOptions) {
     const { store, jobs, owners, runs, clock, identities, apps, lookup, log } = options;
     this.#options = options;
-    // The daemon's own uid is its root context (D10).
-    const isRoot = (ownerUid: number): boolean => ownerUid === identities.selfUid || ownerUid === 0;
+    const isRoot = (ownerUid: number): boolean => this.#isRoot(ownerUid);
     this.plainActions = {
       shell: createShellAction({ identities, apps, starts: new RunRoom(isRoot, startBounds) }),
       http: createHttpAction({ lookup }),
@@ -78,7 +80,7 @@ export class Scheduler implements AsyncDisposable {
 
   /** Fires jobs from now on. Closes first what processes that died left open. @throws what the store throws */
   async start(): Promise<void> {
-    const { store, jobs, owners, runs, zones, backups, clock, log } = this.#options;
+    const { store, jobs, owners, runs, zones, backups, events, clock, log } = this.#options;
     await runs.start();
     await owners.nameAll(store, jobs);
     const skips = this.#evaluation.use(new SkipCounts({ runs, clock, log }));
@@ -99,6 +101,13 @@ export class Scheduler implements AsyncDisposable {
       new Evaluator({ jobs, zones, due, runs, skips, backups, clock, log }),
     );
     evaluator.start();
+    const isRoot = (ownerUid: number): boolean => this.#isRoot(ownerUid);
+    this.#evaluation.use(new EventJobs({ jobs, due, events, isRoot, clock }));
+  }
+
+  /** The daemon's own uid is its root context (D10). */
+  #isRoot(ownerUid: number): boolean {
+    return ownerUid === this.#options.identities.selfUid || ownerUid === 0;
   }
 
   /** What a job that is due waits for. */

@@ -147,6 +147,49 @@ rootTest(`users hear of what is theirs, root of everything${needsRoot}`, async (
   t.is((await held(one)).at(-1)?.owner, 2);
 });
 
+rootTest(`a job goes by an event that its owner may see${needsRoot}`, async (t) => {
+  await using daemon = await startDaemon();
+  await using other = await daemon.as(5);
+  const dir = join(daemon.dir, "web");
+  const port = await freePort();
+  await writePackage(dir, port, { manifest: "restart: { policy: never }" });
+  const job = (trigger: string) => ({ trigger, action: { type: "app_start", app: "web" } });
+  const noted = { type: "shell", command: "exit 0" };
+  const root = daemon.client(ScheduleService);
+  await daemon.client(AppService).installApp({ spec: dir });
+  await root.upsertSchedule({ id: "again", ...job("on:app.crashed web") });
+  await root.upsertSchedule({ id: "another", ...job("on:app.crashed hello") });
+  await root.upsertSchedule({ id: "off", ...job("on:app.crashed"), enabled: false });
+  await root.upsertSchedule({ id: "any", trigger: "on:app.crashed", action: noted });
+  await other.client(AppService).installApp({ spec: dir, name: "own" });
+  const apps = await other.client(AppService).listApps({});
+  await other.client(ScheduleService).upsertSchedule({
+    id: "spy",
+    trigger: "on:app.crashed",
+    action: { type: "app_start", app: apps.apps[0]?.id ?? "" },
+  });
+  await daemon.client(AppService).startApp({ id: "web" });
+  await eventually(() => fetch(`http://127.0.0.1:${port}/`), deadlineMs);
+  await fetch(`http://127.0.0.1:${port}/exit`).catch(() => undefined);
+  const runs = async (id: string) => (await root.listScheduleRuns({ id })).runs.map(({ status }) => status);
+  await eventually(async () => assert.deepEqual(await runs("again"), ["SUCCEEDED"]), deadlineMs);
+  await eventually(async () => assert.deepEqual(await runs("any"), ["SUCCEEDED"]), deadlineMs);
+  t.is((await daemon.client(AppService).getApp({ id: "web" })).state, "RUNNING");
+  t.deepEqual([await runs("another"), await runs("off")], [[], []]);
+  t.deepEqual((await other.client(ScheduleService).listScheduleRuns({ id: "spy" })).runs, []);
+  t.is((await root.getSchedule({ id: "again" })).nextRunUnix, undefined);
+  for (const trigger of ["on:run.ended", "on:app", "on:app.crashed a b", "on:"]) {
+    t.like(
+      await errorOf(root.upsertSchedule({ id: "bad", ...job(trigger) })),
+      { code: "InvalidArgument" },
+      trigger,
+    );
+  }
+  t.like(await errorOf(root.upsertSchedule({ id: "bad", ...job("on:app.crashed"), catchUp: "latest" })), {
+    code: "InvalidArgument",
+  });
+});
+
 async function get(socketPath: string, path: string): Promise<string> {
   const { promise, resolve, reject } = Promise.withResolvers<string>();
   request({ socketPath, path, headers: { host: "localhost" } }, (response) => {

@@ -187,7 +187,7 @@ for (const protocol of protocols) {
           reason: "invalid_request",
           message:
             'schedules[1].id: "new" is there twice; ' +
-            'schedules[2].trigger: "nonsense" must be hourly, daily@HH:MM, HH:MM or five cron fields: ' +
+            'schedules[2].trigger: "nonsense" must be hourly, daily@HH:MM, HH:MM, on:EVENT or five cron fields: ' +
             "minute hour day-of-month month day-of-week; " +
             'schedules[3].managed_by must be "platform" or left out, not "other"',
         },

@@ -105,7 +105,9 @@ export type Schedule = Message<"svc.v1.Schedule"> & {
   id: string;
 
   /**
-   * `hourly`, `daily@HH:MM`, `HH:MM`, or five cron fields: minute hour day-of-month month day-of-week.
+   * `hourly`, `daily@HH:MM`, `HH:MM`, or five cron fields: minute hour day-of-month month day-of-week. Or an event of
+   * `StreamEvents` that the owner may see, of the kinds `app`, `backup` and `alert`: `on:app.crashed`, and with an app
+   * (or another subject) behind a blank only of that, `on:backup.failed hello`. Events are not caught up on.
    *
    * @generated from field: string trigger = 2;
    */

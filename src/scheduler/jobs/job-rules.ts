@@ -98,8 +98,11 @@ export class JobRules {
         "must be none for node_reboot: whoever comes back needs no second reboot",
       );
     }
+    const trigger = this.readTrigger(request.trigger, path, violations);
+    if (trigger.event !== undefined && request.catchUp === "latest")
+      violations.add(`${path}catch_up`, "must be none for an event, which comes when it comes");
     return {
-      trigger: this.readTrigger(request.trigger, path, violations),
+      trigger,
       timeZone: this.readTimeZone(request.utc, request.timeZone, path, violations),
       enabled: request.enabled ?? true,
       comment: request.comment,

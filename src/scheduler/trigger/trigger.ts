@@ -1,4 +1,5 @@
 /** The `trigger` of a job: what S 1.4.5 allows, and the bit sets that matching needs (D21). */
+import { EventKinds, type EventKind } from "../../../gen/svc/v1/words.ts";
 import { invalidField } from "../../errors.ts";
 import { BoundedMemo } from "../../lib/bounded-memo.ts";
 import { cronFields } from "./cron-fields.ts";
@@ -27,6 +28,15 @@ export interface Trigger {
   readonly daysOfWeek: number;
   /** Both day fields are restricted (neither starts with `*`), so that a day needs to match only one (crontab(5)). */
   readonly isEitherDay: boolean;
+  /** What fires it instead of a time: then every set is empty. */
+  readonly event?: EventTrigger;
+}
+
+/** Fires with each event of a kind. */
+export interface EventTrigger {
+  readonly kind: EventKind;
+  /** The app or other subject that it must be about; empty for any. */
+  readonly subject: string;
 }
 
 /** The longest text that is read, in UTF-16 units; the contract has the same bound. */
@@ -58,6 +68,7 @@ export class TriggerParser {
   }
 
   #make(text: string): Trigger | string {
+    if (text.startsWith("on:")) return readEventTrigger(text);
     const fields = splitTrigger(text);
     if (typeof fields === "string") return fields;
     const [minute, hour, dayOfMonth] = fields;
@@ -82,11 +93,29 @@ export class TriggerParser {
   }
 }
 
-/** What is wrong with the text as a trigger, for who reads few of them; undefined when it is one. */
+/** What is wrong with the text as a trigger that goes by time, for who reads few of them; undefined when it is one. */
 export function triggerProblem(text: string): string | undefined {
   const read = new TriggerParser().read(text);
-  return typeof read === "string" ? read : undefined;
+  if (typeof read === "string") return read;
+  return read.event === undefined ? undefined : `"${text}" must be a time, not an event`;
 }
+
+/** Events that nobody else's doing is behind: runs and operations of jobs would fire jobs for ever. */
+const triggerKinds: readonly EventKind[] = EventKinds.filter((kind) => /^(?:app|backup|alert)\./.test(kind));
+
+function readEventTrigger(text: string): Trigger | string {
+  const [word = "", subject = "", ...rest] = text.split(/[ \t]+/).filter((part) => part !== "");
+  const kind = triggerKinds.find((known) => `on:${known}` === word);
+  if (text.length > maxLength || kind === undefined || rest.length > 0)
+    return `"${text.slice(0, maxLength)}" must be on:KIND or "on:KIND APP", where KIND is ${triggerKinds.join(", ")}`;
+  return { ...never, text, event: { kind, subject } };
+}
+
+const never: Omit<Trigger, "text"> = {
+  kind: "fixed",
+  ...{ minutesLow: 0, minutesHigh: 0, hours: 0, daysOfMonth: 0, months: 0, daysOfWeek: 0 },
+  isEitherDay: false,
+};
 
 const none: ValueSet = { low: 0, high: 0 };
 
@@ -108,7 +137,7 @@ function splitTrigger(text: string): CronTexts | string {
   if (word === "hourly") return ["0", "*", "*", "*", "*"];
   if (word.startsWith("daily@")) return splitTime(word.slice("daily@".length));
   if (/^\d*:\d*$/.test(word)) return splitTime(word);
-  return `"${text}" must be hourly, daily@HH:MM, HH:MM or five cron fields: ${fieldNames}`;
+  return `"${text}" must be hourly, daily@HH:MM, HH:MM, on:EVENT or five cron fields: ${fieldNames}`;
 }
 
 function splitTime(time: string): CronTexts | string {

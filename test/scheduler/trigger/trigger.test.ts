@@ -54,7 +54,7 @@ for (const [text, cron, kind] of accepted) {
 }
 
 const anyForm =
-  "must be hourly, daily@HH:MM, HH:MM or five cron fields: minute hour day-of-month month day-of-week";
+  "must be hourly, daily@HH:MM, HH:MM, on:EVENT or five cron fields: minute hour day-of-month month day-of-week";
 const fiveFields = "fields must be five: minute hour day-of-month month day-of-week";
 
 const refused: [text: string, description: string][] = [
@@ -220,3 +220,29 @@ function valuesOf(bits: number, first: number): number[] {
 function listOf(first: number, last: number): string {
   return Array.from({ length: last - first + 1 }, (_, at) => first + at).join();
 }
+
+test("an event is a trigger that no minute matches", (t) => {
+  const parser = new TriggerParser();
+  t.like(parser.parse("on:app.crashed"), {
+    text: "on:app.crashed",
+    event: { kind: "app.crashed", subject: "" },
+    hours: 0,
+  });
+  t.like(parser.parse("on:backup.failed \t hello"), { event: { kind: "backup.failed", subject: "hello" } });
+  for (const text of [
+    "on:",
+    "on:app",
+    "on:run.ended",
+    "on:operation.began",
+    "on:reset",
+    "on:app.crashed a b",
+    "on: app.crashed",
+  ]) {
+    t.regex(
+      String(parser.read(text)),
+      /must be on:KIND or "on:KIND APP", where KIND is app\.installed, /,
+      text,
+    );
+  }
+  t.is(triggerProblem("on:app.crashed"), '"on:app.crashed" must be a time, not an event');
+});

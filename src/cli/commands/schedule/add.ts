@@ -24,7 +24,10 @@ export function addAddCommand(parent: Command, run: RunCommand): void {
   const command = parent
     .command("add")
     .description("add a job")
-    .argument("<trigger>", "hourly, daily@HH:MM, HH:MM, or five cron fields in one quoted argument")
+    .argument(
+      "<trigger>",
+      "hourly, daily@HH:MM, HH:MM, five cron fields in one quoted argument, or an event: on:app.crashed",
+    )
     .addArgument(new Argument("<action>", "what it does").choices(actionTypes))
     .addOption(new Option("--id <id>", "its id (default: made from what it does)"));
   addJobFlags(command);
@@ -44,6 +47,7 @@ Examples:
   svc schedule add '*/5 * * * *' shell --command 'echo hi'
   svc schedule add daily@03:30 backup --app hello --keep 7 --catch-up
   svc schedule add hourly http --url https://example.org/ping --method POST --header 'Authorization: Bearer x'
+  svc schedule add 'on:app.crashed hello' http --url https://example.org/alarm --method POST
   svc schedule add '0 4 * * 0' app_update --app hello --time-zone Europe/Berlin --jitter 10m
 `;
 

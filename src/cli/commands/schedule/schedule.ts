@@ -39,7 +39,8 @@ export function addScheduleCommand(parent: Command, run: RunCommand): void {
 }
 
 const examples = `
-Triggers: hourly, daily@HH:MM, HH:MM, or five cron fields: minute hour day-of-month month day-of-week.
+Triggers: hourly, daily@HH:MM, HH:MM, or five cron fields: minute hour day-of-month month day-of-week; or an event, as
+svc events --help names those of apps, backups and alerts: on:app.crashed, or "on:app.crashed hello" for one app.
 
 Examples:
   svc schedule add '*/5 * * * *' shell --command 'echo hi'

@@ -1,0 +1,52 @@
+/** Fires jobs with what happens on the node: those whose owner may see it (decisions 43). */
+import type { EventLog, NodeEvent } from "../../events/event-log.ts";
+import type { Clock } from "../../lib/clock.ts";
+import type { JobRegistry } from "../jobs/job-registry.ts";
+import type { Job } from "../jobs/job.ts";
+import type { DueJobs } from "./due-jobs.ts";
+
+export interface EventJobsOptions {
+  jobs: Pick<JobRegistry, "all">;
+  due: Pick<DueJobs, "fire">;
+  events: Pick<EventLog, "listen">;
+  /** Whether an owner sees what is everybody's. */
+  isRoot: (ownerUid: number) => boolean;
+  clock: Pick<Clock, "nowMs">;
+}
+
+export class EventJobs implements Disposable {
+  readonly #options: EventJobsOptions;
+  readonly #subscription: Disposable;
+  /** The jobs that were looked through last, and those of them that go by events. */
+  #all: readonly Job[] = [];
+  #waiting: readonly Job[] = [];
+
+  constructor(options: EventJobsOptions) {
+    this.#options = options;
+    this.#subscription = options.events.listen((event) => this.#take(event));
+  }
+
+  #take(event: NodeEvent): void {
+    const { jobs, due, clock } = this.#options;
+    const all = jobs.all();
+    if (all !== this.#all) {
+      this.#all = all;
+      this.#waiting = all.filter(({ trigger }) => trigger.event !== undefined);
+    }
+    for (const job of this.#waiting) if (this.#isMeant(job, event)) due.fire(job, clock.nowMs());
+  }
+
+  #isMeant(
+    { trigger, enabled, ownerUid }: Job,
+    { kind, appId, subject = "", owner, isRoots }: NodeEvent,
+  ): boolean {
+    if (!enabled || trigger.event?.kind !== kind) return false;
+    const wanted = trigger.event.subject;
+    if (wanted !== "" && wanted !== (appId ?? subject)) return false;
+    return this.#options.isRoot(ownerUid) || owner === ownerUid || (owner === undefined && isRoots !== true);
+  }
+
+  [Symbol.dispose](): void {
+    this.#subscription[Symbol.dispose]();
+  }
+}
