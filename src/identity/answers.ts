@@ -21,6 +21,7 @@ import type {
   WrittenArchive,
 } from "./identity.ts";
 import { hasMoreStructure } from "../lib/json-structure.ts";
+import type { ClaimOf } from "./helper-protocol.ts";
 import type { HelperAnswer } from "./pending-request.ts";
 
 /** A directory of 18,000 entries has as much. */
@@ -34,7 +35,12 @@ export function malformed(): SvcError {
   return new SvcError("internal", "a helper process gave an answer that makes no sense");
 }
 
-export function fieldsOf(value: unknown): Partial<Record<string, unknown>> {
+/** The fields that a claim has by its type; of what is wholly unknown, any. */
+type Fields<Value> = [keyof NonNullable<Value>] extends [never]
+  ? Partial<Record<string, unknown>>
+  : Partial<Record<keyof NonNullable<Value>, unknown>>;
+
+export function fieldsOf<Value>(value: Value): Fields<Value> {
   if (typeof value !== "object" || value === null) throw malformed();
   return value;
 }
@@ -50,7 +56,7 @@ function entryType(value: unknown): EntryType {
   return type;
 }
 
-export function readEntryInfo(value: unknown): EntryInfo | undefined {
+export function readEntryInfo(value: ClaimOf<"stat">): EntryInfo | undefined {
   if (value === null) return undefined;
   const { type, sizeBytes, mode, uid, gid, modifiedMs } = fieldsOf(value);
   if (typeof modifiedMs !== "number") throw malformed();
@@ -73,7 +79,7 @@ export function readListing(data: Buffer): ListedEntry[] {
 
 const archivedTypes = ["file", "directory", "symlink", "hardlink", "other"] as const;
 
-export function readArchivedEntries({ value, data }: HelperAnswer): {
+export function readArchivedEntries({ value, data }: HelperAnswer<"browseArchive">): {
   entries: ArchivedEntry[];
   more: boolean;
 } {
@@ -91,7 +97,7 @@ export function readArchivedEntries({ value, data }: HelperAnswer): {
       sha256: text(sha256),
     };
   });
-  return { entries, more: fieldsOf(value)["more"] === true };
+  return { entries, more: fieldsOf(value).more === true };
 }
 
 export function readLocatedPaths(data: Buffer): LocatedPaths {
@@ -132,17 +138,17 @@ export function text(value: unknown): string {
   return value;
 }
 
-export function readFreed(value: unknown): { freedBytes: number } {
-  return { freedBytes: count(fieldsOf(value)["freedBytes"]) };
+export function readFreed(value: ClaimOf<"removeTree">): { freedBytes: number } {
+  return { freedBytes: count(fieldsOf(value).freedBytes) };
 }
 
-export function readMeasured(value: unknown, length: number): Measured {
+export function readMeasured(value: ClaimOf<"measure">, length: number): Measured {
   const { sizes, isWhole } = fieldsOf(value);
   if (!Array.isArray(sizes) || sizes.length !== length) throw malformed();
   return { sizes: sizes.map(count), isWhole: isWhole === true };
 }
 
-export function readCopyResult(value: unknown): CopyResult {
+export function readCopyResult(value: ClaimOf<"copyTree">): CopyResult {
   const { copiedBytes, entries } = fieldsOf(value);
   return { copiedBytes: count(copiedBytes), entries: count(entries) };
 }
@@ -155,7 +161,7 @@ export function readCopyProgress(event: unknown): CopyProgress {
   };
 }
 
-export function readWrittenArchive(value: unknown): WrittenArchive {
+export function readWrittenArchive(value: ClaimOf<"writeArchive">): WrittenArchive {
   const { framesBytes, tarBytes, contentBytes, entries, index, table, warnings } = fieldsOf(value);
   if (!Array.isArray(warnings)) throw malformed();
   return {
@@ -175,7 +181,7 @@ function archivePart(value: unknown): ArchivePart {
   return { bytes: count(bytes), sha256 };
 }
 
-export function readArchiveResult(value: unknown): ReadArchiveResult {
+export function readArchiveResult(value: ClaimOf<"readArchive">): ReadArchiveResult {
   const { contentBytes, entries } = fieldsOf(value);
   return { contentBytes: count(contentBytes), entries: count(entries) };
 }
@@ -187,7 +193,7 @@ export function readLines(event: unknown): { stream: "stdout" | "stderr"; lines:
   return { stream, lines };
 }
 
-export function readCommandResult({ value, data }: HelperAnswer): CommandResult {
+export function readCommandResult({ value, data }: HelperAnswer<"runCommand">): CommandResult {
   const { exitCode, signal, stdoutBytes, truncated } = fieldsOf(value);
   const end = count(stdoutBytes);
   return {
@@ -199,11 +205,11 @@ export function readCommandResult({ value, data }: HelperAnswer): CommandResult 
   };
 }
 
-export function readDetached(value: unknown): DetachedProcess {
+export function readDetached(value: ClaimOf<"spawnDetached">): DetachedProcess {
   const { pid, startTicks } = fieldsOf(value);
   return { pid: count(pid), startTicks: count(startTicks) };
 }
 
-export function readTruncated(value: unknown): boolean {
-  return fieldsOf(value)["truncated"] === true;
+export function readTruncated(value: ClaimOf<"readTail">): boolean {
+  return fieldsOf(value).truncated === true;
 }

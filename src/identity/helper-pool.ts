@@ -1,6 +1,7 @@
 /** At most one helper per user, started when needed and stopped when idle; a bounded number of them. */
 import { SvcError } from "../errors.ts";
 import type { HelperProcess } from "./helper-process.ts";
+import type { Op } from "./helper-protocol.ts";
 import type { HelperAnswer, HelperRequest } from "./pending-request.ts";
 
 /** Requests that one helper works on at a time. */
@@ -42,7 +43,7 @@ export class HelperPool implements AsyncDisposable {
   }
 
   /** @throws SvcError `resource_exhausted` when too much waits already; whatever the request ends with. */
-  async request(uid: number, request: HelperRequest): Promise<HelperAnswer> {
+  async request<O extends Op>(uid: number, request: HelperRequest<O>): Promise<HelperAnswer<O>> {
     const slot = await this.#enter(uid, request);
     try {
       const helper = await this.#helperOf(slot);
@@ -123,7 +124,12 @@ export class HelperPool implements AsyncDisposable {
     slot.helper = undefined;
     this.#options.log("a helper process died", { uid: slot.uid, reason, runs: runIds.length });
     if (runIds.length === 0 || this.#closed) return;
-    const request = { op: "killRuns", args: { runIds }, subject: "cleaning up", timeoutMs: killRunsMs };
+    const request = {
+      op: "killRuns" as const,
+      args: { runIds },
+      subject: "cleaning up",
+      timeoutMs: killRunsMs,
+    };
     this.#chore(
       this.request(slot.uid, request).catch((error: unknown) => {
         this.#options.log("commands of a dead helper could not be ended", { uid: slot.uid, error });

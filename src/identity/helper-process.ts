@@ -8,6 +8,7 @@ import { SvcError } from "../errors.ts";
 import { FrameDecoder, type Header, writeFrame } from "./helper/frames.mjs";
 import { type ExpectedIdentity, identityMismatch } from "./helper/verify.mjs";
 import { hasMoreStructure } from "../lib/json-structure.ts";
+import type { Op } from "./helper-protocol.ts";
 import type { Launch } from "./launch.ts";
 import { type HelperAnswer, type HelperRequest, PendingRequest, cancelMs } from "./pending-request.ts";
 
@@ -95,7 +96,7 @@ export class HelperProcess {
   }
 
   /** @throws SvcError as the helper reports it; `canceled`, `deadline_exceeded`; `unavailable` when the helper dies. */
-  async request(request: HelperRequest): Promise<HelperAnswer> {
+  async request<O extends Op>(request: HelperRequest<O>): Promise<HelperAnswer<O>> {
     if (this.#dead) throw helperDied("ended before the request");
     const id = this.#nextId++;
     const pending = new PendingRequest(id, request, {

@@ -22,6 +22,8 @@ import { identityMismatch } from "./helper/verify.mjs";
 const wrongIdentity = 77;
 
 /** @typedef {import("./helper/frames.mjs").Header} Header */
+/** @typedef {import("./helper/requests.mjs").Call} Call */
+/** @typedef {(args: unknown, call: Call) => Promise<import("./helper/requests.mjs").Answer>} Operation */
 /** @typedef {{ stop: AbortController, inbox: ChunkInbox, outbox: ChunkOutbox, done: Promise<void> }} Work */
 
 /** One connection to the daemon. */
@@ -91,12 +93,13 @@ class Service {
    * @param {number} id
    * @param {string} op
    * @param {unknown} args
-   * @param {import("./helper/requests.mjs").Call} call
+   * @param {Call} call
    */
   async #answer(id, op, args, call) {
     try {
-      const run = operations.get(op);
-      if (!run) throw new RequestError("INVALID", `no operation "${op}"`);
+      if (!Object.hasOwn(operations, op)) throw new RequestError("INVALID", `no operation "${op}"`);
+      // The daemon is trusted, and types its requests.
+      const run = /** @type {Operation} */ (operations[/** @type {keyof typeof operations} */ (op)]);
       const { value, data } = await run(args, call);
       this.#send({ id, ok: true, value }, data);
     } catch (error) {

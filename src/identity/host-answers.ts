@@ -12,6 +12,7 @@ import type {
   Unpacked,
   UsageRecord,
 } from "./host-work.ts";
+import type { ClaimOf } from "./helper-protocol.ts";
 import type { HelperAnswer } from "./pending-request.ts";
 
 const types: readonly HostEntryType[] = [
@@ -46,7 +47,7 @@ export function readHostEntry(value: unknown): HostEntry {
   };
 }
 
-export function readHostPage({ value, data }: HelperAnswer): HostPage {
+export function readHostPage({ value, data }: HelperAnswer<"hostList">): HostPage {
   const { directory, more } = fieldsOf(value);
   return {
     directory: readHostEntry(directory),
@@ -64,7 +65,7 @@ export function readContentHead(event: unknown): Omit<HostContent, "bytes"> {
   };
 }
 
-export function readDeleted({ value, data }: HelperAnswer): Deleted {
+export function readDeleted({ value, data }: HelperAnswer<"hostDelete">): Deleted {
   const { deleted, failures } = fieldsOf(parse(data, maxStructure));
   return {
     deleted: listOf(deleted).map(text),
@@ -72,20 +73,20 @@ export function readDeleted({ value, data }: HelperAnswer): Deleted {
       const path = text(fieldsOf(failure)["path"]);
       return { path, error: toSvcError(failure, path) };
     }),
-    failureCount: count(fieldsOf(value)["failureCount"]),
+    failureCount: count(fieldsOf(value).failureCount),
   };
 }
 
-export function readCopied(value: unknown): { entry: HostEntry; copiedBytes: number } {
+export function readCopied(value: ClaimOf<"hostCopy">): { entry: HostEntry; copiedBytes: number } {
   const { entry, copiedBytes } = fieldsOf(value);
   return { entry: readHostEntry(entry), copiedBytes: count(copiedBytes) };
 }
 
-export function readMoved(value: unknown): HostEntry {
-  return readHostEntry(fieldsOf(value)["entry"]);
+export function readMoved(value: ClaimOf<"hostMove">): HostEntry {
+  return readHostEntry(fieldsOf(value).entry);
 }
 
-export function readUnpacked(value: unknown): Unpacked {
+export function readUnpacked(value: ClaimOf<"hostUnpack">): Unpacked {
   const { entry, entries, bytes } = fieldsOf(value);
   return { entry: readHostEntry(entry), entries: count(entries), bytes: count(bytes) };
 }

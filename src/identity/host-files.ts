@@ -26,7 +26,8 @@ import type {
   Unpacked,
   HostWork,
 } from "./host-work.ts";
-import type { HelperAnswer, HelperRequest } from "./pending-request.ts";
+import type { ArgsOf, Op } from "./helper-protocol.ts";
+import type { Ask, HelperAnswer, HelperRequest } from "./pending-request.ts";
 import type { User } from "./user.ts";
 
 /** Milliseconds for what is small, and for work of any size. */
@@ -38,13 +39,14 @@ const discardMs = 60_000;
 /** A record of a search or a count, with two paths at most. */
 const maxRecordChars = 128 << 10;
 
+/** What an operation takes besides its path and what its caller is refused. */
+type HostArgs<O extends Op> = Omit<ArgsOf<O>, "path" | "guard">;
+
 export interface HostFilesOptions {
   /** What this caller is refused though the user is not. */
   guard?: Guarded;
   stages?: StageRecord;
 }
-
-type Ask = (request: HelperRequest) => Promise<HelperAnswer>;
 
 export class HostFiles {
   readonly user: User;
@@ -100,10 +102,10 @@ export class HostFiles {
     return this.#records("hostUsage", path, { depth }, signal, answers.readUsageRecord);
   }
 
-  async *#records<R>(
-    op: string,
+  async *#records<R, O extends Op>(
+    op: O,
     path: string,
-    args: object,
+    args: HostArgs<O>,
     signal: AbortSignal | undefined,
     read: (line: string) => R,
   ): AsyncGenerator<R> {
@@ -117,10 +119,10 @@ export class HostFiles {
   }
 
   /** Bytes from the helper. Destroying the stream ends the work. */
-  #stream(
-    op: string,
+  #stream<O extends Op>(
+    op: O,
     path: string,
-    args: object,
+    args: HostArgs<O>,
     signal: AbortSignal | undefined,
     onEvent?: (event: unknown) => void,
   ): PassThrough {
@@ -213,19 +215,20 @@ export class HostFiles {
    * Work that makes something under another name first, which is removed when the helper dies of it.
    * @param beside paths that it may lie beside
    */
-  async #staged(
-    op: string,
+  async #staged<O extends Op>(
+    op: O,
     subject: string,
     beside: readonly string[],
-    args: object,
+    args: Omit<HostArgs<O>, "temporary">,
     work: HostWork,
     input?: Readable,
-  ): Promise<HelperAnswer> {
+  ): Promise<HelperAnswer<O>> {
     const stage = { name: temporaryName(), uid: this.user.uid, beside };
     const { stages } = this.#options;
     await stages?.keep(stage);
     try {
-      return await this.#long(op, subject, { ...args, temporary: stage.name }, work, input);
+      const staged = { ...args, temporary: stage.name } as unknown as HostArgs<O>;
+      return await this.#long(op, subject, staged, work, input);
     } catch (error) {
       if (error instanceof SvcError && isCutShort(error)) await this.discard(stage).catch(() => undefined);
       throw error;
@@ -237,7 +240,7 @@ export class HostFiles {
   /** Removes what work has left that was cut short. */
   async discard({ name, beside }: Stage): Promise<void> {
     for (const path of beside) {
-      const request = { op: "hostDiscard", args: { path, temporary: name }, subject: path };
+      const request = { op: "hostDiscard" as const, args: { path, temporary: name }, subject: path };
       await this.#ask({ ...request, timeoutMs: discardMs }).catch((error: unknown) => {
         // Beside a path that is not there, or leads elsewhere by now, there is nothing.
         const isElsewhere =
@@ -247,13 +250,13 @@ export class HostFiles {
     }
   }
 
-  #long(
-    op: string,
+  #long<O extends Op>(
+    op: O,
     subject: string,
-    args: object,
+    args: HostArgs<O>,
     { signal, onProgress }: HostWork,
     input?: Readable,
-  ): Promise<HelperAnswer> {
+  ): Promise<HelperAnswer<O>> {
     return this.#ask({
       ...this.#request(op, subject, args),
       signal,
@@ -263,13 +266,19 @@ export class HostFiles {
     });
   }
 
-  #do(op: string, path: string, args: object, { signal }: HostWork): Promise<HelperAnswer> {
+  #do<O extends Op>(op: O, path: string, args: HostArgs<O>, { signal }: HostWork): Promise<HelperAnswer<O>> {
     return this.#ask({ ...this.#request(op, path, args), signal, timeoutMs: quickMs });
   }
 
-  #request(op: string, path: string, args: object): Pick<HelperRequest, "op" | "args" | "subject"> {
+  #request<O extends Op>(
+    op: O,
+    path: string,
+    args: HostArgs<O>,
+  ): Pick<HelperRequest<O>, "op" | "args" | "subject"> {
     const { guard } = this.#options;
-    return { op, args: { path, ...args, ...(guard && { guard }) }, subject: path };
+    // The path and the guard are all that was left out of them.
+    const whole = { path, ...args, ...(guard && { guard }) } as unknown as ArgsOf<O>;
+    return { op, args: whole, subject: path };
   }
 }
 

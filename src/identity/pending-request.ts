@@ -4,13 +4,17 @@ import { SvcError } from "../errors.ts";
 import { ChunkInbox, ChunkOutbox } from "./helper/chunk-flow.mjs";
 import type { Header } from "./helper/frames.mjs";
 import { toSvcError } from "./helper-errors.ts";
+import type { ArgsOf, ClaimOf, Op } from "./helper-protocol.ts";
+
+/** Sends a request to the helper of a user. */
+export type Ask = <O extends Op>(request: HelperRequest<O>) => Promise<HelperAnswer<O>>;
 
 /** Milliseconds a helper has to end cancelled work, the 5 s between SIGTERM and SIGKILL of a command included. */
 export const cancelMs = 10_000;
 
-export interface HelperRequest {
-  op: string;
-  args: unknown;
+export interface HelperRequest<O extends Op = Op> {
+  op: O;
+  args: ArgsOf<O>;
   /** For error sentences: a path relative to its root, a command. */
   subject: string;
   data?: Uint8Array;
@@ -25,8 +29,8 @@ export interface HelperRequest {
   runId?: string;
 }
 
-export interface HelperAnswer {
-  value: unknown;
+export interface HelperAnswer<O extends Op = Op> {
+  value: ClaimOf<O>;
   data: Buffer;
 }
 

@@ -37,7 +37,8 @@ import type {
   WriteFileOptions,
   WrittenArchive,
 } from "./identity.ts";
-import type { HelperAnswer, HelperRequest } from "./pending-request.ts";
+import type { Op } from "./helper-protocol.ts";
+import type { Ask, HelperAnswer, HelperRequest } from "./pending-request.ts";
 import type { User } from "./user.ts";
 import { VolumeReceiver, volumePieces } from "./volume-stream.ts";
 
@@ -52,11 +53,8 @@ const maxFileBytes = maxDataBytes / 2;
 const maxOutputBytes = 6 << 20;
 const maxArchiveBytes = 8 * 2 ** 30;
 
-/** Sends a request to the helper of a user. */
-export type Ask = (request: HelperRequest) => Promise<HelperAnswer>;
-
 /** A request but for its deadline and signal, which come from the caller's options. */
-type Work = Omit<HelperRequest, "timeoutMs" | "signal">;
+type Work<O extends Op> = Omit<HelperRequest<O>, "timeoutMs" | "signal">;
 
 export class UserIdentity implements Identity {
   readonly user: User;
@@ -68,19 +66,19 @@ export class UserIdentity implements Identity {
   }
 
   async stat(root: string, path: string, options: RequestOptions = {}): Promise<EntryInfo | undefined> {
-    const work = { op: "stat", args: { root, path }, subject: shown(root, path) };
+    const work = { op: "stat" as const, args: { root, path }, subject: shown(root, path) };
     return answers.readEntryInfo((await this.#do(work, quickMs, options)).value);
   }
 
   async list(root: string, path: string, options: ListOptions = {}): Promise<ListedEntry[]> {
     const { maxEntries = 10_000 } = options;
-    const work = { op: "list", args: { root, path, maxEntries }, subject: shown(root, path) };
+    const work = { op: "list" as const, args: { root, path, maxEntries }, subject: shown(root, path) };
     return answers.readListing((await this.#do(work, quickMs, options)).data);
   }
 
   async readFile(root: string, path: string, options: ReadFileOptions = {}): Promise<Buffer> {
     const maxBytes = Math.min(options.maxBytes ?? maxFileBytes, maxFileBytes);
-    const work = { op: "readFile", args: { root, path, maxBytes }, subject: shown(root, path) };
+    const work = { op: "readFile" as const, args: { root, path, maxBytes }, subject: shown(root, path) };
     return (await this.#do(work, quickMs, options)).data;
   }
 
@@ -113,7 +111,7 @@ export class UserIdentity implements Identity {
     path: string,
     options: RequestOptions = {},
   ): Promise<{ freedBytes: number }> {
-    const work = { op: "removeTree", args: { root, path }, subject: shown(root, path) };
+    const work = { op: "removeTree" as const, args: { root, path }, subject: shown(root, path) };
     return answers.readFreed((await this.#do(work, walkMs, options)).value);
   }
 
@@ -127,7 +125,7 @@ export class UserIdentity implements Identity {
     const { exclude = [], sync = true, onProgress } = options;
     const runId = randomUUID();
     const work = {
-      op: "copyTree",
+      op: "copyTree" as const,
       args: { from, to, exclude, sync, runId },
       subject: shown(from.root, from.path),
       runId,
@@ -164,7 +162,7 @@ export class UserIdentity implements Identity {
     const runId = randomUUID();
     const described = volumes.map(({ tree, excludes }) => ({ tree, excludes }));
     const work = {
-      op: "writeArchive",
+      op: "writeArchive" as const,
       args: { root, trees, excludes: exclude, volumes: described, runId },
       subject: "the backup",
       runId,
@@ -186,7 +184,7 @@ export class UserIdentity implements Identity {
     const take = target?.takeVolume;
     const volumes = take && new VolumeReceiver(archive.trees, archive.uid, take);
     const work = {
-      op: "readArchive",
+      op: "readArchive" as const,
       args: { ...described(archive), target: into, paths, frames, runId },
       subject: "the archive",
       runId,
@@ -208,7 +206,7 @@ export class UserIdentity implements Identity {
     { directory, after, limit, ...options }: BrowseArchiveOptions,
   ): Promise<{ entries: ArchivedEntry[]; more: boolean }> {
     const args = { ...described(archive), directory, after, limit };
-    const work = { op: "browseArchive", args, subject: directory || "the archive", input: tables };
+    const work = { op: "browseArchive" as const, args, subject: directory || "the archive", input: tables };
     return answers.readArchivedEntries(await this.#do(work, walkMs, options));
   }
 
@@ -219,7 +217,7 @@ export class UserIdentity implements Identity {
     options: RequestOptions = {},
   ): Promise<LocatedPaths> {
     const args = { ...described(archive), paths };
-    const work = { op: "locateInArchive", args, subject: paths.join(", "), input: tables };
+    const work = { op: "locateInArchive" as const, args, subject: paths.join(", "), input: tables };
     return answers.readLocatedPaths((await this.#do(work, walkMs, options)).data);
   }
 
@@ -230,7 +228,7 @@ export class UserIdentity implements Identity {
     options: RequestOptions = {},
   ): Promise<LocatedFile> {
     const args = { ...described(archive), path };
-    const work = { op: "locateFileInArchive", args, subject: path, input: tables };
+    const work = { op: "locateFileInArchive" as const, args, subject: path, input: tables };
     return answers.readLocatedFile((await this.#do(work, walkMs, options)).data);
   }
 
@@ -242,7 +240,13 @@ export class UserIdentity implements Identity {
     options: RequestOptions = {},
   ): Promise<void> {
     const args = { ...described(archive), path, frames: frames.map(({ number }) => number) };
-    const work = { op: "readFileOfArchive", args, subject: "the file", input, output: writeTo(output) };
+    const work = {
+      op: "readFileOfArchive" as const,
+      args,
+      subject: "the file",
+      input,
+      output: writeTo(output),
+    };
     await this.#do(work, longMs, options);
   }
 
@@ -265,7 +269,7 @@ export class UserIdentity implements Identity {
       },
     });
     const work = {
-      op: "openRead",
+      op: "openRead" as const,
       args: { root, path, offset },
       subject: shown(root, path),
       output: writeTo(bytes),
@@ -285,7 +289,7 @@ export class UserIdentity implements Identity {
   async spawnDetached(argv: readonly string[], options: SpawnDetachedOptions = {}): Promise<DetachedProcess> {
     const { cwd = "/", env = {}, umask = 0o022, stdin, log } = options;
     const args = { argv, cwd, env, umask, stdin, log };
-    const work = { op: "spawnDetached", args, subject: argv[0] ?? "" };
+    const work = { op: "spawnDetached" as const, args, subject: argv[0] ?? "" };
     return answers.readDetached((await this.#do(work, quickMs, options)).value);
   }
 
@@ -306,7 +310,7 @@ export class UserIdentity implements Identity {
       maxOutputBytes: Math.min(options.maxOutputBytes ?? 1 << 20, maxOutputBytes),
     };
     const work = {
-      op: "runCommand",
+      op: "runCommand" as const,
       args,
       subject: argv[0] ?? "",
       runId,
@@ -318,11 +322,11 @@ export class UserIdentity implements Identity {
     return answers.readCommandResult(await this.#do(work, longMs, options));
   }
 
-  #do(
-    work: Work,
+  #do<O extends Op>(
+    work: Work<O>,
     defaultMs: number,
     { signal, timeoutMs = defaultMs }: RequestOptions,
-  ): Promise<HelperAnswer> {
+  ): Promise<HelperAnswer<O>> {
     return this.#ask({ ...work, signal, timeoutMs });
   }
 }

@@ -69,7 +69,7 @@ for (const [what, record] of [
 }
 
 const entry = ["name", "file", 1, 0o644, 0, 0, 0, "tag", ""];
-const answer = (value: unknown, data: unknown) => ({ value, data: Buffer.from(JSON.stringify(data)) });
+const answer = <Value>(value: Value, data: unknown) => ({ value, data: Buffer.from(JSON.stringify(data)) });
 const failure = (at: number) => ({ path: `/${"x".repeat(100)}/${at}`, code: "denied", message: "no" });
 
 test("names that are longer than any make no sense", (t) => {

@@ -18,7 +18,7 @@ import {
 import { RequestError, hasCode } from "./request-error.mjs";
 
 // Linux's own, and not among node's constants: names a place without any right to its content.
-const O_PATH = 0o10000000;
+export const O_PATH = 0o10000000;
 const { O_DIRECTORY, O_NOFOLLOW, O_RDONLY } = constants;
 
 /**

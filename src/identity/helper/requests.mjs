@@ -45,140 +45,133 @@ const readBlockBytes = 256 << 10;
  * @property {number} maxOutputBytes
  */
 
-/**
- * @template Args
- * @param {(args: Args, call: Call) => Promise<Answer>} run
- * @returns {(args: unknown, call: Call) => Promise<Answer>}
- */
-function operation(run) {
-  // The daemon is trusted, and types its requests.
-  return (args, call) => run(/** @type {Args} */ (args), call);
-}
+/** What the daemon sends and reads is typed by this table (`../helper-protocol.ts`). */
+export const operations = {
+  ...createHostOperations(),
 
-/** @type {ReadonlyMap<string, (args: unknown, call: Call) => Promise<Answer>>} */
-export const operations = new Map(
-  Object.entries({
-    .../** @type {Record<string, (args: unknown, call: Call) => Promise<Answer>>} */ (createHostOperations()),
+  stat: async (/** @type {Place} */ args) => ({ value: await files.stat(args) }),
 
-    stat: operation(async (/** @type {Place} */ args) => ({ value: await files.stat(args) })),
-
-    list: operation(async (/** @type {Place & { maxEntries: number }} */ args) => ({
-      data: Buffer.from(JSON.stringify(await files.list(args))),
-    })),
-
-    readFile: operation(async (/** @type {Place & { maxBytes: number }} */ args, { signal }) => ({
-      data: await files.readFile(args, signal),
-    })),
-
-    writeFile: operation(async (/** @type {Place & { mode: number }} */ args, { data }) => {
-      await files.writeFile(args, data);
-      return {};
-    }),
-
-    makeDirs: operation(
-      async (/** @type {{ root: string, paths: string[], mode: number }} */ args, { signal }) => {
-        await files.makeDirs(args, signal);
-        return {};
-      },
-    ),
-
-    rename: operation(async (/** @type {{ root: string, from: string, to: string }} */ args) => {
-      await files.rename(args);
-      return {};
-    }),
-
-    removeTree: operation(async (/** @type {Place} */ args, { signal }) => ({
-      value: await removeTree(args, signal),
-    })),
-
-    measure: operation(async (/** @type {{ root: string, paths: string[] }} */ args, { signal }) => ({
-      value: await measure(args, signal),
-    })),
-
-    copyTree: operation(async (/** @type {import("./copy-tree.mjs").CopyArgs} */ args, { emit, signal }) => ({
-      value: await copyTree(args, (progress) => void emit({ progress }), signal),
-    })),
-
-    writeArchive: operation(
-      async (
-        /** @type {import("./archive/archive-writer.mjs").WriteArchiveArgs} */ args,
-        { emit, input, output, signal },
-      ) => {
-        const report = (/** @type {number} */ doneBytes) => void emit({ progress: { doneBytes } });
-        const writer = new ArchiveWriter(output, report);
-        return { value: await writer.write(args, new ByteSource(input), signal) };
-      },
-    ),
-
-    readArchive: operation(
-      async (
-        /** @type {import("./archive/archive-reader.mjs").ReadArchiveArgs} */ args,
-        { input, output, emit, signal },
-      ) => {
-        const report = (/** @type {number} */ doneBytes) => void emit({ progress: { doneBytes } });
-        return { value: await new ArchiveReader(args, new ByteSource(input), output, signal, report).read() };
-      },
-    ),
-
-    browseArchive: operation(async (/** @type {Parameters<typeof browser.browse>[0]} */ args, { input }) => {
-      const { entries, more } = await browser.browse(args, new ByteSource(input));
-      return { value: { more }, data: Buffer.from(JSON.stringify(entries)) };
-    }),
-
-    locateInArchive: operation(
-      async (/** @type {Parameters<typeof browser.locate>[0]} */ args, { input }) => ({
-        data: Buffer.from(JSON.stringify(await browser.locate(args, new ByteSource(input)))),
-      }),
-    ),
-
-    locateFileInArchive: operation(
-      async (/** @type {Parameters<typeof browser.locateFile>[0]} */ args, { input }) => ({
-        data: Buffer.from(JSON.stringify(await browser.locateFile(args, new ByteSource(input)))),
-      }),
-    ),
-
-    readFileOfArchive: operation(
-      async (/** @type {Parameters<typeof browser.readFileOf>[0]} */ args, { input, output }) => ({
-        value: await browser.readFileOf(args, new ByteSource(input), output),
-      }),
-    ),
-
-    readTail: operation(
-      async (
-        /** @type {{ root: string, files: string[], maxLines: number, maxBytes: number }} */ args,
-        { signal },
-      ) => {
-        const { data, truncated } = await readTail(args, signal);
-        return { value: { truncated }, data };
-      },
-    ),
-
-    openRead: operation(async (/** @type {Place & { offset: number }} */ { offset, ...place }, call) => {
-      await using file = await files.openRegular(place);
-      for (let position = offset; ;) {
-        // What is sent is not copied.
-        const buffer = Buffer.allocUnsafe(readBlockBytes);
-        const { bytesRead } = await file.read(buffer, 0, buffer.length, position);
-        if (bytesRead === 0) return {};
-        await call.output(buffer.subarray(0, bytesRead));
-        position += bytesRead;
-      }
-    }),
-
-    runCommand: operation(runCommand),
-
-    spawnDetached: operation(
-      async (
-        /** @type {import("./spawn.mjs").Program & import("./spawn-detached.mjs").DetachedArgs} */ args,
-        { signal },
-      ) => ({ value: await spawnDetached(args, signal) }),
-    ),
-
-    killRuns: operation(async (/** @type {{ runIds: string[] }} */ { runIds }) => ({
-      value: await killRuns(runIds),
-    })),
+  list: async (/** @type {Place & { maxEntries: number }} */ args) => ({
+    data: Buffer.from(JSON.stringify(await files.list(args))),
   }),
-);
+
+  readFile: async (/** @type {Place & { maxBytes: number }} */ args, /** @type {Call} */ { signal }) => ({
+    data: await files.readFile(args, signal),
+  }),
+
+  writeFile: async (/** @type {Place & { mode: number }} */ args, /** @type {Call} */ { data }) => {
+    await files.writeFile(args, data);
+    return {};
+  },
+
+  makeDirs: async (
+    /** @type {{ root: string, paths: string[], mode: number }} */ args,
+    /** @type {Call} */ { signal },
+  ) => {
+    await files.makeDirs(args, signal);
+    return {};
+  },
+
+  rename: async (/** @type {{ root: string, from: string, to: string }} */ args) => {
+    await files.rename(args);
+    return {};
+  },
+
+  removeTree: async (/** @type {Place} */ args, /** @type {Call} */ { signal }) => ({
+    value: await removeTree(args, signal),
+  }),
+
+  measure: async (/** @type {{ root: string, paths: string[] }} */ args, /** @type {Call} */ { signal }) => ({
+    value: await measure(args, signal),
+  }),
+
+  copyTree: async (
+    /** @type {import("./copy-tree.mjs").CopyArgs} */ args,
+    /** @type {Call} */ { emit, signal },
+  ) => ({
+    value: await copyTree(args, (progress) => void emit({ progress }), signal),
+  }),
+
+  writeArchive: async (
+    /** @type {import("./archive/archive-writer.mjs").WriteArchiveArgs} */ args,
+    /** @type {Call} */ { emit, input, output, signal },
+  ) => {
+    const report = (/** @type {number} */ doneBytes) => void emit({ progress: { doneBytes } });
+    const writer = new ArchiveWriter(output, report);
+    return { value: await writer.write(args, new ByteSource(input), signal) };
+  },
+
+  readArchive: async (
+    /** @type {import("./archive/archive-reader.mjs").ReadArchiveArgs} */ args,
+    /** @type {Call} */ { input, output, emit, signal },
+  ) => {
+    const report = (/** @type {number} */ doneBytes) => void emit({ progress: { doneBytes } });
+    return { value: await new ArchiveReader(args, new ByteSource(input), output, signal, report).read() };
+  },
+
+  browseArchive: async (
+    /** @type {Parameters<typeof browser.browse>[0]} */ args,
+    /** @type {Call} */ { input },
+  ) => {
+    const { entries, more } = await browser.browse(args, new ByteSource(input));
+    return { value: { more }, data: Buffer.from(JSON.stringify(entries)) };
+  },
+
+  locateInArchive: async (
+    /** @type {Parameters<typeof browser.locate>[0]} */ args,
+    /** @type {Call} */ { input },
+  ) => ({
+    data: Buffer.from(JSON.stringify(await browser.locate(args, new ByteSource(input)))),
+  }),
+
+  locateFileInArchive: async (
+    /** @type {Parameters<typeof browser.locateFile>[0]} */ args,
+    /** @type {Call} */ { input },
+  ) => ({
+    data: Buffer.from(JSON.stringify(await browser.locateFile(args, new ByteSource(input)))),
+  }),
+
+  readFileOfArchive: async (
+    /** @type {Parameters<typeof browser.readFileOf>[0]} */ args,
+    /** @type {Call} */ { input, output },
+  ) => ({
+    value: await browser.readFileOf(args, new ByteSource(input), output),
+  }),
+
+  readTail: async (
+    /** @type {{ root: string, files: string[], maxLines: number, maxBytes: number }} */ args,
+    /** @type {Call} */ { signal },
+  ) => {
+    const { data, truncated } = await readTail(args, signal);
+    return { value: { truncated }, data };
+  },
+
+  openRead: async (
+    /** @type {Place & { offset: number }} */ { offset, ...place },
+    /** @type {Call} */ call,
+  ) => {
+    await using file = await files.openRegular(place);
+    for (let position = offset; ;) {
+      // What is sent is not copied.
+      const buffer = Buffer.allocUnsafe(readBlockBytes);
+      const { bytesRead } = await file.read(buffer, 0, buffer.length, position);
+      if (bytesRead === 0) return {};
+      await call.output(buffer.subarray(0, bytesRead));
+      position += bytesRead;
+    }
+  },
+
+  runCommand,
+
+  spawnDetached: async (
+    /** @type {import("./spawn.mjs").Program & import("./spawn-detached.mjs").DetachedArgs} */ args,
+    /** @type {Call} */ { signal },
+  ) => ({ value: await spawnDetached(args, signal) }),
+
+  killRuns: async (/** @type {{ runIds: string[] }} */ { runIds }) => ({
+    value: await killRuns(runIds),
+  }),
+};
 
 /**
  * @param {RunArgs} args

@@ -5,13 +5,11 @@
  * text does not name, are never followed.
  */
 import { closeSync, constants, fstatSync, openSync, statfsSync } from "node:fs";
-import { at, openPlace, reopen } from "../directory.mjs";
+import { O_PATH, at, openPlace, reopen } from "../directory.mjs";
 import { RequestError, hasCode } from "../request-error.mjs";
 import { Guard } from "./guard.mjs";
 import { namesOf, splitPath } from "./spelling.mjs";
 
-// Linux's own, and not among node's constants: names a place without any right to its content.
-const O_PATH = 0o10000000;
 const { O_DIRECTORY } = constants;
 const maxLinks = 40;
 const procMagic = 0x9fa0;

@@ -18,7 +18,7 @@ import {
   symlinkSync,
 } from "node:fs";
 import { open } from "node:fs/promises";
-import { at, namesIn, openPlace, reopen } from "../directory.mjs";
+import { O_PATH, at, namesIn, openPlace, reopen } from "../directory.mjs";
 import { hasCode, RequestError } from "../request-error.mjs";
 import { Trail } from "../trail.mjs";
 import { Slices } from "./slices.mjs";
@@ -26,7 +26,6 @@ import { spell } from "./spelling.mjs";
 
 const { COPYFILE_EXCL, COPYFILE_FICLONE, COPYFILE_FICLONE_FORCE } = constants;
 const { O_RDONLY, O_NONBLOCK, O_NOCTTY, O_NOFOLLOW, O_DIRECTORY } = constants;
-const O_PATH = 0o10000000;
 /** Files up to here are copied in one call. */
 const oneCallBytes = 2 << 20;
 const blockBytes = 1 << 20;

@@ -14,13 +14,11 @@ import {
   symlinkSync,
   writeSync,
 } from "node:fs";
-import { at, openPlace, openSubdirectory, reopen } from "../../directory.mjs";
+import { O_PATH, at, openPlace, openSubdirectory, reopen } from "../../directory.mjs";
 import { RequestError, hasCode } from "../../request-error.mjs";
 import { spell } from "../spelling.mjs";
 
 const { O_CREAT, O_EXCL, O_NOFOLLOW, O_WRONLY, O_DIRECTORY } = constants;
-// Linux's own, and not among node's constants: names a place without any right to its content.
-const O_PATH = 0o10000000;
 const maxDepth = 1000;
 const maxTargetBytes = 4095;
 /** The last second that every file system knows. */
