@@ -19,7 +19,7 @@ const nasty = `a b"c\\d$HOME %n \${x} 'q' ü\n2`;
 
 /** Says who it is and what it may, once; ends as it is told by a file in its data directory. */
 const server = `
-import { existsSync, readFileSync, writeFileSync } from "node:fs";
+import { existsSync, readFileSync, rmSync, writeFileSync } from "node:fs";
 const may = (path) => { try { writeFileSync(path, "x"); return true; } catch { return false; } };
 const status = readFileSync("/proc/self/status", "utf8");
 console.log(JSON.stringify({
@@ -29,7 +29,8 @@ console.log(JSON.stringify({
 }));
 const die = process.env.SVC_DATA_DIR + "/die";
 const done = process.env.SVC_DATA_DIR + "/done";
-setInterval(() => { if (existsSync(die)) process.exit(3); if (existsSync(done)) process.exit(0); }, 50);
+const once = process.env.SVC_DATA_DIR + "/once";
+setInterval(() => { if (existsSync(once)) { rmSync(once); process.exit(4); } if (existsSync(die)) process.exit(3); if (existsSync(done)) process.exit(0); }, 50);
 `;
 
 interface PackageOptions {
@@ -147,13 +148,44 @@ ${extra}
     })().catch(() => undefined);
     await machine.systemctl("kill", "--signal=SIGKILL", "svc-hello.service");
     await eventually(async () => {
-      const { state, restarts } = await apps.getApp({ id: "hello" });
-      assert.deepEqual({ state, restarts }, { state: "RUNNING", restarts: 1 });
+      const { state, restarts, exitSignal } = await apps.getApp({ id: "hello" });
+      assert.deepEqual(
+        { state, restarts, exitSignal },
+        { state: "RUNNING", restarts: 1, exitSignal: "SIGKILL" },
+      );
     }, deadlineMs);
     await eventually(() => assert.ok(followed.some((text) => text.includes('"version"'))), deadlineMs);
     following.abort();
     await reader;
     t.log("restarted by systemd, and its log followed across");
+
+    const whole = (await apps.getAppLogs({ id: "hello", tail: 1_000 })).lines.map(({ text }) => text);
+    t.true(whole.length > 4);
+    const newest = (await apps.getAppLogs({ id: "hello", tail: 2 })).lines.map(({ text }) => text);
+    t.deepEqual(newest, whole.slice(-2), "a few lines are the newest");
+    for await (const { lines } of apps.streamAppLogs({ id: "hello", tail: 2 })) {
+      t.deepEqual(
+        lines.map(({ text }) => text),
+        newest,
+        "following begins with them, too",
+      );
+      break;
+    }
+
+    // It was restarted between two looks at it: the journal says how it had ended, to the next daemon, too.
+    const restartedWith = (exitCode: number) =>
+      eventually(async () => {
+        const { state, restarts, exitCode: code, exitSignal } = await apps.getApp({ id: "hello" });
+        assert.deepEqual(
+          { state, restarts, code, exitSignal },
+          { state: "RUNNING", restarts: 2, code: exitCode, exitSignal: undefined },
+        );
+      }, deadlineMs);
+    await machine.run("touch", "/var/lib/svc/apps/hello/data/once");
+    await restartedWith(4);
+    await machine.systemctl("restart", "svc");
+    await restartedWith(4);
+    t.log("exit codes of what systemd restarted");
 
     // Somebody stops it beside svc: it is meant to run.
     await machine.systemctl("stop", "svc-hello.service");

@@ -15,6 +15,7 @@ import { userDirectives, whyRefused } from "../../src/runtimes/service/unit-dire
 import { createManifestParser } from "../../src/packages/manifest-parser.ts";
 import type { Manifest } from "../../src/packages/manifest.ts";
 import { createSettingsValidator } from "../../src/packages/settings-validator.ts";
+import { parseExit } from "../../src/runtimes/service/journal.ts";
 import { unitStatus } from "../../src/runtimes/service/unit-status.ts";
 import { environmentText, quoted, unitText } from "../../src/runtimes/service/unit-text.ts";
 
@@ -273,3 +274,27 @@ test("a unit of more than 64 KiB is not read", async (t) => {
   await write("x".repeat(64 * 1024));
   await t.throwsAsync(units.check(app), { message: /65536/ });
 });
+test("a unit that runs again is shown with how it had ended, until it ends once more", (t) => {
+  const lastExit = { hasExited: true, status: 4 };
+  const running = { ActiveState: "active", SubState: "running", NRestarts: "1" };
+  t.like(unitStatus(running, { ...wanted, lastExit }), { state: "RUNNING", exitCode: 4, restarts: 1 });
+  const killed = { hasExited: false, status: 9 };
+  t.like(unitStatus(running, { ...wanted, lastExit: killed }), {
+    exitSignal: "SIGKILL",
+    exitCode: undefined,
+  });
+  const ended = { ExecMainExitTimestampMonotonic: "5", ExecMainCode: "2", ExecMainStatus: "15" };
+  const status = unitStatus({ ...running, ...ended, ActiveState: "failed" }, { ...wanted, lastExit });
+  t.like(status, { exitSignal: "SIGTERM", exitCode: undefined });
+});
+
+for (const [json, expected] of [
+  [`{"EXIT_CODE":"exited","EXIT_STATUS":"4"}`, { hasExited: true, status: 4 }],
+  [`{"EXIT_CODE":"killed","EXIT_STATUS":"9"}`, { hasExited: false, status: 9 }],
+  [`{"EXIT_CODE":"dumped","EXIT_STATUS":"11"}`, { hasExited: false, status: 11 }],
+  [`{"EXIT_CODE":"exited"}`, undefined],
+  [`{"EXIT_STATUS":"x"}`, undefined],
+  ["-- no entries --", undefined],
+] as const) {
+  test(`how the journal says that a process ended: ${json}`, (t) => t.deepEqual(parseExit(json), expected));
+}

@@ -11,9 +11,9 @@ export interface JournalQuestion {
   readonly uid: number | undefined;
   /** Lines from before it are those of an app that had the name before, unix milliseconds. */
   readonly sinceMs: number;
-  /** The last lines, this many, or those after a line. */
-  readonly from: { readonly tail: number } | { readonly afterCursor: string };
-  /** Goes on with new lines. */
+  /** The newest lines, this many and newest first; or those after a line, or from an instant on, oldest first. */
+  readonly from: { readonly newest: number } | { readonly afterCursor: string } | { readonly fromMs: number };
+  /** Goes on with new lines; not with the newest. */
   readonly follow: boolean;
   readonly signal: AbortSignal | undefined;
 }
@@ -22,6 +22,19 @@ export interface JournalLine extends LogRecord {
   readonly cursor: string;
 }
 
+/** How a process ended. */
+export interface MainExit {
+  /** Where the journal says so: another end has another one. */
+  readonly cursor?: string;
+  /** False: a signal ended it. */
+  readonly hasExited: boolean;
+  /** Its exit code, or the number of the signal. */
+  readonly status: number;
+}
+
+/** "Main process exited", of systemd's own messages. */
+const mainExited = "98e322203f7a4ed290d09fe03c09fe15";
+const exitMs = 10_000;
 /** Longer lines come cut: the journal itself keeps 48 KiB of one. */
 const maxTextLength = 64 * 1024;
 const fields = "MESSAGE,_PID";
@@ -30,16 +43,48 @@ const fields = "MESSAGE,_PID";
 export async function* readJournal(question: JournalQuestion): AsyncGenerator<JournalLine, void> {
   const { unit, uid, sinceMs, from, follow, signal } = question;
   if (signal?.aborted === true) return;
-  const start = "tail" in from ? [`--lines=${from.tail}`] : [`--after-cursor=${from.afterCursor}`];
+  const since = (ms: number): string => `--since=@${(ms / 1000).toFixed(3)}`;
+  const start =
+    "newest" in from
+      ? // With a time, older journalctl counts lines from there on, unless the newest come first.
+        [since(sinceMs), "--reverse", `--lines=${from.newest}`]
+      : "fromMs" in from
+        ? [since(Math.max(from.fromMs, sinceMs)), "--lines=all"]
+        : // A cursor stands for a moment; with a time beside it journalctl refuses to choose.
+          [`--after-cursor=${from.afterCursor}`, "--lines=all"];
   const args = [
     ...["--no-pager", "--quiet", "--output=json", `--output-fields=${fields}`, "--all"],
-    // A cursor stands for a moment; with a time beside it journalctl refuses to choose.
-    ...("tail" in from ? [`--since=@${(sinceMs / 1000).toFixed(3)}`] : []),
     ...[...start, ...(follow ? ["--follow"] : [])],
     ...[`_SYSTEMD_UNIT=${unit}`, ...(uid === undefined ? [] : [`_UID=${uid}`])],
     // What systemd itself says of it.
     ...["+", `UNIT=${unit}`, "_PID=1"],
   ];
+  for await (const text of printed(args, signal)) {
+    const line = parseLine(text);
+    if (line !== undefined) yield line;
+  }
+}
+
+/**
+ * How the main process of a unit ended the last time: systemd itself knows only of the one that it started since.
+ * @returns `undefined` when the journal does not say
+ */
+export async function readLastExit(unit: string, sinceMs: number): Promise<MainExit | undefined> {
+  const args = [
+    ...["--no-pager", "--quiet", "--output=json", "--output-fields=EXIT_CODE,EXIT_STATUS"],
+    // As above.
+    ...["--reverse", "--lines=1"],
+    ...[`--since=@${(sinceMs / 1000).toFixed(3)}`, `UNIT=${unit}`, "_PID=1", `MESSAGE_ID=${mainExited}`],
+  ];
+  for await (const text of printed(args, AbortSignal.timeout(exitMs))) return parseExit(text);
+  return undefined;
+}
+
+/** Lines of what journalctl prints, until it ends or the signal aborts. */
+async function* printed(
+  args: readonly string[],
+  signal: AbortSignal | undefined,
+): AsyncGenerator<string, void> {
   const child = spawn("journalctl", args, {
     cwd: "/",
     env: { PATH: systemDirs.join(":") },
@@ -49,10 +94,7 @@ export async function* readJournal(question: JournalQuestion): AsyncGenerator<Jo
   const end = (): void => void child.kill("SIGKILL");
   signal?.addEventListener("abort", end, { once: true });
   try {
-    for await (const text of createInterface({ input: child.stdout, crlfDelay: Infinity })) {
-      const line = parseLine(text);
-      if (line !== undefined) yield line;
-    }
+    yield* createInterface({ input: child.stdout, crlfDelay: Infinity });
   } finally {
     signal?.removeEventListener("abort", end);
     end();
@@ -60,14 +102,23 @@ export async function* readJournal(question: JournalQuestion): AsyncGenerator<Jo
   }
 }
 
+/** `undefined` for what says nothing of an end. */
+export function parseExit(json: string): MainExit | undefined {
+  const entry = parseObject(json);
+  const status = Number(entry?.["EXIT_STATUS"] ?? Number.NaN);
+  if (!Number.isInteger(status)) return undefined;
+  const cursor = entry?.["__CURSOR"];
+  return {
+    hasExited: entry?.["EXIT_CODE"] === "exited",
+    status,
+    ...(typeof cursor === "string" && { cursor }),
+  };
+}
+
 /** `undefined` for what is no line of a log. */
 export function parseLine(json: string): JournalLine | undefined {
-  let entry: Record<string, unknown>;
-  try {
-    entry = JSON.parse(json) as Record<string, unknown>;
-  } catch {
-    return undefined;
-  }
+  const entry = parseObject(json);
+  if (entry === undefined) return undefined;
   const message = entry["MESSAGE"];
   const cursor = entry["__CURSOR"];
   // Bytes that are no UTF-8 come as numbers.
@@ -79,4 +130,12 @@ export function parseLine(json: string): JournalLine | undefined {
     stream: entry["_PID"] === "1" ? "svc" : "stdout",
     text: text.slice(0, maxTextLength),
   };
+}
+
+function parseObject(json: string): Record<string, unknown> | undefined {
+  try {
+    return JSON.parse(json) as Record<string, unknown>;
+  } catch {
+    return undefined;
+  }
 }

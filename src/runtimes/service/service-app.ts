@@ -7,18 +7,33 @@ import type { RunnableApp, RuntimeStatus } from "../runtime.ts";
 import { hasComeUp } from "../start-failed.ts";
 import { StatusChanges } from "../status-changes.ts";
 import { unitPath } from "./app-unit.ts";
+import type { MainExit } from "./journal.ts";
 import type { UnitProperties } from "./systemd.ts";
-import { unitStatus } from "./unit-status.ts";
+import { restartsOf, unitStatus } from "./unit-status.ts";
 
 export interface ServiceAppOptions {
   readonly bootedAtMs: number;
   /** What its unit printed last. */
   readonly lastLines: (app: RunnableApp) => Promise<readonly string[]>;
+  /** How its main process ended last, before systemd started it again. */
+  readonly lastExit: (app: RunnableApp) => Promise<MainExit | undefined>;
   /** Why what listens on a port is not the app. */
   readonly whyForeign: (port: number) => Promise<string | undefined>;
   /** Called when the status is another one. */
   readonly onChange: () => void;
 }
+
+/** How its main process ended before one of its restarts by systemd. */
+interface LastExit {
+  readonly restarts: number;
+  /** Absent: the journal has not said it yet. */
+  readonly exit?: MainExit;
+  /** How often the journal was asked. */
+  readonly looks: number;
+}
+
+/** Not every host keeps a journal. */
+const maxLooks = 5;
 
 export class ServiceApp {
   readonly #options: ServiceAppOptions;
@@ -27,6 +42,9 @@ export class ServiceApp {
   #isWanted = false;
   #unit: UnitProperties | undefined;
   #lastLines: readonly string[] = [];
+  #lastExit: LastExit | undefined;
+  /** Cursor of the end that was read last. */
+  #before: string | undefined;
   #status: RuntimeStatus = stoppedStatus;
   /** Shown instead of what systemd says, while an operation goes on. */
   #underway: "STARTING" | "STOPPING" | undefined;
@@ -58,6 +76,7 @@ export class ServiceApp {
   begin(app: RunnableApp, state: "STARTING" | "STOPPING"): void {
     this.#app = app;
     this.#underway = state;
+    this.#lastExit = undefined;
     this.#publish();
   }
 
@@ -82,9 +101,22 @@ export class ServiceApp {
     if (hasFailed && this.#unit?.["ActiveState"] !== "failed") {
       this.#lastLines = await this.#options.lastLines(this.#app);
     }
+    this.#lastExit = await this.#readLastExit(restartsOf(unit));
     this.#unit = unit;
     this.#watchPort();
     this.#publish();
+  }
+
+  async #readLastExit(restarts: number): Promise<LastExit | undefined> {
+    if (restarts === 0) return undefined;
+    const known = this.#lastExit?.restarts === restarts ? this.#lastExit : undefined;
+    const looks = known?.looks ?? 0;
+    if (known?.exit !== undefined || looks >= maxLooks) return known;
+    const exit = await this.#options.lastExit(this.#app).catch(() => undefined);
+    // The journal may be behind: then its last word is of the restart before.
+    const isNew = exit !== undefined && exit.cursor !== this.#before;
+    if (isNew) this.#before = exit.cursor;
+    return { restarts, looks: looks + 1, ...(isNew && { exit }) };
   }
 
   #watchPort(): void {
@@ -115,6 +147,7 @@ export class ServiceApp {
       manifest: this.#app.manifest,
       bootedAtMs: this.#options.bootedAtMs,
       lastLines: this.#lastLines,
+      ...(this.#lastExit?.exit && { lastExit: this.#lastExit.exit }),
     });
   }
 

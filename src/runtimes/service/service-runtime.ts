@@ -18,7 +18,7 @@ import {
 import { startFailed } from "../start-failed.ts";
 import { appNotRunning } from "../status-changes.ts";
 import { AppUnits, unitName, unitPath } from "./app-unit.ts";
-import { readJournal, type JournalLine, type JournalQuestion } from "./journal.ts";
+import { readJournal, readLastExit, type JournalLine, type JournalQuestion } from "./journal.ts";
 import { ServiceApp } from "./service-app.ts";
 import { Systemd, type UnitProperties } from "./systemd.ts";
 import { hasExited, statusProperties, unitStatus, whyEnded } from "./unit-status.ts";
@@ -252,19 +252,28 @@ export class ServiceRuntime implements AppRuntime {
   }
 
   async logs(app: RunnableApp, { tail, signal }: { tail: number; signal?: AbortSignal }): Promise<LogChunk> {
+    const { lines, truncated } = await this.#newest(app, tail, signal);
+    return { lines: lines.map(withoutCursor), truncated, missedBytes: 0 };
+  }
+
+  /** The newest lines of the log, oldest first. */
+  async #newest(
+    app: RunnableApp,
+    tail: number,
+    signal?: AbortSignal,
+  ): Promise<{ lines: JournalLine[]; truncated: boolean }> {
     const lines: JournalLine[] = [];
     let bytes = 0;
     let truncated = false;
-    if (tail < 1 || !this.#options.isHere) return { lines, truncated, missedBytes: 0 };
+    if (tail < 1 || !this.#options.isHere) return { lines, truncated };
     const question = await this.#question(app, signal);
-    for await (const line of readJournal({ ...question, from: { tail }, follow: false })) {
-      lines.push(line);
+    for await (const line of readJournal({ ...question, from: { newest: tail }, follow: false })) {
       bytes += line.text.length;
-      // The newest are what was asked for.
-      for (; bytes > maxLogBytes && lines.length > 1; truncated = true)
-        bytes -= lines.shift()?.text.length ?? 0;
+      truncated = bytes > maxLogBytes && lines.length > 0;
+      if (truncated) break;
+      lines.push(line);
     }
-    return { lines: lines.slice(-tail).map(withoutCursor), truncated, missedBytes: 0 };
+    return { lines: lines.reverse(), truncated };
   }
 
   /** Until the app stops; then what it printed until then. */
@@ -282,7 +291,11 @@ export class ServiceRuntime implements AppRuntime {
     });
     const question = await this.#question(app, AbortSignal.any([signal, stopped.signal]));
     try {
-      let from: JournalQuestion["from"] = { tail };
+      const fromMs = Date.now();
+      const { lines: newest, truncated } = await this.#newest(app, tail, question.signal);
+      if (newest.length > 0) yield { lines: newest.map(withoutCursor), truncated, missedBytes: 0 };
+      const last = newest.at(-1)?.cursor;
+      let from: JournalQuestion["from"] = last === undefined ? { fromMs } : { afterCursor: last };
       for await (const lines of together(readJournal({ ...question, from, follow: true }))) {
         from = { afterCursor: lines.at(-1)?.cursor ?? "" };
         yield { lines: lines.map(withoutCursor), truncated: false, missedBytes: 0 };
@@ -333,6 +346,7 @@ export class ServiceRuntime implements AppRuntime {
     const fresh = new ServiceApp(app, {
       bootedAtMs: this.#options.bootedAtMs,
       lastLines: (of) => this.#lastLines(of),
+      lastExit: async ({ id, runDir }) => readLastExit(unitName(id), (await stat(runDir)).birthtimeMs),
       whyForeign: (port) => this.#options.whyForeign(app.id, port),
       onChange: () => this.#announce(app.id),
     });

@@ -3,6 +3,7 @@ import { constants } from "node:os";
 import type { Manifest } from "../../packages/manifest.ts";
 import { stoppedStatus } from "../container-status.ts";
 import type { RuntimeStatus } from "../runtime.ts";
+import type { MainExit } from "./journal.ts";
 import type { UnitProperties } from "./systemd.ts";
 import { keepsExit } from "./unit-text.ts";
 
@@ -30,19 +31,21 @@ export interface StatusContext {
   /** When the host was booted, unix milliseconds: systemd counts from then. */
   readonly bootedAtMs: number;
   readonly lastLines: readonly string[];
+  /** How its main process ended before systemd started it again. */
+  readonly lastExit?: MainExit;
 }
 
 /** @param unit undefined: systemd has none of that name */
 export function unitStatus(unit: UnitProperties | undefined, context: StatusContext): RuntimeStatus {
-  const { isWanted, manifest, bootedAtMs, lastLines } = context;
+  const { isWanted, manifest, bootedAtMs, lastLines, lastExit } = context;
   const { restart } = manifest;
   const isOver = keepsExit(manifest) && unit !== undefined && hasExited(unit);
   const state = isOver ? "exited" : (unit?.["ActiveState"] ?? "inactive");
   const atMs = (name: string): number => bootedAtMs + Number(unit?.[name] ?? 0) / 1000;
   const known: RuntimeStatus = {
     ...stoppedStatus,
-    restarts: Number(unit?.["NRestarts"] ?? 0),
-    ...(unit && endOf(unit)),
+    restarts: restartsOf(unit),
+    ...(unit && (hasEnded(unit) || lastExit === undefined ? endOf(unit) : endAs(lastExit))),
   };
   switch (state) {
     case "active":
@@ -81,10 +84,23 @@ function wasStopped(unit: UnitProperties): boolean {
   return endedAt === 0 || Number(unit["ActiveExitTimestampMonotonic"] ?? 0) < endedAt;
 }
 
+/** How often systemd has started it again since it was started. */
+export function restartsOf(unit: UnitProperties | undefined): number {
+  return Number(unit?.["NRestarts"] ?? 0);
+}
+
+function hasEnded(unit: UnitProperties): boolean {
+  return Number(unit["ExecMainExitTimestampMonotonic"] ?? 0) !== 0;
+}
+
 function endOf(unit: UnitProperties): Pick<RuntimeStatus, "exitCode" | "exitSignal"> {
-  if (Number(unit["ExecMainExitTimestampMonotonic"] ?? 0) === 0) return {};
+  if (!hasEnded(unit)) return {};
   const status = Number(unit["ExecMainStatus"]);
-  return unit["ExecMainCode"] === exitedCode ? { exitCode: status } : { exitSignal: signalName(status) };
+  return endAs({ hasExited: unit["ExecMainCode"] === exitedCode, status });
+}
+
+function endAs({ hasExited: byItself, status }: MainExit): Pick<RuntimeStatus, "exitCode" | "exitSignal"> {
+  return byItself ? { exitCode: status } : { exitSignal: signalName(status) };
 }
 
 /** How it ended, without a full stop. */
