@@ -56,7 +56,8 @@ function script({ verb, from, to, mode }: Step): string {
     case "rm":
       return `${isThere}; rm -rf -- ${one}`;
     case "cp":
-      return `${isThere}; ${free}; cp -aT -- ${one} ${other} || { rm -rf -- ${other} 2>/dev/null; exit 1; }`;
+      // What it has copied of a tree that it may not read all of is not always to be removed as it is.
+      return `${isThere}; ${free}; cp -aT -- ${one} ${other} || { { chmod -R u+rwX -- ${other}; rm -rf -- ${other}; } 2>/dev/null; exit 1; }`;
     case "mv":
       return `${isThere}; ${free}; mv -nT -- ${one} ${other}`;
     case "chmod":
