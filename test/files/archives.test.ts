@@ -104,6 +104,24 @@ rootTest("tar(1) and python read what is made, and what they make is read", asyn
   t.true((await readFile(`${home}/from-zip/sub/big`)).equals(await readFile(`${home}/tree/sub/big`)));
 });
 
+rootTest("a zip has 10,000 entries at most, a tar as many as there are", async (t) => {
+  t.timeout(600_000);
+  await using ground = await openGround();
+  const { home, files, as } = ground;
+  await as(ownerUid, "sh", "-c", `mkdir ${home}/tree; cd ${home}/tree; seq 10000 | xargs touch`);
+  const pack = (target: string) =>
+    files.createArchive({ paths: [`${home}/tree`], target: `${home}/${target}` }, { timeoutMs: 300_000 });
+  const refusal = await errorOf(pack("a.zip"));
+  t.like(refusal, { code: "ResourceExhausted", reason: "too_many" });
+  t.regex(refusal.message, /a\.zip" would have more than 10000 entries.*tar\.gz or a tar\.zst/);
+  t.deepEqual(await readdir(home), ["tree"]);
+  await pack("a.tar.gz");
+  await rm(join(home, "tree/1"));
+  await pack("a.zip");
+  const listed = execFileSync("python3", ["-m", "zipfile", "-l", `${home}/a.zip`], { encoding: "utf8" });
+  t.is(listed.trimEnd().split("\n").length, 1 + 10_000);
+});
+
 rootTest("what the kernel refuses is not packed, and nothing is unpacked where it refuses it", async (t) => {
   await using ground = await openGround();
   const { home, files, daemon, as } = ground;

@@ -6,6 +6,9 @@ import { finished } from "node:stream/promises";
 import { at } from "../../directory.mjs";
 import { RequestError } from "../../request-error.mjs";
 
+/** yazl looks at all entries for each of them. */
+const maxEntries = 10_000;
+
 const utf8 = new TextDecoder("utf-8", { fatal: true, ignoreBOM: true });
 
 /** @typedef {import("./pack.mjs").PackSource} PackSource */
@@ -13,6 +16,7 @@ const utf8 = new TextDecoder("utf-8", { fatal: true, ignoreBOM: true });
 /**
  * @param {PackSource} source
  * @param {string[]} paths
+ * @throws RequestError `LIMIT` as an error of the stream
  */
 export function zipBytes(source, paths) {
   /** @type {typeof import("yazl")} */
@@ -38,8 +42,10 @@ export function zipBytes(source, paths) {
  * @param {AbortSignal} gone
  */
 async function addAll(zip, source, paths, gone) {
+  let entries = 0;
   for (const path of paths) {
     for await (const entry of source.entries(path)) {
+      if (++entries > maxEntries) throw tooManyEntries();
       const { stats } = entry;
       const name = zipName(source, entry.path);
       const mtime = new Date(Number(stats.mtimeNs / 1_000_000n));
@@ -55,6 +61,11 @@ async function addAll(zip, source, paths, gone) {
       }
     }
   }
+}
+
+function tooManyEntries() {
+  const message = `would have more than ${maxEntries} entries, which are too many for a zip: a tar.gz or a tar.zst holds them`;
+  return new RequestError("LIMIT", message);
 }
 
 /**
