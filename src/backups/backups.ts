@@ -260,10 +260,11 @@ export class Backups {
     return { footer: archive.footer, sizeBytes: archive.sizeBytes, known };
   }
 
-  /** @throws SvcError `archive_damaged` */
+  /** @throws SvcError `archive_damaged`, `not_possible` for a trial that only root could make of what is not root's */
   async verify(ref: ArchiveRef, deep: boolean, caller: AppCaller, work: WorkOptions): Promise<VerifyOutcome> {
     await using archive = await this.#open(ref, caller, work.signal);
     const identity = await this.#reader(archive, caller);
+    if (deep && identity.user.uid === 0) await this.#requireOfRoot(archive, caller);
     const read = deep
       ? await this.#restoreForTrial(archive, identity, work)
       : await archive.verify(identity, work);
@@ -399,6 +400,20 @@ export class Backups {
       if (!(error instanceof SvcError)) throw error;
       return identities.as(caller.uid);
     }
+  }
+
+  /** Root lays out nothing for a trial that was not root's, or would not be in the app that is here. */
+  async #requireOfRoot({ footer }: Archive, caller: AppCaller): Promise<void> {
+    const { id, run_uid: uid } = footer.app;
+    const way = "root does not lay it out for a trial; verify it without `deep`";
+    if (uid !== 0) {
+      const message = `the backup's files are of uid ${uid}, who has no account here, and ${way}, or make the account`;
+      throw new SvcError("not_possible", message);
+    }
+    const here = await this.#options.apps.installed(id, caller);
+    if (here === undefined || here.runUid === 0) return;
+    const message = `the backup's files are root's, app "${id}" is uid ${here.runUid}'s here, and ${way}`;
+    throw new SvcError("not_possible", message);
   }
 
   /** The manifest is that of the checkout, held to the rules of every other. */

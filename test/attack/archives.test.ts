@@ -94,6 +94,37 @@ rootTest(`an archive cannot choose whose identity it is read and laid out with${
   }
 });
 
+rootTest(
+  `root lays out for a trial what was root's, and nothing of somebody else's${needsRoot}`,
+  async (t) => {
+    const unknown = 3_999_999_999;
+    await using daemon = await startDaemon();
+    await using mine = await daemon.as(attacker);
+    await installFrom(daemon, mine);
+    const archive = await download(mine, (await backUp(mine)).name);
+    const root = daemon.client(BackupService);
+    const verify = (ref: { appId: string; name: string }, deep: boolean) =>
+      root.verifyBackup({ ...ref, storage: local, deep });
+    for (const [app, why] of [
+      [{ owner_uid: unknown, run_uid: unknown }, /uid 3999999999, who has no account here/],
+      [{ owner_uid: 0, run_uid: unknown }, /uid 3999999999, who has no account here/],
+      [{ owner_uid: 0, run_uid: 0 }, /app "web" is uid 65534's here/],
+    ] as const) {
+      const ref = await upload(daemon, await forged(archive, (footer) => Object.assign(footer.app, app)));
+      t.false((await verify(ref, false)).restored);
+      const refusal = await errorOf(verify(ref, true));
+      t.like(refusal, { reason: "not_possible" });
+      t.regex(refusal.message, why);
+    }
+    await mine.client(AppService).removeApp({ id: "web" });
+    const ofRoot = await upload(
+      daemon,
+      await forged(archive, ({ app }) => (app.owner_uid = app.run_uid = 0)),
+    );
+    t.true((await verify(ofRoot, true)).restored);
+  },
+);
+
 rootTest(`what an archive says of its app is short and in one line${needsRoot}`, async (t) => {
   await using daemon = await startDaemon();
   await using mine = await daemon.as(attacker);
