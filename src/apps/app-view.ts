@@ -28,19 +28,21 @@ export interface ViewParts {
   status: RuntimeStatus | undefined;
   /** Absent when there is nothing to say. */
   backups: AppBackupState | undefined;
+  /** When the daemon starts it by itself; absent when it does not. */
+  dueStartAtMs: number | undefined;
   limits: readonly RuntimeLimit[];
   ownerName: string;
   directory: string;
 }
 
 export function viewApp(parts: ViewParts): AppView {
-  const { app, operation, status, backups, limits, ownerName, directory } = parts;
+  const { app, operation, status, backups, dueStartAtMs, limits, ownerName, directory } = parts;
   const { manifest } = app;
   const { state, reason } = stateOf(app, operation, status);
   const isRunning = isUp(state);
   const exitCode = status?.exitCode ?? app.failure?.exitCode;
   const exitSignal = status?.exitSignal ?? app.failure?.signal;
-  const nextRestartAtMs = isRunning ? status?.nextRestartAtMs : undefined;
+  const nextRestartAtMs = isRunning ? status?.nextRestartAtMs : dueStartAtMs;
   const healthReason = isRunning ? status?.healthReason : undefined;
   return {
     id: app.id,

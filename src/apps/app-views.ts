@@ -25,6 +25,7 @@ export interface AppViewsOptions {
   runnable: (app: AppRecord) => RunnableApp;
   paths: AppPaths;
   backups: AppBackupStates;
+  dueStarts: AppDueStarts;
   /** The name of a uid; empty when the host has none. */
   userName: (uid: number) => Promise<string>;
 }
@@ -43,12 +44,20 @@ export interface AppBackupStates {
   of(app: AppRecord): AppBackupState | undefined;
 }
 
+/** What the daemon starts by itself, and when, unix milliseconds. */
+export interface AppDueStarts {
+  /** Another number whenever one may be another. */
+  readonly revision: number;
+  atMs(id: string): number | undefined;
+}
+
 /** A view and all that it was made of; limits and directory follow from the record. */
 interface MadeView {
   readonly operation: Operation | undefined;
   readonly status: RuntimeStatus | undefined;
   readonly ownerName: string;
   readonly backups: AppBackupState | undefined;
+  readonly dueStartAtMs: number | undefined;
   readonly view: App;
 }
 
@@ -56,6 +65,7 @@ interface MadeView {
 interface Selection {
   readonly registryRevision: number;
   readonly backupsRevision: number;
+  readonly dueStartsRevision: number;
   readonly apps: readonly AppRecord[];
   /** Of these apps, each once. */
   readonly ownerUids: readonly number[];
@@ -113,6 +123,7 @@ export class AppViews {
     const { registry } = this.#options;
     const registryRevision = registry.revision;
     const backupsRevision = this.#options.backups.revision;
+    const dueStartsRevision = this.#options.dueStarts.revision;
     const after = decodePageToken(pageToken);
     const visible = registry.visible(caller);
     const rest = after === "" ? visible : visible.filter((app) => app.id > after);
@@ -120,7 +131,7 @@ export class AppViews {
     const last = apps.at(-1);
     const nextPageToken = last === undefined || apps.length === rest.length ? "" : encodePageToken(last.id);
     const ownerUids = [...new Set(apps.map((app) => app.ownerUid))];
-    return { registryRevision, backupsRevision, apps, ownerUids, nextPageToken };
+    return { registryRevision, backupsRevision, dueStartsRevision, apps, ownerUids, nextPageToken };
   }
 
   /** @param made the page before: where nothing but statuses can have changed since, they alone are looked at */
@@ -147,11 +158,13 @@ export class AppViews {
     const operation = registry.operationOf(app.id);
     const status = runtime.status(app.id);
     const backups = this.#options.backups.of(app);
+    const dueStartAtMs = this.#options.dueStarts.atMs(app.id);
     const made = this.#views.get(app);
     const isCurrent =
       made?.operation === operation &&
       made?.status === status &&
       made?.backups === backups &&
+      made?.dueStartAtMs === dueStartAtMs &&
       made?.ownerName === ownerName;
     if (made !== undefined && isCurrent) return made.view;
     const parts = {
@@ -159,12 +172,13 @@ export class AppViews {
       operation,
       status,
       backups,
+      dueStartAtMs,
       limits: runtime.limits(runnable(app)),
       ownerName,
       directory: paths.appDir(app.id),
     };
     const view = cacheable(create(AppSchema, viewApp(parts)));
-    this.#views.set(app, { operation, status, backups, ownerName, view });
+    this.#views.set(app, { operation, status, backups, dueStartAtMs, ownerName, view });
     return view;
   }
 
@@ -179,9 +193,13 @@ export class AppViews {
     return this.#hasSameRecords(made) && made.runtimeRevision === revisionOf(this.#options.runtimes);
   }
 
-  #hasSameRecords({ registryRevision, backupsRevision }: Selection): boolean {
-    const { registry, backups } = this.#options;
-    return registryRevision === registry.revision && backupsRevision === backups.revision;
+  #hasSameRecords({ registryRevision, backupsRevision, dueStartsRevision }: Selection): boolean {
+    const { registry, backups, dueStarts } = this.#options;
+    return (
+      registryRevision === registry.revision &&
+      backupsRevision === backups.revision &&
+      dueStartsRevision === dueStarts.revision
+    );
   }
 
   async #ownerNames(uids: readonly number[]): Promise<Map<number, string>> {

@@ -3,6 +3,7 @@ import type { App, ListAppsResponse } from "../../gen/svc/v1/app_pb.ts";
 import type { AppState } from "../../gen/svc/v1/words.ts";
 import type { Identities } from "../identity/identities.ts";
 import type { JsonObject } from "../lib/json.ts";
+import { systemClock } from "../lib/clock.ts";
 import { mapBounded } from "../lib/map-bounded.ts";
 import type { Terminal } from "../lib/terminal.ts";
 import { Ticker } from "../lib/ticker.ts";
@@ -122,6 +123,7 @@ export class Apps implements AsyncDisposable {
       executor,
       now,
       recover: (operation) => this.#recovery.recover(operation),
+      began: (operation) => this.#wanted.giveWay(operation),
     });
     const runtimeOf = (app: NewApp): AppRuntime => this.#runtimeOf(app);
     const runnable = (app: NewApp): RunnableApp => this.#runnable(app);
@@ -178,11 +180,15 @@ export class Apps implements AsyncDisposable {
       restorer: this.restorer,
     });
     this.#adoption = new Adoption(shared);
-    this.#wanted = new WantedState({ ...shared, lifecycle });
+    this.#wanted = new WantedState({ ...shared, lifecycle, clock: systemClock(now) });
     this.#reports = new AppReports(shared);
     this.#disks = new DiskReports(shared);
     this.#changes = new AppChanges(shared);
-    this.#views = new AppViews({ ...shared, backups: options.backups });
+    this.#views = new AppViews({
+      ...shared,
+      backups: options.backups,
+      dueStarts: this.#wanted.dueStarts,
+    });
     this.#counters = new AppCounters({
       ...shared,
       backups: options.backups,

@@ -77,6 +77,8 @@ export interface OperationsOptions {
   now: () => number;
   /** Brings an app to rest whose operation died with its process; ends that operation. */
   recover: (operation: Operation) => Promise<void>;
+  /** Called when an operation of this process has taken its app's lock. */
+  began?: (operation: Operation) => void;
 }
 
 export class Operations {
@@ -84,6 +86,7 @@ export class Operations {
   readonly #executor: Executor;
   readonly #now: () => number;
   readonly #recover: (operation: Operation) => Promise<void>;
+  readonly #began: ((operation: Operation) => void) | undefined;
   /** Ids of the operations that this process really executes: a row of ours that is not among them was left behind. */
   readonly #live = new Set<number>();
 
@@ -92,6 +95,7 @@ export class Operations {
     this.#executor = options.executor;
     this.#now = options.now;
     this.#recover = options.recover;
+    this.#began = options.began;
   }
 
   /** All operations that the store knows, live or left behind. */
@@ -125,7 +129,9 @@ export class Operations {
         });
         const id = Number(inserted?.rows?.[0]?.["id"]);
         this.#live.add(id);
-        return { id, appId, kind, phase, detail, executor: this.#executor, startedAtMs };
+        const operation = { id, appId, kind, phase, detail, executor: this.#executor, startedAtMs };
+        this.#began?.(operation);
+        return operation;
       } catch (error) {
         if (!(error instanceof StoreConflict)) throw error;
         if (error.statementIndex > 0) throw error.reason === "changes" ? notFound("app", appId) : error;

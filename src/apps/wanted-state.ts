@@ -1,35 +1,38 @@
 /**
  * Brings apps to their wanted state (decisions 35): whatever was meant to run when the daemon began and does not is
- * started, and so is, from then on, what did not end by itself. What an app's own end leads to is its restart policy's.
+ * started, and so is, from then on, what did not end by itself; a start that fails is tried again. What an app's own end
+ * leads to is its restart policy's, and what a person's start leads to is that person's.
  */
 import { setTimeout as wait } from "node:timers/promises";
+import type { AppOperationKind } from "../../gen/svc/v1/words.ts";
+import type { Clock } from "../lib/clock.ts";
 import { mapBounded } from "../lib/map-bounded.ts";
 import { Ticker } from "../lib/ticker.ts";
 import { isUp, type RuntimeStatus } from "../runtimes/runtime.ts";
 import type { Lifecycle } from "./lifecycle.ts";
 import type { AppsContext } from "./apps-context.ts";
+import { DueStarts } from "./due-starts.ts";
+import type { Operation } from "./operations.ts";
 
-export interface WantedStateOptions extends AppsContext {
-  lifecycle: Lifecycle;
+export interface WantedStateOptions extends Pick<AppsContext, "registry" | "runtimes" | "runtimeOf" | "log"> {
+  lifecycle: Pick<Lifecycle, "bringUp" | "bringDown">;
+  clock: Clock;
 }
 
 /** A start keeps a core busy for a moment, and a host that boots has more to do. */
 const startedAtOnce = 8;
-/** Where the host goes down, the daemon is told to end at about the same time: it must have heard of it. */
-const firstDelayMs = 500;
-const maxDelayMs = 60_000;
 const sweepIntervalMs = 5_000;
 /** How long starts under way may take when the daemon ends; the next one finishes what is left. */
 const endMs = 5_000;
 
+const leavesItAsItIs: ReadonlySet<AppOperationKind> = new Set(["settings", "backup"]);
+
 export class WantedState implements AsyncDisposable {
   readonly #options: WantedStateOptions;
   readonly #subscriptions: Disposable[] = [];
-  readonly #starts = new Set<Promise<void>>();
-  /** Replacements that are due, by app. */
-  readonly #timers = new Map<string, NodeJS.Timeout>();
-  /** How often an app was replaced in a row, and when last. */
-  readonly #replaced = new Map<string, { times: number; atMs: number }>();
+  readonly #due: DueStarts;
+  /** Under way, by app. */
+  readonly #starts = new Map<string, Promise<void>>();
   /** Of which it could not be told how they fare when the daemon began. */
   readonly #undecided = new Set<string>();
   #hasEnded = false;
@@ -37,6 +40,18 @@ export class WantedState implements AsyncDisposable {
 
   constructor(options: WantedStateOptions) {
     this.#options = options;
+    this.#due = new DueStarts(options.clock);
+  }
+
+  /** For the views of apps. */
+  get dueStarts(): Pick<DueStarts, "revision" | "atMs"> {
+    return this.#due;
+  }
+
+  /** Whoever starts, stops or replaces an app decides what becomes of it; that of its own doing is passed over. */
+  giveWay({ appId, kind, detail }: Operation): void {
+    if (this.#starts.has(appId) || leavesItAsItIs.has(kind) || detail.lockOnly === true) return;
+    this.#due.forget(appId);
   }
 
   /** Begins. @param ended those that are meant to run, and did not when the daemon looked */
@@ -71,15 +86,12 @@ export class WantedState implements AsyncDisposable {
     if (this.#hasEnded || isUnknown(status)) return;
     // Now it shows what the daemon could not see when it began.
     if (this.#undecided.delete(id)) void this.#start(id);
-    else if (status?.isLost === true && !this.#timers.has(id)) this.#replaceSoon(id);
-  }
-
-  #replaceSoon(id: string): void {
-    const timer = setTimeout(() => {
-      this.#timers.delete(id);
-      if (this.#statusOf(id)?.isLost === true) void this.#start(id);
-    }, this.#nextDelayMs(id));
-    this.#timers.set(id, timer.unref());
+    else if (isUp(status?.state)) this.#due.forget(id);
+    else if (status?.isLost === true && this.#due.atMs(id) === undefined && !this.#starts.has(id)) {
+      this.#due.afterLoss(id, () => {
+        if (this.#statusOf(id)?.isLost === true) void this.#start(id);
+      });
+    }
   }
 
   #statusOf(id: string): RuntimeStatus | undefined {
@@ -87,34 +99,36 @@ export class WantedState implements AsyncDisposable {
     return app && this.#options.runtimeOf(app).status(id);
   }
 
-  /** Doubles while it is lost again and again. */
-  #nextDelayMs(id: string): number {
-    const atMs = this.#options.now();
-    const before = this.#replaced.get(id);
-    const times = before === undefined || atMs - before.atMs > 2 * maxDelayMs ? 0 : before.times;
-    this.#replaced.set(id, { times: times + 1, atMs });
-    return Math.min(maxDelayMs, firstDelayMs * 2 ** times);
-  }
-
   async #start(id: string): Promise<void> {
     const { registry, runtimeOf, lifecycle, log } = this.#options;
     const app = registry.get(id);
-    if (this.#hasEnded || app?.desired !== "running" || isUp(runtimeOf(app).status(id)?.state)) return;
-    const start = lifecycle.bringUp(app).catch((error: unknown) => {
-      log.warn({ err: error, appId: id }, "an app that is meant to run could not be started");
-    });
-    this.#starts.add(start);
+    if (this.#hasEnded || this.#starts.has(id)) return;
+    if (app?.desired !== "running" || isUp(runtimeOf(app).status(id)?.state)) {
+      this.#due.forget(id);
+      return;
+    }
+    const start = lifecycle.bringUp(app).then(
+      () => this.#due.forget(id),
+      (error: unknown) => {
+        log.warn({ err: error, appId: id }, "an app that is meant to run could not be started");
+        if (!this.#hasEnded) this.#due.afterFailure(id, () => void this.#start(id));
+      },
+    );
+    this.#starts.set(id, start);
     await start;
-    this.#starts.delete(start);
+    this.#starts.delete(id);
   }
 
   /** Nothing is started from now on. */
   async [Symbol.asyncDispose](): Promise<void> {
     this.#hasEnded = true;
     for (const subscription of this.#subscriptions) subscription[Symbol.dispose]();
-    for (const timer of this.#timers.values()) clearTimeout(timer);
+    this.#due[Symbol.dispose]();
     const ended = this.#sweeper?.[Symbol.asyncDispose]() ?? Promise.resolve();
-    await Promise.race([Promise.all([...this.#starts, ended]), wait(endMs, undefined, { ref: false })]);
+    await Promise.race([
+      Promise.all([...this.#starts.values(), ended]),
+      wait(endMs, undefined, { ref: false }),
+    ]);
   }
 }
 

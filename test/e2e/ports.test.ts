@@ -1,6 +1,7 @@
 /** Whose port: a taken one is refused before the start and says by whom, and copies get free ones (decisions 36, threat 62). */
 import assert from "node:assert/strict";
 import { once } from "node:events";
+import { readFile } from "node:fs/promises";
 import { createServer } from "node:net";
 import { join } from "node:path";
 import test from "ava";
@@ -9,8 +10,11 @@ import { isRoot, needsRoot, startDaemon } from "../support/daemon.ts";
 import { errorOf } from "../support/errors.ts";
 import { eventually } from "../support/eventually.ts";
 import { freePort, writePackage } from "../support/packages.ts";
+import { processesIn, signal } from "../support/processes.ts";
 
 const nobody = 65534;
+/** Tries are seconds apart, and other tests keep the processors busy. */
+const deadlineMs = 60_000;
 
 test("a start refuses a port that another app or another process has, and says whose it is", async (t) => {
   await using daemon = await startDaemon();
@@ -108,5 +112,55 @@ test("while an app runs, its ports are those that it was started with", async (t
   t.true((await apps.getApp({ id: "web" })).restartRequired);
   await apps.restartApp({ id: "web" });
   t.deepEqual(await shown(), [next, next, next]);
+  await apps.removeApp({ id: "web" });
+});
+
+test("what could not be started with the daemon, as its port was taken, comes up by itself once that is free", async (t) => {
+  t.timeout(180_000);
+  await using daemon = await startDaemon();
+  const apps = daemon.client(AppService);
+  const port = await freePort();
+  await writePackage(join(daemon.dir, "package"), port);
+  await apps.installApp({ spec: join(daemon.dir, "package") });
+  await apps.startApp({ id: "web" });
+  await daemon.kill();
+  const { supervisor } = JSON.parse(
+    await readFile(join(daemon.storeDir, "run", "web", "state.json"), "utf8"),
+  ) as { supervisor: { pid: number } };
+  for (const pid of [supervisor.pid, ...(await processesIn(daemon.storeDir))]) signal(pid, "SIGKILL");
+  const foreign = createServer().unref();
+  await eventually(() => once(foreign.listen(port, "127.0.0.1"), "listening"), deadlineMs);
+  await daemon.restart();
+
+  const reason = `port ${port} is taken by process ${process.pid} (node)`;
+  const waiting = async (): Promise<void> => {
+    const { state, stateReason, enabled, nextRestartAt } = await apps.getApp({ id: "web" });
+    assert.deepEqual(
+      { state, stateReason, enabled },
+      { state: "FAILED", stateReason: reason, enabled: true },
+    );
+    assert.ok(nextRestartAt);
+    const [listed] = (await apps.listApps({})).apps;
+    assert.deepEqual(listed?.nextRestartAt, nextRestartAt);
+  };
+  await eventually(waiting, deadlineMs);
+
+  // What a person tries is that person's to try again.
+  await eventually(async () => {
+    const refused = await errorOf(apps.startApp({ id: "web" }));
+    assert.equal(refused.reason, "start_failed");
+  }, deadlineMs);
+  t.like(await apps.getApp({ id: "web" }), { state: "FAILED", nextRestartAt: undefined });
+  t.is((await apps.listApps({})).apps[0]?.nextRestartAt, undefined);
+
+  await daemon.stop();
+  await daemon.restart();
+  await eventually(waiting, deadlineMs);
+  foreign.close();
+  await eventually(async () => {
+    assert.equal((await fetch(`http://127.0.0.1:${port}`)).status, 200);
+    const { state, nextRestartAt } = await apps.getApp({ id: "web" });
+    assert.deepEqual([state, nextRestartAt], ["RUNNING", undefined]);
+  }, deadlineMs);
   await apps.removeApp({ id: "web" });
 });

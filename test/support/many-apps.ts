@@ -87,6 +87,7 @@ export function createViews(
     runnable: (app) => app as never,
     paths: createAppPaths("/var/lib/svc"),
     backups: noBackups,
+    dueStarts: { revision: 0, atMs: () => undefined },
     userName,
   });
   return Object.assign(views, { [Symbol.dispose]: () => registry[Symbol.dispose]() });

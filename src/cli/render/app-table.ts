@@ -19,11 +19,15 @@ export function stateColor(state: string): Color | undefined {
   }
 }
 
-/** `RUNNING`; `RUNNING (unhealthy)` where the health check has something to say; `STARTING (in 12s)` before a restart. */
+/**
+ * `RUNNING`; `RUNNING (unhealthy)` where the health check has something to say; `STARTING (in 12s)` before a restart;
+ * `FAILED (tried again in 12s)` before the daemon's next try.
+ */
 export function stateText(app: Pick<App, "state" | "health" | "next_restart_at">, nowMs: number): string {
   const { state, health, next_restart_at: nextRestartAt } = app;
-  if (state === "STARTING" && nextRestartAt !== undefined) {
-    return `${state} (${relativeTo(nowMs)(Date.parse(nextRestartAt))})`;
+  if (nextRestartAt !== undefined && (state === "STARTING" || state === "FAILED")) {
+    const when = relativeTo(nowMs)(Date.parse(nextRestartAt));
+    return `${state} (${state === "STARTING" ? when : `tried again ${when}`})`;
   }
   const quiet = health === "none" || health === "healthy" || health === "";
   return quiet ? state : `${state} (${health})`;

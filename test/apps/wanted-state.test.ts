@@ -1,0 +1,140 @@
+/** What the daemon starts by itself and could not is tried again: later each time, not for ever, and not against a person. */
+import test from "ava";
+import type { AppOperationKind } from "../../gen/svc/v1/words.ts";
+import { WantedState, type WantedStateOptions } from "../../src/apps/wanted-state.ts";
+import type { Operation } from "../../src/apps/operations.ts";
+import type { RuntimeStatus } from "../../src/runtimes/runtime.ts";
+import { FakeClock } from "../support/fake-clock.ts";
+
+const minuteMs = 60_000;
+
+/** One app, `web`, that is meant to run. */
+function createWorld() {
+  const clock = new FakeClock();
+  const begunMs = clock.monotonicMs();
+  const world = {
+    clock,
+    /** When a start was tried, in seconds since the daemon began. */
+    tries: [] as number[],
+    desired: "running",
+    comesUp: false,
+    status: undefined as Partial<RuntimeStatus> | undefined,
+    say: (_id: string): void => undefined,
+    wanted: undefined as unknown as WantedState,
+    /** Lets time pass and what it sets off come to its end, bit by bit. */
+    async pass(durationMs: number): Promise<void> {
+      for (let passedMs = 0; passedMs < durationMs; passedMs += 500) {
+        clock.pass(500);
+        await new Promise(setImmediate);
+      }
+    },
+    begin(kind: AppOperationKind, detail: Operation["detail"] = {}): void {
+      world.wanted.giveWay({ appId: "web", kind, detail } as Operation);
+    },
+  };
+  const runtime = {
+    status: () => world.status,
+    onChange: (listener: (id: string) => void) => {
+      world.say = listener;
+      return { [Symbol.dispose]: () => undefined };
+    },
+  };
+  const app = () => ({ id: "web", desired: world.desired });
+  const options = {
+    clock,
+    registry: { get: app, all: () => [app()], operationOf: () => undefined },
+    runtimes: [runtime],
+    runtimeOf: () => runtime,
+    lifecycle: {
+      bringUp: () => {
+        world.tries.push((clock.monotonicMs() - begunMs) / 1000);
+        return world.comesUp ? Promise.resolve() : Promise.reject(new Error("the engine is not there"));
+      },
+      bringDown: () => Promise.resolve(),
+    },
+    log: { warn: () => undefined },
+  };
+  world.wanted = new WantedState(options as unknown as WantedStateOptions);
+  return world;
+}
+
+test("a start that fails is tried again, later each time, and not any more after an hour", async (t) => {
+  const world = createWorld();
+  await using wanted = world.wanted;
+  await wanted.start(["web"]);
+  t.is(wanted.dueStarts.atMs("web"), world.clock.nowMs() + 5_000);
+  await world.pass(30 * minuteMs);
+  t.deepEqual(world.tries, [0, 5, 20, 65, 185, 485, 785, 1085, 1385, 1685]);
+  await world.pass(150 * minuteMs);
+  t.is(world.tries.at(-1), 3_485);
+  t.is(wanted.dueStarts.atMs("web"), undefined);
+  t.true(world.clock.isIdle);
+});
+
+test("one that has come up is left alone, and begins anew with its next failure", async (t) => {
+  const world = createWorld();
+  await using wanted = world.wanted;
+  await wanted.start(["web"]);
+  await world.pass(6_000);
+  world.comesUp = true;
+  await world.pass(minuteMs);
+  t.deepEqual(world.tries, [0, 5, 20]);
+  t.is(wanted.dueStarts.atMs("web"), undefined);
+  world.comesUp = false;
+  world.status = { state: "CRASHED", isLost: true };
+  world.say("web");
+  await world.pass(10_000);
+  t.deepEqual(world.tries.slice(3), [66.5, 71.5]);
+});
+
+test("one that comes up without a start is left alone", async (t) => {
+  const world = createWorld();
+  await using wanted = world.wanted;
+  await wanted.start(["web"]);
+  world.status = { state: "RUNNING" };
+  world.say("web");
+  t.is(wanted.dueStarts.atMs("web"), undefined);
+  await world.pass(minuteMs);
+  t.deepEqual(world.tries, [0]);
+});
+
+test("one that is not meant to run any more is left alone", async (t) => {
+  const world = createWorld();
+  await using wanted = world.wanted;
+  await wanted.start(["web"]);
+  world.desired = "stopped";
+  await world.pass(minuteMs);
+  t.deepEqual(world.tries, [0]);
+  t.true(world.clock.isIdle);
+});
+
+for (const kind of ["start", "restart", "stop", "upgrade", "remove", "restore", "repull"] as const) {
+  test(`whoever begins a ${kind} decides what becomes of it`, async (t) => {
+    const world = createWorld();
+    await using wanted = world.wanted;
+    await wanted.start(["web"]);
+    world.begin(kind);
+    t.is(wanted.dueStarts.atMs("web"), undefined);
+    await world.pass(minuteMs);
+    t.deepEqual(world.tries, [0]);
+  });
+}
+
+test("a backup, settings and a copy leave it as it is", async (t) => {
+  const world = createWorld();
+  await using wanted = world.wanted;
+  await wanted.start(["web"]);
+  world.begin("backup");
+  world.begin("settings");
+  world.begin("clone", { lockOnly: true });
+  await world.pass(6_000);
+  t.deepEqual(world.tries, [0, 5]);
+});
+
+test("nothing is tried once the daemon ends", async (t) => {
+  const world = createWorld();
+  await world.wanted.start(["web"]);
+  await world.wanted[Symbol.asyncDispose]();
+  t.true(world.clock.isIdle);
+  t.is(world.wanted.dueStarts.atMs("web"), undefined);
+});
