@@ -2221,14 +2221,15 @@ export interface components {
             operation?: components["schemas"]["AppOperation"];
             /**
              * @description True: it is meant to run. Set by start and restart, cleared by stop, changed by nothing else; whenever the daemon
-             *     starts, it starts every app that is meant to run and does not.
+             *     starts, it starts every app that is meant to run and does not, and tries again for an hour what fails then.
              */
             enabled: boolean;
             /** @description True: settings changed since it started; a restart takes them up. */
             restart_required: boolean;
             /**
              * Format: date-time
-             * @description When it starts again after it ended by itself; absent while no restart is due.
+             * @description When svc starts it again: after it ended by itself, or after a start of the daemon's own failed; absent while no start
+             *     is due.
              */
             next_restart_at?: string;
             /** @description What its health check said when it failed last; absent while it passes, and before it has failed. */

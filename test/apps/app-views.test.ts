@@ -7,7 +7,7 @@ import type { AppCaller } from "../../src/apps/app-registry.ts";
 import { JsonWriter } from "../../src/rest/json-writer.ts";
 import type { RuntimeState } from "../../src/runtimes/runtime.ts";
 import type { Statement, Store } from "../../src/store/store.ts";
-import { createViews, newApp, ToldRuntime } from "../support/many-apps.ts";
+import { createViews, newApp, ToldRuntime, ToldStarts } from "../support/many-apps.ts";
 import { temporaryStore } from "../store/support/temporary-store.ts";
 
 const ids = ["ada", "bob", "cyd", "dan", "eve"];
@@ -34,6 +34,7 @@ const change = fc.oneof(
     restarts: fc.nat(3),
   }),
   fc.record({ kind: fc.constant("forget" as const), id: anyId }),
+  fc.record({ kind: fc.constant("due" as const), id: anyId, atMs: fc.constantFrom(1_000, 2_000, undefined) }),
   fc.record({ kind: fc.constant("rename" as const), uid: fc.constantFrom(...uids), name: fc.string() }),
 );
 type Change = typeof change extends fc.Arbitrary<infer T> ? T : never;
@@ -66,6 +67,7 @@ function statementsOf(change: Change, nowMs: number): Statement[] {
       return [{ sql: "DELETE FROM operations WHERE app_id = ?", params: [change.id] }];
     case "status":
     case "forget":
+    case "due":
     case "rename":
       return [];
   }
@@ -74,6 +76,7 @@ function statementsOf(change: Change, nowMs: number): Statement[] {
 class World {
   readonly store: Store;
   readonly runtime = new ToldRuntime();
+  readonly starts = new ToldStarts();
   readonly names = new Map<number, string>();
   #nowMs = 1_700_000_000_000;
 
@@ -86,6 +89,7 @@ class World {
   async apply(change: Change): Promise<void> {
     if (change.kind === "rename") this.names.set(change.uid, change.name);
     if (change.kind === "forget") this.runtime.tell(change.id, undefined);
+    if (change.kind === "due") this.starts.tell(change.id, change.atMs);
     if (change.kind === "status") {
       const { state, restarts } = change;
       this.runtime.tell(change.id, { state, reason: "", health: "none", restarts, lastLines: [] });
@@ -96,7 +100,7 @@ class World {
 
   /** What somebody answers who knows nothing yet. */
   async fresh(caller: AppCaller, options = everything): Promise<string> {
-    using views = createViews(this.store, this.runtime, this.userName);
+    using views = createViews(this.store, this.runtime, this.userName, this.starts);
     return textOf(new JsonWriter(), await views.list(caller, options));
   }
 }
@@ -108,7 +112,7 @@ function textOf(writer: JsonWriter, page: ListAppsResponse): string {
 test("after any changes a list is what a fresh look answers, for every caller and page", async (t) => {
   await using temporary = await temporaryStore();
   const world = new World(temporary.store);
-  using views = createViews(world.store, world.runtime, world.userName);
+  using views = createViews(world.store, world.runtime, world.userName, world.starts);
   const writer = new JsonWriter();
   await fc.assert(
     fc.asyncProperty(fc.array(fc.tuple(change, fc.nat(3)), { maxLength: 12 }), async (steps) => {

@@ -91,6 +91,7 @@ test("one that comes up without a start is left alone", async (t) => {
   const world = createWorld();
   await using wanted = world.wanted;
   await wanted.start(["web"]);
+  t.not(wanted.dueStarts.atMs("web"), undefined);
   world.status = { state: "RUNNING" };
   world.say("web");
   t.is(wanted.dueStarts.atMs("web"), undefined);
@@ -102,6 +103,7 @@ test("one that is not meant to run any more is left alone", async (t) => {
   const world = createWorld();
   await using wanted = world.wanted;
   await wanted.start(["web"]);
+  t.false(world.clock.isIdle);
   world.desired = "stopped";
   await world.pass(minuteMs);
   t.deepEqual(world.tries, [0]);
@@ -113,6 +115,7 @@ for (const kind of ["start", "restart", "stop", "upgrade", "remove", "restore", 
     const world = createWorld();
     await using wanted = world.wanted;
     await wanted.start(["web"]);
+    t.not(wanted.dueStarts.atMs("web"), undefined);
     world.begin(kind);
     t.is(wanted.dueStarts.atMs("web"), undefined);
     await world.pass(minuteMs);
@@ -134,6 +137,7 @@ test("a backup, settings and a copy leave it as it is", async (t) => {
 test("nothing is tried once the daemon ends", async (t) => {
   const world = createWorld();
   await world.wanted.start(["web"]);
+  t.false(world.clock.isIdle);
   await world.wanted[Symbol.asyncDispose]();
   t.true(world.clock.isIdle);
   t.is(world.wanted.dueStarts.atMs("web"), undefined);

@@ -2,7 +2,7 @@
 import { createAppPaths } from "../../src/apps/app-paths.ts";
 import type { NewApp } from "../../src/apps/app-record.ts";
 import { AppRegistry } from "../../src/apps/app-registry.ts";
-import { AppViews } from "../../src/apps/app-views.ts";
+import { AppViews, type AppDueStarts } from "../../src/apps/app-views.ts";
 import type { AppRuntime, RuntimeStatus } from "../../src/runtimes/runtime.ts";
 import type { Store } from "../../src/store/store.ts";
 
@@ -73,11 +73,29 @@ export class ToldRuntime implements Pick<AppRuntime, "revision" | "status" | "li
 /** Of apps that have none. */
 export const noBackups = { revision: 0, of: () => undefined };
 
+/** What the daemon starts by itself, by id. */
+export class ToldStarts implements AppDueStarts {
+  revision = 0;
+  readonly #due = new Map<string, number>();
+
+  atMs(id: string): number | undefined {
+    return this.#due.get(id);
+  }
+
+  /** @param atMs undefined: it is not due any more */
+  tell(id: string, atMs: number | undefined): void {
+    if (atMs === undefined) this.#due.delete(id);
+    else this.#due.set(id, atMs);
+    this.revision++;
+  }
+}
+
 /** Views over a store and such a runtime. */
 export function createViews(
   store: Store,
   runtime: ToldRuntime,
   userName: (uid: number) => Promise<string>,
+  dueStarts: AppDueStarts = new ToldStarts(),
 ): AppViews & Disposable {
   const registry = new AppRegistry(store);
   const views = new AppViews({
@@ -87,7 +105,7 @@ export function createViews(
     runnable: (app) => app as never,
     paths: createAppPaths("/var/lib/svc"),
     backups: noBackups,
-    dueStarts: { revision: 0, atMs: () => undefined },
+    dueStarts,
     userName,
   });
   return Object.assign(views, { [Symbol.dispose]: () => registry[Symbol.dispose]() });

@@ -200,7 +200,7 @@ export type App = Message<"svc.v1.App"> & {
 
   /**
    * True: it is meant to run. Set by start and restart, cleared by stop, changed by nothing else; whenever the daemon
-   * starts, it starts every app that is meant to run and does not.
+   * starts, it starts every app that is meant to run and does not, and tries again for an hour what fails then.
    *
    * @generated from field: bool enabled = 25;
    */
@@ -214,7 +214,8 @@ export type App = Message<"svc.v1.App"> & {
   restartRequired: boolean;
 
   /**
-   * When it starts again after it ended by itself; absent while no restart is due.
+   * When svc starts it again: after it ended by itself, or after a start of the daemon's own failed; absent while no start
+   * is due.
    *
    * @generated from field: google.protobuf.Timestamp next_restart_at = 27 [json_name = "next_restart_at"];
    */
