@@ -177,6 +177,7 @@ const lines: readonly string[] = [
   "backup policy x set --trigger hourly",
   "backup storage ls",
   "backup storage add z --dir /srv/z",
+  "backup storage edit x --max-rate 65536",
   "backup storage test z",
   "backup storage rm z",
   "file ls /x",

@@ -3,10 +3,11 @@ import fc from "fast-check";
 import { createPaint, wantsColor } from "../../src/cli/render/color.ts";
 import { escapeCell, escapeControls, escapeLines } from "../../src/cli/render/escape.ts";
 import { formatJson } from "../../src/cli/render/json.ts";
-import { progressText } from "../../src/cli/render/progress.ts";
+import { ProgressLine, progressText } from "../../src/cli/render/progress.ts";
 import { renderFields, renderTable } from "../../src/cli/render/table.ts";
 import { formatAge, formatBytes, formatDuration } from "../../src/cli/render/units.ts";
 import { textWidth, truncate } from "../../src/cli/render/width.ts";
+import { TransferRate } from "../../src/cli/render/transfer-rate.ts";
 
 const plain = createPaint(false);
 
@@ -156,4 +157,59 @@ test("progress says how far it is", (t) => {
     "copy 1.0 KiB of 4.0 KiB (25%) · data\\x1b",
   );
   t.is(progressText({ step: "fetch", message: "" }), "fetch");
+});
+
+test("progress says how fast it goes, and how long it takes still", (t) => {
+  const total = { step: "read", message: "", totalBytes: 4 << 20 };
+  t.is(
+    progressText({ ...total, doneBytes: 1 << 20 }, 1 << 19),
+    "read 1.0 MiB of 4.0 MiB (25%) · 512 KiB/s · 6s left",
+  );
+  t.is(progressText({ ...total, doneBytes: 1 << 20 }, 0), "read 1.0 MiB of 4.0 MiB (25%) · 0 B/s");
+  t.is(progressText({ step: "send", message: "", doneBytes: 2048 }, 1024), "send 2.0 KiB · 1.0 KiB/s");
+});
+
+test("a rate is that of the last seconds", (t) => {
+  const rate = new TransferRate();
+  t.is(rate.at(0, 500), undefined);
+  t.is(rate.at(999, 700), undefined, "too early to say");
+  t.is(rate.at(2000, 2500), 1000);
+  for (let second = 3; second <= 13; second++) rate.at(second * 1000, 2500);
+  t.is(rate.at(14_000, 2500), 0, "what was fast before does not count any more");
+  t.is(rate.at(15_000, 100), undefined, "something else has begun");
+});
+
+test("progress is drawn on a terminal alone where it is counted in bytes, and not more often than it can be read", (t) => {
+  const written = { terminal: "", pipe: "" };
+  let nowMs = 0;
+  const lineTo = (where: keyof typeof written) => {
+    const stderr = { isTTY: where === "terminal", write: (text: string) => (written[where] += text) };
+    return new ProgressLine({ stderr, now: () => nowMs } as never, "backup x");
+  };
+  for (const where of ["terminal", "pipe"] as const) {
+    nowMs = 0;
+    using line = lineTo(where);
+    line.update({ step: "wait", message: "" });
+    for (; nowMs < 2000; nowMs += 10) line.update({ step: "read", message: "", doneBytes: nowMs });
+  }
+  t.is(written.pipe, "backup x: wait\n");
+  const drawn = written.terminal.split("\r\x1b[K").slice(1);
+  t.is(drawn.length, 22, "one of each tenth of a second");
+  t.deepEqual(
+    [drawn[0], drawn[1], drawn.at(-2), drawn.at(-1)],
+    ["backup x: wait", "backup x: read 0 B", "backup x: read 1.9 KiB · 1000 B/s", ""],
+  );
+});
+
+test("what goes to several places at once is measured by each of them", (t) => {
+  let [written, nowMs] = ["", 0];
+  const stderr = { isTTY: true, columns: 200, write: (text: string) => (written += text) };
+  using line = new ProgressLine({ stderr, now: () => nowMs } as never, "backup x");
+  for (; nowMs <= 4000; nowMs += 1000) {
+    line.update({ step: "push", message: "slow", doneBytes: nowMs / 10, totalBytes: 8000 });
+    nowMs += 500;
+    line.update({ step: "push", message: "fast", doneBytes: nowMs, totalBytes: 8000 });
+  }
+  t.regex(written, / 100 B\/s · [^\r]* · slow/);
+  t.regex(written, / 1000 B\/s · [^\r]* · fast/);
 });

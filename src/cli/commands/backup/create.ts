@@ -28,6 +28,7 @@ export function addCreateCommand(parent: Command, run: RunCommand): void {
         "what a running app does meanwhile (default: the package's own, else live)",
       ).choices(["live", "pause", "stop"]),
     )
+    .addHelpText("after", examples)
     .action(
       run(async (context, ids: string[], options: CreateOptions) => {
         let failed = false;
@@ -36,6 +37,17 @@ export function addCreateCommand(parent: Command, run: RunCommand): void {
       }),
     );
 }
+
+const examples = `
+Each app is read once, whatever the number of storages; one that fails leaves the others theirs, and the exit code is 1.
+With --keep, older archives go once the new one is whole on that storage.
+
+Examples:
+  svc backup create hello
+  svc backup create hello blog --storage local --storage far --keep 7
+  svc backup create hello --mode pause
+  svc backup create hello --json
+`;
 
 /** Resolves with whether every storage has it. */
 async function create(

@@ -16,6 +16,7 @@ export function addListCommands(parent: Command, run: RunCommand): void {
     .description("list the archives, the newest first")
     .argument("[id]", "of one app")
     .option("--storage <name>", "on one storage")
+    .addHelpText("after", listExamples)
     .action(
       run((context, id: string | undefined, options: StorageOption) => list(context, id ?? "", options)),
     );
@@ -25,6 +26,7 @@ export function addListCommands(parent: Command, run: RunCommand): void {
     .argument("<id>", "the app")
     .argument("<name>", nameHelp)
     .option("--storage <name>", storageHelp)
+    .addHelpText("after", showExamples)
     .action(run(show));
   parent
     .command("rm")
@@ -33,8 +35,30 @@ export function addListCommands(parent: Command, run: RunCommand): void {
     .argument("<id>", "the app")
     .argument("<name>", nameHelp)
     .option("--storage <name>", storageHelp)
+    .addHelpText("after", removeExamples)
     .action(run(remove));
 }
+
+const listExamples = `
+PROVEN says whether it was read whole and found right ("verified") or even laid out ("restored"): svc backup verify.
+
+Examples:
+  svc backup ls
+  svc backup ls hello --storage far
+  svc backup ls hello --json
+`;
+
+const showExamples = `
+Examples:
+  svc backup show hello latest
+  svc backup show hello latest --storage far --json
+`;
+
+const removeExamples = `
+Examples:
+  svc backup rm hello 20260102T033000000Z-hello-u0-0a1b2c3d-4e5f60.tar.zst
+  svc backup rm hello latest --storage far --yes
+`;
 
 const columns: readonly Column<BackupArchive>[] = [
   { title: "APP", value: ({ app_id }) => app_id },

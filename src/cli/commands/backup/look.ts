@@ -1,8 +1,8 @@
 /** `svc backup verify|browse|get|download`: what is in an archive. */
-import { createReadStream } from "node:fs";
 import type { Command } from "commander";
 import type { CommandContext } from "../../context.ts";
-import { followProgress } from "../../follow-progress.ts";
+import { followProgress, progressLine, receiveBytes, sendBytes } from "../../follow-progress.ts";
+import { openLocalFile } from "../../local-file.ts";
 import type { RunCommand } from "../../run-command.ts";
 import { ByteOutput } from "../../render/byte-output.ts";
 import { escapeControls } from "../../render/escape.ts";
@@ -21,9 +21,11 @@ export function addLookCommands(parent: Command, run: RunCommand): void {
       .option("--storage <name>", storageHelp);
   add("verify", "read an archive whole and compare every checksum")
     .option("--deep", "restore it for a trial, too, into a directory that is thrown away")
+    .addHelpText("after", verifyExamples)
     .action(run(verify));
   add("browse", "list a directory of an archive")
     .argument("[path]", "such as data/photos")
+    .addHelpText("after", browseExamples)
     .action(
       run((context, id: string, name: string, path: string | undefined, options: StorageOption) =>
         browse(context, id, name, path ?? "", options),
@@ -31,15 +33,56 @@ export function addLookCommands(parent: Command, run: RunCommand): void {
     );
   add("get", "write one file of an archive to standard output")
     .argument("<path>", "such as data/notes.txt")
+    .addHelpText("after", getExamples)
     .action(run(get));
   parent
     .command("upload")
     .description("put an archive from elsewhere into a storage, once it is known to be whole")
     .argument("<file>", "the archive, - for standard input")
     .option("--storage <name>", "where to", "local")
+    .addHelpText("after", uploadExamples)
     .action(run(upload));
-  add("download", "write an archive to standard output, as it is").action(run(download));
+  add("download", "write an archive to standard output, as it is")
+    .addHelpText("after", downloadExamples)
+    .action(run(download));
 }
+
+const verifyExamples = `
+It exits with 1 when the archive is damaged. Rotation keeps the newest one that was found right.
+
+Examples:
+  svc backup verify hello latest
+  svc backup verify hello latest --deep --storage far
+`;
+
+const browseExamples = `
+Examples:
+  svc backup browse hello latest
+  svc backup browse hello latest data/photos --json
+`;
+
+const getExamples = `
+Only the part of the archive that holds the file is read.
+
+Example:
+  svc backup get hello latest data/notes.txt > notes.txt
+`;
+
+const uploadExamples = `
+It keeps the owner that it names; a regular user's must be their own.
+
+Examples:
+  svc backup upload hello.tar.zst --storage disk
+  ssh other svc backup download hello latest | svc backup upload -
+`;
+
+const downloadExamples = `
+Standard tools read it: zstd -dc hello.tar.zst | tar x
+
+Examples:
+  svc backup download hello latest > hello.tar.zst
+  svc backup download hello latest --storage far | zstd -dc | tar t
+`;
 
 async function verify(
   context: CommandContext,
@@ -107,7 +150,11 @@ async function get(
 ): Promise<void> {
   const { BackupService } = await import("../../../../gen/svc/v1/backup_pb.ts");
   const ref = await findArchive(context, id, name, options);
-  await writeOut(context, context.invoke(BackupService.method.readBackupFile, [{ ...ref, path }]));
+  const output = new ByteOutput(context.host.stdout);
+  for await (const { content } of context.invoke(BackupService.method.readBackupFile, [{ ...ref, path }])) {
+    if (content !== undefined) await output.write(content.data);
+  }
+  await output.end();
 }
 
 async function download(
@@ -118,7 +165,11 @@ async function download(
 ): Promise<void> {
   const { BackupService } = await import("../../../../gen/svc/v1/backup_pb.ts");
   const ref = await findArchive(context, id, name, options);
-  await writeOut(context, context.invoke(BackupService.method.downloadBackup, [ref]));
+  const output = new ByteOutput(context.host.stdout);
+  using line = progressLine(context, `download ${id}`);
+  const pieces = context.invoke(BackupService.method.downloadBackup, [ref]);
+  for await (const bytes of receiveBytes(line, pieces)) await output.write(bytes);
+  await output.end();
 }
 
 async function upload(
@@ -128,26 +179,22 @@ async function upload(
 ): Promise<void> {
   const { BackupArchiveSchema, BackupService } = await import("../../../../gen/svc/v1/backup_pb.ts");
   const { messageToRest } = await import("../../transport/rest-json.ts");
-  const requests = uploadRequests(storage, file === "-" ? context.host.stdin : createReadStream(file));
-  for await (const message of context.invoke(BackupService.method.uploadBackup, requests)) {
-    const archive = messageToRest(BackupArchiveSchema, message);
-    if (context.json) await context.printJson(archive);
-    else
-      await context.print(
-        escapeControls(`Uploaded ${archive.name} of ${archive.app_id} to ${storage}`) + "\n",
-      );
+  using line = progressLine(context, `upload to ${storage}`);
+  const source = await openLocalFile(context.host, file);
+  try {
+    const requests = uploadRequests(storage, sendBytes(line, source));
+    for await (const message of context.invoke(BackupService.method.uploadBackup, requests)) {
+      const archive = messageToRest(BackupArchiveSchema, message);
+      const text = `Uploaded ${archive.name} of ${archive.app_id} to ${storage}`;
+      if (context.json) await context.printJson(archive);
+      else await context.print(`${escapeControls(text)}\n`);
+    }
+  } finally {
+    source.bytes.destroy();
   }
 }
 
-async function* uploadRequests(storage: string, bytes: AsyncIterable<unknown>) {
+async function* uploadRequests(storage: string, bytes: AsyncIterable<Uint8Array>) {
   yield { storage };
-  for await (const data of bytes) yield { storage, content: { data: data as Buffer } };
-}
-
-async function writeOut(
-  context: CommandContext,
-  pieces: AsyncIterable<{ content?: { data: Uint8Array } | undefined }>,
-): Promise<void> {
-  const output = new ByteOutput(context.host.stdout);
-  for await (const { content } of pieces) if (content !== undefined) await output.write(content.data);
+  for await (const data of bytes) yield { storage, content: { data } };
 }

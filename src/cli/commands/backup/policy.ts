@@ -35,7 +35,9 @@ export function addPolicyCommand(parent: Command, run: RunCommand): void {
     .option("--keep-daily <count>", "beyond those, the newest of each of so many days", count)
     .option("--keep-weekly <count>", "and of so many weeks", count)
     .option("--keep-monthly <count>", "and of so many months", count)
-    .addOption(new Option("--mode <mode>", "what a running app does meanwhile").choices(["live", "stop"]))
+    .addOption(
+      new Option("--mode <mode>", "what a running app does meanwhile").choices(["live", "pause", "stop"]),
+    )
     .option("--verify", "restore each for a trial, too")
     .option("--no-verify", "do not")
     .addHelpText("after", examples)

@@ -1,11 +1,13 @@
 /** `svc backup restore`: an archive into its app, or as a new one. */
 import type { Command } from "commander";
+import { SvcError } from "../../../errors.ts";
 import type { CommandContext } from "../../context.ts";
 import { followProgress } from "../../follow-progress.ts";
 import type { RunCommand } from "../../run-command.ts";
 import { confirmRemoval } from "../../prompt.ts";
 import { escapeControls } from "../../render/escape.ts";
 import { formatBytes } from "../../render/units.ts";
+import { calls } from "../../transport/calls.ts";
 import { findArchive, nameHelp, storageHelp, type StorageOption } from "./archive-ref.ts";
 
 interface RestoreOptions extends StorageOption {
@@ -19,7 +21,7 @@ interface RestoreOptions extends StorageOption {
 export function addRestoreCommand(parent: Command, run: RunCommand): void {
   parent
     .command("restore")
-    .description("restore an app from an archive (asks first; --yes does not)")
+    .description("restore an app from an archive (asks before it replaces one; --yes does not)")
     .argument("<id>", "the app that it was taken of")
     .argument("<name>", nameHelp)
     .option("--storage <name>", storageHelp)
@@ -28,8 +30,21 @@ export function addRestoreCommand(parent: Command, run: RunCommand): void {
     .option("--name <name>", "display name of the new app")
     .option("--paths <path...>", "only these, with all beneath, such as data/notes.txt")
     .option("--dry-run", "check whether it could be restored, and change nothing")
+    .addHelpText("after", examples)
     .action(run(restore));
 }
+
+const examples = `
+The archive is laid out beside the app and compared with its checksums, and only then put in the app's place: when anything
+fails, the app is as it was. An app that is not there, or not any more, is made from the archive alone.
+
+Examples:
+  svc backup restore hello latest --dry-run
+  svc backup restore hello latest --stop
+  svc backup restore hello latest --paths data/notes.txt data/photos
+  svc backup restore hello latest --as-new --name "Hello of yesterday"
+  svc backup restore hello latest --stop --yes --json
+`;
 
 async function restore(
   context: CommandContext,
@@ -41,7 +56,7 @@ async function restore(
   const { messageToRest } = await import("../../transport/rest-json.ts");
   const { stop = false, asNew = false, name: newName = "", paths = [], dryRun = false } = options;
   const ref = await findArchive(context, id, name, options);
-  if (!asNew && !dryRun) {
+  if (!asNew && !dryRun && (await isInstalled(context, id))) {
     const what = paths.length === 0 ? id : `${paths.join(", ")} of ${id}`;
     await confirmRemoval(context, {
       question: `Replace ${escapeControls(what)} by ${escapeControls(ref.name)}?`,
@@ -59,4 +74,15 @@ async function restore(
   if (dryRun) return context.print(`It can be restored: ${amount}\n`);
   const next = answer.restarted ? "It was started again." : `Start it: svc app start ${answer.app_id}`;
   return context.print(`${escapeControls(`Restored ${answer.app_id} (${amount}). ${next}`)}\n`);
+}
+
+/** Whether there is something to lose. */
+async function isInstalled(context: CommandContext, id: string): Promise<boolean> {
+  try {
+    await context.call(calls.getApp, { id });
+    return true;
+  } catch (error) {
+    if (error instanceof SvcError && error.reason === "not_found") return false;
+    throw error;
+  }
 }

@@ -1,65 +1,70 @@
 /** `svc backup storage …`: where archives are kept. */
 import type { Command } from "commander";
-import { absoluteIfPath } from "../../absolute-path.ts";
 import type { CommandContext } from "../../context.ts";
-import { ReportedError, UsageError } from "../../failure.ts";
-import { parseCount } from "../../option-values.ts";
+import { ReportedError } from "../../failure.ts";
 import type { RunCommand } from "../../run-command.ts";
-import { askSecret, isInteractive } from "../../prompt.ts";
-import { readInput } from "../../read-input.ts";
 import { escapeControls } from "../../render/escape.ts";
 import type { Column } from "../../render/table.ts";
 import { calls, type BackupStorage } from "../../transport/calls.ts";
-
-interface AddOptions {
-  readonly dir?: string;
-  readonly s3?: string;
-  readonly bucket?: string;
-  readonly region?: string;
-  readonly prefix?: string;
-  readonly accessKey?: string;
-  readonly secretKeyFile?: string;
-  readonly pathStyle?: boolean;
-  readonly ca?: string;
-  readonly maxRate?: number;
-}
+import { addPlaceCommands } from "./storage-place.ts";
 
 export function addStorageCommand(parent: Command, run: RunCommand): void {
-  const storage = parent.command("storage").description("list, add, try and remove storages");
+  const storage = parent
+    .command("storage")
+    .description("list, add, change, try and remove storages")
+    .addHelpText("after", examples);
   storage
     .command("ls", { isDefault: true })
     .alias("list")
     .description("list the storages (also: svc backup storage)")
+    .addHelpText("after", listExamples)
     .action(run(list));
-  storage
-    .command("add")
-    .description("add a storage, or change one")
-    .argument("<name>", "what --storage calls it")
-    .option("--dir <path>", "a directory of this host that is root's, such as a mounted disk")
-    .option("--s3 <url>", "or the endpoint of an S3 server, with --bucket and --access-key")
-    .option("--bucket <name>", "the bucket")
-    .option("--region <name>", "the region, where the server has some")
-    .option("--prefix <text>", "what all names in the bucket begin with")
-    .option("--access-key <id>", "the key's id (default: that of before)")
-    .option("--secret-key-file <path>", "read the key's secret from a file, - for stdin (default: ask)")
-    .option("--path-style", "the bucket is part of the path (default: everywhere but at Amazon's)")
-    .option("--no-path-style", "the bucket is part of the host name")
-    .option("--ca <file>", "certificates, as PEM, of an authority that signs for the endpoint")
-    .option("--max-rate <bytes>", "most bytes per second, there and back", parseCount(65_536, 2 ** 50))
-    .addHelpText("after", addExamples)
-    .action(run(add));
+  addPlaceCommands(storage, run);
   storage
     .command("test")
     .description("list, write, read and delete there, and say what works")
     .argument("<name>", "the storage")
+    .addHelpText("after", testExamples)
     .action(run(test));
   storage
     .command("rm")
     .alias("remove")
     .description("forget a storage; its archives stay where they are")
     .argument("<name>", "the storage")
+    .addHelpText("after", removeExamples)
     .action(run(remove));
 }
+
+const examples = `
+The storage "local" is always there: a directory of the daemon's own. What others are is for root to say.
+
+Examples:
+  svc backup storage ls
+  svc backup storage add disk --dir /mnt/disk/backups
+  svc backup storage edit disk --max-rate 10000000
+  svc backup storage test disk
+  svc backup storage rm disk
+`;
+
+const listExamples = `
+Examples:
+  svc backup storage
+  svc backup storage ls --json
+`;
+
+const testExamples = `
+It exits with 1 when one of the four does not work.
+
+Example:
+  svc backup storage test far
+`;
+
+const removeExamples = `
+Its archives are listed again once a storage is added for the same place.
+
+Example:
+  svc backup storage rm far
+`;
 
 const columns: readonly Column<BackupStorage>[] = [
   { title: "NAME", value: ({ name }) => name },
@@ -74,55 +79,6 @@ async function list(context: CommandContext): Promise<void> {
   const answer = await context.call(calls.listBackupStorages, {});
   if (context.json) return context.printJson(answer);
   return context.printTable(columns, answer.storages);
-}
-
-const addExamples = `
-Examples:
-  svc backup storage add disk --dir /mnt/disk/backups
-  svc backup storage add far --s3 https://s3.example.org --bucket backups --access-key ID --secret-key-file - < secret
-`;
-
-async function add(context: CommandContext, name: string, options: AddOptions): Promise<void> {
-  const { dir, s3, maxRate } = options;
-  if ((dir === undefined) === (s3 === undefined)) throw new UsageError("pass either --dir or --s3");
-  const location =
-    dir === undefined
-      ? { s3: await bucketOf(context, s3 ?? "", options) }
-      : { local: { dir: dir.startsWith("/") ? dir : absoluteIfPath(`./${dir}`) } };
-  const rate = maxRate === undefined ? {} : { max_bytes_per_sec: maxRate };
-  const storage = await context.call(calls.upsertBackupStorage, { name, ...location, ...rate });
-  if (context.json) return context.printJson(storage);
-  return context.print(
-    `${escapeControls(`Added ${storage.name}. Use it: svc backup create ID --storage ${storage.name}`)}\n`,
-  );
-}
-
-async function bucketOf(context: CommandContext, endpoint: string, options: AddOptions) {
-  const { bucket = "", region = "", prefix = "", accessKey, secretKeyFile, pathStyle, ca } = options;
-  if (bucket === "") throw new UsageError("--s3 needs --bucket");
-  // Without an id both stay as they are.
-  const credentials =
-    accessKey === undefined
-      ? {}
-      : { access_key: accessKey, secret_key: await readSecret(context, secretKeyFile) };
-  return {
-    ...{ endpoint, bucket, region, prefix, ...credentials },
-    ...(pathStyle !== undefined && { path_style: pathStyle }),
-    ca: ca === undefined ? "" : await readInput(context.host, ca),
-  };
-}
-
-/** Never from the command line, which everybody on the host can read. */
-async function readSecret(context: CommandContext, file: string | undefined): Promise<string> {
-  if (file === undefined && !isInteractive(context.host)) {
-    throw new UsageError("nobody is there to type the secret: pass --secret-key-file, - for stdin");
-  }
-  const text =
-    file === undefined
-      ? await askSecret(context.host, "Secret key: ")
-      : (await readInput(context.host, file)).replace(/\r?\n$/, "");
-  if (text === "") throw new UsageError("the secret is empty");
-  return text;
 }
 
 async function test(context: CommandContext, name: string): Promise<void> {

@@ -1,10 +1,12 @@
 /** `svc file cat|get|put`: the content of files. */
-import { createReadStream, createWriteStream } from "node:fs";
+import { createWriteStream } from "node:fs";
 import { basename } from "node:path";
 import { pipeline } from "node:stream/promises";
 import type { Command } from "commander";
 import type { CommandContext } from "../../context.ts";
 import { UsageError } from "../../failure.ts";
+import { progressLine, receiveBytes, sendBytes } from "../../follow-progress.ts";
+import { localError, openLocalFile } from "../../local-file.ts";
 import type { RunCommand } from "../../run-command.ts";
 import { ByteOutput } from "../../render/byte-output.ts";
 import { escapeControls } from "../../render/escape.ts";
@@ -16,8 +18,6 @@ interface PutOptions {
   readonly ifMatch?: string;
   readonly mode?: string;
 }
-
-const pieceBytes = 256 << 10;
 
 export function addContentCommands(parent: Command, run: RunCommand): void {
   parent
@@ -42,17 +42,17 @@ export function addContentCommands(parent: Command, run: RunCommand): void {
     .action(run(put));
 }
 
-async function* contentOf(context: CommandContext, place: string): AsyncGenerator<Uint8Array> {
+async function contentOf(context: CommandContext, place: string) {
   const { FileService } = await import("../../../../gen/svc/v1/file_pb.ts");
   const path = await resolvePlace(context, place);
-  for await (const { content } of context.invoke(FileService.method.readFile, [{ path }])) {
-    if (content !== undefined && content.data.length > 0) yield content.data;
-  }
+  return context.invoke(FileService.method.readFile, [{ path }]);
 }
 
 async function cat(context: CommandContext, place: string): Promise<void> {
   const output = new ByteOutput(context.host.stdout);
-  for await (const bytes of contentOf(context, place)) await output.write(bytes);
+  for await (const { content } of await contentOf(context, place)) {
+    if (content !== undefined) await output.write(content.data);
+  }
   await output.end();
 }
 
@@ -61,8 +61,9 @@ async function get(context: CommandContext, place: string, file: string | undefi
   if (target === "") throw new UsageError(`${JSON.stringify(place)} names no file`);
   let sizeBytes = 0;
   try {
+    using line = progressLine(context, `get ${basename(target)}`);
     await pipeline(
-      contentOf(context, place),
+      receiveBytes(line, await contentOf(context, place)),
       async function* (pieces) {
         for await (const bytes of pieces) {
           sizeBytes += bytes.length;
@@ -87,10 +88,12 @@ async function put(
   const { FileEntrySchema, FileService } = await import("../../../../gen/svc/v1/file_pb.ts");
   const { messageToRest } = await import("../../transport/rest-json.ts");
   const path = await resolveTarget(context, place, basename(file));
-  const source = file === "-" ? context.host.stdin : createReadStream(file, { highWaterMark: pieceBytes });
   const first = { path, overwrite: force, ifMatch, mode };
+  const source = await openLocalFile(context.host, file);
   try {
-    for await (const entry of context.invoke(FileService.method.writeFile, pieces(first, source))) {
+    using line = progressLine(context, `put ${basename(file)}`);
+    const bytes = sendBytes(line, source);
+    for await (const entry of context.invoke(FileService.method.writeFile, pieces(first, bytes))) {
       if (context.json) {
         await context.printJson(messageToRest(FileEntrySchema, entry));
         return;
@@ -101,7 +104,7 @@ async function put(
   } catch (error) {
     throw localError(error, file);
   } finally {
-    source.destroy();
+    source.bytes.destroy();
   }
 }
 
@@ -109,10 +112,4 @@ async function put(
 async function* pieces(first: object, source: AsyncIterable<Uint8Array>) {
   yield first;
   for await (const data of source) yield { content: { contentType: "", data } };
-}
-
-/** A failure of this side's file is the user's to mend. */
-function localError(error: unknown, file: string): unknown {
-  const { code, syscall } = error as NodeJS.ErrnoException;
-  return syscall === undefined || code === undefined ? error : new UsageError(`cannot use ${file}: ${code}`);
 }

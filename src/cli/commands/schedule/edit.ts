@@ -2,6 +2,7 @@
 import type { Command } from "commander";
 import type { CommandContext } from "../../context.ts";
 import { UsageError } from "../../failure.ts";
+import { warnIfManaged } from "../../managed.ts";
 import type { RunCommand } from "../../run-command.ts";
 import { isInteractive } from "../../prompt.ts";
 import { escapeControls } from "../../render/escape.ts";
@@ -10,7 +11,7 @@ import { calls } from "../../transport/calls.ts";
 import type { Schedule } from "../../transport/calls.ts";
 import { addJobFlags, bareAction, saysSomething, withFlags } from "./job-flags.ts";
 import type { JobFlags } from "./job-flags.ts";
-import { getJob, requestOf, warnIfManaged } from "./jobs.ts";
+import { getJob, requestOf } from "./jobs.ts";
 import { changeJob } from "./write-job.ts";
 
 interface EditOptions extends JobFlags {

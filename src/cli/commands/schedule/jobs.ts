@@ -3,7 +3,6 @@ import { outputOnlyFields } from "../../../../gen/svc/v1/fields.ts";
 import type { CommandContext } from "../../context.ts";
 import { asSvcError } from "../../failure.ts";
 import { pagesOf } from "../../pages.ts";
-import { escapeControls } from "../../render/escape.ts";
 import { calls } from "../../transport/calls.ts";
 import type { Schedule, ScheduleRequest } from "../../transport/calls.ts";
 import { jobRef, type OwnerOption } from "./owner-option.ts";
@@ -40,13 +39,4 @@ export function requestOf(job: Schedule, owner: OwnerOption): ScheduleRequest {
   const isSaid = (name: string): boolean => !outputOnlyFields.has(`svc.v1.UpsertScheduleRequest.${name}`);
   const said: ScheduleRequest = Object.fromEntries(Object.entries(job).filter(([name]) => isSaid(name)));
   return { ...said, ...jobRef(job.id, owner) };
-}
-
-/** Says that the platform will write over what a person changes, where it will. */
-export function warnIfManaged(context: CommandContext, { id, managed_by: manager = "" }: Schedule): void {
-  if (manager === "") return;
-  const name = escapeControls(manager);
-  context.note(
-    `warning: ${escapeControls(id)} is managed by "${name}": its next sync overwrites what is changed here`,
-  );
 }

@@ -2,12 +2,13 @@
 import type { Command } from "commander";
 import type { CommandContext } from "../../context.ts";
 import { forEachName } from "../../for-each.ts";
+import { warnIfManaged } from "../../managed.ts";
 import type { RunCommand } from "../../run-command.ts";
 import { confirmRemoval } from "../../prompt.ts";
 import { escapeControls } from "../../render/escape.ts";
 import { calls } from "../../transport/calls.ts";
 import { adviceOnJobs } from "./advice.ts";
-import { getJob, warnIfManaged } from "./jobs.ts";
+import { getJob } from "./jobs.ts";
 import { jobRef, ownerOption, type OwnerOption } from "./owner-option.ts";
 
 export function addRemoveCommand(parent: Command, run: RunCommand): void {

@@ -5,7 +5,8 @@ import { escapeControls } from "../../render/escape.ts";
 import { calls } from "../../transport/calls.ts";
 import type { Schedule, ScheduleRequest } from "../../transport/calls.ts";
 import { idsLike } from "./job-names.ts";
-import { getJob, requestOf, warnIfManaged } from "./jobs.ts";
+import { warnIfManaged } from "../../managed.ts";
+import { getJob, requestOf } from "./jobs.ts";
 import type { OwnerOption } from "./owner-option.ts";
 
 /** How often others may be quicker before a command gives up. */

@@ -1,0 +1,181 @@
+/** `svc backup storage add|edit`: what a storage is, from the options that both take. */
+import type { Command } from "commander";
+import { notFound } from "../../../errors.ts";
+import { absoluteIfPath } from "../../absolute-path.ts";
+import type { CommandContext } from "../../context.ts";
+import { UsageError } from "../../failure.ts";
+import { warnIfManaged } from "../../managed.ts";
+import { parseCount } from "../../option-values.ts";
+import type { RunCommand } from "../../run-command.ts";
+import { askSecret, isInteractive } from "../../prompt.ts";
+import { readInput } from "../../read-input.ts";
+import { escapeControls } from "../../render/escape.ts";
+import { calls, type BackupStorage } from "../../transport/calls.ts";
+
+interface BucketOptions {
+  readonly s3?: string;
+  readonly bucket?: string;
+  readonly region?: string;
+  readonly prefix?: string;
+  readonly accessKey?: string;
+  readonly secretKeyFile?: string;
+  readonly pathStyle?: boolean;
+  /** False: none any more. */
+  readonly ca?: string | false;
+}
+
+interface PlaceOptions extends BucketOptions {
+  readonly dir?: string;
+  /** False: none any more. */
+  readonly maxRate?: number | false;
+}
+
+type Bucket = NonNullable<BackupStorage["s3"]>;
+
+const bucketFlags = {
+  s3: "--s3",
+  bucket: "--bucket",
+  region: "--region",
+  prefix: "--prefix",
+  accessKey: "--access-key",
+  secretKeyFile: "--secret-key-file",
+  pathStyle: "--path-style",
+  ca: "--ca",
+} as const satisfies Record<keyof BucketOptions, string>;
+
+export function addPlaceCommands(parent: Command, run: RunCommand): void {
+  withPlaceFlags(parent.command("add").description("add a storage, or write over one"))
+    .addHelpText("after", addExamples)
+    .action(run(add));
+  withPlaceFlags(
+    parent.command("edit").description("change what the options say of a storage, and nothing else"),
+  )
+    .option("--no-ca", "no such certificates any more")
+    .option("--no-max-rate", "as many bytes per second as possible again")
+    .addHelpText("after", editExamples)
+    .action(run(edit));
+}
+
+function withPlaceFlags(command: Command): Command {
+  return command
+    .argument("<name>", "what --storage calls it")
+    .option("--dir <path>", "a directory of this host that is root's, such as a mounted disk")
+    .option("--s3 <url>", "or the endpoint of an S3 server, with --bucket and --access-key")
+    .option("--bucket <name>", "the bucket")
+    .option("--region <name>", "the region, where the server has some")
+    .option("--prefix <text>", "what all names in the bucket begin with")
+    .option("--access-key <id>", "the key's id (default: that of before)")
+    .option("--secret-key-file <path>", "read the key's secret from a file, - for stdin (default: ask)")
+    .option("--path-style", "the bucket is part of the path (default: everywhere but at Amazon's)")
+    .option("--no-path-style", "the bucket is part of the host name")
+    .option("--ca <file>", "certificates, as PEM, of an authority that signs for the endpoint")
+    .option("--max-rate <bytes>", "most bytes per second, there and back", parseCount(65_536, 2 ** 50));
+}
+
+const addExamples = `
+The secret of a key is read from a file or asked for: everybody on the host can read command lines.
+
+Examples:
+  svc backup storage add disk --dir /mnt/disk/backups
+  svc backup storage add far --s3 https://s3.example.org --bucket backups --access-key ID --secret-key-file - < secret
+`;
+
+const editExamples = `
+What is not told stays as it is, the key and its secret too; '' empties --region and --prefix. A key goes to the server that it
+was given for alone: another --s3 needs --access-key.
+
+Examples:
+  svc backup storage edit far --max-rate 10000000
+  svc backup storage edit far --no-max-rate
+  svc backup storage edit far --access-key ID --secret-key-file - < secret
+  svc backup storage edit disk --dir /mnt/larger/backups
+`;
+
+async function add(context: CommandContext, name: string, options: PlaceOptions): Promise<void> {
+  const { dir, s3, bucket = "", accessKey } = options;
+  if ((dir === undefined) === (s3 === undefined)) throw new UsageError("pass either --dir or --s3");
+  if (s3 !== undefined && bucket === "") throw new UsageError("--s3 needs --bucket");
+  const none = { endpoint: "", bucket: "", region: "", prefix: "", ca: "" };
+  const location =
+    dir === undefined
+      ? { s3: await changedBucket(context, none, options, accessKey !== undefined) }
+      : { local: { dir: absoluteDir(dir) } };
+  const storage = await context.call(calls.upsertBackupStorage, { name, ...location, ...rateOf(options) });
+  if (context.json) return context.printJson(storage);
+  return context.print(
+    `${escapeControls(`Added ${storage.name}. Use it: svc backup create ID --storage ${storage.name}`)}\n`,
+  );
+}
+
+async function edit(context: CommandContext, name: string, options: PlaceOptions): Promise<void> {
+  const { dir, s3: endpoint, accessKey, secretKeyFile, maxRate } = options;
+  const flags = Object.entries(bucketFlags).flatMap(([option, flag]) =>
+    options[option as keyof BucketOptions] === undefined ? [] : [flag],
+  );
+  if (flags.length === 0 && dir === undefined && maxRate === undefined) {
+    throw new UsageError("say what to change, such as --max-rate 10000000");
+  }
+  const { storages } = await context.call(calls.listBackupStorages, {});
+  const before = storages.find((each) => each.name === name);
+  if (before === undefined) throw notFound("storage", name);
+  const { max_bytes_per_sec: rate, ...rest } = before;
+  let location;
+  if (before.s3 === undefined) {
+    if (flags[0] !== undefined) throw new UsageError(`${name} is a directory: ${flags[0]} is for buckets`);
+    location = dir === undefined ? {} : { local: { dir: absoluteDir(dir) } };
+  } else {
+    if (dir !== undefined) throw new UsageError(`${name} is a bucket: --dir is for directories`);
+    const isElsewhere = endpoint !== undefined && endpoint !== before.s3.endpoint;
+    if (isElsewhere && accessKey === undefined) throw new UsageError("another --s3 needs --access-key");
+    const needsSecret = isElsewhere || secretKeyFile !== undefined;
+    location = { s3: await changedBucket(context, before.s3, options, needsSecret) };
+  }
+  warnIfManaged(context, { id: name, managed_by: before.managed_by });
+  const kept = maxRate === undefined && rate !== undefined ? { max_bytes_per_sec: rate } : rateOf(options);
+  const storage = await context.call(calls.upsertBackupStorage, { ...rest, ...location, ...kept });
+  if (context.json) return context.printJson(storage);
+  return context.print(
+    `${escapeControls(`Changed ${storage.name}. Try it: svc backup storage test ${name}`)}\n`,
+  );
+}
+
+function absoluteDir(dir: string): string {
+  return dir.startsWith("/") ? dir : absoluteIfPath(`./${dir}`);
+}
+
+function rateOf({ maxRate }: PlaceOptions) {
+  return typeof maxRate === "number" ? { max_bytes_per_sec: maxRate } : {};
+}
+
+/** What is not in the options stays; without a key of its own or a secret, the daemon keeps those that it has. */
+async function changedBucket(
+  context: CommandContext,
+  before: Bucket,
+  { s3, bucket, region, prefix, accessKey, secretKeyFile, pathStyle, ca }: BucketOptions,
+  needsSecret: boolean,
+): Promise<Bucket> {
+  return {
+    ...before,
+    ...(s3 !== undefined && { endpoint: s3 }),
+    ...(bucket !== undefined && { bucket }),
+    ...(region !== undefined && { region }),
+    ...(prefix !== undefined && { prefix }),
+    ...(pathStyle !== undefined && { path_style: pathStyle }),
+    ...(ca !== undefined && { ca: ca === false ? "" : await readInput(context.host, ca) }),
+    ...(accessKey !== undefined && { access_key: accessKey }),
+    ...(needsSecret && { secret_key: await readSecret(context, secretKeyFile) }),
+  };
+}
+
+/** Never from the command line, which everybody on the host can read. */
+async function readSecret(context: CommandContext, file: string | undefined): Promise<string> {
+  if (file === undefined && !isInteractive(context.host)) {
+    throw new UsageError("nobody is there to type the secret: pass --secret-key-file, - for stdin");
+  }
+  const text =
+    file === undefined
+      ? await askSecret(context.host, "Secret key: ")
+      : (await readInput(context.host, file)).replace(/\r?\n$/, "");
+  if (text === "") throw new UsageError("the secret is empty");
+  return text;
+}

@@ -1,0 +1,294 @@
+/** `svc backup …`, against a daemon whose archives exist in memory only. */
+import { mkdtemp, rm, writeFile } from "node:fs/promises";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import { create } from "@bufbuild/protobuf";
+import type { ServiceImpl } from "@connectrpc/connect";
+import test from "ava";
+import type { Command } from "commander";
+import { AppService } from "../../gen/svc/v1/app_pb.ts";
+import {
+  BackupService,
+  BackupStorageSchema,
+  type UpsertBackupStorageRequest,
+} from "../../gen/svc/v1/backup_pb.ts";
+import { notFound } from "../../src/errors.ts";
+import { createProgram } from "../../src/cli/program.ts";
+import { implement } from "../../src/rpc/bound-service.ts";
+import { unimplemented } from "../../src/rpc/unimplemented.ts";
+import { openDoor, type Door } from "../transport/support/door.ts";
+import { runSvc, type SvcOptions } from "./support/run-svc.ts";
+
+const name = "20260102T033000000Z-hello-u0-0a1b2c3d-4e5f60.tar.zst";
+const archive = { name, storage: "local", appId: "hello", sizeBytes: BigInt(6 << 20), owner: 0 };
+const mebibyte = 1 << 20;
+
+/** Six MiB, one after the other. */
+async function* slowly<R>(step: string, result: R) {
+  for (let done = 1; done <= 6; done++) {
+    const value = { step, message: "", doneBytes: BigInt(done * mebibyte), totalBytes: archive.sizeBytes };
+    yield { event: { case: "progress", value } as const };
+    await Promise.resolve();
+  }
+  yield { event: { case: "result", value: result } as const };
+}
+
+interface Fake extends Door {
+  readonly upserts: UpsertBackupStorageRequest[];
+  readonly restored: string[];
+  svc(args: readonly string[], options?: SvcOptions): ReturnType<typeof runSvc>;
+}
+
+async function startFake(): Promise<Fake> {
+  const upserts: UpsertBackupStorageRequest[] = [];
+  const restored: string[] = [];
+  const far = {
+    case: "s3",
+    value: { endpoint: "https://s3.example.org", bucket: "backups", region: "eu", prefix: "a/", ca: "PEM" },
+  } as const;
+  const storages = [
+    { name: "local", location: { case: "local", value: { dir: "/srv/backups" } } as const },
+    { name: "far", location: far, maxBytesPerSec: 100_000n },
+    { name: "theirs", managedBy: "platform", location: { case: "local", value: { dir: "/srv/t" } } as const },
+  ].map((each) => create(BackupStorageSchema, each));
+  const backups: Partial<ServiceImpl<typeof BackupService>> = {
+    listBackups: () => ({ backups: [archive] }),
+    getBackup: () => ({ archive }),
+    deleteBackup: () => ({ name }),
+    browseBackup: () => ({ entries: [{ path: "data", type: "directory", mode: "0755" }] }),
+    createBackupStream: () => slowly("read", { results: [{ storage: "local", name }] }),
+    verifyBackupStream: () => slowly("verify", { name }),
+    restoreBackupStream: ({ appId }) => {
+      restored.push(appId);
+      return slowly("restore", { appId });
+    },
+    downloadBackup: async function* () {
+      for (let done = 0; done < 6; done++) {
+        yield { content: { data: Buffer.alloc(mebibyte, "x") }, sizeBytes: archive.sizeBytes };
+        await Promise.resolve();
+      }
+    },
+    uploadBackup: async (requests) => {
+      await Array.fromAsync(requests);
+      return archive;
+    },
+    getBackupPolicy: ({ appId }) => ({ appId, mode: "live" }),
+    setBackupPolicy: ({ appId, mode }) => ({ appId, mode }),
+    listBackupStorages: () => ({ storages }),
+    upsertBackupStorage: (request) => {
+      upserts.push(request);
+      return { name: request.name, location: request.location };
+    },
+    removeBackupStorage: ({ name: gone }) => ({ name: gone }),
+    testBackupStorage: () => ({ checks: [{ name: "list", ok: true }] }),
+  };
+  const apps: Partial<ServiceImpl<typeof AppService>> = {
+    getApp: ({ id }) => {
+      if (id !== "hello") throw notFound("app", id);
+      return { id };
+    },
+  };
+  const rest = (service: typeof BackupService | typeof AppService) =>
+    Object.fromEntries(service.methods.map(({ localName }) => [localName, unimplemented]));
+  const door = await openDoor({
+    services: [
+      implement(BackupService, { ...rest(BackupService), ...backups } as never),
+      implement(AppService, { ...rest(AppService), ...apps } as never),
+    ],
+  });
+  // A second passes from one look at the clock to the next.
+  let nowMs = 0;
+  const now = () => (nowMs += 1000);
+  const svc = (args: readonly string[], options: SvcOptions = {}) =>
+    runSvc(["backup", ...args, "--socket", door.socketPath], {
+      ...options,
+      host: { now, ...options.host },
+    });
+  return Object.assign(door, { upserts, restored, svc });
+}
+
+function leaves(command: Command): Command[] {
+  return [command, ...command.commands.flatMap(leaves)];
+}
+
+test("every command says by examples how it is used, and takes them", async (t) => {
+  const host = { args: [], version: "", stdout: process.stdout, stderr: process.stderr };
+  const newProgram = () =>
+    createProgram(
+      host as never,
+      () => () => Promise.resolve(),
+      () => Promise.resolve(),
+    );
+  const backup = newProgram().commands.find((each) => each.name() === "backup");
+  const commands = backup === undefined ? [] : leaves(backup);
+  t.true(commands.length > 15);
+  for (const command of commands) {
+    const path = command === backup ? "backup" : [command.parent?.name(), command.name()].join(" ");
+    const { stdout: help } = await runSvc([
+      ...(path.startsWith("storage") ? ["backup"] : []),
+      ...path.split(" "),
+      "--help",
+    ]);
+    const [, examples = ""] = /\nExamples?:\n((?: {2}.*\n)+)/.exec(help) ?? [];
+    const lines = [...examples.matchAll(/svc (backup [^|<>\n]*)/g)].map(([, line = ""]) => line.trim());
+    t.true(
+      lines.some((line) =>
+        line.startsWith(command === backup ? "backup" : `${path.replace(/^storage/, "backup storage")}`),
+      ),
+      `${path}: ${help}`,
+    );
+    for (const line of lines) {
+      const words = [...line.matchAll(/"([^"]*)"|(\S+)/g)].map(([, quoted, plain]) => quoted ?? plain ?? "");
+      await t.notThrowsAsync(newProgram().exitOverride().parseAsync(words, { from: "user" }), line);
+    }
+  }
+});
+
+test("bytes, rate and the time that is left are shown on a terminal, and nowhere else", async (t) => {
+  await using fake = await startFake();
+  const file = join(fake.directory, "hello.tar.zst");
+  await writeFile(file, Buffer.alloc(6 << 20, "x"));
+  const shown = "of 6.0 MiB \\(\\d+%\\) · (1.0 MiB|256 KiB)/s · \\d+s left";
+  for (const [args, what] of [
+    [["create", "hello"], "backup hello: read"],
+    [["verify", "hello", "latest"], "verify hello: verify"],
+    [["restore", "hello", "latest", "-y"], "restore hello: restore"],
+    [["download", "hello", "latest"], "download hello: receive"],
+    [["upload", file], "upload to local: send"],
+  ] as const) {
+    const line = args.join(" ");
+    const terminal = await fake.svc(args, { terminal: true });
+    t.is(terminal.exitCode, 0, line);
+    t.regex(terminal.stderr, new RegExp(`\\r\\x1b\\[K${what} \\d\\.\\d MiB ${shown}`), line);
+    t.regex(terminal.stderr, /\r\x1b\[K$/, `${line} leaves a clean line`);
+    t.is((await fake.svc(args)).stderr, "", `${line} in a pipe`);
+    const json = await fake.svc([...args, "--json"], { terminal: true });
+    t.is(json.stderr, "", `${line} --json`);
+  }
+});
+
+test("every command prints JSON where it is asked for", async (t) => {
+  await using fake = await startFake();
+  const file = join(fake.directory, "hello.tar.zst");
+  await writeFile(file, "x");
+  for (const line of [
+    "create hello",
+    "ls",
+    "ls hello --storage local",
+    "show hello latest",
+    "browse hello latest data",
+    "verify hello latest --deep",
+    "restore hello latest --yes",
+    "restore hello latest --dry-run",
+    "rm hello latest --yes",
+    `upload ${file}`,
+    "policy hello",
+    "policy hello set --mode pause",
+    "policy hello reset",
+    "storage",
+    "storage ls",
+    "storage add disk --dir /srv/disk",
+    "storage edit far --max-rate 65536",
+    "storage test far",
+    "storage rm far",
+  ]) {
+    const { exitCode, stdout, stderr } = await fake.svc([...line.split(" "), "--json"]);
+    t.is(exitCode, 0, `${line}: ${stderr}`);
+    t.is(stderr, "", line);
+    t.is(typeof JSON.parse(stdout), "object", line);
+  }
+  for (const line of ["show hello nope", "storage edit nope --max-rate 65536"]) {
+    const { exitCode, stdout, stderr } = await fake.svc([...line.split(" "), "--json"]);
+    t.is(exitCode, 3, line);
+    t.is(stdout, "");
+    t.like(JSON.parse(stderr), { reason: "not_found" });
+  }
+});
+
+test("a restore asks before it replaces an app, and where there is none it need not", async (t) => {
+  await using fake = await startFake();
+  for (const args of [[], ["--paths", "data/notes"], ["--json"]]) {
+    const refused = await fake.svc(["restore", "hello", "latest", ...args]);
+    t.is(refused.exitCode, 2, args.join(" "));
+    t.regex(refused.stderr, /what the app has now is replaced: confirm with --yes/);
+  }
+  t.deepEqual(fake.restored, []);
+  for (const args of [["--yes"], ["--dry-run"], ["--as-new"]]) {
+    t.is((await fake.svc(["restore", "hello", "latest", ...args])).exitCode, 0, args.join(" "));
+  }
+  const gone = await fake.svc(["restore", "gone", name, "--storage", "local"]);
+  t.is(gone.exitCode, 0, gone.stderr);
+  t.deepEqual(fake.restored, ["hello", "hello", "hello", "gone"]);
+});
+
+test("what is said of a storage changes, and nothing else", async (t) => {
+  await using fake = await startFake();
+  const secret = join(fake.directory, "secret");
+  await writeFile(secret, "hush\n");
+  const far = {
+    endpoint: "https://s3.example.org",
+    bucket: "backups",
+    region: "eu",
+    prefix: "a/",
+    ca: "PEM",
+  };
+  const edit = async (...args: string[]) => {
+    const run = await fake.svc(["storage", "edit", ...args]);
+    return { ...run, sent: fake.upserts.splice(0)[0] };
+  };
+  for (const [args, changed, rate] of [
+    [["--max-rate", "65536"], {}, 65_536n],
+    [["--no-max-rate"], {}, undefined],
+    [["--region", "", "--bucket", "other"], { region: "", bucket: "other" }, 100_000n],
+    [["--path-style"], { pathStyle: true }, 100_000n],
+    [["--no-path-style"], { pathStyle: false }, 100_000n],
+    [["--no-ca"], { ca: "" }, 100_000n],
+    [["--access-key", "ID"], { accessKey: "ID" }, 100_000n],
+    [["--secret-key-file", secret], { secretKey: "hush" }, 100_000n],
+    [
+      ["--s3", "https://other.example.org", "--access-key", "ID", "--secret-key-file", secret],
+      { endpoint: "https://other.example.org", accessKey: "ID", secretKey: "hush" },
+      100_000n,
+    ],
+  ] as const) {
+    const { stdout, stderr, sent } = await edit("far", ...args);
+    t.is(stdout, "Changed far. Try it: svc backup storage test far\n", stderr);
+    const { $typeName: _, ...value } = sent?.location.value as unknown as Record<string, unknown>;
+    const kept = { accessKey: undefined, secretKey: undefined, pathStyle: undefined };
+    t.like(value, { ...kept, ...far, ...changed }, args.join(" "));
+    t.is(sent?.maxBytesPerSec, rate, args.join(" "));
+  }
+  const moved = await edit("local", "--dir", "/mnt/other");
+  t.like(moved.sent, { name: "local", location: { case: "local", value: { dir: "/mnt/other" } } });
+  const theirs = await edit("theirs", "--max-rate", "65536");
+  t.regex(theirs.stderr, /^warning: theirs is managed by "platform": its next sync overwrites/);
+  t.like(theirs.sent, { managedBy: "platform", maxBytesPerSec: 65_536n });
+
+  for (const [args, exitCode, said] of [
+    [["far"], 2, /say what to change/],
+    [["nope", "--max-rate", "65536"], 3, /no storage "nope"/],
+    [["far", "--dir", "/srv"], 2, /far is a bucket/],
+    [["local", "--bucket", "other"], 2, /local is a directory: --bucket/],
+    [["far", "--s3", "https://other.example.org"], 2, /another --s3 needs --access-key/],
+    [["far", "--s3", "https://other.example.org", "--access-key", "ID"], 2, /pass --secret-key-file/],
+  ] as const) {
+    const { sent, stderr, ...run } = await edit(...args);
+    t.is(run.exitCode, exitCode, args.join(" "));
+    t.regex(stderr, said);
+    t.is(sent, undefined);
+  }
+});
+
+test("an upload says which file of this side cannot be read", async (t) => {
+  await using fake = await startFake();
+  const here = await mkdtemp(join(tmpdir(), "svc-cli-backup-"));
+  t.teardown(() => rm(here, { recursive: true, force: true }));
+  for (const [file, why] of [
+    [join(here, "nothing"), "ENOENT"],
+    [here, "it is a directory"],
+  ] as const) {
+    const { exitCode, stderr } = await fake.svc(["upload", file]);
+    t.is(exitCode, 2);
+    t.is(stderr, `svc: cannot use ${file}: ${why}\n`);
+  }
+});
