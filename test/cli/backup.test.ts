@@ -111,6 +111,10 @@ function leaves(command: Command): Command[] {
   return [command, ...command.commands.flatMap(leaves)];
 }
 
+function pathOf(command: Command): string[] {
+  return command.parent === null ? [] : [...pathOf(command.parent), command.name()];
+}
+
 test("every command says by examples how it is used, and takes them", async (t) => {
   const host = { args: [], version: "", stdout: process.stdout, stderr: process.stderr };
   const newProgram = () =>
@@ -123,19 +127,13 @@ test("every command says by examples how it is used, and takes them", async (t) 
   const commands = backup === undefined ? [] : leaves(backup);
   t.true(commands.length > 15);
   for (const command of commands) {
-    const path = command === backup ? "backup" : [command.parent?.name(), command.name()].join(" ");
-    const { stdout: help } = await runSvc([
-      ...(path.startsWith("storage") ? ["backup"] : []),
-      ...path.split(" "),
-      "--help",
-    ]);
+    const path = pathOf(command);
+    const { stdout: help } = await runSvc([...path, "--help"]);
     const [, examples = ""] = /\nExamples?:\n((?: {2}.*\n)+)/.exec(help) ?? [];
     const lines = [...examples.matchAll(/svc (backup [^|<>\n]*)/g)].map(([, line = ""]) => line.trim());
     t.true(
-      lines.some((line) =>
-        line.startsWith(command === backup ? "backup" : `${path.replace(/^storage/, "backup storage")}`),
-      ),
-      `${path}: ${help}`,
+      lines.some((line) => line.startsWith(path.join(" "))),
+      `${path.join(" ")}: ${help}`,
     );
     for (const line of lines) {
       const words = [...line.matchAll(/"([^"]*)"|(\S+)/g)].map(([, quoted, plain]) => quoted ?? plain ?? "");

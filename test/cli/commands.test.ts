@@ -61,7 +61,7 @@ const cases: CommandCase[] = [
   {
     args: ["app", "clone", "sharer", "--share-volumes"],
     stdout: /^Cloned sharer to sharer-2/,
-    stderr: /\nsharer was running/,
+    stderr: /^sharer was running/,
   },
   { args: ["app", "logs", "hello", "-n", "7"], stdout: /^one of 7 \x1b\]0;title\x07\ntwo of hello\n$/ },
   { args: ["app", "logs", "hello", "-n", "x"], exitCode: 2, stderr: /must be 0 to 100000/ },
