@@ -13,6 +13,7 @@ import type { Identities } from "../identity/identities.ts";
 import type { EngineVolumes, RunnableApp } from "../runtimes/runtime.ts";
 import { encodeFooter } from "./archive-footer.ts";
 import { hostOf, newArchiveName } from "./archive-name.ts";
+import type { BackupQuota, BackupRoom } from "./backup-quota.ts";
 import { keyOf, type ArchiveRef, type Catalogue } from "./catalogue.ts";
 import { expiredArchives, type Retention } from "./rotation.ts";
 import type { Spool, SpoolFile } from "./spool.ts";
@@ -58,6 +59,7 @@ export interface BackupMakerOptions {
   apps: Apps;
   identities: Identities;
   storages: StorageList;
+  quota: BackupQuota;
   catalogue: Catalogue;
   spool: Spool;
   storeId: string;
@@ -87,8 +89,8 @@ export class BackupMaker {
   }
 
   /**
-   * @throws SvcError `not_found` for an app or a storage, `app_busy`, `disk_full`, `build_failed` for the package's dump;
-   *   what goes wrong at a storage is in its result
+   * @throws SvcError `not_found` for an app or a storage, `app_busy`, `disk_full`, `build_failed` for the package's dump,
+   *   `too_many` when the owner may have no more in any of the storages; what goes wrong at a storage is in its result
    */
   async make(
     appId: string,
@@ -99,7 +101,10 @@ export class BackupMaker {
     const { apps, onEnd } = this.#options;
     const { ownerUid } = await apps.record(appId, caller);
     try {
-      const outcome = await this.#make(appId, request, caller, work);
+      const storages = [...new Set(request.storages)];
+      for (const name of storages) this.#options.storages.find(name);
+      using room = await this.#options.quota.open(caller.root ? undefined : ownerUid, storages);
+      const outcome = await this.#make(appId, { ...request, storages }, room, caller, work);
       for (const { storage, error } of outcome.results) onEnd({ appId, ownerUid, storage, error });
       return outcome;
     } catch (error) {
@@ -113,14 +118,13 @@ export class BackupMaker {
   async #make(
     appId: string,
     request: BackupRequest,
+    room: BackupRoom,
     caller: AppCaller,
     work: WorkOptions,
   ): Promise<BackupOutcome> {
-    const { apps, storages, catalogue, spool, storeId, now } = this.#options;
-    const storageNames = [...new Set(request.storages)];
-    for (const name of storageNames) storages.find(name);
+    const { apps, catalogue, spool, storeId, now } = this.#options;
     const createdAtMs = now();
-    await using file = await spool.create();
+    await using file = await spool.create(room);
     const { app, written } = await apps.holdForBackup(
       appId,
       request.mode,
@@ -134,7 +138,9 @@ export class BackupMaker {
     await this.#finish(app, written, request.mode, createdAtMs, file);
     const name = newArchiveName({ createdAtMs, appId, ownerUid: app.ownerUid, host: hostOf(storeId) });
     const results = await Promise.all(
-      storageNames.map((storage) => this.#push(storage, { app, name }, file, request.retention, work)),
+      request.storages.map((storage) =>
+        this.#push(storage, { app, name, room }, file, request.retention, work),
+      ),
     );
     const taken = results.filter(({ error }) => error === "").map(({ storage }) => storage);
     if (taken.length > 0) await catalogue.backedUp(appId, taken);
@@ -234,7 +240,7 @@ export class BackupMaker {
 
   async #push(
     storage: string,
-    { app, name }: { app: AppRecord; name: string },
+    { app, name, room }: { app: AppRecord; name: string; room: BackupRoom },
     file: SpoolFile,
     retention: Retention,
     { signal, onProgress }: WorkOptions,
@@ -250,6 +256,7 @@ export class BackupMaker {
       removed: [],
     });
     try {
+      room.requireTaken(storage);
       const place = storages.open(storage);
       await catalogue.announce(ref);
       try {

@@ -25,6 +25,7 @@ import type { ArchiveFooter } from "./archive-footer.ts";
 import { parseArchiveName } from "./archive-name.ts";
 import { ArchiveList, type ListedArchives, type ListRequest } from "./archive-list.ts";
 import type { AppPolicy, BackupStates } from "./backup-states.ts";
+import { BackupQuota } from "./backup-quota.ts";
 import { BackupMaker, type BackupEnd, type BackupOutcome, type StorageResult } from "./backup-maker.ts";
 import { settleLeftovers } from "./leftovers.ts";
 import { Catalogue, keyOf, type ArchiveRef, type CataloguedArchive } from "./catalogue.ts";
@@ -83,6 +84,8 @@ export interface BackupsOptions {
   settings: SettingsValidator;
   s3: S3Thread;
   svcVersion: string;
+  /** In each storage that is a directory; 0 for as much as there is room for. */
+  maxBytesPerUser: number;
   userName: (uid: number) => Promise<string>;
   now: () => number;
   log: Pick<Log, "info" | "warn">;
@@ -95,6 +98,7 @@ export class Backups {
   readonly #options: BackupsOptions;
   readonly #catalogue: Catalogue;
   readonly #spool: Spool;
+  readonly #quota: BackupQuota;
   readonly #maker: BackupMaker;
   readonly #list: ArchiveList;
   readonly #manifests: ManifestParser;
@@ -108,12 +112,14 @@ export class Backups {
     this.storages = storages;
     this.#catalogue = catalogue;
     this.#spool = new Spool(join(dir, "spool"), executor);
+    this.#quota = new BackupQuota({ storages, maxBytesPerUser: options.maxBytesPerUser });
     this.#trialDir = join(dir, "trials");
     this.#maker = new BackupMaker({
       ...options,
       storages,
       catalogue,
       spool: this.#spool,
+      quota: this.#quota,
       storeId: storeIdOf(store),
     });
     this.#list = new ArchiveList(storages, catalogue);
@@ -245,7 +251,14 @@ export class Backups {
     work: WorkOptions,
   ): Promise<StoredArchive> {
     const readerOf = (archive: Archive): Promise<Identity> => this.#reader(archive, caller);
-    const options = { spool: this.#spool, storages: this.storages, catalogue: this.#catalogue, readerOf };
+    const { storages } = this;
+    const options = {
+      spool: this.#spool,
+      storages,
+      quota: this.#quota,
+      catalogue: this.#catalogue,
+      readerOf,
+    };
     return uploadArchive(options, storage, bytes, caller, work);
   }
 

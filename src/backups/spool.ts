@@ -5,6 +5,7 @@ import { join } from "node:path";
 import { Writable } from "node:stream";
 import { SvcError } from "../errors.ts";
 import { isExecutorAlive, type Executor } from "../store/executors.ts";
+import type { BackupRoom } from "./backup-quota.ts";
 import { diskError } from "./storages/local-storage.ts";
 
 /** What has to stay free for everything else on the file system. */
@@ -21,13 +22,13 @@ export class Spool {
     this.#executor = executor;
   }
 
-  /** @param expectedBytes what it may come to. @throws SvcError `disk_full` when there is no room for that */
-  async create(expectedBytes = 0): Promise<SpoolFile> {
+  /** @param room what its bytes are taken of. @throws SvcError `disk_full` */
+  async create(room?: BackupRoom): Promise<SpoolFile> {
     await mkdir(this.#dir, { recursive: true, mode: 0o700 });
-    await requireRoom(this.#dir, expectedBytes);
+    await requireRoom(this.#dir, 0);
     const { bootId, pid, startTicks } = this.#executor;
     const path = join(this.#dir, `${bootId}_${pid}_${startTicks}_${randomUUID()}`);
-    return new SpoolFile(this.#dir, path, await open(path, "wx", 0o600));
+    return new SpoolFile(this.#dir, path, await open(path, "wx", 0o600), room);
   }
 
   /** Removes what processes left behind that ended. */
@@ -44,17 +45,20 @@ export class SpoolFile implements AsyncDisposable {
   readonly path: string;
   readonly #dir: string;
   readonly #handle: FileHandle;
+  readonly #room: BackupRoom | undefined;
   #uncheckedBytes = 0;
   sizeBytes = 0;
 
-  constructor(dir: string, path: string, handle: FileHandle) {
+  constructor(dir: string, path: string, handle: FileHandle, room?: BackupRoom) {
     this.#dir = dir;
     this.path = path;
     this.#handle = handle;
+    this.#room = room;
   }
 
-  /** @throws SvcError `disk_full` */
+  /** @throws SvcError `disk_full`, `too_many` when whose it is may have no more */
   async append(bytes: Uint8Array): Promise<void> {
+    await this.#room?.take(bytes.length);
     try {
       await this.#handle.appendFile(bytes);
     } catch (error) {

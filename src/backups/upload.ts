@@ -6,6 +6,7 @@ import type { Identity } from "../identity/identity.ts";
 import { Archive } from "./archive.ts";
 import { damaged } from "./archive-footer.ts";
 import { hostOf, newArchiveName, parseArchiveName } from "./archive-name.ts";
+import type { BackupQuota } from "./backup-quota.ts";
 import type { Catalogue } from "./catalogue.ts";
 import type { Spool } from "./spool.ts";
 import { openLocalFile } from "./storages/local-storage.ts";
@@ -15,6 +16,7 @@ import type { StorageList } from "./storages/storage-list.ts";
 export interface UploadOptions {
   spool: Spool;
   storages: StorageList;
+  quota: BackupQuota;
   catalogue: Catalogue;
   /** With whose identity it is read. */
   readerOf: (archive: Archive, caller: AppCaller) => Promise<Identity>;
@@ -22,17 +24,18 @@ export interface UploadOptions {
 
 /**
  * @throws SvcError `not_found` for the storage, `root_required` for an archive of somebody else's app, `archive_damaged`, `disk_full`,
- *   and what the storage says
+ *   `too_many` for more than the caller may have there, and what the storage says
  */
 export async function uploadArchive(
-  { spool, storages, catalogue, readerOf }: UploadOptions,
+  { spool, storages, quota, catalogue, readerOf }: UploadOptions,
   storage: string,
   bytes: AsyncIterable<Uint8Array>,
   caller: AppCaller,
   work: WorkOptions,
 ): Promise<StoredArchive> {
   const place = storages.open(storage);
-  await using file = await spool.create();
+  using room = await quota.open(caller.root ? undefined : caller.uid, [storage]);
+  await using file = await spool.create(room);
   for await (const piece of bytes) await file.append(piece);
   await file.sync();
   await using archive = await Archive.open(await openLocalFile(file.path), work.signal);

@@ -282,6 +282,7 @@ export async function createContext(options: ContextOptions): Promise<DaemonCont
     onEnd: events.onBackup,
     dir: config.store.dir,
     svcVersion: version,
+    maxBytesPerUser: config.limits.maxBackupBytesPerUser,
   });
   const stages = resources.use(
     new FileStages({ store, executor, identities, log: (message, details) => log.warn(details, message) }),

@@ -24,6 +24,8 @@ export interface UserLimits {
   readonly maxCacheBytesPerUser: number;
   /** Fetched commits that are kept for all. */
   readonly maxCacheBytes: number;
+  /** What a user's archives take in each storage that is a directory of this host; 0 for as much as there is room for. */
+  readonly maxBackupBytesPerUser: number;
 }
 
 const mib = 2 ** 20;
@@ -40,12 +42,13 @@ export const defaultUserLimits: UserLimits = {
   maxGitMemoryBytes: 512 * mib,
   maxCacheBytesPerUser: 2 * gib,
   maxCacheBytes: 8 * gib,
+  maxBackupBytesPerUser: 64 * gib,
 };
 
 const count = { min: 1, max: 1_000_000 };
 const size = { min: mib, max: 2 ** 40 };
 
-/** What a limit may be, both ends included. None can be switched off. */
+/** What a limit may be, both ends included. None but that of backups can be switched off. */
 export const userLimitRanges: Readonly<Record<keyof UserLimits, { min: number; max: number }>> = {
   maxAppsPerUser: count,
   maxCredentialsPerUser: count,
@@ -57,4 +60,5 @@ export const userLimitRanges: Readonly<Record<keyof UserLimits, { min: number; m
   maxGitMemoryBytes: { min: 128 * mib, max: 2 ** 40 },
   maxCacheBytesPerUser: size,
   maxCacheBytes: size,
+  maxBackupBytesPerUser: { min: 0, max: 2 ** 50 },
 };

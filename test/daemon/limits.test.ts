@@ -30,6 +30,7 @@ test("without settings users have the default limits, each within its own range;
     const value = defaultUserLimits[name as keyof typeof userLimitRanges];
     t.true(value >= min && value <= max, name);
   }
+  t.deepEqual(read({ max_backup_bytes_per_user: 0 }), { ...defaultUserLimits, maxBackupBytesPerUser: 0 });
   t.deepEqual(read({ max_installs: 9 }), { ...defaultUserLimits, maxInstalls: 9 });
   t.throws(() => read({ max_installs: 0 }), {
     message: /limits\.max_installs: 0 must be a whole number from 1/,

@@ -1,9 +1,11 @@
 /** What one user may have, and what of others shows in it (threats 58, decisions 37, 38). */
 import assert from "node:assert/strict";
-import { readdir } from "node:fs/promises";
+import { randomBytes } from "node:crypto";
+import { mkdir, readdir, writeFile } from "node:fs/promises";
 import { join } from "node:path";
 import test from "ava";
 import { AppService } from "../../gen/svc/v1/app_pb.ts";
+import { BackupService } from "../../gen/svc/v1/backup_pb.ts";
 import { CredentialService } from "../../gen/svc/v1/credential_pb.ts";
 import { isRoot, needsRoot, startDaemon } from "../support/daemon.ts";
 import { errorOf } from "../support/errors.ts";
@@ -77,6 +79,83 @@ rootTest(`apps and credentials of a user are bounded, root's are not${needsRoot}
   for (const id of ["web-3", "web-4", "web-5"]) {
     t.is((await daemon.client(AppService).installApp({ spec })).id, id);
   }
+});
+
+rootTest(
+  `backups of a user are bounded in each directory with what comes, root's are not${needsRoot}`,
+  async (t) => {
+    const max = 400_000;
+    await using daemon = await startDaemon({ config: `[limits]\nmax_backup_bytes_per_user = ${max}\n` });
+    await writePackage(join(daemon.dir, "web"), await freePort());
+    await using user = await daemon.as(games);
+    const { directory } = await user.client(AppService).installApp({ spec: join(daemon.dir, "web") });
+    await writeFile(join(directory, "data/bulk"), randomBytes(140_000));
+    const [roots, own] = [daemon.client(BackupService), user.client(BackupService)];
+    const kept = async () => (await own.listBackups({ storage: "local" })).backups;
+    const backUp = (by: typeof own, ...storages: string[]) => by.createBackup({ appId: "web", storages });
+    const upload = (archive: Uint8Array) =>
+      own.uploadBackup(
+        (async function* () {
+          yield { storage: "local" };
+          for (let at = 0; at < archive.length; at += 10_000)
+            yield { storage: "local", content: { data: archive.subarray(at, at + 10_000) } };
+        })(),
+      );
+    const refuses = async (work: Promise<unknown>): Promise<void> => {
+      const refused = await errorOf(work);
+      t.like(refused, { code: "ResourceExhausted", reason: "too_many" });
+      t.regex(refused.message, /in the storage "local".*max_backup_bytes_per_user \(400000\).*remove some/);
+      t.deepEqual(await readdir(join(daemon.storeDir, "spool")), []);
+    };
+
+    await backUp(own);
+    const name = (await backUp(own)).results[0]?.name ?? "";
+    const pieces = own.downloadBackup({ appId: "web", storage: "local", name });
+    const archive = Buffer.concat(
+      await Array.fromAsync(pieces, ({ content }) => content?.data ?? new Uint8Array()),
+    );
+    t.true(archive.length > 140_000 && archive.length < 190_000);
+    await refuses(backUp(own));
+    await refuses(upload(archive));
+    t.is((await kept()).length, 2);
+
+    t.is((await backUp(roots)).results[0]?.error, "");
+    // Nothing is taken of one that has no room from the beginning.
+    const stop = new AbortController();
+    await refuses(
+      user.client(BackupService, "grpc").uploadBackup(
+        (async function* () {
+          yield { storage: "local" };
+          await new Promise((resolve) => stop.signal.addEventListener("abort", resolve));
+        })(),
+      ),
+    );
+    stop.abort();
+
+    const disk = join(daemon.dir, "disk");
+    await mkdir(disk, { mode: 0o700 });
+    await roots.upsertBackupStorage({ name: "disk", location: { case: "local", value: { dir: disk } } });
+    const { results } = await backUp(own, "local", "disk");
+    t.regex(results[0]?.error ?? "", /max_backup_bytes_per_user/);
+    t.is(results[1]?.error, "");
+
+    for (const { name: old } of (await kept()).slice(1)) {
+      await own.deleteBackup({ appId: "web", storage: "local", name: old });
+    }
+    // With the one that is left there is room for one of these.
+    const uploads = await Promise.allSettled([1, 2, 3].map(() => upload(archive)));
+    t.true(uploads.filter(({ status }) => status === "fulfilled").length <= 1);
+    const takenBytes = (await kept()).reduce((sum, { sizeBytes }) => sum + Number(sizeBytes), 0);
+    t.true(takenBytes <= max, `${takenBytes}`);
+  },
+);
+
+rootTest(`where backups have no bound users have as many as there is room for${needsRoot}`, async (t) => {
+  await using daemon = await startDaemon({ config: "[limits]\nmax_backup_bytes_per_user = 0\n" });
+  await writePackage(join(daemon.dir, "web"), await freePort());
+  await using user = await daemon.as(games);
+  await user.client(AppService).installApp({ spec: join(daemon.dir, "web") });
+  t.is((await user.client(BackupService).createBackup({ appId: "web" })).results[0]?.error, "");
 });
 
 rootTest(`ids do not tell what others have${needsRoot}`, async (t) => {
