@@ -1,8 +1,10 @@
 /** The build cache of a real builder: measured, planned, pruned. */
+import assert from "node:assert/strict";
 import { execFile } from "node:child_process";
 import { mkdtemp, writeFile } from "node:fs/promises";
 import { join } from "node:path";
 import { Readable } from "node:stream";
+import { setTimeout as sleep } from "node:timers/promises";
 import { promisify } from "node:util";
 import { createDockerEngine } from "../../src/docker/engine.ts";
 import { DiskMeter } from "../../src/docker/disk-usage.ts";
@@ -10,6 +12,7 @@ import { DockerHost } from "../../src/docker/docker-host.ts";
 import { EngineEvents } from "../../src/docker/events.ts";
 import { EngineState } from "../../src/docker/engine-state.ts";
 import { WatchedEngine } from "../../src/docker/watched-engine.ts";
+import { eventually } from "../support/eventually.ts";
 import { engineRequest } from "../support/docker-request.ts";
 import { dockerTest, needsDocker, sharedEngine } from "../support/docker-test.ts";
 import type { TestEngine } from "../support/docker.ts";
@@ -44,6 +47,18 @@ async function cacheIds(engine: TestEngine): Promise<string[]> {
   return (BuildCache ?? []).map(({ ID }) => ID).toSorted();
 }
 
+/** The builder puts its records in order for a moment after a build: its cache once two looks in a row see the same. */
+async function settledCacheIds(engine: TestEngine): Promise<string[]> {
+  let seen = await cacheIds(engine);
+  return eventually(async () => {
+    await sleep(500);
+    const before = seen;
+    seen = await cacheIds(engine);
+    assert.deepEqual(seen, before);
+    return seen;
+  }, 60_000);
+}
+
 for (const danglingOnly of [true, false]) {
   const what = danglingOnly ? "what nothing shares of it" : "all of it";
   dockerTest(`a prune of the build cache removes ${what}, as its dry run says${needsDocker}`, async (t) => {
@@ -58,7 +73,7 @@ for (const danglingOnly of [true, false]) {
     const signal = AbortSignal.timeout(60_000);
 
     await build(engine, danglingOnly ? "one" : "two");
-    const before = await cacheIds(engine);
+    const before = await settledCacheIds(engine);
     t.true(before.length >= 3);
     const usage = await host.diskUsage(signal);
     t.is(usage.buildCache?.count, before.length);
