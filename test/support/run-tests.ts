@@ -1,8 +1,8 @@
 /**
  * `npm test [-- [--quick] [--tap-file FILE] [AVA's arguments]]`: says what this machine lacks, runs each file by an AVA of its
  * own, a few at a time, and ends with the counts, after the failures and what was skipped. A file that hangs fails alone.
- * `--quick` leaves out the files that start daemons or container engines, for the loop of an edit. `--tap-file` keeps AVA's own
- * words for whoever counts afterwards.
+ * `--quick` leaves out the files that start daemons or container engines, and those that took more than three seconds the last
+ * time, for the loop of an edit. `--tap-file` keeps AVA's own words for whoever counts afterwards.
  * Fails when a test failed, when none ran, or when an AVA died halfway.
  */
 import { spawnSync } from "node:child_process";
@@ -13,6 +13,7 @@ import { missing } from "../../.ci/optional.ts";
 import { endAll, runFile, runningFiles, type FileRun } from "./file-run.ts";
 import { formatCounts, summarizeTap } from "./tap.ts";
 import { chooseTestFiles } from "./test-files.ts";
+import { keepTestTimes } from "./test-times.ts";
 
 const root = join(import.meta.dirname, "../..");
 const { tapFile, isQuick, avaArguments } = readArguments();
@@ -48,6 +49,10 @@ const files = avaArguments.length === 0 ? await chooseTestFiles(isQuick) : [""];
 // Most tests wait most of the time: one file more than there are processors.
 await Promise.all(Array.from({ length: availableParallelism() + 1 }, runFiles));
 kept?.end();
+if (avaArguments.length === 0)
+  await keepTestTimes(
+    Object.fromEntries(runs.map(({ file, milliseconds }) => [file, Math.round(milliseconds)])),
+  );
 summarize();
 
 /** Takes file after file, until none is left. */

@@ -1,0 +1,27 @@
+/** How long each test file took the last time, so that `npm test -- --quick` can leave out what takes long. */
+import { mkdir, readFile, writeFile } from "node:fs/promises";
+import { dirname, join } from "node:path";
+
+const file = join(import.meta.dirname, "../../node_modules/.cache/svc-test-times.json");
+
+/** Milliseconds by file; empty where nothing has run yet. */
+export type TestTimes = Readonly<Record<string, number>>;
+
+export async function readTestTimes(): Promise<TestTimes> {
+  try {
+    return JSON.parse(await readFile(file, "utf8")) as TestTimes;
+  } catch {
+    return {};
+  }
+}
+
+/** Keeps what was measured now beside what is known of other files. */
+export async function keepTestTimes(measured: TestTimes): Promise<void> {
+  const times = { ...(await readTestTimes()), ...measured };
+  try {
+    await mkdir(dirname(file), { recursive: true });
+    await writeFile(file, `${JSON.stringify(times, undefined, 1)}\n`);
+  } catch (error) {
+    console.log(`How long the tests took could not be kept: ${String(error)}`);
+  }
+}
