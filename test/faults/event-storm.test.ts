@@ -59,7 +59,8 @@ dockerTest(`lists are new, and at once, beside a storm of events${needsDocker}`,
   await names();
   await using storm = new Storm(engine);
   const behindMs: number[] = [];
-  for (let round = 0; round < rounds; round++) {
+  // On a busy machine the storm itself takes a while.
+  for (let round = 0; round < rounds || storm.made <= loops * 2; round++) {
     (await engine.request("POST", `/containers/${steady}/rename?name=steady-${round}`)).expect(204);
     const renamedMs = performance.now();
     for (;;) {
@@ -86,7 +87,6 @@ dockerTest(`lists are new, and at once, beside a storm of events${needsDocker}`,
       [steady],
     );
   t.true(statsMs < boundMs, `${callers} callers waited ${Math.round(statsMs)} ms`);
-  t.true(storm.made > loops * 2, "there was a storm");
   t.true(Math.max(...tookMs) < boundMs, `an answer took ${Math.round(Math.max(...tookMs))} ms`);
   const worst = (all: readonly number[]): string => `${Math.round(Math.max(...all))} ms`;
   t.log(
