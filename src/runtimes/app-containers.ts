@@ -1,9 +1,11 @@
 /** The containers of one app on the engine: finding, starting, stopping and removing them. */
+import { setTimeout as sleep } from "node:timers/promises";
 import { isMadeFor, madeForFilter } from "../docker/attribution.ts";
 import { isUpState, type ContainerRecord } from "../docker/container-record.ts";
 import type { EngineState } from "../docker/engine-state.ts";
 import type { DockerEngine } from "../docker/engine.ts";
 import type { EngineEvents } from "../docker/events.ts";
+import { SvcError } from "../errors.ts";
 
 /** The label that tells the containers of one configuration, image and version from those of others. */
 export const releaseLabel = "svc.release";
@@ -19,6 +21,9 @@ export interface AppContainersOptions {
 const stopMarginMs = 20_000;
 const listTimeoutMs = 10_000;
 const changeTimeoutMs = 60_000;
+/** An engine that was killed and is back still clears away, for a moment, what ran of a container. */
+const startAttempts = 8;
+const startPauseMs = 1_000;
 
 /** What asks the engine throws SvcError `unavailable` while that is away or hangs. */
 export class AppContainers {
@@ -80,6 +85,18 @@ export class AppContainers {
   }
 
   async start(id: string): Promise<void> {
+    for (let attempt = 1; ; attempt++) {
+      try {
+        await this.#start(id);
+        return;
+      } catch (error) {
+        if (attempt === startAttempts || !isLeftOver(error)) throw error;
+        await sleep(startPauseMs);
+      }
+    }
+  }
+
+  async #start(id: string): Promise<void> {
     await this.#options.engine.operate(
       `start a container of app "${this.#appId}"`,
       (docker) => docker.getContainer(id).start().catch(unlessStatus(304)),
@@ -171,4 +188,9 @@ function unlessStatus(...codes: number[]): (error: unknown) => void {
   return (error) => {
     if (!codes.includes((error as { statusCode?: number }).statusCode ?? 0)) throw error;
   };
+}
+
+/** In containerd's words. */
+function isLeftOver(error: unknown): boolean {
+  return error instanceof SvcError && /\btask [0-9a-f]{64}: already exists/.test(error.message);
 }
