@@ -3206,12 +3206,13 @@ export interface components {
              */
             time?: string;
             /**
-             * @description What happened. `reset`: something may have been missed, look at everything again. `app.changed`: its version, settings
+             * @description What happened. `begin`: nothing yet, it is what each stream begins with at once; who looks at everything now misses
+             *     nothing. `reset`: something may have been missed, look at everything again. `app.changed`: its version, settings
              *     or name, or whether it is meant to run; `app.busy`: an operation has it, `state` says which. `container.changed` is
              *     told to root alone.
              * @enum {string}
              */
-            kind: "reset" | "app.installed" | "app.changed" | "app.removed" | "app.busy" | "app.starting" | "app.running" | "app.stopping" | "app.stopped" | "app.failed" | "app.crashed" | "app.unknown" | "app.healthy" | "app.unhealthy" | "operation.began" | "operation.ended" | "run.began" | "run.ended" | "backup.made" | "backup.failed" | "alert.began" | "alert.ended" | "container.changed";
+            kind: "begin" | "reset" | "app.installed" | "app.changed" | "app.removed" | "app.busy" | "app.starting" | "app.running" | "app.stopping" | "app.stopped" | "app.failed" | "app.crashed" | "app.unknown" | "app.healthy" | "app.unhealthy" | "operation.began" | "operation.ended" | "run.began" | "run.ended" | "backup.made" | "backup.failed" | "alert.began" | "alert.ended" | "container.changed";
             /** @description The app that it is about. */
             app_id: string;
             /** @description What it is about where that is no app: the id of a job, a storage, the subject of an alert, the id of a container. */
@@ -6917,7 +6918,7 @@ export interface operations {
             query?: {
                 /**
                  * @description The `cursor` of the last event that was seen: the stream begins behind it. The newest 10,000 events of the last hour
-                 *     are held, and none of an earlier daemon: where the cursor is not, the first event is a `reset`.
+                 *     are held, and none of an earlier daemon: where the cursor is not, the first event is a `reset` instead of `begin`.
                  */
                 after?: string;
                 /** @description True: begins with the oldest event that is held. Not together with `after`. */
@@ -6926,7 +6927,7 @@ export interface operations {
                 until_now?: boolean;
                 /**
                  * @description Only of these kinds: a whole word such as `app.crashed`, or what is before its dot, such as `app`. All when empty.
-                 *     `reset` is always told. Separated by commas; may also be repeated.
+                 *     `begin` and `reset` are always told. Separated by commas; may also be repeated.
                  */
                 kinds?: string[];
                 /** @description Only of this app. */

@@ -81,8 +81,8 @@ export class EventLog {
   }
 
   /**
-   * The events that are wanted, in order, until `signal` aborts. A `reset` stands for what is not held any more, also
-   * where the reader is too slow: nothing waits for readers.
+   * A `begin` at once, and then the events that are wanted, in order, until `signal` aborts. A `reset` stands for what is
+   * not held any more, also where the reader is too slow: nothing waits for readers.
    *
    * @throws SvcError `invalid_request` for a cursor that is none; the signal's reason
    */
@@ -94,13 +94,14 @@ export class EventLog {
     this.#forget(this.#options.now());
     let next = this.#begin(start);
     const end = start.untilNow ? this.#next : Number.POSITIVE_INFINITY;
+    if (next >= this.#oldest) yield this.#mark("begin", next);
     while (next < end) {
       signal.throwIfAborted();
       this.#forget(this.#options.now());
       if (next < this.#oldest) {
         // Whoever looks at everything again sees what was held, too.
         next = this.#next;
-        yield { kind: "reset", cursor: this.#cursor(next - 1), atMs: this.#options.now() };
+        yield this.#mark("reset", next);
       } else if (next < this.#next) {
         const event = this.#events.get(next++);
         if (event !== undefined && isWanted(event)) yield event;
@@ -115,6 +116,11 @@ export class EventLog {
     if (name === undefined) throw invalidField("after", "it is no cursor of an event");
     const seen = Number(digits);
     return name === this.#name && seen < this.#next ? seen + 1 : 0;
+  }
+
+  /** Stands before the event of this number. */
+  #mark(kind: "begin" | "reset", next: number): HeldEvent {
+    return { kind, cursor: this.#cursor(next - 1), atMs: this.#options.now() };
   }
 
   #cursor(number: number): string {

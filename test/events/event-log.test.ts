@@ -17,13 +17,15 @@ function world() {
   const append = (first: number, last = first): void => {
     for (let at = first; at <= last; at++) log.append({ kind: "run.began", subject: String(at) });
   };
-  const read = async (start: Partial<EventStart> = {}, isWanted = (_event: NodeEvent) => true) =>
+  const all = async (start: Partial<EventStart> = {}, isWanted = (_event: NodeEvent) => true) =>
     Array.fromAsync(
       log.follow({ after: "", past: start.after === undefined, untilNow: true, ...start }, isWanted, never),
     );
+  const read = async (...args: Parameters<typeof all>) =>
+    (await all(...args)).filter(({ kind }) => kind !== "begin");
   const subjects = async (start?: Partial<EventStart>) =>
     (await read(start)).map(({ kind, subject }) => subject ?? kind);
-  return { clock, errors, log, append, read, subjects };
+  return { clock, errors, log, append, all, read, subjects };
 }
 
 const never = new AbortController().signal;
@@ -43,10 +45,25 @@ test("events come in order, from the oldest, from behind a cursor, or from now o
   );
 });
 
+test("a stream begins at once, behind what was seen", async (t) => {
+  const { log, append, all } = world();
+  append(1, 3);
+  const [begin, , second] = await all();
+  t.is(begin?.kind, "begin");
+  t.deepEqual(
+    (await all({ after: begin?.cursor ?? "" })).map(({ kind, subject }) => subject ?? kind),
+    ["begin", "1", "2", "3"],
+  );
+  t.is((await all({ after: second?.cursor ?? "" }))[0]?.cursor, second?.cursor);
+  const events = log.follow({ after: "", past: false, untilNow: false }, () => false, never);
+  t.like((await events.next()).value, { kind: "begin" }, "before anything has happened");
+});
+
 test("who follows hears of each at once, until it leaves", async (t) => {
   const { log, append } = world();
   const leave = new AbortController();
   const events = log.follow({ after: "", past: false, untilNow: false }, () => true, leave.signal);
+  await events.next();
   const next = async () => (await events.next()).value?.subject;
   const first = next();
   append(1, 2);
@@ -78,6 +95,7 @@ test("a reader that is too slow starts over, and nothing waits for it", async (t
   const { log, append } = world();
   const leave = new AbortController();
   const events = log.follow({ after: "", past: false, untilNow: false }, () => true, leave.signal);
+  await events.next();
   const next = async () => (await events.next()).value;
   const first = next();
   append(1);

@@ -17,7 +17,7 @@ import type { Message } from "@bufbuild/protobuf";
  * Describes the file svc/v1/event.proto.
  */
 export const file_svc_v1_event: GenFile = /*@__PURE__*/
-  fileDesc("ChJzdmMvdjEvZXZlbnQucHJvdG8SBnN2Yy52MSLTAQoTU3RyZWFtRXZlbnRzUmVxdWVzdBIVCgVhZnRlchgBIAEoCUIGmrUYAiBAEgwKBHBhc3QYAiABKAgSHAoJdW50aWxfbm93GAMgASgIUgl1bnRpbF9ub3cSWQoFa2luZHMYBCADKAlCSpq1GEZAQEpCIEAqEVthLXpdKyhcLlthLXpdKyk/WithIGtpbmQgb2YgZXZlbnQsIHN1Y2ggYXMgYXBwIG9yIGFwcC5jcmFzaGVkEh4KBmFwcF9pZBgFIAEoCUIGmrUYAiBAUgZhcHBfaWQi8gMKBUV2ZW50Eg4KBmN1cnNvchgBIAEoCRIoCgR0aW1lGAIgASgLMhouZ29vZ2xlLnByb3RvYnVmLlRpbWVzdGFtcBLHAgoEa2luZBgDIAEoCUK4Apq1GLMCMgVyZXNldDINYXBwLmluc3RhbGxlZDILYXBwLmNoYW5nZWQyC2FwcC5yZW1vdmVkMghhcHAuYnVzeTIMYXBwLnN0YXJ0aW5nMgthcHAucnVubmluZzIMYXBwLnN0b3BwaW5nMgthcHAuc3RvcHBlZDIKYXBwLmZhaWxlZDILYXBwLmNyYXNoZWQyC2FwcC51bmtub3duMgthcHAuaGVhbHRoeTINYXBwLnVuaGVhbHRoeTIPb3BlcmF0aW9uLmJlZ2FuMg9vcGVyYXRpb24uZW5kZWQyCXJ1bi5iZWdhbjIJcnVuLmVuZGVkMgtiYWNrdXAubWFkZTINYmFja3VwLmZhaWxlZDILYWxlcnQuYmVnYW4yC2FsZXJ0LmVuZGVkMhFjb250YWluZXIuY2hhbmdlZBIWCgZhcHBfaWQYBCABKAlSBmFwcF9pZBIPCgdzdWJqZWN0GAUgASgJEg0KBXN0YXRlGAYgASgJEg8KB21lc3NhZ2UYByABKAkSEgoFb3duZXIYCCABKA1IAIgBAUIICgZfb3duZXIycQoMRXZlbnRTZXJ2aWNlEmEKDFN0cmVhbUV2ZW50cxIbLnN2Yy52MS5TdHJlYW1FdmVudHNSZXF1ZXN0Gg0uc3ZjLnYxLkV2ZW50IiOQAgGItRgBkrUYBmV2ZW50c4LT5JMCDBIKL3YxL2V2ZW50czABYgZwcm90bzM", [file_google_api_annotations, file_google_protobuf_timestamp, file_svc_v1_access, file_svc_v1_rules]);
+  fileDesc("ChJzdmMvdjEvZXZlbnQucHJvdG8SBnN2Yy52MSLTAQoTU3RyZWFtRXZlbnRzUmVxdWVzdBIVCgVhZnRlchgBIAEoCUIGmrUYAiBAEgwKBHBhc3QYAiABKAgSHAoJdW50aWxfbm93GAMgASgIUgl1bnRpbF9ub3cSWQoFa2luZHMYBCADKAlCSpq1GEZAQEpCIEAqEVthLXpdKyhcLlthLXpdKyk/WithIGtpbmQgb2YgZXZlbnQsIHN1Y2ggYXMgYXBwIG9yIGFwcC5jcmFzaGVkEh4KBmFwcF9pZBgFIAEoCUIGmrUYAiBAUgZhcHBfaWQi+QMKBUV2ZW50Eg4KBmN1cnNvchgBIAEoCRIoCgR0aW1lGAIgASgLMhouZ29vZ2xlLnByb3RvYnVmLlRpbWVzdGFtcBLOAgoEa2luZBgDIAEoCUK/Apq1GLoCMgViZWdpbjIFcmVzZXQyDWFwcC5pbnN0YWxsZWQyC2FwcC5jaGFuZ2VkMgthcHAucmVtb3ZlZDIIYXBwLmJ1c3kyDGFwcC5zdGFydGluZzILYXBwLnJ1bm5pbmcyDGFwcC5zdG9wcGluZzILYXBwLnN0b3BwZWQyCmFwcC5mYWlsZWQyC2FwcC5jcmFzaGVkMgthcHAudW5rbm93bjILYXBwLmhlYWx0aHkyDWFwcC51bmhlYWx0aHkyD29wZXJhdGlvbi5iZWdhbjIPb3BlcmF0aW9uLmVuZGVkMglydW4uYmVnYW4yCXJ1bi5lbmRlZDILYmFja3VwLm1hZGUyDWJhY2t1cC5mYWlsZWQyC2FsZXJ0LmJlZ2FuMgthbGVydC5lbmRlZDIRY29udGFpbmVyLmNoYW5nZWQSFgoGYXBwX2lkGAQgASgJUgZhcHBfaWQSDwoHc3ViamVjdBgFIAEoCRINCgVzdGF0ZRgGIAEoCRIPCgdtZXNzYWdlGAcgASgJEhIKBW93bmVyGAggASgNSACIAQFCCAoGX293bmVyMnEKDEV2ZW50U2VydmljZRJhCgxTdHJlYW1FdmVudHMSGy5zdmMudjEuU3RyZWFtRXZlbnRzUmVxdWVzdBoNLnN2Yy52MS5FdmVudCIjkAIBiLUYAZK1GAZldmVudHOC0+STAgwSCi92MS9ldmVudHMwAWIGcHJvdG8z", [file_google_api_annotations, file_google_protobuf_timestamp, file_svc_v1_access, file_svc_v1_rules]);
 
 /**
  * Where to begin and what to tell.
@@ -27,7 +27,7 @@ export const file_svc_v1_event: GenFile = /*@__PURE__*/
 export type StreamEventsRequest = Message<"svc.v1.StreamEventsRequest"> & {
   /**
    * The `cursor` of the last event that was seen: the stream begins behind it. The newest 10,000 events of the last hour
-   * are held, and none of an earlier daemon: where the cursor is not, the first event is a `reset`.
+   * are held, and none of an earlier daemon: where the cursor is not, the first event is a `reset` instead of `begin`.
    *
    * @generated from field: string after = 1;
    */
@@ -49,7 +49,7 @@ export type StreamEventsRequest = Message<"svc.v1.StreamEventsRequest"> & {
 
   /**
    * Only of these kinds: a whole word such as `app.crashed`, or what is before its dot, such as `app`. All when empty.
-   * `reset` is always told.
+   * `begin` and `reset` are always told.
    *
    * @generated from field: repeated string kinds = 4;
    */
@@ -91,7 +91,8 @@ export type Event = Message<"svc.v1.Event"> & {
   time?: Timestamp | undefined;
 
   /**
-   * What happened. `reset`: something may have been missed, look at everything again. `app.changed`: its version, settings
+   * What happened. `begin`: nothing yet, it is what each stream begins with at once; who looks at everything now misses
+   * nothing. `reset`: something may have been missed, look at everything again. `app.changed`: its version, settings
    * or name, or whether it is meant to run; `app.busy`: an operation has it, `state` says which. `container.changed` is
    * told to root alone.
    *

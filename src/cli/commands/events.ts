@@ -47,7 +47,8 @@ async function showEvents(context: CommandContext, options: EventsOptions): Prom
   const request = { after, appId, kinds: [...kind], past: !follow && after === "", untilNow: !follow };
   for await (const message of context.invoke(EventService.method.streamEvents, [request])) {
     const event = messageToRest(EventSchema, message);
-    await (context.json ? context.printJsonLine(event) : context.print(eventLine(context, event)));
+    if (context.json) await context.printJsonLine(event);
+    else if (event.kind !== "begin") await context.print(eventLine(context, event));
   }
 }
 
