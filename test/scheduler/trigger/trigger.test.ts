@@ -239,7 +239,7 @@ test("an event is a trigger that no minute matches", (t) => {
     "on: app.crashed",
   ]) {
     t.regex(
-      String(parser.read(text)),
+      triggerProblem(text) ?? "",
       /must be on:KIND or "on:KIND APP", where KIND is app\.installed, /,
       text,
     );
