@@ -60,7 +60,8 @@ dockerTest(`lists are new, and at once, beside a storm of events${needsDocker}`,
   await using storm = new Storm(engine);
   const behindMs: number[] = [];
   // On a busy machine the storm itself takes a while.
-  for (let round = 0; round < rounds || storm.made <= loops * 2; round++) {
+  let round = 0;
+  for (; round < rounds || storm.made <= loops * 2; round++) {
     (await engine.request("POST", `/containers/${steady}/rename?name=steady-${round}`)).expect(204);
     const renamedMs = performance.now();
     for (;;) {
@@ -78,7 +79,7 @@ dockerTest(`lists are new, and at once, beside a storm of events${needsDocker}`,
   // All who ask at once share one window.
   const startedMs = performance.now();
   const answers = await Promise.all(
-    Array.from({ length: callers }, () => docker.listContainerStats({ ids: [`steady-${rounds - 1}`] })),
+    Array.from({ length: callers }, () => docker.listContainerStats({ ids: [`steady-${round - 1}`] })),
   );
   const statsMs = performance.now() - startedMs;
   for (const { stats } of answers)
