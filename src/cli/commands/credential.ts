@@ -2,10 +2,8 @@
 import { Option, type Command } from "commander";
 import type { CredentialKind } from "../../../gen/svc/v1/words.ts";
 import type { CommandContext } from "../context.ts";
-import { UsageError } from "../failure.ts";
 import type { RunCommand } from "../run-command.ts";
-import { askSecret, isInteractive } from "../prompt.ts";
-import { readInput } from "../read-input.ts";
+import { readSecret } from "../read-secret.ts";
 import { escapeControls } from "../render/escape.ts";
 import type { Column } from "../render/table.ts";
 import { calls, type Credential } from "../transport/calls.ts";
@@ -15,6 +13,8 @@ interface AddOptions {
   readonly username: string;
   readonly secretFile?: string;
 }
+
+const secretQuestion = { what: "password", prompt: "Password or token: ", option: "--secret-file" };
 
 export function addCredentialCommand(parent: Command, run: RunCommand): void {
   const credential = parent
@@ -71,23 +71,10 @@ async function add(
   host: string,
   { kind, username, secretFile }: AddOptions,
 ): Promise<void> {
-  const secret = await readSecret(context, secretFile);
+  const secret = await readSecret(context, secretFile, secretQuestion);
   const credential = await context.call(calls.upsertCredential, { name, kind, host, username, secret });
   if (context.json) return context.printJson(credential);
   return context.print(`Added ${escapeControls(`${credential.name} for ${credential.host}`)}\n`);
-}
-
-/** Never from the command line, which everybody on the host can read. */
-async function readSecret(context: CommandContext, file: string | undefined): Promise<string> {
-  if (file === undefined && !isInteractive(context.host)) {
-    throw new UsageError("nobody is there to type the password: pass --secret-file, - for stdin");
-  }
-  const text =
-    file === undefined
-      ? await askSecret(context.host, "Password or token: ")
-      : (await readInput(context.host, file)).replace(/\r?\n$/, "");
-  if (text === "") throw new UsageError("the password is empty");
-  return text;
 }
 
 async function remove(context: CommandContext, name: string): Promise<void> {

@@ -7,10 +7,12 @@ import { UsageError } from "../../failure.ts";
 import { warnIfManaged } from "../../managed.ts";
 import { parseCount } from "../../option-values.ts";
 import type { RunCommand } from "../../run-command.ts";
-import { askSecret, isInteractive } from "../../prompt.ts";
 import { readInput } from "../../read-input.ts";
+import { readSecret } from "../../read-secret.ts";
 import { escapeControls } from "../../render/escape.ts";
 import { calls, type BackupStorage } from "../../transport/calls.ts";
+
+const secretQuestion = { what: "secret", prompt: "Secret key: ", option: "--secret-key-file" };
 
 interface BucketOptions {
   readonly s3?: string;
@@ -163,19 +165,6 @@ async function changedBucket(
     ...(pathStyle !== undefined && { path_style: pathStyle }),
     ...(ca !== undefined && { ca: ca === false ? "" : await readInput(context.host, ca) }),
     ...(accessKey !== undefined && { access_key: accessKey }),
-    ...(needsSecret && { secret_key: await readSecret(context, secretKeyFile) }),
+    ...(needsSecret && { secret_key: await readSecret(context, secretKeyFile, secretQuestion) }),
   };
-}
-
-/** Never from the command line, which everybody on the host can read. */
-async function readSecret(context: CommandContext, file: string | undefined): Promise<string> {
-  if (file === undefined && !isInteractive(context.host)) {
-    throw new UsageError("nobody is there to type the secret: pass --secret-key-file, - for stdin");
-  }
-  const text =
-    file === undefined
-      ? await askSecret(context.host, "Secret key: ")
-      : (await readInput(context.host, file)).replace(/\r?\n$/, "");
-  if (text === "") throw new UsageError("the secret is empty");
-  return text;
 }
