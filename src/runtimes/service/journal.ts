@@ -38,22 +38,25 @@ const exitMs = 10_000;
 /** Longer lines come cut: the journal itself keeps 48 KiB of one. */
 const maxTextLength = 64 * 1024;
 const fields = "MESSAGE,_PID";
+const asJson = ["--no-pager", "--quiet", "--output=json"];
+
+const since = (ms: number): string => `--since=@${(ms / 1000).toFixed(3)}`;
+/** With a time, older journalctl counts lines from there on, unless the newest come first. */
+const newestFirst = (lines: number): string[] => ["--reverse", `--lines=${lines}`];
 
 /** Read as fast as they are taken: what nobody takes waits in the journal. */
 export async function* readJournal(question: JournalQuestion): AsyncGenerator<JournalLine, void> {
   const { unit, uid, sinceMs, from, follow, signal } = question;
   if (signal?.aborted === true) return;
-  const since = (ms: number): string => `--since=@${(ms / 1000).toFixed(3)}`;
   const start =
     "newest" in from
-      ? // With a time, older journalctl counts lines from there on, unless the newest come first.
-        [since(sinceMs), "--reverse", `--lines=${from.newest}`]
+      ? [since(sinceMs), ...newestFirst(from.newest)]
       : "fromMs" in from
         ? [since(Math.max(from.fromMs, sinceMs)), "--lines=all"]
         : // A cursor stands for a moment; with a time beside it journalctl refuses to choose.
           [`--after-cursor=${from.afterCursor}`, "--lines=all"];
   const args = [
-    ...["--no-pager", "--quiet", "--output=json", `--output-fields=${fields}`, "--all"],
+    ...[...asJson, `--output-fields=${fields}`, "--all"],
     ...[...start, ...(follow ? ["--follow"] : [])],
     ...[`_SYSTEMD_UNIT=${unit}`, ...(uid === undefined ? [] : [`_UID=${uid}`])],
     // What systemd itself says of it.
@@ -71,10 +74,9 @@ export async function* readJournal(question: JournalQuestion): AsyncGenerator<Jo
  */
 export async function readLastExit(unit: string, sinceMs: number): Promise<MainExit | undefined> {
   const args = [
-    ...["--no-pager", "--quiet", "--output=json", "--output-fields=EXIT_CODE,EXIT_STATUS"],
-    // As above.
-    ...["--reverse", "--lines=1"],
-    ...[`--since=@${(sinceMs / 1000).toFixed(3)}`, `UNIT=${unit}`, "_PID=1", `MESSAGE_ID=${mainExited}`],
+    ...[...asJson, "--output-fields=EXIT_CODE,EXIT_STATUS"],
+    ...newestFirst(1),
+    ...[since(sinceMs), `UNIT=${unit}`, "_PID=1", `MESSAGE_ID=${mainExited}`],
   ];
   for await (const text of printed(args, AbortSignal.timeout(exitMs))) return parseExit(text);
   return undefined;
