@@ -17,6 +17,11 @@ export interface NodeEvent {
   readonly isRoots?: boolean;
 }
 
+/** Whether a user hears of an event: of what is their own, and of what is the host's and not root's alone. */
+export function mayHear({ owner, isRoots }: NodeEvent, user: { uid: number; root: boolean }): boolean {
+  return user.root || owner === user.uid || (owner === undefined && isRoots !== true);
+}
+
 /** An event at its place among the others. */
 export interface HeldEvent extends NodeEvent {
   readonly cursor: string;

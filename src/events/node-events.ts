@@ -3,7 +3,6 @@ import type { Alert } from "../alerts/alert-store.ts";
 import type { Apps } from "../apps/apps.ts";
 import type { BackupEnd } from "../backups/backup-maker.ts";
 import type { EngineState } from "../docker/engine-state.ts";
-import { Ticker } from "../lib/ticker.ts";
 import type { Run } from "../scheduler/runs/run.ts";
 import { eventsOfChange } from "./app-events.ts";
 import { EventLog, type EventLogOptions, type NodeEvent } from "./event-log.ts";
@@ -21,6 +20,7 @@ export class NodeEvents implements AsyncDisposable {
   readonly #options: NodeEventsOptions;
   readonly #containers = new Set<string>();
   readonly #resources = new AsyncDisposableStack();
+  #timer: NodeJS.Timeout | undefined;
   #starting: Promise<void> = Promise.resolve();
 
   constructor(options: NodeEventsOptions) {
@@ -34,24 +34,16 @@ export class NodeEvents implements AsyncDisposable {
   }
 
   async #watch(): Promise<void> {
-    const { apps, engine, onError } = this.#options;
+    const { apps, engine } = this.#options;
     const changes = await apps.onChange((change) => {
       for (const event of eventsOfChange(change)) this.log.append(event);
     });
     this.#resources.use(changes);
     this.#resources.use(
       engine.onChange((change) => {
-        if (change.kind === "containers") for (const id of change.ids) this.#containers.add(id);
-      }),
-    );
-    this.#resources.use(
-      new Ticker(containers.everyMs, () => {
-        try {
-          this.#tellContainers();
-        } catch (error) {
-          onError(error);
-        }
-        return Promise.resolve();
+        if (change.kind !== "containers") return;
+        for (const id of change.ids) this.#containers.add(id);
+        this.#timer ??= setTimeout(() => this.#tellContainers(), containers.everyMs).unref();
       }),
     );
   }
@@ -86,6 +78,7 @@ export class NodeEvents implements AsyncDisposable {
   };
 
   #tellContainers(): void {
+    this.#timer = undefined;
     const ids = [...this.#containers];
     this.#containers.clear();
     const changed = (subject: string): NodeEvent => ({ kind: "container.changed", subject, isRoots: true });
@@ -96,5 +89,6 @@ export class NodeEvents implements AsyncDisposable {
   async [Symbol.asyncDispose](): Promise<void> {
     await this.#starting;
     await this.#resources.disposeAsync();
+    clearTimeout(this.#timer);
   }
 }

@@ -4,17 +4,17 @@ import { timestampFromMs } from "@bufbuild/protobuf/wkt";
 import type { ServiceImpl } from "@connectrpc/connect";
 import type { EventSchema, EventService } from "../../gen/svc/v1/event_pb.ts";
 import { invalidField } from "../errors.ts";
-import type { EventLog, HeldEvent, NodeEvent } from "../events/event-log.ts";
+import { mayHear, type EventLog, type HeldEvent, type NodeEvent } from "../events/event-log.ts";
 import { userOf } from "../rpc/user-context.ts";
 
 export function createEventService(log: EventLog): ServiceImpl<typeof EventService> {
   return {
     streamEvents: async function* ({ kinds, appId, ...start }, context) {
-      const { uid, root } = userOf(context);
+      const user = userOf(context);
       if (start.past && start.after !== "") throw invalidField("past", "it goes with no `after`");
       const chosen = new Set(kinds);
       const isWanted = (event: NodeEvent): boolean =>
-        (root || event.owner === uid || (event.owner === undefined && event.isRoots !== true)) &&
+        mayHear(event, user) &&
         (appId === "" || event.appId === appId) &&
         (chosen.size === 0 || chosen.has(event.kind) || chosen.has(event.kind.split(".", 1).join("")));
       for await (const event of log.follow(start, isWanted, context.signal)) yield view(event);

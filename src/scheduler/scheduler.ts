@@ -54,12 +54,15 @@ export class Scheduler implements AsyncDisposable {
   readonly #evaluation = new AsyncDisposableStack();
   readonly #subscription: Disposable;
   readonly #room: RunRoom;
+  /** The daemon's own uid is its root context (D10). */
+  readonly #isRoot: (ownerUid: number) => boolean;
   #due: DueJobs | undefined;
 
   constructor(options: SchedulerOptions) {
     const { store, jobs, owners, runs, clock, identities, apps, lookup, log } = options;
     this.#options = options;
-    const isRoot = (ownerUid: number): boolean => this.#isRoot(ownerUid);
+    this.#isRoot = (ownerUid) => ownerUid === identities.selfUid || ownerUid === 0;
+    const isRoot = this.#isRoot;
     this.plainActions = {
       shell: createShellAction({ identities, apps, starts: new RunRoom(isRoot, startBounds) }),
       http: createHttpAction({ lookup }),
@@ -101,13 +104,7 @@ export class Scheduler implements AsyncDisposable {
       new Evaluator({ jobs, zones, due, runs, skips, backups, clock, log }),
     );
     evaluator.start();
-    const isRoot = (ownerUid: number): boolean => this.#isRoot(ownerUid);
-    this.#evaluation.use(new EventJobs({ jobs, due, events, isRoot, clock }));
-  }
-
-  /** The daemon's own uid is its root context (D10). */
-  #isRoot(ownerUid: number): boolean {
-    return ownerUid === this.#options.identities.selfUid || ownerUid === 0;
+    this.#evaluation.use(new EventJobs({ jobs, due, events, isRoot: this.#isRoot, clock }));
   }
 
   /** What a job that is due waits for. */

@@ -1,5 +1,5 @@
 /** Fires jobs with what happens on the node: those whose owner may see it (decisions 43). */
-import type { EventLog, NodeEvent } from "../../events/event-log.ts";
+import { mayHear, type EventLog, type NodeEvent } from "../../events/event-log.ts";
 import type { Clock } from "../../lib/clock.ts";
 import type { JobRegistry } from "../jobs/job-registry.ts";
 import type { Job } from "../jobs/job.ts";
@@ -9,7 +9,7 @@ export interface EventJobsOptions {
   jobs: Pick<JobRegistry, "all">;
   due: Pick<DueJobs, "fire">;
   events: Pick<EventLog, "listen">;
-  /** Whether an owner sees what is everybody's. */
+  /** Whether an owner sees what is everybody's, as root does. */
   isRoot: (ownerUid: number) => boolean;
   clock: Pick<Clock, "nowMs">;
 }
@@ -36,14 +36,11 @@ export class EventJobs implements Disposable {
     for (const job of this.#waiting) if (this.#isMeant(job, event)) due.fire(job, clock.nowMs());
   }
 
-  #isMeant(
-    { trigger, enabled, ownerUid }: Job,
-    { kind, appId, subject = "", owner, isRoots }: NodeEvent,
-  ): boolean {
-    if (!enabled || trigger.event?.kind !== kind) return false;
-    const wanted = trigger.event.subject;
-    if (wanted !== "" && wanted !== (appId ?? subject)) return false;
-    return this.#options.isRoot(ownerUid) || owner === ownerUid || (owner === undefined && isRoots !== true);
+  #isMeant({ trigger, enabled, ownerUid: uid }: Job, event: NodeEvent): boolean {
+    if (!enabled || trigger.event?.kind !== event.kind) return false;
+    const { subject } = trigger.event;
+    if (subject !== "" && subject !== (event.appId ?? event.subject ?? "")) return false;
+    return mayHear(event, { uid, root: this.#options.isRoot(uid) });
   }
 
   [Symbol.dispose](): void {
