@@ -11,7 +11,8 @@ import { allMembers, cgroupPids, freezeCgroup, sendSignal } from "./ending.mjs";
 /** @import { ProcessEntry } from "../../lib/process-table.mjs" */
 /** @import { Run } from "./run-members.mjs" */
 
-const FREEZE_MS = 10_000;
+/** What waits for a disk that is busy stops when that has answered. */
+const FREEZE_MS = 40_000;
 const POLL_MS = 5;
 /** What was born while one round looked at the others is seen by the next. */
 const STILL_ROUNDS = 2;
@@ -46,8 +47,11 @@ export class Freezer {
       const deadline = process.uptime() * 1000 + FREEZE_MS;
       const byCgroup = this.#cgroup !== null && freezeCgroup(this.#cgroup, true);
       for (let still = 0; still < STILL_ROUNDS;) {
-        still = this.#round(byCgroup) ? still + 1 : 0;
-        if (process.uptime() * 1000 > deadline) throw new Error("not all of its processes could be frozen");
+        const moving = this.#round(byCgroup);
+        still = moving === undefined ? still + 1 : 0;
+        if (process.uptime() * 1000 > deadline && moving !== undefined) {
+          throw new Error(`not all of its processes could be frozen: ${moving}`);
+        }
         await sleep(POLL_MS);
         if (this.#thawed !== own) throw new Error("it was let go on before all of it was frozen");
       }
@@ -69,26 +73,26 @@ export class Freezer {
   /**
    * Stops what executes yet.
    * @param {boolean} byCgroup
-   * @returns {boolean} whether there was nothing
+   * @returns {string | undefined} what did, in words
    */
   #round(byCgroup) {
     const cared = new Set(byCgroup && this.#cgroup !== null ? cgroupPids(this.#cgroup) : []);
-    let isStill = !byCgroup || this.#cgroup === null || isFrozen(this.#cgroup);
+    let moving = !byCgroup || this.#cgroup === null || isFrozen(this.#cgroup) ? undefined : "its cgroup";
     const members = allMembers(this.#run, this.#cgroup);
     for (const entry of members) {
       const states = cared.has(entry.pid) ? [] : readStates(entry.pid);
       if (states.every(isStopped)) continue;
-      if (this.#stopped.get(entry.pid)?.startTicks !== entry.startTicks) {
+      const isTold = this.#stopped.get(entry.pid)?.startTicks === entry.startTicks;
+      if (!isTold) {
         this.#stopped.set(entry.pid, entry);
         sendSignal(entry, "SIGSTOP");
-        isStill = false;
-        continue;
       }
-      // vfork(2) holds the parent until its child executes something, which one that was stopped does not.
-      const holdsIt = members.some(({ pid, ppid }) => ppid === entry.pid && this.#stopped.has(pid));
-      isStill &&= holdsIt && states.every((state) => state === "D" || isStopped(state));
+      // vfork(2) holds the parent until its child executes something, which one that stands still does not.
+      const isHeld = members.some(({ pid, ppid }) => ppid === entry.pid && stands(readStates(pid)));
+      if (isTold && isHeld && states.every((state) => state === "D" || isStopped(state))) continue;
+      moving = `process ${entry.pid} is in state ${states.join("")}`;
     }
-    return isStill;
+    return moving;
   }
 }
 
@@ -99,6 +103,11 @@ function isFrozen(cgroup) {
   } catch {
     return false;
   }
+}
+
+/** @param {string[]} states of a process; none when it has ended */
+function stands(states) {
+  return states.length > 0 && states.every(isStopped);
 }
 
 /** @param {string} state */

@@ -28,7 +28,7 @@ export interface SupervisionOptions extends SupervisorWatchOptions {
 }
 
 /** From asking a supervisor until the last process is frozen. */
-const FREEZE_MS = 20_000;
+const FREEZE_MS = 60_000;
 const THAW_MS = 5_000;
 
 /** Where the supervisor keeps the log, in the run directory. */
