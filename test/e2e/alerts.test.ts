@@ -6,8 +6,10 @@ import { createServer } from "node:http";
 import type { AddressInfo } from "node:net";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
+import { DatabaseSync } from "node:sqlite";
 import test from "ava";
 import { AppService } from "../../gen/svc/v1/app_pb.ts";
+import { BackupService } from "../../gen/svc/v1/backup_pb.ts";
 import { DaemonService } from "../../gen/svc/v1/daemon_pb.ts";
 import { isRoot, needsRoot, startDaemon } from "../support/daemon.ts";
 import { eventually } from "../support/eventually.ts";
@@ -59,6 +61,50 @@ command = "echo $SVC_ALERT $SVC_ALERT_STATE: $SVC_ALERT_MESSAGE >> ${told}"
     t.deepEqual(await status(), []);
   },
 );
+
+test("a backup that is overdue is told to a command, and that one was made", async (t) => {
+  const dir = await mkdtemp(join(tmpdir(), "svc-alert-"));
+  t.teardown(() => rm(dir, { recursive: true, force: true }));
+  const told = join(dir, "told");
+  await using daemon = await startDaemon({
+    config: `
+[metrics]
+interval_secs = 1
+[[alerts]]
+name = "old"
+when = "backup_overdue"
+for_secs = 0
+command = "echo $SVC_ALERT $SVC_ALERT_STATE: $SVC_ALERT_MESSAGE >> ${told}"
+`,
+  });
+  await writePackage(join(daemon.dir, "web"), await freePort());
+  await daemon.client(AppService).installApp({ spec: join(daemon.dir, "web") });
+  const backups = daemon.client(BackupService);
+  // Half a day from now: not while this is tested.
+  const hour = (new Date().getHours() + 12) % 24;
+  await backups.setBackupPolicy({ appId: "web", trigger: `${String(hour).padStart(2, "0")}:30`, keep: 2 });
+  const status = async () => (await daemon.client(DaemonService).getStatus({})).alerts;
+  t.deepEqual(await status(), []);
+
+  await daemon.kill();
+  const store = new DatabaseSync(join(daemon.storeDir, "svc.db"));
+  store.prepare("UPDATE backup_policies SET set_at = set_at - 2 * 24 * 3600 * 1000").run();
+  store.close();
+  await daemon.restart();
+  const said = async () => (await readFile(told, "utf8")).trim().split("\n");
+  await eventually(async () => assert.equal((await said()).length, 1), deadlineMs);
+  const [alert] = await status();
+  t.like(alert, { name: "old", subject: "web" });
+  t.like((await daemon.client(DaemonService).getStatus({})).apps, { backupsOverdue: 1 });
+
+  await backups.createBackup({ appId: "web" });
+  await eventually(async () => assert.equal((await said()).length, 2), deadlineMs);
+  t.deepEqual(
+    (await said()).map((line) => line.replace(/:.*/, "")),
+    ["old firing", "old resolved"],
+  );
+  t.deepEqual(await status(), []);
+});
 
 test("an app that crashes is told to a server once, over a restart too, and shows to who may see it", async (t) => {
   const bodies: string[] = [];
