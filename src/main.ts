@@ -9,9 +9,11 @@ import { join } from "node:path";
 import { getSystemErrorMessage } from "node:util";
 import packageJson from "../package.json" with { type: "json" };
 import { exitCodes } from "./cli/exit-codes.ts";
+import { runFirstStage } from "./cli/first-stage.ts";
 import type { CliHost } from "./cli/host.ts";
 import type { DaemonRun } from "./cli/run-command.ts";
 import { defaultPaths } from "./daemon/paths.ts";
+import type { Client } from "./cli/transport/client.ts";
 import type { PathEnvironment } from "./daemon/paths.ts";
 import type { Programs } from "./daemon/programs.ts";
 
@@ -26,14 +28,19 @@ if (compileCache !== undefined) enableCompileCache(compileCache);
 void main();
 
 async function main(): Promise<void> {
+  const host = createHost();
+  const builtDir = fromSources ? undefined : import.meta.dirname;
+  process.exitCode = (await runFirstStage(host, { builtDir, openInProcess })) ?? (await runWhole(host));
+}
+
+async function runWhole(host: CliHost): Promise<number> {
   const { runCli } = await import("./cli/cli.ts");
-  process.exitCode = await runCli(createHost(), {
-    openInProcess: async (host) => {
-      const { openInProcess } = await import("./cli/in-process.ts");
-      return openInProcess(host, { environment, programs: await programs() });
-    },
-    runDaemon,
-  });
+  return runCli(host, { openInProcess, runDaemon });
+}
+
+async function openInProcess(host: CliHost): Promise<Client> {
+  const inProcess = await import("./cli/in-process.ts");
+  return inProcess.openInProcess(host, { environment, programs: await programs() });
 }
 
 async function runDaemon({ configFile, checkOnly, stop }: DaemonRun): Promise<void> {

@@ -9,6 +9,7 @@ import { build, transform } from "esbuild";
 import type { OutputFile, Plugin } from "esbuild";
 import { access, copyFile, glob, mkdir, rename, rm, writeFile } from "node:fs/promises";
 import { basename, dirname, join, relative, resolve } from "node:path";
+import { writeCommandFiles } from "./command-files.ts";
 import packageJson from "../../package.json" with { type: "json" };
 
 const root = join(import.meta.dirname, "../..");
@@ -96,6 +97,7 @@ await access(join(root, nativePackage)).catch((cause: unknown) => {
   });
 });
 for await (const file of glob([...native, ...packages], { cwd: root })) await copy(join(root, file), file);
+await writeCommandFiles(freshDir);
 // The checkout's own package.json says that .js files are modules.
 await writeFile(join(freshDir, "package.json"), '{ "type": "commonjs" }\n');
 await rm(outDir, { recursive: true, force: true });

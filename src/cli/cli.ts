@@ -1,7 +1,7 @@
 /** The command line: arguments in, exit code out. */
 import { CommanderError } from "commander";
 import type { Command } from "commander";
-import { CommandContext } from "./context.ts";
+import { treeOf } from "./command-tree.ts";
 import { exitCodes } from "./exit-codes.ts";
 import { describeFailure, failureJson, UsageError } from "./failure.ts";
 import type { CliHost } from "./host.ts";
@@ -13,6 +13,7 @@ import {
   suggestion,
   withoutHelpOfUnknown,
 } from "./program.ts";
+import { runAction } from "./run-action.ts";
 import type { RunCommand, RunDaemon } from "./run-command.ts";
 import { formatJson } from "./render/json.ts";
 import type { Client } from "./transport/client.ts";
@@ -30,20 +31,19 @@ export async function runCli(host: CliHost, dependencies: CliDependencies): Prom
     (action) =>
     async (...args) => {
       const command = args.pop() as Command;
-      const openInProcess = () => dependencies.openInProcess(host);
-      await using context = new CommandContext(host, globalOptions(command), openInProcess);
-      try {
-        await action(context, ...(args as never));
-      } catch (error) {
-        exitCode = context.report(error, namedApp(command));
-      }
+      const { openInProcess } = dependencies;
+      exitCode = await runAction(
+        host,
+        { options: globalOptions(command), app: namedApp(command), openInProcess },
+        (context) => action(context, ...(args as never)),
+      );
     };
   const program = createProgram(host, run, dependencies.runDaemon);
   const args = withoutHelpOfUnknown(program, host.args);
   try {
     if (host.args[0] === "__complete") {
       const { complete } = await import("./complete.ts");
-      await complete(host, program, host.args.slice(1));
+      await complete(host, treeOf(program), host.args.slice(1));
       return exitCodes.ok;
     }
     await program.parseAsync(args, { from: "user" });

@@ -1,22 +1,11 @@
 /** What can come next on a command line: asked by the scripts of `svc completion`. */
-import type { Command, Option } from "commander";
+import type { CommandTree, OptionEntry } from "./command-tree.ts";
+import type { Candidate, Kind } from "./complete-names.ts";
 import type { CliHost } from "./host.ts";
 import { escapeCell } from "./render/escape.ts";
-import { chooseRoute } from "./routing.ts";
-import { calls } from "./transport/calls.ts";
-import type { UnaryCall } from "./transport/calls.ts";
-import { SocketClient } from "./transport/socket-client.ts";
-
-interface Candidate {
-  readonly word: string;
-  readonly description: string;
-}
-
-/** Milliseconds that a daemon has for its apps, jobs or containers: a key press must not hang. */
-const askTimeoutMs = 500;
 
 /** Prints one candidate per line, `word<TAB>description`. @param words what follows `svc`; the last is being typed */
-export async function complete(host: CliHost, program: Command, words: readonly string[]): Promise<void> {
+export async function complete(host: CliHost, program: CommandTree, words: readonly string[]): Promise<void> {
   const current = words.at(-1) ?? "";
   const place = walk(program, words.slice(0, -1));
   const candidates = await candidatesAt(host, place, current);
@@ -27,18 +16,18 @@ export async function complete(host: CliHost, program: Command, words: readonly 
 }
 
 interface Place {
-  readonly command: Command;
+  readonly command: CommandTree;
   /** The words that stand as arguments of the command. */
   readonly args: readonly string[];
   /** The option that waits for its value. */
-  readonly option: Option | undefined;
+  readonly option: OptionEntry | undefined;
   readonly socket: string | undefined;
 }
 
-function walk(program: Command, words: readonly string[]): Place {
+function walk(program: CommandTree, words: readonly string[]): Place {
   let command = program;
   let args: string[] = [];
-  let option: Option | undefined;
+  let option: OptionEntry | undefined;
   let socket: string | undefined;
   for (const word of words) {
     if (option !== undefined) {
@@ -46,9 +35,9 @@ function walk(program: Command, words: readonly string[]): Place {
       option = undefined;
     } else if (word.startsWith("-")) {
       const found = command.options.find(({ short, long }) => word === short || word === long);
-      if (found?.required === true) option = found;
+      if (found?.takesValue === true) option = found;
     } else {
-      const child = command.commands.find((each) => each.name() === word || each.aliases().includes(word));
+      const child = command.commands.find((each) => each.name === word || each.aliases.includes(word));
       if (child === undefined) args.push(word);
       else [command, args] = [child, []];
     }
@@ -65,10 +54,9 @@ async function candidatesAt(host: CliHost, place: Place, current: string): Promi
       description,
     }));
   }
-  const commands = command.commands.map((child) => ({
-    word: child.name(),
-    description: child.description(),
-  }));
+  const commands = command.commands
+    .filter(({ hidden }) => !hidden)
+    .map(({ name, description }) => ({ word: name, description }));
   return [...(args.length === 0 ? commands : []), ...(await argumentCandidates(host, place))];
 }
 
@@ -76,72 +64,38 @@ async function candidatesAt(host: CliHost, place: Place, current: string): Promi
 async function optionCandidates(
   host: CliHost,
   { socket }: Place,
-  { argChoices, long }: Option,
+  { choices, long }: OptionEntry,
 ): Promise<readonly Candidate[]> {
-  if (argChoices !== undefined) return argChoices.map((word) => ({ word, description: "" }));
-  if (long === "--project") return askProjects(host, socket);
-  return long === "--app" ? askApps(host, socket) : [];
+  if (choices !== undefined) return choices.map((word) => ({ word, description: "" }));
+  const kind = kindOfOption[long ?? ""];
+  return kind === undefined ? [] : names(host, socket, kind);
 }
 
 async function argumentCandidates(host: CliHost, place: Place): Promise<readonly Candidate[]> {
   const { command, args } = place;
   // A group whose default command takes an app: `svc app settings ID`.
-  const taker = command.commands.find((child) => child.name() === "get") ?? command;
-  const expected = taker.registeredArguments[args.length] ?? taker.registeredArguments.at(-1);
-  if (expected === undefined || (args.length >= taker.registeredArguments.length && !expected.variadic))
-    return [];
-  if (expected.argChoices !== undefined)
-    return expected.argChoices.map((word) => ({ word, description: "" }));
-  switch (expected.name()) {
-    case "id":
-      return (await askApps(host, place.socket)).filter(({ word }) => !args.includes(word));
-    case "job":
-      return (await askJobs(host, place.socket)).filter(({ word }) => !args.includes(word));
-    case "container":
-      return (await askContainers(host, place.socket)).filter(({ word }) => !args.includes(word));
-    case "method":
-      return listMethods();
-    default:
-      return [];
-  }
+  const taker = command.commands.find(({ name }) => name === "get") ?? command;
+  const expected = taker.args[args.length] ?? taker.args.at(-1);
+  if (expected === undefined || (args.length >= taker.args.length && !expected.variadic)) return [];
+  if (expected.choices !== undefined) return expected.choices.map((word) => ({ word, description: "" }));
+  if (expected.name === "method") return listMethods();
+  const kind = kindOfArgument[expected.name];
+  if (kind === undefined) return [];
+  return (await names(host, place.socket, kind)).filter(({ word }) => !args.includes(word));
 }
 
-async function askApps(host: CliHost, socketOption: string | undefined): Promise<readonly Candidate[]> {
-  const answer = await ask(host, socketOption, calls.listApps);
-  return answer?.apps.map((app) => ({ word: app.id, description: `${app.name} ${app.state}` })) ?? [];
-}
+/** What the values of options and arguments name. */
+const kindOfOption: Readonly<Record<string, Kind>> = { "--app": "app", "--project": "project" };
+const kindOfArgument: Readonly<Record<string, Kind>> = { id: "app", job: "job", container: "container" };
 
-async function askJobs(host: CliHost, socketOption: string | undefined): Promise<readonly Candidate[]> {
-  const answer = await ask(host, socketOption, calls.listSchedules);
-  return answer?.schedules.map((job) => ({ word: job.id, description: job.trigger })) ?? [];
-}
-
-async function askContainers(host: CliHost, socketOption: string | undefined): Promise<readonly Candidate[]> {
-  const answer = await ask(host, socketOption, calls.listContainers, { all: true });
-  return answer?.containers.map(({ name, status }) => ({ word: name, description: status })) ?? [];
-}
-
-async function askProjects(host: CliHost, socketOption: string | undefined): Promise<readonly Candidate[]> {
-  const answer = await ask(host, socketOption, calls.listContainers, { all: true });
-  const projects = new Set(answer?.containers.flatMap(({ composeProject }) => composeProject ?? []));
-  return [...projects].map((word) => ({ word, description: "" }));
-}
-
-/** What the daemon that a command would reach answers; undefined when it does not answer at once. */
-async function ask<Request extends object, Response>(
+/** Asking a daemon takes more than all else here. */
+async function names(
   host: CliHost,
   socketOption: string | undefined,
-  call: UnaryCall<Request, Response>,
-  request?: Request,
-): Promise<Response | undefined> {
-  const route = await chooseRoute({ socketOption, sockets: host.sockets, uid: host.uid });
-  if (route.kind !== "socket") return undefined;
-  const client = new SocketClient({ socketPath: route.path, headers: {} });
-  try {
-    return await client.call(call, request ?? ({} as Request), { timeoutMs: askTimeoutMs });
-  } catch {
-    return undefined;
-  }
+  kind: Kind,
+): Promise<readonly Candidate[]> {
+  const { namesOf } = await import("./complete-names.ts");
+  return namesOf(host, socketOption, kind);
 }
 
 async function listMethods(): Promise<readonly Candidate[]> {

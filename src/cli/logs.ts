@@ -1,7 +1,5 @@
-/** The lines of a log, as `svc app logs` and `svc docker logs` ask for them and print them. */
-import type { Command } from "commander";
+/** The lines of a log, as `svc app logs` and `svc docker logs` print them. */
 import type { CommandContext } from "./context.ts";
-import { parseCount } from "./option-values.ts";
 import { escapeControls } from "./render/escape.ts";
 import { formatBytes } from "./render/units.ts";
 
@@ -11,17 +9,8 @@ export interface LogsOptions {
   readonly timestamps?: boolean;
 }
 
-/** @param end when following ends */
-export function addLogsOptions(command: Command, end: string): Command {
-  return command
-    .option("-n, --tail <lines>", "how many lines, at most 100000", parseCount(0, 100_000), 100)
-    .option("-f, --follow", `go on with every new line, until ${end}`)
-    .option("-t, --timestamps", "begin each line with its time")
-    .addHelpText(
-      "after",
-      "\nOn a terminal, control characters in a log are shown as \\xNN. A pipe or a file gets the lines as they are.\n",
-    );
-}
+/** Lines that are shown when nothing else is said. */
+export const defaultTail = 100;
 
 interface LogLine {
   /** RFC 3339. */

@@ -2,6 +2,8 @@
 import { Command, CommanderError, InvalidArgumentError, Option } from "commander";
 import { addApiCommand } from "./commands/api.ts";
 import { addAppCommand } from "./commands/app.ts";
+import { addLifecycleCommands } from "./commands/app-lifecycle.ts";
+import { addLogsCommand } from "./commands/app-logs.ts";
 import { addAuditCommand } from "./commands/audit.ts";
 import { addBackupCommand } from "./commands/backup/backup.ts";
 import { addCompletionCommand } from "./commands/completion.ts";
@@ -66,10 +68,24 @@ const commands: Readonly<Record<string, AddCommand>> = {
   daemon: addDaemonCommand,
 };
 
+/** Short forms of `svc app …`, which no list shows. */
+const hidden = { hidden: true };
+const shortForms: Readonly<Record<string, AddCommand>> = {
+  start: addShortLifecycle,
+  stop: addShortLifecycle,
+  restart: addShortLifecycle,
+  logs: (program, run) => addLogsCommand(program, run, hidden),
+};
+
+function addShortLifecycle(program: Command, run: RunCommand): void {
+  addLifecycleCommands(program, run, hidden);
+}
+
 /** A line that begins with a command's name needs that command alone, which saves a fifth of a short command's time. */
 function wantedCommands(name = ""): readonly AddCommand[] {
-  const wanted = Object.hasOwn(commands, name) ? commands[name] : undefined;
-  return wanted === undefined ? Object.values(commands) : [wanted];
+  const known = { ...commands, ...shortForms };
+  const wanted = Object.hasOwn(known, name) ? known[name] : undefined;
+  return wanted === undefined ? [...new Set(Object.values(known))] : [wanted];
 }
 
 export function createProgram(host: CliHost, run: RunCommand, runDaemon: RunDaemon): Command {
@@ -156,7 +172,7 @@ export function namedApp(command: Command): string | undefined {
   return typeof first === "string" ? first : undefined;
 }
 
-/** What is right with a command that Commander does not know: `svc start` is `svc app start`. */
+/** What is right with a command that Commander does not know: `svc info` is `svc app info`. */
 export function suggestion(program: Command, error: unknown, args: readonly string[]): string | undefined {
   if (!(error instanceof CommanderError) || error.code !== "commander.unknownCommand") return undefined;
   const unknown = args.find((arg) => !arg.startsWith("-"));

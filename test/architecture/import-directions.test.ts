@@ -49,7 +49,7 @@ const directions: Record<string, Direction> = {
   doctor: { uses: [...ground, "daemon", "docker", "store"] },
   cli: { uses: [...ground, "src/rest/json-writer.ts", "src/doctor/examine.ts"], knows: ["rpc"] },
   codegen: { uses: ["gen", "rest", "errors.ts", "error-payloads.ts"] },
-  build: { uses: ["lib"] },
+  build: { uses: ["lib", "cli"] },
   ...Object.fromEntries(domain.map((folder) => [folder, { uses: [...ground, "store", ...domain] }])),
 };
 

@@ -17,7 +17,7 @@ export function addInfoCommand(parent: Command, run: RunCommand): void {
     .action(run((context, id: string) => showInfo(context, id)));
 }
 
-async function showInfo(context: CommandContext, id: string): Promise<void> {
+export async function showInfo(context: CommandContext, id: string): Promise<void> {
   const app = await context.call(calls.getApp, { id });
   if (context.json) return context.printJson(app);
   const now = context.host.now();

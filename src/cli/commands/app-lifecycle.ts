@@ -1,5 +1,5 @@
 /** `svc app start|stop|restart`. */
-import type { Command } from "commander";
+import type { Command, CommandOptions } from "commander";
 import { comeUp, noWaitOption, waitOption, type ComeUpOptions } from "../come-up.ts";
 import type { CommandContext } from "../context.ts";
 import { forEachName } from "../for-each.ts";
@@ -13,27 +13,40 @@ const starts = [
   { name: "restart", call: calls.restartApp, description: "stop apps, where they run, and start them" },
 ] as const;
 
-export function addLifecycleCommands(parent: Command, run: RunCommand): void {
+/** @param options `hidden` for those that no list shows */
+export function addLifecycleCommands(parent: Command, run: RunCommand, options: CommandOptions = {}): void {
   for (const { name, call, description } of starts) {
     parent
-      .command(name)
+      .command(name, options)
       .description(description)
       .argument("<id...>", "the apps")
       .option(...waitOption)
       .option(...noWaitOption)
       .action(
-        run((context, ids: string[], options: ComeUpOptions) =>
-          forEach(context, ids, async (id) => comeUp(context, await context.call(call, { id }), options)),
+        run((context, ids: string[], comeUpOptions: ComeUpOptions) =>
+          startApps(context, ids, call, comeUpOptions),
         ),
       );
   }
   parent
-    .command("stop")
+    .command("stop", options)
     .description("stop every process of apps")
     .argument("<id...>", "the apps")
-    .action(
-      run((context, ids: string[]) => forEach(context, ids, (id) => context.call(calls.stopApp, { id }))),
-    );
+    .action(run((context, ids: string[]) => stopApps(context, ids)));
+}
+
+/** @param call starts one of them */
+export function startApps(
+  context: CommandContext,
+  ids: readonly string[],
+  call: (typeof starts)[number]["call"],
+  options: ComeUpOptions,
+): Promise<void> {
+  return forEach(context, ids, async (id) => comeUp(context, await context.call(call, { id }), options));
+}
+
+export function stopApps(context: CommandContext, ids: readonly string[]): Promise<void> {
+  return forEach(context, ids, (id) => context.call(calls.stopApp, { id }));
 }
 
 function forEach(

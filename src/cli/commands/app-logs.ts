@@ -1,36 +1,17 @@
 /** `svc app logs`: the end of a log, and what comes after it. */
-import type { Command } from "commander";
-import type { CommandContext } from "../context.ts";
-import { addLogsOptions, printLogs } from "../logs.ts";
+import type { Command, CommandOptions } from "commander";
+import { showAppLogs } from "../app-logs.ts";
 import type { LogsOptions } from "../logs.ts";
+import { addLogsOptions } from "../logs-options.ts";
 import type { RunCommand } from "../run-command.ts";
-import { calls } from "../transport/calls.ts";
 
-export function addLogsCommand(parent: Command, run: RunCommand): void {
+/** @param options `hidden` for one that no list shows */
+export function addLogsCommand(parent: Command, run: RunCommand, options: CommandOptions = {}): void {
   const command = parent
-    .command("logs")
+    .command("logs", options)
     .description("show the last lines of an app's log")
     .argument("<id>", "the app");
   addLogsOptions(command, "Ctrl-C").action(
-    run((context, id: string, options: LogsOptions) => showLogs(context, id, options)),
+    run((context, id: string, logsOptions: LogsOptions) => showAppLogs(context, id, logsOptions)),
   );
-}
-
-async function showLogs(context: CommandContext, id: string, options: LogsOptions): Promise<void> {
-  const { tail, timestamps = false, follow = false } = options;
-  if (follow) return followLogs(context, { id, tail, timestamps });
-  const logs = await context.call(calls.getAppLogs, { id, tail, timestamps });
-  return context.json ? context.printJson(logs) : printLogs(context, logs);
-}
-
-async function followLogs(
-  context: CommandContext,
-  request: { id: string; tail: number; timestamps: boolean },
-): Promise<void> {
-  const { AppLogsSchema, AppService } = await import("../../../gen/svc/v1/app_pb.ts");
-  const { messageToRest } = await import("../transport/rest-json.ts");
-  for await (const message of context.follow(AppService.method.streamAppLogs, [request])) {
-    const logs = messageToRest(AppLogsSchema, message);
-    await (context.json ? context.printJsonLine(logs) : printLogs(context, logs));
-  }
 }

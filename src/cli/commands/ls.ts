@@ -13,12 +13,18 @@ export function addLsCommand(parent: Command, run: RunCommand): void {
     .command("ls")
     .alias("list")
     .description("list the installed apps")
-    .action(run((context) => list(context)));
+    .option("-q, --quiet", "print the ids alone")
+    .action(run((context, options: ListOptions) => showApps(context, options)));
 }
 
-async function list(context: CommandContext): Promise<void> {
+export interface ListOptions {
+  readonly quiet?: boolean;
+}
+
+export async function showApps(context: CommandContext, { quiet = false }: ListOptions = {}): Promise<void> {
   const apps = await listAllApps(context);
   if (context.json) return context.printJson({ apps, next_page_token: "" });
+  if (quiet) return context.print(apps.map(({ id }) => `${escapeControls(id)}\n`).join(""));
   const none = "No apps are installed. Install one: svc install SPEC";
   await context.printTable(appColumns(context.host.now(), apps), apps, none);
   const overdue = apps.filter(({ backups }) => backups?.overdue === true).map(({ id }) => id);

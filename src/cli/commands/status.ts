@@ -10,7 +10,7 @@ export function addStatusCommand(parent: Command, run: RunCommand): void {
   parent.command("status").description("show the daemon and how many apps it runs").action(run(showStatus));
 }
 
-async function showStatus(context: CommandContext): Promise<void> {
+export async function showStatus(context: CommandContext): Promise<void> {
   const status = await context.call(calls.getStatus, {});
   if (context.json) return context.printJson(status);
   const { apps, caller } = status;

@@ -1,7 +1,8 @@
 /** `svc docker logs`: the end of a container's log, and what comes after it. */
 import type { Command } from "commander";
 import type { CommandContext } from "../../context.ts";
-import { addLogsOptions, printLogs } from "../../logs.ts";
+import { addLogsOptions } from "../../logs-options.ts";
+import { printLogs } from "../../logs.ts";
 import type { LogsOptions } from "../../logs.ts";
 import type { RunCommand } from "../../run-command.ts";
 import { calls } from "../../transport/calls.ts";

@@ -1,0 +1,24 @@
+/** The end of an app's log, and what comes after it. */
+import type { CommandContext } from "./context.ts";
+import { printLogs } from "./logs.ts";
+import type { LogsOptions } from "./logs.ts";
+import { calls } from "./transport/calls.ts";
+
+export async function showAppLogs(context: CommandContext, id: string, options: LogsOptions): Promise<void> {
+  const { tail, timestamps = false, follow = false } = options;
+  if (follow) return followLogs(context, { id, tail, timestamps });
+  const logs = await context.call(calls.getAppLogs, { id, tail, timestamps });
+  return context.json ? context.printJson(logs) : printLogs(context, logs);
+}
+
+async function followLogs(
+  context: CommandContext,
+  request: { id: string; tail: number; timestamps: boolean },
+): Promise<void> {
+  const { AppLogsSchema, AppService } = await import("../../gen/svc/v1/app_pb.ts");
+  const { messageToRest } = await import("./transport/rest-json.ts");
+  for await (const message of context.follow(AppService.method.streamAppLogs, [request])) {
+    const logs = messageToRest(AppLogsSchema, message);
+    await (context.json ? context.printJsonLine(logs) : printLogs(context, logs));
+  }
+}

@@ -1,0 +1,35 @@
+/** What lets a shell ask svc itself what comes next. */
+
+/** Each asks `svc __complete WORD…`, the last word being the one at the cursor; it answers lines of \`word<TAB>description\`. */
+export const completionScripts = {
+  bash: `_svc_complete() {
+  local line
+  COMPREPLY=()
+  while IFS= read -r line; do
+    COMPREPLY+=("\${line%%$'\\t'*}")
+  done < <(svc __complete "\${COMP_WORDS[@]:1:COMP_CWORD}" 2>/dev/null)
+}
+complete -o default -F _svc_complete svc
+`,
+  zsh: `#compdef svc
+_svc() {
+  local -a lines
+  lines=("\${(@f)$(svc __complete "\${(@)words[2,CURRENT]}" 2>/dev/null)}")
+  lines=("\${(@)lines:#}")
+  if (( \${#lines} == 0 )); then
+    _files
+    return
+  fi
+  local -a described
+  local line
+  for line in "\${lines[@]}"; do
+    described+=("\${\${line%%$'\\t'*}//:/\\\\:}:\${line#*$'\\t'}")
+  done
+  _describe svc described
+}
+compdef _svc svc
+`,
+  fish: `complete -c svc -f -a '(svc __complete (commandline -opc)[2..-1] (commandline -ct) 2>/dev/null)'
+complete -c svc -n '__fish_contains_opt file config socket' -F
+`,
+} as const;

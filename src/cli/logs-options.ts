@@ -1,0 +1,16 @@
+/** How `svc app logs` and `svc docker logs` are asked for lines. */
+import type { Command } from "commander";
+import { defaultTail } from "./logs.ts";
+import { parseCount } from "./option-values.ts";
+
+/** @param end when following ends */
+export function addLogsOptions(command: Command, end: string): Command {
+  return command
+    .option("-n, --tail <lines>", "how many lines, at most 100000", parseCount(0, 100_000), defaultTail)
+    .option("-f, --follow", `go on with every new line, until ${end}`)
+    .option("-t, --timestamps", "begin each line with its time")
+    .addHelpText(
+      "after",
+      "\nOn a terminal, control characters in a log are shown as \\xNN. A pipe or a file gets the lines as they are.\n",
+    );
+}
