@@ -23,8 +23,6 @@ const environment: PathEnvironment = { uid, home: homedir(), env: process.env };
 const fromSources = import.meta.dirname.endsWith("/src");
 /** Where `npm start` of a checkout has its daemon; undefined for an installed program. */
 const checkoutDir = fromSources ? join(import.meta.dirname, "../.svc") : process.env["SVC_CHECKOUT"];
-const compileCache = compileCacheDir(environment);
-if (compileCache !== undefined) enableCompileCache(compileCache);
 void main();
 
 async function main(): Promise<void> {
@@ -34,11 +32,13 @@ async function main(): Promise<void> {
 }
 
 async function runWhole(host: CliHost): Promise<number> {
+  keepCompiled();
   const { runCli } = await import("./cli/cli.ts");
   return runCli(host, { openInProcess, runDaemon });
 }
 
 async function openInProcess(host: CliHost): Promise<Client> {
+  keepCompiled();
   const inProcess = await import("./cli/in-process.ts");
   return inProcess.openInProcess(host, { environment, programs: await programs() });
 }
@@ -131,6 +131,12 @@ function withErrorHandler<Stream extends NodeJS.WriteStream>(stream: Stream): St
     });
   }
   return stream;
+}
+
+/** For what is long: the cache itself takes longer than to compile the first stage. */
+function keepCompiled(): void {
+  const dir = compileCacheDir(environment);
+  if (dir !== undefined) enableCompileCache(dir);
 }
 
 /**

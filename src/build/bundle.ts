@@ -6,7 +6,7 @@
  * that first, and each piece becomes CommonJS afterwards.
  */
 import { build, transform } from "esbuild";
-import type { OutputFile, Plugin } from "esbuild";
+import type { BuildResult, Metafile, OutputFile, Plugin } from "esbuild";
 import { access, copyFile, glob, mkdir, rename, rm, writeFile } from "node:fs/promises";
 import { basename, dirname, join, relative, resolve } from "node:path";
 import { writeCommandFiles } from "./command-files.ts";
@@ -26,6 +26,10 @@ const entryPoints = {
   "backups/storages/s3-worker": "src/backups/storages/s3-worker.ts",
 };
 const mainFile = "svc.cjs";
+/** What answers the commands that are typed all day. */
+const firstStage: readonly string[] = [entryPoints.svc, "src/cli/quick.ts", "src/cli/complete.ts"];
+const packFile = "pack.js";
+const kept = { write: false, metafile: true } as const;
 /** The oldest Node that runs svc: the major version. */
 const leastNode = Number.parseInt(packageJson.engines.node.replace(">=", ""), 10);
 /** The first line of the program, before anything that an older Node does not have. */
@@ -86,7 +90,7 @@ const withoutUnused: Plugin = {
 
 await rm(freshDir, { recursive: true, force: true });
 await mkdir(freshDir, { recursive: true });
-for (const piece of await bundle()) await writePiece(piece);
+await writePieces(await bundle());
 for await (const program of glob(programs, { cwd: sourceDir })) await copy(join(sourceDir, program), program);
 for await (const asset of glob(assets, { cwd: root })) await copy(join(root, asset), basename(asset));
 for await (const file of glob(docs, { cwd: root }))
@@ -106,8 +110,9 @@ console.log(
   `${outDir} is all of svc, to be copied as a whole: start it with node ${join(outDir, mainFile)} daemon`,
 );
 
-async function bundle(): Promise<OutputFile[]> {
-  const { outputFiles } = await build({
+async function bundle(): Promise<BuildResult<typeof kept>> {
+  return build({
+    ...kept,
     entryPoints,
     absWorkingDir: root,
     outdir: freshDir,
@@ -126,14 +131,68 @@ async function bundle(): Promise<OutputFile[]> {
       "import.meta.dirname": "bundleDir",
       "import.meta.url": "bundleUrl",
     },
-    write: false,
     logLevel: "warning",
   });
-  return outputFiles;
+}
+
+/** Each file costs as much as the running of many lines: what the first stage loads lies in one, the pack. */
+async function writePieces({ outputFiles, metafile }: BuildResult<typeof kept>): Promise<void> {
+  const packed = packedChunks(metafile.outputs);
+  const fromPack = (code: string): string =>
+    code.replaceAll(/require\("\.\/(?:chunks\/)?([^"/]+)"\)/g, (call, name: string) =>
+      packed.has(name) ? `pack("${name}")` : call,
+    );
+  const definitions: string[] = [];
+  for (const piece of outputFiles) {
+    const { target, code, mode } = await commonJs(piece);
+    const name = basename(target);
+    await mkdir(dirname(target), { recursive: true });
+    if (packed.has(name)) {
+      definitions.push(`"${name}"(exports,module){${fromPack(code)}}`);
+      await writeFile(target, `module.exports=require("./${packFile}")("${name}");\n`);
+    } else if (name === mainFile) {
+      const [head = "", ...body] = code.split(versionCheck);
+      await writeFile(
+        target,
+        `${head}${versionCheck}\nconst pack=require("./chunks/${packFile}");${fromPack(body.join(""))}`,
+        { mode },
+      );
+    } else {
+      await writeFile(target, code, { mode });
+    }
+  }
+  await writeFile(
+    join(freshDir, "chunks", packFile),
+    `"use strict";const loaded={},chunks={${definitions.join(",\n")}};` +
+      "function pack(name){let module=loaded[name];if(module===undefined)" +
+      "chunks[name]((module=loaded[name]={exports:{}}).exports,module);return module.exports}" +
+      "module.exports=pack;\n",
+  );
+}
+
+/** Names of the files that the first stage loads, with what they load at once. */
+function packedChunks(outputs: Metafile["outputs"]): ReadonlySet<string> {
+  const names = new Set<string>();
+  const add = (path: string): void => {
+    for (const { path: imported, kind } of outputs[path]?.imports ?? []) {
+      if (kind !== "import-statement" || outputs[imported] === undefined) continue;
+      names.add(basename(imported));
+      add(imported);
+    }
+  };
+  for (const [path, { entryPoint }] of Object.entries(outputs)) {
+    if (entryPoint === undefined || !firstStage.includes(entryPoint)) continue;
+    if (entryPoint !== entryPoints.svc) names.add(basename(path));
+    add(path);
+  }
+  return names;
 }
 
 /** CommonJS has no `import.meta`: what it says is the same for all pieces, the directory of the bundle. */
-async function writePiece({ path, text }: OutputFile): Promise<void> {
+async function commonJs({
+  path,
+  text,
+}: OutputFile): Promise<{ target: string; code: string; mode: number }> {
   const isMain = relative(freshDir, path) === "svc.js";
   const target = isMain ? join(freshDir, mainFile) : path;
   const toRoot = JSON.stringify(relative(dirname(path), freshDir) || ".");
@@ -156,8 +215,7 @@ async function writePiece({ path, text }: OutputFile): Promise<void> {
     minifySyntax: true,
     minifyWhitespace: true,
   });
-  await mkdir(dirname(target), { recursive: true });
-  await writeFile(target, prelude.join("") + code, { mode: isMain ? 0o755 : 0o644 });
+  return { target, code: prelude.join("") + code, mode: isMain ? 0o755 : 0o644 };
 }
 
 async function copy(from: string, to: string): Promise<void> {

@@ -47,7 +47,7 @@ export async function namesOf(
   socketOption: string | undefined,
   kind: Kind,
 ): Promise<readonly Candidate[]> {
-  const route = await chooseRoute({ socketOption, sockets: host.sockets, uid: host.uid });
+  const route = chooseRoute({ socketOption, sockets: host.sockets, uid: host.uid });
   if (route.kind !== "socket") return [];
   const client = new SocketClient({ socketPath: route.path, headers: {} });
   const ask: Ask = async (call, request) => {

@@ -69,7 +69,7 @@ export class CommandContext implements AsyncDisposable {
     const message = `${problem.message}; to have apps of your own beside them: svc install --private`;
     if (this.#privacy === "wanted") return;
     if (this.#privacy === "existing") {
-      if (!(await hasPrivateStore(host))) throw new AdvisedError(problem, message);
+      if (!hasPrivateStore(host)) throw new AdvisedError(problem, message);
       this.note(`warning: ${problem.message}; these are your own`);
     } else {
       if (!isInteractive(host)) throw new AdvisedError(problem, message);

@@ -2,9 +2,8 @@
  * What is asked most often, answered without the parts that only other commands need: Commander and the making of every
  * command take longer than such a command itself.
  */
-import { readFile } from "node:fs";
+import { readFileSync } from "node:fs";
 import { join } from "node:path";
-import { promisify } from "node:util";
 import type { CommandTree } from "./command-tree.ts";
 import { exitCodes } from "./exit-codes.ts";
 import type { CliHost } from "./host.ts";
@@ -45,8 +44,8 @@ export async function runFirstStage(host: CliHost, stage: FirstStage): Promise<n
   return runQuickLine(host, stage.openInProcess);
 }
 
-async function help(host: CliHost, { builtDir }: FirstStage): Promise<number | undefined> {
-  const built = await readBuilt<BuiltHelp>(builtDir, builtFiles.help);
+function help(host: CliHost, { builtDir }: FirstStage): number | undefined {
+  const built = readBuilt<BuiltHelp>(builtDir, builtFiles.help);
   if (built === undefined) return undefined;
   const columns = host.stdout.columns ?? 80;
   if (columns === 80) return print(host, built.narrow);
@@ -59,16 +58,16 @@ async function completeLine(
   { builtDir }: FirstStage,
   words: readonly string[],
 ): Promise<number | undefined> {
-  const tree = await readBuilt<CommandTree>(builtDir, builtFiles.commands);
+  const tree = readBuilt<CommandTree>(builtDir, builtFiles.commands);
   if (tree === undefined) return undefined;
   const { complete } = await import("./complete.ts");
   await complete(host, tree, words);
   return exitCodes.ok;
 }
 
-async function readBuilt<Built>(dir: string | undefined, file: string): Promise<Built | undefined> {
+function readBuilt<Built>(dir: string | undefined, file: string): Built | undefined {
   if (dir === undefined) return undefined;
-  return JSON.parse(await promisify(readFile)(join(dir, file), "utf8")) as Built;
+  return JSON.parse(readFileSync(join(dir, file), "utf8")) as Built;
 }
 
 function print(host: CliHost, text: string): number {

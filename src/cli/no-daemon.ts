@@ -32,18 +32,18 @@ export const noDaemonNotes: CallNotes = {
  * That the daemon of all users does not run, whose apps are not what a regular user would find without it; undefined where
  * there is no such daemon, or the user is root and works on its store.
  */
-export async function systemDaemonDown({
+export function systemDaemonDown({
   uid,
   stores,
   sockets,
-}: Pick<CliHost, "uid" | "stores" | "sockets">): Promise<SvcError | undefined> {
-  if (uid === 0 || !(await exists(stores.system))) return undefined;
+}: Pick<CliHost, "uid" | "stores" | "sockets">): SvcError | undefined {
+  if (uid === 0 || !exists(stores.system)) return undefined;
   const message = `the system's daemon does not run (there is no ${sockets.system}), so its apps cannot be seen`;
   return new SvcError("unavailable", message);
 }
 
 /** Whether the user has a store of their own. */
-export function hasPrivateStore({ stores }: Pick<CliHost, "stores">): Promise<boolean> {
+export function hasPrivateStore({ stores }: Pick<CliHost, "stores">): boolean {
   return exists(join(stores.user, "svc.db"));
 }
 

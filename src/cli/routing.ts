@@ -1,10 +1,10 @@
 /**
  * Which service layer a command reaches: a socket that exists, else this very process (S 5.3, D30).
- * Files are asked for by callbacks: `node:fs/promises` takes longer to load than all of this takes to run.
+ * Files are asked for without promises: `node:fs/promises`, and the threads that Node starts for one, take longer than all of
+ * this takes to run.
  */
-import { lstat, readFile } from "node:fs";
+import { lstatSync, readFileSync } from "node:fs";
 import { dirname, join } from "node:path";
-import { promisify } from "node:util";
 import { SvcError } from "../errors.ts";
 import { rootSocketOf } from "../lib/root-socket.ts";
 import { exists } from "./exists.ts";
@@ -36,17 +36,17 @@ export interface RoutingInput {
  * The first socket that exists, else in-process. One that was asked for, or that belongs to a checkout in which `npm start`
  * ran, is taken as it is.
  */
-export async function chooseRoute({ socketOption, sockets, uid }: RoutingInput): Promise<Route> {
+export function chooseRoute({ socketOption, sockets, uid }: RoutingInput): Route {
   if (socketOption !== undefined) return { kind: "socket", path: socketOption, mayFallBack: false };
   const { checkoutDir } = sockets;
-  const checkout = checkoutDir === undefined ? [] : [await checkoutSocket(checkoutDir)];
+  const checkout = checkoutDir === undefined ? [] : [checkoutSocket(checkoutDir)];
   for (const path of new Set([...checkout, sockets.system, sockets.user])) {
-    if (await exists(path)) {
+    if (exists(path)) {
       const isRoot = uid === 0;
-      return { kind: "socket", path: isRoot ? await rootsWayTo(path) : path, mayFallBack: isRoot };
+      return { kind: "socket", path: isRoot ? rootsWayTo(path) : path, mayFallBack: isRoot };
     }
     // Its daemon is only stopped: another store than the one that was tried so far would surprise.
-    if (path === checkout[0] && checkoutDir !== undefined && (await exists(join(checkoutDir, "svc.toml")))) {
+    if (path === checkout[0] && checkoutDir !== undefined && exists(join(checkoutDir, "svc.toml"))) {
       return { kind: "socket", path, mayFallBack: false };
     }
   }
@@ -54,21 +54,21 @@ export async function chooseRoute({ socketOption, sockets, uid }: RoutingInput):
 }
 
 /** Root has a socket of its own, which nobody else keeps busy (T 56): where nobody else can have put it. */
-async function rootsWayTo(socketPath: string): Promise<string> {
+function rootsWayTo(socketPath: string): string {
   const path = rootSocketOf(socketPath);
   try {
-    const directory = await promisify(lstat)(dirname(path));
+    const directory = lstatSync(dirname(path));
     const isRoots = directory.isDirectory() && directory.uid === 0 && (directory.mode & 0o077) === 0;
-    return isRoots && (await exists(path)) ? path : socketPath;
+    return isRoots && exists(path) ? path : socketPath;
   } catch {
     return socketPath;
   }
 }
 
 /** A checkout whose path is too long for a socket has the socket elsewhere, and a file `socket` that says where. */
-async function checkoutSocket(stateDir: string): Promise<string> {
+function checkoutSocket(stateDir: string): string {
   try {
-    return (await promisify(readFile)(join(stateDir, "socket"), "utf8")).trim();
+    return readFileSync(join(stateDir, "socket"), "utf8").trim();
   } catch {
     return join(stateDir, "svc.sock");
   }
@@ -90,9 +90,9 @@ const [slowMs, probeTimeoutMs] = [1_000, 2_000];
 /** The client of the route. Whether something answers there shows at the first call. */
 export async function connect(host: CliHost, options: ConnectOptions): Promise<Client> {
   const { socketOption, warn, openInProcess, allowPrivate } = options;
-  const route = await chooseRoute({ socketOption, sockets: host.sockets, uid: host.uid });
+  const route = chooseRoute({ socketOption, sockets: host.sockets, uid: host.uid });
   if (route.kind === "in-process") {
-    const problem = await systemDaemonDown(host);
+    const problem = systemDaemonDown(host);
     if (problem === undefined) return new NotingClient(await openInProcess(), noDaemonNotes, warn);
     await allowPrivate(problem);
     return new NotingClient(await openInProcess(), jobNotes, warn);

@@ -51,7 +51,7 @@ for (const { title, present, socketOption, uid = 1000, to, mayFallBack = false }
         await writeFile(places.elsewhere, "");
       }
     }
-    const route = await chooseRoute({
+    const route = chooseRoute({
       socketOption,
       uid,
       sockets: { checkoutDir: join(directory, ".svc"), system: places.system, user: places.user },
@@ -81,7 +81,7 @@ for (const [title, uid, mode, owner, isTaken] of [
     await chmod(dirname(own), mode);
     await chown(dirname(own), owner, owner);
     const sockets = { checkoutDir: undefined, system, user: system };
-    const route = await chooseRoute({ socketOption: undefined, uid, sockets });
+    const route = chooseRoute({ socketOption: undefined, uid, sockets });
     t.deepEqual(route, { kind: "socket", path: isTaken ? own : system, mayFallBack: uid === 0 });
   });
 }
