@@ -29,7 +29,11 @@ export interface ArgumentEntry {
 
 export function treeOf(command: Command): CommandTree {
   const shown = new Set(command.createHelp().visibleCommands(command));
-  return { ...entryOf(command), hidden: false, commands: command.commands.map((child) => ({ ...treeOf(child), hidden: !shown.has(child) })) };
+  return {
+    ...entryOf(command),
+    hidden: false,
+    commands: command.commands.map((child) => ({ ...treeOf(child), hidden: !shown.has(child) })),
+  };
 }
 
 function entryOf(command: Command): Omit<CommandTree, "hidden" | "commands"> {

@@ -17,6 +17,8 @@ export async function complete(host: CliHost, program: CommandTree, words: reado
 
 interface Place {
   readonly command: CommandTree;
+  /** The command that it belongs to. */
+  readonly group: CommandTree;
   /** The words that stand as arguments of the command. */
   readonly args: readonly string[];
   /** The option that waits for its value. */
@@ -26,6 +28,7 @@ interface Place {
 
 function walk(program: CommandTree, words: readonly string[]): Place {
   let command = program;
+  let group = program;
   let args: string[] = [];
   let option: OptionEntry | undefined;
   let socket: string | undefined;
@@ -39,10 +42,10 @@ function walk(program: CommandTree, words: readonly string[]): Place {
     } else {
       const child = command.commands.find((each) => each.name === word || each.aliases.includes(word));
       if (child === undefined) args.push(word);
-      else [command, args] = [child, []];
+      else [group, command, args] = [command, child, []];
     }
   }
-  return { command, args, option, socket };
+  return { command, group, args, option, socket };
 }
 
 async function candidatesAt(host: CliHost, place: Place, current: string): Promise<readonly Candidate[]> {
@@ -72,21 +75,35 @@ async function optionCandidates(
 }
 
 async function argumentCandidates(host: CliHost, place: Place): Promise<readonly Candidate[]> {
-  const { command, args } = place;
+  const { command, group, args } = place;
   // A group whose default command takes an app: `svc app settings ID`.
   const taker = command.commands.find(({ name }) => name === "get") ?? command;
   const expected = taker.args[args.length] ?? taker.args.at(-1);
   if (expected === undefined || (args.length >= taker.args.length && !expected.variadic)) return [];
   if (expected.choices !== undefined) return expected.choices.map((word) => ({ word, description: "" }));
   if (expected.name === "method") return listMethods();
-  const kind = kindOfArgument[expected.name];
+  if (command.name === adding && expected.name === "name") return [];
+  const kind = kindOfArgument[expected.name === "name" ? `name of ${group.name}` : expected.name];
   if (kind === undefined) return [];
   return (await names(host, place.socket, kind)).filter(({ word }) => !args.includes(word));
 }
 
 /** What the values of options and arguments name. */
-const kindOfOption: Readonly<Record<string, Kind>> = { "--app": "app", "--project": "project" };
-const kindOfArgument: Readonly<Record<string, Kind>> = { id: "app", job: "job", container: "container" };
+const kindOfOption: Readonly<Record<string, Kind>> = {
+  "--app": "app",
+  "--project": "project",
+  "--storage": "storage",
+  "--source": "source",
+};
+const kindOfArgument: Readonly<Record<string, Kind>> = {
+  id: "app",
+  job: "job",
+  container: "container",
+  "name of storage": "storage",
+  "name of source": "source",
+};
+/** What is added has no name yet. */
+const adding = "add";
 
 /** Asking a daemon takes more than all else here. */
 async function names(

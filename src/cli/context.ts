@@ -86,9 +86,18 @@ export class CommandContext implements AsyncDisposable {
     };
   }
 
-  /** Calls a unary method with the options of the command line. */
+  /** Calls a unary method with the options of the command line. At a terminal, an app's id may be its beginning. */
   async call<Request, Response>(call: UnaryCall<Request, Response>, request: Request): Promise<Response> {
-    return (await this.client()).call(call, request, this.#callOptions);
+    const client = await this.client();
+    try {
+      return await client.call(call, request, this.#callOptions);
+    } catch (error) {
+      if (!isInteractive(this.host)) throw error;
+      const { unabbreviated } = await import("./abbreviation.ts");
+      const whole = await unabbreviated(this, { call, request, error });
+      if (whole === undefined) throw error;
+      return client.call(call, whole, this.#callOptions);
+    }
   }
 
   /**

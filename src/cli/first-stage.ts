@@ -31,7 +31,8 @@ export async function runFirstStage(host: CliHost, stage: FirstStage): Promise<n
   const { args } = host;
   const [first, second] = args;
   if (first === "__complete") return completeLine(host, stage, args.slice(1));
-  if (args.length === 1 && (first === "--help" || first === "-h" || first === "help")) return help(host, stage);
+  if (args.length === 1 && (first === "--help" || first === "-h" || first === "help"))
+    return help(host, stage);
   if (args.length === 1 && (first === "--version" || first === "-V")) return print(host, `${host.version}\n`);
   if (args.length === 2 && first === "completion" && second !== undefined) {
     const { completionScripts } = await import("./completion-scripts.ts");
@@ -45,7 +46,7 @@ export async function runFirstStage(host: CliHost, stage: FirstStage): Promise<n
 }
 
 function help(host: CliHost, { builtDir }: FirstStage): number | undefined {
-  const built = readBuilt<BuiltHelp>(builtDir, builtFiles.help);
+  const built = readBuilt(builtDir, builtFiles.help) as BuiltHelp | undefined;
   if (built === undefined) return undefined;
   const columns = host.stdout.columns ?? 80;
   if (columns === 80) return print(host, built.narrow);
@@ -58,16 +59,16 @@ async function completeLine(
   { builtDir }: FirstStage,
   words: readonly string[],
 ): Promise<number | undefined> {
-  const tree = readBuilt<CommandTree>(builtDir, builtFiles.commands);
+  const tree = readBuilt(builtDir, builtFiles.commands) as CommandTree | undefined;
   if (tree === undefined) return undefined;
   const { complete } = await import("./complete.ts");
   await complete(host, tree, words);
   return exitCodes.ok;
 }
 
-function readBuilt<Built>(dir: string | undefined, file: string): Built | undefined {
+function readBuilt(dir: string | undefined, file: string): unknown {
   if (dir === undefined) return undefined;
-  return JSON.parse(readFileSync(join(dir, file), "utf8")) as Built;
+  return JSON.parse(readFileSync(join(dir, file), "utf8")) as unknown;
 }
 
 function print(host: CliHost, text: string): number {

@@ -74,6 +74,21 @@ test("jobs of the daemon are completed, and apps for --app", async (t) => {
   t.deepEqual(await complete(["schedule", ...socket, "add", "hourly", "backup", "--app", ""]), ["hello"]);
 });
 
+test("storages and sources of the daemon are completed, but for new ones", async (t) => {
+  await using daemon = await startFakeDaemon([]);
+  const socket = ["--socket", daemon.socketPath];
+  t.deepEqual(await complete(["backup", "create", ...socket, "x", "--storage", ""]), ["local", "nas"]);
+  t.deepEqual(await complete(["backup", "storage", "rm", ...socket, "n"]), ["nas"]);
+  t.deepEqual(await complete(["source", "remove", ...socket, ""]), ["main"]);
+  t.deepEqual(await complete(["source", "add", ...socket, ""]), []);
+});
+
+test("what no list shows is no candidate, but is completed itself", async (t) => {
+  await using daemon = await startFakeDaemon([appOf({ id: "hello" })]);
+  t.deepEqual(await complete(["res"]), []);
+  t.deepEqual(await complete(["restart", "--socket", daemon.socketPath, ""]), ["hello"]);
+});
+
 test("a daemon that does not answer completes nothing, at once", async (t) => {
   t.deepEqual(await complete(["app", "--socket", "/nonexistent", "start", ""]), []);
 });

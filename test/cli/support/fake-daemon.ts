@@ -12,9 +12,11 @@ import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { AppSchema, AppService } from "../../../gen/svc/v1/app_pb.ts";
 import type { App } from "../../../gen/svc/v1/app_pb.ts";
+import { BackupService } from "../../../gen/svc/v1/backup_pb.ts";
 import { DaemonService } from "../../../gen/svc/v1/daemon_pb.ts";
 import { DockerService } from "../../../gen/svc/v1/docker_pb.ts";
 import { ScheduleService } from "../../../gen/svc/v1/schedule_pb.ts";
+import { SourceService } from "../../../gen/svc/v1/source_pb.ts";
 import { routes } from "../../../gen/svc/v1/routes.ts";
 import { implement } from "../../../src/rpc/bound-service.ts";
 import type { BoundService } from "../../../src/rpc/bound-service.ts";
@@ -67,6 +69,10 @@ export function createFakePipeline(
     withOthers(AppService, fakeApps(apps, onLeft)),
     withOthers(DockerService, fakeDocker()),
     withOthers(ScheduleService, fakeSchedules(schedules, onLeft)),
+    withOthers(BackupService, {
+      listBackupStorages: () => ({ storages: [{ name: "local" }, { name: "nas" }] }),
+    }),
+    withOthers(SourceService, { listSources: () => ({ sources: [{ name: "main", url: "/srv/packages" }] }) }),
     withOthers(DaemonService, {
       getStatus: () => ({
         version: "1.2.3",

@@ -2,6 +2,7 @@
 import { PassThrough, Writable } from "node:stream";
 import { runCli } from "../../../src/cli/cli.ts";
 import type { CliDependencies } from "../../../src/cli/cli.ts";
+import { runFirstStage } from "../../../src/cli/first-stage.ts";
 import type { CliHost } from "../../../src/cli/host.ts";
 
 export interface SvcRun {
@@ -37,10 +38,32 @@ class Recorder extends Writable {
 }
 
 export async function runSvc(args: readonly string[], options: SvcOptions = {}): Promise<SvcRun> {
+  return runStage(args, options, runCli);
+}
+
+/** Runs the first stage alone. @returns undefined where it leaves the line to the whole command line */
+export async function runFirst(
+  args: readonly string[],
+  options: SvcOptions & { readonly builtDir?: string } = {},
+): Promise<SvcRun | undefined> {
+  const { builtDir } = options;
+  const run = await runStage(
+    args,
+    options,
+    async (host, { openInProcess }) => (await runFirstStage(host, { builtDir, openInProcess })) ?? -1,
+  );
+  return run.exitCode === -1 ? undefined : run;
+}
+
+async function runStage(
+  args: readonly string[],
+  options: SvcOptions,
+  stage: (host: CliHost, dependencies: CliDependencies) => Promise<number>,
+): Promise<SvcRun> {
   const terminal = options.terminal ?? false;
   const stdout = new Recorder(terminal);
   const stderr = new Recorder(terminal);
-  const exitCode = await runCli(
+  const exitCode = await stage(
     {
       args,
       env: {},
