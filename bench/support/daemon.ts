@@ -10,7 +10,7 @@ import { join } from "node:path";
 import { setTimeout as sleep } from "node:timers/promises";
 import { runProgram } from "./processes.ts";
 
-const program = join(import.meta.dirname, "../../dist/svc.cjs");
+export const program = join(import.meta.dirname, "../../dist/svc.cjs");
 const startTimeoutMs = 60_000;
 const stopTimeoutMs = 60_000;
 

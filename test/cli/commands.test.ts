@@ -199,6 +199,7 @@ const cases: CommandCase[] = [
   { args: ["api", "--list"], stdout: /AppService\.ListApps +unary +user/ },
   { args: ["api", "AppService.InstallApp", "--describe"], stdout: /spec +string +yes/ },
   { args: ["info", "x"], exitCode: 2, stderr: /It is: svc app info/ },
+  { args: ["isntall", "x"], exitCode: 2, stderr: /\(Did you mean install\?\)/ },
   { args: ["lss"], exitCode: 2, stderr: /^svc: unknown command 'lss'\n\(Did you mean ls\?\)\n$/ },
   { args: ["help", "lss"], exitCode: 2, stderr: /^svc: unknown command 'lss'\n\(Did you mean ls\?\)\n$/ },
   { args: ["help", "frobnicate"], exitCode: 2, stderr: /^svc: unknown command 'frobnicate'\n$/ },
