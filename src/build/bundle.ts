@@ -10,6 +10,7 @@ import type { BuildResult, Metafile, OutputFile, Plugin } from "esbuild";
 import { access, copyFile, glob, mkdir, rename, rm, writeFile } from "node:fs/promises";
 import { basename, dirname, join, relative, resolve } from "node:path";
 import { writeCommandFiles } from "./command-files.ts";
+import { writeThirdPartyFiles } from "./third-party.ts";
 import packageJson from "../../package.json" with { type: "json" };
 
 const root = join(import.meta.dirname, "../..");
@@ -90,18 +91,29 @@ const withoutUnused: Plugin = {
 
 await rm(freshDir, { recursive: true, force: true });
 await mkdir(freshDir, { recursive: true });
-await writePieces(await bundle());
+const pieces = await bundle();
+await writePieces(pieces);
 for await (const program of glob(programs, { cwd: sourceDir })) await copy(join(sourceDir, program), program);
 for await (const asset of glob(assets, { cwd: root })) await copy(join(root, asset), basename(asset));
-for await (const file of glob(docs, { cwd: root }))
+const copied: string[] = [];
+for await (const file of glob(docs, { cwd: root })) {
   await copy(join(root, file), join("docs", basename(file)));
+  copied.push(file);
+}
 await access(join(root, nativePackage)).catch((cause: unknown) => {
   throw new Error(`${nativePackage} is not there: install it with npm ci, without --omit=optional`, {
     cause,
   });
 });
-for await (const file of glob([...native, ...packages], { cwd: root })) await copy(join(root, file), file);
+for await (const file of glob([...native, ...packages], { cwd: root })) {
+  await copy(join(root, file), file);
+  copied.push(file);
+}
 await writeCommandFiles(freshDir);
+const bundled = Object.values(pieces.metafile.outputs).flatMap(({ inputs }) =>
+  Object.keys(inputs).filter((file) => (inputs[file]?.bytesInOutput ?? 0) > 0),
+);
+await writeThirdPartyFiles(freshDir, { root, files: [...bundled, ...copied], product: packageJson });
 // The checkout's own package.json says that .js files are modules.
 await writeFile(join(freshDir, "package.json"), '{ "type": "commonjs" }\n');
 await rm(outDir, { recursive: true, force: true });
@@ -189,10 +201,7 @@ function packedChunks(outputs: Metafile["outputs"]): ReadonlySet<string> {
 }
 
 /** CommonJS has no `import.meta`: what it says is the same for all pieces, the directory of the bundle. */
-async function commonJs({
-  path,
-  text,
-}: OutputFile): Promise<{ target: string; code: string; mode: number }> {
+async function commonJs({ path, text }: OutputFile): Promise<{ target: string; code: string; mode: number }> {
   const isMain = relative(freshDir, path) === "svc.js";
   const target = isMain ? join(freshDir, mainFile) : path;
   const toRoot = JSON.stringify(relative(dirname(path), freshDir) || ".");

@@ -1,0 +1,86 @@
+/** `man svc`, in roff's man macros (man-pages(7)), from the commands as completion knows them. */
+import type { CommandTree, OptionEntry } from "../cli/command-tree.ts";
+import { exitCodeHelp } from "../cli/exit-codes.ts";
+
+export interface ManPage {
+  readonly program: CommandTree;
+  readonly version: string;
+  /** `2026-03-29` */
+  readonly date: string;
+}
+
+export function manPage({ program, version, date }: ManPage): string {
+  const shared = new Set(program.options.map(({ long }) => long));
+  const commands = leavesOf(program, []).flatMap(({ path, command }) => [
+    `.SS "${text(usageOf(path, command))}"`,
+    sentence(command.description),
+    ...command.options.filter(({ long }) => !shared.has(long)).flatMap(optionLines),
+  ]);
+  return [
+    `.TH SVC 1 "${date}" "svc ${text(version)}" "User Commands"`,
+    ".SH NAME",
+    "svc \\- runs the software on this machine",
+    ".SH SYNOPSIS",
+    ".B svc",
+    ".RI [ options ]",
+    ".I command",
+    ".RI [ arguments ]",
+    ".SH DESCRIPTION",
+    text(program.description),
+    ".SH OPTIONS",
+    "These may stand before or after the name of every command.",
+    ...program.options.flatMap(optionLines),
+    ".SH COMMANDS",
+    ...commands,
+    ".SH EXIT STATUS",
+    ...exitCodeHelp.split("\n").flatMap(exitLines),
+    ".SH FILES",
+    ...[
+      ["/etc/svc/svc.toml", "The configuration."],
+      ["/var/lib/svc", "The store and the apps."],
+      ["/run/svc/svc.sock", "The daemon\\(aqs socket."],
+    ].flatMap(([file = "", what = ""]) => [".TP", `.I ${file}`, what]),
+    "",
+  ].join("\n");
+}
+
+interface Leaf {
+  readonly path: readonly string[];
+  readonly command: CommandTree;
+}
+
+/** The commands that do something, in the order of the help. */
+function leavesOf(command: CommandTree, path: readonly string[]): Leaf[] {
+  const here = [...path, command.name];
+  const shown = command.commands.filter(({ hidden, name }) => !hidden && name !== "help");
+  return shown.length === 0 ? [{ path: here, command }] : shown.flatMap((child) => leavesOf(child, here));
+}
+
+function usageOf(path: readonly string[], { args }: CommandTree): string {
+  const words = args.map(({ name, variadic }) => `${name.toUpperCase()}${variadic ? "..." : ""}`);
+  return [...path, ...words].join(" ");
+}
+
+function optionLines({ short, long, description, takesValue }: OptionEntry): string[] {
+  const flags = [short, long].filter((flag) => flag !== undefined).join(", ");
+  return [".TP", `.B ${text(`${flags}${takesValue ? " VALUE" : ""}`)}`, sentence(description)];
+}
+
+function exitLines(line: string): string[] {
+  const [, code, meaning] = /^ +(\d+) +(.+)$/.exec(line) ?? [];
+  return code === undefined || meaning === undefined ? [] : [".TP", `.B ${code}`, sentence(meaning)];
+}
+
+function sentence(words: string): string {
+  const line = text(words === "" ? "" : `${words[0]?.toUpperCase() ?? ""}${words.slice(1)}`);
+  return /[.!?]$/.test(line) || line === "" ? line : `${line}.`;
+}
+
+/** No backslash, and no dot or apostrophe that begins a line, is an instruction; a hyphen is one that can be copied. */
+function text(words: string): string {
+  return words
+    .replaceAll("\\", "\\e")
+    .replaceAll("-", "\\-")
+    .replaceAll('"', "\\(dq")
+    .replaceAll(/^[.']/gm, "\\&$&");
+}

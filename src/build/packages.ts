@@ -1,0 +1,154 @@
+/**
+ * `npm run package [-- DIR]`: what people install, into `packages/` or that directory: a tarball and a Debian package of the
+ * bundle for this platform, and their checksums. Equal sources and SOURCE_DATE_EPOCH give equal bytes.
+ */
+import { execFile } from "node:child_process";
+import { createHash } from "node:crypto";
+import {
+  chmod,
+  cp,
+  mkdir,
+  mkdtemp,
+  readFile,
+  readdir,
+  rm,
+  stat,
+  symlink,
+  utimes,
+  writeFile,
+} from "node:fs/promises";
+import { tmpdir } from "node:os";
+import { basename, join, resolve } from "node:path";
+import { promisify } from "node:util";
+import { gzipSync } from "node:zlib";
+import packageJson from "../../package.json" with { type: "json" };
+import type { CommandTree } from "../cli/command-tree.ts";
+import { completionScripts } from "../cli/completion-scripts.ts";
+import { builtFiles } from "../cli/first-stage.ts";
+import { manPage } from "./man-page.ts";
+import { thirdPartyFiles } from "./third-party.ts";
+
+const run = promisify(execFile);
+const root = join(import.meta.dirname, "../..");
+const outDir = resolve(process.argv[2] ?? join(root, "packages"));
+const { name, version } = packageJson;
+/** What Debian calls the processors that the native parts come for. */
+const debianNames: Readonly<Record<string, string>> = { x64: "amd64", arm64: "arm64" };
+const debianArch = debianNames[process.arch];
+if (debianArch === undefined) throw new Error(`there is no package for ${process.arch}`);
+
+const epoch = await sourceDate();
+const work = await mkdtemp(join(tmpdir(), "svc-packages-"));
+try {
+  const bundle = join(work, `${name}-${version}`);
+  await run(process.execPath, [join(root, "src/build/bundle.ts"), bundle]);
+  await mkdir(outDir, { recursive: true });
+  const made = [await makeTarball(bundle), await makeDebianPackage(bundle)];
+  await writeFile(join(outDir, "SHA256SUMS"), (await Promise.all(made.map(checksumLine))).join(""));
+  console.log([...made, join(outDir, "SHA256SUMS")].join("\n"));
+} finally {
+  await rm(work, { recursive: true, force: true });
+}
+
+/** Seconds since 1970 that all files are dated with: when the sources changed last. */
+async function sourceDate(): Promise<number> {
+  const given = process.env["SOURCE_DATE_EPOCH"];
+  const text = given ?? (await run("git", ["log", "-1", "--format=%ct"], { cwd: root })).stdout.trim();
+  if (!/^\d{1,12}$/.test(text))
+    throw new Error(`SOURCE_DATE_EPOCH is ${text}: it must be seconds since 1970`);
+  return Number(text);
+}
+
+async function makeTarball(bundle: string): Promise<string> {
+  await normalize(bundle);
+  const tar = join(work, "bundle.tar");
+  const owner = ["--owner=0", "--group=0", "--numeric-owner", "--sort=name", "--format=gnu"];
+  await run("tar", ["--create", "--file", tar, ...owner, "--directory", work, basename(bundle)]);
+  const file = join(outDir, `${name}-${version}-${process.platform}-${process.arch}.tar.gz`);
+  await writeFile(file, gzipSync(await readFile(tar), { level: 9 }));
+  return file;
+}
+
+async function makeDebianPackage(bundle: string): Promise<string> {
+  const tree = join(work, "debian");
+  const put = async (path: string, content: string | Uint8Array, mode = 0o644): Promise<void> => {
+    const file = join(tree, path);
+    await mkdir(join(file, ".."), { recursive: true });
+    await writeFile(file, content, { mode });
+  };
+  await cp(bundle, join(tree, "usr/lib/svc"), { recursive: true });
+  await mkdir(join(tree, "usr/bin"));
+  await symlink("../lib/svc/svc.cjs", join(tree, "usr/bin/svc"));
+  const unit = await readFile(join(root, "packaging/svc.service"), "utf8");
+  await put("usr/lib/systemd/system/svc.service", unit.replace("/usr/local/bin/svc", "/usr/bin/svc"));
+  await put("usr/share/bash-completion/completions/svc", completionScripts.bash);
+  await put("usr/share/zsh/vendor-completions/_svc", completionScripts.zsh);
+  await put("usr/share/fish/vendor_completions.d/svc.fish", completionScripts.fish);
+  const program = JSON.parse(await readFile(join(bundle, builtFiles.commands), "utf8")) as CommandTree;
+  const date = new Date(epoch * 1000).toISOString().slice(0, 10);
+  await put("usr/share/man/man1/svc.1.gz", gzipSync(manPage({ program, version, date }), { level: 9 }));
+  await put("usr/share/doc/svc/copyright", await copyright(bundle));
+  await put(
+    "usr/share/doc/svc/changelog.gz",
+    gzipSync(await readFile(join(root, "CHANGELOG.md")), { level: 9 }),
+  );
+  for (const script of await readdir(join(root, "packaging/debian"))) {
+    await put(`DEBIAN/${script}`, await readFile(join(root, "packaging/debian", script)), 0o755);
+  }
+  await put("DEBIAN/control", control(await sizeKib(tree)));
+  await normalize(tree);
+  const file = join(outDir, `${name}_${version}_${debianArch ?? ""}.deb`);
+  await run("dpkg-deb", ["--root-owner-group", "-Zxz", "--build", tree, file], {
+    env: { ...process.env, SOURCE_DATE_EPOCH: String(epoch) },
+  });
+  return file;
+}
+
+function control(installedKib: number): string {
+  return `Package: ${name}
+Version: ${version}
+Architecture: ${debianArch ?? ""}
+Maintainer: the svc authors <svc@localhost>
+Installed-Size: ${installedKib}
+Depends: nodejs (>= ${packageJson.engines.node.replace(">=", "")}), git, util-linux
+Section: admin
+Priority: optional
+Description: ${packageJson.description.replace(/\.$/, "")}
+ svc installs, runs, watches, schedules and backs up applications,
+ as processes, services or containers.
+`;
+}
+
+async function copyright(bundle: string): Promise<string> {
+  const own = await readFile(join(bundle, "LICENSE"), "utf8");
+  return `${own}\nWhat svc is bundled with:\n\n${await readFile(join(bundle, thirdPartyFiles.licenses), "utf8")}`;
+}
+
+async function sizeKib(dir: string): Promise<number> {
+  let bytes = 0;
+  for (const entry of await readdir(dir, { recursive: true, withFileTypes: true })) {
+    if (entry.isFile()) bytes += (await stat(join(entry.parentPath, entry.name))).size;
+  }
+  return Math.ceil(bytes / 1024);
+}
+
+/** Modes that do not hang on the umask of whoever builds, and the one date. */
+async function normalize(dir: string): Promise<void> {
+  const entries = await readdir(dir, { recursive: true, withFileTypes: true });
+  for (const entry of entries) {
+    if (entry.isSymbolicLink()) continue;
+    const path = join(entry.parentPath, entry.name);
+    const isProgram = entry.isDirectory() || ((await stat(path)).mode & 0o100) !== 0;
+    await chmod(path, isProgram ? 0o755 : 0o644);
+    await utimes(path, epoch, epoch);
+  }
+  await chmod(dir, 0o755);
+  await utimes(dir, epoch, epoch);
+}
+
+async function checksumLine(file: string): Promise<string> {
+  const digest = createHash("sha256")
+    .update(await readFile(file))
+    .digest("hex");
+  return `${digest}  ${basename(file)}\n`;
+}

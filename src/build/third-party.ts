@@ -1,0 +1,86 @@
+/** The packages whose code a bundle has: their licenses, and a bill of materials. */
+import { readFile, readdir, writeFile } from "node:fs/promises";
+import { join } from "node:path";
+
+interface Package {
+  readonly name: string;
+  readonly version: string;
+  /** An SPDX expression. */
+  readonly license: string;
+  /** Its license and notice files, whole. */
+  readonly texts: readonly string[];
+}
+
+export const thirdPartyFiles = { licenses: "LICENSES.txt", bom: "bom.cdx.json" } as const;
+
+export interface BundledFiles {
+  /** The checkout. */
+  readonly root: string;
+  /** Below `root`: all that is in the bundle, whosever it is. */
+  readonly files: Iterable<string>;
+  /** What is bundled. */
+  readonly product: { readonly name: string; readonly version: string; readonly license: string };
+}
+
+/** Writes both files, equal for equal bundles. */
+export async function writeThirdPartyFiles(
+  dir: string,
+  { root, files, product }: BundledFiles,
+): Promise<void> {
+  const dirs = new Set([...files].map(packageDir).filter((each) => each !== undefined));
+  const packages = await Promise.all([...dirs].sort().map((each) => readPackage(join(root, each))));
+  const own = await readFile(join(root, "LICENSE"), "utf8");
+  await writeFile(join(dir, "LICENSE"), own);
+  await writeFile(join(dir, thirdPartyFiles.licenses), packages.map(licenseSection).join("\n"));
+  await writeFile(
+    join(dir, thirdPartyFiles.bom),
+    `${JSON.stringify(billOf(product, packages), undefined, 2)}\n`,
+  );
+}
+
+/** `node_modules/a/node_modules/@b/c/d.js` → `node_modules/a/node_modules/@b/c` */
+function packageDir(file: string): string | undefined {
+  return /^(.*node_modules\/(?:@[^/]+\/)?[^/]+)\//.exec(file)?.[1];
+}
+
+async function readPackage(dir: string): Promise<Package> {
+  const { name, version, license } = JSON.parse(await readFile(join(dir, "package.json"), "utf8")) as {
+    readonly name: string;
+    readonly version: string;
+    readonly license?: unknown;
+  };
+  if (typeof license !== "string") throw new Error(`${name} says no license: it cannot be shipped`);
+  const names = (await readdir(dir)).filter((each) => /^(?:licen[cs]e|notice|copying)(?:[.-]|$)/i.test(each));
+  const texts = await Promise.all(names.sort().map((each) => readFile(join(dir, each), "utf8")));
+  return { name, version, license, texts };
+}
+
+function licenseSection({ name, version, license, texts }: Package): string {
+  const rule = "=".repeat(80);
+  const body =
+    texts.length === 0
+      ? `Its package says: ${license}.\n`
+      : texts.map((text) => `${text.trim()}\n`).join("\n");
+  return `${rule}\n${name} ${version} (${license})\n${rule}\n\n${body}`;
+}
+
+/** CycloneDX 1.6, without a serial number or a time, which would differ from build to build. */
+function billOf(product: BundledFiles["product"], packages: readonly Package[]): object {
+  const component = ({ name, version, license }: Omit<Package, "texts">): object => ({
+    name,
+    version,
+    licenses: [{ expression: license }],
+    purl: `pkg:npm/${name.replace("@", "%40")}@${version}`,
+  });
+  return {
+    bomFormat: "CycloneDX",
+    specVersion: "1.6",
+    version: 1,
+    metadata: { component: { type: "application", ...component(product) } },
+    components: packages.map((each) => ({
+      type: "library",
+      "bom-ref": `${each.name}@${each.version}`,
+      ...component(each),
+    })),
+  };
+}

@@ -1,0 +1,107 @@
+/** What people install: the same bytes from the same sources, and all that belongs into it. */
+import { execFile } from "node:child_process";
+import { createHash } from "node:crypto";
+import { lstat, mkdir, mkdtemp, readFile, readdir, rm } from "node:fs/promises";
+import { tmpdir } from "node:os";
+import { dirname, join } from "node:path";
+import { fileURLToPath } from "node:url";
+import { promisify } from "node:util";
+import { gunzipSync } from "node:zlib";
+import test from "ava";
+import packageJson from "../../package.json" with { type: "json" };
+import { completionScripts } from "../../src/cli/completion-scripts.ts";
+
+const run = promisify(execFile);
+const root = fileURLToPath(new URL("../..", import.meta.url));
+const { version } = packageJson;
+
+/** @param umask of whoever builds */
+async function build(dir: string, umask: string): Promise<void> {
+  const script = `umask ${umask}; exec "$0" src/build/packages.ts "$1"`;
+  await run("sh", ["-c", script, process.execPath, dir], {
+    cwd: root,
+    env: { ...process.env, SOURCE_DATE_EPOCH: "1767225600" },
+  });
+}
+
+test("packages are the same bytes whenever they are built, and hold what belongs to them", async (t) => {
+  t.timeout(10 * 60_000);
+  const dir = await mkdtemp(join(tmpdir(), "svc-packages-test-"));
+  try {
+    const [one, other] = [join(dir, "one"), join(dir, "other")];
+    await build(one, "022");
+    await build(other, "077");
+    const names = (await readdir(one)).sort();
+    t.is(names.length, 3);
+    for (const name of names) {
+      t.true((await readFile(join(one, name))).equals(await readFile(join(other, name))), name);
+    }
+
+    const deb = names.find((name) => name.endsWith(".deb")) ?? "";
+    const tarball = names.find((name) => name.endsWith(".tar.gz")) ?? "";
+    const sums = await readFile(join(one, "SHA256SUMS"), "utf8");
+    for (const name of [deb, tarball]) {
+      const digest = createHash("sha256")
+        .update(await readFile(join(one, name)))
+        .digest("hex");
+      t.true(sums.includes(`${digest}  ${name}\n`), name);
+    }
+
+    const { stdout: fields } = await run("dpkg-deb", ["--field", join(one, deb)]);
+    t.regex(fields, new RegExp(`^Package: svc\nVersion: ${version}\nArchitecture: (amd64|arm64)\n`));
+    t.regex(fields, /^Depends: nodejs \(>= 24\), /m);
+    const { stdout: list } = await run("dpkg-deb", ["--contents", join(one, deb)]);
+    t.notRegex(list, /^.{11}(?!root\/root)/m);
+    t.notRegex(list, /^-.{7}w/m);
+
+    const tree = join(dir, "tree");
+    await run("dpkg-deb", ["--raw-extract", join(one, deb), tree]);
+    t.true((await lstat(join(tree, "usr/bin/svc"))).isSymbolicLink());
+    t.is(await svc(join(tree, "usr/bin/svc"), "--version"), `${version}\n`);
+    t.regex(await svc(join(tree, "usr/bin/svc"), "--help"), /^Usage: svc /);
+    t.regex(await svc(join(tree, "usr/bin/svc"), "app", "--help"), /^Usage: svc app /);
+    const content = (path: string): Promise<string> => readFile(join(tree, path), "utf8");
+    t.is(await content("usr/share/bash-completion/completions/svc"), completionScripts.bash);
+    t.regex(await content("usr/lib/systemd/system/svc.service"), /^ExecStart=\/usr\/bin\/svc daemon$/m);
+    for (const script of ["postinst", "prerm", "postrm"])
+      await run("sh", ["-n", join(tree, "DEBIAN", script)]);
+
+    const page = gunzipSync(await readFile(join(tree, "usr/share/man/man1/svc.1.gz"))).toString();
+    t.regex(page, /^\.TH SVC 1 "2026-01-01" "svc /);
+    for (const heading of ["svc app start ID...", "svc backup storage add NAME", "svc schedule add TRIGGER ACTION"]) {
+      t.true(page.includes(`.SS "${heading}`), heading);
+    }
+    t.false(page.includes('.SS "svc start'), "what no list shows");
+    t.notRegex(page, /^'|^\.(?!TH|SH|SS|TP|B |RI |I )/m, "nothing else is an instruction");
+
+    const bom = JSON.parse(await content("usr/lib/svc/bom.cdx.json")) as {
+      components: { name: string; purl: string; licenses: object[] }[];
+    };
+    const bundled = new Set(bom.components.map(({ name }) => name));
+    for (const name of ["commander", "@bufbuild/protobuf", "koffi", "yazl", "swagger-ui-dist"]) {
+      t.true(bundled.has(name), name);
+    }
+    t.false(bundled.has("ava"));
+    t.true(bom.components.some(({ purl }) => purl.startsWith("pkg:npm/%40bufbuild/protobuf@")));
+    const licenses = await content("usr/share/doc/svc/copyright");
+    for (const name of bundled) t.true(licenses.includes(`\n${name} `), name);
+
+    const unpacked = join(dir, "unpacked");
+    await mkdir(unpacked);
+    await run("tar", ["--extract", "--file", join(one, tarball), "--directory", unpacked]);
+    t.is(await svc(join(unpacked, `svc-${version}`, "svc.cjs"), "--version"), `${version}\n`);
+  } finally {
+    await rm(dir, { recursive: true, force: true });
+  }
+});
+
+async function svc(main: string, ...args: string[]): Promise<string> {
+  const { stdout } = await run(main, args, {
+    env: {
+      PATH: `${dirname(process.execPath)}:${process.env["PATH"] ?? ""}`,
+      HOME: "/nonexistent",
+      XDG_CACHE_HOME: "/nonexistent",
+    },
+  });
+  return stdout;
+}
