@@ -19,7 +19,11 @@ export const bench: Bench = {
     const commands = [
       { what: "`svc ls` over the socket", goal: 1.5, run: () => daemon.svc("ls") },
       { what: "`svc --help`", goal: 1.2, run: () => runProgram(process.execPath, program, "--help") },
-      { what: "completion of a command", goal: 1.2, run: () => runProgram(process.execPath, program, "__complete", "sch") },
+      {
+        what: "completion of a command",
+        goal: 1.2,
+        run: () => runProgram(process.execPath, program, "__complete", "sch"),
+      },
     ];
     const costs = await compareCosts([runBareNode, ...commands.map(({ run }) => run)]);
     const [bare = { wallMs: NaN, processorMs: NaN }, ...measured] = costs;
@@ -46,7 +50,10 @@ async function compareCosts(works: readonly (() => Promise<unknown>)[]): Promise
       sample.processorMs += processorMs;
     }
   }
-  return samples.map(({ wallMs, processorMs }) => ({ wallMs: median(wallMs), processorMs: processorMs / runs }));
+  return samples.map(({ wallMs, processorMs }) => ({
+    wallMs: median(wallMs),
+    processorMs: processorMs / runs,
+  }));
 }
 
 function resultOf(what: string, goal: number, measuredMs: number, yardstickMs: number): Result {

@@ -68,7 +68,11 @@ test("packages are the same bytes whenever they are built, and hold what belongs
 
     const page = gunzipSync(await readFile(join(tree, "usr/share/man/man1/svc.1.gz"))).toString();
     t.regex(page, /^\.TH SVC 1 "2026-01-01" "svc /);
-    for (const heading of ["svc app start ID...", "svc backup storage add NAME", "svc schedule add TRIGGER ACTION"]) {
+    for (const heading of [
+      "svc app start ID...",
+      "svc backup storage add NAME",
+      "svc schedule add TRIGGER ACTION",
+    ]) {
       t.true(page.includes(`.SS "${heading}`), heading);
     }
     t.false(page.includes('.SS "svc start'), "what no list shows");
