@@ -685,7 +685,7 @@ export interface paths {
         };
         /**
          * What an archive says of itself
-         * @description What an archive says of itself.
+         * @description What an archive says of itself. POST takes the identity of an encrypted one, which belongs into no URL.
          *
          *     Access: any identified caller; a regular user sees and changes what is their own.
          *
@@ -703,6 +703,30 @@ export interface paths {
          *     Capability: `backups`.
          */
         delete: operations["deleteBackup"];
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/v1/apps/{app_id}/backups/{storage}/{name}/show": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        /**
+         * What an archive says of itself
+         * @description What an archive says of itself. POST takes the identity of an encrypted one, which belongs into no URL.
+         *
+         *     Access: any identified caller; a regular user sees and changes what is their own.
+         *
+         *     Capability: `backups`.
+         */
+        post: operations["getBackup2"];
+        delete?: never;
         options?: never;
         head?: never;
         patch?: never;
@@ -741,7 +765,7 @@ export interface paths {
         };
         /**
          * The entries of a directory of an archive
-         * @description The entries of a directory of an archive; its index alone is read.
+         * @description The entries of a directory of an archive; its index alone is read. POST takes the identity of an encrypted one.
          *
          *     Access: any identified caller; a regular user sees and changes what is their own.
          *
@@ -750,6 +774,30 @@ export interface paths {
         get: operations["browseBackup"];
         put?: never;
         post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/v1/apps/{app_id}/backups/{storage}/{name}/browse": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        /**
+         * The entries of a directory of an archive
+         * @description The entries of a directory of an archive; its index alone is read. POST takes the identity of an encrypted one.
+         *
+         *     Access: any identified caller; a regular user sees and changes what is their own.
+         *
+         *     Capability: `backups`.
+         */
+        post: operations["browseBackup2"];
         delete?: never;
         options?: never;
         head?: never;
@@ -765,7 +813,8 @@ export interface paths {
         };
         /**
          * One file out of an archive
-         * @description One file out of an archive; only the frames that hold it are read. REST answers its bare bytes.
+         * @description One file out of an archive; only the frames that hold it are read. REST answers its bare bytes. POST takes the
+         *     identity of an encrypted one.
          *
          *     Access: any identified caller; a regular user sees and changes what is their own.
          *
@@ -780,6 +829,31 @@ export interface paths {
         patch?: never;
         trace?: never;
     };
+    "/v1/apps/{app_id}/backups/{storage}/{name}/read": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        /**
+         * One file out of an archive
+         * @description One file out of an archive; only the frames that hold it are read. REST answers its bare bytes. POST takes the
+         *     identity of an encrypted one.
+         *
+         *     Access: any identified caller; a regular user sees and changes what is their own.
+         *
+         *     Capability: `backups`.
+         */
+        post: operations["readBackupFile2"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
     "/v1/apps/{app_id}/backups/{storage}/{name}/archive": {
         parameters: {
             query?: never;
@@ -788,8 +862,8 @@ export interface paths {
             cookie?: never;
         };
         /**
-         * An archive as it is
-         * @description An archive as it is. REST answers its bare bytes, or one `Range` of them.
+         * An archive as it is, an encrypted one encrypted
+         * @description An archive as it is, an encrypted one encrypted. REST answers its bare bytes, or one `Range` of them.
          *
          *     Access: any identified caller; a regular user sees and changes what is their own.
          *
@@ -847,7 +921,8 @@ export interface paths {
         /**
          * Puts an archive from elsewhere into a storage, once it is known to be whole
          * @description Puts an archive from elsewhere into a storage, once it is known to be whole. It keeps the owner that it names; a
-         *     regular user's must be their own.
+         *     regular user's must be their own. An encrypted one stays encrypted as it is, and needs its identity, which REST has no
+         *     place for; what is not is encrypted for the storage's recipients.
          *
          *     Access: any identified caller; a regular user sees and changes what is their own.
          *
@@ -2576,6 +2651,11 @@ export interface components {
              * @description When it was last restored, into an app or for a trial; absent when never.
              */
             restored_at?: string;
+            /**
+             * @description True: it is encrypted with age. Its name, its size and the app's owner are all that can be known of it without an
+             *     identity: it can be listed, downloaded and deleted, and its files' names and the app's settings are not to be seen.
+             */
+            encrypted: boolean;
         };
         /** @description What an archive says of itself. */
         BackupDetails: {
@@ -2701,6 +2781,11 @@ export interface components {
              * @description Most bytes per second that go there or come from there; as many as possible when absent.
              */
             max_bytes_per_sec?: number;
+            /**
+             * @description age public keys (`age1…`). What goes there is encrypted for all of them before it leaves the host; whoever restores it
+             *     sends the identity of one. svc keeps none. What is there already stays as it is.
+             */
+            recipients: string[];
         } & unknown;
         /** @description One thing that a storage was asked to do. */
         BackupStorageCheck: {
@@ -5795,6 +5880,11 @@ export interface operations {
                      * @description Most bytes per second that go there or come from there; as many as possible when absent.
                      */
                     max_bytes_per_sec?: number;
+                    /**
+                     * @description age public keys (`age1…`). What goes there is encrypted for all of them before it leaves the host; whoever restores it
+                     *     sends the identity of one. svc keeps none. What is there already stays as it is.
+                     */
+                    recipients?: string[];
                 } & unknown;
             };
         };
@@ -5985,6 +6075,11 @@ export interface operations {
                     paths?: string[];
                     /** @description True: check that it could be restored and say what it would be, and change nothing. */
                     dry_run?: boolean;
+                    /**
+                     * @description Of an encrypted archive: what an age identity file holds (`AGE-SECRET-KEY-1…`; comments and several are fine). Used for
+                     *     this call alone, never kept and never shown.
+                     */
+                    identity?: string;
                 };
             };
         };
@@ -6090,6 +6185,56 @@ export interface operations {
             504: components["responses"]["DeadlineExceeded"];
         };
     };
+    getBackup2: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                /** @description Id of the app that it was taken of. */
+                app_id: string;
+                /** @description Name of the storage. */
+                storage: string;
+                /** @description Name of the archive. */
+                name: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: {
+            content: {
+                "application/json": {
+                    /**
+                     * @description Of an encrypted archive: what an age identity file holds (`AGE-SECRET-KEY-1…`; comments and several are fine). Used for
+                     *     this call alone, never kept and never shown.
+                     */
+                    identity?: string;
+                };
+            };
+        };
+        responses: {
+            /** @description Done. */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["BackupDetails"];
+                };
+            };
+            400: components["responses"]["BadRequest"];
+            401: components["responses"]["Unauthenticated"];
+            403: components["responses"]["Denied"];
+            404: components["responses"]["NotFound"];
+            409: components["responses"]["Conflict"];
+            413: components["responses"]["BodyTooLarge"];
+            415: components["responses"]["UnsupportedMediaType"];
+            429: components["responses"]["TooMany"];
+            431: components["responses"]["HeadTooLarge"];
+            500: components["responses"]["Internal"];
+            501: components["responses"]["NotImplemented"];
+            503: components["responses"]["Unavailable"];
+            504: components["responses"]["DeadlineExceeded"];
+        };
+    };
     verifyBackup: {
         parameters: {
             query?: never;
@@ -6109,6 +6254,11 @@ export interface operations {
                     name: string;
                     /** @description True: restore it for a trial, as its owner, into a directory that is thrown away. */
                     deep?: boolean;
+                    /**
+                     * @description Of an encrypted archive: what an age identity file holds (`AGE-SECRET-KEY-1…`; comments and several are fine). Used for
+                     *     this call alone, never kept and never shown.
+                     */
+                    identity?: string;
                 };
             };
         };
@@ -6181,6 +6331,62 @@ export interface operations {
             504: components["responses"]["DeadlineExceeded"];
         };
     };
+    browseBackup2: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                /** @description Id of the app that it was taken of. */
+                app_id: string;
+                /** @description Name of the storage. */
+                storage: string;
+                /** @description Name of the archive. */
+                name: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: {
+            content: {
+                "application/json": {
+                    /** @description The directory, such as `data/photos`; the archive's root when empty. */
+                    path?: string;
+                    /** @description Most entries to answer with; 1 to 1000, default 1000. */
+                    limit?: number;
+                    /** @description `next_page_token` of the page before. */
+                    page_token?: string;
+                    /**
+                     * @description Of an encrypted archive: what an age identity file holds (`AGE-SECRET-KEY-1…`; comments and several are fine). Used for
+                     *     this call alone, never kept and never shown.
+                     */
+                    identity?: string;
+                };
+            };
+        };
+        responses: {
+            /** @description Done. */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["BrowseBackupResponse"];
+                };
+            };
+            400: components["responses"]["BadRequest"];
+            401: components["responses"]["Unauthenticated"];
+            403: components["responses"]["Denied"];
+            404: components["responses"]["NotFound"];
+            409: components["responses"]["Conflict"];
+            413: components["responses"]["BodyTooLarge"];
+            415: components["responses"]["UnsupportedMediaType"];
+            429: components["responses"]["TooMany"];
+            431: components["responses"]["HeadTooLarge"];
+            500: components["responses"]["Internal"];
+            501: components["responses"]["NotImplemented"];
+            503: components["responses"]["Unavailable"];
+            504: components["responses"]["DeadlineExceeded"];
+        };
+    };
     readBackupFile: {
         parameters: {
             query: {
@@ -6213,6 +6419,59 @@ export interface operations {
             401: components["responses"]["Unauthenticated"];
             403: components["responses"]["Denied"];
             404: components["responses"]["NotFound"];
+            416: components["responses"]["RangeNotSatisfiable"];
+            429: components["responses"]["TooMany"];
+            431: components["responses"]["HeadTooLarge"];
+            500: components["responses"]["Internal"];
+            501: components["responses"]["NotImplemented"];
+            503: components["responses"]["Unavailable"];
+            504: components["responses"]["DeadlineExceeded"];
+        };
+    };
+    readBackupFile2: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                /** @description Id of the app that it was taken of. */
+                app_id: string;
+                /** @description Name of the storage. */
+                storage: string;
+                /** @description Name of the archive. */
+                name: string;
+            };
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                "application/json": {
+                    /** @description The file, such as `data/notes.txt`. */
+                    path: string;
+                    /**
+                     * @description Of an encrypted archive: what an age identity file holds (`AGE-SECRET-KEY-1…`; comments and several are fine). Used for
+                     *     this call alone, never kept and never shown.
+                     */
+                    identity?: string;
+                };
+            };
+        };
+        responses: {
+            /** @description Done. */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/octet-stream": string;
+                };
+            };
+            400: components["responses"]["BadRequest"];
+            401: components["responses"]["Unauthenticated"];
+            403: components["responses"]["Denied"];
+            404: components["responses"]["NotFound"];
+            409: components["responses"]["Conflict"];
+            413: components["responses"]["BodyTooLarge"];
+            415: components["responses"]["UnsupportedMediaType"];
             416: components["responses"]["RangeNotSatisfiable"];
             429: components["responses"]["TooMany"];
             431: components["responses"]["HeadTooLarge"];

@@ -8,28 +8,41 @@ export interface ArchiveName {
   ownerUid: number;
   /** The beginning of the id of the store that made it. */
   host: string;
+  /** Whether it is one of age's files, with the archive in it. */
+  isEncrypted: boolean;
 }
 
 const hostChars = 8;
 const pattern =
-  /^(\d{4})(\d\d)(\d\d)T(\d\d)(\d\d)(\d\d)(\d{3})Z-(.{1,128})-u(\d{1,10})-([0-9a-f]{8})-[0-9a-f]{6}\.tar\.zst$/;
+  /^(\d{4})(\d\d)(\d\d)T(\d\d)(\d\d)(\d\d)(\d{3})Z-(.{1,128})-u(\d{1,10})-([0-9a-f]{8})-[0-9a-f]{6}\.tar\.zst(\.age)?$/;
 
 /** What names say of the host. */
 export function hostOf(storeId: string): string {
   return storeId.slice(0, hostChars);
 }
 
-export function newArchiveName({ createdAtMs, appId, ownerUid, host }: ArchiveName): string {
+/** Of one that is not encrypted. */
+export function newArchiveName({
+  createdAtMs,
+  appId,
+  ownerUid,
+  host,
+}: Omit<ArchiveName, "isEncrypted">): string {
   const stamp = new Date(createdAtMs).toISOString().replaceAll(/[-:.]/g, "");
   return `${stamp}-${appId}-u${ownerUid}-${host}-${randomBytes(3).toString("hex")}.tar.zst`;
 }
 
+/** What an archive is called where it is encrypted. */
+export function encryptedName(name: string): string {
+  return `${name}.age`;
+}
+
 /** Undefined for what is no name of an archive. */
 export function parseArchiveName(name: string): ArchiveName | undefined {
-  const [, year, month, day, hour, minute, second, ms, appId, uid, host] = pattern.exec(name) ?? [];
+  const [, year, month, day, hour, minute, second, ms, appId, uid, host, age] = pattern.exec(name) ?? [];
   if (appId === undefined || host === undefined || appId.includes("/")) return undefined;
   const createdAtMs = Date.parse(`${year}-${month}-${day}T${hour}:${minute}:${second}.${ms}Z`);
   const ownerUid = Number(uid);
   if (Number.isNaN(createdAtMs) || ownerUid > 4_294_967_294) return undefined;
-  return { createdAtMs, appId, ownerUid, host };
+  return { createdAtMs, appId, ownerUid, host, isEncrypted: age !== undefined };
 }

@@ -18,21 +18,26 @@ import type { StoredFile } from "./storages/storage.ts";
 
 export class Archive implements AsyncDisposable {
   readonly footer: ArchiveFooter;
+  /** On its storage, encrypted or not. */
   readonly sizeBytes: number;
   readonly #file: StoredFile;
   readonly #described: DescribedArchive;
 
-  private constructor(file: StoredFile, footer: ArchiveFooter) {
+  private constructor(file: StoredFile, footer: ArchiveFooter, sizeBytes: number) {
     this.#file = file;
     this.footer = footer;
-    this.sizeBytes = file.sizeBytes;
+    this.sizeBytes = sizeBytes;
     this.#described = { parts: footer.parts, uid: footer.app.run_uid, trees: footer.trees };
   }
 
-  /** The file is the archive's from now on. @throws SvcError `archive_damaged` */
-  static async open(file: StoredFile, signal?: AbortSignal): Promise<Archive> {
+  /**
+   * The file is the archive's from now on.
+   * @param sizeBytes on its storage, where the file is what was decrypted of it
+   * @throws SvcError `archive_damaged`
+   */
+  static async open(file: StoredFile, signal?: AbortSignal, sizeBytes = file.sizeBytes): Promise<Archive> {
     try {
-      return new Archive(file, await readFooter(file, signal));
+      return new Archive(file, await readFooter(file, signal), sizeBytes);
     } catch (error) {
       await file[Symbol.asyncDispose]();
       throw error;
@@ -122,11 +127,6 @@ export class Archive implements AsyncDisposable {
         (error: unknown) => bytes.destroy(error as Error),
       );
     return bytes;
-  }
-
-  /** The archive as it is. */
-  bytes(start: number, end: number, signal?: AbortSignal): AsyncIterable<Buffer> {
-    return this.#file.read(start, end, signal);
   }
 
   async [Symbol.asyncDispose](): Promise<void> {

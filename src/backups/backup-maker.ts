@@ -11,8 +11,10 @@ import type { WorkOptions } from "../apps/progress.ts";
 import type { VolumeSource, WrittenArchive } from "../identity/identity.ts";
 import type { Identities } from "../identity/identities.ts";
 import type { EngineVolumes, RunnableApp } from "../runtimes/runtime.ts";
+import type { Age } from "./age/age.ts";
+import { EncryptedForms } from "./age/encrypted-forms.ts";
 import { encodeFooter } from "./archive-footer.ts";
-import { hostOf, newArchiveName } from "./archive-name.ts";
+import { encryptedName, hostOf, newArchiveName } from "./archive-name.ts";
 import type { BackupQuota, BackupRoom } from "./backup-quota.ts";
 import { keyOf, type ArchiveRef, type Catalogue } from "./catalogue.ts";
 import { expiredArchives, type Retention } from "./rotation.ts";
@@ -62,6 +64,7 @@ export interface BackupMakerOptions {
   quota: BackupQuota;
   catalogue: Catalogue;
   spool: Spool;
+  age: Age;
   storeId: string;
   svcVersion: string;
   userName: (uid: number) => Promise<string>;
@@ -122,7 +125,7 @@ export class BackupMaker {
     caller: AppCaller,
     work: WorkOptions,
   ): Promise<BackupOutcome> {
-    const { apps, catalogue, spool, storeId, now } = this.#options;
+    const { apps, catalogue, spool, age, storeId, now } = this.#options;
     const createdAtMs = now();
     await using file = await spool.create(room);
     const { app, written } = await apps.holdForBackup(
@@ -136,10 +139,11 @@ export class BackupMaker {
       work,
     );
     await this.#finish(app, written, request.mode, createdAtMs, file);
-    const name = newArchiveName({ createdAtMs, appId, ownerUid: app.ownerUid, host: hostOf(storeId) });
+    await using forms = new EncryptedForms(file, spool, age);
+    const plainName = newArchiveName({ createdAtMs, appId, ownerUid: app.ownerUid, host: hostOf(storeId) });
     const results = await Promise.all(
       request.storages.map((storage) =>
-        this.#push(storage, { app, name, room }, file, request.retention, work),
+        this.#push(storage, { app, plainName, room }, forms, request.retention, work),
       ),
     );
     const taken = results.filter(({ error }) => error === "").map(({ storage }) => storage);
@@ -240,14 +244,13 @@ export class BackupMaker {
 
   async #push(
     storage: string,
-    { app, name, room }: { app: AppRecord; name: string; room: BackupRoom },
-    file: SpoolFile,
+    { app, plainName, room }: { app: AppRecord; plainName: string; room: BackupRoom },
+    forms: EncryptedForms,
     retention: Retention,
-    { signal, onProgress }: WorkOptions,
+    work: WorkOptions,
   ): Promise<StorageResult> {
     const { storages, catalogue, log } = this.#options;
-    const key = { appId: app.id, name };
-    const ref = { storage, ...key };
+    const { signal, onProgress } = work;
     const failed = (error: string): StorageResult => ({
       storage,
       name: "",
@@ -255,9 +258,16 @@ export class BackupMaker {
       error,
       removed: [],
     });
+    let [name, sizeBytes] = [plainName, 0];
     try {
       room.requireTaken(storage);
+      const { recipients } = storages.find(storage);
+      if (recipients.length > 0) name = encryptedName(plainName);
+      const key = { appId: app.id, name };
+      const ref = { storage, ...key };
       const place = storages.open(storage);
+      const file = await forms.for(recipients, work);
+      sizeBytes = file.sizeBytes;
       await catalogue.announce(ref);
       try {
         await place.put(key, file.path, {
@@ -267,7 +277,7 @@ export class BackupMaker {
               step: "push",
               message: storage,
               doneBytes: BigInt(done),
-              totalBytes: BigInt(file.sizeBytes),
+              totalBytes: BigInt(sizeBytes),
             }),
         });
       } catch (error) {
@@ -282,7 +292,7 @@ export class BackupMaker {
       );
     }
     const removed = await this.#rotate(storage, app, retention);
-    return { storage, name, sizeBytes: file.sizeBytes, error: "", removed };
+    return { storage, name, sizeBytes, error: "", removed };
   }
 
   /** What a push that failed may have left; a storage that does not answer is asked again later. */

@@ -20,21 +20,23 @@ import type { Zones } from "../scheduler/trigger/zone.ts";
 import type { Executor } from "../store/executors.ts";
 import { storeIdOf } from "../store/store-id.ts";
 import type { Store } from "../store/store.ts";
+import type { Age } from "./age/age.ts";
+import { openEncrypted } from "./age/encrypted-file.ts";
 import { Archive } from "./archive.ts";
 import type { ArchiveFooter } from "./archive-footer.ts";
-import { parseArchiveName } from "./archive-name.ts";
+import { parseArchiveName, type ArchiveName } from "./archive-name.ts";
 import { ArchiveList, type ListedArchives, type ListRequest } from "./archive-list.ts";
 import type { AppPolicy, BackupStates } from "./backup-states.ts";
 import { BackupQuota } from "./backup-quota.ts";
 import { BackupMaker, type BackupEnd, type BackupOutcome, type StorageResult } from "./backup-maker.ts";
 import { settleLeftovers } from "./leftovers.ts";
 import { Catalogue, keyOf, type ArchiveRef, type CataloguedArchive } from "./catalogue.ts";
-import { checkPolicy, type BackupPolicySpec } from "./policy.ts";
+import { checkPolicy, sealedFromTrials, type BackupPolicySpec } from "./policy.ts";
 import { PolicyPass } from "./policy-pass.ts";
 import type { Retention } from "./rotation.ts";
 import { Spool } from "./spool.ts";
-import type { StoredArchive } from "./storages/storage.ts";
-import { uploadArchive } from "./upload.ts";
+import type { StoredArchive, StoredFile } from "./storages/storage.ts";
+import { uploadArchive, type UploadTarget } from "./upload.ts";
 import type { S3Thread } from "./storages/s3-thread.ts";
 import { checkStorage, type StorageCheck } from "./storages/storage-check.ts";
 import { localName, StorageList } from "./storages/storage-list.ts";
@@ -55,6 +57,19 @@ export interface RestoreRequest {
   /** Everything when empty. */
   paths: readonly string[];
   dryRun: boolean;
+}
+
+export interface ShownArchive {
+  footer: ArchiveFooter;
+  sizeBytes: number;
+  isEncrypted: boolean;
+  /** Here; undefined when nothing is. */
+  known: CataloguedArchive | undefined;
+}
+
+/** An archive, and what opens it: what an age identity file holds, or nothing. Never kept, never shown. */
+export interface OpenableRef extends ArchiveRef {
+  identity: string;
 }
 
 export interface RestoreOutcome {
@@ -82,6 +97,7 @@ export interface BackupsOptions {
   zones: Zones;
   identities: Identities;
   settings: SettingsValidator;
+  age: Age;
   s3: S3Thread;
   svcVersion: string;
   /** In each storage that is a directory; 0 for as much as there is room for. */
@@ -105,9 +121,9 @@ export class Backups {
   readonly #trialDir: string;
 
   constructor(options: BackupsOptions) {
-    const { store, dir, executor, selfUid, s3, now } = options;
+    const { store, dir, executor, selfUid, age, s3, now } = options;
     this.#options = options;
-    const storages = new StorageList({ store, dir: join(dir, "backups"), selfUid, s3, now });
+    const storages = new StorageList({ store, dir: join(dir, "backups"), selfUid, age, s3, now });
     const catalogue = new Catalogue(store, executor, now, () => options.states.invalidate());
     this.storages = storages;
     this.#catalogue = catalogue;
@@ -172,9 +188,13 @@ export class Backups {
     const { storages, mode, verify, trigger: _, ...retention } = this.#options.states.policyOf(app).spec;
     const { results } = await this.create(app.id, { storages, mode, ...retention }, caller, work);
     const failures = failuresOf(results);
-    const taken = results.find(({ error }) => error === "");
-    if (verify && taken !== undefined) await this.verify({ ...taken, appId: app.id }, true, caller, work);
+    const taken = results.filter(({ error }) => error === "");
+    // What is encrypted opens for nobody who is there now.
+    const readable = taken.find(({ name }) => parseArchiveName(name)?.isEncrypted === false);
+    if (verify && readable !== undefined)
+      await this.verify({ ...readable, appId: app.id, identity: "" }, true, caller, work);
     if (failures !== "") throw new SvcError("unavailable", failures);
+    if (verify && readable === undefined) throw new SvcError("not_possible", sealedFromTrials);
   }
 
   /** One as the policy of an app says, which replaces none. @throws what {@link create} throws, and when no storage took it */
@@ -213,10 +233,7 @@ export class Backups {
   async setPolicy(appId: string, spec: BackupPolicySpec | undefined, caller: AppCaller): Promise<void> {
     await this.#options.apps.record(appId, caller);
     if (spec !== undefined) {
-      checkPolicy(
-        spec,
-        this.storages.all().map(({ name }) => name),
-      );
+      checkPolicy(spec, this.storages.all());
     }
     await this.#catalogue.setPolicy(appId, spec === undefined ? null : JSON.stringify(spec));
   }
@@ -245,7 +262,7 @@ export class Backups {
 
   /** An archive from elsewhere. @throws SvcError see {@link uploadArchive} */
   upload(
-    storage: string,
+    to: UploadTarget,
     bytes: AsyncIterable<Uint8Array>,
     caller: AppCaller,
     work: WorkOptions,
@@ -257,24 +274,27 @@ export class Backups {
       storages,
       quota: this.#quota,
       catalogue: this.#catalogue,
+      age: this.#options.age,
       readerOf,
     };
-    return uploadArchive(options, storage, bytes, caller, work);
+    return uploadArchive(options, to, bytes, caller, work);
   }
 
   /** What it says of itself, and what is known of it here. */
-  async show(
-    ref: ArchiveRef,
-    caller: AppCaller,
-    signal?: AbortSignal,
-  ): Promise<{ footer: ArchiveFooter; sizeBytes: number; known: CataloguedArchive | undefined }> {
+  async show(ref: OpenableRef, caller: AppCaller, signal?: AbortSignal): Promise<ShownArchive> {
     await using archive = await this.#open(ref, caller, signal);
     const known = this.#catalogue.archives(ref.appId).get(keyOf(ref));
-    return { footer: archive.footer, sizeBytes: archive.sizeBytes, known };
+    const { isEncrypted } = requireVisible(ref, caller);
+    return { footer: archive.footer, sizeBytes: archive.sizeBytes, isEncrypted, known };
   }
 
   /** @throws SvcError `archive_damaged`, `not_possible` for a trial that only root could make of what is not root's */
-  async verify(ref: ArchiveRef, deep: boolean, caller: AppCaller, work: WorkOptions): Promise<VerifyOutcome> {
+  async verify(
+    ref: OpenableRef,
+    deep: boolean,
+    caller: AppCaller,
+    work: WorkOptions,
+  ): Promise<VerifyOutcome> {
     await using archive = await this.#open(ref, caller, work.signal);
     const identity = await this.#reader(archive, caller);
     if (deep && identity.user.uid === 0) await this.#requireOfRoot(archive, caller);
@@ -290,7 +310,7 @@ export class Backups {
    *   `Restorer.restore` and `Restorer.restoreAsNew`
    */
   async restore(
-    ref: ArchiveRef,
+    ref: OpenableRef,
     request: RestoreRequest,
     caller: AppCaller,
     work: WorkOptions,
@@ -338,7 +358,7 @@ export class Backups {
 
   /** @throws SvcError `not_found` */
   async browse(
-    ref: ArchiveRef,
+    ref: OpenableRef,
     page: { directory: string; after: number; limit: number },
     caller: AppCaller,
     signal?: AbortSignal,
@@ -349,7 +369,7 @@ export class Backups {
 
   /** The bytes of one file. Ends with an error when they are not those that the archive was made with. */
   async *readFile(
-    ref: ArchiveRef,
+    ref: OpenableRef,
     path: string,
     caller: AppCaller,
     signal?: AbortSignal,
@@ -370,21 +390,23 @@ export class Backups {
     caller: AppCaller,
     signal?: AbortSignal,
   ): AsyncGenerator<{ sizeBytes: number; bytes: Uint8Array }> {
-    await using archive = await this.#open(ref, caller, signal);
-    const { sizeBytes } = archive;
+    await using file = await this.#openStored(ref, caller, signal);
+    const { sizeBytes } = file;
     const { start, end } = spanOf(sizeBytes);
     if (start > sizeBytes)
       throw invalidField("offset", `${start} is behind the archive's ${sizeBytes} bytes`);
     yield { sizeBytes, bytes: new Uint8Array() };
-    for await (const bytes of archive.bytes(start, end, signal)) yield { sizeBytes, bytes };
+    for await (const bytes of file.read(start, end, signal)) yield { sizeBytes, bytes };
   }
 
   /** What is in the archive decides whose it is; its name is only believed when it says the same. */
-  async #open(ref: ArchiveRef, caller: AppCaller, signal?: AbortSignal): Promise<Archive> {
-    const named = parseArchiveName(ref.name);
-    const isVisible = caller.root || named?.ownerUid === caller.uid;
-    if (named?.appId !== ref.appId || !isVisible) throw notFound("backup", ref.name);
-    const archive = await Archive.open(await this.storages.open(ref.storage).open(ref, signal), signal);
+  async #open(ref: OpenableRef, caller: AppCaller, signal?: AbortSignal): Promise<Archive> {
+    const named = requireVisible(ref, caller);
+    const stored = await this.storages.open(ref.storage).open(ref, signal);
+    const file = named.isEncrypted
+      ? await openEncrypted(stored, ref.identity, this.#options.age, signal)
+      : stored;
+    const archive = await Archive.open(file, signal, stored.sizeBytes);
     const { id, owner_uid } = archive.footer.app;
     if (id === ref.appId && owner_uid === named.ownerUid) return archive;
     await archive[Symbol.asyncDispose]();
@@ -397,11 +419,18 @@ export class Backups {
 
   /** One that cannot be read is removed by those alone who see everything. */
   async #requireOwner(ref: ArchiveRef, caller: AppCaller, signal?: AbortSignal): Promise<void> {
-    if (caller.root && parseArchiveName(ref.name)?.appId === ref.appId) {
-      await using _file = await this.storages.open(ref.storage).open(ref, signal);
-      return;
+    requireVisible(ref, caller);
+    await using _file = caller.root
+      ? await this.storages.open(ref.storage).open(ref, signal)
+      : await this.#openStored(ref, caller, signal);
+  }
+
+  /** What a storage has. Of an encrypted archive the name decides whose it is: it gives nothing away without an identity. */
+  async #openStored(ref: ArchiveRef, caller: AppCaller, signal?: AbortSignal): Promise<StoredFile> {
+    if (!requireVisible(ref, caller).isEncrypted) {
+      await using _archive = await this.#open({ ...ref, identity: "" }, caller, signal);
     }
-    await using _archive = await this.#open(ref, caller, signal);
+    return this.storages.open(ref.storage).open(ref, signal);
   }
 
   /** Whoever the files belonged to reads them, where there is such a user; else whoever asks. */
@@ -463,6 +492,14 @@ export class Backups {
       await tree.destroy();
     }
   }
+}
+
+/** @throws SvcError `not_found` for what is called another app's or another user's */
+function requireVisible(ref: ArchiveRef, caller: AppCaller): ArchiveName {
+  const named = parseArchiveName(ref.name);
+  const isVisible = caller.root || named?.ownerUid === caller.uid;
+  if (named?.appId !== ref.appId || !isVisible) throw notFound("backup", ref.name);
+  return named;
 }
 
 /** Empty when there are none. */

@@ -22,10 +22,14 @@ export class Spool {
     this.#executor = executor;
   }
 
-  /** @param room what its bytes are taken of. @throws SvcError `disk_full` */
-  async create(room?: BackupRoom): Promise<SpoolFile> {
+  /**
+   * @param room what its bytes are taken of
+   * @param expectedBytes what it will come to, where that is known
+   * @throws SvcError `disk_full`, already when there is no room for as many
+   */
+  async create(room?: BackupRoom, expectedBytes = 0): Promise<SpoolFile> {
     await mkdir(this.#dir, { recursive: true, mode: 0o700 });
-    await requireRoom(this.#dir, 0);
+    await requireRoom(this.#dir, expectedBytes);
     const { bootId, pid, startTicks } = this.#executor;
     const path = join(this.#dir, `${bootId}_${pid}_${startTicks}_${randomUUID()}`);
     return new SpoolFile(this.#dir, path, await open(path, "wx", 0o600), room);

@@ -24,6 +24,7 @@ const entryPoints = {
   "store/worker": "src/store/worker.ts",
   "packages/settings-thread": "src/packages/settings-thread.ts",
   "host/process-thread": "src/host/process-thread.ts",
+  "backups/age/age-thread": "src/backups/age/age-thread.ts",
   "backups/storages/s3-worker": "src/backups/storages/s3-worker.ts",
 };
 const mainFile = "svc.cjs";

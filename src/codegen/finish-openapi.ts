@@ -174,7 +174,7 @@ function finishParameters({ method, template, body }: Route, schemas: SchemaWrit
   ];
 }
 
-/** Every field that a query can give; those of messages are dotted. */
+/** Every field that a query can give, which are all but secrets; those of messages are dotted. */
 function queryParameters(
   message: DescMessage,
   schemas: SchemaWriter,
@@ -184,6 +184,7 @@ function queryParameters(
   return message.fields.flatMap((field): Parameter[] => {
     const fields = [...prefix, field];
     if (isTaken(fields.map((each) => each.name).join(".")) || prefix.includes(field)) return [];
+    if (field.proto.options?.debugRedact === true) return [];
     if (textKindOf(field) === undefined) {
       return field.fieldKind === "message" ? queryParameters(field.message, schemas, isTaken, fields) : [];
     }

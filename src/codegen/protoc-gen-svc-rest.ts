@@ -143,7 +143,9 @@ function printCalls(f: GeneratedFile, routes: readonly Route[]): void {
     if (other !== undefined && other !== method)
       throw new Error(`${fullName(method)} and ${fullName(other)} would be one call`);
     // A further binding is another way to the same.
-    if (other === undefined) calls.set(method.localName, route);
+    // Where a request may hold a secret, the way that has a body.
+    const isSecret = method.input.fields.some((field) => field.proto.options?.debugRedact === true);
+    if (other === undefined || (isSecret && route.body !== "")) calls.set(method.localName, route);
   }
   f.print(
     "/** The unary methods that REST reaches in JSON, by name: the contract's own binding of each, as plain strings. */",

@@ -12,6 +12,7 @@ import { createNotifier } from "../alerts/notifier.ts";
 import { AppHistory } from "../apps/app-history.ts";
 import { Apps } from "../apps/apps.ts";
 import { BackupStates } from "../backups/backup-states.ts";
+import { Age } from "../backups/age/age.ts";
 import { Backups } from "../backups/backups.ts";
 import { S3Thread } from "../backups/storages/s3-thread.ts";
 import { createAppPaths } from "../apps/app-paths.ts";
@@ -278,6 +279,7 @@ export async function createContext(options: ContextOptions): Promise<DaemonCont
     states: backupStates,
     zones,
     ...{ store, executor, selfUid, apps, identities, settings, userName, now, log },
+    age: resources.use(new Age(programs.ageThread)),
     s3: resources.use(new S3Thread(programs.s3Worker)),
     onEnd: events.onBackup,
     dir: config.store.dir,

@@ -13,6 +13,8 @@ export interface Programs {
   readonly settingsThread: URL;
   /** The thread that looks at the host's processes. */
   readonly hostThread: URL;
+  /** The thread that encrypts archives, and decrypts them. */
+  readonly ageThread: URL;
   /** The thread that talks to S3 servers. */
   readonly s3Worker: URL;
 }
@@ -35,6 +37,7 @@ function programsIn(dir: string, extension: "ts" | "js"): Programs {
     storeWorker: pathToFileURL(join(dir, "store", `worker.${extension}`)),
     settingsThread: pathToFileURL(join(dir, "packages", `settings-thread.${extension}`)),
     hostThread: pathToFileURL(join(dir, "host", `process-thread.${extension}`)),
+    ageThread: pathToFileURL(join(dir, "backups/age", `age-thread.${extension}`)),
     s3Worker: pathToFileURL(join(dir, "backups/storages", `s3-worker.${extension}`)),
   };
 }

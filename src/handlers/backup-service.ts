@@ -19,7 +19,7 @@ import type { ListedArchive } from "../backups/archive-list.ts";
 import type { AppPolicy } from "../backups/backup-states.ts";
 import type { BackupPolicySpec } from "../backups/policy.ts";
 import type { BackupOutcome } from "../backups/backup-maker.ts";
-import type { Backups, RestoreOutcome, VerifyOutcome } from "../backups/backups.ts";
+import type { Backups, OpenableRef, RestoreOutcome, VerifyOutcome } from "../backups/backups.ts";
 import type { ArchiveRef } from "../backups/catalogue.ts";
 import type { StorageEntry } from "../backups/storages/storage-list.ts";
 import { decodePageToken, encodePageToken } from "../apps/page-token.ts";
@@ -41,10 +41,13 @@ export function createBackupService(backups: Backups): ServiceImpl<typeof Backup
     const wanted = { storages, keep, keepDaily, keepWeekly, keepMonthly, mode };
     return backups.create(appId, wanted, userOf(context), workOf(context, onProgress));
   };
-  const restore = (request: RestoreBackupRequest, context: HandlerContext, onProgress?: OnProgress) =>
-    backups.restore(refOf(request), request, userOf(context), workOf(context, onProgress));
+  const restore = (request: RestoreBackupRequest, context: HandlerContext, onProgress?: OnProgress) => {
+    const { stopApp, asNew, newName, paths, dryRun } = request;
+    const wanted = { stopApp, asNew, newName, paths, dryRun };
+    return backups.restore(openableOf(request), wanted, userOf(context), workOf(context, onProgress));
+  };
   const verify = (request: VerifyBackupRequest, context: HandlerContext, onProgress?: OnProgress) =>
-    backups.verify(refOf(request), request.deep, userOf(context), workOf(context, onProgress));
+    backups.verify(openableOf(request), request.deep, userOf(context), workOf(context, onProgress));
 
   return {
     listBackups: async ({ appId, storage, limit = defaultPageSize, pageToken }, context) => {
@@ -85,8 +88,8 @@ export function createBackupService(backups: Backups): ServiceImpl<typeof Backup
       ),
 
     getBackup: async (request, context) => {
-      const { footer, sizeBytes, known } = await backups.show(
-        refOf(request),
+      const { footer, sizeBytes, isEncrypted, known } = await backups.show(
+        openableOf(request),
         userOf(context),
         context.signal,
       );
@@ -96,6 +99,7 @@ export function createBackupService(backups: Backups): ServiceImpl<typeof Backup
           ...{ name: request.name, storage: request.storage, appId: app.id, sizeBytes: BigInt(sizeBytes) },
           owner: app.owner_uid,
           createdAt: timestampFromDate(new Date(footer.created_at)),
+          encrypted: isEncrypted,
           ...provenMessage(known),
         },
         appName: app.name,
@@ -128,7 +132,12 @@ export function createBackupService(backups: Backups): ServiceImpl<typeof Backup
       const { path, limit = defaultPageSize, pageToken } = request;
       const after = pageToken === "" ? 0 : placeOf(pageToken);
       const page = { directory: path.replace(/\/+$/, ""), after, limit };
-      const { entries, more } = await backups.browse(refOf(request), page, userOf(context), context.signal);
+      const { entries, more } = await backups.browse(
+        openableOf(request),
+        page,
+        userOf(context),
+        context.signal,
+      );
       return {
         entries: entries.map(entryMessage),
         nextPageToken: more ? encodePageToken(String(after + limit)) : "",
@@ -136,7 +145,7 @@ export function createBackupService(backups: Backups): ServiceImpl<typeof Backup
     },
 
     readBackupFile: async function* (request, context) {
-      const pieces = backups.readFile(refOf(request), request.path, userOf(context), context.signal);
+      const pieces = backups.readFile(openableOf(request), request.path, userOf(context), context.signal);
       for await (const { sizeBytes, bytes } of pieces) {
         yield { content: { contentType: fileType, data: bytes }, sizeBytes: BigInt(sizeBytes) };
       }
@@ -169,9 +178,14 @@ export function createBackupService(backups: Backups): ServiceImpl<typeof Backup
     uploadBackup: async (requests, context) => {
       const messages = requests[Symbol.asyncIterator]();
       const first = await messages.next();
-      const { storage } = first.done === true ? { storage: "" } : first.value;
+      const { storage, identity } = first.done === true ? { storage: "", identity: "" } : first.value;
       const work = { signal: context.signal };
-      const archive = await backups.upload(storage, contentOf(first, messages), userOf(context), work);
+      const archive = await backups.upload(
+        { storage, identity },
+        contentOf(first, messages),
+        userOf(context),
+        work,
+      );
       return archiveMessage({ ...archive, storage, verifiedAtMs: undefined, restoredAtMs: undefined });
     },
   };
@@ -194,13 +208,18 @@ function refOf({ appId, storage, name }: ArchiveRef): ArchiveRef {
   return { appId, storage, name };
 }
 
+function openableOf(request: OpenableRef): OpenableRef {
+  return { ...refOf(request), identity: request.identity };
+}
+
 function archiveMessage(archive: ListedArchive) {
-  const { name, storage, appId, ownerUid, sizeBytes, createdAtMs } = archive;
+  const { name, storage, appId, ownerUid, sizeBytes, createdAtMs, isEncrypted } = archive;
   return {
     ...{ name, storage, appId },
     owner: ownerUid,
     sizeBytes: BigInt(sizeBytes),
     createdAt: timestampFromMs(createdAtMs),
+    encrypted: isEncrypted,
     ...provenMessage(archive),
   };
 }
@@ -263,10 +282,11 @@ function entryMessage({ path, type, sizeBytes, mode, modifiedMs, target, sha256 
 }
 
 function storageEntry(request: UpsertBackupStorageRequest): StorageEntry {
-  const { name, managedBy = "", location, maxBytesPerSec } = request;
+  const { name, managedBy = "", location, maxBytesPerSec, recipients } = request;
   const shared = {
     name,
     managedBy,
+    recipients,
     ...(maxBytesPerSec !== undefined && { maxBytesPerSec: Number(maxBytesPerSec) }),
   };
   if (location.case === "local") return { ...shared, location: { kind: "local", dir: location.value.dir } };
@@ -294,13 +314,14 @@ function storageEntry(request: UpsertBackupStorageRequest): StorageEntry {
 
 /** @param isRoot else names and kinds alone */
 function storageMessage(
-  { name, managedBy, location, maxBytesPerSec }: StorageEntry,
+  { name, managedBy, location, maxBytesPerSec, recipients }: StorageEntry,
   isRoot: boolean,
 ): MessageInitShape<typeof BackupStorageSchema> {
   const shown = {
     name,
     ...(managedBy !== "" && { managedBy }),
     ...(maxBytesPerSec !== undefined && { maxBytesPerSec: BigInt(maxBytesPerSec) }),
+    recipients: isRoot ? [...recipients] : [],
   };
   if (location.kind === "local") {
     return { ...shown, location: { case: "local", value: { dir: isRoot ? location.dir : "" } } };

@@ -26,6 +26,7 @@ export class TaskError extends Error {
 
 interface Waiting {
   readonly task: unknown;
+  readonly transfer: readonly ArrayBuffer[];
   readonly resolve: (result: never) => void;
   readonly reject: (error: TaskError) => void;
 }
@@ -44,13 +45,13 @@ export class TaskThread<Task, Result> implements Disposable {
     this.#options = options;
   }
 
-  /** @throws TaskError */
-  run(name: string, task: Task): Promise<Result> {
+  /** @param transfer what of the task is the thread's from now on, instead of a copy. @throws TaskError */
+  run(name: string, task: Task, transfer: readonly ArrayBuffer[] = []): Promise<Result> {
     if (this.#count >= this.#options.maxWaiting) return Promise.reject(new TaskError("too_many"));
     return new Promise((resolve, reject) => {
       const queue = this.#waiting.get(name) ?? [];
       this.#waiting.set(name, queue);
-      queue.push({ task, resolve, reject });
+      queue.push({ task, transfer, resolve, reject });
       this.#count++;
       this.#next();
     });
@@ -71,14 +72,15 @@ export class TaskThread<Task, Result> implements Disposable {
     }
     const [name, queue] = first;
     this.#waiting.delete(name);
-    this.#current = queue.shift();
+    const current = queue.shift();
+    this.#current = current;
     if (queue.length > 0) this.#waiting.set(name, queue);
     this.#count--;
     const worker = (this.#worker ??= this.#start());
     worker.ref();
     const { timeoutMs } = this.#options;
     this.#timer = setTimeout(() => this.#fail("too_slow"), this.#isStarted ? timeoutMs : 2 * timeoutMs);
-    worker.postMessage(this.#current?.task);
+    worker.postMessage(current?.task, current?.transfer);
   }
 
   #start(): Worker {

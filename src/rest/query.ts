@@ -61,6 +61,11 @@ function bind(
     violations.push({ field: name, description: "an object cannot be given as a query parameter" });
     return [];
   }
+  if (field.proto.options?.debugRedact === true) {
+    // Addresses are kept in logs and histories.
+    violations.push({ field: name, description: "a secret belongs into a body, never into a URL" });
+    return [];
+  }
   try {
     if (field.fieldKind === "list") {
       const items = texts.flatMap((text) => text.split(",")).filter((item) => item !== "");

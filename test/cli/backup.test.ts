@@ -22,6 +22,8 @@ import { runSvc, type SvcOptions } from "./support/run-svc.ts";
 const name = "20260102T033000000Z-hello-u0-0a1b2c3d-4e5f60.tar.zst";
 const archive = { name, storage: "local", appId: "hello", sizeBytes: BigInt(6 << 20), owner: 0 };
 const mebibyte = 1 << 20;
+/** As age-keygen shows them. */
+const [mine, yours] = ["age1mine", "age1yours"] as const;
 
 /** Six MiB, one after the other. */
 async function* slowly<R>(step: string, result: R) {
@@ -50,6 +52,7 @@ async function startFake(): Promise<Fake> {
     { name: "local", location: { case: "local", value: { dir: "/srv/backups" } } as const },
     { name: "far", location: far, maxBytesPerSec: 100_000n },
     { name: "theirs", managedBy: "platform", location: { case: "local", value: { dir: "/srv/t" } } as const },
+    { name: "vault", recipients: [mine], location: { case: "local", value: { dir: "/srv/v" } } as const },
   ].map((each) => create(BackupStorageSchema, each));
   const backups: Partial<ServiceImpl<typeof BackupService>> = {
     listBackups: () => ({ backups: [archive] }),
@@ -261,6 +264,21 @@ test("what is said of a storage changes, and nothing else", async (t) => {
   const theirs = await edit("theirs", "--max-rate", "65536");
   t.regex(theirs.stderr, /^warning: theirs is managed by "platform": its next sync overwrites/);
   t.like(theirs.sent, { managedBy: "platform", maxBytesPerSec: 65_536n });
+
+  for (const [args, recipients] of [
+    [["edit", "vault", "--max-rate", "65536"], [mine]],
+    [["edit", "vault", "--dir", "/mnt/other"], [mine]],
+    [["edit", "vault", "--recipient", yours], [yours]],
+    [["edit", "vault", "--recipient", mine, "--recipient", yours], [mine, yours]],
+    [["edit", "vault", "--no-recipient"], []],
+    [["add", "vault", "--dir", "/mnt/other"], [mine]],
+    [["add", "vault", "--dir", "/mnt/other", "--no-recipient"], []],
+    [["add", "new", "--dir", "/mnt/new"], []],
+  ] as const) {
+    const { exitCode, stderr } = await fake.svc(["storage", ...args]);
+    t.is(exitCode, 0, stderr);
+    t.deepEqual(fake.upserts.splice(0)[0]?.recipients, [...recipients], args.join(" "));
+  }
 
   for (const [args, exitCode, said] of [
     [["far"], 2, /say what to change/],

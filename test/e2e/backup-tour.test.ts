@@ -6,6 +6,7 @@ import { join } from "node:path";
 import { fileURLToPath } from "node:url";
 import test from "ava";
 import { AppService } from "../../gen/svc/v1/app_pb.ts";
+import { hasAge, newAgeKey } from "../support/age.ts";
 import { startDaemon, type TestDaemon } from "../support/daemon.ts";
 import { freePort } from "../support/packages.ts";
 import { hasS3Server, startS3Server } from "../support/s3-server.ts";
@@ -47,7 +48,9 @@ test("the README's tour of backups works as it is written", async (t) => {
   const notes = join(directory, "data/notes.txt");
   await writeFile(notes, "remember the milk\n");
   await mkdir(join(daemon.dir, "disk"), { mode: 0o700 });
+  await mkdir(join(daemon.dir, "vault"), { mode: 0o700 });
   await writeFile(join(daemon.dir, "secret"), `${server?.secretKey ?? ""}\n`);
+  if (hasAge) await newAgeKey(daemon.dir, "key.txt");
   await apps.startApp({ id: "hello" });
 
   const lines = await linesOfReadme();
@@ -58,10 +61,15 @@ test("the README's tour of backups works as it is written", async (t) => {
       t.log(`left out, because there is no S3 server: ${line}`);
       continue;
     }
+    if (/\bvault\b/.test(line) && !hasAge) {
+      t.log(`left out, because there is no age: ${line}`);
+      continue;
+    }
     if (line.includes("--paths")) await rm(notes);
     if (line.startsWith("svc upgrade")) await apps.stopApp({ id: "hello" });
     const real = line
       .replace("/mnt/disk/backups", join(daemon.dir, "disk"))
+      .replace("/mnt/disk/vault", join(daemon.dir, "vault"))
       .replace("https://s3.example.org", server?.endpoint ?? "")
       .replace("--access-key ID", `--access-key ${server?.accessKey ?? ""}`);
     const { code, out, err } = await type(daemon, real);

@@ -244,6 +244,13 @@ export const routes: readonly Route[] = [
   },
   {
     httpMethod: "POST",
+    template: {"source":"/v1/apps/{app_id}/backups/{storage}/{name}/show","segments":["v1","apps","*","backups","*","*","show"],"verb":"","variables":[{"fieldPath":["app_id"],"start":2,"end":3,"rest":false,"multi":false},{"fieldPath":["storage"],"start":4,"end":5,"rest":false,"multi":false},{"fieldPath":["name"],"start":5,"end":6,"rest":false,"multi":false}]},
+    method: BackupService.method.getBackup,
+    body: "*",
+    responseBody: "",
+  },
+  {
+    httpMethod: "POST",
     template: {"source":"/v1/apps/{app_id}/backups/verify","segments":["v1","apps","*","backups","verify"],"verb":"","variables":[{"fieldPath":["app_id"],"start":2,"end":3,"rest":false,"multi":false}]},
     method: BackupService.method.verifyBackup,
     body: "*",
@@ -264,10 +271,24 @@ export const routes: readonly Route[] = [
     responseBody: "",
   },
   {
+    httpMethod: "POST",
+    template: {"source":"/v1/apps/{app_id}/backups/{storage}/{name}/browse","segments":["v1","apps","*","backups","*","*","browse"],"verb":"","variables":[{"fieldPath":["app_id"],"start":2,"end":3,"rest":false,"multi":false},{"fieldPath":["storage"],"start":4,"end":5,"rest":false,"multi":false},{"fieldPath":["name"],"start":5,"end":6,"rest":false,"multi":false}]},
+    method: BackupService.method.browseBackup,
+    body: "*",
+    responseBody: "",
+  },
+  {
     httpMethod: "GET",
     template: {"source":"/v1/apps/{app_id}/backups/{storage}/{name}/content","segments":["v1","apps","*","backups","*","*","content"],"verb":"","variables":[{"fieldPath":["app_id"],"start":2,"end":3,"rest":false,"multi":false},{"fieldPath":["storage"],"start":4,"end":5,"rest":false,"multi":false},{"fieldPath":["name"],"start":5,"end":6,"rest":false,"multi":false}]},
     method: BackupService.method.readBackupFile,
     body: "",
+    responseBody: "content",
+  },
+  {
+    httpMethod: "POST",
+    template: {"source":"/v1/apps/{app_id}/backups/{storage}/{name}/read","segments":["v1","apps","*","backups","*","*","read"],"verb":"","variables":[{"fieldPath":["app_id"],"start":2,"end":3,"rest":false,"multi":false},{"fieldPath":["storage"],"start":4,"end":5,"rest":false,"multi":false},{"fieldPath":["name"],"start":5,"end":6,"rest":false,"multi":false}]},
+    method: BackupService.method.readBackupFile,
+    body: "*",
     responseBody: "content",
   },
   {

@@ -35,7 +35,9 @@ const maxAborts = 5;
 const abortAgainMs = 250;
 /** Of one listing: a bucket may be shared with anything. */
 const maxObjects = 100_000;
-const contentType = "application/zstd";
+/** What is encrypted has none of its own. */
+const contentTypeOf = (key: string): string =>
+  key.endsWith(".age") ? "application/octet-stream" : "application/zstd";
 
 export class S3Bucket implements Disposable {
   readonly #client: S3Client;
@@ -127,7 +129,7 @@ export class S3Bucket implements Disposable {
       const body = await readPart(source, Buffer.allocUnsafeSlow(size), 0, size);
       await this.#pacer?.take(size, signal);
       await this.#client.send(
-        new PutObjectCommand({ Bucket: this.#bucket, Key: key, Body: body, ContentType: contentType }),
+        new PutObjectCommand({ Bucket: this.#bucket, Key: key, Body: body, ContentType: contentTypeOf(key) }),
         { abortSignal: signal },
       );
     }
@@ -200,7 +202,7 @@ export class S3Bucket implements Disposable {
   ): Promise<void> {
     const target = { Bucket: this.#bucket, Key: key };
     const { UploadId } = await this.#client.send(
-      new CreateMultipartUploadCommand({ ...target, ContentType: contentType }),
+      new CreateMultipartUploadCommand({ ...target, ContentType: contentTypeOf(key) }),
       { abortSignal: signal },
     );
     if (UploadId === undefined) {

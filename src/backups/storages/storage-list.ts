@@ -3,6 +3,7 @@ import { SvcError, invalidField, notFound } from "../../errors.ts";
 import { BytePacer } from "../../lib/byte-pacer.ts";
 import { secretMask } from "../../lib/secret-mask.ts";
 import type { Store } from "../../store/store.ts";
+import type { Age } from "../age/age.ts";
 import { LocalStorage } from "./local-storage.ts";
 import { S3Storage } from "./s3-storage.ts";
 import type { S3Thread } from "./s3-thread.ts";
@@ -32,6 +33,8 @@ export interface StorageEntry {
   managedBy: string;
   location: LocalLocation | S3Location;
   maxBytesPerSec?: number;
+  /** What goes there is encrypted for them; none: it is not. */
+  recipients: readonly string[];
 }
 
 /** The name of the storage that is always there. */
@@ -49,6 +52,7 @@ export interface StorageListOptions {
   dir: string;
   selfUid: number;
   s3: S3Thread;
+  age: Pick<Age, "requireRecipients">;
   now: () => number;
 }
 
@@ -91,7 +95,7 @@ export class StorageList {
 
   /**
    * Makes or replaces one.
-   * @throws SvcError `protected` for one that somebody else manages
+   * @throws SvcError `not_possible` for one that somebody else manages, `invalid_request`
    */
   async upsert(entry: StorageEntry): Promise<StorageEntry> {
     const before = this.all().find(({ name }) => name === entry.name);
@@ -100,6 +104,7 @@ export class StorageList {
       throw invalidField("local.dir", "must be a directory for archives alone");
     }
     if (entry.location.kind === "s3") checkEndpoint(entry.location.endpoint);
+    await this.#options.age.requireRecipients(entry.recipients);
     const { managedBy: _, name: __, ...document } = keepSecrets(entry, before);
     await this.#options.store.write([
       {
@@ -135,7 +140,8 @@ export class StorageList {
   }
 
   #local(): StorageEntry {
-    return { name: localName, managedBy: "", location: { kind: "local", dir: this.#options.dir } };
+    const location = { kind: "local", dir: this.#options.dir } as const;
+    return { name: localName, managedBy: "", location, recipients: [] };
   }
 }
 
@@ -163,11 +169,9 @@ function keepSecrets(entry: StorageEntry, before: StorageEntry | undefined): Sto
 }
 
 function entryOfRow({ name, managed_by, location }: StorageRow): StorageEntry {
-  return {
-    name,
-    managedBy: managed_by,
-    ...(JSON.parse(location) as Omit<StorageEntry, "name" | "managedBy">),
-  };
+  const stored = JSON.parse(location) as Omit<StorageEntry, "name" | "managedBy" | "recipients"> &
+    Partial<Pick<StorageEntry, "recipients">>;
+  return { ...stored, name, managedBy: managed_by, recipients: stored.recipients ?? [] };
 }
 
 /** Credentials in it would show wherever it does. */

@@ -1,6 +1,7 @@
 /** Archives as command lines name them: an app, and the name of an archive or the word `latest`. */
 import { SvcError, invalidField, notFound } from "../../../errors.ts";
 import type { CommandContext } from "../../context.ts";
+import { readInput } from "../../read-input.ts";
 import { calls } from "../../transport/calls.ts";
 
 export interface ArchiveRef {
@@ -11,6 +12,17 @@ export interface ArchiveRef {
 
 export interface StorageOption {
   readonly storage?: string;
+}
+
+export interface IdentityOption {
+  readonly identity?: string;
+}
+
+export const identityHelp = "what opens an encrypted archive: a file of age-keygen, - for stdin";
+
+/** Never from the command line, which everybody on the host can read. Empty where none is given. */
+export async function readIdentity(context: CommandContext, { identity }: IdentityOption): Promise<string> {
+  return identity === undefined ? "" : readInput(context.host, identity);
 }
 
 export const latest = "latest";

@@ -7,7 +7,15 @@ import { escapeControls } from "../../render/escape.ts";
 import type { Column } from "../../render/table.ts";
 import { formatBytes } from "../../render/units.ts";
 import { calls, type BackupArchive } from "../../transport/calls.ts";
-import { findArchive, nameHelp, storageHelp, type StorageOption } from "./archive-ref.ts";
+import {
+  findArchive,
+  identityHelp,
+  nameHelp,
+  readIdentity,
+  storageHelp,
+  type IdentityOption,
+  type StorageOption,
+} from "./archive-ref.ts";
 
 export function addListCommands(parent: Command, run: RunCommand): void {
   parent
@@ -26,6 +34,7 @@ export function addListCommands(parent: Command, run: RunCommand): void {
     .argument("<id>", "the app")
     .argument("<name>", nameHelp)
     .option("--storage <name>", storageHelp)
+    .option("--identity <file>", identityHelp)
     .addHelpText("after", showExamples)
     .action(run(show));
   parent
@@ -87,10 +96,16 @@ async function show(
   context: CommandContext,
   id: string,
   name: string,
-  options: StorageOption,
+  options: StorageOption & IdentityOption,
 ): Promise<void> {
+  const identity = await readIdentity(context, options);
   const ref = await findArchive(context, id, name, options);
-  const details = await context.call(calls.getBackup, { app_id: id, storage: ref.storage, name: ref.name });
+  const details = await context.call(calls.getBackup, {
+    app_id: id,
+    storage: ref.storage,
+    name: ref.name,
+    identity,
+  });
   if (context.json) return context.printJson(details);
   const rows: [string, string][] = [
     ["Name", ref.name],

@@ -9,7 +9,15 @@ import { escapeControls } from "../../render/escape.ts";
 import type { Column } from "../../render/table.ts";
 import { formatBytes } from "../../render/units.ts";
 import { calls, type BackupEntry } from "../../transport/calls.ts";
-import { findArchive, nameHelp, storageHelp, type StorageOption } from "./archive-ref.ts";
+import {
+  findArchive,
+  identityHelp,
+  nameHelp,
+  readIdentity,
+  storageHelp,
+  type IdentityOption,
+  type StorageOption,
+} from "./archive-ref.ts";
 
 export function addLookCommands(parent: Command, run: RunCommand): void {
   const add = (command: string, description: string): Command =>
@@ -19,19 +27,21 @@ export function addLookCommands(parent: Command, run: RunCommand): void {
       .argument("<id>", "the app")
       .argument("<name>", nameHelp)
       .option("--storage <name>", storageHelp);
-  add("verify", "read an archive whole and compare every checksum")
+  const addOpening = (command: string, description: string): Command =>
+    add(command, description).option("--identity <file>", identityHelp);
+  addOpening("verify", "read an archive whole and compare every checksum")
     .option("--deep", "restore it for a trial, too, into a directory that is thrown away")
     .addHelpText("after", verifyExamples)
     .action(run(verify));
-  add("browse", "list a directory of an archive")
+  addOpening("browse", "list a directory of an archive")
     .argument("[path]", "such as data/photos")
     .addHelpText("after", browseExamples)
     .action(
-      run((context, id: string, name: string, path: string | undefined, options: StorageOption) =>
+      run((context, id: string, name: string, path: string | undefined, options: OpeningOptions) =>
         browse(context, id, name, path ?? "", options),
       ),
     );
-  add("get", "write one file of an archive to standard output")
+  addOpening("get", "write one file of an archive to standard output")
     .argument("<path>", "such as data/notes.txt")
     .addHelpText("after", getExamples)
     .action(run(get));
@@ -40,6 +50,7 @@ export function addLookCommands(parent: Command, run: RunCommand): void {
     .description("put an archive from elsewhere into a storage, once it is known to be whole")
     .argument("<file>", "the archive, - for standard input")
     .option("--storage <name>", "where to", "local")
+    .option("--identity <file>", identityHelp)
     .addHelpText("after", uploadExamples)
     .action(run(upload));
   add("download", "write an archive to standard output, as it is")
@@ -83,18 +94,20 @@ Examples:
   svc backup download hello latest > hello.tar.zst
   svc backup download hello latest --storage far | zstd -dc | tar t
 `;
+type OpeningOptions = StorageOption & IdentityOption;
 
 async function verify(
   context: CommandContext,
   id: string,
   name: string,
-  options: StorageOption & { deep?: boolean },
+  options: OpeningOptions & { deep?: boolean },
 ): Promise<void> {
+  const identity = await readIdentity(context, options);
   const { BackupService, VerifyBackupResponseSchema } = await import("../../../../gen/svc/v1/backup_pb.ts");
   const { messageToRest } = await import("../../transport/rest-json.ts");
   const ref = await findArchive(context, id, name, options);
   const events = context.invoke(BackupService.method.verifyBackupStream, [
-    { ...ref, deep: options.deep ?? false },
+    { ...ref, deep: options.deep ?? false, identity },
   ]);
   const answer = messageToRest(
     VerifyBackupResponseSchema,
@@ -127,14 +140,16 @@ async function browse(
   id: string,
   name: string,
   path: string,
-  options: StorageOption,
+  options: OpeningOptions,
 ): Promise<void> {
+  const identity = await readIdentity(context, options);
   const ref = await findArchive(context, id, name, options);
   const answer = await context.call(calls.browseBackup, {
     app_id: id,
     storage: ref.storage,
     name: ref.name,
     path,
+    identity,
   });
   if (context.json) return context.printJson(answer);
   await context.printTable(columns, answer.entries, "The directory is empty.");
@@ -146,14 +161,14 @@ async function get(
   id: string,
   name: string,
   path: string,
-  options: StorageOption,
+  options: OpeningOptions,
 ): Promise<void> {
+  const identity = await readIdentity(context, options);
   const { BackupService } = await import("../../../../gen/svc/v1/backup_pb.ts");
   const ref = await findArchive(context, id, name, options);
   const output = new ByteOutput(context.host.stdout);
-  for await (const { content } of context.invoke(BackupService.method.readBackupFile, [{ ...ref, path }])) {
-    if (content !== undefined) await output.write(content.data);
-  }
+  const pieces = context.invoke(BackupService.method.readBackupFile, [{ ...ref, path, identity }]);
+  for await (const { content } of pieces) if (content !== undefined) await output.write(content.data);
   await output.end();
 }
 
@@ -175,14 +190,15 @@ async function download(
 async function upload(
   context: CommandContext,
   file: string,
-  { storage = "local" }: StorageOption,
+  { storage = "local", ...options }: OpeningOptions,
 ): Promise<void> {
+  const identity = await readIdentity(context, options);
   const { BackupArchiveSchema, BackupService } = await import("../../../../gen/svc/v1/backup_pb.ts");
   const { messageToRest } = await import("../../transport/rest-json.ts");
   using line = progressLine(context, `upload to ${storage}`);
   const source = await openLocalFile(context.host, file);
   try {
-    const requests = uploadRequests(storage, sendBytes(line, source));
+    const requests = uploadRequests({ storage, identity }, sendBytes(line, source));
     for await (const message of context.invoke(BackupService.method.uploadBackup, requests)) {
       const archive = messageToRest(BackupArchiveSchema, message);
       const text = `Uploaded ${archive.name} of ${archive.app_id} to ${storage}`;
@@ -194,7 +210,10 @@ async function upload(
   }
 }
 
-async function* uploadRequests(storage: string, bytes: AsyncIterable<Uint8Array>) {
-  yield { storage };
+async function* uploadRequests(
+  { storage, identity }: { storage: string; identity: string },
+  bytes: AsyncIterable<Uint8Array>,
+) {
+  yield { storage, identity };
   for await (const data of bytes) yield { storage, content: { data } };
 }

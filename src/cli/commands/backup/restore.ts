@@ -8,9 +8,17 @@ import { confirmRemoval } from "../../prompt.ts";
 import { escapeControls } from "../../render/escape.ts";
 import { formatBytes } from "../../render/units.ts";
 import { calls } from "../../transport/calls.ts";
-import { findArchive, nameHelp, storageHelp, type StorageOption } from "./archive-ref.ts";
+import {
+  findArchive,
+  identityHelp,
+  nameHelp,
+  readIdentity,
+  storageHelp,
+  type IdentityOption,
+  type StorageOption,
+} from "./archive-ref.ts";
 
-interface RestoreOptions extends StorageOption {
+interface RestoreOptions extends StorageOption, IdentityOption {
   readonly stop?: boolean;
   readonly asNew?: boolean;
   readonly name?: string;
@@ -25,6 +33,7 @@ export function addRestoreCommand(parent: Command, run: RunCommand): void {
     .argument("<id>", "the app that it was taken of")
     .argument("<name>", nameHelp)
     .option("--storage <name>", storageHelp)
+    .option("--identity <file>", identityHelp)
     .option("--stop", "stop a running app, and start it again afterwards")
     .option("--as-new", "make a new app of it, and leave the other as it is")
     .option("--name <name>", "display name of the new app")
@@ -55,6 +64,7 @@ async function restore(
   const { BackupService, RestoreBackupResponseSchema } = await import("../../../../gen/svc/v1/backup_pb.ts");
   const { messageToRest } = await import("../../transport/rest-json.ts");
   const { stop = false, asNew = false, name: newName = "", paths = [], dryRun = false } = options;
+  const identity = await readIdentity(context, options);
   const ref = await findArchive(context, id, name, options);
   if (!asNew && !dryRun && (await isInstalled(context, id))) {
     const what = paths.length === 0 ? id : `${paths.join(", ")} of ${id}`;
@@ -63,7 +73,7 @@ async function restore(
       loss: "what the app has now is replaced",
     });
   }
-  const request = { ...ref, stopApp: stop, asNew, newName, paths: [...paths], dryRun };
+  const request = { ...ref, stopApp: stop, asNew, newName, paths: [...paths], dryRun, identity };
   const events = context.invoke(BackupService.method.restoreBackupStream, [request]);
   const answer = messageToRest(
     RestoreBackupResponseSchema,

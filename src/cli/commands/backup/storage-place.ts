@@ -5,7 +5,7 @@ import { absoluteIfPath } from "../../absolute-path.ts";
 import type { CommandContext } from "../../context.ts";
 import { UsageError } from "../../failure.ts";
 import { warnIfManaged } from "../../managed.ts";
-import { parseCount } from "../../option-values.ts";
+import { collect, parseCount } from "../../option-values.ts";
 import type { RunCommand } from "../../run-command.ts";
 import { readInput } from "../../read-input.ts";
 import { readSecret } from "../../read-secret.ts";
@@ -30,6 +30,8 @@ interface PlaceOptions extends BucketOptions {
   readonly dir?: string;
   /** False: none any more. */
   readonly maxRate?: number | false;
+  /** False: none any more. */
+  readonly recipient?: readonly string[] | false;
 }
 
 type Bucket = NonNullable<BackupStorage["s3"]>;
@@ -71,7 +73,13 @@ function withPlaceFlags(command: Command): Command {
     .option("--path-style", "the bucket is part of the path (default: everywhere but at Amazon's)")
     .option("--no-path-style", "the bucket is part of the host name")
     .option("--ca <file>", "certificates, as PEM, of an authority that signs for the endpoint")
-    .option("--max-rate <bytes>", "most bytes per second, there and back", parseCount(65_536, 2 ** 50));
+    .option("--max-rate <bytes>", "most bytes per second, there and back", parseCount(65_536, 2 ** 50))
+    .option(
+      "--recipient <key>",
+      "encrypt what goes there for this age public key; again for more (default: those of before)",
+      collect,
+    )
+    .option("--no-recipient", "encrypt it no longer");
 }
 
 const addExamples = `
@@ -80,6 +88,7 @@ The secret of a key is read from a file or asked for: everybody on the host can 
 Examples:
   svc backup storage add disk --dir /mnt/disk/backups
   svc backup storage add far --s3 https://s3.example.org --bucket backups --access-key ID --secret-key-file - < secret
+  svc backup storage add vault --dir /mnt/disk/vault --recipient "$(age-keygen -y key.txt)"
 `;
 
 const editExamples = `
@@ -91,6 +100,7 @@ Examples:
   svc backup storage edit far --no-max-rate
   svc backup storage edit far --access-key ID --secret-key-file - < secret
   svc backup storage edit disk --dir /mnt/larger/backups
+  svc backup storage edit vault --recipient "$(age-keygen -y key.txt)" --recipient "$(age-keygen -y other.txt)"
 `;
 
 async function add(context: CommandContext, name: string, options: PlaceOptions): Promise<void> {
@@ -102,7 +112,12 @@ async function add(context: CommandContext, name: string, options: PlaceOptions)
     dir === undefined
       ? { s3: await changedBucket(context, none, options, accessKey !== undefined) }
       : { local: { dir: absoluteDir(dir) } };
-  const storage = await context.call(calls.upsertBackupStorage, { name, ...location, ...rateOf(options) });
+  const storage = await context.call(calls.upsertBackupStorage, {
+    name,
+    ...location,
+    ...rateOf(options),
+    recipients: await recipientsOf(context, name, options),
+  });
   if (context.json) return context.printJson(storage);
   return context.print(
     `${escapeControls(`Added ${storage.name}. Use it: svc backup create ID --storage ${storage.name}`)}\n`,
@@ -110,11 +125,11 @@ async function add(context: CommandContext, name: string, options: PlaceOptions)
 }
 
 async function edit(context: CommandContext, name: string, options: PlaceOptions): Promise<void> {
-  const { dir, s3: endpoint, accessKey, secretKeyFile, maxRate } = options;
+  const { dir, s3: endpoint, accessKey, secretKeyFile, maxRate, recipient } = options;
   const flags = Object.entries(bucketFlags).flatMap(([option, flag]) =>
     options[option as keyof BucketOptions] === undefined ? [] : [flag],
   );
-  if (flags.length === 0 && dir === undefined && maxRate === undefined) {
+  if (flags.length === 0 && dir === undefined && maxRate === undefined && recipient === undefined) {
     throw new UsageError("say what to change, such as --max-rate 10000000");
   }
   const { storages } = await context.call(calls.listBackupStorages, {});
@@ -134,11 +149,32 @@ async function edit(context: CommandContext, name: string, options: PlaceOptions
   }
   warnIfManaged(context, { id: name, managed_by: before.managed_by });
   const kept = maxRate === undefined && rate !== undefined ? { max_bytes_per_sec: rate } : rateOf(options);
-  const storage = await context.call(calls.upsertBackupStorage, { ...rest, ...location, ...kept });
+  const storage = await context.call(calls.upsertBackupStorage, {
+    ...rest,
+    ...location,
+    ...kept,
+    recipients: toldRecipients(options) ?? before.recipients,
+  });
   if (context.json) return context.printJson(storage);
   return context.print(
     `${escapeControls(`Changed ${storage.name}. Try it: svc backup storage test ${name}`)}\n`,
   );
+}
+
+/** Whoever writes over a storage does not end its encryption without a word. */
+async function recipientsOf(
+  context: CommandContext,
+  name: string,
+  options: PlaceOptions,
+): Promise<readonly string[]> {
+  const told = toldRecipients(options);
+  if (told !== undefined) return told;
+  const { storages } = await context.call(calls.listBackupStorages, {});
+  return storages.find((storage) => storage.name === name)?.recipients ?? [];
+}
+
+function toldRecipients({ recipient }: PlaceOptions): readonly string[] | undefined {
+  return recipient === false ? [] : recipient;
 }
 
 function absoluteDir(dir: string): string {

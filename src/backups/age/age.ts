@@ -1,0 +1,118 @@
+/**
+ * Encryption of archives with age (age-encryption.org/v1), in a thread of its own. Identities are used and forgotten: nothing
+ * here keeps one or puts one into an error.
+ */
+import { invalidField, SvcError } from "../../errors.ts";
+import { TaskError, TaskThread } from "../../lib/task-thread.ts";
+import { damaged } from "../archive-footer.ts";
+import type { SealedHeader } from "./age-header.ts";
+import type { Chunks } from "./age-payload.ts";
+import type { AgeTask, AgeTasks } from "./age-tasks.ts";
+
+/** For one task: some chunks, or as many keys as fit into a header. */
+const taskMs = 30_000;
+const idleMs = 10_000;
+const maxWaiting = 1024;
+/** Each is tried with all of a header's keys. */
+const maxIdentities = 16;
+
+export class Age implements Disposable {
+  readonly #thread: TaskThread<AgeTask, AgeTasks[keyof AgeTasks]["answer"]>;
+  #lastStream = 0;
+
+  constructor(threadUrl: URL) {
+    this.#thread = new TaskThread({ url: threadUrl, timeoutMs: taskMs, idleMs, maxWaiting });
+  }
+
+  /** @throws SvcError `invalid_request` for one that is no public key */
+  async requireRecipients(recipients: readonly string[]): Promise<void> {
+    for (const [at, recipient] of recipients.entries()) {
+      if ((await this.#ask("", "seal", { recipients: [recipient] })) === undefined)
+        throw invalidField(`recipients[${at}]`, "is no age public key: a character of it is wrong");
+    }
+  }
+
+  /** A header, and the key of what comes after it. */
+  async seal(recipients: readonly string[]): Promise<SealedHeader> {
+    const sealed = await this.#ask("", "seal", { recipients });
+    if (sealed === undefined) throw new SvcError("internal", "a recipient is no age public key");
+    return sealed;
+  }
+
+  /**
+   * The key of a file's payload.
+   * @param head its header and its nonce
+   * @param identity what an identity file holds
+   * @throws SvcError `invalid_request` for an identity that does not open it, `archive_damaged`
+   */
+  async open(head: Uint8Array, identity: string): Promise<Uint8Array> {
+    const opened = await this.#ask("", "open", { head, identities: identitiesIn(identity) });
+    if ("key" in opened) return opened.key;
+    if (opened.why === "damaged") throw damaged("has a damaged header of age");
+    throw invalidField(
+      "identity",
+      opened.why === "no_match"
+        ? "is none that the archive is encrypted for"
+        : "is no age identity: a character of it is wrong",
+    );
+  }
+
+  /** In the turns of one archive. */
+  stream(): AgeStream {
+    const name = String(++this.#lastStream);
+    return {
+      encrypt: (key, chunks) => this.#ask(name, "encrypt", { key, ...chunks }, [chunks.bytes.buffer]),
+      decrypt: async (key, chunks) => {
+        const bytes = await this.#ask(name, "decrypt", { key, ...chunks }, [chunks.bytes.buffer]);
+        if (bytes === undefined) throw damaged("is not what was encrypted");
+        return bytes;
+      },
+    };
+  }
+
+  [Symbol.dispose](): void {
+    this.#thread[Symbol.dispose]();
+  }
+
+  async #ask<K extends keyof AgeTasks>(
+    name: string,
+    kind: K,
+    question: AgeTasks[K]["question"],
+    transfer?: readonly ArrayBuffer[],
+  ): Promise<AgeTasks[K]["answer"]> {
+    try {
+      return (await this.#thread.run(name, { kind, ...question } as AgeTask, transfer)) as AgeTasks[K]["answer"];
+    } catch (error) {
+      if (error instanceof TaskError && error.why === "too_slow")
+        throw new SvcError("deadline_exceeded", "the encryption of an archive took too long");
+      if (error instanceof TaskError && error.why === "too_many")
+        throw new SvcError("too_many", "too many encrypted archives are at work; try again later");
+      throw error;
+    }
+  }
+}
+
+/** Chunks are the thread's from then on. */
+export interface AgeStream {
+  encrypt: (key: Uint8Array, chunks: Chunks) => Promise<Uint8Array>;
+  /** @throws SvcError `archive_damaged` */
+  decrypt: (key: Uint8Array, chunks: Chunks) => Promise<Uint8Array>;
+}
+
+/** @throws SvcError `invalid_request` */
+function identitiesIn(text: string): string[] {
+  const lines = text.split(/\r?\n/).map((line) => line.trim());
+  const identities = lines.filter((line) => line !== "" && !line.startsWith("#"));
+  if (identities.length === 0)
+    throw invalidField("identity", "is needed: the archive is encrypted with age for its recipients");
+  if (identities.length > maxIdentities)
+    throw invalidField(
+      "identity",
+      `has ${identities.length} identities, and at most ${maxIdentities} are tried`,
+    );
+  for (const [at, identity] of identities.entries()) {
+    if (!/^AGE-SECRET-KEY-1[02-9AC-HJ-NP-Z]{58}$/.test(identity))
+      throw invalidField("identity", `has no AGE-SECRET-KEY-1… as number ${at + 1} of its lines`);
+  }
+  return identities;
+}

@@ -1,0 +1,200 @@
+/** Encryption of archives, beside the real age. */
+import { execFileSync } from "node:child_process";
+import { randomBytes } from "node:crypto";
+import { mkdtemp, readFile, rm } from "node:fs/promises";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import test, { type ExecutionContext } from "ava";
+import { Age } from "../../src/backups/age/age.ts";
+import { openEncrypted } from "../../src/backups/age/encrypted-file.ts";
+import { EncryptedForms } from "../../src/backups/age/encrypted-forms.ts";
+import { Spool } from "../../src/backups/spool.ts";
+import type { StoredFile } from "../../src/backups/storages/storage.ts";
+import { SvcError } from "../../src/errors.ts";
+import { hasAge, needsAge, newAgeKey, type AgeKey } from "../support/age.ts";
+
+const ageTest = hasAge ? test : test.skip;
+const chunk = 64 << 10;
+const threadUrl = new URL("../../src/backups/age/age-thread.ts", import.meta.url);
+
+/** One byte, chunks to the byte, and more than is worked on at once. */
+const sizes = [1, chunk - 1, chunk, chunk + 1, 8 * chunk, 8 * chunk + 1, 20 * chunk + 12_345];
+
+interface Bench {
+  age: Age;
+  dir: string;
+  key: AgeKey;
+  other: AgeKey;
+}
+
+async function setUp(t: ExecutionContext): Promise<Bench> {
+  const dir = await mkdtemp(join(tmpdir(), "svc-age-"));
+  const age = new Age(threadUrl);
+  t.teardown(async () => {
+    age[Symbol.dispose]();
+    await rm(dir, { recursive: true });
+  });
+  return { age, dir, key: await newAgeKey(dir, "key.txt"), other: await newAgeKey(dir, "other.txt") };
+}
+
+/** In memory, and counts what is read of it. */
+function storedFile(bytes: Buffer): StoredFile & { readBytes: number; isClosed: boolean } {
+  return {
+    sizeBytes: bytes.length,
+    readBytes: 0,
+    isClosed: false,
+    async *read(start, end) {
+      const part = bytes.subarray(start, end);
+      this.readBytes += part.length;
+      // Pieces that fit nothing.
+      for (let at = 0; at < part.length; at += 50_000)
+        yield await Promise.resolve(part.subarray(at, at + 50_000));
+    },
+    async [Symbol.asyncDispose]() {
+      this.isClosed = true;
+      await Promise.resolve();
+    },
+  };
+}
+
+async function encrypt({ age, dir }: Bench, plain: Buffer, recipients: readonly string[]): Promise<Buffer> {
+  const spool = new Spool(join(dir, "spool"), { bootId: "test", pid: process.pid, startTicks: 0 });
+  await using file = await spool.create();
+  await file.append(plain);
+  await using forms = new EncryptedForms(file, spool, age);
+  const form = await forms.for(recipients, {});
+  const bytes = await readFile(form.path);
+  if (bytes.length !== form.sizeBytes) throw new Error("its size is another");
+  return bytes;
+}
+
+async function decrypt({ age }: Bench, sealed: Buffer, identity: string): Promise<Buffer> {
+  await using file = await openEncrypted(storedFile(sealed), identity, age);
+  return Buffer.concat(await Array.fromAsync(file.read(0, file.sizeBytes)));
+}
+
+ageTest(
+  `what svc encrypts the real age decrypts, for each recipient, and the other way round${needsAge}`,
+  async (t) => {
+    const bench = await setUp(t);
+    const { key, other } = bench;
+    for (const size of sizes) {
+      const plain = randomBytes(size);
+      const sealed = await encrypt(bench, plain, [key.recipient, other.recipient]);
+      for (const { file } of [key, other]) {
+        const opened = execFileSync("age", ["-d", "-i", file], { input: sealed, maxBuffer: 1 << 30 });
+        t.true(opened.equals(plain), `${size} bytes`);
+      }
+      const theirs = execFileSync("age", ["-r", key.recipient], { input: plain, maxBuffer: 1 << 30 });
+      t.true((await decrypt(bench, theirs, key.identity)).equals(plain), `${size} bytes of age's`);
+      t.true((await decrypt(bench, sealed, `${other.secret}\n${key.secret}`)).equals(plain));
+    }
+  },
+);
+
+ageTest(`any part of an encrypted file costs its own chunks${needsAge}`, async (t) => {
+  const bench = await setUp(t);
+  const plain = randomBytes(20 * chunk + 12_345);
+  const stored = storedFile(await encrypt(bench, plain, [bench.key.recipient]));
+  await using file = await openEncrypted(stored, bench.key.identity, bench.age);
+  t.is(file.sizeBytes, plain.length);
+  for (const [start, end, chunks] of [
+    [0, 1, 1],
+    [chunk - 1, chunk + 1, 2],
+    [5 * chunk, 6 * chunk, 1],
+    [3 * chunk + 7, 15 * chunk + 9, 13],
+    [plain.length - 100, plain.length, 1],
+    [0, plain.length, 21],
+    [17, 17, 0],
+  ] as const) {
+    stored.readBytes = 0;
+    const part = Buffer.concat(await Array.fromAsync(file.read(start, end)));
+    t.true(part.equals(plain.subarray(start, end)), `${start} to ${end}`);
+    t.true(stored.readBytes <= chunks * (chunk + 16), `${start} to ${end} read ${stored.readBytes}`);
+  }
+});
+
+ageTest(`each byte that is another, and each that is missing, is noticed${needsAge}`, async (t) => {
+  const bench = await setUp(t);
+  const { age, key } = bench;
+  const sealed = await encrypt(bench, randomBytes(2 * chunk + 300), [key.recipient]);
+  const failureOf = async (bytes: Buffer): Promise<unknown> => {
+    const file = storedFile(bytes);
+    try {
+      await using opened = await openEncrypted(file, key.identity, age);
+      await Array.fromAsync(opened.read(0, opened.sizeBytes));
+      return undefined;
+    } catch (error) {
+      t.true(file.isClosed);
+      return error instanceof SvcError ? error.reason : error;
+    }
+  };
+  t.is(await failureOf(sealed), undefined);
+  // All of the header, of the nonce, of the last chunk, and some between.
+  const headerBytes = sealed.indexOf("\n", sealed.indexOf("\n--- ") + 1) + 1;
+  const places = Array.from({ length: sealed.length }, (_, at) => at).filter(
+    (at) => at < headerBytes + 40 || at >= sealed.length - 340 || at % 4001 === 0,
+  );
+  for (const at of places) {
+    const broken = Buffer.from(sealed);
+    broken[at] = (broken[at] ?? 0) ^ 1;
+    const reason = await failureOf(broken);
+    // Another stanza is somebody else's.
+    const isRight = reason === "archive_damaged" || (at < headerBytes && reason === "invalid_request");
+    t.true(isRight, `byte ${at}: ${String(reason)}`);
+  }
+  const ends = [0, 10, headerBytes, headerBytes + 16, headerBytes + 32, headerBytes + 16 + chunk + 16];
+  for (const length of [...ends, headerBytes + 16 + 2 * (chunk + 16), sealed.length - 1])
+    t.is(await failureOf(sealed.subarray(0, length)), "archive_damaged", `${length} bytes`);
+  t.is(await failureOf(Buffer.concat([sealed, Buffer.alloc(1)])), "archive_damaged", "one more");
+  const [first, second] = [headerBytes + 16, headerBytes + 16 + chunk + 16];
+  const swapped = Buffer.concat([
+    sealed.subarray(0, first),
+    sealed.subarray(second, second + chunk + 16),
+    sealed.subarray(first, second),
+    sealed.subarray(second + chunk + 16),
+  ]);
+  t.is(await failureOf(swapped), "archive_damaged", "chunks in another order");
+});
+
+ageTest(`what does not open an archive is said without quoting it${needsAge}`, async (t) => {
+  const bench = await setUp(t);
+  const { age, key, other } = bench;
+  const sealed = await encrypt(bench, randomBytes(100), [key.recipient]);
+  const mistyped = key.secret.replace(/.$/, (last) => (last === "Q" ? "P" : "Q"));
+  for (const [identity, says] of [
+    ["", "is needed"],
+    ["# created: never\n\n", "is needed"],
+    [other.identity, "is none that the archive is encrypted for"],
+    [mistyped, "a character of it is wrong"],
+    [key.recipient, "has no AGE-SECRET-KEY-1"],
+    [`${key.secret} x`, "has no AGE-SECRET-KEY-1"],
+    [`${key.secret}\n`.repeat(17), "at most 16"],
+  ] as const) {
+    const error = await t.throwsAsync(openEncrypted(storedFile(sealed), identity, age), {
+      instanceOf: SvcError,
+    });
+    t.is(error.reason, "invalid_request");
+    t.true(error.message.includes(says), error.message);
+    const shown = `${error.stack} ${JSON.stringify(error)} ${String(error.cause)}`;
+    t.notRegex(shown, /SECRET-KEY-1[02-9A-Z]/);
+  }
+});
+
+ageTest(`a public key with a wrong character is refused${needsAge}`, async (t) => {
+  const { age, key } = await setUp(t);
+  await t.notThrowsAsync(age.requireRecipients([key.recipient]));
+  const wrong = key.recipient.replace(/.$/, (last) => (last === "q" ? "p" : "q"));
+  const error = await t.throwsAsync(age.requireRecipients([key.recipient, wrong]), { instanceOf: SvcError });
+  t.is(error.reason, "invalid_request");
+  t.regex(error.message, /recipients\[1\]/);
+});
+
+test("a file that is none of age's is refused", async (t) => {
+  const age = new Age(threadUrl);
+  t.teardown(() => age[Symbol.dispose]());
+  for (const bytes of [Buffer.alloc(0), Buffer.from("age-encryption.org/v1\n"), randomBytes(40_000)]) {
+    const error = await t.throwsAsync(openEncrypted(storedFile(bytes), "", age), { instanceOf: SvcError });
+    t.is(error.reason, "archive_damaged");
+  }
+});
