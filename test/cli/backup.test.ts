@@ -23,7 +23,7 @@ const name = "20260102T033000000Z-hello-u0-0a1b2c3d-4e5f60.tar.zst";
 const archive = { name, storage: "local", appId: "hello", sizeBytes: BigInt(6 << 20), owner: 0 };
 const mebibyte = 1 << 20;
 /** As age-keygen shows them. */
-const [mine, yours] = ["age1mine", "age1yours"] as const;
+const [mine, yours] = [`age1${"q".repeat(58)}`, `age1${"p".repeat(58)}`] as const;
 
 /** Six MiB, one after the other. */
 async function* slowly<R>(step: string, result: R) {
@@ -269,7 +269,10 @@ test("what is said of a storage changes, and nothing else", async (t) => {
     [["edit", "vault", "--max-rate", "65536"], [mine]],
     [["edit", "vault", "--dir", "/mnt/other"], [mine]],
     [["edit", "vault", "--recipient", yours], [yours]],
-    [["edit", "vault", "--recipient", mine, "--recipient", yours], [mine, yours]],
+    [
+      ["edit", "vault", "--recipient", mine, "--recipient", yours],
+      [mine, yours],
+    ],
     [["edit", "vault", "--no-recipient"], []],
     [["add", "vault", "--dir", "/mnt/other"], [mine]],
     [["add", "vault", "--dir", "/mnt/other", "--no-recipient"], []],

@@ -81,7 +81,7 @@ export class Age implements Disposable {
     transfer?: readonly ArrayBuffer[],
   ): Promise<AgeTasks[K]["answer"]> {
     try {
-      return (await this.#thread.run(name, { kind, ...question } as AgeTask, transfer)) as AgeTasks[K]["answer"];
+      return await this.#thread.run(name, { kind, ...question } as AgeTask, transfer);
     } catch (error) {
       if (error instanceof TaskError && error.why === "too_slow")
         throw new SvcError("deadline_exceeded", "the encryption of an archive took too long");
