@@ -18,6 +18,8 @@ import { openGround, ownerUid, type Ground } from "./support/ground.ts";
 const rootTest = isRoot ? test.serial : test.skip;
 const bigBytes = 400 << 20;
 const manyFiles = 40_000;
+/** Of which each is copied first. */
+const movedFiles = 8_000;
 /** Deep enough that making it takes a while: each level is found again from the root. */
 const deepPath = "d/".repeat(700).slice(0, -1);
 
@@ -38,7 +40,9 @@ interface Verb {
   check: (t: ExecutionContext, scene: Scene) => Promise<void>;
 }
 
-const many = `mkdir -p many; cd many; mkdir $(seq 40); for n in $(seq 40); do (cd $n; seq ${manyFiles / 40} | xargs touch); done; chmod -R u=rwX,go= .`;
+const filesIn40 = (files: number): string =>
+  `mkdir -p many; cd many; mkdir $(seq 40); for n in $(seq 40); do (cd $n; seq ${files / 40} | xargs touch); done; chmod -R u=rwX,go= .`;
+const many = filesIn40(manyFiles);
 const big = `mkdir tree; head -c ${bigBytes} /dev/urandom > tree/big; echo small > tree/small`;
 
 const modeOf = (path: string): number => statSync(path).mode & 0o777;
@@ -61,6 +65,20 @@ const verbs: Readonly<Record<string, Verb>> = {
       t.deepEqual(await readdir(away), []);
       await files.movePath({ from: join(home, "tree"), to: join(away, "tree") });
       t.deepEqual((await readdir(join(away, "tree"))).sort(), ["big", "small"]);
+      t.deepEqual(await readdir(home), []);
+    },
+  },
+  "removing half of a move to another file system": {
+    prepare: filesIn40(movedFiles),
+    work: ({ files, home, away }) => files.movePath({ from: join(home, "many"), to: join(away, "many") }),
+    isUnderWay: ({ home }) => !firstFiles(home).every((path) => existsSync(path)),
+    check: async (t, { home, away, files }) => {
+      const whole = await entriesOf(join(away, "many"));
+      t.is(whole.length, movedFiles + 40);
+      for (const path of whole) assert.ok([0o600, 0o700].includes(modeOf(path)));
+      const left = await entriesOf(join(home, "many"));
+      t.true(left.length > 40 && left.length < movedFiles + 40, `${left.length} left`);
+      t.deepEqual((await files.deletePaths({ paths: [join(home, "many")] })).failed, []);
       t.deepEqual(await readdir(home), []);
     },
   },
