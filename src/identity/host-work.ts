@@ -1,5 +1,4 @@
 /** What work on files of the host takes and answers. */
-import type { Readable } from "node:stream";
 import type { SvcError } from "../errors.ts";
 
 export type HostEntryType =
@@ -35,13 +34,15 @@ export interface ReadRange {
   ifTag?: string;
 }
 
-export interface HostContent {
+/** Has to be disposed of, read or not. */
+export interface HostContent extends AsyncDisposable {
   entry: HostEntry;
   /** The first byte that comes. */
   start: number;
   /** Bytes that come; -1 when there are none at that place. */
   length: number;
-  bytes: Readable;
+  /** To be read once. The memory of a piece is good until the next is asked for. */
+  bytes: AsyncIterable<Buffer>;
 }
 
 export interface UploadOptions {
