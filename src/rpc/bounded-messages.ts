@@ -1,6 +1,6 @@
 /**
  * Messages on their way to Connect, which parses each in one piece: one that has more in it than a bound is refused before
- * (T 57), and those that are large or packed are parsed in turns of their users. What is packed is unpacked here: how much is
+ * (T 57), and those that are large or compressed are parsed in turns of their users. What is compressed is decompressed here: how much is
  * in it shows only then.
  */
 import type { DescMessage } from "@bufbuild/protobuf";
@@ -8,25 +8,28 @@ import { base64Decode } from "@bufbuild/protobuf/wire";
 import { Code, ConnectError } from "@connectrpc/connect";
 import type { ConnectRouter } from "@connectrpc/connect";
 import type { Compression, UniversalHandler, UniversalServerRequest } from "@connectrpc/connect/protocol";
-import { maxStructure, tooMuchStructure } from "../errors.ts";
+import { tooMuchStructure } from "../errors.ts";
 import { smallBodyBytes } from "../lib/body-turns.ts";
 import type { FairTurns } from "../lib/fair-turns.ts";
 import { hasMoreStructure } from "../lib/json-structure.ts";
-import { connectErrorOf } from "./connect-errors.ts";
+import { connectErrorOf, unnamedCompression } from "./connect-errors.ts";
+import { endableBodyKey } from "./endable-body.ts";
 import { formOf } from "./message-form.ts";
 import type { MessageForm } from "./message-form.ts";
 import { MessageStructure } from "./message-structure.ts";
 import { anonymous, shareName, userContextKey } from "./user-context.ts";
 
 export interface BoundedMessagesOptions {
-  /** Of one message, unpacked. To refuse larger ones is Connect's. */
+  /** Of one message, decompressed. To refuse larger ones is Connect's. */
   readonly maxMessageBytes: number;
-  /** The ways of packing that Connect knows, too. */
-  readonly packings: readonly Compression[];
+  /** How much may be in one message; absent: whatever has room in it. */
+  readonly maxStructure?: number;
+  /** Those that Connect knows, too. */
+  readonly compressions: readonly Compression[];
   readonly turns: FairTurns;
 }
 
-/** `routes`, with handlers that get no message of more than {@link maxStructure}. */
+/** `routes`, with handlers that get no message that has more in it than the bound. */
 export function boundMessages(
   routes: (router: ConnectRouter) => void,
   options: BoundedMessagesOptions,
@@ -45,7 +48,8 @@ function bound(
   structure: MessageStructure,
 ): UniversalHandler {
   const bounded = async (request: UniversalServerRequest): ReturnType<UniversalHandler> => {
-    if (request.method === "GET") await refuseLargeQuery(request, options.packings);
+    if (request.method === "GET" && options.maxStructure !== undefined)
+      await refuseLargeQuery(request, options.compressions);
     const form = formOf(request.header);
     const { body } = request;
     if (form === undefined || !isBytes(body)) return handler(request);
@@ -59,16 +63,16 @@ function isBytes(body: UniversalServerRequest["body"]): body is AsyncIterable<Ui
   return typeof body === "object" && body !== null && Symbol.asyncIterator in body;
 }
 
-/** A query holds little, but what is packed in it may be large: nobody sends that. @throws SvcError `body_too_large` */
+/** A query holds little, but what is compressed in it may be large: nobody sends that. @throws SvcError `body_too_large` */
 async function refuseLargeQuery(
   { url }: UniversalServerRequest,
-  packings: readonly Compression[],
+  compressions: readonly Compression[],
 ): Promise<void> {
   const query = new URL(url).searchParams;
-  const packing = packings.find(({ name }) => name === query.get("compression"));
-  if (packing === undefined) return;
+  const compression = compressions.find(({ name }) => name === query.get("compression"));
+  if (compression === undefined) return;
   try {
-    await packing.decompress(base64Decode(query.get("message") ?? ""), smallBodyBytes);
+    await compression.decompress(base64Decode(query.get("message") ?? ""), smallBodyBytes);
   } catch (error) {
     if (error instanceof ConnectError && error.code === Code.ResourceExhausted) throw tooMuchStructure();
     // Not to be read, which is Connect's to say.
@@ -77,7 +81,7 @@ async function refuseLargeQuery(
 
 /** Flags and length before a message of a stream, and of gRPC. */
 const envelopeBytes = 5;
-const packedFlag = 1;
+const compressedFlag = 1;
 
 /** The messages of one request. */
 class BoundedMessages {
@@ -86,29 +90,36 @@ class BoundedMessages {
   readonly #form: MessageForm;
   readonly #input: DescMessage;
   readonly #maxBytes: number;
-  readonly #packing: Compression | undefined;
+  readonly #maxStructure: number | undefined;
+  readonly #compression: Compression | undefined;
   readonly #structure: MessageStructure;
   readonly #turn: () => Promise<void> | undefined;
+  readonly #throwIfEnded: () => void;
 
   constructor(
     { header, contextValues }: UniversalServerRequest,
     form: MessageForm,
     input: DescMessage,
-    { maxMessageBytes, packings, turns }: BoundedMessagesOptions,
+    { maxMessageBytes, maxStructure, compressions, turns }: BoundedMessagesOptions,
     structure: MessageStructure,
   ) {
     this.#form = form;
     this.#input = input;
     this.#maxBytes = maxMessageBytes;
-    this.#packing = packings.find(({ name }) => name === header.get(form.packingHeader));
+    this.#maxStructure = maxStructure;
+    this.#compression = compressions.find(({ name }) => name === header.get(form.compressionHeader));
     this.#structure = structure;
     const share = shareName(contextValues?.get(userContextKey) ?? anonymous);
     this.#turn = () => turns.wait(share);
-    this.header = this.#packing === undefined || form.isEnveloped ? header : unpackedHeader(header, form);
+    const body = contextValues?.get(endableBodyKey);
+    this.#throwIfEnded = () => body?.throwIfEnded();
+    this.header =
+      this.#compression === undefined || form.isEnveloped ? header : decompressedHeader(header, form);
   }
 
   of(body: AsyncIterable<Uint8Array>): AsyncIterable<Uint8Array> {
-    return this.#form.isEnveloped ? this.#enveloped(body) : this.#bare(body);
+    if (this.#form.isEnveloped) return this.#enveloped(body);
+    return this.#compression === undefined && this.#maxStructure === undefined ? body : this.#bare(body);
   }
 
   async *#bare(body: AsyncIterable<Uint8Array>): AsyncGenerator<Uint8Array> {
@@ -119,7 +130,7 @@ class BoundedMessages {
       sizeBytes += piece.length;
       if (sizeBytes > this.#maxBytes) yield* held.splice(0);
     }
-    if (sizeBytes <= this.#maxBytes) yield await this.#checked(Buffer.concat(held), this.#packing);
+    if (sizeBytes <= this.#maxBytes) yield await this.#checked(Buffer.concat(held), this.#compression);
   }
 
   async *#enveloped(body: AsyncIterable<Uint8Array>): AsyncGenerator<Uint8Array> {
@@ -159,44 +170,55 @@ class BoundedMessages {
     yield* held;
   }
 
-  /** Little can be in a small message that is not packed. */
+  /** Little can be in a small message that is not compressed. @throws ConnectError `internal` */
   #isToBeChecked(envelope: Buffer): boolean {
     const size = envelope.readUInt32BE(1);
-    const isPacked = this.#packing !== undefined && ((envelope[0] ?? 0) & packedFlag) !== 0;
-    return size > (isPacked ? 0 : smallBodyBytes) && size <= this.#maxBytes;
+    const isCompressed = ((envelope[0] ?? 0) & compressedFlag) !== 0;
+    if (isCompressed && this.#compression === undefined) throw unnamedCompression();
+    if (!isCompressed && this.#maxStructure === undefined) return false;
+    return size > (isCompressed ? 0 : smallBodyBytes) && size <= this.#maxBytes;
   }
 
   async #reEnveloped(message: Buffer): Promise<Buffer> {
     const flags = message[0] ?? 0;
-    const isPacked = (flags & packedFlag) !== 0;
-    const bytes = await this.#checked(message.subarray(envelopeBytes), isPacked ? this.#packing : undefined);
+    const isCompressed = (flags & compressedFlag) !== 0;
+    const bytes = await this.#checked(
+      message.subarray(envelopeBytes),
+      isCompressed ? this.#compression : undefined,
+    );
     await this.#turn();
     const envelope = Buffer.alloc(envelopeBytes);
-    envelope[0] = flags & ~packedFlag;
+    envelope[0] = flags & ~compressedFlag;
     envelope.writeUInt32BE(bytes.length, 1);
     return Buffer.concat([envelope, bytes]);
   }
 
   /** @throws ConnectError `resource_exhausted`, for us `body_too_large` */
-  async #checked(message: Buffer, packing: Compression | undefined): Promise<Buffer> {
+  async #checked(message: Buffer, compression: Compression | undefined): Promise<Buffer> {
     let bytes = message;
-    if (packing !== undefined) {
-      bytes = Buffer.from(await packing.decompress(message as Uint8Array<ArrayBuffer>, this.#maxBytes));
+    if (compression !== undefined) {
+      bytes = Buffer.from(await compression.decompress(message as Uint8Array<ArrayBuffer>, this.#maxBytes));
       await this.#turn();
     }
-    const hasMore = this.#form.isJson
-      ? hasMoreStructure(bytes.toString("latin1"), maxStructure)
-      : this.#structure.hasMore(this.#input, bytes, maxStructure);
-    if (hasMore) throw connectErrorOf(tooMuchStructure());
+    // What is there only after the deadline is too late, readable or not.
+    this.#throwIfEnded();
+    if (this.#hasMoreThan(this.#maxStructure, bytes)) throw connectErrorOf(tooMuchStructure());
     return bytes;
+  }
+
+  #hasMoreThan(most: number | undefined, bytes: Buffer): boolean {
+    if (most === undefined) return false;
+    if (this.#form.isJson) return hasMoreStructure(bytes.toString("latin1"), most);
+    return this.#structure.hasMore(this.#input, bytes, most);
   }
 }
 
-function unpackedHeader(header: Headers, { packingHeader, acceptHeader }: MessageForm): Headers {
-  const unpacked = new Headers(header);
+function decompressedHeader(header: Headers, { compressionHeader, acceptHeader }: MessageForm): Headers {
+  const decompressed = new Headers(header);
   // Whoever does not say what they take gets what they send.
-  if ((header.get(acceptHeader) ?? "") === "") unpacked.set(acceptHeader, header.get(packingHeader) ?? "");
-  unpacked.delete(packingHeader);
-  unpacked.delete("content-length");
-  return unpacked;
+  if ((header.get(acceptHeader) ?? "") === "")
+    decompressed.set(acceptHeader, header.get(compressionHeader) ?? "");
+  decompressed.delete(compressionHeader);
+  decompressed.delete("content-length");
+  return decompressed;
 }

@@ -61,15 +61,22 @@ export function svcErrorOf(error: ConnectError): SvcError {
   });
 }
 
-/** Words of Connect and Connect for Node for bytes that are no message of the type, or are not packed as they say. */
-const unreadable = /^(?:parse binary: (.*)|decompression failed)$/s;
+class UnnamedCompression extends Error {}
 
-/** Bytes that cannot be read, as the error that they are; undefined for any other. */
-export function unreadableError(error: ConnectError): SvcError<"invalid_request"> | undefined {
-  const match = unreadable.exec(error.rawMessage);
-  if (error.code !== Code.Internal || match === null) return undefined;
-  const why = match[1] ?? "it is not packed in the way that it says";
-  return new SvcError("invalid_request", `the message cannot be read: ${why}`, {
+/** Of a message that is compressed where the request names no compression: the protocols prescribe `internal`, and no detail. */
+export function unnamedCompression(): ConnectError {
+  const message = "a message is compressed, but the request names no compression";
+  return new ConnectError(message, Code.Internal, undefined, undefined, new UnnamedCompression());
+}
+
+/**
+ * What Connect says of a request that it cannot read, as the error that it is. It calls bytes that are no message, or not
+ * compressed in the way that they say, an internal error: they are the caller's mistake, as any other breach of the contract.
+ */
+export function readingError(error: ConnectError): ConnectError | SvcError {
+  if (error.cause instanceof UnnamedCompression) return error;
+  if (error.code !== Code.Internal) return svcErrorOf(error);
+  return new SvcError("invalid_request", `the message cannot be read: ${error.rawMessage}`, {
     payload: { violations: [] },
     cause: error,
   });

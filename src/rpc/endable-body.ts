@@ -6,22 +6,26 @@ import { smallBodyBytes } from "../lib/body-turns.ts";
 import type { BodyTurn } from "../lib/body-turns.ts";
 import { connectErrorOf } from "./connect-errors.ts";
 
-/** Fails the reading of a body with an error. */
-export type EndBody = (error: Error) => void;
+export interface EndableBody {
+  /** Fails the reading with an error, from here on and of what is waited for. */
+  end(error: Error): void;
+  /** For who has read something, and waited since. @throws the error that the body was ended with */
+  throwIfEnded(): void;
+}
 
-/** Under which the transport files what ends the body of a call. */
-export const endBodyKey = createContextKey<EndBody | undefined>(undefined, {
-  description: "svc end of body",
+/** Under which the transport files the body of a call. */
+export const endableBodyKey = createContextKey<EndableBody | undefined>(undefined, {
+  description: "svc endable body",
 });
 
 /**
  * Lets who iterates over the request from here on be stopped, be it in the midst of a wait.
  * @param turn in which it is read; absent for uploads, of which nobody holds the whole
  */
-export function endableBody(request: Readable, turn?: BodyTurn): EndBody {
+export function endableBody(request: Readable, turn?: BodyTurn): EndableBody {
   const open = request[Symbol.asyncIterator].bind(request);
   let ended: Error | undefined;
-  let stopWaiting: EndBody | undefined;
+  let stopWaiting: ((error: Error) => void) | undefined;
   request[Symbol.asyncIterator] = () => {
     const bytes: AsyncIterator<Uint8Array> = turn === undefined ? open() : inTurn(open(), turn);
     const body = {
@@ -36,9 +40,14 @@ export function endableBody(request: Readable, turn?: BodyTurn): EndBody {
     } as ReturnType<typeof open>;
     return body;
   };
-  return (error) => {
-    ended = error;
-    stopWaiting?.(error);
+  return {
+    end(error) {
+      ended = error;
+      stopWaiting?.(error);
+    },
+    throwIfEnded() {
+      if (ended !== undefined) throw ended;
+    },
   };
 }
 

@@ -1,7 +1,7 @@
 /** Whatever a handler or a signal may throw, as the one kind of error that callers are shown: `SvcError`. */
 import { Code, ConnectError } from "@connectrpc/connect";
 import { SvcError } from "../errors.ts";
-import { svcErrorOf, unreadableError } from "./connect-errors.ts";
+import { svcErrorOf } from "./connect-errors.ts";
 
 /** `instanceof` that keeps the reason's type. */
 export function isSvcError(value: unknown): value is SvcError {
@@ -33,12 +33,9 @@ export function shownError(thrown: unknown, requestId: string, signal?: AbortSig
   const isAbort = isNamed(thrown, "AbortError");
   if (signal?.aborted === true && (isAbort || thrown === signal.reason)) return errorOfAbort(signal.reason);
   if (isAbort || isNamed(thrown, "TimeoutError")) return errorOfAbort(thrown);
-  if (thrown instanceof ConnectError) {
-    // The later messages of a stream are read while its handler runs.
-    const unreadable = unreadableError(thrown);
-    if (unreadable !== undefined) return unreadable;
-    if (thrown.code !== Code.Unknown && thrown.code !== Code.Internal) return svcErrorOf(thrown);
-  }
+  const isTold =
+    thrown instanceof ConnectError && thrown.code !== Code.Unknown && thrown.code !== Code.Internal;
+  if (isTold) return svcErrorOf(thrown);
   return internal(thrown, requestId);
 }
 

@@ -1,6 +1,8 @@
 /** A request stream whose first message is looked at before the handler gets the whole. */
 import type { Message } from "@bufbuild/protobuf";
+import { ConnectError } from "@connectrpc/connect";
 import { unlessAborted } from "../lib/unless-aborted.ts";
+import { readingError } from "./connect-errors.ts";
 
 export interface FirstMessage {
   /** `undefined` for an empty stream. */
@@ -17,7 +19,9 @@ export interface FirstMessage {
  */
 export async function peekFirst(stream: AsyncIterable<Message>, signal: AbortSignal): Promise<FirstMessage> {
   const iterator = stream[Symbol.asyncIterator]();
-  const head = await unlessAborted(iterator.next(), signal).catch((error: unknown) => {
+  const read = (): Promise<IteratorResult<Message>> =>
+    unlessAborted(iterator.next().catch(failReading), signal);
+  const head = await read().catch((error: unknown) => {
     void closeIterator(iterator);
     throw error;
   });
@@ -25,7 +29,7 @@ export async function peekFirst(stream: AsyncIterable<Message>, signal: AbortSig
   const all: AsyncIterableIterator<Message> = {
     [Symbol.asyncIterator]: () => all,
     next() {
-      if (!isFirst) return unlessAborted(iterator.next(), signal);
+      if (!isFirst) return read();
       isFirst = false;
       return Promise.resolve(head);
     },
@@ -39,6 +43,11 @@ export async function peekFirst(stream: AsyncIterable<Message>, signal: AbortSig
     all,
     close: () => void closeIterator(iterator),
   };
+}
+
+/** Connect reads the messages of a stream, the later ones while its handler runs. */
+function failReading(thrown: unknown): never {
+  throw thrown instanceof ConnectError ? readingError(thrown) : thrown;
 }
 
 /** Ends an iterator early; what it throws while doing so concerns nobody any more. */

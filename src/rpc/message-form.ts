@@ -4,9 +4,9 @@ export interface MessageForm {
   readonly isJson: boolean;
   /** Whether each message has flags and its length before it; otherwise one message is the whole body. */
   readonly isEnveloped: boolean;
-  /** Says how messages are packed. */
-  readonly packingHeader: string;
-  /** Says how the answer may be packed. */
+  /** Says how messages are compressed. */
+  readonly compressionHeader: string;
+  /** Says how the answer may be compressed. */
   readonly acceptHeader: string;
 }
 
@@ -23,7 +23,7 @@ export function formOf(header: Headers): MessageForm | undefined {
   return {
     isJson: grpcJson !== undefined || connectJson !== undefined,
     isEnveloped: !isUnary,
-    packingHeader: prefix === "grpc-" ? "grpc-encoding" : `${prefix}content-encoding`,
+    compressionHeader: prefix === "grpc-" ? "grpc-encoding" : `${prefix}content-encoding`,
     acceptHeader: prefix === "grpc-" ? "grpc-accept-encoding" : `${prefix}accept-encoding`,
   };
 }

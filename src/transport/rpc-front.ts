@@ -7,11 +7,12 @@ import type { ServerResponse } from "node:http";
 import { createContextValues } from "@connectrpc/connect";
 import type { ContextValues } from "@connectrpc/connect";
 import type { ConnectNodeAdapterOptions } from "@connectrpc/connect-node";
+import { maxStructure } from "../errors.ts";
 import type { BodyTurns } from "../lib/body-turns.ts";
 import { dropUnread, leaveOpen } from "../lib/request-body.ts";
 import type { Pipeline } from "../rpc/pipeline.ts";
 import { boundMessages } from "../rpc/bounded-messages.ts";
-import { endBodyKey, endableBody } from "../rpc/endable-body.ts";
+import { endableBody, endableBodyKey } from "../rpc/endable-body.ts";
 import { createConnectJson, createConnectProto } from "../rpc/connect-protocol.ts";
 import type { Exchange } from "../rpc/exchange.ts";
 import { createGrpc } from "../rpc/grpc-protocol.ts";
@@ -54,7 +55,7 @@ export async function loadRpcFront(options: RpcFrontOptions): Promise<RpcFront> 
     const { user, requestId, response } = caller;
     const turn = isUploadTo(pipeline, response.req) ? undefined : bodies.open(shareName(user));
     return createContextValues()
-      .set(endBodyKey, endableBody(response.req, turn))
+      .set(endableBodyKey, endableBody(response.req, turn))
       .set(responseKey, response)
       .set(userContextKey, user)
       .set(requestIdKey, requestId);
@@ -65,13 +66,15 @@ export async function loadRpcFront(options: RpcFrontOptions): Promise<RpcFront> 
     guardRoutes(routes, (response, error) => failed(response.req, response, error));
   /** One for root, and one for everybody else: reading a message of megabytes keeps all waiting, and is root's to do. */
   function byRank<T>(make: (calls: ConnectNodeAdapterOptions) => T): (request: object) => T {
-    const upTo = (readMaxBytes: number, routes: Pipeline["routes"]): T =>
-      make({ routes: guarded(routes), requestGate, contextValues, readMaxBytes, maxTimeoutMs });
-    const maxMessageBytes = Math.min(limits.maxBodyBytes, limits.maxMessageBytes);
-    const packings = [compressionGzip, compressionBrotli];
-    const bounded = boundMessages(pipeline.routes, { maxMessageBytes, packings, turns });
-    const forRoot = upTo(limits.maxMessageBytes, pipeline.routes);
-    const forOthers = upTo(maxMessageBytes, bounded);
+    const compressions = [compressionGzip, compressionBrotli];
+    const upTo = (maxMessageBytes: number, most: { maxStructure?: number }): T => {
+      const routes = guarded(
+        boundMessages(pipeline.routes, { maxMessageBytes, compressions, turns, ...most }),
+      );
+      return make({ routes, requestGate, contextValues, readMaxBytes: maxMessageBytes, maxTimeoutMs });
+    };
+    const forRoot = upTo(limits.maxMessageBytes, {});
+    const forOthers = upTo(Math.min(limits.maxBodyBytes, limits.maxMessageBytes), { maxStructure });
     return (request) => (callers.get(request)?.user.root === true ? forRoot : forOthers);
   }
 

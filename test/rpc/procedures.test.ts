@@ -226,7 +226,7 @@ for (const way of ways) {
       sent.on("error", () => undefined);
       const answered = answerOf(sent, way);
       sent.write(large.subarray(0, 1));
-      await new Promise((resolve) => setTimeout(resolve, 60));
+      await new Promise((resolve) => setTimeout(resolve, 200));
       sent.end(large.subarray(1));
       const { deadline } = await answered;
       const [, leftMs] = /^(\d+)m?$/.exec(deadline ?? "") ?? [];

@@ -194,7 +194,7 @@ for (const [wayName, { http, type, packing, wrap, errorOf, paths }] of Object.en
     const calls = Object.values(bodies).flatMap((body) => paths.map((path) => ({ ...body, path })));
     const codes = calls.map(async ({ codec, data, isPacked = false, path }) => {
       const headers = { "content-type": type(codec), ...deadline, ...(isPacked && { [packing]: "gzip" }) };
-      const answer = await post(door, http, path, headers, wrap(data, isPacked ? 1 : 0), 500);
+      const answer = await post(door, http, path, headers, wrap(data, isPacked ? 1 : 0), 4_000);
       return `${path.slice(1)} ${codeOf(errorOf(answer))}`;
     });
     const expected = calls.map(({ path }) => `${path.slice(1)} deadline_exceeded`);
