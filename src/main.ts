@@ -49,17 +49,20 @@ async function runDaemon({ configFile, checkOnly, stop }: DaemonRun): Promise<vo
     await checkConfig({ file: configFile, environment });
     return;
   }
-  const [{ loadConfig }, { startDaemon }, { bundledPages, sourcePages }] = await Promise.all([
-    import("./daemon/config.ts"),
-    import("./daemon/daemon.ts"),
-    import("./daemon/page-files.ts"),
-  ]);
+  const [{ loadConfig }, { startDaemon }, { takeListenFds }, { bundledPages, sourcePages }] =
+    await Promise.all([
+      import("./daemon/config.ts"),
+      import("./daemon/daemon.ts"),
+      import("./daemon/listen-fds.ts"),
+      import("./daemon/page-files.ts"),
+    ]);
   await using _daemon = await startDaemon({
     config: await loadConfig({ file: configFile, environment }),
     version: packageJson.version,
     programs: await programs(),
     selfUid: uid,
     pages: fromSources ? sourcePages() : bundledPages(),
+    listenFds: takeListenFds(process.env, process.pid),
   });
   if (!stop.aborted) await new Promise((resolve) => stop.addEventListener("abort", resolve));
 }

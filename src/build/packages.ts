@@ -81,6 +81,7 @@ async function makeDebianPackage(bundle: string): Promise<string> {
   await symlink("../lib/svc/svc.cjs", join(tree, "usr/bin/svc"));
   const unit = await readFile(join(root, "packaging/svc.service"), "utf8");
   await put("usr/lib/systemd/system/svc.service", unit.replace("/usr/local/bin/svc", "/usr/bin/svc"));
+  await put("usr/lib/systemd/system/svc.socket", await readFile(join(root, "packaging/svc.socket"), "utf8"));
   await put("usr/share/bash-completion/completions/svc", completionScripts.bash);
   await put("usr/share/zsh/vendor-completions/_svc", completionScripts.zsh);
   await put("usr/share/fish/vendor_completions.d/svc.fish", completionScripts.fish);

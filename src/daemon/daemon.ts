@@ -18,6 +18,8 @@ export interface DaemonOptions {
   selfUid: number;
   /** What anybody may read. */
   pages: PageFiles;
+  /** Sockets that are bound for it already. */
+  listenFds?: readonly number[];
   /** Default: the host's. */
   clock?: Clock;
 }
@@ -31,7 +33,7 @@ export interface Daemon extends AsyncDisposable {
  * @throws SvcError `unavailable` when the TCP address cannot be bound, and what opening the store throws.
  */
 export async function startDaemon(options: DaemonOptions): Promise<Daemon> {
-  const { config, version, programs, selfUid, pages, clock } = options;
+  const { config, version, programs, selfUid, pages, listenFds, clock } = options;
   await using resources = new AsyncDisposableStack();
   const log = createLog(config.log.level);
   const shutdown = new AbortController();
@@ -62,6 +64,7 @@ export async function startDaemon(options: DaemonOptions): Promise<Daemon> {
       selfUid,
       tcp: config.api.listen,
       socketPath: config.api.socket,
+      listenFds,
       allowedHosts: config.api.allowedHosts,
       limits: config.api.limits,
       pages,

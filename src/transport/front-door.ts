@@ -63,6 +63,7 @@ export class FrontDoor {
   /** One listener for all responses. */
   readonly #onClose: (this: HttpResponse) => void;
   #onIdle: (() => void) | undefined;
+  #isClosing = false;
   #isStopping = false;
 
   constructor(options: FrontDoorOptions) {
@@ -109,9 +110,9 @@ export class FrontDoor {
     expectsContinue: boolean,
   ): void {
     try {
+      if (this.#isClosing && response instanceof ServerResponse) response.setHeader("connection", "close");
       // Health checks are there to be told that it is stopping.
       if (this.#isStopping && !this.#options.pipeline.isPublic(pathOf(request))) {
-        if (response instanceof ServerResponse) response.setHeader("connection", "close");
         throw new SvcError("unavailable", "the daemon is stopping; try again");
       }
       this.#admit(request, response, connection, requestId, expectsContinue);
@@ -125,13 +126,19 @@ export class FrontDoor {
     return this.#underWay.size;
   }
 
-  /** Refuses what comes from now on. Resolves when no request is left. */
-  stop(): Promise<void> {
-    this.#isStopping = true;
+  /** Answers end their connections from now on. */
+  closeAfterAnswers(): void {
+    this.#isClosing = true;
     for (const response of this.#underWay.keys()) {
       if (response instanceof ServerResponse && !response.headersSent)
         response.setHeader("connection", "close");
     }
+  }
+
+  /** Refuses what comes from now on. Resolves when no request is left. */
+  stop(): Promise<void> {
+    this.#isStopping = true;
+    this.closeAfterAnswers();
     if (this.#underWay.size === 0) return Promise.resolve();
     return new Promise((resolve) => {
       this.#onIdle = resolve;

@@ -20,6 +20,7 @@ import { ConsoleDoor, isConsoleRequest, type ConsoleTokenUse } from "./console-d
 import { FailureThrottle } from "./failure-throttle.ts";
 import { countStreams, refuseFlood } from "./first-frames.ts";
 import { FrontDoor } from "./front-door.ts";
+import { handedSockets } from "./handed-sockets.ts";
 import { createHostCheck } from "./host-check.ts";
 import { Callers } from "./http.ts";
 import type { HttpRequest, HttpResponse } from "./http.ts";
@@ -53,6 +54,8 @@ export interface ListenersOptions {
   readonly tcp?: { readonly host: string; readonly port: number } | undefined;
   /** Absolute path of the unix socket; absent: no socket. */
   readonly socketPath?: string | undefined;
+  /** Descriptors of sockets that are bound already, and stay so when this daemon ends. */
+  readonly listenFds?: readonly number[] | undefined;
   /** Host names besides the loopback ones that TCP takes (`[api] allowed_hosts`), without port. */
   readonly allowedHosts?: readonly string[] | undefined;
   /** The pages that need no identity. Default: none. */
@@ -93,6 +96,8 @@ export function createListeners(options: ListenersOptions): Listeners {
 
 /** How long answers may take to reach their clients once their calls were aborted. */
 const flushMs = 1_000;
+/** For whoever has connected, but not asked yet, when the next daemon is to take over. */
+const handOverMs = 250;
 
 class TwoDoors implements Listeners {
   readonly #shutdown = new AbortController();
@@ -108,6 +113,7 @@ class TwoDoors implements Listeners {
   #front: FrontDoor | undefined;
   #consoles: ConsoleDoor | undefined;
   readonly #socketFiles: SocketFile[] = [];
+  #handed: ReadonlyMap<string, number> = new Map();
   /** That of the session which is being made right now: its event fires while its socket is handed over. */
   #arriving: Connection | undefined;
   #stopped: Promise<void> | undefined;
@@ -137,6 +143,7 @@ class TwoDoors implements Listeners {
   async start(): Promise<ListeningAddresses> {
     const { tcp, socketPath } = this.#options;
     this.#prepare();
+    this.#handed = this.#takeHanded();
     const tcpAddress = tcp === undefined ? undefined : await this.#listenTcp(tcp);
     try {
       const path = socketPath === undefined ? undefined : await this.#listenSocket(socketPath);
@@ -217,6 +224,16 @@ class TwoDoors implements Listeners {
     });
   }
 
+  #takeHanded(): ReadonlyMap<string, number> {
+    const { listenFds = [], socketPath, log } = this.#options;
+    const handed = handedSockets(listenFds);
+    for (const path of handed.keys()) {
+      if (path !== socketPath)
+        log.warn({ path }, "nobody serves a socket that was handed over: [api] socket is another");
+    }
+    return handed;
+  }
+
   async #listenTcp({ host, port }: { host: string; port: number }): Promise<{ host: string; port: number }> {
     const server = this.#createServer((socket) => {
       socket.setKeepAlive(true, 60_000);
@@ -267,7 +284,12 @@ class TwoDoors implements Listeners {
   async #openSocket(options: SocketFileOptions): Promise<void> {
     const credentials = (this.#options.loadPeerCredentials ?? loadPeerCredentials)();
     const server = this.#createServer((socket) => this.#receivePeer(socket, credentials));
-    this.#socketFiles.push(await SocketFile.listen(server, options));
+    const fd = this.#handed.get(options.path);
+    this.#socketFiles.push(
+      fd === undefined
+        ? await SocketFile.listen(server, options)
+        : await SocketFile.adopt(server, { path: options.path, fd }),
+    );
   }
 
   #createServer(onConnection: (socket: Socket) => void): Server {
@@ -370,9 +392,18 @@ class TwoDoors implements Listeners {
     else void this.#consoles.open(request, head, connection);
   }
 
+  /** Who comes from now on waits for the next daemon: whoever is connected to this one is answered by it, once. */
+  #serveWhoHasCome(): Promise<void> {
+    this.#front?.closeAfterAnswers();
+    return new Promise((resolve) => {
+      setTimeout(resolve, handOverMs);
+    });
+  }
+
   async #stop(): Promise<void> {
     const { pipeline, log } = this.#options;
     for (const server of this.#servers) server.close();
+    if (this.#handed.size > 0) await this.#serveWhoHasCome();
     const reason = new SvcError("unavailable", "the daemon is stopping; try again");
     const idle = this.#front?.stop() ?? Promise.resolve();
     this.#http1.closeIdleConnections();

@@ -31,13 +31,16 @@ const probeTimeoutMs = 2000;
 const lockExclusive = 2;
 const lockNonBlocking = 4;
 
-/** A bound socket; disposing removes its file and lets go of the lock, and leaves the server to its owner. */
+/**
+ * A bound socket; disposing removes its file and lets go of the lock, and leaves the server to its owner. The file of a
+ * socket that somebody else has bound is theirs.
+ */
 export class SocketFile implements AsyncDisposable {
   readonly path: string;
   readonly #lock: FileHandle;
-  readonly #identity: { readonly dev: number; readonly ino: number };
+  readonly #identity: { readonly dev: number; readonly ino: number } | undefined;
 
-  private constructor(path: string, lock: FileHandle, identity: { dev: number; ino: number }) {
+  private constructor(path: string, lock: FileHandle, identity?: { dev: number; ino: number }) {
     this.path = path;
     this.#lock = lock;
     this.#identity = identity;
@@ -58,7 +61,7 @@ export class SocketFile implements AsyncDisposable {
       await refuseLiveSocket(path);
       const fresh = `${path}.new`;
       await removeIfThere(fresh);
-      await listenOn(server, fresh);
+      await listenOn(server, { path: fresh });
       await chmod(fresh, options.mode);
       // Bound elsewhere and moved: nobody ever meets the socket with another mode, and a stale file goes in the same step.
       const { dev, ino } = await lstat(fresh);
@@ -70,10 +73,29 @@ export class SocketFile implements AsyncDisposable {
     }
   }
 
+  /**
+   * Makes `server` listen on a socket that is bound to `path` already.
+   * @throws SvcError `unavailable` when another daemon serves the path
+   */
+  static async adopt(server: Server, { path, fd }: { path: string; fd: number }): Promise<SocketFile> {
+    const lock = await takeLock(path);
+    try {
+      await listenOn(server, { fd });
+      return new SocketFile(path, lock);
+    } catch (error) {
+      await lock.close();
+      throw error;
+    }
+  }
+
   async [Symbol.asyncDispose](): Promise<void> {
-    const found = await lstat(this.path).catch(() => undefined);
-    if (found?.ino === this.#identity.ino && found.dev === this.#identity.dev) await removeIfThere(this.path);
+    if (this.#identity !== undefined) await this.#removeFile(this.#identity);
     await this.#lock.close();
+  }
+
+  async #removeFile({ dev, ino }: { readonly dev: number; readonly ino: number }): Promise<void> {
+    const found = await lstat(this.path).catch(() => undefined);
+    if (found?.ino === ino && found.dev === dev) await removeIfThere(this.path);
   }
 }
 
@@ -128,10 +150,11 @@ function isAnswered(path: string): Promise<boolean> {
   });
 }
 
-function listenOn(server: Server, path: string): Promise<void> {
+function listenOn(server: Server, where: { readonly path: string } | { readonly fd: number }): Promise<void> {
   return new Promise((resolve, reject) => {
     server.once("error", reject);
-    server.listen({ path, backlog: acceptBacklog }, () => {
+    // An option of the name is not read beside a descriptor.
+    server.listen(where, acceptBacklog, () => {
       server.off("error", reject);
       resolve();
     });

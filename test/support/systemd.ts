@@ -20,6 +20,7 @@ import { main } from "./svc-main.ts";
 
 const run = promisify(execFile);
 const shippedUnit = fileURLToPath(new URL("../../packaging/svc.service", import.meta.url));
+const shippedSocket = fileURLToPath(new URL("../../packaging/svc.socket", import.meta.url));
 const userSocket = fileURLToPath(new URL("./user-socket.mjs", import.meta.url));
 const script = fileURLToPath(new URL("./systemd-box.sh", import.meta.url));
 const cgroupMount = findCgroupMount();
@@ -67,6 +68,7 @@ export class SystemdMachine implements AsyncDisposable {
   /** A machine that is off, with the unit that is shipped; but for where svc lies: these are its sources. */
   static async withSvc(): Promise<SystemdMachine> {
     const machine = await SystemdMachine.create(shippedUnit);
+    await writeFile(join(machine.dir, "units", basename(shippedSocket)), await readFile(shippedSocket));
     const dropIn = join(machine.dir, "units", "svc.service.d");
     await mkdir(dropIn);
     await writeFile(
@@ -109,6 +111,11 @@ export class SystemdMachine implements AsyncDisposable {
     return ["--target", String(this.#pid), "--all"];
   }
 
+  /** As root inside sees it. */
+  path(inside: string): string {
+    return `/proc/${this.#pid}/root${inside}`;
+  }
+
   /** A way to the daemon inside with the credentials of a user. */
   async asUser(uid: number): Promise<UserDoor> {
     const dir = join(this.dir, "etc", `door-${uid}`);
@@ -136,7 +143,7 @@ export class SystemdMachine implements AsyncDisposable {
 
   /** A client as root, over the socket of the daemon inside. */
   client<S extends DescService>(service: S): Client<S> {
-    return createClient(service, socketTransport(`/proc/${this.#pid}/root/run/svc/svc.sock`, "connect"));
+    return createClient(service, socketTransport(this.path("/run/svc/svc.sock"), "connect"));
   }
 
   /** Shuts it down as its operator would. */

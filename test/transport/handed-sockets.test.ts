@@ -1,0 +1,125 @@
+/** A socket that somebody else has bound and keeps: one daemon follows another on it, and nobody is refused. */
+import { lstat, mkdtemp, rm } from "node:fs/promises";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import { Agent, request } from "node:http";
+import { connect } from "node:net";
+import { setTimeout as pause } from "node:timers/promises";
+import test from "ava";
+import type { ExecutionContext } from "ava";
+import { takeListenFds } from "../../src/daemon/listen-fds.ts";
+import { loadLibc } from "../../src/lib/libc.ts";
+import { handedSockets } from "../../src/transport/handed-sockets.ts";
+import { openDoor } from "./support/door.ts";
+
+interface Holder {
+  readonly path: string;
+  /** A descriptor for one daemon. */
+  hand(): number;
+}
+
+/** As systemd has one. */
+async function hold(t: ExecutionContext): Promise<Holder> {
+  const directory = await mkdtemp(join(tmpdir(), "svc-held-"));
+  const path = join(directory, "svc.sock");
+  const libc = loadLibc();
+  const call = (declaration: string, ...args: unknown[]): number => {
+    const result = (libc.func(declaration) as (...args: unknown[]) => number)(...args);
+    if (result < 0) throw new Error(`${declaration} failed`);
+    return result;
+  };
+  const address = Buffer.alloc(110);
+  new Uint16Array(address.buffer, address.byteOffset, 1)[0] = 1;
+  address.write(path, 2);
+  const fd = call("int socket(int family, int type, int protocol)", 1, 1, 0);
+  call("int bind(int fd, uint8_t *address, uint32_t length)", fd, address, address.length);
+  call("int listen(int fd, int backlog)", fd, 128);
+  t.teardown(async () => {
+    call("int close(int fd)", fd);
+    await rm(directory, { recursive: true, force: true });
+  });
+  return { path, hand: () => call("int dup(int fd)", fd) };
+}
+
+/** @param agent one connection for all where it keeps them */
+function ask(socketPath: string, agent: Agent | false = false): Promise<number> {
+  return new Promise((resolve, reject) => {
+    request({ socketPath, path: "/v1/status", agent }, (response) => {
+      response.resume().once("end", () => resolve(response.statusCode ?? 0));
+    })
+      .once("error", reject)
+      .end();
+  });
+}
+
+test("who asks while one daemon follows another waits, and is answered", async (t) => {
+  t.timeout(60_000);
+  const holder = await hold(t);
+  const { ino } = await lstat(holder.path);
+  const agent = new Agent({ keepAlive: true, maxSockets: 1 });
+  t.teardown(() => agent.destroy());
+  const answers: Promise<number | string>[] = [];
+  const asking = setInterval(() => {
+    for (const way of [false, agent] as const) {
+      answers.push(ask(holder.path, way).catch((error: unknown) => String(error)));
+    }
+  }, 5);
+  try {
+    for (let round = 0; round < 4; round++) {
+      await using door = await openDoor({ socketPath: holder.path, listenFds: [holder.hand()] });
+      t.is(door.socketPath, holder.path);
+      t.is(await ask(holder.path), 200);
+    }
+    // Nobody serves it now: these wait for the last one.
+    await pause(50);
+    t.is((await lstat(holder.path)).ino, ino);
+    await using _door = await openDoor({ socketPath: holder.path, listenFds: [holder.hand()] });
+    clearInterval(asking);
+    t.deepEqual(
+      (await Promise.all(answers)).filter((answer) => answer !== 200),
+      [],
+    );
+    t.true(answers.length > 50);
+  } finally {
+    clearInterval(asking);
+  }
+});
+
+test("who has connected and not asked yet is answered by the daemon that goes", async (t) => {
+  const holder = await hold(t);
+  const door = await openDoor({ socketPath: holder.path, listenFds: [holder.hand()] });
+  const socket = connect(holder.path);
+  // An answer shows that the daemon took the earlier connection.
+  await ask(holder.path);
+  const stopped = door[Symbol.asyncDispose]();
+  socket.write("GET /v1/status HTTP/1.1\r\nHost: localhost\r\n\r\n");
+  let answer = "";
+  for await (const chunk of socket.setEncoding("utf8")) answer += String(chunk);
+  await stopped;
+  t.regex(answer, /^HTTP\/1\.1 200 /);
+  t.regex(answer, /^connection: close\r$/im);
+});
+
+test("a socket that the configuration does not name is said", async (t) => {
+  const holder = await hold(t);
+  await using door = await openDoor({ listenFds: [holder.hand()] });
+  t.not(door.socketPath, holder.path);
+  t.true(
+    door.lines.some(
+      ({ message, details }) => message.includes("handed over") && details["path"] === holder.path,
+    ),
+  );
+});
+
+test("a descriptor that is no unix socket is refused", (t) => {
+  t.throws(() => handedSockets([0]), { message: /getsockname|is no unix socket/ });
+});
+
+test("what systemd says is taken once, and only by whom it is said to", (t) => {
+  const env = { LISTEN_PID: "7", LISTEN_FDS: "2", LISTEN_FDNAMES: "a:b", HOME: "/" };
+  t.deepEqual(takeListenFds({ ...env }, 8), []);
+  t.deepEqual(takeListenFds(env, 7), [3, 4]);
+  t.deepEqual(env as object, { HOME: "/" });
+  t.deepEqual(takeListenFds({ LISTEN_PID: "7", LISTEN_FDS: "-1" }, 7), []);
+  t.deepEqual(takeListenFds({}, 7), []);
+});
