@@ -203,14 +203,16 @@ ageTest(`over REST an identity is in the body, never in the URL${needsAge}`, asy
     body: JSON.stringify({ identity: key.secret.repeat(200) }),
   });
   t.is(tooLong.status, 400);
-  t.false((await tooLong.text()).includes(key.secret), "what is too long is not quoted");
+  // Of what is quoted, the beginning alone is shown.
+  const beginning = key.secret.slice(0, 24);
+  t.false((await tooLong.text()).includes(beginning), "what is too long is not quoted");
   const noText = await fetch(`${url}/show`, {
     method: "POST",
     headers,
     body: JSON.stringify({ identity: [key.secret] }),
   });
   t.is(noText.status, 400);
-  t.false((await noText.text()).includes(key.secret), "what is no text is not quoted");
+  t.false((await noText.text()).includes(beginning), "what is no text is not quoted");
   await assertNowhere(t, daemon, [key]);
 });
 
