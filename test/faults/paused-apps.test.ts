@@ -1,12 +1,13 @@
 /** A daemon that is killed while an app is frozen for its backup: nothing stays paused. */
 import assert from "node:assert/strict";
 import { randomBytes } from "node:crypto";
-import { mkdir, stat, writeFile } from "node:fs/promises";
+import { chmod, mkdir, stat, writeFile } from "node:fs/promises";
 import { join } from "node:path";
 import test, { type ExecutionContext } from "ava";
 import { AppService } from "../../gen/svc/v1/app_pb.ts";
 import { BackupService } from "../../gen/svc/v1/backup_pb.ts";
 import { readProcess } from "../../src/lib/process-table.mjs";
+import { composeTest, needsCompose } from "../runtimes/support/compose-test.ts";
 import { startDaemon, type TestDaemon } from "../support/daemon.ts";
 import { dockerTest, needsDocker, sharedEngine } from "../support/docker-test.ts";
 import { whyNoDocker } from "../support/docker.ts";
@@ -14,38 +15,76 @@ import { errorOf } from "../support/errors.ts";
 import { eventually } from "../support/eventually.ts";
 import { freePort } from "../support/packages.ts";
 import { processesIn } from "../support/processes.ts";
+import { SystemdMachine, whyNoSystemd } from "../support/systemd.ts";
 
 /** Of what is read while the app stands still. */
 const bulkBytes = 192 << 20;
 const ticking = 'while :; do echo >> "$DIR/ticks"; sleep 0.02; done';
+/** Of a project it is said of each service. */
+const isPaused = /^(it|service "(web|beside)") is paused$/;
 const engineNow = sharedEngine();
 
 test.before(async () => {
   if (whyNoDocker === undefined) await engineNow().images.build("svc/shell:1");
 });
 
-async function install(daemon: TestDaemon, runtime: string): Promise<string> {
-  const dir = join(daemon.dir, "package");
+/** Root's way to a daemon, here or in a machine of its own. */
+type Door = Pick<TestDaemon, "client">;
+
+async function writeFiles(dir: string, runtime: string, files: Record<string, string> = {}): Promise<void> {
   await mkdir(dir, { recursive: true });
-  await writeFile(join(dir, "svc.yaml"), `id: ticks\nname: Ticks\nversion: "1.0.0"\n${runtime}\n`);
-  const apps = daemon.client(AppService);
-  const { directory } = await apps.installApp({ spec: dir, licenseAck: true });
-  await writeFile(join(directory, "data/bulk"), randomBytes(bulkBytes));
-  await apps.startApp({ id: "ticks" });
+  await chmod(dir, 0o755);
+  const manifest = `id: ticks\nname: Ticks\nversion: "1.0.0"\n${runtime}\n`;
+  for (const [name, text] of Object.entries({ "svc.yaml": manifest, ...files }))
+    await writeFile(join(dir, name), text);
+}
+
+async function install(
+  daemon: TestDaemon,
+  runtime: string,
+  files: Record<string, string> = {},
+): Promise<string> {
+  const dir = join(daemon.dir, "package");
+  await writeFiles(dir, runtime, files);
+  const { directory } = await daemon.client(AppService).installApp({ spec: dir, licenseAck: true });
+  await begin(daemon, directory);
   return directory;
+}
+
+/** @param directory the app's, as it is seen from here */
+async function begin(daemon: Door, directory: string): Promise<void> {
+  await writeFile(join(directory, "data/bulk"), randomBytes(bulkBytes));
+  await daemon.client(AppService).startApp({ id: "ticks" });
 }
 
 async function ticks(directory: string): Promise<number> {
   return (await stat(join(directory, "data/ticks"))).size;
 }
 
+async function requireThawed(daemon: Door): Promise<void> {
+  await eventually(async () => {
+    const app = await daemon.client(AppService).getApp({ id: "ticks" });
+    assert.equal(app.state, "RUNNING");
+    assert.equal(app.stateReason, "");
+  }, 60_000);
+}
+
+/** Whether each container of the app is paused. */
+async function pausedContainers(): Promise<boolean[]> {
+  const all = (await engineNow().request("GET", "/containers/json?all=1")).expect(200) as {
+    State: string;
+    Labels: Record<string, string>;
+  }[];
+  return all.filter(({ Labels }) => Labels["svc.app"] === "ticks").map(({ State }) => State === "paused");
+}
+
 /** Until it is seen to be paused; the backup goes on. */
-async function pausedBackup(daemon: TestDaemon) {
+async function pausedBackup(daemon: Door) {
   const backup = daemon.client(BackupService).createBackup({ appId: "ticks", mode: "pause" });
   const settled = backup.catch(() => undefined);
   await eventually(async () => {
     const app = await daemon.client(AppService).getApp({ id: "ticks" });
-    assert.equal(app.stateReason, "it is paused");
+    assert.match(app.stateReason, isPaused);
     assert.equal(app.state, "RUNNING");
     assert.notEqual(app.health, "unhealthy");
   }, 30_000);
@@ -58,7 +97,7 @@ async function requireGoesOn(directory: string): Promise<void> {
 }
 
 /** A backup in which the app stands still, one that is refused meanwhile, and one that fails. */
-async function live(t: ExecutionContext, daemon: TestDaemon, directory: string): Promise<void> {
+async function live(t: ExecutionContext, daemon: Door, directory: string): Promise<void> {
   const apps = daemon.client(AppService);
   const backups = daemon.client(BackupService);
   const { backup } = await pausedBackup(daemon);
@@ -78,7 +117,7 @@ async function live(t: ExecutionContext, daemon: TestDaemon, directory: string):
   const canceled = new AbortController();
   const doomed = backups.createBackup({ appId: "ticks", mode: "pause" }, { signal: canceled.signal });
   await eventually(async () => {
-    assert.equal((await apps.getApp({ id: "ticks" })).stateReason, "it is paused");
+    assert.match((await apps.getApp({ id: "ticks" })).stateReason, isPaused);
   }, 30_000);
   canceled.abort();
   await errorOf(doomed);
@@ -122,22 +161,79 @@ health: { http: { port: http, path: /ok }, interval: 100ms, timeout: 100ms, retr
     const { settled } = await pausedBackup(daemon);
     await daemon.kill();
     await settled;
-    const paused = async (): Promise<boolean[]> => {
-      const all = (await engine.request("GET", "/containers/json?all=1")).expect(200) as {
-        State: string;
-        Labels: Record<string, string>;
-      }[];
-      return all.filter(({ Labels }) => Labels["svc.app"] === "ticks").map(({ State }) => State === "paused");
-    };
-    t.deepEqual(await paused(), [true], "the engine does not know");
+    t.deepEqual(await pausedContainers(), [true], "the engine does not know");
     await daemon.restart();
-    await eventually(async () => assert.deepEqual(await paused(), [false]), 30_000);
+    await eventually(async () => assert.deepEqual(await pausedContainers(), [false]), 30_000);
     await requireGoesOn(directory);
     const apps = daemon.client(AppService);
-    await eventually(async () => {
-      assert.equal((await apps.getApp({ id: "ticks" })).stateReason, "");
-    }, 30_000);
+    await requireThawed(daemon);
     await apps.stopApp({ id: "ticks" });
     await apps.removeApp({ id: "ticks" });
+  },
+);
+
+composeTest(
+  `all containers of a project stand still while it is backed up, and go on with the next daemon${needsCompose}`,
+  async (t) => {
+    const engine = engineNow();
+    await using daemon = await startDaemon({ config: engine.config });
+    // The one that writes, and one that only shows whether it is paused.
+    const service = (command: string) => ({
+      image: "svc/shell:1",
+      command: ["/bin/sh", "-c", command.replaceAll("$", "$$$$")],
+      volumes: ["${SVC_DATA_DIR}:/state", "kept:/kept"],
+      environment: { DIR: "/state" },
+    });
+    const services = { web: service(ticking), beside: service("while :; do sleep 1; done") };
+    const directory = await install(daemon, "compose: { file: compose.yaml }", {
+      "compose.yaml": JSON.stringify({ services, volumes: { kept: {} } }),
+    });
+    await live(t, daemon, directory);
+    const { settled } = await pausedBackup(daemon);
+    await daemon.kill();
+    await settled;
+    t.deepEqual(await pausedContainers(), [true, true], "the engine does not know");
+    await daemon.restart();
+    await eventually(async () => assert.deepEqual(await pausedContainers(), [false, false]), 30_000);
+    await requireGoesOn(directory);
+    await requireThawed(daemon);
+    const apps = daemon.client(AppService);
+    await apps.stopApp({ id: "ticks" });
+    await apps.removeApp({ id: "ticks" });
+  },
+);
+
+(whyNoSystemd === undefined ? test : test.skip)(
+  `a service stands still while it is backed up, and goes on with the next daemon${
+    whyNoSystemd === undefined ? "" : ` (skipped: ${whyNoSystemd})`
+  }`,
+  async (t) => {
+    t.timeout(5 * 60_000);
+    await using machine = await SystemdMachine.withSvc();
+    await writeFiles(
+      join(machine.dir, "etc", "ticks"),
+      `service: { exec: [sh, -c, ${JSON.stringify(ticking)}], env: { DIR: "\${data}" } }`,
+    );
+    await machine.boot();
+    const apps = machine.client(AppService);
+    await eventually(() => apps.listApps({}), 60_000);
+    const { directory: inside } = await apps.installApp({ spec: "/etc/svc/ticks", licenseAck: true });
+    const directory = inside.replace("/var/lib/svc", join(machine.dir, "store"));
+    await begin(machine, directory);
+    await live(t, machine, directory);
+
+    const { settled } = await pausedBackup(machine);
+    const frozen = async (): Promise<string> =>
+      (await machine.systemctl("show", "--property=FreezerState", "svc-ticks.service")).trim();
+    t.is(await frozen(), "FreezerState=frozen");
+    const before = await machine.systemctl("show", "--property=MainPID", "svc");
+    await machine.systemctl("kill", "--signal=SIGKILL", "--kill-who=main", "svc");
+    await settled;
+    await eventually(async () => {
+      assert.notEqual(await machine.systemctl("show", "--property=MainPID", "svc"), before);
+      assert.equal(await frozen(), "FreezerState=running");
+    }, 60_000);
+    await requireGoesOn(directory);
+    await requireThawed(machine);
   },
 );
