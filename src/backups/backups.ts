@@ -78,6 +78,8 @@ export interface RestoreOutcome {
   entries: number;
   restarted: boolean;
   version: string;
+  /** What the archive does not have as it was. */
+  warnings: string[];
 }
 
 export interface VerifyOutcome {
@@ -323,7 +325,8 @@ export class Backups {
     const image = await this.#imageOf(archive, reader, work.signal);
     const target = request.asNew ? undefined : await apps.installed(ref.appId, caller);
     const paths = request.paths.map((path) => path.replace(/\/+$/, ""));
-    const outcome = { appId: ref.appId, version: image.version, restarted: false };
+    const { warnings } = footer;
+    const outcome = { appId: ref.appId, version: image.version, restarted: false, warnings };
     if (target !== undefined && target.ownerUid !== footer.app.owner_uid) {
       const message = `the backup is of uid ${footer.app.owner_uid}, and app "${target.id}" is uid ${target.ownerUid}'s; restore it as a new app`;
       throw new SvcError("not_possible", message);

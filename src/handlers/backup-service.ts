@@ -240,8 +240,8 @@ function createResponse({ results, warnings, contentBytes, entries }: BackupOutc
   };
 }
 
-function restoreResponse({ appId, restoredBytes, entries, restarted, version }: RestoreOutcome) {
-  return { appId, restoredBytes: BigInt(restoredBytes), entries: BigInt(entries), restarted, version };
+function restoreResponse({ restoredBytes, entries, ...outcome }: RestoreOutcome) {
+  return { ...outcome, restoredBytes: BigInt(restoredBytes), entries: BigInt(entries) };
 }
 
 function verifyResponse({ name }: VerifyBackupRequest, { contentBytes, entries, restored }: VerifyOutcome) {

@@ -10,6 +10,7 @@ import { AppService } from "../../gen/svc/v1/app_pb.ts";
 import {
   BackupService,
   BackupStorageSchema,
+  type CreateBackupRequest,
   type UpsertBackupStorageRequest,
 } from "../../gen/svc/v1/backup_pb.ts";
 import { notFound } from "../../src/errors.ts";
@@ -38,12 +39,14 @@ async function* slowly<R>(step: string, result: R) {
 interface Fake extends Door {
   readonly upserts: UpsertBackupStorageRequest[];
   readonly restored: string[];
+  readonly created: CreateBackupRequest[];
   svc(args: readonly string[], options?: SvcOptions): ReturnType<typeof runSvc>;
 }
 
 async function startFake(): Promise<Fake> {
   const upserts: UpsertBackupStorageRequest[] = [];
   const restored: string[] = [];
+  const created: CreateBackupRequest[] = [];
   const far = {
     case: "s3",
     value: { endpoint: "https://s3.example.org", bucket: "backups", region: "eu", prefix: "a/", ca: "PEM" },
@@ -59,11 +62,15 @@ async function startFake(): Promise<Fake> {
     getBackup: () => ({ archive }),
     deleteBackup: () => ({ name }),
     browseBackup: () => ({ entries: [{ path: "data", type: "directory", mode: "0755" }] }),
-    createBackupStream: () => slowly("read", { results: [{ storage: "local", name }] }),
+    createBackupStream: (request) => {
+      created.push(request);
+      return slowly("read", { results: [{ storage: "local", name }] });
+    },
     verifyBackupStream: () => slowly("verify", { name }),
     restoreBackupStream: ({ appId }) => {
       restored.push(appId);
-      return slowly("restore", { appId });
+      const warnings = appId === "gone" ? ["data/log: file changed \u001b[31mas we read it"] : [];
+      return slowly("restore", { appId, warnings });
     },
     downloadBackup: async function* () {
       for (let done = 0; done < 6; done++) {
@@ -107,7 +114,7 @@ async function startFake(): Promise<Fake> {
       ...options,
       host: { now, ...options.host },
     });
-  return Object.assign(door, { upserts, restored, svc });
+  return Object.assign(door, { upserts, restored, created, svc });
 }
 
 function leaves(command: Command): Command[] {
@@ -220,6 +227,24 @@ test("a restore asks before it replaces an app, and where there is none it need 
   const gone = await fake.svc(["restore", "gone", name, "--storage", "local"]);
   t.is(gone.exitCode, 0, gone.stderr);
   t.deepEqual(fake.restored, ["hello", "hello", "hello", "gone"]);
+  t.regex(gone.stderr, /^warning: data\/log: file changed \S+as we read it$/m);
+  t.notRegex(gone.stderr, /\x1b/);
+});
+
+test("a backup says how many of each period stay, and nothing of those that it is not told", async (t) => {
+  await using fake = await startFake();
+  for (const [args, expected] of [
+    [[], {}],
+    [["--keep", "3"], { keep: 3 }],
+    [["--keep-daily", "7", "--keep-monthly", "12"], { keepDaily: 7, keepMonthly: 12 }],
+    [["--keep", "1", "--keep-weekly", "4", "--mode", "stop"], { keep: 1, keepWeekly: 4 }],
+  ] as const) {
+    const { exitCode, stderr } = await fake.svc(["create", "hello", ...args]);
+    t.is(exitCode, 0, stderr);
+    const { keep, keepDaily, keepWeekly, keepMonthly } = fake.created.splice(0)[0] ?? {};
+    const none = { keep: undefined, keepDaily: undefined, keepWeekly: undefined, keepMonthly: undefined };
+    t.deepEqual({ keep, keepDaily, keepWeekly, keepMonthly }, { ...none, ...expected });
+  }
 });
 
 test("what is said of a storage changes, and nothing else", async (t) => {

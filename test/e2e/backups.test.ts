@@ -2,6 +2,7 @@
 import { execFileSync } from "node:child_process";
 import { randomBytes } from "node:crypto";
 import { cp, mkdir, readdir, readFile, rename, rm, stat, writeFile } from "node:fs/promises";
+import { createServer } from "node:net";
 import { join } from "node:path";
 import test, { type ExecutionContext } from "ava";
 import { AppService } from "../../gen/svc/v1/app_pb.ts";
@@ -124,6 +125,43 @@ for (const owner of ["root", "a user"]) {
     await apps.stopApp({ id: "web" });
   });
 }
+
+test("what changes while it is read, and what is no file, is said of the backup and of its restore", async (t) => {
+  await using daemon = await startDaemon();
+  const apps = daemon.client(AppService);
+  const backups = daemon.client(BackupService);
+  const dir = join(daemon.dir, "package");
+  const grow = "while :; do echo more >> data/log; sleep 0.002; done";
+  await mkdir(dir);
+  await writeFile(
+    join(dir, "svc.yaml"),
+    `id: grows\nname: Grows\nversion: "1.0.0"\nprocess: { exec: [sh, -c, "cd ..; ${grow}"] }\n`,
+  );
+  const { directory } = await apps.installApp({ spec: dir });
+  await writeFile(join(directory, "data/log"), randomBytes(64 << 20));
+  await writeFile(join(directory, "data/still"), "still\n");
+  await using stack = new AsyncDisposableStack();
+  const listener = createServer().listen(join(directory, "data/socket"));
+  stack.defer(() => void listener.close());
+  await apps.startApp({ id: "grows" });
+  const { warnings, results } = await backups.createBackup({ appId: "grows", mode: "live" });
+  const ref = { appId: "grows", storage: "local", name: results[0]?.name ?? "" };
+  t.true(
+    warnings.some((text) => /data\/log: file changed as we read it/.test(text)),
+    warnings.join("\n"),
+  );
+  t.true(
+    warnings.some((text) => /data\/socket: socket ignored/.test(text)),
+    warnings.join("\n"),
+  );
+  t.false(warnings.some((text) => text.includes("still")));
+  t.deepEqual((await backups.getBackup(ref)).warnings, warnings);
+  t.like(await backups.verifyBackup({ ...ref, deep: true }), { restored: true });
+  t.deepEqual((await backups.restoreBackup({ ...ref, stopApp: true, dryRun: true })).warnings, warnings);
+  t.like(await backups.restoreBackup({ ...ref, stopApp: true }), { warnings, restarted: true });
+  t.is(await readFile(join(directory, "data/still"), "utf8"), "still\n");
+  await apps.stopApp({ id: "grows" });
+});
 
 test("a range of an archive is downloaded over REST", async (t) => {
   await using daemon = await startDaemon();

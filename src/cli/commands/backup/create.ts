@@ -12,16 +12,23 @@ import { formatBytes } from "../../render/units.ts";
 interface CreateOptions {
   readonly storage?: readonly string[];
   readonly keep?: number;
+  readonly keepDaily?: number;
+  readonly keepWeekly?: number;
+  readonly keepMonthly?: number;
   readonly mode?: string;
 }
 
 export function addCreateCommand(parent: Command, run: RunCommand): void {
+  const count = parseCount(1, 2 ** 32 - 1);
   parent
     .command("create")
     .description("back apps up")
     .argument("<id...>", "the apps")
     .option("--storage <name>", "where to; again for more (default: the package's own, else local)", collect)
-    .option("--keep <count>", "how many archives to keep there (default: all)", parseCount(1, 2 ** 32 - 1))
+    .option("--keep <count>", "how many archives to keep there (default: all)", count)
+    .option("--keep-daily <count>", "beyond those, the newest of each of so many days", count)
+    .option("--keep-weekly <count>", "and of so many weeks", count)
+    .option("--keep-monthly <count>", "and of so many months", count)
     .addOption(
       new Option(
         "--mode <mode>",
@@ -40,11 +47,12 @@ export function addCreateCommand(parent: Command, run: RunCommand): void {
 
 const examples = `
 Each app is read once, whatever the number of storages; one that fails leaves the others theirs, and the exit code is 1.
-With --keep, older archives go once the new one is whole on that storage.
+With --keep…, older archives go once the new one is whole on that storage.
 
 Examples:
   svc backup create hello
   svc backup create hello blog --storage local --storage far --keep 7
+  svc backup create hello --keep 3 --keep-daily 7 --keep-weekly 4 --keep-monthly 12
   svc backup create hello --mode pause
   svc backup create hello --json
 `;
@@ -53,11 +61,11 @@ Examples:
 async function create(
   context: CommandContext,
   id: string,
-  { storage = [], keep, mode = "" }: CreateOptions,
+  { storage = [], mode = "", ...retention }: CreateOptions,
 ): Promise<boolean> {
   const { BackupService, CreateBackupResponseSchema } = await import("../../../../gen/svc/v1/backup_pb.ts");
   const { messageToRest } = await import("../../transport/rest-json.ts");
-  const request = { appId: id, storages: [...storage], ...(keep !== undefined && { keep }), mode };
+  const request = { ...retention, appId: id, storages: [...storage], mode };
   const events = context.invoke(BackupService.method.createBackupStream, [request]);
   const message = await followProgress(context, `backup ${id}`, events, "result");
   const { results, warnings, ...answer } = messageToRest(CreateBackupResponseSchema, message);

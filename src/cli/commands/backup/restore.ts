@@ -80,6 +80,7 @@ async function restore(
     await followProgress(context, `restore ${id}`, events, "result"),
   );
   if (context.json) return context.printJson(answer);
+  for (const warning of answer.warnings) context.note(`warning: ${escapeControls(warning)}`);
   const amount = `${answer.entries} entries, ${formatBytes(answer.restored_bytes)}`;
   if (dryRun) return context.print(`It can be restored: ${amount}\n`);
   const next = answer.restarted ? "It was started again." : `Start it: svc app start ${answer.app_id}`;
