@@ -4129,7 +4129,7 @@ export interface components {
             entries: number;
             /** @description The version of the app that the archive holds. */
             version: string;
-            /** @description What is not as it was, one sentence each. */
+            /** @description What the archive does not have as it was, one sentence each: what creating it warned of. */
             warnings: string[];
         };
         /** @description What ended. */

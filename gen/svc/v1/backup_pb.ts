@@ -905,7 +905,7 @@ export type RestoreBackupResponse = Message<"svc.v1.RestoreBackupResponse"> & {
   version: string;
 
   /**
-   * What is not as it was, one sentence each.
+   * What the archive does not have as it was, one sentence each: what creating it warned of.
    *
    * @generated from field: repeated string warnings = 6;
    */
