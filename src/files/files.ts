@@ -139,10 +139,10 @@ export class Files {
   ): AsyncGenerator<{ content: HostContent; bytes: Buffer }> {
     using _place = this.#places.take(caller.share);
     const hands = await this.#hands(caller);
-    await using content = await hands.read(path, range, { signal });
+    const content = await hands.read(path, range, { signal });
     if (content.length < 0) throw beyondEnd(path, content.entry.sizeBytes);
     yield { content, bytes: nothing };
-    for await (const bytes of content.bytes) yield { content, bytes };
+    for await (const bytes of content.bytes as AsyncIterable<Buffer>) yield { content, bytes };
   }
 
   async write(

@@ -101,10 +101,6 @@ export class HelperProcess {
     const id = this.#nextId++;
     const pending = new PendingRequest(id, request, {
       send: (header, data) => this.#send(header, data),
-      pid: () => {
-        const { exitCode, signalCode, pid: own } = this.#child;
-        return exitCode === null && signalCode === null ? own : undefined;
-      },
       giveUp: () => void this.kill("did not end cancelled work in time"),
     });
     this.#pending.set(id, pending);

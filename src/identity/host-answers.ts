@@ -56,16 +56,12 @@ export function readHostPage({ value, data }: HelperAnswer<"hostList">): HostPag
   };
 }
 
-/** @returns with the helper's descriptor of the file, when it may be taken */
-export function readContentHead(
-  event: unknown,
-): Pick<HostContent, "entry" | "start" | "length"> & { fd?: number } {
-  const { entry, start, length, fd } = fieldsOf(event);
+export function readContentHead(event: unknown): Omit<HostContent, "bytes"> {
+  const { entry, start, length } = fieldsOf(event);
   return {
     entry: readHostEntry(entry),
     start: count(start),
     length: length === -1 ? -1 : count(length),
-    ...(fd !== undefined && { fd: count(fd) }),
   };
 }
 

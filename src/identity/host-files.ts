@@ -7,9 +7,7 @@ import { boundedLines } from "../lib/lines.ts";
 import { writeTo } from "../lib/write-to.ts";
 import type { Guarded } from "./helper/host/guard.mjs";
 import { malformed } from "./answers.ts";
-import type { HandedFiles } from "./handed-files.ts";
 import * as answers from "./host-answers.ts";
-import { openContent } from "./host-content.ts";
 import type {
   HostEntry,
   HostPage,
@@ -53,19 +51,17 @@ export interface HostFilesOptions {
 export class HostFiles {
   readonly user: User;
   readonly #ask: Ask;
-  readonly #handed: HandedFiles;
   readonly #options: HostFilesOptions;
 
-  constructor(user: User, ask: Ask, handed: HandedFiles, options: HostFilesOptions = {}) {
+  constructor(user: User, ask: Ask, options: HostFilesOptions = {}) {
     this.user = user;
     this.#ask = ask;
-    this.#handed = handed;
     this.#options = options;
   }
 
   /** The same hands, with things that they leave alone, and with what remembers what they make aside. */
   with(options: HostFilesOptions): HostFiles {
-    return new HostFiles(this.user, this.#ask, this.#handed, { ...this.#options, ...options });
+    return new HostFiles(this.user, this.#ask, { ...this.#options, ...options });
   }
 
   async stat(path: string, { signal }: HostWork = {}): Promise<HostEntry> {
@@ -81,16 +77,16 @@ export class HostFiles {
     return answers.readHostPage(await this.#do("hostList", path, page, { signal }));
   }
 
-  /** Opens a regular file. */
+  /** Opens a regular file. Destroying the stream ends the work. */
   async read(path: string, range: ReadRange, { signal }: HostWork = {}): Promise<HostContent> {
     const { offset, length = null, fromEnd = false, ifTag = "" } = range;
-    const args = { offset, length, fromEnd, ifTag };
-    return openContent(
-      path,
-      (input, onEvent) => this.#stream("hostRead", path, args, signal, { input, onEvent }),
-      this.#handed,
-      signal,
+    const head = Promise.withResolvers<Omit<HostContent, "bytes">>();
+    const bytes = this.#stream("hostRead", path, { offset, length, fromEnd, ifTag }, signal, (event) =>
+      head.resolve(answers.readContentHead(event)),
     );
+    // A failure before the first byte is the head's; who never reads must not be told of it twice.
+    bytes.once("error", (error) => head.reject(error));
+    return { ...(await head.promise), bytes };
   }
 
   /** The last lines of a regular file, and what is written to it while the stream is open. */
@@ -128,7 +124,7 @@ export class HostFiles {
     path: string,
     args: HostArgs<O>,
     signal: AbortSignal | undefined,
-    exchange: Pick<HelperRequest, "input" | "onEvent"> = {},
+    onEvent?: (event: unknown) => void,
   ): PassThrough {
     const gone = new AbortController();
     const bytes = new PassThrough({
@@ -142,7 +138,7 @@ export class HostFiles {
       ...this.#request(op, path, args),
       signal: signal ? AbortSignal.any([gone.signal, signal]) : gone.signal,
       timeoutMs: longMs,
-      ...exchange,
+      onEvent,
       output: writeTo(bytes),
     }).then(
       () => bytes.end(),

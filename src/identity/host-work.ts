@@ -1,4 +1,5 @@
 /** What work on files of the host takes and answers. */
+import type { Readable } from "node:stream";
 import type { SvcError } from "../errors.ts";
 
 export type HostEntryType =
@@ -34,15 +35,13 @@ export interface ReadRange {
   ifTag?: string;
 }
 
-/** Has to be disposed of, read or not. */
-export interface HostContent extends AsyncDisposable {
+export interface HostContent {
   entry: HostEntry;
   /** The first byte that comes. */
   start: number;
   /** Bytes that come; -1 when there are none at that place. */
   length: number;
-  /** To be read once. The memory of a piece is good until the next is asked for. */
-  bytes: AsyncIterable<Buffer>;
+  bytes: Readable;
 }
 
 export interface UploadOptions {

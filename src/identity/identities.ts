@@ -3,7 +3,6 @@ import { dirname, join } from "node:path";
 import { fileURLToPath } from "node:url";
 import { SvcError } from "../errors.ts";
 import type { Terminal } from "../lib/terminal.ts";
-import { HandedFiles } from "./handed-files.ts";
 import { HelperPool } from "./helper-pool.ts";
 import { HostFiles } from "./host-files.ts";
 import { HelperProcess } from "./helper-process.ts";
@@ -76,7 +75,6 @@ export function createIdentities(options: IdentitiesOptions = {}): Identities {
   } = options;
   const selfUid = process.geteuid?.() ?? -1;
   const selfGid = process.getegid?.() ?? -1;
-  const handed = new HandedFiles();
   const jobs = new JobProcesses(join(dirname(helperPath), "job-parent.sh"));
   const terminals = new Terminals(join(dirname(helperPath), "terminal-parent.sh"));
 
@@ -129,8 +127,7 @@ export function createIdentities(options: IdentitiesOptions = {}): Identities {
   return {
     selfUid,
     as: identityOf,
-    hostFiles: async (uid) =>
-      new HostFiles(await findUser(uid), (request) => pool.request(uid, request), handed),
+    hostFiles: async (uid) => new HostFiles(await findUser(uid), (request) => pool.request(uid, request)),
     async runJob(uid, command) {
       const user = await findUser(uid);
       const expected = await expectedOf(user);

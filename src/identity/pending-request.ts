@@ -20,8 +20,7 @@ export interface HelperRequest<O extends Op = Op> {
   data?: Uint8Array;
   signal?: AbortSignal | undefined;
   timeoutMs: number;
-  /** `pid`: the helper's, as long as nobody else can have it. */
-  onEvent?: ((event: unknown, pid: number | undefined) => void) | undefined;
+  onEvent?: ((event: unknown) => void) | undefined;
   /** Streamed to the helper; destroyed when the request ends before it. */
   input?: Readable | undefined;
   /** Takes what the helper streams back. */
@@ -37,8 +36,6 @@ export interface HelperAnswer<O extends Op = Op> {
 
 export interface RequestChannel {
   send: (header: Header, data?: Uint8Array) => void;
-  /** The helper, while it has not been reaped. */
-  pid: () => number | undefined;
   /** Called when cancelled work does not end. */
   giveUp: () => void;
 }
@@ -132,7 +129,7 @@ export class PendingRequest {
 
   #tell(event: unknown): void {
     try {
-      this.#request.onEvent?.(event, this.#channel.pid());
+      this.#request.onEvent?.(event);
     } catch (error) {
       this.cancel(error);
     }

@@ -1,9 +1,5 @@
 /** Files read for sending: as fast as they come, without new memory for each piece. */
-
-/** As node's file handles have it. */
-export interface PieceSource {
-  read(buffer: Buffer, offset: number, length: number, position: number): Promise<{ bytesRead: number }>;
-}
+import type { FileHandle } from "node:fs/promises";
 
 /** The fewer pieces the less each byte costs, up to what a socket takes at once. */
 const pieceBytes = 256 * 1024;
@@ -15,7 +11,7 @@ const pieceBytes = 256 * 1024;
  * @param length bytes to read at most
  */
 export async function* readPieces(
-  file: PieceSource,
+  file: FileHandle,
   { offset = 0, length = Number.POSITIVE_INFINITY }: { offset?: number; length?: number } = {},
 ): AsyncGenerator<Buffer> {
   const sizeBytes = Math.min(pieceBytes, length);
@@ -42,7 +38,7 @@ export async function* readPieces(
   }
 }
 
-async function readAt(file: PieceSource, buffer: Buffer, position: number, length: number): Promise<number> {
+async function readAt(file: FileHandle, buffer: Buffer, position: number, length: number): Promise<number> {
   if (length === 0) return 0;
   const { bytesRead } = await file.read(buffer, 0, length, position);
   return bytesRead;

@@ -8,8 +8,6 @@ import { inPlace, opened } from "./host-path.mjs";
 
 const { O_RDONLY, O_NONBLOCK, O_NOCTTY } = constants;
 const blockBytes = 256 << 10;
-/** From here on the daemon may want to read the file by itself. */
-const handedBytes = 1 << 20;
 const whole = { offset: 0, length: null, fromEnd: false };
 
 /** @typedef {import("./host-path.mjs").HostPlace} HostPlace */
@@ -17,8 +15,7 @@ const whole = { offset: 0, length: null, fromEnd: false };
 
 /**
  * Tells of the file first, with how many bytes will come, then sends them. Never more than the file had when it was opened:
- * one that grows is read to where it ended then. Of a large file the descriptor is told, too: the input says, by a byte or by
- * its end, whether the daemon has taken it or the bytes are to be sent.
+ * one that grows is read to where it ended then.
  * @param {import("./syscalls.mjs").Syscalls} syscalls
  * @param {HostPlace & { offset: number, length: number | null, fromEnd: boolean, ifTag: string }} args `fromEnd`: the last
  *   `offset` bytes. `ifTag`: all of the file, when it has another tag.
@@ -46,10 +43,7 @@ export async function readContent(syscalls, { ifTag, ...args }, call) {
       let { bytesRead: bytes, buffer } = await read(size === 0 ? blockBytes : left, start);
       // Files of the kernel's say nothing of their size, or too much.
       if (size === 0 || (bytes < Math.min(left, blockBytes) && bytes < blockBytes)) left = bytes;
-      const isOffered = left > handedBytes;
-      await call.emit({ entry, start, length: left, ...(isOffered && { fd: file.fd }) });
-      // It is open until then.
-      if (isOffered && !(await call.input[Symbol.asyncIterator]().next()).done) return {};
+      await call.emit({ entry, start, length: left });
       let position = start;
       while (bytes > 0 && left > 0) {
         await call.output(buffer.subarray(0, Math.min(bytes, left)));
