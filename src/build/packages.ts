@@ -93,8 +93,9 @@ async function makeDebianPackage(bundle: string): Promise<string> {
     "usr/share/doc/svc/changelog.gz",
     gzipSync(await readFile(join(root, "CHANGELOG.md")), { level: 9 }),
   );
-  for (const script of await readdir(join(root, "packaging/debian"))) {
-    await put(`DEBIAN/${script}`, await readFile(join(root, "packaging/debian", script)), 0o755);
+  for (const name of await readdir(join(root, "packaging/debian"))) {
+    const mode = name === "templates" ? 0o644 : 0o755;
+    await put(`DEBIAN/${name}`, await readFile(join(root, "packaging/debian", name)), mode);
   }
   await put("DEBIAN/control", control(await sizeKib(tree)));
   await normalize(tree);
@@ -111,7 +112,7 @@ Version: ${version}
 Architecture: ${debianArch ?? ""}
 Maintainer: the svc authors <svc@localhost>
 Installed-Size: ${installedKib}
-Depends: nodejs (>= ${packageJson.engines.node.replace(">=", "")}), git, util-linux
+Depends: nodejs (>= ${packageJson.engines.node.replace(">=", "")}), git, util-linux, debconf
 Section: admin
 Priority: optional
 Description: ${packageJson.description.replace(/\.$/, "")}

@@ -63,6 +63,7 @@ test("packages are the same bytes whenever they are built, and hold what belongs
     const content = (path: string): Promise<string> => readFile(join(tree, path), "utf8");
     t.is(await content("usr/share/bash-completion/completions/svc"), completionScripts.bash);
     t.regex(await content("usr/lib/systemd/system/svc.service"), /^ExecStart=\/usr\/bin\/svc daemon$/m);
+    t.regex(await content("usr/lib/systemd/system/svc.socket"), /^ListenStream=\/run\/svc\/svc.sock$/m);
     for (const script of ["postinst", "prerm", "postrm"])
       await run("sh", ["-n", join(tree, "DEBIAN", script)]);
 

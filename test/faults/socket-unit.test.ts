@@ -1,28 +1,16 @@
 /** Under a real systemd, with the units that are shipped: nobody is refused while one daemon follows another. */
 import assert from "node:assert/strict";
 import { lstat } from "node:fs/promises";
-import { request } from "node:http";
 import { join } from "node:path";
-import { setInterval } from "node:timers/promises";
 import test from "ava";
 import { AppService } from "../../gen/svc/v1/app_pb.ts";
+import { ask, askWhile } from "../support/ask-often.ts";
 import { eventually } from "../support/eventually.ts";
 import { writePackage } from "../support/packages.ts";
 import { SystemdMachine, whyNoSystemd } from "../support/systemd.ts";
 
 const deadlineMs = 60_000;
 const reason = whyNoSystemd === undefined ? "" : ` (skipped: ${whyNoSystemd})`;
-
-function ask(socketPath: string): Promise<number> {
-  return new Promise((resolve, reject) => {
-    request({ socketPath, path: "/v1/apps", agent: false }, (response) => {
-      response.resume().once("end", () => resolve(response.statusCode ?? 0));
-      response.once("error", reject);
-    })
-      .once("error", reject)
-      .end();
-  });
-}
 
 (whyNoSystemd === undefined ? test : test.skip)(
   `who asks every 10 ms is answered while the daemon is restarted, killed and started by a client${reason}`,
@@ -43,25 +31,19 @@ function ask(socketPath: string): Promise<number> {
     const property = async (name: string): Promise<string> =>
       (await machine.systemctl("show", "--value", `--property=${name}`, "svc")).trim();
 
-    const answers: Promise<number | string>[] = [];
-    const end = new AbortController();
-    const asking = (async () => {
-      for await (const _tick of setInterval(10, undefined, { signal: end.signal })) {
-        answers.push(ask(socketPath).catch((error: unknown) => String(error)));
+    const answers = await askWhile(socketPath, async () => {
+      for (let round = 0; round < 3; round++) {
+        const pid = await property("MainPID");
+        await machine.systemctl("restart", "svc");
+        assert.notEqual(await property("MainPID"), pid);
+        await ask(socketPath);
       }
-    })().catch(() => undefined);
-
-    for (let round = 0; round < 3; round++) {
-      const pid = await property("MainPID");
-      await machine.systemctl("restart", "svc");
-      assert.notEqual(await property("MainPID"), pid);
-      await ask(socketPath);
-    }
-    end.abort();
-    await asking;
-    const failed = (await Promise.all(answers)).filter((answer) => answer !== 200);
+    });
     t.log(`${answers.length} answers over three restarts`);
-    t.deepEqual(failed, []);
+    t.deepEqual(
+      answers.filter((answer) => answer !== 200),
+      [],
+    );
     t.true(answers.length > 100);
     t.is((await lstat(socketPath)).ino, ino);
 

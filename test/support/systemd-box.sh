@@ -1,21 +1,26 @@
 # A real systemd as pid 1 of namespaces of its own, over a throw-away overlay of this machine's root.
-# Usage: systemd-box.sh DIR CGROUP STATE, where DIR is a free directory, CGROUP a new cgroup v2, and STATE what survives a boot:
-# STATE/etc becomes /etc/svc, STATE/store /var/lib/svc, STATE/units /etc/systemd/system, STATE/boot_id the boot id.
+# Usage: systemd-box.sh DIR CGROUP STATE [ROOT], where DIR is a free directory, CGROUP a new cgroup v2, ROOT another root than this
+# machine's, and STATE what survives a boot: STATE/etc becomes /etc/svc and STATE/store /var/lib/svc where there are such,
+# STATE/units /etc/systemd/system, STATE/boot_id the boot id.
 set -eu
-export DIR=$1 CGROUP=$2 STATE=$3
+export DIR=$1 CGROUP=$2 STATE=$3 ROOT=${4:-/}
 echo $$ > "$CGROUP/cgroup.procs"
 exec unshare --mount --pid --fork --uts --ipc --net --cgroup --propagation private sh -c '
 set -eu
+ip link set lo up
 mount -t tmpfs tmpfs "$DIR"
 mkdir "$DIR/upper" "$DIR/work" "$DIR/root"
 cd "$DIR"
-mount -t overlay overlay -o "lowerdir=/,upperdir=$DIR/upper,workdir=$DIR/work" root
+mount -t overlay overlay -o "lowerdir=$ROOT,upperdir=$DIR/upper,workdir=$DIR/work" root
 cd root
 : > etc/machine-id
-mkdir -p etc/svc var/lib/svc etc/systemd/system
+mkdir -p etc/systemd/system
 mount --bind "$STATE/units" etc/systemd/system
-mount --bind "$STATE/etc" etc/svc
-mount --bind "$STATE/store" var/lib/svc
+if [ -d "$STATE/etc" ]; then
+  mkdir -p etc/svc var/lib/svc
+  mount --bind "$STATE/etc" etc/svc
+  mount --bind "$STATE/store" var/lib/svc
+fi
 mount -t proc proc proc
 mount --bind "$STATE/boot_id" proc/sys/kernel/random/boot_id
 mount -t sysfs -o ro,nosuid,nodev,noexec sysfs sys
@@ -32,7 +37,6 @@ mkdir -p mnt/old
 pivot_root . mnt/old
 cd /
 umount -l /mnt/old
-ip link set lo up
 exec env -i container=svc-test PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin LANG=C.UTF-8 \
   /lib/systemd/systemd --system --unit=multi-user.target < /dev/null
 '

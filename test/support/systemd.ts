@@ -45,31 +45,35 @@ export class SystemdMachine implements AsyncDisposable {
   /** `etc/` is its `/etc/svc`, `store/` its `/var/lib/svc`, `units/` its `/etc/systemd/system`. */
   readonly dir: string;
   readonly #cgroup: string;
+  readonly #root: string;
   #child: ChildProcess | undefined;
   #pid = 0;
 
-  private constructor(dir: string) {
+  private constructor(dir: string, root: string) {
     this.dir = dir;
+    this.#root = root;
     this.#cgroup = join(cgroupMount ?? "", basename(dir));
   }
 
-  /** A machine that is off. @param unit path of a unit that is enabled on it */
-  private static async create(unit: string): Promise<SystemdMachine> {
-    const machine = new SystemdMachine(await mkdtemp(join(tmpdir(), "svc-machine-")));
+  /** A machine that is off, of another root than this one's, without svc. */
+  static async withRoot(root: string): Promise<SystemdMachine> {
+    const machine = new SystemdMachine(await mkdtemp(join(tmpdir(), "svc-machine-")), root);
     const units = join(machine.dir, "units");
-    for (const name of ["etc", "store", "units", "box"]) await mkdir(join(machine.dir, name));
+    for (const name of ["units", "box"]) await mkdir(join(machine.dir, name));
     for (const name of masked) await symlink("/dev/null", join(units, name));
-    await writeFile(join(units, basename(unit)), await readFile(unit));
-    await mkdir(join(units, "multi-user.target.wants"));
-    await symlink(`../${basename(unit)}`, join(units, "multi-user.target.wants", basename(unit)));
     return machine;
   }
 
   /** A machine that is off, with the unit that is shipped; but for where svc lies: these are its sources. */
   static async withSvc(): Promise<SystemdMachine> {
-    const machine = await SystemdMachine.create(shippedUnit);
-    await writeFile(join(machine.dir, "units", basename(shippedSocket)), await readFile(shippedSocket));
-    const dropIn = join(machine.dir, "units", "svc.service.d");
+    const machine = await SystemdMachine.withRoot("/");
+    const units = join(machine.dir, "units");
+    for (const name of ["etc", "store"]) await mkdir(join(machine.dir, name));
+    for (const unit of [shippedUnit, shippedSocket])
+      await writeFile(join(units, basename(unit)), await readFile(unit));
+    await mkdir(join(units, "multi-user.target.wants"));
+    await symlink("../svc.service", join(units, "multi-user.target.wants", "svc.service"));
+    const dropIn = join(units, "svc.service.d");
     await mkdir(dropIn);
     await writeFile(
       join(dropIn, "sources.conf"),
@@ -86,7 +90,7 @@ export class SystemdMachine implements AsyncDisposable {
   async boot(): Promise<void> {
     await writeFile(join(this.dir, "boot_id"), `${randomUUID()}\n`);
     await mkdir(this.#cgroup, { recursive: true });
-    const argv = [script, join(this.dir, "box"), this.#cgroup, this.dir];
+    const argv = [script, join(this.dir, "box"), this.#cgroup, this.dir, this.#root];
     const child = spawn("sh", argv, { stdio: ["ignore", "ignore", "inherit"], detached: true });
     this.#child = child;
     this.#pid = await eventually(async () => {

@@ -1,0 +1,152 @@
+/**
+ * The Debian package on a clean Debian with a real systemd: installed, started, upgraded under an app and a client, removed
+ * and purged. `.ci/run` makes that Debian with debootstrap.
+ */
+import assert from "node:assert/strict";
+import { execFile } from "node:child_process";
+import { existsSync } from "node:fs";
+import { copyFile, lstat, mkdir, mkdtemp, readFile, readdir, rm, writeFile } from "node:fs/promises";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import { fileURLToPath } from "node:url";
+import { promisify } from "node:util";
+import test from "ava";
+import { AppService } from "../../gen/svc/v1/app_pb.ts";
+import packageJson from "../../package.json" with { type: "json" };
+import { ask, askWhile } from "../support/ask-often.ts";
+import { eventually } from "../support/eventually.ts";
+import { writePackage } from "../support/packages.ts";
+import { SystemdMachine, whyNoSystemd } from "../support/systemd.ts";
+
+const run = promisify(execFile);
+const root = fileURLToPath(new URL("../..", import.meta.url));
+const debian = join(root, "node_modules/.cache/svc-tools/debian");
+const obstacle = whyNoSystemd ?? (existsSync(debian) ? undefined : `needs ${debian}, as .ci/run makes it`);
+const reason = obstacle === undefined ? "" : ` (skipped: ${obstacle})`;
+const deadlineMs = 60_000;
+const { version } = packageJson;
+
+/** @returns the file */
+async function pack(tree: string): Promise<string> {
+  await run("dpkg-deb", ["--root-owner-group", "-Znone", "--build", tree, `${tree}.deb`]);
+  return `${tree}.deb`;
+}
+
+/** A package of the Node that runs this test: Debian's own is older than svc needs. */
+async function packNode(tree: string): Promise<string> {
+  await mkdir(join(tree, "DEBIAN"), { recursive: true, mode: 0o755 });
+  await mkdir(join(tree, "usr/bin"), { recursive: true });
+  await copyFile(process.execPath, join(tree, "usr/bin/node"));
+  const fields = [
+    "Package: nodejs",
+    `Version: ${process.versions.node}`,
+    "Architecture: all",
+    "Maintainer: a test",
+  ];
+  await writeFile(join(tree, "DEBIAN/control"), [...fields, "Description: Node.js", ""].join("\n"));
+  return pack(tree);
+}
+
+/** The package again, as a later version. */
+async function packNext(deb: string, tree: string): Promise<string> {
+  await run("dpkg-deb", ["--raw-extract", deb, tree]);
+  const control = join(tree, "DEBIAN/control");
+  const fields = await readFile(control, "utf8");
+  await writeFile(control, fields.replace(`Version: ${version}\n`, `Version: ${version}+next\n`));
+  return pack(tree);
+}
+
+(obstacle === undefined ? test : test.skip)(
+  `the package on a clean Debian, from its installation to its purge${reason}`,
+  async (t) => {
+    t.timeout(15 * 60_000);
+    const dir = await mkdtemp(join(tmpdir(), "svc-debian-"));
+    t.teardown(() => rm(dir, { recursive: true, force: true }));
+    await run(process.execPath, ["src/build/packages.ts", join(dir, "out")], { cwd: root });
+    const name = (await readdir(join(dir, "out"))).find((file) => file.endsWith(".deb")) ?? "";
+    const packages = {
+      "svc.deb": join(dir, "out", name),
+      "next.deb": await packNext(join(dir, "out", name), join(dir, "next")),
+      "node.deb": await packNode(join(dir, "node")),
+    };
+
+    await using machine = await SystemdMachine.withRoot(debian);
+    await machine.boot();
+    const dpkg = (...args: string[]): Promise<string> =>
+      machine.run("env", "DEBIAN_FRONTEND=noninteractive", "dpkg", ...args);
+    for (const [file, path] of Object.entries(packages)) await copyFile(path, machine.path(`/root/${file}`));
+    await writePackage(machine.path("/root/kept"), 8080, { id: "kept" });
+    const property = async (what: string, unit = "svc.service"): Promise<string> =>
+      (await machine.systemctl("show", "--value", `--property=${what}`, unit)).trim();
+
+    // Nothing is started or enabled unasked.
+    await dpkg("--install", "/root/node.deb", "/root/svc.deb");
+    for (const unit of ["svc.service", "svc.socket"]) {
+      t.is(await property("ActiveState", unit), "inactive", unit);
+      t.is(await property("UnitFileState", unit), "disabled", unit);
+    }
+    t.is(await machine.run("svc", "--version"), `${version}\n`);
+    t.regex(await machine.run("man", "-P", "cat", "svc"), /svc app start ID/);
+
+    await machine.systemctl("enable", "--now", "svc");
+    t.is(await property("UnitFileState", "svc.socket"), "enabled");
+    await eventually(() => machine.run("svc", "ls"), deadlineMs);
+    t.regex(await machine.run("svc", "doctor"), /^ok +daemon /m);
+    await machine.run("svc", "install", "/root/kept", "--start");
+    const apps = machine.client(AppService);
+    const before = await apps.getApp({ id: "kept" });
+    t.is(before.state, "RUNNING");
+    await machine.run("useradd", "--create-home", "someone");
+    const asSomeone = ["setpriv", "--reuid=someone", "--regid=someone", "--clear-groups", "svc", "ls"];
+    t.notRegex(await machine.run(...asSomeone), /kept/);
+
+    const socketPath = machine.path("/run/svc/svc.sock");
+    const pid = await property("MainPID");
+    const answers = await askWhile(socketPath, async () => {
+      await dpkg("--install", "/root/next.deb");
+      await ask(socketPath);
+    });
+    t.log(`${answers.length} answers over an upgrade`);
+    t.deepEqual(
+      answers.filter((answer) => answer !== 200),
+      [],
+    );
+    t.true(answers.length > 20);
+    t.not(await property("MainPID"), pid);
+    const after = await apps.getApp({ id: "kept" });
+    t.deepEqual([after.state, after.startedAt], [before.state, before.startedAt]);
+
+    await dpkg("--remove", "svc");
+    t.is(await property("ActiveState", "svc.socket"), "inactive");
+    await t.throwsAsync(lstat(socketPath), { code: "ENOENT" });
+    t.false(existsSync(machine.path("/usr/lib/svc")), "no file of the package is left");
+    await appAnswers(machine, true);
+    await dpkg("--install", "/root/next.deb");
+    await machine.systemctl("start", "svc");
+    await eventually(async () => {
+      const { state, startedAt } = await apps.getApp({ id: "kept" });
+      assert.deepEqual([state, startedAt], [before.state, before.startedAt]);
+    }, deadlineMs);
+
+    await dpkg("--purge", "svc");
+    t.true(existsSync(machine.path("/var/lib/svc")), "nobody was asked: apps are kept");
+    t.false(existsSync(machine.path("/var/cache/svc")));
+    await appAnswers(machine, true);
+
+    await dpkg("--install", "/root/next.deb");
+    await machine.run("sh", "-c", "echo svc svc/keep-apps boolean false | debconf-set-selections");
+    await dpkg("--purge", "svc");
+    for (const path of ["/var/lib/svc", "/etc/svc"]) t.false(existsSync(machine.path(path)), path);
+    await appAnswers(machine, false);
+    t.is((await machine.run("sh", "-c", "systemctl list-unit-files | grep -c '^svc' || true")).trim(), "0");
+  },
+);
+
+/** Whether something listens at the app's port. */
+async function appAnswers(machine: SystemdMachine, isExpected: boolean): Promise<void> {
+  const program = `fetch("http://127.0.0.1:8080").then(() => console.log(true), () => console.log(false))`;
+  await eventually(
+    async () => assert.equal((await machine.run("node", "-e", program)).trim(), String(isExpected)),
+    deadlineMs,
+  );
+}
