@@ -8,21 +8,23 @@ import type { Identity } from "../identity/identity.ts";
 import { appTree } from "../runtimes/app-tree.ts";
 import type { RunnableApp } from "../runtimes/runtime.ts";
 
-const marker = join(appTree.repo, "node_modules");
+const modules = join(appTree.repo, "node_modules");
+const lock = join(appTree.repo, "yarn.lock");
 
 type Fenced = Pick<RunnableApp, "directory">;
 
 /** What a step runs with. */
 export interface Fence {
   readonly env: Record<string, string>;
-  /** Why npm refuses to work here, which does not say it itself. */
+  /** Where a project above takes the checkout in: why npm, and the first yarn, refuse to work here, which they do not say. */
   readonly refusal?: string;
 }
 
 /**
  * For steps: git finds no repository above the app, and what npm installs globally stays in the checkout. Where a project
  * above takes the checkout for a workspace of its own, npm would work in that project instead, and nothing but an option on its
- * command line keeps it from that; it is made to refuse. pnpm gets the checkout for its root.
+ * command line keeps it from that; it is made to refuse. So is the first yarn where the checkout has no workspaces, which keep
+ * it there. pnpm gets the checkout for its root, later yarns by {@link fenced}.
  */
 export async function raiseFence(identity: Identity, { directory }: Fenced): Promise<Fence> {
   const env = {
@@ -33,8 +35,13 @@ export async function raiseFence(identity: Identity, { directory }: Fenced): Pro
   const repo = join(await realpath(directory), appTree.repo);
   const project = await projectAbove(identity, repo);
   if (project === undefined) return { env };
+  const isRoot = (await workspacesOf(identity, repo)).length > 0;
   return {
-    env: { ...env, npm_config_workspaces: "false", NPM_CONFIG_WORKSPACE_DIR: repo },
+    env: {
+      ...{ ...env, npm_config_workspaces: "false", NPM_CONFIG_WORKSPACE_DIR: repo },
+      // By this name alone: later yarns refuse to work where a variable of theirs is none that they know.
+      ...(!isRoot && { npm_config_workspaces_experimental: "false" }),
+    },
     refusal: `${join(project, "package.json")} takes the checkout for a workspace of its own; leave it out there with "!${relative(project, repo)}"`,
   };
 }
@@ -66,19 +73,32 @@ async function workspacesOf(identity: Identity, directory: string): Promise<stri
   }
 }
 
-/** Runs a step in a checkout that npm takes for a project's root; nothing of that stays. */
+/** Whether these are the words of a package manager that was made to refuse. */
+export function isRefusal(lines: readonly string[]): boolean {
+  return lines.some((line) => /--no-workspaces|"workspaces-experimental"/.test(line));
+}
+
+/** Runs a step in a checkout that package managers take for a project's root; nothing of that stays. */
 export async function fenced<T>(
   identity: Identity,
   { directory }: Fenced,
+  { refusal }: Fence,
   step: () => Promise<T>,
 ): Promise<T> {
   const has = async (path: string): Promise<boolean> => (await identity.stat(directory, path)) !== undefined;
-  if ((await has(marker)) || (await has(join(appTree.repo, "package.json")))) return step();
-  await identity.makeDirs(directory, [marker]);
+  const needsLock = refusal !== undefined && !(await has(lock));
+  const needsModules = !(await has(modules)) && !(await has(join(appTree.repo, "package.json")));
+  if (needsLock) await identity.writeFile(directory, lock, "");
+  if (needsModules) await identity.makeDirs(directory, [modules]);
   try {
     return await step();
   } finally {
-    const isEmpty = (await has(marker)) && (await identity.list(directory, marker)).length === 0;
-    if (isEmpty) await identity.removeTree(directory, marker);
+    if (needsLock && (await identity.stat(directory, lock))?.sizeBytes === 0) {
+      await identity.removeTree(directory, lock);
+    }
+    const isEmpty = async (): Promise<boolean> => (await identity.list(directory, modules)).length === 0;
+    if (needsModules && (await has(modules)) && (await isEmpty())) {
+      await identity.removeTree(directory, modules);
+    }
   }
 }

@@ -8,7 +8,7 @@ import type { Command } from "../packages/manifest.ts";
 import type { RunnableApp } from "../runtimes/runtime.ts";
 import { prepareStep } from "../runtimes/app-environment.ts";
 import { appTree } from "../runtimes/app-tree.ts";
-import { fenced, raiseFence } from "./build-fence.ts";
+import { fenced, isRefusal, raiseFence } from "./build-fence.ts";
 import type { OnProgress, WorkOptions } from "./progress.ts";
 
 /** Lines of a failed command that its error carries. */
@@ -90,7 +90,7 @@ export async function runStep(
   const lines = new LastLines(onProgress, stepName);
   const identity = await identities.as(app.uid);
   const fence = await raiseFence(identity, app);
-  const result = await fenced(identity, app, () =>
+  const result = await fenced(identity, app, fence, () =>
     identity.runCommand(argv, {
       cwd,
       env: { ...fence.env, ...buildEnv, ...env },
@@ -102,9 +102,7 @@ export async function runStep(
   if (result.exitCode === 0) return;
   const end =
     result.signal === null ? `exited with ${String(result.exitCode)}` : `was ended by ${result.signal}`;
-  const isRefusal =
-    fence.refusal !== undefined && lines.last.some((line) => line.includes("--no-workspaces"));
-  const hint = isRefusal ? `; ${fence.refusal}` : "";
+  const hint = fence.refusal !== undefined && isRefusal(lines.last) ? `; ${fence.refusal}` : "";
   throw new SvcError(
     "build_failed",
     `the ${stepName} step "${argv.join(" ")}" of ${app.manifest.name} ${end}${hint}`,

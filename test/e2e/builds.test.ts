@@ -1,6 +1,7 @@
 /** Builds keep to their app, and what they make works in a copy, too. */
 import { execFile } from "node:child_process";
 import { mkdir, readdir, readFile, writeFile } from "node:fs/promises";
+import { createRequire } from "node:module";
 import { join } from "node:path";
 import { promisify } from "node:util";
 import test from "ava";
@@ -12,7 +13,7 @@ const run = promisify(execFile);
 
 interface Package {
   readonly exec: readonly string[];
-  readonly build: readonly { exec: readonly string[]; working_dir?: string }[];
+  readonly build: readonly { exec: readonly string[]; working_dir?: string; env?: Record<string, string> }[];
   /** Further lines of the manifest. */
   readonly more?: string;
 }
@@ -101,6 +102,68 @@ for (const { above, isTaken } of [
     t.is(await readFile(join(daemon.dir, "package.json"), "utf8"), project);
   });
 }
+
+const yarns = {
+  "yarn 1": { program: createRequire(import.meta.url).resolve("yarn/bin/yarn.js"), options: ["--offline"] },
+  "yarn 4": { program: createRequire(import.meta.url).resolve("@yarnpkg/cli-dist/bin/yarn.js"), options: [] },
+};
+const ofItsOwn = { workspaces: ["packages/*"] };
+
+for (const { yarn, has, refuses } of [
+  { yarn: "yarn 1", has: {}, refuses: true },
+  { yarn: "yarn 1", has: ofItsOwn, refuses: false },
+  { yarn: "yarn 4", has: {}, refuses: false },
+  { yarn: "yarn 4", has: ofItsOwn, refuses: false },
+] as const) {
+  const what = `${"workspaces" in has ? "with" : "without"} workspaces of its own`;
+  test(`${yarn} in a checkout ${what}, below a project that takes it in, ${refuses ? "refuses, and it is said why" : "stays in it"}`, async (t) => {
+    await using daemon = await startDaemon();
+    const project = '{ "name": "above", "version": "1.0.0", "private": true, "workspaces": ["**"] }\n';
+    await writeFile(join(daemon.dir, "package.json"), project);
+    const dir = join(daemon.dir, "package", "node_modules", "web");
+    const { program, options } = yarns[yarn];
+    await writeManifest(dir, {
+      exec: ["sleep", "3600"],
+      build: [
+        {
+          exec: [process.execPath, program, "install", ...options],
+          env: { YARN_ENABLE_NETWORK: "false", YARN_ENABLE_GLOBAL_CACHE: "false" },
+        },
+      ],
+    });
+    await mkdir(join(dir, "packages", "part"), { recursive: true });
+    const app = { name: "app", version: "1.0.0", private: true, license: "MIT", ...has };
+    await writeFile(join(dir, "package.json"), JSON.stringify(app));
+    await writeFile(join(dir, "packages", "part", "package.json"), '{ "name": "part", "version": "1.0.0" }');
+    const before = await readdir(daemon.dir);
+
+    const apps = daemon.client(AppService);
+    const install = apps.installApp({ spec: dir });
+    if (refuses) {
+      const { message } = await t.throwsAsync(install);
+      t.true(message.includes(`${join(daemon.dir, "package.json")} takes the checkout for a`), message);
+    } else {
+      await install;
+      t.true((await readdir(join(daemon.storeDir, "apps", "web", "repo"))).includes("yarn.lock"));
+      await apps.removeApp({ id: "web" });
+    }
+    t.deepEqual(await readdir(daemon.dir), before, "nothing was added to the project");
+    t.is(await readFile(join(daemon.dir, "package.json"), "utf8"), project);
+  });
+}
+
+test("a step below a project that takes the checkout in leaves nothing of what keeps yarn in", async (t) => {
+  await using daemon = await startDaemon();
+  await writeFile(join(daemon.dir, "package.json"), '{ "name": "above", "workspaces": ["**"] }');
+  const dir = join(daemon.dir, "package");
+  await writeManifest(dir, { exec: ["sleep", "3600"], build: [{ exec: ["sh", "-c", "ls -A > seen"] }] });
+  const apps = daemon.client(AppService);
+  await apps.installApp({ spec: dir });
+  const repo = join(daemon.storeDir, "apps", "web", "repo");
+  t.regex(await readFile(join(repo, "seen"), "utf8"), /^yarn\.lock$/m);
+  t.deepEqual((await readdir(repo)).toSorted(), ["seen", "svc.yaml"]);
+  await apps.removeApp({ id: "web" });
+});
 
 test("a build without npm leaves nothing of what keeps npm in", async (t) => {
   await using daemon = await startDaemon();
