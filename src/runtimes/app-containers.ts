@@ -1,14 +1,10 @@
 /** The containers of one app on the engine: finding, starting, stopping and removing them. */
-import { setTimeout as sleep } from "node:timers/promises";
 import { isMadeFor, madeForFilter } from "../docker/attribution.ts";
 import { isUpState, type ContainerRecord } from "../docker/container-record.ts";
 import type { EngineState } from "../docker/engine-state.ts";
 import type { DockerEngine } from "../docker/engine.ts";
 import type { EngineEvents } from "../docker/events.ts";
-import { SvcError } from "../errors.ts";
-
-/** The label that tells the containers of one configuration, image and version from those of others. */
-export const releaseLabel = "svc.release";
+import { asideName, isSetAside, releaseOf } from "./stuck-containers.ts";
 
 export interface AppContainersOptions {
   engine: DockerEngine;
@@ -21,9 +17,6 @@ export interface AppContainersOptions {
 const stopMarginMs = 20_000;
 const listTimeoutMs = 10_000;
 const changeTimeoutMs = 60_000;
-/** An engine that was killed and is back still clears away, for a moment, what ran of a container. */
-const startAttempts = 8;
-const startPauseMs = 1_000;
 
 /** What asks the engine throws SvcError `unavailable` while that is away or hangs. */
 export class AppContainers {
@@ -69,7 +62,7 @@ export class AppContainers {
   async lastStarted(): Promise<ContainerRecord[]> {
     const all = await this.all();
     const [last] = all.toSorted((a, b) => (b.startedAtMs ?? 0) - (a.startedAtMs ?? 0));
-    return all.filter(isOfRelease(last?.labels[releaseLabel]));
+    return all.filter(isOfRelease(last && releaseOf(last)));
   }
 
   /** Ids of all, or of those that run, as the engine has them now: before the events of those that were just made have come. */
@@ -85,23 +78,27 @@ export class AppContainers {
   }
 
   async start(id: string): Promise<void> {
-    for (let attempt = 1; ; attempt++) {
-      try {
-        await this.#start(id);
-        return;
-      } catch (error) {
-        if (attempt === startAttempts || !isLeftOver(error)) throw error;
-        await sleep(startPauseMs);
-      }
-    }
-  }
-
-  async #start(id: string): Promise<void> {
     await this.#options.engine.operate(
       `start a container of app "${this.#appId}"`,
       (docker) => docker.getContainer(id).start().catch(unlessStatus(304)),
       { timeoutMs: changeTimeoutMs },
     );
+  }
+
+  /** Has its name free for another one. It is none of any release from then on. */
+  async setAside(container: Pick<ContainerRecord, "id" | "name">): Promise<void> {
+    const { id } = container;
+    await this.#options.engine.operate(
+      `set a container of app "${this.#appId}" aside`,
+      (docker) => docker.getContainer(id).rename({ name: asideName(container) }),
+      { timeoutMs: changeTimeoutMs },
+    );
+    await this.#options.state.refreshContainer(id);
+  }
+
+  /** Those that were set aside and are there still, as far as the engine lets them go. */
+  async removeSetAside(): Promise<void> {
+    await this.remove(({ wasSetAside }) => wasSetAside).catch(() => undefined);
   }
 
   async pause(id: string): Promise<void> {
@@ -155,12 +152,13 @@ export class AppContainers {
 
   /** Removes those that are chosen, by default all. Resolves with what was removed. */
   async remove(
-    isChosen: (container: { release: string; isUp: boolean }) => boolean = () => true,
+    isChosen: (container: { release: string; isUp: boolean; wasSetAside: boolean }) => boolean = () => true,
   ): Promise<ContainerRecord[]> {
     const removed: ContainerRecord[] = [];
     for (const container of (await this.all()).toReversed()) {
-      const { id, labels, state } = container;
-      if (!isChosen({ release: labels[releaseLabel] ?? "", isUp: isUpState(state) })) continue;
+      const { id, state } = container;
+      const traits = { isUp: isUpState(state), wasSetAside: isSetAside(container) };
+      if (!isChosen({ release: releaseOf(container) ?? "", ...traits })) continue;
       await this.#options.engine.operate(
         `remove a container of app "${this.#appId}"`,
         // With the volumes that have no name: nobody could find them again.
@@ -180,7 +178,7 @@ export class AppContainers {
 }
 
 function isOfRelease(release: string | undefined): (container: ContainerRecord) => boolean {
-  return ({ labels }) => labels[releaseLabel] === release;
+  return (container) => releaseOf(container) === release;
 }
 
 /** For answers that say that it is as wanted already. */
@@ -188,9 +186,4 @@ function unlessStatus(...codes: number[]): (error: unknown) => void {
   return (error) => {
     if (!codes.includes((error as { statusCode?: number }).statusCode ?? 0)) throw error;
   };
-}
-
-/** In containerd's words. */
-function isLeftOver(error: unknown): boolean {
-  return error instanceof SvcError && /\btask [0-9a-f]{64}: already exists/.test(error.message);
 }

@@ -1,7 +1,7 @@
 import { isDeepStrictEqual } from "node:util";
 import { isUpState, type ContainerRecord } from "../docker/container-record.ts";
 import { SvcError } from "../errors.ts";
-import { AppContainers, releaseLabel, type AppContainersOptions } from "./app-containers.ts";
+import { AppContainers, type AppContainersOptions } from "./app-containers.ts";
 import { ContainerRestarts } from "./container-restarts.ts";
 import { stoppedStatus } from "./container-status.ts";
 import { portHealth } from "./port-health.ts";
@@ -14,6 +14,7 @@ import { hasComeUp } from "./start-failed.ts";
 import { StartingContainers } from "./starting-containers.ts";
 import { StatusChanges } from "./status-changes.ts";
 import { StrayContainers } from "./stray-containers.ts";
+import { releaseOf } from "./stuck-containers.ts";
 
 export interface ContainerAppOptions
   extends AppContainersOptions, Omit<SeenContainersOptions, "containers">, PublishOptions {
@@ -89,8 +90,9 @@ export class ContainerApp {
       try {
         await this.#restarts.reset();
         this.#seen.beginRun();
-        for (const { id, state, labels } of await this.containers.all()) {
-          if (labels[releaseLabel] !== release && isUpState(state)) await this.containers.stop(id, graceMs);
+        for (const container of await this.containers.all()) {
+          const isOther = releaseOf(container) !== release;
+          if (isOther && isUpState(container.state)) await this.containers.stop(container.id, graceMs);
         }
         this.#release = release;
         await this.#starting.settle(app, launch, (made) => this.#refresh(made));
@@ -164,7 +166,7 @@ export class ContainerApp {
       this.#publish();
       return "lost";
     }
-    this.#release = found.labels[releaseLabel];
+    this.#release = releaseOf(found);
     await this.observe();
     return "running";
   }

@@ -13,7 +13,7 @@ import { resolveSettings } from "../../packages/settings.ts";
 import type { YamlThread } from "../../packages/yaml-thread.ts";
 import { appEnvironment, appExpander } from "../app-environment.ts";
 import { appTree } from "../app-tree.ts";
-import { releaseLabel } from "../app-containers.ts";
+import { releaseLabel } from "../stuck-containers.ts";
 import { ownerSpec, requireAllowed, type Bind, type ContainerClaims } from "../container-policy.ts";
 import { entryType } from "../entry-type.ts";
 import { missingClock } from "../host-clock.ts";
@@ -230,17 +230,20 @@ export class ComposeProjects {
 
   /**
    * Has compose make and start the project's containers.
-   * @param how `--detach`, or `--no-start` for making them alone
+   * @param how `--no-start` for making them alone
+   * @param anew the service whose container alone is made, in the place of the one that it has
    * @throws SvcError `start_failed` with what compose printed last
    */
   async up(
     app: RunnableApp,
     { document }: RunnableProject,
-    how: readonly ["--detach"] | readonly ["--no-start"],
+    how: "--detach" | "--no-start",
+    anew?: string,
   ): Promise<void> {
     const { identities, command, engine } = this.#options;
     const file = await this.write(app, document);
-    const args = ["up", ...how, "--no-build", "--remove-orphans"];
+    const chosen = anew === undefined ? ["--remove-orphans"] : ["--force-recreate", "--no-deps", anew];
+    const args = ["up", how, "--no-build", ...chosen];
     const self = await identities.as(identities.selfUid);
     // Compose itself would wait for an engine that hangs.
     const { exitCode, stderr } = await engine.operate(

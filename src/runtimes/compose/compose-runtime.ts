@@ -16,6 +16,7 @@ import type { YamlThread } from "../../packages/yaml-thread.ts";
 import { ContainerRuntime, type ContainerRuntimeOptions } from "../container-runtime.ts";
 import { AppImages, type CredentialsOf } from "../docker/app-images.ts";
 import { addressesByPort } from "../published-ports.ts";
+import { stuckContainer } from "../stuck-containers.ts";
 import { type PublishedAddresses } from "../published-addresses.ts";
 import type {
   EngineVolumes,
@@ -173,17 +174,34 @@ export class ComposeRuntime extends ContainerRuntime {
     const before = await watched.containers.all();
     await watched.start(app, composeRelease, async () => {
       if (app.ownerUid !== 0 && (await this.#hasNew(app, project))) {
-        await this.#projects.up(app, project, ["--no-start"]);
+        await this.#projects.up(app, project, "--no-start");
         // Somebody may have been quicker; what is handed over now is the app's.
         await requireOwnParts(this.#options, app, project.document);
         await this.#handVolumesOver(app);
       }
-      await this.#projects.up(app, project, ["--detach"]);
+      await this.#up(app, project);
       return watched.containers.listed("all");
     });
     await this.#images.removeNameless(before).catch((error: unknown) => {
       this.#options.log("images that a project ran before could not be removed", { app: app.id, error });
     });
+  }
+
+  /** Of services whose containers the engine cannot start any more others are made, which get their volumes. */
+  async #up(app: RunnableApp, project: RunnableProject): Promise<void> {
+    const replaced = new Set<string>();
+    for (;;) {
+      try {
+        await this.#projects.up(app, project, "--detach");
+        return;
+      } catch (error) {
+        const id = stuckContainer(error);
+        const service = id && (await this.#options.state.refreshContainer(id))?.composeService;
+        if (service === undefined || replaced.has(service)) throw error;
+        replaced.add(service);
+        await this.#projects.up(app, project, "--no-start", service);
+      }
+    }
   }
 
   /** As the engine has them now: those that compose has just made, before their events have come. */

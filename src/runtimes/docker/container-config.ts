@@ -9,7 +9,7 @@ import {
   type Manifest,
 } from "../../packages/manifest.ts";
 import { resolveSettings } from "../../packages/settings.ts";
-import { releaseLabel } from "../app-containers.ts";
+import { releaseLabel } from "../stuck-containers.ts";
 import { ownerSpec } from "../container-policy.ts";
 import { publishedPorts, type PublishOptions } from "../published-ports.ts";
 import type { RunnableApp } from "../runtime.ts";

@@ -6,6 +6,7 @@ import { requireAllowed } from "../container-policy.ts";
 import { missingClock } from "../host-clock.ts";
 import { holdMounts } from "../mount-points.ts";
 import { ContainerRuntime, type ContainerRuntimeOptions } from "../container-runtime.ts";
+import { stuckContainer } from "../stuck-containers.ts";
 import { addressesByPort, publishedPorts } from "../published-ports.ts";
 import { type PublishedAddresses } from "../published-addresses.ts";
 import type { ImageRuntime, LogChunk, RunnableApp, RuntimeWork } from "../runtime.ts";
@@ -81,9 +82,26 @@ export class DockerRuntime extends ContainerRuntime {
     await watched.start(app, config.release, async () => {
       const existing = (await watched.containers.all()).find(({ name }) => name === config.name);
       const id = existing?.id ?? (await this.#create(app, config));
-      await watched.containers.start(id);
-      return [id];
+      return [await this.#startOrReplace(app, config, id)];
     });
+    await watched.containers.removeSetAside();
+  }
+
+  /** Resolves with the id of the container that runs. */
+  async #startOrReplace(app: RunnableApp, config: ContainerConfig, id: string): Promise<string> {
+    const { containers } = this.appOf(app.id);
+    try {
+      await containers.start(id);
+      return id;
+    } catch (error) {
+      if (stuckContainer(error) !== id) throw error;
+    }
+    await containers.setAside({ id, name: config.name });
+    const { options } = config;
+    const HostConfig = { ...options.HostConfig, VolumesFrom: [id] };
+    const other = await this.#create(app, { ...config, options: { ...options, HostConfig } });
+    await containers.start(other);
+    return other;
   }
 
   async #create(app: RunnableApp, { name, options }: ContainerConfig): Promise<string> {

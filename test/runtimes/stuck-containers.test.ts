@@ -1,0 +1,143 @@
+/**
+ * An engine that was killed in the middle of a start finds, where the host keeps its mounts, what it left of the container
+ * in its way, for good: another container takes its place. What is left is put there by hand, the engine's answer is its own.
+ */
+import assert from "node:assert/strict";
+import { mkdir } from "node:fs/promises";
+import { join } from "node:path";
+import test from "ava";
+import { SvcError } from "../../src/errors.ts";
+import type { AppRuntime, RunnableApp } from "../../src/runtimes/runtime.ts";
+import { releaseOf, stuckContainer } from "../../src/runtimes/stuck-containers.ts";
+import { dockerTest, needsDocker } from "../support/docker-test.ts";
+import type { TestEngine } from "../support/docker.ts";
+import { composeTest, needsCompose } from "./support/compose-test.ts";
+import { forever, sharedFixture, startApp } from "./support/container-tests.ts";
+
+const fixtureNow = sharedFixture();
+
+interface Listed {
+  Id: string;
+  Names: string[];
+  State: string;
+  Labels: Record<string, string>;
+}
+
+async function containersOf(engine: TestEngine, app: string): Promise<Listed[]> {
+  const filters = encodeURIComponent(JSON.stringify({ label: [`svc.app=${app}`] }));
+  const answer = await engine.request("GET", `/containers/json?all=1&filters=${filters}`);
+  return (answer.expect(200) as Listed[]).toSorted((a, b) => (a.Names[0]! < b.Names[0]! ? -1 : 1));
+}
+
+/** As a start leaves it that was cut short. */
+async function leaveTask(engine: TestEngine, id: string): Promise<void> {
+  const tasks = "exec/containerd/daemon/io.containerd.runtime.v2.task/moby";
+  await mkdir(join(engine.dir, tasks, id), { recursive: true });
+  const answer = await engine.request("POST", `/containers/${id}/start`);
+  assert.equal(answer.status, 500, answer.text);
+  const said = new SvcError("not_possible", (JSON.parse(answer.text) as { message: string }).message);
+  assert.equal(stuckContainer(said), id, answer.text);
+}
+
+async function inside(engine: TestEngine, id: string, ...command: string[]): Promise<void> {
+  const body = { Cmd: command, AttachStdout: true };
+  const made = (await engine.request("POST", `/containers/${id}/exec`, body)).expect(201) as { Id: string };
+  (await engine.request("POST", `/exec/${made.Id}/start`, {})).expect(200);
+  const end = (await engine.request("GET", `/exec/${made.Id}/json`)).expect(200) as { ExitCode: number };
+  assert.equal(end.ExitCode, 0, command.join(" "));
+}
+
+/** It has run, written into a volume that has no name, and been stopped; and the engine was cut short in the next start. */
+async function startStuck(
+  runtime: AppRuntime,
+  app: RunnableApp,
+  chosen: (container: Listed) => boolean = () => true,
+): Promise<string> {
+  const { engine } = fixtureNow();
+  await startApp(runtime, app);
+  const { Id: id } = (await containersOf(engine, app.id)).find(chosen)!;
+  await inside(engine, id, "touch", "/kept/file");
+  await runtime.stop(app);
+  await leaveTask(engine, id);
+  return id;
+}
+
+dockerTest(
+  `a container that a killed engine cannot start any more is replaced, with its volumes${needsDocker}`,
+  async (t) => {
+    const { engine, runtime, app: make } = withApps();
+    await engine.images.build("svc/keeper:1", { volumes: ["/kept"] });
+    const command = `entrypoint: [/bin/sh, -c], command: [${JSON.stringify(forever)}]`;
+    const app = await make("stuck", `docker: { image: "svc/keeper:1", user: "0", ${command} }`, { uid: 0 });
+    const before = await startStuck(runtime, app);
+    await runtime.start(app);
+    t.is(runtime.status("stuck")?.state, "RUNNING");
+    const [now, ...others] = await containersOf(engine, "stuck");
+    t.deepEqual(others, []);
+    t.not(now!.Id, before);
+    t.is(now!.State, "running");
+    await inside(engine, now!.Id, "test", "-e", "/kept/file");
+    // It is as good as the one before.
+    await runtime.stop(app);
+    await runtime.start(app);
+    t.is((await containersOf(engine, "stuck"))[0]!.Id, now!.Id);
+    await runtime.remove(app);
+    t.deepEqual(await containersOf(engine, "stuck"), []);
+  },
+);
+
+composeTest(
+  `of a project those services alone are made anew that the engine cannot start any more${needsCompose}`,
+  async (t) => {
+    const { engine, compose, app: make } = withApps();
+    const service = `image: "svc/shell:1", user: "0", volumes: [/kept], entrypoint: [/bin/sh, -c], command: [${JSON.stringify(forever)}]`;
+    const files = {
+      "compose.yaml": `services:\n  a: { ${service} }\n  b: { ${service}, depends_on: [a] }\n`,
+    };
+    const app = await make("stuck-two", "compose: { file: compose.yaml }", { uid: 0, files });
+    const before = await startStuck(
+      compose,
+      app,
+      ({ Labels }) => Labels["com.docker.compose.service"] === "a",
+    );
+    const [, b] = await containersOf(engine, "stuck-two");
+    await compose.start(app);
+    t.is(compose.status("stuck-two")?.state, "RUNNING");
+    const [a, same, ...others] = await containersOf(engine, "stuck-two");
+    t.deepEqual(others, []);
+    t.not(a!.Id, before);
+    t.is(same!.Id, b!.Id);
+    t.deepEqual([a!.State, same!.State], ["running", "running"]);
+    await inside(engine, a!.Id, "test", "-e", "/kept/file");
+    await compose.remove(app);
+  },
+);
+
+function withApps() {
+  const fixture = fixtureNow();
+  const { engine, runtime, compose } = fixture;
+  return { engine, runtime, compose, app: fixture.app.bind(fixture) };
+}
+
+const id = "93d24bf1b19513abc54c446a3cc87e926c2c3fe907d995db856024149a033ecf";
+
+for (const [words, found] of [
+  [`could not start: task ${id}: already exists`, id],
+  [`failed to start shim: mkdir /run/io.containerd.runtime.v2.task/moby/${id}: file exists: unknown`, id],
+  ["could not start: the name already exists", undefined],
+  [`could not start: mkdir /srv/${id.slice(1)}: file exists`, undefined],
+] as const) {
+  test(`what the engine says of a start: ${words}`, (t) => {
+    t.is(stuckContainer(new SvcError("not_possible", words)), found);
+  });
+}
+
+test("what is none of svc's errors is of no container", (t) => {
+  t.is(stuckContainer(new Error(`task ${id}: already exists`)), undefined);
+});
+
+test("a container that was set aside is of no release", (t) => {
+  const labels = { "svc.release": "1" };
+  t.is(releaseOf({ name: "svc-web-1", labels }), "1");
+  t.is(releaseOf({ name: "svc-web-1-stuck-93d24bf1b195", labels }), undefined);
+});
