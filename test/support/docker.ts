@@ -15,7 +15,7 @@ import { startRegistry, type RegistryUser, type TestRegistry } from "./docker-re
 import { engineRequest, type EngineAnswer } from "./docker-request.ts";
 import { eventually } from "./eventually.ts";
 
-const needed = ["dockerd", "docker-registry", "busybox", "ip", "tar", "setpriv", "unshare"];
+const needed = ["dockerd", "docker-registry", "busybox", "ip", "tar", "setpriv", "unshare", "nsenter"];
 const systemPrograms = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin";
 
 /** Why this machine cannot run a container engine for the tests; `undefined` when it can. */
@@ -82,6 +82,8 @@ class PrivateEngine implements TestEngine {
   readonly #execRoot: string;
   readonly #registries = new Map<string, Promise<TestRegistry>>();
   #child: ChildProcess | undefined;
+  /** Holds the mounts. */
+  #holder: ChildProcess | undefined;
   #isPaused = false;
   #isDisposed = false;
   #log = "";
@@ -142,10 +144,7 @@ class PrivateEngine implements TestEngine {
       [
         // Should this test run be killed, the engine stops its containers and ends.
         "--pdeathsig=TERM",
-        // Mounts of its own go with it; and it must not find the host's containerd, which it would use.
-        ...["unshare", "--mount", "--propagation=slave", "sh", "-c"],
-        '[ ! -d /run/containerd ] || mount -t tmpfs none /run/containerd; exec dockerd "$@"',
-        "dockerd",
+        ...["nsenter", `--mount=/proc/${await this.#holdMounts()}/ns/mnt`, "dockerd"],
         ...["--config-file", configFile],
         ...["--data-root", join(this.dir, "data")],
         ...["--exec-root", this.#execRoot],
@@ -172,6 +171,29 @@ class PrivateEngine implements TestEngine {
       Promise.reject(new Error(`it ended:\n${this.#log.slice(-3_000)}`)),
     );
     await Promise.race([ready, ended]);
+  }
+
+  /**
+   * The engine's mounts stay when it is killed, as a host's do: in others the next one would leave the networks of the
+   * containers before, which answer for the addresses of the new ones. The host's containerd, which it would use, is not there.
+   */
+  async #holdMounts(): Promise<number> {
+    if (this.#holder?.pid !== undefined) return this.#holder.pid;
+    const hide = "[ ! -d /run/containerd ] || mount -t tmpfs none /run/containerd";
+    const holder = spawn(
+      "setpriv",
+      [
+        ...["--pdeathsig=KILL", "unshare", "--mount", "--propagation=slave"],
+        ...["sh", "-c", `${hide}; echo ready; exec sleep infinity`],
+      ],
+      { stdio: ["ignore", "pipe", "ignore"], detached: true },
+    );
+    this.#holder = holder;
+    await once(holder.stdout, "data");
+    holder.stdout.destroy();
+    holder.unref();
+    if (holder.pid === undefined) throw new Error("the engine has no mounts of its own");
+    return holder.pid;
   }
 
   async #end(signal: NodeJS.Signals): Promise<void> {
@@ -230,6 +252,7 @@ class PrivateEngine implements TestEngine {
     if (this.#child !== undefined) await this.#removeContainers().catch(() => undefined);
     await this.#end("SIGTERM");
     await removeLeftovers({ execRoot: this.#execRoot, cgroup: this.#bridge.name });
+    this.#holder?.kill("SIGKILL");
     await this.#bridge[Symbol.asyncDispose]();
     await rm(this.dir, { recursive: true, force: true, maxRetries: 5 });
   }
