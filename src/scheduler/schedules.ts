@@ -9,6 +9,7 @@ import {
   type ScheduleWait,
 } from "../../gen/svc/v1/schedule_pb.ts";
 import { SvcError } from "../errors.ts";
+import { cacheable } from "../lib/cacheable.ts";
 import { decodePageToken, encodePageToken, foreignPageToken } from "../apps/page-token.ts";
 import type { Store } from "../store/store.ts";
 import type { JobWait } from "./clock/due-jobs.ts";
@@ -94,10 +95,16 @@ export class Schedules {
   }
 
   /** A page of the caller's jobs, by owner and id. @throws SvcError `invalid_request` for a foreign page token */
-  async list(
+  async list(caller: JobCaller, options: ListOptions): Promise<ListSchedulesResponse> {
+    const { page, areKept } = await this.#page(caller, options);
+    return areKept ? cacheable(page) : page;
+  }
+
+  /** @returns whether its views were listed before, and are to be again */
+  async #page(
     caller: JobCaller,
     { managedBy, limit, pageToken }: ListOptions,
-  ): Promise<ListSchedulesResponse> {
+  ): Promise<{ page: ListSchedulesResponse; areKept: boolean }> {
     const after = pageToken === "" ? undefined : keyOfText(decodePageToken(pageToken));
     const { registry } = this.#options;
     await registry.fresh();
@@ -109,8 +116,9 @@ export class Schedules {
       nextPageToken: last === undefined || isLast ? "" : encodePageToken(keyText(last)),
     });
     // They are messages already; `create` would look at each of them again.
-    page.schedules = await this.#views.many(jobs);
-    return page;
+    const { views, areKept } = await this.#views.many(jobs);
+    page.schedules = views;
+    return { page, areKept };
   }
 
   async get(name: JobName, caller: JobCaller): Promise<Schedule> {
@@ -167,7 +175,7 @@ export class Schedules {
   ): Promise<ListSchedulesResponse> {
     const { selfUid } = this.#options;
     await this.#managed.replace(selfUid, managedBy, schedules, maxRootsJobs);
-    const page = await this.list(caller, { managedBy, limit: maxPageSize, pageToken: "" });
+    const { page } = await this.#page(caller, { managedBy, limit: maxPageSize, pageToken: "" });
     for (const { id, action } of schedules) {
       if (page.warnings.length === maxWarnings) break;
       const app = action?.app;

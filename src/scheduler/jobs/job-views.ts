@@ -19,7 +19,8 @@ import type { JobOwners } from "./job-owners.ts";
 import type { JobWait } from "../clock/due-jobs.ts";
 import { revisionText, type Job, type JobAction, type JobKey } from "./job.ts";
 import { keyText } from "./job-key.ts";
-import { readSummaries, type JobSkip } from "../runs/run-summaries.ts";
+import { KeptViews } from "./kept-views.ts";
+import { readSummaries, type JobSkip, type RunSummary } from "../runs/run-summaries.ts";
 import type { Run } from "../runs/run.ts";
 import { nextFiring } from "../trigger/next-firing.ts";
 import type { Zone, Zones } from "../trigger/zone.ts";
@@ -48,6 +49,17 @@ interface KnownFiring {
   readonly nextMs: number | undefined;
 }
 
+/** All that shows of a job. */
+interface Shown {
+  readonly job: Job;
+  readonly ownerName: string;
+  /** Why it does not run; empty when it does. */
+  readonly problem: string;
+  readonly nextMs: number | undefined;
+  readonly wait: JobWait | undefined;
+  readonly summary: RunSummary | undefined;
+}
+
 /** How much of the newest run's error shows beside its job. */
 const shownErrorLength = 1_024;
 /** How long it is believed that a trigger fires never. */
@@ -56,19 +68,39 @@ const neverMs = 60_000;
 export class JobViews {
   readonly #options: JobViewsOptions;
   readonly #known = new WeakMap<Job, Known>();
+  readonly #kept = new KeptViews();
 
   constructor(options: JobViewsOptions) {
     this.#options = options;
   }
 
+  /** A view of the caller's own. */
   async one(job: Job): Promise<Schedule> {
-    const [view] = await this.many([job]);
-    if (view === undefined) throw new Error("a job has no view");
-    return view;
+    const [shown] = await this.#shown([job]);
+    if (shown === undefined) throw new Error("a job has no view");
+    return this.#make(shown);
+  }
+
+  /**
+   * Views that nobody may change: of a job of which nothing that shows is another since it was last listed, the very same.
+   * @param jobs by owner and id
+   */
+  async many(jobs: readonly Job[]): Promise<{ views: Schedule[]; areKept: boolean }> {
+    let areKept = true;
+    const views = (await this.#shown(jobs)).map((shown) => {
+      const state = stateOf(shown);
+      const kept = this.#kept.get(shown.job, state);
+      if (kept !== undefined) return kept;
+      areKept = false;
+      const view = this.#make(shown);
+      this.#kept.keep(shown.job, state, view);
+      return view;
+    });
+    return { views, areKept };
   }
 
   /** @param jobs by owner and id */
-  async many(jobs: readonly Job[]): Promise<Schedule[]> {
+  async #shown(jobs: readonly Job[]): Promise<Shown[]> {
     const { store, owners, waitOf, now } = this.#options;
     const uids = [...new Set(jobs.map(({ ownerUid }) => ownerUid))];
     const names = new Map(
@@ -77,23 +109,32 @@ export class JobViews {
     const summaries = readSummaries(store, jobs);
     const nowMs = now();
     return jobs.map((job) => {
-      const { last, skips = [] } = summaries.get(keyText(job)) ?? {};
       const name = names.get(job.ownerUid);
       const problem = owners.problem(job, name);
-      const known = this.#knownOf(job);
-      const nextMs = job.enabled && problem === undefined ? this.#nextMs(job, known, nowMs) : undefined;
-      const wait = waitOf(job);
-      const view = viewSpec(job);
-      view.revision = known.revision;
-      view.ownerName = job.ownerName === "" ? (name ?? "") : job.ownerName;
-      view.disabledReason = problem ?? "";
-      if (wait !== undefined) view.waiting = viewWait(wait);
-      if (nextMs !== undefined) view.nextRunUnix = BigInt(nextMs / 1000);
-      if (last !== undefined) view.lastRun = viewLastRun(last);
-      view.skipped = skips.reduce((sum, { count }) => sum + count, 0);
-      view.skips = skips.map(viewSkip);
-      return view;
+      const isDue = job.enabled && problem === undefined;
+      return {
+        job,
+        ownerName: job.ownerName === "" ? (name ?? "") : job.ownerName,
+        problem: problem ?? "",
+        nextMs: isDue ? this.#nextMs(job, this.#knownOf(job), nowMs) : undefined,
+        wait: waitOf(job),
+        summary: summaries.size === 0 ? undefined : summaries.get(keyText(job)),
+      };
     });
+  }
+
+  #make({ job, ownerName, problem, nextMs, wait, summary }: Shown): Schedule {
+    const { last, skips = [] } = summary ?? {};
+    const view = viewSpec(job);
+    view.revision = this.#knownOf(job).revision;
+    view.ownerName = ownerName;
+    view.disabledReason = problem;
+    if (wait !== undefined) view.waiting = viewWait(wait);
+    if (nextMs !== undefined) view.nextRunUnix = BigInt(nextMs / 1000);
+    if (last !== undefined) view.lastRun = viewLastRun(last);
+    view.skipped = skips.reduce((sum, { count }) => sum + count, 0);
+    view.skips = skips.map(viewSkip);
+    return view;
   }
 
   #knownOf(job: Job): Known {
@@ -115,6 +156,15 @@ export class JobViews {
     known.firing = { zone, fromMs: nowMs, untilMs: nextMs ?? nowMs + neverMs, nextMs };
     return nextMs;
   }
+}
+
+/** Another one wherever the views would be. */
+function stateOf({ ownerName, problem, nextMs = 0, wait, summary }: Shown): string {
+  const names = `${nextMs} ${ownerName}\n${problem}`;
+  if (wait === undefined && summary === undefined) return names;
+  const { last, skips } = summary ?? {};
+  const outcome = last?.outcome && { ...last.outcome, output: "" };
+  return JSON.stringify([names, wait, { ...last, outcome }, skips]);
 }
 
 /** Field by field, as lists have thousands of them: an object for `create` to look through costs as much again. */
