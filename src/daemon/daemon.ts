@@ -1,7 +1,8 @@
 /** The daemon: every service behind two doors, from start to a graceful stop. */
 import { SvcError } from "../errors.ts";
 import type { Clock } from "../lib/clock.ts";
-import { createListeners, type ListeningAddresses } from "../transport/listeners.ts";
+import type { ListeningAddresses } from "../transport/doors.ts";
+import { createListeners } from "../transport/listeners.ts";
 import type { PageFiles } from "../transport/pages.ts";
 import { loadPeerCredentials } from "../transport/peer-credentials.ts";
 import type { Config } from "./config.ts";

@@ -1,4 +1,3 @@
-import { isDeepStrictEqual } from "node:util";
 import { isUpState, type ContainerRecord } from "../docker/container-record.ts";
 import { SvcError } from "../errors.ts";
 import { AppContainers, type AppContainersOptions } from "./app-containers.ts";
@@ -10,9 +9,8 @@ import { publishedPorts, type PublishOptions } from "./published-ports.ts";
 import type { RunnableApp, RuntimeStatus } from "./runtime.ts";
 import { SeenContainers, type SeenContainersOptions } from "./seen-containers.ts";
 import { runsAsStarted } from "./settings-digest.ts";
-import { hasComeUp } from "./start-failed.ts";
 import { StartingContainers } from "./starting-containers.ts";
-import { StatusChanges } from "./status-changes.ts";
+import { ToldStatus } from "./told-status.ts";
 import { StrayContainers } from "./stray-containers.ts";
 import { releaseOf } from "./stuck-containers.ts";
 
@@ -41,7 +39,6 @@ export class ContainerApp {
   /** Of the release. */
   readonly #seen: SeenContainers;
   readonly #restarts: ContainerRestarts;
-  #status: RuntimeStatus = stoppedStatus;
   /** Shown instead of what the engine says, while an operation goes on. */
   #underway: RuntimeStatus | undefined;
   #probe: PortProbe | undefined;
@@ -51,7 +48,7 @@ export class ContainerApp {
   #isFrozen = false;
   readonly #strays: StrayContainers;
   readonly #starting: StartingContainers;
-  readonly #changes: StatusChanges;
+  readonly #told: ToldStatus;
 
   constructor(id: string, options: ContainerAppOptions) {
     this.id = id;
@@ -64,11 +61,11 @@ export class ContainerApp {
       onChange: () => this.#publish(),
     });
     this.#strays = new StrayContainers(this.containers);
-    this.#changes = new StatusChanges(id);
+    this.#told = new ToldStatus(id, options.onChange);
   }
 
   get status(): RuntimeStatus {
-    return this.#status;
+    return this.#told.now;
   }
 
   /** The containers that are the app, as last seen. */
@@ -269,7 +266,7 @@ export class ContainerApp {
    * @throws SvcError `start_failed`, `deadline_exceeded`, `canceled`
    */
   async waitHealthy(timeoutMs: number, signal?: AbortSignal): Promise<void> {
-    await this.#changes.until(() => hasComeUp(this.id, this.#status), timeoutMs, signal);
+    await this.#told.waitHealthy(timeoutMs, signal);
   }
 
   /** The containers whose logs are the app's: those that ran last. @throws SvcError `unavailable` */
@@ -288,11 +285,7 @@ export class ContainerApp {
   }
 
   #publish(): void {
-    const status = this.#currentStatus();
-    if (isDeepStrictEqual(status, this.#status)) return;
-    this.#status = status;
-    this.#changes.announce();
-    this.#options.onChange();
+    this.#told.tell(this.#currentStatus());
   }
 
   #currentStatus(): RuntimeStatus {

@@ -28,6 +28,7 @@ import type {
 } from "./runtime.ts";
 import { openAppTerminal } from "./container-terminals.ts";
 import { appNotRunning } from "./status-changes.ts";
+import { StatusListeners } from "./status-listeners.ts";
 import type { TerminalRequest } from "./terminal-request.ts";
 
 export interface ContainerRuntimeOptions extends Omit<
@@ -66,9 +67,8 @@ export abstract class ContainerRuntime implements AppRuntime {
   readonly #apps = new Map<string, ContainerApp>();
   readonly #untouched = new Set<string>();
   readonly #sizes = new WatchedSizes();
-  readonly #listeners = new Set<(id: string) => void>();
+  readonly #listeners = new StatusListeners();
   readonly #subscriptions: readonly Disposable[];
-  #revision = 0;
   /** What the engine says that it can hold containers to. */
   #enforces = { memory: true, cpus: true };
 
@@ -165,12 +165,11 @@ export abstract class ContainerRuntime implements AppRuntime {
   }
 
   get revision(): number {
-    return this.#revision;
+    return this.#listeners.revision;
   }
 
   onChange(listener: (id: string) => void): Disposable {
-    this.#listeners.add(listener);
-    return { [Symbol.dispose]: () => void this.#listeners.delete(listener) };
+    return this.#listeners.listen(listener);
   }
 
   /** All containers in one window, each app with the sum of its own. */
@@ -231,14 +230,14 @@ export abstract class ContainerRuntime implements AppRuntime {
       onChange: () => this.#announce(id),
     });
     this.#apps.set(id, app);
-    this.#revision++;
+    this.#listeners.changed();
     return app;
   }
 
   protected forget(id: string): void {
     this.#untouched.delete(id);
     this.#apps.get(id)?.detach();
-    if (this.#apps.delete(id)) this.#revision++;
+    if (this.#apps.delete(id)) this.#listeners.changed();
   }
 
   async #lastLines(container: ContainerRecord): Promise<string[]> {
@@ -301,8 +300,8 @@ export abstract class ContainerRuntime implements AppRuntime {
   }
 
   #announce(id: string): void {
-    this.#revision++;
-    for (const listener of this.#listeners) listener(id);
+    this.#listeners.changed();
+    this.#listeners.tell(id);
   }
 
   /** Lets go of all apps, which go on. */

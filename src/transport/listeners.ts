@@ -1,26 +1,25 @@
-/** The daemon's two doors, TCP and the unix socket: HTTP/1.1 and cleartext HTTP/2 on each, one pipeline behind (S 1.2). */
+/** What comes through the daemon's doors: HTTP/1.1 and cleartext HTTP/2 on each, one pipeline behind (S 1.2). */
 import { randomUUID } from "node:crypto";
 import type { IncomingMessage, Server as HttpServer } from "node:http";
-import { createServer, isIPv6 } from "node:net";
-import type { AddressInfo, Server, Socket } from "node:net";
+import { isIPv6 } from "node:net";
 import type { Duplex } from "node:stream";
 import { routes as contractRoutes } from "../../gen/svc/v1/routes.ts";
 import { SvcError } from "../errors.ts";
 import { BodyTurns } from "../lib/body-turns.ts";
-import { rootSocketOf } from "../lib/root-socket.ts";
 import { createRestHandler } from "../rest/rest-handler.ts";
 import type { Route } from "../rest/route.ts";
 import { Exchange } from "../rpc/exchange.ts";
 import type { Pipeline } from "../rpc/pipeline.ts";
 import type { Tokens } from "../tokens/tokens.ts";
 import { AnswerNotes } from "./answer-notes.ts";
-import { Connection } from "./connection.ts";
+import type { Connection } from "./connection.ts";
 import { ConnectionPlaces } from "./connection-places.ts";
 import { ConsoleDoor, isConsoleRequest, type ConsoleTokenUse } from "./console-door.ts";
+import { Doors, ignore } from "./doors.ts";
+import type { DoorsOptions, ListeningAddresses } from "./doors.ts";
 import { FailureThrottle } from "./failure-throttle.ts";
 import { countStreams, refuseFlood } from "./first-frames.ts";
 import { FrontDoor } from "./front-door.ts";
-import { handedSockets } from "./handed-sockets.ts";
 import { createHostCheck } from "./host-check.ts";
 import { Callers } from "./http.ts";
 import type { HttpRequest, HttpResponse } from "./http.ts";
@@ -33,29 +32,17 @@ import { defaultTransportLimits } from "./limits.ts";
 import type { TransportLimits } from "./limits.ts";
 import { createPages } from "./pages.ts";
 import type { PageFiles } from "./pages.ts";
-import { loadPeerCredentials } from "./peer-credentials.ts";
-import type { ReadPeerCredentials } from "./peer-credentials.ts";
 import { parseInTurns } from "./paced-parsing.ts";
 import { detectProtocol } from "./protocol-detection.ts";
-import { SocketFile, acceptBacklog } from "./socket-file.ts";
-import type { SocketFileOptions } from "./socket-file.ts";
 import type { Log } from "../lib/log.ts";
 
-export interface ListenersOptions {
+export interface ListenersOptions extends Omit<DoorsOptions, "acceptsPeer" | "onConnection"> {
   readonly pipeline: Pipeline;
   readonly tokens: Tokens;
   /** What opens consoles. Default: nothing does. */
   readonly consoleTokens?: ConsoleTokenUse | undefined;
-  /** `system`: root peers are root. `user`: the daemon's own uid is, and peers other than it and uid 0 are closed at accept. */
-  readonly mode: "system" | "user";
   /** The daemon's own uid: who token callers act as. */
   readonly selfUid: number;
-  /** TCP address; absent: no TCP listener. Port 0 takes a free one. */
-  readonly tcp?: { readonly host: string; readonly port: number } | undefined;
-  /** Absolute path of the unix socket; absent: no socket. */
-  readonly socketPath?: string | undefined;
-  /** Descriptors of sockets that are bound already, and stay so when this daemon ends. */
-  readonly listenFds?: readonly number[] | undefined;
   /** Host names besides the loopback ones that TCP takes (`[api] allowed_hosts`), without port. */
   readonly allowedHosts?: readonly string[] | undefined;
   /** The pages that need no identity. Default: none. */
@@ -64,16 +51,6 @@ export interface ListenersOptions {
   readonly routes?: Iterable<Route> | undefined;
   readonly limits?: Partial<TransportLimits> | undefined;
   readonly log: Log;
-  /** Default: the kernel's word. */
-  readonly loadPeerCredentials?: (() => ReadPeerCredentials) | undefined;
-}
-
-export interface ListeningAddresses {
-  readonly tcp?: { readonly host: string; readonly port: number };
-  /** Absent when the socket could not be bound: a warning was logged, TCP serves on. */
-  readonly socketPath?: string;
-  /** Root's own, of a system's daemon. */
-  readonly rootSocketPath?: string;
 }
 
 export interface Listeners extends AsyncDisposable {
@@ -108,12 +85,10 @@ class TwoDoors implements Listeners {
   readonly #http2: Http2Front;
   /** By socket of HTTP/1.1 and by session of HTTP/2. */
   readonly #connections = new WeakMap<object, Connection>();
-  readonly #servers: Server[] = [];
+  readonly #doors: Doors;
   #identity: IdentityResolver | undefined;
   #front: FrontDoor | undefined;
   #consoles: ConsoleDoor | undefined;
-  readonly #socketFiles: SocketFile[] = [];
-  #handed: ReadonlyMap<string, number> = new Map();
   /** That of the session which is being made right now: its event fires while its socket is handed over. */
   #arriving: Connection | undefined;
   #stopped: Promise<void> | undefined;
@@ -122,6 +97,11 @@ class TwoDoors implements Listeners {
     this.#options = options;
     this.#limits = { ...defaultTransportLimits, ...options.limits };
     this.#places = new ConnectionPlaces(this.#limits);
+    this.#doors = new Doors({
+      ...options,
+      acceptsPeer: (uid) => this.#identity?.acceptsPeer(uid) === true,
+      onConnection: (connection) => this.#receive(connection),
+    });
     this.#http1 = createHttp1Server(
       this.#limits,
       (request, response, expectsContinue) =>
@@ -141,18 +121,9 @@ class TwoDoors implements Listeners {
   }
 
   async start(): Promise<ListeningAddresses> {
-    const { tcp, socketPath } = this.#options;
     this.#prepare();
-    this.#handed = this.#takeHanded();
-    const tcpAddress = tcp === undefined ? undefined : await this.#listenTcp(tcp);
     try {
-      const path = socketPath === undefined ? undefined : await this.#listenSocket(socketPath);
-      const rootPath = path === undefined ? undefined : await this.#listenForRoot(path);
-      return {
-        ...(tcpAddress === undefined ? {} : { tcp: tcpAddress }),
-        ...(path === undefined ? {} : { socketPath: path }),
-        ...(rootPath === undefined ? {} : { rootSocketPath: rootPath }),
-      };
+      return await this.#doors.open();
     } catch (error) {
       await this.stop();
       throw error;
@@ -222,102 +193,6 @@ class TwoDoors implements Listeners {
       pages: createPages(pages ?? {}, (request) => notes.note(request, {})),
       log,
     });
-  }
-
-  #takeHanded(): ReadonlyMap<string, number> {
-    const { listenFds = [], socketPath, log } = this.#options;
-    const handed = handedSockets(listenFds);
-    for (const path of handed.keys()) {
-      if (path !== socketPath)
-        log.warn({ path }, "nobody serves a socket that was handed over: [api] socket is another");
-    }
-    return handed;
-  }
-
-  async #listenTcp({ host, port }: { host: string; port: number }): Promise<{ host: string; port: number }> {
-    const server = this.#createServer((socket) => {
-      socket.setKeepAlive(true, 60_000);
-      this.#receive(new Connection(socket, { kind: "tcp", address: socket.remoteAddress ?? "" }));
-    });
-    try {
-      await listen(server, host, port);
-    } catch (cause) {
-      const { code } = cause as NodeJS.ErrnoException;
-      throw new SvcError(
-        "unavailable",
-        `cannot listen on ${host}:${port} (${code ?? "unknown error"}); stop what uses it, or set [api] listen`,
-        { cause },
-      );
-    }
-    return { host, port: (server.address() as AddressInfo).port };
-  }
-
-  async #listenSocket(path: string): Promise<string | undefined> {
-    const { mode, tcp, log } = this.#options;
-    const isOwn = mode === "user";
-    try {
-      await this.#openSocket({ path, mode: isOwn ? 0o600 : 0o666, directoryMode: isOwn ? 0o700 : 0o755 });
-      return path;
-    } catch (err) {
-      if (tcp === undefined) throw err;
-      log.warn({ err, path }, "the unix socket could not be bound; serving TCP alone");
-      return undefined;
-    }
-  }
-
-  /**
-   * Of each listening socket one connection is accepted in a turn of the loop: behind a thousand of somebody else's root would
-   * wait for a thousand turns (T 56).
-   */
-  async #listenForRoot(socketPath: string): Promise<string | undefined> {
-    if (this.#options.mode === "user") return undefined;
-    const path = rootSocketOf(socketPath);
-    try {
-      await this.#openSocket({ path, mode: 0o600, directoryMode: 0o700, isPrivate: true });
-      return path;
-    } catch (err) {
-      this.#options.log.warn({ err, path }, "root has no socket of its own; it shares everybody's");
-      return undefined;
-    }
-  }
-
-  async #openSocket(options: SocketFileOptions): Promise<void> {
-    const credentials = (this.#options.loadPeerCredentials ?? loadPeerCredentials)();
-    const server = this.#createServer((socket) => this.#receivePeer(socket, credentials));
-    const fd = this.#handed.get(options.path);
-    this.#socketFiles.push(
-      fd === undefined
-        ? await SocketFile.listen(server, options)
-        : await SocketFile.adopt(server, { path: options.path, fd }),
-    );
-  }
-
-  #createServer(onConnection: (socket: Socket) => void): Server {
-    // Half open: over HTTP/2 a client may close its side after its last request and still read the answer. Over HTTP/1.1 node
-    // ends the connection then, which is how it hears of a client that has left a stream.
-    const server = createServer({ allowHalfOpen: true, noDelay: true }, onConnection);
-    server.on("error", (err) => this.#options.log.error({ err }, "a listener failed"));
-    this.#servers.push(server);
-    return server;
-  }
-
-  /** The kernel's word comes first: a connection whose peer it does not name serves nobody (T 2). */
-  #receivePeer(socket: Socket, credentials: ReadPeerCredentials): void {
-    // Until a protocol is known nobody else hears of a reset.
-    socket.on("error", ignore);
-    try {
-      const { uid } = credentials(socket);
-      if (this.#identity?.acceptsPeer(uid) !== true) {
-        socket.destroy();
-        return;
-      }
-      this.#receive(new Connection(socket, { kind: "peer", uid }));
-    } catch (err) {
-      this.#options.log.warn({ err }, "closed a connection without peer credentials");
-      socket.destroy();
-    } finally {
-      socket.off("error", ignore);
-    }
   }
 
   #receive(connection: Connection): void {
@@ -402,14 +277,14 @@ class TwoDoors implements Listeners {
 
   async #stop(): Promise<void> {
     const { pipeline, log } = this.#options;
-    for (const server of this.#servers) server.close();
-    if (this.#handed.size > 0) await this.#serveWhoHasCome();
+    this.#doors.close();
+    if (this.#doors.areHanded) await this.#serveWhoHasCome();
     const reason = new SvcError("unavailable", "the daemon is stopping; try again");
     const idle = this.#front?.stop() ?? Promise.resolve();
     this.#http1.closeIdleConnections();
     this.#http2.close();
     pipeline.endStreams(reason);
-    for (const file of this.#socketFiles) await file[Symbol.asyncDispose]();
+    await this.#doors[Symbol.asyncDispose]();
     if (!(await isDoneWithin(idle, this.#limits.stopGraceMs))) {
       log.warn({ calls: this.#front?.underWay }, "ending calls that outlast the grace");
     }
@@ -423,22 +298,10 @@ class TwoDoors implements Listeners {
   }
 }
 
-const ignore = (): void => undefined;
-
 /** How requests name the address that is listened on; "all addresses" is no name (browsers take it for this machine). */
 function hostNames(address: string): string[] {
   if (address === "0.0.0.0" || address === "::") return [];
   return [isIPv6(address) ? `[${address}]` : address];
-}
-
-function listen(server: Server, host: string, port: number): Promise<void> {
-  return new Promise((resolve, reject) => {
-    server.once("error", reject);
-    server.listen({ host, port, backlog: acceptBacklog }, () => {
-      server.off("error", reject);
-      resolve();
-    });
-  });
 }
 
 /** Whether `work` ends in time. */

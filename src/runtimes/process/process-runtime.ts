@@ -14,6 +14,7 @@ import {
   type RuntimeUsage,
 } from "../runtime.ts";
 import { appNotRunning } from "../status-changes.ts";
+import { StatusListeners } from "../status-listeners.ts";
 import type { TerminalRequest } from "../terminal-request.ts";
 import { logFileStart } from "./log-files.mjs";
 import { parseRecords } from "./log-lines.ts";
@@ -41,9 +42,8 @@ export class ProcessRuntime implements AppRuntime {
   readonly #options: ProcessRuntimeOptions;
   readonly #sampler: ProcessSampler;
   readonly #apps = new Map<string, SupervisedApp>();
-  readonly #listeners = new Set<(id: string) => void>();
+  readonly #listeners = new StatusListeners();
   readonly #changed = new Map<string, NodeJS.Timeout>();
-  #revision = 0;
 
   constructor(options: ProcessRuntimeOptions) {
     this.#options = options;
@@ -112,7 +112,7 @@ export class ProcessRuntime implements AppRuntime {
   }
 
   get revision(): number {
-    return this.#revision;
+    return this.#listeners.revision;
   }
 
   async waitHealthy(id: string, timeoutMs: number, signal?: AbortSignal): Promise<void> {
@@ -123,8 +123,7 @@ export class ProcessRuntime implements AppRuntime {
 
   /** Called soon after each change, several in quick succession being one. */
   onChange(listener: (id: string) => void): Disposable {
-    this.#listeners.add(listener);
-    return { [Symbol.dispose]: () => void this.#listeners.delete(listener) };
+    return this.#listeners.listen(listener);
   }
 
   /** Only forgets it: all that is kept of a process lies in directories of its app. */
@@ -135,7 +134,7 @@ export class ProcessRuntime implements AppRuntime {
 
   #forget(id: string): void {
     this.#apps.get(id)?.detach();
-    if (this.#apps.delete(id)) this.#revision++;
+    if (this.#apps.delete(id)) this.#listeners.changed();
     clearTimeout(this.#changed.get(id));
     this.#changed.delete(id);
   }
@@ -231,16 +230,16 @@ export class ProcessRuntime implements AppRuntime {
     known?.detach();
     const app = new SupervisedApp({ id, uid, runDir }, this.#options, () => this.#announce(id));
     this.#apps.set(id, app);
-    this.#revision++;
+    this.#listeners.changed();
     return app;
   }
 
   #announce(id: string): void {
-    this.#revision++;
+    this.#listeners.changed();
     if (this.#changed.has(id)) return;
     const timer = setTimeout(() => {
       this.#changed.delete(id);
-      for (const listener of this.#listeners) listener(id);
+      this.#listeners.tell(id);
     }, NOTIFY_MS);
     this.#changed.set(id, timer.unref());
   }

@@ -1,11 +1,9 @@
 /** One app as systemd runs it: what is known of its unit, and who waits for it. */
-import { isDeepStrictEqual } from "node:util";
 import { stoppedStatus } from "../container-status.ts";
 import { portHealth } from "../port-health.ts";
 import { followPort, type PortProbe } from "../port-probe.ts";
 import type { RunnableApp, RuntimeStatus } from "../runtime.ts";
-import { hasComeUp } from "../start-failed.ts";
-import { StatusChanges } from "../status-changes.ts";
+import { ToldStatus } from "../told-status.ts";
 import { unitPath } from "./app-unit.ts";
 import type { MainExit } from "./journal.ts";
 import type { UnitProperties } from "./systemd.ts";
@@ -37,7 +35,7 @@ const maxLooks = 5;
 
 export class ServiceApp {
   readonly #options: ServiceAppOptions;
-  readonly #changes: StatusChanges;
+  readonly #told: ToldStatus;
   #app: RunnableApp;
   #isWanted = false;
   #unit: UnitProperties | undefined;
@@ -45,7 +43,6 @@ export class ServiceApp {
   #lastExit: LastExit | undefined;
   /** Cursor of the end that was read last. */
   #before: string | undefined;
-  #status: RuntimeStatus = stoppedStatus;
   /** Shown instead of what systemd says, while an operation goes on. */
   #underway: "STARTING" | "STOPPING" | undefined;
   #probe: PortProbe | undefined;
@@ -54,11 +51,11 @@ export class ServiceApp {
   constructor(app: RunnableApp, options: ServiceAppOptions) {
     this.#app = app;
     this.#options = options;
-    this.#changes = new StatusChanges(app.id);
+    this.#told = new ToldStatus(app.id, options.onChange);
   }
 
   get status(): RuntimeStatus {
-    return this.#status;
+    return this.#told.now;
   }
 
   /** The control group of its unit, while that has one. */
@@ -133,7 +130,7 @@ export class ServiceApp {
    * @throws SvcError `start_failed`, `deadline_exceeded`, `canceled`
    */
   async waitHealthy(timeoutMs: number, signal?: AbortSignal): Promise<void> {
-    await this.#changes.until(() => hasComeUp(this.#app.id, this.#status), timeoutMs, signal);
+    await this.#told.waitHealthy(timeoutMs, signal);
   }
 
   #fromUnit(): RuntimeStatus {
@@ -152,11 +149,7 @@ export class ServiceApp {
   }
 
   #publish(): void {
-    const status = this.#currentStatus();
-    if (isDeepStrictEqual(status, this.#status)) return;
-    this.#status = status;
-    this.#changes.announce();
-    this.#options.onChange();
+    this.#told.tell(this.#currentStatus());
   }
 
   #currentStatus(): RuntimeStatus {

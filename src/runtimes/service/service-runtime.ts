@@ -1,6 +1,5 @@
 /** Apps as units of the host's systemd, which starts them again as their manifest says, with the daemon or without. */
-import { stat } from "node:fs/promises";
-import { setImmediate as nextTurn, setTimeout as sleep } from "node:timers/promises";
+import { setTimeout as sleep } from "node:timers/promises";
 import { SvcError } from "../../errors.ts";
 import type { Identities } from "../../identity/identities.ts";
 import { systemDirs } from "../../identity/launch.ts";
@@ -17,9 +16,10 @@ import {
 } from "../runtime.ts";
 import { startFailed } from "../start-failed.ts";
 import { appNotRunning } from "../status-changes.ts";
+import { StatusListeners } from "../status-listeners.ts";
 import { AppUnits, unitName, unitPath } from "./app-unit.ts";
-import { readJournal, readLastExit, type JournalLine, type JournalQuestion } from "./journal.ts";
 import { ServiceApp } from "./service-app.ts";
+import { ServiceLogs } from "./service-logs.ts";
 import { Systemd, type UnitProperties } from "./systemd.ts";
 import { hasExited, statusProperties, unitStatus, whyEnded } from "./unit-status.ts";
 import { keepsExit } from "./unit-text.ts";
@@ -52,10 +52,6 @@ const lookMs = 2_000;
 const statsWindowMs = 500;
 const startMs = 11 * 60_000;
 const stopSlackMs = 120_000;
-const keptLines = 20;
-const maxLogBytes = 4 * 1024 * 1024;
-/** Lines of a followed log that come together. */
-const linesTogether = 500;
 const pattern = "svc-*.service";
 
 /** Operations on one app come one at a time; the caller sees to that. */
@@ -63,19 +59,20 @@ export class ServiceRuntime implements AppRuntime {
   readonly #options: ServiceRuntimeOptions;
   readonly #units: AppUnits;
   readonly #systemd: Systemd;
+  readonly #logs: ServiceLogs;
   readonly #apps = new Map<string, ServiceApp>();
-  readonly #listeners = new Set<(id: string) => void>();
+  readonly #listeners = new StatusListeners();
   readonly #searchPath: string;
   /** Units of which something runs, as last seen. */
   #up: ReadonlySet<string> = new Set();
   #looks: Ticker | undefined;
-  #revision = 0;
 
   constructor(options: ServiceRuntimeOptions) {
     this.#options = options;
     this.#searchPath = options.searchPath ?? systemDirs.join(":");
     this.#units = new AppUnits({ ...options, searchPath: this.#searchPath });
     this.#systemd = new Systemd(options.identities);
+    this.#logs = new ServiceLogs(options);
   }
 
   get whyAbsent(): string | undefined {
@@ -130,7 +127,7 @@ export class ServiceRuntime implements AppRuntime {
       !(keepsExit(app.manifest) && hasExited(shown)) &&
       shown["NRestarts"] === "0";
     if (isFine) return;
-    const lastLines = await this.#lastLines(app);
+    const lastLines = await this.#logs.lastLines(app);
     await this.#systemd.stop(unit, this.#stopMs(app));
     await this.#systemd.resetFailed(unit);
     // A unit that has done its work is over at once, and says so.
@@ -229,17 +226,16 @@ export class ServiceRuntime implements AppRuntime {
   }
 
   get revision(): number {
-    return this.#revision;
+    return this.#listeners.revision;
   }
 
   onChange(listener: (id: string) => void): Disposable {
-    this.#listeners.add(listener);
-    return { [Symbol.dispose]: () => void this.#listeners.delete(listener) };
+    return this.#listeners.listen(listener);
   }
 
   async remove({ id }: RunnableApp): Promise<number> {
     this.#apps.get(id)?.detach();
-    if (this.#apps.delete(id)) this.#revision++;
+    if (this.#apps.delete(id)) this.#listeners.changed();
     if (this.#options.isHere) {
       const unit = unitName(id);
       await this.#endExited(id, (await this.#show(unit)).get(unit));
@@ -251,29 +247,8 @@ export class ServiceRuntime implements AppRuntime {
     return 0;
   }
 
-  async logs(app: RunnableApp, { tail, signal }: { tail: number; signal?: AbortSignal }): Promise<LogChunk> {
-    const { lines, truncated } = await this.#newest(app, tail, signal);
-    return { lines: lines.map(withoutCursor), truncated, missedBytes: 0 };
-  }
-
-  /** The newest lines of the log, oldest first. */
-  async #newest(
-    app: RunnableApp,
-    tail: number,
-    signal?: AbortSignal,
-  ): Promise<{ lines: JournalLine[]; truncated: boolean }> {
-    const lines: JournalLine[] = [];
-    let bytes = 0;
-    let truncated = false;
-    if (tail < 1 || !this.#options.isHere) return { lines, truncated };
-    const question = await this.#question(app, signal);
-    for await (const line of readJournal({ ...question, from: { newest: tail }, follow: false })) {
-      bytes += line.text.length;
-      truncated = bytes > maxLogBytes && lines.length > 0;
-      if (truncated) break;
-      lines.push(line);
-    }
-    return { lines: lines.reverse(), truncated };
+  logs(app: RunnableApp, { tail, signal }: { tail: number; signal?: AbortSignal }): Promise<LogChunk> {
+    return this.#logs.newest(app, tail, signal);
   }
 
   /** Until the app stops; then what it printed until then. */
@@ -289,21 +264,8 @@ export class ServiceRuntime implements AppRuntime {
     using _subscription = this.onChange((id) => {
       if (id === app.id && !isUp(this.status(id)?.state)) stopped.abort();
     });
-    const question = await this.#question(app, AbortSignal.any([signal, stopped.signal]));
     try {
-      const fromMs = Date.now();
-      const { lines: newest, truncated } = await this.#newest(app, tail, question.signal);
-      if (newest.length > 0) yield { lines: newest.map(withoutCursor), truncated, missedBytes: 0 };
-      const last = newest.at(-1)?.cursor;
-      let from: JournalQuestion["from"] = last === undefined ? { fromMs } : { afterCursor: last };
-      for await (const lines of together(readJournal({ ...question, from, follow: true }))) {
-        from = { afterCursor: lines.at(-1)?.cursor ?? "" };
-        yield { lines: lines.map(withoutCursor), truncated: false, missedBytes: 0 };
-      }
-      if (signal.aborted) return;
-      for await (const lines of together(readJournal({ ...question, signal, from, follow: false }))) {
-        yield { lines: lines.map(withoutCursor), truncated: false, missedBytes: 0 };
-      }
+      yield* this.#logs.follow(app, tail, { signal, stopped: stopped.signal });
     } finally {
       stopped.abort();
     }
@@ -345,13 +307,13 @@ export class ServiceRuntime implements AppRuntime {
     if (known !== undefined) return known;
     const fresh = new ServiceApp(app, {
       bootedAtMs: this.#options.bootedAtMs,
-      lastLines: (of) => this.#lastLines(of),
-      lastExit: async ({ id, runDir }) => readLastExit(unitName(id), (await stat(runDir)).birthtimeMs),
+      lastLines: (of) => this.#logs.lastLines(of),
+      lastExit: (of) => this.#logs.lastExit(of),
       whyForeign: (port) => this.#options.whyForeign(app.id, port),
       onChange: () => this.#announce(app.id),
     });
     this.#apps.set(app.id, fresh);
-    this.#revision++;
+    this.#listeners.changed();
     this.#watch();
     return fresh;
   }
@@ -386,24 +348,9 @@ export class ServiceRuntime implements AppRuntime {
     return manifest.stop.graceMs + stopSlackMs;
   }
 
-  async #lastLines(app: RunnableApp): Promise<string[]> {
-    const { lines } = await this.logs(app, { tail: keptLines });
-    return lines.map(({ text }) => text);
-  }
-
-  /** The directory is made with the app: what the journal has from before is another one's of that name. */
-  async #question(
-    { id, uid, ownerUid, runDir }: RunnableApp,
-    signal: AbortSignal | undefined,
-  ): Promise<Omit<JournalQuestion, "from" | "follow">> {
-    const { birthtimeMs } = await stat(runDir);
-    // Units of root's own may run as whom they say.
-    return { unit: unitName(id), uid: ownerUid === 0 ? undefined : uid, sinceMs: birthtimeMs, signal };
-  }
-
   #announce(id: string): void {
-    this.#revision++;
-    for (const listener of this.#listeners) listener(id);
+    this.#listeners.changed();
+    this.#listeners.tell(id);
   }
 
   /** Lets go of all apps, which go on. */
@@ -411,26 +358,5 @@ export class ServiceRuntime implements AppRuntime {
     await this.#looks?.[Symbol.asyncDispose]();
     for (const app of this.#apps.values()) app.detach();
     this.#apps.clear();
-  }
-}
-
-function withoutCursor({ timeMs, stream, text }: JournalLine): LogChunk["lines"][number] {
-  return { timeMs, stream, text };
-}
-
-/** Lines as they come, those that are there already in one go. */
-async function* together(lines: AsyncGenerator<JournalLine, void>): AsyncGenerator<JournalLine[], void> {
-  let pending: JournalLine[] = [];
-  let next = lines.next();
-  for (;;) {
-    const result = await (pending.length === 0 ? next : Promise.race([next, nextTurn(undefined)]));
-    if (pending.length > 0 && (result?.done !== false || pending.length >= linesTogether)) {
-      yield pending;
-      pending = [];
-    }
-    if (result === undefined) continue;
-    if (result.done === true) return;
-    pending.push(result.value);
-    next = lines.next();
   }
 }

@@ -1,0 +1,192 @@
+/** The daemon's doors, TCP and the unix sockets: what is accepted there is a connection, with the kernel's word on its peer (S 1.2). */
+import { createServer } from "node:net";
+import type { AddressInfo, Server, Socket } from "node:net";
+import { SvcError } from "../errors.ts";
+import type { Log } from "../lib/log.ts";
+import { rootSocketOf } from "../lib/root-socket.ts";
+import { Connection } from "./connection.ts";
+import { handedSockets } from "./handed-sockets.ts";
+import { loadPeerCredentials } from "./peer-credentials.ts";
+import type { ReadPeerCredentials } from "./peer-credentials.ts";
+import { SocketFile, acceptBacklog } from "./socket-file.ts";
+import type { SocketFileOptions } from "./socket-file.ts";
+
+interface Address {
+  readonly host: string;
+  readonly port: number;
+}
+
+export interface DoorsOptions {
+  /** `system`: root peers are root. `user`: the daemon's own uid is, and peers other than it and uid 0 are closed at accept. */
+  readonly mode: "system" | "user";
+  /** TCP address; absent: no TCP listener. Port 0 takes a free one. */
+  readonly tcp?: Address | undefined;
+  /** Absolute path of the unix socket; absent: no socket. */
+  readonly socketPath?: string | undefined;
+  /** Descriptors of sockets that are bound already, and stay so when this daemon ends. */
+  readonly listenFds?: readonly number[] | undefined;
+  /** Default: the kernel's word. */
+  readonly loadPeerCredentials?: (() => ReadPeerCredentials) | undefined;
+  readonly acceptsPeer: (uid: number) => boolean;
+  readonly onConnection: (connection: Connection) => void;
+  readonly log: Log;
+}
+
+export interface ListeningAddresses {
+  readonly tcp?: Address;
+  /** Absent when the socket could not be bound: a warning was logged, TCP serves on. */
+  readonly socketPath?: string;
+  /** Root's own, of a system's daemon. */
+  readonly rootSocketPath?: string;
+}
+
+export class Doors {
+  readonly #options: DoorsOptions;
+  readonly #servers: Server[] = [];
+  readonly #files: SocketFile[] = [];
+  #handed: ReadonlyMap<string, number> = new Map();
+
+  constructor(options: DoorsOptions) {
+    this.#options = options;
+  }
+
+  /** @throws SvcError `unavailable` when the TCP address cannot be bound; or the socket, where there is no TCP */
+  async open(): Promise<ListeningAddresses> {
+    const { tcp, socketPath } = this.#options;
+    this.#handed = this.#takeHanded();
+    const tcpAddress = tcp === undefined ? undefined : await this.#openTcp(tcp);
+    const path = socketPath === undefined ? undefined : await this.#openForAll(socketPath);
+    const rootPath = path === undefined ? undefined : await this.#openForRoot(path);
+    return {
+      ...(tcpAddress === undefined ? {} : { tcp: tcpAddress }),
+      ...(path === undefined ? {} : { socketPath: path }),
+      ...(rootPath === undefined ? {} : { rootSocketPath: rootPath }),
+    };
+  }
+
+  /** Whether a socket was handed over, which the next daemon takes as well. */
+  get areHanded(): boolean {
+    return this.#handed.size > 0;
+  }
+
+  /** Nothing is accepted any more; what was goes on. */
+  close(): void {
+    for (const server of this.#servers) server.close();
+  }
+
+  /** Takes the sockets' files away. */
+  async [Symbol.asyncDispose](): Promise<void> {
+    for (const file of this.#files) await file[Symbol.asyncDispose]();
+  }
+
+  #takeHanded(): ReadonlyMap<string, number> {
+    const { listenFds = [], socketPath, log } = this.#options;
+    const handed = handedSockets(listenFds);
+    for (const path of handed.keys()) {
+      if (path !== socketPath)
+        log.warn({ path }, "nobody serves a socket that was handed over: [api] socket is another");
+    }
+    return handed;
+  }
+
+  async #openTcp({ host, port }: Address): Promise<Address> {
+    const server = this.#createServer((socket) => {
+      socket.setKeepAlive(true, 60_000);
+      this.#options.onConnection(
+        new Connection(socket, { kind: "tcp", address: socket.remoteAddress ?? "" }),
+      );
+    });
+    try {
+      await listen(server, host, port);
+    } catch (cause) {
+      const { code } = cause as NodeJS.ErrnoException;
+      throw new SvcError(
+        "unavailable",
+        `cannot listen on ${host}:${port} (${code ?? "unknown error"}); stop what uses it, or set [api] listen`,
+        { cause },
+      );
+    }
+    return { host, port: (server.address() as AddressInfo).port };
+  }
+
+  async #openForAll(path: string): Promise<string | undefined> {
+    const { mode, tcp, log } = this.#options;
+    const isOwn = mode === "user";
+    try {
+      await this.#openSocket({ path, mode: isOwn ? 0o600 : 0o666, directoryMode: isOwn ? 0o700 : 0o755 });
+      return path;
+    } catch (err) {
+      if (tcp === undefined) throw err;
+      log.warn({ err, path }, "the unix socket could not be bound; serving TCP alone");
+      return undefined;
+    }
+  }
+
+  /**
+   * Of each listening socket one connection is accepted in a turn of the loop: behind a thousand of somebody else's root would
+   * wait for a thousand turns (T 56).
+   */
+  async #openForRoot(socketPath: string): Promise<string | undefined> {
+    if (this.#options.mode === "user") return undefined;
+    const path = rootSocketOf(socketPath);
+    try {
+      await this.#openSocket({ path, mode: 0o600, directoryMode: 0o700, isPrivate: true });
+      return path;
+    } catch (err) {
+      this.#options.log.warn({ err, path }, "root has no socket of its own; it shares everybody's");
+      return undefined;
+    }
+  }
+
+  async #openSocket(options: SocketFileOptions): Promise<void> {
+    const credentials = (this.#options.loadPeerCredentials ?? loadPeerCredentials)();
+    const server = this.#createServer((socket) => this.#receivePeer(socket, credentials));
+    const fd = this.#handed.get(options.path);
+    this.#files.push(
+      fd === undefined
+        ? await SocketFile.listen(server, options)
+        : await SocketFile.adopt(server, { path: options.path, fd }),
+    );
+  }
+
+  #createServer(onConnection: (socket: Socket) => void): Server {
+    // Half open: over HTTP/2 a client may close its side after its last request and still read the answer. Over HTTP/1.1 node
+    // ends the connection then, which is how it hears of a client that has left a stream.
+    const server = createServer({ allowHalfOpen: true, noDelay: true }, onConnection);
+    server.on("error", (err) => this.#options.log.error({ err }, "a listener failed"));
+    this.#servers.push(server);
+    return server;
+  }
+
+  /** The kernel's word comes first: a connection whose peer it does not name serves nobody (T 2). */
+  #receivePeer(socket: Socket, credentials: ReadPeerCredentials): void {
+    // Until a protocol is known nobody else hears of a reset.
+    socket.on("error", ignore);
+    try {
+      const { uid } = credentials(socket);
+      if (!this.#options.acceptsPeer(uid)) {
+        socket.destroy();
+        return;
+      }
+      this.#options.onConnection(new Connection(socket, { kind: "peer", uid }));
+    } catch (err) {
+      this.#options.log.warn({ err }, "closed a connection without peer credentials");
+      socket.destroy();
+    } finally {
+      socket.off("error", ignore);
+    }
+  }
+}
+
+/** For resets that come while nobody else hears of them. */
+export const ignore = (): void => undefined;
+
+function listen(server: Server, host: string, port: number): Promise<void> {
+  return new Promise((resolve, reject) => {
+    server.once("error", reject);
+    server.listen({ host, port, backlog: acceptBacklog }, () => {
+      server.off("error", reject);
+      resolve();
+    });
+  });
+}
