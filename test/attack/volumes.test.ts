@@ -1,6 +1,5 @@
 /** What a user tries by the names that compose gives volumes and networks: of several apps they may be the same. */
 import assert from "node:assert/strict";
-import { chmod, mkdir, writeFile } from "node:fs/promises";
 import { join } from "node:path";
 import { AppService } from "../../gen/svc/v1/app_pb.ts";
 import { composeProjectOf } from "../../src/docker/attribution.ts";
@@ -9,6 +8,7 @@ import { startDaemon, type TestDaemon } from "../support/daemon.ts";
 import { startEngine } from "../support/docker.ts";
 import { errorOf } from "../support/errors.ts";
 import { eventually } from "../support/eventually.ts";
+import { projectFiles, writeFiles } from "../support/packages.ts";
 
 const victim = 5;
 const attacker = 65_534;
@@ -16,25 +16,9 @@ const attacker = 65_534;
 /** An app that keeps one volume, and says what is in it. */
 async function writeProject(daemon: TestDaemon, id: string, volume: string): Promise<string> {
   const dir = join(daemon.dir, id);
-  await mkdir(dir);
-  await chmod(dir, 0o755);
-  const say = `echo found: $(cat /state/* 2>/dev/null); echo ${id} > /state/${id}; exec sleep infinity`;
-  const document = {
-    services: {
-      web: {
-        image: "svc/box:latest",
-        command: ["/bin/sh", "-c", say],
-        volumes: [`${volume}:/state`],
-        stop_grace_period: "0s",
-      },
-    },
-    volumes: { [volume]: {} },
-  };
-  await writeFile(
-    join(dir, "svc.yaml"),
-    `id: ${id}\nname: Keeper\nversion: "1.0.0"\ncompose: { file: compose.yaml }\n`,
-  );
-  await writeFile(join(dir, "compose.yaml"), JSON.stringify(document).replaceAll("$", "$$$$"));
+  const script = `echo found: $(cat /state/* 2>/dev/null); echo ${id} > /state/${id}; exec sleep infinity`;
+  const service = { stop_grace_period: "0s" };
+  await writeFiles(dir, projectFiles({ id, script, service, volumes: { [volume]: "/state" } }));
   return dir;
 }
 

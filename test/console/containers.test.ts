@@ -10,6 +10,7 @@ import { whyNoDocker } from "../support/docker.ts";
 import { composeTest, needsCompose } from "../runtimes/support/compose-test.ts";
 import { errorOf } from "../support/errors.ts";
 import { eventually } from "../support/eventually.ts";
+import { writeFiles } from "../support/packages.ts";
 import { openConsole, type SocketConsole } from "./support/socket-console.ts";
 
 const nobody = 65534;
@@ -225,11 +226,6 @@ dockerTest(
     t.pass();
   },
 );
-
-async function writeFiles(dir: string, files: Readonly<Record<string, string>>): Promise<void> {
-  await mkdir(dir);
-  for (const [name, text] of Object.entries(files)) await writeFile(join(dir, name), text);
-}
 
 dockerTest(
   `the terminal of a container's own is shared, and the exit code is the app's${needsDocker}`,

@@ -1,6 +1,5 @@
 /** `svc app image` and `svc app repull`, by a user of no group, over a registry that asks for a password. */
 import { execFile } from "node:child_process";
-import { chmod, mkdir, writeFile } from "node:fs/promises";
 import { join } from "node:path";
 import { promisify } from "node:util";
 import { AppService } from "../../gen/svc/v1/app_pb.ts";
@@ -10,6 +9,7 @@ import { registryUser } from "../support/docker-registry.ts";
 import { dockerTest, needsDocker, sharedEngine } from "../support/docker-test.ts";
 import { errorOf } from "../support/errors.ts";
 import { main } from "../support/svc-main.ts";
+import { writeFiles } from "../support/packages.ts";
 
 const nobody = 65_534;
 const engineNow = sharedEngine();
@@ -27,12 +27,9 @@ dockerTest(
     await using user = await daemon.as(nobody);
     const apps = user.client(AppService);
     const dir = join(daemon.dir, "package");
-    await mkdir(dir);
-    await chmod(dir, 0o755);
-    await writeFile(
-      join(dir, "svc.yaml"),
-      `id: web\nname: Web\nversion: "1"\nsummary: Sleeps.\ndocker: { image: "${tag}" }\n`,
-    );
+    await writeFiles(dir, {
+      "svc.yaml": `id: web\nname: Web\nversion: "1"\nsummary: Sleeps.\ndocker: { image: "${tag}" }\n`,
+    });
     const svc = async (...args: string[]): Promise<string> => {
       const argv = [`--reuid=${nobody}`, `--regid=${nobody}`, "--clear-groups", "--", process.execPath, main];
       const options = { env: { PATH: process.env["PATH"] ?? "", HOME: "/nonexistent" } };

@@ -1,6 +1,5 @@
 /** A clone of a compose project has what the original keeps in volumes of the engine, and keeps it for itself. */
 import assert from "node:assert/strict";
-import { chmod, mkdir, writeFile } from "node:fs/promises";
 import { join } from "node:path";
 import test from "ava";
 import type { VolumeInspectInfo } from "dockerode";
@@ -11,6 +10,7 @@ import { startDaemon } from "../support/daemon.ts";
 import { startEngine, type TestEngine } from "../support/docker.ts";
 import { errorOf } from "../support/errors.ts";
 import { eventually } from "../support/eventually.ts";
+import { projectFiles, writeFiles } from "../support/packages.ts";
 
 const nobody = 65534;
 /** Says what it finds, and then writes it if it was not there. */
@@ -36,24 +36,9 @@ composeTest(
     await using user = await daemon.as(nobody);
     const apps = user.client(AppService, "grpc");
     const dir = join(daemon.dir, "keeper");
-    await mkdir(dir);
-    await chmod(dir, 0o755);
-    const document = {
-      services: {
-        web: {
-          image: "svc/box:latest",
-          command: ["/bin/sh", "-c", script],
-          environment: { WHO: "original" },
-          volumes: ["state:/state", "more:/more/deep"],
-        },
-      },
-      volumes: { state: {}, more: {} },
-    };
-    await writeFile(
-      join(dir, "svc.yaml"),
-      'id: keeper\nname: Keeper\nversion: "1.0.0"\ncompose: { file: compose.yaml }\n',
-    );
-    await writeFile(join(dir, "compose.yaml"), JSON.stringify(document).replaceAll("$", "$$$$"));
+    const volumes = { state: "/state", more: "/more/deep" };
+    const service = { environment: { WHO: "original" } };
+    await writeFiles(dir, projectFiles({ id: "keeper", script, volumes, service }));
     await apps.installApp({ spec: dir });
     const said = async (id: string, tail = 2): Promise<string[]> => {
       const { lines } = await apps.getAppLogs({ id, tail });
@@ -102,18 +87,17 @@ composeTest(`a clone asks before both apps use a volume${needsCompose}`, async (
   await using daemon = await startDaemon({ config: engine.config });
   const apps = daemon.client(AppService, "grpc");
   const dir = join(daemon.dir, "sharer");
-  await mkdir(dir);
   const document = {
     services: {
       web: { image: "svc/box:latest", command: ["/bin/sleep", "3600"], volumes: ["state:/state"] },
     },
     volumes: { state: { name: "its-own" } },
   };
-  await writeFile(
-    join(dir, "svc.yaml"),
-    'id: sharer\nname: Sharer\nversion: "1.0.0"\ncompose: { file: compose.yaml }\npermissions: [host_mounts]\n',
-  );
-  await writeFile(join(dir, "compose.yaml"), JSON.stringify(document));
+  await writeFiles(dir, {
+    "svc.yaml":
+      'id: sharer\nname: Sharer\nversion: "1.0.0"\ncompose: { file: compose.yaml }\npermissions: [host_mounts]\n',
+    "compose.yaml": JSON.stringify(document),
+  });
   await apps.installApp({ spec: dir, permissionsAck: true });
   await apps.startApp({ id: "sharer" });
   const error = await errorOf(apps.cloneApp({ id: "sharer" }));

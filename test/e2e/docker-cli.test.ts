@@ -1,7 +1,6 @@
 /** `svc docker` on a real daemon and a real engine: the lines of the README. */
 import { spawn } from "node:child_process";
 import { once } from "node:events";
-import { chmod, mkdir, writeFile } from "node:fs/promises";
 import { join } from "node:path";
 import { setTimeout as sleep } from "node:timers/promises";
 import test from "ava";
@@ -11,6 +10,7 @@ import { dockerTest, needsDocker, sharedEngine } from "../support/docker-test.ts
 import { whyNoDocker } from "../support/docker.ts";
 import { eventually } from "../support/eventually.ts";
 import { main } from "../support/svc-main.ts";
+import { writeFiles } from "../support/packages.ts";
 
 const engineNow = sharedEngine();
 const shared: { daemon?: TestDaemon } = {};
@@ -26,11 +26,9 @@ test.before(async () => {
     await engine.images.build(tag, { files: { "etc/tag": tag } });
   }
   const dir = join(daemon.dir, "package");
-  await mkdir(dir);
-  await chmod(dir, 0o755);
   const run = `entrypoint: [/bin/sh, -c], command: [${JSON.stringify(forever)}]`;
   const manifest = `id: site\nname: Site\nversion: "1.0.0"\ndocker: { image: "example/site:1", ${run} }\n`;
-  await writeFile(join(dir, "svc.yaml"), manifest);
+  await writeFiles(dir, { "svc.yaml": manifest });
   await daemon.client(AppService).installApp({ spec: dir });
   await daemon.client(AppService).startApp({ id: "site" });
   const labels = { "com.docker.compose.project": "shop" };

@@ -1,6 +1,5 @@
 /** DockerService on a real engine, by everybody who may and may not, over every protocol (specification 4.3). */
 import assert from "node:assert/strict";
-import { chmod, mkdir, writeFile } from "node:fs/promises";
 import { join } from "node:path";
 import { DatabaseSync } from "node:sqlite";
 import test from "ava";
@@ -14,6 +13,7 @@ import { whyNoDocker } from "../support/docker.ts";
 import { errorOf } from "../support/errors.ts";
 import { eventually } from "../support/eventually.ts";
 import { sendRest } from "../support/rest-transport.ts";
+import { writeFiles } from "../support/packages.ts";
 
 type Docker = Client<typeof DockerService>;
 
@@ -53,13 +53,10 @@ function storeIdIn(dir: string): string {
 /** The app `web` as a container of `svc/app:1`, running. */
 async function installApp(daemon: TestDaemon): Promise<void> {
   const dir = join(daemon.dir, "package");
-  await mkdir(dir);
-  await chmod(dir, 0o755);
   const run = `entrypoint: [/bin/sh, -c], command: [${JSON.stringify(forever)}]`;
-  await writeFile(
-    join(dir, "svc.yaml"),
-    `id: web\nname: Web\nversion: "1.0.0"\ndocker: { image: "svc/app:1", ${run} }\n`,
-  );
+  await writeFiles(dir, {
+    "svc.yaml": `id: web\nname: Web\nversion: "1.0.0"\ndocker: { image: "svc/app:1", ${run} }\n`,
+  });
   const apps = daemon.client(AppService);
   await apps.installApp({ spec: dir });
   await apps.startApp({ id: "web" });

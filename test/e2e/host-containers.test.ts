@@ -1,7 +1,6 @@
 /** Whose ports and processes they are, when containers have them, on a real engine. */
 import assert from "node:assert/strict";
 import { execFile } from "node:child_process";
-import { chmod, mkdir, writeFile } from "node:fs/promises";
 import { join } from "node:path";
 import { promisify } from "node:util";
 import test from "ava";
@@ -12,7 +11,7 @@ import { startDaemon, type TestDaemon } from "../support/daemon.ts";
 import { dockerTest, needsDocker, sharedEngine } from "../support/docker-test.ts";
 import { whyNoDocker } from "../support/docker.ts";
 import { eventually } from "../support/eventually.ts";
-import { freePort } from "../support/packages.ts";
+import { freePort, writeFiles } from "../support/packages.ts";
 
 const run = promisify(execFile);
 const [ownerUid, otherUid] = [1, 2];
@@ -25,9 +24,7 @@ test.before(async () => {
 });
 
 /** A package of one container that publishes a port, and shares the host's network with nobody. */
-async function writeContainer(dir: string, port: number): Promise<void> {
-  await mkdir(dir);
-  await chmod(dir, 0o755);
+function writeContainer(dir: string, port: number): Promise<void> {
   const manifest = `id: web
 name: Web
 version: "1.0.0"
@@ -38,16 +35,13 @@ settings:
 ports:
   - { name: http, setting: port, container_port: 8080 }
 `;
-  await writeFile(join(dir, "svc.yaml"), manifest);
+  return writeFiles(dir, { "svc.yaml": manifest });
 }
 
-async function writeProject(dir: string, port: number): Promise<void> {
-  await mkdir(dir);
-  await chmod(dir, 0o755);
+function writeProject(dir: string, port: number): Promise<void> {
   const services = `services:\n  front:\n    image: svc/web:1\n    ports: ["${port}:8080/tcp"]\n  back:\n    image: svc/web:1\n`;
-  await writeFile(join(dir, "compose.yaml"), services);
   const manifest = `id: team\nname: Team\nversion: "1.0.0"\ncompose: { file: compose.yaml }\n`;
-  await writeFile(join(dir, "svc.yaml"), manifest);
+  return writeFiles(dir, { "svc.yaml": manifest, "compose.yaml": services });
 }
 
 interface Seen {

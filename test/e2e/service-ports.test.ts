@@ -1,6 +1,5 @@
 /** Whose ports and processes they are, for packages that are systemd units, on a real systemd. */
 import assert from "node:assert/strict";
-import { chmod, mkdir, writeFile } from "node:fs/promises";
 import { join } from "node:path";
 import test from "ava";
 import { AppService } from "../../gen/svc/v1/app_pb.ts";
@@ -8,6 +7,7 @@ import { MonitorService } from "../../gen/svc/v1/monitor_pb.ts";
 import { ProcessService } from "../../gen/svc/v1/process_pb.ts";
 import { eventually } from "../support/eventually.ts";
 import { SystemdMachine, whyNoSystemd } from "../support/systemd.ts";
+import { writeFiles } from "../support/packages.ts";
 
 const deadlineMs = 90_000;
 const reason = whyNoSystemd === undefined ? "" : ` (skipped: ${whyNoSystemd})`;
@@ -52,10 +52,7 @@ const foreign = `require("net").createServer((socket) => socket.on("error", () =
     t.timeout(5 * 60_000);
     await using machine = await SystemdMachine.withSvc();
     const dir = join(machine.dir, "etc", "web");
-    await mkdir(dir);
-    await chmod(dir, 0o755);
-    await writeFile(join(dir, "svc.yaml"), manifest);
-    await writeFile(join(dir, "server.mjs"), server);
+    await writeFiles(dir, { "svc.yaml": manifest, "server.mjs": server });
     await machine.boot();
     await eventually(() => machine.client(AppService).listApps({}), deadlineMs);
     await using owner = await machine.asUser(ownerUid);

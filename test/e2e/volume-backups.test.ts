@@ -1,7 +1,7 @@
 /** Backups of compose projects hold what these keep in volumes of the engine, and bring it back as it was. */
 import assert from "node:assert/strict";
 import { execFileSync } from "node:child_process";
-import { chmod, mkdir, readFile, rename, writeFile } from "node:fs/promises";
+import { readFile, rename, writeFile } from "node:fs/promises";
 import { join } from "node:path";
 import type { Client } from "@connectrpc/connect";
 import { AppService } from "../../gen/svc/v1/app_pb.ts";
@@ -11,6 +11,7 @@ import { startDaemon, type TestDaemon } from "../support/daemon.ts";
 import { startEngine, type TestEngine } from "../support/docker.ts";
 import { errorOf } from "../support/errors.ts";
 import { eventually } from "../support/eventually.ts";
+import { projectFiles, writeFiles } from "../support/packages.ts";
 
 const nobody = 65_534;
 const boot =
@@ -18,30 +19,14 @@ const boot =
   "ln -s ../who dir/link; mkfifo pipe; echo x > tmp-1; echo cached > /cache/c; head -c 3000000 /dev/urandom > big; " +
   "touch -d '2001-02-03 04:05:06' dir/a; }; trap 'exit 0' TERM; while :; do sleep 3600 & wait; done";
 
-const manifest = `id: keeper
-name: Keeper
-version: "1.0.0"
-compose: { file: compose.yaml }
-volumes: [{ name: cache, backup: false }, { name: state, excludes: ["tmp-*"] }]
+const manifest = `volumes: [{ name: cache, backup: false }, { name: state, excludes: ["tmp-*"] }]
 backup: { restore: { exec: [sh, -c, "test ! -e $SVC_DATA_DIR/refuse"] } }
 `;
 
 async function install(daemon: TestDaemon, apps: Client<typeof AppService>): Promise<{ directory: string }> {
   const dir = join(daemon.dir, "keeper");
-  await mkdir(dir);
-  await chmod(dir, 0o755);
-  const document = {
-    services: {
-      web: {
-        image: "svc/box:latest",
-        command: ["/bin/sh", "-c", boot],
-        volumes: ["state:/state", "cache:/cache"],
-      },
-    },
-    volumes: { state: {}, cache: {} },
-  };
-  await writeFile(join(dir, "svc.yaml"), manifest);
-  await writeFile(join(dir, "compose.yaml"), JSON.stringify(document).replaceAll("$", "$$$$"));
+  const volumes = { state: "/state", cache: "/cache" };
+  await writeFiles(dir, projectFiles({ id: "keeper", script: boot, volumes, manifest }));
   return apps.installApp({ spec: dir });
 }
 

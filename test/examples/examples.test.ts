@@ -2,8 +2,6 @@
 import { execFile, spawn } from "node:child_process";
 import { once } from "node:events";
 import { mkdtemp, readFile, readdir, rm } from "node:fs/promises";
-import { createServer } from "node:net";
-import type { AddressInfo } from "node:net";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { promisify } from "node:util";
@@ -12,6 +10,7 @@ import { parse } from "yaml";
 import { createHelloRepository } from "../../examples/try/hello-repository.ts";
 import { createManifestParser } from "../../src/packages/manifest-parser.ts";
 import { createSettingsValidator } from "../../src/packages/settings-validator.ts";
+import { freePort } from "../support/packages.ts";
 
 const examples = join(import.meta.dirname, "../../examples");
 const index = parse(await readFile(join(examples, "index.yaml"), "utf8")) as {
@@ -84,12 +83,3 @@ test("hello's repository has both releases, each with the manifest of its versio
   await createHelloRepository(join(dir, "missing"), repository);
   t.is(await git("rev-parse", "main"), before);
 });
-
-async function freePort(): Promise<number> {
-  const server = createServer().listen(0, "127.0.0.1");
-  await once(server, "listening");
-  const { port } = server.address() as AddressInfo;
-  server.close();
-  await once(server, "close");
-  return port;
-}

@@ -1,6 +1,5 @@
 /** An engine that hangs: whatever is asked of svc is answered in time, and only what is the engine's goes without an answer. */
 import assert from "node:assert/strict";
-import { chmod, mkdir, writeFile } from "node:fs/promises";
 import { join } from "node:path";
 import type { Client } from "@connectrpc/connect";
 import { AppService } from "../../gen/svc/v1/app_pb.ts";
@@ -13,7 +12,7 @@ import { startDaemon, type TestDaemon } from "../support/daemon.ts";
 import { startEngine } from "../support/docker.ts";
 import { errorOf } from "../support/errors.ts";
 import { eventually } from "../support/eventually.ts";
-import { freePort, writePackage } from "../support/packages.ts";
+import { freePort, projectFiles, writeFiles, writePackage } from "../support/packages.ts";
 
 type Apps = Client<typeof AppService>;
 type Call = () => Promise<unknown> | AsyncIterable<unknown>;
@@ -25,24 +24,10 @@ const forever = "trap 'exit 0' TERM; while :; do sleep 3600 & wait; done";
 async function installAll(daemon: TestDaemon): Promise<void> {
   const apps = daemon.client(AppService);
   await writePackage(join(daemon.dir, "hello"), await freePort(), { id: "hello" });
-  const runs = {
-    box: `docker: { image: "svc/box:latest", entrypoint: [/bin/sh, -c], command: [${JSON.stringify(forever)}] }`,
-    stack: "compose: { file: compose.yaml }",
-  };
-  const services = {
-    services: {
-      web: { image: "svc/box:latest", command: ["/bin/sh", "-c", forever], volumes: ["state:/state"] },
-    },
-    volumes: { state: {} },
-  };
-  for (const [id, section] of Object.entries(runs)) {
-    const dir = join(daemon.dir, id);
-    await mkdir(dir);
-    await chmod(dir, 0o755);
-    await writeFile(join(dir, "svc.yaml"), `id: ${id}\nname: ${id}\nversion: "1.0.0"\n${section}\n`);
-    // JSON is YAML; compose reads two dollars as one.
-    await writeFile(join(dir, "compose.yaml"), JSON.stringify(services).replaceAll("$", "$$$$"));
-  }
+  const box = `docker: { image: "svc/box:latest", entrypoint: [/bin/sh, -c], command: [${JSON.stringify(forever)}] }`;
+  await writeFiles(join(daemon.dir, "box"), { "svc.yaml": `id: box\nname: Box\nversion: "1.0.0"\n${box}\n` });
+  const stack = { id: "stack", script: forever, volumes: { state: "/state" } };
+  await writeFiles(join(daemon.dir, "stack"), projectFiles(stack));
   for (const id of ["hello", "box", "stack"]) {
     await apps.installApp({ spec: join(daemon.dir, id) });
     await apps.startApp({ id });

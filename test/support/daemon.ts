@@ -1,12 +1,13 @@
 /** A real daemon in one line: `await using daemon = await startDaemon()`. */
 import assert from "node:assert/strict";
-import { spawn, type ChildProcess } from "node:child_process";
+import { spawn, type ChildProcess, type ChildProcessByStdio } from "node:child_process";
 import { once } from "node:events";
 import { chmod, mkdtemp, readFile, readdir, rm, writeFile } from "node:fs/promises";
 import { connect as connectSocket } from "node:net";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { createInterface } from "node:readline";
+import type { Readable, Writable } from "node:stream";
 import { fileURLToPath } from "node:url";
 import type { DescService } from "@bufbuild/protobuf";
 import { createClient, type Client, type Transport } from "@connectrpc/connect";
@@ -236,6 +237,15 @@ async function openUserDoor(uid: number, targetPath: string): Promise<UserDoor> 
     ],
     { stdio: ["pipe", "pipe", "inherit"] },
   );
+  return doorOf(child, socketPath, dir);
+}
+
+/** The door that a child of this kind opens at the path, below a directory that goes with it. */
+export async function doorOf(
+  child: ChildProcessByStdio<Writable, Readable, null>,
+  socketPath: string,
+  dir: string,
+): Promise<UserDoor> {
   await once(child.stdout, "data");
   return {
     socketPath,

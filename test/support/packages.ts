@@ -52,12 +52,54 @@ ${manifest}
 `;
 }
 
-/** Writes the files of a package; everybody may read them. */
-export async function writePackage(dir: string, port: number, options: PackageOptions = {}): Promise<void> {
+/** Writes the files of a package, by name; everybody may read them. */
+export async function writeFiles(dir: string, files: Readonly<Record<string, string>>): Promise<void> {
   await mkdir(dir, { recursive: true });
   await chmod(dir, 0o755);
-  const files = { "svc.yaml": manifestOf(options, port), "server.mjs": server, ...options.files };
   for (const [name, content] of Object.entries(files)) await writeFile(join(dir, name), content);
+}
+
+export async function writePackage(dir: string, port: number, options: PackageOptions = {}): Promise<void> {
+  await writeFiles(dir, {
+    "svc.yaml": manifestOf(options, port),
+    "server.mjs": server,
+    ...options.files,
+  });
+}
+
+export interface ProjectOptions {
+  id: string;
+  /** Run by the shell of the image `svc/box:latest`. */
+  script: string;
+  /** Where the project's volumes are, by name. */
+  volumes: Readonly<Record<string, string>>;
+  /** More of its one service, `web`. */
+  service?: Readonly<Record<string, unknown>>;
+  /** Extra top-level YAML of the manifest. */
+  manifest?: string;
+}
+
+/** The files of a compose project that keeps volumes. */
+export function projectFiles({ id, script, volumes, service = {}, manifest = "" }: ProjectOptions): {
+  "svc.yaml": string;
+  "compose.yaml": string;
+} {
+  const document = {
+    services: {
+      web: {
+        image: "svc/box:latest",
+        command: ["/bin/sh", "-c", script],
+        volumes: Object.entries(volumes).map(([name, path]) => `${name}:${path}`),
+        ...service,
+      },
+    },
+    volumes: Object.fromEntries(Object.keys(volumes).map((name) => [name, {}])),
+  };
+  return {
+    "svc.yaml": `id: ${id}\nname: Keeper\nversion: "1.0.0"\ncompose: { file: compose.yaml }\n${manifest}`,
+    // JSON is YAML; compose reads two dollars as one.
+    "compose.yaml": JSON.stringify(document).replaceAll("$", "$$$$"),
+  };
 }
 
 /** A repository in which each version is a tag `v<version>`; resolves with its file URL. */

@@ -14,7 +14,7 @@ import { fileURLToPath } from "node:url";
 import { promisify } from "node:util";
 import { createClient, type Client } from "@connectrpc/connect";
 import type { DescService } from "@bufbuild/protobuf";
-import { socketTransport, type UserDoor } from "./daemon.ts";
+import { doorOf, socketTransport, type UserDoor } from "./daemon.ts";
 import { eventually } from "./eventually.ts";
 import { main } from "./svc-main.ts";
 
@@ -131,18 +131,7 @@ export class SystemdMachine implements AsyncDisposable {
     const child = spawn("nsenter", [...this.#enter(), "setpriv", ...identity, "--", ...door], {
       stdio: ["pipe", "pipe", "inherit"],
     });
-    await once(child.stdout, "data");
-    const socketPath = join(dir, "socket");
-    return {
-      socketPath,
-      client: (service, protocol = "connect") => createClient(service, socketTransport(socketPath, protocol)),
-      [Symbol.asyncDispose]: async () => {
-        const exited = once(child, "exit");
-        child.stdin.end();
-        await exited;
-        await rm(dir, { recursive: true, force: true });
-      },
-    };
+    return doorOf(child, join(dir, "socket"), dir);
   }
 
   /** A client as root, over the socket of the daemon inside. */

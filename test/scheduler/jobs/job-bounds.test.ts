@@ -3,9 +3,7 @@ import test from "ava";
 import type { SvcError } from "../../../src/errors.ts";
 import { JobOwners } from "../../../src/scheduler/jobs/job-owners.ts";
 import { JobWriter } from "../../../src/scheduler/jobs/job-writer.ts";
-import { Schedules } from "../../../src/scheduler/schedules.ts";
-import { Zones } from "../../../src/scheduler/trigger/zone.ts";
-import { openWorld, putJob, spec } from "../support/world.ts";
+import { openWorld, putJob, schedulesOf, spec } from "../support/world.ts";
 
 const shell = (length: number) => ({ action: { type: "shell", command: "x".repeat(length) } }) as const;
 
@@ -40,21 +38,8 @@ test("a page holds as many jobs as it has room for, and the next one goes on", a
   for (let at = 0; at < 40; at += 1) {
     await putJob(world, { ownerUid: 0, id: `j${String(at).padStart(2, "0")}` }, shell(65_500));
   }
-  const unused = (): never => {
-    throw new Error("nothing is run here");
-  };
-  const schedules = new Schedules({
-    ...world,
-    runs: world.log,
-    runner: { start: unused, follow: unused, cancel: unused, finishing: unused },
-    zones: new Zones({ local: () => "UTC" }),
-    selfUid: 0,
-    owners: new JobOwners({ selfUid: 0, lookUp: () => Promise.resolve("root") }),
-    hasApp: () => true,
-    waitOf: () => undefined,
-    now: () => world.clock.nowMs,
-    log: { warn: () => undefined },
-  });
+  const owners = new JobOwners({ selfUid: 0, lookUp: () => Promise.resolve("root") });
+  const schedules = schedulesOf(world, owners);
   const sizes: number[] = [];
   const ids: string[] = [];
   for (let pageToken = ""; ;) {

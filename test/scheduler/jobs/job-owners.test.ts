@@ -4,9 +4,7 @@ import test from "ava";
 import { UpsertScheduleRequestSchema } from "../../../gen/svc/v1/schedule_pb.ts";
 import { SvcError } from "../../../src/errors.ts";
 import { JobOwners } from "../../../src/scheduler/jobs/job-owners.ts";
-import { Schedules } from "../../../src/scheduler/schedules.ts";
-import { Zones } from "../../../src/scheduler/trigger/zone.ts";
-import { openWorld, putJob } from "../support/world.ts";
+import { openWorld, putJob, schedulesOf } from "../support/world.ts";
 
 const uid = 1_001;
 const root = { uid: 0, user: "root", root: true };
@@ -26,21 +24,7 @@ async function openSchedules(names: ReadonlyMap<number, string | Error>) {
       return typeof name === "string" ? Promise.resolve(name) : Promise.reject(name);
     },
   });
-  const unused = (): never => {
-    throw new Error("nothing is run here");
-  };
-  const schedules = new Schedules({
-    ...world,
-    runs: world.log,
-    runner: { start: unused, follow: unused, cancel: unused, finishing: unused },
-    zones: new Zones({ local: () => "UTC" }),
-    selfUid: 0,
-    owners,
-    hasApp: () => true,
-    waitOf: () => undefined,
-    now: () => world.clock.nowMs,
-    log: { warn: () => undefined },
-  });
+  const schedules = schedulesOf(world, owners);
   return { world, owners, schedules, [Symbol.asyncDispose]: () => world[Symbol.asyncDispose]() };
 }
 

@@ -1,10 +1,13 @@
 /** A registry and a run log over a store of their own, with a clock that the test turns. */
+import type { JobOwners } from "../../../src/scheduler/jobs/job-owners.ts";
 import { JobRegistry } from "../../../src/scheduler/jobs/job-registry.ts";
 import { insertJob, updateJob } from "../../../src/scheduler/jobs/job-row.ts";
 import type { Job, JobKey, JobSpec } from "../../../src/scheduler/jobs/job.ts";
 import { readProcessIdentity } from "../../../src/lib/process-identity.ts";
 import { RunLog } from "../../../src/scheduler/runs/run-log.ts";
 import type { Run, RunOutcome } from "../../../src/scheduler/runs/run.ts";
+import { Schedules } from "../../../src/scheduler/schedules.ts";
+import { Zones } from "../../../src/scheduler/trigger/zone.ts";
 import { currentExecutor, type Executor } from "../../../src/store/executors.ts";
 import { openStore, type Store } from "../../../src/store/store.ts";
 import { temporaryDir } from "../../store/support/temporary-store.ts";
@@ -41,6 +44,25 @@ export async function openWorld(options: WorldOptions = {}): Promise<World> {
   );
   const owned = resources.move();
   return { dir, store, registry, log, clock, [Symbol.asyncDispose]: () => owned.disposeAsync() };
+}
+
+/** What handlers call, over a world in which nothing is run. */
+export function schedulesOf(world: World, owners: JobOwners): Schedules {
+  const unused = (): never => {
+    throw new Error("nothing is run here");
+  };
+  return new Schedules({
+    ...world,
+    runs: world.log,
+    runner: { start: unused, follow: unused, cancel: unused, finishing: unused },
+    zones: new Zones({ local: () => "UTC" }),
+    selfUid: 0,
+    owners,
+    hasApp: () => true,
+    waitOf: () => undefined,
+    now: () => world.clock.nowMs,
+    log: { warn: () => undefined },
+  });
 }
 
 export function spec(changes: Partial<JobSpec> = {}): JobSpec {
