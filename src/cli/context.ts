@@ -17,6 +17,10 @@ import type { CallOptions, Client, Method, Requests } from "./transport/client.t
 /** The options that every command takes. */
 export interface GlobalOptions {
   readonly socket?: string;
+  /** The address of a daemon elsewhere. */
+  readonly host?: string;
+  /** The name of one. */
+  readonly node?: string;
   readonly json?: boolean;
   /** Seconds. */
   readonly timeout?: number;
@@ -56,7 +60,7 @@ export class CommandContext implements AsyncDisposable {
   /** The daemon, or the service layer in this process: found at the first use. */
   client(): Promise<Client> {
     return (this.#client ??= connect(this.host, {
-      socketOption: this.options.socket,
+      target: this.options,
       warn: (message) => this.note(`warning: ${message}`),
       openInProcess: this.#openInProcess,
       allowPrivate: (problem) => this.#allowPrivate(problem),

@@ -82,6 +82,7 @@ const advice: Readonly<Record<string, Advice>> = {
   "not_found schedule": { words: "; see what there is with: ", command: "svc schedule ls" },
   "not_found source": { words: "; see what there is with: ", command: "svc source ls" },
   "not_found storage": { words: "; see what there is with: ", command: "svc backup storage ls" },
+  "not_found node": { words: "; see what there is with: ", command: "svc node list" },
   "not_found container": { words: "; see what there is with: ", command: "svc docker ps" },
 };
 

@@ -9,6 +9,7 @@ import { addBackupCommand } from "./commands/backup/backup.ts";
 import { addCompletionCommand } from "./commands/completion.ts";
 import { addCredentialCommand } from "./commands/credential.ts";
 import { addDaemonCommand } from "./commands/daemon.ts";
+import { addDialStdioCommand } from "./commands/dial-stdio.ts";
 import { addDiskCommand } from "./commands/disk.ts";
 import { addDoctorCommand } from "./commands/doctor.ts";
 import { addDockerCommand } from "./commands/docker/docker.ts";
@@ -19,6 +20,7 @@ import { addKillCommand } from "./commands/kill.ts";
 import { addEventsCommand } from "./commands/events.ts";
 import { addListeningCommand } from "./commands/listening.ts";
 import { addLsCommand } from "./commands/ls.ts";
+import { addNodeCommand } from "./commands/node.ts";
 import { addPortsCommand } from "./commands/ports.ts";
 import { addRebootCommand } from "./commands/reboot.ts";
 import { addScheduleCommand } from "./commands/schedule/schedule.ts";
@@ -62,10 +64,12 @@ const commands: Readonly<Record<string, AddCommand>> = {
   credential: addCredentialCommand,
   token: addTokenCommand,
   audit: addAuditCommand,
+  node: addNodeCommand,
   api: addApiCommand,
   completion: addCompletionCommand,
   doctor: addDoctorCommand,
   daemon: addDaemonCommand,
+  "dial-stdio": addDialStdioCommand,
 };
 
 /** Short forms of `svc app …`, which no list shows. */
@@ -121,6 +125,13 @@ function addGlobalOptions(command: Command): void {
     new Option("--socket <path>", "the daemon's socket (default: the first that exists)").argParser(
       parsePath,
     ),
+    new Option(
+      "-H, --host <address>",
+      "a daemon elsewhere: ssh://[user@]host[:port] or https://host[:port]",
+    ).argParser(parseText),
+    new Option("-N, --node <name>", "a daemon that svc node add has named; local: this machine").argParser(
+      parseText,
+    ),
     new Option("--json", "print JSON, in the shape of the REST API"),
     new Option("--timeout <seconds>", "give up after this time").argParser(parseSeconds),
     new Option("--no-color", "no colours; so do NO_COLOR=1 and a pipe"),
@@ -136,6 +147,11 @@ function addGlobalOptions(command: Command): void {
 /** An empty one is what a script passes whose variable is not set. */
 function parsePath(text: string): string {
   if (text === "") throw new InvalidArgumentError("It must be a path.");
+  return text;
+}
+
+function parseText(text: string): string {
+  if (text === "") throw new InvalidArgumentError("It must not be empty.");
   return text;
 }
 

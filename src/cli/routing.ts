@@ -10,9 +10,11 @@ import { rootSocketOf } from "../lib/root-socket.ts";
 import { exists } from "./exists.ts";
 import type { CliHost, SocketPaths } from "./host.ts";
 import { jobNotes, noDaemonNotes, NotingClient, systemDaemonDown } from "./no-daemon.ts";
+import { chooseNode } from "./nodes/choose-node.ts";
+import type { NodeOptions } from "./nodes/choose-node.ts";
 import type { Client } from "./transport/client.ts";
 import { readAll, send, UnreachableError } from "./transport/http.ts";
-import type { Endpoint } from "./transport/http.ts";
+import type { SocketEndpoint } from "./transport/http.ts";
 import { FallbackClient } from "./transport/fallback-client.ts";
 import { SocketClient } from "./transport/socket-client.ts";
 
@@ -75,7 +77,8 @@ function checkoutSocket(stateDir: string): string {
 }
 
 export interface ConnectOptions {
-  readonly socketOption: string | undefined;
+  /** Which daemon the command line names. */
+  readonly target: NodeOptions;
   /** Tells the user that there is no daemon, or that root works beside one that does not answer. */
   readonly warn: (message: string) => void;
   /** Opens the service layer in this process; loaded when needed. */
@@ -89,8 +92,13 @@ const [slowMs, probeTimeoutMs] = [1_000, 2_000];
 
 /** The client of the route. Whether something answers there shows at the first call. */
 export async function connect(host: CliHost, options: ConnectOptions): Promise<Client> {
-  const { socketOption, warn, openInProcess, allowPrivate } = options;
-  const route = chooseRoute({ socketOption, sockets: host.sockets, uid: host.uid });
+  const { target, warn, openInProcess, allowPrivate } = options;
+  const node = chooseNode(host, target);
+  if (node !== undefined) {
+    const { connectNode } = await import("./nodes/connect-node.ts");
+    return connectNode(host, node);
+  }
+  const route = chooseRoute({ socketOption: target.socket, sockets: host.sockets, uid: host.uid });
   if (route.kind === "in-process") {
     const problem = systemDaemonDown(host);
     if (problem === undefined) return new NotingClient(await openInProcess(), noDaemonNotes, warn);
@@ -110,7 +118,7 @@ export async function connect(host: CliHost, options: ConnectOptions): Promise<C
 }
 
 /** Why nobody answers: nobody is there, or somebody is silent. */
-async function silenceOf(endpoint: Endpoint): Promise<SvcError> {
+async function silenceOf(endpoint: SocketEndpoint): Promise<SvcError> {
   try {
     // A request that has no time: whether there is a connection shows before.
     await send(endpoint, { method: "GET", path: "/healthz", timeoutMs: 100 });
@@ -124,7 +132,7 @@ async function silenceOf(endpoint: Endpoint): Promise<SvcError> {
 }
 
 /** Whether a daemon is there and alive. */
-async function answers(endpoint: Endpoint, timeoutMs: number): Promise<boolean> {
+async function answers(endpoint: SocketEndpoint, timeoutMs: number): Promise<boolean> {
   try {
     await readAll(await send(endpoint, { method: "GET", path: "/healthz", timeoutMs }));
     return true;

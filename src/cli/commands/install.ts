@@ -64,7 +64,7 @@ export function addInstallCommand(parent: Command, run: RunCommand): void {
 async function install(context: CommandContext, spec: string, options: InstallOptions): Promise<void> {
   context.privacy = options.private === true ? "wanted" : "asked";
   let app = await installAsking(context, {
-    spec: absoluteIfPath(spec),
+    spec: absoluteIfPath(context, spec),
     source: options.source ?? "",
     name: options.name ?? "",
     branch: options.branch ?? "",

@@ -42,7 +42,7 @@ async function list(context: CommandContext): Promise<void> {
 }
 
 async function add(context: CommandContext, name: string, url: string): Promise<void> {
-  const source = await context.call(calls.upsertSource, { name, url: absoluteIfPath(url) });
+  const source = await context.call(calls.upsertSource, { name, url: absoluteIfPath(context, url) });
   if (context.json) return context.printJson(source);
   const added = `Added ${source.name}. Install from it: svc install ${source.name}/ID`;
   return context.print(`${escapeControls(added)}\n`);

@@ -9,32 +9,43 @@ import { Code, ConnectError } from "@connectrpc/connect";
 import { createGrpcTransport, Http2SessionManager } from "@connectrpc/connect-node";
 import type { CallOptions, Method } from "./client.ts";
 import { connectError } from "./connect-client.ts";
-import type { Endpoint } from "./http.ts";
+import type { Endpoint, FarEndpoint, SocketEndpoint } from "./http.ts";
 
 const baseUrl = "http://localhost";
 
 /** @throws SvcError with the daemon's code, reason and payload */
 export async function* invokeGrpc<I extends DescMessage, O extends DescMessage>(
-  { socketPath, headers }: Endpoint,
+  endpoint: Endpoint,
   method: Method<I, O>,
   requests: AsyncIterable<MessageInitShape<I>>,
   { signal, timeoutMs }: CallOptions = {},
 ): AsyncGenerator<MessageShape<O>> {
-  const sessionManager = new Http2SessionManager(
-    baseUrl,
-    {},
-    { createConnection: () => connect(socketPath) },
-  );
+  using sessionManager = "socketPath" in endpoint ? ownSession(endpoint) : sharedSession(endpoint);
   const transport = createGrpcTransport({ baseUrl, sessionManager });
   try {
     const kind = method as unknown as DescMethodStreaming<I, O>;
-    const answer = await transport.stream(kind, signal, timeoutMs, headers, requests);
+    const answer = await transport.stream(kind, signal, timeoutMs, endpoint.headers, requests);
     yield* answer.message;
   } catch (error) {
     throw asSvcError(ConnectError.from(error));
-  } finally {
-    sessionManager.abort();
   }
+}
+
+type Session = Pick<Http2SessionManager, "authority" | "request" | "notifyResponseByteRead"> & Disposable;
+
+function ownSession({ socketPath }: SocketEndpoint): Session {
+  const manager = new Http2SessionManager(baseUrl, {}, { createConnection: () => connect(socketPath) });
+  return Object.assign(manager, { [Symbol.dispose]: () => manager.abort() });
+}
+
+/** It serves other calls, too, and ends with the command. */
+function sharedSession(endpoint: FarEndpoint): Session {
+  return {
+    authority: baseUrl,
+    request: (method, path, headers) => endpoint.request({ ...headers, ":method": method, ":path": path }),
+    notifyResponseByteRead: () => undefined,
+    [Symbol.dispose]: () => undefined,
+  };
 }
 
 function asSvcError({ code, rawMessage, details }: ConnectError) {

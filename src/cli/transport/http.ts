@@ -2,17 +2,29 @@
  * HTTP/1.1 over a unix socket, one connection per request: all that a command-line program needs. Node's own client
  * takes as long to load and to warm up as a third of a whole short command.
  */
+import type { ClientHttp2Stream, OutgoingHttpHeaders } from "node:http2";
 import { connect } from "node:net";
 import type { Socket } from "node:net";
 import { SvcError } from "../../errors.ts";
 import { AnswerParser } from "./answer-parser.ts";
 
 /** The daemon's socket and what every request to it says. */
-export interface Endpoint {
+export interface SocketEndpoint {
   readonly socketPath: string;
   /** Sent with every request, such as who called sudo. */
   readonly headers: Readonly<Record<string, string>>;
 }
+
+/** A daemon elsewhere, over a connection that serves all calls. */
+export interface FarEndpoint extends AsyncDisposable {
+  readonly headers: Readonly<Record<string, string>>;
+  /** As {@link send}. */
+  send(request: HttpRequest): Promise<HttpAnswer>;
+  /** For what speaks HTTP/2 by itself. */
+  request(headers: OutgoingHttpHeaders): Promise<ClientHttp2Stream>;
+}
+
+export type Endpoint = SocketEndpoint | FarEndpoint;
 
 export interface HttpRequest {
   readonly method: string;
@@ -65,6 +77,7 @@ function unreachableMessage(socketPath: string, code: string | undefined): strin
  * @throws SvcError `unavailable`, `canceled` or `deadline_exceeded`; so does reading the body
  */
 export function send(endpoint: Endpoint, request: HttpRequest): Promise<HttpAnswer> {
+  if (!("socketPath" in endpoint)) return endpoint.send(request);
   if (request.signal?.aborted === true) return Promise.reject(canceled());
   return new Exchange(endpoint, request).head;
 }
@@ -83,7 +96,7 @@ class Exchange implements HttpAnswer {
   /** Wakes whoever waits for the head or for more of the body. */
   #wake: () => void = () => undefined;
 
-  constructor({ socketPath, headers }: Endpoint, request: HttpRequest) {
+  constructor({ socketPath, headers }: SocketEndpoint, request: HttpRequest) {
     this.#socketPath = socketPath;
     this.#socket = connect({ path: socketPath });
     this.#socket.once("connect", () => (this.#isConnected = true));
@@ -260,7 +273,7 @@ export async function readAll(answer: HttpAnswer): Promise<Buffer> {
   return Buffer.concat(pieces, length);
 }
 
-function tookTooLong(timeoutMs: number): SvcError<"deadline_exceeded"> {
+export function tookTooLong(timeoutMs: number): SvcError<"deadline_exceeded"> {
   const message = `the daemon took longer than ${timeoutMs / 1000} s; give it more time with --timeout`;
   return new SvcError("deadline_exceeded", message);
 }

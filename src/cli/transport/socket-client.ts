@@ -1,4 +1,4 @@
-/** A daemon behind its unix socket. */
+/** A daemon, behind its unix socket or elsewhere. */
 import type { DescMessage, MessageShape } from "@bufbuild/protobuf";
 import type { UnaryCall } from "./calls.ts";
 import type { CallOptions, Client, Method, Requests } from "./client.ts";
@@ -39,7 +39,8 @@ export class SocketClient implements Client {
   }
 
   async [Symbol.asyncDispose](): Promise<void> {
-    // Every request has a connection of its own, which ends with it.
+    // On a socket every request has a connection of its own, which ends with it.
+    if (!("socketPath" in this.#endpoint)) await this.#endpoint[Symbol.asyncDispose]();
   }
 }
 

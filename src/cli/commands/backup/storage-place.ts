@@ -111,7 +111,7 @@ async function add(context: CommandContext, name: string, options: PlaceOptions)
   const location =
     dir === undefined
       ? { s3: await changedBucket(context, none, options, accessKey !== undefined) }
-      : { local: { dir: absoluteDir(dir) } };
+      : { local: { dir: absoluteDir(context, dir) } };
   const storage = await context.call(calls.upsertBackupStorage, {
     name,
     ...location,
@@ -139,7 +139,7 @@ async function edit(context: CommandContext, name: string, options: PlaceOptions
   let location;
   if (before.s3 === undefined) {
     if (flags[0] !== undefined) throw new UsageError(`${name} is a directory: ${flags[0]} is for buckets`);
-    location = dir === undefined ? {} : { local: { dir: absoluteDir(dir) } };
+    location = dir === undefined ? {} : { local: { dir: absoluteDir(context, dir) } };
   } else {
     if (dir !== undefined) throw new UsageError(`${name} is a bucket: --dir is for directories`);
     const isElsewhere = endpoint !== undefined && endpoint !== before.s3.endpoint;
@@ -177,8 +177,8 @@ function toldRecipients({ recipient }: PlaceOptions): readonly string[] | undefi
   return recipient === false ? [] : recipient;
 }
 
-function absoluteDir(dir: string): string {
-  return dir.startsWith("/") ? dir : absoluteIfPath(`./${dir}`);
+function absoluteDir(context: CommandContext, dir: string): string {
+  return absoluteIfPath(context, dir.startsWith("/") ? dir : `./${dir}`);
 }
 
 function rateOf({ maxRate }: PlaceOptions) {

@@ -1,0 +1,165 @@
+/** `svc node …`: names for daemons elsewhere. */
+import { resolve } from "node:path";
+import type { Command } from "commander";
+import { SvcError } from "../../errors.ts";
+import type { CommandContext } from "../context.ts";
+import { UsageError } from "../failure.ts";
+import { parseAddress } from "../nodes/address.ts";
+import { collect } from "../option-values.ts";
+import { findNode } from "../nodes/choose-node.ts";
+import { localNode, nodeName, readNodes, type Node } from "../nodes/node-file.ts";
+import { writeNodes } from "../nodes/write-nodes.ts";
+import { escapeControls } from "../render/escape.ts";
+import type { RunCommand } from "../run-command.ts";
+
+export function addNodeCommand(parent: Command, run: RunCommand): void {
+  const node = parent.command("node").description("name daemons elsewhere, for svc -N NAME");
+  node
+    .command("add")
+    .description("give a daemon elsewhere a name")
+    .argument("<name>", "lower-case letters, digits, dots, dashes and underscores")
+    .argument("<address>", "ssh://[user@]host[:port], https://host[:port] or unix:///path")
+    .option("--token-file <file>", "with https: a file with the token, which nobody else may read")
+    .option(
+      "--credential-helper <program>",
+      "with https: a program that has the token, as docker's helpers do",
+    )
+    .option("--ca-file <file>", "with https: certificates to trust instead of the system's")
+    .option(
+      "--ssh-option <name=value>",
+      "with ssh: an option for its -o; may be given several times",
+      collect,
+      [],
+    )
+    .addHelpText("after", addExamples)
+    .action(run(add));
+  node
+    .command("list", { isDefault: true })
+    .alias("ls")
+    .description("list the nodes; the current one is marked (also: svc node)")
+    .action(run(list));
+  node
+    .command("use")
+    .description("let commands go there that name no node")
+    .argument("<node>", "its name; local: this machine")
+    .action(run(use));
+  node
+    .command("remove")
+    .alias("rm")
+    .description("forget a node; nothing changes there")
+    .argument("<node>", "its name")
+    .action(run(remove));
+}
+
+const addExamples = `
+The names are kept in ~/.config/svc/nodes.json. Nothing is asked of the node yet: svc -N NAME status does.
+
+Examples:
+  svc node add attic ssh://ada@attic.example.org
+  svc node add bench ssh://bench:2222 --ssh-option IdentityFile=~/.ssh/bench
+  svc node add shop https://svc.example.org --token-file ~/.config/svc/shop.token
+`;
+
+interface AddOptions {
+  readonly tokenFile?: string;
+  readonly credentialHelper?: string;
+  readonly caFile?: string;
+  readonly sshOption: readonly string[];
+}
+
+async function add(
+  context: CommandContext,
+  name: string,
+  address: string,
+  options: AddOptions,
+): Promise<void> {
+  if (!nodeName.test(name)) {
+    throw new UsageError(
+      `the name ${JSON.stringify(name)} must be lower-case letters, digits, dots, dashes and underscores`,
+    );
+  }
+  if (name === localNode) throw new UsageError(`${localNode} is this machine: choose another name`);
+  const node = nodeOf(address, options);
+  const { nodes, ...rest } = readNodes(context.host);
+  if (Object.hasOwn(nodes, name)) {
+    throw new SvcError(
+      "already_exists",
+      `there is a node ${name} already; remove it first: svc node remove ${name}`,
+    );
+  }
+  writeNodes(context.host, { ...rest, nodes: { ...nodes, [name]: node } });
+  if (context.json) return context.printJson({ name, ...node });
+  return context.print(`Added ${name}. Try it: svc -N ${name} status\n`);
+}
+
+/** @throws UsageError for options that the kind of address has no use for */
+function nodeOf(address: string, options: AddOptions): Node {
+  const { tokenFile, credentialHelper, caFile, sshOption } = options;
+  const { kind } = parseAddress(address);
+  const isWeb = kind === "https" || kind === "http";
+  if (!isWeb && (tokenFile ?? credentialHelper ?? caFile) !== undefined) {
+    throw new UsageError("--token-file, --credential-helper and --ca-file are for https addresses");
+  }
+  if (kind !== "ssh" && sshOption.length > 0) throw new UsageError("--ssh-option is for ssh addresses");
+  const wrong = sshOption.find((option) => !/^[A-Za-z]+[= ][^\0-\x1f\x7f]+$/.test(option));
+  if (wrong !== undefined) throw new UsageError(`--ssh-option ${JSON.stringify(wrong)} must be NAME=VALUE`);
+  if (tokenFile !== undefined && credentialHelper !== undefined) {
+    throw new UsageError("pass --token-file or --credential-helper, not both");
+  }
+  if (isWeb && tokenFile === undefined && credentialHelper === undefined) {
+    throw new UsageError("an https address needs a token: pass --token-file or --credential-helper");
+  }
+  return {
+    address,
+    ...(tokenFile === undefined ? {} : { token_file: resolve(tokenFile) }),
+    ...(credentialHelper === undefined ? {} : { credential_helper: credentialHelper }),
+    ...(caFile === undefined ? {} : { ca_file: resolve(caFile) }),
+    ...(sshOption.length === 0 ? {} : { ssh_options: sshOption }),
+  };
+}
+
+async function list(context: CommandContext): Promise<void> {
+  const { current = localNode, nodes } = readNodes(context.host);
+  const rows = [
+    { name: localNode, address: "this machine" },
+    ...Object.entries(nodes).map(([name, { address }]) => ({ name, address })),
+  ];
+  if (context.json) {
+    return context.printJson({
+      current,
+      nodes: Object.entries(nodes).map(([name, node]) => ({ name, ...node })),
+    });
+  }
+  return context.printTable(
+    [
+      { title: "", value: ({ name }) => (name === current ? "*" : "") },
+      { title: "NODE", value: ({ name }) => name },
+      { title: "ADDRESS", value: ({ address }) => address },
+    ],
+    rows,
+  );
+}
+
+async function use(context: CommandContext, name: string): Promise<void> {
+  findNode(context.host, name);
+  const { nodes } = readNodes(context.host);
+  writeNodes(context.host, { ...(name === localNode ? {} : { current: name }), nodes });
+  if (context.json) return context.printJson({ current: name });
+  const where = name === localNode ? "this machine" : name;
+  return context.print(`Commands go to ${where} now\n`);
+}
+
+async function remove(context: CommandContext, name: string): Promise<void> {
+  if (findNode(context.host, name) === undefined) {
+    throw new UsageError(`${localNode} is this machine, and stays`);
+  }
+  const { current, nodes } = readNodes(context.host);
+  const { [name]: _gone, ...others } = nodes;
+  writeNodes(context.host, {
+    ...(current === undefined || current === name ? {} : { current }),
+    nodes: others,
+  });
+  if (current === name) context.note("Commands go to this machine again.");
+  if (context.json) return context.printJson({ name });
+  return context.print(`Removed ${escapeControls(name)}\n`);
+}

@@ -1,0 +1,92 @@
+/** How a daemon elsewhere is named: `ssh://[user@]host[:port][/socket]`, `https://host[:port]` or `unix:///socket`. */
+import { UsageError } from "../failure.ts";
+
+export type NodeAddress =
+  | {
+      readonly kind: "ssh";
+      readonly user: string | undefined;
+      readonly host: string;
+      readonly port: number | undefined;
+      /** The daemon's socket there; undefined: where `svc` there finds it. */
+      readonly socketPath: string | undefined;
+    }
+  | {
+      readonly kind: "https" | "http";
+      readonly host: string;
+      readonly port: number;
+      /** As requests name it. */
+      readonly authority: string;
+    }
+  | { readonly kind: "unix"; readonly socketPath: string };
+
+const forms = "ssh://[user@]host[:port], https://host[:port] or unix:///path";
+
+/**
+ * Names that ssh, the shell there or a `ProxyCommand` could take for anything but a name are refused: an option
+ * (CVE-2017-1000117) or a command (CVE-2023-51385).
+ */
+const hostName = /^[A-Za-z0-9_][A-Za-z0-9._-]{0,252}$/;
+const ipv6 = /^\[[0-9a-f:.]{2,45}\]$/i;
+const userName = /^[A-Za-z0-9_][A-Za-z0-9._+@-]{0,127}$/;
+const socketName = /^\/[A-Za-z0-9._/@+-]{1,106}$/;
+
+/** @throws UsageError which names what is wrong with it, without what may be a password */
+export function parseAddress(text: string): NodeAddress {
+  const parts = /^(ssh|https?|unix):\/\/(?:([^@/]*)@)?([^/]*)(\/.*)?$/s.exec(text);
+  if (parts === null) throw new UsageError(`an address is ${forms}`);
+  const [, kind, user, place = "", path = ""] = parts;
+  if (user?.includes(":") === true) {
+    throw new UsageError(
+      "an address holds no password: use keys with ssh, a token file or a credential helper with https",
+    );
+  }
+  if (kind === "unix") {
+    if (user !== undefined || place !== "") throw new UsageError("a socket's address is unix:///path");
+    return { kind, socketPath: checked(path, /^\/[^\0]{1,106}$/, "the socket's path") };
+  }
+  const { host, port } = parsePlace(place);
+  if (kind === "ssh") {
+    return {
+      kind,
+      user: user === undefined ? undefined : checked(user, userName, "the user"),
+      host: host.replace(/^\[|\]$/g, ""),
+      port,
+      socketPath: path === "" || path === "/" ? undefined : checked(path, socketName, "the socket's path"),
+    };
+  }
+  if (user !== undefined) throw new UsageError(`an ${kind} address names no user: a token says who asks`);
+  if (path !== "" && path !== "/")
+    throw new UsageError(`an ${kind} address has no path: svc answers at its root`);
+  if (kind === "http" && !isLoopback(host)) {
+    throw new UsageError(
+      `http would send the token readable to everybody on the way to ${host}: use https or ssh`,
+    );
+  }
+  const isTls = kind === "https";
+  return {
+    kind: isTls ? "https" : "http",
+    host: host.replace(/^\[|\]$/g, ""),
+    port: port ?? (isTls ? 443 : 8420),
+    authority: port === undefined ? host : `${host}:${port}`,
+  };
+}
+
+function parsePlace(place: string): { host: string; port: number | undefined } {
+  const [, host = "", digits] = /^(\[[^\]]*\]|[^:]*)(?::(\d{1,5}))?$/.exec(place) ?? [];
+  if (!ipv6.test(host)) checked(host, hostName, "the host");
+  const port = digits === undefined ? undefined : Number(digits);
+  if (port !== undefined && (port < 1 || port > 65_535)) {
+    throw new UsageError(`the port ${digits} must be 1 to 65535`);
+  }
+  return { host, port };
+}
+
+function isLoopback(host: string): boolean {
+  return host === "localhost" || host === "[::1]" || /^127(?:\.\d{1,3}){3}$/.test(host);
+}
+
+function checked(text: string, pattern: RegExp, what: string): string {
+  if (!pattern.test(text))
+    throw new UsageError(`${what} ${JSON.stringify(text)} in the address cannot be one: ${forms}`);
+  return text;
+}

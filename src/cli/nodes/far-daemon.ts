@@ -1,0 +1,256 @@
+/** A daemon elsewhere, over one HTTP/2 connection for all calls of a command. */
+import { connect as connectHttp2 } from "node:http2";
+import type { ClientHttp2Session, ClientHttp2Stream, OutgoingHttpHeaders } from "node:http2";
+import { SvcError } from "../../errors.ts";
+import { canceled, tookTooLong } from "../transport/http.ts";
+import type { FarEndpoint, HttpAnswer, HttpRequest } from "../transport/http.ts";
+import { connectTimeoutMs, type FarStream } from "./far-stream.ts";
+
+export interface FarDaemonOptions {
+  /** How messages name it. */
+  readonly name: string;
+  /** Host, and port unless it is the scheme's own. */
+  readonly authority: string;
+  readonly scheme: "http" | "https";
+  /** Sent with every request, such as a token. */
+  readonly headers: Readonly<Record<string, string>>;
+  readonly open: () => Promise<FarStream> | FarStream;
+}
+
+/** Bytes that may be on their way to this process: what a far connection needs to be filled. */
+const windowBytes = 4 * 1024 * 1024;
+
+interface Line {
+  readonly session: ClientHttp2Session;
+  readonly stream: FarStream;
+}
+
+export class FarDaemon implements FarEndpoint {
+  readonly headers: Readonly<Record<string, string>>;
+  readonly #options: FarDaemonOptions;
+  #line: Promise<Line> | undefined;
+
+  constructor(options: FarDaemonOptions) {
+    this.#options = options;
+    this.headers = options.headers;
+  }
+
+  async send(request: HttpRequest): Promise<HttpAnswer> {
+    const { signal, timeoutMs, body } = request;
+    if (signal?.aborted === true) throw canceled();
+    const limits = new CallLimits(signal, timeoutMs);
+    try {
+      const { session, stream } = await limits.bound(this.#connected());
+      const isWhole = typeof body === "string" || body instanceof Uint8Array;
+      const headers = {
+        ":method": request.method,
+        ":path": request.path,
+        ...this.headers,
+        ...request.headers,
+        ...(isWhole ? { "content-length": String(Buffer.byteLength(body)) } : {}),
+      };
+      const call = this.#request(session, headers, body === undefined);
+      return await new FarExchange(call, { body, limits, name: this.#options.name, stream }).head();
+    } catch (error) {
+      limits[Symbol.dispose]();
+      throw error;
+    }
+  }
+
+  async request(headers: OutgoingHttpHeaders): Promise<ClientHttp2Stream> {
+    const { session } = await this.#connected();
+    return this.#request(session, headers, false);
+  }
+
+  #request(session: ClientHttp2Session, headers: OutgoingHttpHeaders, endStream: boolean): ClientHttp2Stream {
+    const { authority, scheme } = this.#options;
+    return session.request({ ...headers, ":authority": authority, ":scheme": scheme }, { endStream });
+  }
+
+  #connected(): Promise<Line> {
+    return (this.#line ??= this.#connect().catch((error: unknown) => {
+      this.#line = undefined;
+      throw error;
+    }));
+  }
+
+  async #connect(): Promise<Line> {
+    const { open, authority, name } = this.#options;
+    const stream = await open();
+    // The scheme says only whom Node would call by itself.
+    const session = connectHttp2(`http://${authority}`, {
+      createConnection: () => stream.duplex,
+      settings: { enablePush: false, initialWindowSize: windowBytes },
+    });
+    let problem: unknown;
+    session.on("error", (error) => (problem ??= error));
+    stream.duplex.on("error", (error: Error) => (problem ??= error));
+    const { promise: over, reject: giveUp } = Promise.withResolvers<never>();
+    const timer = setTimeout(() => giveUp(new SvcError("unavailable", silence(name))), connectTimeoutMs);
+    const greeted = new Promise<boolean>((resolve) => {
+      session.once("remoteSettings", () => resolve(true));
+      session.once("close", () => resolve(false));
+    });
+    try {
+      if (!(await Promise.race([greeted, over]))) throw await stream.failure(problem);
+    } catch (error) {
+      session.destroy();
+      await stream[Symbol.asyncDispose]();
+      throw error;
+    } finally {
+      clearTimeout(timer);
+    }
+    session.setLocalWindowSize(windowBytes);
+    // A daemon ends connections that nobody uses: the next call opens another.
+    session.once("close", () => (this.#line = undefined));
+    session.once("goaway", () => (this.#line = undefined));
+    return { session, stream };
+  }
+
+  async [Symbol.asyncDispose](): Promise<void> {
+    const line = await this.#line?.catch(() => undefined);
+    line?.session.destroy();
+    await line?.stream[Symbol.asyncDispose]();
+  }
+}
+
+function silence(name: string): string {
+  return `${name} did not answer within ${connectTimeoutMs / 1000} s`;
+}
+
+/** What ends a call before its answer does: its signal, and its time. */
+class CallLimits implements Disposable {
+  readonly #over = Promise.withResolvers<never>();
+  readonly #signal: AbortSignal | undefined;
+  readonly #timer: NodeJS.Timeout | undefined;
+  readonly #abort = (): void => this.#end(canceled());
+  #failure: SvcError | undefined;
+  onEnd: (error: SvcError) => void = () => undefined;
+
+  constructor(signal: AbortSignal | undefined, timeoutMs: number | undefined) {
+    this.#signal = signal;
+    this.#over.promise.catch(() => undefined);
+    signal?.addEventListener("abort", this.#abort, { once: true });
+    if (timeoutMs !== undefined) this.#timer = setTimeout(() => this.#end(tookTooLong(timeoutMs)), timeoutMs);
+  }
+
+  get failure(): SvcError | undefined {
+    return this.#failure;
+  }
+
+  bound<T>(work: Promise<T>): Promise<T> {
+    return Promise.race([work, this.#over.promise]);
+  }
+
+  #end(error: SvcError): void {
+    this.#failure ??= error;
+    this.#over.reject(error);
+    this.onEnd(error);
+  }
+
+  [Symbol.dispose](): void {
+    clearTimeout(this.#timer);
+    this.#signal?.removeEventListener("abort", this.#abort);
+  }
+}
+
+interface ExchangeParts {
+  readonly body: HttpRequest["body"];
+  readonly limits: CallLimits;
+  readonly name: string;
+  readonly stream: FarStream;
+}
+
+/** One request and its answer. */
+class FarExchange implements HttpAnswer {
+  readonly #call: ClientHttp2Stream;
+  readonly #parts: ExchangeParts;
+  #status = 0;
+  #failure: unknown;
+  #isBroken = false;
+
+  constructor(call: ClientHttp2Stream, parts: ExchangeParts) {
+    this.#call = call;
+    this.#parts = parts;
+    parts.limits.onEnd = () => call.destroy();
+    call.on("error", (error) => (this.#failure ??= error));
+    // A call that the other side gave up ends like one that is complete.
+    call.once("aborted", () => (this.#isBroken = true));
+    call.once("response", (headers) => (this.#status = headers[":status"] ?? 0));
+    const { body } = parts;
+    if (typeof body === "string" || body instanceof Uint8Array) call.end(body);
+    else if (body !== undefined) void this.#sendPieces(body);
+  }
+
+  get status(): number {
+    return this.#status;
+  }
+
+  async head(): Promise<HttpAnswer> {
+    await new Promise<void>((resolve) => {
+      this.#call.once("response", () => resolve());
+      this.#call.once("close", () => resolve());
+    });
+    if (this.#status === 0) throw await this.#problem();
+    return this;
+  }
+
+  get body(): AsyncIterable<Buffer> {
+    return this.#readBody();
+  }
+
+  destroy(): void {
+    this.#parts.limits[Symbol.dispose]();
+    this.#call.destroy();
+  }
+
+  async *#readBody(): AsyncGenerator<Buffer> {
+    try {
+      try {
+        for await (const bytes of this.#call as AsyncIterable<Buffer>) yield bytes;
+      } catch (error) {
+        this.#failure ??= error;
+        this.#isBroken = true;
+      }
+      if (this.#isBroken || this.#parts.limits.failure !== undefined) throw await this.#problem();
+    } finally {
+      this.destroy();
+    }
+  }
+
+  /** Ends without a word when the daemon has answered before it had all. */
+  async #sendPieces(pieces: AsyncIterable<Uint8Array>): Promise<void> {
+    const call = this.#call;
+    try {
+      for await (const piece of pieces) {
+        if (call.destroyed || this.#status !== 0) return;
+        if (piece.length > 0 && !call.write(piece)) await this.#drained();
+      }
+      call.end();
+    } catch (error) {
+      const message = `what is sent cannot be read: ${error instanceof Error ? error.message : String(error)}`;
+      this.#failure = new SvcError("not_possible", message, { cause: error });
+      call.destroy();
+    }
+  }
+
+  #drained(): Promise<void> {
+    return new Promise((resolve) => {
+      const end = (): void => {
+        this.#call.off("drain", end);
+        this.#call.off("close", end);
+        resolve();
+      };
+      this.#call.on("drain", end);
+      this.#call.on("close", end);
+    });
+  }
+
+  async #problem(): Promise<SvcError> {
+    const { limits, stream, name } = this.#parts;
+    if (limits.failure !== undefined) return limits.failure;
+    if (this.#failure instanceof SvcError) return this.#failure;
+    if (stream.duplex.destroyed) return stream.failure(this.#failure);
+    return new SvcError("unavailable", `${name} broke off its answer`, { cause: this.#failure });
+  }
+}

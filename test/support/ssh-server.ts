@@ -1,0 +1,111 @@
+/** A real sshd on loopback, with keys and accounts of its own: nothing of the machine's is read or changed. */
+import assert from "node:assert/strict";
+import { execFileSync, spawn } from "node:child_process";
+import { once } from "node:events";
+import { existsSync } from "node:fs";
+import { chmod, mkdir, mkdtemp, rm, writeFile } from "node:fs/promises";
+import { createServer } from "node:net";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import { eventually } from "./eventually.ts";
+import { isRoot } from "./daemon.ts";
+import { main } from "./svc-main.ts";
+
+const sshd = "/usr/sbin/sshd";
+/** For titles of tests that need one. */
+export const needsSsh = isRoot && existsSync(sshd) ? "" : " (skipped: needs root and openssh-server)";
+
+/** The regular user who may come in, who has no account on the host. */
+export const sshUser = { name: "ada", uid: 54_321 } as const;
+
+export interface SshServer extends AsyncDisposable {
+  readonly port: number;
+  /** What svc calls instead of `ssh`: the system's, with the test's keys. */
+  readonly ssh: string;
+  /** All that it has logged so far. */
+  readonly log: () => string;
+  /** A program with this name for those who come in, instead of the one that is there. */
+  install(name: string, script: string): Promise<void>;
+}
+
+/** There `svc` is the program under test. */
+export async function startSshServer(): Promise<SshServer> {
+  const dir = await mkdtemp(join(tmpdir(), "svc-ssh-"));
+  // Those who come in run what lies in it.
+  await chmod(dir, 0o755);
+  const file = (name: string): string => join(dir, name);
+  const [bin, home] = [file("bin"), file("home")];
+  await mkdir(bin);
+  await mkdir(home, { mode: 0o777 });
+  for (const key of ["host_key", "client_key"]) {
+    execFileSync("ssh-keygen", ["-q", "-t", "ed25519", "-N", "", "-f", file(key)]);
+  }
+  const install = (name: string, script: string): Promise<void> =>
+    writeFile(join(bin, name), `#!/bin/sh\n${script}\n`, { mode: 0o755 });
+  await install("svc", `exec '${process.execPath}' --disable-warning=ExperimentalWarning '${main}' "$@"`);
+  const port = await freePort();
+  await writeFile(
+    file("passwd"),
+    `root:*:0:0::${home}:/bin/sh\nsshd:*:65534:65534::/nonexistent:/bin/false\n` +
+      `${sshUser.name}:*:${sshUser.uid}:${sshUser.uid}::${home}:/bin/sh\n`,
+  );
+  await writeFile(
+    file("sshd_config"),
+    [
+      `ListenAddress 127.0.0.1:${port}`,
+      `HostKey ${file("host_key")}`,
+      `AuthorizedKeysFile ${file("client_key.pub")}`,
+      "PasswordAuthentication no",
+      "KbdInteractiveAuthentication no",
+      "UsePAM no",
+      // The temporary directory is everybody's.
+      "StrictModes no",
+      "PidFile none",
+      "LogLevel VERBOSE",
+      `SetEnv PATH=${bin}:/usr/bin:/bin`,
+    ].join("\n"),
+  );
+  const publicKey = execFileSync("cat", [file("host_key.pub")], { encoding: "utf8" }).trim();
+  await writeFile(file("known_hosts"), `[127.0.0.1]:${port} ${publicKey}\n`);
+  await writeFile(
+    file("ssh_config"),
+    [
+      `IdentityFile ${file("client_key")}`,
+      "IdentitiesOnly yes",
+      "IdentityAgent none",
+      `UserKnownHostsFile ${file("known_hosts")}`,
+      "GlobalKnownHostsFile none",
+      "StrictHostKeyChecking yes",
+    ].join("\n"),
+  );
+  // Accounts and a /run of its own: sshd wants a directory there.
+  const script = `mount --bind '${file("passwd")}' /etc/passwd && mount -t tmpfs tmpfs /run && mkdir -m 0755 /run/sshd &&
+    exec ${sshd} -D -e -f '${file("sshd_config")}'`;
+  const server = spawn("unshare", ["--mount", "sh", "-c", script], { stdio: ["ignore", "ignore", "pipe"] });
+  let log = "";
+  server.stderr.setEncoding("utf8").on("data", (text: string) => (log += text));
+  await eventually(() => assert.match(log, /Server listening/, log));
+  return {
+    port,
+    ssh: `ssh -F ${file("ssh_config")}`,
+    log: () => log,
+    install,
+    async [Symbol.asyncDispose]() {
+      if (server.exitCode === null && server.signalCode === null) {
+        const exited = once(server, "exit");
+        server.kill();
+        await exited;
+      }
+      await rm(dir, { recursive: true, force: true });
+    },
+  };
+}
+
+async function freePort(): Promise<number> {
+  const server = createServer().listen(0, "127.0.0.1");
+  await once(server, "listening");
+  const { port } = server.address() as { port: number };
+  server.close();
+  await once(server, "close");
+  return port;
+}
