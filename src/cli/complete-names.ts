@@ -1,8 +1,11 @@
 /** The names that a daemon knows, for completion. */
 import type { CliHost } from "./host.ts";
 import { chooseRoute } from "./routing.ts";
+import { chooseNode, type NodeOptions } from "./nodes/choose-node.ts";
+import { localNode, readNodes } from "./nodes/node-file.ts";
 import { calls } from "./transport/calls.ts";
 import type { UnaryCall } from "./transport/calls.ts";
+import type { Client } from "./transport/client.ts";
 import { SocketClient } from "./transport/socket-client.ts";
 
 export interface Candidate {
@@ -40,24 +43,37 @@ const sources = {
 } as const;
 
 /** What a name can be of. */
-export type Kind = keyof typeof sources;
+export type Kind = keyof typeof sources | "node";
 
-export async function namesOf(
-  host: CliHost,
-  socketOption: string | undefined,
-  kind: Kind,
-): Promise<readonly Candidate[]> {
-  const route = chooseRoute({ socketOption, sockets: host.sockets, uid: host.uid });
-  if (route.kind !== "socket") return [];
-  const client = new SocketClient({ socketPath: route.path, headers: {} });
-  const ask: Ask = async (call, request) => {
-    try {
-      return await client.call(call, request, { timeoutMs: askTimeoutMs });
-    } catch {
-      return undefined;
-    }
-  };
-  return (await sources[kind](ask)) ?? [];
+export async function namesOf(host: CliHost, target: NodeOptions, kind: Kind): Promise<readonly Candidate[]> {
+  try {
+    if (kind === "node") return nodeNames(host);
+    await using client = await clientOf(host, target);
+    const ask: Ask = async (call, request) =>
+      client?.call(call, request, { timeoutMs: askTimeoutMs }).catch(() => undefined);
+    return (await sources[kind](ask)) ?? [];
+  } catch {
+    // A line that names its daemon wrongly is told so when it is sent.
+    return [];
+  }
+}
+
+function nodeNames(host: CliHost): readonly Candidate[] {
+  const nodes = Object.entries(readNodes(host).nodes);
+  return [
+    candidate(localNode, "this machine"),
+    ...nodes.map(([name, { address }]) => candidate(name, address)),
+  ];
+}
+
+async function clientOf(host: CliHost, target: NodeOptions): Promise<Client | undefined> {
+  const node = chooseNode(host, target);
+  if (node !== undefined) {
+    const { connectNode } = await import("./nodes/connect-node.ts");
+    return connectNode(host, node);
+  }
+  const route = chooseRoute({ socketOption: target.socket, sockets: host.sockets, uid: host.uid });
+  return route.kind === "socket" ? new SocketClient({ socketPath: route.path, headers: {} }) : undefined;
 }
 
 function candidate(word: string, description: string): Candidate {

@@ -2,6 +2,7 @@
 import type { CommandTree, OptionEntry } from "./command-tree.ts";
 import type { Candidate, Kind } from "./complete-names.ts";
 import type { CliHost } from "./host.ts";
+import type { NodeOptions } from "./nodes/choose-node.ts";
 import { escapeCell } from "./render/escape.ts";
 
 /** Prints one candidate per line, `word<TAB>description`. @param words what follows `svc`; the last is being typed */
@@ -23,7 +24,8 @@ interface Place {
   readonly args: readonly string[];
   /** The option that waits for its value. */
   readonly option: OptionEntry | undefined;
-  readonly socket: string | undefined;
+  /** Which daemon the line names. */
+  readonly target: NodeOptions;
 }
 
 function walk(program: CommandTree, words: readonly string[]): Place {
@@ -31,10 +33,11 @@ function walk(program: CommandTree, words: readonly string[]): Place {
   let group = program;
   let args: string[] = [];
   let option: OptionEntry | undefined;
-  let socket: string | undefined;
+  let target: NodeOptions = {};
   for (const word of words) {
     if (option !== undefined) {
-      if (option.long === "--socket") socket = word;
+      const named = targetOptions[option.long ?? ""];
+      if (named !== undefined) target = { ...target, [named]: word };
       option = undefined;
     } else if (word.startsWith("-")) {
       const found = command.options.find(({ short, long }) => word === short || word === long);
@@ -45,7 +48,7 @@ function walk(program: CommandTree, words: readonly string[]): Place {
       else [group, command, args] = [command, child, []];
     }
   }
-  return { command, group, args, option, socket };
+  return { command, group, args, option, target };
 }
 
 async function candidatesAt(host: CliHost, place: Place, current: string): Promise<readonly Candidate[]> {
@@ -66,12 +69,12 @@ async function candidatesAt(host: CliHost, place: Place, current: string): Promi
 /** The shell completes file names itself; other values are anybody's guess. */
 async function optionCandidates(
   host: CliHost,
-  { socket }: Place,
+  { target }: Place,
   { choices, long }: OptionEntry,
 ): Promise<readonly Candidate[]> {
   if (choices !== undefined) return choices.map((word) => ({ word, description: "" }));
   const kind = kindOfOption[long ?? ""];
-  return kind === undefined ? [] : names(host, socket, kind);
+  return kind === undefined ? [] : names(host, target, kind);
 }
 
 async function argumentCandidates(host: CliHost, place: Place): Promise<readonly Candidate[]> {
@@ -85,20 +88,29 @@ async function argumentCandidates(host: CliHost, place: Place): Promise<readonly
   if (command.name === adding && expected.name === "name") return [];
   const kind = kindOfArgument[expected.name === "name" ? `name of ${group.name}` : expected.name];
   if (kind === undefined) return [];
-  return (await names(host, place.socket, kind)).filter(({ word }) => !args.includes(word));
+  return (await names(host, place.target, kind)).filter(({ word }) => !args.includes(word));
 }
 
+/** Options that name a daemon. */
+const targetOptions: Readonly<Record<string, keyof NodeOptions>> = {
+  "--socket": "socket",
+  "--host": "host",
+  "--node": "node",
+};
 /** What the values of options and arguments name. */
 const kindOfOption: Readonly<Record<string, Kind>> = {
   "--app": "app",
   "--project": "project",
   "--storage": "storage",
   "--source": "source",
+  "--node": "node",
+  "--to": "node",
 };
 const kindOfArgument: Readonly<Record<string, Kind>> = {
   id: "app",
   job: "job",
   container: "container",
+  node: "node",
   "name of storage": "storage",
   "name of source": "source",
 };
@@ -106,13 +118,9 @@ const kindOfArgument: Readonly<Record<string, Kind>> = {
 const adding = "add";
 
 /** Asking a daemon takes more than all else here. */
-async function names(
-  host: CliHost,
-  socketOption: string | undefined,
-  kind: Kind,
-): Promise<readonly Candidate[]> {
+async function names(host: CliHost, target: NodeOptions, kind: Kind): Promise<readonly Candidate[]> {
   const { namesOf } = await import("./complete-names.ts");
-  return namesOf(host, socketOption, kind);
+  return namesOf(host, target, kind);
 }
 
 async function listMethods(): Promise<readonly Candidate[]> {

@@ -240,9 +240,9 @@ const lines: readonly string[] = [
   "api AppService.ListApps",
 ];
 /** They ask no daemon. */
-const alone = ["completion", "daemon", "doctor"];
-/** A terminal is for what terminals obey: whoever opens one has asked for it. */
-const terminals = ["app attach", "app shell"];
+const alone = ["completion", "daemon", "doctor", "node add", "node list", "node use", "node remove"];
+/** What terminals obey, and bytes as they are: whoever opens one has asked for it. */
+const terminals = ["app attach", "app shell", "dial-stdio"];
 
 function leaves(command: Command, path: readonly string[] = []): string[] {
   if (command.commands.length === 0) return [path.join(" ")];

@@ -1,6 +1,7 @@
 /** A daemon elsewhere, over one HTTP/2 connection for all calls of a command. */
 import { connect as connectHttp2 } from "node:http2";
 import type { ClientHttp2Session, ClientHttp2Stream, OutgoingHttpHeaders } from "node:http2";
+import { PassThrough, pipeline } from "node:stream";
 import { SvcError } from "../../errors.ts";
 import { canceled, tookTooLong } from "../transport/http.ts";
 import type { FarEndpoint, HttpAnswer, HttpRequest } from "../transport/http.ts";
@@ -15,6 +16,8 @@ export interface FarDaemonOptions {
   /** Sent with every request, such as a token. */
   readonly headers: Readonly<Record<string, string>>;
   readonly open: () => Promise<FarStream> | FarStream;
+  /** Milliseconds until its first word. Default: {@link connectTimeoutMs}. */
+  readonly greetingTimeoutMs?: number;
 }
 
 /** Bytes that may be on their way to this process: what a far connection needs to be filled. */
@@ -75,18 +78,21 @@ export class FarDaemon implements FarEndpoint {
   }
 
   async #connect(): Promise<Line> {
-    const { open, authority, name } = this.#options;
+    const { open, authority, name, greetingTimeoutMs = connectTimeoutMs } = this.#options;
     const stream = await open();
     // The scheme says only whom Node would call by itself.
     const session = connectHttp2(`http://${authority}`, {
       createConnection: () => stream.duplex,
       settings: { enablePush: false, initialWindowSize: windowBytes },
     });
-    let problem: unknown;
-    session.on("error", (error) => (problem ??= error));
+    let problem: Error | undefined;
+    session.on("error", (error: Error) => (problem ??= error));
     stream.duplex.on("error", (error: Error) => (problem ??= error));
     const { promise: over, reject: giveUp } = Promise.withResolvers<never>();
-    const timer = setTimeout(() => giveUp(new SvcError("unavailable", silence(name))), connectTimeoutMs);
+    const timer = setTimeout(
+      () => giveUp(new SvcError("unavailable", silence(name, greetingTimeoutMs))),
+      greetingTimeoutMs,
+    );
     const greeted = new Promise<boolean>((resolve) => {
       session.once("remoteSettings", () => resolve(true));
       session.once("close", () => resolve(false));
@@ -114,8 +120,8 @@ export class FarDaemon implements FarEndpoint {
   }
 }
 
-function silence(name: string): string {
-  return `${name} did not answer within ${connectTimeoutMs / 1000} s`;
+function silence(name: string, timeoutMs: number): string {
+  return `${name} did not answer within ${timeoutMs / 1000} s`;
 }
 
 /** What ends a call before its answer does: its signal, and its time. */
@@ -164,6 +170,7 @@ interface ExchangeParts {
 /** One request and its answer. */
 class FarExchange implements HttpAnswer {
   readonly #call: ClientHttp2Stream;
+  readonly #content = new PassThrough();
   readonly #parts: ExchangeParts;
   #status = 0;
   #failure: unknown;
@@ -173,8 +180,14 @@ class FarExchange implements HttpAnswer {
     this.#call = call;
     this.#parts = parts;
     parts.limits.onEnd = () => call.destroy();
-    call.on("error", (error) => (this.#failure ??= error));
-    // A call that the other side gave up ends like one that is complete.
+    call.on("error", (error: unknown) => {
+      this.#failure ??= error;
+    });
+    // Read from the beginning: Node throws away what nobody has begun to read when an answer is complete.
+    pipeline(call, this.#content, (error: unknown) => {
+      this.#failure ??= error;
+    });
+    // A call that was given up ends like one that is complete, but for this and its code.
     call.once("aborted", () => (this.#isBroken = true));
     call.once("response", (headers) => (this.#status = headers[":status"] ?? 0));
     const { body } = parts;
@@ -201,18 +214,20 @@ class FarExchange implements HttpAnswer {
 
   destroy(): void {
     this.#parts.limits[Symbol.dispose]();
+    this.#content.destroy();
     this.#call.destroy();
   }
 
   async *#readBody(): AsyncGenerator<Buffer> {
     try {
       try {
-        for await (const bytes of this.#call as AsyncIterable<Buffer>) yield bytes;
+        for await (const bytes of this.#content as AsyncIterable<Buffer>) yield bytes;
       } catch (error) {
         this.#failure ??= error;
         this.#isBroken = true;
       }
-      if (this.#isBroken || this.#parts.limits.failure !== undefined) throw await this.#problem();
+      if (this.#isBroken || this.#call.rstCode !== 0 || this.#parts.limits.failure !== undefined)
+        throw await this.#problem();
     } finally {
       this.destroy();
     }

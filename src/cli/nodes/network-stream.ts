@@ -7,6 +7,9 @@ import type { FarStream } from "./far-stream.ts";
 
 export type NetworkAddress = Extract<NodeAddress, { kind: "https" | "http" }>;
 
+/** What OpenSSL says of a server that refuses the protocol; one that knows none says nothing. */
+const noHttp2 = "ERR_SSL_TLSV1_ALERT_NO_APPLICATION_PROTOCOL";
+
 /** @param authorities certificates, in PEM, that are trusted instead of the system's */
 export async function openNetwork(
   address: NetworkAddress,
@@ -27,8 +30,8 @@ export async function openNetwork(
       ...(authorities === undefined ? {} : { ca: authorities }),
     });
     secure.once("secureConnect", () => {
-      if (secure.alpnProtocol !== "h2")
-        secure.destroy(new Error("it does not speak HTTP/2, which svc needs there"));
+      if (secure.alpnProtocol === "h2") return;
+      secure.destroy(Object.assign(new Error("no h2"), { code: noHttp2 }));
     });
     socket = secure;
   }
@@ -61,6 +64,8 @@ function sentence(authority: string, error: NodeJS.ErrnoException | undefined): 
     case "UNABLE_TO_GET_ISSUER_CERT":
     case "UNABLE_TO_GET_ISSUER_CERT_LOCALLY":
       return `the certificate of ${authority} is not from an authority that is trusted here: name its own with --ca-file (SVC_CA_FILE)`;
+    case noHttp2:
+      return `${authority} does not speak HTTP/2, which svc needs there: switch it on in what ends TLS`;
     case "ERR_TLS_CERT_ALTNAME_INVALID":
       return `the certificate of ${authority} is for another name`;
     default:

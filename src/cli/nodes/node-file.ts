@@ -1,15 +1,6 @@
 /** The daemons that a user has given names, in a file of theirs: `$XDG_CONFIG_HOME/svc/nodes.json`, mode 0600. */
-import {
-  closeSync,
-  fstatSync,
-  mkdirSync,
-  openSync,
-  readFileSync,
-  renameSync,
-  rmSync,
-  writeFileSync,
-} from "node:fs";
-import { dirname, join } from "node:path";
+import { closeSync, fstatSync, openSync, readFileSync } from "node:fs";
+import { join } from "node:path";
 import { SvcError } from "../../errors.ts";
 import type { CliHost } from "../host.ts";
 
@@ -71,13 +62,13 @@ export function readNodes(host: NodeHome): NodeList {
 }
 
 function checked(text: string, path: string): NodeList {
-  let list: NodeList | null;
+  let list: Partial<NodeList> | null;
   try {
-    list = JSON.parse(text) as NodeList | null;
+    list = JSON.parse(text) as Partial<NodeList> | null;
   } catch {
     list = null;
   }
-  const nodes = Object.entries(list?.nodes ?? {});
+  const nodes = Object.entries<Partial<Node> | null>(list?.nodes ?? {});
   if (
     list === null ||
     nodes.some(([name, node]) => !nodeName.test(name) || typeof node?.address !== "string")
@@ -87,5 +78,5 @@ function checked(text: string, path: string): NodeList {
       `${path} is damaged; remove it, and add the nodes again: svc node add`,
     );
   }
-  return { ...list, nodes: Object.fromEntries(nodes) };
+  return { ...list, nodes: Object.fromEntries(nodes) as NodeList["nodes"] };
 }

@@ -51,8 +51,10 @@ function askHelper(program: string, address: string): Promise<string> {
     const limits = { timeout: helperTimeoutMs, maxBuffer: 4 * maxTokenBytes };
     // What it prints may hold the secret, also when it fails.
     const child = execFile(program, ["get"], limits, (error, stdout) => {
-      if (error !== null)
-        return reject(refused(error.code === "ENOENT" ? "there is no such program" : "it failed"));
+      if (error !== null) {
+        reject(refused(error.code === "ENOENT" ? "there is no such program" : "it failed"));
+        return;
+      }
       try {
         const { Secret: secret } = JSON.parse(stdout) as { Secret?: unknown };
         if (typeof secret === "string") resolve(secret);

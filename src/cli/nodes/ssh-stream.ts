@@ -79,10 +79,10 @@ class SshStream implements FarStream {
 
   async failure(cause?: unknown): Promise<SvcError> {
     await Promise.race([this.#closed, setTimeout(endTimeoutMs, undefined, { ref: false })]);
-    return new SvcError("unavailable", this.#sentence(), { cause });
+    return new SvcError("unavailable", this.#sentence(cause), { cause });
   }
 
-  #sentence(): string {
+  #sentence(cause: unknown): string {
     const [host, code] = [this.#host, this.#child.exitCode];
     if (this.#startFailure !== undefined) {
       return `${this.#program} cannot be run, which reaches ${host}: install an ssh client, or name yours in SVC_SSH`;
@@ -92,7 +92,7 @@ class SshStream implements FarStream {
       return `svc was not found on ${host}: install it there, on the PATH of shells without a terminal (${words})`;
     }
     if (code === 255) return `ssh cannot reach ${host}: ${words === "" ? "it does not say why" : words}`;
-    if (code === null && this.#child.signalCode === null) {
+    if ((cause as NodeJS.ErrnoException | undefined)?.code === "ERR_HTTP2_ERROR") {
       return `what answers on ${host} is no svc daemon: does a start-up file of the shell there print something?`;
     }
     return words === ""

@@ -1,0 +1,151 @@
+/** `svc node …` and which daemon a command is for. */
+import { chmod, mkdir, mkdtemp, readFile, rm, stat, writeFile } from "node:fs/promises";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import test from "ava";
+import type { SvcRun } from "./support/run-svc.ts";
+import { runSvc } from "./support/run-svc.ts";
+import { appOf, startFakeDaemon } from "./support/fake-daemon.ts";
+
+interface Home extends AsyncDisposable {
+  readonly dir: string;
+  readonly file: string;
+  run(line: string, env?: Readonly<Record<string, string>>): Promise<SvcRun>;
+}
+
+async function makeHome(): Promise<Home> {
+  const dir = await mkdtemp(join(tmpdir(), "svc-node-"));
+  const uid = process.getuid?.() ?? 0;
+  return {
+    dir,
+    file: join(dir, ".config/svc/nodes.json"),
+    run: (line, env = {}) => runSvc(line.split(" "), { host: { home: dir, uid, env } }),
+    [Symbol.asyncDispose]: () => rm(dir, { recursive: true }),
+  };
+}
+
+test("nodes are added, used and removed", async (t) => {
+  await using home = await makeHome();
+  await using attic = await startFakeDaemon([appOf({ id: "old" })]);
+  await using shop = await startFakeDaemon([appOf({ id: "till" })]);
+  t.is((await home.run(`node add attic unix://${attic.socketPath}`)).exitCode, 0);
+  t.is((await home.run(`node add shop unix://${shop.socketPath}`)).exitCode, 0);
+  t.is((await stat(home.file)).mode & 0o777, 0o600);
+  t.regex((await home.run("-N attic ls")).stdout, /^old /m);
+  t.regex((await home.run("ls --node shop")).stdout, /^till /m);
+  t.regex((await home.run("ls", { SVC_NODE: "shop" })).stdout, /^till /m);
+  t.regex((await home.run("ls", { SVC_HOST: `unix://${attic.socketPath}` })).stdout, /^old /m);
+  t.regex((await home.run("node use shop")).stdout, /Commands go to shop now/);
+  t.regex((await home.run("ls")).stdout, /^till /m);
+  t.regex((await home.run("ls -N attic", { SVC_NODE: "shop" })).stdout, /^old /m);
+  t.regex((await home.run(`ls --socket ${attic.socketPath}`)).stdout, /^old /m);
+  const table = (await home.run("node list")).stdout;
+  t.regex(table, /^ +local +this machine\n +attic +unix:.*\n\* +shop /m);
+  t.regex((await home.run("node remove shop")).stderr, /Commands go to this machine again/);
+  const { stderr, exitCode } = await home.run("-N shop ls");
+  t.is(exitCode, 3);
+  t.regex(stderr, /no node "shop"; see what there is with: svc node list/);
+});
+
+test("nodes are completed, and what the chosen one has", async (t) => {
+  await using home = await makeHome();
+  await using attic = await startFakeDaemon([appOf({ id: "old" })]);
+  await home.run(`node add attic unix://${attic.socketPath}`);
+  const words = async (line: string): Promise<string[]> =>
+    (await home.run(`__complete ${line}`)).stdout.split("\n").flatMap((each) => each.split("\t")[0] || []);
+  t.deepEqual(await words("ls -N a"), ["attic"]);
+  t.deepEqual(await words("node use "), ["local", "attic"]);
+  t.deepEqual(await words("-N attic app start "), ["old"]);
+  t.deepEqual(await words("-N nobody app start "), []);
+});
+
+for (const { title, line, env, says } of [
+  {
+    title: "two daemons at once",
+    line: "ls -N a -H ssh://b",
+    says: /--socket, --host and --node name one daemon each/,
+  },
+  { title: "a socket and a node", line: "ls -N a --socket /x", says: /name one daemon each/ },
+  {
+    title: "an address that is an option",
+    line: "ls -H ssh://-oProxyCommand=x",
+    says: /the host "-oProxyCommand=x"/,
+  },
+  { title: "one in the environment", line: "ls", env: { SVC_HOST: "ssh://-x" }, says: /the host "-x"/ },
+  {
+    title: "a node's own name for this machine",
+    line: "node add local ssh://b",
+    says: /local is this machine/,
+  },
+  { title: "a name that is a path", line: "node add ../x ssh://b", says: /the name "\.\.\/x" must be/ },
+  {
+    title: "https without a token",
+    line: "node add a https://b",
+    says: /pass --token-file or --credential-helper/,
+  },
+  { title: "ssh with a token", line: "node add a ssh://b --token-file x", says: /are for https addresses/ },
+  {
+    title: "an ssh option that is none",
+    line: "node add a ssh://b --ssh-option -oX=y",
+    says: /must be NAME=VALUE/,
+  },
+]) {
+  test(`${title} is refused`, async (t) => {
+    await using home = await makeHome();
+    const run = await home.run(line, env);
+    t.is(run.exitCode, 2, run.stderr);
+    t.regex(run.stderr, says);
+  });
+}
+
+for (const { title, mode, text = "", says } of [
+  { title: "that others may write", mode: 0o622, says: /must be yours alone/ },
+  {
+    title: "that is damaged",
+    mode: 0o600,
+    text: "{",
+    says: /is damaged; remove it, and add the nodes again/,
+  },
+]) {
+  test(`a file of nodes ${title} is not believed`, async (t) => {
+    await using home = await makeHome();
+    await home.run("node add a ssh://b");
+    if (text !== "") await writeFile(home.file, text);
+    await chmod(home.file, mode);
+    const run = await home.run("-N a ls");
+    t.is(run.exitCode, 5, run.stderr);
+    t.regex(run.stderr, says);
+  });
+}
+
+const secret = "svc_canary_0123456789";
+
+test("a token is taken from a file that nobody else may read, or from a helper, and shows nowhere", async (t) => {
+  await using home = await makeHome();
+  const file = join(home.dir, "token");
+  await writeFile(file, `${secret}\n`, { mode: 0o644 });
+  await mkdir(join(home.dir, "bin"));
+  const helper = join(home.dir, "bin/helper");
+  await writeFile(
+    helper,
+    `#!/bin/sh\nread -r address; echo "{\\"Secret\\": \\"${secret} $1\\"}"; echo ${secret} >&2\n`,
+    {
+      mode: 0o755,
+    },
+  );
+  await home.run(`node add loose http://127.0.0.1:1 --token-file ${file}`);
+  await home.run(`node add helped http://127.0.0.1:1 --credential-helper ${helper}`);
+  await home.run("node add lost http://127.0.0.1:1 --credential-helper /nonexistent/helper");
+  const loose = await home.run("-N loose ls");
+  t.regex(loose.stderr, /token file .* cannot be used: others may read it, too: chmod 600/);
+  const helped = await home.run("-N helped ls");
+  t.regex(helped.stderr, /helper has for http:\/\/127\.0\.0\.1:1 is no token/);
+  t.regex((await home.run("-N lost ls")).stderr, /there is no such program/);
+  await chmod(file, 0o600);
+  const nobody = await home.run("-N loose ls");
+  t.is(nobody.exitCode, 6);
+  t.regex(nobody.stderr, /nobody listens on 127\.0\.0\.1:1/);
+  const said = [loose, helped, nobody, await home.run("node list --json")];
+  t.false(said.some(({ stdout, stderr }) => (stdout + stderr).includes(secret)));
+  t.false((await readFile(home.file, "utf8")).includes(secret));
+});
