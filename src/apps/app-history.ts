@@ -2,7 +2,7 @@
 import type { MessageInitShape } from "@bufbuild/protobuf";
 import { timestampFromMs } from "@bufbuild/protobuf/wkt";
 import type { AppStatsSchema } from "../../gen/svc/v1/app_pb.ts";
-import { SampleRing, type History, type HistoryQuestion } from "../host/sample-ring.ts";
+import { SampleRing, type History, type HistoryAsker, type HistoryQuestion } from "../host/sample-ring.ts";
 import { pause, type Clock } from "../lib/clock.ts";
 import type { RuntimeUsage } from "../runtimes/runtime.ts";
 import { statsOf } from "./app-reports.ts";
@@ -67,8 +67,9 @@ export class AppHistory implements AsyncDisposable {
     id: string,
     question: HistoryQuestion,
     createdAtMs: number,
+    asker: HistoryAsker,
   ): Promise<History<MessageInitShape<typeof AppStatsSchema>>> {
-    const { samples, intervalSecs } = await this.#ring.history(question);
+    const { samples, intervalSecs } = await this.#ring.history(question, asker);
     return {
       intervalSecs,
       samples: samples.flatMap(({ atMs, apps }) => {

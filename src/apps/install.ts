@@ -2,7 +2,7 @@
 import { SvcError } from "../errors.ts";
 import type { JsonObject } from "../lib/json.ts";
 import type { Manifest } from "../packages/manifest.ts";
-import { KeyedQueue } from "../packages/keyed-queue.ts";
+import { KeyedQueue } from "../lib/keyed-queue.ts";
 import type { RunnableApp } from "../runtimes/runtime.ts";
 import { StoreConflict } from "../store/store.ts";
 import {

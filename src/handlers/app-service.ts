@@ -13,7 +13,7 @@ import type { SettingsView } from "../apps/app-settings.ts";
 import type { Consoles } from "../console/consoles.ts";
 import type { LogChunk } from "../runtimes/runtime.ts";
 import type { Schedules } from "../scheduler/schedules.ts";
-import { userOf, type UserContext } from "../rpc/user-context.ts";
+import { shareName, userOf, type UserContext } from "../rpc/user-context.ts";
 import type { ConsoleTokens } from "../tokens/console-tokens.ts";
 import { logLines } from "./log-lines.ts";
 import { progressEvents } from "./progress-events.ts";
@@ -123,13 +123,17 @@ export function createAppService(
     }),
 
     getAppStatsHistory: async ({ id, limit = defaultHistory, since, step }, context) => {
-      const { createdAtMs } = await apps.record(id, userOf(context));
+      const user = userOf(context);
+      const { createdAtMs } = await apps.record(id, user);
       const question = {
         limit,
         ...(since && { sinceMs: timestampMs(since) }),
         ...(step !== undefined && { stepSecs: step }),
       };
-      const { samples, intervalSecs } = await history.of(id, question, createdAtMs);
+      const { samples, intervalSecs } = await history.of(id, question, createdAtMs, {
+        share: shareName(user),
+        signal: context.signal,
+      });
       return { samples: [...samples], intervalSecs };
     },
 

@@ -6,7 +6,7 @@ import type { MonitorService, SystemMetricsSchema } from "../../gen/svc/v1/monit
 import type { HostMetrics } from "../host/host-metrics.ts";
 import type { HostSample } from "../host/host-sample.ts";
 import type { HostProcesses } from "../host/host-processes.ts";
-import { userOf } from "../rpc/user-context.ts";
+import { shareName, userOf } from "../rpc/user-context.ts";
 
 const defaultHistory = 360;
 
@@ -17,12 +17,14 @@ export function createMonitorService(
   return {
     getSystemMetrics: () => systemMetrics(metrics.newest()),
 
-    getMetricsHistory: async ({ limit = defaultHistory, since, step }) => {
-      const { samples, intervalSecs } = await metrics.history({
+    getMetricsHistory: async ({ limit = defaultHistory, since, step }, context) => {
+      const question = {
         limit,
         ...(since && { sinceMs: timestampMs(since) }),
         ...(step !== undefined && { stepSecs: step }),
-      });
+      };
+      const asker = { share: shareName(userOf(context)), signal: context.signal };
+      const { samples, intervalSecs } = await metrics.history(question, asker);
       return { samples: samples.map(systemMetrics), intervalSecs };
     },
 

@@ -6,7 +6,7 @@ import { unlessAborted } from "../lib/unless-aborted.ts";
 import { readFilesystems } from "./filesystems.ts";
 import { hostSample, summarize, type HostReading, type HostSample } from "./host-sample.ts";
 import { KernelReader, type KernelCounters } from "./kernel-counters.ts";
-import { SampleRing, type History, type HistoryQuestion } from "./sample-ring.ts";
+import { SampleRing, type History, type HistoryAsker, type HistoryQuestion } from "./sample-ring.ts";
 import type { Log } from "../lib/log.ts";
 
 /** What is known of the host at one moment. */
@@ -70,8 +70,8 @@ export class HostMetrics implements AsyncDisposable {
     }
   }
 
-  async history(question: HistoryQuestion): Promise<History<HostSample>> {
-    return this.#ring.history(question);
+  async history(question: HistoryQuestion, asker: HistoryAsker): Promise<History<HostSample>> {
+    return this.#ring.history(question, asker);
   }
 
   /** The newest sample, and what each processor has done since the host started; undefined until there is one. */

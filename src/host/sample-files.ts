@@ -68,17 +68,25 @@ export class SampleFiles<T extends Sample> {
   }
 
   /**
-   * The newest that are kept, `count` of them or somewhat more, oldest first; none from before `sinceMs`. A damaged frame ends
-   * its file.
+   * Those that are kept, from the newest file to the oldest; in each the oldest first, and none from before `sinceMs`. A damaged
+   * frame ends its file.
    */
+  async *newestFirst(sinceMs: number): AsyncGenerator<T[], void> {
+    for (const span of (await this.#spans()).toReversed()) {
+      if (span < this.#spanOf(sinceMs)) return;
+      yield await this.#readFile(span, sinceMs);
+    }
+  }
+
+  /** The newest of them, `count` or somewhat more, oldest first. */
   async newest(count: number, sinceMs: number): Promise<T[]> {
     const files: T[][] = [];
     let found = 0;
-    for (const span of (await this.#spans()).toReversed()) {
-      if (found >= count || span < this.#spanOf(sinceMs)) break;
-      const samples = await this.#readFile(span, sinceMs);
-      found += samples.length;
+    if (count <= 0) return [];
+    for await (const samples of this.newestFirst(sinceMs)) {
       files.push(samples);
+      found += samples.length;
+      if (found >= count) break;
     }
     return files.toReversed().flat();
   }

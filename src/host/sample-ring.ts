@@ -1,5 +1,6 @@
 /** Samples of something over time: a day of them in full, a month with one for every five minutes, both on disk. */
 import type { Clock } from "../lib/clock.ts";
+import { KeyedQueue } from "../lib/keyed-queue.ts";
 import { SampleFiles, type Sample } from "./sample-files.ts";
 import type { Log } from "../lib/log.ts";
 
@@ -29,6 +30,13 @@ export interface HistoryQuestion {
   readonly stepSecs?: number;
 }
 
+/** Who asks. */
+export interface HistoryAsker {
+  /** By what name the share of the daemon is known that the work is of. */
+  readonly share: string;
+  readonly signal: AbortSignal;
+}
+
 export interface History<T> {
   /** Oldest first. */
   readonly samples: readonly T[];
@@ -53,6 +61,7 @@ export class SampleRing<T extends Sample> {
   #savedAtMs = 0;
   /** Those of the five minutes that are not over, oldest first. */
   #current: T[] = [];
+  readonly #asked = new KeyedQueue();
   /** What failed the last time that it was tried. */
   readonly #failing = new Set<string>();
 
@@ -83,19 +92,51 @@ export class SampleRing<T extends Sample> {
     if (this.#options.clock.monotonicMs() - this.#savedAtMs >= saveEveryMs) await this.save();
   }
 
-  async history({ limit, sinceMs = 0, stepSecs = 0 }: HistoryQuestion): Promise<History<T>> {
+  /** One at a time for each share, and in memory no more than a file, a step and the answer: a month is some 100 MB of objects. */
+  async history(question: HistoryQuestion, { share, signal }: HistoryAsker): Promise<History<T>> {
+    return this.#asked.run(share, signal, () => this.#history(question, signal));
+  }
+
+  async #history(
+    { limit, sinceMs = 0, stepSecs = 0 }: HistoryQuestion,
+    signal: AbortSignal,
+  ): Promise<History<T>> {
     const { intervalSecs: ownSecs, clock, summarize } = this.#options;
     const isLong = stepSecs >= longStepSecs || (sinceMs > 0 && sinceMs < clock.nowMs() - dayMs);
-    const sourceSecs = isLong ? Math.max(longStepSecs, ownSecs) : ownSecs;
-    const intervalSecs = Math.max(stepSecs, sourceSecs);
-    const wanted = (limit + 1) * Math.ceil(intervalSecs / sourceSecs);
-    const saved = await (isLong ? this.#month : this.#day).newest(wanted, sinceMs);
-    const savedUntilMs = saved.at(-1)?.atMs ?? 0;
-    const unsaved = isLong ? this.#current : this.#unsaved;
-    const all = [...saved, ...unsaved.filter(({ atMs }) => atMs > savedUntilMs && atMs >= sinceMs)];
-    const samples =
-      intervalSecs === ownSecs ? all : inSteps(all, intervalSecs * 1000).map((step) => summarize(step));
-    return { samples: samples.slice(-limit), intervalSecs };
+    const intervalSecs = Math.max(stepSecs, isLong ? Math.max(longStepSecs, ownSecs) : ownSecs);
+    const stepMs = intervalSecs * 1000;
+    /** Newest first, as are those of the step that is being read. */
+    const answer: T[] = [];
+    let step: T[] = [];
+    const close = (): void => {
+      const [newest] = step;
+      if (newest !== undefined) answer.push(intervalSecs === ownSecs ? newest : summarize(step.toReversed()));
+      step = [];
+    };
+    for await (const samples of this.#newestFirst(isLong, sinceMs)) {
+      signal.throwIfAborted();
+      for (const sample of samples.toReversed()) {
+        const [newest] = step;
+        const isOther = newest !== undefined && stepOf(newest, stepMs) !== stepOf(sample, stepMs);
+        if (isOther || intervalSecs === ownSecs) close();
+        if (answer.length >= limit) break;
+        step.push(sample);
+      }
+      if (answer.length >= limit) break;
+    }
+    close();
+    return { samples: answer.toReversed(), intervalSecs };
+  }
+
+  /** Those that are not on disk yet come first. In pieces, each the oldest first. */
+  async *#newestFirst(isLong: boolean, sinceMs: number): AsyncGenerator<readonly T[], void> {
+    const unsaved = (isLong ? this.#current : this.#unsaved).filter(({ atMs }) => atMs >= sinceMs);
+    const [oldest] = unsaved;
+    yield unsaved;
+    for await (const samples of (isLong ? this.#month : this.#day).newestFirst(sinceMs)) {
+      // They may have been saved meanwhile.
+      yield oldest === undefined ? samples : samples.filter(({ atMs }) => atMs < oldest.atMs);
+    }
   }
 
   /** Writes what is not on disk yet. */
@@ -137,17 +178,4 @@ export class SampleRing<T extends Sample> {
 
 function stepOf({ atMs }: Sample, stepMs: number): number {
   return Math.floor(atMs / stepMs);
-}
-
-/** Those of each step together, without steps that have none. */
-function inSteps<T extends Sample>(samples: readonly T[], stepMs: number): T[][] {
-  const steps: T[][] = [];
-  let at: number | undefined;
-  for (const sample of samples) {
-    const step = stepOf(sample, stepMs);
-    if (step === at) steps.at(-1)?.push(sample);
-    else steps.push([sample]);
-    at = step;
-  }
-  return steps;
 }

@@ -16,7 +16,7 @@ import type { GitRemote } from "./git-remote.ts";
 import type { GitProcess } from "./git-process.ts";
 import type { Revision } from "./git-refs.ts";
 import { forwardGitProgress } from "./git-progress.ts";
-import { KeyedQueue } from "./keyed-queue.ts";
+import { KeyedQueue } from "../lib/keyed-queue.ts";
 import type { PackageWork } from "./package-work.ts";
 
 /** A commit that stays in the cache until it is disposed of. */

@@ -61,6 +61,7 @@ export class Invoker {
     };
     // One promise instead of a chain of them, which would cost more than all else here.
     return new Promise((resolve, reject) => {
+      // It counts until its work has ended: who asks and leaves, again and again, would have no bound.
       const leave = (): void => {
         this.#running.end(context);
         stream?.close();
@@ -86,7 +87,7 @@ export class Invoker {
       };
       context.onAbort((error) => {
         reject(error);
-        leave();
+        stream?.close();
       });
       try {
         const output = start();

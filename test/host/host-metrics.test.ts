@@ -9,6 +9,7 @@ import { eventually } from "../support/eventually.ts";
 import { FakeClock } from "../support/fake-clock.ts";
 
 const all = { limit: 1_000 };
+const asker = { share: "uid 1000", signal: new AbortController().signal };
 
 async function prepare(t: ExecutionContext) {
   const dir = await mkdtemp(join(tmpdir(), "svc-metrics-"));
@@ -50,14 +51,14 @@ test("until the first sample there is none, and then one at each interval", asyn
   await take(metrics, 1_000);
   t.is(metrics.newest().atMs, clock.nowMs());
   for (let n = 0; n < 3; n++) await take(metrics);
-  const { samples, intervalSecs } = await metrics.history(all);
+  const { samples, intervalSecs } = await metrics.history(all, asker);
   t.is(intervalSecs, 10);
   t.deepEqual(
     samples.map(({ atMs }) => atMs - clock.nowMs()),
     [-30_000, -20_000, -10_000, 0],
   );
-  t.is((await metrics.history({ limit: 2 })).samples.length, 2);
-  t.deepEqual((await metrics.history({ limit: 9, sinceMs: clock.nowMs() })).samples, [metrics.newest()]);
+  t.is((await metrics.history({ limit: 2 }, asker)).samples.length, 2);
+  t.deepEqual((await metrics.history({ limit: 9, sinceMs: clock.nowMs() }, asker)).samples, [metrics.newest()]);
 });
 
 test("a follower gets the newest sample at once and then each new one, and ends with its signal", async (t) => {
@@ -88,8 +89,8 @@ test("a restart keeps the history, and sums up what the daemon before had no tim
   await using metrics = open();
   metrics.start();
   await take(metrics, 1_000);
-  t.is((await metrics.history(all)).samples.length, 33);
-  const { samples, intervalSecs } = await metrics.history({ limit: 100, stepSecs: 300 });
+  t.is((await metrics.history(all, asker)).samples.length, 33);
+  const { samples, intervalSecs } = await metrics.history({ limit: 100, stepSecs: 300 }, asker);
   t.is(intervalSecs, 300);
   t.deepEqual(
     samples.map(({ atMs }) => Math.floor(atMs / 300_000) * 300 - Date.parse("2026-01-01T00:00:00Z") / 1000),
@@ -103,9 +104,9 @@ test("a killed daemon loses a minute at most", async (t) => {
   killed.start();
   await take(killed, 1_000);
   for (let n = 0; n < 20; n++) await take(killed);
-  const taken = (await killed.history(all)).samples.length;
+  const taken = (await killed.history(all, asker)).samples.length;
   // Another process reads what is on disk; nothing was put in order.
-  const kept = (await open().history(all)).samples.length;
+  const kept = (await open().history(all, asker)).samples.length;
   t.is(taken, 21);
   t.true(kept >= taken - 7, `${kept} of ${taken}`);
   await killed[Symbol.asyncDispose]();
@@ -117,9 +118,32 @@ test("a day comes as some 300 points, and steps are averages", async (t) => {
   metrics.start();
   await take(metrics, 1_000);
   for (let n = 0; n < 12; n++) await take(metrics);
-  const { samples, intervalSecs } = await metrics.history({ limit: 300, stepSecs: 60 });
+  const { samples, intervalSecs } = await metrics.history({ limit: 300, stepSecs: 60 }, asker);
   t.is(intervalSecs, 60);
   t.is(samples.length, 3);
+});
+
+test("of one who asks again and again one history is read at a time, and none once they have left (threat 57)", async (t) => {
+  const { open, take } = await prepare(t);
+  await using metrics = open();
+  metrics.start();
+  await take(metrics, 1_000);
+  for (let n = 0; n < 3; n++) await take(metrics);
+  const order: string[] = [];
+  const ask = async (name: string, share: string, signal = asker.signal): Promise<void> => {
+    const asked = metrics.history(all, { share, signal });
+    await asked.then(
+      () => order.push(name),
+      () => order.push(`${name} left`),
+    );
+  };
+  const leaving = new AbortController();
+  const asked = [ask("first", "a"), ask("second", "a", leaving.signal), ask("third", "a"), ask("other", "b")];
+  leaving.abort(new Error("gone"));
+  await Promise.all(asked);
+  t.is(order[0], "second left");
+  t.true(order.indexOf("first") < order.indexOf("third"));
+  t.true(order.indexOf("other") < order.indexOf("third"), "who asks once does not wait for whoever asks often");
 });
 
 test("a disk that takes nothing is said once, samples go on, and what was missed is kept when it does again", async (t) => {
@@ -131,8 +155,8 @@ test("a disk that takes nothing is said once, samples go on, and what was missed
   await take(metrics, 1_000);
   for (let n = 0; n < 20; n++) await take(metrics);
   t.deepEqual(warnings, ["samples of the host: cannot save them"]);
-  t.is((await metrics.history(all)).samples.length, 21);
+  t.is((await metrics.history(all, asker)).samples.length, 21);
   await rm(place);
   for (let n = 0; n < 7; n++) await take(metrics);
-  t.is((await open().history(all)).samples.length >= 21, true);
+  t.is((await open().history(all, asker)).samples.length >= 21, true);
 });

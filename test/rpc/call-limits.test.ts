@@ -7,6 +7,7 @@ import { createInMemoryTransport } from "../../src/rpc/in-memory-transport.ts";
 import { createPipeline } from "../../src/rpc/pipeline.ts";
 import type { UserContext } from "../../src/rpc/user-context.ts";
 import { collectLog } from "../transport/support/door.ts";
+import { eventually } from "../support/eventually.ts";
 import { fakeServices } from "../transport/support/fake-services.ts";
 
 const peer = (uid: number): UserContext => ({
@@ -47,7 +48,8 @@ function open() {
   const clientOf = (user: UserContext) =>
     createClient(AppService, createInMemoryTransport({ pipeline, user, nextRequestId: () => "r" }));
   return {
-    call: (user: UserContext) => clientOf(user).startApp({ id: "a" }),
+    call: (user: UserContext, signal?: AbortSignal) =>
+      clientOf(user).startApp({ id: "a" }, { ...(signal && { signal }) }),
     stream: (user: UserContext, signal?: AbortSignal) => {
       const lines = clientOf(user).streamAppLogs({ id: "a" }, { ...(signal && { signal }) });
       return lines[Symbol.asyncIterator]();
@@ -55,6 +57,21 @@ function open() {
     release: () => released.resolve(undefined),
   };
 }
+
+test("a call counts until its work has ended, and not until its caller has left", async (t) => {
+  const { call, release } = open();
+  const one = peer(1000);
+  for (let n = 0; n < 2; n++) {
+    const leaving = new AbortController();
+    const asked = call(one, leaving.signal);
+    leaving.abort();
+    await t.throwsAsync(asked);
+  }
+  const error = svcErrorOf(await t.throwsAsync(call(one)));
+  t.is(error.reason, "too_many");
+  release();
+  await eventually(() => call(one));
+});
 
 for (const [name, one, other] of [
   ["a uid", peer(1000), peer(1001)],
