@@ -16,6 +16,8 @@ export interface OutgoingResponse extends Pick<
   "on" | "once" | "prependOnceListener" | "removeListener" | "write" | "end"
 > {
   readonly headersSent: boolean;
+  /** What was written and has not left. */
+  readonly writableLength: number;
   setHeader(name: string, value: string | number): unknown;
   appendHeader(name: string, value: string): unknown;
   writeHead(status: number, headers?: Record<string, string | number>): unknown;

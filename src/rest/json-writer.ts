@@ -27,6 +27,10 @@ interface Member {
   readonly itemType: DescMessage | undefined;
 }
 
+/** Messages in a list that is written in slices, and characters of a slice: some milliseconds. */
+const longList = 100;
+const sliceLength = 64 << 10;
+
 export class JsonWriter {
   readonly #writers = new Map<DescMessage, WriteMessage>();
   /** Of the types that were written as bytes. */
@@ -61,6 +65,42 @@ export class JsonWriter {
     text += "}";
     pieces.push(Buffer.from(text));
     return pieces;
+  }
+
+  /** Whether a message has a list that takes its time. */
+  isLong(type: DescMessage, message: Message): boolean {
+    if (hasCustomJsonRepresentation(type)) return false;
+    const record = message as unknown as Readonly<Record<string, unknown>>;
+    return this.#membersOf(type).some(({ field, itemType }) => {
+      const items = itemType === undefined ? undefined : record[field.localName];
+      return Array.isArray(items) && items.length >= longList;
+    });
+  }
+
+  /** The JSON of a long message as UTF-8, in pieces that are made one by one, so that others get their turn in between. */
+  *slices(type: DescMessage, message: Message): Generator<Buffer, void> {
+    const record = message as unknown as Readonly<Record<string, unknown>>;
+    let text = "{";
+    let separator = "";
+    for (const { write, field, itemType } of this.#membersOf(type)) {
+      const items = itemType === undefined ? undefined : record[field.localName];
+      if (itemType === undefined || !Array.isArray(items)) {
+        const member = write(record);
+        if (member === "") continue;
+        text += separator + member;
+      } else {
+        text += `${separator}${memberName(field)}[`;
+        for (const [at, item] of (items as Message[]).entries()) {
+          text += (at === 0 ? "" : ",") + this.message(itemType, item);
+          if (text.length < sliceLength) continue;
+          yield Buffer.from(text);
+          text = "";
+        }
+        text += "]";
+      }
+      separator = ",";
+    }
+    yield Buffer.from(`${text}}`);
   }
 
   /** The JSON text of one field of a message; `null` when it is unset. */

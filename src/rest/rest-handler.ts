@@ -16,7 +16,7 @@ import type { Route } from "./route.ts";
 export interface RestHandlerOptions extends RestLimits {
   readonly routes: Iterable<Route>;
   readonly exchange: Exchange;
-  readonly pipeline: Pick<Pipeline, "invokeServerStream" | "invokeClientStream">;
+  readonly pipeline: Pick<Pipeline, "invokeServerStream" | "invokeClientStream" | "turns">;
   /** Paths below it are REST's, whether a route has them or not; elsewhere the routes' own without variables. Default `/v1/`. */
   readonly prefix?: string;
 }
@@ -32,7 +32,7 @@ export type RestHandler = (
 export function createRestHandler(options: RestHandlerOptions): RestHandler {
   const { routes, exchange, pipeline, prefix = "/v1/" } = options;
   const writer = new JsonWriter();
-  const protocol = new RestProtocol(routes, writer, options);
+  const protocol = new RestProtocol(routes, writer, pipeline.turns, options);
   const outside = new Set(
     Array.from(routes, ({ template }) => template.source).filter((path) => !path.startsWith(prefix)),
   );
@@ -47,7 +47,7 @@ export function createRestHandler(options: RestHandlerOptions): RestHandler {
       caller.isNoted = true;
       const answer = await pipeline.invokeClientStream(method as DescMethodClientStreaming, messages, call);
       dropUnread(request, response);
-      protocol.send(operation, answer, call);
+      await protocol.send(operation, answer, call);
       return;
     }
     const message = (await exchange.read(protocol, operation, call)) as Message;

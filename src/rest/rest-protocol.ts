@@ -2,10 +2,12 @@
 import type { Message } from "@bufbuild/protobuf";
 import { SvcError, invalidField, notFound } from "../errors.ts";
 import { isCacheable } from "../lib/cacheable.ts";
+import type { FairTurns } from "../lib/fair-turns.ts";
 import { declaredSize, mediaType } from "../lib/http-messages.ts";
 import type { IncomingRequest } from "../lib/http-messages.ts";
 import type { Operation, UnaryProtocol } from "../rpc/exchange.ts";
 import type { HttpCall } from "../rpc/http-call.ts";
+import { shareName } from "../rpc/user-context.ts";
 import { KeptBody, TextBody } from "./answer-body.ts";
 import type { AnswerBody } from "./answer-body.ts";
 import { bindRequest, hasRawBody, withRawBody } from "./bind.ts";
@@ -40,10 +42,17 @@ export class RestProtocol implements UnaryProtocol<RestOperation> {
   readonly bodyTimeoutMs: number;
   readonly #router: Router;
   readonly #writer: JsonWriter;
+  readonly #turns: Pick<FairTurns, "wait">;
   /** Bodies of cacheable answers, which handlers give again and again. */
   readonly #kept = new WeakMap<Message, AnswerBody>();
 
-  constructor(routes: Iterable<Route>, writer: JsonWriter, { maxBodyBytes, bodyTimeoutMs }: RestLimits) {
+  constructor(
+    routes: Iterable<Route>,
+    writer: JsonWriter,
+    turns: Pick<FairTurns, "wait">,
+    { maxBodyBytes, bodyTimeoutMs }: RestLimits,
+  ) {
+    this.#turns = turns;
     this.#router = createRouter(routes);
     this.#writer = writer;
     this.maxBodyBytes = maxBodyBytes;
@@ -78,15 +87,32 @@ export class RestProtocol implements UnaryProtocol<RestOperation> {
     return bindRequest({ route, segments, query, body: parseJsonText(bytes, !user.root) });
   }
 
-  send({ route }: RestOperation, answer: Message, call: HttpCall): void {
+  send({ route }: RestOperation, answer: Message, call: HttpCall): Promise<void> | void {
     const headers = answerHeaders(call.requestId, call.responseHeader);
     if (!hasRawAnswer(route)) {
+      const { output } = route.method;
+      if (route.responseBody === "" && !isCacheable(answer) && this.#writer.isLong(output, answer))
+        return this.#sendInTurns(route, answer, call, headers);
       sendJson(call, 200, headers, this.#answerBody(route, answer));
-      return;
+      return undefined;
     }
     const raw = rawAnswer(route, answer);
     sendRawHead(call.response, headers, raw);
     call.response.end(call.request.method === "HEAD" ? undefined : raw?.data);
+    return undefined;
+  }
+
+  /** A thousand messages are a tenth of a second of everybody's time: the answer is written in turns of its user. */
+  async #sendInTurns(route: Route, answer: Message, call: HttpCall, headers: AnswerHeaders): Promise<void> {
+    const share = shareName(call.user);
+    const pieces: Buffer[] = [];
+    for (const piece of this.#writer.slices(route.method.output, answer)) {
+      pieces.push(piece);
+      await this.#turns.wait(share);
+      // Its client may have left.
+      call.source.signal.throwIfAborted();
+    }
+    sendJson(call, 200, headers, new KeptBody(pieces));
   }
 
   fail(call: HttpCall, error: SvcError): void {

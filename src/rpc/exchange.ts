@@ -15,6 +15,7 @@ import { deadlineExceeded, isSvcError, shownError } from "./error-mapping.ts";
 import { HttpCall } from "./http-call.ts";
 import type { HttpCaller } from "./http-call.ts";
 import type { Pipeline } from "./pipeline.ts";
+import { UnsentAnswers } from "./unsent-answers.ts";
 import { shareName } from "./user-context.ts";
 
 /** What a request asks for. */
@@ -63,6 +64,7 @@ const noBytes = Buffer.alloc(0);
 
 export class Exchange {
   readonly #options: ExchangeOptions;
+  readonly #unsent = new UnsentAnswers();
   /** The ends of the calls under way. */
   readonly #live = new Map<OutgoingResponse, AbortSource>();
   /** One listener for all responses: making, adding and removing one for each costs more than routing does. */
@@ -135,6 +137,7 @@ export class Exchange {
       const answer = await pipeline.invokeUnary(method as DescMethodUnary, message, call);
       const sent = protocol.send(operation, answer, call);
       if (sent !== undefined) await sent;
+      if (call.user.peerUid !== 0) this.#unsent.add(shareName(call.user), response);
     } catch (error) {
       this.#fail(protocol, call, method, error);
     } finally {

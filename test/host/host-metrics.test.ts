@@ -58,7 +58,9 @@ test("until the first sample there is none, and then one at each interval", asyn
     [-30_000, -20_000, -10_000, 0],
   );
   t.is((await metrics.history({ limit: 2 }, asker)).samples.length, 2);
-  t.deepEqual((await metrics.history({ limit: 9, sinceMs: clock.nowMs() }, asker)).samples, [metrics.newest()]);
+  t.deepEqual((await metrics.history({ limit: 9, sinceMs: clock.nowMs() }, asker)).samples, [
+    metrics.newest(),
+  ]);
 });
 
 test("a follower gets the newest sample at once and then each new one, and ends with its signal", async (t) => {
@@ -143,7 +145,10 @@ test("of one who asks again and again one history is read at a time, and none on
   await Promise.all(asked);
   t.is(order[0], "second left");
   t.true(order.indexOf("first") < order.indexOf("third"));
-  t.true(order.indexOf("other") < order.indexOf("third"), "who asks once does not wait for whoever asks often");
+  t.true(
+    order.indexOf("other") < order.indexOf("third"),
+    "who asks once does not wait for whoever asks often",
+  );
 });
 
 test("a disk that takes nothing is said once, samples go on, and what was missed is kept when it does again", async (t) => {

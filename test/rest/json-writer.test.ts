@@ -5,6 +5,7 @@ import { TimestampSchema, isWrapperDesc } from "@bufbuild/protobuf/wkt";
 import test from "ava";
 import fc from "fast-check";
 import assert from "node:assert/strict";
+import { GetMetricsHistoryResponseSchema } from "../../gen/svc/v1/monitor_pb.ts";
 import { JsonWriter } from "../../src/rest/json-writer.ts";
 import { timestampWriter } from "../../src/rest/timestamp-text.ts";
 import { loadTestContract } from "./support/contract.ts";
@@ -215,4 +216,25 @@ test("instants are written like toJson writes them", (t) => {
   ]) {
     t.throws(() => write(create(TimestampSchema, init)));
   }
+});
+
+test("a long message is the same text in slices, each of which takes little", (t) => {
+  const samples = Array.from({ length: 1_000 }, (_, n) => ({
+    cpuPercent: n / 3,
+    interfaces: Array.from({ length: 10 }, (_unused, at) => ({ name: `"eth${at}"` })),
+  }));
+  const message = create(GetMetricsHistoryResponseSchema, { samples, intervalSecs: 10 });
+  const [type, text] = [
+    GetMetricsHistoryResponseSchema,
+    writer.message(GetMetricsHistoryResponseSchema, message),
+  ];
+  t.true(writer.isLong(type, message));
+  const slices = [...writer.slices(type, message)];
+  t.is(Buffer.concat(slices).toString(), text);
+  t.true(slices.length > 10 && slices.every(({ length }) => length < 128 * 1024));
+  const short = create(type, { samples: samples.slice(0, 10) });
+  t.false(writer.isLong(type, short));
+  t.is(Buffer.concat([...writer.slices(type, short)]).toString(), writer.message(type, short));
+  const empty = create(type);
+  t.is(Buffer.concat([...writer.slices(type, empty)]).toString(), writer.message(type, empty));
 });
