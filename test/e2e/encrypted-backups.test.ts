@@ -1,4 +1,5 @@
 /** Encrypted backups from the outside: made, looked into and restored with an identity, and nothing without it. */
+import assert from "node:assert/strict";
 import { execFile, execFileSync } from "node:child_process";
 import { randomBytes } from "node:crypto";
 import { mkdir, readdir, readFile, rm, stat, writeFile } from "node:fs/promises";
@@ -10,6 +11,7 @@ import { BackupService } from "../../gen/svc/v1/backup_pb.ts";
 import { hasAge, needsAge, newAgeKey, type AgeKey } from "../support/age.ts";
 import { isRoot, needsRoot, startDaemon, type TestDaemon } from "../support/daemon.ts";
 import { errorOf } from "../support/errors.ts";
+import { eventually } from "../support/eventually.ts";
 import { startFaultProxy } from "../support/fault-proxy.ts";
 import { freePort, writePackage } from "../support/packages.ts";
 import { hasS3Server, needsS3Server, startS3Server } from "../support/s3-server.ts";
@@ -356,3 +358,35 @@ ageTest(
     await assertNowhere(t, daemon, [key]);
   },
 );
+
+ageTest(`a daemon that is killed while it encrypts leaves nothing of it${needsAge}`, async (t) => {
+  await using daemon = await startDaemon();
+  const directory = await install(daemon);
+  await writeFile(join(directory, "data/bulk"), randomBytes(192 * mib));
+  const key = await newAgeKey(daemon.dir, "key.txt");
+  const vault = await addVault(daemon, [key.recipient]);
+  const backups = daemon.client(BackupService);
+  const request = { appId: "web", storages: ["vault"] };
+  const spool = join(daemon.storeDir, "spool");
+  let killed: string[] = [];
+  const doing = async (): Promise<void> => {
+    for await (const { event } of backups.createBackupStream(request)) {
+      if (event.case !== "progress" || event.value.step !== "encrypt" || killed.length > 0) continue;
+      killed = await readdir(spool);
+      await daemon.kill();
+    }
+  };
+  await errorOf(doing());
+  t.is(killed.length, 2, "the archive, and what it was encrypted to");
+  t.deepEqual(await readdir(vault), [], "nothing was on its way");
+  await daemon.restart();
+  await eventually(async () => assert.deepEqual(await readdir(spool), []), 60_000);
+  const apps = daemon.client(AppService);
+  await eventually(async () => {
+    assert.equal((await apps.getApp({ id: "web" })).operation, undefined);
+  }, 60_000);
+  t.deepEqual((await daemon.client(BackupService).listBackups({ appId: "web" })).backups, []);
+  const { results } = await daemon.client(BackupService).createBackup(request);
+  const ref = { appId: "web", storage: "vault", name: results[0]?.name ?? "", identity: key.identity };
+  t.true((await daemon.client(BackupService).verifyBackup(ref)).entries > 0n);
+});

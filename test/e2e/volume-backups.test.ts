@@ -37,6 +37,12 @@ async function volumesOf(engine: TestEngine): Promise<string[]> {
   return (volumes ?? []).map(({ Name }) => Name).sort();
 }
 
+/** When a volume was made, to the second; undefined for one that is not there. */
+async function creationOf(engine: TestEngine, volume: string): Promise<string | undefined> {
+  const answer = await engine.request("GET", `/volumes/${volume}`);
+  return answer.status === 200 ? (JSON.parse(answer.text) as { CreatedAt: string }).CreatedAt : undefined;
+}
+
 /** Runs something with a volume, beside the app. */
 async function within(engine: TestEngine, volume: string, script: string): Promise<string> {
   const id = await engine.run(`peek-${Math.random().toString(36).slice(2)}`, {
@@ -171,24 +177,31 @@ composeTest(
     await apps.startApp({ id: "keeper" });
     const state = "svc-keeper_state";
     await eventually(async () => assert.match(await within(engine, state, "ls"), /big/), 30_000);
-    await within(engine, state, "test -s big && rm tmp-1");
+    // So that making it anew takes long enough to be seen.
+    await within(engine, state, "test -s big && rm tmp-1 && head -c 150000000 /dev/urandom > bulk");
     const made = await backups.createBackup({ appId: "keeper" });
     const ref = { appId: "keeper", storage: "local", name: made.results[0]?.name ?? "" };
     const good = await contents(engine, state);
-    await within(engine, state, "echo second > who; head -c 30000000 /dev/zero > large; rm -r dir");
+    const spoil = (): Promise<string> =>
+      within(engine, state, "echo second > who; head -c 30000000 /dev/zero > large; rm -r dir");
+    await spoil();
     const spoiled = await contents(engine, state);
     const volumes = await volumesOf(engine);
     const seen: string[] = [];
-    // Where the volumes are when it is killed: what is staged, what is kept, its own on the way back.
-    for (const [what, isThen] of [
-      ["staged", (names: string[]) => names.includes(`svc.restored.${state}`)],
-      ["kept", (names: string[]) => names.includes(`svc.replaced.${state}`)],
-      ["removed", (names: string[]) => !names.includes(state)],
-    ] as const) {
+    // Where the volumes are when it is killed: what is staged, what is kept, its own made anew and being filled.
+    for (const what of ["staged", "kept", "anew"] as const) {
+      const madeAt = await creationOf(engine, state);
+      const isThen = async (): Promise<boolean> => {
+        const names = await volumesOf(engine);
+        if (what === "staged") return names.includes(`svc.restored.${state}`);
+        if (!names.includes(`svc.replaced.${state}`)) return false;
+        return what === "kept" || ![undefined, madeAt].includes(await creationOf(engine, state));
+      };
       const restoring = errorOf(backups.restoreBackup({ ...ref, stopApp: true })).catch(() => undefined);
       let isOver = false;
       void restoring.finally(() => (isOver = true));
-      await eventually(async () => assert.ok(isOver || isThen(await volumesOf(engine))), 60_000);
+      await eventually(async () => assert.ok(isOver || (await isThen())), 60_000);
+      t.false(isOver, `${what} was seen`);
       await daemon.kill();
       await restoring;
       await daemon.restart();
@@ -199,8 +212,7 @@ composeTest(
       const now = await contents(engine, state);
       t.true(now === good || now === spoiled, what);
       seen.push(now === spoiled ? "as it was" : "restored");
-      if (now === good)
-        await within(engine, state, "echo second > who; head -c 30000000 /dev/zero > large; rm -r dir");
+      if (now === good) await spoil();
     }
     t.true(seen.includes("as it was"), seen.join());
     await backups.restoreBackup({ ...ref, stopApp: true });

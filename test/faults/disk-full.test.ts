@@ -1,4 +1,5 @@
 /** A full disk: what needs room fails with a typed error and leaves the old state; what frees room works (threat 46). */
+import assert from "node:assert/strict";
 import { execFile } from "node:child_process";
 import { randomBytes } from "node:crypto";
 import { createWriteStream } from "node:fs";
@@ -12,6 +13,7 @@ import { BackupService } from "../../gen/svc/v1/backup_pb.ts";
 import { ScheduleService } from "../../gen/svc/v1/schedule_pb.ts";
 import { isRoot, needsRoot, startDaemon } from "../support/daemon.ts";
 import { errorOf } from "../support/errors.ts";
+import { eventually } from "../support/eventually.ts";
 import { freePort, writePackage } from "../support/packages.ts";
 
 const run = promisify(execFile);
@@ -30,7 +32,7 @@ async function smallDisk(sizeMiB: number) {
     /** Takes all but so much. */
     leave: async (freeBytes: number) => {
       const filler = join(dir, "filler");
-      await rm(filler, { force: true });
+      for (const name of await readdir(dir)) if (name.startsWith("filler")) await rm(join(dir, name));
       const { bavail, bsize } = await statfs(dir);
       await run("fallocate", ["-l", String(bavail * bsize - freeBytes), filler]);
     },
@@ -180,6 +182,65 @@ rootTest(
     await disk.leave(150 << 20);
     t.like(await restore(), { restarted: true });
     await after("a restore that had room");
+    await apps.stopApp({ id: "web" });
+    for (const each of [source, elsewhere]) await rm(each, { recursive: true });
+  },
+);
+
+rootTest(
+  `a disk that becomes full in the middle of a restore leaves the app as it was${needsRoot}`,
+  async (t) => {
+    await using disk = await smallDisk(320);
+    const dir = join(disk.dir, "svc");
+    await mkdir(dir);
+    const elsewhere = await mkdtemp(join(tmpdir(), "svc-archives-"));
+    await using daemon = await startDaemon({ dir });
+    const apps = daemon.client(AppService);
+    const backups = daemon.client(BackupService);
+    const source = await mkdtemp(join(tmpdir(), "svc-package-"));
+    await writePackage(source, await freePort());
+    const { directory } = await apps.installApp({ spec: source });
+    const data = (name: string) => join(directory, "data", name);
+    await writeFile(data("bulk"), randomBytes(64 << 20));
+    await writeFile(data("notes"), "archived");
+    // At such a pace there is time to fill the disk while the archive is read.
+    await backups.upsertBackupStorage({
+      name: "elsewhere",
+      location: { case: "local", value: { dir: elsewhere } },
+      maxBytesPerSec: BigInt(6 << 20),
+    });
+    const { results } = await backups.createBackup({ appId: "web", storages: ["elsewhere"] });
+    const ref = { appId: "web", storage: "elsewhere", name: results[0]?.name ?? "" };
+    const bulk = randomBytes(32 << 20);
+    await writeFile(data("bulk"), bulk);
+    await writeFile(data("notes"), "newer");
+    await apps.startApp({ id: "web" });
+
+    let laidOut = 0n;
+    const restoring = async (): Promise<void> => {
+      for await (const { event } of backups.restoreBackupStream({ ...ref, stopApp: true })) {
+        if (event.case !== "progress" || event.value.doneBytes === 0n || laidOut > 0n) continue;
+        laidOut = event.value.doneBytes;
+        t.log(`full at ${laidOut} of ${event.value.totalBytes ?? 0n} bytes`);
+        await disk.leave(8 << 20);
+        await disk.fill();
+      }
+    };
+    const failure = await errorOf(restoring());
+    t.like(failure, { code: "ResourceExhausted", reason: "disk_full" }, failure.message);
+    t.true(laidOut > 0n && laidOut < 64n << 20n, `it was in the middle: ${laidOut}`);
+    t.is((await apps.getApp({ id: "web" })).state, "RUNNING", "it was never stopped");
+    t.true(bulk.equals(await readFile(data("bulk"))));
+    t.is(await readFile(data("notes"), "utf8"), "newer");
+    t.deepEqual((await readdir(directory)).toSorted(), ["data", "logs", "repo", "volumes"]);
+    t.is((await statfs(disk.dir)).bavail > 0, true, "what was laid out is gone");
+
+    await disk.leave(150 << 20);
+    await eventually(async () => {
+      assert.equal((await apps.getApp({ id: "web" })).operation, undefined);
+    }, 60_000);
+    t.like(await backups.restoreBackup({ ...ref, stopApp: true }), { restarted: true });
+    t.is(await readFile(data("notes"), "utf8"), "archived");
     await apps.stopApp({ id: "web" });
     for (const each of [source, elsewhere]) await rm(each, { recursive: true });
   },

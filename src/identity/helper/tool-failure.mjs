@@ -6,7 +6,8 @@ import { RequestError } from "./request-error.mjs";
  * @param {string} complaints
  */
 export function toolFailure(tool, complaints) {
-  if (/No space left on device|Disk quota exceeded/.test(complaints)) {
+  // What fits of a write, tar(1) says without a reason: the next write would have had one.
+  if (/No space left on device|Disk quota exceeded|: Wrote only \d+ of \d+ bytes/.test(complaints)) {
     return Object.assign(new Error("no space left on device"), { code: "ENOSPC" });
   }
   const readable = complaints.replaceAll(/\/proc\/self\/fd\/\d+\/\.?/g, "").trim();

@@ -162,6 +162,7 @@ export class ArchiveReader {
         const bytes = (await cursor.from(position)).subarray(0, end - position);
         position += bytes.length;
         check.push(bytes);
+        this.#tell(Math.min(Math.max(position - entry.dataAt, 0), entry.size));
         held?.push(bytes);
         if (!sink || !check.isKnown) continue;
         if (held) await sink.begin(tree, entry, Buffer.concat(held));
@@ -171,7 +172,7 @@ export class ArchiveReader {
       check.finish();
       this.#entries++;
       this.#contentBytes += entry.size;
-      this.#tell();
+      this.#tell(0);
     }
     if (frames === undefined) {
       const end = await cursor.from(sizes.tarBytes - endOfTarBytes);
@@ -180,11 +181,12 @@ export class ArchiveReader {
     await cursor.finish();
   }
 
-  #tell() {
+  /** @param {number} entryBytes of an entry that is not whole yet */
+  #tell(entryBytes) {
     const nowMs = performance.now();
     if (nowMs - this.#reportedMs < progressMs) return;
     this.#reportedMs = nowMs;
-    this.#report(this.#contentBytes);
+    this.#report(this.#contentBytes + entryBytes);
   }
 }
 

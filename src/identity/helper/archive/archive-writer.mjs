@@ -44,6 +44,8 @@ export class ArchiveWriter {
   #written = 0;
   #entries = 0;
   #contentBytes = 0;
+  /** Of the entry that is not whole yet. */
+  #entryBytes = 0;
   /** @type {string[]} */
   #warnings = [];
 
@@ -178,12 +180,14 @@ export class ArchiveWriter {
       },
       content: (/** @type {Buffer} */ piece) => {
         hashing?.update(piece);
+        this.#entryBytes += piece.length;
         take(piece);
       },
       padding: take,
       entryEnd: () => {
         if (current === undefined) return;
         this.#entries++;
+        this.#entryBytes = 0;
         this.#contentBytes += current.size;
         this.#index.add({ ...current, sha256: hashing?.digest("hex") ?? "" });
       },
@@ -205,7 +209,7 @@ export class ArchiveWriter {
     const nowMs = performance.now();
     if (nowMs - this.#reportedMs < progressMs) return;
     this.#reportedMs = nowMs;
-    this.#report(this.#contentBytes);
+    this.#report(this.#contentBytes + this.#entryBytes);
   }
 }
 
