@@ -219,9 +219,9 @@ rootTest(
     let laidOut = 0n;
     const restoring = async (): Promise<void> => {
       for await (const { event } of backups.restoreBackupStream({ ...ref, stopApp: true })) {
-        if (event.case !== "progress" || event.value.doneBytes === 0n || laidOut > 0n) continue;
-        laidOut = event.value.doneBytes;
-        t.log(`full at ${laidOut} of ${event.value.totalBytes ?? 0n} bytes`);
+        if (event.case !== "progress" || laidOut > 0n) continue;
+        laidOut = event.value.doneBytes ?? 0n;
+        if (laidOut === 0n) continue;
         await disk.leave(8 << 20);
         await disk.fill();
       }
