@@ -260,7 +260,8 @@ class TwoDoors implements Listeners {
 
   #openConsole(request: IncomingMessage, stream: Duplex, head: Buffer): void {
     const connection = this.#connections.get(stream);
-    // Node has taken its parser away already.
+    // Node has taken its parser away already, and what heard of errors with it: a client that leaves must not end the daemon.
+    stream.on("error", ignore);
     connection?.hold();
     if (connection === undefined || this.#consoles === undefined || this.#stopped !== undefined)
       stream.destroy();
