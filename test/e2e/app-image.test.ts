@@ -10,6 +10,8 @@ import { dockerTest, needsDocker, sharedEngine } from "../support/docker-test.ts
 import { errorOf } from "../support/errors.ts";
 import { main } from "../support/svc-main.ts";
 import { writeFiles } from "../support/packages.ts";
+import { composeTest, needsCompose } from "../runtimes/support/compose-test.ts";
+import type { ImageContents } from "../support/docker-images.ts";
 
 const nobody = 65_534;
 const engineNow = sharedEngine();
@@ -83,5 +85,47 @@ dockerTest(
     t.deepEqual(await labelled("n=2"), [good]);
     t.deepEqual(await labelled("n=3"), [], "nor does the image stay that did not start");
     await apps.removeApp({ id: "web" });
+  },
+);
+
+composeTest(
+  `a project whose services do not come up on their new images goes back to those before${needsCompose}`,
+  async (t) => {
+    const engine = engineNow();
+    const registry = await engine.registry();
+    const tag = `${registry.host}/part:latest`;
+    const push = async (contents: ImageContents): Promise<string> => {
+      const id = await engine.images.build(tag, contents);
+      await engine.images.push(tag);
+      return id;
+    };
+    const good = await push({ labels: { part: "1" } });
+    await using daemon = await startDaemon({ config: engine.config });
+    const apps = daemon.client(AppService);
+    const dir = join(daemon.dir, "package");
+    await writeFiles(dir, {
+      "svc.yaml": `id: parts\nname: Parts\nversion: "1"\ncompose: { file: compose.yaml }\n`,
+      "compose.yaml": `services:\n  a: { image: "${tag}" }\n  b: { image: "${tag}" }\n`,
+    });
+    await apps.installApp({ spec: dir });
+    await apps.startApp({ id: "parts" });
+
+    await push({ labels: { part: "2" }, cmd: ["/bin/sh", "-c", "exit 3"] });
+    // Whoever pushed is elsewhere: the engine here still has the old one under the name.
+    await engine.images.tag(good, tag);
+    const failure = await errorOf(apps.repullApp({ id: "parts" }));
+    t.like(failure, { reason: "start_failed" });
+    t.regex(failure.message, /it runs on its images? before again/);
+    t.is((await apps.getApp({ id: "parts" })).state, "RUNNING");
+    const filters = encodeURIComponent(JSON.stringify({ label: ["svc.app=parts"] }));
+    const all = (await engine.request("GET", `/containers/json?all=1&filters=${filters}`)).expect(200);
+    t.deepEqual(
+      (all as { ImageID: string; State: string }[]).map(({ ImageID, State }) => [ImageID, State]),
+      [
+        [good, "running"],
+        [good, "running"],
+      ],
+    );
+    await apps.removeApp({ id: "parts" });
   },
 );

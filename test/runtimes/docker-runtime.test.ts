@@ -250,10 +250,14 @@ dockerTest(`an image is built from the checkout, as its owner reads it${needsDoc
       ({ RepoTags }) => RepoTags.some((tag) => tag.startsWith("svc.local/built:")),
     ).length;
   t.is(await images(), 2);
+  const bytesOf = async (): Promise<number> => (await runtime.images.disk(next)).imageBytes ?? 0;
+  const withOld = await bytesOf();
   await runtime.stop(app);
   await runtime.start(next);
+  t.is(await bytesOf(), withOld, "an old release's image counts for as long as its container is there");
   await runtime.settle(next);
   t.is(await images(), 1);
+  t.true((await bytesOf()) < withOld);
   const digits = (await engine.images.build("svc/others:1")).replace("sha256:", "").slice(0, 12);
   for (const text of [`FROM ${digits}`, `FROM svc/shell:1\nCOPY --from=${digits} / /`]) {
     const nosy = await fixture.app("built", manifest, {

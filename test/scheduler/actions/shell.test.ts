@@ -1,6 +1,7 @@
 /** Shell jobs with real processes and other users (S 1.4.9; threats 36 to 38, 43). */
 import assert from "node:assert/strict";
 import { execFile, spawn } from "node:child_process";
+import { once } from "node:events";
 import { mkdtemp, readFile, rm, writeFile, chmod } from "node:fs/promises";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
@@ -199,6 +200,43 @@ test("a command that kills its parent fails by itself alone, and is ended", asyn
   const orphan = Number(await readFile(join(world.appDir, "orphan"), "utf8"));
   await eventually(async () => assert.ok(!(await isAlive(orphan))), 30_000);
   t.like(await other, { exitCode: 0, output: "fine\n" });
+});
+
+/** Of the processes that this one has reaped, and of what those have. */
+async function reapedMs(): Promise<number> {
+  const text = await readFile("/proc/self/stat", "utf8");
+  const fields = text.slice(text.lastIndexOf(")") + 2).split(" ");
+  const tickMs = 10;
+  return (Number(fields[13]) + Number(fields[14])) * tickMs;
+}
+
+test("what a run costs does not grow with the processes of the host", async (t) => {
+  await using world = await createWorld();
+  const cost = async (): Promise<number> => {
+    const beforeMs = await reapedMs();
+    for (let round = 0; round < 10; round++) await world.shell("true");
+    return (await reapedMs()) - beforeMs;
+  };
+  await world.shell("true");
+  const aloneMs = await cost();
+  const count = 1_500;
+  const crowd = spawn(
+    "sh",
+    ["-c", `i=0; while [ $i -lt ${count} ]; do sleep 300 & i=$((i + 1)); done; echo; wait`],
+    {
+      stdio: ["ignore", "pipe", "ignore"],
+      detached: true,
+    },
+  );
+  try {
+    await once(crowd.stdout, "data", { signal: AbortSignal.timeout(60_000) });
+    const amongMs = await cost();
+    t.log(`${aloneMs} ms of processor for ten runs, ${amongMs} ms among ${count} processes more`);
+    // To look at each of them took half a second for ten runs and more.
+    t.true(amongMs < 2 * aloneMs + 150, `${amongMs} ms, and ${aloneMs} ms without them`);
+  } finally {
+    process.kill(-crowd.pid!, "SIGKILL");
+  }
 });
 
 test("a command that prints without end leaves the event loop to others", async (t) => {
