@@ -83,7 +83,7 @@ export interface ArchiveLayout {
   footerAt: number;
 }
 
-export function layoutOf({ framesBytes, index, table }: ArchiveParts): ArchiveLayout {
+function layoutOf({ framesBytes, index, table }: ArchiveParts): ArchiveLayout {
   const indexAt = framesBytes + prefixBytes;
   const tableAt = indexAt + index.bytes + prefixBytes;
   return { indexAt, tableAt, footerAt: tableAt + table.bytes };

@@ -75,7 +75,7 @@ export async function runQuickLine(
 }
 
 /** @returns undefined for a line that is not one of these */
-export function readQuickLine(args: readonly string[]): QuickLine | undefined {
+function readQuickLine(args: readonly string[]): QuickLine | undefined {
   const words: string[] = [];
   let options: GlobalOptions = { color: true };
   for (let at = 0; at < args.length; at += 1) {

@@ -8,7 +8,7 @@ import { parseTemplate } from "../rest/template.ts";
 import type { TemplateVariable } from "../rest/template.ts";
 
 /** A binding of the contract that cannot be served, named by its method. */
-export class RouteError extends Error {
+class RouteError extends Error {
   constructor(method: DescMethod, problem: string) {
     super(`${method.parent.typeName}.${method.name}: ${problem}`);
     this.name = "RouteError";

@@ -11,7 +11,7 @@ export interface FetchProgress {
 }
 
 /** Reads a line such as `Receiving objects:  45% (9/20), 1.20 MiB | 2.00 MiB/s`; `undefined` for any other. */
-export function parseGitProgress(line: string): FetchProgress | undefined {
+function parseGitProgress(line: string): FetchProgress | undefined {
   const [, phase, percent, amount, unit = ""] =
     /^(?:remote: )?([A-Z][a-z]+(?: [a-z]+)*): +(\d{1,3})% \(\d+\/\d+\)(?:, ([\d.]+) (bytes|KiB|MiB|GiB))?/.exec(
       line,

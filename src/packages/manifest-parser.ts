@@ -94,7 +94,7 @@ async function checkDefaults(
 }
 
 /** `invalid_argument` `package_invalid`: what is wrong in a file of a package. */
-export function packageInvalid(file: string, problems: readonly Problem[]): SvcError<"package_invalid"> {
+function packageInvalid(file: string, problems: readonly Problem[]): SvcError<"package_invalid"> {
   const list = problems.map(({ line, message }) => `line ${line}: ${message}`).join("; ");
   return new SvcError("package_invalid", `${file}: ${list}`);
 }

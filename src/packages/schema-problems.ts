@@ -110,7 +110,7 @@ function pathOf(pointer: string, root: JsonValue): (string | number)[] {
 }
 
 /** `["process", "build", 0, "exec"]` as `process.build[0].exec`. */
-export function keyPath(path: DocumentPath): string {
+function keyPath(path: DocumentPath): string {
   return path
     .map((step, index) => (typeof step === "number" ? `[${step}]` : index === 0 ? step : `.${step}`))
     .join("");

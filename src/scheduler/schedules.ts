@@ -209,9 +209,10 @@ export class Schedules {
   async cancel(name: JobName, caller: JobCaller): Promise<ScheduleRun> {
     const { runs, runner } = this.#options;
     const job = this.#find(name, caller);
-    const going = runs.goingOf(job) ?? runner.finishing(job);
-    if (going === undefined) throw new SvcError("not_possible", `no run of schedule "${job.id}" is going`);
-    return viewRun(await runner.cancel(going.id));
+    const running = runs.runningOf(job) ?? runner.finishing(job);
+    if (running === undefined)
+      throw new SvcError("not_possible", `no run of schedule "${job.id}" is running`);
+    return viewRun(await runner.cancel(running.id));
   }
 
   /** A page of them, newest first. @throws SvcError `invalid_request` for a foreign page token */

@@ -78,7 +78,7 @@ for (const protocol of protocols) {
     t.like(run, { jobId: "hi", status: "RUNNING", trigger: "manual", attempt: 1, owner: selfUid });
     const [ended] = await eventually(async () => {
       const { runs } = await schedules.listScheduleRuns({ id: "hi" });
-      if (runs[0]?.status === "RUNNING") throw new Error("it is still going");
+      if (runs[0]?.status === "RUNNING") throw new Error("it is still running");
       return runs;
     });
     t.like(ended, {
@@ -111,7 +111,7 @@ for (const protocol of protocols) {
     await schedules.upsertSchedule(job("long", { action: { type: "shell", command: "sleep 600" } }));
     t.like(await errorOf(schedules.cancelScheduleRun({ id: "long" })), {
       code: "FailedPrecondition",
-      message: 'no run of schedule "long" is going',
+      message: 'no run of schedule "long" is running',
     });
     const first = await schedules.runSchedule({ id: "long" });
     const second = await schedules.runSchedule({ id: "long" });

@@ -11,7 +11,7 @@ import { join } from "node:path";
 import { fileURLToPath } from "node:url";
 import test from "ava";
 import type { Acknowledged } from "../scheduler/support/writer.ts";
-import { goingRuns, openWorld } from "../scheduler/support/world.ts";
+import { runningRuns, openWorld } from "../scheduler/support/world.ts";
 import { temporaryDir } from "../store/support/temporary-store.ts";
 
 const isLong = process.env["SVC_LONG"] !== undefined;
@@ -113,7 +113,7 @@ test("8 processes edit, push and record at once: no job and no run is lost", asy
     );
   }
   t.is(integrityOf(dir.path), "ok");
-  t.deepEqual(await goingRuns(world), []);
+  t.deepEqual(await runningRuns(world), []);
   const counts = Object.fromEntries(
     [...Map.groupBy(facts, ({ kind }) => kind)].map(([kind, list]) => [kind, list.length]),
   );
@@ -140,7 +140,7 @@ test(`${kills} kills while runs are recorded lose nothing that was acknowledged`
       expected.set(fact.job, runs.set(fact.run, fact.kind === "closed" ? fact.output : undefined));
     }
     await log.recover();
-    t.deepEqual(await goingRuns(world), [], "what the process left is closed");
+    t.deepEqual(await runningRuns(world), [], "what the process left is closed");
     for (const [job, runs] of expected) {
       const listed = new Map(log.list({ ownerUid: 0, id: job }).map((run) => [run.id, run.outcome]));
       const oldest = Math.min(...listed.keys());

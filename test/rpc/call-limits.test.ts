@@ -3,7 +3,7 @@ import { createClient } from "@connectrpc/connect";
 import test from "ava";
 import { AppService } from "../../gen/svc/v1/app_pb.ts";
 import { svcErrorOf } from "../../src/rpc/connect-errors.ts";
-import { createInMemoryTransport } from "../../src/rpc/in-memory-transport.ts";
+import { createInMemoryTransport } from "./support/in-memory-transport.ts";
 import { createPipeline } from "../../src/rpc/pipeline.ts";
 import type { UserContext } from "../../src/rpc/user-context.ts";
 import { collectLog } from "../transport/support/door.ts";

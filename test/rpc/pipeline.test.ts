@@ -13,7 +13,7 @@ import { SvcError } from "../../src/errors.ts";
 import type { AuditRecord } from "../../src/rpc/audit.ts";
 import { implement } from "../../src/rpc/bound-service.ts";
 import { svcErrorOf } from "../../src/rpc/connect-errors.ts";
-import { createInMemoryTransport } from "../../src/rpc/in-memory-transport.ts";
+import { createInMemoryTransport } from "./support/in-memory-transport.ts";
 import { createPipeline } from "../../src/rpc/pipeline.ts";
 import type { Pipeline, PipelineOptions } from "../../src/rpc/pipeline.ts";
 import { userOf } from "../../src/rpc/user-context.ts";

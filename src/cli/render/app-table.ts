@@ -38,7 +38,7 @@ export function portsText(ports: App["ports"]): string {
 }
 
 /** How long the app has been running; empty while it does not. */
-export function uptimeText(app: Pick<App, "state" | "started_at">, nowMs: number): string {
+function uptimeText(app: Pick<App, "state" | "started_at">, nowMs: number): string {
   if (app.state !== "RUNNING" || app.started_at === undefined) return "";
   return formatDuration(nowMs - Date.parse(app.started_at));
 }

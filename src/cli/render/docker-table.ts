@@ -14,7 +14,7 @@ import type { Column } from "./table.ts";
 import { formatAge, formatBothWays, formatBytes, formatMeasured, formatPercent } from "./units.ts";
 
 /** As many digits as tell containers and images apart. */
-export function shortId(id: string): string {
+function shortId(id: string): string {
   return id.replace(/^sha256:/, "").slice(0, 12);
 }
 

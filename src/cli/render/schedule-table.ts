@@ -52,7 +52,7 @@ export function nextRunSentence(job: Schedule, nowMs: number): string {
 }
 
 /** `SUCCEEDED 3m ago`; a run that goes counts from its start. Empty before the first run. */
-export function lastRunText({ last_run: run }: Schedule, format: InstantFormat): string {
+function lastRunText({ last_run: run }: Schedule, format: InstantFormat): string {
   const at = run?.ended_at ?? run?.started_at;
   return run === undefined || at === undefined ? "" : `${run.status} ${format(Date.parse(at))}`;
 }
@@ -127,7 +127,7 @@ function causeText({ trigger, attempt }: ScheduleRun): string {
   return attempt > 1 ? `${trigger}, attempt ${attempt}` : trigger;
 }
 
-/** How long a run took, or has been going. */
+/** How long a run took, or has been running. */
 export function tookText({ started_at: start, ended_at: end }: ScheduleRun, nowMs: number): string {
   if (start === undefined) return "";
   return formatTook((end === undefined ? nowMs : Date.parse(end)) - Date.parse(start));

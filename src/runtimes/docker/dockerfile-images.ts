@@ -52,7 +52,7 @@ function expand(image: string, values: ReadonlyMap<string, string>): string {
 }
 
 /** @throws SvcError `denied` */
-export function requireNamed(image: string): void {
+function requireNamed(image: string): void {
   if (!/^[\w.\-/:@[\]]+$/.test(image))
     throw denied(`svc cannot tell which image "${image}" is: write its name with a tag`);
   if (/^(?:[0-9a-f]{1,64}|sha(?:256|512):.*)$/i.test(image)) {

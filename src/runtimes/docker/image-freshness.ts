@@ -19,7 +19,7 @@ export interface FreshnessOptions {
 }
 
 /** Never throws for a registry that does not answer: that is `unknown`, with the reason. */
-export async function checkFreshness(
+async function checkFreshness(
   { credentialsOf, isInsecure }: FreshnessOptions,
   app: RunnableApp,
   reference: string,

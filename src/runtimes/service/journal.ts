@@ -118,7 +118,7 @@ export function parseExit(json: string): MainExit | undefined {
 }
 
 /** `undefined` for what is no line of a log. */
-export function parseLine(json: string): JournalLine | undefined {
+function parseLine(json: string): JournalLine | undefined {
   const entry = parseObject(json);
   if (entry === undefined) return undefined;
   const message = entry["MESSAGE"];

@@ -18,7 +18,7 @@ import type { Log } from "../../lib/log.ts";
 export interface DueJobsOptions {
   jobs: Pick<JobRegistry, "get">;
   owners: Pick<JobOwners, "problemOf">;
-  runner: Pick<Runner, "start" | "isGoing" | "ended">;
+  runner: Pick<Runner, "start" | "isRunning" | "ended">;
   room: Pick<RunRoom, "wait" | "hasFor">;
   skips: Pick<SkipCounts, "add">;
   clock: Clock;
@@ -58,7 +58,7 @@ export class DueJobs implements Disposable {
     const { runner, skips } = this.#options;
     const key = keyText(job);
     if (this.#stopping.signal.aborted) return;
-    if (this.#coming.has(key) || runner.isGoing(job)) {
+    if (this.#coming.has(key) || runner.isRunning(job)) {
       skips.add(job, this.waitOf(job) === undefined ? "running" : "busy", scheduledAtMs);
       return;
     }
@@ -81,7 +81,7 @@ export class DueJobs implements Disposable {
     const { clock, jitter, runner } = this.#options;
     const delayMs = scheduledAtMs + jitter(job, scheduledAtMs) - clock.nowMs();
     const isLost = delayMs <= 0 && job.catchUp !== "latest";
-    if (isLost || this.#coming.has(keyText(job)) || runner.isGoing(job)) return;
+    if (isLost || this.#coming.has(keyText(job)) || runner.isRunning(job)) return;
     this.#startLater(job, scheduledAtMs, delayMs);
   }
 
@@ -92,7 +92,7 @@ export class DueJobs implements Disposable {
   resumeRetry(job: Job, run: Run): void {
     const { clock, runner } = this.#options;
     const key = keyText(job);
-    const isUnderWay = this.#coming.has(key) || this.#retrying.has(key) || runner.isGoing(job);
+    const isUnderWay = this.#coming.has(key) || this.#retrying.has(key) || runner.isRunning(job);
     const isEdited = job.updatedAtMs > run.startedAtMs;
     if (isUnderWay || isEdited) return;
     if (isMadeUpFor(job, run)) {

@@ -90,7 +90,7 @@ export class RunLog implements AsyncDisposable {
       } finally {
         this.#opening--;
       }
-      const row = this.#goingRow(key);
+      const row = this.#runningRow(key);
       // None: it ended in this very moment.
       if (row !== undefined && (await this.#isLive(row))) return { started: false, run: runOfRow(row) };
       if (row !== undefined) await this.#interrupt(row);
@@ -199,8 +199,8 @@ export class RunLog implements AsyncDisposable {
   }
 
   /** The run of a job that goes. */
-  goingOf(key: JobKey): Run | undefined {
-    const row = this.#goingRow(key);
+  runningOf(key: JobKey): Run | undefined {
+    const row = this.#runningRow(key);
     return row === undefined ? undefined : runOfRow(row);
   }
 
@@ -279,7 +279,7 @@ export class RunLog implements AsyncDisposable {
     return this.#live.has(row.id) || this.#opening > 0;
   }
 
-  #goingRow(key: JobKey): RunRow | undefined {
+  #runningRow(key: JobKey): RunRow | undefined {
     const sql = `${selectRuns} WHERE job = ${jobOfKey} AND status = 'RUNNING'`;
     return this.#options.store.get<RunRow>(sql, key.ownerUid, key.id);
   }

@@ -18,7 +18,7 @@ const defaultBounds: RunRoomBounds = { root: 2_000, users: 3_000, perUser: 1_000
 
 interface Owner {
   readonly isRoot: boolean;
-  going: number;
+  running: number;
   /** Those who wait, from `head` on: shifting an array of 100,000 is slow. */
   waiting: ((place: Disposable) => void)[];
   head: number;
@@ -29,7 +29,7 @@ export class RunRoom {
   readonly #bounds: RunRoomBounds;
   /** Owners with runs that go or wait; whose turn comes next stands first. */
   readonly #owners = new Map<number, Owner>();
-  #usersGoing = 0;
+  #usersRunning = 0;
 
   constructor(isRoot: (ownerUid: number) => boolean, bounds = defaultBounds) {
     this.#isRoot = isRoot;
@@ -65,15 +65,15 @@ export class RunRoom {
   }
 
   #newOwner(uid: number): Owner {
-    return { isRoot: this.#isRoot(uid), going: 0, waiting: [], head: 0 };
+    return { isRoot: this.#isRoot(uid), running: 0, waiting: [], head: 0 };
   }
 
   /** What there is no room for. */
-  #full({ isRoot, going }: Owner): string | undefined {
+  #full({ isRoot, running }: Owner): string | undefined {
     const { root, users, perUser } = this.#bounds;
-    if (isRoot) return going < root ? undefined : `${root} runs of root are going`;
-    if (going >= perUser) return `${perUser} runs of yours are going`;
-    return this.#usersGoing < users ? undefined : `${users} runs of users are going`;
+    if (isRoot) return running < root ? undefined : `${root} runs of root are running`;
+    if (running >= perUser) return `${perUser} runs of yours are running`;
+    return this.#usersRunning < users ? undefined : `${users} runs of users are running`;
   }
 
   #give(uid: number, owner: Owner): Disposable {
@@ -84,15 +84,15 @@ export class RunRoom {
         if (!isTaken) return;
         isTaken = false;
         this.#count(owner, -1);
-        if (owner.going === 0 && owner.waiting.length === 0) this.#owners.delete(uid);
+        if (owner.running === 0 && owner.waiting.length === 0) this.#owners.delete(uid);
         this.#wakeNext();
       },
     };
   }
 
   #count(owner: Owner, change: 1 | -1): void {
-    owner.going += change;
-    if (!owner.isRoot) this.#usersGoing += change;
+    owner.running += change;
+    if (!owner.isRoot) this.#usersRunning += change;
   }
 
   #wakeNext(): void {

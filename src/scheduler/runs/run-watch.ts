@@ -14,7 +14,7 @@ export class RunWatch implements Disposable {
   /** The newest run that was told of. */
   #newest = 0;
   /** Runs that go, as far as was told. */
-  #going = new Set<number>();
+  #running = new Set<number>();
 
   constructor(store: Store) {
     this.#store = store;
@@ -53,8 +53,8 @@ export class RunWatch implements Disposable {
   #begin(): void {
     const last = this.#store.get<{ id: number | null }>("SELECT max(id) AS id FROM runs");
     this.#newest = last?.id ?? 0;
-    const going = this.#store.all<{ id: number }>("SELECT id FROM runs WHERE status = 'RUNNING'");
-    this.#going = new Set(going.map(({ id }) => id));
+    const running = this.#store.all<{ id: number }>("SELECT id FROM runs WHERE status = 'RUNNING'");
+    this.#running = new Set(running.map(({ id }) => id));
     this.#subscription = this.#store.onChange(() => this.#look());
   }
 
@@ -65,19 +65,19 @@ export class RunWatch implements Disposable {
       this.#newest = row.id;
       const { outcome, endedAtMs: _endedAtMs, ...opened } = runOfRow(row);
       this.#tell(opened);
-      if (outcome === undefined) this.#going.add(row.id);
+      if (outcome === undefined) this.#running.add(row.id);
       else this.#tellEnded(row.id);
     }
   }
 
   /** Of the runs that went, those that do not any more; one that is gone with its job is nobody's news. */
   *#ended(): Iterable<Run> {
-    if (this.#going.size === 0) return;
+    if (this.#running.size === 0) return;
     const rows = this.#store.all<{ id: number }>("SELECT id FROM runs WHERE status = 'RUNNING'");
     const still = new Set(rows.map(({ id }) => id));
-    for (const id of [...this.#going]) {
+    for (const id of [...this.#running]) {
       if (still.has(id)) continue;
-      this.#going.delete(id);
+      this.#running.delete(id);
       const run = this.#read(id);
       if (run !== undefined) yield run;
     }

@@ -42,7 +42,7 @@ export interface Run extends RunCause {
 
 /** Answer to whoever wanted a run: theirs, or the one that goes already. */
 export interface StartedRun {
-  /** False: a run was going already, and `run` is that one. */
+  /** False: a run was running already, and `run` is that one. */
   readonly started: boolean;
   readonly run: Run;
 }

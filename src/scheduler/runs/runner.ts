@@ -35,7 +35,7 @@ const firstRecordRetryMs = 1_000;
 const maxRecordRetryMs = 60_000;
 
 /** A run that this process executes. */
-interface Going {
+interface RunningJob {
   readonly job: Job;
   readonly run: Run;
   readonly controller: AbortController;
@@ -45,8 +45,8 @@ interface Going {
 
 export class Runner implements JobRunner, AsyncDisposable {
   readonly #options: RunnerOptions;
-  readonly #going = new Map<number, Going>();
-  readonly #byJob = new Map<string, Going>();
+  readonly #running = new Map<number, RunningJob>();
+  readonly #byJob = new Map<string, RunningJob>();
   /** Runs that are recorded and have something left to do, by job. */
   readonly #finishing = new Map<string, Run>();
   /** Runs that are being opened: a stop waits for them too. */
@@ -80,16 +80,16 @@ export class Runner implements JobRunner, AsyncDisposable {
   }
 
   follow(runId: number, signal: AbortSignal): AsyncIterable<Uint8Array> {
-    return this.#going.get(runId)?.live.follow(signal) ?? nothing;
+    return this.#running.get(runId)?.live.follow(signal) ?? nothing;
   }
 
   async cancel(runId: number): Promise<Run> {
-    const going = this.#going.get(runId);
-    if (going === undefined) {
-      throw new SvcError("not_possible", `run ${runId} is not going, or another process executes it`);
+    const running = this.#running.get(runId);
+    if (running === undefined) {
+      throw new SvcError("not_possible", `run ${runId} is not running, or another process executes it`);
     }
-    stop(going, runStops.canceled);
-    return going.ended;
+    stop(running, runStops.canceled);
+    return running.ended;
   }
 
   finishing(key: JobKey): Run | undefined {
@@ -97,44 +97,44 @@ export class Runner implements JobRunner, AsyncDisposable {
   }
 
   /** Whether a run of the job goes in this process. */
-  isGoing(key: JobKey): boolean {
+  isRunning(key: JobKey): boolean {
     return this.#byJob.has(keyText(key));
   }
 
   /** The run as it ended, once it has; undefined when this process does not execute it. */
   async ended(runId: number): Promise<Run | undefined> {
-    return this.#going.get(runId)?.ended;
+    return this.#running.get(runId)?.ended;
   }
 
   /** Ends the runs of jobs that are gone, also where another job has come under the same key. */
   endOrphans(): void {
     const { jobs, runs } = this.#options;
-    for (const going of this.#going.values()) {
-      const current = jobs.get(going.job);
+    for (const running of this.#running.values()) {
+      const current = jobs.get(running.job);
       // One that was written since is the same job only if the run is still on record: that goes with its job.
       const isThere =
-        current !== undefined && (current.revision === going.job.revision || runs.has(going.run.id));
-      if (!isThere) stop(going, runStops.removed);
+        current !== undefined && (current.revision === running.job.revision || runs.has(running.run.id));
+      if (!isThere) stop(running, runStops.removed);
     }
   }
 
   #begin(job: Job, run: Run, room: Disposable): void {
     const ended = Promise.withResolvers<Run>();
     const controller = new AbortController();
-    const going = { job, run, controller, live: new LiveOutput(), ended: ended.promise };
+    const running = { job, run, controller, live: new LiveOutput(), ended: ended.promise };
     const key = keyText(job);
     // That of a job which was removed and added again, or one that is being let go of this very moment.
     const before = this.#byJob.get(key);
-    this.#going.set(run.id, going);
-    this.#byJob.set(key, going);
-    if (this.#stopping.signal.aborted) stop(going, runStops.stopping);
+    this.#running.set(run.id, running);
+    this.#byJob.set(key, running);
+    if (this.#stopping.signal.aborted) stop(running, runStops.stopping);
     // Not in this turn: whoever started it may want to follow it.
     setImmediate(() => {
-      void this.#execute(going, before).then((result) => {
-        this.#going.delete(run.id);
-        if (this.#byJob.get(key) === going) this.#byJob.delete(key);
+      void this.#execute(running, before).then((result) => {
+        this.#running.delete(run.id);
+        if (this.#byJob.get(key) === running) this.#byJob.delete(key);
         room[Symbol.dispose]();
-        going.live.end();
+        running.live.end();
         ended.resolve(result);
       });
     });
@@ -144,13 +144,13 @@ export class Runner implements JobRunner, AsyncDisposable {
    * From the action to the record; never rejects.
    * @param before ends first: what one key stands for never goes twice at once
    */
-  async #execute(going: Going, before: Going | undefined): Promise<Run> {
-    const { run, live, controller } = going;
+  async #execute(running: RunningJob, before: RunningJob | undefined): Promise<Run> {
+    const { run, live, controller } = running;
     await before?.ended;
     const output = new CappedOutput();
     const { clock, runs } = this.#options;
     using kept = new KeptOutput(clock, () => runs.keepOutput(run.id, output.read().text));
-    const end = await this.#act(going, (piece) => {
+    const end = await this.#act(running, (piece) => {
       const bytes = typeof piece === "string" ? Buffer.from(piece) : piece;
       output.push(bytes);
       kept.change();
@@ -160,40 +160,40 @@ export class Runner implements JobRunner, AsyncDisposable {
     const recorded = await this.#record(run, outcome, () => this.#options.runs.close(run, outcome));
     const afterwards = "result" in end ? end.result.afterwards : undefined;
     if (afterwards === undefined || outcome.status !== "SUCCEEDED") return recorded;
-    return await this.#finish(going, recorded, afterwards);
+    return await this.#finish(running, recorded, afterwards);
   }
 
-  async #act(going: Going, write: (piece: Uint8Array | string) => void): Promise<ActionEnd> {
+  async #act(running: RunningJob, write: (piece: Uint8Array | string) => void): Promise<ActionEnd> {
     const { actions, clock, isRoot } = this.#options;
-    const { job, controller } = going;
+    const { job, controller } = running;
     const { signal } = controller;
     using _timeout = clock.setTimer(job.timeoutSecs * 1_000, () =>
-      stop(going, runStops.timedOut(job.timeoutSecs)),
+      stop(running, runStops.timedOut(job.timeoutSecs)),
     );
     try {
       signal.throwIfAborted();
       const work = { isRoot: isRoot(job.ownerUid), signal, write };
       return { result: await actions[job.action.type].run(job, work) };
     } catch (thrown) {
-      this.#logDefect(going, thrown);
+      this.#logDefect(running, thrown);
       return { thrown };
     }
   }
 
   /** Does what was to be done after the record, and says so there when it could not be. */
   async #finish(
-    going: Going,
+    running: RunningJob,
     recorded: Run,
     afterwards: NonNullable<ActionResult["afterwards"]>,
   ): Promise<Run> {
-    const { signal } = going.controller;
-    const key = keyText(going.job);
+    const { signal } = running.controller;
+    const key = keyText(running.job);
     this.#finishing.set(key, recorded);
     try {
       await afterwards(signal);
       return recorded;
     } catch (thrown) {
-      this.#logDefect(going, thrown);
+      this.#logDefect(running, thrown);
       const { output = "", truncated = false } = recorded.outcome ?? {};
       const outcome = outcomeOf({ thrown }, { text: output, isTruncated: truncated }, stopOf(signal));
       return await this.#record(recorded, outcome, () => this.#options.runs.amend(recorded, outcome));
@@ -224,7 +224,7 @@ export class Runner implements JobRunner, AsyncDisposable {
     }
   }
 
-  #logDefect({ run }: Going, thrown: unknown): void {
+  #logDefect({ run }: RunningJob, thrown: unknown): void {
     if (thrown instanceof SvcError || thrown instanceof RunStopped) return;
     const { id, job } = run;
     this.#options.log.error(
@@ -237,9 +237,9 @@ export class Runner implements JobRunner, AsyncDisposable {
   async [Symbol.asyncDispose](): Promise<void> {
     this.#stopping.abort(new RunStopped(runStops.stopping));
     await Promise.allSettled(this.#opening);
-    const all = [...this.#going.values()];
+    const all = [...this.#running.values()];
     if (all.length === 0) return;
-    for (const going of all) stop(going, runStops.stopping);
+    for (const running of all) stop(running, runStops.stopping);
     const tooLate = Promise.withResolvers<undefined>();
     // By the host's clock: a stop must end whatever time a test plays.
     using _deadline = systemClock().setTimer(stopMs, () => tooLate.resolve(undefined));
@@ -247,7 +247,7 @@ export class Runner implements JobRunner, AsyncDisposable {
   }
 }
 
-function stop({ controller }: Going, why: RunStop): void {
+function stop({ controller }: RunningJob, why: RunStop): void {
   // The first reason is the one that counts.
   if (!controller.signal.aborted) controller.abort(new RunStopped(why));
 }

@@ -8,7 +8,7 @@ import { RunRoom } from "../../../src/scheduler/runs/run-room.ts";
 import { parseTrigger } from "../support/parse-trigger.ts";
 import { eventually } from "../../support/eventually.ts";
 import { openRunWorld, untilAborted, type Act, type RunWorld } from "../support/run-world.ts";
-import { goingRuns, newestRun } from "../support/world.ts";
+import { runningRuns, newestRun } from "../support/world.ts";
 
 const fails = () => Promise.resolve({ error: "it failed" });
 const [secondMs, minuteMs] = [1_000, 60_000];
@@ -18,7 +18,7 @@ function attempts({ world, runner }: RunWorld, job: Job, count: number): Promise
   return eventually(() => {
     const runs = world.log.list(job).reverse();
     assert.equal(runs.filter(({ outcome }) => outcome !== undefined).length, count);
-    assert.ok(!runner.isGoing(job));
+    assert.ok(!runner.isRunning(job));
     return runs.map(({ attempt }) => attempt);
   });
 }
@@ -84,7 +84,7 @@ test("jitter delays the start, and what happens to the job meanwhile counts", as
   await world.edit(disabled, { enabled: false });
   await world.edit(edited, { timeoutSecs: 7 });
   await world.remove(removed);
-  t.deepEqual(await goingRuns(world.world), []);
+  t.deepEqual(await runningRuns(world.world), []);
   t.is(newestRun(world.world, kept), undefined);
   world.clock.pass(1);
   await attempts(world, kept, 1);
@@ -95,15 +95,15 @@ test("jitter delays the start, and what happens to the job meanwhile counts", as
 
 test("a start that another daemon waited for comes when its jitter is over, one that is late or under way never", async (t) => {
   await using world = await openRunWorld((job, work) =>
-    job.id === "going" ? untilAborted(work) : Promise.resolve({}),
+    job.id === "running" ? untilAborted(work) : Promise.resolve({}),
   );
-  const names = ["waited", "late", "going", "waiting", "disabled"];
+  const names = ["waited", "late", "running", "waiting", "disabled"];
   const jobs = await Promise.all(names.map((name) => world.addJob(name, { jitterSecs: 60 })));
-  const [waited, late, going, waiting, disabled] = jobs as [Job, Job, Job, Job, Job];
-  await world.runner.start(going, { trigger: "manual", attempt: 1 });
+  const [waited, late, running, waiting, disabled] = jobs as [Job, Job, Job, Job, Job];
+  await world.runner.start(running, { trigger: "manual", attempt: 1 });
   const nowMs = world.clock.nowMs();
   world.due.fire(waiting, nowMs - 1);
-  for (const job of [waited, going, waiting, disabled]) world.due.resumeStart(job, nowMs - 20 * secondMs);
+  for (const job of [waited, running, waiting, disabled]) world.due.resumeStart(job, nowMs - 20 * secondMs);
   world.due.resumeStart(late, nowMs - 30 * secondMs);
   await world.edit(disabled, { enabled: false });
   world.clock.pass(10 * secondMs - 1);
@@ -180,13 +180,13 @@ test("what waits for room when the daemon stops is counted, unless the next one 
     users: 1,
     perUser: 1,
   });
-  const [going, lost, kept] = await Promise.all([
-    world.addJob("going"),
+  const [running, lost, kept] = await Promise.all([
+    world.addJob("running"),
     world.addJob("lost"),
     world.addJob("kept", { catchUp: "latest" }),
   ]);
-  for (const job of [going, lost, kept]) world.due.fire(job, minuteMs);
-  await eventually(() => assert.ok(world.runner.isGoing(going)));
+  for (const job of [running, lost, kept]) world.due.fire(job, minuteMs);
+  await eventually(() => assert.ok(world.runner.isRunning(running)));
   world.due[Symbol.dispose]();
   await world.skips[Symbol.asyncDispose]();
   t.deepEqual(skipsOf(world, lost), [{ reason: "busy", count: 1, lastUnix: 60 }]);
@@ -306,7 +306,7 @@ test("what succeeds, is canceled or was started by hand is not tried again", asy
   world.due.fire(fine!, minuteMs);
   await attempts(world, fine!, 1);
   world.due.fire(long!, minuteMs);
-  await eventually(() => world.runner.cancel(world.world.log.goingOf(long!)!.id));
+  await eventually(() => world.runner.cancel(world.world.log.runningOf(long!)!.id));
   isToFail = true;
   await world.runner.start(manual!, { trigger: "manual", attempt: 1 });
   await attempts(world, manual!, 1);
@@ -330,14 +330,14 @@ test("a firing of its own takes the place of another attempt", async (t) => {
 });
 
 test("jobs of one minute do not wait for a long one, and no more go at once than there is room for", async (t) => {
-  let going = 0;
+  let running = 0;
   let most = 0;
   const act: Act = async (job, work) => {
     if (job.id === "long") return untilAborted(work);
-    going += 1;
-    most = Math.max(most, going);
+    running += 1;
+    most = Math.max(most, running);
     await new Promise((resolve) => setTimeout(resolve, 5));
-    going -= 1;
+    running -= 1;
     return {};
   };
   await using world = await openRunWorld(act, { root: 9, users: 1, perUser: 1 });
@@ -350,7 +350,7 @@ test("jobs of one minute do not wait for a long one, and no more go at once than
   await attempts(world, other, 1);
   t.true(world.world.log.list(many.at(-1)!).length === 0, "another owner does not wait for the hundred");
   for (const job of many) await attempts(world, job, 1);
-  t.true(world.runner.isGoing(long));
+  t.true(world.runner.isRunning(long));
   t.true(most <= 9, `${most} at once`);
 });
 

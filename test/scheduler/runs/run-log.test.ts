@@ -9,7 +9,7 @@ import { openStore } from "../../../src/store/store.ts";
 import { temporaryDir, until } from "../../store/support/temporary-store.ts";
 import {
   deadExecutor,
-  goingRuns,
+  runningRuns,
   openWorld,
   otherExecutor,
   putJob,
@@ -35,7 +35,7 @@ test("a run is opened and closed, and comes back as it was", async (t) => {
   const opened: Run = { id: run.id, number: 1, job: key, ...cause, startedAtMs: clock.nowMs };
   t.true(started);
   t.deepEqual(run, opened);
-  t.deepEqual(log.goingOf(key), opened);
+  t.deepEqual(log.runningOf(key), opened);
   t.deepEqual(newestShown(world), opened);
 
   clock.nowMs += 1_500;
@@ -49,7 +49,7 @@ test("a run is opened and closed, and comes back as it was", async (t) => {
   };
   const ended: Run = { ...opened, endedAtMs: clock.nowMs, outcome };
   t.deepEqual(await log.close(run, outcome), ended);
-  t.is(log.goingOf(key), undefined);
+  t.is(log.runningOf(key), undefined);
   t.deepEqual(log.list(key), [ended]);
   t.deepEqual(log.get(run.id), ended);
   t.deepEqual(newestShown(world), { ...ended, outcome: { ...outcome, output: "" } }, "without the output");
@@ -213,7 +213,7 @@ test("recovery closes the runs of dead processes and leaves live ones", async (t
   const { run: ours } = await world.log.open(live, manual);
   await world.log.recover();
   t.deepEqual(
-    (await goingRuns(world)).map(({ id }) => id),
+    (await runningRuns(world)).map(({ id }) => id),
     [ours.id],
   );
   t.is(world.log.get(left.id)?.outcome?.status, "INTERRUPTED");
@@ -226,7 +226,7 @@ test("what goes on between opening and its answer is not taken for left behind",
   using _always = world.store.onChange(() => void world.log.recover());
   await opening;
   await world.log.recover();
-  t.is((await goingRuns(world)).length, 1);
+  t.is((await runningRuns(world)).length, 1);
 });
 
 test("runs of this process and of others are heard of as they start and as they end", async (t) => {

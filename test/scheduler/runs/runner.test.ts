@@ -22,7 +22,7 @@ async function runOnce(t: ExecutionContext, act: Act): Promise<{ run: Run; logge
   const ended = await world.runner.ended(run.id);
   assert.ok(ended);
   t.deepEqual(world.world.log.get(run.id)?.outcome, ended.outcome);
-  t.false(world.runner.isGoing(job));
+  t.false(world.runner.isRunning(job));
   return { run: ended, logged: world.logged };
 }
 
@@ -177,7 +177,7 @@ test("a run whose job is removed is canceled", async (t) => {
   t.like((await ended)?.outcome, { status: "CANCELED", error: "it was canceled: its job was removed" });
 });
 
-test("no user's runs keep those of others or of root from going", async (t) => {
+test("no user's runs keep those of others or of root from running", async (t) => {
   const bounds = { root: 1, users: 4, perUser: 3 };
   await using world = await openRunWorld((_job, work) => untilAborted(work), bounds);
   const [greedy, other] = [1001, 1002];
@@ -187,11 +187,11 @@ test("no user's runs keep those of others or of root from going", async (t) => {
   }
   const last = await world.addJob("last", {}, greedy);
   const error = await t.throwsAsync<SvcError>(world.runner.start(last, manual), { instanceOf: SvcError });
-  t.like(error, { reason: "too_many", message: "3 runs of yours are going; try again later" });
+  t.like(error, { reason: "too_many", message: "3 runs of yours are running; try again later" });
   t.true((await world.runner.start(await world.addJob("j", {}, other), manual)).started);
   t.true((await world.runner.start(await world.addJob("j"), manual)).started);
-  const going = world.world.log.goingOf({ ownerUid: greedy, id: "j0" });
-  await world.runner.cancel(going?.id ?? 0);
+  const running = world.world.log.runningOf({ ownerUid: greedy, id: "j0" });
+  await world.runner.cancel(running?.id ?? 0);
   t.true((await world.runner.start(last, manual)).started);
 });
 
@@ -224,10 +224,10 @@ test("a run goes on when its job is edited, and ends when another job comes unde
   t.deepEqual(events, ["old begins", "old is stopped"]);
   mayEnd.resolve(undefined);
   t.like((await first)?.outcome, { status: "CANCELED", error: "it was canceled: its job was removed" });
-  t.true(runner.isGoing(fresh), "the end of the old one is not that of the new one");
+  t.true(runner.isRunning(fresh), "the end of the old one is not that of the new one");
   t.like((await second)?.outcome, { status: "SUCCEEDED" });
   t.deepEqual(events, ["old begins", "old is stopped", "old ends", "new begins", "new ends"]);
-  t.false(runner.isGoing(fresh));
+  t.false(runner.isRunning(fresh));
 });
 
 test("a stop ends and records what runs, and starts nothing any more", async (t) => {
@@ -325,7 +325,7 @@ test("a record that the store refuses is written as soon as it takes it; until t
   const job = await world.addJob("j");
   const { run } = await world.runner.start(job, manual);
   await refused(world, 1);
-  t.true(world.runner.isGoing(job));
+  t.true(world.runner.isRunning(job));
   world.clock.pass(1_000);
   await refused(world, 2);
   world.clock.pass(2_000);

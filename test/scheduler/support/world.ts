@@ -103,9 +103,9 @@ export async function removeJob({ store }: World, { ownerUid, id }: JobKey): Pro
 }
 
 /** The runs that go, of all jobs. */
-export async function goingRuns({ registry, log }: World): Promise<Run[]> {
+export async function runningRuns({ registry, log }: World): Promise<Run[]> {
   await registry.fresh();
-  return registry.all().flatMap((job) => log.goingOf(job) ?? []);
+  return registry.all().flatMap((job) => log.runningOf(job) ?? []);
 }
 
 /** The newest run of a job. */

@@ -94,14 +94,14 @@ function lastRun(job: Schedule, nowMs: number, format: InstantFormat): string {
 }
 
 const reasons: Readonly<Record<string, string>> = {
-  running: "the run before was still going",
+  running: "the run before was still running",
   late: "the host stood still",
   down: "the daemon did not run",
   busy: "the firing before still waited to start",
   owner: "its owner is gone",
 };
 
-/** `3: 2 the run before was still going (last 2026-…), 1 …` */
+/** `3: 2 the run before was still running (last 2026-…), 1 …` */
 function skippedText({ skipped, skips }: Schedule, format: InstantFormat): string {
   if (skipped === 0) return "";
   const parts = skips.map(

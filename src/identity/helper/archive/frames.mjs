@@ -8,7 +8,7 @@ import { constants, zstdCompress, zstdDecompress } from "node:zlib";
 import { damaged } from "./tar-reader.mjs";
 
 /** Bytes of tar in a frame. */
-export const frameBytes = 4 << 20;
+const frameBytes = 4 << 20;
 /** Most of either side of a frame that is opened: incompressible bytes grow a little. */
 export const maxFrameBytes = 8 << 20;
 /** Frames under way at once. */

@@ -11,12 +11,12 @@ import type {
   MessageInitShape,
 } from "@bufbuild/protobuf";
 import type { Transport } from "@connectrpc/connect";
-import { SvcError } from "../errors.ts";
-import type { Call } from "./call-context.ts";
-import { connectErrorOf } from "./connect-errors.ts";
-import { isSvcError } from "./error-mapping.ts";
-import type { Pipeline } from "./pipeline.ts";
-import type { UserContext } from "./user-context.ts";
+import { SvcError } from "../../../src/errors.ts";
+import type { Call } from "../../../src/rpc/call-context.ts";
+import { connectErrorOf } from "../../../src/rpc/connect-errors.ts";
+import { isSvcError } from "../../../src/rpc/error-mapping.ts";
+import type { Pipeline } from "../../../src/rpc/pipeline.ts";
+import type { UserContext } from "../../../src/rpc/user-context.ts";
 
 export interface InMemoryTransportOptions {
   readonly pipeline: Pipeline;
