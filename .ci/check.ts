@@ -23,6 +23,7 @@ const checkTimeoutMs = 10 * 60_000;
 
 const checks: Record<string, () => Promise<Outcome>> = {
   types: () => tool("tsc", "-p", "."),
+  "types-web": () => tool("tsc", "-p", "src/web"),
   lint: () => tool("eslint", "--max-warnings=0", "."),
   format: () => tool("prettier", "--check", "--log-level=warn", "."),
   unused: () => tool("knip", "--no-progress"),

@@ -483,7 +483,7 @@ export interface paths {
          * The records, newest first
          * @description The records, newest first.
          *
-         *     Access: a root context (a root peer on the socket, or any bearer token).
+         *     Access: a root context (a root peer on the socket, or any bearer token but a regular user's session).
          *
          *     Capability: `audit`.
          */
@@ -508,7 +508,7 @@ export interface paths {
          * @description Computes every hash again, from the anchor to the newest record. An audit trail that was tampered with is an answer,
          *     not an error.
          *
-         *     Access: a root context (a root peer on the socket, or any bearer token).
+         *     Access: a root context (a root peer on the socket, or any bearer token but a regular user's session).
          *
          *     Capability: `audit`.
          */
@@ -581,7 +581,7 @@ export interface paths {
          * Makes or replaces a storage
          * @description Makes or replaces a storage. One with another `managed_by` is not replaced: `not_possible`.
          *
-         *     Access: a root context (a root peer on the socket, or any bearer token).
+         *     Access: a root context (a root peer on the socket, or any bearer token but a regular user's session).
          *
          *     Capability: `backups`.
          */
@@ -591,7 +591,7 @@ export interface paths {
          * Removes a storage's entry
          * @description Removes a storage's entry; its archives stay where they are.
          *
-         *     Access: a root context (a root peer on the socket, or any bearer token).
+         *     Access: a root context (a root peer on the socket, or any bearer token but a regular user's session).
          *
          *     Capability: `backups`.
          */
@@ -614,7 +614,7 @@ export interface paths {
          * Tries what a storage is asked for
          * @description Tries what a storage is asked for: lists, writes, reads and deletes an object of its own, and says what works.
          *
-         *     Access: a root context (a root peer on the socket, or any bearer token).
+         *     Access: a root context (a root peer on the socket, or any bearer token but a regular user's session).
          *
          *     Capability: `backups.test`.
          */
@@ -1027,7 +1027,7 @@ export interface paths {
          *     each app, with the label `app`; of the daemon itself: calls, durations, event loop, memory, processor time and open files
          *     of its process, apps by state, writes to its store.
          *
-         *     Access: a root context (a root peer on the socket, or any bearer token).
+         *     Access: a root context (a root peer on the socket, or any bearer token but a regular user's session).
          *
          *     Capability: `metrics.daemon`.
          */
@@ -1051,7 +1051,7 @@ export interface paths {
          * The containers of the host, with the app that owns them where there is one
          * @description The containers of the host, with the app that owns them where there is one.
          *
-         *     Access: a root context (a root peer on the socket, or any bearer token).
+         *     Access: a root context (a root peer on the socket, or any bearer token but a regular user's session).
          *
          *     Capability: `docker`.
          */
@@ -1075,7 +1075,7 @@ export interface paths {
          * CPU, memory, network and block usage, all sampled in one window of about 500 ms
          * @description CPU, memory, network and block usage, all sampled in one window of about 500 ms.
          *
-         *     Access: a root context (a root peer on the socket, or any bearer token).
+         *     Access: a root context (a root peer on the socket, or any bearer token but a regular user's session).
          *
          *     Capability: `docker`.
          */
@@ -1099,7 +1099,7 @@ export interface paths {
          * The images of the host
          * @description The images of the host.
          *
-         *     Access: a root context (a root peer on the socket, or any bearer token).
+         *     Access: a root context (a root peer on the socket, or any bearer token but a regular user's session).
          *
          *     Capability: `docker`.
          */
@@ -1123,7 +1123,7 @@ export interface paths {
          * The named volumes of the host
          * @description The named volumes of the host.
          *
-         *     Access: a root context (a root peer on the socket, or any bearer token).
+         *     Access: a root context (a root peer on the socket, or any bearer token but a regular user's session).
          *
          *     Capability: `docker`.
          */
@@ -1147,7 +1147,7 @@ export interface paths {
          * The networks of the host
          * @description The networks of the host: inventory only.
          *
-         *     Access: a root context (a root peer on the socket, or any bearer token).
+         *     Access: a root context (a root peer on the socket, or any bearer token but a regular user's session).
          *
          *     Capability: `docker`.
          */
@@ -1171,7 +1171,7 @@ export interface paths {
          * What images, containers, volumes and the build cache take
          * @description What images, containers, volumes and the build cache take. Expensive: on demand, not for polling.
          *
-         *     Access: a root context (a root peer on the socket, or any bearer token).
+         *     Access: a root context (a root peer on the socket, or any bearer token but a regular user's session).
          *
          *     Capability: `docker`.
          */
@@ -1197,7 +1197,7 @@ export interface paths {
          * Removes unused items one at a time
          * @description Removes unused items one at a time; what an installed app still needs is passed over, with the reason.
          *
-         *     Access: a root context (a root peer on the socket, or any bearer token).
+         *     Access: a root context (a root peer on the socket, or any bearer token but a regular user's session).
          *
          *     Capability: `docker`.
          */
@@ -1222,7 +1222,7 @@ export interface paths {
          * @description Controls one container or the members of a compose project. `owned_by_app` (failed_precondition) for a container of
          *     an installed app or of its compose project.
          *
-         *     Access: a root context (a root peer on the socket, or any bearer token).
+         *     Access: a root context (a root peer on the socket, or any bearer token but a regular user's session).
          *
          *     Capability: `docker.control`.
          */
@@ -1244,7 +1244,7 @@ export interface paths {
          * One container, with what the engine says about it
          * @description One container, with what the engine says about it.
          *
-         *     Access: a root context (a root peer on the socket, or any bearer token).
+         *     Access: a root context (a root peer on the socket, or any bearer token but a regular user's session).
          *
          *     Capability: `docker`.
          */
@@ -1268,7 +1268,7 @@ export interface paths {
          * The last lines that a container printed
          * @description The last lines that a container printed.
          *
-         *     Access: a root context (a root peer on the socket, or any bearer token).
+         *     Access: a root context (a root peer on the socket, or any bearer token but a regular user's session).
          *
          *     Capability: `docker`.
          */
@@ -1772,7 +1772,7 @@ export interface paths {
          * @description Sends a signal. `denied` (permission_denied) for pid 1, the daemon itself, its helpers, the supervisors of apps and
          *     kernel threads; `not_found` when the pid is gone; `pid_reused` (failed_precondition) when its start marker is another.
          *
-         *     Access: a root context (a root peer on the socket, or any bearer token).
+         *     Access: a root context (a root peer on the socket, or any bearer token but a regular user's session).
          *
          *     Capability: `processes`.
          */
@@ -1864,7 +1864,7 @@ export interface paths {
          *     stays as it is keeps its runs, and so does one that is changed. Other jobs are never touched: when an id is one of
          *     theirs, nothing is written (`job_owned`).
          *
-         *     Access: a root context (a root peer on the socket, or any bearer token).
+         *     Access: a root context (a root peer on the socket, or any bearer token but a regular user's session).
          *
          *     Capability: `schedules`.
          */
@@ -1973,6 +1973,64 @@ export interface paths {
         patch?: never;
         trace?: never;
     };
+    "/v1/sessions/codes": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        /**
+         * Makes a code that opens one session as the caller, once, within 30 seconds
+         * @description Makes a code that opens one session as the caller, once, within 30 seconds. At most 100 codes of one user wait
+         *     (`too_many`, resource_exhausted).
+         *
+         *     Access: any peer of the socket; no bearer token.
+         *
+         *     Capability: `sessions`.
+         */
+        post: operations["issueSessionCode"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/v1/sessions": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        /**
+         * Trades the code, which is presented as bearer token, for the token of a session, and uses the code up
+         * @description Trades the code, which is presented as bearer token, for the token of a session, and uses the code up. At most 20 sessions
+         *     of one user are open (`too_many`, resource_exhausted).
+         *
+         *     Access: the code of a session as bearer token.
+         *
+         *     Capability: `sessions`.
+         */
+        post: operations["openSession"];
+        /**
+         * Ends sessions, and what runs with them
+         * @description Ends sessions, and what runs with them: the one whose token is presented; all of the caller's user for any other caller.
+         *
+         *     Access: any identified caller; a regular user sees and changes what is their own.
+         *
+         *     Capability: `sessions`.
+         */
+        delete: operations["endSessions"];
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
     "/v1/sources": {
         parameters: {
             query?: never;
@@ -2009,7 +2067,7 @@ export interface paths {
          * Adds a source, or gives one another URL
          * @description Adds a source, or gives one another URL. `not_possible` for one of the configuration file.
          *
-         *     Access: a root context (a root peer on the socket, or any bearer token).
+         *     Access: a root context (a root peer on the socket, or any bearer token but a regular user's session).
          *
          *     Capability: `sources`.
          */
@@ -2019,7 +2077,7 @@ export interface paths {
          * Removes a source
          * @description Removes a source; what was installed from it stays. `not_possible` for one of the configuration file.
          *
-         *     Access: a root context (a root peer on the socket, or any bearer token).
+         *     Access: a root context (a root peer on the socket, or any bearer token but a regular user's session).
          *
          *     Capability: `sources`.
          */
@@ -2119,8 +2177,8 @@ export interface paths {
         get?: never;
         put?: never;
         /**
-         * Makes a new primary token and ends all access tokens
-         * @description Makes a new primary token and ends all access tokens. The replaced one works until the window closes.
+         * Makes a new primary token and ends all access tokens and sessions
+         * @description Makes a new primary token and ends all access tokens and sessions. The replaced one works until the window closes.
          *
          *     Access: the primary token, or a root peer on the socket.
          *
@@ -2587,7 +2645,7 @@ export interface components {
             method: string;
             /** @description How the call came: `rest`, `connect`, `grpc`, `grpc-web`, or `in-memory` for a command without a daemon. */
             protocol: string;
-            /** @description The caller's user id; a token's calls have the daemon's, an `anonymous` one's 4294967295. */
+            /** @description The caller's user id; a token's calls have the daemon's, a session's its user's, an `anonymous` one's 4294967295. */
             uid: number;
             /** @description The caller's name; empty when the host has none for the uid. */
             user: string;
@@ -2596,7 +2654,7 @@ export interface components {
              *     not at all, which is why the call was refused.
              * @enum {string}
              */
-            kind: "peer" | "primary" | "replaced" | "access" | "local" | "anonymous";
+            kind: "peer" | "primary" | "replaced" | "access" | "session" | "code" | "local" | "anonymous";
             /** @description The user that a root peer acted for (sudo); absent when that is the caller. */
             owner_uid?: number;
             /** @description The uid that the kernel reported for the connection; absent for tokens and `local`. */
@@ -3281,6 +3339,11 @@ export interface components {
             /** @description Build cache. */
             buildCache?: components["schemas"]["DockerDiskCategory"];
         };
+        /** @description What ended. */
+        EndSessionsResponse: {
+            /** @description How many sessions were ended. */
+            ended: number;
+        };
         /** @description Something that happened. What does not apply is empty. */
         Event: {
             /** @description Names the event: a later stream begins behind it. */
@@ -3635,6 +3698,23 @@ export interface components {
              */
             expires_at?: string;
         };
+        /** @description The session that the code will open. */
+        IssueSessionCodeRequest: {
+            /** @description Lifetime of the session in seconds: 1 to 43200, default 43200. */
+            ttl_secs?: number;
+        };
+        /** @description A code and where it is good. */
+        IssueSessionCodeResponse: {
+            /** @description The code: shown this once. */
+            code: string;
+            /**
+             * Format: date-time
+             * @description When it ends unless it is used before.
+             */
+            expires_at?: string;
+            /** @description Address of the page on this machine, such as `http://127.0.0.1:8420/`; the code belongs into its fragment, `#code=`. */
+            page: string;
+        };
         /** @description A job with this id belongs to another owner. */
         JobOwned: {
             /** @description Ids of the jobs that are in the way. */
@@ -3864,6 +3944,16 @@ export interface components {
             kind: string;
             /** @description Its id or name, as it was asked for. */
             name: string;
+        };
+        /** @description The token of a session. */
+        OpenSessionResponse: {
+            /** @description The token: shown this once. */
+            token: string;
+            /**
+             * Format: date-time
+             * @description When it ends.
+             */
+            expires_at?: string;
         };
         /** @description The container belongs to an installed app and is controlled through it. */
         OwnedByApp: {
@@ -4635,6 +4725,8 @@ export interface components {
             grace_until?: string;
             /** @description The first 12 hex digits of the primary token's SHA-256. */
             primary_digest: string;
+            /** @description Open sessions of the page, of all users. */
+            sessions: number;
         };
         /** @description What the upgrade did. */
         UpgradeAppResponse: {
@@ -8375,6 +8467,104 @@ export interface operations {
             401: components["responses"]["Unauthenticated"];
             403: components["responses"]["Denied"];
             404: components["responses"]["NotFound"];
+            409: components["responses"]["Conflict"];
+            413: components["responses"]["BodyTooLarge"];
+            415: components["responses"]["UnsupportedMediaType"];
+            429: components["responses"]["TooMany"];
+            500: components["responses"]["Internal"];
+            501: components["responses"]["NotImplemented"];
+            503: components["responses"]["Unavailable"];
+            504: components["responses"]["DeadlineExceeded"];
+        };
+    };
+    issueSessionCode: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: {
+            content: {
+                "application/json": components["schemas"]["IssueSessionCodeRequest"];
+            };
+        };
+        responses: {
+            /** @description Done. */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["IssueSessionCodeResponse"];
+                };
+            };
+            400: components["responses"]["BadRequest"];
+            401: components["responses"]["Unauthenticated"];
+            403: components["responses"]["Denied"];
+            404: components["responses"]["NotFound"];
+            409: components["responses"]["Conflict"];
+            413: components["responses"]["BodyTooLarge"];
+            415: components["responses"]["UnsupportedMediaType"];
+            429: components["responses"]["TooMany"];
+            500: components["responses"]["Internal"];
+            501: components["responses"]["NotImplemented"];
+            503: components["responses"]["Unavailable"];
+            504: components["responses"]["DeadlineExceeded"];
+        };
+    };
+    openSession: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description Done. */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["OpenSessionResponse"];
+                };
+            };
+            400: components["responses"]["BadRequest"];
+            401: components["responses"]["Unauthenticated"];
+            403: components["responses"]["Denied"];
+            409: components["responses"]["Conflict"];
+            413: components["responses"]["BodyTooLarge"];
+            415: components["responses"]["UnsupportedMediaType"];
+            429: components["responses"]["TooMany"];
+            500: components["responses"]["Internal"];
+            501: components["responses"]["NotImplemented"];
+            503: components["responses"]["Unavailable"];
+            504: components["responses"]["DeadlineExceeded"];
+        };
+    };
+    endSessions: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description Done. */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["EndSessionsResponse"];
+                };
+            };
+            400: components["responses"]["BadRequest"];
+            401: components["responses"]["Unauthenticated"];
+            403: components["responses"]["Denied"];
             409: components["responses"]["Conflict"];
             413: components["responses"]["BodyTooLarge"];
             415: components["responses"]["UnsupportedMediaType"];

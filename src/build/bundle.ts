@@ -11,6 +11,7 @@ import { access, copyFile, glob, mkdir, rename, rm, writeFile } from "node:fs/pr
 import { basename, dirname, join, relative, resolve } from "node:path";
 import { writeCommandFiles } from "./command-files.ts";
 import { writeThirdPartyFiles } from "./third-party.ts";
+import { buildWeb } from "./web.ts";
 import packageJson from "../../package.json" with { type: "json" };
 
 const root = join(import.meta.dirname, "../..");
@@ -94,6 +95,7 @@ await rm(freshDir, { recursive: true, force: true });
 await mkdir(freshDir, { recursive: true });
 const pieces = await bundle();
 await writePieces(pieces);
+const pageFiles = await buildWeb(join(freshDir, "web"), root);
 for await (const program of glob(programs, { cwd: sourceDir })) await copy(join(sourceDir, program), program);
 for await (const asset of glob(assets, { cwd: root })) await copy(join(root, asset), basename(asset));
 const copied: string[] = [];
@@ -114,7 +116,11 @@ await writeCommandFiles(freshDir);
 const bundled = Object.values(pieces.metafile.outputs).flatMap(({ inputs }) =>
   Object.keys(inputs).filter((file) => (inputs[file]?.bytesInOutput ?? 0) > 0),
 );
-await writeThirdPartyFiles(freshDir, { root, files: [...bundled, ...copied], product: packageJson });
+await writeThirdPartyFiles(freshDir, {
+  root,
+  files: [...bundled, ...pageFiles, ...copied],
+  product: packageJson,
+});
 // The checkout's own package.json says that .js files are modules.
 await writeFile(join(freshDir, "package.json"), '{ "type": "commonjs" }\n');
 await rm(outDir, { recursive: true, force: true });

@@ -31,6 +31,7 @@ import { addStatusCommand } from "./commands/status.ts";
 import { addTokenCommand } from "./commands/token.ts";
 import { addTopCommand } from "./commands/top.ts";
 import { addUpgradeCommand } from "./commands/upgrade.ts";
+import { addWebCommand } from "./commands/web.ts";
 import type { GlobalOptions } from "./context.ts";
 import { exitCodeHelp } from "./exit-codes.ts";
 
@@ -63,6 +64,7 @@ const commands: Readonly<Record<string, AddCommand>> = {
   source: addSourceCommand,
   credential: addCredentialCommand,
   token: addTokenCommand,
+  web: addWebCommand,
   audit: addAuditCommand,
   node: addNodeCommand,
   api: addApiCommand,

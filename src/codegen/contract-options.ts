@@ -8,7 +8,7 @@ import type { HttpRule } from "../../gen/google/api/http_pb.ts";
 import type { FieldRules, ReasonRule } from "../../gen/svc/v1/rules_pb.ts";
 
 /** Who may call a method, as `svc.v1.AccessLevel` names it. */
-export type Access = "USER" | "ROOT" | "PRIMARY";
+export type Access = "USER" | "ROOT" | "PRIMARY" | "PEER" | "CODE";
 
 export interface ContractOptions {
   /** `google.api.http`; undefined for a method without a route. */
@@ -29,7 +29,7 @@ export interface ContractOptions {
 
 /** Numbers of `google.api.FieldBehavior`. */
 const behaviors = { required: 2, outputOnly: 3 } as const;
-const accessLevels: readonly (Access | undefined)[] = [undefined, "USER", "ROOT", "PRIMARY"];
+const accessLevels: readonly (Access | undefined)[] = [undefined, "USER", "ROOT", "PRIMARY", "PEER", "CODE"];
 
 /** Finds the options' definitions among `files`; an option that no file defines is set nowhere. */
 export function readContractOptions(files: Iterable<DescFile>): ContractOptions {

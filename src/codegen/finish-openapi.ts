@@ -19,8 +19,10 @@ import { SchemaWriter, componentName, isInlined } from "./openapi-schemas.ts";
 
 const accessTexts: Readonly<Record<Access, string>> = {
   USER: "Access: any identified caller; a regular user sees and changes what is their own.",
-  ROOT: "Access: a root context (a root peer on the socket, or any bearer token).",
+  ROOT: "Access: a root context (a root peer on the socket, or any bearer token but a regular user's session).",
   PRIMARY: "Access: the primary token, or a root peer on the socket.",
+  PEER: "Access: any peer of the socket; no bearer token.",
+  CODE: "Access: the code of a session as bearer token.",
 };
 
 /** Code generators know this type where they do not know a range of types. */

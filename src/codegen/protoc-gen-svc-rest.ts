@@ -72,7 +72,7 @@ function printReasons(f: GeneratedFile, files: readonly DescFile[], options: Con
 function printMethods(f: GeneratedFile, services: readonly DescService[], options: ContractOptions): void {
   f.print("/** Who may call a method, and the capability that ships it (empty: part of the base). */");
   f.print(f.export("interface", "MethodPolicy"), " {");
-  f.print('  readonly access: "USER" | "ROOT" | "PRIMARY";');
+  f.print('  readonly access: "USER" | "ROOT" | "PRIMARY" | "PEER" | "CODE";');
   f.print("  readonly capability: string;");
   f.print("}");
   f.print();

@@ -83,6 +83,8 @@ export interface ContextOptions {
   clock?: Clock;
   /** Ends all running calls. */
   shutdownSignal: AbortSignal;
+  /** Where a browser on this machine finds the page. Default: nowhere. */
+  pageAddress?: () => string | undefined;
 }
 
 export interface DaemonContext extends AsyncDisposable {
@@ -368,6 +370,7 @@ export async function createContext(options: ContextOptions): Promise<DaemonCont
     processes,
     signals,
     reboot,
+    pageAddress: options.pageAddress ?? (() => undefined),
     facts: { version, mode: config.mode, startedAtMs, capabilities, userName },
     metrics,
     schedules,

@@ -1,4 +1,5 @@
 /** The daemon: every service behind two doors, from start to a graceful stop. */
+import { isIPv6 } from "node:net";
 import { SvcError } from "../errors.ts";
 import type { Clock } from "../lib/clock.ts";
 import type { ListeningAddresses } from "../transport/doors.ts";
@@ -39,6 +40,7 @@ export async function startDaemon(options: DaemonOptions): Promise<Daemon> {
   const log = createLog(config.log.level);
   const shutdown = new AbortController();
   const readPeerCredentials = loadPeerCredentials();
+  let pageAddress: string | undefined;
   const context = resources.use(
     await createContext({
       config,
@@ -46,6 +48,7 @@ export async function startDaemon(options: DaemonOptions): Promise<Daemon> {
       programs,
       selfUid,
       log,
+      pageAddress: () => pageAddress,
       peerUid: (socket) => readPeerCredentials(socket).uid,
       ...(clock !== undefined && { clock }),
       shutdownSignal: shutdown.signal,
@@ -73,6 +76,7 @@ export async function startDaemon(options: DaemonOptions): Promise<Daemon> {
     }),
   );
   const addresses = await listeners.start();
+  pageAddress = addresses.tcp && localAddress(addresses.tcp);
   resources.use(createMemoryRelease());
   context.apps.keepWanted();
   // Nobody waits for storages that may be far away.
@@ -101,4 +105,11 @@ export async function startDaemon(options: DaemonOptions): Promise<Daemon> {
       log.flush();
     },
   };
+}
+
+/** How a browser on this machine names what is listened on; "all addresses" is this machine, too. */
+function localAddress({ host, port }: { host: string; port: number }): string {
+  if (host === "0.0.0.0") return `http://127.0.0.1:${port}/`;
+  const name = host === "::" ? "::1" : host;
+  return isIPv6(name) ? `http://[${name}]:${port}/` : `http://${name}:${port}/`;
 }

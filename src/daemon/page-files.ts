@@ -1,8 +1,9 @@
-/** The files of the static pages: `openapi.json`, and the API page that renders it with Swagger UI. */
+/** The files of the static pages: the page, `openapi.json`, and the API page that renders it with Swagger UI. */
+import { readdirSync } from "node:fs";
 import { join } from "node:path";
 import type { PageFiles } from "../transport/pages.ts";
 
-/** Where they lie when svc runs from its sources: in their packages. */
+/** Where they lie when svc runs from its sources: in their packages; the page has to be built first, so there is none. */
 export function sourcePages(): PageFiles {
   const root = join(import.meta.dirname, "../..");
   return pagesIn({
@@ -15,7 +16,19 @@ export function sourcePages(): PageFiles {
 /** Where they lie beside a bundle. */
 export function bundledPages(): PageFiles {
   const docs = join(import.meta.dirname, "docs");
-  return pagesIn({ openapi: import.meta.dirname, docs, swagger: docs });
+  return {
+    ...webPages(join(import.meta.dirname, "web")),
+    ...pagesIn({ openapi: import.meta.dirname, docs, swagger: docs }),
+  };
+}
+
+/** The page, as `build/web.ts` made it. */
+function webPages(dir: string): PageFiles {
+  const names = readdirSync(dir).filter((name) => /\.(js|css)$/.test(name));
+  return {
+    "/": join(dir, "index.html"),
+    ...Object.fromEntries(names.map((name) => [`/web/${name}`, join(dir, name)])),
+  };
 }
 
 function pagesIn({ openapi, docs, swagger }: Record<"openapi" | "docs" | "swagger", string>): PageFiles {

@@ -10,6 +10,7 @@ import { FileService } from "../../gen/svc/v1/file_pb.ts";
 import { MonitorService } from "../../gen/svc/v1/monitor_pb.ts";
 import { ProcessService } from "../../gen/svc/v1/process_pb.ts";
 import { ScheduleService } from "../../gen/svc/v1/schedule_pb.ts";
+import { SessionService } from "../../gen/svc/v1/session_pb.ts";
 import { SourceService } from "../../gen/svc/v1/source_pb.ts";
 import { SystemService } from "../../gen/svc/v1/system_pb.ts";
 import { TokenService } from "../../gen/svc/v1/token_pb.ts";
@@ -46,6 +47,7 @@ import { createFileService } from "./file-service.ts";
 import { createMonitorService } from "./monitor-service.ts";
 import { createProcessService } from "./process-service.ts";
 import { createScheduleService } from "./schedule-service.ts";
+import { createSessionService } from "./session-service.ts";
 import { createSourceService } from "./source-service.ts";
 import { createSystemService } from "./system-service.ts";
 import { createTokenService } from "./token-service.ts";
@@ -71,6 +73,8 @@ export interface Domain {
   processes: HostProcesses;
   signals: ProcessSignals;
   reboot: HostReboot;
+  /** Where a browser on this machine finds the page; undefined where there is no TCP address. */
+  pageAddress: () => string | undefined;
 }
 
 export function bindServices(domain: Domain): BoundService[] {
@@ -101,6 +105,7 @@ export function bindServices(domain: Domain): BoundService[] {
     implement(MonitorService, createMonitorService(hostMetrics, processes)),
     implement(ProcessService, createProcessService(processes, signals)),
     implement(ScheduleService, createScheduleService(schedules)),
+    implement(SessionService, createSessionService(tokens, domain.pageAddress)),
     implement(SourceService, createSourceService(sources)),
     implement(SystemService, createSystemService(reboot)),
     implement(TokenService, createTokenService(tokens)),

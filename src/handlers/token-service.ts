@@ -13,10 +13,11 @@ export function createTokenService(tokens: TokenAuthority): ServiceImpl<typeof T
   return {
     getTokenStatus: async (_request, context) => {
       await tokens.open();
-      const { accessTokens, graceUntilMs, primaryDigest } = tokens.status();
+      const { accessTokens, sessions, graceUntilMs, primaryDigest } = tokens.status();
       return {
         kind: shownKind(userOf(context)),
         accessTokens,
+        sessions,
         rotationOpen: graceUntilMs !== undefined,
         ...(graceUntilMs !== undefined && { graceUntil: timestampFromMs(graceUntilMs) }),
         primaryDigest,

@@ -11,13 +11,23 @@ export function methodName(method: DescMethod): string {
 
 /** @throws SvcError `permission_denied` with reason `token_denied` or `root_required` */
 export function checkAccess(method: DescMethod, access: MethodPolicy["access"], user: UserContext): void {
-  if (access === "USER") return;
-  if (access === "PRIMARY" && user.kind === "access") {
-    const message = `${method.name} takes the primary token; an access token may not call it`;
-    throw new SvcError("token_denied", message, { payload: {} });
-  }
+  const denial = tokenDenial(access, user);
+  if (denial !== undefined) throw new SvcError("token_denied", `${method.name} ${denial}`, { payload: {} });
+  if (access !== "ROOT" && access !== "PRIMARY") return;
   if (!user.root) {
     const message = `${method.name} is for root: call it with sudo or with a token`;
     throw new SvcError("root_required", message);
   }
+}
+
+/** Why what the caller presented is not for this method, whoever they are. */
+function tokenDenial(access: MethodPolicy["access"], { kind }: UserContext): string | undefined {
+  if (access === "CODE") return kind === "code" ? undefined : "takes the code of a session as bearer token";
+  if (kind === "code") return "takes no code of a session; trade it for a token first: OpenSession";
+  if (access === "PEER" && kind !== "peer" && kind !== "local")
+    return "is for peers of the socket, not for tokens";
+  if (access === "PRIMARY" && kind === "access")
+    return "takes the primary token; an access token may not call it";
+  if (access === "PRIMARY" && kind === "session") return "takes the primary token; a session may not call it";
+  return undefined;
 }

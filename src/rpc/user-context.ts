@@ -5,12 +5,14 @@ import type { HandlerContext } from "@connectrpc/connect";
 /**
  * How the caller was identified. `peer`: kernel credentials of a unix socket; `primary`, `replaced` (the primary
  * token that a rotation in its grace window replaced) and `access`: a bearer token; `local`: in this very process;
- * `anonymous`: nobody, for the methods that are open to everybody.
+ * `session`: a bearer token of the page, and `code`: what opens one; `anonymous`: nobody, for the methods that are open to
+ * everybody.
  */
-export type IdentityKind = "peer" | "primary" | "replaced" | "access" | "local" | "anonymous";
+export type IdentityKind =
+  "peer" | "primary" | "replaced" | "access" | "session" | "code" | "local" | "anonymous";
 
 export interface UserContext {
-  /** The caller's user id; token callers act as the daemon's own user. */
+  /** The caller's user id; token callers but sessions act as the daemon's own user. */
   readonly uid: number;
   /** True: sees and manages everybody's applications. */
   readonly root: boolean;
@@ -51,8 +53,9 @@ export function userOf(context: Pick<HandlerContext, "values">): UserContext {
   return user;
 }
 
-/** By what name a caller's share of the daemon is known (D38): its uid, or its token. */
+/** By what name a caller's share of the daemon is known (D38): its uid, or its token; all sessions of one user are one. */
 export function shareName({ kind, uid, tokenDigest }: UserContext): string {
+  if (kind === "session" || kind === "code") return `sessions of uid ${uid}`;
   if (tokenDigest !== undefined) return `token ${tokenDigest}`;
   return kind === "peer" ? `uid ${uid}` : kind;
 }

@@ -4,8 +4,9 @@ import type { Store } from "../store/store.ts";
 import { AccessTokens, type AccessGrant } from "./access-tokens.ts";
 import type { Log } from "../lib/log.ts";
 import { PrimaryToken, type Rotation } from "./primary-token.ts";
+import { SessionTokens, type SessionGrant } from "./session-tokens.ts";
 import { tokenDigest } from "./token-digest.ts";
-import type { AuthenticatedToken, Tokens } from "./tokens.ts";
+import type { AuthenticatedToken, Tokens, TokenUser } from "./tokens.ts";
 
 /** Longer strings are no tokens and are not worth hashing. */
 const maxPresentedLength = 256;
@@ -25,6 +26,8 @@ export interface TokenAuthorityOptions {
 export interface TokensStatus {
   /** Live ones. */
   readonly accessTokens: number;
+  /** Open ones, of all users. */
+  readonly sessions: number;
   /** When the replaced token ends, unix milliseconds; `undefined` while no window is open. */
   readonly graceUntilMs: number | undefined;
   /** First 12 hex digits of the primary token's SHA-256. */
@@ -36,6 +39,7 @@ export class TokenAuthority implements Tokens, Disposable {
   readonly #log: Pick<Log, "info" | "warn">;
   readonly #primary: PrimaryToken;
   readonly #access: AccessTokens;
+  readonly #sessions: SessionTokens;
   /** Runs only while something may end. */
   #sweeping: Disposable | undefined;
   #revokedByRotation = 0;
@@ -44,10 +48,12 @@ export class TokenAuthority implements Tokens, Disposable {
     this.#clock = options.clock;
     this.#log = options.log;
     this.#access = new AccessTokens(options.clock);
+    this.#sessions = new SessionTokens(options.clock);
     this.#primary = new PrimaryToken({
       ...options,
       onRotated: () => {
         this.#revokedByRotation = this.#access.revokeAll();
+        this.#sessions.revokeAll();
         this.#watch();
       },
       onEnded: (name) => this.#access.revokeIssuedBy(name),
@@ -65,6 +71,13 @@ export class TokenAuthority implements Tokens, Disposable {
     const digest = tokenDigest(presented);
     const primary = this.#primary.find(digest);
     const access = this.#access.find(digest);
+    const session = this.#sessions.find(digest);
+    const code = this.#sessions.findCode(digest);
+    if (session !== undefined) {
+      const { live, user } = session;
+      return { kind: "session", digest: live.name, ended: live.ended, user };
+    }
+    if (code !== undefined) return { kind: "code", digest: code.name, user: code.user };
     const live = primary?.live ?? access;
     if (live === undefined) return null;
     return { kind: primary?.kind ?? "access", digest: live.name, ended: live.ended };
@@ -73,6 +86,7 @@ export class TokenAuthority implements Tokens, Disposable {
   status(): TokensStatus {
     return {
       accessTokens: this.#access.size,
+      sessions: this.#sessions.size,
       graceUntilMs: this.#primary.graceUntilMs,
       primaryDigest: this.#primary.name,
     };
@@ -98,7 +112,25 @@ export class TokenAuthority implements Tokens, Disposable {
     return revoked;
   }
 
-  /** As {@link PrimaryToken.rotate}; all access tokens end with it. */
+  /** As {@link SessionTokens.issueCode}. */
+  issueSessionCode(user: TokenUser, ttlSecs: number): SessionGrant {
+    return this.#sessions.issueCode(user, ttlSecs);
+  }
+
+  /** As {@link SessionTokens.open}. */
+  openSession(code: string): SessionGrant {
+    const grant = this.#sessions.open(code);
+    this.#watch();
+    this.#log.info({ tokenDigest: grant.name, code }, "a session of the page was opened");
+    return grant;
+  }
+
+  /** Ends the session of a token, or else all of a user. @returns how many there were */
+  endSessions(of: { readonly name: string } | { readonly uid: number }): number {
+    return "name" in of ? this.#sessions.end(of.name) : this.#sessions.endOf(of.uid);
+  }
+
+  /** As {@link PrimaryToken.rotate}; all access tokens and sessions end with it. */
   async rotate(caller: string | undefined, graceSecs: number): Promise<Rotation & { revoked: number }> {
     const rotation = await this.#primary.rotate(caller, graceSecs);
     return { ...rotation, revoked: this.#revokedByRotation };
@@ -118,7 +150,7 @@ export class TokenAuthority implements Tokens, Disposable {
     this.#sweeping ??= this.#clock.setTimer(sweepIntervalMs, () => {
       this.#sweeping = undefined;
       const [access, window] = [this.#access.sweep(), this.#primary.sweep()];
-      if (access || window) this.#watch();
+      if (this.#sessions.sweep() || access || window) this.#watch();
     });
   }
 }

@@ -1,7 +1,13 @@
 /** Tokens as random strings, and the digests that stand for them wherever they are kept or compared. */
 import { hash, randomBytes, timingSafeEqual } from "node:crypto";
 
-const prefixes = { primary: "svcp_", access: "svca_", console: "svcc_" } as const;
+const prefixes = {
+  primary: "svcp_",
+  access: "svca_",
+  console: "svcc_",
+  session: "svcs_",
+  code: "svco_",
+} as const;
 export type TokenKind = keyof typeof prefixes;
 
 /** Characters of 32 bytes in base64url. */

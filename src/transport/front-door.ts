@@ -205,9 +205,9 @@ export class FrontDoor {
   /** A connection over TCP is of the share of the token that it has shown, before anything is done for it. */
   #recognise(request: HttpRequest, connection: Connection): void {
     if (connection.share.kind !== "unknown") return;
-    const digest = this.#options.identity.digestOf(request.headers);
-    if (digest === undefined) return;
-    const share = { kind: "known", name: `token ${digest}` } as const;
+    const name = this.#options.identity.shareOf(request.headers);
+    if (name === undefined) return;
+    const share = { kind: "known", name } as const;
     if (!this.#options.places.identified(connection, share)) connection.socket.destroy();
   }
 

@@ -1,7 +1,7 @@
 /** From what a connection and a request show to the caller's UserContext (S 5.1, 5.2, D10). */
 import { SvcError, invalidField } from "../errors.ts";
-import type { UserContext } from "../rpc/user-context.ts";
-import type { Tokens } from "../tokens/tokens.ts";
+import { shareName, type UserContext } from "../rpc/user-context.ts";
+import type { AuthenticatedToken, Tokens } from "../tokens/tokens.ts";
 
 /** Where a connection comes from, known at accept. */
 export type Origin =
@@ -18,8 +18,8 @@ export interface IdentityOptions {
 export interface IdentityResolver {
   /** Whether a peer may connect at all: in `user` mode only the daemon's own uid and root. */
   acceptsPeer(uid: number): boolean;
-  /** Under what digest the token of a request is known; undefined for none, or an unknown one. */
-  digestOf(headers: RequestHeaders): string | undefined;
+  /** Whose share the token of a request is of; undefined for none, or an unknown one. */
+  shareOf(headers: RequestHeaders): string | undefined;
   /**
    * The caller of one request.
    * @throws SvcError `unauthenticated` without a recognised token on TCP; `invalid_argument` for a root peer's sudo uid that is none
@@ -37,9 +37,10 @@ export function createIdentityResolver(options: IdentityOptions): IdentityResolv
   return {
     acceptsPeer: (uid) => mode === "system" || isRoot(uid),
 
-    digestOf(headers) {
+    shareOf(headers) {
       const presented = presentedToken(headers);
-      return presented === undefined ? undefined : tokens.authenticate(presented)?.digest;
+      const token = presented === undefined ? null : tokens.authenticate(presented);
+      return token === null ? undefined : shareName(callerOf(token));
     },
 
     identify(origin, headers) {
@@ -60,13 +61,15 @@ export function createIdentityResolver(options: IdentityOptions): IdentityResolv
     }
     const token = tokens.authenticate(presented);
     if (token === null) throw unauthenticated("the token is not known here");
+    return callerOf(token);
+  }
+
+  function callerOf({ kind, digest, ended, user }: AuthenticatedToken): UserContext {
     return {
-      uid: selfUid,
-      root: true,
-      kind: token.kind,
-      ownerUid: selfUid,
-      tokenDigest: token.digest,
-      ...(token.ended === undefined ? {} : { ended: token.ended }),
+      ...(user ?? { uid: selfUid, root: true, ownerUid: selfUid }),
+      kind,
+      tokenDigest: digest,
+      ...(ended === undefined ? {} : { ended }),
     };
   }
 }

@@ -27,7 +27,13 @@ type Answering = (...to: Parameters<Page>) => Promise<void> | void;
 interface LoadedPage {
   readonly bytes: Uint8Array;
   readonly etag: string;
+  /** How the bytes are compressed, if they are. */
+  readonly coding?: Coding;
 }
+
+/** What a browser may take compressed, the smallest first, and how the file is called that lies beside the plain one. */
+const codings = { br: ".br", gzip: ".gz" } as const;
+type Coding = keyof typeof codings;
 
 const contentTypes: Readonly<Record<string, string>> = {
   ".css": "text/css; charset=utf-8",
@@ -36,22 +42,34 @@ const contentTypes: Readonly<Record<string, string>> = {
   ".json": "application/json",
 };
 
+/** Images in the pages' style sheets are data URLs. */
+const policy =
+  "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; connect-src 'self'; " +
+  "base-uri 'none'; form-action 'none'; frame-ancestors 'none'";
+/** Swagger UI writes HTML, and everything else writes none. */
+const strictPolicy = `${policy}; require-trusted-types-for 'script'; trusted-types 'none'`;
+
 const headers: Readonly<Record<string, string>> = {
-  // Images in the pages' style sheets are data URLs.
-  "content-security-policy":
-    "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; connect-src 'self'; " +
-    "base-uri 'none'; form-action 'none'; frame-ancestors 'none'",
   "x-content-type-options": "nosniff",
   "referrer-policy": "no-referrer",
   "cross-origin-opener-policy": "same-origin",
   "cross-origin-resource-policy": "same-origin",
-  // Kept, and asked about each time: an upgraded daemon has other pages.
-  "cache-control": "no-cache",
 };
+
+/** What is said of the page at a path. */
+function headersOf(path: string): Readonly<Record<string, string>> {
+  // A name that says what is in the file is of that file for ever; an upgraded daemon has other pages at all other paths.
+  const isFixed = path.startsWith("/web/");
+  return {
+    ...headers,
+    "content-security-policy": path === "/docs" ? policy : strictPolicy,
+    "cache-control": isFixed ? "public, max-age=31536000, immutable" : "no-cache",
+  };
+}
 
 /** @param answered hears of each page that was sent */
 export function createPages(files: PageFiles, answered: (request: HttpRequest) => void): Pages {
-  const pages = Object.entries(files).map(([path, file]) => [path, createPage(file)] as const);
+  const pages = Object.entries(files).map(([path, file]) => [path, createPage(path, file)] as const);
   const telling =
     (page: Answering): Page =>
     async (request, response) => {
@@ -61,14 +79,21 @@ export function createPages(files: PageFiles, answered: (request: HttpRequest) =
   return new Map([["/healthz", sendHealth] as const, ...pages].map(([path, page]) => [path, telling(page)]));
 }
 
-/** Its file is read at the first request, and kept. */
-function createPage(file: string): Answering {
-  let loaded: Promise<LoadedPage> | undefined;
+/** Its files are read at the first request, and kept. */
+function createPage(path: string, file: string): Answering {
+  const said = {
+    ...headersOf(path),
+    "content-type": contentTypes[extname(file)] ?? "application/octet-stream",
+  };
+  let loaded: Promise<readonly LoadedPage[]> | undefined;
   return async (request, response) => {
     loaded ??= loadPage(file);
     // A file that could not be read may be there the next time.
     loaded.catch(() => (loaded = undefined));
-    send(await loaded, extname(file), request, response);
+    const forms = await loaded;
+    const chosen = forms.find(({ coding }) => coding === undefined || takes(request, coding));
+    if (chosen === undefined) throw new Error(`${file} has no plain form`);
+    send(chosen, forms.length > 1 ? { ...said, vary: "accept-encoding" } : said, request, response);
   };
 }
 
@@ -80,25 +105,45 @@ function sendHealth(request: HttpRequest, response: HttpResponse): void {
   else response.end(body);
 }
 
-async function loadPage(file: string): Promise<LoadedPage> {
+/** All its forms, the plain one last. */
+async function loadPage(file: string): Promise<LoadedPage[]> {
+  const forms: LoadedPage[] = [];
+  for (const coding of Object.keys(codings) as Coding[]) {
+    const bytes = await readFile(file + codings[coding]).catch(() => undefined);
+    if (bytes !== undefined) forms.push({ bytes, etag: etagOf(bytes), coding });
+  }
   const bytes = await readFile(file);
-  return { bytes, etag: `"${createHash("sha256").update(bytes).digest("base64url")}"` };
+  return [...forms, { bytes, etag: etagOf(bytes) }];
+}
+
+function etagOf(bytes: Uint8Array): string {
+  return `"${createHash("sha256").update(bytes).digest("base64url")}"`;
+}
+
+/** Whether the client takes that (RFC 9110, section 12.5.3). */
+function takes({ headers }: HttpRequest, coding: Coding): boolean {
+  const offered = headers["accept-encoding"];
+  const all = (typeof offered === "string" ? offered : "").toLowerCase().split(",");
+  return all.some((each) => {
+    const [name, quality = ""] = each.split(";", 2);
+    return name?.trim() === coding && !/^\s*q=0(\.0*)?\s*$/.test(quality);
+  });
 }
 
 function send(
-  { bytes, etag }: LoadedPage,
-  extension: string,
+  { bytes, etag, coding }: LoadedPage,
+  said: Readonly<Record<string, string>>,
   request: HttpRequest,
   response: HttpResponse,
 ): void {
-  for (const [name, value] of Object.entries(headers)) response.setHeader(name, value);
+  for (const [name, value] of Object.entries(said)) response.setHeader(name, value);
   response.setHeader("etag", etag);
   if (isKnown(etag, request.headers["if-none-match"])) {
     response.statusCode = 304;
     response.end();
     return;
   }
-  response.setHeader("content-type", contentTypes[extension] ?? "application/octet-stream");
+  if (coding !== undefined) response.setHeader("content-encoding", coding);
   response.setHeader("content-length", bytes.length);
   if (request.method === "HEAD") response.end();
   else response.end(bytes);

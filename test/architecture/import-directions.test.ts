@@ -50,6 +50,7 @@ const directions: Record<string, Direction> = {
   cli: { uses: [...ground, "src/rest/json-writer.ts", "src/doctor/examine.ts"], knows: ["rpc"] },
   codegen: { uses: ["gen", "rest", "errors.ts", "error-payloads.ts"] },
   build: { uses: ["lib", "cli"] },
+  web: { uses: ["gen"] },
   ...Object.fromEntries(domain.map((folder) => [folder, { uses: [...ground, "store", ...domain] }])),
 };
 
@@ -58,7 +59,8 @@ const inProcess = "src/cli/in-process.ts";
 
 /** Packages that belong to some folders. */
 const packageHomes: [name: RegExp, folders: string[]][] = [
-  [/^@connectrpc\//, ["transport", "rpc", "handlers", "daemon", "cli"]],
+  [/^(preact|@preact\/.*|@connectrpc\/connect-web)$/, ["web"]],
+  [/^@connectrpc\//, ["transport", "rpc", "handlers", "daemon", "cli", "web"]],
   [/^express$/, ["transport"]],
   [/^commander$/, ["cli"]],
   [/^pino$/, ["daemon"]],

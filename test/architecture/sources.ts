@@ -20,7 +20,7 @@ export const root = join(import.meta.dirname, "../..");
 
 /** The files of `src/`, relative to the checkout, sorted. */
 export async function listSources(): Promise<string[]> {
-  const files = await Array.fromAsync(glob("src/**/*.{ts,mjs}", { cwd: root }));
+  const files = await Array.fromAsync(glob("src/**/*.{ts,tsx,mjs}", { cwd: root }));
   return files.sort();
 }
 

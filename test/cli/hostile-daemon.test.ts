@@ -235,6 +235,8 @@ const lines: readonly string[] = [
   "token revoke",
   "token rotate",
   "token commit",
+  "web",
+  "web --end",
   "audit",
   "audit --verify",
   "api AppService.ListApps",

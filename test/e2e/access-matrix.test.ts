@@ -12,6 +12,7 @@ import { AppService } from "../../gen/svc/v1/app_pb.ts";
 import { BackupService } from "../../gen/svc/v1/backup_pb.ts";
 import { DaemonService } from "../../gen/svc/v1/daemon_pb.ts";
 import { methodPolicies, type MethodPolicy } from "../../gen/svc/v1/methods.ts";
+import { SessionService } from "../../gen/svc/v1/session_pb.ts";
 import { SystemService } from "../../gen/svc/v1/system_pb.ts";
 import { TokenService } from "../../gen/svc/v1/token_pb.ts";
 import { services } from "../../gen/svc/v1/services.ts";
@@ -42,6 +43,9 @@ const identities = [
   "root peer",
   "user peer",
   "other user",
+  "root's session",
+  "user's session",
+  "session code",
 ] as const;
 type Identity = (typeof identities)[number];
 
@@ -59,13 +63,22 @@ function refusalOf(identity: Identity, { access }: MethodPolicy): Required<Outco
   if (identity === "no token" || identity === "bad token") {
     return { code: "unauthenticated", reason: "unauthenticated", status: 401 };
   }
-  if (access === "PRIMARY" && identity === "access") {
+  if (isTokenDenied(identity, access)) {
     return { code: "permission_denied", reason: "token_denied", status: 403 };
   }
-  if (access !== "USER" && (identity === "user peer" || identity === "other user")) {
+  const isUser = ["user peer", "other user", "user's session"].includes(identity);
+  if ((access === "ROOT" || access === "PRIMARY") && isUser) {
     return { code: "permission_denied", reason: "root_required", status: 403 };
   }
   return undefined;
+}
+
+/** Whether it is not for what the caller presents, whoever they are. */
+function isTokenDenied(identity: Identity, access: MethodPolicy["access"]): boolean {
+  if (access === "CODE" || identity === "session code")
+    return (access === "CODE") !== (identity === "session code");
+  if (access === "PEER") return !["root peer", "user peer", "other user"].includes(identity);
+  return access === "PRIMARY" && ["access", "root's session", "user's session"].includes(identity);
 }
 
 /** What is said of bytes that are no message. */
@@ -84,7 +97,7 @@ const manyFailures = "[api.limits]\ntoken_failure_budget = 1000000\ntoken_failur
 
 interface World extends AsyncDisposable {
   readonly daemon: TestDaemon;
-  readonly targetOf: (identity: Identity) => Target;
+  readonly targetOf: (identity: Identity) => Target | Promise<Target>;
   readonly sample: (method: DescMethod) => ReturnType<typeof sampleMessage>;
   readonly capabilities: readonly string[];
   /** All that a call could have changed. */
@@ -119,7 +132,21 @@ async function createWorld(): Promise<World> {
   };
   const overSocket = (socketPath: string): Target => ({ socketPath, headers: {}, agent });
   const badToken = mintToken("primary");
-  const targets: Readonly<Record<Identity, () => Target>> = {
+  const session = async (door: Pick<UserDoor, "client">): Promise<Target> => {
+    const { code } = await door.client(SessionService).issueSessionCode({});
+    return overTcp((await daemon.tokenClient(SessionService, "connect", code).openSession({})).token);
+  };
+  const sessions = { root: await session(daemon), user: await session(owner) };
+  // A code lives for 30 seconds, and a user has a hundred at most.
+  let code = { target: Promise.resolve(overTcp(undefined)), untilMs: 0 };
+  const codeTarget = (): Promise<Target> => {
+    if (performance.now() >= code.untilMs) {
+      const issued = owner.client(SessionService).issueSessionCode({});
+      code = { target: issued.then((it) => overTcp(it.code)), untilMs: performance.now() + 10_000 };
+    }
+    return code.target;
+  };
+  const targets: Readonly<Record<Identity, () => Target | Promise<Target>>> = {
     "no token": () => overTcp(undefined),
     "bad token": () => overTcp(badToken),
     access: () => overTcp(access),
@@ -128,6 +155,9 @@ async function createWorld(): Promise<World> {
     "root peer": () => overSocket(daemon.socketPath),
     "user peer": () => overSocket(owner.socketPath),
     "other user": () => overSocket(stranger.socketPath),
+    "root's session": () => sessions.root,
+    "user's session": () => sessions.user,
+    "session code": codeTarget,
   };
   const root = daemon.client(AppService);
   return {
@@ -206,9 +236,9 @@ test("the matrix is the whole contract", (t) => {
 
 matrixTest(`every method by every caller over every protocol${needsRoot}`, async (t) => {
   await using world = await createWorld();
-  const call = (cell: Cell, isSample: boolean): Promise<Outcome> =>
+  const call = async (cell: Cell, isSample: boolean): Promise<Outcome> =>
     rawCall(
-      world.targetOf(cell.identity),
+      await world.targetOf(cell.identity),
       cell.method,
       cell.protocol,
       isSample ? world.sample(cell.method) : undefined,

@@ -39,6 +39,8 @@ export interface DaemonOptions {
   env?: Readonly<Record<string, string>>;
   /** Default `127.0.0.1:0`. */
   listen?: string;
+  /** The program. Default: the one under test. */
+  main?: string;
   /** A command that executes the daemon, such as `unshare`, with its arguments before the daemon's own. */
   launcher?: readonly string[];
 }
@@ -112,7 +114,8 @@ export async function startDaemon(options: DaemonOptions = {}): Promise<TestDaem
   );
   const state = { log: "", port: 0, child: undefined as ChildProcess | undefined };
   const start = async (): Promise<void> => {
-    const argv = [...(options.launcher ?? []), process.execPath, main, "daemon", "--config", configFile];
+    const program = options.main ?? main;
+    const argv = [...(options.launcher ?? []), process.execPath, program, "daemon", "--config", configFile];
     const child = spawn(argv[0] ?? "", argv.slice(1), {
       stdio: ["ignore", "inherit", "pipe"],
       env: { PATH: process.env["PATH"] ?? "", HOME: dir, ...options.env },

@@ -15,7 +15,7 @@ import type { UnknownEnum } from "@bufbuild/protobuf";
  * Describes the file svc/v1/access.proto.
  */
 export const file_svc_v1_access: GenFile = /*@__PURE__*/
-  fileDesc("ChNzdmMvdjEvYWNjZXNzLnByb3RvEgZzdmMudjEqcwoLQWNjZXNzTGV2ZWwSHAoYQUNDRVNTX0xFVkVMX1VOU1BFQ0lGSUVEEAASFQoRQUNDRVNTX0xFVkVMX1VTRVIQARIVChFBQ0NFU1NfTEVWRUxfUk9PVBACEhgKFEFDQ0VTU19MRVZFTF9QUklNQVJZEAM6TQoGYWNjZXNzEh4uZ29vZ2xlLnByb3RvYnVmLk1ldGhvZE9wdGlvbnMY0YYDIAEoDjITLnN2Yy52MS5BY2Nlc3NMZXZlbFIGYWNjZXNzOkAKCmNhcGFiaWxpdHkSHi5nb29nbGUucHJvdG9idWYuTWV0aG9kT3B0aW9ucxjShgMgASgJUgpjYXBhYmlsaXR5YgZwcm90bzM", [file_google_protobuf_descriptor]);
+  fileDesc("ChNzdmMvdjEvYWNjZXNzLnByb3RvEgZzdmMudjEqoQEKC0FjY2Vzc0xldmVsEhwKGEFDQ0VTU19MRVZFTF9VTlNQRUNJRklFRBAAEhUKEUFDQ0VTU19MRVZFTF9VU0VSEAESFQoRQUNDRVNTX0xFVkVMX1JPT1QQAhIYChRBQ0NFU1NfTEVWRUxfUFJJTUFSWRADEhUKEUFDQ0VTU19MRVZFTF9QRUVSEAQSFQoRQUNDRVNTX0xFVkVMX0NPREUQBTpNCgZhY2Nlc3MSHi5nb29nbGUucHJvdG9idWYuTWV0aG9kT3B0aW9ucxjRhgMgASgOMhMuc3ZjLnYxLkFjY2Vzc0xldmVsUgZhY2Nlc3M6QAoKY2FwYWJpbGl0eRIeLmdvb2dsZS5wcm90b2J1Zi5NZXRob2RPcHRpb25zGNKGAyABKAlSCmNhcGFiaWxpdHliBnByb3RvMw", [file_google_protobuf_descriptor]);
 
 /**
  * The authority that a method asks of its caller.
@@ -38,18 +38,33 @@ export const AccessLevel = {
   USER: 1,
 
   /**
-   * A root context: a root peer on the socket, or any bearer token. Others get `root_required`.
+   * A root context: a root peer on the socket, or any bearer token but a regular user's session. Others get `root_required`.
    *
    * @generated from enum value: ACCESS_LEVEL_ROOT = 2;
    */
   ROOT: 2,
 
   /**
-   * The primary token or a root peer. An access token gets `token_denied`, a user peer `root_required`.
+   * The primary token or a root peer. An access token or a session gets `token_denied`, a user peer `root_required`.
    *
    * @generated from enum value: ACCESS_LEVEL_PRIMARY = 3;
    */
   PRIMARY: 3,
+
+  /**
+   * Whoever the kernel names: a peer of the socket. Any bearer token gets `token_denied`.
+   *
+   * @generated from enum value: ACCESS_LEVEL_PEER = 4;
+   */
+  PEER: 4,
+
+  /**
+   * Whoever presents the code of a session that is not opened yet; everybody else gets `token_denied`. Such a code opens
+   * nothing else.
+   *
+   * @generated from enum value: ACCESS_LEVEL_CODE = 5;
+   */
+  CODE: 5,
 } as const;
 
 /**

@@ -8,6 +8,7 @@ import type { FileService } from "./file_pb.ts";
 import type { MonitorService } from "./monitor_pb.ts";
 import type { ProcessService } from "./process_pb.ts";
 import type { ScheduleService } from "./schedule_pb.ts";
+import type { SessionService } from "./session_pb.ts";
 import type { SourceService } from "./source_pb.ts";
 import type { SystemService } from "./system_pb.ts";
 import type { TokenService } from "./token_pb.ts";
@@ -91,6 +92,9 @@ export const restCalls = {
   cancelScheduleRun: {"service":"svc.v1.ScheduleService","method":"cancelScheduleRun","httpMethod":"POST","path":"/v1/schedules/{id}/cancel","body":"*"},
   listScheduleRuns: {"service":"svc.v1.ScheduleService","method":"listScheduleRuns","httpMethod":"GET","path":"/v1/schedules/{id}/runs","body":""},
   previewSchedule: {"service":"svc.v1.ScheduleService","method":"previewSchedule","httpMethod":"POST","path":"/v1/schedules/preview","body":"*"},
+  issueSessionCode: {"service":"svc.v1.SessionService","method":"issueSessionCode","httpMethod":"POST","path":"/v1/sessions/codes","body":"*"},
+  openSession: {"service":"svc.v1.SessionService","method":"openSession","httpMethod":"POST","path":"/v1/sessions","body":"*"},
+  endSessions: {"service":"svc.v1.SessionService","method":"endSessions","httpMethod":"DELETE","path":"/v1/sessions","body":""},
   listSources: {"service":"svc.v1.SourceService","method":"listSources","httpMethod":"GET","path":"/v1/sources","body":""},
   upsertSource: {"service":"svc.v1.SourceService","method":"upsertSource","httpMethod":"PUT","path":"/v1/sources/{name}","body":"*"},
   removeSource: {"service":"svc.v1.SourceService","method":"removeSource","httpMethod":"DELETE","path":"/v1/sources/{name}","body":""},
@@ -179,6 +183,9 @@ export interface RestMethods {
   cancelScheduleRun: { method: (typeof ScheduleService)["method"]["cancelScheduleRun"]; naming: "snake" };
   listScheduleRuns: { method: (typeof ScheduleService)["method"]["listScheduleRuns"]; naming: "snake" };
   previewSchedule: { method: (typeof ScheduleService)["method"]["previewSchedule"]; naming: "snake" };
+  issueSessionCode: { method: (typeof SessionService)["method"]["issueSessionCode"]; naming: "snake" };
+  openSession: { method: (typeof SessionService)["method"]["openSession"]; naming: "snake" };
+  endSessions: { method: (typeof SessionService)["method"]["endSessions"]; naming: "snake" };
   listSources: { method: (typeof SourceService)["method"]["listSources"]; naming: "snake" };
   upsertSource: { method: (typeof SourceService)["method"]["upsertSource"]; naming: "snake" };
   removeSource: { method: (typeof SourceService)["method"]["removeSource"]; naming: "snake" };

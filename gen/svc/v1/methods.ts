@@ -2,7 +2,7 @@
 
 /** Who may call a method, and the capability that ships it (empty: part of the base). */
 export interface MethodPolicy {
-  readonly access: "USER" | "ROOT" | "PRIMARY";
+  readonly access: "USER" | "ROOT" | "PRIMARY" | "PEER" | "CODE";
   readonly capability: string;
 }
 
@@ -114,6 +114,9 @@ export const methodPolicies = {
   "svc.v1.ScheduleService/ListScheduleRuns": {"access":"USER","capability":"schedules"},
   "svc.v1.ScheduleService/FollowScheduleRuns": {"access":"USER","capability":"schedules"},
   "svc.v1.ScheduleService/PreviewSchedule": {"access":"USER","capability":"schedules"},
+  "svc.v1.SessionService/IssueSessionCode": {"access":"PEER","capability":"sessions"},
+  "svc.v1.SessionService/OpenSession": {"access":"CODE","capability":"sessions"},
+  "svc.v1.SessionService/EndSessions": {"access":"USER","capability":"sessions"},
   "svc.v1.SourceService/ListSources": {"access":"USER","capability":"sources"},
   "svc.v1.SourceService/UpsertSource": {"access":"ROOT","capability":"sources"},
   "svc.v1.SourceService/RemoveSource": {"access":"ROOT","capability":"sources"},

@@ -10,6 +10,7 @@ import { FileService } from "./file_pb.ts";
 import { MonitorService } from "./monitor_pb.ts";
 import { ProcessService } from "./process_pb.ts";
 import { ScheduleService } from "./schedule_pb.ts";
+import { SessionService } from "./session_pb.ts";
 import { SourceService } from "./source_pb.ts";
 import { SystemService } from "./system_pb.ts";
 import { TokenService } from "./token_pb.ts";
@@ -632,6 +633,27 @@ export const routes: readonly Route[] = [
     template: {"source":"/v1/schedules/preview","segments":["v1","schedules","preview"],"verb":"","variables":[]},
     method: ScheduleService.method.previewSchedule,
     body: "*",
+    responseBody: "",
+  },
+  {
+    httpMethod: "POST",
+    template: {"source":"/v1/sessions/codes","segments":["v1","sessions","codes"],"verb":"","variables":[]},
+    method: SessionService.method.issueSessionCode,
+    body: "*",
+    responseBody: "",
+  },
+  {
+    httpMethod: "POST",
+    template: {"source":"/v1/sessions","segments":["v1","sessions"],"verb":"","variables":[]},
+    method: SessionService.method.openSession,
+    body: "*",
+    responseBody: "",
+  },
+  {
+    httpMethod: "DELETE",
+    template: {"source":"/v1/sessions","segments":["v1","sessions"],"verb":"","variables":[]},
+    method: SessionService.method.endSessions,
+    body: "",
     responseBody: "",
   },
   {

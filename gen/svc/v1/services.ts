@@ -10,6 +10,7 @@ import { FileService } from "./file_pb.ts";
 import { MonitorService } from "./monitor_pb.ts";
 import { ProcessService } from "./process_pb.ts";
 import { ScheduleService } from "./schedule_pb.ts";
+import { SessionService } from "./session_pb.ts";
 import { SourceService } from "./source_pb.ts";
 import { SystemService } from "./system_pb.ts";
 import { TokenService } from "./token_pb.ts";
@@ -29,6 +30,7 @@ export const services: readonly DescService[] = [
   MonitorService,
   ProcessService,
   ScheduleService,
+  SessionService,
   SourceService,
   SystemService,
   TokenService,

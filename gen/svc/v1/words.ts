@@ -45,7 +45,7 @@ export const ConsoleInputSessions = ["logs","attach","shell"] as const;
 export type ConsoleInputSession = (typeof ConsoleInputSessions)[number];
 
 /** The words of `svc.v1.AuditRecord.kind`. */
-export const AuditRecordKinds = ["peer","primary","replaced","access","local","anonymous"] as const;
+export const AuditRecordKinds = ["peer","primary","replaced","access","session","code","local","anonymous"] as const;
 export type AuditRecordKind = (typeof AuditRecordKinds)[number];
 
 /** The words of `svc.v1.BackupStorageCheck.name`. */

@@ -30,7 +30,7 @@ export function addTokenCommand(parent: Command, run: RunCommand): void {
   token.command("revoke").description("end all access tokens, and what runs with them").action(run(revoke));
   token
     .command("rotate")
-    .description("print a new primary token; the old one works for a while, access tokens end")
+    .description("print a new primary token; the old one works for a while, access tokens and sessions end")
     .option(
       "--grace <seconds>",
       `how long the old one works, 0 to ${maxSecs} (default: 300)`,
@@ -68,6 +68,7 @@ async function showStatus(context: CommandContext): Promise<void> {
         ["You", kinds[status.kind] ?? status.kind],
         ["Primary token", `SHA-256 ${status.primary_digest}…`],
         ["Access tokens", `${status.access_tokens} live`],
+        ["Sessions", `${status.sessions} open`],
         ["Rotation", window, status.rotation_open ? "yellow" : undefined],
       ],
       context.paint,

@@ -1,0 +1,62 @@
+/** The daemon's clients with the token of this tab, and what their errors say to a person. */
+import { Code, ConnectError, createClient, type Client, type Interceptor } from "@connectrpc/connect";
+import { createConnectTransport } from "@connectrpc/connect-web";
+import { AppService } from "../../gen/svc/v1/app_pb.ts";
+import { DaemonService } from "../../gen/svc/v1/daemon_pb.ts";
+import { ErrorDetailSchema } from "../../gen/svc/v1/error_pb.ts";
+import { EventService } from "../../gen/svc/v1/event_pb.ts";
+import { MonitorService } from "../../gen/svc/v1/monitor_pb.ts";
+import { SessionService } from "../../gen/svc/v1/session_pb.ts";
+import { texts } from "./texts.ts";
+
+export interface Api {
+  readonly apps: Client<typeof AppService>;
+  readonly daemon: Client<typeof DaemonService>;
+  readonly events: Client<typeof EventService>;
+  readonly monitor: Client<typeof MonitorService>;
+  readonly sessions: Client<typeof SessionService>;
+}
+
+/** @param token kept in this object's closure alone: never in an address or a storage */
+export function createApi(token: string): Api {
+  const authorize: Interceptor = (next) => (request) => {
+    request.header.set("authorization", `Bearer ${token}`);
+    return next(request);
+  };
+  const transport = createConnectTransport({
+    baseUrl: location.origin,
+    interceptors: [authorize],
+    useBinaryFormat: true,
+  });
+  return {
+    apps: createClient(AppService, transport),
+    daemon: createClient(DaemonService, transport),
+    events: createClient(EventService, transport),
+    monitor: createClient(MonitorService, transport),
+    sessions: createClient(SessionService, transport),
+  };
+}
+
+export function isUnauthenticated(error: unknown): boolean {
+  return ConnectError.from(error).code === Code.Unauthenticated;
+}
+
+export function isNotFound(error: unknown): boolean {
+  return ConnectError.from(error).code === Code.NotFound;
+}
+
+/** What went wrong, and what to do next. */
+export function describeError(error: unknown): string {
+  if (!(error instanceof ConnectError))
+    return error instanceof TypeError ? texts.unreachable : texts.unexpected;
+  const reason = error.findDetails(ErrorDetailSchema)[0]?.reason;
+  // What has no reason of ours did not come from the daemon.
+  if (reason === undefined)
+    return error.code === Code.Unknown ? texts.unreachable : sentence(error.rawMessage);
+  return [sentence(error.rawMessage), texts.advice[reason] ?? ""].join(" ").trim();
+}
+
+function sentence(text: string): string {
+  const begun = text.charAt(0).toUpperCase() + text.slice(1);
+  return /[.!?…]$/.test(begun) ? begun : `${begun}.`;
+}

@@ -1,0 +1,136 @@
+/** What this tab knows of the node, kept live by one stream of events: browsers have six connections for all tabs. */
+import { signal, type ReadonlySignal } from "@preact/signals";
+import { create } from "@bufbuild/protobuf";
+import type { App } from "../../gen/svc/v1/app_pb.ts";
+import type { GetStatusResponse } from "../../gen/svc/v1/daemon_pb.ts";
+import { StreamEventsRequestSchema, type Event } from "../../gen/svc/v1/event_pb.ts";
+import { isNotFound, isUnauthenticated, type Api } from "./api.ts";
+
+export type Connection = "connecting" | "live" | "lost";
+
+/** No daemon has it, so that the stream begins with a `reset`: then everything is read. */
+const noCursor = "000000000000-0";
+/** What happens in this time is read together. */
+const gatherMs = 50;
+/** More apps than this are read as a list. */
+const mostSingle = 8;
+const firstRetryMs = 500;
+const lastRetryMs = 5_000;
+
+export class NodeView {
+  readonly #api: Api;
+  readonly #onEnd: (error: unknown) => void;
+  readonly #over = new AbortController();
+  readonly #apps = signal<ReadonlyMap<string, App> | undefined>(undefined);
+  readonly #status = signal<GetStatusResponse | undefined>(undefined);
+  readonly #connection = signal<Connection>("connecting");
+  #cursor = noCursor;
+  /** Apps that changed and were not read since; undefined: everything. */
+  #stale: Set<string> | undefined = new Set();
+  #reading: Promise<void> | undefined;
+
+  /** @param onEnd hears why the session is over */
+  constructor(api: Api, onEnd: (error: unknown) => void) {
+    this.#api = api;
+    this.#onEnd = onEnd;
+    void this.#follow();
+  }
+
+  /** By id; undefined until they are known. */
+  get apps(): ReadonlySignal<ReadonlyMap<string, App> | undefined> {
+    return this.#apps;
+  }
+
+  get status(): ReadonlySignal<GetStatusResponse | undefined> {
+    return this.#status;
+  }
+
+  get connection(): ReadonlySignal<Connection> {
+    return this.#connection;
+  }
+
+  close(): void {
+    this.#over.abort();
+  }
+
+  /** Ends with the session: what breaks otherwise is begun again behind the last event that was seen. */
+  async #follow(): Promise<void> {
+    const { signal } = this.#over;
+    let retryMs = firstRetryMs;
+    while (!signal.aborted) {
+      try {
+        const request = create(StreamEventsRequestSchema, { after: this.#cursor });
+        for await (const event of this.#api.events.streamEvents(request, { signal })) {
+          retryMs = firstRetryMs;
+          this.#take(event);
+        }
+      } catch (error) {
+        if (signal.aborted) return;
+        if (isUnauthenticated(error)) return this.#onEnd(error);
+      }
+      this.#connection.value = "lost";
+      await new Promise((resolve) => setTimeout(resolve, retryMs));
+      retryMs = Math.min(2 * retryMs, lastRetryMs);
+      // Where nothing happened meanwhile, nothing would say that it is there again.
+      this.#cursor = noCursor;
+    }
+  }
+
+  #take({ cursor, kind, appId }: Event): void {
+    this.#cursor = cursor;
+    if (kind === "reset" || kind.startsWith("alert.")) this.#stale = undefined;
+    else if (appId !== "") this.#stale?.add(appId);
+    else return;
+    this.#reading ??= this.#read().finally(() => (this.#reading = undefined));
+  }
+
+  /** Until nothing is stale. */
+  async #read(): Promise<void> {
+    for (;;) {
+      await new Promise((resolve) => setTimeout(resolve, gatherMs));
+      const stale = this.#stale;
+      if (this.#over.signal.aborted || stale?.size === 0) return;
+      this.#stale = new Set();
+      try {
+        await (stale === undefined || stale.size > mostSingle ? this.#readAll() : this.#readSome(stale));
+        this.#connection.value = "live";
+      } catch (error) {
+        this.#stale = undefined;
+        if (isUnauthenticated(error)) return this.#onEnd(error);
+        // The stream ends with the daemon, too, and its next one begins with a reset.
+        return;
+      }
+    }
+  }
+
+  async #readAll(): Promise<void> {
+    const { signal } = this.#over;
+    const found = new Map<string, App>();
+    let pageToken = "";
+    do {
+      const page = await this.#api.apps.listApps({ pageToken }, { signal });
+      for (const app of page.apps) found.set(app.id, app);
+      pageToken = page.nextPageToken;
+    } while (pageToken !== "");
+    this.#status.value = await this.#api.daemon.getStatus({}, { signal });
+    this.#apps.value = found;
+  }
+
+  async #readSome(ids: ReadonlySet<string>): Promise<void> {
+    const { signal } = this.#over;
+    const read = async (id: string): Promise<[string, App | undefined]> => {
+      try {
+        return [id, await this.#api.apps.getApp({ id }, { signal })];
+      } catch (error) {
+        if (isNotFound(error)) return [id, undefined];
+        throw error;
+      }
+    };
+    const apps = new Map(this.#apps.value);
+    for (const [id, app] of await Promise.all([...ids].map(read))) {
+      if (app === undefined) apps.delete(id);
+      else apps.set(id, app);
+    }
+    this.#apps.value = apps;
+  }
+}

@@ -1,0 +1,19 @@
+import { texts } from "../texts.ts";
+
+/** A shape for each kind of state, so that none depends on its colour. */
+const shapes: Readonly<Record<string, [shape: string, kind: string]>> = {
+  RUNNING: ["●", "good"],
+  STOPPED: ["○", "idle"],
+  FAILED: ["▲", "bad"],
+  CRASHED: ["▲", "bad"],
+  UNKNOWN: ["?", "unsure"],
+};
+
+export function State({ state }: { state: string }) {
+  const [shape, kind] = shapes[state] ?? ["◐", "busy"];
+  return (
+    <span class={`state ${kind}`} data-state={state}>
+      <span aria-hidden="true">{shape}</span> {texts.states[state] ?? state}
+    </span>
+  );
+}

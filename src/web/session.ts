@@ -1,0 +1,61 @@
+/** Who this tab acts as: signed out, or with a token that is in memory alone and goes with the tab. */
+import { signal } from "@preact/signals";
+import { createApi, describeError, type Api } from "./api.ts";
+import { NodeView } from "./node-view.ts";
+import { texts } from "./texts.ts";
+
+export type Session =
+  | { readonly kind: "out"; readonly message?: string }
+  | { readonly kind: "working" }
+  | {
+      readonly kind: "in";
+      readonly api: Api;
+      readonly node: NodeView;
+      /** The page opened it, and may end it. */
+      readonly isOwn: boolean;
+    };
+
+export const session = signal<Session>({ kind: "out" });
+
+/** Signs in with the code in the address, if there is one; it leaves the address and the history first. */
+export async function signInByAddress(): Promise<void> {
+  const code = /^#code=(svco_[\w-]+)$/.exec(location.hash)?.[1];
+  if (code === undefined) return;
+  history.replaceState(undefined, "", location.pathname);
+  session.value = { kind: "working" };
+  try {
+    const { token } = await createApi(code).sessions.openSession({});
+    enter(token, true);
+  } catch (error) {
+    session.value = { kind: "out", message: describeError(error) };
+  }
+}
+
+/** With a token that was pasted in. */
+export async function signIn(token: string): Promise<void> {
+  session.value = { kind: "working" };
+  try {
+    await createApi(token).daemon.getStatus({});
+    enter(token, false);
+  } catch (error) {
+    session.value = { kind: "out", message: describeError(error) };
+  }
+}
+
+/** Ends the page's own session; a token that was pasted in goes on elsewhere. */
+export async function signOut(): Promise<void> {
+  const { value } = session;
+  if (value.kind !== "in") return;
+  value.node.close();
+  session.value = { kind: "out", message: texts.signIn.ended };
+  if (value.isOwn) await value.api.sessions.endSessions({}).catch(() => undefined);
+}
+
+function enter(token: string, isOwn: boolean): void {
+  const api = createApi(token);
+  const node = new NodeView(api, (error) => {
+    node.close();
+    session.value = { kind: "out", message: describeError(error) };
+  });
+  session.value = { kind: "in", api, node, isOwn };
+}

@@ -1,0 +1,122 @@
+/** Every text of the page, so that it can be shown in other languages. */
+
+/** `1 app`, `2 apps`. */
+function count(number: number, one: string, many: string): string {
+  return `${String(number)} ${number === 1 ? one : many}`;
+}
+
+export const texts = {
+  skip: "Skip to the content",
+  mainNavigation: "Main",
+  signOut: "Sign out",
+  you: (name: string, host: string) => `${name} on ${host}`,
+  loading: "Loading …",
+
+  connection: {
+    connecting: "Connecting …",
+    live: "Live",
+    lost: "Not connected: what you see may be old. Trying again …",
+  },
+
+  signIn: {
+    title: "Sign in",
+    how: "On this machine, run this command, and open the address that it prints:",
+    command: "svc web",
+    orToken: "Or paste a token:",
+    token: "Token",
+    submit: "Sign in",
+    kept: "It is kept in this tab only, until you close or reload it.",
+    working: "Signing in …",
+    ended: "You have signed out.",
+  },
+
+  overview: {
+    title: "Overview",
+    apps: "Apps",
+    attention: "Needs attention",
+    nothing: "Nothing needs your attention.",
+    host: "This machine now",
+    processor: (cores: number) => `Processor, ${count(cores, "core", "cores")}`,
+    memory: "Memory",
+    load: "Load",
+    uptime: "Up for",
+    disk: (path: string) => `Disk ${path}`,
+    used: (used: string, total: string) => `${used} of ${total}`,
+    noBackup: "It should have been backed up for an hour, and was not.",
+    restart: "Its settings changed: restart it to take them up.",
+  },
+
+  apps: {
+    title: "Apps",
+    filter: "Filter by name, id or owner",
+    none: "You have no apps yet. Install one on the command line, for example: svc install hello",
+    noneFound: "No app has this in its name, id or owner.",
+    counted: (number: number) => count(number, "app", "apps"),
+    columns: { name: "Name", state: "State", version: "Version", owner: "Owner" },
+  },
+
+  app: {
+    back: "All apps",
+    missing: "There is no such app, or none that you may see.",
+    start: "Start",
+    stop: "Stop",
+    restart: "Restart",
+    facts: "About it",
+    version: "Version",
+    runtime: "Runs as",
+    owner: "Owner",
+    since: "Running since",
+    restarts: "Restarts",
+    ports: "Ports",
+    directory: "Directory",
+    health: "Health",
+    exit: "Ended with",
+    exitCode: (code: number) => `code ${String(code)}`,
+    operation: "Under way",
+    lastLines: "Its last lines",
+    portName: (port: number, name: string) => `${String(port)} (${name})`,
+  },
+
+  log: {
+    title: "Log",
+    empty: "It has printed nothing yet.",
+    filter: "Show only lines with",
+    follow: "Follow",
+    ended: "The log's connection ended.",
+    again: "Connect again",
+    left: (bytes: string) => `${bytes} were left out here`,
+    label: (app: string) => `Log of ${app}`,
+  },
+
+  states: {
+    INSTALLING: "Installing",
+    STOPPED: "Stopped",
+    STARTING: "Starting",
+    RUNNING: "Running",
+    STOPPING: "Stopping",
+    UPGRADING: "Upgrading",
+    RESTORING: "Restoring",
+    REMOVING: "Removing",
+    FAILED: "Failed",
+    CRASHED: "Crashed",
+    UNKNOWN: "Unknown",
+  } as Readonly<Record<string, string>>,
+
+  runtimes: {
+    process: "a process",
+    docker: "a container",
+    compose: "containers (Compose)",
+    service: "a service of systemd",
+  } as Readonly<Record<string, string>>,
+
+  /** What to do about an error, by its reason; the daemon's own sentence comes first. */
+  advice: {
+    unauthenticated: "Sign in again: run svc web and open what it prints.",
+    root_required: "Open the page as root: sudo svc web",
+    token_denied: "Use the command line for this.",
+    unavailable: "Try again in a moment.",
+    internal: "The daemon's log has the cause: look for the request id.",
+  } as Readonly<Record<string, string>>,
+  unreachable: "The daemon does not answer. Is it running? The page tries again by itself.",
+  unexpected: "This went wrong in the page itself. Reload it; if it happens again, report what you did.",
+};

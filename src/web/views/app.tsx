@@ -1,0 +1,172 @@
+import { useSignal } from "@preact/signals";
+import { timestampDate } from "@bufbuild/protobuf/wkt";
+import type { App } from "../../../gen/svc/v1/app_pb.ts";
+import { describeError, type Api } from "../api.ts";
+import type { NodeView } from "../node-view.ts";
+import { Heading } from "../parts/heading.tsx";
+import { State } from "../parts/state.tsx";
+import { plainLine, plainText } from "../plain-text.ts";
+import { pathTo } from "../route.ts";
+import { texts } from "../texts.ts";
+import { LogView } from "./log.tsx";
+
+export function AppView({ api, node, id }: { api: Api; node: NodeView; id: string }) {
+  const app = node.apps.value?.get(id);
+  if (app === undefined) {
+    const isKnown = node.apps.value !== undefined;
+    return (
+      <>
+        <Heading title={plainText(id)} />
+        <p>{isKnown ? texts.app.missing : texts.loading}</p>
+        <a href={pathTo({ view: "apps" })}>{texts.app.back}</a>
+      </>
+    );
+  }
+  return (
+    <>
+      <a class="back" href={pathTo({ view: "apps" })}>
+        {texts.app.back}
+      </a>
+      <Heading title={plainText(app.name)} />
+      <p class="lead">
+        <span role="status">
+          <State state={app.state} />
+        </span>{" "}
+        <bdi>{plainText(app.summary)}</bdi>
+      </p>
+      {app.stateReason !== "" && (
+        <p class="notice">
+          <bdi>{plainText(app.stateReason)}</bdi>
+        </p>
+      )}
+      <Actions api={api} app={app} />
+      <Facts app={app} />
+      {app.lastLines.length > 0 && (
+        <section class="card" aria-labelledby="last-lines">
+          <h2 id="last-lines">{texts.app.lastLines}</h2>
+          <pre>{app.lastLines.map(plainLine).join("\n")}</pre>
+        </section>
+      )}
+      <LogView api={api} appId={id} />
+    </>
+  );
+}
+
+type Verb = "start" | "stop" | "restart";
+
+/** What may be done in a state; everything else is refused by the daemon anyway. */
+const verbsOf: Readonly<Record<string, readonly Verb[]>> = {
+  STOPPED: ["start"],
+  FAILED: ["start"],
+  CRASHED: ["start"],
+  STARTING: ["stop"],
+  RUNNING: ["stop", "restart"],
+  UNKNOWN: ["start", "stop"],
+};
+
+function Actions({ api, app: { id, state } }: { api: Api; app: App }) {
+  const failure = useSignal("");
+  const underWay = useSignal<Verb | undefined>(undefined);
+  const calls: Readonly<Record<Verb, () => Promise<unknown>>> = {
+    start: () => api.apps.startApp({ id }),
+    stop: () => api.apps.stopApp({ id }),
+    restart: () => api.apps.restartApp({ id }),
+  };
+  const perform = async (verb: Verb): Promise<void> => {
+    failure.value = "";
+    underWay.value = verb;
+    try {
+      await calls[verb]();
+    } catch (error) {
+      failure.value = describeError(error);
+    } finally {
+      underWay.value = undefined;
+    }
+  };
+  const verbs = verbsOf[state] ?? [];
+  return (
+    <>
+      <div class="row actions">
+        {(["start", "stop", "restart"] as const).map((verb) => (
+          <button
+            key={verb}
+            type="button"
+            aria-busy={underWay.value === verb}
+            aria-disabled={!verbs.includes(verb)}
+            onClick={() => void (verbs.includes(verb) && perform(verb))}
+          >
+            {texts.app[verb]}
+          </button>
+        ))}
+      </div>
+      {failure.value !== "" && (
+        <p class="notice bad" role="alert">
+          <bdi>{plainText(failure.value)}</bdi>
+        </p>
+      )}
+    </>
+  );
+}
+
+function Facts({ app }: { app: App }) {
+  const { exitCode, exitSignal, operation, startedAt } = app;
+  const facts: readonly [string, preact.ComponentChildren][] = [
+    [texts.app.version, plainText(app.version)],
+    [texts.app.runtime, texts.runtimes[app.runtime] ?? app.runtime],
+    [texts.app.owner, plainText(app.ownerName || String(app.owner))],
+    [texts.app.operation, operation && plainText(`${operation.kind} ${operation.phase}`)],
+    [texts.app.since, startedAt && timestampDate(startedAt).toLocaleString()],
+    [
+      texts.app.health,
+      app.health === "none" ? "" : plainText([app.health, app.healthReason ?? ""].join(" ")),
+    ],
+    [texts.app.exit, exitSignal ?? (exitCode === undefined ? "" : texts.app.exitCode(exitCode))],
+    [texts.app.restarts, app.restarts === 0 ? "" : app.restarts],
+    [texts.app.ports, app.ports.length === 0 ? "" : <Ports app={app} />],
+    [texts.app.directory, <code key="directory">{plainText(app.directory)}</code>],
+  ];
+  return (
+    <section class="card" aria-labelledby="facts">
+      <h2 id="facts">{texts.app.facts}</h2>
+      <dl class="facts">
+        {facts
+          .filter(([, value]) => value !== "" && value !== undefined)
+          .map(([name, value]) => (
+            <div key={name}>
+              <dt>{name}</dt>
+              <dd>
+                <bdi>{value}</bdi>
+              </dd>
+            </div>
+          ))}
+      </dl>
+    </section>
+  );
+}
+
+/** What listens is a page for as long as the app runs, on the host that this page came from. */
+function Ports({ app: { ports, state } }: { app: App }) {
+  return (
+    <ul class="inline">
+      {ports.map(({ port, name, protocol }) => {
+        const text = texts.app.portName(port, plainText(name));
+        const isLink = protocol === "tcp" && state === "RUNNING";
+        return (
+          <li key={`${String(port)}/${protocol}`}>
+            {isLink ? (
+              <a
+                href={`http://${location.hostname}:${String(port)}/`}
+                target="_blank"
+                rel="noreferrer noopener"
+              >
+                {text}
+              </a>
+            ) : (
+              text
+            )}
+          </li>
+        );
+      })}
+    </ul>
+  );
+}

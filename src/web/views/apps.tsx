@@ -1,0 +1,70 @@
+import { useSignal } from "@preact/signals";
+import type { App } from "../../../gen/svc/v1/app_pb.ts";
+import type { NodeView } from "../node-view.ts";
+import { Heading } from "../parts/heading.tsx";
+import { State } from "../parts/state.tsx";
+import { plainText } from "../plain-text.ts";
+import { pathTo } from "../route.ts";
+import { texts } from "../texts.ts";
+
+const { columns } = texts.apps;
+
+export function AppsView({ node }: { node: NodeView }) {
+  const wanted = useSignal("");
+  const apps = node.apps.value;
+  if (apps === undefined) return <Heading title={texts.apps.title}>{` – ${texts.loading}`}</Heading>;
+  const word = wanted.value.trim().toLowerCase();
+  const shown = [...apps.values()]
+    .filter(({ id, name, ownerName }) =>
+      [id, name, ownerName].some((text) => text.toLowerCase().includes(word)),
+    )
+    .toSorted((one, other) => one.name.localeCompare(other.name) || one.id.localeCompare(other.id));
+  return (
+    <>
+      <Heading title={texts.apps.title} />
+      {apps.size === 0 ? (
+        <p>{texts.apps.none}</p>
+      ) : (
+        <>
+          <input
+            class="filter"
+            type="search"
+            aria-label={texts.apps.filter}
+            placeholder={texts.apps.filter}
+            value={wanted.value}
+            onInput={({ currentTarget }) => (wanted.value = currentTarget.value)}
+          />
+          <p class="quiet" role="status">
+            {shown.length === 0 ? texts.apps.noneFound : texts.apps.counted(shown.length)}
+          </p>
+          <div class="list-head" aria-hidden="true">
+            <span>{columns.name}</span>
+            <span>{columns.state}</span>
+            <span>{columns.version}</span>
+            <span>{columns.owner}</span>
+          </div>
+          <ul class="list">
+            {shown.map((app) => (
+              <Row key={app.id} app={app} />
+            ))}
+          </ul>
+        </>
+      )}
+    </>
+  );
+}
+
+function Row({ app }: { app: App }) {
+  return (
+    <li>
+      <a href={pathTo({ view: "app", id: app.id })}>
+        <span class="name">
+          <bdi>{plainText(app.name)}</bdi> <bdi class="quiet">{plainText(app.id)}</bdi>
+        </span>
+        <State state={app.state} />
+        <bdi>{plainText(app.version)}</bdi>
+        <bdi>{plainText(app.ownerName || String(app.owner))}</bdi>
+      </a>
+    </li>
+  );
+}

@@ -1,0 +1,83 @@
+import { useSignal } from "@preact/signals";
+import { useEffect, useRef } from "preact/hooks";
+import { memo } from "preact/compat";
+import { describeError, type Api } from "../api.ts";
+import { LogLines, type LogBlock } from "../log-lines.ts";
+import { texts } from "../texts.ts";
+
+export function LogView({ api, appId }: { api: Api; appId: string }) {
+  const log = useSignal<LogLines | undefined>(undefined);
+  const opened = useSignal(0);
+  useEffect(() => {
+    const lines = new LogLines(api, appId, describeError);
+    log.value = lines;
+    return () => lines.close();
+  }, [api, appId, opened.value]);
+  return (
+    <section class="card" aria-labelledby="log">
+      <h2 id="log">{texts.log.title}</h2>
+      {log.value && <Lines log={log.value} appId={appId} />}
+      {log.value?.end.value !== undefined && (
+        <p class="notice">
+          {log.value.end.value}{" "}
+          <button type="button" onClick={() => opened.value++}>
+            {texts.log.again}
+          </button>
+        </p>
+      )}
+    </section>
+  );
+}
+
+function Lines({ log, appId }: { log: LogLines; appId: string }) {
+  const wanted = useSignal("");
+  const follows = useSignal(true);
+  const box = useRef<HTMLDivElement>(null);
+  const blocks = log.blocks.value;
+  const word = wanted.value.toLowerCase();
+  useEffect(() => {
+    if (follows.value && box.current !== null) box.current.scrollTop = box.current.scrollHeight;
+  });
+  return (
+    <>
+      <div class="row">
+        <input
+          type="search"
+          class="filter"
+          aria-label={texts.log.filter}
+          placeholder={texts.log.filter}
+          value={wanted.value}
+          onInput={({ currentTarget }) => (wanted.value = currentTarget.value)}
+        />
+        <label>
+          <input
+            type="checkbox"
+            checked={follows.value}
+            onChange={({ currentTarget }) => (follows.value = currentTarget.checked)}
+          />{" "}
+          {texts.log.follow}
+        </label>
+      </div>
+      <div class="log" ref={box} tabIndex={0} role="log" aria-live="off" aria-label={texts.log.label(appId)}>
+        {blocks.length === 0 ? (
+          <p class="quiet">{texts.log.empty}</p>
+        ) : (
+          blocks.map((block) => <Block key={block.number} block={block} word={word} />)
+        )}
+      </div>
+    </>
+  );
+}
+
+/** Drawn again only when it or the search is another, and by the browser only while it is in sight. */
+const Block = memo(({ block, word }: { block: LogBlock; word: string }) => (
+  <div class="block">
+    {block.lines
+      .filter((line) => word === "" || line.toLowerCase().includes(word))
+      .map((line, at) => (
+        <div class="line" key={at} dir="auto">
+          {line === "" ? " " : line}
+        </div>
+      ))}
+  </div>
+));

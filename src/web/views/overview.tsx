@@ -1,0 +1,178 @@
+import { useSignal } from "@preact/signals";
+import { useEffect } from "preact/hooks";
+import type { App } from "../../../gen/svc/v1/app_pb.ts";
+import type { Alert } from "../../../gen/svc/v1/daemon_pb.ts";
+import type { SystemMetrics } from "../../../gen/svc/v1/monitor_pb.ts";
+import { isUnauthenticated, type Api } from "../api.ts";
+import type { NodeView } from "../node-view.ts";
+import { Heading } from "../parts/heading.tsx";
+import { State } from "../parts/state.tsx";
+import { plainText } from "../plain-text.ts";
+import { pathTo } from "../route.ts";
+import { texts } from "../texts.ts";
+import { formatBytes, formatDuration, formatPercent } from "../units.ts";
+
+/** A sample is taken every few seconds, and a second stream would take a connection from the browser's other tabs. */
+const sampleMs = 5_000;
+
+export function OverviewView({ api, node }: { api: Api; node: NodeView }) {
+  const apps = node.apps.value;
+  return (
+    <>
+      <Heading title={texts.overview.title} />
+      {apps === undefined ? (
+        <p>{texts.loading}</p>
+      ) : (
+        <div class="cards">
+          <States apps={[...apps.values()]} />
+          <Attention apps={[...apps.values()]} alerts={node.status.value?.alerts ?? []} />
+          <Host api={api} />
+        </div>
+      )}
+    </>
+  );
+}
+
+function States({ apps }: { apps: readonly App[] }) {
+  const byState = Map.groupBy(apps, ({ state }) => state);
+  return (
+    <section class="card" aria-labelledby="states">
+      <h2 id="states">{texts.overview.apps}</h2>
+      {apps.length === 0 ? (
+        <p>{texts.apps.none}</p>
+      ) : (
+        <dl class="figures">
+          {[...byState].map(([state, { length }]) => (
+            <div key={state}>
+              <dt>
+                <State state={state} />
+              </dt>
+              <dd>{length}</dd>
+            </div>
+          ))}
+        </dl>
+      )}
+    </section>
+  );
+}
+
+function Attention({ apps, alerts }: { apps: readonly App[]; alerts: readonly Alert[] }) {
+  const troubled = apps.flatMap((app) => {
+    const why = reasonsOf(app);
+    return why.length === 0 ? [] : [{ app, why }];
+  });
+  return (
+    <section class="card" aria-labelledby="attention">
+      <h2 id="attention">{texts.overview.attention}</h2>
+      {troubled.length + alerts.length === 0 && <p>{texts.overview.nothing}</p>}
+      <ul class="troubles">
+        {alerts.map(({ name, subject, message }) => (
+          <li key={`${name} ${subject}`}>
+            <strong>
+              <bdi>{plainText(subject || name)}</bdi>
+            </strong>{" "}
+            <bdi>{plainText(message)}</bdi>
+          </li>
+        ))}
+        {troubled.map(({ app, why }) => (
+          <li key={app.id}>
+            <a href={pathTo({ view: "app", id: app.id })}>
+              <bdi>{plainText(app.name)}</bdi>
+            </a>{" "}
+            <State state={app.state} /> <bdi>{plainText(why.join(" "))}</bdi>
+          </li>
+        ))}
+      </ul>
+    </section>
+  );
+}
+
+/** Why somebody should look at an app; empty for one that is well. */
+function reasonsOf({ state, stateReason, health, healthReason, backups, restartRequired }: App): string[] {
+  const isBroken = state === "FAILED" || state === "CRASHED" || state === "UNKNOWN";
+  return [
+    ...(isBroken ? [stateReason] : []),
+    ...(health === "unhealthy" ? [healthReason ?? ""] : []),
+    ...(backups?.overdue === true ? [texts.overview.noBackup] : []),
+    ...(restartRequired ? [texts.overview.restart] : []),
+  ];
+}
+
+function Host({ api }: { api: Api }) {
+  const sample = useSignal<SystemMetrics | undefined>(undefined);
+  useEffect(() => {
+    const over = new AbortController();
+    const read = async (): Promise<void> => {
+      if (document.hidden) return;
+      try {
+        sample.value = await api.monitor.getSystemMetrics({}, { signal: over.signal });
+      } catch (error) {
+        // Whether the daemon answers is said elsewhere.
+        if (isUnauthenticated(error)) over.abort();
+      }
+    };
+    void read();
+    const timer = setInterval(() => void read(), sampleMs);
+    return () => {
+      clearInterval(timer);
+      over.abort();
+    };
+  }, [api]);
+  const now = sample.value;
+  return (
+    <section class="card" aria-labelledby="host">
+      <h2 id="host">{texts.overview.host}</h2>
+      {now === undefined ? <p>{texts.loading}</p> : <Figures now={now} />}
+    </section>
+  );
+}
+
+function Figures({ now }: { now: SystemMetrics }) {
+  const used = now.memoryTotalBytes - now.memoryAvailableBytes;
+  return (
+    <>
+      <Meter
+        label={texts.overview.processor(now.cpuCount)}
+        share={now.cpuPercent}
+        says={formatPercent(now.cpuPercent)}
+      />
+      <Meter
+        label={texts.overview.memory}
+        share={percentOf(used, now.memoryTotalBytes)}
+        says={texts.overview.used(formatBytes(used), formatBytes(now.memoryTotalBytes))}
+      />
+      {now.filesystems.map(({ path, usedBytes, sizeBytes }) => (
+        <Meter
+          key={path}
+          label={texts.overview.disk(plainText(path))}
+          share={percentOf(usedBytes, sizeBytes)}
+          says={texts.overview.used(formatBytes(usedBytes), formatBytes(sizeBytes))}
+        />
+      ))}
+      <dl class="figures">
+        <div>
+          <dt>{texts.overview.load}</dt>
+          <dd>{[now.load1, now.load5, now.load15].map((load) => load.toFixed(2)).join(" ")}</dd>
+        </div>
+        <div>
+          <dt>{texts.overview.uptime}</dt>
+          <dd>{formatDuration(Number(now.uptimeSecs))}</dd>
+        </div>
+      </dl>
+    </>
+  );
+}
+
+function Meter({ label, share, says }: { label: string; share: number; says: string }) {
+  return (
+    <div class="meter">
+      <span>{label}</span>
+      <span>{says}</span>
+      <progress max={100} value={share} aria-label={label} />
+    </div>
+  );
+}
+
+function percentOf(part: bigint, whole: bigint): number {
+  return whole === 0n ? 0 : (Number(part) / Number(whole)) * 100;
+}

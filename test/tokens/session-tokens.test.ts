@@ -1,0 +1,96 @@
+/** Sessions of the page, row by row on a clock of the test's (decisions 42, T 65). */
+import test from "ava";
+import { SvcError } from "../../src/errors.ts";
+import { maxCodesPerUid, maxSessionsPerUid } from "../../src/tokens/session-tokens.ts";
+import { tokenDigest, shortDigest } from "../../src/tokens/token-digest.ts";
+import { createTokenWorld, type TokenWorld } from "./support/world.ts";
+
+const ann = { uid: 1000, root: false, ownerUid: 1000 };
+const ben = { uid: 1001, root: false, ownerUid: 1001 };
+const tooMany = { instanceOf: SvcError, code: "resource_exhausted" };
+
+/** As the page does: what it presents is known by its name. */
+function open(world: TokenWorld, code: string) {
+  return world.tokens.openSession(shortDigest(tokenDigest(code)));
+}
+
+test("a code opens one session, which acts as the user who asked", async (t) => {
+  await using world = await createTokenWorld();
+  const code = world.tokens.issueSessionCode(ann, 600).token;
+  t.regex(code, /^svco_[\w-]{43}$/);
+  t.like(world.tokens.authenticate(code), { kind: "code", user: ann, ended: undefined });
+  const { token, expiresAtMs } = open(world, code);
+  t.regex(token, /^svcs_[\w-]{43}$/);
+  t.is(expiresAtMs, world.clock.nowMs() + 600_000);
+  t.like(world.tokens.authenticate(token), { kind: "session", user: ann });
+  t.is(world.tokens.authenticate(code), null, "it is used up");
+  t.throws(() => open(world, code), { instanceOf: SvcError, code: "unauthenticated" });
+  t.is(world.tokens.status().sessions, 1);
+  t.is(world.tokens.status().accessTokens, 0);
+});
+
+test("a code is good for 30 seconds, a session for its time, and its calls end with it", async (t) => {
+  await using world = await createTokenWorld();
+  const late = world.tokens.issueSessionCode(ann, 600).token;
+  const token = open(world, world.tokens.issueSessionCode(ann, 600).token).token;
+  const ended = world.tokens.authenticate(token)?.ended;
+  world.clock.pass(29_999);
+  t.is(world.kindOf(late), "code");
+  world.clock.pass(1);
+  t.is(world.kindOf(late), undefined);
+  t.throws(() => open(world, late), { code: "unauthenticated" });
+  world.clock.pass(569_999);
+  t.is(world.kindOf(token), "session");
+  t.false(ended?.aborted);
+  world.clock.pass(1);
+  t.is(world.kindOf(token), undefined);
+  world.clock.pass(250);
+  t.true(ended?.aborted, "within a second");
+  t.true(world.clock.isIdle, "nothing wakes up when nothing can end");
+});
+
+test("a rotation ends all sessions and codes, a revocation of access tokens none", async (t) => {
+  await using world = await createTokenWorld();
+  const code = world.tokens.issueSessionCode(ben, 600).token;
+  const token = open(world, world.tokens.issueSessionCode(ann, 600).token).token;
+  const ended = world.tokens.authenticate(token)?.ended;
+  world.tokens.revokeAccess();
+  t.is(world.kindOf(token), "session");
+  await world.tokens.rotate(undefined, 300);
+  t.deepEqual([world.kindOf(token), world.kindOf(code), ended?.aborted], [undefined, undefined, true]);
+  t.is(world.tokens.status().sessions, 0);
+});
+
+test("a session is ended alone or with all of its user's, and nobody else's", async (t) => {
+  await using world = await createTokenWorld();
+  const sessionOf = (user: typeof ann) => open(world, world.tokens.issueSessionCode(user, 600).token).token;
+  const [first, second, third, others] = [sessionOf(ann), sessionOf(ann), sessionOf(ann), sessionOf(ben)];
+  const waiting = world.tokens.issueSessionCode(ann, 600).token;
+  t.is(world.tokens.endSessions({ name: world.nameOf(first) }), 1);
+  t.is(world.tokens.endSessions({ name: "000000000000" }), 0);
+  t.deepEqual([first, second, third].map(world.kindOf), [undefined, "session", "session"]);
+  t.is(world.tokens.endSessions({ uid: ann.uid }), 2);
+  t.deepEqual([second, third, waiting].map(world.kindOf), [undefined, undefined, undefined]);
+  t.is(world.kindOf(others), "session");
+});
+
+test("one user's codes and sessions are bounded, and take nobody else's room", async (t) => {
+  await using world = await createTokenWorld();
+  for (let n = 0; n < maxSessionsPerUid; n++) open(world, world.tokens.issueSessionCode(ann, 600).token);
+  const code = world.tokens.issueSessionCode(ann, 600).token;
+  t.throws(() => open(world, code), tooMany);
+  t.is(world.kindOf(code), "code", "it is left unused");
+  for (let n = 1; n < maxCodesPerUid; n++) world.tokens.issueSessionCode(ann, 600);
+  t.throws(() => world.tokens.issueSessionCode(ann, 600), tooMany);
+  t.is(world.kindOf(open(world, world.tokens.issueSessionCode(ben, 600).token).token), "session");
+  world.clock.pass(600_000);
+  t.is(world.tokens.status().sessions, 0);
+  t.notThrows(() => open(world, world.tokens.issueSessionCode(ann, 600).token));
+});
+
+test("nothing of a session outlives its daemon", async (t) => {
+  await using world = await createTokenWorld();
+  const token = open(world, world.tokens.issueSessionCode(ann, 600).token).token;
+  await world.restart();
+  t.is(world.kindOf(token), undefined);
+});

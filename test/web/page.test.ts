@@ -1,0 +1,201 @@
+/** The page in a real browser on a real daemon: signing in, what each user sees, live states, hostile text (T 9, 10, 65, 66). */
+import { readFile, readdir, writeFile } from "node:fs/promises";
+import { dirname, join } from "node:path";
+import test from "ava";
+import type { Browser } from "playwright-core";
+import { AppService } from "../../gen/svc/v1/app_pb.ts";
+import { TokenService } from "../../gen/svc/v1/token_pb.ts";
+import { browserPath } from "../support/browser.ts";
+import { isRoot, needsRoot, startDaemon, type TestDaemon } from "../support/daemon.ts";
+import { freePort, writePackage } from "../support/packages.ts";
+import { addressFor, bundledMain, launchBrowser, openPage } from "./support/open-page.ts";
+
+const why = browserPath === undefined ? " (skipped: no Chromium)" : "";
+const browserTest = browserPath === undefined ? test.skip : test;
+const userTest = isRoot ? browserTest : test.skip;
+const main = browserPath === undefined ? "" : await bundledMain();
+const maxFirstLoadBytes = 120 * 1024;
+
+async function withPage(use: (daemon: TestDaemon, browser: Browser) => Promise<void>): Promise<void> {
+  await using daemon = await startDaemon({ main });
+  const browser = await launchBrowser();
+  try {
+    await use(daemon, browser);
+  } finally {
+    await browser.close();
+  }
+}
+
+async function install(daemon: TestDaemon, of: Pick<TestDaemon, "client">, name: string): Promise<string> {
+  const dir = join(daemon.dir, name);
+  await writePackage(dir, await freePort(), { id: name });
+  return (await of.client(AppService).installApp({ spec: dir })).id;
+}
+
+browserTest(`a click starts an app, and its state and log come by themselves${why}`, async (t) => {
+  t.timeout(180_000);
+  await withPage(async (daemon, browser) => {
+    await install(daemon, daemon, "web");
+    const { page, complaints, asked } = await openPage(browser);
+    const address = await addressFor(daemon);
+    await page.goto(address);
+    await page.getByRole("heading", { name: "Overview" }).waitFor();
+    t.is(page.url(), `http://127.0.0.1:${daemon.port}/`, "the code has left the address");
+    await page.getByText("Live").waitFor();
+    await page.getByRole("link", { name: "Apps", exact: true }).click();
+    await page.getByRole("link", { name: /Test web server/ }).click();
+    await page.locator('[data-state="STOPPED"]').first().waitFor();
+    await page.getByRole("button", { name: "Start", exact: true }).click();
+    await page.locator('[data-state="RUNNING"]').first().waitFor();
+    await page
+      .getByText(/listening on \d+ with greeting hello/)
+      .first()
+      .waitFor();
+    // Somebody else stops it: nobody asks, it is told.
+    await daemon.client(AppService).stopApp({ id: "web" });
+    await page.locator('[data-state="STOPPED"]').first().waitFor();
+
+    const stored = await page.evaluate("[document.cookie, localStorage.length, sessionStorage.length]");
+    t.deepEqual(stored, ["", 0, 0]);
+    t.deepEqual(
+      asked.filter((url) => !url.startsWith(`http://127.0.0.1:${daemon.port}/`)),
+      [],
+    );
+    t.deepEqual(
+      asked.filter((url) => /svc[a-z]_/.test(url)),
+      [address],
+      "no token in any other address",
+    );
+    t.deepEqual(complaints, []);
+
+    const again = await openPage(browser);
+    await again.page.goto(address);
+    await again.page.getByRole("alert").waitFor();
+    t.regex(
+      (await again.page.getByRole("alert").textContent()) ?? "",
+      /svc web/,
+      "the code was used; it says what to do",
+    );
+  });
+});
+
+userTest(`two users side by side see their own${why}${needsRoot}`, async (t) => {
+  t.timeout(180_000);
+  await withPage(async (daemon, browser) => {
+    await using ann = await daemon.as(65534);
+    await using ben = await daemon.as(1);
+    await install(daemon, ann, "ofann");
+    await install(daemon, ben, "ofben");
+    await install(daemon, daemon, "ofroot");
+    const expected = new Map([
+      [ann, ["ofann"]],
+      [ben, ["ofben"]],
+      [daemon, ["ofann", "ofben", "ofroot"]],
+    ] as const);
+    for (const [user, ids] of expected) {
+      const { page, complaints } = await openPage(browser);
+      await page.goto(await addressFor(user));
+      await page.getByText("Live").waitFor();
+      await page.getByRole("link", { name: "Apps", exact: true }).click();
+      await page.getByText(ids.length === 1 ? "1 app" : "3 apps").waitFor();
+      const shown = await page.locator(".list li .name bdi:last-child").allTextContents();
+      t.deepEqual(shown.toSorted(), [...ids]);
+      t.deepEqual(complaints, []);
+    }
+  });
+});
+
+browserTest(
+  `a rotation ends the page, which says how to go on; a token may be pasted in${why}`,
+  async (t) => {
+    t.timeout(180_000);
+    await withPage(async (daemon, browser) => {
+      const { page } = await openPage(browser);
+      await page.goto(await addressFor(daemon));
+      await page.getByText("Live").waitFor();
+      const rotated = await daemon.client(TokenService).rotatePrimaryToken({});
+      await page.getByRole("alert").waitFor();
+      t.regex((await page.getByRole("alert").textContent()) ?? "", /rotated.*svc web/);
+      t.is(await page.locator("header").count(), 0, "nothing of the node is left");
+
+      await page.getByLabel("Token").fill("svcp_wrong");
+      await page.getByRole("button", { name: "Sign in" }).click();
+      await page.getByText(/not known/).waitFor();
+      await page.getByLabel("Token").fill(rotated.token);
+      await page.getByRole("button", { name: "Sign in" }).click();
+      await page.getByText("Live").waitFor();
+      await page.getByRole("button", { name: "Sign out" }).click();
+      await page.getByText("You have signed out.").waitFor();
+      t.is((await daemon.client(TokenService).getTokenStatus({})).kind, "peer");
+    });
+  },
+);
+
+const hostile = `<img src=x onerror=alert(1)><script>alert(2)</script>\u202egnp.exe\u001b[31mred`;
+
+browserTest(`hostile names and logs are text${why}`, async (t) => {
+  t.timeout(180_000);
+  await withPage(async (daemon, browser) => {
+    const dir = join(daemon.dir, "hostile");
+    await writePackage(dir, await freePort(), {
+      id: "hostile",
+      files: { "server.mjs": `console.log(${JSON.stringify(hostile)}); setInterval(() => {}, 1000);` },
+    });
+    const manifest = join(dir, "svc.yaml");
+    const named = (await readFile(manifest, "utf8"))
+      .replace("name: Test web server", `name: '<b onmouseover=alert(1)>bold</b>'`)
+      .replace(/ports:\n.*\n/, "");
+    await writeFile(manifest, named);
+    await daemon.client(AppService).installApp({ spec: dir });
+    await daemon.client(AppService).startApp({ id: "hostile" });
+    const { page, complaints } = await openPage(browser);
+    await page.goto(await addressFor(daemon));
+    await page.getByText("Live").waitFor();
+    await page.getByRole("link", { name: "Apps", exact: true }).click();
+    await page.getByRole("link", { name: /<b onmouseover=alert\(1\)>bold<\/b>/ }).click();
+    const line = page.locator(".log .line").filter({ hasText: "onerror" });
+    await line.waitFor();
+    t.is(await line.textContent(), "<img src=x onerror=alert(1)><script>alert(2)</script>\\u202egnp.exered");
+    t.is(await page.locator("main img, main script, main b").count(), 0);
+    // The policy itself refuses what would make markup of text.
+    const refused = await page.evaluate(
+      'try { document.createElement("div").innerHTML = "<b>x</b>"; false; } catch (error) { error instanceof TypeError; }',
+    );
+    t.is(refused, true, "Trusted Types");
+    t.deepEqual(
+      complaints.filter((text) => !/TrustedHTML|require-trusted-types-for/.test(text)),
+      [],
+    );
+  });
+});
+
+browserTest(`the first load is small, compressed and kept for ever by its name${why}`, async (t) => {
+  await using daemon = await startDaemon({ main });
+  const base = `http://127.0.0.1:${daemon.port}`;
+  const page = await fetch(base);
+  const html = await page.text();
+  const names = [...html.matchAll(/"(\/web\/[\w.-]+)"/g)].map(([, name = ""]) => name);
+  t.is(names.length, 2);
+  t.is(page.headers.get("cache-control"), "no-cache");
+  t.regex(page.headers.get("content-security-policy") ?? "", /trusted-types 'none'/);
+  let bytes = 0;
+  for (const path of ["/", ...names]) {
+    const answer = await fetch(base + path, { method: "HEAD", headers: { "accept-encoding": "gzip, br" } });
+    t.is(answer.headers.get("content-encoding"), "br");
+    t.is(answer.headers.get("vary"), "accept-encoding");
+    bytes += Number(answer.headers.get("content-length"));
+    const plain = await fetch(base + path, { headers: { "accept-encoding": "br;q=0" } });
+    t.is(plain.headers.get("content-encoding"), null);
+    if (path !== "/") t.regex(answer.headers.get("cache-control") ?? "", /immutable/);
+  }
+  t.log(`first load: ${bytes} bytes with Brotli`);
+  t.true(bytes < maxFirstLoadBytes);
+  const built = await readdir(join(dirname(main), "web"));
+  t.deepEqual(
+    built
+      .filter((name) => /\.(js|css)$/.test(name))
+      .map((name) => `/web/${name}`)
+      .toSorted(),
+    names.toSorted(),
+  );
+});

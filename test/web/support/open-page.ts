@@ -1,0 +1,70 @@
+/** The daemon's page in a real browser, with an ear for everything that must not happen. */
+import { execFile } from "node:child_process";
+import { join } from "node:path";
+import { promisify } from "node:util";
+import { chromium, type Browser, type Page } from "playwright-core";
+import { SessionService } from "../../../gen/svc/v1/session_pb.ts";
+import { browserPath } from "../../support/browser.ts";
+import type { UserDoor } from "../../support/daemon.ts";
+
+const root = join(import.meta.dirname, "../../..");
+
+/** A bundle: only that has the page. `npm test` has made one. */
+export async function bundledMain(): Promise<string> {
+  const made = process.env["SVC_TEST_MAIN"];
+  if (made !== undefined) return made;
+  const dir = join(root, "node_modules/.cache/svc-under-test");
+  await promisify(execFile)(process.execPath, [join(root, "src/build/bundle.ts"), dir]);
+  return join(dir, "svc.cjs");
+}
+
+export function launchBrowser(): Promise<Browser> {
+  const args = [
+    "--headless",
+    "--no-sandbox",
+    "--disable-gpu",
+    "--no-first-run",
+    "--disable-background-networking",
+    "--disable-component-update",
+    "--disable-sync",
+  ];
+  return chromium.launch({ executablePath: browserPath ?? "", args });
+}
+
+export interface WatchedPage {
+  readonly page: Page;
+  /** Errors and warnings of the console, what was thrown, and what the policy refused. */
+  readonly complaints: string[];
+  /** Addresses that were asked for, in order. */
+  readonly asked: string[];
+}
+
+export async function openPage(
+  browser: Browser,
+  options: Parameters<Browser["newPage"]>[0] = {},
+): Promise<WatchedPage> {
+  const context = await browser.newContext({ viewport: { width: 1200, height: 900 }, ...options });
+  const page = await context.newPage();
+  const complaints: string[] = [];
+  const asked: string[] = [];
+  page.on("request", (request) => asked.push(request.url()));
+  page.on("pageerror", (error) => complaints.push(error.message));
+  page.on("console", (message) => {
+    if (message.type() === "error" || message.type() === "warning") complaints.push(message.text());
+  });
+  page.on("dialog", (dialog) => {
+    complaints.push(`a dialog: ${dialog.message()}`);
+    void dialog.dismiss();
+  });
+  await page.addInitScript({
+    content: `addEventListener("securitypolicyviolation", ({ violatedDirective, blockedURI }) =>
+      console.error("the policy refused: " + violatedDirective + " " + blockedURI));`,
+  });
+  return { page, complaints, asked };
+}
+
+/** Where a user signs in, as `svc web` says it. */
+export async function addressFor(user: Pick<UserDoor, "client">): Promise<string> {
+  const { page, code } = await user.client(SessionService).issueSessionCode({});
+  return `${page}#code=${code}`;
+}
