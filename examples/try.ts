@@ -130,6 +130,7 @@ svc is running. Ctrl-C stops it; apps go on, and the next start finds them.
   REST, Connect, gRPC  http://127.0.0.1:${port}  (token in ${relative(root, join(stateDir, "api.token"))})
   unix socket          ${socket}
   log                  ${relative(root, logFile)}
+  page in a browser    npm run -s svc -- web
 
 Try in another terminal, in this directory:
   npm run -s svc -- install hello

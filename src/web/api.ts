@@ -7,6 +7,7 @@ import { ErrorDetailSchema } from "../../gen/svc/v1/error_pb.ts";
 import { EventService } from "../../gen/svc/v1/event_pb.ts";
 import { MonitorService } from "../../gen/svc/v1/monitor_pb.ts";
 import { SessionService } from "../../gen/svc/v1/session_pb.ts";
+import { sentence } from "./plain-text.ts";
 import { texts } from "./texts.ts";
 
 export interface Api {
@@ -54,9 +55,4 @@ export function describeError(error: unknown): string {
   if (reason === undefined)
     return error.code === Code.Unknown ? texts.unreachable : sentence(error.rawMessage);
   return [sentence(error.rawMessage), texts.advice[reason] ?? ""].join(" ").trim();
-}
-
-function sentence(text: string): string {
-  const begun = text.charAt(0).toUpperCase() + text.slice(1);
-  return /[.!?…]$/.test(begun) ? begun : `${begun}.`;
 }

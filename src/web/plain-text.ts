@@ -16,3 +16,10 @@ export function plainLine(line: string): string {
 function escaped(character: string): string {
   return `\\u${character.charCodeAt(0).toString(16).padStart(4, "0")}`;
 }
+
+/** Of the daemon's words, which come without a capital and a full stop. */
+export function sentence(words: string): string {
+  if (words === "") return "";
+  const begun = words.charAt(0).toUpperCase() + words.slice(1);
+  return /[.!?…]$/.test(begun) ? begun : `${begun}.`;
+}

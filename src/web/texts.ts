@@ -35,6 +35,7 @@ export const texts = {
     apps: "Apps",
     attention: "Needs attention",
     nothing: "Nothing needs your attention.",
+    underWay: "Under way",
     host: "This machine now",
     processor: (cores: number) => `Processor, ${count(cores, "core", "cores")}`,
     memory: "Memory",

@@ -63,8 +63,8 @@ browserTest(`a click starts an app, and its state and log come by themselves${wh
     );
     t.deepEqual(
       asked.filter((url) => /svc[a-z]_/.test(url)),
-      [address],
-      "no token in any other address",
+      [],
+      "no token in any address that is asked for",
     );
     t.deepEqual(complaints, []);
 

@@ -5,7 +5,7 @@ import { describeError, type Api } from "../api.ts";
 import type { NodeView } from "../node-view.ts";
 import { Heading } from "../parts/heading.tsx";
 import { State } from "../parts/state.tsx";
-import { plainLine, plainText } from "../plain-text.ts";
+import { plainLine, plainText, sentence } from "../plain-text.ts";
 import { pathTo } from "../route.ts";
 import { texts } from "../texts.ts";
 import { LogView } from "./log.tsx";
@@ -36,7 +36,7 @@ export function AppView({ api, node, id }: { api: Api; node: NodeView; id: strin
       </p>
       {app.stateReason !== "" && (
         <p class="notice">
-          <bdi>{plainText(app.stateReason)}</bdi>
+          <bdi>{plainText(sentence(app.stateReason))}</bdi>
         </p>
       )}
       <Actions api={api} app={app} />

@@ -2,7 +2,7 @@ import { useSignal } from "@preact/signals";
 import { useEffect, useRef } from "preact/hooks";
 import { memo } from "preact/compat";
 import { describeError, type Api } from "../api.ts";
-import { LogLines, type LogBlock } from "../log-lines.ts";
+import { linesPerBlock, LogLines, type LogBlock } from "../log-lines.ts";
 import { texts } from "../texts.ts";
 
 export function LogView({ api, appId }: { api: Api; appId: string }) {
@@ -71,7 +71,7 @@ function Lines({ log, appId }: { log: LogLines; appId: string }) {
 
 /** Drawn again only when it or the search is another, and by the browser only while it is in sight. */
 const Block = memo(({ block, word }: { block: LogBlock; word: string }) => (
-  <div class="block">
+  <div class={block.lines.length === linesPerBlock && word === "" ? "block full" : "block"}>
     {block.lines
       .filter((line) => word === "" || line.toLowerCase().includes(word))
       .map((line, at) => (

@@ -7,7 +7,7 @@ import { isUnauthenticated, type Api } from "../api.ts";
 import type { NodeView } from "../node-view.ts";
 import { Heading } from "../parts/heading.tsx";
 import { State } from "../parts/state.tsx";
-import { plainText } from "../plain-text.ts";
+import { plainText, sentence } from "../plain-text.ts";
 import { pathTo } from "../route.ts";
 import { texts } from "../texts.ts";
 import { formatBytes, formatDuration, formatPercent } from "../units.ts";
@@ -26,6 +26,7 @@ export function OverviewView({ api, node }: { api: Api; node: NodeView }) {
         <div class="cards">
           <States apps={[...apps.values()]} />
           <Attention apps={[...apps.values()]} alerts={node.status.value?.alerts ?? []} />
+          <UnderWay apps={[...apps.values()]} />
           <Host api={api} />
         </div>
       )}
@@ -71,7 +72,7 @@ function Attention({ apps, alerts }: { apps: readonly App[]; alerts: readonly Al
             <strong>
               <bdi>{plainText(subject || name)}</bdi>
             </strong>{" "}
-            <bdi>{plainText(message)}</bdi>
+            <bdi>{plainText(sentence(message))}</bdi>
           </li>
         ))}
         {troubled.map(({ app, why }) => (
@@ -87,12 +88,32 @@ function Attention({ apps, alerts }: { apps: readonly App[]; alerts: readonly Al
   );
 }
 
+function UnderWay({ apps }: { apps: readonly App[] }) {
+  const busy = apps.filter(({ operation }) => operation !== undefined);
+  if (busy.length === 0) return undefined;
+  return (
+    <section class="card" aria-labelledby="under-way">
+      <h2 id="under-way">{texts.overview.underWay}</h2>
+      <ul class="troubles">
+        {busy.map(({ id, name, state, operation }) => (
+          <li key={id}>
+            <a href={pathTo({ view: "app", id })}>
+              <bdi>{plainText(name)}</bdi>
+            </a>{" "}
+            <State state={state} /> <bdi>{plainText(operation?.phase ?? "")}</bdi>
+          </li>
+        ))}
+      </ul>
+    </section>
+  );
+}
+
 /** Why somebody should look at an app; empty for one that is well. */
 function reasonsOf({ state, stateReason, health, healthReason, backups, restartRequired }: App): string[] {
   const isBroken = state === "FAILED" || state === "CRASHED" || state === "UNKNOWN";
   return [
-    ...(isBroken ? [stateReason] : []),
-    ...(health === "unhealthy" ? [healthReason ?? ""] : []),
+    ...(isBroken ? [sentence(stateReason)] : []),
+    ...(health === "unhealthy" ? [sentence(healthReason ?? "")] : []),
     ...(backups?.overdue === true ? [texts.overview.noBackup] : []),
     ...(restartRequired ? [texts.overview.restart] : []),
   ];
