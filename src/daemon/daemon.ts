@@ -40,7 +40,7 @@ export async function startDaemon(options: DaemonOptions): Promise<Daemon> {
   const log = createLog(config.log.level);
   const shutdown = new AbortController();
   const readPeerCredentials = loadPeerCredentials();
-  let pageAddress: string | undefined;
+  const page: { address?: string | undefined } = {};
   const context = resources.use(
     await createContext({
       config,
@@ -48,7 +48,7 @@ export async function startDaemon(options: DaemonOptions): Promise<Daemon> {
       programs,
       selfUid,
       log,
-      pageAddress: () => pageAddress,
+      pageAddress: () => page.address,
       peerUid: (socket) => readPeerCredentials(socket).uid,
       ...(clock !== undefined && { clock }),
       shutdownSignal: shutdown.signal,
@@ -76,7 +76,7 @@ export async function startDaemon(options: DaemonOptions): Promise<Daemon> {
     }),
   );
   const addresses = await listeners.start();
-  pageAddress = addresses.tcp && localAddress(addresses.tcp);
+  page.address = addresses.tcp && localAddress(addresses.tcp);
   resources.use(createMemoryRelease());
   context.apps.keepWanted();
   // Nobody waits for storages that may be far away.

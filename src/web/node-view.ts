@@ -27,7 +27,7 @@ export class NodeView {
   #cursor = noCursor;
   /** Apps that changed and were not read since; undefined: everything. */
   #stale: Set<string> | undefined = new Set();
-  #reading: Promise<void> | undefined;
+  #isReading = false;
 
   /** @param onEnd hears why the session is over */
   constructor(api: Api, onEnd: (error: unknown) => void) {
@@ -57,7 +57,7 @@ export class NodeView {
   async #follow(): Promise<void> {
     const { signal } = this.#over;
     let retryMs = firstRetryMs;
-    while (!signal.aborted) {
+    while (!this.#isOver()) {
       try {
         const request = create(StreamEventsRequestSchema, { after: this.#cursor });
         for await (const event of this.#api.events.streamEvents(request, { signal })) {
@@ -65,8 +65,11 @@ export class NodeView {
           this.#take(event);
         }
       } catch (error) {
-        if (signal.aborted) return;
-        if (isUnauthenticated(error)) return this.#onEnd(error);
+        if (this.#isOver()) return;
+        if (isUnauthenticated(error)) {
+          this.#onEnd(error);
+          return;
+        }
       }
       this.#connection.value = "lost";
       await new Promise((resolve) => setTimeout(resolve, retryMs));
@@ -81,26 +84,39 @@ export class NodeView {
     if (kind === "reset" || kind.startsWith("alert.")) this.#stale = undefined;
     else if (appId !== "") this.#stale?.add(appId);
     else return;
-    this.#reading ??= this.#read().finally(() => (this.#reading = undefined));
+    if (!this.#isReading) void this.#read();
   }
 
   /** Until nothing is stale. */
   async #read(): Promise<void> {
-    for (;;) {
-      await new Promise((resolve) => setTimeout(resolve, gatherMs));
-      const stale = this.#stale;
-      if (this.#over.signal.aborted || stale?.size === 0) return;
-      this.#stale = new Set();
-      try {
+    this.#isReading = true;
+    try {
+      for (;;) {
+        await new Promise((resolve) => setTimeout(resolve, gatherMs));
+        const stale = this.#stale;
+        if (this.#isOver() || stale?.size === 0) return;
+        this.#stale = new Set();
         await (stale === undefined || stale.size > mostSingle ? this.#readAll() : this.#readSome(stale));
         this.#connection.value = "live";
-      } catch (error) {
-        this.#stale = undefined;
-        if (isUnauthenticated(error)) return this.#onEnd(error);
-        // The stream ends with the daemon, too, and its next one begins with a reset.
+      }
+    } catch (error) {
+      this.#stale = undefined;
+      if (this.#isOver()) return;
+      if (isUnauthenticated(error)) {
+        this.#onEnd(error);
         return;
       }
+      this.#connection.value = "lost";
+      setTimeout(() => {
+        if (!this.#isReading) void this.#read();
+      }, lastRetryMs);
+    } finally {
+      this.#isReading = false;
     }
+  }
+
+  #isOver(): boolean {
+    return this.#over.signal.aborted;
   }
 
   async #readAll(): Promise<void> {

@@ -78,6 +78,18 @@ export const texts = {
     portName: (port: number, name: string) => `${String(port)} (${name})`,
   },
 
+  settings: {
+    title: "Settings",
+    save: "Save",
+    undo: "Take back",
+    saved: "Saved.",
+    savedForRestart: "Saved. Restart it to take them up.",
+    standard: (text: string) => `Default: ${text}`,
+    kept: "It is set; leave it empty to keep it.",
+    hidden: "set, and not shown",
+    notJson: "A value is no JSON: numbers and words in quotes, lists in [ ].",
+  },
+
   log: {
     title: "Log",
     empty: "It has printed nothing yet.",

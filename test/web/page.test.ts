@@ -131,6 +131,66 @@ browserTest(
   },
 );
 
+browserTest(`settings are a form that keeps what one typed, and masks secrets${why}`, async (t) => {
+  t.timeout(180_000);
+  await withPage(async (daemon, browser) => {
+    await install(daemon, daemon, "web");
+    const apps = daemon.client(AppService);
+    await apps.updateAppSettings({ id: "web", values: { password: "hush-hush" } });
+    const { page, complaints } = await openPage(browser);
+    await page.goto(await addressFor(daemon));
+    await page.getByText("Live").waitFor();
+    await page.getByRole("link", { name: "Apps", exact: true }).click();
+    await page.getByRole("link", { name: /Test web server/ }).click();
+    const password = page.getByLabel("password", { exact: true });
+    await password.waitFor();
+    t.deepEqual([await password.getAttribute("type"), await password.inputValue()], ["password", ""]);
+    const save = page.getByRole("button", { name: "Save" });
+    const port = page.getByLabel("port", { exact: true });
+    const before = (await apps.getAppSettings({ id: "web" })).values;
+
+    await page.getByLabel("greeting", { exact: true }).fill("Moin");
+    await port.fill("70000");
+    await save.click();
+    t.deepEqual(
+      (await apps.getAppSettings({ id: "web" })).values,
+      before,
+      "nothing is sent that cannot be right",
+    );
+    await port.fill("1");
+    await save.click();
+    await page.getByText("Saved.").waitFor();
+    const { values } = await apps.getAppSettings({ id: "web" });
+    t.like(values, { greeting: "Moin", port: 1, password: "***" });
+    t.false((await page.content()).includes("hush-hush"));
+    t.deepEqual(complaints, []);
+  });
+});
+
+browserTest(`a daemon that starts again is ridden out, and nothing old is shown as live${why}`, async (t) => {
+  t.timeout(180_000);
+  await using daemon = await startDaemon({ main, listen: `127.0.0.1:${await freePort()}` });
+  const browser = await launchBrowser();
+  try {
+    await install(daemon, daemon, "web");
+    const { page } = await openPage(browser);
+    await page.goto(`http://127.0.0.1:${daemon.port}/`);
+    await page.getByLabel("Token").fill(daemon.token);
+    await page.getByRole("button", { name: "Sign in" }).click();
+    await page.getByText("Live").waitFor();
+    await page.getByRole("link", { name: "Apps", exact: true }).click();
+    await page.getByText("1 app").waitFor();
+    await daemon.stop();
+    await page.getByText("Not connected").waitFor();
+    await daemon.restart();
+    await install(daemon, daemon, "other");
+    await page.getByText("Live").waitFor();
+    await page.getByText("2 apps").waitFor();
+  } finally {
+    await browser.close();
+  }
+});
+
 const hostile = `<img src=x onerror=alert(1)><script>alert(2)</script>\u202egnp.exe\u001b[31mred`;
 
 browserTest(`hostile names and logs are text${why}`, async (t) => {

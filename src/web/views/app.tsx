@@ -9,6 +9,7 @@ import { plainLine, plainText, sentence } from "../plain-text.ts";
 import { pathTo } from "../route.ts";
 import { texts } from "../texts.ts";
 import { LogView } from "./log.tsx";
+import { SettingsView } from "./settings.tsx";
 
 export function AppView({ api, node, id }: { api: Api; node: NodeView; id: string }) {
   const app = node.apps.value?.get(id);
@@ -48,6 +49,7 @@ export function AppView({ api, node, id }: { api: Api; node: NodeView; id: strin
         </section>
       )}
       <LogView api={api} appId={id} />
+      <SettingsView api={api} app={app} />
     </>
   );
 }

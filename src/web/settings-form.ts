@@ -1,0 +1,132 @@
+/** An app's settings as fields of a form, from the JSON Schema of its package, whose author may have written anything. */
+import { toJson, type JsonObject, type JsonValue } from "@bufbuild/protobuf";
+import { ValueSchema } from "@bufbuild/protobuf/wkt";
+import { ConnectError } from "@connectrpc/connect";
+import type { AppSettings } from "../../gen/svc/v1/app_pb.ts";
+import { ErrorDetailSchema } from "../../gen/svc/v1/error_pb.ts";
+import { texts } from "./texts.ts";
+
+export type FieldKind = "text" | "number" | "boolean" | "choice" | "secret" | "json";
+
+/** What was typed into each field. */
+export type Draft = Readonly<Record<string, string | boolean>>;
+
+export interface Field {
+  readonly key: string;
+  readonly kind: FieldKind;
+  readonly description: string;
+  readonly isRequired: boolean;
+  /** As text; empty where there is none. */
+  readonly defaultText: string;
+  readonly choices: readonly string[];
+  readonly bounds: {
+    readonly min?: number;
+    readonly max?: number;
+    readonly step?: number;
+    readonly maxLength?: number;
+  };
+  /** As it stands now. */
+  readonly value: string | boolean;
+  /** A secret that was chosen; it is never shown. */
+  readonly isKept: boolean;
+}
+
+/** What stands for a secret that was chosen, in answers and in requests. */
+const kept = "***";
+
+export function fieldsOf(settings: AppSettings): Field[] {
+  const schema = objectOf(settings.schema && toJson(ValueSchema, settings.schema));
+  const required = Array.isArray(schema["required"]) ? schema["required"] : [];
+  return Object.entries(objectOf(schema["properties"])).map(([key, property]) =>
+    fieldOf(key, objectOf(property), settings.values?.[key], required.includes(key)),
+  );
+}
+
+function fieldOf(key: string, schema: JsonObject, value: JsonValue | undefined, isRequired: boolean): Field {
+  const kind = kindOf(schema);
+  const isKept = kind === "secret" && value === kept;
+  const shown = isKept ? "" : textOf(kind, value);
+  return {
+    ...{ key, kind, isKept, isRequired },
+    description: [schema["title"], schema["description"]]
+      .filter((text) => typeof text === "string")
+      .join(": "),
+    defaultText: textOf("text", schema["default"]),
+    choices: kind === "choice" && Array.isArray(schema["enum"]) ? schema["enum"].map(String) : [],
+    bounds: boundsOf(kind, schema),
+    value: kind === "boolean" ? value === true : shown,
+  };
+}
+
+function kindOf({ type, writeOnly, enum: choices }: JsonObject): FieldKind {
+  if (writeOnly === true) return "secret";
+  if (Array.isArray(choices) && choices.every((choice) => typeof choice === "string")) return "choice";
+  if (type === "boolean") return "boolean";
+  if (type === "integer" || type === "number") return "number";
+  return type === "string" ? "text" : "json";
+}
+
+/** Patterns are the daemon's to check: an author's may take for ever. */
+function boundsOf(kind: FieldKind, schema: JsonObject): Field["bounds"] {
+  const { minimum: min, maximum: max, maxLength, type } = schema;
+  if (kind === "number") {
+    return {
+      ...(typeof min === "number" && { min }),
+      ...(typeof max === "number" && { max }),
+      ...(type === "integer" && { step: 1 }),
+    };
+  }
+  return kind === "text" && typeof maxLength === "number" ? { maxLength } : {};
+}
+
+/**
+ * The values to be written: those that are not the package's defaults, so that a later default counts.
+ * @throws SyntaxError for a field of JSON that is none
+ */
+export function chosenValues(settings: AppSettings, draft: Draft): JsonObject {
+  const schema = objectOf(settings.schema && toJson(ValueSchema, settings.schema));
+  const properties = objectOf(schema["properties"]);
+  const chosen: JsonObject = {};
+  for (const field of fieldsOf(settings)) {
+    const value = valueOf(field, draft[field.key] ?? field.value);
+    const standard = objectOf(properties[field.key])["default"];
+    if (value !== undefined && JSON.stringify(value) !== JSON.stringify(standard)) chosen[field.key] = value;
+  }
+  return chosen;
+}
+
+function valueOf({ kind, isKept }: Field, typed: string | boolean): JsonValue | undefined {
+  if (typeof typed === "boolean") return typed;
+  if (kind === "secret") return typed === "" ? (isKept ? kept : undefined) : typed;
+  if (typed === "" && kind !== "text") return undefined;
+  if (kind === "number") return Number(typed);
+  return kind === "json" ? (JSON.parse(typed) as JsonValue) : typed;
+}
+
+/** What the daemon says of fields, by key; what it says of none is under the empty key. */
+export function problemsOf(
+  error: unknown,
+  describe: (error: unknown) => string,
+): Readonly<Record<string, string>> {
+  if (error instanceof SyntaxError) return { "": texts.settings.notJson };
+  const detail = error instanceof ConnectError ? error.findDetails(ErrorDetailSchema)[0] : undefined;
+  if (detail?.payload.case !== "invalidRequest") return { "": describe(error) };
+  return Object.fromEntries(
+    detail.payload.value.violations.map(({ field, description }) => [keyOf(field), description]),
+  );
+}
+
+/** `values.port` and `values["a key"]` are of the keys `port` and `a key`. */
+function keyOf(field: string): string {
+  const [, plain, quoted] = /^values(?:\.([^.[]+)|\[("(?:[^"\\]|\\.)*")\])/.exec(field) ?? [];
+  return plain ?? (quoted === undefined ? "" : (JSON.parse(quoted) as string));
+}
+
+function textOf(kind: FieldKind, value: JsonValue | undefined): string {
+  if (value === undefined) return "";
+  return kind === "json" || typeof value !== "string" ? JSON.stringify(value) : value;
+}
+
+function objectOf(value: JsonValue | undefined): JsonObject {
+  return typeof value === "object" && value !== null && !Array.isArray(value) ? value : {};
+}

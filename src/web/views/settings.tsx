@@ -1,0 +1,172 @@
+import { useSignal } from "@preact/signals";
+import { useEffect } from "preact/hooks";
+import type { App, AppSettings } from "../../../gen/svc/v1/app_pb.ts";
+import { describeError, type Api } from "../api.ts";
+import { plainText, sentence } from "../plain-text.ts";
+import { chosenValues, fieldsOf, problemsOf, type Draft, type Field } from "../settings-form.ts";
+import { texts } from "../texts.ts";
+
+/** The settings of an app as a form. What was typed stays, whatever happens, until it is written or taken back. */
+export function SettingsView({ api, app: { id, updatedAt } }: { api: Api; app: App }) {
+  const settings = useSignal<AppSettings | undefined>(undefined);
+  const draft = useSignal<Draft>({});
+  const problems = useSignal<Readonly<Record<string, string>>>({});
+  const said = useSignal("");
+  useEffect(() => {
+    const over = new AbortController();
+    api.apps.getAppSettings({ id }, { signal: over.signal }).then(
+      (read) => (settings.value = read),
+      (error: unknown) => {
+        if (!over.signal.aborted) problems.value = { "": describeError(error) };
+      },
+    );
+    return () => over.abort();
+  }, [api, id, updatedAt?.seconds, updatedAt?.nanos]);
+
+  const save = async (event: SubmitEvent): Promise<void> => {
+    event.preventDefault();
+    const form = event.currentTarget as HTMLFormElement;
+    said.value = "";
+    if (settings.value === undefined || !form.reportValidity()) return;
+    try {
+      const values = chosenValues(settings.value, draft.value);
+      settings.value = await api.apps.updateAppSettings({ id, values });
+      draft.value = {};
+      problems.value = {};
+      said.value = settings.value.restartRequired ? texts.settings.savedForRestart : texts.settings.saved;
+    } catch (error) {
+      problems.value = problemsOf(error, describeError);
+    }
+  };
+  const type = (key: string, value: string | boolean): void => {
+    draft.value = { ...draft.value, [key]: value };
+    problems.value = Object.fromEntries(Object.entries(problems.value).filter(([of]) => of !== key));
+    said.value = "";
+  };
+  const fields = settings.value === undefined ? [] : fieldsOf(settings.value);
+  const { "": general } = problems.value;
+  if (settings.value !== undefined && fields.length === 0) return undefined;
+  return (
+    <section class="card" aria-labelledby="settings">
+      <h2 id="settings">{texts.settings.title}</h2>
+      <form class="settings" onSubmit={(event) => void save(event)}>
+        {fields.map((field) => (
+          <FieldView
+            key={field.key}
+            field={field}
+            value={draft.value[field.key] ?? field.value}
+            problem={problems.value[field.key]}
+            onType={(value) => type(field.key, value)}
+          />
+        ))}
+        {general !== undefined && (
+          <p class="notice bad" role="alert">
+            <bdi>{plainText(general)}</bdi>
+          </p>
+        )}
+        <div class="row">
+          <button type="submit" aria-disabled={Object.keys(draft.value).length === 0}>
+            {texts.settings.save}
+          </button>
+          <button
+            type="button"
+            class="quiet-button"
+            onClick={() => ((draft.value = {}), (problems.value = {}))}
+          >
+            {texts.settings.undo}
+          </button>
+          <span role="status">{said.value}</span>
+        </div>
+      </form>
+    </section>
+  );
+}
+
+interface FieldProps {
+  field: Field;
+  value: string | boolean;
+  problem: string | undefined;
+  onType: (value: string | boolean) => void;
+}
+
+function FieldView({ field, value, problem, onType }: FieldProps) {
+  const { key, description, defaultText, isKept } = field;
+  const id = `setting-${key}`;
+  const hint = [
+    plainText(description),
+    defaultText === "" ? "" : texts.settings.standard(plainText(defaultText)),
+    isKept ? texts.settings.kept : "",
+  ];
+  return (
+    <div class="field">
+      <label for={id}>
+        <bdi>{plainText(key)}</bdi>
+      </label>
+      <Input field={field} id={id} value={value} isWrong={problem !== undefined} onType={onType} />
+      <p class="quiet" id={`${id}-hint`}>
+        <bdi>{hint.filter((text) => text !== "").join(" ")}</bdi>
+      </p>
+      {problem !== undefined && (
+        <p class="notice bad" role="alert" id={`${id}-problem`}>
+          <bdi>{plainText(sentence(problem))}</bdi>
+        </p>
+      )}
+    </div>
+  );
+}
+
+type InputProps = Pick<FieldProps, "field" | "value" | "onType"> & { id: string; isWrong: boolean };
+
+function Input({ field, id, value, isWrong, onType }: InputProps) {
+  const { kind, bounds, choices, isRequired, isKept } = field;
+  const common = {
+    id,
+    "aria-describedby": isWrong ? `${id}-hint ${id}-problem` : `${id}-hint`,
+    "aria-invalid": isWrong,
+  };
+  const text = typeof value === "string" ? value : "";
+  if (kind === "boolean") {
+    return (
+      <input
+        {...common}
+        type="checkbox"
+        checked={value === true}
+        onChange={({ currentTarget }) => onType(currentTarget.checked)}
+      />
+    );
+  }
+  if (kind === "choice") {
+    return (
+      <select {...common} value={text} onChange={({ currentTarget }) => onType(currentTarget.value)}>
+        {!choices.includes(text) && <option value={text}>{plainText(text)}</option>}
+        {choices.map((choice) => (
+          <option key={choice} value={choice}>
+            {plainText(choice)}
+          </option>
+        ))}
+      </select>
+    );
+  }
+  if (kind === "json") {
+    return (
+      <textarea
+        {...common}
+        rows={3}
+        value={text}
+        onInput={({ currentTarget }) => onType(currentTarget.value)}
+      />
+    );
+  }
+  const typed = {
+    ...common,
+    ...bounds,
+    spellcheck: false,
+    required: isRequired && !isKept,
+    value: text,
+    onInput: ({ currentTarget }: { currentTarget: HTMLInputElement }) => onType(currentTarget.value),
+  };
+  if (kind === "number") return <input {...typed} type="number" />;
+  if (kind === "text") return <input {...typed} type="text" autocomplete="off" />;
+  const placeholder = isKept ? texts.settings.hidden : undefined;
+  return <input {...typed} type="password" autocomplete="new-password" placeholder={placeholder} />;
+}

@@ -1,0 +1,106 @@
+/** The page for everybody: by the keyboard alone, narrow, light and dark, and without a serious finding of axe-core. */
+import { AxeBuilder } from "@axe-core/playwright";
+import test from "ava";
+import type { Page } from "playwright-core";
+import { AppService } from "../../gen/svc/v1/app_pb.ts";
+import { browserPath } from "../support/browser.ts";
+import { startDaemon } from "../support/daemon.ts";
+import { freePort, writePackage } from "../support/packages.ts";
+import { addressFor, bundledMain, launchBrowser, openPage } from "./support/open-page.ts";
+import { join } from "node:path";
+
+const why = browserPath === undefined ? " (skipped: no Chromium)" : "";
+const browserTest = browserPath === undefined ? test.skip : test;
+const main = browserPath === undefined ? "" : await bundledMain();
+
+async function findings(page: Page): Promise<string[]> {
+  const { violations } = await new AxeBuilder({ page }).setLegacyMode().analyze();
+  return violations
+    .filter(({ impact }) => impact === "serious" || impact === "critical")
+    .map(({ id, nodes }) => `${id}: ${nodes.map(({ html }) => html).join(" ")}`);
+}
+
+browserTest(`every view is for everybody, light and dark, wide and narrow${why}`, async (t) => {
+  t.timeout(300_000);
+  await using daemon = await startDaemon({ main });
+  for (const id of ["good", "bad"]) {
+    const dir = join(daemon.dir, id);
+    const files = id === "bad" ? { "server.mjs": "process.exit(3);" } : {};
+    await writePackage(dir, await freePort(), { id, files });
+    const started = daemon.client(AppService);
+    await started.installApp({ spec: dir });
+    await started.startApp({ id }).catch(() => undefined);
+  }
+  const browser = await launchBrowser();
+  try {
+    for (const colorScheme of ["light", "dark"] as const) {
+      for (const width of [1200, 360]) {
+        const { page, complaints } = await openPage(browser, {
+          colorScheme,
+          viewport: { width, height: 800 },
+        });
+        const look = async (view: string): Promise<void> => {
+          t.deepEqual(await findings(page), [], `${view}, ${colorScheme}, ${width}`);
+          const needed = Number(await page.evaluate("document.documentElement.scrollWidth"));
+          t.true(needed <= width, `${view} takes ${needed} of ${width}`);
+        };
+        await page.goto(`http://127.0.0.1:${daemon.port}/`);
+        await page.getByRole("button", { name: "Sign in" }).waitFor();
+        await look("sign-in");
+        await page.goto("about:blank");
+        await page.goto(await addressFor(daemon));
+        await page.getByRole("progressbar").first().waitFor();
+        await look("overview");
+        await page.evaluate("location.hash = '#/apps'");
+        await page.getByText("2 apps").waitFor();
+        await look("apps");
+        for (const id of ["good", "bad"]) {
+          await page.evaluate(`location.hash = "#/apps/${id}"`);
+          await page.getByLabel("greeting", { exact: true }).waitFor();
+          await page.locator(".log .line").first().waitFor();
+          await look(`the app ${id}`);
+        }
+        t.deepEqual(complaints, []);
+      }
+    }
+  } finally {
+    await browser.close();
+  }
+});
+
+browserTest(`an app is found, started and looked at by the keyboard alone${why}`, async (t) => {
+  t.timeout(180_000);
+  await using daemon = await startDaemon({ main });
+  const dir = join(daemon.dir, "web");
+  await writePackage(dir, await freePort());
+  await daemon.client(AppService).installApp({ spec: dir });
+  const browser = await launchBrowser();
+  try {
+    const { page, complaints } = await openPage(browser);
+    await page.goto(await addressFor(daemon));
+    await page.getByText("Live").waitFor();
+    /** Goes on with the tabulator until it is there. */
+    const goTo = async (name: string): Promise<void> => {
+      for (let steps = 0; steps < 40; steps++) {
+        await page.keyboard.press("Tab");
+        const at = await page.evaluate("document.activeElement.textContent.trim()");
+        if (at === name) return;
+      }
+      t.fail(`the tabulator never comes to ${name}`);
+    };
+    await goTo("Apps");
+    await page.keyboard.press("Enter");
+    await page.getByText("1 app").waitFor();
+    await page.keyboard.press("Tab");
+    await page.keyboard.type("test web");
+    await page.keyboard.press("Tab");
+    await page.keyboard.press("Enter");
+    await page.getByRole("heading", { name: "Test web server" }).waitFor();
+    await goTo("Start");
+    await page.keyboard.press("Enter");
+    await page.locator('[data-state="RUNNING"]').first().waitFor();
+    t.deepEqual(complaints, []);
+  } finally {
+    await browser.close();
+  }
+});
