@@ -186,6 +186,7 @@ browserTest(`a daemon that starts again is ridden out, and nothing old is shown 
     await install(daemon, daemon, "other");
     await page.getByText("Live").waitFor();
     await page.getByText("2 apps").waitFor();
+    t.is(await page.getByText("Not connected").count(), 0);
   } finally {
     await browser.close();
   }
