@@ -43,7 +43,7 @@ export function Frame({ node, children }: { node: NodeView; children: ComponentC
         <span class={`connection ${connection}`} role="status">
           {texts.connection[connection]}
         </span>
-        <button type="button" class="quiet-button" onClick={() => void signOut()}>
+        <button type="button" onClick={() => void signOut()}>
           {texts.signOut}
         </button>
       </header>

@@ -43,6 +43,11 @@ export function SettingsView({ api, app: { id, updatedAt } }: { api: Api; app: A
     problems.value = Object.fromEntries(Object.entries(problems.value).filter(([of]) => of !== key));
     said.value = "";
   };
+  const takeBack = (): void => {
+    draft.value = {};
+    problems.value = {};
+  };
+  const isDraft = Object.keys(draft.value).length > 0;
   const fields = settings.value === undefined ? [] : fieldsOf(settings.value);
   const { "": general } = problems.value;
   if (settings.value !== undefined && fields.length === 0) return undefined;
@@ -65,16 +70,14 @@ export function SettingsView({ api, app: { id, updatedAt } }: { api: Api; app: A
           </p>
         )}
         <div class="row">
-          <button type="submit" aria-disabled={Object.keys(draft.value).length === 0}>
+          <button type="submit" aria-disabled={!isDraft}>
             {texts.settings.save}
           </button>
-          <button
-            type="button"
-            class="quiet-button"
-            onClick={() => ((draft.value = {}), (problems.value = {}))}
-          >
-            {texts.settings.undo}
-          </button>
+          {isDraft && (
+            <button type="button" onClick={takeBack}>
+              {texts.settings.undo}
+            </button>
+          )}
           <span role="status">{said.value}</span>
         </div>
       </form>
