@@ -307,7 +307,7 @@ test("svc token: status, issue, revoke, rotate and commit", async (t) => {
   const first = await svc(daemon, "token");
   t.regex(
     first.stdout,
-    /^You: +root on this machine.*\nPrimary token: +SHA-256 [0-9a-f]{12}…\nAccess tokens: 0 live\nRotation: +none\n$/,
+    /^You: +root on this machine.*\nPrimary token: +SHA-256 [0-9a-f]{12}…\nAccess tokens: 0 live\nSessions: +0 open\nRotation: +none\n$/,
   );
   const issued = await svc(daemon, "token", "issue", "--ttl", "60", "--label", "a script");
   t.regex(issued.stdout, /^svca_[A-Za-z0-9_-]{43}\n$/, "the token alone, for $(…)");

@@ -131,7 +131,12 @@ test("primary: current → replaced at a rotation; both authenticate while the w
   t.is(await world.fileToken(), fresh);
   t.is(world.kindOf(fresh), "primary");
   t.is(world.kindOf(old), "replaced");
-  t.deepEqual(world.tokens.status(), { accessTokens: 0, graceUntilMs, primaryDigest: world.nameOf(fresh) });
+  t.deepEqual(world.tokens.status(), {
+    accessTokens: 0,
+    sessions: 0,
+    graceUntilMs,
+    primaryDigest: world.nameOf(fresh),
+  });
   t.not(world.tokens.status().primaryDigest, before.primaryDigest);
   t.false(ended?.aborted, "calls of the replaced token go on");
 });
