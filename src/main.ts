@@ -90,6 +90,10 @@ function createHost(): CliHost {
     interrupted: abortOnSignal(),
     now: Date.now,
     version: packageJson.version,
+    program: {
+      command: [process.execPath, process.argv[1] ?? ""],
+      unitsDir: join(import.meta.dirname, fromSources ? "../packaging" : "packaging"),
+    },
     sockets: {
       checkoutDir,
       system: defaultPaths({ uid: 0, home: "/root", env: {} }).socket,

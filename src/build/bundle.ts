@@ -98,6 +98,8 @@ await writePieces(pieces);
 const pageFiles = await buildWeb(join(freshDir, "web"), root);
 for await (const program of glob(programs, { cwd: sourceDir })) await copy(join(sourceDir, program), program);
 for await (const asset of glob(assets, { cwd: root })) await copy(join(root, asset), basename(asset));
+for await (const unit of glob("packaging/**/svc.{service,socket}", { cwd: root }))
+  await copy(join(root, unit), unit);
 const copied: string[] = [];
 for await (const file of glob(docs, { cwd: root })) {
   await copy(join(root, file), join("docs", basename(file)));

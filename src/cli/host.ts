@@ -20,8 +20,16 @@ export interface CliHost {
   readonly now: () => number;
   /** The version of this program. */
   readonly version: string;
+  readonly program: ProgramFiles;
   readonly sockets: SocketPaths;
   readonly stores: StorePaths;
+}
+
+export interface ProgramFiles {
+  /** What starts this program again, without arguments. */
+  readonly command: readonly string[];
+  /** Where the units for systemd lie that come with it. */
+  readonly unitsDir: string;
 }
 
 /** A terminal, a pipe or a file. */

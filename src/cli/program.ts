@@ -23,6 +23,7 @@ import { addLsCommand } from "./commands/ls.ts";
 import { addNodeCommand } from "./commands/node.ts";
 import { addPortsCommand } from "./commands/ports.ts";
 import { addRebootCommand } from "./commands/reboot.ts";
+import { addSetupCommand } from "./commands/setup.ts";
 import { addScheduleCommand } from "./commands/schedule/schedule.ts";
 import { addSourceCommand } from "./commands/source.ts";
 import { addStacksCommand } from "./commands/stacks.ts";
@@ -69,6 +70,7 @@ const commands: Readonly<Record<string, AddCommand>> = {
   node: addNodeCommand,
   api: addApiCommand,
   completion: addCompletionCommand,
+  setup: addSetupCommand,
   doctor: addDoctorCommand,
   daemon: addDaemonCommand,
   "dial-stdio": addDialStdioCommand,

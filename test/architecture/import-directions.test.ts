@@ -47,7 +47,11 @@ const directions: Record<string, Direction> = {
   handlers: { uses: [...ground, ...domain, "rpc"], knows: ["daemon"] },
   daemon: { uses: [...ground, ...rooms] },
   doctor: { uses: [...ground, "daemon", "docker", "store"] },
-  cli: { uses: [...ground, "src/rest/json-writer.ts", "src/doctor/examine.ts"], knows: ["rpc"] },
+  setup: { uses: [...ground, "daemon"] },
+  cli: {
+    uses: [...ground, "src/rest/json-writer.ts", "src/doctor/examine.ts", "src/setup/setup.ts"],
+    knows: ["rpc"],
+  },
   codegen: { uses: ["gen", "rest", "errors.ts", "error-payloads.ts"] },
   build: { uses: ["lib", "cli"] },
   web: { uses: ["gen"] },

@@ -88,6 +88,11 @@ async function packNext(deb: string, tree: string): Promise<string> {
     t.is(await machine.run("svc", "--version"), `${version}\n`);
     t.regex(await machine.run("man", "-P", "cat", "svc"), /svc app start ID/);
 
+    t.regex(
+      await machine.run("svc", "setup"),
+      /^wrote \/etc\/svc\/svc.toml\nkept {2}\/usr\/share\/bash-completion/,
+    );
+    t.is(await machine.run("svc", "daemon", "--check"), "the configuration is fine\n");
     await machine.systemctl("enable", "--now", "svc");
     t.is(await property("UnitFileState", "svc.socket"), "enabled");
     await eventually(() => machine.run("svc", "ls"), deadlineMs);

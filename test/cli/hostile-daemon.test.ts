@@ -242,7 +242,7 @@ const lines: readonly string[] = [
   "api AppService.ListApps",
 ];
 /** They ask no daemon. */
-const alone = ["completion", "daemon", "doctor", "node add", "node list", "node use", "node remove"];
+const alone = ["completion", "daemon", "doctor", "setup", "node add", "node list", "node use", "node remove"];
 /** What terminals obey, and bytes as they are: whoever opens one has asked for it. */
 const terminals = ["app attach", "app shell", "dial-stdio"];
 

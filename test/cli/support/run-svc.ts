@@ -76,6 +76,7 @@ async function runStage(
       interrupted: new AbortController().signal,
       now: () => Date.parse("2026-01-02T00:00:00Z"),
       version: "1.2.3",
+      program: { command: ["/usr/bin/svc"], unitsDir: "/nonexistent" },
       sockets: { checkoutDir: undefined, system: "/nonexistent/system", user: "/nonexistent/user" },
       stores: { system: "/nonexistent/system", user: "/nonexistent/user" },
       ...options.host,

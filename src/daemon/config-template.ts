@@ -1,0 +1,151 @@
+/** The configuration file as `svc setup` writes it: every key, commented out, with what it means and its default. */
+import { alertKinds } from "../alerts/alert-rules.ts";
+import { defaultTransportLimits, type TransportLimits } from "../transport/limits.ts";
+import { parseConfig } from "./config.ts";
+import type { PathEnvironment } from "./paths.ts";
+import { defaultUserLimits, type UserLimits } from "./user-limits.ts";
+
+/** @param file where it will lie */
+export function configTemplate(file: string, environment: PathEnvironment): string {
+  const { api, store, apps, docker, system, metrics, log } = parseConfig({}, file, environment);
+  const sections: Readonly<Record<string, readonly Entry[]>> = {
+    api: [
+      ["listen", `${api.listen.host}:${api.listen.port}`, "TCP address; port 0 takes a free one."],
+      ["socket", api.socket, "Path of the unix socket; a unit svc.socket must name the same."],
+      [
+        "allowed_hosts",
+        [],
+        "Host names beside the loopback ones that TCP requests may carry, such as a tunnel's.",
+      ],
+    ],
+    store: [["dir", store.dir, "Where everything that the daemon writes lies."]],
+    apps: [
+      [
+        "root_runs_as",
+        "nobody",
+        "The account that runs root's own apps. Default: root itself, with a warning.",
+      ],
+      [
+        "backup_before_upgrade",
+        apps.backUpBeforeUpgrade,
+        "Whether an upgrade that does not say takes a backup first.",
+      ],
+      ["path", apps.path, "Where apps and their build steps find programs."],
+      [
+        "build_env",
+        { ...apps.buildEnv },
+        "Environment of build steps and of git, such as proxies and certificates.",
+      ],
+    ],
+    docker: [
+      ["socket", docker.socket, "The container engine's socket."],
+      [
+        "publish_address",
+        docker.publishAddress,
+        "Where ports of users' containers are published that name no address.",
+      ],
+      ["subnet_pool", docker.subnetPool, "Where subnets of apps' networks are taken from."],
+      ["users_pids_limit", docker.usersPidsLimit, "Processes of each of users' containers."],
+    ],
+    system: [["reboot_command", system.rebootCommand, "The command that reboots the host."]],
+    metrics: [
+      ["interval_secs", metrics.intervalSecs, "Seconds from one sample of the host to the next."],
+      ["app_interval_secs", metrics.appIntervalSecs, "Seconds from one sample of what apps use to the next."],
+    ],
+    log: [
+      ["level", log.level, "Least severity in the log: trace, debug, info, warn, error, fatal or silent."],
+    ],
+    limits: limitEntries(defaultUserLimits, userLimitWords),
+    "api.limits": limitEntries(defaultTransportLimits, transportLimitWords),
+  };
+  return [
+    "# The configuration of svc. All that is commented out is as it is without: those are the defaults.",
+    "# `svc daemon --check` says what is wrong with it; the daemon reads it when it starts.",
+    ...Object.entries(sections).flatMap(([name, entries]) => [
+      "",
+      `[${name}]`,
+      ...entries.flatMap(entryLines),
+    ]),
+    "",
+    "# Indexes of packages: a git repository, an https URL of an index.yaml, or a directory that holds one.",
+    "#[[sources]]",
+    '#name = "main"',
+    '#url = "https://git.example.org/packages.git"',
+    "",
+    `# What you want to hear of: ${alertKinds.join(", ")}.`,
+    "#[[alerts]]",
+    '#name = "disk"',
+    '#when = "filesystem"',
+    "# For a filesystem: where it is mounted (default: each), how full it is, and for how long.",
+    '#path = "/"',
+    "#above_percent = 90",
+    "#for_secs = 300",
+    "# A command, or else a url, is told; without either it shows in `svc status`.",
+    `#command = 'printenv SVC_ALERT_MESSAGE | mail -s "$SVC_ALERT" root'`,
+    '##url = "https://example.org/alerts"',
+    "",
+  ].join("\n");
+}
+
+type Value = string | number | boolean | readonly string[] | Readonly<Record<string, string>>;
+type Entry = readonly [key: string, value: Value, words: string];
+
+function entryLines([key, value, words]: Entry): string[] {
+  return [`# ${words}`, `#${key} = ${tomlValue(value)}`];
+}
+
+function tomlValue(value: Value): string {
+  if (typeof value !== "object" || Array.isArray(value)) return JSON.stringify(value);
+  const pairs = Object.entries(value).map(([name, text]) => `${name} = ${JSON.stringify(text)}`);
+  return pairs.length === 0 ? "{}" : `{ ${pairs.join(", ")} }`;
+}
+
+function limitEntries<T extends Readonly<Record<keyof T, number>>>(
+  defaults: T,
+  words: Readonly<Record<keyof T, string>>,
+): Entry[] {
+  return (Object.keys(defaults) as (keyof T & string)[]).map((name) => {
+    const key = name.replaceAll(/[A-Z]/g, (letter) => `_${letter.toLowerCase()}`);
+    return [key, defaults[name], words[name]];
+  });
+}
+
+const userLimitWords: Readonly<Record<keyof UserLimits, string>> = {
+  maxAppsPerUser: "Apps that a user owns.",
+  maxCredentialsPerUser: "Credentials that a user keeps.",
+  maxConsolesPerUser: "Consoles that a user has open.",
+  maxInstallsPerUser: "Installs and upgrades of a user at a time.",
+  maxInstalls: "Installs and upgrades of all regular users at a time.",
+  maxWaitingInstallsPerUser: "Installs and upgrades of a user that wait.",
+  maxFetchBytes: "What a commit with its files may bring, bytes.",
+  maxGitMemoryBytes: "Address space of each process of git, bytes.",
+  maxCacheBytesPerUser: "Fetched commits that are kept for a user, bytes.",
+  maxCacheBytes: "Fetched commits that are kept for all, bytes.",
+  maxBackupBytesPerUser:
+    "A user's archives in each storage that is a directory, bytes; 0: as much as there is room for.",
+};
+
+const transportLimitWords: Readonly<Record<keyof TransportLimits, string>> = {
+  maxConnections: "Open connections, root's on the socket aside.",
+  maxConnectionsPerPeer: "Open connections of a uid, a token, or an address that has shown none.",
+  maxRootConnections: "Open connections of root on the socket.",
+  firstBytesTimeoutMs: "Until the first bytes of a connection, milliseconds.",
+  headersTimeoutMs: "Until the headers of a request, milliseconds.",
+  requestTimeoutMs: "Until the whole body of a request, milliseconds.",
+  keepAliveTimeoutMs: "Until an idle kept-alive connection is closed, milliseconds.",
+  idleTimeoutMs: "Until a connection without any traffic is closed, milliseconds.",
+  maxHeaderBytes: "All header fields of a request together, bytes.",
+  maxHeaderCount: "Header fields of a request.",
+  maxStreamsPerSession: "Calls at once on a session of HTTP/2.",
+  resetBudget: "Streams that a session's client may reset in a burst.",
+  resetRefillPerSec: "Resets per second that fill that budget again.",
+  maxRequestsPerUser: "Requests of a user that are not answered; one more costs its connection.",
+  maxCallsPerUser: "Calls of a user at once.",
+  maxStreamsPerUser: "Streams of a user at once, such as logs and events.",
+  maxBodyBytes: "The JSON body of one request, bytes.",
+  maxMessageBytes: "One message of root's over Connect or gRPC, bytes.",
+  maxTimeoutMs: "Longest deadline that a client may ask for, milliseconds.",
+  tokenFailureBudget: "Wrong tokens in a burst from one address.",
+  tokenFailureRefillPerSec: "Wrong tokens per second that fill that budget again.",
+  stopGraceMs: "For running calls to end when the daemon stops, milliseconds.",
+};

@@ -1,0 +1,137 @@
+/** What a host or a user needs beside the program (`svc setup`). Writes what is not there, and changes nothing that is. */
+import { existsSync } from "node:fs";
+import { readFile, writeFile } from "node:fs/promises";
+import { userInfo } from "node:os";
+import { dirname, isAbsolute, join } from "node:path";
+import { configTemplate } from "../daemon/config-template.ts";
+import { defaultPaths, type PathEnvironment } from "../daemon/paths.ts";
+import { makeDirectory } from "../lib/make-directory.ts";
+
+export interface SetupOptions {
+  readonly environment: PathEnvironment;
+  /** How a unit starts svc. */
+  readonly command: readonly string[];
+  /** Where the units lie that come with svc. */
+  readonly unitsDir: string;
+  readonly completions: Readonly<Record<"bash" | "zsh" | "fish", string>>;
+  /** Default: the host's root. */
+  readonly root?: string;
+}
+
+export interface SetupResult {
+  readonly written: readonly string[];
+  /** What was there already. */
+  readonly kept: readonly string[];
+  /** Commands that come next. */
+  readonly next: readonly string[];
+}
+
+interface Piece {
+  readonly path: string;
+  readonly text: string;
+  /** Where a package of the system's would have it. */
+  readonly packaged?: string;
+}
+
+export async function setUp(options: SetupOptions): Promise<SetupResult> {
+  const { root = "/" } = options;
+  const written: string[] = [];
+  const kept: string[] = [];
+  for (const { path, text, packaged } of await piecesOf(options)) {
+    if (packaged !== undefined && existsSync(join(root, packaged))) kept.push(packaged);
+    else if (await writeNew(join(root, path), text)) written.push(path);
+    else kept.push(path);
+  }
+  return { written, kept, next: nextSteps(options) };
+}
+
+async function piecesOf(options: SetupOptions): Promise<Piece[]> {
+  const { environment, root = "/" } = options;
+  const { configFile } = defaultPaths(environment);
+  const pieces = [
+    { path: configFile, text: configTemplate(configFile, environment) },
+    ...completionsOf(options),
+  ];
+  return isUnderSystemd(root) ? [...pieces, ...(await unitsOf(options))] : pieces;
+}
+
+function completionsOf({ environment, completions }: SetupOptions): Piece[] {
+  if (environment.uid === 0) {
+    return [
+      ["bash-completion/completions/svc", "bash-completion/completions/svc", completions.bash],
+      ["zsh/site-functions/_svc", "zsh/vendor-completions/_svc", completions.zsh],
+      ["fish/vendor_completions.d/svc.fish", "fish/vendor_completions.d/svc.fish", completions.fish],
+    ].map(([own = "", packaged = "", text = ""]) => ({
+      path: join("/usr/local/share", own),
+      packaged: join("/usr/share", packaged),
+      text,
+    }));
+  }
+  // Zsh has no directory of a user's that it looks in by itself.
+  return [
+    {
+      path: join(xdg(environment, "XDG_DATA_HOME", ".local/share"), "bash-completion/completions/svc"),
+      text: completions.bash,
+    },
+    {
+      path: join(xdg(environment, "XDG_CONFIG_HOME", ".config"), "fish/completions/svc.fish"),
+      text: completions.fish,
+    },
+  ];
+}
+
+async function unitsOf({ environment, unitsDir, command }: SetupOptions): Promise<Piece[]> {
+  const isSystem = environment.uid === 0;
+  const from = isSystem ? unitsDir : join(unitsDir, "user");
+  const to = isSystem
+    ? "/etc/systemd/system"
+    : join(xdg(environment, "XDG_CONFIG_HOME", ".config"), "systemd/user");
+  const start = `ExecStart=${command.map(quoted).join(" ")} daemon`;
+  return Promise.all(
+    ["svc.service", "svc.socket"].map(async (name) => ({
+      path: join(to, name),
+      text: (await readFile(join(from, name), "utf8")).replace(/^ExecStart=.*$/m, () => start),
+      ...(isSystem && { packaged: join("/usr/lib/systemd/system", name) }),
+    })),
+  );
+}
+
+function nextSteps({ environment, root = "/" }: SetupOptions): string[] {
+  if (!isUnderSystemd(root)) return ["svc daemon"];
+  if (environment.uid === 0) return ["systemctl daemon-reload", "systemctl enable --now svc"];
+  const { username } = userInfo();
+  const lingers = existsSync(join(root, "var/lib/systemd/linger", username));
+  return [
+    // Without it the user's daemon ends with the last session.
+    ...(lingers ? [] : ["loginctl enable-linger"]),
+    "systemctl --user daemon-reload",
+    "systemctl --user enable --now svc",
+  ];
+}
+
+function isUnderSystemd(root: string): boolean {
+  return existsSync(join(root, "run/systemd/system"));
+}
+
+function xdg({ env, home }: PathEnvironment, variable: string, fallback: string): string {
+  const value = env[variable];
+  return value !== undefined && isAbsolute(value) ? value : join(home, fallback);
+}
+
+/** As systemd reads a word of a command line (systemd.service(5)). */
+function quoted(word: string): string {
+  const text = word.replaceAll("%", "%%").replaceAll("$", () => "$$");
+  return /^[\w@%+=:,./$-]+$/.test(text) ? text : `"${text.replaceAll(/["\\]/g, "\\$&")}"`;
+}
+
+/** @returns whether there was none */
+async function writeNew(path: string, text: string): Promise<boolean> {
+  await makeDirectory(dirname(path), 0o755);
+  try {
+    await writeFile(path, text, { flag: "wx", mode: 0o644 });
+    return true;
+  } catch (error) {
+    if ((error as NodeJS.ErrnoException).code === "EEXIST") return false;
+    throw error;
+  }
+}

@@ -1,0 +1,56 @@
+/** The configuration that `svc setup` writes: every key, and as it is without. */
+import test from "ava";
+import { parse } from "smol-toml";
+import { configTemplate } from "../../src/daemon/config-template.ts";
+import { parseConfig } from "../../src/daemon/config.ts";
+
+const environments = {
+  root: { uid: 0, home: "/root", env: {} },
+  user: { uid: 1000, home: "/home/me", env: { PATH: "/usr/bin:/bin", SSL_CERT_FILE: '/etc/"ca".pem' } },
+};
+const file = "/etc/svc/svc.toml";
+
+/** Every table of `document` with what is asked of it and not there. */
+function watched(
+  document: Record<string, unknown>,
+  prefix: string,
+  missing: Set<string>,
+): Record<string, unknown> {
+  const tables = Object.entries(document).map(([key, value]) => {
+    if (Array.isArray(value) && typeof value[0] === "object")
+      return [
+        key,
+        value.map((each) => watched(each as Record<string, unknown>, `${prefix}${key}.`, missing)),
+      ];
+    const isTable = typeof value === "object" && !Array.isArray(value) && key !== "build_env";
+    return [key, isTable ? watched(value as Record<string, unknown>, `${prefix}${key}.`, missing) : value];
+  });
+  return new Proxy(Object.fromEntries(tables) as Record<string, unknown>, {
+    get: (target, key: string) => {
+      if (!(key in target)) missing.add(prefix + key);
+      return target[key];
+    },
+  });
+}
+
+for (const [who, environment] of Object.entries(environments)) {
+  test(`as it is written for ${who}, it says what no file says`, (t) => {
+    const text = configTemplate(file, environment);
+    t.deepEqual(parseConfig(parse(text), file, environment), parseConfig({}, file, environment));
+  });
+
+  test(`with all keys taken in it has every key there is, with its default, for ${who}`, (t) => {
+    const text = configTemplate(file, environment).replaceAll(/^#(?=[a-z_[])/gm, "");
+    const missing = new Set<string>();
+    const config = parseConfig(watched(parse(text), "", missing), file, environment);
+    // An alert has one of two.
+    t.deepEqual([...missing], ["alerts.url"]);
+    const defaults = parseConfig({}, file, environment);
+    t.deepEqual(
+      { ...config, sources: [], alerts: [], apps: { ...config.apps, rootRunsAs: undefined } },
+      { ...defaults, sources: [], alerts: [] },
+    );
+    t.is(config.sources.length, 1);
+    t.is(config.alerts.length, 1);
+  });
+}

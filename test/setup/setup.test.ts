@@ -1,0 +1,109 @@
+/** `svc setup`: what is missing is written, what is there stays. */
+import { execFile } from "node:child_process";
+import { mkdir, mkdtemp, readFile, rm, stat, writeFile } from "node:fs/promises";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import { fileURLToPath } from "node:url";
+import { promisify } from "node:util";
+import test from "ava";
+import type { ExecutionContext } from "ava";
+import { completionScripts } from "../../src/cli/completion-scripts.ts";
+import { setUp } from "../../src/setup/setup.ts";
+import type { SetupOptions } from "../../src/setup/setup.ts";
+
+const unitsDir = fileURLToPath(new URL("../../packaging", import.meta.url));
+
+async function emptyRoot(t: ExecutionContext, isUnderSystemd: boolean): Promise<string> {
+  const root = await mkdtemp(join(tmpdir(), "svc-setup-"));
+  t.teardown(() => rm(root, { recursive: true }));
+  if (isUnderSystemd) await mkdir(join(root, "run/systemd/system"), { recursive: true });
+  return root;
+}
+
+const optionsOf = (root: string, uid: number): SetupOptions => ({
+  environment: { uid, home: uid === 0 ? "/root" : "/home/me", env: { PATH: "/usr/bin" } },
+  command: ["/opt/my node/bin/node", "/opt/svc/100%/svc.cjs"],
+  unitsDir,
+  completions: completionScripts,
+  root,
+});
+
+test("root's setup has the configuration, completions and the units that are shipped", async (t) => {
+  const root = await emptyRoot(t, true);
+  const { written, kept, next } = await setUp(optionsOf(root, 0));
+  t.deepEqual(kept, []);
+  t.deepEqual(written, [
+    "/etc/svc/svc.toml",
+    "/usr/local/share/bash-completion/completions/svc",
+    "/usr/local/share/zsh/site-functions/_svc",
+    "/usr/local/share/fish/vendor_completions.d/svc.fish",
+    "/etc/systemd/system/svc.service",
+    "/etc/systemd/system/svc.socket",
+  ]);
+  t.true(next.includes("systemctl enable --now svc"));
+  const service = await readFile(join(root, "etc/systemd/system/svc.service"), "utf8");
+  t.regex(service, /^ExecStart="\/opt\/my node\/bin\/node" \/opt\/svc\/100%%\/svc.cjs daemon$/m);
+  t.is((await stat(join(root, "etc/svc/svc.toml"))).mode & 0o022, 0);
+  t.regex(await readFile(join(root, "etc/svc/svc.toml"), "utf8"), /^#listen = "127.0.0.1:8420"$/m);
+});
+
+test("a user's setup is in their own directories, with a socket for them alone", async (t) => {
+  const root = await emptyRoot(t, true);
+  const { written, next } = await setUp(optionsOf(root, 1000));
+  t.deepEqual(written, [
+    "/home/me/.config/svc/svc.toml",
+    "/home/me/.local/share/bash-completion/completions/svc",
+    "/home/me/.config/fish/completions/svc.fish",
+    "/home/me/.config/systemd/user/svc.service",
+    "/home/me/.config/systemd/user/svc.socket",
+  ]);
+  t.deepEqual(next, [
+    "loginctl enable-linger",
+    "systemctl --user daemon-reload",
+    "systemctl --user enable --now svc",
+  ]);
+  const socket = await readFile(join(root, "home/me/.config/systemd/user/svc.socket"), "utf8");
+  t.regex(socket, /^SocketMode=0600$/m);
+});
+
+test("what is there stays, and what a package of the system's has is not written again", async (t) => {
+  const root = await emptyRoot(t, true);
+  await setUp(optionsOf(root, 0));
+  const file = join(root, "etc/svc/svc.toml");
+  await writeFile(file, "# mine\n");
+  const again = await setUp(optionsOf(root, 0));
+  t.deepEqual(again.written, []);
+  t.is(again.kept.length, 6);
+  t.is(await readFile(file, "utf8"), "# mine\n");
+
+  const other = await emptyRoot(t, true);
+  const units = join(other, "usr/lib/systemd/system");
+  await mkdir(units, { recursive: true });
+  for (const name of ["svc.service", "svc.socket"]) await writeFile(join(units, name), "");
+  const { written, kept } = await setUp(optionsOf(other, 0));
+  t.false(written.some((path) => path.startsWith("/etc/systemd")));
+  t.deepEqual(kept, ["/usr/lib/systemd/system/svc.service", "/usr/lib/systemd/system/svc.socket"]);
+});
+
+test("without systemd there are no units", async (t) => {
+  const root = await emptyRoot(t, false);
+  const { written, next } = await setUp(optionsOf(root, 0));
+  t.false(written.some((path) => path.includes("systemd")));
+  t.deepEqual(next, ["svc daemon"]);
+});
+
+test("systemd takes the units of both modes", async (t) => {
+  for (const uid of [0, 1000]) {
+    const root = await emptyRoot(t, true);
+    const { written } = await setUp({ ...optionsOf(root, uid), command: ["/bin/true"] });
+    const units = written.filter((path) => path.includes("/systemd/")).map((path) => join(root, path));
+    const { stderr } = await promisify(execFile)("systemd-analyze", ["verify", "--man=no", ...units]).catch(
+      (error: unknown) => error as { stderr: string },
+    );
+    // Older ones do not know where the daemon is put in its own cgroup.
+    const problems = stderr
+      .split("\n")
+      .filter((line) => line.includes("svc.") && !line.includes("DelegateSubgroup"));
+    t.deepEqual(problems, []);
+  }
+});
