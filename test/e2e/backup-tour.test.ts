@@ -8,6 +8,7 @@ import test from "ava";
 import { AppService } from "../../gen/svc/v1/app_pb.ts";
 import { hasAge, newAgeKey } from "../support/age.ts";
 import { startDaemon, type TestDaemon } from "../support/daemon.ts";
+import { eventually } from "../support/eventually.ts";
 import { freePort } from "../support/packages.ts";
 import { hasS3Server, startS3Server } from "../support/s3-server.ts";
 import { main } from "../support/svc-main.ts";
@@ -39,6 +40,24 @@ function type(daemon: TestDaemon, line: string): Promise<Ended> {
   });
 }
 
+/** As a calendar program of Ada's, who is in the README. */
+function calendar(port: number, method: string, path: string, body?: string): Promise<Response> {
+  const headers = { authorization: `Basic ${Buffer.from("ada:secret").toString("base64")}` };
+  return fetch(`http://127.0.0.1:${port}/ada/${path}`, { method, headers, ...(body && { body }) });
+}
+
+const meeting = `BEGIN:VCALENDAR
+VERSION:2.0
+PRODID:-//svc//test//EN
+BEGIN:VEVENT
+UID:standup
+DTSTAMP:20260105T080000Z
+DTSTART:20260105T090000Z
+SUMMARY:Stand-up
+END:VEVENT
+END:VCALENDAR
+`.replaceAll("\n", "\r\n");
+
 test("the README's tour of backups works as it is written", async (t) => {
   await using stack = new AsyncDisposableStack();
   const server = hasS3Server ? stack.use(await startS3Server()) : undefined;
@@ -55,25 +74,53 @@ test("the README's tour of backups works as it is written", async (t) => {
 
   const lines = await linesOfReadme();
   assert.ok(lines.length > 15, "the section has its lines");
+  const calendarPort = await freePort();
+  let hasCalendar = server !== undefined;
   for (const line of lines) {
     const needsServer = /\bfar\b/.test(line);
     if (needsServer && server === undefined) {
       t.log(`left out, because there is no S3 server: ${line}`);
       continue;
     }
+    if (/\bradicale\b/.test(line) && !hasCalendar) {
+      t.log(`left out, because Radicale or an S3 server is missing: ${line}`);
+      continue;
+    }
     if (/\bvault\b/.test(line) && !hasAge) {
       t.log(`left out, because there is no age: ${line}`);
       continue;
     }
-    if (line.includes("--paths")) await rm(notes);
+    if (line.includes("--paths data/notes.txt")) await rm(notes);
     if (line.startsWith("svc upgrade")) await apps.stopApp({ id: "hello" });
     const real = line
       .replace("/mnt/disk/backups", join(daemon.dir, "disk"))
       .replace("/mnt/disk/vault", join(daemon.dir, "vault"))
       .replace("https://s3.example.org", server?.endpoint ?? "")
-      .replace("--access-key ID", `--access-key ${server?.accessKey ?? ""}`);
+      .replace("--access-key ID", `--access-key ${server?.accessKey ?? ""}`)
+      .replace("svc install radicale", `svc install radicale --set port=${calendarPort}`);
+    if (line.startsWith("svc backup create radicale")) {
+      t.is((await calendar(calendarPort, "MKCALENDAR", "work/")).status, 201);
+      t.is((await calendar(calendarPort, "PUT", "work/standup.ics", meeting)).status, 201);
+    }
+    if (line.startsWith("svc backup restore radicale")) {
+      t.is((await calendar(calendarPort, "DELETE", "work/")).status, 200);
+      t.is((await calendar(calendarPort, "GET", "work/standup.ics")).status, 404);
+    }
     const { code, out, err } = await type(daemon, real);
+    if (code !== 0 && line.startsWith("svc install radicale") && err.includes("pip")) {
+      t.log(`Radicale cannot be installed here: ${err}`);
+      hasCalendar = false;
+      continue;
+    }
     t.is(code, 0, `${line}: ${err}${out}`);
+    if (line.includes("radicale")) {
+      if (!line.includes("restore ")) continue;
+      const back = await eventually(() => calendar(calendarPort, "GET", "work/standup.ics"), 60_000);
+      t.is(back.status, 200);
+      t.regex(await back.text(), /SUMMARY:Stand-up/);
+      await apps.stopApp({ id: "radicale" });
+      continue;
+    }
     if (line.includes(" get ")) t.is(out, "remember the milk\n");
     if (line.includes("restore ")) t.is(await readFile(notes, "utf8"), "remember the milk\n", line);
     if (line.includes("storage test")) t.is(out, "list: works\nwrite: works\nread: works\ndelete: works\n");
