@@ -4,6 +4,7 @@ import type { DescMessage, MessageShape } from "@bufbuild/protobuf";
 import { SvcError } from "../errors.ts";
 import { AdvisedError, describeFailure, failureJson } from "./failure.ts";
 import type { CliHost } from "./host.ts";
+import { localNode } from "./nodes/node-file.ts";
 import { hasPrivateStore } from "./no-daemon.ts";
 import { confirm, isInteractive } from "./prompt.ts";
 import { createPaint, wantsColor } from "./render/color.ts";
@@ -55,6 +56,13 @@ export class CommandContext implements AsyncDisposable {
   /** To be said before the first call. */
   set privacy(privacy: Privacy) {
     this.#privacy = privacy;
+  }
+
+  /** The same command at another node; `local` is this machine, or the socket that the line names. Its own to dispose. */
+  at(node: string): CommandContext {
+    const { host: _host, node: _node, socket, ...others } = this.options;
+    const target = node === localNode && socket !== undefined ? { socket } : { node };
+    return new CommandContext(this.host, { ...others, ...target }, this.#openInProcess);
   }
 
   /** The daemon, or the service layer in this process: found at the first use. */

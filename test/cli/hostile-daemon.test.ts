@@ -115,6 +115,7 @@ function servicesThat(answer: (output: DescMessage) => Message[]): BoundService[
 /** Every command, with what it cannot do without. */
 const lines: readonly string[] = [
   "ls",
+  "ls --all-nodes",
   "status",
   "install x",
   "install x --start --accept-license --accept-permissions",

@@ -1,5 +1,6 @@
 /** `svc node …` and which daemon a command is for. */
 import { chmod, mkdir, mkdtemp, readFile, rm, stat, writeFile } from "node:fs/promises";
+import { createServer, type Socket } from "node:net";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import test from "ava";
@@ -45,6 +46,47 @@ test("nodes are added, used and removed", async (t) => {
   const { stderr, exitCode } = await home.run("-N shop ls");
   t.is(exitCode, 3);
   t.regex(stderr, /no node "shop"; see what there is with: svc node list/);
+});
+
+test("all nodes are asked side by side, and who does not answer is said", async (t) => {
+  await using home = await makeHome();
+  await using here = await startFakeDaemon([appOf({ id: "near" })]);
+  await using attic = await startFakeDaemon([appOf({ id: "old" }), appOf({ id: "older" })]);
+  const mute = createServer().listen(join(home.dir, "mute.sock"));
+  const held: Socket[] = [];
+  mute.on("connection", (socket) => held.push(socket));
+  t.teardown(() => {
+    for (const socket of held) socket.destroy();
+    mute.close();
+  });
+  await home.run(`node add attic unix://${attic.socketPath}`);
+  await home.run(`node add mute unix://${join(home.dir, "mute.sock")}`);
+  await home.run(`node add gone unix://${join(home.dir, "gone.sock")}`);
+  await home.run("node add silent ssh://silent");
+  // An ssh that never gets anywhere.
+  const ssh = join(home.dir, "ssh");
+  await writeFile(ssh, "#!/bin/sh\nexec sleep 600\n", { mode: 0o755 });
+  const env = { SVC_SSH: ssh };
+  const before = performance.now();
+  const run = await home.run(`ls --all-nodes --timeout 2 --socket ${here.socketPath}`, env);
+  t.true(performance.now() - before < 30_000);
+  t.regex(run.stdout, /^NODE +ID .*\nlocal +near .*\nattic +old .*\nattic +older /m);
+  t.regex(run.stderr, /^svc: mute did not answer: /m);
+  t.regex(run.stderr, /^svc: gone did not answer: there is no socket /m);
+  t.regex(run.stderr, /^svc: silent did not answer: /m);
+  t.not(run.exitCode, 0);
+  const json = await home.run(`ls --all-nodes --json --timeout 2 --socket ${here.socketPath}`, env);
+  const { nodes } = JSON.parse(json.stdout) as { nodes: { node: string; apps?: object[]; code?: string }[] };
+  t.deepEqual(
+    nodes.map(({ node, apps, code }) => [node, apps?.length ?? code]),
+    [
+      ["local", 1],
+      ["attic", 2],
+      ["mute", "deadline_exceeded"],
+      ["gone", "unavailable"],
+      ["silent", "deadline_exceeded"],
+    ],
+  );
 });
 
 test("nodes are completed, and what the chosen one has", async (t) => {

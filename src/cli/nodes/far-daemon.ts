@@ -32,6 +32,8 @@ export class FarDaemon implements FarEndpoint {
   readonly headers: Readonly<Record<string, string>>;
   readonly #options: FarDaemonOptions;
   #line: Promise<Line> | undefined;
+  /** From before its first word. */
+  #latest: Line | undefined;
 
   constructor(options: FarDaemonOptions) {
     this.#options = options;
@@ -85,6 +87,7 @@ export class FarDaemon implements FarEndpoint {
       createConnection: () => stream.duplex,
       settings: { enablePush: false, initialWindowSize: windowBytes },
     });
+    this.#latest = { session, stream };
     let problem: Error | undefined;
     session.on("error", (error: Error) => (problem ??= error));
     stream.duplex.on("error", (error: Error) => (problem ??= error));
@@ -114,9 +117,10 @@ export class FarDaemon implements FarEndpoint {
   }
 
   async [Symbol.asyncDispose](): Promise<void> {
-    const line = await this.#line?.catch(() => undefined);
-    line?.session.destroy();
-    await line?.stream[Symbol.asyncDispose]();
+    // The session first: Node's own adapter breaks over bytes that it cannot write any more.
+    this.#latest?.session.destroy();
+    await this.#latest?.stream[Symbol.asyncDispose]();
+    await this.#line?.catch(() => undefined);
   }
 }
 

@@ -1,0 +1,65 @@
+/** `svc ls --all-nodes`: every node is asked at once, and who did not answer is said. */
+import { SvcError } from "../../errors.ts";
+import type { CommandContext } from "../context.ts";
+import { describeFailure, failureJson, ReportedError } from "../failure.ts";
+import { localNode, readNodes } from "../nodes/node-file.ts";
+import { appColumns } from "../render/app-table.ts";
+import { escapeControls } from "../render/escape.ts";
+import type { Column } from "../render/table.ts";
+import { chooseRoute } from "../routing.ts";
+import type { App } from "../transport/calls.ts";
+import { listAllApps } from "./ls.ts";
+
+/** Seconds that each node has, without `--timeout`. */
+const defaultTimeoutSecs = 10;
+
+type Answer =
+  | { readonly node: string; readonly apps: readonly App[] }
+  | { readonly node: string; readonly error: unknown };
+
+export async function showAllNodes(context: CommandContext): Promise<void> {
+  const { options } = context;
+  const timeoutSecs = options.timeout ?? defaultTimeoutSecs;
+  const answers = await Promise.all(namesOf(context).map((node) => ask(context, node, timeoutSecs)));
+  const failures = answers.flatMap((answer) => ("error" in answer ? [answer] : []));
+  if (context.json) {
+    const entry = (answer: Answer) =>
+      "error" in answer ? { node: answer.node, ...failureJson(answer.error) } : answer;
+    await context.printJson({ nodes: answers.map(entry) });
+  } else {
+    const rows = answers.flatMap((answer) =>
+      "apps" in answer ? answer.apps.map((app) => ({ ...app, node: answer.node })) : [],
+    );
+    const columns: Column<App & { readonly node: string }>[] = [
+      { title: "NODE", value: ({ node }) => node, shrinkTo: 8 },
+      ...appColumns(context.host.now(), rows),
+    ];
+    await context.printTable(columns, rows, "No apps are installed on the nodes that answered.");
+    for (const { node, error } of failures) {
+      context.note(`svc: ${escapeControls(node)} did not answer: ${describeFailure(error).message}`);
+    }
+  }
+  const [first] = failures;
+  if (first !== undefined) throw new ReportedError(describeFailure(first.error).exitCode);
+}
+
+/** This machine is one where a daemon may be. */
+function namesOf({ host, options }: CommandContext): readonly string[] {
+  const route = chooseRoute({ socketOption: options.socket, sockets: host.sockets, uid: host.uid });
+  return [...(route.kind === "socket" ? [localNode] : []), ...Object.keys(readNodes(host).nodes)];
+}
+
+async function ask(context: CommandContext, node: string, timeoutSecs: number): Promise<Answer> {
+  await using there = context.at(node);
+  const { promise: late, reject } = Promise.withResolvers<never>();
+  const end = () => reject(new SvcError("deadline_exceeded", `not within ${timeoutSecs} s`));
+  const timer = setTimeout(end, timeoutSecs * 1000);
+  try {
+    // All pages of it, however many a daemon may have.
+    return { node, apps: await Promise.race([listAllApps(there), late]) };
+  } catch (error) {
+    return { node, error };
+  } finally {
+    clearTimeout(timer);
+  }
+}
