@@ -102,7 +102,15 @@ async function packNext(deb: string, tree: string): Promise<string> {
     const before = await apps.getApp({ id: "kept" });
     t.is(before.state, "RUNNING");
     await machine.run("useradd", "--create-home", "someone");
-    const asSomeone = ["setpriv", "--reuid=someone", "--regid=someone", "--clear-groups", "svc", "ls"];
+    const asSomeone = [
+      "setpriv",
+      "--reset-env",
+      "--reuid=someone",
+      "--regid=someone",
+      "--clear-groups",
+      "svc",
+      "ls",
+    ];
     t.notRegex(await machine.run(...asSomeone), /kept/);
 
     const socketPath = machine.path("/run/svc/svc.sock");
