@@ -41,7 +41,7 @@ const directions: Record<string, Direction> = {
   "error-payloads.ts": { uses: ["gen"], knows: ["errors.ts"] },
   lib: { uses: [] },
   store: { uses: ["errors.ts", "lib"], knows: ["gen"] },
-  rest: { uses: ground, knows: ["rpc"] },
+  rest: { uses: [...ground, "src/rpc/user-context.ts"], knows: ["rpc"] },
   rpc: { uses: ground, knows: ["tokens", "identity"] },
   transport: { uses: [...ground, "rest", "rpc"], knows: ["tokens", "identity"] },
   handlers: { uses: [...ground, ...domain, "rpc"], knows: ["daemon"] },
