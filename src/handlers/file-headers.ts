@@ -46,7 +46,7 @@ export function ifMatchOf(context: HandlerContext): string {
   return untagged((context.requestHeader.get("if-match") ?? "").split(",", 1)[0] ?? "");
 }
 
-function isRest({ protocolName }: HandlerContext): boolean {
+export function isRest({ protocolName }: HandlerContext): boolean {
   return protocolName === "rest";
 }
 

@@ -14,8 +14,9 @@ import type { OnProgress } from "../apps/progress.ts";
 import type { UsageRecord } from "../identity/host-work.ts";
 import type { FileCaller, Files, Found, NamedEntry, Page } from "../files/files.ts";
 import { pathIn } from "../files/files.ts";
+import { giveBack } from "../lib/give-back.ts";
 import { shareName, userOf } from "../rpc/user-context.ts";
-import { contentHeaders, ifMatchOf, rangeOf } from "./file-headers.ts";
+import { contentHeaders, ifMatchOf, isRest, rangeOf } from "./file-headers.ts";
 import { firstOf } from "./first-of.ts";
 import { progressEvents } from "./progress-events.ts";
 
@@ -91,6 +92,8 @@ export function createFileService(files: Files): ServiceImpl<typeof FileService>
         if (isFirst) contentHeaders(context, content, range);
         const head = { sizeBytes: BigInt(sizeBytes), etag: tag };
         yield { content: { contentType: isFirst ? contentType : "", data: bytes }, ...(isFirst && head) };
+        // The kernel has it, and nobody else.
+        if (isRest(context)) giveBack(bytes);
         isFirst = false;
       }
     },
@@ -98,7 +101,11 @@ export function createFileService(files: Files): ServiceImpl<typeof FileService>
     writeFile: async (messages, context) => {
       const { first, all } = await firstOf(messages);
       const { path, name, overwrite, mode } = first;
-      const options = { overwrite, ifMatch: first.ifMatch || ifMatchOf(context), mode: modeOf(mode) };
+      const options = {
+        ...{ overwrite, ifMatch: first.ifMatch || ifMatchOf(context), mode: modeOf(mode) },
+        // Pieces of a body that was read for this call. Those of a call within this process are their caller's.
+        ownsContent: isRest(context),
+      };
       const pieces = contentsOf(all);
       const target = pathIn(path, name);
       return entryMessage(await files.write(target, pieces, options, callerOf(context), workOf(context)));

@@ -100,7 +100,7 @@ export class HelperProcess {
     if (this.#dead) throw helperDied("ended before the request");
     const id = this.#nextId++;
     const pending = new PendingRequest(id, request, {
-      send: (header, data) => this.#send(header, data),
+      send: (header, data, onWritten) => this.#send(header, data, onWritten),
       giveUp: () => void this.kill("did not end cancelled work in time"),
     });
     this.#pending.set(id, pending);
@@ -140,11 +140,11 @@ export class HelperProcess {
   }
 
   /** @throws SvcError `resource_exhausted` for a message above the bound. */
-  #send(header: Header, data?: Uint8Array): void {
+  #send(header: Header, data?: Uint8Array, onWritten?: () => void): void {
     const { stdin } = this.#child;
     if (this.#dead || !stdin) return;
     try {
-      writeFrame(stdin, header, data);
+      writeFrame(stdin, header, data, onWritten);
     } catch (error) {
       if (!(error instanceof RangeError)) throw error;
       throw new SvcError("too_many", error.message);

@@ -150,12 +150,12 @@ export class HostFiles {
   async upload(
     path: string,
     input: Readable,
-    { overwrite, ifMatch, mode }: UploadOptions,
+    { overwrite, ifMatch, mode, ownsContent: ownsInput = false }: UploadOptions,
     { signal }: HostWork = {},
   ): Promise<HostEntry> {
     const args = { overwrite: overwrite || ifMatch !== "", ifMatch, mode: mode ?? null };
     return answers.readHostEntry(
-      (await this.#staged("hostUpload", path, [path], args, { signal }, input)).value,
+      (await this.#staged("hostUpload", path, [path], args, { signal }, { input, ownsInput })).value,
     );
   }
 
@@ -221,14 +221,14 @@ export class HostFiles {
     beside: readonly string[],
     args: Omit<HostArgs<O>, "temporary">,
     work: HostWork,
-    input?: Readable,
+    sent: Pick<HelperRequest, "input" | "ownsInput"> = {},
   ): Promise<HelperAnswer<O>> {
     const stage = { name: temporaryName(), uid: this.user.uid, beside };
     const { stages } = this.#options;
     await stages?.keep(stage);
     try {
       const staged = { ...args, temporary: stage.name } as unknown as HostArgs<O>;
-      return await this.#long(op, subject, staged, work, input);
+      return await this.#long(op, subject, staged, work, sent);
     } catch (error) {
       if (error instanceof SvcError && isCutShort(error)) await this.discard(stage).catch(() => undefined);
       throw error;
@@ -255,14 +255,14 @@ export class HostFiles {
     subject: string,
     args: HostArgs<O>,
     { signal, onProgress }: HostWork,
-    input?: Readable,
+    sent: Pick<HelperRequest, "input" | "ownsInput"> = {},
   ): Promise<HelperAnswer<O>> {
     return this.#ask({
       ...this.#request(op, subject, args),
       signal,
       timeoutMs: longMs,
       onEvent: onProgress && ((event) => onProgress(answers.readHostProgress(event))),
-      input,
+      ...sent,
     });
   }
 

@@ -49,6 +49,8 @@ export interface UploadOptions {
   /** Empty: whatever is there. */
   ifMatch: string;
   mode?: number | undefined;
+  /** Whether nobody else looks at the memory of the content's pieces. */
+  ownsContent?: boolean;
 }
 
 export interface HostFailure {

@@ -4,6 +4,7 @@ import { SvcError } from "../errors.ts";
 import { ChunkInbox, ChunkOutbox } from "./helper/chunk-flow.mjs";
 import type { Header } from "./helper/frames.mjs";
 import { toSvcError } from "./helper-errors.ts";
+import { giveBack } from "../lib/give-back.ts";
 import type { ArgsOf, ClaimOf, Op } from "./helper-protocol.ts";
 
 /** Sends a request to the helper of a user. */
@@ -23,6 +24,8 @@ export interface HelperRequest<O extends Op = Op> {
   onEvent?: ((event: unknown) => void) | undefined;
   /** Streamed to the helper; destroyed when the request ends before it. */
   input?: Readable | undefined;
+  /** Whether nobody else looks at the memory of the input's pieces. */
+  ownsInput?: boolean;
   /** Takes what the helper streams back. */
   output?: ((chunk: Buffer) => Promise<void>) | undefined;
   /** The run to clean up after, should the helper die in it. */
@@ -35,7 +38,7 @@ export interface HelperAnswer<O extends Op = Op> {
 }
 
 export interface RequestChannel {
-  send: (header: Header, data?: Uint8Array) => void;
+  send: (header: Header, data?: Uint8Array, onWritten?: () => void) => void;
   /** Called when cancelled work does not end. */
   giveUp: () => void;
 }
@@ -57,7 +60,13 @@ export class PendingRequest {
     this.#id = id;
     this.#request = request;
     this.#channel = channel;
-    this.#outbox = new ChunkOutbox((chunk) => channel.send({ id, chunk: true }, chunk), this.#over.signal);
+    this.#outbox = new ChunkOutbox((chunk) => {
+      channel.send(
+        { id, chunk: true },
+        chunk,
+        request.ownsInput === true ? () => giveBack(chunk) : undefined,
+      );
+    }, this.#over.signal);
     this.#inbox = new ChunkInbox((bytes) => channel.send({ id, ack: bytes }), this.#over.signal);
     // Both are looked at by run(), which may be waiting for the other one.
     this.#answer.promise.catch(() => undefined);

@@ -2,6 +2,7 @@
 import { ServerResponse } from "node:http";
 import { isIPv4 } from "node:net";
 import type { Socket } from "node:net";
+import { declaredSize } from "../lib/http-messages.ts";
 import type { HttpResponse } from "./http.ts";
 import type { Origin } from "./identity.ts";
 
@@ -19,6 +20,8 @@ export class Connection {
   share: Share;
   /** Whether what comes now is parsed in a turn of its user. */
   isInTurn = false;
+  /** What has still to come of a body whose size was declared. */
+  bodyLeftBytes = 0;
   /** Called when a request has ended. */
   onEnd: (() => void) | undefined;
   /** Called when it carries HTTP no longer. */
@@ -35,6 +38,7 @@ export class Connection {
   /** A request has come. */
   begin(response: HttpResponse): void {
     this.#underWay.add(response);
+    if (response instanceof ServerResponse) this.bodyLeftBytes = declaredSize(response.req) ?? 0;
   }
 
   /** Its answer is out, or nobody waits for it any more. */

@@ -4,11 +4,12 @@
  * Who sends more than is answered waits, with what was not read, in the kernel.
  */
 import type { FairTurns } from "../lib/fair-turns.ts";
+import { giveBack } from "../lib/give-back.ts";
 import type { Connection } from "./connection.ts";
 
-/** Ends a head. In a body it costs no more than a pause. */
+/** Ends a head. In a body of no declared size it costs no more than a pause. */
 const headEnd = Buffer.from("\r\n\r\n");
-/** Most that is parsed in one turn. */
+/** Most that is parsed in one turn. Of a body it is all that has come: to hand it on takes no longer than a small piece. */
 const maxPieceBytes = 16 * 1024;
 
 /** Takes over from the server of node's, which has got the connection already. */
@@ -46,11 +47,23 @@ export function parseInTurns(connection: Connection, turns: FairTurns): void {
     if (isOver || socket.destroyed) return;
     const bytes = socket.read() as Buffer | null;
     if (bytes === null) return;
-    const end = bytes.indexOf(headEnd);
-    const size = Math.min(end < 0 ? bytes.length : end + headEnd.length, maxPieceBytes);
+    const isBody = connection.bodyLeftBytes > 0;
+    const size = sizeOfPiece(bytes);
     if (size < bytes.length) socket.unshift(bytes.subarray(size));
     parse(size < bytes.length ? bytes.subarray(0, size) : bytes);
+    // The parser has copied the body.
+    if (isBody && size === bytes.length) giveBack(bytes);
     if (!connection.isInTurn) next();
+  };
+  const sizeOfPiece = (bytes: Buffer): number => {
+    const { bodyLeftBytes } = connection;
+    if (bodyLeftBytes === 0) {
+      const end = bytes.indexOf(headEnd);
+      return Math.min(end < 0 ? bytes.length : end + headEnd.length, maxPieceBytes);
+    }
+    const size = Math.min(bytes.length, bodyLeftBytes);
+    connection.bodyLeftBytes -= size;
+    return size;
   };
   // Node says with "resume" that it wants more, and a full answer or body is followed by "drain" or by "resume".
   socket.on("readable", next).on("resume", next).on("drain", next).off("data", parse);

@@ -62,3 +62,18 @@ test("what waits for its turn is parsed in it", async (t) => {
   waiting.shift()?.();
   t.deepEqual(parsed, [request]);
 });
+
+test("a body of declared size is parsed as it has come, and what follows it by itself", async (t) => {
+  const { connection, parsed, waiting } = await pacedConnection(t);
+  const body = `${"x".repeat(40_000)}\r\n\r\n`;
+  waiting.shift()?.();
+  connection.bodyLeftBytes = body.length;
+  connection.socket.unshift(Buffer.from(`${body}${request}${request}`));
+  await eventually(() => assert.equal(waiting.length, 1));
+  for (let turn = waiting.shift(); turn; turn = waiting.shift()) turn();
+  t.deepEqual(
+    parsed.map((text) => text.length),
+    [request, body, request, request].map((text) => text.length),
+  );
+  t.is(connection.bodyLeftBytes, 0);
+});

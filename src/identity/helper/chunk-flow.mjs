@@ -99,13 +99,24 @@ export class ChunkInbox {
   }
 
   async *[Symbol.asyncIterator]() {
+    for await (const [chunk] of this.#taken(1)) if (chunk) yield chunk;
+  }
+
+  /** All that there is each time. */
+  batches() {
+    return this.#taken(Infinity);
+  }
+
+  /** @param {number} most */
+  async *#taken(most) {
     for (;;) {
       this.#signal.throwIfAborted();
-      const chunk = this.#chunks.shift();
-      if (chunk) {
-        yield chunk;
-        this.#heldBytes -= chunk.length;
-        this.#consumedBytes += chunk.length;
+      const chunks = this.#chunks.splice(0, most);
+      if (chunks.length > 0) {
+        yield chunks;
+        const bytes = chunks.reduce((sum, { length }) => sum + length, 0);
+        this.#heldBytes -= bytes;
+        this.#consumedBytes += bytes;
         if (this.#consumedBytes < acknowledgedBytes) continue;
         this.#acknowledge(this.#consumedBytes);
         this.#consumedBytes = 0;

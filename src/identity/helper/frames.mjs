@@ -47,15 +47,16 @@ export function encodeFrame(header, data = noData) {
  * @param {import("node:stream").Writable} out
  * @param {Header} header
  * @param {Uint8Array} [data] Not to be changed afterwards.
+ * @param {() => void} [onWritten] Called once the kernel has it all, or never will.
  * @returns {boolean} Whether there is room for more.
  * @throws RangeError when a part is larger than its bound.
  */
-export function writeFrame(out, header, data) {
+export function writeFrame(out, header, data, onWritten) {
   const [front = noData, rest] = encodeFrame(header, data);
-  if (rest === undefined) return out.write(front);
+  if (rest === undefined) return out.write(front, onWritten);
   out.cork();
   out.write(front);
-  const hasRoom = out.write(rest);
+  const hasRoom = out.write(rest, onWritten);
   out.uncork();
   return hasRoom;
 }

@@ -22,7 +22,7 @@ const readBlockBytes = 256 << 10;
 /**
  * @typedef {object} Call What surrounds the arguments of a request.
  * @property {Buffer} data Raw bytes that came with it.
- * @property {AsyncIterable<Buffer>} input A stream of bytes from the daemon.
+ * @property {import("./chunk-flow.mjs").ChunkInbox} input A stream of bytes from the daemon.
  * @property {(event: Record<string, unknown>) => Promise<void>} emit Tells of progress; resolves when there is room for more.
  * @property {(bytes: Buffer) => Promise<void>} output Streams bytes to the daemon; resolves when there is room for more.
  * @property {AbortSignal} signal

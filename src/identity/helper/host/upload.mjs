@@ -40,13 +40,26 @@ const defaultMode = 0o644;
 /**
  * @param {Syscalls} syscalls
  * @param {HostPlace & UploadArgs} args
- * @param {AsyncIterable<Buffer>} input
+ * @param {import("../chunk-flow.mjs").ChunkInbox} input
  * @param {AbortSignal} signal
  */
 export async function uploadFile(syscalls, args, input, signal) {
   return placeFile(syscalls, args, signal, async (file) => {
-    for await (const bytes of input) await file.appendFile(bytes);
+    for await (const pieces of input.batches()) await appendAll(file, pieces);
   });
+}
+
+/**
+ * In one call of the kernel's, if it takes it all.
+ * @param {import("node:fs/promises").FileHandle} file
+ * @param {Buffer[]} pieces
+ */
+async function appendAll(file, pieces) {
+  let { bytesWritten: passed } = await file.writev(pieces);
+  for (const piece of pieces) {
+    if (passed < piece.length) await file.appendFile(piece.subarray(passed));
+    passed = Math.max(0, passed - piece.length);
+  }
 }
 
 /**

@@ -1,0 +1,42 @@
+/** Large files over REST, whose memory goes back as soon as it has been sent on. */
+import { createHash } from "node:crypto";
+import { readFile } from "node:fs/promises";
+import { join } from "node:path";
+import test from "ava";
+import { isRoot } from "../support/daemon.ts";
+import { testMs } from "./support/deaths.ts";
+import { openGround, ownerUid } from "./support/ground.ts";
+
+const rootTest = isRoot ? test : test.skip;
+const bigBytes = 64 << 20;
+
+async function hashOf(path: string): Promise<string> {
+  return createHash("sha256")
+    .update(await readFile(path))
+    .digest("hex");
+}
+
+rootTest("large files arrive byte for byte, of declared size, in chunks, and two at a time", async (t) => {
+  t.timeout(testMs);
+  await using ground = await openGround();
+  const { home, as, daemon } = ground;
+  await as(ownerUid, "sh", "-c", `head -c ${bigBytes} /dev/urandom > ${home}/big`);
+  const path = join(home, "big");
+  const hash = await hashOf(path);
+  const curl = (remote: string, ...options: string[]) => {
+    const query = new URLSearchParams({ path: remote, overwrite: "true" }).toString();
+    return as(
+      ...[ownerUid, "curl", "-sS", "--fail", "--unix-socket", daemon.socketPath, ...options] as const,
+      `http://localhost/v1/files/content?${query}`,
+    );
+  };
+  for (const framing of [`content-length: ${bigBytes}`, "transfer-encoding: chunked"]) {
+    const target = join(home, "sent");
+    await curl(target, "-T", path, "-H", framing, "-o", "/dev/null");
+    t.is(await hashOf(target), hash, framing);
+  }
+  // Both in the hands of one helper: a piece of what it sends may hold bytes of either.
+  const got = ["one", "two"].map((name) => join(home, name));
+  await Promise.all(got.map((target) => curl(path, "-o", target)));
+  for (const target of got) t.is(await hashOf(target), hash);
+});
