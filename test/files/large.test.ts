@@ -24,9 +24,10 @@ rootTest("large files arrive byte for byte, of declared size, in chunks, and two
   const path = join(home, "big");
   const hash = await hashOf(path);
   const curl = (remote: string, ...options: string[]) => {
-    const query = new URLSearchParams({ path: remote, overwrite: "true" }).toString();
+    const overwrite = options.includes("-T") ? { overwrite: "true" } : undefined;
+    const query = new URLSearchParams({ path: remote, ...overwrite }).toString();
     return as(
-      ...[ownerUid, "curl", "-sS", "--fail", "--unix-socket", daemon.socketPath, ...options] as const,
+      ...([ownerUid, "curl", "-sS", "--fail", "--unix-socket", daemon.socketPath, ...options] as const),
       `http://localhost/v1/files/content?${query}`,
     );
   };
