@@ -1,5 +1,5 @@
 /** Whatever an app, a package or a container is called or prints, a terminal obeys nothing of it, in any command (T 44). */
-import { writeFile } from "node:fs/promises";
+import { mkdir, writeFile } from "node:fs/promises";
 import { join } from "node:path";
 import { PassThrough } from "node:stream";
 import { create, fromJson, ScalarType } from "@bufbuild/protobuf";
@@ -141,6 +141,7 @@ const lines: readonly string[] = [
   "app settings set x --set-file a=SECRET",
   "app settings unset x a",
   "app clone x --share-volumes",
+  "app copy x --to far",
   "app remove x",
   "disk",
   "disk x",
@@ -289,6 +290,10 @@ for (const [name, answer] of Object.entries(daemons)) {
       await using door = await openDoor({ services: servicesThat(answer) });
       await writeFile(join(door.directory, "CRONTAB"), "0 3 * * * date\n");
       await writeFile(join(door.directory, "SECRET"), "secret\n", { mode: 0o600 });
+      const config = join(door.directory, ".config/svc");
+      await mkdir(config, { recursive: true });
+      const nodes = { nodes: { far: { address: `unix://${door.socketPath}` } } };
+      await writeFile(join(config, "nodes.json"), JSON.stringify(nodes), { mode: 0o600 });
       for (const line of lines) {
         const words = line
           .split(" ")
@@ -297,7 +302,10 @@ for (const [name, answer] of Object.entries(daemons)) {
         const options = ["--socket", door.socketPath, "-y", ...flags];
         // Somebody at a terminal, who answers no question.
         const stdin = Object.assign(new PassThrough().end(), { isTTY: true });
-        const { stdout, stderr } = await runSvc([...words, ...options], { terminal: true, host: { stdin } });
+        const { stdout, stderr } = await runSvc([...words, ...options], {
+          terminal: true,
+          host: { stdin, home: door.directory },
+        });
         const screen = (stdout + stderr).replace(ours, "");
         t.notRegex(screen, obeyed, `${line}: ${JSON.stringify(obeyed.exec(screen))}`);
         // What is no id at all may be refused before.

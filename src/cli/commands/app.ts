@@ -3,6 +3,7 @@ import type { Command } from "commander";
 import type { RunCommand } from "../run-command.ts";
 import { addCloneCommand } from "./app-clone.ts";
 import { addConsoleCommands } from "./app-console.ts";
+import { addCopyCommand } from "./app-copy.ts";
 import { addImageCommands } from "./app-image.ts";
 import { addInfoCommand } from "./app-info.ts";
 import { addLifecycleCommands } from "./app-lifecycle.ts";
@@ -19,5 +20,6 @@ export function addAppCommand(parent: Command, run: RunCommand): void {
   addImageCommands(app, run);
   addSettingsCommand(app, run);
   addCloneCommand(app, run);
+  addCopyCommand(app, run);
   addRemoveCommand(app, run);
 }

@@ -1,0 +1,94 @@
+/** An app from one node to another: an archive of it, streamed through this process. */
+import type { CommandContext } from "../context.ts";
+import { followProgress, progressLine, receiveBytes } from "../follow-progress.ts";
+import { SvcError } from "../../errors.ts";
+import { escapeControls } from "../render/escape.ts";
+import { calls } from "../transport/calls.ts";
+
+/** The two ends, each a connection of its own. */
+export interface Transfer {
+  readonly from: CommandContext;
+  readonly to: CommandContext;
+  /** Id of the app on the node that it comes from. */
+  readonly id: string;
+}
+
+export interface Arrived {
+  /** Its id there. */
+  readonly id: string;
+  readonly bytes: number;
+  readonly warnings: readonly string[];
+}
+
+/** Both daemons have it, and only what is removed again lies in it. */
+const storage = "local";
+
+/**
+ * The app is not stopped for it, and stopped there. Of the archives nothing is left on either side.
+ * @param asNew a new app there; else it is put in the place of the one with its id, or takes that id
+ */
+export async function transfer({ from, to, id }: Transfer, asNew: boolean): Promise<Arrived> {
+  const { BackupService } = await import("../../../gen/svc/v1/backup_pb.ts");
+  const request = { appId: id, storages: [storage] };
+  const events = from.invoke(BackupService.method.createBackupStream, [request]);
+  const { results, warnings } = await followProgress(from, `read ${id}`, events, "result");
+  const [made] = results;
+  if (made === undefined || made.error !== "") {
+    throw new SvcError("not_possible", `${id} could not be read: ${made?.error ?? "there is no archive"}`);
+  }
+  const here = { appId: id, storage, name: made.name };
+  try {
+    const there = await send({ from, to, id }, here);
+    try {
+      const plan = { ...there, asNew, stopApp: false };
+      // What cannot be restored shows before anything is put in place.
+      for await (const _ of to.invoke(BackupService.method.restoreBackup, [{ ...plan, dryRun: true }]));
+      const restored = await followProgress(
+        to,
+        `restore ${id}`,
+        to.invoke(BackupService.method.restoreBackupStream, [plan]),
+        "result",
+      );
+      return {
+        id: restored.appId,
+        bytes: Number(restored.restoredBytes),
+        warnings: [...warnings, ...restored.warnings],
+      };
+    } finally {
+      await forget(to, there);
+    }
+  } finally {
+    await forget(from, here);
+  }
+}
+
+interface ArchiveRef {
+  readonly appId: string;
+  readonly storage: string;
+  readonly name: string;
+}
+
+async function send({ from, to, id }: Transfer, archive: ArchiveRef): Promise<ArchiveRef> {
+  const { BackupService } = await import("../../../gen/svc/v1/backup_pb.ts");
+  using line = progressLine(from, `send ${id}`);
+  const pieces = receiveBytes(line, from.invoke(BackupService.method.downloadBackup, [archive]));
+  for await (const answer of to.invoke(BackupService.method.uploadBackup, requests(pieces))) {
+    return { appId: answer.appId, storage: answer.storage, name: answer.name };
+  }
+  throw new SvcError("internal", `send ${id}: the daemon gave no result`);
+}
+
+async function* requests(bytes: AsyncIterable<Uint8Array>) {
+  yield { storage };
+  for await (const data of bytes) yield { storage, content: { data } };
+}
+
+/** What is left of it is an archive more, which its owner sees. */
+async function forget(node: CommandContext, { appId, storage: where, name }: ArchiveRef): Promise<void> {
+  try {
+    await node.call(calls.deleteBackup, { app_id: appId, storage: where, name });
+  } catch {
+    const words = `an archive of the transfer is left: svc backup rm ${appId} ${name} --storage ${where}`;
+    node.note(`warning: ${escapeControls(words)}`);
+  }
+}
