@@ -73,7 +73,13 @@ test("what a policy wants is made in its minute, proven, shown at the app, and i
     overdue: false,
     lastBackupAt: undefined,
   });
+  const dir = join(daemon.dir, "other");
+  await writePackage(dir, await freePort(), { id: "other" });
+  await apps.installApp({ spec: dir });
+  const nowhere = { case: "local", value: { dir: daemon.configFile } } as const;
+  await backups.upsertBackupStorage({ name: "broken", location: nowhere });
   await backups.setBackupPolicy({ appId: "web", trigger: "* * * * *", keep: 1, verify: true });
+  await backups.setBackupPolicy({ appId: "other", trigger: "* * * * *", storages: ["broken"] });
   const minutes = 60_000;
   const proven = await eventually(async () => {
     const app = await apps.getApp({ id: "web" });
@@ -85,14 +91,10 @@ test("what a policy wants is made in its minute, proven, shown at the app, and i
   const { backups: listed } = await backups.listBackups({});
   t.true(listed.some(({ restoredAt }) => restoredAt !== undefined));
   t.is((await daemon.client(DaemonService).getStatus({})).apps?.backupsOverdue, 0);
-
-  const nowhere = { case: "local", value: { dir: daemon.configFile } } as const;
-  await backups.upsertBackupStorage({ name: "broken", location: nowhere });
-  await backups.setBackupPolicy({ appId: "web", trigger: "* * * * *", storages: ["broken"] });
   await eventually(async () => {
-    assert.match((await backups.getBackupPolicy({ appId: "web" })).lastError, /^broken: /);
+    assert.match((await backups.getBackupPolicy({ appId: "other" })).lastError, /^broken: /);
   }, 4 * minutes);
-  await backups.setBackupPolicy({ appId: "web", trigger: "" });
+  for (const appId of ["web", "other"]) await backups.setBackupPolicy({ appId, trigger: "" });
   t.regex(daemon.log(), /"msg":"a policy backup failed"/);
 });
 
