@@ -7,12 +7,12 @@ import { setTimeout as sleep } from "node:timers/promises";
 import type { SupervisorState } from "../src/runtimes/process/supervisor-types.ts";
 import { Fixture } from "../test/runtimes/support/fixture.ts";
 
-const APPS = 20;
-const GOAL_MIB = 14;
+const appCount = 20;
+const goalMib = 14;
 
 await using fixture = await Fixture.create();
 const apps = await Promise.all(
-  Array.from({ length: APPS }, () => fixture.shell("echo hello; exec sleep 1000")),
+  Array.from({ length: appCount }, () => fixture.shell("echo hello; exec sleep 1000")),
 );
 for (const app of apps) await fixture.runtime.start(app);
 await sleep(2000);
@@ -23,5 +23,5 @@ const sizesKib = await Promise.all(
     return Number(/^Pss:\s+(\d+) kB/m.exec(rollup)?.[1]);
   }),
 );
-const meanMib = sizesKib.reduce((sum, kib) => sum + kib, 0) / APPS / 1024;
-console.log(`supervisor with ${APPS} apps running: ${meanMib.toFixed(1)} MiB PSS each (goal ${GOAL_MIB})`);
+const meanMib = sizesKib.reduce((sum, kib) => sum + kib, 0) / appCount / 1024;
+console.log(`supervisor with ${appCount} apps running: ${meanMib.toFixed(1)} MiB PSS each (goal ${goalMib})`);

@@ -62,7 +62,7 @@ export interface KernelReaderOptions {
 }
 
 /** `/proc/diskstats` counts in these, whatever a disk's own are. */
-const SECTOR_BYTES = 512;
+const sectorBytes = 512;
 
 export class KernelReader {
   readonly #procDir: string;
@@ -127,9 +127,9 @@ export class KernelReader {
       disks.push({
         name,
         reads: field(3),
-        readBytes: field(5) * SECTOR_BYTES,
+        readBytes: field(5) * sectorBytes,
         writes: field(7),
-        writtenBytes: field(9) * SECTOR_BYTES,
+        writtenBytes: field(9) * sectorBytes,
         busyMs: field(12),
       });
     }

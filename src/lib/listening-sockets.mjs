@@ -21,7 +21,7 @@ export const listenerTables = ["/proc/net/tcp", "/proc/net/tcp6"];
 
 /** Local addresses as the tables write them, the most specific first: what asks at 127.0.0.1 gets to the first that is bound. */
 const reaching = [/^0100007F$/, /^0000000000000000FFFF00000100007F$/, /^0{8}$/, /^0{32}$/];
-const LISTEN = "0A";
+const listenState = "0A";
 
 /**
  * The sockets of a table that are in one state.
@@ -50,7 +50,7 @@ export function parseListeners(tables) {
   /** @type {Map<number, { rank: number, sockets: ListeningSocket[] }>} */
   const best = new Map();
   for (const table of tables) {
-    for (const { address, port, uid, inode } of socketsIn(table, LISTEN)) {
+    for (const { address, port, uid, inode } of socketsIn(table, listenState)) {
       const rank = reaching.findIndex((pattern) => pattern.test(address));
       if (rank === -1) continue;
       const socket = { port, uid, inode };

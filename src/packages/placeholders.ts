@@ -16,11 +16,13 @@
 /** What the placeholders of one app mean, e.g. `{"repo": "/…/repo", "ports.http": "8080"}`. */
 export type PlaceholderScope = Readonly<Record<string, string>>;
 
-const PLACEHOLDER = /\$\$\{|\$\{([^{}]*)\}/g;
+const placeholderForm = /\$\$\{|\$\{([^{}]*)\}/g;
 
 /** The names between `${` and `}` in `template`, in order. */
 export function placeholdersIn(template: string): string[] {
-  return [...template.matchAll(PLACEHOLDER)].flatMap((match) => (match[1] === undefined ? [] : [match[1]]));
+  return [...template.matchAll(placeholderForm)].flatMap((match) =>
+    match[1] === undefined ? [] : [match[1]],
+  );
 }
 
 /**
@@ -28,7 +30,7 @@ export function placeholdersIn(template: string): string[] {
  * Names that `scope` does not have stay as they are; a manifest with such a name is refused before.
  */
 export function expandPlaceholders(template: string, scope: PlaceholderScope): string {
-  return template.replaceAll(PLACEHOLDER, (whole: string, name: string | undefined) => {
+  return template.replaceAll(placeholderForm, (whole: string, name: string | undefined) => {
     if (name === undefined) return "${";
     return Object.hasOwn(scope, name) ? (scope[name] ?? whole) : whole;
   });

@@ -1,8 +1,8 @@
 /** Durations and sizes as people write them in a manifest: `30s`, `1h30m`, `512MiB`. */
 
-const DURATION_UNITS = { ms: 1, s: 1_000, m: 60_000, h: 3_600_000, d: 86_400_000 } as const;
+const durationUnits = { ms: 1, s: 1_000, m: 60_000, h: 3_600_000, d: 86_400_000 } as const;
 
-const SIZE_UNITS = {
+const sizeUnits = {
   B: 1,
   kB: 1e3,
   MB: 1e6,
@@ -23,10 +23,10 @@ export function parseDuration(text: string): number | undefined {
   if (parts === null || text === "") return undefined;
   const [, d, h, m, s, ms] = parts;
   const total =
-    count(d) * DURATION_UNITS.d +
-    count(h) * DURATION_UNITS.h +
-    count(m) * DURATION_UNITS.m +
-    count(s) * DURATION_UNITS.s +
+    count(d) * durationUnits.d +
+    count(h) * durationUnits.h +
+    count(m) * durationUnits.m +
+    count(s) * durationUnits.s +
     count(ms);
   return Number.isSafeInteger(total) ? total : undefined;
 }
@@ -39,6 +39,6 @@ function count(digits: string | undefined): number {
 export function parseSize(text: string): number | undefined {
   const parts = /^(\d{1,12}(?:\.\d{1,3})?)(B|kB|MB|GB|TB|KiB|MiB|GiB|TiB)$/.exec(text);
   if (parts === null) return undefined;
-  const bytes = Number(parts[1]) * SIZE_UNITS[parts[2] as keyof typeof SIZE_UNITS];
+  const bytes = Number(parts[1]) * sizeUnits[parts[2] as keyof typeof sizeUnits];
   return Number.isSafeInteger(Math.round(bytes)) ? Math.round(bytes) : undefined;
 }

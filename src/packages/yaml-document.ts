@@ -36,7 +36,7 @@ export interface YamlDocument {
 
 export type YamlResult = { document: YamlDocument } | { problems: Problem[] };
 
-const KEYS_THAT_CONFUSE_JAVASCRIPT = new Set(["__proto__", "constructor", "prototype"]);
+const keysThatConfuseJavaScript = new Set(["__proto__", "constructor", "prototype"]);
 
 /** Reads one YAML 1.2 document (core schema); answers the problems instead of throwing. */
 export function readYaml(text: string, bounds: YamlBounds): YamlResult {
@@ -131,7 +131,7 @@ class NodeReader {
     for (const { key, value } of pairs) {
       const name = keyText(key);
       if (name === undefined) return this.#problem(key, "keys must be plain text");
-      if (KEYS_THAT_CONFUSE_JAVASCRIPT.has(name)) return this.#problem(key, `the key "${name}" is reserved`);
+      if (keysThatConfuseJavaScript.has(name)) return this.#problem(key, `the key "${name}" is reserved`);
       if (entries.has(name)) return this.#problem(key, `the key "${name}" appears twice`);
       entries.set(name, this.read(value, depth + 1));
     }

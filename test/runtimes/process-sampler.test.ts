@@ -10,7 +10,7 @@ import { ProcessSampler } from "../../src/runtimes/process/process-sampler.ts";
 import type { SampledRun } from "../../src/runtimes/process/run-membership.ts";
 import { eventually } from "../support/eventually.ts";
 
-const HOUR_MS = 3_600_000;
+const hourMs = 3_600_000;
 const uid = process.getuid?.() ?? 0;
 
 /** Counts how often the process table is read. */
@@ -67,7 +67,7 @@ test("an app whose owner claims another user's run is not shown what the other u
 
 test("without runs nothing is read", async (t) => {
   const reader = new CountingReader();
-  t.is((await new ProcessSampler({ reader, windowMs: HOUR_MS }).sample([])).size, 0);
+  t.is((await new ProcessSampler({ reader, windowMs: hourMs }).sample([])).size, 0);
   t.is(reader.tables, 0);
 });
 
@@ -94,7 +94,7 @@ test("a hundred callers at once share the samples, and each is shown its own run
 
 test("callers that leave do so at once, and a sample that all have left makes room for the next", async (t) => {
   const reader = new CountingReader();
-  const sampler = new ProcessSampler({ reader, windowMs: HOUR_MS });
+  const sampler = new ProcessSampler({ reader, windowMs: hourMs });
   const run = await startRun(t, "a");
   for (const round of [1, 2, 3]) {
     const leaver = new AbortController();

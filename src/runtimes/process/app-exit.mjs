@@ -4,8 +4,8 @@ import { constants } from "node:os";
 /** @import { AppExit } from "./app-process.mjs" */
 
 /** A shell's codes: of a program that could not be run, and that to which the number of a signal is added. */
-const COULD_NOT_RUN = 126;
-const SIGNAL_BASE = 128;
+const couldNotRun = 126;
+const signalBase = 128;
 
 /**
  * As a shell says it.
@@ -13,7 +13,7 @@ const SIGNAL_BASE = 128;
  */
 export function exitCodeOf({ code, signal }) {
   if (code !== null) return code;
-  return signal === null ? COULD_NOT_RUN : SIGNAL_BASE + constants.signals[signal];
+  return signal === null ? couldNotRun : signalBase + constants.signals[signal];
 }
 
 /** @param {AppExit} exit */

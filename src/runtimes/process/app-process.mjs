@@ -28,8 +28,8 @@ import { describeSpawnFailure } from "./spawn-failure.mjs";
  * @property {(timeoutMs: number) => Promise<void>} drain resolves when all output of the app is in the log
  */
 
-const CHUNK_BYTES = 64 * 1024;
-const PIPES = /** @type {const} */ ([
+const chunkBytes = 64 * 1024;
+const outputPipes = /** @type {const} */ ([
   { path: "stdout.pipe", source: "o" },
   { path: "stderr.pipe", source: "e" },
 ]);
@@ -39,14 +39,14 @@ const PIPES = /** @type {const} */ ([
  * Node makes by itself, because a program cannot open `/dev/stdout` when that is a socket.
  */
 export async function makeOutputPipes() {
-  for (const { path } of PIPES) {
+  for (const { path } of outputPipes) {
     try {
       unlinkSync(path);
     } catch {
       // There is none of an earlier start.
     }
   }
-  await promisify(execFile)("mkfifo", ["-m", "600", ...PIPES.map(({ path }) => path)]);
+  await promisify(execFile)("mkfifo", ["-m", "600", ...outputPipes.map(({ path }) => path)]);
 }
 
 /**
@@ -90,7 +90,7 @@ function startAtTerminal(spec, terminal) {
  * @returns {AppProcess}
  */
 function startWithPipes(spec, log) {
-  const outputs = PIPES.map(({ path, source }) => openOutput(path, source, log));
+  const outputs = outputPipes.map(({ path, source }) => openOutput(path, source, log));
   const child = spawnApp(spec, launchCommand(spec), ["ignore", ...outputs.map(({ writeEnd }) => writeEnd)]);
   for (const { writeEnd } of outputs) closeSync(writeEnd);
   return {
@@ -165,7 +165,7 @@ function openOutput(path, source, log) {
   // Non-blocking, or the open would wait for a writer.
   const readEnd = openSync(path, constants.O_RDONLY | constants.O_NONBLOCK);
   const writeEnd = openSync(path, constants.O_WRONLY);
-  const buffer = Buffer.allocUnsafeSlow(CHUNK_BYTES);
+  const buffer = Buffer.allocUnsafeSlow(chunkBytes);
   const socket = new Socket(
     /** @type {import("node:net").SocketConstructorOpts} */ ({
       fd: readEnd,

@@ -9,11 +9,11 @@ import { RecentOutput } from "./recent-output.mjs";
 /** @import { TerminalSize } from "../../lib/terminal.ts" */
 /** @import { LogWriter } from "./log-writer.mjs" */
 
-const RETURN = 13;
-const NEWLINE = 10;
-const MAX_WINDOW = 1000;
+const carriageReturn = 13;
+const newlineByte = 10;
+const maxWindow = 1000;
 /** Of what one watcher typed and the app has not taken. */
-const MAX_UNTAKEN_BYTES = 256 * 1024;
+const maxUntakenBytes = 256 * 1024;
 
 export class AppTerminal {
   #openPty = loadPtys();
@@ -97,7 +97,7 @@ export class AppTerminal {
    * @throws Error for more than a watcher may have typed that is not taken
    */
   type(watcher, bytes) {
-    if (watcher.untakenBytes + bytes.length > MAX_UNTAKEN_BYTES) throw new Error("more than the app takes");
+    if (watcher.untakenBytes + bytes.length > maxUntakenBytes) throw new Error("more than the app takes");
     watcher.untakenBytes += bytes.length;
     watcher.typed = watcher.typed.then(async () => {
       await this.#pty?.write(bytes, watcher.gone).catch(() => undefined);
@@ -195,16 +195,16 @@ class PlainLines {
    * @returns {Buffer}
    */
   take(chunk) {
-    const bytes = this.#heldReturn ? Buffer.concat([Buffer.of(RETURN), chunk]) : chunk;
-    this.#heldReturn = bytes.at(-1) === RETURN;
+    const bytes = this.#heldReturn ? Buffer.concat([Buffer.of(carriageReturn), chunk]) : chunk;
+    this.#heldReturn = bytes.at(-1) === carriageReturn;
     const plain = Buffer.allocUnsafe(bytes.length);
     let length = 0;
     for (let from = 0; from < bytes.length;) {
-      const at = bytes.indexOf(RETURN, from);
+      const at = bytes.indexOf(carriageReturn, from);
       const end = at === -1 ? bytes.length : at;
       length += bytes.copy(plain, length, from, end);
       from = end + 1;
-      if (at >= 0 && from < bytes.length && bytes[from] !== NEWLINE) plain[length++] = RETURN;
+      if (at >= 0 && from < bytes.length && bytes[from] !== newlineByte) plain[length++] = carriageReturn;
     }
     return plain.subarray(0, length);
   }
@@ -217,6 +217,6 @@ class PlainLines {
 function isSize(size) {
   return (
     size !== undefined &&
-    [size.columns, size.rows].every((count) => Number.isInteger(count) && count >= 1 && count <= MAX_WINDOW)
+    [size.columns, size.rows].every((count) => Number.isInteger(count) && count >= 1 && count <= maxWindow)
   );
 }

@@ -11,9 +11,9 @@ import { join } from "node:path";
 import { SvcError } from "../../errors.ts";
 import type { LimitSpec } from "./supervisor-types.ts";
 
-const CPU_PERIOD_US = 100_000;
-const CONTROLLERS = ["cpu", "memory", "pids"] as const;
-type Controller = (typeof CONTROLLERS)[number];
+const cpuPeriodUs = 100_000;
+const cgroupControllers = ["cpu", "memory", "pids"] as const;
+type Controller = (typeof cgroupControllers)[number];
 
 export interface CgroupOptions {
   /** The subtree that is the daemon's own, absolute. */
@@ -84,8 +84,8 @@ export class Cgroups {
       await writeFile(`${path}/app/memory.oom.group`, "1");
     }
     if (this.#controllers.has("cpu")) {
-      const quota = cpus === undefined ? "max" : String(Math.max(1000, Math.round(cpus * CPU_PERIOD_US)));
-      await writeFile(`${path}/app/cpu.max`, `${quota} ${CPU_PERIOD_US}`);
+      const quota = cpus === undefined ? "max" : String(Math.max(1000, Math.round(cpus * cpuPeriodUs)));
+      await writeFile(`${path}/app/cpu.max`, `${quota} ${cpuPeriodUs}`);
     }
     return path;
   }
@@ -116,7 +116,7 @@ export class Cgroups {
 /** Lets the children of a cgroup use those controllers that it has itself, and says which these are. */
 async function handOn(path: string): Promise<Set<Controller>> {
   const available = (await readFile(`${path}/cgroup.controllers`, "utf8")).split(/\s+/);
-  const usable = CONTROLLERS.filter((controller) => available.includes(controller));
+  const usable = cgroupControllers.filter((controller) => available.includes(controller));
   if (usable.length > 0) {
     await writeFile(`${path}/cgroup.subtree_control`, usable.map((name) => `+${name}`).join(" "));
   }

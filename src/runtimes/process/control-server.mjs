@@ -15,14 +15,14 @@ import { LogReader, tailPosition } from "./log-reader.mjs";
 /** @import { HelloMessage, SupervisorMessage, SupervisorRequest, SupervisorState } from "./supervisor-types.ts" */
 
 /** Relative to the run directory, the working directory of the supervisor: the whole path may be too long for a socket. */
-const SOCKET_NAME = "supervisor.sock";
-export const PROTOCOL_VERSION = 1;
+const socketName = "supervisor.sock";
+export const protocolVersion = 1;
 
-const MAX_REQUEST_BYTES = 64 * 1024;
-const MAX_CONNECTIONS = 64;
+const maxRequestBytes = 64 * 1024;
+const maxConnections = 64;
 /** A subscriber that lets more than this pile up is cut off. */
-const MAX_UNREAD_BYTES = 1024 * 1024;
-const CLOSE_MS = 5000;
+const maxUnreadBytes = 1024 * 1024;
+const closeMs = 5000;
 
 /**
  * @typedef {object} Controlled what the socket gives access to
@@ -61,12 +61,12 @@ export class ControlServer {
   constructor(identity, controlled) {
     this.#hello = {
       type: /** @type {const} */ ("hello"),
-      protocol: { min: 1, max: PROTOCOL_VERSION },
+      protocol: { min: 1, max: protocolVersion },
       ...identity,
     };
     this.#controlled = controlled;
     this.#server = createServer((socket) => this.#accept(socket));
-    this.#server.maxConnections = MAX_CONNECTIONS;
+    this.#server.maxConnections = maxConnections;
   }
 
   /** Takes the socket's name, a stale one's too. @throws when another supervisor answers on it */
@@ -76,10 +76,10 @@ export class ControlServer {
     } catch (error) {
       if (/** @type {NodeJS.ErrnoException} */ (error).code !== "EADDRINUSE") throw error;
       if (await answers()) throw new Error("another supervisor runs in this directory", { cause: error });
-      unlinkSync(SOCKET_NAME);
+      unlinkSync(socketName);
       await this.#bind();
     }
-    chmodSync(SOCKET_NAME, 0o600);
+    chmodSync(socketName, 0o600);
   }
 
   /** Tells every subscriber the state. */
@@ -100,7 +100,7 @@ export class ControlServer {
     this.publishLog();
     const deadline = setTimeout(() => {
       for (const socket of this.#connections) socket.destroy();
-    }, CLOSE_MS);
+    }, closeMs);
     await Promise.all(
       [...this.#connections].map((socket) => new Promise((resolve) => socket.once("close", resolve))),
     );
@@ -111,7 +111,7 @@ export class ControlServer {
   #bind() {
     return new Promise((resolve, reject) => {
       this.#server.once("error", reject);
-      this.#server.listen(SOCKET_NAME, () => {
+      this.#server.listen(socketName, () => {
         this.#server.off("error", reject);
         resolve();
       });
@@ -132,7 +132,7 @@ export class ControlServer {
       const lines = (unread + text).split("\n");
       unread = lines.pop() ?? "";
       for (const line of lines) void this.#answer(socket, line);
-      if (unread.length > MAX_REQUEST_BYTES) socket.destroy();
+      if (unread.length > maxRequestBytes) socket.destroy();
     });
     send(socket, this.#hello);
   }
@@ -148,7 +148,7 @@ export class ControlServer {
       const parsed = JSON.parse(line);
       const request = /** @type {SupervisorRequest} */ (parsed);
       id = request.id;
-      if (request.protocol !== PROTOCOL_VERSION)
+      if (request.protocol !== protocolVersion)
         throw new Error(`protocol ${request.protocol} is not spoken here`);
       await this.#perform(socket, request);
     } catch (error) {
@@ -223,7 +223,7 @@ export class ControlServer {
 
   /** @param {Socket} socket */
   #sendState(socket) {
-    if (socket.writableLength > MAX_UNREAD_BYTES) socket.destroy();
+    if (socket.writableLength > maxUnreadBytes) socket.destroy();
     else send(socket, { type: "state", state: this.#controlled.state() });
   }
 
@@ -342,7 +342,7 @@ function send(socket, message) {
  */
 function answers() {
   return new Promise((resolve) => {
-    const socket = connect(SOCKET_NAME);
+    const socket = connect(socketName);
     socket.once("connect", () => {
       socket.destroy();
       resolve(true);

@@ -19,8 +19,8 @@ import { findMembers } from "./run-members.mjs";
  * @property {string | null} [cgroup] the app's cgroup v2, whose members are the run's too
  */
 
-const POLL_MS = 50;
-const FORCE_POLL_MS = 10;
+const pollMs = 50;
+const forcePollMs = 10;
 
 /**
  * @param {Run} run
@@ -42,7 +42,7 @@ export async function endProcesses(run, { signal, graceMs, forceMs = 10_000, cgr
     }
     const deadline = process.uptime() * 1000 + graceMs;
     while (left.length > 0 && process.uptime() * 1000 < deadline) {
-      await sleep(Math.min(POLL_MS, Math.max(1, deadline - process.uptime() * 1000)));
+      await sleep(Math.min(pollMs, Math.max(1, deadline - process.uptime() * 1000)));
       left = members();
     }
   }
@@ -50,7 +50,7 @@ export async function endProcesses(run, { signal, graceMs, forceMs = 10_000, cgr
   while (left.length > 0 && process.uptime() * 1000 < deadline) {
     if (cgroup !== null) killCgroup(cgroup);
     for (const entry of left) sendSignal(entry, "SIGKILL");
-    await sleep(FORCE_POLL_MS);
+    await sleep(forcePollMs);
     left = members();
   }
   return left.length;

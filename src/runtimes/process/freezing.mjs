@@ -12,10 +12,10 @@ import { allMembers, cgroupPids, freezeCgroup, sendSignal } from "./ending.mjs";
 /** @import { Run } from "./run-members.mjs" */
 
 /** What waits for a disk that is busy stops when that has answered. */
-const FREEZE_MS = 40_000;
-const POLL_MS = 5;
+const freezeMs = 40_000;
+const pollMs = 5;
 /** What was born while one round looked at the others is seen by the next. */
-const STILL_ROUNDS = 2;
+const stillRounds = 2;
 
 export class Freezer {
   #run;
@@ -44,15 +44,15 @@ export class Freezer {
     const own = Promise.withResolvers();
     this.#thawed = own;
     try {
-      const deadline = process.uptime() * 1000 + FREEZE_MS;
+      const deadline = process.uptime() * 1000 + freezeMs;
       const byCgroup = this.#cgroup !== null && freezeCgroup(this.#cgroup, true);
-      for (let still = 0; still < STILL_ROUNDS;) {
+      for (let still = 0; still < stillRounds;) {
         const moving = this.#round(byCgroup);
         still = moving === undefined ? still + 1 : 0;
         if (process.uptime() * 1000 > deadline && moving !== undefined) {
           throw new Error(`not all of its processes could be frozen: ${moving}`);
         }
-        await sleep(POLL_MS);
+        await sleep(pollMs);
         if (this.#thawed !== own) throw new Error("it was let go on before all of it was frozen");
       }
     } catch (error) {

@@ -8,7 +8,7 @@ import { runIdVariable } from "../../lib/run-cookie.mjs";
 /** @import { HealthSpec, HealthState, SupervisorSpec } from "./supervisor-types.ts" */
 /** @typedef {Pick<SupervisorSpec, "cwd" | "env" | "runId">} ProbeEnvironment What a probe that is a command is run with. */
 
-const STATUS_LINE = /^HTTP\/1\.[01] (\d{3})/;
+const statusLineForm = /^HTTP\/1\.[01] (\d{3})/;
 
 /** From the start of the app to its end; each start gets a check of its own. */
 export class HealthCheck {
@@ -151,7 +151,7 @@ function probeHttp({ host = "127.0.0.1", port, path }, timeoutMs) {
     socket.on("data", (/** @type {string} */ text) => {
       head += text;
       if (head.length < 12) return;
-      const status = STATUS_LINE.exec(head)?.[1];
+      const status = statusLineForm.exec(head)?.[1];
       const isGood = status?.startsWith("2") === true || status?.startsWith("3") === true;
       if (isGood) done(undefined);
       else

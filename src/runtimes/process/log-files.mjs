@@ -14,13 +14,13 @@ import { promisify } from "node:util";
 const [readDirectory, statFile] = [promisify(readdir), promisify(stat)];
 
 /** The longest piece of a line in one record, in bytes. */
-export const MAX_LINE_BYTES = 64 * 1024;
+export const maxLineBytes = 64 * 1024;
 /** Bytes of `2026-11-21T10:00:00.000Z o `. */
-export const PREFIX_BYTES = 27;
+export const prefixBytes = 27;
 /** The longest record there is. */
-export const MAX_RECORD_BYTES = PREFIX_BYTES + MAX_LINE_BYTES + 1;
+export const maxRecordBytes = prefixBytes + maxLineBytes + 1;
 
-const NAME = /^(\d{15})\.log$/;
+const segmentName = /^(\d{15})\.log$/;
 
 /** @param {number} position */
 export function logFileName(position) {
@@ -32,7 +32,7 @@ export function logFileName(position) {
  * @param {string} name
  */
 export function logFileStart(name) {
-  const digits = NAME.exec(name)?.[1];
+  const digits = segmentName.exec(name)?.[1];
   return digits === undefined ? undefined : Number(digits);
 }
 

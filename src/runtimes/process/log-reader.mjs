@@ -4,14 +4,14 @@
  */
 import { close, open, read } from "node:fs";
 import { promisify } from "node:util";
-import { MAX_RECORD_BYTES, listLogFiles } from "./log-files.mjs";
+import { maxRecordBytes, listLogFiles } from "./log-files.mjs";
 
 /** @import { LogFile } from "./log-files.mjs" */
 
 const [openFile, closeFile, readFile] = [promisify(open), promisify(close), promisify(read)];
 
-const NEWLINE = 10;
-const CHUNK_BYTES = 2 * MAX_RECORD_BYTES;
+const newlineByte = 10;
+const chunkBytes = 2 * maxRecordBytes;
 
 /**
  * Position at which the last `count` records begin, found by reading backwards.
@@ -34,7 +34,7 @@ export async function tailPosition(directory, count, end) {
         offset -= length;
         const { bytesRead } = await readFile(handle, chunk, 0, length, offset);
         for (let at = bytesRead; at > 0;) {
-          at = chunk.lastIndexOf(NEWLINE, at - 1);
+          at = chunk.lastIndexOf(newlineByte, at - 1);
           if (at === -1) break;
           if (++newlines === count) return file.start + offset + at + 1;
         }
@@ -52,7 +52,7 @@ export class LogReader {
   #position;
   /** @type {{ handle: number, file: LogFile } | undefined} */
   #open;
-  #chunk = Buffer.allocUnsafe(CHUNK_BYTES);
+  #chunk = Buffer.allocUnsafe(chunkBytes);
 
   /**
    * @param {string} directory
@@ -75,9 +75,9 @@ export class LogReader {
       if (this.#open === undefined) return undefined;
       const { handle, file } = this.#open;
       if (file.start > this.#position) return this.#gapTo(file.start);
-      const length = Math.min(CHUNK_BYTES, end - this.#position);
+      const length = Math.min(chunkBytes, end - this.#position);
       const { bytesRead } = await readFile(handle, this.#chunk, 0, length, this.#position - file.start);
-      const whole = bytesRead === 0 ? 0 : this.#chunk.lastIndexOf(NEWLINE, bytesRead - 1) + 1;
+      const whole = bytesRead === 0 ? 0 : this.#chunk.lastIndexOf(newlineByte, bytesRead - 1) + 1;
       if (whole > 0) {
         const from = this.#position;
         this.#position += whole;

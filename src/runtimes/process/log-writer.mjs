@@ -3,7 +3,7 @@
  */
 import { close, fstat, ftruncate, mkdir, open, read, unlink, write } from "node:fs";
 import { promisify } from "node:util";
-import { MAX_LINE_BYTES, MAX_RECORD_BYTES, PREFIX_BYTES, listLogFiles, logFileName } from "./log-files.mjs";
+import { maxLineBytes, maxRecordBytes, prefixBytes, listLogFiles, logFileName } from "./log-files.mjs";
 
 const [closeFile, statFile, truncateFile, makeDirectory, openFile, readFile, removeFile, writeFile] = [
   promisify(close),
@@ -18,10 +18,10 @@ const [closeFile, statFile, truncateFile, makeDirectory, openFile, readFile, rem
 
 /** @typedef {"o" | "e" | "s"} Source */
 
-const NEWLINE = 10;
-const BUFFER_BYTES = 4 * MAX_RECORD_BYTES;
-const LAST_LINES = 20;
-const LAST_LINE_CHARS = 1024;
+const newlineByte = 10;
+const bufferBytes = 4 * maxRecordBytes;
+const keptLines = 20;
+const lastLineChars = 1024;
 
 /**
  * Appends stamped records, one writer at a time: who awaits `write` before reading on is slowed down to the speed of
@@ -32,7 +32,7 @@ export class LogWriter {
   #maxBytes;
   #maxFiles;
   #onAdvance;
-  #buffer = Buffer.allocUnsafeSlow(BUFFER_BYTES);
+  #buffer = Buffer.allocUnsafeSlow(bufferBytes);
   #used = 0;
   #records = 0;
   #droppedRecords = 0;
@@ -148,21 +148,21 @@ export class LogWriter {
     const pieceLetter = source.toUpperCase().charCodeAt(0);
     let from = 0;
     while (from < chunk.length) {
-      const newline = chunk.indexOf(NEWLINE, from);
+      const newline = chunk.indexOf(newlineByte, from);
       const pending = this.#pending[source];
-      const end = Math.min(newline === -1 ? chunk.length : newline, from + MAX_LINE_BYTES - pending.length);
+      const end = Math.min(newline === -1 ? chunk.length : newline, from + maxLineBytes - pending.length);
       const whole = end === newline;
-      if (!whole && pending.length + end - from < MAX_LINE_BYTES) {
+      if (!whole && pending.length + end - from < maxLineBytes) {
         this.#pending[source] = Buffer.concat([pending, chunk.subarray(from, end)]);
         break;
       }
-      if (this.#used + MAX_RECORD_BYTES > BUFFER_BYTES) await this.#flush();
+      if (this.#used + maxRecordBytes > bufferBytes) await this.#flush();
       prefix.copy(this.#buffer, this.#used);
-      if (!whole) this.#buffer[this.#used + PREFIX_BYTES - 2] = pieceLetter;
-      this.#used += PREFIX_BYTES;
+      if (!whole) this.#buffer[this.#used + prefixBytes - 2] = pieceLetter;
+      this.#used += prefixBytes;
       this.#used += pending.copy(this.#buffer, this.#used);
       this.#used += chunk.copy(this.#buffer, this.#used, from, end);
-      this.#buffer[this.#used++] = NEWLINE;
+      this.#buffer[this.#used++] = newlineByte;
       this.#records++;
       if (pending.length > 0) this.#pending[source] = Buffer.alloc(0);
       from = whole ? end + 1 : end;
@@ -236,20 +236,20 @@ export class LogWriter {
   /** @param {Buffer} records */
   #rememberLines(records) {
     const lines = [];
-    for (let end = records.length; end > 0 && lines.length < LAST_LINES;) {
-      const start = end < 2 ? 0 : records.lastIndexOf(NEWLINE, end - 2) + 1;
-      const source = String.fromCharCode(records[start + PREFIX_BYTES - 2] ?? 0);
+    for (let end = records.length; end > 0 && lines.length < keptLines;) {
+      const start = end < 2 ? 0 : records.lastIndexOf(newlineByte, end - 2) + 1;
+      const source = String.fromCharCode(records[start + prefixBytes - 2] ?? 0);
       if (source !== "s") {
         const text = records.toString(
           "utf8",
-          start + PREFIX_BYTES,
-          Math.min(end - 1, start + PREFIX_BYTES + 4 * LAST_LINE_CHARS),
+          start + prefixBytes,
+          Math.min(end - 1, start + prefixBytes + 4 * lastLineChars),
         );
-        lines.unshift(text.slice(0, LAST_LINE_CHARS));
+        lines.unshift(text.slice(0, lastLineChars));
       }
       end = start;
     }
-    this.#lastLines = [...this.#lastLines, ...lines].slice(-LAST_LINES);
+    this.#lastLines = [...this.#lastLines, ...lines].slice(-keptLines);
   }
 }
 
@@ -259,9 +259,9 @@ export class LogWriter {
  */
 async function endOfRecords(file) {
   const { size } = await statFile(file);
-  const tail = Buffer.alloc(Math.min(size, MAX_RECORD_BYTES));
+  const tail = Buffer.alloc(Math.min(size, maxRecordBytes));
   await readFile(file, tail, 0, tail.length, size - tail.length);
-  const end = size - tail.length + tail.lastIndexOf(NEWLINE) + 1;
+  const end = size - tail.length + tail.lastIndexOf(newlineByte) + 1;
   if (end < size) await truncateFile(file, end);
   return end;
 }

@@ -2,14 +2,14 @@ import { readFileSync } from "node:fs";
 import { setTimeout as sleep } from "node:timers/promises";
 import { monotonicMs } from "./monotonic.mjs";
 
-const CGROUP_WAIT_MS = 5000;
+const cgroupWaitMs = 5000;
 
 /**
  * Waits until the daemon has moved this process into its cgroup: from there the app can be moved on, from outside not.
  * @param {string} cgroup
  */
 export async function waitForCgroup(cgroup) {
-  const deadline = monotonicMs() + CGROUP_WAIT_MS;
+  const deadline = monotonicMs() + cgroupWaitMs;
   for (;;) {
     const path = /^0::(.*)$/m.exec(readFileSync("/proc/self/cgroup", "utf8"))?.[1];
     if (path !== undefined && path !== "/" && `${cgroup}/supervisor`.endsWith(path)) return;

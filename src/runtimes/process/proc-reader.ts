@@ -16,10 +16,10 @@ export interface StorageUse {
   diskWrittenBytes: number;
 }
 
-const PAGE_BYTES = 4096;
-const READS_AT_ONCE = 64;
+const pageBytes = 4096;
+const readsAtOnce = 64;
 /** `smaps_rollup` walks page tables in the kernel: few at a time leave the other reads room. */
-const MEMORY_READS_AT_ONCE = 2;
+const memoryReadsAtOnce = 2;
 
 /**
  * Reads about many processes. What has ended, or is not ours to look into, is absent. When the signal aborts, what is
@@ -38,7 +38,7 @@ export class ProcReader {
   async readTable(signal: AbortSignal): Promise<ProcessEntry[]> {
     const names = await readdir(this.#procDir);
     const pids = names.map(Number).filter((pid) => Number.isInteger(pid) && pid > 1);
-    const table = await readEach(pids, READS_AT_ONCE, signal, (pid) => this.#entryOf(pid));
+    const table = await readEach(pids, readsAtOnce, signal, (pid) => this.#entryOf(pid));
     return [...table.values()];
   }
 
@@ -46,7 +46,7 @@ export class ProcReader {
   async readAgain(entries: readonly ProcessEntry[], signal: AbortSignal): Promise<Map<number, ProcessEntry>> {
     const startTicks = new Map(entries.map((entry) => [entry.pid, entry.startTicks]));
     const pids = [...startTicks.keys()];
-    return readEach(pids, READS_AT_ONCE, signal, async (pid) => {
+    return readEach(pids, readsAtOnce, signal, async (pid) => {
       const entry = await this.#entryOf(pid);
       return entry?.startTicks === startTicks.get(pid) ? entry : undefined;
     });
@@ -64,7 +64,7 @@ export class ProcReader {
   ): Promise<Map<number, ProcessOrigin>> {
     const byPid = new Map(table.map((entry) => [entry.pid, entry]));
     for (const pid of this.#cookies.keys()) if (!byPid.has(pid)) this.#cookies.delete(pid);
-    return readEach([...byPid.keys()], READS_AT_ONCE, signal, async (pid) => {
+    return readEach([...byPid.keys()], readsAtOnce, signal, async (pid) => {
       const { uid } = await stat(`${this.#procDir}/${pid}`);
       const startTicks = byPid.get(pid)?.startTicks ?? 0;
       return { uid, runId: owners.has(uid) ? await this.#cookieOf(pid, startTicks) : undefined };
@@ -75,17 +75,17 @@ export class ProcReader {
   async readMemory(entries: readonly ProcessEntry[], signal: AbortSignal): Promise<Map<number, number>> {
     const residentPages = new Map(entries.map(({ pid, rssPages }) => [pid, rssPages]));
     const pids = [...residentPages.keys()];
-    return readEach(pids, MEMORY_READS_AT_ONCE, signal, async (pid) => {
+    return readEach(pids, memoryReadsAtOnce, signal, async (pid) => {
       const rollup = await readFile(`${this.#procDir}/${pid}/smaps_rollup`, "latin1").catch(() => "");
       const pssKib = /^Pss:\s+(\d+) kB/m.exec(rollup)?.[1];
-      return pssKib === undefined ? (residentPages.get(pid) ?? 0) * PAGE_BYTES : Number(pssKib) * 1024;
+      return pssKib === undefined ? (residentPages.get(pid) ?? 0) * pageBytes : Number(pssKib) * 1024;
     });
   }
 
   /** By pid. */
   async readStorage(entries: readonly ProcessEntry[], signal: AbortSignal): Promise<Map<number, StorageUse>> {
     const pids = entries.map(({ pid }) => pid);
-    return readEach(pids, READS_AT_ONCE, signal, async (pid) => {
+    return readEach(pids, readsAtOnce, signal, async (pid) => {
       const io = await readFile(`${this.#procDir}/${pid}/io`, "latin1");
       const read = /^read_bytes: (\d+)$/m.exec(io)?.[1];
       const written = /^write_bytes: (\d+)$/m.exec(io)?.[1];

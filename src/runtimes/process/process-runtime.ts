@@ -23,7 +23,7 @@ import { processSpec } from "./process-spec.ts";
 import { openProcessTerminal } from "./process-terminal.ts";
 import type { SampledRun } from "./run-membership.ts";
 import type { ProcessStatus } from "./process-status.ts";
-import { LOG_DIR, SupervisedApp, type SupervisionOptions } from "./supervised-app.ts";
+import { logDirName, SupervisedApp, type SupervisionOptions } from "./supervised-app.ts";
 import { connectSupervisor } from "./supervisor-connection.ts";
 import type { ProcessAppRef } from "./supervisor-watch.ts";
 
@@ -35,7 +35,7 @@ export interface ProcessRuntimeOptions extends SupervisionOptions {
 }
 
 /** A supervisor that reports more often than this is heard this seldom. */
-const NOTIFY_MS = 50;
+const notifyMs = 50;
 
 /** Runs apps as processes. Operations on one app come one at a time; the caller sees to that. */
 export class ProcessRuntime implements AppRuntime {
@@ -178,12 +178,12 @@ export class ProcessRuntime implements AppRuntime {
   ): Promise<LogChunk> {
     const request = signal && { signal };
     const owner = await this.#options.identities.as(uid);
-    if (tail < 1 || (await owner.stat(runDir, LOG_DIR, request)) === undefined) {
+    if (tail < 1 || (await owner.stat(runDir, logDirName, request)) === undefined) {
       return { lines: [], truncated: false, missedBytes: 0 };
     }
-    const files = (await owner.list(runDir, LOG_DIR, request))
+    const files = (await owner.list(runDir, logDirName, request))
       .filter(({ name, type }) => type === "file" && logFileStart(name) !== undefined)
-      .map(({ name }) => `${LOG_DIR}/${name}`);
+      .map(({ name }) => `${logDirName}/${name}`);
     const { data, truncated } = await owner.readTail(runDir, files, { maxLines: tail, ...request });
     return { lines: parseRecords(data.toString()), truncated, missedBytes: 0 };
   }
@@ -240,7 +240,7 @@ export class ProcessRuntime implements AppRuntime {
     const timer = setTimeout(() => {
       this.#changed.delete(id);
       this.#listeners.tell(id);
-    }, NOTIFY_MS);
+    }, notifyMs);
     this.#changed.set(id, timer.unref());
   }
 }

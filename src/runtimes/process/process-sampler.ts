@@ -25,7 +25,7 @@ interface Measurements {
 }
 
 /** `USER_HZ`, 100 on every architecture that Node supports. */
-const TICKS_PER_SECOND = 100;
+const ticksPerSecond = 100;
 
 /** Measures the processes of apps, all in one window: one sampler for each daemon. */
 export class ProcessSampler {
@@ -106,7 +106,7 @@ function usagesOf(members: ReadonlyMap<string, readonly ProcessEntry[]>, measure
       ticks += Math.max(0, (after.get(pid)?.cpuTicks ?? 0) - cpuTicks);
       memoryBytes += memory.get(pid) ?? 0;
     }
-    const cpuPercent = ((ticks / TICKS_PER_SECOND) * 100) / elapsedSecs;
+    const cpuPercent = ((ticks / ticksPerSecond) * 100) / elapsedSecs;
     usages.set(appId, {
       cpuPercent: Math.round(cpuPercent * 10) / 10,
       memoryBytes,

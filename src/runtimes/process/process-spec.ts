@@ -10,8 +10,8 @@ export type ProcessSpec = Omit<
   "version" | "svcVersion" | "appId" | "runId" | "logDir" | "cgroup" | "settleMs"
 >;
 
-const LOG_MAX_BYTES = 10 * 1024 * 1024;
-const LOG_MAX_FILES = 5;
+const logFileBytes = 10 * 1024 * 1024;
+const logFileCount = 5;
 
 /** What the manifest says, as the supervisor needs it. */
 export function processSpec(app: RunnableApp, baseEnv: Readonly<Record<string, string>>): ProcessSpec {
@@ -21,8 +21,8 @@ export function processSpec(app: RunnableApp, baseEnv: Readonly<Record<string, s
     argv: [...argv],
     env: { ...baseEnv, ...env },
     cwd,
-    logMaxBytes: LOG_MAX_BYTES,
-    logMaxFiles: LOG_MAX_FILES,
+    logMaxBytes: logFileBytes,
+    logMaxFiles: logFileCount,
     stop,
     restart: {
       policy: restart.policy,

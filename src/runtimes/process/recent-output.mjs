@@ -1,16 +1,16 @@
 /** The last of what a terminal printed: all who watch read from here, so that none of them costs memory of its own. */
 
-const NEWLINE = 10;
-const CAPACITY_BYTES = 256 * 1024;
+const newlineByte = 10;
+const capacityBytes = 256 * 1024;
 /** What comes of one {@link RecentOutput.read}. */
-const PIECE_BYTES = 64 * 1024;
+const pieceBytes = 64 * 1024;
 /** A screen that is painted at will, as editors do, begins and ends with these. */
-const SCREEN_BEGIN = Buffer.from("\x1b[?1049h");
-const SCREEN_END = Buffer.from("\x1b[?1049l");
+const screenBegin = Buffer.from("\x1b[?1049h");
+const screenEnd = Buffer.from("\x1b[?1049l");
 
 /** Positions count the bytes since the beginning. */
 export class RecentOutput {
-  #ring = Buffer.alloc(CAPACITY_BYTES);
+  #ring = Buffer.alloc(capacityBytes);
   #end = 0;
 
   get end() {
@@ -19,13 +19,13 @@ export class RecentOutput {
 
   /** Of the oldest byte that is kept. */
   get start() {
-    return Math.max(0, this.#end - CAPACITY_BYTES);
+    return Math.max(0, this.#end - capacityBytes);
   }
 
   /** @param {Buffer} chunk */
   push(chunk) {
     for (let from = 0; from < chunk.length;) {
-      const at = this.#end % CAPACITY_BYTES;
+      const at = this.#end % capacityBytes;
       const length = chunk.copy(this.#ring, at, from);
       from += length;
       this.#end += length;
@@ -38,7 +38,7 @@ export class RecentOutput {
    * @returns {Buffer} a copy
    */
   read(from) {
-    return this.#copy(from, Math.min(this.#end, from + PIECE_BYTES));
+    return this.#copy(from, Math.min(this.#end, from + pieceBytes));
   }
 
   /**
@@ -47,12 +47,13 @@ export class RecentOutput {
    */
   screenStart(rows) {
     const kept = this.#copy(this.start, this.#end);
-    const painted = kept.lastIndexOf(SCREEN_BEGIN);
-    if (painted >= 0 && painted > kept.lastIndexOf(SCREEN_END)) return this.start + painted;
+    const painted = kept.lastIndexOf(screenBegin);
+    if (painted >= 0 && painted > kept.lastIndexOf(screenEnd)) return this.start + painted;
     let at = kept.length;
     // The newline that ends the last line begins none.
-    if (kept.at(-1) === NEWLINE) at -= 1;
-    for (let row = 0; row < rows && at >= 0; row++) at = at === 0 ? -1 : kept.lastIndexOf(NEWLINE, at - 1);
+    if (kept.at(-1) === newlineByte) at -= 1;
+    for (let row = 0; row < rows && at >= 0; row++)
+      at = at === 0 ? -1 : kept.lastIndexOf(newlineByte, at - 1);
     if (at >= 0) return this.start + at + 1;
     let whole = 0;
     // In front of the oldest line that is kept may lie half a character.
@@ -65,7 +66,7 @@ export class RecentOutput {
    * @param {number} to
    */
   #copy(from, to) {
-    const [at, end] = [from % CAPACITY_BYTES, to % CAPACITY_BYTES];
+    const [at, end] = [from % capacityBytes, to % capacityBytes];
     if (to <= from) return Buffer.alloc(0);
     if (at < end) return Buffer.from(this.#ring.subarray(at, end));
     return Buffer.concat([this.#ring.subarray(at), this.#ring.subarray(0, end)]);

@@ -4,7 +4,7 @@ import { closeSync, constants, fstatSync, openSync, readFileSync } from "node:fs
 /** @import { SupervisorSpec } from "./supervisor-types.ts" */
 
 /** Of `spec.json` and `state.json`, as the sweep takes them. */
-const MAX_JSON_BYTES = 1024 * 1024;
+const maxJsonBytes = 1024 * 1024;
 
 /** @returns {SupervisorSpec} */
 export function readSpec() {
@@ -25,7 +25,7 @@ export function readJson(path) {
   try {
     fd = openSync(path, constants.O_RDONLY | constants.O_NOFOLLOW | constants.O_NONBLOCK);
     const file = fstatSync(fd);
-    return file.isFile() && file.size <= MAX_JSON_BYTES ? JSON.parse(readFileSync(fd, "utf8")) : undefined;
+    return file.isFile() && file.size <= maxJsonBytes ? JSON.parse(readFileSync(fd, "utf8")) : undefined;
   } catch {
     return undefined;
   } finally {

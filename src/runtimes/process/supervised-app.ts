@@ -8,8 +8,8 @@ import type { ProcessStatus } from "./process-status.ts";
 import { connectSupervisor, type SupervisorConnection } from "./supervisor-connection.ts";
 import type { SupervisorSpec, SupervisorState } from "./supervisor-types.ts";
 import {
-  END_MARGIN_MS,
-  SUPERVISOR_START_MS,
+  endMarginMs,
+  supervisorStartMs,
   SupervisorWatch,
   type ProcessAppRef,
   type SupervisorWatchOptions,
@@ -28,11 +28,11 @@ export interface SupervisionOptions extends SupervisorWatchOptions {
 }
 
 /** From asking a supervisor until the last process is frozen. */
-const FREEZE_MS = 60_000;
-const THAW_MS = 5_000;
+const freezeMs = 60_000;
+const thawMs = 5_000;
 
 /** Where the supervisor keeps the log, in the run directory. */
-export const LOG_DIR = "logs";
+export const logDirName = "logs";
 
 /** One app and its supervisor, from the daemon's side. Operations on it come one at a time; watching goes on all the time. */
 export class SupervisedApp {
@@ -78,7 +78,7 @@ export class SupervisedApp {
       svcVersion,
       appId: id,
       runId,
-      logDir: LOG_DIR,
+      logDir: logDirName,
       cgroup,
       settleMs,
     };
@@ -99,7 +99,7 @@ export class SupervisedApp {
       const isOver = state.final || !isConnected;
       if (isOver && !state.settled) throw failureOf(id, state);
       return state.settled;
-    }, settleMs + SUPERVISOR_START_MS);
+    }, settleMs + supervisorStartMs);
   }
 
   /** See {@link ProcessRuntime.stop}. */
@@ -129,7 +129,7 @@ export class SupervisedApp {
       .catch((error: unknown) => log("talk with a supervisor failed", { app: id, error }))
       .finally(() => (hold.isHeld = false));
     try {
-      await connection.request({ cmd: "freeze" }, FREEZE_MS);
+      await connection.request({ cmd: "freeze" }, freezeMs);
     } catch (error) {
       connection.close();
       throw error;
@@ -143,7 +143,7 @@ export class SupervisedApp {
     this.#hold?.connection.close();
     this.#hold = undefined;
     const { changes } = this.#watch;
-    await changes.until(() => !this.#watch.isConnected || this.#watch.state?.frozen !== true, THAW_MS);
+    await changes.until(() => !this.#watch.isConnected || this.#watch.state?.frozen !== true, thawMs);
     return wasHeld;
   }
 
@@ -189,7 +189,7 @@ export class SupervisedApp {
     if (state === undefined || (state.bootId === bootId && (!state.final || state.leftover > 0))) {
       const { stdout, stderr } = await owner.runCommand([nodePath, supervisorPath, "sweep"], {
         cwd: runDir,
-        timeoutMs: graceMs + END_MARGIN_MS,
+        timeoutMs: graceMs + endMarginMs,
       });
       leftover = Number(/"leftover":(\d+)/.exec(stdout)?.[1] ?? Number.NaN);
       if (Number.isNaN(leftover)) {

@@ -19,9 +19,9 @@ import { StateFile } from "./state-file.mjs";
 /** @import { AppExit, AppProcess } from "./app-process.mjs" */
 /** @import { SupervisorPhase, SupervisorSpec, SupervisorState } from "./supervisor-types.ts" */
 
-const EXITS_KEPT = 10;
+const exitsKept = 10;
 /** How long output may trickle in after the last process of the app has ended. */
-const DRAIN_MS = 1000;
+const drainMs = 1000;
 
 export class SupervisedRuns {
   #spec;
@@ -191,7 +191,7 @@ export class SupervisedRuns {
     const lastLines = this.#log.lastLines;
     const at = new Date().toISOString();
     const record = { ...exit, at, ranMs: Math.round(monotonicMs() - startedMs), lastLines };
-    this.#state.exits = [...this.#state.exits, record].slice(-EXITS_KEPT);
+    this.#state.exits = [...this.#state.exits, record].slice(-exitsKept);
     return record;
   }
 
@@ -209,8 +209,8 @@ export class SupervisedRuns {
       cgroup,
     });
     // Without anything left the exit is a matter of being told; a process that cannot die is not waited for.
-    const exit = await Promise.race([app.exited, sleep(DRAIN_MS, undefined, { ref: false })]);
-    await app.drain(DRAIN_MS);
+    const exit = await Promise.race([app.exited, sleep(drainMs, undefined, { ref: false })]);
+    await app.drain(drainMs);
     return exit ?? { code: null, signal: null, error: "its main process does not end" };
   }
 

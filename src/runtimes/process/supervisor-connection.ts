@@ -5,7 +5,7 @@ import { SvcError } from "../../errors.ts";
 import type { FairTurns } from "../../lib/fair-turns.ts";
 import { boundedLines } from "../../lib/lines.ts";
 import type { TerminalSize } from "../../lib/terminal.ts";
-import { MAX_MESSAGE_LENGTH, parseMessage } from "./supervisor-messages.ts";
+import { maxMessageLength, parseMessage } from "./supervisor-messages.ts";
 import type {
   HelloMessage,
   LogEvent,
@@ -17,12 +17,12 @@ import type {
 } from "./supervisor-types.ts";
 
 /** The version of the protocol that this daemon speaks. */
-const PROTOCOL_VERSION = 1;
+const protocolVersion = 1;
 /** `O_PATH` of open(2): a handle on the directory's place, with no right to read it. */
 const O_PATH = 0o10000000;
-const DEFAULT_TIMEOUT_MS = 5000;
+const defaultTimeoutMs = 5000;
 /** Of what is typed, in one message: a supervisor takes lines of 64 KiB. */
-const MAX_TYPED_BYTES = 32 * 1024;
+const maxTypedBytes = 32 * 1024;
 
 /** Uid of the process at the other end of a unix socket (SO_PEERCRED). @throws when the kernel does not say */
 export type PeerUid = (socket: Socket) => number;
@@ -47,7 +47,7 @@ export interface ConnectOptions {
  * @throws SvcError `unavailable` when something else answers, or nothing in time
  */
 export async function connectSupervisor(options: ConnectOptions): Promise<SupervisorConnection | undefined> {
-  const { runDir, ownerUid, peerUid, turns, timeoutMs = DEFAULT_TIMEOUT_MS } = options;
+  const { runDir, ownerUid, peerUid, turns, timeoutMs = defaultTimeoutMs } = options;
   const signal = AbortSignal.timeout(timeoutMs);
   const socket = await openSocket(runDir, signal);
   if (socket === undefined) return undefined;
@@ -63,9 +63,9 @@ export async function connectSupervisor(options: ConnectOptions): Promise<Superv
     if (first.done === true) return undefined;
     if (first.value.type !== "hello") throw unavailable(`what listens in ${runDir} is no supervisor`);
     const { min, max } = first.value.protocol;
-    if (min > PROTOCOL_VERSION || max < PROTOCOL_VERSION) {
+    if (min > protocolVersion || max < protocolVersion) {
       throw unavailable(
-        `the supervisor in ${runDir} speaks protocol ${min} to ${max}, this svc speaks ${PROTOCOL_VERSION}`,
+        `the supervisor in ${runDir} speaks protocol ${min} to ${max}, this svc speaks ${protocolVersion}`,
       );
     }
     return new SupervisorConnection(socket, messages, first.value);
@@ -110,7 +110,7 @@ export class SupervisorConnection {
   }
 
   /** Asks for something while {@link watch} runs. @throws SvcError `unavailable` when it is refused or not answered in time */
-  async request(command: SupervisorCommand, timeoutMs = DEFAULT_TIMEOUT_MS): Promise<void> {
+  async request(command: SupervisorCommand, timeoutMs = defaultTimeoutMs): Promise<void> {
     const reply = Promise.withResolvers<undefined>();
     const id = this.#send(command);
     this.#replies.set(id, reply);
@@ -141,7 +141,7 @@ export class SupervisorConnection {
    */
   async attach(size: TerminalSize | undefined): Promise<AsyncIterable<TerminalEvent>> {
     const id = this.#send({ cmd: "attach", ...(size && { size }) });
-    const timer = setTimeout(() => this.close(), DEFAULT_TIMEOUT_MS);
+    const timer = setTimeout(() => this.close(), defaultTimeoutMs);
     try {
       const { value: answer } = await this.#messages.next();
       if (answer?.type !== "reply" || answer.id !== id)
@@ -168,8 +168,8 @@ export class SupervisorConnection {
 
   /** Types bytes at the terminal that {@link attach} shows; resolves when the app has taken them, or there is none any more. */
   async type(bytes: Uint8Array): Promise<void> {
-    for (let at = 0; at < bytes.length && !this.#isOver; at += MAX_TYPED_BYTES) {
-      const data = Buffer.from(bytes.subarray(at, at + MAX_TYPED_BYTES)).toString("base64");
+    for (let at = 0; at < bytes.length && !this.#isOver; at += maxTypedBytes) {
+      const data = Buffer.from(bytes.subarray(at, at + maxTypedBytes)).toString("base64");
       const taken = Promise.withResolvers<undefined>();
       const id = this.#send({ cmd: "input", data });
       this.#replies.set(id, taken);
@@ -189,7 +189,7 @@ export class SupervisorConnection {
 
   #send(command: SupervisorCommand): number {
     const id = ++this.#lastId;
-    this.#socket.write(`${JSON.stringify({ ...command, id, protocol: PROTOCOL_VERSION })}\n`);
+    this.#socket.write(`${JSON.stringify({ ...command, id, protocol: protocolVersion })}\n`);
     return id;
   }
 
@@ -235,7 +235,7 @@ async function* readMessages(
 ): AsyncGenerator<SupervisorMessage, void> {
   const pieces = socket.setEncoding("utf8") as AsyncIterable<string>;
   try {
-    for await (const line of boundedLines(pieces, { maxLength: MAX_MESSAGE_LENGTH, turn })) {
+    for await (const line of boundedLines(pieces, { maxLength: maxMessageLength, turn })) {
       const message = parseMessage(line);
       if (message !== undefined) yield message;
     }

@@ -13,16 +13,16 @@ import type {
 } from "./supervisor-types.ts";
 
 /** Longest line of the protocol, in UTF-16 units: a full part of the log in which each byte is escaped fits. */
-export const MAX_MESSAGE_LENGTH = 2 * 1024 * 1024;
+export const maxMessageLength = 2 * 1024 * 1024;
 
-const PHASES: readonly SupervisorPhase[] = ["STARTING", "RUNNING", "STOPPING", "STOPPED", "CRASHED"];
-const HEALTH: readonly HealthState[] = ["starting", "healthy", "unhealthy"];
+const phases: readonly SupervisorPhase[] = ["STARTING", "RUNNING", "STOPPING", "STOPPED", "CRASHED"];
+const healthStates: readonly HealthState[] = ["starting", "healthy", "unhealthy"];
 /** What is long in a message is text. Half a million empty lists would keep everybody waiting, and are no message. */
-const MAX_STRUCTURE = 64 * 1024;
-const MAX_TEXT = 4096;
-const MAX_LINE = 1024;
-const MAX_LINES = 20;
-const MAX_EXITS = 10;
+const maxStructure = 64 * 1024;
+const maxTextChars = 4096;
+const maxLineChars = 1024;
+const maxLines = 20;
+const maxExits = 10;
 
 type Fields = Record<string, unknown>;
 
@@ -85,7 +85,7 @@ function parseReply(fields: Fields): SupervisorMessage {
 
 function toState(value: unknown): SupervisorState | undefined {
   if (!isObject(value)) return undefined;
-  const phase = PHASES.find((word) => word === value["phase"]);
+  const phase = phases.find((word) => word === value["phase"]);
   const { supervisor, app, exits } = value as { supervisor: unknown; app: unknown; exits: unknown };
   if (phase === undefined || !isObject(supervisor)) return undefined;
   return {
@@ -104,9 +104,9 @@ function toState(value: unknown): SupervisorState | undefined {
       ? { pid: count(app["pid"]), startTicks: count(app["startTicks"]), startedAt: instant(app["startedAt"]) }
       : null,
     restarts: count(value["restarts"]),
-    health: HEALTH.find((word) => word === value["health"]) ?? null,
+    health: healthStates.find((word) => word === value["health"]) ?? null,
     ...(typeof value["healthReason"] === "string" && { healthReason: text(value["healthReason"]) }),
-    exits: Array.isArray(exits) ? exits.slice(-MAX_EXITS).filter(isObject).map(toExit) : [],
+    exits: Array.isArray(exits) ? exits.slice(-maxExits).filter(isObject).map(toExit) : [],
     leftover: count(value["leftover"]),
     ...(value["frozen"] === true && { frozen: true }),
     final: value["final"] === true,
@@ -125,14 +125,14 @@ function toExit(fields: Fields): ExitRecord {
     at: instant(fields["at"]),
     ranMs: count(fields["ranMs"]),
     lastLines: Array.isArray(lastLines)
-      ? lastLines.slice(-MAX_LINES).map((line) => text(line).slice(0, MAX_LINE))
+      ? lastLines.slice(-maxLines).map((line) => text(line).slice(0, maxLineChars))
       : [],
     ...(typeof error === "string" && { error: text(error) }),
   };
 }
 
 function parseObject(json: string): Fields | undefined {
-  if (json.length > MAX_STRUCTURE && hasMoreStructure(json, MAX_STRUCTURE)) return undefined;
+  if (json.length > maxStructure && hasMoreStructure(json, maxStructure)) return undefined;
   try {
     const value: unknown = JSON.parse(json);
     return isObject(value) ? value : undefined;
@@ -146,7 +146,7 @@ function isObject(value: unknown): value is Fields {
 }
 
 function text(value: unknown): string {
-  return typeof value === "string" ? value.slice(0, MAX_TEXT) : "";
+  return typeof value === "string" ? value.slice(0, maxTextChars) : "";
 }
 
 function count(value: unknown): number {

@@ -26,19 +26,19 @@ export interface SupervisorWatchOptions {
 }
 
 /** How long a supervisor that was just started may take to answer. */
-export const SUPERVISOR_START_MS = 15_000;
+export const supervisorStartMs = 15_000;
 /** On top of the grace period: SIGKILL, the last output, the last state. */
-export const END_MARGIN_MS = 20_000;
+export const endMarginMs = 20_000;
 /** How long a supervisor that was just being started by an earlier daemon may take to show up. */
-const LATE_START_MS = 1500;
+const lateStartMs = 1500;
 /** From a connection to the state that is then due. */
-const FIRST_STATE_MS = 5000;
-const RECONNECT_ATTEMPTS = 5;
+const firstStateMs = 5000;
+const reconnectAttempts = 5;
 /** Before the first attempt; doubles with each. */
-const RECONNECT_MS = 50;
+const reconnectMs = 50;
 /** Between looks at an app of which it cannot be told how it fares. */
-const LOOK_AGAIN_MS = 3000;
-const MAX_STATE_BYTES = 1024 * 1024;
+const lookAgainMs = 3000;
+const maxStateBytes = 1024 * 1024;
 
 export class SupervisorWatch {
   readonly changes: StatusChanges;
@@ -99,7 +99,7 @@ export class SupervisorWatch {
     const first = Promise.withResolvers<boolean>();
     let isMet = false;
     // Its owner may have put anything in its place, such as what says hello and no more.
-    const giveUp = setTimeout(() => connection.close(), FIRST_STATE_MS);
+    const giveUp = setTimeout(() => connection.close(), firstStateMs);
     this.#connection = connection;
     void connection
       .watch((state) => {
@@ -136,7 +136,7 @@ export class SupervisorWatch {
    */
   async meet(owner: Identity, runId: string, pid: number): Promise<void> {
     const { id, runDir } = this.#ref;
-    const deadline = Date.now() + SUPERVISOR_START_MS;
+    const deadline = Date.now() + supervisorStartMs;
     for (let delayMs = 5; ; delayMs = Math.min(50, delayMs * 2)) {
       if ((await this.attach()) || this.#state?.runId === runId) return;
       if (Date.now() > deadline || (await readProcessIdentity(pid)) === undefined) break;
@@ -161,7 +161,7 @@ export class SupervisorWatch {
     const connection = this.#connection;
     try {
       await connection?.request({ cmd: "stop", graceMs });
-      await this.changes.until(() => this.#connection !== connection, graceMs + END_MARGIN_MS);
+      await this.changes.until(() => this.#connection !== connection, graceMs + endMarginMs);
     } catch (error) {
       this.#options.log("a supervisor did not stop its app", { app: this.#ref.id, error });
       this.#connection = undefined;
@@ -176,7 +176,7 @@ export class SupervisorWatch {
     const owner = await this.#options.identities.as(uid);
     let state = await this.readState(owner);
     if (state === undefined && (await owner.stat(runDir, "spec.json")) !== undefined) {
-      const deadline = Date.now() + LATE_START_MS;
+      const deadline = Date.now() + lateStartMs;
       while (state === undefined && Date.now() < deadline) {
         await sleep(50);
         if (await this.attach()) return;
@@ -215,7 +215,7 @@ export class SupervisorWatch {
     const { id, runDir } = this.#ref;
     let json: string;
     try {
-      json = (await owner.readFile(runDir, "state.json", { maxBytes: MAX_STATE_BYTES })).toString();
+      json = (await owner.readFile(runDir, "state.json", { maxBytes: maxStateBytes })).toString();
     } catch (error) {
       if (error instanceof SvcError && error.code === "not_found") return undefined;
       // A link, a directory, more than a state can be: the owner put it there, and must not keep root from removing the app.
@@ -251,7 +251,7 @@ export class SupervisorWatch {
         this.#options.log("cannot tell what became of an app", { app: this.#ref.id, error });
         this.#becomeUnknown("what became of it cannot be told");
       });
-    }, LOOK_AGAIN_MS).unref();
+    }, lookAgainMs).unref();
   }
 
   async #disconnected(connection: SupervisorConnection): Promise<void> {
@@ -263,7 +263,7 @@ export class SupervisorWatch {
       this.#connection = undefined;
       const owner = await this.#options.identities.as(uid);
       const { pid, startTicks } = connection.hello;
-      for (let attempt = 0; attempt < RECONNECT_ATTEMPTS; attempt++) {
+      for (let attempt = 0; attempt < reconnectAttempts; attempt++) {
         const state = await this.readState(owner);
         const alive = (await readProcessIdentity(pid))?.startTicks === startTicks;
         if (isStale()) return;
@@ -272,7 +272,7 @@ export class SupervisorWatch {
           return;
         }
         // First of all: one that hangs up each time must not keep the daemon busy.
-        await sleep(RECONNECT_MS * 2 ** attempt);
+        await sleep(reconnectMs * 2 ** attempt);
         if (isStale() || (await this.attach())) return;
       }
       if (isStale()) return;
