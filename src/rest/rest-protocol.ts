@@ -7,7 +7,6 @@ import { declaredSize, mediaType } from "../lib/http-messages.ts";
 import type { IncomingRequest } from "../lib/http-messages.ts";
 import type { Operation, UnaryProtocol } from "../rpc/exchange.ts";
 import type { HttpCall } from "../rpc/http-call.ts";
-import { shareName } from "../rpc/user-context.ts";
 import { KeptBody, TextBody } from "./answer-body.ts";
 import type { AnswerBody } from "./answer-body.ts";
 import { bindRequest, hasRawBody, withRawBody } from "./bind.ts";
@@ -104,11 +103,10 @@ export class RestProtocol implements UnaryProtocol<RestOperation> {
 
   /** A thousand messages are a tenth of a second of everybody's time: the answer is written in turns of its user. */
   async #sendInTurns(route: Route, answer: Message, call: HttpCall, headers: AnswerHeaders): Promise<void> {
-    const share = shareName(call.user);
     const pieces: Buffer[] = [];
     for (const piece of this.#writer.slices(route.method.output, answer)) {
       pieces.push(piece);
-      await this.#turns.wait(share);
+      await this.#turns.wait(call.share);
       // Its client may have left.
       call.source.signal.throwIfAborted();
     }

@@ -16,7 +16,6 @@ import { HttpCall } from "./http-call.ts";
 import type { HttpCaller } from "./http-call.ts";
 import type { Pipeline } from "./pipeline.ts";
 import { UnsentAnswers } from "./unsent-answers.ts";
-import { shareName } from "./user-context.ts";
 
 /** What a request asks for. */
 export interface Operation {
@@ -137,7 +136,7 @@ export class Exchange {
       const answer = await pipeline.invokeUnary(method as DescMethodUnary, message, call);
       const sent = protocol.send(operation, answer, call);
       if (sent !== undefined) await sent;
-      if (call.user.peerUid !== 0) this.#unsent.add(shareName(call.user), response);
+      if (call.user.peerUid !== 0) this.#unsent.add(call.share, response);
     } catch (error) {
       this.#fail(protocol, call, method, error);
     } finally {
@@ -164,7 +163,7 @@ export class Exchange {
   ): Promise<Message | undefined> {
     const { pipeline, bodies } = this.#options;
     const { maxBodyBytes, bodyTimeoutMs } = protocol;
-    const share = shareName(call.user);
+    const { share } = call;
     using body = new RequestBody(call.request);
     const end = await body.read({
       maxBytes: maxBodyBytes,

@@ -2,6 +2,7 @@
 import { AbortSource } from "../lib/abort-source.ts";
 import type { IncomingRequest, OutgoingResponse } from "../lib/http-messages.ts";
 import type { Call } from "./call-context.ts";
+import { shareName } from "./user-context.ts";
 import type { UserContext } from "./user-context.ts";
 
 /** The caller of a request, known before anything else of it is read. */
@@ -46,6 +47,11 @@ export class HttpCall implements Call {
 
   get user(): UserContext {
     return this.caller.user;
+  }
+
+  /** In whose turns its work is done. */
+  get share(): string {
+    return shareName(this.caller.user);
   }
 
   get requestId(): string {
