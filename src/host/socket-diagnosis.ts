@@ -2,7 +2,6 @@
  * Sockets as the kernel itself lists them: sock_diag(7), which filters by state before it writes anything, and writes
  * numbers. Of thousands of sockets it takes a twentieth of what reading `/proc/net` does.
  */
-import { closeSync } from "node:fs";
 import { endianness } from "node:os";
 import { loadLibc, nativeError } from "../lib/libc.ts";
 import { SocketAddresses } from "./socket-address.ts";
@@ -33,6 +32,7 @@ const answerBytes = 64 * 1024;
 const isLittleEndian = endianness() === "LE";
 
 type Socket = (family: number, type: number, protocol: number) => number;
+type Close = (fd: number) => number;
 type Transfer = (fd: number, bytes: Buffer, length: number, flags: number) => number;
 
 /** Loads the native calls. @returns reads one table; throws where the kernel refuses */
@@ -41,6 +41,8 @@ export function createSocketDiagnosis(): (table: SocketTable) => WaitingSocket[]
   const socket = libc.func("int socket(int, int, int)") as unknown as Socket;
   const send = libc.func("int64_t send(int, void *, size_t, int)") as unknown as Transfer;
   const receive = libc.func("int64_t recv(int, void *, size_t, int)") as unknown as Transfer;
+  // Node warns of each descriptor that a thread closes and has not opened.
+  const close = libc.func("int close(int)") as unknown as Close;
   const answer = Buffer.alloc(answerBytes);
   const addresses = new SocketAddresses();
   return (table) => {
@@ -56,7 +58,7 @@ export function createSocketDiagnosis(): (table: SocketTable) => WaitingSocket[]
         if (addMessages(answer.subarray(0, length), table, addresses, sockets)) return sockets;
       }
     } finally {
-      closeSync(fd);
+      close(fd);
     }
   };
 }

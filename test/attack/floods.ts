@@ -17,6 +17,8 @@ const other = 5;
 export const floods = [
   ...[
     "connections",
+    "consoles",
+    "histories",
     "lists",
     "streams of HTTP/2",
     "large bodies",
@@ -68,11 +70,12 @@ export async function flood(
   const { id } = await door.client(AppService).installApp({ spec });
   await door.client(AppService).startApp({ id });
   const runDir = join(daemon.storeDir, "run", id);
-  // All but one are connected before: what waits to be accepted waits in one queue with everybody but root.
+  // Whoever comes anew waits to be accepted; all but root in one queue.
   const watchers = await Promise.all([
     openWatcher("root", { socketPath: daemon.socketPath }),
     openWatcher("root anew each time", { socketPath: rootSocketOf(daemon.socketPath) }, true),
     openWatcher("another user", { socketPath: otherDoor.socketPath }),
+    openWatcher("another user anew each time", { socketPath: otherDoor.socketPath }, true),
     openWatcher("a token's holder", byToken(daemon)),
   ]);
   await using flooding = attackAs(attacker, "send-floods.mjs", {

@@ -103,8 +103,22 @@ function streams(/** @type {Socket} */ socket) {
 
 const status = Buffer.from("GET /v1/status HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n");
 
+const upgrade = Buffer.from(
+  "GET /v1/apps/x/console?session=shell&token=unknown HTTP/1.1\r\nHost: localhost\r\nConnection: Upgrade\r\n" +
+    "Upgrade: websocket\r\nSec-WebSocket-Version: 13\r\nSec-WebSocket-Key: AAAAAAAAAAAAAAAAAAAAAA==\r\n\r\n",
+);
+const history = Buffer.from(
+  "GET /v1/metrics/history?limit=1000&step=86400 HTTP/1.1\r\nHost: localhost\r\n\r\n",
+);
+
 /** @type {Record<string, () => void>} */
 const floods = {
+  // Every other one is gone before it is answered.
+  consoles: () => {
+    let count = 0;
+    hold(scaled(500), (socket) => void socket.write(upgrade, () => ++count % 2 === 0 && socket.destroy()));
+  },
+  histories: () => hold(scaled(200), repeat(history)),
   connections: () => hold(scaled(1_000), (socket) => void socket.write(status)),
   "streams of HTTP/2": () => hold(scaled(1_024), streams),
   lists: () => hold(scaled(100), repeat(list)),
