@@ -79,6 +79,10 @@ export class EngineState implements AsyncDisposable {
     this.#listening = events.listen({
       onConnect: () => void this.#resync(),
       onDisconnect: (error) => this.#emit({ kind: "unavailable", error }),
+      // Whoever was told that it does not answer hears that it does.
+      onLateAnswer: () => {
+        if (this.isAvailable) this.#emit({ kind: "available" });
+      },
       onEvent: ({ type, ...event }) => {
         if (type === "container") this.#containers.onEvent({ type, ...event });
         else if (type === "image") this.#invalidate(this.#images, "images");

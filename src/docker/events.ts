@@ -12,6 +12,8 @@ export interface EngineListener {
   /** Events come from now on; what happened before, since the last `onDisconnect`, nobody will tell. */
   onConnect?(generation: number): void;
   onDisconnect?(error: SvcError): void;
+  /** It is there after all, and has been all the time, while somebody was told that it does not answer. */
+  onLateAnswer?(): void;
 }
 
 export interface EngineEventsOptions {
@@ -46,6 +48,8 @@ export class EngineEvents implements AsyncDisposable {
   #verifiedAtMs = -Infinity;
   /** Since when it owes an answer; `undefined`: it does not. */
   #askedAtMs: number | undefined;
+  /** Somebody did not wait for what it owes. */
+  #wasGivenUp = false;
   #verifying: Promise<void> | undefined;
   #attempt = Promise.withResolvers<undefined>();
 
@@ -89,7 +93,11 @@ export class EngineEvents implements AsyncDisposable {
     this.start();
     const patience = new AbortController();
     const leftMs = patienceMs - (performance.now() - (this.#askedAtMs ?? Infinity));
-    const timer = setTimeout(() => patience.abort(silent()), Math.min(Math.max(leftMs, 0), patienceMs));
+    const giveUp = (): void => {
+      this.#wasGivenUp = true;
+      patience.abort(silent());
+    };
+    const timer = setTimeout(giveUp, Math.min(Math.max(leftMs, 0), patienceMs));
     try {
       await unlessAborted(this.#verified(), patience.signal);
     } finally {
@@ -119,11 +127,18 @@ export class EngineEvents implements AsyncDisposable {
         signal: this.#disposed.signal,
       });
       this.#verifiedAtMs = performance.now();
+      if (generation === this.#generation) this.#answered();
     } catch (error) {
       if (generation === this.#generation) this.#lose(error as SvcError);
     } finally {
       this.#askedAtMs = undefined;
     }
+  }
+
+  #answered(): void {
+    if (!this.#wasGivenUp) return;
+    this.#wasGivenUp = false;
+    for (const listener of this.#listeners) listener.onLateAnswer?.();
   }
 
   async #follow(): Promise<void> {
@@ -174,6 +189,7 @@ export class EngineEvents implements AsyncDisposable {
     this.#lost = lost;
     this.#error = undefined;
     this.#askedAtMs = undefined;
+    this.#wasGivenUp = false;
     this.#generation++;
     this.#verifiedAtMs = performance.now();
     this.#log("the container engine is there", { socket: this.#engine.socket, generation: this.#generation });

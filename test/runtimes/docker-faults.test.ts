@@ -4,6 +4,7 @@ import { SvcError } from "../../src/errors.ts";
 import type { RunnableApp } from "../../src/runtimes/runtime.ts";
 import { dockerTest, needsDocker, sharedEngine } from "../support/docker-test.ts";
 import { eventually } from "../support/eventually.ts";
+import { failureOf } from "./support/container-tests.ts";
 import { DockerFixture } from "./support/docker-fixture.ts";
 
 const engineNow = sharedEngine();
@@ -122,5 +123,29 @@ dockerTest(
     await next.runtime.start(app);
     t.like(next.runtime.status("gone"), { state: "RUNNING", reason: "" });
     await next.runtime.remove(app);
+  },
+);
+
+dockerTest(
+  `an app whose engine hung for less than it takes to be away is known again${needsDocker}`,
+  async (t) => {
+    const engine = engineNow();
+    await engine.images.build("svc/shell:1");
+    await using fixture = await DockerFixture.create(engine);
+    const { runtime } = fixture;
+    const app = await fixture.app("brief", forever);
+    await runtime.prepare(app, {});
+    await runtime.start(app);
+    await engine.pause();
+    try {
+      // As in a restart that the hang makes fail.
+      t.is((await failureOf(runtime.stop(app))).code, "unavailable");
+      await runtime.adopt(app);
+      t.is(runtime.status("brief")?.state, "UNKNOWN");
+    } finally {
+      engine.resume();
+    }
+    await eventually(() => assert.equal(runtime.status("brief")?.state, "RUNNING"), 20_000);
+    await runtime.remove(app);
   },
 );
