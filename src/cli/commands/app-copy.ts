@@ -9,7 +9,7 @@ import { escapeControls } from "../render/escape.ts";
 import { formatBytes } from "../render/units.ts";
 import type { RunCommand } from "../run-command.ts";
 import { calls, type App } from "../transport/calls.ts";
-import { transfer } from "./app-transfer.ts";
+import { transfer, type Arrived } from "./app-transfer.ts";
 
 export function addCopyCommand(parent: Command, run: RunCommand): void {
   parent
@@ -46,23 +46,29 @@ async function copy(
     throw new UsageError(`${id} is on ${name} already; a copy on the same node is: svc app clone ${id}`);
   await using to = context.at(name);
   const plan = await planOf(context, to, id);
-  if (dryRun) {
-    if (context.json) return context.printJson(plan);
-    const size = `${formatBytes(plan.total_bytes)}, ${formatBytes(plan.available_bytes)} are free there`;
-    const text = `${id} would be copied to ${name} (${size})${plan.exists ? " under another id" : ""}`;
-    return context.print(`${escapeControls(text)}\n`);
-  }
-  const copied = await transfer({ from: context, to, id }, plan.exists);
-  if (context.json)
-    return context.printJson({
-      id: copied.id,
-      node: name,
-      restored_bytes: copied.bytes,
-      warnings: copied.warnings,
-    });
-  for (const warning of copied.warnings) context.note(`warning: ${escapeControls(warning)}`);
-  const text = `Copied ${id} to ${name} as ${copied.id} (${formatBytes(copied.bytes)}). Start it: svc -N ${name} app start ${copied.id}`;
+  if (dryRun) await sayPlan(context, plan, name);
+  else await sayCopied(context, await transfer({ from: context, to, id }, plan.exists), { id, name });
+}
+
+function sayPlan(context: CommandContext, plan: Plan, node: string): Promise<void> {
+  if (context.json) return context.printJson(plan);
+  const size = `${formatBytes(plan.total_bytes)}, ${formatBytes(plan.available_bytes)} are free there`;
+  const text = `${plan.id} would be copied to ${node} (${size})${plan.exists ? " under another id" : ""}`;
   return context.print(`${escapeControls(text)}\n`);
+}
+
+function sayCopied(
+  context: CommandContext,
+  copied: Arrived,
+  { id, name }: { readonly id: string; readonly name: string },
+): Promise<void> {
+  const { warnings } = copied;
+  if (context.json) {
+    return context.printJson({ id: copied.id, node: name, restored_bytes: copied.bytes, warnings });
+  }
+  for (const warning of warnings) context.note(`warning: ${escapeControls(warning)}`);
+  const done = `Copied ${id} to ${name} as ${copied.id} (${formatBytes(copied.bytes)})`;
+  return context.print(`${escapeControls(`${done}. Start it: svc -N ${name} app start ${copied.id}`)}\n`);
 }
 
 interface Plan {
