@@ -1,12 +1,17 @@
 /** `svc node …` and which daemon a command is for. */
+import { execFile } from "node:child_process";
 import { chmod, mkdir, mkdtemp, readFile, rm, stat, writeFile } from "node:fs/promises";
 import { createServer, type Socket } from "node:net";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
+import { promisify } from "node:util";
 import test from "ava";
+import { isRoot, needsRoot } from "../support/daemon.ts";
 import type { SvcRun } from "./support/run-svc.ts";
 import { runSvc } from "./support/run-svc.ts";
 import { appOf, startFakeDaemon } from "./support/fake-daemon.ts";
+
+const rootTest = isRoot ? test : test.skip;
 
 interface Home extends AsyncDisposable {
   readonly dir: string;
@@ -161,6 +166,22 @@ for (const { title, mode, text = "", says } of [
 }
 
 const secret = "svc_canary_0123456789";
+
+rootTest(`a home that may not be entered has no nodes${needsRoot}`, async (t) => {
+  await using home = await makeHome();
+  await mkdir(join(home.dir, ".config/svc"), { recursive: true, mode: 0o700 });
+  await writeFile(home.file, "{", { mode: 0o600 });
+  const module = new URL("../../src/cli/nodes/node-file.ts", import.meta.url).href;
+  const host = JSON.stringify({ env: {}, home: home.dir, uid: 65_534 });
+  const script = `console.log(JSON.stringify((await import("${module}")).readNodes(${host})));`;
+  const args = ["--input-type=module", "--eval", script];
+  const { stdout } = await promisify(execFile)(process.execPath, args, {
+    uid: 65_534,
+    gid: 65_534,
+    cwd: "/",
+  });
+  t.deepEqual(JSON.parse(stdout), { nodes: {} });
+});
 
 test("a token is taken from a file that nobody else may read, or from a helper, and shows nowhere", async (t) => {
   await using home = await makeHome();

@@ -42,7 +42,8 @@ export function readNodes(host: NodeHome): NodeList {
     descriptor = openSync(path, "r");
   } catch (error) {
     const { code } = error as NodeJS.ErrnoException;
-    if (code === "ENOENT" || code === "ENOTDIR") return { nodes: {} };
+    // A home that may not be entered is somebody else's, as that of a user who became another one without `-`.
+    if (code === "ENOENT" || code === "ENOTDIR" || code === "EACCES") return { nodes: {} };
     throw new SvcError("not_possible", `the nodes in ${path} cannot be read: ${String(code)}`, {
       cause: error,
     });
