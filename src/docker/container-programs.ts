@@ -24,6 +24,8 @@ interface ProgramRow {
   executor: string;
 }
 
+/** The engine says yes before it starts a program: until it has, some 6 s, in milliseconds between two looks. */
+const untilStarted = [20, 80, 200, 400, 800, 1500, 3000];
 /** From SIGHUP to SIGKILL, some 2 s, in milliseconds between two looks. */
 const grace = [20, 80, 200, 400, 600, 700];
 const afterKillMs = 500;
@@ -78,16 +80,27 @@ export class ContainerPrograms implements AsyncDisposable {
 
   /** @returns whether it has ended */
   async #hangUp(execId: string, containerId: string): Promise<boolean> {
-    const { Running, Pid } = await this.inspect(execId);
-    if (!Running || Pid <= 0) return true;
-    await signal(Pid, containerId, [SIGHUP, SIGCONT]);
+    const pid = await this.#startedPid(execId);
+    if (pid === undefined) return true;
+    await signal(pid, containerId, [SIGHUP, SIGCONT]);
     for (const ms of grace) {
       await wait(ms);
       if (!(await this.inspect(execId)).Running) return true;
     }
-    await signal(Pid, containerId, [SIGKILL]);
+    await signal(pid, containerId, [SIGKILL]);
     await wait(afterKillMs);
     return !(await this.inspect(execId)).Running;
+  }
+
+  /** @returns its pid on the engine's host; undefined when it has ended, or has not been started at all */
+  async #startedPid(execId: string): Promise<number | undefined> {
+    for (const ms of untilStarted) {
+      const { Running, Pid, ExitCode } = await this.inspect(execId);
+      if (Running && Pid > 0) return Pid;
+      if (!Running && ExitCode !== null) return undefined;
+      await wait(ms);
+    }
+    return undefined;
   }
 
   async #sweep(): Promise<void> {

@@ -53,6 +53,11 @@ export class ConnectionPlaces {
     return this.#size + this.#ofRoot;
   }
 
+  /** Whether somebody is there who has not asked for anything. */
+  get isAnybodySilent(): boolean {
+    return [...this.#shares.values()].some((share) => [...share].some(({ hasAsked }) => !hasAsked));
+  }
+
   destroyAll(): void {
     for (const share of this.#shares.values()) for (const { socket } of share) socket.destroy();
   }

@@ -22,6 +22,8 @@ export class Connection {
   isInTurn = false;
   /** What has still to come of a body whose size was declared. */
   bodyLeftBytes = 0;
+  /** Whether its client has asked for anything yet. */
+  hasAsked = false;
   /** Called when a request has ended. */
   onEnd: (() => void) | undefined;
   /** Called when it carries HTTP no longer. */
@@ -37,6 +39,7 @@ export class Connection {
 
   /** A request has come. */
   begin(response: HttpResponse): void {
+    this.hasAsked = true;
     this.#underWay.add(response);
     if (response instanceof ServerResponse) this.bodyLeftBytes = declaredSize(response.req) ?? 0;
   }

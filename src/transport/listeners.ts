@@ -3,6 +3,7 @@ import { randomUUID } from "node:crypto";
 import type { IncomingMessage, Server as HttpServer } from "node:http";
 import { isIPv6 } from "node:net";
 import type { Duplex } from "node:stream";
+import { setTimeout as sleep } from "node:timers/promises";
 import { routes as contractRoutes } from "../../gen/svc/v1/routes.ts";
 import { SvcError } from "../errors.ts";
 import { BodyTurns } from "../lib/body-turns.ts";
@@ -73,8 +74,8 @@ export function createListeners(options: ListenersOptions): Listeners {
 
 /** How long answers may take to reach their clients once their calls were aborted. */
 const flushMs = 1_000;
-/** For whoever has connected, but not asked yet, when the next daemon is to take over. */
-const handOverMs = 250;
+/** For whoever has connected, but not asked yet, when the next daemon is to take over: at most, and between two looks. */
+const [handOverMs, handOverStepMs] = [3_000, 250];
 
 class TwoDoors implements Listeners {
   readonly #shutdown = new AbortController();
@@ -269,11 +270,11 @@ class TwoDoors implements Listeners {
   }
 
   /** Who comes from now on waits for the next daemon: whoever is connected to this one is answered by it, once. */
-  #serveWhoHasCome(): Promise<void> {
+  async #serveWhoHasCome(): Promise<void> {
     this.#front?.closeAfterAnswers();
-    return new Promise((resolve) => {
-      setTimeout(resolve, handOverMs);
-    });
+    const deadlineMs = performance.now() + handOverMs;
+    do await sleep(handOverStepMs);
+    while (this.#places.isAnybodySilent && performance.now() < deadlineMs);
   }
 
   async #stop(): Promise<void> {

@@ -204,7 +204,7 @@ const cases: CommandCase[] = [
   { args: ["help", "lss"], exitCode: 2, stderr: /^svc: unknown command 'lss'\n\(Did you mean ls\?\)\n$/ },
   { args: ["help", "frobnicate"], exitCode: 2, stderr: /^svc: unknown command 'frobnicate'\n$/ },
   { args: ["help", "info"], exitCode: 2, stderr: /unknown command 'info'[^]*It is: svc app info/ },
-  { args: ["app", "help", "nope"], exitCode: 2, stderr: /^svc: unknown command 'nope'\n$/ },
+  { args: ["app", "help", "frobnicate"], exitCode: 2, stderr: /^svc: unknown command 'frobnicate'\n$/ },
   { args: ["help", "ls"], stdout: /^Usage: svc ls\|list / },
   { args: ["ls", "--nope"], exitCode: 2, stderr: /^svc: unknown option '--nope'/ },
   { args: ["ls", "--timeout", "0"], exitCode: 2, stderr: /more than 0 and at most 86400/ },

@@ -141,7 +141,8 @@ test("processes stand still while they are backed up, and go on when the daemon 
   const apps = daemon.client(AppService);
   await eventually(async () => assert.equal((await apps.getApp({ id: "ticks" })).state, "RUNNING"));
   t.is((await apps.getApp({ id: "ticks" })).stateReason, "");
-  await apps.stopApp({ id: "ticks" });
+  // What the backup has left is cleared away first.
+  await eventually(() => apps.stopApp({ id: "ticks" }), 60_000);
 });
 
 dockerTest(

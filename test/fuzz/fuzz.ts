@@ -114,8 +114,8 @@ const declaredCodes = new Set(["unimplemented", "unavailable", "deadline_exceede
 /** Theirs in REST, where HEAD has no body that could tell. */
 const declaredStatuses = new Set([501, 503, 504]);
 
-/** gRPC's specification wants `internal` for the flag of a packed message without a name of the packing. */
-const nameless = /received compressed envelope/;
+/** The protocols prescribe `internal` for the flag of a compressed message where no compression is named. */
+const nameless = /a message is compressed, but the request names no compression/;
 
 function problemOf(request: FuzzRequest, answer: FuzzAnswer): string | undefined {
   if (nameless.test(answer.text) || nameless.test(decodeURIComponent(answer.grpcMessage))) return undefined;

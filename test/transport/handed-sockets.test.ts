@@ -92,6 +92,8 @@ test("who has connected and not asked yet is answered by the daemon that goes", 
   // An answer shows that the daemon took the earlier connection.
   await ask(holder.path);
   const stopped = door[Symbol.asyncDispose]();
+  // A client that has little of a processor.
+  await pause(700);
   socket.write("GET /v1/status HTTP/1.1\r\nHost: localhost\r\n\r\n");
   let answer = "";
   for await (const chunk of socket.setEncoding("utf8")) answer += String(chunk);
