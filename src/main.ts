@@ -13,6 +13,7 @@ import { runFirstStage } from "./cli/first-stage.ts";
 import type { CliHost } from "./cli/host.ts";
 import type { DaemonRun } from "./cli/run-command.ts";
 import { defaultPaths } from "./daemon/paths.ts";
+import { xdgDir } from "./lib/xdg.ts";
 import type { Client } from "./cli/transport/client.ts";
 import type { PathEnvironment } from "./daemon/paths.ts";
 import type { Programs } from "./daemon/programs.ts";
@@ -150,12 +151,11 @@ function keepCompiled(): void {
  * Private to the user: V8 runs what it finds in there, so it must not be the shared temporary directory. Trying svc from
  * a checkout leaves nothing outside of the checkout, and nothing in one whose daemon is another user's.
  */
-function compileCacheDir({ home, env }: PathEnvironment): string | undefined {
+function compileCacheDir(environment: PathEnvironment): string | undefined {
   if (checkoutDir !== undefined) {
     const isOwn = statSync(checkoutDir, { throwIfNoEntry: false })?.uid === uid;
     return isOwn ? join(checkoutDir, "cache", "compile") : undefined;
   }
   if (uid === 0) return "/var/cache/svc/compile";
-  const cacheHome = env["XDG_CACHE_HOME"];
-  return join(cacheHome?.startsWith("/") === true ? cacheHome : join(home, ".cache"), "svc", "compile");
+  return join(xdgDir(environment, "XDG_CACHE_HOME", ".cache"), "svc", "compile");
 }

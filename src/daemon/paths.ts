@@ -1,5 +1,6 @@
 /** Where svc keeps its things when the configuration does not say: system mode for root, XDG directories for anybody else (decisions 10). */
 import { join } from "node:path";
+import { xdgDir } from "../lib/xdg.ts";
 
 /** What the paths follow from. */
 export interface PathEnvironment {
@@ -14,12 +15,6 @@ export interface DefaultPaths {
   socket: string;
   /** The container engine's. */
   engineSocket: string;
-}
-
-/** The XDG base directory of `variable`, else `fallback` below the home; a relative value counts as unset (XDG Base Directory Specification). */
-function xdgDir(environment: PathEnvironment, variable: string, fallback: string): string {
-  const value = environment.env[variable];
-  return value?.startsWith("/") === true ? value : join(environment.home, fallback);
 }
 
 export function defaultPaths(environment: PathEnvironment): DefaultPaths {

@@ -136,7 +136,7 @@ export class Exchange {
       const answer = await pipeline.invokeUnary(method as DescMethodUnary, message, call);
       const sent = protocol.send(operation, answer, call);
       if (sent !== undefined) await sent;
-      if (call.user.peerUid !== 0) this.#unsent.add(call.share, response);
+      if (call.user.peerUid !== 0) this.#unsent.add(call);
     } catch (error) {
       this.#fail(protocol, call, method, error);
     } finally {

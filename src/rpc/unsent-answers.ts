@@ -1,5 +1,5 @@
 /** What of users' answers lies in memory since they do not read it: so much of one user's, and no more (T 57). */
-import type { OutgoingResponse } from "../lib/http-messages.ts";
+import type { HttpCall } from "./http-call.ts";
 
 /** Of one user. An answer of the longest kind is some 5 MB. */
 const maxUnsentBytes = 64 << 20;
@@ -16,9 +16,11 @@ export class UnsentAnswers {
   }
 
   /** Counts an answer that is on its way until it is out; gives up one for which there is no room any more. */
-  add(name: string, response: OutgoingResponse): void {
+  add(call: Pick<HttpCall, "share" | "response">): void {
+    const { response } = call;
     const bytes = response.writableLength;
     if (bytes <= smallBytes) return;
+    const name = call.share;
     const sum = (this.#bytes.get(name) ?? 0) + bytes;
     if (sum > this.#maxBytes) {
       response.destroy();

@@ -2,10 +2,11 @@
 import { existsSync } from "node:fs";
 import { readFile, writeFile } from "node:fs/promises";
 import { userInfo } from "node:os";
-import { dirname, isAbsolute, join } from "node:path";
+import { dirname, join } from "node:path";
 import { configTemplate } from "../daemon/config-template.ts";
 import { defaultPaths, type PathEnvironment } from "../daemon/paths.ts";
 import { makeDirectory } from "../lib/make-directory.ts";
+import { xdgDir } from "../lib/xdg.ts";
 
 export interface SetupOptions {
   readonly environment: PathEnvironment;
@@ -70,11 +71,11 @@ function completionsOf({ environment, completions }: SetupOptions): Piece[] {
   // Zsh has no directory of a user's that it looks in by itself.
   return [
     {
-      path: join(xdg(environment, "XDG_DATA_HOME", ".local/share"), "bash-completion/completions/svc"),
+      path: join(xdgDir(environment, "XDG_DATA_HOME", ".local/share"), "bash-completion/completions/svc"),
       text: completions.bash,
     },
     {
-      path: join(xdg(environment, "XDG_CONFIG_HOME", ".config"), "fish/completions/svc.fish"),
+      path: join(xdgDir(environment, "XDG_CONFIG_HOME", ".config"), "fish/completions/svc.fish"),
       text: completions.fish,
     },
   ];
@@ -85,7 +86,7 @@ async function unitsOf({ environment, unitsDir, command }: SetupOptions): Promis
   const from = isSystem ? unitsDir : join(unitsDir, "user");
   const to = isSystem
     ? "/etc/systemd/system"
-    : join(xdg(environment, "XDG_CONFIG_HOME", ".config"), "systemd/user");
+    : join(xdgDir(environment, "XDG_CONFIG_HOME", ".config"), "systemd/user");
   const start = `ExecStart=${command.map(quoted).join(" ")} daemon`;
   return Promise.all(
     ["svc.service", "svc.socket"].map(async (name) => ({
@@ -111,11 +112,6 @@ function nextSteps({ environment, root = "/" }: SetupOptions): string[] {
 
 function isUnderSystemd(root: string): boolean {
   return existsSync(join(root, "run/systemd/system"));
-}
-
-function xdg({ env, home }: PathEnvironment, variable: string, fallback: string): string {
-  const value = env[variable];
-  return value !== undefined && isAbsolute(value) ? value : join(home, fallback);
 }
 
 /** As systemd reads a word of a command line (systemd.service(5)). */

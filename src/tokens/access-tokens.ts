@@ -1,6 +1,7 @@
 /** Access tokens: minted from the primary, short-lived, in this process's memory alone (S 2.9, D12). */
 import { SvcError } from "../errors.ts";
 import type { Clock } from "../lib/clock.ts";
+import { endTokens } from "./end-tokens.ts";
 import { LiveToken } from "./live-token.ts";
 import { Lifetime } from "./lifetime.ts";
 import { mintToken, tokenDigest } from "./token-digest.ts";
@@ -74,23 +75,12 @@ export class AccessTokens {
 
   /** Ends those whose time is over. @returns whether any is left */
   sweep(): boolean {
-    this.#end(({ life }) => life.isOver, "the access token has expired; issue another");
+    endTokens(this.#tokens, ({ life }) => life.isOver, "the access token has expired; issue another");
     return this.#tokens.size > 0;
   }
 
   #revoke(isMeant: (token: AccessToken) => boolean): number {
     this.sweep();
-    return this.#end(isMeant, "the access token was revoked; issue another");
-  }
-
-  #end(isMeant: (token: AccessToken) => boolean, message: string): number {
-    let count = 0;
-    for (const [key, token] of this.#tokens) {
-      if (!isMeant(token)) continue;
-      this.#tokens.delete(key);
-      token.live.end(message);
-      count++;
-    }
-    return count;
+    return endTokens(this.#tokens, isMeant, "the access token was revoked; issue another");
   }
 }

@@ -4,6 +4,7 @@
  */
 import { SvcError } from "../errors.ts";
 import type { Clock } from "../lib/clock.ts";
+import { endTokens } from "./end-tokens.ts";
 import { Lifetime } from "./lifetime.ts";
 import { LiveToken } from "./live-token.ts";
 import { mintToken, shortDigest, tokenDigest } from "./token-digest.ts";
@@ -121,13 +122,14 @@ export class SessionTokens {
   /** Ends a user's sessions and codes. @returns how many sessions there were */
   endOf(uid: number): number {
     for (const [key, { user }] of this.#codes) if (user.uid === uid) this.#codes.delete(key);
-    return this.#end(({ user }) => user.uid === uid, "the user's sessions were ended");
+    return endTokens(this.#sessions, ({ user }) => user.uid === uid, "the user's sessions were ended");
   }
 
   /** Ends everything. @returns how many sessions there were */
   revokeAll(): number {
     this.#codes.clear();
-    return this.#end(
+    return endTokens(
+      this.#sessions,
       () => true,
       "the primary token was rotated, which ends the session; open another: svc web",
     );
@@ -136,19 +138,8 @@ export class SessionTokens {
   /** Ends what is over. @returns whether any session is left */
   sweep(): boolean {
     for (const [key, { life }] of this.#codes) if (life.isOver) this.#codes.delete(key);
-    this.#end(({ life }) => life.isOver, "the session's time is over; open another: svc web");
+    endTokens(this.#sessions, ({ life }) => life.isOver, "the session's time is over; open another: svc web");
     return this.#sessions.size > 0;
-  }
-
-  #end(isMeant: (session: Session) => boolean, message: string): number {
-    let count = 0;
-    for (const [key, session] of this.#sessions) {
-      if (!isMeant(session)) continue;
-      this.#sessions.delete(key);
-      session.live.end(message);
-      count++;
-    }
-    return count;
   }
 }
 

@@ -7,6 +7,7 @@ import { browserPath } from "../support/browser.ts";
 import { startDaemon } from "../support/daemon.ts";
 import { freePort, writePackage } from "../support/packages.ts";
 import { addressFor, bundledMain, launchBrowser, openPage } from "./support/open-page.ts";
+import { visitViews } from "./support/visit-views.ts";
 import { join } from "node:path";
 
 const why = browserPath === undefined ? " (skipped: no Chromium)" : "";
@@ -39,27 +40,11 @@ browserTest(`every view is for everybody, light and dark, wide and narrow${why}`
           colorScheme,
           viewport: { width, height: 800 },
         });
-        const look = async (view: string): Promise<void> => {
+        await visitViews(page, daemon, 2, async (view) => {
           t.deepEqual(await findings(page), [], `${view}, ${colorScheme}, ${width}`);
           const needed = Number(await page.evaluate("document.documentElement.scrollWidth"));
           t.true(needed <= width, `${view} takes ${needed} of ${width}`);
-        };
-        await page.goto(`http://127.0.0.1:${daemon.port}/`);
-        await page.getByRole("button", { name: "Sign in" }).waitFor();
-        await look("sign-in");
-        await page.goto("about:blank");
-        await page.goto(await addressFor(daemon));
-        await page.getByRole("progressbar").first().waitFor();
-        await look("overview");
-        await page.evaluate("location.hash = '#/apps'");
-        await page.getByText("2 apps").waitFor();
-        await look("apps");
-        for (const id of ["good", "bad"]) {
-          await page.evaluate(`location.hash = "#/apps/${id}"`);
-          await page.getByLabel("greeting", { exact: true }).waitFor();
-          await page.locator(".log .line").first().waitFor();
-          await look(`the app ${id}`);
-        }
+        });
         t.deepEqual(complaints, []);
       }
     }

@@ -1,11 +1,11 @@
 /** `npm run screenshots [-- DIR]`: every view of the page, light and dark, wide and narrow, as PNG, to be looked at. */
 import { mkdir } from "node:fs/promises";
 import { join, resolve } from "node:path";
-import type { Page } from "playwright-core";
 import { AppService } from "../../gen/svc/v1/app_pb.ts";
 import { startDaemon } from "../support/daemon.ts";
 import { freePort, writePackage } from "../support/packages.ts";
-import { addressFor, bundledMain, launchBrowser, openPage } from "./support/open-page.ts";
+import { bundledMain, launchBrowser, openPage } from "./support/open-page.ts";
+import { visitViews } from "./support/visit-views.ts";
 
 const dir = resolve(process.argv[2] ?? join(import.meta.dirname, "../../.svc/screenshots"));
 await mkdir(dir, { recursive: true });
@@ -24,32 +24,13 @@ try {
   for (const colorScheme of ["light", "dark"] as const) {
     for (const width of [1200, 360]) {
       const { page } = await openPage(browser, { colorScheme, viewport: { width, height: 800 } });
-      await takeAll(page, `${colorScheme}-${width}`);
+      await visitViews(page, daemon, 3, (view) =>
+        page.screenshot({ path: join(dir, `${view}-${colorScheme}-${width}.png`), fullPage: true }),
+      );
       await page.close();
     }
   }
   console.log(`The screenshots are in ${dir}`);
 } finally {
   await browser.close();
-}
-
-async function takeAll(page: Page, suffix: string): Promise<void> {
-  const take = (view: string): Promise<unknown> =>
-    page.screenshot({ path: join(dir, `${view}-${suffix}.png`), fullPage: true });
-  await page.goto(`http://127.0.0.1:${daemon.port}/`);
-  await page.getByRole("button", { name: "Sign in" }).waitFor();
-  await take("sign-in");
-  await page.goto("about:blank");
-  await page.goto(await addressFor(daemon));
-  await page.getByRole("progressbar").first().waitFor();
-  await take("overview");
-  await page.evaluate("location.hash = '#/apps'");
-  await page.getByText("3 apps").waitFor();
-  await take("apps");
-  for (const id of ["good", "bad"]) {
-    await page.evaluate(`location.hash = "#/apps/${id}"`);
-    await page.getByLabel("greeting", { exact: true }).waitFor();
-    await page.locator(".log .line").first().waitFor();
-    await take(`app-${id}`);
-  }
 }

@@ -3,7 +3,7 @@ import { connect as connectHttp2 } from "node:http2";
 import type { ClientHttp2Session, ClientHttp2Stream, OutgoingHttpHeaders } from "node:http2";
 import { PassThrough, pipeline } from "node:stream";
 import { SvcError } from "../../errors.ts";
-import { canceled, tookTooLong } from "../transport/http.ts";
+import { canceled, drained, tookTooLong, unreadableInput } from "../transport/http.ts";
 import type { FarEndpoint, HttpAnswer, HttpRequest } from "../transport/http.ts";
 import { connectTimeoutMs, type FarStream } from "./far-stream.ts";
 
@@ -243,26 +243,13 @@ class FarExchange implements HttpAnswer {
     try {
       for await (const piece of pieces) {
         if (call.destroyed || this.#status !== 0) return;
-        if (piece.length > 0 && !call.write(piece)) await this.#drained();
+        if (piece.length > 0 && !call.write(piece)) await drained(call);
       }
       call.end();
     } catch (error) {
-      const message = `what is sent cannot be read: ${error instanceof Error ? error.message : String(error)}`;
-      this.#failure = new SvcError("not_possible", message, { cause: error });
+      this.#failure = unreadableInput(error);
       call.destroy();
     }
-  }
-
-  #drained(): Promise<void> {
-    return new Promise((resolve) => {
-      const end = (): void => {
-        this.#call.off("drain", end);
-        this.#call.off("close", end);
-        resolve();
-      };
-      this.#call.on("drain", end);
-      this.#call.on("close", end);
-    });
   }
 
   async #problem(): Promise<SvcError> {

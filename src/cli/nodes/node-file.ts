@@ -2,6 +2,7 @@
 import { closeSync, fstatSync, openSync, readFileSync } from "node:fs";
 import { join } from "node:path";
 import { SvcError } from "../../errors.ts";
+import { xdgDir } from "../../lib/xdg.ts";
 import type { CliHost } from "../host.ts";
 
 /** How a daemon elsewhere is reached. Where the secrets lie, never what they are. */
@@ -29,9 +30,8 @@ export const nodeName = /^[a-z0-9][a-z0-9._-]{0,63}$/;
 
 export type NodeHome = Pick<CliHost, "env" | "home" | "uid">;
 
-export function nodeFileOf({ env, home }: NodeHome): string {
-  const configHome = env["XDG_CONFIG_HOME"];
-  return join(configHome?.startsWith("/") === true ? configHome : join(home, ".config"), "svc", "nodes.json");
+export function nodeFileOf(host: NodeHome): string {
+  return join(xdgDir(host, "XDG_CONFIG_HOME", ".config"), "svc", "nodes.json");
 }
 
 /** @throws SvcError for a file that is broken, or that somebody else may have written: it names programs that are run */

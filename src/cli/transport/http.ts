@@ -5,6 +5,7 @@
 import type { ClientHttp2Stream, OutgoingHttpHeaders } from "node:http2";
 import { connect } from "node:net";
 import type { Socket } from "node:net";
+import type { Writable } from "node:stream";
 import { SvcError } from "../../errors.ts";
 import { AnswerParser } from "./answer-parser.ts";
 
@@ -82,6 +83,24 @@ export function send(endpoint: Endpoint, request: HttpRequest): Promise<HttpAnsw
   return new Exchange(endpoint, request).head;
 }
 
+/** Resolves when a stream takes more, or nothing any more. */
+export function drained(stream: Writable): Promise<void> {
+  return new Promise((resolve) => {
+    const end = (): void => {
+      stream.off("drain", end);
+      stream.off("close", end);
+      resolve();
+    };
+    stream.on("drain", end);
+    stream.on("close", end);
+  });
+}
+
+export function unreadableInput(error: unknown): SvcError {
+  const message = `what is sent cannot be read: ${error instanceof Error ? error.message : String(error)}`;
+  return new SvcError("not_possible", message, { cause: error });
+}
+
 /** One request and its answer on a connection of their own. */
 class Exchange implements HttpAnswer {
   readonly head: Promise<HttpAnswer>;
@@ -145,25 +164,12 @@ class Exchange implements HttpAnswer {
         this.#socket.write(piece);
         const hasRoom = this.#socket.write("\r\n");
         this.#socket.uncork();
-        if (!hasRoom) await this.#drained();
+        if (!hasRoom) await drained(this.#socket);
       }
       this.#socket.write("0\r\n\r\n");
     } catch (error) {
-      const message = `what is sent cannot be read: ${error instanceof Error ? error.message : String(error)}`;
-      this.#fail(new SvcError("not_possible", message, { cause: error }));
+      this.#fail(unreadableInput(error));
     }
-  }
-
-  #drained(): Promise<void> {
-    return new Promise((resolve) => {
-      const end = (): void => {
-        this.#socket.off("drain", end);
-        this.#socket.off("close", end);
-        resolve();
-      };
-      this.#socket.on("drain", end);
-      this.#socket.on("close", end);
-    });
   }
 
   async *#readBody(): AsyncGenerator<Buffer> {

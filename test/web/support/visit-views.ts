@@ -1,0 +1,31 @@
+import type { Page } from "playwright-core";
+import type { TestDaemon } from "../../support/daemon.ts";
+import { addressFor } from "./open-page.ts";
+
+/**
+ * Goes through every view of the page, whose daemon has `appCount` apps, `good` and `bad` among them.
+ * @param look called with each view's name, once it shows what it has
+ */
+export async function visitViews(
+  page: Page,
+  daemon: TestDaemon,
+  appCount: number,
+  look: (view: string) => Promise<unknown>,
+): Promise<void> {
+  await page.goto(`http://127.0.0.1:${daemon.port}/`);
+  await page.getByRole("button", { name: "Sign in" }).waitFor();
+  await look("sign-in");
+  await page.goto("about:blank");
+  await page.goto(await addressFor(daemon));
+  await page.getByRole("progressbar").first().waitFor();
+  await look("overview");
+  await page.evaluate("location.hash = '#/apps'");
+  await page.getByText(`${appCount} apps`).waitFor();
+  await look("apps");
+  for (const id of ["good", "bad"]) {
+    await page.evaluate(`location.hash = "#/apps/${id}"`);
+    await page.getByLabel("greeting", { exact: true }).waitFor();
+    await page.locator(".log .line").first().waitFor();
+    await look(`app-${id}`);
+  }
+}
