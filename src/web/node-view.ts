@@ -8,7 +8,7 @@ import { isNotFound, isUnauthenticated, type Api } from "./api.ts";
 
 export type Connection = "connecting" | "live" | "lost";
 
-/** No daemon has it, so that the stream begins with a `reset`: then everything is read. */
+/** No daemon has it, so that each stream begins with a `reset`: then everything is read, and shows that the daemon is there. */
 const noCursor = "000000000000-0";
 /** What happens in this time is read together. */
 const gatherMs = 50;
@@ -24,7 +24,6 @@ export class NodeView {
   readonly #apps = signal<ReadonlyMap<string, App> | undefined>(undefined);
   readonly #status = signal<GetStatusResponse | undefined>(undefined);
   readonly #connection = signal<Connection>("connecting");
-  #cursor = noCursor;
   /** Apps that changed and were not read since; undefined: everything. */
   #stale: Set<string> | undefined = new Set();
   #isReading = false;
@@ -53,13 +52,13 @@ export class NodeView {
     this.#over.abort();
   }
 
-  /** Ends with the session: what breaks otherwise is begun again behind the last event that was seen. */
+  /** Ends with the session: what breaks otherwise is begun again. */
   async #follow(): Promise<void> {
     const { signal } = this.#over;
     let retryMs = firstRetryMs;
     while (!this.#isOver()) {
       try {
-        const request = create(StreamEventsRequestSchema, { after: this.#cursor });
+        const request = create(StreamEventsRequestSchema, { after: noCursor });
         for await (const event of this.#api.events.streamEvents(request, { signal })) {
           retryMs = firstRetryMs;
           this.#take(event);
@@ -74,13 +73,10 @@ export class NodeView {
       this.#connection.value = "lost";
       await new Promise((resolve) => setTimeout(resolve, retryMs));
       retryMs = Math.min(2 * retryMs, lastRetryMs);
-      // Where nothing happened meanwhile, nothing would say that it is there again.
-      this.#cursor = noCursor;
     }
   }
 
-  #take({ cursor, kind, appId }: Event): void {
-    this.#cursor = cursor;
+  #take({ kind, appId }: Event): void {
     if (kind === "reset" || kind.startsWith("alert.")) this.#stale = undefined;
     else if (appId !== "") this.#stale?.add(appId);
     else return;
