@@ -14,7 +14,7 @@ import { dockerTest, needsDocker } from "../support/docker-test.ts";
 import { startEngine, type TestEngine } from "../support/docker.ts";
 import { eventually } from "../support/eventually.ts";
 import { freePort, writePackage } from "../support/packages.ts";
-import { processesIn, signal } from "../support/processes.ts";
+import { noneLeft, processesIn, signal } from "../support/processes.ts";
 
 type Apps = Client<typeof AppService>;
 
@@ -79,13 +79,7 @@ class ProcessHost implements Host {
     const pids = await Promise.all(this.#ids.map((id) => this.#pid(id, part)));
     const living = pids.filter((pid) => pid !== undefined);
     for (const pid of living) signal(pid, "SIGTERM");
-    await eventually(async () => {
-      const left = await processesIn(this.#daemon.storeDir);
-      assert.deepEqual(
-        living.filter((pid) => left.includes(pid)),
-        [],
-      );
-    }, deadlineMs);
+    await noneLeft(this.#daemon.storeDir, deadlineMs, living);
   }
 
   async #pid(id: string, part: "supervisors" | "apps"): Promise<number | undefined> {

@@ -7,7 +7,7 @@ import { AppService } from "../../gen/svc/v1/app_pb.ts";
 import { startDaemon, type TestDaemon } from "../support/daemon.ts";
 import { eventually } from "../support/eventually.ts";
 import { freePort, writePackage } from "../support/packages.ts";
-import { processesIn, signal } from "../support/processes.ts";
+import { noneLeft, processesIn, signal } from "../support/processes.ts";
 
 /** It takes about two seconds; other tests keep the processors busy. */
 const deadlineMs = 40_000;
@@ -61,14 +61,7 @@ for (const name of ["SIGKILL", "SIGTERM"] as const) {
         assert.deepEqual({ now, enabled }, { now: "RUNNING", enabled: true });
       }, deadlineMs);
       t.log(`replaced after ${Math.round(performance.now() - begunMs)} ms`);
-      // A supervisor that has said its last word takes a moment to end.
-      await eventually(async () => {
-        const left = await processesIn(daemon.storeDir);
-        assert.deepEqual(
-          beforePids.filter((pid) => left.includes(pid)),
-          [],
-        );
-      }, deadlineMs);
+      await noneLeft(daemon.storeDir, deadlineMs, beforePids);
 
       // What its people say comes first.
       const again = JSON.parse(await readFile(join(daemon.storeDir, "run", "web", "state.json"), "utf8")) as {
@@ -77,7 +70,7 @@ for (const name of ["SIGKILL", "SIGTERM"] as const) {
       signal(again.supervisor.pid, name);
       await eventually(() => apps.stopApp({ id: "web" }), deadlineMs);
       t.like(await apps.getApp({ id: "web" }), { state: "STOPPED", enabled: false });
-      t.deepEqual(await processesIn(daemon.storeDir), []);
+      await noneLeft(daemon.storeDir, deadlineMs);
     });
   }
 }

@@ -2,7 +2,7 @@
 import { spawn, type ChildProcess } from "node:child_process";
 import { once } from "node:events";
 import { createInterface } from "node:readline";
-import { parseTestPoint, type TestPoint } from "./tap.ts";
+import { parseTestPoint, titleOfFile, type TestPoint } from "./tap.ts";
 
 /** What became of a file. */
 export interface FileRun {
@@ -56,10 +56,7 @@ export async function runFile(options: FileRunOptions): Promise<FileRun> {
     endGroup(child);
   }, silenceMs);
 
-  const name = file
-    .replace(/^test\//, "")
-    .replace(/\.test\.ts$/, "")
-    .replaceAll("/", " › ");
+  const name = titleOfFile(file);
   const lines: string[] = [];
   const failures: string[][] = [];
   let failure: string[] | undefined;

@@ -1,5 +1,7 @@
 /** Processes of apps, found without asking what is under test. */
-import { readdir, readlink } from "node:fs/promises";
+import assert from "node:assert/strict";
+import { readFile, readdir, readlink } from "node:fs/promises";
+import { eventually } from "./eventually.ts";
 
 /** Living processes whose working directory is inside `dir`: supervisors and what they run. */
 export async function processesIn(dir: string): Promise<number[]> {
@@ -9,6 +11,19 @@ export async function processesIn(dir: string): Promise<number[]> {
     if (cwd.startsWith(`${dir}/`)) found.push(pid);
   }
   return found;
+}
+
+/** Waits until none of `dir` is left, or none of `pids` among them: who has said its last word takes a moment to end. */
+export async function noneLeft(dir: string, timeoutMs: number, pids?: readonly number[]): Promise<void> {
+  await eventually(async () => {
+    const left = (await processesIn(dir)).filter((pid) => pids?.includes(pid) ?? true);
+    assert.deepEqual(await Promise.all(left.map(commandOf)), []);
+  }, timeoutMs);
+}
+
+async function commandOf(pid: number): Promise<string> {
+  const command = await readFile(`/proc/${String(pid)}/cmdline`, "utf8").catch(() => "");
+  return `${String(pid)} ${command.replaceAll("\0", " ")}`;
 }
 
 /** One that has ended is passed over. */

@@ -1,6 +1,7 @@
 /**
  * `npm test [-- [--quick] [--tap-file FILE] [AVA's arguments]]`: says what this machine lacks, runs each file by an AVA of its
  * own, a few at a time, and ends with the counts, after the failures and what was skipped. A file that hangs fails alone.
+ * When a few files failed, each is run once more, alone: what passes then is told as unsteady, with what failed at first.
  * `--quick` leaves out the files that start daemons or container engines, and those that took more than three seconds the last
  * time, for the loop of an edit. `--tap-file` keeps AVA's own words for whoever counts afterwards.
  * Fails when a test failed, when none ran, or when an AVA died halfway.
@@ -11,13 +12,15 @@ import { availableParallelism } from "node:os";
 import { join } from "node:path";
 import { missing } from "../../.ci/optional.ts";
 import { endAll, runFile, runningFiles, type FileRun } from "./file-run.ts";
-import { formatCounts, summarizeTap } from "./tap.ts";
+import { againLine, formatCounts, summarizeTap } from "./tap.ts";
 import { chooseTestFiles } from "./test-files.ts";
 import { keepTestTimes } from "./test-times.ts";
 
 const root = join(import.meta.dirname, "../..");
 const { tapFile, isQuick, avaArguments } = readArguments();
 const silenceMs = (process.env["SVC_LONG"] === undefined ? 8 : 90) * 60_000;
+/** More failing files than these are no accident of a busy machine. */
+const mostAgain = 3;
 const marks = { passed: "✔", failed: "✘", skipped: "-" };
 
 const lacks = await missing({
@@ -48,6 +51,8 @@ for (const signal of ["SIGINT", "SIGTERM"] as const) {
 const files = avaArguments.length === 0 ? await chooseTestFiles(isQuick) : [""];
 // Most tests wait most of the time: one file more than there are processors.
 await Promise.all(Array.from({ length: availableParallelism() + 1 }, runFiles));
+const unsteady: string[] = [];
+await runFailedAgain();
 kept?.end();
 if (avaArguments.length === 0)
   await keepTestTimes(
@@ -60,7 +65,19 @@ async function runFiles(): Promise<void> {
   for (let file = files.shift(); file !== undefined; file = files.shift()) runs.push(await run(file));
 }
 
-function run(file: string): Promise<FileRun> {
+async function runFailedAgain(): Promise<void> {
+  const failed = runs.filter(({ failures }) => failures.length > 0);
+  if (avaArguments.length > 0 || failed.length > mostAgain) return;
+  for (const first of failed) {
+    console.log(`\nOnce more, alone: ${first.file}`);
+    const second = await run(first.file, false);
+    kept?.write(`${againLine(first.file)}\n${second.tap}`);
+    runs.splice(runs.indexOf(first), 1, second);
+    if (second.failures.length === 0) unsteady.push(...first.failures);
+  }
+}
+
+function run(file: string, isKept = true): Promise<FileRun> {
   const asked = avaArguments.length === 0 ? [file] : avaArguments;
   return runFile({
     file,
@@ -71,7 +88,9 @@ function run(file: string): Promise<FileRun> {
     onPoint: ({ outcome, title }) => {
       console.log(`${marks[outcome]} ${title}`);
     },
-    onLine: (line) => kept?.write(`${line}\n`),
+    onLine: (line) => {
+      if (isKept) kept?.write(`${line}\n`);
+    },
   });
 }
 
@@ -88,6 +107,7 @@ function summarize(note = ""): void {
       .map(({ title }) => `  ${title}`)
       .sort(),
   );
+  list("unsteady (failed beside others, passed alone)", unsteady.sort());
   list("failed", runs.flatMap(({ failures }) => failures).sort());
   const longest = runs.toSorted((one, other) => other.milliseconds - one.milliseconds).slice(0, 10);
   if (runs.length > 1)

@@ -1,5 +1,5 @@
 import test from "ava";
-import { formatCounts, parseTestPoint, summarizeTap } from "./tap.ts";
+import { againLine, formatCounts, parseTestPoint, summarizeTap } from "./tap.ts";
 
 const whole = `TAP version 13
 ok 1 - a › passes
@@ -33,6 +33,16 @@ test("two streams are whole when both have ended", (t) => {
   t.deepEqual(summarizeTap(whole + whole).counts, { passed: 4, failed: 4, skipped: 4 });
   t.true(summarizeTap(whole + whole).isWhole);
   t.false(summarizeTap(whole + whole.slice(0, whole.indexOf("1..6"))).isWhole);
+});
+
+test("of a file that is run again only what comes after counts", (t) => {
+  const first =
+    "TAP version 13\nok 1 - a › b › one\nnot ok 2 - a › b › two\nnot ok 0 - a › b › its runner ended early\n1..3\n";
+  const other = "TAP version 13\nok 1 - a › bc › one\nnot ok 2 - a › b2 › two\n1..2\n";
+  const second = "TAP version 13\nok 1 - a › b › one\nok 2 - a › b › two\n1..2\n";
+  const again = `${againLine("test/a/b.test.ts")}\n`;
+  t.deepEqual(summarizeTap(first + other + again + second).counts, { passed: 3, failed: 1, skipped: 0 });
+  t.true(summarizeTap(first + other + again + second).isWhole);
 });
 
 test("a title keeps its dashes and loses its directive", (t) => {

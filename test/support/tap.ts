@@ -29,10 +29,31 @@ export function parseTestPoint(line: string): TestPoint | undefined {
   return { outcome, title };
 }
 
+const isAgain = /^# again: (.+)$/;
+
+/** The line after which what was said of a file before does not count any more. */
+export function againLine(file: string): string {
+  return `# again: ${titleOfFile(file)}`;
+}
+
+/** What the titles of a file begin with. */
+export function titleOfFile(file: string): string {
+  return file
+    .replace(/^test\//, "")
+    .replace(/\.test\.ts$/, "")
+    .replaceAll("/", " › ");
+}
+
 /** Counts a whole TAP stream, or several that were mixed line by line. */
 export function summarizeTap(text: string): TapSummary {
   const lines = text.split("\n");
-  const points = lines.map(parseTestPoint).filter((point) => point !== undefined);
+  let points: TestPoint[] = [];
+  for (const line of lines) {
+    const point = parseTestPoint(line);
+    const again = isAgain.exec(line)?.[1];
+    if (point !== undefined) points.push(point);
+    if (again !== undefined) points = points.filter(({ title }) => !title.startsWith(`${again} › `));
+  }
   const linesLike = (pattern: RegExp) => lines.filter((line) => pattern.test(line)).length;
   const streams = linesLike(/^TAP version \d+$/);
   const count = (outcome: TestPoint["outcome"]) => points.filter((point) => point.outcome === outcome).length;
