@@ -55,6 +55,16 @@ test("a host with a daemon is in order", async (t) => {
   t.regex(stdout, /^ok +git +git version /m);
 });
 
+test("in a checkout it looks at what npm start has written there", async (t) => {
+  const { directory, file } = await place(
+    t,
+    `[api]\nlisten = "127.0.0.1:0"\n[docker]\nsocket = "here.sock"\n`,
+  );
+  const sockets = { checkoutDir: directory, system: join(directory, "a"), user: join(directory, "b") };
+  const { stdout } = await runSvc(["doctor"], { host: { uid, sockets } });
+  t.regex(stdout, new RegExp(`there is none at ${join(directory, "here.sock")}`), file);
+});
+
 test("what is out of order is said with what to do, and by the exit code", async (t) => {
   const taken = createServer().listen(0, "0.0.0.0");
   await once(taken, "listening");

@@ -1,9 +1,12 @@
 /** `svc doctor`: whether this host is as svc needs it, and what to do where it is not. */
+import { join } from "node:path";
 import type { Command } from "commander";
 import type { NamedFinding } from "../../doctor/examine.ts";
 import type { CommandContext } from "../context.ts";
+import { exists } from "../exists.ts";
 import { exitCodes } from "../exit-codes.ts";
 import { ReportedError } from "../failure.ts";
+import type { SocketPaths } from "../host.ts";
 import type { RunCommand } from "../run-command.ts";
 import type { Color } from "../render/color.ts";
 import { escapeControls } from "../render/escape.ts";
@@ -21,7 +24,10 @@ export function addDoctorCommand(parent: Command, run: RunCommand): void {
   parent
     .command("doctor")
     .description("check what svc needs of this host, and say what to do; exits with 1 for a problem")
-    .option("--config <file>", "configuration file (default: /etc/svc/svc.toml, or the user's own)")
+    .option(
+      "--config <file>",
+      "configuration file (default: the checkout's, /etc/svc/svc.toml, or the user's own)",
+    )
     .action(run(showFindings));
 }
 
@@ -30,7 +36,7 @@ async function showFindings(context: CommandContext, options: { config?: string 
   // What it knows is the daemon's: loaded only for this.
   const { examine } = await import("../../doctor/examine.ts");
   const findings = await examine({
-    configFile: options.config,
+    configFile: options.config ?? checkoutConfig(host.sockets),
     environment: { uid: host.uid, home: host.home, env: host.env },
     findDaemon: async (configured) => {
       for (const path of [configured, ...(host.uid === 0 ? [] : [host.sockets.system])])
@@ -41,6 +47,13 @@ async function showFindings(context: CommandContext, options: { config?: string 
   if (context.json) await context.printJson({ findings });
   else await context.print(findings.map((finding) => lineOf(context, finding)).join(""));
   if (findings.some(({ state }) => state === "problem")) throw new ReportedError(exitCodes.failed);
+}
+
+/** Of the daemon that `npm start` has, where there is one: it comes before others for every command of the checkout. */
+function checkoutConfig({ checkoutDir }: SocketPaths): string | undefined {
+  if (checkoutDir === undefined) return undefined;
+  const file = join(checkoutDir, "svc.toml");
+  return exists(file) ? file : undefined;
 }
 
 function lineOf({ paint }: CommandContext, { check, state, text }: NamedFinding): string {
