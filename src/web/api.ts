@@ -3,7 +3,7 @@ import { Code, ConnectError, createClient, type Client, type Interceptor } from 
 import { createConnectTransport } from "@connectrpc/connect-web";
 import { AppService } from "../../gen/svc/v1/app_pb.ts";
 import { DaemonService } from "../../gen/svc/v1/daemon_pb.ts";
-import { ErrorDetailSchema } from "../../gen/svc/v1/error_pb.ts";
+import { ErrorDetailSchema, type ErrorDetail } from "../../gen/svc/v1/error_pb.ts";
 import { EventService } from "../../gen/svc/v1/event_pb.ts";
 import { MonitorService } from "../../gen/svc/v1/monitor_pb.ts";
 import { SessionService } from "../../gen/svc/v1/session_pb.ts";
@@ -44,6 +44,11 @@ export function isUnauthenticated(error: unknown): boolean {
 
 export function isNotFound(error: unknown): boolean {
   return ConnectError.from(error).code === Code.NotFound;
+}
+
+/** What an error of the daemon carries besides its sentence. */
+export function payloadOf(error: unknown): ErrorDetail["payload"] | undefined {
+  return error instanceof ConnectError ? error.findDetails(ErrorDetailSchema)[0]?.payload : undefined;
 }
 
 /** What went wrong, and what to do next. */

@@ -7,6 +7,7 @@ import { texts } from "./texts.ts";
 import { AppView } from "./views/app.tsx";
 import { AppsView } from "./views/apps.tsx";
 import { Frame } from "./views/frame.tsx";
+import { InstallView } from "./views/install.tsx";
 import { OverviewView } from "./views/overview.tsx";
 import { SignInView } from "./views/sign-in.tsx";
 
@@ -20,6 +21,7 @@ function Page() {
     <Frame node={node}>
       {at.view === "overview" && <OverviewView api={api} node={node} />}
       {at.view === "apps" && <AppsView node={node} />}
+      {at.view === "install" && <InstallView api={api} />}
       {at.view === "app" && <AppView key={at.id} api={api} node={node} id={at.id} />}
     </Frame>
   );

@@ -2,12 +2,13 @@
 import { signal } from "@preact/signals";
 
 export type Route =
-  { readonly view: "overview" } | { readonly view: "apps" } | { readonly view: "app"; readonly id: string };
+  { readonly view: "overview" | "apps" | "install" } | { readonly view: "app"; readonly id: string };
 
 export const route = signal<Route>({ view: "overview" });
 
 export function pathTo(to: Route): string {
   if (to.view === "app") return `#/apps/${encodeURIComponent(to.id)}`;
+  if (to.view === "install") return "#/install";
   return to.view === "apps" ? "#/apps" : "#/";
 }
 
@@ -20,6 +21,7 @@ export function startRouting(): void {
 
 function routeAt(fragment: string): Route {
   const [, first, id] = fragment.split("/");
+  if (first === "install") return { view: "install" };
   if (first !== "apps") return { view: "overview" };
   try {
     return id === undefined ? { view: "apps" } : { view: "app", id: decodeURIComponent(id) };

@@ -1,9 +1,8 @@
 /** An app's settings as fields of a form, from the JSON Schema of its package, whose author may have written anything. */
 import { toJson, type JsonObject, type JsonValue } from "@bufbuild/protobuf";
 import { ValueSchema } from "@bufbuild/protobuf/wkt";
-import { ConnectError } from "@connectrpc/connect";
 import type { AppSettings } from "../../gen/svc/v1/app_pb.ts";
-import { ErrorDetailSchema } from "../../gen/svc/v1/error_pb.ts";
+import { payloadOf } from "./api.ts";
 import { texts } from "./texts.ts";
 
 export type FieldKind = "text" | "number" | "boolean" | "choice" | "secret" | "json";
@@ -109,10 +108,10 @@ export function problemsOf(
   describe: (error: unknown) => string,
 ): Readonly<Record<string, string>> {
   if (error instanceof SyntaxError) return { "": texts.settings.notJson };
-  const detail = error instanceof ConnectError ? error.findDetails(ErrorDetailSchema)[0] : undefined;
-  if (detail?.payload.case !== "invalidRequest") return { "": describe(error) };
+  const payload = payloadOf(error);
+  if (payload?.case !== "invalidRequest") return { "": describe(error) };
   return Object.fromEntries(
-    detail.payload.value.violations.map(({ field, description }) => [keyOf(field), description]),
+    payload.value.violations.map(({ field, description }) => [keyOf(field), description]),
   );
 }
 

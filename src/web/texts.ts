@@ -50,7 +50,7 @@ export const texts = {
   apps: {
     title: "Apps",
     filter: "Filter by name, id or owner",
-    none: "You have no apps yet. Install one on the command line, for example: svc install hello",
+    none: "You have no apps yet.",
     noneFound: "No app has this in its name, id or owner.",
     counted: (number: number) => count(number, "app", "apps"),
     columns: { name: "Name", state: "State", version: "Version", owner: "Owner" },
@@ -76,6 +76,22 @@ export const texts = {
     operation: "Under way",
     lastLines: "Its last lines",
     portName: (port: number, name: string) => `${String(port)} (${name})`,
+  },
+
+  install: {
+    title: "Install an app",
+    spec: "Package",
+    specHint:
+      "Its id, such as hello or hello@1.0.0; the URL of a git repository; or a directory of this machine.",
+    name: "Name",
+    nameHint: "What you call it; the package's name when empty.",
+    submit: "Install",
+    cancel: "Cancel",
+    cancelled: "Cancelled: nothing was installed.",
+    steps: "What happens",
+    asks: "It asks you to accept this first",
+    accept: "Accept and install",
+    choose: "Several packages have this id: which one?",
   },
 
   settings: {

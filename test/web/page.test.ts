@@ -131,6 +131,44 @@ browserTest(
   },
 );
 
+browserTest(
+  `an app is installed from the page, which asks for its license, and keeps what one typed${why}`,
+  async (t) => {
+    t.timeout(180_000);
+    await withPage(async (daemon, browser) => {
+      const dir = join(daemon.dir, "licensed");
+      await writePackage(dir, await freePort(), {
+        id: "licensed",
+        files: { LICENSE: "Do <b>good</b>, and nothing else." },
+      });
+      const { page, complaints } = await openPage(browser);
+      await page.goto(await addressFor(daemon));
+      await page.getByText("Live").waitFor();
+      await page.getByRole("link", { name: "Apps", exact: true }).click();
+      await page.getByRole("link", { name: "Install an app" }).click();
+      const spec = page.getByLabel("Package");
+      const install = page.getByRole("button", { name: "Install", exact: true });
+      await spec.fill(join(daemon.dir, "missing"));
+      await page.getByLabel("Name").fill("My own");
+      await install.click();
+      await page.getByRole("alert").waitFor();
+      t.is(await page.getByLabel("Name").inputValue(), "My own");
+
+      await spec.fill(dir);
+      await install.click();
+      await page.getByText("It asks you to accept this first").waitFor();
+      t.is((await daemon.client(AppService).listApps({})).apps.length, 0, "nothing without a yes");
+      await page.getByText("LICENSE", { exact: true }).click();
+      await page.getByText("Do <b>good</b>, and nothing else.").waitFor();
+      await page.getByRole("button", { name: "Accept and install" }).click();
+      await page.getByRole("heading", { name: "My own" }).waitFor();
+      await page.locator('[data-state="STOPPED"]').first().waitFor();
+      t.is((await daemon.client(AppService).getApp({ id: "licensed" })).name, "My own");
+      t.deepEqual(complaints, []);
+    });
+  },
+);
+
 browserTest(`settings are a form that keeps what one typed, and masks secrets${why}`, async (t) => {
   t.timeout(180_000);
   await withPage(async (daemon, browser) => {

@@ -22,6 +22,9 @@ export function AppsView({ node }: { node: NodeView }) {
   return (
     <>
       <Heading title={texts.apps.title} />
+      <p>
+        <a href={pathTo({ view: "install" })}>{texts.install.title}</a>
+      </p>
       {apps.size === 0 ? (
         <p>{texts.apps.none}</p>
       ) : (

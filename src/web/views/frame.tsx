@@ -17,7 +17,9 @@ export function Frame({ node, children }: { node: NodeView; children: ComponentC
   const link = (to: "overview" | "apps") => (
     <a
       href={pathTo({ view: to })}
-      aria-current={view === to || (view === "app" && to === "apps") ? "page" : undefined}
+      aria-current={
+        view === to || ((view === "app" || view === "install") && to === "apps") ? "page" : undefined
+      }
     >
       {texts[to].title}
     </a>

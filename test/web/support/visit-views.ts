@@ -22,6 +22,9 @@ export async function visitViews(
   await page.evaluate("location.hash = '#/apps'");
   await page.getByText(`${appCount} apps`).waitFor();
   await look("apps");
+  await page.evaluate("location.hash = '#/install'");
+  await page.getByLabel("Package").waitFor();
+  await look("install");
   for (const id of ["good", "bad"]) {
     await page.evaluate(`location.hash = "#/apps/${id}"`);
     await page.getByLabel("greeting", { exact: true }).waitFor();
