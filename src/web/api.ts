@@ -1,4 +1,5 @@
 /** The daemon's clients with the token of this tab, and what their errors say to a person. */
+import { MethodOptions_IdempotencyLevel } from "@bufbuild/protobuf/wkt";
 import { Code, ConnectError, createClient, type Client, type Interceptor } from "@connectrpc/connect";
 import { createConnectTransport } from "@connectrpc/connect-web";
 import { AppService } from "../../gen/svc/v1/app_pb.ts";
@@ -9,6 +10,8 @@ import { MonitorService } from "../../gen/svc/v1/monitor_pb.ts";
 import { SessionService } from "../../gen/svc/v1/session_pb.ts";
 import { sentence } from "./plain-text.ts";
 import { texts } from "./texts.ts";
+
+const againMs = 300;
 
 export interface Api {
   readonly apps: Client<typeof AppService>;
@@ -24,9 +27,20 @@ export function createApi(token: string): Api {
     request.header.set("authorization", `Bearer ${token}`);
     return next(request);
   };
+  /** A network that changes, as when a container comes, breaks calls off that did not get to the daemon: reads go once more. */
+  const readAgain: Interceptor = (next) => async (request) => {
+    try {
+      return await next(request);
+    } catch (error) {
+      const isRead = request.method.idempotency === MethodOptions_IdempotencyLevel.NO_SIDE_EFFECTS;
+      if (request.stream || !isRead || request.signal.aborted || detailOf(error) !== undefined) throw error;
+      await new Promise((resolve) => setTimeout(resolve, againMs));
+      return next(request);
+    }
+  };
   const transport = createConnectTransport({
     baseUrl: location.origin,
-    interceptors: [authorize],
+    interceptors: [readAgain, authorize],
     useBinaryFormat: true,
   });
   return {
@@ -48,14 +62,19 @@ export function isNotFound(error: unknown): boolean {
 
 /** What an error of the daemon carries besides its sentence. */
 export function payloadOf(error: unknown): ErrorDetail["payload"] | undefined {
-  return error instanceof ConnectError ? error.findDetails(ErrorDetailSchema)[0]?.payload : undefined;
+  return detailOf(error)?.payload;
+}
+
+/** What every error of the daemon has, and no other. */
+function detailOf(error: unknown): ErrorDetail | undefined {
+  return error instanceof ConnectError ? error.findDetails(ErrorDetailSchema)[0] : undefined;
 }
 
 /** What went wrong, and what to do next. */
 export function describeError(error: unknown): string {
   if (!(error instanceof ConnectError))
     return error instanceof TypeError ? texts.unreachable : texts.unexpected;
-  const reason = error.findDetails(ErrorDetailSchema)[0]?.reason;
+  const reason = detailOf(error)?.reason;
   // What has no reason of ours did not come from the daemon.
   if (reason === undefined)
     return error.code === Code.Unknown ? texts.unreachable : sentence(error.rawMessage);

@@ -8,7 +8,7 @@ import { isNotFound, isUnauthenticated, type Api } from "./api.ts";
 
 export type Connection = "connecting" | "live" | "lost";
 
-/** No daemon has it, so that each stream begins with a `reset`: then everything is read, and shows that the daemon is there. */
+/** No daemon has it, so that the first stream begins with a `reset`: then everything is read. */
 const noCursor = "000000000000-0";
 /** What happens in this time is read together. */
 const gatherMs = 50;
@@ -27,6 +27,9 @@ export class NodeView {
   /** Apps that changed and were not read since; undefined: everything. */
   #stale: Set<string> | undefined = new Set();
   #isReading = false;
+  /** The stream is there: without it nothing that was read is live. */
+  #isFollowed = false;
+  readonly #listeners = new Set<(event: Event) => void>();
 
   /** @param onEnd hears why the session is over */
   constructor(api: Api, onEnd: (error: unknown) => void) {
@@ -48,6 +51,13 @@ export class NodeView {
     return this.#connection;
   }
 
+  /** Calls `listener` with everything that the stream tells, a `reset` among it. */
+  listen(listener: (event: Event) => void): Disposable {
+    const entry = (event: Event): void => listener(event);
+    this.#listeners.add(entry);
+    return { [Symbol.dispose]: () => void this.#listeners.delete(entry) };
+  }
+
   close(): void {
     this.#over.abort();
   }
@@ -56,12 +66,16 @@ export class NodeView {
   async #follow(): Promise<void> {
     const { signal } = this.#over;
     let retryMs = firstRetryMs;
+    let after = noCursor;
     while (!this.#isOver()) {
       try {
-        const request = create(StreamEventsRequestSchema, { after: noCursor });
+        const request = create(StreamEventsRequestSchema, { after });
         for await (const event of this.#api.events.streamEvents(request, { signal })) {
           retryMs = firstRetryMs;
+          after = event.cursor;
+          this.#isFollowed = true;
           this.#take(event);
+          for (const listener of this.#listeners) listener(event);
         }
       } catch (error) {
         if (this.#isOver()) return;
@@ -70,6 +84,7 @@ export class NodeView {
           return;
         }
       }
+      this.#isFollowed = false;
       this.#connection.value = "lost";
       await new Promise((resolve) => setTimeout(resolve, retryMs));
       retryMs = Math.min(2 * retryMs, lastRetryMs);
@@ -77,9 +92,14 @@ export class NodeView {
   }
 
   #take({ kind, appId }: Event): void {
+    // The daemon is there again; what was not read while it was not is still stale.
+    if (kind === "begin" && this.#stale?.size === 0) {
+      this.#connection.value = "live";
+      return;
+    }
     if (kind === "reset" || kind.startsWith("alert.")) this.#stale = undefined;
     else if (appId !== "") this.#stale?.add(appId);
-    else return;
+    else if (kind !== "begin") return;
     if (!this.#isReading) void this.#read();
   }
 
@@ -93,7 +113,7 @@ export class NodeView {
         if (this.#isOver() || stale?.size === 0) return;
         this.#stale = new Set();
         await (stale === undefined || stale.size > mostSingle ? this.#readAll() : this.#readSome(stale));
-        this.#connection.value = "live";
+        if (this.#isFollowed) this.#connection.value = "live";
       }
     } catch (error) {
       this.#stale = undefined;

@@ -1,15 +1,21 @@
 /** Which view is shown: it stands in the fragment, which the daemon never sees. */
 import { signal } from "@preact/signals";
 
-export type Route =
-  { readonly view: "overview" | "apps" | "install" } | { readonly view: "app"; readonly id: string };
+/** The first word of the fragment. */
+export const viewNames = ["overview", "apps", "install"] as const;
 
-export const route = signal<Route>({ view: "overview" });
+export type ViewName = (typeof viewNames)[number];
 
-export function pathTo(to: Route): string {
-  if (to.view === "app") return `#/apps/${encodeURIComponent(to.id)}`;
-  if (to.view === "install") return "#/install";
-  return to.view === "apps" ? "#/apps" : "#/";
+export interface Route {
+  readonly view: ViewName;
+  /** What stands behind the view's name, such as the id of an app. */
+  readonly args: readonly string[];
+}
+
+export const route = signal<Route>({ view: "overview", args: [] });
+
+export function pathTo(view: ViewName, ...args: readonly string[]): string {
+  return `#/${[view, ...args].map(encodeURIComponent).join("/")}`;
 }
 
 /** Follows the address from now on. */
@@ -20,12 +26,11 @@ export function startRouting(): void {
 }
 
 function routeAt(fragment: string): Route {
-  const [, first, id] = fragment.split("/");
-  if (first === "install") return { view: "install" };
-  if (first !== "apps") return { view: "overview" };
+  const [, first, ...rest] = fragment.split("/");
+  const view = viewNames.find((name) => name === first) ?? "overview";
   try {
-    return id === undefined ? { view: "apps" } : { view: "app", id: decodeURIComponent(id) };
+    return { view, args: rest.filter((arg) => arg !== "").map(decodeURIComponent) };
   } catch {
-    return { view: "apps" };
+    return { view, args: [] };
   }
 }

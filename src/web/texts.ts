@@ -11,6 +11,13 @@ export const texts = {
   signOut: "Sign out",
   you: (name: string, host: string) => `${name} on ${host}`,
   loading: "Loading …",
+  notLoaded:
+    "This part of the page could not be loaded. Reload the page: the daemon may be another version now.",
+
+  confirm: {
+    type: "To go on, type",
+    leave: "Leave it as it is",
+  },
 
   connection: {
     connecting: "Connecting …",

@@ -68,7 +68,9 @@ browserTest(`an app is found, started and looked at by the keyboard alone${why}`
     const goTo = async (name: string): Promise<void> => {
       for (let steps = 0; steps < 40; steps++) {
         await page.keyboard.press("Tab");
-        const at = await page.evaluate("document.activeElement.textContent.trim()");
+        const at = await page.evaluate(
+          "document.activeElement.ariaLabel ?? document.activeElement.textContent.trim()",
+        );
         if (at === name) return;
       }
       t.fail(`the tabulator never comes to ${name}`);
@@ -76,7 +78,7 @@ browserTest(`an app is found, started and looked at by the keyboard alone${why}`
     await goTo("Apps");
     await page.keyboard.press("Enter");
     await page.getByText("1 app").waitFor();
-    await page.keyboard.press("Tab");
+    await goTo("Filter by name, id or owner");
     await page.keyboard.type("test web");
     await page.keyboard.press("Tab");
     await page.keyboard.press("Enter");

@@ -3,6 +3,7 @@ import { timestampDate } from "@bufbuild/protobuf/wkt";
 import type { App } from "../../../gen/svc/v1/app_pb.ts";
 import { describeError, type Api } from "../api.ts";
 import type { NodeView } from "../node-view.ts";
+import { Failure } from "../parts/failure.tsx";
 import { Heading } from "../parts/heading.tsx";
 import { State } from "../parts/state.tsx";
 import { plainLine, plainText, sentence } from "../plain-text.ts";
@@ -19,13 +20,13 @@ export function AppView({ api, node, id }: { api: Api; node: NodeView; id: strin
       <>
         <Heading title={plainText(id)} />
         <p>{isKnown ? texts.app.missing : texts.loading}</p>
-        <a href={pathTo({ view: "apps" })}>{texts.app.back}</a>
+        <a href={pathTo("apps")}>{texts.app.back}</a>
       </>
     );
   }
   return (
     <>
-      <a class="back" href={pathTo({ view: "apps" })}>
+      <a class="back" href={pathTo("apps")}>
         {texts.app.back}
       </a>
       <Heading title={plainText(app.name)} />
@@ -101,11 +102,7 @@ function Actions({ api, app: { id, state } }: { api: Api; app: App }) {
           </button>
         ))}
       </div>
-      {failure.value !== "" && (
-        <p class="notice bad" role="alert">
-          <bdi>{plainText(failure.value)}</bdi>
-        </p>
-      )}
+      <Failure says={failure.value} />
     </>
   );
 }

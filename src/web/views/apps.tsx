@@ -23,7 +23,7 @@ export function AppsView({ node }: { node: NodeView }) {
     <>
       <Heading title={texts.apps.title} />
       <p>
-        <a href={pathTo({ view: "install" })}>{texts.install.title}</a>
+        <a href={pathTo("install")}>{texts.install.title}</a>
       </p>
       {apps.size === 0 ? (
         <p>{texts.apps.none}</p>
@@ -60,7 +60,7 @@ export function AppsView({ node }: { node: NodeView }) {
 function Row({ app }: { app: App }) {
   return (
     <li>
-      <a href={pathTo({ view: "app", id: app.id })}>
+      <a href={pathTo("apps", app.id)}>
         <span class="name">
           <bdi>{plainText(app.name)}</bdi> <bdi class="quiet">{plainText(app.id)}</bdi>
         </span>

@@ -1,9 +1,10 @@
 import type { ComponentChildren } from "preact";
 import type { NodeView } from "../node-view.ts";
 import { plainText } from "../plain-text.ts";
-import { pathTo, route } from "../route.ts";
+import { pathTo, route, viewNames } from "../route.ts";
 import { signOut } from "../session.ts";
 import { texts } from "../texts.ts";
+import { views } from "../views.tsx";
 
 /** What is around every view: where one is, who one is, and whether what is shown is live. */
 export function Frame({ node, children }: { node: NodeView; children: ComponentChildren }) {
@@ -14,16 +15,6 @@ export function Frame({ node, children }: { node: NodeView; children: ComponentC
     event.preventDefault();
     document.querySelector<HTMLElement>("h1")?.focus();
   };
-  const link = (to: "overview" | "apps") => (
-    <a
-      href={pathTo({ view: to })}
-      aria-current={
-        view === to || ((view === "app" || view === "install") && to === "apps") ? "page" : undefined
-      }
-    >
-      {texts[to].title}
-    </a>
-  );
   return (
     <>
       <a class="skip" href="#content" onClick={skip}>
@@ -32,8 +23,17 @@ export function Frame({ node, children }: { node: NodeView; children: ComponentC
       <header class="bar">
         <span class="brand">svc</span>
         <nav aria-label={texts.mainNavigation}>
-          {link("overview")}
-          {link("apps")}
+          {viewNames
+            .filter((name) => views[name].entry === name)
+            .map((name) => (
+              <a
+                key={name}
+                href={pathTo(name)}
+                aria-current={views[view].entry === name ? "page" : undefined}
+              >
+                {views[name].title}
+              </a>
+            ))}
         </nav>
         <span class="who">
           {status !== undefined &&

@@ -3,6 +3,7 @@ import { useEffect } from "preact/hooks";
 import type { Progress } from "../../../gen/svc/v1/app_pb.ts";
 import type { Ambiguous, LicenseRequired } from "../../../gen/svc/v1/error_pb.ts";
 import { describeError, payloadOf, type Api } from "../api.ts";
+import { Failure } from "../parts/failure.tsx";
 import { Heading } from "../parts/heading.tsx";
 import { plainLine, plainText } from "../plain-text.ts";
 import { pathTo } from "../route.ts";
@@ -46,7 +47,7 @@ export function InstallView({ api }: { api: Api }) {
     try {
       const request = { spec: spec.value.trim(), name: name.value.trim(), ...accepted.value };
       for await (const { event } of api.apps.installAppStream(request, { signal: over.signal })) {
-        if (event.case === "app") location.hash = pathTo({ view: "app", id: event.value.id });
+        if (event.case === "app") location.hash = pathTo("apps", event.value.id);
         else if (event.case === "progress")
           steps.value = [...steps.value, stepText(event.value)].slice(-mostSteps);
       }
@@ -78,7 +79,7 @@ export function InstallView({ api }: { api: Api }) {
   const asked = question.value;
   return (
     <>
-      <a class="back" href={pathTo({ view: "apps" })}>
+      <a class="back" href={pathTo("apps")}>
         {texts.app.back}
       </a>
       <Heading title={texts.install.title} />
@@ -124,11 +125,7 @@ export function InstallView({ api }: { api: Api }) {
           )}
         </div>
       </form>
-      {failure.value !== "" && (
-        <p class="notice bad" role="alert">
-          <bdi>{plainText(failure.value)}</bdi>
-        </p>
-      )}
+      <Failure says={failure.value} />
       {asked?.kind === "accept" && <Accept of={asked.of} onAccept={() => accept(asked.of)} />}
       {asked?.kind === "choose" && <Choose of={asked.of} onChoose={choose} />}
       {steps.value.length > 0 && (

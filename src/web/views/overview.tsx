@@ -77,7 +77,7 @@ function Attention({ apps, alerts }: { apps: readonly App[]; alerts: readonly Al
         ))}
         {troubled.map(({ app, why }) => (
           <li key={app.id}>
-            <a href={pathTo({ view: "app", id: app.id })}>
+            <a href={pathTo("apps", app.id)}>
               <bdi>{plainText(app.name)}</bdi>
             </a>{" "}
             <State state={app.state} /> <bdi>{plainText(why.join(" "))}</bdi>
@@ -97,7 +97,7 @@ function UnderWay({ apps }: { apps: readonly App[] }) {
       <ul class="troubles">
         {busy.map(({ id, name, state, operation }) => (
           <li key={id}>
-            <a href={pathTo({ view: "app", id })}>
+            <a href={pathTo("apps", id)}>
               <bdi>{plainText(name)}</bdi>
             </a>{" "}
             <State state={state} /> <bdi>{plainText(operation?.phase ?? "")}</bdi>

@@ -2,6 +2,7 @@ import { useSignal } from "@preact/signals";
 import { useEffect } from "preact/hooks";
 import type { App, AppSettings } from "../../../gen/svc/v1/app_pb.ts";
 import { describeError, type Api } from "../api.ts";
+import { Failure } from "../parts/failure.tsx";
 import { plainText, sentence } from "../plain-text.ts";
 import { chosenValues, fieldsOf, problemsOf, type Draft, type Field } from "../settings-form.ts";
 import { texts } from "../texts.ts";
@@ -49,7 +50,7 @@ export function SettingsView({ api, app: { id, updatedAt } }: { api: Api; app: A
   };
   const isDraft = Object.keys(draft.value).length > 0;
   const fields = settings.value === undefined ? [] : fieldsOf(settings.value);
-  const { "": general } = problems.value;
+  const { "": general = "" } = problems.value;
   if (settings.value !== undefined && fields.length === 0) return undefined;
   return (
     <section class="card" aria-labelledby="settings">
@@ -64,11 +65,7 @@ export function SettingsView({ api, app: { id, updatedAt } }: { api: Api; app: A
             onType={(value) => type(field.key, value)}
           />
         ))}
-        {general !== undefined && (
-          <p class="notice bad" role="alert">
-            <bdi>{plainText(general)}</bdi>
-          </p>
-        )}
+        <Failure says={general} />
         <div class="row">
           <button type="submit" aria-disabled={!isDraft}>
             {texts.settings.save}

@@ -1,0 +1,69 @@
+/** What a view reads once, and again when it is told that it has changed. */
+import { useSignal } from "@preact/signals";
+import { useEffect } from "preact/hooks";
+import { describeError } from "./api.ts";
+import type { NodeView } from "./node-view.ts";
+
+/** What happens in this time is read together. */
+const gatherMs = 100;
+
+export interface Live<T> {
+  /** As it was read last; undefined until it was. */
+  readonly value: T | undefined;
+  /** Why it could not be read; empty when it could. */
+  readonly failure: string;
+  /** Reads it again. */
+  readonly again: () => void;
+}
+
+/**
+ * @param kinds events after which it is another: whole words such as `run.ended`, or what is before their dot
+ * @param deps what `read` depends on
+ */
+export function useLive<T>(
+  node: NodeView,
+  kinds: readonly string[],
+  read: (signal: AbortSignal) => Promise<T>,
+  deps: readonly unknown[],
+): Live<T> {
+  const value = useSignal<T | undefined>(undefined);
+  const failure = useSignal("");
+  const asked = useSignal(0);
+  useEffect(() => {
+    const over = new AbortController();
+    let timer: ReturnType<typeof setTimeout> | undefined;
+    let [isReading, isStale] = [false, false];
+    const readAgain = async (): Promise<void> => {
+      timer = undefined;
+      if (isReading) {
+        isStale = true;
+        return;
+      }
+      isReading = true;
+      try {
+        const found = await read(over.signal);
+        if (over.signal.aborted) return;
+        value.value = found;
+        failure.value = "";
+      } catch (error) {
+        if (!over.signal.aborted) failure.value = describeError(error);
+      }
+      isReading = false;
+      if (isStale && !over.signal.aborted) later();
+      isStale = false;
+    };
+    const later = (): void => void (timer ??= setTimeout(() => void readAgain(), gatherMs));
+    const told = node.listen(({ kind }) => {
+      // What could not be read while the daemon was away is read as soon as it is back.
+      if (kind === "begin" && failure.value !== "") later();
+      if (kind === "reset" || kinds.includes(kind) || kinds.includes(kind.split(".", 1).join(""))) later();
+    });
+    void readAgain();
+    return () => {
+      told[Symbol.dispose]();
+      clearTimeout(timer);
+      over.abort();
+    };
+  }, [node, asked.value, ...deps]);
+  return { value: value.value, failure: failure.value, again: () => void asked.value++ };
+}

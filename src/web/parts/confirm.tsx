@@ -1,0 +1,84 @@
+import { useSignal } from "@preact/signals";
+import type { ComponentChildren } from "preact";
+import { useEffect, useId, useRef } from "preact/hooks";
+import { describeError } from "../api.ts";
+import { texts } from "../texts.ts";
+import { Failure } from "./failure.tsx";
+
+interface ConfirmProps {
+  readonly title: string;
+  /** What the button says that does it. */
+  readonly action: string;
+  /** What has to be typed first: for what cannot be taken back. */
+  readonly typed?: string;
+  /** What it throws is said in the dialog, which stays open then. */
+  readonly onConfirm: () => Promise<unknown>;
+  readonly onClose: () => void;
+  /** What will be lost, or what is asked for besides. */
+  readonly children: ComponentChildren;
+}
+
+/** A question before something that cannot be taken back. Escape and the first button leave everything as it is. */
+export function Confirm({ title, action, typed, onConfirm, onClose, children }: ConfirmProps) {
+  const dialog = useRef<HTMLDialogElement>(null);
+  const id = useId();
+  const word = useSignal("");
+  const failure = useSignal("");
+  const isBusy = useSignal(false);
+  useEffect(() => {
+    const { activeElement } = document;
+    dialog.current?.showModal();
+    return () => {
+      if (activeElement instanceof HTMLElement) activeElement.focus();
+    };
+  }, []);
+  const isAnswered = typed === undefined || word.value === typed;
+  const confirm = async (event: SubmitEvent): Promise<void> => {
+    event.preventDefault();
+    if (!isAnswered || isBusy.value) return;
+    isBusy.value = true;
+    failure.value = "";
+    try {
+      await onConfirm();
+      onClose();
+    } catch (error) {
+      failure.value = describeError(error);
+    } finally {
+      isBusy.value = false;
+    }
+  };
+  return (
+    <dialog ref={dialog} aria-labelledby={`${id}-title`} onClose={onClose}>
+      <form onSubmit={(event) => void confirm(event)}>
+        <h2 id={`${id}-title`}>
+          <bdi>{title}</bdi>
+        </h2>
+        {children}
+        {typed !== undefined && (
+          <div class="typed">
+            <label for={`${id}-typed`}>
+              {texts.confirm.type} <code>{typed}</code>
+            </label>
+            <input
+              id={`${id}-typed`}
+              type="text"
+              autocomplete="off"
+              spellcheck={false}
+              value={word.value}
+              onInput={({ currentTarget }) => (word.value = currentTarget.value)}
+            />
+          </div>
+        )}
+        <Failure says={failure.value} />
+        <div class="row">
+          <button type="button" onClick={onClose}>
+            {texts.confirm.leave}
+          </button>
+          <button type="submit" class="danger" aria-disabled={!isAnswered} aria-busy={isBusy.value}>
+            {action}
+          </button>
+        </div>
+      </form>
+    </dialog>
+  );
+}

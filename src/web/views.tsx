@@ -1,0 +1,36 @@
+/** Every view of the page, by the name that it has in the address. */
+import type { JSX } from "preact";
+import type { Api } from "./api.ts";
+import type { NodeView } from "./node-view.ts";
+import type { ViewName } from "./route.ts";
+import { texts } from "./texts.ts";
+import { AppView } from "./views/app.tsx";
+import { AppsView } from "./views/apps.tsx";
+import { InstallView } from "./views/install.tsx";
+import { OverviewView } from "./views/overview.tsx";
+
+export interface ViewProps {
+  readonly api: Api;
+  readonly node: NodeView;
+  /** What stands in the address behind the view's name. */
+  readonly args: readonly string[];
+}
+
+interface View {
+  readonly title: string;
+  /** The entry of the navigation that it belongs to. */
+  readonly entry: ViewName;
+  readonly show: (props: ViewProps) => JSX.Element;
+}
+
+/** In the order of the navigation. What is not looked at first comes by `lazily`. */
+export const views: Readonly<Record<ViewName, View>> = {
+  overview: { title: texts.overview.title, entry: "overview", show: OverviewView },
+  apps: {
+    title: texts.apps.title,
+    entry: "apps",
+    show: ({ api, node, args: [id] }) =>
+      id === undefined ? <AppsView node={node} /> : <AppView key={id} api={api} node={node} id={id} />,
+  },
+  install: { title: texts.install.title, entry: "apps", show: InstallView },
+};
