@@ -4,7 +4,7 @@
  */
 import { createRequire } from "node:module";
 import { constants } from "node:os";
-import { lstatSync, renameSync, utimesSync } from "node:fs";
+import { futimesSync, lstatSync, openSync, readSync, renameSync, utimesSync, writeSync } from "node:fs";
 import { at, reopen } from "../directory.mjs";
 import { RequestError, hasCode } from "../request-error.mjs";
 
@@ -13,18 +13,21 @@ const noFollow = 0x100;
 const follow = 0x400;
 const noReplace = 1;
 const exchange = 2;
+const closeOnExec = 0o2000000;
 const maxLinkBytes = 4096;
 const maxAttributeBytes = 64 << 10;
 /** Of lseek(2): the next byte that is no hole, the next hole. */
 const seekData = 3;
 const seekHole = 4;
+/** Of ioctl(2): shares all of a file's blocks, the same on all of Linux's common architectures. */
+const ficlone = 0x40049409;
 
 /** @typedef {Pick<import("node:fs").BigIntStats, "atimeNs" | "mtimeNs">} Times */
 /** @typedef {(...args: unknown[]) => number} Native */
 /**
  * @typedef {object} Library
  * @property {() => number} errno
- * @property {Record<"readlinkat" | "renameat2" | "linkat" | "mknodat" | "utimensat" | "listxattr" | "getxattr" | "setxattr" | "lseek" | "syncfs", Native>} calls
+ * @property {Record<"openat" | "ficlone" | "copy_file_range" | "readlinkat" | "renameat2" | "linkat" | "mknodat" | "utimensat" | "futimens" | "listxattr" | "getxattr" | "setxattr" | "flistxattr" | "fgetxattr" | "fsetxattr" | "lseek" | "syncfs", Native>} calls
  */
 
 /** @returns {Library | undefined} */
@@ -35,11 +38,18 @@ function load() {
     const libc = koffi.load(null);
     // Names are bytes, which need not be UTF-8.
     const calls = {
+      openat: libc.func("int openat(int, const uint8_t *, int, uint32_t)"),
+      ficlone: libc.func("int ioctl(int, unsigned long, int)"),
+      copy_file_range: libc.func("int64_t copy_file_range(int, void *, int, void *, size_t, uint32_t)"),
       readlinkat: libc.func("int64_t readlinkat(int, const uint8_t *, uint8_t *, size_t)"),
       renameat2: libc.func("int renameat2(int, const uint8_t *, int, const uint8_t *, uint32_t)"),
       linkat: libc.func("int linkat(int, const uint8_t *, int, const uint8_t *, int)"),
       mknodat: libc.func("int mknodat(int, const uint8_t *, uint32_t, uint64_t)"),
       utimensat: libc.func("int utimensat(int, const uint8_t *, const int64_t *, int)"),
+      futimens: libc.func("int futimens(int, const int64_t *)"),
+      flistxattr: libc.func("int64_t flistxattr(int, uint8_t *, size_t)"),
+      fgetxattr: libc.func("int64_t fgetxattr(int, const uint8_t *, uint8_t *, size_t)"),
+      fsetxattr: libc.func("int fsetxattr(int, const uint8_t *, const uint8_t *, size_t, int)"),
       listxattr: libc.func("int64_t listxattr(const uint8_t *, uint8_t *, size_t)"),
       getxattr: libc.func("int64_t getxattr(const uint8_t *, const uint8_t *, uint8_t *, size_t)"),
       setxattr: libc.func("int setxattr(const uint8_t *, const uint8_t *, const uint8_t *, size_t, int)"),
@@ -77,6 +87,21 @@ export class Syscalls {
     const errno = this.#native?.errno() ?? 0;
     const [code = "UNKNOWN"] = Object.entries(constants.errno).find(([, value]) => value === errno) ?? [];
     return Object.assign(new Error(`${call}: ${code}`), { code });
+  }
+
+  /**
+   * Opens what has a name in an open directory.
+   * @param {number} parent
+   * @param {string} name
+   * @param {number} flags
+   * @param {number} [mode]
+   */
+  open(parent, name, flags, mode = 0) {
+    const native = this.#native;
+    if (!native) return openSync(at(parent, name), flags, mode);
+    const fd = native.calls.openat(parent, cString(name), flags | closeOnExec, mode);
+    if (fd < 0) throw this.#error("openat");
+    return fd;
   }
 
   /**
@@ -179,41 +204,74 @@ export class Syscalls {
    * Likewise of what is open.
    * @param {number} fd
    * @param {Times} stats
+   * @param {{ isPlace?: boolean }} [options] `isPlace`: opened with O_PATH, which most calls take no descriptor of.
    */
-  setTimesOf(fd, { atimeNs, mtimeNs }) {
+  setTimesOf(fd, { atimeNs, mtimeNs }, { isPlace = true } = {}) {
     const native = this.#native;
     if (!native) {
-      utimesSync(reopen(fd), Number(atimeNs) / 1e9, Number(mtimeNs) / 1e9);
+      const [read, written] = [Number(atimeNs) / 1e9, Number(mtimeNs) / 1e9];
+      if (isPlace) utimesSync(reopen(fd), read, written);
+      else futimesSync(fd, read, written);
       return;
     }
     const times = new BigInt64Array([...parts(atimeNs), ...parts(mtimeNs)]);
-    if (native.calls.utimensat(cwd, cString(reopen(fd)), times, 0) !== 0) throw this.#error("utimensat");
+    const { utimensat, futimens } = native.calls;
+    const failed = isPlace ? utimensat(cwd, cString(reopen(fd)), times, 0) : futimens(fd, times);
+    if (failed !== 0) throw this.#error("utimensat");
   }
 
   /**
    * Copies what extended attributes, access lists among them, this user may set.
    * @param {number} from Neither is a symlink.
    * @param {number} to
+   * @param {{ isPlace?: boolean }} [options] `isPlace`: either was opened with O_PATH.
+   * @returns {boolean} Whether there are any.
    */
-  copyAttributes(from, to) {
+  copyAttributes(from, to, { isPlace = true } = {}) {
     const native = this.#native;
-    if (!native) return;
-    const { listxattr, getxattr, setxattr } = native.calls;
-    const source = cString(reopen(from));
-    const length = listxattr(source, null, 0);
-    if (length <= 0) return;
-    const list = Buffer.alloc(Math.min(length + 1024, maxAttributeBytes));
-    const listed = listxattr(source, list, list.length);
-    if (listed <= 0) return;
-    const target = cString(reopen(to));
+    if (!native) return false;
+    const { listxattr, getxattr, setxattr, flistxattr, fgetxattr, fsetxattr } = native.calls;
+    const [list, get, set] = isPlace
+      ? /** @type {const} */ ([listxattr, getxattr, setxattr])
+      : /** @type {const} */ ([flistxattr, fgetxattr, fsetxattr]);
+    const source = isPlace ? cString(reopen(from)) : from;
+    const length = list(source, null, 0);
+    if (length <= 0) return false;
+    const names = Buffer.alloc(Math.min(length + 1024, maxAttributeBytes));
+    const listed = list(source, names, names.length);
+    if (listed <= 0) return false;
+    const target = isPlace ? cString(reopen(to)) : to;
     const value = Buffer.alloc(maxAttributeBytes);
-    for (const name of list.toString("latin1", 0, listed).split("\0")) {
+    for (const name of names.toString("latin1", 0, listed).split("\0")) {
       if (name === "") continue;
-      const size = getxattr(source, cString(name), value, value.length);
+      const size = get(source, cString(name), value, value.length);
       if (size < 0) continue;
       // As `cp -a`: what cannot be kept, on another kind of file system or by this user, is not worth the copy.
-      setxattr(target, cString(name), value, size, 0);
+      set(target, cString(name), value, size, 0);
     }
+    return true;
+  }
+
+  /**
+   * Fills an empty file with the first bytes of another one, sharing blocks where the file system can.
+   * @param {number} from
+   * @param {number} to
+   * @param {number} size
+   */
+  copyContent(from, to, size) {
+    const native = this.#native;
+    if (native?.calls.ficlone(to, ficlone, from) === 0) return;
+    let left = size;
+    while (native && left > 0) {
+      const copied = native.calls.copy_file_range(from, null, to, null, left, 0);
+      // Between file systems of some kinds, and of files that the kernel makes up.
+      if (copied <= 0) break;
+      left -= copied;
+    }
+    if (left === 0) return;
+    const buffer = Buffer.allocUnsafe(left);
+    const bytes = readSync(from, buffer, 0, left, null);
+    for (let written = 0; written < bytes;) written += writeSync(to, buffer, written, bytes - written);
   }
 
   /**

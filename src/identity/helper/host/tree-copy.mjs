@@ -8,6 +8,8 @@ import {
   closeSync,
   constants,
   copyFileSync,
+  fchmodSync,
+  fchownSync,
   fstatSync,
   lchownSync,
   linkSync,
@@ -24,8 +26,8 @@ import { Trail } from "../trail.mjs";
 import { Slices } from "./slices.mjs";
 import { spell } from "./spelling.mjs";
 
-const { COPYFILE_EXCL, COPYFILE_FICLONE, COPYFILE_FICLONE_FORCE } = constants;
-const { O_RDONLY, O_NONBLOCK, O_NOCTTY, O_NOFOLLOW, O_DIRECTORY } = constants;
+const { COPYFILE_EXCL, COPYFILE_FICLONE_FORCE } = constants;
+const { O_RDONLY, O_WRONLY, O_CREAT, O_EXCL, O_NONBLOCK, O_NOCTTY, O_NOFOLLOW, O_DIRECTORY } = constants;
 /** Files up to here are copied in one call. */
 const oneCallBytes = 2 << 20;
 const blockBytes = 1 << 20;
@@ -72,7 +74,9 @@ export class TreeCopy {
   async run(parent, name, item, base) {
     const stats = lstatSync(at(parent, name), { bigint: true });
     if (!stats.isDirectory()) {
-      await this.#entry(parent, name, this.#stage, item, item);
+      if (!(await this.#entry(parent, name, this.#stage, item, () => item))) {
+        throw new RequestError("MOVED", "was moved while it was copied");
+      }
       return () => undefined;
     }
     return this.#tree(parent, name, item, base);
@@ -113,14 +117,13 @@ export class TreeCopy {
           to.leave();
           continue;
         }
-        const path = [...levels.map((each) => each.name), next].join("/");
+        const path = () => [...levels.map((each) => each.name), next].join("/");
         try {
-          if (lstatSync(at(from.fd, next)).isDirectory()) enter(next, next);
-          else await this.#entry(from.fd, next, to.fd, next, path);
+          if (!(await this.#entry(from.fd, next, to.fd, next, path))) enter(next, next);
         } catch (error) {
           // A tree that is in use: what has gone meanwhile is not missed.
           if (hasCode(error, "ENOENT")) continue;
-          throw this.#named(error, [base, ...path.split("/").slice(1).map(spell)].join("/"));
+          throw this.#named(error, [base, ...path().split("/").slice(1).map(spell)].join("/"));
         }
       }
       return finish;
@@ -156,20 +159,22 @@ export class TreeCopy {
    * @param {string} name
    * @param {number} target
    * @param {string} as
-   * @param {string} path Of the copy in the stage.
+   * @param {() => string} path Of the copy in the stage.
+   * @returns {Promise<boolean>} `false` for a directory, with which nothing was done.
    */
   async #entry(parent, name, target, as, path) {
-    const source = openPlace(parent, name);
+    const source = this.#syscalls.open(parent, name, O_PATH | O_NOFOLLOW);
     try {
       const stats = fstatSync(source, { bigint: true });
-      if (stats.isDirectory()) throw new RequestError("MOVED", "was moved while it was copied");
+      if (stats.isDirectory()) return false;
       this.entries++;
       const key = stats.nlink > 1n ? `${stats.dev}:${stats.ino}` : undefined;
-      if (key !== undefined && this.#linkAgain(key, target, as)) return;
+      if (key !== undefined && this.#linkAgain(key, target, as)) return true;
       if (stats.isFile()) await this.#file(source, stats, target, as);
       else if (stats.isSymbolicLink()) this.#link(parent, name, stats, target, as);
       else this.#node(stats, target, as);
-      if (key !== undefined) this.#linked.set(key, path);
+      if (key !== undefined) this.#linked.set(key, path());
+      return true;
     } finally {
       closeSync(source);
     }
@@ -202,18 +207,47 @@ export class TreeCopy {
   async #file(source, stats, target, as) {
     const size = Number(stats.size);
     const isSparse = stats.blocks * 512n < stats.size;
-    const copy = at(target, as);
     if (size <= oneCallBytes && !isSparse) {
-      copyFileSync(reopen(source), copy, COPYFILE_EXCL | COPYFILE_FICLONE);
-      this.copiedBytes += size;
-    } else {
-      await this.#largeFile(source, copy);
+      this.#smallFile(source, stats, target, as);
+      return;
     }
+    const copy = at(target, as);
+    await this.#largeFile(source, copy);
     const made = openSync(copy, O_PATH | O_NOFOLLOW);
     try {
       this.#attributes(source, made, stats);
     } finally {
       closeSync(made);
+    }
+  }
+
+  /**
+   * With as few calls of the kernel's as can be: of many small files they are most of the work.
+   * @param {number} source
+   * @param {BigIntStats} stats
+   * @param {number} target
+   * @param {string} as
+   */
+  #smallFile(source, stats, target, as) {
+    const from = openSync(reopen(source), O_RDONLY | O_NONBLOCK | O_NOCTTY);
+    try {
+      const flags = O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW;
+      // Nobody else gets to where it is made.
+      const to = this.#syscalls.open(target, as, flags, Number(stats.mode) & 0o777);
+      try {
+        this.#syscalls.copyContent(from, to, Number(stats.size));
+        this.copiedBytes += Number(stats.size);
+        const own = fstatSync(to);
+        const mode = this.#modeOf(own, stats, (uid, gid) => fchownSync(to, uid, gid));
+        const hasMore = this.#syscalls.copyAttributes(from, to, { isPlace: false });
+        // A change of owner takes bits away that it was not made with.
+        if (hasMore || (own.mode & 0o7777) !== mode) fchmodSync(to, mode);
+        this.#syscalls.setTimesOf(to, stats, { isPlace: false });
+      } finally {
+        closeSync(to);
+      }
+    } finally {
+      closeSync(from);
     }
   }
 
@@ -305,29 +339,30 @@ export class TreeCopy {
    * @param {BigIntStats} stats
    */
   #attributes(source, made, stats) {
-    const own = fstatSync(made, { bigint: true });
-    let mode = Number(stats.mode) & 0o7777;
-    if (own.uid !== stats.uid || own.gid !== stats.gid) {
-      const given = this.#chown(made, stats);
-      // What runs as its owner must not run as another one.
-      if (!given) mode &= 0o1777;
-    }
+    const own = fstatSync(made);
+    const mode = this.#modeOf(own, stats, (uid, gid) => chownSync(reopen(made), uid, gid));
     this.#syscalls.copyAttributes(source, made);
     chmodSync(reopen(made), mode);
     this.#syscalls.setTimesOf(made, stats);
   }
 
   /**
-   * @param {number} made
+   * Gives what was made its owner and group, as far as this user may.
+   * @param {import("node:fs").Stats} own What it has.
    * @param {BigIntStats} stats
+   * @param {(uid: number, gid: number) => void} chown
+   * @returns {number} The permission bits that it may have then.
    */
-  #chown(made, { uid, gid }) {
+  #modeOf(own, { uid, gid, mode }, chown) {
+    const bits = Number(mode) & 0o7777;
+    if (own.uid === Number(uid) && own.gid === Number(gid)) return bits;
     try {
-      chownSync(reopen(made), this.#isRoot ? Number(uid) : -1, Number(gid));
-      return this.#isRoot;
+      chown(this.#isRoot ? Number(uid) : -1, Number(gid));
+      if (this.#isRoot) return bits;
     } catch (error) {
       if (!hasCode(error, "EPERM")) throw error;
-      return false;
     }
+    // What runs as its owner must not run as another one.
+    return bits & 0o1777;
   }
 }
