@@ -1,7 +1,7 @@
 /** The lines of the README about backups, as a new user would type them. */
 import assert from "node:assert/strict";
 import { execFile } from "node:child_process";
-import { mkdir, readFile, rm, writeFile } from "node:fs/promises";
+import { appendFile, cp, mkdir, readFile, rm, writeFile } from "node:fs/promises";
 import { join } from "node:path";
 import { fileURLToPath } from "node:url";
 import test from "ava";
@@ -58,12 +58,21 @@ END:VEVENT
 END:VCALENDAR
 `.replaceAll("\n", "\r\n");
 
+/** What a version does that comes up well and should not have come. */
+const spoiling = `
+import { writeFileSync } from "node:fs";
+writeFileSync(process.env.SVC_DATA_DIR + "/notes.txt", "eaten");
+`;
+
 test("the README's tour of backups works as it is written", async (t) => {
   await using stack = new AsyncDisposableStack();
   const server = hasS3Server ? stack.use(await startS3Server()) : undefined;
   await using daemon = await startDaemon();
   const apps = daemon.client(AppService);
-  const { directory } = await apps.installApp({ spec: "hello", settings: { port: await freePort() } });
+  // Of its own: it gets a version that nobody should have.
+  const spec = join(daemon.dir, "hello");
+  await cp(join(root, "examples/hello"), spec, { recursive: true });
+  const { directory, version } = await apps.installApp({ spec, settings: { port: await freePort() } });
   const notes = join(directory, "data/notes.txt");
   await writeFile(notes, "remember the milk\n");
   await mkdir(join(daemon.dir, "disk"), { mode: 0o700 });
@@ -91,7 +100,12 @@ test("the README's tour of backups works as it is written", async (t) => {
       continue;
     }
     if (line.includes("--paths data/notes.txt")) await rm(notes);
-    if (line.startsWith("svc upgrade")) await apps.stopApp({ id: "hello" });
+    if (line.startsWith("svc upgrade")) {
+      await apps.stopApp({ id: "hello" });
+      const manifest = await readFile(join(spec, "svc.yaml"), "utf8");
+      await writeFile(join(spec, "svc.yaml"), manifest.replace(/^version: .*$/m, 'version: "9.0.0"'));
+      await appendFile(join(spec, "server.mjs"), spoiling);
+    }
     const real = line
       .replace("/mnt/disk/backups", join(daemon.dir, "disk"))
       .replace("/mnt/disk/vault", join(daemon.dir, "vault"))
@@ -121,8 +135,16 @@ test("the README's tour of backups works as it is written", async (t) => {
       await apps.stopApp({ id: "radicale" });
       continue;
     }
+    if (line.startsWith("svc upgrade")) {
+      await apps.startApp({ id: "hello" });
+      t.is((await apps.getApp({ id: "hello" })).version, "9.0.0");
+      await eventually(async () => assert.equal(await readFile(notes, "utf8"), "eaten"));
+    }
     if (line.includes(" get ")) t.is(out, "remember the milk\n");
-    if (line.includes("restore ")) t.is(await readFile(notes, "utf8"), "remember the milk\n", line);
+    if (line.includes("restore ")) {
+      t.is(await readFile(notes, "utf8"), "remember the milk\n", line);
+      t.is((await apps.getApp({ id: "hello" })).version, version, line);
+    }
     if (line.includes("storage test")) t.is(out, "list: works\nwrite: works\nread: works\ndelete: works\n");
     if (line.includes(" upload ")) t.regex(out, /^Uploaded \S+ of hello to disk\n$/);
   }

@@ -22,6 +22,10 @@ export interface ImageContents {
   healthcheck?: string;
   /** Texts by their paths; busybox and its commands are always there. */
   files?: Readonly<Record<string, string>>;
+  /** Directories of this host that are there as here. */
+  trees?: readonly string[];
+  /** Programs of this host, whose libraries are there, too. */
+  programs?: readonly string[];
 }
 
 export class TestImages {
@@ -48,6 +52,10 @@ export class TestImages {
       await writeFile(file, text);
       await chmod(file, 0o755);
     }
+    const { trees = [], programs = [] } = contents;
+    const whole = [...trees, ...(await librariesOf(programs))];
+    if (whole.length > 0)
+      await promisify(execFile)("cp", ["--recursive", "--dereference", "--parents", ...whole, root]);
     const tar = spawn("tar", ["-c", "-C", root, "."], { stdio: ["ignore", "pipe", "inherit"] });
     const ended = once(tar, "close") as Promise<[number | null]>;
     const query = new URLSearchParams({ fromSrc: "-", repo: repositoryOf(tag), tag: tagOf(tag) });
@@ -107,6 +115,13 @@ async function makeBase(dir: string): Promise<string> {
     if (command !== "" && command !== "busybox") await symlink("busybox", join(dir, "bin", command));
   }
   return dir;
+}
+
+/** What the dynamic linker loads for them, itself, too. */
+async function librariesOf(programs: readonly string[]): Promise<string[]> {
+  if (programs.length === 0) return [];
+  const { stdout } = await promisify(execFile)("ldd", [...programs]);
+  return [...new Set([...stdout.matchAll(/(\/\S+) \(0x/g)].map(([, path = ""]) => path))];
 }
 
 function changesOf(contents: ImageContents): string[] {
