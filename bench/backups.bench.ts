@@ -1,51 +1,67 @@
-/** Archives against tar and zstd, which know of no checksums and no index, and against restic, which has both. */
-import { randomFillSync } from "node:crypto";
-import { mkdir, open, rm, writeFile } from "node:fs/promises";
+/**
+ * Archives against tar and zstd, which know of no checksums and no index, against restic, which has both, and against age;
+ * then in buckets. `SVC_BENCH_TINY=1` tries it with little.
+ */
+import { mkdir, rm } from "node:fs/promises";
 import { join } from "node:path";
+import { hasAge, newAgeKey } from "../test/support/age.ts";
+import { measureLarge, measureTwoBuckets } from "./support/backups-in-buckets.ts";
 import { startDaemon, type BenchDaemon } from "./support/daemon.ts";
+import { writeMixed } from "./support/mixed-files.ts";
 import { runProgram } from "./support/processes.ts";
 import type { Bench, Result } from "./support/result.ts";
 import { compareMs } from "./support/statistics.ts";
 
-const runs = 5;
-const totalBytes = 576 * 1024 ** 2;
-const smallFiles = 20_000;
-const smallBytes = 8 * 1024;
-const largeBytes = 64 * 1024 ** 2;
-/** Of each file so much cannot be compressed. */
-const randomShare = 0.4;
+const isTiny = process.env["SVC_BENCH_TINY"] === "1";
+const runs = isTiny ? 2 : 5;
+const megabytes = isTiny ? 144 : 576;
+const smallFiles = isTiny ? 5_000 : 20_000;
+const what = `backup of ${megabytes} MB in ${smallFiles.toLocaleString("en")} files`;
 
-/** Text and noise in turns, in many small files and a few large ones. */
-async function writeMixed(dir: string): Promise<void> {
-  const block = Buffer.alloc(1024 ** 2, "All work and no play makes Jack a dull boy. ");
-  for (let at = 0; at < block.length; at += 4096) {
-    randomFillSync(block, at, Math.floor(4096 * randomShare));
-  }
-  for (let number = 0; number < smallFiles; number += 1) {
-    const folder = join(dir, "small", String(number % 200));
-    await mkdir(folder, { recursive: true });
-    const at = (number * 4096) % (block.length - smallBytes);
-    await writeFile(join(folder, `${number}.bin`), block.subarray(at, at + smallBytes));
-  }
-  let left = totalBytes - smallFiles * smallBytes;
-  for (let number = 0; left > 0; number += 1) {
-    await using file = await open(join(dir, `large-${number}.bin`), "w");
-    for (let written = 0; written < largeBytes && left > 0; written += block.length, left -= block.length) {
-      randomFillSync(block, 0, 4096);
-      await file.write(block, 0, Math.min(block.length, left));
-    }
-  }
+export const bench: Bench = {
+  name: "backups",
+  async run() {
+    return [...(await measureHere()), ...(await measureTwoBuckets()), ...(await measureLarge())];
+  },
+};
+
+/** What goes to a directory of the host. */
+async function measureHere(): Promise<Result[]> {
+  await using daemon = await startDaemon();
+  await daemon.svc("install", await daemon.writePackage("bulky", "setInterval(() => {}, 1e6);\n"));
+  const appDir = join(daemon.storeDir, "apps/bulky");
+  await writeMixed(join(appDir, "data"), megabytes * 1024 ** 2, smallFiles);
+  await runProgram("sync");
+  const file = join(daemon.dir, "plain.tar.zst");
+  return [
+    await measureCreate(daemon, appDir, file),
+    await measureRestore(daemon, file),
+    ...(await measureRestic(daemon, appDir)),
+    ...(await measureAge(daemon, appDir)),
+  ];
 }
 
-function shell(cwd: string, script: string): Promise<string> {
-  return runProgram("sh", "-c", `cd "$1" && ${script}`, "sh", cwd);
-}
-
-async function hasRestic(): Promise<boolean> {
-  return runProgram("restic", "version").then(
-    () => true,
-    () => false,
+async function measureCreate(daemon: BenchDaemon, appDir: string, file: string): Promise<Result> {
+  const { measuredMs, yardstickMs } = await compareMs(
+    runs,
+    () => daemon.svc("backup", "create", "bulky", "--keep", "1"),
+    () => shell(appDir, `tar c repo data volumes | zstd -q -f -3 -T0 -o "${file}" && sync "${file}"`),
   );
+  return ratio(`${what}, hashed`, measuredMs, "`tar c | zstd -3 -T0`", yardstickMs, 1.05);
+}
+
+async function measureRestore(daemon: BenchDaemon, file: string): Promise<Result> {
+  const target = join(daemon.dir, "restored");
+  const { measuredMs, yardstickMs } = await compareMs(
+    runs,
+    () => daemon.svc("backup", "restore", "bulky", "latest", "--yes"),
+    async () => {
+      await rm(target, { recursive: true, force: true });
+      await mkdir(target);
+      await shell(target, `zstd -dcq "${file}" | tar x`);
+    },
+  );
+  return ratio("restore of it, every checksum compared", measuredMs, "`zstd -d | tar x`", yardstickMs, 1.25);
 }
 
 async function measureRestic(daemon: BenchDaemon, appDir: string): Promise<Result[]> {
@@ -64,62 +80,52 @@ async function measureRestic(daemon: BenchDaemon, appDir: string): Promise<Resul
   );
   return [
     {
-      what: "backup of 576 MB, beside restic",
-      measured: `${measuredMs.toFixed(0)} ms`,
-      yardstick: `\`restic backup\`, new repository ${yardstickMs.toFixed(0)} ms`,
+      ...ratio(`${what}, beside restic`, measuredMs, "`restic backup`, new repository", yardstickMs, 2),
       value: yardstickMs / measuredMs,
-      goal: 2,
       isFloor: true,
-      unit: "×",
-      runs,
     },
   ];
 }
 
-export const bench: Bench = {
-  name: "backups",
-  async run() {
-    await using daemon = await startDaemon();
-    await daemon.svc("install", await daemon.writePackage("bulky", "setInterval(() => {}, 1e6);\n"));
-    const appDir = join(daemon.storeDir, "apps/bulky");
-    await writeMixed(join(appDir, "data"));
-    await runProgram("sync");
-    const file = join(daemon.dir, "plain.tar.zst");
-    const create = await compareMs(
-      runs,
-      () => daemon.svc("backup", "create", "bulky", "--keep", "1"),
-      () => shell(appDir, `tar c repo data volumes | zstd -q -f -3 -T0 -o "${file}" && sync "${file}"`),
-    );
-    const target = join(daemon.dir, "restored");
-    const restore = await compareMs(
-      runs,
-      () => daemon.svc("backup", "restore", "bulky", "latest", "--yes"),
-      async () => {
-        await rm(target, { recursive: true, force: true });
-        await mkdir(target);
-        await shell(target, `zstd -dcq "${file}" | tar x`);
-      },
-    );
-    return [
-      {
-        what: "backup of 576 MB in 20,000 files, hashed",
-        measured: `${create.measuredMs.toFixed(0)} ms`,
-        yardstick: `\`tar c | zstd -3 -T0\` ${create.yardstickMs.toFixed(0)} ms`,
-        value: create.measuredMs / create.yardstickMs,
-        goal: 1.05,
-        unit: "×",
-        runs,
-      },
-      {
-        what: "restore of it, every checksum compared",
-        measured: `${restore.measuredMs.toFixed(0)} ms`,
-        yardstick: `\`zstd -d | tar x\` ${restore.yardstickMs.toFixed(0)} ms`,
-        value: restore.measuredMs / restore.yardstickMs,
-        goal: 1.25,
-        unit: "×",
-        runs,
-      },
-      ...(await measureRestic(daemon, appDir)),
-    ];
-  },
-};
+/** Encrypted for a recipient, as age itself does it. */
+async function measureAge(daemon: BenchDaemon, appDir: string): Promise<Result[]> {
+  if (!hasAge) return [];
+  const { recipient } = await newAgeKey(daemon.dir, "key");
+  const vault = join(daemon.dir, "vault");
+  await mkdir(vault, { mode: 0o700 });
+  await daemon.svc("backup", "storage", "add", "vault", "--dir", vault, "--recipient", recipient);
+  const file = join(daemon.dir, "plain.age");
+  const { measuredMs, yardstickMs } = await compareMs(
+    runs,
+    () => daemon.svc("backup", "create", "bulky", "--keep", "1", "--storage", "vault"),
+    () =>
+      shell(
+        appDir,
+        `tar c repo data volumes | zstd -q -3 -T0 | age -r ${recipient} > "${file}" && sync "${file}"`,
+      ),
+  );
+  return [ratio(`${what}, encrypted`, measuredMs, "`tar c | zstd -3 -T0 | age -r`", yardstickMs, 1.5)];
+}
+
+function ratio(of: string, measuredMs: number, yardstick: string, yardstickMs: number, goal: number): Result {
+  return {
+    what: of,
+    measured: `${measuredMs.toFixed(0)} ms`,
+    yardstick: `${yardstick} ${yardstickMs.toFixed(0)} ms`,
+    value: measuredMs / yardstickMs,
+    goal,
+    unit: "×",
+    runs,
+  };
+}
+
+function shell(cwd: string, script: string): Promise<string> {
+  return runProgram("sh", "-c", `cd "$1" && ${script}`, "sh", cwd);
+}
+
+async function hasRestic(): Promise<boolean> {
+  return runProgram("restic", "version").then(
+    () => true,
+    () => false,
+  );
+}

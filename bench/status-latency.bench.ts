@@ -1,14 +1,12 @@
 /** Whether heavy work stalls the others (S 1.2.3): status requests while an install and a clone of 2 GB run. */
 import { join } from "node:path";
-import { setTimeout as sleep } from "node:timers/promises";
-import type { BenchDaemon } from "./support/daemon.ts";
 import { startDaemon } from "./support/daemon.ts";
 import { writeBulk } from "./support/bulk.ts";
 import type { Bench } from "./support/result.ts";
-import { percentile, timeMs } from "./support/statistics.ts";
+import { percentile } from "./support/statistics.ts";
+import { statusLatencies } from "./support/status-latencies.ts";
 
 const bulkBytes = 2 * 1024 ** 3;
-const intervalMs = 5;
 const quietRequests = 500;
 
 export const bench: Bench = {
@@ -19,14 +17,14 @@ export const bench: Bench = {
     await daemon.svc("install", dir);
     await writeBulk(join(daemon.storeDir, "apps/bulky/data"), bulkBytes);
 
-    const quiet = await sample(daemon, (taken) => taken < quietRequests);
+    const quiet = await statusLatencies(daemon, (taken) => taken < quietRequests);
     const work = { isDone: false };
     const heavy = Promise.all([daemon.svc("app", "clone", "bulky"), daemon.svc("install", dir)]).finally(
       () => {
         work.isDone = true;
       },
     );
-    const [busy] = await Promise.all([sample(daemon, () => !work.isDone), heavy]);
+    const [busy] = await Promise.all([statusLatencies(daemon, () => !work.isDone), heavy]);
     const [busyMs, quietMs] = [percentile(busy, 0.99), percentile(quiet, 0.99)];
     return [
       {
@@ -41,13 +39,3 @@ export const bench: Bench = {
     ];
   },
 };
-
-/** Latencies in milliseconds of requests sent one after the other as long as `goesOn`. */
-async function sample(daemon: BenchDaemon, goesOn: (taken: number) => boolean): Promise<number[]> {
-  const latencies: number[] = [];
-  while (goesOn(latencies.length)) {
-    latencies.push(await timeMs(() => daemon.get("/v1/status")));
-    await sleep(intervalMs);
-  }
-  return latencies;
-}
