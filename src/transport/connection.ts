@@ -84,9 +84,13 @@ function needsDrain(response: HttpResponse): boolean {
   return response instanceof ServerResponse ? response.writableNeedDrain : response.stream.writableNeedDrain;
 }
 
+/** The name of the share of a user on the socket. */
+export const peerName = (uid: number): string => `uid ${uid}`;
+
 /** Everybody on this machine has all addresses of loopback, and whoever has an IPv6 address has its whole /64. */
 function shareOf(origin: Origin): Share {
-  if (origin.kind === "peer") return { kind: origin.uid === 0 ? "root" : "known", name: `uid ${origin.uid}` };
+  if (origin.kind === "peer")
+    return { kind: origin.uid === 0 ? "root" : "known", name: peerName(origin.uid) };
   const address = origin.address.replace(/^::ffff:(?=[0-9.]+$)/, "");
   if (isIPv4(address)) return { kind: "unknown", name: address.startsWith("127.") ? "loopback" : address };
   return { kind: "unknown", name: address === "::1" ? "loopback" : networkOf(address) };

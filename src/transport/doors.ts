@@ -3,7 +3,9 @@ import { createServer } from "node:net";
 import type { AddressInfo, Server, Socket } from "node:net";
 import { SvcError } from "../errors.ts";
 import type { Log } from "../lib/log.ts";
+import type { FairTurns } from "../lib/fair-turns.ts";
 import { rootSocketOf } from "../lib/root-socket.ts";
+import { Arrivals, connectionOptions } from "./arrivals.ts";
 import { Connection } from "./connection.ts";
 import { handedSockets } from "./handed-sockets.ts";
 import { loadPeerCredentials } from "./peer-credentials.ts";
@@ -29,6 +31,10 @@ export interface DoorsOptions {
   readonly loadPeerCredentials?: (() => ReadPeerCredentials) | undefined;
   readonly acceptsPeer: (uid: number) => boolean;
   readonly onConnection: (connection: Connection) => void;
+  /** Whose turn it is to be let in. */
+  readonly turns: FairTurns;
+  /** Connections of one uid that wait to be let in. */
+  readonly maxArrivalsPerPeer: number;
   readonly log: Log;
 }
 
@@ -44,6 +50,8 @@ export class Doors {
   readonly #options: DoorsOptions;
   readonly #servers: Server[] = [];
   readonly #files: SocketFile[] = [];
+  /** Of each unix socket. */
+  readonly #arrivals: Arrivals[] = [];
   #handed: ReadonlyMap<string, number> = new Map();
 
   constructor(options: DoorsOptions) {
@@ -69,13 +77,19 @@ export class Doors {
     return this.#handed.size > 0;
   }
 
+  /** Whether somebody was accepted who is no connection yet. */
+  get isAnybodyArriving(): boolean {
+    return this.#arrivals.some(({ size }) => size > 0);
+  }
+
   /** Nothing is accepted any more; what was goes on. */
   close(): void {
     for (const server of this.#servers) server.close();
   }
 
-  /** Takes the sockets' files away. */
+  /** Takes the sockets' files away, and turns away who is no connection yet. */
   async [Symbol.asyncDispose](): Promise<void> {
+    for (const arrivals of this.#arrivals) arrivals.close();
     for (const file of this.#files) await file[Symbol.asyncDispose]();
   }
 
@@ -123,8 +137,8 @@ export class Doors {
   }
 
   /**
-   * Of each listening socket one connection is accepted in a turn of the loop: behind a thousand of somebody else's root would
-   * wait for a thousand turns (T 56).
+   * Who waits to be accepted does so in the order of coming, and is turned away by the kernel when they are too many: there
+   * root would be behind everybody else (T 56).
    */
   async #openForRoot(socketPath: string): Promise<string | undefined> {
     if (this.#options.mode === "user") return undefined;
@@ -140,7 +154,16 @@ export class Doors {
 
   async #openSocket(options: SocketFileOptions): Promise<void> {
     const credentials = (this.#options.loadPeerCredentials ?? loadPeerCredentials)();
-    const server = this.#createServer((socket) => this.#receivePeer(socket, credentials));
+    const { turns, maxArrivalsPerPeer } = this.#options;
+    const arrivals = new Arrivals({
+      ...{ turns, credentials, maxWaitingPerPeer: maxArrivalsPerPeer },
+      onPeer: (socket, uid) => this.#receivePeer(socket, () => uid),
+    });
+    this.#arrivals.push(arrivals);
+    const server = this.#createServer((socket) => {
+      this.#receivePeer(socket, () => credentials(socket).uid);
+      arrivals.acceptMore(server);
+    });
     const fd = this.#handed.get(options.path);
     this.#files.push(
       fd === undefined
@@ -150,20 +173,18 @@ export class Doors {
   }
 
   #createServer(onConnection: (socket: Socket) => void): Server {
-    // Half open: over HTTP/2 a client may close its side after its last request and still read the answer. Over HTTP/1.1 node
-    // ends the connection then, which is how it hears of a client that has left a stream.
-    const server = createServer({ allowHalfOpen: true, noDelay: true }, onConnection);
+    const server = createServer(connectionOptions, onConnection);
     server.on("error", (err) => this.#options.log.error({ err }, "a listener failed"));
     this.#servers.push(server);
     return server;
   }
 
   /** The kernel's word comes first: a connection whose peer it does not name serves nobody (T 2). */
-  #receivePeer(socket: Socket, credentials: ReadPeerCredentials): void {
+  #receivePeer(socket: Socket, peerUid: () => number): void {
     // Until a protocol is known nobody else hears of a reset.
     socket.on("error", ignore);
     try {
-      const { uid } = credentials(socket);
+      const uid = peerUid();
       if (!this.#options.acceptsPeer(uid)) {
         socket.destroy();
         return;

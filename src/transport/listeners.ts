@@ -37,7 +37,10 @@ import { parseInTurns } from "./paced-parsing.ts";
 import { detectProtocol } from "./protocol-detection.ts";
 import type { Log } from "../lib/log.ts";
 
-export interface ListenersOptions extends Omit<DoorsOptions, "acceptsPeer" | "onConnection"> {
+export interface ListenersOptions extends Omit<
+  DoorsOptions,
+  "acceptsPeer" | "onConnection" | "turns" | "maxArrivalsPerPeer"
+> {
   readonly pipeline: Pipeline;
   readonly tokens: Tokens;
   /** What opens consoles. Default: nothing does. */
@@ -102,6 +105,8 @@ class TwoDoors implements Listeners {
       ...options,
       acceptsPeer: (uid) => this.#identity?.acceptsPeer(uid) === true,
       onConnection: (connection) => this.#receive(connection),
+      turns: options.pipeline.turns,
+      maxArrivalsPerPeer: this.#limits.maxConnectionsPerPeer,
     });
     this.#http1 = createHttp1Server(
       this.#limits,
@@ -274,7 +279,7 @@ class TwoDoors implements Listeners {
     this.#front?.closeAfterAnswers();
     const deadlineMs = performance.now() + handOverMs;
     do await sleep(handOverStepMs);
-    while (this.#places.isAnybodySilent && performance.now() < deadlineMs);
+    while ((this.#doors.isAnybodyArriving || this.#places.isAnybodySilent) && performance.now() < deadlineMs);
   }
 
   async #stop(): Promise<void> {

@@ -14,10 +14,10 @@ export interface PeerCredentials {
 }
 
 /**
- * Credentials of a connected *unix* socket. On TCP the kernel answers with an unmapped uid, so do not ask there.
+ * Credentials of a connected *unix* socket, or of its descriptor. On TCP the kernel answers with an unmapped uid, so do not ask there.
  * @throws Error when the kernel does not tell: the connection must then be closed (T 2)
  */
-export type ReadPeerCredentials = (socket: Socket) => PeerCredentials;
+export type ReadPeerCredentials = (socket: Socket | number) => PeerCredentials;
 
 const solSocket = 1;
 const soPeercred = 17;
@@ -39,7 +39,8 @@ export function loadPeerCredentials(): ReadPeerCredentials {
   return (socket) => {
     const value = Buffer.alloc(ucredBytes);
     const length = new Uint32Array([ucredBytes]);
-    const result = getsockopt(descriptorOf(socket), solSocket, soPeercred, value, length) as number;
+    const fd = typeof socket === "number" ? socket : descriptorOf(socket);
+    const result = getsockopt(fd, solSocket, soPeercred, value, length) as number;
     if (result !== 0 || length[0] !== ucredBytes) throw new Error("the kernel told no peer credentials");
     return readUcred(value);
   };

@@ -1,0 +1,93 @@
+/**
+ * Who waits at a unix socket is accepted at once, and becomes a connection in a turn of their own (T 56, 57). Node accepts one
+ * in a turn of the event loop, in the order in which they came: behind thousands of one user's everybody else would wait for
+ * as many turns. To accept and to know whose it is takes microseconds; what costs is to make a connection of it.
+ */
+import { closeSync } from "node:fs";
+import { Socket } from "node:net";
+import type { Server } from "node:net";
+import type { FairTurns } from "../lib/fair-turns.ts";
+import { loadLibc } from "../lib/libc.ts";
+import { Tally } from "../lib/tally.ts";
+import { peerName } from "./connection.ts";
+import type { ReadPeerCredentials } from "./peer-credentials.ts";
+
+/** In one turn of the loop: more would hold up those who are in already, and less those who wait. */
+const maxAcceptedAtOnce = 64;
+/** SOCK_NONBLOCK and SOCK_CLOEXEC, with which libuv accepts as well. */
+const flags = 0o4000 | 0o2000000;
+
+export interface ArrivalsOptions {
+  readonly turns: FairTurns;
+  readonly credentials: ReadPeerCredentials;
+  /** Of one uid; who comes beyond them is turned away. */
+  readonly maxWaitingPerPeer: number;
+  readonly onPeer: (socket: Socket, uid: number) => void;
+}
+
+/**
+ * Half open: over HTTP/2 a client may close its side after its last request and still read the answer. Over HTTP/1.1 node
+ * ends the connection then, which is how it hears of a client that has left a stream.
+ */
+export const connectionOptions = { allowHalfOpen: true, noDelay: true } as const;
+
+export class Arrivals {
+  readonly #options: ArrivalsOptions;
+  readonly #waiting = new Set<number>();
+  readonly #ofUid = new Tally<number>();
+  readonly #accept = loadLibc().func("int accept4(int fd, void *address, void *length, int flags)") as (
+    ...args: unknown[]
+  ) => number;
+
+  constructor(options: ArrivalsOptions) {
+    this.#options = options;
+  }
+
+  /** Accepts those who wait behind the one whom `server` has just accepted. */
+  acceptMore(server: Server): void {
+    const { _handle: handle } = server as Server & { _handle?: { fd?: number } | null };
+    const listening = handle?.fd ?? -1;
+    for (let count = 0; listening >= 0 && count < maxAcceptedAtOnce; count++) {
+      const fd = this.#accept(listening, null, null, flags);
+      // Nobody is left; or there are too many files, which node hears of as well.
+      if (fd < 0) return;
+      this.#receive(fd);
+    }
+  }
+
+  /** Of those who were accepted and are no connection yet. */
+  get size(): number {
+    return this.#waiting.size;
+  }
+
+  /** Turns away who waits. */
+  close(): void {
+    for (const fd of this.#waiting) closeSync(fd);
+    this.#waiting.clear();
+  }
+
+  #receive(fd: number): void {
+    const { turns, credentials, maxWaitingPerPeer, onPeer } = this.#options;
+    const uid = uidOf(fd, credentials);
+    if (uid === undefined || this.#ofUid.of(uid) >= maxWaitingPerPeer) {
+      closeSync(fd);
+      return;
+    }
+    this.#waiting.add(fd);
+    this.#ofUid.change(uid, 1);
+    turns.run(peerName(uid), () => {
+      this.#ofUid.change(uid, -1);
+      if (this.#waiting.delete(fd))
+        onPeer(new Socket({ fd, readable: true, writable: true, ...connectionOptions }), uid);
+    });
+  }
+}
+
+/** Undefined when the kernel does not tell (T 2). */
+function uidOf(fd: number, credentials: ReadPeerCredentials): number | undefined {
+  try {
+    return credentials(fd).uid;
+  } catch {
+    return undefined;
+  }
+}

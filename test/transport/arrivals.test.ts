@@ -1,0 +1,100 @@
+/** Who connects anew is let in in a turn of their own, however many of somebody else's came before (T 56, 57). */
+import assert from "node:assert/strict";
+import { once } from "node:events";
+import { mkdtemp, rm } from "node:fs/promises";
+import { connect, createServer } from "node:net";
+import type { Server, Socket } from "node:net";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import { setImmediate as turn } from "node:timers/promises";
+import test from "ava";
+import type { ExecutionContext } from "ava";
+import { FairTurns } from "../../src/lib/fair-turns.ts";
+import { Arrivals } from "../../src/transport/arrivals.ts";
+import { eventually } from "../support/eventually.ts";
+import { rest } from "./support/clients.ts";
+import { openDoor } from "./support/door.ts";
+
+const [flooder, newcomer] = [1, 2];
+
+test("somebody new waits for few turns of the loop behind a thousand of another user's", async (t) => {
+  t.timeout(60_000);
+  const held = 1_000;
+  let asked = 0;
+  await using door = await openDoor({
+    loadPeerCredentials: () => () => {
+      const uid = asked++ < held ? flooder : newcomer;
+      return { pid: 1, uid, gid: uid };
+    },
+  });
+  // The kernel has all of them in its queue before the loop turns once.
+  const sockets = Array.from({ length: held }, () => connect(door.socketPath).on("error", () => undefined));
+  t.teardown(() => {
+    for (const socket of sockets) socket.destroy();
+  });
+  let turns = 0;
+  const answer = rest(door, "/v1/status", { listener: "unix" });
+  const counting = new AbortController();
+  const answered = answer.finally(() => counting.abort());
+  while (!counting.signal.aborted) {
+    turns++;
+    await turn();
+  }
+  t.like(await answered, { status: 200, json: { hostname: String(newcomer) } });
+  t.true(turns < held / 2, `${turns} turns`);
+});
+
+interface Crowd {
+  readonly arrivals: Arrivals;
+  readonly clients: readonly Socket[];
+  readonly letIn: Socket[];
+}
+
+/** Twenty of one user at a socket, whose turns have no room for a second connection. */
+async function gather(t: ExecutionContext): Promise<Crowd> {
+  const directory = await mkdtemp(join(tmpdir(), "svc-arrivals-"));
+  const letIn: Socket[] = [];
+  let nowMs = 0;
+  const arrivals = new Arrivals({
+    turns: new FairTurns(() => (nowMs += 10)),
+    credentials: () => ({ pid: 1, uid: flooder, gid: flooder }),
+    maxWaitingPerPeer: 5,
+    onPeer: (socket) => letIn.push(socket),
+  });
+  const server: Server = createServer((socket) => {
+    letIn.push(socket);
+    // As somebody's work that was done in this turn.
+    arrivals.acceptMore(server);
+  });
+  server.listen(join(directory, "svc.sock"));
+  await once(server, "listening");
+  const clients = Array.from({ length: 20 }, () =>
+    connect(join(directory, "svc.sock"))
+      .on("error", () => undefined)
+      .resume(),
+  );
+  t.teardown(async () => {
+    server.close();
+    for (const socket of [...clients, ...letIn]) socket.destroy();
+    await rm(directory, { recursive: true, force: true });
+  });
+  await once(server, "connection");
+  return { arrivals, clients, letIn };
+}
+
+test("more than may wait of one user are turned away", async (t) => {
+  t.timeout(60_000);
+  const { arrivals, clients, letIn } = await gather(t);
+  t.is(arrivals.size, 5);
+  await eventually(() => assert.deepEqual([letIn.length, arrivals.size], [7, 0]));
+  await eventually(() => assert.equal(clients.filter(({ destroyed }) => destroyed).length, 13));
+});
+
+test("who still waits is turned away when the doors close for good", async (t) => {
+  t.timeout(60_000);
+  const { arrivals, clients, letIn } = await gather(t);
+  arrivals.close();
+  t.is(arrivals.size, 0);
+  await eventually(() => assert.equal(clients.filter(({ destroyed }) => destroyed).length, 18));
+  t.is(letIn.length, 2);
+});
