@@ -94,6 +94,7 @@ function createHost(): CliHost {
     program: {
       command: [process.execPath, process.argv[1] ?? ""],
       unitsDir: join(import.meta.dirname, fromSources ? "../packaging" : "packaging"),
+      settingsThread: async () => (await programs()).settingsThread,
     },
     sockets: {
       checkoutDir,

@@ -65,6 +65,12 @@ export class CommandContext implements AsyncDisposable {
     return new CommandContext(this.host, { ...others, ...target }, this.#openInProcess);
   }
 
+  /** The same command at another socket; `interrupted` ends it instead of what ends this one. Its own to dispose. */
+  on(socket: string, interrupted: AbortSignal = this.host.interrupted): CommandContext {
+    const { host: _host, node: _node, ...others } = this.options;
+    return new CommandContext({ ...this.host, interrupted }, { ...others, socket }, this.#openInProcess);
+  }
+
   /** The daemon, or the service layer in this process: found at the first use. */
   client(): Promise<Client> {
     return (this.#client ??= connect(this.host, {

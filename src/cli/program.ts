@@ -21,6 +21,7 @@ import { addEventsCommand } from "./commands/events.ts";
 import { addListeningCommand } from "./commands/listening.ts";
 import { addLsCommand } from "./commands/ls.ts";
 import { addNodeCommand } from "./commands/node.ts";
+import { addPackageCommand } from "./commands/package.ts";
 import { addPortsCommand } from "./commands/ports.ts";
 import { addRebootCommand } from "./commands/reboot.ts";
 import { addSetupCommand } from "./commands/setup.ts";
@@ -63,6 +64,7 @@ const commands: Readonly<Record<string, AddCommand>> = {
   backup: addBackupCommand,
   schedule: addScheduleCommand,
   source: addSourceCommand,
+  package: addPackageCommand,
   credential: addCredentialCommand,
   token: addTokenCommand,
   web: addWebCommand,

@@ -23,7 +23,11 @@ export const maxManifestBytes = 256 * 1024;
 
 const bounds = { maxBytes: maxManifestBytes, maxTokens: 8_000, maxDepth: 32, maxValues: 10_000 };
 
+export type ManifestReading = { manifest: Manifest } | { problems: readonly Problem[] };
+
 export interface ManifestParser {
+  /** Answers every problem, with its line and key, instead of throwing. */
+  read: (text: string) => Promise<ManifestReading>;
   /**
    * @param file how messages name it. Default `svc.yaml`.
    * @throws SvcError `invalid_argument` `package_invalid` with every problem, its line and key.
@@ -34,62 +38,68 @@ export interface ManifestParser {
 /** A parser that compiles the schema once, when the first manifest comes. Defaults of settings are held against their schema too. */
 export function createManifestParser(validator: SettingsValidator): ManifestParser {
   let compiled: Promise<ValidateFunction> | undefined;
+  async function read(text: string): Promise<ManifestReading> {
+    compiled ??= loadSchema();
+    const validate = await compiled;
+    // Loaded when there is something to read: a daemon at rest spares the memory.
+    const { readYaml } = await import("./yaml-document.ts");
+    const result = readYaml(text, bounds);
+    if ("problems" in result) return result;
+    const { document } = result;
+    const shape = schemaProblems(validate, document);
+    if (shape.length > 0) return { problems: shape };
+    // The schema has just said that it has this shape; a test holds type and schema together.
+    const written = document.value as unknown as ManifestDocument;
+    const rules = manifestProblems(written).map(({ path, message }): Problem => ({
+      line: document.lineOf(path),
+      message,
+    }));
+    if (rules.length > 0) return { problems: rules };
+    const manifest = normalise(written);
+    const defaults = await defaultProblems(validator, manifest, document);
+    return defaults.length > 0 ? { problems: defaults } : { manifest };
+  }
   return {
+    read,
     async parse(text, file = manifestFileName) {
-      compiled ??= loadSchema();
-      const validate = await compiled;
-      // Loaded when there is something to read: a daemon at rest spares the memory.
-      const { readYaml } = await import("./yaml-document.ts");
-      const result = readYaml(text, bounds);
+      const result = await read(text);
       if ("problems" in result) throw packageInvalid(file, result.problems);
-      const shape = schemaProblems(validate, result.document);
-      if (shape.length > 0) throw packageInvalid(file, shape);
-      const manifest = fromDocument(result.document, file);
-      await checkDefaults(validator, manifest, result.document, file);
-      return manifest;
+      return result.manifest;
     },
   };
 }
 
-async function loadSchema(): Promise<ValidateFunction> {
-  const text = await readFile(new URL("manifest.schema.json", import.meta.url), "utf8");
-  return compileSchema(JSON.parse(text) as object);
+/** The JSON Schema of `svc.yaml`, as editors take it. */
+export function readManifestSchema(): Promise<string> {
+  return readFile(new URL("manifest.schema.json", import.meta.url), "utf8");
 }
 
-function fromDocument(document: YamlDocument, file: string): Manifest {
-  // The schema has just said that it has this shape; a test holds type and schema together.
-  const written = document.value as unknown as ManifestDocument;
-  const problems = manifestProblems(written).map(({ path, message }): Problem => ({
-    line: document.lineOf(path),
-    message,
-  }));
-  if (problems.length > 0) throw packageInvalid(file, problems);
-  return normalise(written);
+async function loadSchema(): Promise<ValidateFunction> {
+  return compileSchema(JSON.parse(await readManifestSchema()) as object);
 }
 
 /** A default that its own schema refuses would fail every install: better told to the author. */
-async function checkDefaults(
+async function defaultProblems(
   validator: SettingsValidator,
   manifest: Manifest,
   document: YamlDocument,
-  file: string,
-): Promise<void> {
+): Promise<Problem[]> {
   const { settings } = manifest;
-  if (settings === undefined) return;
+  if (settings === undefined) return [];
   try {
     await validator.validate(
       { ...manifest, settings: { ...settings, required: [] } },
       mergeDefaults(manifest, {}),
     );
+    return [];
   } catch (error) {
     if (!(error instanceof SvcError) || error.reason !== "invalid_request") throw error;
     const { violations } = error.payload as ReasonPayload<"invalid_request">;
-    const problems = (violations ?? []).map(({ field = "", description = "" }): Problem => {
+    return (violations ?? []).map(({ field = "", description = "" }): Problem => {
       const name = /^values\.([^.[]+)/.exec(field)?.[1] ?? "";
       const line = document.lineOf(["settings", "properties", name, "default"]);
       return { line, message: `the default of the setting "${name}" ${description}` };
     });
-    throw packageInvalid(file, problems);
   }
 }
 

@@ -5,6 +5,6 @@ import { manifestFileName } from "./manifest.ts";
 /** Turns the failure to find a manifest into one that says what is missing; throws any other as it is. */
 export function missingManifest(error: unknown, place: string): never {
   if (!(error instanceof SvcError) || error.code !== "not_found") throw error;
-  const message = `there is no ${manifestFileName} in ${place}: it is not a package`;
+  const message = `there is no ${manifestFileName} in ${place}: it is not a package; svc package init makes one of what is there`;
   throw new SvcError("package_invalid", message, { cause: error });
 }

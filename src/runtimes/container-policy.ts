@@ -53,7 +53,7 @@ export interface PolicyOptions {
 }
 
 /** Where engines listen by default, whatever this one's socket is. */
-const wellKnownSockets = [
+export const wellKnownSockets = [
   "/run/docker.sock",
   "/var/run/docker.sock",
   "/run/containerd/containerd.sock",

@@ -48,8 +48,9 @@ const directions: Record<string, Direction> = {
   daemon: { uses: [...ground, ...rooms] },
   doctor: { uses: [...ground, "daemon", "docker", "store"] },
   setup: { uses: [...ground, "daemon"] },
+  authoring: { uses: [...ground, "packages", "runtimes"], knows: ["identity"] },
   cli: {
-    uses: [...ground, "src/rest/json-writer.ts", "src/doctor/examine.ts", "src/setup/setup.ts"],
+    uses: [...ground, "src/rest/json-writer.ts", "src/doctor/examine.ts", "src/setup/setup.ts", "authoring"],
     knows: ["rpc"],
   },
   codegen: { uses: ["gen", "rest", "errors.ts", "error-payloads.ts"] },

@@ -244,7 +244,10 @@ const lines: readonly string[] = [
   "api AppService.ListApps",
 ];
 /** They ask no daemon. */
-const alone = ["completion", "daemon", "doctor", "setup", "node add", "node list", "node use", "node remove"];
+const alone = [
+  ...["completion", "daemon", "doctor", "setup", "node add", "node list", "node use", "node remove"],
+  ...["package init", "package check", "package run", "package schema", "source check"],
+];
 /** What terminals obey, and bytes as they are: whoever opens one has asked for it. */
 const terminals = ["app attach", "app shell", "dial-stdio"];
 

@@ -12,6 +12,7 @@ import { asSvcError, ReportedError } from "../failure.ts";
 import { collect } from "../option-values.ts";
 import type { RunCommand } from "../run-command.ts";
 import { choose, isInteractive } from "../prompt.ts";
+import { packageAt } from "../package-plan.ts";
 import { portsText } from "../render/app-table.ts";
 import { escapeControls } from "../render/escape.ts";
 import { followProgress } from "../follow-progress.ts";
@@ -39,7 +40,7 @@ export function addInstallCommand(parent: Command, run: RunCommand): void {
   parent
     .command("install")
     .description("install an app from a source, a git URL or a directory")
-    .argument("<spec>", "package id, source/id, either with @tag; a git URL; or a directory")
+    .argument("<spec>", "package id, source/id, either with @tag; a git URL; a directory; or a compose file")
     .option("--source <name>", "look in this source only")
     .option("--name <name>", "display name (default: the package's)")
     .option("--branch <branch>", "install and track a branch")
@@ -63,8 +64,9 @@ export function addInstallCommand(parent: Command, run: RunCommand): void {
 
 async function install(context: CommandContext, spec: string, options: InstallOptions): Promise<void> {
   context.privacy = options.private === true ? "wanted" : "asked";
+  const wanted = absoluteIfPath(context, spec);
   let app = await installAsking(context, {
-    spec: absoluteIfPath(context, spec),
+    spec: wanted === spec && !spec.startsWith("/") ? spec : await packageAt(context, wanted),
     source: options.source ?? "",
     name: options.name ?? "",
     branch: options.branch ?? "",
@@ -96,7 +98,7 @@ async function startInstalled(context: CommandContext, id: string, options: Come
 }
 
 /** Installs; what the daemon wants to know first is asked at a terminal. */
-async function installAsking(context: CommandContext, request: InstallRequest): Promise<App> {
+export async function installAsking(context: CommandContext, request: InstallRequest): Promise<App> {
   try {
     const accepted = {
       licenseAck: request.licenseAck === true,

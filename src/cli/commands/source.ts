@@ -1,7 +1,9 @@
 /** `svc source …`: the indexes that packages are looked up in. */
+import { resolve } from "node:path";
 import type { Command } from "commander";
 import { absoluteIfPath } from "../absolute-path.ts";
 import type { CommandContext } from "../context.ts";
+import { reportRemarks } from "../package-plan.ts";
 import type { RunCommand } from "../run-command.ts";
 import { escapeControls } from "../render/escape.ts";
 import type { Column } from "../render/table.ts";
@@ -26,6 +28,11 @@ export function addSourceCommand(parent: Command, run: RunCommand): void {
     .description("remove a source; what was installed from it stays")
     .argument("<name>", "the source")
     .action(run((context, name: string) => remove(context, name)));
+  source
+    .command("check")
+    .description("check an index and the packages that lie beside it, without a daemon")
+    .argument("[dir]", "the directory of the index.yaml", ".")
+    .action(run(check));
 }
 
 const columns: readonly Column<Source>[] = [
@@ -52,4 +59,10 @@ async function remove(context: CommandContext, name: string): Promise<void> {
   const answer = await context.call(calls.removeSource, { name });
   if (context.json) return context.printJson(answer);
   return context.print(`Removed ${escapeControls(answer.name)}\n`);
+}
+
+async function check(context: CommandContext, dir: string): Promise<void> {
+  const { checkIndex } = await import("../../authoring/check.ts");
+  const problems = await checkIndex(resolve(dir), await context.host.program.settingsThread());
+  return reportRemarks(context, { problems, advice: [] });
 }

@@ -9,7 +9,7 @@ import type { JsonValue } from "../../lib/json.ts";
 import type { YamlBounds } from "../../packages/yaml-document.ts";
 import type { YamlReading } from "../../packages/yaml-thread.ts";
 import { entryType } from "../entry-type.ts";
-import { listOf } from "./compose-values.ts";
+import { listOf, mergedRecord } from "./compose-values.ts";
 
 const bounds = { maxBytes: 512 * 1024, maxTokens: 20_000, maxDepth: 64, maxValues: 20_000 };
 const maxFiles = 32;
@@ -84,25 +84,27 @@ interface Reference {
 }
 
 function* referencesOf(document: JsonValue): Generator<Reference> {
-  const root = record(document);
+  const root = mergedRecord(document);
   for (const include of listOf(root["include"])) {
-    const entry = typeof include === "string" ? { path: include } : record(include);
+    const entry = typeof include === "string" ? { path: include } : mergedRecord(include);
     yield* texts("include", entry["path"]);
     yield* texts("directory", entry["project_directory"]);
     yield* texts("env_file", entry["env_file"]);
   }
-  for (const service of Object.values(record(root["services"])).map(record)) {
-    const { file } = record(service["extends"]);
+  for (const service of Object.values(mergedRecord(root["services"])).map(mergedRecord)) {
+    const { file } = mergedRecord(service["extends"]);
     yield* texts("extends", file);
     for (const entry of listOf(service["env_file"])) {
-      yield* texts("env_file", typeof entry === "string" ? entry : record(entry)["path"]);
+      yield* texts("env_file", typeof entry === "string" ? entry : mergedRecord(entry)["path"]);
     }
     yield* texts("label_file", service["label_file"]);
     const { build } = service;
-    yield* texts("build", typeof build === "string" ? build : record(build)["context"]);
+    yield* texts("build", typeof build === "string" ? build : mergedRecord(build)["context"]);
   }
-  for (const { file } of Object.values(record(root["secrets"])).map(record)) yield* texts("secret", file);
-  for (const { file } of Object.values(record(root["configs"])).map(record)) yield* texts("config", file);
+  for (const { file } of Object.values(mergedRecord(root["secrets"])).map(mergedRecord))
+    yield* texts("secret", file);
+  for (const { file } of Object.values(mergedRecord(root["configs"])).map(mergedRecord))
+    yield* texts("config", file);
 }
 
 function* texts(kind: ReferenceKind, value: JsonValue | undefined): Generator<Reference> {
@@ -131,13 +133,4 @@ function insideCheckout(
 /** `invalid_argument` `package_invalid`: what is wrong in a compose file. */
 export function invalid(file: string, message: string): SvcError<"package_invalid"> {
   return new SvcError("package_invalid", `${file}: ${message}`);
-}
-
-/** With what its merge keys bring in: of several the first counts. */
-function record(value: JsonValue | undefined): Readonly<Record<string, JsonValue>> {
-  if (typeof value !== "object" || value === null || Array.isArray(value)) return {};
-  const { "<<": merged, ...own } = value;
-  return Object.fromEntries(
-    [...listOf(merged).map(record).reverse(), own].flatMap((part) => Object.entries(part)),
-  );
 }

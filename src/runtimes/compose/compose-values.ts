@@ -6,6 +6,15 @@ export function recordOf(value: JsonValue | undefined): JsonObject {
   return typeof value === "object" && value !== null && !Array.isArray(value) ? value : {};
 }
 
+/** With what its merge keys bring in: of several the first counts. */
+export function mergedRecord(value: JsonValue | undefined): JsonObject {
+  if (typeof value !== "object" || value === null || Array.isArray(value)) return {};
+  const { "<<": merged, ...own } = value;
+  return Object.fromEntries(
+    [...listOf(merged).map(mergedRecord).reverse(), own].flatMap((part) => Object.entries(part)),
+  );
+}
+
 export function listOf(value: JsonValue | undefined): readonly JsonValue[] {
   if (value === undefined || value === null) return [];
   return Array.isArray(value) ? value : [value];

@@ -122,25 +122,49 @@ export class AppUnits {
   }
 }
 
-function requireRunnable(entries: readonly UnitEntry[], unit: string): void {
-  const stray = entries.find(({ section }) => !["Unit", "Service", "Install"].includes(section));
-  if (stray !== undefined) throw unitInvalid(unit, stray.line, `a service has no section [${stray.section}]`);
-  if (!entries.some(({ section, key }) => section === "Service" && key === "ExecStart")) {
-    throw unitInvalid(unit, 1, "it says no ExecStart");
+/**
+ * What is wrong in a unit file of a package, each with its line.
+ * @param isPrivileged root's own with the permission say what they like; whoever installed them has acknowledged that
+ */
+export function unitProblems(text: string, isPrivileged: boolean): { line: number; message: string }[] {
+  try {
+    const entries = parseUnit(text);
+    const unrunnable = whyUnrunnable(entries);
+    if (unrunnable !== undefined) return [unrunnable];
+    return isPrivileged ? [] : refusals(entries);
+  } catch (error) {
+    if (!(error instanceof UnitSyntaxError)) throw error;
+    return [{ line: error.line, message: error.message }];
   }
+}
+
+function whyUnrunnable(entries: readonly UnitEntry[]): { line: number; message: string } | undefined {
+  const stray = entries.find(({ section }) => !["Unit", "Service", "Install"].includes(section));
+  if (stray !== undefined)
+    return { line: stray.line, message: `a service has no section [${stray.section}]` };
+  const isRunnable = entries.some(({ section, key }) => section === "Service" && key === "ExecStart");
+  return isRunnable ? undefined : { line: 1, message: "it says no ExecStart" };
+}
+
+function requireRunnable(entries: readonly UnitEntry[], unit: string): void {
+  const problem = whyUnrunnable(entries);
+  if (problem !== undefined) throw unitInvalid(unit, problem.line, problem.message);
+}
+
+function refusals(entries: readonly UnitEntry[]): { line: number; message: string }[] {
+  return entries.flatMap((entry) => {
+    // svc decides what starts when, so it is never read.
+    const why = entry.section === "Install" ? undefined : whyRefused(entry);
+    return why === undefined ? [] : [{ line: entry.line, message: `${entry.key}= is refused: ${why}` }];
+  });
 }
 
 /** Root's own with the permission say what they like; whoever installed them has acknowledged that. */
 function requireAllowed(entries: readonly UnitEntry[], unit: string, app: RunnableApp): void {
-  for (const entry of entries) {
-    // svc decides what starts when, so it is never read.
-    if (entry.section === "Install") continue;
-    const why = whyRefused(entry);
-    if (why === undefined) continue;
-    const hint = app.ownerUid === 0 ? `; with "privileged" in the manifest's permissions it may` : "";
-    const message = `${unit}, line ${entry.line}: ${entry.key}= is refused: ${why}${hint}`;
-    throw new SvcError("denied", message);
-  }
+  const [first] = refusals(entries);
+  if (first === undefined) return;
+  const hint = app.ownerUid === 0 ? `; with "privileged" in the manifest's permissions it may` : "";
+  throw new SvcError("denied", `${unit}, line ${first.line}: ${first.message}${hint}`);
 }
 
 function isPrivileged({ ownerUid, manifest }: RunnableApp): boolean {

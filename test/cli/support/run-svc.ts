@@ -4,6 +4,7 @@ import { runCli } from "../../../src/cli/cli.ts";
 import type { CliDependencies } from "../../../src/cli/cli.ts";
 import { runFirstStage } from "../../../src/cli/first-stage.ts";
 import type { CliHost } from "../../../src/cli/host.ts";
+import { sourcePrograms } from "../../../src/daemon/programs.ts";
 
 export interface SvcRun {
   readonly exitCode: number;
@@ -76,7 +77,11 @@ async function runStage(
       interrupted: new AbortController().signal,
       now: () => Date.parse("2026-01-02T00:00:00Z"),
       version: "1.2.3",
-      program: { command: ["/usr/bin/svc"], unitsDir: "/nonexistent" },
+      program: {
+        command: ["/usr/bin/svc"],
+        unitsDir: "/nonexistent",
+        settingsThread: () => Promise.resolve(sourcePrograms().settingsThread),
+      },
       sockets: { checkoutDir: undefined, system: "/nonexistent/system", user: "/nonexistent/user" },
       stores: { system: "/nonexistent/system", user: "/nonexistent/user" },
       ...options.host,

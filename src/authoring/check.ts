@@ -1,0 +1,264 @@
+/** Everything that an install of a package would refuse, found without an install, an engine or a network. */
+import { basename, dirname, join, posix } from "node:path";
+import { SvcError } from "../errors.ts";
+import { createManifestParser, maxManifestBytes } from "../packages/manifest-parser.ts";
+import { manifestFileName } from "../packages/manifest.ts";
+import type { Manifest } from "../packages/manifest.ts";
+import { isGranted } from "../packages/permissions.ts";
+import { createSettingsValidator } from "../packages/settings-validator.ts";
+import type { SettingsValidator } from "../packages/settings-validator.ts";
+import { readYaml } from "../packages/yaml-document.ts";
+import { checkComposeSources } from "../runtimes/compose/compose-sources.ts";
+import { requireNamedImages } from "../runtimes/docker/dockerfile-images.ts";
+import { unitProblems } from "../runtimes/service/app-unit.ts";
+import { readComposeFile } from "./compose-file.ts";
+import { PackageFiles } from "./package-files.ts";
+
+export { readManifestSchema } from "../packages/manifest-parser.ts";
+
+export interface Remark {
+  readonly file: string;
+  /** From 1. */
+  readonly line: number;
+  readonly message: string;
+}
+
+export interface PackageReport {
+  /** Absent where it cannot be read. */
+  readonly manifest?: Manifest;
+  /** An install, or a start, would be refused for these. */
+  readonly problems: readonly Remark[];
+  /** It would work, and could be better. */
+  readonly advice: readonly Remark[];
+}
+
+/** @param settingsThread the entry point of the thread that holds settings against their schema */
+export async function checkPackage(root: string, settingsThread: URL): Promise<PackageReport> {
+  using settings = createSettingsValidator({ threadUrl: settingsThread });
+  return check(root, settings);
+}
+
+async function check(root: string, settings: SettingsValidator): Promise<PackageReport> {
+  const files = new PackageFiles(root);
+  let text: string;
+  try {
+    text = (await files.readFile(root, manifestFileName, { maxBytes: maxManifestBytes })).toString();
+  } catch (error) {
+    if (!(error instanceof SvcError)) throw error;
+    const message = `${error.message}: svc package init makes one of what is there`;
+    return { problems: [{ file: manifestFileName, line: 1, message }], advice: [] };
+  }
+  const result = await createManifestParser(settings).read(text);
+  if ("problems" in result) {
+    return {
+      problems: result.problems.map((problem) => ({ file: manifestFileName, ...problem })),
+      advice: [],
+    };
+  }
+  const { manifest } = result;
+  const lines = linesOf(text);
+  const problems = await runtimeProblems(files, manifest, lines);
+  return { manifest, problems, advice: [...adviceFor(manifest, lines), ...(await licenseAdvice(files))] };
+}
+
+/** The line of a top-level key. */
+type Lines = (key: string) => number;
+
+function linesOf(text: string): Lines {
+  return (key) => Math.max(1, text.split("\n").findIndex((line) => line.startsWith(`${key}:`)) + 1);
+}
+
+function runtimeProblems(files: PackageFiles, manifest: Manifest, lines: Lines): Promise<Remark[]> {
+  const { runtime } = manifest;
+  switch (runtime.kind) {
+    case "process":
+      return programProblems(files, { ...runtime, key: "process" }, lines);
+    case "service":
+      return runtime.unit === undefined
+        ? programProblems(files, { ...runtime, argv: runtime.argv ?? [], key: "service" }, lines)
+        : serviceUnitProblems(files, runtime.unit, manifest, lines);
+    case "docker":
+      return runtime.build === undefined
+        ? Promise.resolve([])
+        : dockerfileProblems(files, runtime.build, lines);
+    case "compose":
+      return composeProblems(files, runtime.file, manifest, lines);
+  }
+}
+
+interface Program {
+  readonly key: string;
+  readonly argv: readonly string[];
+  readonly build: readonly { argv: readonly string[]; workingDir: string }[];
+  readonly workingDir: string;
+}
+
+/** What a build makes cannot be there yet. */
+async function programProblems(files: PackageFiles, program: Program, lines: Lines): Promise<Remark[]> {
+  const { key, argv, build, workingDir } = program;
+  const at = { file: manifestFileName, line: lines(key) };
+  const problems: Remark[] = [];
+  const first = build[0];
+  const commands = first === undefined ? [{ argv, workingDir }] : [first];
+  for (const { argv: words, workingDir: dir } of commands) {
+    if (dir !== "." && (await files.type(dir)) !== "directory")
+      problems.push({ ...at, message: `${key}: there is no directory "${dir}" in the package` });
+    for (const word of words.filter((each, index) => namesFile(each, index))) {
+      if (await files.has(posix.join(dir, word))) continue;
+      problems.push({ ...at, message: `${key}: there is no file "${posix.join(dir, word)}" in the package` });
+    }
+  }
+  return problems;
+}
+
+/** A program by its path, or the script that an interpreter is given first. */
+function namesFile(word: string, index: number): boolean {
+  if (word.startsWith("/") || word.includes("$") || word.startsWith("-")) return false;
+  return index === 0
+    ? word.includes("/")
+    : index === 1 && /^[\w./-]+\.(?:[cm]?js|ts|py|sh|rb|pl|php)$/.test(word);
+}
+
+async function dockerfileProblems(
+  files: PackageFiles,
+  build: { context?: string; dockerfile?: string; args?: Record<string, string> },
+  lines: Lines,
+): Promise<Remark[]> {
+  const { context = ".", dockerfile = "Dockerfile", args = {} } = build;
+  const file = posix.join(context, dockerfile);
+  const text = await files.text(file);
+  if (text === undefined) {
+    const message = `docker: there is no ${file} in the package`;
+    return [{ file: manifestFileName, line: lines("docker"), message }];
+  }
+  return said(file, text, () => Promise.resolve(requireNamedImages(text, args)));
+}
+
+async function composeProblems(
+  files: PackageFiles,
+  file: string,
+  manifest: Manifest,
+  lines: Lines,
+): Promise<Remark[]> {
+  const text = await files.text(file);
+  if (text === undefined) {
+    const message = `compose: there is no ${file} in the package`;
+    return [{ file: manifestFileName, line: lines("compose"), message }];
+  }
+  const reading = readComposeFile(text);
+  if ("problems" in reading) return reading.problems.map((problem) => ({ file, ...problem }));
+  const problems = await said(file, text, () =>
+    checkComposeSources(files, dirname(files.root), basename(files.root), file, (source, bounds) => {
+      const result = readYaml(source, bounds);
+      return Promise.resolve("problems" in result ? result : { value: result.document.value });
+    }),
+  );
+  for (const { permission, sentence, line } of reading.file.asks) {
+    if (isGranted(manifest.permissions, permission)) continue;
+    problems.push({
+      file,
+      line,
+      message: `${sentence}: add "${permission}" to permissions in ${manifestFileName}`,
+    });
+  }
+  if (manifest.health?.probe.kind === "exec") {
+    const message = "health.exec has no container to run in: use a healthcheck of the compose file";
+    problems.push({ file: manifestFileName, line: lines("health"), message });
+  }
+  return problems;
+}
+
+async function serviceUnitProblems(
+  files: PackageFiles,
+  unit: string,
+  manifest: Manifest,
+  lines: Lines,
+): Promise<Remark[]> {
+  const text = await files.text(unit);
+  if (text === undefined) {
+    const message = `service: there is no ${unit} in the package`;
+    return [{ file: manifestFileName, line: lines("service"), message }];
+  }
+  const isPrivileged = manifest.permissions.includes("privileged");
+  return unitProblems(text, isPrivileged).map((problem) => ({ file: unit, ...problem }));
+}
+
+/** The refusal of what looks at a whole file, at the line of what it quotes. */
+async function said(file: string, text: string, look: () => Promise<void>): Promise<Remark[]> {
+  try {
+    await look();
+    return [];
+  } catch (error) {
+    if (!(error instanceof SvcError)) throw error;
+    const [, line, rest] = /^line (\d+): (.*)$/s.exec(withoutFile(error.message, file)) ?? [];
+    if (line !== undefined && rest !== undefined) return [{ file, line: Number(line), message: rest }];
+    const quoted = /"([^"]+)"/.exec(error.message)?.[1];
+    const found = quoted === undefined ? -1 : text.split("\n").findIndex((each) => each.includes(quoted));
+    return [{ file, line: Math.max(1, found + 1), message: withoutFile(error.message, file) }];
+  }
+}
+
+function withoutFile(message: string, file: string): string {
+  return message.startsWith(`${file}: `) ? message.slice(file.length + 2) : message;
+}
+
+function adviceFor(manifest: Manifest, lines: Lines): Remark[] {
+  const { ports, health, summary, runtime, limits } = manifest;
+  const at = (key: string, message: string): Remark => ({
+    file: manifestFileName,
+    line: lines(key),
+    message,
+  });
+  return [
+    ...(summary === "" ? [at("name", "without a summary nobody sees in a list what it is")] : []),
+    ...(ports.length > 0 && health === undefined && runtime.kind !== "compose"
+      ? [at("ports", "without health nobody knows whether it answers: health: { http: { port: NAME } }")]
+      : []),
+    ...(limits.memoryBytes === undefined && (runtime.kind === "process" || runtime.kind === "service")
+      ? [at(runtime.kind, "without limits it may take all memory of the host: limits: { memory: 256MiB }")]
+      : []),
+  ];
+}
+
+async function licenseAdvice(files: PackageFiles): Promise<Remark[]> {
+  const names = (await files.names()).filter((name) => /^(LICENSE|LICENCE|COPYING|EULA)/i.test(name));
+  return names.map((file) => ({ file, line: 1, message: "whoever installs it is asked to accept this" }));
+}
+
+/** The index of a source, and each package that lies in a directory beside it. */
+export async function checkIndex(root: string, settingsThread: URL): Promise<Remark[]> {
+  using settings = createSettingsValidator({ threadUrl: settingsThread });
+  const { createIndexParser, indexFileName, maxIndexBytes } = await import("../packages/source-index.ts");
+  const files = new PackageFiles(root);
+  let text: string;
+  try {
+    text = (await files.readFile(root, indexFileName, { maxBytes: maxIndexBytes })).toString();
+  } catch (error) {
+    if (!(error instanceof SvcError)) throw error;
+    return [{ file: indexFileName, line: 1, message: error.message }];
+  }
+  const result = await createIndexParser().parse(text);
+  if ("problems" in result) return result.problems.map((problem) => ({ file: indexFileName, ...problem }));
+  const remarks: Remark[] = [];
+  for (const { id, place } of result.index.packages) {
+    if (!("directory" in place)) continue;
+    const line = Math.max(1, text.split("\n").findIndex((each) => each.trim().startsWith(`${id}:`)) + 1);
+    if ((await files.type(place.directory)) !== "directory") {
+      remarks.push({
+        file: indexFileName,
+        line,
+        message: `${id}: there is no directory "${place.directory}"`,
+      });
+      continue;
+    }
+    const { manifest, problems } = await check(join(root, place.directory), settings);
+    remarks.push(
+      ...problems.map((problem) => ({ ...problem, file: posix.join(place.directory, problem.file) })),
+    );
+    if (manifest !== undefined && manifest.id !== id) {
+      const message = `${id}: the package calls itself "${manifest.id}"`;
+      remarks.push({ file: indexFileName, line, message });
+    }
+  }
+  return remarks;
+}

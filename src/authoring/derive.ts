@@ -1,0 +1,93 @@
+/** Makes a manifest of what a directory has: of the first file that tells how it runs. */
+import { basename } from "node:path";
+import { Document, isScalar, visit } from "yaml";
+import { SvcError } from "../errors.ts";
+import type { ManifestDocument } from "../packages/manifest-document.ts";
+import type { Derived } from "./derived.ts";
+import { fromCompose } from "./from-compose.ts";
+import { fromDockerfile } from "./from-dockerfile.ts";
+import { fromGo, fromPackageJson, fromPages, fromProcfile, fromPython } from "./from-program.ts";
+import type { PackageFiles } from "./package-files.ts";
+
+type Importer = (files: PackageFiles, name: string) => Promise<Derived | undefined>;
+
+/** The likeliest first: what was written for running it before what was written for building it. */
+const importers: readonly (readonly [name: RegExp, importer: Importer, candidates: readonly string[]])[] = [
+  [/\.ya?ml$/, fromCompose, ["compose.yaml", "compose.yml", "docker-compose.yaml", "docker-compose.yml"]],
+  [/dockerfile/i, fromDockerfile, ["Dockerfile"]],
+  [/^Procfile$/, fromProcfile, ["Procfile"]],
+  [/^package\.json$/, fromPackageJson, ["package.json"]],
+  [/\.py$/, fromPython, ["app.py", "main.py", "server.py"]],
+  [/^go\.mod$/, fromGo, ["go.mod"]],
+  [/\.html$/, fromPages, ["index.html", "public/index.html"]],
+];
+
+export interface Plan extends Omit<Derived, "manifest"> {
+  readonly manifest: ManifestDocument;
+  /** The manifest as it is to be written. */
+  readonly text: string;
+}
+
+export interface PlanOptions {
+  /** The file to go by. Default: the first that there is. */
+  readonly from?: string | undefined;
+  readonly id?: string | undefined;
+  readonly name?: string | undefined;
+}
+
+/**
+ * What `svc.yaml` would say; nothing is written.
+ * @throws SvcError `package_invalid` when a file cannot be read, `not_possible` when there is none to go by
+ */
+export async function planManifest(files: PackageFiles, options: PlanOptions = {}): Promise<Plan> {
+  const { from, notes, manifest } = await derive(files, options.from);
+  const { id, name, version, ...rest } = manifest;
+  const ownId = options.id ?? id ?? idOf(basename(files.root));
+  const whole: ManifestDocument = {
+    id: ownId,
+    name: options.name ?? name ?? `${ownId.charAt(0).toUpperCase()}${ownId.slice(1)}`,
+    version: version ?? "1.0.0",
+    ...rest,
+  };
+  return { from, notes, manifest: whole, text: textOf(whole, from) };
+}
+
+async function derive(files: PackageFiles, from: string | undefined): Promise<Derived> {
+  for (const [form, importer, candidates] of importers) {
+    if (from !== undefined && !form.test(from)) continue;
+    for (const name of from === undefined ? candidates : [from]) {
+      if ((await files.type(name)) !== "file") continue;
+      const derived = await importer(files, name);
+      if (derived !== undefined) return derived;
+    }
+  }
+  const known = importers.flatMap(([, , candidates]) => candidates).join(", ");
+  throw new SvcError(
+    "not_possible",
+    from === undefined
+      ? `${files.root} has nothing to make a package of; known are ${known}; to begin one: svc package init --template NAME`
+      : `${from} is not there, or nothing to make a package of; known are ${known}`,
+  );
+}
+
+/** `My App` as `my-app`. */
+function idOf(directory: string): string {
+  const id = directory
+    .toLowerCase()
+    .replaceAll(/[^a-z0-9._-]+/g, "-")
+    .replaceAll(/^[^a-z0-9]+|[^a-z0-9]+$/g, "")
+    .slice(0, 63);
+  return id.replace(/[^a-z0-9]+$/, "") || "app";
+}
+
+function textOf(manifest: ManifestDocument, from: string): string {
+  const document = new Document(manifest);
+  // Commands read as commands on one line.
+  visit(document, {
+    Seq: (_key, list) => {
+      if (list.items.every(isScalar)) list.flow = true;
+    },
+  });
+  const head = `# Made from ${from}. All that can be said here: svc package schema\n`;
+  return head + document.toString({ lineWidth: 0, flowCollectionPadding: false });
+}

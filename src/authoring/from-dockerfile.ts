@@ -1,0 +1,95 @@
+/** A manifest for a Dockerfile: an image built from it, with the ports that it exposes and the volumes that it names. */
+import { basename } from "node:path";
+import { portSetting, unique } from "./derived.ts";
+import type { Derived } from "./derived.ts";
+import type { PackageFiles } from "./package-files.ts";
+
+export async function fromDockerfile(files: PackageFiles, name: string): Promise<Derived> {
+  const lines = instructionsOf((await files.text(name)) ?? "");
+  // What an earlier stage says is not in the image.
+  const stage = lines.slice(lines.findLastIndex(({ word }) => word === "FROM") + 1);
+  const words = (word: string): string[] => stage.filter((line) => line.word === word).flatMap(wordsOf);
+  const exposed = unique(words("EXPOSE")).flatMap((text) => {
+    const [, port, protocol = "tcp"] = /^(\d+)(?:\/(tcp|udp))?$/.exec(text) ?? [];
+    return port === undefined ? [] : [{ port: Number(port), protocol: protocol as "tcp" | "udp" }];
+  });
+  const volumes = unique(words("VOLUME")).filter((path) => path.startsWith("/") && !path.includes("$"));
+  const env = unique(words("ENV").flatMap((text) => /^(\w+)=/.exec(text)?.[1] ?? []));
+  const [first, ...others] = exposed;
+  return {
+    from: name,
+    notes: [
+      ...(first === undefined ? ["it exposes no port: add ports where it listens on one"] : []),
+      ...(env.length === 0
+        ? []
+        : [`${env.join(", ")} stay as the image has them: make settings of those that people choose`]),
+      ...(stage.some(({ word }) => word === "HEALTHCHECK")
+        ? ["its HEALTHCHECK is not read: say health in svc.yaml"]
+        : []),
+    ],
+    manifest: {
+      summary: "A container built from its Dockerfile.",
+      docker: { build: name === "Dockerfile" ? {} : { dockerfile: basename(name) } },
+      ...(first !== undefined && {
+        settings: { properties: { port: withoutEnv(first.port) } },
+        ports: [
+          { name: "http", setting: "port", container_port: first.port, ...udp(first.protocol) },
+          ...others.map(({ port, protocol }) => ({
+            name: `port-${port}${protocol === "udp" ? "-udp" : ""}`,
+            default: port < 1024 ? port + 8_000 : port,
+            container_port: port,
+            ...udp(protocol),
+          })),
+        ],
+        ...(first.protocol === "tcp" && { health: { tcp: { port: "http" } } }),
+      }),
+      ...(volumes.length > 0 && {
+        volumes: volumes.map((path, at) => ({ name: volumeName(path, at), path })),
+      }),
+    },
+  };
+}
+
+/** The host's port, which is nothing to the container. Those below 1024 are root's. */
+function withoutEnv(port: number): ReturnType<typeof portSetting> {
+  const { env: _, ...setting } = portSetting("", port < 1024 ? port + 8_000 : port);
+  return setting;
+}
+
+function udp(protocol: "tcp" | "udp"): { protocol?: "udp" } {
+  return protocol === "udp" ? { protocol } : {};
+}
+
+function volumeName(path: string, at: number): string {
+  const name = basename(path).replaceAll(/[^A-Za-z0-9_-]/g, "");
+  return /^[A-Za-z0-9]([A-Za-z0-9_-]*[A-Za-z0-9])?$/.test(name) && at === 0 ? name : `volume-${at + 1}`;
+}
+
+interface Instruction {
+  readonly word: string;
+  readonly rest: string;
+}
+
+function instructionsOf(text: string): Instruction[] {
+  const whole = text
+    .split(/\r?\n/)
+    .filter((line) => !/^\s*#/.test(line))
+    .join("\n")
+    .replaceAll(/\\[ \t]*\n/g, " ");
+  return whole.split("\n").flatMap((line) => {
+    const [, word, rest = ""] = /^\s*([A-Za-z]+)\s+(.*)$/.exec(line) ?? [];
+    return word === undefined ? [] : [{ word: word.toUpperCase(), rest: rest.trim() }];
+  });
+}
+
+/** In the form of JSON or as words. */
+function wordsOf({ rest }: Instruction): string[] {
+  if (rest.startsWith("[")) {
+    try {
+      return (JSON.parse(rest) as unknown[]).map(String);
+    } catch {
+      return [];
+    }
+  }
+  return rest.split(/\s+/);
+}

@@ -1,0 +1,66 @@
+/** The files of a package that its author works on, read with the author's own rights; no link is followed below its root. */
+import { lstat, readdir, readFile } from "node:fs/promises";
+import { join, posix } from "node:path";
+import { SvcError } from "../errors.ts";
+import type { EntryInfo, EntryType, Identity } from "../identity/identity.ts";
+
+const missing = new Set(["ENOENT", "ENOTDIR"]);
+
+export class PackageFiles implements Pick<Identity, "stat" | "readFile"> {
+  readonly root: string;
+
+  constructor(root: string) {
+    this.root = root;
+  }
+
+  async stat(root: string, path: string): Promise<EntryInfo | undefined> {
+    const parts = posix.normalize(path).split("/");
+    let info: EntryInfo | undefined;
+    for (let count = 1; count <= parts.length; count++) {
+      const stats = await lstat(join(root, ...parts.slice(0, count))).catch((error: unknown) => {
+        if (missing.has((error as NodeJS.ErrnoException).code ?? "")) return undefined;
+        throw error;
+      });
+      if (stats === undefined) return undefined;
+      const type: EntryType = stats.isSymbolicLink()
+        ? "symlink"
+        : stats.isDirectory()
+          ? "directory"
+          : stats.isFile()
+            ? "file"
+            : "other";
+      const { mode, uid, gid, mtimeMs } = stats;
+      info = { type, sizeBytes: stats.size, mode: mode & 0o7777, uid, gid, modifiedMs: mtimeMs };
+      if (type === "symlink") return info;
+    }
+    return info;
+  }
+
+  async readFile(root: string, path: string, { maxBytes = 1024 * 1024 } = {}): Promise<Buffer> {
+    const info = await this.stat(root, path);
+    if (info === undefined) throw new SvcError("package_invalid", `there is no ${path}`);
+    if (info.type !== "file") throw new SvcError("package_invalid", `${path} is no regular file`);
+    if (info.sizeBytes > maxBytes)
+      throw new SvcError("package_invalid", `${path} has more than ${maxBytes} bytes`);
+    return readFile(join(root, path));
+  }
+
+  /** Its text; `undefined` when there is no such file. */
+  async text(path: string): Promise<string | undefined> {
+    return (await this.type(path)) === "file" ? (await this.readFile(this.root, path)).toString() : undefined;
+  }
+
+  async type(path: string): Promise<EntryType | undefined> {
+    return (await this.stat(this.root, path))?.type;
+  }
+
+  /** Whether there is something of that name; a link counts, too. */
+  async has(path: string): Promise<boolean> {
+    return (await this.type(path)) !== undefined;
+  }
+
+  /** The names at the root. */
+  names(): Promise<string[]> {
+    return readdir(this.root);
+  }
+}

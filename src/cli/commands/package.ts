@@ -1,0 +1,106 @@
+/** `svc package …`: for those who write packages. */
+import { resolve } from "node:path";
+import { Option } from "commander";
+import type { Command } from "commander";
+import type { PackageReport } from "../../authoring/check.ts";
+import { templateNames } from "../../authoring/templates.ts";
+import type { TemplateName } from "../../authoring/templates.ts";
+import { setFileOption, setStdinOption } from "../assignments.ts";
+import type { CommandContext } from "../context.ts";
+import { UsageError } from "../failure.ts";
+import { exists } from "../exists.ts";
+import { collect } from "../option-values.ts";
+import { reportRemarks, requireOwn, writePlanned } from "../package-plan.ts";
+import type { PackageRunOptions } from "../package-run.ts";
+import type { RunCommand } from "../run-command.ts";
+
+interface InitOptions {
+  readonly from?: string;
+  readonly id?: string;
+  readonly name?: string;
+  readonly template?: TemplateName;
+}
+
+export function addPackageCommand(parent: Command, run: RunCommand): void {
+  const command = parent.command("package").description("write packages: begin, check and try them");
+  command
+    .command("init")
+    .description("write the svc.yaml of a directory, made of what it has")
+    .argument("[dir]", "the directory; with --template it may be a new one", ".")
+    .option("--from <file>", "the file to go by, such as compose.yaml, Dockerfile, Procfile or package.json")
+    .addOption(new Option("--template <name>", "begin with a small program").choices(templateNames))
+    .option("--id <id>", "id of the package (default: as the directory is called)")
+    .option("--name <name>", "display name")
+    .action(run((context, dir: string, options: InitOptions) => init(context, resolve(dir), options)));
+  command
+    .command("check")
+    .description("say what an install would refuse, with lines; needs neither a daemon nor a network")
+    .argument("[dir]", "the directory of the svc.yaml", ".")
+    .action(run((context, dir: string) => check(context, resolve(dir))));
+  command
+    .command("run")
+    .description("build and run a package in a store of its own, with its log, until Ctrl-C")
+    .argument("[dir]", "the directory of the svc.yaml", ".")
+    .option("--set <key=value>", "choose a setting; again for more", collect)
+    .option(...setFileOption)
+    .option(...setStdinOption)
+    .option("--accept-license", "accept the licenses of the package")
+    .option("--accept-permissions", "give the package the permissions on the host that it asks for")
+    .action(
+      run(async (context, dir: string, options: PackageRunOptions) => {
+        requireOwn(context, resolve(dir));
+        const { runPackage } = await import("../package-run.ts");
+        await runPackage(context, resolve(dir), options);
+      }),
+    );
+  command
+    .command("schema")
+    .description("print the JSON Schema of svc.yaml, for editors")
+    .action(run(printSchema));
+}
+
+async function init(context: CommandContext, dir: string, options: InitOptions): Promise<void> {
+  const path = resolve(dir, "svc.yaml");
+  if (exists(path))
+    throw new UsageError(`${path} is there already; see what is wrong with it: svc package check`);
+  const { template, ...plan } = options;
+  if (template !== undefined) await writeTemplate(context, dir, template);
+  await writePlanned(context, dir, plan);
+  const report = await checked(context, dir);
+  if (context.json) return context.printJson(report);
+  const next = `Wrote ${path}. Try it: svc package run ${dir}`;
+  return reportRemarks(context, { ...report, about: next });
+}
+
+async function writeTemplate(context: CommandContext, dir: string, template: TemplateName): Promise<void> {
+  requireOwn(context, dir);
+  const [{ templateFiles }, { mkdir, writeFile }, { dirname, join }] = await Promise.all([
+    import("../../authoring/templates.ts"),
+    import("node:fs/promises"),
+    import("node:path"),
+  ]);
+  for (const [name, text] of Object.entries(templateFiles(template))) {
+    const path = join(dir, name);
+    await mkdir(dirname(path), { recursive: true });
+    await writeFile(path, text, { flag: "wx" });
+    if (!context.json) context.note(`wrote ${path}`);
+  }
+}
+
+async function check(context: CommandContext, dir: string): Promise<void> {
+  requireOwn(context, dir);
+  const report = await checked(context, dir);
+  const { manifest } = report;
+  const about = manifest && `${manifest.id} ${manifest.version} can be installed: svc install ${dir}`;
+  return reportRemarks(context, { ...report, ...(about !== undefined && { about }) });
+}
+
+async function checked({ host }: CommandContext, dir: string): Promise<PackageReport> {
+  const { checkPackage } = await import("../../authoring/check.ts");
+  return checkPackage(dir, await host.program.settingsThread());
+}
+
+async function printSchema(context: CommandContext): Promise<void> {
+  const { readManifestSchema } = await import("../../authoring/check.ts");
+  await context.print(await readManifestSchema());
+}

@@ -1,0 +1,126 @@
+/** Runs a package in a daemon of its own, in a store that goes with it: nothing of it is installed. */
+import { spawn } from "node:child_process";
+import type { ChildProcess } from "node:child_process";
+import { mkdtemp, open, readFile, rm, writeFile } from "node:fs/promises";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import { setTimeout as wait } from "node:timers/promises";
+import { SvcError } from "../errors.ts";
+import { acceptedBy } from "./accept-license.ts";
+import type { AcceptOptions } from "./accept-license.ts";
+import { showAppLogs } from "./app-logs.ts";
+import { readAssignments } from "./assignments.ts";
+import { installAsking } from "./commands/install.ts";
+import type { CommandContext } from "./context.ts";
+import { defaultTail } from "./logs.ts";
+import { portsText } from "./render/app-table.ts";
+import { escapeControls } from "./render/escape.ts";
+import { calls } from "./transport/calls.ts";
+import { readAll, send } from "./transport/http.ts";
+
+export interface PackageRunOptions extends AcceptOptions {
+  readonly set?: readonly string[];
+  readonly setFile?: readonly string[];
+  readonly setStdin?: string;
+}
+
+const startTimeoutMs = 30_000;
+const endTimeoutMs = 30_000;
+
+export async function runPackage(
+  context: CommandContext,
+  dir: string,
+  options: PackageRunOptions,
+): Promise<void> {
+  const settings = await readAssignments(context, { ...options, pairs: options.set });
+  const scratch = await mkdtemp(join(tmpdir(), "svc-package-"));
+  const daemon = await startDaemon(context, scratch);
+  try {
+    await using there = context.on(daemon.socket);
+    const app = await installAsking(there, {
+      ...{ spec: dir, source: "", name: "", branch: "", tag: "", portAuto: true, settings },
+      ...acceptedBy(options),
+    });
+    await there.call(calls.startApp, { id: app.id });
+    const ports = app.ports.length > 0 ? ` on port ${portsText(app.ports)}` : "";
+    there.note(
+      escapeControls(`${app.id} ${app.version} runs${ports}; Ctrl-C ends it and leaves nothing behind.`),
+    );
+    await showAppLogs(there, app.id, { tail: defaultTail, follow: true });
+  } catch (error) {
+    // Ctrl-C is how it ends.
+    if (!context.host.interrupted.aborted) throw error;
+  } finally {
+    await end(context, daemon);
+    await rm(scratch, { recursive: true, force: true });
+  }
+}
+
+interface ScratchDaemon {
+  readonly socket: string;
+  readonly child: ChildProcess;
+}
+
+async function startDaemon(context: CommandContext, scratch: string): Promise<ScratchDaemon> {
+  const { host } = context;
+  const socket = join(scratch, "svc.sock");
+  const config = join(scratch, "svc.toml");
+  const log = join(scratch, "daemon.log");
+  const lines = ["[api]", 'listen = "127.0.0.1:0"', `socket = ${JSON.stringify(socket)}`];
+  await writeFile(
+    config,
+    [...lines, "[store]", `dir = ${JSON.stringify(join(scratch, "store"))}`, ""].join("\n"),
+  );
+  const [program = "", ...args] = host.program.command;
+  await using output = await open(log, "w");
+  // Not of the terminal's own: Ctrl-C is for this process, which has something to put in order first.
+  const child = spawn(program, [...args, "daemon", "--config", config], {
+    stdio: ["ignore", output.fd, output.fd],
+    detached: true,
+    env: host.env,
+  });
+  child.on("error", () => undefined);
+  const deadline = performance.now() + startTimeoutMs;
+  while (!(await answers(socket))) {
+    const isOver = child.pid === undefined || child.exitCode !== null || performance.now() > deadline;
+    if (isOver || host.interrupted.aborted) {
+      const said = await readFile(log, "utf8").catch(() => "");
+      await endProcess(child);
+      await rm(scratch, { recursive: true, force: true });
+      context.throwIfInterrupted();
+      throw new SvcError("internal", `no daemon could be started for it: ${said.trim().slice(-2_000)}`);
+    }
+    await wait(50);
+  }
+  return { socket, child };
+}
+
+async function answers(socketPath: string): Promise<boolean> {
+  try {
+    const answer = await send(
+      { socketPath, headers: {} },
+      { method: "GET", path: "/healthz", timeoutMs: 3_000 },
+    );
+    await readAll(answer);
+    return true;
+  } catch {
+    return false;
+  }
+}
+
+/** What was installed goes first: its processes and containers outlive a daemon. */
+async function end(context: CommandContext, { socket, child }: ScratchDaemon): Promise<void> {
+  await using there = context.on(socket, AbortSignal.timeout(2 * endTimeoutMs));
+  const { apps } = await there.call(calls.listApps, {});
+  for (const { id } of apps) await there.call(calls.removeApp, { id });
+  await endProcess(child);
+}
+
+async function endProcess(child: ChildProcess): Promise<void> {
+  if (child.exitCode !== null || child.signalCode !== null || child.pid === undefined) return;
+  const ended = new Promise((resolve) => child.once("exit", resolve));
+  child.kill("SIGTERM");
+  const isEnded = await Promise.race([ended.then(() => true), wait(endTimeoutMs, false, { ref: false })]);
+  if (!isEnded) child.kill("SIGKILL");
+  await ended;
+}

@@ -1,0 +1,130 @@
+/** `svc package check` finds what an install or a start would refuse, each with the file and line where it stands. */
+import { mkdir, mkdtemp, rm, symlink, writeFile } from "node:fs/promises";
+import { tmpdir } from "node:os";
+import { dirname, join } from "node:path";
+import test from "ava";
+import type { ExecutionContext } from "ava";
+import { checkIndex, checkPackage } from "../../src/authoring/check.ts";
+import { sourcePrograms } from "../../src/daemon/programs.ts";
+
+const { settingsThread } = sourcePrograms();
+
+async function directory(t: ExecutionContext, files: Readonly<Record<string, string>>): Promise<string> {
+  const dir = await mkdtemp(join(tmpdir(), "svc-check-"));
+  t.teardown(() => rm(dir, { recursive: true }));
+  for (const [name, text] of Object.entries(files)) {
+    await mkdir(dirname(join(dir, name)), { recursive: true });
+    await writeFile(join(dir, name), text);
+  }
+  return dir;
+}
+
+const head = 'id: a\nname: A\nversion: "1"\nsummary: A.\n';
+
+/** `found` is `file:line: what`, of each. */
+const cases: readonly { title: string; files: Readonly<Record<string, string>>; found: readonly RegExp[] }[] =
+  [
+    { title: "no manifest", files: {}, found: [/^svc\.yaml:1: there is no svc\.yaml: svc package init/] },
+    {
+      title: "a wrong key",
+      files: { "svc.yaml": `${head}prots: []\n` },
+      found: [/^svc\.yaml:5: unknown key "prots"/],
+    },
+    {
+      title: "a default that its setting refuses",
+      files: {
+        "svc.yaml": `${head}process: { exec: [true] }\nsettings:\n  properties:\n    port: { type: integer, maximum: 9, default: 10, env: P }\n`,
+      },
+      found: [/^svc\.yaml:5: .*exec/],
+    },
+    {
+      title: "another default that its setting refuses",
+      files: {
+        "svc.yaml": `${head}process: { exec: ["true"] }\nsettings:\n  properties:\n    port: { type: integer, maximum: 9, default: 10, env: P }\n`,
+      },
+      found: [/^svc\.yaml:8: the default of the setting "port"/],
+    },
+    {
+      title: "a script that is not there",
+      files: { "svc.yaml": `${head}process: { exec: [node, server.js] }\n` },
+      found: [/^svc\.yaml:5: process: there is no file "server\.js"/],
+    },
+    {
+      title: "a script that a build makes",
+      files: { "svc.yaml": `${head}process: { build: [{ exec: [make] }], exec: [node, dist/server.js] }\n` },
+      found: [],
+    },
+    {
+      title: "a working directory that is not there",
+      files: { "svc.yaml": `${head}process: { exec: [node, a.js], working_dir: sub }\n` },
+      found: [/no directory "sub"/, /no file "sub\/a\.js"/],
+    },
+    {
+      title: "no Dockerfile",
+      files: { "svc.yaml": `${head}docker: { build: {} }\n` },
+      found: [/^svc\.yaml:5: docker: there is no Dockerfile/],
+    },
+    {
+      title: "an image by its id",
+      files: { "svc.yaml": `${head}docker: { build: {} }\n`, Dockerfile: "# x\nFROM deadbeef\n" },
+      found: [/^Dockerfile:2: "deadbeef" may be the id/],
+    },
+    {
+      title: "a compose file that leads out",
+      files: {
+        "svc.yaml": `${head}compose: { file: c.yaml }\n`,
+        "c.yaml": "services:\n  a:\n    image: x/y:1\n    env_file: ../secrets\n",
+      },
+      found: [/^c\.yaml:4: env_file "\.\.\/secrets" leads out/],
+    },
+    {
+      title: "a compose file with a wrong bracket",
+      files: { "svc.yaml": `${head}compose: { file: c.yaml }\n`, "c.yaml": "services:\n  a: }\n" },
+      found: [/^c\.yaml:2: /],
+    },
+    {
+      title: "a unit with what is refused",
+      files: {
+        "svc.yaml": `${head}service: { unit: a.service }\n`,
+        "a.service": "[Service]\nExecStart=/bin/true\nUser=root\nPrivateUsers=no\n",
+      },
+      found: [/^a\.service:3: User= is refused/, /^a\.service:4: PrivateUsers= is refused/],
+    },
+    {
+      title: "a unit without a program",
+      files: { "svc.yaml": `${head}service: { unit: a.service }\n`, "a.service": "[Service]\nType=simple\n" },
+      found: [/^a\.service:1: it says no ExecStart/],
+    },
+  ];
+
+for (const { title, files, found } of cases) {
+  test(`${title}: ${found.length} found`, async (t) => {
+    const { problems } = await checkPackage(await directory(t, files), settingsThread);
+    const said = problems.map(({ file, line, message }) => `${file}:${line}: ${message}`);
+    t.is(said.length, found.length, said.join("\n"));
+    for (const [at, pattern] of found.entries()) t.regex(said[at] ?? "", pattern);
+  });
+}
+
+test("a manifest behind a link is not read", async (t) => {
+  const dir = await directory(t, {});
+  await symlink("/etc/passwd", join(dir, "svc.yaml"));
+  const { problems } = await checkPackage(dir, settingsThread);
+  t.regex(problems[0]?.message ?? "", /svc\.yaml is no regular file/);
+});
+
+test("an index, and the packages beside it", async (t) => {
+  const dir = await directory(t, {
+    "index.yaml":
+      "packages:\n  good: { directory: good }\n  gone: { directory: gone }\n  other: { directory: bad }\n",
+    "good/svc.yaml": head.replace("id: a", "id: good") + 'process: { exec: ["true"] }\n',
+    "bad/svc.yaml": `${head}process: { exec: [node, x.js] }\n`,
+  });
+  const said = (await checkIndex(dir, settingsThread)).map(
+    ({ file, line, message }) => `${file}:${line}: ${message}`,
+  );
+  t.is(said.length, 3, said.join("\n"));
+  t.regex(said[0] ?? "", /^index\.yaml:3: gone: there is no directory "gone"/);
+  t.regex(said[1] ?? "", /^bad\/svc\.yaml:5: .*"x\.js"/);
+  t.regex(said[2] ?? "", /^index\.yaml:4: other: the package calls itself "a"/);
+});

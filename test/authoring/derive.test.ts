@@ -1,0 +1,231 @@
+/** What a manifest is made of: compose files of the kinds that people run, Dockerfiles, Procfiles and programs. */
+import { mkdir, mkdtemp, rm, symlink, writeFile } from "node:fs/promises";
+import { tmpdir } from "node:os";
+import { dirname, join } from "node:path";
+import test from "ava";
+import type { ExecutionContext } from "ava";
+import { checkPackage } from "../../src/authoring/check.ts";
+import { planManifest } from "../../src/authoring/derive.ts";
+import type { Plan } from "../../src/authoring/derive.ts";
+import { PackageFiles } from "../../src/authoring/package-files.ts";
+import { templateFiles, templateNames } from "../../src/authoring/templates.ts";
+import { sourcePrograms } from "../../src/daemon/programs.ts";
+
+const { settingsThread } = sourcePrograms();
+
+async function directory(t: ExecutionContext, files: Readonly<Record<string, string>>): Promise<string> {
+  const parent = await mkdtemp(join(tmpdir(), "svc-authoring-"));
+  t.teardown(() => rm(parent, { recursive: true }));
+  const dir = join(parent, "My App");
+  await mkdir(dir);
+  for (const [name, text] of Object.entries(files)) {
+    await mkdir(dirname(join(dir, name)), { recursive: true });
+    await writeFile(join(dir, name), text);
+  }
+  return dir;
+}
+
+const plan = async (t: ExecutionContext, files: Readonly<Record<string, string>>): Promise<Plan> =>
+  planManifest(new PackageFiles(await directory(t, files)));
+
+for (const name of templateNames) {
+  test(`a package begun as ${name} has nothing to be told about but its limits`, async (t) => {
+    const dir = await directory(t, templateFiles(name));
+    const { manifest, text } = await planManifest(new PackageFiles(dir));
+    t.is(manifest.id, "my-app");
+    await writeFile(join(dir, "svc.yaml"), text);
+    const { problems, advice } = await checkPackage(dir, settingsThread);
+    t.deepEqual(problems, []);
+    t.deepEqual(
+      advice.filter(({ message }) => !message.includes("limits")),
+      [],
+    );
+  });
+}
+
+/** One service of each; `asks` are the permissions that it needs. */
+const shapes: readonly { name: string; service: string; asks: readonly string[]; rest?: string }[] = [
+  {
+    name: "a web server with a named volume",
+    service: "volumes: [state:/data]",
+    rest: "volumes: { state: {} }",
+    asks: [],
+  },
+  {
+    name: "data beside the file",
+    service: "volumes: ['./data:/data', './conf/app.ini:/app.ini:ro']",
+    asks: [],
+  },
+  { name: "the time of the host", service: "volumes: ['/etc/localtime:/etc/localtime:ro']", asks: [] },
+  { name: "a data directory with a default", service: "volumes: ['${DATA:-./data}:/data']", asks: [] },
+  { name: "a media library", service: "volumes: ['/mnt/media:/media:ro']", asks: ["host_mounts"] },
+  {
+    name: "a mounted engine socket",
+    service: "volumes: ['/var/run/docker.sock:/var/run/docker.sock']",
+    asks: ["engine_socket"],
+  },
+  { name: "all of the host", service: "volumes: ['/:/host:ro']", asks: ["engine_socket"] },
+  { name: "host networking", service: "network_mode: host", asks: ["host_network"] },
+  { name: "a graphics processor", service: "devices: ['/dev/dri:/dev/dri']", asks: ["gpu"] },
+  { name: "a radio stick", service: "devices: ['/dev/ttyUSB0:/dev/ttyUSB0']", asks: ["serial"] },
+  {
+    name: "a tunnel",
+    service: "cap_add: [NET_ADMIN]\n    devices: [/dev/net/tun]",
+    asks: ["capabilities", "tun"],
+  },
+  { name: "the processes of the host", service: "pid: host", asks: ["host_pid"] },
+  { name: "a privileged one", service: "privileged: true", asks: ["privileged"] },
+  { name: "kernel parameters", service: "sysctls: { net.core.somaxconn: 1024 }", asks: ["privileged"] },
+  {
+    name: "a network that others are on",
+    service: "networks: [proxy]",
+    rest: "networks: { proxy: { external: true } }",
+    asks: ["networks"],
+  },
+];
+
+for (const { name, service, rest = "", asks } of shapes) {
+  test(`a compose file with ${name}`, async (t) => {
+    const compose = `services:\n  app:\n    image: example/app:1\n    ${service}\n${rest}\n`;
+    const dir = await directory(t, { "compose.yaml": compose });
+    const { manifest, notes, text } = await planManifest(new PackageFiles(dir));
+    t.deepEqual([...(manifest.permissions ?? [])].sort(), asks);
+    t.is(
+      notes.filter((note) => /only root's own apps may, with the permission/.test(note)).length,
+      asks.length,
+    );
+    await writeFile(join(dir, "svc.yaml"), text);
+    t.deepEqual((await checkPackage(dir, settingsThread)).problems, []);
+    // Without them the check names each, at the service.
+    await writeFile(join(dir, "svc.yaml"), text.replace(/^permissions:.*$/m, ""));
+    const { problems } = await checkPackage(dir, settingsThread);
+    t.deepEqual(problems.map(({ message }) => /add "(\w+)" to permissions/.exec(message)?.[1]).sort(), asks);
+    t.true(problems.every(({ file, line }) => file === "compose.yaml" && line > 1));
+  });
+}
+
+test("variables of a compose file become settings, and ports are told", async (t) => {
+  const { manifest, notes } = await plan(t, {
+    "docker-compose.yml": `name: wiki
+x-casaos: { title: { en_us: A Wiki }, tagline: { en_us: Pages for all } }
+x-env: &env { DB_PASSWORD: "\${DB_PASSWORD:?say one}", TZ: "\${TZ:-UTC}" }
+services:
+  db: { image: "postgres:\${PG:-16}", environment: { <<: *env, LITERAL: "$$HOME" } }
+  web:
+    image: example/wiki:2
+    environment: [ "TITLE=$TITLE", "API_KEY=\${API_KEY-}" , "SVC_X=\${SVC_X}" ]
+    ports: [ "\${WEB_PORT:-3000}:3000", "127.0.0.1:9000:9000/udp", "4000-4010:4000-4010" ]
+`,
+    ".env": "TITLE='Our wiki'\nDB_PASSWORD=kept\n",
+  });
+  const { properties = {}, required = [] } = manifest.settings ?? {};
+  t.is(manifest.id, "wiki");
+  t.is(manifest.name, "A Wiki");
+  t.is(manifest.summary, "Pages for all");
+  t.deepEqual(Object.keys(properties).sort(), ["api_key", "db_password", "pg", "title", "tz", "web_port"]);
+  t.like(properties["db_password"], { secret: true, env: "DB_PASSWORD" });
+  t.false("default" in (properties["db_password"] ?? {}), "a secret of .env is written nowhere else");
+  t.like(properties["api_key"], { secret: true, default: "" });
+  t.like(properties["title"], { default: "Our wiki" });
+  t.like(properties["web_port"], { type: "integer", default: 3000 });
+  t.deepEqual(required, []);
+  t.deepEqual(manifest.ports, [
+    { name: "web", setting: "web_port" },
+    { name: "web-9000", protocol: "udp", default: 9000 },
+  ]);
+  for (const said of [/port 9000 is fixed/, /4000-4010.*not one port/, /SVC_X.*no setting/])
+    t.true(
+      notes.some((note) => said.test(note)),
+      String(said),
+    );
+});
+
+test("a variable that has to be said is a required setting", async (t) => {
+  const { manifest } = await plan(t, {
+    "compose.yaml":
+      'services: { a: { image: x/y:1, environment: { A: "${A:?no A}", SECRET_B: "${SECRET_B}", C: "${C}" } } }\n',
+  });
+  t.deepEqual(manifest.settings?.required, ["a", "secret_b"]);
+});
+
+test("a compose file that cannot be read is said with its line", async (t) => {
+  await t.throwsAsync(plan(t, { "compose.yaml": "services:\n  a: [\n" }), {
+    message: /^compose\.yaml: line \d/,
+  });
+  await t.throwsAsync(plan(t, { "compose.yaml": "version: '3'\n" }), { message: /it has no "services"/ });
+});
+
+test("a Dockerfile: the ports and volumes of its last stage", async (t) => {
+  const { manifest, notes } = await plan(t, {
+    Dockerfile: `FROM golang:1 AS build
+EXPOSE 9999
+FROM debian:12
+ENV MODE=fast \\
+  LEVEL=3
+EXPOSE 80 443/tcp 53/udp
+VOLUME ["/var/lib/app", "/cache"]
+HEALTHCHECK CMD true
+`,
+  });
+  t.deepEqual(manifest.docker, { build: {} });
+  t.is(manifest.settings?.properties["port"]?.default, 8080);
+  t.deepEqual(manifest.ports, [
+    { name: "http", setting: "port", container_port: 80 },
+    { name: "port-443", default: 8443, container_port: 443 },
+    { name: "port-53-udp", default: 8053, container_port: 53, protocol: "udp" },
+  ]);
+  t.deepEqual(manifest.volumes, [
+    { name: "app", path: "/var/lib/app" },
+    { name: "volume-2", path: "/cache" },
+  ]);
+  t.regex(notes.join("\n"), /MODE, LEVEL stay/);
+  t.regex(notes.join("\n"), /HEALTHCHECK is not read/);
+});
+
+test("a Procfile: web is run, release migrates, the others are said", async (t) => {
+  const { manifest, notes } = await plan(t, {
+    Procfile:
+      "web: gunicorn app:app --bind 127.0.0.1:$PORT\nworker: python work.py\nrelease: python migrate.py\n",
+    "requirements.txt": "gunicorn\n",
+  });
+  t.deepEqual(manifest.process?.exec, ["sh", "-c", "exec gunicorn app:app --bind 127.0.0.1:$PORT"]);
+  t.is(manifest.process?.build?.length, 2);
+  t.regex(manifest.process?.env?.["PATH"] ?? "", /^\$\{repo\}\/\.venv\/bin:/);
+  t.deepEqual(manifest.migrate, { exec: ["python", "migrate.py"] });
+  t.regex(notes.join("\n"), /not worker/);
+});
+
+test("a package.json: what starts it, and what it needs", async (t) => {
+  const json = {
+    name: "my-site",
+    version: "2.3.4",
+    scripts: { start: "next start", build: "next build" },
+    dependencies: { next: "1" },
+  };
+  const { manifest, notes } = await plan(t, { "package.json": JSON.stringify(json) });
+  t.deepEqual(manifest.process, {
+    build: [{ exec: ["npm", "install", "--no-audit", "--no-fund"] }, { exec: ["npm", "run", "build"] }],
+    exec: ["npm", "start"],
+  });
+  t.like(manifest, { id: "my-site", version: "2.3.4" });
+  t.regex(notes.join("\n"), /no lockfile/);
+});
+
+test("of several files the one that says how it runs counts, and another may be named", async (t) => {
+  const dir = await directory(t, {
+    Dockerfile: "FROM debian:12\n",
+    "compose.yaml": "services: { a: { build: . } }\n",
+  });
+  t.is((await planManifest(new PackageFiles(dir))).from, "compose.yaml");
+  t.is((await planManifest(new PackageFiles(dir), { from: "Dockerfile" })).from, "Dockerfile");
+  await t.throwsAsync(planManifest(new PackageFiles(dir), { from: "notes.txt" }), {
+    message: /known are compose.yaml/,
+  });
+});
+
+test("a directory with nothing that is known, and one behind a link, are no packages", async (t) => {
+  await t.throwsAsync(plan(t, { "notes.txt": "" }), { message: /has nothing to make a package of/ });
+  const dir = await directory(t, {});
+  await symlink("/etc/hostname", join(dir, "compose.yaml"));
+  await t.throwsAsync(planManifest(new PackageFiles(dir)), { message: /has nothing to make a package of/ });
+});

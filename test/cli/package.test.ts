@@ -1,0 +1,149 @@
+/** `svc package …`, and `svc install` of what has no manifest: what is shown, asked, written and tried. */
+import { spawn } from "node:child_process";
+import { once } from "node:events";
+import { access, mkdir, mkdtemp, readdir, readFile, rm, writeFile } from "node:fs/promises";
+import assert from "node:assert/strict";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import { PassThrough } from "node:stream";
+import test from "ava";
+import type { ExecutionContext } from "ava";
+import { eventually } from "../support/eventually.ts";
+import { main } from "../support/svc-main.ts";
+import { runSvc } from "./support/run-svc.ts";
+import type { SvcRun } from "./support/run-svc.ts";
+
+const uid = process.getuid?.() ?? 0;
+
+async function directory(t: ExecutionContext, files: Readonly<Record<string, string>> = {}): Promise<string> {
+  const dir = await mkdtemp(join(tmpdir(), "svc-own-"));
+  t.teardown(() => rm(dir, { recursive: true, force: true }));
+  for (const [name, text] of Object.entries(files)) await writeFile(join(dir, name), text);
+  return dir;
+}
+
+const svc = (...args: string[]): Promise<SvcRun> => runSvc(args, { host: { uid } });
+
+/** Somebody at a terminal, who answers once they are asked. */
+function answering(answer: string, ...args: string[]): Promise<SvcRun> {
+  const stdin = Object.assign(new PassThrough(), { isTTY: true });
+  stdin.write(`${answer}\n`);
+  return runSvc(args, { host: { uid, stdin }, terminal: true });
+}
+
+test("init begins a package, which check finds nothing in", async (t) => {
+  const dir = join(await directory(t), "fresh");
+  const begun = await svc("package", "init", dir, "--template", "node", "--yes");
+  t.is(begun.exitCode, 0, begun.stderr);
+  t.regex(begun.stderr, /Try it: svc package run/);
+  t.deepEqual((await readdir(dir)).sort(), ["package.json", "server.js", "svc.yaml"]);
+  const checked = await svc("package", "check", dir);
+  t.is(checked.exitCode, 0);
+  t.regex(checked.stderr, /fresh 1\.0\.0 can be installed/);
+  const again = await svc("package", "init", dir);
+  t.is(again.exitCode, 2);
+  t.regex(again.stderr, /is there already/);
+});
+
+test("check says file, line and what, and exits with 1", async (t) => {
+  const dir = await directory(t, { "svc.yaml": 'id: a\nname: A\nversion: "1"\nports: []\n' });
+  const { exitCode, stdout } = await svc("package", "check", dir);
+  t.is(exitCode, 1);
+  t.regex(stdout, /^svc\.yaml:1: one of the keys process, docker, compose, service must say/);
+  const json = await svc("package", "check", dir, "--json");
+  t.is(json.exitCode, 1);
+  t.like((JSON.parse(json.stdout) as { problems: unknown[] }).problems[0], { file: "svc.yaml", line: 1 });
+});
+
+test("nothing is written before somebody has said yes to what is shown", async (t) => {
+  const dir = await directory(t, { Procfile: "web: node server.js\n" });
+  const path = join(dir, "svc.yaml");
+  for (const line of [
+    ["package", "init", dir],
+    ["install", dir],
+  ]) {
+    const nobody = await svc(...line);
+    t.is(nobody.exitCode, 2, nobody.stderr);
+    t.regex(
+      nobody.stderr,
+      /exec: \[node, server\.js\][^]*there is no .*svc\.yaml: write this one with --yes/,
+    );
+    const no = await answering("n", ...line);
+    t.not(no.exitCode, 0);
+    await t.throwsAsync(access(path));
+  }
+  const yes = await answering("y", "package", "init", dir);
+  t.is(yes.exitCode, 0, yes.stderr);
+  t.regex(await readFile(path, "utf8"), /exec: \[node, server\.js\]/);
+});
+
+test("a compose file is installed with the directory that it lies in", async (t) => {
+  const dir = await directory(t, { "stack.yml": "services: { a: { image: 'x/y:1' } }\n" });
+  const { exitCode, stderr } = await svc(
+    "install",
+    join(dir, "stack.yml"),
+    "--yes",
+    "--socket",
+    "/nonexistent",
+  );
+  // The manifest is there by then; the daemon is not.
+  t.is(exitCode, 6, stderr);
+  t.regex(await readFile(join(dir, "svc.yaml"), "utf8"), /compose:\n {2}file: stack\.yml/);
+});
+
+test("schema prints what editors take", async (t) => {
+  const { stdout } = await svc("package", "schema");
+  t.is((JSON.parse(stdout) as { title: string }).title, "svc.yaml");
+});
+
+test("source check finds what is wrong beside an index", async (t) => {
+  const dir = await directory(t, { "index.yaml": "packages: { a: { directory: a } }\n" });
+  const { exitCode, stdout } = await svc("source", "check", dir);
+  t.is(exitCode, 1);
+  t.regex(stdout, /^index\.yaml:1: a: there is no directory "a"/);
+});
+
+(uid === 0 ? test : test.skip)("root works in nobody else's directory", async (t) => {
+  const dir = await directory(t, { Procfile: "web: node a.js\n" });
+  const { chown } = await import("node:fs/promises");
+  await chown(dir, 65_534, 65_534);
+  for (const verb of ["init", "check", "run"]) {
+    const { exitCode, stderr } = await svc("package", verb, dir);
+    t.is(exitCode, 2, verb);
+    t.regex(stderr, /is another user's: do this as its owner/);
+  }
+});
+
+test("run builds and runs a package with its log, and Ctrl-C leaves nothing", async (t) => {
+  t.timeout(180_000);
+  const dir = await directory(t);
+  const scratch = join(dir, "tmp");
+  await mkdir(scratch);
+  const files = { "package.json": '{"scripts":{"start":"node server.js"}}', "server.js": program };
+  await mkdir(join(dir, "own"));
+  for (const [name, text] of Object.entries(files)) await writeFile(join(dir, "own", name), text);
+  const init = await svc("package", "init", join(dir, "own"), "--yes");
+  t.is(init.exitCode, 0, init.stderr);
+  const child = spawn(process.execPath, [main, "package", "run", join(dir, "own")], {
+    stdio: ["ignore", "pipe", "pipe"],
+    env: { ...process.env, TMPDIR: scratch },
+  });
+  t.teardown(() => child.kill("SIGKILL"));
+  const ended = once(child, "exit");
+  let stdout = "";
+  let stderr = "";
+  child.stdout.on("data", (chunk: Buffer) => (stdout += chunk.toString()));
+  child.stderr.on("data", (chunk: Buffer) => (stderr += chunk.toString()));
+  await eventually(() => assert.match(stdout, /pid (\d+) listens/, `${stdout}\n${stderr}`), 60_000);
+  const pid = Number(/pid (\d+) listens/.exec(stdout)?.[1]);
+  child.kill("SIGINT");
+  const [exitCode] = (await ended) as [number | null];
+  t.is(exitCode, 0, stderr);
+  t.throws(() => process.kill(pid, 0), { code: "ESRCH" });
+  t.deepEqual(await readdir(scratch), []);
+});
+
+const program = `
+import { createServer } from "node:http";
+createServer().listen(Number(process.env.PORT), "127.0.0.1", () => console.log("pid " + process.pid + " listens"));
+`;
