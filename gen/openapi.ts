@@ -1040,6 +1040,31 @@ export interface paths {
         patch?: never;
         trace?: never;
     };
+    "/v1/config/reload": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        /**
+         * Reads the configuration file again, and takes over what can change while the daemon runs
+         * @description Reads the configuration file again, and takes over what can change while the daemon runs; of one that is wrong
+         *     (`invalid_request`), nothing. SIGHUP does the same.
+         *
+         *     Access: a root context (a root peer on the socket, or any bearer token but a regular user's session).
+         *
+         *     Capability: `config.reload`.
+         */
+        post: operations["reloadConfig"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
     "/v1/docker/containers": {
         parameters: {
             query?: never;
@@ -4153,6 +4178,13 @@ export interface components {
             /** @description Seconds until it begins. */
             delay_secs: number;
         };
+        /** @description What is different in the configuration, by key, such as `log.level`, sorted. */
+        ReloadConfigResponse: {
+            /** @description What goes by the new configuration from now on. */
+            applied: string[];
+            /** @description What goes by the old one until the daemon is restarted. */
+            needs_restart: string[];
+        };
         /** @description What was removed. */
         RemoveAppResponse: {
             /** @description Id of the app. */
@@ -6935,6 +6967,37 @@ export interface operations {
             401: components["responses"]["Unauthenticated"];
             403: components["responses"]["Denied"];
             416: components["responses"]["RangeNotSatisfiable"];
+            429: components["responses"]["TooMany"];
+            500: components["responses"]["Internal"];
+            501: components["responses"]["NotImplemented"];
+            503: components["responses"]["Unavailable"];
+            504: components["responses"]["DeadlineExceeded"];
+        };
+    };
+    reloadConfig: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description Done. */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ReloadConfigResponse"];
+                };
+            };
+            400: components["responses"]["BadRequest"];
+            401: components["responses"]["Unauthenticated"];
+            403: components["responses"]["Denied"];
+            409: components["responses"]["Conflict"];
+            413: components["responses"]["BodyTooLarge"];
+            415: components["responses"]["UnsupportedMediaType"];
             429: components["responses"]["TooMany"];
             500: components["responses"]["Internal"];
             501: components["responses"]["NotImplemented"];

@@ -6,6 +6,7 @@ import { statSync } from "node:fs";
 import { enableCompileCache } from "node:module";
 import { homedir } from "node:os";
 import { join } from "node:path";
+import { isatty } from "node:tty";
 import { getSystemErrorMessage } from "node:util";
 import packageJson from "../package.json" with { type: "json" };
 import { exitCodes } from "./cli/exit-codes.ts";
@@ -15,6 +16,7 @@ import type { DaemonRun } from "./cli/run-command.ts";
 import { defaultPaths } from "./daemon/paths.ts";
 import { xdgDir } from "./lib/xdg.ts";
 import type { Client } from "./cli/transport/client.ts";
+import type { Config } from "./daemon/config.ts";
 import type { PathEnvironment } from "./daemon/paths.ts";
 import type { Programs } from "./daemon/programs.ts";
 
@@ -57,15 +59,34 @@ async function runDaemon({ configFile, checkOnly, stop }: DaemonRun): Promise<vo
       import("./daemon/listen-fds.ts"),
       import("./daemon/page-files.ts"),
     ]);
-  await using _daemon = await startDaemon({
-    config: await loadConfig({ file: configFile, environment }),
+  const readConfig = (): Promise<Config> => loadConfig({ file: configFile, environment });
+  const hangUps = hangUpsInstead(stop);
+  await using daemon = await startDaemon({
+    config: await readConfig(),
+    reloadConfig: readConfig,
     version: packageJson.version,
     programs: await programs(),
     selfUid: uid,
     pages: fromSources ? sourcePages() : bundledPages(),
     listenFds: takeListenFds(process.env, process.pid),
   });
+  hangUps(() => void daemon.reload());
   if (!stop.aborted) await new Promise((resolve) => stop.addEventListener("abort", resolve));
+}
+
+/**
+ * A daemon that no terminal has started reads its configuration again at SIGHUP, instead of ending; during its start there is
+ * nothing to read again.
+ * @returns takes what is done from now on
+ */
+function hangUpsInstead(stop: AbortSignal): (reload: () => void) => void {
+  if (isatty(0) || stop.aborted) return () => undefined;
+  process.removeAllListeners("SIGHUP");
+  let onHangUp: () => void = () => undefined;
+  process.on("SIGHUP", () => onHangUp());
+  return (reload) => {
+    onHangUp = reload;
+  };
 }
 
 function createHost(): CliHost {

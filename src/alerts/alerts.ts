@@ -44,12 +44,19 @@ export class Alerts implements AsyncDisposable {
   #work: Promise<void> = Promise.resolve();
 
   /** Names of the rules that everybody may know of. */
-  readonly #ofHost: ReadonlySet<string>;
+  #ofHost: ReadonlySet<string> = new Set();
+  #rules: readonly AlertRule[] = [];
 
   constructor(options: AlertsOptions) {
     this.#options = options;
-    this.#ofHost = new Set(options.rules.filter(({ when }) => when === "filesystem").map(({ name }) => name));
+    this.configure(options.rules);
     this.#all = options.store.all();
+  }
+
+  /** Goes by these rules from the next look on. */
+  configure(rules: readonly AlertRule[]): void {
+    this.#rules = rules;
+    this.#ofHost = new Set(rules.filter(({ when }) => when === "filesystem").map(({ name }) => name));
   }
 
   /** What goes on. @param apps ids of those that may be seen; undefined: all */
@@ -82,7 +89,8 @@ export class Alerts implements AsyncDisposable {
 
   /** Looks at every rule once, and tells what is to be told. */
   async look(): Promise<void> {
-    const { rules, facts } = this.#options;
+    const rules = this.#rules;
+    const { facts } = this.#options;
     const names = new Set(rules.map(({ name }) => name));
     await this.#keep(
       [],

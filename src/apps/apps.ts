@@ -78,7 +78,8 @@ export interface AppsOptions {
   backups: AppBackupStates;
   /** Makes a backup of an app. */
   backUp: (app: AppRecord, caller: AppCaller, work: WorkOptions) => Promise<void>;
-  backUpBeforeUpgrade: boolean;
+  /** Whether an upgrade that does not say takes a backup first. */
+  backUpBeforeUpgrade: () => boolean;
   now: () => number;
   log: Log;
 }
@@ -324,7 +325,7 @@ export class Apps implements AsyncDisposable {
   /** @throws SvcError see {@link Upgrader.upgrade} */
   async upgrade(
     id: string,
-    { backup = this.#options.backUpBeforeUpgrade, ...request }: UpgradeOptions,
+    { backup = this.#options.backUpBeforeUpgrade(), ...request }: UpgradeOptions,
     caller: AppCaller,
     work: WorkOptions,
   ): Promise<UpgradeResult> {

@@ -35,7 +35,7 @@ export interface PackageReport {
 /** @param settingsThread the entry point of the thread that holds settings against their schema */
 export async function checkPackage(root: string, settingsThread: URL): Promise<PackageReport> {
   using settings = createSettingsValidator({ threadUrl: settingsThread });
-  return check(root, settings);
+  return await check(root, settings);
 }
 
 async function check(root: string, settings: SettingsValidator): Promise<PackageReport> {
@@ -131,7 +131,7 @@ async function dockerfileProblems(
     const message = `docker: there is no ${file} in the package`;
     return [{ file: manifestFileName, line: lines("docker"), message }];
   }
-  return said(file, text, () => Promise.resolve(requireNamedImages(text, args)));
+  return said(file, text, () => requireNamedImages(text, args));
 }
 
 async function composeProblems(
@@ -184,7 +184,7 @@ async function serviceUnitProblems(
 }
 
 /** The refusal of what looks at a whole file, at the line of what it quotes. */
-async function said(file: string, text: string, look: () => Promise<void>): Promise<Remark[]> {
+async function said(file: string, text: string, look: () => Promise<void> | void): Promise<Remark[]> {
   try {
     await look();
     return [];

@@ -25,6 +25,7 @@ export async function openInProcess(host: CliHost, options: InProcessOptions): P
   const shutdown = new AbortController();
   const context = await createContext({
     config,
+    reloadConfig: () => loadConfig({ environment }),
     version: host.version,
     programs,
     selfUid: host.uid,

@@ -62,6 +62,7 @@ import { Consoles } from "../console/consoles.ts";
 import { ConsoleTokens } from "../tokens/console-tokens.ts";
 import { TokenAuthority } from "../tokens/token-authority.ts";
 import { checkAccounts } from "./config-accounts.ts";
+import { ConfigReload } from "./config-reload.ts";
 import type { Config } from "./config.ts";
 import { createContainerEngine } from "./container-engine.ts";
 import type { DaemonLog } from "./log.ts";
@@ -72,6 +73,8 @@ const settleMs = 1_000;
 
 export interface ContextOptions {
   config: Config;
+  /** Reads it again. */
+  reloadConfig: () => Promise<Config>;
   version: string;
   programs: Programs;
   /** The uid of this process. */
@@ -99,6 +102,7 @@ export interface DaemonContext extends AsyncDisposable {
   /** Likewise. */
   readonly appHistory: AppHistory;
   readonly alerts: Alerts;
+  readonly configReload: ConfigReload;
   /** To be started where somebody may follow. */
   readonly events: NodeEvents;
   /** To be opened before it recognises anybody. */
@@ -109,6 +113,8 @@ export interface DaemonContext extends AsyncDisposable {
 export async function createContext(options: ContextOptions): Promise<DaemonContext> {
   const { config, version, programs, selfUid, log, peerUid, clock = systemClock(), shutdownSignal } = options;
   const now = (): number => clock.nowMs();
+  /** What a reload changes where nobody else keeps it. */
+  const live = { backUpBeforeUpgrade: config.apps.backUpBeforeUpgrade };
   await using resources = new AsyncDisposableStack();
   const startedAtMs = now();
   const paths = createAppPaths(config.store.dir);
@@ -230,7 +236,7 @@ export async function createContext(options: ContextOptions): Promise<DaemonCont
       limits: config.limits,
       backups: backupStates,
       backUp: (app, caller, work) => backups.makeOne(app, caller, work),
-      backUpBeforeUpgrade: config.apps.backUpBeforeUpgrade,
+      backUpBeforeUpgrade: () => live.backUpBeforeUpgrade,
       now,
       log,
     }),
@@ -345,6 +351,24 @@ export async function createContext(options: ContextOptions): Promise<DaemonCont
       ...{ clock, log },
     }),
   );
+  const configReload = new ConfigReload({
+    config,
+    load: async () => {
+      const fresh = await options.reloadConfig();
+      await checkAccounts(fresh, users);
+      return fresh;
+    },
+    apply: {
+      alerts: (fresh) => alerts.configure(fresh.alerts),
+      sources: (fresh) => sources.configure(fresh.sources),
+      "apps.backup_before_upgrade": (fresh) => {
+        live.backUpBeforeUpgrade = fresh.apps.backUpBeforeUpgrade;
+      },
+      "log.level": (fresh) => {
+        log.level = fresh.log.level;
+      },
+    },
+  });
   const tokens = resources.use(new TokenAuthority({ file: config.tokenFile, selfUid, store, clock, log }));
   const consoleTokens = new ConsoleTokens<UserContext>(clock);
   const consoles = new Consoles({ apps, identities, paths, maxPerUser: config.limits.maxConsolesPerUser });
@@ -367,6 +391,7 @@ export async function createContext(options: ContextOptions): Promise<DaemonCont
     hostMetrics,
     appHistory,
     alerts,
+    configReload,
     processes,
     signals,
     reboot,
@@ -401,6 +426,7 @@ export async function createContext(options: ContextOptions): Promise<DaemonCont
     hostMetrics,
     appHistory,
     alerts,
+    configReload,
     events,
     tokens,
     consoleTokens,

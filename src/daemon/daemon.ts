@@ -15,6 +15,8 @@ import type { Programs } from "./programs.ts";
 
 export interface DaemonOptions {
   config: Config;
+  /** Reads it again. */
+  reloadConfig: () => Promise<Config>;
   version: string;
   programs: Programs;
   selfUid: number;
@@ -28,6 +30,8 @@ export interface DaemonOptions {
 
 export interface Daemon extends AsyncDisposable {
   readonly addresses: ListeningAddresses;
+  /** Takes over what the configuration says now; what is wrong with it is logged. */
+  reload: () => Promise<void>;
 }
 
 /**
@@ -35,7 +39,7 @@ export interface Daemon extends AsyncDisposable {
  * @throws SvcError `unavailable` when the TCP address cannot be bound, and what opening the store throws.
  */
 export async function startDaemon(options: DaemonOptions): Promise<Daemon> {
-  const { config, version, programs, selfUid, pages, listenFds, clock } = options;
+  const { config, reloadConfig, version, programs, selfUid, pages, listenFds, clock } = options;
   await using resources = new AsyncDisposableStack();
   const log = createLog(config.log.level);
   const shutdown = new AbortController();
@@ -44,6 +48,7 @@ export async function startDaemon(options: DaemonOptions): Promise<Daemon> {
   const context = resources.use(
     await createContext({
       config,
+      reloadConfig,
       version,
       programs,
       selfUid,
@@ -94,6 +99,13 @@ export async function startDaemon(options: DaemonOptions): Promise<Daemon> {
   const owned = resources.move();
   return {
     addresses,
+    reload: async () => {
+      try {
+        log.info(await context.configReload.reload(), "svc has read its configuration again");
+      } catch (error) {
+        log.error({ err: error }, "the configuration cannot be taken over, and the one before goes on");
+      }
+    },
     [Symbol.asyncDispose]: async () => {
       log.info({}, "svc is stopping");
       // First, so that nothing begins that would have to end at once.

@@ -5,6 +5,7 @@ import type { Alerts } from "../alerts/alerts.ts";
 import type { Apps } from "../apps/apps.ts";
 import type { DaemonMetrics } from "../metrics/daemon-metrics.ts";
 import { expositionContentType } from "../metrics/exposition.ts";
+import type { ConfigReload } from "../daemon/config-reload.ts";
 import { userOf } from "../rpc/user-context.ts";
 import { StatusAnswers, type DaemonFacts } from "./status-answers.ts";
 
@@ -13,6 +14,7 @@ export function createDaemonService(
   facts: DaemonFacts,
   metrics: DaemonMetrics,
   alerts: Alerts,
+  configReload: ConfigReload,
 ): ServiceImpl<typeof DaemonService> {
   const answers = new StatusAnswers(facts);
   return {
@@ -30,5 +32,7 @@ export function createDaemonService(
       contentType: expositionContentType,
       data: Buffer.from(await metrics.write()),
     }),
+
+    reloadConfig: () => configReload.reload(),
   };
 }

@@ -22,6 +22,7 @@ import type { Backups } from "../backups/backups.ts";
 import type { Consoles } from "../console/consoles.ts";
 import type { Credentials } from "../credentials/credentials.ts";
 import type { DaemonMetrics } from "../metrics/daemon-metrics.ts";
+import type { ConfigReload } from "../daemon/config-reload.ts";
 import type { DockerHost } from "../docker/docker-host.ts";
 import type { EventLog } from "../events/event-log.ts";
 import type { Files } from "../files/files.ts";
@@ -70,6 +71,7 @@ export interface Domain {
   hostMetrics: HostMetrics;
   appHistory: AppHistory;
   alerts: Alerts;
+  configReload: ConfigReload;
   processes: HostProcesses;
   signals: ProcessSignals;
   reboot: HostReboot;
@@ -92,13 +94,13 @@ export function bindServices(domain: Domain): BoundService[] {
     credentials,
     docker,
   } = domain;
-  const { hostMetrics, alerts, appHistory, processes, signals, reboot } = domain;
+  const { hostMetrics, alerts, appHistory, configReload, processes, signals, reboot } = domain;
   return [
     implement(AppService, createAppService(apps, appHistory, consoleTokens, schedules, consoles)),
     implement(AuditService, createAuditService(audit)),
     implement(BackupService, createBackupService(backups)),
     implement(CredentialService, createCredentialService(credentials)),
-    implement(DaemonService, createDaemonService(apps, facts, metrics, alerts)),
+    implement(DaemonService, createDaemonService(apps, facts, metrics, alerts, configReload)),
     implement(DockerService, createDockerService(docker)),
     implement(EventService, createEventService(domain.events)),
     implement(FileService, createFileService(domain.files)),

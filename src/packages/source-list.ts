@@ -16,12 +16,17 @@ export interface SourceView {
 }
 
 export class SourceList {
-  readonly #configured: readonly SourceConfig[];
+  #configured: readonly SourceConfig[];
   readonly #store: Store;
 
   constructor(configured: readonly SourceConfig[], store: Store) {
     this.#configured = configured;
     this.#store = store;
+  }
+
+  /** Takes over what the configuration file says now. */
+  configure(configured: readonly SourceConfig[]): void {
+    this.#configured = configured;
   }
 
   /** All of them, by name; the configuration file's win over added ones that have their name. */

@@ -239,13 +239,14 @@ const lines: readonly string[] = [
   "token commit",
   "web",
   "web --end",
+  "daemon reload",
   "audit",
   "audit --verify",
   "api AppService.ListApps",
 ];
 /** They ask no daemon. */
 const alone = [
-  ...["completion", "daemon", "doctor", "setup", "node add", "node list", "node use", "node remove"],
+  ...["completion", "doctor", "setup", "node add", "node list", "node use", "node remove"],
   ...["package init", "package check", "package run", "package schema", "source check"],
 ];
 /** What terminals obey, and bytes as they are: whoever opens one has asked for it. */

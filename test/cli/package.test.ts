@@ -56,7 +56,7 @@ test("check says file, line and what, and exits with 1", async (t) => {
 });
 
 test("nothing is written before somebody has said yes to what is shown", async (t) => {
-  const dir = await directory(t, { Procfile: "web: node server.js\n" });
+  const dir = await directory(t, { Procfile: "web: node server.js\n", "server.js": "" });
   const path = join(dir, "svc.yaml");
   for (const line of [
     ["package", "init", dir],

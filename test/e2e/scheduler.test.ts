@@ -48,6 +48,7 @@ async function startWithClock(clock: FakeClock, stateDir?: string) {
   );
   const daemon = await startHere({
     config,
+    reloadConfig: () => Promise.resolve(config),
     version: "0.0.0",
     programs: sourcePrograms(),
     selfUid: process.getuid?.() ?? 0,

@@ -295,7 +295,13 @@ test("capabilities are those of the methods that are implemented", (t) => {
 });
 
 test("a method without a policy or a handler is refused at creation", (t) => {
-  const services = [implement(DaemonService, { getStatus: () => ({}), getDaemonMetrics: () => ({}) })];
+  const services = [
+    implement(DaemonService, {
+      getStatus: () => ({}),
+      getDaemonMetrics: () => ({}),
+      reloadConfig: () => ({}),
+    }),
+  ];
   t.throws(() => open({}, { services, policies: {} }), { message: /has no access policy/ });
   t.throws(() => open({}, { services: [{ service: DaemonService, impl: {} }] }), {
     message: /has no handler/,

@@ -58,6 +58,7 @@ export const restCalls = {
   upsertCredential: {"service":"svc.v1.CredentialService","method":"upsertCredential","httpMethod":"PUT","path":"/v1/credentials/{name}","body":"*"},
   removeCredential: {"service":"svc.v1.CredentialService","method":"removeCredential","httpMethod":"DELETE","path":"/v1/credentials/{name}","body":""},
   getStatus: {"service":"svc.v1.DaemonService","method":"getStatus","httpMethod":"GET","path":"/v1/status","body":""},
+  reloadConfig: {"service":"svc.v1.DaemonService","method":"reloadConfig","httpMethod":"POST","path":"/v1/config/reload","body":"*"},
   listContainers: {"service":"svc.v1.DockerService","method":"listContainers","httpMethod":"GET","path":"/v1/docker/containers","body":""},
   listContainerStats: {"service":"svc.v1.DockerService","method":"listContainerStats","httpMethod":"GET","path":"/v1/docker/stats","body":""},
   listImages: {"service":"svc.v1.DockerService","method":"listImages","httpMethod":"GET","path":"/v1/docker/images","body":""},
@@ -149,6 +150,7 @@ export interface RestMethods {
   upsertCredential: { method: (typeof CredentialService)["method"]["upsertCredential"]; naming: "snake" };
   removeCredential: { method: (typeof CredentialService)["method"]["removeCredential"]; naming: "snake" };
   getStatus: { method: (typeof DaemonService)["method"]["getStatus"]; naming: "snake" };
+  reloadConfig: { method: (typeof DaemonService)["method"]["reloadConfig"]; naming: "snake" };
   listContainers: { method: (typeof DockerService)["method"]["listContainers"]; naming: "camel" };
   listContainerStats: { method: (typeof DockerService)["method"]["listContainerStats"]; naming: "camel" };
   listImages: { method: (typeof DockerService)["method"]["listImages"]; naming: "camel" };

@@ -19,7 +19,7 @@ import type { Message } from "@bufbuild/protobuf";
  * Describes the file svc/v1/daemon.proto.
  */
 export const file_svc_v1_daemon: GenFile = /*@__PURE__*/
-  fileDesc("ChNzdmMvdjEvZGFlbW9uLnByb3RvEgZzdmMudjEiEgoQR2V0U3RhdHVzUmVxdWVzdCIZChdHZXREYWVtb25NZXRyaWNzUmVxdWVzdCKMAgoRR2V0U3RhdHVzUmVzcG9uc2USDwoHdmVyc2lvbhgBIAEoCRIUCgxjYXBhYmlsaXRpZXMYAiADKAkSIQoEYXBwcxgDIAEoCzITLnN2Yy52MS5BcHBDb3VudGVycxIgCgRtb2RlGAQgASgJQhKatRgOMgZzeXN0ZW0yBHVzZXISEAoIaG9zdG5hbWUYBSABKAkSOgoKc3RhcnRlZF9hdBgGIAEoCzIaLmdvb2dsZS5wcm90b2J1Zi5UaW1lc3RhbXBSCnN0YXJ0ZWRfYXQSHgoGY2FsbGVyGAcgASgLMg4uc3ZjLnYxLkNhbGxlchIdCgZhbGVydHMYCCADKAsyDS5zdmMudjEuQWxlcnQiYgoFQWxlcnQSDAoEbmFtZRgBIAEoCRIPCgdzdWJqZWN0GAIgASgJEg8KB21lc3NhZ2UYAyABKAkSKQoFc2luY2UYBCABKAsyGi5nb29nbGUucHJvdG9idWYuVGltZXN0YW1wIjEKBkNhbGxlchILCgN1aWQYASABKA0SDAoEdXNlchgCIAEoCRIMCgRyb290GAMgASgIIpcBCgtBcHBDb3VudGVycxINCgV0b3RhbBgBIAEoDRIPCgdydW5uaW5nGAIgASgNEg8KB3N0b3BwZWQYAyABKA0SDgoGZmFpbGVkGAQgASgNEgwKBGJ1c3kYBSABKA0SDwoHdW5rbm93bhgGIAEoDRIoCg9iYWNrdXBzX292ZXJkdWUYByABKA1SD2JhY2t1cHNfb3ZlcmR1ZTLiAQoNRGFlbW9uU2VydmljZRJbCglHZXRTdGF0dXMSGC5zdmMudjEuR2V0U3RhdHVzUmVxdWVzdBoZLnN2Yy52MS5HZXRTdGF0dXNSZXNwb25zZSIZkAIBiLUYAYLT5JMCDBIKL3YxL3N0YXR1cxJ0ChBHZXREYWVtb25NZXRyaWNzEh8uc3ZjLnYxLkdldERhZW1vbk1ldHJpY3NSZXF1ZXN0GhQuZ29vZ2xlLmFwaS5IdHRwQm9keSIpkAIBiLUYApK1GA5tZXRyaWNzLmRhZW1vboLT5JMCChIIL21ldHJpY3NiBnByb3RvMw", [file_google_api_annotations, file_google_api_httpbody, file_google_protobuf_timestamp, file_svc_v1_access, file_svc_v1_rules]);
+  fileDesc("ChNzdmMvdjEvZGFlbW9uLnByb3RvEgZzdmMudjEiEgoQR2V0U3RhdHVzUmVxdWVzdCIZChdHZXREYWVtb25NZXRyaWNzUmVxdWVzdCIVChNSZWxvYWRDb25maWdSZXF1ZXN0Ik0KFFJlbG9hZENvbmZpZ1Jlc3BvbnNlEg8KB2FwcGxpZWQYASADKAkSJAoNbmVlZHNfcmVzdGFydBgCIAMoCVINbmVlZHNfcmVzdGFydCKMAgoRR2V0U3RhdHVzUmVzcG9uc2USDwoHdmVyc2lvbhgBIAEoCRIUCgxjYXBhYmlsaXRpZXMYAiADKAkSIQoEYXBwcxgDIAEoCzITLnN2Yy52MS5BcHBDb3VudGVycxIgCgRtb2RlGAQgASgJQhKatRgOMgZzeXN0ZW0yBHVzZXISEAoIaG9zdG5hbWUYBSABKAkSOgoKc3RhcnRlZF9hdBgGIAEoCzIaLmdvb2dsZS5wcm90b2J1Zi5UaW1lc3RhbXBSCnN0YXJ0ZWRfYXQSHgoGY2FsbGVyGAcgASgLMg4uc3ZjLnYxLkNhbGxlchIdCgZhbGVydHMYCCADKAsyDS5zdmMudjEuQWxlcnQiYgoFQWxlcnQSDAoEbmFtZRgBIAEoCRIPCgdzdWJqZWN0GAIgASgJEg8KB21lc3NhZ2UYAyABKAkSKQoFc2luY2UYBCABKAsyGi5nb29nbGUucHJvdG9idWYuVGltZXN0YW1wIjEKBkNhbGxlchILCgN1aWQYASABKA0SDAoEdXNlchgCIAEoCRIMCgRyb290GAMgASgIIpcBCgtBcHBDb3VudGVycxINCgV0b3RhbBgBIAEoDRIPCgdydW5uaW5nGAIgASgNEg8KB3N0b3BwZWQYAyABKA0SDgoGZmFpbGVkGAQgASgNEgwKBGJ1c3kYBSABKA0SDwoHdW5rbm93bhgGIAEoDRIoCg9iYWNrdXBzX292ZXJkdWUYByABKA1SD2JhY2t1cHNfb3ZlcmR1ZTLgAgoNRGFlbW9uU2VydmljZRJbCglHZXRTdGF0dXMSGC5zdmMudjEuR2V0U3RhdHVzUmVxdWVzdBoZLnN2Yy52MS5HZXRTdGF0dXNSZXNwb25zZSIZkAIBiLUYAYLT5JMCDBIKL3YxL3N0YXR1cxJ0ChBHZXREYWVtb25NZXRyaWNzEh8uc3ZjLnYxLkdldERhZW1vbk1ldHJpY3NSZXF1ZXN0GhQuZ29vZ2xlLmFwaS5IdHRwQm9keSIpkAIBiLUYApK1GA5tZXRyaWNzLmRhZW1vboLT5JMCChIIL21ldHJpY3MSfAoMUmVsb2FkQ29uZmlnEhsuc3ZjLnYxLlJlbG9hZENvbmZpZ1JlcXVlc3QaHC5zdmMudjEuUmVsb2FkQ29uZmlnUmVzcG9uc2UiMYi1GAKStRgNY29uZmlnLnJlbG9hZILT5JMCFjoBKiIRL3YxL2NvbmZpZy9yZWxvYWRiBnByb3RvMw", [file_google_api_annotations, file_google_api_httpbody, file_google_protobuf_timestamp, file_svc_v1_access, file_svc_v1_rules]);
 
 /**
  * Nothing to say.
@@ -50,6 +50,49 @@ export type GetDaemonMetricsRequest = Message<"svc.v1.GetDaemonMetricsRequest"> 
  */
 export const GetDaemonMetricsRequestSchema: GenMessage<GetDaemonMetricsRequest> = /*@__PURE__*/
   messageDesc(file_svc_v1_daemon, 1);
+
+/**
+ * Nothing to say.
+ *
+ * @generated from message svc.v1.ReloadConfigRequest
+ */
+export type ReloadConfigRequest = Message<"svc.v1.ReloadConfigRequest"> & {
+};
+
+/**
+ * Describes the message svc.v1.ReloadConfigRequest.
+ * Use `create(ReloadConfigRequestSchema)` to create a new message.
+ */
+export const ReloadConfigRequestSchema: GenMessage<ReloadConfigRequest> = /*@__PURE__*/
+  messageDesc(file_svc_v1_daemon, 2);
+
+/**
+ * What is different in the configuration, by key, such as `log.level`, sorted.
+ *
+ * @generated from message svc.v1.ReloadConfigResponse
+ */
+export type ReloadConfigResponse = Message<"svc.v1.ReloadConfigResponse"> & {
+  /**
+   * What goes by the new configuration from now on.
+   *
+   * @generated from field: repeated string applied = 1;
+   */
+  applied: string[];
+
+  /**
+   * What goes by the old one until the daemon is restarted.
+   *
+   * @generated from field: repeated string needs_restart = 2 [json_name = "needs_restart"];
+   */
+  needsRestart: string[];
+};
+
+/**
+ * Describes the message svc.v1.ReloadConfigResponse.
+ * Use `create(ReloadConfigResponseSchema)` to create a new message.
+ */
+export const ReloadConfigResponseSchema: GenMessage<ReloadConfigResponse> = /*@__PURE__*/
+  messageDesc(file_svc_v1_daemon, 3);
 
 /**
  * The state of the daemon.
@@ -120,7 +163,7 @@ export type GetStatusResponse = Message<"svc.v1.GetStatusResponse"> & {
  * Use `create(GetStatusResponseSchema)` to create a new message.
  */
 export const GetStatusResponseSchema: GenMessage<GetStatusResponse> = /*@__PURE__*/
-  messageDesc(file_svc_v1_daemon, 2);
+  messageDesc(file_svc_v1_daemon, 4);
 
 /**
  * Something that an operator's rule is about and that goes on.
@@ -162,7 +205,7 @@ export type Alert = Message<"svc.v1.Alert"> & {
  * Use `create(AlertSchema)` to create a new message.
  */
 export const AlertSchema: GenMessage<Alert> = /*@__PURE__*/
-  messageDesc(file_svc_v1_daemon, 3);
+  messageDesc(file_svc_v1_daemon, 5);
 
 /**
  * Who the daemon takes the caller for.
@@ -197,7 +240,7 @@ export type Caller = Message<"svc.v1.Caller"> & {
  * Use `create(CallerSchema)` to create a new message.
  */
 export const CallerSchema: GenMessage<Caller> = /*@__PURE__*/
-  messageDesc(file_svc_v1_daemon, 4);
+  messageDesc(file_svc_v1_daemon, 6);
 
 /**
  * How many apps are in which condition.
@@ -260,7 +303,7 @@ export type AppCounters = Message<"svc.v1.AppCounters"> & {
  * Use `create(AppCountersSchema)` to create a new message.
  */
 export const AppCountersSchema: GenMessage<AppCounters> = /*@__PURE__*/
-  messageDesc(file_svc_v1_daemon, 5);
+  messageDesc(file_svc_v1_daemon, 7);
 
 /**
  * The daemon itself.
@@ -289,6 +332,17 @@ export const DaemonService: GenService<{
     methodKind: "unary";
     input: typeof GetDaemonMetricsRequestSchema;
     output: typeof HttpBodySchema;
+  },
+  /**
+   * Reads the configuration file again, and takes over what can change while the daemon runs; of one that is wrong
+   * (`invalid_request`), nothing. SIGHUP does the same.
+   *
+   * @generated from rpc svc.v1.DaemonService.ReloadConfig
+   */
+  reloadConfig: {
+    methodKind: "unary";
+    input: typeof ReloadConfigRequestSchema;
+    output: typeof ReloadConfigResponseSchema;
   },
 }> = /*@__PURE__*/
   serviceDesc(file_svc_v1_daemon, 0);

@@ -63,6 +63,7 @@ export const methodPolicies = {
   "svc.v1.CredentialService/RemoveCredential": {"access":"USER","capability":"credentials"},
   "svc.v1.DaemonService/GetStatus": {"access":"USER","capability":""},
   "svc.v1.DaemonService/GetDaemonMetrics": {"access":"ROOT","capability":"metrics.daemon"},
+  "svc.v1.DaemonService/ReloadConfig": {"access":"ROOT","capability":"config.reload"},
   "svc.v1.DockerService/ListContainers": {"access":"ROOT","capability":"docker"},
   "svc.v1.DockerService/ListContainerStats": {"access":"ROOT","capability":"docker"},
   "svc.v1.DockerService/ListImages": {"access":"ROOT","capability":"docker"},

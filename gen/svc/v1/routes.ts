@@ -356,6 +356,13 @@ export const routes: readonly Route[] = [
     responseBody: "",
   },
   {
+    httpMethod: "POST",
+    template: {"source":"/v1/config/reload","segments":["v1","config","reload"],"verb":"","variables":[]},
+    method: DaemonService.method.reloadConfig,
+    body: "*",
+    responseBody: "",
+  },
+  {
     httpMethod: "GET",
     template: {"source":"/v1/docker/containers","segments":["v1","docker","containers"],"verb":"","variables":[]},
     method: DockerService.method.listContainers,

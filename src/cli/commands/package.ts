@@ -1,9 +1,9 @@
 /** `svc package …`: for those who write packages. */
-import { resolve } from "node:path";
+import { dirname, join, resolve } from "node:path";
 import { Option } from "commander";
 import type { Command } from "commander";
 import type { PackageReport } from "../../authoring/check.ts";
-import { templateNames } from "../../authoring/templates.ts";
+import { templateFiles, templateNames } from "../../authoring/templates.ts";
 import type { TemplateName } from "../../authoring/templates.ts";
 import { setFileOption, setStdinOption } from "../assignments.ts";
 import type { CommandContext } from "../context.ts";
@@ -74,11 +74,7 @@ async function init(context: CommandContext, dir: string, options: InitOptions):
 
 async function writeTemplate(context: CommandContext, dir: string, template: TemplateName): Promise<void> {
   requireOwn(context, dir);
-  const [{ templateFiles }, { mkdir, writeFile }, { dirname, join }] = await Promise.all([
-    import("../../authoring/templates.ts"),
-    import("node:fs/promises"),
-    import("node:path"),
-  ]);
+  const { mkdir, writeFile } = await import("node:fs/promises");
   for (const [name, text] of Object.entries(templateFiles(template))) {
     const path = join(dir, name);
     await mkdir(dirname(path), { recursive: true });

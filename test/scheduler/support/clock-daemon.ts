@@ -25,6 +25,7 @@ const config = parseConfig(
 );
 const daemon = await startDaemon({
   config,
+  reloadConfig: () => Promise.resolve(config),
   version: "0.0.0",
   programs: sourcePrograms(),
   selfUid,
