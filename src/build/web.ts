@@ -2,7 +2,7 @@
  * The page: `src/web` as files whose names say what is in them, so that browsers may keep them for ever, each also compressed
  * as small as it gets.
  */
-import { build } from "esbuild";
+import { build, type Metafile } from "esbuild";
 import { mkdir, readFile, writeFile } from "node:fs/promises";
 import { basename, join } from "node:path";
 import { promisify } from "node:util";
@@ -44,8 +44,24 @@ export async function buildWeb(outDir: string, root: string): Promise<string[]> 
     page = page.replace(`"${name.replace(/-\w{8}\./, ".")}"`, `"${publicPath}${name}"`);
     await writeCompressed(path, contents);
   }
+  page = page.replace("</head>", `${preloadsOf(metafile.outputs).join("")}</head>`);
   await writeCompressed(join(outDir, "index.html"), Buffer.from(page));
   return Object.values(metafile.outputs).flatMap(({ inputs }) => Object.keys(inputs));
+}
+
+/** What the page's program begins with is asked for together with it. */
+function preloadsOf(outputs: Metafile["outputs"]): string[] {
+  const needed = new Set<string>();
+  const walk = (path: string): void => {
+    for (const { kind, path: next } of outputs[path]?.imports ?? []) {
+      if (kind !== "import-statement" || needed.has(next)) continue;
+      needed.add(next);
+      walk(next);
+    }
+  };
+  for (const [path, { entryPoint }] of Object.entries(outputs))
+    if (entryPoint !== undefined && basename(entryPoint) === "main.tsx") walk(path);
+  return [...needed].map((path) => `<link rel="modulepreload" href="${publicPath}${basename(path)}" />\n  `);
 }
 
 async function writeCompressed(path: string, contents: Uint8Array): Promise<void> {

@@ -1,4 +1,5 @@
 /** The daemon's clients with the token of this tab, and what their errors say to a person. */
+import type { DescService } from "@bufbuild/protobuf";
 import { MethodOptions_IdempotencyLevel } from "@bufbuild/protobuf/wkt";
 import { Code, ConnectError, createClient, type Client, type Interceptor } from "@connectrpc/connect";
 import { createConnectTransport } from "@connectrpc/connect-web";
@@ -19,6 +20,8 @@ export interface Api {
   readonly events: Client<typeof EventService>;
   readonly monitor: Client<typeof MonitorService>;
   readonly sessions: Client<typeof SessionService>;
+  /** Of a service that is known only to what is loaded later. */
+  readonly client: <S extends DescService>(service: S) => Client<S>;
 }
 
 /** @param token kept in this object's closure alone: never in an address or a storage */
@@ -49,6 +52,7 @@ export function createApi(token: string): Api {
     events: createClient(EventService, transport),
     monitor: createClient(MonitorService, transport),
     sessions: createClient(SessionService, transport),
+    client: (service) => createClient(service, transport),
   };
 }
 

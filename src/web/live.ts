@@ -65,5 +65,5 @@ export function useLive<T>(
       over.abort();
     };
   }, [node, asked.value, ...deps]);
-  return { value: value.value, failure: failure.value, again: () => void asked.value++ };
+  return { value: value.value, failure: failure.value, again: () => (asked.value += 1) };
 }

@@ -81,6 +81,7 @@ export const texts = {
     exit: "Ended with",
     exitCode: (code: number) => `code ${String(code)}`,
     operation: "Under way",
+    underWay: (kind: string, phase: string) => `Under way: ${[kind, phase].filter(Boolean).join(", ")}`,
     lastLines: "Its last lines",
     portName: (port: number, name: string) => `${String(port)} (${name})`,
   },
@@ -93,12 +94,45 @@ export const texts = {
     name: "Name",
     nameHint: "What you call it; the package's name when empty.",
     submit: "Install",
+    choose: "Several packages have this id: which one?",
+  },
+
+  /** Of what takes its time. */
+  work: {
     cancel: "Cancel",
-    cancelled: "Cancelled: nothing was installed.",
+    cancelled: "Cancelled: everything is as it was before.",
     steps: "What happens",
     asks: "It asks you to accept this first",
-    accept: "Accept and install",
-    choose: "Several packages have this id: which one?",
+    accept: "Accept and go on",
+  },
+
+  manage: {
+    title: "Upgrade, copy, remove",
+    upgrade: "Upgrade",
+    upgradeTitle: "Upgrade to another version",
+    version: "Version",
+    versionHint: (now: string) => `A tag; the newest when empty. It has ${now} now.`,
+    backup: "Back it up first",
+    upgradeHint:
+      "It is stopped meanwhile, and started again if it ran. If the new version fails, the old one stays as it was.",
+    upToDate: (version: string) => `Nothing newer is there: it stays at ${version}.`,
+    upgraded: (from: string, to: string) => `Upgraded from ${from} to ${to}.`,
+    stays: (version: string) => `It stays at ${version}.`,
+    copy: "Copy",
+    copyTitle: "Make a copy, with its data",
+    copyName: "Name of the copy",
+    copyHint: "A new id and free ports; the copy is stopped. What runs is copied as it is at this moment.",
+    share: "Let the copy use the volumes that cannot be copied",
+    copied: (name: string, bytes: string) => `${name} is there: ${bytes} were copied.`,
+    look: "Look at it",
+    removing: (name: string) => `Remove ${name}?`,
+    remove: "Remove",
+    lost: (bytes: string) =>
+      `Its files, settings and volumes go with it: ${bytes}. This cannot be taken back.`,
+    lostUnknown: "Its files, settings and volumes go with it. This cannot be taken back.",
+    stopsFirst: "It runs now, and is stopped first.",
+    jobs: "Jobs that act on it are disabled. Backups of it stay.",
+    keep: "Make a backup first, and leave it as it is if that fails",
   },
 
   settings: {

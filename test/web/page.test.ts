@@ -160,7 +160,7 @@ browserTest(
       t.is((await daemon.client(AppService).listApps({})).apps.length, 0, "nothing without a yes");
       await page.getByText("LICENSE", { exact: true }).click();
       await page.getByText("Do <b>good</b>, and nothing else.").waitFor();
-      await page.getByRole("button", { name: "Accept and install" }).click();
+      await page.getByRole("button", { name: "Accept and go on" }).click();
       await page.getByRole("heading", { name: "My own" }).waitFor();
       await page.locator('[data-state="STOPPED"]').first().waitFor();
       t.is((await daemon.client(AppService).getApp({ id: "licensed" })).name, "My own");
@@ -274,7 +274,7 @@ browserTest(`the first load is small, compressed and kept for ever by its name${
   const page = await fetch(base);
   const html = await page.text();
   const names = [...html.matchAll(/"(\/web\/[\w.-]+)"/g)].map(([, name = ""]) => name);
-  t.is(names.length, 2);
+  t.true(names.length >= 2);
   t.is(page.headers.get("cache-control"), "no-cache");
   t.regex(page.headers.get("content-security-policy") ?? "", /trusted-types 'none'/);
   let bytes = 0;
@@ -289,12 +289,18 @@ browserTest(`the first load is small, compressed and kept for ever by its name${
   }
   t.log(`first load: ${bytes} bytes with Brotli`);
   t.true(bytes < maxFirstLoadBytes);
+  // What is loaded at once is all that the page's program begins with; the rest comes when it is shown.
   const built = await readdir(join(dirname(main), "web"));
-  t.deepEqual(
-    built
-      .filter((name) => /\.(js|css)$/.test(name))
-      .map((name) => `/web/${name}`)
-      .toSorted(),
-    names.toSorted(),
-  );
+  const scripts = names.filter((name) => name.endsWith(".js"));
+  t.true(built.filter((name) => name.endsWith(".js")).length > scripts.length);
+  for (const path of scripts) {
+    const text = await (await fetch(base + path)).text();
+    const begun = [...text.matchAll(/(?:from|import)"\.\/([\w.-]+)"/g)].map(
+      ([, name = ""]) => `/web/${name}`,
+    );
+    t.deepEqual(
+      begun.filter((name) => !names.includes(name)),
+      [],
+    );
+  }
 });

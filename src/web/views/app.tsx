@@ -9,8 +9,11 @@ import { State } from "../parts/state.tsx";
 import { plainLine, plainText, sentence } from "../plain-text.ts";
 import { pathTo } from "../route.ts";
 import { texts } from "../texts.ts";
+import { lazily } from "../parts/lazily.tsx";
 import { LogView } from "./log.tsx";
 import { SettingsView } from "./settings.tsx";
+
+const ManageView = lazily(() => import("./manage.tsx"), "ManageView");
 
 export function AppView({ api, node, id }: { api: Api; node: NodeView; id: string }) {
   const app = node.apps.value?.get(id);
@@ -41,6 +44,12 @@ export function AppView({ api, node, id }: { api: Api; node: NodeView; id: strin
           <bdi>{plainText(sentence(app.stateReason))}</bdi>
         </p>
       )}
+      {app.operation !== undefined && (
+        <p class="notice" role="status">
+          <bdi>{plainText(texts.app.underWay(app.operation.kind, app.operation.phase))}</bdi>{" "}
+          <progress aria-label={texts.app.operation} />
+        </p>
+      )}
       <Actions api={api} app={app} />
       <Facts app={app} />
       {app.lastLines.length > 0 && (
@@ -51,6 +60,7 @@ export function AppView({ api, node, id }: { api: Api; node: NodeView; id: strin
       )}
       <LogView api={api} appId={id} />
       <SettingsView api={api} app={app} />
+      <ManageView api={api} app={app} />
     </>
   );
 }
@@ -108,12 +118,11 @@ function Actions({ api, app: { id, state } }: { api: Api; app: App }) {
 }
 
 function Facts({ app }: { app: App }) {
-  const { exitCode, exitSignal, operation, startedAt } = app;
+  const { exitCode, exitSignal, startedAt } = app;
   const facts: readonly [string, preact.ComponentChildren][] = [
     [texts.app.version, plainText(app.version)],
     [texts.app.runtime, texts.runtimes[app.runtime] ?? app.runtime],
     [texts.app.owner, plainText(app.ownerName || String(app.owner))],
-    [texts.app.operation, operation && plainText(`${operation.kind} ${operation.phase}`)],
     [texts.app.since, startedAt && timestampDate(startedAt).toLocaleString()],
     [
       texts.app.health,

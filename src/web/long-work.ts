@@ -1,0 +1,128 @@
+/** Work that tells of its steps as it goes on, and may ask for a yes before it begins: an install, an upgrade, a copy. */
+import { signal, type ReadonlySignal } from "@preact/signals";
+import type { Progress } from "../../gen/svc/v1/app_pb.ts";
+import type { Ambiguous, LicenseRequired } from "../../gen/svc/v1/error_pb.ts";
+import { describeError, payloadOf } from "./api.ts";
+import { plainLine } from "./plain-text.ts";
+import { texts } from "./texts.ts";
+import { formatBytes } from "./units.ts";
+
+const mostSteps = 100;
+
+/** What the daemon wants to know before it goes on. */
+export type Question =
+  | { readonly kind: "accept"; readonly of: LicenseRequired }
+  | { readonly kind: "choose"; readonly of: Ambiguous };
+
+/** What was said yes to: each for itself, and for one piece of work only. */
+export interface Accepted {
+  readonly licenseAck: boolean;
+  readonly permissionsAck: boolean;
+}
+
+type Told<Result> = { case: "progress"; value: Progress } | { case: undefined; value?: undefined } | Result;
+
+/** Begins the work, with what was accepted; what the stream ends with is its result. */
+export type Begin<Result> = (
+  accepted: Accepted,
+  signal: AbortSignal,
+) => AsyncIterable<{ event: Told<Result> }>;
+
+const nothing: Accepted = { licenseAck: false, permissionsAck: false };
+
+export class LongWork<Result extends { case: string; value: unknown }> {
+  readonly #begin: Begin<Result>;
+  readonly #onResult: (result: Result) => unknown;
+  readonly #steps = signal<readonly string[]>([]);
+  readonly #question = signal<Question | undefined>(undefined);
+  readonly #failure = signal("");
+  readonly #over = signal<AbortController | undefined>(undefined);
+  #accepted = nothing;
+
+  constructor(begin: Begin<Result>, onResult: (result: Result) => unknown) {
+    this.#begin = begin;
+    this.#onResult = onResult;
+  }
+
+  get steps(): ReadonlySignal<readonly string[]> {
+    return this.#steps;
+  }
+
+  get question(): ReadonlySignal<Question | undefined> {
+    return this.#question;
+  }
+
+  /** Empty when nothing failed. */
+  get failure(): ReadonlySignal<string> {
+    return this.#failure;
+  }
+
+  get isBusy(): boolean {
+    return this.#over.value !== undefined;
+  }
+
+  /** The daemon cancels what nobody waits for any more. */
+  cancel(): void {
+    this.#over.peek()?.abort();
+  }
+
+  async run(): Promise<void> {
+    this.#accepted = nothing;
+    await this.again();
+  }
+
+  /** With a yes to what was asked. */
+  async accept({ licenses, permissions }: LicenseRequired): Promise<void> {
+    this.#accepted = {
+      licenseAck: this.#accepted.licenseAck || licenses.length > 0,
+      permissionsAck: this.#accepted.permissionsAck || permissions.length > 0,
+    };
+    await this.again();
+  }
+
+  /** With what was accepted before. */
+  async again(): Promise<void> {
+    if (this.#over.peek() !== undefined) return;
+    const over = new AbortController();
+    this.#over.value = over;
+    this.#question.value = undefined;
+    this.#failure.value = "";
+    this.#steps.value = [];
+    try {
+      for await (const { event } of this.#begin(this.#accepted, over.signal)) {
+        if (event.case === "progress")
+          this.#steps.value = [...this.#steps.value, stepText(event.value as Progress)].slice(-mostSteps);
+        else if (event.case !== undefined) await this.#onResult(event as Result);
+      }
+    } catch (error) {
+      const asked = questionOf(error);
+      if (asked === undefined || isAnswered(asked, this.#accepted))
+        this.#failure.value = over.signal.aborted ? texts.work.cancelled : describeError(error);
+      else this.#question.value = asked;
+    } finally {
+      this.#over.value = undefined;
+    }
+  }
+}
+
+function questionOf(error: unknown): Question | undefined {
+  const payload = payloadOf(error);
+  if (payload?.case === "licenseRequired") return { kind: "accept", of: payload.value };
+  return payload?.case === "ambiguous" ? { kind: "choose", of: payload.value } : undefined;
+}
+
+/** What was accepted and is asked for all the same would be asked for again and again. */
+function isAnswered(question: Question, { licenseAck, permissionsAck }: Accepted): boolean {
+  if (question.kind === "choose") return false;
+  const { licenses, permissions } = question.of;
+  return (licenses.length === 0 || licenseAck) && (permissions.length === 0 || permissionsAck);
+}
+
+function stepText({ step, message, doneBytes, totalBytes }: Progress): string {
+  const bytes = doneBytes === undefined ? "" : formatBytes(doneBytes);
+  const share = totalBytes === undefined ? bytes : texts.overview.used(bytes, formatBytes(totalBytes));
+  return [step, message, share]
+    .filter((text) => text !== "")
+    .map(plainLine)
+    .join(" – ");
+}
