@@ -97,6 +97,11 @@ export class NodeView {
       this.#connection.value = "live";
       return;
     }
+    if (kind === "app.removed" && this.#apps.value !== undefined) {
+      this.#apps.value = new Map([...this.#apps.value].filter(([id]) => id !== appId));
+      this.#stale?.delete(appId);
+      return;
+    }
     if (kind === "reset" || kind.startsWith("alert.")) this.#stale = undefined;
     else if (appId !== "") this.#stale?.add(appId);
     else if (kind !== "begin") return;

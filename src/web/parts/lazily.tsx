@@ -1,22 +1,26 @@
 import { useSignal } from "@preact/signals";
-import type { ComponentType, JSX } from "preact";
+import type { FunctionComponent, JSX } from "preact";
 import { useEffect } from "preact/hooks";
 import { texts } from "../texts.ts";
 
+type PropsOf<Part> = Part extends (props: infer Props extends object) => unknown
+  ? Props
+  : Record<string, never>;
+
 /** A part of the page that is loaded when it is first shown: `lazily(() => import("./views/x.tsx"), "XView")`. */
-export function lazily<Name extends string, Props extends object>(
-  load: () => Promise<Readonly<Record<Name, ComponentType<Props>>>>,
+export function lazily<Module, Name extends keyof Module>(
+  load: () => Promise<Module>,
   name: Name,
-): (props: Props) => JSX.Element {
-  let loaded: ComponentType<Props> | undefined;
-  return function Lazy(props: Props) {
+): (props: PropsOf<Module[Name]>) => JSX.Element {
+  let loaded: FunctionComponent<PropsOf<Module[Name]>> | undefined;
+  return function Lazy(props) {
     const failed = useSignal(false);
     const shown = useSignal(loaded !== undefined);
     useEffect(() => {
       if (loaded !== undefined) return;
       load().then(
         ({ [name]: part }) => {
-          loaded = part;
+          loaded = part as FunctionComponent<PropsOf<Module[Name]>>;
           shown.value = true;
         },
         () => (failed.value = true),
