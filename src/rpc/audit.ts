@@ -10,7 +10,7 @@ export interface AuditRecord {
   readonly method: string;
   readonly protocolName: string;
   readonly user: UserContext;
-  /** Where somebody without an identity came from; absent for everybody else. */
+  /** Where a caller over TCP came from; absent on the socket. */
   readonly address?: string;
   /** What the request names, such as an app's id; empty when nothing does. At most 256 characters. */
   readonly target: string;

@@ -22,7 +22,7 @@ export interface NotedCaller {
   readonly user: UserContext;
   readonly requestId: string;
   readonly protocolName: string;
-  /** Where somebody without an identity came from; absent for everybody else. */
+  /** Where somebody without an identity came from; that of everybody else is theirs. */
   readonly address?: string | undefined;
 }
 
@@ -89,7 +89,7 @@ export class CallNotes {
 
 function recordOf(
   { name }: MethodEntry,
-  { user, requestId, protocolName, address }: NotedCaller,
+  { user, requestId, protocolName, address = user.address }: NotedCaller,
   durationMs: number,
   request: Message | undefined,
   error: SvcError | undefined,

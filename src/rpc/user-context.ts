@@ -21,6 +21,8 @@ export interface UserContext {
   readonly ownerUid: number;
   /** First 12 hex digits of the presented token's SHA-256. */
   readonly tokenDigest?: string;
+  /** Where a caller over TCP came from; absent on the socket. */
+  readonly address?: string | undefined;
   /** The uid that the kernel reports for a socket peer. */
   readonly peerUid?: number;
   /** Aborts when the identity ends before the call does: its token expired or was revoked. */

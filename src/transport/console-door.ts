@@ -94,7 +94,7 @@ export class ConsoleDoor {
       }
       const server = await (this.#server ??= loadServer());
       server.handleUpgrade(request, socket, head, (webSocket) => {
-        void this.#serve(webSocket, scope, user, requestId);
+        void this.#serve(webSocket, scope, userFrom(connection, user), requestId);
       });
     } catch (thrown) {
       this.#refuse(request, shownError(thrown, requestId), connection);
@@ -169,6 +169,11 @@ export class ConsoleDoor {
       socket.destroy();
     }
   }
+}
+
+/** Who uses a token need not sit where it was asked for. */
+function userFrom({ origin }: Connection, user: UserContext): UserContext {
+  return { ...user, address: origin.kind === "tcp" ? origin.address : undefined };
 }
 
 function appIdOf(request: HttpRequest): string | undefined {

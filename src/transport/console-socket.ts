@@ -30,13 +30,14 @@ export class ConsoleSocket {
   #isAlive = true;
   #isOver = false;
 
-  constructor(socket: WebSocket) {
+  /** @param intervalMs between two signs of life */
+  constructor(socket: WebSocket, intervalMs = pingIntervalMs) {
     this.#socket = socket;
     const pings = setInterval(() => {
       if (!this.#isAlive) socket.terminate();
       this.#isAlive = false;
       if (socket.readyState === socket.OPEN) socket.ping();
-    }, pingIntervalMs);
+    }, intervalMs);
     socket.on("pong", () => (this.#isAlive = true));
     socket.on("error", () => undefined);
     socket.on("message", (data, isBinary) => this.#take(data, isBinary));

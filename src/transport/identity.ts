@@ -44,7 +44,7 @@ export function createIdentityResolver(options: IdentityOptions): IdentityResolv
     },
 
     identify(origin, headers) {
-      if (origin.kind === "tcp") return bearer(headers);
+      if (origin.kind === "tcp") return { ...bearer(headers), address: origin.address };
       const { uid } = origin;
       const root = isRoot(uid);
       // Attribution only, and root's word alone: nothing in a request makes anyone more than the kernel says.

@@ -206,6 +206,21 @@ test("over gRPC it is the same, and a session is audited with its caller", async
     const record = records.find(({ method }) => method.endsWith("/AttachConsole"));
     assert.deepEqual([record?.target, record?.result], ["web", "ok"]);
   });
+  const attached = await opened(daemon, "attach");
+  await attached.shows(/[#$] /);
+  attached.socket.terminate();
+  await eventually(async () => {
+    const { records } = await daemon.client(AuditService).listAudit({});
+    const sessions = records.filter(({ method }) => method.endsWith("/AttachConsole"));
+    assert.deepEqual(
+      sessions.map(({ protocol, address }) => [protocol, address]).sort(),
+      [
+        ["grpc", ""],
+        ["websocket", "127.0.0.1"],
+      ],
+      "from where",
+    );
+  }, 20_000);
   t.like(await errorOf(apps.attachConsole(once({ appId: "web" }))), { code: "InvalidArgument" });
   t.like(await errorOf(apps.attachConsole(once({ appId: "nothing", session: "shell" }))), {
     code: "NotFound",

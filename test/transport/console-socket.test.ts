@@ -1,0 +1,44 @@
+/** A console's WebSocket looks whether its client is still there. */
+import { once } from "node:events";
+import { createServer } from "node:http";
+import type { AddressInfo } from "node:net";
+import test from "ava";
+import WebSocket, { WebSocketServer } from "ws";
+import { ConsoleSocket } from "../../src/transport/console-socket.ts";
+
+const intervalMs = 50;
+
+async function connected(autoPong: boolean) {
+  const http = createServer().listen(0, "127.0.0.1");
+  await once(http, "listening");
+  const server = new WebSocketServer({ server: http });
+  const client = new WebSocket(`ws://127.0.0.1:${(http.address() as AddressInfo).port}`, { autoPong });
+  const [socket] = (await once(server, "connection")) as [WebSocket];
+  const dispose = (): void => {
+    client.terminate();
+    server.close();
+    http.close();
+  };
+  return { client, socket, [Symbol.dispose]: dispose };
+}
+
+test("who answers no sign of life is gone", async (t) => {
+  using pair = await connected(false);
+  const closed = once(pair.client, "close");
+  const { gone } = new ConsoleSocket(pair.socket, intervalMs);
+  let pings = 0;
+  pair.client.on("ping", () => pings++);
+  await Promise.all([closed, once(gone, "abort")]);
+  t.true(pings >= 1, `${pings} pings`);
+});
+
+test("who answers stays", async (t) => {
+  using pair = await connected(true);
+  // Long enough for an answer where this process waits for the processor.
+  const { gone } = new ConsoleSocket(pair.socket, 20 * intervalMs);
+  // The third tells that the one before was answered.
+  for (let pings = 0; pings < 3; pings++) await once(pair.client, "ping");
+  await once(pair.socket, "pong");
+  t.false(gone.aborted);
+  t.is(pair.client.readyState, WebSocket.OPEN);
+});
