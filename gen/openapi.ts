@@ -2696,7 +2696,7 @@ export interface components {
             duration_ms: number;
             /** @description SHA-256 over the record and the hash of its predecessor, in hex. */
             hash: string;
-            /** @description The address that an `anonymous` caller came from; empty for everybody else. */
+            /** @description The address that a caller over TCP came from; empty on the socket. */
             address: string;
             /**
              * @description How many calls the record stands for. More than one only for calls that were refused for who their caller is: the

@@ -225,7 +225,7 @@ export type AuditRecord = Message<"svc.v1.AuditRecord"> & {
   hash: string;
 
   /**
-   * The address that an `anonymous` caller came from; empty for everybody else.
+   * The address that a caller over TCP came from; empty on the socket.
    *
    * @generated from field: string address = 17;
    */
