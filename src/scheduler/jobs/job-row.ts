@@ -151,6 +151,7 @@ export function writeJobs({ ownerUid, managedBy, added, changed }: ManyJobs, now
       changes: added.length,
     },
     {
+      // Without the owner's name, so that no job is noted by itself: see the trigger job_changed.
       sql: `UPDATE jobs SET updated_at = ?1, document = ?3, revision = ${lastRevision}
             WHERE owner_uid = ?2 AND id = ?4 AND revision = ?5`,
       params: [nowMs, ownerUid],

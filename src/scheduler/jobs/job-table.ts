@@ -64,7 +64,7 @@ export class JobTable {
     for (const [index, { key, job }] of changes.entries()) {
       if (index % changeStride === changeStride - 1) yield;
       const at = this.indexOf(key);
-      yield* append(jobs, this.jobs, from, at);
+      if (from < at) yield* append(jobs, this.jobs, from, at);
       const before = this.jobs[at];
       const isThere = before !== undefined && compareKeys(before, key) === 0;
       if (isThere) addTo(totals, before, -1);

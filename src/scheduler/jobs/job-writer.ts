@@ -126,6 +126,7 @@ export class JobWriter {
         stored !== undefined && stored.managedBy !== managedBy ? [stored] : [],
       );
       if (inTheWay.length > 0) throw jobOwned(inTheWay);
+      const { seen } = registry;
       const before = registry.ownedBy(ownerUid).filter((job) => job.managedBy === managedBy);
       const all = registry.totalsOf(ownerUid);
       const chars = sumOf(jobs.values().map(({ spec }) => textLength(spec))) - sumOf(before.map(textLength));
@@ -140,15 +141,16 @@ export class JobWriter {
       const removed = before.filter(({ id }) => !jobs.has(id));
       const nowMs = now();
       const revision = registry.seen + removed.length + 1;
-      const [[gone, noted], foreseen] = await Promise.all([
+      const [[gone, unseen, noted], foreseen] = await Promise.all([
         store.write([
-          removeOthers(ownerUid, managedBy, [...jobs.keys()]),
+          removeJobs(ownerUid, managedBy, removed),
+          removeUnseen(ownerUid, managedBy, seen, [...jobs.keys()]),
           ...writeJobs({ ownerUid, managedBy, added, changed }, nowMs),
         ]),
         registry.foresee(this.#changes(jobs, removed, { ownerUid, managedBy, nowMs, revision })),
       ]);
       // Another number, when anybody else wrote since: then all is read.
-      const isForeseen = noted?.rows?.[0]?.["revision"] === revision && gone?.changes === removed.length;
+      const isForeseen = noted?.rows?.[0]?.["revision"] === revision && gone?.changes === removed.length && unseen?.changes === 0;
       if (isForeseen) registry.accept(foreseen, revision);
     });
   }
@@ -186,15 +188,29 @@ export class JobWriter {
   }
 }
 
+/** Those that are gone already are none too few. */
+function removeJobs(ownerUid: number, managedBy: string, jobs: readonly Job[]): Statement {
+  return {
+    sql: "DELETE FROM jobs WHERE owner_uid = ? AND managed_by = ? AND id = ?",
+    params: [ownerUid, managedBy],
+    columns: [jobs.map(({ id }) => id)],
+  };
+}
+
 /**
- * Removes a manager's jobs that are not among `ids`, by what the database has then: one that came since the last reading
- * goes too.
+ * Removes a manager's jobs that are not among `ids` and came since the change `seen`: almost always none, for which the CASE
+ * spares the list of all ids.
  */
-function removeOthers(ownerUid: number, managedBy: string, ids: readonly string[]): Statement {
+function removeUnseen(
+  ownerUid: number,
+  managedBy: string,
+  seen: number,
+  ids: readonly string[],
+): Statement {
   return {
     sql: `DELETE FROM jobs WHERE owner_uid = ? AND managed_by = ?
-            AND id NOT IN (SELECT value FROM json_each(?))`,
-    params: [ownerUid, managedBy, JSON.stringify(ids)],
+            AND CASE WHEN revision > ? THEN id NOT IN (SELECT value FROM json_each(?)) END`,
+    params: [ownerUid, managedBy, seen, JSON.stringify(ids)],
   };
 }
 

@@ -161,7 +161,7 @@ test("more changes than are remembered read all jobs again", async (t) => {
   const [kept] = world.registry.all();
   await addMany(world, 25_000);
   await world.store.write([
-    { sql: "UPDATE jobs SET updated_at = 2, revision = revision + 1 WHERE id LIKE 'job-%'" },
+    { sql: "UPDATE jobs SET owner_name = owner_name, updated_at = 2, revision = revision + 1 WHERE id LIKE 'job-%'" },
     { sql: "DELETE FROM jobs WHERE id LIKE 'job-01%'" },
   ]);
   t.is(world.registry.get(key("kept")), kept);
@@ -181,7 +181,10 @@ test("many changes are read in pieces, and the others are not read", async (t) =
   t.is(registry.all().length, 60_000);
   const before = registry.all();
   await store.write([
-    { sql: "UPDATE jobs SET revision = revision + 1000000 WHERE id LIKE 'job-00%' OR id LIKE 'job-05%'" },
+    {
+      sql: `UPDATE jobs SET owner_name = owner_name, revision = revision + 1000000
+            WHERE id LIKE 'job-00%' OR id LIKE 'job-05%'`,
+    },
     { sql: "DELETE FROM jobs WHERE id LIKE 'job-059%'" },
   ]);
   const again = await watchLoop(() => registry.fresh());

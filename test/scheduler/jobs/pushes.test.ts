@@ -134,6 +134,22 @@ test("what others write while a push is written is not lost to it", async (t) =>
   t.deepEqual(pusher.registry.all(), await readAnew(world));
 });
 
+test("a job of the same manager that comes while a push is written goes, too", async (t) => {
+  await using world = await openWorld();
+  await using other = await openWorld({ dir: world.dir });
+  using pusher = pusherOf(world);
+  using theirs = pusherOf(other);
+  const [first, second] = [specs("first"), specs("second")];
+  await pusher.push(first);
+  // Nothing of their push is another but the one that comes.
+  pusher.watched.beforeWrite = () => theirs.push(new Map(first).set("new", spec({ managedBy: "platform" })));
+  await pusher.push(second);
+  await pusher.registry.fresh();
+  t.is(pusher.registry.get({ ownerUid: 0, id: "new" }), undefined);
+  t.deepEqual(pusher.registry.all(), await readAnew(world));
+  t.is(pusher.registry.all().length, count);
+});
+
 test("a push that others were quicker than is made anew by what they wrote", async (t) => {
   await using world = await openWorld();
   await using other = await openWorld({ dir: world.dir });
