@@ -150,7 +150,10 @@ export class JobWriter {
         registry.foresee(this.#changes(jobs, removed, { ownerUid, managedBy, nowMs, revision })),
       ]);
       // Another number, when anybody else wrote since: then all is read.
-      const isForeseen = noted?.rows?.[0]?.["revision"] === revision && gone?.changes === removed.length && unseen?.changes === 0;
+      const isForeseen =
+        noted?.rows?.[0]?.["revision"] === revision &&
+        gone?.changes === removed.length &&
+        unseen?.changes === 0;
       if (isForeseen) registry.accept(foreseen, revision);
     });
   }
@@ -201,12 +204,7 @@ function removeJobs(ownerUid: number, managedBy: string, jobs: readonly Job[]): 
  * Removes a manager's jobs that are not among `ids` and came since the change `seen`: almost always none, for which the CASE
  * spares the list of all ids.
  */
-function removeUnseen(
-  ownerUid: number,
-  managedBy: string,
-  seen: number,
-  ids: readonly string[],
-): Statement {
+function removeUnseen(ownerUid: number, managedBy: string, seen: number, ids: readonly string[]): Statement {
   return {
     sql: `DELETE FROM jobs WHERE owner_uid = ? AND managed_by = ?
             AND CASE WHEN revision > ? THEN id NOT IN (SELECT value FROM json_each(?)) END`,

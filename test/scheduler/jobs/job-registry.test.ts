@@ -161,7 +161,9 @@ test("more changes than are remembered read all jobs again", async (t) => {
   const [kept] = world.registry.all();
   await addMany(world, 25_000);
   await world.store.write([
-    { sql: "UPDATE jobs SET owner_name = owner_name, updated_at = 2, revision = revision + 1 WHERE id LIKE 'job-%'" },
+    {
+      sql: "UPDATE jobs SET owner_name = owner_name, updated_at = 2, revision = revision + 1 WHERE id LIKE 'job-%'",
+    },
     { sql: "DELETE FROM jobs WHERE id LIKE 'job-01%'" },
   ]);
   t.is(world.registry.get(key("kept")), kept);
