@@ -337,6 +337,7 @@ export async function createContext(options: ContextOptions): Promise<DaemonCont
     hasApp: (uid, appId) => apps.has(appId, { uid, root: uid === selfUid, ownerUid: uid }),
     waitOf: (key) => scheduler.waitOf(key),
     now,
+    turns,
     log,
   });
   const alertFacts = new AlertFactsReader({ apps, hostMetrics, now });

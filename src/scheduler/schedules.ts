@@ -10,6 +10,7 @@ import {
 } from "../../gen/svc/v1/schedule_pb.ts";
 import { SvcError } from "../errors.ts";
 import { cacheable } from "../lib/cacheable.ts";
+import type { FairTurns } from "../lib/fair-turns.ts";
 import { decodePageToken, encodePageToken, foreignPageToken } from "../apps/page-token.ts";
 import type { Store } from "../store/store.ts";
 import type { JobWait } from "./clock/due-jobs.ts";
@@ -43,6 +44,7 @@ export interface SchedulesOptions {
   /** Whether there is an app of that id that a job of this owner could act on. */
   hasApp: (ownerUid: number, appId: string) => boolean;
   now: () => number;
+  turns: Pick<FairTurns, "wait">;
   log: Pick<Log, "warn">;
 }
 
@@ -116,7 +118,7 @@ export class Schedules {
       nextPageToken: last === undefined || isLast ? "" : encodePageToken(keyText(last)),
     });
     // They are messages already; `create` would look at each of them again.
-    const { views, areKept } = await this.#views.many(jobs);
+    const { views, areKept } = await this.#views.many(jobs, `jobs of uid ${caller.uid}`);
     page.schedules = views;
     return { page, areKept };
   }

@@ -13,6 +13,7 @@ import {
   type ScheduleSkip,
   type ScheduleWait,
 } from "../../../gen/svc/v1/schedule_pb.ts";
+import type { FairTurns } from "../../lib/fair-turns.ts";
 import type { Store } from "../../store/store.ts";
 import { hideValues } from "./header-rules.ts";
 import type { JobOwners } from "./job-owners.ts";
@@ -32,6 +33,7 @@ export interface JobViewsOptions {
   /** What a job that is due waits for. */
   waitOf: (key: JobKey) => JobWait | undefined;
   now: () => number;
+  turns: Pick<FairTurns, "wait">;
 }
 
 /** What was made out about a job before, and stays so until it changes. */
@@ -62,6 +64,8 @@ interface Shown {
 
 /** How much of the newest run's error shows beside its job. */
 const shownErrorLength = 1_024;
+/** After so long others have their turn: what fires next in a zone that was not asked about yet takes milliseconds. */
+const sliceMs = 2;
 /** How long it is believed that a trigger fires never. */
 const neverMs = 60_000;
 
@@ -76,7 +80,7 @@ export class JobViews {
 
   /** A view of the caller's own. */
   async one(job: Job): Promise<Schedule> {
-    const [shown] = await this.#shown([job]);
+    const [shown] = await this.#shown([job], "");
     if (shown === undefined) throw new Error("a job has no view");
     return this.#make(shown);
   }
@@ -84,10 +88,11 @@ export class JobViews {
   /**
    * Views that nobody may change: of a job of which nothing that shows is another since it was last listed, the very same.
    * @param jobs by owner and id
+   * @param share in whose turns
    */
-  async many(jobs: readonly Job[]): Promise<{ views: Schedule[]; areKept: boolean }> {
+  async many(jobs: readonly Job[], share: string): Promise<{ views: Schedule[]; areKept: boolean }> {
     let areKept = true;
-    const views = (await this.#shown(jobs)).map((shown) => {
+    const views = (await this.#shown(jobs, share)).map((shown) => {
       const state = stateOf(shown);
       const kept = this.#kept.get(shown.job, state);
       if (kept !== undefined) return kept;
@@ -100,27 +105,34 @@ export class JobViews {
   }
 
   /** @param jobs by owner and id */
-  async #shown(jobs: readonly Job[]): Promise<Shown[]> {
-    const { store, owners, waitOf, now } = this.#options;
+  async #shown(jobs: readonly Job[], share: string): Promise<Shown[]> {
+    const { store, owners, waitOf, now, turns } = this.#options;
     const uids = [...new Set(jobs.map(({ ownerUid }) => ownerUid))];
     const names = new Map(
       await Promise.all(uids.map(async (uid) => [uid, await owners.nameOf(uid)] as const)),
     );
     const summaries = readSummaries(store, jobs);
     const nowMs = now();
-    return jobs.map((job) => {
+    let beganMs = performance.now();
+    const shown: Shown[] = [];
+    for (const job of jobs) {
+      if (performance.now() - beganMs > sliceMs) {
+        await turns.wait(share);
+        beganMs = performance.now();
+      }
       const name = names.get(job.ownerUid);
       const problem = owners.problem(job, name);
       const isDue = job.enabled && problem === undefined;
-      return {
+      shown.push({
         job,
         ownerName: job.ownerName === "" ? (name ?? "") : job.ownerName,
         problem: problem ?? "",
         nextMs: isDue ? this.#nextMs(job, this.#knownOf(job), nowMs) : undefined,
         wait: waitOf(job),
         summary: summaries.size === 0 ? undefined : summaries.get(keyText(job)),
-      };
-    });
+      });
+    }
+    return shown;
   }
 
   #make({ job, ownerName, problem, nextMs, wait, summary }: Shown): Schedule {

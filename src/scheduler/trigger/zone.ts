@@ -40,6 +40,8 @@ const maxShiftMs = 2 * dayMs;
 /** The time zones of the node; each is made once and remembers the spans of the years that it was asked about. */
 export class Zones {
   readonly #zones = new BoundedMemo<string, Zone | undefined>(maxZones);
+  /** Of all spellings of a name: to find them takes milliseconds. There are fewer names than that. */
+  readonly #years = new BoundedMemo<string, Years>(maxZones);
   readonly #localName: () => string;
 
   /** @param options.local names the node's own zone, each time anew; Node's by default, which it learns when it starts */
@@ -69,7 +71,16 @@ export class Zones {
   }
 
   #find(name: string): Zone | undefined {
-    return this.#zones.get(name, createZone);
+    return this.#zones.get(name, () => this.#create(name));
+  }
+
+  #create(name: string): Zone | undefined {
+    if (name === "UTC") return new FixedZone();
+    if (offsetReader(name) === undefined) return undefined;
+    return new ChangingZone(
+      name,
+      this.#years.get(name.toLowerCase(), () => new BoundedMemo(maxYears)),
+    );
   }
 }
 
@@ -83,11 +94,6 @@ function readLocalName(): string {
   // Absent where TZ names a zone that does not exist, whatever its type says.
   const options: Partial<Intl.ResolvedDateTimeFormatOptions> = Intl.DateTimeFormat().resolvedOptions();
   return options.timeZone ?? "UTC";
-}
-
-function createZone(name: string): Zone | undefined {
-  if (name === "UTC") return new FixedZone();
-  return offsetReader(name) === undefined ? undefined : new ChangingZone(name);
 }
 
 class FixedZone implements Zone {
@@ -110,14 +116,18 @@ class FixedZone implements Zone {
   }
 }
 
+/** The spans of the years that a zone was asked about. */
+type Years = BoundedMemo<number, readonly ZoneSpan[]>;
+
 class ChangingZone implements Zone {
   readonly name: string;
-  readonly #years = new BoundedMemo<number, readonly ZoneSpan[]>(maxYears);
+  readonly #years: Years;
   /** The one that was asked for last: nearly every question is about the same. */
   #last: ZoneSpan | undefined;
 
-  constructor(name: string) {
+  constructor(name: string, years: Years) {
     this.name = name;
+    this.#years = years;
   }
 
   offsetMinutesAt(unixMs: number): number {

@@ -5,6 +5,7 @@ import type { Schedule } from "../../../gen/svc/v1/schedule_pb.ts";
 import { SvcError } from "../../../src/errors.ts";
 import { isCacheable } from "../../../src/lib/cacheable.ts";
 import type { JobWait } from "../../../src/scheduler/clock/due-jobs.ts";
+import { FairTurns } from "../../../src/lib/fair-turns.ts";
 import { JobOwners } from "../../../src/scheduler/jobs/job-owners.ts";
 import { Schedules } from "../../../src/scheduler/schedules.ts";
 import { Zones } from "../../../src/scheduler/trigger/zone.ts";
@@ -38,6 +39,7 @@ async function openLists() {
     hasApp: () => true,
     waitOf: ({ id }) => host.waits.get(id),
     now: () => world.clock.nowMs,
+    turns: new FairTurns(),
     log: { warn: () => undefined },
   });
   await putJob(world, { ownerUid: 0, id: steady }, { comment: "steady" });

@@ -6,6 +6,7 @@ import type { Job, JobKey, JobSpec } from "../../../src/scheduler/jobs/job.ts";
 import { readProcessIdentity } from "../../../src/lib/process-identity.ts";
 import { RunLog } from "../../../src/scheduler/runs/run-log.ts";
 import type { Run, RunOutcome } from "../../../src/scheduler/runs/run.ts";
+import { FairTurns } from "../../../src/lib/fair-turns.ts";
 import { Schedules } from "../../../src/scheduler/schedules.ts";
 import { Zones } from "../../../src/scheduler/trigger/zone.ts";
 import { currentExecutor, type Executor } from "../../../src/store/executors.ts";
@@ -61,6 +62,7 @@ export function schedulesOf(world: World, owners: JobOwners): Schedules {
     hasApp: () => true,
     waitOf: () => undefined,
     now: () => world.clock.nowMs,
+    turns: new FairTurns(),
     log: { warn: () => undefined },
   });
 }

@@ -5,6 +5,7 @@
 import { create } from "@bufbuild/protobuf";
 import { ScheduleSchema, UpsertScheduleRequestSchema } from "../../../gen/svc/v1/schedule_pb.ts";
 import type { JobRunner } from "../../../src/scheduler/runs/job-runner.ts";
+import { FairTurns } from "../../../src/lib/fair-turns.ts";
 import { JobOwners } from "../../../src/scheduler/jobs/job-owners.ts";
 import { Schedules } from "../../../src/scheduler/schedules.ts";
 import { Zones } from "../../../src/scheduler/trigger/zone.ts";
@@ -38,6 +39,7 @@ const schedules = new Schedules({
   owners: new JobOwners({ selfUid: 0, lookUp: () => Promise.resolve("root") }),
   hasApp: () => true,
   now: Date.now,
+  turns: new FairTurns(),
   log: { warn: () => undefined },
 });
 const action = { type: "shell", command: "true" };

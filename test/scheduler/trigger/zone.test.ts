@@ -18,6 +18,18 @@ test("zones are known by UTC or an IANA name, and made once", (t) => {
   }
 });
 
+test("whatever its name is spelled like, and however many spellings are asked for, a zone is looked through once", (t) => {
+  const zones = new Zones();
+  const name = "europe/berlin";
+  const atMs = Date.UTC(2026, 5, 1);
+  const span = zones.get("Europe/Berlin").spanAt(atMs);
+  for (let n = 0; n < 1_100; n++) {
+    const spelled = [...name].map((letter, at) => ((n >> at) & 1 ? letter.toUpperCase() : letter)).join("");
+    t.is(zones.get(spelled).spanAt(atMs), span);
+  }
+  t.is(zones.get("Europe/Berlin").spanAt(atMs), span);
+});
+
 for (const name of unknown) {
   test(`zone ${JSON.stringify(name)} is refused`, (t) => {
     const zones = new Zones();
