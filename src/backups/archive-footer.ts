@@ -6,7 +6,7 @@ import { hash } from "node:crypto";
 import { promisify } from "node:util";
 import { zstdCompress, zstdDecompress } from "node:zlib";
 import { volumeOfTree } from "../apps/backed-up-trees.ts";
-import { SvcError } from "../errors.ts";
+import { maxStructure, SvcError } from "../errors.ts";
 import type { ArchiveParts } from "../identity/identity.ts";
 import type { JsonObject } from "../lib/json.ts";
 import { hasMoreStructure } from "../lib/json-structure.ts";
@@ -48,9 +48,9 @@ const prefixBytes = 8;
 const tailBytes = 48;
 const word = "svcbkup1";
 /** More than any of them needs: the largest part are the settings. */
-const maxFooterBytes = 4 << 20;
-/** Brackets, commas, colons and quotes in it: settings of 256 KiB have no more. */
-const maxFooterStructure = 1 << 18;
+const maxFooterBytes = 2 << 20;
+/** Brackets, commas, colons and quotes in it: settings that a request has brought, and a thousand trees. It is parsed in one piece. */
+const maxFooterStructure = maxStructure + 4096;
 /** Read at once from the end; most are shorter. */
 const firstReadBytes = 64 << 10;
 

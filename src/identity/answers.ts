@@ -26,8 +26,10 @@ import type { HelperAnswer } from "./pending-request.ts";
 
 /** A directory of 18,000 entries has as much. */
 const maxStructure = 1 << 18;
-/** Of where the frames of an archive lie: some 80,000, of 4 MiB each. */
-const maxLocatedStructure = 1 << 20;
+/** Of where the frames of an archive lie; with 4 MiB in each it has 400 GB. */
+const maxFrames = 100_000;
+/** Three doubles. */
+const placeBytes = 24;
 
 const entryTypes: readonly EntryType[] = ["file", "directory", "symlink", "other"];
 
@@ -100,20 +102,26 @@ export function readArchivedEntries({ value, data }: HelperAnswer<"browseArchive
   return { entries, more: fieldsOf(value).more === true };
 }
 
-export function readLocatedPaths(data: Buffer): LocatedPaths {
-  const { frames, entries, contentBytes } = fieldsOf(parse(data, maxLocatedStructure));
-  return { frames: framePlaces(frames), entries: count(entries), contentBytes: count(contentBytes) };
+export function readLocatedPaths({ value, data }: HelperAnswer<"locateInArchive">): LocatedPaths {
+  const { entries, contentBytes } = fieldsOf(value);
+  return { frames: framePlaces(data), entries: count(entries), contentBytes: count(contentBytes) };
 }
 
-export function readLocatedFile(data: Buffer): LocatedFile {
-  const { path, size, frames } = fieldsOf(parse(data, maxLocatedStructure));
-  return { path: text(path), sizeBytes: count(size), frames: framePlaces(frames) };
+export function readLocatedFile({ value, data }: HelperAnswer<"locateFileInArchive">): LocatedFile {
+  const { path, size } = fieldsOf(value);
+  return { path: text(path), sizeBytes: count(size), frames: framePlaces(data) };
 }
 
-function framePlaces(value: unknown): FramePlace[] {
-  return listOf(value).map((place) => {
-    const { number, at, bytes } = fieldsOf(place);
-    return { number: count(number), at: count(at), bytes: count(bytes) };
+function framePlaces(data: Buffer): FramePlace[] {
+  const length = data.length / placeBytes;
+  if (!Number.isInteger(length) || length > maxFrames) throw malformed();
+  return Array.from({ length }, (_, index) => {
+    const start = index * placeBytes;
+    return {
+      number: count(data.readDoubleLE(start)),
+      at: count(data.readDoubleLE(start + 8)),
+      bytes: count(data.readDoubleLE(start + 16)),
+    };
   });
 }
 

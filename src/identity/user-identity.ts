@@ -218,7 +218,7 @@ export class UserIdentity implements Identity {
   ): Promise<LocatedPaths> {
     const args = { ...described(archive), paths };
     const work = { op: "locateInArchive" as const, args, subject: paths.join(", "), input: tables };
-    return answers.readLocatedPaths((await this.#do(work, walkMs, options)).data);
+    return answers.readLocatedPaths(await this.#do(work, walkMs, options));
   }
 
   async locateFileInArchive(
@@ -229,7 +229,7 @@ export class UserIdentity implements Identity {
   ): Promise<LocatedFile> {
     const args = { ...described(archive), path };
     const work = { op: "locateFileInArchive" as const, args, subject: path, input: tables };
-    return answers.readLocatedFile((await this.#do(work, walkMs, options)).data);
+    return answers.readLocatedFile(await this.#do(work, walkMs, options));
   }
 
   async readFileOfArchive(

@@ -3,6 +3,7 @@ import { chmod, writeFile } from "node:fs/promises";
 import { join } from "node:path";
 import test, { type ExecutionContext } from "ava";
 import { createIdentities, type Identities } from "../../src/identity/identities.ts";
+import { readLocatedFile, readLocatedPaths } from "../../src/identity/answers.ts";
 import {
   readDeleted,
   readHostEntry,
@@ -78,6 +79,21 @@ test("names that are longer than any make no sense", (t) => {
   t.throws(() => readHostEntry([...entry.slice(0, 7), "x".repeat(4097), ""]), { message: /makes no sense/ });
   const match = { where: "/", entry, text: "x".repeat(4097) };
   t.throws(() => readSearchRecord(JSON.stringify(match)), { message: /makes no sense/ });
+});
+
+test("places of frames that are more than any, cut off or no numbers of bytes make no sense", (t) => {
+  const places = (count: number, value = 1) => Buffer.from(new Float64Array(count * 3).fill(value).buffer);
+  const found = { path: "x", size: 1, entries: 1, contentBytes: 1 };
+  const read = (data: Buffer) => readLocatedFile({ value: found, data }).frames;
+  const frame = { number: 1, at: 1, bytes: 1 };
+  t.deepEqual(read(places(2)), [frame, frame]);
+  t.deepEqual(readLocatedPaths({ value: found, data: places(1) }).frames, [frame]);
+  t.is(read(places(100_000)).length, 100_000);
+  for (const data of [
+    ...[places(100_001), places(1).subarray(1)],
+    ...[-1, 0.5, Number.NaN, Number.POSITIVE_INFINITY, 2 ** 53].map((value) => places(1, value)),
+  ])
+    t.throws(() => read(data), { message: /makes no sense/ });
 });
 
 test("pages and failures that are more than any make no sense", (t) => {

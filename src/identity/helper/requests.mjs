@@ -17,6 +17,20 @@ import { spawnDetached } from "./spawn-detached.mjs";
 
 const readBlockBytes = 256 << 10;
 
+/**
+ * Number, place and length of each, as doubles: an archive may have a hundred thousand, and the daemon reads them in one piece.
+ * @param {{ number: number, at: number, bytes: number }[]} frames
+ */
+function placesOf(frames) {
+  const data = Buffer.alloc(frames.length * 24);
+  for (const [index, { number, at, bytes }] of frames.entries()) {
+    data.writeDoubleLE(number, index * 24);
+    data.writeDoubleLE(at, index * 24 + 8);
+    data.writeDoubleLE(bytes, index * 24 + 16);
+  }
+  return data;
+}
+
 /** @typedef {import("./directory.mjs").Place} Place */
 
 /**
@@ -120,16 +134,18 @@ export const operations = {
   locateInArchive: async (
     /** @type {Parameters<typeof browser.locate>[0]} */ args,
     /** @type {Call} */ { input },
-  ) => ({
-    data: Buffer.from(JSON.stringify(await browser.locate(args, new ByteSource(input)))),
-  }),
+  ) => {
+    const { frames, ...value } = await browser.locate(args, new ByteSource(input));
+    return { value, data: placesOf(frames) };
+  },
 
   locateFileInArchive: async (
     /** @type {Parameters<typeof browser.locateFile>[0]} */ args,
     /** @type {Call} */ { input },
-  ) => ({
-    data: Buffer.from(JSON.stringify(await browser.locateFile(args, new ByteSource(input)))),
-  }),
+  ) => {
+    const { frames, ...value } = await browser.locateFile(args, new ByteSource(input));
+    return { value, data: placesOf(frames) };
+  },
 
   readFileOfArchive: async (
     /** @type {Parameters<typeof browser.readFileOf>[0]} */ args,
