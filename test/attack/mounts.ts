@@ -5,6 +5,7 @@ import { once } from "node:events";
 import { chmod, mkdir, writeFile } from "node:fs/promises";
 import { join } from "node:path";
 import { createInterface } from "node:readline";
+import { setTimeout as pause } from "node:timers/promises";
 import { fileURLToPath } from "node:url";
 import { AppService } from "../../gen/svc/v1/app_pb.ts";
 import { startDaemon, type TestDaemon } from "../support/daemon.ts";
@@ -15,6 +16,9 @@ import type { Finding } from "./scenario.ts";
 
 const nobody = 65534;
 const swapper = fileURLToPath(new URL("swapper.mjs", import.meta.url));
+
+/** How it goes on with a tenth of its time. */
+const slowed = { stoppedMs: 45, runsMs: 5 };
 
 interface Victim {
   readonly runtime: string;
@@ -106,17 +110,13 @@ async function attack(
   }
   await apps.startApp({ id: "victim" });
   const findings: Finding[] = [];
-  for (const form of ["open", "stealth", "daemon stopped"]) {
+  for (const form of ["open", "stealth", "daemon slowed", "daemon stopped"]) {
     const { swaps, attempts } = await swapDuring(
       paths.map((path) => join(directory, path)),
       form,
       async () => {
-        if (form === "daemon stopped") process.kill(daemon.pid, "SIGSTOP");
-        try {
-          for (let n = 0; n < tries; n++) await restart(engine);
-        } finally {
-          process.kill(daemon.pid, "SIGCONT");
-        }
+        await using _slowed = slow(daemon.pid, form);
+        for (let n = 0; n < tries; n++) await restart(engine);
       },
     );
     const lines = await logOf(engine);
@@ -164,6 +164,28 @@ async function swapDuring(
   await exited;
   const { tries, swaps } = JSON.parse(String(value)) as { tries: number; swaps: number };
   return { swaps, attempts: tries };
+}
+
+/** The daemon stops for good, or again and again, wherever it is between a check and what it allows. */
+function slow(pid: number, form: string): AsyncDisposable {
+  const over = new AbortController();
+  const go = async (): Promise<void> => {
+    while (!over.signal.aborted) {
+      process.kill(pid, "SIGSTOP");
+      await pause(slowed.stoppedMs, undefined, over).catch(() => undefined);
+      process.kill(pid, "SIGCONT");
+      await pause(slowed.runsMs, undefined, over).catch(() => undefined);
+    }
+  };
+  if (form === "daemon stopped") process.kill(pid, "SIGSTOP");
+  const going = form === "daemon slowed" ? go() : undefined;
+  return {
+    async [Symbol.asyncDispose]() {
+      over.abort();
+      await going;
+      process.kill(pid, "SIGCONT");
+    },
+  };
 }
 
 /** As the engine's own restart policy would, without a word to svc. */
