@@ -11,6 +11,8 @@ export const texts = {
   signOut: "Sign out",
   you: (name: string, host: string) => `${name} on ${host}`,
   loading: "Loading …",
+  more: (left: number) => `Show more (${String(left)} are left)`,
+  schedules: { title: "Schedules" },
   notLoaded:
     "This part of the page could not be loaded. Reload the page: the daemon may be another version now.",
 

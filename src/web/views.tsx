@@ -1,6 +1,7 @@
 /** Every view of the page, by the name that it has in the address. */
 import type { JSX } from "preact";
 import type { Api } from "./api.ts";
+import { lazily } from "./parts/lazily.tsx";
 import type { NodeView } from "./node-view.ts";
 import type { ViewName } from "./route.ts";
 import { texts } from "./texts.ts";
@@ -33,4 +34,9 @@ export const views: Readonly<Record<ViewName, View>> = {
       id === undefined ? <AppsView node={node} /> : <AppView key={id} api={api} node={node} id={id} />,
   },
   install: { title: texts.install.title, entry: "apps", show: InstallView },
+  schedules: {
+    title: texts.schedules.title,
+    entry: "schedules",
+    show: lazily(() => import("./views/schedules/schedules.tsx"), "SchedulesView"),
+  },
 };

@@ -1,0 +1,36 @@
+/** Something that a button does: whether it goes on, and why it failed. */
+import { useSignal } from "@preact/signals";
+import { useEffect } from "preact/hooks";
+import { describeError } from "./api.ts";
+
+export interface Action {
+  /** Name of what goes on; empty when nothing does. */
+  readonly busy: string;
+  /** Why the last one failed; empty when it did not. */
+  readonly failure: string;
+  /** One at a time; what goes on ends when its view is left. */
+  readonly perform: (name: string, work: (signal: AbortSignal) => Promise<unknown>) => Promise<void>;
+  readonly cancel: () => void;
+}
+
+export function useAction(): Action {
+  const busy = useSignal("");
+  const failure = useSignal("");
+  const over = useSignal<AbortController | undefined>(undefined);
+  useEffect(() => () => over.value?.abort(), []);
+  const perform: Action["perform"] = async (name, work) => {
+    if (busy.value !== "") return;
+    busy.value = name;
+    failure.value = "";
+    over.value = new AbortController();
+    const { signal } = over.value;
+    try {
+      await work(signal);
+    } catch (error) {
+      if (!signal.aborted) failure.value = describeError(error);
+    } finally {
+      busy.value = "";
+    }
+  };
+  return { busy: busy.value, failure: failure.value, perform, cancel: () => over.value?.abort() };
+}

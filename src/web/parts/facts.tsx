@@ -1,0 +1,30 @@
+import type { ComponentChildren } from "preact";
+import { useId } from "preact/hooks";
+
+interface FactsProps {
+  readonly title: string;
+  /** Those without a value are left out. */
+  readonly facts: readonly (readonly [name: string, value: ComponentChildren])[];
+  readonly children?: ComponentChildren;
+}
+
+/** What is to be said about one thing. */
+export function Facts({ title, facts, children }: FactsProps) {
+  const id = useId();
+  return (
+    <section class="card" aria-labelledby={id}>
+      <h2 id={id}>{title}</h2>
+      <dl class="facts">
+        {facts
+          .filter(([, value]) => value !== "" && value !== undefined)
+          .map(([name, value]) => (
+            <div key={name}>
+              <dt>{name}</dt>
+              <dd>{value}</dd>
+            </div>
+          ))}
+      </dl>
+      {children}
+    </section>
+  );
+}

@@ -1,0 +1,87 @@
+import type { JSX } from "preact";
+import { useId } from "preact/hooks";
+import { sentence } from "../plain-text.ts";
+import { Text } from "./text.tsx";
+
+interface Described {
+  readonly id: string;
+  readonly "aria-describedby": string;
+  readonly "aria-invalid": boolean;
+}
+
+interface FieldProps {
+  readonly label: string;
+  readonly hint?: string;
+  /** What is wrong with what was typed, as the daemon says it. */
+  readonly problem?: string | undefined;
+  /** The control, which takes what ties it to its label. */
+  readonly children: (described: Described) => JSX.Element;
+}
+
+/** A control of a form with what belongs to it. */
+export function Field({ label, hint = "", problem = "", children }: FieldProps) {
+  const id = useId();
+  return (
+    <div class="field">
+      <label for={id}>{label}</label>
+      {children({
+        id,
+        "aria-describedby": `${id}-hint ${id}-problem`,
+        "aria-invalid": problem !== "",
+      })}
+      <p class="quiet" id={`${id}-hint`}>
+        {hint}
+      </p>
+      <p class={problem === "" ? "" : "notice bad"} role="alert" id={`${id}-problem`}>
+        <Text of={sentence(problem)} />
+      </p>
+    </div>
+  );
+}
+
+interface TypedProps extends Omit<FieldProps, "children"> {
+  readonly value: string;
+  readonly onType: (value: string) => void;
+  readonly input?: JSX.IntrinsicElements["input"];
+}
+
+/** A line of text or a number. */
+export function TextField({ value, onType, input, ...field }: TypedProps) {
+  return (
+    <Field {...field}>
+      {(described) => (
+        <input
+          type="text"
+          autocomplete="off"
+          spellcheck={false}
+          {...input}
+          {...described}
+          value={value}
+          onInput={({ currentTarget }) => onType(currentTarget.value)}
+        />
+      )}
+    </Field>
+  );
+}
+
+interface ChoiceProps extends Omit<TypedProps, "input"> {
+  /** What may be chosen, and how it is called. */
+  readonly choices: readonly (readonly [value: string, name: string])[];
+}
+
+export function ChoiceField({ value, onType, choices, ...field }: ChoiceProps) {
+  return (
+    <Field {...field}>
+      {(described) => (
+        <select {...described} value={value} onChange={({ currentTarget }) => onType(currentTarget.value)}>
+          {!choices.some(([choice]) => choice === value) && <option value={value}>{value}</option>}
+          {choices.map(([choice, name]) => (
+            <option key={choice} value={choice}>
+              {name}
+            </option>
+          ))}
+        </select>
+      )}
+    </Field>
+  );
+}

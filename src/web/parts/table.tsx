@@ -1,0 +1,71 @@
+import { useSignal } from "@preact/signals";
+import type { ComponentChildren } from "preact";
+import { texts } from "../texts.ts";
+
+/** Rows that are drawn before one asks for more. */
+const rowsAtOnce = 200;
+
+export interface Column<Row> {
+  readonly title: string;
+  readonly cell: (row: Row) => ComponentChildren;
+  readonly isFigure?: boolean;
+}
+
+interface TableProps<Row> {
+  /** What it is a table of. */
+  readonly label: string;
+  /** The first one names the row. */
+  readonly columns: readonly Column<Row>[];
+  /** Undefined until they are known. */
+  readonly rows: readonly Row[] | undefined;
+  readonly keyOf: (row: Row) => string;
+  /** What is said when there are none. */
+  readonly none: string;
+}
+
+/** Where it is wider than the page it scrolls by itself, with the keyboard too. */
+export function Table<Row>({ label, columns, rows, keyOf, none }: TableProps<Row>) {
+  const most = useSignal(rowsAtOnce);
+  if (rows === undefined) return <p>{texts.loading}</p>;
+  if (rows.length === 0) return <p>{none}</p>;
+  const left = rows.length - most.value;
+  return (
+    <>
+      <div class="table" role="region" aria-label={label} tabIndex={0}>
+        <table>
+          <thead>
+            <tr>
+              {columns.map(({ title, isFigure }) => (
+                <th key={title} scope="col" class={isFigure === true ? "figure" : ""}>
+                  {title}
+                </th>
+              ))}
+            </tr>
+          </thead>
+          <tbody>
+            {rows.slice(0, most.value).map((row) => (
+              <tr key={keyOf(row)}>
+                {columns.map(({ title, cell, isFigure }, at) =>
+                  at === 0 ? (
+                    <th key={title} scope="row">
+                      {cell(row)}
+                    </th>
+                  ) : (
+                    <td key={title} class={isFigure === true ? "figure" : ""}>
+                      {cell(row)}
+                    </td>
+                  ),
+                )}
+              </tr>
+            ))}
+          </tbody>
+        </table>
+      </div>
+      {left > 0 && (
+        <button type="button" onClick={() => (most.value += rowsAtOnce)}>
+          {texts.more(left)}
+        </button>
+      )}
+    </>
+  );
+}

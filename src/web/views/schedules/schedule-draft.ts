@@ -1,0 +1,116 @@
+/** A schedule as it is typed into a form, and what is sent of it. */
+import type { MessageInitShape } from "@bufbuild/protobuf";
+import type { Schedule, UpsertScheduleRequestSchema } from "../../../../gen/svc/v1/schedule_pb.ts";
+
+export interface ScheduleDraft {
+  readonly id: string;
+  readonly trigger: string;
+  readonly timeZone: string;
+  readonly type: string;
+  readonly app: string;
+  readonly command: string;
+  readonly url: string;
+  readonly method: string;
+  readonly body: string;
+  readonly storages: string;
+  readonly keep: string;
+  readonly timeout: string;
+  readonly retries: string;
+  readonly jitter: string;
+  readonly catchUp: string;
+  readonly comment: string;
+  readonly isEnabled: boolean;
+}
+
+export type ActionField = "app" | "command" | "url" | "method" | "body" | "storages" | "keep";
+
+/** What each type of action asks for. */
+export const fieldsOfType: Readonly<Record<string, readonly ActionField[]>> = {
+  app_start: ["app"],
+  app_stop: ["app"],
+  app_restart: ["app"],
+  app_update: ["app"],
+  backup: ["app", "storages", "keep"],
+  backup_verify: ["app", "storages"],
+  shell: ["command", "app"],
+  http: ["url", "method", "body"],
+  node_reboot: [],
+};
+
+/** What root's schedules may do alone. */
+export const rootTypes: readonly string[] = ["http", "node_reboot"];
+
+export function draftOf(schedule?: Schedule): ScheduleDraft {
+  const action = schedule?.action;
+  return {
+    id: schedule?.id ?? "",
+    trigger: schedule?.trigger ?? "daily@02:30",
+    timeZone: schedule?.utc === true ? "UTC" : (schedule?.timeZone ?? ""),
+    type: action?.type ?? "backup",
+    app: action?.app ?? "",
+    command: action?.command ?? "",
+    url: action?.url ?? "",
+    method: action?.method ?? "GET",
+    body: action?.body ?? "",
+    storages: action?.storages.join(", ") ?? "",
+    keep: text(action?.keep),
+    timeout: text(schedule?.timeout ?? 600),
+    retries: text(schedule?.retries ?? 0),
+    jitter: text(schedule?.jitterSecs ?? 0),
+    catchUp: schedule?.catchUp === "latest" ? "latest" : "none",
+    comment: schedule?.comment ?? "",
+    isEnabled: schedule?.enabled ?? true,
+  };
+}
+
+/** @param before the schedule as it was read, when it is changed: what the form does not show stays as it is */
+export function requestOf(
+  draft: ScheduleDraft,
+  before?: Schedule,
+): MessageInitShape<typeof UpsertScheduleRequestSchema> {
+  const used = fieldsOfType[draft.type] ?? [];
+  const said = (field: ActionField): boolean => used.includes(field) && draft[field] !== "";
+  const kept = before?.action?.type === draft.type ? before.action : undefined;
+  return {
+    id: draft.id.trim(),
+    trigger: draft.trigger.trim(),
+    timeZone: draft.timeZone.trim(),
+    enabled: draft.isEnabled,
+    comment: draft.comment,
+    timeout: Number(draft.timeout),
+    retries: Number(draft.retries),
+    jitterSecs: Number(draft.jitter),
+    catchUp: draft.catchUp,
+    action: {
+      type: draft.type,
+      ...(said("app") && { app: draft.app }),
+      ...(said("command") && { command: draft.command }),
+      ...(said("url") && { url: draft.url.trim(), method: draft.method }),
+      ...(said("body") && { body: draft.body }),
+      ...(said("keep") && { keep: Number(draft.keep) }),
+      storages: said("storages") ? draft.storages.split(",").map((name) => name.trim()) : [],
+      headers: kept?.headers ?? {},
+      ...(kept?.keepChildren !== undefined && { keepChildren: kept.keepChildren }),
+    },
+    ...(before === undefined
+      ? { createOnly: true }
+      : {
+          owner: before.owner,
+          revision: before.revision,
+          ...(before.managedBy !== undefined && { managedBy: before.managedBy }),
+          ...(before.keep !== undefined && { keep: before.keep }),
+        }),
+  };
+}
+
+/** The schedule as it was read, switched on or off. */
+export function switched(
+  { $typeName: _type, $unknown: _unknown, ...read }: Schedule,
+  enabled: boolean,
+): MessageInitShape<typeof UpsertScheduleRequestSchema> {
+  return { ...read, enabled };
+}
+
+function text(value: number | undefined): string {
+  return value === undefined ? "" : String(value);
+}

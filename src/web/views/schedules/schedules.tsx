@@ -1,0 +1,133 @@
+import { useMemo } from "preact/hooks";
+import { ScheduleService, type Schedule } from "../../../../gen/svc/v1/schedule_pb.ts";
+import type { Client } from "@connectrpc/connect";
+import { useAction } from "../../action.ts";
+import { useLive } from "../../live.ts";
+import { Failure } from "../../parts/failure.tsx";
+import { Heading } from "../../parts/heading.tsx";
+import { Table } from "../../parts/table.tsx";
+import { Text } from "../../parts/text.tsx";
+import { When } from "../../parts/when.tsx";
+import { pathTo } from "../../route.ts";
+import { texts } from "../../texts.ts";
+import { scheduleTexts as says } from "../../texts/schedules.ts";
+import type { ViewProps } from "../../views.tsx";
+import { switched } from "./schedule-draft.ts";
+import { ScheduleForm } from "./schedule-form.tsx";
+import { Does, NextRun, RunState } from "./schedule-words.tsx";
+import { ScheduleView } from "./schedule.tsx";
+
+const { columns } = says;
+
+/** `#/schedules`, `#/schedules/new`, `#/schedules/OWNER/ID` and `#/schedules/OWNER/ID/edit`. */
+export function SchedulesView({ api, node, args: [owner, id, word] }: ViewProps) {
+  const client = useMemo(() => api.client(ScheduleService), [api]);
+  if (owner === undefined) return <List client={client} node={node} />;
+  if (id === undefined) return <ScheduleForm client={client} node={node} />;
+  const key = { owner: Number(owner), id };
+  return (
+    <ScheduleView key={`${owner} ${id}`} client={client} node={node} of={key} isEdited={word === "edit"} />
+  );
+}
+
+type ListProps = Pick<ViewProps, "node"> & { client: Client<typeof ScheduleService> };
+
+function List({ client, node }: ListProps) {
+  const live = useLive(node, ["run"], (signal) => readAll(client, signal), [client]);
+  const action = useAction();
+  const isRoot = node.status.value?.caller?.root === true;
+  const switchTo = async (schedule: Schedule, enabled: boolean): Promise<void> => {
+    await action.perform(keyOf(schedule), () => client.upsertSchedule(switched(schedule, enabled)));
+    live.again();
+  };
+  const run = async ({ id, owner }: Schedule, key: string): Promise<void> => {
+    await action.perform(key, () => client.runSchedule({ id, owner }));
+    live.again();
+  };
+  return (
+    <>
+      <Heading title={texts.schedules.title} />
+      <p>
+        <a href={pathTo("schedules", "new")}>{says.add}</a>
+      </p>
+      <Failure says={live.failure} />
+      <Failure says={action.failure} />
+      {(live.value !== undefined || live.failure === "") && (
+        <Table
+          label={texts.schedules.title}
+          rows={live.value}
+          keyOf={keyOf}
+          none={says.none}
+          columns={[
+            {
+              title: columns.name,
+              cell: ({ owner, id }) => (
+                <a href={pathTo("schedules", String(owner), id)}>
+                  <Text of={id} />
+                </a>
+              ),
+            },
+            { title: columns.does, cell: ({ action }) => <Does action={action} /> },
+            { title: columns.when, cell: ({ trigger }) => <Text of={trigger} /> },
+            { title: columns.next, cell: (schedule) => <NextRun schedule={schedule} /> },
+            {
+              title: columns.last,
+              cell: ({ lastRun }) =>
+                lastRun === undefined ? (
+                  says.never
+                ) : (
+                  <>
+                    <RunState run={lastRun} /> <When at={lastRun.startedAt} />
+                  </>
+                ),
+            },
+            ...(isRoot
+              ? [
+                  {
+                    title: columns.owner,
+                    cell: ({ ownerName, owner }: Schedule) => <Text of={ownerName || String(owner)} />,
+                  },
+                ]
+              : []),
+            {
+              title: columns.actions,
+              cell: (schedule) => {
+                const key = keyOf(schedule);
+                const isOn = schedule.enabled !== false;
+                return (
+                  <div class="buttons">
+                    <button
+                      type="button"
+                      aria-busy={action.busy === key}
+                      onClick={() => void run(schedule, key)}
+                    >
+                      {says.runNow}
+                    </button>
+                    <button type="button" onClick={() => void switchTo(schedule, !isOn)}>
+                      {isOn ? says.disable : says.enable}
+                    </button>
+                  </div>
+                );
+              },
+            },
+          ]}
+        />
+      )}
+    </>
+  );
+}
+
+function keyOf({ owner, id }: Schedule): string {
+  return `${String(owner)} ${id}`;
+}
+
+async function readAll(client: ListProps["client"], signal: AbortSignal): Promise<Schedule[]> {
+  const found: Schedule[] = [];
+  let pageToken = "";
+  do {
+    const page = await client.listSchedules({ pageToken }, { signal });
+    found.push(...page.schedules);
+    pageToken = page.nextPageToken;
+  } while (pageToken !== "");
+  return found;
+}

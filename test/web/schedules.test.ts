@@ -1,0 +1,128 @@
+/** Schedules on the page: what is there, what ran, and what one types (T 44, 66). */
+import { join } from "node:path";
+import { AppService } from "../../gen/svc/v1/app_pb.ts";
+import { ScheduleService } from "../../gen/svc/v1/schedule_pb.ts";
+import { needsRoot } from "../support/daemon.ts";
+import { freePort, writePackage } from "../support/packages.ts";
+import { isForEverybody } from "./support/for-everybody.ts";
+import { browserTest, needsBrowser, openView, shareNode, usersTest } from "./support/shared-node.ts";
+
+const node = shareNode();
+const hostile = `<img src=x onerror=alert(1)>\u202egnp.exe`;
+
+browserTest(
+  `a schedule is run from the page, which shows what it printed as text${needsBrowser}`,
+  async (t) => {
+    t.timeout(180_000);
+    const { daemon, browser } = node;
+    const schedules = daemon.client(ScheduleService);
+    const { nextRunUnix } = await schedules.upsertSchedule({
+      id: "says",
+      trigger: "daily@03:07",
+      comment: hostile,
+      action: { type: "shell", command: `printf '%s\\n' '${hostile}'` },
+    });
+    const { page, complaints } = await openView(browser, daemon, "#/");
+    await page.getByRole("link", { name: "Schedules", exact: true }).click();
+    const row = page.getByRole("row").filter({ hasText: "daily@03:07" });
+    const next = await row.locator("time").getAttribute("datetime");
+    t.is(next, new Date(Number(nextRunUnix) * 1000).toISOString());
+    t.regex((await row.textContent()) ?? "", /Never ran/);
+    await row.getByRole("button", { name: "Run now" }).click();
+    await row.locator('[data-run="SUCCEEDED"]').waitFor();
+    await row.getByRole("button", { name: "Switch off" }).click();
+    await row.getByText("Switched off").waitFor();
+    t.is((await schedules.getSchedule({ id: "says" })).enabled, false);
+
+    await row.getByRole("link", { name: "says" }).click();
+    await page.getByRole("heading", { name: "says" }).waitFor();
+    await page.locator("details pre").waitFor();
+    t.is(await page.locator("details pre").textContent(), "<img src=x onerror=alert(1)>\\u202egnp.exe\n");
+    t.is(await page.locator("main img").count(), 0);
+    await isForEverybody(t, page, "a schedule");
+
+    await page.getByRole("button", { name: "Remove" }).click();
+    const dialog = page.getByRole("dialog");
+    await dialog.getByText(/what its runs printed is lost/).waitFor();
+    await dialog.getByRole("button", { name: "Leave it as it is" }).click();
+    t.is((await schedules.getSchedule({ id: "says" })).id, "says", "a question is no answer");
+    await page.getByRole("button", { name: "Remove" }).click();
+    await dialog.getByRole("button", { name: "Remove" }).click();
+    await page.getByRole("heading", { name: "Schedules" }).waitFor();
+    await t.throwsAsync(schedules.getSchedule({ id: "says" }), { message: /says/ });
+    t.deepEqual(complaints, []);
+  },
+);
+
+browserTest(
+  `a schedule is made by the keyboard alone, and the daemon says what is wrong with it${needsBrowser}`,
+  async (t) => {
+    t.timeout(180_000);
+    const { daemon, browser } = node;
+    const { page, complaints } = await openView(browser, daemon, "#/schedules/new");
+    const { keyboard } = page;
+    await page.getByLabel("Name", { exact: true }).waitFor();
+    await isForEverybody(t, page, "the form");
+    await page.getByRole("heading", { name: "A new schedule" }).focus();
+    await keyboard.press("Tab");
+    await keyboard.type("ticks");
+    await keyboard.press("Tab");
+    await keyboard.type("Run a");
+    await keyboard.press("Tab");
+    await keyboard.type("echo tick");
+    await keyboard.press("Tab");
+    await keyboard.press("Tab");
+    await keyboard.type("25:99");
+    await page.getByText(/25:99/).waitFor();
+    await keyboard.press("Enter");
+    await page.getByRole("alert").filter({ hasText: "25:99" }).waitFor();
+    t.is(await page.getByLabel("Command").inputValue(), "echo tick", "what was typed stays");
+
+    const trigger = page.getByLabel("When", { exact: true });
+    t.is(await trigger.getAttribute("aria-invalid"), "true");
+    await trigger.focus();
+    await keyboard.press("Control+A");
+    await keyboard.type("*/5 * * * *");
+    await page.getByRole("list", { name: "It would run" }).locator("time").nth(9).waitFor();
+    await trigger.focus();
+    await keyboard.press("Enter");
+    await page.getByRole("heading", { name: "ticks" }).waitFor();
+    const made = await daemon.client(ScheduleService).getSchedule({ id: "ticks" });
+    t.like(made, { trigger: "*/5 * * * *", enabled: true, action: { type: "shell", command: "echo tick" } });
+    // The browser tells of the refusals itself.
+    t.deepEqual(
+      complaints.filter((text) => !text.includes("status of 400")),
+      [],
+    );
+  },
+);
+
+usersTest(`everybody sees their own schedules, and changes them${needsBrowser}${needsRoot}`, async (t) => {
+  t.timeout(180_000);
+  const { daemon, browser } = node;
+  await using ann = await daemon.as(65534);
+  await using ben = await daemon.as(1);
+  const dir = join(daemon.dir, "ofann");
+  await writePackage(dir, await freePort(), { id: "ofann" });
+  await ann.client(AppService).installApp({ spec: dir });
+  await ann.client(ScheduleService).upsertSchedule({
+    id: "nightly",
+    trigger: "daily@02:30",
+    action: { type: "backup", app: "ofann", keep: 3 },
+  });
+  const bens = await openView(browser, ben, "#/schedules");
+  await bens.page.getByText("Nothing is scheduled yet.").waitFor();
+  t.false((await bens.page.content()).includes("nightly"));
+  await bens.page.evaluate("location.hash = '#/schedules/65534/nightly'");
+  await bens.page.getByRole("alert").waitFor();
+
+  const { page, complaints } = await openView(browser, ann, "#/schedules/65534/nightly/edit");
+  await page.getByLabel("Backups to keep").fill("5");
+  const types = await page.getByLabel("What it does").locator("option").allTextContents();
+  t.false(types.includes("Reboot the machine"), "nobody is offered what is refused");
+  await page.getByRole("button", { name: "Save" }).click();
+  await page.getByRole("heading", { name: "nightly", exact: true }).waitFor();
+  const changed = await ann.client(ScheduleService).getSchedule({ id: "nightly" });
+  t.like(changed, { trigger: "daily@02:30", action: { type: "backup", app: "ofann", keep: 5 } });
+  t.deepEqual(complaints, []);
+});

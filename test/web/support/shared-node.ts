@@ -1,0 +1,56 @@
+/** One daemon and one browser for all tests of a file. */
+import test from "ava";
+import type { Browser } from "playwright-core";
+import { browserPath } from "../../support/browser.ts";
+import { isRoot, startDaemon, type TestDaemon, type UserDoor } from "../../support/daemon.ts";
+import { addressFor, bundledMain, launchBrowser, openPage, type WatchedPage } from "./open-page.ts";
+
+/** For titles of tests. */
+export const needsBrowser = browserPath === undefined ? " (skipped: no Chromium)" : "";
+export const browserTest = browserPath === undefined ? test.skip : test;
+/** Of tests that act as other users. */
+export const usersTest = isRoot ? browserTest : test.skip;
+
+export interface SharedNode {
+  readonly daemon: TestDaemon;
+  readonly browser: Browser;
+}
+
+/** @param config of the daemon, as TOML */
+export function shareNode(config = ""): SharedNode {
+  const parts: { daemon?: TestDaemon; browser?: Browser } = {};
+  test.before(async () => {
+    if (browserPath === undefined) return;
+    parts.daemon = await startDaemon({ main: await bundledMain(), config });
+    parts.browser = await launchBrowser();
+  });
+  test.after.always(async () => {
+    await parts.browser?.close();
+    await parts.daemon?.[Symbol.asyncDispose]();
+  });
+  const there = <T>(part: T | undefined): T => {
+    if (part === undefined) throw new Error("it was not started");
+    return part;
+  };
+  return {
+    get daemon() {
+      return there(parts.daemon);
+    },
+    get browser() {
+      return there(parts.browser);
+    },
+  };
+}
+
+/** A page that `user` has signed in to and that shows the view at `hash`, such as `#/schedules`. */
+export async function openView(
+  browser: Browser,
+  user: Pick<UserDoor, "client">,
+  hash: string,
+): Promise<WatchedPage> {
+  const opened = await openPage(browser);
+  await opened.page.goto(await addressFor(user));
+  await opened.page.getByText("Live").waitFor();
+  await opened.page.evaluate(`location.hash = ${JSON.stringify(hash)}`);
+  return opened;
+}
