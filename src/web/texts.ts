@@ -13,6 +13,9 @@ export const texts = {
   loading: "Loading …",
   more: (left: number) => `Show more (${String(left)} are left)`,
   schedules: { title: "Schedules" },
+  inventory: { title: "Inventory" },
+  host: { title: "Machine" },
+  access: { title: "Access" },
   notLoaded:
     "This part of the page could not be loaded. Reload the page: the daemon may be another version now.",
 

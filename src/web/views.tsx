@@ -39,4 +39,19 @@ export const views: Readonly<Record<ViewName, View>> = {
     entry: "schedules",
     show: lazily(() => import("./views/schedules/schedules.tsx"), "SchedulesView"),
   },
+  inventory: {
+    title: texts.inventory.title,
+    entry: "inventory",
+    show: lazily(() => import("./views/inventory/inventory.tsx"), "InventoryView"),
+  },
+  host: {
+    title: texts.host.title,
+    entry: "host",
+    show: lazily(() => import("./views/host/host.tsx"), "HostView"),
+  },
+  access: {
+    title: texts.access.title,
+    entry: "access",
+    show: lazily(() => import("./views/access/access.tsx"), "AccessView"),
+  },
 };

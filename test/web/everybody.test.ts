@@ -1,11 +1,10 @@
 /** The page for everybody: by the keyboard alone, narrow, light and dark, and without a serious finding of axe-core. */
-import { AxeBuilder } from "@axe-core/playwright";
 import test from "ava";
-import type { Page } from "playwright-core";
 import { AppService } from "../../gen/svc/v1/app_pb.ts";
 import { browserPath } from "../support/browser.ts";
 import { startDaemon } from "../support/daemon.ts";
 import { freePort, writePackage } from "../support/packages.ts";
+import { findings } from "./support/for-everybody.ts";
 import { addressFor, bundledMain, launchBrowser, openPage } from "./support/open-page.ts";
 import { visitViews } from "./support/visit-views.ts";
 import { join } from "node:path";
@@ -13,13 +12,6 @@ import { join } from "node:path";
 const why = browserPath === undefined ? " (skipped: no Chromium)" : "";
 const browserTest = browserPath === undefined ? test.skip : test;
 const main = browserPath === undefined ? "" : await bundledMain();
-
-async function findings(page: Page): Promise<string[]> {
-  const { violations } = await new AxeBuilder({ page }).setLegacyMode().analyze();
-  return violations
-    .filter(({ impact }) => impact === "serious" || impact === "critical")
-    .map(({ id, nodes }) => `${id}: ${nodes.map(({ html }) => html).join(" ")}`);
-}
 
 browserTest(`every view is for everybody, light and dark, wide and narrow${why}`, async (t) => {
   t.timeout(300_000);

@@ -1,19 +1,16 @@
-import { useSignal } from "@preact/signals";
-import { useEffect } from "preact/hooks";
 import type { App } from "../../../gen/svc/v1/app_pb.ts";
 import type { Alert } from "../../../gen/svc/v1/daemon_pb.ts";
 import type { SystemMetrics } from "../../../gen/svc/v1/monitor_pb.ts";
-import { isUnauthenticated, type Api } from "../api.ts";
+import type { Api } from "../api.ts";
+import { useHostSample } from "../host-sample.ts";
 import type { NodeView } from "../node-view.ts";
 import { Heading } from "../parts/heading.tsx";
+import { Meter, percentOf } from "../parts/meter.tsx";
 import { State } from "../parts/state.tsx";
 import { plainText, sentence } from "../plain-text.ts";
 import { pathTo } from "../route.ts";
 import { texts } from "../texts.ts";
 import { formatBytes, formatDuration, formatPercent } from "../units.ts";
-
-/** A sample is taken every few seconds, and a second stream would take a connection from the browser's other tabs. */
-const sampleMs = 5_000;
 
 export function OverviewView({ api, node }: { api: Api; node: NodeView }) {
   const apps = node.apps.value;
@@ -120,26 +117,7 @@ function reasonsOf({ state, stateReason, health, healthReason, backups, restartR
 }
 
 function Host({ api }: { api: Api }) {
-  const sample = useSignal<SystemMetrics | undefined>(undefined);
-  useEffect(() => {
-    const over = new AbortController();
-    const read = async (): Promise<void> => {
-      if (document.hidden) return;
-      try {
-        sample.value = await api.monitor.getSystemMetrics({}, { signal: over.signal });
-      } catch (error) {
-        // Whether the daemon answers is said elsewhere.
-        if (isUnauthenticated(error)) over.abort();
-      }
-    };
-    void read();
-    const timer = setInterval(() => void read(), sampleMs);
-    return () => {
-      clearInterval(timer);
-      over.abort();
-    };
-  }, [api]);
-  const now = sample.value;
+  const now = useHostSample(api);
   return (
     <section class="card" aria-labelledby="host">
       <h2 id="host">{texts.overview.host}</h2>
@@ -182,18 +160,4 @@ function Figures({ now }: { now: SystemMetrics }) {
       </dl>
     </>
   );
-}
-
-function Meter({ label, share, says }: { label: string; share: number; says: string }) {
-  return (
-    <div class="meter">
-      <span>{label}</span>
-      <span>{says}</span>
-      <progress max={100} value={share} aria-label={label} />
-    </div>
-  );
-}
-
-function percentOf(part: bigint, whole: bigint): number {
-  return whole === 0n ? 0 : (Number(part) / Number(whole)) * 100;
 }

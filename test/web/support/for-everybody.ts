@@ -17,7 +17,8 @@ export async function isForEverybody(t: ExecutionContext, page: Page, name: stri
   }
 }
 
-async function findings(page: Page): Promise<string[]> {
+/** What axe-core finds serious. */
+export async function findings(page: Page): Promise<string[]> {
   const { violations } = await new AxeBuilder({ page }).setLegacyMode().analyze();
   return violations
     .filter(({ impact }) => impact === "serious" || impact === "critical")

@@ -16,12 +16,12 @@ export interface SharedNode {
   readonly browser: Browser;
 }
 
-/** @param config of the daemon, as TOML */
-export function shareNode(config = ""): SharedNode {
+/** @param config of the daemon, as TOML, known once what was asked for before is there */
+export function shareNode(config = (): string => ""): SharedNode {
   const parts: { daemon?: TestDaemon; browser?: Browser } = {};
   test.before(async () => {
     if (browserPath === undefined) return;
-    parts.daemon = await startDaemon({ main: await bundledMain(), config });
+    parts.daemon = await startDaemon({ main: await bundledMain(), config: config() });
     parts.browser = await launchBrowser();
   });
   test.after.always(async () => {
@@ -52,5 +52,21 @@ export async function openView(
   await opened.page.goto(await addressFor(user));
   await opened.page.getByText("Live").waitFor();
   await opened.page.evaluate(`location.hash = ${JSON.stringify(hash)}`);
+  return opened;
+}
+
+/** The same with the daemon's primary token, pasted in. */
+export async function openWithToken(
+  browser: Browser,
+  daemon: TestDaemon,
+  hash: string,
+): Promise<WatchedPage> {
+  const opened = await openPage(browser);
+  const { page } = opened;
+  await page.goto(`http://127.0.0.1:${daemon.port}/`);
+  await page.getByLabel("Token").fill(daemon.token);
+  await page.getByRole("button", { name: "Sign in" }).click();
+  await page.getByText("Live").waitFor();
+  await page.evaluate(`location.hash = ${JSON.stringify(hash)}`);
   return opened;
 }

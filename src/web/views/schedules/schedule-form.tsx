@@ -55,7 +55,7 @@ export function ScheduleForm({ client, node, before, onSaved }: Props) {
       isBusy.value = false;
     }
   };
-  const typed = (field: keyof ScheduleDraft & string, of = field as string) => ({
+  const typed = (field: keyof ScheduleDraft, of: string = field) => ({
     value: String(draft.value[field]),
     problem: problems.value[of],
     onType: (value: string) => set({ [field]: value }),

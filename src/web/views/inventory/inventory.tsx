@@ -1,0 +1,50 @@
+import type { JSX } from "preact";
+import { Heading } from "../../parts/heading.tsx";
+import { pathTo } from "../../route.ts";
+import { texts } from "../../texts.ts";
+import { inventoryTexts as says } from "../../texts/inventory.ts";
+import type { ViewProps } from "../../views.tsx";
+import { ContainerView } from "./container.tsx";
+import { Containers } from "./containers.tsx";
+import { Disk } from "./disk.tsx";
+import { Images } from "./images.tsx";
+import { Networks } from "./networks.tsx";
+import { Ports } from "./ports.tsx";
+import { Processes } from "./processes.tsx";
+import { Volumes } from "./volumes.tsx";
+
+type Part = keyof typeof says.parts;
+type PartView = (props: Pick<ViewProps, "api" | "node">) => JSX.Element;
+
+/** What root alone may see comes first. */
+const rootParts: Partial<Record<Part, PartView>> = {
+  containers: Containers,
+  images: Images,
+  volumes: Volumes,
+  networks: Networks,
+};
+const userParts: Partial<Record<Part, PartView>> = { ports: Ports, processes: Processes, disk: Disk };
+
+/** `#/inventory/PART`, and `#/inventory/containers/ID`. */
+export function InventoryView({ api, node, args: [name, id] }: ViewProps) {
+  const caller = node.status.value?.caller;
+  if (caller === undefined) return <p>{texts.loading}</p>;
+  const parts = Object.entries({ ...(caller.root ? rootParts : {}), ...userParts }) as [Part, PartView][];
+  const shown = parts.find(([of]) => of === name) ?? parts[0];
+  if (shown === undefined) return <p>{texts.loading}</p>;
+  const [part, Shown] = shown;
+  if (part === "containers" && id !== undefined) return <ContainerView api={api} node={node} id={id} />;
+  return (
+    <>
+      <Heading title={says.parts[part]} />
+      <nav class="parts" aria-label={says.partsLabel}>
+        {parts.map(([of]) => (
+          <a key={of} href={pathTo("inventory", of)} aria-current={of === part ? "page" : undefined}>
+            {says.parts[of]}
+          </a>
+        ))}
+      </nav>
+      <Shown key={part} api={api} node={node} />
+    </>
+  );
+}

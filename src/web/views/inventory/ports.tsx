@@ -1,0 +1,46 @@
+import type { ListeningPort } from "../../../../gen/svc/v1/monitor_pb.ts";
+import { useLive } from "../../live.ts";
+import { AppLink } from "../../parts/app-link.tsx";
+import { Failure } from "../../parts/failure.tsx";
+import { Table, type Column } from "../../parts/table.tsx";
+import { Text } from "../../parts/text.tsx";
+import { inventoryTexts as says } from "../../texts/inventory.ts";
+import type { ViewProps } from "../../views.tsx";
+
+const { columns } = says;
+
+/** Every port that something listens on, with whose it is as far as one may know. */
+export function Ports({ api, node }: Pick<ViewProps, "api" | "node">) {
+  const live = useLive(
+    node,
+    ["app", "container"],
+    (signal) => api.monitor.listListeningPorts({}, { signal }),
+    [api],
+  );
+  return (
+    <>
+      <Failure says={live.failure} />
+      {live.failure === "" && (
+        <Table
+          label={says.parts.ports}
+          rows={live.value?.ports}
+          keyOf={({ protocol, address, port }) => `${protocol} ${address} ${String(port)}`}
+          none={says.noPorts}
+          columns={portColumns}
+        />
+      )}
+    </>
+  );
+}
+
+const portColumns: readonly Column<ListeningPort>[] = [
+  { title: columns.port, cell: ({ port, protocol }) => `${String(port)}/${protocol}` },
+  { title: columns.address, cell: ({ address }) => <Text of={address} /> },
+  { title: columns.app, cell: ({ appId }) => <AppLink id={appId} /> },
+  {
+    title: columns.process,
+    cell: ({ process, pid }) => (process === undefined ? "" : <Text of={`${process} (${String(pid)})`} />),
+  },
+  { title: columns.user, cell: ({ user }) => <Text of={user} /> },
+  { title: columns.container, cell: ({ container = "" }) => <Text of={container} /> },
+];

@@ -1,0 +1,99 @@
+import { useSignal } from "@preact/signals";
+import { useMemo } from "preact/hooks";
+import { ProcessService, type Process } from "../../../../gen/svc/v1/process_pb.ts";
+import { useLive } from "../../live.ts";
+import { AppLink } from "../../parts/app-link.tsx";
+import { Confirm } from "../../parts/confirm.tsx";
+import { Failure } from "../../parts/failure.tsx";
+import { Table, type Column } from "../../parts/table.tsx";
+import { Text } from "../../parts/text.tsx";
+import { When } from "../../parts/when.tsx";
+import { plainText } from "../../plain-text.ts";
+import { inventoryTexts as says } from "../../texts/inventory.ts";
+import { formatBytes, formatPercent } from "../../units.ts";
+import type { ViewProps } from "../../views.tsx";
+
+const { columns } = says;
+
+/** What runs, the busiest first. Root may ask a process to end. */
+export function Processes({ api, node }: Pick<ViewProps, "api" | "node">) {
+  const client = useMemo(() => api.client(ProcessService), [api]);
+  const live = useLive(node, ["app"], (signal) => client.listProcesses({ sort: "cpu" }, { signal }), [
+    client,
+  ]);
+  const wanted = useSignal("");
+  const ended = useSignal<Process | undefined>(undefined);
+  const word = wanted.value.trim().toLowerCase();
+  const shown = live.value?.processes.filter((process) =>
+    [process.name, process.command, process.user, process.appId ?? ""].some((text) =>
+      text.toLowerCase().includes(word),
+    ),
+  );
+  const isRoot = node.status.value?.caller?.root === true;
+  const actions: Column<Process> = {
+    title: columns.actions,
+    cell: (process) => (
+      <button type="button" onClick={() => (ended.value = process)}>
+        {says.end}
+      </button>
+    ),
+  };
+  const asked = ended.value;
+  return (
+    <>
+      <Failure says={live.failure} />
+      <div class="row">
+        <input
+          class="filter"
+          type="search"
+          aria-label={says.filter}
+          placeholder={says.filter}
+          value={wanted.value}
+          onInput={({ currentTarget }) => (wanted.value = currentTarget.value)}
+        />
+        <button type="button" onClick={live.again}>
+          {says.logAgain}
+        </button>
+        <span class="quiet" role="status">
+          {shown !== undefined && says.processesCounted(shown.length)}
+        </span>
+      </div>
+      <Table
+        label={says.parts.processes}
+        rows={shown}
+        keyOf={({ pid, startTicks }) => `${String(pid)} ${String(startTicks)}`}
+        none={says.noProcesses}
+        columns={isRoot ? [...processColumns, actions] : processColumns}
+      />
+      {asked !== undefined && (
+        <Confirm
+          title={says.endTitle(plainText(asked.name), asked.pid)}
+          action={says.end}
+          onClose={() => (ended.value = undefined)}
+          onConfirm={async () => {
+            const { pid, startTicks } = asked;
+            // The number may be another process's by now.
+            await client.signalProcess({ pid, signal: "term", expectedStartTicks: startTicks });
+            live.again();
+          }}
+        >
+          <p>
+            <code>{plainText(asked.command)}</code>
+          </p>
+          <p>{says.endLoses}</p>
+        </Confirm>
+      )}
+    </>
+  );
+}
+
+const processColumns: readonly Column<Process>[] = [
+  { title: columns.name, cell: ({ name }) => <Text of={name} /> },
+  { title: columns.pid, isFigure: true, cell: ({ pid }) => String(pid) },
+  { title: columns.user, cell: ({ user }) => <Text of={user} /> },
+  { title: columns.app, cell: ({ appId }) => <AppLink id={appId} /> },
+  { title: columns.cpu, isFigure: true, cell: ({ cpuPercent }) => formatPercent(cpuPercent) },
+  { title: columns.memory, isFigure: true, cell: ({ rssBytes }) => formatBytes(rssBytes) },
+  { title: columns.started, cell: ({ startedAt }) => <When at={startedAt} /> },
+  { title: columns.command, cell: ({ command }) => <Text of={command.slice(0, 300)} /> },
+];

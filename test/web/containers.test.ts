@@ -1,0 +1,89 @@
+/** Containers, images and volumes on the page, on a real engine (T 18, 44). */
+import { isForEverybody } from "./support/for-everybody.ts";
+import { needsBrowser, openView, shareNode } from "./support/shared-node.ts";
+import test from "ava";
+import { browserPath } from "../support/browser.ts";
+import { dockerTest, needsDocker, sharedEngine } from "../support/docker-test.ts";
+import { eventually } from "../support/eventually.ts";
+import assert from "node:assert/strict";
+
+const engineNow = sharedEngine();
+const node = shareNode(() => (needsDocker === "" ? engineNow().config : ""));
+const engineTest = browserPath === undefined ? test.skip : dockerTest;
+
+engineTest(
+  `containers and images are shown, and gone through a plan one reads${needsBrowser}${needsDocker}`,
+  async (t) => {
+    t.timeout(240_000);
+    const { daemon, browser } = node;
+    const engine = engineNow();
+    const says = `echo '<img src=x onerror=alert(1)>'; trap 'exit 0' TERM; while :; do sleep 3600 & wait; done`;
+    await engine.images.build("svc/kept:1");
+    await engine.images.build("svc/unused:1", { files: { "etc/unused": "1" } });
+    // In no network: a browser breaks off what it loads when an interface appears.
+    const id = await engine.run("alone", {
+      Image: "svc/kept:1",
+      Entrypoint: ["/bin/sh", "-c"],
+      Cmd: [says],
+      HostConfig: { NetworkMode: "none" },
+    });
+    (await engine.request("POST", "/volumes/create", { Name: "left-over" })).expect(201);
+
+    const { page, complaints } = await openView(browser, daemon, "#/");
+    await page.getByRole("link", { name: "Inventory", exact: true }).click();
+    const row = page.getByRole("row").filter({ hasText: "alone" });
+    await row.getByText(/^Up /).waitFor();
+    await isForEverybody(t, page, "containers");
+    await row.getByRole("link", { name: "alone" }).click();
+    await page.locator(".log .line").filter({ hasText: "<img src=x onerror=alert(1)>" }).waitFor();
+    t.is(await page.locator("main img").count(), 0);
+    await page.getByRole("link", { name: "All containers" }).click();
+    await row.getByRole("button", { name: "Stop" }).click();
+    await row.getByText(/^Exited/).waitFor();
+
+    await page.getByRole("link", { name: "Images" }).click();
+    await page.getByRole("row").filter({ hasText: "svc/unused:1" }).waitFor();
+    await isForEverybody(t, page, "images");
+    await page.getByRole("button", { name: "See what can be removed" }).click();
+    const plan = page.getByRole("dialog");
+    await plan.getByText("svc/unused:1").waitFor();
+    t.is(await plan.locator(".plan").getByText("svc/kept:1").count(), 0);
+    t.is(
+      await page.getByRole("row").filter({ hasText: "svc/unused:1" }).count(),
+      1,
+      "a plan removes nothing",
+    );
+    await plan.getByRole("button", { name: "Remove them" }).click();
+    await page.getByText(/removed, .* freed/).waitFor();
+    await page.getByRole("row").filter({ hasText: "svc/unused:1" }).waitFor({ state: "detached" });
+
+    await page.getByRole("link", { name: "Volumes" }).click();
+    await page.getByRole("row").filter({ hasText: "left-over" }).waitFor();
+    await page.getByRole("button", { name: "See what can be removed" }).click();
+    await page
+      .getByRole("dialog")
+      .getByText(/lost for good/)
+      .waitFor();
+    await page.keyboard.press("Escape");
+    await page.getByRole("dialog").waitFor({ state: "detached" });
+    const volumes = (await engine.request("GET", "/volumes")).expect(200) as { Volumes: { Name: string }[] };
+    t.true(volumes.Volumes.some(({ Name }) => Name === "left-over"));
+
+    await page.getByRole("link", { name: "Containers" }).click();
+    await row.getByRole("button", { name: "Remove" }).click();
+    await page
+      .getByRole("dialog")
+      .getByText(/is lost/)
+      .waitFor();
+    await page.getByRole("dialog").getByRole("button", { name: "Remove" }).click();
+    await eventually(async () => {
+      const left = (await engine.request("GET", "/containers/json?all=1")).expect(200) as { Id: string }[];
+      assert.deepEqual(
+        left.filter((container) => container.Id === id),
+        [],
+      );
+    }, 40_000);
+    await row.waitFor({ state: "detached" });
+    t.deepEqual(complaints, []);
+  },
+);

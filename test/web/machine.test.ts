@@ -1,0 +1,164 @@
+/** The machine, its ports and processes, its tokens and its audit trail on the page, for root and for a user (T 9, 10, 44). */
+import { spawn } from "node:child_process";
+import { once } from "node:events";
+import { join } from "node:path";
+import { AppService } from "../../gen/svc/v1/app_pb.ts";
+import { AuditService } from "../../gen/svc/v1/audit_pb.ts";
+import { DaemonService } from "../../gen/svc/v1/daemon_pb.ts";
+import { MonitorService } from "../../gen/svc/v1/monitor_pb.ts";
+import { TokenService } from "../../gen/svc/v1/token_pb.ts";
+import { needsRoot } from "../support/daemon.ts";
+import { errorOf } from "../support/errors.ts";
+import { freePort, writePackage } from "../support/packages.ts";
+import { isForEverybody } from "./support/for-everybody.ts";
+import {
+  browserTest,
+  needsBrowser,
+  openView,
+  openWithToken,
+  shareNode,
+  usersTest,
+} from "./support/shared-node.ts";
+
+const node = shareNode();
+
+browserTest(`the machine is shown as it is, and a session may not reboot it${needsBrowser}`, async (t) => {
+  t.timeout(180_000);
+  const { daemon, browser } = node;
+  const { page, complaints } = await openView(browser, daemon, "#/");
+  await page.getByRole("link", { name: "Machine", exact: true }).click();
+  const { filesystems, cpuCount } = await daemon.client(MonitorService).getSystemMetrics({});
+  const table = page.getByRole("region", { name: "Filesystems" });
+  await table.waitFor();
+  const shown = await table.locator("tbody th").allTextContents();
+  t.deepEqual(
+    shown,
+    filesystems.map(({ path }) => path),
+  );
+  t.is(await page.getByText(/^Processor \d+$/).count(), cpuCount);
+  await page.getByText(/sudo svc reboot/).waitFor();
+  t.is(await page.getByRole("button", { name: "Reboot" }).count(), 0);
+  await isForEverybody(t, page, "the machine");
+  t.deepEqual(complaints, []);
+});
+
+browserTest(`a reboot takes the primary token and the machine's name${needsBrowser}`, async (t) => {
+  t.timeout(180_000);
+  const { daemon, browser } = node;
+  const { page, complaints } = await openWithToken(browser, daemon, "#/host");
+  const { hostname } = await daemon.client(DaemonService).getStatus({});
+  const reboots = async (): Promise<number> =>
+    (await daemon.client(AuditService).listAudit({ method: "RebootSystem" })).records.length;
+  await page.getByRole("button", { name: "Reboot" }).click();
+  const dialog = page.getByRole("dialog");
+  await dialog.getByText(/what is not saved is lost/).waitFor();
+  t.is(await dialog.getByRole("button", { name: "Reboot" }).getAttribute("aria-disabled"), "true");
+  await dialog.getByRole("textbox").fill("another");
+  await page.keyboard.press("Enter");
+  t.is(await reboots(), 0, "nothing without its name");
+  await dialog.getByRole("textbox").fill(hostname);
+  await page.keyboard.press("Enter");
+  await page.getByText(/It reboots in \d+ s/).waitFor();
+  t.is(await reboots(), 1);
+  t.deepEqual(complaints, []);
+});
+
+browserTest(
+  `processes and ports are those of the machine, and a process may be ended${needsBrowser}`,
+  async (t) => {
+    t.timeout(180_000);
+    const { daemon, browser } = node;
+    const dir = join(daemon.dir, "listens");
+    const port = await freePort();
+    await writePackage(dir, port, { id: "listens" });
+    await daemon.client(AppService).installApp({ spec: dir });
+    await daemon.client(AppService).startApp({ id: "listens" });
+    const hostile = "<b>bold</b>\u202egnp.exe";
+    const child = spawn(process.execPath, ["-e", "setInterval(() => {}, 1e6)", hostile], { stdio: "ignore" });
+    const ended = once(child, "exit") as Promise<[number | null, NodeJS.Signals | null]>;
+    const { page, complaints } = await openView(browser, daemon, "#/inventory/ports");
+    await page.getByRole("heading", { name: "Ports" }).waitFor();
+    const row = page.getByRole("row").filter({ hasText: `${port}/tcp` });
+    await row.getByRole("link", { name: "listens" }).waitFor();
+    await isForEverybody(t, page, "ports");
+
+    await page.getByRole("link", { name: "Processes" }).click();
+    await page.getByLabel("Filter by name, command or user").fill("<b>bold");
+    const process_ = page.getByRole("row").filter({ hasText: "<b>bold</b>\\u202egnp.exe" });
+    await process_.waitFor();
+    t.is(await page.locator("main b").count(), 0);
+    await isForEverybody(t, page, "processes");
+    await process_.getByRole("button", { name: "End" }).click();
+    t.is(child.exitCode ?? child.signalCode, null, "a question is no answer");
+    await page.getByRole("dialog").getByRole("button", { name: "End" }).click();
+    t.deepEqual(await ended, [null, "SIGTERM"]);
+    await page.getByText("No process has this").waitFor();
+
+    await page.getByRole("link", { name: "Disk", exact: true }).click();
+    await page.getByRole("row").filter({ hasText: "listens" }).waitFor();
+    await isForEverybody(t, page, "disk");
+    t.deepEqual(
+      // An engine that is not there takes nothing on the disk.
+      complaints.filter((text) => !text.includes("status of 503")),
+      [],
+    );
+  },
+);
+
+browserTest(`a token is shown once and revoked, and the trail says who did it${needsBrowser}`, async (t) => {
+  t.timeout(180_000);
+  const { daemon, browser } = node;
+  const session = await openView(browser, daemon, "#/access");
+  await session.page.getByText(/sudo svc token/).waitFor();
+  t.is(await session.page.getByRole("button", { name: "Issue" }).count(), 0);
+
+  const { page, complaints } = await openWithToken(browser, daemon, "#/");
+  await page.getByRole("link", { name: "Access", exact: true }).click();
+  await page.getByLabel("What it is for").fill("<i>watching</i>");
+  await page.getByRole("button", { name: "Issue" }).click();
+  const token = (await page.locator("pre.command").textContent()) ?? "";
+  t.truthy((await daemon.tokenClient(DaemonService, "connect", token).getStatus({})).version);
+  await isForEverybody(t, page, "access");
+  await page.getByRole("button", { name: "Hide it" }).click();
+  t.false((await page.content()).includes(token));
+
+  await page.getByRole("button", { name: "Revoke all access tokens" }).click();
+  const dialog = page.getByRole("dialog");
+  t.is((await daemon.client(TokenService).getTokenStatus({})).accessTokens, 1, "a question is no answer");
+  await dialog.getByRole("button", { name: "Revoke all access tokens" }).click();
+  await page.getByText("1 revoked.").waitFor();
+  const refused = await errorOf(daemon.tokenClient(DaemonService, "connect", token).getStatus({}));
+  t.is(refused.reason, "unauthenticated");
+
+  await page.getByLabel("Method").fill("IssueAccessToken");
+  await page.getByRole("button", { name: "Search" }).click();
+  const row = page.getByRole("row").filter({ hasText: "Token IssueAccessToken" });
+  await row.filter({ hasText: "the primary token" }).first().waitFor();
+  await page.getByRole("row").filter({ hasText: "RevokeAccessTokens" }).waitFor({ state: "detached" });
+  await page.getByRole("button", { name: "Verify the trail" }).click();
+  await page.getByText(/none is missing/).waitFor();
+  t.deepEqual(complaints, []);
+});
+
+usersTest(`a user sees their own rights, and nothing of root's${needsBrowser}${needsRoot}`, async (t) => {
+  t.timeout(180_000);
+  const { daemon, browser } = node;
+  await using ann = await daemon.as(65534);
+  const { page, complaints } = await openView(browser, ann, "#/access");
+  await page.getByText("only what is yours").waitFor();
+  t.is(await page.getByText("Who did what").count(), 0);
+  await page.getByRole("link", { name: "Inventory", exact: true }).click();
+  await page.getByRole("region", { name: "Ports" }).waitFor();
+  const parts = await page
+    .getByRole("navigation", { name: "What is on the machine" })
+    .locator("a")
+    .allTextContents();
+  t.deepEqual(parts, ["Ports", "Processes", "Disk"]);
+  await page.getByRole("link", { name: "Processes" }).click();
+  await page.getByRole("region", { name: "Processes" }).waitFor();
+  t.is(await page.getByRole("button", { name: "End" }).count(), 0);
+  await page.getByRole("link", { name: "Machine", exact: true }).click();
+  await page.getByRole("region", { name: "Filesystems" }).waitFor();
+  t.is(await page.getByText(/reboot/i).count(), 0);
+  t.deepEqual(complaints, []);
+});
