@@ -1,5 +1,6 @@
 /**
- * `npm run build [-- DIR]`: `dist/`, or that directory, which runs wherever it is copied to, on this platform, with nothing beside it but Node.
+ * `npm run build [-- DIR [ARCH]]`: `dist/`, or that directory, which runs wherever it is copied to, on this platform (or on that
+ * processor), with nothing beside it but Node.
  *
  * The command line starts for every command, so its bundle must be small and CommonJS (Node loads that faster, and
  * `import` of a built-in module reads all of its lazy parts). esbuild splits only ESM at the lazy imports; so it does
@@ -9,6 +10,7 @@ import { build, transform } from "esbuild";
 import type { BuildResult, Metafile, OutputFile, Plugin } from "esbuild";
 import { access, copyFile, glob, mkdir, rename, rm, writeFile } from "node:fs/promises";
 import { basename, dirname, join, relative, resolve } from "node:path";
+import { nativePackageDir } from "./native-package.ts";
 import { writeCommandFiles } from "./command-files.ts";
 import { writeThirdPartyFiles } from "./third-party.ts";
 import { buildWeb } from "./web.ts";
@@ -53,7 +55,7 @@ const docs = [
  * koffi, which finds the native code of a platform in a package beside its own, with one licence for both. Its
  * sources, its documentation, and what builds them stay behind.
  */
-const nativePackage = `node_modules/@koromix/koffi-${process.platform}-${process.arch}`;
+const nativePackage = nativePackageDir(process.argv[3] ?? process.arch);
 const native = [
   "node_modules/koffi/{package.json,index.cjs,LICENSE.txt,src/koffi/index.cjs,src/koffi/src/static.cjs}",
   `${nativePackage}/{package.json,index.js,*/koffi.node}`,
@@ -111,7 +113,7 @@ await access(join(root, nativePackage)).catch((cause: unknown) => {
   });
 });
 for await (const file of glob([...native, ...packages], { cwd: root })) {
-  await copy(join(root, file), file);
+  await copy(join(root, file), file.slice(Math.max(0, file.lastIndexOf("node_modules/@koromix/"))));
   copied.push(file);
 }
 await writeCommandFiles(freshDir);

@@ -11,7 +11,7 @@ export interface ManPage {
 
 export function manPage({ program, version, date }: ManPage): string {
   const shared = new Set(program.options.map(({ long }) => long));
-  const commands = leavesOf(program, []).flatMap(({ path, command }) => [
+  const commands = leavesOf(program, [], shared).flatMap(({ path, command }) => [
     `.SS "${text(usageOf(path, command))}"`,
     sentence(command.description),
     ...command.options.filter(({ long }) => !shared.has(long)).flatMap(optionLines),
@@ -36,7 +36,8 @@ export function manPage({ program, version, date }: ManPage): string {
     ...exitCodeHelp.split("\n").flatMap(exitLines),
     ".SH FILES",
     ...[
-      ["/etc/svc/svc.toml", "The configuration."],
+      ["/etc/svc/svc.toml", "The configuration: svc.toml(5)."],
+      ["svc.yaml", "The manifest of a package: svc.yaml(5)."],
       ["/var/lib/svc", "The store and the apps."],
       ["/run/svc/svc.sock", "The daemon\\(aqs socket."],
     ].flatMap(([file = "", what = ""]) => [".TP", `.I ${file}`, what]),
@@ -49,11 +50,22 @@ interface Leaf {
   readonly command: CommandTree;
 }
 
-/** The commands that do something, in the order of the help. */
-function leavesOf(command: CommandTree, path: readonly string[]): Leaf[] {
+/**
+ * The commands that do something, in the order of the help: those without others below them, and those with options of their own.
+ * @param shared options that every command has
+ */
+function leavesOf(
+  command: CommandTree,
+  path: readonly string[],
+  shared: ReadonlySet<string | undefined>,
+): Leaf[] {
   const here = [...path, command.name];
   const shown = command.commands.filter(({ hidden, name }) => !hidden && name !== "help");
-  return shown.length === 0 ? [{ path: here, command }] : shown.flatMap((child) => leavesOf(child, here));
+  const isLeaf = shown.length === 0 || command.options.some(({ long }) => !shared.has(long));
+  return [
+    ...(isLeaf ? [{ path: here, command }] : []),
+    ...shown.flatMap((child) => leavesOf(child, here, shared)),
+  ];
 }
 
 function usageOf(path: readonly string[], { args }: CommandTree): string {
@@ -71,13 +83,13 @@ function exitLines(line: string): string[] {
   return code === undefined || meaning === undefined ? [] : [".TP", `.B ${code}`, sentence(meaning)];
 }
 
-function sentence(words: string): string {
+export function sentence(words: string): string {
   const line = text(words === "" ? "" : `${words[0]?.toUpperCase() ?? ""}${words.slice(1)}`);
   return /[.!?]$/.test(line) || line === "" ? line : `${line}.`;
 }
 
 /** No backslash, and no dot or apostrophe that begins a line, is an instruction; a hyphen is one that can be copied. */
-function text(words: string): string {
+export function text(words: string): string {
   return words
     .replaceAll("\\", "\\e")
     .replaceAll("-", "\\-")

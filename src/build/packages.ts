@@ -1,6 +1,6 @@
 /**
- * `npm run package [-- DIR]`: what people install, into `packages/` or that directory: a tarball and a Debian package of the
- * bundle for this platform, and their checksums. Equal sources and SOURCE_DATE_EPOCH give equal bytes.
+ * `npm run package [-- DIR [ARCH…]]`: what people install, into `packages/` or that directory: a tarball and a Debian package of
+ * the bundle for this processor, or for those that are named (`x64 arm64`), and their checksums. Equal sources and SOURCE_DATE_EPOCH give equal bytes.
  */
 import { execFile } from "node:child_process";
 import { createHash } from "node:crypto";
@@ -18,14 +18,18 @@ import {
   writeFile,
 } from "node:fs/promises";
 import { tmpdir } from "node:os";
-import { basename, join, resolve } from "node:path";
+import { basename, dirname, join, resolve } from "node:path";
 import { promisify } from "node:util";
 import { gzipSync } from "node:zlib";
 import packageJson from "../../package.json" with { type: "json" };
 import type { CommandTree } from "../cli/command-tree.ts";
 import { completionScripts } from "../cli/completion-scripts.ts";
 import { builtFiles } from "../cli/first-stage.ts";
+import { configTemplate } from "../daemon/config-template.ts";
+import { configurationPage, manifestPage } from "./man-formats.ts";
+import type { Schema } from "./man-formats.ts";
 import { manPage } from "./man-page.ts";
+import { bringNativePackage } from "./native-package.ts";
 import { thirdPartyFiles } from "./third-party.ts";
 
 const run = promisify(execFile);
@@ -34,20 +38,28 @@ const outDir = resolve(process.argv[2] ?? join(root, "packages"));
 const { name, version } = packageJson;
 /** What Debian calls the processors that the native parts come for. */
 const debianNames: Readonly<Record<string, string>> = { x64: "amd64", arm64: "arm64" };
-const debianArch = debianNames[process.arch];
-if (debianArch === undefined) throw new Error(`there is no package for ${process.arch}`);
 
 const epoch = await sourceDate();
 const work = await mkdtemp(join(tmpdir(), "svc-packages-"));
 try {
-  const bundle = join(work, `${name}-${version}`);
-  await run(process.execPath, [join(root, "src/build/bundle.ts"), bundle]);
   await mkdir(outDir, { recursive: true });
-  const made = [await makeTarball(bundle), await makeDebianPackage(bundle)];
+  const made: string[] = [];
+  const named = process.argv.slice(3);
+  for (const arch of named.length > 0 ? named : [process.arch]) made.push(...(await makePackages(arch)));
   await writeFile(join(outDir, "SHA256SUMS"), (await Promise.all(made.map(checksumLine))).join(""));
   console.log([...made, join(outDir, "SHA256SUMS")].join("\n"));
 } finally {
   await rm(work, { recursive: true, force: true });
+}
+
+/** @param arch as Node calls the processor */
+async function makePackages(arch: string): Promise<string[]> {
+  const debianArch = debianNames[arch];
+  if (debianArch === undefined) throw new Error(`there is no package for ${arch}`);
+  await bringNativePackage(root, arch);
+  const bundle = join(work, arch, `${name}-${version}`);
+  await run(process.execPath, [join(root, "src/build/bundle.ts"), bundle, arch]);
+  return [await makeTarball(bundle, arch), await makeDebianPackage(bundle, debianArch)];
 }
 
 /** Seconds since 1970 that all files are dated with: when the sources changed last. */
@@ -59,26 +71,27 @@ async function sourceDate(): Promise<number> {
   return Number(text);
 }
 
-async function makeTarball(bundle: string): Promise<string> {
+async function makeTarball(bundle: string, arch: string): Promise<string> {
   await normalize(bundle);
-  const tar = join(work, "bundle.tar");
+  const tar = join(work, arch, "bundle.tar");
   const owner = ["--owner=0", "--group=0", "--numeric-owner", "--sort=name", "--format=gnu"];
-  await run("tar", ["--create", "--file", tar, ...owner, "--directory", work, basename(bundle)]);
-  const file = join(outDir, `${name}-${version}-${process.platform}-${process.arch}.tar.gz`);
+  await run("tar", ["--create", "--file", tar, ...owner, "--directory", dirname(bundle), basename(bundle)]);
+  const file = join(outDir, `${name}-${version}-${process.platform}-${arch}.tar.gz`);
   await writeFile(file, gzipSync(await readFile(tar), { level: 9 }));
   return file;
 }
 
-async function makeDebianPackage(bundle: string): Promise<string> {
-  const tree = join(work, "debian");
+async function makeDebianPackage(bundle: string, debianArch: string): Promise<string> {
+  const tree = join(work, `debian-${debianArch}`);
   const put = async (path: string, content: string | Uint8Array, mode = 0o644): Promise<void> => {
     const file = join(tree, path);
     await mkdir(join(file, ".."), { recursive: true });
     await writeFile(file, content, { mode });
   };
-  await cp(bundle, join(tree, "usr/lib/svc"), { recursive: true });
+  // What runs is a copy of it, which the maintainer scripts make.
+  await cp(bundle, join(tree, "usr/lib/svc/files"), { recursive: true });
   await mkdir(join(tree, "usr/bin"));
-  await symlink("../lib/svc/svc.cjs", join(tree, "usr/bin/svc"));
+  await symlink("../lib/svc/current/svc.cjs", join(tree, "usr/bin/svc"));
   const unit = await readFile(join(root, "packaging/svc.service"), "utf8");
   await put("usr/lib/systemd/system/svc.service", unit.replace("/usr/local/bin/svc", "/usr/bin/svc"));
   await put("usr/lib/systemd/system/svc.socket", await readFile(join(root, "packaging/svc.socket"), "utf8"));
@@ -88,6 +101,16 @@ async function makeDebianPackage(bundle: string): Promise<string> {
   const program = JSON.parse(await readFile(join(bundle, builtFiles.commands), "utf8")) as CommandTree;
   const date = new Date(epoch * 1000).toISOString().slice(0, 10);
   await put("usr/share/man/man1/svc.1.gz", gzipSync(manPage({ program, version, date }), { level: 9 }));
+  const schema = JSON.parse(await readFile(join(bundle, "manifest.schema.json"), "utf8")) as Schema;
+  await put(
+    "usr/share/man/man5/svc.yaml.5.gz",
+    gzipSync(manifestPage(schema, { version, date }), { level: 9 }),
+  );
+  const template = configTemplate("/etc/svc/svc.toml", { uid: 0, home: "/root", env: {} });
+  await put(
+    "usr/share/man/man5/svc.toml.5.gz",
+    gzipSync(configurationPage(template, { version, date }), { level: 9 }),
+  );
   await put("usr/share/doc/svc/copyright", await copyright(bundle));
   await put(
     "usr/share/doc/svc/changelog.gz",
@@ -97,19 +120,19 @@ async function makeDebianPackage(bundle: string): Promise<string> {
     const mode = name === "templates" ? 0o644 : 0o755;
     await put(`DEBIAN/${name}`, await readFile(join(root, "packaging/debian", name)), mode);
   }
-  await put("DEBIAN/control", control(await sizeKib(tree)));
+  await put("DEBIAN/control", control(await sizeKib(tree), debianArch));
   await normalize(tree);
-  const file = join(outDir, `${name}_${version}_${debianArch ?? ""}.deb`);
+  const file = join(outDir, `${name}_${version}_${debianArch}.deb`);
   await run("dpkg-deb", ["--root-owner-group", "-Zxz", "--build", tree, file], {
     env: { ...process.env, SOURCE_DATE_EPOCH: String(epoch) },
   });
   return file;
 }
 
-function control(installedKib: number): string {
+function control(installedKib: number, debianArch: string): string {
   return `Package: ${name}
 Version: ${version}
-Architecture: ${debianArch ?? ""}
+Architecture: ${debianArch}
 Maintainer: the svc authors <svc@localhost>
 Installed-Size: ${installedKib}
 Depends: nodejs (>= ${packageJson.engines.node.replace(">=", "")}), git, util-linux, debconf

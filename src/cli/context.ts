@@ -2,6 +2,7 @@
 import { setTimeout } from "node:timers/promises";
 import type { DescMessage, MessageShape } from "@bufbuild/protobuf";
 import { SvcError } from "../errors.ts";
+import { chooseColumns } from "./choose-columns.ts";
 import { AdvisedError, describeFailure, failureJson } from "./failure.ts";
 import type { CliHost } from "./host.ts";
 import { localNode } from "./nodes/node-file.ts";
@@ -9,6 +10,7 @@ import { hasPrivateStore } from "./no-daemon.ts";
 import { confirm, isInteractive } from "./prompt.ts";
 import { createPaint, wantsColor } from "./render/color.ts";
 import type { Paint } from "./render/color.ts";
+import { escapeCell } from "./render/escape.ts";
 import { formatJson } from "./render/json.ts";
 import { renderTable, type Column, type TableStyle } from "./render/table.ts";
 import { connect } from "./routing.ts";
@@ -27,6 +29,10 @@ export interface GlobalOptions {
   readonly timeout?: number;
   readonly color: boolean;
   readonly yes?: boolean;
+  /** Of a table the first column alone, without titles. */
+  readonly quiet?: boolean;
+  /** The columns of a table; default: all that it has. */
+  readonly columns?: readonly string[];
 }
 
 /**
@@ -155,9 +161,17 @@ export class CommandContext implements AsyncDisposable {
     return promise;
   }
 
+  /** A table with the columns that the line asks for. @throws UsageError for one that it does not have */
+  table<Row>(columns: readonly Column<Row>[], rows: readonly Row[]): string {
+    const [first] = columns;
+    if (this.options.quiet === true && first !== undefined)
+      return rows.map((row) => `${escapeCell(first.value(row))}\n`).join("");
+    return renderTable(chooseColumns(columns, this.options.columns), rows, this.tableStyle);
+  }
+
   /** A table for people. @param none what is said instead of one without rows */
   printTable<Row>(columns: readonly Column<Row>[], rows: readonly Row[], none?: string): Promise<void> {
-    if (rows.length > 0 || none === undefined) return this.print(renderTable(columns, rows, this.tableStyle));
+    if (rows.length > 0 || none === undefined) return this.print(this.table(columns, rows));
     this.note(none);
     return Promise.resolve();
   }

@@ -139,6 +139,10 @@ function addGlobalOptions(command: Command): void {
       parseText,
     ),
     new Option("--json", "print JSON, in the shape of the REST API"),
+    new Option("--columns <names>", "of a table these columns alone, in this order: id,state").argParser(
+      parseNames,
+    ),
+    new Option("-q, --quiet", "of a table the first column alone, without titles"),
     new Option("--timeout <seconds>", "give up after this time").argParser(parseSeconds),
     new Option("--no-color", "no colours; so do NO_COLOR=1 and a pipe"),
     new Option("-y, --yes", "do not ask before something is destroyed"),
@@ -159,6 +163,13 @@ function parsePath(text: string): string {
 function parseText(text: string): string {
   if (text === "") throw new InvalidArgumentError("It must not be empty.");
   return text;
+}
+
+function parseNames(text: string): string[] {
+  const names = text.split(",").map((name) => name.trim());
+  if (names.includes(""))
+    throw new InvalidArgumentError("It must be names of columns, with commas between them.");
+  return names;
 }
 
 function parseSeconds(text: string): number {

@@ -5,7 +5,17 @@
 import assert from "node:assert/strict";
 import { execFile } from "node:child_process";
 import { existsSync } from "node:fs";
-import { copyFile, lstat, mkdir, mkdtemp, readFile, readdir, rm, writeFile } from "node:fs/promises";
+import {
+  copyFile,
+  lstat,
+  mkdir,
+  mkdtemp,
+  readFile,
+  readdir,
+  readlink,
+  rm,
+  writeFile,
+} from "node:fs/promises";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { fileURLToPath } from "node:url";
@@ -53,6 +63,7 @@ async function packNext(deb: string, tree: string): Promise<string> {
   const control = join(tree, "DEBIAN/control");
   const fields = await readFile(control, "utf8");
   await writeFile(control, fields.replace(`Version: ${version}\n`, `Version: ${version}+next\n`));
+  await writeFile(join(tree, "usr/lib/svc/files/next"), "");
   return pack(tree);
 }
 
@@ -87,6 +98,7 @@ async function packNext(deb: string, tree: string): Promise<string> {
     }
     t.is(await machine.run("svc", "--version"), `${version}\n`);
     t.regex(await machine.run("man", "-P", "cat", "svc"), /svc app start ID/);
+    t.regex(await machine.run("man", "-P", "cat", "svc.yaml"), /health\.http\.path/);
 
     t.regex(
       await machine.run("svc", "setup"),
@@ -101,6 +113,22 @@ async function packNext(deb: string, tree: string): Promise<string> {
     const apps = machine.client(AppService);
     const before = await apps.getApp({ id: "kept" });
     t.is(before.state, "RUNNING");
+    // A package of one's own, from nothing to where it answers, and one made of a compose file.
+    await machine.run("svc", "package", "init", "/root/fresh", "--template", "node", "--yes");
+    await machine.run("svc", "package", "check", "/root/fresh");
+    t.regex(
+      await machine.run("svc", "install", "/root/fresh", "--set", "port=8090", "--start"),
+      /^Running fresh 1\.0\.0/,
+    );
+    await machine.run("svc", "app", "remove", "fresh", "--yes");
+    await mkdir(machine.path("/root/stack"));
+    const compose = 'services: { web: { image: "example/web:1", ports: ["${PORT:-8080}:80"] } }\n';
+    await writeFile(machine.path("/root/stack/compose.yaml"), compose);
+    await machine.run("svc", "package", "init", "/root/stack", "--yes");
+    t.regex(
+      await readFile(machine.path("/root/stack/svc.yaml"), "utf8"),
+      /compose:\n {2}file: compose\.yaml/,
+    );
     await machine.run("useradd", "--create-home", "someone");
     const asSomeone = [
       "setpriv",
@@ -115,10 +143,23 @@ async function packNext(deb: string, tree: string): Promise<string> {
 
     const socketPath = machine.path("/run/svc/svc.sock");
     const pid = await property("MainPID");
+    const runs = async (): Promise<string[]> =>
+      (await readdir(machine.path("/usr/lib/svc"))).filter((name) => name.startsWith("run.")).sort();
+    const [first = ""] = await runs();
     const answers = await askWhile(socketPath, async () => {
-      await dpkg("--install", "/root/next.deb");
+      await dpkg("--unpack", "/root/next.deb");
+      // The daemon still runs, and so does what it lies beside.
+      t.is(await property("MainPID"), pid);
+      t.deepEqual(await runs(), [first]);
+      t.false(existsSync(machine.path(`/usr/lib/svc/${first}/next`)), "no file of the new version");
+      t.true(existsSync(machine.path("/usr/lib/svc/files/next")));
+      t.is(await machine.run("svc", "--version"), `${version}\n`);
+      await dpkg("--configure", "svc");
       await ask(socketPath);
     });
+    const now = await readlink(machine.path("/usr/lib/svc/current"));
+    t.true(existsSync(machine.path(`/usr/lib/svc/${now}/next`)));
+    t.deepEqual(await runs(), [first, now].sort(), "the supervisor of the app goes on in the first");
     t.log(`${answers.length} answers over an upgrade`);
     t.deepEqual(
       answers.filter((answer) => answer !== 200),

@@ -1,7 +1,7 @@
 /** What people install: the same bytes from the same sources, and all that belongs into it. */
-import { execFile } from "node:child_process";
+import { execFile, spawnSync } from "node:child_process";
 import { createHash } from "node:crypto";
-import { lstat, mkdir, mkdtemp, readFile, readdir, rm } from "node:fs/promises";
+import { lstat, mkdir, mkdtemp, readFile, readdir, rm, symlink } from "node:fs/promises";
 import { tmpdir } from "node:os";
 import { dirname, join } from "node:path";
 import { fileURLToPath } from "node:url";
@@ -57,6 +57,8 @@ test("packages are the same bytes whenever they are built, and hold what belongs
     const tree = join(dir, "tree");
     await run("dpkg-deb", ["--raw-extract", join(one, deb), tree]);
     t.true((await lstat(join(tree, "usr/bin/svc"))).isSymbolicLink());
+    // As the maintainer scripts lay it out.
+    await symlink("files", join(tree, "usr/lib/svc/current"));
     t.is(await svc(join(tree, "usr/bin/svc"), "--version"), `${version}\n`);
     t.regex(await svc(join(tree, "usr/bin/svc"), "--help"), /^Usage: svc /);
     t.regex(await svc(join(tree, "usr/bin/svc"), "app", "--help"), /^Usage: svc app /);
@@ -73,13 +75,30 @@ test("packages are the same bytes whenever they are built, and hold what belongs
       "svc app start ID...",
       "svc backup storage add NAME",
       "svc schedule add TRIGGER ACTION",
+      "svc daemon",
+      "svc daemon reload",
     ]) {
       t.true(page.includes(`.SS "${heading}`), heading);
     }
     t.false(page.includes('.SS "svc start'), "what no list shows");
     t.notRegex(page, /^'|^\.(?!TH|SH|SS|TP|B |RI |I )/m, "nothing else is an instruction");
 
-    const bom = JSON.parse(await content("usr/lib/svc/bom.cdx.json")) as {
+    const formats = {
+      yaml: /^\.B health\.http\.path$/m,
+      toml: /^\.nf$[^]*^#listen = \\\(dq127\.0\.0\.1:8420/m,
+    };
+    for (const [name, said] of Object.entries(formats)) {
+      const file = join(tree, `usr/share/man/man5/svc.${name}.5.gz`);
+      const format = gunzipSync(await readFile(file)).toString();
+      t.regex(format, said, name);
+      t.notRegex(format, /^'|^\.(?!TH|SH|TP|B |BR |nf|fi)/m, "nothing else is an instruction");
+      const { stderr } = await run("man", ["--warnings", "--local-file", "-Tutf8", file], {
+        env: { ...process.env, MANWIDTH: "100" },
+      });
+      t.is(stderr, "", name);
+    }
+
+    const bom = JSON.parse(await content("usr/lib/svc/files/bom.cdx.json")) as {
       components: { name: string; purl: string; licenses: object[] }[];
     };
     const bundled = new Set(bom.components.map(({ name }) => name));
@@ -110,3 +129,34 @@ async function svc(main: string, ...args: string[]): Promise<string> {
   });
   return stdout;
 }
+
+const arm = "arm64";
+const isOther = process.arch !== arm;
+/** The registry that `npm ci` uses, too. */
+const canBring =
+  isOther &&
+  spawnSync("npm", ["view", `@koromix/koffi-linux-${arm}`, "version"], { timeout: 60_000 }).status === 0;
+
+(canBring ? test : test.skip)("packages for another processor have its native code", async (t) => {
+  t.timeout(300_000);
+  const dir = await mkdtemp(join(tmpdir(), "svc-packages-"));
+  t.teardown(() => rm(dir, { recursive: true, force: true }));
+  await run(process.execPath, [join(root, "src/build/packages.ts"), join(dir, "out"), arm], { cwd: root });
+  const names = (await readdir(join(dir, "out"))).sort();
+  t.deepEqual(names, ["SHA256SUMS", `svc-${version}-linux-arm64.tar.gz`, `svc_${version}_arm64.deb`]);
+  const deb = join(dir, "out", `svc_${version}_arm64.deb`);
+  t.regex((await run("dpkg-deb", ["--field", deb])).stdout, /^Architecture: arm64$/m);
+  await run("dpkg-deb", ["--extract", deb, join(dir, "tree")]);
+  const files = join(dir, "tree/usr/lib/svc/files");
+  const native = (await readdir(files, { recursive: true })).filter((name) => name.endsWith(".node"));
+  t.true(
+    native.length > 0 && native.every((name) => name.startsWith("node_modules/@koromix/koffi-linux-arm64/")),
+  );
+  for (const name of native) {
+    const header = (await readFile(join(files, name))).subarray(0, 20);
+    // ELF's number of the processor (elf(5), e_machine).
+    t.is(header.readUInt16LE(18), 183, name);
+  }
+  const bom = await readFile(join(files, "bom.cdx.json"), "utf8");
+  t.true(bom.includes("koffi-linux-arm64") && !bom.includes("koffi-linux-x64"));
+});

@@ -64,6 +64,13 @@ const cases: CommandCase[] = [
     stderr: /^sharer was running/,
   },
   { args: ["ls", "-q"], stdout: /^([a-z0-9-]+\n)+$/ },
+  { args: ["ls", "--columns", "state,id"], stdout: /^STATE +ID\n([A-Z]+ +[a-z0-9-]+\n)+$/ },
+  {
+    args: ["ls", "--columns", "state,colour"],
+    exitCode: 2,
+    stderr: /there is no column "colour" here; there are id, name, state/,
+  },
+  { args: ["source", "list", "-q"], stdout: /^([a-z0-9-]+\n)*$/ },
   { args: ["app", "logs", "hello", "-n", "7"], stdout: /^one of 7 \x1b\]0;title\x07\ntwo of hello\n$/ },
   { args: ["app", "logs", "hello", "-n", "x"], exitCode: 2, stderr: /must be 0 to 100000/ },
   { args: ["app", "settings", "hello"], stdout: /port +8080 +8080 +Where it listens\ngreeting +hi +hello/ },

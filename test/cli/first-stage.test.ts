@@ -42,6 +42,7 @@ for (const line of [
   "ls extra",
   "ls --jsn",
   "ls -q",
+  "ls --columns id",
   "ls --socket=x",
   "ls --socket",
   "ls --timeout 0",

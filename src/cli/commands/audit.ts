@@ -6,7 +6,7 @@ import { ReportedError } from "../failure.ts";
 import { parseCount, parseUid } from "../option-values.ts";
 import { pagesOf } from "../pages.ts";
 import type { RunCommand } from "../run-command.ts";
-import { renderFields, renderTable } from "../render/table.ts";
+import { renderFields } from "../render/table.ts";
 import { calls } from "../transport/calls.ts";
 import type { AuditRecord } from "../transport/calls.ts";
 
@@ -92,7 +92,8 @@ function printRecords(
   withTitles = true,
 ): Promise<void> {
   if (newestFirst.length === 0 && !withTitles) return Promise.resolve();
-  const table = renderTable(
+  const isTitled = withTitles || context.options.quiet === true;
+  const table = context.table<AuditRecord>(
     [
       { title: "TIME", value: ({ time }) => time ?? "" },
       { title: "WHO", value: who, shrinkTo: 12 },
@@ -110,9 +111,8 @@ function printRecords(
       { title: "REQUEST", value: (record) => record.request_id, shrinkTo: 8 },
     ],
     newestFirst.toReversed(),
-    context.tableStyle,
   );
-  return context.print(withTitles ? table : table.slice(table.indexOf("\n") + 1));
+  return context.print(isTitled ? table : table.slice(table.indexOf("\n") + 1));
 }
 
 /** `AppService.StartApp`, as the command line spells methods. */

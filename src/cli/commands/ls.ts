@@ -9,12 +9,14 @@ import type { App } from "../transport/calls.ts";
 import type { CommandContext } from "../context.ts";
 import { UsageError } from "../failure.ts";
 
+const watchMs = 2_000;
+
 export function addLsCommand(parent: Command, run: RunCommand): void {
   parent
     .command("ls")
     .alias("list")
     .description("list the installed apps")
-    .option("-q, --quiet", "print the ids alone")
+    .option("-w, --watch", "go on until Ctrl-C")
     .option(
       "--all-nodes",
       "of this machine and every node of svc node, each of which has --timeout (default: 10 s)",
@@ -23,27 +25,42 @@ export function addLsCommand(parent: Command, run: RunCommand): void {
 }
 
 export interface ListOptions {
-  readonly quiet?: boolean;
+  readonly watch?: boolean;
   readonly allNodes?: boolean;
 }
 
 export async function showApps(context: CommandContext, options: ListOptions = {}): Promise<void> {
-  const { quiet = false, allNodes = false } = options;
+  const { watch = false, allNodes = false } = options;
+  const { quiet = false } = context.options;
   if (allNodes) {
     if (quiet) throw new UsageError("an id alone does not say on which node it is: leave --quiet out");
+    if (watch) throw new UsageError("several nodes are asked once: leave --watch out");
     const { showAllNodes } = await import("./ls-all-nodes.ts");
     return showAllNodes(context);
   }
+  if (watch) return watchApps(context);
   const apps = await listAllApps(context);
   if (context.json) return context.printJson({ apps, next_page_token: "" });
-  if (quiet) return context.print(apps.map(({ id }) => `${escapeControls(id)}\n`).join(""));
   const none = "No apps are installed. Install one: svc install SPEC";
   await context.printTable(appColumns(context.host.now(), apps), apps, none);
+  if (quiet) return;
   const overdue = apps.filter(({ backups }) => backups?.overdue === true).map(({ id }) => id);
   if (overdue.length > 0) {
     context.note(
       `warning: backups are overdue of ${escapeControls(overdue.join(", "))}: svc backup policy ID`,
     );
+  }
+}
+
+async function watchApps(context: CommandContext): Promise<void> {
+  const { LiveTable } = await import("../render/live-table.ts");
+  const live = new LiveTable(context.host.stdout.isTTY === true);
+  for (;;) {
+    const apps = await listAllApps(context);
+    await (context.json
+      ? context.printJsonLine({ apps })
+      : context.print(live.next(context.table(appColumns(context.host.now(), apps), apps))));
+    await context.pause(watchMs);
   }
 }
 

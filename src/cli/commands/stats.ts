@@ -5,7 +5,6 @@ import { ReportedError } from "../failure.ts";
 import { parseCount } from "../option-values.ts";
 import type { RunCommand } from "../run-command.ts";
 import { LiveTable } from "../render/live-table.ts";
-import { renderTable } from "../render/table.ts";
 import { formatBothWays, formatMeasured, formatPercent } from "../render/units.ts";
 import { calls } from "../transport/calls.ts";
 import type { AppStats } from "../transport/calls.ts";
@@ -82,7 +81,7 @@ async function watchStats(
 }
 
 function statsTable(context: CommandContext, stats: readonly AppStats[]): string {
-  return renderTable<AppStats>(
+  return context.table<AppStats>(
     [
       { title: "ID", value: (app) => app.id, shrinkTo: 12 },
       {
@@ -104,6 +103,5 @@ function statsTable(context: CommandContext, stats: readonly AppStats[]): string
       },
     ],
     stats,
-    context.tableStyle,
   );
 }

@@ -5,7 +5,7 @@ import type { CommandContext } from "../context.ts";
 import { parseCount } from "../option-values.ts";
 import type { RunCommand } from "../run-command.ts";
 import { LiveTable } from "../render/live-table.ts";
-import { renderTable, type Column } from "../render/table.ts";
+import type { Column } from "../render/table.ts";
 import { formatBytes, formatDuration, formatPercent } from "../render/units.ts";
 import { calls } from "../transport/calls.ts";
 import type { HostProcess } from "../transport/calls.ts";
@@ -45,7 +45,7 @@ async function top(context: CommandContext, options: TopOptions): Promise<void> 
       const none = "No process of an app or a container runs; see all with: svc top --all";
       return context.printTable(columns(context), shown.processes, none);
     }
-    const text = renderTable(columns(context), shown.processes, context.tableStyle);
+    const text = context.table(columns(context), shown.processes);
     await (context.json ? context.printJsonLine(shown) : context.print(live.next(text)));
     await context.pause(watchMs);
   }

@@ -4,7 +4,6 @@ import type { CommandContext } from "../../context.ts";
 import type { RunCommand } from "../../run-command.ts";
 import { containerStatsColumns } from "../../render/docker-table.ts";
 import { LiveTable } from "../../render/live-table.ts";
-import { renderTable } from "../../render/table.ts";
 import { calls } from "../../transport/calls.ts";
 
 /** Between two samples, each of which takes half a second. */
@@ -35,7 +34,7 @@ async function watchStats(context: CommandContext, ids: readonly string[]): Prom
     const answer = await context.call(calls.listContainerStats, { ids });
     await (context.json
       ? context.printJsonLine(answer)
-      : context.print(live.next(renderTable(containerStatsColumns, answer.stats, context.tableStyle))));
+      : context.print(live.next(context.table(containerStatsColumns, answer.stats))));
     await context.pause(pauseMs);
   }
 }

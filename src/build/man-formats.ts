@@ -1,0 +1,93 @@
+/** `man svc.yaml` and `man svc.toml`: the files that people write, from the manifest's schema and the commented configuration. */
+import { sentence, text } from "./man-page.ts";
+
+export interface Edition {
+  readonly version: string;
+  /** `2026-03-29` */
+  readonly date: string;
+}
+
+/** A part of a JSON Schema, of what the manifest's uses. */
+export interface Schema {
+  readonly $ref?: string;
+  readonly description?: string;
+  readonly type?: string | readonly string[];
+  readonly enum?: readonly unknown[];
+  readonly properties?: Readonly<Record<string, Schema>>;
+  readonly required?: readonly string[];
+  readonly items?: Schema;
+  readonly definitions?: Readonly<Record<string, Schema>>;
+  readonly "x-expected"?: string;
+}
+
+export function manifestPage(schema: Schema, edition: Edition): string {
+  const resolve = ({ $ref, ...own }: Schema): Schema => ({
+    ...($ref === undefined ? {} : schema.definitions?.[$ref.replace("#/definitions/", "")]),
+    ...own,
+  });
+  const entries = (of: Schema, path: string, within: ReadonlySet<string>): string[] =>
+    Object.entries(of.properties ?? {}).flatMap(([key, written]) => {
+      const part = resolve(written);
+      const item = part.items && resolve(part.items);
+      const name = path === "" ? key : `${path}.${key}`;
+      const reference = written.$ref ?? part.items?.$ref ?? "";
+      const isRequired = of.required?.includes(key) ?? false;
+      const said = [
+        part.description ?? "",
+        expectedOf(part, item),
+        ...(isRequired ? ["It must be there."] : []),
+      ];
+      // A setting may have parts that are settings again.
+      const inner = within.has(reference)
+        ? []
+        : entries(item ?? part, item ? `${name}[]` : name, new Set([...within, reference]));
+      return [".TP", `.B ${text(name)}`, ...said.filter((words) => words !== "").map(sentence), ...inner];
+    });
+  return [
+    ...head("SVC.YAML", edition, "svc.yaml", "the manifest of a package"),
+    text(schema.description ?? ""),
+    ".SH KEYS",
+    ...entries(schema, "", new Set()),
+    ".SH SEE ALSO",
+    "svc package init, svc package check and svc package schema in",
+    ".BR svc (1)",
+    "",
+  ].join("\n");
+}
+
+function expectedOf(
+  { "x-expected": expected, enum: values, type }: Schema,
+  item: Schema | undefined,
+): string {
+  if (values !== undefined) return `One of ${values.join(", ")}.`;
+  if (item?.enum !== undefined) return `A list of ${item.enum.join(", ")}.`;
+  if (expected !== undefined) return `${expected}.`;
+  const words: Readonly<Record<string, string>> = {
+    boolean: "True or false.",
+    integer: "A whole number.",
+    number: "A number.",
+  };
+  return typeof type === "string" ? (words[type] ?? "") : "";
+}
+
+/** @param template the configuration with every key in comments */
+export function configurationPage(template: string, edition: Edition): string {
+  return [
+    ...head("SVC.TOML", edition, "svc.toml", "the configuration of svc"),
+    "Every key with its default. svc daemon \\-\\-check says what is wrong with a file, svc daemon reload has it taken over.",
+    ".SH KEYS",
+    ".nf",
+    ...template.trimEnd().split("\n").map(text),
+    ".fi",
+    "",
+  ].join("\n");
+}
+
+function head(title: string, { version, date }: Edition, name: string, what: string): string[] {
+  return [
+    `.TH ${title} 5 "${date}" "svc ${text(version)}" "File Formats"`,
+    ".SH NAME",
+    `${name} \\- ${what}`,
+    ".SH DESCRIPTION",
+  ];
+}

@@ -1,0 +1,52 @@
+/** The native code of a processor other than this machine's: from npm, as package-lock.json knows it. */
+import { execFile } from "node:child_process";
+import { createHash } from "node:crypto";
+import { access, mkdir, mkdtemp, readFile, readdir, rename, rm } from "node:fs/promises";
+import { dirname, join } from "node:path";
+import { promisify } from "node:util";
+
+const run = promisify(execFile);
+const timeoutMs = 120_000;
+
+/** Where it lies below the checkout. It is not there yet, unless it is this machine's own. */
+export function nativePackageDir(arch: string): string {
+  const name = `node_modules/@koromix/koffi-${process.platform}-${arch}`;
+  return arch === process.arch ? name : `node_modules/.cache/svc-native/${name}`;
+}
+
+/** @throws Error when npm cannot bring it, or it is not what the lock file says */
+export async function bringNativePackage(root: string, arch: string): Promise<void> {
+  const dir = join(root, nativePackageDir(arch));
+  if (
+    await access(dir).then(
+      () => true,
+      () => false,
+    )
+  )
+    return;
+  const name = `@koromix/koffi-${process.platform}-${arch}`;
+  const lock = JSON.parse(await readFile(join(root, "package-lock.json"), "utf8")) as {
+    readonly packages: Readonly<Record<string, { version: string; integrity: string }>>;
+  };
+  const locked = lock.packages[`node_modules/${name}`];
+  if (locked === undefined) throw new Error(`there is no ${name}: svc has no native code for ${arch}`);
+  await mkdir(dirname(dir), { recursive: true });
+  const scratch = await mkdtemp(`${dir}.`);
+  try {
+    const { version, integrity } = locked;
+    await run("npm", ["pack", `${name}@${version}`, "--pack-destination", scratch], {
+      cwd: scratch,
+      timeout: timeoutMs,
+    });
+    const [archive = ""] = await readdir(scratch);
+    const digest = createHash("sha512")
+      .update(await readFile(join(scratch, archive)))
+      .digest("base64");
+    if (integrity !== `sha512-${digest}`)
+      throw new Error(`${name} ${version} is not what package-lock.json says`);
+    await run("tar", ["--extract", "--gzip", "--file", archive, "--no-same-owner"], { cwd: scratch });
+    await rename(join(scratch, "package"), dir);
+  } finally {
+    await rm(scratch, { recursive: true, force: true });
+  }
+}
