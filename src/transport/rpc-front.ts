@@ -101,6 +101,7 @@ export async function loadRpcFront(options: RpcFrontOptions): Promise<RpcFront> 
   const protocols = [createGrpc(known), createConnectProto(known), createConnectJson(known)];
   const procedures = createProcedures(exchange, protocols);
   return (request, response, caller) => {
+    if (caller.user.peerUid !== undefined) leaveUnpacked(request);
     const handOver = (): void => {
       if ("stream" in request) {
         nodeCalls(request)(request, response);
@@ -113,6 +114,13 @@ export async function loadRpcFront(options: RpcFrontOptions): Promise<RpcFront> 
     if (!("stream" in request)) leaveOpen(request);
     handOver();
   };
+}
+
+/** To pack what stays on this machine takes longer than to copy it. */
+function leaveUnpacked({ headers }: HttpRequest): void {
+  for (const name of ["connect-accept-encoding", "grpc-accept-encoding"]) {
+    if (name in headers) headers[name] = "identity";
+  }
 }
 
 /** Whether the request is a stream of messages, each of which is read by itself. */

@@ -1,5 +1,6 @@
 /** Messages may be packed, in both directions. */
 import { connect as connectHttp2 } from "node:http2";
+import { connect as connectSocket } from "node:net";
 import { gunzipSync, gzipSync } from "node:zlib";
 import { create, fromBinary, fromJsonString, toBinary, toJsonString } from "@bufbuild/protobuf";
 import test from "ava";
@@ -31,31 +32,38 @@ test("Connect: a packed request is read, and its answer is packed for who takes 
   t.deepEqual([app.id, app.name], ["hello", name]);
 });
 
-test("gRPC: a packed request is read, and its answer is packed for who takes that", async (t) => {
-  await using door = await openDoor({ handlers });
-  const session = connectHttp2(door.url);
-  const stream = session.request({
-    ":method": "POST",
-    ":path": path,
-    "content-type": "application/grpc",
-    te: "trailers",
-    authorization: `Bearer ${door.token}`,
-    "grpc-encoding": "gzip",
-    "grpc-accept-encoding": "gzip",
+for (const place of ["TCP", "the socket"]) {
+  const isPacked = place === "TCP";
+  const what = isPacked ? "packed for who takes that" : "not packed: it stays on this machine";
+  test(`gRPC over ${place}: a packed request is read, and its answer is ${what}`, async (t) => {
+    await using door = await openDoor({ handlers });
+    const session = isPacked
+      ? connectHttp2(door.url)
+      : connectHttp2("http://localhost", { createConnection: () => connectSocket(door.socketPath) });
+    const stream = session.request({
+      ":method": "POST",
+      ":path": path,
+      "content-type": "application/grpc",
+      te: "trailers",
+      authorization: `Bearer ${door.token}`,
+      "grpc-encoding": "gzip",
+      "grpc-accept-encoding": "gzip",
+    });
+    const packed = gzipSync(toBinary(StartAppRequestSchema, request));
+    const envelope = Buffer.alloc(5);
+    envelope.writeUInt8(1, 0);
+    envelope.writeUInt32BE(packed.length, 1);
+    stream.end(Buffer.concat([envelope, packed]));
+    let encoding: unknown;
+    stream.on("response", (headers) => (encoding = headers["grpc-encoding"]));
+    const chunks: Buffer[] = [];
+    for await (const chunk of stream as AsyncIterable<Buffer>) chunks.push(chunk);
+    session.close();
+    const body = Buffer.concat(chunks);
+    t.is(encoding, isPacked ? "gzip" : undefined);
+    t.is(body.readUInt8(0), isPacked ? 1 : 0);
+    const answer = body.subarray(5);
+    const app = fromBinary(AppSchema, isPacked ? gunzipSync(answer) : answer);
+    t.deepEqual([app.id, app.name], ["hello", name]);
   });
-  const packed = gzipSync(toBinary(StartAppRequestSchema, request));
-  const envelope = Buffer.alloc(5);
-  envelope.writeUInt8(1, 0);
-  envelope.writeUInt32BE(packed.length, 1);
-  stream.end(Buffer.concat([envelope, packed]));
-  let encoding: unknown;
-  stream.on("response", (headers) => (encoding = headers["grpc-encoding"]));
-  const chunks: Buffer[] = [];
-  for await (const chunk of stream as AsyncIterable<Buffer>) chunks.push(chunk);
-  session.close();
-  const body = Buffer.concat(chunks);
-  t.is(encoding, "gzip");
-  t.is(body.readUInt8(0), 1);
-  const app = fromBinary(AppSchema, gunzipSync(body.subarray(5)));
-  t.deepEqual([app.id, app.name], ["hello", name]);
-});
+}
