@@ -1,11 +1,19 @@
 /** What things are, one or a directory of them. */
-import { lstatSync, readlinkSync } from "node:fs";
+import { constants, lstatSync, readlinkSync } from "node:fs";
 import { at, namesIn } from "../directory.mjs";
 import { RequestError, hasCode } from "../request-error.mjs";
 import { runInSlices } from "../slices.mjs";
 import { inPlace, opened } from "./host-path.mjs";
 import { bytesOf, spell } from "./spelling.mjs";
 
+const types = new Map([
+  [constants.S_IFREG, "file"],
+  [constants.S_IFDIR, "directory"],
+  [constants.S_IFLNK, "symlink"],
+  [constants.S_IFIFO, "fifo"],
+  [constants.S_IFSOCK, "socket"],
+  [constants.S_IFBLK, "block_device"],
+]);
 /** Names of a directory, which are held in memory to be sorted. */
 const maxNames = 1_000_000;
 /** Milliseconds that the names of a directory are kept for its next page. */
@@ -14,27 +22,23 @@ const keptMs = 10_000;
 /** @typedef {import("./host-path.mjs").HostPlace} HostPlace */
 /** @typedef {import("./syscalls.mjs").Syscalls} Syscalls */
 /** @typedef {import("node:fs").BigIntStats} BigIntStats */
+/** @typedef {import("./syscalls.mjs").EntryStats} EntryStats */
 /**
  * As it travels: name, type, size, mode, uid, gid, milliseconds of its last change, entity tag, target of a link.
  * @typedef {[string, string, number, number, number, number, number, string, string]} SentEntry
  */
 
-/** @param {BigIntStats} stats */
-export function typeOf(stats) {
-  if (stats.isFile()) return "file";
-  if (stats.isDirectory()) return "directory";
-  if (stats.isSymbolicLink()) return "symlink";
-  if (stats.isFIFO()) return "fifo";
-  if (stats.isSocket()) return "socket";
-  return stats.isBlockDevice() ? "block_device" : "char_device";
+/** @param {Pick<EntryStats, "mode">} stats */
+export function typeOf({ mode }) {
+  return types.get(Number(mode) & constants.S_IFMT) ?? "char_device";
 }
 
 /**
  * Differs whenever the content does: no two contents of a file have the same inode, size and times.
- * @param {BigIntStats} stats
+ * @param {EntryStats} stats
  */
 export function tagOf(stats) {
-  if (!stats.isFile()) return "";
+  if (typeOf(stats) !== "file") return "";
   const { ino, size, mtimeNs, ctimeNs } = stats;
   return `${ino.toString(36)}-${size.toString(36)}-${mtimeNs.toString(36)}-${ctimeNs.toString(36)}`;
 }
@@ -42,20 +46,21 @@ export function tagOf(stats) {
 /**
  * @param {number} parent
  * @param {string} name
- * @param {BigIntStats} stats
+ * @param {EntryStats} stats
  * @returns {SentEntry}
  */
 export function describeEntry(parent, name, stats) {
+  const type = typeOf(stats);
   return [
     spell(name),
-    typeOf(stats),
+    type,
     Number(stats.size),
     Number(stats.mode) & 0o7777,
     Number(stats.uid),
     Number(stats.gid),
     Number(stats.mtimeNs / 1_000_000n),
     tagOf(stats),
-    stats.isSymbolicLink() ? spell(readlinkSync(at(parent, name), "latin1")) : "",
+    type === "symlink" ? spell(readlinkSync(at(parent, name), "latin1")) : "",
   ];
 }
 
@@ -136,7 +141,7 @@ export async function listDirectory(syscalls, listings, { hidden, after, limit, 
       for (; at < names.length && entries.length < limit; at++) {
         const name = names[at] ?? "";
         if (!hidden && name.startsWith(".")) continue;
-        const entry = entryIfThere(fd, name);
+        const entry = entryIfThere(syscalls, fd, name);
         if (entry) entries.push(entry);
       }
       return { directory: describeEntry(found.parent, found.name, stats), entries, more: at < names.length };
@@ -160,12 +165,13 @@ function firstAfter(names, name) {
 }
 
 /**
+ * @param {Syscalls} syscalls
  * @param {number} parent
  * @param {string} name
  */
-function entryIfThere(parent, name) {
+function entryIfThere(syscalls, parent, name) {
   try {
-    return entryAt(parent, name);
+    return describeEntry(parent, name, syscalls.stat(parent, name));
   } catch (error) {
     // Gone meanwhile, or in a directory whose names may be read and nothing else.
     if (hasCode(error, "ENOENT")) return undefined;

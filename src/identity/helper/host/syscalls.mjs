@@ -11,6 +11,10 @@ import { RequestError, hasCode } from "../request-error.mjs";
 const cwd = -100;
 const noFollow = 0x100;
 const follow = 0x400;
+const noAutomount = 0x800;
+/** All that stat(2) tells. */
+const basicStats = 0x7ff;
+const statxBytes = 256;
 const noReplace = 1;
 const exchange = 2;
 const closeOnExec = 0o2000000;
@@ -23,11 +27,14 @@ const seekHole = 4;
 const ficlone = 0x40049409;
 
 /** @typedef {Pick<import("node:fs").BigIntStats, "atimeNs" | "mtimeNs">} Times */
+/**
+ * @typedef {Pick<import("node:fs").BigIntStats, "ino" | "size" | "mtimeNs" | "ctimeNs"> & Record<"mode" | "uid" | "gid", bigint | number>} EntryStats
+ */
 /** @typedef {(...args: unknown[]) => number} Native */
 /**
  * @typedef {object} Library
  * @property {() => number} errno
- * @property {Record<"openat" | "ficlone" | "copy_file_range" | "readlinkat" | "renameat2" | "linkat" | "mknodat" | "utimensat" | "futimens" | "listxattr" | "getxattr" | "setxattr" | "flistxattr" | "fgetxattr" | "fsetxattr" | "lseek" | "syncfs", Native>} calls
+ * @property {Record<"openat" | "statx" | "ficlone" | "copy_file_range" | "readlinkat" | "renameat2" | "linkat" | "mknodat" | "utimensat" | "futimens" | "listxattr" | "getxattr" | "setxattr" | "flistxattr" | "fgetxattr" | "fsetxattr" | "lseek" | "syncfs", Native>} calls
  */
 
 /** @returns {Library | undefined} */
@@ -39,6 +46,7 @@ function load() {
     // Names are bytes, which need not be UTF-8.
     const calls = {
       openat: libc.func("int openat(int, const uint8_t *, int, uint32_t)"),
+      statx: libc.func("int statx(int, const uint8_t *, int, uint32_t, void *)"),
       ficlone: libc.func("int ioctl(int, unsigned long, int)"),
       copy_file_range: libc.func("int64_t copy_file_range(int, void *, int, void *, size_t, uint32_t)"),
       readlinkat: libc.func("int64_t readlinkat(int, const uint8_t *, uint8_t *, size_t)"),
@@ -72,6 +80,7 @@ export class Syscalls {
   /** @type {Library | undefined} */
   #library;
   #isLoaded = false;
+  #statx = new ArrayBuffer(statxBytes);
 
   get #native() {
     if (!this.#isLoaded) this.#library = load();
@@ -102,6 +111,38 @@ export class Syscalls {
     const fd = native.calls.openat(parent, cString(name), flags | closeOnExec, mode);
     if (fd < 0) throw this.#error("openat");
     return fd;
+  }
+
+  /**
+   * What has a name in an open directory. Of a directory full of them: it takes a third of the time of lstat(2) by a path.
+   * @param {number} parent
+   * @param {string} name
+   * @returns {EntryStats}
+   */
+  stat(parent, name) {
+    const native = this.#native;
+    if (!native) return lstatSync(at(parent, name), { bigint: true });
+    const answer = new Uint8Array(this.#statx);
+    if (native.calls.statx(parent, cString(name), noFollow | noAutomount, basicStats, answer) !== 0) {
+      throw this.#error("statx");
+    }
+    // As statx(2) lays it out, in the machine's own order of bytes.
+    const [halves, words, longs] = [
+      new Uint16Array(this.#statx),
+      new Uint32Array(this.#statx),
+      new BigInt64Array(this.#statx),
+    ];
+    const time = (/** @type {number} */ index) =>
+      (longs[index] ?? 0n) * 1_000_000_000n + BigInt(words[2 * index + 2] ?? 0);
+    return {
+      mode: halves[14] ?? 0,
+      uid: words[5] ?? 0,
+      gid: words[6] ?? 0,
+      ino: longs[4] ?? 0n,
+      size: longs[5] ?? 0n,
+      ctimeNs: time(12),
+      mtimeNs: time(14),
+    };
   }
 
   /**
