@@ -142,6 +142,7 @@ const lines: readonly string[] = [
   "app settings unset x a",
   "app clone x --share-volumes",
   "app copy x --to far",
+  "app move x --to far",
   "app remove x",
   "disk",
   "disk x",

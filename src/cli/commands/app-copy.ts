@@ -2,14 +2,14 @@
 import type { Command } from "commander";
 import type { CommandContext } from "../context.ts";
 import { UsageError } from "../failure.ts";
-import { SvcError } from "../../errors.ts";
 import { chooseNode } from "../nodes/choose-node.ts";
 import { localNode } from "../nodes/node-file.ts";
 import { escapeControls } from "../render/escape.ts";
 import { formatBytes } from "../render/units.ts";
 import type { RunCommand } from "../run-command.ts";
-import { calls, type App } from "../transport/calls.ts";
 import { transfer, type Arrived } from "./app-transfer.ts";
+import { identityHelp, readIdentity, type IdentityOption } from "./backup/archive-ref.ts";
+import { planTransfer, sayPlan } from "./transfer-plan.ts";
 
 export function addCopyCommand(parent: Command, run: RunCommand): void {
   parent
@@ -18,6 +18,7 @@ export function addCopyCommand(parent: Command, run: RunCommand): void {
     .argument("<id>", "the app to copy")
     .requiredOption("--to <node>", "a node of svc node list")
     .option("--dry-run", "say what would be copied, and change nothing")
+    .option("--identity <file>", identityHelp)
     .addHelpText("after", examples)
     .action(run(copy));
 }
@@ -31,7 +32,7 @@ Examples:
   svc -N attic app copy hello --to local
 `;
 
-interface CopyOptions {
+interface CopyOptions extends IdentityOption {
   readonly to: string;
   readonly dryRun?: boolean;
 }
@@ -39,22 +40,20 @@ interface CopyOptions {
 async function copy(
   context: CommandContext,
   id: string,
-  { to: name, dryRun = false }: CopyOptions,
+  { to: name, dryRun = false, ...options }: CopyOptions,
 ): Promise<void> {
   const from = chooseNode(context.host, context.options)?.name ?? localNode;
   if (from === name)
     throw new UsageError(`${id} is on ${name} already; a copy on the same node is: svc app clone ${id}`);
   await using to = context.at(name);
-  const plan = await planOf(context, to, id);
-  if (dryRun) await sayPlan(context, plan, name);
-  else await sayCopied(context, await transfer({ from: context, to, id }, plan.exists), { id, name });
-}
-
-function sayPlan(context: CommandContext, plan: Plan, node: string): Promise<void> {
-  if (context.json) return context.printJson(plan);
-  const size = `${formatBytes(plan.total_bytes)}, ${formatBytes(plan.available_bytes)} are free there`;
-  const text = `${plan.id} would be copied to ${node} (${size})${plan.exists ? " under another id" : ""}`;
-  return context.print(`${escapeControls(text)}\n`);
+  const plan = await planTransfer(context, to, id);
+  if (dryRun) {
+    await sayPlan(context, plan, `would be copied to ${name}`);
+    return;
+  }
+  const identity = await readIdentity(context, options);
+  const copied = await transfer({ from: context, to, id, identity }, plan.exists);
+  await sayCopied(context, copied, { id, name });
 }
 
 function sayCopied(
@@ -69,48 +68,4 @@ function sayCopied(
   for (const warning of warnings) context.note(`warning: ${escapeControls(warning)}`);
   const done = `Copied ${id} to ${name} as ${copied.id} (${formatBytes(copied.bytes)})`;
   return context.print(`${escapeControls(`${done}. Start it: svc -N ${name} app start ${copied.id}`)}\n`);
-}
-
-interface Plan {
-  readonly id: string;
-  /** Bytes that it has. */
-  readonly total_bytes: number;
-  readonly available_bytes: number;
-  /** Whether the other node has an app of that id. */
-  readonly exists: boolean;
-}
-
-/** @throws SvcError what would be in the way */
-async function planOf(from: CommandContext, to: CommandContext, id: string): Promise<Plan> {
-  const [disk, status, report, there] = await Promise.all([
-    from.call(calls.getAppDisk, { id }),
-    to.call(calls.getStatus, {}),
-    to.call(calls.getDiskReport, {}),
-    findApp(to, id),
-  ]);
-  if (!status.capabilities.includes("backups.upload")) {
-    throw new SvcError(
-      "not_possible",
-      "the daemon there takes no archives: it is older than this svc needs; upgrade it",
-    );
-  }
-  const available = report.filesystem?.available_bytes ?? 0;
-  if (disk.total_bytes > available) {
-    throw new SvcError(
-      "not_possible",
-      `${id} has ${formatBytes(disk.total_bytes)}, and there are ${formatBytes(available)} free there`,
-    );
-  }
-  return { id, total_bytes: disk.total_bytes, available_bytes: available, exists: there !== undefined };
-}
-
-async function findApp(node: CommandContext, id: string): Promise<App | undefined> {
-  try {
-    const app = await node.call(calls.getApp, { id });
-    // At a terminal an id may be the beginning of another.
-    return app.id === id ? app : undefined;
-  } catch (error) {
-    if (error instanceof SvcError && error.reason === "not_found") return undefined;
-    throw error;
-  }
 }

@@ -11,6 +11,8 @@ export interface Transfer {
   readonly to: CommandContext;
   /** Id of the app on the node that it comes from. */
   readonly id: string;
+  /** What opens an archive of a node that encrypts them; empty for none. */
+  readonly identity: string;
 }
 
 export interface Arrived {
@@ -27,7 +29,7 @@ const storage = "local";
  * The app is not stopped for it, and stopped there. Of the archives nothing is left on either side.
  * @param asNew a new app there; else it is put in the place of the one with its id, or takes that id
  */
-export async function transfer({ from, to, id }: Transfer, asNew: boolean): Promise<Arrived> {
+export async function transfer({ from, to, id, identity }: Transfer, asNew: boolean): Promise<Arrived> {
   const { BackupService } = await import("../../../gen/svc/v1/backup_pb.ts");
   const request = { appId: id, storages: [storage] };
   const events = from.invoke(BackupService.method.createBackupStream, [request]);
@@ -40,7 +42,7 @@ export async function transfer({ from, to, id }: Transfer, asNew: boolean): Prom
   try {
     const there = await send({ from, to, id }, here);
     try {
-      const plan = { ...there, asNew, stopApp: false };
+      const plan = { ...there, asNew, stopApp: false, identity };
       // What cannot be restored shows before anything is put in place.
       for await (const _ of to.invoke(BackupService.method.restoreBackup, [{ ...plan, dryRun: true }]));
       const restored = await followProgress(
@@ -68,7 +70,7 @@ interface ArchiveRef {
   readonly name: string;
 }
 
-async function send({ from, to, id }: Transfer, archive: ArchiveRef): Promise<ArchiveRef> {
+async function send({ from, to, id }: Omit<Transfer, "identity">, archive: ArchiveRef): Promise<ArchiveRef> {
   const { BackupService } = await import("../../../gen/svc/v1/backup_pb.ts");
   using line = progressLine(from, `send ${id}`);
   const pieces = receiveBytes(line, from.invoke(BackupService.method.downloadBackup, [archive]));

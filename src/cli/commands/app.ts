@@ -8,6 +8,7 @@ import { addImageCommands } from "./app-image.ts";
 import { addInfoCommand } from "./app-info.ts";
 import { addLifecycleCommands } from "./app-lifecycle.ts";
 import { addLogsCommand } from "./app-logs.ts";
+import { addMoveCommand } from "./app-move.ts";
 import { addRemoveCommand } from "./app-remove.ts";
 import { addSettingsCommand } from "./app-settings.ts";
 
@@ -21,5 +22,6 @@ export function addAppCommand(parent: Command, run: RunCommand): void {
   addSettingsCommand(app, run);
   addCloneCommand(app, run);
   addCopyCommand(app, run);
+  addMoveCommand(app, run);
   addRemoveCommand(app, run);
 }

@@ -1,0 +1,224 @@
+/** An app goes from one node to another, and runs on one of them whatever ends the move: two daemons with stores of their own. */
+import assert from "node:assert/strict";
+import { spawn, type ChildProcess } from "node:child_process";
+import { once } from "node:events";
+import { mkdtemp, readdir, readFile, rm, writeFile } from "node:fs/promises";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import { setTimeout as wait } from "node:timers/promises";
+import anyTest, { type ExecutionContext, type TestFn } from "ava";
+import { AppService } from "../../gen/svc/v1/app_pb.ts";
+import { BackupService } from "../../gen/svc/v1/backup_pb.ts";
+import { runSvc, type SvcRun } from "../cli/support/run-svc.ts";
+import { startDaemon, type TestDaemon } from "../support/daemon.ts";
+import { eventually } from "../support/eventually.ts";
+import { writeFiles } from "../support/packages.ts";
+import { main } from "../support/svc-main.ts";
+
+interface Nodes {
+  readonly near: TestDaemon;
+  readonly attic: TestDaemon;
+  readonly home: string;
+}
+
+const test = anyTest as TestFn<Nodes>;
+const deadlineMs = 60_000;
+
+test.before(async (t) => {
+  t.timeout(120_000);
+  const [near, attic, home] = await Promise.all([
+    startDaemon(),
+    startDaemon(),
+    mkdtemp(join(tmpdir(), "svc-move-")),
+  ]);
+  t.context = { near, attic, home };
+  for (const [name, { socketPath }] of Object.entries({ near, attic })) {
+    assert.equal((await svc(t.context, "node", "add", name, `unix://${socketPath}`)).exitCode, 0);
+  }
+  assert.equal((await svc(t.context, "node", "use", "near")).exitCode, 0);
+});
+
+test.after.always(async ({ context: { near, attic, home } }) => {
+  await Promise.all([near[Symbol.asyncDispose](), attic[Symbol.asyncDispose]()]);
+  await rm(home, { recursive: true, force: true });
+});
+
+function svc({ home }: Nodes, ...args: string[]): Promise<SvcRun> {
+  return runSvc(args, { host: { home, uid: process.getuid?.() ?? 0 } });
+}
+
+/** Does not start below a directory that has the file `no-start`. Says in its data where it was started. */
+const program = `
+import { appendFileSync, existsSync } from "node:fs";
+import { dirname, join } from "node:path";
+for (let dir = process.cwd(); dir !== "/"; dir = dirname(dir)) {
+  if (existsSync(join(dir, "no-start"))) process.exit(1);
+}
+appendFileSync(join(process.env.DATA, "starts"), process.cwd() + "\\n");
+setInterval(() => undefined, 1_000);
+`;
+
+/** An app that runs on the near node. */
+async function install({ near }: Nodes, id: string): Promise<void> {
+  const dir = join(near.dir, "packages", id);
+  await writeFiles(dir, {
+    "svc.yaml": `id: ${id}
+name: ${id}
+version: "1"
+process: { exec: [node, app.mjs], env: { DATA: "\${data}" } }
+settings: { properties: { word: { type: string, default: old } } }
+`,
+    "app.mjs": program,
+  });
+  const apps = near.client(AppService);
+  await apps.installApp({ spec: dir, settings: { word: "moin" } });
+  await apps.startApp({ id });
+}
+
+async function stateAt(daemon: TestDaemon, id: string): Promise<string> {
+  const { apps } = await daemon.client(AppService).listApps({});
+  return apps.find((app) => app.id === id)?.state ?? "";
+}
+
+async function expectStates({ near, attic }: Nodes, id: string, states: [string, string]): Promise<void> {
+  await eventually(
+    async () => assert.deepEqual([await stateAt(near, id), await stateAt(attic, id)], states),
+    deadlineMs,
+  );
+}
+
+/** The command as a process of its own, killed as soon as the move is at this step. */
+async function killAt({ home }: Nodes, id: string, step: string): Promise<void> {
+  const child: ChildProcess = spawn(process.execPath, [main, "app", "move", id, "--to", "attic"], {
+    env: { ...process.env, HOME: home, XDG_CONFIG_HOME: "" },
+    stdio: "ignore",
+  });
+  const ended = once(child, "exit");
+  const path = join(home, ".config/svc/moves", `near,${id}.json`);
+  const endMs = performance.now() + deadlineMs;
+  while (performance.now() < endMs && child.exitCode === null) {
+    const text = await readFile(path, "utf8").catch(() => "");
+    if (text.includes(`"step":"${step}"`)) break;
+    await wait(2);
+  }
+  child.kill("SIGKILL");
+  const [, signal] = (await ended) as [number | null, string | null];
+  assert.equal(signal, "SIGKILL", `the move ended before ${step}`);
+}
+
+async function expectNothingLeft(t: ExecutionContext<Nodes>): Promise<void> {
+  const { home } = t.context;
+  t.deepEqual(await readdir(join(home, ".config/svc/moves")).catch(() => []), []);
+}
+
+test.serial(
+  "an app is moved with its data and settings, and is away only while it is handed over",
+  async (t) => {
+    t.timeout(180_000);
+    const { near, attic } = t.context;
+    await install(t.context, "web");
+    const plan = await svc(t.context, "app", "move", "web", "--to", "attic", "--dry-run");
+    t.is(plan.exitCode, 0, plan.stderr);
+    t.regex(plan.stdout, /^web would be moved to attic \(.* are free there\)$/m);
+    t.is(await stateAt(attic, "web"), "");
+
+    const moved = await svc(t.context, "app", "move", "web", "--to", "attic");
+    t.is(moved.exitCode, 0, moved.stderr);
+    t.regex(moved.stdout, /^Moved web to attic \(.*; it was away for \d+\.\d s\)\. On near it is stopped; /m);
+    t.log(moved.stdout.trim());
+    await expectStates(t.context, "web", ["STOPPED", "RUNNING"]);
+    const { values } = await attic.client(AppService).getAppSettings({ id: "web" });
+    t.is(values?.["word"], "moin");
+    const starts = (await svc(t.context, "-N", "attic", "file", "cat", "web:data/starts")).stdout;
+    t.is(starts.split("\n").filter((line) => line !== "").length, 2, starts);
+    for (const daemon of [near, attic]) {
+      t.deepEqual((await daemon.client(BackupService).listBackups({})).backups, []);
+    }
+    await expectNothingLeft(t);
+
+    const again = await svc(t.context, "app", "move", "web", "--to", "attic");
+    t.is(again.exitCode, 5);
+    t.regex(again.stderr, /attic has an app web; remove it there first: svc -N attic app remove web/);
+    t.is((await svc(t.context, "app", "move", "web", "--abort")).exitCode, 5);
+    t.is((await svc(t.context, "app", "move", "web", "--to", "near")).exitCode, 2);
+
+    await near.client(AppService).removeApp({ id: "web" });
+    const back = await svc(
+      t.context,
+      "-N",
+      "attic",
+      "app",
+      "move",
+      "web",
+      "--to",
+      "near",
+      "--remove",
+      "--yes",
+    );
+    t.is(back.exitCode, 0, back.stderr);
+    await expectStates(t.context, "web", ["RUNNING", ""]);
+  },
+);
+
+for (const step of ["copying", "handing", "starting"]) {
+  test.serial(`killed while it is ${step}, it runs on one node, and the same command goes on`, async (t) => {
+    t.timeout(240_000);
+    const id = `on-${step}`;
+    await install(t.context, id);
+    await killAt(t.context, id, step);
+    const { near, attic } = t.context;
+    await eventually(async () => {
+      const states = await Promise.all([stateAt(near, id), stateAt(attic, id)]);
+      assert.ok(
+        states.filter((state) => ["RUNNING", "STARTING"].includes(state)).length <= 1,
+        String(states),
+      );
+      assert.ok(
+        !states.some((state) => ["RESTORING", "STARTING", "STOPPING"].includes(state)),
+        String(states),
+      );
+    }, deadlineMs);
+    const other = await svc(t.context, "node", "add", "third", "unix:///nonexistent");
+    t.is(other.exitCode, 0, other.stderr);
+    const elsewhere = await svc(t.context, "app", "move", id, "--to", "third");
+    t.regex(elsewhere.stderr, /is on its way to attic: go on with/);
+    await svc(t.context, "node", "remove", "third");
+    const done = await svc(t.context, "app", "move", id);
+    t.is(done.exitCode, 0, done.stderr);
+    await expectStates(t.context, id, ["STOPPED", "RUNNING"]);
+    const starts = (await svc(t.context, "-N", "attic", "file", "cat", `${id}:data/starts`)).stdout;
+    t.true(starts.includes(near.storeDir), starts);
+    await expectNothingLeft(t);
+  });
+
+  test.serial(`killed while it is ${step}, --abort has it run where it was`, async (t) => {
+    t.timeout(240_000);
+    const id = `off-${step}`;
+    await install(t.context, id);
+    await killAt(t.context, id, step);
+    const back = await eventually(async () => {
+      const run = await svc(t.context, "app", "move", id, "--abort");
+      assert.equal(run.exitCode, 0, run.stderr);
+      return run;
+    }, deadlineMs);
+    t.regex(back.stdout, new RegExp(`^${id} is on near as before`, "m"));
+    const there = await stateAt(t.context.attic, id);
+    await expectStates(t.context, id, ["RUNNING", there === "" ? "" : "STOPPED"]);
+    await expectNothingLeft(t);
+  });
+}
+
+test.serial("an app that does not start on the other node runs where it was", async (t) => {
+  t.timeout(180_000);
+  const { attic } = t.context;
+  await install(t.context, "shy");
+  await writeFile(join(attic.dir, "no-start"), "");
+  const failed = await svc(t.context, "app", "move", "shy", "--to", "attic");
+  t.not(failed.exitCode, 0);
+  await expectStates(t.context, "shy", ["RUNNING", "STOPPED"]);
+  await rm(join(attic.dir, "no-start"));
+  const done = await svc(t.context, "app", "move", "shy", "--to", "attic");
+  t.is(done.exitCode, 0, done.stderr);
+  await expectStates(t.context, "shy", ["STOPPED", "RUNNING"]);
+  await expectNothingLeft(t);
+});
