@@ -66,7 +66,7 @@ async function install({ near }: Nodes, id: string): Promise<void> {
 name: ${id}
 version: "1"
 process: { exec: [node, app.mjs], env: { DATA: "\${data}" } }
-settings: { properties: { word: { type: string, default: old } } }
+settings: { properties: { word: { type: string, default: old, env: WORD } } }
 `,
     "app.mjs": program,
   });
@@ -106,9 +106,12 @@ async function killAt({ home }: Nodes, id: string, step: string): Promise<void> 
   assert.equal(signal, "SIGKILL", `the move ended before ${step}`);
 }
 
-async function expectNothingLeft(t: ExecutionContext<Nodes>): Promise<void> {
-  const { home } = t.context;
-  t.deepEqual(await readdir(join(home, ".config/svc/moves")).catch(() => []), []);
+async function expectNothingLeft(t: ExecutionContext<Nodes>, id: string): Promise<void> {
+  const names = await readdir(join(t.context.home, ".config/svc/moves"));
+  t.deepEqual(
+    names.filter((name) => name.includes(`,${id}.json`)),
+    [],
+  );
 }
 
 test.serial(
@@ -134,7 +137,7 @@ test.serial(
     for (const daemon of [near, attic]) {
       t.deepEqual((await daemon.client(BackupService).listBackups({})).backups, []);
     }
-    await expectNothingLeft(t);
+    await expectNothingLeft(t, "web");
 
     const again = await svc(t.context, "app", "move", "web", "--to", "attic");
     t.is(again.exitCode, 5);
@@ -188,7 +191,7 @@ for (const step of ["copying", "handing", "starting"]) {
     await expectStates(t.context, id, ["STOPPED", "RUNNING"]);
     const starts = (await svc(t.context, "-N", "attic", "file", "cat", `${id}:data/starts`)).stdout;
     t.true(starts.includes(near.storeDir), starts);
-    await expectNothingLeft(t);
+    await expectNothingLeft(t, id);
   });
 
   test.serial(`killed while it is ${step}, --abort has it run where it was`, async (t) => {
@@ -204,7 +207,7 @@ for (const step of ["copying", "handing", "starting"]) {
     t.regex(back.stdout, new RegExp(`^${id} is on near as before`, "m"));
     const there = await stateAt(t.context.attic, id);
     await expectStates(t.context, id, ["RUNNING", there === "" ? "" : "STOPPED"]);
-    await expectNothingLeft(t);
+    await expectNothingLeft(t, id);
   });
 }
 
@@ -220,5 +223,5 @@ test.serial("an app that does not start on the other node runs where it was", as
   const done = await svc(t.context, "app", "move", "shy", "--to", "attic");
   t.is(done.exitCode, 0, done.stderr);
   await expectStates(t.context, "shy", ["STOPPED", "RUNNING"]);
-  await expectNothingLeft(t);
+  await expectNothingLeft(t, "shy");
 });

@@ -46,25 +46,17 @@ export class AppMove {
       arrived = await this.#hand();
       await this.#goTo("starting");
     }
-    if (this.#move.step === "starting") {
-      await this.#start();
-      await this.#goTo("finishing");
-    }
+    await this.#start();
     const pausedMs = performance.now() - pausedAtMs;
-    if (remove) await this.#nodes.from.call(calls.removeApp, { id: this.#move.id });
+    // Before the removal: what is written down must not meet a later app of that id.
     await this.#journal.end();
+    if (remove) await this.#nodes.from.call(calls.removeApp, { id: this.#move.id });
     return { ...arrived, pausedMs, isRemoved: remove };
   }
 
-  /** It runs here again, if it did. @throws SvcError when it runs on the other node, or may */
+  /** It runs here again, if it did. @throws SvcError while it is not known to be stopped on the other node */
   async abort(): Promise<void> {
-    const { id, to, step } = this.#move;
-    if (step === "finishing") {
-      throw new SvcError(
-        "not_possible",
-        `${id} runs on ${to} already; end the move with: svc app move ${id}`,
-      );
-    }
+    const { id, step } = this.#move;
     if (step === "starting") await stop(this.#nodes.to, id);
     await this.#comeBack();
     await this.#journal.end();

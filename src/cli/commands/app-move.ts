@@ -69,9 +69,9 @@ async function move(context: CommandContext, given: string, options: MoveOptions
         `${name} has an app ${id}; remove it there first: svc -N ${name} app remove ${id}`,
       );
     }
-    if (dryRun) return sayPlan(context, plan, `would be moved to ${name}`);
+    if (dryRun) return await sayPlan(context, plan, `would be moved to ${name}`);
   } else if (dryRun) {
-    return context.print(`${escapeControls(`${id} would go on to ${name}: ${left.step}`)}\n`);
+    return await context.print(`${escapeControls(`${id} would go on to ${name}: ${left.step}`)}\n`);
   }
   if (remove) {
     const question = `Remove ${escapeControls(id)} here with all data, once it runs on ${name}?`;

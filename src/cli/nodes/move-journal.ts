@@ -12,10 +12,10 @@ import { nodeFileOf, type NodeHome } from "./node-file.ts";
 
 /**
  * `copying`: it runs where it was, if it ran. `handing`: it is stopped there, or about to be, and was started nowhere else.
- * `starting`: it is stopped there, and may run on the other node. `finishing`: it runs on the other node.
+ * `starting`: it is stopped there, and may run on the other node.
  */
-export type MoveStep = "copying" | "handing" | "starting" | "finishing";
-const steps: readonly MoveStep[] = ["copying", "handing", "starting", "finishing"];
+export type MoveStep = "copying" | "handing" | "starting";
+const steps: readonly MoveStep[] = ["copying", "handing", "starting"];
 
 export interface Move {
   readonly id: string;
@@ -39,7 +39,6 @@ interface Kept extends Move {
 
 export class MoveJournal {
   readonly #path: string;
-  #holder: Holder | undefined;
 
   /** @param from the node that it comes from */
   constructor(host: NodeHome, from: string, id: string) {
@@ -53,7 +52,7 @@ export class MoveJournal {
     if (kept === undefined) return undefined;
     const { holder, ...move } = kept;
     const { pid, bootId, startTicks } = holder;
-    if (this.#isOwn(holder) || bootId !== (await readBootId())) return move;
+    if (pid === process.pid || bootId !== (await readBootId())) return move;
     if ((await readProcessIdentity(pid))?.startTicks !== startTicks) return move;
     throw new SvcError("conflict", `another svc, with the pid ${pid}, moves ${move.id} already`);
   }
@@ -61,11 +60,11 @@ export class MoveJournal {
   /** Durable when it resolves. @throws SvcError `conflict` when another process has taken over */
   async write(move: Move): Promise<void> {
     await this.read();
-    this.#holder ??= await thisProcess();
+    const holder = await thisProcess();
     await mkdir(dirname(this.#path), { recursive: true, mode: 0o700 });
     const fresh = `${this.#path}.${randomUUID()}`;
     try {
-      const text = `${JSON.stringify({ ...move, holder: this.#holder } satisfies Kept)}\n`;
+      const text = `${JSON.stringify({ ...move, holder } satisfies Kept)}\n`;
       await writeFile(fresh, text, { mode: 0o600, flag: "wx", flush: true });
       await rename(fresh, this.#path);
     } catch (error) {
@@ -76,11 +75,6 @@ export class MoveJournal {
 
   async end(): Promise<void> {
     await rm(this.#path, { force: true });
-  }
-
-  #isOwn({ bootId, pid, startTicks }: Holder): boolean {
-    const own = this.#holder;
-    return own?.bootId === bootId && own.pid === pid && own.startTicks === startTicks;
   }
 
   async #read(): Promise<Kept | undefined> {
