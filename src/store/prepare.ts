@@ -49,7 +49,9 @@ function createDatabase(files: StoreFiles, migrations: readonly string[]): void 
   const temporary = temporaryPath(files);
   createOwnerOnly(temporary);
   try {
-    migrate(temporary, migrations);
+    // Nothing is lost with a file that has no name yet: it comes to the disk as a whole, not step by step.
+    migrate(temporary, migrations, "OFF");
+    fsyncPath(temporary);
     renameSync(temporary, files.database);
     fsyncPath(files.dir);
   } catch (error) {
@@ -98,11 +100,11 @@ function restoreSnapshot(
  *
  * @returns whether there were any
  */
-function migrate(path: string, migrations: readonly string[]): boolean {
+function migrate(path: string, migrations: readonly string[], synchronous: "FULL" | "OFF" = "FULL"): boolean {
   // Off, as a step may rebuild a table that others refer to; what it leaves is checked below.
   const database = new DatabaseSync(path, { enableForeignKeyConstraints: false, timeout: 5_000 });
   try {
-    database.exec("PRAGMA journal_mode = WAL; PRAGMA synchronous = FULL");
+    database.exec(`PRAGMA journal_mode = WAL; PRAGMA synchronous = ${synchronous}`);
     const from = Number(pragma(database, "user_version"));
     if (from === 0) database.exec(`PRAGMA application_id = ${applicationId}`);
     for (const [index, sql] of migrations.entries()) {

@@ -189,6 +189,6 @@ dockerTest(
     t.is(working?.processes, 1);
     t.true((working?.memoryBytes ?? 0) > 10_000);
     t.is(typeof working?.networkReceivedBytes, "number");
-    t.true(tookMs >= 490 && tookMs < 2_000, `${tookMs} ms`);
+    t.true(tookMs >= 490 && tookMs < 10_000, `${tookMs} ms`);
   },
 );

@@ -154,7 +154,7 @@ dockerTest(
     );
     t.is(error.code, "unavailable");
     t.is(error.message, "the container engine did not answer within 0.3 s; it may hang or be restarting");
-    t.true(performance.now() - startedAtMs < 2_000);
+    t.true(performance.now() - startedAtMs < 10_000);
     const caller = new AbortController();
     const canceled = engine.call("answer", (docker) => docker.ping(), { signal: caller.signal });
     caller.abort(new SvcError("canceled", "the caller left"));

@@ -55,14 +55,15 @@ test("the answer is bounded, at the start of a line where there is one", async (
 test("the size of a file does not matter", async (t) => {
   await using world = await createWorld();
   const { app, dir, user } = world;
-  await user.runCommand(["sh", "-c", "truncate -s 4G log && echo >> log && seq 1 100 >> log"], { cwd: app });
+  await user.runCommand(["sh", "-c", "truncate -s 64G log && echo >> log && seq 1 100 >> log"], { cwd: app });
   await user.readTail(app, ["log"], { maxLines: 1 });
   const start = performance.now();
   const { data } = await user.readTail(app, ["log"], { maxLines: 100 });
   const tookMs = performance.now() - start;
   t.is(data.toString().split("\n").length, 101);
-  t.log(`100 lines of 4 GiB in ${tookMs.toFixed(1)} ms`);
-  t.true(tookMs < 500);
+  t.log(`100 lines of 64 GiB in ${tookMs.toFixed(1)} ms`);
+  // To read all of it would take half a minute.
+  t.true(tookMs < 5_000, `${tookMs} ms`);
   await writeFile(join(dir, "empty"), "");
   t.deepEqual(await user.readTail(dir, ["empty"], { maxLines: 1 }), {
     data: Buffer.alloc(0),

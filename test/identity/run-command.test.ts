@@ -177,7 +177,7 @@ test("what ignores SIGTERM is killed 5 s later", async (t) => {
   });
   await assertFails(t, stubborn, "deadline_exceeded");
   const tookMs = performance.now() - start;
-  t.true(tookMs > 5000 && tookMs < 9000, `${tookMs} ms`);
+  t.true(tookMs > 5_000 && tookMs < 25_000, `${tookMs} ms`);
 });
 
 test("a normal end leaves nobody behind either", async (t) => {

@@ -294,7 +294,7 @@ for (const [name, text] of bombs) {
     await parser.parse(minimal);
     const start = performance.now();
     t.not(await problemsOf(text), "");
-    t.true(performance.now() - start < 1_000);
+    t.true(performance.now() - start < 3_000);
   });
 }
 

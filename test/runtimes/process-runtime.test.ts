@@ -356,7 +356,7 @@ test("stats tell a busy app from an idle one, both in one window", async (t) => 
   await fixture.runtime.start(idle);
   const startedMs = performance.now();
   const usage = await fixture.runtime.stats([busy, idle]);
-  t.true(performance.now() - startedMs < 2000);
+  t.true(performance.now() - startedMs < 10_000);
   t.is(usage.get(idle.id)?.cpuPercent, 0);
   t.true((usage.get(busy.id)?.cpuPercent ?? 0) > 0);
 });

@@ -93,7 +93,7 @@ test.serial("the event loop runs while another process holds the write lock for 
   const maxMs = delay.max / 1e6;
   t.log(`${reads} reads, longest event-loop delay ${maxMs.toFixed(1)} ms`);
   // Whoever waited for the lock would wait for 2 s; a busy machine has delays of its own.
-  t.true(maxMs < 500, `${maxMs} ms`);
+  t.true(maxMs < 1_500, `${maxMs} ms`);
   t.is(keys(store).length, 22);
 });
 

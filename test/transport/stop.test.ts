@@ -90,7 +90,7 @@ test("idle and silent connections do not hold up a stop", async (t) => {
   const startMs = performance.now();
   await door.listeners.stop();
   await closed;
-  t.true(performance.now() - startMs < 2000);
+  t.true(performance.now() - startMs < 4_000);
 });
 
 test("a second stop waits for the first", async (t) => {

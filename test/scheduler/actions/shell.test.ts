@@ -142,7 +142,7 @@ test("when the run is ended nothing of it is left, neither what ignores SIGTERM 
   const startMs = performance.now();
   stop.abort(new Error("enough"));
   t.is((await running).error, "it was ended");
-  t.true(performance.now() - startMs < 9_000);
+  t.true(performance.now() - startMs < 25_000);
   for (const pid of pids) t.false(await isAlive(pid));
 });
 
