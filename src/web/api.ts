@@ -11,6 +11,8 @@ import { MonitorService } from "../../gen/svc/v1/monitor_pb.ts";
 import { SessionService } from "../../gen/svc/v1/session_pb.ts";
 import { sentence } from "./plain-text.ts";
 import { texts } from "./texts.ts";
+import { ToldError } from "./told-error.ts";
+import { createUpload, type Upload } from "./upload.ts";
 
 const againMs = 300;
 
@@ -22,6 +24,7 @@ export interface Api {
   readonly sessions: Client<typeof SessionService>;
   /** Of a service that is known only to what is loaded later. */
   readonly client: <S extends DescService>(service: S) => Client<S>;
+  readonly upload: Upload;
 }
 
 /** @param token kept in this object's closure alone: never in an address or a storage */
@@ -53,6 +56,7 @@ export function createApi(token: string): Api {
     monitor: createClient(MonitorService, transport),
     sessions: createClient(SessionService, transport),
     client: (service) => createClient(service, transport),
+    upload: createUpload(token),
   };
 }
 
@@ -76,6 +80,7 @@ function detailOf(error: unknown): ErrorDetail | undefined {
 
 /** What went wrong, and what to do next. */
 export function describeError(error: unknown): string {
+  if (error instanceof ToldError) return error.message;
   if (!(error instanceof ConnectError))
     return error instanceof TypeError ? texts.unreachable : texts.unexpected;
   const reason = detailOf(error)?.reason;

@@ -2,7 +2,17 @@
 import { signal } from "@preact/signals";
 
 /** The first word of the fragment. */
-export const viewNames = ["overview", "apps", "install", "schedules", "inventory", "host", "access"] as const;
+export const viewNames = [
+  "overview",
+  "apps",
+  "install",
+  "backups",
+  "schedules",
+  "files",
+  "inventory",
+  "host",
+  "access",
+] as const;
 
 export type ViewName = (typeof viewNames)[number];
 

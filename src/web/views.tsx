@@ -34,10 +34,20 @@ export const views: Readonly<Record<ViewName, View>> = {
       id === undefined ? <AppsView node={node} /> : <AppView key={id} api={api} node={node} id={id} />,
   },
   install: { title: texts.install.title, entry: "apps", show: InstallView },
+  backups: {
+    title: texts.backups.title,
+    entry: "backups",
+    show: lazily(() => import("./views/backups/backups.tsx"), "BackupsView"),
+  },
   schedules: {
     title: texts.schedules.title,
     entry: "schedules",
     show: lazily(() => import("./views/schedules/schedules.tsx"), "SchedulesView"),
+  },
+  files: {
+    title: texts.files.title,
+    entry: "files",
+    show: lazily(() => import("./views/files/files.tsx"), "FilesView"),
   },
   inventory: {
     title: texts.inventory.title,

@@ -50,6 +50,8 @@ export async function openPage(
   page.on("request", (request) => asked.push(request.url()));
   page.on("pageerror", (error) => complaints.push(error.message));
   page.on("console", (message) => {
+    // An interface that comes or goes, as those of containers do, is no fault of the page, which reads again.
+    if (message.text().includes("net::ERR_NETWORK_CHANGED")) return;
     if (message.type() === "error" || message.type() === "warning") complaints.push(message.text());
   });
   page.on("dialog", (dialog) => {

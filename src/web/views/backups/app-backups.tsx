@@ -1,0 +1,174 @@
+import type { Client } from "@connectrpc/connect";
+import { useSignal } from "@preact/signals";
+import type { Progress } from "../../../../gen/svc/v1/app_pb.ts";
+import type {
+  BackupArchive,
+  BackupPolicy,
+  BackupService,
+  CreateBackupResponse,
+} from "../../../../gen/svc/v1/backup_pb.ts";
+import { useAction } from "../../action.ts";
+import { isNotFound } from "../../api.ts";
+import { useLive } from "../../live.ts";
+import type { NodeView } from "../../node-view.ts";
+import { Facts } from "../../parts/facts.tsx";
+import { Failure } from "../../parts/failure.tsx";
+import { Heading } from "../../parts/heading.tsx";
+import { ProgressLine } from "../../parts/progress-line.tsx";
+import { Table, type Column } from "../../parts/table.tsx";
+import { Text } from "../../parts/text.tsx";
+import { When } from "../../parts/when.tsx";
+import { plainText, sentence } from "../../plain-text.ts";
+import { pathTo } from "../../route.ts";
+import { backupTexts as says } from "../../texts/backups.ts";
+import { formatBytes } from "../../units.ts";
+import { readArchives } from "./archives.ts";
+
+const { columns } = says;
+
+interface Props {
+  client: Client<typeof BackupService>;
+  node: NodeView;
+  appId: string;
+}
+
+/** The backups of one app, which may be gone, and how they come about. */
+export function AppBackupsView({ client, node, appId }: Props) {
+  const app = node.apps.value?.get(appId);
+  const live = useLive(node, ["backup"], (signal) => readArchives(client, appId, signal), [client, appId]);
+  const policy = useLive(
+    node,
+    ["backup"],
+    async (signal) => {
+      try {
+        return await client.getBackupPolicy({ appId }, { signal });
+      } catch (error) {
+        if (isNotFound(error)) return undefined;
+        throw error;
+      }
+    },
+    [client, appId],
+  );
+  return (
+    <>
+      <a class="back" href={pathTo("backups")}>
+        {says.all}
+      </a>
+      <Heading title={says.ofApp(plainText(app?.name ?? appId))} />
+      {app?.backups?.overdue === true && <p class="notice bad">{says.overdue}</p>}
+      {app !== undefined && <Create client={client} appId={appId} onDone={live.again} />}
+      <Failure says={live.failure} />
+      {live.value?.failed.map((storage) => (
+        <p key={storage} class="notice bad">
+          <Text of={storage} />
+        </p>
+      ))}
+      {live.failure === "" && (
+        <Table
+          label={says.ofApp(plainText(app?.name ?? appId))}
+          rows={live.value?.archives}
+          keyOf={({ storage, name }) => `${storage} ${name}`}
+          none={says.noneOfApp}
+          columns={archiveColumns}
+        />
+      )}
+      <Failure says={policy.failure} />
+      {policy.value !== undefined && <Policy of={policy.value} />}
+    </>
+  );
+}
+
+/** Makes a backup and tells how far it is. Leaving cancels it. */
+function Create({ client, appId, onDone }: Pick<Props, "client" | "appId"> & { onDone: () => void }) {
+  const { busy, failure, perform, cancel } = useAction();
+  const progress = useSignal<Progress | undefined>(undefined);
+  const result = useSignal<CreateBackupResponse | undefined>(undefined);
+  const create = async (): Promise<void> => {
+    await perform("create", async (signal) => {
+      result.value = undefined;
+      for await (const { event } of client.createBackupStream({ appId }, { signal })) {
+        if (event.case === "progress") progress.value = event.value;
+        else if (event.case === "result") result.value = event.value;
+      }
+    });
+    progress.value = undefined;
+    onDone();
+  };
+  const made = result.value;
+  const failed = made?.results.filter(({ error }) => error !== "") ?? [];
+  return (
+    <>
+      <div class="row">
+        <button type="button" aria-busy={busy !== ""} onClick={() => void create()}>
+          {says.create}
+        </button>
+        {busy !== "" && (
+          <button type="button" onClick={cancel}>
+            {says.cancel}
+          </button>
+        )}
+        {made !== undefined && failed.length < made.results.length && (
+          <span role="status">{made.warnings.length === 0 ? says.created : says.createdWith}</span>
+        )}
+      </div>
+      <ProgressLine of={progress.value} />
+      <Failure
+        says={[failure, ...failed.map(({ storage, error }) => says.createFailed(storage, sentence(error)))]
+          .join(" ")
+          .trim()}
+      />
+      {made !== undefined && made.warnings.length > 0 && <Warnings of={made.warnings} />}
+    </>
+  );
+}
+
+export function Warnings({ of }: { of: readonly string[] }) {
+  return (
+    <ul>
+      {of.map((warning) => (
+        <li key={warning}>
+          <Text of={sentence(warning)} />
+        </li>
+      ))}
+    </ul>
+  );
+}
+
+function Policy({ of: { fromPackage, trigger, storages, nextRunAt, lastError } }: { of: BackupPolicy }) {
+  return (
+    <Facts
+      title={says.policy}
+      facts={[
+        [says.policyWhen, trigger === "" ? says.policyNever : <Text key="when" of={trigger} />],
+        [says.policyFrom, fromPackage ? says.policyPackage : says.policyUser],
+        [says.policyStorages, storages.length === 0 ? "" : <Text key="storages" of={storages.join(", ")} />],
+        [says.policyNext, nextRunAt && <When key="next" at={nextRunAt} />],
+        [says.policyError, lastError && <Text key="error" of={sentence(lastError)} />],
+      ]}
+    />
+  );
+}
+
+const archiveColumns: readonly Column<BackupArchive>[] = [
+  {
+    title: columns.made,
+    cell: ({ appId, storage, name, createdAt, encrypted }) => (
+      <>
+        <a href={pathTo("backups", appId, storage, name)}>
+          <When at={createdAt} />
+        </a>{" "}
+        {encrypted && <span class="quiet">{says.encrypted}</span>}
+      </>
+    ),
+  },
+  { title: columns.storage, cell: ({ storage }) => <Text of={storage} /> },
+  { title: columns.size, isFigure: true, cell: ({ sizeBytes }) => formatBytes(sizeBytes) },
+  {
+    title: columns.verified,
+    cell: ({ verifiedAt }) => (verifiedAt === undefined ? says.never : <When at={verifiedAt} />),
+  },
+  {
+    title: columns.proven,
+    cell: ({ restoredAt }) => (restoredAt === undefined ? says.never : <When at={restoredAt} />),
+  },
+];

@@ -1,0 +1,132 @@
+import { useSignal } from "@preact/signals";
+import type { BackupEntry } from "../../../../gen/svc/v1/backup_pb.ts";
+import { useAction } from "../../action.ts";
+import { useLive } from "../../live.ts";
+import { Confirm } from "../../parts/confirm.tsx";
+import { Failure } from "../../parts/failure.tsx";
+import { Table, type Column } from "../../parts/table.tsx";
+import { Text } from "../../parts/text.tsx";
+import { When } from "../../parts/when.tsx";
+import { plainText } from "../../plain-text.ts";
+import { pathTo } from "../../route.ts";
+import { saveFile } from "../../save-file.ts";
+import { backupTexts as says } from "../../texts/backups.ts";
+import { formatBytes } from "../../units.ts";
+import type { ArchiveProps } from "./archive.tsx";
+
+const { fileColumns: columns } = says;
+
+/** What is in an archive, directory by directory. */
+export function ArchiveFiles({ client, node, of, identity, path }: ArchiveProps & { path: string }) {
+  const live = useLive(
+    node,
+    [],
+    async (signal) => {
+      const found: BackupEntry[] = [];
+      let pageToken = "";
+      do {
+        const page = await client.browseBackup({ ...of, identity, path, pageToken }, { signal });
+        found.push(...page.entries);
+        pageToken = page.nextPageToken;
+      } while (pageToken !== "");
+      return found;
+    },
+    [client, identity, path],
+  );
+  const { busy, failure, perform } = useAction();
+  const restored = useSignal<BackupEntry | undefined>(undefined);
+  const isThere = node.apps.value?.has(of.appId) === true;
+  const linkTo = (to: string): string =>
+    pathTo("backups", of.appId, of.storage, of.name, ...to.split("/").filter((part) => part !== ""));
+  const all: readonly Column<BackupEntry>[] = [
+    {
+      title: columns.name,
+      cell: ({ path: of, type }) => {
+        const name = <Text of={lastOf(of)} />;
+        return type === "directory" ? <a href={linkTo(of)}>{name}</a> : name;
+      },
+    },
+    {
+      title: columns.size,
+      isFigure: true,
+      cell: ({ type, sizeBytes }) => (type === "file" ? formatBytes(sizeBytes) : ""),
+    },
+    { title: columns.modified, cell: ({ modifiedAt }) => <When at={modifiedAt} /> },
+    {
+      title: columns.actions,
+      cell: (entry) => (
+        <div class="buttons">
+          {entry.type === "file" && (
+            <button
+              type="button"
+              aria-busy={busy === entry.path}
+              onClick={() =>
+                void perform(entry.path, (signal) =>
+                  saveFile(
+                    client.readBackupFile({ ...of, identity, path: entry.path }, { signal }),
+                    lastOf(entry.path),
+                  ),
+                )
+              }
+            >
+              {says.download}
+            </button>
+          )}
+          {isThere && (
+            <button type="button" class="danger" onClick={() => (restored.value = entry)}>
+              {says.restoreOne}
+            </button>
+          )}
+        </div>
+      ),
+    },
+  ];
+  const asked = restored.value;
+  return (
+    <section aria-labelledby="archive-files">
+      <h2 id="archive-files">{says.browse}</h2>
+      <nav class="parts" aria-label={says.path}>
+        <a href={linkTo("")}>{says.root}</a>
+        {ancestorsOf(path).map((ancestor) => (
+          <a key={ancestor} href={linkTo(ancestor)} aria-current={ancestor === path ? "page" : undefined}>
+            <Text of={lastOf(ancestor)} />
+          </a>
+        ))}
+      </nav>
+      <Failure says={live.failure} />
+      <Failure says={failure} />
+      {live.failure === "" && (
+        <Table
+          label={says.browse}
+          rows={live.value}
+          keyOf={({ path: of }) => of}
+          none={says.emptyFolder}
+          columns={all}
+        />
+      )}
+      {asked !== undefined && (
+        <Confirm
+          title={says.restoreOneTitle(plainText(asked.path))}
+          action={says.restoreOne}
+          onClose={() => (restored.value = undefined)}
+          onConfirm={() => {
+            const stopApp = node.apps.value?.get(of.appId)?.state !== "STOPPED";
+            return client.restoreBackup({ ...of, identity, paths: [asked.path], stopApp });
+          }}
+        >
+          <p>{says.restoreOneLoses}</p>
+        </Confirm>
+      )}
+    </section>
+  );
+}
+
+function lastOf(path: string): string {
+  return path.split("/").at(-1) ?? path;
+}
+
+/** `a`, `a/b` of `a/b`. */
+function ancestorsOf(path: string): string[] {
+  const parts = path.split("/").filter((part) => part !== "");
+  return parts.map((_, at) => parts.slice(0, at + 1).join("/"));
+}

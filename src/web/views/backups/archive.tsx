@@ -1,0 +1,117 @@
+import type { Client } from "@connectrpc/connect";
+import { useSignal } from "@preact/signals";
+import type { BackupDetails, BackupService } from "../../../../gen/svc/v1/backup_pb.ts";
+import { useLive } from "../../live.ts";
+import type { NodeView } from "../../node-view.ts";
+import { Facts } from "../../parts/facts.tsx";
+import { Failure } from "../../parts/failure.tsx";
+import { Field } from "../../parts/field.tsx";
+import { Heading } from "../../parts/heading.tsx";
+import { Text } from "../../parts/text.tsx";
+import { When } from "../../parts/when.tsx";
+import { plainText } from "../../plain-text.ts";
+import { pathTo } from "../../route.ts";
+import { texts } from "../../texts.ts";
+import { backupTexts as says } from "../../texts/backups.ts";
+import { formatBytes } from "../../units.ts";
+import { Warnings } from "./app-backups.tsx";
+import { ArchiveActions } from "./archive-actions.tsx";
+import { ArchiveFiles } from "./archive-files.tsx";
+
+/** Which archive. */
+export interface ArchiveKey {
+  readonly appId: string;
+  readonly storage: string;
+  readonly name: string;
+}
+
+export interface ArchiveProps {
+  client: Client<typeof BackupService>;
+  node: NodeView;
+  of: ArchiveKey;
+  /** Of an encrypted one: kept for as long as it is looked at. */
+  identity: string;
+}
+
+/** One archive: what is in it, and what may be done with it. */
+export function ArchiveView({ client, node, of, path }: Omit<ArchiveProps, "identity"> & { path: string }) {
+  const identity = useSignal("");
+  const { value, failure, again } = useLive(
+    node,
+    [],
+    (signal) => client.getBackup({ ...of, identity: identity.value }, { signal }),
+    [client, identity.value],
+  );
+  const props = { client, node, of, identity: identity.value };
+  return (
+    <>
+      <a class="back" href={pathTo("backups", of.appId)}>
+        {says.ofApp(plainText(of.appId))}
+      </a>
+      <Heading title={plainText(of.name)} />
+      <Failure says={failure} />
+      {value === undefined && failure === "" && <p>{texts.loading}</p>}
+      {(value?.archive?.encrypted === true || failure !== "") && (
+        <Identity onOpen={(typed) => (identity.value = typed)} />
+      )}
+      {value !== undefined && (
+        <>
+          <ArchiveActions {...props} madeAt={value.archive?.createdAt} onDone={again} />
+          <About details={value} />
+          <ArchiveFiles {...props} path={path} />
+        </>
+      )}
+    </>
+  );
+}
+
+function Identity({ onOpen }: { onOpen: (identity: string) => void }) {
+  const typed = useSignal("");
+  const submit = (event: SubmitEvent): void => {
+    event.preventDefault();
+    onOpen(typed.value);
+  };
+  return (
+    <form class="card settings" onSubmit={submit}>
+      <Field label={says.identity} hint={says.identityHint}>
+        {(described) => (
+          <input
+            {...described}
+            type="password"
+            autocomplete="off"
+            value={typed.value}
+            onInput={({ currentTarget }) => (typed.value = currentTarget.value)}
+          />
+        )}
+      </Field>
+      <button type="submit">{says.open}</button>
+    </form>
+  );
+}
+
+function About({ details }: { details: BackupDetails }) {
+  const { archive, version, mode, contentBytes, entries, svcVersion, warnings } = details;
+  return (
+    <Facts
+      title={says.facts}
+      facts={[
+        [says.columns.made, archive && <When key="made" at={archive.createdAt} />],
+        [says.columns.storage, archive && <Text key="storage" of={archive.storage} />],
+        [says.columns.size, archive && formatBytes(archive.sizeBytes)],
+        [says.ofVersion, <Text key="version" of={version} />],
+        [says.content, says.contentSays(String(entries), formatBytes(contentBytes))],
+        [says.mode, says.modes[mode] ?? mode],
+        [
+          says.columns.verified,
+          archive?.verifiedAt ? <When key="verified" at={archive.verifiedAt} /> : says.never,
+        ],
+        [
+          says.columns.proven,
+          archive?.restoredAt ? <When key="proven" at={archive.restoredAt} /> : says.never,
+        ],
+        [says.madeBy, <Text key="by" of={svcVersion} />],
+        [says.warnings, warnings.length > 0 ? <Warnings key="warnings" of={warnings} /> : ""],
+      ]}
+    />
+  );
+}

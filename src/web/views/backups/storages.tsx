@@ -1,0 +1,73 @@
+import type { Client } from "@connectrpc/connect";
+import { useSignal } from "@preact/signals";
+import type { BackupService, BackupStorage } from "../../../../gen/svc/v1/backup_pb.ts";
+import { useAction } from "../../action.ts";
+import { useLive } from "../../live.ts";
+import type { NodeView } from "../../node-view.ts";
+import { Failure } from "../../parts/failure.tsx";
+import { Table, type Column } from "../../parts/table.tsx";
+import { Text } from "../../parts/text.tsx";
+import { backupTexts as says } from "../../texts/backups.ts";
+
+const { columns } = says;
+
+/** Where backups are kept; root may try whether a storage works. */
+export function Storages({ client, node }: { client: Client<typeof BackupService>; node: NodeView }) {
+  const live = useLive(node, [], (signal) => client.listBackupStorages({}, { signal }), [client]);
+  const { busy, failure, perform } = useAction();
+  const verdicts = useSignal<Readonly<Record<string, string>>>({});
+  const test = (name: string): Promise<void> =>
+    perform(name, async (signal) => {
+      const { checks } = await client.testBackupStorage({ name }, { signal });
+      const wrong = checks.filter(({ ok }) => !ok).map((check) => `${check.name}: ${check.error}`);
+      verdicts.value = { ...verdicts.value, [name]: wrong.join("; ") || says.testOk };
+    });
+  const works: Column<BackupStorage> = {
+    title: columns.works,
+    cell: ({ name }) => (
+      <>
+        <button type="button" aria-busy={busy === name} onClick={() => void test(name)}>
+          {says.test}
+        </button>{" "}
+        <span role="status">
+          <Text of={verdicts.value[name] ?? ""} />
+        </span>
+      </>
+    ),
+  };
+  const isRoot = node.status.value?.caller?.root === true;
+  return (
+    <section aria-labelledby="storages">
+      <h2 id="storages">{says.storages}</h2>
+      <Failure says={live.failure} />
+      <Failure says={failure} />
+      {live.failure === "" && (
+        <Table
+          label={says.storages}
+          rows={live.value?.storages}
+          keyOf={({ name }) => name}
+          none={says.noStorages}
+          columns={isRoot ? [...storageColumns, works] : storageColumns}
+        />
+      )}
+    </section>
+  );
+}
+
+const storageColumns: readonly Column<BackupStorage>[] = [
+  { title: columns.name, cell: ({ name }) => <Text of={name} /> },
+  {
+    title: columns.kind,
+    cell: ({ location, recipients }) => (
+      <>
+        {location.case !== undefined && says.kinds[location.case]} <Text of={placeOf(location)} />
+        {recipients.length > 0 && `, ${says.encrypted}`}
+      </>
+    ),
+  },
+];
+
+function placeOf(location: BackupStorage["location"]): string {
+  if (location.case === "local") return location.value.dir;
+  return location.case === "s3" ? `${location.value.bucket} ${location.value.endpoint}` : "";
+}

@@ -1,0 +1,158 @@
+import { useSignal } from "@preact/signals";
+import { useEffect } from "preact/hooks";
+import type { FileEntry } from "../../../../gen/svc/v1/file_pb.ts";
+import { useAction } from "../../action.ts";
+import { describeError, type Api } from "../../api.ts";
+import { Failure } from "../../parts/failure.tsx";
+import { Text } from "../../parts/text.tsx";
+import { When } from "../../parts/when.tsx";
+import { plainLine } from "../../plain-text.ts";
+import { saveFile } from "../../save-file.ts";
+import { texts } from "../../texts.ts";
+import { fileTexts as says } from "../../texts/files.ts";
+import { ToldError } from "../../told-error.ts";
+import { UploadError } from "../../upload.ts";
+import { formatBytes } from "../../units.ts";
+import type { FileClient } from "./paths.ts";
+
+/** Longer files are downloaded. */
+const mostShownBytes = 512 * 1024;
+
+interface Content {
+  /** Undefined for what is no text. */
+  readonly text: string | undefined;
+  readonly isWhole: boolean;
+  readonly etag: string;
+}
+
+interface Props {
+  api: Api;
+  client: FileClient;
+  entry: FileEntry;
+}
+
+/** A file as text, which may be changed; everything else may be downloaded. */
+export function FileContent({ api, client, entry }: Props) {
+  const { path, name, sizeBytes, modifiedAt, owner, group, mode } = entry;
+  const content = useSignal<Content | undefined>(undefined);
+  const problem = useSignal("");
+  const draft = useSignal<string | undefined>(undefined);
+  const said = useSignal("");
+  const { busy, failure, perform } = useAction();
+  const read = async (signal: AbortSignal): Promise<void> => {
+    try {
+      content.value = await readText(client, path, signal);
+    } catch (error) {
+      if (!signal.aborted) problem.value = describeError(error);
+    }
+  };
+  useEffect(() => {
+    const over = new AbortController();
+    void read(over.signal);
+    return () => over.abort();
+  }, [client, path]);
+  const save = (typed: string, ifMatch: string): Promise<void> =>
+    perform("save", async (signal) => {
+      try {
+        await api.upload(typed, { path, ifMatch, signal });
+      } catch (error) {
+        throw error instanceof UploadError && error.reason === "changed"
+          ? new ToldError(says.changed)
+          : error;
+      }
+      draft.value = undefined;
+      said.value = says.saved;
+      await read(signal);
+    });
+  const now = content.value;
+  const isText = now?.text !== undefined && now.isWhole;
+  return (
+    <>
+      <p class="quiet">
+        {formatBytes(sizeBytes)}, <Text of={`${owner}:${group} ${mode}`} />, <When at={modifiedAt} />
+      </p>
+      <div class="row">
+        <button
+          type="button"
+          aria-busy={busy === "download"}
+          onClick={() =>
+            void perform("download", (signal) => saveFile(client.readFile({ path }, { signal }), name))
+          }
+        >
+          {says.download}
+        </button>
+        {isText && draft.value === undefined && (
+          <button type="button" onClick={() => (draft.value = now.text)}>
+            {says.edit}
+          </button>
+        )}
+        <span role="status">{said.value}</span>
+      </div>
+      <Failure says={problem.value} />
+      <Failure says={failure} />
+      {now === undefined && problem.value === "" && <p>{texts.loading}</p>}
+      {now !== undefined && draft.value === undefined && <Shown of={now} />}
+      {now !== undefined && draft.value !== undefined && (
+        <form
+          onSubmit={(event) => {
+            event.preventDefault();
+            void save(draft.value ?? "", now.etag);
+          }}
+        >
+          <textarea
+            class="editor"
+            aria-label={says.text}
+            rows={24}
+            spellcheck={false}
+            value={draft.value}
+            onInput={({ currentTarget }) => {
+              draft.value = currentTarget.value;
+              said.value = "";
+            }}
+          />
+          <div class="row">
+            <button type="submit" aria-busy={busy === "save"}>
+              {says.save}
+            </button>
+            <button type="button" onClick={() => (draft.value = undefined)}>
+              {says.leave}
+            </button>
+          </div>
+        </form>
+      )}
+    </>
+  );
+}
+
+function Shown({ of: { text, isWhole } }: { of: Content }) {
+  if (!isWhole) return <p class="notice">{says.tooLong}</p>;
+  if (text === undefined) return <p class="notice">{says.notShown}</p>;
+  if (text === "") return <p>{says.emptyFile}</p>;
+  return (
+    <pre class="command" tabIndex={0}>
+      {text.split("\n").map(plainLine).join("\n")}
+    </pre>
+  );
+}
+
+async function readText(client: FileClient, path: string, signal: AbortSignal): Promise<Content> {
+  const decoder = new TextDecoder("utf-8", { fatal: true, ignoreBOM: true });
+  let [text, etag, isWhole, isText]: [string, string, boolean, boolean] = ["", "", true, true];
+  for await (const piece of client.readFile({ path, length: BigInt(mostShownBytes) }, { signal })) {
+    etag ||= piece.etag ?? "";
+    if (piece.sizeBytes !== undefined) isWhole = piece.sizeBytes <= mostShownBytes;
+    if (!isText) continue;
+    try {
+      text += decoder.decode(piece.content?.data, { stream: true });
+    } catch {
+      isText = false;
+    }
+  }
+  try {
+    text += decoder.decode();
+  } catch {
+    isText = false;
+  }
+  // A zero byte is no text, and a cut one may end within a character.
+  return { text: isText && !text.includes("\0") ? text : undefined, etag, isWhole };
+}

@@ -1,0 +1,94 @@
+import { useMemo } from "preact/hooks";
+import { FileService, type FileEntry } from "../../../../gen/svc/v1/file_pb.ts";
+import { useLive } from "../../live.ts";
+import { Failure } from "../../parts/failure.tsx";
+import { Heading } from "../../parts/heading.tsx";
+import { Text } from "../../parts/text.tsx";
+import { plainText } from "../../plain-text.ts";
+import { pathTo } from "../../route.ts";
+import { texts } from "../../texts.ts";
+import { fileTexts as says } from "../../texts/files.ts";
+import type { ViewProps } from "../../views.tsx";
+import { Directory } from "./directory.tsx";
+import { FileContent } from "./file-content.tsx";
+import { lastOf, linkTo, readDirectory, type Listing } from "./paths.ts";
+
+type Found =
+  | ({ readonly kind: "directory" } & Listing)
+  | { readonly kind: "file" | "special"; readonly entry: FileEntry };
+
+/** `#/files/…`: a directory or a file, with the rights that the reader has on the machine. */
+export function FilesView({ api, node, args }: ViewProps) {
+  const client = useMemo(() => api.client(FileService), [api]);
+  const path = `/${args.join("/")}`;
+  const live = useLive(
+    node,
+    [],
+    async (signal): Promise<Found> => {
+      const entry = await client.statPath({ path }, { signal });
+      if (entry.type === "file") return { kind: "file", entry };
+      if (entry.type !== "directory" && entry.type !== "symlink") return { kind: "special", entry };
+      try {
+        return { kind: "directory", ...(await readDirectory(client, path, signal)) };
+      } catch (error) {
+        // A link may lead to a file.
+        if (entry.type === "symlink") return { kind: "file", entry };
+        throw error;
+      }
+    },
+    [client, path],
+  );
+  const { failure } = live;
+  // What was read is of the path before until this one is there.
+  const value = live.value !== undefined && pathOf(live.value) === path ? live.value : undefined;
+  return (
+    <>
+      <Heading title={path === "/" ? texts.files.title : plainText(lastOf(path))} />
+      <nav class="parts" aria-label={says.path}>
+        <a href={pathTo("files")}>{says.root}</a>
+        {args.map((name, at) => (
+          <a
+            key={at}
+            href={pathTo("files", ...args.slice(0, at + 1))}
+            aria-current={at === args.length - 1 ? "page" : undefined}
+          >
+            <Text of={name} />
+          </a>
+        ))}
+      </nav>
+      {path === "/" && <AppDirectories node={node} />}
+      <Failure says={failure} />
+      {value === undefined && failure === "" && <p>{texts.loading}</p>}
+      {failure === "" && value?.kind === "directory" && (
+        <Directory key={path} api={api} client={client} path={path} listing={value} onDone={live.again} />
+      )}
+      {failure === "" && value?.kind === "file" && (
+        <FileContent key={path} api={api} client={client} entry={value.entry} />
+      )}
+      {failure === "" && value?.kind === "special" && <p>{says.special}</p>}
+    </>
+  );
+}
+
+function pathOf(found: Found): string {
+  return found.kind === "directory" ? found.path : found.entry.path;
+}
+
+function AppDirectories({ node }: Pick<ViewProps, "node">) {
+  const apps = [...(node.apps.value?.values() ?? [])].filter(({ directory }) => directory !== "");
+  if (apps.length === 0) return null;
+  return (
+    <section class="card" aria-labelledby="app-directories">
+      <h2 id="app-directories">{says.appDirectories}</h2>
+      <ul class="inline">
+        {apps.map(({ id, directory }) => (
+          <li key={id}>
+            <a href={linkTo(directory)}>
+              <Text of={id} />
+            </a>
+          </li>
+        ))}
+      </ul>
+    </section>
+  );
+}

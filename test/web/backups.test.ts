@@ -1,0 +1,110 @@
+/** Backups on the page: made, verified, looked into, restored and deleted (T 44, 66). */
+import { mkdir, readFile, writeFile } from "node:fs/promises";
+import { join } from "node:path";
+import { AppService } from "../../gen/svc/v1/app_pb.ts";
+import { BackupService } from "../../gen/svc/v1/backup_pb.ts";
+import { needsRoot } from "../support/daemon.ts";
+import { freePort, writePackage } from "../support/packages.ts";
+import { isForEverybody } from "./support/for-everybody.ts";
+import { browserTest, needsBrowser, openView, shareNode, usersTest } from "./support/shared-node.ts";
+
+const node = shareNode();
+
+browserTest(`an app is backed up, broken and restored from the page${needsBrowser}`, async (t) => {
+  t.timeout(240_000);
+  const { daemon, browser } = node;
+  const dir = join(daemon.dir, "web");
+  await writePackage(dir, await freePort());
+  const { directory } = await daemon.client(AppService).installApp({ spec: dir });
+  const data = join(directory, "data");
+  await mkdir(data, { recursive: true });
+  const hostile = "<img src=x onerror=alert(1)>";
+  await writeFile(join(data, hostile), "hostile");
+  await writeFile(join(data, "notes.txt"), "first");
+  const backups = daemon.client(BackupService);
+
+  const { page, complaints } = await openView(browser, daemon, "#/");
+  await page.getByRole("link", { name: "Backups", exact: true }).click();
+  await page.getByRole("region", { name: "Storages" }).getByText("local").waitFor();
+  const row = page.getByRole("row").filter({ hasText: "Test web server" });
+  await row.getByText("Never").first().waitFor();
+  await isForEverybody(t, page, "backups");
+  await page.getByRole("button", { name: "Test it" }).click();
+  await page.getByText("lists, writes, reads and deletes").waitFor();
+  await row.getByRole("link", { name: "Test web server" }).click();
+  await page.getByText("There is no backup of it yet.").waitFor();
+  await page.getByRole("button", { name: "Back up now" }).click();
+  await page.getByText("It is backed up.").waitFor();
+  const [archive] = (await backups.listBackups({ appId: "web" })).backups;
+  await page.getByRole("rowheader").getByRole("link").click();
+  await page.getByRole("heading", { name: archive!.name }).waitFor();
+
+  await page.getByRole("button", { name: "Verify" }).click();
+  await page.getByText(/entries are as they were written/).waitFor();
+  t.truthy(
+    (await backups.getBackup({ appId: "web", storage: "local", name: archive!.name })).archive?.verifiedAt,
+  );
+  await page.getByRole("link", { name: "data" }).click();
+  await page.getByRole("row").filter({ hasText: hostile }).waitFor();
+  t.is(await page.locator("main img").count(), 0);
+  await isForEverybody(t, page, "an archive");
+  const notes = page.getByRole("row").filter({ hasText: "notes.txt" });
+  const download = page.waitForEvent("download");
+  await notes.getByRole("button", { name: "Download" }).click();
+  t.is(await readFile(await (await download).path(), "utf8"), "first");
+
+  await writeFile(join(data, "notes.txt"), "second");
+  await writeFile(join(data, "later.txt"), "later");
+  await notes.getByRole("button", { name: "Restore" }).click();
+  await page
+    .getByRole("dialog")
+    .getByText(/and lost/)
+    .waitFor();
+  t.is(await readFile(join(data, "notes.txt"), "utf8"), "second", "a question is no answer");
+  await page.getByRole("dialog").getByRole("button", { name: "Restore" }).click();
+  await page.getByRole("dialog").waitFor({ state: "detached" });
+  t.is(await readFile(join(data, "notes.txt"), "utf8"), "first");
+  t.is(await readFile(join(data, "later.txt"), "utf8"), "later", "one file alone");
+
+  await page.getByRole("button", { name: "Restore into the app" }).click();
+  await page
+    .getByRole("dialog")
+    .getByText(/what was written since is lost/)
+    .waitFor();
+  await page.getByRole("dialog").getByRole("button", { name: "Restore into the app" }).click();
+  await page.getByText(/^Restored: \d+ entries/).waitFor();
+  await t.throwsAsync(readFile(join(data, "later.txt"), "utf8"), { code: "ENOENT" });
+
+  await page.getByRole("button", { name: "Restore as a new app" }).click();
+  await page.getByLabel("Name of the new app").fill("Second life");
+  await page.getByRole("dialog").getByRole("button", { name: "Restore as a new app" }).click();
+  await page.getByRole("heading", { name: "Second life" }).waitFor();
+  t.is((await daemon.client(AppService).listApps({})).apps.length, 2);
+
+  await page.goBack();
+  await page.getByRole("button", { name: "Delete" }).click();
+  await page.getByRole("dialog").getByRole("button", { name: "Delete" }).click();
+  await page.getByText("There is no backup of it yet.").waitFor();
+  t.deepEqual((await backups.listBackups({ appId: "web" })).backups, []);
+  t.deepEqual(complaints, []);
+});
+
+usersTest(`nobody sees another's backups${needsBrowser}${needsRoot}`, async (t) => {
+  t.timeout(180_000);
+  const { daemon, browser } = node;
+  await using ann = await daemon.as(65534);
+  await using ben = await daemon.as(1);
+  const dir = join(daemon.dir, "ofann");
+  await writePackage(dir, await freePort(), { id: "ofann" });
+  await ann.client(AppService).installApp({ spec: dir });
+  await ann.client(BackupService).createBackup({ appId: "ofann" });
+  const anns = await openView(browser, ann, "#/backups/ofann");
+  await anns.page.getByRole("rowheader").getByRole("link").waitFor();
+  const { page } = await openView(browser, ben, "#/backups");
+  await page.getByText("There are no apps that you may see, and no backups.").waitFor();
+  t.is(await page.getByRole("button", { name: "Test it" }).count(), 0);
+  await page.evaluate("location.hash = '#/backups/ofann'");
+  await page.getByText("There is no backup of it yet.").or(page.getByRole("alert")).first().waitFor();
+  t.is(await page.getByRole("rowheader").count(), 0);
+  t.is(await page.getByRole("button", { name: "Back up now" }).count(), 0);
+});

@@ -1,0 +1,136 @@
+/** Files on the page, with the rights that the reader has on the machine (T 11, 44, 66). */
+import assert from "node:assert/strict";
+import { chmod, chown, mkdir, readFile, readdir, stat, writeFile } from "node:fs/promises";
+import { join } from "node:path";
+import { needsRoot } from "../support/daemon.ts";
+import { eventually } from "../support/eventually.ts";
+import { isForEverybody } from "./support/for-everybody.ts";
+import { browserTest, needsBrowser, openView, shareNode, usersTest } from "./support/shared-node.ts";
+
+const node = shareNode();
+const hostile = "<img src=x onerror=alert(1)>\u202egnp.txt";
+
+function viewOf(path: string): string {
+  return `#/files${path.split("/").map(encodeURIComponent).join("/")}`;
+}
+
+browserTest(`files are looked at, uploaded, changed, renamed and deleted${needsBrowser}`, async (t) => {
+  t.timeout(240_000);
+  const { daemon, browser } = node;
+  const dir = join(daemon.dir, "home");
+  await mkdir(join(dir, "deep"), { recursive: true });
+  await writeFile(join(dir, hostile), `${hostile}\u001b[31m red`);
+  await writeFile(join(dir, "binary"), Buffer.from([0, 1, 2, 255]));
+  await writeFile(join(dir, ".dotted"), "");
+  const { page, complaints } = await openView(browser, daemon, "#/");
+  await page.getByRole("link", { name: "Files", exact: true }).click();
+  await page.getByRole("link", { name: "tmp", exact: true }).waitFor();
+  await page.evaluate(`location.hash = ${JSON.stringify(viewOf(dir))}`);
+  await page.getByRole("heading", { name: "home" }).waitFor();
+  await page.getByRole("link", { name: "deep" }).waitFor();
+  t.is(await page.getByRole("row").filter({ hasText: ".dotted" }).count(), 0);
+  await isForEverybody(t, page, "a directory");
+  await page.getByLabel("Show what begins with a dot").check();
+  await page.getByRole("row").filter({ hasText: ".dotted" }).waitFor();
+
+  await page.getByRole("link", { name: /onerror/ }).click();
+  await page.locator("pre.command").waitFor();
+  t.is(await page.locator("pre.command").textContent(), "<img src=x onerror=alert(1)>\\u202egnp.txt red");
+  t.is(await page.locator("main img").count(), 0);
+  await isForEverybody(t, page, "a file");
+  await page.goBack();
+  await page.getByRole("link", { name: "binary" }).click();
+  await page.getByText(/no text that can be shown/).waitFor();
+  const download = page.waitForEvent("download");
+  await page.getByRole("button", { name: "Download" }).click();
+  t.deepEqual(await readFile(await (await download).path()), Buffer.from([0, 1, 2, 255]));
+  await page.goBack();
+
+  const input = page.locator('input[type="file"]');
+  const sent = (text: string) => ({ name: "notes.txt", mimeType: "text/plain", buffer: Buffer.from(text) });
+  await input.setInputFiles(sent("first"));
+  await page.getByText("1 file is uploaded.").waitFor();
+  await input.setInputFiles(sent("second"));
+  await page
+    .getByRole("dialog")
+    .getByText(/what is in it is lost/)
+    .waitFor();
+  t.is(await readFile(join(dir, "notes.txt"), "utf8"), "first", "a question is no answer");
+  await page.getByRole("dialog").getByRole("button", { name: "Replace" }).click();
+  await page.getByRole("dialog").waitFor({ state: "detached" });
+  t.is(await readFile(join(dir, "notes.txt"), "utf8"), "second");
+
+  await page.getByRole("link", { name: "notes.txt" }).click();
+  await page.getByRole("button", { name: "Edit" }).click();
+  const text = page.getByLabel("Text of the file");
+  await text.fill("third");
+  await page.getByRole("button", { name: "Save" }).click();
+  await page.getByText("Saved.").waitFor();
+  t.is(await readFile(join(dir, "notes.txt"), "utf8"), "third");
+  await page.getByRole("button", { name: "Edit" }).click();
+  await text.fill("mine");
+  await writeFile(join(dir, "notes.txt"), "somebody else's");
+  await page.getByRole("button", { name: "Save" }).click();
+  await page.getByText(/Somebody else has changed it/).waitFor();
+  t.is(await readFile(join(dir, "notes.txt"), "utf8"), "somebody else's");
+  t.is(await text.inputValue(), "mine", "what was typed stays");
+  await page.goBack();
+
+  const row = page.getByRole("row").filter({ hasText: "notes.txt" });
+  await row.getByRole("button", { name: "Rename" }).click();
+  await page.getByLabel("New name").fill("kept.txt");
+  await page.keyboard.press("Enter");
+  await page.getByRole("link", { name: "kept.txt" }).waitFor();
+  await page.getByRole("button", { name: "New folder" }).click();
+  await page.getByLabel("Name of the folder").fill("made");
+  await page.keyboard.press("Enter");
+  await page.getByRole("link", { name: "made" }).waitFor();
+  const made = page.getByRole("row").filter({ hasText: "made" });
+  await made.getByRole("button", { name: "Delete" }).click();
+  await page
+    .getByRole("dialog")
+    .getByText(/with all that is in it/)
+    .waitFor();
+  await page.getByRole("dialog").getByRole("button", { name: "Delete" }).click();
+  await made.waitFor({ state: "detached" });
+  await eventually(async () => {
+    assert.deepEqual(
+      (await readdir(dir)).toSorted(),
+      [".dotted", hostile, "binary", "deep", "kept.txt"].toSorted(),
+    );
+  });
+  t.deepEqual(
+    // The browser tells of refusals itself: the file that was there, and the one that had changed.
+    complaints.filter((said) => !/status of (409|412)/.test(said)),
+    [],
+  );
+});
+
+usersTest(`the kernel decides what a user reads and writes${needsBrowser}${needsRoot}`, async (t) => {
+  t.timeout(180_000);
+  const { daemon, browser } = node;
+  await using ann = await daemon.as(65534);
+  const dir = join(daemon.dir, "anns");
+  const closed = join(daemon.dir, "closed");
+  for (const path of [dir, closed]) await mkdir(path);
+  await chown(dir, 65534, 65534);
+  await chmod(closed, 0o700);
+  await writeFile(join(closed, "secret.txt"), "root's");
+  await writeFile(join(dir, "roots.txt"), "root's", { mode: 0o600 });
+  const { page } = await openView(browser, ann, viewOf(closed));
+  await page.getByRole("alert").waitFor();
+  t.false((await page.content()).includes("secret.txt"));
+  await page.evaluate(`location.hash = ${JSON.stringify(viewOf(dir))}`);
+  await page.getByRole("link", { name: "roots.txt" }).click();
+  await page.getByRole("alert").waitFor();
+  t.is(await page.locator("pre.command").count(), 0);
+  await page.goBack();
+  await page.locator('input[type="file"]').setInputFiles({
+    name: "mine.txt",
+    mimeType: "text/plain",
+    buffer: Buffer.from("mine"),
+  });
+  await page.getByText("1 file is uploaded.").waitFor();
+  t.is(await readFile(join(dir, "mine.txt"), "utf8"), "mine");
+  t.is((await stat(join(dir, "mine.txt"))).uid, 65534);
+});
