@@ -69,9 +69,13 @@ async function move(context: CommandContext, given: string, options: MoveOptions
         `${name} has an app ${id}; remove it there first: svc -N ${name} app remove ${id}`,
       );
     }
-    if (dryRun) return await sayPlan(context, plan, `would be moved to ${name}`);
+    if (dryRun) {
+      await sayPlan(context, plan, `would be moved to ${name}`);
+      return;
+    }
   } else if (dryRun) {
-    return await context.print(`${escapeControls(`${id} would go on to ${name}: ${left.step}`)}\n`);
+    await context.print(`${escapeControls(`${id} would go on to ${name}: ${left.step}`)}\n`);
+    return;
   }
   if (remove) {
     const question = `Remove ${escapeControls(id)} here with all data, once it runs on ${name}?`;
