@@ -118,7 +118,7 @@ export class Schedules {
       nextPageToken: last === undefined || isLast ? "" : encodePageToken(keyText(last)),
     });
     // They are messages already; `create` would look at each of them again.
-    const { views, areKept } = await this.#views.many(jobs, `jobs of uid ${caller.uid}`);
+    const { views, areKept } = await this.#views.many(jobs, shareOf(caller));
     page.schedules = views;
     return { page, areKept };
   }
@@ -248,15 +248,18 @@ export class Schedules {
   }
 
   /** When a trigger would fire. @throws SvcError `invalid_request` for a bad trigger or time zone */
-  preview(request: PreviewScheduleRequest): Preview {
-    const { zones, now } = this.#options;
+  async preview(request: PreviewScheduleRequest, caller: JobCaller): Promise<Preview> {
+    const { zones, now, turns } = this.#options;
     const violations = new Violations();
     const trigger = this.#rules.readTrigger(request.trigger, "", violations);
     const zoneName = this.#rules.readTimeZone(request.utc, request.timeZone, "", violations);
     violations.check();
     const zone = zoneName === "" ? zones.local() : zones.get(zoneName);
     const afterMs = request.afterUnix === undefined ? now() : Number(request.afterUnix) * 1000;
-    return previewFirings(trigger, zone, afterMs, request.count);
+    return previewFirings(trigger, zone, {
+      ...{ afterMs, count: request.count },
+      giveWay: () => turns.wait(shareOf(caller)),
+    });
   }
 
   #find(name: JobName, caller: JobCaller): Job {
@@ -318,3 +321,8 @@ function runOfPageToken(pageToken: string): number {
 }
 
 const manual = { trigger: "manual", attempt: 1 } as const;
+
+/** Of the turns in which is looked for what fires next. */
+function shareOf({ uid }: JobCaller): string {
+  return `jobs of uid ${uid}`;
+}

@@ -11,10 +11,23 @@ export interface Preview {
 
 const defaultCount = 5;
 
-/** The next firings after an instant, each within a year of the one before. @param count 1 to 100 */
-export function previewFirings(trigger: Trigger, zone: Zone, afterMs: number, count = defaultCount): Preview {
+export interface PreviewOptions {
+  readonly afterMs: number;
+  /** 1 to 100. */
+  readonly count?: number | undefined;
+  /** Lets others have their turn: in a year that was not asked about yet it takes milliseconds to find one. */
+  readonly giveWay: () => Promise<void> | undefined;
+}
+
+/** The next firings after an instant, each within a year of the one before. */
+export async function previewFirings(
+  trigger: Trigger,
+  zone: Zone,
+  { afterMs, count = defaultCount, giveWay }: PreviewOptions,
+): Promise<Preview> {
   const firings: Preview["firings"] = [];
   for (let lastMs = afterMs; firings.length < count;) {
+    await giveWay();
     const firing = nextFiring(trigger, zone, lastMs);
     if (firing === undefined) break;
     const { unixMs, anomaly } = firing;

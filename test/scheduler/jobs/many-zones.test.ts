@@ -1,8 +1,12 @@
 /** A list of jobs in all the zones that there are: what fires next in each takes milliseconds, seconds in all (T 57). */
 import { setImmediate as turn } from "node:timers/promises";
+import { create } from "@bufbuild/protobuf";
 import test from "ava";
+import { PreviewScheduleRequestSchema } from "../../../gen/svc/v1/schedule_pb.ts";
 import { JobOwners } from "../../../src/scheduler/jobs/job-owners.ts";
 import { openWorld, putJob, schedulesOf } from "../support/world.ts";
+
+const root = { uid: 0, root: true };
 
 test("others have their turn while a list of jobs in three hundred zones is made", async (t) => {
   t.timeout(60_000);
@@ -12,14 +16,31 @@ test("others have their turn while a list of jobs in three hundred zones is made
   const zones = Intl.supportedValuesOf("timeZone").slice(0, 300);
   for (const [at, timeZone] of zones.entries())
     await putJob(world, { ownerUid: 0, id: `job-${at}` }, { timeZone });
-  const listed = schedules.list({ uid: 0, root: true }, { limit: 1_000, pageToken: "" });
+  const { result, turns } = await turnsDuring(schedules.list(root, { limit: 1_000, pageToken: "" }));
+  t.is(result.schedules.length, zones.length);
+  t.true(turns > 3, `${turns} turns of the loop`);
+});
+
+test("others have their turn while the firings of a hundred years are looked for", async (t) => {
+  t.timeout(60_000);
+  const world = await openWorld();
+  const owners = new JobOwners({ selfUid: 0, lookUp: () => Promise.resolve("root") });
+  const request = create(PreviewScheduleRequestSchema, {
+    ...{ trigger: "0 0 1 1 *", timeZone: "Europe/Berlin", count: 100 },
+  });
+  const { result, turns } = await turnsDuring(schedulesOf(world, owners).preview(request, root));
+  t.is(result.firings.length, 100);
+  t.true(turns > 3, `${turns} turns of the loop`);
+});
+
+/** How often the event loop came round until it was done. */
+async function turnsDuring<Value>(work: Promise<Value>): Promise<{ result: Value; turns: number }> {
   const counting = new AbortController();
-  const done = listed.finally(() => counting.abort());
+  const done = work.finally(() => counting.abort());
   let turns = 0;
   while (!counting.signal.aborted) {
     await turn();
     turns++;
   }
-  t.is((await done).schedules.length, zones.length);
-  t.true(turns > 20, `${turns} turns of the loop`);
-});
+  return { result: await done, turns };
+}
