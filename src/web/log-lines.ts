@@ -1,6 +1,7 @@
-/** An app's log over a WebSocket, which takes none of the few connections that a browser has for everything else. */
+/** An app's log, line by line. */
 import { signal, type ReadonlySignal } from "@preact/signals";
 import type { Api } from "./api.ts";
+import { connectConsole, type ConsoleSaid } from "./console-connection.ts";
 import { plainLine } from "./plain-text.ts";
 import { texts } from "./texts.ts";
 import { formatBytes } from "./units.ts";
@@ -15,23 +16,19 @@ export interface LogBlock {
   readonly lines: readonly string[];
 }
 
-type Said =
-  | { readonly type: "opened" | "exit" }
-  | { readonly type: "gap"; readonly bytes: number }
-  | { readonly type: "error"; readonly error: string };
-
 export class LogLines {
   readonly #blocks = signal<readonly LogBlock[]>([]);
   /** Why no more comes: undefined while more may come. */
   readonly #end = signal<string | undefined>(undefined);
   readonly #decoder = new TextDecoder();
-  #socket: WebSocket | undefined;
-  #isClosed = false;
+  readonly #over = new AbortController();
   #rest = "";
   #waiting: string[] = [];
 
   constructor(api: Api, appId: string, describe: (error: unknown) => string) {
-    this.#open(api, appId).catch((error: unknown) => (this.#end.value = describe(error)));
+    this.#open(api, appId).catch((error: unknown) => {
+      if (!this.#over.signal.aborted) this.#end.value = describe(error);
+    });
   }
 
   get blocks(): ReadonlySignal<readonly LogBlock[]> {
@@ -43,28 +40,19 @@ export class LogLines {
   }
 
   close(): void {
-    this.#isClosed = true;
-    this.#socket?.close();
+    this.#over.abort();
   }
 
   async #open(api: Api, appId: string): Promise<void> {
-    const { token } = await api.apps.issueConsoleToken({ appId, session: "logs" });
-    if (this.#isClosed) return;
-    const url = new URL(`/v1/apps/${encodeURIComponent(appId)}/console?session=logs`, location.origin);
-    url.protocol = location.protocol === "https:" ? "wss:" : "ws:";
-    const socket = new WebSocket(url, ["svc.console.v1", `svc.token.${token}`]);
-    this.#socket = socket;
-    socket.binaryType = "arraybuffer";
-    socket.addEventListener("message", ({ data }: MessageEvent<string | ArrayBuffer>) => {
-      if (typeof data === "string") this.#hear(JSON.parse(data) as Said);
-      else this.#print(this.#decoder.decode(data, { stream: true }));
-    });
-    socket.addEventListener("close", () => {
-      if (!this.#isClosed) this.#end.value ??= texts.log.ended;
-    });
+    const hears = {
+      data: (bytes: Uint8Array) => this.#print(this.#decoder.decode(bytes, { stream: true })),
+      said: (said: ConsoleSaid) => this.#hear(said),
+      closed: () => void (this.#end.value ??= texts.log.ended),
+    };
+    await connectConsole(api, appId, "logs", hears, this.#over.signal);
   }
 
-  #hear(said: Said): void {
+  #hear(said: ConsoleSaid): void {
     if (said.type === "gap") this.#print(`\n${texts.log.left(formatBytes(said.bytes))}\n`);
     else if (said.type === "error") this.#end.value = said.error;
   }

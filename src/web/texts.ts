@@ -154,6 +154,37 @@ export const texts = {
     notJson: "A value is no JSON: numbers and words in quotes, lists in [ ].",
   },
 
+  charts: {
+    host: "This machine over time",
+    app: "What it took",
+    span: "Of the last",
+    hour: "hour",
+    day: "day",
+    month: "month",
+    processor: "Processor",
+    memory: "Memory",
+    disks: "Disks",
+    network: "Network",
+    used: "used",
+    read: "read",
+    written: "written (dashed)",
+    received: "received",
+    sent: "sent (dashed)",
+    nothing: "nothing is known of this time",
+    says: (label: string, now: string, most: string) => `${label} ${now}, at most ${most}`,
+    perSecond: (bytes: string) => `${bytes}/s`,
+  },
+
+  terminal: {
+    open: (session: string) => (session === "shell" ? "Open a shell" : "Open its console"),
+    title: (session: string) => (session === "shell" ? "Shell" : "Console"),
+    leave: "Ctrl+Shift+X leaves the terminal for the keyboard.",
+    close: "Close the terminal",
+    again: "Open it again",
+    ended: (code: number) => `It ended with code ${String(code)}.`,
+    lost: "The terminal's connection ended.",
+  },
+
   log: {
     title: "Log",
     empty: "It has printed nothing yet.",

@@ -15,6 +15,9 @@ import { SettingsView } from "./settings.tsx";
 
 const ManageView = lazily(() => import("./manage.tsx"), "ManageView");
 
+const AppHistory = lazily(() => import("./history.tsx"), "AppHistory");
+const TerminalView = lazily(() => import("./terminal.tsx"), "TerminalView");
+
 export function AppView({ api, node, id }: { api: Api; node: NodeView; id: string }) {
   const app = node.apps.value?.get(id);
   if (app === undefined) {
@@ -58,9 +61,41 @@ export function AppView({ api, node, id }: { api: Api; node: NodeView; id: strin
           <pre>{app.lastLines.map(plainLine).join("\n")}</pre>
         </section>
       )}
+      <Terminals api={api} appId={id} />
       <LogView api={api} appId={id} />
+      <AppHistory api={api} id={id} />
       <SettingsView api={api} app={app} />
       <ManageView api={api} app={app} />
+    </>
+  );
+}
+
+function Terminals({ api, appId }: { api: Api; appId: string }) {
+  const open = useSignal<"shell" | "attach" | undefined>(undefined);
+  const session = open.value;
+  return (
+    <>
+      <div class="row">
+        {(["shell", "attach"] as const).map((each) => (
+          <button
+            key={each}
+            type="button"
+            aria-pressed={session === each}
+            onClick={() => (open.value = each)}
+          >
+            {texts.terminal.open(each)}
+          </button>
+        ))}
+      </div>
+      {session !== undefined && (
+        <TerminalView
+          key={session}
+          api={api}
+          appId={appId}
+          session={session}
+          onClose={() => (open.value = undefined)}
+        />
+      )}
     </>
   );
 }

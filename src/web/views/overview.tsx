@@ -4,6 +4,7 @@ import type { SystemMetrics } from "../../../gen/svc/v1/monitor_pb.ts";
 import type { Api } from "../api.ts";
 import { useHostSample } from "../host-sample.ts";
 import type { NodeView } from "../node-view.ts";
+import { lazily } from "../parts/lazily.tsx";
 import { Heading } from "../parts/heading.tsx";
 import { Meter, percentOf } from "../parts/meter.tsx";
 import { State } from "../parts/state.tsx";
@@ -11,6 +12,8 @@ import { plainText, sentence } from "../plain-text.ts";
 import { pathTo } from "../route.ts";
 import { texts } from "../texts.ts";
 import { formatBytes, formatDuration, formatPercent } from "../units.ts";
+
+const HostHistory = lazily(() => import("./history.tsx"), "HostHistory");
 
 export function OverviewView({ api, node }: { api: Api; node: NodeView }) {
   const apps = node.apps.value;
@@ -27,6 +30,7 @@ export function OverviewView({ api, node }: { api: Api; node: NodeView }) {
           <Host api={api} />
         </div>
       )}
+      <HostHistory api={api} />
     </>
   );
 }

@@ -18,6 +18,7 @@ export async function visitViews(
   await page.goto("about:blank");
   await page.goto(await addressFor(daemon));
   await page.getByRole("progressbar").first().waitFor();
+  await page.locator(".plot canvas").nth(3).waitFor();
   await look("overview");
   await page.evaluate("location.hash = '#/apps'");
   await page.getByText(`${appCount} apps`).waitFor();
@@ -29,6 +30,8 @@ export async function visitViews(
     await page.evaluate(`location.hash = "#/apps/${id}"`);
     await page.getByLabel("greeting", { exact: true }).waitFor();
     await page.locator(".log .line").first().waitFor();
+    await page.locator(".plot canvas").nth(1).waitFor();
+    await page.getByText("Make a copy, with its data").click();
     await look(`app-${id}`);
   }
 }

@@ -1,0 +1,43 @@
+/** A console of an app over a WebSocket, which takes none of the few connections that a browser has for everything else. */
+import type { IssueConsoleTokenRequest } from "../../gen/svc/v1/app_pb.ts";
+import type { Api } from "./api.ts";
+
+export type ConsoleSession = IssueConsoleTokenRequest["session"];
+
+/** What comes besides the terminal's bytes. */
+export type ConsoleSaid =
+  | { readonly type: "opened"; readonly interactive: boolean }
+  | { readonly type: "exit"; readonly code: number }
+  | { readonly type: "gap"; readonly bytes: number }
+  | { readonly type: "error"; readonly error: string };
+
+export interface ConsoleHears {
+  readonly data: (bytes: Uint8Array) => void;
+  readonly said: (said: ConsoleSaid) => void;
+  readonly closed: () => void;
+}
+
+/** The ticket is good for one try, and goes where no log has it. */
+export async function connectConsole(
+  api: Api,
+  appId: string,
+  session: ConsoleSession,
+  hears: ConsoleHears,
+  signal: AbortSignal,
+): Promise<WebSocket> {
+  const { token } = await api.apps.issueConsoleToken({ appId, session }, { signal });
+  signal.throwIfAborted();
+  const url = new URL(`/v1/apps/${encodeURIComponent(appId)}/console?session=${session}`, location.origin);
+  url.protocol = location.protocol === "https:" ? "wss:" : "ws:";
+  const socket = new WebSocket(url, ["svc.console.v1", `svc.token.${token}`]);
+  socket.binaryType = "arraybuffer";
+  socket.addEventListener("message", ({ data }: MessageEvent<string | ArrayBuffer>) => {
+    if (typeof data === "string") hears.said(JSON.parse(data) as ConsoleSaid);
+    else hears.data(new Uint8Array(data));
+  });
+  socket.addEventListener("close", () => {
+    if (!signal.aborted) hears.closed();
+  });
+  signal.addEventListener("abort", () => socket.close());
+  return socket;
+}

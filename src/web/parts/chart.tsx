@@ -1,0 +1,103 @@
+import { useEffect, useRef } from "preact/hooks";
+import UPlot from "uplot";
+import { texts } from "../texts.ts";
+
+export interface ChartLine {
+  readonly label: string;
+  /** One for each time; null where nothing is known. */
+  readonly values: readonly (number | null)[];
+}
+
+export interface ChartData {
+  readonly label: string;
+  readonly lines: readonly ChartLine[];
+  readonly format: (value: number) => string;
+  /** What the scale reaches at least. */
+  readonly least: number;
+}
+
+interface ChartProps extends ChartData {
+  /** Unix seconds, oldest first. */
+  readonly times: readonly number[];
+  /** Unix seconds of its two ends. */
+  readonly from: number;
+  readonly to: number;
+}
+
+const height = 140;
+/** Lines differ in more than their colour. */
+const dashes = [[], [6, 4]];
+
+/** Figures over time: drawn for who sees, and said in a sentence for who does not. */
+export function Chart({ label, lines, format, least, times, from, to }: ChartProps) {
+  const box = useRef<HTMLDivElement>(null);
+  useEffect(() => {
+    const at = box.current;
+    if (at === null) return;
+    const draw = (): UPlot => {
+      const style = getComputedStyle(at);
+      const colour = (name: string): string => style.getPropertyValue(name);
+      // A canvas knows no light-dark(): the colour of the element's own border and text are of the scheme in use.
+      const [text, grid, line] = [style.color, style.borderTopColor, style.outlineColor];
+      const axis = { stroke: text, font: `12px ${colour("font-family")}`, grid: { stroke: grid, width: 1 } };
+      return new UPlot(
+        {
+          width: Math.max(at.clientWidth, 100),
+          height,
+          cursor: { show: false },
+          legend: { show: false },
+          scales: {
+            x: { time: true, range: [from, to] },
+            y: { range: (_, _min, max) => [0, Math.max(max || 0, least)] },
+          },
+          axes: [
+            { ...axis, ticks: { stroke: grid } },
+            { ...axis, ticks: { stroke: grid }, size: 80, values: (_, values) => values.map(format) },
+          ],
+          series: [
+            {},
+            ...lines.map((each, index) => ({
+              label: each.label,
+              stroke: line,
+              width: 1.5,
+              dash: dashes[index % dashes.length] ?? [],
+              points: { show: false },
+            })),
+          ],
+        },
+        [[...times], ...lines.map(({ values }) => [...values])],
+        at,
+      );
+    };
+    let plot = draw();
+    const again = (): void => {
+      plot.destroy();
+      plot = draw();
+    };
+    const dark = matchMedia("(prefers-color-scheme: dark)");
+    dark.addEventListener("change", again);
+    const sized = new ResizeObserver(() => plot.setSize({ width: Math.max(at.clientWidth, 100), height }));
+    sized.observe(at);
+    return () => {
+      dark.removeEventListener("change", again);
+      sized.disconnect();
+      plot.destroy();
+    };
+  }, [times, lines]);
+  const says = lines.map((line) => saysOf(line, format)).join("; ");
+  return (
+    <figure class="chart">
+      <figcaption>
+        {label} <span class="quiet">{says}</span>
+      </figcaption>
+      <div class="plot" ref={box} role="img" aria-label={`${label}: ${says}`} />
+    </figure>
+  );
+}
+
+function saysOf({ label, values }: ChartLine, format: (value: number) => string): string {
+  const known = values.filter((value) => value !== null);
+  const last = known.at(-1);
+  if (last === undefined) return texts.charts.nothing;
+  return texts.charts.says(label, format(last), format(known.reduce((one, other) => Math.max(one, other))));
+}

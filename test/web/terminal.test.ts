@@ -1,0 +1,77 @@
+/** A terminal in the page, and charts: loaded when they are opened, under the page's strict policy (T 44, 65, 66). */
+import { join } from "node:path";
+import test from "ava";
+import { AppService } from "../../gen/svc/v1/app_pb.ts";
+import { browserPath } from "../support/browser.ts";
+import { startDaemon } from "../support/daemon.ts";
+import { freePort, writePackage } from "../support/packages.ts";
+import { addressFor, bundledMain, launchBrowser, openPage } from "./support/open-page.ts";
+
+const why = browserPath === undefined ? " (skipped: no Chromium)" : "";
+const browserTest = browserPath === undefined ? test.skip : test;
+const main = browserPath === undefined ? "" : await bundledMain();
+
+browserTest(
+  `a terminal is typed into and left by the keyboard, and charts say what they show${why}`,
+  async (t) => {
+    t.timeout(240_000);
+    await using daemon = await startDaemon({ main });
+    const browser = await launchBrowser();
+    try {
+      const dir = join(daemon.dir, "web");
+      await writePackage(dir, await freePort(), { manifest: "console: { exec: [sh, -i] }\n" });
+      const apps = daemon.client(AppService);
+      await apps.installApp({ spec: dir });
+      await apps.startApp({ id: "web" });
+      const { page, complaints, asked } = await openPage(browser);
+      page.setDefaultTimeout(60_000);
+      await page.goto(await addressFor(daemon));
+      await page.getByText("Live").waitFor();
+      await page.getByRole("img", { name: /^Memory: used [\d.]+ [KMGT]iB/ }).waitFor();
+      await page.evaluate("location.hash = '#/apps/web'");
+      await page.getByRole("button", { name: "Start", exact: true }).waitFor();
+      await page.getByRole("img", { name: /^Processor: / }).waitFor();
+      await page.getByLabel("month").check();
+      await page.getByRole("img", { name: /^Memory: / }).waitFor();
+      t.deepEqual(
+        asked.filter((url) => url.includes("/web/terminal-")),
+        [],
+        "the terminal is loaded when it is opened",
+      );
+
+      await page.getByRole("button", { name: "Open its console" }).click();
+      const terminal = page.locator(".console");
+      await terminal.locator(".xterm-rows").filter({ hasText: /[$#]/ }).waitFor();
+      await page.keyboard.type("echo $((6*7)) $(tput cols)\n");
+      await terminal
+        .locator(".xterm-rows")
+        .filter({ hasText: /42 \d+/ })
+        .waitFor();
+      // What a program prints names nothing, and its links lead nowhere.
+      await page.keyboard.type(
+        String.raw`printf '\033]0;evil\007\033]8;;http://evil.example/\033\\click\033]8;;\033\\ <b>d''one</b>\n'` +
+          "\n",
+      );
+      await terminal.locator(".xterm-rows").filter({ hasText: "click <b>done</b>" }).waitFor();
+      t.is(await page.title(), "Test web server – svc");
+      t.is(await page.locator(".console b").count(), 0);
+      const colour = 'getComputedStyle(document.querySelector(".xterm-rows")).color';
+      t.is(await page.evaluate(colour), "rgb(255, 255, 255)", "its style came through the policy");
+
+      await page.keyboard.press("Control+Shift+X");
+      t.is(await page.evaluate("document.activeElement.textContent"), "Close the terminal");
+      await terminal.getByRole("textbox").focus();
+      await page.keyboard.type("exit 3\n");
+      await page.getByText("It ended with code 3.").waitFor();
+      await page.getByRole("button", { name: "Close the terminal" }).click();
+      await terminal.waitFor({ state: "detached" });
+      t.deepEqual(
+        asked.filter((url) => !url.startsWith(`http://127.0.0.1:${daemon.port}/`)),
+        [],
+      );
+      t.deepEqual(complaints, []);
+    } finally {
+      await browser.close();
+    }
+  },
+);
