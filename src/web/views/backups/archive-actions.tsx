@@ -11,7 +11,7 @@ import { plainText } from "../../plain-text.ts";
 import { pathTo } from "../../route.ts";
 import { saveFile } from "../../save-file.ts";
 import { backupTexts as says } from "../../texts/backups.ts";
-import type { ArchiveProps } from "./archive.tsx";
+import type { ArchiveProps } from "./archive-props.ts";
 
 type Question = "restore" | "restoreNew" | "remove";
 

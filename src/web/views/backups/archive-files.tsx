@@ -12,7 +12,7 @@ import { pathTo } from "../../route.ts";
 import { saveFile } from "../../save-file.ts";
 import { backupTexts as says } from "../../texts/backups.ts";
 import { formatBytes } from "../../units.ts";
-import type { ArchiveProps } from "./archive.tsx";
+import type { ArchiveProps } from "./archive-props.ts";
 
 const { fileColumns: columns } = says;
 

@@ -1,8 +1,6 @@
-import type { Client } from "@connectrpc/connect";
 import { useSignal } from "@preact/signals";
-import type { BackupDetails, BackupService } from "../../../../gen/svc/v1/backup_pb.ts";
+import type { BackupDetails } from "../../../../gen/svc/v1/backup_pb.ts";
 import { useLive } from "../../live.ts";
-import type { NodeView } from "../../node-view.ts";
 import { Facts } from "../../parts/facts.tsx";
 import { Failure } from "../../parts/failure.tsx";
 import { Field } from "../../parts/field.tsx";
@@ -17,21 +15,7 @@ import { formatBytes } from "../../units.ts";
 import { Warnings } from "./app-backups.tsx";
 import { ArchiveActions } from "./archive-actions.tsx";
 import { ArchiveFiles } from "./archive-files.tsx";
-
-/** Which archive. */
-export interface ArchiveKey {
-  readonly appId: string;
-  readonly storage: string;
-  readonly name: string;
-}
-
-export interface ArchiveProps {
-  client: Client<typeof BackupService>;
-  node: NodeView;
-  of: ArchiveKey;
-  /** Of an encrypted one: kept for as long as it is looked at. */
-  identity: string;
-}
+import type { ArchiveProps } from "./archive-props.ts";
 
 /** One archive: what is in it, and what may be done with it. */
 export function ArchiveView({ client, node, of, path }: Omit<ArchiveProps, "identity"> & { path: string }) {
