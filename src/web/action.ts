@@ -8,7 +8,7 @@ export interface Action {
   readonly busy: string;
   /** Why the last one failed; empty when it did not. */
   readonly failure: string;
-  /** One at a time; what goes on ends when its view is left. */
+  /** One at a time; what goes on ends when its view is left, and nothing begins after that. */
   readonly perform: (name: string, work: (signal: AbortSignal) => Promise<unknown>) => Promise<void>;
   readonly cancel: () => void;
 }
@@ -17,9 +17,16 @@ export function useAction(): Action {
   const busy = useSignal("");
   const failure = useSignal("");
   const over = useSignal<AbortController | undefined>(undefined);
-  useEffect(() => () => over.value?.abort(), []);
+  const isGone = useSignal(false);
+  useEffect(
+    () => () => {
+      isGone.value = true;
+      over.value?.abort();
+    },
+    [],
+  );
   const perform: Action["perform"] = async (name, work) => {
-    if (busy.value !== "") return;
+    if (busy.value !== "" || isGone.value) return;
     busy.value = name;
     failure.value = "";
     over.value = new AbortController();

@@ -2,7 +2,7 @@
 import { signal, type ReadonlySignal } from "@preact/signals";
 import type { Progress } from "../../gen/svc/v1/app_pb.ts";
 import type { Ambiguous, LicenseRequired } from "../../gen/svc/v1/error_pb.ts";
-import { describeError, payloadOf } from "./api.ts";
+import { describeError, isCanceled, payloadOf } from "./api.ts";
 import { plainLine } from "./plain-text.ts";
 import { texts } from "./texts.ts";
 import { formatBytes } from "./units.ts";
@@ -97,7 +97,8 @@ export class LongWork<Result extends { case: string; value: unknown }> {
     } catch (error) {
       const asked = questionOf(error);
       if (asked === undefined || isAnswered(asked, this.#accepted))
-        this.#failure.value = over.signal.aborted ? texts.work.cancelled : describeError(error);
+        this.#failure.value =
+          over.signal.aborted && isCanceled(error) ? texts.work.cancelled : describeError(error);
       else this.#question.value = asked;
     } finally {
       this.#over.value = undefined;

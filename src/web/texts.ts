@@ -125,6 +125,7 @@ export const texts = {
     upToDate: (version: string) => `Nothing newer is there: it stays at ${version}.`,
     upgraded: (from: string, to: string) => `Upgraded from ${from} to ${to}.`,
     stays: (version: string) => `It stays at ${version}.`,
+    leftStopped: (error: string) => `It ran before, and could not be started again: ${error}`,
     copy: "Copy",
     copyTitle: "Make a copy, with its data",
     copyName: "Name of the copy",

@@ -91,7 +91,10 @@ browserTest(`files are looked at, uploaded, changed, renamed and deleted${needsB
     .getByRole("dialog")
     .getByText(/with all that is in it/)
     .waitFor();
-  await page.getByRole("dialog").getByRole("button", { name: "Delete" }).click();
+  await page.keyboard.press("Enter");
+  t.is(await page.getByRole("dialog").count(), 1, "a directory is deleted by its name");
+  await page.getByLabel("To go on, type").fill("made");
+  await page.keyboard.press("Enter");
   await made.waitFor({ state: "detached" });
   await eventually(async () => {
     assert.deepEqual(
@@ -102,6 +105,40 @@ browserTest(`files are looked at, uploaded, changed, renamed and deleted${needsB
   t.deepEqual(
     // The browser tells of refusals itself: the file that was there, and the one that had changed.
     complaints.filter((said) => !/status of (409|412)/.test(said)),
+    [],
+  );
+});
+
+browserTest(`one refused file stops no other, and cancelling stops them all${needsBrowser}`, async (t) => {
+  t.timeout(120_000);
+  const { daemon, browser } = node;
+  const dir = join(daemon.dir, "several");
+  await mkdir(dir);
+  const { page, asked } = await openView(browser, daemon, viewOf(dir));
+  const input = page.locator('input[type="file"]');
+  const files = (...names: string[]) =>
+    names.map((name) => ({ name, mimeType: "text/plain", buffer: Buffer.from(name) }));
+  await page.route(/name=refused/, (route) =>
+    route.fulfill({ status: 403, json: { error: "not here", reason: "permission_denied" } }),
+  );
+  await input.setInputFiles(files("refused.txt", "first.txt"));
+  await page.getByText("1 file is uploaded.").waitFor();
+  await page.getByText("refused.txt is not uploaded: Not here.").waitFor();
+  t.deepEqual(await readdir(dir), ["first.txt"]);
+
+  // It never gets an answer.
+  await page.route(/name=slow/, () => undefined);
+  await input.setInputFiles(files("slow.txt", "after.txt"));
+  await page.getByText("Uploading slow.txt").waitFor();
+  await input.setInputFiles(files("meanwhile.txt"));
+  await page.getByText(/Nothing was begun/).waitFor();
+  await page.getByRole("button", { name: "Cancel" }).click();
+  await page.getByRole("button", { name: "Cancel" }).waitFor({ state: "detached" });
+  await input.setInputFiles(files("last.txt"));
+  await page.getByText("1 file is uploaded.").waitFor();
+  t.deepEqual((await readdir(dir)).toSorted(), ["first.txt", "last.txt"]);
+  t.deepEqual(
+    asked.filter((address) => /name=(after|meanwhile)/.test(address)),
     [],
   );
 });

@@ -24,7 +24,7 @@ browserTest(
       await apps.installApp({ spec, name: `<img src=x onerror=alert(1)>\u202egnp` });
       await apps.startApp({ id: "web" });
       await addVersion(repository, port, { version: "2.0.0", files: { LICENSE: "Be <i>kind</i>." } });
-      const { page, complaints } = await openPage(browser);
+      const { page, complaints, asked } = await openPage(browser);
       page.setDefaultTimeout(60_000);
       await page.goto(await addressFor(daemon));
       await page.getByText("Live").waitFor();
@@ -36,6 +36,7 @@ browserTest(
       t.is((await apps.getApp({ id: "web" })).version, "v1.0.0", "nothing changes without a yes");
       await page.getByText("LICENSE", { exact: true }).click();
       await page.getByText("Be <i>kind</i>.").waitFor();
+      await page.getByLabel("Version").fill("v1.0.0");
       await page.getByRole("button", { name: "Accept and go on" }).click();
       await page.getByText("Upgraded from v1.0.0 to v2.0.0.").waitFor();
       await page.locator('[data-state="RUNNING"]').first().waitFor();
@@ -64,7 +65,35 @@ browserTest(
       await page.keyboard.press("Escape");
       await dialog.waitFor({ state: "detached" });
       t.is((await apps.listApps({})).apps.length, 2, "what was not typed was not removed");
+
+      const [reached, answered] = [Promise.withResolvers<undefined>(), Promise.withResolvers<undefined>()];
+      await page.route("**/svc.v1.BackupService/CreateBackup", async (route) => {
+        reached.resolve(undefined);
+        await answered.promise;
+        // Nobody may wait for it any more.
+        await route.fulfill({ contentType: "application/proto", body: "" }).catch(() => undefined);
+      });
       await remove.click();
+      await dialog.getByLabel("Make a backup first").check();
+      await dialog.getByLabel("To go on, type").fill("web");
+      await page.keyboard.press("Enter");
+      await reached.promise;
+      await page.keyboard.press("Escape");
+      await dialog.waitFor({ state: "detached" });
+      await remove.click();
+      answered.resolve(undefined);
+      await page.unrouteAll({ behavior: "wait" });
+      // What would follow has been asked for by the time of an answer to this.
+      await page.evaluate("fetch('/', { cache: 'no-store' }).then(() => undefined)");
+      await dialog.getByText(/go with it: \d/).waitFor();
+      t.is(await dialog.count(), 1, "what ended late closes no other question");
+      t.deepEqual(
+        asked.filter((address) => address.endsWith("/RemoveApp")),
+        [],
+        "what was dismissed is not done",
+      );
+      t.is((await apps.getApp({ id: "web" })).state, "RUNNING");
+      await dialog.getByLabel("Make a backup first").uncheck();
       await dialog.getByLabel("To go on, type").fill("web");
       await page.keyboard.press("Enter");
       await page.getByText("1 app").waitFor();

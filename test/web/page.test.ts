@@ -160,6 +160,7 @@ browserTest(
       t.is((await daemon.client(AppService).listApps({})).apps.length, 0, "nothing without a yes");
       await page.getByText("LICENSE", { exact: true }).click();
       await page.getByText("Do <b>good</b>, and nothing else.").waitFor();
+      await spec.fill(join(daemon.dir, "another"));
       await page.getByRole("button", { name: "Accept and go on" }).click();
       await page.getByRole("heading", { name: "My own" }).waitFor();
       await page.locator('[data-state="STOPPED"]').first().waitFor();

@@ -1,6 +1,6 @@
 import { useSignal } from "@preact/signals";
 import type { ComponentChildren } from "preact";
-import { useEffect, useId, useRef } from "preact/hooks";
+import { useEffect, useId, useMemo, useRef } from "preact/hooks";
 import { describeError } from "../api.ts";
 import { texts } from "../texts.ts";
 import { Failure } from "./failure.tsx";
@@ -11,24 +11,32 @@ interface ConfirmProps {
   readonly action: string;
   /** What has to be typed first: for what cannot be taken back. */
   readonly typed?: string;
-  /** What it throws is said in the dialog, which stays open then. */
-  readonly onConfirm: () => Promise<unknown>;
+  /**
+   * What it throws is said in the dialog, which stays open then.
+   * @param signal aborted when the dialog goes: what was not begun by then is left
+   */
+  readonly onConfirm: (signal: AbortSignal) => Promise<unknown>;
   readonly onClose: () => void;
   /** What will be lost, or what is asked for besides. */
   readonly children: ComponentChildren;
 }
 
-/** A question before something that cannot be taken back. Escape and the first button leave everything as it is. */
+/**
+ * A question before something that cannot be taken back. Escape and the first button leave everything as it is, and stop
+ * what was begun.
+ */
 export function Confirm({ title, action, typed, onConfirm, onClose, children }: ConfirmProps) {
   const dialog = useRef<HTMLDialogElement>(null);
   const id = useId();
   const word = useSignal("");
   const failure = useSignal("");
   const isBusy = useSignal(false);
+  const over = useMemo(() => new AbortController(), []);
   useEffect(() => {
     const { activeElement } = document;
     dialog.current?.showModal();
     return () => {
+      over.abort();
       if (activeElement instanceof HTMLElement) activeElement.focus();
     };
   }, []);
@@ -39,8 +47,9 @@ export function Confirm({ title, action, typed, onConfirm, onClose, children }: 
     isBusy.value = true;
     failure.value = "";
     try {
-      await onConfirm();
-      onClose();
+      await onConfirm(over.signal);
+      // Another question may be asked by then.
+      if (!over.signal.aborted) onClose();
     } catch (error) {
       failure.value = describeError(error);
     } finally {

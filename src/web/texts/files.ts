@@ -18,6 +18,8 @@ export const fileTexts = {
   uploadHint: "Or drop them here.",
   uploading: (name: string) => `Uploading ${name}`,
   uploaded: (number: number) => `${String(number)} ${number === 1 ? "file is" : "files are"} uploaded.`,
+  notUploaded: (name: string, error: string) => `${name} is not uploaded: ${error}`,
+  stillUploading: "Nothing was begun: wait until what goes on is uploaded, or cancel it.",
   cancel: "Cancel",
   replaceTitle: (name: string) => `Replace ${name}?`,
   replaceLoses: "There is a file of this name: what is in it is lost.",

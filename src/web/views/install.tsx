@@ -13,14 +13,12 @@ import { texts } from "../texts.ts";
 export function InstallView({ api }: { api: Api }) {
   const spec = useSignal("");
   const name = useSignal("");
+  /** As it was submitted: a yes is to what was shown, whatever is typed meanwhile. */
+  const wanted = useSignal({ spec: "", name: "" });
   const work = useMemo(
     () =>
       new LongWork(
-        (accepted, signal) =>
-          api.apps.installAppStream(
-            { spec: spec.value.trim(), name: name.value.trim(), ...accepted },
-            { signal },
-          ),
+        (accepted, signal) => api.apps.installAppStream({ ...wanted.value, ...accepted }, { signal }),
         ({ value }) => (location.hash = pathTo("apps", value.id)),
       ),
     [api],
@@ -28,10 +26,14 @@ export function InstallView({ api }: { api: Api }) {
   useEffect(() => () => work.cancel(), [work]);
   const submit = (event: SubmitEvent): void => {
     event.preventDefault();
+    if (work.isBusy) return;
+    wanted.value = { spec: spec.value.trim(), name: name.value.trim() };
     void work.run();
   };
   const choose = (of: string): void => {
+    if (work.isBusy) return;
     spec.value = of;
+    wanted.value = { ...wanted.value, spec: of };
     void work.again();
   };
   const asked = work.question.value;

@@ -3,16 +3,21 @@ import { useEffect, useId, useMemo } from "preact/hooks";
 import type { MessageInitShape } from "@bufbuild/protobuf";
 import type { App, UpgradeAppEvent, UpgradeAppRequestSchema } from "../../../gen/svc/v1/app_pb.ts";
 import { BackupService } from "../../../gen/svc/v1/backup_pb.ts";
-import type { Api } from "../api.ts";
+import { describeError, isCanceled, reasonOf, type Api } from "../api.ts";
 import { LongWork } from "../long-work.ts";
 import { Confirm } from "../parts/confirm.tsx";
 import { CancelWork, Work } from "../parts/work.tsx";
 import { plainText } from "../plain-text.ts";
 import { pathTo } from "../route.ts";
 import { texts } from "../texts.ts";
+import { ToldError } from "../told-error.ts";
 import { formatBytes } from "../units.ts";
 
 const { manage } = texts;
+
+/** What was cancelled goes on in the daemon until it has put everything back. */
+const startAgainMs = 500;
+const startTries = 120;
 
 interface Props {
   readonly api: Api;
@@ -33,8 +38,10 @@ export function ManageView(props: Props) {
 
 function Upgrade({ api, app: { id, version } }: Props) {
   const field = useId();
-  const wanted = useSignal("");
+  const typed = useSignal("");
   const backup = useSignal(false);
+  /** As it was submitted: a yes is to what was shown, whatever is typed meanwhile. */
+  const wanted = useSignal<{ version: string; backup?: boolean }>({ version: "" });
   const said = useSignal("");
   const work = useMemo(
     () =>
@@ -42,8 +49,8 @@ function Upgrade({ api, app: { id, version } }: Props) {
         (accepted, signal) =>
           upgrade(
             api,
-            { id, version: wanted.value.trim(), ...accepted, ...(backup.value && { backup: true }) },
-            signal,
+            { id, ...wanted.value, ...accepted },
+            { signal, onLeftStopped: (says) => (said.value = says) },
           ),
         ({ value: { upToDate, from, to } }) =>
           void (said.value = upToDate ? manage.upToDate(to) : manage.upgraded(from, to)),
@@ -54,6 +61,8 @@ function Upgrade({ api, app: { id, version } }: Props) {
     event.preventDefault();
     if (work.isBusy) return;
     said.value = "";
+    // What is not asked for is as the daemon has it.
+    wanted.value = { version: typed.value.trim(), ...(backup.value && { backup: true }) };
     await work.run();
     if (work.failure.value !== "" && said.value === "") said.value = manage.stays(plainText(version));
   };
@@ -69,8 +78,8 @@ function Upgrade({ api, app: { id, version } }: Props) {
             autocomplete="off"
             spellcheck={false}
             aria-describedby={`${field}-hint`}
-            value={wanted.value}
-            onInput={({ currentTarget }) => (wanted.value = currentTarget.value)}
+            value={typed.value}
+            onInput={({ currentTarget }) => (typed.value = currentTarget.value)}
           />
           <p class="quiet" id={`${field}-hint`}>
             <bdi>{manage.versionHint(plainText(version))}</bdi>
@@ -100,11 +109,17 @@ function Upgrade({ api, app: { id, version } }: Props) {
   );
 }
 
+interface UpgradeOptions {
+  signal: AbortSignal;
+  /** Told besides why the upgrade failed. */
+  onLeftStopped: (says: string) => void;
+}
+
 /** What runs is stopped meanwhile, and runs again whatever became of it. */
 async function* upgrade(
   api: Api,
   request: MessageInitShape<typeof UpgradeAppRequestSchema> & { id: string },
-  signal: AbortSignal,
+  { signal, onLeftStopped }: UpgradeOptions,
 ): AsyncGenerator<UpgradeAppEvent, void> {
   const { id } = request;
   const { state } = await api.apps.getApp({ id }, { signal });
@@ -112,8 +127,31 @@ async function* upgrade(
   if (isUp) await api.apps.stopApp({ id });
   try {
     yield* api.apps.upgradeAppStream(request, { signal });
-  } finally {
-    if (isUp) await api.apps.startApp({ id });
+  } catch (error) {
+    if (!isUp) throw error;
+    try {
+      await startAgain(api, id);
+    } catch (stopped) {
+      const says = manage.leftStopped(describeError(stopped));
+      // Not everything is as it was before.
+      if (isCanceled(error)) throw new ToldError(says, { cause: stopped });
+      onLeftStopped(says);
+    }
+    throw error;
+  }
+  if (isUp) await startAgain(api, id);
+}
+
+/** Once the daemon is done with the app. */
+async function startAgain(api: Api, id: string): Promise<void> {
+  for (let tries = 1; ; tries++) {
+    try {
+      await api.apps.startApp({ id });
+      return;
+    } catch (error) {
+      if (reasonOf(error) !== "app_busy" || tries === startTries) throw error;
+      await new Promise((resolve) => setTimeout(resolve, startAgainMs));
+    }
   }
 }
 
@@ -197,10 +235,12 @@ function Remove({ api, app: { id, name, state } }: Props) {
       () => undefined,
     );
   };
-  const remove = async (): Promise<void> => {
-    if (backup.value) await api.client(BackupService).createBackup({ appId: id });
+  const remove = async (signal: AbortSignal): Promise<void> => {
+    if (backup.value) await api.client(BackupService).createBackup({ appId: id }, { signal });
+    signal.throwIfAborted();
     await api.apps.removeApp({ id });
-    location.hash = pathTo("apps");
+    // The dialog may have gone with the app; who looks at something else by now goes on with that.
+    if (location.hash === pathTo("apps", id)) location.hash = pathTo("apps");
   };
   return (
     <>

@@ -41,10 +41,13 @@ export function ArchiveActions({ client, node, of, identity, madeAt, onDone }: P
       }
       onDone();
     }).finally(() => (progress.value = undefined));
-  const restore = async (how: { stopApp: boolean } | { asNew: true; newName: string }): Promise<void> => {
+  const restore = async (
+    how: { stopApp: boolean } | { asNew: true; newName: string },
+    signal: AbortSignal,
+  ): Promise<void> => {
     said.value = "";
     try {
-      for await (const { event } of client.restoreBackupStream({ ...of, identity, ...how })) {
+      for await (const { event } of client.restoreBackupStream({ ...of, identity, ...how }, { signal })) {
         if (event.case === "progress") progress.value = event.value;
         else if (event.case === "result") {
           said.value = says.restored(String(event.value.entries));
@@ -83,7 +86,7 @@ export function ArchiveActions({ client, node, of, identity, madeAt, onDone }: P
           title={says.restoreTitle(plainText(app?.name ?? of.appId))}
           action={says.restore}
           onClose={close}
-          onConfirm={() => restore({ stopApp: stops })}
+          onConfirm={(signal) => restore({ stopApp: stops }, signal)}
         >
           <p>{says.restoreLoses(madeAt === undefined ? "" : timestampDate(madeAt).toLocaleString())}</p>
           {stops && <p>{says.restoreStops}</p>}
@@ -94,7 +97,7 @@ export function ArchiveActions({ client, node, of, identity, madeAt, onDone }: P
           title={says.restoreNew}
           action={says.restoreNew}
           onClose={close}
-          onConfirm={() => restore({ asNew: true, newName: newName.value.trim() })}
+          onConfirm={(signal) => restore({ asNew: true, newName: newName.value.trim() }, signal)}
         >
           <TextField
             label={says.newName}
@@ -110,8 +113,10 @@ export function ArchiveActions({ client, node, of, identity, madeAt, onDone }: P
           action={says.remove}
           onClose={close}
           onConfirm={async () => {
+            const { hash } = location;
             await client.deleteBackup(of);
-            location.hash = pathTo("backups", of.appId);
+            // Who looks at something else by now goes on with that.
+            if (location.hash === hash) location.hash = pathTo("backups", of.appId);
           }}
         >
           <p>{says.removeLoses}</p>

@@ -35,7 +35,8 @@ export function ArchiveFiles({ client, node, of, identity, path }: ArchiveProps 
   );
   const { busy, failure, perform } = useAction();
   const restored = useSignal<BackupEntry | undefined>(undefined);
-  const isThere = node.apps.value?.has(of.appId) === true;
+  const app = node.apps.value?.get(of.appId);
+  const stopApp = app !== undefined && app.state !== "STOPPED";
   const linkTo = (to: string): string =>
     pathTo("backups", of.appId, of.storage, of.name, ...to.split("/").filter((part) => part !== ""));
   const all: readonly Column<BackupEntry>[] = [
@@ -72,7 +73,7 @@ export function ArchiveFiles({ client, node, of, identity, path }: ArchiveProps 
               {says.download}
             </button>
           )}
-          {isThere && (
+          {app !== undefined && (
             <button type="button" class="danger" onClick={() => (restored.value = entry)}>
               {says.restoreOne}
             </button>
@@ -109,12 +110,12 @@ export function ArchiveFiles({ client, node, of, identity, path }: ArchiveProps 
           title={says.restoreOneTitle(plainText(asked.path))}
           action={says.restoreOne}
           onClose={() => (restored.value = undefined)}
-          onConfirm={() => {
-            const stopApp = node.apps.value?.get(of.appId)?.state !== "STOPPED";
-            return client.restoreBackup({ ...of, identity, paths: [asked.path], stopApp });
-          }}
+          onConfirm={(signal) =>
+            client.restoreBackup({ ...of, identity, paths: [asked.path], stopApp }, { signal })
+          }
         >
           <p>{says.restoreOneLoses}</p>
+          {stopApp && <p>{says.restoreStops}</p>}
         </Confirm>
       )}
     </section>

@@ -172,6 +172,7 @@ function Ask({ client, path, question, onDone, onClose }: AskProps) {
     <Confirm
       title={says.removeTitle(plainText(entry.name))}
       action={says.remove}
+      {...(entry.type === "directory" && { typed: plainText(entry.name) })}
       onClose={onClose}
       onConfirm={async () => {
         const { failed } = await client.deletePaths({ paths: [entry.path] });

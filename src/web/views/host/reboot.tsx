@@ -25,7 +25,7 @@ export function Reboot({ api, node }: Pick<ViewProps, "api" | "node">) {
         <Confirm
           title={says.rebootTitle(plainText(hostname))}
           action={says.reboot}
-          typed={hostname}
+          typed={plainText(hostname) || says.reboot}
           onClose={() => (isAsked.value = false)}
           onConfirm={async () => {
             const { delaySecs } = await api.client(SystemService).rebootSystem({});
