@@ -77,6 +77,17 @@ export class CommandContext implements AsyncDisposable {
     return new CommandContext({ ...this.host, interrupted }, { ...others, socket }, this.#openInProcess);
   }
 
+  /**
+   * The same command over the same connection, which Ctrl-C does not end, but the time: to put in order what it left. Not
+   * to be disposed.
+   */
+  uninterrupted(limitMs: number): CommandContext {
+    const interrupted = AbortSignal.timeout(limitMs);
+    const context = new CommandContext({ ...this.host, interrupted }, this.options, this.#openInProcess);
+    context.#client = this.client();
+    return context;
+  }
+
   /** The daemon, or the service layer in this process: found at the first use. */
   client(): Promise<Client> {
     return (this.#client ??= connect(this.host, {

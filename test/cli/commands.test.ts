@@ -65,6 +65,7 @@ const cases: CommandCase[] = [
   },
   { args: ["ls", "-q"], stdout: /^([a-z0-9-]+\n)+$/ },
   { args: ["ls", "--columns", "state,id"], stdout: /^STATE +ID\n([A-Z]+ +[a-z0-9-]+\n)+$/ },
+  { args: ["ls", "--columns", "id,owner"], stdout: /^ID +OWNER\nhello +ada\n/ },
   {
     args: ["ls", "--columns", "state,colour"],
     exitCode: 2,

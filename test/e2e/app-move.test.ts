@@ -1,4 +1,4 @@
-/** An app goes from one node to another, and runs on one of them whatever ends the move: two daemons with stores of their own. */
+/** An app goes from one node to another, and runs on one of them at most, whatever ends the move: two daemons with stores of their own. */
 import assert from "node:assert/strict";
 import { spawn, type ChildProcess } from "node:child_process";
 import { once } from "node:events";
@@ -47,7 +47,7 @@ function svc({ home }: Nodes, ...args: string[]): Promise<SvcRun> {
   return runSvc(args, { host: { home, uid: process.getuid?.() ?? 0 } });
 }
 
-/** Does not start below a directory that has the file `no-start`. Says in its data where it was started. */
+/** Does not start below a directory that has the file `no-start`. Says in its data where it was started, and goes on writing. */
 const program = `
 import { appendFileSync, existsSync } from "node:fs";
 import { dirname, join } from "node:path";
@@ -55,18 +55,27 @@ for (let dir = process.cwd(); dir !== "/"; dir = dirname(dir)) {
   if (existsSync(join(dir, "no-start"))) process.exit(1);
 }
 appendFileSync(join(process.env.DATA, "starts"), process.cwd() + "\\n");
-setInterval(() => undefined, 1_000);
+setInterval(() => appendFileSync(join(process.env.DATA, "beats"), Date.now() + "\\n"), 20);
 `;
 
-/** An app that runs on the near node. */
-async function install({ near }: Nodes, id: string): Promise<void> {
-  const dir = join(near.dir, "packages", id);
+const neverHealthy =
+  "health: { exec: [/bin/test, -e, /nonexistent/ready], start_period: 600s, interval: 1s }";
+
+function packageDir({ near }: Nodes, id: string): string {
+  return join(near.dir, "packages", id);
+}
+
+/** An app that runs on the near node. @param more of its manifest */
+async function install(nodes: Nodes, id: string, more = ""): Promise<void> {
+  const { near } = nodes;
+  const dir = packageDir(nodes, id);
   await writeFiles(dir, {
     "svc.yaml": `id: ${id}
 name: ${id}
 version: "1"
 process: { exec: [node, app.mjs], env: { DATA: "\${data}" } }
 settings: { properties: { word: { type: string, default: old, env: WORD } } }
+${more}
 `,
     "app.mjs": program,
   });
@@ -87,8 +96,20 @@ async function expectStates({ near, attic }: Nodes, id: string, states: [string,
   );
 }
 
-/** The command as a process of its own, killed as soon as the move is at this step. */
-async function killAt({ home }: Nodes, id: string, step: string): Promise<void> {
+interface Ending {
+  /** Default: SIGKILL. */
+  readonly signal?: NodeJS.Signals;
+  /** What must be so at that step, too. */
+  readonly when?: () => Promise<boolean>;
+}
+
+/** The command as a process of its own, ended as soon as the move is at this step. @returns its exit code and signal */
+async function endAt(
+  { home }: Nodes,
+  id: string,
+  step: string,
+  { signal = "SIGKILL", when = () => Promise.resolve(true) }: Ending = {},
+): Promise<readonly [number | null, string | null]> {
   const child: ChildProcess = spawn(process.execPath, [main, "app", "move", id, "--to", "attic"], {
     env: { ...process.env, HOME: home, XDG_CONFIG_HOME: "" },
     stdio: "ignore",
@@ -98,11 +119,16 @@ async function killAt({ home }: Nodes, id: string, step: string): Promise<void> 
   const endMs = performance.now() + deadlineMs;
   while (performance.now() < endMs && child.exitCode === null) {
     const text = await readFile(path, "utf8").catch(() => "");
-    if (text.includes(`"step":"${step}"`)) break;
+    if (text.includes(`"step":"${step}"`) && (await when())) break;
     await wait(2);
   }
-  child.kill("SIGKILL");
-  const [, signal] = (await ended) as [number | null, string | null];
+  assert.equal(child.exitCode, null, `the move ended before ${step}`);
+  child.kill(signal);
+  return (await ended) as [number | null, string | null];
+}
+
+async function killAt(nodes: Nodes, id: string, step: string, when?: Ending["when"]): Promise<void> {
+  const [, signal] = await endAt(nodes, id, step, when === undefined ? {} : { when });
   assert.equal(signal, "SIGKILL", `the move ended before ${step}`);
 }
 
@@ -134,6 +160,10 @@ test.serial(
     t.is(values?.["word"], "moin");
     const starts = (await svc(t.context, "-N", "attic", "file", "cat", "web:data/starts")).stdout;
     t.is(starts.split("\n").filter((line) => line !== "").length, 2, starts);
+    const here = (await svc(t.context, "file", "cat", "web:data/beats")).stdout;
+    const there = (await svc(t.context, "-N", "attic", "file", "cat", "web:data/beats")).stdout;
+    t.not(here, "");
+    t.true(there.startsWith(here), "what it wrote until it was stopped");
     for (const daemon of [near, attic]) {
       t.deepEqual((await daemon.client(BackupService).listBackups({})).backups, []);
     }
@@ -141,9 +171,14 @@ test.serial(
 
     const again = await svc(t.context, "app", "move", "web", "--to", "attic");
     t.is(again.exitCode, 5);
-    t.regex(again.stderr, /attic has an app web; remove it there first: svc -N attic app remove web/);
+    t.regex(
+      again.stderr,
+      /attic has an app web already: see which of the two is wanted \(svc ls --all-nodes\)/,
+    );
     t.is((await svc(t.context, "app", "move", "web", "--abort")).exitCode, 5);
     t.is((await svc(t.context, "app", "move", "web", "--to", "near")).exitCode, 2);
+    t.is((await svc(t.context, "app", "move", "web", "--abort", "--dry-run")).exitCode, 2);
+    t.is((await svc(t.context, "app", "move", "web", "--abort", "--remove", "--yes")).exitCode, 2);
 
     await near.client(AppService).removeApp({ id: "web" });
     const back = await svc(
@@ -186,8 +221,11 @@ for (const step of ["copying", "handing", "starting"]) {
     const elsewhere = await svc(t.context, "app", "move", id, "--to", "third");
     t.regex(elsewhere.stderr, /is on its way to attic: go on with/);
     await svc(t.context, "node", "remove", "third");
-    const done = await svc(t.context, "app", "move", id);
-    t.is(done.exitCode, 0, done.stderr);
+    // What the killed one had begun may hold the app still.
+    await eventually(async () => {
+      const done = await svc(t.context, "app", "move", id);
+      assert.equal(done.exitCode, 0, done.stderr);
+    }, deadlineMs);
     await expectStates(t.context, id, ["STOPPED", "RUNNING"]);
     const starts = (await svc(t.context, "-N", "attic", "file", "cat", `${id}:data/starts`)).stdout;
     t.true(starts.includes(near.storeDir), starts);
@@ -196,16 +234,19 @@ for (const step of ["copying", "handing", "starting"]) {
 
   test.serial(`killed while it is ${step}, --abort has it run where it was`, async (t) => {
     t.timeout(240_000);
+    const { attic } = t.context;
     const id = `off-${step}`;
-    await install(t.context, id);
-    await killAt(t.context, id, step);
+    const isLast = step === "starting";
+    // It waits there for its health check.
+    await install(t.context, id, isLast ? neverHealthy : "");
+    await killAt(t.context, id, step, async () => !isLast || (await stateAt(attic, id)) === "RUNNING");
     const back = await eventually(async () => {
       const run = await svc(t.context, "app", "move", id, "--abort");
       assert.equal(run.exitCode, 0, run.stderr);
       return run;
     }, deadlineMs);
     t.regex(back.stdout, new RegExp(`^${id} is on near as before`, "m"));
-    const there = await stateAt(t.context.attic, id);
+    const there = await stateAt(attic, id);
     await expectStates(t.context, id, ["RUNNING", there === "" ? "" : "STOPPED"]);
     await expectNothingLeft(t, id);
   });
@@ -219,9 +260,57 @@ test.serial("an app that does not start on the other node runs where it was", as
   const failed = await svc(t.context, "app", "move", "shy", "--to", "attic");
   t.not(failed.exitCode, 0);
   await expectStates(t.context, "shy", ["RUNNING", "STOPPED"]);
+
+  await attic.client(AppService).removeApp({ id: "shy" });
+  await attic.client(AppService).installApp({ spec: packageDir(t.context, "shy") });
+  const other = await svc(t.context, "app", "move", "shy", "--to", "attic");
+  t.is(other.exitCode, 5, other.stderr);
+  t.regex(other.stderr, /the app shy on attic is another one/);
+  await expectStates(t.context, "shy", ["RUNNING", "STOPPED"]);
+  await attic.client(AppService).removeApp({ id: "shy" });
+
   await rm(join(attic.dir, "no-start"));
   const done = await svc(t.context, "app", "move", "shy", "--to", "attic");
   t.is(done.exitCode, 0, done.stderr);
   await expectStates(t.context, "shy", ["STOPPED", "RUNNING"]);
   await expectNothingLeft(t, "shy");
+});
+
+test.serial("Ctrl-C while it is away has it run where it was", async (t) => {
+  t.timeout(180_000);
+  const { near } = t.context;
+  await install(t.context, "brief");
+  const when = async () => (await stateAt(near, "brief")) === "STOPPED";
+  const [code] = await endAt(t.context, "brief", "handing", { signal: "SIGINT", when });
+  t.is(code, 130);
+  await expectStates(t.context, "brief", ["RUNNING", "STOPPED"]);
+  await eventually(async () => {
+    const done = await svc(t.context, "app", "move", "brief");
+    assert.equal(done.exitCode, 0, done.stderr);
+  }, deadlineMs);
+  await expectStates(t.context, "brief", ["STOPPED", "RUNNING"]);
+  await expectNothingLeft(t, "brief");
+});
+
+test.serial("what somebody started there after a kill is not started here, too", async (t) => {
+  t.timeout(180_000);
+  const { near } = t.context;
+  await install(t.context, "both");
+  await killAt(t.context, "both", "handing", async () => (await stateAt(near, "both")) === "STOPPED");
+  await eventually(async () => {
+    const started = await svc(t.context, "-N", "attic", "app", "start", "both");
+    assert.equal(started.exitCode, 0, started.stderr);
+  }, deadlineMs);
+  const refused = await svc(t.context, "app", "move", "both");
+  t.is(refused.exitCode, 5, refused.stderr);
+  t.regex(
+    refused.stderr,
+    /both was started on attic meanwhile, so it is not started on near: stop it on attic/,
+  );
+  await expectStates(t.context, "both", ["STOPPED", "RUNNING"]);
+  const back = await svc(t.context, "app", "move", "both", "--abort", "--json");
+  t.is(back.exitCode, 0, back.stderr);
+  t.deepEqual(JSON.parse(back.stdout), { id: "both", node: "near" });
+  await expectStates(t.context, "both", ["RUNNING", "STOPPED"]);
+  await expectNothingLeft(t, "both");
 });

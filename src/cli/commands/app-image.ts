@@ -60,18 +60,18 @@ function printServices(context: CommandContext, services: ServiceImages): Promis
     const { freshness = "", freshness_reason: reason = "" } = image ?? {};
     return reason === "" ? freshness : `${freshness}: ${reason}`;
   };
-  const wasChecked = services.some((row) => freshnessOf(row) !== "");
   const freshness: Column<ServiceImages[number]> = {
     title: "FRESHNESS",
     value: freshnessOf,
     color: ({ image }) => freshnessColors[image?.freshness ?? ""],
+    isHidden: services.every((row) => freshnessOf(row) === ""),
   };
   return context.printTable(
     [
       { title: "SERVICE", value: ({ service }) => service, shrinkTo: 8 },
       { title: "IMAGE", value: ({ image }) => image?.reference ?? "", shrinkTo: 12 },
       { title: "VERSION", value: ({ image }) => image?.version ?? "", shrinkTo: 7 },
-      ...(wasChecked ? [freshness] : []),
+      freshness,
     ],
     services,
   );

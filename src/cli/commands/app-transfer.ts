@@ -13,6 +13,8 @@ export interface Transfer {
   readonly id: string;
   /** What opens an archive of a node that encrypts them; empty for none. */
   readonly identity: string;
+  /** Whatever its package says, it goes on while it is read. */
+  readonly mode?: "live";
 }
 
 export interface Arrived {
@@ -24,14 +26,16 @@ export interface Arrived {
 
 /** Both daemons have it, and only what is removed again lies in it. */
 const storage = "local";
+/** Milliseconds that taking an archive away may take after Ctrl-C. */
+const forgetMs = 30_000;
 
 /**
- * The app is not stopped for it, and stopped there. Of the archives nothing is left on either side.
+ * The app is stopped for it only where its package says so, and stopped there. Of the archives nothing is left on either side.
  * @param asNew a new app there; else it is put in the place of the one with its id, or takes that id
  */
-export async function transfer({ from, to, id, identity }: Transfer, asNew: boolean): Promise<Arrived> {
+export async function transfer({ from, to, id, identity, mode }: Transfer, asNew: boolean): Promise<Arrived> {
   const { BackupService } = await import("../../../gen/svc/v1/backup_pb.ts");
-  const request = { appId: id, storages: [storage] };
+  const request = { appId: id, storages: [storage], ...(mode === undefined ? {} : { mode }) };
   const events = from.invoke(BackupService.method.createBackupStream, [request]);
   const { results, warnings } = await followProgress(from, `read ${id}`, events, "result");
   const [made] = results;
@@ -70,7 +74,10 @@ interface ArchiveRef {
   readonly name: string;
 }
 
-async function send({ from, to, id }: Omit<Transfer, "identity">, archive: ArchiveRef): Promise<ArchiveRef> {
+async function send(
+  { from, to, id }: Omit<Transfer, "identity" | "mode">,
+  archive: ArchiveRef,
+): Promise<ArchiveRef> {
   const { BackupService } = await import("../../../gen/svc/v1/backup_pb.ts");
   using line = progressLine(from, `send ${id}`);
   const pieces = receiveBytes(line, from.invoke(BackupService.method.downloadBackup, [archive]));
@@ -87,8 +94,9 @@ async function* requests(bytes: AsyncIterable<Uint8Array>) {
 
 /** What is left of it is an archive more, which its owner sees. */
 async function forget(node: CommandContext, { appId, storage: where, name }: ArchiveRef): Promise<void> {
+  const awake = node.host.interrupted.aborted ? node.uninterrupted(forgetMs) : node;
   try {
-    await node.call(calls.deleteBackup, { app_id: appId, storage: where, name });
+    await awake.call(calls.deleteBackup, { app_id: appId, storage: where, name });
   } catch {
     const words = `an archive of the transfer is left: svc backup rm ${appId} ${name} --storage ${where}`;
     node.note(`warning: ${escapeControls(words)}`);

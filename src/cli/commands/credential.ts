@@ -59,10 +59,13 @@ async function list(context: CommandContext): Promise<void> {
   const answer = await context.call(calls.listCredentials, {});
   if (context.json) return context.printJson(answer);
   const owners = new Set(answer.credentials.map((each) => each.owner));
-  const owner: Column<Credential> = { title: "OWNER", value: (each) => String(each.owner) };
-  const shown = owners.size > 1 ? [...columns, owner] : columns;
+  const owner: Column<Credential> = {
+    title: "OWNER",
+    value: (each) => String(each.owner),
+    isHidden: owners.size <= 1,
+  };
   const none = "There are no credentials. Add one: svc credential add NAME HOST --username USER";
-  return context.printTable(shown, answer.credentials, none);
+  return context.printTable([...columns, owner], answer.credentials, none);
 }
 
 async function add(

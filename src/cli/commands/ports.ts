@@ -49,26 +49,22 @@ function conflictText(row: PortRow, rows: readonly PortRow[]): string {
 }
 
 function printPorts(context: CommandContext, rows: readonly PortRow[]): Promise<void> {
-  const conflicts = rows.some((row) => conflictText(row, rows) !== "");
-  const hasAddresses = rows.some(({ addresses }) => addresses.length > 0);
-  const address: Column<PortRow> = { title: "ADDRESS", value: (row) => row.addresses.join(", ") };
-  return context.printTable(
-    [
-      { title: "PORT", value: (row) => String(row.port), align: "right" },
-      { title: "PROTOCOL", value: (row) => row.protocol },
-      ...(hasAddresses ? [address] : []),
-      { title: "APP", value: (row) => row.app, shrinkTo: 12 },
-      { title: "NAME", value: (row) => row.name, shrinkTo: 8 },
-      ...(conflicts
-        ? [
-            {
-              title: "CONFLICT",
-              value: (row: PortRow) => conflictText(row, rows),
-              color: () => "red" as const,
-            },
-          ]
-        : []),
-    ],
-    rows,
-  );
+  const columns: readonly Column<PortRow>[] = [
+    { title: "PORT", value: (row) => String(row.port), align: "right" },
+    { title: "PROTOCOL", value: (row) => row.protocol },
+    {
+      title: "ADDRESS",
+      value: (row) => row.addresses.join(", "),
+      isHidden: rows.every(({ addresses }) => addresses.length === 0),
+    },
+    { title: "APP", value: (row) => row.app, shrinkTo: 12 },
+    { title: "NAME", value: (row) => row.name, shrinkTo: 8 },
+    {
+      title: "CONFLICT",
+      value: (row) => conflictText(row, rows),
+      color: () => "red",
+      isHidden: rows.every((row) => conflictText(row, rows) === ""),
+    },
+  ];
+  return context.printTable(columns, rows);
 }

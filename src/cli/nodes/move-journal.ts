@@ -3,7 +3,7 @@
  * so that after whatever end the next command knows on which node the app may run.
  */
 import { randomUUID } from "node:crypto";
-import { mkdir, readFile, rename, rm, writeFile } from "node:fs/promises";
+import { mkdir, open, readFile, rename, rm, writeFile } from "node:fs/promises";
 import { dirname, join } from "node:path";
 import { SvcError } from "../../errors.ts";
 import { readBootId } from "../../lib/boot-id.ts";
@@ -21,6 +21,12 @@ export interface Move {
   readonly id: string;
   /** Name of the other node. */
   readonly to: string;
+  /** Where that node was. */
+  readonly address: string;
+  /** When the app was installed where it was: another one of its id has another time. */
+  readonly created: string | undefined;
+  /** The same of what arrived on the other node; undefined while that is not known. */
+  readonly arrived: string | undefined;
   readonly step: MoveStep;
   /** Whether it was meant to run. */
   readonly wasEnabled: boolean;
@@ -38,12 +44,13 @@ interface Kept extends Move {
 }
 
 export class MoveJournal {
-  readonly #path: string;
+  /** Of its file. */
+  readonly path: string;
 
   /** @param from the node that it comes from */
   constructor(host: NodeHome, from: string, id: string) {
     const name = `${encodeURIComponent(from)},${encodeURIComponent(id)}.json`;
-    this.#path = join(dirname(nodeFileOf(host)), "moves", name);
+    this.path = join(dirname(nodeFileOf(host)), "moves", name);
   }
 
   /** The move that was begun and has not ended. @throws SvcError `conflict` while another process is at it */
@@ -61,26 +68,35 @@ export class MoveJournal {
   async write(move: Move): Promise<void> {
     await this.read();
     const holder = await thisProcess();
-    await mkdir(dirname(this.#path), { recursive: true, mode: 0o700 });
-    const fresh = `${this.#path}.${randomUUID()}`;
+    await mkdir(dirname(this.path), { recursive: true, mode: 0o700 });
+    const fresh = `${this.path}.${randomUUID()}`;
     try {
       const text = `${JSON.stringify({ ...move, holder } satisfies Kept)}\n`;
       await writeFile(fresh, text, { mode: 0o600, flag: "wx", flush: true });
-      await rename(fresh, this.#path);
+      await rename(fresh, this.path);
     } catch (error) {
       await rm(fresh, { force: true });
       throw error;
     }
+    await this.#keep();
   }
 
+  /** Durable when it resolves. */
   async end(): Promise<void> {
-    await rm(this.#path, { force: true });
+    await rm(this.path, { force: true });
+    await this.#keep();
+  }
+
+  /** A name is on the disk once its directory is. */
+  async #keep(): Promise<void> {
+    await using directory = await open(dirname(this.path), "r");
+    await directory.sync();
   }
 
   async #read(): Promise<Kept | undefined> {
     let text: string;
     try {
-      text = await readFile(this.#path, "utf8");
+      text = await readFile(this.path, "utf8");
     } catch (error) {
       if ((error as NodeJS.ErrnoException).code === "ENOENT") return undefined;
       throw error;
@@ -93,7 +109,7 @@ export class MoveJournal {
     }
     throw new SvcError(
       "not_possible",
-      `${this.#path} is damaged: see on which node the app runs, stop it on the other, and remove the file`,
+      `${this.path} is damaged: see on which node the app runs, stop it on the other, and remove the file`,
     );
   }
 }

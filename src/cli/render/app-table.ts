@@ -43,16 +43,8 @@ function uptimeText(app: Pick<App, "state" | "started_at">, nowMs: number): stri
   return formatDuration(nowMs - Date.parse(app.started_at));
 }
 
-/** Owners only where there are several to tell apart, restarts only where there were any. */
+/** Owners are hidden where there are not several to tell apart, restarts where there were none. */
 export function appColumns(nowMs: number, apps: readonly App[]): Column<App>[] {
-  const withOwner = new Set(apps.map((app) => app.owner)).size > 1;
-  const withRestarts = apps.some((app) => app.restarts > 0);
-  const owner: Column<App> = { title: "OWNER", value: (app) => ownerText(app), shrinkTo: 6 };
-  const restarts: Column<App> = {
-    title: "RESTARTS",
-    value: (app) => (app.restarts === 0 ? "" : String(app.restarts)),
-    align: "right",
-  };
   return [
     { title: "ID", value: (app) => app.id, shrinkTo: 12 },
     { title: "NAME", value: (app) => app.name, shrinkTo: 8 },
@@ -61,8 +53,18 @@ export function appColumns(nowMs: number, apps: readonly App[]): Column<App>[] {
     { title: "RUNTIME", value: (app) => app.runtime },
     { title: "PORTS", value: (app) => portsText(app.ports), shrinkTo: 8 },
     { title: "UPTIME", value: (app) => uptimeText(app, nowMs), align: "right" },
-    ...(withRestarts ? [restarts] : []),
-    ...(withOwner ? [owner] : []),
+    {
+      title: "RESTARTS",
+      value: (app) => (app.restarts === 0 ? "" : String(app.restarts)),
+      align: "right",
+      isHidden: apps.every((app) => app.restarts === 0),
+    },
+    {
+      title: "OWNER",
+      value: (app) => ownerText(app),
+      shrinkTo: 6,
+      isHidden: new Set(apps.map((app) => app.owner)).size <= 1,
+    },
   ];
 }
 

@@ -54,6 +54,7 @@ export function containerColumns(containers: readonly Container[], size: boolean
     title: "PROJECT",
     value: ({ composeProject = "" }) => composeProject,
     shrinkTo: 8,
+    isHidden: containers.every(({ composeProject }) => composeProject === undefined),
   };
   return [
     { title: "ID", value: ({ id }) => shortId(id) },
@@ -62,7 +63,7 @@ export function containerColumns(containers: readonly Container[], size: boolean
     { title: "STATUS", value: ({ status }) => status, color: ({ state }) => stateColor(state), shrinkTo: 12 },
     { title: "PORTS", value: ({ ports }) => ports.map(portText).join(", "), shrinkTo: 10 },
     { title: "APP", value: ({ appId = "" }) => appId, color: () => "cyan", shrinkTo: 8 },
-    ...(containers.some(({ composeProject }) => composeProject !== undefined) ? [project] : []),
+    project,
     ...(size ? [sizeColumn] : []),
   ];
 }

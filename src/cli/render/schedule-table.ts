@@ -96,13 +96,6 @@ export function jobColumns(
   callerUid: number,
   format: InstantFormat,
 ): Column<Schedule>[] {
-  const owner: Column<Schedule> = { title: "OWNER", value: jobOwnerText, shrinkTo: 6 };
-  const manager: Column<Schedule> = {
-    title: "MANAGED BY",
-    value: (job) => job.managed_by ?? "",
-    color: () => "cyan",
-    shrinkTo: 10,
-  };
   return [
     { title: "ID", value: (job) => job.id, shrinkTo: 12 },
     { title: "TRIGGER", value: triggerText, shrinkTo: 12 },
@@ -117,8 +110,19 @@ export function jobColumns(
       value: (job) => lastRunText(job, format),
       color: (job) => runColor(job.last_run?.status),
     },
-    ...(jobs.some((job) => job.owner !== callerUid) ? [owner] : []),
-    ...(jobs.some((job) => job.managed_by !== undefined) ? [manager] : []),
+    {
+      title: "OWNER",
+      value: jobOwnerText,
+      shrinkTo: 6,
+      isHidden: jobs.every((job) => job.owner === callerUid),
+    },
+    {
+      title: "MANAGED BY",
+      value: (job) => job.managed_by ?? "",
+      color: () => "cyan",
+      shrinkTo: 10,
+      isHidden: jobs.every((job) => job.managed_by === undefined),
+    },
   ];
 }
 
@@ -144,11 +148,6 @@ export function runColumns(
   nowMs: number,
   format: InstantFormat = relativeTo(nowMs),
 ): Column<ScheduleRun>[] {
-  const error: Column<ScheduleRun> = {
-    title: "ERROR",
-    value: (run) => run.error.split("\n", 1)[0] ?? "",
-    shrinkTo: 12,
-  };
   return [
     { title: "RUN", value: (run) => run.id, align: "right" },
     { title: "STATUS", value: (run) => run.status, color: (run) => runColor(run.status) },
@@ -159,7 +158,12 @@ export function runColumns(
     },
     { title: "TOOK", value: (run) => tookText(run, nowMs), align: "right" },
     { title: "RESULT", value: resultText },
-    ...(runs.some((run) => run.error !== "") ? [error] : []),
+    {
+      title: "ERROR",
+      value: (run) => run.error.split("\n", 1)[0] ?? "",
+      shrinkTo: 12,
+      isHidden: runs.every((run) => run.error === ""),
+    },
   ];
 }
 
@@ -177,10 +181,14 @@ function anomalyText({ anomaly }: ScheduleFiring): string {
 
 export function firingColumns(firings: readonly ScheduleFiring[], nowMs: number): Column<ScheduleFiring>[] {
   const format = relativeTo(nowMs);
-  const note: Column<ScheduleFiring> = { title: "CLOCK CHANGE", value: anomalyText, color: () => "yellow" };
   return [
     { title: "TIME", value: (firing) => firing.local_time },
     { title: "FROM NOW", value: (firing) => format(firing.unix * 1000) },
-    ...(firings.some((firing) => anomalyText(firing) !== "") ? [note] : []),
+    {
+      title: "CLOCK CHANGE",
+      value: anomalyText,
+      color: () => "yellow",
+      isHidden: firings.every((firing) => anomalyText(firing) === ""),
+    },
   ];
 }

@@ -11,6 +11,8 @@ export interface Column<Row> {
   /** May be cut, down to this many columns, when the terminal is narrow. */
   readonly shrinkTo?: number;
   readonly color?: (row: Row) => Color | undefined;
+  /** Tells nothing in these rows: shown only where a line asks for it by name. */
+  readonly isHidden?: boolean;
 }
 
 export interface TableStyle {
@@ -23,12 +25,16 @@ const gap = "  ";
 /** In a pipe, where nothing is cut, one cell that is wider widens no other row: a command may have 64 KiB. */
 const maxPipeWidth = 80;
 
-/** One line per row under a line of titles, each ended by a line feed. Control characters are escaped. */
+/**
+ * One line per row under a line of titles, each ended by a line feed. Control characters are escaped, and hidden columns
+ * left out.
+ */
 export function renderTable<Row>(
-  columns: readonly Column<Row>[],
+  all: readonly Column<Row>[],
   rows: readonly Row[],
   style: TableStyle,
 ): string {
+  const columns = all.filter(({ isHidden }) => isHidden !== true);
   const cells = rows.map((row) => columns.map((column) => escapeCell(column.value(row))));
   const widths = columns.map((column, at) =>
     Math.max(textWidth(column.title), ...cells.map((line) => textWidth(line[at] ?? ""))),
