@@ -79,7 +79,7 @@ async function move(context: CommandContext, given: string, options: MoveOptions
       return;
     }
   } else if (dryRun) {
-    if (context.json) return context.printJson({ id, node: name, step: left.step });
+    if (context.json) return await context.printJson({ id, node: name, step: left.step });
     await context.print(`${escapeControls(`${id} would go on to ${name}: ${left.step}`)}\n`);
     return;
   }
@@ -97,7 +97,7 @@ async function move(context: CommandContext, given: string, options: MoveOptions
   const steps = new AppMove(nodes, journal, begun);
   if (abort) {
     await steps.abort();
-    if (context.json) return context.printJson({ id, node: from });
+    if (context.json) return await context.printJson({ id, node: from });
     await context.print(
       `${escapeControls(`${id} is on ${from} as before; what arrived on ${name} is stopped there`)}\n`,
     );
