@@ -1,5 +1,5 @@
 /** A manifest for a Dockerfile: an image built from it, with the ports that it exposes and the volumes that it names. */
-import { basename } from "node:path";
+import { basename, posix } from "node:path";
 import { portSetting, unique } from "./derived.ts";
 import type { Derived } from "./derived.ts";
 import type { PackageFiles } from "./package-files.ts";
@@ -16,6 +16,8 @@ export async function fromDockerfile(files: PackageFiles, name: string): Promise
   const volumes = unique(words("VOLUME")).filter((path) => path.startsWith("/") && !path.includes("$"));
   const env = unique(words("ENV").flatMap((text) => /^(\w+)=/.exec(text)?.[1] ?? []));
   const [first, ...others] = exposed;
+  // The context is the package's root.
+  const dockerfile = posix.normalize(name);
   return {
     from: name,
     notes: [
@@ -29,7 +31,7 @@ export async function fromDockerfile(files: PackageFiles, name: string): Promise
     ],
     manifest: {
       summary: "A container built from its Dockerfile.",
-      docker: { build: name === "Dockerfile" ? {} : { dockerfile: basename(name) } },
+      docker: { build: dockerfile === "Dockerfile" ? {} : { dockerfile } },
       ...(first !== undefined && {
         settings: { properties: { port: withoutEnv(first.port) } },
         ports: [

@@ -1,4 +1,5 @@
 /** Manifests for programs that run as a plain process: what starts and builds them, as their own files say. */
+import { SvcError } from "../errors.ts";
 import type { CommandDocument, ManifestDocument, ProcessDocument } from "../packages/manifest-document.ts";
 import { portSetting } from "./derived.ts";
 import type { Derived } from "./derived.ts";
@@ -17,10 +18,19 @@ function withPort(process: ProcessDocument, rest: Partial<ManifestDocument>): Pa
   };
 }
 
-/** `argv` of a line without anything that only a shell does; else of a shell. */
-function argvOf(line: string): string[] {
-  const isPlain = /^[\w@%+=:,./ -]+$/.test(line) && !/^\w+=/.test(line);
-  return isPlain ? line.trim().split(/\s+/) : ["sh", "-c", `exec ${line}`];
+/** An assignment, or a word that only a shell knows, at the beginning of a line. */
+const beginsInShell =
+  /^(?:\w+=|(?:\.|!|\{|source|cd|export|exec|eval|set|unset|umask|ulimit|trap|wait|if|for|while|until|case)(?:\s|$))/;
+/** What makes several commands of a line, wherever it stands. */
+const joinsCommands = /[;&|()`\n]/;
+
+/** `argv` of a line without anything that only a shell does; else of a shell, whose place a single command takes. */
+function argvOf(whole: string): string[] {
+  const line = whole.trim();
+  // What is the shell's to expand is no placeholder of the manifest's.
+  const escaped = line.replaceAll("${", () => "$${");
+  if (beginsInShell.test(line) || joinsCommands.test(line)) return ["sh", "-c", escaped];
+  return /^[\w@%+=:,./ -]+$/.test(line) ? line.split(/\s+/) : ["sh", "-c", `exec ${escaped}`];
 }
 
 interface PackageJson {
@@ -35,7 +45,7 @@ interface PackageJson {
 }
 
 export async function fromPackageJson(files: PackageFiles, name: string): Promise<Derived | undefined> {
-  const parsed = JSON.parse((await files.text(name)) ?? "{}") as PackageJson;
+  const parsed = parse((await files.text(name)) ?? "{}", name);
   const { start, build } = parsed.scripts ?? {};
   const isNode = typeof start === "string" && /^node\s+[\w./-]+$/.test(start.trim());
   const exec =
@@ -70,6 +80,19 @@ export async function fromPackageJson(files: PackageFiles, name: string): Promis
       },
     ),
   };
+}
+
+/** @throws SvcError `package_invalid` */
+function parse(json: string, file: string): PackageJson {
+  let value: unknown;
+  try {
+    value = JSON.parse(json);
+  } catch (error) {
+    throw new SvcError("package_invalid", `${file}: ${(error as Error).message}`);
+  }
+  if (typeof value !== "object" || value === null)
+    throw new SvcError("package_invalid", `${file}: it is no object`);
+  return value;
 }
 
 function text<K extends string>(key: K, value: unknown, form: RegExp): { [P in K]?: string } {

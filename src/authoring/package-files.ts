@@ -64,3 +64,31 @@ export class PackageFiles implements Pick<Identity, "stat" | "readFile"> {
     return readdir(this.root);
   }
 }
+
+/** Files that are not written yet, as if they alone lay in the directory. */
+export class PlannedFiles extends PackageFiles {
+  readonly #texts: ReadonlyMap<string, string>;
+
+  /** @param texts by name */
+  constructor(root: string, texts: Readonly<Record<string, string>>) {
+    super(root);
+    this.#texts = new Map(Object.entries(texts));
+  }
+
+  override stat(_root: string, path: string): Promise<EntryInfo | undefined> {
+    const text = this.#texts.get(posix.normalize(path));
+    const info: EntryInfo | undefined =
+      text === undefined
+        ? undefined
+        : { type: "file", sizeBytes: Buffer.byteLength(text), mode: 0o644, uid: 0, gid: 0, modifiedMs: 0 };
+    return Promise.resolve(info);
+  }
+
+  override readFile(_root: string, path: string): Promise<Buffer> {
+    return Promise.resolve(Buffer.from(this.#texts.get(posix.normalize(path)) ?? ""));
+  }
+
+  override names(): Promise<string[]> {
+    return Promise.resolve([...this.#texts.keys()]);
+  }
+}

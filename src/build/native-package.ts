@@ -1,7 +1,7 @@
 /** The native code of a processor other than this machine's: from npm, as package-lock.json knows it. */
 import { execFile } from "node:child_process";
 import { createHash } from "node:crypto";
-import { access, mkdir, mkdtemp, readFile, readdir, rename, rm } from "node:fs/promises";
+import { mkdir, mkdtemp, readFile, readdir, rename, rm } from "node:fs/promises";
 import { dirname, join } from "node:path";
 import { promisify } from "node:util";
 
@@ -17,19 +17,15 @@ export function nativePackageDir(arch: string): string {
 /** @throws Error when npm cannot bring it, or it is not what the lock file says */
 export async function bringNativePackage(root: string, arch: string): Promise<void> {
   const dir = join(root, nativePackageDir(arch));
-  if (
-    await access(dir).then(
-      () => true,
-      () => false,
-    )
-  )
-    return;
   const name = `@koromix/koffi-${process.platform}-${arch}`;
   const lock = JSON.parse(await readFile(join(root, "package-lock.json"), "utf8")) as {
     readonly packages: Readonly<Record<string, { version: string; integrity: string }>>;
   };
   const locked = lock.packages[`node_modules/${name}`];
   if (locked === undefined) throw new Error(`there is no ${name}: svc has no native code for ${arch}`);
+  const there = await versionIn(dir);
+  // This machine's own is npm's to renew.
+  if (there !== undefined && (there === locked.version || arch === process.arch)) return;
   await mkdir(dirname(dir), { recursive: true });
   const scratch = await mkdtemp(`${dir}.`);
   try {
@@ -45,8 +41,19 @@ export async function bringNativePackage(root: string, arch: string): Promise<vo
     if (integrity !== `sha512-${digest}`)
       throw new Error(`${name} ${version} is not what package-lock.json says`);
     await run("tar", ["--extract", "--gzip", "--file", archive, "--no-same-owner"], { cwd: scratch });
+    await rm(dir, { recursive: true, force: true });
     await rename(join(scratch, "package"), dir);
   } finally {
     await rm(scratch, { recursive: true, force: true });
+  }
+}
+
+/** `undefined`: there is no package. */
+async function versionIn(dir: string): Promise<string | undefined> {
+  try {
+    const { version } = JSON.parse(await readFile(join(dir, "package.json"), "utf8")) as { version: string };
+    return version;
+  } catch {
+    return undefined;
   }
 }

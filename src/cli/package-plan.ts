@@ -1,9 +1,10 @@
 /** A manifest that is made of what a directory has: shown, asked about, then written. */
-import { lstatSync } from "node:fs";
+import { lstatSync, statSync } from "node:fs";
 import type { Stats } from "node:fs";
 import { basename, dirname, join } from "node:path";
 import type { Remark } from "../authoring/check.ts";
 import type { PlanOptions } from "../authoring/derive.ts";
+import type { PackageFiles } from "../authoring/package-files.ts";
 import { chooseNode } from "./nodes/choose-node.ts";
 import { exists } from "./exists.ts";
 import type { CommandContext } from "./context.ts";
@@ -28,55 +29,103 @@ export async function packageAt(context: CommandContext, path: string): Promise<
   if (info === undefined) return path;
   const isFile = info.isFile();
   const dir = isFile ? dirname(path) : path;
-  if (exists(join(dir, manifestFile)) || !(isFile || info.isDirectory())) return dir;
-  await writePlanned(context, dir, { from: isFile ? basename(path) : undefined });
+  if (!isFile && !info.isDirectory()) return dir;
+  const from = isFile ? basename(path) : undefined;
+  if (!exists(join(dir, manifestFile))) await writePlanned(context, dir, { from });
+  else if (from !== undefined && from !== manifestFile && !context.json) {
+    const said = `note: ${join(dir, manifestFile)} is what is installed; it is not made anew from ${from}`;
+    context.note(escapeControls(said));
+  }
   return dir;
 }
 
-/** `undefined` for what is not there, or not to be seen. */
-function statusOf(path: string): Stats | undefined {
+/** `undefined` for what is not there, or not to be seen. @param look follows a last link or not */
+function statusOf(path: string, look: (path: string) => Stats = lstatSync): Stats | undefined {
   try {
-    return lstatSync(path);
+    return look(path);
   } catch {
     return undefined;
   }
 }
 
-/** @throws UsageError where nobody can be asked and the line does not say `--yes`; SvcError `canceled` when the answer is no */
+interface WriteOptions extends PlanOptions {
+  /** Files that are written, too, by name; the manifest is made of them alone. Those that are there already stay. */
+  readonly begunWith?: Readonly<Record<string, string>>;
+}
+
+/**
+ * @throws UsageError where nobody can be asked and the line does not say `--yes`, and for a file that is there and is another
+ * one; SvcError `canceled` when the answer is no
+ */
 export async function writePlanned(
   context: CommandContext,
   dir: string,
-  options: PlanOptions,
+  { begunWith, ...options }: WriteOptions,
 ): Promise<void> {
   requireOwn(context, dir);
-  const [{ planManifest }, { PackageFiles }, { writeFile }] = await Promise.all([
+  const [{ planManifest }, { PackageFiles, PlannedFiles }, { mkdir, writeFile }] = await Promise.all([
     import("../authoring/derive.ts"),
     import("../authoring/package-files.ts"),
     import("node:fs/promises"),
   ]);
-  const plan = await planManifest(new PackageFiles(dir), options);
+  const there = new PackageFiles(dir);
+  const files = begunWith === undefined ? there : new PlannedFiles(dir, begunWith);
+  const plan = await planManifest(files, options);
+  const missing = await missingOf(there, begunWith ?? {});
   const path = join(dir, manifestFile);
   if (!context.json) {
+    for (const [name] of missing) context.note(escapeControls(`${join(dir, name)} would be written`));
     context.note(escapeControls(`${path} would be, made from ${plan.from}:`));
     context.note(escapeLines(plan.text.trimEnd()).replaceAll(/^/gm, "  "));
     for (const note of plan.notes) context.note(escapeControls(`note: ${note}`));
   }
-  await requireConsent(context, path);
-  // Never over one that has come meanwhile.
-  await writeFile(path, plan.text, { flag: "wx" });
+  await requireConsent(context, path, missing.length);
+  // Never over one that has come meanwhile. The manifest is last: without it the same command goes on after an interruption.
+  for (const [name, text] of [...missing, [manifestFile, plan.text] as const]) {
+    const file = join(dir, name);
+    await mkdir(dirname(file), { recursive: true });
+    await writeFile(file, text, { flag: "wx" });
+    if (!context.json && name !== manifestFile) context.note(escapeControls(`wrote ${file}`));
+  }
 }
 
-async function requireConsent({ host, options }: CommandContext, path: string): Promise<void> {
+/** Those that are not there yet. @throws UsageError for one that is there and says something else */
+async function missingOf(
+  there: PackageFiles,
+  texts: Readonly<Record<string, string>>,
+): Promise<readonly (readonly [name: string, text: string])[]> {
+  const missing: (readonly [string, string])[] = [];
+  for (const [name, text] of Object.entries(texts)) {
+    if (!(await there.has(name))) missing.push([name, text]);
+    else if ((await there.text(name)) !== text)
+      throw new UsageError(
+        `${join(there.root, name)} is there already, and is another: begin in a new directory`,
+      );
+  }
+  return missing;
+}
+
+/** @param others files that are written with it */
+async function requireConsent(
+  { host, options }: CommandContext,
+  path: string,
+  others: number,
+): Promise<void> {
   if (options.yes === true) return;
   if (!isInteractive(host)) throw new UsageError(`there is no ${path}: write this one with --yes`);
-  if (!(await confirm(host, escapeControls(`Write ${path}?`)))) throw canceled();
+  const what = others === 0 ? path : `${path} and what it was made of`;
+  if (!(await confirm(host, escapeControls(`Write ${what}?`)))) throw canceled();
 }
 
-/** Root would follow what a user has put there. @throws UsageError */
+/** Root would follow what a user has put there; of what is not there yet, where it would be. @throws UsageError */
 export function requireOwn({ host }: CommandContext, dir: string): void {
-  const owner = statusOf(dir)?.uid;
-  if (host.uid === 0 && owner !== undefined && owner !== 0)
-    throw new UsageError(`${dir} is another user's: do this as its owner, without sudo`);
+  if (host.uid !== 0) return;
+  let at = dir;
+  while (statusOf(at) === undefined && dirname(at) !== at) at = dirname(at);
+  // A link of root's own may lead to a user's directory.
+  for (const owner of [statusOf(at)?.uid, statusOf(at, statSync)?.uid])
+    if (owner !== undefined && owner !== 0)
+      throw new UsageError(`${at} is another user's: do this as its owner, without sudo`);
 }
 
 /** As compilers say it: `file:line: what`. @throws ReportedError when there are problems */

@@ -12,6 +12,7 @@ import { showAppLogs } from "./app-logs.ts";
 import { readAssignments } from "./assignments.ts";
 import { installAsking } from "./commands/install.ts";
 import type { CommandContext } from "./context.ts";
+import { asSvcError } from "./failure.ts";
 import { defaultTail } from "./logs.ts";
 import { portsText } from "./render/app-table.ts";
 import { escapeControls } from "./render/escape.ts";
@@ -51,8 +52,11 @@ export async function runPackage(
     // Ctrl-C is how it ends.
     if (!context.host.interrupted.aborted) throw error;
   } finally {
-    await end(context, daemon);
-    await rm(scratch, { recursive: true, force: true });
+    try {
+      await end(context, daemon);
+    } finally {
+      await rm(scratch, { recursive: true, force: true });
+    }
   }
 }
 
@@ -110,10 +114,31 @@ async function answers(socketPath: string): Promise<boolean> {
 
 /** What was installed goes first: its processes and containers outlive a daemon. */
 async function end(context: CommandContext, { socket, child }: ScratchDaemon): Promise<void> {
-  await using there = context.on(socket, AbortSignal.timeout(2 * endTimeoutMs));
-  const { apps } = await there.call(calls.listApps, {});
-  for (const { id } of apps) await there.call(calls.removeApp, { id });
-  await endProcess(child);
+  try {
+    await using there = context.on(socket, AbortSignal.timeout(2 * endTimeoutMs));
+    await removeApps(there);
+  } finally {
+    await endProcess(child);
+  }
+}
+
+/** @throws SvcError what refuses it; `app_busy` when something else goes on with an app after {@link endTimeoutMs}, too */
+async function removeApps(there: CommandContext): Promise<void> {
+  const deadline = performance.now() + endTimeoutMs;
+  for (;;) {
+    const { apps } = await there.call(calls.listApps, {});
+    if (apps.length === 0) return;
+    for (const { id } of apps) {
+      try {
+        await there.call(calls.removeApp, { id });
+      } catch (error) {
+        // An install that Ctrl-C ended is being undone.
+        const isUndone = ["app_busy", "not_found"].includes(asSvcError(error)?.reason ?? "");
+        if (!isUndone || performance.now() > deadline) throw error;
+      }
+    }
+    await wait(50);
+  }
 }
 
 async function endProcess(child: ChildProcess): Promise<void> {

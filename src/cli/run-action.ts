@@ -2,6 +2,7 @@
 import { CommandContext } from "./context.ts";
 import type { GlobalOptions } from "./context.ts";
 import { exitCodes } from "./exit-codes.ts";
+import { UsageError } from "./failure.ts";
 import type { CliHost } from "./host.ts";
 import type { Client } from "./transport/client.ts";
 
@@ -21,6 +22,8 @@ export async function runAction(
 ): Promise<number> {
   await using context = new CommandContext(host, options, () => openInProcess(host));
   try {
+    if (options.quiet === true && options.columns !== undefined)
+      throw new UsageError("--quiet is the first column alone: leave it or --columns out");
     await action(context);
     return exitCodes.ok;
   } catch (error) {

@@ -195,6 +195,40 @@ test("a Procfile: web is run, release migrates, the others are said", async (t) 
   t.regex(notes.join("\n"), /not worker/);
 });
 
+for (const [line, exec] of [
+  ["node server.js --port 80", ["node", "server.js", "--port", "80"]],
+  ["gunicorn app:app --name 'my app'", ["sh", "-c", "exec gunicorn app:app --name 'my app'"]],
+  ["NODE_ENV=production node a.js", ["sh", "-c", "NODE_ENV=production node a.js"]],
+  ["cd web && npm start", ["sh", "-c", "cd web && npm start"]],
+  ["node a.js && node b.js", ["sh", "-c", "node a.js && node b.js"]],
+  ["node a.js; node b.js", ["sh", "-c", "node a.js; node b.js"]],
+  ["export A=b", ["sh", "-c", "export A=b"]],
+  [". ./env.sh", ["sh", "-c", ". ./env.sh"]],
+  ["exec node a.js", ["sh", "-c", "exec node a.js"]],
+  ["./bin/start", ["./bin/start"]],
+  // A manifest would take it for a placeholder.
+  ["serve --port ${PORT:-80}", ["sh", "-c", "exec serve --port $${PORT:-80}"]],
+] as const) {
+  test(`a line of a Procfile: ${line}`, async (t) => {
+    const { manifest } = await plan(t, { Procfile: `web: ${line}\nrelease: ${line}\n` });
+    t.deepEqual(manifest.process?.exec, [...exec]);
+    t.deepEqual(manifest.migrate, { exec: [...exec] });
+  });
+}
+
+test("a Dockerfile below the package is built with the package as its context", async (t) => {
+  const dir = await directory(t, { "docker/Dockerfile": "FROM debian:12\n", Dockerfile: "FROM debian:11\n" });
+  const of = async (from: string) => (await planManifest(new PackageFiles(dir), { from })).manifest.docker;
+  t.deepEqual(await of("docker/Dockerfile"), { build: { dockerfile: "docker/Dockerfile" } });
+  t.deepEqual(await of("./Dockerfile"), { build: {} });
+});
+
+for (const json of ["{", "null", '"text"']) {
+  test(`a package.json that is ${json} is said with its name`, async (t) => {
+    await t.throwsAsync(plan(t, { "package.json": json }), { message: /^package\.json: / });
+  });
+}
+
 test("a package.json: what starts it, and what it needs", async (t) => {
   const json = {
     name: "my-site",

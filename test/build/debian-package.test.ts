@@ -14,6 +14,7 @@ import {
   readdir,
   readlink,
   rm,
+  symlink,
   writeFile,
 } from "node:fs/promises";
 import { tmpdir } from "node:os";
@@ -154,6 +155,8 @@ async function packNext(deb: string, tree: string): Promise<string> {
       t.false(existsSync(machine.path(`/usr/lib/svc/${first}/next`)), "no file of the new version");
       t.true(existsSync(machine.path("/usr/lib/svc/files/next")));
       t.is(await machine.run("svc", "--version"), `${version}\n`);
+      // What is left of a configuration that was killed in the middle.
+      await symlink(first, machine.path("/usr/lib/svc/current.new"));
       await dpkg("--configure", "svc");
       await ask(socketPath);
     });

@@ -71,6 +71,7 @@ const cases: CommandCase[] = [
     exitCode: 2,
     stderr: /there is no column "colour" here; there are id, name, state/,
   },
+  { args: ["ls", "-q", "--columns", "id"], exitCode: 2, stderr: /--quiet is the first column alone/ },
   { args: ["source", "list", "-q"], stdout: /^([a-z0-9-]+\n)*$/ },
   { args: ["app", "logs", "hello", "-n", "7"], stdout: /^one of 7 \x1b\]0;title\x07\ntwo of hello\n$/ },
   { args: ["app", "logs", "hello", "-n", "x"], exitCode: 2, stderr: /must be 0 to 100000/ },

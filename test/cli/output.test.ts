@@ -1,8 +1,10 @@
-/** Output that goes nowhere: a full disk is said, a reader that has seen enough is not. */
+/** Output that goes nowhere: a full disk is said, a reader that has seen enough is not, and a watcher waits for the daemon. */
 import assert from "node:assert/strict";
 import { spawn } from "node:child_process";
 import { once } from "node:events";
-import { open } from "node:fs/promises";
+import { mkdtemp, open, rm, symlink } from "node:fs/promises";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
 import { text } from "node:stream/consumers";
 import test from "ava";
 import { eventually } from "../support/eventually.ts";
@@ -37,6 +39,34 @@ test("a reader that has seen enough is no error", async (t) => {
   const [said, [exitCode]] = await Promise.all([text(child.stderr), once(child, "exit")]);
   t.is(said, "");
   t.is(exitCode, 0);
+});
+
+test("a watched list goes on over a restart of the daemon", async (t) => {
+  const dir = await mkdtemp(join(tmpdir(), "svc-watched-"));
+  t.teardown(() => rm(dir, { recursive: true }));
+  const socket = join(dir, "svc.sock");
+  const begin = async (id: string) => {
+    const daemon = await startFakeDaemon([appOf({ id })]);
+    await rm(socket, { force: true });
+    await symlink(daemon.socketPath, socket);
+    return daemon;
+  };
+  let [stdout, stderr] = ["", ""];
+  const before = await begin("before");
+  const child = spawn(process.execPath, [main, "ls", "--watch", "--socket", socket], {
+    stdio: ["ignore", "pipe", "pipe"],
+  });
+  t.teardown(() => child.kill("SIGKILL"));
+  child.stdout.on("data", (chunk: Buffer) => (stdout += chunk.toString()));
+  child.stderr.on("data", (chunk: Buffer) => (stderr += chunk.toString()));
+  await eventually(() => assert.match(stdout, /before/), 30_000);
+  await before[Symbol.asyncDispose]();
+  await eventually(() => assert.match(stderr, /^not connected; trying again\n$/), 30_000);
+  await using _after = await begin("after");
+  await eventually(() => assert.match(stdout, /after/), 30_000);
+  child.kill("SIGINT");
+  const [exitCode] = await once(child, "exit");
+  t.is(exitCode, 130);
 });
 
 for (const kind of ["pipe", "socket"]) {

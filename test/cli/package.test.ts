@@ -1,7 +1,7 @@
 /** `svc package …`, and `svc install` of what has no manifest: what is shown, asked, written and tried. */
 import { spawn } from "node:child_process";
 import { once } from "node:events";
-import { access, mkdir, mkdtemp, readdir, readFile, rm, writeFile } from "node:fs/promises";
+import { access, mkdir, mkdtemp, readdir, readFile, rm, symlink, writeFile } from "node:fs/promises";
 import assert from "node:assert/strict";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
@@ -77,6 +77,44 @@ test("nothing is written before somebody has said yes to what is shown", async (
   t.regex(await readFile(path, "utf8"), /exec: \[node, server\.js\]/);
 });
 
+test("a template is shown before it is written, and lies over nothing", async (t) => {
+  const dir = await directory(t);
+  const line = ["package", "init", dir, "--template", "node"];
+  const nobody = await svc(...line);
+  t.is(nobody.exitCode, 2);
+  t.regex(
+    nobody.stderr,
+    /server\.js would be written\n[^]*exec: \[node, server\.js\][^]*write this one with --yes/,
+  );
+  t.not((await answering("n", ...line)).exitCode, 0);
+  t.deepEqual(await readdir(dir), []);
+  // Another's file stays as it is, and nothing comes beside it.
+  await writeFile(join(dir, "server.js"), "mine");
+  const other = await svc(...line, "--yes");
+  t.is(other.exitCode, 2);
+  t.regex(other.stderr, /server\.js is there already, and is another/);
+  t.deepEqual(await readdir(dir), ["server.js"]);
+  await rm(join(dir, "server.js"));
+  t.is((await answering("y", ...line)).exitCode, 0);
+  const written = await readFile(join(dir, "server.js"), "utf8");
+  // As an interruption leaves it.
+  await rm(join(dir, "svc.yaml"));
+  await rm(join(dir, "package.json"));
+  const again = await svc(...line, "--yes");
+  t.is(again.exitCode, 0, again.stderr);
+  t.is(await readFile(join(dir, "server.js"), "utf8"), written);
+  t.deepEqual((await readdir(dir)).sort(), ["package.json", "server.js", "svc.yaml"]);
+});
+
+test("init says with its exit code that what it wrote has problems", async (t) => {
+  for (const json of [[], ["--json"]]) {
+    const dir = await directory(t, { Procfile: "web: node missing.js\n" });
+    const { exitCode, stdout } = await svc("package", "init", dir, "--yes", ...json);
+    t.is(exitCode, 1);
+    t.regex(stdout, /there is no file .{1,2}missing\.js/);
+  }
+});
+
 test("a compose file is installed with the directory that it lies in", async (t) => {
   const dir = await directory(t, { "stack.yml": "services: { a: { image: 'x/y:1' } }\n" });
   const { exitCode, stderr } = await svc(
@@ -89,6 +127,9 @@ test("a compose file is installed with the directory that it lies in", async (t)
   // The manifest is there by then; the daemon is not.
   t.is(exitCode, 6, stderr);
   t.regex(await readFile(join(dir, "svc.yaml"), "utf8"), /compose:\n {2}file: stack\.yml/);
+  // The manifest counts from then on, which is said.
+  const again = await svc("install", join(dir, "stack.yml"), "--socket", "/nonexistent");
+  t.regex(again.stderr, /note: .*svc\.yaml is what is installed; it is not made anew from stack\.yml/);
 });
 
 test("schema prints what editors take", async (t) => {
@@ -112,6 +153,20 @@ test("source check finds what is wrong beside an index", async (t) => {
     t.is(exitCode, 2, verb);
     t.regex(stderr, /is another user's: do this as its owner/);
   }
+  // Nor below it, nor through a link of its own.
+  const own = await directory(t);
+  await symlink(dir, join(own, "link"));
+  for (const line of [
+    ["source", "check", dir],
+    ["package", "init", "--template", "node", "--yes", join(dir, "a/new")],
+    ["package", "init", "--template", "node", "--yes", join(own, "link")],
+    ["package", "check", join(own, "link")],
+  ]) {
+    const { exitCode, stderr } = await svc(...line);
+    t.is(exitCode, 2, line.join(" "));
+    t.regex(stderr, /is another user's: do this as its owner/);
+  }
+  t.deepEqual(await readdir(dir), ["Procfile"]);
 });
 
 test("run builds and runs a package with its log, and Ctrl-C leaves nothing", async (t) => {

@@ -7,9 +7,10 @@ import { pagesOf } from "../pages.ts";
 import { calls } from "../transport/calls.ts";
 import type { App } from "../transport/calls.ts";
 import type { CommandContext } from "../context.ts";
-import { UsageError } from "../failure.ts";
+import { asSvcError, UsageError } from "../failure.ts";
 
 const watchMs = 2_000;
+const notConnected = "not connected; trying again";
 
 export function addLsCommand(parent: Command, run: RunCommand): void {
   parent
@@ -54,12 +55,26 @@ export async function showApps(context: CommandContext, options: ListOptions = {
 
 async function watchApps(context: CommandContext): Promise<void> {
   const { LiveTable } = await import("../render/live-table.ts");
-  const live = new LiveTable(context.host.stdout.isTTY === true);
+  const isTerminal = context.host.stdout.isTTY === true;
+  const live = new LiveTable(isTerminal);
+  /** What was shown last; none before the first answer. */
+  let shown: string | undefined;
+  let isConnected = true;
   for (;;) {
-    const apps = await listAllApps(context);
-    await (context.json
-      ? context.printJsonLine({ apps })
-      : context.print(live.next(context.table(appColumns(context.host.now(), apps), apps))));
+    try {
+      const apps = await listAllApps(context);
+      isConnected = true;
+      shown = context.json ? "" : context.table(appColumns(context.host.now(), apps), apps);
+      await (context.json ? context.printJsonLine({ apps }) : context.print(live.next(shown)));
+    } catch (error) {
+      // A daemon that is restarted is there again soon. One that never answered is told at once.
+      if (shown === undefined || asSvcError(error)?.code !== "unavailable") throw error;
+      if (isConnected) {
+        if (isTerminal && !context.json) await context.print(live.next(`${shown}${notConnected}\n`));
+        else context.note(notConnected);
+      }
+      isConnected = false;
+    }
     await context.pause(watchMs);
   }
 }

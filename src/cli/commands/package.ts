@@ -1,5 +1,5 @@
 /** `svc package …`: for those who write packages. */
-import { dirname, join, resolve } from "node:path";
+import { resolve } from "node:path";
 import { Option } from "commander";
 import type { Command } from "commander";
 import type { PackageReport } from "../../authoring/check.ts";
@@ -7,7 +7,8 @@ import { templateFiles, templateNames } from "../../authoring/templates.ts";
 import type { TemplateName } from "../../authoring/templates.ts";
 import { setFileOption, setStdinOption } from "../assignments.ts";
 import type { CommandContext } from "../context.ts";
-import { UsageError } from "../failure.ts";
+import { exitCodes } from "../exit-codes.ts";
+import { ReportedError, UsageError } from "../failure.ts";
 import { exists } from "../exists.ts";
 import { collect } from "../option-values.ts";
 import { reportRemarks, requireOwn, writePlanned } from "../package-plan.ts";
@@ -64,23 +65,18 @@ async function init(context: CommandContext, dir: string, options: InitOptions):
   if (exists(path))
     throw new UsageError(`${path} is there already; see what is wrong with it: svc package check`);
   const { template, ...plan } = options;
-  if (template !== undefined) await writeTemplate(context, dir, template);
-  await writePlanned(context, dir, plan);
+  await writePlanned(context, dir, {
+    ...plan,
+    ...(template !== undefined && { begunWith: templateFiles(template) }),
+  });
   const report = await checked(context, dir);
-  if (context.json) return context.printJson(report);
+  if (context.json) {
+    await context.printJson(report);
+    if (report.problems.length > 0) throw new ReportedError(exitCodes.failed);
+    return;
+  }
   const next = `Wrote ${path}. Try it: svc package run ${dir}`;
   return reportRemarks(context, { ...report, about: next });
-}
-
-async function writeTemplate(context: CommandContext, dir: string, template: TemplateName): Promise<void> {
-  requireOwn(context, dir);
-  const { mkdir, writeFile } = await import("node:fs/promises");
-  for (const [name, text] of Object.entries(templateFiles(template))) {
-    const path = join(dir, name);
-    await mkdir(dirname(path), { recursive: true });
-    await writeFile(path, text, { flag: "wx" });
-    if (!context.json) context.note(`wrote ${path}`);
-  }
 }
 
 async function check(context: CommandContext, dir: string): Promise<void> {

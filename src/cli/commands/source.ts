@@ -3,7 +3,7 @@ import { resolve } from "node:path";
 import type { Command } from "commander";
 import { absoluteIfPath } from "../absolute-path.ts";
 import type { CommandContext } from "../context.ts";
-import { reportRemarks } from "../package-plan.ts";
+import { reportRemarks, requireOwn } from "../package-plan.ts";
 import type { RunCommand } from "../run-command.ts";
 import { escapeControls } from "../render/escape.ts";
 import type { Column } from "../render/table.ts";
@@ -62,7 +62,9 @@ async function remove(context: CommandContext, name: string): Promise<void> {
 }
 
 async function check(context: CommandContext, dir: string): Promise<void> {
+  const path = resolve(dir);
+  requireOwn(context, path);
   const { checkIndex } = await import("../../authoring/check.ts");
-  const problems = await checkIndex(resolve(dir), await context.host.program.settingsThread());
+  const problems = await checkIndex(path, await context.host.program.settingsThread());
   return reportRemarks(context, { problems, advice: [] });
 }
