@@ -32,12 +32,17 @@ export async function connectConsole(
   const socket = new WebSocket(url, ["svc.console.v1", `svc.token.${token}`]);
   socket.binaryType = "arraybuffer";
   socket.addEventListener("message", ({ data }: MessageEvent<string | ArrayBuffer>) => {
+    if (signal.aborted) return;
     if (typeof data === "string") hears.said(JSON.parse(data) as ConsoleSaid);
     else hears.data(new Uint8Array(data));
   });
   socket.addEventListener("close", () => {
     if (!signal.aborted) hears.closed();
   });
-  signal.addEventListener("abort", () => socket.close());
+  signal.addEventListener("abort", () => {
+    // Browsers warn of one that is closed before it is there.
+    if (socket.readyState === socket.CONNECTING) socket.addEventListener("open", () => socket.close());
+    else socket.close();
+  });
   return socket;
 }

@@ -19,12 +19,14 @@ export interface Live<T> {
 /**
  * @param kinds events after which it is another: whole words such as `run.ended`, or what is before their dot
  * @param deps what `read` depends on
+ * @param everyMs it is not read more often than this by what happens
  */
 export function useLive<T>(
   node: NodeView,
   kinds: readonly string[],
   read: (signal: AbortSignal) => Promise<T>,
   deps: readonly unknown[],
+  everyMs = gatherMs,
 ): Live<T> {
   const value = useSignal<T | undefined>(undefined);
   const failure = useSignal("");
@@ -33,6 +35,7 @@ export function useLive<T>(
     const over = new AbortController();
     let timer: ReturnType<typeof setTimeout> | undefined;
     let [isReading, isStale] = [false, false];
+    let readAt = performance.now();
     const readAgain = async (): Promise<void> => {
       timer = undefined;
       if (isReading) {
@@ -40,6 +43,7 @@ export function useLive<T>(
         return;
       }
       isReading = true;
+      readAt = performance.now();
       try {
         const found = await read(over.signal);
         if (over.signal.aborted) return;
@@ -52,7 +56,10 @@ export function useLive<T>(
       if (isStale && !over.signal.aborted) later();
       isStale = false;
     };
-    const later = (): void => void (timer ??= setTimeout(() => void readAgain(), gatherMs));
+    const later = (): void => {
+      const waitMs = Math.max(gatherMs, readAt + everyMs - performance.now());
+      timer ??= setTimeout(() => void readAgain(), waitMs);
+    };
     const told = node.listen(({ kind }) => {
       // What could not be read while the daemon was away is read as soon as it is back.
       if (kind === "begin" && failure.value !== "") later();

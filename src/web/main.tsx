@@ -1,6 +1,7 @@
 /** The page: one tab's look at the node. */
 import { render } from "preact";
 import "./style.css";
+import { Guarded } from "./parts/guarded.tsx";
 import { route, startRouting } from "./route.ts";
 import { session, signInByAddress } from "./session.ts";
 import { texts } from "./texts.ts";
@@ -17,7 +18,9 @@ function Page() {
   const View = views[view].show;
   return (
     <Frame node={node}>
-      <View key={view} api={api} node={node} args={args} />
+      <Guarded of={route.value}>
+        <View key={view} api={api} node={node} args={args} />
+      </Guarded>
     </Frame>
   );
 }

@@ -228,4 +228,5 @@ export const texts = {
   } as Readonly<Record<string, string>>,
   unreachable: "The daemon does not answer. Is it running? The page tries again by itself.",
   unexpected: "This went wrong in the page itself. Reload it; if it happens again, report what you did.",
+  readAgain: "Read again",
 };

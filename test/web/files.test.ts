@@ -1,6 +1,17 @@
 /** Files on the page, with the rights that the reader has on the machine (T 11, 44, 66). */
 import assert from "node:assert/strict";
-import { chmod, chown, mkdir, readFile, readdir, stat, writeFile } from "node:fs/promises";
+import {
+  chmod,
+  chown,
+  mkdir,
+  mkdtempDisposable,
+  readFile,
+  readdir,
+  rm,
+  stat,
+  utimes,
+  writeFile,
+} from "node:fs/promises";
 import { join } from "node:path";
 import { needsRoot } from "../support/daemon.ts";
 import { eventually } from "../support/eventually.ts";
@@ -75,6 +86,33 @@ browserTest(`files are looked at, uploaded, changed, renamed and deleted${needsB
   t.is(await readFile(join(dir, "notes.txt"), "utf8"), "somebody else's");
   t.is(await text.inputValue(), "mine", "what was typed stays");
   await page.goBack();
+
+  await writeFile(join(dir, "ends.txt"), "one\r\ntwo\r\n");
+  await writeFile(join(dir, "mixed.txt"), "one\r\ntwo\n");
+  await page.evaluate(`location.hash = ${JSON.stringify(viewOf(join(dir, "ends.txt")))}`);
+  await page.getByRole("button", { name: "Edit" }).click();
+  await text.press("Control+Home");
+  await page.keyboard.type("now ");
+  await page.route(
+    "**/v1/files/content?*",
+    async (route) => {
+      await text.press("Control+End");
+      await page.keyboard.type("three");
+      await route.continue();
+    },
+    { times: 1 },
+  );
+  await page.getByRole("button", { name: "Save" }).click();
+  await page.getByText(/but for what you typed since/).waitFor();
+  t.is(await readFile(join(dir, "ends.txt"), "utf8"), "now one\r\ntwo\r\n", "lines end as they did");
+  await page.getByRole("button", { name: "Save" }).click();
+  await page.getByText("Saved.").waitFor();
+  t.is(await readFile(join(dir, "ends.txt"), "utf8"), "now one\r\ntwo\r\nthree");
+  await page.evaluate(`location.hash = ${JSON.stringify(viewOf(join(dir, "mixed.txt")))}`);
+  await page.getByText(/end in several ways/).waitFor();
+  t.is(await page.getByRole("button", { name: "Edit" }).count(), 0);
+  for (const name of ["ends.txt", "mixed.txt"]) await rm(join(dir, name));
+  await page.evaluate(`location.hash = ${JSON.stringify(viewOf(dir))}`);
 
   const row = page.getByRole("row").filter({ hasText: "notes.txt" });
   await row.getByRole("button", { name: "Rename" }).click();
@@ -170,4 +208,33 @@ usersTest(`the kernel decides what a user reads and writes${needsBrowser}${needs
   await page.getByText("1 file is uploaded.").waitFor();
   t.is(await readFile(join(dir, "mine.txt"), "utf8"), "mine");
   t.is((await stat(join(dir, "mine.txt"))).uid, 65534);
+});
+
+browserTest(`what cannot be shown takes no more down than itself${needsBrowser}`, async (t) => {
+  t.timeout(180_000);
+  const { daemon, browser } = node;
+  // Its filesystem is in memory, which keeps times that others cut.
+  await using memory = await mkdtempDisposable("/dev/shm/svc-files-");
+  const odd = join(memory.path, "odd");
+  for (const name of ["odd", "even"]) await writeFile(join(memory.path, name), "");
+  await utimes(odd, 0, 8_700_000_000_000);
+  const { page, complaints } = await openView(browser, daemon, viewOf(memory.path));
+  await page.getByRole("link", { name: "odd" }).waitFor();
+  t.is(await page.locator("main time").count(), 1, "no clock shows its time");
+  t.deepEqual(complaints, []);
+
+  await page.evaluate("location.hash = '#/install'");
+  await page.getByRole("heading", { name: "Install an app" }).waitFor();
+  await page.evaluate(`(({ toISOString }) => {
+    Date.prototype.toISOString = function () {
+      if (globalThis.isWhole) return toISOString.call(this);
+      throw new RangeError("broken on purpose");
+    };
+  })(Date.prototype)`);
+  await page.evaluate(`location.hash = ${JSON.stringify(viewOf(memory.path))}`);
+  await page.getByRole("alert").filter({ hasText: "broken on purpose" }).waitFor();
+  await page.evaluate("globalThis.isWhole = true");
+  await page.getByRole("button", { name: "Read again" }).click();
+  await page.getByRole("link", { name: "odd" }).waitFor();
+  t.deepEqual([...new Set(complaints)], ["broken on purpose"], "it is told, and nothing else");
 });

@@ -97,6 +97,44 @@ browserTest(
   },
 );
 
+browserTest(`what others change meanwhile is not undone by what one types${needsBrowser}`, async (t) => {
+  t.timeout(180_000);
+  const { daemon, browser } = node;
+  const schedules = daemon.client(ScheduleService);
+  const change = (comment: string) =>
+    schedules.upsertSchedule({
+      id: "shared",
+      trigger: "daily@03:11",
+      comment,
+      action: { type: "shell", command: "true" },
+    });
+  const { owner, id } = await change("first");
+  const { page } = await openView(browser, daemon, `#/schedules/${owner}/${id}`);
+  const note = page.getByLabel("Note", { exact: true });
+  await page.getByRole("link", { name: "Change", exact: true }).click();
+  await note.fill("mine");
+  await change("theirs");
+  // A run is nothing that a form waits for: nothing is read again.
+  const again = page
+    .waitForResponse((response) => response.url().includes("GetSchedule"), { timeout: 3_000 })
+    .catch(() => undefined);
+  await schedules.runSchedule({ id, owner });
+  t.is(await again, undefined);
+  await page.getByRole("button", { name: "Save" }).click();
+  await page.getByRole("alert").waitFor();
+  t.is((await schedules.getSchedule({ id, owner })).comment, "theirs");
+  t.is(await note.inputValue(), "mine", "what was typed stays");
+
+  await page.getByRole("link", { name: "Leave without saving" }).click();
+  await page.getByRole("link", { name: "Change", exact: true }).click();
+  await page.getByRole("heading", { name: "Change shared" }).waitFor();
+  t.is(await note.inputValue(), "theirs");
+  await note.fill("both");
+  await page.getByRole("button", { name: "Save" }).click();
+  await page.getByRole("heading", { name: "shared", exact: true }).waitFor();
+  t.is((await schedules.getSchedule({ id, owner })).comment, "both");
+});
+
 usersTest(`everybody sees their own schedules, and changes them${needsBrowser}${needsRoot}`, async (t) => {
   t.timeout(180_000);
   const { daemon, browser } = node;

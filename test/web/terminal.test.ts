@@ -1,9 +1,11 @@
 /** A terminal in the page, and charts: loaded when they are opened, under the page's strict policy (T 44, 65, 66). */
 import { join } from "node:path";
+import { fromBinary } from "@bufbuild/protobuf";
 import test from "ava";
-import { AppService } from "../../gen/svc/v1/app_pb.ts";
+import { AppService, GetAppStatsHistoryRequestSchema } from "../../gen/svc/v1/app_pb.ts";
 import { browserPath } from "../support/browser.ts";
 import { startDaemon } from "../support/daemon.ts";
+import { eventually } from "../support/eventually.ts";
 import { freePort, writePackage } from "../support/packages.ts";
 import { addressFor, bundledMain, launchBrowser, openPage } from "./support/open-page.ts";
 
@@ -24,14 +26,18 @@ browserTest(
       await apps.installApp({ spec: dir });
       await apps.startApp({ id: "web" });
       const { page, complaints, asked } = await openPage(browser);
-      page.setDefaultTimeout(60_000);
       await page.goto(await addressFor(daemon));
       await page.getByText("Live").waitFor();
       await page.getByRole("img", { name: /^Memory: used [\d.]+ [KMGT]iB/ }).waitFor();
       await page.evaluate("location.hash = '#/apps/web'");
       await page.getByRole("button", { name: "Start", exact: true }).waitFor();
       await page.getByRole("img", { name: /^Processor: / }).waitFor();
+      const ofMonth = page.waitForResponse((response) => {
+        const asked = response.url().includes("GetAppStatsHistory") && response.request().postDataBuffer();
+        return asked instanceof Buffer && fromBinary(GetAppStatsHistoryRequestSchema, asked).step === 7_200;
+      });
       await page.getByLabel("month").check();
+      t.true((await ofMonth).ok());
       await page.getByRole("img", { name: /^Memory: / }).waitFor();
       t.deepEqual(
         asked.filter((url) => url.includes("/web/terminal-")),
@@ -65,6 +71,18 @@ browserTest(
       await page.getByText("It ended with code 3.").waitFor();
       await page.getByRole("button", { name: "Close the terminal" }).click();
       await terminal.waitFor({ state: "detached" });
+
+      // Whoever leaves before the connection is there makes the browser complain of nothing.
+      await page.evaluate(`WebSocket = class extends WebSocket {
+        constructor(...args) {
+          super(...args);
+          globalThis.isClosed = new Promise((resolve) => this.addEventListener("close", () => resolve(true)));
+          queueMicrotask(() => document.getElementById("close-terminal").click());
+        }
+      }`);
+      await page.getByRole("button", { name: "Open its console" }).click();
+      await eventually(async () => t.true(await page.evaluate("isClosed")));
+      t.is(await terminal.count(), 0);
       t.deepEqual(
         asked.filter((url) => !url.startsWith(`http://127.0.0.1:${daemon.port}/`)),
         [],

@@ -44,6 +44,8 @@ export const fileTexts = {
   text: "Text of the file",
   save: "Save",
   saved: "Saved.",
+  savedUntil: "Saved, but for what you typed since.",
+  mixedEnds: "Its lines end in several ways, which a change here would not keep: download it to change it.",
   leave: "Leave without saving",
   changed:
     "Somebody else has changed it since you opened it. Copy what you typed, open it again, and put it in.",

@@ -88,6 +88,5 @@ export const inventoryTexts = {
   items: (count: number, bytes: string) => `${bytes} in ${String(count)}`,
   filesystem: "Where apps are",
   left: (bytes: string) => `${bytes} left`,
-  cache: "Fetched packages",
   partly: "at least",
 };

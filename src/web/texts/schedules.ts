@@ -5,7 +5,6 @@ export const scheduleTexts = {
   addTitle: "A new schedule",
   editTitle: (id: string) => `Change ${id}`,
   all: "All schedules",
-  missing: "There is no such schedule, or none that you may see.",
   columns: {
     name: "Name",
     does: "Does",

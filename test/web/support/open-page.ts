@@ -44,6 +44,8 @@ export async function openPage(
   options: Parameters<Browser["newPage"]>[0] = {},
 ): Promise<WatchedPage> {
   const context = await browser.newContext({ viewport: { width: 1200, height: 900 }, ...options });
+  // A busy machine takes its time.
+  context.setDefaultTimeout(60_000);
   const page = await context.newPage();
   const complaints: string[] = [];
   const asked: string[] = [];

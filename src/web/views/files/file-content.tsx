@@ -42,6 +42,7 @@ export function FileContent({ api, client, entry }: Props) {
   const read = async (signal: AbortSignal): Promise<void> => {
     try {
       content.value = await readText(client, path, signal);
+      problem.value = "";
     } catch (error) {
       if (!signal.aborted) problem.value = describeError(error);
     }
@@ -51,21 +52,27 @@ export function FileContent({ api, client, entry }: Props) {
     void read(over.signal);
     return () => over.abort();
   }, [client, path]);
-  const save = (typed: string, ifMatch: string): Promise<void> =>
+  const save = (typed: string, before: Content, end: string): Promise<void> =>
     perform("save", async (signal) => {
+      const sent = typed.replaceAll("\n", end);
       try {
-        await api.upload(typed, { path, ifMatch, signal });
+        await api.upload(sent, { path, ifMatch: before.etag, signal });
       } catch (error) {
         throw error instanceof UploadError && error.reason === "changed"
           ? new ToldError(says.changed)
           : error;
       }
-      draft.value = undefined;
-      said.value = says.saved;
       await read(signal);
+      // Whoever types goes on meanwhile.
+      const isAll = draft.value === typed || draft.value === undefined;
+      if (isAll) draft.value = undefined;
+      // Somebody else was faster: what is typed now was not made of theirs.
+      else if (content.value?.text !== sent) content.value = before;
+      said.value = isAll ? says.saved : says.savedUntil;
     });
   const now = content.value;
-  const isText = now?.text !== undefined && now.isWhole;
+  const text = now?.isWhole === true ? now.text : undefined;
+  const end = text === undefined ? undefined : endOf(text);
   return (
     <>
       <p class="quiet">
@@ -81,8 +88,8 @@ export function FileContent({ api, client, entry }: Props) {
         >
           {says.download}
         </button>
-        {isText && draft.value === undefined && (
-          <button type="button" onClick={() => (draft.value = now.text)}>
+        {text !== undefined && end !== undefined && draft.value === undefined && (
+          <button type="button" onClick={() => (draft.value = text.replaceAll(end, "\n"))}>
             {says.edit}
           </button>
         )}
@@ -90,13 +97,14 @@ export function FileContent({ api, client, entry }: Props) {
       </div>
       <Failure says={problem.value} />
       <Failure says={failure} />
+      {text !== undefined && end === undefined && <p class="notice">{says.mixedEnds}</p>}
       {now === undefined && problem.value === "" && <p>{texts.loading}</p>}
       {now !== undefined && draft.value === undefined && <Shown of={now} />}
       {now !== undefined && draft.value !== undefined && (
         <form
           onSubmit={(event) => {
             event.preventDefault();
-            void save(draft.value ?? "", now.etag);
+            void save(draft.value ?? "", now, end ?? "\n");
           }}
         >
           <textarea
@@ -133,6 +141,14 @@ function Shown({ of: { text, isWhole } }: { of: Content }) {
       {text.split("\n").map(plainLine).join("\n")}
     </pre>
   );
+}
+
+/** What ends its lines; undefined for several, as a text field makes one of all. */
+function endOf(text: string): string | undefined {
+  const rest = text.replaceAll("\r\n", "");
+  if (rest.includes("\r")) return undefined;
+  if (rest.length === text.length) return "\n";
+  return rest.includes("\n") ? undefined : "\r\n";
 }
 
 async function readText(client: FileClient, path: string, signal: AbortSignal): Promise<Content> {

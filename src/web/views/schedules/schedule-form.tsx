@@ -1,6 +1,6 @@
 import type { Client } from "@connectrpc/connect";
 import { useSignal } from "@preact/signals";
-import { useEffect } from "preact/hooks";
+import { useEffect, useMemo } from "preact/hooks";
 import type { Schedule, ScheduleFiring, ScheduleService } from "../../../../gen/svc/v1/schedule_pb.ts";
 import { describeError } from "../../api.ts";
 import type { NodeView } from "../../node-view.ts";
@@ -25,11 +25,12 @@ interface Props {
   node: NodeView;
   /** The one that is changed; a new one is made without. */
   before?: Schedule;
-  onSaved?: () => void;
 }
 
 /** A schedule as a form; the daemon says what is wrong with it, and what was typed stays. */
-export function ScheduleForm({ client, node, before, onSaved }: Props) {
+export function ScheduleForm({ client, node, before: read }: Props) {
+  // The draft was made of this one: with the revision of a later one it would undo what others changed.
+  const before = useMemo(() => read, []);
   const draft = useSignal(draftOf(before));
   const problems = useSignal<Readonly<Record<string, string>>>({});
   const isBusy = useSignal(false);
@@ -47,7 +48,6 @@ export function ScheduleForm({ client, node, before, onSaved }: Props) {
     problems.value = {};
     try {
       const { owner, id } = await client.upsertSchedule(requestOf(draft.value, before));
-      onSaved?.();
       location.hash = pathTo("schedules", String(owner), id);
     } catch (error) {
       problems.value = violationsOf(error) ?? { "": describeError(error) };

@@ -25,11 +25,29 @@ interface Props {
   client: Client<typeof ScheduleService>;
   node: NodeView;
   of: { readonly owner: number; readonly id: string };
-  isEdited: boolean;
+}
+
+/** One schedule in a form, as it is when that is opened. */
+export function ChangeSchedule({ client, node, of }: Props) {
+  const { value, failure } = useLive(node, [], (signal) => client.getSchedule(of, { signal }), [
+    client,
+    of.owner,
+    of.id,
+  ]);
+  if (value !== undefined) return <ScheduleForm client={client} node={node} before={value} />;
+  return (
+    <>
+      <a class="back" href={pathTo("schedules")}>
+        {says.all}
+      </a>
+      <Heading title={says.editTitle(plainText(of.id))} />
+      {failure === "" ? <p>{texts.loading}</p> : <Failure says={failure} />}
+    </>
+  );
 }
 
 /** One schedule, what it did and what may be done with it. */
-export function ScheduleView({ client, node, of, isEdited }: Props) {
+export function ScheduleView({ client, node, of }: Props) {
   const { value, failure, again } = useLive(
     node,
     ["run"],
@@ -42,8 +60,6 @@ export function ScheduleView({ client, node, of, isEdited }: Props) {
     },
     [client, of.owner, of.id],
   );
-  if (isEdited && value !== undefined)
-    return <ScheduleForm client={client} node={node} before={value.schedule} onSaved={again} />;
   return (
     <>
       <a class="back" href={pathTo("schedules")}>

@@ -15,9 +15,11 @@ import type { ViewProps } from "../../views.tsx";
 import { switched } from "./schedule-draft.ts";
 import { ScheduleForm } from "./schedule-form.tsx";
 import { Does, NextRun, RunState } from "./schedule-words.tsx";
-import { ScheduleView } from "./schedule.tsx";
+import { ChangeSchedule, ScheduleView } from "./schedule.tsx";
 
 const { columns } = says;
+/** All of them are read for each run of anybody. */
+const everyMs = 1_000;
 
 /** `#/schedules`, `#/schedules/new`, `#/schedules/OWNER/ID` and `#/schedules/OWNER/ID/edit`. */
 export function SchedulesView({ api, node, args: [owner, id, word] }: ViewProps) {
@@ -25,15 +27,14 @@ export function SchedulesView({ api, node, args: [owner, id, word] }: ViewProps)
   if (owner === undefined) return <List client={client} node={node} />;
   if (id === undefined) return <ScheduleForm client={client} node={node} />;
   const key = { owner: Number(owner), id };
-  return (
-    <ScheduleView key={`${owner} ${id}`} client={client} node={node} of={key} isEdited={word === "edit"} />
-  );
+  const View = word === "edit" ? ChangeSchedule : ScheduleView;
+  return <View key={`${owner} ${id}`} client={client} node={node} of={key} />;
 }
 
 type ListProps = Pick<ViewProps, "node"> & { client: Client<typeof ScheduleService> };
 
 function List({ client, node }: ListProps) {
-  const live = useLive(node, ["run"], (signal) => readAll(client, signal), [client]);
+  const live = useLive(node, ["run"], (signal) => readAll(client, signal), [client], everyMs);
   const action = useAction();
   const isRoot = node.status.value?.caller?.root === true;
   const switchTo = async (schedule: Schedule, enabled: boolean): Promise<void> => {
