@@ -75,17 +75,21 @@ async function runDaemon({ configFile, checkOnly, stop }: DaemonRun): Promise<vo
 }
 
 /**
- * A daemon that no terminal has started reads its configuration again at SIGHUP, instead of ending; during its start there is
- * nothing to read again.
+ * A daemon that no terminal has started reads its configuration again at SIGHUP, instead of ending; what is asked during its
+ * start is done at the end of that.
  * @returns takes what is done from now on
  */
 function hangUpsInstead(stop: AbortSignal): (reload: () => void) => void {
   if (isatty(0) || stop.aborted) return () => undefined;
   process.removeAllListeners("SIGHUP");
-  let onHangUp: () => void = () => undefined;
+  let wasAsked = false;
+  let onHangUp = (): void => {
+    wasAsked = true;
+  };
   process.on("SIGHUP", () => onHangUp());
   return (reload) => {
     onHangUp = reload;
+    if (wasAsked) reload();
   };
 }
 

@@ -56,6 +56,11 @@ export class Alerts implements AsyncDisposable {
   /** Goes by these rules from the next look on. */
   configure(rules: readonly AlertRule[]): void {
     this.#rules = rules;
+    // Another address may take at once what the old one did not.
+    this.#retries.clear();
+    const names = new Set(rules.map(({ name }) => name));
+    for (const key of this.#changing.keys())
+      if (!names.has(key.slice(0, key.indexOf("\n")))) this.#changing.delete(key);
     this.#ofHost = new Set(rules.filter(({ when }) => when === "filesystem").map(({ name }) => name));
   }
 

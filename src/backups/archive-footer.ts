@@ -63,7 +63,7 @@ export async function encodeFooter(footer: ArchiveFooter): Promise<Buffer> {
   const text = JSON.stringify(footer);
   const raw = Buffer.from(text);
   if (raw.length > maxFooterBytes || hasMoreStructure(text, maxFooterStructure))
-    throw new RangeError("the app's record is too large for an archive");
+    throw new SvcError("not_possible", "the app's settings are too much for an archive: make them smaller");
   const json = await compress(raw, { chunkSize: raw.length + 1024 });
   const prefix = Buffer.alloc(prefixBytes);
   prefix.writeUInt32LE(skippableMagic, 0);

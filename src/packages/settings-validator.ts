@@ -3,8 +3,9 @@
  * daemon: that is done in a thread of its own (see `settings-check.ts`), in turns, within its time.
  */
 import { createHash } from "node:crypto";
-import { invalidRequest, SvcError } from "../errors.ts";
+import { invalidRequest, maxStructure, SvcError } from "../errors.ts";
 import type { FieldViolation } from "../errors.ts";
+import { hasMoreStructure } from "../lib/json-structure.ts";
 import type { JsonObject } from "../lib/json.ts";
 import { TaskError, TaskThread } from "../lib/task-thread.ts";
 import type { Manifest } from "./manifest.ts";
@@ -65,11 +66,7 @@ export function createSettingsValidator(options: SettingsValidatorOptions = {}):
         properties: {},
         additionalProperties: false,
       };
-      if (Buffer.byteLength(JSON.stringify(values)) > maxValuesBytes) {
-        throw invalidRequest([
-          { field: "values", description: `the values are longer than ${maxValuesBytes} bytes of JSON` },
-        ]);
-      }
+      checkSize(JSON.stringify(values));
       const violations = [
         ...violationsOf(await errorsOf(schema, values, manifest.id)),
         ...portViolations(manifest, values),
@@ -79,6 +76,16 @@ export function createSettingsValidator(options: SettingsValidatorOptions = {}):
 
     [Symbol.dispose]: () => thread[Symbol.dispose](),
   };
+}
+
+/** Backups hold them as well, and parse as much in one piece. */
+function checkSize(json: string): void {
+  let description: string | undefined;
+  if (Buffer.byteLength(json) > maxValuesBytes)
+    description = `the values are longer than ${maxValuesBytes} bytes of JSON`;
+  else if (hasMoreStructure(json, maxStructure))
+    description = `the values hold more than ${maxStructure} elements and brackets`;
+  if (description !== undefined) throw invalidRequest([{ field: "values", description }]);
 }
 
 function unusable(id: string, why: string): SvcError<"package_invalid"> {

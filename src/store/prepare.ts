@@ -51,6 +51,8 @@ function createDatabase(files: StoreFiles, migrations: readonly string[]): void 
   try {
     // Nothing is lost with a file that has no name yet: it comes to the disk as a whole, not step by step.
     migrate(temporary, migrations, "OFF");
+    // What a full disk kept in the log would be lost with the name.
+    if (exists(`${temporary}-wal`)) throw new Error(`${temporary} could not be made whole`);
     fsyncPath(temporary);
     renameSync(temporary, files.database);
     fsyncPath(files.dir);

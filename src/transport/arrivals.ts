@@ -8,12 +8,15 @@ import { Socket } from "node:net";
 import type { Server } from "node:net";
 import type { FairTurns } from "../lib/fair-turns.ts";
 import { loadLibc } from "../lib/libc.ts";
+import type { Log } from "../lib/log.ts";
 import { Tally } from "../lib/tally.ts";
 import { peerName } from "./connection.ts";
 import type { ReadPeerCredentials } from "./peer-credentials.ts";
 
 /** In one turn of the loop: more would hold up those who are in already, and less those who wait. */
 const maxAcceptedAtOnce = 64;
+/** In all: who comes beyond them waits in the kernel's queue. */
+const maxWaiting = 4096;
 /** SOCK_NONBLOCK and SOCK_CLOEXEC, with which libuv accepts as well. */
 const flags = 0o4000 | 0o2000000;
 
@@ -23,6 +26,7 @@ export interface ArrivalsOptions {
   /** Of one uid; who comes beyond them is turned away. */
   readonly maxWaitingPerPeer: number;
   readonly onPeer: (socket: Socket, uid: number) => void;
+  readonly log: Pick<Log, "warn">;
 }
 
 /**
@@ -47,7 +51,8 @@ export class Arrivals {
   acceptMore(server: Server): void {
     const { _handle: handle } = server as Server & { _handle?: { fd?: number } | null };
     const listening = handle?.fd ?? -1;
-    for (let count = 0; listening >= 0 && count < maxAcceptedAtOnce; count++) {
+    if (listening < 0) return;
+    for (let count = 0; count < maxAcceptedAtOnce && this.#waiting.size < maxWaiting; count++) {
       const fd = this.#accept(listening, null, null, flags);
       // Nobody is left; or there are too many files, which node hears of as well.
       if (fd < 0) return;
@@ -67,8 +72,8 @@ export class Arrivals {
   }
 
   #receive(fd: number): void {
-    const { turns, credentials, maxWaitingPerPeer, onPeer } = this.#options;
-    const uid = uidOf(fd, credentials);
+    const { turns, maxWaitingPerPeer, onPeer } = this.#options;
+    const uid = this.#uidOf(fd);
     if (uid === undefined || this.#ofUid.of(uid) >= maxWaitingPerPeer) {
       closeSync(fd);
       return;
@@ -77,17 +82,29 @@ export class Arrivals {
     this.#ofUid.change(uid, 1);
     turns.run(peerName(uid), () => {
       this.#ofUid.change(uid, -1);
-      if (this.#waiting.delete(fd))
-        onPeer(new Socket({ fd, readable: true, writable: true, ...connectionOptions }), uid);
+      const socket = this.#waiting.delete(fd) ? this.#open(fd) : undefined;
+      if (socket !== undefined) onPeer(socket, uid);
     });
   }
-}
 
-/** Undefined when the kernel does not tell (T 2). */
-function uidOf(fd: number, credentials: ReadPeerCredentials): number | undefined {
-  try {
-    return credentials(fd).uid;
-  } catch {
-    return undefined;
+  /** Undefined when the kernel does not tell (T 2). */
+  #uidOf(fd: number): number | undefined {
+    const { credentials, log } = this.#options;
+    try {
+      return credentials(fd).uid;
+    } catch (err) {
+      log.warn({ err }, "closed a connection without peer credentials");
+      return undefined;
+    }
+  }
+
+  #open(fd: number): Socket | undefined {
+    try {
+      return new Socket({ fd, readable: true, writable: true, ...connectionOptions });
+    } catch (err) {
+      closeSync(fd);
+      this.#options.log.warn({ err }, "a connection could not be opened");
+      return undefined;
+    }
   }
 }

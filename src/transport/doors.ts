@@ -154,9 +154,9 @@ export class Doors {
 
   async #openSocket(options: SocketFileOptions): Promise<void> {
     const credentials = (this.#options.loadPeerCredentials ?? loadPeerCredentials)();
-    const { turns, maxArrivalsPerPeer } = this.#options;
+    const { turns, maxArrivalsPerPeer, log } = this.#options;
     const arrivals = new Arrivals({
-      ...{ turns, credentials, maxWaitingPerPeer: maxArrivalsPerPeer },
+      ...{ turns, credentials, log, maxWaitingPerPeer: maxArrivalsPerPeer },
       onPeer: (socket, uid) => this.#receivePeer(socket, () => uid),
     });
     this.#arrivals.push(arrivals);

@@ -128,6 +128,30 @@ test("what nobody takes is tried again, by another daemon too, and then said onc
   t.is(alerts.firing().length, 1);
 });
 
+test("new rules are tried at once, whatever the old ones waited for", async (t) => {
+  await using w = await world();
+  w.state.usedPercent = 95;
+  w.state.failing = true;
+  const alerts = w.open();
+  await w.pass(alerts, 60);
+  w.state.failing = false;
+  alerts.configure([disk]);
+  await w.pass(alerts, 1);
+  t.deepEqual(w.told, ["disk firing /data"]);
+  w.state.usedPercent = 50;
+  await w.pass(alerts, 10);
+  w.state.usedPercent = 95;
+  await w.pass(alerts, 3);
+  // What a rule saw before it was gone does not count when it is back.
+  alerts.configure([]);
+  await w.pass(alerts, 1);
+  alerts.configure([disk]);
+  await w.pass(alerts, 3);
+  t.deepEqual(w.told, ["disk firing /data", "disk resolved /data"]);
+  await w.pass(alerts, 5);
+  t.deepEqual(w.told.slice(2), ["disk firing /data"]);
+});
+
 test("many at a time are one notification, and a rule that is gone says nothing more", async (t) => {
   await using w = await world([crashed]);
   const ids = Array.from({ length: 50 }, (_, at) => `app-${10 + at}`);

@@ -204,6 +204,16 @@ test("a check that takes too long is ended, nobody waits for it, and the next on
   await t.notThrowsAsync(validator.validate(example, { name: "a", theme: "light" }));
 });
 
+test("values that are much in few bytes are refused, as backups could not hold them", async (t) => {
+  const manifest = await manifestOf("settings: {properties: {list: {type: array, env: LIST}}}\n");
+  const [violation] = await violationsOf(manifest, { list: Array.from({ length: 70_000 }, () => 1) });
+  t.deepEqual(violation, {
+    field: "values",
+    description: "the values hold more than 65536 elements and brackets",
+  });
+  t.deepEqual(await violationsOf(manifest, { list: Array.from({ length: 60_000 }, () => 1) }), []);
+});
+
 test("placeholders are expanded once, and only when known", (t) => {
   const scope = { data: "/d", "settings.a": "${data}" };
   t.is(expandPlaceholders("${data}/x", scope), "/d/x");

@@ -59,6 +59,7 @@ async function gather(t: ExecutionContext): Promise<Crowd> {
     turns: new FairTurns(() => (nowMs += 10)),
     credentials: () => ({ pid: 1, uid: flooder, gid: flooder }),
     maxWaitingPerPeer: 5,
+    log: { warn: () => undefined },
     onPeer: (socket) => letIn.push(socket),
   });
   const server: Server = createServer((socket) => {

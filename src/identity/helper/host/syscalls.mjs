@@ -311,8 +311,11 @@ export class Syscalls {
     }
     if (left === 0) return;
     const buffer = Buffer.allocUnsafe(left);
-    const bytes = readSync(from, buffer, 0, left, null);
-    for (let written = 0; written < bytes;) written += writeSync(to, buffer, written, bytes - written);
+    // A read may bring less than there is, and nothing at the end.
+    for (let bytes = -1; left > 0 && bytes !== 0; left -= bytes) {
+      bytes = readSync(from, buffer, 0, left, null);
+      for (let written = 0; written < bytes;) written += writeSync(to, buffer, written, bytes - written);
+    }
   }
 
   /**
