@@ -13,7 +13,7 @@ const uid = process.getuid?.() ?? 0;
 const asJson = { method: "POST", body: "{}" } as const;
 const evil = { origin: "http://evil.example" };
 const stranger = { kind: "anonymous", uid: 2 ** 32 - 1, from: "127.0.0.1" };
-const primary = { kind: "primary", uid, from: undefined };
+const primary = { kind: "primary", uid, from: "127.0.0.1" };
 const peer = { kind: "peer", uid, from: undefined };
 
 interface Case {
