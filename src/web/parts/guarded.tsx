@@ -11,9 +11,10 @@ export function Guarded({ of, children }: { of: unknown; children: ComponentChil
   const [error, again] = useErrorBoundary((thrown) => reportError(thrown)) as [unknown, () => void];
   useEffect(() => again(), [of]);
   if (error === undefined) return <>{children}</>;
+  const said = error instanceof Error ? error.message : "";
   return (
     <>
-      <Failure says={`${texts.unexpected} (${String(error)})`} />
+      <Failure says={`${texts.unexpected} (${said})`} />
       <button type="button" onClick={again}>
         {texts.readAgain}
       </button>
