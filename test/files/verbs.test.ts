@@ -1,6 +1,6 @@
 /** The file service over every protocol, in the hands of a user (S 2.10, 4.7; D26, D27, D32; threats 22-26). */
 import assert from "node:assert/strict";
-import { execFileSync } from "node:child_process";
+import { execFile, execFileSync } from "node:child_process";
 import { lchownSync, symlinkSync, writeFileSync } from "node:fs";
 import {
   chmod,
@@ -8,6 +8,7 @@ import {
   link,
   lstat,
   mkdir,
+  mkdtempDisposable,
   readFile,
   readdir,
   stat,
@@ -18,6 +19,7 @@ import { request } from "node:http";
 import { join } from "node:path";
 import { buffer } from "node:stream/consumers";
 import { setTimeout as sleep } from "node:timers/promises";
+import { promisify } from "node:util";
 import test from "ava";
 import { FileService } from "../../gen/svc/v1/file_pb.ts";
 import { isRoot, protocols } from "../support/daemon.ts";
@@ -595,4 +597,24 @@ rootTest("a directory that may not be read is passed over, or removed when it is
   t.is(failedCount, 2n);
   t.deepEqual((await readdir(join(home, "t"))).sort(), ["m", "n"]);
   t.is(await readFile(join(home, "t/m/b"), "utf8"), "m\n");
+});
+
+rootTest("times beyond what a timestamp says are told as the nearest that it does", async (t) => {
+  await using ground = await openGround();
+  // A filesystem in memory keeps times that others cut.
+  await using memory = await mkdtempDisposable("/dev/shm/svc-files-");
+  await chmod(memory.path, 0o755);
+  for (const [name, seconds] of Object.entries({ far: "99999999999999", old: "-99999999999999" }))
+    await promisify(execFile)("touch", ["-d", `@${seconds}`, join(memory.path, name)]);
+  const { status, body } = await rest(
+    ground.door.socketPath,
+    "GET",
+    `/v1/files?path=${encodeURIComponent(memory.path)}`,
+  );
+  t.is(status, 200, body.toString());
+  const { entries } = JSON.parse(body.toString()) as { entries: { name: string; modified_at: string }[] };
+  t.deepEqual(
+    entries.map(({ modified_at }) => modified_at),
+    ["9999-12-31T23:59:59.999Z", "0001-01-01T00:00:00Z"],
+  );
 });

@@ -14,6 +14,8 @@ const types = new Map([
   [constants.S_IFSOCK, "socket"],
   [constants.S_IFBLK, "block_device"],
 ]);
+/** What a timestamp of protobuf can say, the years 1 to 9999; some file systems keep any number. Milliseconds since 1970. */
+const [earliestMs, latestMs] = [-62_135_596_800_000, 253_402_300_799_999];
 /** Names of a directory, which are held in memory to be sorted. */
 const maxNames = 1_000_000;
 /** Milliseconds that the names of a directory are kept for its next page. */
@@ -58,7 +60,7 @@ export function describeEntry(parent, name, stats) {
     Number(stats.mode) & 0o7777,
     Number(stats.uid),
     Number(stats.gid),
-    Number(stats.mtimeNs / 1_000_000n),
+    Math.min(Math.max(Number(stats.mtimeNs / 1_000_000n), earliestMs), latestMs),
     tagOf(stats),
     type === "symlink" ? spell(readlinkSync(at(parent, name), "latin1")) : "",
   ];
