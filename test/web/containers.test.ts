@@ -64,10 +64,19 @@ engineTest(
       .getByRole("dialog")
       .getByText(/lost for good/)
       .waitFor();
+    (await engine.request("POST", "/volumes/create", { Name: "came-later" })).expect(201);
+    await plan.getByRole("button", { name: "Remove them" }).click();
+    await plan.getByRole("alert").filter({ hasText: "read the list again" }).waitFor();
+    await plan.locator(".plan").getByText("came-later").waitFor();
     await page.keyboard.press("Escape");
     await page.getByRole("dialog").waitFor({ state: "detached" });
     const volumes = (await engine.request("GET", "/volumes")).expect(200) as { Volumes: { Name: string }[] };
-    t.true(volumes.Volumes.some(({ Name }) => Name === "left-over"));
+    for (const name of ["left-over", "came-later"]) {
+      t.true(
+        volumes.Volumes.some(({ Name }) => Name === name),
+        name,
+      );
+    }
 
     await page.getByRole("link", { name: "Containers" }).click();
     await row.getByRole("button", { name: "Remove" }).click();

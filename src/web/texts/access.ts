@@ -34,6 +34,7 @@ export const accessTexts = {
   until: "It ends at",
   copy: "Copy",
   copied: "Copied.",
+  notCopied: "The browser does not let it be copied: mark it, and copy it by hand.",
   hide: "Hide it",
   revoke: "Revoke all access tokens",
   revokeTitle: "Revoke all access tokens?",

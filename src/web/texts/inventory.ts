@@ -71,6 +71,7 @@ export const inventoryTexts = {
     images: "An image that is needed again has to be fetched or built again.",
     volumes: "What is in them is lost for good: no backup has it, unless you made one.",
   },
+  planChanged: "More can be removed by now. Nothing was removed: read the list again.",
   prune: "Remove them",
   pruned: (number: number, bytes: string) => `${String(number)} removed, ${bytes} freed.`,
   filter: "Filter by name, command or user",

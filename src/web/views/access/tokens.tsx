@@ -88,7 +88,12 @@ export function Tokens({ api, node }: Pick<ViewProps, "api" | "node">) {
 
 /** Shown until one hides it or leaves: nobody can ask for it again. */
 function Issued({ of: { token, expiresAt }, onHide }: { of: IssueAccessTokenResponse; onHide: () => void }) {
-  const isCopied = useSignal(false);
+  const said = useSignal("");
+  const copy = (): Promise<void> =>
+    navigator.clipboard.writeText(token).then(
+      () => void (said.value = says.copied),
+      () => void (said.value = says.notCopied),
+    );
   return (
     <div class="notice" role="status">
       <p>
@@ -96,16 +101,16 @@ function Issued({ of: { token, expiresAt }, onHide }: { of: IssueAccessTokenResp
       </p>
       <pre class="command">{token}</pre>
       <div class="row">
-        <button
-          type="button"
-          onClick={() => void navigator.clipboard.writeText(token).then(() => (isCopied.value = true))}
-        >
-          {says.copy}
-        </button>
+        {/* Over plain HTTP from another host there is none. */}
+        {"clipboard" in navigator && (
+          <button type="button" onClick={() => void copy()}>
+            {says.copy}
+          </button>
+        )}
         <button type="button" onClick={onHide}>
           {says.hide}
         </button>
-        {isCopied.value && says.copied}
+        {said.value}
       </div>
     </div>
   );

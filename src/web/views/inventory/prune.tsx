@@ -6,6 +6,7 @@ import { Confirm } from "../../parts/confirm.tsx";
 import { Failure } from "../../parts/failure.tsx";
 import { Text } from "../../parts/text.tsx";
 import { inventoryTexts as says } from "../../texts/inventory.ts";
+import { ToldError } from "../../told-error.ts";
 import { formatBytes } from "../../units.ts";
 
 interface Props {
@@ -41,6 +42,12 @@ export function Prune({ client, target, onDone }: Props) {
           action={says.prune}
           onClose={() => (plan.value = undefined)}
           onConfirm={async () => {
+            const now = await client.pruneDocker({ ...wanted, dryRun: true });
+            const read = new Set(planned.removed.map(({ id }) => id));
+            if (now.removed.some(({ id }) => !read.has(id))) {
+              plan.value = now;
+              throw new ToldError(says.planChanged);
+            }
             const { removed, freedBytes } = await client.pruneDocker(wanted);
             said.value = says.pruned(removed.length, formatBytes(freedBytes));
             onDone();
