@@ -64,7 +64,8 @@ max_apps_per_user = 7
     assert.ok(!(await sourcesOf(daemon)).includes("fresh"), daemon.log());
   }, 40_000);
   t.is(daemon.pid, pid);
-  t.regex(daemon.log(), /svc has read its configuration again/);
+  // What it writes to its log comes through a pipe.
+  await eventually(() => assert.match(daemon.log(), /svc has read its configuration again/), 40_000);
 });
 
 function socketsOf({ socketPath }: TestDaemon): { checkoutDir: undefined; system: string; user: string } {
