@@ -95,7 +95,7 @@ test("what a policy wants is made in its minute, proven, shown at the app, and i
     assert.match((await backups.getBackupPolicy({ appId: "other" })).lastError, /^broken: /);
   }, 4 * minutes);
   for (const appId of ["web", "other"]) await backups.setBackupPolicy({ appId, trigger: "" });
-  t.regex(daemon.log(), /"msg":"a policy backup failed"/);
+  await eventually(() => assert.match(daemon.log(), /"msg":"a policy backup failed"/));
 });
 
 test("an upgrade takes a backup first where that is asked for, and does nothing when it fails", async (t) => {
