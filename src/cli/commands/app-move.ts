@@ -79,8 +79,8 @@ async function move(context: CommandContext, given: string, options: MoveOptions
       return;
     }
   } else if (dryRun) {
-    if (context.json) return await context.printJson({ id, node: name, step: left.step });
-    await context.print(`${escapeControls(`${id} would go on to ${name}: ${left.step}`)}\n`);
+    if (context.json) await context.printJson({ id, node: name, step: left.step });
+    else await context.print(`${escapeControls(`${id} would go on to ${name}: ${left.step}`)}\n`);
     return;
   }
   if (remove) {
@@ -97,10 +97,11 @@ async function move(context: CommandContext, given: string, options: MoveOptions
   const steps = new AppMove(nodes, journal, begun);
   if (abort) {
     await steps.abort();
-    if (context.json) return await context.printJson({ id, node: from });
-    await context.print(
-      `${escapeControls(`${id} is on ${from} as before; what arrived on ${name} is stopped there`)}\n`,
-    );
+    if (context.json) await context.printJson({ id, node: from });
+    else
+      await context.print(
+        `${escapeControls(`${id} is on ${from} as before; what arrived on ${name} is stopped there`)}\n`,
+      );
     return;
   }
   await sayMoved(context, await steps.run({ remove }), { id, from, name });
