@@ -41,6 +41,8 @@ if (status !== 0) process.exit(1);
 // Kept line by line, so that what ran can be counted even when this run is ended from outside.
 const kept = tapFile === undefined ? undefined : createWriteStream(tapFile);
 const runs: FileRun[] = [];
+/** What failed at first, each with all that is said of it. */
+const unsteady: string[] = [];
 for (const signal of ["SIGINT", "SIGTERM"] as const) {
   process.once(signal, () => {
     const files = runningFiles();
@@ -53,7 +55,6 @@ for (const signal of ["SIGINT", "SIGTERM"] as const) {
 const files = avaArguments.length === 0 ? await chooseTestFiles(isQuick) : [""];
 // Most tests wait most of the time: one file more than there are processors.
 await Promise.all(Array.from({ length: availableParallelism() + 1 }, runFiles));
-const unsteady: string[] = [];
 await runFailedAgain();
 kept?.end();
 if (avaArguments.length === 0)
