@@ -14,9 +14,9 @@ export interface AuditedCall {
     readonly ownerUid: number;
     readonly peerUid?: number;
     readonly tokenDigest?: string;
+    /** Where a caller over TCP came from; absent on the socket. */
+    readonly address?: string | undefined;
   };
-  /** Where somebody without an identity came from; absent for everybody else. */
-  readonly address?: string;
   readonly target: string;
   /** `ok` or the code of the error. */
   readonly result: string;
@@ -90,7 +90,7 @@ export function contentOf(call: AuditedCall, time: number): AuditContent {
     result: call.result,
     reason: call.reason ?? null,
     duration_ms: Math.min(Math.max(Math.round(call.durationMs), 0), 2 ** 32 - 1),
-    address: call.address ?? null,
+    address: user.address ?? null,
     attempts: null,
   };
 }

@@ -1,5 +1,6 @@
 /** Errors as the command line shows them: one sentence that says what to do next, and the exit code. */
 import { SvcError } from "../errors.ts";
+import { snakeCase } from "../lib/snake-case.ts";
 import { exitCodeOf, exitCodes } from "./exit-codes.ts";
 import { daemonCommand } from "./no-daemon.ts";
 import { escapeControls, escapeLines } from "./render/escape.ts";
@@ -121,9 +122,6 @@ function snakeKeys(value: unknown): unknown {
   return Object.fromEntries(
     Object.entries(value)
       .filter(([key]) => !key.startsWith("$"))
-      .map(([key, inner]) => [
-        key.replace(/[A-Z]/g, (letter) => `_${letter.toLowerCase()}`),
-        snakeKeys(inner),
-      ]),
+      .map(([key, inner]) => [snakeCase(key), snakeKeys(inner)]),
   );
 }

@@ -1,4 +1,5 @@
 /** Takes over what a changed configuration file says, as far as a running daemon can. */
+import { snakeCase } from "../lib/snake-case.ts";
 import type { Config } from "./config.ts";
 
 /** Keys of the configuration that a running daemon takes over, as the file spells them. */
@@ -12,6 +13,7 @@ export interface ConfigReloadOptions {
   readonly apply: Readonly<Record<ReloadableKey, (config: Config) => void>>;
 }
 
+/** Keys that changed, as the file spells them, in their order. */
 export interface Reloaded {
   readonly applied: string[];
   readonly needsRestart: string[];
@@ -65,7 +67,7 @@ function valuesOf({ mode: _, file: __, tokenFile: ___, ...sections }: Config): M
     if (!isTable) values.set(spellings[key] ?? key, JSON.stringify(value ?? null));
     else
       for (const [name, inner] of Object.entries(value)) {
-        const part = name.replaceAll(/[A-Z]/g, (letter) => `_${letter.toLowerCase()}`);
+        const part = snakeCase(name);
         read(inner, key === "" ? part : `${key}.${part}`);
       }
   };

@@ -1,5 +1,6 @@
 /** The configuration file as `svc setup` writes it: every key, commented out, with what it means and its default. */
 import { alertKinds } from "../alerts/alert-rules.ts";
+import { snakeCase } from "../lib/snake-case.ts";
 import { defaultTransportLimits, type TransportLimits } from "../transport/limits.ts";
 import { parseConfig } from "./config.ts";
 import type { PathEnvironment } from "./paths.ts";
@@ -104,10 +105,11 @@ function limitEntries<T extends Readonly<Record<keyof T, number>>>(
   defaults: T,
   words: Readonly<Record<keyof T, string>>,
 ): Entry[] {
-  return (Object.keys(defaults) as (keyof T & string)[]).map((name) => {
-    const key = name.replaceAll(/[A-Z]/g, (letter) => `_${letter.toLowerCase()}`);
-    return [key, defaults[name], words[name]];
-  });
+  return (Object.keys(defaults) as (keyof T & string)[]).map((name) => [
+    snakeCase(name),
+    defaults[name],
+    words[name],
+  ]);
 }
 
 const userLimitWords: Readonly<Record<keyof UserLimits, string>> = {

@@ -5,6 +5,7 @@ import { alertKinds, type AlertRule } from "../alerts/alert-rules.ts";
 import { invalidRequest, SvcError, notFound } from "../errors.ts";
 import { systemDirs } from "../identity/launch.ts";
 import { deepFreeze } from "../lib/deep-freeze.ts";
+import { snakeCase } from "../lib/snake-case.ts";
 import { defaultTransportLimits, transportLimitRanges, type TransportLimits } from "../transport/limits.ts";
 import { defaultPaths, type PathEnvironment } from "./paths.ts";
 import { TableReader } from "./table-reader.ts";
@@ -228,8 +229,7 @@ function readLimits<T extends Readonly<Record<keyof T, number>>>(
   ranges: Readonly<Record<keyof T, { min: number; max: number }>>,
 ): T {
   const read = (Object.keys(defaults) as (keyof T & string)[]).map((name) => {
-    const key = name.replaceAll(/[A-Z]/g, (letter) => `_${letter.toLowerCase()}`);
-    return [name, table.integer(key, ranges[name]) ?? defaults[name]];
+    return [name, table.integer(snakeCase(name), ranges[name]) ?? defaults[name]];
   });
   return Object.fromEntries(read) as T;
 }

@@ -23,6 +23,7 @@ export const maxManifestBytes = 256 * 1024;
 
 const bounds = { maxBytes: maxManifestBytes, maxTokens: 8_000, maxDepth: 32, maxValues: 10_000 };
 
+/** A manifest, or everything that is wrong with it. */
 export type ManifestReading = { manifest: Manifest } | { problems: readonly Problem[] };
 
 export interface ManifestParser {

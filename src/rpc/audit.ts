@@ -10,8 +10,6 @@ export interface AuditRecord {
   readonly method: string;
   readonly protocolName: string;
   readonly user: UserContext;
-  /** Where a caller over TCP came from; absent on the socket. */
-  readonly address?: string;
   /** What the request names, such as an app's id; empty when nothing does. At most 256 characters. */
   readonly target: string;
   /** `ok` or the code of the error. */

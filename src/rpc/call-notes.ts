@@ -22,8 +22,6 @@ export interface NotedCaller {
   readonly user: UserContext;
   readonly requestId: string;
   readonly protocolName: string;
-  /** Where somebody without an identity came from; that of everybody else is theirs. */
-  readonly address?: string | undefined;
 }
 
 export interface CallNotesOptions {
@@ -89,7 +87,7 @@ export class CallNotes {
 
 function recordOf(
   { name }: MethodEntry,
-  { user, requestId, protocolName, address = user.address }: NotedCaller,
+  { user, requestId, protocolName }: NotedCaller,
   durationMs: number,
   request: Message | undefined,
   error: SvcError | undefined,
@@ -99,7 +97,6 @@ function recordOf(
     method: name,
     protocolName,
     user,
-    ...(address === undefined ? {} : { address }),
     target: auditTarget(request),
     result: error?.code ?? "ok",
     ...(error === undefined ? {} : { reason: error.reason }),

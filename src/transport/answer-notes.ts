@@ -14,7 +14,7 @@ import { anonymous } from "../rpc/user-context.ts";
 import type { UserContext } from "../rpc/user-context.ts";
 import { pathOf } from "./http.ts";
 import type { Callers, HttpRequest } from "./http.ts";
-import type { Origin } from "./identity.ts";
+import { addressOf, type Origin } from "./identity.ts";
 
 export interface AnswerNotesOptions {
   readonly pipeline: Pick<Pipeline, "methodAt" | "noteAnswer">;
@@ -50,7 +50,6 @@ export class AnswerNotes {
       user: caller?.user ?? userAt(origin),
       requestId: caller?.requestId ?? requestId,
       protocolName: protocolOf(request, procedure !== undefined),
-      address: caller === undefined && origin?.kind === "tcp" ? origin.address : undefined,
     };
     pipeline.noteAnswer(procedure ?? this.#methodOfRoute(request), noted, error);
   }
@@ -64,9 +63,9 @@ export class AnswerNotes {
   }
 }
 
-/** What is known without an identity: on the socket the kernel's word. */
+/** What is known without an identity: on the socket the kernel's word, over TCP an address. */
 function userAt(origin: Origin | undefined): UserContext {
-  if (origin?.kind !== "peer") return anonymous;
+  if (origin?.kind !== "peer") return { ...anonymous, address: addressOf(origin) };
   const { uid } = origin;
   return { uid, root: false, kind: "peer", ownerUid: uid, peerUid: uid };
 }

@@ -4,13 +4,13 @@
  * as many turns. To accept and to know whose it is takes microseconds; what costs is to make a connection of it.
  */
 import { closeSync } from "node:fs";
-import { Socket } from "node:net";
-import type { Server } from "node:net";
+import { Socket, type Server } from "node:net";
 import type { FairTurns } from "../lib/fair-turns.ts";
 import { loadLibc } from "../lib/libc.ts";
 import type { Log } from "../lib/log.ts";
 import { Tally } from "../lib/tally.ts";
 import { peerName } from "./connection.ts";
+import { descriptorOf } from "./descriptor.ts";
 import type { ReadPeerCredentials } from "./peer-credentials.ts";
 
 /** In one turn of the loop: more would hold up those who are in already, and less those who wait. */
@@ -35,6 +35,7 @@ export interface ArrivalsOptions {
  */
 export const connectionOptions = { allowHalfOpen: true, noDelay: true } as const;
 
+/** Those who have been accepted on a unix socket and are no connection yet. */
 export class Arrivals {
   readonly #options: ArrivalsOptions;
   readonly #waiting = new Set<number>();
@@ -49,9 +50,8 @@ export class Arrivals {
 
   /** Accepts those who wait behind the one whom `server` has just accepted. */
   acceptMore(server: Server): void {
-    const { _handle: handle } = server as Server & { _handle?: { fd?: number } | null };
-    const listening = handle?.fd ?? -1;
-    if (listening < 0) return;
+    const listening = descriptorOf(server);
+    if (listening === undefined) return;
     for (let count = 0; count < maxAcceptedAtOnce && this.#waiting.size < maxWaiting; count++) {
       const fd = this.#accept(listening, null, null, flags);
       // Nobody is left; or there are too many files, which node hears of as well.

@@ -22,6 +22,7 @@ import type { Connection } from "./connection.ts";
 import { ConsoleSocket } from "./console-socket.ts";
 import type { HostCheck } from "./host-check.ts";
 import { pathOf, type HttpRequest, type HttpResponse } from "./http.ts";
+import { addressOf } from "./identity.ts";
 import { refuse } from "./refusal.ts";
 import { checkForm } from "./request-form.ts";
 import type { Log } from "../lib/log.ts";
@@ -152,10 +153,9 @@ export class ConsoleDoor {
       this.#options.pipeline.noteAnswer(
         AppService.method.attachConsole,
         {
-          user: anonymous,
+          user: { ...anonymous, address: addressOf(origin) },
           requestId: "",
           protocolName: "websocket",
-          ...(origin.kind === "tcp" ? { address: origin.address } : {}),
         },
         error,
       );
@@ -173,7 +173,7 @@ export class ConsoleDoor {
 
 /** Who uses a token need not sit where it was asked for. */
 function userFrom({ origin }: Connection, user: UserContext): UserContext {
-  return { ...user, address: origin.kind === "tcp" ? origin.address : undefined };
+  return { ...user, address: addressOf(origin) };
 }
 
 function appIdOf(request: HttpRequest): string | undefined {

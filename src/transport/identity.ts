@@ -7,6 +7,11 @@ import type { AuthenticatedToken, Tokens } from "../tokens/tokens.ts";
 export type Origin =
   { readonly kind: "tcp"; readonly address: string } | { readonly kind: "peer"; readonly uid: number };
 
+/** The address of a connection over TCP. */
+export function addressOf(origin: Origin | undefined): string | undefined {
+  return origin?.kind === "tcp" ? origin.address : undefined;
+}
+
 type RequestHeaders = Readonly<Record<string, string | string[] | undefined>>;
 
 export interface IdentityOptions {

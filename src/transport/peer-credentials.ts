@@ -6,6 +6,7 @@
 import { endianness } from "node:os";
 import type { Socket } from "node:net";
 import { loadLibc } from "../lib/libc.ts";
+import { descriptorOf } from "./descriptor.ts";
 
 export interface PeerCredentials {
   readonly pid: number;
@@ -40,6 +41,7 @@ export function loadPeerCredentials(): ReadPeerCredentials {
     const value = Buffer.alloc(ucredBytes);
     const length = new Uint32Array([ucredBytes]);
     const fd = typeof socket === "number" ? socket : descriptorOf(socket);
+    if (fd === undefined) throw new Error("the socket is closed");
     const result = getsockopt(fd, solSocket, soPeercred, value, length) as number;
     if (result !== 0 || length[0] !== ucredBytes) throw new Error("the kernel told no peer credentials");
     return readUcred(value);
@@ -52,11 +54,4 @@ export function readUcred(value: Buffer): PeerCredentials {
   const uid = view.getUint32(4, isLittleEndian);
   if (uid === noUid) throw new Error("the peer's uid has no meaning here");
   return { pid: view.getInt32(0, isLittleEndian), uid, gid: view.getUint32(8, isLittleEndian) };
-}
-
-function descriptorOf(socket: Socket): number {
-  const { _handle: handle } = socket as Socket & { _handle?: { fd?: number } | null };
-  const fd = handle?.fd;
-  if (fd === undefined || fd < 0) throw new Error("the socket is closed");
-  return fd;
 }

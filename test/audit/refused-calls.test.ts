@@ -54,7 +54,7 @@ const nobody = { uid: 2 ** 32 - 1, kind: "anonymous", ownerUid: 2 ** 32 - 1 };
 
 function stranger(n: number, address = "127.0.0.1", target = "") {
   const refused = { result: "unauthenticated", reason: "unauthenticated", target };
-  return auditedCall(n, { user: nobody, address, ...refused });
+  return auditedCall(n, { user: { ...nobody, address }, ...refused });
 }
 
 test("the first refusal is a record at once, its repeats are one when the window is over", async (t) => {
@@ -82,7 +82,7 @@ test("whatever a stranger is told, their tries are counted together", async (t) 
   const { trail } = open;
   for (const result of ["unauthenticated", "permission_denied", "resource_exhausted", "unavailable"]) {
     for (let n = 0; n < 100; n++) {
-      trail.append(auditedCall(n, { user: nobody, address: "127.0.0.1", target: "", result }));
+      trail.append(auditedCall(n, { user: { ...nobody, address: "127.0.0.1" }, target: "", result }));
     }
   }
   t.is((await open.told()).length, 4);

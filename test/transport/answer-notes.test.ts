@@ -145,7 +145,7 @@ for (const [name, { path, request, counted, tried }] of Object.entries(cases)) {
     await seen(door);
     t.deepEqual(door.counts, [counted]);
     t.deepEqual(
-      door.audits.map(({ user, address }) => ({ kind: user.kind, uid: user.uid, from: address })),
+      door.audits.map(({ user }) => ({ kind: user.kind, uid: user.uid, from: user.address })),
       tried === undefined ? [] : [tried],
     );
     t.true(door.audits.every(({ requestId }) => requestId !== ""));

@@ -34,7 +34,7 @@ const ficlone = 0x40049409;
 /**
  * @typedef {object} Library
  * @property {() => number} errno
- * @property {Record<"openat" | "statx" | "ficlone" | "copy_file_range" | "readlinkat" | "renameat2" | "linkat" | "mknodat" | "utimensat" | "futimens" | "listxattr" | "getxattr" | "setxattr" | "flistxattr" | "fgetxattr" | "fsetxattr" | "lseek" | "syncfs", Native>} calls
+ * @property {Record<"openat" | "statx" | "ioctl" | "copy_file_range" | "readlinkat" | "renameat2" | "linkat" | "mknodat" | "utimensat" | "futimens" | "listxattr" | "getxattr" | "setxattr" | "flistxattr" | "fgetxattr" | "fsetxattr" | "lseek" | "syncfs", Native>} calls
  */
 
 /** @returns {Library | undefined} */
@@ -47,7 +47,7 @@ function load() {
     const calls = {
       openat: libc.func("int openat(int, const uint8_t *, int, uint32_t)"),
       statx: libc.func("int statx(int, const uint8_t *, int, uint32_t, void *)"),
-      ficlone: libc.func("int ioctl(int, unsigned long, int)"),
+      ioctl: libc.func("int ioctl(int, unsigned long, int)"),
       copy_file_range: libc.func("int64_t copy_file_range(int, void *, int, void *, size_t, uint32_t)"),
       readlinkat: libc.func("int64_t readlinkat(int, const uint8_t *, uint8_t *, size_t)"),
       renameat2: libc.func("int renameat2(int, const uint8_t *, int, const uint8_t *, uint32_t)"),
@@ -258,7 +258,7 @@ export class Syscalls {
     const times = new BigInt64Array([...parts(atimeNs), ...parts(mtimeNs)]);
     const { utimensat, futimens } = native.calls;
     const failed = isPlace ? utimensat(cwd, cString(reopen(fd)), times, 0) : futimens(fd, times);
-    if (failed !== 0) throw this.#error("utimensat");
+    if (failed !== 0) throw this.#error(isPlace ? "utimensat" : "futimens");
   }
 
   /**
@@ -301,7 +301,7 @@ export class Syscalls {
    */
   copyContent(from, to, size) {
     const native = this.#native;
-    if (native?.calls.ficlone(to, ficlone, from) === 0) return;
+    if (native?.calls.ioctl(to, ficlone, from) === 0) return;
     let left = size;
     while (native && left > 0) {
       const copied = native.calls.copy_file_range(from, null, to, null, left, 0);
