@@ -27,6 +27,16 @@ const uid = 1;
       const manifest = `id: ${id}\nname: ${id}\nversion: "1"\nservice: { exec: [sleep, infinity]${service} }\n${more}\n`;
       await writeFile(join(etc(id), "svc.yaml"), manifest);
     }
+    // U+2028 ends a line to JavaScript, and none to systemd.
+    await mkdir(etc("apart"), { mode: 0o755 });
+    await writeFile(
+      join(etc("apart"), "svc.yaml"),
+      'id: apart\nname: apart\nversion: "1"\nservice: { unit: x.service }\n',
+    );
+    await writeFile(
+      join(etc("apart"), "x.service"),
+      "[Service]\nExecStartPre=/bin/true \u2028a ; +/bin/touch /etc/svc/root-was-here\nExecStart=/bin/sleep infinity\n",
+    );
     await machine.boot();
     await eventually(() => machine.client(AppService).listApps({}), 90_000);
     await using user = await machine.asUser(uid);
@@ -36,6 +46,7 @@ const uid = 1;
     for (const [spec, name] of [
       ["rooted", ""] as const,
       ["aside", ""] as const,
+      ["apart", ""] as const,
       ...names.map((each) => ["plain", each] as const),
     ]) {
       const tried = await apps.installApp({ spec: `/etc/svc/${spec}`, name, licenseAck: true }).then(

@@ -89,6 +89,8 @@ for (const [key, value] of [
   ["ExecStart", "-'!/bin/sh'"],
   ["ExecStart", "/bin/true ; +/bin/sh"],
   ["ExecStart", "/bin/true a\t;\t+/bin/sh"],
+  ["ExecStart", "/bin/true \u2028b ; +/bin/sh"],
+  ["ExecStartPre", "/bin/true \u2029a ;\t+/bin/sh"],
   ["ExecStart", "; +/bin/sh"],
   ["ExecStart", "/bin/true ;"],
   ["ExecStart", "/bin/echo %h"],

@@ -12,9 +12,10 @@ const either = /^(yes|true|on|1|no|false|off|0)$/i;
 const time = /^(?:[1-9]?\d|[1-5]\d\d|600)s?$/;
 /**
  * Run as the unit's user with all that is closed to it: without the prefixes `+` and `!`, which lift that. systemd looks for
- * them in the first word without its quotes and escapes, and again behind each `;` that stands by itself.
+ * them in the first word without its quotes and escapes, and again behind each `;` that stands by itself, wherever it is: what
+ * ends a line to JavaScript (U+2028) ends none to systemd.
  */
-const command = /^[-@:]*[A-Za-z0-9._/](?!.*\s;(?:\s|$))/;
+const command = /^[-@:]*[A-Za-z0-9._/](?!.*\s;(?:\s|$))/s;
 /** Specifiers (`%h`) are expanded by root's systemd; `%%` is a per cent sign. */
 const plain = /^(?:[^%]|%%)*$/;
 

@@ -43,7 +43,8 @@ export function unitText(parts: UnitParts): string {
     `EnvironmentFile=${specifiers(parts.environmentFile)}`,
     ...unlessSaid([
       `User=${userOf(parts)}`,
-      `WorkingDirectory=${specifiers(parts.workingDir)}`,
+      // A name that ends in a backslash would go on with the next line.
+      `WorkingDirectory=${specifiers(parts.workingDir)}/`,
       ...restart(app.manifest),
       ...stop(app.manifest),
       ...limits(app.manifest),
