@@ -25,6 +25,22 @@ const refused: [name: string, text: string, args?: Record<string, string>][] = [
   ["copied from a stage that is not there", "FROM busybox:1\nCOPY --from=9 /a /b"],
   ["copied from later", "FROM busybox:1\nONBUILD COPY --from=9c /a /b"],
   ["in a later stage", "FROM busybox:1\nFROM 9c"],
+  // What the engine reads otherwise than it looks.
+  ["behind two backslashes, which continue nothing", "FROM busybox:1\nRUN echo \\\\\nFROM 9c"],
+  ["behind a backslash and a space that is none", "FROM busybox:1\nRUN echo \\\u00a0\nFROM 9c"],
+  ["behind an escape that comes too late", "# a comment\n# escape=`\nFROM busybox:1\nRUN echo `\nFROM 9c"],
+  ["behind an escape after an empty line", "\n# escape=`\nFROM busybox:1\nRUN echo `\nFROM 9c"],
+  ["behind an escape with a space that is none", "#\u00a0escape=`\nFROM busybox:1\nRUN echo `\nFROM 9c"],
+  ["behind a next line (U+0085)", "FROM busybox:1\n\u0085FROM 9c"],
+  ["after a stage of its name in a here-document", "FROM busybox:1\nRUN <<E\nFROM a AS abc\nE\nFROM abc"],
+  ["after such a one whose end goes on", "FROM busybox:1\nRUN <<'E\\'\nE\\\nFROM 9c"],
+  ["after such a one behind an expansion", "FROM busybox:1\nRUN ${A:+b}<<E\nFROM a AS abc\nE\nFROM abc"],
+  ["of an argument that is unset again", "ARG A=busybox:1\nARG A\nFROM ${A:-9c}"],
+  ["of an argument whose name is in quotes", 'ARG "A"=9c\nFROM ${A:-busybox:1}'],
+  ["of an argument behind a next line", "ARG B=1\u0085A=9c\nFROM ${A:-busybox:1}"],
+  ["copied from, with an escape in the flag", "FROM busybox:1\nCOPY --fr\\om=9c /a /b"],
+  ["copied from, with quotes in the flag", 'FROM busybox:1\nCOPY --fr"om"=9c /a /b'],
+  ["copied from, behind half a letter", "FROM busybox:1\nCOPY --chown=\u00e0--from=9c /a /b"],
   ["what svc built", "FROM svc.local/other:0123456789abcdef"],
   ["copied from what svc built", "FROM busybox:1\nCOPY --from=svc.local/other:0123 /a /b"],
 ];
@@ -46,6 +62,10 @@ const allowed: [name: string, text: string, args?: Record<string, string>][] = [
   ["a stage whose name is an id", "FROM busybox:1 AS 9c\nFROM 9c\nCOPY --from=9c /a /b"],
   ["a stage by its number", "FROM busybox:1\nFROM busybox:1\nCOPY --from=0 /a /b"],
   ["an argument", "ARG VERSION=1\nFROM busybox:${VERSION}-musl", { VERSION: "2" }],
+  ["arguments, plainly", 'ARG A=busybox B="1"\nARG C\nFROM ${A}:${B}'],
+  ["shifts and here-strings", 'FROM busybox:1\nRUN echo $((1<<2)) && cat <<<"x"'],
+  ["another escape on its first line", "# escape=`\nFROM busybox:1\nRUN a `\n  b"],
+  ["letters of all kinds", "FROM busybox:1\n# na\u00efve\u00a0\nRUN echo \u00fc\u00a0x \\\n  y"],
   ["what is no instruction of it", "FROM busybox:1\nRUN echo FROM 9c --from=9c\nLABEL a=b"],
 ];
 for (const [name, text, args = {}] of allowed) {

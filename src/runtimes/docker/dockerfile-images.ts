@@ -3,13 +3,12 @@
  * somebody else's: names that it could take so are refused (threat 55).
  */
 import { SvcError } from "../../errors.ts";
+import { readInstructions, unclear } from "./dockerfile-lines.ts";
 import { requireForeign } from "./foreign-images.ts";
 
-interface Instruction {
-  readonly word: string;
-  readonly flags: readonly string[];
-  readonly rest: string;
-}
+/** Of an ARG before the first FROM, what expands to nothing but what it says: `NAME`, `NAME=value`, `NAME="a value"`. */
+const argument = /([A-Za-z_]\w*)(?:=(?:("[^"\\$`]*"|'[^'\\$`]*')|([^"'\\$` ]*)))?(?: |$)/g;
+const plainArguments = new RegExp(`^(?:${argument.source})+$`);
 
 /**
  * @param args what the build sets
@@ -19,16 +18,15 @@ export function requireNamedImages(text: string, args: Readonly<Record<string, s
   const values = new Map<string, string>();
   const stages = new Set<string>();
   let stageCount = 0;
-  for (const { word, flags, rest } of instructions(text)) {
-    if (word === "ARG" && stageCount === 0) {
-      for (const part of rest.split(/\s+/)) {
-        const [name = "", value] = part.split(/=(.*)/s);
-        const known = args[name] ?? value?.replace(/^(["'])(.*)\1$/s, "$2");
-        if (known !== undefined) values.set(name, known);
-      }
-    }
+  let areValuesClear = true;
+  for (const { word, flags, rest, line } of readInstructions(text)) {
+    if (word === "ARG" && stageCount === 0)
+      areValuesClear = takeArguments(rest, args, values) && areValuesClear;
     if (word === "FROM") {
-      const [image = "", as = "", name = ""] = rest.split(/\s+/);
+      if (!isAscii(rest)) throw unclear(line, "names an image with letters that no name has");
+      if (rest.includes("$") && !areValuesClear)
+        throw unclear(line, "uses an ARG, of which some before it are set twice, or not plainly");
+      const [image = "", as = "", name = ""] = rest.split(" ");
       const reference = expand(image, values);
       if (reference !== "scratch" && !stages.has(reference.toLowerCase())) requireNamed(reference);
       if (as.toUpperCase() === "AS") stages.add(name.toLowerCase());
@@ -40,6 +38,24 @@ export function requireNamedImages(text: string, args: Readonly<Record<string, s
       if (!/^\d+$/.test(from) || Number(from) >= stageCount) requireNamed(from);
     }
   }
+}
+
+/** Takes up what an ARG before the first FROM sets; returns whether its names and values are what they look like. */
+function takeArguments(
+  rest: string,
+  args: Readonly<Record<string, string>>,
+  values: Map<string, string>,
+): boolean {
+  let isClear = plainArguments.test(rest) && isAscii(rest);
+  for (const [, name = "", quoted, plain] of rest.matchAll(argument)) {
+    if (values.has(name)) isClear = false;
+    values.set(name, args[name] ?? quoted?.slice(1, -1) ?? plain ?? "");
+  }
+  return isClear;
+}
+
+function isAscii(text: string): boolean {
+  return /^[ -~]*$/.test(text);
 }
 
 /** `$NAME`, `${NAME}`, `${NAME:-default}`; what is left of other forms is no name of an image. */
@@ -59,33 +75,6 @@ function requireNamed(image: string): void {
     throw denied(`"${image}" may be the id of somebody's image: write its name with a tag`);
   }
   requireForeign(image);
-}
-
-function* instructions(text: string): Generator<Instruction> {
-  const escape = /^(?:\s*#[^\n]*\n)*?\s*#\s*escape\s*=\s*`/i.test(text) ? "`" : "\\";
-  let joined = "";
-  for (const line of text.replace(/^\uFEFF/, "").split(/\r?\n/)) {
-    if (line.trim() === "" || line.trimStart().startsWith("#")) continue;
-    const trimmed = line.trimEnd();
-    if (trimmed.endsWith(escape)) {
-      joined += trimmed.slice(0, -1);
-      continue;
-    }
-    yield* instruction(joined + trimmed);
-    joined = "";
-  }
-  if (joined !== "") yield* instruction(joined);
-}
-
-function* instruction(line: string): Generator<Instruction> {
-  const [word = "", ...tokens] = line.trim().split(/\s+/);
-  if (word.toUpperCase() === "ONBUILD") {
-    yield* instruction(tokens.join(" "));
-    return;
-  }
-  const firstPlain = tokens.findIndex((token) => !token.startsWith("--"));
-  const at = firstPlain === -1 ? tokens.length : firstPlain;
-  yield { word: word.toUpperCase(), flags: tokens.slice(0, at), rest: tokens.slice(at).join(" ") };
 }
 
 function denied(message: string): SvcError<"denied"> {
