@@ -2,10 +2,14 @@
 import test from "ava";
 import { live } from "./life.ts";
 
+/** However slow the machine is: with this seed, each kind of end is among them. */
+const leastActs = 12;
+
 test("through ends of the daemon, kills and upgrades apps stay as they are wanted, and files and runs are kept", async (t) => {
   t.timeout(600_000);
   const done: string[] = [];
-  const did = await live({ seed: 1, ms: 25_000, rootsApps: 2, jobs: 10, log: (line) => done.push(line) });
+  const bounds = { ms: 25_000, leastActs };
+  const did = await live({ seed: 1, ...bounds, rootsApps: 2, jobs: 10, log: (line) => done.push(line) });
   t.log(did);
-  t.true(done.length > 5);
+  t.true(done.length >= leastActs);
 });

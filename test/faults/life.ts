@@ -22,6 +22,8 @@ import { engineFaults, expectContainers, installContainers } from "./life-contai
 export interface LifeOptions {
   readonly seed: number;
   readonly ms: number;
+  /** Done even when they take longer. Default: none. */
+  readonly leastActs?: number;
   /** Of root's; each user has one more. */
   readonly rootsApps: number;
   readonly jobs: number;
@@ -85,7 +87,7 @@ function randomBy(seed: number): () => number {
 
 /** @returns what it did, for people. @throws AssertionError for what is not as it should be */
 export async function live(options: LifeOptions): Promise<string> {
-  const { seed, ms, rootsApps, jobs: jobCount, containers = 0, log } = options;
+  const { seed, ms, leastActs = 0, rootsApps, jobs: jobCount, containers = 0, log } = options;
   await using resources = new AsyncDisposableStack();
   const engine = containers > 0 ? resources.use(await startEngine()) : undefined;
   // Only root may say which boot it is.
@@ -169,7 +171,7 @@ export async function live(options: LifeOptions): Promise<string> {
   };
 
   const endMs = performance.now() + ms;
-  while (performance.now() < endMs) {
+  for (let done = 0; done < leastActs || performance.now() < endMs; done += 1) {
     const name = pick(Object.keys(acts));
     counts.set(name, (counts.get(name) ?? 0) + 1);
     log(name);

@@ -18,7 +18,7 @@ const jobs = 1_000;
 const commandLength = 65_500;
 const runs = 50;
 const outputLength = 65_536;
-/** A page takes a few milliseconds of the processor, and all jobs at once a second for each reader. */
+/** Where the daemon has a processor to itself. A page takes a few milliseconds, and all jobs at once a second for each reader. */
 const maxBlockMs = 2_000;
 const maxGrownMiB = 800;
 /** A page's 256 KiB and one run more, each line break and escape as up to six characters. */
@@ -72,6 +72,17 @@ async function longestBlockMs({ socketPath }: TestDaemon): Promise<number> {
   return Number(/^svc_event_loop_delay_max_seconds (\S+)$/m.exec(text)?.[1] ?? 0) * 1_000;
 }
 
+/** What it has had of the processor, in ms. */
+async function processorMs({ pid }: TestDaemon): Promise<number> {
+  const text = await readFile(`/proc/${pid}/stat`, "utf8");
+  const [user, system] = text
+    .slice(text.lastIndexOf(")") + 2)
+    .split(" ")
+    .slice(11);
+  const tickMs = 10;
+  return (Number(user) + Number(system)) * tickMs;
+}
+
 class Closing extends Agent implements Disposable {
   constructor() {
     super({ keepAlive: true, maxSockets: 1 });
@@ -88,6 +99,7 @@ async function readAllJobs({ socketPath }: TestDaemon): Promise<number> {
   let count = 0;
   for (let token = ""; ;) {
     const text = await get(agent, socketPath, `/v1/schedules?page_token=${token}`);
+    if (text.length > maxAnswerLength) throw new Error(`an answer of ${text.length} characters`);
     const page = JSON.parse(text) as { schedules: unknown[]; next_page_token: string };
     count += page.schedules.length;
     token = page.next_page_token;
@@ -122,17 +134,19 @@ for (const [what, read, count] of [
     }, 60_000);
     const before = await memoryOf(daemon);
     await longestBlockMs(daemon);
-    const startMs = performance.now();
+    const [startMs, startProcessorMs] = [performance.now(), await processorMs(daemon)];
     const counts = await Promise.all(Array.from({ length: readers }, () => read(daemon)));
     const tookMs = performance.now() - startMs;
+    // It is the daemon that they wait for: where it took longer than its processor time, others had the processor meanwhile.
+    const stretched = Math.max(1, tookMs / ((await processorMs(daemon)) - startProcessorMs));
     const blockMs = await longestBlockMs(daemon);
     const after = await memoryOf(daemon);
     t.deepEqual(new Set(counts), new Set([count]));
     const grownMiB = after.mostMiB - before.nowMiB;
     t.log(
-      `${Math.round(tookMs)} ms, longest block ${Math.round(blockMs)} ms, from ${Math.round(before.nowMiB)} MiB by ${Math.round(grownMiB)} MiB`,
+      `${Math.round(tookMs)} ms, longest block ${Math.round(blockMs)} ms, stretched ${stretched.toFixed(1)} times, from ${Math.round(before.nowMiB)} MiB by ${Math.round(grownMiB)} MiB`,
     );
-    t.true(blockMs < maxBlockMs, `${blockMs} ms`);
+    t.true(blockMs < maxBlockMs * stretched, `${blockMs} ms, stretched ${stretched} times`);
     t.true(grownMiB < maxGrownMiB, `${grownMiB} MiB`);
   });
 }
