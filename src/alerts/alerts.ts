@@ -2,6 +2,7 @@
  * Says when something that the operator asked about begins and when it is over, each once: it must last before it counts,
  * and all that one rule finds at a time is one notification.
  */
+import { isAbsolute } from "node:path";
 import { pause, type Clock } from "../lib/clock.ts";
 import { findingsOf, type AlertAction, type AlertFacts, type AlertRule } from "./alert-rules.ts";
 import type { Alert, AlertStore } from "./alert-store.ts";
@@ -43,8 +44,6 @@ export class Alerts implements AsyncDisposable {
   #all: readonly Alert[];
   #work: Promise<void> = Promise.resolve();
 
-  /** Names of the rules that everybody may know of. */
-  #ofHost: ReadonlySet<string> = new Set();
   #rules: readonly AlertRule[] = [];
 
   constructor(options: AlertsOptions) {
@@ -61,15 +60,13 @@ export class Alerts implements AsyncDisposable {
     const names = new Set(rules.map(({ name }) => name));
     for (const key of this.#changing.keys())
       if (!names.has(key.slice(0, key.indexOf("\n")))) this.#changing.delete(key);
-    this.#ofHost = new Set(rules.filter(({ when }) => when === "filesystem").map(({ name }) => name));
   }
 
   /** What goes on. @param apps ids of those that may be seen; undefined: all */
   firing(apps?: ReadonlySet<string>): readonly Alert[] {
-    return this.#all.filter(({ rule, subject, resolvedAtMs }) => {
-      if (resolvedAtMs !== undefined) return false;
-      return apps === undefined || apps.has(subject) || this.#ofHost.has(rule);
-    });
+    return this.#all.filter(
+      (alert) => goesOn(alert) && (apps === undefined || apps.has(alert.subject) || isOfHost(alert)),
+    );
   }
 
   start(): void {
@@ -97,16 +94,24 @@ export class Alerts implements AsyncDisposable {
     const rules = this.#rules;
     const { facts } = this.#options;
     const names = new Set(rules.map(({ name }) => name));
-    await this.#keep(
-      [],
-      this.#all.filter(({ rule }) => !names.has(rule)),
-    );
+    await this.#end(this.#all.filter(({ rule }) => !names.has(rule)));
     if (rules.length === 0) return;
     const known = await facts();
     for (const rule of rules) {
       await this.#judge(rule, known);
       await this.#tell(rule, known.nowMs);
     }
+  }
+
+  /** Those of rules that are gone: nobody looks at them any more, and their actions are unknown. */
+  async #end(alerts: readonly Alert[]): Promise<void> {
+    await this.#keep([], alerts);
+    const resolvedAtMs = this.#options.clock.nowMs();
+    for (const alert of alerts.filter(goesOn)) this.#change({ ...alert, resolvedAtMs });
+  }
+
+  #change(alert: Alert): void {
+    this.#options.onChange(alert, isOfHost(alert));
   }
 
   async #judge(rule: AlertRule, facts: AlertFacts): Promise<void> {
@@ -121,8 +126,7 @@ export class Alerts implements AsyncDisposable {
     for (const subject of new Set([...messages.keys(), ...own.keys()])) {
       const [message, alert] = [messages.get(subject), own.get(subject)];
       const isSo = message !== undefined;
-      const goesOn = alert !== undefined && alert.resolvedAtMs === undefined;
-      if (isSo === goesOn) this.#changing.delete(`${rule.name}\n${subject}`);
+      if (isSo === (alert !== undefined && goesOn(alert))) this.#changing.delete(`${rule.name}\n${subject}`);
       else if (this.#hasLasted(rule, subject, nowMs)) {
         const firedAtMs = alert?.firedAtMs ?? nowMs;
         put.push(
@@ -141,7 +145,7 @@ export class Alerts implements AsyncDisposable {
     }
     this.#forgetGone(rule, new Set([...messages.keys(), ...own.keys()]));
     await this.#keep(put, []);
-    for (const alert of put) this.#options.onChange(alert, this.#ofHost.has(alert.rule));
+    for (const alert of put) this.#change(alert);
   }
 
   #hasLasted({ name, forSecs }: AlertRule, subject: string, nowMs: number): boolean {
@@ -213,4 +217,13 @@ export class Alerts implements AsyncDisposable {
     this.#ended.abort();
     await this.#work;
   }
+}
+
+function goesOn({ resolvedAtMs }: Alert): boolean {
+  return resolvedAtMs === undefined;
+}
+
+/** Everybody may know of it: it is of a mount point, where all others are of an app. */
+function isOfHost({ subject }: Alert): boolean {
+  return isAbsolute(subject);
 }

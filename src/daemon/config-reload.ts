@@ -24,15 +24,22 @@ export class ConfigReload {
   /** What the daemon goes by, by key, as JSON. */
   readonly #current: Map<string, string>;
   #last: Promise<unknown> = Promise.resolve();
+  /** That has not begun yet. */
+  #waiting: Promise<Reloaded> | undefined;
 
   constructor(options: ConfigReloadOptions) {
     this.#options = options;
     this.#current = valuesOf(options.config);
   }
 
-  /** One after the other. @throws SvcError `invalid_request` for a file that is wrong; then nothing is taken over */
+  /** One after the other; who asks while one waits shares its answer, as it reads the file after all of them asked. @throws SvcError `invalid_request` for a file that is wrong; then nothing is taken over */
   reload(): Promise<Reloaded> {
-    const next = this.#last.then(() => this.#reload());
+    if (this.#waiting !== undefined) return this.#waiting;
+    const next = this.#last.then(() => {
+      this.#waiting = undefined;
+      return this.#reload();
+    });
+    this.#waiting = next;
     this.#last = next.catch(() => undefined);
     return next;
   }

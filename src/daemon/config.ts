@@ -1,5 +1,6 @@
 /** The configuration file: TOML, every key documented here, unknown keys refused, one frozen object. */
-import { readFile } from "node:fs/promises";
+import { constants } from "node:fs";
+import { open } from "node:fs/promises";
 import { dirname, isAbsolute, join, resolve } from "node:path";
 import { alertKinds, type AlertRule } from "../alerts/alert-rules.ts";
 import { invalidRequest, SvcError, notFound } from "../errors.ts";
@@ -102,7 +103,8 @@ export interface LoadConfigOptions {
 
 /**
  * Reads and checks the configuration.
- * @throws SvcError `not_found` when a named file is missing; `invalid_request` with one violation per key.
+ * @throws SvcError `not_found` when a named file is missing; `invalid_request` with one violation per key, and for what is
+ * no regular file.
  */
 export async function loadConfig(options: LoadConfigOptions): Promise<Config> {
   const defaults = defaultPaths(options.environment);
@@ -113,10 +115,19 @@ export async function loadConfig(options: LoadConfigOptions): Promise<Config> {
   return parseConfig(document, file, options.environment);
 }
 
+/** Far more than anybody writes. */
+const maxFileBytes = 4 << 20;
+
 async function readConfigFile(file: string, named: boolean): Promise<string> {
   try {
-    return await readFile(file, "utf8");
+    // NONBLOCK: a FIFO has nobody wait for its other end.
+    await using handle = await open(file, constants.O_RDONLY | constants.O_NONBLOCK);
+    const stats = await handle.stat();
+    if (!stats.isFile()) throw new SvcError("invalid_request", `${file} is no regular file`);
+    if (stats.size > maxFileBytes) throw new SvcError("invalid_request", `${file} is larger than 4 MiB`);
+    return await handle.readFile("utf8");
   } catch (error) {
+    if (error instanceof SvcError) throw error;
     if ((error as NodeJS.ErrnoException).code === "ENOENT" && !named) return "";
     throw notFound("file", file, `cannot read the configuration file ${file}`, error);
   }

@@ -33,6 +33,6 @@ export function createScheduleService(schedules: Schedules): ServiceImpl<typeof 
 
     followScheduleRuns: (name, context) => schedules.followRuns(name, userOf(context), context.signal),
 
-    previewSchedule: (request, context) => schedules.preview(request, userOf(context)),
+    previewSchedule: (request, context) => schedules.preview(request, userOf(context), context.signal),
   };
 }

@@ -248,7 +248,7 @@ export class Schedules {
   }
 
   /** When a trigger would fire. @throws SvcError `invalid_request` for a bad trigger or time zone */
-  async preview(request: PreviewScheduleRequest, caller: JobCaller): Promise<Preview> {
+  async preview(request: PreviewScheduleRequest, caller: JobCaller, signal: AbortSignal): Promise<Preview> {
     const { zones, now, turns } = this.#options;
     const violations = new Violations();
     const trigger = this.#rules.readTrigger(request.trigger, "", violations);
@@ -259,6 +259,7 @@ export class Schedules {
     return previewFirings(trigger, zone, {
       ...{ afterMs, count: request.count },
       giveWay: () => turns.wait(shareOf(caller)),
+      signal,
     });
   }
 

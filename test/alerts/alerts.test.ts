@@ -40,8 +40,13 @@ async function world(rules: readonly AlertRule[] = [disk]) {
         notify(notification);
         return Promise.resolve();
       },
-      onChange: ({ rule, subject, resolvedAtMs }) =>
-        changes.push(`${rule} ${subject} ${resolvedAtMs === undefined ? "began" : "ended"}`),
+      onChange: ({ rule, subject, resolvedAtMs }, isOfHost) => {
+        const [whose, what] = [
+          isOfHost ? "the host" : "its owner",
+          resolvedAtMs === undefined ? "began" : "ended",
+        ];
+        changes.push(`${rule} ${subject} of ${whose} ${what}`);
+      },
       ...{ clock, intervalMs: 1_000, log: { warn: () => undefined } },
     });
   return {
@@ -78,7 +83,7 @@ test("what lasts is said once, and once that it is over", async (t) => {
   t.is(w.told.length, 1, "it may come back");
   await w.pass(alerts, 60);
   t.deepEqual(w.told, ["disk firing /data", "disk resolved /data"]);
-  t.deepEqual(w.changes, ["disk /data began", "disk /data ended"]);
+  t.deepEqual(w.changes, ["disk /data of the host began", "disk /data of the host ended"]);
   t.deepEqual(alerts.firing(), []);
 });
 
@@ -150,6 +155,19 @@ test("new rules are tried at once, whatever the old ones waited for", async (t) 
   t.deepEqual(w.told, ["disk firing /data", "disk resolved /data"]);
   await w.pass(alerts, 5);
   t.deepEqual(w.told.slice(2), ["disk firing /data"]);
+});
+
+test("the end of a rule is the end of what it found, for whoever follows", async (t) => {
+  await using w = await world([disk, crashed]);
+  w.state.usedPercent = 95;
+  w.state.apps = [{ id: "app", state: "CRASHED", isBackupOverdue: false, backedUpAtMs: undefined }];
+  const alerts = w.open();
+  await w.pass(alerts, 10);
+  t.deepEqual(w.changes, ["crashed app of its owner began", "disk /data of the host began"]);
+  alerts.configure([]);
+  await w.pass(alerts, 2);
+  t.deepEqual(w.changes.slice(2), ["crashed app of its owner ended", "disk /data of the host ended"]);
+  t.is(w.told.length, 2, "where it would be told is not known any more");
 });
 
 test("many at a time are one notification, and a rule that is gone says nothing more", async (t) => {

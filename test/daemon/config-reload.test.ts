@@ -1,10 +1,17 @@
 /** `svc daemon reload` and SIGHUP: what a running daemon takes over of a changed configuration, and what it leaves as it was. */
 import assert from "node:assert/strict";
-import { mkdir, readFile, writeFile } from "node:fs/promises";
+import { execFile } from "node:child_process";
+import { constants } from "node:fs";
+import { mkdir, mkdtemp, open, readFile, rm, writeFile } from "node:fs/promises";
+import { tmpdir } from "node:os";
 import { join } from "node:path";
+import { promisify } from "node:util";
 import test from "ava";
 import { DaemonService } from "../../gen/svc/v1/daemon_pb.ts";
 import { SourceService } from "../../gen/svc/v1/source_pb.ts";
+import { ConfigReload } from "../../src/daemon/config-reload.ts";
+import { loadConfig, parseConfig, type Config } from "../../src/daemon/config.ts";
+import type { PathEnvironment } from "../../src/daemon/paths.ts";
 import { runSvc } from "../cli/support/run-svc.ts";
 import { startDaemon } from "../support/daemon.ts";
 import type { TestDaemon } from "../support/daemon.ts";
@@ -67,6 +74,63 @@ max_apps_per_user = 7
   // What it writes to its log comes through a pipe.
   await eventually(() => assert.match(daemon.log(), /svc has read its configuration again/), 40_000);
 });
+
+test("reloads that come while one is read share the next", async (t) => {
+  const environment: PathEnvironment = { uid: 0, home: "/root", env: {} };
+  const config = parseConfig({}, "/etc/svc/svc.toml", environment);
+  const reads: ((fresh: Config) => void)[] = [];
+  const nothing = (): void => undefined;
+  const reload = new ConfigReload({
+    config,
+    load: async () => {
+      const { promise, resolve } = Promise.withResolvers<Config>();
+      reads.push(resolve);
+      return promise;
+    },
+    apply: { alerts: nothing, sources: nothing, "apps.backup_before_upgrade": nothing, "log.level": nothing },
+  });
+  const first = reload.reload();
+  await eventually(() => assert.equal(reads.length, 1));
+  const others = Array.from({ length: 1_000 }, () => reload.reload());
+  t.is(new Set(others).size, 1);
+  reads[0]?.(config);
+  t.deepEqual(await first, { applied: [], needsRestart: [] });
+  // The second reads what the file says now.
+  await eventually(() => assert.equal(reads.length, 2));
+  const after = reload.reload();
+  reads[1]?.(parseConfig({ log: { level: "debug" } }, "/etc/svc/svc.toml", environment));
+  t.deepEqual(await Promise.all(others), Array(1_000).fill({ applied: ["log.level"], needsRestart: [] }));
+  await eventually(() => assert.equal(reads.length, 3));
+  reads[2]?.(config);
+  t.deepEqual(await after, { applied: ["log.level"], needsRestart: [] });
+});
+
+for (const [what, make] of [
+  ["a FIFO", (file: string) => promisify(execFile)("mkfifo", [file])],
+  ["a directory", (file: string) => mkdir(file)],
+] as const) {
+  test(`${what} is no configuration, and holds nobody up`, async (t) => {
+    const dir = await mkdtemp(join(tmpdir(), "svc-config-"));
+    t.teardown(() => rm(dir, { recursive: true }));
+    const file = join(dir, "svc.toml");
+    await make(file);
+    // A writer that comes after the test has looked ends a wait that would be for ever.
+    let hasWaited = false;
+    const late = setTimeout(() => {
+      hasWaited = true;
+      void open(file, constants.O_RDWR | constants.O_NONBLOCK).then(
+        (handle) => handle.close(),
+        () => undefined,
+      );
+    }, 30_000);
+    t.teardown(() => {
+      clearTimeout(late);
+    });
+    const error = await t.throwsAsync(loadConfig({ file, environment: { uid: 0, home: "/root", env: {} } }));
+    t.like(error, { reason: "invalid_request", message: `${file} is no regular file` });
+    t.false(hasWaited);
+  });
+}
 
 function socketsOf({ socketPath }: TestDaemon): { checkoutDir: undefined; system: string; user: string } {
   return { checkoutDir: undefined, system: socketPath, user: socketPath };

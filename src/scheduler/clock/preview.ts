@@ -17,17 +17,20 @@ export interface PreviewOptions {
   readonly count?: number | undefined;
   /** Lets others have their turn: in a year that was not asked about yet it takes milliseconds to find one. */
   readonly giveWay: () => Promise<void> | undefined;
+  /** Ends it: nobody waits for the answer any more. */
+  readonly signal: AbortSignal;
 }
 
 /** The next firings after an instant, each within a year of the one before. */
 export async function previewFirings(
   trigger: Trigger,
   zone: Zone,
-  { afterMs, count = defaultCount, giveWay }: PreviewOptions,
+  { afterMs, count = defaultCount, giveWay, signal }: PreviewOptions,
 ): Promise<Preview> {
   const firings: Preview["firings"] = [];
   for (let lastMs = afterMs; firings.length < count;) {
     await giveWay();
+    signal.throwIfAborted();
     const firing = nextFiring(trigger, zone, lastMs);
     if (firing === undefined) break;
     const { unixMs, anomaly } = firing;

@@ -28,7 +28,9 @@ test("others have their turn while the firings of a hundred years are looked for
   const request = create(PreviewScheduleRequestSchema, {
     ...{ trigger: "0 0 1 1 *", timeZone: "Europe/Berlin", count: 100 },
   });
-  const { result, turns } = await turnsDuring(schedulesOf(world, owners).preview(request, root));
+  const { result, turns } = await turnsDuring(
+    schedulesOf(world, owners).preview(request, root, new AbortController().signal),
+  );
   t.is(result.firings.length, 100);
   t.true(turns > 3, `${turns} turns of the loop`);
 });
