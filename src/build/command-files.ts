@@ -2,7 +2,7 @@
 import { writeFile } from "node:fs/promises";
 import { join } from "node:path";
 import type { Command } from "commander";
-import { treeOf } from "../cli/command-tree.ts";
+import { treeOf, type CommandTree } from "../cli/command-tree.ts";
 import { builtFiles } from "../cli/first-stage.ts";
 import type { BuiltHelp } from "../cli/first-stage.ts";
 import { createProgram } from "../cli/program.ts";
@@ -10,7 +10,11 @@ import { createProgram } from "../cli/program.ts";
 export async function writeCommandFiles(dir: string): Promise<void> {
   const help: BuiltHelp = { narrow: helpFor(80), wide: helpFor(Infinity) };
   await writeFile(join(dir, builtFiles.help), JSON.stringify(help));
-  await writeFile(join(dir, builtFiles.commands), JSON.stringify(treeOf(programFor(80, ignore))));
+  await writeFile(join(dir, builtFiles.commands), JSON.stringify(commandTree()));
+}
+
+export function commandTree(): CommandTree {
+  return treeOf(programFor(80, ignore));
 }
 
 function helpFor(columns: number): string {

@@ -1,5 +1,5 @@
 /** `man svc.yaml` and `man svc.toml`: the files that people write, from the manifest's schema and the commented configuration. */
-import { sentence, text } from "./man-page.ts";
+import { plainSentence, text } from "./man-page.ts";
 
 export interface Edition {
   readonly version: string;
@@ -20,19 +20,28 @@ export interface Schema {
   readonly "x-expected"?: string;
 }
 
-export function manifestPage(schema: Schema, edition: Edition): string {
+/** A key of the manifest. */
+export interface ManifestKey {
+  /** `ports[].name` */
+  readonly name: string;
+  /** What there is to say, in sentences. */
+  readonly says: readonly string[];
+}
+
+/** Every key, those within others after them. */
+export function manifestKeys(schema: Schema): ManifestKey[] {
   const resolve = ({ $ref, ...own }: Schema): Schema => ({
     ...($ref === undefined ? {} : schema.definitions?.[$ref.replace("#/definitions/", "")]),
     ...own,
   });
-  const entries = (of: Schema, path: string, within: ReadonlySet<string>): string[] =>
+  const keysOf = (of: Schema, path: string, within: ReadonlySet<string>): ManifestKey[] =>
     Object.entries(of.properties ?? {}).flatMap(([key, written]) => {
       const part = resolve(written);
       const item = part.items && resolve(part.items);
       const name = path === "" ? key : `${path}.${key}`;
       const reference = written.$ref ?? part.items?.$ref ?? "";
       const isRequired = of.required?.includes(key) ?? false;
-      const said = [
+      const says = [
         part.description ?? "",
         expectedOf(part, item),
         ...(isRequired ? ["It must be there."] : []),
@@ -40,14 +49,18 @@ export function manifestPage(schema: Schema, edition: Edition): string {
       // A setting may have parts that are settings again.
       const inner = within.has(reference)
         ? []
-        : entries(item ?? part, item ? `${name}[]` : name, new Set([...within, reference]));
-      return [".TP", `.B ${text(name)}`, ...said.filter((words) => words !== "").map(sentence), ...inner];
+        : keysOf(item ?? part, item ? `${name}[]` : name, new Set([...within, reference]));
+      return [{ name, says: says.filter((words) => words !== "").map(plainSentence) }, ...inner];
     });
+  return keysOf(schema, "", new Set());
+}
+
+export function manifestPage(schema: Schema, edition: Edition): string {
   return [
     ...head("SVC.YAML", edition, "svc.yaml", "the manifest of a package"),
     text(schema.description ?? ""),
     ".SH KEYS",
-    ...entries(schema, "", new Set()),
+    ...manifestKeys(schema).flatMap(({ name, says }) => [".TP", `.B ${text(name)}`, ...says.map(text)]),
     ".SH SEE ALSO",
     "svc package init, svc package check and svc package schema in",
     ".BR svc (1)",

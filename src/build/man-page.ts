@@ -10,11 +10,10 @@ export interface ManPage {
 }
 
 export function manPage({ program, version, date }: ManPage): string {
-  const shared = new Set(program.options.map(({ long }) => long));
-  const commands = leavesOf(program, [], shared).flatMap(({ path, command }) => [
-    `.SS "${text(usageOf(path, command))}"`,
-    sentence(command.description),
-    ...command.options.filter(({ long }) => !shared.has(long)).flatMap(optionLines),
+  const commands = usagesOf(program).flatMap(({ usage, description, options }) => [
+    `.SS "${text(usage)}"`,
+    sentence(description),
+    ...options.flatMap(optionLines),
   ]);
   return [
     `.TH SVC 1 "${date}" "svc ${text(version)}" "User Commands"`,
@@ -45,13 +44,38 @@ export function manPage({ program, version, date }: ManPage): string {
   ].join("\n");
 }
 
+/** A command that does something. */
+export interface Usage {
+  /** `svc app start ID...` */
+  readonly usage: string;
+  readonly description: string;
+  /** Its own, beside those of every command. */
+  readonly options: readonly OptionEntry[];
+}
+
+/** The commands that do something, in the order of the help. */
+export function usagesOf(program: CommandTree): Usage[] {
+  const shared = new Set(program.options.map(({ long }) => long));
+  return leavesOf(program, [], shared).map(({ path, command }) => ({
+    usage: usageOf(path, command),
+    description: command.description,
+    options: command.options.filter(({ long }) => !shared.has(long)),
+  }));
+}
+
+/** `-n, --tail VALUE` */
+export function flagsOf({ short, long, takesValue }: OptionEntry): string {
+  const flags = [short, long].filter((flag) => flag !== undefined).join(", ");
+  return `${flags}${takesValue ? " VALUE" : ""}`;
+}
+
 interface Leaf {
   readonly path: readonly string[];
   readonly command: CommandTree;
 }
 
 /**
- * The commands that do something, in the order of the help: those without others below them, and those with options of their own.
+ * Those without others below them, and those with options of their own.
  * @param shared options that every command has
  */
 function leavesOf(
@@ -73,9 +97,8 @@ function usageOf(path: readonly string[], { args }: CommandTree): string {
   return [...path, ...words].join(" ");
 }
 
-function optionLines({ short, long, description, takesValue }: OptionEntry): string[] {
-  const flags = [short, long].filter((flag) => flag !== undefined).join(", ");
-  return [".TP", `.B ${text(`${flags}${takesValue ? " VALUE" : ""}`)}`, sentence(description)];
+function optionLines(option: OptionEntry): string[] {
+  return [".TP", `.B ${text(flagsOf(option))}`, sentence(option.description)];
 }
 
 function exitLines(line: string): string[] {
@@ -84,7 +107,12 @@ function exitLines(line: string): string[] {
 }
 
 export function sentence(words: string): string {
-  const line = text(words === "" ? "" : `${words[0]?.toUpperCase() ?? ""}${words.slice(1)}`);
+  return text(plainSentence(words));
+}
+
+/** With a capital and a full stop; empty for nothing. */
+export function plainSentence(words: string): string {
+  const line = words === "" ? "" : `${words[0]?.toUpperCase() ?? ""}${words.slice(1)}`;
   return /[.!?]$/.test(line) || line === "" ? line : `${line}.`;
 }
 

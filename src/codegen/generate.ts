@@ -1,5 +1,5 @@
 /**
- * `npm run gen`: everything that follows from proto/ is written to gen/ and openapi/.
+ * `npm run gen`: everything that follows from proto/ is written to gen/ and openapi/, and the reference to docs/reference/.
  * All of it is built in a temporary directory first and only what changed is replaced, so that a failure leaves
  * the checkout as it was. With `--check` nothing is written: it fails when a committed file is not what comes out.
  */
@@ -20,7 +20,11 @@ const check = process.argv.includes("--check");
 const scratch = await mkdtemp(join(tmpdir(), "svc-gen-"));
 try {
   await generate(scratch);
-  const stale = [...(await replaceChanged("gen", true)), ...(await replaceChanged("openapi", false))];
+  const stale = [
+    ...(await replaceChanged("gen", true)),
+    ...(await replaceChanged("openapi", false)),
+    ...(await replaceChanged("docs/reference", true)),
+  ];
   if (check && stale.length > 0) {
     console.error(`Not what \`npm run gen\` writes: ${stale.join(", ")}`);
     process.exitCode = 1;
@@ -58,6 +62,12 @@ async function generate(outDir: string): Promise<void> {
     join(outDir, "openapi/openapi.json"),
     "--output",
     join(outDir, "gen/openapi.ts"),
+  ]);
+  await run("node", [
+    "src/build/reference.ts",
+    join(outDir, "openapi/openapi.json"),
+    descriptors,
+    join(outDir, "docs/reference"),
   ]);
 }
 

@@ -54,7 +54,7 @@ const directions: Record<string, Direction> = {
     knows: ["rpc"],
   },
   codegen: { uses: ["gen", "rest", "errors.ts", "error-payloads.ts"] },
-  build: { uses: ["lib", "cli", "src/daemon/config-template.ts"] },
+  build: { uses: ["lib", "cli", "codegen", "src/daemon/config-template.ts"] },
   web: { uses: ["gen"] },
   ...Object.fromEntries(domain.map((folder) => [folder, { uses: [...ground, "store", ...domain] }])),
 };

@@ -1,4 +1,4 @@
-/** The lines of the README about backups, as a new user would type them. */
+/** The lines of the guide about backups, as a new user would type them. */
 import assert from "node:assert/strict";
 import { execFile } from "node:child_process";
 import { appendFile, cp, mkdir, readFile, rm, writeFile } from "node:fs/promises";
@@ -8,6 +8,7 @@ import test from "ava";
 import { AppService } from "../../gen/svc/v1/app_pb.ts";
 import { hasAge, newAgeKey } from "../support/age.ts";
 import { startDaemon, type TestDaemon } from "../support/daemon.ts";
+import { readSection, typedLines } from "../support/docs.ts";
 import { eventually } from "../support/eventually.ts";
 import { freePort } from "../support/packages.ts";
 import { hasS3Server, startS3Server } from "../support/s3-server.ts";
@@ -15,10 +16,9 @@ import { main } from "../support/svc-main.ts";
 
 const root = fileURLToPath(new URL("../..", import.meta.url));
 
-async function linesOfReadme(): Promise<string[]> {
-  const readme = await readFile(join(root, "README.md"), "utf8");
-  const section = /^## Backups\n(.*?)^## /ms.exec(readme)?.[1] ?? "";
-  return [...section.matchAll(/^\$ (svc .*)$/gm)].map(([, line = ""]) => line.replace(/ +#.*$/, ""));
+async function shownLines(): Promise<string[]> {
+  const lines = typedLines(await readSection("docs/schedules-and-backups.md", "Backups"));
+  return lines.filter((line) => line.startsWith("svc "));
 }
 
 interface Ended {
@@ -40,7 +40,7 @@ function type(daemon: TestDaemon, line: string): Promise<Ended> {
   });
 }
 
-/** As a calendar program of Ada's, who is in the README. */
+/** As a calendar program of Ada's, who is in the guide. */
 function calendar(port: number, method: string, path: string, body?: string): Promise<Response> {
   const headers = { authorization: `Basic ${Buffer.from("ada:secret").toString("base64")}` };
   return fetch(`http://127.0.0.1:${port}/ada/${path}`, { method, headers, ...(body && { body }) });
@@ -64,7 +64,7 @@ import { writeFileSync } from "node:fs";
 writeFileSync(process.env.SVC_DATA_DIR + "/notes.txt", "eaten");
 `;
 
-test("the README's tour of backups works as it is written", async (t) => {
+test("the guide's tour of backups works as it is written", async (t) => {
   await using stack = new AsyncDisposableStack();
   const server = hasS3Server ? stack.use(await startS3Server()) : undefined;
   await using daemon = await startDaemon();
@@ -81,7 +81,7 @@ test("the README's tour of backups works as it is written", async (t) => {
   if (hasAge) await newAgeKey(daemon.dir, "key.txt");
   await apps.startApp({ id: "hello" });
 
-  const lines = await linesOfReadme();
+  const lines = await shownLines();
   assert.ok(lines.length > 15, "the section has its lines");
   const calendarPort = await freePort();
   let hasCalendar = server !== undefined;

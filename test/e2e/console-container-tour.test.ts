@@ -1,4 +1,4 @@
-/** The lines of the README about terminals, with an app in a container and one of a compose project. */
+/** The lines of the guide about terminals, with an app in a container and one of a compose project. */
 import assert from "node:assert/strict";
 import { mkdir, writeFile } from "node:fs/promises";
 import { join } from "node:path";
@@ -47,7 +47,7 @@ async function attachLine(daemon: TestDaemon, line: string, id: string): Promise
   await typed.ended;
 }
 
-dockerTest(`the README's lines about terminals work with a container${needsDocker}`, async (t) => {
+dockerTest(`the guide's lines about terminals work with a container${needsDocker}`, async (t) => {
   t.timeout(240_000);
   await using daemon = await startDaemon({ config: engineNow().config });
   const manifest = `id: hello\nname: Hello\nversion: "1"\nconsole: true\ndocker: { image: "${image}" }\n`;

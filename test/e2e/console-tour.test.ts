@@ -1,4 +1,4 @@
-/** The lines of the README about terminals, as a new user would type them. */
+/** The lines of the guide about terminals, as a new user would type them. */
 import assert from "node:assert/strict";
 import { appendFile, cp } from "node:fs/promises";
 import { join } from "node:path";
@@ -12,7 +12,7 @@ import { linesAbout, typeLine } from "./support/terminal-lines.ts";
 
 const root = fileURLToPath(new URL("../..", import.meta.url));
 
-test("the README's lines about terminals work as they are written", async (t) => {
+test("the guide's lines about terminals work as they are written", async (t) => {
   await using daemon = await startDaemon();
   const hello = join(daemon.dir, "hello");
   await cp(join(root, "examples/hello"), hello, { recursive: true });

@@ -1,4 +1,4 @@
-/** `svc docker` on a real daemon and a real engine: the lines of the README. */
+/** `svc docker` on a real daemon and a real engine: the lines of the guide. */
 import { spawn } from "node:child_process";
 import { once } from "node:events";
 import { join } from "node:path";

@@ -1,25 +1,22 @@
-/** The lines of the README about files, as a new user would type them who is not root. */
+/** The lines of the guide about files, as a new user would type them who is not root. */
 import assert from "node:assert/strict";
 import { execFile } from "node:child_process";
 import { readFile, writeFile } from "node:fs/promises";
 import { join } from "node:path";
-import { fileURLToPath } from "node:url";
 import test from "ava";
 import { AppService } from "../../gen/svc/v1/app_pb.ts";
 import { FileService } from "../../gen/svc/v1/file_pb.ts";
 import { isRoot, startDaemon } from "../support/daemon.ts";
 import { freePort } from "../support/packages.ts";
+import { readSection, typedLines } from "../support/docs.ts";
 import { main } from "../support/svc-main.ts";
 
-const root = fileURLToPath(new URL("../..", import.meta.url));
 const rootTest = isRoot ? test : test.skip;
 /** `games`, an account that every Debian has. */
 const uid = 5;
 
-async function linesOfReadme(): Promise<string[]> {
-  const readme = await readFile(join(root, "README.md"), "utf8");
-  const section = /^## Files\n(.*?)^## /ms.exec(readme)?.[1] ?? "";
-  return [...section.matchAll(/^\$ (.*)$/gm)].map(([, line = ""]) => line.replace(/ +#.*$/, ""));
+async function shownLines(): Promise<string[]> {
+  return typedLines(await readSection("docs/try.md", "Files"));
 }
 
 /** In a shell, over a user's socket, in a directory of this side's. What asks first is told that it may. */
@@ -38,7 +35,7 @@ function type(
   });
 }
 
-rootTest("the README's tour of files works as it is written", async (t) => {
+rootTest("the guide's tour of files works as it is written", async (t) => {
   await using daemon = await startDaemon();
   await using door = await daemon.as(uid);
   const apps = door.client(AppService);
@@ -47,7 +44,7 @@ rootTest("the README's tour of files works as it is written", async (t) => {
   const notes = join(directory, "data/notes.txt");
   await writeFile(join(daemon.dir, "notes.txt"), "todo: remember the milk\n");
 
-  const lines = await linesOfReadme();
+  const lines = await shownLines();
   assert.ok(lines.length > 13, "the section has its lines");
   for (const line of lines) {
     const { etag = "" } = line.includes("ETAG") ? await files.statPath({ path: notes }) : {};

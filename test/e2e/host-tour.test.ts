@@ -1,28 +1,22 @@
-/** The lines of the README about the host, and its alert, as a new user would type them. */
+/** The lines of the guide about the host, and its alert, as a new user would type them. */
 import assert from "node:assert/strict";
 import { execFile, spawn } from "node:child_process";
 import { once } from "node:events";
 import { access, mkdir, mkdtemp, readFile, rm, writeFile } from "node:fs/promises";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
-import { fileURLToPath } from "node:url";
 import test from "ava";
 import { AppService } from "../../gen/svc/v1/app_pb.ts";
 import { isRoot, needsRoot, startDaemon, type TestDaemon } from "../support/daemon.ts";
+import { readPage } from "../support/docs.ts";
 import { eventually } from "../support/eventually.ts";
 import { freePort } from "../support/packages.ts";
 import { main } from "../support/svc-main.ts";
 
-const root = fileURLToPath(new URL("../..", import.meta.url));
 const deadlineMs = 60_000;
 /** What goes on is ended after that many samples. */
 const framesToSee = 2;
 const watchMs = 60_000;
-
-async function section(): Promise<string> {
-  const readme = await readFile(join(root, "README.md"), "utf8");
-  return /^## The host\n(.*?)^## /ms.exec(readme)?.[1] ?? "";
-}
 
 /** The lines of its first block, without what explains them. */
 function linesOf(text: string): string[] {
@@ -70,9 +64,9 @@ async function watch(daemon: TestDaemon, line: string, pattern: RegExp): Promise
   return out;
 }
 
-(isRoot ? test : test.skip)(`the README's tour of the host works as it is written${needsRoot}`, async (t) => {
+(isRoot ? test : test.skip)(`the guide's tour of the host works as it is written${needsRoot}`, async (t) => {
   t.timeout(5 * 60_000);
-  const text = await section();
+  const text = await readPage("docs/host.md");
   const dir = await mkdtemp(join(tmpdir(), "svc-tour-"));
   t.teardown(() => rm(dir, { recursive: true, force: true }));
   const rebooted = join(dir, "rebooted");
@@ -144,14 +138,14 @@ async function watch(daemon: TestDaemon, line: string, pattern: RegExp): Promise
   await apps.removeApp({ id: "hello" });
 });
 
-(isRoot ? test : test.skip)(`the README's alert is told when a filesystem fills${needsRoot}`, async (t) => {
+(isRoot ? test : test.skip)(`the guide's alert is told when a filesystem fills${needsRoot}`, async (t) => {
   t.timeout(5 * 60_000);
   const dir = await mkdtemp(join(tmpdir(), "svc-tour-"));
   t.teardown(() => rm(dir, { recursive: true, force: true }));
   const [disk, told, mail] = [join(dir, "disk"), join(dir, "told"), join(dir, "mail")];
   await mkdir(disk);
   await writeFile(mail, `#!/bin/sh\n{ echo "$@"; cat; } >> ${told}\n`, { mode: 0o755 });
-  const alert = /^```toml\n(.*?)^```/ms.exec(await section())?.[1] ?? "";
+  const alert = /^```toml\n(.*?)^```/ms.exec(await readPage("docs/host.md"))?.[1] ?? "";
   t.regex(alert, /^\[\[alerts\]\]\n/);
   const config = alert
     .replace(/^when = .*$/m, (line) => `${line}\npath = "${disk}"`)

@@ -1,26 +1,21 @@
-/** The lines of the README about services, as root would type them where systemd runs. */
+/** The lines of the guide about services, as root would type them where systemd runs. */
 import assert from "node:assert/strict";
-import { readFile } from "node:fs/promises";
-import { join } from "node:path";
-import { fileURLToPath } from "node:url";
 import test from "ava";
 import { AppService } from "../../gen/svc/v1/app_pb.ts";
+import { readSection, typedLines } from "../support/docs.ts";
 import { eventually } from "../support/eventually.ts";
 import { main } from "../support/svc-main.ts";
 import { SystemdMachine, whyNoSystemd } from "../support/systemd.ts";
 
-const root = fileURLToPath(new URL("../..", import.meta.url));
 const reason = whyNoSystemd === undefined ? "" : ` (skipped: ${whyNoSystemd})`;
 const deadlineMs = 60_000;
 
-async function linesOfReadme(): Promise<string[]> {
-  const readme = await readFile(join(root, "README.md"), "utf8");
-  const section = /^### Services\n(.*?)^### /ms.exec(readme)?.[1] ?? "";
-  return [...section.matchAll(/^\$ (.*)$/gm)].map(([, line = ""]) => line.replace(/ +#.*$/, ""));
+async function shownLines(): Promise<string[]> {
+  return typedLines(await readSection("docs/packages.md", "Services"));
 }
 
 (whyNoSystemd === undefined ? test : test.skip)(
-  `the README's tour of services works as it is written${reason}`,
+  `the guide's tour of services works as it is written${reason}`,
   async (t) => {
     t.timeout(5 * 60_000);
     await using machine = await SystemdMachine.withSvc();
@@ -34,7 +29,7 @@ async function linesOfReadme(): Promise<string[]> {
       return machine.run("sh", "-c", `${svc} ${command}`);
     };
 
-    const lines = await linesOfReadme();
+    const lines = await shownLines();
     assert.ok(lines.length > 10, "the section has its lines");
     let restarts = 0;
     for (const line of lines) {

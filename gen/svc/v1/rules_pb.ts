@@ -15,7 +15,7 @@ import type { Message } from "@bufbuild/protobuf";
  * Describes the file svc/v1/rules.proto.
  */
 export const file_svc_v1_rules: GenFile = /*@__PURE__*/
-  fileDesc("ChJzdmMvdjEvcnVsZXMucHJvdG8SBnN2Yy52MSKeAwoKRmllbGRSdWxlcxIQCgNndGUYASABKAFIAIgBARIQCgNsdGUYAiABKAFIAYgBARIUCgdtaW5fbGVuGAMgASgNSAKIAQESFAoHbWF4X2xlbhgEIAEoDUgDiAEBEhQKB3BhdHRlcm4YBSABKAlIBIgBARISCgVtZWFucxgLIAEoCUgFiAEBEgoKAmluGAYgAygJEhYKCW1pbl9pdGVtcxgHIAEoDUgGiAEBEhYKCW1heF9pdGVtcxgIIAEoDUgHiAEBEhMKBnN0YXRlZBgMIAEoCEgIiAEBEiYKBWl0ZW1zGAkgASgLMhIuc3ZjLnYxLkZpZWxkUnVsZXNICYgBARIlCgRrZXlzGAogASgLMhIuc3ZjLnYxLkZpZWxkUnVsZXNICogBAUIGCgRfZ3RlQgYKBF9sdGVCCgoIX21pbl9sZW5CCgoIX21heF9sZW5CCgoIX3BhdHRlcm5CCAoGX21lYW5zQgwKCl9taW5faXRlbXNCDAoKX21heF9pdGVtc0IJCgdfc3RhdGVkQggKBl9pdGVtc0IHCgVfa2V5cyJICgpSZWFzb25SdWxlEgwKBHdvcmQYASABKAkSDAoEY29kZRgCIAEoCRITCgZzdGF0dXMYAyABKA1IAIgBAUIJCgdfc3RhdHVzOkkKBXJ1bGVzEh0uZ29vZ2xlLnByb3RvYnVmLkZpZWxkT3B0aW9ucxjThgMgASgLMhIuc3ZjLnYxLkZpZWxkUnVsZXNSBXJ1bGVzOk0KB3JlYXNvbnMSHS5nb29nbGUucHJvdG9idWYuRmllbGRPcHRpb25zGNSGAyADKAsyEi5zdmMudjEuUmVhc29uUnVsZVIHcmVhc29uc2IGcHJvdG8z", [file_google_protobuf_descriptor]);
+  fileDesc("ChJzdmMvdjEvcnVsZXMucHJvdG8SBnN2Yy52MSKeAwoKRmllbGRSdWxlcxIQCgNndGUYASABKAFIAIgBARIQCgNsdGUYAiABKAFIAYgBARIUCgdtaW5fbGVuGAMgASgNSAKIAQESFAoHbWF4X2xlbhgEIAEoDUgDiAEBEhQKB3BhdHRlcm4YBSABKAlIBIgBARISCgVtZWFucxgLIAEoCUgFiAEBEgoKAmluGAYgAygJEhYKCW1pbl9pdGVtcxgHIAEoDUgGiAEBEhYKCW1heF9pdGVtcxgIIAEoDUgHiAEBEhMKBnN0YXRlZBgMIAEoCEgIiAEBEiYKBWl0ZW1zGAkgASgLMhIuc3ZjLnYxLkZpZWxkUnVsZXNICYgBARIlCgRrZXlzGAogASgLMhIuc3ZjLnYxLkZpZWxkUnVsZXNICogBAUIGCgRfZ3RlQgYKBF9sdGVCCgoIX21pbl9sZW5CCgoIX21heF9sZW5CCgoIX3BhdHRlcm5CCAoGX21lYW5zQgwKCl9taW5faXRlbXNCDAoKX21heF9pdGVtc0IJCgdfc3RhdGVkQggKBl9pdGVtc0IHCgVfa2V5cyJZCgpSZWFzb25SdWxlEgwKBHdvcmQYASABKAkSDAoEY29kZRgCIAEoCRITCgZzdGF0dXMYAyABKA1IAIgBARIPCgdtZWFuaW5nGAQgASgJQgkKB19zdGF0dXM6SQoFcnVsZXMSHS5nb29nbGUucHJvdG9idWYuRmllbGRPcHRpb25zGNOGAyABKAsyEi5zdmMudjEuRmllbGRSdWxlc1IFcnVsZXM6TQoHcmVhc29ucxIdLmdvb2dsZS5wcm90b2J1Zi5GaWVsZE9wdGlvbnMY1IYDIAMoCzISLnN2Yy52MS5SZWFzb25SdWxlUgdyZWFzb25zYgZwcm90bzM", [file_google_protobuf_descriptor]);
 
 /**
  * What a field's value must satisfy. A field that is absent (or an empty implicit scalar that is not REQUIRED) is not checked.
@@ -143,6 +143,13 @@ export type ReasonRule = Message<"svc.v1.ReasonRule"> & {
    * @generated from field: optional uint32 status = 3;
    */
   status?: number | undefined;
+
+  /**
+   * What it means, in one sentence for people.
+   *
+   * @generated from field: string meaning = 4;
+   */
+  meaning: string;
 };
 
 /**

@@ -1,17 +1,14 @@
-/** The lines of the README about terminals, typed into a shell. */
+/** The lines of docs/try.md about terminals, typed into a shell. */
 import assert from "node:assert/strict";
 import { execFile } from "node:child_process";
-import { readFile } from "node:fs/promises";
 import type { TestDaemon } from "../../support/daemon.ts";
+import { readSection, typedLines } from "../../support/docs.ts";
 import { main } from "../../support/svc-main.ts";
 
 /** Those that name an app; at least `atLeast`. */
 export async function linesAbout(appId: string, atLeast: number): Promise<string[]> {
-  const readme = await readFile(new URL("../../../README.md", import.meta.url), "utf8");
-  const section = /^## Terminals\n(.*?)^## /ms.exec(readme)?.[1] ?? "";
-  const lines = [...section.matchAll(/^\$ (.*)$/gm)]
-    .map(([, line = ""]) => line.replace(/ {2,}#.*$/, ""))
-    .filter((line) => line.split(" ").includes(appId));
+  const section = await readSection("docs/try.md", "Terminals");
+  const lines = typedLines(section).filter((line) => line.split(" ").includes(appId));
   assert.ok(lines.length >= atLeast, "the section has its lines");
   return lines;
 }

@@ -1,0 +1,160 @@
+/**
+ * `node src/build/reference.ts OPENAPI DESCRIPTORS DIR`: the reference in Markdown, made of what the program itself goes by, so that it
+ * says neither less nor else: the commands, the manifest's schema, the commented configuration and the described API.
+ */
+import { mkdir, readFile, writeFile } from "node:fs/promises";
+import { join } from "node:path";
+import { createFileRegistry, fromBinary } from "@bufbuild/protobuf";
+import { FileDescriptorSetSchema } from "@bufbuild/protobuf/wkt";
+import type { CommandTree, OptionEntry } from "../cli/command-tree.ts";
+import { exitCodeHelp } from "../cli/exit-codes.ts";
+import { readContractOptions } from "../codegen/contract-options.ts";
+import { configTemplate } from "../daemon/config-template.ts";
+import { commandTree } from "./command-files.ts";
+import { manifestKeys, type Schema } from "./man-formats.ts";
+import { flagsOf, plainSentence, usagesOf } from "./man-page.ts";
+
+/** Of `openapi.json`, what the reference shows. */
+interface ApiDocument {
+  readonly tags: readonly { readonly name: string; readonly description: string }[];
+  readonly paths: Readonly<Record<string, Readonly<Record<string, Operation>>>>;
+}
+
+interface Operation {
+  readonly operationId: string;
+  readonly tags: readonly string[];
+  readonly summary: string;
+  readonly "x-svc-access": string;
+}
+
+const [openApiFile = "", descriptors = "", dir = ""] = process.argv.slice(2);
+/** Ends each page. */
+const generated = "*`npm run gen` writes this page.*";
+const root = join(import.meta.dirname, "../..");
+const readJson = async (file: string): Promise<unknown> =>
+  JSON.parse(await readFile(file, "utf8")) as unknown;
+const pages = {
+  "commands.md": commands(commandTree()),
+  "configuration.md": configuration(),
+  "manifest.md": manifest((await readJson(join(root, "src/packages/manifest.schema.json"))) as Schema),
+  "api.md": [...api((await readJson(openApiFile)) as ApiDocument), ...reasons(await readFile(descriptors))],
+};
+await mkdir(dir, { recursive: true });
+for (const [name, lines] of Object.entries(pages)) {
+  await writeFile(join(dir, name), `${[...lines, "", generated].join("\n")}\n`);
+}
+
+function commands(program: CommandTree): string[] {
+  return [
+    "# The commands",
+    "",
+    program.description,
+    "",
+    "## Options of every command",
+    "",
+    "They may stand before or after its name.",
+    "",
+    ...optionList(program.options),
+    "",
+    "## Exit codes",
+    "",
+    ...exitCodeHelp.split("\n").flatMap((line) => {
+      const [, code, meaning = ""] = /^ +(\d+) +(.+)$/.exec(line) ?? [];
+      return code === undefined ? [] : [`- ${code}: ${meaning}`];
+    }),
+    ...usagesOf(program).flatMap(({ usage, description, options }) => [
+      "",
+      `## ${usage}`,
+      "",
+      plainSentence(description),
+      ...(options.length === 0 ? [] : ["", ...optionList(options)]),
+    ]),
+  ];
+}
+
+function optionList(options: readonly OptionEntry[]): string[] {
+  return options.map((option) => `- \`${flagsOf(option)}\`: ${plainSentence(option.description)}`);
+}
+
+function configuration(): string[] {
+  const template = configTemplate("/etc/svc/svc.toml", { uid: 0, home: "/root", env: {} });
+  return [
+    "# The configuration",
+    "",
+    "`/etc/svc/svc.toml` of everybody's daemon, as `svc setup` writes it: every key with its default. `svc daemon --check` says what is",
+    "wrong with a file, `svc daemon reload` has it taken over. [How to install](../install.md) says where it lies for whom.",
+    "",
+    "```toml",
+    template.trimEnd(),
+    "```",
+  ];
+}
+
+function manifest(schema: Schema): string[] {
+  return [
+    "# The manifest of a package",
+    "",
+    `${schema.description ?? ""} [Packages](../packages.md) shows how to write one.`,
+    "",
+    ...manifestKeys(schema).map(({ name, says }) => `- \`${name}\`: ${says.join(" ")}`),
+  ];
+}
+
+function api({ tags, paths }: ApiDocument): string[] {
+  const operations = Object.entries(paths).flatMap(([path, methods]) =>
+    Object.entries(methods).map(([method, operation]) => ({ path, method, operation })),
+  );
+  return [
+    "# The API",
+    "",
+    "Every method over REST, by its service; Connect and gRPC call it `svc.v1.SERVICE/METHOD`. Fields and answers are in",
+    "[`openapi.json`](../../openapi/openapi.json), which the daemon shows at `/docs`. [The API](../api.md) shows how to call it.",
+    "",
+    "`USER` may be called by any identified caller, for what is their own; `ROOT` by root, or with a bearer token that is no regular",
+    "user's session; `PRIMARY` with the primary token, or by root on the socket; `PEER` on the socket alone; `CODE` with a session's code.",
+    ...tags.flatMap(({ name, description }) => [
+      "",
+      `## ${name}`,
+      "",
+      description,
+      "",
+      "| method | REST | who | |",
+      "|---|---|---|---|",
+      ...operations
+        .filter(({ operation }) => operation.tags.includes(name))
+        .map(({ path, method, operation }) =>
+          [
+            "",
+            ` ${operation.operationId[0]?.toUpperCase() ?? ""}${operation.operationId.slice(1)} `,
+            ` \`${method.toUpperCase()} ${path}\` `,
+            ` ${operation["x-svc-access"]} `,
+            ` ${cell(operation.summary)} `,
+            "",
+          ].join("|"),
+        ),
+    ]),
+  ];
+}
+
+/** What an error says to programs. */
+function reasons(descriptors: Uint8Array): string[] {
+  const files = createFileRegistry(fromBinary(FileDescriptorSetSchema, descriptors));
+  const options = readContractOptions(files.files);
+  const rules =
+    files.getMessage("svc.v1.ErrorDetail")?.fields.flatMap((field) => options.reasons(field)) ?? [];
+  return [
+    "",
+    "## Reasons",
+    "",
+    "What an error says to programs, with the code that Connect and gRPC have for it.",
+    "",
+    "| reason | code | |",
+    "|---|---|---|",
+    ...rules.map(({ word, code, meaning }) => `| \`${word}\` | \`${code}\` | ${cell(meaning)} |`),
+  ];
+}
+
+/** Of a table, on one line. */
+function cell(words: string): string {
+  return words.replaceAll("\n", " ").replaceAll("|", "\\|");
+}
