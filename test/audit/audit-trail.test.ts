@@ -11,6 +11,7 @@ import type { AuditTrailOptions } from "../../src/audit/audit-trail.ts";
 import { SvcError } from "../../src/errors.ts";
 import { openStore } from "../../src/store/store.ts";
 import { temporaryDir, temporaryStore } from "../store/support/temporary-store.ts";
+import { fixtureEnvironment } from "../support/fixture-environment.ts";
 import { auditedCall } from "./support/calls.ts";
 
 const now = () => 1_750_000_000_123;
@@ -233,7 +234,10 @@ test("on a full disk what was done is recorded as essential, what was refused is
 
 function appendIn(dir: string, count: number) {
   const path = fileURLToPath(new URL("./support/append.ts", import.meta.url));
-  const child = spawn(process.execPath, [path, dir, String(count)], { stdio: ["ignore", "pipe", "inherit"] });
+  const child = spawn(process.execPath, [path, dir, String(count)], {
+    stdio: ["ignore", "pipe", "inherit"],
+    env: fixtureEnvironment,
+  });
   let output = "";
   child.stdout.setEncoding("utf8").on("data", (chunk: string) => (output += chunk));
   const exited = once(child, "close");

@@ -10,13 +10,16 @@ import { AppService } from "../../gen/svc/v1/app_pb.ts";
 import { CredentialService } from "../../gen/svc/v1/credential_pb.ts";
 import { GetScheduleRequestSchema, ScheduleService } from "../../gen/svc/v1/schedule_pb.ts";
 import { SourceService } from "../../gen/svc/v1/source_pb.ts";
-import { protocols, startDaemon, type TestDaemon } from "../support/daemon.ts";
+import { sharedDaemon } from "../support/daemon-test.ts";
+import { protocols, type TestDaemon } from "../support/daemon.ts";
 import { errorOf } from "../support/errors.ts";
 import { eventually } from "../support/eventually.ts";
 import { freePort, writePackage } from "../support/packages.ts";
 import { sendRest } from "../support/rest-transport.ts";
 
 type Json = Record<string, unknown>;
+
+const emptyDaemon = sharedDaemon();
 
 const yearly = "0 0 1 1 *";
 const reboot = { trigger: yearly, action: { type: "node_reboot" } };
@@ -34,7 +37,7 @@ async function send(
 }
 
 test("REST leaves out what is absent", async (t) => {
-  await using daemon = await startDaemon();
+  const daemon = await emptyDaemon();
   await send(daemon, "PUT", "/v1/schedules/a", reboot);
   const [, job] = await send(daemon, "GET", "/v1/schedules/a");
   t.false("managed_by" in job);
@@ -47,7 +50,7 @@ test("REST leaves out what is absent", async (t) => {
 });
 
 test("a schedule is written back over REST as it was read, by its owner and by root", async (t) => {
-  await using daemon = await startDaemon();
+  const daemon = await emptyDaemon();
   await send(daemon, "PUT", "/v1/schedules/a", echo);
   await send(daemon, "POST", "/v1/schedules/a/run", {});
   const read = await eventually(async () => {
@@ -71,7 +74,7 @@ test("a schedule is written back over REST as it was read, by its owner and by r
 
 for (const protocol of protocols) {
   test(`resources are written back as they were read over ${protocol}`, async (t) => {
-    await using daemon = await startDaemon();
+    const daemon = await emptyDaemon();
     const dir = join(daemon.dir, "package");
     await writePackage(dir, await freePort());
     const schedules = daemon.client(ScheduleService, protocol);
@@ -113,7 +116,7 @@ for (const protocol of protocols) {
   });
 
   test(`ids are no names of directories, over ${protocol}`, async (t) => {
-    await using daemon = await startDaemon();
+    const daemon = await emptyDaemon();
     const schedules = daemon.client(ScheduleService, protocol);
     const credentials = daemon.client(CredentialService, protocol);
     const login = { kind: "git", host: "git.example.org", username: "me", secret: "s" };
@@ -133,7 +136,7 @@ for (const protocol of protocols) {
   });
 
   test(`a job of an app that is not there is refused, but for a platform's, over ${protocol}`, async (t) => {
-    await using daemon = await startDaemon();
+    const daemon = await emptyDaemon();
     const schedules = daemon.client(ScheduleService, protocol);
     const start = { trigger: yearly, action: { type: "app_start", app: "web" } };
     const refused = await errorOf(schedules.upsertSchedule({ id: "mine", ...start }));
@@ -169,7 +172,7 @@ for (const protocol of protocols) {
 }
 
 test("a push that does not say its jobs removes none", async (t) => {
-  await using daemon = await startDaemon();
+  const daemon = await emptyDaemon();
   const path = "/v1/schedules/managed/platform";
   await send(daemon, "PUT", path, { schedules: [{ id: "p", ...echo }] });
   for (const body of [{}, { schedules: null }, { managed_by: "platform" }, undefined]) {
@@ -185,7 +188,7 @@ test("a push that does not say its jobs removes none", async (t) => {
 });
 
 test("an error's sentence begins with what is wrong", async (t) => {
-  await using daemon = await startDaemon();
+  const daemon = await emptyDaemon();
   const put = async (body: string): Promise<unknown> => {
     const { text } = await sendRest({ socketPath: daemon.socketPath }, "PUT", "/v1/schedules/a", body);
     return (JSON.parse(text) as Json)["error"];
@@ -197,7 +200,7 @@ test("an error's sentence begins with what is wrong", async (t) => {
 });
 
 test("gRPC says its message escaped as the protocol needs, and no more", async (t) => {
-  await using daemon = await startDaemon();
+  const daemon = await emptyDaemon();
   const session = connectHttp2("http://localhost", {
     createConnection: () => connectSocket(daemon.socketPath),
   });

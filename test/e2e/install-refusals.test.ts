@@ -3,9 +3,12 @@ import { mkdir, readdir, symlink, writeFile } from "node:fs/promises";
 import { join } from "node:path";
 import test, { type ExecutionContext } from "ava";
 import { AppService } from "../../gen/svc/v1/app_pb.ts";
+import { sharedDaemon } from "../support/daemon-test.ts";
 import { protocols, startDaemon, type TestDaemon } from "../support/daemon.ts";
 import { errorOf } from "../support/errors.ts";
 import { freePort, writePackage, writeRepository } from "../support/packages.ts";
+
+const emptyDaemon = sharedDaemon();
 
 async function leavesNothing(t: ExecutionContext, daemon: TestDaemon): Promise<void> {
   t.deepEqual((await daemon.client(AppService).listApps({})).apps, []);
@@ -15,7 +18,7 @@ async function leavesNothing(t: ExecutionContext, daemon: TestDaemon): Promise<v
 
 for (const protocol of protocols) {
   test(`a license must be acknowledged (${protocol})`, async (t) => {
-    await using daemon = await startDaemon();
+    const daemon = await emptyDaemon();
     const apps = daemon.client(AppService, protocol);
     const dir = join(daemon.dir, "package");
     await writePackage(dir, await freePort(), { files: { "LICENSE.md": "Be kind.\n", COPYING: "Share.\n" } });
@@ -34,7 +37,7 @@ for (const protocol of protocols) {
   });
 
   test(`a long license is shown by its first 64 KiB, over gRPC by what trailers take (${protocol})`, async (t) => {
-    await using daemon = await startDaemon();
+    const daemon = await emptyDaemon();
     const apps = daemon.client(AppService, protocol);
     const dir = join(daemon.dir, "package");
     const text = "Do as you like. ".repeat(4096);
@@ -82,7 +85,7 @@ for (const protocol of protocols) {
 }
 
 test("a failed build leaves nothing and shows its last lines", async (t) => {
-  await using daemon = await startDaemon();
+  const daemon = await emptyDaemon();
   const dir = join(daemon.dir, "package");
   await writePackage(dir, await freePort());
   const manifest = `id: broken
@@ -123,7 +126,7 @@ const bad: Readonly<Record<string, { request: object; reason: string; field?: st
 
 for (const [name, { request, reason, field }] of Object.entries(bad)) {
   test(`${name} is refused`, async (t) => {
-    await using daemon = await startDaemon();
+    const daemon = await emptyDaemon();
     for (const protocol of protocols) {
       const error = await errorOf(daemon.client(AppService, protocol).installApp(request));
       t.is(error.reason, reason, `${protocol}: ${error.message}`);
@@ -138,7 +141,7 @@ for (const [name, { request, reason, field }] of Object.entries(bad)) {
 }
 
 test("settings that the package refuses keep it from being installed", async (t) => {
-  await using daemon = await startDaemon();
+  const daemon = await emptyDaemon();
   const dir = join(daemon.dir, "package");
   await writePackage(dir, await freePort());
   const error = await errorOf(
@@ -149,7 +152,7 @@ test("settings that the package refuses keep it from being installed", async (t)
 });
 
 test("branch and tag choose the version", async (t) => {
-  await using daemon = await startDaemon();
+  const daemon = await emptyDaemon();
   const port = await freePort();
   const apps = daemon.client(AppService);
   const spec = await writeRepository(join(daemon.dir, "web.git"), port, [
@@ -171,7 +174,7 @@ test("branch and tag choose the version", async (t) => {
 });
 
 test("a package that needs systemd says so where none runs", async (t) => {
-  await using daemon = await startDaemon();
+  const daemon = await emptyDaemon();
   const dir = join(daemon.dir, "package");
   await mkdir(dir);
   await writeFile(
@@ -187,7 +190,7 @@ test("a package that needs systemd says so where none runs", async (t) => {
 });
 
 test("a package without settings has a null schema and refuses any value", async (t) => {
-  await using daemon = await startDaemon();
+  const daemon = await emptyDaemon();
   const dir = join(daemon.dir, "package");
   await writePackage(dir, await freePort(), {
     files: { "svc.yaml": 'id: plain\nname: Plain\nversion: "1"\nprocess: { exec: [node, server.mjs] }\n' },
@@ -214,7 +217,7 @@ test("a package without settings has a null schema and refuses any value", async
 });
 
 test("a license that is a link must be acknowledged too", async (t) => {
-  await using daemon = await startDaemon();
+  const daemon = await emptyDaemon();
   const dir = join(daemon.dir, "package");
   await writePackage(dir, await freePort(), { files: { "legal.txt": "Be kind.\n" } });
   await symlink("legal.txt", join(dir, "LICENSE"));

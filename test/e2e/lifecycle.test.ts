@@ -6,16 +6,19 @@ import { setTimeout } from "node:timers/promises";
 import type { JsonObject } from "@bufbuild/protobuf";
 import test from "ava";
 import { AppService } from "../../gen/svc/v1/app_pb.ts";
+import { sharedDaemon } from "../support/daemon-test.ts";
 import { protocols, startDaemon } from "../support/daemon.ts";
 import { errorOf } from "../support/errors.ts";
 import { eventually } from "../support/eventually.ts";
 import { freePort, writePackage } from "../support/packages.ts";
 
+const emptyDaemon = sharedDaemon();
+
 const failing = `console.log("no luck today"); process.exit(9);`;
 
 for (const protocol of protocols) {
   test(`a start that fails shows how (${protocol})`, async (t) => {
-    await using daemon = await startDaemon();
+    const daemon = await emptyDaemon();
     const apps = daemon.client(AppService, protocol);
     const dir = join(daemon.dir, "package");
     await writePackage(dir, await freePort(), {
@@ -38,7 +41,7 @@ for (const protocol of protocols) {
 }
 
 test("a restart whose start fails leaves a failed app that says why", async (t) => {
-  await using daemon = await startDaemon();
+  const daemon = await emptyDaemon();
   const apps = daemon.client(AppService);
   const dir = join(daemon.dir, "package");
   const settings = `settings: { properties: { motto: { type: string, default: "", file: { path: motto } } } }`;
@@ -64,7 +67,7 @@ test("a restart whose start fails leaves a failed app that says why", async (t) 
 });
 
 test("an app that ends by itself is restarted, and given up in the end", async (t) => {
-  await using daemon = await startDaemon();
+  const daemon = await emptyDaemon();
   const apps = daemon.client(AppService);
   const dir = join(daemon.dir, "package");
   await writePackage(dir, await freePort(), {
@@ -84,7 +87,7 @@ test("an app that ends by itself is restarted, and given up in the end", async (
 });
 
 test("health shows once its check has passed, and when it does not any more", async (t) => {
-  await using daemon = await startDaemon();
+  const daemon = await emptyDaemon();
   const apps = daemon.client(AppService);
   const dir = join(daemon.dir, "package");
   await writePackage(dir, await freePort(), {
@@ -122,7 +125,7 @@ process:
 `;
 
 test("an app that is being installed is busy, and a client that goes away cancels the install", async (t) => {
-  await using daemon = await startDaemon();
+  const daemon = await emptyDaemon();
   const apps = daemon.client(AppService);
   const dir = join(daemon.dir, "package");
   await writePackage(dir, await freePort(), {
@@ -145,7 +148,7 @@ test("an app that is being installed is busy, and a client that goes away cancel
 });
 
 test("a stop and a removal go on when their client goes away", async (t) => {
-  await using daemon = await startDaemon();
+  const daemon = await emptyDaemon();
   const apps = daemon.client(AppService);
   const dir = join(daemon.dir, "package");
   await writePackage(dir, await freePort(), {
@@ -175,7 +178,7 @@ test("a stop and a removal go on when their client goes away", async (t) => {
 });
 
 test("of many starts at once, each succeeds or finds the app busy, and one process runs", async (t) => {
-  await using daemon = await startDaemon();
+  const daemon = await emptyDaemon();
   const apps = daemon.client(AppService);
   const dir = join(daemon.dir, "package");
   await writePackage(dir, await freePort(), {
@@ -222,7 +225,7 @@ test("a restart is required while what runs was started with other values, defau
 });
 
 test("settings say what a running app runs with, which of them differ, and of secrets only that they were chosen", async (t) => {
-  await using daemon = await startDaemon();
+  const daemon = await emptyDaemon();
   const apps = daemon.client(AppService);
   const dir = join(daemon.dir, "package");
   const port = await freePort();
@@ -272,7 +275,7 @@ setInterval(() => undefined, 1000);`;
 });
 
 test("pages of apps follow each other", async (t) => {
-  await using daemon = await startDaemon();
+  const daemon = await emptyDaemon();
   const dir = join(daemon.dir, "package");
   await writePackage(dir, await freePort());
   for (let n = 0; n < 5; n++) await daemon.client(AppService).installApp({ spec: dir });

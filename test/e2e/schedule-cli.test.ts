@@ -9,14 +9,15 @@ import { tmpdir } from "node:os";
 import { join } from "node:path";
 import test, { type ExecutionContext } from "ava";
 import { ScheduleService } from "../../gen/svc/v1/schedule_pb.ts";
-import { isRoot, needsRoot, startDaemon } from "../support/daemon.ts";
-import type { TestDaemon } from "../support/daemon.ts";
+import { sharedDaemon } from "../support/daemon-test.ts";
+import { isRoot, needsRoot, type TestDaemon } from "../support/daemon.ts";
 import { errorOf } from "../support/errors.ts";
 import { eventually } from "../support/eventually.ts";
 import { freePort, writePackage } from "../support/packages.ts";
 import { main } from "../support/svc-main.ts";
 
 const rootTest = isRoot ? test : test.skip;
+const emptyDaemon = sharedDaemon();
 
 interface Run {
   code: number | null;
@@ -62,7 +63,7 @@ async function good(daemon: Pick<TestDaemon, "socketPath">, ...args: string[]): 
 }
 
 test("the tour: add, list, run, runs", async (t) => {
-  await using daemon = await startDaemon();
+  const daemon = await emptyDaemon();
   const added = await svc(daemon, "add", "*/5 * * * *", "shell", "--command", "echo hi");
   t.is(added.code, 0, added.err);
   t.regex(
@@ -85,7 +86,7 @@ test("the tour: add, list, run, runs", async (t) => {
 });
 
 test("a job is shown, changed, switched off and on, and removed", async (t) => {
-  await using daemon = await startDaemon();
+  const daemon = await emptyDaemon();
   await good(
     daemon,
     "add",
@@ -173,7 +174,7 @@ async function meetEachOther(t: ExecutionContext, run: (...args: string[]) => Pr
 }
 
 test("commands at the same time do not undo each other", async (t) => {
-  await using daemon = await startDaemon();
+  const daemon = await emptyDaemon();
   await meetEachOther(t, (...args) => svc(daemon, ...args));
 });
 
@@ -184,7 +185,7 @@ test("nor do they without a socket, each in a process of its own", async (t) => 
 });
 
 test("the fields of a job are judged by the daemon, and named", async (t) => {
-  await using daemon = await startDaemon();
+  const daemon = await emptyDaemon();
   for (const [args, said] of [
     [["add", "61 * * * *", "node_reboot"], /trigger: .*"61" must be 0 to 59/],
     [["add", "@daily", "node_reboot"], /trigger/],
@@ -199,7 +200,7 @@ test("the fields of a job are judged by the daemon, and named", async (t) => {
 });
 
 test("next shows firings and marks a change of the clock", async (t) => {
-  await using daemon = await startDaemon();
+  const daemon = await emptyDaemon();
   const march = await svc(daemon, "next", "30 2 * 3 *", "--time-zone", "Europe/Berlin", "-n", "31");
   t.is(march.code, 0, march.err);
   t.is(march.out.split("\n").length, 33);
@@ -216,7 +217,7 @@ for (const [title, command, code, out, err] of [
   ["raw bytes", "printf '\\033[2J\\377'", 0, "\x1b[2J\ufffd", /succeeded/],
 ] as const) {
   test(`run ends with ${title}`, async (t) => {
-    await using daemon = await startDaemon();
+    const daemon = await emptyDaemon();
     await good(daemon, "add", "hourly", "shell", "--id", "job", "--command", command, "--timeout", "2s");
     const run = await svc(daemon, "run", "job");
     t.deepEqual([run.code, run.out], [code, out], run.err);
@@ -225,7 +226,7 @@ for (const [title, command, code, out, err] of [
 }
 
 test("run prints output as it comes, and Ctrl-C cancels the run", async (t) => {
-  await using daemon = await startDaemon();
+  const daemon = await emptyDaemon();
   await good(daemon, "add", "hourly", "shell", "--id", "job", "--command", "echo one; sleep 60; echo two");
   const running = start(["run", "job"], { socketPath: daemon.socketPath });
   await eventually(async () => assert.equal(running.output().out, "one\n"));
@@ -237,7 +238,7 @@ test("run prints output as it comes, and Ctrl-C cancels the run", async (t) => {
 });
 
 test("a run that goes already is followed; who follows it does not end it, cancel does", async (t) => {
-  await using daemon = await startDaemon();
+  const daemon = await emptyDaemon();
   await good(daemon, "add", "hourly", "shell", "--id", "job", "--command", "sleep 60");
   t.regex(await good(daemon, "run", "job", "--detach"), /^Started run \d+ of job/);
   t.regex(await good(daemon, "run", "job", "--detach"), /^Run \d+ of job goes already/);
@@ -255,7 +256,7 @@ test("a run that goes already is followed; who follows it does not end it, cance
 });
 
 test("runs --follow prints runs of every job as they start and end", async (t) => {
-  await using daemon = await startDaemon();
+  const daemon = await emptyDaemon();
   await good(daemon, "add", "hourly", "shell", "--command", "echo hi");
   const following = start(["runs", "--follow"], { socketPath: daemon.socketPath });
   await eventually(async () => {
@@ -277,7 +278,7 @@ test("an http job that fails ends with 1, one that succeeds with 0", async (t) =
   await new Promise<void>((resolve) => server.listen(0, "127.0.0.1", resolve));
   t.teardown(() => void server.close());
   const url = `http://127.0.0.1:${(server.address() as AddressInfo).port}/`;
-  await using daemon = await startDaemon();
+  const daemon = await emptyDaemon();
   await good(daemon, "add", "hourly", "http", "--id", "ping", "--url", url, "--header", "X-Key: wrong");
   const failed = await svc(daemon, "run", "ping");
   t.is(failed.code, 1);
@@ -289,7 +290,7 @@ test("an http job that fails ends with 1, one that succeeds with 0", async (t) =
 });
 
 test("an app's job runs in its directory, and app_restart restarts it", async (t) => {
-  await using daemon = await startDaemon();
+  const daemon = await emptyDaemon();
   const dir = join(daemon.dir, "package");
   await writePackage(dir, await freePort());
   const app = (...args: string[]) =>
@@ -327,7 +328,7 @@ function execute(command: string, args: readonly string[]): Promise<string> {
 const pushed = (id: string) => ({ id, trigger: "daily@04:00", action: { type: "shell", command: "true" } });
 
 test("a push as platform over REST and gRPC: replaces its own, refuses a collision whole, and edits are warned of", async (t) => {
-  await using daemon = await startDaemon();
+  const daemon = await emptyDaemon();
   const url = `http://127.0.0.1:${daemon.port}/v1/schedules/managed/platform`;
   const curl = (...ids: string[]) =>
     execute("curl", [
@@ -393,7 +394,7 @@ test("a push as platform over REST and gRPC: replaces its own, refuses a collisi
 });
 
 test("a job leaves running what it left behind only where it says so", async (t) => {
-  await using daemon = await startDaemon();
+  const daemon = await emptyDaemon();
   const command = "sleep 300 > /dev/null 2>&1 & echo $!";
   const pidOf = (output: string) => Number(output.split("\n", 1)[0]);
   const isThere = async (pid: number) => {
@@ -427,7 +428,7 @@ GREETING="it's me"
 `;
 
 test("import makes jobs that do what cron did", async (t) => {
-  await using daemon = await startDaemon();
+  const daemon = await emptyDaemon();
   const run = (...args: string[]) =>
     start(["import", "-", ...args], { socketPath: daemon.socketPath, input: crontab }).ended;
   const dry = await run("--dry-run");
@@ -450,7 +451,7 @@ test("import makes jobs that do what cron did", async (t) => {
 });
 
 rootTest(`import --system runs each line as its user${needsRoot}`, async (t) => {
-  await using daemon = await startDaemon();
+  const daemon = await emptyDaemon();
   const input = "0 1 * * * nobody id -u\n0 2 * * * root id -u\n";
   const imported = await start(["import", "-", "--system"], { socketPath: daemon.socketPath, input }).ended;
   t.is(imported.code, 0, imported.err);
@@ -461,7 +462,7 @@ rootTest(`import --system runs each line as its user${needsRoot}`, async (t) => 
 rootTest(
   `a regular user has jobs on own apps only, unseen by others; root names them with --owner${needsRoot}`,
   async (t) => {
-    await using daemon = await startDaemon();
+    const daemon = await emptyDaemon();
     const nobody = (...args: string[]) => start(args, { socketPath: daemon.socketPath, uid: 65534 }).ended;
     for (const args of [["shell", "--command", "true"], ["node_reboot"]]) {
       const refused = await nobody("add", "hourly", ...args);

@@ -13,7 +13,8 @@ import {
   type UpsertScheduleRequest,
   type UpsertScheduleRequestSchema,
 } from "../../gen/svc/v1/schedule_pb.ts";
-import { isRoot, needsRoot, protocols, startDaemon } from "../support/daemon.ts";
+import { sharedDaemon } from "../support/daemon-test.ts";
+import { isRoot, needsRoot, protocols } from "../support/daemon.ts";
 import { errorOf } from "../support/errors.ts";
 import { eventually } from "../support/eventually.ts";
 import { freePort, writePackage } from "../support/packages.ts";
@@ -24,6 +25,7 @@ type Action = Exclude<MessageInitShape<typeof ScheduleActionSchema>, ScheduleAct
 type Schedules = Client<typeof ScheduleService>;
 
 const rootTest = isRoot ? test : test.skip;
+const emptyDaemon = sharedDaemon();
 const selfUid = process.geteuid?.() ?? 0;
 const [nobody, games] = [65534, 5];
 
@@ -50,7 +52,7 @@ async function idsOf(schedules: Schedules, managedBy?: string): Promise<string[]
 
 for (const protocol of protocols) {
   test(`the life of a schedule over ${protocol}`, async (t) => {
-    await using daemon = await startDaemon();
+    const daemon = await emptyDaemon();
     const schedules = daemon.client(ScheduleService, protocol);
     const made = await schedules.upsertSchedule(
       job("hi", {
@@ -106,7 +108,7 @@ for (const protocol of protocols) {
   });
 
   test(`one run at a time, and its cancellation, over ${protocol}`, async (t) => {
-    await using daemon = await startDaemon();
+    const daemon = await emptyDaemon();
     const schedules = daemon.client(ScheduleService, protocol);
     await schedules.upsertSchedule(job("long", { action: { type: "shell", command: "sleep 600" } }));
     t.like(await errorOf(schedules.cancelScheduleRun({ id: "long" })), {
@@ -128,7 +130,7 @@ for (const protocol of protocols) {
   });
 
   test(`a push over ${protocol}`, async (t) => {
-    await using daemon = await startDaemon();
+    const daemon = await emptyDaemon();
     const schedules = daemon.tokenClient(ScheduleService, protocol);
     const push = (...jobs: Job[]) =>
       schedules.replaceManagedSchedules({ managedBy: "platform", schedules: jobs });
@@ -201,7 +203,7 @@ for (const protocol of protocols) {
   });
 
   test(`refused fields over ${protocol}`, async (t) => {
-    await using daemon = await startDaemon();
+    const daemon = await emptyDaemon();
     const schedules = daemon.client(ScheduleService, protocol);
     const http16k = Object.fromEntries(["a", "b", "c"].map((name) => [name, "x".repeat(8_000)]));
     for (const [field, request] of [
@@ -261,7 +263,7 @@ for (const protocol of protocols) {
 
 for (const protocol of protocols) {
   test(`a job that is only to be made, or changed as it was read, over ${protocol}`, async (t) => {
-    await using daemon = await startDaemon();
+    const daemon = await emptyDaemon();
     const schedules = daemon.client(ScheduleService, protocol);
     const put = (changes: Partial<Job>) => schedules.upsertSchedule(job("one", changes));
     const read = () => schedules.getSchedule({ id: "one" });
@@ -291,7 +293,7 @@ for (const protocol of protocols) {
 }
 
 test("of many that make one job, or change it as they read it, one does", async (t) => {
-  await using daemon = await startDaemon();
+  const daemon = await emptyDaemon();
   const schedules = daemon.client(ScheduleService);
   const race = async (changes: Partial<Job>) => {
     const writes = Array.from({ length: 10 }, (_, index) =>
@@ -309,7 +311,7 @@ test("of many that make one job, or change it as they read it, one does", async 
 });
 
 test("who may write what is managed", async (t) => {
-  await using daemon = await startDaemon();
+  const daemon = await emptyDaemon();
   const schedules = daemon.client(ScheduleService);
   await schedules.upsertSchedule(job("ours"));
   await schedules.replaceManagedSchedules({ managedBy: "platform", schedules: [job("theirs")] });
@@ -345,7 +347,7 @@ test("who may write what is managed", async (t) => {
 });
 
 test("values of headers are written and never read", async (t) => {
-  await using daemon = await startDaemon();
+  const daemon = await emptyDaemon();
   const schedules = daemon.client(ScheduleService, "rest");
   const canary = "c4n4ry-of-a-header";
   const action = { ...http, headers: { Authorization: canary, "X-Plain": canary } };
@@ -374,7 +376,7 @@ test("values of headers are written and never read", async (t) => {
 });
 
 test("a list comes in pages, by owner and id", async (t) => {
-  await using daemon = await startDaemon();
+  const daemon = await emptyDaemon();
   const schedules = daemon.client(ScheduleService, "rest");
   const ids = Array.from({ length: 25 }, (_, index) => `job-${String(index).padStart(2, "0")}`);
   await schedules.replaceManagedSchedules({ managedBy: "platform", schedules: ids.map((id) => job(id)) });
@@ -409,7 +411,7 @@ test("a list comes in pages, by owner and id", async (t) => {
 });
 
 rootTest(`users have jobs of their own, on their own apps, and see no others${needsRoot}`, async (t) => {
-  await using daemon = await startDaemon();
+  const daemon = await emptyDaemon();
   await using door = await daemon.as(nobody);
   await using otherDoor = await daemon.as(games);
   const port = await freePort();
@@ -503,14 +505,14 @@ rootTest(`users have jobs of their own, on their own apps, and see no others${ne
 });
 
 rootTest(`a job made through sudo is root's, as it runs with root's rights${needsRoot}`, async (t) => {
-  await using daemon = await startDaemon();
+  const daemon = await emptyDaemon();
   const headers = { "X-Svc-Sudo-Uid": String(nobody), "X-Svc-Sudo-User": "nobody" };
   const made = await daemon.client(ScheduleService).upsertSchedule(job("a"), { headers });
   t.is(made.owner, 0);
 });
 
 rootTest(`the daemon's own files are their owner's alone${needsRoot}`, async (t) => {
-  await using daemon = await startDaemon();
+  const daemon = await emptyDaemon();
   const action = { ...http, headers: { Authorization: "secret" } };
   await daemon.client(ScheduleService).upsertSchedule(job("a", { action }));
   const files = (await readdir(daemon.storeDir)).filter((name) => name.startsWith("svc.db"));
@@ -520,7 +522,7 @@ rootTest(`the daemon's own files are their owner's alone${needsRoot}`, async (t)
 
 for (const protocol of ["connect", "grpc", "grpc-web"] as const) {
   test(`a run in the foreground over ${protocol}`, async (t) => {
-    await using daemon = await startDaemon();
+    const daemon = await emptyDaemon();
     const schedules = daemon.client(ScheduleService, protocol);
     const command = "echo one; sleep 0.3; echo two >&2; exit 3";
     await schedules.upsertSchedule(job("a", { action: { type: "shell", command } }));
@@ -536,7 +538,7 @@ for (const protocol of ["connect", "grpc", "grpc-web"] as const) {
   });
 
   test(`a client that goes away cancels the run that it started, and no other, over ${protocol}`, async (t) => {
-    await using daemon = await startDaemon();
+    const daemon = await emptyDaemon();
     const schedules = daemon.client(ScheduleService, protocol);
     await schedules.upsertSchedule(job("a", { action: { type: "shell", command: "echo up; sleep 600" } }));
     const statusOf = async (): Promise<string> =>
@@ -564,7 +566,7 @@ for (const protocol of ["connect", "grpc", "grpc-web"] as const) {
   });
 
   test(`runs are followed as they start and end over ${protocol}`, async (t) => {
-    await using daemon = await startDaemon();
+    const daemon = await emptyDaemon();
     const schedules = daemon.client(ScheduleService, protocol);
     for (const id of ["a", "b"])
       await schedules.upsertSchedule(job(id, { action: { type: "shell", command: `echo ${id}` } }));
@@ -592,7 +594,7 @@ for (const protocol of ["connect", "grpc", "grpc-web"] as const) {
 
 for (const protocol of protocols) {
   test(`a trigger is tried without a job over ${protocol}`, async (t) => {
-    await using daemon = await startDaemon();
+    const daemon = await emptyDaemon();
     const schedules = daemon.client(ScheduleService, protocol);
     const afterUnix = BigInt(Date.UTC(2026, 2, 28) / 1000);
     const preview = await schedules.previewSchedule({
@@ -622,7 +624,7 @@ for (const protocol of protocols) {
 }
 
 test("the daemon says that it has schedules", async (t) => {
-  await using daemon = await startDaemon();
+  const daemon = await emptyDaemon();
   const { capabilities } = await daemon.client(DaemonService).getStatus({});
   t.true(capabilities.includes("schedules"));
 });

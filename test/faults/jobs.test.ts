@@ -16,6 +16,7 @@ import test from "ava";
 import { ScheduleService } from "../../gen/svc/v1/schedule_pb.ts";
 import { socketTransport } from "../support/daemon.ts";
 import { eventually } from "../support/eventually.ts";
+import { fixtureEnvironment } from "../support/fixture-environment.ts";
 
 const fixture = fileURLToPath(new URL("../scheduler/support/clock-daemon.ts", import.meta.url));
 const minuteMs = 60_000;
@@ -29,7 +30,10 @@ interface ClockDaemon extends AsyncDisposable {
 }
 
 async function startAt(dir: string, start: string): Promise<ClockDaemon> {
-  const child = spawn(process.execPath, [fixture, dir, start], { stdio: ["pipe", "pipe", "inherit"] });
+  const child = spawn(process.execPath, [fixture, dir, start], {
+    stdio: ["pipe", "pipe", "inherit"],
+    env: fixtureEnvironment,
+  });
   const lines = createInterface({ input: child.stdout })[Symbol.asyncIterator]();
   const next = async (word: string): Promise<void> => {
     assert.equal((await lines.next()).value, word);

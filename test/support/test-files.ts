@@ -7,7 +7,7 @@ const root = join(import.meta.dirname, "../..");
 
 /** Imports of what starts a daemon, an engine or a systemd of its own, and folders whose tests do so by other ways. */
 const slowImports =
-  /from "[^"]*support\/(?:daemon|docker[a-z-]*|compose-test|container-tests|systemd|s3-server)\.ts"/;
+  /from "[^"]*support\/(?:daemon[a-z-]*|docker[a-z-]*|compose-test|container-tests|systemd|s3-server)\.ts"/;
 const slowFolders = ["attack", "clients", "console", "e2e", "examples", "faults", "files", "fuzz"];
 
 /** What takes longer is not quick, milliseconds. */

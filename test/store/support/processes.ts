@@ -2,6 +2,7 @@ import { spawn, type ChildProcessByStdio } from "node:child_process";
 import { once } from "node:events";
 import type { Readable, Writable } from "node:stream";
 import { fileURLToPath } from "node:url";
+import { fixtureEnvironment } from "../../support/fixture-environment.ts";
 
 /** A fixture program of this folder, run by this Node; ended with the scope it is used in. */
 export interface Fixture extends AsyncDisposable {
@@ -14,7 +15,10 @@ export interface Fixture extends AsyncDisposable {
 
 export function startFixture(name: string, args: readonly string[]): Fixture {
   const path = fileURLToPath(new URL(`./${name}.ts`, import.meta.url));
-  const child = spawn(process.execPath, [path, ...args], { stdio: ["pipe", "pipe", "inherit"] });
+  const child = spawn(process.execPath, [path, ...args], {
+    stdio: ["pipe", "pipe", "inherit"],
+    env: fixtureEnvironment,
+  });
   let output = "";
   child.stdout.setEncoding("utf8").on("data", (chunk: string) => (output += chunk));
   const exited = once(child, "close").then(([code, signal]) => (code ?? signal) as number | NodeJS.Signals);

@@ -1,0 +1,33 @@
+/** One daemon for a whole file of tests. */
+import { readdir, rm } from "node:fs/promises";
+import { join } from "node:path";
+import test from "ava";
+import { AppService } from "../../gen/svc/v1/app_pb.ts";
+import { ScheduleService } from "../../gen/svc/v1/schedule_pb.ts";
+import { startDaemon, type DaemonOptions, type TestDaemon } from "./daemon.ts";
+
+/**
+ * One daemon for all tests of a file, for its top level: `const emptyDaemon = sharedDaemon()`. It starts before the first test
+ * and goes after the last. A test gets it by calling what this returns, without the apps and jobs of the one before, and without
+ * what that one has put into its directory. For whoever ends a daemon, or looks at what else stays in it, there is `startDaemon`.
+ */
+export function sharedDaemon(options: DaemonOptions = {}): () => Promise<TestDaemon> {
+  const shared: { daemon?: TestDaemon; own: readonly string[] } = { own: [] };
+  test.before(async () => {
+    shared.daemon = await startDaemon(options);
+    shared.own = await readdir(shared.daemon.dir);
+  });
+  test.after.always(() => shared.daemon?.[Symbol.asyncDispose]());
+  return async () => {
+    const { daemon, own } = shared;
+    if (daemon === undefined) throw new Error("the daemon is there for tests only");
+    const schedules = daemon.client(ScheduleService);
+    for (const { id, owner } of (await schedules.listSchedules({})).schedules)
+      await schedules.removeSchedule({ id, owner });
+    const apps = daemon.client(AppService);
+    for (const { id } of (await apps.listApps({})).apps) await apps.removeApp({ id });
+    for (const name of await readdir(daemon.dir))
+      if (!own.includes(name)) await rm(join(daemon.dir, name), { recursive: true, maxRetries: 3 });
+    return daemon;
+  };
+}
