@@ -131,7 +131,7 @@ async function dockerfileProblems(
     const message = `docker: there is no ${file} in the package`;
     return [{ file: manifestFileName, line: lines("docker"), message }];
   }
-  return said(file, text, () => requireNamedImages(text, args));
+  return said(file, text, () => void requireNamedImages(text, args));
 }
 
 async function composeProblems(

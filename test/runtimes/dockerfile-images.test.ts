@@ -1,6 +1,10 @@
 /** Images of others are reached by no spelling in a Dockerfile (threat 55). */
 import test from "ava";
-import { requireNamedImages } from "../../src/runtimes/docker/dockerfile-images.ts";
+import {
+  requireNamedByTriggers,
+  requireNamedImages,
+  withBases,
+} from "../../src/runtimes/docker/dockerfile-images.ts";
 
 const refused: [name: string, text: string, args?: Record<string, string>][] = [
   ["two digits of an id", "FROM 9c"],
@@ -73,3 +77,35 @@ for (const [name, text, args = {}] of allowed) {
     t.notThrows(() => requireNamedImages(text, args));
   });
 }
+
+for (const trigger of [
+  "COPY --from=9c /a /b",
+  'COPY --fr"om"=9c /a /b',
+  "COPY --from=svc.local/other:0123 /a /b",
+]) {
+  test(`refused: what a base image has those do that are built on it, ${trigger}`, (t) => {
+    t.like(
+      t.throws(() => requireNamedByTriggers("evil:1", [trigger])),
+      { reason: "denied" },
+    );
+  });
+}
+
+test("allowed: what a base image has those do with their own files and stages", (t) => {
+  t.notThrows(() =>
+    requireNamedByTriggers("node:onbuild", ["COPY . /app", "COPY --from=0 /a /b", "RUN make"]),
+  );
+});
+
+test("images stand in the place of their names, line by line", (t) => {
+  const text =
+    "ARG A=busybox\nFROM --platform=linux/amd64 \\\n# a comment\n  ${A}:1 AS base\nRUN x\nFROM base\nFROM b:2";
+  const ids = new Map([
+    ["busybox:1", "sha256:11"],
+    ["b:2", "sha256:22"],
+  ]);
+  t.is(
+    withBases(text, requireNamedImages(text, {}), ids),
+    "ARG A=busybox\nFROM --platform=linux/amd64 sha256:11 AS base\n\n\nRUN x\nFROM base\nFROM sha256:22",
+  );
+});

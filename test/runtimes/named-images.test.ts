@@ -26,6 +26,31 @@ dockerTest(`a user's package names no image by its id, and none that svc built${
   }
 });
 
+dockerTest(
+  `nor does what its base image has done, or what the engine takes no note of${needsDocker}`,
+  async (t) => {
+    const fixture = fixtureNow();
+    const { engine, runtime } = fixture;
+    const digits = (await engine.images.build("svc.local/others:1")).slice("sha256:".length).slice(0, 12);
+    await engine.images.build("svc/nosy-base:1", { triggers: [`COPY --from=${digits} / /stolen`] });
+    await engine.images.build("svc/plain-base:1", { triggers: ["RUN true"] });
+    const build = (base: string, args = "") =>
+      fixture.app("built-on", `docker: { build: { args: {${args}} } }`, {
+        files: { Dockerfile: `FROM ${base}\nCMD ["/bin/sleep", "3600"]\n` },
+      });
+    const failure = await failureOf(runtime.prepare(await build("svc/nosy-base:1"), {}));
+    t.is(failure.reason, "denied", failure.message);
+    t.regex(failure.message, /ONBUILD of svc\/nosy-base:1/);
+    const proxied = await build("svc/plain-base:1", ' https_proxy: "http://127.0.0.1:1" ');
+    t.is((await failureOf(runtime.prepare(proxied, {}))).reason, "denied");
+    const messages: string[] = [];
+    await runtime.prepare(await build("svc/plain-base:1"), {
+      onProgress: ({ message }) => messages.push(message),
+    });
+    t.regex(messages.join("\n"), /FROM sha256:[0-9a-f]{64}/);
+  },
+);
+
 composeTest(`nor does a service of a user's project${needsCompose}`, async (t) => {
   const fixture = fixtureNow();
   for (const image of await spellings(fixture)) {

@@ -20,6 +20,8 @@ export interface ImageContents {
   workdir?: string;
   /** As in a Dockerfile, such as `--interval=200ms CMD ["/bin/test", "-e", "/healthy"]`. */
   healthcheck?: string;
+  /** What is done when an image is built on it, such as `RUN make`. */
+  triggers?: readonly string[];
   /** Texts by their paths; busybox and its commands are always there. */
   files?: Readonly<Record<string, string>>;
   /** Directories of this host that are there as here. */
@@ -141,6 +143,7 @@ function changesOf(contents: ImageContents): string[] {
     ...(contents.user === undefined ? [] : [`USER ${contents.user}`]),
     ...(contents.workdir === undefined ? [] : [`WORKDIR ${contents.workdir}`]),
     ...(contents.healthcheck === undefined ? [] : [`HEALTHCHECK ${contents.healthcheck}`]),
+    ...(contents.triggers ?? []).map((trigger) => `ONBUILD ${trigger}`),
   ];
 }
 

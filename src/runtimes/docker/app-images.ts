@@ -85,6 +85,7 @@ export class AppImages {
     part?: string,
   ): Promise<void> {
     const { engine, identities, storeId } = this.#options;
+    if (app.ownerUid !== 0) requireOwnKey(source.args);
     await buildImage(engine, {
       ...work,
       ...source,
@@ -92,7 +93,17 @@ export class AppImages {
       root: app.directory,
       tag: this.builtTag(app, part),
       labels: appLabels(app.id, storeId),
+      base: (reference) => this.#base(app.ownerUid, withTag(reference), work),
     });
+  }
+
+  async #base(ownerUid: number, reference: string, work: RuntimeWork) {
+    if ((await this.inspect(reference, work.signal)) === undefined)
+      await this.pull(ownerUid, reference, work);
+    const image = await this.inspect(reference, work.signal);
+    if (image === undefined) throw notFound("image", reference);
+    const { OnBuild: triggers } = image.Config as { OnBuild?: string[] | null };
+    return { id: image.Id, triggers: triggers ?? [] };
   }
 
   /** @throws SvcError what {@link pullImage} throws */
@@ -196,6 +207,18 @@ export class AppImages {
     // Of separators an image's name allows fewer than an app's id.
     return `${builtPrefix}${id.replaceAll(/[._-]+/g, "-")}:${digest}`;
   }
+}
+
+/**
+ * The engine keeps what a step made for all who build the same, and of these arguments it takes no note: what came through
+ * one user's proxy would be in another's image.
+ * @throws SvcError `denied`
+ */
+function requireOwnKey(args: Readonly<Record<string, string>>): void {
+  const proxy = Object.keys(args).find((name) => /^(?:https?|ftp|no|all)_proxy$/i.test(name));
+  if (proxy === undefined) return;
+  const message = `the build argument ${proxy} would change what others build, too: say it with ENV in the Dockerfile`;
+  throw new SvcError("denied", message);
 }
 
 /** @throws Error for an app that does not run as one container */

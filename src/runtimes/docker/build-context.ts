@@ -16,8 +16,8 @@ export interface BuildContextOptions {
   path: string;
   /** Relative to the context. */
   dockerfile: string;
-  /** Looks at the text of the Dockerfile. */
-  check: (text: string) => void;
+  /** Looks at the text of the Dockerfile; resolves with what is built instead. */
+  check: (text: string) => Promise<string>;
   timeoutMs: number;
   /** Of the archive. Default: 4 GiB. */
   maxBytes?: number;
@@ -52,11 +52,11 @@ export async function openBuildContext(options: BuildContextOptions): Promise<Bu
   if ((await identity.stat(root, posix.join(path, dockerfile), limits))?.type !== "file") {
     throw contextFailed(`the build context "${path}" has no file "${dockerfile}"`);
   }
-  const bytes = await identity.readFile(root, posix.join(path, dockerfile), {
+  const text = await identity.readFile(root, posix.join(path, dockerfile), {
     ...limits,
     maxBytes: maxDockerfileBytes,
   });
-  options.check(bytes.toString());
+  const bytes = Buffer.from(await options.check(text.toString()));
   const checkedName = `${checkedPrefix}${randomUUID()}`;
   const cwd = posix.join(root, path);
   const names = await listNames(identity, cwd, limits);

@@ -11,6 +11,8 @@ export interface Instruction {
   readonly rest: string;
   /** From 1: where it begins. */
   readonly line: number;
+  /** Where it ends. */
+  readonly lastLine: number;
 }
 
 /** What separates words; other white space is part of them to one parser, and none to another. */
@@ -36,10 +38,10 @@ export function* readInstructions(text: string): Generator<Instruction, void> {
     if (escapes > 1) throw unclear(index + 1, `ends in more than one ${escape}`);
     begun = { text: (begun?.text ?? "") + content, line: at };
     if (escapes === 1) continue;
-    yield* instruction(begun.text, at);
+    yield* instruction(begun.text, { line: at, lastLine: index + 1 });
     begun = undefined;
   }
-  if (begun !== undefined) yield* instruction(begun.text, begun.line);
+  if (begun !== undefined) yield* instruction(begun.text, { line: begun.line, lastLine: lines.length });
 }
 
 /** What continues lines: a backslash, or a backtick where the very first line says so. */
@@ -62,13 +64,17 @@ function withoutEscapes(line: string, escape: string): { content: string; escape
   return { content: escapes === 0 ? line : trimmed.slice(0, end), escapes };
 }
 
-function* instruction(text: string, line: number): Generator<Instruction, void> {
+function* instruction(
+  text: string,
+  place: Pick<Instruction, "line" | "lastLine">,
+): Generator<Instruction, void> {
+  const { line } = place;
   if (startsOdd.test(text) || endsOdd.test(text))
     throw unclear(line, "begins or ends with white space that is neither a space nor a tab");
   const [first = "", ...tokens] = text.split(blanks).filter((token) => token !== "");
   const word = first.toUpperCase();
   if (word === "ONBUILD") {
-    yield* instruction(tokens.join(" "), line);
+    yield* instruction(tokens.join(" "), place);
     return;
   }
   if (["RUN", "COPY", "ADD"].includes(word) && hereDocument.test(text))
@@ -79,7 +85,7 @@ function* instruction(text: string, line: number): Generator<Instruction, void> 
   // Quotes and escapes in it are taken away, and bytes of letters that are not ASCII taken for spaces.
   const odd = flags.find((flag) => !/^[!-~]+$/.test(flag) || /["'\\`]/.test(flag));
   if (odd !== undefined) throw unclear(line, `has the flag ${odd}: write it plainly`);
-  yield { word, flags, rest: tokens.slice(at).join(" "), line };
+  yield { word, flags, rest: tokens.slice(at).join(" "), ...place };
 }
 
 /** @returns `denied`: it may hide the name of an image */

@@ -1,9 +1,10 @@
+import type Dockerode from "dockerode";
 import type { DockerEngine } from "../../docker/engine.ts";
 import { SvcError } from "../../errors.ts";
 import type { Identity } from "../../identity/identity.ts";
 import type { RuntimeWork } from "../runtime.ts";
 import { openBuildContext } from "./build-context.ts";
-import { requireNamedImages } from "./dockerfile-images.ts";
+import { requireNamedByTriggers, requireNamedImages, withBases } from "./dockerfile-images.ts";
 import { readMessages } from "./engine-messages.ts";
 
 export interface BuildOptions extends RuntimeWork {
@@ -20,6 +21,8 @@ export interface BuildOptions extends RuntimeWork {
   /** What the image is called, with a tag. */
   tag: string;
   labels: Readonly<Record<string, string>>;
+  /** The image of a name, which is pulled where it is not there. */
+  base: (reference: string) => Promise<{ id: string; triggers: readonly string[] }>;
 }
 
 const buildTimeoutMs = 60 * 60_000;
@@ -33,42 +36,55 @@ const keptLines = 20;
 export async function buildImage(engine: DockerEngine, options: BuildOptions): Promise<void> {
   const { identity, root, context, dockerfile, target, args, tag, labels, signal } = options;
   const lines = new BuildLines((message) => options.onProgress?.({ step: "build", message }));
-  await engine.operate(
-    `build ${tag}`,
-    async (docker, ended) => {
-      const built = await openBuildContext({
-        ...{ identity, root, path: context, dockerfile, timeoutMs: buildTimeoutMs },
-        check: (text) => requireNamedImages(text, args),
-        signal: ended,
+  // Before its turn, since to pull a base takes one, too.
+  const { archive, dockerfile: checkedName } = await openBuildContext({
+    ...{ identity, root, path: context, dockerfile, timeoutMs: buildTimeoutMs, signal },
+    check: (text) => withCheckedBases(text, options),
+  });
+  let archiveError: Error | undefined;
+  archive.once("error", (error) => (archiveError = error));
+  const build = async (docker: Dockerode): Promise<void> => {
+    try {
+      const answer = await docker.buildImage(archive, {
+        t: tag,
+        dockerfile: checkedName,
+        buildargs: { ...args },
+        labels: { ...labels },
+        rm: true,
+        forcerm: true,
+        ...(target !== undefined && { target }),
       });
-      const { archive } = built;
-      let archiveError: Error | undefined;
-      archive.once("error", (error) => (archiveError = error));
-      try {
-        const answer = await docker.buildImage(archive, {
-          t: tag,
-          dockerfile: built.dockerfile,
-          buildargs: { ...args },
-          labels: { ...labels },
-          rm: true,
-          forcerm: true,
-          ...(target !== undefined && { target }),
-        });
-        for await (const { stream = "", error, errorDetail } of readMessages(answer)) {
-          lines.add(stream);
-          if (error !== undefined) throw buildFailed(tag, error, errorDetail?.code, lines.end());
-        }
-      } catch (error) {
-        // The owner's side broke first: that is what to tell.
-        if (archiveError !== undefined) throw archiveError;
-        if (error instanceof SvcError || !isRefusal(error)) throw error;
-        throw buildFailed(tag, error.message, undefined, lines.end());
-      } finally {
-        archive.destroy();
+      for await (const { stream = "", error, errorDetail } of readMessages(answer)) {
+        lines.add(stream);
+        if (error !== undefined) throw buildFailed(tag, error, errorDetail?.code, lines.end());
       }
-    },
-    { timeoutMs: buildTimeoutMs, signal },
-  );
+    } catch (error) {
+      // The owner's side broke first: that is what to tell.
+      if (archiveError !== undefined) throw archiveError;
+      if (error instanceof SvcError || !isRefusal(error)) throw error;
+      throw buildFailed(tag, error.message, undefined, lines.end());
+    }
+  };
+  try {
+    await engine.operate(`build ${tag}`, build, { timeoutMs: buildTimeoutMs, signal });
+  } finally {
+    archive.destroy();
+  }
+}
+
+/** The Dockerfile with the very images that were looked at. Of those behind the target nothing is built. */
+async function withCheckedBases(text: string, { args, target, base }: BuildOptions): Promise<string> {
+  const all = requireNamedImages(text, args);
+  const last = all.findLast(({ name, stage }) => [name, String(stage)].includes(target?.toLowerCase() ?? ""));
+  const bases = last === undefined || target === undefined ? all : all.slice(0, all.indexOf(last) + 1);
+  const ids = new Map<string, string>();
+  for (const { reference } of bases) {
+    if (ids.has(reference)) continue;
+    const { id, triggers } = await base(reference);
+    requireNamedByTriggers(reference, triggers);
+    ids.set(reference, id);
+  }
+  return withBases(text, bases, ids);
 }
 
 function isRefusal(error: unknown): error is Error {
