@@ -180,3 +180,39 @@ s3Test(`what a killed daemon was uploading is looked after by the next${needsS3S
   const { results } = await backups.createBackup({ appId: "web", storages: ["far"], keep: 1 });
   t.is(results[0]?.removed.length, 1);
 });
+
+for (const hours of [-3, 3]) {
+  s3Test(`a clock that is ${hours} h off keeps no backup from its bucket${needsS3Server}`, async (t) => {
+    await using server = await startS3Server();
+    await using proxy = await startFaultProxy(server.port);
+    await using daemon = await startDaemon({ launcher: await shiftedClock(server.dir, hours * 3_600_000) });
+    const backups = daemon.client(BackupService);
+    const directory = await install(daemon);
+    await writeFile(join(directory, "data/bulk"), randomBytes(20 * mib));
+    await addBucket(daemon, "far", server, proxy.endpoint);
+    const made = await backups.createBackup({ appId: "web", storages: ["far"] });
+    t.is(made.results[0]?.error, "");
+    const begun = proxy.seen.filter(({ method, url }) => method === "POST" && url.includes("?uploads"));
+    t.is(begun.length, 2, "refused, and sent again with the server's time");
+    const ref = { appId: "web", storage: "far", name: made.results[0]?.name ?? "" };
+    t.is((await backups.verifyBackup(ref)).entries, made.entries);
+    const { backups: listed, errors } = await backups.listBackups({ appId: "web" });
+    t.deepEqual([listed.map(({ storage }) => storage), errors], [["far"], []]);
+    const tried = await backups.testBackupStorage({ name: "far" });
+    t.deepEqual(
+      tried.checks.filter(({ error }) => error !== ""),
+      [],
+    );
+  });
+}
+
+/** Starts Node so that what it takes for the time, in all threads, is so much later than it is. */
+async function shiftedClock(dir: string, byMs: number): Promise<string[]> {
+  const file = join(dir, "clock.cjs");
+  const script = `const now = Date.now; globalThis.Date = class extends Date {
+    constructor(...parts) { if (parts.length === 0) super(now() + ${byMs}); else super(...parts); }
+    static now() { return now() + ${byMs}; }
+  };`;
+  await writeFile(file, script);
+  return ["sh", "-c", `node=$1; shift; exec "$node" --require=${file} "$@"`, "sh"];
+}
