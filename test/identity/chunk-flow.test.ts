@@ -1,6 +1,7 @@
 /** Streams between daemon and helper, in one process. */
 import test from "ava";
 import { ChunkInbox } from "../../src/identity/helper/chunk-flow.mjs";
+import { giveBack } from "../../src/lib/give-back.ts";
 
 test("all that has come is handed on together, and acknowledged once it is done with", async (t) => {
   const acknowledged: number[] = [];
@@ -18,4 +19,13 @@ test("all that has come is handed on together, and acknowledged once it is done 
     [4, 5, 6],
   ]);
   t.deepEqual(acknowledged, [300_000, 300_000]);
+});
+
+test("what is given back while it is done with counts as taken", async (t) => {
+  const acknowledged: number[] = [];
+  const inbox = new ChunkInbox((bytes) => void acknowledged.push(bytes), new AbortController().signal);
+  inbox.push(Buffer.allocUnsafeSlow(300_000));
+  inbox.end();
+  for await (const chunk of inbox) giveBack(chunk);
+  t.deepEqual(acknowledged, [300_000]);
 });

@@ -113,8 +113,9 @@ export class ChunkInbox {
       this.#signal.throwIfAborted();
       const chunks = this.#chunks.splice(0, most);
       if (chunks.length > 0) {
-        yield chunks;
+        // Afterwards their memory may have been given back.
         const bytes = chunks.reduce((sum, { length }) => sum + length, 0);
+        yield chunks;
         this.#heldBytes -= bytes;
         this.#consumedBytes += bytes;
         if (this.#consumedBytes < acknowledgedBytes) continue;

@@ -8,6 +8,7 @@ import { openMergedPipe } from "./merged-pipe.mjs";
 import { hasCode } from "./request-error.mjs";
 import { RunFamily } from "./run-family.mjs";
 import { spawnSession } from "./spawn.mjs";
+import { openWidePipe } from "./wide-pipe.mjs";
 
 /** Milliseconds between SIGTERM and SIGKILL. */
 const graceMs = 5_000;
@@ -22,6 +23,7 @@ const drainMs = 2_000;
  * @property {AsyncIterable<Buffer>} [stdin]
  * @property {(chunk: Buffer) => void | Promise<void>} stdout The pipe is read on when it resolves.
  * @property {(chunk: Buffer) => void | Promise<void>} stderr
+ * @property {import("./wide-pipe.mjs").Take} [wide] Takes standard output instead of `stdout`, by the MiB.
  * @property {boolean} [merged] Both in one pipe, in the order of the writes, for `stdout` to take.
  * @property {number[]} [descriptors] Handed down as 3, 4, …
  * @property {(pid: number) => void} [started]
@@ -37,7 +39,7 @@ const drainMs = 2_000;
  */
 export async function runToEnd({ runId, ...program }, streams, signal) {
   signal.throwIfAborted();
-  const { child, stdout, stderr } = await spawnWithOutput(
+  const { child, stdout, stderr, pipe } = await spawnWithOutput(
     { ...program, env: { ...program.env, [runIdVariable]: runId } },
     streams,
   );
@@ -61,7 +63,11 @@ export async function runToEnd({ runId, ...program }, streams, signal) {
   if (child.pid !== undefined) streams.started?.(child.pid);
   // Not awaited: a program need not read its input, and then the input need not come to its end.
   void feed(child, streams.stdin);
-  const reading = Promise.all([forward(stdout, streams.stdout), forward(stderr, streams.stderr)]);
+  const take = streams.wide ?? streams.stdout;
+  const reading = Promise.all([
+    pipe && streams.wide ? pipe.forward(streams.wide) : forward(stdout, take),
+    forward(stderr, streams.stderr),
+  ]);
   // Looked at below; must not count as unhandled until then.
   reading.catch(() => undefined);
   try {
@@ -79,6 +85,7 @@ export async function runToEnd({ runId, ...program }, streams, signal) {
     child.stdin?.destroy();
     stdout?.destroy();
     stderr?.destroy();
+    pipe?.destroy();
   }
 }
 
@@ -86,8 +93,20 @@ export async function runToEnd({ runId, ...program }, streams, signal) {
  * @param {Program} program
  * @param {Streams} streams
  */
-async function spawnWithOutput(program, { stdin, descriptors = [], merged = false }) {
+async function spawnWithOutput(program, { stdin, descriptors = [], merged = false, wide }) {
   const input = stdin ? "pipe" : "ignore";
+  const pipe = wide && openWidePipe();
+  if (pipe) {
+    try {
+      const child = await spawnSession(program, [input, pipe.writeFd, "pipe", ...descriptors]);
+      return { child, stdout: null, stderr: child.stderr, pipe };
+    } catch (error) {
+      pipe.destroy();
+      throw error;
+    } finally {
+      closeSync(pipe.writeFd);
+    }
+  }
   if (!merged) {
     const child = await spawnSession(program, [input, "pipe", "pipe", ...descriptors]);
     return { child, stdout: child.stdout, stderr: child.stderr };

@@ -2,7 +2,7 @@
  * Trees of an app as an archive: tar(1) reads them, which knows holes, hard links, extended attributes and lists of access
  * rights; what it writes is cut into zstd frames, and each entry is noted in the index. See docs/backup-format.md.
  */
-import { createHash } from "node:crypto";
+import { createHash, hash } from "node:crypto";
 import { inDirectory } from "../directory.mjs";
 import { LineSplitter } from "../output.mjs";
 import { runToEnd } from "../run-command.mjs";
@@ -13,6 +13,7 @@ import { IndexWriter } from "./entry-index.mjs";
 import { TarReader } from "./tar-reader.mjs";
 import { VolumeTar } from "./volume-tar.mjs";
 
+const sha256OfNothing = hash("sha256", "");
 const endOfTar = Buffer.alloc(1024);
 const maxWarnings = 100;
 const keptComplaints = 20;
@@ -69,7 +70,7 @@ export class ArchiveWriter {
       for (const tree of trees) await this.#tree(fd, tree, excludes, runId, signal);
     });
     for (const volume of volumes) await this.#volume(volume, source);
-    await this.#frames.write(endOfTar);
+    this.#frames.write(endOfTar);
     await this.#frames.end();
     const index = await this.#index.end();
     const table = this.#frames.table();
@@ -105,9 +106,8 @@ export class ArchiveWriter {
    * @param {AbortSignal} signal
    */
   async #tree(directory, tree, excludes, runId, signal) {
-    const pieces = new Pieces();
     let keeps = true;
-    const handler = this.#handler(pieces);
+    const handler = this.#handler();
     const reader = new TarReader({
       entry: (entry, headers) => {
         keeps = entry.type !== "device";
@@ -130,9 +130,10 @@ export class ArchiveWriter {
       },
       {
         whole: true,
-        stdout: async (chunk) => {
-          reader.push(chunk);
-          await this.#flush(pieces);
+        stdout: () => undefined,
+        wide: (piece) => {
+          reader.push(piece);
+          return this.#room();
         },
         stderr: (chunk) => complaints.add(splitter.push(chunk)),
       },
@@ -153,33 +154,33 @@ export class ArchiveWriter {
    * @param {import("./byte-source.mjs").ByteSource} source
    */
   async #volume({ tree, excludes }, source) {
-    const pieces = new Pieces();
     const warn = (/** @type {string} */ warning) => this.#warn(warning);
-    const tar = new VolumeTar(tree, excludes, { ...this.#handler(pieces), warn });
-    await tar.read(source, () => this.#flush(pieces));
+    const tar = new VolumeTar(tree, excludes, { ...this.#handler(), warn });
+    await tar.read(source, () => this.#room());
   }
 
-  /**
-   * Notes entries as they go by.
-   * @param {Pieces} pieces
-   */
-  #handler(pieces) {
+  /** Notes entries as they go by. */
+  #handler() {
     /** @type {import("node:crypto").Hash | undefined} */
     let hashing;
+    let sha256 = "";
     /** @type {TarEntry | undefined} */
     let current;
     const take = (/** @type {Buffer} */ piece) => {
       this.#written += piece.length;
-      pieces.add(piece);
+      this.#frames.write(piece);
     };
     return {
       entry: (/** @type {TarEntry} */ entry, /** @type {Buffer} */ headers) => {
         current = { ...entry, at: this.#written, dataAt: this.#written + headers.length };
-        hashing = entry.type === "file" ? createHash("sha256") : undefined;
+        hashing = undefined;
+        sha256 = entry.type === "file" ? sha256OfNothing : "";
         take(headers);
       },
       content: (/** @type {Buffer} */ piece) => {
-        hashing?.update(piece);
+        // Most files are in one piece, and this way takes half as long for them.
+        if (piece.length === current?.stored) sha256 = hash("sha256", piece);
+        else (hashing ??= createHash("sha256")).update(piece);
         this.#entryBytes += piece.length;
         take(piece);
       },
@@ -189,15 +190,15 @@ export class ArchiveWriter {
         this.#entries++;
         this.#entryBytes = 0;
         this.#contentBytes += current.size;
-        this.#index.add({ ...current, sha256: hashing?.digest("hex") ?? "" });
+        this.#index.add({ ...current, sha256: hashing?.digest("hex") ?? sha256 });
       },
     };
   }
 
-  /** @param {Pieces} pieces */
-  async #flush(pieces) {
-    for (const piece of pieces.taken()) await this.#frames.write(piece);
+  /** To be waited for, where there is something, before more is read. */
+  #room() {
     this.#tell();
+    return this.#frames.room();
   }
 
   /** @param {string} warning */
@@ -213,6 +214,9 @@ export class ArchiveWriter {
   }
 }
 
+/** Blocks of 512 bytes that tar(1) writes at once. */
+const recordBlocks = 1024;
+
 const createOptions = [
   "--create",
   "--format=posix",
@@ -224,25 +228,9 @@ const createOptions = [
   "--xattrs-include=user.*",
   "--anchored",
   "--wildcards",
+  `--blocking-factor=${recordBlocks}`,
   "--file=-",
 ];
-
-/** What has to be written before more is read. */
-class Pieces {
-  /** @type {Buffer[]} */
-  #held = [];
-
-  /** @param {Buffer} piece */
-  add(piece) {
-    this.#held.push(piece);
-  }
-
-  taken() {
-    const held = this.#held;
-    this.#held = [];
-    return held;
-  }
-}
 
 /** The first lines that tar(1) complains in, and the last ones. */
 class Complaints {

@@ -4,11 +4,18 @@
  */
 import { hash } from "node:crypto";
 import { promisify } from "node:util";
-import { constants, zstdCompress, zstdDecompress } from "node:zlib";
+import { constants, createZstdCompress, zstdDecompress } from "node:zlib";
 import { damaged } from "./tar-reader.mjs";
 
 /** Bytes of tar in a frame. */
 const frameBytes = 4 << 20;
+const thoroughLevel = 3;
+/** Takes less than half of the time. */
+const fastLevel = 1;
+/** Frames between two that are tried at both levels. */
+const trialEvery = 16;
+/** What the thorough level has to save of a frame to be worth its time. Of pictures and the like it saves nothing. */
+const worthwhile = 0.02;
 /** Most of either side of a frame that is opened: incompressible bytes grow a little. */
 export const maxFrameBytes = 8 << 20;
 /** Frames under way at once. */
@@ -16,16 +23,36 @@ const maxUnderWay = 3;
 /** Length and raw length, unsigned 32 bit little-endian, and the SHA-256 of the frame as it is stored. */
 export const tableRowBytes = 40;
 
-const compressAsync = promisify(zstdCompress);
 const decompressAsync = promisify(zstdDecompress);
 
-/** @param {Buffer} raw */
-export function compressFrame(raw) {
-  return compressAsync(raw, {
-    // One call: with a smaller one the result is put together from many.
-    chunkSize: raw.length + (raw.length >> 7) + 1024,
-    params: { [constants.ZSTD_c_compressionLevel]: 3, [constants.ZSTD_c_checksumFlag]: 1 },
+/**
+ * @param {Buffer} raw Lent until the promise resolves.
+ * @param {number} [level]
+ * @returns {Promise<Buffer>}
+ */
+export function compressFrame(raw, level = thoroughLevel) {
+  const { promise, resolve, reject } = /** @type {PromiseWithResolvers<Buffer>} */ (Promise.withResolvers());
+  const chunkSize = raw.length + (raw.length >> 7) + 1024;
+  const stream = createZstdCompress({
+    // Told at once that this is all, and with room for all that it may come to, zstd needs no copy of it, and a third less time.
+    flush: constants.ZSTD_e_end,
+    chunkSize,
+    params: { [constants.ZSTD_c_compressionLevel]: level, [constants.ZSTD_c_checksumFlag]: 1 },
   });
+  /** @type {Buffer[]} */
+  const pieces = [];
+  stream.on("data", (piece) => pieces.push(piece));
+  stream.on("error", reject);
+  stream.write(raw, () => {
+    // Not ended: that would be one more frame, an empty one.
+    stream.destroy();
+    // A copy has no more memory than it needs. What it is a copy of is given back at once, as the collector does not see how much
+    // it is; little of it may be part of what others have.
+    resolve(Buffer.concat(pieces));
+    for (const { buffer } of pieces)
+      if (buffer instanceof ArrayBuffer && buffer.byteLength === chunkSize) buffer.transfer(0);
+  });
+  return promise;
 }
 
 /**
@@ -50,14 +77,39 @@ export function sha256(bytes) {
   return hash("sha256", bytes, "buffer");
 }
 
+/** Compresses frames at the level that pays for the data at hand, as the last trial has shown. */
+class FrameCompressor {
+  #level = thoroughLevel;
+  #untilTrial = 0;
+
+  /** @param {Buffer} raw Lent until the promise resolves. */
+  async compress(raw) {
+    if (this.#untilTrial > 0) {
+      this.#untilTrial--;
+      return compressFrame(raw, this.#level);
+    }
+    this.#untilTrial = trialEvery - 1;
+    const [thorough, fast] = await Promise.all([
+      compressFrame(raw, thoroughLevel),
+      compressFrame(raw, fastLevel),
+    ]);
+    this.#level = thorough.length < fast.length * (1 - worthwhile) ? thoroughLevel : fastLevel;
+    return thorough;
+  }
+}
+
 /** Cuts a stream of bytes into frames. */
 export class FrameWriter {
   #send;
-  #buffer = Buffer.allocUnsafe(frameBytes);
+  /** What no frame is made of at present. @type {Buffer[]} */
+  #spare = [];
+  /** @type {Buffer} */
+  #buffer = Buffer.allocUnsafeSlow(frameBytes);
   #length = 0;
   /** @type {Set<Promise<void>>} */
   #underWay = new Set();
   #last = Promise.resolve();
+  #compressor = new FrameCompressor();
   /** @type {Buffer[]} */
   #rows = [];
   storedBytes = 0;
@@ -68,19 +120,24 @@ export class FrameWriter {
     this.#send = send;
   }
 
-  /** @param {Buffer} bytes Lent until the promise resolves, which waits for room. */
-  async write(bytes) {
+  /** @param {Buffer} bytes Lent until the call returns. */
+  write(bytes) {
     for (let from = 0; from < bytes.length;) {
       const copied = bytes.copy(this.#buffer, this.#length, from);
       from += copied;
       this.#length += copied;
-      if (this.#length === frameBytes) await this.#cut();
+      if (this.#length === frameBytes) this.#cut();
     }
+  }
+
+  /** To be waited for, where there is something, before much more is written. */
+  room() {
+    return this.#underWay.size < maxUnderWay ? undefined : this.#wait();
   }
 
   /** Resolves when all of it has been sent. */
   async end() {
-    if (this.#length > 0) await this.#cut();
+    if (this.#length > 0) this.#cut();
     await this.#last;
   }
 
@@ -89,26 +146,36 @@ export class FrameWriter {
     return Buffer.concat(this.#rows);
   }
 
-  async #cut() {
-    const raw = this.#buffer.subarray(0, this.#length);
-    this.#buffer = Buffer.allocUnsafe(frameBytes);
+  async #wait() {
+    while (this.#underWay.size >= maxUnderWay) await Promise.race(this.#underWay);
+  }
+
+  #cut() {
+    const work = this.#frame(this.#buffer, this.#length, this.#last);
+    this.#buffer = this.#spare.pop() ?? Buffer.allocUnsafeSlow(frameBytes);
     this.#length = 0;
-    const before = this.#last;
-    const work = compressFrame(raw).then(async (frame) => {
-      const row = Buffer.alloc(tableRowBytes);
-      row.writeUInt32LE(frame.length, 0);
-      row.writeUInt32LE(raw.length, 4);
-      sha256(frame).copy(row, 8);
-      await before;
-      this.#rows.push(row);
-      this.storedBytes += frame.length;
-      this.rawBytes += raw.length;
-      await this.#send(frame);
-    });
     this.#last = work;
     const counted = work.finally(() => this.#underWay.delete(counted));
     counted.catch(() => undefined);
     this.#underWay.add(counted);
-    while (this.#underWay.size >= maxUnderWay) await Promise.race(this.#underWay);
+  }
+
+  /**
+   * @param {Buffer} buffer
+   * @param {number} rawBytes
+   * @param {Promise<void>} before
+   */
+  async #frame(buffer, rawBytes, before) {
+    const frame = await this.#compressor.compress(buffer.subarray(0, rawBytes));
+    this.#spare.push(buffer);
+    const row = Buffer.alloc(tableRowBytes);
+    row.writeUInt32LE(frame.length, 0);
+    row.writeUInt32LE(rawBytes, 4);
+    sha256(frame).copy(row, 8);
+    await before;
+    this.#rows.push(row);
+    this.storedBytes += frame.length;
+    this.rawBytes += rawBytes;
+    await this.#send(frame);
   }
 }

@@ -80,7 +80,7 @@ export class VolumeTar {
   /**
    * Reads it piece by piece to its end: pieces have their length in front, unsigned 32 bit little-endian, the last one is empty.
    * @param {ByteSource} source
-   * @param {() => Promise<void>} flush Called after each piece.
+   * @param {() => Promise<void> | undefined} flush Called after each piece.
    */
   async read(source, flush) {
     for (;;) {
