@@ -294,6 +294,7 @@ const tooMuch: [name: string, document: JsonObject][] = [
   ["shared memory in bytes", service({ shm_size: "68719476736" })],
   ["shared memory as a number", service({ shm_size: 68_719_476_736 })],
   ["memory as a file system", service({ tmpfs: ["/x:mode=755,size=64g"] })],
+  ["memory as a file system, said twice", service({ tmpfs: ["/x:size=1m,size=64g"] })],
   ["memory as one file system", service({ tmpfs: "/x:size=50%" })],
   [
     "memory as a volume",

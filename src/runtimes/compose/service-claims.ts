@@ -115,8 +115,8 @@ const readers: Readonly<Record<string, Reader>> = {
   shm_size: atMost("bytes of shared memory", bounds.memoryFileBytes),
   tmpfs: (value, { excess }) => {
     for (const entry of textsOf(value)) {
-      const size = /[:,]size=([^,]+)/.exec(entry)?.[1];
-      if (size !== undefined) {
+      // Of several the last one counts.
+      for (const [, size = ""] of entry.matchAll(/[:,]size=([^,]*)/g)) {
         excess.push(...tooMuch("bytes of a file system in memory", size, bounds.memoryFileBytes));
       }
     }
