@@ -118,7 +118,7 @@ export async function loadRpcFront(options: RpcFrontOptions): Promise<RpcFront> 
 
 /** To pack what stays on this machine takes longer than to copy it. */
 function leaveUnpacked({ headers }: HttpRequest): void {
-  for (const name of ["connect-accept-encoding", "grpc-accept-encoding"]) {
+  for (const name of ["accept-encoding", "connect-accept-encoding", "grpc-accept-encoding"]) {
     if (name in headers) headers[name] = "identity";
   }
 }

@@ -1,4 +1,6 @@
 /** Messages may be packed, in both directions. */
+import { once } from "node:events";
+import { request as requestHttp, type IncomingMessage } from "node:http";
 import { connect as connectHttp2 } from "node:http2";
 import { connect as connectSocket } from "node:net";
 import { gunzipSync, gzipSync } from "node:zlib";
@@ -30,6 +32,21 @@ test("Connect: a packed request is read, and its answer is packed for who takes 
   // fetch has unpacked it.
   const app = fromJsonString(AppSchema, await answer.text());
   t.deepEqual([app.id, app.name], ["hello", name]);
+});
+
+test("Connect over the socket: an answer is not packed: it stays on this machine", async (t) => {
+  await using door = await openDoor({ handlers });
+  const headers = {
+    authorization: `Bearer ${door.token}`,
+    "content-type": "application/json",
+    "accept-encoding": "gzip",
+  };
+  const sent = requestHttp({ socketPath: door.socketPath, method: "POST", path, headers });
+  sent.end(toJsonString(StartAppRequestSchema, request));
+  const [response] = (await once(sent, "response")) as [IncomingMessage];
+  const chunks = (await response.toArray()) as Buffer[];
+  t.is(response.headers["content-encoding"], undefined);
+  t.is(fromJsonString(AppSchema, Buffer.concat(chunks).toString()).name, name);
 });
 
 for (const place of ["TCP", "the socket"]) {
