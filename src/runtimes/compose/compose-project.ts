@@ -3,6 +3,7 @@ import { mkdir, readFile, rename, rm, writeFile } from "node:fs/promises";
 import { join, posix, relative } from "node:path";
 import { appLabels, composeProjectOf } from "../../docker/attribution.ts";
 import type { DockerEngine } from "../../docker/engine.ts";
+import type { EngineEvents } from "../../docker/events.ts";
 import type { EntryType } from "../../identity/identity.ts";
 import type { Identities } from "../../identity/identities.ts";
 import { isInside } from "../../lib/is-inside.ts";
@@ -49,6 +50,7 @@ export interface ComposeProjectsOptions extends PublishOptions {
   /** The daemon's own directory for what it has compose run; one directory per app. */
   composeDir: string;
   engine: DockerEngine;
+  events: Pick<EngineEvents, "verify">;
   yaml: YamlThread;
   /** Ports below it are root's. */
   unprivilegedPortStart: number;
@@ -124,9 +126,11 @@ export class ComposeProjects {
   }
 
   async #plan(app: RunnableApp, signal?: AbortSignal): Promise<Plan> {
-    const { identities, images } = this.#options;
+    const { identities, images, events } = this.#options;
     const section = composeSection(app);
     const { file } = section;
+    // Compose takes its time, and an engine that hangs is found out meanwhile.
+    events.verify().catch(() => undefined);
     if (app.manifest.health?.probe.kind === "exec") {
       throw invalid(
         "svc.yaml",
