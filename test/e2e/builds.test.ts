@@ -6,8 +6,10 @@ import { join } from "node:path";
 import { promisify } from "node:util";
 import test from "ava";
 import { AppService } from "../../gen/svc/v1/app_pb.ts";
-import { startDaemon } from "../support/daemon.ts";
+import { sharedDaemon } from "../support/daemon-test.ts";
 import { eventually } from "../support/eventually.ts";
+
+const emptyDaemon = sharedDaemon();
 
 const run = promisify(execFile);
 
@@ -25,7 +27,7 @@ async function writeManifest(dir: string, { exec, build, more = "" }: Package): 
 }
 
 test("npm and git in a build find no project above the app", async (t) => {
-  await using daemon = await startDaemon();
+  const daemon = await emptyDaemon();
   // The store lies in somebody's project, as that of a checkout of svc does.
   const project = `${JSON.stringify({ name: "above", version: "1.0.0" })}\n`;
   await writeFile(join(daemon.dir, "package.json"), project);
@@ -64,7 +66,7 @@ for (const { above, isTaken } of [
 ]) {
   const workspaces = JSON.stringify(above);
   test(`a build below a project with the workspaces ${workspaces} ${isTaken ? "changes nothing there, and says why" : "has workspaces of its own"}`, async (t) => {
-    await using daemon = await startDaemon();
+    const daemon = await emptyDaemon();
     const project = `{ "name": "above", "version": "1.0.0", "workspaces": ${workspaces} }\n`;
     await writeFile(join(daemon.dir, "package.json"), project);
     // npm takes nothing below a node_modules for a workspace.
@@ -117,7 +119,7 @@ for (const { yarn, has, refuses } of [
 ] as const) {
   const what = `${"workspaces" in has ? "with" : "without"} workspaces of its own`;
   test(`${yarn} in a checkout ${what}, below a project that takes it in, ${refuses ? "refuses, and it is said why" : "stays in it"}`, async (t) => {
-    await using daemon = await startDaemon();
+    const daemon = await emptyDaemon();
     const project = '{ "name": "above", "version": "1.0.0", "private": true, "workspaces": ["**"] }\n';
     await writeFile(join(daemon.dir, "package.json"), project);
     const dir = join(daemon.dir, "package", "node_modules", "web");
@@ -153,7 +155,7 @@ for (const { yarn, has, refuses } of [
 }
 
 test("a step below a project that takes the checkout in leaves nothing of what keeps yarn in", async (t) => {
-  await using daemon = await startDaemon();
+  const daemon = await emptyDaemon();
   await writeFile(join(daemon.dir, "package.json"), '{ "name": "above", "workspaces": ["**"] }');
   const dir = join(daemon.dir, "package");
   await writeManifest(dir, { exec: ["sleep", "3600"], build: [{ exec: ["sh", "-c", "ls -A > seen"] }] });
@@ -166,7 +168,7 @@ test("a step below a project that takes the checkout in leaves nothing of what k
 });
 
 test("a build without npm leaves nothing of what keeps npm in", async (t) => {
-  await using daemon = await startDaemon();
+  const daemon = await emptyDaemon();
   const dir = join(daemon.dir, "package");
   await writeManifest(dir, { exec: ["sleep", "3600"], build: [{ exec: ["touch", "built"] }] });
   const apps = daemon.client(AppService);
@@ -182,7 +184,7 @@ const program = `printf '#!%s/env/bin/python\\nimport sys, time\\nprint(sys.pref
 chmod +x env/bin/app`;
 
 test("a clone makes virtual environments anew, and runs when its source is gone", async (t) => {
-  await using daemon = await startDaemon();
+  const daemon = await emptyDaemon();
   const dir = join(daemon.dir, "package");
   await writeManifest(dir, {
     exec: ["${repo}/env/bin/app"],
@@ -207,7 +209,7 @@ for (const { says, more, builds, isAnew } of [
   { says: "copy", more: "clone: copy", builds: "a virtual environment", isAnew: false },
 ]) {
   test(`where a build makes ${builds} and the manifest says ${says} of clones, it is ${isAnew ? "built anew" : "copied"}`, async (t) => {
-    await using daemon = await startDaemon();
+    const daemon = await emptyDaemon();
     const dir = join(daemon.dir, "package");
     const makeVenv = builds === "a path" ? [] : [{ exec: venv }];
     const note = { exec: ["sh", "-c", "pwd > built-at"] };

@@ -20,61 +20,63 @@ test.before(async () => {
 
 interface Shape {
   readonly name: string;
-  /** As in a compose file. */
-  readonly volumes: string;
-  /** Where the container writes, and where that is found in the app's directory. */
-  readonly writes: readonly [inside: string, place: string];
+  /** As in a compose file; the container writes into `/d`. */
+  readonly volumes: readonly string[];
+  /** Where that is found in the app's directory. */
+  readonly place: string;
   /** Of the checkout. */
   readonly files?: Readonly<Record<string, string>>;
 }
 
 /** The shapes in which projects of others keep their data. */
 const allShapes: readonly Shape[] = [
-  { name: "missing", volumes: '["./missing:/d"]', writes: ["/d", "data/missing"] },
-  { name: "deep", volumes: '["./deep/er/db:/d"]', writes: ["/d", "data/deep/er/db"] },
-  {
-    name: "shipped",
-    volumes: '["./shipped:/d"]',
-    writes: ["/d", "data/shipped"],
-    files: { "shipped/seed": "seed\n" },
-  },
-  { name: "kept", volumes: '["./kept:/d"]', writes: ["/d", "data/kept"], files: { "kept/.gitkeep": "" } },
-  { name: "sibling-a", volumes: '["./pair/a:/d"]', writes: ["/d", "data/pair/a"] },
-  { name: "sibling-b", volumes: '["./pair/b:/d"]', writes: ["/d", "data/pair/b"] },
-  { name: "writer", volumes: '["./shared:/d"]', writes: ["/d", "data/shared"] },
-  { name: "reader", volumes: '["./shared:/r:ro", "./own:/d"]', writes: ["/d", "data/own"] },
-  {
-    name: "long",
-    volumes: "[{ type: bind, source: ./long, target: /d }]",
-    writes: ["/d", "data/long"],
-  },
-  { name: "variable", volumes: '["${STORE:-./store}:/d"]', writes: ["/d", "data/store"] },
-  { name: "selinux", volumes: '["./labelled:/d:z"]', writes: ["/d", "data/labelled"] },
-  { name: "like-a-file", volumes: '["./acme.json:/d"]', writes: ["/d", "data/acme.json"] },
+  { name: "missing", volumes: ["./missing:/d"], place: "data/missing" },
+  { name: "deep", volumes: ["./deep/er/db:/d"], place: "data/deep/er/db" },
+  { name: "shipped", volumes: ["./shipped:/d"], place: "data/shipped", files: { "shipped/seed": "seed\n" } },
+  { name: "kept", volumes: ["./kept:/d"], place: "data/kept", files: { "kept/.gitkeep": "" } },
+  { name: "sibling-a", volumes: ["./pair/a:/d"], place: "data/pair/a" },
+  { name: "sibling-b", volumes: ["./pair/b:/d"], place: "data/pair/b" },
+  { name: "writer", volumes: ["./shared:/d"], place: "data/shared" },
+  { name: "reader", volumes: ["./shared:/r:ro", "./own:/d"], place: "data/own" },
+  { name: "long", volumes: ["{ type: bind, source: ./long, target: /d }"], place: "data/long" },
+  { name: "variable", volumes: ["${STORE:-./store}:/d"], place: "data/store" },
+  { name: "selinux", volumes: ["./labelled:/d:z"], place: "data/labelled" },
+  { name: "like-a-file", volumes: ["./acme.json:/d"], place: "data/acme.json" },
   {
     name: "configured",
-    volumes: '["./app.conf:/etc/app.conf:ro", "./configured:/d"]',
-    writes: ["/d", "data/configured"],
+    volumes: ["./app.conf:/etc/app.conf:ro", "./configured:/d"],
+    place: "data/configured",
     files: { "app.conf": "VERSION" },
   },
   {
     name: "with-rules",
-    volumes: '["./rules:/etc/rules:ro", "./ruled:/d"]',
-    writes: ["/d", "data/ruled"],
+    volumes: ["./rules:/etc/rules:ro", "./ruled:/d"],
+    place: "data/ruled",
     files: { "rules/all": "VERSION" },
   },
-  { name: "settled", volumes: '["${SVC_DATA_DIR}/settled:/d"]', writes: ["/d", "data/settled"] },
+  { name: "settled", volumes: ["${SVC_DATA_DIR}/settled:/d"], place: "data/settled" },
 ];
+
+/** A service has so many, as containers take longer than what they are about; those that share something are of different ones. */
+const shapesEach = 4;
 
 function filesOf(
   shapes: readonly Shape[],
   version: string,
-  command = "exec sleep 3600",
+  command = "trap 'exit 0' TERM; sleep 3600 & wait",
 ): Record<string, string> {
-  const services = shapes.map(({ name, volumes, writes: [inside] }) => {
+  const count = Math.ceil(shapes.length / shapesEach);
+  const services = Array.from({ length: count }, (_, at) => {
+    const theirs = shapes.filter((_shape, index) => index % count === at);
+    const volumes = theirs.flatMap(({ name, volumes }) =>
+      volumes.map((volume) => `      - ${volume.replace(/(:| )\/d(?![^: ])/, `$1/of/${name}`)}\n`),
+    );
     const shown = "$$(cat /etc/app.conf /etc/rules/all /r/log 2>/dev/null)";
-    const script = `echo ${version} >> ${inside}/log; echo "${shown}" > ${inside}/shown; ${command}`;
-    return `  ${name}:\n    image: svc/shell:1\n    network_mode: none\n    volumes: ${volumes}\n    command: ["/bin/sh", "-c", ${JSON.stringify(script)}]\n`;
+    const writes = theirs.map(
+      ({ name }) => `echo ${version} >> /of/${name}/log; echo "${shown}" > /of/${name}/shown; `,
+    );
+    const script = JSON.stringify(`${writes.join("")}${command}`);
+    return `  service-${at}:\n    image: svc/shell:1\n    network_mode: none\n    command: ["/bin/sh", "-c", ${script}]\n    volumes:\n${volumes.join("")}`;
   });
   return {
     "svc.yaml": `id: shapes\nname: Shapes\nversion: "${version}"\ncompose: { file: compose.yaml }\nstop: { grace: 1s }\nrestart: { policy: never }\n`,
@@ -133,7 +135,7 @@ for (const uid of isRoot ? [nobody, 0] : [process.getuid?.() ?? 0]) {
     const found = async (file: string, root = directory): Promise<Record<string, string>> =>
       Object.fromEntries(
         await Promise.all(
-          shapes.map(async ({ name, writes: [, place] }) => [
+          shapes.map(async ({ name, place }) => [
             name,
             (await readFile(join(root, place, file), "utf8").catch(String)).trim(),
           ]),

@@ -6,18 +6,21 @@ import { createServer } from "node:net";
 import { join } from "node:path";
 import test from "ava";
 import { AppService } from "../../gen/svc/v1/app_pb.ts";
+import { sharedDaemon } from "../support/daemon-test.ts";
 import { isRoot, needsRoot, startDaemon } from "../support/daemon.ts";
 import { errorOf } from "../support/errors.ts";
 import { eventually } from "../support/eventually.ts";
 import { freePort, writePackage } from "../support/packages.ts";
 import { processesIn, signal } from "../support/processes.ts";
 
+const emptyDaemon = sharedDaemon();
+
 const nobody = 65534;
 /** Tries are seconds apart, and other tests keep the processors busy. */
 const deadlineMs = 60_000;
 
 test("a start refuses a port that another app or another process has, and says whose it is", async (t) => {
-  await using daemon = await startDaemon();
+  const daemon = await emptyDaemon();
   const apps = daemon.client(AppService);
   const port = await freePort();
   await writePackage(join(daemon.dir, "package"), port);
@@ -49,7 +52,7 @@ test("a start refuses a port that another app or another process has, and says w
 });
 
 (isRoot ? test : test.skip)(`what another user has is not named${needsRoot}`, async (t) => {
-  await using daemon = await startDaemon();
+  const daemon = await emptyDaemon();
   await using user = await daemon.as(nobody);
   const port = await freePort();
   await writePackage(join(daemon.dir, "hidden"), port, { id: "hidden" });
@@ -71,7 +74,7 @@ test("a start refuses a port that another app or another process has, and says w
 });
 
 test("a clone, a further install and one with port_auto get free ports at once", async (t) => {
-  await using daemon = await startDaemon();
+  const daemon = await emptyDaemon();
   const apps = daemon.client(AppService);
   const port = await freePort();
   await writePackage(join(daemon.dir, "package"), port);
@@ -96,7 +99,7 @@ test("a clone, a further install and one with port_auto get free ports at once",
 });
 
 test("while an app runs, its ports are those that it was started with", async (t) => {
-  await using daemon = await startDaemon();
+  const daemon = await emptyDaemon();
   const apps = daemon.client(AppService);
   const [port, next] = [await freePort(), await freePort()];
   await writePackage(join(daemon.dir, "package"), port);

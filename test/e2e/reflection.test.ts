@@ -12,8 +12,11 @@ import type {
 import { ServerReflection as ServerReflectionV1Alpha } from "../../gen/grpc/reflection/v1alpha/reflection_pb.ts";
 import { AuditService } from "../../gen/svc/v1/audit_pb.ts";
 import { routes } from "../../gen/svc/v1/routes.ts";
-import { isRoot, needsRoot, startDaemon } from "../support/daemon.ts";
+import { sharedDaemon } from "../support/daemon-test.ts";
+import { isRoot, needsRoot } from "../support/daemon.ts";
 import { errorOf } from "../support/errors.ts";
+
+const emptyDaemon = sharedDaemon();
 
 type Question = ServerReflectionRequest["messageRequest"];
 
@@ -44,7 +47,7 @@ const versions = {
 
 for (const [version, service] of Object.entries(versions)) {
   test(`${version}: a client builds every service from what it is told`, async (t) => {
-    await using daemon = await startDaemon();
+    const daemon = await emptyDaemon();
     const client = daemon.tokenClient(service, "grpc");
     const [list] = await ask(client, { case: "listServices", value: "" });
     t.is(list?.validHost, "here");
@@ -96,7 +99,7 @@ const symbols: [symbol: string, file: string][] = [
 ];
 
 test("every kind of symbol, files by name and extensions by number are found", async (t) => {
-  await using daemon = await startDaemon();
+  const daemon = await emptyDaemon();
   const client = daemon.client(ServerReflection, "grpc");
   for (const [value, file] of symbols) {
     const [answer] = await ask(client, { case: "fileContainingSymbol", value });
@@ -131,7 +134,7 @@ test("every kind of symbol, files by name and extensions by number are found", a
 });
 
 test("an unknown name is an answer with NOT_FOUND, and the stream goes on; a file is sent once", async (t) => {
-  await using daemon = await startDaemon();
+  const daemon = await emptyDaemon();
   const answers = await ask(
     daemon.client(ServerReflection, "grpc"),
     { case: "fileContainingSymbol", value: "no.such.Symbol" },
@@ -158,7 +161,7 @@ test("an unknown name is an answer with NOT_FOUND, and the stream goes on; a fil
 });
 
 test("it needs an identity, and is nothing that changes", async (t) => {
-  await using daemon = await startDaemon();
+  const daemon = await emptyDaemon();
   const refused = await errorOf(ask(daemon.tokenClient(ServerReflection, "grpc", "svcp_wrong")));
   t.is(refused.code, "Unauthenticated");
   await ask(daemon.client(ServerReflection, "grpc"), { case: "listServices", value: "" });
@@ -167,7 +170,7 @@ test("it needs an identity, and is nothing that changes", async (t) => {
 
 const rootTest = isRoot ? test : test.skip;
 rootTest(`a regular user may ask${needsRoot}`, async (t) => {
-  await using daemon = await startDaemon();
+  const daemon = await emptyDaemon();
   await using nobody = await daemon.as(65_534);
   const [list] = await ask(nobody.client(ServerReflection, "grpc"), { case: "listServices", value: "" });
   t.is(list?.messageResponse.case, "listServicesResponse");

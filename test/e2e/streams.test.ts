@@ -4,16 +4,18 @@ import { join } from "node:path";
 import { timestampMs } from "@bufbuild/protobuf/wkt";
 import test from "ava";
 import { AppService } from "../../gen/svc/v1/app_pb.ts";
-import { startDaemon } from "../support/daemon.ts";
+import { sharedDaemon } from "../support/daemon-test.ts";
 import { errorOf } from "../support/errors.ts";
 import { eventually } from "../support/eventually.ts";
 import { addVersion, freePort, writePackage, writeRepository } from "../support/packages.ts";
+
+const emptyDaemon = sharedDaemon();
 
 const streaming = ["connect", "grpc", "grpc-web"] as const;
 
 for (const protocol of streaming) {
   test(`install, upgrade and clone report progress and end with their result (${protocol})`, async (t) => {
-    await using daemon = await startDaemon();
+    const daemon = await emptyDaemon();
     const apps = daemon.client(AppService, protocol);
     const port = await freePort();
     const build = "  build:\n    - exec: [sh, -c, 'echo one; echo two']\n";
@@ -49,7 +51,7 @@ for (const protocol of streaming) {
   });
 
   test(`a followed log begins with its tail and goes on across a restart (${protocol})`, async (t) => {
-    await using daemon = await startDaemon();
+    const daemon = await emptyDaemon();
     const apps = daemon.client(AppService, protocol);
     const dir = join(daemon.dir, "package");
     await writePackage(dir, await freePort(), {
@@ -81,7 +83,7 @@ for (const protocol of streaming) {
   });
 
   test(`statistics are pushed until the client goes away (${protocol})`, async (t) => {
-    await using daemon = await startDaemon();
+    const daemon = await emptyDaemon();
     const apps = daemon.client(AppService, protocol);
     const dir = join(daemon.dir, "package");
     await writePackage(dir, await freePort());

@@ -9,9 +9,11 @@ import { isRoot, protocols } from "../support/daemon.ts";
 import { errorOf } from "../support/errors.ts";
 import { eventually } from "../support/eventually.ts";
 import { hostileArchives } from "./support/hostile-archives.ts";
-import { openGround, ownerUid, type Ground } from "./support/ground.ts";
+import { ownerUid, type Ground } from "./support/ground.ts";
+import { sharedGround } from "./support/shared-ground.ts";
 
 const rootTest = isRoot ? test : test.skip;
+const newGround = sharedGround();
 const formats = ["tar.gz", "tar.zst", "zip"] as const;
 
 const treeScript = `
@@ -33,7 +35,7 @@ async function picture({ as }: Ground, dir: string, { links = false } = {}): Pro
 for (const [index, protocol] of protocols.entries()) {
   const format = formats[index] ?? "zip";
   rootTest(`a tree comes out of a ${format} as it went in (${protocol})`, async (t) => {
-    await using ground = await openGround();
+    const ground = await newGround();
     const { home, door, as } = ground;
     const files = door.client(FileService, protocol);
     await as(ownerUid, "sh", "-c", `cd ${home}; ${treeScript}`);
@@ -68,7 +70,7 @@ for (const [index, protocol] of protocols.entries()) {
 }
 
 rootTest("tar(1) and python read what is made, and what they make is read", async (t) => {
-  await using ground = await openGround();
+  const ground = await newGround();
   const { home, files, as } = ground;
   await as(
     ownerUid,
@@ -106,7 +108,7 @@ rootTest("tar(1) and python read what is made, and what they make is read", asyn
 
 rootTest("a zip has 10,000 entries at most, a tar as many as there are", async (t) => {
   t.timeout(600_000);
-  await using ground = await openGround();
+  const ground = await newGround();
   const { home, files, as } = ground;
   await as(ownerUid, "sh", "-c", `mkdir ${home}/tree; cd ${home}/tree; seq 10000 | xargs touch`);
   const pack = (target: string) =>
@@ -123,7 +125,7 @@ rootTest("a zip has 10,000 entries at most, a tar as many as there are", async (
 });
 
 rootTest("what the kernel refuses is not packed, and nothing is unpacked where it refuses it", async (t) => {
-  await using ground = await openGround();
+  const ground = await newGround();
   const { home, files, daemon, as } = ground;
   await as(ownerUid, "sh", "-c", `mkdir ${home}/tree; echo x > ${home}/tree/x`);
   await writeFile(join(home, "tree/secret"), "secret", { mode: 0o600 });
@@ -153,7 +155,7 @@ rootTest("what the kernel refuses is not packed, and nothing is unpacked where i
 });
 
 rootTest("archives that were made to do harm are refused whole, whoever unpacks them", async (t) => {
-  await using ground = await openGround();
+  const ground = await newGround();
   const { home, files, daemon, as } = ground;
   const made = join(daemon.dir, "hostile");
   await mkdir(made, { mode: 0o755 });
@@ -189,7 +191,7 @@ rootTest("archives that were made to do harm are refused whole, whoever unpacks 
 });
 
 rootTest("odd names stay names, and links of an archive lead nowhere while it is unpacked", async (t) => {
-  await using ground = await openGround();
+  const ground = await newGround();
   const { home, files } = ground;
   const script = `
 import io, tarfile
@@ -210,7 +212,7 @@ archive.close()`;
 });
 
 rootTest("an archive may be as large as it likes, unpacked within its bounds", async (t) => {
-  await using ground = await openGround();
+  const ground = await newGround();
   const { home, files, as } = ground;
   await as(ownerUid, "sh", "-c", `head -c 60000000 /dev/zero > ${home}/zeros`);
   await files.createArchive({ paths: [`${home}/zeros`], target: `${home}/z.tar.zst` });
@@ -225,7 +227,7 @@ rootTest("an archive may be as large as it likes, unpacked within its bounds", a
 });
 
 rootTest("an unpacking that is cancelled leaves nothing, and tells how far it was", async (t) => {
-  await using ground = await openGround();
+  const ground = await newGround();
   const { home, door, as } = ground;
   const files = door.client(FileService, "grpc");
   await as(
@@ -262,7 +264,7 @@ rootTest("an unpacking that is cancelled leaves nothing, and tells how far it wa
 });
 
 rootTest("of the daemon's own files a token packs nothing and unpacks nothing over it", async (t) => {
-  await using ground = await openGround();
+  const ground = await newGround();
   const { daemon, home, as } = ground;
   const files = daemon.tokenClient(FileService);
   await as(ownerUid, "sh", "-c", `mkdir ${home}/apps; echo x > ${home}/apps/x; echo y > ${home}/y`);

@@ -17,7 +17,7 @@ import { openGround, ownerUid, type Ground } from "./support/ground.ts";
 
 const rootTest = isRoot ? test.serial : test.skip;
 const bigBytes = 400 << 20;
-const manyFiles = 40_000;
+const manyFiles = 16_000;
 /** Of which each is copied first. */
 const movedFiles = 8_000;
 /** Deep enough that making it takes a while: each level is found again from the root. */
@@ -43,7 +43,8 @@ interface Verb {
 const filesIn40 = (files: number): string =>
   `mkdir -p many; cd many; mkdir $(seq 40); for n in $(seq 40); do (cd $n; seq ${files / 40} | xargs touch); done; chmod -R u=rwX,go= .`;
 const many = filesIn40(manyFiles);
-const big = `mkdir tree; head -c ${bigBytes} /dev/urandom > tree/big; echo small > tree/small`;
+const bigOf = (source: string, bytes: number): string =>
+  `mkdir tree; head -c ${bytes} ${source} > tree/big; echo small > tree/small`;
 
 const modeOf = (path: string): number => statSync(path).mode & 0o777;
 
@@ -53,7 +54,7 @@ async function entriesOf(dir: string): Promise<string[]> {
 
 const verbs: Readonly<Record<string, Verb>> = {
   "move to another file system": {
-    prepare: big,
+    prepare: bigOf("/dev/zero", bigBytes),
     work: ({ files, home, away }) => files.movePath({ from: join(home, "tree"), to: join(away, "tree") }),
     isUnderWay: async ({ away }) => {
       const [stage] = await leftOvers(away);
@@ -83,7 +84,8 @@ const verbs: Readonly<Record<string, Verb>> = {
     },
   },
   archive: {
-    prepare: `${big}; truncate -s ${bigBytes / 4} tree/big; echo old > target.tar.gz`,
+    // What cannot be made smaller takes long.
+    prepare: `${bigOf("/dev/urandom", bigBytes / 4)}; echo old > target.tar.gz`,
     work: ({ files, home }) => files.createArchive(archiveOf(home)),
     isUnderWay: async ({ ground, home }) => (await uploadingHelperOf(ground, home)) > 0,
     check: async (t, { home, files }) => {

@@ -10,9 +10,11 @@ import { FileService } from "../../gen/svc/v1/file_pb.ts";
 import { isRoot } from "../support/daemon.ts";
 import { errorOf } from "../support/errors.ts";
 import { eventually } from "../support/eventually.ts";
-import { openGround, ownerUid, type Ground } from "./support/ground.ts";
+import { ownerUid, type Ground } from "./support/ground.ts";
+import { sharedGround } from "./support/shared-ground.ts";
 
 const rootTest = isRoot ? test : test.skip;
+const newGround = sharedGround();
 
 /** Nothing here may make a call wait. */
 const traps = `mkfifo FIFO; ln -s /dev/zero zero; ln -s FIFO link; ln -s / root; ln -s . self; ln -s /proc/kmsg kmsg`;
@@ -31,7 +33,7 @@ async function search({ files }: Ground, wanted: Parameters<typeof files.searchF
 }
 
 rootTest("files are found by name and by content, and nothing makes the search wait", async (t) => {
-  await using ground = await openGround();
+  const ground = await newGround();
   const { home, as, files } = ground;
   await as(
     ownerUid,
@@ -94,7 +96,7 @@ yes 'no such thing' | head -n 100000 > a/long; printf 'needle at the end' >> a/l
 });
 
 rootTest("of the daemon's own a search by token sees nothing", async (t) => {
-  await using ground = await openGround();
+  const ground = await newGround();
   const { daemon } = ground;
   const files = daemon.tokenClient(FileService);
   const looked = { path: daemon.dir, content: daemon.token.slice(0, 12), hidden: true };
@@ -106,7 +108,7 @@ rootTest("of the daemon's own a search by token sees nothing", async (t) => {
 });
 
 rootTest("a tree is measured as du(1) does, file systems and links told apart", async (t) => {
-  await using ground = await openGround();
+  const ground = await newGround();
   const { home, as, files } = ground;
   await as(
     ownerUid,
@@ -162,7 +164,7 @@ head -c 1000000 /dev/urandom > a/y; ln a/y d/y; ln a/y d/z; truncate -s 1G a/spa
 });
 
 rootTest("a file is followed through growth, truncation and rotation, until its caller goes", async (t) => {
-  await using ground = await openGround();
+  const ground = await newGround();
   const { home, door, as, daemon } = ground;
   const path = join(home, "app.log");
   const lines = Array.from({ length: 50_000 }, (_, index) => `line ${index}`);

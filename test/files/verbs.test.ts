@@ -24,9 +24,11 @@ import test from "ava";
 import { FileService } from "../../gen/svc/v1/file_pb.ts";
 import { isRoot, protocols } from "../support/daemon.ts";
 import { errorOf } from "../support/errors.ts";
-import { openGround, otherUid, ownerUid, type Ground } from "./support/ground.ts";
+import { otherUid, ownerUid } from "./support/ground.ts";
+import { sharedGround } from "./support/shared-ground.ts";
 
 const rootTest = isRoot ? test : test.skip;
+const newGround = sharedGround();
 
 interface Answer {
   status: number;
@@ -68,7 +70,7 @@ async function* pieces(path: string, ...texts: string[]) {
 
 for (const protocol of protocols) {
   rootTest(`every verb works with its caller's identity (${protocol})`, async (t) => {
-    await using ground = await openGround();
+    const ground = await newGround();
     const { home, door } = ground;
     const files = door.client(FileService, protocol);
     const made = await files.createDirectory({ path: `${home}/a/b`, parents: true, mode: "0770" });
@@ -122,7 +124,7 @@ for (const protocol of protocols) {
 }
 
 rootTest("what the kernel refuses a user is refused, whatever the verb", async (t) => {
-  await using ground = await openGround();
+  const ground = await newGround();
   const { home, files, daemon } = ground;
   const theirs = join(daemon.dir, "theirs");
   await mkdir(theirs);
@@ -164,7 +166,7 @@ rootTest("what the kernel refuses a user is refused, whatever the verb", async (
 });
 
 rootTest("downloads: ranges, entity tags, names, HEAD", async (t) => {
-  await using ground = await openGround();
+  const ground = await newGround();
   const { home, door } = ground;
   const path = join(home, "ä b'.bin");
   const content = Buffer.from(Array.from({ length: 700_000 }, (_, index) => index % 251));
@@ -206,7 +208,7 @@ rootTest("downloads: ranges, entity tags, names, HEAD", async (t) => {
 });
 
 rootTest("an upload keeps what it replaces as it was, and never overwrites a change of others", async (t) => {
-  await using ground = await openGround();
+  const ground = await newGround();
   const { home, door } = ground;
   const path = join(home, "page.html");
   const put = (body: string, headers: Record<string, string> = {}, query: Record<string, string> = {}) =>
@@ -250,7 +252,7 @@ rootTest("an upload keeps what it replaces as it was, and never overwrites a cha
 });
 
 rootTest("an upload that breaks off leaves nothing", async (t) => {
-  await using ground = await openGround();
+  const ground = await newGround();
   const { home, door } = ground;
   await writeFile(join(home, "kept"), "old");
   await chown(join(home, "kept"), ownerUid, 60);
@@ -273,7 +275,7 @@ rootTest("an upload that breaks off leaves nothing", async (t) => {
 });
 
 rootTest("names that are not UTF-8 are listed, copied, renamed, read and deleted", async (t) => {
-  await using ground = await openGround();
+  const ground = await newGround();
   const { home, files } = ground;
   const at = (name: string) => Buffer.concat([Buffer.from(`${home}/`), Buffer.from(name, "latin1")]);
   const names = [
@@ -321,7 +323,7 @@ rootTest("names that are not UTF-8 are listed, copied, renamed, read and deleted
 });
 
 rootTest("pages are sorted by bytes, hidden names come when asked for, and streams give all", async (t) => {
-  await using ground = await openGround();
+  const ground = await newGround();
   const { home, files } = ground;
   const names = Array.from({ length: 250 }, (_, index) => `f${(index * 7919) % 250}`);
   for (const name of [...names, ".hidden", "Z", "ä"]) await writeFile(join(home, name), "");
@@ -346,7 +348,7 @@ rootTest("pages are sorted by bytes, hidden names come when asked for, and strea
 });
 
 rootTest("FIFOs, devices, sockets and /proc hold nobody up", async (t) => {
-  await using ground = await openGround();
+  const ground = await newGround();
   const { home, files } = ground;
   execFileSync("mkfifo", ["-m", "666", join(home, "fifo")]);
   execFileSync("mknod", ["-m", "666", join(home, "zero"), "c", "1", "5"]);
@@ -378,7 +380,7 @@ rootTest("FIFOs, devices, sockets and /proc hold nobody up", async (t) => {
 rootTest(
   "links: own ones and root's are followed to read, those of others nowhere, none to write",
   async (t) => {
-    await using ground = await openGround();
+    const ground = await newGround();
     const { home, files, door } = ground;
     const outside = join(ground.daemon.dir, "outside");
     await mkdir(outside);
@@ -434,7 +436,7 @@ rootTest(
 );
 
 rootTest("the daemon's own files are root's on the socket alone", async (t) => {
-  await using ground = await openGround();
+  const ground = await newGround();
   const { daemon, files } = ground;
   const token = daemon.tokenClient(FileService);
   const tokenFile = join(daemon.dir, "api.token");
@@ -474,7 +476,7 @@ rootTest("the daemon's own files are root's on the socket alone", async (t) => {
 rootTest(
   "copies keep modes, times, links, holes and attributes, and replace a tree in one step",
   async (t) => {
-    await using ground = await openGround();
+    const ground = await newGround();
     const { home, files, as } = ground;
     await as(
       ownerUid,
@@ -517,7 +519,7 @@ rootTest(
 );
 
 rootTest("a move to another file system is a copy, then the original goes", async (t) => {
-  await using ground = await openGround();
+  const ground = await newGround();
   const { home, files, as } = ground;
   const far = await readFile("/proc/mounts", "utf8");
   t.regex(far, / \/dev\/shm tmpfs/);
@@ -540,7 +542,7 @@ rootTest("a move to another file system is a copy, then the original goes", asyn
 });
 
 rootTest("a deletion goes on past what it cannot delete, and says each", async (t) => {
-  await using ground = await openGround();
+  const ground = await newGround();
   const { home, files, as } = ground;
   await as(
     ownerUid,
@@ -556,7 +558,7 @@ rootTest("a deletion goes on past what it cannot delete, and says each", async (
 });
 
 rootTest("recursive modes and owners leave links and what they point to alone", async (t) => {
-  await using ground: Ground = await openGround();
+  const ground = await newGround();
   const { home, files, daemon } = ground;
   const canary = join(daemon.dir, "canary");
   await writeFile(canary, "");
@@ -585,7 +587,7 @@ rootTest("recursive modes and owners leave links and what they point to alone", 
 });
 
 rootTest("a directory that may not be read is passed over, or removed when it is empty", async (t) => {
-  await using ground = await openGround();
+  const ground = await newGround();
   const { home, files, as } = ground;
   // Entered, and not read: what has the same names beside it is not taken for what is in it.
   const script = `cd ${home}; mkdir -p t/a t/m t/z; echo a > t/a/x; echo m > t/m/b; echo b > t/b; chmod 300 t/m; mkdir t/n; echo n > t/n/x; chmod 600 t/n`;
@@ -600,7 +602,7 @@ rootTest("a directory that may not be read is passed over, or removed when it is
 });
 
 rootTest("times beyond what a timestamp says are told as the nearest that it does", async (t) => {
-  await using ground = await openGround();
+  const ground = await newGround();
   // A filesystem in memory keeps times that others cut.
   await using memory = await mkdtempDisposable("/dev/shm/svc-files-");
   await chmod(memory.path, 0o755);

@@ -5,10 +5,10 @@ import { runFile, runningFiles } from "./file-run.ts";
 import { summarizeTap } from "./tap.ts";
 
 /** Runs a shell script as a test file. */
-async function run(script: string, silenceMs = 60_000) {
+async function run(script: string, silenceMs = 60_000, files = ["test/a/b.test.ts"]) {
   const titles: string[] = [];
   const lines: string[] = [];
-  const options = { cwd: "/", env: process.env, silenceMs, file: "test/a/b.test.ts" };
+  const options = { cwd: "/", env: process.env, silenceMs, files };
   const { tap, failures } = await runFile({
     ...options,
     command: ["sh", "-c", script],
@@ -33,6 +33,17 @@ not ok 2 - fails
   t.true(summarizeTap(tap).isWhole);
   t.is(`${lines.join("\n")}\n`, tap);
 });
+
+for (const [files, said, title] of [
+  [["test/a/b.test.ts", "test/a/c/d.test.ts"], "c › d › passes", "a › c › d › passes"],
+  [["test/a/b.test.ts", "test/ab/c.test.ts"], "ab › c › passes", "ab › c › passes"],
+  [[], "a › b › passes", "a › b › passes"],
+] as const) {
+  test(`results of ${files.length} files bear the name of each: ${title}`, async (t) => {
+    const { titles } = await run(`echo 'ok 1 - ${said}\n1..1'`, 60_000, [...files]);
+    t.deepEqual(titles, [`passed ${title}`]);
+  });
+}
 
 test("a file that hangs fails, and goes with what it started", async (t) => {
   const { tap, titles } = await run("echo 'ok 1 - passes'; sleep 1000 & echo \"# $!\"; wait", 500);

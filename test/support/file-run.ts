@@ -1,12 +1,12 @@
-/** Running one test file in a process group of its own, which is ended when it says nothing any more. */
+/** Running test files in a process group of their own, which is ended when it says nothing any more. */
 import { spawn, type ChildProcess } from "node:child_process";
 import { once } from "node:events";
 import { createInterface } from "node:readline";
 import { parseTestPoint, titleOfFile, type TestPoint } from "./tap.ts";
 
-/** What became of a file. */
+/** What became of a file, or of several that one AVA ran. */
 export interface FileRun {
-  file: string;
+  files: readonly string[];
   /** In the Test Anything Protocol; that it was ended, or ended early, is a failed point. */
   tap: string;
   /** Each failure with all that is said of it, line by line. */
@@ -15,8 +15,8 @@ export interface FileRun {
 }
 
 interface FileRunOptions {
-  /** `test/…/x.test.ts`, which titles begin with; "" where the command titles its tests itself. */
-  file: string;
+  /** `test/…/x.test.ts`; none where the command titles its tests itself. */
+  files: readonly string[];
   command: readonly string[];
   cwd: string;
   env: NodeJS.ProcessEnv;
@@ -43,12 +43,12 @@ export function endAll(): void {
 
 /** Runs a file to its end, or until it hangs. */
 export async function runFile(options: FileRunOptions): Promise<FileRun> {
-  const { file, command, cwd, env, silenceMs, onPoint, onLine } = options;
+  const { files, command, cwd, env, silenceMs, onPoint, onLine } = options;
   const startedAt = performance.now();
   const [program = "", ...args] = command;
   // A group of its own, so that what hangs goes as a whole.
   const child = spawn(program, args, { cwd, env, detached: true, stdio: ["ignore", "pipe", "inherit"] });
-  running.set(child, file);
+  running.set(child, files.join(" "));
   const exit = once(child, "close") as Promise<[number | null, NodeJS.Signals | null]>;
   const end = { isSilent: false, isWhole: false };
   const silence = setTimeout(() => {
@@ -56,7 +56,7 @@ export async function runFile(options: FileRunOptions): Promise<FileRun> {
     endGroup(child);
   }, silenceMs);
 
-  const name = titleOfFile(file);
+  const name = titleOfFile(sharedPart(files));
   const lines: string[] = [];
   const failures: string[][] = [];
   let failure: string[] | undefined;
@@ -93,11 +93,22 @@ export async function runFile(options: FileRunOptions): Promise<FileRun> {
     take(`not ok 0 - its runner ended early: ${signal ?? `exit code ${String(exitCode)}`}`);
   keep(`1..${String(lines.length)}`);
   return {
-    file,
+    files,
     tap: `${lines.join("\n")}\n`,
     failures: failures.map((each) => each.join("\n")),
     milliseconds: performance.now() - startedAt,
   };
+}
+
+/** What AVA leaves out of the titles: the file, or of several the folder that all are in. */
+function sharedPart(files: readonly string[]): string {
+  const [first = "", ...others] = files;
+  if (others.length === 0) return first;
+  const folders = first.split("/").slice(0, -1);
+  const differs = folders.findIndex((_, at) =>
+    others.some((other) => !other.startsWith(`${folders.slice(0, at + 1).join("/")}/`)),
+  );
+  return folders.slice(0, differs === -1 ? undefined : differs).join("/");
 }
 
 function endGroup({ pid, exitCode, signalCode }: ChildProcess): void {

@@ -21,9 +21,7 @@ import {
 } from "@connectrpc/connect";
 import { ErrorDetailSchema } from "../../gen/svc/v1/error_pb.ts";
 import { statedFields } from "../../gen/svc/v1/fields.ts";
-import { routes } from "../../gen/svc/v1/routes.ts";
 import type { Route } from "../../src/rest/route.ts";
-import { checkAnswer } from "./openapi-answers.ts";
 
 export interface RestTransportOptions {
   /** Unix socket, or host and port. */
@@ -85,7 +83,12 @@ export function createRestTransport(options: RestTransportOptions): Transport {
       header: ConstructorParameters<typeof Headers>[0],
       input: MessageInitShape<I>,
     ): Promise<UnaryResponse<I, O>> {
-      const route = routeOf(method);
+      // Most files of tests speak no REST, and loading this takes as long as all else here.
+      const [{ routes }, { checkAnswer }] = await Promise.all([
+        import("../../gen/svc/v1/routes.ts"),
+        import("./openapi-answers.ts"),
+      ]);
+      const route = routeOf(routes, method);
       const message = toJson(method.input, create(method.input, input)) as JsonObject;
       // An empty list is no JSON to protobuf-es, and some must be said.
       for (const { name, jsonName } of method.input.fields)
@@ -121,7 +124,7 @@ export function createRestTransport(options: RestTransportOptions): Transport {
   };
 }
 
-function routeOf(method: DescMethod): Route {
+function routeOf(routes: readonly Route[], method: DescMethod): Route {
   const route = routes.find((candidate) => candidate.method === method);
   if (route === undefined) throw new Error(`${method.name} has no REST route`);
   return route;

@@ -1,6 +1,7 @@
 /**
  * `npm test [-- [--quick] [--tap-file FILE] [AVA's arguments]]`: says what this machine lacks, runs each file by an AVA of its
- * own, a few at a time, and ends with the counts, after the failures and what was skipped. A file that hangs fails alone.
+ * own, a few at a time, and ends with the counts, after the failures and what was skipped. A file that hangs fails alone. Quick
+ * files share an AVA with others; when one of them fails, each is run by its own.
  * When a few files failed, each is run once more, alone: what passes then is told as unsteady, with what failed at first.
  * `--quick` leaves out the files that start daemons or container engines, and those that took more than three seconds the last
  * time, for the loop of an edit. `--tap-file` keeps AVA's own words for whoever counts afterwards.
@@ -12,7 +13,7 @@ import { availableParallelism } from "node:os";
 import { join } from "node:path";
 import { missing } from "../../.ci/optional.ts";
 import { endAll, runFile, runningFiles, type FileRun } from "./file-run.ts";
-import { againLine, formatCounts, summarizeTap } from "./tap.ts";
+import { againLine, formatCounts, summarizeTap, titleOfFile } from "./tap.ts";
 import { chooseTestFiles } from "./test-files.ts";
 import { keepTestTimes } from "./test-times.ts";
 
@@ -41,6 +42,8 @@ if (status !== 0) process.exit(1);
 // Kept line by line, so that what ran can be counted even when this run is ended from outside.
 const kept = tapFile === undefined ? undefined : createWriteStream(tapFile);
 const runs: FileRun[] = [];
+/** Milliseconds by file, up to its last result. */
+const times: Record<string, number> = {};
 /** What failed at first, each with all that is said of it. */
 const unsteady: string[] = [];
 for (const signal of ["SIGINT", "SIGTERM"] as const) {
@@ -51,45 +54,66 @@ for (const signal of ["SIGINT", "SIGTERM"] as const) {
     process.exit(1);
   });
 }
-// What is named by patterns or further options is AVA's to find, and one run; else each file is a run of its own.
-const files = avaArguments.length === 0 ? await chooseTestFiles(isQuick) : [""];
+// What is named by patterns or further options is AVA's to find, and one run.
+const batches = avaArguments.length === 0 ? await chooseTestFiles(isQuick) : [[]];
 // Most tests wait most of the time: one file more than there are processors.
-await Promise.all(Array.from({ length: availableParallelism() + 1 }, runFiles));
+await Promise.all(Array.from({ length: availableParallelism() + 1 }, runBatches));
 await runFailedAgain();
 kept?.end();
-if (avaArguments.length === 0)
-  await keepTestTimes(
-    Object.fromEntries(runs.map(({ file, milliseconds }) => [file, Math.round(milliseconds)])),
-  );
+await keepTestTimes(Object.fromEntries(Object.entries(times).map(([file, ms]) => [file, Math.round(ms)])));
 summarize();
 
-/** Takes file after file, until none is left. */
-async function runFiles(): Promise<void> {
-  for (let file = files.shift(); file !== undefined; file = files.shift()) runs.push(await run(file));
+/** Takes batch after batch, until none is left. */
+async function runBatches(): Promise<void> {
+  for (let batch = batches.shift(); batch !== undefined; batch = batches.shift()) {
+    if (batch.length <= 1) runs.push(await run(batch));
+    else await runTogether(batch);
+  }
+}
+
+/** What fails, dies or hangs among others is run once more, each file by an AVA of its own as if it always had been. */
+async function runTogether(batch: readonly string[]): Promise<void> {
+  const together = await run(batch, false);
+  if (together.failures.length === 0) {
+    kept?.write(together.tap);
+    runs.push(together);
+    return;
+  }
+  console.log(`\nOnce more, each alone: ${batch.join(" ")}`);
+  const alone: FileRun[] = [];
+  for (const file of batch) alone.push(await run([file]));
+  runs.push(...alone);
+  if (alone.every(({ failures }) => failures.length === 0)) unsteady.push(...together.failures);
 }
 
 async function runFailedAgain(): Promise<void> {
   const failed = runs.filter(({ failures }) => failures.length > 0);
   if (avaArguments.length > 0 || failed.length > mostAgain) return;
   for (const first of failed) {
-    console.log(`\nOnce more, alone: ${first.file}`);
-    const second = await run(first.file, false);
-    kept?.write(`${againLine(first.file)}\n${second.tap}`);
+    const [file = ""] = first.files;
+    console.log(`\nOnce more, alone: ${file}`);
+    const second = await run([file], false);
+    kept?.write(`${againLine(file)}\n${second.tap}`);
     runs.splice(runs.indexOf(first), 1, second);
     if (second.failures.length === 0) unsteady.push(...first.failures);
   }
 }
 
-function run(file: string, isKept = true): Promise<FileRun> {
-  const asked = avaArguments.length === 0 ? [file] : avaArguments;
+function run(files: readonly string[], isKept = true): Promise<FileRun> {
+  const asked = avaArguments.length === 0 ? files : avaArguments;
+  let lastMs = performance.now();
+  for (const file of files) times[file] = 0;
   return runFile({
-    file,
+    files,
     command: [join(root, "node_modules/.bin/ava"), "--tap", ...asked],
     cwd: root,
     env: { ...process.env, SVC_TEST_MAIN: join(bundle, "svc.cjs"), NODE_COMPILE_CACHE: compiled },
     silenceMs,
     onPoint: ({ outcome, title }) => {
       console.log(`${marks[outcome]} ${title}`);
+      const file = files.find((one) => title.startsWith(`${titleOfFile(one)} › `));
+      if (file !== undefined) times[file] = (times[file] ?? 0) + performance.now() - lastMs;
+      lastMs = performance.now();
     },
     onLine: (line) => {
       if (isKept) kept?.write(`${line}\n`);
@@ -112,11 +136,11 @@ function summarize(note = ""): void {
   );
   list("unsteady (failed beside others, passed alone)", unsteady.sort());
   list("failed", runs.flatMap(({ failures }) => failures).sort());
-  const longest = runs.toSorted((one, other) => other.milliseconds - one.milliseconds).slice(0, 10);
-  if (runs.length > 1)
+  const longest = Object.entries(times).toSorted(([, one], [, other]) => other - one);
+  if (longest.length > 1)
     list(
       "longest",
-      longest.map(({ file, milliseconds }) => `  ${String(Math.round(milliseconds / 1000))} s ${file}`),
+      longest.slice(0, 10).map(([file, ms]) => `  ${String(Math.round(ms / 1000))} s ${file}`),
     );
   console.log(`${note}\n${formatCounts(counts)}`);
   process.exitCode = note === "" && counts.failed === 0 && counts.passed > 0 ? 0 : 1;

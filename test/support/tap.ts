@@ -39,7 +39,7 @@ export function againLine(file: string): string {
 /** What the titles of a file begin with. */
 export function titleOfFile(file: string): string {
   return file
-    .replace(/^test\//, "")
+    .replace(/^test(?:\/|$)/, "")
     .replace(/\.test\.ts$/, "")
     .replaceAll("/", " › ");
 }

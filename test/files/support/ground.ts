@@ -27,6 +27,18 @@ export interface Ground extends AsyncDisposable {
 export async function openGround(): Promise<Ground> {
   const daemon = await startDaemon();
   const door = await daemon.as(ownerUid);
+  return groundOf(daemon, door, async () => {
+    await door[Symbol.asyncDispose]();
+    await daemon[Symbol.asyncDispose]();
+  });
+}
+
+/** A new home on a daemon that is there. */
+export async function groundOf(
+  daemon: TestDaemon,
+  door: UserDoor,
+  end: () => Promise<void>,
+): Promise<Ground> {
   const home = join(daemon.dir, "home");
   await mkdir(home);
   await chown(home, ownerUid, 60);
@@ -37,10 +49,7 @@ export async function openGround(): Promise<Ground> {
     home,
     files: door.client(FileService),
     as: (uid, ...argv) => runAs(uid, ...argv),
-    [Symbol.asyncDispose]: async () => {
-      await door[Symbol.asyncDispose]();
-      await daemon[Symbol.asyncDispose]();
-    },
+    [Symbol.asyncDispose]: end,
   };
 }
 

@@ -1,0 +1,17 @@
+/** One ground for a whole file of tests; apart from the other, as that serves programs that AVA does not run. */
+import test from "ava";
+import { sharedDaemon } from "../../support/daemon-test.ts";
+import type { UserDoor } from "../../support/daemon.ts";
+import { groundOf, ownerUid, type Ground } from "./ground.ts";
+
+/** One daemon for all tests of a file, for its top level: each that calls what this returns has a new home. */
+export function sharedGround(): () => Promise<Ground> {
+  const emptyDaemon = sharedDaemon();
+  const shared: { door?: UserDoor } = {};
+  test.after.always(() => shared.door?.[Symbol.asyncDispose]());
+  return async () => {
+    const daemon = await emptyDaemon();
+    shared.door ??= await daemon.as(ownerUid);
+    return groundOf(daemon, shared.door, () => Promise.resolve());
+  };
+}
